@@ -12,21 +12,16 @@
 #include "progress.h"
 
 static const verb verbs[] = {
-    {"view", "where a model attends: in the browser, as a picture, here",
-     cmd_view},
-    {"design", "transformers designed by hand, beside learned ones",
-     cmd_design},
+    {"view", "where a model attends: in the browser, as a picture, here", cmd_view},
+    {"design", "transformers designed by hand, beside learned ones", cmd_design},
     {"study", "questions about attention, answered by measurements", cmd_study},
     {"explain", "what would run, and what it costs", cmd_explain},
     {"verify", "is it right: against the definition, in double", cmd_verify},
     {"bench", "how fast: verified, then timed", cmd_bench},
-    {"compare", "one model and text under several forms of attention",
-     cmd_compare},
+    {"compare", "one model and text under several forms of attention", cmd_compare},
     {"generate", "generate text: greedy, sampling, beam search", cmd_generate},
-    {"summarize", "the few words that a text comes to, and their sources",
-     cmd_summarize},
-    {"train", "a model learns from texts, with any form of attention",
-     cmd_train},
+    {"summarize", "the few words that a text comes to, and their sources", cmd_summarize},
+    {"train", "a model learns from texts, with any form of attention", cmd_train},
     {"eval", "how well a model predicts a text: perplexity", cmd_eval},
     {"show", "architecture, memory, cost per token of a model", cmd_show},
     {"tokenize", "text to token ids, and back", cmd_tokenize},
@@ -61,8 +56,7 @@ int complain_status(const attend_context *ctx, attend_status status) {
 void *need(size_t count, size_t size) {
   void *block = calloc(count ? count : 1, size);
   if (block) return block;
-  complain("no memory for %zu x %zu bytes: choose a smaller problem", count,
-           size);
+  complain("no memory for %zu x %zu bytes: choose a smaller problem", count, size);
   exit(EXIT_FAILED);
 }
 
@@ -96,8 +90,7 @@ static size_t distance(const char *a, const char *b) {
     row[0] = i;
     for (size_t j = 1; j <= n; j++) {
       size_t above = row[j];
-      row[j] =
-          least(above + 1, row[j - 1] + 1, corner + (a[i - 1] != b[j - 1]));
+      row[j] = least(above + 1, row[j - 1] + 1, corner + (a[i - 1] != b[j - 1]));
       corner = above;
     }
   }
@@ -113,8 +106,7 @@ static const verb *find_verb(const char *name) {
 static const char *nearest_verb(const char *name) {
   const char *best = verbs[0].name;
   for (int i = 1; i < VERBS; i++)
-    if (verbs[i].line && distance(name, verbs[i].name) < distance(name, best))
-      best = verbs[i].name;
+    if (verbs[i].line && distance(name, verbs[i].name) < distance(name, best)) best = verbs[i].name;
   return best;
 }
 
@@ -127,8 +119,7 @@ static char *list_verbs(int key, const char *text, void *input) {
   at += (size_t)snprintf(list, size, "Verbs:\n");
   for (int i = 0; i < VERBS; i++)
     if (verbs[i].line)
-      at += (size_t)snprintf(list + at, size - at, "  %-10s %s\n",
-                             verbs[i].name, verbs[i].line);
+      at += (size_t)snprintf(list + at, size - at, "  %-10s %s\n", verbs[i].name, verbs[i].line);
   snprintf(list + at, size - at, "\n%s", text ? text : "");
   return list;
 }
@@ -154,8 +145,8 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   }
 }
 
-static const struct argp_option top_options[] = {
-    {"version", 'V', 0, 0, "Print the version", -1}, {0}};
+static const struct argp_option top_options[] = {{"version", 'V', 0, 0, "Print the version", -1},
+                                                 {0}};
 static const struct argp top = {
     .options = top_options,
     .parser = parse,
@@ -192,8 +183,7 @@ static void end_shortened(int number, siginfo_t *info, void *place) {
 }
 
 static void watch_files(void) {
-  struct sigaction watch = {.sa_sigaction = end_shortened,
-                            .sa_flags = SA_SIGINFO};
+  struct sigaction watch = {.sa_sigaction = end_shortened, .sa_flags = SA_SIGINFO};
   sigaction(SIGBUS, &watch, NULL);
 }
 

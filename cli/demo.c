@@ -19,9 +19,8 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 
 static const struct argp_child children[] = {
     {&options_run, 0, NULL, 0}, {&options_seed, 0, NULL, 0}, {0}};
-static const struct argp argp = {.parser = parse,
-                                 .doc = "Draws worked examples of attention.",
-                                 .children = children};
+static const struct argp argp = {
+    .parser = parse, .doc = "Draws worked examples of attention.", .children = children};
 
 /* ---- argmax -------------------------------------------------------------------- */
 
@@ -36,15 +35,11 @@ static attend_status show_argmax(attend_context *ctx) {
   static const float q[3] = {1, 1, 2};
   float o[3], best;
   attend_plan *plan;
-  attend_desc d = {.form.kind = ATTEND_ARGMAX,
-                   .q_len = 1,
-                   .kv_len = 4,
-                   .dim = 3,
-                   .scale = 1};
+  attend_desc d = {.form.kind = ATTEND_ARGMAX, .q_len = 1, .kv_len = 4, .dim = 3, .scale = 1};
   attend_status status = attend_plan_create(ctx, &d, &plan);
   if (status) return status;
-  status = attend_forward(plan, attend_bhtd_input(q), attend_bhtd_input(k),
-                          attend_bhtd_input(v), attend_bhtd(o), &best);
+  status = attend_forward(plan, attend_bhtd_input(q), attend_bhtd_input(k), attend_bhtd_input(v),
+                          attend_bhtd(o), &best);
   attend_plan_free(plan);
   if (status) return status;
   puts("Argmax attention: the value of the key that fits the query best\n");
@@ -115,8 +110,7 @@ static void draw(const char *title, const float *w, int n) {
       sum, (double)most);
 }
 
-static attend_status weigh(attend_context *ctx, const float *q, const float *k,
-                           float *weights) {
+static attend_status weigh(attend_context *ctx, const float *q, const float *k, float *weights) {
   float o[LENGTH * WIDTH], lse[LENGTH];
   int32_t rows[LENGTH];
   attend_plan *plan;
@@ -124,13 +118,11 @@ static attend_status weigh(attend_context *ctx, const float *q, const float *k,
   attend_status status = attend_plan_create(ctx, &d, &plan);
   if (status) return status;
   for (int i = 0; i < LENGTH; i++) rows[i] = i;
-  attend_observation look = {
-      .rows = rows, .n_rows = LENGTH, .weights = weights};
-  status = attend_forward(plan, attend_bhtd_input(q), attend_bhtd_input(k),
-                          attend_bhtd_input(k), attend_bhtd(o), lse);
+  attend_observation look = {.rows = rows, .n_rows = LENGTH, .weights = weights};
+  status = attend_forward(plan, attend_bhtd_input(q), attend_bhtd_input(k), attend_bhtd_input(k),
+                          attend_bhtd(o), lse);
   if (!status)
-    status = attend_observe(plan, attend_bhtd_input(q), attend_bhtd_input(k),
-                            lse, &look);
+    status = attend_observe(plan, attend_bhtd_input(q), attend_bhtd_input(k), lse, &look);
   attend_plan_free(plan);
   return status;
 }
@@ -144,8 +136,7 @@ static attend_status show_maps(attend_context *ctx, uint64_t seed) {
   draw("Softmax attention, random queries and keys: no pattern", w, LENGTH);
   status = weigh(ctx, q, q, w);
   if (status) return status;
-  draw("Softmax attention, queries equal to keys: each finds itself", w,
-       LENGTH);
+  draw("Softmax attention, queries equal to keys: each finds itself", w, LENGTH);
   return ATTEND_OK;
 }
 
@@ -157,8 +148,7 @@ int cmd_demo(int argc, char **argv) {
   if (!ctx) return code;
   attend_status status = show_argmax(ctx);
   if (!status) status = show_maps(ctx, o.seed);
-  code = status ? complain_status(ctx, status)
-                : check_written(stdout, "the demonstration");
+  code = status ? complain_status(ctx, status) : check_written(stdout, "the demonstration");
   attend_context_free(ctx);
   return code;
 }

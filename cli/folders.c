@@ -61,8 +61,7 @@ static bool make_up_to(const char *path, const char *end) {
     *at = '/';
   }
   if (made) made = !mkdir(folder, 0777) || is_folder(folder);
-  if (!made)
-    complain("the folder %s cannot be made: %s", folder, strerror(errno));
+  if (!made) complain("the folder %s cannot be made: %s", folder, strerror(errno));
   free(folder);
   return made;
 }
@@ -89,9 +88,7 @@ static bool takes_writes(const char *path) {
 bool can_write(const char *path) {
   if (!make_room(path)) return false;
   bool folder = is_folder(path), can = !folder && takes_writes(path);
-  if (!can)
-    complain("%s cannot be written: %s", path,
-             folder ? "it is a folder" : strerror(errno));
+  if (!can) complain("%s cannot be written: %s", path, folder ? "it is a folder" : strerror(errno));
   return can;
 }
 
@@ -113,8 +110,7 @@ void remove_folder(const char *path) {
 void names_add(names *list, const char *name) {
   if (list->count == list->capacity) {
     list->capacity = 2 * list->capacity + 16;
-    list->name =
-        need_more(list->name, list->count, list->capacity, sizeof *list->name);
+    list->name = need_more(list->name, list->count, list->capacity, sizeof *list->name);
   }
   list->name[list->count++] = need_copy(name);
 }
@@ -153,8 +149,8 @@ bool is_hex(const char *text, size_t length) {
  * still be the one at that path. */
 static bool is_still_there(int lock, const char *path) {
   struct stat ours, theirs;
-  return !fstat(lock, &ours) && !stat(path, &theirs) &&
-         ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+  return !fstat(lock, &ours) && !stat(path, &theirs) && ours.st_dev == theirs.st_dev &&
+         ours.st_ino == theirs.st_ino;
 }
 
 static bool wait_for(int lock) {

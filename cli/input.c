@@ -11,8 +11,7 @@ char *input_all(FILE *in, const char *name, size_t *length, int *code) {
   *length = 0;
   while ((n = fread(text + *length, 1, capacity - *length - 1, in))) {
     *length += n;
-    if (capacity - *length == 1)
-      text = need_more(text, *length, capacity *= 2, 1);
+    if (capacity - *length == 1) text = need_more(text, *length, capacity *= 2, 1);
   }
   text[*length] = 0;
   if (ferror(in)) {
@@ -25,16 +24,14 @@ char *input_all(FILE *in, const char *name, size_t *length, int *code) {
 void id_list_add(id_list *list, int32_t id) {
   if (list->count == list->capacity) {
     list->capacity = 2 * list->capacity + 64;
-    list->id = need_more(list->id, (size_t)list->count, (size_t)list->capacity,
-                         sizeof *list->id);
+    list->id = need_more(list->id, (size_t)list->count, (size_t)list->capacity, sizeof *list->id);
   }
   list->id[list->count++] = id;
 }
 
 int input_ids(const char *text, id_list *list) {
   static const char between[] = " \t\r\n,[]";
-  for (const char *at = text + strspn(text, between); *at;
-       at += strspn(at, between)) {
+  for (const char *at = text + strspn(text, between); *at; at += strspn(at, between)) {
     char *end;
     long long id = strtoll(at, &end, 10);
     if (end == at || id < 0 || id > INT32_MAX) {

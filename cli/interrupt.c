@@ -15,8 +15,7 @@ static void note(int number) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   if (!noted) first = now;
-  double since = (double)(now.tv_sec - first.tv_sec) +
-                 1e-9 * (double)(now.tv_nsec - first.tv_nsec);
+  double since = (double)(now.tv_sec - first.tv_sec) + 1e-9 * (double)(now.tv_nsec - first.tv_nsec);
   if (noted && since > 0.25) {
     signal(number, SIG_DFL);
     raise(number);
@@ -35,8 +34,7 @@ void interrupt_watch(void) { watch(SIGINT); }
 void interrupt_watch_ends(void) {
   struct sigaction now;
   watch(SIGTERM);
-  if (!sigaction(SIGHUP, NULL, &now) && now.sa_handler != SIG_IGN)
-    watch(SIGHUP);
+  if (!sigaction(SIGHUP, NULL, &now) && now.sa_handler != SIG_IGN) watch(SIGHUP);
 }
 
 bool is_interrupted(void) { return noted; }

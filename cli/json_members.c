@@ -19,8 +19,7 @@ void json_truth(attend_json_writer *w, const char *name, bool truth) {
   attend_json_put_boolean(w, truth);
 }
 
-static void put_elements(attend_json_writer *w, const attend_json *value,
-                         bool named) {
+static void put_elements(attend_json_writer *w, const attend_json *value, bool named) {
   attend_json_open(w, named ? '{' : '[');
   for (size_t i = 0; i < attend_json_count(value); i++) {
     const attend_json *one = attend_json_at(value, i);

@@ -22,8 +22,7 @@ static const struct argp_option list[] = {
      "the "
      "others keep theirs (default: all)",
      1},
-    {"weights", KEY_WEIGHTS, "KIND", 0,
-     "Store the weights as f32, bf16 or int8 (default: f32)", 1},
+    {"weights", KEY_WEIGHTS, "KIND", 0, "Store the weights as f32, bf16 or int8 (default: f32)", 1},
     {"device", KEY_DEVICE, "NAME", 0, "Where to compute: cpu", 1},
     {0}};
 
@@ -61,10 +60,8 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 }
 
 const struct argp options_model = {.options = list, .parser = parse};
-const struct argp_child model_children[] = {{&options_json, 0, NULL, 0},
-                                            {&options_run, 0, NULL, 0},
-                                            {&options_model, 0, NULL, 0},
-                                            {0}};
+const struct argp_child model_children[] = {
+    {&options_json, 0, NULL, 0}, {&options_run, 0, NULL, 0}, {&options_model, 0, NULL, 0}, {0}};
 
 error_t model_parse(int key, struct argp_state *state, model_options *o) {
   switch (key) {
@@ -94,8 +91,8 @@ static int say_progress(size_t done, size_t total, void *user) {
   return 0;
 }
 
-attend_status model_form(attend_context *ctx, const model_options *o,
-                         attend_form *form, unsigned *roles) {
+attend_status model_form(attend_context *ctx, const model_options *o, attend_form *form,
+                         unsigned *roles) {
   attend_status status = ATTEND_OK;
   *roles = 0;
   if (o->attention) status = attend_form_parse(ctx, o->attention, form);
@@ -118,8 +115,7 @@ static attend_status load(const model_options *o, model_opened *m) {
   m->seconds = seconds_now() - start;
   progress_end();
   if (!status) m->form = *attend_model_form(m->model);
-  if (!status && o->text)
-    status = attend_tokenizer_load(m->ctx, m->path, &m->tokenizer);
+  if (!status && o->text) status = attend_tokenizer_load(m->ctx, m->path, &m->tokenizer);
   return status;
 }
 

@@ -34,8 +34,8 @@ extern const struct argp_child model_children[];
 error_t model_parse(int key, struct argp_state *state, model_options *o);
 
 /* Parses --attention and --attention-roles; *form is unchanged where none is given. */
-attend_status model_form(attend_context *ctx, const model_options *o,
-                         attend_form *form, unsigned *roles);
+attend_status model_form(attend_context *ctx, const model_options *o, attend_form *form,
+                         unsigned *roles);
 
 typedef struct {
   attend_context *ctx;

@@ -7,32 +7,29 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-long long options_number(struct argp_state *state, const char *name,
-                         const char *text, long long low, long long high) {
+long long options_number(struct argp_state *state, const char *name, const char *text,
+                         long long low, long long high) {
   char *end;
   errno = 0;
   long long n = strtoll(text, &end, 10);
   if (errno || end == text || *end || n < low || n > high)
-    argp_error(state, "%s takes a number from %lld to %lld, not \"%s\"", name,
-               low, high, text);
+    argp_error(state, "%s takes a number from %lld to %lld, not \"%s\"", name, low, high, text);
   return n;
 }
 
-double options_real(struct argp_state *state, const char *name,
-                    const char *text, double low, double high) {
+double options_real(struct argp_state *state, const char *name, const char *text, double low,
+                    double high) {
   char *end;
   errno = 0;
   double x = strtod(text, &end);
   if (errno || end == text || *end || !(x >= low && x <= high))
-    argp_error(state, "%s takes a number from %g to %g, not \"%s\"", name, low,
-               high, text);
+    argp_error(state, "%s takes a number from %g to %g, not \"%s\"", name, low, high, text);
   return x;
 }
 
 uint64_t options_new_seed(void) {
   uint32_t seed = 0;
-  if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
-    seed = (uint32_t)getpid();
+  if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed) seed = (uint32_t)getpid();
   complain("--seed %u writes this again", seed);
   return seed;
 }
@@ -67,17 +64,13 @@ static const struct argp_option json_list[] = {
     {"json", 'j', 0, 0, "Print JSON instead, for a program to read", 1}, {0}};
 static const struct argp_option run_list[] = {
     {"threads", 't', "N", 0,
-     "Use N threads (default: ATTEND_NUM_THREADS, OMP_NUM_THREADS, all cores)",
-     1},
-    {"isa", 'i', "NAME", 0,
-     "Use this instruction set (default: ATTEND_ISA, the best there is)", 1},
+     "Use N threads (default: ATTEND_NUM_THREADS, OMP_NUM_THREADS, all cores)", 1},
+    {"isa", 'i', "NAME", 0, "Use this instruction set (default: ATTEND_ISA, the best there is)", 1},
     {0}};
 static const struct argp_option seed_list[] = {
     {"seed", 's', "N", 0, "Seed of the random numbers (default: 0)", 1}, {0}};
 static const struct argp_option engine_list[] = {
-    {"engine", 'e', "NAME", 0, "Use this engine (default: the plan chooses)",
-     1},
-    {0}};
+    {"engine", 'e', "NAME", 0, "Use this engine (default: the plan chooses)", 1}, {0}};
 static const struct argp_option repeat_list[] = {
     {"repeat", 'r', "N", 0,
      "Time N runs (default: of a problem about a second's worth, at least 5; "
@@ -98,8 +91,7 @@ void options_share(struct argp_state *state, int count) {
 
 attend_context *options_context(const options *o, const char *isa, int *code) {
   attend_context *ctx;
-  attend_context_options chosen = {.isa = isa ? isa : o->isa,
-                                   .threads = o->threads};
+  attend_context_options chosen = {.isa = isa ? isa : o->isa, .threads = o->threads};
   attend_status status = attend_context_create(&chosen, &ctx);
   *code = EXIT_OK;
   if (!status) return ctx;

@@ -16,18 +16,17 @@ typedef struct {
 } options;
 
 /* Children for an argp whose input starts with `options`. */
-extern const struct argp options_json, options_run, options_seed,
-    options_repeat, options_engine;
+extern const struct argp options_json, options_run, options_seed, options_repeat, options_engine;
 
 /* Passes the input on to `count` children: call it at ARGP_KEY_INIT. */
 void options_share(struct argp_state *state, int count);
 
 /* Reads a number in [low, high] or ends in a usage error. */
-long long options_number(struct argp_state *state, const char *name,
-                         const char *text, long long low, long long high);
+long long options_number(struct argp_state *state, const char *name, const char *text,
+                         long long low, long long high);
 
-double options_real(struct argp_state *state, const char *name,
-                    const char *text, double low, double high);
+double options_real(struct argp_state *state, const char *name, const char *text, double low,
+                    double high);
 /* A new seed for `--seed random', which is printed. */
 uint64_t options_new_seed(void);
 

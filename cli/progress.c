@@ -44,15 +44,13 @@ static void show(const char *text) {
 
 static bool is_due(void) {
   double time = seconds_now();
-  return isatty(STDERR_FILENO) && time - line.started >= 2 &&
-         time - line.shown >= 0.1;
+  return isatty(STDERR_FILENO) && time - line.started >= 2 && time - line.shown >= 0.1;
 }
 
 void progress_step(size_t done, const char *now) {
   if (!is_due()) return;
   char text[256];
-  snprintf(text, sizeof text, "%s: %zu of %zu %s", line.what, done, line.total,
-           now ? now : "");
+  snprintf(text, sizeof text, "%s: %zu of %zu %s", line.what, done, line.total, now ? now : "");
   show(text);
 }
 
@@ -68,8 +66,8 @@ void progress_share(double share, const char *now) {
   char text[256], left[32];
   double seconds = seconds_now() - line.started;
   if (share > 1) share = 1;
-  snprintf(text, sizeof text, "%.28s [%-*.*s] %3.0f %%, %.40s", line.what, BAR,
-           bar_width(share), full_bar, 100 * share, now);
+  snprintf(text, sizeof text, "%.28s [%-*.*s] %3.0f %%, %.40s", line.what, BAR, bar_width(share),
+           full_bar, 100 * share, now);
   format_cell(CELL_SECONDS, seconds / share - seconds, left, sizeof left);
   size_t n = strlen(text);
   if (share > 0.02) snprintf(text + n, sizeof text - n, ", %s left", left);
@@ -79,15 +77,14 @@ void progress_share(double share, const char *now) {
 /* "[=====>    ]  50 % of 1.5 GiB", or how much there is. */
 static void put_bar(size_t done, char *text, size_t size) {
   char bytes[32];
-  format_cell(CELL_BYTES, (double)(line.total ? line.total : done), bytes,
-              sizeof bytes);
+  format_cell(CELL_BYTES, (double)(line.total ? line.total : done), bytes, sizeof bytes);
   if (!line.total) {
     snprintf(text, size, "%s", bytes);
     return;
   }
   double part = done < line.total ? (double)done / (double)line.total : 1;
-  snprintf(text, size, "[%-*.*s] %3.0f %% of %s", BAR, bar_width(part),
-           full_bar, 100 * part, bytes);
+  snprintf(text, size, "[%-*.*s] %3.0f %% of %s", BAR, bar_width(part), full_bar, 100 * part,
+           bytes);
 }
 
 void progress_bytes(size_t done, size_t before) {
@@ -95,8 +92,7 @@ void progress_bytes(size_t done, size_t before) {
   char text[256], bar[96], speed[32];
   double seconds = seconds_now() - line.started;
   put_bar(done, bar, sizeof bar);
-  format_cell(CELL_BYTES, (double)(done - before) / seconds, speed,
-              sizeof speed);
+  format_cell(CELL_BYTES, (double)(done - before) / seconds, speed, sizeof speed);
   snprintf(text, sizeof text, "%.28s %s, %s/s", line.what, bar, speed);
   show(text);
 }

@@ -8,12 +8,11 @@ enum { MOST_KEPT = 1 << 24 };
 static void read_seed(struct argp_state *state, const char *text, sampling *d,
                       attend_generate_options *how) {
   d->new_seed = !strcmp(text, "random");
-  if (!d->new_seed)
-    how->seed = (uint64_t)options_number(state, "--seed", text, 0, INT64_MAX);
+  if (!d->new_seed) how->seed = (uint64_t)options_number(state, "--seed", text, 0, INT64_MAX);
 }
 
-bool sampling_parse(int key, const char *arg, struct argp_state *state,
-                    sampling *d, attend_generate_options *how) {
+bool sampling_parse(int key, const char *arg, struct argp_state *state, sampling *d,
+                    attend_generate_options *how) {
   switch (key) {
     case KEY_TEMP:
       how->temperature = (float)options_real(state, "--temp", arg, 0, 1e6);
@@ -44,8 +43,7 @@ void sampling_refuse(struct argp_state *state) {
              "--min-p and --seed");
 }
 
-void sampling_settle(const sampling *d, float temperature,
-                     attend_generate_options *how) {
+void sampling_settle(const sampling *d, float temperature, attend_generate_options *how) {
   if (!d->temperature) how->temperature = temperature;
   if (d->new_seed) how->seed = options_new_seed();
 }

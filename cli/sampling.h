@@ -19,34 +19,28 @@ typedef struct {
 } sampling;
 
 /* Rows of an argp_option list, in the given group. */
-#define SAMPLING_ROWS(temperature_text, seed_text, group)                  \
-  {"temp", KEY_TEMP, "T", 0, temperature_text, group},                     \
-      {"top-k", KEY_TOP_K, "N", 0, "Sample from the N most likely tokens", \
-       group},                                                             \
-      {"top-p",                                                            \
-       KEY_TOP_P,                                                          \
-       "P",                                                                \
-       0,                                                                  \
-       "Nucleus sampling: keep the smallest set with total probability P", \
-       group},                                                             \
-      {"min-p",                                                            \
-       KEY_MIN_P,                                                          \
-       "P",                                                                \
-       0,                                                                  \
-       "Keep tokens with at least P times the highest probability",        \
-       group},                                                             \
-  {                                                                        \
-    "seed", KEY_DRAW_SEED, "N", 0, seed_text, group                        \
+#define SAMPLING_ROWS(temperature_text, seed_text, group)                                       \
+  {"temp", KEY_TEMP, "T", 0, temperature_text, group},                                          \
+      {"top-k", KEY_TOP_K, "N", 0, "Sample from the N most likely tokens", group},              \
+      {"top-p",                                                                                 \
+       KEY_TOP_P,                                                                               \
+       "P",                                                                                     \
+       0,                                                                                       \
+       "Nucleus sampling: keep the smallest set with total probability P",                      \
+       group},                                                                                  \
+      {"min-p", KEY_MIN_P, "P", 0, "Keep tokens with at least P times the highest probability", \
+       group},                                                                                  \
+  {                                                                                             \
+    "seed", KEY_DRAW_SEED, "N", 0, seed_text, group                                             \
   }
 
 /* Whether the key is one of these. */
-bool sampling_parse(int key, const char *arg, struct argp_state *state,
-                    sampling *d, attend_generate_options *how);
+bool sampling_parse(int key, const char *arg, struct argp_state *state, sampling *d,
+                    attend_generate_options *how);
 /* Rejects them together with beam search. */
 void sampling_refuse(struct argp_state *state);
 /* For a verb that samples: its default temperature unless one was given, and the
  * seed. */
-void sampling_settle(const sampling *d, float temperature,
-                     attend_generate_options *how);
+void sampling_settle(const sampling *d, float temperature, attend_generate_options *how);
 
 #endif

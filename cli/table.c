@@ -54,8 +54,8 @@ void table_free(table *t) {
 
 /* ---- texts ----------------------------------------------------------------- */
 
-static void format_scaled(double number, double step, const char *const *units,
-                          int count, char *text, size_t size) {
+static void format_scaled(double number, double step, const char *const *units, int count,
+                          char *text, size_t size) {
   int unit = 0;
   while (unit + 1 < count && fabs(number) >= step) {
     number /= step;
@@ -63,8 +63,7 @@ static void format_scaled(double number, double step, const char *const *units,
   }
   int digits = fabs(number) < 9.995 ? 2 : fabs(number) < 99.95 ? 1 : 0;
   if (unit == 0 && number == floor(number)) digits = 0;
-  snprintf(text, size, "%.*f%s%s", digits, number, *units[unit] ? " " : "",
-           units[unit]);
+  snprintf(text, size, "%.*f%s%s", digits, number, *units[unit] ? " " : "", units[unit]);
 }
 
 /* Whole numbers of five to seven digits are clearer than powers of ten. */
@@ -121,15 +120,12 @@ int text_width(const char *text) {
 
 bool is_colourful(FILE *out) {
   const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-  return isatty(fileno(out)) && !(no && *no) &&
-         !(term && !strcmp(term, "dumb"));
+  return isatty(fileno(out)) && !(no && *no) && !(term && !strcmp(term, "dumb"));
 }
 
 static int terminal_width(FILE *out) {
   struct winsize size;
-  if (!isatty(fileno(out)) || ioctl(fileno(out), TIOCGWINSZ, &size) ||
-      size.ws_col == 0)
-    return 0;
+  if (!isatty(fileno(out)) || ioctl(fileno(out), TIOCGWINSZ, &size) || size.ws_col == 0) return 0;
   return size.ws_col < NARROWEST ? NARROWEST : size.ws_col;
 }
 
@@ -145,8 +141,7 @@ static void make_printable(const table *t) {
   }
 }
 
-static const char *cell_string(const table *t, size_t row, int c,
-                               char buffer[CELL_SIZE]) {
+static const char *cell_string(const table *t, size_t row, int c, char buffer[CELL_SIZE]) {
   const cell *at = &t->cells[row * (size_t)t->width + (size_t)c];
   if (at->text) return at->text;
   format_cell(t->columns[c].kind, at->number, buffer, CELL_SIZE);
@@ -169,9 +164,7 @@ static void fit(const table *t, int *widths, int available) {
   for (int c = 0; c < t->width; c++) {
     if (!t->columns[c].title) continue;
     total += widths[c] + 2;
-    if (t->columns[c].kind == CELL_TEXT &&
-        (widest < 0 || widths[c] > widths[widest]))
-      widest = c;
+    if (t->columns[c].kind == CELL_TEXT && (widest < 0 || widths[c] > widths[widest])) widest = c;
   }
   if (!available || total - 2 <= available || widest < 0) return;
   int kept = widths[widest] - (total - 2 - available);
@@ -189,8 +182,8 @@ static void print_cut(FILE *out, const char *text, int width) {
   if (have > width) fputs("…", out);
 }
 
-static void print_cell(FILE *out, const char *text, int width, bool left,
-                       bool last, const char *colour) {
+static void print_cell(FILE *out, const char *text, int width, bool left, bool last,
+                       const char *colour) {
   int pad = width - text_width(text);
   if (!left) fprintf(out, "%*s", pad > 0 ? pad : 0, "");
   if (colour) fputs(colour, out);
@@ -206,8 +199,7 @@ static int last_shown(const table *t) {
   return last;
 }
 
-static void print_row(const table *t, FILE *out, const int *widths, size_t row,
-                      bool colourful) {
+static void print_row(const table *t, FILE *out, const int *widths, size_t row, bool colourful) {
   char buffer[CELL_SIZE];
   int last = last_shown(t);
   for (int c = 0; c <= last; c++) {
@@ -215,17 +207,15 @@ static void print_row(const table *t, FILE *out, const int *widths, size_t row,
     if (!of->title) continue;
     const cell *at = &t->cells[row * (size_t)t->width + (size_t)c];
     const char *colour = NULL;
-    if (colourful && of->kind == CELL_OK)
-      colour = at->number ? "\033[32m" : "\033[1;31m";
-    print_cell(out, cell_string(t, row, c, buffer), widths[c],
-               of->kind == CELL_TEXT, c == last, colour);
+    if (colourful && of->kind == CELL_OK) colour = at->number ? "\033[32m" : "\033[1;31m";
+    print_cell(out, cell_string(t, row, c, buffer), widths[c], of->kind == CELL_TEXT, c == last,
+               colour);
   }
 }
 
 int check_written(FILE *out, const char *name) {
   if (!fflush(out) && !ferror(out)) return EXIT_OK;
-  complain("could not write %s: %s", name,
-           errno ? strerror(errno) : "the disk may be full");
+  complain("could not write %s: %s", name, errno ? strerror(errno) : "the disk may be full");
   return EXIT_FAILED;
 }
 
@@ -238,8 +228,7 @@ int table_print(const table *t, FILE *out) {
   fit(t, widths, terminal_width(out));
   for (int c = 0; c <= last; c++)
     if (t->columns[c].title)
-      print_cell(out, t->columns[c].title, widths[c],
-                 t->columns[c].kind == CELL_TEXT, c == last,
+      print_cell(out, t->columns[c].title, widths[c], t->columns[c].kind == CELL_TEXT, c == last,
                  colourful ? "\033[2m" : NULL);
   for (size_t r = 0; r < t->rows; r++) print_row(t, out, widths, r, colourful);
   return check_written(out, "the table");

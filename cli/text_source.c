@@ -28,8 +28,7 @@ size_t text_bytes(char **paths, int count) {
 
 /* ---- formats --------------------------------------------------------------------- */
 
-static int put(const text_source *s, const char *text, size_t length,
-               bool ends) {
+static int put(const text_source *s, const char *text, size_t length, bool ends) {
   attend_status status = s->put(text, length, ends, s->user);
   return status ? complain_status(s->ctx, status) : EXIT_OK;
 }
@@ -56,8 +55,7 @@ static int put_columns(const text_source *s, const attend_line *line) {
   return code;
 }
 
-static int put_string(const text_source *s, const attend_json *value,
-                      size_t *found) {
+static int put_string(const text_source *s, const attend_json *value, size_t *found) {
   size_t length;
   const char *text = attend_json_string(value, &length);
   if (!text) return EXIT_OK;
@@ -65,23 +63,21 @@ static int put_string(const text_source *s, const attend_json *value,
   return put(s, text, length, true);
 }
 
-static int put_fields(const text_source *s, const attend_json *line,
-                      size_t *found) {
+static int put_fields(const text_source *s, const attend_json *line, size_t *found) {
   int code = EXIT_OK;
   const attend_json *usual = attend_json_get(line, "text");
   for (int i = 0; i < s->fields && !code; i++)
     code = put_string(s, attend_json_get(line, s->field[i]), found);
   if (s->fields) return code;
-  if (attend_json_kind_of(line) == ATTEND_JSON_STRING)
-    return put_string(s, line, found);
+  if (attend_json_kind_of(line) == ATTEND_JSON_STRING) return put_string(s, line, found);
   if (attend_json_string(usual, NULL)) return put_string(s, usual, found);
   for (size_t i = 0; i < attend_json_count(line) && !code; i++)
     code = put_string(s, attend_json_at(line, i), found);
   return code;
 }
 
-static int put_object(const text_source *s, attend_lines *lines,
-                      const attend_line *line, const char *name) {
+static int put_object(const text_source *s, attend_lines *lines, const attend_line *line,
+                      const char *name) {
   attend_json *root;
   size_t found = 0;
   attend_status status = attend_lines_json(lines, &root);
@@ -96,8 +92,7 @@ static int put_object(const text_source *s, attend_lines *lines,
   return EXIT_FAILED;
 }
 
-static int put_lines(text_source *s, attend_lines *lines, bool json,
-                     const char *name) {
+static int put_lines(text_source *s, attend_lines *lines, bool json, const char *name) {
   const size_t before = s->done;
   attend_line line;
   for (;;) {
@@ -110,8 +105,7 @@ static int put_lines(text_source *s, attend_lines *lines, bool json,
   }
 }
 
-static int read_lines(text_source *s, FILE *in, const char *name,
-                      attend_format format) {
+static int read_lines(text_source *s, FILE *in, const char *name, attend_format format) {
   attend_lines *lines;
   attend_status status = attend_lines_of_file(s->ctx, in, name, format, &lines);
   if (status) return complain_status(s->ctx, status);

@@ -34,13 +34,11 @@ static void list_isas(bool running, char *text, size_t size) {
   for (int i = 0; attend_isa_name(i, &runs); i++) {
     if (running && !runs) continue;
     size_t used = strlen(text);
-    snprintf(text + used, size - used, "%s%s", used ? " " : "",
-             attend_isa_name(i, &runs));
+    snprintf(text + used, size - used, "%s%s", used ? " " : "", attend_isa_name(i, &runs));
   }
 }
 
-static int print_json(attend_context *ctx, const char *compiled,
-                      const char *running) {
+static int print_json(attend_context *ctx, const char *compiled, const char *running) {
   static const column columns[] = {{"version", "version", CELL_TEXT},
                                    {"isa", "isa", CELL_TEXT},
                                    {"isas", "isas", CELL_TEXT},
@@ -49,11 +47,9 @@ static int print_json(attend_context *ctx, const char *compiled,
                                    {"compiler", "compiler", CELL_TEXT},
                                    {NULL, NULL, CELL_TEXT}};
   table t = table_start(columns);
-  table_add(&t, (cell[]){cell_text(attend_version()),
-                         cell_text(attend_context_isa(ctx)), cell_text(running),
-                         cell_text(compiled),
-                         cell_number(attend_context_threads(ctx)),
-                         cell_text(compiler())});
+  table_add(&t, (cell[]){cell_text(attend_version()), cell_text(attend_context_isa(ctx)),
+                         cell_text(running), cell_text(compiled),
+                         cell_number(attend_context_threads(ctx)), cell_text(compiler())});
   int code = table_print_json(&t, ctx, stdout);
   table_free(&t);
   return code;
@@ -72,8 +68,8 @@ int cmd_version(int argc, char **argv) {
     code = print_json(ctx, compiled, running);
   } else {
     printf("attend %s\n", attend_version());
-    printf("instruction set  %s (run here: %s; compiled in: %s)\n",
-           attend_context_isa(ctx), running, compiled);
+    printf("instruction set  %s (run here: %s; compiled in: %s)\n", attend_context_isa(ctx),
+           running, compiled);
     printf("threads          %d\n", attend_context_threads(ctx));
     printf("compiler         %s\n", compiler());
     code = check_written(stdout, "the version");

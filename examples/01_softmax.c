@@ -19,8 +19,8 @@ int main(void) {
   attend_status status = attend_context_create(NULL, &ctx);
   if (!status) status = attend_plan_create(ctx, &d, &plan);
   if (!status)
-    status = attend_forward(plan, attend_bhtd_input(q), attend_bhtd_input(q),
-                            attend_bhtd_input(v), attend_bhtd(o), lse);
+    status = attend_forward(plan, attend_bhtd_input(q), attend_bhtd_input(q), attend_bhtd_input(v),
+                            attend_bhtd(o), lse);
   if (status) fprintf(stderr, "%s\n", attend_message(ctx));
 
   /* By hand: the scores of a row are 16/sqrt(2) at itself, 0 at its two
@@ -29,10 +29,8 @@ int main(void) {
   double share = (near - far) / (near + 2 + far);
   int right = !status;
   for (int i = 0; !status && i < 4; i++) {
-    printf("position %d looks at itself and gets (%8.5f, %8.5f)\n", i, o[2 * i],
-           o[2 * i + 1]);
-    for (int x = 0; x < 2; x++)
-      right = right && fabs(o[2 * i + x] - share * v[2 * i + x]) < 1e-6;
+    printf("position %d looks at itself and gets (%8.5f, %8.5f)\n", i, o[2 * i], o[2 * i + 1]);
+    for (int x = 0; x < 2; x++) right = right && fabs(o[2 * i + x] - share * v[2 * i + x]) < 1e-6;
   }
   printf("by hand it keeps %.5f of its own value: %s\n", share,
          right ? "the same" : "NOT the same");

@@ -20,8 +20,8 @@ static int obeys(attend_context *ctx, const attend_desc *d) {
   attend_plan *plan;
   for (int j = 0; j < T; j++) v[j * T + j] = 1;
   if (attend_plan_create(ctx, d, &plan) ||
-      attend_forward(plan, attend_bhtd_input(zeros), attend_bhtd_input(zeros),
-                     attend_bhtd(v), attend_bhtd(o), NULL))
+      attend_forward(plan, attend_bhtd_input(zeros), attend_bhtd_input(zeros), attend_bhtd(v),
+                     attend_bhtd(o), NULL))
     return fprintf(stderr, "%s\n", attend_message(ctx)), 0;
   for (int i = 0; i < d->q_len; i++) {
     int seen = 0;
@@ -40,8 +40,7 @@ static int show(attend_context *ctx, const char *title, attend_desc d) {
   printf("%s\n", title);
   for (int i = 0; i < d.q_len; i++) {
     printf("   ");
-    for (int j = 0; j < T; j++)
-      printf(" %c", attend_visible(&d, 0, i, j) ? '#' : '.');
+    for (int j = 0; j < T; j++) printf(" %c", attend_visible(&d, 0, i, j) ? '#' : '.');
     printf("\n");
   }
   printf("    %s\n\n", right ? "obeyed" : "NOT obeyed");
@@ -52,8 +51,7 @@ int main(void) {
   const int32_t lengths[1] = {4};
   const uint8_t padding[T] = {0, 0, 1, 1, 1, 1};
   attend_context *ctx;
-  if (attend_context_create(NULL, &ctx))
-    return fprintf(stderr, "%s\n", attend_message(ctx)), 1;
+  if (attend_context_create(NULL, &ctx)) return fprintf(stderr, "%s\n", attend_message(ctx)), 1;
 
   attend_desc d = {.q_len = T, .kv_len = T, .dim = T};
   int right = show(ctx, "no mask: everyone sees everyone", d);
@@ -71,8 +69,7 @@ int main(void) {
   right &= show(ctx, "causal, padded on the left: two rows see nothing", d);
 
   /* Fewer queries than keys: say where they stand; it is never guessed. */
-  d = (attend_desc){
-      .q_len = 2, .kv_len = T, .dim = T, .mask.causal = ATTEND_CAUSAL_BOTTOM};
+  d = (attend_desc){.q_len = 2, .kv_len = T, .dim = T, .mask.causal = ATTEND_CAUSAL_BOTTOM};
   right &= show(ctx, "bottom: the last query stands at the last key", d);
 
   d.mask.causal = ATTEND_CAUSAL;

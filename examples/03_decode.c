@@ -21,10 +21,8 @@ static attend_view from(float *x, int at) {
   return view;
 }
 
-static attend_status feed(attend_plan *plan, attend_state *state, int at,
-                          int n) {
-  return attend_extend(plan, state, n, from(q, at), from(k, at), from(v, at),
-                       from(fed, at), NULL);
+static attend_status feed(attend_plan *plan, attend_state *state, int at, int n) {
+  return attend_extend(plan, state, n, from(q, at), from(k, at), from(v, at), from(fed, at), NULL);
 }
 
 int main(void) {
@@ -37,15 +35,11 @@ int main(void) {
   TRY(attend_context_create(NULL, &ctx));
 
   /* All positions in one call. */
-  attend_desc d = {.heads = H,
-                   .kv_heads = G,
-                   .q_len = T,
-                   .kv_len = T,
-                   .dim = D,
-                   .mask.causal = ATTEND_CAUSAL};
+  attend_desc d = {
+      .heads = H, .kv_heads = G, .q_len = T, .kv_len = T, .dim = D, .mask.causal = ATTEND_CAUSAL};
   TRY(attend_plan_create(ctx, &d, &once));
-  TRY(attend_forward(once, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v),
-                     attend_bhtd(whole), NULL));
+  TRY(attend_forward(once, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v), attend_bhtd(whole),
+                     NULL));
 
   /* The same with a state: q_len is now the most positions in one call. */
   d.q_len = PROMPT;
@@ -54,8 +48,7 @@ int main(void) {
   TRY(attend_plan_create(ctx, &d, &plan));
   TRY(attend_state_create(plan, &state));
   TRY(feed(plan, state, 0, PROMPT));
-  printf("a prompt of %d positions: %zu bytes of pages\n", PROMPT,
-         attend_state_bytes(state));
+  printf("a prompt of %d positions: %zu bytes of pages\n", PROMPT, attend_state_bytes(state));
 
   TRY(attend_state_fork(state, &fork));
   for (int at = PROMPT; at < T; at++) TRY(feed(plan, state, at, 1));
@@ -68,9 +61,8 @@ int main(void) {
   memset(fed, 0, sizeof fed);
   TRY(feed(plan, fork, PROMPT, T - PROMPT));
   for (int h = 0; h < H; h++)
-    same = same &&
-           !memcmp(whole + (h * T + PROMPT) * D, fed + (h * T + PROMPT) * D,
-                   (T - PROMPT) * D * sizeof(float));
+    same = same && !memcmp(whole + (h * T + PROMPT) * D, fed + (h * T + PROMPT) * D,
+                           (T - PROMPT) * D * sizeof(float));
   printf("a fork from the prompt on, %d tokens at once: %s bits\n", T - PROMPT,
          same ? "the same" : "OTHER");
 

@@ -14,16 +14,15 @@ static float q[N], k[N], v[N], w[N], o[N], dq[N], dk[N], dv[N], lse[H * T];
 /* In double, through the definition: small differences need the digits. */
 static double loss(attend_context *ctx, const attend_desc *d) {
   double out[N], sum = 0;
-  if (attend_definition_forward(ctx, d, attend_bhtd(q), attend_bhtd(k),
-                                attend_bhtd(v), out, NULL))
+  if (attend_definition_forward(ctx, d, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v), out, NULL))
     return NAN;
   for (int i = 0; i < N; i++) sum += out[i] * (double)w[i];
   return sum;
 }
 
 /* The largest difference between a gradient and the slope of the loss. */
-static double check(attend_context *ctx, const attend_desc *d, const char *name,
-                    float *x, const float *dx) {
+static double check(attend_context *ctx, const attend_desc *d, const char *name, float *x,
+                    const float *dx) {
   double worst = 0;
   for (int i = 0; i < N; i++) {
     const float here = x[i], up = here + 0x1p-10f, down = here - 0x1p-10f;
@@ -35,8 +34,7 @@ static double check(attend_context *ctx, const attend_desc *d, const char *name,
     double error = fabs(slope - (double)dx[i]);
     if (!(error <= worst)) worst = error;
     if (i == T * D / 2)
-      printf("d%s[%d]: gradient %9.6f, by differences %9.6f\n", name, i,
-             (double)dx[i], slope);
+      printf("d%s[%d]: gradient %9.6f, by differences %9.6f\n", name, i, (double)dx[i], slope);
   }
   printf("    all %d numbers of d%s agree within %.1e\n", N, name, worst);
   return worst;
@@ -58,13 +56,12 @@ int main(void) {
   attend_status status = attend_context_create(NULL, &ctx);
   if (!status) status = attend_plan_create(ctx, &d, &plan);
   if (!status)
-    status = attend_forward(plan, attend_bhtd(q), attend_bhtd(k),
-                            attend_bhtd(v), attend_bhtd(o), lse);
+    status =
+        attend_forward(plan, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v), attend_bhtd(o), lse);
   if (!status)
     status =
-        attend_backward(plan, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v),
-                        attend_bhtd(o), lse, attend_bhtd(w), attend_bhtd(dq),
-                        attend_bhtd(dk), attend_bhtd(dv), NULL);
+        attend_backward(plan, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v), attend_bhtd(o), lse,
+                        attend_bhtd(w), attend_bhtd(dq), attend_bhtd(dk), attend_bhtd(dv), NULL);
   if (status) return fprintf(stderr, "%s\n", attend_message(ctx)), 1;
 
   double worst = check(ctx, &d, "q", q, dq);

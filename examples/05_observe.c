@@ -51,8 +51,7 @@ int main(void) {
   write_words(q, k);
   for (int i = 0; i < T; i++) rows[i] = i;
 
-  attend_desc d = {
-      .q_len = T, .kv_len = T, .dim = D, .mask.causal = ATTEND_CAUSAL};
+  attend_desc d = {.q_len = T, .kv_len = T, .dim = D, .mask.causal = ATTEND_CAUSAL};
   attend_observation look = {.rows = rows,
                              .n_rows = T,
                              .weights = weights,
@@ -64,10 +63,9 @@ int main(void) {
   attend_status status = attend_context_create(NULL, &ctx);
   if (!status) status = attend_plan_create(ctx, &d, &plan);
   if (!status)
-    status = attend_forward(plan, attend_bhtd(q), attend_bhtd(k),
-                            attend_bhtd(k), attend_bhtd(o), lse);
-  if (!status)
-    status = attend_observe(plan, attend_bhtd(q), attend_bhtd(k), lse, &look);
+    status =
+        attend_forward(plan, attend_bhtd(q), attend_bhtd(k), attend_bhtd(k), attend_bhtd(o), lse);
+  if (!status) status = attend_observe(plan, attend_bhtd(q), attend_bhtd(k), lse, &look);
   if (status) return fprintf(stderr, "%s\n", attend_message(ctx)), 1;
 
   draw(weights, entropy);
@@ -81,8 +79,8 @@ int main(void) {
     if (mass[i] > mass[most]) most = i;
     total += (double)mass[i];
   }
-  printf("most looked at: \"%s\", with %.2f of the %.2f that %d queries give\n",
-         words[most], (double)mass[most], total, T);
+  printf("most looked at: \"%s\", with %.2f of the %.2f that %d queries give\n", words[most],
+         (double)mass[most], total, T);
   right = right && fabs(total - T) < 1e-4;
 
   attend_plan_free(plan);

@@ -45,11 +45,11 @@ int main(void) {
   attend_status status = attend_context_create(NULL, &ctx);
   if (!status) status = attend_plan_create(ctx, &d, &plan);
   if (!status)
-    status = attend_forward(plan, attend_bhtd(q), attend_bhtd(k),
-                            attend_bhtd(v), attend_bhtd(o), NULL);
+    status =
+        attend_forward(plan, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v), attend_bhtd(o), NULL);
   if (!status)
-    status = attend_definition_forward(ctx, &d, attend_bhtd(q), attend_bhtd(k),
-                                       attend_bhtd(v), want, NULL);
+    status = attend_definition_forward(ctx, &d, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v),
+                                       want, NULL);
   if (status) return fprintf(stderr, "%s\n", attend_message(ctx)), 1;
 
   double worst = 0;
@@ -57,15 +57,12 @@ int main(void) {
     double error = fabs((double)o[i] - want[i]);
     if (!(error <= worst)) worst = error;
   }
-  printf("the last word gets %.6f, by the definition %.6f\n", (double)o[N - 1],
-         want[N - 1]);
+  printf("the last word gets %.6f, by the definition %.6f\n", (double)o[N - 1], want[N - 1]);
   printf("all %d numbers agree within %.1e\n", N, worst);
 
   double elu = work(ctx, ATTEND_ELU, 32 * T) / work(ctx, ATTEND_ELU, 16 * T);
-  double softmax =
-      work(ctx, ATTEND_SOFTMAX, 32 * T) / work(ctx, ATTEND_SOFTMAX, 16 * T);
-  printf("twice as long is %.2f times the work, for softmax %.2f times\n", elu,
-         softmax);
+  double softmax = work(ctx, ATTEND_SOFTMAX, 32 * T) / work(ctx, ATTEND_SOFTMAX, 16 * T);
+  printf("twice as long is %.2f times the work, for softmax %.2f times\n", elu, softmax);
 
   attend_plan_free(plan);
   attend_context_free(ctx);

@@ -18,8 +18,7 @@ static float q[N], k[N], v[N], d_o[N];
 
 /* `key` says which side x is on: here both have the same map. Rows are mapped by
  * several threads at once, so a map keeps nothing between calls. */
-static void phi(const float *x, int dim, int key, float *f, int count,
-                void *user) {
+static void phi(const float *x, int dim, int key, float *f, int count, void *user) {
   const float root = sqrtf(2.0f);
   int n = 0;
   (void)key, (void)count, (void)user;
@@ -32,8 +31,8 @@ static void phi(const float *x, int dim, int key, float *f, int count,
 }
 
 /* The chain rule, feature by feature in the same order. */
-static void phi_back(const float *x, int dim, int key, const float *df,
-                     int count, float *dx, void *user) {
+static void phi_back(const float *x, int dim, int key, const float *df, int count, float *dx,
+                     void *user) {
   const float root = sqrtf(2.0f);
   int n = 1;
   (void)key, (void)count, (void)user;
@@ -55,20 +54,18 @@ static attend_status run(attend_context *ctx, const attend_desc *d, answer *a) {
   attend_plan *plan;
   attend_status status = attend_plan_create(ctx, d, &plan);
   if (!status)
-    status = attend_forward(plan, attend_bhtd(q), attend_bhtd(k),
-                            attend_bhtd(v), attend_bhtd(a->o), a->lse);
+    status = attend_forward(plan, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v), attend_bhtd(a->o),
+                            a->lse);
   if (!status)
-    status = attend_backward(plan, attend_bhtd(q), attend_bhtd(k),
-                             attend_bhtd(v), attend_bhtd(a->o), a->lse,
-                             attend_bhtd(d_o), attend_bhtd(a->dq),
+    status = attend_backward(plan, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v),
+                             attend_bhtd(a->o), a->lse, attend_bhtd(d_o), attend_bhtd(a->dq),
                              attend_bhtd(a->dk), attend_bhtd(a->dv), NULL);
   attend_plan_free(plan);
   return status;
 }
 
 /* The largest difference, relative to the largest number. */
-static double compare(const char *name, const float *mine, const float *poly,
-                      const double *want) {
+static double compare(const char *name, const float *mine, const float *poly, const double *want) {
   double from_want = 0, from_poly = 0, largest = 0;
   for (int i = 0; i < N; i++) {
     largest = fmax(largest, fabs(want[i]));
@@ -77,8 +74,8 @@ static double compare(const char *name, const float *mine, const float *poly,
     if (!(a <= from_want)) from_want = a;
     if (!(b <= from_poly)) from_poly = b;
   }
-  printf("%2s: %.1e from the definition, %.1e from poly\n", name,
-         from_want / largest, from_poly / largest);
+  printf("%2s: %.1e from the definition, %.1e from poly\n", name, from_want / largest,
+         from_poly / largest);
   return fmax(from_want, from_poly) / largest;
 }
 
@@ -90,10 +87,7 @@ int main(void) {
   for (int n = 0; n < 4; n++)
     attend_random_normal((attend_random){7, (uint64_t)n}, 0, N, inputs[n]);
 
-  attend_desc d = {.form = {.kind = ATTEND_CUSTOM,
-                            .features = C,
-                            .phi = phi,
-                            .phi_back = phi_back},
+  attend_desc d = {.form = {.kind = ATTEND_CUSTOM, .features = C, .phi = phi, .phi_back = phi_back},
                    .q_len = T,
                    .kv_len = T,
                    .dim = D,
@@ -106,12 +100,11 @@ int main(void) {
   if (!status) status = run(ctx, &d, &mine);
   if (!status) status = run(ctx, &same, &poly);
   if (!status)
-    status = attend_definition_forward(ctx, &d, attend_bhtd(q), attend_bhtd(k),
-                                       attend_bhtd(v), o, NULL);
+    status =
+        attend_definition_forward(ctx, &d, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v), o, NULL);
   if (!status)
-    status = attend_definition_backward(ctx, &d, attend_bhtd(q), attend_bhtd(k),
-                                        attend_bhtd(v), attend_bhtd(d_o), dq,
-                                        dk, dv, NULL);
+    status = attend_definition_backward(ctx, &d, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v),
+                                        attend_bhtd(d_o), dq, dk, dv, NULL);
   if (status) return fprintf(stderr, "%s\n", attend_message(ctx)), 1;
 
   printf("a map of %d features for a width of %d\n", C, D);

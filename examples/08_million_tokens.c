@@ -30,11 +30,9 @@ static void draw(long chunk) {
 #define TRY(call) \
   if (call) return fprintf(stderr, "%s\n", attend_message(ctx)), 1
 
-static attend_status feed(attend_plan *plan, attend_state *state, int at, int n,
-                          float *o) {
-  return attend_extend(plan, state, n, attend_bhtd(q + at * D),
-                       attend_bhtd(k + at * D), attend_bhtd(v + at * D),
-                       attend_bhtd(o + at * D), NULL);
+static attend_status feed(attend_plan *plan, attend_state *state, int at, int n, float *o) {
+  return attend_extend(plan, state, n, attend_bhtd(q + at * D), attend_bhtd(k + at * D),
+                       attend_bhtd(v + at * D), attend_bhtd(o + at * D), NULL);
 }
 
 static double phi(float x) { return x > 0 ? (double)x + 1 : exp((double)x); }
@@ -84,8 +82,7 @@ int main(int argc, char **argv) {
     if (c == chunks / 2) {
       TRY(attend_state_save(state, path));
       TRY(attend_state_load(plan, path, &restored));
-      printf("saved and restored at %lld tokens\n",
-             (long long)attend_state_length(restored, 0));
+      printf("saved and restored at %lld tokens\n", (long long)attend_state_length(restored, 0));
     }
   }
   draw(chunks - 1);
@@ -95,11 +92,11 @@ int main(int argc, char **argv) {
   double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
 
   size_t late = attend_state_bytes(state);
-  printf("the state has %zu bytes at %d tokens, %zu at %lld\n", early,
-         2 * CHUNK, late, (long long)attend_state_length(state, 0));
+  printf("the state has %zu bytes at %d tokens, %zu at %lld\n", early, 2 * CHUNK, late,
+         (long long)attend_state_length(state, 0));
   int same = !memcmp(o, single, sizeof o);
-  printf("the last %d one by one, after the file: %s bits, %.1f us each\n",
-         CHUNK, same ? "the same" : "OTHER", 1e6 * seconds / CHUNK);
+  printf("the last %d one by one, after the file: %s bits, %.1f us each\n", CHUNK,
+         same ? "the same" : "OTHER", 1e6 * seconds / CHUNK);
 
   double want[D], worst = 0, largest = 0;
   const float *last = o + (CHUNK - 1) * D;
@@ -111,8 +108,7 @@ int main(int argc, char **argv) {
     if (!(error <= worst)) worst = error;
     largest = fmax(largest, fabs(want[i]));
   }
-  printf("the last row begins with %.8f, by the equation with %.8f\n",
-         (double)last[0], want[0]);
+  printf("the last row begins with %.8f, by the equation with %.8f\n", (double)last[0], want[0]);
 
   remove(path);
   attend_state_free(restored);

@@ -14,9 +14,8 @@
 
 enum { TEXTS = 3, LONGEST = 9 };
 
-static const int32_t ids[TEXTS][LONGEST] = {{2, 17, 40, 96, 51, 120, 8, 33, 3},
-                                            {2, 17, 40, 96, 52, 120, 8, 33, 3},
-                                            {2, 180, 77, 3}};
+static const int32_t ids[TEXTS][LONGEST] = {
+    {2, 17, 40, 96, 51, 120, 8, 33, 3}, {2, 17, 40, 96, 52, 120, 8, 33, 3}, {2, 180, 77, 3}};
 static const int32_t lengths[TEXTS] = {9, 9, 4};
 
 #define TRY(call) \
@@ -62,13 +61,11 @@ int main(int argc, char **argv) {
   TRY(attend_session_encode(session, TEXTS, LONGEST, *ids, lengths, NULL));
   const float *hidden = attend_session_hidden(session, &ld);
   for (int b = 0; b < TEXTS; b++)
-    pool(hidden + b * LONGEST * ld, ld, lengths[b], width,
-         together + b * width);
+    pool(hidden + b * LONGEST * ld, ld, lengths[b], width, together + b * width);
 
   for (int b = 0; b < TEXTS; b++) {
     TRY(attend_session_encode(session, 1, lengths[b], ids[b], NULL, NULL));
-    pool(attend_session_hidden(session, &ld), ld, lengths[b], width,
-         alone + b * width);
+    pool(attend_session_hidden(session, &ld), ld, lengths[b], width, alone + b * width);
   }
 
   puts("cosines");

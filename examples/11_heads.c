@@ -11,8 +11,7 @@
 #include <stdlib.h>
 
 /* A pattern that comes twice: heads that copy have something to find. */
-static const int32_t ids[] = {1,  72, 40, 96, 51,  120, 8,  33,
-                              72, 40, 96, 51, 120, 8,   33, 72};
+static const int32_t ids[] = {1, 72, 40, 96, 51, 120, 8, 33, 72, 40, 96, 51, 120, 8, 33, 72};
 enum { N = sizeof ids / sizeof *ids };
 
 #define TRY(call) \
@@ -21,8 +20,7 @@ enum { N = sizeof ids / sizeof *ids };
 static void draw(const float *weights) {
   static const char shades[] = " .:-=+*#%@";
   for (int i = 0; i < N; i++) {
-    for (int j = 0; j < N; j++)
-      putchar(shades[(int)(9.99f * sqrtf(weights[i * N + j]))]);
+    for (int j = 0; j < N; j++) putchar(shades[(int)(9.99f * sqrtf(weights[i * N + j]))]);
     putchar('\n');
   }
 }
@@ -35,9 +33,8 @@ int main(int argc, char **argv) {
   attend_session *session;
   attend_trace *trace;
   attend_lens *lens;
-  attend_trace_options what = {
-      .points = ATTEND_AT_QUERY | ATTEND_AT_KEY | ATTEND_AT_VALUE |
-                ATTEND_AT_HEAD_OUTPUT | ATTEND_AT_DENOMINATOR};
+  attend_trace_options what = {.points = ATTEND_AT_QUERY | ATTEND_AT_KEY | ATTEND_AT_VALUE |
+                                         ATTEND_AT_HEAD_OUTPUT | ATTEND_AT_DENOMINATOR};
   TRY(attend_context_create(NULL, &ctx));
   TRY(attend_checkpoint_open(ctx, path, &files));
   TRY(attend_model_create(files, NULL, &model));
@@ -62,9 +59,7 @@ int main(int argc, char **argv) {
       attend_pattern_options text = {.row_ids = ids, .key_ids = ids};
       attend_pattern_scores p;
       TRY(attend_lens_pattern(lens, at, &text, &p));
-      printf(" %s", p.pattern < 0 ? "-"
-                                  : attend_head_pattern_name(
-                                        (attend_head_pattern)p.pattern));
+      printf(" %s", p.pattern < 0 ? "-" : attend_head_pattern_name((attend_head_pattern)p.pattern));
       if (p.score[ATTEND_PATTERN_PREVIOUS] <= most) continue;
       most = p.score[ATTEND_PATTERN_PREVIOUS];
       best = at;
@@ -74,8 +69,8 @@ int main(int argc, char **argv) {
 
   float weights[N * N];
   TRY(attend_lens_block(lens, best, 0, N, 0, N, weights));
-  printf("layer %d, head %d: %.2f of its weight on the token before\n",
-         best.layer, best.head, most);
+  printf("layer %d, head %d: %.2f of its weight on the token before\n", best.layer, best.head,
+         most);
   draw(weights);
 
   attend_lens_free(lens);

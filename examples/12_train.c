@@ -44,17 +44,14 @@ int main(int argc, char **argv) {
 
   int32_t ids[LENGTH], next[LENGTH];
   for (int i = 0; i < LENGTH; i++) ids[i] = rhyme[i], next[i] = rhyme[i + 1];
-  attend_batch batch = {
-      .count = 1, .length = LENGTH, .ids = ids, .targets = next};
+  attend_batch batch = {.count = 1, .length = LENGTH, .ids = ids, .targets = next};
   attend_schedule rate = {ATTEND_COSINE_RATE, 3e-3, 3e-4, 10, STEPS};
   for (int i = 0; i < STEPS; i++) {
     attend_batch_loss got;
     attend_trainer_zero_grad(trainer);
     TRY(attend_trainer_accumulate(trainer, &batch, &got));
-    TRY(attend_optimizer_step(
-        optimizer, (float)attend_schedule_at(&rate, (uint64_t)i), NULL));
-    if (i % 50 == 0 || i == STEPS - 1)
-      printf("step %3d: loss %.4f\n", i, got.loss / got.scored);
+    TRY(attend_optimizer_step(optimizer, (float)attend_schedule_at(&rate, (uint64_t)i), NULL));
+    if (i % 50 == 0 || i == STEPS - 1) printf("step %3d: loss %.4f\n", i, got.loss / got.scored);
   }
   snprintf(weights, sizeof weights, "%s/model.safetensors", folder);
   TRY(attend_trainer_save(trainer, weights, ATTEND_STORED_F32));

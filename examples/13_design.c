@@ -21,13 +21,12 @@ static const char spec[] =
   if (call) return fprintf(stderr, "%s\n", attend_message(ctx)), 1
 
 static int say(const attend_verdict *v) {
-  if (v->ok)
-    return printf("right for all %llu inputs\n", (unsigned long long)v->inputs);
+  if (v->ok) return printf("right for all %llu inputs\n", (unsigned long long)v->inputs);
   return printf(
       "wrong for %llu of %llu inputs, first \"%s\": place %d should "
       "give %s, gives %s\n",
-      (unsigned long long)v->wrong, (unsigned long long)v->inputs, v->input,
-      v->place, v->expected, v->predicted ? v->predicted : "nothing");
+      (unsigned long long)v->wrong, (unsigned long long)v->inputs, v->input, v->place, v->expected,
+      v->predicted ? v->predicted : "nothing");
 }
 
 int main(void) {
@@ -47,8 +46,7 @@ int main(void) {
   TRY(attend_design_run_create(design, argmax, "dab", &run));
   attend_design_result r = attend_design_run_result(run);
   printf("dab -> ");
-  for (int i = 0; i < r.length; i++)
-    printf("%s", attend_design_answer(design, r.predicted[i]));
+  for (int i = 0; i < r.length; i++) printf("%s", attend_design_answer(design, r.predicted[i]));
   printf("\n");
 
   char other[sizeof spec];

@@ -19,15 +19,13 @@ static int print_claims(const attend_report *report) {
   int wrong = 0;
   for (size_t i = 0; i < report->n_claims; i++) {
     const attend_study_claim *c = &report->claims[i];
-    printf("%-42s predicted %7.4g, measured %7.4g\n", c->text, c->expected,
-           c->measured);
+    printf("%-42s predicted %7.4g, measured %7.4g\n", c->text, c->expected, c->measured);
     wrong += !c->holds;
   }
   return wrong;
 }
 
-static attend_status save_plot(attend_context *ctx, const attend_report *report,
-                               const char *path) {
+static attend_status save_plot(attend_context *ctx, const attend_report *report, const char *path) {
   for (size_t i = 0; i < report->n_blocks; i++)
     if (report->blocks[i].kind == ATTEND_BLOCK_FIGURE)
       return attend_plot_save(ctx, &report->blocks[i].figure->plot, path);

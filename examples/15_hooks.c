@@ -10,8 +10,7 @@
 #include <string.h>
 
 /* A pattern that comes twice: heads that copy have something to find. */
-static const int32_t ids[] = {1,  72, 40, 96, 51,  120, 8,  33,
-                              72, 40, 96, 51, 120, 8,   33, 72};
+static const int32_t ids[] = {1, 72, 40, 96, 51, 120, 8, 33, 72, 40, 96, 51, 120, 8, 33, 72};
 enum { N = sizeof ids / sizeof *ids };
 
 #define TRY(call) \
@@ -21,19 +20,17 @@ static void ablate(const attend_hooked *x, float *data, void *user) {
   const int head = *(const int *)user;
   const ptrdiff_t *by = x->view.stride;
   for (int i = 0; i < x->shape[2]; i++)
-    memset(data + head * by[1] + i * by[2], 0,
-           (size_t)x->shape[3] * sizeof *data);
+    memset(data + head * by[1] + i * by[2], 0, (size_t)x->shape[3] * sizeof *data);
 }
 
 /* Mean loss of every token but the first. */
-static attend_status loss_of(attend_context *ctx, attend_session *session,
-                             int vocab, float *logits, double *loss) {
+static attend_status loss_of(attend_context *ctx, attend_session *session, int vocab, float *logits,
+                             double *loss) {
   float each[N - 1];
   attend_session_reset(session);
   attend_status status = attend_session_extend(session, 1, N, ids, NULL);
   if (!status) status = attend_session_logits(session, N - 1, NULL, logits);
-  if (!status)
-    attend_cross_entropy(ctx, N - 1, vocab, logits, vocab, ids + 1, each, NULL);
+  if (!status) attend_cross_entropy(ctx, N - 1, vocab, logits, vocab, ids + 1, each, NULL);
   *loss = 0;
   for (int i = 0; i < N - 1 && !status; i++) *loss += (double)each[i] / (N - 1);
   return status;

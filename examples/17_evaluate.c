@@ -29,8 +29,8 @@ int main(int argc, char **argv) {
     if (t.loss > most.loss) most = t;
   printf("perplexity %.2f over %d tokens\n", attend_evaluation_perplexity(e),
          attend_evaluation_tokens(e));
-  printf("most surprising: \"%.*s\", with a loss of %.2f\n",
-         (int)(most.end - most.start), text + most.start, (double)most.loss);
+  printf("most surprising: \"%.*s\", with a loss of %.2f\n", (int)(most.end - most.start),
+         text + most.start, (double)most.loss);
   attend_evaluation_free(e);
   attend_tokenizer_free(tokenizer);
   attend_model_free(model);

@@ -28,9 +28,8 @@ int main(int argc, char **argv) {
   TRY(attend_filler_create(model, tokenizer, &top3, &filler));
   TRY(attend_fill(filler, text, strlen(text), NULL, 0));
   for (int i = 0; (one = attend_filler_get(filler, i)); i++)
-    printf("mask %d of %d: %-8s %.3f  %s\n", one->mask + 1,
-           attend_filler_masks(filler), one->token ? one->token : "-",
-           one->probability, one->text);
+    printf("mask %d of %d: %-8s %.3f  %s\n", one->mask + 1, attend_filler_masks(filler),
+           one->token ? one->token : "-", one->probability, one->text);
   attend_filler_free(filler);
   attend_tokenizer_free(tokenizer);
   attend_model_free(model);

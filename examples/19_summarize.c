@@ -27,9 +27,7 @@ static attend_status summarize(attend_summarizer *s, const char *text) {
 
 int main(int argc, char **argv) {
   const char *path = argc > 1 ? argv[1] : "models/summarizer",
-             *text = argc > 2
-                         ? argv[2]
-                         : "This package has a fast tool to compress files.";
+             *text = argc > 2 ? argv[2] : "This package has a fast tool to compress files.";
   attend_summarizer *s = NULL;
   attend_status status = attend_context_create(NULL, &ctx);
   if (!status) status = attend_checkpoint_open(ctx, path, &files);

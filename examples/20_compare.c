@@ -21,8 +21,7 @@ int main(int argc, char **argv) {
   TRY(attend_comparison_create(model, 10, ids, 4, forms, NULL, &c));
   printf("%-14s %9s %9s %9s\n", "form", "loss", "agreement", "attention");
   for (int i = 0; (r = attend_comparison_get(c, i)); i++)
-    printf("%-14s %9.4f %9.2f %9.4f\n", r->form, r->loss, r->agreement,
-           r->attention);
+    printf("%-14s %9.4f %9.2f %9.4f\n", r->form, r->loss, r->agreement, r->attention);
   attend_comparison_free(c);
   attend_model_free(model);
   attend_checkpoint_close(files);

@@ -75,12 +75,10 @@ enum {
 };
 
 static const struct argp_option list[] = {
-    {"table", KEY_TABLE, 0, 0,
-     "Time a fixed list of problems and write it as CSV", 0},
-    {"out", KEY_OUT, "FILE", 0,
-     "Where --table writes (default: bench/results.csv)", 0},
-    {"dim", KEY_DIM, "N", 0,
-     "Width of q and k for crossover, unless FORM has one (default: 64)", 0},
+    {"table", KEY_TABLE, 0, 0, "Time a fixed list of problems and write it as CSV", 0},
+    {"out", KEY_OUT, "FILE", 0, "Where --table writes (default: bench/results.csv)", 0},
+    {"dim", KEY_DIM, "N", 0, "Width of q and k for crossover, unless FORM has one (default: 64)",
+     0},
     {"seconds", KEY_SECONDS, "N", 0,
      "How long crossover searches, for each operation (default: 20); the "
      "longest reading of summarize (default: 180)",
@@ -119,8 +117,7 @@ static bool is_mode(const bench_options *o, const char *name) {
 /* Which options belong to which mode. */
 static void check_crossover(struct argp_state *state, bench_options *o) {
   bool crossover = is_mode(o, "crossover");
-  if (!crossover && o->crossover.dim)
-    argp_error(state, "--dim goes with crossover");
+  if (!crossover && o->crossover.dim) argp_error(state, "--dim goes with crossover");
   if (!crossover && !is_mode(o, "summarize") && o->crossover.limit_s)
     argp_error(state, "--seconds goes with crossover and summarize");
   if (crossover && o->count != 2)
@@ -135,16 +132,13 @@ static void check_lengths(struct argp_state *state, const bench_options *o) {
   length_list lengths;
   bool train = is_mode(o, "train"), summarize = is_mode(o, "summarize");
   if (!train && m->recompute) argp_error(state, "--recompute goes with train");
-  if (!train && !summarize && m->curve)
-    argp_error(state, "--curve goes with train and summarize");
+  if (!train && !summarize && m->curve) argp_error(state, "--curve goes with train and summarize");
   if ((m->lengths || m->forms) && !summarize && !(train && m->curve))
-    argp_error(state,
-               "--lengths and --forms go with summarize and train --curve");
+    argp_error(state, "--lengths and --forms go with summarize and train --curve");
   if (summarize && (m->tokens || m->batch))
     argp_error(state, "summarize takes --lengths, not --tokens or --batch");
   if (m->lengths && !lengths_parse(m->lengths, &lengths))
-    argp_error(state, "--lengths %s: give numbers of tokens, as 256..65536",
-               m->lengths);
+    argp_error(state, "--lengths %s: give numbers of tokens, as 256..65536", m->lengths);
 }
 
 static void check_options(struct argp_state *state, bench_options *o) {
@@ -152,11 +146,9 @@ static void check_options(struct argp_state *state, bench_options *o) {
     argp_error(state, "name problems, or machine, crossover or --table");
   if (o->out && !o->table) argp_error(state, "--out goes with --table");
   check_crossover(state, o);
-  bool model =
-      is_mode(o, "model") || is_mode(o, "train") || is_mode(o, "summarize");
+  bool model = is_mode(o, "model") || is_mode(o, "train") || is_mode(o, "summarize");
   if (model && o->count != 2)
-    argp_error(state, "%s takes a folder, which may hold config.json alone",
-               o->problems[0]);
+    argp_error(state, "%s takes a folder, which may hold config.json alone", o->problems[0]);
   if (model) o->model.model.path = o->problems[1];
   o->model.limit_s = o->crossover.limit_s;
   check_lengths(state, o);
@@ -175,8 +167,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       o->crossover.dim = (int)options_number(state, "--dim", arg, 1, 1 << 16);
       return 0;
     case KEY_SECONDS:
-      o->crossover.limit_s =
-          (int)options_number(state, "--seconds", arg, 1, 1 << 16);
+      o->crossover.limit_s = (int)options_number(state, "--seconds", arg, 1, 1 << 16);
       return 0;
     case 'n':
       o->model.tokens = (int)options_number(state, "--tokens", arg, 1, 1 << 20);
@@ -242,25 +233,22 @@ static const struct argp argp = {
 /* ---- the machine ----------------------------------------------------------------- */
 
 static int bench_machine(const bench_options *o, attend_context *ctx) {
-  static const column columns[] = {
-      {"isa", "isa", CELL_TEXT},
-      {"threads", "threads", CELL_COUNT},
-      {"flops_one", "FLOP/s, 1 thread", CELL_NUMBER},
-      {"flops_all", "FLOP/s, all", CELL_NUMBER},
-      {"read_one", "bytes/s, 1 thread", CELL_NUMBER},
-      {"read_all", "bytes/s, all", CELL_NUMBER},
-      {NULL, NULL, CELL_TEXT}};
+  static const column columns[] = {{"isa", "isa", CELL_TEXT},
+                                   {"threads", "threads", CELL_COUNT},
+                                   {"flops_one", "FLOP/s, 1 thread", CELL_NUMBER},
+                                   {"flops_all", "FLOP/s, all", CELL_NUMBER},
+                                   {"read_one", "bytes/s, 1 thread", CELL_NUMBER},
+                                   {"read_all", "bytes/s, all", CELL_NUMBER},
+                                   {NULL, NULL, CELL_TEXT}};
   attend_machine m;
   bool kept;
   attend_status status = ceilings_measure(ctx, &m, &kept);
   if (status) return complain_status(ctx, status);
   table t = table_start(columns);
-  table_add(&t,
-            (cell[]){cell_text(attend_context_isa(ctx)), cell_number(m.threads),
-                     cell_number(m.flops_one), cell_number(m.flops_all),
-                     cell_number(m.read_one), cell_number(m.read_all)});
-  int code = o->common.json ? table_print_json(&t, ctx, stdout)
-                            : table_print(&t, stdout);
+  table_add(&t, (cell[]){cell_text(attend_context_isa(ctx)), cell_number(m.threads),
+                         cell_number(m.flops_one), cell_number(m.flops_all),
+                         cell_number(m.read_one), cell_number(m.read_all)});
+  int code = o->common.json ? table_print_json(&t, ctx, stdout) : table_print(&t, stdout);
   table_free(&t);
   return code;
 }
@@ -282,32 +270,29 @@ static const column columns[] = {{"problem", "problem", CELL_TEXT},
 enum { COLUMNS = sizeof columns / sizeof *columns - 1, ALONE = COLUMNS - 2 };
 
 /* ratio: of GFLOP/s; speedup: of time. Both against the first. */
-static void add_row(table *t, attend_context *ctx, const bench_case *c,
-                    const bench_case *first) {
-  cell row[COLUMNS] = {
-      cell_text(c->text),
-      cell_text(c->engine),
-      cell_text(attend_context_isa(ctx)),
-      cell_number(attend_context_threads(ctx)),
-      cell_number(c->median_s),
-      cell_number(c->best_s),
-      cell_number(c->flops / c->median_s * 1e-9),
-      cell_number(c->bytes / c->median_s * 1e-9),
-      cell_number(c->workspace),
-      cell_number(c->flops / c->median_s / (first->flops / first->median_s)),
-      cell_number(first->median_s / c->median_s)};
+static void add_row(table *t, attend_context *ctx, const bench_case *c, const bench_case *first) {
+  cell row[COLUMNS] = {cell_text(c->text),
+                       cell_text(c->engine),
+                       cell_text(attend_context_isa(ctx)),
+                       cell_number(attend_context_threads(ctx)),
+                       cell_number(c->median_s),
+                       cell_number(c->best_s),
+                       cell_number(c->flops / c->median_s * 1e-9),
+                       cell_number(c->bytes / c->median_s * 1e-9),
+                       cell_number(c->workspace),
+                       cell_number(c->flops / c->median_s / (first->flops / first->median_s)),
+                       cell_number(first->median_s / c->median_s)};
   table_add(t, row);
 }
 
-static int print_rows(const bench_options *o, attend_context *ctx,
-                      const bench_case *all, int count) {
+static int print_rows(const bench_options *o, attend_context *ctx, const bench_case *all,
+                      int count) {
   column shown[COLUMNS + 1];
   memcpy(shown, columns, sizeof shown);
   if (count < 2) shown[ALONE] = columns[COLUMNS];
   table t = table_start(shown);
   for (int n = 0; n < count; n++) add_row(&t, ctx, &all[n], &all[0]);
-  int code = o->common.json ? table_print_json(&t, ctx, stdout)
-                            : table_print(&t, stdout);
+  int code = o->common.json ? table_print_json(&t, ctx, stdout) : table_print(&t, stdout);
   table_free(&t);
   return code;
 }
@@ -332,15 +317,13 @@ static void put_csv(FILE *f, const cell *row) {
   fputc('\n', f);
 }
 
-static int write_csv(attend_context *ctx, const bench_case *all, int count,
-                     const char *path) {
+static int write_csv(attend_context *ctx, const bench_case *all, int count, const char *path) {
   attend_draft *draft;
   attend_status status = attend_draft_open(ctx, path, &draft);
   if (status) return complain_status(ctx, status);
   FILE *f = attend_draft_file(draft);
   table t = table_start(columns);
-  for (int c = 0; c < ALONE; c++)
-    fprintf(f, "%s%s", c ? "," : "", columns[c].name);
+  for (int c = 0; c < ALONE; c++) fprintf(f, "%s%s", c ? "," : "", columns[c].name);
   fputc('\n', f);
   for (int n = 0; n < count; n++) {
     add_row(&t, ctx, &all[n], &all[0]);
@@ -353,8 +336,7 @@ static int write_csv(attend_context *ctx, const bench_case *all, int count,
 
 /* ---- running ------------------------------------------------------------------- */
 
-int verify_small(attend_context *ctx, const attend_problem *problem,
-                 uint64_t seed) {
+int verify_small(attend_context *ctx, const attend_problem *problem, uint64_t seed) {
   attend_problem small = shrunken(problem);
   attend_verifier *verifier;
   attend_verification v = {0};
@@ -369,8 +351,7 @@ int verify_small(attend_context *ctx, const attend_problem *problem,
   complain(
       "%s is wrong (%s errs by %.2e, allowed are %.2e): run attend verify "
       "\"%s\"",
-      text, attend_output_name(v.worst), v.error[v.worst], v.bound[v.worst],
-      text);
+      text, attend_output_name(v.worst), v.error[v.worst], v.bound[v.worst], text);
   return EXIT_FAILED;
 }
 
@@ -380,12 +361,10 @@ static int prepare(attend_context *ctx, const bench_options *o, bench_case *c) {
   c->problem.desc.engine = o->common.engine;
   if (c->problem.op == ATTEND_OP_SGEMM) {
     if (blas_name()) return EXIT_OK;
-    complain("%s needs OpenBLAS; %s, or leave the problem out", c->text,
-             blas_missing());
+    complain("%s needs OpenBLAS; %s, or leave the problem out", c->text, blas_missing());
     return EXIT_FAILED;
   }
-  if (c->problem.op == ATTEND_OP_DECODE &&
-      c->problem.pad == ATTEND_PAD_LENGTHS) {
+  if (c->problem.op == ATTEND_OP_DECODE && c->problem.pad == ATTEND_PAD_LENGTHS) {
     complain("%s: decoding takes padleft or padright, not lengths", c->text);
     return EXIT_USAGE;
   }
@@ -393,8 +372,7 @@ static int prepare(attend_context *ctx, const bench_options *o, bench_case *c) {
 }
 
 /* Warns of linear cases that would be faster by pairs. */
-static attend_status warn_all(attend_context *ctx, const bench_case *all,
-                              int count) {
+static attend_status warn_all(attend_context *ctx, const bench_case *all, int count) {
   attend_machine machine;
   bool known = false;
   attend_status status = ATTEND_OK;
@@ -407,8 +385,7 @@ static attend_status warn_all(attend_context *ctx, const bench_case *all,
   return status;
 }
 
-static int time_all(attend_context *ctx, const bench_options *o,
-                    bench_case *all, int count) {
+static int time_all(attend_context *ctx, const bench_options *o, bench_case *all, int count) {
   int code = EXIT_OK;
   attend_status status = ATTEND_OK;
   progress_start("verifying", (size_t)count);
@@ -425,8 +402,7 @@ static int time_all(attend_context *ctx, const bench_options *o,
 }
 
 /* A ratio of AVX2 to AVX-512 says little. */
-static void compare_likes(attend_context *ctx, const bench_case *all,
-                          int count) {
+static void compare_likes(attend_context *ctx, const bench_case *all, int count) {
   if (strcmp(attend_context_isa(ctx), "avx2") || !blas_is_wide()) return;
   for (int n = 0; n < count; n++)
     if (all[n].problem.op == ATTEND_OP_SGEMM) {
@@ -441,8 +417,7 @@ static void compare_likes(attend_context *ctx, const bench_case *all,
 static int bench(attend_context *ctx, const bench_options *o) {
   const char *path = o->out ? o->out : "bench/results.csv";
   if (o->table && check_writable(path)) return EXIT_FAILED;
-  int most =
-      o->table ? (int)(sizeof fixed_list / sizeof *fixed_list) : o->count;
+  int most = o->table ? (int)(sizeof fixed_list / sizeof *fixed_list) : o->count;
   int count = 0;
   bench_case *all = need((size_t)most, sizeof *all);
   for (int n = 0; n < most; n++) {

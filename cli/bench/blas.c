@@ -21,15 +21,12 @@ static struct {
 } blas;
 
 /* For all to see: LAPACKE takes what it needs from here too. */
-static void *open_openblas(void) {
-  return dlopen("libopenblas.so.0", RTLD_LAZY | RTLD_GLOBAL);
-}
+static void *open_openblas(void) { return dlopen("libopenblas.so.0", RTLD_LAZY | RTLD_GLOBAL); }
 
 static void find_functions(void *library) {
   __typeof__(openblas_get_corename) *corename =
       (__typeof__(corename))dlsym(library, "openblas_get_corename");
-  blas.set_threads =
-      (__typeof__(blas.set_threads))dlsym(library, "openblas_set_num_threads");
+  blas.set_threads = (__typeof__(blas.set_threads))dlsym(library, "openblas_set_num_threads");
   blas.sgemm = (__typeof__(blas.sgemm))dlsym(library, "cblas_sgemm");
   if (corename && blas.set_threads && blas.sgemm)
     snprintf(blas.name, sizeof blas.name, "openblas-%s", corename());
@@ -49,11 +46,9 @@ const char *blas_missing(void) {
          "Debian's libopenblas0-openmp, say";
 }
 
-void blas_sgemm(int threads, int m, int n, int k, const float *a,
-                const float *b, float *c) {
+void blas_sgemm(int threads, int m, int n, int k, const float *a, const float *b, float *c) {
   blas.set_threads(threads);
-  blas.sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1, a, k, b, n,
-             0, c, n);
+  blas.sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1, a, k, b, n, 0, c, n);
 }
 #else
 const char *blas_name(void) { return NULL; }
@@ -63,8 +58,7 @@ const char *blas_missing(void) {
          "ATTEND_BLAS on";
 }
 
-void blas_sgemm(int threads, int m, int n, int k, const float *a,
-                const float *b, float *c) {
+void blas_sgemm(int threads, int m, int n, int k, const float *a, const float *b, float *c) {
   (void)threads, (void)m, (void)n, (void)k, (void)a, (void)b, (void)c;
 }
 #endif
@@ -73,23 +67,20 @@ void blas_sgemm(int threads, int m, int n, int k, const float *a,
 #include <lapacke.h>
 
 /* What the studies ask for by this weak name; they do without where it fails. */
-lapack_int LAPACKE_dgesvd(int layout, char job_u, char job_vt, lapack_int m,
-                          lapack_int n, double *a, lapack_int lda, double *s,
-                          double *u, lapack_int ldu, double *vt,
-                          lapack_int ldvt, double *superb) {
+lapack_int LAPACKE_dgesvd(int layout, char job_u, char job_vt, lapack_int m, lapack_int n,
+                          double *a, lapack_int lda, double *s, double *u, lapack_int ldu,
+                          double *vt, lapack_int ldvt, double *superb) {
   open_openblas();
   void *library = dlopen("liblapacke.so.3", RTLD_LAZY | RTLD_LOCAL);
   __typeof__(LAPACKE_dgesvd) *dgesvd =
       library ? (__typeof__(dgesvd))dlsym(library, "LAPACKE_dgesvd") : NULL;
   if (!dgesvd) return -1;
-  return dgesvd(layout, job_u, job_vt, m, n, a, lda, s, u, ldu, vt, ldvt,
-                superb);
+  return dgesvd(layout, job_u, job_vt, m, n, a, lda, s, u, ldu, vt, ldvt, superb);
 }
 #endif
 
 bool blas_is_wide(void) {
-  static const char *const wide[] = {"SkylakeX", "Cooperlake",
-                                     "SapphireRapids"};
+  static const char *const wide[] = {"SkylakeX", "Cooperlake", "SapphireRapids"};
   const char *name = blas_name();
   for (size_t n = 0; name && n < sizeof wide / sizeof *wide; n++)
     if (strstr(name, wide[n])) return true;
@@ -99,6 +90,5 @@ bool blas_is_wide(void) {
 double sgemm_flops(const attend_problem *p) { return 2.0 * p->m * p->n * p->k; }
 
 double sgemm_bytes(const attend_problem *p) {
-  return 4.0 *
-         ((double)p->m * p->k + (double)p->k * p->n + (double)p->m * p->n);
+  return 4.0 * ((double)p->m * p->k + (double)p->k * p->n + (double)p->m * p->n);
 }

@@ -90,8 +90,7 @@ bool ceilings_find(attend_context *ctx, attend_machine *machine) {
   for (size_t n = 0; n < attend_json_count(root) && !found; n++) {
     const attend_json *entry = attend_json_at(root, n);
     *machine = machine_of(entry);
-    found =
-        is_ours(ctx, entry) && machine->flops_all > 0 && machine->read_all > 0;
+    found = is_ours(ctx, entry) && machine->flops_all > 0 && machine->read_all > 0;
   }
   attend_json_free(root);
   return found;
@@ -129,8 +128,7 @@ static attend_status write_cache(attend_context *ctx, const attend_json *old,
   for (size_t n = 0; n < attend_json_count(old); n++) {
     const attend_json *entry = attend_json_at(old, n);
     attend_machine m = machine_of(entry);
-    if (!is_ours(ctx, entry))
-      put_entry(&w, string_of(entry, "cpu"), string_of(entry, "isa"), &m);
+    if (!is_ours(ctx, entry)) put_entry(&w, string_of(entry, "cpu"), string_of(entry, "isa"), &m);
   }
   put_entry(&w, cpu, attend_context_isa(ctx), machine);
   attend_json_close(&w, ']');
@@ -139,8 +137,7 @@ static attend_status write_cache(attend_context *ctx, const attend_json *old,
 
 static void make_folders(const char *path) {
   char folder[LONGEST];
-  for (const char *slash = strchr(path + 1, '/'); slash;
-       slash = strchr(slash + 1, '/')) {
+  for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
     snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
     mkdir(folder, 0777); /* if it fails, so will opening the file */
   }
@@ -163,8 +160,7 @@ static bool keep(attend_context *ctx, const attend_machine *machine) {
 
 /* ---- the questions ------------------------------------------------------------- */
 
-attend_status ceilings_measure(attend_context *ctx, attend_machine *machine,
-                               bool *kept) {
+attend_status ceilings_measure(attend_context *ctx, attend_machine *machine, bool *kept) {
   attend_status status = attend_machine_measure(ctx, machine);
   *kept = !status && keep(ctx, machine);
   return status;
@@ -182,8 +178,7 @@ attend_status ceilings_get(attend_context *ctx, attend_machine *machine) {
 }
 
 limit limit_of(const attend_machine *machine, double flops, double bytes) {
-  limit l = {.arithmetic_s = flops / machine->flops_all,
-             .memory_s = bytes / machine->read_all};
+  limit l = {.arithmetic_s = flops / machine->flops_all, .memory_s = bytes / machine->read_all};
   bool arithmetic = l.arithmetic_s >= l.memory_s;
   l.bound = arithmetic ? "arithmetic" : "memory";
   l.predicted_s = arithmetic ? l.arithmetic_s : l.memory_s;

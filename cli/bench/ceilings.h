@@ -13,8 +13,7 @@ attend_status ceilings_get(attend_context *ctx, attend_machine *machine);
 /* From the cache alone; false if it has none. */
 bool ceilings_find(attend_context *ctx, attend_machine *machine);
 /* Measured now, and put into the cache. *kept says whether that worked. */
-attend_status ceilings_measure(attend_context *ctx, attend_machine *machine,
-                               bool *kept);
+attend_status ceilings_measure(attend_context *ctx, attend_machine *machine, bool *kept);
 
 /* What bounds a cost, and the least time it takes. */
 typedef struct {

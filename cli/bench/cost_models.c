@@ -15,8 +15,7 @@
 enum { LONGEST = 1 << 24 };
 
 bool has_feature_map(const attend_problem *p) {
-  return p->op != ATTEND_OP_SGEMM &&
-         attend_form_features(&p->desc.form, p->desc.dim) > 0;
+  return p->op != ATTEND_OP_SGEMM && attend_form_features(&p->desc.form, p->desc.dim) > 0;
 }
 
 /* ---- one method ----------------------------------------------------------------------- */
@@ -41,8 +40,7 @@ static attend_problem linear_problem(const attend_problem *problem) {
 }
 
 static bool is_random(const attend_form *f) {
-  return f->kind == ATTEND_FAVOR || f->kind == ATTEND_FOURIER ||
-         f->kind == ATTEND_GAUSSIAN;
+  return f->kind == ATTEND_FAVOR || f->kind == ATTEND_FOURIER || f->kind == ATTEND_GAUSSIAN;
 }
 
 static const char *growth_of(const attend_problem *p, bool linear) {
@@ -58,16 +56,15 @@ static double state_bytes(const attend_problem *p, bool linear) {
   double heads = (double)d->batch * d->kv_heads;
   if (p->op != ATTEND_OP_DECODE) return 0;
   if (linear)
-    return heads * (double)attend_form_features(&d->form, d->dim) *
-           ((double)d->dim_v + 1) * sizeof(float);
-  return heads * d->kv_len * ((double)d->dim + d->dim_v) *
-         (double)attend_dtype_size(d->dtype);
+    return heads * (double)attend_form_features(&d->form, d->dim) * ((double)d->dim_v + 1) *
+           sizeof(float);
+  return heads * d->kv_len * ((double)d->dim + d->dim_v) * (double)attend_dtype_size(d->dtype);
 }
 
 /* Orthogonal directions take time to draw and cost nothing afterwards: independent
  * ones stand in for them. */
-static cost_model predict(attend_context *ctx, const attend_machine *machine,
-                          attend_problem p, bool linear) {
+static cost_model predict(attend_context *ctx, const attend_machine *machine, attend_problem p,
+                          bool linear) {
   cost_model w = {.problem = p, .growth = growth_of(&p, linear)};
   attend_cost cost = {0};
   attend_plan *plan = NULL;
@@ -94,26 +91,24 @@ cost_models cost_models_of(attend_context *ctx, const attend_machine *machine,
 
 attend_problem at_length(const attend_problem *problem, int n) {
   attend_problem p = *problem;
-  bool square =
-      p.op != ATTEND_OP_DECODE && p.desc.q_len == problem->desc.kv_len;
+  bool square = p.op != ATTEND_OP_DECODE && p.desc.q_len == problem->desc.kv_len;
   p.desc.kv_len = n;
   if (square) p.desc.q_len = n;
   return p;
 }
 
 /* At another length; NaN where there is no such problem. */
-static double predicted_s(attend_context *ctx, const attend_machine *machine,
-                          const cost_model *w, int n) {
+static double predicted_s(attend_context *ctx, const attend_machine *machine, const cost_model *w,
+                          int n) {
   attend_problem p = at_length(&w->problem, n);
   attend_cost cost;
   if (attend_desc_cost(ctx, &p.desc, &cost)) return NAN;
   return limit_of(machine, cost.flops, cost.bytes).predicted_s;
 }
 
-static bool linear_wins(attend_context *ctx, const attend_machine *machine,
-                        const cost_models *w, int n) {
-  return predicted_s(ctx, machine, &w->linear, n) <
-         predicted_s(ctx, machine, &w->exact, n);
+static bool linear_wins(attend_context *ctx, const attend_machine *machine, const cost_models *w,
+                        int n) {
+  return predicted_s(ctx, machine, &w->linear, n) < predicted_s(ctx, machine, &w->exact, n);
 }
 
 double predicted_crossover(attend_context *ctx, const attend_machine *machine,

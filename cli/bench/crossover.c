@@ -63,8 +63,7 @@ static bool has_letter(const char *text, size_t length, char letter) {
 }
 
 /* FORM[:SHAPE][:WORD]... with the sizes it lacks put in. */
-static attend_status read_form(attend_context *ctx, const crossover_options *o,
-                               attend_problem *p) {
+static attend_status read_form(attend_context *ctx, const crossover_options *o, attend_problem *p) {
   char text[512];
   const char *rest = strchr(o->form, ':');
   size_t form = rest ? (size_t)(rest - o->form) : strlen(o->form);
@@ -74,11 +73,10 @@ static attend_status read_form(attend_context *ctx, const crossover_options *o,
   int dim = o->dim ? o->dim : USUAL_DIM;
   const char *words = rest ? (length ? shape + length : rest) : "";
   char more[32] = "", wide[32] = "";
-  if (!has_letter(shape, length, 'n'))
-    snprintf(more, sizeof more, "n%d", SHORTEST);
+  if (!has_letter(shape, length, 'n')) snprintf(more, sizeof more, "n%d", SHORTEST);
   if (!has_letter(shape, length, 'd')) snprintf(wide, sizeof wide, "d%d", dim);
-  snprintf(text, sizeof text, "%.*s:%.*s%s%s%s", (int)form, o->form,
-           (int)length, shape, more, wide, words);
+  snprintf(text, sizeof text, "%.*s:%.*s%s%s%s", (int)form, o->form, (int)length, shape, more, wide,
+           words);
   return attend_problem_parse(ctx, text, p);
 }
 
@@ -223,11 +221,9 @@ static int add_operation(search *s, const char *form, table *t) {
   attend_status status = find_crossover(s, &at, &found);
   progress_end();
   if (status) return complain_status(s->ctx, status);
-  table_add(t, (cell[]){cell_text(form), cell_text(s->name),
-                        cell_text(attend_context_isa(s->ctx)),
-                        cell_number(attend_context_threads(s->ctx)),
-                        cell_number(predicted), cell_number(found ? at.n : NAN),
-                        cell_number(at.n), cell_text(at.engine),
+  table_add(t, (cell[]){cell_text(form), cell_text(s->name), cell_text(attend_context_isa(s->ctx)),
+                        cell_number(attend_context_threads(s->ctx)), cell_number(predicted),
+                        cell_number(found ? at.n : NAN), cell_number(at.n), cell_text(at.engine),
                         cell_number(at.exact_s), cell_number(at.linear_s)});
   return EXIT_OK;
 }
@@ -238,12 +234,11 @@ static void form_text(const attend_problem *p, char *text, size_t size) {
   attend_problem_print(p, text, size);
   char *shape = strstr(text, ":b");
   if (shape)
-    snprintf(shape, size - (size_t)(shape - text), ":b%dh%dg%dd%dv%d", d->batch,
-             d->heads, d->kv_heads, d->dim, d->dim_v);
+    snprintf(shape, size - (size_t)(shape - text), ":b%dh%dg%dd%dv%d", d->batch, d->heads,
+             d->kv_heads, d->dim, d->dim_v);
 }
 
-int bench_crossover(attend_context *ctx, const options *common,
-                    const crossover_options *o) {
+int bench_crossover(attend_context *ctx, const options *common, const crossover_options *o) {
   attend_problem form;
   char text[256];
   search s = {.ctx = ctx, .common = common};
@@ -264,9 +259,7 @@ int bench_crossover(attend_context *ctx, const options *common,
     code = add_operation(&s, text, &t);
   }
   if (!code && !common->json) puts(text);
-  if (!code)
-    code = common->json ? table_print_json(&t, ctx, stdout)
-                        : table_print(&t, stdout);
+  if (!code) code = common->json ? table_print_json(&t, ctx, stdout) : table_print(&t, stdout);
   table_free(&t);
   return code;
 }

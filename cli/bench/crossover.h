@@ -10,11 +10,9 @@ typedef struct {
   int limit_s;      /* for each operation; 0: 20 */
 } crossover_options;
 
-int bench_crossover(attend_context *ctx, const options *common,
-                    const crossover_options *o);
+int bench_crossover(attend_context *ctx, const options *common, const crossover_options *o);
 
 /* In bench.c: complains if a problem is wrong at a small size. */
-int verify_small(attend_context *ctx, const attend_problem *problem,
-                 uint64_t seed);
+int verify_small(attend_context *ctx, const attend_problem *problem, uint64_t seed);
 
 #endif

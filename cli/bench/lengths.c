@@ -49,15 +49,13 @@ int forms_parse(attend_context *ctx, const char *text, form_list *list) {
   for (list->count = 0;; text++) {
     size_t n = name_length(text);
     if (list->count == MOST_FORMS || n >= sizeof list->name[0]) {
-      complain("--forms takes up to %d forms, as softmax,elu,favor(m=64)",
-               MOST_FORMS);
+      complain("--forms takes up to %d forms, as softmax,elu,favor(m=64)", MOST_FORMS);
       return EXIT_USAGE;
     }
     char *name = list->name[list->count];
     memcpy(name, text, n);
     name[n] = 0;
-    attend_status status =
-        attend_form_parse(ctx, name, &list->form[list->count++]);
+    attend_status status = attend_form_parse(ctx, name, &list->form[list->count++]);
     if (status) return complain_status(ctx, status);
     text += n;
     if (!*text) return EXIT_OK;
@@ -66,8 +64,7 @@ int forms_parse(attend_context *ctx, const char *text, form_list *list) {
 
 /* ---- models ----------------------------------------------------------------------- */
 
-static void write_config(attend_json_writer *w, const attend_json *root,
-                         int positions) {
+static void write_config(attend_json_writer *w, const attend_json *root, int positions) {
   const char *size = "max_position_embeddings";
   attend_json_open(w, '{');
   for (size_t i = 0; i < attend_json_count(root); i++) {
@@ -83,8 +80,8 @@ static void write_config(attend_json_writer *w, const attend_json *root,
 }
 
 /* The text of a folder's config.json with other positions. */
-static int config_with_positions(attend_context *ctx, const char *path,
-                                 int positions, attend_json_writer *w) {
+static int config_with_positions(attend_context *ctx, const char *path, int positions,
+                                 attend_json_writer *w) {
   int code = EXIT_OK;
   size_t length = 0;
   char *name = path_of("%s/config.json", path);
@@ -116,8 +113,8 @@ static attend_status fresh(attend_context *ctx, const char *path, bool start,
 }
 
 /* A configuration is read from a folder: a temporary one. */
-static int fresh_text(attend_context *ctx, const attend_json_writer *w,
-                      bool start, attend_checkpoint **files) {
+static int fresh_text(attend_context *ctx, const attend_json_writer *w, bool start,
+                      attend_checkpoint **files) {
   const char *where = getenv("TMPDIR");
   char *folder = path_of("%s/attend-bench-XXXXXX", where ? where : "/tmp");
   if (!mkdtemp(folder)) {
@@ -135,8 +132,8 @@ static int fresh_text(attend_context *ctx, const attend_json_writer *w,
   return code;
 }
 
-int checkpoint_for_length(attend_context *ctx, const char *path, int tokens,
-                          bool start, attend_checkpoint **files) {
+int checkpoint_for_length(attend_context *ctx, const char *path, int tokens, bool start,
+                          attend_checkpoint **files) {
   attend_config config = {0};
   attend_status status = attend_config_read(ctx, path, &config);
   bool fits = !config.positions || config.positions >= tokens;

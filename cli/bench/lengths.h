@@ -28,8 +28,8 @@ int forms_parse(attend_context *ctx, const char *text, form_list *list);
 
 /* Random weights for a folder's config.json, if need be with positions for texts
  * of so many tokens, untrained. start: initialised as for training. An exit code. */
-int checkpoint_for_length(attend_context *ctx, const char *path, int tokens,
-                          bool start, attend_checkpoint **files);
+int checkpoint_for_length(attend_context *ctx, const char *path, int tokens, bool start,
+                          attend_checkpoint **files);
 
 /* The most that the process has held since peak_watch, beyond what it held then;
  * NaN where the system does not say. */

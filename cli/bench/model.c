@@ -47,12 +47,9 @@ static attend_status read_once(model_bench *m, times *t) {
   attend_session_reset(m->session);
   double start = seconds_now();
   attend_status status =
-      encoder ? attend_session_encode(m->session, m->sequences, m->tokens,
-                                      m->ids, NULL, NULL)
-              : attend_session_extend(m->session, m->sequences, m->tokens,
-                                      m->ids, NULL);
-  if (!status && !encoder)
-    status = attend_session_next(m->session, m->sequences, m->logits);
+      encoder ? attend_session_encode(m->session, m->sequences, m->tokens, m->ids, NULL, NULL)
+              : attend_session_extend(m->session, m->sequences, m->tokens, m->ids, NULL);
+  if (!status && !encoder) status = attend_session_next(m->session, m->sequences, m->logits);
   t->seconds[t->count++] = seconds_now() - start;
   return status;
 }
@@ -63,8 +60,7 @@ static attend_status write_once(model_bench *m, times *t) {
   attend_status status = ATTEND_OK;
   for (int i = 0; i < NEW && !status; i++) {
     status = attend_session_extend(m->session, m->sequences, 1, m->ids, NULL);
-    if (!status)
-      status = attend_session_next(m->session, m->sequences, m->logits);
+    if (!status) status = attend_session_next(m->session, m->sequences, m->logits);
   }
   t->seconds[t->count++] = (seconds_now() - start) / NEW;
   return status;
@@ -74,16 +70,14 @@ static attend_status write_once(model_bench *m, times *t) {
 
 /* Products of weights, and of queries with keys and weights with values. */
 static double read_flops(const model_bench *m) {
-  const attend_stack *s = m->config->parts & ATTEND_ENCODER
-                              ? &m->config->encoder
-                              : &m->config->decoder;
+  const attend_stack *s =
+      m->config->parts & ATTEND_ENCODER ? &m->config->encoder : &m->config->decoder;
   double head = attend_model_flops(m->model), pairs, tokens = m->tokens;
   bool causal = m->config->parts == ATTEND_DECODER;
   double layers = layer_flops(s, m->config->gated, false);
   pairs = causal ? tokens * (tokens + 1) / 2 : tokens * tokens;
   double once = causal ? head - layers * s->layers : 0; /* the head, one row */
-  return m->sequences *
-         (tokens * layers * s->layers + fmax(0, once) + pair_flops(s, pairs));
+  return m->sequences * (tokens * layers * s->layers + fmax(0, once) + pair_flops(s, pairs));
 }
 
 /* Bytes that one more token reads. */
@@ -93,16 +87,12 @@ static size_t token_bytes(const model_bench *m) {
 
 /* ---- rows ------------------------------------------------------------------------------------- */
 
-static const column columns[] = {{"weights", "weights", CELL_TEXT},
-                                 {"what", "what", CELL_TEXT},
-                                 {"seconds", "time", CELL_SECONDS},
-                                 {"tokens_per_s", "tokens/s", CELL_NUMBER},
-                                 {"gflops", "GFLOP/s", CELL_RATE},
-                                 {"of_sgemm", "of sgemm", CELL_RATIO},
-                                 {"gbytes_per_s", "GB/s", CELL_RATE},
-                                 {"of_memory", "of memory", CELL_RATIO},
-                                 {"bytes", "weights", CELL_BYTES},
-                                 {NULL, NULL, CELL_TEXT}};
+static const column columns[] = {
+    {"weights", "weights", CELL_TEXT},   {"what", "what", CELL_TEXT},
+    {"seconds", "time", CELL_SECONDS},   {"tokens_per_s", "tokens/s", CELL_NUMBER},
+    {"gflops", "GFLOP/s", CELL_RATE},    {"of_sgemm", "of sgemm", CELL_RATIO},
+    {"gbytes_per_s", "GB/s", CELL_RATE}, {"of_memory", "of memory", CELL_RATIO},
+    {"bytes", "weights", CELL_BYTES},    {NULL, NULL, CELL_TEXT}};
 
 typedef struct {
   const char *weights, *what;
@@ -113,14 +103,10 @@ typedef struct {
 static void add_row(table *t, const bench_row *r) {
   double gflops = r->flops / r->seconds * 1e-9;
   double gbytes = r->bytes / r->seconds * 1e-9;
-  cell row[] = {cell_text(r->weights),
-                cell_text(r->what),
-                cell_number(r->seconds),
-                cell_number(r->tokens / r->seconds),
-                cell_number(gflops),
-                cell_number(gflops / ceiling_gflops(r->sgemm)),
-                cell_number(gbytes),
-                cell_number(gbytes * 1e9 / r->memory),
+  cell row[] = {cell_text(r->weights),       cell_text(r->what),
+                cell_number(r->seconds),     cell_number(r->tokens / r->seconds),
+                cell_number(gflops),         cell_number(gflops / ceiling_gflops(r->sgemm)),
+                cell_number(gbytes),         cell_number(gbytes * 1e9 / r->memory),
                 cell_number((double)r->held)};
   table_add(t, row);
 }
@@ -133,8 +119,7 @@ static attend_status measure(model_bench *m, const char *weights, table *t) {
     double rate = 0;
     status = read_once(m, &reading);
     if (!status && writes) status = write_once(m, &writing);
-    product.seconds[product.count++] =
-        ceiling_seconds(&m->ceiling, attend_context_threads(m->ctx));
+    product.seconds[product.count++] = ceiling_seconds(&m->ceiling, attend_context_threads(m->ctx));
     if (!status) status = attend_machine_read(m->ctx, token_bytes(m), &rate);
     if (!status) bandwidth.seconds[bandwidth.count++] = rate;
     if (i == 0) reading.count = writing.count = product.count = 0;
@@ -144,15 +129,9 @@ static attend_status measure(model_bench *m, const char *weights, table *t) {
   size_t held = attend_model_bytes(m->model);
   char what[64];
   snprintf(what, sizeof what, "read %d x %d", m->sequences, m->tokens);
-  bench_row row = {weights,
-                   what,
-                   median(&reading),
-                   (double)m->sequences * m->tokens,
-                   read_flops(m),
-                   NAN,
-                   sgemm,
-                   memory,
-                   held};
+  bench_row row = {
+      weights, what, median(&reading), (double)m->sequences * m->tokens, read_flops(m), NAN, sgemm,
+      memory,  held};
   add_row(t, &row);
   if (!writes) return status;
   row = (bench_row){weights,
@@ -179,10 +158,8 @@ static attend_status prepare(model_bench *m, const bench_model_options *o) {
   if (most && m->tokens > most) m->tokens = most;
   int n = m->sequences * m->tokens;
   m->ids = need((size_t)n, sizeof *m->ids);
-  for (int i = 0; i < n; i++)
-    m->ids[i] = (int32_t)((i * 7919LL + 13) % m->config->vocab);
-  m->logits =
-      need((size_t)m->sequences * (size_t)m->config->vocab, sizeof *m->logits);
+  for (int i = 0; i < n; i++) m->ids[i] = (int32_t)((i * 7919LL + 13) % m->config->vocab);
+  m->logits = need((size_t)m->sequences * (size_t)m->config->vocab, sizeof *m->logits);
   m->ceiling = ceiling_open();
   attend_session_options r = {.batch = m->sequences, .rows = m->tokens};
   return attend_session_create(m->model, &r, &m->session);
@@ -195,17 +172,13 @@ static void finish(model_bench *m) {
   ceiling_close(&m->ceiling);
 }
 
-static attend_status bench_weights(attend_context *ctx,
-                                   attend_checkpoint *files,
-                                   const bench_model_options *o,
-                                   attend_weights kind, const char *name,
-                                   const attend_form *form, unsigned roles,
+static attend_status bench_weights(attend_context *ctx, attend_checkpoint *files,
+                                   const bench_model_options *o, attend_weights kind,
+                                   const char *name, const attend_form *form, unsigned roles,
                                    table *t) {
   model_bench m = {.ctx = ctx, .config = attend_checkpoint_config(files)};
-  attend_model_options how = {.weights = kind,
-                              .form = form,
-                              .roles = roles,
-                              .no_head = m.config->parts & ATTEND_ENCODER};
+  attend_model_options how = {
+      .weights = kind, .form = form, .roles = roles, .no_head = m.config->parts & ATTEND_ENCODER};
   attend_status status = attend_model_create(files, &how, &m.model);
   if (!status) status = prepare(&m, o);
   if (!status) status = measure(&m, name, t);
@@ -214,20 +187,16 @@ static attend_status bench_weights(attend_context *ctx,
   return status;
 }
 
-static attend_status open_files(attend_context *ctx, const char *path,
-                                attend_checkpoint **files) {
+static attend_status open_files(attend_context *ctx, const char *path, attend_checkpoint **files) {
   char name[4096];
   struct stat info;
-  static const char *const weights[] = {"model.safetensors",
-                                        "model.safetensors.index.json"};
+  static const char *const weights[] = {"model.safetensors", "model.safetensors.index.json"};
   for (int i = 0; i < 2; i++) {
     snprintf(name, sizeof name, "%s/%s", path, weights[i]);
     if (!stat(name, &info)) return attend_checkpoint_open(ctx, path, files);
   }
   attend_status status = attend_checkpoint_init_pytorch(ctx, path, 1, files);
-  if (!status)
-    fprintf(stderr, "attend: %s has no weights: they are drawn at random\n",
-            path);
+  if (!status) fprintf(stderr, "attend: %s has no weights: they are drawn at random\n", path);
   return status;
 }
 
@@ -249,8 +218,7 @@ static attend_status bench_kinds(attend_context *ctx, attend_checkpoint *files,
   return status;
 }
 
-int bench_model(attend_context *ctx, const options *common,
-                const bench_model_options *o) {
+int bench_model(attend_context *ctx, const options *common, const bench_model_options *o) {
   int code;
   attend_checkpoint *files = NULL;
   char *path = model_path(o->model.path, &code);

@@ -19,13 +19,10 @@ typedef struct {
   double limit_s;      /* the most for one reading; 0: 180 */
 } bench_model_options;
 
-int bench_model(attend_context *ctx, const options *common,
-                const bench_model_options *o);
+int bench_model(attend_context *ctx, const options *common, const bench_model_options *o);
 /* tokens: of a text; 0: 512. batch: texts of a step; 0: 2. train.c. */
-int bench_train(attend_context *ctx, const options *common,
-                const bench_model_options *o);
+int bench_train(attend_context *ctx, const options *common, const bench_model_options *o);
 /* summarize.c */
-int bench_summarize(attend_context *ctx, const options *common,
-                    const bench_model_options *o);
+int bench_summarize(attend_context *ctx, const options *common, const bench_model_options *o);
 
 #endif

@@ -9,9 +9,7 @@
 #include "cli.h"
 
 /* Sorts them; NaN of none. */
-static inline double median_of(double *values, int n) {
-  return attend_median(values, (size_t)n);
-}
+static inline double median_of(double *values, int n) { return attend_median(values, (size_t)n); }
 
 /* OpenBLAS's product of two matrices of this side. */
 enum { CEILING_SIDE = 1024 };

@@ -54,18 +54,15 @@ typedef struct {
 
 /* ---- one document ------------------------------------------------------------------ */
 
-static attend_status encode_document(summarize_bench *r,
-                                     attend_session *session, int n,
+static attend_status encode_document(summarize_bench *r, attend_session *session, int n,
                                      double *seconds) {
   double start = seconds_now();
-  attend_status status =
-      attend_session_encode(session, 1, n, r->ids, NULL, NULL);
+  attend_status status = attend_session_encode(session, 1, n, r->ids, NULL, NULL);
   *seconds = seconds_now() - start;
   return status;
 }
 
-static attend_status decode_tokens(summarize_bench *r, attend_session *session,
-                                   double *seconds) {
+static attend_status decode_tokens(summarize_bench *r, attend_session *session, double *seconds) {
   attend_status status = ATTEND_OK;
   double start = seconds_now();
   for (int i = 0; i < NEW && !status; i++) {
@@ -78,8 +75,7 @@ static attend_status decode_tokens(summarize_bench *r, attend_session *session,
 
 /* The first pass faults in its memory: short ones are done twice, and the second
  * counts. */
-static attend_status measure_once(summarize_bench *r, form_bench *f, int n,
-                                  cost *c) {
+static attend_status measure_once(summarize_bench *r, form_bench *f, int n, cost *c) {
   attend_session *session = NULL;
   double *read = &f->read[f->rounds], *token = &f->token[f->rounds];
   peak before = peak_watch();
@@ -104,40 +100,36 @@ static attend_status measure_once(summarize_bench *r, form_bench *f, int n,
 
 /* Weights of the encoder's layers and of the keys and values of cross-attention,
  * and attention among the tokens, by the plan's cost. */
-static attend_status read_flops(const summarize_bench *r, const form_bench *f,
-                                int n, double *flops) {
+static attend_status read_flops(const summarize_bench *r, const form_bench *f, int n,
+                                double *flops) {
   const attend_config *config = attend_model_config(f->model);
   const attend_stack *e = &config->encoder, *d = &config->decoder;
   attend_desc desc;
   attend_cost attention;
-  if (!attend_model_attention(f->model, ATTEND_ENCODER_SELF, 0, &desc))
-    return ATTEND_INVALID;
+  if (!attend_model_attention(f->model, ATTEND_ENCODER_SELF, 0, &desc)) return ATTEND_INVALID;
   desc.batch = 1;
   desc.q_len = desc.kv_len = n;
   if (attend_form_features(&desc.form, desc.dim)) desc.engine = "linear";
   attend_status status = attend_desc_cost(r->ctx, &desc, &attention);
   double keys = 2.0 * e->width * d->kv_heads * (d->dim + d->dim_v);
-  *flops =
-      e->layers * (n * layer_flops(e, config->gated, false) + attention.flops) +
-      (double)n * d->layers * keys;
+  *flops = e->layers * (n * layer_flops(e, config->gated, false) + attention.flops) +
+           (double)n * d->layers * keys;
   return status;
 }
 
 /* Weights of the decoder without the keys and values of cross-attention, the head,
  * and the caches. */
-static double token_bytes(const summarize_bench *r, const form_bench *f,
-                          double cache) {
+static double token_bytes(const summarize_bench *r, const form_bench *f, double cache) {
   static const double size[] = {4, 2, 1};
   const attend_config *config = attend_model_config(f->model);
   const attend_stack *d = &config->decoder;
-  double layer = layer_flops(d, config->gated, false) / 2 +
-                 (double)d->width * d->heads * (d->dim + d->dim_v);
+  double layer =
+      layer_flops(d, config->gated, false) / 2 + (double)d->width * d->heads * (d->dim + d->dim_v);
   double weights = d->layers * layer + (double)config->vocab * d->width;
   return cache + weights * size[r->o->model.weights];
 }
 
-static attend_status conclude(summarize_bench *r, form_bench *f, int n,
-                              cost *c) {
+static attend_status conclude(summarize_bench *r, form_bench *f, int n, cost *c) {
   double flops = 0;
   attend_status status = read_flops(r, f, n, &flops);
   c->read_s = median_of(f->read, f->rounds);
@@ -150,8 +142,7 @@ static attend_status conclude(summarize_bench *r, form_bench *f, int n,
 /* ---- all forms at a length ------------------------------------------------------------- */
 
 static bool is_measured(const form_bench *f) {
-  return f->rounds == ROUNDS || (f->spent > 3 && f->rounds >= 3) ||
-         f->spent > 20;
+  return f->rounds == ROUNDS || (f->spent > 3 && f->rounds >= 3) || f->spent > 20;
 }
 
 /* Extrapolated from the length before, quadratically. */
@@ -190,8 +181,7 @@ static attend_status measure_length(summarize_bench *r, int i) {
       left -= is_measured(f);
     }
   for (int k = 0; k < r->forms.count && !status; k++)
-    if (r->bench[k].rounds)
-      status = conclude(r, &r->bench[k], n, &r->bench[k].at[i]);
+    if (r->bench[k].rounds) status = conclude(r, &r->bench[k], n, &r->bench[k].at[i]);
   return status;
 }
 
@@ -238,36 +228,28 @@ static double shown(const cost *c, int panel) {
   return panel == 0 ? c->read_s : panel == 1 ? c->token_s : c->work + c->cache;
 }
 
-static attend_plot_panel draw_panel(const summarize_bench *r, int lengths,
-                                    int panel, lines *l) {
-  static const char *const titles[PANELS] = {"Reading a document",
-                                             "Writing a token after it",
+static attend_plot_panel draw_panel(const summarize_bench *r, int lengths, int panel, lines *l) {
+  static const char *const titles[PANELS] = {"Reading a document", "Writing a token after it",
                                              "Memory, the weights apart"};
   for (int i = 0; i < lengths; i++) {
     l->x[i] = r->lengths.tokens[i];
-    for (int k = 0; k < r->forms.count; k++)
-      l->y[k][i] = shown(&r->bench[k].at[i], panel);
+    for (int k = 0; k < r->forms.count; k++) l->y[k][i] = shown(&r->bench[k].at[i], panel);
   }
   for (int k = 0; k < r->forms.count; k++)
-    l->series[k] = (attend_plot_series){.name = r->bench[k].name,
-                                        .count = (size_t)lengths,
-                                        .x = l->x,
-                                        .y = l->y[k],
-                                        .points = 1};
-  return (attend_plot_panel){
-      .title = titles[panel],
-      .x = {.label = "tokens of the document", .log = 1},
-      .y = {.label = panel < 2 ? "seconds" : "bytes", .log = 1},
-      .count = (size_t)r->forms.count,
-      .series = l->series};
+    l->series[k] = (attend_plot_series){
+        .name = r->bench[k].name, .count = (size_t)lengths, .x = l->x, .y = l->y[k], .points = 1};
+  return (attend_plot_panel){.title = titles[panel],
+                             .x = {.label = "tokens of the document", .log = 1},
+                             .y = {.label = panel < 2 ? "seconds" : "bytes", .log = 1},
+                             .count = (size_t)r->forms.count,
+                             .series = l->series};
 }
 
 static attend_status draw(const summarize_bench *r, int lengths) {
   lines all[PANELS];
   attend_plot_panel panels[PANELS];
   char notes[160];
-  for (int p = 0; p < PANELS; p++)
-    panels[p] = draw_panel(r, lengths, p, &all[p]);
+  for (int p = 0; p < PANELS; p++) panels[p] = draw_panel(r, lengths, p, &all[p]);
   snprintf(notes, sizeof notes, "One document; %d threads, %s, medians.",
            attend_context_threads(r->ctx), attend_context_isa(r->ctx));
   attend_plot plot = {.count = PANELS, .panels = panels, .notes = notes};
@@ -292,12 +274,10 @@ static attend_status open_models(summarize_bench *r) {
   unsigned roles = ATTEND_IN_ENCODER | ATTEND_IN_CROSS;
   attend_model_options model = {.weights = r->o->model.weights};
   attend_status status = attend_model_create(r->files, &model, &r->model);
-  if (!status && r->o->model.roles)
-    status = attend_roles_parse(r->ctx, r->o->model.roles, &roles);
+  if (!status && r->o->model.roles) status = attend_roles_parse(r->ctx, r->o->model.roles, &roles);
   for (int k = 0; k < r->forms.count && !status; k++) {
     r->bench[k].name = r->forms.name[k];
-    status = attend_model_with_roles(r->model, &r->forms.form[k], roles,
-                                     &r->bench[k].model);
+    status = attend_model_with_roles(r->model, &r->forms.form[k], roles, &r->bench[k].model);
   }
   if (!status) status = ceilings_get(r->ctx, &r->machine);
   if (!status) random_ids(r);
@@ -306,14 +286,11 @@ static attend_status open_models(summarize_bench *r) {
 
 static int prepare(summarize_bench *r, const char *path) {
   int most = r->lengths.tokens[r->lengths.count - 1];
-  const char *forms = r->o->forms ? r->o->forms
-                      : r->o->model.attention
-                          ? r->o->model.attention
-                          : "softmax,elu,favor(m=64),favor(m=256)";
+  const char *forms = r->o->forms             ? r->o->forms
+                      : r->o->model.attention ? r->o->model.attention
+                                              : "softmax,elu,favor(m=64),favor(m=256)";
   int code = forms_parse(r->ctx, forms, &r->forms);
-  if (!code)
-    code = checkpoint_for_length(r->ctx, path, most > NEW ? most : NEW, false,
-                                 &r->files);
+  if (!code) code = checkpoint_for_length(r->ctx, path, most > NEW ? most : NEW, false, &r->files);
   if (code) return code;
   if (attend_checkpoint_config(r->files)->parts != ATTEND_BOTH) {
     complain(
@@ -354,8 +331,7 @@ static int measure(summarize_bench *r, const options *common) {
   return !code && is_interrupted() ? EXIT_INTERRUPTED : code;
 }
 
-int bench_summarize(attend_context *ctx, const options *common,
-                    const bench_model_options *o) {
+int bench_summarize(attend_context *ctx, const options *common, const bench_model_options *o) {
   int code;
   char *path = model_path(o->model.path, &code);
   if (!path) return code;

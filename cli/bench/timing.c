@@ -48,14 +48,11 @@ static attend_status open_sgemm(uint64_t seed, bench_case *c) {
   return ATTEND_OK;
 }
 
-attend_status bench_case_open(attend_context *ctx, uint64_t seed,
-                              bench_case *c) {
+attend_status bench_case_open(attend_context *ctx, uint64_t seed, bench_case *c) {
   attend_cost cost = {0};
   if (c->problem.op == ATTEND_OP_SGEMM) return open_sgemm(seed, c);
-  attend_status status =
-      attend_problem_tensors(ctx, &c->problem, seed, &c->tensors);
-  if (!status)
-    status = attend_solver_create(ctx, &c->problem, &c->tensors, &c->solver);
+  attend_status status = attend_problem_tensors(ctx, &c->problem, seed, &c->tensors);
+  if (!status) status = attend_solver_create(ctx, &c->problem, &c->tensors, &c->solver);
   if (status) return status;
   /* A decode's plan has the number of keys in the state, the new one included. */
   attend_plan *plan = attend_solver_plan(c->solver);
@@ -78,18 +75,16 @@ void bench_case_close(attend_context *ctx, bench_case *c) {
 }
 
 /* Rewinding a state is not timed. */
-static attend_status run_once(attend_context *ctx, bench_case *c,
-                              double *seconds) {
+static attend_status run_once(attend_context *ctx, bench_case *c, double *seconds) {
   double start = seconds_now();
   attend_status status = ATTEND_OK;
   if (c->problem.op == ATTEND_OP_SGEMM)
-    blas_sgemm(attend_context_threads(ctx), c->problem.m, c->problem.n,
-               c->problem.k, c->a, c->b, c->c);
+    blas_sgemm(attend_context_threads(ctx), c->problem.m, c->problem.n, c->problem.k, c->a, c->b,
+               c->c);
   else
     status = attend_solver_run(c->solver);
   *seconds = seconds_now() - start;
-  if (!status && c->problem.op != ATTEND_OP_SGEMM)
-    status = attend_solver_rewind(c->solver);
+  if (!status && c->problem.op != ATTEND_OP_SGEMM) status = attend_solver_rewind(c->solver);
   return status;
 }
 
@@ -102,25 +97,19 @@ static attend_status warm_up(attend_context *ctx, bench_case *c, int repeat) {
   attend_status status = run_once(ctx, c, &seconds);
   if (!status && seconds < 1) status = run_once(ctx, c, &seconds);
   double fits = seconds > 0 ? 1 / seconds : MOST;
-  c->repeats = repeat         ? repeat
-               : fits < LEAST ? LEAST
-               : fits > MOST  ? MOST
-                              : (int)fits;
+  c->repeats = repeat ? repeat : fits < LEAST ? LEAST : fits > MOST ? MOST : (int)fits;
   c->times = need((size_t)c->repeats, sizeof *c->times);
   return status;
 }
 
-static attend_status one_round(attend_context *ctx, bench_case *c, int round,
-                               int rounds) {
+static attend_status one_round(attend_context *ctx, bench_case *c, int round, int rounds) {
   int until = (int)((int64_t)c->repeats * (round + 1) / rounds);
   attend_status status = ATTEND_OK;
-  while (c->taken < until && !status)
-    status = run_once(ctx, c, &c->times[c->taken++]);
+  while (c->taken < until && !status) status = run_once(ctx, c, &c->times[c->taken++]);
   return status;
 }
 
-attend_status time_cases(attend_context *ctx, bench_case *list, int count,
-                         int repeat) {
+attend_status time_cases(attend_context *ctx, bench_case *list, int count, int repeat) {
   attend_status status = ATTEND_OK;
   int rounds = MOST;
   for (int n = 0; n < count && !status; n++) {

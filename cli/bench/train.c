@@ -30,10 +30,10 @@ typedef struct {
   int32_t *ids, *targets;
   sgemm_ceiling ceiling;
   const char *name; /* of the row */
-  bool linear;    /* the form sums over keys: pairs are not what it computes */
-  double seconds; /* the median step, once measured */
-  peak before;    /* the model is made */
-  double bytes;   /* all that learning took, as the system saw it */
+  bool linear;      /* the form sums over keys: pairs are not what it computes */
+  double seconds;   /* the median step, once measured */
+  peak before;      /* the model is made */
+  double bytes;     /* all that learning took, as the system saw it */
 } train_bench;
 
 /* ---- what it costs ---------------------------------------------------------------- */
@@ -41,19 +41,14 @@ typedef struct {
 /* One text forward; with the decoder's tokens of an encoder-decoder. */
 static double text_flops(const attend_config *c, const attend_batch *l) {
   bool both = c->parts == ATTEND_BOTH;
-  double read = l->length, written = both ? l->decoder_length : l->length,
-         flops = 0;
-  const attend_stack *last =
-      c->parts & ATTEND_DECODER ? &c->decoder : &c->encoder;
+  double read = l->length, written = both ? l->decoder_length : l->length, flops = 0;
+  const attend_stack *last = c->parts & ATTEND_DECODER ? &c->decoder : &c->encoder;
   if (c->parts & ATTEND_ENCODER)
-    flops +=
-        read * c->encoder.layers * layer_flops(&c->encoder, c->gated, false) +
-        pair_flops(&c->encoder, read * read);
+    flops += read * c->encoder.layers * layer_flops(&c->encoder, c->gated, false) +
+             pair_flops(&c->encoder, read * read);
   if (c->parts & ATTEND_DECODER)
-    flops +=
-        written * c->decoder.layers * layer_flops(&c->decoder, c->gated, both) +
-        pair_flops(&c->decoder,
-                   written * written / 2 + (both ? written * read : 0));
+    flops += written * c->decoder.layers * layer_flops(&c->decoder, c->gated, both) +
+             pair_flops(&c->decoder, written * written / 2 + (both ? written * read : 0));
   return flops + 2.0 * written * c->vocab * last->width;
 }
 
@@ -63,8 +58,7 @@ static attend_status step(train_bench *t, double *seconds) {
   attend_batch_loss outcome;
   double start = seconds_now();
   attend_trainer_zero_grad(t->trainer);
-  attend_status status =
-      attend_trainer_accumulate(t->trainer, &t->batch, &outcome);
+  attend_status status = attend_trainer_accumulate(t->trainer, &t->batch, &outcome);
   if (!status) status = attend_optimizer_step(t->optimizer, 1e-4f, NULL);
   *seconds = seconds_now() - start;
   return status;
@@ -76,8 +70,7 @@ static attend_status rounds(train_bench *t, double *seconds, double *product) {
   int threads = attend_context_threads(t->ctx);
   int taken = 0;
   double start = seconds_now();
-  while (taken < ROUNDS && !status &&
-         !(taken >= 3 && seconds_now() - start > LONG_S)) {
+  while (taken < ROUNDS && !status && !(taken >= 3 && seconds_now() - start > LONG_S)) {
     status = step(t, &steps[taken]);
     products[taken] = ceiling_seconds(&t->ceiling, threads);
     progress_step((size_t)taken++, "steps");
@@ -90,16 +83,12 @@ static attend_status rounds(train_bench *t, double *seconds, double *product) {
 
 /* ---- rows ------------------------------------------------------------------------------ */
 
-static const column columns[] = {{"weights", "weights", CELL_TEXT},
-                                 {"what", "what", CELL_TEXT},
-                                 {"seconds", "a step", CELL_SECONDS},
-                                 {"tokens_per_s", "tokens/s", CELL_NUMBER},
-                                 {"gflops", "GFLOP/s", CELL_RATE},
-                                 {"of_sgemm", "of sgemm", CELL_RATIO},
-                                 {"held_bytes", "parameters", CELL_BYTES},
-                                 {"work_bytes", "activations", CELL_BYTES},
-                                 {"peak_bytes", "peak", CELL_BYTES},
-                                 {NULL, NULL, CELL_TEXT}};
+static const column columns[] = {
+    {"weights", "weights", CELL_TEXT},        {"what", "what", CELL_TEXT},
+    {"seconds", "a step", CELL_SECONDS},      {"tokens_per_s", "tokens/s", CELL_NUMBER},
+    {"gflops", "GFLOP/s", CELL_RATE},         {"of_sgemm", "of sgemm", CELL_RATIO},
+    {"held_bytes", "parameters", CELL_BYTES}, {"work_bytes", "activations", CELL_BYTES},
+    {"peak_bytes", "peak", CELL_BYTES},       {NULL, NULL, CELL_TEXT}};
 
 static attend_status measure(train_bench *t, const char *weights, table *to) {
   double seconds, product;
@@ -108,9 +97,7 @@ static attend_status measure(train_bench *t, const char *weights, table *to) {
   double tokens = (double)l->count * l->length;
   attend_status status = rounds(t, &seconds, &product);
   if (status) return status;
-  double gflops = 3 * l->count *
-                  text_flops(attend_trainer_config(t->trainer), l) / seconds *
-                  1e-9;
+  double gflops = 3 * l->count * text_flops(attend_trainer_config(t->trainer), l) / seconds * 1e-9;
   if (t->linear) gflops = NAN;
   snprintf(what, sizeof what, "%s %d x %d", t->name, l->count, l->length);
   t->seconds = seconds;
@@ -144,8 +131,7 @@ static void prepare(train_bench *t, const bench_model_options *o) {
     t->ids[i] = (int32_t)(words[0] % (uint32_t)c->vocab);
     t->targets[i] = (int32_t)(words[1] % (uint32_t)c->vocab);
   }
-  t->batch = (attend_batch){
-      .count = batch, .length = length, .ids = t->ids, .targets = t->targets};
+  t->batch = (attend_batch){.count = batch, .length = length, .ids = t->ids, .targets = t->targets};
   if (c->parts == ATTEND_BOTH) {
     t->batch.decoder_length = o->curve && length > SUMMARY ? SUMMARY : length;
     t->batch.decoder_ids = t->ids;
@@ -167,11 +153,9 @@ typedef struct {
   table *to;
 } train_benches;
 
-static attend_status bench_one(const train_benches *all,
-                               const bench_model_options *o,
-                               attend_weights kind, const char *weights,
-                               const char *attention, double *seconds,
-                               double *bytes) {
+static attend_status bench_one(const train_benches *all, const bench_model_options *o,
+                               attend_weights kind, const char *weights, const char *attention,
+                               double *seconds, double *bytes) {
   train_bench t = {.ctx = all->ctx, .name = attention ? attention : "learn"};
   attend_form form = {0};
   attend_trainer_options wanted = {.weights = kind, .recompute = o->recompute};
@@ -198,15 +182,13 @@ static attend_status bench_one(const train_benches *all,
 
 static attend_status bench_kinds(const train_benches *all) {
   static const char *const kinds[] = {"f32", "bf16"};
-  static const attend_weights weights[] = {ATTEND_WEIGHTS_F32,
-                                           ATTEND_WEIGHTS_MIXED};
+  static const attend_weights weights[] = {ATTEND_WEIGHTS_F32, ATTEND_WEIGHTS_MIXED};
   const char *asked = all->o->model.weights_given;
   attend_status status = ATTEND_OK;
   progress_start("measuring", ROUNDS);
   for (int i = 0; i < 2 && !status; i++)
     if (!asked || !strcmp(asked, kinds[i]))
-      status = bench_one(all, all->o, weights[i], kinds[i],
-                         all->o->model.attention, NULL, NULL);
+      status = bench_one(all, all->o, weights[i], kinds[i], all->o->model.attention, NULL, NULL);
   progress_end();
   return status;
 }
@@ -236,22 +218,19 @@ static attend_status draw_curves(const train_benches *all, const curves *c) {
   char notes[200], decoder[40];
   draw_lines(c, c->seconds, time);
   draw_lines(c, c->bytes, memory);
-  attend_plot_panel panels[] = {
-      {.title = "A step of training, by length",
-       .x = {.label = "tokens of the text", .log = 1},
-       .y = {.label = "seconds", .log = 1},
-       .count = (size_t)c->forms.count,
-       .series = time},
-      {.title = "Its memory, with parameters and moments",
-       .x = {.label = "tokens of the text", .log = 1},
-       .y = {.label = "bytes", .log = 1},
-       .count = (size_t)c->forms.count,
-       .series = memory}};
+  attend_plot_panel panels[] = {{.title = "A step of training, by length",
+                                 .x = {.label = "tokens of the text", .log = 1},
+                                 .y = {.label = "seconds", .log = 1},
+                                 .count = (size_t)c->forms.count,
+                                 .series = time},
+                                {.title = "Its memory, with parameters and moments",
+                                 .x = {.label = "tokens of the text", .log = 1},
+                                 .y = {.label = "bytes", .log = 1},
+                                 .count = (size_t)c->forms.count,
+                                 .series = memory}};
   snprintf(decoder, sizeof decoder, " and %d decoder tokens", SUMMARY);
-  snprintf(notes, sizeof notes,
-           "One text%s a step: forward, backward, AdamW; %d threads, %s.",
-           both ? decoder : "", attend_context_threads(all->ctx),
-           attend_context_isa(all->ctx));
+  snprintf(notes, sizeof notes, "One text%s a step: forward, backward, AdamW; %d threads, %s.",
+           both ? decoder : "", attend_context_threads(all->ctx), attend_context_isa(all->ctx));
   attend_plot plot = {.count = 2, .panels = panels, .notes = notes};
   return attend_plot_save(all->ctx, &plot, all->o->curve);
 }
@@ -270,9 +249,8 @@ static attend_status measure_curves(const train_benches *all, curves *c) {
       c->length[n] = o.tokens = c->lengths.tokens[n];
       c->seconds[i][n] = c->bytes[i][n] = NAN;
       if (!status && !is_interrupted())
-        status =
-            bench_one(all, &o, kind, narrow ? "bf16" : "f32", c->forms.name[i],
-                      &c->seconds[i][n], &c->bytes[i][n]);
+        status = bench_one(all, &o, kind, narrow ? "bf16" : "f32", c->forms.name[i],
+                           &c->seconds[i][n], &c->bytes[i][n]);
     }
   progress_end();
   return status;
@@ -285,12 +263,10 @@ static int bench_curve(train_benches *all, const char *path) {
   int most = all->o->tokens ? all->o->tokens : 16384;
   snprintf(lengths, sizeof lengths, "%d..%d", most < 512 ? most : 512, most);
   lengths_parse(all->o->lengths ? all->o->lengths : lengths, &c.lengths);
-  int code = forms_parse(
-      all->ctx, all->o->forms ? all->o->forms : "softmax,elu,favor(m=64)",
-      &c.forms);
+  int code =
+      forms_parse(all->ctx, all->o->forms ? all->o->forms : "softmax,elu,favor(m=64)", &c.forms);
   if (!code)
-    code = checkpoint_for_length(all->ctx, path,
-                                 c.lengths.tokens[c.lengths.count - 1], true,
+    code = checkpoint_for_length(all->ctx, path, c.lengths.tokens[c.lengths.count - 1], true,
                                  &all->files);
   if (code) return code;
   attend_status status = measure_curves(all, &c);
@@ -304,17 +280,14 @@ static int bench_plain(train_benches *all, const char *path) {
   return status ? complain_status(all->ctx, status) : EXIT_OK;
 }
 
-int bench_train(attend_context *ctx, const options *common,
-                const bench_model_options *o) {
+int bench_train(attend_context *ctx, const options *common, const bench_model_options *o) {
   int code;
   char *path = model_path(o->model.path, &code);
   if (!path) return code;
   table t = table_start(columns);
   train_benches all = {.ctx = ctx, .o = o, .to = &t};
   code = o->curve ? bench_curve(&all, path) : bench_plain(&all, path);
-  if (!code)
-    code = common->json ? table_print_json(&t, ctx, stdout)
-                        : table_print(&t, stdout);
+  if (!code) code = common->json ? table_print_json(&t, ctx, stdout) : table_print(&t, stdout);
   table_free(&t);
   attend_checkpoint_close(all.files);
   free(path);

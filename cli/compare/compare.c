@@ -27,14 +27,7 @@ typedef struct {
 
 /* ---- options ------------------------------------------------------------------------- */
 
-enum {
-  KEY_TEXT = 1300,
-  KEY_FILE,
-  KEY_IDS,
-  KEY_LIMIT,
-  KEY_HEADS,
-  KEY_NO_ATTENTION
-};
+enum { KEY_TEXT = 1300, KEY_FILE, KEY_IDS, KEY_LIMIT, KEY_HEADS, KEY_NO_ATTENTION };
 
 static const struct argp_option list[] = {
     {"form", 'f', "FORM", 0,
@@ -45,16 +38,13 @@ static const struct argp_option list[] = {
     {"file", KEY_FILE, "FILE", 0, "The text is in a file; - is the input", 0},
     {"ids", KEY_IDS, "IDS", 0, "Token ids in place of a text: \"1 5 7\"", 0},
     {"limit", KEY_LIMIT, "N", 0,
-     "Compare over the first N tokens (default: 512, or the model's positions)",
-     0},
-    {"heads", KEY_HEADS, 0, 0,
-     "Show the attention difference of every layer and head", 0},
+     "Compare over the first N tokens (default: 512, or the model's positions)", 0},
+    {"heads", KEY_HEADS, 0, 0, "Show the attention difference of every layer and head", 0},
     {"no-attention", KEY_NO_ATTENTION, 0, 0,
      "Do not compare weights, which takes layers x heads x tokens^2 floats", 0},
     {0}};
 
-static void add_form(compare_options *o, struct argp_state *state,
-                     const char *form) {
+static void add_form(compare_options *o, struct argp_state *state, const char *form) {
   if (o->n_forms == MOST_FORMS)
     argp_error(state, "--form may be given %d times at most", MOST_FORMS);
   o->forms[o->n_forms++] = form;
@@ -89,8 +79,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       return 0;
     case ARGP_KEY_END:
       if (o->model.count)
-        argp_error(state, "one model at a time: leave \"%s\" away",
-                   o->model.words[0]);
+        argp_error(state, "one model at a time: leave \"%s\" away", o->model.words[0]);
       if ((o->text != NULL) + (o->file != NULL) + (o->ids != NULL) > 1)
         argp_error(state, "give one of --text, --file and --ids");
       if (o->model.attention)
@@ -137,8 +126,7 @@ static char *read_text(const compare_options *o, size_t *length) {
     return NULL;
   }
   int code = EXIT_OK;
-  char *text =
-      input_all(f, named ? o->file : "the standard input", length, &code);
+  char *text = input_all(f, named ? o->file : "the standard input", length, &code);
   if (named) fclose(f);
   if (code) free(text);
   return code ? NULL : text;
@@ -150,8 +138,7 @@ static void copy_ids(id_list *to, const int32_t *ids, size_t count) {
   memcpy(to->id, ids, count * sizeof *ids);
 }
 
-static int encode_text(const model_opened *m, const char *text, size_t length,
-                       id_list *ids) {
+static int encode_text(const model_opened *m, const char *text, size_t length, id_list *ids) {
   attend_encoding *e = NULL;
   attend_status status = attend_encoding_create(m->tokenizer, &e);
   if (!status) status = attend_encode(e, text, length, NULL);
@@ -160,8 +147,7 @@ static int encode_text(const model_opened *m, const char *text, size_t length,
   return status ? complain_status(m->ctx, status) : EXIT_OK;
 }
 
-static int find_ids(const model_opened *m, const compare_options *o,
-                    id_list *ids) {
+static int find_ids(const model_opened *m, const compare_options *o, id_list *ids) {
   size_t length;
   if (o->ids) return input_ids(o->ids, ids);
   char *text = read_text(o, &length);
@@ -177,8 +163,7 @@ static void cut_ids(const model_opened *m, int limit, id_list *ids) {
   int most = limit ? limit : LIMIT;
   if (positions && most > positions) most = positions;
   if (ids->count <= most) return;
-  fprintf(stderr, "attend: comparing over the first %d of %d tokens\n", most,
-          (int)ids->count);
+  fprintf(stderr, "attend: comparing over the first %d of %d tokens\n", most, (int)ids->count);
   ids->count = most;
 }
 
@@ -198,9 +183,7 @@ static const column columns[] = {{"form", "form", CELL_TEXT},
                                  {"work_bytes", "work", CELL_BYTES},
                                  {NULL, NULL, CELL_TEXT}};
 
-static cell known(double x) {
-  return isfinite(x) ? cell_number(x) : cell_none();
-}
+static cell known(double x) { return isfinite(x) ? cell_number(x) : cell_none(); }
 
 static void add_row(table *t, const attend_form_result *f) {
   cell row[] = {cell_text(f->form),
@@ -218,16 +201,15 @@ static void add_row(table *t, const attend_form_result *f) {
   table_add(t, row);
 }
 
-static void put_heads(attend_json_writer *w, const attend_comparison *c,
-                      const char *name, const double *values) {
+static void put_heads(attend_json_writer *w, const attend_comparison *c, const char *name,
+                      const double *values) {
   int layers, heads;
   attend_comparison_shape(c, &layers, &heads);
   attend_json_member(w, name);
   attend_json_open(w, '[');
   for (int l = 0; l < layers; l++) {
     attend_json_open(w, '[');
-    for (int h = 0; h < heads; h++)
-      attend_json_put_number(w, values[l * heads + h]);
+    for (int h = 0; h < heads; h++) attend_json_put_number(w, values[l * heads + h]);
     attend_json_close(w, ']');
   }
   attend_json_close(w, ']');
@@ -271,8 +253,7 @@ static void print_shade(double share, bool colour) {
   static const char marks[] = " .:-=+*#@";
   int step = isnan(share) ? 0 : (int)fmin(8, fmax(0, share * 9));
   if (colour)
-    printf("\033[48;5;%dm  \033[0m",
-           232 + (isnan(share) ? 0 : (int)(fmin(1, share) * 23)));
+    printf("\033[48;5;%dm  \033[0m", 232 + (isnan(share) ? 0 : (int)(fmin(1, share) * 23)));
   else
     printf("%c%c", marks[step], marks[step]);
 }
@@ -314,8 +295,7 @@ static int show_progress(double done, void *user) {
   return 0;
 }
 
-static int compare(const model_opened *m, compare_options *o,
-                   const id_list *ids) {
+static int compare(const model_opened *m, compare_options *o, const id_list *ids) {
   attend_compare_options how = ATTEND_COMPARE_OPTIONS;
   attend_comparison *c;
   double bytes = attend_comparison_bytes(m->model, ids->count);
@@ -332,8 +312,8 @@ static int compare(const model_opened *m, compare_options *o,
   how.progress = show_progress;
   how.user = o;
   progress_start("comparing", 1);
-  attend_status status = attend_comparison_create(
-      m->model, (int)ids->count, ids->id, o->n_forms, o->forms, &how, &c);
+  attend_status status =
+      attend_comparison_create(m->model, (int)ids->count, ids->id, o->n_forms, o->forms, &how, &c);
   progress_end();
   if (status) return complain_status(m->ctx, status);
   int code = o->common.json ? print_json(m->ctx, c) : print_tables(c, o->heads);

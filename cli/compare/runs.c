@@ -59,8 +59,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       o->paths[o->count++] = arg;
       return 0;
     case ARGP_KEY_END:
-      if (!o->count)
-        argp_error(state, "name the folders that attend train --out made");
+      if (!o->count) argp_error(state, "name the folders that attend train --out made");
       return 0;
     default:
       return ARGP_ERR_UNKNOWN;
@@ -88,18 +87,13 @@ static const struct argp argp = {
 /* ---- the table ----------------------------------------------------------------------- */
 
 /* valid and rouge1.. are given with their ends; the table has a text for them. */
-static const column columns[] = {{"run", "run", CELL_TEXT},
-                                 {"form", "form", CELL_TEXT},
-                                 {"roles", "in", CELL_TEXT},
-                                 {"parameters", "parameters", CELL_NUMBER},
-                                 {"steps", "steps", CELL_COUNT},
-                                 {"valid", "valid", CELL_TEXT},
-                                 {"best_step", "at", CELL_COUNT},
-                                 {"last", "last", CELL_RATIO},
-                                 {"step_s", "s/step", CELL_SECONDS},
-                                 {"tokens_per_s", "tokens/s", CELL_NUMBER},
-                                 {"bytes", "memory", CELL_BYTES},
-                                 {NULL, NULL, CELL_TEXT}};
+static const column columns[] = {
+    {"run", "run", CELL_TEXT},          {"form", "form", CELL_TEXT},
+    {"roles", "in", CELL_TEXT},         {"parameters", "parameters", CELL_NUMBER},
+    {"steps", "steps", CELL_COUNT},     {"valid", "valid", CELL_TEXT},
+    {"best_step", "at", CELL_COUNT},    {"last", "last", CELL_RATIO},
+    {"step_s", "s/step", CELL_SECONDS}, {"tokens_per_s", "tokens/s", CELL_NUMBER},
+    {"bytes", "memory", CELL_BYTES},    {NULL, NULL, CELL_TEXT}};
 static const column scored[] = {{"run", "run", CELL_TEXT},
                                 {"rouge1", "ROUGE-1", CELL_TEXT},
                                 {"rouge2", "ROUGE-2", CELL_TEXT},
@@ -108,36 +102,28 @@ static const column scored[] = {{"run", "run", CELL_TEXT},
 
 enum { CELL = 48 };
 
-static cell known(double x) {
-  return isfinite(x) ? cell_number(x) : cell_none();
-}
+static cell known(double x) { return isfinite(x) ? cell_number(x) : cell_none(); }
 
 /* "3.412" or "3.412 (3.401 .. 3.424)". */
 static cell spread_cell(const attend_run_number *n, char text[CELL]) {
   if (!isfinite(n->mean)) return cell_none();
   int length = snprintf(text, CELL, "%.4f", n->mean);
   if (n->low < n->high)
-    snprintf(text + length, (size_t)(CELL - length), " (%.4f .. %.4f)", n->low,
-             n->high);
+    snprintf(text + length, (size_t)(CELL - length), " (%.4f .. %.4f)", n->low, n->high);
   return cell_text(text);
 }
 
-static cell text_or_none(const char *text) {
-  return text[0] ? cell_text(text) : cell_none();
-}
+static cell text_or_none(const char *text) { return text[0] ? cell_text(text) : cell_none(); }
 
 static void add_row(table *t, const attend_run_facts *f) {
   const attend_run_number *n = f->number;
   char valid[CELL];
-  table_add(
-      t,
-      (cell[]){
-          cell_text(f->name), text_or_none(f->form), text_or_none(f->roles),
-          known(n[ATTEND_RUN_PARAMETERS].mean), known(n[ATTEND_RUN_STEPS].mean),
-          spread_cell(&n[ATTEND_RUN_VALID], valid),
-          known(n[ATTEND_RUN_BEST_STEP].mean), known(n[ATTEND_RUN_LAST].mean),
-          known(n[ATTEND_RUN_STEP_SECONDS].mean),
-          known(n[ATTEND_RUN_SPEED].mean), known(n[ATTEND_RUN_BYTES].mean)});
+  table_add(t,
+            (cell[]){cell_text(f->name), text_or_none(f->form), text_or_none(f->roles),
+                     known(n[ATTEND_RUN_PARAMETERS].mean), known(n[ATTEND_RUN_STEPS].mean),
+                     spread_cell(&n[ATTEND_RUN_VALID], valid), known(n[ATTEND_RUN_BEST_STEP].mean),
+                     known(n[ATTEND_RUN_LAST].mean), known(n[ATTEND_RUN_STEP_SECONDS].mean),
+                     known(n[ATTEND_RUN_SPEED].mean), known(n[ATTEND_RUN_BYTES].mean)});
 }
 
 static int print_runs(const attend_run_facts *runs, int count) {
@@ -155,9 +141,8 @@ static int print_scores(const attend_run_facts *runs, int count) {
   for (int i = 0; i < count; i++) {
     const attend_run_number *n = &runs[i].number[ATTEND_RUN_ROUGE1];
     if (!isfinite(n->mean)) continue;
-    table_add(
-        &t, (cell[]){cell_text(runs[i].name), spread_cell(n, text[0]),
-                     spread_cell(n + 1, text[1]), spread_cell(n + 2, text[2])});
+    table_add(&t, (cell[]){cell_text(runs[i].name), spread_cell(n, text[0]),
+                           spread_cell(n + 1, text[1]), spread_cell(n + 2, text[2])});
     some++;
   }
   if (some) printf("\n");
@@ -168,10 +153,8 @@ static int print_scores(const attend_run_facts *runs, int count) {
 
 /* ---- JSON ------------------------------------------------------------------------------ */
 
-#define WITH_ENDS(name)                                        \
-  {name, NULL, CELL_RATIO}, {name "_low", NULL, CELL_RATIO}, { \
-    name "_high", NULL, CELL_RATIO                             \
-  }
+#define WITH_ENDS(name) \
+  {name, NULL, CELL_RATIO}, {name "_low", NULL, CELL_RATIO}, { name "_high", NULL, CELL_RATIO }
 static const column members[] = {{"run", NULL, CELL_TEXT},
                                  {"form", NULL, CELL_TEXT},
                                  {"roles", NULL, CELL_TEXT},
@@ -214,8 +197,7 @@ static void add_members(table *t, const attend_run_facts *f) {
   table_add(t, row);
 }
 
-static int print_json(attend_context *ctx, const attend_run_facts *runs,
-                      int count) {
+static int print_json(attend_context *ctx, const attend_run_facts *runs, int count) {
   table t = table_start(members);
   for (int i = 0; i < count; i++) add_members(&t, &runs[i]);
   int code = table_print_json(&t, ctx, stdout);
@@ -226,9 +208,7 @@ static int print_json(attend_context *ctx, const attend_run_facts *runs,
 /* ---- the plot ------------------------------------------------------------------------------ */
 
 /* The loss before training would flatten the rest of the curve. */
-static size_t first_drawn(const attend_run_facts *c) {
-  return c->points > 2 && c->step[0] == 0;
-}
+static size_t first_drawn(const attend_run_facts *c) { return c->points > 2 && c->step[0] == 0; }
 
 static void draw(const attend_run_facts *runs, int count, bool by_time,
                  attend_plot_series *series) {
@@ -236,15 +216,14 @@ static void draw(const attend_run_facts *runs, int count, bool by_time,
     const attend_run_facts *c = &runs[i];
     size_t from = first_drawn(c);
     bool band = runs[i].seeds > 1;
-    series[i] = (attend_plot_series){
-        .name = runs[i].name,
-        .count = c->points - from,
-        .x = (by_time ? c->seconds : c->step) + from,
-        .y = c->loss + from,
-        .low = band ? c->low + from : NULL,
-        .high = band ? c->high + from : NULL,
-        .points = runs[i].measured && c->points - from <= 12,
-        .dashed = !runs[i].measured};
+    series[i] = (attend_plot_series){.name = runs[i].name,
+                                     .count = c->points - from,
+                                     .x = (by_time ? c->seconds : c->step) + from,
+                                     .y = c->loss + from,
+                                     .low = band ? c->low + from : NULL,
+                                     .high = band ? c->high + from : NULL,
+                                     .points = runs[i].measured && c->points - from <= 12,
+                                     .dashed = !runs[i].measured};
   }
 }
 
@@ -256,8 +235,7 @@ static bool is_timed(const attend_run_facts *runs, int count) {
   return false;
 }
 
-static attend_status plot_runs(attend_context *ctx,
-                               const attend_run_facts *runs, int count,
+static attend_status plot_runs(attend_context *ctx, const attend_run_facts *runs, int count,
                                const char *path) {
   attend_plot_series *steps = need((size_t)count, sizeof *steps);
   attend_plot_series *time = need((size_t)count, sizeof *time);
@@ -278,17 +256,15 @@ static attend_status plot_runs(attend_context *ctx,
                                  .y = {.label = "nats per token", .log = 1},
                                  .count = (size_t)count,
                                  .series = time}};
-  attend_plot plot = {
-      .count = is_timed(runs, count) ? 2 : 1,
-      .panels = panels,
-      .width = 840,
-      .height = 320,
-      .notes = bands && dashes
-                   ? "Lines: means of seeds, in bands from the least "
-                     "to the most; dashed: training loss."
-               : bands  ? "Means of seeds, in bands from the least to the most."
-               : dashes ? "Dashed: training loss, where nothing was held back."
-                        : NULL};
+  attend_plot plot = {.count = is_timed(runs, count) ? 2 : 1,
+                      .panels = panels,
+                      .width = 840,
+                      .height = 320,
+                      .notes = bands && dashes ? "Lines: means of seeds, in bands from the least "
+                                                 "to the most; dashed: training loss."
+                               : bands  ? "Means of seeds, in bands from the least to the most."
+                               : dashes ? "Dashed: training loss, where nothing was held back."
+                                        : NULL};
   attend_status status = attend_plot_save(ctx, &plot, path);
   free(steps);
   free(time);
@@ -297,10 +273,9 @@ static attend_status plot_runs(attend_context *ctx,
 
 /* ---- the whole --------------------------------------------------------------------------- */
 
-static int print_all(attend_context *ctx, const runs_options *o,
-                     const attend_run_facts *runs, int count) {
-  attend_status status =
-      o->curve ? plot_runs(ctx, runs, count, o->curve) : ATTEND_OK;
+static int print_all(attend_context *ctx, const runs_options *o, const attend_run_facts *runs,
+                     int count) {
+  attend_status status = o->curve ? plot_runs(ctx, runs, count, o->curve) : ATTEND_OK;
   if (status) return complain_status(ctx, status);
   if (o->common.json) return print_json(ctx, runs, count);
   int code = print_runs(runs, count);

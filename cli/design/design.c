@@ -38,20 +38,16 @@ static const struct argp_option list[] = {
     {"check", KEY_CHECK, 0, 0, "Only check it over all inputs", 2},
     {"least", KEY_LEAST, 0, 0, "Find the least sharpness that passes", 2},
     {"run", KEY_RUN, "INPUT", 0, "Answer one input", 2},
-    {"argmax", KEY_ARGMAX, 0, 0,
-     "Attend to the best key alone (default, without --sharpness)", 2},
+    {"argmax", KEY_ARGMAX, 0, 0, "Attend to the best key alone (default, without --sharpness)", 2},
     {"sharpness", KEY_SHARPNESS, "S", 0, "Softmax of S times the scores", 2},
     {"length", KEY_LENGTH, "N", 0, "Check inputs up to N letters", 2},
-    {"max-inputs", KEY_INPUTS, "N", 0,
-     "Refuse to check more inputs than N (default: 1000000)", 2},
+    {"max-inputs", KEY_INPUTS, "N", 0, "Refuse to check more inputs than N (default: 1000000)", 2},
     {0, 0, 0, 0, "The learned twin:", 3},
-    {"learn", KEY_LEARN, 0, 0, "Train the same architecture on the same task",
-     3},
+    {"learn", KEY_LEARN, 0, 0, "Train the same architecture on the same task", 3},
     {"steps", KEY_STEPS, "N", 0, "In all (default: the spec's)", 3},
     {"rate", KEY_RATE, "X", 0, "The largest (default: the spec's)", 3},
     {"batch", KEY_BATCH, "N", 0, "Inputs of a step (default: the spec's)", 3},
-    {"seed", 's', "N", 0, "Seed of the random numbers (default: the spec's)",
-     3},
+    {"seed", 's', "N", 0, "Seed of the random numbers (default: the spec's)", 3},
     {0, 0, 0, 0, "Where to:", 4},
     {"out", KEY_OUT, "FILE", 0,
      "Write FILE.safetensors (weights and spec), .svg, .png, .html (a page "
@@ -65,13 +61,12 @@ static const struct argp_option list[] = {
 
 /* ---- options --------------------------------------------------------------------------- */
 
-static double read_positive(struct argp_state *state, const char *name,
-                            const char *text, double high) {
+static double read_positive(struct argp_state *state, const char *name, const char *text,
+                            double high) {
   char *end;
   double x = strtod(text, &end);
   if (end == text || *end || !(x > 0 && x <= high))
-    argp_error(state, "%s takes a number above 0, up to %g, not \"%s\"", name,
-               high, text);
+    argp_error(state, "%s takes a number above 0, up to %g, not \"%s\"", name, high, text);
   return x;
 }
 
@@ -85,8 +80,7 @@ static error_t parse_numbers(int key, char *arg, struct argp_state *state) {
       o->length = (int)options_number(state, "--length", arg, 1, 64);
       return 0;
     case KEY_INPUTS:
-      o->most_inputs = (uint64_t)options_number(state, "--max-inputs", arg, 1,
-                                                1000000000000);
+      o->most_inputs = (uint64_t)options_number(state, "--max-inputs", arg, 1, 1000000000000);
       return 0;
     case KEY_STEPS:
       o->steps = (int)options_number(state, "--steps", arg, 1, 1000000);
@@ -98,8 +92,7 @@ static error_t parse_numbers(int key, char *arg, struct argp_state *state) {
       o->rate = read_positive(state, "--rate", arg, 10);
       return 0;
     case 's':
-      o->common.seed =
-          (uint64_t)options_number(state, "--seed", arg, 0, INT64_MAX);
+      o->common.seed = (uint64_t)options_number(state, "--seed", arg, 0, INT64_MAX);
       o->has_seed = true;
       return 0;
     case KEY_WIDTH:
@@ -141,10 +134,8 @@ static void check_options(struct argp_state *state, const design_options *o) {
   if (!o->name && !o->all && !o->list)
     argp_error(state, "name a design or a file: --list says which there are");
   if (o->name && (o->all || o->list))
-    argp_error(state, "\"%s\" is one of them: leave it or the option away",
-               o->name);
-  if (o->argmax && o->sharpness > 0)
-    argp_error(state, "give one of --argmax and --sharpness");
+    argp_error(state, "\"%s\" is one of them: leave it or the option away", o->name);
+  if (o->argmax && o->sharpness > 0) argp_error(state, "give one of --argmax and --sharpness");
   if (o->input && (o->all || o->check || o->least))
     argp_error(state, "--run answers one input of one design: nothing else");
   if (!o->learn && (o->steps || o->rate > 0 || o->batch || o->has_seed))
@@ -209,14 +200,13 @@ static int find_out(designed *g, const design_options *o) {
 
 static int show(designed *g, const design_options *o) {
   int code = EXIT_OK;
-  bool draw = o->terminal || (isatty(STDOUT_FILENO) && !o->out && !o->check &&
-                              !o->least && !o->open);
+  bool draw =
+      o->terminal || (isatty(STDOUT_FILENO) && !o->out && !o->check && !o->least && !o->open);
   if (o->common.json)
     code = design_print_rows(g, 1, true, stdout);
   else
     design_print(g, stdout);
-  if (!code && draw && !o->common.json)
-    code = design_draw_terminal(g, o, stdout);
+  if (!code && draw && !o->common.json) code = design_draw_terminal(g, o, stdout);
   if (!code) code = check_written(stdout, "the design");
   if (!g->verdict.ok) return design_refuse(g);
   if (!code && o->out) code = design_write(g, 1, o);

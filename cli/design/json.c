@@ -7,8 +7,7 @@
 #include "design/show.h"
 #include "json_members.h"
 
-static void put_names(attend_json_writer *w, const char *name,
-                      const attend_design *d,
+static void put_names(attend_json_writer *w, const char *name, const attend_design *d,
                       const char *(*get)(const attend_design *, int)) {
   attend_json_member(w, name);
   attend_json_open(w, '[');
@@ -17,16 +16,14 @@ static void put_names(attend_json_writer *w, const char *name,
 }
 
 /* Nine digits: a float reads back as itself. */
-static void put_floats(attend_json_writer *w, const char *name, const float *x,
-                       size_t n) {
+static void put_floats(attend_json_writer *w, const char *name, const float *x, size_t n) {
   attend_json_member(w, name);
   attend_json_open(w, '[');
   for (size_t i = 0; i < n; i++) attend_json_put_number(w, (double)x[i]);
   attend_json_close(w, ']');
 }
 
-static void put_numbers(attend_json_writer *w, const char *name,
-                        const double *x, int n) {
+static void put_numbers(attend_json_writer *w, const char *name, const double *x, int n) {
   attend_json_member(w, name);
   attend_json_open(w, '[');
   for (int i = 0; i < n; i++) attend_json_put_number(w, x[i]);
@@ -74,8 +71,7 @@ static void put_heads(attend_json_writer *w, const designed *g) {
     json_text(w, "ties", h.ties == ATTEND_TIES_FIRST ? "first" : "average");
     attend_json_member(w, "columns");
     attend_json_open(w, '[');
-    for (int c = 0; c < h.dim; c++)
-      attend_json_put_string(w, attend_design_column(g->d, i, c));
+    for (int c = 0; c < h.dim; c++) attend_json_put_string(w, attend_design_column(g->d, i, c));
     attend_json_close(w, ']');
     attend_json_close(w, '}');
   }
@@ -128,8 +124,7 @@ static void put_least(attend_json_writer *w, const designed *g) {
 static int put_run(attend_json_writer *w, const designed *g, attend_way way) {
   attend_design_run *run;
   attend_design_head h;
-  attend_status status =
-      attend_design_run_create(g->d, way, g->facts.example, &run);
+  attend_status status = attend_design_run_create(g->d, way, g->facts.example, &run);
   if (status) return complain_status(g->ctx, status);
   attend_design_result r = attend_design_run_result(run);
   attend_json_member(w, "run");
@@ -141,8 +136,7 @@ static int put_run(attend_json_writer *w, const designed *g, attend_way way) {
   for (int i = 0; attend_design_head_get(g->d, i, &h); i++) {
     const float *a = attend_design_run_head(run, i).attention;
     attend_json_open(w, '[');
-    for (int j = 0; j < r.length * r.length; j++)
-      attend_json_put_number(w, (double)a[j]);
+    for (int j = 0; j < r.length * r.length; j++) attend_json_put_number(w, (double)a[j]);
     attend_json_close(w, ']');
   }
   attend_json_close(w, ']');
@@ -151,8 +145,7 @@ static int put_run(attend_json_writer *w, const designed *g, attend_way way) {
   return EXIT_OK;
 }
 
-static int put_twin(attend_json_writer *w, const designed *g,
-                    attend_twin twin) {
+static int put_twin(attend_json_writer *w, const designed *g, attend_twin twin) {
   bool learned = twin == ATTEND_LEARNED;
   attend_way way = learned ? (attend_way){ATTEND_LEARNED, 1} : g->way;
   size_t n;
@@ -212,8 +205,7 @@ static void put_words(attend_json_writer *w, const designed *g) {
   attend_json_close(w, ']');
   attend_json_member(w, "likeness");
   attend_json_open(w, '[');
-  for (int i = 0; g->has_learned && i < g->facts.heads; i++)
-    put_likeness(w, &g->like[i]);
+  for (int i = 0; g->has_learned && i < g->facts.heads; i++) put_likeness(w, &g->like[i]);
   attend_json_close(w, ']');
 }
 

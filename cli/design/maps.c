@@ -17,8 +17,7 @@ static const char **names(design_maps *m, int n) {
   return list;
 }
 
-static const float *part(const designed *g, attend_twin twin, int i,
-                         int *columns) {
+static const float *part(const designed *g, attend_twin twin, int i, int *columns) {
   attend_design_part p;
   attend_design_part_get(g->d, i, &p);
   *columns = p.columns;
@@ -30,15 +29,11 @@ static const float *part(const designed *g, attend_twin twin, int i,
 static void name_axes(making *k) {
   const designed *g = k->g;
   attend_design_result r = attend_design_run_result(k->m->run[0]);
-  const char **features = names(k->m, g->facts.features),
-             **tokens = names(k->m, r.length),
+  const char **features = names(k->m, g->facts.features), **tokens = names(k->m, r.length),
              **answers = names(k->m, g->facts.answers);
-  for (int i = 0; i < g->facts.features; i++)
-    features[i] = attend_design_feature(g->d, i);
-  for (int i = 0; i < r.length; i++)
-    tokens[i] = attend_design_token(g->d, r.tokens[i]);
-  for (int i = 0; i < g->facts.answers; i++)
-    answers[i] = attend_design_answer(g->d, i);
+  for (int i = 0; i < g->facts.features; i++) features[i] = attend_design_feature(g->d, i);
+  for (int i = 0; i < r.length; i++) tokens[i] = attend_design_token(g->d, r.tokens[i]);
+  for (int i = 0; i < g->facts.answers; i++) answers[i] = attend_design_answer(g->d, i);
   k->features = features;
   k->tokens = tokens;
   k->answers = answers;
@@ -72,28 +67,24 @@ static void head_maps(making *k, int index) {
   attend_design_head h;
   attend_design_head_get(g->d, index, &h);
   int T = attend_design_run_result(k->m->run[0]).length, c;
-  const char *const *columns = column_names(k, index, h.dim), *const *slot =
-                                                                  slot_names(
-                                                                      k, &h);
-  snprintf(k->m->head_name[index], sizeof k->m->head_name[0],
-           "layer %d, head \"%s\"", h.layer, h.name);
-  *to = (picture_design_head){
-      k->m->head_name[index], 8, 1 + g->has_learned, {{{0}}}};
+  const char *const *columns = column_names(k, index, h.dim), *const *slot = slot_names(k, &h);
+  snprintf(k->m->head_name[index], sizeof k->m->head_name[0], "layer %d, head \"%s\"", h.layer,
+           h.name);
+  *to = (picture_design_head){k->m->head_name[index], 8, 1 + g->has_learned, {{{0}}}};
   for (int t = 0; t < to->twins; t++) {
     attend_design_inside in = attend_design_run_head(k->m->run[t], index);
     const char *const *dims = t ? NULL : columns, *const *out = t ? NULL : slot;
     const float *qm = part(g, (attend_twin)t, 3 * index, &c),
                 *km = part(g, (attend_twin)t, 3 * index + 1, &c),
                 *vm = part(g, (attend_twin)t, 3 * index + 2, &c);
-    picture_grid grids[8] = {
-        {"Km", h.reads, h.dim, km, k->features, dims, false},
-        {"Qm", h.reads, h.dim, qm, k->features, dims, false},
-        {"Vm", h.reads, h.dim_v, vm, k->features, out, false},
-        {"K", T, h.dim, in.k, k->tokens, dims, false},
-        {"Q", T, h.dim, in.q, k->tokens, dims, false},
-        {"V", T, h.dim_v, in.v, k->tokens, out, false},
-        {"attention", T, T, in.attention, k->tokens, k->tokens, true},
-        {"output", T, h.dim_v, in.out, k->tokens, out, false}};
+    picture_grid grids[8] = {{"Km", h.reads, h.dim, km, k->features, dims, false},
+                             {"Qm", h.reads, h.dim, qm, k->features, dims, false},
+                             {"Vm", h.reads, h.dim_v, vm, k->features, out, false},
+                             {"K", T, h.dim, in.k, k->tokens, dims, false},
+                             {"Q", T, h.dim, in.q, k->tokens, dims, false},
+                             {"V", T, h.dim_v, in.v, k->tokens, out, false},
+                             {"attention", T, T, in.attention, k->tokens, k->tokens, true},
+                             {"output", T, h.dim_v, in.out, k->tokens, out, false}};
     memcpy(to->grid[t], grids, sizeof grids);
   }
 }
@@ -105,11 +96,10 @@ static void readout_maps(making *k, int index) {
   *to = (picture_design_head){"readout", 2, 1 + g->has_learned, {{{0}}}};
   for (int t = 0; t < to->twins; t++) {
     attend_design_result r = attend_design_run_result(k->m->run[t]);
-    picture_grid grids[2] = {{"Wo", g->facts.features, g->facts.answers,
-                              part(g, (attend_twin)t, 3 * g->facts.heads, &c),
-                              k->features, k->answers, false},
-                             {"logits", T, g->facts.answers, r.logits,
-                              k->tokens, k->answers, false}};
+    picture_grid grids[2] = {
+        {"Wo", g->facts.features, g->facts.answers, part(g, (attend_twin)t, 3 * g->facts.heads, &c),
+         k->features, k->answers, false},
+        {"logits", T, g->facts.answers, r.logits, k->tokens, k->answers, false}};
     memcpy(to->grid[t], grids, sizeof grids);
   }
 }
@@ -121,8 +111,7 @@ int design_maps_make(const designed *g, const char *input, design_maps *m) {
   *m = (design_maps){0};
   if (!input) input = g->facts.example;
   for (int t = 0; t <= g->has_learned; t++) {
-    attend_status status =
-        attend_design_run_create(g->d, ways[t], input, &m->run[t]);
+    attend_status status = attend_design_run_create(g->d, ways[t], input, &m->run[t]);
     if (status) return complain_status(g->ctx, status);
   }
   name_axes(&k);

@@ -44,33 +44,27 @@ void design_print_list(FILE *out) {
   attend_context_free(ctx);
 }
 
-static void print_verdict(const char *title, const attend_verdict *v,
-                          FILE *out) {
+static void print_verdict(const char *title, const attend_verdict *v, FILE *out) {
   if (v->ok)
-    fprintf(out, "%-10s right for all %llu inputs (%llu answers), lead %.3g\n",
-            title, (unsigned long long)v->inputs, (unsigned long long)v->places,
-            v->margin);
+    fprintf(out, "%-10s right for all %llu inputs (%llu answers), lead %.3g\n", title,
+            (unsigned long long)v->inputs, (unsigned long long)v->places, v->margin);
   else
-    fprintf(
-        out,
-        "%-10s WRONG for %llu of %llu inputs, first \"%s\": place %d should "
-        "give \"%s\", gives %s%s%s\n",
-        title, (unsigned long long)v->wrong, (unsigned long long)v->inputs,
-        v->input, v->place, v->expected, v->predicted ? "\"" : "",
-        v->predicted ? v->predicted : "no answer", v->predicted ? "\"" : "");
+    fprintf(out,
+            "%-10s WRONG for %llu of %llu inputs, first \"%s\": place %d should "
+            "give \"%s\", gives %s%s%s\n",
+            title, (unsigned long long)v->wrong, (unsigned long long)v->inputs, v->input, v->place,
+            v->expected, v->predicted ? "\"" : "", v->predicted ? v->predicted : "no answer",
+            v->predicted ? "\"" : "");
 }
 
 static void print_least(const attend_least *l, FILE *out) {
   if (!l->found)
-    fprintf(out, "%-10s softmax does not pass up to %g\n", "sharpness",
-            l->highest);
+    fprintf(out, "%-10s softmax does not pass up to %g\n", "sharpness", l->highest);
   else if (l->any)
-    fprintf(out, "%-10s softmax passes at any (from %.3g on)\n", "sharpness",
-            l->sharpness);
+    fprintf(out, "%-10s softmax passes at any (from %.3g on)\n", "sharpness", l->sharpness);
   else
-    fprintf(out,
-            "%-10s softmax passes from %.5g on (fails at %.5g; %d tried%s)\n",
-            "sharpness", l->sharpness, l->fails, l->tried,
+    fprintf(out, "%-10s softmax passes from %.5g on (fails at %.5g; %d tried%s)\n", "sharpness",
+            l->sharpness, l->fails, l->tried,
             l->monotone ? "" : "; some above it fail: not monotone");
 }
 
@@ -79,15 +73,15 @@ static void print_learned(const designed *g, FILE *out) {
     fprintf(out,
             "%-10s %d steps in %.1f s, seed %llu: loss %.4f to %.2g, accuracy "
             "%.4f\n",
-            "learned", g->curve.steps, g->seconds, (unsigned long long)g->seed,
-            g->curve.loss[0], g->curve.last, g->learned.accuracy);
+            "learned", g->curve.steps, g->seconds, (unsigned long long)g->seed, g->curve.loss[0],
+            g->curve.last, g->learned.accuracy);
   print_verdict(g->studied ? "" : "learned", &g->learned, out);
 }
 
 void design_print(const designed *g, FILE *out) {
   const attend_design_facts *f = &g->facts;
-  static const char *const positions[] = {
-      "no positions", "positions concatenated", "positions added"};
+  static const char *const positions[] = {"no positions", "positions concatenated",
+                                          "positions added"};
   char way[64];
   char *words[WORDS_MOST];
   size_t count;
@@ -99,8 +93,8 @@ void design_print(const designed *g, FILE *out) {
           "%-10s %d letters, %d to %d of them; %s%s; %d layer%s, %d head%s, %d "
           "features, %zu weights\n",
           "shape", f->letters, f->shortest, f->longest, positions[f->positions],
-          f->causal ? ", causal" : "", f->layers, f->layers == 1 ? "" : "s",
-          f->heads, f->heads == 1 ? "" : "s", f->features, count);
+          f->causal ? ", causal" : "", f->layers, f->layers == 1 ? "" : "s", f->heads,
+          f->heads == 1 ? "" : "s", f->features, count);
   print_verdict(design_way_text(g->way, way), &g->verdict, out);
   if (g->has_least) print_least(&g->least, out);
   if (!g->has_learned) return;
@@ -116,18 +110,14 @@ void design_print(const designed *g, FILE *out) {
 /* ---- rows --------------------------------------------------------------------------------- */
 
 /* Columns of twins are left out of tables without twins, never of JSON. */
-#define CHECKED_COLUMNS                                              \
-  {"design", "design", CELL_TEXT}, {"ok", "ok", CELL_OK},            \
-      {"way", NULL, CELL_TEXT}, {"inputs", "inputs", CELL_COUNT},    \
-      {"places", NULL, CELL_COUNT}, {"wrong", NULL, CELL_COUNT},     \
-      {"margin", "lead", CELL_RATIO},                                \
-      {"counterexample", "counterexample", CELL_TEXT},               \
-      {"counterexample_place", NULL, CELL_COUNT},                    \
-      {"expected", NULL, CELL_TEXT}, {"predicted", NULL, CELL_TEXT}, \
-      {"least_sharpness", NULL, CELL_NUMBER},                        \
-      {"least", "least sharpness", CELL_TEXT},                       \
-      {"least_fails", NULL, CELL_NUMBER}, {                          \
-    "monotone", NULL, CELL_OK                                        \
+#define CHECKED_COLUMNS                                                                            \
+  {"design", "design", CELL_TEXT}, {"ok", "ok", CELL_OK}, {"way", NULL, CELL_TEXT},                \
+      {"inputs", "inputs", CELL_COUNT}, {"places", NULL, CELL_COUNT}, {"wrong", NULL, CELL_COUNT}, \
+      {"margin", "lead", CELL_RATIO}, {"counterexample", "counterexample", CELL_TEXT},             \
+      {"counterexample_place", NULL, CELL_COUNT}, {"expected", NULL, CELL_TEXT},                   \
+      {"predicted", NULL, CELL_TEXT}, {"least_sharpness", NULL, CELL_NUMBER},                      \
+      {"least", "least sharpness", CELL_TEXT}, {"least_fails", NULL, CELL_NUMBER}, {               \
+    "monotone", NULL, CELL_OK                                                                      \
   }
 
 static const column columns[] = {CHECKED_COLUMNS,
@@ -139,22 +129,19 @@ static const column columns[] = {CHECKED_COLUMNS,
                                  {"learned_s", NULL, CELL_SECONDS},
                                  {NULL, NULL, CELL_TEXT}};
 
-static const column learned_columns[] = {
-    CHECKED_COLUMNS,
-    {"learned_ok", "learned", CELL_OK},
-    {"learned_accuracy", "accuracy", CELL_RATIO},
-    {"learned_loss", "loss", CELL_SMALL},
-    {"learned_seed", NULL, CELL_COUNT},
-    {"learned_steps", "steps", CELL_COUNT},
-    {"learned_s", "took", CELL_SECONDS},
-    {NULL, NULL, CELL_TEXT}};
+static const column learned_columns[] = {CHECKED_COLUMNS,
+                                         {"learned_ok", "learned", CELL_OK},
+                                         {"learned_accuracy", "accuracy", CELL_RATIO},
+                                         {"learned_loss", "loss", CELL_SMALL},
+                                         {"learned_seed", NULL, CELL_COUNT},
+                                         {"learned_steps", "steps", CELL_COUNT},
+                                         {"learned_s", "took", CELL_SECONDS},
+                                         {NULL, NULL, CELL_TEXT}};
 
 static cell text_if(bool there, const char *text) {
   return there && text ? cell_text(text) : cell_none();
 }
-static cell number_if(bool there, double x) {
-  return there ? cell_number(x) : cell_none();
-}
+static cell number_if(bool there, double x) { return there ? cell_number(x) : cell_none(); }
 
 static void add_row(table *t, const designed *g) {
   const attend_verdict *v = &g->verdict;
@@ -190,8 +177,7 @@ int design_print_rows(const designed *all, int n, bool json, FILE *out) {
   for (int i = 0; i < n; i++) learned |= all[i].has_learned;
   table t = table_start(learned ? learned_columns : columns);
   for (int i = 0; i < n; i++) add_row(&t, &all[i]);
-  int code =
-      json ? table_print_json(&t, all[0].ctx, out) : table_print(&t, out);
+  int code = json ? table_print_json(&t, all[0].ctx, out) : table_print(&t, out);
   table_free(&t);
   return code;
 }
@@ -208,23 +194,18 @@ static const column run_columns[] = {{"place", "place", CELL_COUNT},
 
 static cell answer_cell(const designed *g, int32_t answer) {
   if (answer == ATTEND_UNDECIDED) return cell_text("?");
-  return answer < 0 ? cell_none()
-                    : cell_text(attend_design_answer(g->d, answer));
+  return answer < 0 ? cell_none() : cell_text(attend_design_answer(g->d, answer));
 }
 
-static bool add_places(const designed *g, attend_design_run *const run[2],
-                       table *t) {
+static bool add_places(const designed *g, attend_design_run *const run[2], table *t) {
   attend_design_result r = attend_design_run_result(run[0]);
   bool ok = true;
   for (int i = 0; i < r.length; i++) {
     bool asked = r.expected[i] >= 0, right = r.predicted[i] == r.expected[i];
     cell learned = cell_none();
-    if (run[1])
-      learned = answer_cell(g, attend_design_run_result(run[1]).predicted[i]);
-    table_add(t, (cell[]){cell_number(i),
-                          cell_text(attend_design_token(g->d, r.tokens[i])),
-                          answer_cell(g, r.expected[i]),
-                          answer_cell(g, r.predicted[i]), learned,
+    if (run[1]) learned = answer_cell(g, attend_design_run_result(run[1]).predicted[i]);
+    table_add(t, (cell[]){cell_number(i), cell_text(attend_design_token(g->d, r.tokens[i])),
+                          answer_cell(g, r.expected[i]), answer_cell(g, r.predicted[i]), learned,
                           number_if(asked, right)});
     ok &= !asked || right;
   }
@@ -237,14 +218,12 @@ int design_print_run(const designed *g, const design_options *o, FILE *out) {
   table t = table_start(run_columns);
   int code = EXIT_OK;
   for (int i = 0; i <= g->has_learned && !code; i++) {
-    attend_status status =
-        attend_design_run_create(g->d, ways[i], o->input, &run[i]);
+    attend_status status = attend_design_run_create(g->d, ways[i], o->input, &run[i]);
     if (status) code = complain_status(g->ctx, status);
   }
   if (!code) {
     bool ok = add_places(g, run, &t);
-    code = o->common.json ? table_print_json(&t, g->ctx, out)
-                          : table_print(&t, out);
+    code = o->common.json ? table_print_json(&t, g->ctx, out) : table_print(&t, out);
     if (!code && !ok) code = EXIT_FAILED;
   }
   table_free(&t);

@@ -30,7 +30,6 @@ static const struct {
 
 int design_spec_get(int i, design_spec *spec) {
   if (i < 0 || i >= (int)(sizeof specs / sizeof *specs)) return 0;
-  *spec = (design_spec){specs[i].name, (const char *)specs[i].text,
-                        (size_t)*specs[i].length};
+  *spec = (design_spec){specs[i].name, (const char *)specs[i].text, (size_t)*specs[i].length};
   return 1;
 }

@@ -16,8 +16,7 @@ typedef struct {
   size_t used;
 } paragraph;
 
-__attribute__((format(printf, 2, 3))) static void say(paragraph *p,
-                                                      const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void say(paragraph *p, const char *format, ...) {
   va_list args;
   va_start(args, format);
   int n = vsnprintf(p->text + p->used, sizeof p->text - p->used, format, args);
@@ -34,8 +33,8 @@ static void say_attention(paragraph *p, const attend_likeness *l) {
       "%s: over %llu rows %.3f of the weight lies elsewhere (total variation), "
       "the heaviest key is the same in %.1f %%, the entropy is %.2f and %.2f "
       "nats. ",
-      verdict, (unsigned long long)l->rows, l->distance, 100 * l->same_key,
-      l->entropy[0], l->entropy[1]);
+      verdict, (unsigned long long)l->rows, l->distance, 100 * l->same_key, l->entropy[0],
+      l->entropy[1]);
 }
 
 static void say_singular(paragraph *p, const double *s, int rank) {
@@ -46,8 +45,7 @@ static void say_singular(paragraph *p, const double *s, int rank) {
 
 static void say_form(paragraph *p, const char *name, const int rank[2],
                      const double (*s)[ATTEND_SINGULAR]) {
-  say(p, "%s has rank %d designed and %d learned, with singular values ", name,
-      rank[0], rank[1]);
+  say(p, "%s has rank %d designed and %d learned, with singular values ", name, rank[0], rank[1]);
   say_singular(p, s[0], rank[0]);
   say(p, " and ");
   say_singular(p, s[1], rank[1]);
@@ -64,12 +62,10 @@ static void say_scores(paragraph *p, const attend_likeness *l) {
 }
 
 static void say_basis(paragraph *p, const attend_likeness *l) {
-  say(p, "Qm, Km and Vm have norms %.2f, %.2f, %.2f and %.2f, %.2f, %.2f",
-      l->norm[0][0], l->norm[0][1], l->norm[0][2], l->norm[1][0], l->norm[1][1],
-      l->norm[1][2]);
+  say(p, "Qm, Km and Vm have norms %.2f, %.2f, %.2f and %.2f, %.2f, %.2f", l->norm[0][0],
+      l->norm[0][1], l->norm[0][2], l->norm[1][0], l->norm[1][1], l->norm[1][2]);
   if (!isnan(l->spread[0][1]))
-    say(p, ", and %.0f and %.0f %% of Km is in use", 100 * l->spread[0][1],
-        100 * l->spread[1][1]);
+    say(p, ", and %.0f and %.0f %% of Km is in use", 100 * l->spread[0][1], 100 * l->spread[1][1]);
   say(p, ". ");
 }
 
@@ -78,10 +74,8 @@ static void say_effect(paragraph *p, const attend_likeness *l) {
     say(p, "Its output is read by later layers, each in a basis of its own. ");
     return;
   }
-  say_form(p, "What a value does to the answers, Vm Wo,", l->effect_rank,
-           l->effect_singular);
-  if (!isnan(l->effect_cosine))
-    say(p, ", at a cosine of %.2f", l->effect_cosine);
+  say_form(p, "What a value does to the answers, Vm Wo,", l->effect_rank, l->effect_singular);
+  if (!isnan(l->effect_cosine)) say(p, ", at a cosine of %.2f", l->effect_cosine);
   say(p, ". ");
 }
 
@@ -136,8 +130,7 @@ int design_words(const designed *g, char *to[WORDS_MOST]) {
       "answers, with a lead of at least %.2g and %.2g logits.",
       design_way_text(g->way, way), g->verdict.ok ? "all" : "not all",
       (unsigned long long)g->verdict.inputs, 100 * g->learned.accuracy,
-      (unsigned long long)g->learned.places, g->verdict.margin,
-      g->learned.margin);
+      (unsigned long long)g->learned.places, g->verdict.margin, g->learned.margin);
   to[n++] = need_copy(p.text);
   for (int i = 0; i < g->facts.heads; i++) to[n++] = head_words(g, i);
   to[n++] = reasons(g);

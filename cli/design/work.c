@@ -17,16 +17,14 @@ static int step(uint64_t done, uint64_t total, void *user) {
 
 static bool is_file(const char *name) {
   const char *dot = strrchr(name, '.');
-  return strchr(name, '/') ||
-         (dot && (!strcmp(dot, ".json") || !strcmp(dot, ".safetensors")));
+  return strchr(name, '/') || (dot && (!strcmp(dot, ".json") || !strcmp(dot, ".safetensors")));
 }
 
 static int unknown(const char *name) {
   char list[200] = "";
   design_spec s;
   for (int i = 0; design_spec_get(i, &s); i++)
-    snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s",
-             i ? ", " : "", s.name);
+    snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", s.name);
   complain("there is no design \"%s\": name one of %s, or a file", name, list);
   return EXIT_USAGE;
 }
@@ -62,8 +60,7 @@ static attend_check_options check_options(const design_options *o) {
       .length = o->length, .most_inputs = o->most_inputs, .progress = step};
 }
 
-static int check_way(designed *g, const design_options *o, attend_way way,
-                     attend_verdict *v) {
+static int check_way(designed *g, const design_options *o, attend_way way, attend_verdict *v) {
   attend_check_options c = check_options(o);
   char what[96];
   snprintf(what, sizeof what, "checking %s", g->facts.name);
@@ -93,10 +90,9 @@ int design_refuse(const designed *g) {
   complain(
       "\"%s\" is wrong with %s: for \"%s\" place %d should give \"%s\" "
       "and %s%s%s; %llu of %llu inputs fail",
-      g->facts.name, design_way_text(g->way, way), v->input, v->place,
-      v->expected, v->predicted ? "gives \"" : "is undecided",
-      v->predicted ? v->predicted : "", v->predicted ? "\"" : "",
-      (unsigned long long)v->wrong, (unsigned long long)v->inputs);
+      g->facts.name, design_way_text(g->way, way), v->input, v->place, v->expected,
+      v->predicted ? "gives \"" : "is undecided", v->predicted ? v->predicted : "",
+      v->predicted ? "\"" : "", (unsigned long long)v->wrong, (unsigned long long)v->inputs);
   return EXIT_FAILED;
 }
 
@@ -126,8 +122,7 @@ int design_learn(designed *g, const design_options *o) {
   if (code || !g->has_learned) return code;
   code = check_way(g, o, (attend_way){ATTEND_LEARNED, 1}, &g->learned);
   for (int i = 0; i < g->facts.heads && !code; i++) {
-    attend_status status =
-        attend_design_compare(g->d, o->sharpness, i, &g->like[i]);
+    attend_status status = attend_design_compare(g->d, o->sharpness, i, &g->like[i]);
     if (status) code = complain_status(g->ctx, status);
   }
   return code;

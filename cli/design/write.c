@@ -8,8 +8,7 @@
 #include "table.h"
 #include "view/view.h"
 
-int design_draw_terminal(const designed *g, const design_options *o,
-                         FILE *out) {
+int design_draw_terminal(const designed *g, const design_options *o, FILE *out) {
   terminal_look look = terminal_look_of(out);
   design_maps m;
   if (o->dark) look.dark = true;
@@ -22,12 +21,11 @@ int design_draw_terminal(const designed *g, const design_options *o,
 /* ---- pictures ------------------------------------------------------------------------- */
 
 #ifdef ATTEND_HAVE_PICTURES
-static int put_picture(attend_context *ctx, const drawing *d, const char *path,
-                       bool svg) {
+static int put_picture(attend_context *ctx, const drawing *d, const char *path, bool svg) {
   void *bytes = NULL;
   size_t length = 0;
-  attend_status status = svg ? draw_svg(d, (char **)&bytes, &length)
-                             : draw_png(d, 2, &bytes, &length);
+  attend_status status =
+      svg ? draw_svg(d, (char **)&bytes, &length) : draw_png(d, 2, &bytes, &length);
   if (status) {
     complain("%s", draw_message(status));
     return EXIT_FAILED;
@@ -79,16 +77,14 @@ static int write_weights(const designed *g, const char *path) {
   return status ? complain_status(g->ctx, status) : EXIT_OK;
 }
 
-static int write_as(const designed *all, int n, const design_options *o,
-                    const char *as) {
+static int write_as(const designed *all, int n, const design_options *o, const char *as) {
   if (!strcmp(as, "html")) return write_json(all, n, o->out, true);
   if (!strcmp(as, "json")) return write_json(all, n, o->out, false);
   if (n > 1) {
     complain("several designs go into .html or .json, not \"%s\"", o->out);
     return EXIT_USAGE;
   }
-  if (!strcmp(as, "svg") || !strcmp(as, "png"))
-    return write_picture(all, o, *as == 's');
+  if (!strcmp(as, "svg") || !strcmp(as, "png")) return write_picture(all, o, *as == 's');
   if (!strcmp(as, "safetensors")) return write_weights(all, o->out);
   complain(
       "--out takes a name that ends in .safetensors, .svg, .png, .html or "

@@ -42,16 +42,7 @@ typedef struct {
 
 /* ---- options --------------------------------------------------------------------------- */
 
-enum {
-  KEY_POOL = 1000,
-  KEY_RAW,
-  KEY_VECTORS,
-  KEY_MAX,
-  KEY_OUT,
-  KEY_SEARCH,
-  KEY_TOP,
-  KEY_LINES
-};
+enum { KEY_POOL = 1000, KEY_RAW, KEY_VECTORS, KEY_MAX, KEY_OUT, KEY_SEARCH, KEY_TOP, KEY_LINES };
 
 static const struct argp_option list[] = {
     {"pool", KEY_POOL, "HOW", 0,
@@ -64,8 +55,7 @@ static const struct argp_option list[] = {
      "model's positions)",
      0},
     {"vectors", KEY_VECTORS, 0, 0, "Print vectors, not cosines", 0},
-    {"out", KEY_OUT, "FILE", 0,
-     "Write the vectors to a safetensors file, as \"embeddings\"", 0},
+    {"out", KEY_OUT, "FILE", 0, "Write the vectors to a safetensors file, as \"embeddings\"", 0},
     {"search", KEY_SEARCH, "QUERY", 0, "Print the texts nearest to QUERY", 0},
     {"top", KEY_TOP, "K", 0, "With --search: how many (default: 10)", 0},
     {"lines", KEY_LINES, 0, 0,
@@ -84,8 +74,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case KEY_POOL:
       o->embed.pooling = attend_pooling_find(arg);
       if (!o->embed.pooling)
-        argp_error(state, "--pool takes mean, cls, last or max, not \"%s\"",
-                   arg);
+        argp_error(state, "--pool takes mean, cls, last or max, not \"%s\"", arg);
       return 0;
     case KEY_RAW:
       o->embed.no_normalize = true;
@@ -94,8 +83,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       o->vectors = true;
       return 0;
     case KEY_MAX:
-      o->embed.max_length =
-          (int)options_number(state, "--max-length", arg, 1, INT32_MAX);
+      o->embed.max_length = (int)options_number(state, "--max-length", arg, 1, INT32_MAX);
       return 0;
     case KEY_OUT:
       o->out = arg;
@@ -176,9 +164,8 @@ static void fill_window(embed_run *run) {
 
 static int embed_texts(embed_run *run) {
   embed_window *w = &run->window;
-  attend_status status =
-      attend_embed_texts(run->e, w->count, (const char *const *)w->text,
-                         w->length, w->vectors, w->tokens);
+  attend_status status = attend_embed_texts(run->e, w->count, (const char *const *)w->text,
+                                            w->length, w->vectors, w->tokens);
   progress_end();
   if (status) return complain_status(run->m.ctx, status);
   run->texts += (size_t)w->count;
@@ -227,8 +214,7 @@ static int start_search(embed_run *run) {
   const embed_options *o = run->o;
   int32_t tokens;
   run->query = need((size_t)run->window.width, sizeof *run->query);
-  attend_status status =
-      attend_embed_texts(run->e, 1, &o->query, NULL, run->query, &tokens);
+  attend_status status = attend_embed_texts(run->e, 1, &o->query, NULL, run->query, &tokens);
   if (status) return complain_status(run->m.ctx, status);
   run->empty += tokens == 0;
   run->found.most = o->top ? o->top : 10;
@@ -249,28 +235,24 @@ static int start(embed_run *run) {
 static void print_warnings(const embed_run *run) {
   size_t truncated = attend_embedder_truncated(run->e), empty = run->empty;
   if (truncated)
-    complain("%zu of %zu texts %s truncated to %d tokens: see --max-length",
-             truncated, run->texts, truncated == 1 ? "was" : "were",
-             attend_embedder_max_length(run->e));
+    complain("%zu of %zu texts %s truncated to %d tokens: see --max-length", truncated, run->texts,
+             truncated == 1 ? "was" : "were", attend_embedder_max_length(run->e));
   if (empty)
     complain("%zu of %zu texts %s no tokens: %s zeros", empty, run->texts,
-             empty == 1 ? "has" : "have",
-             empty == 1 ? "its vector is" : "their vectors are");
+             empty == 1 ? "has" : "have", empty == 1 ? "its vector is" : "their vectors are");
 }
 
 static int finish_file(embed_run *run) {
   const embed_options *o = run->o;
   attend_pooling pooling = attend_embedder_pooling(run->e);
   double seconds = seconds_now() - run->started;
-  const char *metadata[] = {"model",  attend_model_config(run->m.model)->family,
-                            "pool",   attend_pooling_name(pooling),
-                            "length", o->embed.no_normalize ? "any" : "1",
-                            NULL};
+  const char *metadata[] = {
+      "model",  attend_model_config(run->m.model)->family, "pool", attend_pooling_name(pooling),
+      "length", o->embed.no_normalize ? "any" : "1",       NULL};
   int code = vector_file_finish(&run->file, metadata);
   if (code || o->common.json || o->vectors) return code;
-  printf("%zu texts of %zu tokens: [%zu, %d] in %s, %.1f texts/s\n", run->texts,
-         run->tokens, run->file.rows, run->window.width, o->out,
-         (double)run->texts / seconds);
+  printf("%zu texts of %zu tokens: [%zu, %d] in %s, %.1f texts/s\n", run->texts, run->tokens,
+         run->file.rows, run->window.width, o->out, (double)run->texts / seconds);
   return EXIT_OK;
 }
 

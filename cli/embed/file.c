@@ -23,8 +23,7 @@ static bool is_special(const char *path) {
   return !stat(path, &about) && !S_ISREG(about.st_mode);
 }
 
-int vector_file_start(vector_file *f, attend_context *ctx, const char *path,
-                      int width) {
+int vector_file_start(vector_file *f, attend_context *ctx, const char *path, int width) {
   static const char reserved[8 + HEADER];
   *f = (vector_file){.ctx = ctx, .path = path, .width = width};
   if (is_special(path)) {
@@ -54,8 +53,7 @@ static void put_metadata(attend_json_writer *w, const char *const *metadata) {
   attend_json_close(w, '}');
 }
 
-static void put_pair(attend_json_writer *w, const char *name, size_t a,
-                     size_t b) {
+static void put_pair(attend_json_writer *w, const char *name, size_t a, size_t b) {
   attend_json_member(w, name);
   attend_json_open(w, '[');
   attend_json_put_integer(w, (int64_t)a);
@@ -89,8 +87,7 @@ static int write_header(const vector_file *f, const char *const *metadata) {
     return EXIT_FAILED;
   }
   memset(header, ' ', sizeof header);
-  for (int i = 0; i < 8; i++)
-    header[i] = (unsigned char)((uint64_t)HEADER >> 8 * i);
+  for (int i = 0; i < 8; i++) header[i] = (unsigned char)((uint64_t)HEADER >> 8 * i);
   memcpy(header + 8, w.text, w.length);
   attend_json_writer_free(&w);
   rewind(attend_draft_file(f->draft));

@@ -18,8 +18,7 @@ typedef struct {
 } vector_file;
 
 /* Exit codes; failures are reported. */
-int vector_file_start(vector_file *f, attend_context *ctx, const char *path,
-                      int width);
+int vector_file_start(vector_file *f, attend_context *ctx, const char *path, int width);
 int vector_file_add(vector_file *f, const float *vector);
 /* metadata: alternating names and values, then NULL. */
 int vector_file_finish(vector_file *f, const char *const *metadata);

@@ -15,9 +15,8 @@ enum { CELL = 7, LEAST_TEXT = 16 };
 
 /* Of the 256 colours, by rising cosine; NULL: none. */
 static const char *colour_of(double cosine) {
-  static const char *const rising[] = {"\033[48;5;236m", "\033[48;5;22m",
-                                       "\033[48;5;28m", "\033[30;48;5;34m",
-                                       "\033[30;48;5;40m"};
+  static const char *const rising[] = {"\033[48;5;236m", "\033[48;5;22m", "\033[48;5;28m",
+                                       "\033[30;48;5;34m", "\033[30;48;5;40m"};
   if (cosine < -0.1) return "\033[48;5;52m";
   if (cosine < 0.1) return NULL;
   int step = (int)((cosine - 0.1) / 0.18);
@@ -43,8 +42,7 @@ int print_cosines(const embed_window *window) {
   for (int i = 0; i < n; i++) {
     printf("%4d", i + 1);
     for (int j = 0; j < n; j++)
-      print_cell(attend_cosine(vector_at(window, i), vector_at(window, j),
-                               window->width),
+      print_cell(attend_cosine(vector_at(window, i), vector_at(window, j), window->width),
                  colourful);
     char *text = text_on_a_line(window->text[i], window->length[i]);
     fputs("  ", stdout);
@@ -59,8 +57,7 @@ int print_cosines(const embed_window *window) {
 
 void print_vector(const embed_window *window, int i) {
   const float *vector = vector_at(window, i);
-  for (int j = 0; j < window->width; j++)
-    printf("%s%.9g", j ? " " : "", (double)vector[j]);
+  for (int j = 0; j < window->width; j++) printf("%s%.9g", j ? " " : "", (double)vector[j]);
   putchar('\n');
 }
 
@@ -71,19 +68,16 @@ static double nine_digits(float x) {
   return strtod(text, NULL);
 }
 
-static void put_cosines(attend_json_writer *w, const embed_window *window,
-                        int i) {
+static void put_cosines(attend_json_writer *w, const embed_window *window, int i) {
   attend_json_member(w, "cosines");
   attend_json_open(w, '[');
   for (int j = 0; j < window->count; j++)
-    attend_json_put_number(
-        w, nine_digits((float)attend_cosine(
-               vector_at(window, i), vector_at(window, j), window->width)));
+    attend_json_put_number(w, nine_digits((float)attend_cosine(
+                                  vector_at(window, i), vector_at(window, j), window->width)));
   attend_json_close(w, ']');
 }
 
-void put_embedding(attend_json_writer *w, const embed_window *window, int i,
-                   bool cosines) {
+void put_embedding(attend_json_writer *w, const embed_window *window, int i, bool cosines) {
   const float *vector = vector_at(window, i);
   attend_json_indent(w, true); /* one line a text */
   attend_json_open(w, '{');
@@ -94,8 +88,7 @@ void put_embedding(attend_json_writer *w, const embed_window *window, int i,
   attend_json_put_integer(w, window->tokens[i]);
   attend_json_member(w, "vector");
   attend_json_open(w, '[');
-  for (int j = 0; j < window->width; j++)
-    attend_json_put_number(w, nine_digits(vector[j]));
+  for (int j = 0; j < window->width; j++) attend_json_put_number(w, nine_digits(vector[j]));
   attend_json_close(w, ']');
   if (cosines) put_cosines(w, window, i);
   attend_json_close(w, '}');
@@ -103,18 +96,15 @@ void put_embedding(attend_json_writer *w, const embed_window *window, int i,
 
 /* ---- the nearest ------------------------------------------------------------------------- */
 
-void nearest_offer(nearest *found, size_t number, const embed_window *window,
-                   int i) {
-  double cosine =
-      attend_cosine(found->query, vector_at(window, i), window->width);
+void nearest_offer(nearest *found, size_t number, const embed_window *window, int i) {
+  double cosine = attend_cosine(found->query, vector_at(window, i), window->width);
   int at = found->count;
   while (at > 0 && found->hits[at - 1].cosine < cosine) at--;
   if (at == found->most) return;
   if (found->count == found->most) free(found->hits[--found->count].text);
   memmove(found->hits + at + 1, found->hits + at,
           (size_t)(found->count - at) * sizeof *found->hits);
-  found->hits[at] =
-      (hit){cosine, number, text_on_a_line(window->text[i], window->length[i])};
+  found->hits[at] = (hit){cosine, number, text_on_a_line(window->text[i], window->length[i])};
   found->count++;
 }
 

@@ -22,8 +22,7 @@ int print_cosines(const embed_window *window);
 /* One line of numbers that read back as the same floats. */
 void print_vector(const embed_window *window, int i);
 /* One object: text, tokens, vector, and its cosines with all texts if `cosines`. */
-void put_embedding(attend_json_writer *w, const embed_window *window, int i,
-                   bool cosines);
+void put_embedding(attend_json_writer *w, const embed_window *window, int i, bool cosines);
 
 /* ---- the nearest ---------------------------------------------------------------- */
 
@@ -39,8 +38,7 @@ typedef struct {
   hit *hits; /* [most], best first; the earlier one where cosines are equal */
 } nearest;
 
-void nearest_offer(nearest *found, size_t number, const embed_window *window,
-                   int i);
+void nearest_offer(nearest *found, size_t number, const embed_window *window, int i);
 int nearest_print(const nearest *found, attend_context *ctx, bool json);
 void nearest_free(nearest *found);
 

@@ -49,24 +49,20 @@ static const struct argp_option list[] = {
      0},
     {"limit", KEY_LIMIT, "N", 0, "Score N tokens of each text at most", 0},
     {"batch", KEY_BATCH, "N", 0, "Windows at once (default: 4)", 0},
-    {"ids", KEY_IDS, 0, 0,
-     "The texts are token ids, without special tokens around them", 0},
+    {"ids", KEY_IDS, 0, 0, "The texts are token ids, without special tokens around them", 0},
     {0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
   eval_options *o = state->input;
   switch (key) {
     case KEY_STRIDE:
-      o->evaluate.stride =
-          (int)options_number(state, "--stride", arg, 1, 1 << 24);
+      o->evaluate.stride = (int)options_number(state, "--stride", arg, 1, 1 << 24);
       return 0;
     case KEY_CONTEXT:
-      o->evaluate.context =
-          (int)options_number(state, "--context", arg, 1, 1 << 24);
+      o->evaluate.context = (int)options_number(state, "--context", arg, 1, 1 << 24);
       return 0;
     case KEY_LIMIT:
-      o->evaluate.limit =
-          (int)options_number(state, "--limit", arg, 1, INT32_MAX);
+      o->evaluate.limit = (int)options_number(state, "--limit", arg, 1, INT32_MAX);
       return 0;
     case KEY_BATCH:
       o->evaluate.batch = (int)options_number(state, "--batch", arg, 1, 256);
@@ -117,8 +113,7 @@ static const char *name_of(const eval_run *run, int i) {
   return run->o->model.count ? run->o->model.words[i] : "-";
 }
 
-static int set_ids(attend_evaluation *e, const char *text,
-                   attend_status *status) {
+static int set_ids(attend_evaluation *e, const char *text, attend_status *status) {
   id_list ids = {0};
   int code = input_ids(text, &ids);
   if (!code) *status = attend_evaluation_set_ids(e, ids.id, ids.count);
@@ -131,9 +126,8 @@ static int read_text(eval_run *run, int i) {
   int code = EXIT_OK;
   attend_status status = ATTEND_OK;
   attend_evaluation *e = run->text[i];
-  char *text = run->o->model.count
-                   ? read_file(name_of(run, i), &length, &code)
-                   : input_all(stdin, "the standard input", &length, &code);
+  char *text = run->o->model.count ? read_file(name_of(run, i), &length, &code)
+                                   : input_all(stdin, "the standard input", &length, &code);
   if (!code && run->o->is_ids)
     code = set_ids(e, text, &status);
   else if (!code)
@@ -165,8 +159,7 @@ static int read_texts(eval_run *run) {
   run->count = run->o->model.count ? run->o->model.count : 1;
   run->text = need((size_t)run->count, sizeof(attend_evaluation *));
   for (int i = 0; i < run->count && !status; i++)
-    status = attend_evaluation_create(run->m.model, run->m.tokenizer, &o,
-                                      &run->text[i]);
+    status = attend_evaluation_create(run->m.model, run->m.tokenizer, &o, &run->text[i]);
   if (status) return complain_status(run->m.ctx, status);
   for (int i = 0; i < run->count && !code; i++) code = read_text(run, i);
   return code;
@@ -198,14 +191,12 @@ static void add_result(eval_run *run, const char *name, const result *r) {
   double nan = NAN, mean = r->tokens > 0 ? r->loss / r->tokens : nan;
   double bits = r->bytes > 0 ? r->loss / log(2) / r->bytes : nan;
   int stride = attend_evaluation_stride(e);
-  table_add(
-      &run->rows,
-      (cell[]){cell_text(name), cell_text(stride ? "windows" : "masked"),
-               cell_number(r->tokens), cell_number(r->bytes), cell_number(mean),
-               cell_number(exp(mean)), cell_number(bits),
-               cell_number(attend_evaluation_context(e)),
-               cell_number(stride ? stride : nan), cell_number(r->complete),
-               cell_number(r->seconds), cell_number(r->tokens / r->seconds)});
+  table_add(&run->rows, (cell[]){cell_text(name), cell_text(stride ? "windows" : "masked"),
+                                 cell_number(r->tokens), cell_number(r->bytes), cell_number(mean),
+                                 cell_number(exp(mean)), cell_number(bits),
+                                 cell_number(attend_evaluation_context(e)),
+                                 cell_number(stride ? stride : nan), cell_number(r->complete),
+                                 cell_number(r->seconds), cell_number(r->tokens / r->seconds)});
 }
 
 static int score_text(eval_run *run, int i, result *all) {
@@ -213,8 +204,7 @@ static int score_text(eval_run *run, int i, result *all) {
   double start = seconds_now();
   run->current = i;
   attend_status status = attend_evaluation_run(run->text[i]);
-  if (status && status != ATTEND_STOPPED)
-    return complain_status(run->m.ctx, status);
+  if (status && status != ATTEND_STOPPED) return complain_status(run->m.ctx, status);
   result r = {.tokens = attend_evaluation_tokens(e),
               .bytes = attend_evaluation_bytes(e),
               .loss = attend_evaluation_loss(e),
@@ -232,9 +222,8 @@ static int score_text(eval_run *run, int i, result *all) {
 }
 
 static int report(const eval_run *run) {
-  int code = run->o->common.json
-                 ? table_print_json(&run->rows, run->m.ctx, stdout)
-                 : table_print(&run->rows, stdout);
+  int code = run->o->common.json ? table_print_json(&run->rows, run->m.ctx, stdout)
+                                 : table_print(&run->rows, stdout);
   if (!code && !isfinite(run->loss)) {
     complain("the model's logits are not finite: there is no loss");
     code = EXIT_FAILED;
@@ -248,8 +237,7 @@ static int score_all(eval_run *run) {
   result all = {.complete = true};
   size_t target = 0;
   int code = EXIT_OK;
-  for (int i = 0; i < run->count; i++)
-    target += (size_t)attend_evaluation_target(run->text[i]);
+  for (int i = 0; i < run->count; i++) target += (size_t)attend_evaluation_target(run->text[i]);
   if (!target) {
     complain("there is no token to score: give a longer text");
     return EXIT_USAGE;

@@ -37,8 +37,7 @@ static const struct argp_option list[] = {
     {0, 0, 0, 0, "Documents:", 2},
     {"data", KEY_DATA, "FILE", 0,
      "Documents with their summaries: .jsonl, or .tsv; may be repeated", 2},
-    {"field", KEY_FIELD, "NAME", 0,
-     "Of .jsonl: the document (default: document or source)", 2},
+    {"field", KEY_FIELD, "NAME", 0, "Of .jsonl: the document (default: document or source)", 2},
     {"answer-field", KEY_ANSWER, "NAME", 0,
      "Of .jsonl: the summary, or a list of them, of which the nearest counts "
      "(default: summary or target)",
@@ -62,8 +61,7 @@ static const struct argp_option list[] = {
     {0, 0, 0, 0, "Scoring:", 5},
     {"stem", KEY_STEM, 0, 0, "Compare stems of words", 5},
     {"lines", KEY_LINES, 0, 0, "Also compute rougeLsum, line by line", 5},
-    {"out", KEY_OUT, "FILE", 0,
-     "Write each summary with its scores, as lines of JSON", 5},
+    {"out", KEY_OUT, "FILE", 0, "Write each summary with its scores, as lines of JSON", 5},
     {"seed", 's', "N", OPTION_HIDDEN, 0, 5},
     {0}};
 
@@ -73,14 +71,12 @@ static void add_data(rouge_options *o, char *path) {
   o->data[n] = path;
 }
 
-static void read_baseline(struct argp_state *state, rouge_options *o,
-                          char *arg) {
+static void read_baseline(struct argp_state *state, rouge_options *o, char *arg) {
   o->baseline = arg;
   if (!strcmp(arg, "lead")) return;
   if (strncmp(arg, "words:", 6))
     argp_error(state, "--baseline takes lead or words:N, not \"%s\"", arg);
-  o->words =
-      (int)options_number(state, "--baseline words:", arg + 6, 1, 1 << 20);
+  o->words = (int)options_number(state, "--baseline words:", arg + 6, 1, 1 << 20);
 }
 
 static void read_where(struct argp_state *state, rouge_options *o, char *arg) {
@@ -90,18 +86,15 @@ static void read_where(struct argp_state *state, rouge_options *o, char *arg) {
 }
 
 /* Seeds sampling and the bootstrap: here it does not turn sampling on. */
-static void read_seed(struct argp_state *state, rouge_options *o,
-                      const char *arg) {
-  o->how.how.seed =
-      strcmp(arg, "random")
-          ? (uint64_t)options_number(state, "--seed", arg, 0, INT64_MAX)
-          : options_new_seed();
+static void read_seed(struct argp_state *state, rouge_options *o, const char *arg) {
+  o->how.how.seed = strcmp(arg, "random")
+                        ? (uint64_t)options_number(state, "--seed", arg, 0, INT64_MAX)
+                        : options_new_seed();
 }
 
 /* Summaries have one source. */
 static void check_sources(struct argp_state *state, const rouge_options *o) {
-  if (!o->n_data)
-    argp_error(state, "name the documents and their summaries with --data");
+  if (!o->n_data) argp_error(state, "name the documents and their summaries with --data");
   if (o->predictions && o->baseline)
     argp_error(state, "give --predictions or --baseline, not both");
   if (o->model.path && (o->predictions || o->baseline))
@@ -169,9 +162,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       state->child_inputs[3] = &o->how;
       return 0;
     case ARGP_KEY_ARG:
-      if (o->model.path)
-        argp_error(state, "one model, not \"%s\" too: data are --data FILE",
-                   arg);
+      if (o->model.path) argp_error(state, "one model, not \"%s\" too: data are --data FILE", arg);
       o->model.path = arg;
       return 0;
     case ARGP_KEY_END:
@@ -182,12 +173,11 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   }
 }
 
-static const struct argp_child children[] = {
-    {&options_json, 0, NULL, 7},
-    {&options_run, 0, NULL, 7},
-    {&options_model, 0, "Running the model:", 6},
-    {&options_summary, 0, "Generation:", 4},
-    {0}};
+static const struct argp_child children[] = {{&options_json, 0, NULL, 7},
+                                             {&options_run, 0, NULL, 7},
+                                             {&options_model, 0, "Running the model:", 6},
+                                             {&options_summary, 0, "Generation:", 4},
+                                             {0}};
 static const struct argp argp = {
     .options = list,
     .parser = parse,
@@ -220,8 +210,7 @@ static rouge_text first_words(const rouge_text *t, int words) {
   size_t start = 0, end;
   while (start < t->length && is_space(t->text[start])) start++;
   for (end = start; end < t->length; end++)
-    if (is_space(t->text[end]) && !is_space(t->text[end - 1]) && !--words)
-      break;
+    if (is_space(t->text[end]) && !is_space(t->text[end - 1]) && !--words) break;
   return copy(t->text + start, end - start);
 }
 
@@ -234,8 +223,7 @@ static rouge_text first_sentence(const rouge_text *t) {
 static void copy_leads(const rouge_options *o, const rouge_pairs *pairs) {
   for (int i = 0; i < pairs->count; i++) {
     rouge_pair *p = &pairs->at[i];
-    p->summary = o->words ? first_words(&p->document, o->words)
-                          : first_sentence(&p->document);
+    p->summary = o->words ? first_words(&p->document, o->words) : first_sentence(&p->document);
   }
 }
 
@@ -258,8 +246,7 @@ static void on_done(int document, const attend_summarized *one, void *user) {
   p->done++;
 }
 
-static void take_summaries(const attend_summaries *all,
-                           const rouge_pairs *pairs, int *cut) {
+static void take_summaries(const attend_summaries *all, const rouge_pairs *pairs, int *cut) {
   for (int i = 0; i < pairs->count; i++) {
     const attend_summarized *d = attend_summaries_get(all, i);
     const char *text = d->count ? d->best[0].text : "";
@@ -275,28 +262,24 @@ static attend_status summarize(attend_summarizer *s, const rouge_pairs *pairs,
   rouge_progress progress = {.count = pairs->count};
   attend_document *docs = need((size_t)pairs->count, sizeof *docs);
   for (int i = 0; i < pairs->count; i++)
-    docs[i] = (attend_document){.text = pairs->at[i].document.text,
-                                .length = pairs->at[i].document.length,
-                                .number = i};
+    docs[i] = (attend_document){
+        .text = pairs->at[i].document.text, .length = pairs->at[i].document.length, .number = i};
   callbacks.progress = on_progress;
   callbacks.on_done = on_done;
   callbacks.user = &progress;
   progress_start("summarizing", (size_t)pairs->count);
-  attend_status status =
-      attend_summarize(s, pairs->count, docs, &callbacks, all);
+  attend_status status = attend_summarize(s, pairs->count, docs, &callbacks, all);
   progress_end();
   free(docs);
   return status;
 }
 
-static int write_summaries(const rouge_options *o, const rouge_pairs *pairs,
-                           int *cut) {
+static int write_summaries(const rouge_options *o, const rouge_pairs *pairs, int *cut) {
   summarizer s = {0};
   attend_summaries *all = NULL;
   int code = summarizer_open(&o->common, &o->model, &o->how, &s);
   attend_status status = code ? ATTEND_OK : summarize(s.s, pairs, &all);
-  if (status && status != ATTEND_STOPPED)
-    code = complain_status(s.m.ctx, status);
+  if (status && status != ATTEND_STOPPED) code = complain_status(s.m.ctx, status);
   if (all) take_summaries(all, pairs, cut);
   attend_summaries_free(all);
   summarizer_close(&s);
@@ -305,8 +288,8 @@ static int write_summaries(const rouge_options *o, const rouge_pairs *pairs,
 
 /* ---- the verb --------------------------------------------------------------------------- */
 
-static int make_summaries(attend_context *ctx, const rouge_options *o,
-                          rouge_pairs *pairs, int *cut) {
+static int make_summaries(attend_context *ctx, const rouge_options *o, rouge_pairs *pairs,
+                          int *cut) {
   if (o->predictions) return predictions_read(ctx, o, pairs);
   if (!o->baseline) return write_summaries(o, pairs, cut);
   copy_leads(o, pairs);
@@ -319,9 +302,7 @@ static int report(attend_context *ctx, const rouge_report *a) {
   int code = done ? rouge_print(ctx, a) : EXIT_OK;
   if (!code && done && a->o->out) code = rouge_write(ctx, a);
   if (code || done == all) return code;
-  complain(
-      "interrupted: the numbers are of %d of %d documents, the shortest ones",
-      done, all);
+  complain("interrupted: the numbers are of %d of %d documents, the shortest ones", done, all);
   return EXIT_INTERRUPTED;
 }
 

@@ -49,8 +49,7 @@ typedef struct {
 /* Of all files; exit codes. */
 int pairs_read(attend_context *ctx, const rouge_options *o, rouge_pairs *pairs);
 /* The summaries of a file, in the order of the pairs. */
-int predictions_read(attend_context *ctx, const rouge_options *o,
-                     rouge_pairs *pairs);
+int predictions_read(attend_context *ctx, const rouge_options *o, rouge_pairs *pairs);
 void pairs_free(rouge_pairs *pairs);
 
 /* ---- scores --------------------------------------------------------------------------- */
@@ -76,8 +75,8 @@ typedef struct {
   attend_interval mean[SCORE_COLUMNS];
 } rouge_scores;
 
-int scores_make(attend_context *ctx, const rouge_options *o,
-                const rouge_pairs *pairs, rouge_scores *scores);
+int scores_make(attend_context *ctx, const rouge_options *o, const rouge_pairs *pairs,
+                rouge_scores *scores);
 void scores_free(rouge_scores *scores);
 
 /* ---- the report ---------------------------------------------------------------------------- */

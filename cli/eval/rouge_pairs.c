@@ -24,9 +24,7 @@ typedef struct {
 
 typedef int line_reader(pair_reader *r, const char *line, size_t length);
 
-static bool is_full(const pair_reader *r) {
-  return r->o->limit && r->pairs->count == r->o->limit;
-}
+static bool is_full(const pair_reader *r) { return r->o->limit && r->pairs->count == r->o->limit; }
 
 static int wrong_line(const pair_reader *r, const char *what) {
   complain("%s, line %zu %s", r->name, r->number, what);
@@ -87,8 +85,7 @@ static bool is_blank(const char *line, size_t length) {
   return true;
 }
 
-static int parse_line(const pair_reader *r, const char *line, size_t length,
-                      attend_json **root) {
+static int parse_line(const pair_reader *r, const char *line, size_t length, attend_json **root) {
   char *where = path_of("%s, line %zu", r->name, r->number);
   attend_status status = attend_json_parse(r->ctx, where, line, length, root);
   free(where);
@@ -124,19 +121,18 @@ static bool has_texts(const attend_json *value) {
 }
 
 /* The member with the given name, else the first of the default names. */
-static const attend_json *member(const attend_json *line, const char *given,
-                                 const char *usual, const char *other) {
+static const attend_json *member(const attend_json *line, const char *given, const char *usual,
+                                 const char *other) {
   if (given) return attend_json_get(line, given);
   const attend_json *first = attend_json_get(line, usual);
   return first ? first : attend_json_get(line, other);
 }
 
-static int lacks(const pair_reader *r, const char *given, const char *usual,
-                 const char *other, const char *option) {
-  char *what = path_of(
-      given ? "has no text called \"%s\": name it with %s%s"
-            : "has no text called \"%s\" or \"%s\": name it with %s",
-      given ? given : usual, given ? option : other, given ? "" : option);
+static int lacks(const pair_reader *r, const char *given, const char *usual, const char *other,
+                 const char *option) {
+  char *what = path_of(given ? "has no text called \"%s\": name it with %s%s"
+                             : "has no text called \"%s\" or \"%s\": name it with %s",
+                       given ? given : usual, given ? option : other, given ? "" : option);
   int code = wrong_line(r, what);
   free(what);
   return code;
@@ -148,8 +144,7 @@ static rouge_pair *add_pair(pair_reader *r) {
   rouge_pairs *p = r->pairs;
   if (p->count == p->capacity) {
     p->capacity = 2 * p->capacity + 64;
-    p->at =
-        need_more(p->at, (size_t)p->count, (size_t)p->capacity, sizeof *p->at);
+    p->at = need_more(p->at, (size_t)p->count, (size_t)p->capacity, sizeof *p->at);
   }
   rouge_pair *one = &p->at[p->count++];
   *one = (rouge_pair){.line = r->number};
@@ -161,8 +156,7 @@ static void set_references(rouge_pair *one, const attend_json *value) {
   one->reference = need(n, sizeof *one->reference);
   one->references = (int)n;
   for (size_t i = 0; i < n; i++)
-    one->reference[i] =
-        own_string(is_string(value) ? value : attend_json_at(value, i));
+    one->reference[i] = own_string(is_string(value) ? value : attend_json_at(value, i));
 }
 
 /* Whether the line matches --where. */
@@ -180,8 +174,7 @@ static bool is_selected(const rouge_options *o, const attend_json *line) {
 static int read_object(pair_reader *r, const attend_json *line) {
   const rouge_options *o = r->o;
   const attend_json *document = member(line, o->field, "document", "source");
-  const attend_json *references =
-      member(line, o->answer_field, "summary", "target");
+  const attend_json *references = member(line, o->answer_field, "summary", "target");
   if (!is_selected(o, line)) return EXIT_OK;
   if (!has_texts(references))
     return lacks(r, o->answer_field, "summary", "target", "--answer-field");
@@ -218,8 +211,7 @@ static int read_columns(pair_reader *r, const char *line, size_t length) {
   return EXIT_OK;
 }
 
-int pairs_read(attend_context *ctx, const rouge_options *o,
-               rouge_pairs *pairs) {
+int pairs_read(attend_context *ctx, const rouge_options *o, rouge_pairs *pairs) {
   pair_reader r = {.ctx = ctx, .o = o, .pairs = pairs};
   int code = EXIT_OK;
   for (int i = 0; i < o->n_data && !code; i++) {
@@ -269,19 +261,15 @@ static int read_prediction(pair_reader *r, const char *line, size_t length) {
   if (code) return code;
   const attend_json *summary =
       is_string(root) ? root : member(root, given, "summary", "prediction");
-  code = is_string(summary)
-             ? fill(r, own_string(summary))
-             : lacks(r, given, "summary", "prediction", "--prediction-field");
+  code = is_string(summary) ? fill(r, own_string(summary))
+                            : lacks(r, given, "summary", "prediction", "--prediction-field");
   attend_json_free(root);
   return code;
 }
 
-int predictions_read(attend_context *ctx, const rouge_options *o,
-                     rouge_pairs *pairs) {
-  pair_reader r = {.ctx = ctx,
-                   .o = o,
-                   .pairs = pairs,
-                   .json = is_jsonl(o->predictions) || o->prediction_field};
+int predictions_read(attend_context *ctx, const rouge_options *o, rouge_pairs *pairs) {
+  pair_reader r = {
+      .ctx = ctx, .o = o, .pairs = pairs, .json = is_jsonl(o->predictions) || o->prediction_field};
   int code = read_path(&r, o->predictions, read_prediction);
   bool more = r.filled > pairs->count && !is_full(&r);
   if (code || (r.filled >= pairs->count && !more)) return code;

@@ -12,39 +12,33 @@
 
 /* ---- scoring ------------------------------------------------------------------------- */
 
-static attend_status best_score(attend_context *ctx, const rouge_options *o,
-                                const rouge_pair *p, attend_rouge_scores *out) {
+static attend_status best_score(attend_context *ctx, const rouge_options *o, const rouge_pair *p,
+                                attend_rouge_scores *out) {
   attend_status status = ATTEND_OK;
   for (int i = 0; i < p->references && !status; i++) {
     attend_rouge_scores both[2] = {*out};
-    status = attend_rouge(ctx, p->summary.text, p->summary.length,
-                          p->reference[i].text, p->reference[i].length,
-                          &o->rouge, &both[i > 0]);
+    status = attend_rouge(ctx, p->summary.text, p->summary.length, p->reference[i].text,
+                          p->reference[i].length, &o->rouge, &both[i > 0]);
     *out = attend_rouge_best(i > 0 ? 2 : 1, both);
   }
   return status;
 }
 
-static double share(size_t part, size_t of) {
-  return of ? (double)part / (double)of : 0;
-}
+static double share(size_t part, size_t of) { return of ? (double)part / (double)of : 0; }
 
-static attend_status measure(attend_context *ctx, const rouge_options *o,
-                             const rouge_pair *p, double *row) {
+static attend_status measure(attend_context *ctx, const rouge_options *o, const rouge_pair *p,
+                             double *row) {
   attend_rouge_scores s = {0};
   attend_novelty n = {0};
   double words = 0;
   attend_status status = best_score(ctx, o, p, &s);
   if (!status && p->document.text)
-    status = attend_novelty_count(ctx, p->summary.text, p->summary.length,
-                                  p->document.text, p->document.length,
-                                  &o->rouge, &n);
+    status = attend_novelty_count(ctx, p->summary.text, p->summary.length, p->document.text,
+                                  p->document.length, &o->rouge, &n);
   for (int i = 0; i < p->references; i++)
-    words +=
-        (double)attend_word_count(p->reference[i].text, p->reference[i].length);
+    words += (double)attend_word_count(p->reference[i].text, p->reference[i].length);
   memcpy(row, &s, sizeof s);
-  row[SCORE_WORDS] =
-      (double)attend_word_count(p->summary.text, p->summary.length);
+  row[SCORE_WORDS] = (double)attend_word_count(p->summary.text, p->summary.length);
   row[SCORE_REFERENCE_WORDS] = words / p->references;
   row[SCORE_NEW_WORDS] = share(n.new_words, n.words);
   row[SCORE_NEW_BIGRAMS] = share(n.new_bigrams, n.bigrams);
@@ -69,8 +63,8 @@ static attend_status measure_all(attend_context *ctx, const rouge_options *o,
   return status;
 }
 
-int scores_make(attend_context *ctx, const rouge_options *o,
-                const rouge_pairs *pairs, rouge_scores *t) {
+int scores_make(attend_context *ctx, const rouge_options *o, const rouge_pairs *pairs,
+                rouge_scores *t) {
   _Static_assert(sizeof(attend_rouge_scores) == SCORE_WORDS * sizeof(double),
                  "scores are the first columns");
   attend_bootstrap_options bootstrap = {.seed = o->how.how.seed};
@@ -79,8 +73,7 @@ int scores_make(attend_context *ctx, const rouge_options *o,
   t->pair = need((size_t)pairs->count, sizeof *t->pair);
   attend_status status = measure_all(ctx, o, pairs, t);
   if (!status && t->count)
-    status = attend_bootstrap(ctx, (size_t)t->count, SCORE_COLUMNS, t->values,
-                              &bootstrap, t->mean);
+    status = attend_bootstrap(ctx, (size_t)t->count, SCORE_COLUMNS, t->values, &bootstrap, t->mean);
   return status ? complain_status(ctx, status) : EXIT_OK;
 }
 
@@ -116,9 +109,8 @@ static int print_scores(const rouge_report *a) {
     const attend_interval *m = &a->scores->mean[kinds[k].column];
     char interval[64];
     snprintf(interval, sizeof interval, "%.3f .. %.3f", m[2].low, m[2].high);
-    table_add(&t, (cell[]){cell_text(kinds[k].name), cell_number(m[0].mean),
-                           cell_number(m[1].mean), cell_number(m[2].mean),
-                           cell_text(interval)});
+    table_add(&t, (cell[]){cell_text(kinds[k].name), cell_number(m[0].mean), cell_number(m[1].mean),
+                           cell_number(m[2].mean), cell_text(interval)});
   }
   int code = table_print(&t, stdout);
   table_free(&t);
@@ -137,18 +129,14 @@ static int print_table(const rouge_report *a) {
         "%.1f%% of the words and %.1f%% of the bigrams are not in the "
         "document\n",
         100 * m[SCORE_NEW_WORDS].mean, 100 * m[SCORE_NEW_BIGRAMS].mean);
-  if (a->scores->empty)
-    printf("%d of the summaries have no word\n", a->scores->empty);
-  if (a->cut)
-    printf("%d documents are longer than the model reads, and were truncated\n",
-           a->cut);
+  if (a->scores->empty) printf("%d of the summaries have no word\n", a->scores->empty);
+  if (a->cut) printf("%d documents are longer than the model reads, and were truncated\n", a->cut);
   return check_written(stdout, "the scores");
 }
 
 /* ---- JSON --------------------------------------------------------------------------- */
 
-static void put_interval(attend_json_writer *w, const char *name,
-                         const attend_interval *i) {
+static void put_interval(attend_json_writer *w, const char *name, const attend_interval *i) {
   attend_json_member(w, name);
   if (!i) {
     attend_json_put_null(w);
@@ -163,8 +151,7 @@ static void put_interval(attend_json_writer *w, const char *name,
   attend_json_indent(w, true);
 }
 
-static void put_kind(attend_json_writer *w, const kind *k,
-                     const attend_interval *mean) {
+static void put_kind(attend_json_writer *w, const kind *k, const attend_interval *mean) {
   attend_json_member(w, k->name);
   attend_json_open(w, '{');
   put_interval(w, "precision", &mean[k->column]);
@@ -198,8 +185,7 @@ static void put_report(attend_json_writer *w, const rouge_report *a) {
   put_interval(w, "summary_words", &t->mean[SCORE_WORDS]);
   put_interval(w, "reference_words", &t->mean[SCORE_REFERENCE_WORDS]);
   put_interval(w, "new_words", t->novelty ? &t->mean[SCORE_NEW_WORDS] : NULL);
-  put_interval(w, "new_bigrams",
-               t->novelty ? &t->mean[SCORE_NEW_BIGRAMS] : NULL);
+  put_interval(w, "new_bigrams", t->novelty ? &t->mean[SCORE_NEW_BIGRAMS] : NULL);
   put_source(w, a->o);
   json_number(w, "cut_documents", a->cut);
   json_number(w, "empty_summaries", t->empty);
@@ -223,8 +209,7 @@ int rouge_print(attend_context *ctx, const rouge_report *a) {
 
 /* ---- each summary --------------------------------------------------------------------- */
 
-static void put_text(attend_json_writer *w, const char *name,
-                     const rouge_text *text) {
+static void put_text(attend_json_writer *w, const char *name, const rouge_text *text) {
   attend_json_member(w, name);
   attend_json_put_bytes(w, text->text, text->length);
 }

@@ -33,9 +33,8 @@ typedef struct {
   limit limit;
   bool has_features; /* the form has a feature map: */
   cost_models models;
-  double crossover; /* NaN: none */
-  attend_prediction
-      prediction; /* of random features; NaN where there are none */
+  double crossover;             /* NaN: none */
+  attend_prediction prediction; /* of random features; NaN where there are none */
   double spread;
 } explanation;
 
@@ -62,10 +61,8 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   }
 }
 
-static const struct argp_child children[] = {{&options_run, 0, NULL, 0},
-                                             {&options_engine, 0, NULL, 0},
-                                             {&options_json, 0, NULL, 0},
-                                             {0}};
+static const struct argp_child children[] = {
+    {&options_run, 0, NULL, 0}, {&options_engine, 0, NULL, 0}, {&options_json, 0, NULL, 0}, {0}};
 static const struct argp argp = {
     .parser = parse,
     .args_doc = "PROBLEM...",
@@ -98,8 +95,7 @@ static void ask_engines(const attend_plan *plan, explanation *e) {
   }
 }
 
-static attend_status ask_plan(attend_context *ctx, const attend_problem *p,
-                              explanation *e) {
+static attend_status ask_plan(attend_context *ctx, const attend_problem *p, explanation *e) {
   attend_plan *plan;
   attend_desc d = p->desc;
   d.form.draw = ATTEND_IID; /* drawn faster, and costs the same to use */
@@ -130,16 +126,13 @@ static bool is_random(const attend_form *f) {
 }
 
 /* Of unit-normal q and k, or as wide as the problem says. */
-static attend_status ask_error(attend_context *ctx, const attend_problem *p,
-                               explanation *e) {
+static attend_status ask_error(attend_context *ctx, const attend_problem *p, explanation *e) {
   e->prediction = (attend_prediction){NAN, NAN, NAN, 0, NAN};
   if (!is_random(&p->desc.form)) return ATTEND_OK;
-  return attend_predict_spread(ctx, &p->desc, e->spread, TARGET_ERROR,
-                               &e->prediction);
+  return attend_predict_spread(ctx, &p->desc, e->spread, TARGET_ERROR, &e->prediction);
 }
 
-static attend_status predict_models(explain_run *run, const attend_problem *p,
-                                    explanation *e) {
+static attend_status predict_models(explain_run *run, const attend_problem *p, explanation *e) {
   e->has_features = has_feature_map(p);
   if (!e->has_features) return ATTEND_OK;
   e->models = cost_models_of(run->ctx, &run->machine, p);
@@ -147,25 +140,21 @@ static attend_status predict_models(explain_run *run, const attend_problem *p,
   return ATTEND_OK;
 }
 
-static attend_status explain_attention(explain_run *run,
-                                       const attend_problem *p,
-                                       explanation *e) {
+static attend_status explain_attention(explain_run *run, const attend_problem *p, explanation *e) {
   const attend_desc *d = &p->desc;
   e->kv_heads = d->kv_heads;
   attend_status status = ask_plan(run->ctx, p, e);
   if (!status) status = predict_models(run, p, e);
   if (!status) status = ask_error(run->ctx, p, e);
   if (p->op != ATTEND_OP_DECODE) return status;
-  e->cache_bytes = (double)d->batch * d->kv_heads * d->kv_len *
-                   ((double)d->dim + d->dim_v) *
+  e->cache_bytes = (double)d->batch * d->kv_heads * d->kv_len * ((double)d->dim + d->dim_v) *
                    (double)attend_dtype_size(d->dtype);
-  if (!strcmp(e->engine, "linear"))
-    e->cache_bytes = e->models.linear.memory - e->workspace;
+  if (!strcmp(e->engine, "linear")) e->cache_bytes = e->models.linear.memory - e->workspace;
   return status;
 }
 
-static attend_status explain(explain_run *run, const attend_problem *p,
-                             double spread, explanation *e) {
+static attend_status explain(explain_run *run, const attend_problem *p, double spread,
+                             explanation *e) {
   attend_status status = ATTEND_OK;
   *e = (explanation){.cache_bytes = NAN, .crossover = NAN, .spread = spread};
   attend_problem_print(p, e->text, sizeof e->text);
@@ -184,8 +173,7 @@ static attend_status explain(explain_run *run, const attend_problem *p,
 
 /* ---- printing ------------------------------------------------------------------ */
 
-static void line(const char *name, cell_kind kind, double number,
-                 const char *after) {
+static void line(const char *name, cell_kind kind, double number, const char *after) {
   char text[32];
   format_cell(kind, number, text, sizeof text);
   printf("  %-10s %s%s\n", name, text, after);
@@ -212,9 +200,8 @@ static void print_times(const explain_run *run, const explanation *e) {
   line("intensity", CELL_RATE, e->flops / e->bytes, turn);
   format_cell(CELL_SECONDS, l->arithmetic_s, arithmetic, sizeof arithmetic);
   format_cell(CELL_SECONDS, l->memory_s, memory, sizeof memory);
-  printf("  %-10s %s: at least %s (arithmetic %s, memory %s)\n", "bound",
-         l->bound, l->arithmetic_s >= l->memory_s ? arithmetic : memory,
-         arithmetic, memory);
+  printf("  %-10s %s: at least %s (arithmetic %s, memory %s)\n", "bound", l->bound,
+         l->arithmetic_s >= l->memory_s ? arithmetic : memory, arithmetic, memory);
 }
 
 static const column method_columns[] = {
@@ -226,13 +213,11 @@ static const column method_columns[] = {
 static void add_method(table *t, const char *name, const cost_model *w) {
   bool refused = !*w->engine;
   cell none = cell_none();
-  table_add(
-      t,
-      (cell[]){cell_text(name), cell_text(refused ? "refused" : w->engine),
-               refused ? none : cell_number(w->flops),
-               refused ? none : cell_number(w->limit.predicted_s),
-               refused ? none : cell_text(w->limit.bound),
-               refused ? none : cell_number(w->memory), cell_text(w->growth)});
+  table_add(t, (cell[]){cell_text(name), cell_text(refused ? "refused" : w->engine),
+                        refused ? none : cell_number(w->flops),
+                        refused ? none : cell_number(w->limit.predicted_s),
+                        refused ? none : cell_text(w->limit.bound),
+                        refused ? none : cell_number(w->memory), cell_text(w->growth)});
 }
 
 static void print_methods(const explanation *e) {
@@ -244,21 +229,20 @@ static void print_methods(const explanation *e) {
   if (isnan(e->crossover))
     printf("  %-10s never predicted, up to n = 2^24\n", "crossover");
   else
-    printf("  %-10s linear is predicted to be faster from n = %.0f on\n",
-           "crossover", e->crossover);
+    printf("  %-10s linear is predicted to be faster from n = %.0f on\n", "crossover",
+           e->crossover);
 }
 
 static void print_error(const explanation *e) {
   const attend_prediction *p = &e->prediction;
   char features[32];
   if (isnan(p->error)) return;
-  format_cell(p->affordable ? CELL_COUNT : CELL_SMALL, p->features, features,
-              sizeof features);
+  format_cell(p->affordable ? CELL_COUNT : CELL_SMALL, p->features, features, sizeof features);
   printf(
       "  %-10s %.3g%s expected for normal q and k of rms %.3g; %.2g would "
       "take about %s features\n",
-      "error", fmin(p->error, 0.5), p->error > 0.5 ? " or more" : "", e->spread,
-      TARGET_ERROR, features);
+      "error", fmin(p->error, 0.5), p->error > 0.5 ? " or more" : "", e->spread, TARGET_ERROR,
+      features);
 }
 
 static void print_explanation(const explain_run *run, const explanation *e) {
@@ -276,106 +260,98 @@ static void print_explanation(const explain_run *run, const explanation *e) {
   print_error(e);
 }
 
-static const column heads_columns[] = {
-    {"kv_heads", "kv heads", CELL_COUNT},
-    {"flops", "FLOPs", CELL_NUMBER},
-    {"bytes", "bytes", CELL_BYTES},
-    {"cache_bytes", "cache", CELL_BYTES},
-    {"intensity", "intensity", CELL_RATIO},
-    {"bound", "bound", CELL_TEXT},
-    {"predicted_s", "at least", CELL_SECONDS},
-    {NULL, NULL, CELL_TEXT}};
+static const column heads_columns[] = {{"kv_heads", "kv heads", CELL_COUNT},
+                                       {"flops", "FLOPs", CELL_NUMBER},
+                                       {"bytes", "bytes", CELL_BYTES},
+                                       {"cache_bytes", "cache", CELL_BYTES},
+                                       {"intensity", "intensity", CELL_RATIO},
+                                       {"bound", "bound", CELL_TEXT},
+                                       {"predicted_s", "at least", CELL_SECONDS},
+                                       {NULL, NULL, CELL_TEXT}};
 
 static void add_heads(table *t, const explanation *e) {
-  table_add(
-      t, (cell[]){cell_number(e->kv_heads), cell_number(e->flops),
-                  cell_number(e->bytes), cell_number(e->cache_bytes),
-                  cell_number(e->flops / e->bytes), cell_text(e->limit.bound),
-                  cell_number(e->limit.predicted_s)});
+  table_add(t, (cell[]){cell_number(e->kv_heads), cell_number(e->flops), cell_number(e->bytes),
+                        cell_number(e->cache_bytes), cell_number(e->flops / e->bytes),
+                        cell_text(e->limit.bound), cell_number(e->limit.predicted_s)});
 }
 
 /* ---- rows for programs ------------------------------------------------------------ */
 
-static const column json_columns[] = {
-    {"problem", NULL, CELL_TEXT},
-    {"engine", NULL, CELL_TEXT},
-    {"isa", NULL, CELL_TEXT},
-    {"threads", NULL, CELL_COUNT},
-    {"refused", NULL, CELL_TEXT},
-    {"kv_heads", NULL, CELL_COUNT},
-    {"flops", NULL, CELL_NUMBER},
-    {"bytes", NULL, CELL_NUMBER},
-    {"cache_bytes", NULL, CELL_NUMBER},
-    {"intensity", NULL, CELL_NUMBER},
-    {"workspace_bytes", NULL, CELL_NUMBER},
-    {"bound", NULL, CELL_TEXT},
-    {"arithmetic_s", NULL, CELL_NUMBER},
-    {"memory_s", NULL, CELL_NUMBER},
-    {"predicted_s", NULL, CELL_NUMBER},
-    {"exact_engine", NULL, CELL_TEXT},
-    {"exact_flops", NULL, CELL_NUMBER},
-    {"exact_s", NULL, CELL_NUMBER},
-    {"exact_memory_bytes", NULL, CELL_NUMBER},
-    {"exact_growth", NULL, CELL_TEXT},
-    {"linear_flops", NULL, CELL_NUMBER},
-    {"linear_s", NULL, CELL_NUMBER},
-    {"linear_memory_bytes", NULL, CELL_NUMBER},
-    {"linear_growth", NULL, CELL_TEXT},
-    {"crossover_n", NULL, CELL_COUNT},
-    {"expected_error", NULL, CELL_NUMBER},
-    {"spread", NULL, CELL_NUMBER},
-    {"features_for_tenth", NULL, CELL_NUMBER},
-    {NULL, NULL, CELL_TEXT}};
+static const column json_columns[] = {{"problem", NULL, CELL_TEXT},
+                                      {"engine", NULL, CELL_TEXT},
+                                      {"isa", NULL, CELL_TEXT},
+                                      {"threads", NULL, CELL_COUNT},
+                                      {"refused", NULL, CELL_TEXT},
+                                      {"kv_heads", NULL, CELL_COUNT},
+                                      {"flops", NULL, CELL_NUMBER},
+                                      {"bytes", NULL, CELL_NUMBER},
+                                      {"cache_bytes", NULL, CELL_NUMBER},
+                                      {"intensity", NULL, CELL_NUMBER},
+                                      {"workspace_bytes", NULL, CELL_NUMBER},
+                                      {"bound", NULL, CELL_TEXT},
+                                      {"arithmetic_s", NULL, CELL_NUMBER},
+                                      {"memory_s", NULL, CELL_NUMBER},
+                                      {"predicted_s", NULL, CELL_NUMBER},
+                                      {"exact_engine", NULL, CELL_TEXT},
+                                      {"exact_flops", NULL, CELL_NUMBER},
+                                      {"exact_s", NULL, CELL_NUMBER},
+                                      {"exact_memory_bytes", NULL, CELL_NUMBER},
+                                      {"exact_growth", NULL, CELL_TEXT},
+                                      {"linear_flops", NULL, CELL_NUMBER},
+                                      {"linear_s", NULL, CELL_NUMBER},
+                                      {"linear_memory_bytes", NULL, CELL_NUMBER},
+                                      {"linear_growth", NULL, CELL_TEXT},
+                                      {"crossover_n", NULL, CELL_COUNT},
+                                      {"expected_error", NULL, CELL_NUMBER},
+                                      {"spread", NULL, CELL_NUMBER},
+                                      {"features_for_tenth", NULL, CELL_NUMBER},
+                                      {NULL, NULL, CELL_TEXT}};
 
 static cell number_if(bool there, double number) {
   return there ? cell_number(number) : cell_none();
 }
 
-static cell text_if(bool there, const char *text) {
-  return there ? cell_text(text) : cell_none();
-}
+static cell text_if(bool there, const char *text) { return there ? cell_text(text) : cell_none(); }
 
 static void add_row(explain_run *run, const explanation *e) {
   cell none = cell_none();
   const cost_models *w = &e->models;
   bool pairs = e->has_features && *w->exact.engine;
   bool sums = e->has_features && *w->linear.engine;
-  table_add(&run->rows,
-            (cell[]){cell_text(e->text),
-                     cell_text(e->engine),
-                     cell_text(attend_context_isa(run->ctx)),
-                     cell_number(attend_context_threads(run->ctx)),
-                     cell_text(e->refused),
-                     e->kv_heads ? cell_number(e->kv_heads) : none,
-                     cell_number(e->flops),
-                     cell_number(e->bytes),
-                     cell_number(e->cache_bytes),
-                     cell_number(e->flops / e->bytes),
-                     e->kv_heads ? cell_number(e->workspace) : none,
-                     cell_text(e->limit.bound),
-                     cell_number(e->limit.arithmetic_s),
-                     cell_number(e->limit.memory_s),
-                     cell_number(e->limit.predicted_s),
-                     text_if(pairs, w->exact.engine),
-                     number_if(pairs, w->exact.flops),
-                     number_if(pairs, w->exact.limit.predicted_s),
-                     number_if(pairs, w->exact.memory),
-                     text_if(e->has_features, w->exact.growth),
-                     number_if(sums, w->linear.flops),
-                     number_if(sums, w->linear.limit.predicted_s),
-                     number_if(sums, w->linear.memory),
-                     text_if(e->has_features, w->linear.growth),
-                     cell_number(e->crossover),
-                     cell_number(e->prediction.error),
-                     number_if(!isnan(e->prediction.error), e->spread),
-                     cell_number(e->prediction.features)});
+  table_add(&run->rows, (cell[]){cell_text(e->text),
+                                 cell_text(e->engine),
+                                 cell_text(attend_context_isa(run->ctx)),
+                                 cell_number(attend_context_threads(run->ctx)),
+                                 cell_text(e->refused),
+                                 e->kv_heads ? cell_number(e->kv_heads) : none,
+                                 cell_number(e->flops),
+                                 cell_number(e->bytes),
+                                 cell_number(e->cache_bytes),
+                                 cell_number(e->flops / e->bytes),
+                                 e->kv_heads ? cell_number(e->workspace) : none,
+                                 cell_text(e->limit.bound),
+                                 cell_number(e->limit.arithmetic_s),
+                                 cell_number(e->limit.memory_s),
+                                 cell_number(e->limit.predicted_s),
+                                 text_if(pairs, w->exact.engine),
+                                 number_if(pairs, w->exact.flops),
+                                 number_if(pairs, w->exact.limit.predicted_s),
+                                 number_if(pairs, w->exact.memory),
+                                 text_if(e->has_features, w->exact.growth),
+                                 number_if(sums, w->linear.flops),
+                                 number_if(sums, w->linear.limit.predicted_s),
+                                 number_if(sums, w->linear.memory),
+                                 text_if(e->has_features, w->linear.growth),
+                                 cell_number(e->crossover),
+                                 cell_number(e->prediction.error),
+                                 number_if(!isnan(e->prediction.error), e->spread),
+                                 cell_number(e->prediction.features)});
 }
 
 /* ---- the verb ------------------------------------------------------------------ */
 
 /* A decode problem with as many kv heads as heads, as it has, and with one. */
-static attend_status explain_heads(explain_run *run, const attend_problem *p,
-                                   double spread) {
+static attend_status explain_heads(explain_run *run, const attend_problem *p, double spread) {
   const int heads[3] = {p->desc.heads, p->desc.kv_heads, 1};
   bool json = run->options->common.json;
   table t = table_start(heads_columns);
@@ -404,8 +380,7 @@ static int explain_text(explain_run *run, const char *text) {
   if (!status) status = explain(run, &p, spread, &e);
   if (!status && json && p.op != ATTEND_OP_DECODE) add_row(run, &e);
   if (!status && !json) print_explanation(run, &e);
-  if (!status && p.op == ATTEND_OP_DECODE)
-    status = explain_heads(run, &p, spread);
+  if (!status && p.op == ATTEND_OP_DECODE) status = explain_heads(run, &p, spread);
   if (!status) warn_if_slower(run->ctx, &run->machine, &p, e.engine);
   return status ? complain_status(run->ctx, status) : EXIT_OK;
 }

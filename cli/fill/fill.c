@@ -75,11 +75,10 @@ static const column columns[] = {
 
 static void add_row(const fill_run *run, table *rows, const attend_filled *r) {
   const char *token = r->token ? r->token : "-";
-  table_add(rows,
-            (cell[]){cell_number((double)run->line), cell_number(r->mask + 1),
-                     cell_number(r->rank + 1), cell_text(token),
-                     r->id < 0 ? cell_none() : cell_number(r->id),
-                     cell_number(r->probability), cell_text(r->text)});
+  table_add(rows, (cell[]){cell_number((double)run->line), cell_number(r->mask + 1),
+                           cell_number(r->rank + 1), cell_text(token),
+                           r->id < 0 ? cell_none() : cell_number(r->id),
+                           cell_number(r->probability), cell_text(r->text)});
 }
 
 /* Results from i on, as long as they are of the same mask; then *i is the next. */
@@ -88,8 +87,7 @@ static int print_mask(fill_run *run, int *i) {
   const char *text = attend_filler_text(run->filler);
   int mask = r->mask, masks = attend_filler_masks(run->filler);
   table rows = table_start(columns);
-  for (; r && r->mask == mask; r = attend_filler_get(run->filler, ++*i))
-    add_row(run, &rows, r);
+  for (; r && r->mask == mask; r = attend_filler_get(run->filler, ++*i)) add_row(run, &rows, r);
   if (run->printed) putchar('\n');
   if (run->in.count != 1 && mask == 0) {
     put_printable(stdout, text, strlen(text));
@@ -121,16 +119,15 @@ static int open_model(fill_run *run) {
   model.text = true;
   int code = model_open(&run->o->common, &model, &run->m);
   if (code) return code;
-  attend_status status = attend_filler_create(run->m.model, run->m.tokenizer,
-                                              &run->o->fill, &run->filler);
+  attend_status status =
+      attend_filler_create(run->m.model, run->m.tokenizer, &run->o->fill, &run->filler);
   return status ? complain_status(run->m.ctx, status) : EXIT_OK;
 }
 
 static int fill_text(fill_run *run, const char *text, size_t length) {
   const char *pair = run->o->pair;
   run->line++;
-  attend_status status =
-      attend_fill(run->filler, text, length, pair, pair ? strlen(pair) : 0);
+  attend_status status = attend_fill(run->filler, text, length, pair, pair ? strlen(pair) : 0);
   if (!status) return put_results(run);
   complain("text %zu: %s", run->line, attend_filler_message(run->filler));
   return status == ATTEND_INVALID ? EXIT_USAGE : EXIT_FAILED;
@@ -140,10 +137,8 @@ static int fill(fill_run *run) {
   const char *text;
   size_t length;
   int code = open_model(run);
-  run->in =
-      (line_source){.words = run->o->model.words, .count = run->o->model.count};
-  while (!code && line_next(&run->in, &text, &length))
-    code = fill_text(run, text, length);
+  run->in = (line_source){.words = run->o->model.words, .count = run->o->model.count};
+  while (!code && line_next(&run->in, &text, &length)) code = fill_text(run, text, length);
   if (!code) code = line_check(&run->in);
   if (code || !run->o->common.json) return code;
   return table_print_json(&run->rows, run->m.ctx, stdout);

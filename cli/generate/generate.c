@@ -47,20 +47,16 @@ static const struct argp_option list[] = {
      "Continue this; several are several prompts (default: the standard input, "
      "less its last line end; on a terminal, the beginning of a text)",
      1},
-    {"lines", KEY_LINES, 0, 0, "Each line of the standard input is a prompt",
-     1},
-    {"ids", KEY_IDS, "IDS", 0,
-     "Continue these token ids, and print ids: \"1 5 7\"", 1},
+    {"lines", KEY_LINES, 0, 0, "Each line of the standard input is a prompt", 1},
+    {"ids", KEY_IDS, "IDS", 0, "Continue these token ids, and print ids: \"1 5 7\"", 1},
     {0, 0, 0, 0, "What comes out:", 2},
     {"tokens", 'n', "N", 0, "Write N tokens at most (default: 256)", 2},
     {"min", KEY_MIN, "N", 0, "Do not end before N tokens", 2},
     {"stop", KEY_STOP, "TEXT", 0, "End before this text; may be repeated", 2},
     {"ignore-end", KEY_IGNORE_END, 0, 0, "Never take the model's end token", 2},
     {"echo", KEY_ECHO, 0, 0, "Print the prompt first", 2},
-    {"samples", KEY_SAMPLES, "N", 0,
-     "Write N texts for each prompt (with --beams: the N best)", 2},
-    {"stats", KEY_STATS, 0, 0, "Print speed and memory on the standard error",
-     2},
+    {"samples", KEY_SAMPLES, "N", 0, "Write N texts for each prompt (with --beams: the N best)", 2},
+    {"stats", KEY_STATS, 0, 0, "Print speed and memory on the standard error", 2},
     {0, 0, 0, 0, "How a token is chosen:", 3},
     SAMPLING_ROWS("Draw, with logits divided by T; 0 takes the best token "
                   "(default: 0, greedy; 0.8 if another sampling option is "
@@ -68,24 +64,20 @@ static const struct argp_option list[] = {
                   "Random seed: the same seed gives the same text (default: "
                   "0); `random' picks a new one and prints it",
                   3),
-    {"repeat-penalty", KEY_REPEAT, "X", 0,
-     "Repetition penalty on tokens that occurred: 1 is none", 3},
-    {"no-repeat", KEY_NO_REPEAT, "N", 0, "Never repeat an n-gram of N tokens",
+    {"repeat-penalty", KEY_REPEAT, "X", 0, "Repetition penalty on tokens that occurred: 1 is none",
      3},
+    {"no-repeat", KEY_NO_REPEAT, "N", 0, "Never repeat an n-gram of N tokens", 3},
     {"beams", KEY_BEAMS, "N", 0, "Beam search with N beams", 3},
     {"length-penalty", KEY_LENGTH, "X", 0,
      "Compare beams by log probability / length^X (default: 1)", 3},
     {"early-stop", KEY_EARLY, 0, 0, "Stop when N beams are finished", 3},
     {0, 0, 0, 0, "What the model sees:", 4},
-    {"context", KEY_CONTEXT, "N", 0,
-     "Context length in tokens (default: the model's maximum)", 4},
-    {"slide", KEY_SLIDE, 0, 0,
-     "When the context is full, drop its older half and continue", 4},
+    {"context", KEY_CONTEXT, "N", 0, "Context length in tokens (default: the model's maximum)", 4},
+    {"slide", KEY_SLIDE, 0, 0, "When the context is full, drop its older half and continue", 4},
     {"batch", KEY_BATCH, "N", 0, "Sequences computed together (default: 8)", 4},
     {0}};
 
-static int read_count(struct argp_state *state, const char *name,
-                      const char *text, int low) {
+static int read_count(struct argp_state *state, const char *name, const char *text, int low) {
   return (int)options_number(state, name, text, low, MOST_TOKENS);
 }
 
@@ -96,8 +88,7 @@ static void add_word(const char ***words, int *count, const char *word) {
   (*words)[n] = word;
 }
 
-static bool parse_input(int key, char *arg, struct argp_state *state,
-                        parsed *a) {
+static bool parse_input(int key, char *arg, struct argp_state *state, parsed *a) {
   generate_options *o = &a->o;
   switch (key) {
     case 'p':
@@ -124,8 +115,7 @@ static bool parse_input(int key, char *arg, struct argp_state *state,
   }
 }
 
-static bool parse_output(int key, char *arg, struct argp_state *state,
-                         parsed *a) {
+static bool parse_output(int key, char *arg, struct argp_state *state, parsed *a) {
   generate_options *o = &a->o;
   switch (key) {
     case 'n':
@@ -155,13 +145,11 @@ static bool parse_output(int key, char *arg, struct argp_state *state,
   }
 }
 
-static bool parse_choice(int key, char *arg, struct argp_state *state,
-                         parsed *a) {
+static bool parse_choice(int key, char *arg, struct argp_state *state, parsed *a) {
   attend_generate_options *how = &a->o.how;
   switch (key) {
     case KEY_REPEAT:
-      how->repetition =
-          (float)options_real(state, "--repeat-penalty", arg, 0.01, 100);
+      how->repetition = (float)options_real(state, "--repeat-penalty", arg, 0.01, 100);
       return true;
     case KEY_NO_REPEAT:
       how->no_repeat = read_count(state, "--no-repeat", arg, 0);
@@ -170,8 +158,7 @@ static bool parse_choice(int key, char *arg, struct argp_state *state,
       how->beams = read_count(state, "--beams", arg, 1);
       return true;
     case KEY_LENGTH:
-      how->length_penalty =
-          (float)options_real(state, "--length-penalty", arg, -10, 10);
+      how->length_penalty = (float)options_real(state, "--length-penalty", arg, -10, 10);
       a->beam_words = true;
       return true;
     case KEY_EARLY:
@@ -196,8 +183,7 @@ static void check(struct argp_state *state, const parsed *a) {
                "--lines reads the standard input: leave --prompt and "
                "--ids away");
   if (o->how.min_new > o->how.max_new)
-    argp_error(state, "--min %d is more than --tokens %d", o->how.min_new,
-               o->how.max_new);
+    argp_error(state, "--min %d is more than --tokens %d", o->how.min_new, o->how.max_new);
   if (o->how.beams == 1 && a->beam_words)
     argp_error(state, "--length-penalty and --early-stop are for --beams");
   if (o->how.beams == 1) return;
@@ -205,15 +191,13 @@ static void check(struct argp_state *state, const parsed *a) {
   if (o->how.window == ATTEND_WINDOW_SLIDE)
     argp_error(state, "beams cannot --slide: take a longer --context");
   if (o->how.samples > o->how.beams)
-    argp_error(state, "--samples %d cannot come from --beams %d",
-               o->how.samples, o->how.beams);
+    argp_error(state, "--samples %d cannot come from --beams %d", o->how.samples, o->how.beams);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
   parsed *a = state->input;
   if (parse_input(key, arg, state, a) || parse_output(key, arg, state, a) ||
-      sampling_parse(key, arg, state, &a->draw, &a->o.how) ||
-      parse_choice(key, arg, state, a))
+      sampling_parse(key, arg, state, &a->draw, &a->o.how) || parse_choice(key, arg, state, a))
     return 0;
   switch (key) {
     case ARGP_KEY_END:
@@ -224,11 +208,10 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   }
 }
 
-static const struct argp_child children[] = {
-    {&options_json, 0, NULL, 2},
-    {&options_run, 0, "", 6},
-    {&options_model, 0, "How it runs:", 5},
-    {0}};
+static const struct argp_child children[] = {{&options_json, 0, NULL, 2},
+                                             {&options_run, 0, "", 6},
+                                             {&options_model, 0, "How it runs:", 5},
+                                             {0}};
 static const struct argp argp = {
     .options = list,
     .parser = parse,
@@ -257,11 +240,9 @@ static int open_tokenizer(generate_run *run) {
   const generate_options *o = run->o;
   bool needs = !o->is_ids || o->how.n_stops;
   if (!needs && !o->common.json) return EXIT_OK;
-  attend_status status =
-      attend_tokenizer_load(run->m.ctx, run->m.path, &run->m.tokenizer);
+  attend_status status = attend_tokenizer_load(run->m.ctx, run->m.path, &run->m.tokenizer);
   if (!status || !needs) return EXIT_OK;
-  complain("%s%s", attend_message(run->m.ctx),
-           o->is_ids ? "" : "; --ids takes token ids instead");
+  complain("%s%s", attend_message(run->m.ctx), o->is_ids ? "" : "; --ids takes token ids instead");
   return EXIT_FAILED;
 }
 
@@ -279,12 +260,10 @@ static int write_all(generate_run *run) {
   attend_prompt *prompts = need((size_t)run->n_prompts, sizeof *prompts);
   attend_generation *g;
   for (int i = 0; i < run->n_prompts; i++)
-    prompts[i] =
-        (attend_prompt){run->prompt[i].ids.id, run->prompt[i].ids.count};
+    prompts[i] = (attend_prompt){run->prompt[i].ids.id, run->prompt[i].ids.count};
   print_start(run);
   interrupt_watch();
-  attend_status status =
-      attend_generate(run->m.model, run->n_prompts, prompts, &run->how, &g);
+  attend_status status = attend_generate(run->m.model, run->n_prompts, prompts, &run->how, &g);
   int code = status ? complain_status(run->m.ctx, status) : print_end(run, g);
   attend_generation_free(g);
   free(run->done);
@@ -304,9 +283,7 @@ static int generate(generate_run *run) {
   code = model_open(&run->o->common, &run->o->model, &run->m);
   if (!code) code = open_tokenizer(run);
   if (code) return code;
-  run->context = run->how.context
-                     ? run->how.context
-                     : attend_model_config(run->m.model)->positions;
+  run->context = run->how.context ? run->how.context : attend_model_config(run->m.model)->positions;
   code = prompts_encode(run);
   if (code) return code;
   set_ends(run);

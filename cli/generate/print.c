@@ -27,8 +27,7 @@ static void say(generate_run *run, const char *text, size_t length) {
 
 static void say_id(generate_run *run, int32_t id) {
   char text[16];
-  int n = snprintf(text, sizeof text, "%s%d",
-                   run->last && run->last != '\n' ? " " : "", id);
+  int n = snprintf(text, sizeof text, "%s%d", run->last && run->last != '\n' ? " " : "", id);
   say(run, text, (size_t)n);
 }
 
@@ -112,8 +111,7 @@ void print_start(generate_run *run) {
   if (run->stream) say_prompt(run, &run->prompt[0]);
   fflush(stdout);
   progress_start("generating",
-                 (size_t)run->how.max_new *
-                     (run->how.beams > 1 ? (size_t)run->n_prompts : count));
+                 (size_t)run->how.max_new * (run->how.beams > 1 ? (size_t)run->n_prompts : count));
 }
 
 /* ---- numbers --------------------------------------------------------------------------- */
@@ -137,9 +135,7 @@ static speeds measure(const generate_run *run, const attend_generation *g) {
 }
 
 static const char *weights_name(attend_weights kind) {
-  return kind == ATTEND_WEIGHTS_I8     ? "int8"
-         : kind == ATTEND_WEIGHTS_BF16 ? "bf16"
-                                       : "f32";
+  return kind == ATTEND_WEIGHTS_I8 ? "int8" : kind == ATTEND_WEIGHTS_BF16 ? "bf16" : "f32";
 }
 
 static const char *form_name(const generate_run *run) {
@@ -161,26 +157,21 @@ static void print_stats(const generate_run *run, const attend_generation *g) {
   const attend_generation_cost *c = &s.cost;
   fprintf(stderr, "model   %s, %s, %s weights, loaded in %s\n",
           attend_model_config(run->m.model)->family, form_name(run),
-          weights_name(run->o->model.weights),
-          as(CELL_SECONDS, run->m.seconds));
+          weights_name(run->o->model.weights), as(CELL_SECONDS, run->m.seconds));
   fprintf(stderr, "prompt  %d token%s in %s: %s tokens/s\n", c->prompt_tokens,
           c->prompt_tokens == 1 ? "" : "s", as(CELL_SECONDS, c->prompt_seconds),
           as(CELL_RATE, s.prompt_rate));
-  fprintf(stderr,
-          "new     %d token%s in %s: %s tokens/s, %d steps that read %sB/s\n",
-          c->new_tokens, c->new_tokens == 1 ? "" : "s",
-          as(CELL_SECONDS, c->new_seconds), as(CELL_RATE, s.new_rate), c->steps,
-          as(CELL_NUMBER, s.read_rate));
+  fprintf(stderr, "new     %d token%s in %s: %s tokens/s, %d steps that read %sB/s\n",
+          c->new_tokens, c->new_tokens == 1 ? "" : "s", as(CELL_SECONDS, c->new_seconds),
+          as(CELL_RATE, s.new_rate), c->steps, as(CELL_NUMBER, s.read_rate));
   fprintf(stderr, "memory  weights %s, cache %s, work %s\n",
           as(CELL_BYTES, (double)attend_model_bytes(run->m.model)),
-          as(CELL_BYTES, (double)c->cache_bytes),
-          as(CELL_BYTES, (double)c->work_bytes));
+          as(CELL_BYTES, (double)c->cache_bytes), as(CELL_BYTES, (double)c->work_bytes));
 }
 
 /* ---- JSON ------------------------------------------------------------------------------- */
 
-static void put_text(attend_json_writer *w, const char *name, const char *text,
-                     size_t length) {
+static void put_text(attend_json_writer *w, const char *name, const char *text, size_t length) {
   attend_json_member(w, name);
   if (text)
     attend_json_put_bytes(w, text, length);
@@ -188,8 +179,7 @@ static void put_text(attend_json_writer *w, const char *name, const char *text,
     attend_json_put_null(w);
 }
 
-static void put_ids(attend_json_writer *w, const char *name, const int32_t *ids,
-                    int count) {
+static void put_ids(attend_json_writer *w, const char *name, const int32_t *ids, int count) {
   attend_json_member(w, name);
   attend_json_open(w, '[');
   for (int i = 0; i < count; i++) attend_json_put_integer(w, ids[i]);
@@ -198,8 +188,7 @@ static void put_ids(attend_json_writer *w, const char *name, const int32_t *ids,
 
 static void put_words(attend_json_writer *w, const generate_run *run,
                       const attend_continuation *c) {
-  static const char *const ends[] = {"length", "end", "stop", "context",
-                                     "interrupted"};
+  static const char *const ends[] = {"length", "end", "stop", "context", "interrupted"};
   const generate_prompt *p = &run->prompt[c->prompt];
   json_number(w, "number", c->prompt);
   json_number(w, "sample", c->sample);
@@ -214,13 +203,11 @@ static void put_words(attend_json_writer *w, const generate_run *run,
 }
 
 /* Of the whole call, the same in each row. */
-static void put_speeds(attend_json_writer *w, const generate_run *run,
-                       const speeds *s) {
+static void put_speeds(attend_json_writer *w, const generate_run *run, const speeds *s) {
   const char *weights = weights_name(run->o->model.weights);
   put_text(w, "attention", form_name(run), strlen(form_name(run)));
   put_text(w, "weights", weights, strlen(weights));
-  json_number(w, "temperature",
-              round(1e6 * (double)run->how.temperature) / 1e6);
+  json_number(w, "temperature", round(1e6 * (double)run->how.temperature) / 1e6);
   attend_json_member(w, "seed");
   attend_json_put_integer(w, (int64_t)run->how.seed);
   json_number(w, "load_s", run->m.seconds);
@@ -266,11 +253,9 @@ static void notice_context(const generate_run *run) {
         run->context, run->slid, run->slid > 1 ? "s" : "");
   if (!full) return;
   char some[64] = "the text ended";
-  if (count > 1)
-    snprintf(some, sizeof some, "%d of %d texts ended", full, count);
-  complain(
-      "%s because the context of %d tokens is full%s", some, run->context,
-      run->how.beams > 1 ? "" : ": --slide drops its older half and continues");
+  if (count > 1) snprintf(some, sizeof some, "%d of %d texts ended", full, count);
+  complain("%s because the context of %d tokens is full%s", some, run->context,
+           run->how.beams > 1 ? "" : ": --slide drops its older half and continues");
 }
 
 int print_end(generate_run *run, const attend_generation *g) {

@@ -34,9 +34,8 @@ static void gather_lines(generate_run *run, const char *text, size_t length) {
 static int gather_input(generate_run *run) {
   size_t length = 0;
   int code = EXIT_OK;
-  char *text = isatty(STDIN_FILENO)
-                   ? need(1, 1)
-                   : input_all(stdin, "the standard input", &length, &code);
+  char *text =
+      isatty(STDIN_FILENO) ? need(1, 1) : input_all(stdin, "the standard input", &length, &code);
   if (run->o->lines)
     gather_lines(run, text, length);
   else
@@ -47,8 +46,7 @@ static int gather_input(generate_run *run) {
 
 int prompts_gather(generate_run *run) {
   const generate_options *o = run->o;
-  for (int i = 0; i < o->n_prompts; i++)
-    add_prompt(run, o->prompts[i], strlen(o->prompts[i]));
+  for (int i = 0; i < o->n_prompts; i++) add_prompt(run, o->prompts[i], strlen(o->prompts[i]));
   return o->n_prompts ? EXIT_OK : gather_input(run);
 }
 
@@ -84,14 +82,12 @@ static int begin_empty(const generate_run *run, generate_prompt *p) {
   return EXIT_OK;
 }
 
-static int encode_text(const generate_run *run, attend_encoding *e,
-                       generate_prompt *p) {
+static int encode_text(const generate_run *run, attend_encoding *e, generate_prompt *p) {
   bool whole = attend_model_config(run->m.model)->parts == ATTEND_BOTH;
   attend_status status = attend_encode(e, p->text, p->length, NULL);
   if (status) return complain_status(run->m.ctx, status);
   size_t count = e->count;
-  while (!whole && count && e->part[count - 1] < 0 && (count > 1 || p->length))
-    count--;
+  while (!whole && count && e->part[count - 1] < 0 && (count > 1 || p->length)) count--;
   for (size_t i = 0; i < count; i++) id_list_add(&p->ids, e->id[i]);
   return begin_empty(run, p);
 }
@@ -110,8 +106,7 @@ static int check_context(const generate_run *run) {
   int requested = run->o->how.context, made = c->positions;
   if (!requested || !made || requested <= made) return EXIT_OK;
   if (c->position == ATTEND_POSITIONS_LEARNED) {
-    complain("--context %d is more than the %d positions that the model has",
-             requested, made);
+    complain("--context %d is more than the %d positions that the model has", requested, made);
     return EXIT_USAGE;
   }
   complain(
@@ -135,8 +130,7 @@ static void keep_last(const generate_run *run, int i) {
   generate_prompt *p = &run->prompt[i];
   int keep = run->context, gone = p->ids.count - keep;
   int front = p->ids.id[0] == attend_model_config(run->m.model)->bos;
-  memmove(p->ids.id + front, p->ids.id + gone + front,
-          (size_t)(keep - front) * sizeof *p->ids.id);
+  memmove(p->ids.id + front, p->ids.id + gone + front, (size_t)(keep - front) * sizeof *p->ids.id);
   p->ids.count = keep;
   complain(
       "%s is longer than the context of %d tokens: its first %d "
@@ -153,8 +147,8 @@ static int fit(const generate_run *run, int i) {
     keep_last(run, i);
     return EXIT_OK;
   }
-  complain("%s has %d tokens and the context holds %d: shorten it%s",
-           name_of(run, i), p->ids.count, run->context,
+  complain("%s has %d tokens and the context holds %d: shorten it%s", name_of(run, i), p->ids.count,
+           run->context,
            attend_model_config(run->m.model)->parts == ATTEND_DECODER
                ? ", or keep its last part with --slide"
                : "");

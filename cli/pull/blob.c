@@ -13,8 +13,7 @@
 #include "progress.h"
 #include "pull/digest.h"
 
-static int check_hash(const hub *h, const char *name, const char *etag,
-                      const char *path) {
+static int check_hash(const hub *h, const char *name, const char *etag, const char *path) {
   char hex[SHA256_DIGITS + 1] = "";
   bool large = strlen(etag) == SHA256_DIGITS;
   if (file_bytes(path) > 1 << 28) progress_note("checking the hash");
@@ -30,8 +29,7 @@ static int check_hash(const hub *h, const char *name, const char *etag,
   return EXIT_FAILED;
 }
 
-static int fetch(const hub *h, const char *name, const hub_file *file,
-                 const char *blob) {
+static int fetch(const hub *h, const char *name, const hub_file *file, const char *blob) {
   char *path = path_of("%s.incomplete", blob);
   int code = make_room(path) ? hub_fetch(h, name, file, path) : EXIT_FAILED;
   if (!code) code = check_hash(h, name, file->etag, path);
@@ -53,16 +51,14 @@ static int pull_locked(const hub *h, const hub_cache *cache, const char *name,
   int64_t bytes = file_bytes(blob);
   if (!code && (bytes < 0 || (file->size >= 0 && bytes != file->size)))
     code = fetch(h, name, file, blob);
-  if (!code && !hub_cache_link(cache, h->commit, name, file->etag))
-    code = EXIT_FAILED;
+  if (!code && !hub_cache_link(cache, h->commit, name, file->etag)) code = EXIT_FAILED;
   lock_drop(lock);
   free(blob);
   free(path);
   return code;
 }
 
-int blob_pull(const hub *h, const hub_cache *cache, const char *name,
-              bool *already) {
+int blob_pull(const hub *h, const hub_cache *cache, const char *name, bool *already) {
   hub_file file;
   char *folder = hub_cache_snapshot(cache, h->commit);
   char *path = path_of("%s/%s", folder, name);
@@ -71,8 +67,7 @@ int blob_pull(const hub *h, const hub_cache *cache, const char *name,
   free(path);
   if (*already) return EXIT_OK;
   if (!h->line) {
-    complain("%s of %s is not in %s: pull without --offline", name,
-             h->model->name, cache->root);
+    complain("%s of %s is not in %s: pull without --offline", name, h->model->name, cache->root);
     return EXIT_FAILED;
   }
   int code = hub_ask(h, name, &file);

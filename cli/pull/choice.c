@@ -16,14 +16,12 @@
 static const char *const needed[] = {
     "config.json", "generation_config.json",
     /* the tokenizer */
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-    "added_tokens.json", "vocab.json", "merges.txt", "vocab.txt",
-    "tokenizer.model", "spiece.model", "sentencepiece.bpe.model",
-    "chat_template.jinja",
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "spiece.model",
+    "sentencepiece.bpe.model", "chat_template.jinja",
     /* sentence-transformers: pooling of sentence vectors */
-    "modules.json", "config_sentence_transformers.json",
-    "sentence_bert_config.json", "[0-9]_*/config.json",
-    "[0-9]_*/model.safetensors",
+    "modules.json", "config_sentence_transformers.json", "sentence_bert_config.json",
+    "[0-9]_*/config.json", "[0-9]_*/model.safetensors",
     /* the weights */
     WEIGHTS, INDEX};
 enum { NEEDED = sizeof needed / sizeof *needed };
@@ -44,8 +42,7 @@ static bool is_needed(const char *name, bool indexed) {
 static int choose_needed(const names *files, bool *chosen) {
   bool indexed = false, any = false;
   for (size_t i = 0; i < files->count; i++) indexed |= is_index(files->name[i]);
-  for (size_t i = 0; i < files->count; i++)
-    any |= chosen[i] = is_needed(files->name[i], indexed);
+  for (size_t i = 0; i < files->count; i++) any |= chosen[i] = is_needed(files->name[i], indexed);
   if (any) return EXIT_OK;
   complain(
       "none of its %zu files is one that a model needs here: name files, "
@@ -63,13 +60,11 @@ static int choose_named(const char *pattern, const names *files, bool *chosen) {
     chosen[i] = any = true;
   }
   if (any) return EXIT_OK;
-  complain("none of its %zu files is called %s: check the spelling",
-           files->count, pattern);
+  complain("none of its %zu files is called %s: check the spelling", files->count, pattern);
   return EXIT_FAILED;
 }
 
-int choose_files(const pull_request *request, const names *files,
-                 bool *chosen) {
+int choose_files(const pull_request *request, const names *files, bool *chosen) {
   if (request->all) memset(chosen, true, files->count * sizeof *chosen);
   if (!request->all && !request->count) return choose_needed(files, chosen);
   for (int i = 0; i < request->count; i++) {
@@ -106,18 +101,15 @@ static bool mark(const char *name, const names *files, bool *chosen) {
   return false;
 }
 
-int choose_shards(const pull_request *request, const char *path,
-                  const names *files, bool *chosen) {
+int choose_shards(const pull_request *request, const char *path, const names *files, bool *chosen) {
   attend_json *root = read_json(request->ctx, path);
   const attend_json *map = attend_json_get(root, "weight_map");
   int code = root ? EXIT_OK : EXIT_FAILED;
   for (size_t i = 0; !code && i < attend_json_count(map); i++) {
     const char *name = attend_json_string(attend_json_at(map, i), NULL);
     if (mark(name, files, chosen)) continue;
-    complain("%s names the weights %.80s, which are not there: %s", path,
-             name ? name : "(no text)",
-             request->offline ? "pull without --offline"
-                              : "the repository lacks them");
+    complain("%s names the weights %.80s, which are not there: %s", path, name ? name : "(no text)",
+             request->offline ? "pull without --offline" : "the repository lacks them");
     code = EXIT_FAILED;
   }
   attend_json_free(root);

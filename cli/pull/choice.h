@@ -11,7 +11,6 @@ int choose_files(const pull_request *request, const names *files, bool *chosen);
 
 bool is_index(const char *name);
 /* Marks the shards that the index at `path` names. Prints errors. */
-int choose_shards(const pull_request *request, const char *path,
-                  const names *files, bool *chosen);
+int choose_shards(const pull_request *request, const char *path, const names *files, bool *chosen);
 
 #endif

@@ -15,8 +15,7 @@ static bool take_all(EVP_MD_CTX *hash, FILE *f) {
   unsigned char *chunk = need(CHUNK, 1);
   size_t n;
   bool fine = true;
-  while (fine && (n = fread(chunk, 1, CHUNK, f)) > 0)
-    fine = EVP_DigestUpdate(hash, chunk, n);
+  while (fine && (n = fread(chunk, 1, CHUNK, f)) > 0) fine = EVP_DigestUpdate(hash, chunk, n);
   free(chunk);
   return fine && !ferror(f);
 }

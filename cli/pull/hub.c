@@ -46,8 +46,7 @@ static char *find_token(attend_context *ctx) {
 
 static char *find_endpoint(void) {
   const char *given = getenv("HF_ENDPOINT");
-  char *endpoint =
-      need_copy(given && *given ? given : "https://huggingface.co");
+  char *endpoint = need_copy(given && *given ? given : "https://huggingface.co");
   size_t length = strlen(endpoint);
   while (length && endpoint[length - 1] == '/') endpoint[--length] = 0;
   return endpoint;
@@ -99,8 +98,7 @@ static int refused(const hub *h, const char *name, const answer *a) {
   else if (a->status == 404 && name)
     complain("%s has no file %s at commit %s", id, name, h->commit);
   else if (a->status == 404 && !strcmp(a->error, "RevisionNotFound"))
-    complain("%s has no revision \"%s\": check the spelling", id,
-             h->model->revision);
+    complain("%s has no revision \"%s\": check the spelling", id, h->model->revision);
   else if (a->status == 404)
     complain(
         "there is no %s at %s, or no revision \"%s\" of it: check the "
@@ -116,8 +114,7 @@ static int refused(const hub *h, const char *name, const answer *a) {
 /* ---- the list ------------------------------------------------------------------ */
 
 static int odd_answer(const hub *h) {
-  complain("%s answers with what is no list of files: check HF_ENDPOINT",
-           h->endpoint);
+  complain("%s answers with what is no list of files: check HF_ENDPOINT", h->endpoint);
   return EXIT_FAILED;
 }
 
@@ -138,8 +135,8 @@ static int take_list(hub *h, const attend_json *root) {
   h->commit = need_copy(commit);
   for (size_t i = 0; i < attend_json_count(list); i++) {
     size_t length;
-    const char *name = attend_json_string(
-        attend_json_get(attend_json_at(list, i), "rfilename"), &length);
+    const char *name =
+        attend_json_string(attend_json_get(attend_json_at(list, i), "rfilename"), &length);
     if (!name) return odd_answer(h);
     if (!attend_name_is_safe(name, length)) return hostile_name(h);
     names_add(&h->files, name);
@@ -149,8 +146,7 @@ static int take_list(hub *h, const attend_json *root) {
 
 int hub_list(hub *h) {
   char *text, *revision = transfer_escape(h->line, h->model->revision, false);
-  char *url = path_of("%s/api/models/%s/revision/%s", h->endpoint,
-                      h->model->name, revision);
+  char *url = path_of("%s/api/models/%s/revision/%s", h->endpoint, h->model->name, revision);
   size_t length;
   answer a;
   attend_json *root = NULL;
@@ -174,23 +170,17 @@ int hub_list(hub *h) {
 
 static char *url_of(const hub *h, const char *name) {
   char *escaped = transfer_escape(h->line, name, true);
-  char *url = path_of("%s/%s/resolve/%s/%s", h->endpoint, h->model->name,
-                      h->commit, escaped);
+  char *url = path_of("%s/%s/resolve/%s/%s", h->endpoint, h->model->name, h->commit, escaped);
   free(escaped);
   return url;
 }
 
-static int take_answer(const hub *h, const char *name, const answer *a,
-                       hub_file *file) {
+static int take_answer(const hub *h, const char *name, const answer *a, hub_file *file) {
   if (a->status != 200 && a->status / 100 != 3) return refused(h, name, a);
   bool linked = *a->linked_etag;
-  snprintf(file->etag, sizeof file->etag, "%s",
-           linked ? a->linked_etag : a->etag);
-  file->size = a->linked_size >= 0    ? a->linked_size
-               : a->status / 100 == 3 ? -1
-                                      : a->length;
-  if (is_hex(file->etag, GIT_DIGITS) || is_hex(file->etag, SHA256_DIGITS))
-    return EXIT_OK;
+  snprintf(file->etag, sizeof file->etag, "%s", linked ? a->linked_etag : a->etag);
+  file->size = a->linked_size >= 0 ? a->linked_size : a->status / 100 == 3 ? -1 : a->length;
+  if (is_hex(file->etag, GIT_DIGITS) || is_hex(file->etag, SHA256_DIGITS)) return EXIT_OK;
   complain(
       "%s gives no hash for %s, so that it cannot be checked: check "
       "HF_ENDPOINT",
@@ -201,14 +191,12 @@ static int take_answer(const hub *h, const char *name, const answer *a,
 int hub_ask(const hub *h, const char *name, hub_file *file) {
   char *url = url_of(h, name);
   answer a;
-  int code = transfer_head(h->line, url, &a) ? take_answer(h, name, &a, file)
-                                             : EXIT_FAILED;
+  int code = transfer_head(h->line, url, &a) ? take_answer(h, name, &a, file) : EXIT_FAILED;
   free(url);
   return code;
 }
 
-int hub_fetch(const hub *h, const char *name, const hub_file *file,
-              const char *path) {
+int hub_fetch(const hub *h, const char *name, const hub_file *file, const char *path) {
   char *url = url_of(h, name);
   answer a;
   int code = EXIT_FAILED;

@@ -33,8 +33,7 @@ int hub_open(const attend_model_name *model, attend_context *ctx, hub *h);
 int hub_list(hub *h);
 int hub_ask(const hub *h, const char *name, hub_file *file);
 /* Appends what is missing to the file at `path`. */
-int hub_fetch(const hub *h, const char *name, const hub_file *file,
-              const char *path);
+int hub_fetch(const hub *h, const char *name, const hub_file *file, const char *path);
 void hub_close(hub *h);
 
 #endif

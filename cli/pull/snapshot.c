@@ -23,13 +23,12 @@ static int list_cached(snapshot *s) {
   hub *h = &s->hub;
   char folder[ATTEND_PATH_SIZE];
   *h = (hub){.model = &s->model, .ctx = s->request->ctx};
-  if (!attend_model_find(s->request->ctx, s->given, folder) &&
-      names_below(folder, &h->files)) {
+  if (!attend_model_find(s->request->ctx, s->given, folder) && names_below(folder, &h->files)) {
     h->commit = need_copy(strrchr(folder, '/') + 1);
     return EXIT_OK;
   }
-  complain("%s at revision %s is not in %s: pull without --offline",
-           s->model.name, s->model.revision, s->cache.root);
+  complain("%s at revision %s is not in %s: pull without --offline", s->model.name,
+           s->model.revision, s->cache.root);
   return EXIT_FAILED;
 }
 
@@ -87,16 +86,14 @@ static int pull_all(snapshot *s, pulled *got) {
   if (!code) code = choose_rest(s);
   if (!code) code = pull_chosen(s, got);
   if (!code && !s->request->offline &&
-      !hub_cache_keep_commit(s->request->ctx, &s->cache, s->model.revision,
-                             s->hub.commit))
+      !hub_cache_keep_commit(s->request->ctx, &s->cache, s->model.revision, s->hub.commit))
     code = EXIT_FAILED;
   return code;
 }
 
 int pull_from_hub(const char *given, const pull_request *request, pulled *got) {
   snapshot s = {.request = request, .given = given};
-  signal(SIGXFSZ,
-         SIG_IGN); /* beyond a file size limit: an error, not a signal */
+  signal(SIGXFSZ, SIG_IGN); /* beyond a file size limit: an error, not a signal */
   attend_status status = attend_model_name_parse(request->ctx, given, &s.model);
   if (status) return complain_status(request->ctx, status);
   if (!*s.model.revision) strcpy(s.model.revision, "main");

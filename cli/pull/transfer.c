@@ -113,8 +113,8 @@ static char *next_url(const char *url, const char *location) {
 /* ---- headers ----------------------------------------------------------------- */
 
 /* The value if the line is this header, without the spaces around it. */
-static bool is_header(const char *line, size_t length, const char *name,
-                      const char **value, size_t *size) {
+static bool is_header(const char *line, size_t length, const char *name, const char **value,
+                      size_t *size) {
   size_t n = strlen(name);
   if (length <= n || strncasecmp(line, name, n) || line[n] != ':') return false;
   const char *from = line + n + 1, *end = line + length;
@@ -163,8 +163,8 @@ static size_t take_header(char *line, size_t one, size_t length, void *user) {
     a->linked_size = number_of(value, size);
   else if (is_header(line, length, "Content-Length", &value, &size))
     a->length = number_of(value, size);
-  else if (is_header(line, length, "Content-Range", &value, &size) &&
-           size > 6 && !strncmp(value, "bytes ", 6))
+  else if (is_header(line, length, "Content-Range", &value, &size) && size > 6 &&
+           !strncmp(value, "bytes ", 6))
     a->range = number_of(value + 6, size - 6);
   else if (is_header(line, length, "Location", &value, &size)) {
     free(h->t->location);
@@ -250,8 +250,7 @@ static CURLcode ask(transfer *t, const char *url, sink *s, answer *a) {
   headers h = {t, a};
   char range[32];
   /* Sizes and hashes are those of the bytes as they are stored. */
-  struct curl_slist *lines =
-      curl_slist_append(NULL, "Accept-Encoding: identity");
+  struct curl_slist *lines = curl_slist_append(NULL, "Accept-Encoding: identity");
   if (t->token && is_home(t, url)) lines = curl_slist_append(lines, t->token);
   set_up(t, url, &h);
   curl_easy_setopt(t->curl, CURLOPT_HTTPHEADER, lines);
@@ -356,8 +355,7 @@ bool transfer_head(transfer *t, const char *url, answer *a) {
   return code ? complain_broken(t, code) : true;
 }
 
-bool transfer_text(transfer *t, const char *url, answer *a, char **text,
-                   size_t *length) {
+bool transfer_text(transfer *t, const char *url, answer *a, char **text, size_t *length) {
   sink s = {.t = t, .a = a, .file = -1};
   CURLcode code;
   int tries = 0;
@@ -374,8 +372,7 @@ bool transfer_text(transfer *t, const char *url, answer *a, char **text,
 static CURLcode fill_file(sink *s, const char *url, answer *a) {
   s->started = false;
   s->before = s->at;
-  if (s->size >= 0 && s->at > s->size && !empty_file(s))
-    return CURLE_WRITE_ERROR;
+  if (s->size >= 0 && s->at > s->size && !empty_file(s)) return CURLE_WRITE_ERROR;
   if (s->at == s->size) {
     a->status = 200;
     return CURLE_OK;
@@ -394,15 +391,13 @@ static bool complain_written(const sink *s, const char *path, CURLcode code) {
         "from where it stopped",
         path, strerror(s->error));
   else if (code == CURLE_WRITE_ERROR)
-    complain("%s sends other bytes than it announced: pull again later",
-             s->t->home);
+    complain("%s sends other bytes than it announced: pull again later", s->t->home);
   else
     complain_broken(s->t, code);
   return false;
 }
 
-bool transfer_file(transfer *t, const char *url, const char *path, int64_t size,
-                   answer *a) {
+bool transfer_file(transfer *t, const char *url, const char *path, int64_t size, answer *a) {
   sink s = {.t = t, .a = a, .size = size};
   CURLcode code;
   int tries = 0;

@@ -33,12 +33,10 @@ void transfer_close(transfer *t);
  * status. For a HEAD that is redirected to another server, the answer is that of the
  * last response from home. */
 bool transfer_head(transfer *t, const char *url, answer *a);
-bool transfer_text(transfer *t, const char *url, answer *a, char **text,
-                   size_t *length);
+bool transfer_text(transfer *t, const char *url, answer *a, char **text, size_t *length);
 /* Appends to the file until it has `size` bytes (-1: until the end), resuming where
  * it ends now. Bytes once written stay. */
-bool transfer_file(transfer *t, const char *url, const char *path, int64_t size,
-                   answer *a);
+bool transfer_file(transfer *t, const char *url, const char *path, int64_t size, answer *a);
 
 /* A name escaped for a URL; with `slashes` they stay. The caller frees it. */
 char *transfer_escape(transfer *t, const char *name, bool slashes);

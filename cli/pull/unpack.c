@@ -27,8 +27,8 @@ enum { BLOCK = 512, LONGEST_EXTRA = 1 << 16 };
 
 typedef struct { /* layout in the file */
   char name[100], mode[8], uid[8], gid[8], size[12], time[12], sum[8], kind;
-  char link[100], magic[6], version[2], owner[32], group[32], major[8],
-      minor[8], prefix[155], rest[12];
+  char link[100], magic[6], version[2], owner[32], group[32], major[8], minor[8], prefix[155],
+      rest[12];
 } header;
 _Static_assert(sizeof(header) == BLOCK, "a header fills a block");
 
@@ -49,8 +49,7 @@ static bool wrong(archive *a, const char *why) {
 }
 
 static bool read_block(archive *a, void *block) {
-  return fread(block, BLOCK, 1, a->in) == 1 ||
-         wrong(a, "it is cut short or damaged");
+  return fread(block, BLOCK, 1, a->in) == 1 || wrong(a, "it is cut short or damaged");
 }
 
 /* Octal, ended by a space or a zero byte; -1 if it is anything else. */
@@ -59,8 +58,7 @@ static int64_t octal(const char *field, size_t size) {
   size_t i = 0;
   while (i < size && field[i] == ' ') i++;
   size_t from = i;
-  for (; i < size && field[i] >= '0' && field[i] <= '7'; i++)
-    n = 8 * n + (field[i] - '0');
+  for (; i < size && field[i] >= '0' && field[i] <= '7'; i++) n = 8 * n + (field[i] - '0');
   if (i == from || (i < size && field[i] && field[i] != ' ')) return -1;
   return n;
 }
@@ -70,8 +68,7 @@ static bool is_sound(const header *h) {
   const unsigned char *bytes = (const unsigned char *)h;
   const size_t from = offsetof(header, sum), end = from + sizeof h->sum;
   int64_t sum = 0;
-  for (size_t i = 0; i < BLOCK; i++)
-    sum += i >= from && i < end ? ' ' : bytes[i];
+  for (size_t i = 0; i < BLOCK; i++) sum += i >= from && i < end ? ' ' : bytes[i];
   return octal(h->sum, sizeof h->sum) == sum;
 }
 
@@ -165,8 +162,7 @@ static bool write_bytes(archive *a, int out, int64_t size) {
 static bool write_file(archive *a, const char *path, int64_t size) {
   a->said = !make_room(path);
   if (a->said) return wrong(a, "it has no room");
-  int out =
-      open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+  int out = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (out < 0) return wrong(a, strerror(errno));
   bool fine = write_bytes(a, out, size);
   return (!close(out) || wrong(a, strerror(errno))) && fine;
@@ -201,8 +197,7 @@ static bool take_next(archive *a) {
   if (!read_block(a, &h) || is_blank(&h)) return false;
   if (!is_sound(&h)) return wrong(a, "it is damaged");
   int64_t size = octal(h.size, sizeof h.size);
-  if (h.kind == 'x' || h.kind == 'g' || h.kind == 'L')
-    return take_extra(a, h.kind, size);
+  if (h.kind == 'x' || h.kind == 'g' || h.kind == 'L') return take_extra(a, h.kind, size);
   if (a->size >= 0) size = a->size;
   a->size = -1;
   return take_entry(a, &h, size);
@@ -220,8 +215,7 @@ static pid_t start_gzip(const char *tarball, FILE **in) {
   posix_spawn_file_actions_init(&plan);
   posix_spawn_file_actions_addopen(&plan, STDIN_FILENO, tarball, O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&plan, ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&plan, STDERR_FILENO, "/dev/null", O_WRONLY,
-                                   0);
+  posix_spawn_file_actions_addopen(&plan, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   if (posix_spawnp(&child, "gzip", &plan, NULL, arguments, environ)) child = 0;
   posix_spawn_file_actions_destroy(&plan);
   close(ends[1]);

@@ -19,15 +19,13 @@ const char *parts_name(attend_parts parts) {
 }
 
 const char *norms_name(attend_norms norms) {
-  static const char *const names[] = {"before each branch", "after each sum",
-                                      "after each branch",
+  static const char *const names[] = {"before each branch", "after each sum", "after each branch",
                                       "before and after each branch", "none"};
   return names[norms];
 }
 
 const char *positions_name(attend_positions positions) {
-  static const char *const names[] = {"learned", "sinusoidal", "rotary",
-                                      "buckets of distance"};
+  static const char *const names[] = {"learned", "sinusoidal", "rotary", "buckets of distance"};
   return names[positions];
 }
 
@@ -76,16 +74,13 @@ static void add_matrix(model_facts *f, double outputs, double inputs) {
   static const double size[3] = {4, 2, 1};
   double wide = padded(outputs);
   for (int w = 0; w < 3; w++)
-    f->packed[w] +=
-        wide * inputs * size[w] + (w == ATTEND_WEIGHTS_I8 ? 8 : 4) * wide;
+    f->packed[w] += wide * inputs * size[w] + (w == ATTEND_WEIGHTS_I8 ? 8 : 4) * wide;
 }
 
-static void add_product(model_facts *f, const attend_parameter *p,
-                        products *ops) {
+static void add_product(model_facts *f, const attend_parameter *p, products *ops) {
   double both = 2 * (double)p->shape[0] * (double)p->shape[1];
   bool encoder = p->encoder || f->config->parts == ATTEND_ENCODER;
-  bool keys = !strcmp(p->what, "cross-attention key") ||
-              !strcmp(p->what, "cross-attention value");
+  bool keys = !strcmp(p->what, "cross-attention key") || !strcmp(p->what, "cross-attention value");
   add_matrix(f, (double)p->shape[0], (double)p->shape[1]);
   if (p->layer < 0 && !p->encoder)
     ops->head += both;
@@ -99,8 +94,7 @@ static void add_product(model_facts *f, const attend_parameter *p,
 
 static void add_head(model_facts *f, products *ops) {
   const attend_config *c = f->config;
-  double width =
-      c->parts == ATTEND_ENCODER ? c->encoder.width : c->decoder.width;
+  double width = c->parts == ATTEND_ENCODER ? c->encoder.width : c->decoder.width;
   if (!c->tied || !attend_checkpoint_has_head(f->files)) return;
   add_matrix(f, c->vocab, width); /* a tied head is packed, too */
   ops->head += 2.0 * c->vocab * width;
@@ -132,8 +126,7 @@ enum { BUFFERS = 4 }; /* x and h, qkv, mix, inside */
 
 /* Each buffer of a run is as wide as the wider side needs it. */
 static void widen(const attend_stack *s, int gated, double row[BUFFERS]) {
-  double qkv =
-      (double)s->heads * s->dim + (double)s->kv_heads * (s->dim + s->dim_v);
+  double qkv = (double)s->heads * s->dim + (double)s->kv_heads * (s->dim + s->dim_v);
   const double mine[BUFFERS] = {2 * padded(s->width), padded(qkv),
                                 padded((double)s->heads * s->dim_v),
                                 padded((double)s->mlp * (1 + gated))};
@@ -181,8 +174,7 @@ static attend_status count_memory(model_facts *f) {
   const attend_config *c = f->config;
   bool decoder = c->parts & ATTEND_DECODER;
   f->cache_token = decoder ? cache_of_a_token(&c->decoder) : NAN;
-  f->cross_token =
-      c->parts == ATTEND_BOTH ? cache_of_a_token(&c->decoder) : NAN;
+  f->cross_token = c->parts == ATTEND_BOTH ? cache_of_a_token(&c->decoder) : NAN;
   f->state = NAN;
   f->work = work_of(c);
   return decoder ? count_state(f) : ATTEND_OK;
@@ -191,21 +183,19 @@ static attend_status count_memory(model_facts *f) {
 /* ---- what a token costs --------------------------------------------------------------------- */
 
 /* Attention of all layers: `rows` queries at the end of `keys` keys. */
-static attend_status attention_of(const model_facts *f, attend_role role,
-                                  int rows, int keys, attend_cost *cost) {
-  const attend_stack *s =
-      role == ATTEND_ENCODER_SELF ? &f->config->encoder : &f->config->decoder;
+static attend_status attention_of(const model_facts *f, attend_role role, int rows, int keys,
+                                  attend_cost *cost) {
+  const attend_stack *s = role == ATTEND_ENCODER_SELF ? &f->config->encoder : &f->config->decoder;
   const bool causal = role == ATTEND_DECODER_SELF;
-  attend_desc d = {
-      .form = f->forms[role],
-      .batch = 1,
-      .heads = s->heads,
-      .kv_heads = s->kv_heads,
-      .q_len = rows,
-      .kv_len = keys,
-      .dim = s->dim,
-      .dim_v = s->dim_v,
-      .mask.causal = causal ? ATTEND_CAUSAL_BOTTOM : ATTEND_NOT_CAUSAL};
+  attend_desc d = {.form = f->forms[role],
+                   .batch = 1,
+                   .heads = s->heads,
+                   .kv_heads = s->kv_heads,
+                   .q_len = rows,
+                   .kv_len = keys,
+                   .dim = s->dim,
+                   .dim_v = s->dim_v,
+                   .mask.causal = causal ? ATTEND_CAUSAL_BOTTOM : ATTEND_NOT_CAUSAL};
   if (attend_form_features(&d.form, s->dim) > 0) d.engine = "linear";
   attend_status status = attend_desc_cost(f->ctx, &d, cost);
   cost->flops *= s->layers;
@@ -213,8 +203,7 @@ static attend_status attention_of(const model_facts *f, attend_role role,
   return status;
 }
 
-static void add_cost(model_facts *f, const char *what, double flops,
-                     double bytes) {
+static void add_cost(model_facts *f, const char *what, double flops, double bytes) {
   token_cost *c = &f->costs[f->n_costs++];
   attend_machine machine;
   f->measured = ceilings_find(f->ctx, &machine);
@@ -224,13 +213,12 @@ static void add_cost(model_facts *f, const char *what, double flops,
 }
 
 /* Read at once: the weights come from memory once for all tokens. */
-static attend_status cost_of_reading(model_facts *f, attend_role role,
-                                     const char *what, double flops) {
+static attend_status cost_of_reading(model_facts *f, attend_role role, const char *what,
+                                     double flops) {
   attend_cost cost;
   double n = f->context;
   attend_status status = attention_of(f, role, f->context, f->context, &cost);
-  add_cost(f, what, flops + cost.flops / n,
-           (f->packed[f->weights] + cost.bytes) / n);
+  add_cost(f, what, flops + cost.flops / n, (f->packed[f->weights] + cost.bytes) / n);
   return status;
 }
 
@@ -239,19 +227,17 @@ static attend_status count_costs(model_facts *f, const products *ops) {
   attend_cost self, cross = {0};
   attend_status status = ATTEND_OK;
   if (c->parts & ATTEND_ENCODER)
-    status = cost_of_reading(f, ATTEND_ENCODER_SELF, "encode",
-                             ops->encoder + ops->cross_keys);
+    status = cost_of_reading(f, ATTEND_ENCODER_SELF, "encode", ops->encoder + ops->cross_keys);
   if (status || !(c->parts & ATTEND_DECODER)) return status;
   if (c->parts == ATTEND_DECODER)
     status = cost_of_reading(f, ATTEND_DECODER_SELF, "read", ops->decoder);
-  if (!status)
-    status = attention_of(f, ATTEND_DECODER_SELF, 1, f->context, &self);
+  if (!status) status = attention_of(f, ATTEND_DECODER_SELF, 1, f->context, &self);
   if (!status && c->parts == ATTEND_BOTH)
     status = attention_of(f, ATTEND_CROSS, 1, f->context, &cross);
   double weights = f->packed[f->weights];
   if (c->parts == ATTEND_BOTH) /* the encoder rests while the decoder writes */
-    weights *= (ops->decoder + ops->head) /
-               (ops->decoder + ops->head + ops->encoder + ops->cross_keys);
+    weights *=
+        (ops->decoder + ops->head) / (ops->decoder + ops->head + ops->encoder + ops->cross_keys);
   add_cost(f, "write", ops->decoder + ops->head + self.flops + cross.flops,
            weights + self.bytes + cross.bytes);
   return status;

@@ -27,8 +27,7 @@ static void close_line(attend_json_writer *w) {
 
 /* ---- configuration ------------------------------------------------------------------------- */
 
-static void put_stack(attend_json_writer *w, const char *name,
-                      const attend_stack *s) {
+static void put_stack(attend_json_writer *w, const char *name, const attend_stack *s) {
   if (!s->layers) {
     json_text(w, name, NULL);
     return;
@@ -53,8 +52,7 @@ static void put_config(attend_json_writer *w, const shown *s) {
   put_stack(w, "decoder", &c->decoder);
   char roles[ATTEND_ROLES_TEXT];
   json_text(w, "attention", *c->attention ? c->attention : "softmax");
-  json_text(w, "attention_roles",
-            c->roles ? attend_roles_text(c->roles, roles) : NULL);
+  json_text(w, "attention_roles", c->roles ? attend_roles_text(c->roles, roles) : NULL);
   json_text(w, "position", positions_name(c->position));
   json_number(w, "positions", c->positions);
   json_text(w, "activation", attend_activation_name(c->activation));

@@ -28,7 +28,6 @@ typedef struct {
   char what[64];
   int layer; /* -1: of no layer */
 } shown_tensor;
-bool show_tensor(const attend_checkpoint *files, tensor_place *place,
-                 shown_tensor *t);
+bool show_tensor(const attend_checkpoint *files, tensor_place *place, shown_tensor *t);
 
 #endif

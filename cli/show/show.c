@@ -20,8 +20,7 @@ typedef struct {
 enum { KEY_TENSORS = 1000 };
 
 static const struct argp_option list[] = {
-    {"tensors", KEY_TENSORS, 0, 0, "List the tensors, and what each is", 0},
-    {0}};
+    {"tensors", KEY_TENSORS, 0, 0, "List the tensors, and what each is", 0}, {0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
   show_options *o = state->input;
@@ -32,8 +31,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       return 0;
     case ARGP_KEY_END:
       if (o->model.count)
-        argp_error(state, "one model at a time: leave \"%s\" away",
-                   o->model.words[0]);
+        argp_error(state, "one model at a time: leave \"%s\" away", o->model.words[0]);
       return 0;
     default:
       return model_parse(key, state, &o->model);
@@ -56,16 +54,14 @@ static void read_tokenizer(shown *s, attend_context *ctx, const char *path,
                            attend_tokenizer **tokenizer) {
   if (attend_tokenizer_load(ctx, path, tokenizer)) {
     *tokenizer = NULL;
-    if (!strstr(attend_message(ctx), "has no tokenizer"))
-      s->refusal = attend_message(ctx);
+    if (!strstr(attend_message(ctx), "has no tokenizer")) s->refusal = attend_message(ctx);
     return;
   }
   s->tokenizer = attend_tokenizer_kind(*tokenizer);
   s->tokens = attend_tokenizer_count(*tokenizer);
 }
 
-static int show_files(const show_options *o, const char *path,
-                      model_facts *facts) {
+static int show_files(const show_options *o, const char *path, model_facts *facts) {
   attend_tokenizer *tokenizer = NULL;
   attend_status status = facts_count(facts);
   if (status) return complain_status(facts->ctx, status);
@@ -85,8 +81,7 @@ static int show(const show_options *o, attend_context *ctx, const char *path) {
   if (!status) status = attend_checkpoint_open(ctx, path, &files);
   if (status) return complain_status(ctx, status);
   status = attend_config_forms(ctx, attend_checkpoint_config(files),
-                               o->model.attention ? &form : NULL, roles,
-                               facts.forms);
+                               o->model.attention ? &form : NULL, roles, facts.forms);
   if (status) {
     attend_checkpoint_close(files);
     return complain_status(ctx, status);

@@ -26,8 +26,7 @@ static int write_with(const studied *s, const char *path,
 /* ---- plots -------------------------------------------------------------------------- */
 
 /* The next figure of a report, from block *at on. */
-static const attend_study_figure *next_figure(const attend_report *r,
-                                              size_t *at) {
+static const attend_study_figure *next_figure(const attend_report *r, size_t *at) {
   while (*at < r->n_blocks) {
     const attend_study_block *b = &r->blocks[(*at)++];
     if (b->kind == ATTEND_BLOCK_FIGURE) return b->figure;
@@ -35,8 +34,7 @@ static const attend_study_figure *next_figure(const attend_report *r,
   return NULL;
 }
 
-static int save(const studied *s, const attend_study_figure *f,
-                const char *path) {
+static int save(const studied *s, const attend_study_figure *f, const char *path) {
   attend_status status = attend_plot_save(s->ctx, &f->plot, path);
   return status ? complain_status(s->ctx, status) : EXIT_OK;
 }
@@ -78,13 +76,10 @@ static int write_folder(const studied *s, const char *folder) {
 }
 
 static bool is_file(const char *out) {
-  return path_ends(out, ".html") || path_ends(out, ".json") ||
-         path_ends(out, ".svg");
+  return path_ends(out, ".html") || path_ends(out, ".json") || path_ends(out, ".svg");
 }
 
-bool study_can_write(const char *out) {
-  return is_file(out) ? can_write(out) : make_folder(out);
-}
+bool study_can_write(const char *out) { return is_file(out) ? can_write(out) : make_folder(out); }
 
 int study_write(const studied *s, const study_options *o) {
   int code;

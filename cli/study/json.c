@@ -25,8 +25,7 @@ static void put_table(attend_json_writer *w, const attend_study_table *t) {
   attend_json_close(w, ']');
 }
 
-static void put_numbers(attend_json_writer *w, const char *name,
-                        const double *list, size_t n) {
+static void put_numbers(attend_json_writer *w, const char *name, const double *list, size_t n) {
   if (!list) return;
   attend_json_member(w, name);
   attend_json_open(w, '[');

@@ -52,14 +52,10 @@ static void put_marked(FILE *f, const char *text) {
 
 /* ---- blocks ------------------------------------------------------------------------ */
 
-static void put_cell(FILE *f, attend_cell_kind kind,
-                     const attend_study_cell *c) {
+static void put_cell(FILE *f, attend_cell_kind kind, const attend_study_cell *c) {
   char text[64];
   bool is_long = c->text && strlen(c->text) > LONG;
-  fputs(is_long   ? "<td class=\"text long\">"
-        : c->text ? "<td class=\"text\">"
-                  : "<td>",
-        f);
+  fputs(is_long ? "<td class=\"text long\">" : c->text ? "<td class=\"text\">" : "<td>", f);
   if (c->text) {
     put_marked(f, c->text);
   } else if (kind != ATTEND_CELL_TEXT) {
@@ -93,8 +89,7 @@ static void put_table(FILE *f, const attend_study_table *t) {
   fputs("</tbody></table></div>\n", f);
 }
 
-static int put_figure(attend_context *ctx, FILE *f,
-                      const attend_study_figure *figure) {
+static int put_figure(attend_context *ctx, FILE *f, const attend_study_figure *figure) {
   char *svg;
   attend_status status = attend_plot_svg(ctx, &figure->plot, &svg, NULL);
   if (status) return complain_status(ctx, status);
@@ -105,8 +100,7 @@ static int put_figure(attend_context *ctx, FILE *f,
   return EXIT_OK;
 }
 
-static int put_block(attend_context *ctx, FILE *f,
-                     const attend_study_block *b) {
+static int put_block(attend_context *ctx, FILE *f, const attend_study_block *b) {
   switch (b->kind) {
     case ATTEND_BLOCK_TABLE:
       put_table(f, b->table);
@@ -136,8 +130,8 @@ static void put_claims(FILE *f, const attend_report *r) {
     const attend_study_claim *c = &r->claims[i];
     fputs("<tr><td class=\"text long\">", f);
     put_marked(f, c->text);
-    fprintf(f, "</td><td>%.6g</td><td>%.6g</td><td>%.2g</td><td>%s</td></tr>\n",
-            c->expected, c->measured, c->slack, c->holds ? "holds" : "FAILS");
+    fprintf(f, "</td><td>%.6g</td><td>%.6g</td><td>%.2g</td><td>%s</td></tr>\n", c->expected,
+            c->measured, c->slack, c->holds ? "holds" : "FAILS");
   }
   fputs("</tbody></table></div></details>\n", f);
 }
@@ -178,8 +172,7 @@ static int put_report(attend_context *ctx, FILE *f, const attend_report *r) {
   fputs(" Documents: ", f);
   html_put(f, r->study->answers);
   fputs(".</p>\n", f);
-  for (size_t i = 0; i < r->n_blocks && !code; i++)
-    code = put_block(ctx, f, &r->blocks[i]);
+  for (size_t i = 0; i < r->n_blocks && !code; i++) code = put_block(ctx, f, &r->blocks[i]);
   put_claims(f, r);
   put_command(f, r);
   fputs("</section>\n", f);
@@ -198,8 +191,7 @@ static void put_contents(FILE *f, const studied *s) {
 }
 
 int study_print_page(const studied *s, FILE *f) {
-  const char *title =
-      s->count == 1 ? s->reports[0]->study->title : "Attention, measured";
+  const char *title = s->count == 1 ? s->reports[0]->study->title : "Attention, measured";
   int code = EXIT_OK;
   fputs(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
@@ -217,8 +209,7 @@ int study_print_page(const studied *s, FILE *f) {
             title);
     put_contents(f, s);
   }
-  for (size_t i = 0; i < s->count && !code; i++)
-    code = put_report(s->ctx, f, s->reports[i]);
+  for (size_t i = 0; i < s->count && !code; i++) code = put_report(s->ctx, f, s->reports[i]);
   fputs("</body></html>\n", f);
   return code ? code : check_written(f, "the page");
 }

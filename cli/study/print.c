@@ -17,8 +17,8 @@ size_t study_refuted(const attend_report *report) {
 static void fill_list(table *t) {
   const attend_study *s;
   for (size_t i = 0; (s = attend_study_at(i)); i++)
-    table_add(t, (cell[]){cell_text(s->name), cell_text(s->title),
-                          cell_text(s->question), cell_text(s->answers)});
+    table_add(t, (cell[]){cell_text(s->name), cell_text(s->title), cell_text(s->question),
+                          cell_text(s->answers)});
 }
 
 int study_print_list(bool json, attend_context *ctx, FILE *out) {
@@ -99,26 +99,24 @@ static int print_table(const attend_study_table *from, FILE *out) {
 /* ---- claims ---------------------------------------------------------------------- */
 
 static int print_claims(const attend_report *report, bool all, FILE *out) {
-  static const column columns[] = {
-      {"claim", "predicted and measured", CELL_TEXT},
-      {"expected", "predicted", CELL_PLAIN},
-      {"measured", "measured", CELL_PLAIN},
-      {"slack", "may differ by", CELL_SMALL},
-      {"holds", "", CELL_OK},
-      {0}};
+  static const column columns[] = {{"claim", "predicted and measured", CELL_TEXT},
+                                   {"expected", "predicted", CELL_PLAIN},
+                                   {"measured", "measured", CELL_PLAIN},
+                                   {"slack", "may differ by", CELL_SMALL},
+                                   {"holds", "", CELL_OK},
+                                   {0}};
   size_t wrong = study_refuted(report), shown = 0;
   table t = table_start(columns);
   for (size_t i = 0; i < report->n_claims; i++) {
     const attend_study_claim *c = &report->claims[i];
     if (c->holds && !all) continue;
-    table_add(&t, (cell[]){cell_text(c->text), cell_number(c->expected),
-                           cell_number(c->measured), cell_number(c->slack),
-                           cell_number(c->holds)});
+    table_add(&t, (cell[]){cell_text(c->text), cell_number(c->expected), cell_number(c->measured),
+                           cell_number(c->slack), cell_number(c->holds)});
     shown++;
   }
   int code = shown ? table_print(&t, out) : EXIT_OK;
-  fprintf(out, "%s%zu of %zu predictions hold.\n", shown ? "\n" : "",
-          report->n_claims - wrong, report->n_claims);
+  fprintf(out, "%s%zu of %zu predictions hold.\n", shown ? "\n" : "", report->n_claims - wrong,
+          report->n_claims);
   table_free(&t);
   return code;
 }
@@ -141,7 +139,7 @@ int study_print(const attend_report *report, bool claims, FILE *out) {
   }
   if (!code && report->n_claims) code = print_claims(report, claims, out);
   if (figures)
-    fprintf(out, "%zu plot%s: --open, or --out %s.html\n", figures,
-            figures == 1 ? "" : "s", report->study->name);
+    fprintf(out, "%zu plot%s: --open, or --out %s.html\n", figures, figures == 1 ? "" : "s",
+            report->study->name);
   return code ? code : check_written(out, "the study");
 }

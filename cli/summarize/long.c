@@ -29,22 +29,17 @@ static const struct argp_option list[] = {
      "With chunks: print the summaries of all parts, and the words that each "
      "covers",
      1},
-    {"parts", KEY_PARTS, "N", 0,
-     "With chunks: stop at N summaries or fewer (default: 1)", 1},
+    {"parts", KEY_PARTS, "N", 0, "With chunks: stop at N summaries or fewer (default: 1)", 1},
     {"levels", KEY_LEVELS, "N", 0,
      "With chunks: at most N levels, 1 being the parts of the document", 1},
-    {"work", KEY_WORK, "DIR", 0,
-     "Journal the work in this directory, and resume from it", 1},
-    {"stats", KEY_STATS, 0, 0, "Print time and memory on the standard error",
-     1},
+    {"work", KEY_WORK, "DIR", 0, "Journal the work in this directory, and resume from it", 1},
+    {"stats", KEY_STATS, 0, 0, "Print time and memory on the standard error", 1},
     {0}};
 
-static void read_mode(struct argp_state *state, const char *mode,
-                      long_options *o) {
+static void read_mode(struct argp_state *state, const char *mode, long_options *o) {
   o->chunks = !strcmp(mode, "chunks");
   o->linear = !strcmp(mode, "linear");
-  if (!o->chunks && !o->linear)
-    argp_error(state, "--long is chunks or linear, not \"%s\"", mode);
+  if (!o->chunks && !o->linear) argp_error(state, "--long is chunks or linear, not \"%s\"", mode);
 }
 
 static error_t check(struct argp_state *state, const long_options *o) {
@@ -107,9 +102,7 @@ static double row_floats(const attend_stack *s, int gated) {
 }
 
 /* Keys and values of a token, in a layer. */
-static double key_floats(const attend_stack *s) {
-  return s->kv_heads * (s->dim + s->dim_v);
-}
+static double key_floats(const attend_stack *s) { return s->kv_heads * (s->dim + s->dim_v); }
 
 /* Of a batch of texts of so many tokens. */
 static double batch_bytes(const summarizer *s, int tokens) {
@@ -118,8 +111,7 @@ static double batch_bytes(const summarizer *s, int tokens) {
   int each = how->beams > 1 ? how->beams : how->samples;
   double together = how->batch > each ? how->batch : each;
   double floats = together * tokens * row_floats(&c->encoder, c->gated);
-  floats += together * c->decoder.layers * key_floats(&c->decoder) *
-            (tokens + how->max_new);
+  floats += together * c->decoder.layers * key_floats(&c->decoder) * (tokens + how->max_new);
   floats += 2.0 * (together + 1) * c->vocab;
   return floats * sizeof(float);
 }
@@ -127,12 +119,11 @@ static double batch_bytes(const summarizer *s, int tokens) {
 /* The program, the model and the text. Embedding rows come from the mapped file. */
 static double base_bytes(const summarizer *s, const attend_document *d) {
   const attend_config *c = attend_model_config(s->m.model);
-  double rows = 4.0 * c->vocab *
-                (c->encoder.width > c->decoder.width ? c->encoder.width
-                                                     : c->decoder.width);
+  double rows =
+      4.0 * c->vocab * (c->encoder.width > c->decoder.width ? c->encoder.width : c->decoder.width);
   double files = (double)attend_checkpoint_bytes(s->m.files);
-  return PROGRAM + (double)attend_model_bytes(s->m.model) +
-         (rows < files ? rows : files) + 3.0 * (double)d->length;
+  return PROGRAM + (double)attend_model_bytes(s->m.model) + (rows < files ? rows : files) +
+         3.0 * (double)d->length;
 }
 
 static size_t peak_bytes(void) {
@@ -140,8 +131,7 @@ static size_t peak_bytes(void) {
   return getrusage(RUSAGE_SELF, &r) ? 0 : (size_t)r.ru_maxrss << 10;
 }
 
-static void say_plan(double bytes, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+static void say_plan(double bytes, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void say_plan(double bytes, const char *format, ...) {
   char text[256], memory[32];
   va_list args;
@@ -166,8 +156,7 @@ static void say_cost(const job *j, int i) {
     say_plan(base + batch_bytes(&j->s, context ? context : state.part_tokens),
              "%lld tokens in %d parts of up to %d, and summaries of their "
              "summaries",
-             (long long)state.tokens, attend_long_summary_count(j->x[i], 0),
-             state.part_tokens);
+             (long long)state.tokens, attend_long_summary_count(j->x[i], 0), state.part_tokens);
 }
 
 /* ---- writing -------------------------------------------------------------------- */
@@ -190,8 +179,7 @@ static void show_level(progress_line *p, const attend_long_state *state) {
   progress_end();
   p->level = state->levels;
   snprintf(p->name, sizeof p->name, "summaries, level %d", p->level);
-  progress_start(p->name,
-                 (size_t)attend_long_summary_count(p->x, p->level - 1));
+  progress_start(p->name, (size_t)attend_long_summary_count(p->x, p->level - 1));
 }
 
 static int on_progress(double done, void *user) {
@@ -218,11 +206,10 @@ static int say_interrupted(const job *j, int i) {
   const char *work = j->o->longer.work;
   int all = attend_long_summary_count(j->x[i], state.levels - 1);
   if (j->o->longer.linear && work)
-    complain("%.1f %% of the reading is saved in %s: the same command resumes",
-             100 * state.read, work);
+    complain("%.1f %% of the reading is saved in %s: the same command resumes", 100 * state.read,
+             work);
   else if (j->o->longer.linear)
-    complain("%.1f %% was read: with --work DIR it would be saved",
-             100 * state.read);
+    complain("%.1f %% was read: with --work DIR it would be saved", 100 * state.read);
   else if (work)
     complain(
         "%d of %d parts of level %d are in the journal of %s: the same command "
@@ -236,8 +223,7 @@ static int say_interrupted(const job *j, int i) {
   return EXIT_INTERRUPTED;
 }
 
-static attend_status open_document(job *j, int i, const char *work,
-                                   progress_line *line) {
+static attend_status open_document(job *j, int i, const char *work, progress_line *line) {
   const long_options *l = &j->o->longer;
   attend_long_options o = ATTEND_LONG_OPTIONS;
   o.mode = l->linear ? ATTEND_LONG_LINEAR : ATTEND_LONG_CHUNKS;
@@ -298,13 +284,11 @@ static int64_t tokens_of(const job *j, int i) {
   return j->x[i] ? attend_long_summary_state(j->x[i]).tokens : 0;
 }
 
-static int top_level(const job *j, int i) {
-  return attend_long_summary_state(j->x[i]).levels - 1;
-}
+static int top_level(const job *j, int i) { return attend_long_summary_state(j->x[i]).levels - 1; }
 
 /* one: NULL of a blank document. */
-static void put_row(attend_json_writer *w, const job *j, int i, int node,
-                    const attend_summary *one, bool first) {
+static void put_row(attend_json_writer *w, const job *j, int i, int node, const attend_summary *one,
+                    bool first) {
   const attend_long_summary *x = j->o->longer.chunks ? j->x[i] : NULL;
   attend_json_indent(w, true); /* one line a row */
   attend_json_open(w, '{');
@@ -334,11 +318,8 @@ static void put_row(attend_json_writer *w, const job *j, int i, int node,
 static void put_document(attend_json_writer *w, const job *j, int i) {
   const attend_summary_node *n;
   if (!j->x[i]) put_row(w, j, i, 0, NULL, false);
-  for (int k = 0;
-       j->x[i] && (n = attend_long_summary_node(j->x[i], top_level(j, i), k));
-       k++)
-    for (int s = 0; s < n->n_best; s++)
-      put_row(w, j, i, k, &n->best[s], s == 0);
+  for (int k = 0; j->x[i] && (n = attend_long_summary_node(j->x[i], top_level(j, i), k)); k++)
+    for (int s = 0; s < n->n_best; s++) put_row(w, j, i, k, &n->best[s], s == 0);
 }
 
 static int print_json(const job *j) {
@@ -367,10 +348,8 @@ static void print_tops(const job *j, summary_printer *p, int i) {
   const attend_summary_node *n;
   int before = p->notices.done, top = top_level(j, i);
   for (int k = 0; (n = attend_long_summary_node(j->x[i], top, k)); k++) {
-    attend_summarized d = {.tokens = (int)tokens_of(j, i),
-                           .best = n->best,
-                           .count = n->n_best,
-                           .done = true};
+    attend_summarized d = {
+        .tokens = (int)tokens_of(j, i), .best = n->best, .count = n->n_best, .done = true};
     printed one = {j->docs.name[i], j->docs.at[i].number, &d, NULL, 0};
     summary_printer_put(p, &one);
   }
@@ -385,8 +364,7 @@ static void print_document(const job *j, summary_printer *p, int i) {
   } else if (!j->o->longer.tree) {
     print_tops(j, p, i);
   } else {
-    if (j->docs.count > 1)
-      printf("%s==> %s <==\n", i ? "\n" : "", j->docs.name[i]);
+    if (j->docs.count > 1) printf("%s==> %s <==\n", i ? "\n" : "", j->docs.name[i]);
     p->notices.done++;
     tree_print(j->x[i]);
   }
@@ -409,16 +387,14 @@ static void say_stats(const job *j) {
   for (int i = 0; i < j->done; i++) tokens += tokens_of(j, i);
   format_cell(CELL_SECONDS, j->seconds, time, sizeof time);
   format_cell(CELL_BYTES, (double)peak_bytes(), memory, sizeof memory);
-  fprintf(stderr, "%lld tokens in %s, %s of memory at most\n",
-          (long long)tokens, time, memory);
+  fprintf(stderr, "%lld tokens in %s, %s of memory at most\n", (long long)tokens, time, memory);
   for (int i = 0; i < j->done && j->o->longer.chunks; i++) {
     if (!j->x[i]) continue;
     const attend_long_state s = attend_long_summary_state(j->x[i]);
     fprintf(stderr,
             "%s: %d parts, %d levels, %d summaries from the journal, %d tokens "
             "that did not fit\n",
-            j->docs.name[i], attend_long_summary_count(j->x[i], 0), s.levels,
-            s.journaled, s.cut);
+            j->docs.name[i], attend_long_summary_count(j->x[i], 0), s.levels, s.journaled, s.cut);
   }
 }
 
@@ -429,11 +405,9 @@ int summarize_long(const summarize_options *o) {
   if (!code) code = write_all(&j);
   bool stopped = code == EXIT_INTERRUPTED || (!code && is_interrupted());
   if (!code || (stopped && j.done)) code = print(&j);
-  if (!code && o->out)
-    code = tree_page(&j.docs, j.x, j.done, j.s.m.ctx, o->out);
+  if (!code && o->out) code = tree_page(&j.docs, j.x, j.done, j.s.m.ctx, o->out);
   if (!code && o->longer.stats) say_stats(&j);
-  for (int i = 0; j.x && i < j.docs.count; i++)
-    attend_long_summary_free(j.x[i]);
+  for (int i = 0; j.x && i < j.docs.count; i++) attend_long_summary_free(j.x[i]);
   free(j.x);
   summarizer_close(&j.s);
   documents_free(&j.docs);

@@ -24,10 +24,8 @@ enum { MOST_COUNT = 1 << 20, MOST_BEAMS = 1024 };
 static const struct argp_option list[] = {
     {"length", KEY_LENGTH, "N", 0, "N words at most", 1},
     {"min", KEY_MIN, "N", 0, "N words at least", 1},
-    {"tokens", 'n', "N", 0,
-     "N tokens at most (default: the model's setting, else 128)", 1},
-    {"no-repeat", KEY_NO_REPEAT, "N", 0, "Generate no n-gram of N tokens twice",
-     1},
+    {"tokens", 'n', "N", 0, "N tokens at most (default: the model's setting, else 128)", 1},
+    {"no-repeat", KEY_NO_REPEAT, "N", 0, "Generate no n-gram of N tokens twice", 1},
     {"beams", KEY_BEAMS, "N", 0,
      "Beam search with N beams; 1 is greedy (default: the model's setting, "
      "else 4)",
@@ -48,28 +46,24 @@ static const struct argp_option list[] = {
      "Penalty, in log probability, of a token that an earlier group chose in "
      "the same step (default: 1)",
      2},
-    SAMPLING_ROWS(
-        "Sample with temperature T (default: 0.6 if --samples or another "
-        "option of sampling is given)",
-        "Seed of sampling: the same seed gives the same summaries "
-        "(default: 0); `random' takes a new one and prints it",
-        2),
+    SAMPLING_ROWS("Sample with temperature T (default: 0.6 if --samples or another "
+                  "option of sampling is given)",
+                  "Seed of sampling: the same seed gives the same summaries "
+                  "(default: 0); `random' takes a new one and prints it",
+                  2),
     {0, 0, 0, 0, "What the model reads:", 3},
     {"context", KEY_CONTEXT, "N", 0,
      "Read N tokens of a document at most (default: the model's context)", 3},
-    {"batch", KEY_BATCH, "N", 0,
-     "Sequences, beams included, in a batch (default: 32)", 3},
+    {"batch", KEY_BATCH, "N", 0, "Sequences, beams included, in a batch (default: 32)", 3},
     {0}};
 
-static int read_count(struct argp_state *state, const char *name,
-                      const char *text, int low) {
+static int read_count(struct argp_state *state, const char *name, const char *text, int low) {
   return (int)options_number(state, name, text, low, MOST_COUNT);
 }
 
 /* ---- length and search --------------------------------------- */
 
-static bool parse_length(int key, char *arg, struct argp_state *state,
-                         summary_options *o) {
+static bool parse_length(int key, char *arg, struct argp_state *state, summary_options *o) {
   switch (key) {
     case KEY_LENGTH:
       o->max_words = read_count(state, "--length", arg, 1);
@@ -100,24 +94,21 @@ static bool parse_length(int key, char *arg, struct argp_state *state,
   }
 }
 
-static bool parse_beams(int key, char *arg, struct argp_state *state,
-                        summary_options *o) {
+static bool parse_beams(int key, char *arg, struct argp_state *state, summary_options *o) {
   switch (key) {
     case KEY_BEAMS:
       o->how.beams = (int)options_number(state, "--beams", arg, 1, MOST_BEAMS);
       o->given |= ATTEND_SUMMARY_BEAMS;
       return true;
     case KEY_GROUPS:
-      o->how.groups =
-          (int)options_number(state, "--groups", arg, 1, MOST_BEAMS);
+      o->how.groups = (int)options_number(state, "--groups", arg, 1, MOST_BEAMS);
       return true;
     case KEY_DIVERSITY:
       o->how.diversity = (float)options_real(state, "--diversity", arg, 0, 1e6);
       o->given |= SUMMARY_DIVERSITY;
       return true;
     case KEY_PENALTY:
-      o->how.length_penalty =
-          (float)options_real(state, "--length-penalty", arg, -10, 10);
+      o->how.length_penalty = (float)options_real(state, "--length-penalty", arg, -10, 10);
       o->given |= ATTEND_SUMMARY_LENGTH_PENALTY;
       return true;
     case KEY_EARLY:
@@ -151,33 +142,26 @@ static void settle_groups(struct argp_state *state, summary_options *o) {
     how->beams = (least + how->groups - 1) / how->groups * how->groups;
   o->given |= ATTEND_SUMMARY_BEAMS;
   if (how->beams % how->groups)
-    argp_error(state, "--beams %d cannot be divided into %d groups: take %d",
-               how->beams, how->groups,
-               (how->beams / how->groups + 1) * how->groups);
+    argp_error(state, "--beams %d cannot be divided into %d groups: take %d", how->beams,
+               how->groups, (how->beams / how->groups + 1) * how->groups);
   if (!(o->given & SUMMARY_DIVERSITY)) how->diversity = DIVERSITY;
   if (!(o->given & SUMMARY_SAMPLES)) how->samples = how->groups;
 }
 
 static void settle(struct argp_state *state, summary_options *o) {
   attend_generate_options *how = &o->how;
-  bool searches =
-      how->groups > 1 || (o->given & ATTEND_SUMMARY_BEAMS && how->beams > 1);
-  bool draws =
-      o->draw.other || how->temperature > 0 || (how->samples > 1 && !searches);
+  bool searches = how->groups > 1 || (o->given & ATTEND_SUMMARY_BEAMS && how->beams > 1);
+  bool draws = o->draw.other || how->temperature > 0 || (how->samples > 1 && !searches);
   if (o->max_words && o->min_words > o->max_words)
-    argp_error(state, "--min %d is more than --length %d", o->min_words,
-               o->max_words);
+    argp_error(state, "--min %d is more than --length %d", o->min_words, o->max_words);
   if (o->given & SUMMARY_DIVERSITY && how->groups < 2)
     argp_error(state, "--diversity needs --groups");
   if (draws && how->groups > 1)
-    argp_error(
-        state,
-        "--groups are of beam search: leave out the options of sampling");
+    argp_error(state, "--groups are of beam search: leave out the options of sampling");
   if (draws) settle_draws(state, o);
   if (how->groups > 1) settle_groups(state, o);
   if (how->beams > 1 && how->samples > how->beams)
-    argp_error(state, "--samples %d is more than --beams %d", how->samples,
-               how->beams);
+    argp_error(state, "--samples %d is more than --beams %d", how->samples, how->beams);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state) {

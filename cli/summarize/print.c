@@ -26,11 +26,10 @@ int count_words(const char *text) {
 
 /* ---- sources ---------------------------------------------------------------------- */
 
-static attend_sources *find_sources(summary_printer *p, const printed *x,
-                                    int i) {
+static attend_sources *find_sources(summary_printer *p, const printed *x, int i) {
   attend_sources *sources = NULL;
-  attend_status status = attend_sources_create(p->s->s, x->all, x->index, i,
-                                               p->o->sources, &sources);
+  attend_status status =
+      attend_sources_create(p->s->s, x->all, x->index, i, p->o->sources, &sources);
   if (status) p->code = complain_status(p->s->m.ctx, status);
   return sources;
 }
@@ -39,14 +38,12 @@ static void add_sources(table *t, const attend_sourced_word *w) {
   char text[1024] = "";
   size_t used = 0;
   for (int i = 0; i < w->count && used < sizeof text; i++)
-    used +=
-        (size_t)snprintf(text + used, sizeof text - used, "%s%s %.2f",
-                         i ? ", " : "", w->source[i].word, w->source[i].weight);
+    used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %.2f", i ? ", " : "",
+                             w->source[i].word, w->source[i].weight);
   table_add(t, (cell[]){cell_text(w->word), cell_text(text)});
 }
 
-static void print_sources(summary_printer *p, const printed *x, int i,
-                          bool several) {
+static void print_sources(summary_printer *p, const printed *x, int i, bool several) {
   static const column columns[] = {
       {"word", "word", CELL_TEXT}, {"sources", "sources", CELL_TEXT}, {0}};
   const attend_sourced_word *w;
@@ -81,8 +78,7 @@ static void put_sources(summary_printer *p, const printed *x, int i) {
   attend_sources *sources = find_sources(p, x, i);
   attend_json_member(&p->w, "sources");
   attend_json_open(&p->w, '[');
-  for (int k = 0; sources && (word = attend_sources_get(sources, k)); k++)
-    put_word(&p->w, word);
+  for (int k = 0; sources && (word = attend_sources_get(sources, k)); k++) put_word(&p->w, word);
   attend_json_close(&p->w, ']');
   attend_sources_free(sources);
 }
@@ -100,9 +96,8 @@ static int print_table(const attend_summarized *d) {
   for (int i = 0; i < d->count; i++) {
     const attend_summary *one = &d->best[i];
     char *line = text_on_a_line(one->text, strlen(one->text));
-    table_add(
-        &t, (cell[]){cell_number(one->score), cell_number(one->log_probability),
-                     cell_number(count_words(one->text)), cell_text(line)});
+    table_add(&t, (cell[]){cell_number(one->score), cell_number(one->log_probability),
+                           cell_number(count_words(one->text)), cell_text(line)});
     free(line);
   }
   int code = table_print(&t, stdout);
@@ -120,8 +115,8 @@ static void print_line(const attend_summarized *d) {
 static void print_header(const printed *x) {
   bool colour = is_colourful(stdout);
   char *name = printable(x->name, strlen(x->name), "");
-  printf("%s%s==> %s <==%s\n", x->number ? "\n" : "", colour ? "\033[2m" : "",
-         name, colour ? "\033[0m" : "");
+  printf("%s%s==> %s <==%s\n", x->number ? "\n" : "", colour ? "\033[2m" : "", name,
+         colour ? "\033[0m" : "");
   free(name);
 }
 
@@ -141,15 +136,13 @@ static void print_document(summary_printer *p, const printed *x) {
     p->code = print_table(d);
   else if (d->count)
     print_line(d);
-  for (int i = 0; i < d->count && p->o->sources && !p->code; i++)
-    print_sources(p, x, i, several);
+  for (int i = 0; i < d->count && p->o->sources && !p->code; i++) print_sources(p, x, i, several);
 }
 
 /* ---- JSON ------------------------------------------------------------------------ */
 
 static void put_summary(summary_printer *p, const printed *x, int i) {
-  static const char *const ends[] = {"length", "end", "stop", "context",
-                                     "interrupted"};
+  static const char *const ends[] = {"length", "end", "stop", "context", "interrupted"};
   const attend_summary *one = i < x->d->count ? &x->d->best[i] : NULL;
   attend_json_writer *w = &p->w;
   json_text(w, "document", x->name);
@@ -164,8 +157,7 @@ static void put_summary(summary_printer *p, const printed *x, int i) {
   json_number(w, "cut_tokens", x->d->cut);
   attend_json_member(w, "ids");
   attend_json_open(w, '[');
-  for (int k = 0; one && k < one->count; k++)
-    attend_json_put_integer(w, one->ids[k]);
+  for (int k = 0; one && k < one->count; k++) attend_json_put_integer(w, one->ids[k]);
   attend_json_close(w, ']');
   if (p->o->sources && one) put_sources(p, x, i);
 }
@@ -191,10 +183,8 @@ static void count_notices(summary_printer *p, const printed *x) {
     n->first_cut = x->name;
     n->cut_tokens = d->tokens + d->cut;
   }
-  if (d->tokens && d->count < samples_of(p) && !n->few++)
-    n->few_count = d->count;
-  for (int i = 0; i < d->count; i++)
-    n->context += d->best[i].end == ATTEND_FINISH_CONTEXT;
+  if (d->tokens && d->count < samples_of(p) && !n->few++) n->few_count = d->count;
+  for (int i = 0; i < d->count; i++) n->context += d->best[i].end == ATTEND_FINISH_CONTEXT;
 }
 
 static void say_cut(const summary_printer *p) {
@@ -217,11 +207,9 @@ static void say_few(const summary_printer *p) {
   bool samples = attend_summarizer_generate(p->s->s)->temperature > 0;
   if (!n->few) return;
   char which[64] = "the document";
-  if (p->count > 1)
-    snprintf(which, sizeof which, "%d of %d documents", n->few, p->count);
-  complain("%s: %s%d different summar%s of %d found: %s", which,
-           n->few > 1 ? "as few as " : "", n->few_count,
-           n->few_count == 1 ? "y" : "ies", samples_of(p),
+  if (p->count > 1) snprintf(which, sizeof which, "%d of %d documents", n->few, p->count);
+  complain("%s: %s%d different summar%s of %d found: %s", which, n->few > 1 ? "as few as " : "",
+           n->few_count, n->few_count == 1 ? "y" : "ies", samples_of(p),
            samples ? "raise --temp or --top-p" : "use more --beams");
 }
 
@@ -239,18 +227,16 @@ static int say_notices(const summary_printer *p) {
   say_cut(p);
   say_few(p);
   if (n->context)
-    complain("%d summar%s ended because the decoder has %d positions",
-             n->context, n->context == 1 ? "y" : "ies",
-             attend_model_config(p->s->m.model)->positions);
-  if (n->done < p->count)
-    complain("interrupted: %d of %d documents are done", n->done, p->count);
+    complain("%d summar%s ended because the decoder has %d positions", n->context,
+             n->context == 1 ? "y" : "ies", attend_model_config(p->s->m.model)->positions);
+  if (n->done < p->count) complain("interrupted: %d of %d documents are done", n->done, p->count);
   return code;
 }
 
 /* ---- the printer ------------------------------------------------------------------ */
 
-void summary_printer_start(summary_printer *p, const summarize_options *o,
-                           summarizer *s, int count) {
+void summary_printer_start(summary_printer *p, const summarize_options *o, summarizer *s,
+                           int count) {
   *p = (summary_printer){.o = o, .s = s, .count = count};
   p->rows = documents_are_rows(o);
   if (!o->common.json) return;

@@ -42,15 +42,14 @@ static char *all_heads(int heads) {
 static int first_place(const summarizer *s, const attend_summary *one) {
   int i = 0;
   while (i + 1 < one->count &&
-         attend_tokenizer_is_special(attend_summarizer_tokenizer(s->s),
-                                     one->ids[i]))
+         attend_tokenizer_is_special(attend_summarizer_tokenizer(s->s), one->ids[i]))
     i++;
   return i + 1;
 }
 
 /* At the last layer's cross-attention, with the first word selected. */
-int summary_show(const summarize_options *o, const summarizer *s,
-                 const attend_document *from, const attend_summarized *d) {
+int summary_show(const summarize_options *o, const summarizer *s, const attend_document *from,
+                 const attend_summarized *d) {
   char layer[16], threads[16], place[16];
   command c = {{(char *)"attend view"}, 1};
   if (!d->count) return EXIT_OK;
@@ -67,8 +66,7 @@ int summary_show(const summarize_options *o, const summarizer *s,
   add(&c, "--token", d->best[0].count > 1 ? place : NULL);
   add(&c, "--attention", o->model.attention);
   if (o->model.attention)
-    add(&c, "--attention-roles",
-        o->model.roles ? o->model.roles : SUMMARY_ROLES);
+    add(&c, "--attention-roles", o->model.roles ? o->model.roles : SUMMARY_ROLES);
   add(&c, "--weights", o->model.weights_given);
   add(&c, "--threads", o->common.threads ? threads : NULL);
   add(&c, "--out", o->out);

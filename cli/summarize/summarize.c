@@ -51,8 +51,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       o->field = arg;
       return 0;
     case KEY_SOURCES:
-      o->sources =
-          arg ? (int)options_number(state, "--sources", arg, 1, 16) : 3;
+      o->sources = arg ? (int)options_number(state, "--sources", arg, 1, 16) : 3;
       return 0;
     case KEY_SHOW:
       o->show = true;
@@ -75,14 +74,12 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       if (o->out && !o->show && !o->longer.chunks && !o->extract.given)
         argp_error(state, "--out goes with --show, --long chunks or --extract");
       if (o->show && o->common.json && !o->out)
-        argp_error(state,
-                   "--json needs --show to write a file: add --out FILE");
+        argp_error(state, "--json needs --show to write a file: add --out FILE");
       if ((o->show || o->sources) && (o->longer.chunks || o->longer.linear))
         argp_error(state,
                    "--show and --sources need a document that fits the "
                    "encoder: leave out --long");
-      if (o->extract.given &&
-          (o->show || o->sources || o->longer.chunks || o->longer.linear))
+      if (o->extract.given && (o->show || o->sources || o->longer.chunks || o->longer.linear))
         argp_error(state,
                    "--extract generates no text: leave out --show, --sources "
                    "and --long");
@@ -92,14 +89,13 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   }
 }
 
-static const struct argp_child children[] = {
-    {&options_json, 0, NULL, 3},
-    {&options_run, 0, "", 6},
-    {&options_model, 0, "Running the model:", 5},
-    {&options_summary, 0, "Generation:", 4},
-    {&options_long, 0, "Documents of any length:", 5},
-    {&options_extract, 0, "Sentences of the text:", 4},
-    {0}};
+static const struct argp_child children[] = {{&options_json, 0, NULL, 3},
+                                             {&options_run, 0, "", 6},
+                                             {&options_model, 0, "Running the model:", 5},
+                                             {&options_summary, 0, "Generation:", 4},
+                                             {&options_long, 0, "Documents of any length:", 5},
+                                             {&options_extract, 0, "Sentences of the text:", 4},
+                                             {0}};
 static const struct argp argp = {
     .options = list,
     .parser = parse,
@@ -121,8 +117,8 @@ summary_options summary_defaults(void) {
   return (summary_options){.how = attend_summary_generate_defaults()};
 }
 
-int summarizer_open(const options *common, const model_options *model,
-                    const summary_options *o, summarizer *s) {
+int summarizer_open(const options *common, const model_options *model, const summary_options *o,
+                    summarizer *s) {
   model_options chosen = *model;
   attend_summarize_options how = ATTEND_SUMMARIZE_OPTIONS;
   *s = (summarizer){0};
@@ -134,8 +130,7 @@ int summarizer_open(const options *common, const model_options *model,
   how.given = o->given;
   how.min_words = o->min_words;
   how.max_words = o->max_words;
-  attend_status status =
-      attend_summarizer_create(s->m.model, s->m.path, &how, &s->s);
+  attend_status status = attend_summarizer_create(s->m.model, s->m.path, &how, &s->s);
   return status ? complain_status(s->m.ctx, status) : EXIT_OK;
 }
 
@@ -166,31 +161,27 @@ static int write_window(summarizer *s, const documents *docs, int first, int n,
   callbacks.on_done = on_done;
   callbacks.user = &done;
   progress_start("summarizing", (size_t)docs->count);
-  attend_status status =
-      attend_summarize(s->s, n, docs->at + first, &callbacks, all);
+  attend_status status = attend_summarize(s->s, n, docs->at + first, &callbacks, all);
   progress_end();
-  return status && status != ATTEND_STOPPED ? complain_status(s->m.ctx, status)
-                                            : EXIT_OK;
+  return status && status != ATTEND_STOPPED ? complain_status(s->m.ctx, status) : EXIT_OK;
 }
 
-static void print_window(summary_printer *p, const documents *docs, int first,
-                         int n, const attend_summaries *all) {
+static void print_window(summary_printer *p, const documents *docs, int first, int n,
+                         const attend_summaries *all) {
   for (int i = 0; i < n; i++) {
-    printed one = {docs->name[first + i], first + i,
-                   attend_summaries_get(all, i), all, i};
+    printed one = {docs->name[first + i], first + i, attend_summaries_get(all, i), all, i};
     if (!summary_printer_put(p, &one)) return;
   }
 }
 
 /* Documents are printed in their order, a window of them at a time, in which
  * batches are of similar length. *shown is the first window, for --show. */
-static int write_windows(const summarize_options *o, summarizer *s,
-                         const documents *docs, attend_summaries **shown) {
+static int write_windows(const summarize_options *o, summarizer *s, const documents *docs,
+                         attend_summaries **shown) {
   summary_printer p;
   int code = EXIT_OK;
   summary_printer_start(&p, o, s, docs->count);
-  for (int first = 0; first < docs->count && !code && !is_interrupted();
-       first += WINDOW) {
+  for (int first = 0; first < docs->count && !code && !is_interrupted(); first += WINDOW) {
     int n = docs->count - first < WINDOW ? docs->count - first : WINDOW;
     attend_summaries *all;
     code = write_window(s, docs, first, n, &all);
@@ -225,8 +216,7 @@ static int summarize_plain(const summarize_options *o) {
 
 /* Checked before the work, which would be lost. */
 static int check_out(const summarize_options *o) {
-  static const char *const ends[] = {".html", ".svg", ".png", ".json",
-                                     ".safetensors"};
+  static const char *const ends[] = {".html", ".svg", ".png", ".json", ".safetensors"};
   int n = o->show ? 5 : 1, i = 0;
   if (!o->out) return EXIT_OK;
   while (i < n && !path_ends(o->out, ends[i])) i++;
@@ -248,8 +238,7 @@ static int summarize(const summarize_options *o) {
 }
 
 int cmd_summarize(int argc, char **argv) {
-  summarize_options o = {.how = summary_defaults(),
-                         .extract = extract_defaults()};
+  summarize_options o = {.how = summary_defaults(), .extract = extract_defaults()};
   argp_parse(&argp, argc, argv, 0, NULL, &o);
   return summarize(&o);
 }

@@ -43,8 +43,8 @@ typedef struct {
 
 /* The path of the options may be NULL: attend:summarizer. An exit code;
  * summarizer_close may follow any. */
-int summarizer_open(const options *common, const model_options *model,
-                    const summary_options *o, summarizer *s);
+int summarizer_open(const options *common, const model_options *model, const summary_options *o,
+                    summarizer *s);
 void summarizer_close(summarizer *s);
 
 /* ---- options of the verb ---------------------------------------------------------- */
@@ -129,8 +129,8 @@ typedef struct {
   summary_notices notices;
 } summary_printer;
 
-void summary_printer_start(summary_printer *p, const summarize_options *o,
-                           summarizer *s, int count);
+void summary_printer_start(summary_printer *p, const summarize_options *o, summarizer *s,
+                           int count);
 /* The next document. False: the rest is not printed, since this one is not done and
  * lines must match those of the input, or since writing failed (p->code). */
 bool summary_printer_put(summary_printer *p, const printed *one);
@@ -142,15 +142,14 @@ int say_empty(int empty, int count, const char *first, bool rows);
 int count_words(const char *text);
 
 /* The view of a document and its first summary: show.c. */
-int summary_show(const summarize_options *o, const summarizer *s,
-                 const attend_document *text, const attend_summarized *d);
+int summary_show(const summarize_options *o, const summarizer *s, const attend_document *text,
+                 const attend_summarized *d);
 
 /* Trees of --long chunks: tree.c. */
 void tree_print(const attend_long_summary *x);
-void tree_put_json(attend_json_writer *w, const attend_long_summary *x,
-                   int level, int i);
-int tree_page(const documents *docs, attend_long_summary *const *trees,
-              int count, attend_context *ctx, const char *path);
+void tree_put_json(attend_json_writer *w, const attend_long_summary *x, int level, int i);
+int tree_page(const documents *docs, attend_long_summary *const *trees, int count,
+              attend_context *ctx, const char *path);
 
 /* --extract: extract_print.c. */
 typedef struct {
@@ -158,9 +157,9 @@ typedef struct {
   attend_extraction *x;
   bool done;
 } extracted;
-int extracted_print(const extract_options *o, bool json, attend_context *ctx,
-                    const extracted *all, int count);
-int extracted_page(attend_context *ctx, const char *path, double tau,
-                   const char *model, const extracted *all, int count);
+int extracted_print(const extract_options *o, bool json, attend_context *ctx, const extracted *all,
+                    int count);
+int extracted_page(attend_context *ctx, const char *path, double tau, const char *model,
+                   const extracted *all, int count);
 
 #endif

@@ -26,8 +26,7 @@ static void print_text(const char *text, int depth) {
   free(line);
 }
 
-static void print_node(const attend_long_summary *x, int level, int i,
-                       int depth) {
+static void print_node(const attend_long_summary *x, int level, int i, int depth) {
   const attend_summary_node *n = attend_long_summary_node(x, level, i);
   print_text(node_text(n), depth);
   printf("  [words %zu-%zu]\n", n->first_word, n->last_word);
@@ -35,20 +34,17 @@ static void print_node(const attend_long_summary *x, int level, int i,
     print_text(n->best[j].text, depth);
     putchar('\n');
   }
-  for (int j = n->first; j < n->first + n->count; j++)
-    print_node(x, level - 1, j, depth + 1);
+  for (int j = n->first; j < n->first + n->count; j++) print_node(x, level - 1, j, depth + 1);
 }
 
 void tree_print(const attend_long_summary *x) {
   int top = attend_long_summary_state(x).levels - 1;
-  for (int i = 0; i < attend_long_summary_count(x, top); i++)
-    print_node(x, top, i, 0);
+  for (int i = 0; i < attend_long_summary_count(x, top); i++) print_node(x, top, i, 0);
 }
 
 /* ---- JSON ------------------------------------------------------------------------ */
 
-void tree_put_json(attend_json_writer *w, const attend_long_summary *x,
-                   int level, int i) {
+void tree_put_json(attend_json_writer *w, const attend_long_summary *x, int level, int i) {
   const attend_summary_node *n = attend_long_summary_node(x, level, i);
   attend_json_open(w, '{');
   json_text(w, "summary", node_text(n));
@@ -60,8 +56,7 @@ void tree_put_json(attend_json_writer *w, const attend_long_summary *x,
   if (n->count) {
     attend_json_member(w, "parts");
     attend_json_open(w, '[');
-    for (int j = n->first; j < n->first + n->count; j++)
-      tree_put_json(w, x, level - 1, j);
+    for (int j = n->first; j < n->first + n->count; j++) tree_put_json(w, x, level - 1, j);
     attend_json_close(w, ']');
   }
   attend_json_close(w, '}');
@@ -104,8 +99,8 @@ static void put_samples(FILE *f, const attend_summary_node *n) {
   fputs("</ul>\n", f);
 }
 
-static void put_node(FILE *f, const attend_long_summary *x,
-                     const char *document, int level, int i, bool open) {
+static void put_node(FILE *f, const attend_long_summary *x, const char *document, int level, int i,
+                     bool open) {
   const attend_summary_node *n = attend_long_summary_node(x, level, i);
   fputs(open ? "<details open><summary>" : "<details><summary>", f);
   html_put_n(f, node_text(n), strlen(node_text(n)));
@@ -133,8 +128,8 @@ static void put_tree(FILE *f, const char *name, const char *document,
     put_node(f, x, document, top, i, true);
 }
 
-int tree_page(const documents *docs, attend_long_summary *const *trees,
-              int count, attend_context *ctx, const char *path) {
+int tree_page(const documents *docs, attend_long_summary *const *trees, int count,
+              attend_context *ctx, const char *path) {
   char *text = NULL;
   size_t length = 0;
   FILE *f = open_memstream(&text, &length);
@@ -143,8 +138,7 @@ int tree_page(const documents *docs, attend_long_summary *const *trees,
     return EXIT_FAILED;
   }
   fputs(head, f);
-  for (int i = 0; i < count; i++)
-    put_tree(f, docs->name[i], docs->at[i].text, trees[i]);
+  for (int i = 0; i < count; i++) put_tree(f, docs->name[i], docs->at[i].text, trees[i]);
   fputs("</body></html>\n", f);
   fclose(f);
   attend_status status = attend_file_write(ctx, path, text, length);

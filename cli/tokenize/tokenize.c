@@ -45,14 +45,7 @@ typedef struct {
 
 /* ---- options --------------------------------------------------------------------- */
 
-enum {
-  KEY_LINES = 1000,
-  KEY_DECODE,
-  KEY_NO_SPECIAL,
-  KEY_PAIR,
-  KEY_MAX,
-  KEY_TRAIN
-};
+enum { KEY_LINES = 1000, KEY_DECODE, KEY_NO_SPECIAL, KEY_PAIR, KEY_MAX, KEY_TRAIN };
 
 static const struct argp_option list[] = {
     {"decode", KEY_DECODE, 0, 0, "Take ids and print their text", 0},
@@ -64,8 +57,7 @@ static const struct argp_option list[] = {
      "Put no special tokens around the text; with --decode, leave them out", 0},
     {"pair", KEY_PAIR, "TEXT", 0, "Encode this as a second text", 0},
     {"max-length", KEY_MAX, "N", 0, "Keep N ids at most, and say so", 0},
-    {"train", KEY_TRAIN, 0, 0,
-     "Train a tokenizer on text: see attend tokenize --train --help", 0},
+    {"train", KEY_TRAIN, 0, 0, "Train a tokenizer on text: see attend tokenize --train --help", 0},
     {0}};
 
 static void parse_arguments(tokenize_options *o, struct argp_state *state) {
@@ -93,8 +85,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       o->pair = arg;
       return 0;
     case KEY_MAX:
-      o->max_length =
-          (size_t)options_number(state, "--max-length", arg, 1, INT32_MAX);
+      o->max_length = (size_t)options_number(state, "--max-length", arg, 1, INT32_MAX);
       return 0;
     case ARGP_KEY_ARGS:
       parse_arguments(o, state);
@@ -187,8 +178,7 @@ static void keep_id(tokenize_run *run, int32_t id) {
 /* Numbers separated by anything that is no digit. */
 static int read_ids(tokenize_run *run, const char *text) {
   run->count = 0;
-  for (const char *at = text + strspn(text, " \t\r\n,[]"); *at;
-       at += strspn(at, " \t\r\n,[]")) {
+  for (const char *at = text + strspn(text, " \t\r\n,[]"); *at; at += strspn(at, " \t\r\n,[]")) {
     char *end;
     long long id = strtoll(at, &end, 10);
     if (end == at || id < INT32_MIN || id > INT32_MAX) {
@@ -203,8 +193,7 @@ static int read_ids(tokenize_run *run, const char *text) {
 
 /* ---- encoding ------------------------------------------------------------------------ */
 
-static attend_status encode(const tokenize_run *run, const char *text,
-                            size_t length) {
+static attend_status encode(const tokenize_run *run, const char *text, size_t length) {
   const tokenize_options *o = run->o;
   attend_encode_options how = {.no_special = o->no_special,
                                .pair = o->pair,
@@ -212,16 +201,15 @@ static attend_status encode(const tokenize_run *run, const char *text,
                                .max_length = o->max_length};
   attend_status status = attend_encode(run->encoding, text, length, &how);
   if (!status && run->encoding->dropped)
-    complain("%zu ids are beyond --max-length %zu and were left out",
-             run->encoding->dropped, o->max_length);
+    complain("%zu ids are beyond --max-length %zu and were left out", run->encoding->dropped,
+             o->max_length);
   return status;
 }
 
-static const column columns[] = {
-    {"token", "token", CELL_COUNT}, {"id", "id", CELL_COUNT},
-    {"piece", "piece", CELL_TEXT},  {"start", "start", CELL_COUNT},
-    {"end", "end", CELL_COUNT},     {"type", "type", CELL_COUNT},
-    {"part", NULL, CELL_TEXT},      {NULL, NULL, CELL_TEXT}};
+static const column columns[] = {{"token", "token", CELL_COUNT}, {"id", "id", CELL_COUNT},
+                                 {"piece", "piece", CELL_TEXT},  {"start", "start", CELL_COUNT},
+                                 {"end", "end", CELL_COUNT},     {"type", "type", CELL_COUNT},
+                                 {"part", NULL, CELL_TEXT},      {NULL, NULL, CELL_TEXT}};
 
 static void add_row(const tokenize_run *run, table *t, size_t i) {
   static const char *const parts[] = {"special", "text", "pair"};
@@ -229,12 +217,10 @@ static void add_row(const tokenize_run *run, table *t, size_t i) {
   const char *piece = attend_tokenizer_piece(run->tokenizer, e->id[i], NULL);
   cell none = cell_none();
   bool real = e->part[i] >= 0;
-  table_add(
-      t,
-      (cell[]){cell_number((double)i), cell_number(e->id[i]), cell_text(piece),
-               real ? cell_number((double)e->start[i]) : none,
-               real ? cell_number((double)e->end[i]) : none,
-               cell_number(e->type[i]), cell_text(parts[e->part[i] + 1])});
+  table_add(t, (cell[]){cell_number((double)i), cell_number(e->id[i]), cell_text(piece),
+                        real ? cell_number((double)e->start[i]) : none,
+                        real ? cell_number((double)e->end[i]) : none, cell_number(e->type[i]),
+                        cell_text(parts[e->part[i] + 1])});
 }
 
 static int encode_text(tokenize_run *run) {
@@ -246,8 +232,7 @@ static int encode_text(tokenize_run *run) {
   if (!code) {
     table t = table_start(columns);
     for (size_t i = 0; i < run->encoding->count; i++) add_row(run, &t, i);
-    code = run->o->common.json ? table_print_json(&t, run->ctx, stdout)
-                               : table_print(&t, stdout);
+    code = run->o->common.json ? table_print_json(&t, run->ctx, stdout) : table_print(&t, stdout);
     table_free(&t);
   }
   free(text);
@@ -285,8 +270,7 @@ static int write_ids(tokenize_run *run) {
   return ferror(stdout) ? check_written(stdout, "the ids") : EXIT_OK;
 }
 
-static attend_status encode_line(tokenize_run *run, const attend_json *line,
-                                 int *code) {
+static attend_status encode_line(tokenize_run *run, const attend_json *line, int *code) {
   size_t length;
   const char *text = attend_json_string(line, &length);
   if (!text) return ATTEND_INVALID;
@@ -302,13 +286,11 @@ static attend_status decode_line(tokenize_run *run, const attend_json *line) {
   if (attend_json_kind_of(line) != ATTEND_JSON_ARRAY) return ATTEND_INVALID;
   for (size_t i = 0; i < attend_json_count(line); i++) {
     int64_t id;
-    if (!attend_json_integer(attend_json_at(line, i), &id) || id < INT32_MIN ||
-        id > INT32_MAX)
+    if (!attend_json_integer(attend_json_at(line, i), &id) || id < INT32_MIN || id > INT32_MAX)
       return ATTEND_INVALID;
     keep_id(run, (int32_t)id);
   }
-  attend_status status =
-      attend_decode(run->decoder, run->ids, run->count, &text, &length);
+  attend_status status = attend_decode(run->decoder, run->ids, run->count, &text, &length);
   if (status) return status;
   attend_json_writer w = attend_json_writer_file(run->ctx, stdout);
   attend_json_put_bytes(&w, text, length);
@@ -317,23 +299,20 @@ static attend_status decode_line(tokenize_run *run, const attend_json *line) {
   return status;
 }
 
-static int one_line(tokenize_run *run, const char *text, size_t length,
-                    size_t number) {
+static int one_line(tokenize_run *run, const char *text, size_t length, size_t number) {
   char what[64];
   attend_json *line;
   int code = EXIT_OK;
   snprintf(what, sizeof what, "line %zu", number);
   attend_status status = attend_json_parse(run->ctx, what, text, length, &line);
   if (status) return complain_status(run->ctx, status);
-  bool fits = attend_json_kind_of(line) ==
-              (run->o->decode ? ATTEND_JSON_ARRAY : ATTEND_JSON_STRING);
-  status =
-      run->o->decode ? decode_line(run, line) : encode_line(run, line, &code);
+  bool fits =
+      attend_json_kind_of(line) == (run->o->decode ? ATTEND_JSON_ARRAY : ATTEND_JSON_STRING);
+  status = run->o->decode ? decode_line(run, line) : encode_line(run, line, &code);
   attend_json_free(line);
   if (fits && status) return complain_status(run->ctx, status);
   if (!fits)
-    complain("line %zu is not %s", number,
-             run->o->decode ? "an array of ids" : "a JSON string");
+    complain("line %zu is not %s", number, run->o->decode ? "an array of ids" : "a JSON string");
   return fits ? code : EXIT_FAILED;
 }
 
@@ -363,8 +342,7 @@ static int decode_text(tokenize_run *run) {
   if (!code) code = read_ids(run, input);
   free(input);
   if (code) return code;
-  attend_status status =
-      attend_decode(run->decoder, run->ids, run->count, &text, &length);
+  attend_status status = attend_decode(run->decoder, run->ids, run->count, &text, &length);
   if (status) return complain_status(run->ctx, status);
   put_printable(stdout, text, length);
   putchar('\n');
@@ -378,13 +356,10 @@ static int tokenize(tokenize_run *run) {
   int code;
   char *model = model_path(o->model, &code);
   if (!model) return code;
-  attend_status status =
-      attend_tokenizer_load(run->ctx, model, &run->tokenizer);
+  attend_status status = attend_tokenizer_load(run->ctx, model, &run->tokenizer);
   free(model);
   if (!status) status = attend_encoding_create(run->tokenizer, &run->encoding);
-  if (!status)
-    status =
-        attend_detokenizer_create(run->tokenizer, o->no_special, &run->decoder);
+  if (!status) status = attend_detokenizer_create(run->tokenizer, o->no_special, &run->decoder);
   if (status) return complain_status(run->ctx, status);
   if (o->lines) return all_lines(run);
   return o->decode ? decode_text(run) : encode_text(run);

@@ -59,24 +59,21 @@ static const struct argp_option list[] = {
      "Special tokens and template as in gpt2, "
      "bert, bart or llama (default: gpt2)",
      0},
-    {"kind", KEY_KIND, "KIND", 0,
-     "bpe, which is --like gpt2, or wordpiece, which is --like bert", 0},
+    {"kind", KEY_KIND, "KIND", 0, "bpe, which is --like gpt2, or wordpiece, which is --like bert",
+     0},
     {"vocab", KEY_VOCAB, "N", 0, "Pieces, special ones too (default: 8192)", 0},
-    {"min-count", KEY_LEAST, "N", 0,
-     "Merge pairs that occur N times or more (default: 2)", 0},
-    {"special", KEY_SPECIAL, "TOKEN", 0,
-     "One more special token; may be repeated", 0},
-    {"lowercase", KEY_LOWERCASE, 0, 0,
-     "WordPiece: lower case, without accents, as bert-uncased", 0},
+    {"min-count", KEY_LEAST, "N", 0, "Merge pairs that occur N times or more (default: 2)", 0},
+    {"special", KEY_SPECIAL, "TOKEN", 0, "One more special token; may be repeated", 0},
+    {"lowercase", KEY_LOWERCASE, 0, 0, "WordPiece: lower case, without accents, as bert-uncased",
+     0},
     {"keep-accents", KEY_ACCENTS, 0, 0, "With --lowercase: keep accents", 0},
-    {"alphabet", KEY_ALPHABET, "N", 0,
-     "WordPiece: the N most frequent characters (default: 1000)", 0},
+    {"alphabet", KEY_ALPHABET, "N", 0, "WordPiece: the N most frequent characters (default: 1000)",
+     0},
     {"longest", KEY_LONGEST, "N", 0,
      "Maximum length of a piece: bytes (default: 128), or characters "
      "(WordPiece, 100)",
      0},
-    {"format", KEY_FORMAT, "NAME", 0,
-     "What DATA is: text, jsonl or tsv (default: by its name)", 0},
+    {"format", KEY_FORMAT, "NAME", 0, "What DATA is: text, jsonl or tsv (default: by its name)", 0},
     {"field", KEY_FIELD, "NAME", 0,
      "A field of each line's object that is text; may be repeated (default: "
      "text, else all strings)",
@@ -85,8 +82,7 @@ static const struct argp_option list[] = {
     {"force", KEY_FORCE, 0, 0, "Replace a tokenizer that is there", 0},
     {0}};
 
-static void put_in_list(struct argp_state *state, char **to, int *count,
-                        char *what) {
+static void put_in_list(struct argp_state *state, char **to, int *count, char *what) {
   if (*count == MOST_LISTED)
     argp_error(state, "an option is repeated more than %d times", MOST_LISTED);
   to[(*count)++] = what;
@@ -94,8 +90,7 @@ static void put_in_list(struct argp_state *state, char **to, int *count,
 
 static void choose_like(train_options *o, struct argp_state *state) {
   const char *like = o->like, *name;
-  if (o->kind && o->like)
-    argp_error(state, "--like says the kind: leave --kind away");
+  if (o->kind && o->like) argp_error(state, "--like says the kind: leave --kind away");
   if (o->kind && strcmp(o->kind, "bpe") && strcmp(o->kind, "wordpiece"))
     argp_error(state, "--kind is bpe or wordpiece, not \"%s\"", o->kind);
   if (o->kind) like = strcmp(o->kind, "bpe") ? "bert" : "gpt2";
@@ -113,13 +108,11 @@ static void check_options(train_options *o, struct argp_state *state) {
   choose_like(o, state);
   if (!o->out) argp_error(state, "name a folder for the tokenizer with --out");
   if (!o->count) argp_error(state, "name files to learn from, or -");
-  if ((t->lowercase || t->keep_accents || t->alphabet) &&
-      t->like != ATTEND_LIKE_BERT)
+  if ((t->lowercase || t->keep_accents || t->alphabet) && t->like != ATTEND_LIKE_BERT)
     argp_error(state,
                "--lowercase, --keep-accents and --alphabet are WordPiece's: "
                "add --like bert");
-  if (t->keep_accents && !t->lowercase)
-    argp_error(state, "only --lowercase takes accents away");
+  if (t->keep_accents && !t->lowercase) argp_error(state, "only --lowercase takes accents away");
 }
 
 static error_t parse_number(int key, char *arg, struct argp_state *state) {
@@ -129,20 +122,16 @@ static error_t parse_number(int key, char *arg, struct argp_state *state) {
       o->common.threads = (int)options_number(state, "--threads", arg, 1, 4096);
       return 0;
     case KEY_VOCAB:
-      o->train.vocab =
-          (int32_t)options_number(state, "--vocab", arg, 1, INT32_MAX);
+      o->train.vocab = (int32_t)options_number(state, "--vocab", arg, 1, INT32_MAX);
       return 0;
     case KEY_LEAST:
-      o->train.least =
-          (uint64_t)options_number(state, "--min-count", arg, 1, INT64_MAX);
+      o->train.least = (uint64_t)options_number(state, "--min-count", arg, 1, INT64_MAX);
       return 0;
     case KEY_ALPHABET:
-      o->train.alphabet =
-          (int32_t)options_number(state, "--alphabet", arg, 1, INT32_MAX);
+      o->train.alphabet = (int32_t)options_number(state, "--alphabet", arg, 1, INT32_MAX);
       return 0;
     case KEY_LONGEST:
-      o->train.longest =
-          (int32_t)options_number(state, "--longest", arg, 1, INT32_MAX);
+      o->train.longest = (int32_t)options_number(state, "--longest", arg, 1, INT32_MAX);
       return 0;
     default:
       return ARGP_ERR_UNKNOWN;
@@ -221,8 +210,7 @@ typedef struct {
   double seconds;
 } train_run;
 
-static attend_status put_text(const char *text, size_t length, bool ends,
-                              void *user) {
+static attend_status put_text(const char *text, size_t length, bool ends, void *user) {
   attend_text_trainer *trainer = user;
   attend_status status = attend_text_trainer_feed(trainer, text, length);
   return status || !ends ? status : attend_text_trainer_end(trainer);
@@ -245,8 +233,7 @@ static int read_data(train_run *run) {
                         .user = run->trainer};
   int code = EXIT_OK;
   progress_start("reading", text_bytes(o->data, o->count));
-  for (int i = 0; i < o->count && !code; i++)
-    code = text_read(&source, o->data[i]);
+  for (int i = 0; i < o->count && !code; i++) code = text_read(&source, o->data[i]);
   progress_end();
   return code;
 }
@@ -270,8 +257,7 @@ static int learn(train_run *run) {
   t.specials = (const char *const *)run->o->special;
   t.n_specials = (size_t)run->o->specials;
   t.progress = show_merges;
-  attend_status status =
-      attend_text_trainer_create(run->ctx, &t, &run->trainer);
+  attend_status status = attend_text_trainer_create(run->ctx, &t, &run->trainer);
   if (status) return complain_status(run->ctx, status);
   int code = read_data(run);
   if (code) return code;
@@ -319,8 +305,7 @@ static double bytes_per_token(const attend_text_trained *t) {
   return t->tokens ? (double)t->bytes / (double)t->tokens : 0;
 }
 
-static cell merge_cell(const train_run *run, size_t i, char *text,
-                       size_t size) {
+static cell merge_cell(const train_run *run, size_t i, char *text, size_t size) {
   attend_text_merge m;
   if (!attend_text_trainer_merge(run->trainer, i, &m)) return cell_none();
   snprintf(text, size, "%s %s", m.left, m.right);
@@ -334,33 +319,27 @@ static int print_json(const train_run *run) {
   attend_text_merge m = {0};
   table rows = table_start(columns);
   attend_text_trainer_merge(run->trainer, end, &m);
-  table_add(
-      &rows,
-      (cell[]){cell_text(run->o->out),
-               cell_text(attend_tokenizer_kind(
-                   attend_text_trainer_tokenizer(run->trainer))),
-               cell_text(attend_like_name(run->o->train.like)),
-               cell_number(t->vocab), cell_number(t->specials),
-               cell_number(t->letters), cell_number(t->merges),
-               merge_cell(run, 0, first, sizeof first),
-               merge_cell(run, end, last, sizeof last),
-               cell_number((double)m.count), cell_number((double)t->texts),
-               cell_number((double)t->bytes), cell_number((double)t->words),
-               cell_number((double)t->distinct), cell_number((double)t->tokens),
-               cell_number((double)t->unknown), cell_number(bytes_per_token(t)),
-               cell_number(run->seconds)});
+  table_add(&rows,
+            (cell[]){cell_text(run->o->out),
+                     cell_text(attend_tokenizer_kind(attend_text_trainer_tokenizer(run->trainer))),
+                     cell_text(attend_like_name(run->o->train.like)), cell_number(t->vocab),
+                     cell_number(t->specials), cell_number(t->letters), cell_number(t->merges),
+                     merge_cell(run, 0, first, sizeof first),
+                     merge_cell(run, end, last, sizeof last), cell_number((double)m.count),
+                     cell_number((double)t->texts), cell_number((double)t->bytes),
+                     cell_number((double)t->words), cell_number((double)t->distinct),
+                     cell_number((double)t->tokens), cell_number((double)t->unknown),
+                     cell_number(bytes_per_token(t)), cell_number(run->seconds)});
   int code = table_print_json(&rows, run->ctx, stdout);
   table_free(&rows);
   return code;
 }
 
-static void print_merges(const train_run *run, const char *name, size_t from,
-                         size_t to) {
+static void print_merges(const train_run *run, const char *name, size_t from, size_t to) {
   attend_text_merge m;
   printf("  %-11s", name);
   for (size_t i = from; i < to; i++)
-    if (attend_text_trainer_merge(run->trainer, i, &m))
-      printf(" %s+%s", m.left, m.right);
+    if (attend_text_trainer_merge(run->trainer, i, &m)) printf(" %s+%s", m.left, m.right);
   if (attend_text_trainer_merge(run->trainer, to - 1, &m))
     printf(", the last %llu times", (unsigned long long)m.count);
   putchar('\n');
@@ -376,12 +355,12 @@ static int print_facts(const train_run *run) {
   printf("%s\n  %-11s %s, like %s\n", run->o->out, "kind",
          attend_tokenizer_kind(attend_text_trainer_tokenizer(run->trainer)),
          attend_like_name(run->o->train.like));
-  printf("  %-11s %d pieces: %d special, %d letters, %d merges\n", "vocabulary",
-         (int)t->vocab, (int)t->specials, (int)t->letters, (int)t->merges);
-  printf("  %-11s %s, %llu words, %zu different\n", "text", bytes,
-         (unsigned long long)t->words, t->distinct);
-  printf("  %-11s %llu, %.3f bytes each", "tokens",
-         (unsigned long long)t->tokens, bytes_per_token(t));
+  printf("  %-11s %d pieces: %d special, %d letters, %d merges\n", "vocabulary", (int)t->vocab,
+         (int)t->specials, (int)t->letters, (int)t->merges);
+  printf("  %-11s %s, %llu words, %zu different\n", "text", bytes, (unsigned long long)t->words,
+         t->distinct);
+  printf("  %-11s %llu, %.3f bytes each", "tokens", (unsigned long long)t->tokens,
+         bytes_per_token(t));
   if (t->unknown) printf(", %llu unknown", (unsigned long long)t->unknown);
   putchar('\n');
   if (merges) print_merges(run, "first", 0, shown);

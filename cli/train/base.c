@@ -25,8 +25,7 @@ static char *read_one(const char *path, size_t *length, int *code) {
   return text;
 }
 
-static int copy_one(train_run *run, const char *from, const char *to,
-                    const char *name) {
+static int copy_one(train_run *run, const char *from, const char *to, const char *name) {
   char *a = path_of("%s/%s", from, name), *b = path_of("%s/%s", to, name);
   int code = EXIT_OK;
   size_t length;
@@ -39,11 +38,9 @@ static int copy_one(train_run *run, const char *from, const char *to,
   return code;
 }
 
-static int copy_all(train_run *run, const char *from, const char *to,
-                    const char *const *files) {
+static int copy_all(train_run *run, const char *from, const char *to, const char *const *files) {
   int code = EXIT_OK;
-  for (int i = 0; !code && files[i]; i++)
-    code = copy_one(run, from, to, files[i]);
+  for (int i = 0; !code && files[i]; i++) code = copy_one(run, from, to, files[i]);
   return code;
 }
 
@@ -54,14 +51,12 @@ static char *folder_of(const char *path) {
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
   for (int i = 0; file_bytes(path) >= 0 && tokenizer_files[i]; i++)
     if (!strcmp(name, tokenizer_files[i]))
-      return slash ? path_of("%.*s", (int)(slash - path), path)
-                   : need_copy(".");
+      return slash ? path_of("%.*s", (int)(slash - path), path) : need_copy(".");
   return need_copy(path);
 }
 
 /* Loads it once, so that errors name the original path. */
-static int check_tokenizer(const train_run *run, const char *path,
-                           const char *remedy) {
+static int check_tokenizer(const train_run *run, const char *path, const char *remedy) {
   attend_tokenizer *t;
   attend_status status = attend_tokenizer_load(run->ctx, path, &t);
   attend_tokenizer_free(t);
@@ -88,8 +83,7 @@ static int take_tokenizer(train_run *run, const char *folder) {
 
 /* ---- config.json ---------------------------------------------------------------------- */
 
-int train_special(const train_run *run, attend_special which,
-                  attend_special otherwise) {
+int train_special(const train_run *run, attend_special which, attend_special otherwise) {
   int id = attend_tokenizer_special(run->tokenizer, which);
   return id >= 0 ? id : attend_tokenizer_special(run->tokenizer, otherwise);
 }
@@ -112,8 +106,8 @@ static int write_config(train_run *run, const char *folder) {
   return status ? complain_status(run->ctx, status) : EXIT_OK;
 }
 
-static void put_config(attend_json_writer *w, const attend_json *config,
-                       const char *attention, unsigned roles) {
+static void put_config(attend_json_writer *w, const attend_json *config, const char *attention,
+                       unsigned roles) {
   static const char member[] = "attend_attention";
   static const char where[] = "attend_attention_roles";
   char text[ATTEND_ROLES_TEXT];
@@ -131,12 +125,11 @@ static void put_config(attend_json_writer *w, const attend_json *config,
   attend_json_close(w, '}');
 }
 
-static attend_status rewrite_config(train_run *run, const char *path,
-                                    const char *text, size_t length) {
+static attend_status rewrite_config(train_run *run, const char *path, const char *text,
+                                    size_t length) {
   attend_json *config;
   attend_json_writer w = attend_json_writer_text(run->ctx);
-  attend_status status =
-      attend_json_parse(run->ctx, path, text, length, &config);
+  attend_status status = attend_json_parse(run->ctx, path, text, length, &config);
   if (status) return status;
   put_config(&w, config, run->s->made.attention, run->roles);
   status = attend_json_finish(&w);
@@ -162,8 +155,7 @@ static int set_attention(train_run *run, const char *folder) {
 /* ---- all of it ----------------------------------------------------------------------------- */
 
 /* config.json names one form: a model cannot keep its own where another is not. */
-static int check_roles(const train_run *run, const char *path,
-                       const attend_config *c) {
+static int check_roles(const train_run *run, const char *path, const attend_config *c) {
   bool covered = c->roles && !(c->roles & ~run->roles);
   if (!run->roles || c->form.kind == ATTEND_SOFTMAX || covered) return EXIT_OK;
   complain(
@@ -182,19 +174,16 @@ static int from_model(train_run *run, const char *path, const char *folder) {
   if (code) return code;
   code = s->tokenizer ? take_tokenizer(run, folder)
                       : check_tokenizer(run, path, ": say --tokenizer PATH");
-  if (!code && !s->tokenizer)
-    code = copy_all(run, path, folder, tokenizer_files);
+  if (!code && !s->tokenizer) code = copy_all(run, path, folder, tokenizer_files);
   if (!code) code = copy_all(run, path, folder, settings_files);
   if (!code && s->made.attention) code = set_attention(run, folder);
   return code;
 }
 
 static int from_nothing(train_run *run, const char *folder) {
-  int code = run->s->tokenizer ? take_tokenizer(run, folder)
-                               : learn_tokenizer(run, folder);
+  int code = run->s->tokenizer ? take_tokenizer(run, folder) : learn_tokenizer(run, folder);
   if (code) return code;
-  attend_status status =
-      attend_tokenizer_load(run->ctx, folder, &run->tokenizer);
+  attend_status status = attend_tokenizer_load(run->ctx, folder, &run->tokenizer);
   if (status) return complain_status(run->ctx, status);
   code = write_config(run, folder);
   attend_tokenizer_free(run->tokenizer); /* config.json says more of it */
@@ -231,7 +220,6 @@ int train_base(train_run *run) {
   if (!run->resumes) remove_folder(run->base);
   if (!is_folder(run->base)) code = make_base(run);
   if (code) return code;
-  attend_status status =
-      attend_tokenizer_load(run->ctx, run->base, &run->tokenizer);
+  attend_status status = attend_tokenizer_load(run->ctx, run->base, &run->tokenizer);
   return status ? complain_status(run->ctx, status) : EXIT_OK;
 }

@@ -23,14 +23,13 @@ static void say(const train_run *run, const char *text) {
 
 /* ---- loss.svg ----------------------------------------------------------------------- */
 
-static attend_plot_series series_of(const char *name, attend_log_curve curve,
-                                    double *x, double *y) {
+static attend_plot_series series_of(const char *name, attend_log_curve curve, double *x,
+                                    double *y) {
   for (size_t i = 0; i < curve.count; i++) {
     x[i] = curve.at[i].step;
     y[i] = curve.at[i].loss;
   }
-  return (attend_plot_series){
-      .name = name, .count = curve.count, .x = x, .y = y};
+  return (attend_plot_series){.name = name, .count = curve.count, .x = x, .y = y};
 }
 
 static attend_status save_plot(train_run *run) {
@@ -38,9 +37,8 @@ static attend_status save_plot(train_run *run) {
   attend_log_curve valid = attend_training_run_valid(run->log);
   double *x = need(2 * (loss.count + valid.count), sizeof *x);
   double *x_valid = x + 2 * loss.count;
-  attend_plot_series series[] = {
-      series_of("training", loss, x, x + loss.count),
-      series_of("validation", valid, x_valid, x_valid + valid.count)};
+  attend_plot_series series[] = {series_of("training", loss, x, x + loss.count),
+                                 series_of("validation", valid, x_valid, x_valid + valid.count)};
   series[1].points = 1;
   attend_plot_panel panel = {.title = "Loss",
                              .x = {.label = "step"},
@@ -86,10 +84,9 @@ static void show_step(train_run *run, const attend_fit_report *r) {
   if (time - run->shown < 0.1) return;
   run->shown = time;
   format_left(r->left, left, sizeof left);
-  snprintf(text, sizeof text,
-           "step %llu of %llu, loss %.3f, rate %.2g, %.0f tokens/s, %s left",
-           (unsigned long long)r->step, (unsigned long long)r->steps, r->loss,
-           r->rate, r->speed, left);
+  snprintf(text, sizeof text, "step %llu of %llu, loss %.3f, rate %.2g, %.0f tokens/s, %s left",
+           (unsigned long long)r->step, (unsigned long long)r->steps, r->loss, r->rate, r->speed,
+           left);
   progress_note(text);
 }
 
@@ -102,16 +99,15 @@ static void show_evaluation(const attend_fit_report *r) {
 static void say_validated(const train_run *run, const attend_fit_report *r) {
   char text[160];
   snprintf(text, sizeof text, "step %llu: validation %.4f (perplexity %.4g)%s",
-           (unsigned long long)r->step, r->valid, exp(r->valid),
-           r->best ? ", the best" : "");
+           (unsigned long long)r->step, r->valid, exp(r->valid), r->best ? ", the best" : "");
   say(run, text);
 }
 
 static void say_saving(const train_run *run, const attend_fit_report *r) {
   char text[160];
   if (!isnan(r->valid) || isnan(r->loss)) return;
-  snprintf(text, sizeof text, "step %llu: training loss %.4f",
-           (unsigned long long)r->step, r->loss);
+  snprintf(text, sizeof text, "step %llu: training loss %.4f", (unsigned long long)r->step,
+           r->loss);
   say(run, text);
 }
 
@@ -149,18 +145,14 @@ static void describe(const train_run *run) {
   const attend_config *c = attend_trainer_config(run->trainer);
   attend_trainer_values(run->trainer, &count);
   format_cell(CELL_NUMBER, (double)count, parameters, sizeof parameters);
-  format_cell(CELL_BYTES, (double)attend_corpus_bytes(run->texts), bytes,
-              sizeof bytes);
-  snprintf(text, sizeof text,
-           "%s of %s parameters learns from %s: %zu %s%s, %zu tokens%s",
-           c->family, parameters, bytes, texts,
-           run->task == ATTEND_LEARN_PAIRS ? "pair" : "text",
+  format_cell(CELL_BYTES, (double)attend_corpus_bytes(run->texts), bytes, sizeof bytes);
+  snprintf(text, sizeof text, "%s of %s parameters learns from %s: %zu %s%s, %zu tokens%s",
+           c->family, parameters, bytes, texts, run->task == ATTEND_LEARN_PAIRS ? "pair" : "text",
            texts == 1 ? "" : "s", attend_corpus_tokens(run->texts),
            run->resumes ? "; it goes on" : "");
   say(run, text);
   if (attend_corpus_dropped(run->texts)) {
-    snprintf(text, sizeof text,
-             "%zu tokens were cut off: texts were longer than --length",
+    snprintf(text, sizeof text, "%zu tokens were cut off: texts were longer than --length",
              attend_corpus_dropped(run->texts));
     say(run, text);
   }
@@ -177,36 +169,31 @@ static const column columns[] = {
     {"averaged", NULL, CELL_COUNT},   {"average_valid", NULL, CELL_RATIO},
     {"bytes", NULL, CELL_BYTES},      {NULL, NULL, CELL_TEXT}};
 
-static int put_json(const train_run *run, const attend_fit_result *r,
-                    bool stopped, const char *folder) {
+static int put_json(const train_run *run, const attend_fit_result *r, bool stopped,
+                    const char *folder) {
   table rows = table_start(columns);
   table_add(
       &rows,
-      (cell[]){cell_number((double)r->steps), cell_number(r->tokens),
-               cell_number(r->loss), cell_number(r->best),
-               cell_number(exp(r->best)), cell_number((double)r->best_step),
-               cell_number(r->seconds), cell_number(r->stopped_early),
-               cell_number(stopped), cell_text(folder),
-               r->averaged ? cell_number(r->averaged) : cell_none(),
-               cell_number(r->averaged ? r->average_valid : NAN),
-               cell_number(r->bytes)});
+      (cell[]){cell_number((double)r->steps), cell_number(r->tokens), cell_number(r->loss),
+               cell_number(r->best), cell_number(exp(r->best)), cell_number((double)r->best_step),
+               cell_number(r->seconds), cell_number(r->stopped_early), cell_number(stopped),
+               cell_text(folder), r->averaged ? cell_number(r->averaged) : cell_none(),
+               cell_number(r->averaged ? r->average_valid : NAN), cell_number(r->bytes)});
   int code = table_print_json(&rows, run->ctx, stdout);
   table_free(&rows);
   return code;
 }
 
 static void put_average(const train_run *run, const attend_fit_result *r) {
-  printf("the mean of %d steps, %llu to %llu", r->averaged,
-         (unsigned long long)r->average_first,
+  printf("the mean of %d steps, %llu to %llu", r->averaged, (unsigned long long)r->average_first,
          (unsigned long long)r->average_last);
   if (run->valid)
-    printf(": validation %.4f (perplexity %.4g)", r->average_valid,
-           exp(r->average_valid));
+    printf(": validation %.4f (perplexity %.4g)", r->average_valid, exp(r->average_valid));
   printf(", in %s/average\n", run->s->out);
 }
 
-static int put_lines(const train_run *run, const attend_fit_result *r,
-                     bool stopped, const char *folder) {
+static int put_lines(const train_run *run, const attend_fit_result *r, bool stopped,
+                     const char *folder) {
   char time[32], tokens[32], bytes[32];
   format_left(r->seconds, time, sizeof time);
   format_cell(CELL_NUMBER, r->tokens, tokens, sizeof tokens);
@@ -219,18 +206,15 @@ static int put_lines(const train_run *run, const attend_fit_result *r,
         (unsigned long long)r->best_step, r->worse);
   if (stopped) printf("interrupted: --resume goes on\n");
   printf("%llu steps, %s tokens, %s, %s of memory: %s, and %s/loss.svg\n",
-         (unsigned long long)r->steps, tokens, time, bytes, folder,
-         run->s->out);
+         (unsigned long long)r->steps, tokens, time, bytes, folder, run->s->out);
   return check_written(stdout, "the standard output");
 }
 
-static int say_end(const train_run *run, const attend_fit_result *r,
-                   bool stopped) {
+static int say_end(const train_run *run, const attend_fit_result *r, bool stopped) {
   char *best = path_of("%s/best", run->s->out);
-  char *folder =
-      is_folder(best) ? need_copy(best) : path_of("%s/last", run->s->out);
-  int code = run->s->common.json ? put_json(run, r, stopped, folder)
-                                 : put_lines(run, r, stopped, folder);
+  char *folder = is_folder(best) ? need_copy(best) : path_of("%s/last", run->s->out);
+  int code =
+      run->s->common.json ? put_json(run, r, stopped, folder) : put_lines(run, r, stopped, folder);
   free(folder);
   free(best);
   return code;

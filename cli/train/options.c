@@ -66,8 +66,7 @@ enum {
 
 static const struct argp_option list[] = {
     {0, 0, 0, 0, "Data:", 1},
-    {"data", KEY_DATA, "FILE", 0,
-     "Text, .jsonl or .tsv (pairs); may be repeated", 1},
+    {"data", KEY_DATA, "FILE", 0, "Text, .jsonl or .tsv (pairs); may be repeated", 1},
     {"valid", KEY_VALID, "FILE", 0, "Validation data; may be repeated", 1},
     {"valid-share", KEY_VALID_SHARE, "X", 0,
      "Hold this share of the data out for validation (default: 0.02 without "
@@ -85,29 +84,23 @@ static const struct argp_option list[] = {
      "Tokens of a text at most (default: 256, or the model's positions)", 1},
     {"target-length", KEY_TARGET, "N", 0,
      "Of pairs: tokens of an answer at most (default: as --length)", 1},
-    {"mask-share", KEY_MASK, "X", 0,
-     "Masked: share of tokens to predict (default: 0.15)", 1},
+    {"mask-share", KEY_MASK, "X", 0, "Masked: share of tokens to predict (default: 0.15)", 1},
 
     {0, 0, 0, 0, "A new model:", 2},
-    {"family", KEY_FAMILY, "NAME", 0,
-     "gpt2, llama, bert, bart or t5 (default: gpt2)", 2},
+    {"family", KEY_FAMILY, "NAME", 0, "gpt2, llama, bert, bart or t5 (default: gpt2)", 2},
     {"layers", KEY_LAYERS, "N", 0, "(default: 4)", 2},
-    {"decoder-layers", KEY_DECODER_LAYERS, "N", 0,
-     "Of an encoder-decoder (default: as many)", 2},
+    {"decoder-layers", KEY_DECODER_LAYERS, "N", 0, "Of an encoder-decoder (default: as many)", 2},
     {"heads", KEY_HEADS, "N", 0, "(default: 4)", 2},
     {"kv-heads", KEY_KV_HEADS, "N", 0, "Llama (default: as many)", 2},
     {"width", KEY_WIDTH, "N", 0, "(default: 256)", 2},
-    {"mlp", KEY_MLP, "N", 0,
-     "Inner width of the MLP (default: 4 widths; llama 8/3)", 2},
+    {"mlp", KEY_MLP, "N", 0, "Inner width of the MLP (default: 4 widths; llama 8/3)", 2},
     {"decoder-width", KEY_DECODER_WIDTH, "N", 0,
      "Of an encoder-decoder, whose other sizes are then the encoder's "
      "(default: as --width)",
      2},
     {"decoder-heads", KEY_DECODER_HEADS, "N", 0, "(default: as --heads)", 2},
-    {"decoder-mlp", KEY_DECODER_MLP, "N", 0,
-     "(default: as --mlp, or 4 decoder widths)", 2},
-    {"positions", KEY_POSITIONS, "N", 0,
-     "Longest sequence (default: as --length)", 2},
+    {"decoder-mlp", KEY_DECODER_MLP, "N", 0, "(default: as --mlp, or 4 decoder widths)", 2},
+    {"positions", KEY_POSITIONS, "N", 0, "Longest sequence (default: as --length)", 2},
     {"untied", KEY_UNTIED, 0, 0, "A head of its own", 2},
     {"copy", KEY_COPY, "N", 0,
      "Bart, t5: a pointer-generator head that copies source tokens, with keys "
@@ -117,8 +110,7 @@ static const struct argp_option list[] = {
      "Of a new model, or instead of MODEL's (attend tokenize --train makes "
      "one; without it one is trained on the data)",
      2},
-    {"vocab", KEY_VOCAB, "N", 0,
-     "Tokens of a tokenizer that is trained (default: 4096)", 2},
+    {"vocab", KEY_VOCAB, "N", 0, "Tokens of a tokenizer that is trained (default: 4096)", 2},
     {"attention", KEY_ATTENTION, "FORM", 0,
      "Train with this form of attention, such as elu or favor(m=64)", 2},
     {"attention-roles", KEY_ROLES, "ROLES", 0,
@@ -132,24 +124,18 @@ static const struct argp_option list[] = {
     {"steps", KEY_STEPS, "N", 0, "Steps in all (default: 1000)", 3},
     {"epochs", KEY_EPOCHS, "X", 0, "Steps as epochs over the data", 3},
     {"optimizer", KEY_OPTIMIZER, "NAME", 0, "adamw or sgd (default: adamw)", 3},
-    {"rate", KEY_RATE, "X", 0,
-     "Peak learning rate (default: 1e-3 for a new model, else 1e-4)", 3},
-    {"least-rate", KEY_LEAST, "X", 0,
-     "Final learning rate (default: a tenth; linear: 0)", 3},
-    {"warmup", KEY_WARMUP, "N", 0,
-     "Warm-up steps (default: 100, a tenth of all at most)", 3},
+    {"rate", KEY_RATE, "X", 0, "Peak learning rate (default: 1e-3 for a new model, else 1e-4)", 3},
+    {"least-rate", KEY_LEAST, "X", 0, "Final learning rate (default: a tenth; linear: 0)", 3},
+    {"warmup", KEY_WARMUP, "N", 0, "Warm-up steps (default: 100, a tenth of all at most)", 3},
     {"schedule", KEY_SCHEDULE, "NAME", 0,
      "Of the rate: cosine, linear or constant (default: cosine)", 3},
     {"beta1", KEY_BETA1, "X", 0, "AdamW (default: 0.9)", 3},
     {"beta2", KEY_BETA2, "X", 0, "AdamW (default: 0.95)", 3},
     {"momentum", KEY_MOMENTUM, "X", 0, "SGD (default: 0.9)", 3},
     {"decay", KEY_DECAY, "X", 0, "Weight decay of matrices (default: 0.1)", 3},
-    {"decay-tables", KEY_DECAY_TABLES, "X", 0,
-     "Of embeddings and positions (default: 0)", 3},
-    {"decay-vectors", KEY_DECAY_VECTORS, "X", 0,
-     "Of biases and norms (default: 0)", 3},
-    {"clip", KEY_CLIP, "X", 0,
-     "Largest norm of the gradient; 0: any (default: 1)", 3},
+    {"decay-tables", KEY_DECAY_TABLES, "X", 0, "Of embeddings and positions (default: 0)", 3},
+    {"decay-vectors", KEY_DECAY_VECTORS, "X", 0, "Of biases and norms (default: 0)", 3},
+    {"clip", KEY_CLIP, "X", 0, "Largest norm of the gradient; 0: any (default: 1)", 3},
     {"smoothing", KEY_SMOOTHING, "X", 0, "Label smoothing (default: 0)", 3},
     {"dropout", KEY_DROPOUT, "X", 0, "(default: 0)", 3},
     {"weights", KEY_WEIGHTS, "KIND", 0,
@@ -170,17 +156,15 @@ static const struct argp_option list[] = {
      "ones are removed",
      4},
     {"save-every", KEY_SAVE, "N", 0, "Steps (default: a tenth of all)", 4},
-    {"valid-every", KEY_VALIDATE, "N", 0, "Steps (default: as --save-every)",
+    {"valid-every", KEY_VALIDATE, "N", 0, "Steps (default: as --save-every)", 4},
+    {"valid-batches", KEY_VALID_BATCHES, "N", 0, "Batches of a validation, at most (default: all)",
      4},
-    {"valid-batches", KEY_VALID_BATCHES, "N", 0,
-     "Batches of a validation, at most (default: all)", 4},
     /* The name until 0.1, which run.json of older runs has. */
     {"valid-lessons", KEY_VALID_BATCHES, "N", OPTION_HIDDEN, NULL, 4},
     {"log-every", KEY_LOG, "N", 0, "Steps (default: a hundredth of all)", 4},
     {"keep", KEY_KEEP, "N", 0,
      "Saved steps, beside the first, the best and the last (default: all)", 4},
-    {"patience", KEY_PATIENCE, "N", 0,
-     "Stop after so many validations without improvement", 4},
+    {"patience", KEY_PATIENCE, "N", 0, "Stop after so many validations without improvement", 4},
     {"average", KEY_AVERAGE, "N", 0,
      "At the end, write DIR/average: the mean of the last N saved steps; "
      "with --resume also for a finished run",
@@ -212,8 +196,7 @@ static void add_word(train_settings *s, word_list *w, const char *text) {
 #define SIZE(name, high) ((int)options_number(state, name, arg, 1, high))
 #define COUNT(name) options_number(state, name, arg, 0, INT64_MAX / 2)
 
-static bool parse_data(int key, char *arg, struct argp_state *state,
-                       train_settings *s) {
+static bool parse_data(int key, char *arg, struct argp_state *state, train_settings *s) {
   static const char *const tasks[] = {"causal", "masked", "pairs", NULL};
   switch (key) {
     case KEY_DATA:
@@ -248,10 +231,8 @@ static bool parse_data(int key, char *arg, struct argp_state *state,
   }
 }
 
-static bool parse_model(int key, char *arg, struct argp_state *state,
-                        train_settings *s) {
-  static const char *const families[] = {"gpt2", "llama", "bert",
-                                         "bart", "t5",    NULL};
+static bool parse_model(int key, char *arg, struct argp_state *state, train_settings *s) {
+  static const char *const families[] = {"gpt2", "llama", "bert", "bart", "t5", NULL};
   attend_architecture *a = &s->made;
   s->is_made |= key >= KEY_FAMILY && key <= KEY_UNTIED && key != KEY_VOCAB;
   switch (key) {
@@ -311,15 +292,13 @@ static bool parse_model(int key, char *arg, struct argp_state *state,
   }
 }
 
-static bool parse_optimizer(int key, char *arg, struct argp_state *state,
-                            train_settings *s) {
+static bool parse_optimizer(int key, char *arg, struct argp_state *state, train_settings *s) {
   static const char *const optimizers[] = {"adamw", "sgd", NULL};
   static const char *const schedules[] = {"constant", "linear", "cosine", NULL};
   attend_optimizer_options *o = &s->optimizer;
   switch (key) {
     case KEY_OPTIMIZER:
-      o->kind =
-          (attend_optimizer_kind)choice(state, "--optimizer", arg, optimizers);
+      o->kind = (attend_optimizer_kind)choice(state, "--optimizer", arg, optimizers);
       return true;
     case KEY_RATE:
       s->rate = options_real(state, "--rate", arg, 0, 1e3);
@@ -331,8 +310,7 @@ static bool parse_optimizer(int key, char *arg, struct argp_state *state,
       s->warmup = COUNT("--warmup");
       return true;
     case KEY_SCHEDULE:
-      s->schedule =
-          (attend_schedule_kind)choice(state, "--schedule", arg, schedules);
+      s->schedule = (attend_schedule_kind)choice(state, "--schedule", arg, schedules);
       return true;
     case KEY_BETA1:
       o->beta1 = (float)options_real(state, "--beta1", arg, 0, 0.999999);
@@ -344,16 +322,13 @@ static bool parse_optimizer(int key, char *arg, struct argp_state *state,
       o->momentum = (float)options_real(state, "--momentum", arg, 0, 0.999999);
       return true;
     case KEY_DECAY:
-      o->decay[ATTEND_MATRICES] =
-          (float)options_real(state, "--decay", arg, 0, 10);
+      o->decay[ATTEND_MATRICES] = (float)options_real(state, "--decay", arg, 0, 10);
       return true;
     case KEY_DECAY_TABLES:
-      o->decay[ATTEND_TABLES] =
-          (float)options_real(state, "--decay-tables", arg, 0, 10);
+      o->decay[ATTEND_TABLES] = (float)options_real(state, "--decay-tables", arg, 0, 10);
       return true;
     case KEY_DECAY_VECTORS:
-      o->decay[ATTEND_VECTORS] =
-          (float)options_real(state, "--decay-vectors", arg, 0, 10);
+      o->decay[ATTEND_VECTORS] = (float)options_real(state, "--decay-vectors", arg, 0, 10);
       return true;
     case KEY_CLIP:
       o->clip = (float)options_real(state, "--clip", arg, 0, 1e6);
@@ -363,8 +338,7 @@ static bool parse_optimizer(int key, char *arg, struct argp_state *state,
   }
 }
 
-static bool parse_course(int key, char *arg, struct argp_state *state,
-                         train_settings *s) {
+static bool parse_course(int key, char *arg, struct argp_state *state, train_settings *s) {
   static const char *const kinds[] = {"f32", "bf16", NULL};
   switch (key) {
     case KEY_BATCH:
@@ -387,8 +361,8 @@ static bool parse_course(int key, char *arg, struct argp_state *state,
       s->dropout = options_real(state, "--dropout", arg, 0, 0.9);
       return true;
     case KEY_WEIGHTS:
-      s->weights = choice(state, "--weights", arg, kinds) ? ATTEND_WEIGHTS_MIXED
-                                                          : ATTEND_WEIGHTS_F32;
+      s->weights =
+          choice(state, "--weights", arg, kinds) ? ATTEND_WEIGHTS_MIXED : ATTEND_WEIGHTS_F32;
       return true;
     case KEY_RECOMPUTE:
       s->recompute = true;
@@ -398,8 +372,7 @@ static bool parse_course(int key, char *arg, struct argp_state *state,
   }
 }
 
-static bool parse_keeping(int key, char *arg, struct argp_state *state,
-                          train_settings *s) {
+static bool parse_keeping(int key, char *arg, struct argp_state *state, train_settings *s) {
   static const char *const kinds[] = {"f32", "bf16", NULL};
   switch (key) {
     case KEY_OUT:
@@ -412,8 +385,7 @@ static bool parse_keeping(int key, char *arg, struct argp_state *state,
       s->resume = s->resume_from = true;
       s->from_good = !strcmp(arg, "last-good");
       if (!s->from_good)
-        s->from_step =
-            options_number(state, "--resume-from", arg, 0, INT64_MAX / 2);
+        s->from_step = options_number(state, "--resume-from", arg, 0, INT64_MAX / 2);
       return true;
     case KEY_SAVE:
       s->save_every = SIZE("--save-every", INT32_MAX);
@@ -455,17 +427,14 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     s->model = arg;
     return 0;
   }
-  bool known =
-      parse_data(key, arg, state, s) || parse_model(key, arg, state, s) ||
-      parse_optimizer(key, arg, state, s) || parse_course(key, arg, state, s) ||
-      parse_keeping(key, arg, state, s);
+  bool known = parse_data(key, arg, state, s) || parse_model(key, arg, state, s) ||
+               parse_optimizer(key, arg, state, s) || parse_course(key, arg, state, s) ||
+               parse_keeping(key, arg, state, s);
   return known ? 0 : ARGP_ERR_UNKNOWN;
 }
 
-static const struct argp_child children[] = {{&options_json, 0, "", 5},
-                                             {&options_run, 0, NULL, 5},
-                                             {&options_seed, 0, NULL, 5},
-                                             {0}};
+static const struct argp_child children[] = {
+    {&options_json, 0, "", 5}, {&options_run, 0, NULL, 5}, {&options_seed, 0, NULL, 5}, {0}};
 const struct argp train_argp = {
     .options = list,
     .parser = parse,

@@ -33,8 +33,7 @@ static bool has_in(const char *out, const char *name) {
 /* base/ of somebody else is not replaced. */
 static int check_out(const train_run *run) {
   const char *out = run->s->out;
-  if (run->resumes || !has_in(out, "base") || has_in(out, "run.json"))
-    return EXIT_OK;
+  if (run->resumes || !has_in(out, "base") || has_in(out, "run.json")) return EXIT_OK;
   complain("%s/base is in the way: choose another --out", out);
   return EXIT_USAGE;
 }
@@ -45,8 +44,7 @@ static int open_folder(train_run *run) {
                            : s->resume_from ? ATTEND_FIT_STEP
                            : s->resume      ? ATTEND_FIT_RESUME
                                             : ATTEND_FIT_NEW;
-  TRY(run, attend_fit_open(run->ctx, s->out, start, (uint64_t)s->from_step,
-                           &run->fit));
+  TRY(run, attend_fit_open(run->ctx, s->out, start, (uint64_t)s->from_step, &run->fit));
   run->resumes = attend_fit_checkpoint(run->fit) != NULL;
   return check_out(run);
 }
@@ -61,10 +59,9 @@ static int open_weights(train_run *run) {
                : s->model ? model_path(s->model, &code)
                           : need_copy(run->base);
   if (code) return code;
-  attend_status status =
-      from || s->model
-          ? attend_checkpoint_open(run->ctx, path, &run->files)
-          : attend_checkpoint_init(run->ctx, path, s->common.seed, &run->files);
+  attend_status status = from || s->model
+                             ? attend_checkpoint_open(run->ctx, path, &run->files)
+                             : attend_checkpoint_init(run->ctx, path, s->common.seed, &run->files);
   free(path);
   return status ? complain_status(run->ctx, status) : EXIT_OK;
 }
@@ -87,8 +84,7 @@ static int make_trainer(train_run *run) {
                                 .dropout = (float)s->dropout,
                                 .seed = s->common.seed};
   TRY(run, attend_trainer_create(run->files, &how, &run->trainer));
-  TRY(run,
-      attend_optimizer_create(run->trainer, &s->optimizer, &run->optimizer));
+  TRY(run, attend_optimizer_create(run->trainer, &s->optimizer, &run->optimizer));
   return EXIT_OK;
 }
 
@@ -101,20 +97,17 @@ static attend_task task_of(const train_run *run) {
     if (!strcmp(tasks[i], run->s->task)) return (attend_task)i;
   if (parts == ATTEND_BOTH) return ATTEND_LEARN_PAIRS;
   if (parts == ATTEND_ENCODER) return ATTEND_LEARN_MASKED;
-  return path_ends(run->s->data.text[0], ".tsv") ? ATTEND_LEARN_PAIRS
-                                                 : ATTEND_LEARN_CAUSAL;
+  return path_ends(run->s->data.text[0], ".tsv") ? ATTEND_LEARN_PAIRS : ATTEND_LEARN_CAUSAL;
 }
 
 static int check_task(const train_run *run) {
   attend_parts parts = attend_trainer_config(run->trainer)->parts;
-  static const char *const sides[] = {"", "an encoder", "a decoder",
-                                      "an encoder-decoder"};
+  static const char *const sides[] = {"", "an encoder", "a decoder", "an encoder-decoder"};
   bool fits = run->task == ATTEND_LEARN_PAIRS    ? parts != ATTEND_ENCODER
               : run->task == ATTEND_LEARN_MASKED ? parts == ATTEND_ENCODER
                                                  : parts == ATTEND_DECODER;
   if (fits) return EXIT_OK;
-  complain("%s cannot learn the task %s", sides[parts],
-           run->s->task ? run->s->task : "asked for");
+  complain("%s cannot learn the task %s", sides[parts], run->s->task ? run->s->task : "asked for");
   return EXIT_USAGE;
 }
 
@@ -141,8 +134,7 @@ static int say_read(size_t done, size_t total, void *user) {
   return is_interrupted();
 }
 
-static int read_files(train_run *run, const word_list *files,
-                      attend_corpus *to) {
+static int read_files(train_run *run, const word_list *files, attend_corpus *to) {
   const train_settings *s = run->s;
   bool masked = run->task == ATTEND_LEARN_MASKED;
   size_t length = (size_t)longest(run);
@@ -154,13 +146,11 @@ static int read_files(train_run *run, const word_list *files,
       .tokenizer = run->tokenizer,
       .task = run->task,
       .parts = parts,
-      .end = masked
-                 ? train_special(run, ATTEND_SPECIAL_SEP, ATTEND_SPECIAL_EOS)
-                 : train_special(run, ATTEND_SPECIAL_EOS, ATTEND_SPECIAL_SEP),
+      .end = masked ? train_special(run, ATTEND_SPECIAL_SEP, ATTEND_SPECIAL_EOS)
+                    : train_special(run, ATTEND_SPECIAL_EOS, ATTEND_SPECIAL_SEP),
       .field = s->field,
       .answer_field = s->answer_field,
-      .source_length =
-          joined ? (length > target ? length - target : 1) : length,
+      .source_length = joined ? (length > target ? length - target : 1) : length,
       .target_length = target,
       .progress = say_read};
   for (size_t i = 0; i < files->count; i++) {
@@ -182,9 +172,7 @@ static int read_texts(train_run *run) {
     TRY(run, attend_corpus_create(run->ctx, &run->held));
     return read_files(run, &s->valid, run->held);
   }
-  if (share > 0)
-    TRY(run,
-        attend_corpus_split(run->texts, share, s->common.seed, &run->held));
+  if (share > 0) TRY(run, attend_corpus_split(run->texts, share, s->common.seed, &run->held));
   return EXIT_OK;
 }
 
@@ -193,19 +181,18 @@ static int read_texts(train_run *run) {
 static int make_batches(train_run *run) {
   const train_settings *s = run->s;
   const attend_config *c = attend_trainer_config(run->trainer);
-  attend_batch_options how = {
-      .task = run->task,
-      .parts = c->parts,
-      .batch = s->batch,
-      .length = longest(run),
-      .seed = s->common.seed,
-      .start = c->decoder_start >= 0 ? c->decoder_start : c->bos,
-      .pad = c->pad,
-      .mask = attend_tokenizer_special(run->tokenizer, ATTEND_SPECIAL_MASK),
-      .cls = attend_tokenizer_special(run->tokenizer, ATTEND_SPECIAL_CLS),
-      .sep = attend_tokenizer_special(run->tokenizer, ATTEND_SPECIAL_SEP),
-      .vocab = c->vocab,
-      .mask_share = (float)s->mask_share};
+  attend_batch_options how = {.task = run->task,
+                              .parts = c->parts,
+                              .batch = s->batch,
+                              .length = longest(run),
+                              .seed = s->common.seed,
+                              .start = c->decoder_start >= 0 ? c->decoder_start : c->bos,
+                              .pad = c->pad,
+                              .mask = attend_tokenizer_special(run->tokenizer, ATTEND_SPECIAL_MASK),
+                              .cls = attend_tokenizer_special(run->tokenizer, ATTEND_SPECIAL_CLS),
+                              .sep = attend_tokenizer_special(run->tokenizer, ATTEND_SPECIAL_SEP),
+                              .vocab = c->vocab,
+                              .mask_share = (float)s->mask_share};
   TRY(run, attend_batches_create(run->texts, &how, &run->batches));
   if (!run->held) return EXIT_OK;
   how.in_order = 1;
@@ -231,27 +218,24 @@ static attend_schedule schedule_of(const train_run *run) {
   const train_settings *s = run->s;
   double accumulate = s->accumulate ? s->accumulate : 1;
   double epoch = (double)attend_batches_epoch(run->batches) / accumulate;
-  uint64_t steps =
-      s->epochs > 0 ? (uint64_t)ceil(s->epochs * epoch) : (uint64_t)s->steps;
+  uint64_t steps = s->epochs > 0 ? (uint64_t)ceil(s->epochs * epoch) : (uint64_t)s->steps;
   double rate = s->rate >= 0 ? s->rate : s->model ? 1e-4 : 1e-3;
   bool linear = s->schedule == ATTEND_LINEAR_RATE;
   uint64_t warmup = steps / 10 < 100 ? steps / 10 : 100;
-  return (attend_schedule){
-      .kind = s->schedule,
-      .rate = rate,
-      .least = s->least >= 0 ? s->least
-               : linear      ? 0
-                             : rate / 10,
-      .warmup = s->warmup >= 0 ? (uint64_t)s->warmup : warmup,
-      .steps = steps};
+  return (attend_schedule){.kind = s->schedule,
+                           .rate = rate,
+                           .least = s->least >= 0 ? s->least
+                                    : linear      ? 0
+                                                  : rate / 10,
+                           .warmup = s->warmup >= 0 ? (uint64_t)s->warmup : warmup,
+                           .steps = steps};
 }
 
 static int begin(train_run *run) {
   const train_settings *s = run->s;
   attend_fit_options how = ATTEND_FIT_OPTIONS;
-  how.training = (attend_training_options){.schedule = schedule_of(run),
-                                           .accumulate = s->accumulate,
-                                           .smoothing = (float)s->smoothing};
+  how.training = (attend_training_options){
+      .schedule = schedule_of(run), .accumulate = s->accumulate, .smoothing = (float)s->smoothing};
   how.base = run->base;
   how.valid = run->valid;
   how.valid_batches = (uint64_t)s->valid_batches;
@@ -265,8 +249,7 @@ static int begin(train_run *run) {
   how.report = train_report;
   how.progress = train_progress;
   how.user = run;
-  TRY(run, attend_fit_begin(run->fit, run->trainer, run->optimizer,
-                            run->batches, &how));
+  TRY(run, attend_fit_begin(run->fit, run->trainer, run->optimizer, run->batches, &how));
   return EXIT_OK;
 }
 
@@ -286,8 +269,7 @@ static int check_same(const train_run *run) {
 static int check_base(const train_run *run) {
   const char *from = attend_fit_checkpoint(run->fit);
   char *base = path_of("%s/base", run->s->out);
-  attend_status status =
-      from ? attend_training_verify_beside(run->ctx, from, base) : ATTEND_OK;
+  attend_status status = from ? attend_training_verify_beside(run->ctx, from, base) : ATTEND_OK;
   free(base);
   return status ? complain_status(run->ctx, status) : EXIT_OK;
 }

@@ -12,8 +12,7 @@ static attend_like like_of(const char *family) {
   return strcmp(family, "bert") ? ATTEND_LIKE_BART : ATTEND_LIKE_BERT;
 }
 
-static attend_status feed(const char *text, size_t length, bool ends,
-                          void *user) {
+static attend_status feed(const char *text, size_t length, bool ends, void *user) {
   attend_status status = attend_text_trainer_feed(user, text, length);
   return status || !ends ? status : attend_text_trainer_end(user);
 }
@@ -29,14 +28,11 @@ static int feed_all(const train_run *run, attend_text_trainer *trainer) {
   const train_settings *s = run->s;
   char *fields[2];
   int code = EXIT_OK;
-  text_source source = {
-      .ctx = run->ctx, .field = fields, .put = feed, .user = trainer};
+  text_source source = {.ctx = run->ctx, .field = fields, .put = feed, .user = trainer};
   if (s->field) fields[source.fields++] = (char *)s->field;
   if (s->answer_field) fields[source.fields++] = (char *)s->answer_field;
-  progress_start("reading",
-                 text_bytes((char **)s->data.text, (int)s->data.count));
-  for (size_t i = 0; i < s->data.count && !code; i++)
-    code = text_read(&source, s->data.text[i]);
+  progress_start("reading", text_bytes((char **)s->data.text, (int)s->data.count));
+  for (size_t i = 0; i < s->data.count && !code; i++) code = text_read(&source, s->data.text[i]);
   progress_end();
   return code;
 }
@@ -45,10 +41,8 @@ int learn_tokenizer(const train_run *run, const char *folder) {
   const train_settings *s = run->s;
   attend_text_trainer *trainer;
   int vocab = s->made.vocab ? s->made.vocab : 4096;
-  attend_text_train_options how = {.like = like_of(s->made.family),
-                                   .vocab = vocab,
-                                   .lowercase = false,
-                                   .progress = say_merges};
+  attend_text_train_options how = {
+      .like = like_of(s->made.family), .vocab = vocab, .lowercase = false, .progress = say_merges};
   attend_status status = attend_text_trainer_create(run->ctx, &how, &trainer);
   int code = status ? EXIT_FAILED : feed_all(run, trainer);
   if (!code && !status) {

@@ -66,8 +66,7 @@ extern const struct argp train_argp; /* its input is a train_settings */
 int train_parse(int argc, char **argv, train_settings *s);
 void train_forget(train_settings *s);
 /* Writes run.json, which train_parse reads; a resumed run appends to it. */
-attend_status train_keep_words(attend_context *ctx, const train_settings *s,
-                               int argc, char **argv);
+attend_status train_keep_words(attend_context *ctx, const train_settings *s, int argc, char **argv);
 
 /* ---- a run (run.c) -------------------------------------------------------------------- */
 
@@ -96,8 +95,7 @@ void train_close(train_run *run);
 /* base/ and the tokenizer in it; base.c. An exit code. */
 int train_base(train_run *run);
 /* A token of the tokenizer, or another; -1: it has neither. */
-int train_special(const train_run *run, attend_special which,
-                  attend_special otherwise);
+int train_special(const train_run *run, attend_special which, attend_special otherwise);
 /* Into a folder; tokens.c. An exit code. */
 int learn_tokenizer(const train_run *run, const char *folder);
 

@@ -59,8 +59,7 @@ static int parse_kept(const char *out, train_settings *s) {
     train_forget(s);
     *s = train_defaults();
     parse_list(attend_json_get(run, "words"), s);
-    for (size_t i = 0; i < attend_json_count(later); i++)
-      parse_list(attend_json_at(later, i), s);
+    for (size_t i = 0; i < attend_json_count(later); i++) parse_list(attend_json_at(later, i), s);
   }
   attend_json_free(run);
   attend_context_free(ctx);
@@ -73,11 +72,9 @@ static int check_words(const train_settings *s) {
   if (!s->out)
     complain("say --out DIR: where the run is kept");
   else if (s->model && file_bytes(s->model) >= 0)
-    complain("%s is a file, and no model: say --data %s to learn from it",
-             s->model, s->model);
+    complain("%s is a file, and no model: say --data %s to learn from it", s->model, s->model);
   else if (!s->data.count && s->resume)
-    complain("%s holds no training to go on with: say --data FILE to begin one",
-             s->out);
+    complain("%s holds no training to go on with: say --data FILE to begin one", s->out);
   else if (!s->data.count)
     complain("say --data FILE: what to learn from");
   else if (s->roles && !s->made.attention)
@@ -98,21 +95,17 @@ void train_forget(train_settings *s) {
   names_free(&s->kept);
 }
 
-static bool is_same_text(const char *a, const char *b) {
-  return a && b ? !strcmp(a, b) : a == b;
-}
+static bool is_same_text(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
 
 static bool is_same_model(const train_settings *a, const train_settings *b) {
   const attend_architecture *x = &a->made, *y = &b->made;
-  return is_same_text(x->family, y->family) &&
-         is_same_text(x->attention, y->attention) &&
+  return is_same_text(x->family, y->family) && is_same_text(x->attention, y->attention) &&
          is_same_text(a->roles, b->roles) && x->layers == y->layers &&
-         x->decoder_layers == y->decoder_layers && x->width == y->width &&
-         x->heads == y->heads && x->kv_heads == y->kv_heads &&
-         x->mlp == y->mlp && x->decoder_width == y->decoder_width &&
-         x->decoder_heads == y->decoder_heads &&
-         x->decoder_mlp == y->decoder_mlp && x->positions == y->positions &&
-         x->vocab == y->vocab && x->untied == y->untied && x->copy == y->copy;
+         x->decoder_layers == y->decoder_layers && x->width == y->width && x->heads == y->heads &&
+         x->kv_heads == y->kv_heads && x->mlp == y->mlp && x->decoder_width == y->decoder_width &&
+         x->decoder_heads == y->decoder_heads && x->decoder_mlp == y->decoder_mlp &&
+         x->positions == y->positions && x->vocab == y->vocab && x->untied == y->untied &&
+         x->copy == y->copy;
 }
 
 int train_parse(int argc, char **argv, train_settings *s) {
@@ -141,8 +134,7 @@ static bool is_option(const char *word, const char *name, const char **value) {
 }
 
 static bool names_path(const char *word, const char **value) {
-  return is_option(word, "--data", value) ||
-         is_option(word, "--valid", value) ||
+  return is_option(word, "--data", value) || is_option(word, "--valid", value) ||
          is_option(word, "--tokenizer", value);
 }
 
@@ -166,8 +158,8 @@ static char *lasting(const char *before, const char *word) {
 /* Of one process, not of the run. */
 static bool is_transient(const char *word) {
   const char *value;
-  return is_option(word, "--resume", &value) ||
-         is_option(word, "--json", &value) || !strcmp(word, "-j");
+  return is_option(word, "--resume", &value) || is_option(word, "--json", &value) ||
+         !strcmp(word, "-j");
 }
 
 /* The command line without --out and options of one process. */
@@ -176,8 +168,7 @@ static names given_words(int argc, char **argv) {
   const char *value;
   for (int i = 1; i < argc; i++) {
     if (is_transient(argv[i])) continue;
-    if (is_option(argv[i], "--out", &value) ||
-        is_option(argv[i], "--resume-from", &value)) {
+    if (is_option(argv[i], "--out", &value) || is_option(argv[i], "--resume-from", &value)) {
       if (!value) i++;
       continue;
     }
@@ -199,14 +190,12 @@ static bool is_same(const attend_json *list, const names *words) {
 
 static void put_words(attend_json_writer *w, const names *words) {
   attend_json_open(w, '[');
-  for (size_t i = 0; i < words->count; i++)
-    attend_json_put_string(w, words->name[i]);
+  for (size_t i = 0; i < words->count; i++) attend_json_put_string(w, words->name[i]);
   attend_json_close(w, ']');
 }
 
 /* old NULL: the run begins. */
-static void put_run(attend_json_writer *w, const attend_json *old,
-                    const names *words) {
+static void put_run(attend_json_writer *w, const attend_json *old, const names *words) {
   const attend_json *later = attend_json_get(old, "later");
   attend_json_indent(w, true);
   attend_json_open(w, '{');
@@ -219,16 +208,15 @@ static void put_run(attend_json_writer *w, const attend_json *old,
   if (old) {
     attend_json_member(w, "later");
     attend_json_open(w, '[');
-    for (size_t i = 0; i < attend_json_count(later); i++)
-      json_tree(w, attend_json_at(later, i));
+    for (size_t i = 0; i < attend_json_count(later); i++) json_tree(w, attend_json_at(later, i));
     put_words(w, words);
     attend_json_close(w, ']');
   }
   attend_json_close(w, '}');
 }
 
-static attend_status write_run(attend_context *ctx, const char *out,
-                               const attend_json *old, const names *words) {
+static attend_status write_run(attend_context *ctx, const char *out, const attend_json *old,
+                               const names *words) {
   char *path = path_of("%s/run.json", out);
   attend_json_writer w = attend_json_writer_text(ctx);
   put_run(&w, old, words);
@@ -239,18 +227,16 @@ static attend_status write_run(attend_context *ctx, const char *out,
   return status;
 }
 
-attend_status train_keep_words(attend_context *ctx, const train_settings *s,
-                               int argc, char **argv) {
+attend_status train_keep_words(attend_context *ctx, const train_settings *s, int argc,
+                               char **argv) {
   attend_json *old = NULL;
   names words = given_words(argc, argv);
   if (s->resume && read_run(ctx, s->out, &old)) return ATTEND_IO;
   const attend_json *later = attend_json_get(old, "later");
   size_t n = attend_json_count(later);
-  const attend_json *last =
-      n ? attend_json_at(later, n - 1) : attend_json_get(old, "words");
+  const attend_json *last = n ? attend_json_at(later, n - 1) : attend_json_get(old, "words");
   attend_status status = ATTEND_OK;
-  if (!old || (words.count && !is_same(last, &words)))
-    status = write_run(ctx, s->out, old, &words);
+  if (!old || (words.count && !is_same(last, &words))) status = write_run(ctx, s->out, old, &words);
   attend_json_free(old);
   names_free(&words);
   return status;

@@ -39,8 +39,8 @@ static const struct argp_option list[] = {
      "The same bits over threads, batches, tiles, layouts, states and "
      "observers",
      0},
-    {"golden", KEY_GOLDEN, "FILE", 0,
-     "The cases of a safetensors file that other code computed", 0},
+    {"golden", KEY_GOLDEN, "FILE", 0, "The cases of a safetensors file that other code computed",
+     0},
     {"model", 'm', "MODEL", 0,
      "With --golden: what the file holds of this model's logits, hidden "
      "states, attention and generated ids",
@@ -54,10 +54,8 @@ static void check_choice(struct argp_state *state, const verify_options *o) {
     argp_error(state,
                "name problems, or one of --all, --invariance and "
                "--golden FILE");
-  if (o->model.path && !o->golden)
-    argp_error(state, "--model goes with --golden FILE");
-  if (o->common.engine && o->count == 0)
-    argp_error(state, "--engine goes with problems");
+  if (o->model.path && !o->golden) argp_error(state, "--model goes with --golden FILE");
+  if (o->common.engine && o->count == 0) argp_error(state, "--engine goes with problems");
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
@@ -147,8 +145,8 @@ static const column columns[] = {{"problem", "problem", CELL_TEXT},
                                  {"dbias", NULL, CELL_SMALL},
                                  {NULL, NULL, CELL_TEXT}};
 
-static void add_row(verify_run *run, attend_context *ctx, const char *problem,
-                    const char *check, const attend_verification *v) {
+static void add_row(verify_run *run, attend_context *ctx, const char *problem, const char *check,
+                    const attend_verification *v) {
   cell row[AT_OUTPUTS + ATTEND_OUTPUTS];
   row[AT_PROBLEM] = cell_text(problem);
   row[AT_CHECK] = cell_text(check);
@@ -160,16 +158,13 @@ static void add_row(verify_run *run, attend_context *ctx, const char *problem,
   row[AT_BOUND] = cell_number(v->bound[v->worst]);
   row[AT_OK] = cell_number(v->ok);
   row[AT_UNDECIDED] = cell_number((double)v->undecided);
-  for (int x = 0; x < ATTEND_OUTPUTS; x++)
-    row[AT_OUTPUTS + x] = cell_number(v->error[x]);
+  for (int x = 0; x < ATTEND_OUTPUTS; x++) row[AT_OUTPUTS + x] = cell_number(v->error[x]);
   table_add(&run->rows, row);
   run->failed += !v->ok;
   run->undecided += v->undecided;
 }
 
-static const cell *row_at(const table *t, size_t r) {
-  return t->cells + r * (size_t)t->width;
-}
+static const cell *row_at(const table *t, size_t r) { return t->cells + r * (size_t)t->width; }
 
 /* ---- summaries of many rows ----------------------------------------------------- */
 
@@ -180,11 +175,9 @@ typedef struct {
   const char *problem;
 } group;
 
-static group *find_group(group *groups, size_t *count, const char *isa,
-                         const char *name) {
+static group *find_group(group *groups, size_t *count, const char *isa, const char *name) {
   for (size_t n = 0; n < *count; n++)
-    if (!strcmp(groups[n].isa, isa) && !strcmp(groups[n].name, name))
-      return &groups[n];
+    if (!strcmp(groups[n].isa, isa) && !strcmp(groups[n].name, name)) return &groups[n];
   groups[*count] = (group){.isa = isa, .name = name, .share = -1};
   return &groups[(*count)++];
 }
@@ -225,10 +218,9 @@ static int print_groups(const table *rows, int by) {
   table t = table_start(by == AT_ENGINE ? by_engine : by_check);
   for (size_t n = 0; n < count; n++) {
     const group *g = &groups[n];
-    table_add(&t, (cell[]){cell_text(g->isa), cell_text(g->name),
-                           cell_number((double)g->count),
-                           cell_number((double)g->failed),
-                           cell_number(g->share), cell_text(g->problem)});
+    table_add(
+        &t, (cell[]){cell_text(g->isa), cell_text(g->name), cell_number((double)g->count),
+                     cell_number((double)g->failed), cell_number(g->share), cell_text(g->problem)});
   }
   int code = table_print(&t, stdout);
   table_free(&t);
@@ -248,11 +240,9 @@ static int print_failures(const table *rows) {
 static int print_answer(verify_run *run) {
   const verify_options *o = run->options;
   if (run->undecided)
-    fprintf(stderr,
-            "attend: %zu rows were left out, since no float decides them\n",
+    fprintf(stderr, "attend: %zu rows were left out, since no float decides them\n",
             run->undecided);
-  if (o->common.json)
-    return table_print_json(&run->rows, run->contexts[0], stdout);
+  if (o->common.json) return table_print_json(&run->rows, run->contexts[0], stdout);
   if (!o->all && !o->invariance) return table_print(&run->rows, stdout);
   int code = print_failures(&run->rows);
   if (!code) code = print_groups(&run->rows, o->all ? AT_ENGINE : AT_CHECK);
@@ -271,13 +261,11 @@ void verify_note(const attend_problem *problem) {
   double seconds = pairs * (d->dim + d->dim_v) * passes * 4e-9;
   char text[96];
   if (seconds < 2) return;
-  snprintf(text, sizeof text,
-           "computing the definition in double, about %.0f s", seconds);
+  snprintf(text, sizeof text, "computing the definition in double, about %.0f s", seconds);
   progress_note(text);
 }
 
-static int run_on_all(verify_run *run, attend_verifier *verifier,
-                      const char *text, bool may_skip) {
+static int run_on_all(verify_run *run, attend_verifier *verifier, const char *text, bool may_skip) {
   for (int n = 0; n < run->isas; n++) {
     attend_context *ctx = run->contexts[n];
     attend_verification v;
@@ -300,8 +288,7 @@ static int verify_problem(verify_run *run, const char *text, bool may_skip) {
   if (status) return complain_status(ctx, status);
   problem.desc.engine = run->options->common.engine;
   verify_note(&problem);
-  status = attend_verifier_create(ctx, &problem, run->options->common.seed,
-                                  &verifier);
+  status = attend_verifier_create(ctx, &problem, run->options->common.seed, &verifier);
   if (status) return complain_status(ctx, status);
   int code = run_on_all(run, verifier, text, may_skip);
   attend_verifier_free(verifier);
@@ -323,8 +310,7 @@ static int verify_cases(verify_run *run) {
   attend_cases *cases;
   const char *text;
   int code = EXIT_OK;
-  attend_status status =
-      attend_cases_create(run->contexts[0], run->options->light, &cases);
+  attend_status status = attend_cases_create(run->contexts[0], run->options->light, &cases);
   if (status) return complain_status(run->contexts[0], status);
   progress_start("verifying", attend_cases_count(cases));
   for (size_t n = 0; (text = attend_cases_get(cases, n)) && !code; n++) {
@@ -344,8 +330,7 @@ typedef struct {
   const char *problem;
 } invariance;
 
-static void add_check(const char *check, const attend_verification *v,
-                      void *user) {
+static void add_check(const char *check, const attend_verification *v, void *user) {
   invariance *i = user;
   add_row(i->run, i->ctx, i->problem, check, v);
 }
@@ -359,8 +344,8 @@ static int verify_invariance(verify_run *run) {
     for (size_t n = 0; n < count; n++) {
       invariance i = {run, run->contexts[c], attend_invariance_problem(n)};
       progress_step((size_t)c * count + n, i.problem);
-      attend_status status = attend_invariance(
-          i.ctx, i.problem, run->options->common.seed, add_check, &i);
+      attend_status status =
+          attend_invariance(i.ctx, i.problem, run->options->common.seed, add_check, &i);
       if (status == ATTEND_UNSUPPORTED)
         run->skipped++;
       else if (status)
@@ -385,8 +370,7 @@ static int verify_golden(verify_run *run) {
       attend_verification v;
       ctx = run->contexts[c];
       status = attend_golden_run(golden, n, ctx, &v);
-      if (!status)
-        add_row(run, ctx, attend_golden_name(golden, n), "golden", &v);
+      if (!status) add_row(run, ctx, attend_golden_name(golden, n), "golden", &v);
     }
   }
   progress_end();
@@ -410,25 +394,21 @@ typedef struct {
 
 static void add_quantity(const attend_golden_row *r, void *user) {
   model_rows *m = user;
-  table_add(&m->rows, (cell[]){cell_text(r->quantity), cell_text(r->method),
-                               cell_number(r->error), cell_number(r->bound),
-                               cell_text(r->bits), cell_number(r->ok)});
+  table_add(&m->rows, (cell[]){cell_text(r->quantity), cell_text(r->method), cell_number(r->error),
+                               cell_number(r->bound), cell_text(r->bits), cell_number(r->ok)});
   m->failed += !r->ok;
 }
 
 static int verify_model(const model_opened *opened, const verify_options *o) {
   model_rows m = {.rows = table_start(model_columns)};
   size_t skipped;
-  attend_status status =
-      attend_golden_model(opened->model, o->golden, add_quantity, &m, &skipped);
+  attend_status status = attend_golden_model(opened->model, o->golden, add_quantity, &m, &skipped);
   int code = status           ? complain_status(opened->ctx, status)
              : o->common.json ? table_print_json(&m.rows, opened->ctx, stdout)
                               : table_print(&m.rows, stdout);
   if (!status && skipped)
-    fprintf(stderr, "attend: %zu gradients of the file were not compared\n",
-            skipped);
-  if (!status && m.failed)
-    complain("%zu of %zu rows failed", m.failed, m.rows.rows);
+    fprintf(stderr, "attend: %zu gradients of the file were not compared\n", skipped);
+  if (!status && m.failed) complain("%zu of %zu rows failed", m.failed, m.rows.rows);
   table_free(&m.rows);
   return m.failed && !code ? EXIT_FAILED : code;
 }
@@ -438,11 +418,9 @@ static int verify_model(const model_opened *opened, const verify_options *o) {
 static int open_contexts(verify_run *run) {
   const verify_options *o = run->options;
   const char *isas[MOST_ISAS];
-  int code = EXIT_OK,
-      count = options_isas(&o->common, o->all || o->invariance, isas);
+  int code = EXIT_OK, count = options_isas(&o->common, o->all || o->invariance, isas);
   for (run->isas = 0; run->isas < count && !code; run->isas += !code)
-    run->contexts[run->isas] =
-        options_context(&o->common, isas[run->isas], &code);
+    run->contexts[run->isas] = options_context(&o->common, isas[run->isas], &code);
   return code;
 }
 

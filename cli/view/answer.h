@@ -34,7 +34,7 @@ bool view_answer(viewer *v, const char *name, const char *body, size_t length,
 typedef int (*view_say)(const char *event, const char *data, void *user);
 
 /* Returns when the work is done; the last event is "done" or "error". */
-void view_stream(viewer *v, const char *name, const char *body, size_t length,
-                 view_say say, void *user);
+void view_stream(viewer *v, const char *name, const char *body, size_t length, view_say say,
+                 void *user);
 
 #endif

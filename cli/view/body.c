@@ -7,9 +7,7 @@
 /* Small requests do not count, so that large ones cannot block them. */
 enum { SMALL = 1 << 14 };
 
-static size_t counted(size_t capacity) {
-  return capacity > SMALL ? capacity : 0;
-}
+static size_t counted(size_t capacity) { return capacity > SMALL ? capacity : 0; }
 
 static bool grow(body_room *room, view_body *b, size_t length) {
   size_t capacity = SMALL;

@@ -22,8 +22,7 @@ static inline void clock_condition(pthread_cond_t *c) {
 }
 
 /* Until the condition is signalled, or that time. */
-static inline void clock_wait(pthread_cond_t *c, pthread_mutex_t *lock,
-                              double until) {
+static inline void clock_wait(pthread_cond_t *c, pthread_mutex_t *lock, double until) {
   struct timespec t = {.tv_sec = (time_t)until};
   t.tv_nsec = (long)(1e9 * (until - floor(until)));
   pthread_cond_timedwait(c, lock, &t);

@@ -25,9 +25,7 @@ static void add(text_buffer *t, const void *bytes, size_t n) {
   memcpy(t->bytes + t->length, bytes, n);
   t->length += n;
 }
-static void add_text(text_buffer *t, const char *text) {
-  add(t, text, strlen(text));
-}
+static void add_text(text_buffer *t, const char *text) { add(t, text, strlen(text)); }
 
 /* JSON between tags: no "<" of a token may end it. */
 static void add_json(text_buffer *t, const char *text, size_t n) {
@@ -52,8 +50,7 @@ static const char policy[] =
     "data: blob:; connect-src 'none'; base-uri 'none'; form-action 'none'\">\n";
 
 /* The page's own links become what they link to. */
-static bool compose(const char *id, const char *answers, size_t length,
-                    text_buffer *t) {
+static bool compose(const char *id, const char *answers, size_t length, text_buffer *t) {
   static const char style[] = "<link rel=\"stylesheet\" href=\"page.css\">";
   static const char script[] = "<script src=\"page.js\"></script>";
   page_file html = page_data(PAGE_HTML);
@@ -67,8 +64,7 @@ static bool compose(const char *id, const char *answers, size_t length,
     add_text(t, "<style>");
     add_file(t, PAGE_STYLE);
     add_text(t, "</style>");
-    add(t, at_style + sizeof style - 1,
-        (size_t)(at_script - at_style) - (sizeof style - 1));
+    add(t, at_style + sizeof style - 1, (size_t)(at_script - at_style) - (sizeof style - 1));
     add_text(t, "<script type=\"application/json\" id=\"");
     add_text(t, id);
     add_text(t, "\">");
@@ -82,21 +78,20 @@ static bool compose(const char *id, const char *answers, size_t length,
   return ok;
 }
 
-int view_write_page(attend_context *ctx, const char *path, const char *id,
-                    const char *answers, size_t length) {
+int view_write_page(attend_context *ctx, const char *path, const char *id, const char *answers,
+                    size_t length) {
   text_buffer t = {0};
   int code = EXIT_FAILED;
   if (compose(id, answers, length, &t))
     code = view_write_bytes(ctx, path, t.bytes, t.length);
   else
-    complain(
-        "the page in this program has no place for its parts: build it again");
+    complain("the page in this program has no place for its parts: build it again");
   free(t.bytes);
   return code;
 }
 #else
-int view_write_page(attend_context *ctx, const char *path, const char *id,
-                    const char *answers, size_t length) {
+int view_write_page(attend_context *ctx, const char *path, const char *id, const char *answers,
+                    size_t length) {
   (void)ctx;
   (void)path;
   (void)id;

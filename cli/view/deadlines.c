@@ -34,8 +34,7 @@ struct deadlines {
 
 bool socket_is_closed(int socket) {
   struct pollfd p = {.fd = socket, .events = POLLRDHUP};
-  return poll(&p, 1, 0) > 0 &&
-         (p.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL));
+  return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL));
 }
 
 /* ---- the thread ------------------------------------------------------------ */
@@ -97,8 +96,7 @@ void deadlines_close(deadlines *w) {
 
 /* ---- connections ----------------------------------------------------------- */
 
-static void enter(deadlines *w, deadline *c, deadline_state state,
-                  double seconds) {
+static void enter(deadlines *w, deadline *c, deadline_state state, double seconds) {
   pthread_mutex_lock(&w->lock);
   c->state = state;
   c->since = clock_now();
@@ -132,8 +130,7 @@ void deadlines_remove(deadlines *w, deadline *c) {
 
 bool deadlines_take_slot(deadlines *w) {
   pthread_mutex_lock(&w->lock);
-  if (w->slots >= w->most)
-    clock_wait(&w->freed, &w->lock, clock_now() + CHECK_EVERY);
+  if (w->slots >= w->most) clock_wait(&w->freed, &w->lock, clock_now() + CHECK_EVERY);
   bool taken = w->slots < w->most;
   if (taken) w->slots++;
   pthread_mutex_unlock(&w->lock);

@@ -17,8 +17,7 @@ static size_t part_count(const view_part *p) {
 }
 
 static size_t part_bytes(const view_part *p) {
-  static const size_t bytes[] = {
-      [PART_F32] = 4, [PART_F16] = 2, [PART_U8] = 1, [PART_I32] = 4};
+  static const size_t bytes[] = {[PART_F32] = 4, [PART_F16] = 2, [PART_U8] = 1, [PART_I32] = 4};
   return part_count(p) * bytes[p->type];
 }
 
@@ -57,10 +56,8 @@ static void put_part(const view_part *p, unsigned char *to) {
 }
 
 static void write_part(attend_json_writer *w, const view_part *p, size_t at) {
-  static const char *const types[] = {[PART_F32] = "f32",
-                                      [PART_F16] = "f16",
-                                      [PART_U8] = "u8",
-                                      [PART_I32] = "i32"};
+  static const char *const types[] = {
+      [PART_F32] = "f32", [PART_F16] = "f16", [PART_U8] = "u8", [PART_I32] = "i32"};
   levels l = levels_of(p);
   attend_json_open(w, '{');
   json_text(w, "name", p->name);
@@ -78,8 +75,8 @@ static void write_part(attend_json_writer *w, const view_part *p, size_t at) {
 
 static size_t eight(size_t n) { return (n + 7) / 8 * 8; }
 
-static void reply_parts(const encoded *e, const attend_json_writer *w,
-                        size_t bytes, view_reply *reply) {
+static void reply_parts(const encoded *e, const attend_json_writer *w, size_t bytes,
+                        view_reply *reply) {
   size_t header = eight(4 + w->length) - 4, at = 4 + header;
   unsigned char *to = need(4 + header + bytes, 1);
   for (int i = 0; i < 4; i++) to[i] = (unsigned char)(header >> (8 * i));
@@ -93,8 +90,7 @@ static void reply_parts(const encoded *e, const attend_json_writer *w,
 }
 
 static void reply_json(const attend_json_writer *w, view_reply *reply) {
-  *reply =
-      (view_reply){200, "application/json", need(w->length + 1, 1), w->length};
+  *reply = (view_reply){200, "application/json", need(w->length + 1, 1), w->length};
   memcpy(reply->bytes, w->text, w->length);
 }
 
@@ -114,8 +110,7 @@ static size_t write_header(attend_json_writer *w, const encoded *e) {
   return at;
 }
 
-attend_status encoded_reply(attend_context *ctx, const encoded *e,
-                            view_reply *reply) {
+attend_status encoded_reply(attend_context *ctx, const encoded *e, view_reply *reply) {
   attend_json_writer w = attend_json_writer_text(ctx);
   size_t bytes = 0;
   if (e->n_parts)
@@ -162,8 +157,8 @@ void part_read(const view_part *p, float *to) {
 }
 
 /* Writes the numbers from `at` on; returns where the next ones are. */
-static size_t write_nested(attend_json_writer *w, const view_part *p, levels l,
-                           const int *shape, int rank, size_t at) {
+static size_t write_nested(attend_json_writer *w, const view_part *p, levels l, const int *shape,
+                           int rank, size_t at) {
   attend_json_open(w, '[');
   for (int i = 0; i < shape[0]; i++)
     if (rank > 1)
@@ -191,13 +186,11 @@ void encoded_write(attend_json_writer *w, const encoded *e) {
 
 /* ---- models, cases, runs -------------------------------------------------------------------- */
 
-size_t token_text(const attend_view_model *m, int32_t id,
-                  char text[TOKEN_TEXT]) {
+size_t token_text(const attend_view_model *m, int32_t id, char text[TOKEN_TEXT]) {
   static const char mark[] = "\xe2\x96\x81";
   char spare[16];
   size_t length, n = 0;
-  const char *piece =
-      m->tokenizer ? attend_tokenizer_piece(m->tokenizer, id, &length) : NULL;
+  const char *piece = m->tokenizer ? attend_tokenizer_piece(m->tokenizer, id, &length) : NULL;
   if (!piece) {
     length = (size_t)snprintf(spare, sizeof spare, "%d", (int)id);
     piece = spare;
@@ -211,8 +204,7 @@ size_t token_text(const attend_view_model *m, int32_t id,
   return n;
 }
 
-static void put_token(attend_json_writer *w, const attend_view_model *m,
-                      int32_t id) {
+static void put_token(attend_json_writer *w, const attend_view_model *m, int32_t id) {
   char text[TOKEN_TEXT];
   size_t n = token_text(m, id, text);
   attend_json_put_bytes(w, text, n);
@@ -220,8 +212,7 @@ static void put_token(attend_json_writer *w, const attend_view_model *m,
 
 void write_model(attend_json_writer *w, const viewer *v, int model) {
   static const char *const parts[] = {"", "encoder", "decoder", "both"};
-  static const char *const positions[] = {"learned", "sinusoidal", "rotary",
-                                          "buckets"};
+  static const char *const positions[] = {"learned", "sinusoidal", "rotary", "buckets"};
   const attend_view_model *m = attend_viewer_model(v->session, model);
   const attend_config *c = m->config;
   const attend_stack *s = c->parts & ATTEND_ENCODER ? &c->encoder : &c->decoder;
@@ -261,8 +252,7 @@ void write_case(attend_json_writer *w, const view_case *c) {
 
 static void write_run_case(attend_json_writer *w, const attend_view_case *c) {
   char model[12];
-  view_case of = {model,  (char *)c->text, (char *)c->second,
-                  "",     c->untrained,    c->seed,
+  view_case of = {model,  (char *)c->text, (char *)c->second, "", c->untrained, c->seed,
                   c->pad, c->step};
   snprintf(model, sizeof model, "%d", c->model);
   snprintf(of.attention, sizeof of.attention, "%s", c->attention);
@@ -294,8 +284,7 @@ static void write_side(attend_json_writer *w, const attend_view_model *m,
   attend_json_close(w, '}');
 }
 
-static void write_role(attend_json_writer *w, attend_role role,
-                       const attend_lens_shape *s) {
+static void write_role(attend_json_writer *w, attend_role role, const attend_lens_shape *s) {
   bool cross = role == ATTEND_CROSS;
   attend_json_open(w, '{');
   json_text(w, "role", attend_role_name(role));
@@ -327,8 +316,7 @@ static void write_candidate(attend_json_writer *w, const attend_view_model *m,
   attend_json_close(w, '}');
 }
 
-void write_step(attend_json_writer *w, const attend_view_model *m,
-                const attend_view_step *s) {
+void write_step(attend_json_writer *w, const attend_view_model *m, const attend_view_step *s) {
   attend_json_open(w, '{');
   json_number(w, "id", s->id);
   attend_json_member(w, "text");
@@ -387,8 +375,7 @@ encoded encode_run(const viewer *v, const attend_view_run *run) {
 enum { POINTS = 300 }; /* of a curve */
 
 /* The mean, least and most of some lines of the log. */
-static void write_point(attend_json_writer *w, const attend_log_point *p,
-                        size_t n) {
+static void write_point(attend_json_writer *w, const attend_log_point *p, size_t n) {
   double sum = 0, low = p[0].loss, high = p[0].loss;
   for (size_t i = 0; i < n; i++) {
     sum += p[i].loss;
@@ -396,16 +383,14 @@ static void write_point(attend_json_writer *w, const attend_log_point *p,
     if (p[i].loss > high) high = p[i].loss;
   }
   attend_json_open(w, '[');
-  attend_json_put_number(w,
-                         n == 1 ? p[0].step : (p[0].step + p[n - 1].step) / 2);
+  attend_json_put_number(w, n == 1 ? p[0].step : (p[0].step + p[n - 1].step) / 2);
   attend_json_put_number(w, sum / (double)n);
   attend_json_put_number(w, low);
   attend_json_put_number(w, high);
   attend_json_close(w, ']');
 }
 
-static void write_curve(attend_json_writer *w, const char *name,
-                        attend_log_curve curve) {
+static void write_curve(attend_json_writer *w, const char *name, attend_log_curve curve) {
   size_t n = curve.count < POINTS ? curve.count : POINTS;
   attend_json_member(w, name);
   attend_json_open(w, '[');
@@ -442,9 +427,7 @@ static void write_training(attend_json_writer *w, const encoded *e) {
   attend_json_close(w, '}');
 }
 
-encoded encode_training(const viewer *v) {
-  return (encoded){.write = write_training, .v = v};
-}
+encoded encode_training(const viewer *v) { return (encoded){.write = write_training, .v = v}; }
 
 /* ---- heads -------------------------------------------------------------------------------------- */
 
@@ -461,11 +444,7 @@ static void write_thumbs(attend_json_writer *w, const encoded *e) {
 encoded encode_thumbs(const attend_view_thumbs *t) {
   return (encoded){
       .n_parts = 2,
-      .part = {{"cells",
-                PART_U8,
-                4,
-                {t->layers, t->heads, t->height, t->width},
-                t->cells},
+      .part = {{"cells", PART_U8, 4, {t->layers, t->heads, t->height, t->width}, t->cells},
                {"most", PART_F32, 2, {t->layers, t->heads}, t->most}},
       .write = write_thumbs,
       .of = t};
@@ -487,28 +466,23 @@ static void write_names(attend_json_writer *w, const char *name,
   attend_json_close(w, ']');
 }
 
-typedef void (*put_scores)(attend_json_writer *w,
-                           const attend_pattern_scores *p);
+typedef void (*put_scores)(attend_json_writer *w, const attend_pattern_scores *p);
 
-static void put_all_scores(attend_json_writer *w,
-                           const attend_pattern_scores *p) {
+static void put_all_scores(attend_json_writer *w, const attend_pattern_scores *p) {
   attend_json_open(w, '[');
-  for (int i = 0; i < ATTEND_HEAD_PATTERNS; i++)
-    attend_json_put_number(w, p->score[i]);
+  for (int i = 0; i < ATTEND_HEAD_PATTERNS; i++) attend_json_put_number(w, p->score[i]);
   attend_json_close(w, ']');
 }
 static void put_does(attend_json_writer *w, const attend_pattern_scores *p) {
   attend_json_put_string(
-      w, p->pattern < 0
-             ? ""
-             : attend_head_pattern_name((attend_head_pattern)p->pattern));
+      w, p->pattern < 0 ? "" : attend_head_pattern_name((attend_head_pattern)p->pattern));
 }
 static void put_entropy(attend_json_writer *w, const attend_pattern_scores *p) {
   attend_json_put_number(w, p->entropy);
 }
 
-static void write_scores(attend_json_writer *w, const char *name,
-                         const attend_view_patterns *p, put_scores put) {
+static void write_scores(attend_json_writer *w, const char *name, const attend_view_patterns *p,
+                         put_scores put) {
   attend_json_member(w, name);
   attend_json_open(w, '[');
   for (int i = 0; i < p->layers; i++) {
@@ -537,18 +511,16 @@ encoded encode_patterns(const attend_view_patterns *p) {
 }
 
 encoded encode_block(const attend_view_block *b) {
-  return (encoded){
-      .n_parts = 1,
-      .part = {{"weights", PART_F32, 2, {b->rows, b->keys}, b->weights}}};
+  return (encoded){.n_parts = 1,
+                   .part = {{"weights", PART_F32, 2, {b->rows, b->keys}, b->weights}}};
 }
 
 encoded encode_stats(const attend_view_stats *s) {
-  return (encoded){
-      .n_parts = 4,
-      .part = {{"entropy", PART_F32, 1, {s->rows}, s->entropy},
-               {"top", PART_I32, 1, {s->rows}, s->top},
-               {"top_weight", PART_F32, 1, {s->rows}, s->top_weight},
-               {"mass", PART_F32, 1, {s->keys}, s->mass}}};
+  return (encoded){.n_parts = 4,
+                   .part = {{"entropy", PART_F32, 1, {s->rows}, s->entropy},
+                            {"top", PART_I32, 1, {s->rows}, s->top},
+                            {"top_weight", PART_F32, 1, {s->rows}, s->top_weight},
+                            {"mass", PART_F32, 1, {s->keys}, s->mass}}};
 }
 
 static void write_vectors(attend_json_writer *w, const encoded *e) {
@@ -558,17 +530,16 @@ static void write_vectors(attend_json_writer *w, const encoded *e) {
 }
 
 encoded encode_vectors(const attend_view_vectors *x, const char *form) {
-  return (encoded){
-      .n_parts = 6,
-      .part = {{"q", PART_F32, 2, {x->rows, x->dim}, x->q},
-               {"k", PART_F32, 2, {x->keys, x->dim}, x->k},
-               {"v", PART_F32, 2, {x->keys, x->dim_v}, x->v},
-               {"out", PART_F32, 2, {x->rows, x->dim_v}, x->out},
-               {"lse", PART_F32, 1, {x->rows}, x->lse},
-               {"weights", PART_F32, 2, {x->rows, x->keys}, x->weights}},
-      .write = write_vectors,
-      .of = x,
-      .form = form};
+  return (encoded){.n_parts = 6,
+                   .part = {{"q", PART_F32, 2, {x->rows, x->dim}, x->q},
+                            {"k", PART_F32, 2, {x->keys, x->dim}, x->k},
+                            {"v", PART_F32, 2, {x->keys, x->dim_v}, x->v},
+                            {"out", PART_F32, 2, {x->rows, x->dim_v}, x->out},
+                            {"lse", PART_F32, 1, {x->rows}, x->lse},
+                            {"weights", PART_F32, 2, {x->rows, x->keys}, x->weights}},
+                   .write = write_vectors,
+                   .of = x,
+                   .form = form};
 }
 
 static void write_tile(attend_json_writer *w, const encoded *e) {
@@ -579,11 +550,10 @@ static void write_tile(attend_json_writer *w, const encoded *e) {
 
 encoded encode_tile(const attend_view_tile *t, int level) {
   part_type type = level == 0 ? PART_F16 : PART_U8;
-  return (encoded){
-      .n_parts = 1,
-      .part = {{"cells", type, 2, {t->height, t->width}, t->cells}},
-      .write = write_tile,
-      .of = t};
+  return (encoded){.n_parts = 1,
+                   .part = {{"cells", type, 2, {t->height, t->width}, t->cells}},
+                   .write = write_tile,
+                   .of = t};
 }
 
 /* ---- through the layers; two runs ------------------------------------------------------------------ */
@@ -606,8 +576,7 @@ static int earlier(const void *x, const void *y) {
 }
 
 /* The heaviest of a layer, by index; returns the share of the others. */
-static double write_shares(attend_json_writer *w, const float *row, int n,
-                           share *all) {
+static double write_shares(attend_json_writer *w, const float *row, int n, share *all) {
   double sum = 0, written = 0;
   int most = n < MOST_SHARES ? n : MOST_SHARES;
   for (int i = 0; i < n; i++) {
@@ -638,8 +607,7 @@ static void write_rollout(attend_json_writer *w, const encoded *e) {
   attend_json_member(w, "layers");
   attend_json_open(w, '[');
   for (int i = r->layers; i >= 0; i--)
-    rest[i] = write_shares(w, r->shares + (size_t)i * (size_t)r->tokens,
-                           r->tokens, all);
+    rest[i] = write_shares(w, r->shares + (size_t)i * (size_t)r->tokens, r->tokens, all);
   attend_json_close(w, ']');
   attend_json_member(w, "rest");
   attend_json_open(w, '[');
@@ -663,8 +631,7 @@ static void write_reach(attend_json_writer *w, const encoded *e) {
   for (int i = r->layers; i >= 0; i--) {
     attend_json_open(w, '[');
     for (int j = 0; j < r->tokens; j++)
-      if (r->reached[(size_t)i * (size_t)r->tokens + (size_t)j])
-        attend_json_put_integer(w, j);
+      if (r->reached[(size_t)i * (size_t)r->tokens + (size_t)j]) attend_json_put_integer(w, j);
     attend_json_close(w, ']');
   }
   attend_json_close(w, ']');
@@ -711,14 +678,12 @@ static void write_comparison(attend_json_writer *w, const encoded *e) {
   attend_json_open(w, '{');
   write_differences(w, "distance", c, offsetof(attend_difference, distance));
   write_differences(w, "entropy", c, offsetof(attend_difference, entropy));
-  write_differences(w, "other_entropy", c,
-                    offsetof(attend_difference, other_entropy));
+  write_differences(w, "other_entropy", c, offsetof(attend_difference, other_entropy));
   write_differences(w, "output_error", c, offsetof(attend_difference, output));
   attend_json_member(w, "hidden_error");
   if (c->hidden) {
     attend_json_open(w, '[');
-    for (int i = 0; i <= c->layers; i++)
-      attend_json_put_number(w, c->hidden[i]);
+    for (int i = 0; i <= c->layers; i++) attend_json_put_number(w, c->hidden[i]);
     attend_json_close(w, ']');
   } else {
     attend_json_put_null(w);
@@ -745,20 +710,14 @@ static void write_candidates(attend_json_writer *w, const encoded *e) {
   attend_json_close(w, '}');
 }
 
-encoded encode_candidates(const viewer *v, int model,
-                          const attend_view_candidate *list, int n) {
-  return (encoded){.write = write_candidates,
-                   .of = list,
-                   .v = v,
-                   .count = n,
-                   .model = model};
+encoded encode_candidates(const viewer *v, int model, const attend_view_candidate *list, int n) {
+  return (encoded){.write = write_candidates, .of = list, .v = v, .count = n, .model = model};
 }
 
 encoded encode_embeddings(const attend_view_embeddings *e) {
-  return (encoded){
-      .n_parts = 2,
-      .part = {{"cosine", PART_F32, 2, {e->rows, e->keys}, e->cosine},
-               {"norm", PART_F32, 1, {e->rows}, e->norm}}};
+  return (encoded){.n_parts = 2,
+                   .part = {{"cosine", PART_F32, 2, {e->rows, e->keys}, e->cosine},
+                            {"norm", PART_F32, 1, {e->rows}, e->norm}}};
 }
 
 static void write_positions(attend_json_writer *w, const encoded *e) {

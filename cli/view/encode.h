@@ -38,15 +38,13 @@ encoded encode_tile(const attend_view_tile *t, int level);
 encoded encode_rollout(const attend_view_rollout *r);
 encoded encode_reach(const attend_view_reach *r);
 encoded encode_comparison(const attend_view_comparison *c);
-encoded encode_candidates(const viewer *v, int model,
-                          const attend_view_candidate *list, int n);
+encoded encode_candidates(const viewer *v, int model, const attend_view_candidate *list, int n);
 encoded encode_embeddings(const attend_view_embeddings *e);
 encoded encode_positions(const attend_view_positions *p);
 encoded encode_training(const viewer *v); /* COURSE, or null */
 
 /* As the page gets it. */
-attend_status encoded_reply(attend_context *ctx, const encoded *e,
-                            view_reply *reply);
+attend_status encoded_reply(attend_context *ctx, const encoded *e, view_reply *reply);
 /* As JSON, parts as nested lists; a value of w. */
 void encoded_write(attend_json_writer *w, const encoded *e);
 
@@ -56,12 +54,10 @@ void part_read(const view_part *p, float *to);
 /* Values of w. */
 void write_model(attend_json_writer *w, const viewer *v, int model);
 void write_case(attend_json_writer *w, const view_case *c);
-void write_step(attend_json_writer *w, const attend_view_model *m,
-                const attend_view_step *s);
+void write_step(attend_json_writer *w, const attend_view_model *m, const attend_view_step *s);
 
 /* A token as it is shown: SentencePiece's U+2581 is a space. Ends in a zero byte. */
 enum { TOKEN_TEXT = 260 };
-size_t token_text(const attend_view_model *m, int32_t id,
-                  char text[TOKEN_TEXT]);
+size_t token_text(const attend_view_model *m, int32_t id, char text[TOKEN_TEXT]);
 
 #endif

@@ -90,9 +90,7 @@ static void drop_old_progress(stream *s) {
 
 /* ---- the work's side ------------------------------------------------------- */
 
-static bool is_unread(const stream *s) {
-  return s->gone || s->slow || s->left || s->home->stopped;
-}
+static bool is_unread(const stream *s) { return s->gone || s->slow || s->left || s->home->stopped; }
 
 /* Of what both have left nothing stays but a thread to be joined. */
 static void empty(stream *s) {
@@ -155,8 +153,7 @@ events *events_open(viewer *v, int most) {
 void events_stop(events *e) {
   pthread_mutex_lock(&e->lock);
   e->stopped = true;
-  for (int i = 0; i < e->most; i++)
-    pthread_cond_broadcast(&e->place[i].changed);
+  for (int i = 0; i < e->most; i++) pthread_cond_broadcast(&e->place[i].changed);
   pthread_mutex_unlock(&e->lock);
 }
 
@@ -189,8 +186,7 @@ static void settle(stream *s, events *e, int socket, const char *name) {
   snprintf(s->name, sizeof s->name, "%s", name);
 }
 
-stream *stream_open(events *e, int socket, const char *name, char *body,
-                    size_t length) {
+stream *stream_open(events *e, int socket, const char *name, char *body, size_t length) {
   pthread_mutex_lock(&e->lock);
   stream *s = find_place(e);
   if (s) {
@@ -210,8 +206,7 @@ static size_t take_bytes(stream *s, char *to, size_t most) {
   size_t taken = 0;
   while (s->first && taken < most) {
     event *e = s->first;
-    size_t n =
-        e->length - e->sent < most - taken ? e->length - e->sent : most - taken;
+    size_t n = e->length - e->sent < most - taken ? e->length - e->sent : most - taken;
     memcpy(to + taken, e->bytes + e->sent, n);
     e->sent += n;
     taken += n;

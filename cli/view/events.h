@@ -21,8 +21,7 @@ void events_close(events *e);
 
 /* The body is the stream's from here on. NULL: there are too many, or no
  * memory; the body is the caller's still. */
-stream *stream_open(events *e, int socket, const char *name, char *body,
-                    size_t length);
+stream *stream_open(events *e, int socket, const char *name, char *body, size_t length);
 
 enum { STREAM_END = -1, STREAM_BROKEN = -2 };
 /* Bytes of text/event-stream; after a second without any it is a comment, so

@@ -34,10 +34,9 @@ static const example examples[] = {
      .kind = ATTEND_DECODER,
      .view = "head",
      .text = "The dog sitting in the car",
-     .questions =
-         {"Does the last word look more at the subject, \"dog\", or at "
-          "the words around it?",
-          "What is alike in \"The dog ran\", and what is different?"}},
+     .questions = {"Does the last word look more at the subject, \"dog\", or at "
+                   "the words around it?",
+                   "What is alike in \"The dog ran\", and what is different?"}},
     {.id = "salazar",
      .title = "A name, and who is meant later",
      .kind = ATTEND_DECODER,
@@ -66,10 +65,9 @@ static const example examples[] = {
      .view = "compare",
      .text = "We like to play outside.",
      .other_text = "We saw a play outside.",
-     .questions =
-         {"The sentences are built alike: do the maps look alike?",
-          "Open neurons for \"play\" in both: where do its key and its "
-          "value differ?"}},
+     .questions = {"The sentences are built alike: do the maps look alike?",
+                   "Open neurons for \"play\" in both: where do its key and its "
+                   "value differ?"}},
     {.id = "reversed-words",
      .title = "The same words, backwards",
      .kind = ATTEND_ENCODER,
@@ -120,8 +118,8 @@ static const char *model_for(const viewer *v, attend_parts kind, char id[12]) {
   return "0";
 }
 
-static void put_case(attend_json_writer *w, const char *model, const char *text,
-                     const char *second, bool untrained) {
+static void put_case(attend_json_writer *w, const char *model, const char *text, const char *second,
+                     bool untrained) {
   attend_json_open(w, '{');
   json_text(w, "model", model);
   json_text(w, "text", text);
@@ -131,8 +129,7 @@ static void put_case(attend_json_writer *w, const char *model, const char *text,
   attend_json_close(w, '}');
 }
 
-static void put_example(attend_json_writer *w, const viewer *v,
-                        const example *e) {
+static void put_example(attend_json_writer *w, const viewer *v, const example *e) {
   char id[12];
   const char *model = model_for(v, e->kind, id);
   attend_json_open(w, '{');
@@ -141,8 +138,7 @@ static void put_example(attend_json_writer *w, const viewer *v,
   json_text(w, "for", e->kind == ATTEND_DECODER ? "decoder" : "encoder");
   attend_json_member(w, "questions");
   attend_json_open(w, '[');
-  for (int i = 0; i < 4 && e->questions[i]; i++)
-    attend_json_put_string(w, e->questions[i]);
+  for (int i = 0; i < 4 && e->questions[i]; i++) attend_json_put_string(w, e->questions[i]);
   attend_json_close(w, ']');
   attend_json_member(w, "state");
   attend_json_open(w, '{');
@@ -160,8 +156,7 @@ static void put_example(attend_json_writer *w, const viewer *v,
 
 static void gallery_write(attend_json_writer *w, const viewer *v) {
   attend_json_open(w, '[');
-  for (size_t i = 0; i < sizeof examples / sizeof *examples; i++)
-    put_example(w, v, &examples[i]);
+  for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) put_example(w, v, &examples[i]);
   attend_json_close(w, ']');
 }
 
@@ -186,9 +181,7 @@ static void write_hello(attend_json_writer *w, const encoded *e) {
   attend_json_close(w, '}');
 }
 
-encoded encode_hello(const viewer *v) {
-  return (encoded){.write = write_hello, .v = v};
-}
+encoded encode_hello(const viewer *v) { return (encoded){.write = write_hello, .v = v}; }
 
 bool answer_hello(request *r) {
   encoded e = encode_hello(r->v);

@@ -27,8 +27,7 @@ static bool read_port(const char *text, int *port) {
 }
 
 static bool is_name(const char *name) {
-  static const char letters[] =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
   return *name && !name[strspn(name, letters)];
 }
 
@@ -70,20 +69,17 @@ static bool same_place(const place *a, const place *b) {
 
 /* A link on another site may open the page, whose requests are then its own. */
 static bool opens_page(const guard_request *q) {
-  return !q->origin && q->method && !strcmp(q->method, "GET") && q->path &&
-         !strcmp(q->path, "/");
+  return !q->origin && q->method && !strcmp(q->method, "GET") && q->path && !strcmp(q->path, "/");
 }
 
 static bool is_own_page(const guard_request *q, const place *host) {
   static const char scheme[] = "http://";
   place origin;
   if (opens_page(q)) return true;
-  if (q->site && strcmp(q->site, "same-origin") && strcmp(q->site, "none"))
-    return false;
+  if (q->site && strcmp(q->site, "same-origin") && strcmp(q->site, "none")) return false;
   if (!q->origin) return true;
   return !strncasecmp(q->origin, scheme, sizeof scheme - 1) &&
-         read_place(q->origin + sizeof scheme - 1, &origin) &&
-         same_place(&origin, host);
+         read_place(q->origin + sizeof scheme - 1, &origin) && same_place(&origin, host);
 }
 
 static const char *why_refused(const guard_rules *r, const guard_request *q) {
@@ -103,19 +99,15 @@ static const char *why_refused(const guard_rules *r, const guard_request *q) {
 static bool same_token(const char *given, const char *token) {
   volatile unsigned char different = 0;
   if (!given || strlen(given) != strlen(token)) return false;
-  for (size_t i = 0; token[i]; i++)
-    different |= (unsigned char)(given[i] ^ token[i]);
+  for (size_t i = 0; token[i]; i++) different |= (unsigned char)(given[i] ^ token[i]);
   return !different;
 }
 
-static bool has_token(const guard_rules *r, const guard_request *q,
-                      guard_target target) {
+static bool has_token(const guard_rules *r, const guard_request *q, guard_target target) {
   static const char scheme[] = "Bearer ";
-  if (!r->token || target == TARGET_SCRIPT || target == TARGET_STYLE)
-    return true;
+  if (!r->token || target == TARGET_SCRIPT || target == TARGET_STYLE) return true;
   if (target == TARGET_PAGE) return same_token(q->token, r->token);
-  return q->authorization &&
-         !strncasecmp(q->authorization, scheme, sizeof scheme - 1) &&
+  return q->authorization && !strncasecmp(q->authorization, scheme, sizeof scheme - 1) &&
          same_token(q->authorization + sizeof scheme - 1, r->token);
 }
 
@@ -150,8 +142,7 @@ static bool is_json(const char *type) {
 static const char *why_not_method(const guard_request *q, guard_verdict *v) {
   bool post = !strcmp(q->method, "POST");
   bool get = !strcmp(q->method, "GET") || !strcmp(q->method, "HEAD");
-  if (v->target == TARGET_REQUEST && !post)
-    return v->allow = "POST", "API requests use POST";
+  if (v->target == TARGET_REQUEST && !post) return v->allow = "POST", "API requests use POST";
   if (v->target != TARGET_REQUEST && !get)
     return v->allow = "GET, HEAD", "the page is read with GET";
   return NULL;
@@ -209,9 +200,7 @@ bool guard_has_tag(const char *known, const char *tag) {
     size_t length = strcspn(known, ", \t");
     if (length == 1 && *known == '*') return true;
     size_t weak = length > 2 && !strncmp(known, "W/", 2) ? 2 : 0;
-    if (length - weak == strlen(tag) &&
-        !strncmp(known + weak, tag, length - weak))
-      return true;
+    if (length - weak == strlen(tag) && !strncmp(known + weak, tag, length - weak)) return true;
     known += length;
   }
   return false;

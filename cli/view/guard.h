@@ -33,12 +33,7 @@ typedef struct {
   bool twice;        /* one of them came more than once */
 } guard_request;
 
-typedef enum {
-  TARGET_PAGE,
-  TARGET_SCRIPT,
-  TARGET_STYLE,
-  TARGET_REQUEST
-} guard_target;
+typedef enum { TARGET_PAGE, TARGET_SCRIPT, TARGET_STYLE, TARGET_REQUEST } guard_target;
 
 enum { GUARD_NAME = 24 };
 
@@ -50,8 +45,7 @@ typedef struct {
   char name[GUARD_NAME + 1]; /* of the API request */
 } guard_verdict;
 
-guard_verdict guard_check(const guard_rules *rules,
-                          const guard_request *request);
+guard_verdict guard_check(const guard_rules *rules, const guard_request *request);
 
 /* Whether Accept-Encoding allows gzip; the header may be NULL. */
 bool guard_takes_gzip(const char *accepted);

@@ -19,8 +19,7 @@ typedef struct {
 } writing;
 
 /* Writes a result as a member and frees its memory; false if the call failed. */
-static bool put(writing *p, const char *member, attend_status status, encoded e,
-                void *memory) {
+static bool put(writing *p, const char *member, attend_status status, encoded e, void *memory) {
   if (!subject_status(p->v, status, p->error)) return false;
   attend_json_member(&p->w, member);
   encoded_write(&p->w, &e);
@@ -42,19 +41,16 @@ static bool put_thumbs(writing *p) {
   return put(p, "thumbs", status, encode_thumbs(&x), x.memory);
 }
 
-static bool put_block(writing *p, const char *member,
-                      const attend_view_head *h) {
+static bool put_block(writing *p, const char *member, const attend_view_head *h) {
   attend_view_block x;
   attend_status status = attend_viewer_block(p->v->session, h, NULL, &x);
   return put(p, member, status, encode_block(&x), x.memory);
 }
 
-static bool put_tile(writing *p, const char *member, const attend_view_head *h,
-                     int level) {
+static bool put_tile(writing *p, const char *member, const attend_view_head *h, int level) {
   bool mean = !strcmp(p->o->state.pool, "mean");
-  attend_view_place place = {.head = *h,
-                             .level = level,
-                             .pool = mean ? ATTEND_POOL_MEAN : ATTEND_POOL_MAX};
+  attend_view_place place = {
+      .head = *h, .level = level, .pool = mean ? ATTEND_POOL_MEAN : ATTEND_POOL_MAX};
   attend_view_tile x;
   attend_status status = attend_viewer_tile(p->v->session, &place, &x);
   return put(p, member, status, encode_tile(&x, level), x.memory);
@@ -89,8 +85,7 @@ static bool put_neuron(writing *p) {
   attend_view_range one = {token, 1, 0, p->s.s.keys};
   attend_view_vectors x;
   attend_status status = attend_viewer_vectors(p->v->session, &h, &one, &x);
-  return put(p, "vectors", status, encode_vectors(&x, p->s.run->c.attention),
-             x.memory);
+  return put(p, "vectors", status, encode_vectors(&x, p->s.run->c.attention), x.memory);
 }
 
 static bool put_flow(writing *p) {
@@ -120,17 +115,15 @@ static bool put_compare(writing *p) {
 static bool put_embeddings(writing *p) {
   const view_case *c = &p->o->state.c;
   int n = p->s.s.rows < SUBJECT_CELLS ? p->s.s.rows : SUBJECT_CELLS;
-  attend_role side =
-      p->s.role == ATTEND_CROSS ? ATTEND_DECODER_SELF : p->s.role;
+  attend_role side = p->s.role == ATTEND_CROSS ? ATTEND_DECODER_SELF : p->s.role;
   attend_view_range all = {0, n, 0, n};
   attend_view_embeddings x;
   attend_view_positions y;
-  attend_status status = attend_viewer_embeddings(p->v->session, p->s.run, side,
-                                                  p->s.layer, &all, &x);
-  if (!put(p, "embeddings", status, encode_embeddings(&x), x.memory))
-    return false;
-  status = attend_viewer_positions(p->v->session, viewer_model(p->v, c->model),
-                                   c->step, 64, 64, &y);
+  attend_status status =
+      attend_viewer_embeddings(p->v->session, p->s.run, side, p->s.layer, &all, &x);
+  if (!put(p, "embeddings", status, encode_embeddings(&x), x.memory)) return false;
+  status =
+      attend_viewer_positions(p->v->session, viewer_model(p->v, c->model), c->step, 64, 64, &y);
   return put(p, "positions", status, encode_positions(&y), y.memory);
 }
 

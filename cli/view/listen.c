@@ -26,24 +26,20 @@ typedef struct {
 } address;
 
 static in_port_t *port_of(address *a) {
-  if (a->at.ss_family == AF_INET6)
-    return &((struct sockaddr_in6 *)&a->at)->sin6_port;
+  if (a->at.ss_family == AF_INET6) return &((struct sockaddr_in6 *)&a->at)->sin6_port;
   return &((struct sockaddr_in *)&a->at)->sin_port;
 }
 
 static bool is_loopback(const address *a) {
-  const struct in6_addr *six =
-      &((const struct sockaddr_in6 *)&a->at)->sin6_addr;
+  const struct in6_addr *six = &((const struct sockaddr_in6 *)&a->at)->sin6_addr;
   const struct in_addr *four = &((const struct sockaddr_in *)&a->at)->sin_addr;
   if (a->at.ss_family == AF_INET) return ntohl(four->s_addr) >> 24 == 127;
-  return IN6_IS_ADDR_LOOPBACK(six) ||
-         (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == 127);
+  return IN6_IS_ADDR_LOOPBACK(six) || (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == 127);
 }
 
 /* An address in figures, IPv6 with or without brackets; or localhost. */
 static bool read_address(const char *text, address *a) {
-  struct addrinfo how = {.ai_flags = AI_NUMERICHOST | AI_PASSIVE,
-                         .ai_socktype = SOCK_STREAM},
+  struct addrinfo how = {.ai_flags = AI_NUMERICHOST | AI_PASSIVE, .ai_socktype = SOCK_STREAM},
                   *found = NULL;
   char plain[INET6_ADDRSTRLEN + 32];
   bool brackets = *text == '[' && text[strlen(text) - 1] == ']';
@@ -66,13 +62,11 @@ static int complain_port(const address *a, int port, int error) {
         "port 0 for a free one",
         port, a->text);
   else if (error == EACCES)
-    complain("port %d of %s may not be opened: choose one above 1023", port,
-             a->text);
+    complain("port %d of %s may not be opened: choose one above 1023", port, a->text);
   else if (error == EADDRNOTAVAIL)
     complain("%s is no address of this machine: bind to 127.0.0.1", a->text);
   else
-    complain("port %d of %s cannot be opened (%s): choose another", port,
-             a->text, strerror(error));
+    complain("port %d of %s cannot be opened (%s): choose another", port, a->text, strerror(error));
   return EXIT_FAILED;
 }
 
@@ -84,8 +78,7 @@ static int open_port(address *a, int *port) {
   *port_of(a) = htons((in_port_t)*port);
   setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   setsockopt(s, SOL_SOCKET, SO_SNDBUF, &unread, sizeof unread);
-  if (a->at.ss_family == AF_INET6)
-    setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  if (a->at.ss_family == AF_INET6) setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   if (!bind(s, (struct sockaddr *)&a->at, a->length) && !listen(s, BACKLOG) &&
       !getsockname(s, (struct sockaddr *)&a->at, &a->length)) {
     *port = ntohs(*port_of(a));
@@ -129,8 +122,7 @@ struct acceptor {
 static bool accept_one(acceptor *d) {
   struct sockaddr_storage from;
   socklen_t length = sizeof from;
-  int s = accept4(d->listening, (struct sockaddr *)&from, &length,
-                  SOCK_CLOEXEC | SOCK_NONBLOCK);
+  int s = accept4(d->listening, (struct sockaddr *)&from, &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (s >= 0) return d->enter(s, (struct sockaddr *)&from, length, d->user);
   if (errno != EINTR && errno != ECONNABORTED)
     usleep(50000); /* out of descriptors or memory: try again soon */
@@ -140,13 +132,11 @@ static bool accept_one(acceptor *d) {
 static void *accept_loop(void *user) {
   acceptor *d = user;
   while (!d->closing)
-    if (deadlines_take_slot(d->deadlines) && !accept_one(d))
-      deadlines_remove(d->deadlines, NULL);
+    if (deadlines_take_slot(d->deadlines) && !accept_one(d)) deadlines_remove(d->deadlines, NULL);
   return NULL;
 }
 
-acceptor *acceptor_open(int listening, deadlines *w, acceptor_enter enter,
-                        void *user) {
+acceptor *acceptor_open(int listening, deadlines *w, acceptor_enter enter, void *user) {
   acceptor *d = calloc(1, sizeof *d);
   if (d) {
     *d = (acceptor){listening, w, enter, user, false, 0};

@@ -17,13 +17,12 @@ int view_listen(const char *address, bool remote, int *port, int *listening);
 
 /* Called with each connection, whose slot is taken. The socket is the callee's. False:
  * it was closed at once, and the slot is free again. */
-typedef bool (*acceptor_enter)(int socket, const struct sockaddr *from,
-                               socklen_t length, void *user);
+typedef bool (*acceptor_enter)(int socket, const struct sockaddr *from, socklen_t length,
+                               void *user);
 typedef struct acceptor acceptor;
 
 /* Owns the listening socket, even where it fails. NULL: no memory, or no thread. */
-acceptor *acceptor_open(int listening, deadlines *w, acceptor_enter enter,
-                        void *user);
+acceptor *acceptor_open(int listening, deadlines *w, acceptor_enter enter, void *user);
 /* No connection is accepted once it returns. Accepts NULL. */
 void acceptor_close(acceptor *d);
 

@@ -14,10 +14,10 @@ EMBED(embedded_js_gz, PAGE_FOLDER "/page.js.gz");
 EMBED(embedded_css, PAGE_FOLDER "/page.css");
 EMBED(embedded_css_gz, PAGE_FOLDER "/page.css.gz");
 
-#define FILE_OF(name, type, part)                                             \
-  (page_file) {                                                               \
-    name, type, embedded_##part, embedded_##part##_gz,                        \
-        (size_t)embedded_##part##_length, (size_t)embedded_##part##_gz_length \
+#define FILE_OF(name, type, part)                                                        \
+  (page_file) {                                                                          \
+    name, type, embedded_##part, embedded_##part##_gz, (size_t)embedded_##part##_length, \
+        (size_t)embedded_##part##_gz_length                                              \
   }
 
 page_file page_data(page_part part) {

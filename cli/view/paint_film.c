@@ -36,8 +36,7 @@ static bool keep_grid(shooting *s, int frame, int head, const grid *g) {
   }
   if (g->height != s->height || g->width != s->width)
     return paint_fail(s->p, "the text has other tokens at another step");
-  memcpy(s->cells + (size_t)(head * s->frames + frame) * one, g->cells,
-         one * sizeof *s->cells);
+  memcpy(s->cells + (size_t)(head * s->frames + frame) * one, g->cells, one * sizeof *s->cells);
   return true;
 }
 

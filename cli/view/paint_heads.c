@@ -15,8 +15,7 @@ static const char **does_of(const attend_view_patterns *x) {
   for (int i = 0; i < n; i++)
     list[i] = x->scores[i].pattern < 0
                   ? ""
-                  : attend_head_pattern_name(
-                        (attend_head_pattern)x->scores[i].pattern);
+                  : attend_head_pattern_name((attend_head_pattern)x->scores[i].pattern);
   return list;
 }
 
@@ -26,8 +25,7 @@ static bool paint_thumbs(painting *p, const attend_view_thumbs *t,
   uint8_t *bytes = need(n, 1);
   for (size_t i = 0; i < n; i++) bytes[i] = (uint8_t)lrintf(t->cells[i]);
   const char **does = does_of(patterns);
-  picture_model_data d = {p->about, t->layers, t->heads, t->height,
-                          t->width, bytes,     does};
+  picture_model_data d = {p->about, t->layers, t->heads, t->height, t->width, bytes, does};
   bool ok = true;
   if (p->s->head < 0) d.about.layer = d.about.head = -1;
   if (p->terminal)
@@ -57,10 +55,9 @@ bool paint_head(painting *p) {
   const int *heads = p->s->n_heads ? p->s->heads : own;
   size_t one = (size_t)p->at.s.rows * (size_t)p->at.s.keys;
   if (p->at.s.rows > PAINT_CELLS || p->at.s.keys > PAINT_CELLS)
-    return paint_fail(
-        p,
-        "a text of more than 256 tokens is too long for lines: draw "
-        "the view matrix, or open the page");
+    return paint_fail(p,
+                      "a text of more than 256 tokens is too long for lines: draw "
+                      "the view matrix, or open the page");
   float *weights = need((size_t)n * one, sizeof *weights);
   bool ok = true;
   for (int i = 0; i < n && ok; i++) {
@@ -70,8 +67,7 @@ bool paint_head(painting *p) {
     if (ok) memcpy(weights + (size_t)i * one, g.cells, one * sizeof *weights);
     grid_free(&g);
   }
-  picture_head_data d = {p->about, p->rows, p->keys,    n,
-                         heads,    weights, p->s->token};
+  picture_head_data d = {p->about, p->rows, p->keys, n, heads, weights, p->s->token};
   d.about.head = -1;
   ok = ok && paint_fail(p, picture_head(&d, &p->look, p->out));
   free(weights);
@@ -86,8 +82,7 @@ bool paint_neuron(painting *p) {
   attend_view_head h = subject_head(&p->at, NULL);
   attend_view_range range = {row, 1, first, end - first};
   attend_view_vectors x;
-  if (!paint_status(p, attend_viewer_vectors(p->v->session, &h, &range, &x)))
-    return false;
+  if (!paint_status(p, attend_viewer_vectors(p->v->session, &h, &range, &x))) return false;
   picture_neuron_data d = {p->about, p->rows.text[row],
                            row,      {p->keys.text + first, end - first},
                            first,    x.dim,
@@ -115,8 +110,7 @@ bool paint_matrix(painting *p) {
                              .token = p->s->token,
                              .key = p->s->key};
     if (p->terminal)
-      ok =
-          paint_fail(p, draw_message(terminal_matrix(stdout, &d, p->terminal)));
+      ok = paint_fail(p, draw_message(terminal_matrix(stdout, &d, p->terminal)));
     else
       ok = paint_fail(p, picture_matrix(&d, &p->look, p->out));
   }
@@ -135,16 +129,12 @@ static bool draw_flow(painting *p, int token, picture_flow_data d) {
 
 static bool paint_reach(painting *p, const attend_view_head *h, int token) {
   attend_view_reach x;
-  if (!paint_status(p, attend_viewer_reach(p->v->session, h, token, &x)))
-    return false;
+  if (!paint_status(p, attend_viewer_reach(p->v->session, h, token, &x))) return false;
   picture_edge *edges = need((size_t)x.n_edges + 1, sizeof *edges);
   for (int i = 0; i < x.n_edges; i++)
-    edges[i] = (picture_edge){x.edges[i].layer, x.edges[i].from, x.edges[i].to,
-                              x.edges[i].head};
+    edges[i] = (picture_edge){x.edges[i].layer, x.edges[i].from, x.edges[i].to, x.edges[i].head};
   bool ok = draw_flow(
-      p, token,
-      (picture_flow_data){
-          .reached = x.reached, .edges = edges, .edge_count = x.n_edges});
+      p, token, (picture_flow_data){.reached = x.reached, .edges = edges, .edge_count = x.n_edges});
   free(edges);
   attend_viewer_release(p->v->session, x.memory);
   return ok;
@@ -152,8 +142,7 @@ static bool paint_reach(painting *p, const attend_view_head *h, int token) {
 
 static bool paint_rollout(painting *p, const attend_view_head *h, int token) {
   attend_view_rollout x;
-  if (!paint_status(p, attend_viewer_rollout(p->v->session, h, token, &x)))
-    return false;
+  if (!paint_status(p, attend_viewer_rollout(p->v->session, h, token, &x))) return false;
   bool ok = draw_flow(p, token, (picture_flow_data){.shares = x.shares});
   attend_viewer_release(p->v->session, x.memory);
   return ok;
@@ -162,6 +151,5 @@ static bool paint_rollout(painting *p, const attend_view_head *h, int token) {
 bool paint_flow(painting *p) {
   int token = p->s->token < 0 ? p->at.s.rows - 1 : p->s->token;
   attend_view_head h = subject_followed(&p->at);
-  return strcmp(p->s->way, "argmax") ? paint_rollout(p, &h, token)
-                                     : paint_reach(p, &h, token);
+  return strcmp(p->s->way, "argmax") ? paint_rollout(p, &h, token) : paint_reach(p, &h, token);
 }

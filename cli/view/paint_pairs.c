@@ -11,8 +11,7 @@ static void name_case(const painting *p, bool other, char name[200]) {
   const view_case *a = &p->s->c, *b = &p->s->other, *c = other ? b : a;
   const char *form = *p->s->form ? p->s->form : VIEW_OTHER_FORM;
   const attend_view_run *run = other && p->other ? p->other : p->run;
-  const attend_view_model *model =
-      attend_viewer_model(p->v->session, run->c.model);
+  const attend_view_model *model = attend_viewer_model(p->v->session, run->c.model);
   if (!p->other)
     snprintf(name, 200, "%s", other ? form : a->attention);
   else if (strcmp(a->text, b->text))
@@ -27,12 +26,10 @@ static void name_case(const painting *p, bool other, char name[200]) {
     snprintf(name, 200, "%s", c->attention);
 }
 
-static bool paint_pair(painting *p, const attend_view_comparison *c,
-                       const grid *a, const grid *b) {
+static bool paint_pair(painting *p, const attend_view_comparison *c, const grid *a, const grid *b) {
   char name[200], other[200];
   int n = c->layers * c->heads;
-  const attend_difference *own =
-      &c->difference[p->at.layer * c->heads + p->at.head];
+  const attend_difference *own = &c->difference[p->at.layer * c->heads + p->at.head];
   float *distances = need((size_t)n, sizeof *distances);
   for (int i = 0; i < n; i++) distances[i] = (float)c->difference[i].distance;
   name_case(p, false, name);
@@ -60,21 +57,17 @@ static bool paint_pair(painting *p, const attend_view_comparison *c,
 }
 
 bool paint_compare(painting *p) {
-  const char *form = p->other      ? NULL
-                     : *p->s->form ? p->s->form
-                                   : VIEW_OTHER_FORM;
+  const char *form = p->other ? NULL : *p->s->form ? p->s->form : VIEW_OTHER_FORM;
   grid a = {0}, b = {0};
   attend_view_head h = subject_head(&p->at, form);
   attend_view_comparison c;
-  if (!paint_status(p, attend_viewer_compare(p->v->session, &h, p->other, &c)))
-    return false;
+  if (!paint_status(p, attend_viewer_compare(p->v->session, &h, p->other, &c))) return false;
   if (c.why) {
-    snprintf(p->error, sizeof p->error, "there is no difference to draw: %s",
-             c.why);
+    snprintf(p->error, sizeof p->error, "there is no difference to draw: %s", c.why);
     return false;
   }
-  bool ok = get_grid(p, NULL, NULL, &a) && get_grid(p, p->other, form, &b) &&
-            paint_pair(p, &c, &a, &b);
+  bool ok =
+      get_grid(p, NULL, NULL, &a) && get_grid(p, p->other, form, &b) && paint_pair(p, &c, &a, &b);
   grid_free(&a);
   grid_free(&b);
   attend_viewer_release(p->v->session, c.memory);
@@ -85,8 +78,7 @@ static void read_step(painting *p, const attend_view_step *x, picture_step *s) {
   int model = p->run->c.model;
   picture_candidate *c = need((size_t)x->n + 1, sizeof *c);
   for (int i = 0; i < x->n; i++)
-    c[i] = (picture_candidate){id_label(p, model, x->candidate[i].id),
-                               x->candidate[i].p};
+    c[i] = (picture_candidate){id_label(p, model, x->candidate[i].id), x->candidate[i].p};
   *s = (picture_step){.text = id_label(p, model, x->id),
                       .p = x->p,
                       .candidates = c,
@@ -108,23 +100,20 @@ bool paint_generate(painting *p) {
 static bool draw_embeddings(painting *p, int n, const float *cosine,
                             const attend_view_positions *x) {
   picture_embeddings_data d = {
-      p->about,      {p->rows.text, n}, {p->rows.text, n}, n,        n,
-      cosine,        x->count,          x->width,          x->table, x->shift,
-      x->shift_error};
+      p->about, {p->rows.text, n}, {p->rows.text, n}, n, n, cosine, x->count, x->width,
+      x->table, x->shift,          x->shift_error};
   return paint_fail(p, picture_embeddings(&d, &p->look, p->out));
 }
 
 bool paint_embeddings(painting *p) {
   attend_viewer *session = p->v->session;
   int n = p->at.s.rows < PAINT_CELLS ? p->at.s.rows : PAINT_CELLS;
-  attend_role side =
-      p->at.role == ATTEND_CROSS ? ATTEND_DECODER_SELF : p->at.role;
+  attend_role side = p->at.role == ATTEND_CROSS ? ATTEND_DECODER_SELF : p->at.role;
   attend_view_range all = {0, n, 0, n};
   attend_view_embeddings e;
   attend_view_positions x = {0};
   bool ok =
-      paint_status(p, attend_viewer_embeddings(session, p->run, side,
-                                               p->at.layer, &all, &e)) &&
+      paint_status(p, attend_viewer_embeddings(session, p->run, side, p->at.layer, &all, &e)) &&
       paint_status(p, attend_viewer_positions(session, -1, -1, 64, 64, &x)) &&
       draw_embeddings(p, n, e.cosine, &x);
   attend_viewer_release(session, e.memory);

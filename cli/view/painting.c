@@ -31,8 +31,7 @@ static size_t line_end_at(const char *text) {
 static const char *keep_label(painting *p, const char *label) {
   if (p->n_labels == p->label_room) {
     p->label_room = 2 * p->label_room + 64;
-    p->labels =
-        need_more(p->labels, p->n_labels, p->label_room, sizeof *p->labels);
+    p->labels = need_more(p->labels, p->n_labels, p->label_room, sizeof *p->labels);
   }
   return p->labels[p->n_labels++] = need_copy(label);
 }
@@ -68,8 +67,7 @@ const char *id_label(painting *p, int model, int32_t id) {
 
 static picture_tokens tokens_of(painting *p, const attend_view_side *side) {
   const char **text = need((size_t)side->n + 1, sizeof *text);
-  for (int i = 0; i < side->n; i++)
-    text[i] = id_label(p, p->run->c.model, side->ids[i]);
+  for (int i = 0; i < side->n; i++) text[i] = id_label(p, p->run->c.model, side->ids[i]);
   return (picture_tokens){text, side->n};
 }
 
@@ -78,8 +76,7 @@ static void name_model(painting *p) {
   const attend_view_case *c = &p->run->c;
   const char *name = attend_viewer_model(p->v->session, c->model)->name;
   int n = snprintf(p->name, sizeof p->name, "%.120s", name);
-  if (c->step >= 0)
-    snprintf(p->name + n, sizeof p->name - (size_t)n, ", step %d", c->step);
+  if (c->step >= 0) snprintf(p->name + n, sizeof p->name - (size_t)n, ", step %d", c->step);
 }
 
 static bool run_cases(painting *p) {
@@ -132,36 +129,29 @@ static void filter_grid(const painting *p, float *w) {
   int keys = p->at.s.keys;
   for (int i = 0; i < p->at.s.rows; i++)
     for (int j = 0; j < keys; j++)
-      if (a[i] != filter[0] - 'a' || b[j] != filter[1] - 'a')
-        w[i * keys + j] = 0;
+      if (a[i] != filter[0] - 'a' || b[j] != filter[1] - 'a') w[i * keys + j] = 0;
 }
 
 static void grid_make(const painting *p, int height, int width, grid *g) {
   size_t n = (size_t)height * (size_t)width;
-  *g = (grid){need(n + 1, sizeof *g->cells), mask_of(&p->at.s, height, width),
-              height, width};
+  *g = (grid){need(n + 1, sizeof *g->cells), mask_of(&p->at.s, height, width), height, width};
 }
 
 static bool get_block(painting *p, const attend_view_head *h, grid *g) {
   attend_view_block b;
-  if (!paint_status(p, attend_viewer_block(p->v->session, h, NULL, &b)))
-    return false;
+  if (!paint_status(p, attend_viewer_block(p->v->session, h, NULL, &b))) return false;
   grid_make(p, b.rows, b.keys, g);
-  memcpy(g->cells, b.weights,
-         (size_t)b.rows * (size_t)b.keys * sizeof *b.weights);
+  memcpy(g->cells, b.weights, (size_t)b.rows * (size_t)b.keys * sizeof *b.weights);
   attend_viewer_release(p->v->session, b.memory);
   return true;
 }
 
-static bool get_tile(painting *p, const attend_view_head *h, int level,
-                     grid *g) {
+static bool get_tile(painting *p, const attend_view_head *h, int level, grid *g) {
   bool mean = !strcmp(p->s->pool, "mean");
-  attend_view_place place = {.head = *h,
-                             .level = level,
-                             .pool = mean ? ATTEND_POOL_MEAN : ATTEND_POOL_MAX};
+  attend_view_place place = {
+      .head = *h, .level = level, .pool = mean ? ATTEND_POOL_MEAN : ATTEND_POOL_MAX};
   attend_view_tile t;
-  if (!paint_status(p, attend_viewer_tile(p->v->session, &place, &t)))
-    return false;
+  if (!paint_status(p, attend_viewer_tile(p->v->session, &place, &t))) return false;
   encoded e = encode_tile(&t, level);
   grid_make(p, t.height, t.width, g);
   part_read(&e.part[0], g->cells); /* as the page shows it */
@@ -169,8 +159,7 @@ static bool get_tile(painting *p, const attend_view_head *h, int level,
   return true;
 }
 
-bool get_grid(painting *p, const attend_view_run *run, const char *form,
-              grid *g) {
+bool get_grid(painting *p, const attend_view_run *run, const char *form, grid *g) {
   attend_view_head h = subject_head(&p->at, form);
   int level = subject_level(&p->at);
   if (run) h.run = run;

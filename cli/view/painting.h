@@ -49,8 +49,7 @@ typedef struct { /* a head in cells */
 } grid;
 
 /* Of the run (NULL: the first), under a form (NULL: its own). */
-bool get_grid(painting *p, const attend_view_run *run, const char *form,
-              grid *g);
+bool get_grid(painting *p, const attend_view_run *run, const char *form, grid *g);
 void grid_free(grid *g);
 
 /* ---- views ------------------------------------------------------------------------ */

@@ -9,15 +9,13 @@
 #ifdef ATTEND_HAVE_PICTURES
 #include "view/painting.h"
 
-static bool make_picture(painting *p, const char *as, void **bytes,
-                         size_t *length) {
+static bool make_picture(painting *p, const char *as, void **bytes, size_t *length) {
   drawing d = {0};
   p->out = &d;
   bool ok = paint(p);
   if (ok)
-    ok = paint_fail(p, draw_message(!strcmp(as, "svg")
-                                        ? draw_svg(&d, (char **)bytes, length)
-                                        : draw_png(&d, 2, bytes, length)));
+    ok = paint_fail(p, draw_message(!strcmp(as, "svg") ? draw_svg(&d, (char **)bytes, length)
+                                                       : draw_png(&d, 2, bytes, length)));
   drawing_free(&d);
   return ok;
 }
@@ -35,12 +33,10 @@ bool answer_picture(request *r) {
     painting p = {.v = r->v,
                   .s = &s,
                   .new_tokens = 20,
-                  .look = {width, attend_json_boolean(
-                                      attend_json_get(r->q, "dark"), false)}};
+                  .look = {width, attend_json_boolean(attend_json_get(r->q, "dark"), false)}};
     void *bytes = NULL;
     size_t length = 0;
-    ok = make_picture(&p, as, &bytes, &length) ||
-         request_fail(r, 400, "%s", p.error);
+    ok = make_picture(&p, as, &bytes, &length) || request_fail(r, 400, "%s", p.error);
     const char *type = strcmp(as, "svg") ? "image/png" : "image/svg+xml";
     if (ok) *r->reply = (view_reply){200, type, bytes, length};
   }
@@ -55,8 +51,7 @@ int view_draw_terminal(viewer *v, const view_options *o) {
   if (o->dark) look.dark = true;
   /* One head if one was named, otherwise all of them. */
   snprintf(s.view, sizeof s.view, "%s",
-           s.head >= 0 || s.layer >= 0 || !strcmp(s.view, "matrix") ||
-                   !strcmp(s.view, "head")
+           s.head >= 0 || s.layer >= 0 || !strcmp(s.view, "matrix") || !strcmp(s.view, "head")
                ? "matrix"
                : "model");
   if (paint(&p)) return check_written(stdout, "the drawing");
@@ -65,12 +60,11 @@ int view_draw_terminal(viewer *v, const view_options *o) {
 }
 
 int view_write_picture(viewer *v, const view_options *o, const char *as) {
-  painting p = {
-      .v = v,
-      .s = &o->state,
-      .film = v->training && !o->step && !strcmp(o->state.view, "model"),
-      .new_tokens = o->new_tokens,
-      .look = {o->width, o->dark}};
+  painting p = {.v = v,
+                .s = &o->state,
+                .film = v->training && !o->step && !strcmp(o->state.view, "model"),
+                .new_tokens = o->new_tokens,
+                .look = {o->width, o->dark}};
   void *bytes = NULL;
   size_t length = 0;
   if (!make_picture(&p, as, &bytes, &length)) {
@@ -82,9 +76,7 @@ int view_write_picture(viewer *v, const view_options *o, const char *as) {
   return code;
 }
 #else
-bool answer_picture(request *r) {
-  return request_fail(r, 501, "this build draws no pictures");
-}
+bool answer_picture(request *r) { return request_fail(r, 501, "this build draws no pictures"); }
 int view_draw_terminal(viewer *v, const view_options *o) {
   (void)v;
   (void)o;

@@ -23,10 +23,9 @@ bool request_fail(request *r, int status, const char *sentence, ...)
     __attribute__((format(printf, 3, 4)));
 bool request_status(request *r, attend_status status); /* true if it is ok */
 
-bool request_text(request *r, const char *name, const char *otherwise,
-                  const char **text);
-bool request_integer(request *r, const char *name, int64_t low, int64_t high,
-                     int64_t otherwise, int *number);
+bool request_text(request *r, const char *name, const char *otherwise, const char **text);
+bool request_integer(request *r, const char *name, int64_t low, int64_t high, int64_t otherwise,
+                     int *number);
 /* A case; q is its object. */
 bool request_case(request *r, const attend_json *q, view_case *c);
 

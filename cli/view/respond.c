@@ -31,9 +31,8 @@ static bool add(struct MHD_Response *r, const char *name, const char *value) {
 }
 
 /* Queues the response and drops its reference in any case. */
-static enum MHD_Result send_reply(struct MHD_Connection *c, int status,
-                                  const char *type, const char *cached,
-                                  struct MHD_Response *r) {
+static enum MHD_Result send_reply(struct MHD_Connection *c, int status, const char *type,
+                                  const char *cached, struct MHD_Response *r) {
   bool fine = add(r, "Cache-Control", cached);
   if (type) fine = add(r, "Content-Type", type) && fine;
   for (int i = 0; i < EVERY_REPLY; i++)
@@ -66,8 +65,8 @@ static const char *header_of(struct MHD_Connection *c, const char *name) {
   return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
 }
 
-enum MHD_Result respond_page(struct MHD_Connection *c, const page_tags *tags,
-                             page_part part, size_t *bytes) {
+enum MHD_Result respond_page(struct MHD_Connection *c, const page_tags *tags, page_part part,
+                             size_t *bytes) {
   page_file f = page_data(part);
   bool packed = guard_takes_gzip(header_of(c, "Accept-Encoding"));
   const char *tag = packed ? tags->packed[part] : tags->plain[part];
@@ -78,32 +77,26 @@ enum MHD_Result respond_page(struct MHD_Connection *c, const page_tags *tags,
   if (!r) return MHD_NO;
   bool fine = add(r, "ETag", tag) && add(r, "Vary", "Accept-Encoding");
   if (packed && !known) fine = add(r, "Content-Encoding", "gzip") && fine;
-  if (fine)
-    return send_reply(c, known ? 304 : 200, known ? NULL : f.type, "no-cache",
-                      r);
+  if (fine) return send_reply(c, known ? 304 : 200, known ? NULL : f.type, "no-cache", r);
   MHD_destroy_response(r);
   return MHD_NO;
 }
 
 /* ---- answers --------------------------------------------------------------- */
 
-enum MHD_Result respond_answer(struct MHD_Connection *c, view_reply *reply,
-                               size_t *bytes) {
-  struct MHD_Response *r = MHD_create_response_from_buffer(
-      reply->length, reply->bytes, MHD_RESPMEM_MUST_FREE);
+enum MHD_Result respond_answer(struct MHD_Connection *c, view_reply *reply, size_t *bytes) {
+  struct MHD_Response *r =
+      MHD_create_response_from_buffer(reply->length, reply->bytes, MHD_RESPMEM_MUST_FREE);
   *bytes = reply->length;
   if (!r) return free(reply->bytes), MHD_NO;
   return send_reply(c, reply->status, reply->type, "no-store", r);
 }
 
-enum MHD_Result respond_refusal(struct MHD_Connection *c, int status,
-                                const char *sentence, const char *allow,
-                                size_t *bytes) {
+enum MHD_Result respond_refusal(struct MHD_Connection *c, int status, const char *sentence,
+                                const char *allow, size_t *bytes) {
   char text[512];
-  *bytes =
-      (size_t)snprintf(text, sizeof text, "{\"error\": \"%s\"}\n", sentence);
-  struct MHD_Response *r =
-      MHD_create_response_from_buffer(*bytes, text, MHD_RESPMEM_MUST_COPY);
+  *bytes = (size_t)snprintf(text, sizeof text, "{\"error\": \"%s\"}\n", sentence);
+  struct MHD_Response *r = MHD_create_response_from_buffer(*bytes, text, MHD_RESPMEM_MUST_COPY);
   if (!r) return MHD_NO;
   if (!allow || add(r, "Allow", allow))
     return send_reply(c, status, "application/json", "no-store", r);
@@ -111,10 +104,9 @@ enum MHD_Result respond_refusal(struct MHD_Connection *c, int status,
   return MHD_NO;
 }
 
-enum MHD_Result respond_stream(struct MHD_Connection *c,
-                               const respond_source *s) {
-  struct MHD_Response *r = MHD_create_response_from_callback(
-      MHD_SIZE_UNKNOWN, STREAM_BLOCK, s->read, s->user, s->leave);
+enum MHD_Result respond_stream(struct MHD_Connection *c, const respond_source *s) {
+  struct MHD_Response *r =
+      MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, s->read, s->user, s->leave);
   if (!r) return s->leave(s->user), MHD_NO;
   return send_reply(c, 200, "text/event-stream", "no-store", r);
 }

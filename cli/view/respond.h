@@ -19,15 +19,13 @@ typedef struct {
 
 void page_tags_make(page_tags *tags);
 
-enum MHD_Result respond_page(struct MHD_Connection *c, const page_tags *tags,
-                             page_part part, size_t *bytes);
+enum MHD_Result respond_page(struct MHD_Connection *c, const page_tags *tags, page_part part,
+                             size_t *bytes);
 /* Takes the reply's bytes. */
-enum MHD_Result respond_answer(struct MHD_Connection *c, view_reply *reply,
-                               size_t *bytes);
+enum MHD_Result respond_answer(struct MHD_Connection *c, view_reply *reply, size_t *bytes);
 /* allow: for 405, else NULL. */
-enum MHD_Result respond_refusal(struct MHD_Connection *c, int status,
-                                const char *sentence, const char *allow,
-                                size_t *bytes);
+enum MHD_Result respond_refusal(struct MHD_Connection *c, int status, const char *sentence,
+                                const char *allow, size_t *bytes);
 
 /* Where a stream's bytes come from, and its end; as HTTP's library has them. */
 typedef struct {
@@ -36,7 +34,6 @@ typedef struct {
   void *user;
 } respond_source;
 /* Leaves the source even where it fails. */
-enum MHD_Result respond_stream(struct MHD_Connection *c,
-                               const respond_source *source);
+enum MHD_Result respond_stream(struct MHD_Connection *c, const respond_source *source);
 
 #endif

@@ -26,8 +26,7 @@ static bool make_token(token_hex token) {
     complain("the system has no random bytes for a token: try --no-token");
     return false;
   }
-  for (int i = 0; i < TOKEN_BYTES; i++)
-    snprintf(token + 2 * i, 3, "%02x", bytes[i]);
+  for (int i = 0; i < TOKEN_BYTES; i++) snprintf(token + 2 * i, 3, "%02x", bytes[i]);
   return true;
 }
 
@@ -35,8 +34,8 @@ static void write_address(const view_options *o, int port, const char *token,
                           char address[ADDRESS]) {
   const char *host = o->bind ? o->bind : "127.0.0.1";
   bool six = strchr(host, ':') && host[0] != '[';
-  snprintf(address, ADDRESS, "http://%s%s%s:%d/%s%s", six ? "[" : "", host,
-           six ? "]" : "", port, token ? "?token=" : "", token ? token : "");
+  snprintf(address, ADDRESS, "http://%s%s%s:%d/%s%s", six ? "[" : "", host, six ? "]" : "", port,
+           token ? "?token=" : "", token ? token : "");
 }
 
 /* Opens a file that leads to the address, and that its owner alone can read: all
@@ -45,16 +44,13 @@ static char *open_address(const char *address) {
   char *path = browser_file("view");
   FILE *out = path ? fopen(path, "w") : NULL;
   if (!out) return free(path), NULL;
-  fprintf(out,
-          "<!doctype html><meta http-equiv=\"refresh\" content=\"0;url=%s\">\n",
-          address);
+  fprintf(out, "<!doctype html><meta http-equiv=\"refresh\" content=\"0;url=%s\">\n", address);
   fclose(out);
   browser_open(path);
   return path;
 }
 
-static void serve_until_end(const view_options *o, const char *address,
-                            const sigset_t *ends) {
+static void serve_until_end(const view_options *o, const char *address, const sigset_t *ends) {
   printf("attend view: %s\nOpen it in a browser; Ctrl-C ends.\n", address);
   fflush(stdout);
   char *opened = o->open ? open_address(address) : NULL;
@@ -66,12 +62,11 @@ static void serve_until_end(const view_options *o, const char *address,
 int view_serve(viewer *v, const view_options *o) {
   token_hex token;
   char address[ADDRESS];
-  view_server_options wanted = {
-      .bind = o->bind,
-      .port = o->port,
-      .allow_remote = o->allow_remote,
-      .token = o->no_token ? NULL : token,
-      .most_streams = 64}; /* most of them wait in the queue */
+  view_server_options wanted = {.bind = o->bind,
+                                .port = o->port,
+                                .allow_remote = o->allow_remote,
+                                .token = o->no_token ? NULL : token,
+                                .most_streams = 64}; /* most of them wait in the queue */
   view_server *server = NULL;
   sigset_t ends;
   sigemptyset(&ends);

@@ -53,8 +53,8 @@ typedef struct {
 
 /* ---- headers ------------------------------------------------------- */
 
-static enum MHD_Result note_header(void *user, enum MHD_ValueKind kind,
-                                   const char *name, const char *value) {
+static enum MHD_Result note_header(void *user, enum MHD_ValueKind kind, const char *name,
+                                   const char *value) {
   guard_request *q = user;
   struct {
     const char *name, **value;
@@ -72,8 +72,8 @@ static enum MHD_Result note_header(void *user, enum MHD_ValueKind kind,
   return MHD_YES;
 }
 
-static enum MHD_Result note_argument(void *user, enum MHD_ValueKind kind,
-                                     const char *name, const char *value) {
+static enum MHD_Result note_argument(void *user, enum MHD_ValueKind kind, const char *name,
+                                     const char *value) {
   guard_request *q = user;
   (void)kind;
   if (strcmp(name, "token")) return MHD_YES;
@@ -82,15 +82,13 @@ static enum MHD_Result note_argument(void *user, enum MHD_ValueKind kind,
   return MHD_YES;
 }
 
-static exchange *begin_exchange(view_server *s, struct MHD_Connection *c,
-                                const char *method, const char *path) {
+static exchange *begin_exchange(view_server *s, struct MHD_Connection *c, const char *method,
+                                const char *path) {
   guard_request q = {.method = method, .path = path};
   exchange *v = calloc(1, sizeof *v);
   if (!v) return NULL;
-  v->deadline = MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT)
-                    ->socket_context;
-  v->socket =
-      MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+  v->deadline = MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+  v->socket = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
   MHD_get_connection_values(c, MHD_HEADER_KIND, note_header, &q);
   MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, note_argument, &q);
   v->verdict = guard_check(&s->rules, &q);
@@ -102,37 +100,32 @@ static exchange *begin_exchange(view_server *s, struct MHD_Connection *c,
   return v;
 }
 
-static enum MHD_Result refuse(view_server *s, struct MHD_Connection *c,
-                              exchange *v, int status, const char *sentence) {
+static enum MHD_Result refuse(view_server *s, struct MHD_Connection *c, exchange *v, int status,
+                              const char *sentence) {
   size_t bytes;
-  enum MHD_Result sent =
-      respond_refusal(c, status, sentence, v->verdict.allow, &bytes);
+  enum MHD_Result sent = respond_refusal(c, status, sentence, v->verdict.allow, &bytes);
   deadline_send(s->deadlines, v->deadline, s->limits.arrive_seconds, bytes);
   return sent;
 }
 
-static enum MHD_Result refuse_body(view_server *s, struct MHD_Connection *c,
-                                   exchange *v, int status) {
+static enum MHD_Result refuse_body(view_server *s, struct MHD_Connection *c, exchange *v,
+                                   int status) {
   return refuse(s, c, v, status,
-                status == 413
-                    ? "the request has more than 1 MiB: shorten the text"
-                    : "too many large requests at once: try again");
+                status == 413 ? "the request has more than 1 MiB: shorten the text"
+                              : "too many large requests at once: try again");
 }
 
 /* Whether a body is announced that will not be read: one that is far too long,
  * or one whose sender waits to hear whether to send it. */
 static bool announces_too_much(struct MHD_Connection *c) {
-  const char *length =
-      MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Content-Length");
+  const char *length = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Content-Length");
   unsigned long long bytes = length ? strtoull(length, NULL, 10) : 0;
   bool expects = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Expect");
   return bytes > (expects ? BODY_MOST : BODY_READ_ON);
 }
 
-static enum MHD_Result check_headers(view_server *s, struct MHD_Connection *c,
-                                     exchange *v) {
-  if (v->verdict.status != 200)
-    return refuse(s, c, v, v->verdict.status, v->verdict.sentence);
+static enum MHD_Result check_headers(view_server *s, struct MHD_Connection *c, exchange *v) {
+  if (v->verdict.status != 200) return refuse(s, c, v, v->verdict.status, v->verdict.sentence);
   if (announces_too_much(c)) return refuse_body(s, c, v, 413);
   return MHD_YES;
 }
@@ -150,8 +143,7 @@ static ssize_t read_stream(void *user, uint64_t at, char *to, size_t most) {
   (void)at;
   deadline_compute(l->server->deadlines, l->deadline);
   long taken = stream_read(l->stream, to, most);
-  deadline_send(l->server->deadlines, l->deadline,
-                l->server->limits.idle_seconds, 0);
+  deadline_send(l->server->deadlines, l->deadline, l->server->limits.idle_seconds, 0);
   if (taken == STREAM_END) return MHD_CONTENT_READER_END_OF_STREAM;
   return taken < 0 ? MHD_CONTENT_READER_END_WITH_ERROR : taken;
 }
@@ -162,13 +154,11 @@ static void leave_stream(void *user) {
   free(l);
 }
 
-static enum MHD_Result answer_long(view_server *s, struct MHD_Connection *c,
-                                   exchange *v) {
+static enum MHD_Result answer_long(view_server *s, struct MHD_Connection *c, exchange *v) {
   stream_reader *l = calloc(1, sizeof *l);
   if (!l) return MHD_NO;
   *l = (stream_reader){.server = s, .deadline = v->deadline};
-  l->stream = stream_open(s->events, v->socket, v->verdict.name, v->body.bytes,
-                          v->body.length);
+  l->stream = stream_open(s->events, v->socket, v->verdict.name, v->body.bytes, v->body.length);
   if (!l->stream) {
     free(l);
     return refuse(s, c, v, 503,
@@ -193,18 +183,16 @@ static bool client_has_left(void *user) {
   return c->server->stopping || socket_is_closed(c->socket);
 }
 
-static enum MHD_Result answer_request(view_server *s, struct MHD_Connection *c,
-                                      exchange *v) {
+static enum MHD_Result answer_request(view_server *s, struct MHD_Connection *c, exchange *v) {
   view_reply reply = {0};
   size_t bytes;
   if (v->body.status) return refuse_body(s, c, v, v->body.status);
-  if (!v->body.bytes &&
-      (!body_take(&s->room, &v->body, "", 0) || v->body.status))
+  if (!v->body.bytes && (!body_take(&s->room, &v->body, "", 0) || v->body.status))
     return refuse_body(s, c, v, 503);
   if (view_is_long(v->verdict.name)) return answer_long(s, c, v);
   deadline_compute(s->deadlines, v->deadline);
-  if (!view_answer(s->viewer, v->verdict.name, v->body.bytes, v->body.length,
-                   client_has_left, &(client){s, v->socket}, &reply))
+  if (!view_answer(s->viewer, v->verdict.name, v->body.bytes, v->body.length, client_has_left,
+                   &(client){s, v->socket}, &reply))
     return MHD_NO;
   body_clear(&s->room, &v->body);
   enum MHD_Result sent = respond_answer(c, &reply, &bytes);
@@ -212,14 +200,11 @@ static enum MHD_Result answer_request(view_server *s, struct MHD_Connection *c,
   return sent;
 }
 
-static enum MHD_Result answer_page(view_server *s, struct MHD_Connection *c,
-                                   exchange *v) {
-  static const page_part parts[] = {[TARGET_PAGE] = PAGE_HTML,
-                                    [TARGET_SCRIPT] = PAGE_SCRIPT,
-                                    [TARGET_STYLE] = PAGE_STYLE};
+static enum MHD_Result answer_page(view_server *s, struct MHD_Connection *c, exchange *v) {
+  static const page_part parts[] = {
+      [TARGET_PAGE] = PAGE_HTML, [TARGET_SCRIPT] = PAGE_SCRIPT, [TARGET_STYLE] = PAGE_STYLE};
   size_t bytes;
-  enum MHD_Result sent =
-      respond_page(c, &s->tags, parts[v->verdict.target], &bytes);
+  enum MHD_Result sent = respond_page(c, &s->tags, parts[v->verdict.target], &bytes);
   deadline_send(s->deadlines, v->deadline, s->limits.arrive_seconds, bytes);
   return sent;
 }
@@ -227,9 +212,8 @@ static enum MHD_Result answer_page(view_server *s, struct MHD_Connection *c,
 /* ---- what libmicrohttpd calls ---------------------------------------------- */
 
 /* Called with the headers, then with each chunk of the body, then at its end. */
-static enum MHD_Result handle(void *user, struct MHD_Connection *c,
-                              const char *path, const char *method,
-                              const char *version, const char *bytes,
+static enum MHD_Result handle(void *user, struct MHD_Connection *c, const char *path,
+                              const char *method, const char *version, const char *bytes,
                               size_t *count, void **of_request) {
   view_server *s = user;
   exchange *v = *of_request;
@@ -243,8 +227,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *c,
     *count = 0;
     return go_on ? MHD_YES : MHD_NO;
   }
-  return v->verdict.target == TARGET_REQUEST ? answer_request(s, c, v)
-                                             : answer_page(s, c, v);
+  return v->verdict.target == TARGET_REQUEST ? answer_request(s, c, v) : answer_page(s, c, v);
 }
 
 static void completed(void *user, struct MHD_Connection *c, void **of_request,
@@ -253,8 +236,7 @@ static void completed(void *user, struct MHD_Connection *c, void **of_request,
   exchange *v = *of_request;
   (void)c, (void)how;
   if (!v) return;
-  deadline_receive(s->deadlines, v->deadline,
-                   s->limits.idle_seconds + s->limits.arrive_seconds);
+  deadline_receive(s->deadlines, v->deadline, s->limits.idle_seconds + s->limits.arrive_seconds);
   body_clear(&s->room, &v->body);
   free(v);
   *of_request = NULL;
@@ -267,8 +249,7 @@ static void connected(void *user, struct MHD_Connection *c, void **of_socket,
     deadlines_remove(s->deadlines, *of_socket);
     return;
   }
-  int socket =
-      MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+  int socket = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
   *of_socket = deadlines_add(s->deadlines, socket, s->limits.arrive_seconds);
   if (!*of_socket) shutdown(socket, SHUT_RDWR);
 }
@@ -281,9 +262,7 @@ static size_t leave_escaped(void *user, struct MHD_Connection *c, char *text) {
 
 /* ---- start and stop -------------------------------------------------------- */
 
-static int or_default(int given, int otherwise) {
-  return given > 0 ? given : otherwise;
-}
+static int or_default(int given, int otherwise) { return given > 0 ? given : otherwise; }
 
 static void set_limits(view_server *s, const view_server_options *o) {
   s->limits = *o;
@@ -300,8 +279,7 @@ static void set_limits(view_server *s, const view_server_options *o) {
 }
 
 /* libmicrohttpd calls connected(); the slot is taken already. */
-static bool enter(int socket, const struct sockaddr *from, socklen_t length,
-                  void *user) {
+static bool enter(int socket, const struct sockaddr *from, socklen_t length, void *user) {
   view_server *s = user;
   return MHD_add_connection(s->daemon, socket, from, length) == MHD_YES;
 }
@@ -309,18 +287,16 @@ static bool enter(int socket, const struct sockaddr *from, socklen_t length,
 /* The acceptor bounds connections. libmicrohttpd must not: at its own limit version
  * 0.9.75 deadlocks. */
 static struct MHD_Daemon *start_daemon(view_server *s) {
-  unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD |
-                   MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL | MHD_USE_ITC |
-                   MHD_USE_NO_LISTEN_SOCKET;
-  return MHD_start_daemon(
-      flags, 0, NULL, NULL, handle, s, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-      MHD_OPTION_CONNECTION_LIMIT, 1u << 20, MHD_OPTION_CONNECTION_TIMEOUT,
-      (unsigned)s->limits.idle_seconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-      (size_t)HEADERS_MOST, MHD_OPTION_CONNECTION_MEMORY_INCREMENT,
-      (size_t)4096, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK,  //
-      MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL,
-      MHD_OPTION_NOTIFY_COMPLETED, completed, s,  //
-      MHD_OPTION_NOTIFY_CONNECTION, connected, s, MHD_OPTION_END);
+  unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL |
+                   MHD_USE_ITC | MHD_USE_NO_LISTEN_SOCKET;
+  return MHD_start_daemon(flags, 0, NULL, NULL, handle, s, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+                          MHD_OPTION_CONNECTION_LIMIT, 1u << 20, MHD_OPTION_CONNECTION_TIMEOUT,
+                          (unsigned)s->limits.idle_seconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                          (size_t)HEADERS_MOST, MHD_OPTION_CONNECTION_MEMORY_INCREMENT,
+                          (size_t)4096, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK,  //
+                          MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL,
+                          MHD_OPTION_NOTIFY_COMPLETED, completed, s,  //
+                          MHD_OPTION_NOTIFY_CONNECTION, connected, s, MHD_OPTION_END);
 }
 
 /* Threads are born with these signals blocked. */
@@ -342,14 +318,12 @@ static bool start_threads(view_server *s, viewer *v, int listening) {
   return s->acceptor;
 }
 
-int view_server_start(viewer *v, const view_server_options *o,
-                      view_server **server) {
+int view_server_start(viewer *v, const view_server_options *o, view_server **server) {
   struct sigaction ignore = {.sa_handler = SIG_IGN};
   view_server_options asked = *o;
   int listening;
   *server = NULL;
-  int code = view_listen(o->bind ? o->bind : "127.0.0.1", o->allow_remote,
-                         &asked.port, &listening);
+  int code = view_listen(o->bind ? o->bind : "127.0.0.1", o->allow_remote, &asked.port, &listening);
   if (code) return code;
   view_server *s = need(1, sizeof *s);
   s->viewer = v;

@@ -20,15 +20,14 @@ typedef struct {
   int most_connections; /* 128; more wait */
   int most_streams;     /* 8 long answers at once; more are refused */
   int arrive_seconds;   /* 10, for a request to arrive in full */
-  int idle_seconds;  /* 10 (2 at least), without a byte in either direction */
-  size_t most_bytes; /* 32 MiB, of bodies of requests in all */
+  int idle_seconds;     /* 10 (2 at least), without a byte in either direction */
+  size_t most_bytes;    /* 32 MiB, of bodies of requests in all */
 } view_server_options;
 
 typedef struct view_server view_server;
 
 /* An exit code, after a complaint if it is not 0. */
-int view_server_start(viewer *v, const view_server_options *o,
-                      view_server **server);
+int view_server_start(viewer *v, const view_server_options *o, view_server **server);
 int view_server_port(const view_server *s);
 /* Ends connections and waits for all threads. Accepts NULL. */
 void view_server_stop(view_server *s);

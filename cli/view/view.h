@@ -26,8 +26,7 @@ typedef struct {
 } view_options;
 
 /* A file, written beside its place first; - is the output. */
-int view_write_bytes(attend_context *ctx, const char *path, const void *bytes,
-                     size_t length);
+int view_write_bytes(attend_context *ctx, const char *path, const void *bytes, size_t length);
 
 /* Each an exit code. */
 int view_serve(viewer *v, const view_options *o);
@@ -37,8 +36,8 @@ int view_draw_terminal(viewer *v, const view_options *o);
 int view_write_still(viewer *v, const view_options *o);
 /* The page around its answers, JSON in a script element of that id: "still",
  * "design". */
-int view_write_page(attend_context *ctx, const char *path, const char *id,
-                    const char *answers, size_t length);
+int view_write_page(attend_context *ctx, const char *path, const char *id, const char *answers,
+                    size_t length);
 int view_write_picture(viewer *v, const view_options *o, const char *as);
 
 #endif

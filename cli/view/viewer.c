@@ -23,8 +23,8 @@ static char *name_of(const char *path) {
     size_t n = strlen(copy);
     while (n > 1 && copy[n - 1] == '/') copy[--n] = 0;
     name = (char *)last_part(copy);
-    bool plain = strcmp(name, "model") && strcmp(name, ".") &&
-                 strspn(name, "0123456789.") != strlen(name);
+    bool plain =
+        strcmp(name, "model") && strcmp(name, ".") && strspn(name, "0123456789.") != strlen(name);
     if (plain || name == copy) break;
     name[-1] = 0;
   }
@@ -43,8 +43,7 @@ static int add_model(viewer *v, attend_view_source source, const char *named) {
 
 static int step_path(int step, char *path, size_t room, void *user) {
   char folder[ATTEND_RUN_PATH];
-  if (attend_training_run_folder(user, step, folder) || strlen(folder) >= room)
-    return 0;
+  if (attend_training_run_folder(user, step, folder) || strlen(folder) >= room) return 0;
   memcpy(path, folder, strlen(folder) + 1);
   return 1;
 }
@@ -54,11 +53,9 @@ static int add_training(viewer *v, const char *path) {
   char last[ATTEND_RUN_PATH];
   attend_status status = attend_training_run_open(v->ctx, path, &v->training);
   if (!status)
-    status = attend_training_run_folder(
-        v->training, attend_training_run_last(v->training), last);
+    status = attend_training_run_folder(v->training, attend_training_run_last(v->training), last);
   if (status) return complain_status(v->ctx, status);
-  return add_model(v, (attend_view_source){last, NULL, step_path, v->training},
-                   path);
+  return add_model(v, (attend_view_source){last, NULL, step_path, v->training}, path);
 }
 
 int viewer_open(attend_context *ctx, const viewer_options *o, viewer **out) {
@@ -115,8 +112,7 @@ void case_free(view_case *c) {
   *c = (view_case){0};
 }
 
-bool case_find(const viewer *v, const view_case *c, attend_view_case *to,
-               char error[640]) {
+bool case_find(const viewer *v, const view_case *c, attend_view_case *to, char error[640]) {
   *to = (attend_view_case){.model = viewer_model(v, c->model),
                            .text = c->text,
                            .second = c->second,
@@ -126,7 +122,6 @@ bool case_find(const viewer *v, const view_case *c, attend_view_case *to,
                            .pad = c->pad,
                            .step = c->step};
   if (to->model >= 0) return true;
-  snprintf(error, 640, "there is no model \"%.20s\": hello lists them",
-           c->model);
+  snprintf(error, 640, "there is no model \"%.20s\": hello lists them", c->model);
   return false;
 }

@@ -18,10 +18,9 @@ struct attend_training_run;
 struct viewer {
   attend_context *ctx;
   attend_viewer *session;
-  struct attend_training_run
-      *training;                  /* whose steps model 0 has; NULL: none */
-  const struct view_state *start; /* what a page opens with; NULL: nothing */
-  const int *kept; /* [n_kept] the steps of a still page; 0: all */
+  struct attend_training_run *training; /* whose steps model 0 has; NULL: none */
+  const struct view_state *start;       /* what a page opens with; NULL: nothing */
+  const int *kept;                      /* [n_kept] the steps of a still page; 0: all */
   int n_kept;
   bool gallery, live; /* live: a server answers */
 };
@@ -43,8 +42,7 @@ int viewer_model(const viewer *v, const char *id);
 /* The training run of a model, or NULL. */
 struct attend_training_run *viewer_training(const viewer *v, const char *model);
 /* Indices of at most n checkpoints, evenly spaced, the first and the last among them. */
-int training_some(const struct attend_training_run *run, int n,
-                  int *places /* [n] */);
+int training_some(const struct attend_training_run *run, int n, int *places /* [n] */);
 
 /* A case as options and requests give it. */
 typedef struct {
@@ -58,7 +56,6 @@ typedef struct {
 
 void case_free(view_case *c);
 /* The same for the session; false after a sentence in error. */
-bool case_find(const viewer *v, const view_case *c, attend_view_case *to,
-               char error[640]);
+bool case_find(const viewer *v, const view_case *c, attend_view_case *to, char error[640]);
 
 #endif

@@ -8,8 +8,7 @@
 #include "view/view.h"
 #include "view/subject.h"
 
-int view_write_bytes(attend_context *ctx, const char *path, const void *bytes,
-                     size_t length) {
+int view_write_bytes(attend_context *ctx, const char *path, const void *bytes, size_t length) {
   if (!strcmp(path, "-")) {
     fwrite(bytes, 1, length, stdout);
     return check_written(stdout, "the output");
@@ -32,8 +31,7 @@ static int write_trace(viewer *v, const view_options *o) {
 
 static int write_as(viewer *v, const view_options *o, const char *as) {
   if (!strcmp(as, "html")) return view_write_still(v, o);
-  if (!strcmp(as, "svg") || !strcmp(as, "png"))
-    return view_write_picture(v, o, as);
+  if (!strcmp(as, "svg") || !strcmp(as, "png")) return view_write_picture(v, o, as);
   if (!strcmp(as, "json")) return view_print_json(v, o, o->out);
   if (!strcmp(as, "safetensors")) return write_trace(v, o);
   complain(

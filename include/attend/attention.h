@@ -44,26 +44,25 @@ typedef enum {
   ATTEND_GAUSSIAN,    /* exp(-|q-k|^2 / 2 sigma^2)                           */
   ATTEND_ELU,         /* linear attention: phi(q).phi(k), phi(x) = elu(x) + 1 */
   ATTEND_FOURIER,     /* softmax, by random Fourier features: sin, cos of w.x */
-  ATTEND_FAVOR, /* softmax, by FAVOR+ (Performer): positive random features */
-  ATTEND_CUSTOM /* the caller's sim, or the caller's phi               */
+  ATTEND_FAVOR,       /* softmax, by FAVOR+ (Performer): positive random features */
+  ATTEND_CUSTOM       /* the caller's sim, or the caller's phi               */
 } attend_form_kind;
 
 typedef enum { ATTEND_TIES_FIRST = 0, ATTEND_TIES_AVERAGE } attend_ties;
 
 /* The caller's similarity of one query and one key, each [dim]. For a backward
  * pass it also writes the derivatives dq, dk [dim]; they are NULL otherwise. */
-typedef double (*attend_sim)(const double *q, const double *k, int dim,
-                             double *dq, double *dk, void *user);
+typedef double (*attend_sim)(const double *q, const double *k, int dim, double *dq, double *dk,
+                             void *user);
 
 /* The caller's feature map: sim(q, k) = phi(q).phi(k), so attention is linear in the
  * length. Fills features[count] from x[dim]; key: x is a key, else a query. Called by
  * several threads at once. */
-typedef void (*attend_phi)(const float *x, int dim, int key, float *features,
-                           int count, void *user);
+typedef void (*attend_phi)(const float *x, int dim, int key, float *features, int count,
+                           void *user);
 /* Its derivative: dx[dim] = d(features)/dx . dfeatures[count]. */
-typedef void (*attend_phi_back)(const float *x, int dim, int key,
-                                const float *dfeatures, int count, float *dx,
-                                void *user);
+typedef void (*attend_phi_back)(const float *x, int dim, int key, const float *dfeatures, int count,
+                                float *dx, void *user);
 
 typedef enum { ATTEND_ORTHOGONAL = 0, ATTEND_IID } attend_draw;
 typedef enum { ATTEND_POSITIVE = 0, ATTEND_TRIGONOMETRIC } attend_map;
@@ -74,28 +73,28 @@ typedef enum { ATTEND_POSITIVE = 0, ATTEND_TRIGONOMETRIC } attend_map;
  * half of the features each. */
 typedef struct {
   attend_form_kind kind;
-  attend_ties ties;  /* argmax                                              */
-  float temperature; /* argmax: 0 is hard; t > 0 is softmax of score / t    */
-  int degree;        /* poly: 0 means 2                                     */
-  float a, c;        /* poly: a 0 means 1; c 0 means 0. On the linear
+  attend_ties ties;         /* argmax                                              */
+  float temperature;        /* argmax: 0 is hard; t > 0 is softmax of score / t    */
+  int degree;               /* poly: 0 means 2                                     */
+  float a, c;               /* poly: a 0 means 1; c 0 means 0. On the linear
                         engine |q_i|^degree and |k_i|^degree must fit f32    */
-  float sigma;       /* gaussian: 0 means dim^(1/4), softmax's width;
+  float sigma;              /* gaussian: 0 means dim^(1/4), softmax's width;
                         favor and fourier: sets scale to 1/sigma^2         */
-  int features;      /* favor, fourier: 0 means 256. gaussian: 0 is exact,
+  int features;             /* favor, fourier: 0 means 256. gaussian: 0 is exact,
                         otherwise random features. custom: length of phi    */
-  uint64_t seed;     /* favor, fourier, gaussian                            */
-  uint64_t redraw;   /* number of the draw from this seed                   */
-  attend_draw draw;  /* directions orthogonal in blocks of dim, or iid      */
-  int pairs;         /* favor: exp(w.x) and exp(-w.x) together              */
-  attend_map map;    /* gaussian with features: favor's or fourier's        */
-  float error;       /* favor, fourier: chooses the number of features for
+  uint64_t seed;            /* favor, fourier, gaussian                            */
+  uint64_t redraw;          /* number of the draw from this seed                   */
+  attend_draw draw;         /* directions orthogonal in blocks of dim, or iid      */
+  int pairs;                /* favor: exp(w.x) and exp(-w.x) together              */
+  attend_map map;           /* gaussian with features: favor's or fourier's        */
+  float error;              /* favor, fourier: chooses the number of features for
                         this relative error of the output; features must be
                         0. A completed description has features set and
                         error, spread 0                                     */
-  float spread;      /* for error: root mean square of the elements of q
+  float spread;             /* for error: root mean square of the elements of q
                         and k; 0 means 1                                    */
-  attend_sim sim;    /* custom: one of sim                                  */
-  attend_phi phi;    /* and phi                                             */
+  attend_sim sim;           /* custom: one of sim                                  */
+  attend_phi phi;           /* and phi                                             */
   attend_phi_back phi_back; /* for backward with phi                        */
   void *user;
 } attend_form;
@@ -104,14 +103,14 @@ typedef struct {
 
 typedef enum {
   ATTEND_NOT_CAUSAL = 0,
-  ATTEND_CAUSAL,     /* key j <= query i; only where q_len == kv_len       */
-  ATTEND_CAUSAL_TOP, /* j <= i: query 0 is at the position of key 0        */
+  ATTEND_CAUSAL,       /* key j <= query i; only where q_len == kv_len       */
+  ATTEND_CAUSAL_TOP,   /* j <= i: query 0 is at the position of key 0        */
   ATTEND_CAUSAL_BOTTOM /* j <= i + kv_len - q_len: the last query at the last key */
 } attend_causal;
 
 typedef struct {
   attend_causal causal;
-  int window; /* 0: none. w: only keys less than w positions away; with a
+  int window;              /* 0: none. w: only keys less than w positions away; with a
                  causal mask a query sees itself and w-1 keys before it      */
   const int32_t *lengths;  /* [B], keys at or beyond are padding; or NULL   */
   const uint8_t *key_mask; /* [B,S], 0 is padding, on any side; or NULL     */
@@ -155,12 +154,11 @@ typedef struct {
   int dim, dim_v;    /* dim_v 0: dim                                         */
   attend_mask mask;
   attend_bias bias;
-  float scale; /* 0: 1/sqrt(dim)                                             */
-  float soft_cap; /* 0: none. c: scale q.k becomes c tanh(scale q.k / c), before
+  float scale;        /* 0: 1/sqrt(dim)                                             */
+  float soft_cap;     /* 0: none. c: scale q.k becomes c tanh(scale q.k / c), before
                      the bias and the mask (Gemma 2). Softmax, and argmax with
                      a temperature                                           */
-  attend_dtype
-      dtype; /* storage of q, k, v, o and their gradients; sums are f32 */
+  attend_dtype dtype; /* storage of q, k, v, o and their gradients; sums are f32 */
   unsigned purpose;   /* ATTEND_FOR_...                                      */
   const char *engine; /* NULL: the plan chooses                              */
 } attend_desc;
@@ -175,11 +173,9 @@ typedef struct attend_plan attend_plan;
 
 /* Fills in the defaults and checks everything that can be checked without the tensors.
  * attend_plan_create does it first. */
-ATTEND_API attend_status attend_desc_complete(attend_context *ctx,
-                                              attend_desc *desc);
+ATTEND_API attend_status attend_desc_complete(attend_context *ctx, attend_desc *desc);
 
-ATTEND_API attend_status attend_plan_create(attend_context *ctx,
-                                            const attend_desc *desc,
+ATTEND_API attend_status attend_plan_create(attend_context *ctx, const attend_desc *desc,
                                             attend_plan **plan);
 ATTEND_API void attend_plan_free(attend_plan *plan);
 ATTEND_API const attend_desc *attend_plan_desc(const attend_plan *plan);
@@ -187,8 +183,7 @@ ATTEND_API const char *attend_plan_engine(const attend_plan *plan);
 ATTEND_API size_t attend_plan_workspace(const attend_plan *plan); /* bytes */
 
 /* Sets the plan's lengths and key_mask (either may be NULL). */
-ATTEND_API void attend_plan_set_padding(attend_plan *plan,
-                                        const int32_t *lengths,
+ATTEND_API void attend_plan_set_padding(attend_plan *plan, const int32_t *lengths,
                                         const uint8_t *key_mask);
 
 /* ---- compute ---------------------------------------------------------------- */
@@ -196,26 +191,22 @@ ATTEND_API void attend_plan_set_padding(attend_plan *plan,
 /* o [B,H,T,M]; lse [B,H,T], the log of the denominator, may be NULL. For hard
  * argmax lse is the best score. Where similarities may be negative
  * (attend_form_signed) it is the denominator itself. */
-ATTEND_API attend_status attend_forward(attend_plan *plan,
-                                        attend_view q, /* [B,H,T,D] */
-                                        attend_view k, /* [B,G,S,D] */
-                                        attend_view v, /* [B,G,S,M] */
-                                        attend_view o, /* [B,H,T,M] */
+ATTEND_API attend_status attend_forward(attend_plan *plan, attend_view q, /* [B,H,T,D] */
+                                        attend_view k,                    /* [B,G,S,D] */
+                                        attend_view v,                    /* [B,G,S,M] */
+                                        attend_view o,                    /* [B,H,T,M] */
                                         float *lse /* [B,H,T] or NULL */);
 
 /* q, k, v, o and lse as forward read and wrote them. dbias is NULL or has the shape of
  * the bias: [H] for ALiBi's slopes, [buckets, H], or the dense bias with its strides
  * (broadcast dimensions are summed over). */
-ATTEND_API attend_status attend_backward(attend_plan *plan, attend_view q,
-                                         attend_view k, attend_view v,
-                                         attend_view o, const float *lse,
-                                         attend_view d_o, attend_view dq,
-                                         attend_view dk, attend_view dv,
-                                         float *dbias);
+ATTEND_API attend_status attend_backward(attend_plan *plan, attend_view q, attend_view k,
+                                         attend_view v, attend_view o, const float *lse,
+                                         attend_view d_o, attend_view dq, attend_view dk,
+                                         attend_view dv, float *dbias);
 
 /* Merges (o2, lse2), computed on other keys, into (o, lse): attention over both sets. */
-ATTEND_API attend_status attend_merge(attend_plan *plan, attend_view o,
-                                      float *lse, attend_view o2,
+ATTEND_API attend_status attend_merge(attend_plan *plan, attend_view o, float *lse, attend_view o2,
                                       const float *lse2);
 
 /* Rows of the last forward or extend whose denominator is unreliable. Signed
@@ -234,25 +225,23 @@ ATTEND_API attend_status attend_plan_redraw(attend_plan *plan, uint64_t redraw);
 
 typedef struct {
   const char *engine;
-  double flops;   /* multiply and add counted as two                */
-  double bytes;   /* the least that must move: inputs and outputs once */
-  double visible; /* pairs (query, key) that the mask lets through,
+  double flops;           /* multiply and add counted as two                */
+  double bytes;           /* the least that must move: inputs and outputs once */
+  double visible;         /* pairs (query, key) that the mask lets through,
                              over batch and heads, if every key is real     */
   size_t workspace_bytes; /* all threads together                           */
 } attend_cost;
 
-ATTEND_API attend_status attend_plan_cost(const attend_plan *plan,
-                                          attend_cost *cost);
+ATTEND_API attend_status attend_plan_cost(const attend_plan *plan, attend_cost *cost);
 /* The same without a plan: by sums of features if the description's engine is
  * "linear", otherwise by pairs. engine is the description's, workspace_bytes 0. */
-ATTEND_API attend_status attend_desc_cost(attend_context *ctx,
-                                          const attend_desc *desc,
+ATTEND_API attend_status attend_desc_cost(attend_context *ctx, const attend_desc *desc,
                                           attend_cost *cost);
 
 /* The engines that the plan considered, in order of preference. Returns 0 past the last.
  * *refusal is NULL where the engine applies, else the reason. */
-ATTEND_API int attend_plan_candidate(const attend_plan *plan, int index,
-                                     const char **name, const char **refusal);
+ATTEND_API int attend_plan_candidate(const attend_plan *plan, int index, const char **name,
+                                     const char **refusal);
 
 #ifdef __cplusplus
 }

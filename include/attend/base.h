@@ -72,16 +72,14 @@ typedef struct {
 
 /* Calls body(args, i) for every i in [0, n), in any order, on any threads, and returns
  * when all have returned. For programs that have a thread pool. */
-typedef void (*attend_parallel_for)(int n, void (*body)(void *args, int i),
-                                    void *args, void *user);
+typedef void (*attend_parallel_for)(int n, void (*body)(void *args, int i), void *args, void *user);
 
 typedef struct {
   const char *isa; /* "scalar", "avx2", "avx512", "amx", "neon"; NULL: the
                       environment's ATTEND_ISA, else the best of this CPU */
   int threads;     /* 0: ATTEND_NUM_THREADS, else OMP_NUM_THREADS, else cores */
   attend_allocator allocator;
-  size_t
-      cache_limit; /* bytes that all states of the context may hold, KV caches
+  size_t cache_limit;               /* bytes that all states of the context may hold, KV caches
                          and linear states; 0: the machine's memory */
   attend_parallel_for parallel_for; /* NULL: the context's own threads */
   void *parallel_user;
@@ -91,8 +89,8 @@ typedef struct {
 
 /* On failure *ctx still holds the message (attend_message) and must be freed; it is
  * NULL only if there was no memory for it. options may be NULL. */
-ATTEND_API attend_status attend_context_create(
-    const attend_context_options *options, attend_context **ctx);
+ATTEND_API attend_status attend_context_create(const attend_context_options *options,
+                                               attend_context **ctx);
 ATTEND_API void attend_context_free(attend_context *ctx);
 
 /* The message of the last failure, of the context or of anything created with it. */
@@ -100,8 +98,7 @@ ATTEND_API const char *attend_message(const attend_context *ctx);
 
 ATTEND_API int attend_context_threads(const attend_context *ctx);
 /* Existing plans keep their number of threads. */
-ATTEND_API attend_status attend_context_set_threads(attend_context *ctx,
-                                                    int threads);
+ATTEND_API attend_status attend_context_set_threads(attend_context *ctx, int threads);
 ATTEND_API const char *attend_context_isa(const attend_context *ctx);
 
 /* The instruction sets of this build, the preferred one last, and whether this CPU runs
@@ -133,46 +130,37 @@ static inline attend_view attend_bhtd(void *data) {
 }
 
 /* Contiguous [B,T,H,D], the layout of projections. */
-static inline attend_view attend_bthd(void *data, int heads, int length,
-                                      int width) {
-  attend_view v = {
-      data,
-      {(ptrdiff_t)heads * length * width, width, (ptrdiff_t)heads * width, 1}};
+static inline attend_view attend_bthd(void *data, int heads, int length, int width) {
+  attend_view v = {data, {(ptrdiff_t)heads * length * width, width, (ptrdiff_t)heads * width, 1}};
   return v;
 }
 
 /* The same over constant memory, for arguments that a function only reads: q, k, v and
  * every other input. Never pass them as an output. */
-static inline attend_view attend_bhtd_input(const void *data) {
-  return attend_bhtd((void *)data);
-}
-static inline attend_view attend_bthd_input(const void *data, int heads,
-                                            int length, int width) {
+static inline attend_view attend_bhtd_input(const void *data) { return attend_bhtd((void *)data); }
+static inline attend_view attend_bthd_input(const void *data, int heads, int length, int width) {
   return attend_bthd((void *)data, heads, length, width);
 }
 static inline attend_view attend_input(attend_const_view view) {
-  attend_view v = {
-      (void *)view.data,
-      {view.stride[0], view.stride[1], view.stride[2], view.stride[3]}};
+  attend_view v = {(void *)view.data,
+                   {view.stride[0], view.stride[1], view.stride[2], view.stride[3]}};
   return v;
 }
 
 /* Positions [first, length) of a view over [batch, heads, length, width]: some of its
  * queries, or the keys from `first` on. */
-ATTEND_API attend_view attend_view_rows(attend_view view, attend_dtype dtype,
-                                        int heads, int length, int width,
-                                        int first);
+ATTEND_API attend_view attend_view_rows(attend_view view, attend_dtype dtype, int heads, int length,
+                                        int width, int first);
 
 /* Escapes untrusted text for a terminal: control characters (C0, DEL and C1) except
  * those in `keep`, and bytes that are not UTF-8, become \xNN. Truncates to `size`;
  * returns the full length. Messages of a context are already escaped. */
-ATTEND_API size_t attend_escape(const char *text, size_t length,
-                                const char *keep, char *out, size_t size);
+ATTEND_API size_t attend_escape(const char *text, size_t length, const char *keep, char *out,
+                                size_t size);
 /* The same for HTML and XML, in elements and in quoted attributes: < > & " become
  * entities; bytes that are not UTF-8 and characters that XML does not allow become
  * U+FFFD. */
-ATTEND_API size_t attend_escape_xml(const char *text, size_t length, char *out,
-                                    size_t size);
+ATTEND_API size_t attend_escape_xml(const char *text, size_t length, char *out, size_t size);
 
 /* Counter-based random numbers (Philox 4x32-10): the value at (seed, stream, index) is
  * the same on every machine and in any order of calls. */
@@ -181,8 +169,7 @@ typedef struct {
 } attend_random;
 
 /* Block `index` of the stream: four 32-bit words. */
-ATTEND_API void attend_random_block(attend_random r, uint64_t index,
-                                    uint32_t out[4]);
+ATTEND_API void attend_random_block(attend_random r, uint64_t index, uint32_t out[4]);
 /* Elements first .. first + n - 1 of the stream. */
 ATTEND_API void attend_random_uniform(attend_random r, uint64_t first, size_t n,
                                       float *out /* [n], in [0, 1) */);
@@ -190,10 +177,8 @@ ATTEND_API void attend_random_normal(attend_random r, uint64_t first, size_t n,
                                      float *out /* [n], mean 0, variance 1 */);
 
 /* f32 <-> 16-bit storage, rounding to nearest even. */
-ATTEND_API void attend_convert_from_f32(attend_dtype dtype, const float *src,
-                                        size_t n, void *dst);
-ATTEND_API void attend_convert_to_f32(attend_dtype dtype, const void *src,
-                                      size_t n, float *dst);
+ATTEND_API void attend_convert_from_f32(attend_dtype dtype, const float *src, size_t n, void *dst);
+ATTEND_API void attend_convert_to_f32(attend_dtype dtype, const void *src, size_t n, float *dst);
 
 #ifdef __cplusplus
 }

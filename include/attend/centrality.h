@@ -32,9 +32,9 @@ typedef struct { /* zero means default */
 
 /* x [n, dim], finite; normalise it for cosine similarity. centrality [n] sums to 1 and
  * is bit-identical for any number of threads. options may be NULL. */
-ATTEND_API attend_status
-attend_centrality(attend_context *ctx, const float *x, int n, int dim,
-                  const attend_centrality_options *options, double *centrality);
+ATTEND_API attend_status attend_centrality(attend_context *ctx, const float *x, int n, int dim,
+                                           const attend_centrality_options *options,
+                                           double *centrality);
 
 #ifdef __cplusplus
 }

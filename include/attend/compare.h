@@ -20,11 +20,11 @@
 extern "C" {
 #endif
 
-typedef struct {  /* zero means default */
-  size_t size;    /* ATTEND_COMPARE_OPTIONS sets it */
-  unsigned roles; /* of attend_in: attention of these roles has the form, other
+typedef struct {    /* zero means default */
+  size_t size;      /* ATTEND_COMPARE_OPTIONS sets it */
+  unsigned roles;   /* of attend_in: attention of these roles has the form, other
                      roles that of the configuration; 0: all */
-  int repeat;     /* passes that are timed; 0: 3 */
+  int repeat;       /* passes that are timed; 0: 3 */
   int no_attention; /* do not compare weights: saves attend_comparison_bytes */
   /* Called before every layer: done is in 0..1; other than 0 stops. */
   int (*progress)(double done, void *user);
@@ -38,18 +38,17 @@ typedef struct {  /* zero means default */
  * measured. */
 typedef struct {
   const char *form; /* as it was given */
-  double
-      agreement; /* share of tokens whose largest logit is the first form's */
-  double loss;   /* of the text's next tokens, nats per token; decoders */
-  double drift;  /* 1 - cosine of the mean hidden states */
-  double hidden; /* |difference| / |first form's|, over all hidden states */
+  double agreement; /* share of tokens whose largest logit is the first form's */
+  double loss;      /* of the text's next tokens, nats per token; decoders */
+  double drift;     /* 1 - cosine of the mean hidden states */
+  double hidden;    /* |difference| / |first form's|, over all hidden states */
   /* Total variation distance of attention rows, mean over rows, heads and layers:
    * half the sum of |difference of weights|. */
   double attention; /* of the running model, whose layers have drifted apart */
   double direct;    /* given the queries and keys of the first form's pass */
   const double *attention_heads, *direct_heads; /* [layers][heads], or NULL */
-  double read_s;  /* seconds to read the text, the fastest of `repeat` */
-  double token_s; /* seconds for one token more; decoders */
+  double read_s;                  /* seconds to read the text, the fastest of `repeat` */
+  double token_s;                 /* seconds for one token more; decoders */
   size_t cache_bytes, work_bytes; /* of the session after reading */
 } attend_form_result;
 
@@ -61,17 +60,17 @@ typedef struct attend_comparison attend_comparison;
  * output, of 32 tokens at most. Weights are compared in the encoder where there is one.
  * On ATTEND_STOPPED *comparison has the forms that were finished; on any other
  * failure it is NULL. options may be NULL. */
-ATTEND_API attend_status attend_comparison_create(
-    attend_model *model, int n, const int32_t *ids, int count,
-    const char *const *forms, const attend_compare_options *options,
-    attend_comparison **comparison);
+ATTEND_API attend_status attend_comparison_create(attend_model *model, int n, const int32_t *ids,
+                                                  int count, const char *const *forms,
+                                                  const attend_compare_options *options,
+                                                  attend_comparison **comparison);
 ATTEND_API void attend_comparison_free(attend_comparison *comparison);
 /* Form i; NULL past the last. */
-ATTEND_API const attend_form_result *attend_comparison_get(
-    const attend_comparison *comparison, int i);
+ATTEND_API const attend_form_result *attend_comparison_get(const attend_comparison *comparison,
+                                                           int i);
 /* Layers and heads that the weights are compared over. */
-ATTEND_API void attend_comparison_shape(const attend_comparison *comparison,
-                                        int *layers, int *heads);
+ATTEND_API void attend_comparison_shape(const attend_comparison *comparison, int *layers,
+                                        int *heads);
 /* Bytes of attention weights that comparing n tokens holds. */
 ATTEND_API double attend_comparison_bytes(const attend_model *model, int n);
 
@@ -104,15 +103,14 @@ typedef struct {
   char form[64], roles[ATTEND_ROLES_TEXT];
   int encoder_width, decoder_width; /* 0: it has none */
   int seeds;                        /* that are joined here */
-  int measured; /* the curve is of validation losses, not of training losses */
+  int measured;                     /* the curve is of validation losses, not of training losses */
   attend_run_number number[ATTEND_RUN_NUMBERS];
-  size_t points; /* of the curve */
-  double *step, *seconds, *loss, *low,
-      *high; /* [points]; seconds of training */
+  size_t points;                              /* of the curve */
+  double *step, *seconds, *loss, *low, *high; /* [points]; seconds of training */
 } attend_run_facts;
 
-typedef struct { /* zero means default */
-  size_t size;   /* ATTEND_RUNS_OPTIONS sets it */
+typedef struct {  /* zero means default */
+  size_t size;    /* ATTEND_RUNS_OPTIONS sets it */
   int join_seeds; /* NAME-s1, NAME-s2, .. become NAME, where the first of them is */
 } attend_runs_options;
 
@@ -125,12 +123,10 @@ typedef struct attend_runs attend_runs;
  * of one name are called by their paths. options may be NULL. */
 ATTEND_API attend_status attend_runs_read(attend_context *ctx, int count,
                                           const char *const *folders,
-                                          const attend_runs_options *options,
-                                          attend_runs **runs);
+                                          const attend_runs_options *options, attend_runs **runs);
 ATTEND_API void attend_runs_free(attend_runs *runs);
 /* Run i; NULL past the last. */
-ATTEND_API const attend_run_facts *attend_runs_get(const attend_runs *runs,
-                                                   int i);
+ATTEND_API const attend_run_facts *attend_runs_get(const attend_runs *runs, int i);
 
 #ifdef __cplusplus
 }

@@ -25,15 +25,13 @@ extern "C" {
 
 typedef struct attend_corpus attend_corpus;
 
-ATTEND_API attend_status attend_corpus_create(attend_context *ctx,
-                                              attend_corpus **corpus);
+ATTEND_API attend_status attend_corpus_create(attend_context *ctx, attend_corpus **corpus);
 ATTEND_API void attend_corpus_free(attend_corpus *corpus);
 
 /* One document: ids [n], and of a pair answer [n_answer]. All documents of a
  * corpus are pairs, or none is. */
-ATTEND_API attend_status attend_corpus_add(attend_corpus *corpus, size_t n,
-                                           const int32_t *ids, size_t n_answer,
-                                           const int32_t *answer);
+ATTEND_API attend_status attend_corpus_add(attend_corpus *corpus, size_t n, const int32_t *ids,
+                                           size_t n_answer, const int32_t *answer);
 
 typedef enum {
   ATTEND_LEARN_CAUSAL = 0, /* predict the next token                          */
@@ -44,8 +42,8 @@ typedef enum {
 typedef struct { /* zero means default */
   const attend_tokenizer *tokenizer;
   attend_task task;
-  attend_parts parts; /* of the model: for a decoder, pairs are one text      */
-  int end; /* appended to documents, and to the answer of a pair where the
+  attend_parts parts;       /* of the model: for a decoder, pairs are one text      */
+  int end;                  /* appended to documents, and to the answer of a pair where the
               tokenizer appends none; negative: none                          */
   const char *field;        /* of JSONL: the text; NULL: "text", or of pairs
                         "document" or "source"                                */
@@ -62,9 +60,8 @@ typedef struct { /* zero means default */
  * tokenizer writes it or <|endoftext|>. Pairs come from .jsonl and .tsv alone. A
  * line that is wrong is refused with its number, and nothing of the file is added.
  * The file is read whole first; one that is shortened meanwhile is ATTEND_IO. */
-ATTEND_API attend_status
-attend_corpus_read(attend_corpus *corpus, const char *path,
-                   const attend_corpus_options *options);
+ATTEND_API attend_status attend_corpus_read(attend_corpus *corpus, const char *path,
+                                            const attend_corpus_options *options);
 
 ATTEND_API size_t attend_corpus_documents(const attend_corpus *corpus);
 ATTEND_API size_t attend_corpus_tokens(const attend_corpus *corpus);
@@ -77,8 +74,7 @@ ATTEND_API uint64_t attend_corpus_digest(const attend_corpus *corpus);
 /* Moves about a share of a corpus to another: pairs or documents that a seed
  * chooses, or where there are fewer than 20 documents, the end of the last one,
  * half of it at most. */
-ATTEND_API attend_status attend_corpus_split(attend_corpus *corpus,
-                                             double share, uint64_t seed,
+ATTEND_API attend_status attend_corpus_split(attend_corpus *corpus, double share, uint64_t seed,
                                              attend_corpus **held);
 
 /* ---- batches -------------------------------------------------------------------- */
@@ -87,8 +83,8 @@ typedef struct { /* zero means default */
   attend_task task;
   attend_parts parts; /* of the model: pairs are one sequence for a decoder   */
   int batch;          /* sequences in a batch; 0: 8                          */
-  int length;   /* tokens of a sequence; of pairs, those at most; 0: 256 */
-  int in_order; /* one pass, in the corpus' order, for validation */
+  int length;         /* tokens of a sequence; of pairs, those at most; 0: 256 */
+  int in_order;       /* one pass, in the corpus' order, for validation */
   uint64_t seed;
   int start;          /* of decoders beside an encoder: the first token; must
                          not be negative                                     */
@@ -101,16 +97,15 @@ typedef struct { /* zero means default */
 typedef struct attend_batches attend_batches;
 
 /* The corpus must stay, and stay as it is. */
-ATTEND_API attend_status attend_batches_create(
-    const attend_corpus *corpus, const attend_batch_options *options,
-    attend_batches **batches);
+ATTEND_API attend_status attend_batches_create(const attend_corpus *corpus,
+                                               const attend_batch_options *options,
+                                               attend_batches **batches);
 ATTEND_API void attend_batches_free(attend_batches *batches);
 /* Batches of an epoch, rounded up. */
 ATTEND_API uint64_t attend_batches_epoch(const attend_batches *batches);
 /* Fills ids, lengths and targets, valid until the next call; the other fields are
  * left as they are. Past an epoch in order: a count of 0. */
-ATTEND_API attend_status attend_batches_get(attend_batches *batches,
-                                            uint64_t number,
+ATTEND_API attend_status attend_batches_get(attend_batches *batches, uint64_t number,
                                             attend_batch *batch);
 /* Positions of a batch that are scored; tokens without padding, of both sides. */
 ATTEND_API int attend_batch_scored(const attend_batch *batch);

@@ -33,14 +33,11 @@ extern "C" {
 typedef struct attend_design attend_design;
 
 /* A spec; `what` names it in sentences. */
-ATTEND_API attend_status attend_design_read(attend_context *ctx,
-                                            const char *what, const char *text,
-                                            size_t length,
-                                            attend_design **design);
+ATTEND_API attend_status attend_design_read(attend_context *ctx, const char *what, const char *text,
+                                            size_t length, attend_design **design);
 /* A spec in a file, or a .safetensors file of attend_design_save: the weights are
  * then the file's. */
-ATTEND_API attend_status attend_design_open(attend_context *ctx,
-                                            const char *path,
+ATTEND_API attend_status attend_design_open(attend_context *ctx, const char *path,
                                             attend_design **design);
 ATTEND_API void attend_design_free(attend_design *design);
 
@@ -50,7 +47,7 @@ typedef enum {
   ATTEND_DESIGN_POSITIONS_NONE = 0,
   ATTEND_DESIGN_POSITIONS_CONCATENATED, /* one-hot beside the token's; not
                                            learnt                             */
-  ATTEND_DESIGN_POSITIONS_ADDED /* x = E[token] + P[position], both learnt    */
+  ATTEND_DESIGN_POSITIONS_ADDED         /* x = E[token] + P[position], both learnt    */
 } attend_design_positions;
 
 typedef enum {
@@ -87,8 +84,7 @@ ATTEND_API attend_design_facts attend_design_about(const attend_design *design);
 /* Names; NULL past the last. A feature's is "A", "3", "previous=A", "depth". */
 ATTEND_API const char *attend_design_token(const attend_design *design, int i);
 ATTEND_API const char *attend_design_answer(const attend_design *design, int i);
-ATTEND_API const char *attend_design_feature(const attend_design *design,
-                                             int i);
+ATTEND_API const char *attend_design_feature(const attend_design *design, int i);
 
 typedef struct {
   const char *name;
@@ -100,12 +96,10 @@ typedef struct {
 } attend_design_head;
 
 /* Head i, layer by layer; 0 past the last. */
-ATTEND_API int attend_design_head_get(const attend_design *design, int i,
-                                      attend_design_head *head);
+ATTEND_API int attend_design_head_get(const attend_design *design, int i, attend_design_head *head);
 /* What column `column` of a head's Qm and Km stands for, as designed: "A", "1";
  * "" where it is left empty. */
-ATTEND_API const char *attend_design_column(const attend_design *design,
-                                            int head, int column);
+ATTEND_API const char *attend_design_column(const attend_design *design, int head, int column);
 
 /* ---- weights ------------------------------------------------------------------ */
 
@@ -121,16 +115,14 @@ typedef struct {
 /* Part i: of each head query, key and value [reads][dim, dim, dim_v]; then the
  * readout [features][answers]; then, of added positions, the tables tokens and
  * positions [..][embedded]. 0 past the last. */
-ATTEND_API int attend_design_part_get(const attend_design *design, int i,
-                                      attend_design_part *part);
+ATTEND_API int attend_design_part_get(const attend_design *design, int i, attend_design_part *part);
 enum { ATTEND_QUERY_PART = 0, ATTEND_KEY_PART, ATTEND_VALUE_PART };
 /* All numbers, as one array; NULL for a learned twin that there is not. */
-ATTEND_API const float *attend_design_weights(const attend_design *design,
-                                              attend_twin twin, size_t *count);
+ATTEND_API const float *attend_design_weights(const attend_design *design, attend_twin twin,
+                                              size_t *count);
 
 /* The spec and both twins' weights, so far as they are there. */
-ATTEND_API attend_status attend_design_save(const attend_design *design,
-                                            const char *path);
+ATTEND_API attend_status attend_design_save(const attend_design *design, const char *path);
 
 /* ---- running -------------------------------------------------------------------- */
 
@@ -142,44 +134,38 @@ typedef struct {
 typedef struct attend_design_run attend_design_run;
 
 /* One input, and everything that was computed. */
-ATTEND_API attend_status attend_design_run_create(const attend_design *design,
-                                                  attend_way way,
-                                                  const char *input,
-                                                  attend_design_run **run);
+ATTEND_API attend_status attend_design_run_create(const attend_design *design, attend_way way,
+                                                  const char *input, attend_design_run **run);
 ATTEND_API void attend_design_run_free(attend_design_run *run);
 
 enum { ATTEND_NO_TARGET = -1, ATTEND_UNDECIDED = -2 };
 
 typedef struct {
-  int length;            /* T, with what is put around the input              */
-  const int32_t *tokens; /* [T]                                               */
-  const float *x;        /* [T][features] after the last layer                */
-  const float *logits;   /* [T][answers]                                      */
-  const int32_t
-      *predicted; /* [T] the answer with the largest logit; if two share
+  int length;               /* T, with what is put around the input              */
+  const int32_t *tokens;    /* [T]                                               */
+  const float *x;           /* [T][features] after the last layer                */
+  const float *logits;      /* [T][answers]                                      */
+  const int32_t *predicted; /* [T] the answer with the largest logit; if two share
                             it, ATTEND_UNDECIDED; elsewhere ATTEND_NO_TARGET  */
-  const int32_t
-      *expected; /* [T], ATTEND_NO_TARGET where the task is silent    */
+  const int32_t *expected;  /* [T], ATTEND_NO_TARGET where the task is silent    */
 } attend_design_result;
 
 typedef struct {
-  const float *q, *k; /* [T][dim]                                             */
-  const float *v;     /* [T][dim_v]                                           */
+  const float *q, *k;     /* [T][dim]                                             */
+  const float *v;         /* [T][dim_v]                                           */
   const float *attention; /* [T][T]                                           */
   const float *out;       /* [T][dim_v]                                       */
 } attend_design_inside;
 
-ATTEND_API attend_design_result
-attend_design_run_result(const attend_design_run *run);
-ATTEND_API attend_design_inside
-attend_design_run_head(const attend_design_run *run, int head);
+ATTEND_API attend_design_result attend_design_run_result(const attend_design_run *run);
+ATTEND_API attend_design_inside attend_design_run_head(const attend_design_run *run, int head);
 
 /* ---- is it right? ----------------------------------------------------------------- */
 
 enum { ATTEND_INPUT_TEXT = 512 };
 
-typedef struct { /* zero means default */
-  int length;    /* longest input; 0: the spec's, and not above it      */
+typedef struct {        /* zero means default */
+  int length;           /* longest input; 0: the spec's, and not above it      */
   uint64_t most_inputs; /* more are refused; 0: a million                     */
   /* Called now and then; what is not 0 ends the work with ATTEND_STOPPED. */
   int (*progress)(uint64_t done, uint64_t total, void *user);
@@ -191,19 +177,18 @@ typedef struct {
   uint64_t inputs, places; /* checked                                         */
   uint64_t wrong;          /* inputs with a wrong answer somewhere            */
   double accuracy;         /* share of places that are right                  */
-  double margin; /* least lead of the right logit over the next; negative
+  double margin;           /* least lead of the right logit over the next; negative
                     where it is behind                                        */
   /* The first counterexample: the shortest, then the first by alphabet. */
   char input[ATTEND_INPUT_TEXT];
   int place; /* from 0, the token before the input counts                     */
-  const char *expected,
-      *predicted; /* answers; predicted: NULL if undecided            */
+  const char *expected, *predicted; /* answers; predicted: NULL if undecided            */
 } attend_verdict;
 
 /* Over all inputs up to the length, or over the spec's examples. */
-ATTEND_API attend_status attend_design_check(
-    const attend_design *design, attend_way way,
-    const attend_check_options *options, attend_verdict *verdict);
+ATTEND_API attend_status attend_design_check(const attend_design *design, attend_way way,
+                                             const attend_check_options *options,
+                                             attend_verdict *verdict);
 
 typedef struct {
   int found;        /* 0: none up to `highest` passes                         */
@@ -211,14 +196,14 @@ typedef struct {
   double sharpness; /* passes; verified                                       */
   double fails;     /* the largest that was seen to fail below it             */
   double highest;   /* 2^16 times that were tried above it at most            */
-  int monotone; /* twice, four, .. times the sharpness pass as well           */
+  int monotone;     /* twice, four, .. times the sharpness pass as well           */
   int tried;
 } attend_least;
 
 /* By doubling and halving, to one part in 1024. */
-ATTEND_API attend_status
-attend_design_least(const attend_design *design,
-                    const attend_check_options *options, attend_least *least);
+ATTEND_API attend_status attend_design_least(const attend_design *design,
+                                             const attend_check_options *options,
+                                             attend_least *least);
 
 /* ---- the learned twin --------------------------------------------------------------- */
 
@@ -250,15 +235,14 @@ ATTEND_API attend_status attend_design_learn(attend_design *design,
 
 enum { ATTEND_SINGULAR = 8 };
 
-typedef struct {     /* two: designed and learned */
-  double entropy[2]; /* nats, mean over rows                                 */
-  double distance;   /* half the sum of |difference| of a row's weights, mean */
-  double same_key;   /* share of rows whose heaviest key has the same token
+typedef struct {       /* two: designed and learned */
+  double entropy[2];   /* nats, mean over rows                                 */
+  double distance;     /* half the sum of |difference| of a row's weights, mean */
+  double same_key;     /* share of rows whose heaviest key has the same token
                          and place, or the same weight                        */
-  uint64_t rows;     /* of all inputs looked at                              */
-  double norm[2][3]; /* Frobenius, of Qm, Km, Vm                             */
-  double spread[2]
-               [3]; /* (sum |w|)^2 / (n sum w^2): 1 if all are equally large */
+  uint64_t rows;       /* of all inputs looked at                              */
+  double norm[2][3];   /* Frobenius, of Qm, Km, Vm                             */
+  double spread[2][3]; /* (sum |w|)^2 / (n sum w^2): 1 if all are equally large */
   /* Scores, as a form of what is seen by query and key: Qm Km^T without what is
    * the same for all keys of a query. */
   double score_norm[2];
@@ -275,9 +259,8 @@ typedef struct {     /* two: designed and learned */
 
 /* The designed twin runs softmax of `sharpness` (0: argmax), the learned one softmax
  * of sharpness 1. */
-ATTEND_API attend_status attend_design_compare(const attend_design *design,
-                                               double sharpness, int head,
-                                               attend_likeness *likeness);
+ATTEND_API attend_status attend_design_compare(const attend_design *design, double sharpness,
+                                               int head, attend_likeness *likeness);
 
 #ifdef __cplusplus
 }

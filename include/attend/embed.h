@@ -43,14 +43,14 @@ ATTEND_API const char *attend_pooling_name(attend_pooling pooling);
 typedef struct { /* zero means default */
   size_t size;
   attend_pooling pooling;
-  int max_length;   /* tokens of a text, special ones included; longer texts are
+  int max_length;     /* tokens of a text, special ones included; longer texts are
                      truncated. 0: as the folder says, else the model's positions */
-  int no_normalize; /* leave vectors as long as they are                     */
+  int no_normalize;   /* leave vectors as long as they are                     */
   const char *folder; /* of the model, for sentence-transformers' modules.json,
                          1_Pooling/config.json and sentence_bert_config.json;
                          NULL: not read. Steps that are not computed here are
                          refused by name, unless a pooling is given            */
-  int threads; /* 0: the context's                                      */
+  int threads;        /* 0: the context's                                      */
   /* Called after each batch with the share of the call's text that is embedded,
    * from 0 to 1. Other than 0 stops attend_embed_texts with ATTEND_STOPPED.         */
   int (*progress)(double done, void *user);
@@ -64,9 +64,10 @@ typedef struct attend_embedder attend_embedder;
 
 /* Model and tokenizer must outlive the embedder. options may be NULL. On failure
  * *embedder is NULL and the model's context has the sentence. */
-ATTEND_API attend_status attend_embedder_create(
-    attend_model *model, const attend_tokenizer *tokenizer,
-    const attend_embed_options *options, attend_embedder **embedder);
+ATTEND_API attend_status attend_embedder_create(attend_model *model,
+                                                const attend_tokenizer *tokenizer,
+                                                const attend_embed_options *options,
+                                                attend_embedder **embedder);
 ATTEND_API void attend_embedder_free(attend_embedder *embedder);
 /* The sentence of its last call that failed. */
 ATTEND_API const char *attend_embedder_message(const attend_embedder *embedder);
@@ -74,8 +75,7 @@ ATTEND_API const char *attend_embedder_message(const attend_embedder *embedder);
 /* Numbers of a vector: F, the width of the model. */
 ATTEND_API int attend_embedder_width(const attend_embedder *embedder);
 /* The options in use, defaults resolved; a max_length of 0 is no limit. */
-ATTEND_API attend_pooling
-attend_embedder_pooling(const attend_embedder *embedder);
+ATTEND_API attend_pooling attend_embedder_pooling(const attend_embedder *embedder);
 ATTEND_API int attend_embedder_max_length(const attend_embedder *embedder);
 /* Texts that were truncated so far, in all calls. */
 ATTEND_API size_t attend_embedder_truncated(const attend_embedder *embedder);
@@ -84,14 +84,14 @@ ATTEND_API size_t attend_embedder_truncated(const attend_embedder *embedder);
  * number of tokens that were read of each text: 0 for a text without tokens, whose
  * vector is zeros. After ATTEND_STOPPED or a failure it is -1 where a vector was not
  * computed; the other vectors are valid. Vectors that are not finite are a failure. */
-ATTEND_API attend_status attend_embed_texts(
-    attend_embedder *embedder, int count,
-    const char *const *texts /* [count] */, const size_t *lengths /* [count] */,
-    float *vectors /* [count][F] */, int32_t *tokens /* [count] */);
+ATTEND_API attend_status attend_embed_texts(attend_embedder *embedder, int count,
+                                            const char *const *texts /* [count] */,
+                                            const size_t *lengths /* [count] */,
+                                            float *vectors /* [count][F] */,
+                                            int32_t *tokens /* [count] */);
 
 /* Of any two vectors; 0 where one is zero. */
-ATTEND_API double attend_cosine(const float *a, const float *b /* [width] */,
-                                int width);
+ATTEND_API double attend_cosine(const float *a, const float *b /* [width] */, int width);
 
 #ifdef __cplusplus
 }

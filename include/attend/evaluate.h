@@ -55,22 +55,21 @@ typedef struct attend_evaluation attend_evaluation;
  * tokenizer may be NULL for decoders: then texts are ids. Model and tokenizer must
  * outlive the evaluation. options may be NULL. On failure *evaluation is NULL and
  * the model's context has the sentence. */
-ATTEND_API attend_status attend_evaluation_create(
-    attend_model *model, const attend_tokenizer *tokenizer,
-    const attend_evaluate_options *options, attend_evaluation **evaluation);
+ATTEND_API attend_status attend_evaluation_create(attend_model *model,
+                                                  const attend_tokenizer *tokenizer,
+                                                  const attend_evaluate_options *options,
+                                                  attend_evaluation **evaluation);
 ATTEND_API void attend_evaluation_free(attend_evaluation *evaluation);
 /* The sentence of its last call that failed. */
-ATTEND_API const char *attend_evaluation_message(
-    const attend_evaluation *evaluation);
+ATTEND_API const char *attend_evaluation_message(const attend_evaluation *evaluation);
 
 /* The text to score, in place of the one before. It is tokenized here and need not
  * stay. */
-ATTEND_API attend_status
-attend_evaluation_set_text(attend_evaluation *evaluation,
-                           const char *text /* [length] */, size_t length);
+ATTEND_API attend_status attend_evaluation_set_text(attend_evaluation *evaluation,
+                                                    const char *text /* [length] */, size_t length);
 /* Token ids, for decoders. The first one is read and not scored. */
-ATTEND_API attend_status attend_evaluation_set_ids(
-    attend_evaluation *evaluation, const int32_t *ids /* [count] */, int count);
+ATTEND_API attend_status attend_evaluation_set_ids(attend_evaluation *evaluation,
+                                                   const int32_t *ids /* [count] */, int count);
 
 /* Scores the text. After ATTEND_STOPPED or a failure, the results are of the tokens
  * that were scored before it, and another call continues there. */
@@ -85,8 +84,7 @@ ATTEND_API int attend_evaluation_tokens(const attend_evaluation *evaluation);
  * logits are not. */
 ATTEND_API double attend_evaluation_loss(const attend_evaluation *evaluation);
 /* exp(loss / tokens); NaN if no token is scored. */
-ATTEND_API double attend_evaluation_perplexity(
-    const attend_evaluation *evaluation);
+ATTEND_API double attend_evaluation_perplexity(const attend_evaluation *evaluation);
 /* Bytes of text that the scored tokens cover; NaN if ids were given. */
 ATTEND_API double attend_evaluation_bytes(const attend_evaluation *evaluation);
 

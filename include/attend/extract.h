@@ -37,13 +37,12 @@ typedef struct {
 typedef struct attend_extraction attend_extraction;
 
 /* Cuts the text into sentences. The text must stay. */
-ATTEND_API attend_status
-attend_extraction_create(attend_context *ctx, const char *text, size_t length,
-                         attend_extraction **extraction);
+ATTEND_API attend_status attend_extraction_create(attend_context *ctx, const char *text,
+                                                  size_t length, attend_extraction **extraction);
 ATTEND_API void attend_extraction_free(attend_extraction *extraction);
 /* Sentence i in the order of the text; NULL past the last. */
-ATTEND_API const attend_ranked_sentence *attend_extraction_get(
-    const attend_extraction *extraction, int i);
+ATTEND_API const attend_ranked_sentence *attend_extraction_get(const attend_extraction *extraction,
+                                                               int i);
 /* Sentences; sentences with words; those that were chosen. */
 ATTEND_API int attend_extraction_count(const attend_extraction *extraction);
 ATTEND_API int attend_extraction_rows(const attend_extraction *extraction);
@@ -68,9 +67,8 @@ typedef struct { /* zero means default */
 
 /* Ranks and chooses; may be called again. vectors [rows, width], of length 1, of the
  * sentences with words in their order; NULL: TF-IDF vectors. options may be NULL. */
-ATTEND_API attend_status
-attend_extraction_rank(attend_extraction *extraction, const float *vectors,
-                       int width, const attend_extract_options *options);
+ATTEND_API attend_status attend_extraction_rank(attend_extraction *extraction, const float *vectors,
+                                                int width, const attend_extract_options *options);
 
 #ifdef __cplusplus
 }

@@ -54,66 +54,58 @@ typedef struct {
 
 typedef struct attend_tensor_file attend_tensor_file;
 
-ATTEND_API attend_status attend_tensor_file_open(attend_context *ctx,
-                                                 const char *path,
+ATTEND_API attend_status attend_tensor_file_open(attend_context *ctx, const char *path,
                                                  attend_tensor_file **file);
 ATTEND_API void attend_tensor_file_close(attend_tensor_file *file);
 
 ATTEND_API size_t attend_tensor_file_count(const attend_tensor_file *file);
 /* Tensor i in header order; NULL past the last. */
-ATTEND_API const attend_tensor *attend_tensor_file_get(
-    const attend_tensor_file *file, size_t i);
+ATTEND_API const attend_tensor *attend_tensor_file_get(const attend_tensor_file *file, size_t i);
 /* NULL if there is none of that name. */
-ATTEND_API const attend_tensor *attend_tensor_file_find(
-    const attend_tensor_file *file, const char *name);
+ATTEND_API const attend_tensor *attend_tensor_file_find(const attend_tensor_file *file,
+                                                        const char *name);
 
 /* Drops the resident pages of [from, from + bytes) if they belong to the file; later
  * accesses read them from disk again. */
-ATTEND_API void attend_tensor_file_release(const attend_tensor_file *file,
-                                           const void *from, size_t bytes);
+ATTEND_API void attend_tensor_file_release(const attend_tensor_file *file, const void *from,
+                                           size_t bytes);
 
 /* The metadata ("__metadata__"): count, entry i, and lookup by name. */
 ATTEND_API size_t attend_tensor_file_notes(const attend_tensor_file *file);
-ATTEND_API const char *attend_tensor_file_note(const attend_tensor_file *file,
-                                               size_t i, const char **text);
-ATTEND_API const char *attend_tensor_file_note_find(
-    const attend_tensor_file *file, const char *name);
+ATTEND_API const char *attend_tensor_file_note(const attend_tensor_file *file, size_t i,
+                                               const char **text);
+ATTEND_API const char *attend_tensor_file_note_find(const attend_tensor_file *file,
+                                                    const char *name);
 
 /* Writes tensors (name, stored, rank, shape, data; contiguous) as safetensors. The file
  * is written under a temporary name, synced and renamed: after a failure or a crash the
  * old file is intact. */
-ATTEND_API attend_status attend_tensor_file_write(attend_context *ctx,
-                                                  const char *path,
-                                                  size_t count,
-                                                  const attend_tensor *tensors);
+ATTEND_API attend_status attend_tensor_file_write(attend_context *ctx, const char *path,
+                                                  size_t count, const attend_tensor *tensors);
 /* The same with tensors whose data is NULL: fill produces the bytes of tensor i, or
  * returns a failure. */
 ATTEND_API attend_status attend_tensor_file_make(
-    attend_context *ctx, const char *path, size_t count,
-    const attend_tensor *tensors,
+    attend_context *ctx, const char *path, size_t count, const attend_tensor *tensors,
     attend_status (*fill)(size_t i, void *to, void *user), void *user);
 /* attend_tensor_file_write with entries in the metadata. */
 typedef struct {
   const char *name, *text; /* UTF-8; names unique and not "format" */
 } attend_note;
-ATTEND_API attend_status attend_tensor_file_write_noted(
-    attend_context *ctx, const char *path, size_t count,
-    const attend_tensor *tensors, size_t n_notes, const attend_note *notes);
+ATTEND_API attend_status attend_tensor_file_write_noted(attend_context *ctx, const char *path,
+                                                        size_t count, const attend_tensor *tensors,
+                                                        size_t n_notes, const attend_note *notes);
 
 /* Replaces any file atomically. Devices and pipes are written directly. */
-ATTEND_API attend_status attend_file_write(attend_context *ctx,
-                                           const char *path, const void *bytes,
+ATTEND_API attend_status attend_file_write(attend_context *ctx, const char *path, const void *bytes,
                                            size_t length);
 
 /* The same incrementally. The draft is PATH.12345678.part, unique to this writer, until
  * attend_draft_keep syncs and renames it. Of two writers of one path the last to finish
  * wins. A killed process leaves its draft behind; it may be removed. */
 typedef struct attend_draft attend_draft;
-ATTEND_API attend_status attend_draft_open(attend_context *ctx,
-                                           const char *path,
+ATTEND_API attend_status attend_draft_open(attend_context *ctx, const char *path,
                                            attend_draft **draft);
-ATTEND_API attend_status attend_draft_put(attend_draft *draft,
-                                          const void *bytes, size_t length);
+ATTEND_API attend_status attend_draft_put(attend_draft *draft, const void *bytes, size_t length);
 /* The stream to write to; owned by the draft. */
 ATTEND_API FILE *attend_draft_file(attend_draft *draft);
 /* Both end the draft; a failed keep removes it. */
@@ -127,22 +119,17 @@ typedef struct {
   unsigned char open[16]; /* the incomplete block */
 } attend_digest;
 enum { ATTEND_DIGEST_TEXT = 33 };
-ATTEND_API void attend_digest_add(attend_digest *digest, const void *bytes,
-                                  size_t length);
+ATTEND_API void attend_digest_add(attend_digest *digest, const void *bytes, size_t length);
 /* The digest so far, as numbers or 32 hexadecimal digits. */
-ATTEND_API void attend_digest_end(const attend_digest *digest,
-                                  uint64_t word[2]);
-ATTEND_API void attend_digest_text(const attend_digest *digest,
-                                   char text[ATTEND_DIGEST_TEXT]);
+ATTEND_API void attend_digest_end(const attend_digest *digest, uint64_t word[2]);
+ATTEND_API void attend_digest_text(const attend_digest *digest, char text[ATTEND_DIGEST_TEXT]);
 /* Adds all of a file. */
-ATTEND_API attend_status attend_digest_file(attend_context *ctx,
-                                            const char *path,
+ATTEND_API attend_status attend_digest_file(attend_context *ctx, const char *path,
                                             attend_digest *digest);
 
 /* ATTEND_IO, with a message that names the format, if the first bytes of a file are
  * those of a binary format: gzip, zstd, xz, zip, Parquet, UTF-16. */
-ATTEND_API attend_status attend_text_check(attend_context *ctx,
-                                           const char *name, const char *bytes,
+ATTEND_API attend_status attend_text_check(attend_context *ctx, const char *name, const char *bytes,
                                            size_t length);
 
 /* Bytes of an element, and the safetensors name: "F32". */

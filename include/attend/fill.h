@@ -46,37 +46,34 @@ typedef struct attend_filler attend_filler;
 /* Decoders, models without a head and tokenizers without a mask token are refused.
  * Model and tokenizer must outlive the filler. options may be NULL. On failure *filler
  * is NULL and the model's context has the sentence. */
-ATTEND_API attend_status attend_filler_create(
-    attend_model *model, const attend_tokenizer *tokenizer,
-    const attend_fill_options *options, attend_filler **filler);
+ATTEND_API attend_status attend_filler_create(attend_model *model,
+                                              const attend_tokenizer *tokenizer,
+                                              const attend_fill_options *options,
+                                              attend_filler **filler);
 ATTEND_API void attend_filler_free(attend_filler *filler);
 /* The sentence of its last call that failed. */
 ATTEND_API const char *attend_filler_message(const attend_filler *filler);
 
 /* Fills every mask of the text and, for encoders, of a second text: pair, or NULL. At
  * most 64 masks of each are found. There are no results after a failure. */
-ATTEND_API attend_status attend_fill(attend_filler *filler,
-                                     const char *text /* [length] */,
-                                     size_t length,
-                                     const char *pair /* [pair_length] */,
+ATTEND_API attend_status attend_fill(attend_filler *filler, const char *text /* [length] */,
+                                     size_t length, const char *pair /* [pair_length] */,
                                      size_t pair_length);
 
 /* ---- results: valid until the next attend_fill --------------------------------- */
 
 typedef struct {
-  int mask, rank;    /* from 0; masks of the pair follow those of the text    */
-  int32_t id;        /* -1: text that was written, of any number of tokens    */
-  const char *token; /* as text, or a WordPiece such as ##s; NULL: BART changed
+  int mask, rank;     /* from 0; masks of the pair follow those of the text    */
+  int32_t id;         /* -1: text that was written, of any number of tokens    */
+  const char *token;  /* as text, or a WordPiece such as ##s; NULL: BART changed
                          more than the mask                                    */
-  double
-      probability;  /* of the token; of all that was written                 */
-  const char *text; /* text or pair with this mask filled                    */
+  double probability; /* of the token; of all that was written                 */
+  const char *text;   /* text or pair with this mask filled                    */
 } attend_filled;
 
 /* By mask, then by rank; NULL past the last. Other masks of a text stay in place,
  * except where BART writes the whole text: it has one list for all masks. */
-ATTEND_API const attend_filled *attend_filler_get(const attend_filler *filler,
-                                                  int i);
+ATTEND_API const attend_filled *attend_filler_get(const attend_filler *filler, int i);
 /* Masks that were found in text and pair. */
 ATTEND_API int attend_filler_masks(const attend_filler *filler);
 /* The text with its masks as the tokenizer spells them. */

@@ -28,8 +28,7 @@ enum { ATTEND_PATH_SIZE = 4096 };
 
 /* The folder that holds config.json. ATTEND_INVALID: a malformed name; ATTEND_IO: the
  * model is not on this machine. A path without config.json is returned as it is. */
-ATTEND_API attend_status attend_model_find(attend_context *ctx,
-                                           const char *name,
+ATTEND_API attend_status attend_model_find(attend_context *ctx, const char *name,
                                            char path[ATTEND_PATH_SIZE]);
 
 /* ---- names and caches, for programs that fill them ------------------------------ */
@@ -43,30 +42,24 @@ typedef enum {
 
 typedef struct {
   attend_model_source source;
-  char
-      name[ATTEND_PATH_SIZE]; /* without its prefix and revision              */
-  char revision[1024];        /* or version; "": none was given               */
+  char name[ATTEND_PATH_SIZE]; /* without its prefix and revision              */
+  char revision[1024];         /* or version; "": none was given               */
 } attend_model_name;
 
 /* ATTEND_INVALID if it is not a name of the kind that its prefix says. */
-ATTEND_API attend_status attend_model_name_parse(attend_context *ctx,
-                                                 const char *text,
+ATTEND_API attend_status attend_model_name_parse(attend_context *ctx, const char *text,
                                                  attend_model_name *name);
 /* Where the cache keeps a model of the hub or of npm; the folder need not exist:
  * HUB/models--OWNER--NAME, NPM/PACKAGE. The path is absolute. */
-ATTEND_API attend_status attend_model_cache(attend_context *ctx,
-                                            const attend_model_name *name,
+ATTEND_API attend_status attend_model_cache(attend_context *ctx, const attend_model_name *name,
                                             char path[ATTEND_PATH_SIZE]);
 /* HF_HOME, else CACHE/huggingface. */
-ATTEND_API attend_status attend_hub_home(attend_context *ctx,
-                                         char path[ATTEND_PATH_SIZE]);
+ATTEND_API attend_status attend_hub_home(attend_context *ctx, char path[ATTEND_PATH_SIZE]);
 /* CACHE/attend/npm. */
-ATTEND_API attend_status attend_npm_home(attend_context *ctx,
-                                         char path[ATTEND_PATH_SIZE]);
+ATTEND_API attend_status attend_npm_home(attend_context *ctx, char path[ATTEND_PATH_SIZE]);
 /* The folder of an unpacked package that holds the model: that of the config.json
  * highest in the tree, or the package's own if there is none or more than one. */
-ATTEND_API attend_status attend_package_model(attend_context *ctx,
-                                              const char *package,
+ATTEND_API attend_status attend_package_model(attend_context *ctx, const char *package,
                                               char path[ATTEND_PATH_SIZE]);
 /* Whether a name from elsewhere stays below the folder it is joined to: relative,
  * without "..", backslashes or control characters. */

@@ -53,31 +53,29 @@ typedef struct {
 } attend_choice;
 
 typedef struct {
-  int max_new; /* tokens                                                      */
-  int min_new; /* no end token before so many                                 */
-  bool ignore_end; /* never choose an end token                               */
+  int max_new;         /* tokens                                                      */
+  int min_new;         /* no end token before so many                                 */
+  bool ignore_end;     /* never choose an end token                               */
   const int32_t *ends; /* tokens that end a text besides the model's own      */
   int n_ends;
   /* sampling; temperature 0 is greedy                                        */
   float temperature;
-  int top_k;   /* keep the k most likely; 0: all                              */
-  float top_p; /* nucleus sampling: keep the smallest set with total
+  int top_k;        /* keep the k most likely; 0: all                              */
+  float top_p;      /* nucleus sampling: keep the smallest set with total
                   probability top_p; 0 or 1: all                          */
-  float
-      min_p; /* keep tokens with at least min_p times the highest probability */
+  float min_p;      /* keep tokens with at least min_p times the highest probability */
   float repetition; /* penalty on tokens that occurred: 1 is none             */
   int no_repeat;    /* no n-gram of this length twice; 0: off                 */
   uint64_t seed;
-  const uint64_t
-      *streams; /* [prompts] random streams: sample i of a prompt uses
+  const uint64_t *streams; /* [prompts] random streams: sample i of a prompt uses
                               stream + i; NULL: prompt index << 32            */
-  int samples; /* of each prompt                                              */
+  int samples;             /* of each prompt                                              */
   /* beam search with `beams` beams                                           */
   int beams;
   float length_penalty; /* score = sum of log p / length^penalty              */
   bool early_stop;      /* stop once `beams` are finished                     */
-  int groups; /* diverse beam search: groups of beams; 0: 1                   */
-  float diversity; /* penalty on a token for each beam of an earlier group that
+  int groups;           /* diverse beam search: groups of beams; 0: 1                   */
+  float diversity;      /* penalty on a token for each beam of an earlier group that
                       chose it in the same step                               */
   /* stop strings: the text ends before the first                             */
   const attend_tokenizer *tokenizer; /* NULL: ids only                        */
@@ -85,7 +83,7 @@ typedef struct {
   int n_stops;
   int context; /* maximum length in tokens; 0: the model's                    */
   attend_window window;
-  int batch; /* sequences computed together; 0: 8                             */
+  int batch;   /* sequences computed together; 0: 8                             */
   int threads; /* of this call; 0: the context's                              */
   /* The encoder's finished reading (attend/model.h), for one prompt, whose ids are
    * ignored. NULL: the prompts are encoded. */
@@ -110,12 +108,11 @@ typedef struct {
 } attend_prompt;
 
 typedef enum {
-  ATTEND_FINISH_LENGTH =
-      0,                 /* max_new                                           */
-  ATTEND_FINISH_TOKEN,   /* an end token, which is the last id                */
-  ATTEND_FINISH_STOP,    /* a stop string                                     */
-  ATTEND_FINISH_CONTEXT, /* the context is full                               */
-  ATTEND_FINISH_CALLER   /* on_token or on_step                               */
+  ATTEND_FINISH_LENGTH = 0, /* max_new                                           */
+  ATTEND_FINISH_TOKEN,      /* an end token, which is the last id                */
+  ATTEND_FINISH_STOP,       /* a stop string                                     */
+  ATTEND_FINISH_CONTEXT,    /* the context is full                               */
+  ATTEND_FINISH_CALLER      /* on_token or on_step                               */
 } attend_finish_reason;
 
 typedef struct attend_continuation {
@@ -125,8 +122,7 @@ typedef struct attend_continuation {
   double log_probability; /* of the ids, without penalties                    */
   double score;           /* beams: log p / length^penalty, minus penalties   */
   attend_finish_reason end;
-  const char
-      *text; /* with a tokenizer; without the stop string. Appended to the
+  const char *text; /* with a tokenizer; without the stop string. Appended to the
                        text of a decoder's prompt it is the whole text        */
 } attend_continuation;
 
@@ -142,31 +138,27 @@ ATTEND_API attend_status attend_generate(attend_model *model, int n_prompts,
 ATTEND_API void attend_generation_free(attend_generation *generation);
 /* The message of a failed call, else "". attend_message returns it too, unless another
  * thread's failure came later. */
-ATTEND_API const char *attend_generation_message(
-    const attend_generation *generation);
+ATTEND_API const char *attend_generation_message(const attend_generation *generation);
 /* By prompt, then by sample (beams: best first; groups: the best of each, then
  * the second of each, ..). NULL past the last. */
-ATTEND_API const attend_continuation *attend_generation_get(
-    const attend_generation *generation, int i);
+ATTEND_API const attend_continuation *attend_generation_get(const attend_generation *generation,
+                                                            int i);
 
 typedef struct { /* of the whole call */
   int prompt_tokens, new_tokens;
   double prompt_seconds, new_seconds;
-  int steps; /* decoder calls after the prompts; each reads all weights. The first
+  int steps;         /* decoder calls after the prompts; each reads all weights. The first
                 token of a continuation needs none                            */
   double step_bytes; /* of weights and KV caches that all steps read          */
   size_t cache_bytes, work_bytes;
 } attend_generation_cost;
-ATTEND_API attend_generation_cost
-attend_generation_costs(const attend_generation *generation);
+ATTEND_API attend_generation_cost attend_generation_costs(const attend_generation *generation);
 
 /* The sampler by itself: one token from logits. history: the ids so far, for the
  * penalties; uniform: a random number in [0, 1). The logits are modified. The id is -1
  * if all logits are NaN. */
-ATTEND_API attend_status attend_choose(attend_context *ctx,
-                                       const attend_generate_options *options,
-                                       float *logits, int n,
-                                       const int32_t *history, int n_history,
+ATTEND_API attend_status attend_choose(attend_context *ctx, const attend_generate_options *options,
+                                       float *logits, int n, const int32_t *history, int n_history,
                                        float uniform, int32_t *id);
 
 #ifdef __cplusplus

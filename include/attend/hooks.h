@@ -27,29 +27,25 @@ extern "C" {
 #endif
 
 typedef enum {
-  ATTEND_AT_RESIDUAL = 1, /* [B,1,T,F] the residual stream before layer 0, and
+  ATTEND_AT_RESIDUAL = 1,          /* [B,1,T,F] the residual stream before layer 0, and
                              after each; after the last past the final norm   */
-  ATTEND_AT_QUERY = 2,    /* [B,H,T,D] past norms and rotary positions        */
-  ATTEND_AT_KEY = 4,      /* [B,G,S,D]: of the tokens of this call            */
-  ATTEND_AT_VALUE = 8,    /* [B,G,S,M]                                        */
-  ATTEND_AT_PATTERN = 16, /* [B,H,T,S] attention rows: the weights. Edited, the
+  ATTEND_AT_QUERY = 2,             /* [B,H,T,D] past norms and rotary positions        */
+  ATTEND_AT_KEY = 4,               /* [B,G,S,D]: of the tokens of this call            */
+  ATTEND_AT_VALUE = 8,             /* [B,G,S,M]                                        */
+  ATTEND_AT_PATTERN = 16,          /* [B,H,T,S] attention rows: the weights. Edited, the
                              heads' outputs are computed again from them      */
-  ATTEND_AT_HEAD_OUTPUT = 32, /* [B,H,T,M] outputs of the heads               */
-  ATTEND_AT_DENOMINATOR = 64, /* [B,H,T,1] lse of attend_forward. Edited, the
+  ATTEND_AT_HEAD_OUTPUT = 32,      /* [B,H,T,M] outputs of the heads               */
+  ATTEND_AT_DENOMINATOR = 64,      /* [B,H,T,1] lse of attend_forward. Edited, the
                                  heads' outputs are rescaled                  */
-  ATTEND_AT_ENTROPY = 128,    /* [B,H,T,1] of the weights, in nats; read only */
+  ATTEND_AT_ENTROPY = 128,         /* [B,H,T,1] of the weights, in nats; read only */
   ATTEND_AT_RESIDUAL_MIDDLE = 256, /* [B,1,T,F] between attention and mlp     */
-  ATTEND_AT_LOGITS = 512, /* [1,1,n,V] of the requested positions             */
-  ATTEND_AT_MLP = 1024 /* [B,1,T,F] the mlp's output, before it is added    */
+  ATTEND_AT_LOGITS = 512,          /* [1,1,n,V] of the requested positions             */
+  ATTEND_AT_MLP = 1024             /* [B,1,T,F] the mlp's output, before it is added    */
 } attend_point;
 
 enum { ATTEND_POINTS = 11 };
 
-typedef enum {
-  ATTEND_ENCODER_SELF = 0,
-  ATTEND_DECODER_SELF,
-  ATTEND_CROSS
-} attend_role;
+typedef enum { ATTEND_ENCODER_SELF = 0, ATTEND_DECODER_SELF, ATTEND_CROSS } attend_role;
 
 enum { ATTEND_ROLES = 3 };
 
@@ -85,8 +81,7 @@ typedef struct {     /* zero means default */
    * the edit, in place, in the same layout. NULL: the gradient passes unchanged, as
    * if the edit added a constant. The backward pass calls edits of patterns and
    * denominators again: they must write the same values. */
-  void (*edit_gradient)(const attend_hooked *tensor, float *gradient,
-                        void *user);
+  void (*edit_gradient)(const attend_hooked *tensor, float *gradient, void *user);
   void *user;
 } attend_hook;
 

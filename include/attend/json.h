@@ -39,8 +39,7 @@ typedef enum {
 typedef struct attend_json attend_json;
 
 /* `what` names the text in error messages. The text may be freed after the call. */
-ATTEND_API attend_status attend_json_parse(attend_context *ctx,
-                                           const char *what, const char *text,
+ATTEND_API attend_status attend_json_parse(attend_context *ctx, const char *what, const char *text,
                                            size_t length, attend_json **root);
 ATTEND_API void attend_json_free(attend_json *root); /* the whole tree */
 
@@ -48,21 +47,16 @@ ATTEND_API attend_json_kind attend_json_kind_of(const attend_json *value);
 /* Elements of an array, members of an object, otherwise 0. */
 ATTEND_API size_t attend_json_count(const attend_json *value);
 /* Element or member i in text order; NULL past the last. */
-ATTEND_API const attend_json *attend_json_at(const attend_json *value,
-                                             size_t i);
+ATTEND_API const attend_json *attend_json_at(const attend_json *value, size_t i);
 /* The member of that name, or NULL. */
-ATTEND_API const attend_json *attend_json_get(const attend_json *object,
-                                              const char *name);
+ATTEND_API const attend_json *attend_json_get(const attend_json *object, const char *name);
 /* The name of a member, NULL for other values. length may be NULL. */
-ATTEND_API const char *attend_json_name(const attend_json *member,
-                                        size_t *length);
+ATTEND_API const char *attend_json_name(const attend_json *member, size_t *length);
 
 /* UTF-8 with a terminating zero byte that length does not count; may contain zero
  * bytes. NULL if it is not a string. */
-ATTEND_API const char *attend_json_string(const attend_json *value,
-                                          size_t *length);
-ATTEND_API double attend_json_number(const attend_json *value,
-                                     double otherwise);
+ATTEND_API const char *attend_json_string(const attend_json *value, size_t *length);
+ATTEND_API double attend_json_number(const attend_json *value, double otherwise);
 ATTEND_API bool attend_json_boolean(const attend_json *value, bool otherwise);
 /* True, and *integer set, if the number is an integer that fits int64_t, or an integral
  * double that is exact. */
@@ -71,29 +65,23 @@ ATTEND_API bool attend_json_integer(const attend_json *value, int64_t *integer);
 /* Typed members of an object. An absent or null member leaves the result unchanged. A
  * member of another type, or a number outside [low, high], is ATTEND_IO with a message
  * that names `what` (a file), the member, the value and the expected type. */
-ATTEND_API attend_status attend_json_read_integer(
-    attend_context *ctx, const char *what, const attend_json *object,
-    const char *name, int64_t low, int64_t high, int64_t *integer);
-ATTEND_API attend_status attend_json_read_number(attend_context *ctx,
-                                                 const char *what,
-                                                 const attend_json *object,
-                                                 const char *name, double low,
-                                                 double high, double *number);
-ATTEND_API attend_status attend_json_read_boolean(attend_context *ctx,
-                                                  const char *what,
-                                                  const attend_json *object,
-                                                  const char *name,
+ATTEND_API attend_status attend_json_read_integer(attend_context *ctx, const char *what,
+                                                  const attend_json *object, const char *name,
+                                                  int64_t low, int64_t high, int64_t *integer);
+ATTEND_API attend_status attend_json_read_number(attend_context *ctx, const char *what,
+                                                 const attend_json *object, const char *name,
+                                                 double low, double high, double *number);
+ATTEND_API attend_status attend_json_read_boolean(attend_context *ctx, const char *what,
+                                                  const attend_json *object, const char *name,
                                                   bool *truth);
-ATTEND_API attend_status attend_json_read_string(attend_context *ctx,
-                                                 const char *what,
-                                                 const attend_json *object,
-                                                 const char *name,
+ATTEND_API attend_status attend_json_read_string(attend_context *ctx, const char *what,
+                                                 const attend_json *object, const char *name,
                                                  const char **text);
 /* An object or an array; *tree is NULL if absent. name NULL: the value itself, which
  * must be of that kind. */
-ATTEND_API attend_status attend_json_read_tree(
-    attend_context *ctx, const char *what, const attend_json *object,
-    const char *name, attend_json_kind kind, const attend_json **tree);
+ATTEND_API attend_status attend_json_read_tree(attend_context *ctx, const char *what,
+                                               const attend_json *object, const char *name,
+                                               attend_json_kind kind, const attend_json **tree);
 
 /* ---- writing -------------------------------------------------------------- */
 
@@ -109,8 +97,7 @@ typedef struct {
   attend_status status; /* the first failure; later calls do nothing */
 } attend_json_writer;
 
-ATTEND_API attend_json_writer attend_json_writer_file(attend_context *ctx,
-                                                      FILE *file);
+ATTEND_API attend_json_writer attend_json_writer_file(attend_context *ctx, FILE *file);
 ATTEND_API attend_json_writer attend_json_writer_text(attend_context *ctx);
 /* One value a line, indented by two spaces a level; default: one line. */
 ATTEND_API void attend_json_indent(attend_json_writer *w, bool indent);
@@ -121,8 +108,7 @@ ATTEND_API void attend_json_close(attend_json_writer *w, char bracket);
 ATTEND_API void attend_json_member(attend_json_writer *w, const char *name);
 /* Bytes that are not UTF-8 are written as U+FFFD. */
 ATTEND_API void attend_json_put_string(attend_json_writer *w, const char *text);
-ATTEND_API void attend_json_put_bytes(attend_json_writer *w, const char *text,
-                                      size_t length);
+ATTEND_API void attend_json_put_bytes(attend_json_writer *w, const char *text, size_t length);
 /* The shortest of 15, 16 or 17 digits that reads back as the same double; null
  * where it is not finite. */
 ATTEND_API void attend_json_put_number(attend_json_writer *w, double number);

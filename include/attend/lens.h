@@ -32,16 +32,14 @@ typedef struct attend_lens attend_lens;
  * outputs, for attend_lens_vectors and _compare). Trace and model must outlive the
  * lens. form NULL: the model's own. real_keys: keys of the encoder without padding, 0:
  * all. */
-ATTEND_API attend_status attend_lens_create(const attend_model *model,
-                                            const attend_trace *trace,
-                                            const attend_form *form,
-                                            int real_keys, attend_lens **lens);
+ATTEND_API attend_status attend_lens_create(const attend_model *model, const attend_trace *trace,
+                                            const attend_form *form, int real_keys,
+                                            attend_lens **lens);
 ATTEND_API void attend_lens_free(attend_lens *lens);
 
 /* Called during long calls with the completed fraction; a result other than 0 ends the
  * call with ATTEND_STOPPED. */
-ATTEND_API void attend_lens_on_step(attend_lens *lens,
-                                    int (*step)(double done, void *user),
+ATTEND_API void attend_lens_on_step(attend_lens *lens, int (*step)(double done, void *user),
                                     void *user);
 
 typedef struct {
@@ -67,19 +65,15 @@ ATTEND_API int attend_lens_role(const attend_lens *lens, attend_role role,
 /* Queries, keys, values and output of a head: rows of the trace, f32. Heads that share
  * a kv head have the same keys and values. out: recomputed if the lens has another
  * form. */
-ATTEND_API attend_status attend_lens_vectors(attend_lens *lens,
-                                             attend_head_id at, attend_view *q,
-                                             attend_view *k, attend_view *v,
-                                             attend_view *out);
+ATTEND_API attend_status attend_lens_vectors(attend_lens *lens, attend_head_id at, attend_view *q,
+                                             attend_view *k, attend_view *v, attend_view *out);
 /* The log of the denominator of each row; for signed forms the denominator itself. */
-ATTEND_API attend_status attend_lens_denominators(attend_lens *lens,
-                                                  attend_head_id at,
+ATTEND_API attend_status attend_lens_denominators(attend_lens *lens, attend_head_id at,
                                                   float *lse /* [T] */);
 
 /* Weights of queries [row, row + rows) on keys [key, key + keys). */
-ATTEND_API attend_status attend_lens_block(attend_lens *lens, attend_head_id at,
-                                           int row, int rows, int key, int keys,
-                                           float *weights /* [rows, keys] */);
+ATTEND_API attend_status attend_lens_block(attend_lens *lens, attend_head_id at, int row, int rows,
+                                           int key, int keys, float *weights /* [rows, keys] */);
 
 typedef enum { ATTEND_POOL_MAX = 0, ATTEND_POOL_MEAN } attend_pool;
 
@@ -95,10 +89,8 @@ typedef struct {
  * are subtracted; MAX pools by absolute value and keeps the sign. rows_sampled may be
  * NULL. */
 ATTEND_API attend_status attend_lens_pool(attend_lens *lens, attend_head_id at,
-                                          const attend_area *area,
-                                          attend_lens *other,
-                                          float *cells /* [height, width] */,
-                                          int *rows_sampled);
+                                          const attend_area *area, attend_lens *other,
+                                          float *cells /* [height, width] */, int *rows_sampled);
 
 typedef struct {     /* NULL: not requested */
   float *entropy;    /* [T] nats */
@@ -113,23 +105,20 @@ ATTEND_API attend_status attend_lens_stats(attend_lens *lens, attend_head_id at,
 /* ---- head patterns ---------------------------------------------------------- */
 
 typedef enum {
-  ATTEND_PATTERN_PREVIOUS =
-      0,                     /* weight on the token before                    */
-  ATTEND_PATTERN_NEXT,       /* on the token after                            */
-  ATTEND_PATTERN_FIRST,      /* on the first token ([CLS], <s>)               */
-  ATTEND_PATTERN_SEPARATOR,  /* on separators ([SEP], </s>)                   */
-  ATTEND_PATTERN_SAME,       /* on other places of the same token             */
-  ATTEND_PATTERN_SELF,       /* on the token itself                           */
-  ATTEND_PATTERN_BROAD,      /* entropy relative to the largest possible      */
-  ATTEND_PATTERN_POSITIONAL, /* variance of the weights explained by distance */
-  ATTEND_PATTERN_INDUCTION,  /* on the token after an earlier same token      */
+  ATTEND_PATTERN_PREVIOUS = 0, /* weight on the token before                    */
+  ATTEND_PATTERN_NEXT,         /* on the token after                            */
+  ATTEND_PATTERN_FIRST,        /* on the first token ([CLS], <s>)               */
+  ATTEND_PATTERN_SEPARATOR,    /* on separators ([SEP], </s>)                   */
+  ATTEND_PATTERN_SAME,         /* on other places of the same token             */
+  ATTEND_PATTERN_SELF,         /* on the token itself                           */
+  ATTEND_PATTERN_BROAD,        /* entropy relative to the largest possible      */
+  ATTEND_PATTERN_POSITIONAL,   /* variance of the weights explained by distance */
+  ATTEND_PATTERN_INDUCTION,    /* on the token after an earlier same token      */
   ATTEND_HEAD_PATTERNS
 } attend_head_pattern;
 
-ATTEND_API const char *attend_head_pattern_name(
-    attend_head_pattern pattern); /* "previous" */
-ATTEND_API const char *attend_head_pattern_about(
-    attend_head_pattern pattern); /* a sentence */
+ATTEND_API const char *attend_head_pattern_name(attend_head_pattern pattern);  /* "previous" */
+ATTEND_API const char *attend_head_pattern_about(attend_head_pattern pattern); /* a sentence */
 
 typedef struct {
   const int32_t *row_ids;   /* [T] tokens of the queries */
@@ -145,9 +134,9 @@ typedef struct {
   int rows_sampled;
 } attend_pattern_scores;
 
-ATTEND_API attend_status attend_lens_pattern(
-    attend_lens *lens, attend_head_id at, const attend_pattern_options *options,
-    attend_pattern_scores *pattern);
+ATTEND_API attend_status attend_lens_pattern(attend_lens *lens, attend_head_id at,
+                                             const attend_pattern_options *options,
+                                             attend_pattern_scores *pattern);
 
 /* ---- attention flow through the layers -------------------------------------- */
 
@@ -157,10 +146,8 @@ ATTEND_API attend_status attend_lens_pattern(
  * Self-attention only. With most_pairs only the heaviest rows of each layer are
  * followed and the others keep their share; *passed is the largest such share of a
  * layer. */
-ATTEND_API attend_status attend_lens_rollout(attend_lens *lens,
-                                             attend_role role, int token,
-                                             double most_pairs, float *shares,
-                                             double *passed);
+ATTEND_API attend_status attend_lens_rollout(attend_lens *lens, attend_role role, int token,
+                                             double most_pairs, float *shares, double *passed);
 
 typedef struct {
   int layer, from, to, head; /* head -1: the residual connection */
@@ -169,25 +156,22 @@ typedef struct {
 /* The receptive field if every head attends to its heaviest key alone: from `token`
  * after the last layer down to the input. reached [layers + 1][T] is 1 where a token is
  * reached; edges [most], *n of them written. */
-ATTEND_API attend_status attend_lens_reach(attend_lens *lens, attend_role role,
-                                           int token, uint8_t *reached,
-                                           attend_reach_edge *edges, int most,
+ATTEND_API attend_status attend_lens_reach(attend_lens *lens, attend_role role, int token,
+                                           uint8_t *reached, attend_reach_edge *edges, int most,
                                            int *n);
 
 /* ---- comparing two lenses ------------------------------------------------------------------- */
 
 typedef struct {
-  double distance; /* half the sum of |difference| of a row, mean over rows */
-  double output;   /* |out - other's out| / |out|, over the sampled rows    */
+  double distance;               /* half the sum of |difference| of a row, mean over rows */
+  double output;                 /* |out - other's out| / |out|, over the sampled rows    */
   double entropy, other_entropy; /* mean */
   int rows_sampled;
 } attend_difference;
 
 /* Both lenses have the same shape. */
-ATTEND_API attend_status attend_lens_compare(attend_lens *lens,
-                                             attend_lens *other,
-                                             attend_head_id at,
-                                             double most_pairs,
+ATTEND_API attend_status attend_lens_compare(attend_lens *lens, attend_lens *other,
+                                             attend_head_id at, double most_pairs,
                                              attend_difference *difference);
 
 #ifdef __cplusplus

@@ -18,13 +18,11 @@ typedef struct {
 } attend_machine;
 
 /* Takes about a second. */
-ATTEND_API attend_status attend_machine_measure(attend_context *ctx,
-                                                attend_machine *machine);
+ATTEND_API attend_status attend_machine_measure(attend_context *ctx, attend_machine *machine);
 
 /* Bytes per second at which all threads read `bytes` repeatedly: the limit of a model
  * with weights of that size. Caches may hold part of them; some hold 300 MiB. */
-ATTEND_API attend_status attend_machine_read(attend_context *ctx, size_t bytes,
-                                             double *rate);
+ATTEND_API attend_status attend_machine_read(attend_context *ctx, size_t bytes, double *rate);
 
 /* Of measured times, say: sorts x [n]; NaN of none. */
 ATTEND_API double attend_median(double *x, size_t n);

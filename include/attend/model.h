@@ -89,17 +89,16 @@ typedef struct {
   int positions;       /* maximum length; 0: no limit                        */
   int position_offset; /* of the first row of the table                      */
   attend_rope rope;
-  attend_rope
-      rope_sliding; /* of layers with a window; theta 0: the same      */
-  int rotary;       /* dims of a head that rotate; 0: all              */
+  attend_rope rope_sliding; /* of layers with a window; theta 0: the same      */
+  int rotary;               /* dims of a head that rotate; 0: all              */
   int buckets, max_distance;
   int rms; /* RMS norm instead of layer norm                        */
   float norm_eps;
   attend_norms norms;
   attend_qk_norm qk_norm;
   attend_parallel parallel;
-  int embed_norm; /* a norm after the embeddings                           */
-  int final_norm; /* a norm after the last layer                           */
+  int embed_norm;     /* a norm after the embeddings                           */
+  int final_norm;     /* a norm after the last layer                           */
   float embed_factor; /* embeddings times this                               */
   float head_factor;  /* the head's input times this                         */
   int embed_width;    /* of the tables, projected to the model's; 0: the same */
@@ -118,12 +117,12 @@ typedef struct {
   unsigned roles;     /* of attend_in: attention of these has that form, others
                          softmax: config.json's attend_attention_roles; 0: all */
   attend_activation activation;
-  int gated; /* activation(gate x) (up x) instead of activation(up x) */
-  int attention_biases, mlp_biases; /* llama's switches: q, k, v, o; mlp     */
-  int transform; /* masked-LM heads: dense, activation, norm first        */
+  int gated;                         /* activation(gate x) (up x) instead of activation(up x) */
+  int attention_biases, mlp_biases;  /* llama's switches: q, k, v, o; mlp     */
+  int transform;                     /* masked-LM heads: dense, activation, norm first        */
   attend_activation head_activation; /* of the transform                     */
-  int tied; /* the head is the embedding table                       */
-  int copy; /* bart, t5: key width of a pointer-generator head:
+  int tied;                          /* the head is the embedding table                       */
+  int copy;                          /* bart, t5: key width of a pointer-generator head:
                config.json's attend_copy_width; 0: none              */
   int bos, eos[ATTEND_MOST_EOS], n_eos, pad; /* -1: none                     */
   int decoder_start, forced_bos, forced_eos; /* -1: none                     */
@@ -131,46 +130,40 @@ typedef struct {
 
 /* "encoder,cross" or "encoder cross"; and back, into text, with commas. */
 enum { ATTEND_ROLES_TEXT = 32 };
-ATTEND_API attend_status attend_roles_parse(attend_context *ctx,
-                                            const char *text, unsigned *roles);
-ATTEND_API const char *attend_roles_text(unsigned roles,
-                                         char text[ATTEND_ROLES_TEXT]);
+ATTEND_API attend_status attend_roles_parse(attend_context *ctx, const char *text, unsigned *roles);
+ATTEND_API const char *attend_roles_text(unsigned roles, char text[ATTEND_ROLES_TEXT]);
 
 /* path: a folder with config.json, or the file. */
-ATTEND_API attend_status attend_config_read(attend_context *ctx,
-                                            const char *path,
+ATTEND_API attend_status attend_config_read(attend_context *ctx, const char *path,
                                             attend_config *config);
 /* The form of every role: `form` in `roles` (0: all), the configuration's in the others,
  * or in all of them if form is NULL. */
-ATTEND_API attend_status attend_config_forms(attend_context *ctx,
-                                             const attend_config *config,
-                                             const attend_form *form,
-                                             unsigned roles,
+ATTEND_API attend_status attend_config_forms(attend_context *ctx, const attend_config *config,
+                                             const attend_form *form, unsigned roles,
                                              attend_form forms[ATTEND_ROLES]);
 
 /* Writes the config.json of a new model, in its family's format. */
-typedef struct {      /* zero means default */
-  const char *family; /* gpt2, llama, bert, bart or t5                     */
-  int layers;         /* 4; of an encoder-decoder, the encoder's           */
-  int decoder_layers; /* 0: as many                                        */
-  int width, heads;   /* 256, 4                                            */
-  int kv_heads;       /* llama; 0: heads                                   */
-  int mlp;            /* 0: 4 width; llama: 8/3 width in steps of 32       */
-  int decoder_width;  /* bart, t5: these three 0: as the encoder's; mlp of  */
-  int decoder_heads;  /* another width: 4 times that. The two sides share  */
-  int decoder_mlp;    /* one table of tokens, of the decoder's width       */
-  int positions;      /* 512                                               */
-  int vocab;          /* needed                                            */
-  const char *attention; /* a form; NULL: softmax                             */
-  unsigned roles;        /* of attend_in: where it is; 0: everywhere          */
-  int untied;            /* the head does not share the token table           */
-  int copy; /* bart, t5: key width of a pointer-generator head; 0: none       */
+typedef struct {              /* zero means default */
+  const char *family;         /* gpt2, llama, bert, bart or t5                     */
+  int layers;                 /* 4; of an encoder-decoder, the encoder's           */
+  int decoder_layers;         /* 0: as many                                        */
+  int width, heads;           /* 256, 4                                            */
+  int kv_heads;               /* llama; 0: heads                                   */
+  int mlp;                    /* 0: 4 width; llama: 8/3 width in steps of 32       */
+  int decoder_width;          /* bart, t5: these three 0: as the encoder's; mlp of  */
+  int decoder_heads;          /* another width: 4 times that. The two sides share  */
+  int decoder_mlp;            /* one table of tokens, of the decoder's width       */
+  int positions;              /* 512                                               */
+  int vocab;                  /* needed                                            */
+  const char *attention;      /* a form; NULL: softmax                             */
+  unsigned roles;             /* of attend_in: where it is; 0: everywhere          */
+  int untied;                 /* the head does not share the token table           */
+  int copy;                   /* bart, t5: key width of a pointer-generator head; 0: none       */
   const int *bos, *eos, *pad; /* token ids; NULL: none                      */
 } attend_architecture;
 
-ATTEND_API attend_status
-attend_config_write(attend_context *ctx, const char *path,
-                    const attend_architecture *architecture);
+ATTEND_API attend_status attend_config_write(attend_context *ctx, const char *path,
+                                             const attend_architecture *architecture);
 
 /* ---- checkpoints -------------------------------------------------------------- */
 
@@ -179,12 +172,12 @@ typedef struct {
   const char *name; /* in the files, with their prefix                        */
   int rank;
   int64_t shape[2];
-  int encoder; /* 1 of the encoder, 0 of the decoder or neither              */
-  int layer;   /* -1: of no layer                                            */
+  int encoder;    /* 1 of the encoder, 0 of the decoder or neither              */
+  int layer;      /* -1: of no layer                                            */
   int transposed; /* stored [inputs, outputs] (GPT-2's Conv1D)                  */
-  int matrix; /* multiplied: not a lookup table, a norm or a bias           */
+  int matrix;     /* multiplied: not a lookup table, a norm or a bias           */
   int bias;
-  const char *what; /* "token table", "self-attention query", ..              */
+  const char *what;            /* "token table", "self-attention query", ..              */
   const attend_tensor *tensor; /* NULL: absent (optional or tied)             */
 } attend_parameter;
 
@@ -195,34 +188,30 @@ typedef struct attend_checkpoint attend_checkpoint;
  * files are mapped and only their headers are read. Every tensor that the
  * configuration requires must be there, in its shape, under the family's name with any
  * prefix; other tensors are ignored (attend_checkpoint_unused). */
-ATTEND_API attend_status attend_checkpoint_open(attend_context *ctx,
-                                                const char *path,
+ATTEND_API attend_status attend_checkpoint_open(attend_context *ctx, const char *path,
                                                 attend_checkpoint **checkpoint);
 /* Untrained weights for a folder's config.json, drawn from a seed as PyTorch resets its
  * layers; weight files beside it are ignored. */
-ATTEND_API attend_status
-attend_checkpoint_init_pytorch(attend_context *ctx, const char *path,
-                               uint64_t seed, attend_checkpoint **checkpoint);
+ATTEND_API attend_status attend_checkpoint_init_pytorch(attend_context *ctx, const char *path,
+                                                        uint64_t seed,
+                                                        attend_checkpoint **checkpoint);
 /* Untrained weights to start training from: normal with deviation 0.02, divided by
  * sqrt(2 layers) for weights that add to the residual stream with pre-norm; biases 0;
  * T5 by its widths. */
-ATTEND_API attend_status attend_checkpoint_init(attend_context *ctx,
-                                                const char *path, uint64_t seed,
-                                                attend_checkpoint **checkpoint);
+ATTEND_API attend_status attend_checkpoint_init(attend_context *ctx, const char *path,
+                                                uint64_t seed, attend_checkpoint **checkpoint);
 ATTEND_API void attend_checkpoint_close(attend_checkpoint *checkpoint);
-ATTEND_API const attend_config *attend_checkpoint_config(
-    const attend_checkpoint *checkpoint);
+ATTEND_API const attend_config *attend_checkpoint_config(const attend_checkpoint *checkpoint);
 /* Entry i of the table; 0 past the last. */
-ATTEND_API int attend_checkpoint_get(const attend_checkpoint *checkpoint,
-                                     size_t i, attend_parameter *parameter);
+ATTEND_API int attend_checkpoint_get(const attend_checkpoint *checkpoint, size_t i,
+                                     attend_parameter *parameter);
 /* Tensor i of those that are not in the table; NULL past the last. */
-ATTEND_API const attend_tensor *attend_checkpoint_unused(
-    const attend_checkpoint *checkpoint, size_t i);
+ATTEND_API const attend_tensor *attend_checkpoint_unused(const attend_checkpoint *checkpoint,
+                                                         size_t i);
 /* Bytes of the files. */
 ATTEND_API size_t attend_checkpoint_bytes(const attend_checkpoint *checkpoint);
 /* Digest of config.json and the weights. */
-ATTEND_API uint64_t
-attend_checkpoint_digest(const attend_checkpoint *checkpoint);
+ATTEND_API uint64_t attend_checkpoint_digest(const attend_checkpoint *checkpoint);
 /* Whether there is a head (lm_head): hidden states to logits. */
 ATTEND_API int attend_checkpoint_has_head(const attend_checkpoint *checkpoint);
 
@@ -242,34 +231,29 @@ typedef struct attend_model attend_model;
 
 /* Packs the weights. The checkpoint must stay open: embedding tables stay in the mapped
  * file. options may be NULL. */
-ATTEND_API attend_status
-attend_model_create(attend_checkpoint *checkpoint,
-                    const attend_model_options *options, attend_model **model);
+ATTEND_API attend_status attend_model_create(attend_checkpoint *checkpoint,
+                                             const attend_model_options *options,
+                                             attend_model **model);
 /* Opens a model by a folder or a name: attend:NAME (it ships), hf:OWNER/NAME or
  * npm:PACKAGE (`attend pull` fetched it). attend/find.h says where they are looked for
  * and which environment variables are read; nothing is downloaded. The model owns its
  * checkpoint: attend_model_free closes it. Weights are f32 and attention is the
  * configuration's; for options, use attend_model_find, attend_checkpoint_open and
  * attend_model_create. */
-ATTEND_API attend_status attend_open(attend_context *ctx, const char *name,
-                                     attend_model **model);
+ATTEND_API attend_status attend_open(attend_context *ctx, const char *name, attend_model **model);
 /* A model with another form of attention that shares the weights of the first, which
  * must outlive it. */
-ATTEND_API attend_status attend_model_with_form(const attend_model *model,
-                                                const attend_form *form,
+ATTEND_API attend_status attend_model_with_form(const attend_model *model, const attend_form *form,
                                                 attend_model **other);
 /* The same in some roles; the others have the configuration's form. */
-ATTEND_API attend_status attend_model_with_roles(const attend_model *model,
-                                                 const attend_form *form,
-                                                 unsigned roles,
-                                                 attend_model **other);
+ATTEND_API attend_status attend_model_with_roles(const attend_model *model, const attend_form *form,
+                                                 unsigned roles, attend_model **other);
 ATTEND_API void attend_model_free(attend_model *model);
 ATTEND_API attend_context *attend_model_context(const attend_model *model);
 ATTEND_API const attend_config *attend_model_config(const attend_model *model);
 /* The form of the options, else the configuration's; the form of a role. */
 ATTEND_API const attend_form *attend_model_form(const attend_model *model);
-ATTEND_API const attend_form *attend_model_role_form(const attend_model *model,
-                                                     attend_role role);
+ATTEND_API const attend_form *attend_model_role_form(const attend_model *model, attend_role role);
 /* Bytes of packed weights: what decoding one token reads. */
 ATTEND_API size_t attend_model_bytes(const attend_model *model);
 /* Flops of the weights for one token of each side: 2 per multiply-add. */
@@ -279,13 +263,11 @@ ATTEND_API double attend_model_flops(const attend_model *model);
 
 /* Bytes that a trace (attend/trace.h) of the points `what` would take for texts of
  * that many tokens on each side. */
-ATTEND_API size_t attend_model_trace_bytes(const attend_model *model,
-                                           unsigned what, int64_t encoder,
-                                           int64_t decoder);
+ATTEND_API size_t attend_model_trace_bytes(const attend_model *model, unsigned what,
+                                           int64_t encoder, int64_t decoder);
 /* The description of one layer's attention in a role, with lengths 0; a bias table is
  * the model's, in host memory. 0 if the model has no such attention. */
-ATTEND_API int attend_model_attention(const attend_model *model,
-                                      attend_role role, int layer,
+ATTEND_API int attend_model_attention(const attend_model *model, attend_role role, int layer,
                                       attend_desc *desc);
 
 /* ---- sessions --------------------------------------------------------------------- */
@@ -302,48 +284,42 @@ typedef struct attend_session attend_session;
 /* A session holds activations and the KV caches of its sequences. Models are immutable:
  * any number of threads may create, use and free sessions of one model at once, each
  * session used by one thread at a time. Results do not depend on other sessions. */
-ATTEND_API attend_status attend_session_create(
-    attend_model *model, const attend_session_options *options,
-    attend_session **session);
+ATTEND_API attend_status attend_session_create(attend_model *model,
+                                               const attend_session_options *options,
+                                               attend_session **session);
 ATTEND_API void attend_session_free(attend_session *session);
 /* The message of its last failed call. attend_message returns it too, unless another
  * thread's failure came later. */
 ATTEND_API const char *attend_session_message(const attend_session *session);
 /* Replaces all hooks; n 0: none. They are copied, with their lists of layers. */
-ATTEND_API attend_status attend_session_set_hooks(attend_session *session,
-                                                  int n,
+ATTEND_API attend_status attend_session_set_hooks(attend_session *session, int n,
                                                   const attend_hook *hooks);
 /* Called before every layer: nonzero stops the call with ATTEND_STOPPED. NULL: none. */
-ATTEND_API void attend_session_set_stop(attend_session *session,
-                                        int (*stop)(void *user), void *user);
+ATTEND_API void attend_session_set_stop(attend_session *session, int (*stop)(void *user),
+                                        void *user);
 
 /* Runs the encoder on the first `count` sequences: ids [count][n], of which lengths
  * [count] are real, the rest padding (NULL: all). types [count][n] or NULL: 0. With a
  * decoder, this computes the keys of cross-attention and empties the decoder's cache;
  * sequences from count on see nothing until attend_session_reorder. */
-ATTEND_API attend_status attend_session_encode(attend_session *session,
-                                               int count, int n,
-                                               const int32_t *ids,
-                                               const int32_t *lengths,
+ATTEND_API attend_status attend_session_encode(attend_session *session, int count, int n,
+                                               const int32_t *ids, const int32_t *lengths,
                                                const int32_t *types);
 /* Appends n tokens to the first `count` sequences of the decoder, lengths [count] of
  * them real (NULL: all; 0: none), and to their KV caches. On failure the sequences are
  * as before, or empty if a linear form cannot undo its sums. */
-ATTEND_API attend_status attend_session_extend(attend_session *session,
-                                               int count, int n,
-                                               const int32_t *ids,
-                                               const int32_t *lengths);
+ATTEND_API attend_status attend_session_extend(attend_session *session, int count, int n,
+                                               const int32_t *ids, const int32_t *lengths);
 
 /* Hidden states of the last call: [count][n][F], rows *ld floats apart; NULL if a call
  * of the decoder was longer than `rows` and was split. */
-ATTEND_API const float *attend_session_hidden(const attend_session *session,
-                                              int *ld);
+ATTEND_API const float *attend_session_hidden(const attend_session *session, int *ld);
 /* Logits at places of that [count][n] (NULL: 0, 1, 2, ..). With a pointer-generator head
  * (config.copy) these, and those below, are log probabilities of generating and copying
  * combined. */
-ATTEND_API attend_status
-attend_session_logits(attend_session *session, int n_places,
-                      const int32_t *places, float *logits /* [n_places][V] */);
+ATTEND_API attend_status attend_session_logits(attend_session *session, int n_places,
+                                               const int32_t *places,
+                                               float *logits /* [n_places][V] */);
 /* Logits of the next token of each of the first `count` sequences of the decoder; NaN
  * for a sequence that is empty or was truncated since its last call. */
 ATTEND_API attend_status attend_session_next(attend_session *session, int count,
@@ -351,21 +327,18 @@ ATTEND_API attend_status attend_session_next(attend_session *session, int count,
 
 /* Logits of rows of the residual stream after the last layer, as a hook read them (logit
  * lens). Copying is from the source of the session's first sequence, if it has one. */
-ATTEND_API attend_status attend_session_head(attend_session *session, int rows,
-                                             const float *hidden, int ld,
-                                             float *logits /* [rows][V] */);
+ATTEND_API attend_status attend_session_head(attend_session *session, int rows, const float *hidden,
+                                             int ld, float *logits /* [rows][V] */);
 
 /* Tokens of a sequence in the KV cache. */
-ATTEND_API int64_t attend_session_length(const attend_session *session,
-                                         int sequence);
+ATTEND_API int64_t attend_session_length(const attend_session *session, int sequence);
 /* Sequence b becomes a copy of parents[b]: for beams, and samples of one prompt. Pages of
  * the KV cache are shared. If memory runs out, all sequences are empty. */
-ATTEND_API attend_status attend_session_reorder(
-    attend_session *session, const int32_t *parents /* [B] */);
-ATTEND_API attend_status attend_session_truncate(attend_session *session,
-                                                 int sequence, int64_t length);
-ATTEND_API void attend_session_reset(
-    attend_session *session); /* all sequences empty */
+ATTEND_API attend_status attend_session_reorder(attend_session *session,
+                                                const int32_t *parents /* [B] */);
+ATTEND_API attend_status attend_session_truncate(attend_session *session, int sequence,
+                                                 int64_t length);
+ATTEND_API void attend_session_reset(attend_session *session); /* all sequences empty */
 /* Bytes of KV caches or linear states; of all other memory of the session. */
 ATTEND_API size_t attend_session_cache_bytes(const attend_session *session);
 ATTEND_API size_t attend_session_work_bytes(const attend_session *session);
@@ -393,16 +366,15 @@ typedef struct { /* zero means default */
   int threads;   /* of its calls; 0: the context's                           */
 } attend_reading_options;
 
-ATTEND_API attend_status attend_reading_create(
-    attend_model *model, const attend_reading_options *options,
-    attend_reading **reading);
+ATTEND_API attend_status attend_reading_create(attend_model *model,
+                                               const attend_reading_options *options,
+                                               attend_reading **reading);
 ATTEND_API void attend_reading_free(attend_reading *reading);
 /* As attend_session_message. */
 ATTEND_API const char *attend_reading_message(const attend_reading *reading);
 /* The ids must stay valid until the reading is done or another begins. They are read
  * sequentially, once per layer and twice more, so they may be a mapped file. */
-ATTEND_API attend_status attend_reading_begin(attend_reading *reading,
-                                              int64_t count,
+ATTEND_API attend_status attend_reading_begin(attend_reading *reading, int64_t count,
                                               const int32_t *ids);
 /* Processes one chunk. After a failure the reading must begin again. */
 ATTEND_API attend_status attend_reading_next(attend_reading *reading);
@@ -415,10 +387,8 @@ ATTEND_API size_t attend_reading_bytes(const attend_reading *reading);
 /* Saves the progress in a folder; resumes bit-identically after attend_reading_begin
  * with the same text and weights. If the process is killed while saving, the previous
  * save remains. */
-ATTEND_API attend_status attend_reading_save(attend_reading *reading,
-                                             const char *folder);
-ATTEND_API attend_status attend_reading_resume(attend_reading *reading,
-                                               const char *folder);
+ATTEND_API attend_status attend_reading_save(attend_reading *reading, const char *folder);
+ATTEND_API attend_status attend_reading_resume(attend_reading *reading, const char *folder);
 
 /* Loads a finished reading into the first sequence of a session, as if by
  * attend_session_encode. The session's model must be the reading's. Sessions on several

@@ -50,15 +50,14 @@ typedef struct { /* NULL or 0: not requested */
 } attend_observation;
 
 /* q, k and lse as attend_forward read and wrote them. */
-ATTEND_API attend_status attend_observe(attend_plan *plan, attend_view q,
-                                        attend_view k, const float *lse,
-                                        const attend_observation *observation);
+ATTEND_API attend_status attend_observe(attend_plan *plan, attend_view q, attend_view k,
+                                        const float *lse, const attend_observation *observation);
 
 /* The same over a state: n queries at its last n positions, as in attend_state_query; S
  * is the length of the longest sequence. */
-ATTEND_API attend_status attend_state_observe(
-    attend_plan *plan, attend_state *state, int n, attend_view q,
-    const float *lse, const attend_observation *observation);
+ATTEND_API attend_status attend_state_observe(attend_plan *plan, attend_state *state, int n,
+                                              attend_view q, const float *lse,
+                                              const attend_observation *observation);
 
 #ifdef __cplusplus
 }

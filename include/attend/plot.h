@@ -28,11 +28,7 @@
 extern "C" {
 #endif
 
-typedef enum {
-  ATTEND_PLOT_LINES = 0,
-  ATTEND_PLOT_BARS,
-  ATTEND_PLOT_HEAT
-} attend_plot_kind;
+typedef enum { ATTEND_PLOT_LINES = 0, ATTEND_PLOT_BARS, ATTEND_PLOT_HEAT } attend_plot_kind;
 
 typedef struct {
   const char *label;
@@ -103,15 +99,13 @@ typedef struct {
 
 /* UTF-8 that ends in a zero byte, freed by attend_plot_free. length may be
  * NULL. */
-ATTEND_API attend_status attend_plot_svg(attend_context *ctx,
-                                         const attend_plot *plot, char **text,
+ATTEND_API attend_status attend_plot_svg(attend_context *ctx, const attend_plot *plot, char **text,
                                          size_t *length);
 ATTEND_API void attend_plot_free(attend_context *ctx, char *text);
 
 /* Into a file, which is there as a whole or as it was before: it may be written
  * again and again while someone reads it. */
-ATTEND_API attend_status attend_plot_save(attend_context *ctx,
-                                          const attend_plot *plot,
+ATTEND_API attend_status attend_plot_save(attend_context *ctx, const attend_plot *plot,
                                           const char *path);
 
 #ifdef __cplusplus

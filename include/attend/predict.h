@@ -66,14 +66,11 @@ typedef struct {
  * and k [B,G,S,D] in the description's dtype. Samples a fixed choice of rows, each with
  * all keys that it sees: all rows up to 100,000 pairs. target: the relative error to
  * choose features for; values above 0.5 count as 0.5. */
-ATTEND_API attend_status attend_predict(attend_context *ctx,
-                                        const attend_desc *desc, attend_view q,
-                                        attend_view k, double target,
-                                        attend_prediction *out);
+ATTEND_API attend_status attend_predict(attend_context *ctx, const attend_desc *desc, attend_view q,
+                                        attend_view k, double target, attend_prediction *out);
 /* The same for q and k of independent normal elements with root mean square
  * `spread`, no mask, and the description's kv_len up to 256 (0: 256). */
-ATTEND_API attend_status attend_predict_spread(attend_context *ctx,
-                                               const attend_desc *desc,
+ATTEND_API attend_status attend_predict_spread(attend_context *ctx, const attend_desc *desc,
                                                double spread, double target,
                                                attend_prediction *out);
 

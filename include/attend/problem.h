@@ -55,15 +55,13 @@ typedef struct {
   int m, n, k; /* sgemm */
 } attend_problem;
 
-ATTEND_API attend_status attend_problem_parse(attend_context *ctx,
-                                              const char *text,
+ATTEND_API attend_status attend_problem_parse(attend_context *ctx, const char *text,
                                               attend_problem *problem);
 /* FORM alone: "favor(m=256,seed=1)". */
-ATTEND_API attend_status attend_form_parse(attend_context *ctx,
-                                           const char *text, attend_form *form);
+ATTEND_API attend_status attend_form_parse(attend_context *ctx, const char *text,
+                                           attend_form *form);
 /* The canonical spelling. Returns the full length, as snprintf does. */
-ATTEND_API int attend_problem_print(const attend_problem *problem, char *text,
-                                    size_t size);
+ATTEND_API int attend_problem_print(const attend_problem *problem, char *text, size_t size);
 
 /* The tensors of a problem, filled from Philox: q, k, v and d_o normal with
  * unit variance, bias values, lengths, key mask. One block, freed by
@@ -79,12 +77,9 @@ typedef struct {
   void *block;
 } attend_tensors;
 
-ATTEND_API attend_status attend_problem_tensors(attend_context *ctx,
-                                                const attend_problem *problem,
-                                                uint64_t seed,
-                                                attend_tensors *tensors);
-ATTEND_API void attend_tensors_free(attend_context *ctx,
-                                    attend_tensors *tensors);
+ATTEND_API attend_status attend_problem_tensors(attend_context *ctx, const attend_problem *problem,
+                                                uint64_t seed, attend_tensors *tensors);
+ATTEND_API void attend_tensors_free(attend_context *ctx, attend_tensors *tensors);
 
 #ifdef __cplusplus
 }

@@ -30,8 +30,7 @@ typedef struct {
 typedef struct {
   attend_score rouge1, rouge2; /* words; bigrams */
   attend_score rougeL;         /* the longest common subsequence of words */
-  attend_score
-      rougeLsum; /* by lines: for each line of the reference, the union of
+  attend_score rougeLsum;      /* by lines: for each line of the reference, the union of
                              those with each line of the summary; without `lines`
                              the same as rougeL */
 } attend_rouge_scores;
@@ -42,15 +41,13 @@ typedef struct { /* zero means default */
 } attend_rouge_options;
 
 /* options may be NULL. */
-ATTEND_API attend_status attend_rouge(attend_context *ctx, const char *summary,
-                                      size_t length, const char *reference,
-                                      size_t reference_length,
+ATTEND_API attend_status attend_rouge(attend_context *ctx, const char *summary, size_t length,
+                                      const char *reference, size_t reference_length,
                                       const attend_rouge_options *options,
                                       attend_rouge_scores *scores);
 /* Of scores [n] by several references, for each kind the one with the highest F1,
  * the first of equal ones. n is 1 or more. */
-ATTEND_API attend_rouge_scores
-attend_rouge_best(size_t n, const attend_rouge_scores *scores);
+ATTEND_API attend_rouge_scores attend_rouge_best(size_t n, const attend_rouge_scores *scores);
 
 /* ---- a summary and its source -------------------------------------------------- */
 
@@ -60,10 +57,11 @@ typedef struct {
 } attend_novelty;
 
 /* Words as ROUGE has them; lines are ignored. */
-ATTEND_API attend_status attend_novelty_count(
-    attend_context *ctx, const char *summary, size_t length, const char *source,
-    size_t source_length, const attend_rouge_options *options,
-    attend_novelty *novelty);
+ATTEND_API attend_status attend_novelty_count(attend_context *ctx, const char *summary,
+                                              size_t length, const char *source,
+                                              size_t source_length,
+                                              const attend_rouge_options *options,
+                                              attend_novelty *novelty);
 
 /* Words between white space. */
 ATTEND_API size_t attend_word_count(const char *text, size_t length);
@@ -88,9 +86,10 @@ typedef struct {
 /* values [n, columns]: n measurements. A resample draws n rows, the same ones for every
  * column, so that columns can be compared. The same seed gives the same intervals on
  * any number of threads. options may be NULL. */
-ATTEND_API attend_status attend_bootstrap(
-    attend_context *ctx, size_t n, size_t columns, const double *values,
-    const attend_bootstrap_options *options, attend_interval *intervals);
+ATTEND_API attend_status attend_bootstrap(attend_context *ctx, size_t n, size_t columns,
+                                          const double *values,
+                                          const attend_bootstrap_options *options,
+                                          attend_interval *intervals);
 
 #ifdef __cplusplus
 }

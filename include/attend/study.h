@@ -136,7 +136,7 @@ typedef struct {
   int quick; /* defaults are those for little time */
   size_t count;
   const attend_setting_value *settings; /* [count], others have defaults */
-  const char *const *shown; /* [count]: how reports call the values, NULL in it:
+  const char *const *shown;             /* [count]: how reports call the values, NULL in it:
                                as they are; or NULL: all of them             */
   /* Called now and then with the share that is done; other than 0 ends the
    * study with ATTEND_STOPPED. */
@@ -146,8 +146,7 @@ typedef struct {
 
 /* On failure *report holds the sentence and must be freed; it is NULL only when
  * there was no memory for it. */
-ATTEND_API attend_status attend_study_run(attend_context *ctx,
-                                          const attend_study *study,
+ATTEND_API attend_status attend_study_run(attend_context *ctx, const attend_study *study,
                                           const attend_study_options *options,
                                           attend_report **report);
 ATTEND_API void attend_report_free(attend_report *report);

@@ -44,7 +44,7 @@ typedef struct { /* zero means default */
    * what the directory sets. Its context, where not 0, is the most tokens that the
    * encoder reads; callbacks, streams and tokenizer are not used. */
   const attend_generate_options *generate;
-  unsigned given; /* of the enum above: not taken from the directory */
+  unsigned given;           /* of the enum above: not taken from the directory */
   int min_words, max_words; /* of a summary; 0: no bound */
 } attend_summarize_options;
 #define ATTEND_SUMMARIZE_OPTIONS \
@@ -59,9 +59,9 @@ typedef struct attend_summarizer attend_summarizer;
  * generation_config.json and config.json, and from config.json's
  * task_specific_params.summarization (prefix, num_beams, max_length, ..); the last
  * one counts, as in pipelines. The model must stay. options may be NULL. */
-ATTEND_API attend_status attend_summarizer_create(
-    attend_model *model, const char *directory,
-    const attend_summarize_options *options, attend_summarizer **summarizer);
+ATTEND_API attend_status attend_summarizer_create(attend_model *model, const char *directory,
+                                                  const attend_summarize_options *options,
+                                                  attend_summarizer **summarizer);
 ATTEND_API void attend_summarizer_free(attend_summarizer *summarizer);
 /* The effective settings. */
 ATTEND_API const attend_generate_options *attend_summarizer_generate(
@@ -69,16 +69,13 @@ ATTEND_API const attend_generate_options *attend_summarizer_generate(
 /* Tokens that the encoder reads at most; 0: any number. */
 ATTEND_API int attend_summarizer_context(const attend_summarizer *summarizer);
 /* What precedes each document: "summarize: ", or "". */
-ATTEND_API const char *attend_summarizer_prefix(
-    const attend_summarizer *summarizer);
-ATTEND_API const attend_tokenizer *attend_summarizer_tokenizer(
-    const attend_summarizer *summarizer);
+ATTEND_API const char *attend_summarizer_prefix(const attend_summarizer *summarizer);
+ATTEND_API const attend_tokenizer *attend_summarizer_tokenizer(const attend_summarizer *summarizer);
 
 /* ---- documents that fit the encoder ------------------------------------------------ */
 
 typedef struct {
-  const char
-      *text; /* [length], the caller's; must stay as long as the results */
+  const char *text; /* [length], the caller's; must stay as long as the results */
   size_t length;
   int number; /* selects the random numbers of its samples */
 } attend_document;
@@ -94,16 +91,14 @@ typedef struct {
 } attend_summary;
 
 typedef struct {
-  const int32_t
-      *ids;    /* [tokens] of the encoder, with prefix and special ones */
-  int tokens;  /* 0: the text is blank                                  */
-  size_t read; /* bytes of the text that the ids cover                  */
-  int cut;     /* tokens that were truncated                            */
+  const int32_t *ids;         /* [tokens] of the encoder, with prefix and special ones */
+  int tokens;                 /* 0: the text is blank                                  */
+  size_t read;                /* bytes of the text that the ids cover                  */
+  int cut;                    /* tokens that were truncated                            */
   const attend_summary *best; /* [count] best first; fewer than samples where
                                  there were no more different ones             */
   int count;
-  bool
-      done; /* false: the call was stopped before                             */
+  bool done; /* false: the call was stopped before                             */
 } attend_summarized;
 
 typedef struct { /* members may be NULL */
@@ -124,13 +119,14 @@ typedef struct attend_summaries attend_summaries;
 /* Summaries of `count` documents, in batches of similar length. A summary depends
  * on its document and number alone, not on the batch. *summaries is also set when
  * the call is stopped. callbacks may be NULL. */
-ATTEND_API attend_status attend_summarize(
-    attend_summarizer *summarizer, int count, const attend_document *documents,
-    const attend_summarize_callbacks *callbacks, attend_summaries **summaries);
+ATTEND_API attend_status attend_summarize(attend_summarizer *summarizer, int count,
+                                          const attend_document *documents,
+                                          const attend_summarize_callbacks *callbacks,
+                                          attend_summaries **summaries);
 ATTEND_API void attend_summaries_free(attend_summaries *summaries);
 /* NULL past the last. */
-ATTEND_API const attend_summarized *attend_summaries_get(
-    const attend_summaries *summaries, int document);
+ATTEND_API const attend_summarized *attend_summaries_get(const attend_summaries *summaries,
+                                                         int document);
 
 /* ---- sources ----------------------------------------------------------------------- */
 
@@ -151,13 +147,12 @@ enum { ATTEND_MOST_SOURCES = 16 };
 typedef struct attend_sources attend_sources;
 
 /* Of summary i of a document; `most` sources of each word, 1 to 16. */
-ATTEND_API attend_status attend_sources_create(
-    attend_summarizer *summarizer, const attend_summaries *summaries,
-    int document, int i, int most, attend_sources **sources);
+ATTEND_API attend_status attend_sources_create(attend_summarizer *summarizer,
+                                               const attend_summaries *summaries, int document,
+                                               int i, int most, attend_sources **sources);
 ATTEND_API void attend_sources_free(attend_sources *sources);
 /* Word i of the summary; NULL past the last. */
-ATTEND_API const attend_sourced_word *attend_sources_get(
-    const attend_sources *sources, int i);
+ATTEND_API const attend_sourced_word *attend_sources_get(const attend_sources *sources, int i);
 
 /* ---- documents of any length -------------------------------------------------------- */
 
@@ -195,48 +190,43 @@ typedef struct { /* zero means default */
   { .size = sizeof(attend_long_options) }
 
 typedef struct {
-  size_t start, end; /* bytes of the document that it covers        */
-  size_t first_word,
-      last_word; /* from 1                                      */
-  int first,
-      count; /* children: nodes of the level below; 0: a part of the text */
-  const attend_summary
-      *best; /* [n_best]; 0: not written yet                  */
+  size_t start, end;            /* bytes of the document that it covers        */
+  size_t first_word, last_word; /* from 1                                      */
+  int first, count;             /* children: nodes of the level below; 0: a part of the text */
+  const attend_summary *best;   /* [n_best]; 0: not written yet                  */
   int n_best;
 } attend_summary_node;
 
 typedef struct {
-  int64_t tokens; /* of the document                                          */
-  int levels;     /* so far                                                   */
-  int written;    /* nodes of the last of them that are done                  */
+  int64_t tokens;  /* of the document                                          */
+  int levels;      /* so far                                                   */
+  int written;     /* nodes of the last of them that are done                  */
   int part_tokens; /* chunks: that a part may have                             */
-  int cut;        /* chunks: tokens that did not fit                          */
-  int journaled;  /* summaries that came from the journal                     */
-  double read;    /* linear: share of the reading that is done                */
-  size_t bytes;   /* linear: of the reading and the ids                       */
-  int other_form; /* linear: favor(m=256) is in place of the model's form     */
+  int cut;         /* chunks: tokens that did not fit                          */
+  int journaled;   /* summaries that came from the journal                     */
+  double read;     /* linear: share of the reading that is done                */
+  size_t bytes;    /* linear: of the reading and the ids                       */
+  int other_form;  /* linear: favor(m=256) is in place of the model's form     */
 } attend_long_state;
 
 typedef struct attend_long_summary attend_long_summary;
 
 /* Cuts the text into parts, or makes a reading; opens the work directory. The
  * summarizer and the text must stay. options may be NULL. */
-ATTEND_API attend_status attend_long_summary_create(
-    attend_summarizer *summarizer, const attend_document *document,
-    const attend_long_options *options, attend_long_summary **summary);
+ATTEND_API attend_status attend_long_summary_create(attend_summarizer *summarizer,
+                                                    const attend_document *document,
+                                                    const attend_long_options *options,
+                                                    attend_long_summary **summary);
 /* Writes the summaries. After ATTEND_STOPPED another call continues. */
-ATTEND_API attend_status
-attend_long_summary_write(attend_long_summary *summary);
+ATTEND_API attend_status attend_long_summary_write(attend_long_summary *summary);
 ATTEND_API void attend_long_summary_free(attend_long_summary *summary);
-ATTEND_API attend_long_state
-attend_long_summary_state(const attend_long_summary *summary);
+ATTEND_API attend_long_state attend_long_summary_state(const attend_long_summary *summary);
 /* Nodes of a level, 0 being the parts of the document; 0 past the last. A blank
  * document has none. */
-ATTEND_API int attend_long_summary_count(const attend_long_summary *summary,
-                                         int level);
+ATTEND_API int attend_long_summary_count(const attend_long_summary *summary, int level);
 /* NULL past the last. */
-ATTEND_API const attend_summary_node *attend_long_summary_node(
-    const attend_long_summary *summary, int level, int i);
+ATTEND_API const attend_summary_node *attend_long_summary_node(const attend_long_summary *summary,
+                                                               int level, int i);
 
 #ifdef __cplusplus
 }

@@ -51,8 +51,7 @@ typedef struct attend_tokenizer attend_tokenizer;
  * text have limits far beyond real tokenizers, and exceeding one fails with ATTEND_IO or
  * ATTEND_UNSUPPORTED. One exception: an unusual regular expression may scan the rest of
  * the text at each of its steps, which is quadratic in a long text. */
-ATTEND_API attend_status attend_tokenizer_load(attend_context *ctx,
-                                               const char *path,
+ATTEND_API attend_status attend_tokenizer_load(attend_context *ctx, const char *path,
                                                attend_tokenizer **tokenizer);
 ATTEND_API void attend_tokenizer_free(attend_tokenizer *tokenizer);
 
@@ -61,11 +60,11 @@ ATTEND_API const char *attend_tokenizer_kind(const attend_tokenizer *tokenizer);
 /* Every id is below this. */
 ATTEND_API int32_t attend_tokenizer_count(const attend_tokenizer *tokenizer);
 /* The piece as the file writes it; NULL if no piece has this id. length may be NULL. */
-ATTEND_API const char *attend_tokenizer_piece(const attend_tokenizer *tokenizer,
-                                              int32_t id, size_t *length);
+ATTEND_API const char *attend_tokenizer_piece(const attend_tokenizer *tokenizer, int32_t id,
+                                              size_t *length);
 /* The id of a piece, -1 if there is none. */
-ATTEND_API int32_t attend_tokenizer_find(const attend_tokenizer *tokenizer,
-                                         const char *piece, size_t length);
+ATTEND_API int32_t attend_tokenizer_find(const attend_tokenizer *tokenizer, const char *piece,
+                                         size_t length);
 
 typedef enum {
   ATTEND_SPECIAL_BOS = 0,
@@ -82,8 +81,7 @@ typedef enum {
 ATTEND_API int32_t attend_tokenizer_special(const attend_tokenizer *tokenizer,
                                             attend_special which);
 /* Whether a detokenizer that skips special tokens skips this one. */
-ATTEND_API bool attend_tokenizer_is_special(const attend_tokenizer *tokenizer,
-                                            int32_t id);
+ATTEND_API bool attend_tokenizer_is_special(const attend_tokenizer *tokenizer, int32_t id);
 
 /* ---- text to ids ------------------------------------------------------------ */
 
@@ -109,44 +107,40 @@ typedef struct {
   size_t dropped;
 } attend_encoding;
 
-ATTEND_API attend_status attend_encoding_create(
-    const attend_tokenizer *tokenizer, attend_encoding **encoding);
+ATTEND_API attend_status attend_encoding_create(const attend_tokenizer *tokenizer,
+                                                attend_encoding **encoding);
 ATTEND_API void attend_encoding_free(attend_encoding *encoding);
 /* The message of its last failed call. attend_message returns it too, unless another
  * thread's failure came later. */
 ATTEND_API const char *attend_encoding_message(const attend_encoding *encoding);
 
 /* options may be NULL. */
-ATTEND_API attend_status attend_encode(attend_encoding *encoding,
-                                       const char *text, size_t length,
+ATTEND_API attend_status attend_encode(attend_encoding *encoding, const char *text, size_t length,
                                        const attend_encode_options *options);
 
 /* ---- ids to text ------------------------------------------------------------ */
 
 typedef struct attend_detokenizer attend_detokenizer;
 
-ATTEND_API attend_status
-attend_detokenizer_create(const attend_tokenizer *tokenizer, bool skip_special,
-                          attend_detokenizer **detokenizer);
+ATTEND_API attend_status attend_detokenizer_create(const attend_tokenizer *tokenizer,
+                                                   bool skip_special,
+                                                   attend_detokenizer **detokenizer);
 ATTEND_API void attend_detokenizer_free(attend_detokenizer *detokenizer);
 /* As attend_encoding_message. */
-ATTEND_API const char *attend_detokenizer_message(
-    const attend_detokenizer *detokenizer);
+ATTEND_API const char *attend_detokenizer_message(const attend_detokenizer *detokenizer);
 
 /* Streaming: one id at a time. *text is the new text, perhaps empty: the bytes of an
  * incomplete character are held back. It is valid until the next call and ends in a
  * zero byte that *length does not count. The texts of all pushes and of the finish,
  * concatenated, are the text of attend_decode. */
-ATTEND_API attend_status
-attend_detokenizer_push(attend_detokenizer *detokenizer, int32_t id,
-                        const char **text, size_t *length);
+ATTEND_API attend_status attend_detokenizer_push(attend_detokenizer *detokenizer, int32_t id,
+                                                 const char **text, size_t *length);
 /* The text held back; the detokenizer can then be used again. */
-ATTEND_API attend_status attend_detokenizer_finish(
-    attend_detokenizer *detokenizer, const char **text, size_t *length);
+ATTEND_API attend_status attend_detokenizer_finish(attend_detokenizer *detokenizer,
+                                                   const char **text, size_t *length);
 /* All ids at once. */
-ATTEND_API attend_status attend_decode(attend_detokenizer *detokenizer,
-                                       const int32_t *ids, size_t count,
-                                       const char **text, size_t *length);
+ATTEND_API attend_status attend_decode(attend_detokenizer *detokenizer, const int32_t *ids,
+                                       size_t count, const char **text, size_t *length);
 
 /* ---- text to sentences ------------------------------------------------------ */
 
@@ -171,8 +165,7 @@ typedef struct {
  * indented first lines, and at a line end where the next word would have fitted. Any
  * bytes are accepted: invalid UTF-8 counts as letters. The time is linear, and a text
  * may be split after any sentence that ends a paragraph. */
-ATTEND_API bool attend_sentence_next(const char *text, size_t length,
-                                     attend_sentence *sentence);
+ATTEND_API bool attend_sentence_next(const char *text, size_t length, attend_sentence *sentence);
 
 #ifdef __cplusplus
 }

@@ -65,22 +65,20 @@ typedef struct { /* zero means default */
 
 typedef struct attend_text_trainer attend_text_trainer;
 
-ATTEND_API attend_status attend_text_trainer_create(
-    attend_context *ctx, const attend_text_train_options *options,
-    attend_text_trainer **trainer);
+ATTEND_API attend_status attend_text_trainer_create(attend_context *ctx,
+                                                    const attend_text_train_options *options,
+                                                    attend_text_trainer **trainer);
 ATTEND_API void attend_text_trainer_free(attend_text_trainer *trainer);
 
 /* The next chunk of the current text, split anywhere: words across chunks are joined. */
-ATTEND_API attend_status attend_text_trainer_feed(attend_text_trainer *trainer,
-                                                  const char *text,
+ATTEND_API attend_status attend_text_trainer_feed(attend_text_trainer *trainer, const char *text,
                                                   size_t length);
 /* Ends the current text: no word continues into the next. */
 ATTEND_API attend_status attend_text_trainer_end(attend_text_trainer *trainer);
 
 /* Trains, once; an open text is ended first. If the text has too few pairs, the
  * vocabulary is smaller than requested, which is no failure. */
-ATTEND_API attend_status
-attend_text_trainer_learn(attend_text_trainer *trainer);
+ATTEND_API attend_status attend_text_trainer_learn(attend_text_trainer *trainer);
 
 typedef struct {
   uint64_t texts, bytes;  /* fed */
@@ -102,15 +100,14 @@ ATTEND_API const attend_text_trained *attend_text_trainer_report(
 ATTEND_API const attend_tokenizer *attend_text_trainer_tokenizer(
     const attend_text_trainer *trainer);
 /* Merge i, from 0; false past the last. */
-ATTEND_API bool attend_text_trainer_merge(const attend_text_trainer *trainer,
-                                          size_t i, attend_text_merge *merge);
+ATTEND_API bool attend_text_trainer_merge(const attend_text_trainer *trainer, size_t i,
+                                          attend_text_merge *merge);
 
 /* Writes tokenizer.json, tokenizer_config.json, special_tokens_map.json, and
  * vocab.json with merges.txt, or vocab.txt, into a folder, which is created if
  * needed. All are on disk under temporary names before the first is renamed. Files of
  * the other type of tokenizer are removed. */
-ATTEND_API attend_status attend_text_trainer_save(attend_text_trainer *trainer,
-                                                  const char *folder);
+ATTEND_API attend_status attend_text_trainer_save(attend_text_trainer *trainer, const char *folder);
 /* Name i of the files that a saved tokenizer may have; NULL past the last. */
 ATTEND_API const char *attend_text_trainer_file(int i);
 

@@ -36,9 +36,9 @@ typedef struct {
 
 typedef struct attend_trace attend_trace;
 
-ATTEND_API attend_status
-attend_trace_create(attend_context *ctx, const attend_trace_options *options,
-                    attend_trace **trace);
+ATTEND_API attend_status attend_trace_create(attend_context *ctx,
+                                             const attend_trace_options *options,
+                                             attend_trace **trace);
 ATTEND_API void attend_trace_free(attend_trace *trace);
 /* For attend_session_set_hooks. The caller's own hook may call attend_trace_read
  * instead. */
@@ -52,15 +52,13 @@ ATTEND_API void attend_trace_clear(attend_trace *trace);
 /* A recorded tensor of all tokens so far, B = 1; returns 0 if there is none. A tensor
  * whose shape changes (the pattern over a growing cache) holds the last call only. The
  * view is valid until the next call is recorded. */
-ATTEND_API int attend_trace_get(const attend_trace *trace, attend_point point,
-                                attend_role role, int layer,
-                                attend_hooked *tensor);
+ATTEND_API int attend_trace_get(const attend_trace *trace, attend_point point, attend_role role,
+                                int layer, attend_hooked *tensor);
 /* Layers with anything recorded; the residual stream has one more. */
 ATTEND_API int attend_trace_layers(const attend_trace *trace, attend_role role);
 ATTEND_API size_t attend_trace_bytes(const attend_trace *trace);
 /* As safetensors, "decoder.3.query" [T,H,D] and so on. Replaces the file atomically. */
-ATTEND_API attend_status attend_trace_save(const attend_trace *trace,
-                                           const char *path);
+ATTEND_API attend_status attend_trace_save(const attend_trace *trace, const char *path);
 
 #ifdef __cplusplus
 }

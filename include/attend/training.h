@@ -25,10 +25,9 @@ extern "C" {
 
 typedef struct { /* zero means default */
   attend_schedule schedule;
-  int accumulate; /* batches of a step; 0: 1. Their mean is over all positions
+  int accumulate;  /* batches of a step; 0: 1. Their mean is over all positions
                       that they score, as of one large batch                  */
-  float
-      smoothing; /* of targets                                               */
+  float smoothing; /* of targets                                               */
 } attend_training_options;
 
 typedef struct {
@@ -42,10 +41,11 @@ typedef struct {
 typedef struct attend_training attend_training;
 
 /* All three must stay. */
-ATTEND_API attend_status attend_training_create(
-    attend_trainer *trainer, attend_optimizer *optimizer,
-    attend_batches *batches, const attend_training_options *options,
-    attend_training **training);
+ATTEND_API attend_status attend_training_create(attend_trainer *trainer,
+                                                attend_optimizer *optimizer,
+                                                attend_batches *batches,
+                                                const attend_training_options *options,
+                                                attend_training **training);
 ATTEND_API void attend_training_free(attend_training *training);
 
 /* One step of the optimizer. A non-finite gradient is a failure, and leaves the
@@ -56,10 +56,11 @@ ATTEND_API uint64_t attend_training_steps(const attend_training *training);
 
 /* The loss over batches in order, `most` of them at most (0: all), without gradients.
  * progress may be NULL; other than 0 stops. */
-ATTEND_API attend_status attend_training_evaluate(
-    attend_trainer *trainer, attend_batches *batches, uint64_t most,
-    int (*progress)(uint64_t done, uint64_t total, void *user), void *user,
-    attend_batch_loss *outcome);
+ATTEND_API attend_status attend_training_evaluate(attend_trainer *trainer, attend_batches *batches,
+                                                  uint64_t most,
+                                                  int (*progress)(uint64_t done, uint64_t total,
+                                                                  void *user),
+                                                  void *user, attend_batch_loss *outcome);
 
 /* ---- checkpoints ---------------------------------------------------------------- */
 
@@ -78,24 +79,20 @@ typedef struct {        /* zero means default */
  * Everything is written under another name, synced and renamed: a process killed at
  * any point leaves a complete folder or none, and an earlier one of that name stays
  * until then. */
-ATTEND_API attend_status attend_training_save(attend_training *training,
-                                              const char *folder,
+ATTEND_API attend_status attend_training_save(attend_training *training, const char *folder,
                                               const attend_save_options *keep);
 /* ATTEND_IO, and the name of the file, unless every file of a checkpoint has the
  * digest that was saved. training.json and training.safetensors may both have been
  * removed: then only the model is verified. */
-ATTEND_API attend_status attend_training_verify(attend_context *ctx,
-                                                const char *folder);
+ATTEND_API attend_status attend_training_verify(attend_context *ctx, const char *folder);
 /* The same for the files in `beside`, which the next checkpoint will include: they
  * must be those of this one. */
-ATTEND_API attend_status attend_training_verify_beside(attend_context *ctx,
-                                                       const char *folder,
+ATTEND_API attend_status attend_training_verify_beside(attend_context *ctx, const char *folder,
                                                        const char *beside);
 /* Resumes from a checkpoint, which is verified; the trainer was made from it. The
  * batches must be those of its training run. *notes is training.json, to be freed; may
  * be NULL. A folder that does not fit is refused, and changes nothing. */
-ATTEND_API attend_status attend_training_resume(attend_training *training,
-                                                const char *folder,
+ATTEND_API attend_status attend_training_resume(attend_training *training, const char *folder,
                                                 attend_json **notes);
 
 #ifdef __cplusplus

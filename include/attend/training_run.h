@@ -22,8 +22,7 @@ extern "C" {
 typedef struct attend_training_run attend_training_run;
 
 /* A folder without checkpoints is ATTEND_IO, unless it has a log with losses. */
-ATTEND_API attend_status attend_training_run_open(attend_context *ctx,
-                                                  const char *folder,
+ATTEND_API attend_status attend_training_run_open(attend_context *ctx, const char *folder,
                                                   attend_training_run **run);
 ATTEND_API void attend_training_run_close(attend_training_run *run);
 /* Reads the list of checkpoints anew, and the new lines of the log. What the calls
@@ -36,22 +35,18 @@ enum { ATTEND_RUN_PATH = 4096 };
 
 ATTEND_API const char *attend_training_run_path(const attend_training_run *run);
 /* Their steps, rising: [*count]. */
-ATTEND_API const int *attend_training_run_steps(const attend_training_run *run,
-                                                int *count);
+ATTEND_API const int *attend_training_run_steps(const attend_training_run *run, int *count);
 /* The step with the best validation loss; -1: the run has none. */
 ATTEND_API int attend_training_run_best(const attend_training_run *run);
 /* The newest step, or where the link `last` leads; -1: there is no checkpoint. */
 ATTEND_API int attend_training_run_last(const attend_training_run *run);
 /* The index of a step in the list, or -1. */
-ATTEND_API int attend_training_run_find(const attend_training_run *run,
-                                        int step);
+ATTEND_API int attend_training_run_find(const attend_training_run *run, int step);
 /* A step from its number in text, or from "best" or "last". */
-ATTEND_API attend_status attend_training_run_choose(attend_training_run *run,
-                                                    const char *word,
+ATTEND_API attend_status attend_training_run_choose(attend_training_run *run, const char *word,
                                                     int *step);
 /* The folder of a step's checkpoint; ATTEND_INVALID: the run has no such step. */
-ATTEND_API attend_status attend_training_run_folder(attend_training_run *run,
-                                                    int step,
+ATTEND_API attend_status attend_training_run_folder(attend_training_run *run, int step,
                                                     char path[ATTEND_RUN_PATH]);
 
 /* ---- the log ---------------------------------------------------------------------- */
@@ -68,13 +63,10 @@ typedef struct {
   size_t count;
 } attend_log_curve;
 
-ATTEND_API attend_log_curve
-attend_training_run_loss(const attend_training_run *run);
-ATTEND_API attend_log_curve
-attend_training_run_valid(const attend_training_run *run);
+ATTEND_API attend_log_curve attend_training_run_loss(const attend_training_run *run);
+ATTEND_API attend_log_curve attend_training_run_valid(const attend_training_run *run);
 /* The validation loss at a step, or else its training loss; NaN: neither is logged. */
-ATTEND_API double attend_training_run_loss_at(const attend_training_run *run,
-                                              int step);
+ATTEND_API double attend_training_run_loss_at(const attend_training_run *run, int step);
 
 #ifdef __cplusplus
 }

@@ -33,15 +33,13 @@ enum {
   ATTEND_OUT_DBIAS,
   ATTEND_OUTPUTS
 };
-ATTEND_API const char *attend_output_name(
-    int output); /* "o", "lse", "dq", .. */
+ATTEND_API const char *attend_output_name(int output); /* "o", "lse", "dq", .. */
 
 typedef struct {
   double error[ATTEND_OUTPUTS], bound[ATTEND_OUTPUTS]; /* NaN: no such output */
-  int worst; /* the output with the largest error for its bound */
-  int ok;    /* every error is within its bound */
-  size_t
-      undecided; /* rows left out, since float arithmetic does not decide them:
+  int worst;        /* the output with the largest error for its bound */
+  int ok;           /* every error is within its bound */
+  size_t undecided; /* rows left out, since float arithmetic does not decide them:
                        near ties of a hard argmax, denominators that cancel */
   char engine[64];
 } attend_verification;
@@ -50,13 +48,10 @@ typedef struct attend_verifier attend_verifier;
 
 /* Draws the tensors, computes the definition and the naive run. The problem is
  * attention, and a decode is padded by key, not by lengths. */
-ATTEND_API attend_status attend_verifier_create(attend_context *ctx,
-                                                const attend_problem *problem,
-                                                uint64_t seed,
-                                                attend_verifier **verifier);
+ATTEND_API attend_status attend_verifier_create(attend_context *ctx, const attend_problem *problem,
+                                                uint64_t seed, attend_verifier **verifier);
 /* Runs the plan's engine in a context of any instruction set. */
-ATTEND_API attend_status attend_verifier_run(attend_verifier *verifier,
-                                             attend_context *ctx,
+ATTEND_API attend_status attend_verifier_run(attend_verifier *verifier, attend_context *ctx,
                                              attend_verification *verdict);
 ATTEND_API void attend_verifier_free(attend_verifier *verifier);
 
@@ -68,8 +63,7 @@ typedef struct attend_cases attend_cases;
  * layout, operation and sizes) that go together occur in at least one problem, and
  * corner cases. Not every engine takes every one: attend_verifier_run may say
  * ATTEND_UNSUPPORTED. light: shorter lengths and fewer of them, for emulators. */
-ATTEND_API attend_status attend_cases_create(attend_context *ctx, int light,
-                                             attend_cases **cases);
+ATTEND_API attend_status attend_cases_create(attend_context *ctx, int light, attend_cases **cases);
 ATTEND_API size_t attend_cases_count(const attend_cases *cases);
 /* Case i; NULL past the last. */
 ATTEND_API const char *attend_cases_get(const attend_cases *cases, size_t i);
@@ -85,11 +79,9 @@ ATTEND_API const char *attend_invariance_problem(size_t i);
  * not change a bit: other numbers of threads, a batch entry alone, a query alone,
  * the other layout, keys fed to a state in chunks, with an observer. Calls `each`
  * with the name of every check ("7 threads") and its verdict, whose bounds are 0. */
-ATTEND_API attend_status
-attend_invariance(attend_context *ctx, const char *problem, uint64_t seed,
-                  void (*each)(const char *check,
-                               const attend_verification *verdict, void *user),
-                  void *user);
+ATTEND_API attend_status attend_invariance(
+    attend_context *ctx, const char *problem, uint64_t seed,
+    void (*each)(const char *check, const attend_verification *verdict, void *user), void *user);
 
 /* ---- golden files ---------------------------------------------------------------- */
 
@@ -98,27 +90,22 @@ typedef struct attend_golden attend_golden;
 /* A safetensors file of cases computed by other code: <case>.q, .k, .v and .do in,
  * .o, .lse, .dq, .dk and .dv out, [batch, heads, length, width], F32; its metadata
  * has a JSON object of settings under each case's name. */
-ATTEND_API attend_status attend_golden_open(attend_context *ctx,
-                                            const char *path,
+ATTEND_API attend_status attend_golden_open(attend_context *ctx, const char *path,
                                             attend_golden **golden);
 ATTEND_API size_t attend_golden_count(const attend_golden *golden);
-ATTEND_API const char *attend_golden_name(const attend_golden *golden,
-                                          size_t i);
+ATTEND_API const char *attend_golden_name(const attend_golden *golden, size_t i);
 /* Case i in a context of any instruction set. Contexts in the inner loop read each
  * case once. */
-ATTEND_API attend_status attend_golden_run(attend_golden *golden, size_t i,
-                                           attend_context *ctx,
+ATTEND_API attend_status attend_golden_run(attend_golden *golden, size_t i, attend_context *ctx,
                                            attend_verification *verdict);
 ATTEND_API void attend_golden_close(attend_golden *golden);
 
 /* One quantity of a model, computed in one way. */
 typedef struct {
-  const char
-      *quantity; /* the tensor's name in the file: "logits", "hidden.3", .. */
-  const char
-      *method; /* "together" with padding, "alone", "token by token", .. */
-  double error, bound; /* of the largest; NaN: of ids */
-  const char *bits;    /* against "together": "the same", "DIFFER", or "" */
+  const char *quantity; /* the tensor's name in the file: "logits", "hidden.3", .. */
+  const char *method;   /* "together" with padding, "alone", "token by token", .. */
+  double error, bound;  /* of the largest; NaN: of ids */
+  const char *bits;     /* against "together": "the same", "DIFFER", or "" */
   int ok;
 } attend_golden_row;
 
@@ -126,10 +113,9 @@ typedef struct {
  * it: ids, and logits, hidden states, attention, loss and generated ids, where it has
  * them. Calls `each` with every row; *skipped counts gradients, which are not
  * compared. */
-ATTEND_API attend_status
-attend_golden_model(attend_model *model, const char *path,
-                    void (*each)(const attend_golden_row *row, void *user),
-                    void *user, size_t *skipped);
+ATTEND_API attend_status attend_golden_model(attend_model *model, const char *path,
+                                             void (*each)(const attend_golden_row *row, void *user),
+                                             void *user, size_t *skipped);
 
 /* ---- running a problem ------------------------------------------------------------ */
 
@@ -137,10 +123,8 @@ typedef struct attend_solver attend_solver;
 
 /* Plans the problem; of a decode, fills the state with all keys but the last. The
  * tensors must stay. */
-ATTEND_API attend_status attend_solver_create(attend_context *ctx,
-                                              const attend_problem *problem,
-                                              attend_tensors *tensors,
-                                              attend_solver **solver);
+ATTEND_API attend_status attend_solver_create(attend_context *ctx, const attend_problem *problem,
+                                              attend_tensors *tensors, attend_solver **solver);
 /* Forward; forward and backward; or one token. */
 ATTEND_API attend_status attend_solver_run(attend_solver *solver);
 /* Removes the token of a decode, so that attend_solver_run can be called again. */

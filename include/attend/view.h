@@ -60,9 +60,9 @@ typedef struct { /* zero means default */
   { .size = sizeof(attend_viewer_options) }
 
 /* options may be NULL. */
-ATTEND_API attend_status
-attend_viewer_create(attend_context *ctx, const attend_viewer_options *options,
-                     attend_viewer **viewer);
+ATTEND_API attend_status attend_viewer_create(attend_context *ctx,
+                                              const attend_viewer_options *options,
+                                              attend_viewer **viewer);
 /* Ends the thread, if there is one. Accepts NULL. */
 ATTEND_API void attend_viewer_free(attend_viewer *viewer);
 /* Frees the memory of a result. Accepts NULL. */
@@ -79,8 +79,7 @@ typedef struct {
 
 /* Reads configuration and tokenizer; the model's index is the count of those added
  * before. Weights are loaded by the first run. */
-ATTEND_API attend_status attend_viewer_add(attend_viewer *viewer,
-                                           const attend_view_source *source);
+ATTEND_API attend_status attend_viewer_add(attend_viewer *viewer, const attend_view_source *source);
 
 typedef struct {
   const char *name;
@@ -90,21 +89,18 @@ typedef struct {
 } attend_view_model;
 
 /* NULL past the last. */
-ATTEND_API const attend_view_model *attend_viewer_model(
-    const attend_viewer *viewer, int model);
+ATTEND_API const attend_view_model *attend_viewer_model(const attend_viewer *viewer, int model);
 
 /* ---- runs ------------------------------------------------------------------------- */
 
 typedef struct {
   int model;
   const char *text;
-  const char
-      *second; /* the other sentence of a pair (encoders), or the decoder's
+  const char *second;    /* the other sentence of a pair (encoders), or the decoder's
                             text (encoder-decoders; NULL: it is generated) */
-  const char
-      *attention; /* a form, "favor(m=64)@encoder,cross" in these roles; NULL:
+  const char *attention; /* a form, "favor(m=64)@encoder,cross" in these roles; NULL:
                             softmax */
-  bool untrained; /* weights as PyTorch initialises them, drawn from seed */
+  bool untrained;        /* weights as PyTorch initialises them, drawn from seed */
   uint64_t seed;
   int pad;  /* pads an encoder's text to so many tokens */
   int step; /* of a training run; -1: the weights at the model's path */
@@ -140,8 +136,8 @@ typedef struct {
   bool has_role[ATTEND_ROLES];           /* by attend_role */
   attend_lens_shape shape[ATTEND_ROLES]; /* of those it has */
   char notice[256];                      /* "": none */
-  int generated; /* of the decoder's last tokens, chosen by the model */
-  const attend_view_step *steps; /* [n_steps] */
+  int generated;                         /* of the decoder's last tokens, chosen by the model */
+  const attend_view_step *steps;         /* [n_steps] */
   int n_steps;
 } attend_view_run;
 
@@ -156,8 +152,7 @@ typedef struct {
 
 /* Runs a case, or finds the run that was recorded of it. *run stays until it makes
  * room for another run: find it again by its id. listener may be NULL. */
-ATTEND_API attend_status attend_viewer_run(attend_viewer *viewer,
-                                           const attend_view_case *c,
+ATTEND_API attend_status attend_viewer_run(attend_viewer *viewer, const attend_view_case *c,
                                            const attend_view_listener *listener,
                                            const attend_view_run **run);
 
@@ -170,25 +165,22 @@ typedef struct {  /* zero means default */
 } attend_view_generate;
 
 /* The same, continued by so many tokens. Candidates are those of the model itself. */
-ATTEND_API attend_status attend_viewer_generate(
-    attend_viewer *viewer, const attend_view_case *c,
-    const attend_view_generate *options, const attend_view_listener *listener,
-    const attend_view_run **run);
+ATTEND_API attend_status attend_viewer_generate(attend_viewer *viewer, const attend_view_case *c,
+                                                const attend_view_generate *options,
+                                                const attend_view_listener *listener,
+                                                const attend_view_run **run);
 
 /* NULL: it is not there any more. */
-ATTEND_API const attend_view_run *attend_viewer_find(attend_viewer *viewer,
-                                                     const char *id);
+ATTEND_API const attend_view_run *attend_viewer_find(attend_viewer *viewer, const char *id);
 /* Everything recorded, for attend_trace_save. */
-ATTEND_API const attend_trace *attend_view_run_trace(
-    const attend_view_run *run);
+ATTEND_API const attend_trace *attend_view_run_trace(const attend_view_run *run);
 
 /* ---- heads ------------------------------------------------------------------------- */
 
 typedef struct {
   const attend_view_run *run;
   attend_head_id at; /* calls about all heads of a role read the role alone */
-  const char
-      *form; /* of the weights, on the run's queries and keys; NULL: its own */
+  const char *form;  /* of the weights, on the run's queries and keys; NULL: its own */
 } attend_view_head;
 
 typedef struct {
@@ -198,17 +190,14 @@ typedef struct {
 typedef struct {
   void *memory;
   int layers, heads, height, width;
-  float *
-      cells; /* [layers, heads, height, width] 0 to 255: the head's largest |weight| */
-  float *most; /* [layers, heads] that weight; a cell is the largest in it */
+  float *cells;           /* [layers, heads, height, width] 0 to 255: the head's largest |weight| */
+  float *most;            /* [layers, heads] that weight; a cell is the largest in it */
   int rows_sampled, rows; /* fewer than rows: a sample */
 } attend_view_thumbs;
 
 /* Every head of a role in at most size x size cells, size from 4 to 256. */
-ATTEND_API attend_status attend_viewer_thumbs(attend_viewer *viewer,
-                                              const attend_view_head *head,
-                                              int size,
-                                              attend_view_thumbs *thumbs);
+ATTEND_API attend_status attend_viewer_thumbs(attend_viewer *viewer, const attend_view_head *head,
+                                              int size, attend_view_thumbs *thumbs);
 
 typedef struct {
   void *memory;
@@ -217,8 +206,7 @@ typedef struct {
   int rows_sampled, rows;
 } attend_view_patterns;
 
-ATTEND_API attend_status attend_viewer_patterns(attend_viewer *viewer,
-                                                const attend_view_head *head,
+ATTEND_API attend_status attend_viewer_patterns(attend_viewer *viewer, const attend_view_head *head,
                                                 attend_view_patterns *patterns);
 
 typedef struct {
@@ -228,8 +216,7 @@ typedef struct {
 } attend_view_block;
 
 /* range NULL: all of the head. At most ATTEND_VIEW_CELLS weights. */
-ATTEND_API attend_status attend_viewer_block(attend_viewer *viewer,
-                                             const attend_view_head *head,
+ATTEND_API attend_status attend_viewer_block(attend_viewer *viewer, const attend_view_head *head,
                                              const attend_view_range *range,
                                              attend_view_block *block);
 
@@ -242,8 +229,7 @@ typedef struct {
   float *mass;       /* [keys] weight received from all rows */
 } attend_view_stats;
 
-ATTEND_API attend_status attend_viewer_stats(attend_viewer *viewer,
-                                             const attend_view_head *head,
+ATTEND_API attend_status attend_viewer_stats(attend_viewer *viewer, const attend_view_head *head,
                                              attend_view_stats *stats);
 
 typedef struct {
@@ -258,8 +244,7 @@ typedef struct {
   float scale;
 } attend_view_vectors;
 
-ATTEND_API attend_status attend_viewer_vectors(attend_viewer *viewer,
-                                               const attend_view_head *head,
+ATTEND_API attend_status attend_viewer_vectors(attend_viewer *viewer, const attend_view_head *head,
                                                const attend_view_range *range,
                                                attend_view_vectors *vectors);
 
@@ -269,9 +254,8 @@ typedef struct {
   attend_view_head head;
   int level, x, y; /* from key x * 256 * 2^level, row y * 256 * 2^level on */
   attend_pool pool;
-  const attend_view_run
-      *minus; /* NULL, or subtracted: max keeps the largest |difference| */
-  const char *minus_form; /* of minus, as in attend_view_head */
+  const attend_view_run *minus; /* NULL, or subtracted: max keeps the largest |difference| */
+  const char *minus_form;       /* of minus, as in attend_view_head */
 } attend_view_place;
 
 typedef struct {
@@ -283,13 +267,11 @@ typedef struct {
 } attend_view_tile;
 
 /* A large tile is sampled, unless attend_viewer_refine computed it before. */
-ATTEND_API attend_status attend_viewer_tile(attend_viewer *viewer,
-                                            const attend_view_place *place,
+ATTEND_API attend_status attend_viewer_tile(attend_viewer *viewer, const attend_view_place *place,
                                             attend_view_tile *tile);
 /* A long call: computes the tile from all its rows, for later calls. */
-ATTEND_API attend_status
-attend_viewer_refine(attend_viewer *viewer, const attend_view_place *place,
-                     const attend_view_listener *listener);
+ATTEND_API attend_status attend_viewer_refine(attend_viewer *viewer, const attend_view_place *place,
+                                              const attend_view_listener *listener);
 
 /* ---- through the layers; two runs ----------------------------------------------------- */
 
@@ -301,10 +283,8 @@ typedef struct {
 } attend_view_rollout;
 
 /* Attention rollout (Abnar and Zuidema 2020) of a token of a self-attention role. */
-ATTEND_API attend_status attend_viewer_rollout(attend_viewer *viewer,
-                                               const attend_view_head *head,
-                                               int token,
-                                               attend_view_rollout *rollout);
+ATTEND_API attend_status attend_viewer_rollout(attend_viewer *viewer, const attend_view_head *head,
+                                               int token, attend_view_rollout *rollout);
 
 typedef struct {
   void *memory;
@@ -315,34 +295,31 @@ typedef struct {
 } attend_view_reach;
 
 /* The tokens reached where each head follows its largest weight alone. */
-ATTEND_API attend_status attend_viewer_reach(attend_viewer *viewer,
-                                             const attend_view_head *head,
-                                             int token,
-                                             attend_view_reach *reach);
+ATTEND_API attend_status attend_viewer_reach(attend_viewer *viewer, const attend_view_head *head,
+                                             int token, attend_view_reach *reach);
 
 typedef struct {
   void *memory;
   const char *why; /* NULL, or why the runs cannot be compared */
   int layers, heads;
   attend_difference *difference; /* [layers, heads]; NULL with why */
-  double
-      *hidden; /* [layers + 1] relative error of hidden states; NULL: one run */
+  double *hidden;                /* [layers + 1] relative error of hidden states; NULL: one run */
   int rows_sampled, rows;
 } attend_view_comparison;
 
 /* The run with another run; or with head->form on its own queries and keys, where
  * other is NULL. */
-ATTEND_API attend_status attend_viewer_compare(
-    attend_viewer *viewer, const attend_view_head *head,
-    const attend_view_run *other, attend_view_comparison *comparison);
+ATTEND_API attend_status attend_viewer_compare(attend_viewer *viewer, const attend_view_head *head,
+                                               const attend_view_run *other,
+                                               attend_view_comparison *comparison);
 
 /* ---- tokens as vectors ---------------------------------------------------------------- */
 
 /* The likeliest tokens after `position` (decoders) or at it (masked language models).
  * side: ATTEND_ENCODER_SELF or ATTEND_DECODER_SELF. */
-ATTEND_API attend_status attend_viewer_candidates(
-    attend_viewer *viewer, const attend_view_run *run, attend_role side,
-    int position, int top, attend_view_candidate *list /* [top] */, int *n);
+ATTEND_API attend_status attend_viewer_candidates(attend_viewer *viewer, const attend_view_run *run,
+                                                  attend_role side, int position, int top,
+                                                  attend_view_candidate *list /* [top] */, int *n);
 
 typedef struct {
   void *memory;
@@ -352,25 +329,25 @@ typedef struct {
 } attend_view_embeddings;
 
 /* Hidden states before a layer; `layers`: after the last. */
-ATTEND_API attend_status attend_viewer_embeddings(
-    attend_viewer *viewer, const attend_view_run *run, attend_role side,
-    int layer, const attend_view_range *range,
-    attend_view_embeddings *embeddings);
+ATTEND_API attend_status attend_viewer_embeddings(attend_viewer *viewer, const attend_view_run *run,
+                                                  attend_role side, int layer,
+                                                  const attend_view_range *range,
+                                                  attend_view_embeddings *embeddings);
 
 typedef struct {
   void *memory;
   int count, width;
-  float *table;   /* [count, width] sinusoidal positions */
-  float *cosine;  /* [count, count] */
-  float *shift;   /* [width, width] M with p_(t+1) = M p_t */
-  float *learned; /* [count, count] cosines of the model's own; NULL: none */
+  float *table;       /* [count, width] sinusoidal positions */
+  float *cosine;      /* [count, count] */
+  float *shift;       /* [width, width] M with p_(t+1) = M p_t */
+  float *learned;     /* [count, count] cosines of the model's own; NULL: none */
   double shift_error; /* the largest |p_(t+1) - M p_t| */
 } attend_view_positions;
 
 /* count and width from 2 to 512. model -1: no learned ones. */
-ATTEND_API attend_status
-attend_viewer_positions(attend_viewer *viewer, int model, int step, int count,
-                        int width, attend_view_positions *positions);
+ATTEND_API attend_status attend_viewer_positions(attend_viewer *viewer, int model, int step,
+                                                 int count, int width,
+                                                 attend_view_positions *positions);
 
 /* ---- several threads ------------------------------------------------------------------ */
 
@@ -381,8 +358,7 @@ ATTEND_API void attend_viewer_stop(attend_viewer *viewer);
 
 typedef struct {
   void (*work)(void *user); /* may use the viewer */
-  bool
-      is_long; /* one at a time; others run between the steps of its long calls */
+  bool is_long;             /* one at a time; others run between the steps of its long calls */
   /* Called five times a second until the work begins: other than 0 cancels. May be
    * NULL. */
   int (*waiting)(void *user);
@@ -391,8 +367,7 @@ typedef struct {
 
 /* Queues the work and waits for it; without a thread, does it at once. False: it was
  * cancelled before it began. */
-ATTEND_API bool attend_viewer_call(attend_viewer *viewer,
-                                   const attend_view_task *task);
+ATTEND_API bool attend_viewer_call(attend_viewer *viewer, const attend_view_task *task);
 
 #ifdef __cplusplus
 }

@@ -88,8 +88,8 @@ typedef struct {
   const char *what;
   char place[96];       /* "head \"previous\"", in sentences */
   attend_status status; /* the first failure */
-  int reads;      /* features that variables may lie in, where it is read */
-  design_head *h; /* that is read, and what its terms gave so far */
+  int reads;            /* features that variables may lie in, where it is read */
+  design_head *h;       /* that is read, and what its terms gave so far */
   struct compiled *c;
 } reading;
 
@@ -101,13 +101,12 @@ bool spec_members(reading *r, const attend_json *object, const char *known);
 /* Whether it is a list of so many at least and at most. */
 bool spec_is_list(const attend_json *value, size_t least, size_t most);
 /* Copies a string of 1 to NAME - 1 bytes. */
-void spec_name(reading *r, const attend_json *value, const char *of,
-               char to[NAME]);
+void spec_name(reading *r, const attend_json *value, const char *of, char to[NAME]);
 /* Members of an object. A word is one of `words`, by its number. */
-int spec_integer(reading *r, const attend_json *object, const char *of, int low,
-                 int high, int otherwise);
-int spec_word(reading *r, const attend_json *object, const char *of,
-              const char *const *words, int otherwise);
+int spec_integer(reading *r, const attend_json *object, const char *of, int low, int high,
+                 int otherwise);
+int spec_word(reading *r, const attend_json *object, const char *of, const char *const *words,
+              int otherwise);
 int spec_find(const char (*names)[NAME], int count, const char *name);
 /* heads.c. Adds a variable behind the others, and names its features. */
 void spec_add_variable(attend_design *d, variable v);
@@ -126,8 +125,7 @@ uint64_t design_total(const attend_design *d, int longest);
 void design_number(const attend_design *d, uint64_t index, design_input *x);
 /* The answers to x's letters; ATTEND_NO_TARGET where no example has them. */
 void design_answer(const attend_design *d, design_input *x);
-void design_text(const attend_design *d, const design_input *x,
-                 char to[ATTEND_INPUT_TEXT]);
+void design_text(const attend_design *d, const design_input *x, char to[ATTEND_INPUT_TEXT]);
 
 /* Fails if there is no such twin. */
 attend_status design_has(const attend_design *d, attend_twin twin);
@@ -155,9 +153,8 @@ typedef struct {
 } design_pass;
 
 /* weights: a twin's, all of its parts. sharpness 0: argmax. */
-attend_status pass_create(const attend_design *d, const float *weights,
-                          double sharpness, int batch, bool backward,
-                          design_pass **to);
+attend_status pass_create(const attend_design *d, const float *weights, double sharpness, int batch,
+                          bool backward, design_pass **to);
 void pass_free(design_pass *p);
 /* Puts an input and its targets into place b of the batch. */
 void pass_put(design_pass *p, int b, const design_input *x);
@@ -170,25 +167,20 @@ double pass_loss(design_pass *p);
 /* From the gradient in the device's logits to gradients. */
 attend_status pass_backward(design_pass *p);
 /* A head's attention of the first rows of each input: [B][rows][places]. */
-attend_status pass_attention(const design_pass *p, int head, int rows,
-                             float *weights);
+attend_status pass_attention(const design_pass *p, int head, int rows, float *weights);
 /* The answer of a row of logits, and the lead of `expected` (if it is one). */
-int pass_answer(const attend_design *d, const float *logits, int expected,
-                double *lead);
+int pass_answer(const attend_design *d, const float *logits, int expected, double *lead);
 
 /* Other weights; and from values or gradients back to parts. */
 attend_status pass_weights(design_pass *p, const float *weights);
 attend_status pass_parts(design_pass *p, const float *from, float *parts);
 
-static inline int qkv_width(const design_head *h) {
-  return 2 * h->dim + h->dim_v;
-}
+static inline int qkv_width(const design_head *h) { return 2 * h->dim + h->dim_v; }
 static inline const float *logits_at(const design_pass *p, int b, int place) {
-  return p->logits + ((size_t)b * (size_t)p->d->places + (size_t)place) *
-                         (size_t)padded(p->d->answers);
+  return p->logits +
+         ((size_t)b * (size_t)p->d->places + (size_t)place) * (size_t)padded(p->d->answers);
 }
-static inline const attend_design_part *head_part(const attend_design *d,
-                                                  int head, int which) {
+static inline const attend_design_part *head_part(const attend_design *d, int head, int which) {
   return &d->parts[3 * head + which];
 }
 static inline const attend_design_part *readout_part(const attend_design *d) {

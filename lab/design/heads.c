@@ -27,15 +27,14 @@ typedef struct compiled { /* by column, as terms add them; of a head: */
   float q[MOST_COLUMNS][MOST_FEATURES], k[MOST_COLUMNS][MOST_FEATURES];
   float v[MOST_TOKENS][MOST_FEATURES];
   int columns;
-  int alone; /* the column of terms about the key alone; -1: none yet */
+  int alone;                             /* the column of terms about the key alone; -1: none yet */
   float table[MOST_TOKENS][MOST_TOKENS]; /* of a term */
   float readout[MOST_ANSWERS][MOST_FEATURES];
 } compiled;
 
 /* ---- variables and their values -------------------------------------------------------- */
 
-static void value_name(const attend_design *d, const variable *v, int i,
-                       char to[NAME]) {
+static void value_name(const attend_design *d, const variable *v, int i, char to[NAME]) {
   if (v->kind == KIND_TOKEN)
     memcpy(to, d->token[i], NAME);
   else
@@ -70,58 +69,50 @@ static const variable *find_variable(reading *r, const attend_json *name) {
   const attend_design *d = r->d;
   const char *text = attend_json_string(name, NULL);
   int i = 0;
-  if (!spec_check(r, text, "a variable is named by a string"))
-    return d->variables;
+  if (!spec_check(r, text, "a variable is named by a string")) return d->variables;
   while (i < d->n_variables && strcmp(d->variables[i].name, text)) i++;
   if (i < d->n_variables) {
     spec_check(r, d->variables[i].at < r->reads,
-               "\"%s\" is written in this layer: only earlier ones can be read",
-               text);
+               "\"%s\" is written in this layer: only earlier ones can be read", text);
     return &d->variables[i];
   }
-  spec_check(r, strcmp(text, "position"),
-             "\"position\" is not there: \"positions\" are \"none\"");
+  spec_check(r, strcmp(text, "position"), "\"position\" is not there: \"positions\" are \"none\"");
   spec_check(r, false, "there is no variable \"%.40s\" yet", text);
   return d->variables;
 }
 
 /* The value that entry i of a table is of: of that name, or, without one, in
  * order. */
-static int find_value(reading *r, const variable *v, const char *name,
-                      size_t i) {
+static int find_value(reading *r, const variable *v, const char *name, size_t i) {
   char *end = NULL;
   long at = (long)i;
   if (name && v->kind == KIND_TOKEN)
     at = spec_find(r->d->token, r->d->tokens, name);
   else if (name)
     at = *name ? strtol(name, &end, 10) : -1;
-  return spec_check(r, (!end || !*end) && at >= 0 && at < v->width,
-                    "\"%s\" has no value \"%.40s\"", v->name,
-                    name ? name : "past its last")
+  return spec_check(r, (!end || !*end) && at >= 0 && at < v->width, "\"%s\" has no value \"%.40s\"",
+                    v->name, name ? name : "past its last")
              ? (int)at
              : 0;
 }
 
 static double number_of(reading *r, const attend_json *value) {
   double x = attend_json_number(value, NAN);
-  return spec_check(r, fabs(x) <= 1e6, "a table holds numbers within a million")
-             ? x
-             : 0;
+  return spec_check(r, fabs(x) <= 1e6, "a table holds numbers within a million") ? x : 0;
 }
 
 /* ---- linear maps ------------------------------------------------------------------------ */
 
-static void table_map(reading *r, const attend_json *table, const variable *v,
-                      double times, float *by) {
+static void table_map(reading *r, const attend_json *table, const variable *v, double times,
+                      float *by) {
   bool list = attend_json_kind_of(table) == ATTEND_JSON_ARRAY;
   size_t n = attend_json_count(table);
-  spec_check(r, v->kind != KIND_NUMBER,
-             "\"%s\" is a number and takes \"times\", not a table", v->name);
+  spec_check(r, v->kind != KIND_NUMBER, "\"%s\" is a number and takes \"times\", not a table",
+             v->name);
   spec_check(r, list || attend_json_kind_of(table) == ATTEND_JSON_OBJECT,
              "a table is an object by value, or a list");
-  spec_check(r, !list || n == (size_t)v->width,
-             "the table has %zu numbers: \"%s\" has %d values", n, v->name,
-             v->width);
+  spec_check(r, !list || n == (size_t)v->width, "the table has %zu numbers: \"%s\" has %d values",
+             n, v->name, v->width);
   for (size_t i = 0; i < n; i++) {
     const attend_json *one = attend_json_at(table, i);
     int value = find_value(r, v, attend_json_name(one, NULL), i);
@@ -130,28 +121,25 @@ static void table_map(reading *r, const attend_json *table, const variable *v,
 }
 
 static void scaled_map(reading *r, const variable *v, double times, float *by) {
-  spec_check(r, v->kind != KIND_TOKEN,
-             "\"%s\" is no number: give it a \"table\"", v->name);
+  spec_check(r, v->kind != KIND_TOKEN, "\"%s\" is no number: give it a \"table\"", v->name);
   if (v->kind == KIND_NUMBER) by[v->at] += (float)times;
   for (int i = 0; v->kind == KIND_POSITION && i < v->width; i++)
     by[v->at + i] += (float)(times * i);
 }
 
 /* Adds `times` a linear map, as the spec writes it, to by[reads]. */
-static void add_map(reading *r, const attend_json *value, double times,
-                    float *by) {
+static void add_map(reading *r, const attend_json *value, double times, float *by) {
   attend_json_kind kind = attend_json_kind_of(value);
   if (kind == ATTEND_JSON_NUMBER) {
     times *= number_of(r, value);
     for (int i = 0; i < r->d->tokens; i++) by[i] += (float)times;
     return;
   }
-  if (kind != ATTEND_JSON_STRING && !spec_members(r, value, " of table times "))
-    return;
+  if (kind != ATTEND_JSON_STRING && !spec_members(r, value, " of table times ")) return;
   const attend_json *table = attend_json_get(value, "table"),
                     *factor = attend_json_get(value, "times");
-  const variable *v = find_variable(
-      r, kind == ATTEND_JSON_STRING ? value : attend_json_get(value, "of"));
+  const variable *v =
+      find_variable(r, kind == ATTEND_JSON_STRING ? value : attend_json_get(value, "of"));
   if (factor) times *= number_of(r, factor);
   if (table)
     table_map(r, table, v, times, by);
@@ -159,8 +147,7 @@ static void add_map(reading *r, const attend_json *value, double times,
     scaled_map(r, v, times, by);
 }
 
-static void add_maps(reading *r, const attend_json *value, double times,
-                     float *by) {
+static void add_maps(reading *r, const attend_json *value, double times, float *by) {
   if (attend_json_kind_of(value) != ATTEND_JSON_ARRAY)
     add_map(r, value, times, by);
   else
@@ -174,16 +161,14 @@ static void add_maps(reading *r, const attend_json *value, double times,
 static int more_columns(reading *r, int n) {
   int first = r->c->columns;
   if (!spec_check(r, first + n <= MOST_COLUMNS,
-                  "its scores need more than %d columns: use smaller tables",
-                  MOST_COLUMNS))
+                  "its scores need more than %d columns: use smaller tables", MOST_COLUMNS))
     return -1;
   r->c->columns += n;
   return first;
 }
 
 /* A column for each value of the side that has fewer. */
-static void add_table(reading *r, const variable *query, const variable *key,
-                      double weight) {
+static void add_table(reading *r, const variable *query, const variable *key, double weight) {
   compiled *c = r->c;
   const bool by_query = query->width <= key->width;
   const variable *few = by_query ? query : key, *many = by_query ? key : query;
@@ -221,20 +206,17 @@ static void read_offset(reading *r, const attend_json *term, double weight) {
                attend_json_integer(attend_json_at(offset, 0), &low) &&
                attend_json_integer(attend_json_at(offset, 1), &high);
   if (!range && attend_json_integer(offset, &low)) high = low, range = true;
-  if (!spec_check(r, range && low <= high,
-                  "\"offset\" is a whole number, or [least, largest]") ||
+  if (!spec_check(r, range && low <= high, "\"offset\" is a whole number, or [least, largest]") ||
       !spec_check(r, r->d->positions != ATTEND_DESIGN_POSITIONS_NONE,
                   "offsets need positions: they are \"none\""))
     return;
   for (int i = 0; i < p->width; i++)
-    for (int j = 0; j < p->width; j++)
-      r->c->table[i][j] = j - i >= low && j - i <= high;
+    for (int j = 0; j < p->width; j++) r->c->table[i][j] = j - i >= low && j - i <= high;
   add_table(r, p, p, weight);
 }
 
 /* A row of a predicate: the names of keys that it holds for, or numbers. */
-static void table_row(reading *r, const attend_json *row, const variable *key,
-                      float *to) {
+static void table_row(reading *r, const attend_json *row, const variable *key, float *to) {
   bool list = attend_json_kind_of(row) == ATTEND_JSON_ARRAY;
   spec_check(r, list || attend_json_kind_of(row) == ATTEND_JSON_OBJECT,
              "a row of a table lists keys, or gives each a number");
@@ -300,8 +282,7 @@ static void read_term(reading *r, const attend_json *term) {
                {"table", read_table},
                {"prefer", read_prefer}};
   int kind = 0, found = 0;
-  spec_members(r, term,
-               " match position offset table query key prefer weight ");
+  spec_members(r, term, " match position offset table query key prefer weight ");
   for (int i = 0; i < (int)(sizeof kinds / sizeof *kinds); i++)
     if (attend_json_get(term, kinds[i].name)) kind = i, found++;
   double weight = attend_json_number(attend_json_get(term, "weight"), 1);
@@ -337,11 +318,9 @@ static void read_shape(reading *r, const attend_json *head, variable writes) {
   attend_design *d = r->d;
   design_head *h = r->h;
   int columns = r->c->columns > 0 ? r->c->columns : 1;
-  h->ties = spec_word(r, head, "ties", words, 0) ? ATTEND_TIES_FIRST
-                                                 : ATTEND_TIES_AVERAGE;
+  h->ties = spec_word(r, head, "ties", words, 0) ? ATTEND_TIES_FIRST : ATTEND_TIES_AVERAGE;
   h->dim = spec_integer(r, head, "width", columns, MOST_COLUMNS, columns);
-  h->dim_v =
-      spec_integer(r, head, "room", writes.width, MOST_TOKENS, writes.width);
+  h->dim_v = spec_integer(r, head, "room", writes.width, MOST_TOKENS, writes.width);
   for (int i = 0; i < d->n_variables; i++)
     spec_check(r, strcmp(d->variables[i].name, h->name),
                "the name is taken: what a head gives is called like the head");
@@ -355,15 +334,14 @@ static void read_shape(reading *r, const attend_json *head, variable writes) {
 }
 
 /* The next part [rows][columns] of the weights, from its columns; NULL: all 0. */
-static void add_part(reading *r, const char *name, int head, int rows,
-                     int columns, float (*from)[MOST_FEATURES]) {
+static void add_part(reading *r, const char *name, int head, int rows, int columns,
+                     float (*from)[MOST_FEATURES]) {
   attend_design *d = r->d;
   const size_t at = d->count;
   float **all = &d->weights[ATTEND_DESIGNED], *more;
   char *to = d->part_name[d->n_parts];
   d->count += (size_t)rows * (size_t)columns;
-  r->status =
-      take_zeroed(d->ctx, d->count * sizeof *more, "a design's weights", &more);
+  r->status = take_zeroed(d->ctx, d->count * sizeof *more, "a design's weights", &more);
   if (r->status) return;
   if (at) memcpy(more, *all, at * sizeof *more);
   give(d->ctx, *all);
@@ -380,13 +358,10 @@ static void add_head(reading *r, int number) {
     const char *name;
     int columns;
     float (*from)[MOST_FEATURES];
-  } parts[] = {{"query", h->dim, r->c->q},
-               {"key", h->dim, r->c->k},
-               {"value", h->dim_v, r->c->v}};
+  } parts[] = {{"query", h->dim, r->c->q}, {"key", h->dim, r->c->k}, {"value", h->dim_v, r->c->v}};
   for (int i = 0; i < 3 && !r->status; i++) {
     char name[48];
-    snprintf(name, sizeof name, "layers.%d.heads.%d.%s", h->layer, number,
-             parts[i].name);
+    snprintf(name, sizeof name, "layers.%d.heads.%d.%s", h->layer, number, parts[i].name);
     add_part(r, name, r->d->n_heads, h->reads, parts[i].columns, parts[i].from);
   }
   r->d->n_heads++;
@@ -395,15 +370,12 @@ static void add_head(reading *r, int number) {
 static void read_head(reading *r, const attend_json *head, int number) {
   attend_design *d = r->d;
   const attend_json *score = attend_json_get(head, "score");
-  if (!spec_check(r, d->n_heads < MOST_HEADS, "there are %d heads at most",
-                  MOST_HEADS))
-    return;
+  if (!spec_check(r, d->n_heads < MOST_HEADS, "there are %d heads at most", MOST_HEADS)) return;
   design_head *h = r->h = &d->heads[d->n_heads];
   spec_members(r, head, " name score value ties width room ");
   spec_name(r, attend_json_get(head, "name"), "a head's name", h->name);
   snprintf(r->place, sizeof r->place, "head \"%s\"", h->name);
-  spec_check(r, !score || spec_is_list(score, 0, SIZE_MAX),
-             "\"score\" is a list of terms");
+  spec_check(r, !score || spec_is_list(score, 0, SIZE_MAX), "\"score\" is a list of terms");
   h->layer = d->layers;
   h->reads = r->reads;
   memset(r->c, 0, sizeof *r->c);
@@ -417,16 +389,14 @@ static void read_head(reading *r, const attend_json *head, int number) {
 void spec_heads(reading *r, const attend_json *layers) {
   attend_design *d = r->d;
   if (!spec_check(r, spec_is_list(layers, 1, MOST_LAYERS),
-                  "\"layers\" is a list of 1 to %d lists of heads",
-                  MOST_LAYERS))
+                  "\"layers\" is a list of 1 to %d lists of heads", MOST_LAYERS))
     return;
   r->status = take(d->ctx, sizeof *r->c, "a head's terms", &r->c);
   for (size_t i = 0; !r->status && i < attend_json_count(layers); i++) {
     const attend_json *layer = attend_json_at(layers, i);
     r->reads = d->features;
     snprintf(r->place, sizeof r->place, "layer %zu", i);
-    spec_check(r, spec_is_list(layer, 1, SIZE_MAX),
-               "a layer is a list of heads");
+    spec_check(r, spec_is_list(layer, 1, SIZE_MAX), "a layer is a list of heads");
     for (size_t j = 0; !r->status && j < attend_json_count(layer); j++) {
       snprintf(r->place, sizeof r->place, "layer %zu, head %zu", i, j);
       read_head(r, attend_json_at(layer, j), (int)j);
@@ -442,19 +412,17 @@ void spec_heads(reading *r, const attend_json *layers) {
 static int answer_for(reading *r, const attend_json *names, const char *value) {
   const attend_json *said = attend_json_get(names, value);
   const char *name = said ? attend_json_string(said, NULL) : value;
-  if (!spec_check(r, name, "\"names\" says which answer a value stands for"))
-    return -1;
+  if (!spec_check(r, name, "\"names\" says which answer a value stands for")) return -1;
   int answer = spec_find(r->d->answer, r->d->answers, name);
-  spec_check(r, !said || answer >= 0, "\"%.40s\" is not one of the answers",
-             name);
+  spec_check(r, !said || answer >= 0, "\"%.40s\" is not one of the answers", name);
   return answer;
 }
 
 static void copy_readout(reading *r, const attend_json *readout) {
   const variable *v = find_variable(r, attend_json_get(readout, "copy"));
   const attend_json *names = attend_json_get(readout, "names");
-  spec_check(r, v->kind != KIND_NUMBER,
-             "\"%s\" is a number: give \"logits\" for each answer", v->name);
+  spec_check(r, v->kind != KIND_NUMBER, "\"%s\" is a number: give \"logits\" for each answer",
+             v->name);
   for (size_t i = 0; i < attend_json_count(names); i++) {
     const char *name = attend_json_name(attend_json_at(names, i), NULL);
     find_value(r, v, name ? name : "", i);
@@ -486,10 +454,8 @@ static void note_read(const reading *r) {
   attend_design *d = r->d;
   for (int i = 0; i < d->n_variables; i++) {
     const variable *v = &d->variables[i];
-    bool together = d->positions == ATTEND_DESIGN_POSITIONS_ADDED && i < 2,
-         read = false;
-    int from = together ? 0 : v->at,
-        to = together ? d->embedded : v->at + v->room;
+    bool together = d->positions == ATTEND_DESIGN_POSITIONS_ADDED && i < 2, read = false;
+    int from = together ? 0 : v->at, to = together ? d->embedded : v->at + v->room;
     for (int a = 0; a < d->answers; a++)
       for (int f = from; f < to; f++) read |= r->c->readout[a][f] != 0;
     for (int f = from; f < to; f++) d->is_read[f] = read;
@@ -513,8 +479,7 @@ void spec_readout(reading *r, const attend_json *readout) {
   spec_members(r, readout, " copy names logits ");
   const attend_json *copy = attend_json_get(readout, "copy"),
                     *logits = attend_json_get(readout, "logits");
-  if (!spec_check(r, !copy != !logits, "it is one of \"copy\" and \"logits\""))
-    return;
+  if (!spec_check(r, !copy != !logits, "it is one of \"copy\" and \"logits\"")) return;
   r->reads = d->features;
   if (copy)
     copy_readout(r, readout);
@@ -524,6 +489,5 @@ void spec_readout(reading *r, const attend_json *readout) {
   if (r->status) return;
   note_read(r);
   add_part(r, "readout", -1, d->features, d->answers, r->c->readout);
-  if (!r->status && d->positions == ATTEND_DESIGN_POSITIONS_ADDED)
-    add_tables(r);
+  if (!r->status && d->positions == ATTEND_DESIGN_POSITIONS_ADDED) add_tables(r);
 }

@@ -19,8 +19,7 @@
 
 /* ---- weights -------------------------------------------------------------------------- */
 
-static attend_status pack(design_pass *p, size_t at, int outputs, int inputs,
-                          linear_weights *w) {
+static attend_status pack(design_pass *p, size_t at, int outputs, int inputs, linear_weights *w) {
   *w = (linear_weights){.w = p->values + at,
                         .dw = p->gradients ? p->gradients + at : NULL,
                         .outputs = outputs,
@@ -28,13 +27,11 @@ static attend_status pack(design_pass *p, size_t at, int outputs, int inputs,
   return linear_pack(&p->model, w, p->gradients);
 }
 
-static attend_status pack_out(design_pass *p, const design_head *h,
-                              linear_weights *w) {
+static attend_status pack_out(design_pass *p, const design_head *h, linear_weights *w) {
   const attend_design *d = p->d;
   *w = (linear_weights){.outputs = d->features, .inputs = h->dim_v};
-  ATTEND_TRY(take_zeroed(d->ctx,
-                         (size_t)(d->features * h->dim_v) * sizeof *w->w,
-                         "a head's place", &w->w));
+  ATTEND_TRY(take_zeroed(d->ctx, (size_t)(d->features * h->dim_v) * sizeof *w->w, "a head's place",
+                         &w->w));
   for (int i = 0; i < h->dim_v; i++) w->w[(h->slot + i) * h->dim_v + i] = 1;
   attend_status status = linear_pack(&p->model, w, p->gradients);
   give(d->ctx, w->w);
@@ -43,16 +40,14 @@ static attend_status pack_out(design_pass *p, const design_head *h,
 }
 
 /* From a twin's parts to values, or the other way. */
-static void exchange(const attend_design *d, float *parts, float *values,
-                     bool out) {
+static void exchange(const attend_design *d, float *parts, float *values, bool out) {
   const size_t tables = tables_at(d), width = (size_t)d->features;
   for (int i = 0; i < d->n_parts; i++) {
     const attend_design_part *part = &d->parts[i];
     const size_t rows = (size_t)part->rows, columns = (size_t)part->columns;
     const bool transposed = part->at < tables;
     float *at = parts + part->at, *to = values + part->at;
-    if (!transposed)
-      to = values + tables + (part->at - tables) / columns * width;
+    if (!transposed) to = values + tables + (part->at - tables) / columns * width;
     for (size_t r = 0; r < rows; r++)
       for (size_t c = 0; c < columns; c++, at++) {
         float *value = to + (transposed ? c * rows + r : r * width + c);
@@ -66,8 +61,7 @@ attend_status pass_weights(design_pass *p, const float *weights) {
   float *values;
   size_t bytes = p->count * sizeof *values, tables = tables_at(d);
   ATTEND_TRY(take_zeroed(d->ctx, bytes, "a twin's weights", &values));
-  for (size_t i = tables; i < p->count; i += (size_t)d->features + 1)
-    values[i] = 1;
+  for (size_t i = tables; i < p->count; i += (size_t)d->features + 1) values[i] = 1;
   exchange(d, (float *)weights, values, false);
   p->own.device->write(&p->own, p->values, values, bytes);
   give(d->ctx, values);
@@ -88,8 +82,7 @@ attend_status pass_parts(design_pass *p, const float *from, float *parts) {
 
 /* So many floats or numbers for each row, of the device. */
 static attend_status take_rows(design_pass *p, int width, void *to) {
-  return model_keep(&p->model,
-                    (size_t)p->p.rows * (size_t)width * sizeof(float), to);
+  return model_keep(&p->model, (size_t)p->p.rows * (size_t)width * sizeof(float), to);
 }
 
 static attend_status take_backward(design_pass *p) {
@@ -99,8 +92,7 @@ static attend_status take_backward(design_pass *p) {
   int wide = d->answers;
   for (int i = 0; i < d->n_heads; i++)
     if (qkv_width(&d->heads[i]) > wide) wide = qkv_width(&d->heads[i]);
-  size_t scratch =
-      attend_linear_weight_grad_bytes(&p->own, p->p.rows, wide, d->features);
+  size_t scratch = attend_linear_weight_grad_bytes(&p->own, p->p.rows, wide, d->features);
   ATTEND_TRY(take_rows(p, ld, &back->dh));
   ATTEND_TRY(take_rows(p, ld, &back->d_act)); /* outputs are features */
   ATTEND_TRY(take_rows(p, padded(wide), &back->d_wide));
@@ -117,8 +109,7 @@ static void write_numbers(design_pass *p, int32_t *to, const int32_t *from) {
 static attend_status take_inputs(design_pass *p) {
   size_t rows = (size_t)p->p.rows, ld = (size_t)padded(p->d->answers);
   size_t each = rows * (ld + 2) + (size_t)p->p.count;
-  ATTEND_TRY(take_zeroed(p->d->ctx, each * sizeof *p->logits,
-                         "a batch of inputs", &p->logits));
+  ATTEND_TRY(take_zeroed(p->d->ctx, each * sizeof *p->logits, "a batch of inputs", &p->logits));
   p->ids = (int32_t *)(p->logits + rows * ld);
   p->expected = p->ids + rows;
   p->lengths = p->expected + rows;
@@ -133,19 +124,17 @@ static attend_status take_inputs(design_pass *p) {
 static table_weights table(const design_pass *p, int from, int entries) {
   size_t at = tables_at(p->d) + (size_t)(from * p->d->features);
   bool learned = p->gradients && p->learned == p->count;
-  return (table_weights){{p->values + at, ATTEND_F32, entries},
-                         learned ? p->gradients + at : NULL};
+  return (table_weights){{p->values + at, ATTEND_F32, entries}, learned ? p->gradients + at : NULL};
 }
 
 static attend_status open_model(design_pass *p) {
   const attend_design *d = p->d;
   attend_model *m = &p->model;
-  m->config =
-      (attend_config){.parts = ATTEND_DECODER,
-                      .decoder = {.layers = d->n_heads, .width = d->features},
-                      .norms = ATTEND_NORM_NONE,
-                      .embed_factor = 1,
-                      .vocab = d->answers};
+  m->config = (attend_config){.parts = ATTEND_DECODER,
+                              .decoder = {.layers = d->n_heads, .width = d->features},
+                              .norms = ATTEND_NORM_NONE,
+                              .embed_factor = 1,
+                              .vocab = d->answers};
   ATTEND_TRY(model_open(m));
   ATTEND_TRY(model_keep(m, p->count * sizeof *p->values, &p->values));
   m->tokens = table(p, 0, d->tokens);
@@ -155,8 +144,7 @@ static attend_status open_model(design_pass *p) {
 }
 
 /* From the stream `in` to the stream `out`. */
-static attend_status open_head(design_pass *p, int i, double sharpness,
-                               float *in, float *out) {
+static attend_status open_head(design_pass *p, int i, double sharpness, float *in, float *out) {
   const attend_design *d = p->d;
   const design_head *h = &d->heads[i];
   const bool soft = sharpness > 0;
@@ -171,21 +159,19 @@ static attend_status open_head(design_pass *p, int i, double sharpness,
       .scale = soft ? (float)sharpness : 1,
       .form = {.kind = soft ? ATTEND_SOFTMAX : ATTEND_ARGMAX, .ties = h->ties},
       .purpose = p->gradients ? ATTEND_FOR_BACKWARD : 0,
-      .mask = {.causal = d->causal ? ATTEND_CAUSAL : ATTEND_NOT_CAUSAL,
-               .lengths = p->lengths}};
+      .mask = {.causal = d->causal ? ATTEND_CAUSAL : ATTEND_NOT_CAUSAL, .lengths = p->lengths}};
   *to = (activations){.x = in, .self_added = out, .self = out, .self_out = out};
   ATTEND_TRY(take_rows(p, padded(qkv_width(h)), &to->qkv));
   ATTEND_TRY(take_rows(p, padded(h->dim_v), &to->heads));
   to->attended = to->heads;
   ATTEND_TRY(take_rows(p, 1, &to->lse));
-  ATTEND_TRY(pack(p, head_part(d, i, ATTEND_QUERY_PART)->at, qkv_width(h),
-                  h->reads, &w->qkv));
+  ATTEND_TRY(pack(p, head_part(d, i, ATTEND_QUERY_PART)->at, qkv_width(h), h->reads, &w->qkv));
   ATTEND_TRY(pack_out(p, h, &w->out));
   return attend_plan_create(&p->own, &desc, &p->plans[i]);
 }
 
-static attend_status open_pass(design_pass *p, const float *weights,
-                               double sharpness, bool backward) {
+static attend_status open_pass(design_pass *p, const float *weights, double sharpness,
+                               bool backward) {
   const attend_design *d = p->d;
   const int ld = padded(d->features);
   float *x[2];
@@ -194,10 +180,8 @@ static attend_status open_pass(design_pass *p, const float *weights,
   ATTEND_TRY(context_child(d->ctx, small ? 1 : 0, &p->own));
   ATTEND_TRY(take_inputs(p));
   for (int i = 0; i < 2; i++) ATTEND_TRY(take_rows(p, ld, &x[i]));
-  p->readout = (head_rows){.rows = p->p.rows,
-                           .ld = ld,
-                           .x = x[d->n_heads % 2],
-                           .ldl = padded(d->answers)};
+  p->readout =
+      (head_rows){.rows = p->p.rows, .ld = ld, .x = x[d->n_heads % 2], .ldl = padded(d->answers)};
   ATTEND_TRY(take_rows(p, padded(d->answers), &p->readout.logits));
   if (backward) ATTEND_TRY(take_backward(p));
   ATTEND_TRY(open_model(p));
@@ -206,9 +190,8 @@ static attend_status open_pass(design_pass *p, const float *weights,
   return pass_weights(p, weights);
 }
 
-attend_status pass_create(const attend_design *d, const float *weights,
-                          double sharpness, int batch, bool backward,
-                          design_pass **to) {
+attend_status pass_create(const attend_design *d, const float *weights, double sharpness, int batch,
+                          bool backward, design_pass **to) {
   design_pass *p;
   *to = NULL;
   ATTEND_TRY(take_zeroed(d->ctx, sizeof *p, "a pass", &p));
@@ -221,8 +204,7 @@ attend_status pass_create(const attend_design *d, const float *weights,
                 .n = d->places,
                 .rows = batch * d->places};
   p->count = tables_at(d) + (size_t)(d->embedded * d->features);
-  p->learned =
-      d->positions == ATTEND_DESIGN_POSITIONS_ADDED ? p->count : tables_at(d);
+  p->learned = d->positions == ATTEND_DESIGN_POSITIONS_ADDED ? p->count : tables_at(d);
   attend_status status = open_pass(p, weights, sharpness, backward);
   if (status)
     pass_free(p);
@@ -248,8 +230,7 @@ void pass_put(design_pass *p, int b, const design_input *x) {
           *expected = p->expected + (size_t)b * (size_t)d->places;
   const int start = d->start >= 0;
   int n = 0;
-  for (int i = 0; i < d->places; i++)
-    ids[i] = -1, expected[i] = ATTEND_NO_TARGET;
+  for (int i = 0; i < d->places; i++) ids[i] = -1, expected[i] = ATTEND_NO_TARGET;
   if (start) ids[n++] = d->start;
   for (int i = 0; i < x->n; i++) ids[n++] = x->letter[i];
   if (d->end >= 0) ids[n++] = d->end;
@@ -278,8 +259,7 @@ attend_status pass_forward(design_pass *p) {
   }
   head_forward(&p->p, &p->readout);
   size_t row = (size_t)padded(p->d->answers) * sizeof *p->logits;
-  p->own.device->read(&p->own, p->logits, p->readout.logits,
-                      (size_t)p->p.rows * row);
+  p->own.device->read(&p->own, p->logits, p->readout.logits, (size_t)p->p.rows * row);
   return ATTEND_OK;
 }
 
@@ -290,12 +270,10 @@ double pass_loss(design_pass *p) {
   for (int r = 0; r < rows; r++) asked += p->expected[r] >= 0;
   if (!asked) asked = 1;
   write_numbers(p, p->device_expected, p->expected);
-  OP(&p->own, loss, .rows = rows, .width = p->d->answers,
-     .x = p->readout.logits, .ldx = padded(p->d->answers),
-     .targets = p->device_expected, .scale = 1 / (float)asked,
+  OP(&p->own, loss, .rows = rows, .width = p->d->answers, .x = p->readout.logits,
+     .ldx = padded(p->d->answers), .targets = p->device_expected, .scale = 1 / (float)asked,
      .loss = p->losses);
-  p->own.device->read(&p->own, p->logits, p->losses,
-                      (size_t)rows * sizeof *p->losses);
+  p->own.device->read(&p->own, p->logits, p->losses, (size_t)rows * sizeof *p->losses);
   for (int r = 0; r < rows; r++) sum += (double)p->logits[r];
   return sum / asked;
 }
@@ -307,15 +285,13 @@ attend_status pass_backward(design_pass *p) {
     p->p.plan[FULL] = p->plans[i];
     ATTEND_TRY(layer_backward(&p->p, i, &p->at[i], p->dx));
   }
-  if (p->model.tokens.dw)
-    embed_backward(&p->p, p->device_ids, NULL, NULL, p->dx);
+  if (p->model.tokens.dw) embed_backward(&p->p, p->device_ids, NULL, NULL, p->dx);
   return ATTEND_OK;
 }
 
 /* ---- what it gave --------------------------------------------------------------------- */
 
-attend_status pass_attention(const design_pass *p, int head, int rows,
-                             float *weights) {
+attend_status pass_attention(const design_pass *p, int head, int rows, float *weights) {
   const design_head *h = &p->d->heads[head];
   const activations *a = &p->at[head];
   int32_t all[MOST_PLACES];
@@ -323,12 +299,10 @@ attend_status pass_attention(const design_pass *p, int head, int rows,
   for (int i = 0; i < rows; i++) all[i] = i;
   attend_observation what = {.rows = all, .n_rows = rows, .weights = weights};
   return attend_observe(p->plans[head], heads_at(a->qkv, n, ld, h->dim),
-                        heads_at(a->qkv + h->dim, n, ld, h->dim), a->lse,
-                        &what);
+                        heads_at(a->qkv + h->dim, n, ld, h->dim), a->lse, &what);
 }
 
-int pass_answer(const attend_design *d, const float *logits, int expected,
-                double *lead) {
+int pass_answer(const attend_design *d, const float *logits, int expected, double *lead) {
   int best = 0, ties = 0;
   double other = -1e300;
   for (int a = 0; a < d->answers; a++) {

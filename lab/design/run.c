@@ -23,33 +23,29 @@ struct attend_design_run {
 };
 
 /* Rows of the device, without what is between them. */
-static const float *keep(attend_design_run *r, const design_pass *p,
-                         const float *from, int ld, int width) {
+static const float *keep(attend_design_run *r, const design_pass *p, const float *from, int ld,
+                         int width) {
   float *to = r->next;
   attend_context *ctx = p->p.ctx;
   for (int i = 0; i < r->result.length; i++, r->next += width)
-    ctx->device->read(ctx, r->next, from + (size_t)i * (size_t)ld,
-                      (size_t)width * sizeof *to);
+    ctx->device->read(ctx, r->next, from + (size_t)i * (size_t)ld, (size_t)width * sizeof *to);
   return to;
 }
 
 /* Weights come as [T][places]; what is kept is [T][T]. */
-static attend_status keep_head(attend_design_run *r, const design_pass *p,
-                               int head) {
+static attend_status keep_head(attend_design_run *r, const design_pass *p, int head) {
   const design_head *h = &p->d->heads[head];
   const activations *a = &p->at[head];
   const int n = r->result.length, ld = padded(qkv_width(h));
   float *w = r->next;
   ATTEND_TRY(pass_attention(p, head, n, w));
-  for (int i = 1; i < n; i++)
-    memmove(w + i * n, w + i * p->d->places, (size_t)n * sizeof *w);
+  for (int i = 1; i < n; i++) memmove(w + i * n, w + i * p->d->places, (size_t)n * sizeof *w);
   r->next += n * p->d->places;
-  r->heads[head] = (attend_design_inside){
-      .q = keep(r, p, a->qkv, ld, h->dim),
-      .k = keep(r, p, a->qkv + h->dim, ld, h->dim),
-      .v = keep(r, p, a->qkv + 2 * h->dim, ld, h->dim_v),
-      .attention = w,
-      .out = keep(r, p, a->heads, padded(h->dim_v), h->dim_v)};
+  r->heads[head] = (attend_design_inside){.q = keep(r, p, a->qkv, ld, h->dim),
+                                          .k = keep(r, p, a->qkv + h->dim, ld, h->dim),
+                                          .v = keep(r, p, a->qkv + 2 * h->dim, ld, h->dim_v),
+                                          .attention = w,
+                                          .out = keep(r, p, a->heads, padded(h->dim_v), h->dim_v)};
   return ATTEND_OK;
 }
 
@@ -59,20 +55,18 @@ static attend_status keep_all(attend_design_run *r, const design_pass *p) {
   for (int i = 0; i < r->result.length; i++) {
     r->tokens[i] = p->ids[i];
     r->expected[i] = p->expected[i];
-    r->predicted[i] =
-        r->expected[i] < 0 && d->task
-            ? ATTEND_NO_TARGET
-            : pass_answer(d, logits_at(p, 0, i), r->expected[i], NULL);
+    r->predicted[i] = r->expected[i] < 0 && d->task
+                          ? ATTEND_NO_TARGET
+                          : pass_answer(d, logits_at(p, 0, i), r->expected[i], NULL);
   }
   r->result.x = keep(r, p, p->readout.x, p->readout.ld, d->features);
-  r->result.logits =
-      keep(r, p, p->readout.logits, padded(d->answers), d->answers);
+  r->result.logits = keep(r, p, p->readout.logits, padded(d->answers), d->answers);
   for (int i = 0; i < d->n_heads; i++) ATTEND_TRY(keep_head(r, p, i));
   return ATTEND_OK;
 }
 
-static attend_status run_input(attend_design_run *r, const attend_design *d,
-                               attend_way way, const char *input) {
+static attend_status run_input(attend_design_run *r, const attend_design *d, attend_way way,
+                               const char *input) {
   reading as = {.d = (attend_design *)d, .what = d->name};
   design_input x;
   design_pass *p;
@@ -88,8 +82,7 @@ static attend_status run_input(attend_design_run *r, const attend_design *d,
   return status;
 }
 
-attend_status attend_design_run_create(const attend_design *d, attend_way way,
-                                       const char *input,
+attend_status attend_design_run_create(const attend_design *d, attend_way way, const char *input,
                                        attend_design_run **run) {
   attend_design_run *r;
   int row = d->features + d->answers; /* numbers of a place */
@@ -114,12 +107,9 @@ void attend_design_run_free(attend_design_run *r) {
   if (r) give(r->ctx, r);
 }
 
-attend_design_result attend_design_run_result(const attend_design_run *r) {
-  return r->result;
-}
+attend_design_result attend_design_run_result(const attend_design_run *r) { return r->result; }
 
-attend_design_inside attend_design_run_head(const attend_design_run *r,
-                                            int head) {
+attend_design_inside attend_design_run_head(const attend_design_run *r, int head) {
   return r->heads[head];
 }
 
@@ -142,24 +132,22 @@ static attend_status prepare(checking *c) {
   attend_check_options *o = &c->options;
   ATTEND_TRY(design_has(d, c->way.twin));
   ATTEND_CHECK(d->ctx, c->way.sharpness >= 0 && c->way.sharpness <= 1e6,
-               "sharpness %g is not from 0 (argmax) to a million",
-               c->way.sharpness);
+               "sharpness %g is not from 0 (argmax) to a million", c->way.sharpness);
   if (!o->length) o->length = d->longest;
   if (!o->most_inputs) o->most_inputs = MOST_INPUTS;
   ATTEND_CHECK(d->ctx, o->length >= d->shortest && o->length <= d->longest,
-               "length %d: the spec of \"%s\" has inputs of %d to %d letters",
-               o->length, d->name, d->shortest, d->longest);
+               "length %d: the spec of \"%s\" has inputs of %d to %d letters", o->length, d->name,
+               d->shortest, d->longest);
   c->total = design_total(d, o->length);
   ATTEND_CHECK(d->ctx, c->total <= o->most_inputs,
                "\"%s\" has %.4g inputs up to length %d, and %llu are allowed: "
                "choose a smaller length, or allow more",
-               d->name, (double)c->total, o->length,
-               (unsigned long long)o->most_inputs);
+               d->name, (double)c->total, o->length, (unsigned long long)o->most_inputs);
   return ATTEND_OK;
 }
 
-static void note_counterexample(checking *c, uint64_t index, int place,
-                                int expected, int predicted) {
+static void note_counterexample(checking *c, uint64_t index, int place, int expected,
+                                int predicted) {
   attend_verdict *v = c->to;
   design_input x;
   design_number(c->d, index, &x);
@@ -193,13 +181,11 @@ static attend_status check_all(checking *c, design_pass *p) {
   for (uint64_t from = 0; from < c->total; from += (uint64_t)p->p.count) {
     uint64_t left = c->total - from;
     int n = left < (uint64_t)p->p.count ? (int)left : p->p.count;
-    for (int b = 0; b < p->p.count; b++)
-      pass_put_number(p, b, from + (uint64_t)(b < n ? b : 0));
+    for (int b = 0; b < p->p.count; b++) pass_put_number(p, b, from + (uint64_t)(b < n ? b : 0));
     ATTEND_TRY(pass_forward(p));
     for (int b = 0; b < n; b++) judge(c, p, b, from + (uint64_t)b);
     if (c->least && c->to->wrong) return ATTEND_OK;
-    if (c->options.progress &&
-        c->options.progress(from + (uint64_t)n, c->total, c->options.user))
+    if (c->options.progress && c->options.progress(from + (uint64_t)n, c->total, c->options.user))
       return fail(c->d->ctx, ATTEND_STOPPED, "the check was stopped");
   }
   return ATTEND_OK;
@@ -211,11 +197,8 @@ static attend_status run_check(checking *c) {
   *v = (attend_verdict){.margin = INFINITY};
   c->right = 0;
   ATTEND_TRY(prepare(c));
-  int batch = c->total > MANY    ? LARGE
-              : c->total < BATCH ? (int)c->total
-                                 : BATCH;
-  ATTEND_TRY(pass_create(c->d, c->d->weights[c->way.twin], c->way.sharpness,
-                         batch, false, &p));
+  int batch = c->total > MANY ? LARGE : c->total < BATCH ? (int)c->total : BATCH;
+  ATTEND_TRY(pass_create(c->d, c->d->weights[c->way.twin], c->way.sharpness, batch, false, &p));
   attend_status status = check_all(c, p);
   pass_free(p);
   v->ok = !status && v->wrong == 0;
@@ -224,8 +207,7 @@ static attend_status run_check(checking *c) {
 }
 
 attend_status attend_design_check(const attend_design *d, attend_way way,
-                                  const attend_check_options *options,
-                                  attend_verdict *verdict) {
+                                  const attend_check_options *options, attend_verdict *verdict) {
   checking c = {.d = d, .way = way, .to = verdict};
   if (options) c.options = *options;
   return run_check(&c);
@@ -255,8 +237,7 @@ static attend_status look_above(checking *c) {
   attend_least *l = c->least;
   l->monotone = 1;
   l->highest = l->sharpness;
-  for (double t = l->sharpness * 1.5; t <= l->sharpness * 64 && t < HIGHEST;
-       t *= 2) {
+  for (double t = l->sharpness * 1.5; t <= l->sharpness * 64 && t < HIGHEST; t *= 2) {
     ATTEND_TRY(try_sharpness(c, t));
     if (!c->to->ok) l->monotone = 0;
     l->highest = t;
@@ -264,8 +245,7 @@ static attend_status look_above(checking *c) {
   return ATTEND_OK;
 }
 
-attend_status attend_design_least(const attend_design *d,
-                                  const attend_check_options *options,
+attend_status attend_design_least(const attend_design *d, const attend_check_options *options,
                                   attend_least *least) {
   attend_verdict v;
   checking c = {.d = d, .to = &v, .least = least};

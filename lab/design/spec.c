@@ -28,8 +28,8 @@ bool spec_check(reading *r, bool ok, const char *sentence, ...) {
   va_start(args, sentence);
   vsnprintf(text, sizeof text, sentence, args);
   va_end(args);
-  r->status = fail(r->d->ctx, ATTEND_INVALID, "%.60s%s%s: %s", r->what,
-                   *r->place ? ": " : "", r->place, text);
+  r->status = fail(r->d->ctx, ATTEND_INVALID, "%.60s%s%s: %s", r->what, *r->place ? ": " : "",
+                   r->place, text);
   return false;
 }
 
@@ -40,32 +40,27 @@ bool spec_members(reading *r, const attend_json *object, const char *known) {
     char word[NAME + 2];
     const char *name = attend_json_name(attend_json_at(object, i), NULL);
     snprintf(word, sizeof word, " %.28s ", name ? name : "");
-    spec_check(r, strstr(known, word),
-               "\"%.40s\" is not known here: there are%s", name, known);
+    spec_check(r, strstr(known, word), "\"%.40s\" is not known here: there are%s", name, known);
   }
   return !r->status;
 }
 
 bool spec_is_list(const attend_json *value, size_t least, size_t most) {
   size_t n = attend_json_count(value);
-  return attend_json_kind_of(value) == ATTEND_JSON_ARRAY && n >= least &&
-         n <= most;
+  return attend_json_kind_of(value) == ATTEND_JSON_ARRAY && n >= least && n <= most;
 }
 
-void spec_name(reading *r, const attend_json *value, const char *of,
-               char to[NAME]) {
+void spec_name(reading *r, const attend_json *value, const char *of, char to[NAME]) {
   size_t length = 0;
   const char *text = attend_json_string(value, &length);
-  if (spec_check(r,
-                 text && length > 0 && length < NAME && strlen(text) == length,
+  if (spec_check(r, text && length > 0 && length < NAME && strlen(text) == length,
                  "%s is a string of 1 to %d bytes", of, NAME - 1) &&
-      spec_check(r, !strpbrk(text, " \t\r\n"), "%s has no spaces: \"%s\" has",
-                 of, text))
+      spec_check(r, !strpbrk(text, " \t\r\n"), "%s has no spaces: \"%s\" has", of, text))
     memcpy(to, text, length + 1);
 }
 
-int spec_integer(reading *r, const attend_json *object, const char *of, int low,
-                 int high, int otherwise) {
+int spec_integer(reading *r, const attend_json *object, const char *of, int low, int high,
+                 int otherwise) {
   const attend_json *value = attend_json_get(object, of);
   int64_t n = otherwise;
   bool whole = !value || attend_json_integer(value, &n);
@@ -75,35 +70,32 @@ int spec_integer(reading *r, const attend_json *object, const char *of, int low,
              : otherwise;
 }
 
-static double spec_number(reading *r, const attend_json *object, const char *of,
-                          double high, double otherwise) {
+static double spec_number(reading *r, const attend_json *object, const char *of, double high,
+                          double otherwise) {
   const attend_json *value = attend_json_get(object, of);
   double x = value ? attend_json_number(value, -1) : otherwise;
-  spec_check(r, x >= 0 && x <= high, "\"%s\" is a number from 0 to %g", of,
-             high);
+  spec_check(r, x >= 0 && x <= high, "\"%s\" is a number from 0 to %g", of, high);
   return x;
 }
 
-static void spec_text(reading *r, const attend_json *object, const char *of,
-                      char *to, size_t room) {
+static void spec_text(reading *r, const attend_json *object, const char *of, char *to,
+                      size_t room) {
   const attend_json *value = attend_json_get(object, of);
   size_t length;
   const char *text = attend_json_string(value, &length);
-  if (value &&
-      spec_check(r, text && length < room && strlen(text) == length,
-                 "\"%s\" is a string of less than %zu bytes", of, room))
+  if (value && spec_check(r, text && length < room && strlen(text) == length,
+                          "\"%s\" is a string of less than %zu bytes", of, room))
     memcpy(to, text, length + 1);
 }
 
-int spec_word(reading *r, const attend_json *object, const char *of,
-              const char *const *words, int otherwise) {
+int spec_word(reading *r, const attend_json *object, const char *of, const char *const *words,
+              int otherwise) {
   const attend_json *value = attend_json_get(object, of);
   const char *text = attend_json_string(value, NULL);
   char list[120] = "";
   for (int i = 0; words[i]; i++) {
     if (text && !strcmp(words[i], text)) return i;
-    snprintf(list + strlen(list), sizeof list - strlen(list), "%s\"%s\"",
-             i ? ", " : "", words[i]);
+    snprintf(list + strlen(list), sizeof list - strlen(list), "%s\"%s\"", i ? ", " : "", words[i]);
   }
   spec_check(r, !value, "\"%s\" is one of %s", of, list);
   return otherwise;
@@ -117,15 +109,14 @@ int spec_find(const char (*names)[NAME], int count, const char *name) {
   return -1;
 }
 
-static int name_list(reading *r, const attend_json *value, const char *of,
-                     int most, char (*to)[NAME]) {
+static int name_list(reading *r, const attend_json *value, const char *of, int most,
+                     char (*to)[NAME]) {
   int n = 0;
-  spec_check(r, spec_is_list(value, 1, (size_t)most),
-             "\"%s\" is a list of 1 to %d names", of, most);
+  spec_check(r, spec_is_list(value, 1, (size_t)most), "\"%s\" is a list of 1 to %d names", of,
+             most);
   for (; !r->status && n < (int)attend_json_count(value); n++) {
     spec_name(r, attend_json_at(value, (size_t)n), of, to[n]);
-    spec_check(r, spec_find(to, n, to[n]) < 0, "\"%s\" is in \"%s\" twice",
-               to[n], of);
+    spec_check(r, spec_find(to, n, to[n]) < 0, "\"%s\" is in \"%s\" twice", to[n], of);
   }
   return n;
 }
@@ -144,28 +135,23 @@ static int around(reading *r, const attend_json *value, const char *of) {
 static void read_tokens(reading *r, const attend_json *root) {
   attend_design *d = r->d;
   const attend_json *answers = attend_json_get(root, "answers");
-  d->letters = d->tokens = name_list(r, attend_json_get(root, "alphabet"),
-                                     "alphabet", MOST_TOKENS - 2, d->token);
+  d->letters = d->tokens =
+      name_list(r, attend_json_get(root, "alphabet"), "alphabet", MOST_TOKENS - 2, d->token);
   memcpy(d->answer, d->token, sizeof d->token);
   d->start = around(r, attend_json_get(root, "start"), "start");
   d->end = around(r, attend_json_get(root, "end"), "end");
-  d->answers = answers
-                   ? name_list(r, answers, "answers", MOST_ANSWERS, d->answer)
-                   : d->letters;
+  d->answers = answers ? name_list(r, answers, "answers", MOST_ANSWERS, d->answer) : d->letters;
 }
 
 static void read_sizes(reading *r, const attend_json *root) {
-  static const char *const positions[] = {"none", "concatenated", "added",
-                                          NULL};
+  static const char *const positions[] = {"none", "concatenated", "added", NULL};
   static const char *const masks[] = {"none", "causal", NULL};
   static const char *const places[] = {"every", "first", "last", NULL};
   attend_design *d = r->d;
   int around = (d->start >= 0) + (d->end >= 0);
   d->longest = spec_integer(r, root, "length", 1, MOST_PLACES - around, 4);
-  d->shortest =
-      spec_integer(r, root, "shortest", around ? 0 : 1, d->longest, 1);
-  d->positions =
-      (attend_design_positions)spec_word(r, root, "positions", positions, 1);
+  d->shortest = spec_integer(r, root, "shortest", around ? 0 : 1, d->longest, 1);
+  d->positions = (attend_design_positions)spec_word(r, root, "positions", positions, 1);
   d->causal = spec_word(r, root, "mask", masks, 0);
   d->at = (attend_design_readout)spec_word(r, root, "at", places, 0);
   d->places = d->longest + around;
@@ -185,11 +171,10 @@ static void read_learning(reading *r, const attend_json *learn) {
 
 /* The token, and the position, are the first variables. */
 static void first_variables(attend_design *d) {
-  spec_add_variable(d, (variable){"token", KIND_TOKEN, .width = d->tokens,
-                                  .room = d->tokens});
+  spec_add_variable(d, (variable){"token", KIND_TOKEN, .width = d->tokens, .room = d->tokens});
   if (d->positions != ATTEND_DESIGN_POSITIONS_NONE)
-    spec_add_variable(d, (variable){"position", KIND_POSITION,
-                                    .width = d->places, .room = d->places});
+    spec_add_variable(d,
+                      (variable){"position", KIND_POSITION, .width = d->places, .room = d->places});
   d->embedded = d->features;
 }
 
@@ -227,9 +212,8 @@ static void read_root(reading *r, const attend_json *root) {
   if (!r->status) read_example(r);
 }
 
-attend_status attend_design_read(attend_context *ctx, const char *what,
-                                 const char *text, size_t length,
-                                 attend_design **design) {
+attend_status attend_design_read(attend_context *ctx, const char *what, const char *text,
+                                 size_t length, attend_design **design) {
   reading r = {.what = what};
   attend_json *root = NULL;
   *design = NULL;
@@ -290,29 +274,24 @@ attend_status attend_design_save(const attend_design *d, const char *path) {
   return attend_tensor_file_write_noted(d->ctx, path, n, tensors, 1, notes);
 }
 
-static attend_status read_part(attend_design *d, const attend_tensor_file *file,
-                               const char *path, int twin,
-                               const attend_design_part *p) {
+static attend_status read_part(attend_design *d, const attend_tensor_file *file, const char *path,
+                               int twin, const attend_design_part *p) {
   const tensor_name name = name_of(twin, p);
   const attend_tensor *t = attend_tensor_file_find(file, name.text);
   float *to = d->weights[twin] + p->at;
-  if (!t)
-    return fail(d->ctx, ATTEND_IO, "\"%.200s\" has no %s", path, name.text);
-  if (t->stored != ATTEND_STORED_F32 || t->rank != 2 ||
-      t->shape[0] != p->rows || t->shape[1] != p->columns)
-    return fail(d->ctx, ATTEND_IO,
-                "%s of \"%.200s\" is not F32 [%d, %d], as its spec says",
+  if (!t) return fail(d->ctx, ATTEND_IO, "\"%.200s\" has no %s", path, name.text);
+  if (t->stored != ATTEND_STORED_F32 || t->rank != 2 || t->shape[0] != p->rows ||
+      t->shape[1] != p->columns)
+    return fail(d->ctx, ATTEND_IO, "%s of \"%.200s\" is not F32 [%d, %d], as its spec says",
                 name.text, path, p->rows, p->columns);
   memcpy(to, t->data, t->bytes);
   for (int64_t i = 0; i < t->count; i++)
     if (!isfinite(to[i]))
-      return fail(d->ctx, ATTEND_IO, "%s of \"%.200s\" is not finite",
-                  name.text, path);
+      return fail(d->ctx, ATTEND_IO, "%s of \"%.200s\" is not finite", name.text, path);
   return ATTEND_OK;
 }
 
-static attend_status read_twins(attend_design *d,
-                                const attend_tensor_file *file,
+static attend_status read_twins(attend_design *d, const attend_tensor_file *file,
                                 const char *path) {
   const tensor_name learned = name_of(ATTEND_LEARNED, d->parts);
   if (attend_tensor_file_find(file, learned.text))
@@ -324,8 +303,7 @@ static attend_status read_twins(attend_design *d,
   return ATTEND_OK;
 }
 
-static attend_status read_weights(attend_context *ctx,
-                                  const attend_tensor_file *file,
+static attend_status read_weights(attend_context *ctx, const attend_tensor_file *file,
                                   const char *path, attend_design **design) {
   const char *spec = attend_tensor_file_note_find(file, "attend.design");
   ATTEND_CHECK(ctx, spec,
@@ -340,8 +318,7 @@ static attend_status read_weights(attend_context *ctx,
   return status;
 }
 
-attend_status attend_design_open(attend_context *ctx, const char *path,
-                                 attend_design **design) {
+attend_status attend_design_open(attend_context *ctx, const char *path, attend_design **design) {
   attend_status status;
   *design = NULL;
   if (name_ends(path, ".safetensors")) {
@@ -401,12 +378,10 @@ const char *attend_design_feature(const attend_design *d, int i) {
   return i >= 0 && i < d->features ? d->feature[i] : NULL;
 }
 
-int attend_design_head_get(const attend_design *d, int i,
-                           attend_design_head *head) {
+int attend_design_head_get(const attend_design *d, int i, attend_design_head *head) {
   if (i < 0 || i >= d->n_heads) return 0;
   const design_head *h = &d->heads[i];
-  *head = (attend_design_head){h->name,  h->layer, h->dim, h->dim_v,
-                               h->reads, h->slot,  h->ties};
+  *head = (attend_design_head){h->name, h->layer, h->dim, h->dim_v, h->reads, h->slot, h->ties};
   return 1;
 }
 
@@ -416,8 +391,7 @@ const char *attend_design_column(const attend_design *d, int head, int column) {
   return column >= 0 && column < h->dim ? h->column[column] : NULL;
 }
 
-int attend_design_part_get(const attend_design *d, int i,
-                           attend_design_part *part) {
+int attend_design_part_get(const attend_design *d, int i, attend_design_part *part) {
   if (i < 0 || i >= d->n_parts) return 0;
   *part = d->parts[i];
   return 1;
@@ -429,8 +403,7 @@ attend_status design_has(const attend_design *d, attend_twin twin) {
   return ATTEND_OK;
 }
 
-const float *attend_design_weights(const attend_design *d, attend_twin twin,
-                                   size_t *count) {
+const float *attend_design_weights(const attend_design *d, attend_twin twin, size_t *count) {
   if (count) *count = d->count;
   return (unsigned)twin < ATTEND_TWINS ? d->weights[twin] : NULL;
 }

@@ -18,8 +18,7 @@ uint64_t design_inputs(const attend_design *d, int longest) {
   uint64_t total = 0, of = 1, letters = (uint64_t)d->letters;
   for (int n = 0; n <= longest; n++) {
     if (n > 0 && __builtin_mul_overflow(of, letters, &of)) return UINT64_MAX;
-    if (n >= d->shortest && __builtin_add_overflow(total, of, &total))
-      return UINT64_MAX;
+    if (n >= d->shortest && __builtin_add_overflow(total, of, &total)) return UINT64_MAX;
   }
   return total;
 }
@@ -49,8 +48,7 @@ void design_number(const attend_design *d, uint64_t index, design_input *x) {
 /* ---- texts ---------------------------------------------------------------------------- */
 
 /* Letters that all are one character need no spaces. */
-void design_text(const attend_design *d, const design_input *x,
-                 char to[ATTEND_INPUT_TEXT]) {
+void design_text(const attend_design *d, const design_input *x, char to[ATTEND_INPUT_TEXT]) {
   size_t used = 0;
   const char *gap = "";
   for (int i = 0; i < d->letters; i++) {
@@ -60,13 +58,12 @@ void design_text(const attend_design *d, const design_input *x,
   }
   *to = 0;
   for (int i = 0; i < x->n && used < ATTEND_INPUT_TEXT; i++)
-    used += (size_t)snprintf(to + used, ATTEND_INPUT_TEXT - used, "%s%s",
-                             i ? gap : "", d->token[x->letter[i]]);
+    used += (size_t)snprintf(to + used, ATTEND_INPUT_TEXT - used, "%s%s", i ? gap : "",
+                             d->token[x->letter[i]]);
 }
 
 /* The longest name that the text starts with. */
-static int longest_name(const char (*names)[NAME], int count,
-                        const char *text) {
+static int longest_name(const char (*names)[NAME], int count, const char *text) {
   int best = -1;
   size_t most = 0;
   for (int i = 0; i < count; i++) {
@@ -78,17 +75,15 @@ static int longest_name(const char (*names)[NAME], int count,
 
 /* The names that a text is made of, spaces left out; `none` says what others are.
  * Returns how many. */
-static int read_names(reading *r, const char (*names)[NAME], int count,
-                      const char *text, const char *none,
-                      int8_t to[MOST_PLACES]) {
+static int read_names(reading *r, const char (*names)[NAME], int count, const char *text,
+                      const char *none, int8_t to[MOST_PLACES]) {
   const char *at = text + strspn(text, " \t\n");
   int n = 0;
   for (; *at; at += strspn(at, " \t\n")) {
     int bytes = 1, found = longest_name(names, count, at);
     while (bytes < 4 && (at[bytes] & 0xc0) == 0x80) bytes++;
-    if (!spec_check(r, found >= 0 && n < MOST_PLACES,
-                    "\"%.40s\" has \"%.*s\", which is %s", text, bytes, at,
-                    none))
+    if (!spec_check(r, found >= 0 && n < MOST_PLACES, "\"%.40s\" has \"%.*s\", which is %s", text,
+                    bytes, at, none))
       return n;
     to[n++] = (int8_t)found;
     at += strlen(names[found]);
@@ -98,11 +93,10 @@ static int read_names(reading *r, const char (*names)[NAME], int count,
 
 void spec_input(reading *r, const char *text, design_input *x) {
   const attend_design *d = r->d;
-  x->n = read_names(r, d->token, d->letters, text, "not of the alphabet",
-                    x->letter);
+  x->n = read_names(r, d->token, d->letters, text, "not of the alphabet", x->letter);
   spec_check(r, x->n >= d->shortest && x->n <= d->longest,
-             "\"%.60s\" has %d letters: \"%s\" takes %d to %d", text, x->n,
-             d->name, d->shortest, d->longest);
+             "\"%.60s\" has %d letters: \"%s\" takes %d to %d", text, x->n, d->name, d->shortest,
+             d->longest);
 }
 
 /* ---- tasks ---------------------------------------------------------------------------- */
@@ -139,8 +133,7 @@ static void reverse(const question *q, int *expected) {
 }
 
 static void previous(const question *q, int *expected) {
-  for (int i = 0; i < q->n; i++)
-    expected[i] = i > 0 ? q->letter[i - 1] : NO_LETTER;
+  for (int i = 0; i < q->n; i++) expected[i] = i > 0 ? q->letter[i - 1] : NO_LETTER;
 }
 
 static void induction(const question *q, int *expected) {
@@ -216,8 +209,7 @@ static void find_answers(reading *r) {
   attend_design *d = r->d;
   int letters = 0;
   if (!d->task->every) {
-    spec_check(r, d->answers == 2,
-               "the task \"%s\" has two answers, first yes, then no",
+    spec_check(r, d->answers == 2, "the task \"%s\" has two answers, first yes, then no",
                d->task->name);
     d->answer_of[1] = 1;
     return;
@@ -228,11 +220,9 @@ static void find_answers(reading *r) {
     letters += l >= 0;
   }
   spec_check(r, letters == d->letters,
-             "the task \"%s\" answers with letters: \"answers\" must have all",
-             d->task->name);
+             "the task \"%s\" answers with letters: \"answers\" must have all", d->task->name);
   spec_check(r, !d->task->none || d->answers - letters == 1,
-             "the task \"%s\" needs one answer that is no letter, for \"none\"",
-             d->task->name);
+             "the task \"%s\" needs one answer that is no letter, for \"none\"", d->task->name);
 }
 
 static void named_task(reading *r, const attend_json *root) {
@@ -241,12 +231,9 @@ static void named_task(reading *r, const attend_json *root) {
   char list[200] = "";
   for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) {
     if (name && !strcmp(tasks[i].name, name)) d->task = &tasks[i];
-    snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s",
-             i ? ", " : "", tasks[i].name);
+    snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", tasks[i].name);
   }
-  if (!spec_check(r, d->task, "\"task\" is one of %s; or give \"examples\"",
-                  list))
-    return;
+  if (!spec_check(r, d->task, "\"task\" is one of %s; or give \"examples\"", list)) return;
   spec_check(r, d->task->every == (d->at == ATTEND_READOUT_EVERY),
              "the task \"%s\" has %s: let \"at\" be %s", d->task->name,
              d->task->every ? "an answer for each letter" : "one answer",
@@ -263,13 +250,12 @@ static void one_example(reading *r, const attend_json *one, design_input *x) {
   spec_members(r, one, " input output ");
   const char *input = attend_json_string(attend_json_get(one, "input"), NULL),
              *output = attend_json_string(attend_json_get(one, "output"), NULL);
-  if (!spec_check(r, input && output, "an example has an input and an output"))
-    return;
+  if (!spec_check(r, input && output, "an example has an input and an output")) return;
   spec_input(r, input, x);
   int n = read_names(r, d->answer, d->answers, output, "no answer", x->answer),
       asked = d->at == ATTEND_READOUT_EVERY ? x->n : 1;
-  spec_check(r, n == asked, "\"%.40s\" asks for %d answers: \"%.40s\" has %d",
-             input, asked, output, n);
+  spec_check(r, n == asked, "\"%.40s\" asks for %d answers: \"%.40s\" has %d", input, asked, output,
+             n);
 }
 
 static void read_examples(reading *r, const attend_json *list) {
@@ -278,15 +264,14 @@ static void read_examples(reading *r, const attend_json *list) {
                   "\"examples\" is a list of inputs and outputs"))
     return;
   d->n_examples = attend_json_count(list);
-  r->status = take_zeroed(d->ctx, d->n_examples * sizeof *d->examples,
-                          "a spec's examples", &d->examples);
+  r->status =
+      take_zeroed(d->ctx, d->n_examples * sizeof *d->examples, "a spec's examples", &d->examples);
   for (size_t i = 0; !r->status && i < d->n_examples; i++) {
     snprintf(r->place, sizeof r->place, "example %zu", i);
     one_example(r, attend_json_at(list, i), &d->examples[i]);
   }
   *r->place = 0;
-  snprintf(d->says, sizeof d->says, "the %zu examples of the spec",
-           d->n_examples);
+  snprintf(d->says, sizeof d->says, "the %zu examples of the spec", d->n_examples);
 }
 
 void spec_task(reading *r, const attend_json *root) {

@@ -43,10 +43,10 @@ static attend_status complete(studying *s) {
   if (!(o->rate > 0)) o->rate = d->rate;
   if (!(o->decay > 0)) o->decay = d->decay;
   if (!o->has_seed) o->seed = d->seed;
-  ATTEND_CHECK(d->ctx, o->steps > 0 && o->steps <= MOST_STEPS,
-               "%d steps: choose 1 to %d", o->steps, MOST_STEPS);
-  ATTEND_CHECK(d->ctx, o->batch > 0 && o->batch <= 4096,
-               "a batch of %d: choose 1 to 4096", o->batch);
+  ATTEND_CHECK(d->ctx, o->steps > 0 && o->steps <= MOST_STEPS, "%d steps: choose 1 to %d", o->steps,
+               MOST_STEPS);
+  ATTEND_CHECK(d->ctx, o->batch > 0 && o->batch <= 4096, "a batch of %d: choose 1 to 4096",
+               o->batch);
   s->total = design_total(d, d->longest);
   if ((uint64_t)o->batch > s->total) o->batch = (int)s->total;
   return ATTEND_OK;
@@ -58,8 +58,7 @@ static void draw(studying *s) {
   for (int i = 0; i < d->n_parts; i++) {
     const attend_design_part *p = &d->parts[i];
     size_t n = (size_t)p->rows * (size_t)p->columns;
-    attend_random_normal((attend_random){s->o.seed, (uint64_t)i}, 0, n,
-                         s->w + p->at);
+    attend_random_normal((attend_random){s->o.seed, (uint64_t)i}, 0, n, s->w + p->at);
     for (size_t j = 0; j < n; j++) s->w[p->at + j] *= 0.5f;
   }
 }
@@ -87,8 +86,8 @@ static void clear_fixed(const design_pass *p, float *all) {
       OP(p->p.ctx, scale, .rows = d->answers, .width = 1, .factor = 0,
          .x = all + readout_part(d)->at + f, .ldx = d->features);
   if (p->learned == p->count)
-    OP(p->p.ctx, scale, .rows = d->embedded, .width = d->features - d->embedded,
-       .factor = 0, .x = all + tables_at(d) + d->embedded, .ldx = d->features);
+    OP(p->p.ctx, scale, .rows = d->embedded, .width = d->features - d->embedded, .factor = 0,
+       .x = all + tables_at(d) + d->embedded, .ldx = d->features);
 }
 
 static double squares(const studying *s) {
@@ -111,20 +110,16 @@ static attend_status adam(studying *s, int step) {
   ATTEND_TRY(pass_backward(p));
   clear_fixed(p, p->gradients);
   const double square = squares(s);
-  OP(p->p.ctx, step, .n = p->learned, .values = p->values,
-     .gradients = p->gradients, .first = s->moments,
-     .second = s->moments + p->learned,
-     .rate = (float)attend_schedule_at(&schedule, (uint64_t)step),
-     .decay = (float)s->o.decay,
-     .shrink = square > 1 ? (float)(1 / sqrt(square)) : 1,
-     .beta1 = (float)beta1, .beta2 = (float)beta2, .eps = 1e-8f,
-     .fix1 = (float)(1 / (1 - pow(beta1, t))),
+  OP(p->p.ctx, step, .n = p->learned, .values = p->values, .gradients = p->gradients,
+     .first = s->moments, .second = s->moments + p->learned,
+     .rate = (float)attend_schedule_at(&schedule, (uint64_t)step), .decay = (float)s->o.decay,
+     .shrink = square > 1 ? (float)(1 / sqrt(square)) : 1, .beta1 = (float)beta1,
+     .beta2 = (float)beta2, .eps = 1e-8f, .fix1 = (float)(1 / (1 - pow(beta1, t))),
      .fix2 = (float)(1 / (1 - pow(beta2, t))));
   return model_repack(&p->model);
 }
 
-static void note_loss(const studying *s, int step, double loss,
-                      attend_curve *c) {
+static void note_loss(const studying *s, int step, double loss, attend_curve *c) {
   int every = (s->o.steps + ATTEND_CURVE - 1) / ATTEND_CURVE;
   if (step == s->o.steps) c->last = loss;
   if (step == s->o.steps || step % every || c->points == ATTEND_CURVE) return;
@@ -142,19 +137,16 @@ static attend_status study(studying *s, attend_curve *curve) {
     if (step == s->o.steps) return ATTEND_OK;
     ATTEND_TRY(adam(s, step));
     if (!isfinite(loss))
-      return fail(ctx, ATTEND_INVALID,
-                  "the loss is not finite after %d steps: take a smaller rate",
+      return fail(ctx, ATTEND_INVALID, "the loss is not finite after %d steps: take a smaller rate",
                   step);
-    if (s->o.progress &&
-        s->o.progress((uint64_t)step + 1, (uint64_t)s->o.steps, s->o.user))
+    if (s->o.progress && s->o.progress((uint64_t)step + 1, (uint64_t)s->o.steps, s->o.user))
       return fail(ctx, ATTEND_STOPPED, "learning was stopped");
   }
 }
 
 static attend_status begin(studying *s) {
   ATTEND_TRY(complete(s));
-  ATTEND_TRY(take_zeroed(s->d->ctx, s->d->count * sizeof *s->w,
-                         "a learned twin", &s->w));
+  ATTEND_TRY(take_zeroed(s->d->ctx, s->d->count * sizeof *s->w, "a learned twin", &s->w));
   draw(s);
   ATTEND_TRY(pass_create(s->d, s->w, 1, s->o.batch, true, &s->pass));
   attend_model *m = &s->pass->model;
@@ -165,8 +157,7 @@ static attend_status begin(studying *s) {
   return model_repack(m);
 }
 
-attend_status attend_design_learn(attend_design *d,
-                                  const attend_twin_options *options,
+attend_status attend_design_learn(attend_design *d, const attend_twin_options *options,
                                   attend_curve *curve) {
   studying s = {.d = d};
   attend_curve unused;
@@ -188,13 +179,12 @@ attend_status attend_design_learn(attend_design *d,
 
 /* What is seen, through a head's part: of added tables the embedding of a token or a
  * position, elsewhere the feature itself. */
-static void seen_through(const attend_design *d, const float *w,
-                         const attend_design_part *part, double *to) {
+static void seen_through(const attend_design *d, const float *w, const attend_design_part *part,
+                         double *to) {
   const float *m = w + part->at;
   const int columns = part->columns;
   for (int i = 0; i < part->rows; i++, to += columns) {
-    const bool added =
-        d->positions == ATTEND_DESIGN_POSITIONS_ADDED && i < d->embedded;
+    const bool added = d->positions == ATTEND_DESIGN_POSITIONS_ADDED && i < d->embedded;
     const float *e = w + tables_at(d) + (size_t)(added ? i * d->embedded : 0);
     const int first = added ? 0 : i, last = added ? d->embedded - 1 : i;
     memset(to, 0, (size_t)columns * sizeof *to);
@@ -205,21 +195,18 @@ static void seen_through(const attend_design *d, const float *w,
 }
 
 /* a [n][m] = x [n][width] times the transpose of y [m][width]. */
-static void multiply(int n, int m, int width, const double *x, const double *y,
-                     double *a) {
+static void multiply(int n, int m, int width, const double *x, const double *y, double *a) {
   for (int i = 0; i < n; i++)
     for (int j = 0; j < m; j++) {
       double sum = 0;
-      for (int c = 0; c < width; c++)
-        sum += x[i * width + c] * y[j * width + c];
+      for (int c = 0; c < width; c++) sum += x[i * width + c] * y[j * width + c];
       a[i * m + j] = sum;
     }
 }
 
 /* Takes the mean of places [from, to) away from each of `lines`; `gains` places from
  * the first on get it. */
-static void centre(double *a, int lines, int next_line, int next, int from,
-                   int to, int gains) {
+static void centre(double *a, int lines, int next_line, int next, int from, int to, int gains) {
   for (int i = 0; i < lines; i++, a += next_line) {
     double mean = 0;
     for (int j = from; j < to; j++) mean += a[j * next] / (to - from);
@@ -230,8 +217,7 @@ static void centre(double *a, int lines, int next_line, int next, int from,
 
 /* A token's features sum to 1, and so do a position's: what is constant along
  * either adds the same to all keys (columns), and moves between the two (rows). */
-static void score_form(const attend_design *d, const float *w, int head,
-                       double *work, double *a) {
+static void score_form(const attend_design *d, const float *w, int head, double *work, double *a) {
   const attend_design_part *q = head_part(d, head, ATTEND_QUERY_PART);
   const int n = q->rows, tokens = d->tokens, embedded = d->embedded;
   double *keys = work + n * q->columns;
@@ -244,12 +230,10 @@ static void score_form(const attend_design *d, const float *w, int head,
   centre(a, n, 1, n, tokens, embedded, tokens);
 }
 
-static void effect_form(const attend_design *d, const float *w, int head,
-                        double *work, double *a) {
+static void effect_form(const attend_design *d, const float *w, int head, double *work, double *a) {
   const attend_design_part *v = head_part(d, head, ATTEND_VALUE_PART);
   const int n = v->rows, width = v->columns, answers = d->answers;
-  const float *readout =
-      w + readout_part(d)->at + d->heads[head].slot * answers;
+  const float *readout = w + readout_part(d)->at + d->heads[head].slot * answers;
   double *transposed = work + n * width;
   seen_through(d, w, v, work);
   for (int i = 0; i < width * answers; i++)
@@ -257,8 +241,7 @@ static void effect_form(const attend_design *d, const float *w, int head,
   multiply(n, answers, width, work, transposed, a);
   centre(a, n, answers, 1, 0, answers, 0);
   centre(a, answers, 1, answers, 0, d->tokens, 0);
-  if (d->embedded > d->tokens)
-    centre(a, answers, 1, answers, d->tokens, d->embedded, 0);
+  if (d->embedded > d->tokens) centre(a, answers, 1, answers, d->tokens, d->embedded, 0);
 }
 
 static double cosine(const double *a, const double *b, int n) {
@@ -284,8 +267,8 @@ static void describe(double *a, int rows, int columns, double *norm, int *rank,
   *norm = sqrt(sum);
 }
 
-static void weigh_part(const attend_design *d, const float *w, int head,
-                       int which, double *norm, double *spread) {
+static void weigh_part(const attend_design *d, const float *w, int head, int which, double *norm,
+                       double *spread) {
   const attend_design_part *p = head_part(d, head, which);
   size_t n = (size_t)p->rows * (size_t)p->columns;
   double sum = 0, squares = 0;
@@ -297,13 +280,11 @@ static void weigh_part(const attend_design *d, const float *w, int head,
   *spread = squares > 0 ? sum * sum / ((double)n * squares) : NAN;
 }
 
-static attend_status compare_weights(const attend_design *d, int head,
-                                     attend_likeness *to) {
+static attend_status compare_weights(const attend_design *d, int head, attend_likeness *to) {
   const design_head *h = &d->heads[head];
   int n = h->reads, wide = n > d->answers ? n : d->answers;
   double *a;
-  ATTEND_TRY(take(d->ctx, (size_t)(2 * wide * (n + qkv_width(h))) * sizeof *a,
-                  "two forms", &a));
+  ATTEND_TRY(take(d->ctx, (size_t)(2 * wide * (n + qkv_width(h))) * sizeof *a, "two forms", &a));
   double *at[2] = {a, a + n * wide}, *work = a + 2 * n * wide;
   for (int t = 0; t < 2; t++) {
     for (int j = 0; j < 3; j++)
@@ -312,12 +293,10 @@ static attend_status compare_weights(const attend_design *d, int head,
   }
   to->score_cosine = h->layer == 0 ? cosine(at[0], at[1], n * n) : NAN;
   for (int t = 0; t < 2; t++)
-    describe(at[t], n, n, &to->score_norm[t], &to->score_rank[t],
-             to->score_singular[t]);
+    describe(at[t], n, n, &to->score_norm[t], &to->score_rank[t], to->score_singular[t]);
   to->effect_cosine = to->effect_norm[0] = to->effect_norm[1] = NAN;
   if (h->layer == d->layers - 1) {
-    for (int t = 0; t < 2; t++)
-      effect_form(d, d->weights[t], head, work, at[t]);
+    for (int t = 0; t < 2; t++) effect_form(d, d->weights[t], head, work, at[t]);
     if (h->layer == 0) to->effect_cosine = cosine(at[0], at[1], n * d->answers);
     for (int t = 0; t < 2; t++)
       describe(at[t], n, d->answers, &to->effect_norm[t], &to->effect_rank[t],
@@ -348,8 +327,7 @@ static bool shares_key(const float *a, const float *b, int n) {
   return false;
 }
 
-static void add_row(const float *a, const float *b, int n,
-                    attend_likeness *to) {
+static void add_row(const float *a, const float *b, int n, attend_likeness *to) {
   for (int j = 0; j < n; j++) {
     to->distance += 0.5 * fabs((double)a[j] - (double)b[j]);
     if (a[j] > 0) to->entropy[0] -= (double)a[j] * log((double)a[j]);
@@ -367,8 +345,8 @@ static void add_rows_of(const looking *l, int b, attend_likeness *to) {
   for (int i = 0; i < p->lengths[b]; i++) {
     size_t row = (size_t)b * (size_t)d->places + (size_t)i;
     if (last && p->expected[row] < 0) continue;
-    add_row(l->weights[0] + row * (size_t)d->places,
-            l->weights[1] + row * (size_t)d->places, p->lengths[b], to);
+    add_row(l->weights[0] + row * (size_t)d->places, l->weights[1] + row * (size_t)d->places,
+            p->lengths[b], to);
   }
 }
 
@@ -381,8 +359,7 @@ static attend_status compare_attention(looking *l, attend_likeness *to) {
     int n = 0;
     for (int b = 0; b < AT_ONCE; b++) {
       uint64_t index = from + step * (uint64_t)b;
-      for (int t = 0; t < 2; t++)
-        pass_put_number(l->pass[t], b, index < total ? index : from);
+      for (int t = 0; t < 2; t++) pass_put_number(l->pass[t], b, index < total ? index : from);
       n += index < total;
     }
     for (int t = 0; t < 2; t++) {
@@ -399,21 +376,19 @@ static attend_status compare_attention(looking *l, attend_likeness *to) {
   return ATTEND_OK;
 }
 
-attend_status attend_design_compare(const attend_design *d, double sharpness,
-                                    int head, attend_likeness *likeness) {
+attend_status attend_design_compare(const attend_design *d, double sharpness, int head,
+                                    attend_likeness *likeness) {
   looking l = {.d = d, .head = head};
   *likeness = (attend_likeness){0};
   ATTEND_TRY(design_has(d, ATTEND_LEARNED));
-  ATTEND_CHECK(d->ctx, head >= 0 && head < d->n_heads,
-               "head %d: \"%s\" has %d of them", head, d->name, d->n_heads);
+  ATTEND_CHECK(d->ctx, head >= 0 && head < d->n_heads, "head %d: \"%s\" has %d of them", head,
+               d->name, d->n_heads);
   size_t each = (size_t)(AT_ONCE * d->places * d->places);
-  ATTEND_TRY(take_zeroed(d->ctx, 2 * each * sizeof(float),
-                         "attention to compare", &l.weights[0]));
+  ATTEND_TRY(take_zeroed(d->ctx, 2 * each * sizeof(float), "attention to compare", &l.weights[0]));
   l.weights[1] = l.weights[0] + each;
   attend_status status = ATTEND_OK;
   for (int t = 0; t < 2 && !status; t++)
-    status = pass_create(d, d->weights[t], t ? 1 : sharpness, AT_ONCE, false,
-                         &l.pass[t]);
+    status = pass_create(d, d->weights[t], t ? 1 : sharpness, AT_ONCE, false, &l.pass[t]);
   if (!status) status = compare_attention(&l, likeness);
   if (!status) status = compare_weights(d, head, likeness);
   pass_free(l.pass[0]);

@@ -19,8 +19,7 @@ static double dot(const double *a, const double *b, size_t n) {
   return sum;
 }
 
-static void rotate(double *a, double *b, size_t n, ptrdiff_t step, double c,
-                   double s) {
+static void rotate(double *a, double *b, size_t n, ptrdiff_t step, double c, double s) {
   for (size_t i = 0; i < n; i++) {
     double *p = a + (ptrdiff_t)i * step, *q = b + (ptrdiff_t)i * step;
     double x = *p, y = *q;
@@ -30,11 +29,9 @@ static void rotate(double *a, double *b, size_t n, ptrdiff_t step, double c,
 }
 
 /* Whether rows i and j had to be rotated. */
-static bool part(size_t rows, size_t columns, double *x, double *u, size_t i,
-                 size_t j) {
+static bool part(size_t rows, size_t columns, double *x, double *u, size_t i, size_t j) {
   double *a = x + i * columns, *b = x + j * columns;
-  double aa = dot(a, a, columns), bb = dot(b, b, columns),
-         ab = dot(a, b, columns);
+  double aa = dot(a, a, columns), bb = dot(b, b, columns), ab = dot(a, b, columns);
   if (fabs(ab) <= 1e-15 * sqrt(aa) * sqrt(bb)) return false;
   double z = (bb - aa) / (2 * ab);
   double t = copysign(1, z) / (fabs(z) + hypot(1, z));
@@ -63,8 +60,7 @@ static void sort_falling(size_t rows, double *u, double *s) {
   }
 }
 
-void svd_by_rotations(size_t rows, size_t columns, double *x, double *u,
-                      double *s) {
+void svd_by_rotations(size_t rows, size_t columns, double *x, double *u, double *s) {
   bool turned = true;
   for (size_t i = 0; u && i < rows * rows; i++) u[i] = i % (rows + 1) == 0;
   for (int sweep = 0; turned && sweep < MOST_SWEEPS; sweep++) {
@@ -73,8 +69,7 @@ void svd_by_rotations(size_t rows, size_t columns, double *x, double *u,
       for (size_t j = i + 1; j < rows; j++)
         if (part(rows, columns, x, u, i, j)) turned = true;
   }
-  for (size_t i = 0; i < rows; i++)
-    s[i] = sqrt(dot(x + i * columns, x + i * columns, columns));
+  for (size_t i = 0; i < rows; i++) s[i] = sqrt(dot(x + i * columns, x + i * columns, columns));
   sort_falling(rows, u, s);
 }
 
@@ -83,13 +78,12 @@ void svd_by_rotations(size_t rows, size_t columns, double *x, double *u,
 #ifdef ATTEND_HAVE_LAPACKE
 bool svd_has_lapacke(void) { return LAPACKE_dgesvd != NULL; }
 
-bool svd_by_lapacke(size_t rows, size_t columns, double *x, double *u,
-                    double *s, double *values, double *unused) {
+bool svd_by_lapacke(size_t rows, size_t columns, double *x, double *u, double *s, double *values,
+                    double *unused) {
   const lapack_int m = (lapack_int)rows, n = (lapack_int)columns;
   double none[1];
   if (!svd_has_lapacke()) return false;
-  if (LAPACKE_dgesvd(LAPACK_ROW_MAJOR, 'A', 'N', m, n, x, n, values, u, m, none,
-                     n, unused))
+  if (LAPACKE_dgesvd(LAPACK_ROW_MAJOR, 'A', 'N', m, n, x, n, values, u, m, none, n, unused))
     return false;
   for (size_t i = 0; i < rows; i++) s[i] = i < columns ? values[i] : 0;
   return true;
@@ -97,8 +91,8 @@ bool svd_by_lapacke(size_t rows, size_t columns, double *x, double *u,
 #else
 bool svd_has_lapacke(void) { return false; }
 
-bool svd_by_lapacke(size_t rows, size_t columns, double *x, double *u,
-                    double *s, double *values, double *unused) {
+bool svd_by_lapacke(size_t rows, size_t columns, double *x, double *u, double *s, double *values,
+                    double *unused) {
   (void)rows, (void)columns, (void)x, (void)u;
   (void)s, (void)values, (void)unused;
   return false;

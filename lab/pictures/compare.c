@@ -19,8 +19,7 @@ static bool subtract(const picture_compare_data *d, drawing *out, trio *t) {
   size_t count = (size_t)d->height * (size_t)d->width;
   t->difference = drawing_take(out, count, sizeof *t->difference);
   if (!t->difference) return false;
-  for (size_t i = 0; i < count; i++)
-    t->difference[i] = d->other[i] - d->cells[i];
+  for (size_t i = 0; i < count; i++) t->difference[i] = d->other[i] - d->cells[i];
   t->of[2].cells = t->difference;
   t->of[2].most = map_most(t->difference, d->height, d->width);
   return true;
@@ -28,8 +27,8 @@ static bool subtract(const picture_compare_data *d, drawing *out, trio *t) {
 
 static trio trio_of(const picture_compare_data *d, double room) {
   trio t = {0};
-  double most = fmax(map_most(d->cells, d->height, d->width),
-                     map_most(d->other, d->height, d->width));
+  double most =
+      fmax(map_most(d->cells, d->height, d->width), map_most(d->other, d->height, d->width));
   const float *cells[3] = {d->cells, d->other, NULL};
   for (int i = 0; i < 3; i++)
     t.of[i] = (map){.rows = d->rows,
@@ -62,8 +61,7 @@ static void draw_trio(const picture_compare_data *d, page *p, const trio *t) {
   const char *names[3] = {d->name, d->other_name, "difference"};
   double x = p->left + t->of[0].left, y = p->y + 20 + t->of[0].top;
   for (int i = 0; i < 3; i++) {
-    page_bold(p, x, p->y + 12, names[i], LABEL_SIZE, ANCHOR_START,
-              p->colours->ink, t->of[i].w);
+    page_bold(p, x, p->y + 12, names[i], LABEL_SIZE, ANCHOR_START, p->colours->ink, t->of[i].w);
     map_draw(&t->of[i], p, x, y);
     x += t->of[i].w + GAP;
   }
@@ -72,22 +70,19 @@ static void draw_trio(const picture_compare_data *d, page *p, const trio *t) {
 
 /* ---- numbers ------------------------------------------------------------------------ */
 
-static double fact(page *p, double x, const char *name, double value,
-                   const char *about) {
+static double fact(page *p, double x, const char *name, double value, const char *about) {
   char text[24];
   if (isnan(value)) return x;
-  double wide = fmax(draw_text_width(name, LABEL_SIZE, false),
-                     draw_text_width(about, SMALL_SIZE, false));
+  double wide =
+      fmax(draw_text_width(name, LABEL_SIZE, false), draw_text_width(about, SMALL_SIZE, false));
   if (x + wide > p->right && x > p->left) {
     x = p->left;
     p->y += FACT + 12;
   }
-  page_text(p, x, p->y + 12, name, LABEL_SIZE, ANCHOR_START, p->colours->faint,
+  page_text(p, x, p->y + 12, name, LABEL_SIZE, ANCHOR_START, p->colours->faint, 0);
+  page_bold(p, x, p->y + 35, page_number(value, text), TITLE_SIZE, ANCHOR_START, p->colours->ink,
             0);
-  page_bold(p, x, p->y + 35, page_number(value, text), TITLE_SIZE, ANCHOR_START,
-            p->colours->ink, 0);
-  page_text(p, x, p->y + 52, about, SMALL_SIZE, ANCHOR_START, p->colours->faint,
-            0);
+  page_text(p, x, p->y + 52, about, SMALL_SIZE, ANCHOR_START, p->colours->faint, 0);
   return x + wide + 36;
 }
 
@@ -100,8 +95,7 @@ static void facts(const picture_compare_data *d, page *p) {
   x = fact(p, x, "distance", d->distance, "0 the same, 1 disjoint");
   x = fact(p, x, "entropy", d->entropy, name);
   x = fact(p, x, "entropy", d->other_entropy, other);
-  x = fact(p, x, "error of the output", d->output_error,
-           "relative, of the head output");
+  x = fact(p, x, "error of the output", d->output_error, "relative, of the head output");
   if (x > p->left) p->y += FACT;
 }
 
@@ -119,10 +113,10 @@ static void all_heads(const picture_compare_data *d, page *p) {
            .names_left = true,
            .names_top = true};
   p->y += 30;
-  page_bold(p, p->left, p->y + 12, "distance in every head", LABEL_SIZE,
-            ANCHOR_START, p->colours->ink, 0);
-  page_text(p, p->left + 170, p->y + 12, "rows are layers, columns heads",
-            SMALL_SIZE, ANCHOR_START, p->colours->faint, 0);
+  page_bold(p, p->left, p->y + 12, "distance in every head", LABEL_SIZE, ANCHOR_START,
+            p->colours->ink, 0);
+  page_text(p, p->left + 170, p->y + 12, "rows are layers, columns heads", SMALL_SIZE, ANCHOR_START,
+            p->colours->faint, 0);
   map_fit(&m, p->right - p->left, 600, 36);
   p->y += 22 + m.top;
   map_draw(&m, p, p->left + m.left, p->y);
@@ -130,19 +124,17 @@ static void all_heads(const picture_compare_data *d, page *p) {
 }
 
 /* The names are above the maps, too: a title that is too long does without. */
-static void start(const picture_compare_data *d, const picture_look *look,
-                  drawing *out, page *p, double content) {
+static void start(const picture_compare_data *d, const picture_look *look, drawing *out, page *p,
+                  double content) {
   char place[PAGE_WORDS], names[256];
   snprintf(names, sizeof names, ": %s and %s", d->name, d->other_name);
   page_place(&d->about, place);
-  double wide = draw_text_width(place, TITLE_SIZE, true) +
-                draw_text_width(names, TITLE_SIZE, true);
+  double wide = draw_text_width(place, TITLE_SIZE, true) + draw_text_width(names, TITLE_SIZE, true);
   bool fits = wide <= fmax(content, 420);
   page_start(p, out, look, content, "%s%s", place, fits ? names : ", compared");
 }
 
-const char *picture_compare(const picture_compare_data *d,
-                            const picture_look *look, drawing *out) {
+const char *picture_compare(const picture_compare_data *d, const picture_look *look, drawing *out) {
   *out = (drawing){0};
   if (d->height < 1 || d->width < 1 || d->rows.count < 1 || d->keys.count < 1)
     return "there are no tokens to compare the weights of";
@@ -151,11 +143,10 @@ const char *picture_compare(const picture_compare_data *d,
   trio t = trio_of(d, page_room(look));
   start(d, look, out, &p, trio_width(&t));
   if (!subtract(d, out, &t)) return NULL;
-  page_say(
-      &p,
-      "The weights of one head under each, and what the second adds (blue) "
-      "or takes away (orange): %s.",
-      page_attention(&d->about, attention));
+  page_say(&p,
+           "The weights of one head under each, and what the second adds (blue) "
+           "or takes away (orange): %s.",
+           page_attention(&d->about, attention));
   page_notice(&p, &d->about);
   draw_trio(d, &p, &t);
   page_legend_scale(&p, SCALE_WEIGHT, t.of[0].most, "weight");

@@ -41,16 +41,14 @@ static double widest(const char *const *names, int n) {
   double most = 0;
   char text[16];
   for (int i = 0; i < n; i++)
-    most =
-        fmax(most, draw_text_width(name_of(names, i, text), NAME_SIZE, false));
+    most = fmax(most, draw_text_width(name_of(names, i, text), NAME_SIZE, false));
   return fmin(most, NAME_MOST);
 }
 
 /* Rows are named where they change: after that they stand at the same height. */
 static bool names_rows(const picture_design_head *h, int grid) {
   const picture_grid *g = &h->grid[0][grid];
-  return grid == 0 || g->row_names != h->grid[0][grid - 1].row_names ||
-         g->is_weight;
+  return grid == 0 || g->row_names != h->grid[0][grid - 1].row_names || g->is_weight;
 }
 
 static void fit(layout *l, double room) {
@@ -78,8 +76,7 @@ static void fit(layout *l, double room) {
 
 static double width_of(const layout *l) {
   double x = TWIN;
-  for (int i = 0; i < l->h->grids; i++)
-    x += l->left[i] + l->h->grid[0][i].columns * l->cell + GAP;
+  for (int i = 0; i < l->h->grids; i++) x += l->left[i] + l->h->grid[0][i].columns * l->cell + GAP;
   return x;
 }
 
@@ -101,35 +98,28 @@ static void short_number(double x, char to[24]) {
 
 static double most_of(const picture_grid *g) {
   double most = 0;
-  for (int i = 0; i < g->rows * g->columns; i++)
-    most = fmax(most, fabs((double)g->cells[i]));
+  for (int i = 0; i < g->rows * g->columns; i++) most = fmax(most, fabs((double)g->cells[i]));
   return g->is_weight ? 1 : most;
 }
 
-static void draw_one(const layout *l, const picture_grid *g, int row,
-                     int column, double x, double y, double most) {
+static void draw_one(const layout *l, const picture_grid *g, int row, int column, double x,
+                     double y, double most) {
   page *p = l->p;
   char tip[160], number[24], row_text[16], column_text[16];
   double v = (double)g->cells[row * g->columns + column];
   if (v == 0) return; /* what is empty is drawn as one */
-  colour paint = page_colour(p->colours,
-                             g->is_weight ? SCALE_WEIGHT : SCALE_EVEN, v, most);
+  colour paint = page_colour(p->colours, g->is_weight ? SCALE_WEIGHT : SCALE_EVEN, v, most);
   snprintf(tip, sizeof tip, "%s[%.40s, %.40s] = %.5g", g->title,
-           name_of(g->row_names, row, row_text),
-           name_of(g->column_names, column, column_text), v);
+           name_of(g->row_names, row, row_text), name_of(g->column_names, column, column_text), v);
   draw_cell(p->to, x, y, l->cell - 1, l->cell - 1, paint, tip);
   if (l->cell < NUMBERS_FROM || fabs(v) < 0.005) return;
   short_number(v, number);
   double size = fmin(l->cell * 0.36, 9);
-  page_text(
-      p, x + l->cell / 2, page_middle(y + l->cell / 2, size), number, size,
-      ANCHOR_MIDDLE,
-      colour_on(paint, palette_get(false)->ink, palette_get(false)->background),
-      0);
+  page_text(p, x + l->cell / 2, page_middle(y + l->cell / 2, size), number, size, ANCHOR_MIDDLE,
+            colour_on(paint, palette_get(false)->ink, palette_get(false)->background), 0);
 }
 
-static void draw_column_names(const layout *l, const picture_grid *g, double x,
-                              double y) {
+static void draw_column_names(const layout *l, const picture_grid *g, double x, double y) {
   char text[16];
   bool turned = widest(g->column_names, g->columns) > l->cell;
   if (l->cell < NAMES_FROM) return;
@@ -140,22 +130,20 @@ static void draw_column_names(const layout *l, const picture_grid *g, double x,
                       .turn = turned ? -90 : 0,
                       .most = NAME_MOST,
                       .paint = l->p->colours->faint};
-    draw_text(l->p->to, turned ? middle + 3 : middle, y - 4,
-              name_of(g->column_names, i, text), &look);
+    draw_text(l->p->to, turned ? middle + 3 : middle, y - 4, name_of(g->column_names, i, text),
+              &look);
   }
 }
 
-static void draw_row_names(const layout *l, const picture_grid *g, double x,
-                           double y) {
+static void draw_row_names(const layout *l, const picture_grid *g, double x, double y) {
   char text[16];
   for (int i = 0; l->cell >= NAMES_FROM && i < g->rows; i++)
     page_text(l->p, x - 4, page_middle(y + (i + 0.5) * l->cell, NAME_SIZE),
-              name_of(g->row_names, i, text), NAME_SIZE, ANCHOR_END,
-              l->p->colours->faint, NAME_MOST);
+              name_of(g->row_names, i, text), NAME_SIZE, ANCHOR_END, l->p->colours->faint,
+              NAME_MOST);
 }
 
-static void draw_grid(const layout *l, const picture_grid *g, int index,
-                      double x, double y) {
+static void draw_grid(const layout *l, const picture_grid *g, int index, double x, double y) {
   char number[24], text[40];
   double most = most_of(g);
   if (l->left[index] > 0) draw_row_names(l, g, x, y);
@@ -166,8 +154,8 @@ static void draw_grid(const layout *l, const picture_grid *g, int index,
   for (int i = 0; i < g->rows; i++)
     for (int j = 0; j < g->columns; j++)
       draw_one(l, g, i, j, x + j * l->cell, y + i * l->cell, most);
-  draw_frame(l->p->to, x - 1, y - 1, g->columns * l->cell + 1,
-             g->rows * l->cell + 1, 0, 1, l->p->colours->grid);
+  draw_frame(l->p->to, x - 1, y - 1, g->columns * l->cell + 1, g->rows * l->cell + 1, 0, 1,
+             l->p->colours->grid);
   if (g->is_weight) return;
   snprintf(text, sizeof text, "±%s", page_number(most, number));
   page_text(l->p, x, y + g->rows * l->cell + 11, text, NAME_SIZE, ANCHOR_START,
@@ -181,8 +169,7 @@ static void draw_titles(const layout *l, double y) {
   for (int i = 0; i < l->h->grids; i++) {
     const picture_grid *g = &l->h->grid[0][i];
     x += l->left[i];
-    page_bold(l->p, x, y, g->title, LABEL_SIZE, ANCHOR_START,
-              l->p->colours->ink, 0);
+    page_bold(l->p, x, y, g->title, LABEL_SIZE, ANCHOR_START, l->p->colours->ink, 0);
     x += g->columns * l->cell + GAP;
   }
 }
@@ -191,8 +178,8 @@ static double draw_twin(const layout *l, int twin, double y) {
   static const char *const names[] = {"designed", "learned"};
   double x = l->p->left + TWIN, tall = 0;
   y += l->top + 6;
-  page_text(l->p, l->p->left, y + 12, names[twin], LABEL_SIZE, ANCHOR_START,
-            l->p->colours->ink, TWIN - 8);
+  page_text(l->p, l->p->left, y + 12, names[twin], LABEL_SIZE, ANCHOR_START, l->p->colours->ink,
+            TWIN - 8);
   for (int i = 0; i < l->h->grids; i++) {
     const picture_grid *g = &l->h->grid[twin][i];
     x += l->left[i];
@@ -207,8 +194,7 @@ static void draw_head(const picture_design_head *h, page *p, double room) {
   layout l = {.h = h, .p = p};
   fit(&l, room);
   p->y += 26;
-  page_bold(p, p->left, p->y, h->name, TEXT_SIZE, ANCHOR_START, p->colours->ink,
-            0);
+  page_bold(p, p->left, p->y, h->name, TEXT_SIZE, ANCHOR_START, p->colours->ink, 0);
   p->y += 22;
   draw_titles(&l, p->y);
   p->y += 4;
@@ -225,14 +211,12 @@ static double content_of(const picture_design_data *d, double room) {
   return most;
 }
 
-const char *picture_design(const picture_design_data *d,
-                           const picture_look *look, drawing *out) {
+const char *picture_design(const picture_design_data *d, const picture_look *look, drawing *out) {
   page p;
   *out = (drawing){0};
   if (d->heads < 1) return "there is no head to draw";
   double room = page_room(look);
-  page_start(&p, out, look, fmax(content_of(d, room), fmin(room, 720)), "%s",
-             d->title);
+  page_start(&p, out, look, fmax(content_of(d, room), fmin(room, 720)), "%s", d->title);
   for (int i = 0; i < d->heads; i++) draw_head(&d->head[i], &p, room);
   p.y += 8;
   for (int i = 0; i < d->n_sentences; i++) {

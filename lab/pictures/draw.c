@@ -74,8 +74,8 @@ static void add(drawing *d, shape s) {
 
 /* ---- shapes -------------------------------------------------------------------- */
 
-void draw_frame(drawing *d, double x, double y, double w, double h,
-                double radius, double stroke, colour paint) {
+void draw_frame(drawing *d, double x, double y, double w, double h, double radius, double stroke,
+                colour paint) {
   if (w <= 0 || h <= 0) return;
   add(d, (shape){.kind = SHAPE_RECT,
                  .paint = paint,
@@ -87,13 +87,11 @@ void draw_frame(drawing *d, double x, double y, double w, double h,
                  .stroke = stroke});
 }
 
-void draw_rect(drawing *d, double x, double y, double w, double h,
-               double radius, colour paint) {
+void draw_rect(drawing *d, double x, double y, double w, double h, double radius, colour paint) {
   draw_frame(d, x, y, w, h, radius, 0, paint);
 }
 
-void draw_cell(drawing *d, double x, double y, double w, double h, colour paint,
-               const char *tip) {
+void draw_cell(drawing *d, double x, double y, double w, double h, colour paint, const char *tip) {
   if (w <= 0 || h <= 0) return;
   add(d, (shape){.kind = SHAPE_RECT,
                  .paint = paint,
@@ -105,15 +103,11 @@ void draw_cell(drawing *d, double x, double y, double w, double h, colour paint,
 }
 
 void draw_circle(drawing *d, double x, double y, double radius, colour paint) {
-  add(d, (shape){.kind = SHAPE_CIRCLE,
-                 .paint = paint,
-                 .x = x,
-                 .y = y,
-                 .radius = radius});
+  add(d, (shape){.kind = SHAPE_CIRCLE, .paint = paint, .x = x, .y = y, .radius = radius});
 }
 
-static void add_points(drawing *d, shape_kind kind, const double *points,
-                       int count, double stroke, colour paint) {
+static void add_points(drawing *d, shape_kind kind, const double *points, int count, double stroke,
+                       colour paint) {
   if (count < 2) return;
   size_t size = (size_t)count * 2 * sizeof *points;
   add(d, (shape){.kind = kind,
@@ -123,24 +117,22 @@ static void add_points(drawing *d, shape_kind kind, const double *points,
                  .count = count});
 }
 
-void draw_line(drawing *d, double x0, double y0, double x1, double y1,
-               double stroke, colour paint) {
+void draw_line(drawing *d, double x0, double y0, double x1, double y1, double stroke,
+               colour paint) {
   double points[4] = {x0, y0, x1, y1};
   add_points(d, SHAPE_LINE, points, 2, stroke, paint);
 }
 
-void draw_lines(drawing *d, const double *points, int count, double stroke,
-                colour paint) {
+void draw_lines(drawing *d, const double *points, int count, double stroke, colour paint) {
   add_points(d, SHAPE_LINE, points, count, stroke, paint);
 }
 
-void draw_curve(drawing *d, const double points[8], double stroke,
-                colour paint) {
+void draw_curve(drawing *d, const double points[8], double stroke, colour paint) {
   add_points(d, SHAPE_CURVE, points, 4, stroke, paint);
 }
 
-void draw_image(drawing *d, double x, double y, double w, double h,
-                const uint8_t *cells, int rows, int columns) {
+void draw_image(drawing *d, double x, double y, double w, double h, const uint8_t *cells, int rows,
+                int columns) {
   if (rows <= 0 || columns <= 0 || w <= 0 || h <= 0) return;
   add(d, (shape){.kind = SHAPE_IMAGE,
                  .x = x,
@@ -152,20 +144,16 @@ void draw_image(drawing *d, double x, double y, double w, double h,
                  .columns = columns});
 }
 
-void draw_hatch(drawing *d, double x, double y, double w, double h,
-                colour paint) {
+void draw_hatch(drawing *d, double x, double y, double w, double h, colour paint) {
   if (w <= 0 || h <= 0) return;
-  add(d,
-      (shape){
-          .kind = SHAPE_HATCH, .paint = paint, .x = x, .y = y, .w = w, .h = h});
+  add(d, (shape){.kind = SHAPE_HATCH, .paint = paint, .x = x, .y = y, .w = w, .h = h});
 }
 
 /* ---- texts --------------------------------------------------------------------- */
 
 double draw_text_width(const char *text, double size, bool bold) {
   double width = 0;
-  for (uint32_t code; (code = letters_next(&text));)
-    width += glyphs_advance(bold, code);
+  for (uint32_t code; (code = letters_next(&text));) width += glyphs_advance(bold, code);
   return width * size;
 }
 
@@ -174,8 +162,7 @@ double draw_text_width(const char *text, double size, bool bold) {
 static char *fitted(drawing *d, const char *text, const text_look *look) {
   enum { ELLIPSIS = 0x2026 };
   double dots = glyphs_advance(look->bold, ELLIPSIS) * look->size, width = 0;
-  bool whole = look->most <= 0 ||
-               draw_text_width(text, look->size, look->bold) <= look->most;
+  bool whole = look->most <= 0 || draw_text_width(text, look->size, look->bold) <= look->most;
   char *to = drawing_take(d, 3 * strlen(text) + LETTER_BYTES + 1, 1), *at = to;
   if (!to) return NULL;
   for (uint32_t code; (code = letters_next(&text));) {
@@ -189,8 +176,7 @@ static char *fitted(drawing *d, const char *text, const text_look *look) {
   return to;
 }
 
-void draw_text(drawing *d, double x, double y, const char *text,
-               const text_look *look) {
+void draw_text(drawing *d, double x, double y, const char *text, const text_look *look) {
   if (!text || !*text) return;
   add(d, (shape){.kind = SHAPE_TEXT,
                  .paint = look->paint,

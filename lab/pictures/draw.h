@@ -61,26 +61,21 @@ void drawing_free(drawing *d);
  * was to be drawn with it may be left out. */
 void *drawing_take(drawing *d, size_t count, size_t size);
 
-void draw_rect(drawing *d, double x, double y, double w, double h,
-               double radius, colour paint);
+void draw_rect(drawing *d, double x, double y, double w, double h, double radius, colour paint);
 /* The same, square, with a tooltip (.svg). */
-void draw_cell(drawing *d, double x, double y, double w, double h, colour paint,
-               const char *tip);
-void draw_frame(drawing *d, double x, double y, double w, double h,
-                double radius, double stroke, colour paint);
+void draw_cell(drawing *d, double x, double y, double w, double h, colour paint, const char *tip);
+void draw_frame(drawing *d, double x, double y, double w, double h, double radius, double stroke,
+                colour paint);
 void draw_circle(drawing *d, double x, double y, double radius, colour paint);
-void draw_line(drawing *d, double x0, double y0, double x1, double y1,
-               double stroke, colour paint);
-void draw_lines(drawing *d, const double *points /* [count][2] */, int count,
-                double stroke, colour paint);
+void draw_line(drawing *d, double x0, double y0, double x1, double y1, double stroke, colour paint);
+void draw_lines(drawing *d, const double *points /* [count][2] */, int count, double stroke,
+                colour paint);
 /* Cubic Bézier: start, two control points, end. */
-void draw_curve(drawing *d, const double points[8], double stroke,
-                colour paint);
+void draw_curve(drawing *d, const double points[8], double stroke, colour paint);
 /* Cells are shown as they are, without a blur. They are copied. */
-void draw_image(drawing *d, double x, double y, double w, double h,
-                const uint8_t *cells, int rows, int columns);
-void draw_hatch(drawing *d, double x, double y, double w, double h,
-                colour paint);
+void draw_image(drawing *d, double x, double y, double w, double h, const uint8_t *cells, int rows,
+                int columns);
+void draw_hatch(drawing *d, double x, double y, double w, double h, colour paint);
 
 enum { HATCH_STEP = 6 }; /* px between stripes, along x */
 #define HATCH_STROKE 1.1
@@ -95,15 +90,13 @@ typedef struct {
 } text_look;
 
 /* (x, y): the anchor, on the baseline. */
-void draw_text(drawing *d, double x, double y, const char *text,
-               const text_look *look);
+void draw_text(drawing *d, double x, double y, const char *text, const text_look *look);
 double draw_text_width(const char *text, double size, bool bold);
 
 /* Bytes to be freed by free(); NULL on failure. draw_png draws a px as scale pixels;
  * ATTEND_INVALID: that is too large. */
 attend_status draw_svg(const drawing *d, char **bytes, size_t *length);
-attend_status draw_png(const drawing *d, double scale, void **bytes,
-                       size_t *length);
+attend_status draw_png(const drawing *d, double scale, void **bytes, size_t *length);
 /* What a status of these means, and the remedy; NULL for ATTEND_OK. */
 const char *draw_message(attend_status status);
 

@@ -40,17 +40,13 @@ static map numbers_map(const float *cells, int height, int width) {
 }
 
 /* Of a map and the words above it. */
-static double map_width(const map *m) {
-  return fmax(m->left + m->w + m->over, 270);
-}
+static double map_width(const map *m) { return fmax(m->left + m->w + m->over, 270); }
 
 static void titled(page *p, const map *m, double x, double y, const char *title,
                    const char *about) {
   double most = map_width(m);
-  page_bold(p, x, y + 12, title, LABEL_SIZE, ANCHOR_START, p->colours->ink,
-            most);
-  page_text(p, x, y + 27, about, SMALL_SIZE, ANCHOR_START, p->colours->faint,
-            most);
+  page_bold(p, x, y + 12, title, LABEL_SIZE, ANCHOR_START, p->colours->ink, most);
+  page_text(p, x, y + 27, about, SMALL_SIZE, ANCHOR_START, p->colours->faint, most);
   map_draw(m, p, x + m->left, y + 36 + m->top);
 }
 
@@ -79,8 +75,7 @@ static double pair_width(const picture_embeddings_data *d, const pair *two) {
   return two->beside ? a + GAP + b : fmax(a, b);
 }
 
-static void positions(const picture_embeddings_data *d, page *p,
-                      const pair *two) {
+static void positions(const picture_embeddings_data *d, page *p, const pair *two) {
   char about[96] = "p(t+1) = M p(t) for every t", number[24];
   if (!isnan(d->shift_error))
     snprintf(about, sizeof about, "p(t+1) = M p(t) for every t, to %s",
@@ -102,15 +97,15 @@ static void positions(const picture_embeddings_data *d, page *p,
 
 /* ---- the picture ------------------------------------------------------------------------ */
 
-static void start(const picture_embeddings_data *d, const picture_look *look,
-                  drawing *out, page *p, double content) {
+static void start(const picture_embeddings_data *d, const picture_look *look, drawing *out, page *p,
+                  double content) {
   const char *model = d->about.model ? d->about.model : "a model";
   if (!d->cosine) {
     page_start(p, out, look, content, "positions as vectors");
     page_say(p, "Positions as sines and cosines of many wavelengths.");
   } else {
-    page_start(p, out, look, content, "%s: tokens as vectors before layer %d",
-               model, d->about.layer);
+    page_start(p, out, look, content, "%s: tokens as vectors before layer %d", model,
+               d->about.layer);
     page_say(p,
              "How alike two tokens are: the cosine of the angle between their "
              "states before layer %d (%s).",
@@ -119,8 +114,8 @@ static void start(const picture_embeddings_data *d, const picture_look *look,
   page_notice(p, &d->about);
 }
 
-const char *picture_embeddings(const picture_embeddings_data *d,
-                               const picture_look *look, drawing *out) {
+const char *picture_embeddings(const picture_embeddings_data *d, const picture_look *look,
+                               drawing *out) {
   *out = (drawing){0};
   bool tokens = d->cosine && d->height > 0 && d->width > 0;
   bool places = d->table && d->count > 0 && d->dim > 0;
@@ -144,10 +139,7 @@ const char *picture_embeddings(const picture_embeddings_data *d,
     p.y += m.top + m.h + (places ? 32 : 4);
   }
   if (places) positions(d, &p, &two);
-  page_legend_scale(&p, SCALE_EVEN, 1,
-                    !places  ? "cosine"
-                    : tokens ? "cosine, number"
-                             : "number");
+  page_legend_scale(&p, SCALE_EVEN, 1, !places ? "cosine" : tokens ? "cosine, number" : "number");
   page_legend_end(&p);
   page_end(&p);
   return NULL;

@@ -61,17 +61,16 @@ static double at_y(const frame *f, double loss) {
 static void curve_axes(const frame *f, page *p) {
   for (int i = 0; i <= (f->high > f->low ? 2 : 0); i++) {
     char text[24];
-    double loss = f->log ? f->low * pow(f->high / f->low, i / 2.0)
-                         : f->low + (f->high - f->low) * i / 2;
+    double loss =
+        f->log ? f->low * pow(f->high / f->low, i / 2.0) : f->low + (f->high - f->low) * i / 2;
     double y = at_y(f, loss);
     draw_line(p->to, f->x, y, f->x + f->w, y, 1, p->colours->grid);
-    page_text(p, f->x - 8, page_middle(y, SMALL_SIZE), page_number(loss, text),
-              SMALL_SIZE, ANCHOR_END, p->colours->faint, 0);
+    page_text(p, f->x - 8, page_middle(y, SMALL_SIZE), page_number(loss, text), SMALL_SIZE,
+              ANCHOR_END, p->colours->faint, 0);
   }
 }
 
-static void curve_line(const frame *f, page *p, const picture_point *at,
-                       int n) {
+static void curve_line(const frame *f, page *p, const picture_point *at, int n) {
   double *points = drawing_take(p->to, 2 * (size_t)n + 2, sizeof *points);
   if (!points) return;
   for (int i = 0; i < n; i++) {
@@ -85,10 +84,8 @@ static void curve_line(const frame *f, page *p, const picture_point *at,
 static void frame_marks(const frame *f, page *p, const picture_film_data *d) {
   for (int i = 0; i < d->frames; i++) {
     double x = at_x(f, d->step[i]);
-    draw_line(p->to, x, f->y + f->h, x, f->y + f->h + 5, 1.4,
-              p->colours->accent);
-    if (isfinite(d->loss[i]))
-      draw_circle(p->to, x, at_y(f, d->loss[i]), 3, p->colours->accent);
+    draw_line(p->to, x, f->y + f->h, x, f->y + f->h + 5, 1.4, p->colours->accent);
+    if (isfinite(d->loss[i])) draw_circle(p->to, x, at_y(f, d->loss[i]), 3, p->colours->accent);
   }
 }
 
@@ -112,14 +109,12 @@ static void draw_curve_of(page *p, const picture_film_data *d) {
   curve_axes(&f, p);
   curve_line(&f, p, d->curve, d->losses);
   for (int i = 0; i < d->valids; i++)
-    draw_circle(p->to, at_x(&f, d->valid[i].step), at_y(&f, d->valid[i].loss),
-                2.2, palette_head(p->colours, VALID));
+    draw_circle(p->to, at_x(&f, d->valid[i].step), at_y(&f, d->valid[i].loss), 2.2,
+                palette_head(p->colours, VALID));
   frame_marks(&f, p, d);
   p->y += CURVE + 18;
-  if (d->losses)
-    page_legend_chip(p, palette_head(p->colours, 0), "loss in training");
-  if (d->valids)
-    page_legend_chip(p, palette_head(p->colours, VALID), "loss in validation");
+  if (d->losses) page_legend_chip(p, palette_head(p->colours, 0), "loss in training");
+  if (d->valids) page_legend_chip(p, palette_head(p->colours, VALID), "loss in validation");
   page_legend_chip(p, p->colours->accent, "the steps below");
   page_legend_end(p);
   p->y += 22;
@@ -130,18 +125,17 @@ static void draw_curve_of(page *p, const picture_film_data *d) {
 static map map_of(const film *f, int head, int i, bool names) {
   const picture_film_data *d = f->d;
   size_t one = (size_t)d->height * (size_t)d->width;
-  return (map){
-      .rows = d->rows,
-      .keys = d->keys,
-      .height = d->height,
-      .width = d->width,
-      .cells = d->cells + ((size_t)head * (size_t)d->frames + (size_t)i) * one,
-      .mask = d->mask,
-      .scale = d->is_signed ? SCALE_SIGN : SCALE_WEIGHT,
-      .most = f->most,
-      .token = -1,
-      .key = -1,
-      .names_left = names};
+  return (map){.rows = d->rows,
+               .keys = d->keys,
+               .height = d->height,
+               .width = d->width,
+               .cells = d->cells + ((size_t)head * (size_t)d->frames + (size_t)i) * one,
+               .mask = d->mask,
+               .scale = d->is_signed ? SCALE_SIGN : SCALE_WEIGHT,
+               .most = f->most,
+               .token = -1,
+               .key = -1,
+               .names_left = names};
 }
 
 /* As many beside each other as are not too small. */
@@ -164,12 +158,10 @@ static void words_below(const film *f, page *p, int i, double x, double y) {
   const picture_film_data *d = f->d;
   char text[64], number[24];
   snprintf(text, sizeof text, "step %.0f", d->step[i]);
-  page_text(p, x, y + 15, text, LABEL_SIZE, ANCHOR_START, p->colours->ink,
-            f->w + GAP - 2);
+  page_text(p, x, y + 15, text, LABEL_SIZE, ANCHOR_START, p->colours->ink, f->w + GAP - 2);
   if (!isfinite(d->loss[i])) return;
   snprintf(text, sizeof text, "loss %s", page_number(d->loss[i], number));
-  page_text(p, x, y + 29, text, SMALL_SIZE, ANCHOR_START, p->colours->faint,
-            f->w + GAP - 2);
+  page_text(p, x, y + 29, text, SMALL_SIZE, ANCHOR_START, p->colours->faint, f->w + GAP - 2);
 }
 
 static double draw_line_of_maps(const film *f, page *p, int head, int from) {
@@ -195,25 +187,22 @@ static void draw_head(const film *f, page *p, int head) {
   char text[32];
   if (f->d->heads > 1) {
     snprintf(text, sizeof text, "head %d", f->d->head[head]);
-    page_bold(p, p->left + f->left, p->y + 12, text, LABEL_SIZE, ANCHOR_START,
-              p->colours->ink, 0);
+    page_bold(p, p->left + f->left, p->y + 12, text, LABEL_SIZE, ANCHOR_START, p->colours->ink, 0);
     p->y += ABOVE;
   }
   for (int from = 0; from < f->d->frames; from += f->across)
     p->y += draw_line_of_maps(f, p, head, from);
 }
 
-const char *picture_film(const picture_film_data *d, const picture_look *look,
-                         drawing *out) {
+const char *picture_film(const picture_film_data *d, const picture_look *look, drawing *out) {
   *out = (drawing){0};
   if (d->frames < 1 || d->heads < 1 || d->height < 1 || d->width < 1)
     return "there are no steps to draw";
   page p;
   char place[PAGE_WORDS], attention[PAGE_WORDS];
   film f = film_of(d, page_room(look));
-  page_start(&p, out, look, f.left + f.across * (f.w + GAP) - GAP,
-             "%s, from step %.0f to %.0f", page_place(&d->about, place),
-             d->step[0], d->step[d->frames - 1]);
+  page_start(&p, out, look, f.left + f.across * (f.w + GAP) - GAP, "%s, from step %.0f to %.0f",
+             page_place(&d->about, place), d->step[0], d->step[d->frames - 1]);
   page_say(&p,
            "Where each token (row) looks, after more and more training: the "
            "weights of %s, all on one scale.%s",
@@ -222,8 +211,7 @@ const char *picture_film(const picture_film_data *d, const picture_look *look,
   page_notice(&p, &d->about);
   draw_curve_of(&p, d);
   for (int i = 0; i < d->heads; i++) draw_head(&f, &p, i);
-  page_legend_scale(&p, d->is_signed ? SCALE_SIGN : SCALE_WEIGHT, f.most,
-                    "weight");
+  page_legend_scale(&p, d->is_signed ? SCALE_SIGN : SCALE_WEIGHT, f.most, "weight");
   map_legend_masks(&p, d->mask, d->height, d->width);
   page_legend_end(&p);
   page_end(&p);

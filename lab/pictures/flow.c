@@ -17,17 +17,13 @@ enum { AXIS = 104, NAME_MOST = 110, BAR = 64 };
 typedef struct {
   const picture_flow_data *d;
   double pitch, step; /* px from column to column, from row to row */
-  double x, y;  /* of the first column's left edge, the top row's middle */
-  double solid; /* edges; many are fainter, each */
+  double x, y;        /* of the first column's left edge, the top row's middle */
+  double solid;       /* edges; many are fainter, each */
 } weave;
 
-static double column(const weave *w, int i) {
-  return w->x + (i + 0.5) * w->pitch;
-}
+static double column(const weave *w, int i) { return w->x + (i + 0.5) * w->pitch; }
 /* State l is before layer l; the last is after them all. */
-static double row(const weave *w, int l) {
-  return w->y + (w->d->layers - l) * w->step;
-}
+static double row(const weave *w, int l) { return w->y + (w->d->layers - l) * w->step; }
 
 /* ---- argmax: edges ------------------------------------------------------------------ */
 
@@ -46,8 +42,8 @@ static int distinct(picture_edge *edges, int count) {
   for (int i = 0; i < count; i++) {
     const picture_edge *e = &edges[i];
     const picture_edge *last = left ? &edges[left - 1] : NULL;
-    bool same = last && last->head >= 0 && last->layer == e->layer &&
-                last->from == e->from && last->to == e->to;
+    bool same = last && last->head >= 0 && last->layer == e->layer && last->from == e->from &&
+                last->to == e->to;
     if (!same) edges[left++] = *e;
   }
   return left;
@@ -58,11 +54,9 @@ static void edge(const weave *w, page *p, const picture_edge *e) {
   double x0 = column(w, e->from), y0 = row(w, e->layer + 1);
   double x1 = column(w, e->to), y1 = row(w, e->layer), bend = (y1 - y0) * 0.5;
   double points[8] = {x0, y0, x0, y0 + bend, x1, y1 - bend, x1, y1};
-  colour paint = itself
-                     ? p->colours->grid
-                     : colour_fade(palette_head(p->colours, e->head), w->solid);
-  draw_curve(p->to, points, itself ? 2.5 : fmin(fmax(w->pitch / 16, 0.7), 1.4),
-             paint);
+  colour paint =
+      itself ? p->colours->grid : colour_fade(palette_head(p->colours, e->head), w->solid);
+  draw_curve(p->to, points, itself ? 2.5 : fmin(fmax(w->pitch / 16, 0.7), 1.4), paint);
 }
 
 static void draw_edges(const weave *w, page *p) {
@@ -85,8 +79,7 @@ static void draw_reach(const weave *w, page *p) {
     for (int i = 0; i < d->tokens.count; i++) {
       bool reached = d->reached[l * d->tokens.count + i];
       if (!reached && w->pitch < 4) continue;
-      draw_circle(p->to, column(w, i), row(w, l),
-                  reached ? radius : fmax(radius * 0.4, 0.6),
+      draw_circle(p->to, column(w, i), row(w, l), reached ? radius : fmax(radius * 0.4, 0.6),
                   reached ? p->colours->ink : p->colours->grid);
     }
 }
@@ -114,21 +107,18 @@ static void legend_heads(const picture_flow_data *d, page *p) {
 /* ---- rollout: shares ---------------------------------------------------------------------- */
 
 static colour share_colour(const page *p, double share) {
-  return share < 1e-4 ? p->colours->panel
-                      : palette_weight(p->colours, palette_share(share, 1));
+  return share < 1e-4 ? p->colours->panel : palette_weight(p->colours, palette_share(share, 1));
 }
 
 static void share_cell(const weave *w, page *p, int l, int i, double share) {
   char text[24];
   colour c = share_colour(p, share);
-  draw_rect(p->to, column(w, i) - w->pitch / 2 + 1,
-            row(w, l) - (w->step - 3) / 2, w->pitch - 2, w->step - 3, 3, c);
+  draw_rect(p->to, column(w, i) - w->pitch / 2 + 1, row(w, l) - (w->step - 3) / 2, w->pitch - 2,
+            w->step - 3, 3, c);
   if (w->pitch < 34 || share < 0.005) return;
   snprintf(text, sizeof text, "%.2f", share);
-  page_text(
-      p, column(w, i), page_middle(row(w, l), SMALL_SIZE), text, SMALL_SIZE,
-      ANCHOR_MIDDLE,
-      colour_on(c, palette_get(false)->ink, palette_get(false)->background), 0);
+  page_text(p, column(w, i), page_middle(row(w, l), SMALL_SIZE), text, SMALL_SIZE, ANCHOR_MIDDLE,
+            colour_on(c, palette_get(false)->ink, palette_get(false)->background), 0);
 }
 
 /* A row of many tokens, the largest share of those that share a pixel. */
@@ -140,14 +130,13 @@ static void share_row(const weave *w, page *p, int l) {
   if (!row_of) return;
   for (int i = 0; i < cells; i++) {
     double most = 0;
-    for (long j = (long)i * count / cells; j < (long)(i + 1) * count / cells;
-         j++)
+    for (long j = (long)i * count / cells; j < (long)(i + 1) * count / cells; j++)
       most = fmax(most, (double)shares[j]);
     colour c = share_colour(p, most);
     memcpy(row_of + 4 * i, &c, 4);
   }
-  draw_image(p->to, w->x, row(w, l) - (w->step - 3) / 2, w->pitch * count,
-             w->step - 3, row_of, 1, cells);
+  draw_image(p->to, w->x, row(w, l) - (w->step - 3) / 2, w->pitch * count, w->step - 3, row_of, 1,
+             cells);
   free(row_of);
 }
 
@@ -164,16 +153,15 @@ static void draw_shares(const weave *w, page *p) {
 static void draw_bars(const weave *w, page *p, double y) {
   const picture_flow_data *d = w->d;
   double most = 0, gap = w->pitch >= 8 ? 2 : 0;
-  for (int i = 0; i < d->tokens.count; i++)
-    most = fmax(most, (double)d->shares[i]);
+  for (int i = 0; i < d->tokens.count; i++) most = fmax(most, (double)d->shares[i]);
   for (int i = 0; i < d->tokens.count && most > 0; i++) {
     double h = (double)d->shares[i] / most * BAR;
     if (h >= 0.5)
-      draw_rect(p->to, column(w, i) - w->pitch / 2 + gap / 2, y + BAR - h,
-                w->pitch - gap, h, 0, p->colours->weight[5]);
+      draw_rect(p->to, column(w, i) - w->pitch / 2 + gap / 2, y + BAR - h, w->pitch - gap, h, 0,
+                p->colours->weight[5]);
   }
-  draw_line(p->to, w->x, y + BAR + 0.5, w->x + w->pitch * d->tokens.count,
-            y + BAR + 0.5, 1, p->colours->grid);
+  draw_line(p->to, w->x, y + BAR + 0.5, w->x + w->pitch * d->tokens.count, y + BAR + 0.5, 1,
+            p->colours->grid);
 }
 
 /* ---- the picture -------------------------------------------------------------------------- */
@@ -185,9 +173,8 @@ static void row_names(const weave *w, page *p) {
     bool top = l == w->d->layers, bottom = l == 0;
     if (!top && !bottom && (l % every || l + every > w->d->layers)) continue;
     snprintf(name, sizeof name, "after layer %d", l - 1);
-    page_text(p, w->x - 14, page_middle(row(w, l), LABEL_SIZE),
-              bottom ? "input" : name, LABEL_SIZE, ANCHOR_END,
-              p->colours->faint, 0);
+    page_text(p, w->x - 14, page_middle(row(w, l), LABEL_SIZE), bottom ? "input" : name, LABEL_SIZE,
+              ANCHOR_END, p->colours->faint, 0);
   }
 }
 
@@ -196,10 +183,9 @@ static void marked(const weave *w, page *p) {
   double wide = draw_text_width(token, LABEL_SIZE, true);
   double x = fmax(column(w, w->d->token), p->left + wide / 2);
   x = fmin(x, p->right - wide / 2);
-  page_bold(p, x, w->y - 26, token, LABEL_SIZE, ANCHOR_MIDDLE,
-            p->colours->accent, p->right - p->left);
-  draw_frame(p->to, column(w, w->d->token) - 9, w->y - 9, 18, 18, 9, 1.5,
-             p->colours->accent);
+  page_bold(p, x, w->y - 26, token, LABEL_SIZE, ANCHOR_MIDDLE, p->colours->accent,
+            p->right - p->left);
+  draw_frame(p->to, column(w, w->d->token) - 9, w->y - 9, 18, 18, 9, 1.5, p->colours->accent);
 }
 
 static void body(weave *w, page *p) {
@@ -221,8 +207,7 @@ static void body(weave *w, page *p) {
   p->y = row(w, 0) + (d->shares ? w->step / 2 + 14 : 12);
   if (d->shares) {
     draw_bars(w, p, p->y);
-    page_text(p, w->x - 14, p->y + BAR, "share", SMALL_SIZE, ANCHOR_END,
-              p->colours->faint, 0);
+    page_text(p, w->x - 14, p->y + BAR, "share", SMALL_SIZE, ANCHOR_END, p->colours->faint, 0);
     p->y += BAR + 2;
   }
   names_draw_below(&n, p, w->x, p->y);
@@ -245,11 +230,10 @@ static void caption(const picture_flow_data *d, page *p) {
   page_notice(p, &d->about);
 }
 
-const char *picture_flow(const picture_flow_data *d, const picture_look *look,
-                         drawing *out) {
+const char *picture_flow(const picture_flow_data *d, const picture_look *look, drawing *out) {
   *out = (drawing){0};
-  if (d->tokens.count < 1 || d->layers < 1 || d->token < 0 ||
-      d->token >= d->tokens.count || (!d->shares && !d->reached))
+  if (d->tokens.count < 1 || d->layers < 1 || d->token < 0 || d->token >= d->tokens.count ||
+      (!d->shares && !d->reached))
     return "choose a token to follow through the layers";
   page p;
   weave w = {.d = d};
@@ -257,11 +241,10 @@ const char *picture_flow(const picture_flow_data *d, const picture_look *look,
   w.solid = 0.75 * fmin(sqrt(2000.0 / (1 + d->edge_count)), 1);
   w.pitch = fmin(room / d->tokens.count, 64);
   if (w.pitch > 4) w.pitch = floor(w.pitch);
-  w.step = d->shares ? fmin(fmax(460.0 / d->layers, 18), 38)
-                     : fmin(fmax(560.0 / d->layers, 34), 72);
-  page_start(
-      &p, out, look, AXIS + w.pitch * d->tokens.count, "%s: what “%s” draws on",
-      d->about.model ? d->about.model : "a model", d->tokens.text[d->token]);
+  w.step =
+      d->shares ? fmin(fmax(460.0 / d->layers, 18), 38) : fmin(fmax(560.0 / d->layers, 34), 72);
+  page_start(&p, out, look, AXIS + w.pitch * d->tokens.count, "%s: what “%s” draws on",
+             d->about.model ? d->about.model : "a model", d->tokens.text[d->token]);
   caption(d, &p);
   body(&w, &p);
   if (d->shares)

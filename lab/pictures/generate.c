@@ -17,8 +17,8 @@ typedef struct {
 
 /* ---- steps ---------------------------------------------------------------------------- */
 
-static double chip(const list *l, page *p, const picture_candidate *c,
-                   bool chosen, double x, double y) {
+static double chip(const list *l, page *p, const picture_candidate *c, bool chosen, double x,
+                   double y) {
   char text[16];
   double h = l->pitch - 6, gap = 5;
   snprintf(text, sizeof text, c->p < 0.01 ? "<1 %%" : "%.0f %%", c->p * 100);
@@ -29,11 +29,10 @@ static double chip(const list *l, page *p, const picture_candidate *c,
   draw_rect(p->to, x, middle - h / 2, wide, h, 5, p->colours->panel);
   draw_rect(p->to, x, middle + h / 2 - 2.5, wide * fmin(c->p, 1), 2.5, 1,
             p->colours->weight[chosen ? 5 : 3]);
-  (chosen ? page_bold : page_text)(
-      p, x + gap + 2, page_middle(middle, LABEL_SIZE) - 0.5, c->text,
-      LABEL_SIZE, ANCHOR_START, p->colours->ink, 90);
-  page_text(p, x + wide - gap - 1, page_middle(middle, SMALL_SIZE) - 0.5, text,
-            SMALL_SIZE, ANCHOR_END, p->colours->faint, 0);
+  (chosen ? page_bold : page_text)(p, x + gap + 2, page_middle(middle, LABEL_SIZE) - 0.5, c->text,
+                                   LABEL_SIZE, ANCHOR_START, p->colours->ink, 90);
+  page_text(p, x + wide - gap - 1, page_middle(middle, SMALL_SIZE) - 0.5, text, SMALL_SIZE,
+            ANCHOR_END, p->colours->faint, 0);
   return wide + 8;
 }
 
@@ -45,8 +44,8 @@ static void bar(const list *l, page *p, double probability, double y) {
   draw_rect(p->to, l->x_bar, middle - h / 2, full, h, 2, p->colours->panel);
   draw_rect(p->to, l->x_bar, middle - h / 2, wide, h, 2, p->colours->weight[5]);
   snprintf(text, sizeof text, "%.1f %%", probability * 100);
-  page_text(p, l->x_bar + full + 7, page_middle(middle, SMALL_SIZE), text,
-            SMALL_SIZE, ANCHOR_START, p->colours->faint, 0);
+  page_text(p, l->x_bar + full + 7, page_middle(middle, SMALL_SIZE), text, SMALL_SIZE, ANCHOR_START,
+            p->colours->faint, 0);
 }
 
 static void step(const list *l, page *p, int i) {
@@ -55,10 +54,10 @@ static void step(const list *l, page *p, int i) {
   double y = p->y + i * l->pitch, x = l->x_chips, wide = 1;
   double middle = y + l->pitch / 2;
   snprintf(number, sizeof number, "%d", i + 1);
-  page_text(p, p->left + NUMBER - 12, page_middle(middle, SMALL_SIZE), number,
-            SMALL_SIZE, ANCHOR_END, p->colours->faint, 0);
-  page_bold(p, l->x_token, page_middle(middle, TEXT_SIZE), s->text, TEXT_SIZE,
-            ANCHOR_START, p->colours->ink, TOKEN - 12);
+  page_text(p, p->left + NUMBER - 12, page_middle(middle, SMALL_SIZE), number, SMALL_SIZE,
+            ANCHOR_END, p->colours->faint, 0);
+  page_bold(p, l->x_token, page_middle(middle, TEXT_SIZE), s->text, TEXT_SIZE, ANCHOR_START,
+            p->colours->ink, TOKEN - 12);
   bar(l, p, s->p, y);
   for (int c = 0; c < s->candidate_count && wide > 0; c++) {
     bool chosen = !strcmp(s->candidates[c].text, s->text);
@@ -96,27 +95,23 @@ static void cache(const picture_generate_data *d, page *p) {
   points = drawing_take(p->to, (size_t)d->step_count * 2, sizeof *points);
   if (!points) return;
   p->y += 30;
-  page_bold(p, p->left, p->y, "cache", LABEL_SIZE, ANCHOR_START,
-            p->colours->ink, 0);
-  page_text(p, p->left + 48, p->y,
-            "bytes that the model keeps of the text so far", SMALL_SIZE,
+  page_bold(p, p->left, p->y, "cache", LABEL_SIZE, ANCHOR_START, p->colours->ink, 0);
+  page_text(p, p->left + 48, p->y, "bytes that the model keeps of the text so far", SMALL_SIZE,
             ANCHOR_START, p->colours->faint, 0);
   double bottom = p->y + 30 + h;
   for (int i = 0; i < d->step_count; i++) {
     points[2 * i] = p->left + i * width / (d->step_count - 1);
     points[2 * i + 1] = bottom - d->steps[i].cache_bytes / most * h;
   }
-  draw_line(p->to, p->left, bottom + 0.5, p->left + width, bottom + 0.5, 1,
-            p->colours->grid);
+  draw_line(p->to, p->left, bottom + 0.5, p->left + width, bottom + 0.5, 1, p->colours->grid);
   draw_lines(p->to, points, d->step_count, 2, p->colours->weight[5]);
   double *end = points + 2 * d->step_count - 2;
   draw_circle(p->to, end[0], end[1], 3, p->colours->weight[5]);
   bytes_words(d->steps[0].cache_bytes, first, sizeof first);
   bytes_words(d->steps[d->step_count - 1].cache_bytes, last, sizeof last);
-  page_text(p, end[0] + 9, page_middle(end[1], LABEL_SIZE), last, LABEL_SIZE,
-            ANCHOR_START, p->colours->ink, 0);
-  page_text(p, p->left, points[1] - 8, first, LABEL_SIZE, ANCHOR_START,
+  page_text(p, end[0] + 9, page_middle(end[1], LABEL_SIZE), last, LABEL_SIZE, ANCHOR_START,
             p->colours->ink, 0);
+  page_text(p, p->left, points[1] - 8, first, LABEL_SIZE, ANCHOR_START, p->colours->ink, 0);
   p->y = bottom;
   free(points);
 }
@@ -136,13 +131,12 @@ static void heads_of(const list *l, page *p) {
   static const char *const titles[] = {"token", "probability", "candidates"};
   const double x[] = {l->x_token, l->x_bar, l->x_chips};
   for (int i = 0; i < 3; i++)
-    page_text(p, x[i], p->y, titles[i], SMALL_SIZE, ANCHOR_START,
-              p->colours->faint, 0);
+    page_text(p, x[i], p->y, titles[i], SMALL_SIZE, ANCHOR_START, p->colours->faint, 0);
   p->y += 6;
 }
 
-const char *picture_generate(const picture_generate_data *d,
-                             const picture_look *look, drawing *out) {
+const char *picture_generate(const picture_generate_data *d, const picture_look *look,
+                             drawing *out) {
   *out = (drawing){0};
   if (d->step_count < 1) return "no token was generated";
   page p;

@@ -38,8 +38,7 @@ static void add(path *to, const affine *m, path_vertex v) {
   path_add(to, v);
 }
 
-static void rectangle(path *to, const affine *m, double x0, double y0,
-                      double x1, double y1) {
+static void rectangle(path *to, const affine *m, double x0, double y0, double x1, double y1) {
   const double corner[4][2] = {{x0, y0}, {x0, y1}, {x1, y1}, {x1, y0}};
   for (int i = 0; i < 4; i++)
     add(to, m,
@@ -65,8 +64,7 @@ void glyphs_outline(bool bold, uint32_t code, const affine *m, path *to) {
   path_vertex *vertex;
   int count = stbtt_GetGlyphShape(&f, glyph, &vertex);
   double unit = (double)stbtt_ScaleForMappingEmToPixels(&f, 1);
-  affine scaled = {m->a * unit, m->b * unit, m->c * unit,
-                   m->d * unit, m->e,        m->f};
+  affine scaled = {m->a * unit, m->b * unit, m->c * unit, m->d * unit, m->e, m->f};
   for (int i = 0; i < count; i++) add(to, &scaled, vertex[i]);
   stbtt_FreeShape(&f, vertex);
 }

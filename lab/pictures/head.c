@@ -60,21 +60,14 @@ static void curve(const lines *l, page *p, int h, int i, int j) {
   if (w < l->lightest) return;
   double y0 = l->top + (i + 0.5) * l->row_pitch;
   double y1 = l->top + (j + 0.5) * l->key_pitch, across = l->right - l->left;
-  double shift =
-      (h - (l->d->heads - 1) / 2.0) * fmin(l->key_pitch * 0.6 / l->d->heads, 2);
-  double points[8] = {l->left,
-                      y0,
-                      l->left + across * 0.42,
-                      y0,
-                      l->right - across * 0.42,
-                      y1 + shift,
-                      l->right,
-                      y1 + shift};
-  double thick =
-      fmin(fmin(l->row_pitch, l->key_pitch) / 9, 1) * (0.9 + 2.1 * w);
-  draw_curve(p->to, points, fmax(thick, 0.5),
-             colour_fade(palette_head(p->colours, l->d->head[h]),
-                         l->fade * solid(l->d, fmin(w, 1))));
+  double shift = (h - (l->d->heads - 1) / 2.0) * fmin(l->key_pitch * 0.6 / l->d->heads, 2);
+  double points[8] = {
+      l->left,  y0,        l->left + across * 0.42, y0, l->right - across * 0.42, y1 + shift,
+      l->right, y1 + shift};
+  double thick = fmin(fmin(l->row_pitch, l->key_pitch) / 9, 1) * (0.9 + 2.1 * w);
+  draw_curve(
+      p->to, points, fmax(thick, 0.5),
+      colour_fade(palette_head(p->colours, l->d->head[h]), l->fade * solid(l->d, fmin(w, 1))));
 }
 
 /* Light ones first, so that heavy ones lie on top: in four passes. */
@@ -111,12 +104,10 @@ static void draw_bars(const lines *l, page *p, double x) {
       double y = l->top + (j + 0.5) * l->key_pitch - h * d->heads / 2 + n * h;
       if (w < 0.0005) continue;
       double wide = fmax(w / most * (l->bars - 48), 1);
-      draw_rect(p->to, x, y, wide, h, h > 5 ? 2 : 0,
-                palette_head(p->colours, d->head[n]));
+      draw_rect(p->to, x, y, wide, h, h > 5 ? 2 : 0, palette_head(p->colours, d->head[n]));
       if (d->heads == 1 && l->key_pitch >= 11)
-        page_text(p, x + wide + 5, page_middle(y + h / 2, SMALL_SIZE),
-                  page_number(w, text), SMALL_SIZE, ANCHOR_START,
-                  p->colours->faint, 0);
+        page_text(p, x + wide + 5, page_middle(y + h / 2, SMALL_SIZE), page_number(w, text),
+                  SMALL_SIZE, ANCHOR_START, p->colours->faint, 0);
     }
 }
 
@@ -128,21 +119,16 @@ static void draw_keys(const names *n, page *p, double x, double y) {
     char number[16];
     snprintf(number, sizeof number, "%d", i);
     const char *name = n->numbers ? number : mirrored.tokens->text[i];
-    page_text(p, x + 8,
-              page_middle(y + (i + 0.5) * n->length / n->count, n->size), name,
-              n->size, ANCHOR_START,
-              n->step > 1 ? p->colours->faint : p->colours->ink, n->most);
+    page_text(p, x + 8, page_middle(y + (i + 0.5) * n->length / n->count, n->size), name, n->size,
+              ANCHOR_START, n->step > 1 ? p->colours->faint : p->colours->ink, n->most);
   }
 }
 
 /* ---- the picture ------------------------------------------------------------------------ */
 
-static double pitch_of(int count) {
-  return fmin(fmax(floor(TALLEST / (double)count), 3), 24);
-}
+static double pitch_of(int count) { return fmin(fmax(floor(TALLEST / (double)count), 3), 24); }
 
-static names names_of(const picture_tokens *tokens, double pitch, int marked,
-                      double most) {
+static names names_of(const picture_tokens *tokens, double pitch, int marked, double most) {
   names n = {.tokens = tokens,
              .count = tokens->count,
              .length = pitch * tokens->count,
@@ -159,7 +145,7 @@ static void head_words(const picture_head_data *d, char *to, size_t size) {
     return;
   }
   for (int h = 0; h < d->heads && at < size; h++) {
-    const char *before = h == 0 ? d->heads == 1 ? "head " : "heads "
+    const char *before = h == 0              ? d->heads == 1 ? "head " : "heads "
                          : h + 1 == d->heads ? " and "
                                              : ", ";
     at += (size_t)snprintf(to + at, size - at, "%s%d", before, d->head[h]);
@@ -190,8 +176,7 @@ static void caption(const picture_head_data *d, page *p, double least) {
   page_notice(p, &d->about);
 }
 
-const char *picture_head(const picture_head_data *d, const picture_look *look,
-                         drawing *out) {
+const char *picture_head(const picture_head_data *d, const picture_look *look, drawing *out) {
   *out = (drawing){0};
   if (d->heads < 1 || d->rows.count < 1 || d->keys.count < 1)
     return "there are no tokens to draw curves between";
@@ -209,8 +194,7 @@ const char *picture_head(const picture_head_data *d, const picture_look *look,
   l.bars = d->token >= 0 ? fmin(150, room * 0.25) : 0;
   double content = fmin(room, rows.room + keys.room + l.bars + 460);
   head_words(d, heads, sizeof heads);
-  page_start(&p, out, look, content, "%s, %s", page_place(&about, place),
-             heads);
+  page_start(&p, out, look, content, "%s, %s", page_place(&about, place), heads);
   caption(d, &p, l.lightest);
   l.top = p.y;
   l.left = p.left + rows.room;

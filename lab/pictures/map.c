@@ -101,8 +101,7 @@ static void draw_cells(const map *m, page *p, double x, double y) {
     for (int c = 0; c < columns; c++) {
       double value;
       bool seen = pooled_cell(m, r, c, &value);
-      colour paint = seen ? page_colour(p->colours, m->scale, value, m->most)
-                          : p->colours->masked;
+      colour paint = seen ? page_colour(p->colours, m->scale, value, m->most) : p->colours->masked;
       memcpy(pixels + 4 * ((size_t)r * (size_t)columns + (size_t)c), &paint, 4);
     }
   draw_image(p->to, x, y, m->w, m->h, pixels, rows, columns);
@@ -120,8 +119,7 @@ static int run_end(const map *m, int y, int x) {
 
 static bool starts_here(const map *m, int y, int x) {
   double value;
-  return !pooled_cell(m, y, x, &value) &&
-         (x == 0 || pooled_cell(m, y, x - 1, &value));
+  return !pooled_cell(m, y, x, &value) && (x == 0 || pooled_cell(m, y, x - 1, &value));
 }
 
 static void draw_masks(const map *m, page *p, double x, double y) {
@@ -130,13 +128,10 @@ static void draw_masks(const map *m, page *p, double x, double y) {
     for (int c = 0; c < columns; c++) {
       if (!starts_here(m, r, c)) continue;
       int end = run_end(m, r, c), last = r + 1;
-      if (r && starts_here(m, r - 1, c) && run_end(m, r - 1, c) == end)
-        continue;
-      while (last < rows && starts_here(m, last, c) &&
-             run_end(m, last, c) == end)
-        last++;
-      draw_hatch(p->to, x + c * m->cell, y + r * m->cell, (end - c) * m->cell,
-                 (last - r) * m->cell, p->colours->hatch);
+      if (r && starts_here(m, r - 1, c) && run_end(m, r - 1, c) == end) continue;
+      while (last < rows && starts_here(m, last, c) && run_end(m, last, c) == end) last++;
+      draw_hatch(p->to, x + c * m->cell, y + r * m->cell, (end - c) * m->cell, (last - r) * m->cell,
+                 p->colours->hatch);
     }
 }
 
@@ -161,11 +156,8 @@ static void draw_numbers(const map *m, page *p, double x, double y) {
       snprintf(text, sizeof text, "%s%.2f", v < -0.005 ? "−" : "", fabs(v));
       if (!strcmp(text, "0.00")) strcpy(text, "0");
       page_text(p, x + map_along(j, m->width, m->w),
-                page_middle(y + map_along(i, m->height, m->h), size), text,
-                size, ANCHOR_MIDDLE,
-                colour_on(under, palette_get(false)->ink,
-                          palette_get(false)->background),
-                0);
+                page_middle(y + map_along(i, m->height, m->h), size), text, size, ANCHOR_MIDDLE,
+                colour_on(under, palette_get(false)->ink, palette_get(false)->background), 0);
     }
 }
 
@@ -174,18 +166,16 @@ static void draw_marks(const map *m, page *p, double x, double y) {
   double row = m->h / m->rows.count, column = m->w / m->keys.count;
   bool by_row = m->token >= 0, by_key = m->key >= 0;
   if (!by_row && !by_key) return;
-  draw_frame(p->to, x + (by_key ? m->key * column : 0) - 1,
-             y + (by_row ? m->token * row : 0) - 1,
-             (by_key ? fmax(column, 2) : m->w) + 2,
-             (by_row ? fmax(row, 2) : m->h) + 2, 2, 1.5, p->colours->accent);
+  draw_frame(p->to, x + (by_key ? m->key * column : 0) - 1, y + (by_row ? m->token * row : 0) - 1,
+             (by_key ? fmax(column, 2) : m->w) + 2, (by_row ? fmax(row, 2) : m->h) + 2, 2, 1.5,
+             p->colours->accent);
 }
 
 void map_draw(const map *m, page *p, double x, double y) {
   draw_cells(m, p, x, y);
   draw_masks(m, p, x, y);
   draw_gaps(m, p, x, y);
-  draw_frame(p->to, x - 0.5, y - 0.5, m->w + 1, m->h + 1, 0, 1,
-             p->colours->grid);
+  draw_frame(p->to, x - 0.5, y - 0.5, m->w + 1, m->h + 1, 0, 1, p->colours->grid);
   draw_numbers(m, p, x, y);
   draw_marks(m, p, x, y);
   names rows = row_names(m), keys = key_names(m);
@@ -195,8 +185,7 @@ void map_draw(const map *m, page *p, double x, double y) {
 
 void map_legend_masks(page *p, const uint8_t *mask, int height, int width) {
   static const char *const reasons[PICTURE_MASKS] = {
-      NULL, "not seen: comes later", "not seen: outside the window",
-      "not seen: padding"};
+      NULL, "not seen: comes later", "not seen: outside the window", "not seen: padding"};
   bool occurs[PICTURE_MASKS] = {false};
   for (int i = 0; mask && i < height * width; i++)
     if (mask[i] < PICTURE_MASKS) occurs[mask[i]] = true;

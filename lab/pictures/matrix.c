@@ -12,14 +12,12 @@
 
 enum { ENTROPY_WIDTH = 84, TALLEST = 1600 };
 
-static void draw_entropy(const picture_matrix_data *d, page *p, const map *m,
-                         double x, double y) {
+static void draw_entropy(const picture_matrix_data *d, page *p, const map *m, double x, double y) {
   double most = map_most(d->entropy, d->height, 1), bar = ENTROPY_WIDTH - 34;
   int rows = d->height / m->pooled;
   double pitch = m->h / rows;
   char text[24];
-  page_text(p, x, y + m->h + 14, "entropy", SMALL_SIZE, ANCHOR_START,
-            p->colours->faint, 0);
+  page_text(p, x, y + m->h + 14, "entropy", SMALL_SIZE, ANCHOR_START, p->colours->faint, 0);
   for (int i = 0; i < rows; i++) {
     double e = (double)d->entropy[i * m->pooled];
     double h = fmax(fmin(pitch - (pitch > 4 ? 2 : 0), 14), 1);
@@ -28,30 +26,27 @@ static void draw_entropy(const picture_matrix_data *d, page *p, const map *m,
     draw_rect(p->to, x, middle - h / 2, fmax(w, 1), h, h > 6 ? 2 : 0,
               colour_mix(p->colours->faint, p->colours->background, 0.55));
     if (pitch >= 13)
-      page_text(p, x + fmax(w, 1) + 5, page_middle(middle, SMALL_SIZE),
-                page_number(e, text), SMALL_SIZE, ANCHOR_START,
-                p->colours->faint, 0);
+      page_text(p, x + fmax(w, 1) + 5, page_middle(middle, SMALL_SIZE), page_number(e, text),
+                SMALL_SIZE, ANCHOR_START, p->colours->faint, 0);
   }
 }
 
 static map map_of(const picture_matrix_data *d) {
-  return (map){
-      .rows = d->rows,
-      .keys = d->keys,
-      .height = d->height,
-      .width = d->width,
-      .cells = d->cells,
-      .mask = d->mask,
-      .scale = d->is_signed ? SCALE_SIGN : SCALE_WEIGHT,
-      .most = d->most > 0 ? d->most : map_most(d->cells, d->height, d->width),
-      .token = d->token,
-      .key = d->key,
-      .names_left = true,
-      .names_top = true};
+  return (map){.rows = d->rows,
+               .keys = d->keys,
+               .height = d->height,
+               .width = d->width,
+               .cells = d->cells,
+               .mask = d->mask,
+               .scale = d->is_signed ? SCALE_SIGN : SCALE_WEIGHT,
+               .most = d->most > 0 ? d->most : map_most(d->cells, d->height, d->width),
+               .token = d->token,
+               .key = d->key,
+               .names_left = true,
+               .names_top = true};
 }
 
-const char *picture_matrix(const picture_matrix_data *d,
-                           const picture_look *look, drawing *out) {
+const char *picture_matrix(const picture_matrix_data *d, const picture_look *look, drawing *out) {
   *out = (drawing){0};
   if (d->height < 1 || d->width < 1 || d->rows.count < 1 || d->keys.count < 1)
     return "there are no tokens to draw the weights of";
@@ -62,8 +57,7 @@ const char *picture_matrix(const picture_matrix_data *d,
   double largest = fmin(fmax(560.0 / d->width, 44), 72);
   map_fit(&m, page_room(look) - beside, TALLEST, largest);
   double over = fmax(m.over, beside);
-  page_start(&p, out, look, m.left + m.w + over, "%s",
-             page_place(&d->about, place));
+  page_start(&p, out, look, m.left + m.w + over, "%s", page_place(&d->about, place));
   page_say(&p,
            "Where each token (row) looks: the weights of %s on the tokens in "
            "the columns.",

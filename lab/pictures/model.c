@@ -50,10 +50,8 @@ static uint8_t cell_of(const grid *g, const uint8_t *cells, int y, int x) {
 
 static void thumbnail(const grid *g, page *p, int index, double x, double y) {
   const picture_model_data *d = g->d;
-  const uint8_t *cells =
-      d->cells + (size_t)index * (size_t)d->height * (size_t)d->width;
-  uint8_t *pixels =
-      drawing_take(p->to, (size_t)g->rows * (size_t)g->columns, 4);
+  const uint8_t *cells = d->cells + (size_t)index * (size_t)d->height * (size_t)d->width;
+  uint8_t *pixels = drawing_take(p->to, (size_t)g->rows * (size_t)g->columns, 4);
   if (!pixels) return;
   for (int i = 0; i < g->rows; i++)
     for (int j = 0; j < g->columns; j++) {
@@ -62,36 +60,32 @@ static void thumbnail(const grid *g, page *p, int index, double x, double y) {
       memcpy(pixels + 4 * (i * g->columns + j), &c, 4);
     }
   draw_image(p->to, x, y, g->w, g->h, pixels, g->rows, g->columns);
-  draw_frame(p->to, x - 0.5, y - 0.5, g->w + 1, g->h + 1, 1, 1,
-             p->colours->grid);
+  draw_frame(p->to, x - 0.5, y - 0.5, g->w + 1, g->h + 1, 1, 1, p->colours->grid);
   free(pixels);
 }
 
 static void label(const grid *g, page *p, int index, double x, double y) {
   const char *does = g->d->does ? g->d->does[index] : NULL;
   if (!does || !*does || g->w < LABELS_FROM) return;
-  page_text(p, x + g->w / 2, y + g->h + SMALL_SIZE + 3, does,
-            fmin(SMALL_SIZE, g->w / 6), ANCHOR_MIDDLE, p->colours->faint,
-            g->dx - 2);
+  page_text(p, x + g->w / 2, y + g->h + SMALL_SIZE + 3, does, fmin(SMALL_SIZE, g->w / 6),
+            ANCHOR_MIDDLE, p->colours->faint, g->dx - 2);
 }
 
 static void axes(const grid *g, page *p, double x, double y) {
   char number[16];
   int every = (int)ceil(20 / g->dx);
-  page_text(p, p->left, y - 10, "layer", SMALL_SIZE, ANCHOR_START,
-            p->colours->faint, 0);
-  page_text(p, x, y - 28, "head", SMALL_SIZE, ANCHOR_START, p->colours->faint,
-            0);
+  page_text(p, p->left, y - 10, "layer", SMALL_SIZE, ANCHOR_START, p->colours->faint, 0);
+  page_text(p, x, y - 28, "head", SMALL_SIZE, ANCHOR_START, p->colours->faint, 0);
   for (int h = 0; h < g->d->heads; h += every) {
     snprintf(number, sizeof number, "%d", h);
-    page_text(p, x + h * g->dx + g->w / 2, y - 10, number, LABEL_SIZE,
-              ANCHOR_MIDDLE, p->colours->ink, 0);
+    page_text(p, x + h * g->dx + g->w / 2, y - 10, number, LABEL_SIZE, ANCHOR_MIDDLE,
+              p->colours->ink, 0);
   }
   every = (int)ceil(16 / g->dy);
   for (int l = 0; l < g->d->layers; l += every) {
     snprintf(number, sizeof number, "%d", l);
-    page_text(p, x - 12, page_middle(y + l * g->dy + g->h / 2, LABEL_SIZE),
-              number, LABEL_SIZE, ANCHOR_END, p->colours->ink, 0);
+    page_text(p, x - 12, page_middle(y + l * g->dy + g->h / 2, LABEL_SIZE), number, LABEL_SIZE,
+              ANCHOR_END, p->colours->ink, 0);
   }
 }
 
@@ -105,30 +99,26 @@ static void draw_grid(const grid *g, page *p) {
     label(g, p, i, left, top);
   }
   if (d->about.layer >= 0 && d->about.head >= 0)
-    draw_frame(p->to, x + d->about.head * g->dx - 2,
-               y + d->about.layer * g->dy - 2, g->w + 4, g->h + 4, 3, 2,
-               p->colours->accent);
+    draw_frame(p->to, x + d->about.head * g->dx - 2, y + d->about.layer * g->dy - 2, g->w + 4,
+               g->h + 4, 3, 2, p->colours->accent);
   p->y = y + d->layers * g->dy;
 }
 
-const char *picture_model(const picture_model_data *d, const picture_look *look,
-                          drawing *out) {
+const char *picture_model(const picture_model_data *d, const picture_look *look, drawing *out) {
   *out = (drawing){0};
   if (d->layers < 1 || d->heads < 1 || d->height < 1 || d->width < 1)
     return "there are no heads to draw";
   page p;
   char attention[PAGE_WORDS];
   grid g = grid_of(d, page_room(look));
-  page_start(&p, out, look, AXIS + d->heads * g.dx,
-             "%s: %d layer%s of %d head%s",
-             d->about.model ? d->about.model : "a model", d->layers,
-             d->layers == 1 ? "" : "s", d->heads, d->heads == 1 ? "" : "s");
-  page_say(
-      &p,
-      "Every head of the %s: rows look at columns, the stronger the colour "
-      "the heavier%s.",
-      page_attention(&d->about, attention),
-      has_labels(d, g.w) ? "; below, what it mostly does" : "");
+  page_start(&p, out, look, AXIS + d->heads * g.dx, "%s: %d layer%s of %d head%s",
+             d->about.model ? d->about.model : "a model", d->layers, d->layers == 1 ? "" : "s",
+             d->heads, d->heads == 1 ? "" : "s");
+  page_say(&p,
+           "Every head of the %s: rows look at columns, the stronger the colour "
+           "the heavier%s.",
+           page_attention(&d->about, attention),
+           has_labels(d, g.w) ? "; below, what it mostly does" : "");
   page_notice(&p, &d->about);
   draw_grid(&g, &p);
   page_legend_scale(&p, SCALE_WEIGHT, 1, "share of the head's largest weight");

@@ -14,15 +14,7 @@
 
 #include "pictures/map.h"
 
-enum {
-  MOST_KEYS = 32,
-  ROW = 22,
-  STRIP = 14,
-  NAME = 120,
-  SCORE = 96,
-  WEIGHT = 124,
-  GAP = 16
-};
+enum { MOST_KEYS = 32, ROW = 22, STRIP = 14, NAME = 120, SCORE = 96, WEIGHT = 124, GAP = 16 };
 
 typedef struct {
   const picture_neuron_data *d;
@@ -34,9 +26,7 @@ typedef struct {
 
 /* ---- which keys -------------------------------------------------------------------- */
 
-static double weight(const sheet *s, int j) {
-  return fabs((double)s->d->weights[j]);
-}
+static double weight(const sheet *s, int j) { return fabs((double)s->d->weights[j]); }
 
 static bool is_shown(const sheet *s, int j) {
   for (int i = 0; i < s->count; i++)
@@ -50,14 +40,11 @@ static void insert(sheet *s, int j) {
   while (at > 0 && weight(s, j) > weight(s, s->shown[at - 1])) at--;
   if (at == MOST_KEYS) return;
   if (s->count < MOST_KEYS) s->count++;
-  memmove(s->shown + at + 1, s->shown + at,
-          (size_t)(s->count - 1 - at) * sizeof *s->shown);
+  memmove(s->shown + at + 1, s->shown + at, (size_t)(s->count - 1 - at) * sizeof *s->shown);
   s->shown[at] = j;
 }
 
-static int by_place(const void *a, const void *b) {
-  return *(const int *)a - *(const int *)b;
-}
+static int by_place(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
 static void choose(sheet *s) {
   for (int j = 0; j < s->d->keys.count; j++) insert(s, j);
@@ -69,15 +56,14 @@ static void choose(sheet *s) {
 /* ---- rows of numbers ------------------------------------------------------------------ */
 
 /* Numbers as cells, the largest of several where they are more than pixels. */
-static void strip(page *p, double x, double y, double w, const float *numbers,
-                  int count, double most) {
+static void strip(page *p, double x, double y, double w, const float *numbers, int count,
+                  double most) {
   int cells = count < (int)w ? count : (int)w;
   uint8_t *pixels = drawing_take(p->to, (size_t)cells, 4);
   if (!pixels) return;
   for (int i = 0; i < cells; i++) {
     double value = 0;
-    for (int j = (int)((long)i * count / cells);
-         j < (int)((long)(i + 1) * count / cells); j++)
+    for (int j = (int)((long)i * count / cells); j < (int)((long)(i + 1) * count / cells); j++)
       if (fabs((double)numbers[j]) > fabs(value)) value = (double)numbers[j];
     colour c = page_colour(p->colours, SCALE_EVEN, value, most);
     memcpy(pixels + 4 * i, &c, 4);
@@ -99,42 +85,34 @@ static double product(const picture_neuron_data *d, int j, float *to) {
 static double most_of(const sheet *s, const float *rows, int dim) {
   double most = 0;
   for (int i = 0; i < s->count; i++)
-    most =
-        fmax(most, map_most(rows + (size_t)s->shown[i] * (size_t)dim, 1, dim));
+    most = fmax(most, map_most(rows + (size_t)s->shown[i] * (size_t)dim, 1, dim));
   return most;
 }
 
 /* ---- columns ------------------------------------------------------------------------ */
 
-static void score_bar(const sheet *s, page *p, double score, double most,
-                      double y) {
+static void score_bar(const sheet *s, page *p, double score, double most, double y) {
   char text[24];
   double half = (SCORE - 44) / 2.0, w = most > 0 ? score / most * half : 0;
   double zero = s->x_score + half;
-  draw_rect(p->to, w < 0 ? zero + w : zero, y + 2, fmax(fabs(w), 1), STRIP - 4,
-            1, p->colours->sign[w < 0 ? 1 : 7]);
+  draw_rect(p->to, w < 0 ? zero + w : zero, y + 2, fmax(fabs(w), 1), STRIP - 4, 1,
+            p->colours->sign[w < 0 ? 1 : 7]);
   page_text(p, s->x_score + SCORE, page_middle(y + STRIP / 2.0, SMALL_SIZE),
-            page_number(score, text), SMALL_SIZE, ANCHOR_END, p->colours->faint,
-            0);
+            page_number(score, text), SMALL_SIZE, ANCHOR_END, p->colours->faint, 0);
 }
 
-static void weight_bar(const sheet *s, page *p, double w, double most,
-                       double y) {
+static void weight_bar(const sheet *s, page *p, double w, double most, double y) {
   char text[24];
   double bar = WEIGHT - 44, wide = most > 0 ? fabs(w) / most * bar : 0;
-  draw_rect(p->to, s->x_weight, y + 1, fmax(wide, 1), STRIP - 2, 2,
-            p->colours->weight[5]);
-  page_text(p, s->x_weight + fmax(wide, 1) + 6,
-            page_middle(y + STRIP / 2.0, SMALL_SIZE), page_weight(w, text),
-            SMALL_SIZE, ANCHOR_START, p->colours->ink, 0);
+  draw_rect(p->to, s->x_weight, y + 1, fmax(wide, 1), STRIP - 2, 2, p->colours->weight[5]);
+  page_text(p, s->x_weight + fmax(wide, 1) + 6, page_middle(y + STRIP / 2.0, SMALL_SIZE),
+            page_weight(w, text), SMALL_SIZE, ANCHOR_START, p->colours->ink, 0);
 }
 
-static void title(page *p, double x, double y, const char *name,
-                  const char *about) {
+static void title(page *p, double x, double y, const char *name, const char *about) {
   page_bold(p, x, y, name, LABEL_SIZE, ANCHOR_START, p->colours->ink, 0);
   double wide = draw_text_width(name, LABEL_SIZE, true);
-  page_text(p, x + wide + 6, y, about, SMALL_SIZE, ANCHOR_START,
-            p->colours->faint, 0);
+  page_text(p, x + wide + 6, y, about, SMALL_SIZE, ANCHOR_START, p->colours->faint, 0);
 }
 
 static void titles(const sheet *s, page *p, double y) {
@@ -146,24 +124,22 @@ static void titles(const sheet *s, page *p, double y) {
   title(p, s->x_v, y, "v", "the value");
 }
 
-static void key_row(const sheet *s, page *p, int i, double y,
-                    const double most[5], float *products) {
+static void key_row(const sheet *s, page *p, int i, double y, const double most[5],
+                    float *products) {
   const picture_neuron_data *d = s->d;
   int j = s->shown[i];
   char place[16];
   double middle = y + STRIP / 2.0, sum = product(d, j, products);
   snprintf(place, sizeof place, "%d", d->first + j);
-  page_text(p, p->left, page_middle(middle, LABEL_SIZE), d->keys.text[j],
-            LABEL_SIZE, ANCHOR_START, p->colours->ink, NAME - 34);
-  page_text(p, p->left + NAME - 6, page_middle(middle, SMALL_SIZE), place,
-            SMALL_SIZE, ANCHOR_END, p->colours->faint, 0);
-  strip(p, s->x_k, y, s->strip, d->k + (size_t)j * (size_t)d->dim, d->dim,
-        most[0]);
+  page_text(p, p->left, page_middle(middle, LABEL_SIZE), d->keys.text[j], LABEL_SIZE, ANCHOR_START,
+            p->colours->ink, NAME - 34);
+  page_text(p, p->left + NAME - 6, page_middle(middle, SMALL_SIZE), place, SMALL_SIZE, ANCHOR_END,
+            p->colours->faint, 0);
+  strip(p, s->x_k, y, s->strip, d->k + (size_t)j * (size_t)d->dim, d->dim, most[0]);
   strip(p, s->x_product, y, s->strip, products, d->dim, most[1]);
   score_bar(s, p, sum * d->scale, most[2], y);
   weight_bar(s, p, (double)d->weights[j], most[3], y);
-  strip(p, s->x_v, y, s->strip_v, d->v + (size_t)j * (size_t)d->dim_v, d->dim_v,
-        most[4]);
+  strip(p, s->x_v, y, s->strip_v, d->v + (size_t)j * (size_t)d->dim_v, d->dim_v, most[4]);
 }
 
 /* Each column has a scale of its own: k, products, scores, weights, v. */
@@ -207,39 +183,32 @@ static void draw_sheet(const sheet *s, page *p) {
   double most[5], middle = p->y + STRIP / 2.0;
   if (!products) return;
   scales(s, products, most);
-  page_text(p, p->left, page_middle(middle, LABEL_SIZE), d->query, LABEL_SIZE,
-            ANCHOR_START, p->colours->accent, NAME - 6);
+  page_text(p, p->left, page_middle(middle, LABEL_SIZE), d->query, LABEL_SIZE, ANCHOR_START,
+            p->colours->accent, NAME - 6);
   strip(p, s->x_k, p->y, s->strip, d->q, d->dim, map_most(d->q, 1, d->dim));
-  title(p, s->x_k + s->strip + 8, page_middle(middle, LABEL_SIZE), "q",
-        "the query");
+  title(p, s->x_k + s->strip + 8, page_middle(middle, LABEL_SIZE), "q", "the query");
   p->y += STRIP + 34;
   titles(s, p, p->y - 8);
-  for (int i = 0; i < s->count; i++, p->y += ROW)
-    key_row(s, p, i, p->y, most, products);
+  for (int i = 0; i < s->count; i++, p->y += ROW) key_row(s, p, i, p->y, most, products);
   if (s->count < d->keys.count) {
     char text[96], number[24];
-    snprintf(text, sizeof text, "%d other keys, together %s",
-             d->keys.count - s->count, page_number(s->rest, number));
-    page_text(p, s->x_v - GAP, p->y + 11, text, SMALL_SIZE, ANCHOR_END,
-              p->colours->faint, 0);
+    snprintf(text, sizeof text, "%d other keys, together %s", d->keys.count - s->count,
+             page_number(s->rest, number));
+    page_text(p, s->x_v - GAP, p->y + 11, text, SMALL_SIZE, ANCHOR_END, p->colours->faint, 0);
     p->y += 16;
   }
   p->y += 12;
-  draw_line(p->to, s->x_v, p->y - 7, s->x_v + s->strip_v, p->y - 7, 1,
-            p->colours->faint);
+  draw_line(p->to, s->x_v, p->y - 7, s->x_v + s->strip_v, p->y - 7, 1, p->colours->faint);
   strip(p, s->x_v, p->y, s->strip_v, d->out, d->dim_v, most[4]);
   page_text(p, s->x_v - 10, page_middle(p->y + STRIP / 2.0, LABEL_SIZE),
-            "sum of weight × v: the head output", LABEL_SIZE, ANCHOR_END,
-            p->colours->ink, 0);
+            "sum of weight × v: the head output", LABEL_SIZE, ANCHOR_END, p->colours->ink, 0);
   p->y += STRIP;
   free(products);
 }
 
-const char *picture_neuron(const picture_neuron_data *d,
-                           const picture_look *look, drawing *out) {
+const char *picture_neuron(const picture_neuron_data *d, const picture_look *look, drawing *out) {
   *out = (drawing){0};
-  if (d->keys.count < 1 || d->dim < 1 || d->dim_v < 1)
-    return "the token sees no keys";
+  if (d->keys.count < 1 || d->dim < 1 || d->dim_v < 1) return "the token sees no keys";
   page p;
   char place[PAGE_WORDS], attention[PAGE_WORDS];
   sheet s = {.d = d};
@@ -247,14 +216,13 @@ const char *picture_neuron(const picture_neuron_data *d,
   picture_look wide = *look;
   wide.width = room + 2 * PAGE_MARGIN; /* columns need it */
   choose(&s);
-  page_start(&p, out, &wide, lay_out(&s, PAGE_MARGIN, room),
-             "%s: how “%s” looks", page_place(&d->about, place), d->query);
-  page_say(
-      &p,
-      "How the query of “%s” (token %d) meets each key in %s: the products "
-      "add up to a score, the scores become weights, the weights mix the "
-      "values.",
-      d->query, d->row, page_attention(&d->about, attention));
+  page_start(&p, out, &wide, lay_out(&s, PAGE_MARGIN, room), "%s: how “%s” looks",
+             page_place(&d->about, place), d->query);
+  page_say(&p,
+           "How the query of “%s” (token %d) meets each key in %s: the products "
+           "add up to a score, the scores become weights, the weights mix the "
+           "values.",
+           d->query, d->row, page_attention(&d->about, attention));
   page_notice(&p, &d->about);
   draw_sheet(&s, &p);
   page_legend_scale(&p, SCALE_EVEN, 1, "number, by its column's largest");

@@ -17,30 +17,21 @@ static double width_of(const picture_look *look) {
   return fmax(floor(width), NARROWEST);
 }
 
-double page_room(const picture_look *look) {
-  return width_of(look) - 2 * PAGE_MARGIN;
-}
+double page_room(const picture_look *look) { return width_of(look) - 2 * PAGE_MARGIN; }
 
 /* ---- texts ------------------------------------------------------------------------ */
 
-double page_middle(double y, double size) {
-  return y + size * GLYPHS_CAPITAL / 2;
-}
+double page_middle(double y, double size) { return y + size * GLYPHS_CAPITAL / 2; }
 
-void page_text(page *p, double x, double y, const char *text, double size,
-               text_anchor anchor, colour paint, double most) {
-  text_look look = {
-      .size = size, .anchor = anchor, .most = most, .paint = paint};
+void page_text(page *p, double x, double y, const char *text, double size, text_anchor anchor,
+               colour paint, double most) {
+  text_look look = {.size = size, .anchor = anchor, .most = most, .paint = paint};
   draw_text(p->to, x, y, text, &look);
 }
 
-void page_bold(page *p, double x, double y, const char *text, double size,
-               text_anchor anchor, colour paint, double most) {
-  text_look look = {.size = size,
-                    .bold = true,
-                    .anchor = anchor,
-                    .most = most,
-                    .paint = paint};
+void page_bold(page *p, double x, double y, const char *text, double size, text_anchor anchor,
+               colour paint, double most) {
+  text_look look = {.size = size, .bold = true, .anchor = anchor, .most = most, .paint = paint};
   draw_text(p->to, x, y, text, &look);
 }
 
@@ -54,11 +45,7 @@ const char *page_number(double x, char to[24]) {
   else if (size == floor(size))
     snprintf(to, 24, "%s%.0f", minus, size);
   else
-    snprintf(to, 24, "%s%.*f", minus,
-             size < 0.095 ? 3
-             : size < 10  ? 2
-                          : 1,
-             size);
+    snprintf(to, 24, "%s%.*f", minus, size < 0.095 ? 3 : size < 10 ? 2 : 1, size);
   return to;
 }
 
@@ -75,8 +62,7 @@ const char *page_attention(const picture_about *about, char to[PAGE_WORDS]) {
   if (!strcmp(role, "cross"))
     snprintf(to, PAGE_WORDS, "%.120s%scross-attention", form, gap);
   else if (*role)
-    snprintf(to, PAGE_WORDS, "%.110s%sself-attention of the %.20s", form, gap,
-             role);
+    snprintf(to, PAGE_WORDS, "%.110s%sself-attention of the %.20s", form, gap, role);
   else
     snprintf(to, PAGE_WORDS, "%.120s%sattention", form, gap);
   return to;
@@ -84,18 +70,15 @@ const char *page_attention(const picture_about *about, char to[PAGE_WORDS]) {
 
 const char *page_place(const picture_about *about, char to[PAGE_WORDS]) {
   char layer[32] = "", head[32] = "";
-  if (about->layer >= 0)
-    snprintf(layer, sizeof layer, ", layer %d", about->layer);
+  if (about->layer >= 0) snprintf(layer, sizeof layer, ", layer %d", about->layer);
   if (about->head >= 0) snprintf(head, sizeof head, ", head %d", about->head);
-  snprintf(to, PAGE_WORDS, "%.95s%s%s", about->model ? about->model : "a model",
-           layer, head);
+  snprintf(to, PAGE_WORDS, "%.95s%s%s", about->model ? about->model : "a model", layer, head);
   return to;
 }
 
 /* ---- the page ------------------------------------------------------------------------ */
 
-__attribute__((format(printf, 2, 0))) static char *formatted(drawing *d,
-                                                             const char *format,
+__attribute__((format(printf, 2, 0))) static char *formatted(drawing *d, const char *format,
                                                              va_list args) {
   va_list again;
   if (!format) return NULL; /* tells compilers that it is not */
@@ -107,8 +90,8 @@ __attribute__((format(printf, 2, 0))) static char *formatted(drawing *d,
   return text;
 }
 
-void page_start(page *p, drawing *to, const picture_look *look, double content,
-                const char *title, ...) {
+void page_start(page *p, drawing *to, const picture_look *look, double content, const char *title,
+                ...) {
   const palette *c = palette_get(look->dark);
   double least = fmin(READABLE, width_of(look));
   double width = fmax(ceil(content) + 2 * PAGE_MARGIN, least);
@@ -121,8 +104,7 @@ void page_start(page *p, drawing *to, const picture_look *look, double content,
   char *text = formatted(to, title, args);
   va_end(args);
   if (text) drawing_title(to, text);
-  page_bold(p, p->left, p->y, text, TITLE_SIZE, ANCHOR_START, c->ink,
-            p->right - p->left);
+  page_bold(p, p->left, p->y, text, TITLE_SIZE, ANCHOR_START, c->ink, p->right - p->left);
   free(text);
   p->y += 12;
 }
@@ -169,8 +151,8 @@ static void say(page *p, const char *text) {
     if (!line) return;
     memcpy(line, text, (size_t)(end - text));
     p->y += TEXT_SIZE * 1.45;
-    page_text(p, p->left, p->y - 4, line, TEXT_SIZE, ANCHOR_START,
-              p->colours->faint, p->right - p->left);
+    page_text(p, p->left, p->y - 4, line, TEXT_SIZE, ANCHOR_START, p->colours->faint,
+              p->right - p->left);
     free(line);
     text = end + strspn(end, " ");
   }
@@ -226,13 +208,11 @@ static double scale_at(page_scale scale, double place, double most) {
   return (scale == SCALE_EVEN ? t : t * fabs(t)) * most;
 }
 
-void page_legend_scale(page *p, page_scale scale, double most,
-                       const char *title) {
+void page_legend_scale(page *p, page_scale scale, double most, const char *title) {
   double wide = draw_text_width(title, LABEL_SIZE, false);
-  double x = legend_place(p, wide + 22 + BAR + 14, CHIP + 14) + wide + 22,
-         y = p->y;
-  page_text(p, x - 22, page_middle(y + CHIP / 2.0, LABEL_SIZE), title,
-            LABEL_SIZE, ANCHOR_END, p->colours->ink, 0);
+  double x = legend_place(p, wide + 22 + BAR + 14, CHIP + 14) + wide + 22, y = p->y;
+  page_text(p, x - 22, page_middle(y + CHIP / 2.0, LABEL_SIZE), title, LABEL_SIZE, ANCHOR_END,
+            p->colours->ink, 0);
   uint8_t cells[BAR * 4];
   for (int i = 0; i < BAR; i++) {
     double value = scale_at(scale, i / (BAR - 1.0), most);
@@ -240,22 +220,20 @@ void page_legend_scale(page *p, page_scale scale, double most,
     memcpy(cells + 4 * i, &c, 4);
   }
   draw_image(p->to, x, y, BAR, CHIP, cells, 1, BAR);
-  draw_frame(p->to, x - 0.5, y - 0.5, BAR + 1, CHIP + 1, 0, 1,
-             p->colours->grid);
+  draw_frame(p->to, x - 0.5, y - 0.5, BAR + 1, CHIP + 1, 0, 1, p->colours->grid);
   for (int i = 0; i < TICKS; i++) {
     char text[24];
     double at = i / (TICKS - 1.0);
-    page_text(p, x + at * BAR, y + CHIP + 13,
-              page_number(scale_at(scale, at, most), text), SMALL_SIZE,
-              ANCHOR_MIDDLE, p->colours->faint, 0);
+    page_text(p, x + at * BAR, y + CHIP + 13, page_number(scale_at(scale, at, most), text),
+              SMALL_SIZE, ANCHOR_MIDDLE, p->colours->faint, 0);
   }
 }
 
 static double chip(page *p, const char *title) {
   double wide = draw_text_width(title, LABEL_SIZE, false);
   double x = legend_place(p, CHIP + 8 + wide, CHIP);
-  page_text(p, x + CHIP + 8, page_middle(p->y + CHIP / 2.0, LABEL_SIZE), title,
-            LABEL_SIZE, ANCHOR_START, p->colours->ink, 0);
+  page_text(p, x + CHIP + 8, page_middle(p->y + CHIP / 2.0, LABEL_SIZE), title, LABEL_SIZE,
+            ANCHOR_START, p->colours->ink, 0);
   return x;
 }
 

@@ -27,11 +27,10 @@ double page_room(const picture_look *look);
 
 /* `content` is how much of the room the picture needs: the page is as wide as
  * that, though never so narrow that sentences do not read. */
-void page_start(page *p, drawing *to, const picture_look *look, double content,
-                const char *title, ...) __attribute__((format(printf, 5, 6)));
+void page_start(page *p, drawing *to, const picture_look *look, double content, const char *title,
+                ...) __attribute__((format(printf, 5, 6)));
 /* A caption, broken into lines. */
-void page_say(page *p, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+void page_say(page *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The end of every caption: the notice, if there is one, and some air. */
 void page_notice(page *p, const picture_about *about);
 void page_end(page *p);
@@ -43,10 +42,10 @@ const char *page_attention(const picture_about *about, char to[PAGE_WORDS]);
 const char *page_place(const picture_about *about, char to[PAGE_WORDS]);
 
 /* One text in a size, a colour and with a width that it is cut to (0: none). */
-void page_text(page *p, double x, double y, const char *text, double size,
-               text_anchor anchor, colour paint, double most);
-void page_bold(page *p, double x, double y, const char *text, double size,
-               text_anchor anchor, colour paint, double most);
+void page_text(page *p, double x, double y, const char *text, double size, text_anchor anchor,
+               colour paint, double most);
+void page_bold(page *p, double x, double y, const char *text, double size, text_anchor anchor,
+               colour paint, double most);
 /* Where a text of this size stands so that it is in the middle of y. */
 double page_middle(double y, double size);
 
@@ -59,8 +58,7 @@ typedef enum {
 } page_scale;
 
 colour page_colour(const palette *c, page_scale scale, double x, double most);
-void page_legend_scale(page *p, page_scale scale, double most,
-                       const char *title);
+void page_legend_scale(page *p, page_scale scale, double most, const char *title);
 void page_legend_chip(page *p, colour paint, const char *title);
 void page_legend_hatch(page *p, const char *title);
 void page_legend_end(page *p);

@@ -56,8 +56,7 @@ typedef struct {
   const char *const *does; /* [L, H] "previous", "": nothing special; or NULL */
 } picture_model_data;
 
-const char *picture_model(const picture_model_data *d, const picture_look *look,
-                          drawing *out);
+const char *picture_model(const picture_model_data *d, const picture_look *look, drawing *out);
 
 /* ---- a head, or several, as curves from token to token ---------------------- */
 
@@ -70,8 +69,7 @@ typedef struct {
   int token;            /* the one query to show, -1: all */
 } picture_head_data;
 
-const char *picture_head(const picture_head_data *d, const picture_look *look,
-                         drawing *out);
+const char *picture_head(const picture_head_data *d, const picture_look *look, drawing *out);
 
 /* ---- one query, number by number --------------------------------------------- */
 
@@ -90,25 +88,23 @@ typedef struct {
   const float *out;     /* [M] head output */
 } picture_neuron_data;
 
-const char *picture_neuron(const picture_neuron_data *d,
-                           const picture_look *look, drawing *out);
+const char *picture_neuron(const picture_neuron_data *d, const picture_look *look, drawing *out);
 
 /* ---- the matrix of a head ------------------------------------------------------ */
 
 typedef struct {
   picture_about about;
   picture_tokens rows, keys; /* all of them, though cells may be fewer */
-  int height, width;    /* cell (y, x) holds rows [y T / height, ..) x .. */
-  const float *cells;   /* [height, width] */
-  const uint8_t *mask;  /* [height, width] PICTURE_SEEN..; NULL: all seen */
-  double most;          /* the scale's end; 0: the largest cell */
-  bool is_signed;       /* weights may be negative */
-  int token, key;       /* a row and a column to mark, -1: none */
-  const float *entropy; /* [height] nats, drawn beside; NULL: left out */
+  int height, width;         /* cell (y, x) holds rows [y T / height, ..) x .. */
+  const float *cells;        /* [height, width] */
+  const uint8_t *mask;       /* [height, width] PICTURE_SEEN..; NULL: all seen */
+  double most;               /* the scale's end; 0: the largest cell */
+  bool is_signed;            /* weights may be negative */
+  int token, key;            /* a row and a column to mark, -1: none */
+  const float *entropy;      /* [height] nats, drawn beside; NULL: left out */
 } picture_matrix_data;
 
-const char *picture_matrix(const picture_matrix_data *d,
-                           const picture_look *look, drawing *out);
+const char *picture_matrix(const picture_matrix_data *d, const picture_look *look, drawing *out);
 
 /* ---- heads over the steps of training ---------------------------------------------- */
 
@@ -133,8 +129,7 @@ typedef struct {
   int losses, valids;
 } picture_film_data;
 
-const char *picture_film(const picture_film_data *d, const picture_look *look,
-                         drawing *out);
+const char *picture_film(const picture_film_data *d, const picture_look *look, drawing *out);
 
 /* ---- how far a token sees through the layers -------------------------------------- */
 
@@ -146,15 +141,14 @@ typedef struct {
   picture_about about; /* layer, head: not said */
   picture_tokens tokens;
   int layers;
-  int token;              /* followed from after the last layer to the input */
-  const float *shares;    /* [L + 1, T] rollout; NULL: argmax, which has .. */
-  const uint8_t *reached; /* [L + 1, T] 1: reached */
+  int token;                 /* followed from after the last layer to the input */
+  const float *shares;       /* [L + 1, T] rollout; NULL: argmax, which has .. */
+  const uint8_t *reached;    /* [L + 1, T] 1: reached */
   const picture_edge *edges; /* from `from` after `layer` to `to` before it */
   int edge_count;
 } picture_flow_data;
 
-const char *picture_flow(const picture_flow_data *d, const picture_look *look,
-                         drawing *out);
+const char *picture_flow(const picture_flow_data *d, const picture_look *look, drawing *out);
 
 /* ---- two of them ---------------------------------------------------------------------- */
 
@@ -163,15 +157,14 @@ typedef struct {
   const char *name, *other_name; /* "softmax", "favor(m=256)" */
   picture_tokens rows, keys;
   int height, width;
-  const float *cells, *other; /* [height, width] */
-  const uint8_t *mask;        /* [height, width] or NULL */
+  const float *cells, *other;                            /* [height, width] */
+  const uint8_t *mask;                                   /* [height, width] or NULL */
   double distance, output_error, entropy, other_entropy; /* NaN: not said */
   int layers, heads;
   const float *distances; /* [L, H] of every head; NULL: left out */
 } picture_compare_data;
 
-const char *picture_compare(const picture_compare_data *d,
-                            const picture_look *look, drawing *out);
+const char *picture_compare(const picture_compare_data *d, const picture_look *look, drawing *out);
 
 /* ---- tokens as they were chosen -------------------------------------------------------- */
 
@@ -195,8 +188,8 @@ typedef struct {
   int step_count;
 } picture_generate_data;
 
-const char *picture_generate(const picture_generate_data *d,
-                             const picture_look *look, drawing *out);
+const char *picture_generate(const picture_generate_data *d, const picture_look *look,
+                             drawing *out);
 
 /* ---- tokens as vectors, and their positions ------------------------------------------------ */
 
@@ -211,8 +204,8 @@ typedef struct {
   double shift_error;  /* largest |p_(t+1) - M p_t|; NaN: not said */
 } picture_embeddings_data;
 
-const char *picture_embeddings(const picture_embeddings_data *d,
-                               const picture_look *look, drawing *out);
+const char *picture_embeddings(const picture_embeddings_data *d, const picture_look *look,
+                               drawing *out);
 
 /* ---- a designed head above its learned twin ---------------------------------------------- */
 
@@ -241,7 +234,6 @@ typedef struct {
   int heads;
 } picture_design_data;
 
-const char *picture_design(const picture_design_data *d,
-                           const picture_look *look, drawing *out);
+const char *picture_design(const picture_design_data *d, const picture_look *look, drawing *out);
 
 #endif

@@ -21,10 +21,8 @@ typedef struct {
 /* ---- outlines of shapes ------------------------------------------------------------ */
 
 /* A box with round corners; direction -1: as a hole. */
-static void round_box(painter *p, double x, double y, double w, double h,
-                      double r, int direction) {
-  const double k =
-      1 - 0.5522847498; /* a quarter of a circle as a cubic curve */
+static void round_box(painter *p, double x, double y, double w, double h, double r, int direction) {
+  const double k = 1 - 0.5522847498; /* a quarter of a circle as a cubic curve */
   const double corner[4][2] = {{x + w, y}, {x + w, y + h}, {x, y + h}, {x, y}};
   static const double along[4][2] = {{1, 0}, {0, 1}, {-1, 0}, {0, -1}};
   for (int n = 0; n < 4; n++) {
@@ -48,12 +46,11 @@ static void round_box(painter *p, double x, double y, double w, double h,
 
 static void rect(painter *p, const shape *s) {
   double k = p->scale, half = s->stroke / 2;
-  round_box(p, (s->x - half) * k, (s->y - half) * k, (s->w + 2 * half) * k,
-            (s->h + 2 * half) * k, s->radius > 0 ? (s->radius + half) * k : 0,
-            1);
+  round_box(p, (s->x - half) * k, (s->y - half) * k, (s->w + 2 * half) * k, (s->h + 2 * half) * k,
+            s->radius > 0 ? (s->radius + half) * k : 0, 1);
   if (half > 0)
-    round_box(p, (s->x + half) * k, (s->y + half) * k, (s->w - 2 * half) * k,
-              (s->h - 2 * half) * k, fmax(s->radius - half, 0) * k, -1);
+    round_box(p, (s->x + half) * k, (s->y + half) * k, (s->w - 2 * half) * k, (s->h - 2 * half) * k,
+              fmax(s->radius - half, 0) * k, -1);
 }
 
 static void circle(painter *p, const shape *s) {
@@ -81,12 +78,7 @@ static void line(painter *p, const shape *s) {
 static void text(painter *p, const shape *s) {
   double turn = s->turn * 3.14159265358979323846 / 180;
   double size = s->size * p->scale, x = s->x * p->scale, y = s->y * p->scale;
-  affine m = {size * cos(turn),
-              size * sin(turn),
-              size * sin(turn),
-              -size * cos(turn),
-              0,
-              0};
+  affine m = {size * cos(turn), size * sin(turn), size * sin(turn), -size * cos(turn), 0, 0};
   if (s->turn == 0) y = round(y);
   if (s->turn == -90) x = round(x);
   double along = 0, width = draw_text_width(s->text, 1, s->bold);
@@ -104,8 +96,7 @@ static void text(painter *p, const shape *s) {
 
 /* ---- images and hatching ---------------------------------------------------------------------------- */
 
-typedef struct
-{ /* the pixels [first, end) that the interval [low, high) touches */
+typedef struct { /* the pixels [first, end) that the interval [low, high) touches */
   double low, high;
   int first, end;
 } span;
@@ -123,8 +114,8 @@ static double overlap(double a0, double a1, double b0, double b1) {
 
 /* The mean of the cells under a pixel, by area: one cell's colour inside it, no
  * steps of uneven width where cells are no whole pixels. */
-static void image_pixel(painter *p, const shape *s, const span *across,
-                        const span *down, int x, int y) {
+static void image_pixel(painter *p, const shape *s, const span *across, const span *down, int x,
+                        int y) {
   double cw = (across->high - across->low) / s->columns;
   double ch = (down->high - down->low) / s->rows, sum[4] = {0};
   int c0 = (int)fmax(floor((x - across->low) / cw), 0);
@@ -132,16 +123,14 @@ static void image_pixel(painter *p, const shape *s, const span *across,
   for (int r = r0; r < s->rows && down->low + r * ch < y + 1; r++)
     for (int c = c0; c < s->columns && across->low + c * cw < x + 1; c++) {
       double left = across->low + c * cw, top = down->low + r * ch;
-      const uint8_t *cell =
-          s->cells + 4 * ((size_t)r * (size_t)s->columns + (size_t)c);
-      double share = overlap(left, left + cw, x, x + 1) *
-                     overlap(top, top + ch, y, y + 1) * cell[3];
+      const uint8_t *cell = s->cells + 4 * ((size_t)r * (size_t)s->columns + (size_t)c);
+      double share =
+          overlap(left, left + cw, x, x + 1) * overlap(top, top + ch, y, y + 1) * cell[3];
       sum[3] += share;
       for (int i = 0; i < 3; i++) sum[i] += share * cell[i];
     }
   if (sum[3] <= 0) return;
-  colour mean = {(uint8_t)lround(sum[0] / sum[3]),
-                 (uint8_t)lround(sum[1] / sum[3]),
+  colour mean = {(uint8_t)lround(sum[0] / sum[3]), (uint8_t)lround(sum[1] / sum[3]),
                  (uint8_t)lround(sum[2] / sum[3]), 255};
   raster_blend(&p->canvas, x, y, mean, fmin(sum[3] / 255, 1));
 }
@@ -150,8 +139,7 @@ static void image(painter *p, const shape *s) {
   span across = span_of(s->x, s->w, p->scale, p->canvas.width);
   span down = span_of(s->y, s->h, p->scale, p->canvas.height);
   for (int y = down.first; y < down.end; y++)
-    for (int x = across.first; x < across.end; x++)
-      image_pixel(p, s, &across, &down, x, y);
+    for (int x = across.first; x < across.end; x++) image_pixel(p, s, &across, &down, x, y);
 }
 
 /* Stripes where x + y is a multiple of the step, as svg.c has them. */
@@ -163,8 +151,8 @@ static void hatch(painter *p, const shape *s) {
     for (int x = across.first; x < across.end; x++) {
       double off = fabs(remainder(x + y + 1, step)) / 1.41421356237;
       double covered = fmin(fmax(half + 0.5 - off, 0), 1);
-      covered *= overlap(across.low, across.high, x, x + 1) *
-                 overlap(down.low, down.high, y, y + 1);
+      covered *=
+          overlap(across.low, across.high, x, x + 1) * overlap(down.low, down.high, y, y + 1);
       if (covered > 0) raster_blend(&p->canvas, x, y, s->paint, covered);
     }
 }
@@ -196,26 +184,22 @@ static void paint(painter *p, const shape *s) {
   path_fill(&p->path, &p->canvas, s->paint);
 }
 
-attend_status draw_png(const drawing *d, double scale, void **bytes,
-                       size_t *length) {
+attend_status draw_png(const drawing *d, double scale, void **bytes, size_t *length) {
   double width = ceil(d->width * scale - 1e-6);
   double height = ceil(d->height * scale - 1e-6);
   *bytes = NULL;
   *length = 0;
   if (d->status) return d->status;
-  if (!(width >= 1 && height >= 1 && width * height <= MOST_PIXELS))
-    return ATTEND_INVALID;
+  if (!(width >= 1 && height >= 1 && width * height <= MOST_PIXELS)) return ATTEND_INVALID;
   painter p = {.canvas = {(int)width, (int)height, NULL}, .scale = scale};
   size_t count = (size_t)p.canvas.width * (size_t)p.canvas.height;
   p.canvas.pixels = calloc(count, 3);
   if (!p.canvas.pixels) return ATTEND_NO_MEMORY;
-  for (size_t i = 0; i < count; i++)
-    memcpy(p.canvas.pixels + 3 * i, &d->background, 3);
+  for (size_t i = 0; i < count; i++) memcpy(p.canvas.pixels + 3 * i, &d->background, 3);
   for (size_t i = 0; i < d->count; i++) paint(&p, &d->shapes[i]);
   if (p.path.failed) p.status = ATTEND_NO_MEMORY;
   if (!p.status)
-    p.status = png_write(p.canvas.pixels, p.canvas.width, p.canvas.height, 3,
-                         bytes, length);
+    p.status = png_write(p.canvas.pixels, p.canvas.width, p.canvas.height, 3, bytes, length);
   path_free(&p.path);
   free(p.canvas.pixels);
   return p.status;

@@ -16,12 +16,10 @@ typedef struct {
 } file;
 
 static void put_number(file *f, uint32_t x) {
-  for (int shift = 24; shift >= 0; shift -= 8)
-    f->bytes[f->length++] = (uint8_t)(x >> shift);
+  for (int shift = 24; shift >= 0; shift -= 8) f->bytes[f->length++] = (uint8_t)(x >> shift);
 }
 
-static void put_chunk(file *f, const char *name, const void *data,
-                      size_t length) {
+static void put_chunk(file *f, const char *name, const void *data, size_t length) {
   put_number(f, (uint32_t)length);
   uint8_t *start = f->bytes + f->length;
   memcpy(start, name, 4);
@@ -53,15 +51,14 @@ static void put_head(file *f, int width, int height, int channels) {
   put_chunk(f, "IHDR", fields, sizeof fields);
 }
 
-attend_status png_write(const uint8_t *pixels, int width, int height,
-                        int channels, void **bytes, size_t *length) {
+attend_status png_write(const uint8_t *pixels, int width, int height, int channels, void **bytes,
+                        size_t *length) {
   size_t size = (size_t)width * (size_t)channels, rows = (size_t)height;
   uint8_t *plain = rows_of(pixels, size, rows);
   uLongf packed_size = compressBound(rows * (size + 1));
   uint8_t *packed = calloc(packed_size, 1);
   file f = {NULL, 0};
-  if (plain && packed &&
-      !compress2(packed, &packed_size, plain, rows * (size + 1), 8))
+  if (plain && packed && !compress2(packed, &packed_size, plain, rows * (size + 1), 8))
     f.bytes = calloc(packed_size + 128, 1);
   if (f.bytes) {
     put_head(&f, width, height, channels);

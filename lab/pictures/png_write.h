@@ -9,8 +9,7 @@
 #include "attend/base.h"
 
 /* channels: 3 RGB, 4 RGBA. Bytes to be freed by free(); NULL on failure. */
-attend_status png_write(const uint8_t *pixels /* [height, width, channels] */,
-                        int width, int height, int channels, void **bytes,
-                        size_t *length);
+attend_status png_write(const uint8_t *pixels /* [height, width, channels] */, int width,
+                        int height, int channels, void **bytes, size_t *length);
 
 #endif

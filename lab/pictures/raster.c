@@ -51,8 +51,8 @@ void path_line(path *p, double x, double y) {
 }
 
 void path_cubic(path *p, const double c[6]) {
-  path_add(p, (path_vertex){(float)c[4], (float)c[5], (float)c[0], (float)c[1],
-                            (float)c[2], (float)c[3], STBTT_vcubic, 0});
+  path_add(p, (path_vertex){(float)c[4], (float)c[5], (float)c[0], (float)c[1], (float)c[2],
+                            (float)c[3], STBTT_vcubic, 0});
 }
 
 /* ---- strokes -------------------------------------------------------------------- */
@@ -68,13 +68,11 @@ static void normal(const double *p, const double *q, double n[2], bool *same) {
 
 /* Where the side of a line lies at point i: along the mean of the normals of
  * the segments that meet, longer at a corner, to twice the width at most. */
-static void side(const double *points, int count, int i, double half,
-                 double to[2]) {
+static void side(const double *points, int count, int i, double half, double to[2]) {
   double before[2] = {0}, after[2] = {0};
   bool none_before = true, none_after = true;
   if (i > 0) normal(points + 2 * i - 2, points + 2 * i, before, &none_before);
-  if (i + 1 < count)
-    normal(points + 2 * i, points + 2 * i + 2, after, &none_after);
+  if (i + 1 < count) normal(points + 2 * i, points + 2 * i + 2, after, &none_after);
   if (none_before) memcpy(before, after, sizeof before);
   if (none_after) memcpy(after, before, sizeof after);
   double x = before[0] + after[0], y = before[1] + after[1];
@@ -89,8 +87,7 @@ void path_stroke(path *p, const double *points, int count, double width) {
   double at[2];
   for (int i = 0; i < 2 * count; i++) {
     bool back = i >= count;
-    side(points, count, back ? 2 * count - 1 - i : i,
-         back ? -width / 2 : width / 2, at);
+    side(points, count, back ? 2 * count - 1 - i : i, back ? -width / 2 : width / 2, at);
     if (i)
       path_line(p, at[0], at[1]);
     else
@@ -111,8 +108,7 @@ void path_stroke_cubic(path *p, const double c[8], double width) {
     double t = (double)i / n, s = 1 - t;
     double w[4] = {s * s * s, 3 * s * s * t, 3 * s * t * t, t * t * t};
     for (int a = 0; a < 2; a++)
-      points[2 * i + a] =
-          w[0] * c[a] + w[1] * c[2 + a] + w[2] * c[4 + a] + w[3] * c[6 + a];
+      points[2 * i + a] = w[0] * c[a] + w[1] * c[2 + a] + w[2] * c[4 + a] + w[3] * c[6 + a];
   }
   path_stroke(p, points, n + 1, width);
 }
@@ -148,8 +144,7 @@ static bounds bounds_of(const path *p, const canvas *to) {
   for (size_t i = 0; i < p->count; i++) {
     const path_vertex *v = &p->vertex[i];
     extend(&b, v->x, v->y);
-    if (v->type == STBTT_vcurve || v->type == STBTT_vcubic)
-      extend(&b, v->cx, v->cy);
+    if (v->type == STBTT_vcurve || v->type == STBTT_vcubic) extend(&b, v->cx, v->cy);
     if (v->type == STBTT_vcubic) extend(&b, v->cx1, v->cy1);
   }
   if (b.x0 < 0) b.x0 = 0;
@@ -159,8 +154,7 @@ static bounds bounds_of(const path *p, const canvas *to) {
   return b;
 }
 
-static void blend(const stbtt__bitmap *from, const bounds *b, canvas *to,
-                  colour paint) {
+static void blend(const stbtt__bitmap *from, const bounds *b, canvas *to, colour paint) {
   for (int y = 0; y < from->h; y++) {
     const uint8_t *row = from->pixels + (size_t)y * (size_t)from->stride;
     for (int x = 0; x < from->w; x++)
@@ -174,8 +168,7 @@ static void fill(path *p, const bounds *b, canvas *to, colour paint) {
   stbtt__bitmap coverage = {w, h, w, malloc((size_t)w * (size_t)h)};
   m.row = malloc(m.row_size);
   if (m.row && coverage.pixels) {
-    stbtt_Rasterize(&coverage, 0.05F, p->vertex, (int)p->count, 1, 1, 0, 0,
-                    b->x0, b->y0, 0, &m);
+    stbtt_Rasterize(&coverage, 0.05F, p->vertex, (int)p->count, 1, 1, 0, 0, b->x0, b->y0, 0, &m);
     if (!p->failed) blend(&coverage, b, to, paint);
   } else {
     p->failed = true;

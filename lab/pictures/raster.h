@@ -39,8 +39,7 @@ void path_line(path *p, double x, double y);
 /* Two control points and the end. */
 void path_cubic(path *p, const double c[6]);
 /* The outline of a line of a width along points, as wide at corners as between. */
-void path_stroke(path *p, const double *points /* [count][2] */, int count,
-                 double width);
+void path_stroke(path *p, const double *points /* [count][2] */, int count, double width);
 void path_stroke_cubic(path *p, const double c[8], double width);
 
 /* Fills it, and empties it. */

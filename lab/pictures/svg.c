@@ -24,8 +24,7 @@ static void paint(svg *to, const shape *s) {
 /* ---- shapes -------------------------------------------------------------------- */
 
 static void box(svg *to, const shape *s) {
-  svg_add(to, " x=\"%f\" y=\"%f\" width=\"%f\" height=\"%f\"", s->x, s->y, s->w,
-          s->h);
+  svg_add(to, " x=\"%f\" y=\"%f\" width=\"%f\" height=\"%f\"", s->x, s->y, s->w, s->h);
 }
 
 static void rect(svg *to, const shape *s) {
@@ -56,22 +55,19 @@ static void path(svg *to, const shape *s) {
             s->points[2 * i], s->points[2 * i + 1]);
   svg_add(to, "\"");
   paint(to, s);
-  if (s->kind == SHAPE_LINE && s->count > 2)
-    svg_add(to, " stroke-linejoin=\"round\"");
+  if (s->kind == SHAPE_LINE && s->count > 2) svg_add(to, " stroke-linejoin=\"round\"");
   svg_add(to, "/>\n");
 }
 
 static void text(svg *to, const shape *s) {
-  static const char *const anchors[] = {"", " text-anchor=\"middle\"",
-                                        " text-anchor=\"end\""};
+  static const char *const anchors[] = {"", " text-anchor=\"middle\"", " text-anchor=\"end\""};
   svg_add(to, "<text");
   if (s->turn)
-    svg_add(to, " transform=\"translate(%f %f) rotate(%d)\"", s->x, s->y,
-            s->turn);
+    svg_add(to, " transform=\"translate(%f %f) rotate(%d)\"", s->x, s->y, s->turn);
   else
     svg_add(to, " x=\"%f\" y=\"%f\"", s->x, s->y);
-  svg_add(to, " font-size=\"%f\"%s%s", s->size,
-          s->bold ? " font-weight=\"bold\"" : "", anchors[s->anchor]);
+  svg_add(to, " font-size=\"%f\"%s%s", s->size, s->bold ? " font-weight=\"bold\"" : "",
+          anchors[s->anchor]);
   paint(to, s);
   svg_add(to, ">%t</text>\n", s->text);
 }
@@ -79,8 +75,7 @@ static void text(svg *to, const shape *s) {
 static void image(svg *to, const shape *s) {
   void *png = NULL;
   size_t length = 0;
-  attend_status status =
-      png_write(s->cells, s->columns, s->rows, 4, &png, &length);
+  attend_status status = png_write(s->cells, s->columns, s->rows, 4, &png, &length);
   if (!to->status) to->status = status;
   svg_add(to, "<image");
   box(to, s);
@@ -99,8 +94,7 @@ static void hatch_pattern(svg *to, const shape *s, size_t index) {
           "<pattern id=\"hatch%z\" width=\"%d\" height=\"%d\" "
           "patternUnits=\"userSpaceOnUse\"><path d=\"M-1 1L1 -1M0 %dL%d 0M%d "
           "%dL%d %d\" stroke-width=\"%f\"",
-          index, step, step, step, step, step - 1, step + 1, step + 1, step - 1,
-          HATCH_STROKE);
+          index, step, step, step, step, step - 1, step + 1, step + 1, step - 1, HATCH_STROKE);
   svg_paint(to, "stroke", s->paint);
   svg_add(to, "/></pattern>\n");
 }
@@ -112,8 +106,7 @@ static bool same_paint(const shape *a, const shape *b) {
 /* Boxes of one colour share the pattern that the first of them defines. */
 static void hatch(svg *to, const drawing *d, size_t i) {
   size_t first = 0;
-  while (d->shapes[first].kind != SHAPE_HATCH ||
-         !same_paint(&d->shapes[first], &d->shapes[i]))
+  while (d->shapes[first].kind != SHAPE_HATCH || !same_paint(&d->shapes[first], &d->shapes[i]))
     first++;
   if (first == i) hatch_pattern(to, &d->shapes[i], i);
   svg_add(to, "<rect");
@@ -130,8 +123,7 @@ static void head(svg *to, const drawing *d) {
           "font-family=\"'DejaVu Sans', Verdana, sans-serif\" "
           "xml:space=\"preserve\">\n<title>%t</title>\n"
           "<rect width=\"100%%\" height=\"100%%\"",
-          d->width, d->height, d->width, d->height,
-          d->title ? d->title : "attention");
+          d->width, d->height, d->width, d->height, d->title ? d->title : "attention");
   svg_paint(to, "fill", d->background);
   svg_add(to, "/>\n");
 }

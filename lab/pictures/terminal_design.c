@@ -66,28 +66,22 @@ static void print_name(FILE *out, const picture_grid *g, int row) {
   fprintf(out, "%s ", name);
 }
 
-static void print_cell(FILE *out, const terminal_look *look,
-                       const picture_grid *g, double v, double most) {
+static void print_cell(FILE *out, const terminal_look *look, const picture_grid *g, double v,
+                       double most) {
   static const char *const shades[] = {"·", "░", "▒", "▓", "█"};
   const palette *p = palette_get(look->dark);
   double share = most > 0 ? v / most : 0;
   if (look->colours == TERMINAL_SHADES) {
     int shade = (int)(sqrt(fabs(share)) * 4.999);
-    fprintf(out, "%s%s",
-            shade && v < 0 ? "-"
-            : shade        ? shades[shade]
-                           : " ",
-            shades[shade]);
+    fprintf(out, "%s%s", shade && v < 0 ? "-" : shade ? shades[shade] : " ", shades[shade]);
     return;
   }
   terminal_colour(out, look, true,
-                  g->is_weight ? palette_weight(p, palette_share(v, 1))
-                               : palette_sign(p, share));
+                  g->is_weight ? palette_weight(p, palette_share(v, 1)) : palette_sign(p, share));
   print_spaces(out, CELL);
 }
 
-static void print_line(FILE *out, const terminal_look *look,
-                       const picture_grid *g, int row) {
+static void print_line(FILE *out, const terminal_look *look, const picture_grid *g, int row) {
   int columns = g->columns < MOST_COLUMNS ? g->columns : MOST_COLUMNS;
   double most = largest(g);
   if (row >= g->rows) {
@@ -101,8 +95,7 @@ static void print_line(FILE *out, const terminal_look *look,
   print_spaces(out, grid_width(g) - NAME - CELL * columns);
 }
 
-static void print_titles(FILE *out, const picture_design_head *h, int from,
-                         int n) {
+static void print_titles(FILE *out, const picture_design_head *h, int from, int n) {
   for (int i = from; i < from + n; i++) {
     const picture_grid *g = &h->grid[0][i];
     print_spaces(out, NAME);
@@ -111,20 +104,18 @@ static void print_titles(FILE *out, const picture_design_head *h, int from,
   fputc('\n', out);
 }
 
-static void print_twin(FILE *out, const picture_design_head *h, int twin,
-                       int from, int n, const terminal_look *look) {
+static void print_twin(FILE *out, const picture_design_head *h, int twin, int from, int n,
+                       const terminal_look *look) {
   int rows = 0;
   for (int i = from; i < from + n; i++)
     if (h->grid[twin][i].rows > rows) rows = h->grid[twin][i].rows;
   for (int r = 0; r < rows; r++) {
-    for (int i = from; i < from + n; i++)
-      print_line(out, look, &h->grid[twin][i], r);
+    for (int i = from; i < from + n; i++) print_line(out, look, &h->grid[twin][i], r);
     fputc('\n', out);
   }
 }
 
-static void print_head(FILE *out, const picture_design_head *h,
-                       const terminal_look *look) {
+static void print_head(FILE *out, const picture_design_head *h, const terminal_look *look) {
   static const char *const twins[] = {"designed", "learned"};
   fprintf(out, "\n%s\n", h->name);
   for (int from = 0, n; from < h->grids; from += n) {
@@ -137,8 +128,7 @@ static void print_head(FILE *out, const picture_design_head *h,
   }
 }
 
-void terminal_design(FILE *out, const picture_design_data *d,
-                     const terminal_look *look) {
+void terminal_design(FILE *out, const picture_design_data *d, const terminal_look *look) {
   fprintf(out, "\n%s\n", d->title);
   for (int i = 0; i < d->heads; i++) print_head(out, &d->head[i], look);
 }

@@ -23,8 +23,7 @@ static int columns_of(FILE *out) {
   struct winsize size;
   const char *columns = getenv("COLUMNS");
   int wide = columns ? atoi(columns) : 0;
-  if (isatty(fileno(out)) && !ioctl(fileno(out), TIOCGWINSZ, &size) &&
-      size.ws_col > 0)
+  if (isatty(fileno(out)) && !ioctl(fileno(out), TIOCGWINSZ, &size) && size.ws_col > 0)
     wide = size.ws_col;
   if (wide <= 0) wide = 80;
   return wide < NARROWEST ? NARROWEST : wide > 1000 ? 1000 : wide;
@@ -66,14 +65,11 @@ static int nearest_256(colour c) {
   }
   int grey = (mean - 3) / 10, off_grey = 0;
   grey = grey < 0 ? 0 : grey > 23 ? 23 : grey;
-  for (int i = 0; i < 3; i++)
-    off_grey += (8 + 10 * grey - rgb[i]) * (8 + 10 * grey - rgb[i]);
-  return off_grey < off ? 232 + grey
-                        : 16 + 36 * cube[0] + 6 * cube[1] + cube[2];
+  for (int i = 0; i < 3; i++) off_grey += (8 + 10 * grey - rgb[i]) * (8 + 10 * grey - rgb[i]);
+  return off_grey < off ? 232 + grey : 16 + 36 * cube[0] + 6 * cube[1] + cube[2];
 }
 
-static void set_colour(FILE *out, const terminal_look *look, bool behind,
-                       colour c) {
+static void set_colour(FILE *out, const terminal_look *look, bool behind, colour c) {
   int what = behind ? 48 : 38;
   if (look->colours == TERMINAL_TRUE)
     fprintf(out, "\033[%d;2;%d;%d;%dm", what, c.r, c.g, c.b);
@@ -81,8 +77,7 @@ static void set_colour(FILE *out, const terminal_look *look, bool behind,
     fprintf(out, "\033[%d;5;%dm", what, nearest_256(c));
 }
 
-void terminal_colour(FILE *out, const terminal_look *look, bool behind,
-                     colour c) {
+void terminal_colour(FILE *out, const terminal_look *look, bool behind, colour c) {
   if (look->colours != TERMINAL_SHADES) set_colour(out, look, behind, c);
 }
 void terminal_plain(FILE *out, const terminal_look *look) {
@@ -98,12 +93,10 @@ typedef struct {
 } field;
 
 static float share_at(const field *f, int y, int x) {
-  return y < f->rows ? f->share[(size_t)y * (size_t)f->columns + (size_t)x]
-                     : NAN;
+  return y < f->rows ? f->share[(size_t)y * (size_t)f->columns + (size_t)x] : NAN;
 }
 
-static colour colour_at(const field *f, const terminal_look *look, int y,
-                        int x) {
+static colour colour_at(const field *f, const terminal_look *look, int y, int x) {
   const palette *p = palette_get(look->dark);
   double share = (double)share_at(f, y, x);
   if (isnan(share)) return p->masked;
@@ -111,8 +104,7 @@ static colour colour_at(const field *f, const terminal_look *look, int y,
 }
 
 /* Colours are set only where they change. */
-static void print_halves(FILE *out, const field *f, const terminal_look *look,
-                         int y) {
+static void print_halves(FILE *out, const field *f, const terminal_look *look, int y) {
   colour last[2] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
   for (int x = 0; x < f->columns; x++) {
     for (int i = 0; i < 2; i++) {
@@ -134,8 +126,7 @@ static void print_shade(FILE *out, float share, int wide) {
 }
 
 /* One row of cells, each `wide` columns. */
-static void print_row(FILE *out, const field *f, const terminal_look *look,
-                      int y, int wide) {
+static void print_row(FILE *out, const field *f, const terminal_look *look, int y, int wide) {
   bool coloured = look->colours != TERMINAL_SHADES;
   for (int x = 0; x < f->columns; x++) {
     if (!coloured) {
@@ -150,8 +141,7 @@ static void print_row(FILE *out, const field *f, const terminal_look *look,
 
 /* Two rows of cells as one line, the heavier of each two where there is no
  * colour. */
-static void print_pair(FILE *out, const field *f, const terminal_look *look,
-                       int y) {
+static void print_pair(FILE *out, const field *f, const terminal_look *look, int y) {
   if (look->colours != TERMINAL_SHADES) {
     print_halves(out, f, look, y);
     return;
@@ -166,8 +156,7 @@ static void print_pair(FILE *out, const field *f, const terminal_look *look,
 
 /* A text in so many columns, cut with … where it is longer. */
 static void print_name(FILE *out, const char *text, int columns, bool right) {
-  int width = letters_width(text),
-      room = width > columns ? columns - 1 : columns;
+  int width = letters_width(text), room = width > columns ? columns - 1 : columns;
   int used = 0;
   if (right && width < columns) fprintf(out, "%*s", columns - width, "");
   for (uint32_t code; (code = letters_next(&text));) {
@@ -201,12 +190,10 @@ static double most_of(const picture_matrix_data *d) {
 }
 
 /* The heaviest of the cells that share one; NaN if none is seen. */
-static float pooled(const picture_matrix_data *d, const field *f, int y,
-                    int x) {
+static float pooled(const picture_matrix_data *d, const field *f, int y, int x) {
   float best = NAN;
   for (int i = y * d->height / f->rows; i < (y + 1) * d->height / f->rows; i++)
-    for (int j = x * d->width / f->columns; j < (x + 1) * d->width / f->columns;
-         j++) {
+    for (int j = x * d->width / f->columns; j < (x + 1) * d->width / f->columns; j++) {
       if (d->mask && d->mask[i * d->width + j]) continue;
       float v = d->cells[i * d->width + j];
       if (isnan(best) || fabsf(v) > fabsf(best)) best = v;
@@ -273,8 +260,7 @@ static void print_heaviest(FILE *out, const sheet *s, int row) {
   int best = -1;
   for (int j = 0; j < d->width; j++) {
     if (d->mask && d->mask[row * d->width + j]) continue;
-    if (best < 0 || fabsf(d->cells[row * d->width + j]) >
-                        fabsf(d->cells[row * d->width + best]))
+    if (best < 0 || fabsf(d->cells[row * d->width + j]) > fabsf(d->cells[row * d->width + best]))
       best = j;
   }
   if (best < 0 || room < 6 || d->width != d->keys.count) return;
@@ -283,8 +269,7 @@ static void print_heaviest(FILE *out, const sheet *s, int row) {
   print_name(out, d->keys.text[best], wide < room ? wide : room, false);
 }
 
-attend_status terminal_matrix(FILE *out, const picture_matrix_data *d,
-                              const terminal_look *look) {
+attend_status terminal_matrix(FILE *out, const picture_matrix_data *d, const terminal_look *look) {
   sheet s = {.d = d, .look = look};
   if (d->height < 1 || d->width < 1) return ATTEND_OK;
   lay_out(&s);
@@ -314,11 +299,9 @@ typedef struct {
 } wall;
 
 /* The largest of a head's cells under one of the tile's. */
-static field tile_of(const wall *w, int index,
-                     float share[TILE_MOST * TILE_MOST]) {
+static field tile_of(const wall *w, int index, float share[TILE_MOST * TILE_MOST]) {
   const picture_model_data *d = w->d;
-  const uint8_t *cells =
-      d->cells + (size_t)index * (size_t)d->height * (size_t)d->width;
+  const uint8_t *cells = d->cells + (size_t)index * (size_t)d->height * (size_t)d->width;
   field f = {2 * w->lines, w->tile, share, false};
   for (int y = 0; y < f.rows; y++)
     for (int x = 0; x < f.columns; x++) {
@@ -349,8 +332,7 @@ static void print_patterns(FILE *out, const wall *w, int index, int count) {
   fputc('\n', out);
 }
 
-static void print_band(FILE *out, const wall *w, int layer, int first,
-                       int count) {
+static void print_band(FILE *out, const wall *w, int layer, int first, int count) {
   int index = layer * w->d->heads + first;
   for (int line = 0; line < w->lines; line++) {
     if (line == w->lines / 2)
@@ -368,15 +350,12 @@ static void print_band(FILE *out, const wall *w, int layer, int first,
   print_patterns(out, w, index, count);
 }
 
-void terminal_model(FILE *out, const picture_model_data *d,
-                    const terminal_look *look) {
+void terminal_model(FILE *out, const picture_model_data *d, const terminal_look *look) {
   wall w = {.d = d, .look = look};
   int room = look->columns - 5;
   if (d->layers < 1 || d->heads < 1 || d->height < 1 || d->width < 1) return;
   w.tile = room / d->heads - 1;
-  w.tile = w.tile < TILE_LEAST  ? TILE_LEAST
-           : w.tile > TILE_MOST ? TILE_MOST
-                                : w.tile;
+  w.tile = w.tile < TILE_LEAST ? TILE_LEAST : w.tile > TILE_MOST ? TILE_MOST : w.tile;
   w.lines = (w.tile + 1) / 2;
   w.across = room / (w.tile + 1) > 0 ? room / (w.tile + 1) : 1;
   for (int first = 0; first < d->heads; first += w.across) {

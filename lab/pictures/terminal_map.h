@@ -26,17 +26,13 @@ typedef struct {
 terminal_look terminal_look_of(FILE *out);
 
 /* Sets the colour of letters, or of what is behind them; no-op for shades. */
-void terminal_colour(FILE *out, const terminal_look *look, bool behind,
-                     colour c);
+void terminal_colour(FILE *out, const terminal_look *look, bool behind, colour c);
 void terminal_plain(FILE *out, const terminal_look *look);
 
 /* Cells are pooled by their largest where they are more than columns. Fails
  * without memory, before anything is written. */
-attend_status terminal_matrix(FILE *out, const picture_matrix_data *d,
-                              const terminal_look *look);
-void terminal_model(FILE *out, const picture_model_data *d,
-                    const terminal_look *look);
-void terminal_design(FILE *out, const picture_design_data *d,
-                     const terminal_look *look);
+attend_status terminal_matrix(FILE *out, const picture_matrix_data *d, const terminal_look *look);
+void terminal_model(FILE *out, const picture_model_data *d, const terminal_look *look);
+void terminal_design(FILE *out, const picture_design_data *d, const terminal_look *look);
 
 #endif

@@ -12,9 +12,7 @@ enum {
   LONG_NAME = 120 /* px, of rotated names and of those on the left */
 };
 
-double panel_x(const panel *p, double x) {
-  return p->area.x + p->area.w * scale_place(&p->x, x);
-}
+double panel_x(const panel *p, double x) { return p->area.x + p->area.w * scale_place(&p->x, x); }
 
 double panel_y(const panel *p, double y) {
   return p->area.y + p->area.h * (1 - scale_place(&p->y, y));
@@ -22,8 +20,7 @@ double panel_y(const panel *p, double y) {
 
 /* ---- scales ---------------------------------------------------------------------- */
 
-static void see_series(const attend_plot_series *t, bool bars, extent *x,
-                       extent *y) {
+static void see_series(const attend_plot_series *t, bool bars, extent *x, extent *y) {
   for (size_t i = 0; i < t->count; i++) {
     double at = t->x && !bars ? t->x[i] : (double)i;
     if (!isfinite(at) || (x->log && at <= 0)) continue;
@@ -41,8 +38,7 @@ static void series_scales(panel *p, double width, double height) {
   attend_plot_axis x_axis = is->x, y_axis = is->y;
   if (bars) x_axis.log = 0;
   extent x = extent_start(x_axis.log), y = extent_start(is->y.log);
-  for (size_t i = 0; i < is->count; i++)
-    see_series(&is->series[i], bars, &x, &y);
+  for (size_t i = 0; i < is->count; i++) see_series(&is->series[i], bars, &x, &y);
   for (size_t i = 0; i < is->marks && !bars; i++) extent_see(&x, is->mark[i].x);
   y_axis.zero |= bars;
   scale_make(&p->x, &x_axis, x, TIGHT_ENDS, (int)fmin(9, width / 70));
@@ -62,23 +58,20 @@ static void heat_scales(panel *p) {
 /* ---- room -------------------------------------------------------------------------- */
 
 static double widest(const char *const *names, size_t count, double least) {
-  for (size_t i = 0; names && i < count; i++)
-    least = fmax(least, text_width(names[i], LETTERS));
+  for (size_t i = 0; names && i < count; i++) least = fmax(least, text_width(names[i], LETTERS));
   return least;
 }
 
 static double ticks_width(const scale *s) {
   double most = 0;
-  for (int i = 0; i < s->count; i++)
-    most = fmax(most, text_width(s->label[i], LETTERS));
+  for (int i = 0; i < s->count; i++) most = fmax(most, text_width(s->label[i], LETTERS));
   return most;
 }
 
 static double left_room(const panel *p) {
   const attend_plot_panel *is = p->is;
-  double names = is->kind == ATTEND_PLOT_HEAT
-                     ? fmin(LONG_NAME, widest(is->row_names, is->rows, 0))
-                     : ticks_width(&p->y);
+  double names = is->kind == ATTEND_PLOT_HEAT ? fmin(LONG_NAME, widest(is->row_names, is->rows, 0))
+                                              : ticks_width(&p->y);
   return names + ROOM + (is->y.label ? LINE + 2 : 0);
 }
 
@@ -104,10 +97,8 @@ static attend_plot_key choose_key(const panel *p, double width, double height) {
   const attend_plot_panel *is = p->is;
   size_t named = 0;
   for (size_t i = 0; i < is->count; i++) named += series_named(p, i);
-  if (is->kind == ATTEND_PLOT_HEAT || !named || is->key == ATTEND_KEY_NONE)
-    return ATTEND_KEY_NONE;
-  bool fit = is->kind == ATTEND_PLOT_LINES &&
-             (double)named * LINE < 0.8 * height &&
+  if (is->kind == ATTEND_PLOT_HEAT || !named || is->key == ATTEND_KEY_NONE) return ATTEND_KEY_NONE;
+  bool fit = is->kind == ATTEND_PLOT_LINES && (double)named * LINE < 0.8 * height &&
              key_ends_width(p) < 0.3 * width;
   if (is->key == ATTEND_KEY_ABOVE || !fit) return ATTEND_KEY_ABOVE;
   return ATTEND_KEY_ENDS;
@@ -123,8 +114,7 @@ void panel_measure(panel *p, double width) {
   p->key = choose_key(p, width, height);
   p->left = left_room(p);
   p->right = right_room(p);
-  p->top = (is->title ? LINE + 9 : 9) + key_height(p, width) +
-           (is->marks ? LINE : 0);
+  p->top = (is->title ? LINE + 9 : 9) + key_height(p, width) + (is->marks ? LINE : 0);
   double inside = fmax(40, width - p->left - p->right);
   p->bottom = names_height(p, inside) + (is->x.label ? LINE : 0) + 4;
 }
@@ -132,31 +122,26 @@ void panel_measure(panel *p, double width) {
 /* ---- drawing ------------------------------------------------------------------------- */
 
 static void across(svg *s, const panel *p, double y, const char *look) {
-  svg_add(s, "<path class=\"%s\" d=\"M%f %fh%f\"/>\n", look, p->area.x, y,
-          p->area.w);
+  svg_add(s, "<path class=\"%s\" d=\"M%f %fh%f\"/>\n", look, p->area.x, y, p->area.w);
 }
 
 static void down(svg *s, const panel *p, double x, const char *look) {
-  svg_add(s, "<path class=\"%s\" d=\"M%f %fv%f\"/>\n", look, x, p->area.y,
-          p->area.h);
+  svg_add(s, "<path class=\"%s\" d=\"M%f %fv%f\"/>\n", look, x, p->area.y, p->area.h);
 }
 
 static void y_axis(svg *s, const panel *p) {
-  for (int i = 0; i < p->y.minors; i++)
-    across(s, p, panel_y(p, p->y.minor[i]), "grid minor");
+  for (int i = 0; i < p->y.minors; i++) across(s, p, panel_y(p, p->y.minor[i]), "grid minor");
   for (int i = 0; i < p->y.count; i++) {
     double y = panel_y(p, p->y.at[i]);
     across(s, p, y, "grid");
-    plot_text(s, "faint", AT_END, p->area.x - ROOM, y + 4, 0, 200,
-              p->y.label[i]);
+    plot_text(s, "faint", AT_END, p->area.x - ROOM, y + 4, 0, 200, p->y.label[i]);
   }
 }
 
 /* What would run into the label before it is left out. */
 static void x_axis(svg *s, const panel *p) {
   double free = -1e9, y = p->area.y + p->area.h;
-  for (int i = 0; i < p->x.minors; i++)
-    down(s, p, panel_x(p, p->x.minor[i]), "grid minor");
+  for (int i = 0; i < p->x.minors; i++) down(s, p, panel_x(p, p->x.minor[i]), "grid minor");
   for (int i = 0; i < p->x.count; i++) {
     double x = panel_x(p, p->x.at[i]);
     double half = text_width(p->x.label[i], LETTERS) / 2;
@@ -172,25 +157,22 @@ static void labels(svg *s, const panel *p) {
   double middle = p->area.x + p->area.w / 2;
   double half = p->area.y + p->area.h / 2;
   if (is->x.label)
-    plot_text(s, "ink", AT_MIDDLE, middle,
-              p->area.y + p->area.h + p->bottom - 6, 0, p->area.w + p->left,
-              is->x.label);
+    plot_text(s, "ink", AT_MIDDLE, middle, p->area.y + p->area.h + p->bottom - 6, 0,
+              p->area.w + p->left, is->x.label);
   if (is->y.label)
-    plot_text(s, "ink", AT_MIDDLE, p->area.x - p->left + LETTERS, half, -90,
-              p->area.h + p->bottom, is->y.label);
+    plot_text(s, "ink", AT_MIDDLE, p->area.x - p->left + LETTERS, half, -90, p->area.h + p->bottom,
+              is->y.label);
 }
 
 void axes_put(svg *s, const panel *p) {
   const attend_plot_panel *is = p->is;
   if (is->kind != ATTEND_PLOT_HEAT) y_axis(s, p);
   if (is->kind == ATTEND_PLOT_LINES) x_axis(s, p);
-  if (is->kind == ATTEND_PLOT_LINES)
-    across(s, p, p->area.y + p->area.h, "axis");
+  if (is->kind == ATTEND_PLOT_LINES) across(s, p, p->area.y + p->area.h, "axis");
   if (is->kind != ATTEND_PLOT_LINES && is->names) names_put(s, p);
   labels(s, p);
   if (is->title)
-    plot_text(s, "head", AT_START, p->outer.x, p->outer.y + LETTERS + 1, 0,
-              p->outer.w, is->title);
+    plot_text(s, "head", AT_START, p->outer.x, p->outer.y + LETTERS + 1, 0, p->outer.w, is->title);
 }
 
 /* Of many names, as many as have room. */
@@ -203,8 +185,7 @@ void names_put(svg *s, const panel *p) {
     if (x < free) continue;
     free = x + (p->turn ? LETTERS + 4 : 0);
     if (p->turn)
-      plot_text(s, "faint", AT_END, x + 4, y - 4, TURN, LONG_NAME,
-                is->names[i]);
+      plot_text(s, "faint", AT_END, x + 4, y - 4, TURN, LONG_NAME, is->names[i]);
     else
       plot_text(s, "faint", AT_MIDDLE, x, y, 0, step + 8, is->names[i]);
   }

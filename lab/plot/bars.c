@@ -18,8 +18,7 @@ static bar bar_of(const panel *p, size_t group, size_t i) {
   const attend_plot_series *t = &p->is->series[i];
   double room = p->area.w / (double)p->is->columns;
   double w = fmin(60, 0.8 * room / (double)p->is->count);
-  double left =
-      p->area.x + room * ((double)group + 0.5) - w * (double)p->is->count / 2;
+  double left = p->area.x + room * ((double)group + 0.5) - w * (double)p->is->count / 2;
   double base = panel_y(p, p->y.log ? p->y.low : 0);
   bar b = {left + w * (double)i, w, inside(p, base), NAN, 0};
   if (group < t->count) b.top = panel_y(p, t->y[group]);
@@ -30,8 +29,7 @@ static bar bar_of(const panel *p, size_t group, size_t i) {
 
 static void put_box(svg *s, const bar *b, int number) {
   double y = fmin(b->base, b->top), h = fabs(b->base - b->top), gap = b->w > 4;
-  static const char place[] =
-      " x=\"%f\" y=\"%f\" width=\"%f\" height=\"%f\"/>\n";
+  static const char place[] = " x=\"%f\" y=\"%f\" width=\"%f\" height=\"%f\"/>\n";
   int stripes = number % STRIPES;
   svg_add(s, "<rect class=\"f%d\"", number % PALETTE_HEADS);
   svg_add(s, place, b->x, y, b->w - gap, h);
@@ -75,6 +73,5 @@ void bars_put(svg *s, const panel *p) {
   for (size_t group = 0; group < p->is->columns; group++)
     for (size_t i = 0; i < p->is->count; i++) put_bar(s, p, group, i);
   double base = inside(p, panel_y(p, p->y.log ? p->y.low : 0));
-  svg_add(s, "<path class=\"axis\" d=\"M%f %fh%f\"/>\n", p->area.x, base,
-          p->area.w);
+  svg_add(s, "<path class=\"axis\" d=\"M%f %fh%f\"/>\n", p->area.x, base, p->area.w);
 }

@@ -43,8 +43,7 @@ static double value(const grid *g, size_t row, size_t column) {
   const attend_plot_panel *is = g->on->is;
   double sum = 0, n = 0;
   for (size_t i = row * g->tall; i < (row + 1) * g->tall && i < is->rows; i++)
-    for (size_t j = column * g->wide;
-         j < (column + 1) * g->wide && j < is->columns; j++) {
+    for (size_t j = column * g->wide; j < (column + 1) * g->wide && j < is->columns; j++) {
       double x = is->cells[i * is->columns + j];
       if (isfinite(x)) sum += x, n++;
     }
@@ -59,8 +58,7 @@ static int level(const grid *g, double x) {
 
 /* ---- cells ------------------------------------------------------------------------- */
 
-static void put_run(svg *s, const grid *g, size_t row, size_t from, size_t to,
-                    int at) {
+static void put_run(svg *s, const grid *g, size_t row, size_t from, size_t to, int at) {
   box a = g->on->area;
   /* whole pixels: neighbours leave no seam between them */
   double x = round(a.x + g->w * (double)from);
@@ -71,8 +69,7 @@ static void put_run(svg *s, const grid *g, size_t row, size_t from, size_t to,
     style_striped(s, 0);
   else
     svg_add(s, "<rect class=\"%s%d\"", g->box, at);
-  svg_add(s, " x=\"%f\" y=\"%f\" width=\"%f\" height=\"%f\"/>\n", x, y,
-          right - x, bottom - y);
+  svg_add(s, " x=\"%f\" y=\"%f\" width=\"%f\" height=\"%f\"/>\n", x, y, right - x, bottom - y);
 }
 
 static void put_row(svg *s, const grid *g, size_t row) {
@@ -151,27 +148,23 @@ static void row_names(svg *s, const panel *p) {
     double y = p->area.y + step * ((double)i + 0.5);
     if (y < free) continue;
     free = y + LETTERS + 2;
-    plot_text(s, "faint", AT_END, p->area.x - 6, y + 4, 0,
-              p->left - 6 - (p->is->y.label ? 17 : 0), p->is->row_names[i]);
+    plot_text(s, "faint", AT_END, p->area.x - 6, y + 4, 0, p->left - 6 - (p->is->y.label ? 17 : 0),
+              p->is->row_names[i]);
   }
 }
 
 double heat_bar_width(const panel *p) {
   double most = 0;
-  for (int i = 0; i < p->z.count; i++)
-    most = fmax(most, text_width(p->z.label[i], LETTERS));
+  for (int i = 0; i < p->z.count; i++) most = fmax(most, text_width(p->z.label[i], LETTERS));
   return BAR_GAP + BAR + 6 + most + (p->is->z.label ? 18 : 0);
 }
 
 static void colour_bar(svg *s, const panel *p, const char *look) {
-  double h = fmax(fmin(p->area.h, 240), 60),
-         x = p->area.x + p->area.w + BAR_GAP;
+  double h = fmax(fmin(p->area.h, 240), 60), x = p->area.x + p->area.w + BAR_GAP;
   double y = p->area.y + h, step = h / (LEVELS + 1), most = 0;
   for (int i = 0; i <= LEVELS; i++)
-    svg_add(
-        s,
-        "<rect class=\"%s%d\" x=\"%f\" y=\"%f\" width=\"%d\" height=\"%f\"/>\n",
-        look, i, x, y - step * (i + 1), BAR, step + 0.3);
+    svg_add(s, "<rect class=\"%s%d\" x=\"%f\" y=\"%f\" width=\"%d\" height=\"%f\"/>\n", look, i, x,
+            y - step * (i + 1), BAR, step + 0.3);
   if (p->is->diverging)
     svg_add(s,
             "<path class=\"under\" d=\"M%f %fv%f\"/><path class=\"axis\" "
@@ -183,17 +176,14 @@ static void colour_bar(svg *s, const panel *p, const char *look) {
     most = fmax(most, text_width(p->z.label[i], LETTERS));
   }
   if (p->is->z.label)
-    plot_text(s, "ink", AT_MIDDLE, x + BAR + most + 18, y - h / 2, -90, h + 60,
-              p->is->z.label);
+    plot_text(s, "ink", AT_MIDDLE, x + BAR + most + 18, y - h / 2, -90, h + 60, p->is->z.label);
 }
 
 static void say_pooled(svg *s, const grid *g) {
   char text[80];
   if (g->tall == 1 && g->wide == 1) return;
-  snprintf(text, sizeof text, "a cell is the mean of %zu x %zu", g->tall,
-           g->wide);
-  plot_text(s, "faint", AT_END, g->on->area.x + g->on->area.w,
-            g->on->area.y - 4, 0, 300, text);
+  snprintf(text, sizeof text, "a cell is the mean of %zu x %zu", g->tall, g->wide);
+  plot_text(s, "faint", AT_END, g->on->area.x + g->on->area.w, g->on->area.y - 4, 0, 300, text);
 }
 
 void heat_put(svg *s, const panel *p) {

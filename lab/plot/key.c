@@ -39,8 +39,8 @@ static void swatch(svg *s, const panel *p, size_t i, double x, double y) {
     return;
   }
   if (t->points < 2)
-    svg_add(s, "<path class=\"line c%d%s\" d=\"M%f %fh26\"/>\n",
-            n % PALETTE_HEADS, t->dashed ? " dash" : "", x, y - 4);
+    svg_add(s, "<path class=\"line c%d%s\" d=\"M%f %fh26\"/>\n", n % PALETTE_HEADS,
+            t->dashed ? " dash" : "", x, y - 4);
   if (p->is->count > 1 || t->points) style_mark(s, n, x + 13, y - 4, 3.5);
 }
 
@@ -58,9 +58,7 @@ static int walk(svg *s, const panel *p, double x0, double y, double width) {
       rows++;
     }
     if (s) swatch(s, p, i, x, y + rows * ROW - 4);
-    if (s)
-      plot_text(s, "ink", AT_START, x + SWATCH - 2, y + rows * ROW - 4, 0, most,
-                name);
+    if (s) plot_text(s, "ink", AT_START, x + SWATCH - 2, y + rows * ROW - 4, 0, most, name);
     x += w;
   }
   return rows;
@@ -73,8 +71,7 @@ double key_height(const panel *p, double width) {
 
 void key_put(svg *s, const panel *p) {
   if (p->key == ATTEND_KEY_ABOVE)
-    walk(s, p, p->outer.x, p->outer.y + (p->is->title ? ROW + 2 : 0),
-         p->outer.w);
+    walk(s, p, p->outer.x, p->outer.y + (p->is->title ? ROW + 2 : 0), p->outer.w);
 }
 
 /* ---- at the ends --------------------------------------------------------------------- */
@@ -87,8 +84,7 @@ typedef struct {
 double key_ends_width(const panel *p) {
   double most = 0;
   for (size_t i = 0; i < p->is->count; i++)
-    if (series_named(p, i))
-      most = fmax(most, text_width(p->is->series[i].name, LETTERS));
+    if (series_named(p, i)) most = fmax(most, text_width(p->is->series[i].name, LETTERS));
   return fmin(most, LONGEST) + 14;
 }
 
@@ -128,8 +124,7 @@ static void spread(const panel *p, line_end *ends, int n) {
       ends[i].at += over / 2;
     }
   double top = p->area.y, bottom = p->area.y + p->area.h;
-  for (int i = 0; i < n; i++)
-    ends[i].at = fmax(ends[i].at, i ? ends[i - 1].at + gap : top);
+  for (int i = 0; i < n; i++) ends[i].at = fmax(ends[i].at, i ? ends[i - 1].at + gap : top);
   for (int i = n; i-- > 0;)
     ends[i].at = fmin(ends[i].at, i + 1 < n ? ends[i + 1].at - gap : bottom);
 }
@@ -145,10 +140,9 @@ void key_ends_put(svg *s, const panel *p) {
     int c = series_number(p, e->series);
     bool moved = fabs(e->at - e->y) > 4 || x - e->x > 20;
     if (moved)
-      svg_add(s, "<path class=\"pale c%d\" d=\"M%f %fL%f %f\"/>\n",
-              c % PALETTE_HEADS, e->x + 4, e->y, x - 3, e->at);
+      svg_add(s, "<path class=\"pale c%d\" d=\"M%f %fL%f %f\"/>\n", c % PALETTE_HEADS, e->x + 4,
+              e->y, x - 3, e->at);
     if (p->is->count > 1) style_mark(s, c, e->x, e->y, 3.5);
-    plot_text(s, "ink", AT_START, x, e->at + 4, 0, LONGEST,
-              p->is->series[e->series].name);
+    plot_text(s, "ink", AT_START, x, e->at + 4, 0, LONGEST, p->is->series[e->series].name);
   }
 }

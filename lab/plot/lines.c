@@ -17,8 +17,8 @@ static void put_path(svg *s, const spot *spots, size_t n) {
   }
 }
 
-static attend_status spots_of(const panel *p, const attend_plot_series *t,
-                              const double *y, spot **spots, size_t *n) {
+static attend_status spots_of(const panel *p, const attend_plot_series *t, const double *y,
+                              spot **spots, size_t *n) {
   curve c = {p, t->x, y, t->count};
   return curve_spots(p->ctx, &c, spots, n);
 }
@@ -33,8 +33,7 @@ static size_t run_end(const spot *spots, size_t from, size_t n) {
   return to;
 }
 
-static void put_band(svg *s, int c, const spot *high, size_t highs,
-                     const spot *low, size_t lows) {
+static void put_band(svg *s, int c, const spot *high, size_t highs, const spot *low, size_t lows) {
   size_t h = 0, l = 0;
   svg_add(s, "<path class=\"band f%d\" d=\"", c);
   while (h < highs && l < lows) {
@@ -55,19 +54,17 @@ static void bands(svg *s, const panel *p, size_t i) {
   if (!t->low || !t->high || s->status) return;
   s->status = spots_of(p, t, t->high, &high, &highs);
   if (!s->status) s->status = spots_of(p, t, t->low, &low, &lows);
-  if (!s->status)
-    put_band(s, series_number(p, i) % PALETTE_HEADS, high, highs, low, lows);
+  if (!s->status) put_band(s, series_number(p, i) % PALETTE_HEADS, high, highs, low, lows);
   give(p->ctx, high);
   give(p->ctx, low);
 }
 
 /* ---- lines ----------------------------------------------------------------------------- */
 
-static void put_line(svg *s, const attend_plot_series *t, int number,
-                     const spot *spots, size_t n) {
+static void put_line(svg *s, const attend_plot_series *t, int number, const spot *spots, size_t n) {
   if (t->points > 1 || !n) return;
-  svg_add(s, "<path class=\"%s c%d%s\" d=\"", t->faint ? "pale" : "line",
-          number % PALETTE_HEADS, t->dashed ? " dash" : "");
+  svg_add(s, "<path class=\"%s c%d%s\" d=\"", t->faint ? "pale" : "line", number % PALETTE_HEADS,
+          t->dashed ? " dash" : "");
   put_path(s, spots, n);
   svg_add(s, "\"/>\n");
 }
@@ -80,8 +77,7 @@ static bool has_points(const panel *p, int number) {
 }
 
 /* All of them if requested, else a few, at other places for each line. */
-static void put_marks(svg *s, const panel *p, size_t i, const spot *spots,
-                      size_t n) {
+static void put_marks(svg *s, const panel *p, size_t i, const spot *spots, size_t n) {
   const attend_plot_series *t = &p->is->series[i];
   double step = p->area.w / MARKS_A_LINE;
   double at = p->area.x + step * (double)(2 * i % 5 + 1) / 6;
@@ -89,8 +85,7 @@ static void put_marks(svg *s, const panel *p, size_t i, const spot *spots,
   if (!t->points && has_points(p, series_number(p, i))) return;
   for (size_t k = 0; k < n; k++) {
     if (!t->points && spots[k].x < at && n > 1) continue;
-    style_mark(s, series_number(p, i), spots[k].x, spots[k].y,
-               t->points ? 3.2 : 3.5);
+    style_mark(s, series_number(p, i), spots[k].x, spots[k].y, t->points ? 3.2 : 3.5);
     while (at <= spots[k].x) at += step;
   }
 }
@@ -111,11 +106,10 @@ static void line(svg *s, const panel *p, size_t i) {
 static void mark(svg *s, const panel *p, const attend_plot_mark *m) {
   double x = panel_x(p, m->x), middle = p->area.x + p->area.w / 2;
   if (isnan(x) || x < p->area.x - 1 || x > p->area.x + p->area.w + 1) return;
-  svg_add(s, "<path class=\"mark\" d=\"M%f %fv%f\"/>\n", x, p->area.y,
-          p->area.h);
+  svg_add(s, "<path class=\"mark\" d=\"M%f %fv%f\"/>\n", x, p->area.y, p->area.h);
   if (m->label)
-    plot_text(s, "marked", x > middle ? AT_END : AT_START, x, p->area.y - 5, 0,
-              p->area.w / 2, m->label);
+    plot_text(s, "marked", x > middle ? AT_END : AT_START, x, p->area.y - 5, 0, p->area.w / 2,
+              m->label);
 }
 
 /* An svg of its own cuts off what is beyond the axes. */
@@ -132,8 +126,8 @@ static void say_empty(svg *s, const panel *p) {
   for (size_t i = 0; i < p->is->count; i++)
     for (size_t k = 0; k < p->is->series[i].count; k++)
       if (!isnan(panel_y(p, p->is->series[i].y[k]))) return;
-  plot_text(s, "faint", AT_MIDDLE, p->area.x + p->area.w / 2,
-            p->area.y + p->area.h / 2, 0, p->area.w, "no values yet");
+  plot_text(s, "faint", AT_MIDDLE, p->area.x + p->area.w / 2, p->area.y + p->area.h / 2, 0,
+            p->area.w, "no values yet");
 }
 
 void lines_put(svg *s, const panel *p) {

@@ -28,45 +28,33 @@ typedef struct {
 
 /* ---- checks ---------------------------------------------------------- */
 
-static attend_status check_panel(attend_context *ctx,
-                                 const attend_plot_panel *p, size_t i) {
-  ATTEND_CHECK(ctx, p->kind <= ATTEND_PLOT_HEAT,
-               "panel %zu has no kind of plot", i);
+static attend_status check_panel(attend_context *ctx, const attend_plot_panel *p, size_t i) {
+  ATTEND_CHECK(ctx, p->kind <= ATTEND_PLOT_HEAT, "panel %zu has no kind of plot", i);
   ATTEND_CHECK(ctx, p->kind == ATTEND_PLOT_HEAT || !p->count || p->series,
-               "panel %zu has %zu series but no place where they are", i,
-               p->count);
+               "panel %zu has %zu series but no place where they are", i, p->count);
   for (size_t k = 0; k < p->count && p->kind != ATTEND_PLOT_HEAT; k++) {
     const attend_plot_series *t = &p->series[k];
-    ATTEND_CHECK(ctx, !t->count || t->y,
-                 "series %zu of panel %zu has %zu values but no y", k, i,
+    ATTEND_CHECK(ctx, !t->count || t->y, "series %zu of panel %zu has %zu values but no y", k, i,
                  t->count);
     ATTEND_CHECK(ctx, p->kind != ATTEND_PLOT_BARS || t->count == p->columns,
                  "series %zu of panel %zu has %zu bars for %zu groups: give it "
                  "one for each, NaN for none",
                  k, i, t->count, p->columns);
   }
-  ATTEND_CHECK(
-      ctx, p->kind != ATTEND_PLOT_HEAT || !p->rows || !p->columns || p->cells,
-      "panel %zu is a heat map without cells", i);
-  ATTEND_CHECK(ctx, !p->marks || p->mark,
-               "panel %zu has no place for its marks", i);
+  ATTEND_CHECK(ctx, p->kind != ATTEND_PLOT_HEAT || !p->rows || !p->columns || p->cells,
+               "panel %zu is a heat map without cells", i);
+  ATTEND_CHECK(ctx, !p->marks || p->mark, "panel %zu has no place for its marks", i);
   return ATTEND_OK;
 }
 
 static attend_status check(attend_context *ctx, const attend_plot *plot) {
-  ATTEND_CHECK(ctx, plot->count && plot->panels,
-               "a plot without panels: give it at least one");
-  ATTEND_CHECK(
-      ctx,
-      plot->width == 0 || (plot->width >= NARROWEST && plot->width <= WIDEST),
-      "a plot of %g px: choose a width from %d to %d, or 0", plot->width,
-      NARROWEST, WIDEST);
-  ATTEND_CHECK(
-      ctx, plot->height == 0 || (plot->height >= 60 && plot->height <= WIDEST),
-      "panels of %g px: choose a height from 60 to %d, or 0", plot->height,
-      WIDEST);
-  for (size_t i = 0; i < plot->count; i++)
-    ATTEND_TRY(check_panel(ctx, &plot->panels[i], i));
+  ATTEND_CHECK(ctx, plot->count && plot->panels, "a plot without panels: give it at least one");
+  ATTEND_CHECK(ctx, plot->width == 0 || (plot->width >= NARROWEST && plot->width <= WIDEST),
+               "a plot of %g px: choose a width from %d to %d, or 0", plot->width, NARROWEST,
+               WIDEST);
+  ATTEND_CHECK(ctx, plot->height == 0 || (plot->height >= 60 && plot->height <= WIDEST),
+               "panels of %g px: choose a height from 60 to %d, or 0", plot->height, WIDEST);
+  for (size_t i = 0; i < plot->count; i++) ATTEND_TRY(check_panel(ctx, &plot->panels[i], i));
   return ATTEND_OK;
 }
 
@@ -77,8 +65,7 @@ static double natural_height(const page *g, const panel *p, double inside) {
   const attend_plot_panel *is = p->is;
   if (g->is->height > 0) return g->is->height;
   if (is->kind != ATTEND_PLOT_HEAT) return g->across > 1 ? 240 : 320;
-  double columns = fmax(1, (double)is->columns),
-         rows = fmax(1, (double)is->rows);
+  double columns = fmax(1, (double)is->columns), rows = fmax(1, (double)is->rows);
   double cell = fmin(30, inside / columns);
   return fmax(80, fmin(rows * cell, 560)) + p->top + p->bottom;
 }
@@ -114,9 +101,8 @@ static void place_panel(panel *p, double x, double y, double h) {
   p->outer.x = x;
   p->outer.y = y;
   p->outer.h = h;
-  p->area =
-      (box){x + p->left, y + p->top, fmax(20, p->outer.w - p->left - p->right),
-            fmax(20, h - p->top - p->bottom)};
+  p->area = (box){x + p->left, y + p->top, fmax(20, p->outer.w - p->left - p->right),
+                  fmax(20, h - p->top - p->bottom)};
 }
 
 static void place_rows(page *g, double width) {
@@ -154,8 +140,7 @@ static int notes(svg *s, const page *g) {
     if (!s || !n) continue;
     char text[2048];
     snprintf(text, sizeof text, "%.*s", (int)fmin((double)n, 2000), at);
-    plot_text(s, "faint", AT_START, EDGE, g->note_y + NOTE * (lines + 0.6), 0,
-              1e9, text);
+    plot_text(s, "faint", AT_START, EDGE, g->note_y + NOTE * (lines + 0.6), 0, 1e9, text);
   }
   return lines;
 }
@@ -190,11 +175,10 @@ static void head(svg *s, const page *g) {
           g->width, g->height, g->width, g->height, name_of(g->is));
   style_put(s, any_heat(g->is));
   style_stripes(s);
-  svg_add(s, "<rect class=\"ground\" width=\"%f\" height=\"%f\"/>\n", g->width,
-          g->height);
+  svg_add(s, "<rect class=\"ground\" width=\"%f\" height=\"%f\"/>\n", g->width, g->height);
   if (g->is->title)
-    plot_text(s, "title", AT_START, EDGE, EDGE + TITLE_LETTERS - 2, 0,
-              g->width - 2 * EDGE, g->is->title);
+    plot_text(s, "title", AT_START, EDGE, EDGE + TITLE_LETTERS - 2, 0, g->width - 2 * EDGE,
+              g->is->title);
 }
 
 static void put_panel(svg *s, const panel *p) {
@@ -208,14 +192,13 @@ static void put_panel(svg *s, const panel *p) {
 
 static void put_page(svg *s, const page *g) {
   head(s, g);
-  for (size_t i = 0; i < g->is->count && !s->status; i++)
-    put_panel(s, &g->panels[i]);
+  for (size_t i = 0; i < g->is->count && !s->status; i++) put_panel(s, &g->panels[i]);
   notes(s, g);
   svg_add(s, "</svg>\n");
 }
 
-attend_status attend_plot_svg(attend_context *ctx, const attend_plot *plot,
-                              char **text, size_t *length) {
+attend_status attend_plot_svg(attend_context *ctx, const attend_plot *plot, char **text,
+                              size_t *length) {
   page g = {.is = plot, .across = plot->across ? plot->across : 1};
   svg s = {.memory = ctx->allocator};
   *text = NULL;
@@ -237,8 +220,7 @@ attend_status attend_plot_svg(attend_context *ctx, const attend_plot *plot,
 
 void attend_plot_free(attend_context *ctx, char *text) { give(ctx, text); }
 
-attend_status attend_plot_save(attend_context *ctx, const attend_plot *plot,
-                               const char *path) {
+attend_status attend_plot_save(attend_context *ctx, const attend_plot *plot, const char *path) {
   char *text;
   size_t length;
   ATTEND_TRY(attend_plot_svg(ctx, plot, &text, &length));

@@ -22,8 +22,8 @@ enum {
 typedef enum { AT_START, AT_MIDDLE, AT_END } anchor;
 /* (x, y): on the baseline; cut to `most` px with an ellipsis. look: a class
  * (style.c); turn: degrees. */
-void plot_text(svg *s, const char *look, anchor a, double x, double y, int turn,
-               double most, const char *text);
+void plot_text(svg *s, const char *look, anchor a, double x, double y, int turn, double most,
+               const char *text);
 /* Upper estimate for common sans-serif fonts. */
 double text_width(const char *text, double size);
 /* How many bytes of the text fit, whole characters. */
@@ -56,8 +56,7 @@ typedef enum {
 } axis_ends;
 
 /* most: ticks, at least 3 and at most MOST_TICKS. */
-void scale_make(scale *s, const attend_plot_axis *axis, extent seen,
-                axis_ends ends, int most);
+void scale_make(scale *s, const attend_plot_axis *axis, extent seen, axis_ends ends, int most);
 /* 0 at low, 1 at high, NaN for what has no place; beyond the ends it goes on. */
 double scale_place(const scale *s, double x);
 /* A number for reading: 1.5k, 20M, 3e-5; digits: significant ones. */
@@ -130,7 +129,6 @@ typedef struct {
 
 /* The curve in px. At most `count` of them, if x rises or falls about four a px
  * of the area's width; to be freed with give. */
-attend_status curve_spots(attend_context *ctx, const curve *c, spot **spots,
-                          size_t *count);
+attend_status curve_spots(attend_context *ctx, const curve *c, spot **spots, size_t *count);
 
 #endif

@@ -111,8 +111,7 @@ static void decade_ticks(scale *s, axis_ends ends, int most) {
     l = ends == ROUND_ENDS ? (ladder){0, floor(low + 1e-9), ceil(high - 1e-9)}
                            : (ladder){0, ceil(low - 1e-9), floor(high + 1e-9)};
   } while (l.last - l.first + 1 > most && step++);
-  for (double i = l.first; i <= l.last; i++)
-    s->at[s->count++] = nice(3 * (int)i * step, 1);
+  for (double i = l.first; i <= l.last; i++) s->at[s->count++] = nice(3 * (int)i * step, 1);
 }
 
 static void log_ticks(scale *s, axis_ends ends, int most) {
@@ -227,13 +226,12 @@ void short_number(double x, int digits, char text[40]) {
 
 /* ---- the scale -------------------------------------------------------------------- */
 
-void scale_make(scale *s, const attend_plot_axis *axis, extent seen,
-                axis_ends ends, int most) {
+void scale_make(scale *s, const attend_plot_axis *axis, extent seen, axis_ends ends, int most) {
   *s = (scale){.log = axis->log != 0};
   if (most > MOST_TICKS) most = MOST_TICKS;
   if (most < 3) most = 3;
-  bool fixed = axis->low < axis->high && isfinite(axis->low) &&
-               isfinite(axis->high) && (!s->log || axis->low > 0);
+  bool fixed = axis->low < axis->high && isfinite(axis->low) && isfinite(axis->high) &&
+               (!s->log || axis->low > 0);
   if (fixed) {
     seen = extent_start(s->log);
     extent_see(&seen, axis->low);

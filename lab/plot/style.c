@@ -8,8 +8,7 @@ static void put_rule(svg *s, const char *name, const char *property, colour c) {
   svg_add(s, ".attend-plot .%s{%s:%c}\n", name, property, &c);
 }
 
-static void put_numbered(svg *s, const char *name, int number,
-                         const char *property, colour c) {
+static void put_numbered(svg *s, const char *name, int number, const char *property, colour c) {
   svg_add(s, ".attend-plot .%s%d{%s:%c}\n", name, number, property, &c);
 }
 
@@ -79,8 +78,7 @@ void style_mark(svg *s, int number, double x, double y, double r) {
   const char *d = shapes[number % SHAPES];
   int c = number % PALETTE_HEADS;
   if (!d) {
-    svg_add(s, "<circle class=\"f%d\" cx=\"%f\" cy=\"%f\" r=\"%f\"/>\n", c, x,
-            y, r);
+    svg_add(s, "<circle class=\"f%d\" cx=\"%f\" cy=\"%f\" r=\"%f\"/>\n", c, x, y, r);
     return;
   }
   svg_add(s,

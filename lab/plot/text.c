@@ -40,8 +40,8 @@ double text_width(const char *text, double size) {
   return width;
 }
 
-void plot_text(svg *s, const char *look, anchor a, double x, double y, int turn,
-               double most, const char *text) {
+void plot_text(svg *s, const char *look, anchor a, double x, double y, int turn, double most,
+               const char *text) {
   static const char *const anchors[] = {"", " m", " e"};
   double size = !strcmp(look, "title") ? TITLE_LETTERS : LETTERS;
   size_t all = strlen(text), fits = text_fits(text, size, most);

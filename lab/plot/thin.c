@@ -20,9 +20,7 @@ static spot spot_at(const curve *c, size_t i) {
   return (spot){panel_x(c->on, x), panel_y(c->on, c->y[i]), false};
 }
 
-static void open_column(column *now, spot s, long at) {
-  *now = (column){s, s, s, s, 0, 0, 1, at};
-}
+static void open_column(column *now, spot s, long at) { *now = (column){s, s, s, s, 0, 0, 1, at}; }
 
 static void add_to_column(column *now, spot s) {
   if (s.y < now->least.y) now->least = s, now->least_at = now->count;
@@ -34,10 +32,8 @@ static void add_to_column(column *now, spot s) {
 static size_t close_column(const column *now, spot *to) {
   size_t n = 0;
   bool falls = now->most_at < now->least_at;
-  size_t at[2] = {falls ? now->most_at : now->least_at,
-                  falls ? now->least_at : now->most_at};
-  spot two[2] = {falls ? now->most : now->least,
-                 falls ? now->least : now->most};
+  size_t at[2] = {falls ? now->most_at : now->least_at, falls ? now->least_at : now->most_at};
+  spot two[2] = {falls ? now->most : now->least, falls ? now->least : now->most};
   if (!now->count) return 0;
   to[n++] = now->first;
   for (int i = 0; i < 2; i++)
@@ -63,8 +59,7 @@ static size_t thin(const curve *c, double size, spot *to) {
       gap = true;
       continue;
     }
-    long at =
-        size > 0 ? (long)floor(fmax(-1e6, fmin(s.x, 1e6)) / size) : (long)i;
+    long at = size > 0 ? (long)floor(fmax(-1e6, fmin(s.x, 1e6)) / size) : (long)i;
     s.gap = gap;
     if (now.count && at == now.column) {
       add_to_column(&now, s);
@@ -77,8 +72,7 @@ static size_t thin(const curve *c, double size, spot *to) {
   return n + close_column(&now, to + n);
 }
 
-attend_status curve_spots(attend_context *ctx, const curve *c, spot **spots,
-                          size_t *count) {
+attend_status curve_spots(attend_context *ctx, const curve *c, spot **spots, size_t *count) {
   bool is_long = (double)c->count > 4 * c->on->area.w;
   size_t bytes = size_times(c->count, sizeof **spots);
   *count = 0;

@@ -52,8 +52,7 @@ static double mean_of(size_t n, size_t columns, const double *values) {
   return sum / (double)n;
 }
 
-static attend_status check(attend_context *ctx, size_t n,
-                           const attend_bootstrap_options *o) {
+static attend_status check(attend_context *ctx, size_t n, const attend_bootstrap_options *o) {
   ATTEND_CHECK(ctx, n > 0, "there is nothing to resample");
   ATTEND_CHECK(ctx, n < UINT32_MAX, "%zu values are too many to resample", n);
   ATTEND_CHECK(ctx, o->resamples >= 1 && o->resamples <= 1 << 24,
@@ -63,30 +62,26 @@ static attend_status check(attend_context *ctx, size_t n,
   return ATTEND_OK;
 }
 
-attend_status attend_bootstrap(attend_context *ctx, size_t n, size_t columns,
-                               const double *values,
+attend_status attend_bootstrap(attend_context *ctx, size_t n, size_t columns, const double *values,
                                const attend_bootstrap_options *options,
                                attend_interval *intervals) {
-  attend_bootstrap_options o =
-      options ? *options : (attend_bootstrap_options){0};
+  attend_bootstrap_options o = options ? *options : (attend_bootstrap_options){0};
   if (!o.resamples) o.resamples = 1000;
   if (o.confidence == 0) o.confidence = 0.95;
   ATTEND_TRY(check(ctx, n, &o));
   size_t count = (size_t)o.resamples;
   double *means, tail = (1 - o.confidence) / 2;
   size_t bytes = SIZE_PRODUCT(count, columns, sizeof *means);
-  ATTEND_CHECK(ctx, bytes <= PTRDIFF_MAX,
-               "%zu columns are too many to resample", columns);
+  ATTEND_CHECK(ctx, bytes <= PTRDIFF_MAX, "%zu columns are too many to resample", columns);
   ATTEND_TRY(take(ctx, bytes, "resamples", &means));
   resampling r = {o.seed, n, columns, values, count, means};
   PARALLEL_FOR(ctx, ctx->threads, o.resamples, resample, r);
   for (size_t c = 0; c < columns; c++) {
     double *sorted = means + c * count;
     qsort(sorted, count, sizeof *sorted, rising);
-    intervals[c] = (attend_interval){mean_of(n, columns, values + c),
-                                     percentile(sorted, o.resamples, tail),
-                                     percentile(sorted, o.resamples, 0.5),
-                                     percentile(sorted, o.resamples, 1 - tail)};
+    intervals[c] = (attend_interval){
+        mean_of(n, columns, values + c), percentile(sorted, o.resamples, tail),
+        percentile(sorted, o.resamples, 0.5), percentile(sorted, o.resamples, 1 - tail)};
   }
   give(ctx, means);
   return ATTEND_OK;

@@ -24,13 +24,11 @@ typedef struct {
 
 static size_t words_of(size_t n) { return (n + 63) / 64; }
 
-static attend_status matcher_take(attend_context *ctx, size_t kinds, size_t n,
-                                  matcher *m) {
+static attend_status matcher_take(attend_context *ctx, size_t kinds, size_t n, matcher *m) {
   size_t words = words_of(n);
   unsigned char *block;
-  ATTEND_TRY(take_zeroed(
-      ctx, 2 * words * sizeof(uint64_t) + (kinds + n) * sizeof(uint32_t),
-      "common subsequences", &block));
+  ATTEND_TRY(take_zeroed(ctx, 2 * words * sizeof(uint64_t) + (kinds + n) * sizeof(uint32_t),
+                         "common subsequences", &block));
   m->match = (uint64_t *)(void *)block;
   m->row = m->match + words;
   m->first = (uint32_t *)(void *)(m->row + words);
@@ -72,16 +70,14 @@ static void advance(const matcher *m, uint32_t id) {
 
 static size_t count_zeros(const matcher *m) {
   size_t sum = 0;
-  for (size_t w = 0; w < m->words; w++)
-    sum += (size_t)__builtin_popcountll(~m->row[w]);
+  for (size_t w = 0; w < m->words; w++) sum += (size_t)__builtin_popcountll(~m->row[w]);
   return sum;
 }
 
 /* ---- the length ---------------------------------------------------------------------- */
 
-attend_status lcs_length(attend_context *ctx, size_t kinds, size_t n,
-                         const uint32_t *a, size_t m, const uint32_t *b,
-                         size_t *length) {
+attend_status lcs_length(attend_context *ctx, size_t kinds, size_t n, const uint32_t *a, size_t m,
+                         const uint32_t *b, size_t *length) {
   size_t same = 0;
   matcher t;
   for (; n && m && *a == *b; a++, b++, n--, m--) same++;
@@ -114,14 +110,12 @@ static void keep_rows(const trail *t, size_t m, const uint32_t *b) {
   size_t bytes = t->m.words * sizeof(uint64_t);
   memset(t->m.row, 0xFF, bytes);
   for (size_t j = 0; j < m; j++) {
-    if (j % t->stride == 0)
-      memcpy(t->kept + j / t->stride * t->m.words, t->m.row, bytes);
+    if (j % t->stride == 0) memcpy(t->kept + j / t->stride * t->m.words, t->m.row, bytes);
     advance(&t->m, b[j]);
   }
 }
 
-static void fill_block(const trail *t, size_t from, size_t end,
-                       const uint32_t *b) {
+static void fill_block(const trail *t, size_t from, size_t end, const uint32_t *b) {
   size_t words = t->m.words, bytes = words * sizeof(uint64_t);
   memcpy(t->m.row, t->kept + from / t->stride * words, bytes);
   for (size_t j = from; j < end; j++) {
@@ -131,8 +125,8 @@ static void fill_block(const trail *t, size_t from, size_t end,
 }
 
 /* Marks the places of one longest common subsequence of a and b. */
-static void walk_back(const trail *t, size_t n, const uint32_t *a, size_t m,
-                      const uint32_t *b, unsigned char *in_any) {
+static void walk_back(const trail *t, size_t n, const uint32_t *a, size_t m, const uint32_t *b,
+                      unsigned char *in_any) {
   size_t i = n, j = m;
   keep_rows(t, m, b);
   while (i && j) {
@@ -168,15 +162,14 @@ static size_t longest_line(const word_list *l) {
   return most;
 }
 
-attend_status lcs_union(attend_context *ctx, size_t kinds, const word_list *a,
-                        const word_list *b, unsigned char *in_any) {
+attend_status lcs_union(attend_context *ctx, size_t kinds, const word_list *a, const word_list *b,
+                        unsigned char *in_any) {
   trail t = {0};
   size_t n = longest_line(a), words = words_of(n);
   t.stride = stride_of(longest_line(b));
   memset(in_any, 0, a->count);
   ATTEND_TRY(matcher_take(ctx, kinds, n, &t.m));
-  attend_status status =
-      take(ctx, 2 * t.stride * words * sizeof(uint64_t), "lines", &t.kept);
+  attend_status status = take(ctx, 2 * t.stride * words * sizeof(uint64_t), "lines", &t.kept);
   if (status) {
     give(ctx, t.m.match);
     return status;

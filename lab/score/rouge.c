@@ -30,14 +30,13 @@ typedef struct {
 
 /* Keys of the first text that the second has; with `once`, each key of the second
  * matches one. */
-static attend_status overlap_of(attend_context *ctx, const word_pair *w,
-                                size_t n, bool once, overlap *out) {
+static attend_status overlap_of(attend_context *ctx, const word_pair *w, size_t n, bool once,
+                                overlap *out) {
   uint64_t *a, *b;
-  ATTEND_TRY(take(ctx, (w->list[0].count + w->list[1].count) * sizeof *a,
-                  "the words of two texts", &a));
+  ATTEND_TRY(
+      take(ctx, (w->list[0].count + w->list[1].count) * sizeof *a, "the words of two texts", &a));
   b = a + w->list[0].count;
-  *out = (overlap){
-      .count = {make_keys(&w->list[0], n, a), make_keys(&w->list[1], n, b)}};
+  *out = (overlap){.count = {make_keys(&w->list[0], n, a), make_keys(&w->list[1], n, b)}};
   for (size_t i = 0, j = 0; i < out->count[0]; i++) {
     while (j < out->count[1] && b[j] < a[i]) j++;
     if (j == out->count[1] || b[j] != a[i]) continue;
@@ -58,34 +57,30 @@ static attend_score score_of(size_t shared, size_t summary, size_t reference) {
   return s;
 }
 
-static attend_status score_keys(attend_context *ctx, const word_pair *w,
-                                size_t n, attend_score *out) {
+static attend_status score_keys(attend_context *ctx, const word_pair *w, size_t n,
+                                attend_score *out) {
   overlap o;
   ATTEND_TRY(overlap_of(ctx, w, n, true, &o));
   *out = score_of(o.shared, o.count[0], o.count[1]);
   return ATTEND_OK;
 }
 
-static attend_status score_whole(attend_context *ctx, const word_pair *w,
-                                 attend_score *out) {
+static attend_status score_whole(attend_context *ctx, const word_pair *w, attend_score *out) {
   const word_list *s = &w->list[0], *r = &w->list[1];
   size_t shared;
-  ATTEND_TRY(
-      lcs_length(ctx, w->kinds, s->count, s->id, r->count, r->id, &shared));
+  ATTEND_TRY(lcs_length(ctx, w->kinds, s->count, s->id, r->count, r->id, &shared));
   *out = score_of(shared, s->count, r->count);
   return ATTEND_OK;
 }
 
 /* A word of the reference may belong to several lines' subsequences, but is not
  * counted more often than the summary has it. */
-static attend_status score_lines(attend_context *ctx, const word_pair *w,
-                                 attend_score *out) {
+static attend_status score_lines(attend_context *ctx, const word_pair *w, attend_score *out) {
   const word_list *s = &w->list[0], *r = &w->list[1];
   unsigned char *in_any;
   uint32_t *left;
   size_t shared = 0;
-  ATTEND_TRY(
-      take_zeroed(ctx, w->kinds * sizeof *left + r->count, "lines", &left));
+  ATTEND_TRY(take_zeroed(ctx, w->kinds * sizeof *left + r->count, "lines", &left));
   in_any = (unsigned char *)(left + w->kinds);
   attend_status status = lcs_union(ctx, w->kinds, r, s, in_any);
   for (size_t i = 0; i < s->count; i++) left[s->id[i]]++;
@@ -99,8 +94,8 @@ static attend_status score_lines(attend_context *ctx, const word_pair *w,
   return status;
 }
 
-static attend_status score_all(attend_context *ctx, const word_pair *w,
-                               bool lines, attend_rouge_scores *out) {
+static attend_status score_all(attend_context *ctx, const word_pair *w, bool lines,
+                               attend_rouge_scores *out) {
   ATTEND_TRY(score_keys(ctx, w, 1, &out->rouge1));
   ATTEND_TRY(score_keys(ctx, w, 2, &out->rouge2));
   ATTEND_TRY(score_whole(ctx, w, &out->rougeL));
@@ -110,17 +105,14 @@ static attend_status score_all(attend_context *ctx, const word_pair *w,
 
 /* ---- calls --------------------------------------------------------------------------- */
 
-attend_status attend_rouge(attend_context *ctx, const char *summary,
-                           size_t length, const char *reference,
-                           size_t reference_length,
-                           const attend_rouge_options *options,
-                           attend_rouge_scores *scores) {
+attend_status attend_rouge(attend_context *ctx, const char *summary, size_t length,
+                           const char *reference, size_t reference_length,
+                           const attend_rouge_options *options, attend_rouge_scores *scores) {
   attend_rouge_options o = options ? *options : (attend_rouge_options){0};
   word_pair w;
   *scores = (attend_rouge_scores){0};
-  ATTEND_TRY(words_read(
-      ctx, (span[2]){{summary, length}, {reference, reference_length}}, o.stem,
-      &w));
+  ATTEND_TRY(
+      words_read(ctx, (span[2]){{summary, length}, {reference, reference_length}}, o.stem, &w));
   attend_status status = score_all(ctx, &w, o.lines, scores);
   words_free(ctx, &w);
   return status;
@@ -130,8 +122,7 @@ static void take_better(attend_score *best, attend_score other) {
   if (other.f1 > best->f1) *best = other;
 }
 
-attend_rouge_scores attend_rouge_best(size_t n,
-                                      const attend_rouge_scores *scores) {
+attend_rouge_scores attend_rouge_best(size_t n, const attend_rouge_scores *scores) {
   attend_rouge_scores best = scores[0];
   for (size_t i = 1; i < n; i++) {
     take_better(&best.rouge1, scores[i].rouge1);
@@ -142,22 +133,19 @@ attend_rouge_scores attend_rouge_best(size_t n,
   return best;
 }
 
-attend_status attend_novelty_count(attend_context *ctx, const char *summary,
-                                   size_t length, const char *source,
-                                   size_t source_length,
-                                   const attend_rouge_options *options,
-                                   attend_novelty *novelty) {
+attend_status attend_novelty_count(attend_context *ctx, const char *summary, size_t length,
+                                   const char *source, size_t source_length,
+                                   const attend_rouge_options *options, attend_novelty *novelty) {
   overlap one = {0}, two = {0};
   word_pair w;
   *novelty = (attend_novelty){0};
-  ATTEND_TRY(words_read(ctx,
-                        (span[2]){{summary, length}, {source, source_length}},
+  ATTEND_TRY(words_read(ctx, (span[2]){{summary, length}, {source, source_length}},
                         options && options->stem, &w));
   attend_status status = overlap_of(ctx, &w, 1, false, &one);
   if (!status) status = overlap_of(ctx, &w, 2, false, &two);
   words_free(ctx, &w);
-  *novelty = (attend_novelty){one.count[0], one.count[0] - one.shared,
-                              two.count[0], two.count[0] - two.shared};
+  *novelty = (attend_novelty){one.count[0], one.count[0] - one.shared, two.count[0],
+                              two.count[0] - two.shared};
   return status;
 }
 

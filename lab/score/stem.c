@@ -45,8 +45,7 @@ static bool has_vowel(const char *word, size_t n) {
 }
 
 static bool ends_double(const stem_word *w) {
-  return w->n >= 2 && w->at[w->n - 1] == w->at[w->n - 2] &&
-         is_consonant(w->at, w->n - 1);
+  return w->n >= 2 && w->at[w->n - 1] == w->at[w->n - 2] && is_consonant(w->at, w->n - 1);
 }
 
 /* Consonant, vowel, consonant other than w, x, y; or a vowel and a consonant. */
@@ -83,28 +82,22 @@ static void apply(stem_word *w, const rule *rules, int least) {
   }
 }
 
-static const rule plurals[] = {
-    {"sses", "ss"}, {"ies", "i"}, {"ss", "ss"}, {"s", ""}, {NULL, NULL}};
+static const rule plurals[] = {{"sses", "ss"}, {"ies", "i"}, {"ss", "ss"}, {"s", ""}, {NULL, NULL}};
 
 static const rule doubles[] = {
-    {"ational", "ate"}, {"tional", "tion"}, {"enci", "ence"},
-    {"anci", "ance"},   {"izer", "ize"},    {"bli", "ble"},
-    {"alli", "al"},     {"entli", "ent"},   {"eli", "e"},
-    {"ousli", "ous"},   {"ization", "ize"}, {"ation", "ate"},
-    {"ator", "ate"},    {"alism", "al"},    {"iveness", "ive"},
-    {"fulness", "ful"}, {"ousness", "ous"}, {"aliti", "al"},
-    {"iviti", "ive"},   {"biliti", "ble"},  {"fulli", "ful"},
-    {NULL, NULL}};
+    {"ational", "ate"}, {"tional", "tion"}, {"enci", "ence"}, {"anci", "ance"}, {"izer", "ize"},
+    {"bli", "ble"},     {"alli", "al"},     {"entli", "ent"}, {"eli", "e"},     {"ousli", "ous"},
+    {"ization", "ize"}, {"ation", "ate"},   {"ator", "ate"},  {"alism", "al"},  {"iveness", "ive"},
+    {"fulness", "ful"}, {"ousness", "ous"}, {"aliti", "al"},  {"iviti", "ive"}, {"biliti", "ble"},
+    {"fulli", "ful"},   {NULL, NULL}};
 
-static const rule longer[] = {{"icate", "ic"}, {"ative", ""},  {"alize", "al"},
-                              {"iciti", "ic"}, {"ical", "ic"}, {"ful", ""},
-                              {"ness", ""},    {NULL, NULL}};
+static const rule longer[] = {{"icate", "ic"}, {"ative", ""}, {"alize", "al"}, {"iciti", "ic"},
+                              {"ical", "ic"},  {"ful", ""},   {"ness", ""},    {NULL, NULL}};
 
-static const rule plain[] = {
-    {"al", ""},   {"ance", ""}, {"ence", ""}, {"er", ""},    {"ic", ""},
-    {"able", ""}, {"ible", ""}, {"ant", ""},  {"ement", ""}, {"ment", ""},
-    {"ent", ""},  {"ou", ""},   {"ism", ""},  {"ate", ""},   {"iti", ""},
-    {"ous", ""},  {"ive", ""},  {"ize", ""},  {NULL, NULL}};
+static const rule plain[] = {{"al", ""},   {"ance", ""}, {"ence", ""}, {"er", ""},    {"ic", ""},
+                             {"able", ""}, {"ible", ""}, {"ant", ""},  {"ement", ""}, {"ment", ""},
+                             {"ent", ""},  {"ou", ""},   {"ism", ""},  {"ate", ""},   {"iti", ""},
+                             {"ous", ""},  {"ive", ""},  {"ize", ""},  {NULL, NULL}};
 
 /* ---- steps --------------------------------------------------------------------------------- */
 
@@ -138,8 +131,7 @@ static void drop_past(stem_word *w) {
 }
 
 static void turn_y(stem_word *w) {
-  if (w->n > 2 && w->at[w->n - 1] == 'y' && is_consonant(w->at, w->n - 2))
-    w->at[w->n - 1] = 'i';
+  if (w->n > 2 && w->at[w->n - 1] == 'y' && is_consonant(w->at, w->n - 2)) w->at[w->n - 1] = 'i';
 }
 
 static void join_suffixes(stem_word *w) {
@@ -153,8 +145,7 @@ static void join_suffixes(stem_word *w) {
 static void drop_suffix(stem_word *w) {
   if (!ends_with(w, "ion"))
     apply(w, plain, 2);
-  else if (w->n > 3 && memchr("st", w->at[w->n - 4], 2) &&
-           measure(w->at, w->n - 3) > 1)
+  else if (w->n > 3 && memchr("st", w->at[w->n - 4], 2) && measure(w->at, w->n - 3) > 1)
     w->n -= 3;
 }
 

@@ -26,10 +26,8 @@ typedef struct {
 static letter letter_at(const char *text, size_t left) {
   char c = *text;
   if (c >= 'A' && c <= 'Z') return (letter){(char)(c - 'A' + 'a'), false, 1};
-  if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'))
-    return (letter){c, false, 1};
-  if (left >= 3 && !memcmp(text, "\xE2\x84\xAA", 3))
-    return (letter){'k', false, 3};
+  if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) return (letter){c, false, 1};
+  if (left >= 3 && !memcmp(text, "\xE2\x84\xAA", 3)) return (letter){'k', false, 3};
   if (left >= 2 && !memcmp(text, "\xC4\xB0", 2)) return (letter){'i', true, 2};
   return (letter){0, true, 1};
 }
@@ -62,8 +60,8 @@ static size_t write_lower(span text, char *out, size_t *count) {
 enum { SHORT = 3 }; /* words of so many characters are their own stems */
 
 /* From the output of write_lower; `first` is the number of the first word. */
-static void cut_words(char *lower, size_t length, bool stem, size_t first,
-                      word *words, uint32_t *line) {
+static void cut_words(char *lower, size_t length, bool stem, size_t first, word *words,
+                      uint32_t *line) {
   uint32_t lines = 0;
   for (size_t i = 0, n = 0, end; i < length; i = end + 1) {
     for (end = i; lower[end] > ' ';) end++;
@@ -106,21 +104,18 @@ static attend_status check_lengths(attend_context *ctx, const span text[2]) {
   return ATTEND_OK;
 }
 
-static void fill(char *lower[2], const size_t length[2], bool stem, word *words,
-                 word_pair *out) {
+static void fill(char *lower[2], const size_t length[2], bool stem, word *words, word_pair *out) {
   size_t n = out->list[0].count, all = n + out->list[1].count;
   uint32_t *id = out->block, *line = id + all;
   for (size_t t = 0; t < 2; t++) {
     out->list[t].id = id + t * n;
     out->list[t].line = line + t * n;
-    cut_words(lower[t], length[t], stem, t * n, words + t * n,
-              out->list[t].line);
+    cut_words(lower[t], length[t], stem, t * n, words + t * n, out->list[t].line);
   }
   out->kinds = number_words(words, all, id);
 }
 
-attend_status words_read(attend_context *ctx, const span text[2], bool stem,
-                         word_pair *out) {
+attend_status words_read(attend_context *ctx, const span text[2], bool stem, word_pair *out) {
   static const char what[] = "the words of two texts";
   char *lower[2];
   size_t length[2];
@@ -133,8 +128,7 @@ attend_status words_read(attend_context *ctx, const span text[2], bool stem,
   length[1] = write_lower(text[1], lower[1], &out->list[1].count);
   size_t all = out->list[0].count + out->list[1].count;
   attend_status status = take(ctx, all * sizeof *words, what, &words);
-  if (!status)
-    status = take(ctx, 2 * all * sizeof(uint32_t), what, &out->block);
+  if (!status) status = take(ctx, 2 * all * sizeof(uint32_t), what, &out->block);
   if (!status) fill(lower, length, stem, words, out);
   give(ctx, words);
   give(ctx, lower[0]);

@@ -16,27 +16,23 @@ typedef struct {
 enum { QUERY = 410, MOST = 12 };
 
 static const attend_setting settings[] = {
-    {"d", "16", NULL, "width of q and k for pairs, and over the features",
-     ATTEND_SETTING_WHOLE, 1, 2, 512},
-    {"distances", "0.25,0.5,0.7,1,1.5,2", "0.25,0.5,1",
-     "of q and k, in units of sigma", ATTEND_SETTING_NUMBERS, 8, 0.01, 4},
-    {"redraws", "8000", "1000", "draws of the directions for each pair",
-     ATTEND_SETTING_WHOLE, 1, 200, 1e6},
-    {"features", "16,32,64,128,256,512,1024,2048", "64,256",
-     "numbers of features", ATTEND_SETTING_WHOLE, MOST, 16, 65536},
-    {"widths", "4,8,16,32,64,128", "4,64", "widths of q and k",
-     ATTEND_SETTING_WHOLE, MOST, 1, 512},
-    {"rms", "0.125,0.18,0.25,0.35,0.5,0.71,1,1.4,2", "0.35",
-     "root mean squares of q and k", ATTEND_SETTING_NUMBERS, MOST, 0.01, 8},
-    {"count", "256", NULL, "features over widths and scales",
-     ATTEND_SETTING_WHOLE, 1, 16, 65536},
+    {"d", "16", NULL, "width of q and k for pairs, and over the features", ATTEND_SETTING_WHOLE, 1,
+     2, 512},
+    {"distances", "0.25,0.5,0.7,1,1.5,2", "0.25,0.5,1", "of q and k, in units of sigma",
+     ATTEND_SETTING_NUMBERS, 8, 0.01, 4},
+    {"redraws", "8000", "1000", "draws of the directions for each pair", ATTEND_SETTING_WHOLE, 1,
+     200, 1e6},
+    {"features", "16,32,64,128,256,512,1024,2048", "64,256", "numbers of features",
+     ATTEND_SETTING_WHOLE, MOST, 16, 65536},
+    {"widths", "4,8,16,32,64,128", "4,64", "widths of q and k", ATTEND_SETTING_WHOLE, MOST, 1, 512},
+    {"rms", "0.125,0.18,0.25,0.35,0.5,0.71,1,1.4,2", "0.35", "root mean squares of q and k",
+     ATTEND_SETTING_NUMBERS, MOST, 0.01, 8},
+    {"count", "256", NULL, "features over widths and scales", ATTEND_SETTING_WHOLE, 1, 16, 65536},
     {"width", "64", NULL, "width over scales", ATTEND_SETTING_WHOLE, 1, 2, 512},
-    {"queries", "64", "16", "rows of an attention", ATTEND_SETTING_WHOLE, 1, 1,
-     4096},
-    {"keys", "64", "16", "keys of an attention", ATTEND_SETTING_WHOLE, 1, 2,
-     4096},
-    {"seeds", "15", "8", "attentions, each with its own directions",
-     ATTEND_SETTING_WHOLE, 1, 2, 10000},
+    {"queries", "64", "16", "rows of an attention", ATTEND_SETTING_WHOLE, 1, 1, 4096},
+    {"keys", "64", "16", "keys of an attention", ATTEND_SETTING_WHOLE, 1, 2, 4096},
+    {"seeds", "15", "8", "attentions, each with its own directions", ATTEND_SETTING_WHOLE, 1, 2,
+     10000},
     {0}};
 
 /* ---- one attention ------------------------------------------------------------------ */
@@ -63,12 +59,11 @@ typedef struct {
 } tensors;
 
 static attend_desc desc_of(const study_run *r, const trial *t) {
-  return (attend_desc){
-      .form = {.kind = t->kind, .features = t->features, .draw = t->draw},
-      .q_len = study_count(r, "queries"),
-      .kv_len = study_count(r, "keys"),
-      .dim = t->dim,
-      .dim_v = APPROX_VALUES};
+  return (attend_desc){.form = {.kind = t->kind, .features = t->features, .draw = t->draw},
+                       .q_len = study_count(r, "queries"),
+                       .kv_len = study_count(r, "keys"),
+                       .dim = t->dim,
+                       .dim_v = APPROX_VALUES};
 }
 
 static attend_status take(study_run *r, const attend_desc *d, tensors *x) {
@@ -82,10 +77,8 @@ static attend_status take(study_run *r, const attend_desc *d, tensors *x) {
   return ATTEND_OK;
 }
 
-static void draw(const study_run *r, const attend_desc *d, double rms,
-                 uint64_t seed, tensors *x) {
-  const size_t n[] = {(size_t)d->q_len * (size_t)d->dim,
-                      (size_t)d->kv_len * (size_t)d->dim,
+static void draw(const study_run *r, const attend_desc *d, double rms, uint64_t seed, tensors *x) {
+  const size_t n[] = {(size_t)d->q_len * (size_t)d->dim, (size_t)d->kv_len * (size_t)d->dim,
                       (size_t)d->kv_len * APPROX_VALUES};
   float *const to[] = {x->q, x->k, x->v};
   for (int i = 0; i < 3; i++) {
@@ -94,14 +87,12 @@ static void draw(const study_run *r, const attend_desc *d, double rms,
   }
 }
 
-static attend_status forward(study_run *r, const attend_desc *d,
-                             const tensors *x, float *o, float *lse,
-                             int64_t *weak) {
+static attend_status forward(study_run *r, const attend_desc *d, const tensors *x, float *o,
+                             float *lse, int64_t *weak) {
   attend_plan *plan;
   TRY(attend_plan_create(r->ctx, d, &plan));
-  attend_status status =
-      attend_forward(plan, attend_bhtd(x->q), attend_bhtd(x->k),
-                     attend_bhtd(x->v), attend_bhtd(o), lse);
+  attend_status status = attend_forward(plan, attend_bhtd(x->q), attend_bhtd(x->k),
+                                        attend_bhtd(x->v), attend_bhtd(o), lse);
   *weak = attend_plan_weak_rows(plan);
   attend_plan_free(plan);
   return status;
@@ -125,15 +116,13 @@ static double error_of(const tensors *x, int n, double *rows) {
 
 /* ---- many of them ----------------------------------------------------------------------- */
 
-static void count_rows(const attend_desc *d, const float *lse, int64_t weak,
-                       outcome *out) {
+static void count_rows(const attend_desc *d, const float *lse, int64_t weak, outcome *out) {
   if (attend_form_signed(&d->form))
     for (int i = 0; i < d->q_len; i++) out->negative += lse[i] < 0;
   out->weak += (double)weak;
 }
 
-static attend_status predict(study_run *r, const trial *t, const attend_desc *d,
-                             outcome *out) {
+static attend_status predict(study_run *r, const trial *t, const attend_desc *d, outcome *out) {
   attend_prediction p = {.error = NAN};
   if (!t->wrong) TRY(attend_predict_spread(r->ctx, d, t->rms, 0.1, &p));
   out->predicted = p.error;
@@ -152,8 +141,7 @@ static attend_status predict(study_run *r, const trial *t, const attend_desc *d,
 enum { DIRECTIONS = 420 };
 
 /* exp(|x|^2 / 2 sigma^2) [sin(w.x), cos(w.x)] / sqrt(directions) */
-static void printed_phi(const float *x, int dim, int key, float *features,
-                        int count, void *user) {
+static void printed_phi(const float *x, int dim, int key, float *features, int count, void *user) {
   const approx_printed *p = user;
   double square = 0;
   (void)key;
@@ -161,8 +149,7 @@ static void printed_phi(const float *x, int dim, int key, float *features,
   double size = exp(square / (2 * p->sigma2)) / sqrt(count / 2.0);
   for (int i = 0; i < count / 2; i++) {
     double dot = 0;
-    for (int k = 0; k < dim; k++)
-      dot += (double)p->w[i * dim + k] * (double)x[k];
+    for (int k = 0; k < dim; k++) dot += (double)p->w[i * dim + k] * (double)x[k];
     features[i] = (float)(size * sin(dot));
     features[count / 2 + i] = (float)(size * cos(dot));
   }
@@ -170,8 +157,8 @@ static void printed_phi(const float *x, int dim, int key, float *features,
 
 /* What they are on average: exp(|q|^2 / 2 sigma^2) exp(|k|^2 / 2 sigma^2)
  * exp(-sigma^2 |q-k|^2 / 2). */
-static double printed_sim(const double *q, const double *k, int dim, double *dq,
-                          double *dk, void *user) {
+static double printed_sim(const double *q, const double *k, int dim, double *dq, double *dk,
+                          void *user) {
   const approx_printed *p = user;
   double squares = 0, apart = 0;
   (void)dq, (void)dk;
@@ -182,19 +169,15 @@ static double printed_sim(const double *q, const double *k, int dim, double *dq,
   return exp(squares / (2 * p->sigma2) - p->sigma2 * apart / 2);
 }
 
-static attend_form approx_printed_form(study_run *r, int dim, int features,
-                                       uint64_t seed, float *w,
+static attend_form approx_printed_form(study_run *r, int dim, int features, uint64_t seed, float *w,
                                        approx_printed *p) {
   const size_t n = (size_t)dim * (size_t)(features / 2);
   *p = (approx_printed){w, sqrt(dim)};
-  if (!features)
-    return (attend_form){.kind = ATTEND_CUSTOM, .sim = printed_sim, .user = p};
+  if (!features) return (attend_form){.kind = ATTEND_CUSTOM, .sim = printed_sim, .user = p};
   study_normal(r, DIRECTIONS, seed * n, n, w);
   for (size_t i = 0; i < n; i++) w[i] *= (float)sqrt(p->sigma2);
-  return (attend_form){.kind = ATTEND_CUSTOM,
-                       .phi = printed_phi,
-                       .features = features / 2 * 2,
-                       .user = p};
+  return (attend_form){
+      .kind = ATTEND_CUSTOM, .phi = printed_phi, .features = features / 2 * 2, .user = p};
 }
 
 static attend_status measure(study_run *r, const trial *t, outcome *out) {
@@ -218,8 +201,7 @@ static attend_status measure(study_run *r, const trial *t, outcome *out) {
     draw(r, &d, t->rms, s, &x);
     d.form.seed = r->seed;
     d.form.redraw = s;
-    if (t->wrong)
-      d.form = approx_printed_form(r, t->dim, t->features, s, w, &p);
+    if (t->wrong) d.form = approx_printed_form(r, t->dim, t->features, s, w, &p);
     TRY(forward(r, &exact, &x, x.exact, NULL, &weak));
     TRY(forward(r, &d, &x, x.o, x.lse, &weak));
     count_rows(&d, x.lse, weak, out);
@@ -241,17 +223,13 @@ static attend_status measure(study_run *r, const trial *t, outcome *out) {
 /* Where the prediction is trusted (attend/predict.h) it is within a factor of 2,
  * and few seeds do not know how they scatter. */
 static attend_status claim(study_run *r, const trial *t, const outcome *o) {
-  if (t->wrong || !(o->predicted < 0.25) || study_count(r, "seeds") < 8)
-    return ATTEND_OK;
+  if (t->wrong || !(o->predicted < 0.25) || study_count(r, "seeds") < 8) return ATTEND_OK;
   const char *name = t->kind == ATTEND_FAVOR ? "favor" : "fourier";
   const char *how = t->draw == ATTEND_IID ? "iid" : "orthogonal";
   return study_claim(
-      r,
-      study_format(r, "predicted-%s-%s-d%d-m%d-rms%.3g", name, how, t->dim,
+      r, study_format(r, "predicted-%s-%s-d%d-m%d-rms%.3g", name, how, t->dim, t->features, t->rms),
+      study_format(r, "log2(error / predicted), %s %s, D = %d, m = %d, rms %.3g", name, how, t->dim,
                    t->features, t->rms),
-      study_format(r,
-                   "log2(error / predicted), %s %s, D = %d, m = %d, rms %.3g",
-                   name, how, t->dim, t->features, t->rms),
       log2(o->rms / o->predicted), 0, 1 + 6 * o->rms_error / log(2));
 }
 
@@ -263,8 +241,7 @@ typedef struct {
   double x[MOST], median[MOST], low[MOST], high[MOST], predicted[MOST];
 } curve;
 
-static attend_status add(study_run *r, curve *c, double x, const trial *t,
-                         outcome *o) {
+static attend_status add(study_run *r, curve *c, double x, const trial *t, outcome *o) {
   TRY(measure(r, t, o));
   TRY(claim(r, t, o));
   const size_t i = c->n++;
@@ -298,34 +275,29 @@ static size_t put_curves(const curve *c, size_t n, attend_plot_series *out) {
   return at;
 }
 
-static attend_plot_panel panel_of(const char *title, const char *x,
-                                  size_t count,
+static attend_plot_panel panel_of(const char *title, const char *x, size_t count,
                                   const attend_plot_series *series) {
-  return (attend_plot_panel){
-      .title = title,
-      .x = {.label = x, .log = 1},
-      .y = {.label = "relative error", .log = 1, .low = 0.001, .high = 1000},
-      .key = ATTEND_KEY_ABOVE,
-      .count = count,
-      .series = series};
+  return (attend_plot_panel){.title = title,
+                             .x = {.label = x, .log = 1},
+                             .y = {.label = "relative error", .log = 1, .low = 0.001, .high = 1000},
+                             .key = ATTEND_KEY_ABOVE,
+                             .count = count,
+                             .series = series};
 }
 
-static attend_status plot_two(study_run *r, const char *name,
-                              const char *const titles[2], const char *x,
-                              const curve *left, size_t lefts,
-                              const curve *right, size_t rights) {
+static attend_status plot_two(study_run *r, const char *name, const char *const titles[2],
+                              const char *x, const curve *left, size_t lefts, const curve *right,
+                              size_t rights) {
   attend_plot_series a[8], b[8];
-  attend_plot_panel panels[] = {
-      panel_of(titles[0], x, put_curves(left, lefts, a), a),
-      panel_of(titles[1], x, put_curves(right, rights, b), b)};
-  return study_figure(
-      r, name,
-      &(attend_plot){.notes = "Marks: median over seeds, bands from 10 to 90 "
-                              "percent; lines: predicted.",
-                     .height = 260,
-                     .count = 2,
-                     .across = 2,
-                     .panels = panels});
+  attend_plot_panel panels[] = {panel_of(titles[0], x, put_curves(left, lefts, a), a),
+                                panel_of(titles[1], x, put_curves(right, rights, b), b)};
+  return study_figure(r, name,
+                      &(attend_plot){.notes = "Marks: median over seeds, bands from 10 to 90 "
+                                              "percent; lines: predicted.",
+                                     .height = 260,
+                                     .count = 2,
+                                     .across = 2,
+                                     .panels = panels});
 }
 
 /* ---- over the features --------------------------------------------------------------------- */
@@ -340,8 +312,7 @@ static const attend_study_column features_columns[] = {
     {0}};
 
 static attend_status over_features(study_run *r) {
-  static const char *const titles[] = {"sines and cosines (fourier)",
-                                       "positive features (favor)"};
+  static const char *const titles[] = {"sines and cosines (fourier)", "positive features (favor)"};
   size_t n;
   const double *features = study_list(r, "features", &n);
   const int dim = study_count(r, "d");
@@ -360,11 +331,10 @@ static attend_status over_features(study_run *r) {
                 "output. q and k have %d normal elements with rms D^(−1/4) = "
                 "%.3g, so that ‖x−y‖² is 2 on average, whatever D is.",
                 study_count(r, "queries"), study_count(r, "keys"), dim, rms));
-  TRY(study_table(
-      r, "features",
-      study_format(r, "Median error over %d seeds, D = %d, rms %.3g",
-                   study_count(r, "seeds"), dim, rms),
-      features_columns, &t));
+  TRY(study_table(r, "features",
+                  study_format(r, "Median error over %d seeds, D = %d, rms %.3g",
+                               study_count(r, "seeds"), dim, rms),
+                  features_columns, &t));
   for (size_t i = 0; i < n; i++) {
     TRY(study_cell(t, features[i]));
     for (int k = 0; k < 5; k++) {
@@ -380,23 +350,18 @@ static attend_status over_features(study_run *r) {
     }
     TRY(study_step(r, 0.2 + 0.3 * (double)(i + 1) / (double)n));
   }
-  TRY(plot_two(r, "approximation-features", titles, "features", c, 3, c + 3,
-               2));
-  TRY(measure(
-      r,
-      &(trial){.kind = ATTEND_FOURIER, .dim = dim, .rms = rms, .wrong = true},
-      &limit));
-  return study_say(
-      r,
-      "Once it is small the error falls like 1/√m: from %.0f to %.0f features "
-      "fourier's falls %.2f times, and √ of their ratio is %.2f. With the "
-      "variance as printed it still is %.3g at the end. Those features "
-      "estimate "
-      "another kernel, σ² times as narrow as they should: no key is near a "
-      "query, and the sums are noise that crosses zero. Without noise, by that "
-      "kernel itself, the error is %.3g: this is where more features lead to.",
-      features[0], features[n - 1], c[0].median[0] / c[0].median[n - 1],
-      sqrt(features[n - 1] / features[0]), c[2].median[n - 1], limit.median);
+  TRY(plot_two(r, "approximation-features", titles, "features", c, 3, c + 3, 2));
+  TRY(measure(r, &(trial){.kind = ATTEND_FOURIER, .dim = dim, .rms = rms, .wrong = true}, &limit));
+  return study_say(r,
+                   "Once it is small the error falls like 1/√m: from %.0f to %.0f features "
+                   "fourier's falls %.2f times, and √ of their ratio is %.2f. With the "
+                   "variance as printed it still is %.3g at the end. Those features "
+                   "estimate "
+                   "another kernel, σ² times as narrow as they should: no key is near a "
+                   "query, and the sums are noise that crosses zero. Without noise, by that "
+                   "kernel itself, the error is %.3g: this is where more features lead to.",
+                   features[0], features[n - 1], c[0].median[0] / c[0].median[n - 1],
+                   sqrt(features[n - 1] / features[0]), c[2].median[n - 1], limit.median);
 }
 
 /* ---- over the width ---------------------------------------------------------------------------- */
@@ -416,8 +381,8 @@ static const attend_study_column widths_columns[] = {
     {0}};
 
 /* Both forms at one width and scale: a row of the table. */
-static attend_status both(study_run *r, table_store *t, int dim, double rms,
-                          double x, curve *c, outcome o[2]) {
+static attend_status both(study_run *r, table_store *t, int dim, double rms, double x, curve *c,
+                          outcome o[2]) {
   for (int k = 0; k < 2; k++) {
     trial is = {.kind = k ? ATTEND_FAVOR : ATTEND_FOURIER,
                 .dim = dim,
@@ -425,46 +390,38 @@ static attend_status both(study_run *r, table_store *t, int dim, double rms,
                 .rms = rms};
     TRY(add(r, &c[k], x, &is, &o[k]));
   }
-  return study_row(t, 11, (double)dim, rms, o[0].median, o[0].high, o[0].row,
-                   o[0].negative, o[0].weak, o[1].median, o[1].high, o[1].row,
-                   o[1].weak);
+  return study_row(t, 11, (double)dim, rms, o[0].median, o[0].high, o[0].row, o[0].negative,
+                   o[0].weak, o[1].median, o[1].high, o[1].row, o[1].weak);
 }
 
-static attend_status explain_widths(study_run *r, int dim,
-                                    const outcome unit[2],
+static attend_status explain_widths(study_run *r, int dim, const outcome unit[2],
                                     const outcome scaled[2]) {
-  return study_say(
-      r,
-      "For unit-normal q and k ‖x−y‖² is 2√D on average, and the variance of "
-      "sines and cosines grows like exp(2√D). At D = %d the median error of "
-      "fourier is %.3g (of its median row %.3g: a few rows make most of it), "
-      "and %.3g of its denominators are below zero. Where that share is near a "
-      "half, the sign of a sum is the toss of a coin, and a row whose sum is "
-      "near zero is divided by nearly nothing. Favor's sums cannot be "
-      "negative. Its error is %.3g: no approximation either, but bounded, "
-      "since its weights are positive and sum to 1, and every output is an "
-      "average of values. With q and k scaled by D^(−1/4) the errors at the "
-      "same width are %.3g and %.3g.",
-      dim, unit[0].median, unit[0].row, unit[0].negative, unit[1].median,
-      scaled[0].median, scaled[1].median);
+  return study_say(r,
+                   "For unit-normal q and k ‖x−y‖² is 2√D on average, and the variance of "
+                   "sines and cosines grows like exp(2√D). At D = %d the median error of "
+                   "fourier is %.3g (of its median row %.3g: a few rows make most of it), "
+                   "and %.3g of its denominators are below zero. Where that share is near a "
+                   "half, the sign of a sum is the toss of a coin, and a row whose sum is "
+                   "near zero is divided by nearly nothing. Favor's sums cannot be "
+                   "negative. Its error is %.3g: no approximation either, but bounded, "
+                   "since its weights are positive and sum to 1, and every output is an "
+                   "average of values. With q and k scaled by D^(−1/4) the errors at the "
+                   "same width are %.3g and %.3g.",
+                   dim, unit[0].median, unit[0].row, unit[0].negative, unit[1].median,
+                   scaled[0].median, scaled[1].median);
 }
 
 /* With so many rows and so few features some sum is below zero. */
-static attend_status claim_signs(study_run *r, double negative_unit,
-                                 double favor_weak) {
-  TRY(study_claim(r, "favor-sign", "share of favor's rows without a sum",
-                  favor_weak, 0, 0));
-  if (study_count(r, "queries") * study_count(r, "seeds") < 64 ||
-      study_count(r, "count") > 1024)
+static attend_status claim_signs(study_run *r, double negative_unit, double favor_weak) {
+  TRY(study_claim(r, "favor-sign", "share of favor's rows without a sum", favor_weak, 0, 0));
+  if (study_count(r, "queries") * study_count(r, "seeds") < 64 || study_count(r, "count") > 1024)
     return ATTEND_OK;
-  return study_claim(r, "fourier-sign",
-                     "fourier's denominators cross zero (1: yes)",
+  return study_claim(r, "fourier-sign", "fourier's denominators cross zero (1: yes)",
                      negative_unit > 0, 1, 0);
 }
 
 static attend_status over_widths(study_run *r) {
-  static const char *const titles[] = {"unit-normal q and k",
-                                       "q and k scaled by D^(−1/4)"};
+  static const char *const titles[] = {"unit-normal q and k", "q and k scaled by D^(−1/4)"};
   size_t n;
   const double *widths = study_list(r, "widths", &n);
   curve c[2][2] = {{{.name = "fourier"}, {.name = "favor"}},
@@ -474,14 +431,12 @@ static attend_status over_widths(study_run *r) {
   table_store *t;
   TRY(study_heading(r, "Wider q and k"));
   TRY(study_table(r, "widths",
-                  study_format(r, "Errors over the width, %d features",
-                               study_count(r, "count")),
+                  study_format(r, "Errors over the width, %d features", study_count(r, "count")),
                   widths_columns, &t));
   for (int scaled = 0; scaled < 2; scaled++)
     for (size_t i = 0; i < n; i++) {
       outcome o[2];
-      TRY(both(r, t, (int)widths[i], scaled ? pow(widths[i], -0.25) : 1,
-               widths[i], c[scaled], o));
+      TRY(both(r, t, (int)widths[i], scaled ? pow(widths[i], -0.25) : 1, widths[i], c[scaled], o));
       favor_weak += o[1].weak;
       if (!scaled) negative += o[0].negative;
       if (widths[i] <= 64 || !i) memcpy(last[scaled], o, sizeof o);
@@ -505,20 +460,19 @@ static attend_status over_scales(study_run *r) {
   attend_plot_series series[8];
   table_store *t;
   TRY(study_heading(r, "Larger q and k"));
-  TRY(study_table(r, "scales",
-                  study_format(r, "Errors over the scale, D = %d, %d features",
-                               dim, study_count(r, "count")),
-                  widths_columns, &t));
+  TRY(study_table(
+      r, "scales",
+      study_format(r, "Errors over the scale, D = %d, %d features", dim, study_count(r, "count")),
+      widths_columns, &t));
   for (size_t i = 0; i < n; i++) {
     outcome o[2];
     TRY(both(r, t, dim, rms[i], rms[i], c, o));
     TRY(study_step(r, 0.8 + 0.2 * (double)(i + 1) / (double)n));
   }
-  attend_plot_panel panel = panel_of(
-      study_format(r, "D = %d, %d features", dim, study_count(r, "count")),
-      "rms of q and k", put_curves(c, 2, series), series);
-  TRY(study_figure(r, "approximation-scales",
-                   &(attend_plot){.count = 1, .panels = &panel}));
+  attend_plot_panel panel =
+      panel_of(study_format(r, "D = %d, %d features", dim, study_count(r, "count")),
+               "rms of q and k", put_curves(c, 2, series), series);
+  TRY(study_figure(r, "approximation-scales", &(attend_plot){.count = 1, .panels = &panel}));
   return study_say(r,
                    "The variance is exponential in the square of the scale: "
                    "twice as large q and k need the fourth power of what "
@@ -554,7 +508,7 @@ typedef struct {
   int dim;
   double sigma;
   const double *distance; /* [n] */
-  float *q, *k; /* [n][dim], [dim]: |q_i - sign k| = sigma distance_i */
+  float *q, *k;           /* [n][dim], [dim]: |q_i - sign k| = sigma distance_i */
   float *v, *o, *lse;
 } pairs;
 
@@ -581,8 +535,8 @@ static void place(const study_run *r, pairs *p, double sign) {
     float *q = p->q + i * d;
     for (size_t k = 0; k < d; k++) square += (double)q[k] * (double)q[k];
     for (size_t k = 0; k < d; k++)
-      q[k] = (float)(sign * (double)p->k[k] +
-                     p->sigma * p->distance[i] * (double)q[k] / sqrt(square));
+      q[k] =
+          (float)(sign * (double)p->k[k] + p->sigma * p->distance[i] * (double)q[k] / sqrt(square));
   }
 }
 
@@ -597,11 +551,9 @@ typedef struct {
 
 /* moments[n] of the estimates over many draws of the directions. A single key:
  * the denominator is the estimate. */
-static attend_status scatter(study_run *r, pairs *p, const estimator *e,
-                             study_moments *moments) {
+static attend_status scatter(study_run *r, pairs *p, const estimator *e, study_moments *moments) {
   const size_t draws = (size_t)study_count(r, "redraws");
-  attend_desc d = {
-      .form = e->form, .q_len = (int)p->n, .kv_len = 1, .dim = p->dim};
+  attend_desc d = {.form = e->form, .q_len = (int)p->n, .kv_len = 1, .dim = p->dim};
   double *seen = NULL;
   attend_plan *plan;
   attend_status status = ATTEND_OK;
@@ -613,8 +565,8 @@ static attend_status scatter(study_run *r, pairs *p, const estimator *e,
   for (size_t t = 0; t < draws && !status; t++) {
     status = attend_plan_redraw(plan, t);
     if (!status)
-      status = attend_forward(plan, attend_bhtd(p->q), attend_bhtd(p->k),
-                              attend_bhtd(p->v), attend_bhtd(p->o), p->lse);
+      status = attend_forward(plan, attend_bhtd(p->q), attend_bhtd(p->k), attend_bhtd(p->v),
+                              attend_bhtd(p->o), p->lse);
     for (size_t i = 0; i < p->n; i++) {
       double x = (double)p->lse[i];
       seen[i * draws + t] = e->logs ? exp(x) : x;
@@ -638,16 +590,13 @@ static const attend_study_column mean_columns[] = {
     {0}};
 
 /* Var of a direction's cosine is (1 - kernel^2)^2 / 2. */
-static double right_kernel(double distance) {
-  return exp(-distance * distance / 2);
-}
+static double right_kernel(double distance) { return exp(-distance * distance / 2); }
 
 static double wrong_kernel(const pairs *p, double distance) {
   return exp(-pow(p->sigma, 4) * distance * distance / 2);
 }
 
-static attend_status plot_means(study_run *r, const pairs *p,
-                                const study_moments *right,
+static attend_status plot_means(study_run *r, const pairs *p, const study_moments *right,
                                 const study_moments *wrong) {
   double x[PAIR_CURVE], y[2][PAIR_CURVE], mean[2][MOST_DISTANCES], last = 0;
   for (size_t i = 0; i < p->n; i++) {
@@ -662,20 +611,18 @@ static attend_status plot_means(study_run *r, const pairs *p,
   }
   attend_plot_series series[4];
   for (int i = 0; i < 2; i++) {
-    series[2 * i] = (attend_plot_series){
-        .name = i ? "w ~ N(0, σ²I), as printed" : "w ~ N(0, I/σ²)",
-        .count = p->n,
-        .x = p->distance,
-        .y = mean[i],
-        .points = 2,
-        .colour = i + 1};
-    series[2 * i + 1] = (attend_plot_series){
-        .name = i ? "exp(−σ²‖q−k‖²/2)" : "exp(−‖q−k‖²/2σ²)",
-        .count = PAIR_CURVE,
-        .x = x,
-        .y = y[i],
-        .dashed = i,
-        .colour = i + 1};
+    series[2 * i] = (attend_plot_series){.name = i ? "w ~ N(0, σ²I), as printed" : "w ~ N(0, I/σ²)",
+                                         .count = p->n,
+                                         .x = p->distance,
+                                         .y = mean[i],
+                                         .points = 2,
+                                         .colour = i + 1};
+    series[2 * i + 1] = (attend_plot_series){.name = i ? "exp(−σ²‖q−k‖²/2)" : "exp(−‖q−k‖²/2σ²)",
+                                             .count = PAIR_CURVE,
+                                             .x = x,
+                                             .y = y[i],
+                                             .dashed = i,
+                                             .colour = i + 1};
   }
   attend_plot_panel panel = {
       .title = study_format(r, "Mean of φ(q).φ(k), D = %d and σ² = √D", p->dim),
@@ -684,8 +631,7 @@ static attend_status plot_means(study_run *r, const pairs *p,
       .key = ATTEND_KEY_ABOVE,
       .count = 4,
       .series = series};
-  return study_figure(r, "approximation-kernel",
-                      &(attend_plot){.count = 1, .panels = &panel});
+  return study_figure(r, "approximation-kernel", &(attend_plot){.count = 1, .panels = &panel});
 }
 
 static attend_status means(study_run *r, pairs *p) {
@@ -700,20 +646,16 @@ static attend_status means(study_run *r, pairs *p) {
   wrong.form.sigma = (float)(1 / p->sigma); /* w of variance sigma^2 */
   TRY(scatter(r, p, &right, a));
   TRY(scatter(r, p, &wrong, b));
-  TRY(study_table(r, "means", "Which variance the directions must have",
-                  mean_columns, &t));
+  TRY(study_table(r, "means", "Which variance the directions must have", mean_columns, &t));
   for (size_t i = 0; i < p->n; i++) {
-    const double z = p->distance[i], k = right_kernel(z),
-                 w = wrong_kernel(p, z);
+    const double z = p->distance[i], k = right_kernel(z), w = wrong_kernel(p, z);
     TRY(study_row(t, 5, z, a[i].mean, k, b[i].mean, w));
-    TRY(study_estimate(
-        r, study_format(r, "mean-right-%g", z),
-        study_format(r, "E φ(q).φ(k), w ~ N(0, I/σ²), %g σ apart", z),
-        a[i].mean, k, a[i].mean_error));
-    TRY(study_estimate(
-        r, study_format(r, "mean-wrong-%g", z),
-        study_format(r, "E φ(q).φ(k), w ~ N(0, σ²I), %g σ apart", z), b[i].mean,
-        w, b[i].mean_error));
+    TRY(study_estimate(r, study_format(r, "mean-right-%g", z),
+                       study_format(r, "E φ(q).φ(k), w ~ N(0, I/σ²), %g σ apart", z), a[i].mean, k,
+                       a[i].mean_error));
+    TRY(study_estimate(r, study_format(r, "mean-wrong-%g", z),
+                       study_format(r, "E φ(q).φ(k), w ~ N(0, σ²I), %g σ apart", z), b[i].mean, w,
+                       b[i].mean_error));
   }
   return plot_means(r, p, a, b);
 }
@@ -740,35 +682,29 @@ static double exact(const pairs *p, const estimator *e, size_t i) {
   const size_t d = (size_t)p->dim;
   double dot = 0;
   if (!e->logs) return right_kernel(p->distance[i]);
-  for (size_t k = 0; k < d; k++)
-    dot += (double)p->q[i * d + k] * (double)p->k[k];
+  for (size_t k = 0; k < d; k++) dot += (double)p->q[i * d + k] * (double)p->k[k];
   return exp(dot / sqrt((double)d));
 }
 
-static attend_status variance_rows(study_run *r, pairs *p, const estimator *e,
-                                   table_store *t) {
+static attend_status variance_rows(study_run *r, pairs *p, const estimator *e, table_store *t) {
   study_moments iid[MOST_DISTANCES], across[MOST_DISTANCES];
   estimator turned = *e;
   turned.form.draw = ATTEND_ORTHOGONAL;
   TRY(scatter(r, p, e, iid));
   TRY(scatter(r, p, &turned, across));
   for (size_t i = 0; i < p->n; i++) {
-    const double z = p->distance[i], is = exact(p, e, i),
-                 times = FEATURES / (is * is);
+    const double z = p->distance[i], is = exact(p, e, i), times = FEATURES / (is * is);
     TRY(study_word(t, "%s", e->name));
     TRY(study_row(t, 4, z, times * iid[i].variance, predicted_variance(e, z),
                   times * across[i].variance));
     if (e->logs && z * z > TAME) continue;
-    TRY(study_estimate(
-        r, study_format(r, "variance-%s-%g", e->name, z),
-        study_format(r, "m · relative variance of %s at %g", e->name, z),
-        times * iid[i].variance, predicted_variance(e, z),
-        times * iid[i].variance_error));
-    TRY(study_estimate(
-        r, study_format(r, "orthogonal-%s-%g", e->name, z),
-        study_format(r, "mean / similarity of %s at %g, orthogonal", e->name,
-                     z),
-        across[i].mean / is, 1, across[i].mean_error / is));
+    TRY(study_estimate(r, study_format(r, "variance-%s-%g", e->name, z),
+                       study_format(r, "m · relative variance of %s at %g", e->name, z),
+                       times * iid[i].variance, predicted_variance(e, z),
+                       times * iid[i].variance_error));
+    TRY(study_estimate(r, study_format(r, "orthogonal-%s-%g", e->name, z),
+                       study_format(r, "mean / similarity of %s at %g, orthogonal", e->name, z),
+                       across[i].mean / is, 1, across[i].mean_error / is));
   }
   return ATTEND_OK;
 }
@@ -776,9 +712,7 @@ static attend_status variance_rows(study_run *r, pairs *p, const estimator *e,
 static attend_status variances(study_run *r, pairs *p) {
   const estimator all[] = {
       {.name = "fourier",
-       .form = {.kind = ATTEND_GAUSSIAN,
-                .map = ATTEND_TRIGONOMETRIC,
-                .draw = ATTEND_IID},
+       .form = {.kind = ATTEND_GAUSSIAN, .map = ATTEND_TRIGONOMETRIC, .draw = ATTEND_IID},
        .sign = 1},
       {.name = "favor",
        .form = {.kind = ATTEND_FAVOR, .draw = ATTEND_IID},
@@ -789,22 +723,20 @@ static attend_status variances(study_run *r, pairs *p) {
        .logs = true,
        .sign = -1}};
   table_store *t;
-  TRY(study_say(
-      r,
-      "An average that is right is not enough: one draw of m features "
-      "scatters. "
-      "With x = q/σ and y = k/σ the relative variance of sines and cosines is "
-      "`exp(‖x−y‖²)(1 − exp(−‖x−y‖²))²/m`: it is large where q and k are far "
-      "apart, whose similarity is small. That of positive features is "
-      "`(exp(‖x+y‖²) − 1)/m`, large where q and k point the same way, and "
-      "small where they oppose each other. In pairs exp(±w.x) it is less by "
-      "the factor 1 − exp(−‖x+y‖²). Directions that are orthogonal scatter "
-      "less still, and stay right on average."));
-  TRY(study_table(
-      r, "variances",
-      study_format(r, "Scatter of %d features over %d draws, D = %d", FEATURES,
-                   study_count(r, "redraws"), p->dim),
-      variance_columns, &t));
+  TRY(study_say(r,
+                "An average that is right is not enough: one draw of m features "
+                "scatters. "
+                "With x = q/σ and y = k/σ the relative variance of sines and cosines is "
+                "`exp(‖x−y‖²)(1 − exp(−‖x−y‖²))²/m`: it is large where q and k are far "
+                "apart, whose similarity is small. That of positive features is "
+                "`(exp(‖x+y‖²) − 1)/m`, large where q and k point the same way, and "
+                "small where they oppose each other. In pairs exp(±w.x) it is less by "
+                "the factor 1 − exp(−‖x+y‖²). Directions that are orthogonal scatter "
+                "less still, and stay right on average."));
+  TRY(study_table(r, "variances",
+                  study_format(r, "Scatter of %d features over %d draws, D = %d", FEATURES,
+                               study_count(r, "redraws"), p->dim),
+                  variance_columns, &t));
   for (int i = 0; i < 3; i++) TRY(variance_rows(r, p, &all[i], t));
   return study_say(r,
                    "Beyond ‖x+y‖² = %g favor's variance comes from draws that "
@@ -816,13 +748,10 @@ static attend_status variances(study_run *r, pairs *p) {
 /* ---- softmax as a Gaussian kernel ------------------------------------------------------ */
 
 /* ln of the similarity of one key to each query, in double. */
-static attend_status logs(study_run *r, const pairs *p, attend_form_kind kind,
-                          double *lse) {
-  attend_desc d = {
-      .form.kind = kind, .q_len = (int)p->n, .kv_len = 1, .dim = p->dim};
-  return attend_definition_forward(r->ctx, &d, attend_bhtd(p->q),
-                                   attend_bhtd(p->k), attend_bhtd(p->v), NULL,
-                                   lse);
+static attend_status logs(study_run *r, const pairs *p, attend_form_kind kind, double *lse) {
+  attend_desc d = {.form.kind = kind, .q_len = (int)p->n, .kv_len = 1, .dim = p->dim};
+  return attend_definition_forward(r->ctx, &d, attend_bhtd(p->q), attend_bhtd(p->k),
+                                   attend_bhtd(p->v), NULL, lse);
 }
 
 static double half_square(const float *x, const pairs *p) {
@@ -837,32 +766,29 @@ static attend_status identity(study_run *r, pairs *p) {
   TRY(logs(r, p, ATTEND_SOFTMAX, softmax));
   TRY(logs(r, p, ATTEND_GAUSSIAN, gauss));
   for (size_t i = 0; i < p->n; i++) {
-    double both = half_square(p->q + i * (size_t)p->dim, p) +
-                  half_square(p->k, p) + gauss[i];
+    double both = half_square(p->q + i * (size_t)p->dim, p) + half_square(p->k, p) + gauss[i];
     if (fabs(both - softmax[i]) > most) most = fabs(both - softmax[i]);
   }
-  return study_claim(
-      r, "identity",
-      "ln of softmax's sim − ln of the three factors, the most over pairs",
-      most, 0, 1e-10);
+  return study_claim(r, "identity",
+                     "ln of softmax's sim − ln of the three factors, the most over pairs", most, 0,
+                     1e-10);
 }
 
 static attend_status approx_pairs(study_run *r) {
   pairs p;
   TRY(draw_pairs(r, &p));
   TRY(study_heading(r, "One pair"));
-  TRY(study_say(
-      r,
-      "With σ² = √D softmax's similarity is a Gaussian kernel between "
-      "two factors: `exp(q.k/√D) = exp(‖q‖²/2σ²) "
-      "exp(−‖q−k‖²/2σ²) exp(‖k‖²/2σ²)`. Random features estimate the "
-      "kernel: `φ(q).φ(k)` is the mean of cos(w.(q−k)) over D_random "
-      "directions w, and for normal w with variance s² in every "
-      "element its mean is exp(−s²‖q−k‖²/2). So s² must be 1/σ². "
-      "The documents print w ~ N(0, σ²I), which estimates "
-      "exp(−σ²‖q−k‖²/2) instead; both are the same only for σ = 1. "
-      "Here σ² = %.3g.",
-      p.sigma * p.sigma));
+  TRY(study_say(r,
+                "With σ² = √D softmax's similarity is a Gaussian kernel between "
+                "two factors: `exp(q.k/√D) = exp(‖q‖²/2σ²) "
+                "exp(−‖q−k‖²/2σ²) exp(‖k‖²/2σ²)`. Random features estimate the "
+                "kernel: `φ(q).φ(k)` is the mean of cos(w.(q−k)) over D_random "
+                "directions w, and for normal w with variance s² in every "
+                "element its mean is exp(−s²‖q−k‖²/2). So s² must be 1/σ². "
+                "The documents print w ~ N(0, σ²I), which estimates "
+                "exp(−σ²‖q−k‖²/2) instead; both are the same only for σ = 1. "
+                "Here σ² = %.3g.",
+                p.sigma * p.sigma));
   TRY(identity(r, &p));
   TRY(means(r, &p));
   return variances(r, &p);
@@ -881,15 +807,14 @@ static attend_status approx_pairs(study_run *r) {
 
 enum { BLOCK = 64, COST_CURVE = 31 };
 
-static attend_status flops(study_run *r, const char *engine, int n, int d,
-                           int m, int directions, double *out) {
-  attend_desc desc = {
-      .form = {.kind = ATTEND_FOURIER, .features = 2 * directions},
-      .q_len = n,
-      .kv_len = n,
-      .dim = d,
-      .dim_v = m,
-      .engine = engine};
+static attend_status flops(study_run *r, const char *engine, int n, int d, int m, int directions,
+                           double *out) {
+  attend_desc desc = {.form = {.kind = ATTEND_FOURIER, .features = 2 * directions},
+                      .q_len = n,
+                      .kv_len = n,
+                      .dim = d,
+                      .dim_v = m,
+                      .engine = engine};
   attend_cost cost;
   if (!engine) desc.form = (attend_form){.kind = ATTEND_SOFTMAX};
   TRY(attend_desc_cost(r->ctx, &desc, &cost));
@@ -918,32 +843,28 @@ typedef struct {
 static attend_status claims(study_run *r, size s) {
   double is, more;
   TRY(flops(r, "linear", s.n, s.d, s.m, s.directions, &is));
-  TRY(study_claim(
-      r, "operations",
-      study_format(r, "operations at N = %d, D_random = %d", s.n, s.directions),
-      is, formula(s.n, s.d, s.m, s.directions), 0));
+  TRY(study_claim(r, "operations",
+                  study_format(r, "operations at N = %d, D_random = %d", s.n, s.directions), is,
+                  formula(s.n, s.d, s.m, s.directions), 0));
   TRY(flops(r, "linear", 2 * s.n, s.d, s.m, s.directions, &more));
-  TRY(study_claim(r, "twice-n", "twice N: operations grow by the factor",
-                  more / is, 2, 0));
+  TRY(study_claim(r, "twice-n", "twice N: operations grow by the factor", more / is, 2, 0));
   TRY(flops(r, "linear", s.n, s.d + 1, s.m, s.directions, &more));
   TRY(study_claim(r, "one-d", "D + 1: operations more, over N D_random",
                   (more - is) / ((double)s.n * s.directions), 4, 0));
   TRY(flops(r, "linear", s.n, s.d, s.m + 1, s.directions, &more));
-  TRY(study_claim(r, "one-m", "M + 1: operations more, over N",
-                  (more - is) / s.n, 8.0 * s.directions + 2 * BLOCK, 0));
+  TRY(study_claim(r, "one-m", "M + 1: operations more, over N", (more - is) / s.n,
+                  8.0 * s.directions + 2 * BLOCK, 0));
   TRY(flops(r, NULL, s.n, s.d, s.m, 0, &is));
-  return study_claim(r, "softmax-operations", "softmax's operations over N²",
-                     is / s.n / s.n, 2.0 * (s.d + s.m), 0);
+  return study_claim(r, "softmax-operations", "softmax's operations over N²", is / s.n / s.n,
+                     2.0 * (s.d + s.m), 0);
 }
 
-static attend_status plot_cost(study_run *r, int d, const double *directions,
-                               size_t count) {
+static attend_status plot_cost(study_run *r, int d, const double *directions, size_t count) {
   static const int first = 128;
   double x[COST_CURVE], y[MOST + 1][COST_CURVE];
   attend_plot_series series[MOST + 1];
   for (int i = 0; i < COST_CURVE; i++) {
-    int n = BLOCK *
-            (int)lround(first / BLOCK * pow(2, 10.0 * i / (COST_CURVE - 1)));
+    int n = BLOCK * (int)lround(first / BLOCK * pow(2, 10.0 * i / (COST_CURVE - 1)));
     x[i] = n;
     TRY(flops(r, NULL, n, d, d, 0, &y[0][i]));
     for (size_t k = 0; k < count; k++)
@@ -951,21 +872,18 @@ static attend_status plot_cost(study_run *r, int d, const double *directions,
   }
   for (size_t k = 0; k <= count; k++)
     series[k] = (attend_plot_series){
-        .name =
-            k ? study_format(r, "D_random = %g", directions[k - 1]) : "softmax",
+        .name = k ? study_format(r, "D_random = %g", directions[k - 1]) : "softmax",
         .count = COST_CURVE,
         .x = x,
         .y = y[k],
         .dashed = !k};
-  attend_plot_panel panel = {
-      .title = study_format(r, "Operations of a head, D = M = %d", d),
-      .x = {.label = "N", .log = 1},
-      .y = {.label = "operations", .log = 1},
-      .key = ATTEND_KEY_ABOVE,
-      .count = count + 1,
-      .series = series};
-  return study_figure(r, "approximation-cost",
-                      &(attend_plot){.count = 1, .panels = &panel});
+  attend_plot_panel panel = {.title = study_format(r, "Operations of a head, D = M = %d", d),
+                             .x = {.label = "N", .log = 1},
+                             .y = {.label = "operations", .log = 1},
+                             .key = ATTEND_KEY_ABOVE,
+                             .count = count + 1,
+                             .series = series};
+  return study_figure(r, "approximation-cost", &(attend_plot){.count = 1, .panels = &panel});
 }
 
 static attend_status approx_cost(study_run *r) {
@@ -973,17 +891,15 @@ static attend_status approx_cost(study_run *r) {
   const int d = study_count(r, "width"), lengths[] = {512, 4096, 32768};
   table_store *t;
   TRY(study_heading(r, "What it costs"));
-  TRY(study_say(
-      r,
-      "All of V' by features costs O(N(M+D)D_random): every key and "
-      "every query is mapped once (D · D_random), every key is added "
-      "to the sums and every query reads them (2 D_random features, M "
-      "wide). The library takes the keys of a query's own block of %d "
-      "by pairs, which is a constant per row. Doubling N doubles it, "
-      "where softmax's N²(D+M) becomes four times as much.",
-      BLOCK));
-  TRY(study_table(r, "cost", study_format(r, "Operations, D = M = %d", d),
-                  cost_columns, &t));
+  TRY(study_say(r,
+                "All of V' by features costs O(N(M+D)D_random): every key and "
+                "every query is mapped once (D · D_random), every key is added "
+                "to the sums and every query reads them (2 D_random features, M "
+                "wide). The library takes the keys of a query's own block of %d "
+                "by pairs, which is a constant per row. Doubling N doubles it, "
+                "where softmax's N²(D+M) becomes four times as much.",
+                BLOCK));
+  TRY(study_table(r, "cost", study_format(r, "Operations, D = M = %d", d), cost_columns, &t));
   for (int i = 0; i < 3; i++)
     for (int k = 0; k < 3; k++) {
       const double n = lengths[i], is[] = {directions[k]};

@@ -8,20 +8,17 @@
 enum { MOST = 12, STREAM = 400, FORMS = 3, BLOCK = 64, WINDOWS = 4 };
 
 static const attend_setting settings[] = {
-    {"n", "200", "130", "tokens that are compared bit by bit",
-     ATTEND_SETTING_WHOLE, 1, 3, 4096},
+    {"n", "200", "130", "tokens that are compared bit by bit", ATTEND_SETTING_WHOLE, 1, 3, 4096},
     {"d", "16", "8", "width of these", ATTEND_SETTING_WHOLE, 1, 1, 64},
-    {"chunks", "1,7,64,100", NULL, "tokens of a call, one size after another",
-     ATTEND_SETTING_WHOLE, MOST, 1, 4096},
+    {"chunks", "1,7,64,100", NULL, "tokens of a call, one size after another", ATTEND_SETTING_WHOLE,
+     MOST, 1, 4096},
     {"positions", "0,1024,2048,4096,8192,16384", "0,64,128,192",
-     "where tokens are timed, multiples of 64", ATTEND_SETTING_WHOLE, MOST, 0,
-     1e6},
+     "where tokens are timed, multiples of 64", ATTEND_SETTING_WHOLE, MOST, 0, 1e6},
     {"heads", "4", "1", "timed heads", ATTEND_SETTING_WHOLE, 1, 1, 128},
     {"width", "64", "16", "their width", ATTEND_SETTING_WHOLE, 1, 1, 256},
-    {"features", "128", "32", "features of favor", ATTEND_SETTING_WHOLE, 1, 16,
+    {"features", "128", "32", "features of favor", ATTEND_SETTING_WHOLE, 1, 16, 4096},
+    {"tokens", "64", "8", "tokens that are timed at each position", ATTEND_SETTING_WHOLE, 1, 4,
      4096},
-    {"tokens", "64", "8", "tokens that are timed at each position",
-     ATTEND_SETTING_WHOLE, 1, 4, 4096},
     {0}};
 
 typedef struct {
@@ -30,11 +27,10 @@ typedef struct {
 } kind;
 
 /* Compared: those with features, the last three. Timed: the first three. */
-static const kind kinds[] = {
-    {"softmax", {.kind = ATTEND_SOFTMAX}},
-    {"elu", {.kind = ATTEND_ELU}},
-    {"favor", {.kind = ATTEND_FAVOR}},
-    {"poly-2", {.kind = ATTEND_POLY, .degree = 2, .c = 1}}};
+static const kind kinds[] = {{"softmax", {.kind = ATTEND_SOFTMAX}},
+                             {"elu", {.kind = ATTEND_ELU}},
+                             {"favor", {.kind = ATTEND_FAVOR}},
+                             {"poly-2", {.kind = ATTEND_POLY, .degree = 2, .c = 1}}};
 
 static attend_form form_of(study_run *r, const kind *k) {
   attend_form form = k->form;
@@ -67,33 +63,28 @@ static attend_desc whole(study_run *r, const kind *k, const tokens *t) {
                        .engine = "linear"};
 }
 
-static attend_status masked(study_run *r, const kind *k, const tokens *t,
-                            float *o) {
+static attend_status masked(study_run *r, const kind *k, const tokens *t, float *o) {
   const attend_desc d = whole(r, k, t);
   attend_plan *plan;
   TRY(attend_plan_create(r->ctx, &d, &plan));
-  attend_status status =
-      attend_forward(plan, attend_bhtd(t->qkv[0]), attend_bhtd(t->qkv[1]),
-                     attend_bhtd(t->qkv[2]), attend_bhtd(o), NULL);
+  attend_status status = attend_forward(plan, attend_bhtd(t->qkv[0]), attend_bhtd(t->qkv[1]),
+                                        attend_bhtd(t->qkv[2]), attend_bhtd(o), NULL);
   attend_plan_free(plan);
   return status;
 }
 
-static attend_status feed(attend_plan *plan, attend_state *state,
-                          const tokens *t, int chunk, float *o) {
+static attend_status feed(attend_plan *plan, attend_state *state, const tokens *t, int chunk,
+                          float *o) {
   for (int at = 0; at < t->n; at += chunk) {
     const int n = t->n - at < chunk ? t->n - at : chunk;
     const size_t from = (size_t)at * (size_t)t->width;
-    TRY(attend_extend(plan, state, n, attend_bhtd(t->qkv[0] + from),
-                      attend_bhtd(t->qkv[1] + from),
-                      attend_bhtd(t->qkv[2] + from), attend_bhtd(o + from),
-                      NULL));
+    TRY(attend_extend(plan, state, n, attend_bhtd(t->qkv[0] + from), attend_bhtd(t->qkv[1] + from),
+                      attend_bhtd(t->qkv[2] + from), attend_bhtd(o + from), NULL));
   }
   return ATTEND_OK;
 }
 
-static attend_status in_chunks(study_run *r, const kind *k, const tokens *t,
-                               int chunk, float *o) {
+static attend_status in_chunks(study_run *r, const kind *k, const tokens *t, int chunk, float *o) {
   attend_desc d = whole(r, k, t);
   attend_plan *plan;
   attend_state *state = NULL;
@@ -149,34 +140,31 @@ static attend_status recur(study_run *r, const tokens *t, double *o) {
   return ATTEND_OK;
 }
 
-static attend_status claim_recurrence(study_run *r, const tokens *t,
-                                      const double *exact) {
+static attend_status claim_recurrence(study_run *r, const tokens *t, const double *exact) {
   const size_t size = (size_t)t->n * (size_t)t->width;
   double *o = NULL, most = 0;
   TAKE(r, &o, size);
   TRY(recur(r, t, o));
   for (size_t i = 0; i < size; i++)
     if (fabs(o[i] - exact[i]) > most) most = fabs(o[i] - exact[i]);
-  return study_claim(r, "recurrence",
-                     "φ(q_i) S_i / φ(q_i) Z_i less the masked sum, in double",
+  return study_claim(r, "recurrence", "φ(q_i) S_i / φ(q_i) Z_i less the masked sum, in double",
                      most, 0, 1e-12);
 }
 
 /* With another last third: how many of the results before it change. */
-static attend_status leak(study_run *r, const kind *k, const tokens *t,
-                          const float *o, float *o2, double *changed) {
+static attend_status leak(study_run *r, const kind *k, const tokens *t, const float *o, float *o2,
+                          double *changed) {
   const size_t d = (size_t)t->width, kept = (size_t)(t->n - t->n / 3) * d;
   tokens other = *t;
   TRY(draw(r, STREAM + 10, &other));
-  for (int i = 0; i < 3; i++)
-    memcpy(other.qkv[i], t->qkv[i], kept * sizeof(float));
+  for (int i = 0; i < 3; i++) memcpy(other.qkv[i], t->qkv[i], kept * sizeof(float));
   TRY(masked(r, k, &other, o2));
   *changed = differing(o, o2, kept);
   return ATTEND_OK;
 }
 
-static attend_status claim_chunks(study_run *r, const kind *k, const tokens *t,
-                                  const float *o, float *o2, double *most) {
+static attend_status claim_chunks(study_run *r, const kind *k, const tokens *t, const float *o,
+                                  float *o2, double *most) {
   size_t count;
   const double *chunks = study_list(r, "chunks", &count);
   *most = 0;
@@ -184,13 +172,12 @@ static attend_status claim_chunks(study_run *r, const kind *k, const tokens *t,
     TRY(in_chunks(r, k, t, (int)chunks[i], o2));
     double n = differing(o, o2, (size_t)t->n * (size_t)t->width);
     if (n > *most) *most = n;
-    TRY(study_claim(
-        r, study_format(r, "bits-%s-chunk%g", k->name, chunks[i]),
-        study_format(r,
-                     "%s in chunks of %g: results with other bits than "
-                     "masking's",
-                     k->name, chunks[i]),
-        n, 0, 0));
+    TRY(study_claim(r, study_format(r, "bits-%s-chunk%g", k->name, chunks[i]),
+                    study_format(r,
+                                 "%s in chunks of %g: results with other bits than "
+                                 "masking's",
+                                 k->name, chunks[i]),
+                    n, 0, 0));
   }
   return ATTEND_OK;
 }
@@ -203,8 +190,7 @@ static const attend_study_column equal_columns[] = {
     {"leak", "other bits by later tokens", ATTEND_CELL_COUNT},
     {0}};
 
-static attend_status compare(study_run *r, const kind *k, const tokens *t,
-                             table_store *table) {
+static attend_status compare(study_run *r, const kind *k, const tokens *t, table_store *table) {
   const size_t size = (size_t)t->n * (size_t)t->width;
   const attend_desc d = whole(r, k, t);
   float *o = NULL, *o2 = NULL;
@@ -212,35 +198,28 @@ static attend_status compare(study_run *r, const kind *k, const tokens *t,
   TAKE(r, &o, size);
   TAKE(r, &o2, size);
   TAKE(r, &exact, size);
-  TRY(attend_definition_forward(r->ctx, &d, attend_bhtd(t->qkv[0]),
-                                attend_bhtd(t->qkv[1]), attend_bhtd(t->qkv[2]),
-                                exact, NULL));
+  TRY(attend_definition_forward(r->ctx, &d, attend_bhtd(t->qkv[0]), attend_bhtd(t->qkv[1]),
+                                attend_bhtd(t->qkv[2]), exact, NULL));
   if (k->form.kind == ATTEND_ELU) TRY(claim_recurrence(r, t, exact));
   TRY(masked(r, k, t, o));
   const double error = farthest(o, exact, size);
-  TRY(study_claim(
-      r, study_format(r, "equal-%s", k->name),
-      study_format(r, "%s by S_i and Z_i against the masked sum", k->name),
-      error, 0, 2e-5));
+  TRY(study_claim(r, study_format(r, "equal-%s", k->name),
+                  study_format(r, "%s by S_i and Z_i against the masked sum", k->name), error, 0,
+                  2e-5));
   TRY(claim_chunks(r, k, t, o, o2, &bits));
   TRY(leak(r, k, t, o, o2, &leaks));
-  TRY(study_claim(
-      r, study_format(r, "leak-%s", k->name),
-      study_format(r, "%s: results that later tokens change", k->name), leaks,
-      0, 0));
+  TRY(study_claim(r, study_format(r, "leak-%s", k->name),
+                  study_format(r, "%s: results that later tokens change", k->name), leaks, 0, 0));
   TRY(study_word(table, "%s", k->name));
-  return study_row(table, 4, (double)attend_form_features(&d.form, t->width),
-                   error, bits, leaks);
+  return study_row(table, 4, (double)attend_form_features(&d.form, t->width), error, bits, leaks);
 }
 
 static attend_status compare_all(study_run *r) {
   tokens t = {.n = study_count(r, "n"), .width = study_count(r, "d")};
   table_store *table;
   TRY(draw(r, STREAM, &t));
-  TRY(study_table(
-      r, "equality",
-      study_format(r, "%d tokens of width %d, causal", t.n, t.width),
-      equal_columns, &table));
+  TRY(study_table(r, "equality", study_format(r, "%d tokens of width %d, causal", t.n, t.width),
+                  equal_columns, &table));
   for (int i = 0; i < FORMS; i++) {
     TRY(compare(r, &kinds[i + 1], &t, table));
     TRY(study_step(r, 0.2 * (i + 1) / FORMS));
@@ -270,8 +249,7 @@ static attend_desc one_token(study_run *r, const kind *k) {
 }
 
 /* Mean over a block of tokens that follow this position. */
-static attend_status count_flops(study_run *r, const kind *k, int position,
-                                 double *flops) {
+static attend_status count_flops(study_run *r, const kind *k, int position, double *flops) {
   attend_desc d = one_token(r, k);
   attend_cost cost;
   d.engine = k->form.kind == ATTEND_SOFTMAX ? NULL : "linear";
@@ -293,8 +271,7 @@ static double flops_formula(study_run *r, const kind *k, double position) {
   if (k->form.kind == ATTEND_SOFTMAX) return heads * 4 * d * (position + pairs);
   const double directions = k->form.kind == ATTEND_FAVOR ? c : 0;
   const double reads = position > 0 ? 2 : 1;
-  return heads * (2 * 2 * d * directions + reads * 2 * c * (d + 1) +
-                  pairs * 2 * (c + d));
+  return heads * (2 * 2 * d * directions + reads * 2 * c * (d + 1) + pairs * 2 * (c + d));
 }
 
 typedef struct {
@@ -310,8 +287,7 @@ static attend_status time_tokens(study_run *r, session *s, double *seconds) {
   for (int w = 0; w < WINDOWS; w++) {
     const double begin = study_now();
     for (int i = 0; i < n; i++)
-      TRY(attend_extend(s->plan, s->state, 1, x, x, x, attend_bhtd(s->o),
-                        NULL));
+      TRY(attend_extend(s->plan, s->state, 1, x, x, x, attend_bhtd(s->o), NULL));
     window[w] = (study_now() - begin) / n;
   }
   *seconds = study_quantile(window, WINDOWS, 0);
@@ -320,16 +296,13 @@ static attend_status time_tokens(study_run *r, session *s, double *seconds) {
 
 /* Without queries, up to where the next tokens are timed. */
 static attend_status fill(session *s, int64_t position) {
-  if (attend_state_length(s->state, 0) > position)
-    TRY(attend_state_truncate(s->state, 0, 0));
+  if (attend_state_length(s->state, 0) > position) TRY(attend_state_truncate(s->state, 0, 0));
   while (attend_state_length(s->state, 0) < position)
-    TRY(attend_state_append(s->plan, s->state, 1, attend_bhtd(s->x),
-                            attend_bhtd(s->x)));
+    TRY(attend_state_append(s->plan, s->state, 1, attend_bhtd(s->x), attend_bhtd(s->x)));
   return ATTEND_OK;
 }
 
-static attend_status walk(study_run *r, const kind *k, session *s, double done,
-                          price *prices) {
+static attend_status walk(study_run *r, const kind *k, session *s, double done, price *prices) {
   size_t count;
   const double *positions = study_list(r, "positions", &count);
   for (size_t i = 0; i < count; i++) {
@@ -343,8 +316,7 @@ static attend_status walk(study_run *r, const kind *k, session *s, double done,
 }
 
 /* By one thread: a token is less work than waking another. */
-static attend_status price_form(study_run *r, const kind *k, double done,
-                                price *prices) {
+static attend_status price_form(study_run *r, const kind *k, double done, price *prices) {
   const attend_desc d = one_token(r, k);
   const size_t size = (size_t)d.heads * (size_t)d.dim;
   session s = {0};
@@ -363,22 +335,19 @@ static attend_status price_form(study_run *r, const kind *k, double done,
 }
 
 static attend_status claim_prices(study_run *r, const kind *k, size_t count,
-                                  const double *positions,
-                                  const price *prices) {
+                                  const double *positions, const price *prices) {
   for (size_t i = 0; i < count; i++) {
     const double expected = flops_formula(r, k, positions[i]);
     if (fmod(positions[i], BLOCK) != 0) continue;
-    TRY(study_claim(
-        r, study_format(r, "flops-%s-%g", k->name, positions[i]),
-        study_format(r, "%s: flops of a token at position %g, mean of a block",
-                     k->name, positions[i]),
-        prices[i].flops, expected, 1e-12 * expected));
+    TRY(study_claim(r, study_format(r, "flops-%s-%g", k->name, positions[i]),
+                    study_format(r, "%s: flops of a token at position %g, mean of a block", k->name,
+                                 positions[i]),
+                    prices[i].flops, expected, 1e-12 * expected));
   }
   if (k->form.kind == ATTEND_SOFTMAX) return ATTEND_OK;
-  return study_claim(
-      r, study_format(r, "state-%s", k->name),
-      study_format(r, "%s: bytes that the state has grown by", k->name),
-      prices[count - 1].bytes - prices[0].bytes, 0, 0);
+  return study_claim(r, study_format(r, "state-%s", k->name),
+                     study_format(r, "%s: bytes that the state has grown by", k->name),
+                     prices[count - 1].bytes - prices[0].bytes, 0, 0);
 }
 
 static const attend_study_column price_columns[] = {
@@ -394,28 +363,23 @@ static const attend_study_column price_columns[] = {
     {"bytes_favor", "favor", ATTEND_CELL_BYTES},
     {0}};
 
-static attend_status tabulate(study_run *r, size_t count,
-                              const double *positions,
+static attend_status tabulate(study_run *r, size_t count, const double *positions,
                               price prices[FORMS][MOST]) {
   table_store *t;
-  TRY(study_table(
-      r, "tokens",
-      study_format(r,
-                   "One token after so many, %d heads of width %d, one thread",
-                   study_count(r, "heads"), study_count(r, "width")),
-      price_columns, &t));
+  TRY(study_table(r, "tokens",
+                  study_format(r, "One token after so many, %d heads of width %d, one thread",
+                               study_count(r, "heads"), study_count(r, "width")),
+                  price_columns, &t));
   for (size_t i = 0; i < count; i++) {
     TRY(study_cell(t, positions[i]));
-    for (int k = 0; k < FORMS; k++)
-      TRY(study_cell(t, round(prices[k][i].flops)));
+    for (int k = 0; k < FORMS; k++) TRY(study_cell(t, round(prices[k][i].flops)));
     for (int k = 0; k < FORMS; k++) TRY(study_cell(t, prices[k][i].seconds));
     for (int k = 0; k < FORMS; k++) TRY(study_cell(t, prices[k][i].bytes));
   }
   return ATTEND_OK;
 }
 
-static attend_status plot_prices(study_run *r, size_t count,
-                                 const double *positions,
+static attend_status plot_prices(study_run *r, size_t count, const double *positions,
                                  price prices[FORMS][MOST]) {
   double seconds[FORMS][MOST], bytes[FORMS][MOST];
   attend_plot_series a[FORMS], b[FORMS];
@@ -443,9 +407,8 @@ static attend_status plot_prices(study_run *r, size_t count,
   panels[1].title = "What is kept";
   panels[1].y.label = "KiB";
   panels[1].series = b;
-  return study_figure(
-      r, "causal-tokens",
-      &(attend_plot){.count = 2, .across = 2, .panels = panels});
+  return study_figure(r, "causal-tokens",
+                      &(attend_plot){.count = 2, .across = 2, .panels = panels});
 }
 
 static attend_status price_all(study_run *r) {
@@ -459,27 +422,25 @@ static attend_status price_all(study_run *r) {
   TRY(tabulate(r, count, positions, prices));
   TRY(plot_prices(r, count, positions, prices));
   const price *softmax = prices[0], *elu = prices[1];
-  return study_say(
-      r,
-      "From the first position to the last a token by softmax took %.0f times "
-      "as long, by elu %.2f times (the first block has no sums to read yet); "
-      "the cache grew to %.0f times its bytes, the sums not at all. So N "
-      "tokens cost a time in proportion to N by sums, and to N² by softmax. "
-      "Flops are means over a block of %d tokens: inside, they rise by the "
-      "pairs of the open block.",
-      softmax[count - 1].seconds / softmax[0].seconds,
-      elu[count - 1].seconds / elu[0].seconds,
-      softmax[count - 1].bytes / softmax[0].bytes, BLOCK);
+  return study_say(r,
+                   "From the first position to the last a token by softmax took %.0f times "
+                   "as long, by elu %.2f times (the first block has no sums to read yet); "
+                   "the cache grew to %.0f times its bytes, the sums not at all. So N "
+                   "tokens cost a time in proportion to N by sums, and to N² by softmax. "
+                   "Flops are means over a block of %d tokens: inside, they rise by the "
+                   "pairs of the open block.",
+                   softmax[count - 1].seconds / softmax[0].seconds,
+                   elu[count - 1].seconds / elu[0].seconds,
+                   softmax[count - 1].bytes / softmax[0].bytes, BLOCK);
 }
 
 static attend_status run(study_run *r) {
-  TRY(study_say(
-      r,
-      "A causal mask lets token i see the tokens j ≤ i. With a feature map the "
-      "masked sum needs no mask: `V'_i = φ(q_i)ᵀ S_i / φ(q_i)ᵀ Z_i`, where "
-      "`S_i = Σ_{j≤i} φ(k_j) v_jᵀ` and `Z_i = Σ_{j≤i} φ(k_j)`. Each follows "
-      "from the one before in constant time, so a whole sequence costs a time "
-      "linear in its length."));
+  TRY(study_say(r,
+                "A causal mask lets token i see the tokens j ≤ i. With a feature map the "
+                "masked sum needs no mask: `V'_i = φ(q_i)ᵀ S_i / φ(q_i)ᵀ Z_i`, where "
+                "`S_i = Σ_{j≤i} φ(k_j) v_jᵀ` and `Z_i = Σ_{j≤i} φ(k_j)`. Each follows "
+                "from the one before in constant time, so a whole sequence costs a time "
+                "linear in its length."));
   TRY(compare_all(r));
   TRY(study_heading(r, "What one more token costs"));
   TRY(study_say(r,

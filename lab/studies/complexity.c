@@ -21,26 +21,22 @@ typedef struct {
 enum { MOST = 12, STREAM = 500, LAYERS = 4 };
 
 static const attend_setting settings[] = {
-    {"n", "512", "32", "length, where something else varies",
-     ATTEND_SETTING_WHOLE, 1, 1, 16384},
-    {"d", "256", "32", "d_model, where something else varies",
-     ATTEND_SETTING_WHOLE, 1, 16, 4096},
-    {"h", "4", NULL, "heads, where something else varies", ATTEND_SETTING_WHOLE,
-     1, 1, 64},
-    {"lengths", "256,512,1024,2048", "16,32,64", "lengths that are timed",
-     ATTEND_SETTING_WHOLE, MOST, 1, 16384},
-    {"widths", "64,128,256,512", "16,32,64", "d_model that are timed",
-     ATTEND_SETTING_WHOLE, MOST, 16, 4096},
-    {"values", "16,32,64,128", "4,8,16", "widths of a head's values",
-     ATTEND_SETTING_WHOLE, MOST, 1, 1024},
-    {"heads", "1,2,4,8,16", "1,2,4", "heads that share one d_model",
-     ATTEND_SETTING_WHOLE, MOST, 1, 64},
-    {"map-n", "64,128,256,512,1024", "16,32,64", "lengths of the map",
-     ATTEND_SETTING_WHOLE, MOST, 1, 16384},
-    {"map-d", "32,64,128,256,512", "16,32", "d_model of the map",
-     ATTEND_SETTING_WHOLE, MOST, 16, 4096},
-    {"repeat", "3", "1", "timings, of which the median counts",
-     ATTEND_SETTING_WHOLE, 1, 1, 64},
+    {"n", "512", "32", "length, where something else varies", ATTEND_SETTING_WHOLE, 1, 1, 16384},
+    {"d", "256", "32", "d_model, where something else varies", ATTEND_SETTING_WHOLE, 1, 16, 4096},
+    {"h", "4", NULL, "heads, where something else varies", ATTEND_SETTING_WHOLE, 1, 1, 64},
+    {"lengths", "256,512,1024,2048", "16,32,64", "lengths that are timed", ATTEND_SETTING_WHOLE,
+     MOST, 1, 16384},
+    {"widths", "64,128,256,512", "16,32,64", "d_model that are timed", ATTEND_SETTING_WHOLE, MOST,
+     16, 4096},
+    {"values", "16,32,64,128", "4,8,16", "widths of a head's values", ATTEND_SETTING_WHOLE, MOST, 1,
+     1024},
+    {"heads", "1,2,4,8,16", "1,2,4", "heads that share one d_model", ATTEND_SETTING_WHOLE, MOST, 1,
+     64},
+    {"map-n", "64,128,256,512,1024", "16,32,64", "lengths of the map", ATTEND_SETTING_WHOLE, MOST,
+     1, 16384},
+    {"map-d", "32,64,128,256,512", "16,32", "d_model of the map", ATTEND_SETTING_WHOLE, MOST, 16,
+     4096},
+    {"repeat", "3", "1", "timings, of which the median counts", ATTEND_SETTING_WHOLE, 1, 1, 64},
     {0}};
 
 /* ---- the module ------------------------------------------------------------------- */
@@ -62,11 +58,9 @@ static int rows_of(const module *m, int layer) {
 }
 
 static attend_view view_of(const module *m, int layer) {
-  const int wide =
-      layer < 2 ? m->shape.d_model / m->shape.heads : m->shape.value;
+  const int wide = layer < 2 ? m->shape.d_model / m->shape.heads : m->shape.value;
   const int ld = padded(wide * m->shape.heads);
-  return (attend_view){m->row[layer],
-                       {(ptrdiff_t)rows_of(m, layer) * ld, wide, ld, 1}};
+  return (attend_view){m->row[layer], {(ptrdiff_t)rows_of(m, layer) * ld, wide, ld, 1}};
 }
 
 static void project(void *user) {
@@ -74,16 +68,15 @@ static void project(void *user) {
   for (int i = 0; i < LAYERS; i++) {
     const attend_linear *l = m->layer[i];
     attend_linear_forward(l, rows_of(m, i), i == 3 ? m->row[3] : m->x,
-                          padded(attend_linear_inputs(l)),
-                          i == 3 ? m->out : m->row[i],
+                          padded(attend_linear_inputs(l)), i == 3 ? m->out : m->row[i],
                           padded(attend_linear_outputs(l)));
   }
 }
 
 static void attention(void *user) {
   module *m = user;
-  attend_status status = attend_forward(m->plan, view_of(m, 0), view_of(m, 1),
-                                        view_of(m, 2), view_of(m, 3), NULL);
+  attend_status status =
+      attend_forward(m->plan, view_of(m, 0), view_of(m, 1), view_of(m, 2), view_of(m, 3), NULL);
   if (status) m->status = status;
 }
 
@@ -98,10 +91,8 @@ static attend_status module_make(study_run *r, module *m) {
                          .dim = s.d_model / s.heads,
                          .dim_v = s.value};
   for (int i = 0; i < LAYERS; i++) {
-    const attend_linear_part part = {.weight = m->weights,
-                                     .outputs = outputs[i]};
-    TRY(attend_linear_create(r->ctx, ATTEND_WEIGHTS_F32, inputs[i], 1, &part,
-                             &m->layer[i]));
+    const attend_linear_part part = {.weight = m->weights, .outputs = outputs[i]};
+    TRY(attend_linear_create(r->ctx, ATTEND_WEIGHTS_F32, inputs[i], 1, &part, &m->layer[i]));
   }
   return attend_plan_create(r->ctx, &d, &m->plan);
 }
@@ -136,13 +127,12 @@ static attend_status module_read(module *m, int repeat, module_cost *c) {
   return m->status;
 }
 
-static attend_status module_measure(study_run *r, module_shape shape,
-                                    int repeat, module_cost *cost) {
+static attend_status module_measure(study_run *r, module_shape shape, int repeat,
+                                    module_cost *cost) {
   module m = {.shape = shape};
   *cost = (module_cost){0};
   if (shape.d_model % shape.heads)
-    return study_fail(r, ATTEND_INVALID,
-                      "d_model %d is not a multiple of %d heads: choose others",
+    return study_fail(r, ATTEND_INVALID, "d_model %d is not a multiple of %d heads: choose others",
                       shape.d_model, shape.heads);
   if (!shape.value) m.shape.value = shape.d_model / shape.heads;
   TRY(module_memory(r, &m));
@@ -206,18 +196,16 @@ static module_shape shape_at(study_run *r, const sweep *w, int x) {
   return s;
 }
 
-static attend_status claim_flops(study_run *r, const sweep *w, double x,
-                                 module_shape s, const module_cost *c) {
+static attend_status claim_flops(study_run *r, const sweep *w, double x, module_shape s,
+                                 const module_cost *c) {
   const double d = s.d_model, head = d / s.heads;
   const double value = s.value ? s.value : head, rows = (double)s.n_t + s.n_s;
-  TRY(study_claim(
-      r, study_format(r, "projections-%s%g", w->name, x),
-      study_format(r, "2 (n_t + n_s) d (d + hM) at %s = %g", w->title, x),
-      c->projections, 2 * rows * d * (d + s.heads * value), 0));
-  return study_claim(
-      r, study_format(r, "attention-%s%g", w->name, x),
-      study_format(r, "2 h n_t n_s (D + M) at %s = %g", w->title, x),
-      c->attention, 2.0 * s.heads * s.n_t * s.n_s * (head + value), 0);
+  TRY(study_claim(r, study_format(r, "projections-%s%g", w->name, x),
+                  study_format(r, "2 (n_t + n_s) d (d + hM) at %s = %g", w->title, x),
+                  c->projections, 2 * rows * d * (d + s.heads * value), 0));
+  return study_claim(r, study_format(r, "attention-%s%g", w->name, x),
+                     study_format(r, "2 h n_t n_s (D + M) at %s = %g", w->title, x), c->attention,
+                     2.0 * s.heads * s.n_t * s.n_s * (head + value), 0);
 }
 
 static const attend_study_column sweep_columns[] = {
@@ -229,8 +217,7 @@ static const attend_study_column sweep_columns[] = {
     {"attention_seconds", "attention", ATTEND_CELL_SECONDS},
     {0}};
 
-static attend_status sweep_over(study_run *r, const sweep *w, table_store *t,
-                                sweep_found *f) {
+static attend_status sweep_over(study_run *r, const sweep *w, table_store *t, sweep_found *f) {
   f->x = study_list(r, w->setting, &f->count);
   for (size_t i = 0; i < f->count; i++) {
     const module_shape s = shape_at(r, w, (int)f->x[i]);
@@ -243,8 +230,8 @@ static attend_status sweep_over(study_run *r, const sweep *w, table_store *t,
     f->workspace[i] = c.workspace;
     TRY(claim_flops(r, w, f->x[i], s, &c));
     TRY(study_word(t, "%s", w->title));
-    TRY(study_row(t, 5, f->x[i], c.projections, c.attention,
-                  c.projections_seconds, c.attention_seconds));
+    TRY(study_row(t, 5, f->x[i], c.projections, c.attention, c.projections_seconds,
+                  c.attention_seconds));
   }
   return ATTEND_OK;
 }
@@ -264,8 +251,7 @@ static const attend_study_column exponent_columns[] = {
 static attend_status exponents(study_run *r, const sweep_found *found) {
   static const char *const terms[2] = {"projections", "attention"};
   table_store *t;
-  TRY(study_table(r, "exponents", "Exponents, fitted over each size",
-                  exponent_columns, &t));
+  TRY(study_table(r, "exponents", "Exponents, fitted over each size", exponent_columns, &t));
   for (int i = 0; i < SWEEPS; i++) {
     const sweep_found *f = &found[i];
     const double expected[2] = {sweeps[i].projections, sweeps[i].attention};
@@ -276,10 +262,9 @@ static attend_status exponents(study_run *r, const sweep_found *found) {
       TRY(study_row(t, 3, expected[k], round(1e9 * b) / 1e9,
                     study_exponent(f->x, f->seconds[k], f->count, NULL)));
       if (isnan(expected[k])) continue;
-      TRY(study_claim(
-          r, study_format(r, "exponent-%s-%s", terms[k], sweeps[i].name),
-          study_format(r, "exponent of %s over %s", terms[k], sweeps[i].title),
-          b, expected[k], 1e-9));
+      TRY(study_claim(r, study_format(r, "exponent-%s-%s", terms[k], sweeps[i].name),
+                      study_format(r, "exponent of %s over %s", terms[k], sweeps[i].title), b,
+                      expected[k], 1e-9));
     }
   }
   return ATTEND_OK;
@@ -288,8 +273,7 @@ static attend_status exponents(study_run *r, const sweep_found *found) {
 /* A line of the formula's slope through the middle of what was measured. */
 static void slope(const sweep_found *f, int k, double exponent, double *line) {
   double sum = 0;
-  for (size_t i = 0; i < f->count; i++)
-    sum += log(f->seconds[k][i]) - exponent * log(f->x[i]);
+  for (size_t i = 0; i < f->count; i++) sum += log(f->seconds[k][i]) - exponent * log(f->x[i]);
   for (size_t i = 0; i < f->count; i++)
     line[i] = exp(sum / (double)f->count) * pow(f->x[i], exponent);
 }
@@ -305,32 +289,28 @@ static attend_status plot_times(study_run *r, const sweep_found *found) {
     for (int k = 0; k < 2; k++) {
       const double b = k ? w->attention : w->projections;
       slope(f, k, b, line[p][k]);
-      series[p][2 * k] =
-          (attend_plot_series){.name = k ? "attention" : "projections",
-                               .count = f->count,
-                               .x = f->x,
-                               .y = f->seconds[k],
-                               .points = 2,
-                               .colour = k + 1};
-      series[p][2 * k + 1] =
-          (attend_plot_series){.name = study_format(r, "slope %g", b),
-                               .count = f->count,
-                               .x = f->x,
-                               .y = line[p][k],
-                               .dashed = k,
-                               .colour = k + 1};
+      series[p][2 * k] = (attend_plot_series){.name = k ? "attention" : "projections",
+                                              .count = f->count,
+                                              .x = f->x,
+                                              .y = f->seconds[k],
+                                              .points = 2,
+                                              .colour = k + 1};
+      series[p][2 * k + 1] = (attend_plot_series){.name = study_format(r, "slope %g", b),
+                                                  .count = f->count,
+                                                  .x = f->x,
+                                                  .y = line[p][k],
+                                                  .dashed = k,
+                                                  .colour = k + 1};
     }
-    panels[p] =
-        (attend_plot_panel){.title = study_format(r, "Time over %s", w->title),
-                            .x = {.label = w->title, .log = 1},
-                            .y = {.label = "seconds", .log = 1},
-                            .key = ATTEND_KEY_ABOVE,
-                            .count = 4,
-                            .series = series[p]};
+    panels[p] = (attend_plot_panel){.title = study_format(r, "Time over %s", w->title),
+                                    .x = {.label = w->title, .log = 1},
+                                    .y = {.label = "seconds", .log = 1},
+                                    .key = ATTEND_KEY_ABOVE,
+                                    .count = 4,
+                                    .series = series[p]};
   }
-  return study_figure(
-      r, "complexity-time",
-      &(attend_plot){.count = 2, .across = 2, .panels = panels});
+  return study_figure(r, "complexity-time",
+                      &(attend_plot){.count = 2, .across = 2, .panels = panels});
 }
 
 /* ---- memory ------------------------------------------------------------------------------ */
@@ -342,10 +322,9 @@ static attend_status plot_memory(study_run *r, const sweep_found *f) {
     matrix[i] = 4 * heads * f->x[i] * f->x[i];
     rows[i] = 4 * 4 * f->x[i] * study_count(r, "d");
   }
-  attend_plot_series series[] = {
-      {.name = "document: all weights", .y = matrix},
-      {.name = "q, k, v, o", .y = rows, .dashed = 1},
-      {.name = "workspace of the plan", .y = f->workspace, .points = 2}};
+  attend_plot_series series[] = {{.name = "document: all weights", .y = matrix},
+                                 {.name = "q, k, v, o", .y = rows, .dashed = 1},
+                                 {.name = "workspace of the plan", .y = f->workspace, .points = 2}};
   for (int i = 0; i < 3; i++) {
     series[i].count = f->count;
     series[i].x = f->x;
@@ -356,16 +335,14 @@ static attend_status plot_memory(study_run *r, const sweep_found *f) {
                              .key = ATTEND_KEY_ABOVE,
                              .count = 3,
                              .series = series};
-  TRY(study_figure(r, "complexity-memory",
-                   &(attend_plot){.count = 1, .panels = &panel}));
+  TRY(study_figure(r, "complexity-memory", &(attend_plot){.count = 1, .panels = &panel}));
   const size_t last = f->count - 1;
-  return study_say(
-      r,
-      "The documents' code stores all scores, `h n_t n_s` of them: at n = %g "
-      "that is %.3g MiB. The library walks over blocks of keys and keeps what "
-      "a tile of rows needs: its workspace there is %.3g MiB. Looking is done "
-      "by computing weights again.",
-      f->x[last], matrix[last] / 1048576, f->workspace[last] / 1048576);
+  return study_say(r,
+                   "The documents' code stores all scores, `h n_t n_s` of them: at n = %g "
+                   "that is %.3g MiB. The library walks over blocks of keys and keeps what "
+                   "a tile of rows needs: its workspace there is %.3g MiB. Looking is done "
+                   "by computing weights again.",
+                   f->x[last], matrix[last] / 1048576, f->workspace[last] / 1048576);
 }
 
 /* ---- projections or attention ---------------------------------------------- */
@@ -382,64 +359,55 @@ static attend_status fill(study_run *r, double *counted, double *measured) {
   const double *d = study_list(r, "map-d", &down);
   for (size_t i = 0; i < down; i++)
     for (size_t j = 0; j < across; j++) {
-      const module_shape s = {(int)n[j], (int)n[j], (int)d[i],
-                              study_count(r, "h"), 0};
+      const module_shape s = {(int)n[j], (int)n[j], (int)d[i], study_count(r, "h"), 0};
       const size_t at = (down - 1 - i) * across + j; /* the widest on top */
       module_cost c;
       TRY(module_measure(r, s, study_count(r, "repeat"), &c));
       counted[at] = module_share(c.projections, c.attention);
       measured[at] = module_share(c.projections_seconds, c.attention_seconds);
-      TRY(study_claim(
-          r, study_format(r, "share-n%g-d%g", n[j], d[i]),
-          study_format(r, "n / (n + 2 d) at n = %g, d_model = %g", n[j], d[i]),
-          counted[at], share_formula(n[j], d[i]), 1e-12));
-      TRY(study_step(r, 0.6 + 0.4 * (double)(i * across + j + 1) /
-                                  (double)(down * across)));
+      TRY(study_claim(r, study_format(r, "share-n%g-d%g", n[j], d[i]),
+                      study_format(r, "n / (n + 2 d) at n = %g, d_model = %g", n[j], d[i]),
+                      counted[at], share_formula(n[j], d[i]), 1e-12));
+      TRY(study_step(r, 0.6 + 0.4 * (double)(i * across + j + 1) / (double)(down * across)));
     }
   return ATTEND_OK;
 }
 
-static attend_status draw(study_run *r, const double *counted,
-                          const double *measured) {
+static attend_status draw(study_run *r, const double *counted, const double *measured) {
   size_t across, down;
   const double *n = study_list(r, "map-n", &across);
   const double *d = study_list(r, "map-d", &down);
   const char *columns[MOST], *rows[MOST];
   for (size_t j = 0; j < across; j++) columns[j] = study_format(r, "%g", n[j]);
-  for (size_t i = 0; i < down; i++)
-    rows[down - 1 - i] = study_format(r, "%g", d[i]);
-  attend_plot_panel panels[2] = {
-      {.kind = ATTEND_PLOT_HEAT,
-       .title = "Attention's share of the flops",
-       .x = {.label = "n"},
-       .y = {.label = "d_model"},
-       .columns = across,
-       .names = columns,
-       .rows = down,
-       .row_names = rows,
-       .cells = counted,
-       .z = {.label = "share", .low = 0, .high = 1}}};
+  for (size_t i = 0; i < down; i++) rows[down - 1 - i] = study_format(r, "%g", d[i]);
+  attend_plot_panel panels[2] = {{.kind = ATTEND_PLOT_HEAT,
+                                  .title = "Attention's share of the flops",
+                                  .x = {.label = "n"},
+                                  .y = {.label = "d_model"},
+                                  .columns = across,
+                                  .names = columns,
+                                  .rows = down,
+                                  .row_names = rows,
+                                  .cells = counted,
+                                  .z = {.label = "share", .low = 0, .high = 1}}};
   panels[1] = panels[0];
   panels[1].title = "Of the measured time";
   panels[1].cells = measured;
-  return study_figure(
-      r, "complexity-share",
-      &(attend_plot){.count = 2, .across = 2, .panels = panels});
+  return study_figure(r, "complexity-share",
+                      &(attend_plot){.count = 2, .across = 2, .panels = panels});
 }
 
 /* Lengths at which both terms have as many operations. */
-static attend_status claim_even(study_run *r, const char *name, int n_t,
-                                int n_s, int d) {
+static attend_status claim_even(study_run *r, const char *name, int n_t, int n_s, int d) {
   const module_shape s = {n_t, n_s, d, study_count(r, "h"), 0};
   module_cost c;
   TRY(module_measure(r, s, 0, &c));
-  return study_claim(
-      r, name,
-      study_format(r,
-                   "attention less projections, flops, at n_t = %d, n_s = %d, "
-                   "d_model = %d",
-                   n_t, n_s, d),
-      c.attention - c.projections, 0, 0);
+  return study_claim(r, name,
+                     study_format(r,
+                                  "attention less projections, flops, at n_t = %d, n_s = %d, "
+                                  "d_model = %d",
+                                  n_t, n_s, d),
+                     c.attention - c.projections, 0, 0);
 }
 
 static attend_status complexity_map(study_run *r) {
@@ -450,45 +418,41 @@ static attend_status complexity_map(study_run *r) {
   const double *widths = study_list(r, "map-d", &down);
   TAKE(r, &counted, across * down);
   TAKE(r, &measured, across * down);
-  TRY(study_say(
-      r,
-      "Projections take `4 (n_t + n_s) d_model²` flops, attention `4 n_t n_s "
-      "d_model`. They are even where `n_t n_s / (n_t + n_s) = d_model`: for "
-      "n_t = n_s = n, at `n = 2 d_model`, and attention's share is n / (n + 2 "
-      "d_model)."));
+  TRY(study_say(r,
+                "Projections take `4 (n_t + n_s) d_model²` flops, attention `4 n_t n_s "
+                "d_model`. They are even where `n_t n_s / (n_t + n_s) = d_model`: for "
+                "n_t = n_s = n, at `n = 2 d_model`, and attention's share is n / (n + 2 "
+                "d_model)."));
   TRY(claim_even(r, "even-self", 2 * d, 2 * d, d));
   TRY(claim_even(r, "even-cross", 3 * d, 3 * d / 2, d));
   TRY(fill(r, counted, measured));
   TRY(draw(r, counted, measured));
   const size_t wide = 0, narrow = (down - 1) * across + across - 1;
-  return study_say(
-      r,
-      "Wide and short, at d_model = %g and n = %g, attention has %.3g of the "
-      "flops and took %.3g of the time: the projections are the bottleneck. "
-      "Narrow and long, at d_model = %g and n = %g, it has %.3g and took %.3g: "
-      "the scores and the weighted sums are. The clock's line need not be n = "
-      "2 d_model: a flop of attention, with its softmax, and one of a large "
-      "product do not take the same time.",
-      widths[down - 1], n[0], counted[wide], measured[wide], widths[0],
-      n[across - 1], counted[narrow], measured[narrow]);
+  return study_say(r,
+                   "Wide and short, at d_model = %g and n = %g, attention has %.3g of the "
+                   "flops and took %.3g of the time: the projections are the bottleneck. "
+                   "Narrow and long, at d_model = %g and n = %g, it has %.3g and took %.3g: "
+                   "the scores and the weighted sums are. The clock's line need not be n = "
+                   "2 d_model: a flop of attention, with its softmax, and one of a large "
+                   "product do not take the same time.",
+                   widths[down - 1], n[0], counted[wide], measured[wide], widths[0], n[across - 1],
+                   counted[narrow], measured[narrow]);
 }
 
 static attend_status run(study_run *r) {
   sweep_found found[SWEEPS];
   table_store *t;
-  TRY(study_say(
-      r,
-      "Multi-head attention projects n_t queries and n_s keys and values by "
-      "d_model × d_model matrices, attends, and projects once more: `Θ(n_t "
-      "d_model² + n_s d_model² + n_t n_s d_model)`. We count the operations of "
-      "the library's four linear layers and of its plan, a multiplication and "
-      "an addition as two, and time both."));
+  TRY(study_say(r,
+                "Multi-head attention projects n_t queries and n_s keys and values by "
+                "d_model × d_model matrices, attends, and projects once more: `Θ(n_t "
+                "d_model² + n_s d_model² + n_t n_s d_model)`. We count the operations of "
+                "the library's four linear layers and of its plan, a multiplication and "
+                "an addition as two, and time both."));
   TRY(study_table(r, "sizes",
                   study_format(r,
                                "One size after another; otherwise n_t = n_s = "
                                "%d, d_model = %d, %d heads",
-                               study_count(r, "n"), study_count(r, "d"),
-                               study_count(r, "h")),
+                               study_count(r, "n"), study_count(r, "d"), study_count(r, "h")),
                   sweep_columns, &t));
   for (int i = 0; i < SWEEPS; i++) {
     TRY(sweep_over(r, &sweeps[i], t, &found[i]));
@@ -496,12 +460,11 @@ static attend_status run(study_run *r) {
   }
   TRY(exponents(r, found));
   TRY(plot_times(r, found));
-  TRY(study_say(
-      r,
-      "Where two terms add up, as projections do over n_t alone, there is no "
-      "one exponent, and the formula's column is empty. Heads that share one "
-      "d_model change no count; but each has a softmax of its own, `Θ(h n_t "
-      "n_s)` exponentials, which no flop is counted for and the clock sees."));
+  TRY(study_say(r,
+                "Where two terms add up, as projections do over n_t alone, there is no "
+                "one exponent, and the formula's column is empty. Heads that share one "
+                "d_model change no count; but each has a softmax of its own, `Θ(h n_t "
+                "n_s)` exponentials, which no flop is counted for and the clock sees."));
   TRY(study_heading(r, "Memory"));
   TRY(plot_memory(r, &found[2]));
   TRY(study_heading(r, "Which term dominates"));

@@ -28,16 +28,13 @@ enum { MOST = 8, KINDS = 4, BATCHES = 3, STREAM = 650 };
 static const attend_setting settings[] = {
     {"d", "1024", "64", "width of a token", ATTEND_SETTING_WHOLE, 1, 16, 8192},
     {"h", "16", "4", "query heads", ATTEND_SETTING_WHOLE, 1, 1, 128},
-    {"groups", "16,4,1", "4,2,1", "kv heads: of MHA, grouped, MQA",
-     ATTEND_SETTING_WHOLE, KINDS, 1, 128},
-    {"n", "64,256,1024,4096", "16,64", "tokens in the cache",
-     ATTEND_SETTING_WHOLE, MOST, 1, 1e6},
-    {"b", "1,4", "1,3", "sequences that decode together", ATTEND_SETTING_WHOLE,
-     BATCHES, 1, 256},
-    {"steps", "8", "2", "steps that are timed, of which the fastest counts",
-     ATTEND_SETTING_WHOLE, 1, 1, 1000},
-    {"ceilings", "1", "0", "1: measure what this machine could do",
-     ATTEND_SETTING_WHOLE, 1, 0, 1},
+    {"groups", "16,4,1", "4,2,1", "kv heads: of MHA, grouped, MQA", ATTEND_SETTING_WHOLE, KINDS, 1,
+     128},
+    {"n", "64,256,1024,4096", "16,64", "tokens in the cache", ATTEND_SETTING_WHOLE, MOST, 1, 1e6},
+    {"b", "1,4", "1,3", "sequences that decode together", ATTEND_SETTING_WHOLE, BATCHES, 1, 256},
+    {"steps", "8", "2", "steps that are timed, of which the fastest counts", ATTEND_SETTING_WHOLE,
+     1, 1, 1000},
+    {"ceilings", "1", "0", "1: measure what this machine could do", ATTEND_SETTING_WHOLE, 1, 0, 1},
     {0}};
 
 typedef struct {
@@ -65,20 +62,17 @@ static attend_status claim_cost(study_run *r, const decoder_shape *s, int n,
                                 const decoder_cost *c) {
   const double d = s->d, kv = d / s->heads * s->groups, b = s->batch;
   const char *at = study_format(r, "g%d-b%d-n%d", s->groups, s->batch, n);
-  const char *words = study_format(r, "%s, b = %d, n = %d",
-                                   kind_name(r, s->groups), s->batch, n);
-  TRY(study_claim(r, study_format(r, "flops-%s", at),
-                  study_format(r, "flops of a step: %s", words), c->flops,
-                  4 * b * d * (d + kv) + 4 * b * (n + 1) * d, 0));
+  const char *words = study_format(r, "%s, b = %d, n = %d", kind_name(r, s->groups), s->batch, n);
+  TRY(study_claim(r, study_format(r, "flops-%s", at), study_format(r, "flops of a step: %s", words),
+                  c->flops, 4 * b * d * (d + kv) + 4 * b * (n + 1) * d, 0));
   TRY(study_claim(r, study_format(r, "weights-%s", at),
-                  study_format(r, "bytes of weights: %s", words), c->weights,
-                  8 * d * (d + kv), 0));
+                  study_format(r, "bytes of weights: %s", words), c->weights, 8 * d * (d + kv), 0));
   TRY(study_claim(r, study_format(r, "cache-%s", at),
-                  study_format(r, "bytes of keys and values: %s", words),
-                  c->cache, 8 * b * (n + 1) * kv, 0));
+                  study_format(r, "bytes of keys and values: %s", words), c->cache,
+                  8 * b * (n + 1) * kv, 0));
   return study_claim(r, study_format(r, "tokens-%s", at),
-                     study_format(r, "bytes of x, q, k, v, o, y: %s", words),
-                     c->tokens, 4 * b * (4 * d + 2 * kv), 0);
+                     study_format(r, "bytes of x, q, k, v, o, y: %s", words), c->tokens,
+                     4 * b * (4 * d + 2 * kv), 0);
 }
 
 /* ---- measuring ------------------------------------------------------------------------------- */
@@ -104,20 +98,16 @@ enum { FILL = ATTEND_PAGE, STEP_STREAM = 600 };
 
 static int padded(int width) { return (width + 15) / 16 * 16; }
 static int head_width(const decoder_shape *s) { return s->d / s->heads; }
-static int kv_width(const decoder_shape *s) {
-  return s->groups * head_width(s);
-}
+static int kv_width(const decoder_shape *s) { return s->groups * head_width(s); }
 
 /* ---- making one ---------------------------------------------------------------------- */
 
-static attend_status make_layers(study_run *r, decoder *d,
-                                 const float *weights) {
+static attend_status make_layers(study_run *r, decoder *d, const float *weights) {
   const int wide = d->shape.d, kv = kv_width(&d->shape);
   const size_t row = (size_t)wide;
-  const attend_linear_part in[3] = {
-      {.weight = weights, .outputs = wide},
-      {.weight = weights + row * row, .outputs = kv},
-      {.weight = weights + row * (row + (size_t)kv), .outputs = kv}};
+  const attend_linear_part in[3] = {{.weight = weights, .outputs = wide},
+                                    {.weight = weights + row * row, .outputs = kv},
+                                    {.weight = weights + row * (row + (size_t)kv), .outputs = kv}};
   TRY(attend_linear_create(r->ctx, ATTEND_WEIGHTS_F32, wide, 3, in, &d->in));
   return attend_linear_create(r->ctx, ATTEND_WEIGHTS_F32, wide, 1, in, &d->out);
 }
@@ -147,8 +137,8 @@ static attend_status make_memory(study_run *r, decoder *d) {
   return ATTEND_OK;
 }
 
-static attend_status decoder_open(study_run *r, decoder_shape shape,
-                                  const float *weights, decoder *d) {
+static attend_status decoder_open(study_run *r, decoder_shape shape, const float *weights,
+                                  decoder *d) {
   *d = (decoder){.shape = shape};
   if (shape.d % shape.heads || shape.heads % shape.groups)
     return study_fail(r, ATTEND_INVALID,
@@ -181,26 +171,22 @@ static attend_status decoder_step(decoder *d) {
   const int wide = padded(s->d), ld = padded(s->d + 2 * kv_width(s));
   float *k = d->qkv + s->d, *v = k + kv_width(s);
   attend_linear_forward(d->in, s->batch, d->x, wide, d->qkv, ld);
-  TRY(attend_extend(d->plan, d->state, 1, token_view(d, d->qkv, ld),
-                    token_view(d, k, ld), token_view(d, v, ld),
-                    token_view(d, d->o, wide), NULL));
+  TRY(attend_extend(d->plan, d->state, 1, token_view(d, d->qkv, ld), token_view(d, k, ld),
+                    token_view(d, v, ld), token_view(d, d->o, wide), NULL));
   attend_linear_forward(d->out, s->batch, d->o, wide, d->y, wide);
   return ATTEND_OK;
 }
 
 static attend_status decoder_fill(decoder *d, int n) {
   for (int b = 0; b < d->shape.batch; b++)
-    if (attend_state_length(d->state, b) > n)
-      TRY(attend_state_truncate(d->state, b, n));
+    if (attend_state_length(d->state, b) > n) TRY(attend_state_truncate(d->state, b, n));
   for (int64_t at; (at = attend_state_length(d->state, 0)) < n;)
-    TRY(attend_state_append(d->plan, d->state,
-                            n - at < FILL ? (int)(n - at) : FILL,
+    TRY(attend_state_append(d->plan, d->state, n - at < FILL ? (int)(n - at) : FILL,
                             attend_bhtd(d->keys), attend_bhtd(d->keys)));
   return ATTEND_OK;
 }
 
-static attend_status decoder_time(decoder *d, int n, int steps,
-                                  double *seconds) {
+static attend_status decoder_time(decoder *d, int n, int steps, double *seconds) {
   *seconds = INFINITY;
   for (int i = 0; i <= steps; i++) {
     TRY(decoder_fill(d, n));
@@ -218,8 +204,7 @@ static double layer_weights(const attend_linear *l) {
   return (double)attend_linear_inputs(l) * attend_linear_outputs(l);
 }
 
-static attend_status decoder_count(study_run *r, const decoder *d, int n,
-                                   decoder_cost *cost) {
+static attend_status decoder_count(study_run *r, const decoder *d, int n, decoder_cost *cost) {
   const attend_desc at = describe(&d->shape, 1, n + 1);
   const attend_desc empty = describe(&d->shape, 1, 0);
   const double weights = layer_weights(d->in) + layer_weights(d->out);
@@ -230,8 +215,7 @@ static attend_status decoder_count(study_run *r, const decoder *d, int n,
   cost->weights = 4 * weights;
   cost->cache = full.bytes - none.bytes;
   /* x, q, k, v, o and y */
-  cost->tokens =
-      4.0 * d->shape.batch * (3.0 * d->shape.d + attend_linear_outputs(d->in));
+  cost->tokens = 4.0 * d->shape.batch * (3.0 * d->shape.d + attend_linear_outputs(d->in));
   return ATTEND_OK;
 }
 
@@ -253,8 +237,7 @@ typedef struct {
 } comparison;
 
 /* All tokens at once: keys of group 0 for every head, if shared. */
-static attend_status at_once(study_run *r, const comparison *c, bool shared,
-                             float *o) {
+static attend_status at_once(study_run *r, const comparison *c, bool shared, float *o) {
   const decoder_shape *s = &c->d->shape;
   const int wide = padded(s->d), ld = padded(s->d + 2 * kv_width(s));
   const ptrdiff_t k = head_width(s), kv_step = shared ? 0 : k;
@@ -266,8 +249,7 @@ static attend_status at_once(study_run *r, const comparison *c, bool shared,
   attend_status status = attend_forward(
       plan, (attend_view){c->qkv, {(ptrdiff_t)WHOLE * ld, k, ld, 1}},
       (attend_view){c->qkv + s->d, {(ptrdiff_t)WHOLE * ld, kv_step, ld, 1}},
-      (attend_view){c->qkv + s->d + kv_width(s),
-                    {(ptrdiff_t)WHOLE * ld, kv_step, ld, 1}},
+      (attend_view){c->qkv + s->d + kv_width(s), {(ptrdiff_t)WHOLE * ld, kv_step, ld, 1}},
       (attend_view){o, {(ptrdiff_t)WHOLE * wide, k, wide, 1}}, NULL);
   attend_plan_free(plan);
   return status;
@@ -293,13 +275,11 @@ static attend_status compare(study_run *r, comparison *c) {
                   differing(c->o[0], c->o[1], size), 0, 0));
   if (s->groups != 1) return ATTEND_OK;
   TRY(at_once(r, c, true, c->o[1]));
-  return study_claim(r, "shared",
-                     "MQA: results with other bits than MHA's on repeated keys",
+  return study_claim(r, "shared", "MQA: results with other bits than MHA's on repeated keys",
                      differing(c->o[0], c->o[1], size), 0, 0);
 }
 
-static attend_status decoder_equalities(study_run *r, decoder_shape shape,
-                                        const float *weights) {
+static attend_status decoder_equalities(study_run *r, decoder_shape shape, const float *weights) {
   decoder d;
   comparison c = {.d = &d};
   const size_t wide = (size_t)padded(shape.d);
@@ -319,10 +299,8 @@ static attend_status decoder_equalities(study_run *r, decoder_shape shape,
 enum { QUERIES = 32, KEYS = 256 };
 
 /* Mean entropy of the weights of normal queries on normal keys, in nats. */
-static attend_status entropy_at(study_run *r, int width, float scale,
-                                double *entropy) {
-  const attend_desc d = {
-      .q_len = QUERIES, .kv_len = KEYS, .dim = width, .scale = scale};
+static attend_status entropy_at(study_run *r, int width, float scale, double *entropy) {
+  const attend_desc d = {.q_len = QUERIES, .kv_len = KEYS, .dim = width, .scale = scale};
   float *k = NULL, *o = NULL, lse[QUERIES], each[QUERIES];
   const attend_observation look = {.entropy = each};
   attend_plan *plan;
@@ -331,8 +309,8 @@ static attend_status entropy_at(study_run *r, int width, float scale,
   study_normal(r, STEP_STREAM + 3, 0, KEYS * 2 * (size_t)width, k);
   const attend_view q = attend_bhtd(k + KEYS * (size_t)width);
   TRY(attend_plan_create(r->ctx, &d, &plan));
-  attend_status status = attend_forward(plan, q, attend_bhtd(k), attend_bhtd(k),
-                                        attend_bhtd(o), lse);
+  attend_status status =
+      attend_forward(plan, q, attend_bhtd(k), attend_bhtd(k), attend_bhtd(o), lse);
   if (!status) status = attend_observe(plan, q, attend_bhtd(k), lse, &look);
   attend_plan_free(plan);
   *entropy = 0;
@@ -344,13 +322,12 @@ static attend_status decoder_scaling(study_run *r, int width) {
   double scaled, plain;
   TRY(entropy_at(r, width, 0, &scaled));
   TRY(entropy_at(r, width, 1, &plain));
-  return study_say(
-      r,
-      "The document's logits are not divided by √k; the library's are. For "
-      "normal queries on %d normal keys of width %d the weights have an "
-      "entropy of %.3g nats when divided, %.3g when not, and ln %d = %.3g at "
-      "most.",
-      KEYS, width, scaled, plain, KEYS, log(KEYS));
+  return study_say(r,
+                   "The document's logits are not divided by √k; the library's are. For "
+                   "normal queries on %d normal keys of width %d the weights have an "
+                   "entropy of %.3g nats when divided, %.3g when not, and ln %d = %.3g at "
+                   "most.",
+                   KEYS, width, scaled, plain, KEYS, log(KEYS));
 }
 
 static attend_status measure(study_run *r, survey *v, decoder *d, found *at) {
@@ -365,19 +342,18 @@ static attend_status measure(study_run *r, survey *v, decoder *d, found *at) {
   return ATTEND_OK;
 }
 
-static attend_status measure_all(study_run *r, const float *weights,
-                                 survey *v) {
+static attend_status measure_all(study_run *r, const float *weights, survey *v) {
   for (size_t k = 0; k < v->kinds; k++)
     for (size_t b = 0; b < v->batches; b++) {
-      const decoder_shape shape = {study_count(r, "d"), study_count(r, "h"),
-                                   (int)v->groups[k], (int)v->batch[b]};
+      const decoder_shape shape = {study_count(r, "d"), study_count(r, "h"), (int)v->groups[k],
+                                   (int)v->batch[b]};
       decoder d;
       attend_status status = decoder_open(r, shape, weights, &d);
       if (!status) status = measure(r, v, &d, v->at[k][b]);
       decoder_close(&d);
       TRY(status);
-      TRY(study_step(r, 0.2 + 0.8 * (double)(k * v->batches + b + 1) /
-                                  (double)(v->kinds * v->batches)));
+      TRY(study_step(
+          r, 0.2 + 0.8 * (double)(k * v->batches + b + 1) / (double)(v->kinds * v->batches)));
     }
   return ATTEND_OK;
 }
@@ -400,18 +376,18 @@ static const attend_study_column step_columns[] = {
 
 static attend_status tabulate(study_run *r, const survey *v) {
   table_store *t;
-  TRY(study_table(r, "steps",
-                  study_format(r, "One step, d = %d, %d query heads",
-                               study_count(r, "d"), study_count(r, "h")),
-                  step_columns, &t));
+  TRY(study_table(
+      r, "steps",
+      study_format(r, "One step, d = %d, %d query heads", study_count(r, "d"), study_count(r, "h")),
+      step_columns, &t));
   for (size_t k = 0; k < v->kinds; k++)
     for (size_t b = 0; b < v->batches; b++)
       for (size_t i = 0; i < v->lengths; i++) {
         const found *f = &v->at[k][b][i];
         TRY(study_word(t, "%s", kind_name(r, (int)v->groups[k])));
-        TRY(study_row(t, 10, v->batch[b], v->length[i], f->cost.flops,
-                      f->cost.weights, f->cost.cache, f->held, f->intensity,
-                      f->seconds, f->ceiling, round(v->batch[b] / f->seconds)));
+        TRY(study_row(t, 10, v->batch[b], v->length[i], f->cost.flops, f->cost.weights,
+                      f->cost.cache, f->held, f->intensity, f->seconds, f->ceiling,
+                      round(v->batch[b] / f->seconds)));
       }
   return ATTEND_OK;
 }
@@ -428,34 +404,31 @@ static attend_status plot_rates(study_run *r, const survey *v) {
       for (int ceiling = 0; ceiling <= lines; ceiling++) {
         for (size_t i = 0; i < v->lengths; i++) {
           const found *f = &v->at[k][b][i];
-          y[b][k][ceiling][i] =
-              v->batch[b] / (ceiling ? f->ceiling : f->seconds);
+          y[b][k][ceiling][i] = v->batch[b] / (ceiling ? f->ceiling : f->seconds);
         }
-        series[b][count++] = (attend_plot_series){
-            .name = ceiling ? NULL : kind_name(r, (int)v->groups[k]),
-            .count = v->lengths,
-            .x = v->length,
-            .y = y[b][k][ceiling],
-            .points = ceiling ? 0 : 2,
-            .dashed = k > 0,
-            .colour = (int)k + 1};
+        series[b][count++] =
+            (attend_plot_series){.name = ceiling ? NULL : kind_name(r, (int)v->groups[k]),
+                                 .count = v->lengths,
+                                 .x = v->length,
+                                 .y = y[b][k][ceiling],
+                                 .points = ceiling ? 0 : 2,
+                                 .dashed = k > 0,
+                                 .colour = (int)k + 1};
       }
-    panels[b] =
-        (attend_plot_panel){.title = study_format(r, "b = %g", v->batch[b]),
-                            .x = {.label = "n, tokens in the cache", .log = 1},
-                            .y = {.label = "tokens per second", .log = 1},
-                            .key = ATTEND_KEY_ABOVE,
-                            .count = count,
-                            .series = series[b]};
+    panels[b] = (attend_plot_panel){.title = study_format(r, "b = %g", v->batch[b]),
+                                    .x = {.label = "n, tokens in the cache", .log = 1},
+                                    .y = {.label = "tokens per second", .log = 1},
+                                    .key = ATTEND_KEY_ABOVE,
+                                    .count = count,
+                                    .series = series[b]};
   }
-  return study_figure(
-      r, "decoding-rates",
-      &(attend_plot){.notes = lines ? "Marks are measured; lines are what "
-                                      "memory and arithmetic allow."
-                                    : NULL,
-                     .count = v->batches,
-                     .across = v->batches,
-                     .panels = panels});
+  return study_figure(r, "decoding-rates",
+                      &(attend_plot){.notes = lines ? "Marks are measured; lines are what "
+                                                      "memory and arithmetic allow."
+                                                    : NULL,
+                                     .count = v->batches,
+                                     .across = v->batches,
+                                     .panels = panels});
 }
 
 /* For the first batch, by the formulas. */
@@ -468,17 +441,15 @@ static attend_status plot_formulas(study_run *r, const survey *v) {
         const found *f = &v->at[k][v->batches - 1][i];
         y[p][k][i] = p ? f->share : f->intensity;
       }
-      series[p][k] =
-          (attend_plot_series){.name = kind_name(r, (int)v->groups[k]),
-                               .count = v->lengths,
-                               .x = v->length,
-                               .y = y[p][k],
-                               .points = 1,
-                               .dashed = k > 0};
+      series[p][k] = (attend_plot_series){.name = kind_name(r, (int)v->groups[k]),
+                                          .count = v->lengths,
+                                          .x = v->length,
+                                          .y = y[p][k],
+                                          .points = 1,
+                                          .dashed = k > 0};
     }
   attend_plot_panel panels[2] = {
-      {.title =
-           study_format(r, "Flops per byte, b = %g", v->batch[v->batches - 1]),
+      {.title = study_format(r, "Flops per byte, b = %g", v->batch[v->batches - 1]),
        .x = {.label = "n, tokens in the cache", .log = 1},
        .y = {.label = "flops per byte", .zero = 1},
        .key = ATTEND_KEY_ABOVE,
@@ -488,9 +459,8 @@ static attend_status plot_formulas(study_run *r, const survey *v) {
   panels[1].title = "The cache's share of what is read";
   panels[1].y = (attend_plot_axis){.label = "share", .low = 0, .high = 1};
   panels[1].series = series[1];
-  return study_figure(
-      r, "decoding-intensity",
-      &(attend_plot){.count = 2, .across = 2, .panels = panels});
+  return study_figure(r, "decoding-intensity",
+                      &(attend_plot){.count = 2, .across = 2, .panels = panels});
 }
 
 /* ---- where the cache overtakes the weights ----------------------------------------------------------- */
@@ -503,8 +473,7 @@ static const attend_study_column even_columns[] = {
     {0}};
 
 /* 8 b n gk = 8 d (d + gk), so n = d (h/g + 1) / b. Counted at b = 1. */
-static attend_status claim_even(study_run *r, const float *weights,
-                                int groups) {
+static attend_status claim_even(study_run *r, const float *weights, int groups) {
   decoder_shape s = {study_count(r, "d"), study_count(r, "h"), groups, 1};
   const double n = (double)s.d * (s.heads / groups + 1);
   decoder_cost cost;
@@ -513,25 +482,21 @@ static attend_status claim_even(study_run *r, const float *weights,
   if (!status) status = decoder_count(r, &d, (int)n - 1, &cost);
   decoder_close(&d);
   TRY(status);
-  return study_claim(
-      r, study_format(r, "even-g%d", groups),
-      study_format(r, "%s, b = 1: bytes of the cache less the weights, n = %g",
-                   kind_name(r, groups), n),
-      cost.cache - cost.weights, 0, 0);
+  return study_claim(r, study_format(r, "even-g%d", groups),
+                     study_format(r, "%s, b = 1: bytes of the cache less the weights, n = %g",
+                                  kind_name(r, groups), n),
+                     cost.cache - cost.weights, 0, 0);
 }
 
-static attend_status even_all(study_run *r, const float *weights,
-                              const survey *v) {
+static attend_status even_all(study_run *r, const float *weights, const survey *v) {
   const double d = study_count(r, "d"), h = study_count(r, "h");
   table_store *t;
-  TRY(study_table(r, "even", "Where the cache overtakes the weights",
-                  even_columns, &t));
+  TRY(study_table(r, "even", "Where the cache overtakes the weights", even_columns, &t));
   for (size_t k = 0; k < v->kinds; k++) {
     TRY(claim_even(r, weights, (int)v->groups[k]));
     for (size_t b = 0; b < v->batches; b++) {
       TRY(study_word(t, "%s", kind_name(r, (int)v->groups[k])));
-      TRY(study_row(t, 3, v->batch[b],
-                    round(d * (h / v->groups[k] + 1) / v->batch[b]),
+      TRY(study_row(t, 3, v->batch[b], round(d * (h / v->groups[k] + 1) / v->batch[b]),
                     h / v->groups[k] / 2));
     }
   }
@@ -541,8 +506,7 @@ static attend_status even_all(study_run *r, const float *weights,
 /* ---- the study ------------------------------------------------------------------------------------------ */
 
 static attend_status open_survey(study_run *r, survey *v, float **weights) {
-  const size_t size =
-      3 * (size_t)study_count(r, "d") * (size_t)study_count(r, "d");
+  const size_t size = 3 * (size_t)study_count(r, "d") * (size_t)study_count(r, "d");
   const float scale = 1 / sqrtf((float)study_count(r, "d"));
   *v = (survey){0};
   v->groups = study_list(r, "groups", &v->kinds);
@@ -551,60 +515,54 @@ static attend_status open_survey(study_run *r, survey *v, float **weights) {
   TAKE(r, weights, size);
   study_normal(r, STREAM, 0, size, *weights);
   for (size_t i = 0; i < size; i++) (*weights)[i] *= scale;
-  if (study_count(r, "ceilings"))
-    TRY(attend_machine_measure(r->ctx, &v->machine));
+  if (study_count(r, "ceilings")) TRY(attend_machine_measure(r->ctx, &v->machine));
   return study_step(r, 0.1);
 }
 
 static attend_status say_blanks(study_run *r) {
   const int d = study_count(r, "d"), h = study_count(r, "h");
-  return study_say(
-      r,
-      "In the document's MQA code W_q stays [h, d, q] (A), W_k becomes [d, k] "
-      "(B), and so q = `bd,hdq->bhq` (C), k = `bd,dk->bk` (D) and v = "
-      "`bd,dv->bv` (E). Here that is one product of d = %d inputs and %d + 2 × "
-      "%d outputs. The document's einsum for MHA's output, `bhn,bhvn->bhv`, "
-      "does not fit its cache [b, h, n, v]: `bhn,bhnv->bhv` is meant.",
-      d, d, d / h);
+  return study_say(r,
+                   "In the document's MQA code W_q stays [h, d, q] (A), W_k becomes [d, k] "
+                   "(B), and so q = `bd,hdq->bhq` (C), k = `bd,dk->bk` (D) and v = "
+                   "`bd,dv->bv` (E). Here that is one product of d = %d inputs and %d + 2 × "
+                   "%d outputs. The document's einsum for MHA's output, `bhn,bhvn->bhv`, "
+                   "does not fit its cache [b, h, n, v]: `bhn,bhnv->bhv` is meant.",
+                   d, d, d / h);
 }
 
 static attend_status say_machine(study_run *r, const attend_machine *m) {
   if (m->read_all <= 0) return ATTEND_OK;
-  return study_say(
-      r,
-      "This machine's %d threads read %.3g GB/s from memory and do %.3g "
-      "Gflop/s at best: below %.3g flops per byte a step waits for memory. The "
-      "ceiling is the larger of both times. What fits into the CPU's caches is "
-      "read faster than that, so short steps may beat it.",
-      m->threads, m->read_all / 1e9, m->flops_all / 1e9,
-      m->flops_all / m->read_all);
+  return study_say(r,
+                   "This machine's %d threads read %.3g GB/s from memory and do %.3g "
+                   "Gflop/s at best: below %.3g flops per byte a step waits for memory. The "
+                   "ceiling is the larger of both times. What fits into the CPU's caches is "
+                   "read faster than that, so short steps may beat it.",
+                   m->threads, m->read_all / 1e9, m->flops_all / 1e9, m->flops_all / m->read_all);
 }
 
 static attend_status say_gain(study_run *r, const survey *v) {
   const size_t b = v->batches - 1, n = v->lengths - 1;
   const found *first = &v->at[0][b][n], *last = &v->at[v->kinds - 1][b][n];
-  return study_say(
-      r,
-      "At b = %g and n = %g, %s does %.3g times the flops of %s, reads %.3g "
-      "times the bytes, and took %.3g times as long. A step that waits for "
-      "memory follows the bytes, not the flops.",
-      v->batch[b], v->length[n], kind_name(r, (int)v->groups[v->kinds - 1]),
-      last->cost.flops / first->cost.flops, kind_name(r, (int)v->groups[0]),
-      (last->cost.weights + last->cost.cache + last->cost.tokens) /
-          (first->cost.weights + first->cost.cache + first->cost.tokens),
-      last->seconds / first->seconds);
+  return study_say(r,
+                   "At b = %g and n = %g, %s does %.3g times the flops of %s, reads %.3g "
+                   "times the bytes, and took %.3g times as long. A step that waits for "
+                   "memory follows the bytes, not the flops.",
+                   v->batch[b], v->length[n], kind_name(r, (int)v->groups[v->kinds - 1]),
+                   last->cost.flops / first->cost.flops, kind_name(r, (int)v->groups[0]),
+                   (last->cost.weights + last->cost.cache + last->cost.tokens) /
+                       (first->cost.weights + first->cost.cache + first->cost.tokens),
+                   last->seconds / first->seconds);
 }
 
 static attend_status say_formulas(study_run *r) {
-  return study_say(
-      r,
-      "One token for each of b sequences on a cache of n, with g heads of keys "
-      "and values, k = d/h wide: the projections take `4bd(d + gk)` flops and "
-      "attention `4b(n+1)d`, in all O(bd² + bnd) for MHA and MQA alike. Read "
-      "are `2d(d + gk)` weights, `2b(n+1)gk` numbers of the cache, and b(4d + "
-      "2gk) of the tokens themselves: O(d² + bd + bnd) for MHA, where gk = d, "
-      "and O(d² + bd + bnk) for MQA, where g = 1. Flops over bytes is the "
-      "arithmetic intensity.");
+  return study_say(r,
+                   "One token for each of b sequences on a cache of n, with g heads of keys "
+                   "and values, k = d/h wide: the projections take `4bd(d + gk)` flops and "
+                   "attention `4b(n+1)d`, in all O(bd² + bnd) for MHA and MQA alike. Read "
+                   "are `2d(d + gk)` weights, `2b(n+1)gk` numbers of the cache, and b(4d + "
+                   "2gk) of the tokens themselves: O(d² + bd + bnd) for MHA, where gk = d, "
+                   "and O(d² + bd + bnk) for MQA, where g = 1. Flops over bytes is the "
+                   "arithmetic intensity.");
 }
 
 static attend_status run(study_run *r) {
@@ -615,9 +573,7 @@ static attend_status run(study_run *r) {
   TRY(open_survey(r, &v, &weights));
   for (size_t k = 0; k < v.kinds; k++)
     TRY(decoder_equalities(
-        r,
-        (decoder_shape){study_count(r, "d"), study_count(r, "h"),
-                        (int)v.groups[k], 1},
+        r, (decoder_shape){study_count(r, "d"), study_count(r, "h"), (int)v.groups[k], 1},
         weights));
   TRY(decoder_scaling(r, study_count(r, "d") / study_count(r, "h")));
   TRY(say_machine(r, &v.machine));
@@ -626,13 +582,12 @@ static attend_status run(study_run *r) {
   TRY(plot_rates(r, &v));
   TRY(say_gain(r, &v));
   TRY(study_heading(r, "Weights or cache"));
-  TRY(study_say(
-      r,
-      "The bytes of the cache equal those of the weights at `n = d (h/g + 1) / "
-      "b`: 2d/b for MHA and d(h+1)/b for MQA. Below, a step reads weights, and "
-      "more sequences at once make more of them; beyond, it reads the cache, "
-      "which no two sequences share, and the intensity tends to h/2g flops per "
-      "byte in f32, whatever b is."));
+  TRY(study_say(r,
+                "The bytes of the cache equal those of the weights at `n = d (h/g + 1) / "
+                "b`: 2d/b for MHA and d(h+1)/b for MQA. Below, a step reads weights, and "
+                "more sequences at once make more of them; beyond, it reads the cache, "
+                "which no two sequences share, and the intensity tends to h/2g flops per "
+                "byte in f32, whatever b is."));
   TRY(even_all(r, weights, &v));
   return plot_formulas(r, &v);
 }

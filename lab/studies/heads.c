@@ -15,11 +15,9 @@ static const char paragraph[] =
     "car did not get away.";
 
 static const attend_setting settings[] = {
-    {"model", "attend:gutenberg", NULL, "a model", ATTEND_SETTING_MODEL, 0, 0,
-     0},
+    {"model", "attend:gutenberg", NULL, "a model", ATTEND_SETTING_MODEL, 0, 0, 0},
     {"text", paragraph, NULL, "what it reads", ATTEND_SETTING_TEXT, 0, 0, 0},
-    {"favour", "3", NULL,
-     "times as much as equal weights that a head must favour something",
+    {"favour", "3", NULL, "times as much as equal weights that a head must favour something",
      ATTEND_SETTING_NUMBERS, 1, 1, 1000},
     {"length", "256", "48", "tokens at most", ATTEND_SETTING_WHOLE, 1, 4, 8192},
     {0}};
@@ -33,7 +31,7 @@ typedef struct {
   double even[ATTEND_HEAD_PATTERNS]; /* what equal weights would score */
   int favoured[KINDS];               /* heads, by what they favour most */
   double broad;                      /* mean share of the most entropy */
-  double forward; /* largest weight that a head has on later tokens */
+  double forward;                    /* largest weight that a head has on later tokens */
   int count[KINDS];
 } survey;
 
@@ -41,14 +39,12 @@ typedef struct {
 
 /* Keys [from, to) that row i sees, and how many of them are of each kind: where
  * weights are equal, a score is the mean of that over to - from. */
-static void count_keys(const traced_text *t, int i, int from, int to,
-                       double *of) {
+static void count_keys(const traced_text *t, int i, int from, int to, double *of) {
   for (int j = from; j < to; j++) {
     of[ATTEND_PATTERN_SEPARATOR] += t->separator[j];
     if (j == i) continue;
     of[ATTEND_PATTERN_SAME] += t->ids[j] == t->ids[i];
-    of[ATTEND_PATTERN_INDUCTION] +=
-        j > 0 && j - 1 < i && t->ids[j - 1] == t->ids[i];
+    of[ATTEND_PATTERN_INDUCTION] += j > 0 && j - 1 < i && t->ids[j - 1] == t->ids[i];
   }
   if (to - from < 2) return; /* it has no choice */
   of[ATTEND_PATTERN_PREVIOUS] = i > from;
@@ -71,14 +67,12 @@ static void score_even(const traced_text *t, survey *s) {
       n[k] += of[k] > 0;
     }
   }
-  for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++)
-    s->even[k] = n[k] > 0 ? sum[k] / n[k] : NAN;
+  for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++) s->even[k] = n[k] > 0 ? sum[k] / n[k] : NAN;
 }
 
 /* What a head favours most: its score over that of equal weights, at least the
  * setting `favour`; NOTHING if there is none. */
-static int favours(const survey *s, const attend_pattern_scores *p,
-                   double least) {
+static int favours(const survey *s, const attend_pattern_scores *p, double least) {
   int best = NOTHING;
   for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++) {
     if (k == ATTEND_PATTERN_BROAD || k == ATTEND_PATTERN_POSITIONAL) continue;
@@ -91,8 +85,7 @@ static int favours(const survey *s, const attend_pattern_scores *p,
 }
 
 /* Weight on keys after the row. */
-static attend_status look_ahead(study_run *r, const traced *w,
-                                attend_head_id at, double *most) {
+static attend_status look_ahead(study_run *r, const traced *w, attend_head_id at, double *most) {
   const int T = w->shape.rows;
   float *row = NULL;
   double sum = 0;
@@ -105,12 +98,9 @@ static attend_status look_ahead(study_run *r, const traced *w,
   return ATTEND_OK;
 }
 
-static attend_status look(study_run *r, const traced *w, const traced_text *t,
-                          survey *s) {
+static attend_status look(study_run *r, const traced *w, const traced_text *t, survey *s) {
   const attend_pattern_options o = {
-      .row_ids = t->ids,
-      .key_ids = t->ids,
-      .separator = t->separators ? t->separator : NULL};
+      .row_ids = t->ids, .key_ids = t->ids, .separator = t->separators ? t->separator : NULL};
   *s = (survey){.shape = w->shape, .heads = w->shape.layers * w->shape.heads};
   TAKE(r, &s->pattern, (size_t)s->heads);
   for (int h = 0; h < s->heads; h++) {
@@ -128,11 +118,10 @@ static attend_status look(study_run *r, const traced *w, const traced_text *t,
   return ATTEND_OK;
 }
 
-static attend_status survey_of(study_run *r, traced_weights weights,
-                               const traced_text *t, survey *s) {
+static attend_status survey_of(study_run *r, traced_weights weights, const traced_text *t,
+                               survey *s) {
   traced w;
-  attend_status status =
-      traced_open(r, study_text(r, "model"), weights, NULL, t, &w);
+  attend_status status = traced_open(r, study_text(r, "model"), weights, NULL, t, &w);
   if (!status) status = look(r, &w, t, s);
   traced_close(&w);
   return status;
@@ -149,28 +138,25 @@ static const char *counts_of(study_run *r, const int *count) {
     if (!count[k]) continue;
     const char *join = !said ? "" : said + 1 == kinds ? " and " : ", ";
     text = study_format(r, "%s%s%d %s", text ? text : "", join, count[k],
-                        k == NOTHING
-                            ? "none"
-                            : attend_head_pattern_name((attend_head_pattern)k));
+                        k == NOTHING ? "none" : attend_head_pattern_name((attend_head_pattern)k));
     said++;
   }
   return text ? text : "";
 }
 
-static const attend_study_column layer_columns[] = {
-    {"weights", "weights", ATTEND_CELL_TEXT},
-    {"layer", "layer", ATTEND_CELL_COUNT},
-    {"previous", "prev.", ATTEND_CELL_COUNT},
-    {"next", "next", ATTEND_CELL_COUNT},
-    {"first", "first", ATTEND_CELL_COUNT},
-    {"separator", "sep.", ATTEND_CELL_COUNT},
-    {"same", "same", ATTEND_CELL_COUNT},
-    {"self", "self", ATTEND_CELL_COUNT},
-    {"broad", "broad", ATTEND_CELL_COUNT},
-    {"positional", "pos.", ATTEND_CELL_COUNT},
-    {"induction", "ind.", ATTEND_CELL_COUNT},
-    {"none", "none", ATTEND_CELL_COUNT},
-    {0}};
+static const attend_study_column layer_columns[] = {{"weights", "weights", ATTEND_CELL_TEXT},
+                                                    {"layer", "layer", ATTEND_CELL_COUNT},
+                                                    {"previous", "prev.", ATTEND_CELL_COUNT},
+                                                    {"next", "next", ATTEND_CELL_COUNT},
+                                                    {"first", "first", ATTEND_CELL_COUNT},
+                                                    {"separator", "sep.", ATTEND_CELL_COUNT},
+                                                    {"same", "same", ATTEND_CELL_COUNT},
+                                                    {"self", "self", ATTEND_CELL_COUNT},
+                                                    {"broad", "broad", ATTEND_CELL_COUNT},
+                                                    {"positional", "pos.", ATTEND_CELL_COUNT},
+                                                    {"induction", "ind.", ATTEND_CELL_COUNT},
+                                                    {"none", "none", ATTEND_CELL_COUNT},
+                                                    {0}};
 
 static attend_status say_layers(study_run *r, const survey *s) {
   table_store *t;
@@ -223,10 +209,8 @@ static attend_status say_strongest(study_run *r, const survey *s) {
     if (best < 0) continue; /* does not apply to this text */
     TRY(study_word(t, "%s", attend_head_pattern_name((attend_head_pattern)k)));
     TRY(study_word(t, "%s", attend_head_pattern_about((attend_head_pattern)k)));
-    TRY(study_row(t, 5, s->even[k], s[0].pattern[best].score[k],
-                  (double)(best / s->shape.heads),
-                  (double)(best % s->shape.heads),
-                  other < 0 ? NAN : s[1].pattern[other].score[k]));
+    TRY(study_row(t, 5, s->even[k], s[0].pattern[best].score[k], (double)(best / s->shape.heads),
+                  (double)(best % s->shape.heads), other < 0 ? NAN : s[1].pattern[other].score[k]));
   }
   return ATTEND_OK;
 }
@@ -247,28 +231,22 @@ static attend_status plot_counts(study_run *r, const survey *s) {
   double count[2 * WEIGHTS][KINDS];
   attend_plot_series series[2 * WEIGHTS];
   for (int k = 0; k < KINDS; k++) {
-    kinds[k] = k == NOTHING ? "none"
-                            : attend_head_pattern_name((attend_head_pattern)k);
+    kinds[k] = k == NOTHING ? "none" : attend_head_pattern_name((attend_head_pattern)k);
     for (int w = 0; w < WEIGHTS; w++) {
       count[w][k] = s[w].count[k];
       count[WEIGHTS + w][k] = s[w].favoured[k];
     }
   }
   for (int i = 0; i < 2 * WEIGHTS; i++)
-    series[i] = (attend_plot_series){
-        .name = names[i % WEIGHTS], .count = KINDS, .y = count[i]};
+    series[i] = (attend_plot_series){.name = names[i % WEIGHTS], .count = KINDS, .y = count[i]};
   attend_plot_panel panels[] = {
-      bars(study_format(r, "What stands out in %d heads", s->heads), kinds,
-           series),
-      bars(study_format(r, "What they favour most, %g times or more",
-                        study_number(r, "favour")),
+      bars(study_format(r, "What stands out in %d heads", s->heads), kinds, series),
+      bars(study_format(r, "What they favour most, %g times or more", study_number(r, "favour")),
            kinds, series + WEIGHTS)};
-  return study_figure(r, "heads-counts",
-                      &(attend_plot){.count = 2, .panels = panels});
+  return study_figure(r, "heads-counts", &(attend_plot){.count = 2, .panels = panels});
 }
 
-static attend_status heat(study_run *r, const survey *s,
-                          attend_head_pattern doing, int w,
+static attend_status heat(study_run *r, const survey *s, attend_head_pattern doing, int w,
                           attend_plot_panel *panel) {
   double *cells = NULL, most = 0;
   TAKE(r, &cells, (size_t)s->heads);
@@ -280,8 +258,7 @@ static attend_status heat(study_run *r, const survey *s,
   for (int h = 0; h < s->heads; h++) cells[h] = s[w].pattern[h].score[doing];
   *panel = (attend_plot_panel){
       .kind = ATTEND_PLOT_HEAT,
-      .title =
-          study_format(r, "%s, %s", attend_head_pattern_name(doing), names[w]),
+      .title = study_format(r, "%s, %s", attend_head_pattern_name(doing), names[w]),
       .x = {.label = "head"},
       .y = {.label = "layer"},
       .rows = (size_t)s->shape.layers,
@@ -293,8 +270,7 @@ static attend_status heat(study_run *r, const survey *s,
 
 /* Of what heads favour, that which most of them do, `but` left out. */
 static attend_head_pattern commonest(const survey *s, int but) {
-  int best = but == ATTEND_PATTERN_PREVIOUS ? ATTEND_PATTERN_FIRST
-                                            : ATTEND_PATTERN_PREVIOUS;
+  int best = but == ATTEND_PATTERN_PREVIOUS ? ATTEND_PATTERN_FIRST : ATTEND_PATTERN_PREVIOUS;
   for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++)
     if (k != but && s->favoured[k] > s->favoured[best]) best = k;
   return (attend_head_pattern)best;
@@ -303,17 +279,13 @@ static attend_head_pattern commonest(const survey *s, int but) {
 enum { SHOWN = 3 };
 
 static attend_status plot_heads(study_run *r, const survey *s) {
-  const attend_head_pattern one = commonest(s, -1),
-                            two = commonest(s, (int)one);
+  const attend_head_pattern one = commonest(s, -1), two = commonest(s, (int)one);
   const attend_head_pattern shown[SHOWN] = {ATTEND_PATTERN_BROAD, one, two};
   attend_plot_panel panels[WEIGHTS * SHOWN];
   for (int w = 0; w < WEIGHTS; w++)
-    for (int k = 0; k < SHOWN; k++)
-      TRY(heat(r, s, shown[k], w, &panels[w * SHOWN + k]));
-  return study_figure(
-      r, "heads-map",
-      &(attend_plot){
-          .count = WEIGHTS * SHOWN, .across = SHOWN, .panels = panels});
+    for (int k = 0; k < SHOWN; k++) TRY(heat(r, s, shown[k], w, &panels[w * SHOWN + k]));
+  return study_figure(r, "heads-map",
+                      &(attend_plot){.count = WEIGHTS * SHOWN, .across = SHOWN, .panels = panels});
 }
 
 /* ---- what must be so ------------------------------------------------------------------ */
@@ -329,90 +301,78 @@ static bool is_long(const survey *s) {
  * T5 draws larger ones. */
 static attend_status claim_even(study_run *r, const survey *s) {
   if (is_long(s))
-    TRY(study_claim(r, "untrained-broad",
-                    "share of untrained heads that are broad",
+    TRY(study_claim(r, "untrained-broad", "share of untrained heads that are broad",
                     (double)s->count[ATTEND_PATTERN_BROAD] / s->heads, 1, 0));
   for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++) {
     const char *name = attend_head_pattern_name((attend_head_pattern)k);
     double mean = 0;
     if (!(s->even[k] > 0)) continue; /* does not apply, or has no formula */
-    for (int h = 0; h < s->heads; h++)
-      mean += s->pattern[h].score[k] / s->heads;
-    TRY(study_claim(
-        r, study_format(r, "even-%s", name),
-        study_format(r, "untrained: %s, against equal weights", name), mean,
-        s->even[k], (k == ATTEND_PATTERN_BROAD ? 0.1 : 0.25) * s->even[k]));
+    for (int h = 0; h < s->heads; h++) mean += s->pattern[h].score[k] / s->heads;
+    TRY(study_claim(r, study_format(r, "even-%s", name),
+                    study_format(r, "untrained: %s, against equal weights", name), mean, s->even[k],
+                    (k == ATTEND_PATTERN_BROAD ? 0.1 : 0.25) * s->even[k]));
   }
   return ATTEND_OK;
 }
 
-static attend_status claims(study_run *r, const traced_text *text,
-                            const survey *s) {
-  if (text->config.position != ATTEND_POSITIONS_BUCKETS)
-    TRY(claim_even(r, &s[1]));
+static attend_status claims(study_run *r, const traced_text *text, const survey *s) {
+  if (text->config.position != ATTEND_POSITIONS_BUCKETS) TRY(claim_even(r, &s[1]));
   for (int w = 0; w < WEIGHTS && s->shape.causal; w++)
     TRY(study_claim(r, study_format(r, "causal-%s", names[w]),
-                    study_format(r, "%s: weight on later tokens", names[w]),
-                    s[w].forward, 0, 0));
+                    study_format(r, "%s: weight on later tokens", names[w]), s[w].forward, 0, 0));
   return ATTEND_OK;
 }
 
-static attend_status say_all(study_run *r, const traced_text *text,
-                             const survey *s) {
-  TRY(study_say(
-      r,
-      "A head's weights can be read: on which keys do they lie? A model of "
-      "family %s, %d layers of %d heads, reads %s of %d tokens, once with its "
-      "weights and once with weights drawn as training begins. Each head is "
-      "named after what takes most of its weight (at least 0.4 of it): the "
-      "token before or after, the first, separators, the same token "
-      "elsewhere, itself, what followed the same token before; if nothing "
-      "does, it is broad if its entropy is at least 0.9 of what equal weights "
-      "have.",
-      text->config.family, s->shape.layers, s->shape.heads,
-      text->drawn ? "random tokens, for want of a tokenizer, a text" : "a text",
-      text->n));
+static attend_status say_all(study_run *r, const traced_text *text, const survey *s) {
+  TRY(study_say(r,
+                "A head's weights can be read: on which keys do they lie? A model of "
+                "family %s, %d layers of %d heads, reads %s of %d tokens, once with its "
+                "weights and once with weights drawn as training begins. Each head is "
+                "named after what takes most of its weight (at least 0.4 of it): the "
+                "token before or after, the first, separators, the same token "
+                "elsewhere, itself, what followed the same token before; if nothing "
+                "does, it is broad if its entropy is at least 0.9 of what equal weights "
+                "have.",
+                text->config.family, s->shape.layers, s->shape.heads,
+                text->drawn ? "random tokens, for want of a tokenizer, a text" : "a text",
+                text->n));
   TRY(say_layers(r, s));
   TRY(plot_counts(r, s));
-  TRY(study_say(
-      r,
-      "Trained, what stands out: %s. Untrained: %s. Less than 0.4 of the "
-      "weight may still be many times what equal weights would give. What "
-      "heads "
-      "favour most, at least %g times that: %s; untrained: %s. Heads differ "
-      "because each has queries, keys and values of its own, "
-      "and all of them together make the output, so that it pays to look at "
-      "different things (001 5(c)). Untrained, scores are small numbers that "
-      "mean nothing, and every word attends to all about equally (001 5(d)): "
-      "entropy is %.3f of the most there can be, against %.3f trained.",
-      counts_of(r, s[0].count), counts_of(r, s[1].count),
-      study_number(r, "favour"), counts_of(r, s[0].favoured),
-      counts_of(r, s[1].favoured), s[1].broad, s[0].broad));
+  TRY(study_say(r,
+                "Trained, what stands out: %s. Untrained: %s. Less than 0.4 of the "
+                "weight may still be many times what equal weights would give. What "
+                "heads "
+                "favour most, at least %g times that: %s; untrained: %s. Heads differ "
+                "because each has queries, keys and values of its own, "
+                "and all of them together make the output, so that it pays to look at "
+                "different things (001 5(c)). Untrained, scores are small numbers that "
+                "mean nothing, and every word attends to all about equally (001 5(d)): "
+                "entropy is %.3f of the most there can be, against %.3f trained.",
+                counts_of(r, s[0].count), counts_of(r, s[1].count), study_number(r, "favour"),
+                counts_of(r, s[0].favoured), counts_of(r, s[1].favoured), s[1].broad, s[0].broad));
   TRY(say_strongest(r, s));
   TRY(plot_heads(r, s));
-  return study_say(
-      r,
-      s->shape.causal
-          ? "This model is causal, as GPT is: the weight on later tokens is "
-            "exactly 0, no head can be of the kind `next`, and early tokens "
-            "are seen by all that follow. In a bidirectional model, as BERT "
-            "is, a head may look at the next token as well as at the one "
-            "before: run this study with `--model` and such a folder."
-          : "This model is bidirectional, as BERT is: heads may look at "
-            "later tokens, and the head that does so most puts %.2f of its "
-            "weight there. In a causal model, as GPT is, that is exactly 0 "
-            "and no head can be of the kind `next`.",
-      s[0].forward);
+  return study_say(r,
+                   s->shape.causal
+                       ? "This model is causal, as GPT is: the weight on later tokens is "
+                         "exactly 0, no head can be of the kind `next`, and early tokens "
+                         "are seen by all that follow. In a bidirectional model, as BERT "
+                         "is, a head may look at the next token as well as at the one "
+                         "before: run this study with `--model` and such a folder."
+                       : "This model is bidirectional, as BERT is: heads may look at "
+                         "later tokens, and the head that does so most puts %.2f of its "
+                         "weight there. In a causal model, as GPT is, that is exactly 0 "
+                         "and no head can be of the kind `next`.",
+                   s[0].forward);
 }
 
 static attend_status run(study_run *r) {
   traced_text text;
   survey s[WEIGHTS];
   if (!*study_text(r, "model"))
-    return study_fail(r, ATTEND_INVALID,
-                      "name a model: a folder with config.json and weights");
-  TRY(traced_text_read(r, study_text(r, "model"), study_text(r, "text"),
-                       study_count(r, "length"), &text));
+    return study_fail(r, ATTEND_INVALID, "name a model: a folder with config.json and weights");
+  TRY(traced_text_read(r, study_text(r, "model"), study_text(r, "text"), study_count(r, "length"),
+                       &text));
   TRY(survey_of(r, TRACED_TRAINED, &text, &s[0]));
   TRY(survey_of(r, TRACED_UNTRAINED, &text, &s[1]));
   TRY(claims(r, &text, s));

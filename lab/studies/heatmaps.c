@@ -9,14 +9,12 @@
 enum { QUERY = 1, KEY, VALUE, CROWD_QUERY, CROWD_KEY, CROWD_VALUE, MOST = 16 };
 
 static const attend_setting settings[] = {
-    {"length", "16", NULL, "queries and keys of the pictures",
-     ATTEND_SETTING_WHOLE, 1, 2, 128},
-    {"width", "64", NULL, "d of the pictures", ATTEND_SETTING_WHOLE, 1, 1,
-     4096},
-    {"d", "1,2,4,8,16,32,64,128,256", "2,8,32", "widths that are compared",
-     ATTEND_SETTING_WHOLE, MOST, 1, 4096},
-    {"matrices", "400", "60", "random Q, K, V drawn for each width",
-     ATTEND_SETTING_WHOLE, 1, 20, 100000},
+    {"length", "16", NULL, "queries and keys of the pictures", ATTEND_SETTING_WHOLE, 1, 2, 128},
+    {"width", "64", NULL, "d of the pictures", ATTEND_SETTING_WHOLE, 1, 1, 4096},
+    {"d", "1,2,4,8,16,32,64,128,256", "2,8,32", "widths that are compared", ATTEND_SETTING_WHOLE,
+     MOST, 1, 4096},
+    {"matrices", "400", "60", "random Q, K, V drawn for each width", ATTEND_SETTING_WHOLE, 1, 20,
+     100000},
     {0}};
 
 /* B problems of n queries and n keys, width d. */
@@ -28,8 +26,7 @@ typedef struct {
 static size_t rows_of(const maps *m) { return (size_t)m->count * (size_t)m->n; }
 
 /* Identical: Q is K. Streams from `first`. */
-static attend_status draw(study_run *r, maps *m, uint64_t first,
-                          bool identical) {
+static attend_status draw(study_run *r, maps *m, uint64_t first, bool identical) {
   const size_t rows = rows_of(m), size = rows * (size_t)m->d;
   TAKE(r, &m->k, size);
   TAKE(r, &m->v, size);
@@ -45,18 +42,13 @@ static attend_status draw(study_run *r, maps *m, uint64_t first,
   return ATTEND_OK;
 }
 
-static attend_status attend_maps(study_run *r, maps *m, uint64_t first,
-                                 bool identical) {
+static attend_status attend_maps(study_run *r, maps *m, uint64_t first, bool identical) {
   TRY(draw(r, m, first, identical));
-  attend_desc desc = {
-      .batch = m->count, .q_len = m->n, .kv_len = m->n, .dim = m->d};
-  return study_attend(r, &desc,
-                      &(study_pass){.q = m->q,
-                                    .k = m->k,
-                                    .v = m->v,
-                                    .o = m->o,
-                                    .lse = m->lse,
-                                    .weights = m->weights});
+  attend_desc desc = {.batch = m->count, .q_len = m->n, .kv_len = m->n, .dim = m->d};
+  return study_attend(
+      r, &desc,
+      &(study_pass){
+          .q = m->q, .k = m->k, .v = m->v, .o = m->o, .lse = m->lse, .weights = m->weights});
 }
 
 /* ---- which axis sums to 1 --------------------------------------------------------- */
@@ -85,15 +77,11 @@ static range range_of(const double *x, int n) {
 }
 
 static const attend_study_column sum_columns[] = {
-    {"what", "Q and K", ATTEND_CELL_TEXT},
-    {"over", "sum over", ATTEND_CELL_TEXT},
-    {"least", "least", ATTEND_CELL_NUMBER},
-    {"most", "most", ATTEND_CELL_NUMBER},
-    {"mean", "mean", ATTEND_CELL_NUMBER},
-    {0}};
+    {"what", "Q and K", ATTEND_CELL_TEXT},  {"over", "sum over", ATTEND_CELL_TEXT},
+    {"least", "least", ATTEND_CELL_NUMBER}, {"most", "most", ATTEND_CELL_NUMBER},
+    {"mean", "mean", ATTEND_CELL_NUMBER},   {0}};
 
-static attend_status sum_rows(study_run *r, table_store *t, const maps *m,
-                              const char *name) {
+static attend_status sum_rows(study_run *r, table_store *t, const maps *m, const char *name) {
   double *sum = NULL;
   TAKE(r, &sum, (size_t)m->n);
   sums(m, true, sum);
@@ -108,12 +96,10 @@ static attend_status sum_rows(study_run *r, table_store *t, const maps *m,
   TRY(study_word(t, "queries"));
   TRY(study_row(t, 3, queries.low, queries.high, queries.mean));
   TRY(study_claim(r, study_format(r, "keys-%s", name),
-                  study_format(r, "|sum over keys − 1|, Q and K %s", name), off,
-                  0, 1e-5));
-  return study_claim(
-      r, study_format(r, "queries-%s", name),
-      study_format(r, "mean of the sums over queries, Q and K %s", name),
-      queries.mean, 1, 1e-5);
+                  study_format(r, "|sum over keys − 1|, Q and K %s", name), off, 0, 1e-5));
+  return study_claim(r, study_format(r, "queries-%s", name),
+                     study_format(r, "mean of the sums over queries, Q and K %s", name),
+                     queries.mean, 1, 1e-5);
 }
 
 /* ---- pictures ------------------------------------------------------------------------ */
@@ -135,24 +121,20 @@ static attend_status plot_weights(study_run *r, const maps *both) {
                                     .cells = cells,
                                     .z = {.label = "weight", .zero = 1}};
   }
-  return study_figure(
-      r, "heatmaps-weights",
-      &(attend_plot){.count = 2, .across = 2, .panels = panels});
+  return study_figure(r, "heatmaps-weights",
+                      &(attend_plot){.count = 2, .across = 2, .panels = panels});
 }
 
 static attend_status plot_outputs(study_run *r, const maps *both) {
   enum { PANELS = 3, MOST_COLUMNS = 24 };
-  static const char *const titles[] = {"V", "output, Q and K random",
-                                       "output, Q = K"};
+  static const char *const titles[] = {"V", "output, Q and K random", "output, Q = K"};
   const float *from[] = {both[1].v, both[0].o, both[1].o};
-  const int n = both->n, d = both->d,
-            columns = d < MOST_COLUMNS ? d : MOST_COLUMNS;
+  const int n = both->n, d = both->d, columns = d < MOST_COLUMNS ? d : MOST_COLUMNS;
   attend_plot_panel panels[PANELS];
   for (int p = 0; p < PANELS; p++) {
     double *cells = NULL;
     TAKE(r, &cells, (size_t)n * (size_t)columns);
-    for (int i = 0; i < n * columns; i++)
-      cells[i] = (double)from[p][i / columns * d + i % columns];
+    for (int i = 0; i < n * columns; i++) cells[i] = (double)from[p][i / columns * d + i % columns];
     panels[p] = (attend_plot_panel){.kind = ATTEND_PLOT_HEAT,
                                     .title = titles[p],
                                     .x = {.label = "element"},
@@ -163,9 +145,8 @@ static attend_status plot_outputs(study_run *r, const maps *both) {
                                     .z = {.low = -3, .high = 3},
                                     .diverging = 1};
   }
-  return study_figure(
-      r, "heatmaps-outputs",
-      &(attend_plot){.count = PANELS, .across = PANELS, .panels = panels});
+  return study_figure(r, "heatmaps-outputs",
+                      &(attend_plot){.count = PANELS, .across = PANELS, .panels = panels});
 }
 
 /* ‖o − v‖ / ‖v‖ over all rows. */
@@ -183,8 +164,7 @@ static double distance(const maps *m) {
 static double asymmetry(const maps *m) {
   double most = 0;
   for (int i = 0; i < m->n * m->n; i++) {
-    double off = fabs((double)m->weights[i] -
-                      (double)m->weights[i % m->n * m->n + i / m->n]);
+    double off = fabs((double)m->weights[i] - (double)m->weights[i % m->n * m->n + i / m->n]);
     if (off > most) most = off;
   }
   return most;
@@ -194,40 +174,35 @@ static attend_status show_maps(study_run *r) {
   maps both[2];
   table_store *t;
   for (int p = 0; p < 2; p++) {
-    both[p] = (maps){.count = 1,
-                     .n = study_count(r, "length"),
-                     .d = study_count(r, "width")};
+    both[p] = (maps){.count = 1, .n = study_count(r, "length"), .d = study_count(r, "width")};
     TRY(attend_maps(r, &both[p], QUERY, p));
   }
   TRY(study_heading(r, "Which axis sums to 1"));
-  TRY(study_say(
-      r,
-      "Q, K and V have %d rows of %d standard normal numbers. The weights of "
-      "softmax(QKᵀ/√d) are a distribution over keys for each query: the "
-      "softmax divides every row by its sum over the keys.",
-      both->n, both->d));
+  TRY(study_say(r,
+                "Q, K and V have %d rows of %d standard normal numbers. The weights of "
+                "softmax(QKᵀ/√d) are a distribution over keys for each query: the "
+                "softmax divides every row by its sum over the keys.",
+                both->n, both->d));
   TRY(plot_weights(r, both));
   TRY(study_table(r, "sums", "Sums of the weights", sum_columns, &t));
   TRY(sum_rows(r, t, &both[0], "random"));
   TRY(sum_rows(r, t, &both[1], "identical"));
-  TRY(study_say(
-      r,
-      "Over the keys every sum is 1, up to rounding. Over the queries it is "
-      "what a key receives, and anything from 0 to the number of queries; "
-      "only the mean of these sums is 1, as there are as many queries as "
-      "keys. For the same reason the picture of Q = K is not symmetric, "
-      "though its scores are: each row has a sum of its own. The largest "
-      "difference across the diagonal is %.3g.",
-      asymmetry(&both[1])));
+  TRY(study_say(r,
+                "Over the keys every sum is 1, up to rounding. Over the queries it is "
+                "what a key receives, and anything from 0 to the number of queries; "
+                "only the mean of these sums is 1, as there are as many queries as "
+                "keys. For the same reason the picture of Q = K is not symmetric, "
+                "though its scores are: each row has a sum of its own. The largest "
+                "difference across the diagonal is %.3g.",
+                asymmetry(&both[1])));
   TRY(plot_outputs(r, both));
-  return study_say(
-      r,
-      "The outputs' distance from V, ‖O − V‖ / ‖V‖, is %.3g with Q = K and "
-      "%.3g "
-      "with random Q and K. There every output is a mean of values, the nearer "
-      "to 0 the more keys share the weight; with Q = K it is the more of its "
-      "own value the brighter the diagonal.",
-      distance(&both[1]), distance(&both[0]));
+  return study_say(r,
+                   "The outputs' distance from V, ‖O − V‖ / ‖V‖, is %.3g with Q = K and "
+                   "%.3g "
+                   "with random Q and K. There every output is a mean of values, the nearer "
+                   "to 0 the more keys share the weight; with Q = K it is the more of its "
+                   "own value the brighter the diagonal.",
+                   distance(&both[1]), distance(&both[0]));
 }
 
 /* ---- why the diagonal ------------------------------------------------------------------- */
@@ -237,8 +212,7 @@ static attend_status show_maps(study_run *r) {
 static double own_is_largest(double d, int n) {
   enum { STEPS = 8000 };
   const double reach = 12, middle = sqrt(d);
-  const double low = middle > reach ? middle - reach : 0,
-               h = (middle + reach - low) / STEPS;
+  const double low = middle > reach ? middle - reach : 0, h = (middle + reach - low) / STEPS;
   const double constant = (1 - d / 2) * M_LN2 - lgamma(d / 2);
   double sum = 0, all = 0;
   for (int i = 0; i < STEPS; i++) {
@@ -281,18 +255,15 @@ static const attend_study_column diagonal_columns[] = {
     {0}};
 
 typedef struct {
-  double largest[MOST], predicted[MOST], random[MOST], weight[MOST],
-      distance[MOST], distance_random[MOST], chance[MOST];
+  double largest[MOST], predicted[MOST], random[MOST], weight[MOST], distance[MOST],
+      distance_random[MOST], chance[MOST];
 } width_lines;
 
 /* Rows of one matrix share keys: the error is that of as many rows as there are
  * matrices, which is more than it is, and half a matrix more, so that a few rare
  * rows are no alarm. */
-static attend_status one_width(study_run *r, table_store *t, double d, size_t i,
-                               width_lines *l) {
-  maps same = {.count = study_count(r, "matrices"),
-               .n = study_count(r, "length"),
-               .d = (int)d},
+static attend_status one_width(study_run *r, table_store *t, double d, size_t i, width_lines *l) {
+  maps same = {.count = study_count(r, "matrices"), .n = study_count(r, "length"), .d = (int)d},
        other = same;
   TRY(attend_maps(r, &same, CROWD_QUERY, true));
   TRY(attend_maps(r, &other, CROWD_QUERY, false));
@@ -302,73 +273,39 @@ static attend_status one_width(study_run *r, table_store *t, double d, size_t i,
   l->random[i] = b.largest, l->chance[i] = chance;
   l->weight[i] = a.weight;
   l->distance[i] = distance(&same), l->distance_random[i] = distance(&other);
-  TRY(study_row(t, 7, d, a.largest, p, b.largest, a.weight, l->distance[i],
-                l->distance_random[i]));
-  TRY(study_estimate(
-      r, study_format(r, "diagonal-d%g", d),
-      study_format(r, "share of rows whose largest weight is their own, d = %g",
-                   d),
-      a.largest, p, sqrt(p * (1 - p) / same.count) + 0.5 / same.count));
-  return study_estimate(
-      r, study_format(r, "random-d%g", d),
-      study_format(r, "the same with random Q: 1/n, d = %g", d), b.largest,
-      chance, sqrt(chance * (1 - chance) / same.count));
+  TRY(study_row(t, 7, d, a.largest, p, b.largest, a.weight, l->distance[i], l->distance_random[i]));
+  TRY(study_estimate(r, study_format(r, "diagonal-d%g", d),
+                     study_format(r, "share of rows whose largest weight is their own, d = %g", d),
+                     a.largest, p, sqrt(p * (1 - p) / same.count) + 0.5 / same.count));
+  return study_estimate(r, study_format(r, "random-d%g", d),
+                        study_format(r, "the same with random Q: 1/n, d = %g", d), b.largest,
+                        chance, sqrt(chance * (1 - chance) / same.count));
 }
 
-static attend_status plot_widths(study_run *r, size_t n, const double *d,
-                                 const width_lines *l) {
+static attend_status plot_widths(study_run *r, size_t n, const double *d, const width_lines *l) {
   attend_plot_series a[] = {
-      {.name = "diagonal largest",
-       .count = n,
-       .x = d,
-       .y = l->largest,
-       .points = 2},
+      {.name = "diagonal largest", .count = n, .x = d, .y = l->largest, .points = 2},
       {.name = "predicted", .count = n, .x = d, .y = l->predicted, .colour = 1},
-      {.name = "random Q",
-       .count = n,
-       .x = d,
-       .y = l->random,
-       .points = 2,
-       .colour = 2},
-      {.name = "1/n",
-       .count = n,
-       .x = d,
-       .y = l->chance,
-       .dashed = 1,
-       .colour = 2}};
-  attend_plot_series b[] = {{.name = "weight on the diagonal",
-                             .count = n,
-                             .x = d,
-                             .y = l->weight,
-                             .points = 1},
-                            {.name = "‖O − V‖ / ‖V‖",
-                             .count = n,
-                             .x = d,
-                             .y = l->distance,
-                             .points = 1,
-                             .dashed = 1},
-                            {.name = "random Q",
-                             .count = n,
-                             .x = d,
-                             .y = l->distance_random,
-                             .points = 2,
-                             .colour = 3}};
-  attend_plot_panel panels[] = {
-      {.title = "Rows whose largest weight is their own",
-       .x = {.label = "d", .log = 1},
-       .y = {.label = "share of rows", .low = 0, .high = 1.05},
-       .key = ATTEND_KEY_ABOVE,
-       .count = sizeof a / sizeof *a,
-       .series = a},
-      {.title = "How much of V comes through",
-       .x = {.label = "d", .log = 1},
-       .y = {.label = "weight; distance", .zero = 1},
-       .key = ATTEND_KEY_ABOVE,
-       .count = sizeof b / sizeof *b,
-       .series = b}};
-  return study_figure(
-      r, "heatmaps-diagonal",
-      &(attend_plot){.count = 2, .across = 2, .panels = panels});
+      {.name = "random Q", .count = n, .x = d, .y = l->random, .points = 2, .colour = 2},
+      {.name = "1/n", .count = n, .x = d, .y = l->chance, .dashed = 1, .colour = 2}};
+  attend_plot_series b[] = {
+      {.name = "weight on the diagonal", .count = n, .x = d, .y = l->weight, .points = 1},
+      {.name = "‖O − V‖ / ‖V‖", .count = n, .x = d, .y = l->distance, .points = 1, .dashed = 1},
+      {.name = "random Q", .count = n, .x = d, .y = l->distance_random, .points = 2, .colour = 3}};
+  attend_plot_panel panels[] = {{.title = "Rows whose largest weight is their own",
+                                 .x = {.label = "d", .log = 1},
+                                 .y = {.label = "share of rows", .low = 0, .high = 1.05},
+                                 .key = ATTEND_KEY_ABOVE,
+                                 .count = sizeof a / sizeof *a,
+                                 .series = a},
+                                {.title = "How much of V comes through",
+                                 .x = {.label = "d", .log = 1},
+                                 .y = {.label = "weight; distance", .zero = 1},
+                                 .key = ATTEND_KEY_ABOVE,
+                                 .count = sizeof b / sizeof *b,
+                                 .series = b}};
+  return study_figure(r, "heatmaps-diagonal",
+                      &(attend_plot){.count = 2, .across = 2, .panels = panels});
 }
 
 static attend_status show_widths(study_run *r) {
@@ -380,28 +317,25 @@ static attend_status show_widths(study_run *r) {
   table_store *t;
   TAKE(r, &l, 1);
   TRY(study_heading(r, "Why the diagonal is bright"));
-  TRY(study_say(
-      r,
-      "With Q = K the score of a query with its own key is qᵢ·qᵢ = ‖qᵢ‖², "
-      "about d. Any other is qᵢ·qⱼ: given qᵢ it is normal with mean 0 and "
-      "deviation ‖qᵢ‖, about √d. So the own key is √d deviations above the "
-      "rest, and the largest of all n with probability E[Φ(‖q‖)ⁿ⁻¹]."));
-  TRY(study_table(r, "diagonal", study_format(r, "Q = K, n = %d", n),
-                  diagonal_columns, &t));
+  TRY(study_say(r,
+                "With Q = K the score of a query with its own key is qᵢ·qᵢ = ‖qᵢ‖², "
+                "about d. Any other is qᵢ·qⱼ: given qᵢ it is normal with mean 0 and "
+                "deviation ‖qᵢ‖, about √d. So the own key is √d deviations above the "
+                "rest, and the largest of all n with probability E[Φ(‖q‖)ⁿ⁻¹]."));
+  TRY(study_table(r, "diagonal", study_format(r, "Q = K, n = %d", n), diagonal_columns, &t));
   for (size_t i = 0; i < count; i++) {
     TRY(one_width(r, t, d[i], i, l));
     TRY(study_step(r, (double)(i + 1) / (double)count));
   }
   TRY(plot_widths(r, count, d, l));
-  return study_say(
-      r,
-      "Being the largest is not yet having the weight. After 1/√d the own "
-      "score "
-      "is about √d, and the n − 1 others together weigh about (n − 1) e^½: the "
-      "diagonal has more than half of the weight once √d > log(n − 1) + ½, "
-      "which for n = %d is d > %.1f. Beyond that attention returns its own "
-      "value, and O tends to V.",
-      n, need > 0 ? need * need : 0.0);
+  return study_say(r,
+                   "Being the largest is not yet having the weight. After 1/√d the own "
+                   "score "
+                   "is about √d, and the n − 1 others together weigh about (n − 1) e^½: the "
+                   "diagonal has more than half of the weight once √d > log(n − 1) + ½, "
+                   "which for n = %d is d > %.1f. Beyond that attention returns its own "
+                   "value, and O tends to V.",
+                   n, need > 0 ? need * need : 0.0);
 }
 
 static attend_status run(study_run *r) {

@@ -12,29 +12,25 @@ enum { MOST = 16, STREAM = 300 };
 
 static const attend_setting settings[] = {
     {"d", "16", "8", "width of q, k and v", ATTEND_SETTING_WHOLE, 1, 2, 64},
-    {"queries", "512", "96", "queries whose denominators are looked at",
-     ATTEND_SETTING_WHOLE, 1, 2, 4096},
-    {"keys", "32", NULL, "keys that each of them sums over",
-     ATTEND_SETTING_WHOLE, 1, 1, 4096},
-    {"features", "128", "64", "random features of fourier and favor",
-     ATTEND_SETTING_WHOLE, 1, 16, 4096},
-    {"widths", "2,4,8,16,32,64", "2,4,8", "widths of the quadratic map",
-     ATTEND_SETTING_WHOLE, MOST, 2, 128},
-    {"pairs", "20000", "2000", "pairs that are drawn for each width",
-     ATTEND_SETTING_WHOLE, 1, 100, 1e6},
+    {"queries", "512", "96", "queries whose denominators are looked at", ATTEND_SETTING_WHOLE, 1, 2,
+     4096},
+    {"keys", "32", NULL, "keys that each of them sums over", ATTEND_SETTING_WHOLE, 1, 1, 4096},
+    {"features", "128", "64", "random features of fourier and favor", ATTEND_SETTING_WHOLE, 1, 16,
+     4096},
+    {"widths", "2,4,8,16,32,64", "2,4,8", "widths of the quadratic map", ATTEND_SETTING_WHOLE, MOST,
+     2, 128},
+    {"pairs", "20000", "2000", "pairs that are drawn for each width", ATTEND_SETTING_WHOLE, 1, 100,
+     1e6},
     {"lengths", "64,128,256,512,1024,2048,4096", "64,128,192",
-     "lengths that both methods are timed at", ATTEND_SETTING_WHOLE, MOST, 1,
-     32768},
-    {"crossing", "4,8,16,32", "4", "widths whose crossing is looked for",
-     ATTEND_SETTING_WHOLE, MOST, 2, 64},
-    {"repeat", "5", "1", "timings, of which the median counts",
-     ATTEND_SETTING_WHOLE, 1, 1, 64},
+     "lengths that both methods are timed at", ATTEND_SETTING_WHOLE, MOST, 1, 32768},
+    {"crossing", "4,8,16,32", "4", "widths whose crossing is looked for", ATTEND_SETTING_WHOLE,
+     MOST, 2, 64},
+    {"repeat", "5", "1", "timings, of which the median counts", ATTEND_SETTING_WHOLE, 1, 1, 64},
     {0}};
 
 /* ---- running the library --------------------------------------------------------- */
 
-static attend_desc kernel_poly(int degree, int n, int width,
-                               const char *engine) {
+static attend_desc kernel_poly(int degree, int n, int width, const char *engine) {
   return (attend_desc){.form = {.kind = ATTEND_POLY, .degree = degree, .c = 1},
                        .q_len = n,
                        .kv_len = n,
@@ -42,21 +38,18 @@ static attend_desc kernel_poly(int degree, int n, int width,
                        .engine = engine};
 }
 
-static attend_status kernel_run(study_run *r, const attend_desc *d,
-                                const float *const qkv[3], float *o, float *lse,
-                                int64_t *weak) {
+static attend_status kernel_run(study_run *r, const attend_desc *d, const float *const qkv[3],
+                                float *o, float *lse, int64_t *weak) {
   attend_plan *plan;
   TRY(attend_plan_create(r->ctx, d, &plan));
-  attend_status status =
-      attend_forward(plan, attend_bhtd_input(qkv[0]), attend_bhtd_input(qkv[1]),
-                     attend_bhtd_input(qkv[2]), attend_bhtd(o), lse);
+  attend_status status = attend_forward(plan, attend_bhtd_input(qkv[0]), attend_bhtd_input(qkv[1]),
+                                        attend_bhtd_input(qkv[2]), attend_bhtd(o), lse);
   if (weak) *weak = attend_plan_weak_rows(plan);
   attend_plan_free(plan);
   return status;
 }
 
-static attend_status kernel_draw(study_run *r, size_t n, size_t width,
-                                 float *qkv[3]) {
+static attend_status kernel_draw(study_run *r, size_t n, size_t width, float *qkv[3]) {
   for (int i = 0; i < 3; i++) {
     TAKE(r, &qkv[i], n * width);
     study_normal(r, STREAM + (uint64_t)i, 0, n * width, qkv[i]);
@@ -93,13 +86,13 @@ typedef struct {
 
 /* A row's weights are sim / sum: their absolute values add up to the inverse of
  * what the denominator kept. */
-static attend_status shares_of(study_run *r, const attend_desc *d,
-                               const float *const qkv[3], double *shares) {
+static attend_status shares_of(study_run *r, const attend_desc *d, const float *const qkv[3],
+                               double *shares) {
   const size_t n = (size_t)d->q_len, keys = (size_t)d->kv_len;
   double *weights = NULL;
   TAKE(r, &weights, n * keys);
-  TRY(attend_definition_weights(r->ctx, d, attend_bhtd_input(qkv[0]),
-                                attend_bhtd_input(qkv[1]), weights));
+  TRY(attend_definition_weights(r->ctx, d, attend_bhtd_input(qkv[0]), attend_bhtd_input(qkv[1]),
+                                weights));
   for (size_t i = 0; i < n; i++) {
     double sum = 0;
     for (size_t j = 0; j < keys; j++) sum += fabs(weights[i * keys + j]);
@@ -115,8 +108,7 @@ static double largest(const float *x, size_t n) {
   return most;
 }
 
-static void reach_of(const attend_desc *d, const float *v, const float *o,
-                     denominators *out) {
+static void reach_of(const attend_desc *d, const float *v, const float *o, denominators *out) {
   const size_t width = (size_t)d->dim, n = (size_t)d->q_len;
   const size_t keys = (size_t)d->kv_len;
   for (size_t m = 0; m < width; m++) {
@@ -134,14 +126,10 @@ static void reach_of(const attend_desc *d, const float *v, const float *o,
   out->reach = largest(o, n * width) / largest(v, keys * width);
 }
 
-static attend_status look(study_run *r, const similarity *s,
-                          const float *const qkv[3], double *shares,
-                          denominators *out) {
+static attend_status look(study_run *r, const similarity *s, const float *const qkv[3],
+                          double *shares, denominators *out) {
   const int n = study_count(r, "queries"), width = study_count(r, "d");
-  attend_desc d = {.form = s->form,
-                   .q_len = n,
-                   .kv_len = study_count(r, "keys"),
-                   .dim = width};
+  attend_desc d = {.form = s->form, .q_len = n, .kv_len = study_count(r, "keys"), .dim = width};
   float *o = NULL, *lse = NULL;
   *out = (denominators){.smallest = INFINITY};
   if (s->form.kind == ATTEND_FAVOR || s->form.kind == ATTEND_FOURIER)
@@ -169,22 +157,18 @@ static const attend_study_column sim_columns[] = {
     {"outside", "elements of V' outside the values", ATTEND_CELL_COUNT},
     {0}};
 
-static attend_status claim_sign(study_run *r, const similarity *s,
-                                const denominators *d) {
+static attend_status claim_sign(study_run *r, const similarity *s, const denominators *d) {
   if (!s->positive) return ATTEND_OK;
-  TRY(study_claim(
-      r, study_format(r, "share-%s", s->name),
-      study_format(r, "%s: nothing of Σ |sim| is lost in the sum", s->name),
-      d->smallest, 1, 1e-9));
-  return study_claim(
-      r, study_format(r, "outside-%s", s->name),
-      study_format(r, "%s: no V' leaves the range of the values", s->name),
-      d->outside, 0, 0);
+  TRY(study_claim(r, study_format(r, "share-%s", s->name),
+                  study_format(r, "%s: nothing of Σ |sim| is lost in the sum", s->name),
+                  d->smallest, 1, 1e-9));
+  return study_claim(r, study_format(r, "outside-%s", s->name),
+                     study_format(r, "%s: no V' leaves the range of the values", s->name),
+                     d->outside, 0, 0);
 }
 
 /* Shares of the rows from the least to the greatest. */
-static attend_status plot_shares(study_run *r, size_t n,
-                                 double *const shares[SIMILARITIES]) {
+static attend_status plot_shares(study_run *r, size_t n, double *const shares[SIMILARITIES]) {
   attend_plot_series series[SIMILARITIES];
   size_t count = 0;
   double *row = NULL;
@@ -193,12 +177,12 @@ static attend_status plot_shares(study_run *r, size_t n,
   for (size_t i = 0; i < SIMILARITIES; i++) {
     if (similarities[i].positive && i > 0) continue;
     study_quantile(shares[i], n, 0); /* sorts */
-    series[count++] = (attend_plot_series){
-        .name = i ? similarities[i].name : "all positive similarities",
-        .count = n,
-        .x = row,
-        .y = shares[i],
-        .dashed = i == 0};
+    series[count++] =
+        (attend_plot_series){.name = i ? similarities[i].name : "all positive similarities",
+                             .count = n,
+                             .x = row,
+                             .y = shares[i],
+                             .dashed = i == 0};
   }
   attend_plot_panel panel = {.title = "What is left of the denominator",
                              .x = {.label = "percent of the rows", .log = 1},
@@ -206,8 +190,7 @@ static attend_status plot_shares(study_run *r, size_t n,
                              .key = ATTEND_KEY_ABOVE,
                              .count = count,
                              .series = series};
-  return study_figure(r, "kernels-denominators",
-                      &(attend_plot){.count = 1, .panels = &panel});
+  return study_figure(r, "kernels-denominators", &(attend_plot){.count = 1, .panels = &panel});
 }
 
 /* (q.k + 1)^2 is nowhere negative, but it is zero where q.k = -1. */
@@ -219,29 +202,26 @@ static attend_status touch_zero(study_run *r) {
   TRY(kernel_run(r, &d, qkv, &o, &denominator, &weak));
   TRY(study_claim(r, "zero-denominator", "q = 1 and one key k = -1: (q.k + 1)²",
                   (double)denominator, 0, 0));
-  TRY(study_claim(r, "zero-weak", "the plan calls that row weak", (double)weak,
-                  1, 0));
-  return study_say(
-      r,
-      "The quadratic kernel stands on the edge: `(q.k + 1)²` is never "
-      "negative, but it is 0 where q.k = -1. With q = 1 and a single key k = "
-      "-1 the denominator is exactly %g, and equation 3 is 0/0. The library "
-      "gives %g there and counts the row as weak. So the condition is: one "
-      "sign, and not zero. With many keys all squares would have to be 0 at "
-      "once.",
-      (double)denominator, (double)o);
+  TRY(study_claim(r, "zero-weak", "the plan calls that row weak", (double)weak, 1, 0));
+  return study_say(r,
+                   "The quadratic kernel stands on the edge: `(q.k + 1)²` is never "
+                   "negative, but it is 0 where q.k = -1. With q = 1 and a single key k = "
+                   "-1 the denominator is exactly %g, and equation 3 is 0/0. The library "
+                   "gives %g there and counts the row as weak. So the condition is: one "
+                   "sign, and not zero. With many keys all squares would have to be 0 at "
+                   "once.",
+                   (double)denominator, (double)o);
 }
 
 static attend_status say_signs(study_run *r, double reach, double smallest) {
-  return study_say(
-      r,
-      "A similarity that keeps its sign loses nothing in the sum, and V' is an "
-      "average: it stays within the range of the values. One that changes sign "
-      "cancels, and V' is no average any more: the largest |V'| here is %.3g "
-      "times the largest |V|. The least that was left of a row is %.2g, so "
-      "nothing was infinite: the formula fails by what comes close to zero. A "
-      "row is called weak where less than a thousandth is left.",
-      reach, smallest);
+  return study_say(r,
+                   "A similarity that keeps its sign loses nothing in the sum, and V' is an "
+                   "average: it stays within the range of the values. One that changes sign "
+                   "cancels, and V' is no average any more: the largest |V'| here is %.3g "
+                   "times the largest |V|. The least that was left of a row is %.2g, so "
+                   "nothing was infinite: the formula fails by what comes close to zero. A "
+                   "row is called weak where less than a thousandth is left.",
+                   reach, smallest);
 }
 
 static attend_status denominators_of_all(study_run *r) {
@@ -250,20 +230,18 @@ static attend_status denominators_of_all(study_run *r) {
   float *qkv[3] = {0};
   table_store *t;
   denominators d;
-  TRY(kernel_draw(r, (size_t)(n > keys ? n : keys), (size_t)study_count(r, "d"),
-                  qkv));
-  TRY(study_table(r, "denominators",
-                  study_format(r, "%d queries on %d keys of width %d, normal",
-                               n, keys, study_count(r, "d")),
-                  sim_columns, &t));
+  TRY(kernel_draw(r, (size_t)(n > keys ? n : keys), (size_t)study_count(r, "d"), qkv));
+  TRY(study_table(
+      r, "denominators",
+      study_format(r, "%d queries on %d keys of width %d, normal", n, keys, study_count(r, "d")),
+      sim_columns, &t));
   for (size_t i = 0; i < SIMILARITIES; i++) {
     const similarity *s = &similarities[i];
     TAKE(r, &shares[i], (size_t)n);
     TRY(look(r, s, (const float *const *)qkv, shares[i], &d));
     TRY(study_word(t, "%s", s->name));
     TRY(study_word(t, "%s", s->sim));
-    TRY(study_row(t, 5, d.smallest, d.negative, (double)d.weak, d.reach,
-                  d.outside));
+    TRY(study_row(t, 5, d.smallest, d.negative, (double)d.weak, d.reach, d.outside));
     TRY(claim_sign(r, s, &d));
     if (d.reach > reach) reach = d.reach;
     if (d.smallest < smallest) smallest = d.smallest;
@@ -283,8 +261,7 @@ static size_t map_001(const float *x, size_t width, double *phi) {
   for (size_t i = 0; i < width; i++) phi[at++] = sqrt(2) * (double)x[i];
   for (size_t i = 0; i < width; i++) phi[at++] = (double)x[i] * (double)x[i];
   for (size_t i = 0; i < width; i++)
-    for (size_t j = i + 1; j < width; j++)
-      phi[at++] = sqrt(2) * (double)x[i] * (double)x[j];
+    for (size_t j = i + 1; j < width; j++) phi[at++] = sqrt(2) * (double)x[i] * (double)x[j];
   return at;
 }
 
@@ -304,8 +281,7 @@ typedef struct {
 } map_found;
 
 /* One pair x = (q, k); returns the square of what 003 leaves out. */
-static double compare_pair(const float *x, size_t width, double *const phi[2],
-                           map_found *f) {
+static double compare_pair(const float *x, size_t width, double *const phi[2], map_found *f) {
   double score = 0, q2 = 0, k2 = 0;
   for (size_t i = 0; i < width; i++) {
     double q = (double)x[i], k = (double)x[width + i];
@@ -334,8 +310,7 @@ static attend_status compare_maps(study_run *r, size_t width, map_found *f) {
   for (int i = 0; i < 2; i++) TAKE(r, &phi[i], (width + 1) * (width + 2) / 2);
   for (size_t p = 0; p < n; p++) {
     attend_random_uniform(random, p * 2 * width, 2 * width, x);
-    for (size_t i = 0; i < 2 * width; i++)
-      x[i] = (float)(sqrt(12) * ((double)x[i] - 0.5));
+    for (size_t i = 0; i < 2 * width; i++) x[i] = (float)(sqrt(12) * ((double)x[i] - 0.5));
     gap2[p] = compare_pair(x, width, phi, f);
   }
   f->negative /= (double)n;
@@ -354,21 +329,17 @@ static const attend_study_column map_columns[] = {
     {"negative", "003: share of pairs below 0", ATTEND_CELL_NUMBER},
     {0}};
 
-static attend_status claim_map(study_run *r, int width, double library,
-                               const map_found *f) {
+static attend_status claim_map(study_run *r, int width, double library, const map_found *f) {
   const double d = width, c = (d + 1) * (d + 2) / 2;
   TRY(study_claim(r, study_format(r, "C-D%d", width),
-                  study_format(r, "features of the library at D = %d", width),
-                  library, c, 0));
-  TRY(study_claim(
-      r, study_format(r, "map-D%d", width),
-      study_format(r, "001's map: φ(q).φ(k) - (q.k+1)² at D = %d", width),
-      f->error, 0, 1e-13));
+                  study_format(r, "features of the library at D = %d", width), library, c, 0));
+  TRY(study_claim(r, study_format(r, "map-D%d", width),
+                  study_format(r, "001's map: φ(q).φ(k) - (q.k+1)² at D = %d", width), f->error, 0,
+                  1e-13));
   return study_estimate(
       r, study_format(r, "gap-D%d", width),
-      study_format(r, "003's map: mean square of what is missing at D = %d",
-                   width),
-      f->gap2.mean, 2 * d * (d - 1), f->gap2.mean_error);
+      study_format(r, "003's map: mean square of what is missing at D = %d", width), f->gap2.mean,
+      2 * d * (d - 1), f->gap2.mean_error);
 }
 
 static attend_status maps(study_run *r) {
@@ -377,31 +348,29 @@ static attend_status maps(study_run *r) {
   const double *widths = study_list(r, "widths", &n);
   table_store *t;
   map_found f = {0};
-  TRY(study_table(
-      r, "maps",
-      study_format(r, "%d pairs of every width, elements uniform of variance 1",
-                   study_count(r, "pairs")),
-      map_columns, &t));
+  TRY(study_table(r, "maps",
+                  study_format(r, "%d pairs of every width, elements uniform of variance 1",
+                               study_count(r, "pairs")),
+                  map_columns, &t));
   for (size_t i = 0; i < n; i++) {
     const double d = widths[i];
     const double library = (double)attend_form_features(&poly, (int)d);
     TRY(compare_maps(r, (size_t)d, &f));
-    TRY(study_row(t, 8, d, library, (double)length_003((size_t)d), f.error,
-                  sqrt(f.gap2.mean), sqrt(2 * d * (d - 1)), d + 1, f.negative));
+    TRY(study_row(t, 8, d, library, (double)length_003((size_t)d), f.error, sqrt(f.gap2.mean),
+                  sqrt(2 * d * (d - 1)), d + 1, f.negative));
     TRY(claim_map(r, (int)d, library, &f));
     TRY(study_step(r, 0.2 + 0.2 * (double)(i + 1) / (double)n));
   }
-  return study_say(
-      r,
-      "Both maps begin with 1, √2 x_i and x_i². 001 goes on with √2 x_i x_j "
-      "for i < j, and then `φ(q).φ(k) = (q.k + 1)²`. 003 stops, and leaves out "
-      "`2 Σ_{i<j} q_i q_j k_i k_j`: for independent elements of variance 1 "
-      "that has mean 0 and variance 2D(D-1). At D = %d its root mean square is "
-      "%.3g, where the similarity itself is %.3g on average. Besides, a share "
-      "of the pairs gets a negative similarity, which (a) forbids. 003 is "
-      "wrong: one sees it at D = 2, where (q.k)² has a cross term and its map "
-      "has none.",
-      (int)widths[n - 1], sqrt(f.gap2.mean), widths[n - 1] + 1);
+  return study_say(r,
+                   "Both maps begin with 1, √2 x_i and x_i². 001 goes on with √2 x_i x_j "
+                   "for i < j, and then `φ(q).φ(k) = (q.k + 1)²`. 003 stops, and leaves out "
+                   "`2 Σ_{i<j} q_i q_j k_i k_j`: for independent elements of variance 1 "
+                   "that has mean 0 and variance 2D(D-1). At D = %d its root mean square is "
+                   "%.3g, where the similarity itself is %.3g on average. Besides, a share "
+                   "of the pairs gets a negative similarity, which (a) forbids. 003 is "
+                   "wrong: one sees it at D = 2, where (q.k)² has a cross term and its map "
+                   "has none.",
+                   (int)widths[n - 1], sqrt(f.gap2.mean), widths[n - 1] + 1);
 }
 
 /* ---- pairs and features ---------------------------------------------------- */
@@ -415,12 +384,10 @@ static attend_status maps(study_run *r) {
 enum { PAIRS = 0, FEATURES = 1, SOFTMAX = 2, METHODS = 3 };
 enum { SLOW = 1024 }; /* beyond, the definition takes too long */
 
-static const char *const method_names[METHODS] = {"by pairs", "by features",
-                                                  "softmax"};
+static const char *const method_names[METHODS] = {"by pairs", "by features", "softmax"};
 
 static attend_desc method_desc(int method, int n, int width) {
-  attend_desc d =
-      kernel_poly(2, n, width, method == PAIRS ? "kernel-direct" : "linear");
+  attend_desc d = kernel_poly(2, n, width, method == PAIRS ? "kernel-direct" : "linear");
   if (method != SOFTMAX) return d;
   return (attend_desc){.q_len = n, .kv_len = n, .dim = width};
 }
@@ -428,8 +395,7 @@ static attend_desc method_desc(int method, int n, int width) {
 /* ---- the same numbers ----------------------------------------------------------- */
 
 /* 003's map for the library. */
-static void phi_003(const float *x, int dim, int key, float *features,
-                    int count, void *user) {
+static void phi_003(const float *x, int dim, int key, float *features, int count, void *user) {
   (void)key, (void)user, (void)count;
   features[0] = 1;
   for (int i = 0; i < dim; i++) {
@@ -455,21 +421,18 @@ static const attend_study_column way_columns[] = {
     {"without_cross", "by 003's features", ATTEND_CELL_SMALL},
     {0}};
 
-static attend_status two_ways(study_run *r, size_t n, size_t width,
-                              double error[3]) {
+static attend_status two_ways(study_run *r, size_t n, size_t width, double error[3]) {
   attend_desc d[3] = {kernel_poly(2, (int)n, (int)width, "kernel-direct"),
                       kernel_poly(2, (int)n, (int)width, "linear"),
                       kernel_poly(2, (int)n, (int)width, "linear")};
   float *qkv[3] = {0}, *o = NULL;
   double *exact = NULL;
-  d[2].form = (attend_form){
-      .kind = ATTEND_CUSTOM, .phi = phi_003, .features = 2 * (int)width + 1};
+  d[2].form = (attend_form){.kind = ATTEND_CUSTOM, .phi = phi_003, .features = 2 * (int)width + 1};
   TRY(kernel_draw(r, n, width, qkv));
   TAKE(r, &o, n * width);
   TAKE(r, &exact, n * width);
-  TRY(attend_definition_forward(r->ctx, &d[0], attend_bhtd(qkv[0]),
-                                attend_bhtd(qkv[1]), attend_bhtd(qkv[2]), exact,
-                                NULL));
+  TRY(attend_definition_forward(r->ctx, &d[0], attend_bhtd(qkv[0]), attend_bhtd(qkv[1]),
+                                attend_bhtd(qkv[2]), exact, NULL));
   for (int method = 0; method < 3; method++) {
     TRY(kernel_run(r, &d[method], (const float *const *)qkv, o, NULL, NULL));
     error[method] = distance(o, exact, n * width);
@@ -483,34 +446,29 @@ static attend_status kernel_agreement(study_run *r) {
   const int width = study_count(r, "d");
   double error[3] = {0};
   table_store *t;
-  TRY(study_table(
-      r, "methods",
-      study_format(r,
-                   "Largest error of V' against the definition in double, over "
-                   "the largest |V'|, D = %d",
-                   width),
-      way_columns, &t));
+  TRY(study_table(r, "methods",
+                  study_format(r,
+                               "Largest error of V' against the definition in double, over "
+                               "the largest |V'|, D = %d",
+                               width),
+                  way_columns, &t));
   for (size_t i = 0; i < n; i++) {
     if (lengths[i] > SLOW) continue;
     TRY(two_ways(r, (size_t)lengths[i], (size_t)width, error));
     TRY(study_row(t, 4, lengths[i], error[0], error[1], error[2]));
     for (int method = 0; method < 2; method++)
-      TRY(study_claim(
-          r,
-          study_format(r, "%s-N%d", method ? "linear" : "direct",
-                       (int)lengths[i]),
-          study_format(r, "quadratic attention by %s at N = %d",
-                       method ? "features" : "pairs", (int)lengths[i]),
-          error[method], 0, 2e-5));
+      TRY(study_claim(r, study_format(r, "%s-N%d", method ? "linear" : "direct", (int)lengths[i]),
+                      study_format(r, "quadratic attention by %s at N = %d",
+                                   method ? "features" : "pairs", (int)lengths[i]),
+                      error[method], 0, 2e-5));
     TRY(study_step(r, 0.4 + 0.1 * (double)(i + 1) / (double)n));
   }
   if (!error[2]) return ATTEND_OK; /* all were too long */
-  return study_say(
-      r,
-      "Equation 3 by pairs and equation 5 by features are the same numbers up "
-      "to f32's rounding. The same engine with 003's map, given as a caller's "
-      "own φ, is wrong by %.2g of the largest output.",
-      error[2]);
+  return study_say(r,
+                   "Equation 3 by pairs and equation 5 by features are the same numbers up "
+                   "to f32's rounding. The same engine with 003's map, given as a caller's "
+                   "own φ, is wrong by %.2g of the largest output.",
+                   error[2]);
 }
 
 /* ---- costs -------------------------------------------------------------------- */
@@ -528,9 +486,8 @@ typedef struct {
 
 static void work(void *user) {
   job *j = user;
-  attend_status status =
-      attend_forward(j->plan, attend_bhtd(j->qkv[0]), attend_bhtd(j->qkv[1]),
-                     attend_bhtd(j->qkv[2]), attend_bhtd(j->o), NULL);
+  attend_status status = attend_forward(j->plan, attend_bhtd(j->qkv[0]), attend_bhtd(j->qkv[1]),
+                                        attend_bhtd(j->qkv[2]), attend_bhtd(j->o), NULL);
   if (status) j->status = status;
 }
 
@@ -538,8 +495,8 @@ typedef struct {
   double seconds, flops, bytes, workspace;
 } method_cost;
 
-static attend_status measure(study_run *r, int method, int n, int width,
-                             float *const qkv[3], float *o, method_cost *c) {
+static attend_status measure(study_run *r, int method, int n, int width, float *const qkv[3],
+                             float *o, method_cost *c) {
   const attend_desc d = method_desc(method, n, width);
   attend_cost cost;
   job j = {.qkv = qkv, .o = o};
@@ -589,17 +546,15 @@ static attend_status claim_cost(study_run *r, double n, double width,
   TRY(study_claim(r, study_format(r, "flops-pairs-N%g", n),
                   study_format(r, "2 N² (D + M) at N = %g", n), c[PAIRS].flops,
                   2 * n * n * (2 * width), 0));
-  TRY(study_claim(
-      r, study_format(r, "flops-features-N%g", n),
-      study_format(r, "4 N C (M+1), and the last block by pairs, at N = %g", n),
-      c[FEATURES].flops, features_flops(n, width), 0));
+  TRY(study_claim(r, study_format(r, "flops-features-N%g", n),
+                  study_format(r, "4 N C (M+1), and the last block by pairs, at N = %g", n),
+                  c[FEATURES].flops, features_flops(n, width), 0));
   TRY(study_claim(r, study_format(r, "bytes-pairs-N%g", n),
-                  study_format(r, "Q, K, V, O and denominators at N = %g", n),
-                  c[PAIRS].bytes, tensors, 0));
-  return study_claim(
-      r, study_format(r, "bytes-features-N%g", n),
-      study_format(r, "the same, U and Z: 4 C (M + 1) bytes, at N = %g", n),
-      c[FEATURES].bytes, tensors + 4 * map_length(width) * (width + 1), 0);
+                  study_format(r, "Q, K, V, O and denominators at N = %g", n), c[PAIRS].bytes,
+                  tensors, 0));
+  return study_claim(r, study_format(r, "bytes-features-N%g", n),
+                     study_format(r, "the same, U and Z: 4 C (M + 1) bytes, at N = %g", n),
+                     c[FEATURES].bytes, tensors + 4 * map_length(width) * (width + 1), 0);
 }
 
 static double crossing_counted(double width) {
@@ -607,9 +562,8 @@ static double crossing_counted(double width) {
   return (4 * c * (width + 1) + 2 * KERNEL_BLOCK * (c + width)) / (4 * width);
 }
 
-static attend_status plot_costs(study_run *r, size_t count, const double *n,
-                                double width, double seconds[METHODS][MOST],
-                                double space[3][MOST]) {
+static attend_status plot_costs(study_run *r, size_t count, const double *n, double width,
+                                double seconds[METHODS][MOST], double space[3][MOST]) {
   attend_plot_series a[METHODS], b[3];
   const char *const spaces[3] = {"S and A: 8 N²", "Q, K, V, O", "U and Z"};
   for (int i = 0; i < 3; i++) {
@@ -619,35 +573,29 @@ static attend_status plot_costs(study_run *r, size_t count, const double *n,
                                 .y = seconds[i],
                                 .points = 1,
                                 .dashed = i == SOFTMAX};
-    b[i] = (attend_plot_series){.name = spaces[i],
-                                .count = count,
-                                .x = n,
-                                .y = space[i],
-                                .dashed = i == 2};
+    b[i] = (attend_plot_series){
+        .name = spaces[i], .count = count, .x = n, .y = space[i], .dashed = i == 2};
   }
   attend_plot_mark mark = {crossing_counted(width), "equal flops"};
-  attend_plot_panel panels[] = {
-      {.title = study_format(r, "Time, D = M = %g", width),
-       .x = {.label = "N", .log = 1},
-       .y = {.label = "seconds", .log = 1},
-       .key = ATTEND_KEY_ABOVE,
-       .count = METHODS,
-       .series = a,
-       .marks = 1,
-       .mark = &mark},
-      {.title = "Space, by the documents",
-       .x = {.label = "N", .log = 1},
-       .y = {.label = "bytes", .log = 1},
-       .key = ATTEND_KEY_ABOVE,
-       .count = 3,
-       .series = b}};
-  return study_figure(
-      r, "kernels-cost",
-      &(attend_plot){.count = 2, .across = 2, .panels = panels});
+  attend_plot_panel panels[] = {{.title = study_format(r, "Time, D = M = %g", width),
+                                 .x = {.label = "N", .log = 1},
+                                 .y = {.label = "seconds", .log = 1},
+                                 .key = ATTEND_KEY_ABOVE,
+                                 .count = METHODS,
+                                 .series = a,
+                                 .marks = 1,
+                                 .mark = &mark},
+                                {.title = "Space, by the documents",
+                                 .x = {.label = "N", .log = 1},
+                                 .y = {.label = "bytes", .log = 1},
+                                 .key = ATTEND_KEY_ABOVE,
+                                 .count = 3,
+                                 .series = b}};
+  return study_figure(r, "kernels-cost", &(attend_plot){.count = 2, .across = 2, .panels = panels});
 }
 
-static attend_status claim_exponents(study_run *r, size_t count,
-                                     const double *n, double flops[2][MOST]) {
+static attend_status claim_exponents(study_run *r, size_t count, const double *n,
+                                     double flops[2][MOST]) {
   double x[MOST], y[2][MOST];
   size_t whole = 0;
   for (size_t i = 0; i < count; i++) {
@@ -659,8 +607,7 @@ static attend_status claim_exponents(study_run *r, size_t count,
   if (whole < 2) return ATTEND_OK;
   TRY(study_claim(r, "exponent-pairs", "counted flops by pairs grow as N²",
                   study_exponent(x, y[0], whole, NULL), 2, 1e-9));
-  return study_claim(r, "exponent-features",
-                     "counted flops by features grow as N",
+  return study_claim(r, "exponent-features", "counted flops by features grow as N",
                      study_exponent(x, y[1], whole, NULL), 1, 1e-9);
 }
 
@@ -687,19 +634,15 @@ static attend_status measure_all(study_run *r, sweep *s) {
   return ATTEND_OK;
 }
 
-static double sums_bytes(double width) {
-  return 4 * map_length(width) * (width + 1);
-}
+static double sums_bytes(double width) { return 4 * map_length(width) * (width + 1); }
 
 static attend_status tables(study_run *r, const sweep *s) {
   table_store *t;
-  TRY(study_table(r, "costs",
-                  study_format(r, "(q.k + 1)² over N, D = M = %d", s->width),
+  TRY(study_table(r, "costs", study_format(r, "(q.k + 1)² over N, D = M = %d", s->width),
                   cost_columns, &t));
   for (size_t i = 0; i < s->count; i++) {
     const method_cost *c = s->cost[i];
-    TRY(study_row(t, 6, s->n[i], c[0].flops, c[1].flops, c[0].seconds,
-                  c[1].seconds, c[2].seconds));
+    TRY(study_row(t, 6, s->n[i], c[0].flops, c[1].flops, c[0].seconds, c[1].seconds, c[2].seconds));
   }
   TRY(study_table(r, "space", "Memory over N, in f32", space_columns, &t));
   for (size_t i = 0; i < s->count; i++) {
@@ -731,8 +674,7 @@ static attend_status over_lengths(study_run *r) {
 
 /* Doubles the length until features are faster: where, between the last two, the
  * logarithms of the times say that they were even. NaN: not up to `last`. */
-static attend_status crossing_measured(study_run *r, int width, int last,
-                                       double *crossing) {
+static attend_status crossing_measured(study_run *r, int width, int last, double *crossing) {
   float *qkv[3] = {0}, *o = NULL;
   double before = 0;
   *crossing = NAN;
@@ -764,28 +706,17 @@ static const attend_study_column crossing_columns[] = {
 static attend_status plot_crossings(study_run *r, size_t count, const double *d,
                                     double document[MOST], double counted[MOST],
                                     double measured[MOST]) {
-  attend_plot_series series[] = {{.name = "measured, equal time",
-                                  .count = count,
-                                  .x = d,
-                                  .y = measured,
-                                  .points = 2},
-                                 {.name = "equal flops of the engines",
-                                  .count = count,
-                                  .x = d,
-                                  .y = counted},
-                                 {.name = "document: N = C",
-                                  .count = count,
-                                  .x = d,
-                                  .y = document,
-                                  .dashed = 1}};
+  attend_plot_series series[] = {
+      {.name = "measured, equal time", .count = count, .x = d, .y = measured, .points = 2},
+      {.name = "equal flops of the engines", .count = count, .x = d, .y = counted},
+      {.name = "document: N = C", .count = count, .x = d, .y = document, .dashed = 1}};
   attend_plot_panel panel = {.title = "Beyond this length features are cheaper",
                              .x = {.label = "D = M", .log = 1},
                              .y = {.label = "N", .log = 1},
                              .key = ATTEND_KEY_ABOVE,
                              .count = 3,
                              .series = series};
-  return study_figure(r, "kernels-crossing",
-                      &(attend_plot){.count = 1, .panels = &panel});
+  return study_figure(r, "kernels-crossing", &(attend_plot){.count = 1, .panels = &panel});
 }
 
 static attend_status crossings(study_run *r) {
@@ -793,50 +724,45 @@ static attend_status crossings(study_run *r) {
   const double *d = study_list(r, "crossing", &count);
   double document[MOST], counted[MOST], measured[MOST];
   table_store *t;
-  TRY(study_table(r, "crossings",
-                  "The length at which both methods take as long",
-                  crossing_columns, &t));
+  TRY(study_table(r, "crossings", "The length at which both methods take as long", crossing_columns,
+                  &t));
   for (size_t i = 0; i < count; i++) {
     const double c = map_length(d[i]);
     document[i] = c;
     counted[i] = crossing_counted(d[i]);
     TRY(crossing_measured(r, (int)d[i], (int)(8 * counted[i]), &measured[i]));
-    TRY(study_row(t, 6, d[i], c, d[i] * d[i], document[i], round(counted[i]),
-                  round(measured[i])));
+    TRY(study_row(t, 6, d[i], c, d[i] * d[i], document[i], round(counted[i]), round(measured[i])));
     TRY(study_step(r, 0.7 + 0.3 * (double)(i + 1) / (double)count));
   }
   return plot_crossings(r, count, d, document, counted, measured);
 }
 
 static attend_status kernel_costs(study_run *r) {
-  TRY(study_say(
-      r,
-      "By pairs every query meets every key: `2 N² (D + M)` operations, a "
-      "multiplication and an addition counted as two. By features each key is "
-      "folded into U (C × M) and Z (C), and each query reads them: `4 N C (M + "
-      "1)`. The library's engine takes the last block of %d keys pair by pair, "
-      "which adds `%d N (C + M)`. The documents' code keeps S and A, N² "
-      "numbers each. Neither engine here stores them: their workspaces are in "
-      "the table.",
-      KERNEL_BLOCK, 2 * KERNEL_BLOCK));
+  TRY(study_say(r,
+                "By pairs every query meets every key: `2 N² (D + M)` operations, a "
+                "multiplication and an addition counted as two. By features each key is "
+                "folded into U (C × M) and Z (C), and each query reads them: `4 N C (M + "
+                "1)`. The library's engine takes the last block of %d keys pair by pair, "
+                "which adds `%d N (C + M)`. The documents' code keeps S and A, N² "
+                "numbers each. Neither engine here stores them: their workspaces are in "
+                "the table.",
+                KERNEL_BLOCK, 2 * KERNEL_BLOCK));
   TRY(over_lengths(r));
-  TRY(study_say(
-      r,
-      "With M = D the documents' counts are even at N = C = (D+1)(D+2)/2, "
-      "which tends to D²/2. The engines' counts are even later, because of the "
-      "last block, most of all at small widths. The clock has an opinion of "
-      "its own: products of narrow matrices, powers, and sums over C features "
-      "do not run at one speed."));
+  TRY(study_say(r,
+                "With M = D the documents' counts are even at N = C = (D+1)(D+2)/2, "
+                "which tends to D²/2. The engines' counts are even later, because of the "
+                "last block, most of all at small widths. The clock has an opinion of "
+                "its own: products of narrow matrices, powers, and sums over C features "
+                "do not run at one speed."));
   return crossings(r);
 }
 
 static attend_status run(study_run *r) {
-  TRY(study_say(
-      r,
-      "Attention may weigh by any similarity: `V'_i = Σ_j sim(q_i, k_j) v_j / "
-      "Σ_j sim(q_i, k_j)`. It must not let the denominator reach zero. A sum "
-      "of numbers of one sign cannot cancel; so we look at how much of `Σ "
-      "|sim|` is left in `|Σ sim|`: 1 is all, 0 is a division by zero."));
+  TRY(study_say(r,
+                "Attention may weigh by any similarity: `V'_i = Σ_j sim(q_i, k_j) v_j / "
+                "Σ_j sim(q_i, k_j)`. It must not let the denominator reach zero. A sum "
+                "of numbers of one sign cannot cancel; so we look at how much of `Σ "
+                "|sim|` is left in `|Σ sim|`: 1 is all, 0 is a division by zero."));
   TRY(study_heading(r, "Which similarities keep the denominator from zero"));
   TRY(denominators_of_all(r));
   TRY(study_heading(r, "The quadratic kernel as a product of features"));

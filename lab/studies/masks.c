@@ -11,24 +11,21 @@ enum { QUERY = 1, KEY, VALUE, OUTPUT, PADDING };
 static const attend_setting settings[] = {
     {"length", "8", NULL, "tokens of a padded text, in the pictures and models",
      ATTEND_SETTING_WHOLE, 1, 2, MASKS_LONGEST},
-    {"real", "5", NULL, "of which so many are no padding", ATTEND_SETTING_WHOLE,
-     1, 1, MASKS_LONGEST - 1},
-    {"written", "6", NULL, "tokens that a decoder has written beside them",
-     ATTEND_SETTING_WHOLE, 1, 1, MASKS_LONGEST},
-    {"tokens", "300", "70", "tokens of the text whose bits are compared",
-     ATTEND_SETTING_WHOLE, 1, 1, 4096},
-    {"padding", "80", "20", "padding beside them", ATTEND_SETTING_WHOLE, 1, 8,
-     4096},
-    {"d", "32", NULL, "width of a head there", ATTEND_SETTING_WHOLE, 1, 1,
-     1024},
+    {"real", "5", NULL, "of which so many are no padding", ATTEND_SETTING_WHOLE, 1, 1,
+     MASKS_LONGEST - 1},
+    {"written", "6", NULL, "tokens that a decoder has written beside them", ATTEND_SETTING_WHOLE, 1,
+     1, MASKS_LONGEST},
+    {"tokens", "300", "70", "tokens of the text whose bits are compared", ATTEND_SETTING_WHOLE, 1,
+     1, 4096},
+    {"padding", "80", "20", "padding beside them", ATTEND_SETTING_WHOLE, 1, 8, 4096},
+    {"d", "32", NULL, "width of a head there", ATTEND_SETTING_WHOLE, 1, 1, 1024},
     {0}};
 
-static int masks_differing(const float *a, size_t lda, const float *b,
-                           size_t ldb, int rows, int width) {
+static int masks_differing(const float *a, size_t lda, const float *b, size_t ldb, int rows,
+                           int width) {
   int count = 0;
   for (int i = 0; i < rows; i++)
-    count += memcmp(a + (size_t)i * lda, b + (size_t)i * ldb,
-                    (size_t)width * sizeof *a) != 0;
+    count += memcmp(a + (size_t)i * lda, b + (size_t)i * ldb, (size_t)width * sizeof *a) != 0;
   return count;
 }
 
@@ -39,24 +36,22 @@ typedef struct {
   bool causal, padded, left, cross;
 } picture;
 
-static const picture pictures[] = {
-    {"none", "no mask", false, false, false, false},
-    {"padding", "key padding: encoder", false, true, false, false},
-    {"cross", "key padding: cross", false, true, false, true},
-    {"causal", "causal: decoder", true, false, false, false},
-    {"both", "causal, padding right", true, true, false, false},
-    {"left", "causal, padding left", true, true, true, false}};
+static const picture pictures[] = {{"none", "no mask", false, false, false, false},
+                                   {"padding", "key padding: encoder", false, true, false, false},
+                                   {"cross", "key padding: cross", false, true, false, true},
+                                   {"causal", "causal: decoder", true, false, false, false},
+                                   {"both", "causal, padding right", true, true, false, false},
+                                   {"left", "causal, padding left", true, true, true, false}};
 enum { PICTURES = sizeof pictures / sizeof *pictures };
 
 static attend_desc desc_of(study_run *r, const picture *p, uint8_t *key_mask) {
   const int n = study_count(r, "length"), real = study_count(r, "real");
   for (int j = 0; j < n; j++) key_mask[j] = p->left ? j >= n - real : j < real;
-  return (attend_desc){
-      .q_len = p->cross ? study_count(r, "written") : n,
-      .kv_len = n,
-      .dim = 1,
-      .mask = {.causal = p->causal ? ATTEND_CAUSAL : ATTEND_NOT_CAUSAL,
-               .key_mask = p->padded ? key_mask : NULL}};
+  return (attend_desc){.q_len = p->cross ? study_count(r, "written") : n,
+                       .kv_len = n,
+                       .dim = 1,
+                       .mask = {.causal = p->causal ? ATTEND_CAUSAL : ATTEND_NOT_CAUSAL,
+                                .key_mask = p->padded ? key_mask : NULL}};
 }
 
 /* Pairs that such a mask leaves, counted by hand. */
@@ -73,37 +68,29 @@ static double pairs(study_run *r, const picture *p) {
 
 /* The weights of queries that are 0: the same on every key that is seen. What
  * is not seen is NaN, which the plot stripes. */
-static attend_status look(study_run *r, const picture *p, attend_desc *desc,
-                          double *cells) {
-  float q[MASKS_LONGEST] = {0}, k[MASKS_LONGEST] = {0}, o[MASKS_LONGEST],
-        lse[MASKS_LONGEST], *weights = NULL;
+static attend_status look(study_run *r, const picture *p, attend_desc *desc, double *cells) {
+  float q[MASKS_LONGEST] = {0}, k[MASKS_LONGEST] = {0}, o[MASKS_LONGEST], lse[MASKS_LONGEST],
+        *weights = NULL;
   const int all = desc->q_len * desc->kv_len;
   double seen = 0, wrong = 0;
   TAKE(r, &weights, (size_t)all);
-  TRY(study_attend(
-      r, desc,
-      &(study_pass){
-          .q = q, .k = k, .v = k, .o = o, .lse = lse, .weights = weights}));
+  TRY(study_attend(r, desc,
+                   &(study_pass){.q = q, .k = k, .v = k, .o = o, .lse = lse, .weights = weights}));
   for (int i = 0; i < all; i++) {
     bool visible = weights[i] > 0;
     seen += visible;
-    wrong += visible !=
-             !!attend_visible(desc, 0, i / desc->kv_len, i % desc->kv_len);
+    wrong += visible != !!attend_visible(desc, 0, i / desc->kv_len, i % desc->kv_len);
     cells[i] = visible ? (double)weights[i] : NAN;
   }
   TRY(study_claim(r, study_format(r, "pairs-%s", p->name),
-                  study_format(r, "pairs that are seen: %s", p->title), seen,
-                  pairs(r, p), 0));
-  return study_claim(
-      r, study_format(r, "rule-%s", p->name),
-      study_format(r, "weights that differ from `attend_visible`: %s",
-                   p->title),
-      wrong, 0, 0);
+                  study_format(r, "pairs that are seen: %s", p->title), seen, pairs(r, p), 0));
+  return study_claim(r, study_format(r, "rule-%s", p->name),
+                     study_format(r, "weights that differ from `attend_visible`: %s", p->title),
+                     wrong, 0, 0);
 }
 
 /* Tokens by their number, padding as a stroke; none where there are many. */
-static void name_tokens(study_run *r, const uint8_t *real, int n,
-                        const char **names) {
+static void name_tokens(study_run *r, const uint8_t *real, int n, const char **names) {
   for (int i = 0, number = 0; i < n; i++)
     names[i] = real && !real[i] ? "–" : study_format(r, "%d", ++number);
 }
@@ -120,51 +107,46 @@ static attend_status draw(study_run *r) {
     TAKE(r, &rows, MASKS_LONGEST);
     TAKE(r, &columns, MASKS_LONGEST);
     name_tokens(r, desc.mask.key_mask, desc.kv_len, columns);
-    name_tokens(r, pictures[i].cross ? NULL : desc.mask.key_mask, desc.q_len,
-                rows);
+    name_tokens(r, pictures[i].cross ? NULL : desc.mask.key_mask, desc.q_len, rows);
     TRY(look(r, &pictures[i], &desc, cells));
-    panels[i] =
-        (attend_plot_panel){.kind = ATTEND_PLOT_HEAT,
-                            .title = pictures[i].title,
-                            .x = {.label = "key"},
-                            .y = {.label = "query"},
-                            .names = desc.kv_len > NAMED ? NULL : columns,
-                            .row_names = desc.q_len > NAMED ? NULL : rows,
-                            .columns = (size_t)desc.kv_len,
-                            .rows = (size_t)desc.q_len,
-                            .cells = cells,
-                            .z = {.low = 0, .high = 1}};
+    panels[i] = (attend_plot_panel){.kind = ATTEND_PLOT_HEAT,
+                                    .title = pictures[i].title,
+                                    .x = {.label = "key"},
+                                    .y = {.label = "query"},
+                                    .names = desc.kv_len > NAMED ? NULL : columns,
+                                    .row_names = desc.q_len > NAMED ? NULL : rows,
+                                    .columns = (size_t)desc.kv_len,
+                                    .rows = (size_t)desc.q_len,
+                                    .cells = cells,
+                                    .z = {.low = 0, .high = 1}};
   }
-  return study_figure(
-      r, "masks-pictures",
-      &(attend_plot){.count = PICTURES, .across = 3, .panels = panels});
+  return study_figure(r, "masks-pictures",
+                      &(attend_plot){.count = PICTURES, .across = 3, .panels = panels});
 }
 
 static attend_status show_pictures(study_run *r) {
   const int n = study_count(r, "length"), real = study_count(r, "real");
   TRY(study_heading(r, "What a query may see"));
-  TRY(study_say(
-      r,
-      "Texts of one batch are padded to the length of the longest: here %d "
-      "of %d tokens are real. A key padding mask hides columns, from every "
-      "query. A causal mask hides what lies right of the diagonal: later "
-      "tokens, which are what is to be predicted. In "
-      "cross-attention queries are of one text and keys of the other, so "
-      "the picture need not be square, there is no later, and what is "
-      "hidden is the padding of the text that was read. The pictures show "
-      "weights of a query that prefers nothing, 1 over the number of keys "
-      "that it sees; what it does not see is striped, and padding is marked "
-      "by a stroke.",
-      real, n));
+  TRY(study_say(r,
+                "Texts of one batch are padded to the length of the longest: here %d "
+                "of %d tokens are real. A key padding mask hides columns, from every "
+                "query. A causal mask hides what lies right of the diagonal: later "
+                "tokens, which are what is to be predicted. In "
+                "cross-attention queries are of one text and keys of the other, so "
+                "the picture need not be square, there is no later, and what is "
+                "hidden is the padding of the text that was read. The pictures show "
+                "weights of a query that prefers nothing, 1 over the number of keys "
+                "that it sees; what it does not see is striped, and padding is marked "
+                "by a stroke.",
+                real, n));
   TRY(draw(r));
-  return study_say(
-      r,
-      "Under a causal mask, padding on the right hides nothing from a query of "
-      "a real token: rows 1 to %d of the fourth and the fifth picture are the "
-      "same. Only the queries of the padding itself lose keys, and what they "
-      "give is not used. With the padding on the left the first %d queries see "
-      "nothing at all: attend gives them zeros.",
-      real, n - real);
+  return study_say(r,
+                   "Under a causal mask, padding on the right hides nothing from a query of "
+                   "a real token: rows 1 to %d of the fourth and the fifth picture are the "
+                   "same. Only the queries of the padding itself lose keys, and what they "
+                   "give is not used. With the padding on the left the first %d queries see "
+                   "nothing at all: attend gives them zeros.",
+                   real, n - real);
 }
 
 /* ---- bits ----------------------------------------------------------------------------- */
@@ -176,12 +158,11 @@ typedef struct {
   enum { SAME, ROUNDED, OTHER } expected;
 } trial;
 
-static const trial trials[] = {
-    {"right-causal", true, false, false, true, SAME},
-    {"right-open", false, false, false, false, OTHER},
-    {"right-open-masked", false, true, false, true, SAME},
-    {"left-causal", true, false, true, false, OTHER},
-    {"left-causal-masked", true, true, true, true, ROUNDED}};
+static const trial trials[] = {{"right-causal", true, false, false, true, SAME},
+                               {"right-open", false, false, false, false, OTHER},
+                               {"right-open-masked", false, true, false, true, SAME},
+                               {"left-causal", true, false, true, false, OTHER},
+                               {"left-causal-masked", true, true, true, true, ROUNDED}};
 enum { TRIALS = sizeof trials / sizeof *trials };
 
 typedef struct {
@@ -193,8 +174,7 @@ typedef struct {
 static attend_status take_text(study_run *r, int rows, text *t) {
   *t = (text){.rows = rows, .d = study_count(r, "d")};
   const size_t size = (size_t)rows * (size_t)t->d;
-  float **const all[] = {&t->q,   &t->k,  &t->v,  &t->o,
-                         &t->d_o, &t->dq, &t->dk, &t->dv};
+  float **const all[] = {&t->q, &t->k, &t->v, &t->o, &t->d_o, &t->dq, &t->dk, &t->dv};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) TAKE(r, all[i], size);
   TAKE(r, &t->lse, (size_t)rows);
   TAKE(r, &t->real, (size_t)rows);
@@ -204,8 +184,7 @@ static attend_status take_text(study_run *r, int rows, text *t) {
 /* `tokens` real rows from `first` on; around them padding. */
 static attend_status fill(study_run *r, text *t, int first, bool poisoned) {
   const int tokens = study_count(r, "tokens");
-  const size_t size = (size_t)t->rows * (size_t)t->d,
-               real = (size_t)tokens * (size_t)t->d,
+  const size_t size = (size_t)t->rows * (size_t)t->d, real = (size_t)tokens * (size_t)t->d,
                at = (size_t)first * (size_t)t->d;
   study_normal(r, PADDING, 0, size, t->q);
   study_normal(r, PADDING + 1, 0, size, t->k);
@@ -220,14 +199,13 @@ static attend_status fill(study_run *r, text *t, int first, bool poisoned) {
   return ATTEND_OK;
 }
 
-static attend_status attend_text(study_run *r, const text *t, bool causal,
-                                 bool masked, bool backward) {
-  attend_desc desc = {
-      .q_len = t->rows,
-      .kv_len = t->rows,
-      .dim = t->d,
-      .mask = {.causal = causal ? ATTEND_CAUSAL : ATTEND_NOT_CAUSAL,
-               .key_mask = masked ? t->real : NULL}};
+static attend_status attend_text(study_run *r, const text *t, bool causal, bool masked,
+                                 bool backward) {
+  attend_desc desc = {.q_len = t->rows,
+                      .kv_len = t->rows,
+                      .dim = t->d,
+                      .mask = {.causal = causal ? ATTEND_CAUSAL : ATTEND_NOT_CAUSAL,
+                               .key_mask = masked ? t->real : NULL}};
   return study_attend(r, &desc,
                       &(study_pass){.q = t->q,
                                     .k = t->k,
@@ -279,8 +257,7 @@ static attend_status one_trial(study_run *r, table_store *t, const trial *w) {
   TRY(study_row(t, 2, (double)rows, most));
   if (w->expected == ROUNDED)
     return study_claim(r, study_format(r, "values-%s", w->name),
-                       study_format(r, "largest difference: %s", w->name), most,
-                       0, 1e-5);
+                       study_format(r, "largest difference: %s", w->name), most, 0, 1e-5);
   return study_claim(r, study_format(r, "bits-%s", w->name),
                      study_format(r, "rows that differ: %s", w->name), rows,
                      w->expected == SAME ? 0 : tokens, 0);
@@ -312,37 +289,31 @@ static attend_status show_bits(study_run *r) {
   int without, with;
   table_store *t;
   TRY(study_heading(r, "Shown by bits"));
-  TRY(study_say(
-      r,
-      "%d tokens pass through attention alone and with %d places of padding "
-      "beside them. If the padding is not seen, the rows of the tokens have "
-      "the same bits, and NaN in the keys and values of the padding does "
-      "not change them.",
-      tokens, study_count(r, "padding")));
-  TRY(study_table(r, "bits", "Outputs of the tokens, alone and padded",
-                  bits_columns, &t));
+  TRY(study_say(r,
+                "%d tokens pass through attention alone and with %d places of padding "
+                "beside them. If the padding is not seen, the rows of the tokens have "
+                "the same bits, and NaN in the keys and values of the padding does "
+                "not change them.",
+                tokens, study_count(r, "padding")));
+  TRY(study_table(r, "bits", "Outputs of the tokens, alone and padded", bits_columns, &t));
   for (int i = 0; i < TRIALS; i++) TRY(one_trial(r, t, &trials[i]));
   TRY(one_gradient(r, false, &without));
   TRY(one_gradient(r, true, &with));
-  TRY(study_claim(r, "gradients",
-                  "rows of dQ, dK, dV that right padding changes", without, 0,
-                  0));
-  TRY(study_claim(r, "gradients-counted",
-                  "rows of dK that change if the padding is in the loss", with,
-                  tokens, 0));
-  return study_say(
-      r,
-      "So padding on the right needs no key mask under a causal one; without "
-      "the causal mask, or on the left, every row changes. A key mask mends "
-      "that: to the bit on the right, and to rounding on the left, where the "
-      "text stands at other positions and sums are taken over blocks of keys "
-      "that begin at fixed ones. Gradients keep "
-      "their "
-      "bits too (%d rows of dQ, dK and dV differ), as long as the loss leaves "
-      "the padding out: the padding's own queries do see the text, and with a "
-      "loss on them %d of %d rows of dK change. The causal mask spares the key "
-      "mask, not the mask of the loss.",
-      without, with, tokens);
+  TRY(study_claim(r, "gradients", "rows of dQ, dK, dV that right padding changes", without, 0, 0));
+  TRY(study_claim(r, "gradients-counted", "rows of dK that change if the padding is in the loss",
+                  with, tokens, 0));
+  return study_say(r,
+                   "So padding on the right needs no key mask under a causal one; without "
+                   "the causal mask, or on the left, every row changes. A key mask mends "
+                   "that: to the bit on the right, and to rounding on the left, where the "
+                   "text stands at other positions and sums are taken over blocks of keys "
+                   "that begin at fixed ones. Gradients keep "
+                   "their "
+                   "bits too (%d rows of dQ, dK and dV differ), as long as the loss leaves "
+                   "the padding out: the padding's own queries do see the text, and with a "
+                   "loss on them %d of %d rows of dK change. The causal mask spares the key "
+                   "mask, not the mask of the loss.",
+                   without, with, tokens);
 }
 
 /* ---- models ---------------------------------------------------------------- */
@@ -368,8 +339,7 @@ typedef struct {
 
 static double weight_at(const attend_hooked *s, int h, int i, int j) {
   const ptrdiff_t *by = s->view.stride;
-  return (double)((const float *)s->view.data)[PADDED * by[0] + h * by[1] +
-                                               i * by[2] + j * by[3]];
+  return (double)((const float *)s->view.data)[PADDED * by[0] + h * by[1] + i * by[2] + j * by[3]];
 }
 
 static void see(const attend_hooked *s, void *user) {
@@ -416,8 +386,7 @@ static batch draw_texts(const study_run *r, texts *t) {
     t->wrote[i] = i % written < t->written_real[i / written]
                       ? token(r, (uint64_t)(BATCH * MASKS_LONGEST + i))
                       : PAD;
-  return (batch){BATCH,    n,       written,        t->read,
-                 t->wrote, t->real, t->written_real};
+  return (batch){BATCH, n, written, t->read, t->wrote, t->real, t->written_real};
 }
 
 /* The padded text without its padding. */
@@ -429,27 +398,22 @@ static batch alone(const batch *b) {
                  .wrote = b->wrote + PADDED * b->written};
 }
 
-static attend_status read_batch(attend_session *run, attend_parts parts,
-                                const batch *b) {
+static attend_status read_batch(attend_session *run, attend_parts parts, const batch *b) {
   if (parts & ATTEND_ENCODER)
     TRY(attend_session_encode(run, b->count, b->n, b->read, b->real, NULL));
   if (!(parts & ATTEND_DECODER)) return ATTEND_OK;
-  return attend_session_extend(run, b->count, b->written, b->wrote,
-                               b->written_real);
+  return attend_session_extend(run, b->count, b->written, b->wrote, b->written_real);
 }
 
-static attend_status witness_model(attend_model *model, const batch *b,
-                                   bool lengths, witness *w) {
+static attend_status witness_model(attend_model *model, const batch *b, bool lengths, witness *w) {
   attend_session *run;
   attend_hook hook = {.points = ATTEND_AT_PATTERN, .read = see, .user = w};
   batch given = *b;
   *w = (witness){.real = b->real[PADDED], .written = b->written_real[PADDED]};
   if (!lengths) given.real = given.written_real = NULL;
-  TRY(attend_session_create(model, &(attend_session_options){.batch = BATCH},
-                            &run));
+  TRY(attend_session_create(model, &(attend_session_options){.batch = BATCH}, &run));
   attend_status status = attend_session_set_hooks(run, 1, &hook);
-  if (!status)
-    status = read_batch(run, attend_model_config(model)->parts, &given);
+  if (!status) status = read_batch(run, attend_model_config(model)->parts, &given);
   attend_session_free(run);
   return status;
 }
@@ -463,16 +427,15 @@ typedef struct {
   bool causal, key_mask;
 } module;
 
-static const module modules[] = {
-    {"bert", "encoder", ATTEND_ENCODER_SELF, false, true},
-    {"gpt2", "decoder", ATTEND_DECODER_SELF, true, false},
-    {"t5", "encoder-decoder", ATTEND_ENCODER_SELF, false, true},
-    {"t5", "encoder-decoder", ATTEND_DECODER_SELF, true, false},
-    {"t5", "encoder-decoder", ATTEND_CROSS, false, true}};
+static const module modules[] = {{"bert", "encoder", ATTEND_ENCODER_SELF, false, true},
+                                 {"gpt2", "decoder", ATTEND_DECODER_SELF, true, false},
+                                 {"t5", "encoder-decoder", ATTEND_ENCODER_SELF, false, true},
+                                 {"t5", "encoder-decoder", ATTEND_DECODER_SELF, true, false},
+                                 {"t5", "encoder-decoder", ATTEND_CROSS, false, true}};
 enum { MODULES = sizeof modules / sizeof *modules };
 
-static const char *const role_titles[ATTEND_ROLES] = {
-    "encoder self-attention", "decoder self-attention", "cross-attention"};
+static const char *const role_titles[ATTEND_ROLES] = {"encoder self-attention",
+                                                      "decoder self-attention", "cross-attention"};
 
 static const attend_study_column module_columns[] = {
     {"model", "model", ATTEND_CELL_TEXT},
@@ -484,21 +447,19 @@ static const attend_study_column module_columns[] = {
     {"needed", "key mask needed", ATTEND_CELL_TEXT},
     {0}};
 
-static attend_status claim(study_run *r, const module *m, bool causal,
-                           const witness *with, const witness *without) {
+static attend_status claim(study_run *r, const module *m, bool causal, const witness *with,
+                           const witness *without) {
   const char *role = attend_role_name(m->role);
-  TRY(study_claim(
-      r, study_format(r, "causal-%s-%s", m->family, role),
-      study_format(r, "%s, %s: a causal mask", m->title, role_titles[m->role]),
-      causal, m->causal, 0));
+  TRY(study_claim(r, study_format(r, "causal-%s-%s", m->family, role),
+                  study_format(r, "%s, %s: a causal mask", m->title, role_titles[m->role]), causal,
+                  m->causal, 0));
   TRY(study_claim(r, study_format(r, "needed-%s-%s", m->family, role),
-                  study_format(r, "%s, %s: a key mask is needed", m->title,
-                               role_titles[m->role]),
+                  study_format(r, "%s, %s: a key mask is needed", m->title, role_titles[m->role]),
                   without->padding[m->role] > 0, m->key_mask, 0));
-  return study_claim(r, study_format(r, "padding-%s-%s", m->family, role),
-                     study_format(r, "%s, %s: weight on padding with its masks",
-                                  m->title, role_titles[m->role]),
-                     with->padding[m->role], 0, 0);
+  return study_claim(
+      r, study_format(r, "padding-%s-%s", m->family, role),
+      study_format(r, "%s, %s: weight on padding with its masks", m->title, role_titles[m->role]),
+      with->padding[m->role], 0, 0);
 }
 
 static attend_status show_module(study_run *r, table_store *t, const module *m,
@@ -506,8 +467,7 @@ static attend_status show_module(study_run *r, table_store *t, const module *m,
                                  const witness *without) {
   attend_desc desc;
   if (!attend_model_attention(model, m->role, 0, &desc))
-    return study_fail(r, ATTEND_INVALID, "%s has no %s", m->family,
-                      role_titles[m->role]);
+    return study_fail(r, ATTEND_INVALID, "%s has no %s", m->family, role_titles[m->role]);
   const bool causal = desc.mask.causal != ATTEND_NOT_CAUSAL;
   TRY(study_word(t, "%s (%s)", m->title, m->family));
   TRY(study_word(t, "%s", role_titles[m->role]));
@@ -520,14 +480,13 @@ static attend_status show_module(study_run *r, table_store *t, const module *m,
 
 /* What the last layer gives a model's real tokens of sequence `which`, [rows]
  * [width] of `out`. */
-static attend_status last_rows(attend_model *model, const batch *b, int which,
-                               int rows, int width, float *out) {
+static attend_status last_rows(attend_model *model, const batch *b, int which, int rows, int width,
+                               float *out) {
   const attend_parts parts = attend_model_config(model)->parts;
   const int n = parts & ATTEND_DECODER ? b->written : b->n;
   attend_session *run;
   int ld;
-  TRY(attend_session_create(model, &(attend_session_options){.batch = b->count},
-                            &run));
+  TRY(attend_session_create(model, &(attend_session_options){.batch = b->count}, &run));
   attend_status status = read_batch(run, parts, b);
   const float *hidden = status ? NULL : attend_session_hidden(run, &ld);
   for (int i = 0; hidden && i < rows; i++)
@@ -538,8 +497,7 @@ static attend_status last_rows(attend_model *model, const batch *b, int which,
 }
 
 /* A padded text beside a longer one, and the same text alone. */
-static attend_status same_bits(study_run *r, const module *m,
-                               attend_model *model, const batch *b) {
+static attend_status same_bits(study_run *r, const module *m, attend_model *model, const batch *b) {
   const attend_config *c = attend_model_config(model);
   const bool writes = c->parts & ATTEND_DECODER;
   const int rows = writes ? b->written_real[PADDED] : b->real[PADDED],
@@ -550,30 +508,26 @@ static attend_status same_bits(study_run *r, const module *m,
   TAKE(r, &by_itself, (size_t)rows * (size_t)width);
   TRY(last_rows(model, b, PADDED, rows, width, beside));
   TRY(last_rows(model, &one, 0, rows, width, by_itself));
-  return study_claim(
-      r, study_format(r, "model-%s", m->family),
-      study_format(r, "%s: tokens whose bits padding changes", m->title),
-      masks_differing(beside, (size_t)width, by_itself, (size_t)width, rows,
-                      width),
-      0, 0);
+  return study_claim(r, study_format(r, "model-%s", m->family),
+                     study_format(r, "%s: tokens whose bits padding changes", m->title),
+                     masks_differing(beside, (size_t)width, by_itself, (size_t)width, rows, width),
+                     0, 0);
 }
 
 /* ---- all of them ------------------------------------------------------------------------- */
 
 /* The modules of one model, from `first` on. */
-static attend_status ask(study_run *r, table_store *t, int first,
-                         attend_model *model, const batch *b) {
+static attend_status ask(study_run *r, table_store *t, int first, attend_model *model,
+                         const batch *b) {
   witness with, without;
   TRY(witness_model(model, b, true, &with));
   TRY(witness_model(model, b, false, &without));
-  for (int i = first;
-       i < MODULES && !strcmp(modules[i].family, modules[first].family); i++)
+  for (int i = first; i < MODULES && !strcmp(modules[i].family, modules[first].family); i++)
     TRY(show_module(r, t, &modules[i], model, &with, &without));
   return same_bits(r, &modules[first], model, b);
 }
 
-static attend_status ask_family(study_run *r, table_store *t, int first,
-                                const batch *b) {
+static attend_status ask_family(study_run *r, table_store *t, int first, const batch *b) {
   const attend_architecture a = {.family = modules[first].family,
                                  .layers = 2,
                                  .width = 32,
@@ -595,29 +549,26 @@ static attend_status masks_of_models(study_run *r) {
   const batch b = draw_texts(r, &t);
   table_store *table;
   TRY(study_heading(r, "Which module has which mask"));
-  TRY(study_say(
-      r,
-      "Three small untrained models read a batch of two texts, the second "
-      "padded on the right from %d to %d tokens (and in a decoder from %d to "
-      "%d). Once with its length, once without. The table has "
-      "the largest weight that any head of any layer gives from a real token "
-      "to padding, and to later real tokens.",
-      t.real[PADDED], b.n, t.written_real[PADDED], b.written));
-  TRY(study_table(r, "modules", "Largest weights of a real token",
-                  module_columns, &table));
+  TRY(study_say(r,
+                "Three small untrained models read a batch of two texts, the second "
+                "padded on the right from %d to %d tokens (and in a decoder from %d to "
+                "%d). Once with its length, once without. The table has "
+                "the largest weight that any head of any layer gives from a real token "
+                "to padding, and to later real tokens.",
+                t.real[PADDED], b.n, t.written_real[PADDED], b.written));
+  TRY(study_table(r, "modules", "Largest weights of a real token", module_columns, &table));
   for (int i = 0; i < MODULES; i++)
     if (i == 0 || strcmp(modules[i].family, modules[i - 1].family))
       TRY(ask_family(r, table, i, &b));
-  return study_say(
-      r,
-      "This is the documents' answer. An encoder has a key padding mask and no "
-      "other. A decoder has a causal mask, under which a real token gives "
-      "nothing to padding on its right even without the length. An "
-      "encoder-decoder has key padding masks on the encoder's self-attention "
-      "and on cross-attention, whose keys are the same padded text, and a "
-      "causal mask on the decoder's self-attention. With these masks, what the "
-      "last layer gives to the real tokens has the same bits as that of the "
-      "text alone.");
+  return study_say(r,
+                   "This is the documents' answer. An encoder has a key padding mask and no "
+                   "other. A decoder has a causal mask, under which a real token gives "
+                   "nothing to padding on its right even without the length. An "
+                   "encoder-decoder has key padding masks on the encoder's self-attention "
+                   "and on cross-attention, whose keys are the same padded text, and a "
+                   "causal mask on the decoder's self-attention. With these masks, what the "
+                   "last layer gives to the real tokens has the same bits as that of the "
+                   "text alone.");
 }
 
 static attend_status run(study_run *r) {

@@ -6,19 +6,14 @@
 enum { INPUT = 1, LONG = 2, DATA = 3, WEIGHTS = 4, TARGET = 5, MOST = 16 };
 
 static const attend_setting settings[] = {
-    {"rows", "5", NULL, "batch B of the table of dependences",
-     ATTEND_SETTING_WHOLE, 1, 2, 32},
+    {"rows", "5", NULL, "batch B of the table of dependences", ATTEND_SETTING_WHOLE, 1, 2, 32},
     {"columns", "8", NULL, "width D of it", ATTEND_SETTING_WHOLE, 1, 2, 32},
-    {"d", "4,64,1024", "4,64", "widths whose lengths are measured",
-     ATTEND_SETTING_WHOLE, MOST, 2, 65536},
-    {"gamma", "0.5,3", NULL, "scales of layer norm", ATTEND_SETTING_NUMBERS, 8,
-     0.001, 1000},
-    {"beta", "0,-2", NULL, "its biases", ATTEND_SETTING_NUMBERS, 8, -1000,
-     1000},
-    {"batch", "256", "64", "rows whose gradient is accumulated",
-     ATTEND_SETTING_WHOLE, 1, 2, 8192},
-    {"width", "32", NULL, "width of that layer", ATTEND_SETTING_WHOLE, 1, 2,
-     512},
+    {"d", "4,64,1024", "4,64", "widths whose lengths are measured", ATTEND_SETTING_WHOLE, MOST, 2,
+     65536},
+    {"gamma", "0.5,3", NULL, "scales of layer norm", ATTEND_SETTING_NUMBERS, 8, 0.001, 1000},
+    {"beta", "0,-2", NULL, "its biases", ATTEND_SETTING_NUMBERS, 8, -1000, 1000},
+    {"batch", "256", "64", "rows whose gradient is accumulated", ATTEND_SETTING_WHOLE, 1, 2, 8192},
+    {"width", "32", NULL, "width of that layer", ATTEND_SETTING_WHOLE, 1, 2, 512},
     {0}};
 
 /* STORED: batch norm with moments that were averaged before, as models run
@@ -34,22 +29,19 @@ static const struct {
 static const float eps = 1e-5f;
 
 /* moments [2][n]: work of batch norm, given by the caller for stored ones. */
-static void normalise(attend_context *ctx, norm_kind kind, int rows, int n,
-                      const float *x, int ld, float *moments, float *y) {
+static void normalise(attend_context *ctx, norm_kind kind, int rows, int n, const float *x, int ld,
+                      float *moments, float *y) {
   if (kind == LAYER) {
     attend_layer_norm(ctx, rows, n, x, ld, NULL, NULL, eps, y, ld);
     return;
   }
-  if (kind == BATCH)
-    attend_batch_moments(ctx, rows, n, x, ld, moments, moments + n);
-  attend_batch_norm(ctx, rows, n, x, ld, moments, moments + n, NULL, NULL, eps,
-                    y, ld);
+  if (kind == BATCH) attend_batch_moments(ctx, rows, n, x, ld, moments, moments + n);
+  attend_batch_norm(ctx, rows, n, x, ld, moments, moments + n, NULL, NULL, eps, y, ld);
 }
 
 /* ---- which inputs an output depends on ------------------------------------------------ */
 
-static const char *const parts[4] = {"x(i,j)", "x(i',j)", "x(i,j')",
-                                     "x(i',j')"};
+static const char *const parts[4] = {"x(i,j)", "x(i',j)", "x(i,j')", "x(i',j')"};
 static const char *const numerals[4] = {"i", "ii", "iii", "iv"};
 
 /* What the document's solution marks. */
@@ -82,16 +74,14 @@ static void count_parts(dependence *d) {
 }
 
 /* Every input is moved up and down by a step, and the whole output looked at. */
-static attend_status differentiate(study_run *r, norm_kind kind,
-                                   dependence *d) {
+static attend_status differentiate(study_run *r, norm_kind kind, dependence *d) {
   const float step = 1.0f / 32;
   const size_t n = (size_t)d->n;
   float *x = NULL;
   TAKE(r, &x, 3 * n + 2 * (size_t)d->columns);
   float *up = x + n, *down = up + n, *moments = down + n;
   study_normal(r, INPUT, 0, n, x);
-  attend_batch_moments(r->ctx, d->rows, d->columns, x, d->columns, moments,
-                       moments + d->columns);
+  attend_batch_moments(r->ctx, d->rows, d->columns, x, d->columns, moments, moments + d->columns);
   for (int in = 0; in < d->n; in++) {
     const float kept = x[in], high = kept + step, low = kept - step;
     x[in] = high;
@@ -102,8 +92,7 @@ static attend_status differentiate(study_run *r, norm_kind kind,
     for (int out = 0; out < d->n; out++) {
       d->slope[out * d->n + in] =
           ((double)up[out] - (double)down[out]) / ((double)high - (double)low);
-      d->changed[out * d->n + in] =
-          memcmp(&up[out], &down[out], sizeof *up) != 0;
+      d->changed[out * d->n + in] = memcmp(&up[out], &down[out], sizeof *up) != 0;
     }
   }
   count_parts(d);
@@ -111,8 +100,7 @@ static attend_status differentiate(study_run *r, norm_kind kind,
 }
 
 static attend_status depend(study_run *r, norm_kind kind, dependence *d) {
-  *d = (dependence){.rows = study_count(r, "rows"),
-                    .columns = study_count(r, "columns")};
+  *d = (dependence){.rows = study_count(r, "rows"), .columns = study_count(r, "columns")};
   d->n = d->rows * d->columns;
   TAKE(r, &d->slope, (size_t)d->n * (size_t)d->n);
   TAKE(r, &d->changed, (size_t)d->n * (size_t)d->n);
@@ -144,10 +132,9 @@ static attend_status say_dependences(study_run *r, const dependence *d) {
     for (int k = 0; k < KINDS; k++) {
       TRY(study_word(t, "%s", d[k].any[p] ? "yes" : "no"));
       TRY(study_cell(t, d[k].most[p]));
-      TRY(study_claim(
-          r, study_format(r, "depends-%s-%s", norms[k].name, numerals[p]),
-          study_format(r, "%s: y(i,j) depends on %s", norms[k].title, parts[p]),
-          d[k].any[p] > 0, marked[k][p], 0));
+      TRY(study_claim(r, study_format(r, "depends-%s-%s", norms[k].name, numerals[p]),
+                      study_format(r, "%s: y(i,j) depends on %s", norms[k].title, parts[p]),
+                      d[k].any[p] > 0, marked[k][p], 0));
     }
   }
   return ATTEND_OK;
@@ -175,33 +162,29 @@ static attend_status dependences(study_run *r) {
   TRY(say_dependences(r, d));
   attend_plot_panel panels[] = {slopes(&d[LAYER], "Layer norm: ∂y/∂x"),
                                 slopes(&d[BATCH], "Batch norm: ∂y/∂x")};
-  TRY(study_figure(r, "norms-slopes",
-                   &(attend_plot){.count = 2, .across = 2, .panels = panels}));
-  return study_say(
-      r,
-      "Layer norm: (i) and (iii). Batch norm: (i) and (ii). The pictures are "
-      "the whole Jacobians: blocks of a row with itself, and diagonals that "
-      "join equal columns of all rows. After training batch norm uses moments "
-      "that it averaged before, and then an output depends on its own input "
-      "alone, (i): the model that is tested is not the one that was trained. "
-      "Layer norm is the same in both.");
+  TRY(study_figure(r, "norms-slopes", &(attend_plot){.count = 2, .across = 2, .panels = panels}));
+  return study_say(r,
+                   "Layer norm: (i) and (iii). Batch norm: (i) and (ii). The pictures are "
+                   "the whole Jacobians: blocks of a row with itself, and diagonals that "
+                   "join equal columns of all rows. After training batch norm uses moments "
+                   "that it averaged before, and then an output depends on its own input "
+                   "alone, (i): the model that is tested is not the one that was trained. "
+                   "Layer norm is the same in both.");
 }
 
 /* ---- how long the output is ------------------------------------------------------------ */
 
-static const attend_study_column length_columns[] = {
-    {"d", "d", ATTEND_CELL_COUNT},
-    {"gamma", "γ", ATTEND_CELL_NUMBER},
-    {"beta", "β", ATTEND_CELL_NUMBER},
-    {"length", "‖y - β1‖", ATTEND_CELL_NUMBER},
-    {"predicted", "γ√d", ATTEND_CELL_NUMBER},
-    {"mean", "mean of y", ATTEND_CELL_NUMBER},
-    {0}};
+static const attend_study_column length_columns[] = {{"d", "d", ATTEND_CELL_COUNT},
+                                                     {"gamma", "γ", ATTEND_CELL_NUMBER},
+                                                     {"beta", "β", ATTEND_CELL_NUMBER},
+                                                     {"length", "‖y - β1‖", ATTEND_CELL_NUMBER},
+                                                     {"predicted", "γ√d", ATTEND_CELL_NUMBER},
+                                                     {"mean", "mean of y", ATTEND_CELL_NUMBER},
+                                                     {0}};
 
 /* |y - beta 1| of the layer norm of a row with this deviation. */
-static attend_status length_of(study_run *r, int d, double sigma, double gamma,
-                               double beta, float e, double *mean,
-                               double *length) {
+static attend_status length_of(study_run *r, int d, double sigma, double gamma, double beta,
+                               float e, double *mean, double *length) {
   const size_t n = (size_t)d;
   float *x = NULL;
   double sum = 0, squares = 0;
@@ -224,17 +207,15 @@ static attend_status length_of(study_run *r, int d, double sigma, double gamma,
 }
 
 /* Rounding of y is relative to its elements, |gamma z + beta|. */
-static attend_status length_row(study_run *r, int d, double gamma, double beta,
-                                table_store *t) {
+static attend_status length_row(study_run *r, int d, double gamma, double beta, table_store *t) {
   const double predicted = gamma * sqrt((double)d);
   double mean, length;
   TRY(length_of(r, d, 5, gamma, beta, 0, &mean, &length));
   TRY(study_row(t, 6, (double)d, gamma, beta, length, predicted, mean));
   return study_claim(
       r, study_format(r, "length-d%d-gamma%g-beta%g", d, gamma, beta),
-      study_format(r, "|y - beta 1| at d = %d, gamma = %g, beta = %g", d, gamma,
-                   beta),
-      length, predicted, 4e-6 * (gamma + fabs(beta)) * sqrt((double)d));
+      study_format(r, "|y - beta 1| at d = %d, gamma = %g, beta = %g", d, gamma, beta), length,
+      predicted, 4e-6 * (gamma + fabs(beta)) * sqrt((double)d));
 }
 
 static attend_status lengths(study_run *r) {
@@ -243,12 +224,10 @@ static attend_status lengths(study_run *r) {
   const double *gamma = study_list(r, "gamma", &ng);
   const double *beta = study_list(r, "beta", &nb);
   table_store *t;
-  TRY(study_table(r, "lengths", "Layer norm of random rows, ε = 0",
-                  length_columns, &t));
+  TRY(study_table(r, "lengths", "Layer norm of random rows, ε = 0", length_columns, &t));
   for (size_t i = 0; i < nd; i++)
     for (size_t g = 0; g < ng; g++)
-      for (size_t b = 0; b < nb; b++)
-        TRY(length_row(r, (int)d[i], gamma[g], beta[b], t));
+      for (size_t b = 0; b < nb; b++) TRY(length_row(r, (int)d[i], gamma[g], beta[b], t));
   return ATTEND_OK;
 }
 
@@ -280,19 +259,16 @@ static attend_status shrink(study_run *r) {
                   "|y - beta 1| with eps over gamma sqrt(d s^2/(s^2 + eps)), "
                   "less 1",
                   worst, 0, 2e-5));
-  attend_plot_series series[] = {
-      {"predicted: √(s²/(s² + ε))", LINE, sigma, predicted, .points = 0},
-      {"measured", SPREADS, at, share, .points = 2}};
+  attend_plot_series series[] = {{"predicted: √(s²/(s² + ε))", LINE, sigma, predicted, .points = 0},
+                                 {"measured", SPREADS, at, share, .points = 2}};
   attend_plot_panel panel = {
-      .title = study_format(r, "Length of a normed row, ε = %g, d = %d",
-                            (double)eps, d),
+      .title = study_format(r, "Length of a normed row, ε = %g, d = %d", (double)eps, d),
       .x = {.label = "standard deviation of the elements of x", .log = 1},
       .y = {.label = "‖y - β1‖ / (γ√d)", .low = 0, .high = 1.1},
       .key = ATTEND_KEY_ABOVE,
       .count = 2,
       .series = series};
-  return study_figure(r, "norms-length",
-                      &(attend_plot){.count = 1, .panels = &panel});
+  return study_figure(r, "norms-length", &(attend_plot){.count = 1, .panels = &panel});
 }
 
 /* ---- gradients of small batches ----------------------------------------------------------- */
@@ -311,8 +287,7 @@ typedef struct {
 static attend_status make_layer(study_run *r, layer *l) {
   *l = (layer){.batch = study_count(r, "batch"), .n = study_count(r, "width")};
   l->ld = (l->n + 15) / 16 * 16;
-  const size_t rows = (size_t)l->batch * (size_t)l->ld,
-               square = (size_t)l->n * (size_t)l->n;
+  const size_t rows = (size_t)l->batch * (size_t)l->ld, square = (size_t)l->n * (size_t)l->n;
   TAKE(r, &l->u, 5 * rows);
   l->target = l->u + rows;
   l->a = l->target + rows;
@@ -321,20 +296,17 @@ static attend_status make_layer(study_run *r, layer *l) {
   TAKE(r, &l->w, 2 * square + 2 * (size_t)l->n);
   l->gradient = l->w + square;
   l->moments = l->gradient + square;
-  TRY(study_take(
-      r, attend_linear_weight_grad_bytes(r->ctx, l->batch, l->n, l->n) + 1, 1,
-      &l->work));
+  TRY(study_take(r, attend_linear_weight_grad_bytes(r->ctx, l->batch, l->n, l->n) + 1, 1,
+                 &l->work));
   study_normal(r, DATA, 0, rows, l->u);
   study_normal(r, TARGET, 0, rows, l->target);
   study_normal(r, WEIGHTS, 0, square, l->w);
   attend_linear_part part = {.weight = l->w, .outputs = l->n};
-  return attend_linear_create(r->ctx, ATTEND_WEIGHTS_F32, l->n, 1, &part,
-                              &l->linear);
+  return attend_linear_create(r->ctx, ATTEND_WEIGHTS_F32, l->n, 1, &part, &l->linear);
 }
 
 /* The gradient of rows [from, from + rows) is added to l->gradient. */
-static void add_gradient(attend_context *ctx, layer *l, norm_kind kind,
-                         int from, int rows) {
+static void add_gradient(attend_context *ctx, layer *l, norm_kind kind, int from, int rows) {
   const size_t at = (size_t)from * (size_t)l->ld;
   const int n = l->n, ld = l->ld;
   attend_linear_forward(l->linear, rows, l->u + at, ld, l->a, ld);
@@ -342,18 +314,18 @@ static void add_gradient(attend_context *ctx, layer *l, norm_kind kind,
   for (int i = 0; i < rows * ld; i++)
     l->dy[i] = i % ld < n ? l->y[i] - l->target[at + (size_t)i] : 0;
   if (kind == LAYER)
-    attend_layer_norm_back(ctx, rows, n, l->a, ld, NULL, eps, l->dy, ld, 0,
-                           l->dy, ld, NULL, NULL, NULL);
+    attend_layer_norm_back(ctx, rows, n, l->a, ld, NULL, eps, l->dy, ld, 0, l->dy, ld, NULL, NULL,
+                           NULL);
   else
-    attend_batch_norm_back(ctx, rows, n, l->a, ld, l->moments, l->moments + n,
-                           NULL, eps, l->dy, ld, 0, l->dy, ld, NULL, NULL);
-  attend_linear_weight_grad(ctx, ATTEND_WEIGHTS_F32, rows, n, n, l->dy, ld,
-                            l->u + at, ld, 0, 1, l->gradient, n, NULL, l->work);
+    attend_batch_norm_back(ctx, rows, n, l->a, ld, l->moments, l->moments + n, NULL, eps, l->dy, ld,
+                           0, l->dy, ld, NULL, NULL);
+  attend_linear_weight_grad(ctx, ATTEND_WEIGHTS_F32, rows, n, n, l->dy, ld, l->u + at, ld, 0, 1,
+                            l->gradient, n, NULL, l->work);
 }
 
 /* |sum over batches of `rows` - gradient of all| / |gradient of all|. */
-static double difference(attend_context *ctx, layer *l, norm_kind kind,
-                         int rows, const float *whole) {
+static double difference(attend_context *ctx, layer *l, norm_kind kind, int rows,
+                         const float *whole) {
   const size_t n = (size_t)l->n * (size_t)l->n;
   double off = 0, all = 0;
   memset(l->gradient, 0, n * sizeof *l->gradient);
@@ -375,8 +347,8 @@ static const attend_study_column accumulate_columns[] = {
 
 enum { SIZES = 14 };
 
-static attend_status accumulate(study_run *r, layer *l, double *size,
-                                double off[2][SIZES], size_t *count) {
+static attend_status accumulate(study_run *r, layer *l, double *size, double off[2][SIZES],
+                                size_t *count) {
   const size_t n = (size_t)l->n * (size_t)l->n;
   float *whole = NULL;
   TAKE(r, &whole, 2 * n);
@@ -388,25 +360,22 @@ static attend_status accumulate(study_run *r, layer *l, double *size,
   for (int m = 1; m < l->batch; m *= 2, ++*count) {
     size[*count] = m;
     for (int k = 0; k < 2; k++)
-      off[k][*count] =
-          difference(r->ctx, l, (norm_kind)k, m, whole + (size_t)k * n);
+      off[k][*count] = difference(r->ctx, l, (norm_kind)k, m, whole + (size_t)k * n);
     TRY(study_step(r, 0.3 + 0.7 * m / l->batch));
   }
   return ATTEND_OK;
 }
 
-static attend_status claim_sums(study_run *r, const double *size,
-                                double off[2][SIZES], size_t count) {
+static attend_status claim_sums(study_run *r, const double *size, double off[2][SIZES],
+                                size_t count) {
   for (size_t i = 0; i < count; i++) {
     const int m = (int)size[i];
-    TRY(study_claim(
-        r, study_format(r, "sum-layer-%d", m),
-        study_format(r, "layer norm: batches of %d against one, |Δ|/|∇|", m),
-        off[LAYER][i], 0, 2e-5));
-    TRY(study_claim(
-        r, study_format(r, "differs-batch-%d", m),
-        study_format(r, "batch norm: batches of %d give another gradient", m),
-        off[BATCH][i] > 1e-3, 1, 0));
+    TRY(study_claim(r, study_format(r, "sum-layer-%d", m),
+                    study_format(r, "layer norm: batches of %d against one, |Δ|/|∇|", m),
+                    off[LAYER][i], 0, 2e-5));
+    TRY(study_claim(r, study_format(r, "differs-batch-%d", m),
+                    study_format(r, "batch norm: batches of %d give another gradient", m),
+                    off[BATCH][i] > 1e-3, 1, 0));
   }
   return study_claim(r, "batch-of-one",
                      "batch norm: |Δ|/|∇| with batches of 1, whose gradient "
@@ -423,19 +392,15 @@ static attend_status say_sums(study_run *r, const layer *l, const double *size,
                                "that of all %d rows: ‖difference‖ / ‖gradient‖",
                                l->batch),
                   accumulate_columns, &t));
-  for (size_t i = 0; i < n; i++)
-    TRY(study_row(t, 3, size[i], off[LAYER][i], off[BATCH][i]));
-  attend_plot_series series[] = {
-      {"batch norm", n, size, off[BATCH], .points = 1},
-      {"layer norm", n, size, off[LAYER], .points = 1, .dashed = 1}};
-  attend_plot_panel panel = {
-      .title = study_format(r, "Gradient of %d rows, accumulated", l->batch),
-      .x = {.label = "rows of a small batch", .log = 1},
-      .y = {.label = "‖difference‖ / ‖gradient‖", .log = 1},
-      .count = 2,
-      .series = series};
-  return study_figure(r, "norms-accumulation",
-                      &(attend_plot){.count = 1, .panels = &panel});
+  for (size_t i = 0; i < n; i++) TRY(study_row(t, 3, size[i], off[LAYER][i], off[BATCH][i]));
+  attend_plot_series series[] = {{"batch norm", n, size, off[BATCH], .points = 1},
+                                 {"layer norm", n, size, off[LAYER], .points = 1, .dashed = 1}};
+  attend_plot_panel panel = {.title = study_format(r, "Gradient of %d rows, accumulated", l->batch),
+                             .x = {.label = "rows of a small batch", .log = 1},
+                             .y = {.label = "‖difference‖ / ‖gradient‖", .log = 1},
+                             .count = 2,
+                             .series = series};
+  return study_figure(r, "norms-accumulation", &(attend_plot){.count = 1, .panels = &panel});
 }
 
 static attend_status small_batches(study_run *r, layer *l) {
@@ -443,18 +408,17 @@ static attend_status small_batches(study_run *r, layer *l) {
   size_t n = 0;
   TRY(accumulate(r, l, size, off, &n));
   TRY(claim_sums(r, size, off, n));
-  TRY(study_say(
-      r,
-      "Where a batch of %d rows does not fit, one adds up the gradients of "
-      "small batches. With layer norm a row's loss depends on that row alone, "
-      "so the sum is the gradient of the whole. With batch norm every small "
-      "batch has moments of its own: another function is differentiated. Here "
-      "a linear layer, a norm and a squared error: with batches of %d rows "
-      "batch norm's gradient is off by %.1f %%, layer norm's by %.0e, which is "
-      "rounding. With one row batch norm gives y = β whatever x is, and no "
-      "gradient comes through at all; with two it gives β ± γ, flat but for "
-      "a step of width √ε where both rows are alike, which is steep.",
-      l->batch, (int)size[n - 1], 100 * off[BATCH][n - 1], off[LAYER][n - 1]));
+  TRY(study_say(r,
+                "Where a batch of %d rows does not fit, one adds up the gradients of "
+                "small batches. With layer norm a row's loss depends on that row alone, "
+                "so the sum is the gradient of the whole. With batch norm every small "
+                "batch has moments of its own: another function is differentiated. Here "
+                "a linear layer, a norm and a squared error: with batches of %d rows "
+                "batch norm's gradient is off by %.1f %%, layer norm's by %.0e, which is "
+                "rounding. With one row batch norm gives y = β whatever x is, and no "
+                "gradient comes through at all; with two it gives β ± γ, flat but for "
+                "a step of width √ε where both rows are alike, which is steep.",
+                l->batch, (int)size[n - 1], 100 * off[BATCH][n - 1], off[LAYER][n - 1]));
   return say_sums(r, l, size, off, n);
 }
 

@@ -70,15 +70,14 @@ double study_seconds(void (*work)(void *user), void *user, int repeat) {
 
 /* ---- singular values ------------------------------------------------------------ */
 
-attend_status study_svd(study_run *r, size_t rows, size_t columns,
-                        const double *x, double *u, double *s) {
+attend_status study_svd(study_run *r, size_t rows, size_t columns, const double *x, double *u,
+                        double *s) {
   const size_t bytes = rows * columns * sizeof *x;
   double *copy = NULL, *work = NULL;
   TAKE(r, &copy, rows * columns);
   TAKE(r, &work, 2 * (rows + columns));
   memcpy(copy, x, bytes);
-  if (svd_by_lapacke(rows, columns, copy, u, s, work, work + rows + columns))
-    return ATTEND_OK;
+  if (svd_by_lapacke(rows, columns, copy, u, s, work, work + rows + columns)) return ATTEND_OK;
   memcpy(copy, x, bytes);
   svd_by_rotations(rows, columns, copy, u, s);
   return ATTEND_OK;

@@ -22,38 +22,30 @@ enum { MOST_VALUES = 16, LEFT = 1, RIGHT = 2, CURVE = 61 };
 typedef purify_data data;
 
 static const attend_setting settings[] = {
-    {"singular", "10,8,4,1,0.5,0.36,0.16,0.01", NULL,
-     "singular values of the data, falling", ATTEND_SETTING_NUMBERS,
-     MOST_VALUES, 1e-4, 1e4},
-    {"keep", "3", NULL, "how many of them are signal", ATTEND_SETTING_WHOLE, 1,
-     1, MOST_VALUES - 1},
-    {"most", "0.8", NULL, "what is left of the signal at least",
-     ATTEND_SETTING_NUMBERS, 1, 0.001, 0.999},
-    {"least", "0.5", NULL, "and of the rest at most", ATTEND_SETTING_NUMBERS, 1,
-     0.001, 0.999},
-    {"samples", "24", NULL, "columns of the data", ATTEND_SETTING_WHOLE, 1,
-     MOST_VALUES, 4096},
-    {"lambda", "0.1,1,4", "1,4", "weights of |W|^2 for gradient descent",
-     ATTEND_SETTING_NUMBERS, PURIFY_LAMBDAS, 1e-6, 1e6},
-    {"steps", "2000", "200", "of gradient descent", ATTEND_SETTING_WHOLE, 1, 10,
-     1e6},
-    {"noise", "0.4", NULL, "standard deviation of the picture's noise",
-     ATTEND_SETTING_NUMBERS, 1, 0.001, 10},
-    {"wide", "2", NULL, "columns of the picture for one dot of a letter",
-     ATTEND_SETTING_WHOLE, 1, 1, 16},
-    {"tall", "3", NULL, "rows of the picture for one dot", ATTEND_SETTING_WHOLE,
-     1, 1, 16},
+    {"singular", "10,8,4,1,0.5,0.36,0.16,0.01", NULL, "singular values of the data, falling",
+     ATTEND_SETTING_NUMBERS, MOST_VALUES, 1e-4, 1e4},
+    {"keep", "3", NULL, "how many of them are signal", ATTEND_SETTING_WHOLE, 1, 1, MOST_VALUES - 1},
+    {"most", "0.8", NULL, "what is left of the signal at least", ATTEND_SETTING_NUMBERS, 1, 0.001,
+     0.999},
+    {"least", "0.5", NULL, "and of the rest at most", ATTEND_SETTING_NUMBERS, 1, 0.001, 0.999},
+    {"samples", "24", NULL, "columns of the data", ATTEND_SETTING_WHOLE, 1, MOST_VALUES, 4096},
+    {"lambda", "0.1,1,4", "1,4", "weights of |W|^2 for gradient descent", ATTEND_SETTING_NUMBERS,
+     PURIFY_LAMBDAS, 1e-6, 1e6},
+    {"steps", "2000", "200", "of gradient descent", ATTEND_SETTING_WHOLE, 1, 10, 1e6},
+    {"noise", "0.4", NULL, "standard deviation of the picture's noise", ATTEND_SETTING_NUMBERS, 1,
+     0.001, 10},
+    {"wide", "2", NULL, "columns of the picture for one dot of a letter", ATTEND_SETTING_WHOLE, 1,
+     1, 16},
+    {"tall", "3", NULL, "rows of the picture for one dot", ATTEND_SETTING_WHOLE, 1, 1, 16},
     {0}};
 
 /* ---- W ----------------------------------------------------------------------- */
 
-static void purify_closed(size_t m, const double *u, const double *s,
-                          double lambda, double *w) {
+static void purify_closed(size_t m, const double *u, const double *s, double lambda, double *w) {
   for (size_t i = 0; i < m; i++)
     for (size_t j = 0; j < m; j++) {
       double sum = 0;
-      for (size_t k = 0; k < m; k++)
-        sum += u[i * m + k] * purify_kept(s[k], lambda) * u[j * m + k];
+      for (size_t k = 0; k < m; k++) sum += u[i * m + k] * purify_kept(s[k], lambda) * u[j * m + k];
       w[i * m + j] = sum;
     }
 }
@@ -63,8 +55,7 @@ static double reconstruction(const data *d, const double *w) {
   for (size_t i = 0; i < d->m; i++)
     for (size_t t = 0; t < d->n; t++) {
       double left = d->x[i * d->n + t];
-      for (size_t k = 0; k < d->m; k++)
-        left -= w[i * d->m + k] * d->x[k * d->n + t];
+      for (size_t k = 0; k < d->m; k++) left -= w[i * d->m + k] * d->x[k * d->n + t];
       sum += left * left;
     }
   return sum;
@@ -91,13 +82,12 @@ static const attend_study_column candidate_columns[] = {
     {"above", "at λ = 0.002", ATTEND_CELL_NUMBER},
     {0}};
 
-static const double given_x[8] = {-2.17, 1.98,  2.41, -2.03,
-                                  0.02,  -0.01, 0.01, -0.02};
+static const double given_x[8] = {-2.17, 1.98, 2.41, -2.03, 0.02, -0.01, 0.01, -0.02};
 static const double alpha[4] = {1, 0, 0, 1}, beta[4] = {1, 0, 0, 0};
 static const double beside[3] = {0.0005, 0.001, 0.002};
 
-static attend_status candidate_row(table_store *t, const char *name,
-                                   const data *d, const double *w) {
+static attend_status candidate_row(table_store *t, const char *name, const data *d,
+                                   const double *w) {
   TRY(study_word(t, "%s", name));
   TRY(study_row(t, 2, reconstruction(d, w), squares(w, 4)));
   for (int i = 0; i < 3; i++) TRY(study_cell(t, loss(d, w, beside[i])));
@@ -108,13 +98,11 @@ static attend_status candidate_row(table_store *t, const char *name,
  * lambda). */
 static double least_loss(const data *d, double lambda) {
   double sum = 0;
-  for (size_t i = 0; i < d->m; i++)
-    sum += lambda * purify_kept(d->s[i], lambda);
+  for (size_t i = 0; i < d->m; i++) sum += lambda * purify_kept(d->s[i], lambda);
   return sum;
 }
 
-static attend_status plot_candidates(study_run *r, const data *d,
-                                     double crossing) {
+static attend_status plot_candidates(study_run *r, const data *d, double crossing) {
   double x[CURVE], y[3][CURVE];
   for (int i = 0; i < CURVE; i++) {
     x[i] = 1e-5 * pow(10, 4 * i / (CURVE - 1.0));
@@ -135,27 +123,20 @@ static attend_status plot_candidates(study_run *r, const data *d,
                              .series = series,
                              .marks = 1,
                              .mark = &mark};
-  return study_figure(r, "purification-candidates",
-                      &(attend_plot){.count = 1, .panels = &panel});
+  return study_figure(r, "purification-candidates", &(attend_plot){.count = 1, .panels = &panel});
 }
 
-static attend_status claim_candidates(study_run *r, const data *d,
-                                      double crossing) {
-  TRY(study_claim(r, "reconstruction-alpha", "‖X − WX‖² of W = I",
-                  reconstruction(d, alpha), 0, 0));
-  TRY(study_claim(r, "regularisation-alpha", "‖W‖² of W = I", squares(alpha, 4),
-                  2, 0));
-  TRY(study_claim(r, "reconstruction-beta", "‖X − WX‖² of W = diag(1, 0)",
-                  reconstruction(d, beta), 0.001, 1e-15));
-  TRY(study_claim(r, "regularisation-beta", "‖W‖² of W = diag(1, 0)",
-                  squares(beta, 4), 1, 0));
-  TRY(study_claim(r, "crossing", "λ at which both have the same loss", crossing,
+static attend_status claim_candidates(study_run *r, const data *d, double crossing) {
+  TRY(study_claim(r, "reconstruction-alpha", "‖X − WX‖² of W = I", reconstruction(d, alpha), 0, 0));
+  TRY(study_claim(r, "regularisation-alpha", "‖W‖² of W = I", squares(alpha, 4), 2, 0));
+  TRY(study_claim(r, "reconstruction-beta", "‖X − WX‖² of W = diag(1, 0)", reconstruction(d, beta),
                   0.001, 1e-15));
+  TRY(study_claim(r, "regularisation-beta", "‖W‖² of W = diag(1, 0)", squares(beta, 4), 1, 0));
+  TRY(study_claim(r, "crossing", "λ at which both have the same loss", crossing, 0.001, 1e-15));
   TRY(study_claim(r, "alpha-wins-below", "α is better at λ = 0.0005 (1: yes)",
                   loss(d, alpha, beside[0]) < loss(d, beta, beside[0]), 1, 0));
   return study_claim(r, "beta-wins-above", "β is better at λ = 0.002 (1: yes)",
-                     loss(d, beta, beside[2]) < loss(d, alpha, beside[2]), 1,
-                     0);
+                     loss(d, beta, beside[2]) < loss(d, alpha, beside[2]), 1, 0);
 }
 
 static attend_status candidates(study_run *r) {
@@ -168,38 +149,35 @@ static attend_status candidates(study_run *r) {
   double crossing = (reconstruction(&d, beta) - reconstruction(&d, alpha)) /
                     (squares(alpha, 4) - squares(beta, 4));
   TRY(study_heading(r, "Two candidates"));
-  TRY(study_say(
-      r,
-      "Data that should lie on a line, with a little noise: X has the "
-      "rows (−2.17, 1.98, 2.41, −2.03) and (0.02, −0.01, 0.01, "
-      "−0.02). W = I rebuilds X perfectly and rebuilds the noise with "
-      "it; W = diag(1, 0) keeps the first row alone. Without a "
-      "price on W the identity always wins, and nothing is learnt. "
-      "The loss `L = ‖X − WX‖² + λ‖W‖²` puts one."));
-  TRY(study_table(r, "candidates",
-                  "The two candidates, and the best W at 0.001",
-                  candidate_columns, &t));
+  TRY(study_say(r,
+                "Data that should lie on a line, with a little noise: X has the "
+                "rows (−2.17, 1.98, 2.41, −2.03) and (0.02, −0.01, 0.01, "
+                "−0.02). W = I rebuilds X perfectly and rebuilds the noise with "
+                "it; W = diag(1, 0) keeps the first row alone. Without a "
+                "price on W the identity always wins, and nothing is learnt. "
+                "The loss `L = ‖X − WX‖² + λ‖W‖²` puts one."));
+  TRY(study_table(r, "candidates", "The two candidates, and the best W at 0.001", candidate_columns,
+                  &t));
   TRY(candidate_row(t, "α: I", &d, alpha));
   TRY(candidate_row(t, "β: diag(1, 0)", &d, beta));
   TRY(candidate_row(t, "best at λ = 0.001", &d, w));
   TRY(claim_candidates(r, &d, crossing));
   TRY(plot_candidates(r, &d, crossing));
-  return study_say(
-      r,
-      "α pays 2λ, β pays %.4g + λ: they cost the same at λ = %.4g, and above "
-      "it β is the better one. The best W of all is neither: X has the "
-      "singular "
-      "values %.4g and %.4g, and at λ = 0.001 it keeps %.4g of the first "
-      "direction and %.3g of the second.",
-      reconstruction(&d, beta), crossing, s[0], s[1],
-      purify_kept(s[0], beside[1]), purify_kept(s[1], beside[1]));
+  return study_say(r,
+                   "α pays 2λ, β pays %.4g + λ: they cost the same at λ = %.4g, and above "
+                   "it β is the better one. The best W of all is neither: X has the "
+                   "singular "
+                   "values %.4g and %.4g, and at λ = 0.001 it keeps %.4g of the first "
+                   "direction and %.3g of the second.",
+                   reconstruction(&d, beta), crossing, s[0], s[1], purify_kept(s[0], beside[1]),
+                   purify_kept(s[1], beside[1]));
 }
 
 /* ---- data with given singular values ---------------------------------------------- */
 
 /* count orthonormal rows of this length, by Gram and Schmidt, twice over. */
-static attend_status orthonormal(study_run *r, uint64_t stream, size_t count,
-                                 size_t length, double *rows) {
+static attend_status orthonormal(study_run *r, uint64_t stream, size_t count, size_t length,
+                                 double *rows) {
   float *normal = NULL;
   TAKE(r, &normal, count * length);
   study_normal(r, stream, 0, count * length, normal);
@@ -221,12 +199,10 @@ static attend_status orthonormal(study_run *r, uint64_t stream, size_t count,
 static attend_status check_values(study_run *r, const double *s, size_t m) {
   for (size_t i = 1; i < m; i++)
     if (s[i] > s[i - 1])
-      return study_fail(r, ATTEND_INVALID,
-                        "singular must fall, and %g comes after %g: sort them",
+      return study_fail(r, ATTEND_INVALID, "singular must fall, and %g comes after %g: sort them",
                         s[i], s[i - 1]);
   if ((size_t)study_count(r, "keep") < m) return ATTEND_OK;
-  return study_fail(r, ATTEND_INVALID,
-                    "keep is %d of %zu singular values: keep fewer than all",
+  return study_fail(r, ATTEND_INVALID, "keep is %d of %zu singular values: keep fewer than all",
                     study_count(r, "keep"), m);
 }
 
@@ -261,8 +237,7 @@ static const attend_study_column kept_columns[] = {
     {0}};
 
 /* The singular values of W as they are, by a decomposition of W itself. */
-static attend_status values_of(study_run *r, const data *d, double lambda,
-                               double *values) {
+static attend_status values_of(study_run *r, const data *d, double lambda, double *values) {
   double w[MOST_VALUES * MOST_VALUES], u[MOST_VALUES * MOST_VALUES];
   purify_closed(d->m, d->u, d->s, lambda, w);
   return study_svd(r, d->m, d->m, w, u, values);
@@ -270,8 +245,8 @@ static attend_status values_of(study_run *r, const data *d, double lambda,
 
 /* Where the singular value `which` of W passes `share`, by halving: it falls
  * as lambda grows. */
-static attend_status passes(study_run *r, const data *d, size_t which,
-                            double share, double *lambda) {
+static attend_status passes(study_run *r, const data *d, size_t which, double share,
+                            double *lambda) {
   double low = 1e-12, high = 1e12, values[MOST_VALUES];
   while (high > low * (1 + 1e-12)) {
     *lambda = sqrt(low) * sqrt(high);
@@ -284,56 +259,47 @@ static attend_status passes(study_run *r, const data *d, size_t which,
   return ATTEND_OK;
 }
 
-static attend_status claim_range(study_run *r, const data *d, double low,
-                                 double high) {
+static attend_status claim_range(study_run *r, const data *d, double low, double high) {
   size_t n, keep = (size_t)study_count(r, "keep");
   const double *s = study_list(r, "singular", &n), a = s[keep - 1], b = s[keep];
   const double most = study_number(r, "most"), least = study_number(r, "least");
-  const double upper = a * a * (1 - most) / most,
-               lower = b * b * (1 - least) / least;
+  const double upper = a * a * (1 - most) / most, lower = b * b * (1 - least) / least;
   double values[MOST_VALUES];
-  TRY(study_claim(
-      r, "lambda-least",
-      study_format(r, "the least λ that leaves %g of σ = %g", least, b), low,
-      lower, 1e-9 * lower));
-  TRY(study_claim(
-      r, "lambda-most",
-      study_format(r, "the largest λ that leaves %g of σ = %g", most, a), high,
-      upper, 1e-9 * upper));
+  TRY(study_claim(r, "lambda-least",
+                  study_format(r, "the least λ that leaves %g of σ = %g", least, b), low, lower,
+                  1e-9 * lower));
+  TRY(study_claim(r, "lambda-most",
+                  study_format(r, "the largest λ that leaves %g of σ = %g", most, a), high, upper,
+                  1e-9 * upper));
   TRY(values_of(r, d, high, values));
   for (size_t i = 0; i < n; i++) {
     TRY(study_claim(r, study_format(r, "sigma-%zu", i + 1),
-                    study_format(r, "singular value %zu of X", i + 1), d->s[i],
-                    s[i], 1e-12 * s[0]));
-    TRY(study_claim(
-        r, study_format(r, "kept-%zu", i + 1),
-        study_format(r, "singular value %zu of Ŵ, λ = %.4g", i + 1, high),
-        values[i], purify_kept(s[i], upper), 1e-9));
+                    study_format(r, "singular value %zu of X", i + 1), d->s[i], s[i],
+                    1e-12 * s[0]));
+    TRY(study_claim(r, study_format(r, "kept-%zu", i + 1),
+                    study_format(r, "singular value %zu of Ŵ, λ = %.4g", i + 1, high), values[i],
+                    purify_kept(s[i], upper), 1e-9));
   }
   return ATTEND_OK;
 }
 
-static attend_status table_range(study_run *r, const data *d, double low,
-                                 double high) {
+static attend_status table_range(study_run *r, const data *d, double low, double high) {
   double at_low[MOST_VALUES], at_high[MOST_VALUES];
   const double *s = study_list(r, "singular", &(size_t){0});
   table_store *t;
   TRY(values_of(r, d, low, at_low));
   TRY(values_of(r, d, high, at_high));
-  TRY(study_table(
-      r, "kept",
-      study_format(r, "What is kept at λ = %.4g and λ = %.4g", low, high),
-      kept_columns, &t));
+  TRY(study_table(r, "kept", study_format(r, "What is kept at λ = %.4g and λ = %.4g", low, high),
+                  kept_columns, &t));
   for (size_t i = 0; i < d->m; i++)
-    TRY(study_row(t, 6, s[i], d->s[i], purify_kept(s[i], low), at_low[i],
-                  purify_kept(s[i], high), at_high[i]));
+    TRY(study_row(t, 6, s[i], d->s[i], purify_kept(s[i], low), at_low[i], purify_kept(s[i], high),
+                  at_high[i]));
   return ATTEND_OK;
 }
 
 /* Signal in full lines, the rest dashed; their bounds as levels, and
  * the lambdas between which both are met as a band. */
-static attend_status plot_range(study_run *r, const data *d, double low,
-                                double high) {
+static attend_status plot_range(study_run *r, const data *d, double low, double high) {
   const size_t keep = (size_t)study_count(r, "keep"), lines = d->m;
   const double first = 0.01, last = 1000;
   double x[CURVE], y[MOST_VALUES][CURVE], level[2][2];
@@ -356,26 +322,24 @@ static attend_status plot_range(study_run *r, const data *d, double low,
                                      .dashed = i >= keep};
   }
   for (int k = 0; k < 2; k++)
-    series[lines + (size_t)k] = (attend_plot_series){
-        .count = 2, .x = ends, .y = level[k], .faint = 1, .colour = 8};
+    series[lines + (size_t)k] =
+        (attend_plot_series){.count = 2, .x = ends, .y = level[k], .faint = 1, .colour = 8};
   series[lines + 2] = (attend_plot_series){
       .count = 2, .x = band, .y = none, .low = floor, .high = top, .colour = 3};
   attend_plot_mark marks[] = {{low, study_format(r, "λ = %.3g", low)},
                               {high, study_format(r, "λ = %.3g", high)}};
-  attend_plot_panel panel = {
-      .title = study_format(r,
-                            "Share of a direction that Ŵ keeps: at least %g "
-                            "(full lines), at most %g (dashed)",
-                            level[0][0], level[1][0]),
-      .x = {.label = "λ", .log = 1},
-      .y = {.label = "σ²/(σ²+λ)", .low = 0, .high = 1},
-      .key = ATTEND_KEY_ABOVE,
-      .count = lines + (low <= high ? 3 : 2),
-      .series = series,
-      .marks = 2,
-      .mark = marks};
-  return study_figure(r, "purification-kept",
-                      &(attend_plot){.count = 1, .panels = &panel});
+  attend_plot_panel panel = {.title = study_format(r,
+                                                   "Share of a direction that Ŵ keeps: at least %g "
+                                                   "(full lines), at most %g (dashed)",
+                                                   level[0][0], level[1][0]),
+                             .x = {.label = "λ", .log = 1},
+                             .y = {.label = "σ²/(σ²+λ)", .low = 0, .high = 1},
+                             .key = ATTEND_KEY_ABOVE,
+                             .count = lines + (low <= high ? 3 : 2),
+                             .series = series,
+                             .marks = 2,
+                             .mark = marks};
+  return study_figure(r, "purification-kept", &(attend_plot){.count = 1, .panels = &panel});
 }
 
 static attend_status range(study_run *r, const data *d) {
@@ -385,15 +349,14 @@ static attend_status range(study_run *r, const data *d) {
   TRY(passes(r, d, keep, least, &low));
   TRY(passes(r, d, keep - 1, most, &high));
   TRY(study_heading(r, "Which λ purifies"));
-  TRY(study_say(
-      r,
-      "Let the first %zu singular values be signal, of which at least "
-      "%g shall be left, and the others noise, of which at most %g "
-      "may be left. The weakest signal, σ = %g, sets the largest λ: "
-      "`λ ≤ σ²(1−%g)/%g`. The strongest noise, σ = %g, sets the "
-      "least: `λ ≥ σ²(1−%g)/%g`. Both ends are also found by halving "
-      "λ, with the singular values of Ŵ itself.",
-      keep, most, least, d->s[keep - 1], most, most, d->s[keep], least, least));
+  TRY(study_say(r,
+                "Let the first %zu singular values be signal, of which at least "
+                "%g shall be left, and the others noise, of which at most %g "
+                "may be left. The weakest signal, σ = %g, sets the largest λ: "
+                "`λ ≤ σ²(1−%g)/%g`. The strongest noise, σ = %g, sets the "
+                "least: `λ ≥ σ²(1−%g)/%g`. Both ends are also found by halving "
+                "λ, with the singular values of Ŵ itself.",
+                keep, most, least, d->s[keep - 1], most, most, d->s[keep], least, least));
   TRY(table_range(r, d, low, high));
   TRY(claim_range(r, d, low, high));
   TRY(plot_range(r, d, low, high));
@@ -402,12 +365,11 @@ static attend_status range(study_run *r, const data *d) {
                      "No λ does both: the noise asks for %.4g or more, the "
                      "signal for %.4g or less.",
                      low, high);
-  return study_say(
-      r,
-      "So any λ with %.4g ≤ λ ≤ %.4g does it. It works because the "
-      "shares fall with σ²: λ lies between the squares of what is "
-      "kept and of what is dropped.",
-      low, high);
+  return study_say(r,
+                   "So any λ with %.4g ≤ λ ≤ %.4g does it. It works because the "
+                   "shares fall with σ²: λ lies between the squares of what is "
+                   "kept and of what is dropped.",
+                   low, high);
 }
 
 /* ---- three solutions ------------------------------------------------------- */
@@ -425,14 +387,12 @@ typedef purify_data data;
 
 /* W = X X^T (X X^T + lambda I)^-1 by elimination: row by row W A = X X^T, and A
  * is symmetric and positive, so no pivots are needed. */
-static attend_status normal_equations(study_run *r, const data *d,
-                                      double lambda, double *w) {
+static attend_status normal_equations(study_run *r, const data *d, double lambda, double *w) {
   const size_t m = d->m;
   double *a = NULL;
   TAKE(r, &a, m * m);
   for (size_t i = 0; i < m * m; i++) {
-    for (size_t t = 0; t < d->n; t++)
-      a[i] += d->x[i / m * d->n + t] * d->x[i % m * d->n + t];
+    for (size_t t = 0; t < d->n; t++) a[i] += d->x[i / m * d->n + t] * d->x[i % m * d->n + t];
     w[i] = a[i];
     if (i % (m + 1) == 0) a[i] += lambda;
   }
@@ -481,23 +441,18 @@ static attend_status learner_create(study_run *r, const data *d, learner *l) {
   TAKE(r, &l->y, d->n * (size_t)l->ld);
   TAKE(r, &l->w, d->m * d->m);
   TAKE(r, &l->dw, d->m * d->m);
-  TRY(study_take(r, attend_linear_weight_grad_bytes(r->ctx, l->n, l->m, l->m),
-                 1, &l->work));
+  TRY(study_take(r, attend_linear_weight_grad_bytes(r->ctx, l->n, l->m, l->m), 1, &l->work));
   for (size_t i = 0; i < d->m; i++)
-    for (size_t t = 0; t < d->n; t++)
-      l->x[t * (size_t)l->ld + i] = (float)d->x[i * d->n + t];
+    for (size_t t = 0; t < d->n; t++) l->x[t * (size_t)l->ld + i] = (float)d->x[i * d->n + t];
   attend_linear_part part = part_of(l);
-  return attend_linear_create(r->ctx, ATTEND_WEIGHTS_F32, l->m, 1, &part,
-                              &l->layer);
+  return attend_linear_create(r->ctx, ATTEND_WEIGHTS_F32, l->m, 1, &part, &l->layer);
 }
 
-static attend_status learn(study_run *r, learner *l, double eta,
-                           double lambda) {
+static attend_status learn(study_run *r, learner *l, double eta, double lambda) {
   attend_linear_forward(l->layer, l->n, l->x, l->ld, l->y, l->ld);
   for (int i = 0; i < l->n * l->ld; i++) l->y[i] -= l->x[i];
-  attend_linear_weight_grad(r->ctx, ATTEND_WEIGHTS_F32, l->n, l->m, l->m, l->y,
-                            l->ld, l->x, l->ld, 0, 0, l->dw, l->m, NULL,
-                            l->work);
+  attend_linear_weight_grad(r->ctx, ATTEND_WEIGHTS_F32, l->n, l->m, l->m, l->y, l->ld, l->x, l->ld,
+                            0, 0, l->dw, l->m, NULL, l->work);
   for (int i = 0; i < l->m * l->m; i++)
     l->w[i] -= (float)(2 * eta * ((double)l->dw[i] + lambda * (double)l->w[i]));
   attend_linear_part part = part_of(l);
@@ -506,8 +461,7 @@ static attend_status learn(study_run *r, learner *l, double eta,
 
 static double distance(const float *a, const double *b, size_t n) {
   double sum = 0;
-  for (size_t i = 0; i < n; i++)
-    sum += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+  for (size_t i = 0; i < n; i++) sum += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
   return sqrt(sum);
 }
 
@@ -517,8 +471,8 @@ typedef struct {
 } descent;
 
 /* Looks at the distance at steps 1, 2, 3, 5, 7 .. and at the last one. */
-static attend_status descend(study_run *r, const data *d, const double *w,
-                             double lambda, learner *l, descent *out) {
+static attend_status descend(study_run *r, const data *d, const double *w, double lambda,
+                             learner *l, descent *out) {
   const double eta = 0.5 / (d->s[0] * d->s[0] + lambda);
   const int steps = study_count(r, "steps");
   double next = 1;
@@ -545,8 +499,8 @@ static const attend_study_column ways_columns[] = {
     {"predicted", "predicted", ATTEND_CELL_SMALL},
     {0}};
 
-static attend_status three_ways(study_run *r, const data *d, double lambda,
-                                table_store *t, descent *out) {
+static attend_status three_ways(study_run *r, const data *d, double lambda, table_store *t,
+                                descent *out) {
   double *w = NULL, *other = NULL, most = 0;
   learner l;
   TAKE(r, &w, d->m * d->m);
@@ -560,16 +514,13 @@ static attend_status three_ways(study_run *r, const data *d, double lambda,
   attend_linear_free(l.layer);
   TRY(status);
   const size_t last = out->count - 1;
-  TRY(study_row(t, 5, lambda, most, out->step[last], out->measured[last],
-                out->predicted[last]));
-  TRY(study_claim(
-      r, study_format(r, "equations-%g", lambda),
-      study_format(r, "largest difference of both formulas, λ = %g", lambda),
-      most, 0, 1e-8));
-  return study_claim(
-      r, study_format(r, "descent-%g", lambda),
-      study_format(r, "‖Wₜ − Ŵ‖ of gradient descent in f32, λ = %g", lambda),
-      out->measured[last], out->predicted[last], 1e-4);
+  TRY(study_row(t, 5, lambda, most, out->step[last], out->measured[last], out->predicted[last]));
+  TRY(study_claim(r, study_format(r, "equations-%g", lambda),
+                  study_format(r, "largest difference of both formulas, λ = %g", lambda), most, 0,
+                  1e-8));
+  return study_claim(r, study_format(r, "descent-%g", lambda),
+                     study_format(r, "‖Wₜ − Ŵ‖ of gradient descent in f32, λ = %g", lambda),
+                     out->measured[last], out->predicted[last], 1e-4);
 }
 
 static attend_status plot_descent(study_run *r, const double *lambda, size_t n,
@@ -589,15 +540,13 @@ static attend_status plot_descent(study_run *r, const double *lambda, size_t n,
     s.y = seen[i].predicted;
     series[2 * i + 1] = s;
   }
-  attend_plot_panel panel = {
-      .title = "Gradient descent: marks measured in f32, lines predicted",
-      .x = {.label = "step", .log = 1},
-      .y = {.label = "‖Wₜ − Ŵ‖", .log = 1, .low = 1e-8, .high = 10},
-      .key = ATTEND_KEY_ABOVE,
-      .count = 2 * n,
-      .series = series};
-  return study_figure(r, "purification-descent",
-                      &(attend_plot){.count = 1, .panels = &panel});
+  attend_plot_panel panel = {.title = "Gradient descent: marks measured in f32, lines predicted",
+                             .x = {.label = "step", .log = 1},
+                             .y = {.label = "‖Wₜ − Ŵ‖", .log = 1, .low = 1e-8, .high = 10},
+                             .key = ATTEND_KEY_ABOVE,
+                             .count = 2 * n,
+                             .series = series};
+  return study_figure(r, "purification-descent", &(attend_plot){.count = 1, .panels = &panel});
 }
 
 static attend_status purify_solutions(study_run *r, const data *d) {
@@ -606,27 +555,24 @@ static attend_status purify_solutions(study_run *r, const data *d) {
   descent seen[PURIFY_LAMBDAS] = {0};
   table_store *t;
   TRY(study_heading(r, "The best W"));
-  TRY(study_say(
-      r,
-      "Setting the gradient to zero gives `Ŵ = XXᵀ (XXᵀ + λI)⁻¹`, and "
-      "with `X = UΣVᵀ` that is `Ŵ = U diag(σ²/(σ²+λ)) Uᵀ`: along each "
-      "singular direction W keeps a share. Training gets there too: "
-      "a linear layer that learns by gradient descent to give back "
-      "its input, with weight decay λ. From W = 0 with step η = "
-      "1/2(σ₁²+λ), what a direction still lacks shrinks by 1 − "
-      "(σ²+λ)/(σ₁²+λ) in every step."));
-  TRY(study_table(r, "solutions",
-                  study_format(r, "Three solutions, X %zu × %zu", d->m, d->n),
+  TRY(study_say(r,
+                "Setting the gradient to zero gives `Ŵ = XXᵀ (XXᵀ + λI)⁻¹`, and "
+                "with `X = UΣVᵀ` that is `Ŵ = U diag(σ²/(σ²+λ)) Uᵀ`: along each "
+                "singular direction W keeps a share. Training gets there too: "
+                "a linear layer that learns by gradient descent to give back "
+                "its input, with weight decay λ. From W = 0 with step η = "
+                "1/2(σ₁²+λ), what a direction still lacks shrinks by 1 − "
+                "(σ²+λ)/(σ₁²+λ) in every step."));
+  TRY(study_table(r, "solutions", study_format(r, "Three solutions, X %zu × %zu", d->m, d->n),
                   ways_columns, &t));
   for (size_t i = 0; i < n; i++) TRY(three_ways(r, d, lambda[i], t, &seen[i]));
   TRY(plot_descent(r, lambda, n, seen));
-  return study_say(
-      r,
-      "The slowest direction is the one with the least σ: it comes "
-      "nearer by a share of about λ/σ₁² in a step. A larger λ "
-      "shrinks more, and is learnt sooner. The layer computes in "
-      "f32: its distance stops falling where rounding is "
-      "all that is left.");
+  return study_say(r,
+                   "The slowest direction is the one with the least σ: it comes "
+                   "nearer by a share of about λ/σ₁² in a step. A larger λ "
+                   "shrinks more, and is learnt sooner. The layer computes in "
+                   "f32: its distance stops falling where rounding is "
+                   "all that is left.");
 }
 
 /* ---- a picture ------------------------------------------------------------- */
@@ -641,9 +587,8 @@ enum { LETTERS = 6, DOTS = 5, HEIGHT = 7, LAMBDAS = 33, NOISE = 3 };
 
 /* F I L T E R, the first dot of a row in bit 4. */
 static const unsigned char word[LETTERS][HEIGHT] = {
-    {31, 16, 16, 30, 16, 16, 16}, {31, 4, 4, 4, 4, 4, 31},
-    {16, 16, 16, 16, 16, 16, 31}, {31, 4, 4, 4, 4, 4, 4},
-    {31, 16, 16, 30, 16, 16, 31}, {30, 17, 17, 30, 18, 18, 17}};
+    {31, 16, 16, 30, 16, 16, 16}, {31, 4, 4, 4, 4, 4, 31},      {16, 16, 16, 16, 16, 16, 31},
+    {31, 4, 4, 4, 4, 4, 4},       {31, 16, 16, 30, 16, 16, 31}, {30, 17, 17, 30, 18, 18, 17}};
 
 /* Pictures [m][n]; w [m][m]; tall pictures are upright, m their height. */
 typedef struct {
@@ -663,8 +608,7 @@ static double dot_at(size_t row, size_t column) {
 }
 
 static attend_status hang(study_run *r, gallery *g) {
-  const size_t tall = (size_t)study_count(r, "tall"),
-               wide = (size_t)study_count(r, "wide");
+  const size_t tall = (size_t)study_count(r, "tall"), wide = (size_t)study_count(r, "wide");
   float *noise = NULL;
   g->m = (HEIGHT + 2) * tall;
   g->n = (LETTERS * (DOTS + 1) + 1) * wide;
@@ -750,30 +694,20 @@ static attend_status sweep_of(study_run *r, gallery *g, sweep *s) {
   return ATTEND_OK;
 }
 
-static attend_status plot_error(study_run *r, const gallery *g,
-                                const sweep *s) {
+static attend_status plot_error(study_run *r, const gallery *g, const sweep *s) {
   double noise[LAMBDAS];
   for (int i = 0; i < LAMBDAS; i++) noise[i] = error_of(g, g->noisy);
-  attend_plot_series series[] = {{.name = "purified",
-                                  .count = LAMBDAS,
-                                  .x = s->lambda,
-                                  .y = s->error,
-                                  .points = 2,
-                                  .colour = 1},
-                                 {.name = "predicted",
-                                  .count = LAMBDAS,
-                                  .x = s->lambda,
-                                  .y = s->predicted,
-                                  .colour = 2},
-                                 {.name = "noisy",
-                                  .count = LAMBDAS,
-                                  .x = s->lambda,
-                                  .y = noise,
-                                  .dashed = 1,
-                                  .colour = 3}};
-  attend_plot_mark mark = {
-      s->lambda[s->best],
-      study_format(r, "best: λ = %.3g", s->lambda[s->best])};
+  attend_plot_series series[] = {
+      {.name = "purified",
+       .count = LAMBDAS,
+       .x = s->lambda,
+       .y = s->error,
+       .points = 2,
+       .colour = 1},
+      {.name = "predicted", .count = LAMBDAS, .x = s->lambda, .y = s->predicted, .colour = 2},
+      {.name = "noisy", .count = LAMBDAS, .x = s->lambda, .y = noise, .dashed = 1, .colour = 3}};
+  attend_plot_mark mark = {s->lambda[s->best],
+                           study_format(r, "best: λ = %.3g", s->lambda[s->best])};
   attend_plot_panel panel = {.title = "Error of the purified picture",
                              .x = {.label = "λ", .log = 1},
                              .y = {.label = "rms error", .zero = 1},
@@ -782,14 +716,12 @@ static attend_status plot_error(study_run *r, const gallery *g,
                              .series = series,
                              .marks = 1,
                              .mark = &mark};
-  return study_figure(r, "purification-error",
-                      &(attend_plot){.count = 1, .panels = &panel});
+  return study_figure(r, "purification-error", &(attend_plot){.count = 1, .panels = &panel});
 }
 
 enum { SHOWN = 5 };
 
-static attend_plot_panel panel_of(const gallery *g, const char *title,
-                                  const double *cells) {
+static attend_plot_panel panel_of(const gallery *g, const char *title, const double *cells) {
   return (attend_plot_panel){.kind = ATTEND_PLOT_HEAT,
                              .title = title,
                              .rows = g->m,
@@ -804,22 +736,19 @@ static attend_status plot_pictures(study_run *r, gallery *g, const sweep *s) {
   static const char *const kinds[] = {"too little", "best", "too much"};
   attend_plot_panel panels[SHOWN];
   panels[0] = panel_of(g, "clean", g->clean);
-  panels[1] = panel_of(
-      g, study_format(r, "noisy: error %.3g", error_of(g, g->noisy)), g->noisy);
+  panels[1] = panel_of(g, study_format(r, "noisy: error %.3g", error_of(g, g->noisy)), g->noisy);
   for (int i = 0; i < 3; i++) {
     double *copy = NULL;
     TAKE(r, &copy, g->m * g->n);
     TRY(purify(r, g, s->lambda[ends[i]]));
     memcpy(copy, g->pure, g->m * g->n * sizeof *copy);
-    panels[2 + i] =
-        panel_of(g,
-                 study_format(r, "λ = %.3g, %s: error %.3g", s->lambda[ends[i]],
-                              kinds[i], error_of(g, copy)),
-                 copy);
+    panels[2 + i] = panel_of(g,
+                             study_format(r, "λ = %.3g, %s: error %.3g", s->lambda[ends[i]],
+                                          kinds[i], error_of(g, copy)),
+                             copy);
   }
-  return study_figure(
-      r, "purification-picture",
-      &(attend_plot){.count = SHOWN, .height = 130, .panels = panels});
+  return study_figure(r, "purification-picture",
+                      &(attend_plot){.count = SHOWN, .height = 130, .panels = panels});
 }
 
 static const attend_study_column picture_columns[] = {
@@ -831,14 +760,11 @@ static const attend_study_column picture_columns[] = {
 
 static attend_status table_of(study_run *r, const gallery *g, const sweep *s) {
   table_store *t;
-  TRY(study_table(r, "picture", "The picture, purified with several λ",
-                  picture_columns, &t));
+  TRY(study_table(r, "picture", "The picture, purified with several λ", picture_columns, &t));
   for (int i = 0; i < LAMBDAS; i += 4) {
     int left = 0;
-    for (size_t k = 0; k < g->m; k++)
-      left += purify_kept(g->s[k], s->lambda[i]) >= 0.5;
-    TRY(study_row(t, 4, s->lambda[i], s->error[i], s->predicted[i],
-                  (double)left));
+    for (size_t k = 0; k < g->m; k++) left += purify_kept(g->s[k], s->lambda[i]) >= 0.5;
+    TRY(study_row(t, 4, s->lambda[i], s->error[i], s->predicted[i], (double)left));
   }
   return ATTEND_OK;
 }
@@ -847,11 +773,10 @@ static attend_status claim_noise(study_run *r, const gallery *g) {
   const size_t cells = g->m * g->n;
   double *square = NULL;
   TAKE(r, &square, cells);
-  for (size_t i = 0; i < cells; i++)
-    square[i] = pow(g->noisy[i] - g->clean[i], 2);
+  for (size_t i = 0; i < cells; i++) square[i] = pow(g->noisy[i] - g->clean[i], 2);
   study_moments m = study_moments_of(square, cells);
-  return study_estimate(r, "noise", "mean square error of the noisy picture",
-                        m.mean, g->noise * g->noise, m.mean_error);
+  return study_estimate(r, "noise", "mean square error of the noisy picture", m.mean,
+                        g->noise * g->noise, m.mean_error);
 }
 
 static int rank_of(const gallery *g) {
@@ -876,16 +801,15 @@ static attend_status purify_picture(study_run *r) {
   TRY(table_of(r, &g, &s));
   TRY(claim_noise(r, &g));
   TRY(plot_error(r, &g, &s));
-  return study_say(
-      r,
-      "With λ = %.3g the error falls from %.3g to %.3g. Noise of n samples "
-      "adds "
-      "n times its variance, here %.3g, to every σ²: a λ below that keeps the "
-      "noise, and one near the σ² of the signal takes the word away with it. "
-      "The line is what a W from the expected XXᵀ would do; the measured W has "
-      "also fitted itself to this noise.",
-      s.lambda[s.best], error_of(&g, g.noisy), s.error[s.best],
-      (double)g.n * g.noise * g.noise);
+  return study_say(r,
+                   "With λ = %.3g the error falls from %.3g to %.3g. Noise of n samples "
+                   "adds "
+                   "n times its variance, here %.3g, to every σ²: a λ below that keeps the "
+                   "noise, and one near the σ² of the signal takes the word away with it. "
+                   "The line is what a W from the expected XXᵀ would do; the measured W has "
+                   "also fitted itself to this noise.",
+                   s.lambda[s.best], error_of(&g, g.noisy), s.error[s.best],
+                   (double)g.n * g.noise * g.noise);
 }
 
 static attend_status run(study_run *r) {

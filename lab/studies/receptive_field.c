@@ -26,19 +26,14 @@ static const char paragraph[] =
     "and fell, and turned again.";
 
 static const attend_setting settings[] = {
-    {"heads", "1,2,3", "1,2", "heads k of a layer", ATTEND_SETTING_WHOLE,
-     MOST_HEADS, 1, 16},
+    {"heads", "1,2,3", "1,2", "heads k of a layer", ATTEND_SETTING_WHOLE, MOST_HEADS, 1, 16},
     {"layers", "4", "3", "layers n", ATTEND_SETTING_WHOLE, 1, 1, 8},
-    {"tokens", "320", "96", "tokens of heads with chosen keys",
-     ATTEND_SETTING_WHOLE, 1, 8, 2048},
-    {"draws", "20", "6", "random networks for each k", ATTEND_SETTING_WHOLE, 1,
-     2, 1000},
-    {"model", "attend:gutenberg", NULL, "a model; empty: none",
-     ATTEND_SETTING_MODEL, 0, 0, 0},
-    {"length", "128", "32", "tokens that the model reads at most",
-     ATTEND_SETTING_WHOLE, 1, 2, 4096},
-    {"text", paragraph, NULL, "what the model reads", ATTEND_SETTING_TEXT, 0, 0,
-     0},
+    {"tokens", "320", "96", "tokens of heads with chosen keys", ATTEND_SETTING_WHOLE, 1, 8, 2048},
+    {"draws", "20", "6", "random networks for each k", ATTEND_SETTING_WHOLE, 1, 2, 1000},
+    {"model", "attend:gutenberg", NULL, "a model; empty: none", ATTEND_SETTING_MODEL, 0, 0, 0},
+    {"length", "128", "32", "tokens that the model reads at most", ATTEND_SETTING_WHOLE, 1, 2,
+     4096},
+    {"text", paragraph, NULL, "what the model reads", ATTEND_SETTING_TEXT, 0, 0, 0},
     {0}};
 
 /* ---- heads with chosen keys ---------------------------------------------- */
@@ -52,20 +47,17 @@ typedef struct {
 } network;
 
 /* The token that head h of a layer looks at from t. */
-typedef int (*pick)(const network *w, int layer, int head, int t,
-                    const uint32_t *random);
+typedef int (*pick)(const network *w, int layer, int head, int t, const uint32_t *random);
 
 /* Backwards by the digits of base k + 1: all paths end at different tokens. */
-static int by_digits(const network *w, int layer, int head, int t,
-                     const uint32_t *random) {
+static int by_digits(const network *w, int layer, int head, int t, const uint32_t *random) {
   (void)random;
   int back = head + 1;
   while (layer--) back *= w->k + 1;
   return ((t - back) % w->T + w->T) % w->T;
 }
 
-static int by_chance(const network *w, int layer, int head, int t,
-                     const uint32_t *random) {
+static int by_chance(const network *w, int layer, int head, int t, const uint32_t *random) {
   (void)layer;
   const uint64_t u = random[head * w->T + t];
   return (int)(u * (uint64_t)w->T >> 32);
@@ -92,19 +84,16 @@ static attend_status make_network(study_run *r, int k, int T, network *w) {
 
 /* A query is the code of the token that it wants: of vectors of one length it
  * has the largest product with itself. */
-static attend_status layer(network *w, int at, pick wants,
-                           const uint32_t *random) {
+static attend_status layer(network *w, int at, pick wants, const uint32_t *random) {
   const size_t T = (size_t)w->T;
   for (int h = 0; h < w->k; h++)
     for (int t = 0; t < w->T; t++)
       memcpy(w->q + ((size_t)h * T + (size_t)t) * WIDTH,
-             w->codes + (size_t)wants(w, at, h, t, random) * WIDTH,
-             WIDTH * sizeof *w->q);
-  TRY(attend_forward(w->plan, attend_bhtd(w->q), attend_bhtd(w->codes),
-                     attend_bhtd(w->paths), attend_bhtd(w->got), NULL));
+             w->codes + (size_t)wants(w, at, h, t, random) * WIDTH, WIDTH * sizeof *w->q);
+  TRY(attend_forward(w->plan, attend_bhtd(w->q), attend_bhtd(w->codes), attend_bhtd(w->paths),
+                     attend_bhtd(w->got), NULL));
   for (int h = 0; h < w->k; h++)
-    for (size_t i = 0; i < T * T; i++)
-      w->paths[i] += w->got[(size_t)h * T * T + i];
+    for (size_t i = 0; i < T * T; i++) w->paths[i] += w->got[(size_t)h * T * T + i];
   return ATTEND_OK;
 }
 
@@ -115,7 +104,7 @@ static void begin(network *w) {
 }
 
 typedef struct {
-  double paths; /* that lead to a node, the same for all, else NaN */
+  double paths;             /* that lead to a node, the same for all, else NaN */
   double least, most, mean; /* inputs that nodes see */
 } field;
 
@@ -142,12 +131,9 @@ static double bound_of(int k, int n) { return pow(k + 1, n); }
 /* ---- no shared paths ------------------------------------------------------------------ */
 
 static const attend_study_column told_columns[] = {
-    {"k", "heads k", ATTEND_CELL_COUNT},
-    {"n", "layers n", ATTEND_CELL_COUNT},
-    {"predicted", "(k+1)ⁿ", ATTEND_CELL_COUNT},
-    {"paths", "paths to a node", ATTEND_CELL_COUNT},
-    {"seen", "inputs it sees", ATTEND_CELL_COUNT},
-    {0}};
+    {"k", "heads k", ATTEND_CELL_COUNT},           {"n", "layers n", ATTEND_CELL_COUNT},
+    {"predicted", "(k+1)ⁿ", ATTEND_CELL_COUNT},    {"paths", "paths to a node", ATTEND_CELL_COUNT},
+    {"seen", "inputs it sees", ATTEND_CELL_COUNT}, {0}};
 
 static attend_status told_layers(study_run *r, network *w, table_store *t) {
   begin(w);
@@ -160,8 +146,8 @@ static attend_status told_layers(study_run *r, network *w, table_store *t) {
                     study_format(r, "inputs seen: k = %d, n = %d", w->k, n),
                     f.least == f.most ? f.mean : NAN, bound, 0));
     TRY(study_claim(r, study_format(r, "paths-k%d-n%d", w->k, n),
-                    study_format(r, "paths to a node: k = %d, n = %d", w->k, n),
-                    f.paths, bound, 0));
+                    study_format(r, "paths to a node: k = %d, n = %d", w->k, n), f.paths, bound,
+                    0));
   }
   return ATTEND_OK;
 }
@@ -191,8 +177,7 @@ static attend_status chosen(study_run *r, int T) {
 /* Law of the number of inputs seen, a Markov chain over layers: from m nodes go
  * k m picks, and each finds one that is not among the m found so far with
  * probability 1 - m/T. law [T + 1], changed to that of one layer more. */
-static void one_layer_more(int k, int T, double *law, double *next,
-                           double *now) {
+static void one_layer_more(int k, int T, double *law, double *next, double *now) {
   memset(next, 0, (size_t)(T + 1) * sizeof *next);
   for (int m = 1; m <= T; m++) {
     if (law[m] < 1e-15) continue;
@@ -223,21 +208,16 @@ static void law_moments(const double *law, int T, double *mean, double *var) {
 }
 
 static const attend_study_column chance_columns[] = {
-    {"k", "heads k", ATTEND_CELL_COUNT},
-    {"n", "layers n", ATTEND_CELL_COUNT},
-    {"bound", "(k+1)ⁿ", ATTEND_CELL_COUNT},
-    {"predicted", "expected", ATTEND_CELL_NUMBER},
-    {"mean", "mean seen", ATTEND_CELL_NUMBER},
-    {"least", "least", ATTEND_CELL_COUNT},
-    {"most", "most", ATTEND_CELL_COUNT},
-    {0}};
+    {"k", "heads k", ATTEND_CELL_COUNT},       {"n", "layers n", ATTEND_CELL_COUNT},
+    {"bound", "(k+1)ⁿ", ATTEND_CELL_COUNT},    {"predicted", "expected", ATTEND_CELL_NUMBER},
+    {"mean", "mean seen", ATTEND_CELL_NUMBER}, {"least", "least", ATTEND_CELL_COUNT},
+    {"most", "most", ATTEND_CELL_COUNT},       {0}};
 
 enum { MOST_LAYERS = 8 };
 
 typedef struct {
-  double n[MOST_LAYERS], bound[MOST_LAYERS], expected[MOST_LAYERS],
-      error[MOST_LAYERS], mean[MOST_LAYERS], least[MOST_LAYERS],
-      most[MOST_LAYERS];
+  double n[MOST_LAYERS], bound[MOST_LAYERS], expected[MOST_LAYERS], error[MOST_LAYERS],
+      mean[MOST_LAYERS], least[MOST_LAYERS], most[MOST_LAYERS];
 } fields;
 
 /* The mean over all nodes of a draw has at most the variance of one node. */
@@ -258,13 +238,11 @@ static attend_status expect(study_run *r, const network *w, fields *f) {
   return ATTEND_OK;
 }
 
-static attend_status draw(study_run *r, network *w, int which, uint32_t *random,
-                          fields *f) {
+static attend_status draw(study_run *r, network *w, int which, uint32_t *random, fields *f) {
   const int draws = study_count(r, "draws"), picks = w->k * w->T;
   begin(w);
   for (int i = 0; i < w->n; i++) {
-    const attend_random stream = {r->seed,
-                                  PICKS + 100u * (uint64_t)w->k + (uint64_t)i};
+    const attend_random stream = {r->seed, PICKS + 100u * (uint64_t)w->k + (uint64_t)i};
     const uint64_t first = (uint64_t)which * (uint64_t)((picks + 3) / 4);
     for (int p = 0; p < picks; p += 4)
       attend_random_block(stream, first + (uint64_t)(p / 4), random + p);
@@ -277,27 +255,21 @@ static attend_status draw(study_run *r, network *w, int which, uint32_t *random,
   return ATTEND_OK;
 }
 
-static attend_status say_chance(study_run *r, const network *w, const fields *f,
-                                table_store *t) {
+static attend_status say_chance(study_run *r, const network *w, const fields *f, table_store *t) {
   for (int i = 0; i < w->n; i++) {
-    TRY(study_row(t, 7, (double)w->k, f->n[i], f->bound[i], f->expected[i],
-                  f->mean[i], f->least[i], f->most[i]));
-    TRY(study_estimate(
-        r, study_format(r, "chance-k%d-n%d", w->k, i + 1),
-        study_format(r, "inputs seen, picks at random: k = %d, n = %d", w->k,
-                     i + 1),
-        f->mean[i], f->expected[i], f->error[i]));
-    TRY(study_claim(
-        r, study_format(r, "bound-k%d-n%d", w->k, i + 1),
-        study_format(r, "picks at random exceed (k+1)^n: k = %d, n = %d", w->k,
-                     i + 1),
-        f->most[i] > f->bound[i], 0, 0));
+    TRY(study_row(t, 7, (double)w->k, f->n[i], f->bound[i], f->expected[i], f->mean[i], f->least[i],
+                  f->most[i]));
+    TRY(study_estimate(r, study_format(r, "chance-k%d-n%d", w->k, i + 1),
+                       study_format(r, "inputs seen, picks at random: k = %d, n = %d", w->k, i + 1),
+                       f->mean[i], f->expected[i], f->error[i]));
+    TRY(study_claim(r, study_format(r, "bound-k%d-n%d", w->k, i + 1),
+                    study_format(r, "picks at random exceed (k+1)^n: k = %d, n = %d", w->k, i + 1),
+                    f->most[i] > f->bound[i], 0, 0));
   }
   return ATTEND_OK;
 }
 
-static attend_status chance_of(study_run *r, network *w, fields *f,
-                               table_store *t) {
+static attend_status chance_of(study_run *r, network *w, fields *f, table_store *t) {
   uint32_t *random = NULL;
   TAKE(r, &random, (size_t)(w->k * w->T + 4));
   TRY(expect(r, w, f));
@@ -308,8 +280,7 @@ static attend_status chance_of(study_run *r, network *w, fields *f,
   return say_chance(r, w, f, t);
 }
 
-static attend_status plot_chance(study_run *r, const fields *f, size_t count,
-                                 int T) {
+static attend_status plot_chance(study_run *r, const fields *f, size_t count, int T) {
   const double *heads = study_list(r, "heads", &count);
   const size_t n = (size_t)study_count(r, "layers");
   attend_plot_series s[3 * MOST_HEADS];
@@ -322,12 +293,11 @@ static attend_status plot_chance(study_run *r, const fields *f, size_t count,
                                 .y = f[i].bound,
                                 .dashed = 1,
                                 .colour = colour};
-    s[count + i] = (attend_plot_series){
-        .name = study_format(r, "expected, k = %g", heads[i]),
-        .count = n,
-        .x = f[i].n,
-        .y = f[i].expected,
-        .colour = colour};
+    s[count + i] = (attend_plot_series){.name = study_format(r, "expected, k = %g", heads[i]),
+                                        .count = n,
+                                        .x = f[i].n,
+                                        .y = f[i].expected,
+                                        .colour = colour};
     s[2 * count + i] = (attend_plot_series){.name = last ? "measured" : NULL,
                                             .count = n,
                                             .x = f[i].n,
@@ -335,15 +305,13 @@ static attend_status plot_chance(study_run *r, const fields *f, size_t count,
                                             .points = 2,
                                             .colour = colour};
   }
-  attend_plot_panel panel = {
-      .title = study_format(r, "Inputs that a node sees, %d tokens", T),
-      .x = {.label = "layers n"},
-      .y = {.label = "inputs", .log = 1},
-      .key = ATTEND_KEY_ABOVE,
-      .count = 3 * count,
-      .series = s};
-  return study_figure(r, "receptive-field-chance",
-                      &(attend_plot){.count = 1, .panels = &panel});
+  attend_plot_panel panel = {.title = study_format(r, "Inputs that a node sees, %d tokens", T),
+                             .x = {.label = "layers n"},
+                             .y = {.label = "inputs", .log = 1},
+                             .key = ATTEND_KEY_ABOVE,
+                             .count = 3 * count,
+                             .series = s};
+  return study_figure(r, "receptive-field-chance", &(attend_plot){.count = 1, .panels = &panel});
 }
 
 static attend_status chance(study_run *r, int T) {
@@ -388,16 +356,16 @@ static const struct {
 
 typedef struct {
   int depth, heads, rows, over; /* over: nodes that see more than (k+1)^n */
-  double n[MOST_DEPTH + 1], seen[MOST_DEPTH + 1], mass[MOST_DEPTH + 1],
-      fair[MOST_DEPTH + 1], bound[MOST_DEPTH + 1];
+  double n[MOST_DEPTH + 1], seen[MOST_DEPTH + 1], mass[MOST_DEPTH + 1], fair[MOST_DEPTH + 1],
+      bound[MOST_DEPTH + 1];
   double total;                 /* of the rollout, worst of all rows */
   double itself, before, first; /* shares of the heaviest keys */
 } depths;
 
 /* One node after the last layer, n layers down: tokens reached, and the share
  * of the rollout that lies on them. */
-static void add_node(depths *d, const uint8_t *reached, const float *share,
-                     int visible, int tokens) {
+static void add_node(depths *d, const uint8_t *reached, const float *share, int visible,
+                     int tokens) {
   for (int n = 0; n <= d->depth; n++) {
     const size_t at = (size_t)(d->depth - n) * (size_t)tokens;
     double seen = 0, mass = 0, all = 0;
@@ -441,13 +409,9 @@ static attend_status follow(study_run *r, const traced *w, depths *d) {
   const size_t room = (size_t)(w->shape.layers + 1) * (size_t)T;
   uint8_t *reached = NULL;
   float *share = NULL;
-  *d = (depths){.depth = w->shape.layers,
-                .heads = w->shape.heads,
-                .rows = T - from,
-                .total = 1};
+  *d = (depths){.depth = w->shape.layers, .heads = w->shape.heads, .rows = T - from, .total = 1};
   if (d->depth > MOST_DEPTH)
-    return study_fail(r, ATTEND_UNSUPPORTED, "the model has over %d layers",
-                      MOST_DEPTH);
+    return study_fail(r, ATTEND_UNSUPPORTED, "the model has over %d layers", MOST_DEPTH);
   TAKE(r, &reached, room);
   TAKE(r, &share, room);
   for (int n = 0; n <= d->depth; n++) {
@@ -464,13 +428,11 @@ static attend_status follow(study_run *r, const traced *w, depths *d) {
   return locate(r, w, d);
 }
 
-static attend_status follow_case(study_run *r, int which,
-                                 const traced_text *text, depths *d) {
+static attend_status follow_case(study_run *r, int which, const traced_text *text, depths *d) {
   const attend_form argmax = {.kind = ATTEND_ARGMAX};
   traced w;
-  attend_status status =
-      traced_open(r, study_text(r, "model"), cases[which].weights,
-                  cases[which].hard ? &argmax : NULL, text, &w);
+  attend_status status = traced_open(r, study_text(r, "model"), cases[which].weights,
+                                     cases[which].hard ? &argmax : NULL, text, &w);
   if (!status) status = follow(r, &w, d);
   traced_close(&w);
   return status;
@@ -489,8 +451,7 @@ static const attend_study_column depth_columns[] = {
     {"fair", "share of the tokens, trained", ATTEND_CELL_NUMBER},
     {0}};
 
-static attend_status say_depths(study_run *r, const depths *d,
-                                const traced_text *text) {
+static attend_status say_depths(study_run *r, const depths *d, const traced_text *text) {
   table_store *t;
   TRY(study_table(r, "model",
                   study_format(r,
@@ -499,24 +460,21 @@ static attend_status say_depths(study_run *r, const depths *d,
                                d->rows, text->n),
                   depth_columns, &t));
   for (int n = 0; n <= d->depth; n++)
-    TRY(study_row(t, 8, (double)n, d->bound[n], d[0].seen[n], d[1].seen[n],
-                  d[2].seen[n], d[0].mass[n], d[2].mass[n], d[0].fair[n]));
+    TRY(study_row(t, 8, (double)n, d->bound[n], d[0].seen[n], d[1].seen[n], d[2].seen[n],
+                  d[0].mass[n], d[2].mass[n], d[0].fair[n]));
   return ATTEND_OK;
 }
 
 static attend_status claim_depths(study_run *r, const depths *d) {
   for (int i = 0; i < CASES; i++) {
-    TRY(study_claim(
-        r, study_format(r, "model-bound-%s", cases[i].name),
-        study_format(r, "%s: nodes that see more than (k+1)^n", cases[i].title),
-        d[i].over, 0, 0));
-    TRY(study_claim(
-        r, study_format(r, "model-mass-%s", cases[i].name),
-        study_format(r, "%s: shares of a rollout sum to 1", cases[i].title),
-        d[i].total, 1, 1e-4));
+    TRY(study_claim(r, study_format(r, "model-bound-%s", cases[i].name),
+                    study_format(r, "%s: nodes that see more than (k+1)^n", cases[i].title),
+                    d[i].over, 0, 0));
+    TRY(study_claim(r, study_format(r, "model-mass-%s", cases[i].name),
+                    study_format(r, "%s: shares of a rollout sum to 1", cases[i].title), d[i].total,
+                    1, 1e-4));
   }
-  return study_claim(r, "model-mass-hard-field",
-                     "run with argmax: all weight is in the field",
+  return study_claim(r, "model-mass-hard-field", "run with argmax: all weight is in the field",
                      d[1].mass[d->depth], 1, 1e-4);
 }
 
@@ -524,34 +482,29 @@ static attend_status plot_depths(study_run *r, const depths *d, int tokens) {
   const size_t n = (size_t)d->depth + 1;
   double *least = NULL;
   TAKE(r, &least, n);
-  for (size_t i = 0; i < n; i++)
-    least[i] = d->bound[i] < tokens ? d->bound[i] : tokens;
-  attend_plot_series seen[] = {
-      {"(k+1)ⁿ, or all tokens", n, d->n, least, .dashed = 1},
-      {"trained", n, d->n, d[0].seen, .points = 1},
-      {"with argmax", n, d->n, d[1].seen, .points = 1},
-      {"untrained", n, d->n, d[2].seen, .points = 1}};
-  attend_plot_series mass[] = {
-      {"weight, trained", n, d->n, d[0].mass, .points = 1, .colour = 2},
-      {"tokens, trained", n, d->n, d[0].fair, .dashed = 1, .colour = 1},
-      {"weight, untrained", n, d->n, d[2].mass, .points = 1, .colour = 4},
-      {"tokens, untrained", n, d->n, d[2].fair, .dashed = 1, .colour = 3}};
-  attend_plot_panel panels[] = {
-      {.title = "Tokens in the field of the heaviest keys",
-       .x = {.label = "layers n"},
-       .y = {.label = "tokens, mean", .log = 1},
-       .key = ATTEND_KEY_ABOVE,
-       .count = 4,
-       .series = seen},
-      {.title = "Soft weight, and tokens, in the field",
-       .x = {.label = "layers n"},
-       .y = {.label = "share", .low = 0, .high = 1},
-       .key = ATTEND_KEY_ABOVE,
-       .count = 4,
-       .series = mass}};
-  return study_figure(
-      r, "receptive-field-model",
-      &(attend_plot){.count = 2, .across = 2, .panels = panels});
+  for (size_t i = 0; i < n; i++) least[i] = d->bound[i] < tokens ? d->bound[i] : tokens;
+  attend_plot_series seen[] = {{"(k+1)ⁿ, or all tokens", n, d->n, least, .dashed = 1},
+                               {"trained", n, d->n, d[0].seen, .points = 1},
+                               {"with argmax", n, d->n, d[1].seen, .points = 1},
+                               {"untrained", n, d->n, d[2].seen, .points = 1}};
+  attend_plot_series mass[] = {{"weight, trained", n, d->n, d[0].mass, .points = 1, .colour = 2},
+                               {"tokens, trained", n, d->n, d[0].fair, .dashed = 1, .colour = 1},
+                               {"weight, untrained", n, d->n, d[2].mass, .points = 1, .colour = 4},
+                               {"tokens, untrained", n, d->n, d[2].fair, .dashed = 1, .colour = 3}};
+  attend_plot_panel panels[] = {{.title = "Tokens in the field of the heaviest keys",
+                                 .x = {.label = "layers n"},
+                                 .y = {.label = "tokens, mean", .log = 1},
+                                 .key = ATTEND_KEY_ABOVE,
+                                 .count = 4,
+                                 .series = seen},
+                                {.title = "Soft weight, and tokens, in the field",
+                                 .x = {.label = "layers n"},
+                                 .y = {.label = "share", .low = 0, .high = 1},
+                                 .key = ATTEND_KEY_ABOVE,
+                                 .count = 4,
+                                 .series = mass}};
+  return study_figure(r, "receptive-field-model",
+                      &(attend_plot){.count = 2, .across = 2, .panels = panels});
 }
 
 static attend_status receptive_field_of_model(study_run *r) {
@@ -562,66 +515,62 @@ static attend_status receptive_field_of_model(study_run *r) {
     return study_say(r,
                      "No model was named: `--model attend:gutenberg` counts "
                      "in one.");
-  TRY(traced_text_read(r, study_text(r, "model"), study_text(r, "text"),
-                       study_count(r, "length"), &text));
+  TRY(traced_text_read(r, study_text(r, "model"), study_text(r, "text"), study_count(r, "length"),
+                       &text));
   TAKE(r, &d, CASES);
   for (int i = 0; i < CASES; i++) TRY(follow_case(r, i, &text, &d[i]));
   const int L = d->depth;
-  TRY(study_say(
-      r,
-      "A model of family %s with %d layers of %d heads reads %s of %d tokens. "
-      "Each head's heaviest key counts alone. By `(k+1)^n` a node could see "
-      "%.3g "
-      "tokens after %d layers. Counted: %.1f after one layer, %.1f after all; "
-      "untrained %.1f and %.1f. Fewer than `(k+1)^n` means that paths meet: "
-      "the "
-      "heaviest key is the token itself for %.0f %% of all heads and nodes, "
-      "the "
-      "token before for %.0f %%, the first for %.0f %% (untrained %.0f, %.0f "
-      "and %.0f %%).",
-      text.config.family, L, d->heads,
-      text.drawn ? "random tokens, for want of a tokenizer, a text" : "a text",
-      text.n, d->bound[L], L, d->seen[1], d->seen[L], d[2].seen[1],
-      d[2].seen[L], 100 * d->itself, 100 * d->before, 100 * d->first,
-      100 * d[2].itself, 100 * d[2].before, 100 * d[2].first));
+  TRY(study_say(r,
+                "A model of family %s with %d layers of %d heads reads %s of %d tokens. "
+                "Each head's heaviest key counts alone. By `(k+1)^n` a node could see "
+                "%.3g "
+                "tokens after %d layers. Counted: %.1f after one layer, %.1f after all; "
+                "untrained %.1f and %.1f. Fewer than `(k+1)^n` means that paths meet: "
+                "the "
+                "heaviest key is the token itself for %.0f %% of all heads and nodes, "
+                "the "
+                "token before for %.0f %%, the first for %.0f %% (untrained %.0f, %.0f "
+                "and %.0f %%).",
+                text.config.family, L, d->heads,
+                text.drawn ? "random tokens, for want of a tokenizer, a text" : "a text", text.n,
+                d->bound[L], L, d->seen[1], d->seen[L], d[2].seen[1], d[2].seen[L], 100 * d->itself,
+                100 * d->before, 100 * d->first, 100 * d[2].itself, 100 * d[2].before,
+                100 * d[2].first));
   TRY(say_depths(r, d, &text));
   TRY(claim_depths(r, d));
   TRY(plot_depths(r, d, text.n));
-  return study_say(
-      r,
-      "Softmax is not argmax. Rollout multiplies the weights along all paths, "
-      "half of each layer going by the residual connection: after %d layers "
-      "the field of the heaviest keys holds %.0f %% of the weight, and has "
-      "%.0f %% of the tokens that can be seen; untrained, %.0f %% of the "
-      "weight in %.0f %% of the tokens. After one layer it holds %.0f %% "
-      "(untrained %.0f %%), of which 50 %% is the residual connection alone. "
-      "A field says where values come from; keys that were compared and lost "
-      "had their say too.",
-      L, 100 * d->mass[L], 100 * d->fair[L], 100 * d[2].mass[L],
-      100 * d[2].fair[L], 100 * d->mass[1], 100 * d[2].mass[1]);
+  return study_say(r,
+                   "Softmax is not argmax. Rollout multiplies the weights along all paths, "
+                   "half of each layer going by the residual connection: after %d layers "
+                   "the field of the heaviest keys holds %.0f %% of the weight, and has "
+                   "%.0f %% of the tokens that can be seen; untrained, %.0f %% of the "
+                   "weight in %.0f %% of the tokens. After one layer it holds %.0f %% "
+                   "(untrained %.0f %%), of which 50 %% is the residual connection alone. "
+                   "A field says where values come from; keys that were compared and lost "
+                   "had their say too.",
+                   L, 100 * d->mass[L], 100 * d->fair[L], 100 * d[2].mass[L], 100 * d[2].fair[L],
+                   100 * d->mass[1], 100 * d[2].mass[1]);
 }
 
 static attend_status run(study_run *r) {
   const int T = study_count(r, "tokens");
-  TRY(study_say(
-      r,
-      "If softmax is nearly argmax, a head gives a node the value of one "
-      "other. With the residual connection the node of the next layer "
-      "depends on itself and on one node for each of k heads: a branching "
-      "factor of k + 1, hence `(k+1)^n` inputs after n layers, 2ⁿ with one "
-      "head and 3ⁿ with two. Here argmax attention runs over states that "
-      "begin as the identity: element j of row t counts the paths from input "
-      "j to node t. If head h of layer l looks h·(k+1)ˡ⁻¹ tokens back, the "
-      "paths are the digits of the distance in base k + 1, no two of them "
-      "meet, and the number is reached exactly."));
+  TRY(study_say(r,
+                "If softmax is nearly argmax, a head gives a node the value of one "
+                "other. With the residual connection the node of the next layer "
+                "depends on itself and on one node for each of k heads: a branching "
+                "factor of k + 1, hence `(k+1)^n` inputs after n layers, 2ⁿ with one "
+                "head and 3ⁿ with two. Here argmax attention runs over states that "
+                "begin as the identity: element j of row t counts the paths from input "
+                "j to node t. If head h of layer l looks h·(k+1)ˡ⁻¹ tokens back, the "
+                "paths are the digits of the distance in base k + 1, no two of them "
+                "meet, and the number is reached exactly."));
   TRY(chosen(r, T));
   TRY(study_heading(r, "Ways that meet"));
-  TRY(study_say(
-      r,
-      "The number of paths is always `(k+1)^n`; inputs are fewer where paths "
-      "meet. If heads look anywhere with equal chance, a pick is not among "
-      "the m tokens found so far with probability `1 - m/T`. Layer by layer "
-      "this is a Markov chain, whose mean stands beside what was counted."));
+  TRY(study_say(r,
+                "The number of paths is always `(k+1)^n`; inputs are fewer where paths "
+                "meet. If heads look anywhere with equal chance, a pick is not among "
+                "the m tokens found so far with probability `1 - m/T`. Layer by layer "
+                "this is a Markov chain, whose mean stands beside what was counted."));
   TRY(chance(r, T));
   return receptive_field_of_model(r);
 }

@@ -36,9 +36,8 @@ static attend_status no_memory(report_store *s) {
 }
 
 attend_status study_take(study_run *r, size_t count, size_t size, void *block) {
-  void *taken = size && count > SIZE_MAX / 2 / size
-                    ? NULL
-                    : take(r->store, count * size + (LANE_BYTES - 1));
+  void *taken =
+      size && count > SIZE_MAX / 2 / size ? NULL : take(r->store, count * size + (LANE_BYTES - 1));
   if (!taken) return no_memory(r->store);
   *(void **)block = taken;
   return ATTEND_OK;
@@ -55,8 +54,8 @@ static const char *keep_text(report_store *s, const char *text) {
   return text ? keep(s, text, strlen(text)) : NULL;
 }
 
-__attribute__((format(printf, 2, 0))) static char *keep_format(
-    report_store *s, const char *format, va_list list) {
+__attribute__((format(printf, 2, 0))) static char *keep_format(report_store *s, const char *format,
+                                                               va_list list) {
   va_list again;
   va_copy(again, list);
   int n = vsnprintf(NULL, 0, format, again);
@@ -67,8 +66,7 @@ __attribute__((format(printf, 2, 0))) static char *keep_format(
 }
 
 /* Room for one more: *list holds `count` of `size` bytes. */
-static attend_status widen(report_store *s, void *list, size_t count,
-                           size_t size) {
+static attend_status widen(report_store *s, void *list, size_t count, size_t size) {
   void **at = list;
   if (count & (count - 1) || (count == 0 && *at)) return ATTEND_OK;
   void *larger = take(s, (count ? 2 * count : 1) * size);
@@ -93,8 +91,7 @@ void attend_report_free(attend_report *report) {
 
 /* ---- words ----------------------------------------------------------------------- */
 
-attend_status study_fail(study_run *r, attend_status status,
-                         const char *sentence, ...) {
+attend_status study_fail(study_run *r, attend_status status, const char *sentence, ...) {
   va_list list;
   va_start(list, sentence);
   const char *text = keep_format(r->store, sentence, list);
@@ -122,8 +119,7 @@ static attend_status add_block(report_store *s, attend_study_block block) {
 attend_status study_heading(study_run *r, const char *text) {
   const char *copy = keep_text(r->store, text);
   if (!copy) return no_memory(r->store);
-  return add_block(r->store, (attend_study_block){.kind = ATTEND_BLOCK_HEADING,
-                                                  .text = copy});
+  return add_block(r->store, (attend_study_block){.kind = ATTEND_BLOCK_HEADING, .text = copy});
 }
 
 attend_status study_say(study_run *r, const char *format, ...) {
@@ -132,13 +128,11 @@ attend_status study_say(study_run *r, const char *format, ...) {
   const char *text = keep_format(r->store, format, list);
   va_end(list);
   if (!text) return no_memory(r->store);
-  return add_block(
-      r->store, (attend_study_block){.kind = ATTEND_BLOCK_TEXT, .text = text});
+  return add_block(r->store, (attend_study_block){.kind = ATTEND_BLOCK_TEXT, .text = text});
 }
 
 static attend_status add_figure(report_store *s, const attend_study_figure *f) {
-  return add_block(
-      s, (attend_study_block){.kind = ATTEND_BLOCK_FIGURE, .figure = f});
+  return add_block(s, (attend_study_block){.kind = ATTEND_BLOCK_FIGURE, .figure = f});
 }
 
 /* ---- tables ------------------------------------------------------------------------- */
@@ -151,8 +145,7 @@ struct table_store {
 };
 
 attend_status study_table(study_run *r, const char *name, const char *title,
-                          const attend_study_column *columns,
-                          table_store **table) {
+                          const attend_study_column *columns, table_store **table) {
   table_store *t = NULL;
   TAKE(r, &t, 1);
   t->store = r->store;
@@ -161,8 +154,7 @@ attend_status study_table(study_run *r, const char *name, const char *title,
   t->table.column = columns;
   while (columns[t->table.columns].name) t->table.columns++;
   *table = t;
-  return add_block(r->store, (attend_study_block){.kind = ATTEND_BLOCK_TABLE,
-                                                  .table = &t->table});
+  return add_block(r->store, (attend_study_block){.kind = ATTEND_BLOCK_TABLE, .table = &t->table});
 }
 
 static attend_status add_cell(table_store *t, attend_study_cell cell) {
@@ -190,33 +182,30 @@ attend_status study_row(table_store *t, int count, ...) {
   attend_status status = ATTEND_OK;
   va_list list;
   va_start(list, count);
-  for (int i = 0; i < count && !status; i++)
-    status = study_cell(t, va_arg(list, double));
+  for (int i = 0; i < count && !status; i++) status = study_cell(t, va_arg(list, double));
   va_end(list);
   return status;
 }
 
 /* ---- claims --------------------------------------------------------------------------- */
 
-attend_status study_claim(study_run *r, const char *name, const char *text,
-                          double measured, double expected, double slack) {
+attend_status study_claim(study_run *r, const char *name, const char *text, double measured,
+                          double expected, double slack) {
   report_store *s = r->store;
   attend_report *p = &s->report;
   TRY(widen(s, &s->claims, p->n_claims, sizeof *s->claims));
-  s->claims[p->n_claims++] =
-      (attend_study_claim){.name = keep_text(s, name),
-                           .text = keep_text(s, text),
-                           .measured = measured,
-                           .expected = expected,
-                           .slack = slack,
-                           .holds = fabs(measured - expected) <= slack};
+  s->claims[p->n_claims++] = (attend_study_claim){.name = keep_text(s, name),
+                                                  .text = keep_text(s, text),
+                                                  .measured = measured,
+                                                  .expected = expected,
+                                                  .slack = slack,
+                                                  .holds = fabs(measured - expected) <= slack};
   p->claims = s->claims;
   return ATTEND_OK;
 }
 
-attend_status study_estimate(study_run *r, const char *name, const char *text,
-                             double measured, double expected,
-                             double standard_error) {
+attend_status study_estimate(study_run *r, const char *name, const char *text, double measured,
+                             double expected, double standard_error) {
   return study_claim(r, name, text, measured, expected, 6 * standard_error);
 }
 
@@ -228,8 +217,7 @@ typedef struct {
   attend_status status; /* the first failure */
 } copier;
 
-static const void *copy(copier *c, const void *from, size_t count,
-                        size_t size) {
+static const void *copy(copier *c, const void *from, size_t count, size_t size) {
   void *to = NULL;
   if (!from || !count || c->status) return NULL;
   c->status = study_take(c->r, count, size, &to);
@@ -242,16 +230,13 @@ static const char *copy_text(copier *c, const char *text) {
   return text ? copy(c, text, strlen(text) + 1, 1) : NULL;
 }
 
-static const char *const *copy_names(copier *c, const char *const *names,
-                                     size_t n) {
+static const char *const *copy_names(copier *c, const char *const *names, size_t n) {
   const char **list = (const char **)COPY(c, names, n);
   for (size_t i = 0; list && i < n; i++) list[i] = copy_text(c, names[i]);
   return list;
 }
 
-static const attend_plot_series *copy_series(copier *c,
-                                             const attend_plot_series *from,
-                                             size_t n) {
+static const attend_plot_series *copy_series(copier *c, const attend_plot_series *from, size_t n) {
   attend_plot_series *list = (attend_plot_series *)COPY(c, from, n);
   for (size_t i = 0; list && i < n; i++) {
     attend_plot_series *s = &list[i];
@@ -264,12 +249,9 @@ static const attend_plot_series *copy_series(copier *c,
   return list;
 }
 
-static const attend_plot_mark *copy_marks(copier *c,
-                                          const attend_plot_mark *from,
-                                          size_t n) {
+static const attend_plot_mark *copy_marks(copier *c, const attend_plot_mark *from, size_t n) {
   attend_plot_mark *list = (attend_plot_mark *)COPY(c, from, n);
-  for (size_t i = 0; list && i < n; i++)
-    list[i].label = copy_text(c, list[i].label);
+  for (size_t i = 0; list && i < n; i++) list[i].label = copy_text(c, list[i].label);
   return list;
 }
 
@@ -285,8 +267,7 @@ static void copy_panel(copier *c, attend_plot_panel *p) {
   p->cells = COPY(c, p->cells, p->rows * p->columns);
 }
 
-attend_status study_figure(study_run *r, const char *name,
-                           const attend_plot *plot) {
+attend_status study_figure(study_run *r, const char *name, const attend_plot *plot) {
   copier c = {.r = r};
   attend_study_figure *f = NULL;
   TAKE(r, &f, 1);
@@ -294,8 +275,7 @@ attend_status study_figure(study_run *r, const char *name,
   f->plot = *plot;
   f->plot.title = copy_text(&c, plot->title);
   f->plot.notes = copy_text(&c, plot->notes);
-  attend_plot_panel *panels =
-      (attend_plot_panel *)COPY(&c, plot->panels, plot->count);
+  attend_plot_panel *panels = (attend_plot_panel *)COPY(&c, plot->panels, plot->count);
   for (size_t i = 0; panels && i < plot->count; i++) copy_panel(&c, &panels[i]);
   f->plot.panels = panels;
   if (c.status) return c.status;

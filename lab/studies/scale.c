@@ -8,16 +8,14 @@
 enum { KEYS = 1, QUERIES = 2, LINES = 3, MOST_WIDTHS = 16 };
 
 static const attend_setting settings[] = {
-    {"d", "4,16,64,256,1024", "4,16,64", "widths of q and k",
-     ATTEND_SETTING_WHOLE, MOST_WIDTHS, 1, 65536},
-    {"samples", "8000", "2000", "pairs that are drawn for each width",
-     ATTEND_SETTING_WHOLE, 1, 100, 1e7},
-    {"mu", "0.5", NULL, "mean of every element, for the second table",
-     ATTEND_SETTING_NUMBERS, 1, -100, 100},
-    {"sigma", "1.5", NULL, "its standard deviation", ATTEND_SETTING_NUMBERS, 1,
-     0.001, 100},
-    {"keys", "64", NULL, "keys that a query chooses among",
-     ATTEND_SETTING_WHOLE, 1, 2, 4096},
+    {"d", "4,16,64,256,1024", "4,16,64", "widths of q and k", ATTEND_SETTING_WHOLE, MOST_WIDTHS, 1,
+     65536},
+    {"samples", "8000", "2000", "pairs that are drawn for each width", ATTEND_SETTING_WHOLE, 1, 100,
+     1e7},
+    {"mu", "0.5", NULL, "mean of every element, for the second table", ATTEND_SETTING_NUMBERS, 1,
+     -100, 100},
+    {"sigma", "1.5", NULL, "its standard deviation", ATTEND_SETTING_NUMBERS, 1, 0.001, 100},
+    {"keys", "64", NULL, "keys that a query chooses among", ATTEND_SETTING_WHOLE, 1, 2, 4096},
     {0}};
 
 /* Scores of q.k where elements have this mean and deviation. */
@@ -30,13 +28,11 @@ typedef struct {
 static double product(const law *l, const float *q, const float *k, size_t d) {
   double sum = 0;
   for (size_t i = 0; i < d; i++)
-    sum +=
-        (l->mu + l->sigma * (double)q[i]) * (l->mu + l->sigma * (double)k[i]);
+    sum += (l->mu + l->sigma * (double)q[i]) * (l->mu + l->sigma * (double)k[i]);
   return sum;
 }
 
-static attend_status draw(study_run *r, const law *l, size_t d, size_t n,
-                          double *scores) {
+static attend_status draw(study_run *r, const law *l, size_t d, size_t n, double *scores) {
   float *q = NULL, *k = NULL;
   TAKE(r, &q, d);
   TAKE(r, &k, d);
@@ -59,82 +55,62 @@ static const attend_study_column moments_columns[] = {
     {"variance_scaled", "variance of q.k / sqrt(d)", ATTEND_CELL_NUMBER},
     {0}};
 
-static attend_status claim(study_run *r, const law *l, int d,
-                           const study_moments *m, double mean,
+static attend_status claim(study_run *r, const law *l, int d, const study_moments *m, double mean,
                            double variance) {
   TRY(study_estimate(r, study_format(r, "mean-%s-d%d", l->name, d),
-                     study_format(r, "E[q.k] at d = %d, mu = %g, sigma = %g", d,
-                                  l->mu, l->sigma),
+                     study_format(r, "E[q.k] at d = %d, mu = %g, sigma = %g", d, l->mu, l->sigma),
                      m->mean, mean, m->mean_error));
   return study_estimate(
       r, study_format(r, "variance-%s-d%d", l->name, d),
-      study_format(r, "Var(q.k) at d = %d, mu = %g, sigma = %g", d, l->mu,
-                   l->sigma),
-      m->variance, variance, m->variance_error);
+      study_format(r, "Var(q.k) at d = %d, mu = %g, sigma = %g", d, l->mu, l->sigma), m->variance,
+      variance, m->variance_error);
 }
 
 /* variances[0], [1]: measured and predicted, for the plot. */
-static attend_status moments(study_run *r, const law *l, double *measured,
-                             double *predicted) {
+static attend_status moments(study_run *r, const law *l, double *measured, double *predicted) {
   size_t n_widths, n = (size_t)study_count(r, "samples");
   const double *widths = study_list(r, "d", &n_widths);
   double *scores = NULL;
   table_store *t;
   TAKE(r, &scores, n);
-  TRY(study_table(
-      r, l->name,
-      study_format(r, "q and k with mu = %g and sigma = %g", l->mu, l->sigma),
-      moments_columns, &t));
+  TRY(study_table(r, l->name,
+                  study_format(r, "q and k with mu = %g and sigma = %g", l->mu, l->sigma),
+                  moments_columns, &t));
   for (size_t i = 0; i < n_widths; i++) {
-    const double d = widths[i], mu2 = d * l->mu * l->mu,
-                 s2 = l->sigma * l->sigma;
+    const double d = widths[i], mu2 = d * l->mu * l->mu, s2 = l->sigma * l->sigma;
     TRY(draw(r, l, (size_t)d, n, scores));
     study_moments m = study_moments_of(scores, n);
     measured[i] = m.variance;
     predicted[i] = 2 * s2 * mu2 + d * s2 * s2;
-    TRY(study_row(t, 6, d, m.mean, mu2, m.variance, predicted[i],
-                  m.variance / d));
+    TRY(study_row(t, 6, d, m.mean, mu2, m.variance, predicted[i], m.variance / d));
     TRY(claim(r, l, (int)d, &m, mu2, predicted[i]));
     TRY(study_step(r, (double)(i + 1) / (double)(2 * n_widths)));
   }
   return ATTEND_OK;
 }
 
-static attend_status plot_variance(study_run *r, const double *measured,
-                                   const double *predicted,
-                                   const double *shifted,
-                                   const double *shifted_predicted) {
+static attend_status plot_variance(study_run *r, const double *measured, const double *predicted,
+                                   const double *shifted, const double *shifted_predicted) {
   size_t n;
   const double *d = study_list(r, "d", &n);
   attend_plot_series series[] = {
-      {.name = "mu = 0, sigma = 1",
-       .count = n,
-       .x = d,
-       .y = measured,
-       .points = 2,
-       .colour = 1},
+      {.name = "mu = 0, sigma = 1", .count = n, .x = d, .y = measured, .points = 2, .colour = 1},
       {.name = "predicted", .count = n, .x = d, .y = predicted, .colour = 1},
-      {.name = study_format(r, "mu = %g, sigma = %g", study_number(r, "mu"),
-                            study_number(r, "sigma")),
+      {.name =
+           study_format(r, "mu = %g, sigma = %g", study_number(r, "mu"), study_number(r, "sigma")),
        .count = n,
        .x = d,
        .y = shifted,
        .points = 2,
        .colour = 2},
-      {.name = "predicted",
-       .count = n,
-       .x = d,
-       .y = shifted_predicted,
-       .dashed = 1,
-       .colour = 2}};
+      {.name = "predicted", .count = n, .x = d, .y = shifted_predicted, .dashed = 1, .colour = 2}};
   attend_plot_panel panel = {.title = "Variance of q.k",
                              .x = {.label = "d", .log = 1},
                              .y = {.label = "variance", .log = 1},
                              .key = ATTEND_KEY_ABOVE,
                              .count = sizeof series / sizeof *series,
                              .series = series};
-  return study_figure(r, "scale-variance",
-                      &(attend_plot){.count = 1, .panels = &panel});
+  return study_figure(r, "scale-variance", &(attend_plot){.count = 1, .panels = &panel});
 }
 
 /* ---- what the softmax makes of it -------------------------------------------------- */
@@ -158,8 +134,7 @@ static sharpness sharpness_of(double *scores, int n) {
 }
 
 /* Means over many queries, of scores as they are or divided by sqrt(d). */
-static attend_status soften(study_run *r, size_t d, int scaled,
-                            sharpness *mean) {
+static attend_status soften(study_run *r, size_t d, int scaled, sharpness *mean) {
   const int keys = study_count(r, "keys"), rows = 200;
   const law plain = {.sigma = 1, .stream = 20};
   double *scores = NULL;
@@ -170,11 +145,9 @@ static attend_status soften(study_run *r, size_t d, int scaled,
   TAKE(r, &k, (size_t)keys * d);
   for (int i = 0; i < rows; i++) {
     study_normal(r, plain.stream + QUERIES, (uint64_t)i * d, d, q);
-    study_normal(r, plain.stream + KEYS, (uint64_t)i * (uint64_t)keys * d,
-                 (size_t)keys * d, k);
+    study_normal(r, plain.stream + KEYS, (uint64_t)i * (uint64_t)keys * d, (size_t)keys * d, k);
     for (int j = 0; j < keys; j++)
-      scores[j] = product(&plain, q, k + (size_t)j * d, d) /
-                  (scaled ? sqrt((double)d) : 1);
+      scores[j] = product(&plain, q, k + (size_t)j * d, d) / (scaled ? sqrt((double)d) : 1);
     sharpness s = sharpness_of(scores, keys);
     mean->entropy += s.entropy / rows;
     mean->largest += s.largest / rows;
@@ -191,33 +164,25 @@ static const attend_study_column softmax_columns[] = {
     {0}};
 
 static attend_status plot_softmax(study_run *r, size_t n, const double *d,
-                                  double entropy[2][MOST_WIDTHS],
-                                  double largest[2][MOST_WIDTHS]) {
+                                  double entropy[2][MOST_WIDTHS], double largest[2][MOST_WIDTHS]) {
   attend_plot_series a[] = {
       {.name = "q.k", .count = n, .x = d, .y = entropy[0], .points = 1},
-      {.name = "q.k / sqrt(d)",
-       .count = n,
-       .x = d,
-       .y = entropy[1],
-       .points = 1,
-       .dashed = 1}};
+      {.name = "q.k / sqrt(d)", .count = n, .x = d, .y = entropy[1], .points = 1, .dashed = 1}};
   attend_plot_series b[] = {a[0], a[1]};
   b[0].y = largest[0];
   b[1].y = largest[1];
-  attend_plot_panel panels[] = {
-      {.title = "Entropy of the weights",
-       .x = {.label = "d", .log = 1},
-       .y = {.label = "nats", .zero = 1},
-       .count = 2,
-       .series = a},
-      {.title = "Largest weight",
-       .x = {.label = "d", .log = 1},
-       .y = {.label = "mean over queries", .low = 0, .high = 1},
-       .count = 2,
-       .series = b}};
-  return study_figure(
-      r, "scale-softmax",
-      &(attend_plot){.count = 2, .across = 2, .panels = panels});
+  attend_plot_panel panels[] = {{.title = "Entropy of the weights",
+                                 .x = {.label = "d", .log = 1},
+                                 .y = {.label = "nats", .zero = 1},
+                                 .count = 2,
+                                 .series = a},
+                                {.title = "Largest weight",
+                                 .x = {.label = "d", .log = 1},
+                                 .y = {.label = "mean over queries", .low = 0, .high = 1},
+                                 .count = 2,
+                                 .series = b}};
+  return study_figure(r, "scale-softmax",
+                      &(attend_plot){.count = 2, .across = 2, .panels = panels});
 }
 
 static attend_status soften_all(study_run *r) {
@@ -225,10 +190,10 @@ static attend_status soften_all(study_run *r) {
   const double *d = study_list(r, "d", &n);
   double entropy[2][MOST_WIDTHS], largest[2][MOST_WIDTHS];
   table_store *t;
-  TRY(study_table(r, "softmax",
-                  study_format(r, "Softmax over %d keys, mu = 0 and sigma = 1",
-                               study_count(r, "keys")),
-                  softmax_columns, &t));
+  TRY(study_table(
+      r, "softmax",
+      study_format(r, "Softmax over %d keys, mu = 0 and sigma = 1", study_count(r, "keys")),
+      softmax_columns, &t));
   for (size_t i = 0; i < n; i++) {
     for (int scaled = 0; scaled < 2; scaled++) {
       sharpness s;
@@ -236,16 +201,14 @@ static attend_status soften_all(study_run *r) {
       entropy[scaled][i] = s.entropy;
       largest[scaled][i] = s.largest;
     }
-    TRY(study_row(t, 5, d[i], entropy[0][i], largest[0][i], entropy[1][i],
-                  largest[1][i]));
+    TRY(study_row(t, 5, d[i], entropy[0][i], largest[0][i], entropy[1][i], largest[1][i]));
   }
   return plot_softmax(r, n, d, entropy, largest);
 }
 
 static attend_status run(study_run *r) {
   const law plain = {.sigma = 1, .stream = 0, .name = "standard"};
-  const law given = {study_number(r, "mu"), study_number(r, "sigma"), 10,
-                     "shifted"};
+  const law given = {study_number(r, "mu"), study_number(r, "sigma"), 10, "shifted"};
   double v[4][MOST_WIDTHS];
   TRY(study_say(r,
                 "Let q and k have d independent elements, normal with mean mu "

@@ -5,11 +5,10 @@
 #include "studies/report.h"
 
 static const study_topic *const topics[] = {
-    &study_scale,    &study_jacobian,        &study_argmax,
-    &study_heatmaps, &study_masks,           &study_positions,
-    &study_norms,    &study_receptive_field, &study_complexity,
-    &study_decoding, &study_kernels,         &study_approximation,
-    &study_causal,   &study_purification,    &study_heads,
+    &study_scale,      &study_jacobian,     &study_argmax,  &study_heatmaps,
+    &study_masks,      &study_positions,    &study_norms,   &study_receptive_field,
+    &study_complexity, &study_decoding,     &study_kernels, &study_approximation,
+    &study_causal,     &study_purification, &study_heads,
 };
 enum { TOPICS = sizeof topics / sizeof *topics };
 
@@ -44,9 +43,7 @@ double study_number(const study_run *r, const char *name) {
   return n ? *list : NAN;
 }
 
-int study_count(const study_run *r, const char *name) {
-  return (int)study_number(r, name);
-}
+int study_count(const study_run *r, const char *name) { return (int)study_number(r, name); }
 
 const char *study_text(const study_run *r, const char *name) {
   const setting_store *s = find(r, name);
@@ -58,12 +55,11 @@ static bool is_numbers(const attend_setting *s) {
 }
 
 /* One number of a list, which ends at a comma or at the end. */
-static attend_status read_number(study_run *r, const attend_setting *s,
-                                 const char **at, double *number) {
+static attend_status read_number(study_run *r, const attend_setting *s, const char **at,
+                                 double *number) {
   char *end;
   *number = strtod(*at, &end);
-  if (end == *at || (*end && *end != ',') ||
-      !(*number >= s->low && *number <= s->high) ||
+  if (end == *at || (*end && *end != ',') || !(*number >= s->low && *number <= s->high) ||
       (s->kind == ATTEND_SETTING_WHOLE && *number != floor(*number)))
     return study_fail(r, ATTEND_INVALID,
                       "%s takes %s%s%s from %.10g to %.10g%s, and \"%.40s\" is "
@@ -76,14 +72,12 @@ static attend_status read_number(study_run *r, const attend_setting *s,
   return ATTEND_OK;
 }
 
-static attend_status read_list(study_run *r, const attend_setting *s,
-                               setting_store *to) {
+static attend_status read_list(study_run *r, const attend_setting *s, setting_store *to) {
   const char *at = to->text;
   TAKE(r, &to->numbers, (size_t)s->most);
   do {
     if (to->count == (size_t)s->most)
-      return study_fail(r, ATTEND_INVALID,
-                        "%s takes %d number%s at most: \"%.60s\" has more",
+      return study_fail(r, ATTEND_INVALID, "%s takes %d number%s at most: \"%.60s\" has more",
                         s->name, s->most, s->most == 1 ? "" : "s", to->text);
     TRY(read_number(r, s, &at, &to->numbers[to->count]));
     to->count++;
@@ -92,8 +86,7 @@ static attend_status read_list(study_run *r, const attend_setting *s,
 }
 
 /* The caller's value, else the default; *shown: how reports print it. */
-static const char *value_of(const study_run *r, const attend_setting *s,
-                            const char **shown) {
+static const char *value_of(const study_run *r, const attend_setting *s, const char **shown) {
   const attend_study_options *o = r->options;
   *shown = NULL;
   for (size_t i = o->count; i-- > 0;) {
@@ -110,8 +103,7 @@ static attend_status check_names(study_run *r, const attend_study *study) {
     const attend_setting *s = study->settings;
     while (s->name && strcmp(s->name, name)) s++;
     if (!s->name)
-      return study_fail(r, ATTEND_INVALID, "the study %s has no setting \"%s\"",
-                        study->name, name);
+      return study_fail(r, ATTEND_INVALID, "the study %s has no setting \"%s\"", study->name, name);
   }
   return ATTEND_OK;
 }
@@ -128,8 +120,7 @@ static attend_status read_settings(study_run *r, const attend_study *study) {
     const attend_setting *s = &study->settings[i];
     setting_store *to = &store->settings[i];
     const char *called, *value = value_of(r, s, &called);
-    *to =
-        (setting_store){.name = s->name, .text = study_format(r, "%s", value)};
+    *to = (setting_store){.name = s->name, .text = study_format(r, "%s", value)};
     if (called) called = study_format(r, "%s", called);
     if (!to->text) return study_fail(r, ATTEND_NO_MEMORY, "no memory");
     if (is_numbers(s)) TRY(read_list(r, s, to));
@@ -143,13 +134,11 @@ static attend_status read_settings(study_run *r, const attend_study *study) {
 /* ---- running ----------------------------------------------------------------------- */
 
 attend_status study_step(study_run *r, double done) {
-  if (!r->options->step || !r->options->step(done, r->options->user))
-    return ATTEND_OK;
+  if (!r->options->step || !r->options->step(done, r->options->user)) return ATTEND_OK;
   return study_fail(r, ATTEND_STOPPED, "the study was stopped");
 }
 
-void study_normal(const study_run *r, uint64_t what, uint64_t first, size_t n,
-                  float *out) {
+void study_normal(const study_run *r, uint64_t what, uint64_t first, size_t n, float *out) {
   attend_random_normal((attend_random){r->seed, what}, first, n, out);
 }
 
@@ -160,8 +149,7 @@ static const study_topic *topic_of(const attend_study *study) {
 }
 
 attend_status attend_study_run(attend_context *ctx, const attend_study *study,
-                               const attend_study_options *options,
-                               attend_report **report) {
+                               const attend_study_options *options, attend_report **report) {
   const study_topic *topic = topic_of(study);
   report_store *store = report_create();
   study_run r = {ctx, options->seed, store, options};
@@ -174,7 +162,6 @@ attend_status attend_study_run(attend_context *ctx, const attend_study *study,
   attend_status status = read_settings(&r, study);
   if (!status) status = topic->run(&r);
   store->report.seconds = study_now() - begin;
-  if (status && !store->report.message)
-    study_fail(&r, status, "%s", attend_message(ctx));
+  if (status && !store->report.message) study_fail(&r, status, "%s", attend_message(ctx));
   return status;
 }

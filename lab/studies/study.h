@@ -63,11 +63,9 @@ const char *study_text(const study_run *r, const char *name);
 
 /* Zeroed, aligned to 64 bytes. */
 attend_status study_take(study_run *r, size_t count, size_t size, void *block);
-#define TAKE(r, pointer, count) \
-  TRY(study_take((r), (count), sizeof **(pointer), (pointer)))
+#define TAKE(r, pointer, count) TRY(study_take((r), (count), sizeof **(pointer), (pointer)))
 /* A sentence that names the thing and the remedy. */
-attend_status study_fail(study_run *r, attend_status status,
-                         const char *sentence, ...)
+attend_status study_fail(study_run *r, attend_status status, const char *sentence, ...)
     __attribute__((format(printf, 3, 4)));
 /* Text that lives as long as the report; NULL if there is no memory, which
  * everything below takes as an empty one. */
@@ -79,8 +77,7 @@ attend_status study_step(study_run *r, double done);
 /* ---- random numbers ------------------------------------------------------------------ */
 
 /* n normal numbers; streams differ for every `what`. */
-void study_normal(const study_run *r, uint64_t what, uint64_t first, size_t n,
-                  float *out);
+void study_normal(const study_run *r, uint64_t what, uint64_t first, size_t n, float *out);
 
 /* ---- report ----------------------------------------------------------------------- */
 
@@ -92,8 +89,7 @@ attend_status study_say(study_run *r, const char *format, ...)
  * with a name of NULL. */
 typedef struct table_store table_store;
 attend_status study_table(study_run *r, const char *name, const char *title,
-                          const attend_study_column *columns,
-                          table_store **table);
+                          const attend_study_column *columns, table_store **table);
 attend_status study_cell(table_store *t, double number);
 attend_status study_word(table_store *t, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -101,16 +97,14 @@ attend_status study_word(table_store *t, const char *format, ...)
 attend_status study_row(table_store *t, int count, ...);
 
 /* The plot and all it points to are copied. */
-attend_status study_figure(study_run *r, const char *name,
-                           const attend_plot *plot);
+attend_status study_figure(study_run *r, const char *name, const attend_plot *plot);
 
 /* A prediction: exact (slack 0), or within a slack. */
-attend_status study_claim(study_run *r, const char *name, const char *text,
-                          double measured, double expected, double slack);
+attend_status study_claim(study_run *r, const char *name, const char *text, double measured,
+                          double expected, double slack);
 /* A random measurement with this standard error. */
-attend_status study_estimate(study_run *r, const char *name, const char *text,
-                             double measured, double expected,
-                             double standard_error);
+attend_status study_estimate(study_run *r, const char *name, const char *text, double measured,
+                             double expected, double standard_error);
 
 /* ---- attention (attention.c) ---------------------------------------------------------------- */
 
@@ -125,8 +119,7 @@ typedef struct {
   float *dq, *dk, *dv;
   float *dbias; /* or NULL */
 } study_pass;
-attend_status study_attend(study_run *r, const attend_desc *desc,
-                           const study_pass *p);
+attend_status study_attend(study_run *r, const attend_desc *desc, const study_pass *p);
 
 /* ---- models (model.c) -------------------------------------------------------------------- */
 
@@ -135,15 +128,14 @@ typedef struct {
   attend_model *model;
 } study_model;
 /* Weights drawn by the study's seed; to be freed, and is empty on failure. */
-attend_status study_untrained(study_run *r, const attend_architecture *a,
-                              study_model *m);
+attend_status study_untrained(study_run *r, const attend_architecture *a, study_model *m);
 void study_model_free(study_model *m);
 
 /* ---- numbers (numbers.c) ------------------------------------------------------------ */
 
 /* X = U diag(s) V^T: x [rows][columns], u [rows][rows], s [rows]; see numeric/svd.h. */
-attend_status study_svd(study_run *r, size_t rows, size_t columns,
-                        const double *x, double *u, double *s);
+attend_status study_svd(study_run *r, size_t rows, size_t columns, const double *x, double *u,
+                        double *s);
 
 /* Mean, variance (n - 1) and their standard errors, by the fourth moment. */
 typedef struct {

@@ -3,8 +3,8 @@
 
 enum {
   DRAWN = 900, /* stream of tokens where there is no tokenizer */
-  SEEN = ATTEND_AT_QUERY | ATTEND_AT_KEY | ATTEND_AT_VALUE |
-         ATTEND_AT_DENOMINATOR | ATTEND_AT_HEAD_OUTPUT
+  SEEN = ATTEND_AT_QUERY | ATTEND_AT_KEY | ATTEND_AT_VALUE | ATTEND_AT_DENOMINATOR |
+         ATTEND_AT_HEAD_OUTPUT
 };
 
 /* ---- the text -------------------------------------------------------------------- */
@@ -22,21 +22,18 @@ static attend_status draw_text(study_run *r, traced_text *t, int n) {
   TAKE(r, &u, (size_t)n);
   TRY(take_text(r, t, (size_t)n));
   attend_random_uniform((attend_random){r->seed, DRAWN}, 0, (size_t)n, u);
-  for (int i = 0; i < n; i++)
-    t->ids[i] = (int32_t)((double)u[i] * t->config.vocab);
+  for (int i = 0; i < n; i++) t->ids[i] = (int32_t)((double)u[i] * t->config.vocab);
   return ATTEND_OK;
 }
 
-static attend_status copy_text(study_run *r, const attend_tokenizer *tok,
-                               const attend_encoding *e, traced_text *t) {
+static attend_status copy_text(study_run *r, const attend_tokenizer *tok, const attend_encoding *e,
+                               traced_text *t) {
   const bool continues = t->config.parts == ATTEND_DECODER;
   int32_t mark = attend_tokenizer_special(tok, ATTEND_SPECIAL_SEP);
   size_t n = e->count;
   if (mark < 0) mark = attend_tokenizer_special(tok, ATTEND_SPECIAL_EOS);
   while (continues && n > 1 && e->part[n - 1] < 0) n--; /* no end mark */
-  if (n < 2)
-    return study_fail(r, ATTEND_INVALID,
-                      "the text has %zu tokens: two are the least", n);
+  if (n < 2) return study_fail(r, ATTEND_INVALID, "the text has %zu tokens: two are the least", n);
   TRY(take_text(r, t, n));
   for (size_t i = 0; i < n; i++) {
     t->ids[i] = e->id[i];
@@ -46,8 +43,8 @@ static attend_status copy_text(study_run *r, const attend_tokenizer *tok,
   return ATTEND_OK;
 }
 
-static attend_status encode(study_run *r, const attend_tokenizer *tok,
-                            const char *text, int most, traced_text *t) {
+static attend_status encode(study_run *r, const attend_tokenizer *tok, const char *text, int most,
+                            traced_text *t) {
   attend_encoding *e = NULL;
   const attend_encode_options o = {.max_length = (size_t)most};
   attend_status status = attend_encoding_create(tok, &e);
@@ -57,13 +54,12 @@ static attend_status encode(study_run *r, const attend_tokenizer *tok,
   return status;
 }
 
-attend_status traced_text_read(study_run *r, const char *path, const char *text,
-                               int most, traced_text *t) {
+attend_status traced_text_read(study_run *r, const char *path, const char *text, int most,
+                               traced_text *t) {
   attend_tokenizer *tok = NULL;
   *t = (traced_text){0};
   TRY(attend_config_read(r->ctx, path, &t->config));
-  if (t->config.position == ATTEND_POSITIONS_LEARNED &&
-      t->config.positions < most)
+  if (t->config.position == ATTEND_POSITIONS_LEARNED && t->config.positions < most)
     most = t->config.positions;
   if (attend_tokenizer_load(r->ctx, path, &tok)) return draw_text(r, t, most);
   attend_status status = encode(r, tok, text, most, t);
@@ -73,13 +69,11 @@ attend_status traced_text_read(study_run *r, const char *path, const char *text,
 
 /* ---- the model over it -------------------------------------------------------------- */
 
-static attend_status read_text(const traced *w, attend_session *run,
-                               const traced_text *t) {
+static attend_status read_text(const traced *w, attend_session *run, const traced_text *t) {
   attend_hook hook = attend_trace_hook(w->trace);
   TRY(attend_session_set_hooks(run, 1, &hook));
-  TRY(w->role == ATTEND_ENCODER_SELF
-          ? attend_session_encode(run, 1, t->n, t->ids, NULL, NULL)
-          : attend_session_extend(run, 1, t->n, t->ids, NULL));
+  TRY(w->role == ATTEND_ENCODER_SELF ? attend_session_encode(run, 1, t->n, t->ids, NULL, NULL)
+                                     : attend_session_extend(run, 1, t->n, t->ids, NULL));
   return attend_trace_status(w->trace);
 }
 
@@ -98,16 +92,13 @@ static attend_status trace_text(study_run *r, const traced_text *t, traced *w) {
   return ATTEND_OK;
 }
 
-attend_status traced_open(study_run *r, const char *path,
-                          traced_weights weights, const attend_form *form,
-                          const traced_text *text, traced *w) {
+attend_status traced_open(study_run *r, const char *path, traced_weights weights,
+                          const attend_form *form, const traced_text *text, traced *w) {
   const attend_model_options o = {.form = form, .no_head = 1};
-  *w = (traced){.role = text->config.parts & ATTEND_ENCODER
-                            ? ATTEND_ENCODER_SELF
-                            : ATTEND_DECODER_SELF};
-  TRY(weights == TRACED_UNTRAINED
-          ? attend_checkpoint_init(r->ctx, path, r->seed, &w->files)
-          : attend_checkpoint_open(r->ctx, path, &w->files));
+  *w = (traced){.role = text->config.parts & ATTEND_ENCODER ? ATTEND_ENCODER_SELF
+                                                            : ATTEND_DECODER_SELF};
+  TRY(weights == TRACED_UNTRAINED ? attend_checkpoint_init(r->ctx, path, r->seed, &w->files)
+                                  : attend_checkpoint_open(r->ctx, path, &w->files));
   TRY(attend_model_create(w->files, &o, &w->model));
   return trace_text(r, text, w);
 }

@@ -19,8 +19,8 @@ typedef struct {
 
 /* path: a model's folder; text: what is read, cut after `most` tokens or where
  * the model's positions end. */
-attend_status traced_text_read(study_run *r, const char *path, const char *text,
-                               int most, traced_text *t);
+attend_status traced_text_read(study_run *r, const char *path, const char *text, int most,
+                               traced_text *t);
 
 typedef enum { TRACED_TRAINED = 0, TRACED_UNTRAINED } traced_weights;
 
@@ -35,9 +35,8 @@ typedef struct {
 
 /* Untrained: the same sizes, weights drawn as training begins. form NULL: the
  * model's own. To be closed after failures too. */
-attend_status traced_open(study_run *r, const char *path,
-                          traced_weights weights, const attend_form *form,
-                          const traced_text *text, traced *w);
+attend_status traced_open(study_run *r, const char *path, traced_weights weights,
+                          const attend_form *form, const traced_text *text, traced *w);
 void traced_close(traced *w);
 
 #endif

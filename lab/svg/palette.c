@@ -18,15 +18,13 @@ static const palette light = {
     .accent = RGB(0xd9480f),
     .masked = RGB(0xf1f3f6),
     .hatch = RGB(0xdbe0e6),
-    .weight = {RGB(0xfcfcfc), RGB(0xc0e6fe), RGB(0x89ceff), RGB(0x50b2fd),
-               RGB(0x2695f0), RGB(0x0777db), RGB(0x0b5bbd), RGB(0x154298),
-               RGB(0x162c6d)},
-    .sign = {RGB(0xb34303), RGB(0xd46d22), RGB(0xe99d5b), RGB(0xf8cc9a),
-             RGB(0xfafafa), RGB(0x9cd3fd), RGB(0x5da5e8), RGB(0x2b74cc),
-             RGB(0x0941ad)},
-    .head = {RGB(0x2466c3), RGB(0xeb940c), RGB(0x21914e), RGB(0xd572a9),
-             RGB(0x713f10), RGB(0xa36ffa), RGB(0xe44a03), RGB(0x80acf0),
-             RGB(0x89095c), RGB(0x80bc85), RGB(0x5a2d9c), RGB(0x885c8d)},
+    .weight = {RGB(0xfcfcfc), RGB(0xc0e6fe), RGB(0x89ceff), RGB(0x50b2fd), RGB(0x2695f0),
+               RGB(0x0777db), RGB(0x0b5bbd), RGB(0x154298), RGB(0x162c6d)},
+    .sign = {RGB(0xb34303), RGB(0xd46d22), RGB(0xe99d5b), RGB(0xf8cc9a), RGB(0xfafafa),
+             RGB(0x9cd3fd), RGB(0x5da5e8), RGB(0x2b74cc), RGB(0x0941ad)},
+    .head = {RGB(0x2466c3), RGB(0xeb940c), RGB(0x21914e), RGB(0xd572a9), RGB(0x713f10),
+             RGB(0xa36ffa), RGB(0xe44a03), RGB(0x80acf0), RGB(0x89095c), RGB(0x80bc85),
+             RGB(0x5a2d9c), RGB(0x885c8d)},
 };
 
 static const palette dark = {
@@ -38,15 +36,13 @@ static const palette dark = {
     .accent = RGB(0xff9b57),
     .masked = RGB(0x1e232b),
     .hatch = RGB(0x39424f),
-    .weight = {RGB(0x17191f), RGB(0x183053), RGB(0x034a83), RGB(0x0068a1),
-               RGB(0x0087bd), RGB(0x06a8d9), RGB(0x52c7e9), RGB(0x9de2f0),
-               RGB(0xebf6f7)},
-    .sign = {RGB(0xfec676), RGB(0xd28f45), RGB(0xa25d1f), RGB(0x6d320c),
-             RGB(0x1d1f23), RGB(0x214672), RGB(0x3a75a9), RGB(0x60a8da),
-             RGB(0x9cdaff)},
-    .head = {RGB(0x3f89f4), RGB(0xffb764), RGB(0x3eb66a), RGB(0xfc8bca),
-             RGB(0x9c6231), RGB(0xbc9cfe), RGB(0xff794d), RGB(0xa6c9ff),
-             RGB(0xba3383), RGB(0x97db9d), RGB(0x7f51cf), RGB(0xae7cb4)},
+    .weight = {RGB(0x17191f), RGB(0x183053), RGB(0x034a83), RGB(0x0068a1), RGB(0x0087bd),
+               RGB(0x06a8d9), RGB(0x52c7e9), RGB(0x9de2f0), RGB(0xebf6f7)},
+    .sign = {RGB(0xfec676), RGB(0xd28f45), RGB(0xa25d1f), RGB(0x6d320c), RGB(0x1d1f23),
+             RGB(0x214672), RGB(0x3a75a9), RGB(0x60a8da), RGB(0x9cdaff)},
+    .head = {RGB(0x3f89f4), RGB(0xffb764), RGB(0x3eb66a), RGB(0xfc8bca), RGB(0x9c6231),
+             RGB(0xbc9cfe), RGB(0xff794d), RGB(0xa6c9ff), RGB(0xba3383), RGB(0x97db9d),
+             RGB(0x7f51cf), RGB(0xae7cb4)},
 };
 
 const palette *palette_get(bool is_dark) { return is_dark ? &dark : &light; }
@@ -57,13 +53,10 @@ double palette_share(double weight, double most) {
   return weight < 0 ? -share : share;
 }
 
-static uint8_t mix(uint8_t a, uint8_t b, double t) {
-  return (uint8_t)lround(a + (b - a) * t);
-}
+static uint8_t mix(uint8_t a, uint8_t b, double t) { return (uint8_t)lround(a + (b - a) * t); }
 
 colour colour_mix(colour a, colour b, double t) {
-  return (colour){mix(a.r, b.r, t), mix(a.g, b.g, t), mix(a.b, b.b, t),
-                  mix(a.a, b.a, t)};
+  return (colour){mix(a.r, b.r, t), mix(a.g, b.g, t), mix(a.b, b.b, t), mix(a.a, b.a, t)};
 }
 
 colour colour_fade(colour c, double alpha) {
@@ -78,17 +71,13 @@ static colour at(const colour steps[PALETTE_STEPS], double t) {
   return colour_mix(steps[i], steps[i + 1], t - i);
 }
 
-colour palette_weight(const palette *p, double share) {
-  return at(p->weight, share);
-}
+colour palette_weight(const palette *p, double share) { return at(p->weight, share); }
 
 colour palette_sign(const palette *p, double share) {
   return at(p->sign, isnan(share) ? 0.5 : (share + 1) / 2);
 }
 
-colour palette_head(const palette *p, int head) {
-  return p->head[(unsigned)head % PALETTE_HEADS];
-}
+colour palette_head(const palette *p, int head) { return p->head[(unsigned)head % PALETTE_HEADS]; }
 
 /* ---- contrast ---------------------------------------------------------------- */
 
@@ -103,6 +92,4 @@ static double contrast(colour a, colour b) {
   return (fmax(x, y) + 0.05) / (fmin(x, y) + 0.05);
 }
 
-colour colour_on(colour c, colour a, colour b) {
-  return contrast(c, a) >= contrast(c, b) ? a : b;
-}
+colour colour_on(colour c, colour a, colour b) { return contrast(c, a) >= contrast(c, b) ? a : b; }

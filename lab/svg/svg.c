@@ -24,9 +24,8 @@ static bool reserve(svg *s, size_t n) {
   if (s->status || s->capacity - s->length > n) return !s->status;
   svg grown = *s;
   grown.capacity = (2 * (s->length + n) + 4096) / 64 * 64;
-  grown.text = s->memory.allocate
-                   ? s->memory.allocate(grown.capacity, s->memory.user)
-                   : calloc(grown.capacity, 1);
+  grown.text = s->memory.allocate ? s->memory.allocate(grown.capacity, s->memory.user)
+                                  : calloc(grown.capacity, 1);
   if (!grown.text) {
     s->status = ATTEND_NO_MEMORY;
     return false;
@@ -44,9 +43,7 @@ void svg_put(svg *s, const char *bytes, size_t n) {
   s->text[s->length] = 0;
 }
 
-static void put_text(svg *s, const char *text) {
-  svg_put(s, text, strlen(text));
-}
+static void put_text(svg *s, const char *text) { svg_put(s, text, strlen(text)); }
 
 /* ---- values ------------------------------------------------------------------ */
 
@@ -137,15 +134,13 @@ void svg_paint(svg *s, const char *attribute, colour c) {
 }
 
 void svg_base64(svg *s, const unsigned char *bytes, size_t n) {
-  static const char digits[] =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   for (size_t i = 0; i < n; i += 3) {
     size_t left = n - i;
     unsigned x = (unsigned)bytes[i] << 16;
     if (left > 1) x |= (unsigned)bytes[i + 1] << 8;
     if (left > 2) x |= bytes[i + 2];
-    char four[4] = {digits[x >> 18], digits[x >> 12 & 63],
-                    left > 1 ? digits[x >> 6 & 63] : '=',
+    char four[4] = {digits[x >> 18], digits[x >> 12 & 63], left > 1 ? digits[x >> 6 & 63] : '=',
                     left > 2 ? digits[x & 63] : '='};
     svg_put(s, four, 4);
   }

@@ -14,21 +14,17 @@ enum { LEVELS = 16, CANDIDATES = 40, MOST = 400 };
 
 /* The first level of each is the plain one. */
 static const char *const levels[FACTORS][LEVELS] = {
-    [FORM] = {"softmax", "argmax", "argmax(ties=average)", "argmax(t=0.5)",
-              "poly(p=2,a=0.5,c=1)", "gaussian", "elu", "favor(m=33)",
-              "favor(m=30,kind=pair,draw=iid)", "fourier(m=66,sigma=6)",
-              "gaussian(m=40)", "gaussian(m=48,map=fourier,sigma=6)"},
+    [FORM] = {"softmax", "argmax", "argmax(ties=average)", "argmax(t=0.5)", "poly(p=2,a=0.5,c=1)",
+              "gaussian", "elu", "favor(m=33)", "favor(m=30,kind=pair,draw=iid)",
+              "fourier(m=66,sigma=6)", "gaussian(m=40)", "gaussian(m=48,map=fourier,sigma=6)"},
     [HEADS] = {"b1h1", "b2h2", "b1h4g2", "b3h3g1", "b1h6g1"},
-    [N] = {"n17", "n1", "n2", "n3", "n63", "n64", "n65", "n255", "n256", "n257",
-           "n300"},
-    [X] = {"", "x1", "x2", "x3", "x17", "x63", "x64", "x65", "x255", "x256",
-           "x257", "x300"},
+    [N] = {"n17", "n1", "n2", "n3", "n63", "n64", "n65", "n255", "n256", "n257", "n300"},
+    [X] = {"", "x1", "x2", "x3", "x17", "x63", "x64", "x65", "x255", "x256", "x257", "x300"},
     [D] = {"d8", "d1", "d3", "d59", "d64", "d80"},
     [M] = {"", "v1", "v8", "v31", "v72"},
-    [MASK] = {"", ":causal", ":top", ":bottom", ":window=5", ":causal:window=7",
-              ":top:window=9", ":bottom:window=70", ":lengths", ":padleft",
-              ":padright", ":causal:lengths", ":bottom:padleft",
-              ":top:padright"},
+    [MASK] = {"", ":causal", ":top", ":bottom", ":window=5", ":causal:window=7", ":top:window=9",
+              ":bottom:window=70", ":lengths", ":padleft", ":padright", ":causal:lengths",
+              ":bottom:padleft", ":top:padright"},
     [BIAS] = {"", ":alibi", ":buckets", ":buckets1", ":dense"},
     [CAP] = {"", ":cap=2"},
     [DTYPE] = {"", ":f16", ":bf16"},
@@ -169,12 +165,10 @@ static attend_status add_text(attend_cases *c, const char *text) {
 static attend_status add_case(attend_cases *cases, const choice *c) {
   char text[256];
   const unsigned char *a = c->at;
-  snprintf(text, sizeof text, "%s:%s%s%s%s%s%s%s%s%s%s%s",
-           levels[FORM][a[FORM]], levels[HEADS][a[HEADS]], levels[N][a[N]],
-           levels[X][a[X]], levels[D][a[D]], levels[M][a[M]],
-           levels[MASK][a[MASK]], levels[BIAS][a[BIAS]], levels[CAP][a[CAP]],
-           levels[DTYPE][a[DTYPE]], levels[LAYOUT][a[LAYOUT]],
-           levels[OP][a[OP]]);
+  snprintf(text, sizeof text, "%s:%s%s%s%s%s%s%s%s%s%s%s", levels[FORM][a[FORM]],
+           levels[HEADS][a[HEADS]], levels[N][a[N]], levels[X][a[X]], levels[D][a[D]],
+           levels[M][a[M]], levels[MASK][a[MASK]], levels[BIAS][a[BIAS]], levels[CAP][a[CAP]],
+           levels[DTYPE][a[DTYPE]], levels[LAYOUT][a[LAYOUT]], levels[OP][a[OP]]);
   return add_text(cases, text);
 }
 
@@ -208,8 +202,7 @@ static attend_status add_all(attend_cases *c) {
   return ATTEND_OK;
 }
 
-attend_status attend_cases_create(attend_context *ctx, int light,
-                                  attend_cases **cases) {
+attend_status attend_cases_create(attend_context *ctx, int light, attend_cases **cases) {
   attend_cases *c;
   *cases = NULL;
   ATTEND_TRY(take_zeroed(ctx, sizeof *c, "pairwise cases", &c));

@@ -30,21 +30,18 @@ struct attend_golden {
 /* ---- settings ------------------------------------------------------------------ */
 
 static attend_status refuse(const golden_case *c, const char *why) {
-  return fail(c->memory.ctx, ATTEND_IO, "%s: case \"%s\" %s", c->path, c->name,
-              why);
+  return fail(c->memory.ctx, ATTEND_IO, "%s: case \"%s\" %s", c->path, c->name, why);
 }
 
-static attend_status read_size(const golden_case *c, const char *name,
-                               int *size) {
+static attend_status read_size(const golden_case *c, const char *name, int *size) {
   const attend_json *value = attend_json_get(c->settings, name);
   int64_t n = 0;
   attend_json_kind kind = attend_json_kind_of(value);
   *size = 0;
   if (kind == ATTEND_JSON_NONE || kind == ATTEND_JSON_NULL) return ATTEND_OK;
   if (!attend_json_integer(value, &n) || n < 0 || n > INT32_MAX)
-    return fail(c->memory.ctx, ATTEND_IO,
-                "%s: case \"%s\" has a %s that is not a size", c->path, c->name,
-                name);
+    return fail(c->memory.ctx, ATTEND_IO, "%s: case \"%s\" has a %s that is not a size", c->path,
+                c->name, name);
   *size = (int)n;
   return ATTEND_OK;
 }
@@ -54,10 +51,9 @@ static attend_status read_sizes(golden_case *c) {
   const struct {
     const char *name;
     int *size;
-  } sizes[] = {{"batch", &d->batch},       {"heads", &d->heads},
-               {"kv_heads", &d->kv_heads}, {"q_len", &d->q_len},
-               {"kv_len", &d->kv_len},     {"dim", &d->dim},
-               {"dim_v", &d->dim_v},       {"window", &d->mask.window}};
+  } sizes[] = {{"batch", &d->batch}, {"heads", &d->heads},       {"kv_heads", &d->kv_heads},
+               {"q_len", &d->q_len}, {"kv_len", &d->kv_len},     {"dim", &d->dim},
+               {"dim_v", &d->dim_v}, {"window", &d->mask.window}};
   for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++)
     ATTEND_TRY(read_size(c, sizes[n].name, sizes[n].size));
   return ATTEND_OK;
@@ -70,8 +66,7 @@ static attend_status read_causal(golden_case *c) {
   if (kind == ATTEND_JSON_NONE || kind == ATTEND_JSON_NULL) return ATTEND_OK;
   if (!causal || (strcmp(causal, "top") && strcmp(causal, "bottom")))
     return refuse(c, "has a causal setting other than null, top and bottom");
-  c->desc.mask.causal =
-      strcmp(causal, "top") ? ATTEND_CAUSAL_BOTTOM : ATTEND_CAUSAL_TOP;
+  c->desc.mask.causal = strcmp(causal, "top") ? ATTEND_CAUSAL_BOTTOM : ATTEND_CAUSAL_TOP;
   return ATTEND_OK;
 }
 
@@ -84,8 +79,7 @@ static attend_status read_lengths(golden_case *c) {
   TAKE(&c->memory, &c->lengths, c->desc.batch);
   for (int b = 0; b < c->desc.batch; b++) {
     int64_t n;
-    if (!attend_json_integer(attend_json_at(list, (size_t)b), &n) || n < 0 ||
-        n > c->desc.kv_len)
+    if (!attend_json_integer(attend_json_at(list, (size_t)b), &n) || n < 0 || n > c->desc.kv_len)
       return refuse(c, "has a length that is not within its keys");
     c->lengths[b] = (int32_t)n;
   }
@@ -96,14 +90,12 @@ static attend_status read_lengths(golden_case *c) {
 static attend_status read_settings(golden_case *c, const char *text) {
   attend_context *ctx = c->memory.ctx;
   if (!text) return refuse(c, "has settings that are not a text");
-  ATTEND_TRY(attend_json_parse(ctx, "the settings of a golden case", text,
-                               strlen(text), &c->settings));
+  ATTEND_TRY(
+      attend_json_parse(ctx, "the settings of a golden case", text, strlen(text), &c->settings));
   ATTEND_TRY(read_sizes(c));
   ATTEND_TRY(read_causal(c));
-  c->desc.scale =
-      (float)attend_json_number(attend_json_get(c->settings, "scale"), 0);
-  c->desc.soft_cap =
-      (float)attend_json_number(attend_json_get(c->settings, "softcap"), 0);
+  c->desc.scale = (float)attend_json_number(attend_json_get(c->settings, "scale"), 0);
+  c->desc.soft_cap = (float)attend_json_number(attend_json_get(c->settings, "softcap"), 0);
   c->desc.purpose = ATTEND_FOR_BACKWARD;
   ATTEND_TRY(attend_desc_complete(ctx, &c->desc));
   return read_lengths(c);
@@ -111,15 +103,13 @@ static attend_status read_settings(golden_case *c, const char *text) {
 
 /* ---- tensors ------------------------------------------------------------------- */
 
-static attend_status read_tensor(const golden_case *c, const char *part,
-                                 size_t count, float *out) {
+static attend_status read_tensor(const golden_case *c, const char *part, size_t count, float *out) {
   char name[256];
   snprintf(name, sizeof name, "%s.%s", c->name, part);
   const attend_tensor *t = attend_tensor_file_find(c->file, name);
   if (!t || t->stored != ATTEND_STORED_F32 || (size_t)t->count != count)
-    return fail(c->memory.ctx, ATTEND_IO,
-                "%s: %s must be there, F32, with %zu numbers", c->path, name,
-                count);
+    return fail(c->memory.ctx, ATTEND_IO, "%s: %s must be there, F32, with %zu numbers", c->path,
+                name, count);
   if (count) memcpy(out, t->data, t->bytes);
   return ATTEND_OK;
 }
@@ -139,8 +129,7 @@ static attend_status read_truth(golden_case *c) {
 static attend_status read_inputs(golden_case *c) {
   const outputs *like = &c->truth; /* gradients have the shapes */
   static const char *const parts[INS] = {"q", "k", "v", "do"};
-  static const int shapes[INS] = {ATTEND_OUT_DQ, ATTEND_OUT_DK, ATTEND_OUT_DV,
-                                  ATTEND_OUT_O};
+  static const int shapes[INS] = {ATTEND_OUT_DQ, ATTEND_OUT_DK, ATTEND_OUT_DV, ATTEND_OUT_O};
   for (int n = 0; n < INS; n++) {
     size_t count = like->count[shapes[n]];
     TAKE(&c->memory, &c->in[n], count);
@@ -193,17 +182,13 @@ static attend_status open_case(attend_golden *g, size_t i) {
   ATTEND_CHECK(g->ctx, name, "%s has no case %zu", g->path, i);
   if (g->now.name == name) return ATTEND_OK;
   close_case(&g->now);
-  g->now = (golden_case){.memory = {.ctx = g->ctx},
-                         .path = g->path,
-                         .name = name,
-                         .file = g->file};
+  g->now = (golden_case){.memory = {.ctx = g->ctx}, .path = g->path, .name = name, .file = g->file};
   attend_status status = read_case(&g->now, settings);
   if (status) close_case(&g->now);
   return status;
 }
 
-static attend_status judge_case(golden_case *c, attend_context *ctx,
-                                attend_verification *v) {
+static attend_status judge_case(golden_case *c, attend_context *ctx, attend_verification *v) {
   memory m = {.ctx = ctx};
   outputs out;
   attend_status status = outputs_read(&m, &c->tensors, true, &out);
@@ -218,15 +203,13 @@ attend_status attend_golden_run(attend_golden *g, size_t i, attend_context *ctx,
   attend_status status = open_case(g, i);
   golden_case *c = &g->now;
   attend_problem problem = {.desc = c->desc, .op = ATTEND_OP_BACKWARD};
-  if (status && ctx != g->ctx)
-    return fail(ctx, status, "%s", attend_message(g->ctx));
+  if (status && ctx != g->ctx) return fail(ctx, status, "%s", attend_message(g->ctx));
   if (status) return status;
   ATTEND_TRY(attend_solver_create(ctx, &problem, &c->tensors, &s));
   status = attend_solver_run(s);
   if (!status) status = judge_case(c, ctx, v);
   if (!status)
-    snprintf(v->engine, sizeof v->engine, "%s",
-             attend_plan_engine(attend_solver_plan(s)));
+    snprintf(v->engine, sizeof v->engine, "%s", attend_plan_engine(attend_solver_plan(s)));
   attend_solver_free(s);
   return status;
 }
@@ -237,12 +220,10 @@ static attend_status open_golden(attend_golden *g, const char *path) {
   memcpy(g->path, path, bytes);
   ATTEND_TRY(attend_tensor_file_open(g->ctx, path, &g->file));
   if (attend_tensor_file_notes(g->file)) return ATTEND_OK;
-  return fail(g->ctx, ATTEND_IO, "%s has no cases: its metadata names none",
-              path);
+  return fail(g->ctx, ATTEND_IO, "%s has no cases: its metadata names none", path);
 }
 
-attend_status attend_golden_open(attend_context *ctx, const char *path,
-                                 attend_golden **golden) {
+attend_status attend_golden_open(attend_context *ctx, const char *path, attend_golden **golden) {
   attend_golden *g;
   *golden = NULL;
   ATTEND_TRY(take_zeroed(ctx, sizeof *g, "golden cases", &g));
@@ -264,9 +245,7 @@ void attend_golden_close(attend_golden *g) {
   give(ctx, g);
 }
 
-size_t attend_golden_count(const attend_golden *g) {
-  return attend_tensor_file_notes(g->file);
-}
+size_t attend_golden_count(const attend_golden *g) { return attend_tensor_file_notes(g->file); }
 
 const char *attend_golden_name(const attend_golden *g, size_t i) {
   const char *settings;

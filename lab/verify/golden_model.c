@@ -13,8 +13,7 @@
 #include "verify/verify.h"
 
 enum { BATCHED, ALONE, CACHED, METHODS };
-static const char *const method_names[METHODS] = {"together", "alone",
-                                                  "token by token"};
+static const char *const method_names[METHODS] = {"together", "alone", "token by token"};
 #define GOLDEN_BOUND 1e-4 /* of the largest */
 
 typedef struct {
@@ -43,18 +42,14 @@ typedef struct {
 /* ---- the file ---------------------------------------------------------------------- */
 
 /* Ids [*rows, *cols] of the file; NULL where it has none. Sizes that are 0 are set. */
-static attend_status golden_ids(golden_model *g, const char *name, int *rows,
-                                int *cols, int32_t **list) {
+static attend_status golden_ids(golden_model *g, const char *name, int *rows, int *cols,
+                                int32_t **list) {
   const attend_tensor *t = attend_tensor_file_find(g->file, name);
   *list = NULL;
-  if (!t || t->stored != ATTEND_STORED_I64 || t->rank != 2 || !t->count)
-    return ATTEND_OK;
-  if (t->count > INT32_MAX || (*rows && *rows != t->shape[0]) ||
-      (*cols && *cols != t->shape[1]))
-    return fail(
-        g->ctx, ATTEND_IO,
-        "%s: %s of %lld x %lld ids does not belong to the other tensors",
-        g->path, name, (long long)t->shape[0], (long long)t->shape[1]);
+  if (!t || t->stored != ATTEND_STORED_I64 || t->rank != 2 || !t->count) return ATTEND_OK;
+  if (t->count > INT32_MAX || (*rows && *rows != t->shape[0]) || (*cols && *cols != t->shape[1]))
+    return fail(g->ctx, ATTEND_IO, "%s: %s of %lld x %lld ids does not belong to the other tensors",
+                g->path, name, (long long)t->shape[0], (long long)t->shape[1]);
   TAKE(&g->memory, list, t->count);
   for (int64_t i = 0; i < t->count; i++) {
     int64_t id;
@@ -71,9 +66,7 @@ static attend_status read_inputs(golden_model *g) {
   int *rows = &g->sequences, *cols = &g->tokens;
   int32_t *mask = NULL;
   ATTEND_TRY(golden_ids(g, "ids", rows, cols, &g->ids));
-  if (both)
-    ATTEND_TRY(golden_ids(g, "decoder_ids", rows, &g->decoder_tokens,
-                          &g->decoder_ids));
+  if (both) ATTEND_TRY(golden_ids(g, "decoder_ids", rows, &g->decoder_tokens, &g->decoder_ids));
   if (!g->ids || (both && !g->decoder_ids))
     return fail(g->ctx, ATTEND_IO,
                 "%s has no ids [sequences, tokens] to feed the model, or no "
@@ -83,8 +76,7 @@ static attend_status read_inputs(golden_model *g) {
   ATTEND_TRY(golden_ids(g, "token_type_ids", rows, cols, &g->types));
   TAKE(&g->memory, &g->lengths, g->sequences);
   for (int b = 0; b < g->sequences; b++)
-    for (int i = 0; i < g->tokens; i++)
-      g->lengths[b] += !mask || mask[b * g->tokens + i];
+    for (int i = 0; i < g->tokens; i++) g->lengths[b] += !mask || mask[b * g->tokens + i];
   return ATTEND_OK;
 }
 
@@ -103,8 +95,7 @@ static const char *side_prefix(const golden_model *g, const attend_hooked *s) {
 }
 
 /* Copies [B,H,T,W] from a view to its place in the golden's shape. */
-static attend_status fill(golden_model *g, const char *name,
-                          const attend_hooked *s) {
+static attend_status fill(golden_model *g, const char *name, const attend_hooked *s) {
   quantity *q = golden_quantity(g, name);
   if (!q) return ATTEND_OK;
   const attend_tensor *t = q->tensor;
@@ -119,8 +110,7 @@ static attend_status fill(golden_model *g, const char *name,
       for (int i = 0; i < s->shape[2] && first + i < length; i++) {
         const float *row = (const float *)s->view.data + b * s->view.stride[0] +
                            h * s->view.stride[1] + i * s->view.stride[2];
-        size_t at = (((size_t)(g->sequence + b) * (size_t)heads + (size_t)h) *
-                         (size_t)length +
+        size_t at = (((size_t)(g->sequence + b) * (size_t)heads + (size_t)h) * (size_t)length +
                      (size_t)(first + i)) *
                     (size_t)width;
         int n = s->shape[3] < width ? s->shape[3] : width;
@@ -133,29 +123,24 @@ static void read_hooked(const attend_hooked *s, void *user) {
   golden_model *g = user;
   char name[64];
   bool hidden = s->point == ATTEND_AT_RESIDUAL;
-  snprintf(name, sizeof name, "%s%s.%d", side_prefix(g, s),
-           hidden ? "hidden" : "attention", s->layer);
+  snprintf(name, sizeof name, "%s%s.%d", side_prefix(g, s), hidden ? "hidden" : "attention",
+           s->layer);
   if (!g->status) g->status = fill(g, name, s);
   if (!g->status && hidden && s->role == ATTEND_ENCODER_SELF &&
       s->layer == g->config->encoder.layers)
     g->status = fill(g, "encoder_out", s);
 }
 
-static attend_status fill_logits(golden_model *g, attend_session *session,
-                                 int count, int n) {
+static attend_status fill_logits(golden_model *g, attend_session *session, int count, int n) {
   int vocab = g->config->vocab;
   float *logits;
-  ATTEND_TRY(take(
-      g->ctx,
-      SIZE_PRODUCT((size_t)count, (size_t)n, (size_t)vocab, sizeof *logits),
-      "logits", &logits));
-  attend_status status =
-      attend_session_logits(session, count * n, NULL, logits);
-  attend_hooked s = {.role = g->config->parts == ATTEND_ENCODER
-                                 ? ATTEND_ENCODER_SELF
-                                 : ATTEND_DECODER_SELF,
-                     .shape = {count, 1, n, vocab},
-                     .view = {logits, {(ptrdiff_t)n * vocab, 0, vocab, 1}}};
+  ATTEND_TRY(take(g->ctx, SIZE_PRODUCT((size_t)count, (size_t)n, (size_t)vocab, sizeof *logits),
+                  "logits", &logits));
+  attend_status status = attend_session_logits(session, count * n, NULL, logits);
+  attend_hooked s = {
+      .role = g->config->parts == ATTEND_ENCODER ? ATTEND_ENCODER_SELF : ATTEND_DECODER_SELF,
+      .shape = {count, 1, n, vocab},
+      .view = {logits, {(ptrdiff_t)n * vocab, 0, vocab, 1}}};
   if (!status) status = fill(g, "logits", &s);
   give(g->ctx, logits);
   return status;
@@ -164,21 +149,17 @@ static attend_status fill_logits(golden_model *g, attend_session *session,
 /* ---- the methods ---------------------------------------------------------------------------- */
 
 /* The encoder reads `count` sequences from g->sequence on, n tokens each. */
-static attend_status encode(golden_model *g, attend_session *session, int count,
-                            int n) {
+static attend_status encode(golden_model *g, attend_session *session, int count, int n) {
   size_t at = (size_t)g->sequence * (size_t)g->tokens;
-  attend_status status = attend_session_encode(session, count, n, g->ids + at,
-                                               g->lengths + g->sequence,
-                                               g->types ? g->types + at : NULL);
-  if (!status && g->config->parts == ATTEND_ENCODER &&
-      attend_tensor_file_find(g->file, "logits"))
+  attend_status status = attend_session_encode(
+      session, count, n, g->ids + at, g->lengths + g->sequence, g->types ? g->types + at : NULL);
+  if (!status && g->config->parts == ATTEND_ENCODER && attend_tensor_file_find(g->file, "logits"))
     status = fill_logits(g, session, count, n);
   return status;
 }
 
-static attend_status decode_chunk(golden_model *g, attend_session *session,
-                                  int count, int whole, int n,
-                                  const int32_t *lengths) {
+static attend_status decode_chunk(golden_model *g, attend_session *session, int count, int whole,
+                                  int n, const int32_t *lengths) {
   const int32_t *from = g->decoder_ids ? g->decoder_ids : g->ids;
   memory m = {.ctx = g->ctx};
   int32_t *ids, *real;
@@ -187,8 +168,7 @@ static attend_status decode_chunk(golden_model *g, attend_session *session,
   for (int b = 0; b < count; b++) {
     int left = (lengths ? lengths[g->sequence + b] : whole) - g->position;
     real[b] = left < 0 ? 0 : left < n ? left : n;
-    memcpy(ids + b * n,
-           from + (size_t)(g->sequence + b) * (size_t)whole + g->position,
+    memcpy(ids + b * n, from + (size_t)(g->sequence + b) * (size_t)whole + g->position,
            (size_t)n * sizeof *ids);
   }
   attend_status status = attend_session_extend(session, count, n, ids, real);
@@ -197,16 +177,13 @@ static attend_status decode_chunk(golden_model *g, attend_session *session,
   return status;
 }
 
-static attend_status decode(golden_model *g, attend_session *session, int count,
-                            int length) {
+static attend_status decode(golden_model *g, attend_session *session, int count, int length) {
   bool both = g->config->parts == ATTEND_BOTH;
   int whole = both ? g->decoder_tokens : g->tokens;
   int n = g->method == CACHED ? 1 : both ? whole : length;
   attend_status status = ATTEND_OK;
-  for (g->position = 0; g->position < (both ? whole : length) && !status;
-       g->position += n)
-    status =
-        decode_chunk(g, session, count, whole, n, both ? NULL : g->lengths);
+  for (g->position = 0; g->position < (both ? whole : length) && !status; g->position += n)
+    status = decode_chunk(g, session, count, whole, n, both ? NULL : g->lengths);
   g->position = 0;
   return status;
 }
@@ -214,18 +191,15 @@ static attend_status decode(golden_model *g, attend_session *session, int count,
 /* count sequences from g->sequence on; those alone have no padding. */
 static attend_status compute(golden_model *g, int count) {
   attend_session_options o = {.batch = count};
-  attend_hook hook = {.points = ATTEND_AT_RESIDUAL | ATTEND_AT_PATTERN,
-                      .read = read_hooked,
-                      .user = g};
+  attend_hook hook = {
+      .points = ATTEND_AT_RESIDUAL | ATTEND_AT_PATTERN, .read = read_hooked, .user = g};
   attend_session *session;
   int n = count == 1 ? g->lengths[g->sequence] : g->tokens;
   attend_status status = attend_session_create(g->model, &o, &session);
   if (status) return status;
   status = attend_session_set_hooks(session, 1, &hook);
-  if (!status && g->config->parts & ATTEND_ENCODER)
-    status = encode(g, session, count, n);
-  if (!status && g->config->parts & ATTEND_DECODER)
-    status = decode(g, session, count, n);
+  if (!status && g->config->parts & ATTEND_ENCODER) status = encode(g, session, count, n);
+  if (!status && g->config->parts & ATTEND_DECODER) status = decode(g, session, count, n);
   attend_session_free(session);
   return g->status ? g->status : status;
 }
@@ -239,32 +213,29 @@ static attend_status compute_all(golden_model *g) {
       status = compute(g, g->sequences);
       continue;
     }
-    for (; g->sequence < g->sequences && !status; g->sequence++)
-      status = compute(g, 1);
+    for (; g->sequence < g->sequences && !status; g->sequence++) status = compute(g, 1);
   }
   return status;
 }
 
 /* ---- comparing ------------------------------------------------------------------------------ */
 
-static void golden_row(golden_model *g, const char *name, const char *method,
-                       double error, double bound, const char *bits, bool ok) {
+static void golden_row(golden_model *g, const char *name, const char *method, double error,
+                       double bound, const char *bits, bool ok) {
   g->each(&(attend_golden_row){name, method, error, bound, bits, ok}, g->user);
 }
 
 /* Whether a row of a tensor belongs to a real token. */
-static bool is_real(const golden_model *g, const attend_tensor *t,
-                    int64_t row) {
+static bool is_real(const golden_model *g, const attend_tensor *t, int64_t row) {
   int64_t length = t->shape[t->rank - 2];
   int64_t heads = t->rank == 4 ? t->shape[1] : 1;
-  bool decoder = g->config->parts == ATTEND_BOTH &&
-                 length == g->decoder_tokens && strncmp(t->name, "encoder", 7);
+  bool decoder = g->config->parts == ATTEND_BOTH && length == g->decoder_tokens &&
+                 strncmp(t->name, "encoder", 7);
   if (decoder) return true;
   return row % length < g->lengths[row / length / heads];
 }
 
-static double compare(const golden_model *g, const quantity *q, int method,
-                      bool *same) {
+static double compare(const golden_model *g, const quantity *q, int method, bool *same) {
   const attend_tensor *t = q->tensor;
   int64_t width = t->shape[t->rank - 1];
   const float *ours = q->ours[method], *first = q->ours[BATCHED];
@@ -278,8 +249,7 @@ static double compare(const golden_model *g, const quantity *q, int method,
       double error = fabs((double)ours[i] - (double)theirs);
       if (!(error <= worst)) worst = isnan(error) ? INFINITY : error;
     }
-    *same = *same && !memcmp(ours + r * width, first + r * width,
-                             (size_t)width * sizeof *ours);
+    *same = *same && !memcmp(ours + r * width, first + r * width, (size_t)width * sizeof *ours);
   }
   return largest > 0 ? worst / largest : worst;
 }
@@ -304,8 +274,8 @@ static void judge_quantities(golden_model *g) {
 
 /* Causal: of sequence 0, each token after the first. Masked: where labels are.
  * Both: the decoder is fed the labels shifted right. */
-static attend_status mean_loss(golden_model *g, const float *logits,
-                               const int32_t *targets, int rows, double *mean) {
+static attend_status mean_loss(golden_model *g, const float *logits, const int32_t *targets,
+                               int rows, double *mean) {
   int n = g->config->vocab, counted = 0;
   float *loss;
   double sum = 0;
@@ -320,8 +290,7 @@ static attend_status mean_loss(golden_model *g, const float *logits,
   return ATTEND_OK;
 }
 
-static attend_status shift_right(golden_model *g, const int32_t *labels,
-                                 int32_t **shifted) {
+static attend_status shift_right(golden_model *g, const int32_t *labels, int32_t **shifted) {
   int n = g->decoder_tokens;
   int32_t *ids;
   TAKE(&g->memory, &ids, (size_t)g->sequences * (size_t)n);
@@ -333,21 +302,17 @@ static attend_status shift_right(golden_model *g, const int32_t *labels,
   return ATTEND_OK;
 }
 
-static attend_status labelled_logits(golden_model *g, const int32_t *labels,
-                                     float *logits) {
+static attend_status labelled_logits(golden_model *g, const int32_t *labels, float *logits) {
   attend_session *session;
   attend_session_options o = {.batch = g->sequences};
   int32_t *ids;
   ATTEND_TRY(shift_right(g, labels, &ids));
   ATTEND_TRY(attend_session_create(g->model, &o, &session));
-  attend_status status = attend_session_encode(session, g->sequences, g->tokens,
-                                               g->ids, g->lengths, g->types);
+  attend_status status =
+      attend_session_encode(session, g->sequences, g->tokens, g->ids, g->lengths, g->types);
+  if (!status) status = attend_session_extend(session, g->sequences, g->decoder_tokens, ids, NULL);
   if (!status)
-    status = attend_session_extend(session, g->sequences, g->decoder_tokens,
-                                   ids, NULL);
-  if (!status)
-    status = attend_session_logits(session, g->sequences * g->decoder_tokens,
-                                   NULL, logits);
+    status = attend_session_logits(session, g->sequences * g->decoder_tokens, NULL, logits);
   attend_session_free(session);
   return status;
 }
@@ -366,8 +331,8 @@ static attend_status compute_loss(golden_model *g, double *loss) {
   } else if (!logits) {
     return ATTEND_OK;
   } else if (q->tensor->count != (int64_t)rows * g->config->vocab) {
-    return fail(g->ctx, ATTEND_IO, "%s: the logits are not [%d, %d, %d]",
-                g->path, g->sequences, *cols, g->config->vocab);
+    return fail(g->ctx, ATTEND_IO, "%s: the logits are not [%d, %d, %d]", g->path, g->sequences,
+                *cols, g->config->vocab);
   }
   if (labels) return mean_loss(g, logits, labels, rows, loss);
   return mean_loss(g, logits, g->ids + 1, g->tokens - 1, loss);
@@ -382,8 +347,7 @@ static attend_status judge_loss(golden_model *g) {
   if (status) return status;
   memcpy(&theirs, t->data, sizeof theirs);
   double error = fabs(loss - (double)theirs) / fabs((double)theirs);
-  golden_row(g, "loss", method_names[BATCHED], error, GOLDEN_BOUND, "",
-             error <= GOLDEN_BOUND);
+  golden_row(g, "loss", method_names[BATCHED], error, GOLDEN_BOUND, "", error <= GOLDEN_BOUND);
   return ATTEND_OK;
 }
 
@@ -391,8 +355,8 @@ static attend_status judge_loss(golden_model *g) {
 
 enum { PROMPT = 5 }; /* tokens that the goldens' decoders start from */
 
-static bool same_ids(const golden_model *g, const attend_continuation *c,
-                     const int32_t *golden, int n) {
+static bool same_ids(const golden_model *g, const attend_continuation *c, const int32_t *golden,
+                     int n) {
   int before = g->config->parts == ATTEND_BOTH ? 1 : PROMPT;
   if (c->count != n - before) return false;
   return !memcmp(c->ids, golden + before, (size_t)c->count * sizeof *golden);
@@ -404,8 +368,7 @@ static int prompt_length(const golden_model *g, int b) {
   return b == 0 && !both ? most : g->lengths[b];
 }
 
-static attend_status judge_generated(golden_model *g, const char *name,
-                                     int beams, int prompts) {
+static attend_status judge_generated(golden_model *g, const char *name, int beams, int prompts) {
   int rows = 0, n = 0, before = g->config->parts == ATTEND_BOTH ? 1 : PROMPT;
   int32_t *golden;
   attend_prompt *prompt;
@@ -430,8 +393,7 @@ static attend_status judge_generated(golden_model *g, const char *name,
 }
 
 /* The best next token, with everything read again. */
-static attend_status next_uncached(golden_model *g, const int32_t *ids, int n,
-                                   int32_t *next) {
+static attend_status next_uncached(golden_model *g, const int32_t *ids, int n, int32_t *next) {
   attend_generate_options o = attend_generate_defaults();
   attend_session *session = NULL;
   memory m = {.ctx = g->ctx};
@@ -439,13 +401,10 @@ static attend_status next_uncached(golden_model *g, const int32_t *ids, int n,
   TAKE(&m, &logits, g->config->vocab);
   attend_status status = attend_session_create(g->model, NULL, &session);
   if (!status && g->config->parts == ATTEND_BOTH)
-    status =
-        attend_session_encode(session, 1, g->lengths[0], g->ids, NULL, NULL);
+    status = attend_session_encode(session, 1, g->lengths[0], g->ids, NULL, NULL);
   if (!status) status = attend_session_extend(session, 1, n, ids, NULL);
   if (!status) status = attend_session_next(session, 1, logits);
-  if (!status)
-    status =
-        attend_choose(g->ctx, &o, logits, g->config->vocab, NULL, 0, 0, next);
+  if (!status) status = attend_choose(g->ctx, &o, logits, g->config->vocab, NULL, 0, 0, next);
   memory_free(&m);
   attend_session_free(session);
   return status;
@@ -467,8 +426,7 @@ static attend_status judge_uncached(golden_model *g) {
     ok = !status && next == golden[at];
   }
   if (!status)
-    golden_row(g, "greedy", "without a cache", NAN, NAN,
-               ok ? "the same ids" : "OTHER ids", ok);
+    golden_row(g, "greedy", "without a cache", NAN, NAN, ok ? "the same ids" : "OTHER ids", ok);
   return status;
 }
 
@@ -480,8 +438,7 @@ static attend_status judge_all(golden_model *g) {
   judge_quantities(g);
   status = judge_loss(g);
   if (!(g->config->parts & ATTEND_DECODER)) return status;
-  for (int prompts = 1; prompts <= g->sequences && !status;
-       prompts += g->sequences - 1) {
+  for (int prompts = 1; prompts <= g->sequences && !status; prompts += g->sequences - 1) {
     status = judge_generated(g, "greedy", 1, prompts);
     if (!status) status = judge_generated(g, "beam4", 4, prompts);
     if (g->sequences == 1) break;
@@ -496,9 +453,8 @@ static attend_status list_quantities(golden_model *g) {
   for (size_t i = 0; i < tensors; i++) {
     const attend_tensor *t = attend_tensor_file_get(g->file, i);
     if (!strncmp(t->name, "grad.", 5)) g->skipped++;
-    bool compared = t->stored == ATTEND_STORED_F32 && t->rank >= 3 &&
-                    t->rank <= 4 && t->shape[0] == g->sequences && t->count &&
-                    strncmp(t->name, "grad.", 5);
+    bool compared = t->stored == ATTEND_STORED_F32 && t->rank >= 3 && t->rank <= 4 &&
+                    t->shape[0] == g->sequences && t->count && strncmp(t->name, "grad.", 5);
     if (compared) g->quantity[g->count++].tensor = t;
   }
   return ATTEND_OK;
@@ -511,8 +467,7 @@ static attend_status judge_file(golden_model *g) {
 }
 
 attend_status attend_golden_model(attend_model *model, const char *path,
-                                  void (*each)(const attend_golden_row *row,
-                                               void *user),
+                                  void (*each)(const attend_golden_row *row, void *user),
                                   void *user, size_t *skipped) {
   attend_context *ctx = attend_model_context(model);
   golden_model g = {.ctx = ctx,

@@ -51,33 +51,28 @@ typedef struct {
   inputs in;
   outputs plain; /* what everything else must equal */
   char engine[64];
-  void (*each)(const char *check, const attend_verification *verdict,
-               void *user);
+  void (*each)(const char *check, const attend_verification *verdict, void *user);
   void *user;
 } subject;
 
 /* ---- solving ------------------------------------------------------------------- */
 
 /* New tensors for the results, in either layout, in one block. */
-static attend_status take_results(memory *m, const inputs *in, bool bthd,
-                                  attend_tensors *t) {
+static attend_status take_results(memory *m, const inputs *in, bool bthd, attend_tensors *t) {
   const attend_desc *d = in->desc;
   outputs shape = outputs_shape(d, in->d_o.data != NULL);
   size_t bytes = 0;
   char *at;
   for (int x = 0; x < ATTEND_OUTPUTS; x++) bytes += shape.count[x] * 4 + 64;
   TAKE(m, &at, bytes);
-  *t = (attend_tensors){
-      .desc = *d, .q = in->q, .k = in->k, .v = in->v, .d_o = in->d_o};
-  attend_view *views[ATTEND_OUTPUTS] = {&t->o,  NULL,   &t->dq,
-                                        &t->dk, &t->dv, NULL};
+  *t = (attend_tensors){.desc = *d, .q = in->q, .k = in->k, .v = in->v, .d_o = in->d_o};
+  attend_view *views[ATTEND_OUTPUTS] = {&t->o, NULL, &t->dq, &t->dk, &t->dv, NULL};
   const int heads[] = {d->heads, 0, d->heads, d->kv_heads, d->kv_heads};
   const int lengths[] = {d->q_len, 0, d->q_len, d->kv_len, d->kv_len};
   const int widths[] = {d->dim_v, 0, d->dim, d->dim, d->dim_v};
   for (int x = 0; x < ATTEND_OUTPUTS; x++) {
     if (views[x])
-      *views[x] = bthd ? attend_bthd(at, heads[x], lengths[x], widths[x])
-                       : attend_bhtd(at);
+      *views[x] = bthd ? attend_bthd(at, heads[x], lengths[x], widths[x]) : attend_bhtd(at);
     if (x == ATTEND_OUT_LSE) t->lse = (float *)(void *)at;
     if (x == ATTEND_OUT_DBIAS && shape.count[x]) t->dbias = (float *)(void *)at;
     at += (shape.count[x] * 4 + 63) / 64 * 64;
@@ -86,8 +81,7 @@ static attend_status take_results(memory *m, const inputs *in, bool bthd,
 }
 
 /* One row, the heaviest keys, entropies and masses. */
-static attend_status observe(memory *m, attend_solver *s,
-                             const attend_tensors *t) {
+static attend_status observe(memory *m, attend_solver *s, const attend_tensors *t) {
   const attend_desc *d = &t->desc;
   size_t rows = (size_t)d->batch * (size_t)d->heads;
   const int32_t chosen[1] = {d->q_len / 2};
@@ -105,8 +99,7 @@ typedef struct {
   bool bthd, observed;
 } setting;
 
-static attend_status run_solver(memory *m, attend_solver *s, attend_tensors *t,
-                                bool observed) {
+static attend_status run_solver(memory *m, attend_solver *s, attend_tensors *t, bool observed) {
   ATTEND_TRY(attend_solver_run(s));
   if (!observed) return ATTEND_OK;
   ATTEND_TRY(observe(m, s, t));
@@ -114,26 +107,24 @@ static attend_status run_solver(memory *m, attend_solver *s, attend_tensors *t,
 }
 
 /* The outputs are m's. */
-static attend_status solve_with(memory *m, const inputs *in, setting how,
-                                outputs *out, char engine[64]) {
+static attend_status solve_with(memory *m, const inputs *in, setting how, outputs *out,
+                                char engine[64]) {
   attend_tensors t;
   attend_solver *s;
   bool backward = in->d_o.data != NULL;
-  attend_problem problem = {
-      .desc = *in->desc,
-      .op = backward ? ATTEND_OP_BACKWARD : ATTEND_OP_FORWARD};
+  attend_problem problem = {.desc = *in->desc,
+                            .op = backward ? ATTEND_OP_BACKWARD : ATTEND_OP_FORWARD};
   ATTEND_TRY(take_results(m, in, how.bthd, &t));
   ATTEND_TRY(attend_solver_create(m->ctx, &problem, &t, &s));
   attend_status status = run_solver(m, s, &t, how.observed);
   if (!status) status = outputs_read(m, &t, backward, out);
-  if (engine)
-    snprintf(engine, 64, "%s", attend_plan_engine(attend_solver_plan(s)));
+  if (engine) snprintf(engine, 64, "%s", attend_plan_engine(attend_solver_plan(s)));
   attend_solver_free(s);
   return status;
 }
 
-static attend_status solve(memory *m, const inputs *in, setting how,
-                           outputs *out, char engine[64]) {
+static attend_status solve(memory *m, const inputs *in, setting how, outputs *out,
+                           char engine[64]) {
   int threads = attend_context_threads(m->ctx);
   ATTEND_TRY(attend_context_set_threads(m->ctx, how.threads));
   attend_status status = solve_with(m, in, how, out, engine);
@@ -144,8 +135,7 @@ static attend_status solve(memory *m, const inputs *in, setting how,
 /* ---- comparing ----------------------------------------------------------------- */
 
 /* Bits, so that 0 and -0 differ and a NaN equals itself. */
-static void compare(attend_verification *v, int x, size_t n, const double *a,
-                    const double *b) {
+static void compare(attend_verification *v, int x, size_t n, const double *a, const double *b) {
   if (isnan(v->error[x])) v->error[x] = v->bound[x] = 0;
   for (size_t i = 0; i < n; i++) {
     if (!memcmp(&a[i], &b[i], sizeof a[i])) continue;
@@ -162,8 +152,7 @@ static attend_verification no_difference(void) {
   return v;
 }
 
-static void compare_all(attend_verification *v, const outputs *a,
-                        const outputs *b) {
+static void compare_all(attend_verification *v, const outputs *a, const outputs *b) {
   for (int x = 0; x < ATTEND_OUTPUTS; x++)
     if (a->at[x] && b->at[x]) compare(v, x, a->count[x], a->at[x], b->at[x]);
 }
@@ -196,18 +185,13 @@ static inputs batch_entry(const inputs *in, attend_desc *one, int b) {
   if (d->mask.key_mask) one->mask.key_mask += (ptrdiff_t)b * d->kv_len;
   if (d->bias.kind == ATTEND_DENSE)
     one->bias.dense =
-        view_from(view_complete(d->bias.dense, d->heads, d->q_len, d->kv_len),
-                  ATTEND_F32, b, 0, 0);
+        view_from(view_complete(d->bias.dense, d->heads, d->q_len, d->kv_len), ATTEND_F32, b, 0, 0);
   inputs entry = {.desc = one};
-  entry.q = view_from(view_complete(in->q, d->heads, d->q_len, d->dim),
-                      d->dtype, b, 0, 0);
-  entry.k = view_from(view_complete(in->k, d->kv_heads, d->kv_len, d->dim),
-                      d->dtype, b, 0, 0);
-  entry.v = view_from(view_complete(in->v, d->kv_heads, d->kv_len, d->dim_v),
-                      d->dtype, b, 0, 0);
+  entry.q = view_from(view_complete(in->q, d->heads, d->q_len, d->dim), d->dtype, b, 0, 0);
+  entry.k = view_from(view_complete(in->k, d->kv_heads, d->kv_len, d->dim), d->dtype, b, 0, 0);
+  entry.v = view_from(view_complete(in->v, d->kv_heads, d->kv_len, d->dim_v), d->dtype, b, 0, 0);
   if (in->d_o.data)
-    entry.d_o = view_from(view_complete(in->d_o, d->heads, d->q_len, d->dim_v),
-                          d->dtype, b, 0, 0);
+    entry.d_o = view_from(view_complete(in->d_o, d->heads, d->q_len, d->dim_v), d->dtype, b, 0, 0);
   return entry;
 }
 
@@ -220,12 +204,10 @@ static attend_status check_batch(subject *s) {
     outputs out;
     memory m = {.ctx = s->ctx};
     inputs entry = batch_entry(&s->in, &one, b);
-    attend_status status =
-        solve(&m, &entry, (setting){.threads = 2}, &out, NULL);
+    attend_status status = solve(&m, &entry, (setting){.threads = 2}, &out, NULL);
     for (int x = 0; !status && x < ATTEND_OUT_DBIAS; x++)
       if (out.at[x])
-        compare(&v, x, out.count[x], s->plain.at[x] + (size_t)b * out.count[x],
-                out.at[x]);
+        compare(&v, x, out.count[x], s->plain.at[x] + (size_t)b * out.count[x], out.at[x]);
     memory_free(&m);
     if (status) return status;
   }
@@ -235,13 +217,11 @@ static attend_status check_batch(subject *s) {
 
 /* Query i alone: the keys up to it where the mask is causal, so that the
  * query keeps its position. */
-static attend_status solve_row(subject *s, memory *m, int b, int i,
-                               outputs *out) {
+static attend_status solve_row(subject *s, memory *m, int b, int i, outputs *out) {
   attend_desc one;
   inputs entry = batch_entry(&s->in, &one, b);
   const attend_desc *d = s->in.desc;
-  int place =
-      d->mask.causal == ATTEND_CAUSAL_BOTTOM ? i + d->kv_len - d->q_len : i;
+  int place = d->mask.causal == ATTEND_CAUSAL_BOTTOM ? i + d->kv_len - d->q_len : i;
   int32_t length = one.mask.lengths ? *one.mask.lengths : 0;
   one.q_len = 1;
   one.purpose = 0;
@@ -253,8 +233,7 @@ static attend_status solve_row(subject *s, memory *m, int b, int i,
   if (one.mask.lengths) one.mask.lengths = &length;
   entry.q = view_from(entry.q, d->dtype, 0, 0, i);
   entry.d_o.data = NULL;
-  if (d->bias.kind == ATTEND_DENSE)
-    one.bias.dense = view_from(one.bias.dense, ATTEND_F32, 0, 0, i);
+  if (d->bias.kind == ATTEND_DENSE) one.bias.dense = view_from(one.bias.dense, ATTEND_F32, 0, 0, i);
   return solve(m, &entry, (setting){.threads = 1}, out, NULL);
 }
 
@@ -263,10 +242,8 @@ static void compare_row(attend_verification *v, const subject *s, int b, int i,
   const attend_desc *d = s->in.desc;
   size_t width = (size_t)d->dim_v;
   for (int h = 0; h < d->heads; h++) {
-    size_t row = ((size_t)b * (size_t)d->heads + (size_t)h) * (size_t)d->q_len +
-                 (size_t)i;
-    compare(v, ATTEND_OUT_LSE, 1, s->plain.at[ATTEND_OUT_LSE] + row,
-            out->at[ATTEND_OUT_LSE] + h);
+    size_t row = ((size_t)b * (size_t)d->heads + (size_t)h) * (size_t)d->q_len + (size_t)i;
+    compare(v, ATTEND_OUT_LSE, 1, s->plain.at[ATTEND_OUT_LSE] + row, out->at[ATTEND_OUT_LSE] + h);
     compare(v, ATTEND_OUT_O, width, s->plain.at[ATTEND_OUT_O] + row * width,
             out->at[ATTEND_OUT_O] + (size_t)h * width);
   }
@@ -274,8 +251,7 @@ static void compare_row(attend_verification *v, const subject *s, int b, int i,
 
 /* Without a causal mask a lone query has no position, so none may matter. */
 static bool can_stand_alone(const attend_desc *d) {
-  bool placed = d->mask.window || d->bias.kind == ATTEND_ALIBI ||
-                d->bias.kind == ATTEND_BUCKETS;
+  bool placed = d->mask.window || d->bias.kind == ATTEND_ALIBI || d->bias.kind == ATTEND_BUCKETS;
   return d->mask.causal || !placed;
 }
 
@@ -311,17 +287,15 @@ static attend_status feed(const subject *s, feeding *f, int from, int n) {
   const attend_desc *d = s->in.desc;
   attend_dtype t = d->dtype;
   for (int b = 0; f->mask && b < d->batch; b++)
-    memcpy(f->mask + (ptrdiff_t)b * n,
-           d->mask.key_mask + (ptrdiff_t)b * d->kv_len + from, (size_t)n);
+    memcpy(f->mask + (ptrdiff_t)b * n, d->mask.key_mask + (ptrdiff_t)b * d->kv_len + from,
+           (size_t)n);
   attend_plan_set_padding(f->plan, NULL, f->mask);
   attend_status status = attend_extend(
-      f->plan, f->state, n, view_from(f->q, t, 0, 0, from),
-      view_from(f->k, t, 0, 0, from), view_from(f->v, t, 0, 0, from),
-      view_from(f->o, t, 0, 0, from), f->lse);
+      f->plan, f->state, n, view_from(f->q, t, 0, 0, from), view_from(f->k, t, 0, 0, from),
+      view_from(f->v, t, 0, 0, from), view_from(f->o, t, 0, 0, from), f->lse);
   for (int row = 0; row < d->batch * d->heads; row++)
     for (int i = 0; i < n; i++)
-      f->all[(ptrdiff_t)row * d->q_len + from + i] =
-          f->lse[(ptrdiff_t)row * n + i];
+      f->all[(ptrdiff_t)row * d->q_len + from + i] = f->lse[(ptrdiff_t)row * n + i];
   return status;
 }
 
@@ -330,8 +304,7 @@ static int chunk(int cut, int left, int turn) {
   if (cut == 0) return left;
   if (cut == 1) return 1;
   uint32_t words[4];
-  attend_random_block((attend_random){11, (uint64_t)cut}, (uint64_t)turn,
-                      words);
+  attend_random_block((attend_random){11, (uint64_t)cut}, (uint64_t)turn, words);
   int n = 1 + (int)(words[0] % 97);
   return n < left ? n : left;
 }
@@ -349,25 +322,22 @@ static attend_status feed_all(subject *s, feeding *f, int cut) {
   return status;
 }
 
-static attend_status compare_fed(subject *s, memory *m, const feeding *f,
-                                 const char *check) {
+static attend_status compare_fed(subject *s, memory *m, const feeding *f, const char *check) {
   const attend_desc *d = s->in.desc;
   outputs out;
   ATTEND_TRY(outputs_take(m, d, false, &out));
   attend_verification v = no_difference();
-  view_read(f->o, d->dtype, d->batch, d->heads, d->q_len, d->dim_v,
-            out.at[ATTEND_OUT_O]);
+  view_read(f->o, d->dtype, d->batch, d->heads, d->q_len, d->dim_v, out.at[ATTEND_OUT_O]);
   compare(&v, ATTEND_OUT_O, out.count[ATTEND_OUT_O], s->plain.at[ATTEND_OUT_O],
           out.at[ATTEND_OUT_O]);
-  compare(&v, ATTEND_OUT_LSE, out.count[ATTEND_OUT_LSE],
-          s->plain.at[ATTEND_OUT_LSE], f->all);
+  compare(&v, ATTEND_OUT_LSE, out.count[ATTEND_OUT_LSE], s->plain.at[ATTEND_OUT_LSE], f->all);
   report(s, check, &v);
   return ATTEND_OK;
 }
 
 static attend_status check_cuts(subject *s, memory *m, feeding *f) {
-  static const char *const names[] = {"state: all at once", "state: one by one",
-                                      "state: pieces", "state: other pieces"};
+  static const char *const names[] = {"state: all at once", "state: one by one", "state: pieces",
+                                      "state: other pieces"};
   attend_status status = ATTEND_OK;
   for (int cut = 0; cut < 4 && !status; cut++) {
     status = feed_all(s, f, cut);
@@ -378,8 +348,8 @@ static attend_status check_cuts(subject *s, memory *m, feeding *f) {
 
 /* Only a causal problem over its own keys can be fed through a state. */
 static bool can_be_fed(const attend_desc *d) {
-  return d->mask.causal && d->q_len == d->kv_len &&
-         d->bias.kind != ATTEND_DENSE && !d->mask.lengths;
+  return d->mask.causal && d->q_len == d->kv_len && d->bias.kind != ATTEND_DENSE &&
+         !d->mask.lengths;
 }
 
 static attend_status check_feeding(subject *s, memory *m) {
@@ -422,8 +392,7 @@ static attend_status check_all(subject *s) {
                   {"7 threads", {.threads = 7}},
                   {"BTHD", {.threads = 1, .bthd = true}},
                   {"observed", {.threads = 2, .observed = true}}};
-  ATTEND_TRY(
-      solve(&s->memory, &s->in, (setting){.threads = 1}, &s->plain, s->engine));
+  ATTEND_TRY(solve(&s->memory, &s->in, (setting){.threads = 1}, &s->plain, s->engine));
   for (size_t n = 0; n < sizeof settings / sizeof *settings; n++)
     ATTEND_TRY(check_setting(s, settings[n].check, settings[n].how));
   ATTEND_TRY(check_batch(s));
@@ -431,10 +400,8 @@ static attend_status check_all(subject *s) {
   return check_states(s);
 }
 
-attend_status attend_invariance(attend_context *ctx, const char *text,
-                                uint64_t seed,
-                                void (*each)(const char *check,
-                                             const attend_verification *verdict,
+attend_status attend_invariance(attend_context *ctx, const char *text, uint64_t seed,
+                                void (*each)(const char *check, const attend_verification *verdict,
                                              void *user),
                                 void *user) {
   subject s = {.ctx = ctx, .memory = {.ctx = ctx}, .each = each, .user = user};

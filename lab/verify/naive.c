@@ -12,8 +12,7 @@ bool rounds_weights(const attend_context *ctx, const attend_desc *d) {
   bool soft = d->form.kind == ATTEND_SOFTMAX ||
               (d->form.kind == ATTEND_GAUSSIAN && d->form.features == 0) ||
               (d->form.kind == ATTEND_ARGMAX && !naive_is_hard(d));
-  return soft && d->dtype == ATTEND_BF16 &&
-         !strcmp(attend_context_isa(ctx), "amx");
+  return soft && d->dtype == ATTEND_BF16 && !strcmp(attend_context_isa(ctx), "amx");
 }
 
 int64_t naive_position(const attend_desc *d, int64_t i) {
@@ -56,8 +55,7 @@ float naive_bias(const pass *p, int j) {
     case ATTEND_BUCKETS:
       return d->bias.table[attend_bucket(&d->bias, ahead) * d->heads + p->h];
     case ATTEND_DENSE:
-      return (
-          (const float *)d->bias.dense.data)[dense_at(d, p->b, p->h, p->i, j)];
+      return ((const float *)d->bias.dense.data)[dense_at(d, p->b, p->h, p->i, j)];
   }
   return 0;
 }
@@ -76,8 +74,7 @@ static float squared_distance(const float *a, const float *b, int n) {
 }
 
 /* log sim, or sim itself for poly; *size bounds what its rounding is. */
-static float similarity(const pass *p, const float *q, const float *k, int j,
-                        float *size) {
+static float similarity(const pass *p, const float *q, const float *k, int j, float *size) {
   const attend_desc *d = p->d;
   float bias = naive_bias(p, j), absolute;
   float product = naive_dot(q, k, d->dim, &absolute);
@@ -90,8 +87,7 @@ static float similarity(const pass *p, const float *q, const float *k, int j,
   if (d->soft_cap > 0) score = d->soft_cap * tanhf(score / d->soft_cap);
   *size = fabsf(d->scale) * absolute + fabsf(bias);
   if (d->form.kind == ATTEND_GAUSSIAN) {
-    score =
-        -squared_distance(q, k, d->dim) / (2 * d->form.sigma * d->form.sigma);
+    score = -squared_distance(q, k, d->dim) / (2 * d->form.sigma * d->form.sigma);
     *size = fabsf(score) + fabsf(bias);
   }
   score += bias;
@@ -193,8 +189,7 @@ double naive_weight_size(const pass *p, int s) {
 
 static void add_values(pass *p) {
   const attend_desc *d = p->d;
-  float divisor =
-      0; /* the sum of the rounded weights: what rounding took cancels */
+  float divisor = 0; /* the sum of the rounded weights: what rounding took cancels */
   for (int x = 0; x < d->dim_v; x++) p->o[x] = 0, p->o_size[x] = 0;
   for (int s = 0; s < p->n_visible; s++) {
     const float *v = p->v + naive_key_at(p, p->visible[s], d->dim_v);
@@ -204,23 +199,20 @@ static void add_values(pass *p) {
     divisor += w;
   }
   bool any = p->n_visible && p->denominator != 0;
-  for (int s = 0; s < p->n_visible; s++)
-    p->weight[s] = any ? p->weight[s] / p->denominator : 0;
-  for (int x = 0; x < d->dim_v; x++)
-    p->o[x] = any ? stored(d->dtype, p->o[x] / divisor) : 0;
+  for (int s = 0; s < p->n_visible; s++) p->weight[s] = any ? p->weight[s] / p->denominator : 0;
+  for (int x = 0; x < d->dim_v; x++) p->o[x] = any ? stored(d->dtype, p->o[x] / divisor) : 0;
   for (int s = 0; any && s < p->n_visible; s++) {
     const float *v = p->v + naive_key_at(p, p->visible[s], d->dim_v);
     double w = naive_weight_size(p, s);
     for (int x = 0; x < d->dim_v; x++)
-      p->o_size[x] +=
-          w * (fabs((double)v[x]) + (p->is_signed ? fabs((double)p->o[x]) : 0));
+      p->o_size[x] += w * (fabs((double)v[x]) + (p->is_signed ? fabs((double)p->o[x]) : 0));
   }
 }
 
 /* ---- the whole ---------------------------------------------------------------- */
 
-static attend_status widen(memory *m, attend_view view, const attend_desc *d,
-                           int heads, int length, int width, float **all) {
+static attend_status widen(memory *m, attend_view view, const attend_desc *d, int heads, int length,
+                           int width, float **all) {
   size_t n = (size_t)d->batch * (size_t)heads * (size_t)length * (size_t)width;
   double *wide;
   TAKE(m, all, n);
@@ -233,16 +225,13 @@ static attend_status widen(memory *m, attend_view view, const attend_desc *d,
 
 attend_status naive_open(attend_context *ctx, const inputs *in, pass *p) {
   const attend_desc *d = in->desc;
-  *p = (pass){.memory = {.ctx = ctx},
-              .d = d,
-              .rounded = in->round_weights,
-              .undecided = in->undecided};
+  *p = (pass){
+      .memory = {.ctx = ctx}, .d = d, .rounded = in->round_weights, .undecided = in->undecided};
   memory *m = &p->memory;
   ATTEND_TRY(widen(m, in->q, d, d->heads, d->q_len, d->dim, &p->q));
   ATTEND_TRY(widen(m, in->k, d, d->kv_heads, d->kv_len, d->dim, &p->k));
   ATTEND_TRY(widen(m, in->v, d, d->kv_heads, d->kv_len, d->dim_v, &p->v));
-  if (in->d_o.data)
-    ATTEND_TRY(widen(m, in->d_o, d, d->heads, d->q_len, d->dim_v, &p->d_o));
+  if (in->d_o.data) ATTEND_TRY(widen(m, in->d_o, d, d->heads, d->q_len, d->dim_v, &p->d_o));
   TAKE(m, &p->score, d->kv_len);
   TAKE(m, &p->weight, d->kv_len);
   TAKE(m, &p->size, d->kv_len);
@@ -284,8 +273,8 @@ static void run_row(pass *p, gradients *g, outputs *out, double *magnitude) {
   if (p->d_o) naive_backward_row(p, g);
 }
 
-static void store_gradients(const attend_desc *d, const gradients *g,
-                            outputs *out, double *magnitude) {
+static void store_gradients(const attend_desc *d, const gradients *g, outputs *out,
+                            double *magnitude) {
   for (int x = ATTEND_OUT_DQ; x < ATTEND_OUTPUTS; x++)
     for (size_t n = 0; n < out->count[x]; n++) {
       float sum = g->sum[x][n];

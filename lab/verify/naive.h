@@ -16,8 +16,8 @@ typedef struct { /* one query row */
   const attend_desc *d;
   float *q, *k, *v, *d_o;       /* whole, contiguous, widened */
   float *score, *weight, *size; /* [S]; size: of its terms */
-  float *factor; /* [S] of features: between phi(q).phi(k) and the score */
-  int *visible;  /* [S] visible keys, rising */
+  float *factor;                /* [S] of features: between phi(q).phi(k) and the score */
+  int *visible;                 /* [S] visible keys, rising */
   int n_visible;
   float *o;          /* [M], as stored */
   double *o_size;    /* [M] */
@@ -27,7 +27,7 @@ typedef struct { /* one query row */
   float shift, args; /* of features: sim is score e^shift; sizes in exp */
   double condition;  /* sizes of the denominator's terms / denominator */
   bool rounded;      /* weights to bf16 before they are multiplied by values, */
-  float below; /* scaled by this first: the best lies below a power of 2 */
+  float below;       /* scaled by this first: the best lies below a power of 2 */
   naive_features *features;
   const unsigned char *undecided;
   int b, h, g, i;

@@ -7,8 +7,8 @@
 
 #include "verify/naive.h"
 
-static void add_row(gradients *g, int out, size_t at, float factor, double size,
-                    const float *row, int width) {
+static void add_row(gradients *g, int out, size_t at, float factor, double size, const float *row,
+                    int width) {
   float *sum = g->sum[out] + at;
   double *absolute = g->size[out] + at;
   for (int x = 0; x < width; x++) {
@@ -17,8 +17,7 @@ static void add_row(gradients *g, int out, size_t at, float factor, double size,
   }
 }
 
-static void through_bias(const pass *p, gradients *g, int j, float ds,
-                         double size) {
+static void through_bias(const pass *p, gradients *g, int j, float ds, double size) {
   const attend_desc *d = p->d;
   int64_t ahead = j - naive_position(d, p->i);
   size_t at = 0;
@@ -41,8 +40,8 @@ static void through_bias(const pass *p, gradients *g, int j, float ds,
   g->size[ATTEND_OUT_DBIAS][at] += size * fabs((double)factor);
 }
 
-static void through_gaussian(const pass *p, gradients *g, size_t q_at,
-                             size_t k_at, float ds, double size) {
+static void through_gaussian(const pass *p, gradients *g, size_t q_at, size_t k_at, float ds,
+                             double size) {
   const attend_desc *d = p->d;
   float inverse = 1 / (d->form.sigma * d->form.sigma);
   for (int x = 0; x < d->dim; x++) {
@@ -66,24 +65,21 @@ static float cap_slope(const attend_desc *d, const float *q, const float *k) {
 
 /* The factor between a score's derivative and that of q.k, and its size: a
  * power's rounding is relative to the power of absolute values. */
-static float slope(const pass *p, int s, const float *q, const float *k,
-                   double *size) {
+static float slope(const pass *p, int s, const float *q, const float *k, double *size) {
   const attend_desc *d = p->d;
   float absolute, temperature = d->form.temperature, a = d->form.a;
   *size = fabs((double)(d->scale / (temperature > 0 ? temperature : 1)));
   if (d->form.kind == ATTEND_SOFTMAX) return d->scale * cap_slope(d, q, k);
-  if (d->form.kind == ATTEND_ARGMAX)
-    return d->scale / temperature * cap_slope(d, q, k);
+  if (d->form.kind == ATTEND_ARGMAX) return d->scale / temperature * cap_slope(d, q, k);
   float base = a * naive_dot(q, k, d->dim, &absolute) + d->form.c;
   float factor = expf(naive_bias(p, p->visible[s])) * (float)d->form.degree * a;
   absolute = fabsf(a) * absolute + fabsf(d->form.c);
-  *size = fabs((double)factor * naive_power(absolute, d->form.degree - 1) /
-               p->denominator);
+  *size = fabs((double)factor * naive_power(absolute, d->form.degree - 1) / p->denominator);
   return factor * naive_power(base, d->form.degree - 1) / p->denominator;
 }
 
-static void through_product(const pass *p, gradients *g, int s, size_t q_at,
-                            size_t k_at, float gap, double gap_size) {
+static void through_product(const pass *p, gradients *g, int s, size_t q_at, size_t k_at, float gap,
+                            double gap_size) {
   const attend_desc *d = p->d;
   bool poly = d->form.kind == ATTEND_POLY;
   double size = naive_weight_size(p, s) * gap_size;
@@ -96,8 +92,7 @@ static void through_product(const pass *p, gradients *g, int s, size_t q_at,
   add_row(g, ATTEND_OUT_DK, k_at, factor, absolute, p->q + q_at, d->dim);
 }
 
-static void through_key(pass *p, gradients *g, int s, float gap,
-                        double gap_size) {
+static void through_key(pass *p, gradients *g, int s, float gap, double gap_size) {
   const attend_desc *d = p->d;
   int j = p->visible[s];
   size_t q_at = naive_query_at(p, d->dim), k_at = naive_key_at(p, j, d->dim);
@@ -123,8 +118,7 @@ static double after_division(const pass *p) {
 static double delta_carries(const pass *p, const float *d_o) {
   double sum = 0;
   if (p->d->form.kind != ATTEND_POLY) return 0;
-  for (int x = 0; x < p->d->dim_v; x++)
-    sum += fabs((double)d_o[x]) * p->o_size[x];
+  for (int x = 0; x < p->d->dim_v; x++) sum += fabs((double)d_o[x]) * p->o_size[x];
   return sum;
 }
 
@@ -138,12 +132,10 @@ void naive_backward_row(pass *p, gradients *g) {
   for (int s = 0; s < p->n_visible; s++) {
     size_t at = naive_key_at(p, p->visible[s], d->dim_v);
     double carried = fabs((double)p->weight[s]) * (worse - 1);
-    add_row(g, ATTEND_OUT_DV, at, p->weight[s],
-            naive_weight_size(p, s) + carried, d_o, d->dim_v);
+    add_row(g, ATTEND_OUT_DV, at, p->weight[s], naive_weight_size(p, s) + carried, d_o, d->dim_v);
     if (naive_is_hard(d)) continue;
     float dp = naive_dot(d_o, p->v + at, d->dim_v, &size);
-    through_key(p, g, s, dp - delta,
-                (double)size + (double)delta_size + carries);
+    through_key(p, g, s, dp - delta, (double)size + (double)delta_size + carries);
   }
   if (p->features) naive_features_query(p, g);
 }

@@ -35,8 +35,8 @@ struct naive_features {
 
 /* As the library documents its streams. Gram and Schmidt twice, in double, so
  * that the floats come out the same. */
-static attend_status make_orthogonal(memory *mem, const attend_form *form,
-                                     int dirs, int dim, float *w) {
+static attend_status make_orthogonal(memory *mem, const attend_form *form, int dirs, int dim,
+                                     float *w) {
   double *unit;
   float *other;
   TAKE(mem, &unit, (size_t)dim * (size_t)dim);
@@ -63,15 +63,13 @@ static attend_status make_orthogonal(memory *mem, const attend_form *form,
   return ATTEND_OK;
 }
 
-static attend_status draw(memory *m, naive_features *f,
-                          const attend_form *form) {
+static attend_status draw(memory *m, naive_features *f, const attend_form *form) {
   size_t n = (size_t)f->dirs * (size_t)f->dim;
   TAKE(m, &f->w, n);
   attend_random r = {form->seed, (UINT64_C(1) << 63) + 2 * form->redraw};
   attend_random_normal(r, 0, n, f->w);
-  return form->draw == ATTEND_ORTHOGONAL
-             ? make_orthogonal(m, form, f->dirs, f->dim, f->w)
-             : ATTEND_OK;
+  return form->draw == ATTEND_ORTHOGONAL ? make_orthogonal(m, form, f->dirs, f->dim, f->w)
+                                         : ATTEND_OK;
 }
 
 /* ---- mapping --------------------------------------------------------------------- */
@@ -91,11 +89,9 @@ static float exponentiate(const naive_features *f, float *phi) {
 
 /* Returns shift. Feature r belongs to direction r; with pairs, and for cos and
  * sin, so does feature dirs + r. */
-static float map_random(const naive_features *f, const float *x, float *phi,
-                        float *args) {
+static float map_random(const naive_features *f, const float *x, float *phi, float *args) {
   float squares = 0;
-  for (int i = 0; i < f->dim; i++)
-    squares += (f->unit * x[i]) * (f->unit * x[i]);
+  for (int i = 0; i < f->dim; i++) squares += (f->unit * x[i]) * (f->unit * x[i]);
   float level = f->norm * squares;
   for (int r = 0; r < f->dirs; r++) {
     const float *w = f->w + (size_t)r * (size_t)f->dim;
@@ -106,15 +102,13 @@ static float map_random(const naive_features *f, const float *x, float *phi,
     }
     args[r] = size + fabsf(level);
     phi[r] = f->waves ? cosf(along) : along + level;
-    if (f->waves || f->pairs)
-      phi[f->dirs + r] = f->waves ? sinf(along) : level - along;
+    if (f->waves || f->pairs) phi[f->dirs + r] = f->waves ? sinf(along) : level - along;
   }
   return f->waves ? level : exponentiate(f, phi);
 }
 
-static attend_status map_side(memory *m, const naive_features *f,
-                              const float *x, size_t n, size_t gradients_of,
-                              side *to) {
+static attend_status map_side(memory *m, const naive_features *f, const float *x, size_t n,
+                              size_t gradients_of, side *to) {
   size_t count = (size_t)f->count, dirs = (size_t)f->dirs;
   side s;
   TAKE(m, &s.phi, size_times(n, count));
@@ -125,8 +119,7 @@ static attend_status map_side(memory *m, const naive_features *f,
   for (size_t row = 0; row < n; row++) {
     const float *from = x + row * (size_t)f->dim;
     if (f->dirs)
-      s.shift[row] =
-          map_random(f, from, s.phi + row * count, s.args + row * dirs);
+      s.shift[row] = map_random(f, from, s.phi + row * count, s.args + row * dirs);
     else
       map_elu(f, from, s.phi + row * count);
   }
@@ -139,8 +132,7 @@ static bool is_random(const attend_form *form) {
          (form->kind == ATTEND_GAUSSIAN && form->features > 0);
 }
 
-static attend_status choose_map(memory *m, naive_features *f,
-                                const attend_desc *d) {
+static attend_status choose_map(memory *m, naive_features *f, const attend_desc *d) {
   const attend_form *form = &d->form;
   bool gaussian = form->kind == ATTEND_GAUSSIAN;
   f->waves = attend_form_signed(form);
@@ -239,9 +231,8 @@ void naive_features_add(pass *p, int s, float gap, double gap_size) {
   }
 }
 
-static void elu_back(const naive_features *f, const float *x, const float *phi,
-                     const float *d_phi, const double *size, float *dx,
-                     double *dx_size) {
+static void elu_back(const naive_features *f, const float *x, const float *phi, const float *d_phi,
+                     const double *size, float *dx, double *dx_size) {
   for (int i = 0; i < f->dim; i++) {
     float slope = x[i] > 0 ? 1 : phi[i];
     dx[i] += slope * d_phi[i];
@@ -254,8 +245,8 @@ typedef struct {      /* of one direction */
   double along_size, level_size;
 } slopes;
 
-static slopes direction_back(const naive_features *f, int r, const float *phi,
-                             const float *d_phi, const double *size) {
+static slopes direction_back(const naive_features *f, int r, const float *phi, const float *d_phi,
+                             const double *size) {
   int t = f->dirs + r; /* the partner: sin, or exp(-w.x) */
   slopes p = {.along = phi[r] * d_phi[r], .level = phi[r] * d_phi[r]};
   p.along_size = p.level_size = fabs((double)phi[r]) * size[r];
@@ -267,15 +258,13 @@ static slopes direction_back(const naive_features *f, int r, const float *phi,
     p.along_size = p.level_size;
   } else {
     p.along = phi[r] * d_phi[t] - phi[t] * d_phi[r];
-    p.along_size =
-        fabs((double)phi[r]) * size[t] + fabs((double)phi[t]) * size[r];
+    p.along_size = fabs((double)phi[r]) * size[t] + fabs((double)phi[t]) * size[r];
   }
   return p;
 }
 
-static void random_back(const naive_features *f, const float *x,
-                        const float *phi, const float *d_phi,
-                        const double *size, float *dx, double *dx_size) {
+static void random_back(const naive_features *f, const float *x, const float *phi,
+                        const float *d_phi, const double *size, float *dx, double *dx_size) {
   float level = 0;
   double level_size = 0;
   for (int r = 0; r < f->dirs; r++) {
@@ -295,8 +284,8 @@ static void random_back(const naive_features *f, const float *x,
   }
 }
 
-static void row_back(const naive_features *f, const side *s, size_t row,
-                     size_t at, const float *x, float *dx, double *dx_size) {
+static void row_back(const naive_features *f, const side *s, size_t row, size_t at, const float *x,
+                     float *dx, double *dx_size) {
   size_t count = (size_t)f->count;
   const float *phi = s->phi + row * count, *d_phi = s->d_phi + at * count;
   const double *size = s->size + at * count;
@@ -311,8 +300,7 @@ static void row_back(const naive_features *f, const side *s, size_t row,
 
 void naive_features_query(pass *p, gradients *g) {
   naive_features *f = p->features;
-  row_back(f, &f->q, naive_query_at(p, 1), 0, p->q, g->sum[ATTEND_OUT_DQ],
-           g->size[ATTEND_OUT_DQ]);
+  row_back(f, &f->q, naive_query_at(p, 1), 0, p->q, g->sum[ATTEND_OUT_DQ], g->size[ATTEND_OUT_DQ]);
   for (int c = 0; c < f->count; c++) f->q.d_phi[c] = 0, f->q.size[c] = 0;
 }
 
@@ -321,6 +309,5 @@ void naive_features_keys(pass *p, gradients *g) {
   const attend_desc *d = p->d;
   size_t keys = (size_t)d->batch * (size_t)d->kv_heads * (size_t)d->kv_len;
   for (size_t row = 0; row < keys; row++)
-    row_back(f, &f->k, row, row, p->k, g->sum[ATTEND_OUT_DK],
-             g->size[ATTEND_OUT_DK]);
+    row_back(f, &f->k, row, row, p->k, g->sum[ATTEND_OUT_DK], g->size[ATTEND_OUT_DK]);
 }

@@ -31,8 +31,7 @@ static void find_conditions(pass *p, double *condition) {
       }
 }
 
-static attend_status mark_cancelled(pass *p, unsigned char *rows,
-                                    size_t *count) {
+static attend_status mark_cancelled(pass *p, unsigned char *rows, size_t *count) {
   const attend_desc *d = p->d;
   size_t n = (size_t)d->batch * (size_t)d->heads * (size_t)d->q_len;
   double *condition, *sorted;
@@ -85,8 +84,7 @@ static bool is_close(const pass *p) {
   }
   for (int j = 0; j < d->kv_len; j++)
     if (j != winner && attend_visible(d, p->b, p->i, j) &&
-        best - exact_score(p, j, &size) <= 0x1p-19 * most &&
-        !same_key(p, winner, j))
+        best - exact_score(p, j, &size) <= 0x1p-19 * most && !same_key(p, winner, j))
       return true;
   return false;
 }
@@ -102,8 +100,8 @@ static void mark_close(pass *p, unsigned char *rows, size_t *count) {
       }
 }
 
-attend_status mark_undecided(attend_context *ctx, const inputs *in,
-                             unsigned char *rows, size_t *count) {
+attend_status mark_undecided(attend_context *ctx, const inputs *in, unsigned char *rows,
+                             size_t *count) {
   const attend_desc *d = in->desc;
   bool is_signed = attend_form_signed(&d->form);
   pass p;

@@ -13,19 +13,17 @@ struct attend_solver {
 };
 
 /* The columns [from, from + n) of the key mask, [B,n]; NULL where there is none. */
-static attend_status mask_chunk(attend_context *ctx, const attend_desc *d,
-                                int from, int n, uint8_t **mask) {
+static attend_status mask_chunk(attend_context *ctx, const attend_desc *d, int from, int n,
+                                uint8_t **mask) {
   *mask = NULL;
   if (!d->mask.key_mask) return ATTEND_OK;
   ATTEND_TRY(take(ctx, (size_t)d->batch * (size_t)n, "a key mask", mask));
   for (int b = 0; b < d->batch; b++)
-    memcpy(*mask + (ptrdiff_t)b * n,
-           d->mask.key_mask + (ptrdiff_t)b * d->kv_len + from, (size_t)n);
+    memcpy(*mask + (ptrdiff_t)b * n, d->mask.key_mask + (ptrdiff_t)b * d->kv_len + from, (size_t)n);
   return ATTEND_OK;
 }
 
-static attend_status append(attend_solver *s, attend_plan *plan, int from,
-                            int n) {
+static attend_status append(attend_solver *s, attend_plan *plan, int from, int n) {
   attend_tensors *t = s->tensors;
   const attend_desc *d = &t->desc;
   attend_view k = view_complete(t->k, d->kv_heads, d->kv_len, d->dim);
@@ -33,9 +31,8 @@ static attend_status append(attend_solver *s, attend_plan *plan, int from,
   uint8_t *mask;
   ATTEND_TRY(mask_chunk(s->ctx, d, from, n, &mask));
   attend_plan_set_padding(plan, NULL, mask);
-  attend_status status =
-      attend_state_append(plan, s->state, n, view_from(k, d->dtype, 0, 0, from),
-                          view_from(v, d->dtype, 0, 0, from));
+  attend_status status = attend_state_append(plan, s->state, n, view_from(k, d->dtype, 0, 0, from),
+                                             view_from(v, d->dtype, 0, 0, from));
   attend_plan_set_padding(plan, NULL, NULL);
   give(s->ctx, mask);
   return status;
@@ -73,10 +70,8 @@ static attend_status open_solver(attend_solver *s) {
   return decode ? fill_state(s, d) : ATTEND_OK;
 }
 
-attend_status attend_solver_create(attend_context *ctx,
-                                   const attend_problem *problem,
-                                   attend_tensors *tensors,
-                                   attend_solver **solver) {
+attend_status attend_solver_create(attend_context *ctx, const attend_problem *problem,
+                                   attend_tensors *tensors, attend_solver **solver) {
   attend_solver *s;
   *solver = NULL;
   ATTEND_TRY(take_zeroed(ctx, sizeof *s, "a solver", &s));
@@ -107,8 +102,7 @@ static attend_status extend_once(attend_solver *s) {
   int last = d->kv_len - 1;
   attend_view k = view_complete(t->k, d->kv_heads, d->kv_len, d->dim);
   attend_view v = view_complete(t->v, d->kv_heads, d->kv_len, d->dim_v);
-  return attend_extend(s->plan, s->state, 1, t->q,
-                       view_from(k, d->dtype, 0, 0, last),
+  return attend_extend(s->plan, s->state, 1, t->q, view_from(k, d->dtype, 0, 0, last),
                        view_from(v, d->dtype, 0, 0, last), t->o, t->lse);
 }
 
@@ -117,14 +111,13 @@ attend_status attend_solver_run(attend_solver *s) {
   if (s->problem.op == ATTEND_OP_DECODE) return extend_once(s);
   ATTEND_TRY(attend_forward(s->plan, t->q, t->k, t->v, t->o, t->lse));
   if (s->problem.op != ATTEND_OP_BACKWARD) return ATTEND_OK;
-  return attend_backward(s->plan, t->q, t->k, t->v, t->o, t->lse, t->d_o, t->dq,
-                         t->dk, t->dv, t->dbias);
+  return attend_backward(s->plan, t->q, t->k, t->v, t->o, t->lse, t->d_o, t->dq, t->dk, t->dv,
+                         t->dbias);
 }
 
 attend_status attend_solver_rewind(attend_solver *s) {
   const attend_desc *d = &s->tensors->desc;
   if (s->problem.op != ATTEND_OP_DECODE) return ATTEND_OK;
-  for (int b = 0; b < d->batch; b++)
-    ATTEND_TRY(attend_state_truncate(s->state, b, d->kv_len - 1));
+  for (int b = 0; b < d->batch; b++) ATTEND_TRY(attend_state_truncate(s->state, b, d->kv_len - 1));
   return ATTEND_OK;
 }

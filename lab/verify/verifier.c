@@ -50,20 +50,17 @@ static double storage_rounding(attend_dtype dtype, double size) {
   return 0;
 }
 
-static double bound_of(const attend_desc *d, int x, const outputs *truth,
-                       const outputs *naive, double magnitude) {
+static double bound_of(const attend_desc *d, int x, const outputs *truth, const outputs *naive,
+                       double magnitude) {
   size_t n = truth->count[x];
   double size = largest_size(n, truth->at[x]);
-  double least =
-      4 * (double)FLT_EPSILON * (magnitude > size ? magnitude : size);
-  if (x != ATTEND_OUT_LSE && x != ATTEND_OUT_DBIAS)
-    least += storage_rounding(d->dtype, size);
+  double least = 4 * (double)FLT_EPSILON * (magnitude > size ? magnitude : size);
+  if (x != ATTEND_OUT_LSE && x != ATTEND_OUT_DBIAS) least += storage_rounding(d->dtype, size);
   return 2 * largest_error(n, truth->at[x], naive->at[x]) + least;
 }
 
-attend_verification judge(const attend_desc *desc, const outputs *truth,
-                          const outputs *naive, const outputs *engine,
-                          const double magnitude[ATTEND_OUTPUTS]) {
+attend_verification judge(const attend_desc *desc, const outputs *truth, const outputs *naive,
+                          const outputs *engine, const double magnitude[ATTEND_OUTPUTS]) {
   attend_verification v = {.ok = 1};
   double worst = -1;
   for (int x = 0; x < ATTEND_OUTPUTS; x++) {
@@ -92,15 +89,14 @@ static void repeat_keys(attend_verifier *t) {
   for (int b = 0; b < d->batch; b++)
     for (int g = 0; g < d->kv_heads; g++)
       for (int j = 1; j < d->kv_len; j += 2)
-        memcpy(view_from(k, d->dtype, b, g, j).data,
-               view_from(k, d->dtype, b, g, j - 1).data, bytes);
+        memcpy(view_from(k, d->dtype, b, g, j).data, view_from(k, d->dtype, b, g, j - 1).data,
+               bytes);
 }
 
 static void clear_gradients(attend_verifier *t) {
   const attend_desc *d = &t->tensors.desc;
   if (!t->tensors.d_o.data) return;
-  attend_view view =
-      view_complete(t->tensors.d_o, d->heads, d->q_len, d->dim_v);
+  attend_view view = view_complete(t->tensors.d_o, d->heads, d->q_len, d->dim_v);
   const unsigned char *mark = t->undecided;
   for (int b = 0; b < d->batch; b++)
     for (int h = 0; h < d->heads; h++)
@@ -113,8 +109,7 @@ static void clear_gradients(attend_verifier *t) {
 static void clear_undecided(const attend_verifier *t, outputs *out) {
   size_t width = (size_t)t->tensors.desc.dim_v;
   for (size_t row = 0; row < out->count[ATTEND_OUT_LSE]; row++)
-    if (t->undecided[row])
-      memset(out->at[ATTEND_OUT_O] + row * width, 0, width * sizeof(double));
+    if (t->undecided[row]) memset(out->at[ATTEND_OUT_O] + row * width, 0, width * sizeof(double));
 }
 
 /* ---- the verifier ---------------------------------------------------------------- */
@@ -145,22 +140,18 @@ static attend_status open_verifier(attend_verifier *t, uint64_t seed) {
   return run_reference(t, rounds_weights(ctx, d));
 }
 
-static attend_status check_problem(attend_context *ctx,
-                                   const attend_problem *p) {
+static attend_status check_problem(attend_context *ctx, const attend_problem *p) {
   char text[256];
   attend_problem_print(p, text, sizeof text);
-  ATTEND_CHECK(ctx, p->op != ATTEND_OP_SGEMM,
-               "%s is not attention: only bench takes it", text);
+  ATTEND_CHECK(ctx, p->op != ATTEND_OP_SGEMM, "%s is not attention: only bench takes it", text);
   /* States pad by key. */
   ATTEND_CHECK(ctx, p->op != ATTEND_OP_DECODE || p->pad != ATTEND_PAD_LENGTHS,
                "%s: decoding takes padleft or padright, not lengths", text);
   return ATTEND_OK;
 }
 
-attend_status attend_verifier_create(attend_context *ctx,
-                                     const attend_problem *problem,
-                                     uint64_t seed,
-                                     attend_verifier **verifier) {
+attend_status attend_verifier_create(attend_context *ctx, const attend_problem *problem,
+                                     uint64_t seed, attend_verifier **verifier) {
   attend_verifier *t;
   *verifier = NULL;
   ATTEND_TRY(check_problem(ctx, problem));
@@ -175,12 +166,10 @@ attend_status attend_verifier_create(attend_context *ctx,
   return status;
 }
 
-static attend_status judge_solved(attend_verifier *t, attend_context *ctx,
-                                  attend_verification *v) {
+static attend_status judge_solved(attend_verifier *t, attend_context *ctx, attend_verification *v) {
   memory m = {.ctx = ctx};
   outputs out;
-  attend_status status =
-      outputs_read(&m, &t->tensors, t->problem.op == ATTEND_OP_BACKWARD, &out);
+  attend_status status = outputs_read(&m, &t->tensors, t->problem.op == ATTEND_OP_BACKWARD, &out);
   if (!status) {
     clear_undecided(t, &out);
     *v = judge(&t->tensors.desc, &t->truth, &t->naive, &out, t->magnitude);
@@ -190,8 +179,7 @@ static attend_status judge_solved(attend_verifier *t, attend_context *ctx,
   return status;
 }
 
-attend_status attend_verifier_run(attend_verifier *t, attend_context *ctx,
-                                  attend_verification *v) {
+attend_status attend_verifier_run(attend_verifier *t, attend_context *ctx, attend_verification *v) {
   attend_solver *s;
   bool rounds = rounds_weights(ctx, &t->tensors.desc);
   if (rounds != t->naive_rounds) ATTEND_TRY(run_reference(t, rounds));
@@ -199,8 +187,7 @@ attend_status attend_verifier_run(attend_verifier *t, attend_context *ctx,
   attend_status status = attend_solver_run(s);
   if (!status) status = judge_solved(t, ctx, v);
   if (!status)
-    snprintf(v->engine, sizeof v->engine, "%s",
-             attend_plan_engine(attend_solver_plan(s)));
+    snprintf(v->engine, sizeof v->engine, "%s", attend_plan_engine(attend_solver_plan(s)));
   attend_solver_free(s);
   return status;
 }

@@ -19,10 +19,9 @@ typedef struct {
 } memory;
 
 /* Zeroed: count elements of *pointer. */
-#define TAKE(m, pointer, count)                                                \
-  ATTEND_TRY(own((m)->ctx, &(m)->list, ON_HOST,                                \
-                 size_times((size_t)(count), sizeof **(pointer)), "verifying", \
-                 pointer))
+#define TAKE(m, pointer, count)                                                                  \
+  ATTEND_TRY(own((m)->ctx, &(m)->list, ON_HOST, size_times((size_t)(count), sizeof **(pointer)), \
+                 "verifying", pointer))
 static inline void memory_free(memory *m) { blocks_free(m->ctx, &m->list); }
 
 /* Contiguous, in the order of the letters; at is NULL where there is none. Every
@@ -33,33 +32,29 @@ typedef struct {
 } outputs;
 
 /* Zeroed arrays for a problem: o and lse, and the gradients if requested. */
-attend_status outputs_take(memory *m, const attend_desc *desc, bool gradients,
-                           outputs *out);
+attend_status outputs_take(memory *m, const attend_desc *desc, bool gradients, outputs *out);
 /* The same without arrays. */
 outputs outputs_shape(const attend_desc *desc, bool gradients);
 /* What a solver wrote. */
-attend_status outputs_read(memory *m, const attend_tensors *tensors,
-                           bool gradients, outputs *out);
+attend_status outputs_read(memory *m, const attend_tensors *tensors, bool gradients, outputs *out);
 
 /* ---- views ------------------------------------------------------------------- */
 
 /* The view from element [b, h, i] on. */
-attend_view view_from(attend_view view, attend_dtype dtype, int b, int h,
-                      int i);
+attend_view view_from(attend_view view, attend_dtype dtype, int b, int h, int i);
 /* All of it, contiguous, widened. */
-void view_read(attend_view view, attend_dtype dtype, int batch, int heads,
-               int length, int width, double *out);
+void view_read(attend_view view, attend_dtype dtype, int batch, int heads, int length, int width,
+               double *out);
 /* Where [b, h, i, j] of a dense bias lies in its own shape. */
 ptrdiff_t dense_at(const attend_desc *desc, int b, int h, int i, int j);
 
 /* ---- reference runs ------------------------------------------------------------ */
 
 typedef struct {
-  const attend_desc *desc;  /* complete */
-  attend_view q, k, v, d_o; /* d_o.data NULL: forward only */
-  bool round_weights;       /* to bf16, before they are multiplied by values */
-  const unsigned char
-      *undecided; /* [B,H,T] rows without a magnitude, or NULL */
+  const attend_desc *desc;        /* complete */
+  attend_view q, k, v, d_o;       /* d_o.data NULL: forward only */
+  bool round_weights;             /* to bf16, before they are multiplied by values */
+  const unsigned char *undecided; /* [B,H,T] rows without a magnitude, or NULL */
 } inputs;
 
 inputs inputs_of(const attend_tensors *tensors);
@@ -69,8 +64,7 @@ inputs inputs_of(const attend_tensors *tensors);
 bool rounds_weights(const attend_context *ctx, const attend_desc *desc);
 
 /* The definition, in double. */
-attend_status run_definition(attend_context *ctx, const inputs *in,
-                             outputs *out);
+attend_status run_definition(attend_context *ctx, const inputs *in, outputs *out);
 
 /* Plain loops in float. magnitude[x] is the largest sum of absolute values of the
  * terms of a number of output x: what its rounding is relative to, even where the
@@ -83,15 +77,14 @@ attend_status run_naive(attend_context *ctx, const inputs *in, outputs *out,
  * float can tell and not equal, so that either is a right answer. For signed
  * similarities: rows whose denominator lost ten times more of its terms to
  * cancellation than the median row's. Returns how many in *count. */
-attend_status mark_undecided(attend_context *ctx, const inputs *in,
-                             unsigned char *rows, size_t *count);
+attend_status mark_undecided(attend_context *ctx, const inputs *in, unsigned char *rows,
+                             size_t *count);
 
 /* ---- verdicts ------------------------------------------------------------------ */
 
 /* Each error against twice the naive run's, plus what rounding alone may do:
  * 4 eps of the magnitude, and half a unit of the storage's last place. */
-attend_verification judge(const attend_desc *desc, const outputs *truth,
-                          const outputs *naive, const outputs *engine,
-                          const double magnitude[ATTEND_OUTPUTS]);
+attend_verification judge(const attend_desc *desc, const outputs *truth, const outputs *naive,
+                          const outputs *engine, const double magnitude[ATTEND_OUTPUTS]);
 
 #endif

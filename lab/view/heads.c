@@ -10,25 +10,18 @@ static const double THUMB_PAIRS = 1.2e8, SCORE_PAIRS = 6e7;
 
 /* ---- lenses -------------------------------------------------------------------------- */
 
-attend_status lens_open(const view_run *run, const char *form,
-                        attend_lens **lens) {
+attend_status lens_open(const view_run *run, const char *form, attend_lens **lens) {
   attend_form parsed;
   int real = run->side[0].n ? run->side[0].real : 0;
-  if (form)
-    ATTEND_TRY(
-        attend_form_parse(attend_model_context(run->model), form, &parsed));
-  return attend_lens_create(run->model, run->trace, form ? &parsed : NULL, real,
-                            lens);
+  if (form) ATTEND_TRY(attend_form_parse(attend_model_context(run->model), form, &parsed));
+  return attend_lens_create(run->model, run->trace, form ? &parsed : NULL, real, lens);
 }
 
 /* The most recently used form comes first; the last one makes room. */
-static attend_status other_lens(view_run *run, const char *form,
-                                attend_lens **lens) {
+static attend_status other_lens(view_run *run, const char *form, attend_lens **lens) {
   form_lens found = {0};
   int at = 0;
-  while (at < OTHER_FORMS - 1 && run->other[at].lens &&
-         strcmp(run->other[at].form, form))
-    at++;
+  while (at < OTHER_FORMS - 1 && run->other[at].lens && strcmp(run->other[at].form, form)) at++;
   if (run->other[at].lens && !strcmp(run->other[at].form, form)) {
     found = run->other[at];
   } else {
@@ -42,35 +35,33 @@ static attend_status other_lens(view_run *run, const char *form,
   return ATTEND_OK;
 }
 
-attend_status head_lens(attend_viewer *v, const attend_view_head *head,
-                        bool whole, view_run **out, attend_lens **lens) {
+attend_status head_lens(attend_viewer *v, const attend_view_head *head, bool whole, view_run **out,
+                        attend_lens **lens) {
   view_run *run = (view_run *)head->run;
   const attend_head_id at = head->at;
-  ATTEND_CHECK(v->ctx,
-               run && (int)at.role < ATTEND_ROLES && run->is.has_role[at.role],
+  ATTEND_CHECK(v->ctx, run && (int)at.role < ATTEND_ROLES && run->is.has_role[at.role],
                "the role must be one that this run has");
   const attend_lens_shape *s = &run->is.shape[at.role];
-  ATTEND_CHECK(v->ctx,
-               !whole || (at.layer >= 0 && at.layer < s->layers &&
-                          at.head >= 0 && at.head < s->heads),
-               "layer %d, head %d: there are %d layers and %d heads, counted "
-               "from 0",
-               at.layer, at.head, s->layers, s->heads);
+  ATTEND_CHECK(
+      v->ctx,
+      !whole || (at.layer >= 0 && at.layer < s->layers && at.head >= 0 && at.head < s->heads),
+      "layer %d, head %d: there are %d layers and %d heads, counted "
+      "from 0",
+      at.layer, at.head, s->layers, s->heads);
   *out = run;
   *lens = run->lens;
   if (!head->form || !strcmp(head->form, run->is.c.attention)) return ATTEND_OK;
-  ATTEND_CHECK(v->ctx, strlen(head->form) < ATTEND_VIEW_FORM,
-               "\"%.40s..\" is longer than any form", head->form);
+  ATTEND_CHECK(v->ctx, strlen(head->form) < ATTEND_VIEW_FORM, "\"%.40s..\" is longer than any form",
+               head->form);
   return other_lens(run, head->form, lens);
 }
 
-attend_status range_check(attend_context *ctx, const attend_view_range *given,
-                          int rows, int keys, attend_view_range *r) {
+attend_status range_check(attend_context *ctx, const attend_view_range *given, int rows, int keys,
+                          attend_view_range *r) {
   *r = given ? *given : (attend_view_range){0, rows, 0, keys};
   ATTEND_CHECK(ctx,
-               r->row >= 0 && r->rows >= 0 && r->key >= 0 && r->keys >= 0 &&
-                   r->row <= rows && r->rows <= rows - r->row &&
-                   r->key <= keys && r->keys <= keys - r->key,
+               r->row >= 0 && r->rows >= 0 && r->key >= 0 && r->keys >= 0 && r->row <= rows &&
+                   r->rows <= rows - r->row && r->key <= keys && r->keys <= keys - r->key,
                "rows from %d, %d of them, keys from %d, %d of them: there are "
                "%d and %d",
                r->row, r->rows, r->key, r->keys, rows, keys);
@@ -87,13 +78,12 @@ attend_status range_check(attend_context *ctx, const attend_view_range *given,
 static float level_head(float *cells, size_t n) {
   float most = 0;
   for (size_t i = 0; i < n; i++) most = fmaxf(most, fabsf(cells[i]));
-  for (size_t i = 0; i < n; i++)
-    cells[i] = most > 0 ? 255 * fabsf(cells[i]) / most : 0;
+  for (size_t i = 0; i < n; i++) cells[i] = most > 0 ? 255 * fabsf(cells[i]) / most : 0;
   return most;
 }
 
-static attend_status fill_thumbs(attend_lens *lens, attend_role role,
-                                 attend_area *area, attend_view_thumbs *t) {
+static attend_status fill_thumbs(attend_lens *lens, attend_role role, attend_area *area,
+                                 attend_view_thumbs *t) {
   size_t one = (size_t)area->height * (size_t)area->width;
   area->most_pairs = THUMB_PAIRS / (t->layers * t->heads);
   for (int i = 0; i < t->layers * t->heads; i++) {
@@ -105,15 +95,13 @@ static attend_status fill_thumbs(attend_lens *lens, attend_role role,
   return ATTEND_OK;
 }
 
-attend_status attend_viewer_thumbs(attend_viewer *v,
-                                   const attend_view_head *head, int size,
+attend_status attend_viewer_thumbs(attend_viewer *v, const attend_view_head *head, int size,
                                    attend_view_thumbs *t) {
   view_run *run = NULL;
   attend_lens *lens = NULL;
   *t = (attend_view_thumbs){0};
   ATTEND_TRY(head_lens(v, head, false, &run, &lens));
-  ATTEND_CHECK(v->ctx, size >= 4 && size <= 256,
-               "thumbnails of %d cells a side: 4 to 256", size);
+  ATTEND_CHECK(v->ctx, size >= 4 && size <= 256, "thumbnails of %d cells a side: 4 to 256", size);
   const attend_lens_shape *s = &run->is.shape[head->at.role];
   attend_area area = {.rows = s->rows,
                       .keys = s->keys,
@@ -121,8 +109,7 @@ attend_status attend_viewer_thumbs(attend_viewer *v,
                       .width = s->keys < size ? s->keys : size};
   size_t heads = (size_t)(s->layers * s->heads);
   size_t cells = heads * (size_t)area.height * (size_t)area.width;
-  ATTEND_TRY(take(v->ctx, (cells + heads) * sizeof *t->cells, "thumbnails",
-                  &t->memory));
+  ATTEND_TRY(take(v->ctx, (cells + heads) * sizeof *t->cells, "thumbnails", &t->memory));
   t->layers = s->layers, t->heads = s->heads;
   t->height = area.height, t->width = area.width;
   t->cells = t->memory, t->most = t->cells + cells;
@@ -133,8 +120,7 @@ attend_status attend_viewer_thumbs(attend_viewer *v,
 }
 
 /* What separates texts: the tokenizer's separator, or its end of text. */
-static void mark_separators(const view_run *run, const view_side *s,
-                            uint8_t *is) {
+static void mark_separators(const view_run *run, const view_side *s, uint8_t *is) {
   const attend_tokenizer *t = run->of->tokenizer;
   if (!t) return;
   int32_t sep = attend_tokenizer_special(t, ATTEND_SPECIAL_SEP);
@@ -143,8 +129,7 @@ static void mark_separators(const view_run *run, const view_side *s,
 }
 
 static attend_status fill_patterns(attend_lens *lens, attend_role role,
-                                   const attend_pattern_options *o,
-                                   attend_view_patterns *p) {
+                                   const attend_pattern_options *o, attend_view_patterns *p) {
   for (int i = 0; i < p->layers * p->heads; i++) {
     attend_head_id at = {role, i / p->heads, i % p->heads};
     ATTEND_TRY(attend_lens_pattern(lens, at, o, &p->scores[i]));
@@ -153,8 +138,7 @@ static attend_status fill_patterns(attend_lens *lens, attend_role role,
   return ATTEND_OK;
 }
 
-attend_status attend_viewer_patterns(attend_viewer *v,
-                                     const attend_view_head *head,
+attend_status attend_viewer_patterns(attend_viewer *v, const attend_view_head *head,
                                      attend_view_patterns *p) {
   view_run *run = NULL;
   attend_lens *lens = NULL;
@@ -165,17 +149,15 @@ attend_status attend_viewer_patterns(attend_viewer *v,
   const view_side *rows = &run->side[role != ATTEND_ENCODER_SELF];
   const view_side *keys = &run->side[role == ATTEND_DECODER_SELF];
   size_t scores = (size_t)(s->layers * s->heads) * sizeof *p->scores;
-  ATTEND_TRY(take_zeroed(v->ctx, scores + (size_t)keys->n + 1, "patterns",
-                         &p->memory));
+  ATTEND_TRY(take_zeroed(v->ctx, scores + (size_t)keys->n + 1, "patterns", &p->memory));
   p->layers = s->layers, p->heads = s->heads, p->rows = s->rows;
   p->scores = p->memory;
   uint8_t *separator = (uint8_t *)p->memory + scores;
   mark_separators(run, keys, separator);
-  attend_pattern_options o = {
-      .row_ids = rows->ids,
-      .key_ids = keys->ids,
-      .separator = separator,
-      .most_pairs = SCORE_PAIRS / (s->layers * s->heads)};
+  attend_pattern_options o = {.row_ids = rows->ids,
+                              .key_ids = keys->ids,
+                              .separator = separator,
+                              .most_pairs = SCORE_PAIRS / (s->layers * s->heads)};
   attend_status status = fill_patterns(lens, role, &o, p);
   if (status) give(v->ctx, p->memory), p->memory = NULL;
   return status;
@@ -183,10 +165,8 @@ attend_status attend_viewer_patterns(attend_viewer *v,
 
 /* ---- one head ------------------------------------------------------------------------------ */
 
-attend_status attend_viewer_block(attend_viewer *v,
-                                  const attend_view_head *head,
-                                  const attend_view_range *range,
-                                  attend_view_block *b) {
+attend_status attend_viewer_block(attend_viewer *v, const attend_view_head *head,
+                                  const attend_view_range *range, attend_view_block *b) {
   view_run *run = NULL;
   attend_lens *lens = NULL;
   attend_view_range r;
@@ -194,17 +174,16 @@ attend_status attend_viewer_block(attend_viewer *v,
   ATTEND_TRY(head_lens(v, head, true, &run, &lens));
   const attend_lens_shape *s = &run->is.shape[head->at.role];
   ATTEND_TRY(range_check(v->ctx, range, s->rows, s->keys, &r));
-  ATTEND_TRY(take(v->ctx, (size_t)r.rows * (size_t)r.keys * sizeof *b->weights,
-                  "weights", &b->memory));
+  ATTEND_TRY(
+      take(v->ctx, (size_t)r.rows * (size_t)r.keys * sizeof *b->weights, "weights", &b->memory));
   b->rows = r.rows, b->keys = r.keys, b->weights = b->memory;
-  attend_status status = attend_lens_block(lens, head->at, r.row, r.rows, r.key,
-                                           r.keys, b->weights);
+  attend_status status =
+      attend_lens_block(lens, head->at, r.row, r.rows, r.key, r.keys, b->weights);
   if (status) give(v->ctx, b->memory), b->memory = NULL;
   return status;
 }
 
-attend_status attend_viewer_stats(attend_viewer *v,
-                                  const attend_view_head *head,
+attend_status attend_viewer_stats(attend_viewer *v, const attend_view_head *head,
                                   attend_view_stats *to) {
   view_run *run = NULL;
   attend_lens *lens = NULL;
@@ -212,10 +191,9 @@ attend_status attend_viewer_stats(attend_viewer *v,
   ATTEND_TRY(head_lens(v, head, true, &run, &lens));
   const attend_lens_shape *s = &run->is.shape[head->at.role];
   size_t T = (size_t)s->rows, S = (size_t)s->keys;
-  ATTEND_CHECK(v->ctx, (double)T * (double)S <= 1e9,
-               "a text of %d tokens is too long for this", s->rows);
-  ATTEND_TRY(take(v->ctx, (3 * T + S) * sizeof(float), "statistics of rows",
-                  &to->memory));
+  ATTEND_CHECK(v->ctx, (double)T * (double)S <= 1e9, "a text of %d tokens is too long for this",
+               s->rows);
+  ATTEND_TRY(take(v->ctx, (3 * T + S) * sizeof(float), "statistics of rows", &to->memory));
   to->rows = s->rows, to->keys = s->keys;
   to->entropy = to->memory, to->top_weight = to->entropy + T;
   to->mass = to->top_weight + T, to->top = (int32_t *)(to->mass + S);
@@ -230,17 +208,14 @@ attend_status attend_viewer_stats(attend_viewer *v,
 /* n rows from `from` on, contiguous. */
 static void gather(attend_view v, int from, int n, int width, float *to) {
   for (int i = 0; i < n; i++)
-    memcpy(to + (size_t)i * (size_t)width,
-           (float *)v.data + (from + i) * v.stride[2],
+    memcpy(to + (size_t)i * (size_t)width, (float *)v.data + (from + i) * v.stride[2],
            (size_t)width * sizeof *to);
 }
 
-static attend_status fill_vectors(attend_lens *lens, attend_head_id at,
-                                  const attend_view_range *r, float *all_lse,
-                                  attend_view_vectors *to) {
+static attend_status fill_vectors(attend_lens *lens, attend_head_id at, const attend_view_range *r,
+                                  float *all_lse, attend_view_vectors *to) {
   attend_view q, k, v, out;
-  ATTEND_TRY(attend_lens_block(lens, at, r->row, r->rows, r->key, r->keys,
-                               to->weights));
+  ATTEND_TRY(attend_lens_block(lens, at, r->row, r->rows, r->key, r->keys, to->weights));
   ATTEND_TRY(attend_lens_denominators(lens, at, all_lse));
   ATTEND_TRY(attend_lens_vectors(lens, at, &q, &k, &v, &out));
   gather(q, r->row, r->rows, to->dim, to->q);
@@ -251,10 +226,8 @@ static attend_status fill_vectors(attend_lens *lens, attend_head_id at,
   return ATTEND_OK;
 }
 
-attend_status attend_viewer_vectors(attend_viewer *v,
-                                    const attend_view_head *head,
-                                    const attend_view_range *range,
-                                    attend_view_vectors *to) {
+attend_status attend_viewer_vectors(attend_viewer *v, const attend_view_head *head,
+                                    const attend_view_range *range, attend_view_vectors *to) {
   view_run *run = NULL;
   attend_lens *lens = NULL;
   attend_view_range r;
@@ -262,22 +235,16 @@ attend_status attend_viewer_vectors(attend_viewer *v,
   ATTEND_TRY(head_lens(v, head, true, &run, &lens));
   const attend_lens_shape *s = &run->is.shape[head->at.role];
   ATTEND_TRY(range_check(v->ctx, range, s->rows, s->keys, &r));
-  ATTEND_CHECK(
-      v->ctx,
-      (int64_t)(r.rows + r.keys) * (s->dim + s->dim_v) <= 4 * ATTEND_VIEW_CELLS,
-      "%d rows and %d keys are too many vectors at once: take parts", r.rows,
-      r.keys);
-  size_t T = (size_t)r.rows, S = (size_t)r.keys, d = (size_t)s->dim,
-         e = (size_t)s->dim_v;
-  ATTEND_TRY(take(v->ctx,
-                  ((T + S) * (d + e) + T * S + (size_t)s->rows) * sizeof(float),
+  ATTEND_CHECK(v->ctx, (int64_t)(r.rows + r.keys) * (s->dim + s->dim_v) <= 4 * ATTEND_VIEW_CELLS,
+               "%d rows and %d keys are too many vectors at once: take parts", r.rows, r.keys);
+  size_t T = (size_t)r.rows, S = (size_t)r.keys, d = (size_t)s->dim, e = (size_t)s->dim_v;
+  ATTEND_TRY(take(v->ctx, ((T + S) * (d + e) + T * S + (size_t)s->rows) * sizeof(float),
                   "vectors of a head", &to->memory));
   to->rows = r.rows, to->keys = r.keys, to->dim = s->dim, to->dim_v = s->dim_v;
   to->scale = s->scale;
   to->q = to->memory, to->k = to->q + T * d, to->v = to->k + S * d;
   to->out = to->v + S * e, to->weights = to->out + T * e;
-  attend_status status =
-      fill_vectors(lens, head->at, &r, to->weights + T * S, to);
+  attend_status status = fill_vectors(lens, head->at, &r, to->weights + T * S, to);
   if (status) give(v->ctx, to->memory), to->memory = NULL;
   return status;
 }

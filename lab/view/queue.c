@@ -123,8 +123,7 @@ attend_status attend_viewer_start(attend_viewer *v) {
   v->queue = q;
   if (!pthread_create(&q->thread, NULL, work, q)) return ATTEND_OK;
   queue_free(v);
-  return fail(v->ctx, ATTEND_NO_MEMORY,
-              "no thread could be started to compute in");
+  return fail(v->ctx, ATTEND_NO_MEMORY, "no thread could be started to compute in");
 }
 
 void attend_viewer_stop(attend_viewer *v) {

@@ -21,8 +21,7 @@ static void side_add(view_side *s, int32_t id, int part) {
 }
 
 /* Room for n tokens of a text, and for padding and generated ones after them. */
-static attend_status side_room(attend_context *ctx, const view_run *run,
-                               size_t n, view_side *s) {
+static attend_status side_room(attend_context *ctx, const view_run *run, size_t n, view_side *s) {
   n += ANSWER + ATTEND_VIEW_NEW + 4 + (size_t)run->is.c.pad;
   ATTEND_TRY(take(ctx, n * sizeof *s->ids, "tokens", &s->ids));
   return take(ctx, n, "tokens", &s->part);
@@ -37,8 +36,7 @@ static void side_free(attend_context *ctx, view_side *s) {
 static void note_cut(view_run *run, size_t most, size_t dropped) {
   if (dropped)
     snprintf(run->is.notice, sizeof run->is.notice,
-             "The text was cut at %zu tokens; %zu were left out.", most,
-             dropped);
+             "The text was cut at %zu tokens; %zu were left out.", most, dropped);
 }
 
 typedef struct { /* a text on its way to tokens */
@@ -47,12 +45,10 @@ typedef struct { /* a text on its way to tokens */
   bool open_end; /* without the tokenizer's end mark */
 } view_text;
 
-static attend_status add_encoded(attend_context *ctx, view_run *run,
-                                 const view_text *t, size_t most,
-                                 attend_encoding *e, view_side *s) {
-  attend_encode_options o = {.pair = t->pair,
-                             .pair_length = t->pair ? strlen(t->pair) : 0,
-                             .max_length = most};
+static attend_status add_encoded(attend_context *ctx, view_run *run, const view_text *t,
+                                 size_t most, attend_encoding *e, view_side *s) {
+  attend_encode_options o = {
+      .pair = t->pair, .pair_length = t->pair ? strlen(t->pair) : 0, .max_length = most};
   ATTEND_TRY(attend_encode(e, t->text, strlen(t->text), &o));
   size_t n = e->count;
   while (t->open_end && n > 1 && e->part[n - 1] < 0) n--;
@@ -62,9 +58,8 @@ static attend_status add_encoded(attend_context *ctx, view_run *run,
   return ATTEND_OK;
 }
 
-static attend_status encode_text(attend_context *ctx, view_run *run,
-                                 const view_text *t, size_t most,
-                                 view_side *s) {
+static attend_status encode_text(attend_context *ctx, view_run *run, const view_text *t,
+                                 size_t most, view_side *s) {
   attend_encoding *e = NULL;
   attend_status status = attend_encoding_create(run->of->tokenizer, &e);
   if (!status) status = add_encoded(ctx, run, t, most, e, s);
@@ -72,8 +67,8 @@ static attend_status encode_text(attend_context *ctx, view_run *run,
   return status;
 }
 
-static attend_status read_ids(attend_context *ctx, view_run *run,
-                              const char *text, size_t most, view_side *s) {
+static attend_status read_ids(attend_context *ctx, view_run *run, const char *text, size_t most,
+                              view_side *s) {
   const int vocab = run->of->config.vocab;
   size_t dropped = 0;
   ATTEND_TRY(side_room(ctx, run, strlen(text), s));
@@ -88,8 +83,7 @@ static attend_status read_ids(attend_context *ctx, view_run *run,
       at++;
       continue;
     }
-    ATTEND_CHECK(ctx, id >= 0 && id < vocab,
-                 "token %ld: the model knows 0 to %d", id, vocab - 1);
+    ATTEND_CHECK(ctx, id >= 0 && id < vocab, "token %ld: the model knows 0 to %d", id, vocab - 1);
     if ((size_t)s->n < most)
       side_add(s, (int32_t)id, 0);
     else
@@ -103,13 +97,12 @@ static attend_status read_ids(attend_context *ctx, view_run *run,
 static size_t longest(const view_run *run, int beside) {
   const attend_config *c = &run->of->config;
   int64_t most = ATTEND_VIEW_LONGEST;
-  if (c->position == ATTEND_POSITIONS_LEARNED && c->positions < most)
-    most = c->positions;
+  if (c->position == ATTEND_POSITIONS_LEARNED && c->positions < most) most = c->positions;
   return (size_t)(most > beside + 1 ? most - beside : 1);
 }
 
-static attend_status fill_side(attend_context *ctx, view_run *run,
-                               const view_text *t, view_side *s) {
+static attend_status fill_side(attend_context *ctx, view_run *run, const view_text *t,
+                               view_side *s) {
   size_t most = longest(run, t->beside);
   if (run->of->tokenizer) return encode_text(ctx, run, t, most, s);
   return read_ids(ctx, run, t->text, most, s);
@@ -126,8 +119,8 @@ static void pad_side(view_run *run, view_side *s) {
 
 /* The decoder of an encoder-decoder reads its start tokens, then the text as it was
  * trained, with the mark that the tokenizer puts in front (BART's <s>). */
-static attend_status add_answer(attend_context *ctx, view_run *run,
-                                const view_side *text, view_side *s) {
+static attend_status add_answer(attend_context *ctx, view_run *run, const view_side *text,
+                                view_side *s) {
   const attend_config *c = &run->of->config;
   ATTEND_TRY(side_room(ctx, run, (size_t)text->n, s));
   if (c->decoder_start >= 0) side_add(s, c->decoder_start, -1);
@@ -144,8 +137,7 @@ static attend_status add_answer(attend_context *ctx, view_run *run,
   return ATTEND_OK;
 }
 
-static attend_status answer_side(attend_context *ctx, view_run *run,
-                                 view_side *s) {
+static attend_status answer_side(attend_context *ctx, view_run *run, view_side *s) {
   view_text t = {run->is.c.second, NULL, 2, true};
   view_side text = {0};
   attend_status status = ATTEND_OK;
@@ -167,13 +159,11 @@ static attend_status run_tokens(attend_context *ctx, view_run *run) {
     ATTEND_CHECK(ctx, decoder->n, "%s", empty);
     return ATTEND_OK;
   }
-  ATTEND_CHECK(ctx, !pair || run->of->tokenizer,
-               "a pair of texts needs a tokenizer");
+  ATTEND_CHECK(ctx, !pair || run->of->tokenizer, "a pair of texts needs a tokenizer");
   ATTEND_TRY(fill_side(ctx, run, &t, encoder));
   ATTEND_CHECK(ctx, encoder->n, "%s", empty);
   pad_side(run, encoder);
-  return c->parts == ATTEND_ENCODER ? ATTEND_OK
-                                    : answer_side(ctx, run, decoder);
+  return c->parts == ATTEND_ENCODER ? ATTEND_OK : answer_side(ctx, run, decoder);
 }
 
 /* ---- the model over them -------------------------------------------------------------- */
@@ -187,8 +177,7 @@ typedef struct {
 } reading;
 
 static bool row_is_finite(const attend_hooked *s, int b, int i) {
-  const float *row = (const float *)s->view.data + b * s->view.stride[0] +
-                     i * s->view.stride[2];
+  const float *row = (const float *)s->view.data + b * s->view.stride[0] + i * s->view.stride[2];
   for (int x = 0; x < s->shape[3]; x++)
     if (!isfinite(row[x * s->view.stride[3]])) return false;
   return true;
@@ -199,8 +188,7 @@ static void check_residual(view_run *run, const attend_hooked *s) {
   if (s->point != ATTEND_AT_RESIDUAL) return;
   for (int b = 0; b < s->shape[0] && !run->lost; b++) {
     int rows = s->lengths ? s->lengths[b] : s->shape[2];
-    for (int i = 0; i < rows && !run->lost; i++)
-      run->lost = !row_is_finite(s, b, i);
+    for (int i = 0; i < rows && !run->lost; i++) run->lost = !row_is_finite(s, b, i);
   }
 }
 
@@ -220,35 +208,30 @@ static attend_status recorded(attend_context *ctx, const view_run *run) {
 /* Called before every layer. */
 static int stop_reading(void *user) {
   reading *r = user;
-  return r->done < r->total &&
-         job_progress(r->job, r->done++, r->total, "reading the text");
+  return r->done < r->total && job_progress(r->job, r->done++, r->total, "reading the text");
 }
 
 static attend_status runs_room(attend_viewer *v, size_t bytes);
 
-static attend_status open_trace(attend_viewer *v, view_run *run,
-                                int new_tokens) {
+static attend_status open_trace(attend_viewer *v, view_run *run, int new_tokens) {
   int expected = run->side[1].n + new_tokens;
   attend_trace_options o = {.points = RECORDED, .rows = expected};
-  ATTEND_TRY(runs_room(v, attend_model_trace_bytes(run->model, RECORDED,
-                                                   run->side[0].n, expected)));
+  ATTEND_TRY(
+      runs_room(v, attend_model_trace_bytes(run->model, RECORDED, run->side[0].n, expected)));
   return attend_trace_create(v->ctx, &o, &run->trace);
 }
 
-static attend_status read_encoder(attend_context *ctx, view_run *run,
-                                  attend_session *r) {
+static attend_status read_encoder(attend_context *ctx, view_run *run, attend_session *r) {
   const view_side *s = &run->side[0];
   int32_t *types, lengths[1] = {s->real};
   bool typed = run->of->config.types > 1, second = false;
   if (!s->n) return ATTEND_OK;
-  ATTEND_TRY(
-      take_zeroed(ctx, (size_t)s->n * sizeof *types, "token types", &types));
+  ATTEND_TRY(take_zeroed(ctx, (size_t)s->n * sizeof *types, "token types", &types));
   for (int i = 0; i < s->real; i++) { /* 1 from the second text on */
     second |= s->part[i] == 1;
     types[i] = second;
   }
-  attend_status status =
-      attend_session_encode(r, 1, s->n, s->ids, lengths, typed ? types : NULL);
+  attend_status status = attend_session_encode(r, 1, s->n, s->ids, lengths, typed ? types : NULL);
   give(ctx, types);
   return status;
 }
@@ -259,8 +242,7 @@ static attend_status read_tokens(reading *r, attend_session *session) {
   attend_hook hook = {.points = RECORDED, .read = record, .user = run};
   ATTEND_TRY(attend_session_set_hooks(session, 1, &hook));
   ATTEND_TRY(read_encoder(r->job->v->ctx, run, session));
-  return d->n ? attend_session_extend(session, 1, d->n, d->ids, NULL)
-              : ATTEND_OK;
+  return d->n ? attend_session_extend(session, 1, d->n, d->ids, NULL) : ATTEND_OK;
 }
 
 static attend_status run_begin(view_job *j, view_run *run, int new_tokens,
@@ -268,8 +250,7 @@ static attend_status run_begin(view_job *j, view_run *run, int new_tokens,
   const attend_config *c = &run->of->config;
   int n = run->side[1].n, calls = (n + ROWS - 1) / ROWS;
   attend_session_options o = {.rows = n < ROWS ? n + 1 : ROWS};
-  reading r = {j, run, 0,
-               c->encoder.layers + (double)calls * c->decoder.layers};
+  reading r = {j, run, 0, c->encoder.layers + (double)calls * c->decoder.layers};
   ATTEND_TRY(open_trace(j->v, run, new_tokens));
   ATTEND_TRY(attend_session_create(run->model, &o, session));
   attend_session_set_stop(*session, stop_reading, &r);
@@ -296,8 +277,7 @@ static double log_sum(const float *logits, int n) {
   return (double)top + log(sum);
 }
 
-int candidates_of(const float *logits, int n, int most,
-                  attend_view_candidate *to) {
+int candidates_of(const float *logits, int n, int most, attend_view_candidate *to) {
   double all = log_sum(logits, n);
   int count = 0;
   for (int i = 0; i < n; i++) {
@@ -329,18 +309,16 @@ static bool is_end(const attend_config *c, int32_t id) {
   return false;
 }
 
-static attend_status choose(attend_context *ctx, view_run *run,
-                            const generating *g, attend_view_step *s) {
+static attend_status choose(attend_context *ctx, view_run *run, const generating *g,
+                            attend_view_step *s) {
   int vocab = run->of->config.vocab;
   const view_side *d = &run->side[1];
   float uniform, *logits = g->logits, *copy = logits + vocab;
-  attend_random_uniform((attend_random){g->choose.seed, 0}, (uint64_t)d->n, 1,
-                        &uniform);
+  attend_random_uniform((attend_random){g->choose.seed, 0}, (uint64_t)d->n, 1, &uniform);
   ATTEND_TRY(attend_session_next(g->session, 1, logits));
   s->n = candidates_of(logits, vocab, ATTEND_VIEW_CANDIDATES, s->candidate);
   memcpy(copy, logits, (size_t)vocab * sizeof *logits);
-  ATTEND_TRY(attend_choose(ctx, &g->choose, copy, vocab, d->ids, d->n, uniform,
-                           &s->id));
+  ATTEND_TRY(attend_choose(ctx, &g->choose, copy, vocab, d->ids, d->n, uniform, &s->id));
   ATTEND_CHECK(ctx, s->id >= 0, "the model gave no number to choose by");
   s->p = exp((double)logits[s->id] - log_sum(logits, vocab));
   s->position = d->n;
@@ -351,8 +329,7 @@ static attend_status choose(attend_context *ctx, view_run *run,
 static size_t cache_bytes(const view_run *run, const attend_session *r) {
   const attend_stack *s = &run->of->config.decoder;
   size_t token = (size_t)(s->kv_heads * (s->dim + s->dim_v)) * sizeof(float);
-  if (attend_form_features(
-          attend_model_role_form(run->model, ATTEND_DECODER_SELF), s->dim))
+  if (attend_form_features(attend_model_role_form(run->model, ATTEND_DECODER_SELF), s->dim))
     return attend_session_cache_bytes(r);
   return (size_t)attend_session_length(r, 0) * token * (size_t)s->layers;
 }
@@ -363,8 +340,7 @@ static attend_status report_token(view_job *j, const attend_view_step *s) {
   return stop ? fail(j->v->ctx, ATTEND_STOPPED, "stopped") : ATTEND_OK;
 }
 
-static attend_status generate_one(view_job *j, view_run *run,
-                                  const generating *g, bool *end) {
+static attend_status generate_one(view_job *j, view_run *run, const generating *g, bool *end) {
   attend_view_step *s = &run->steps[run->is.n_steps];
   *s = (attend_view_step){0};
   ATTEND_TRY(choose(j->v->ctx, run, g, s));
@@ -385,8 +361,8 @@ static attend_status generate(view_job *j, view_run *run, generating *g) {
   int most = g->new_tokens < room ? g->new_tokens : room;
   attend_status status = ATTEND_OK;
   bool end = false;
-  ATTEND_TRY(take(ctx, (size_t)(most > 0 ? most : 1) * sizeof *run->steps,
-                  "generated tokens", &run->steps));
+  ATTEND_TRY(take(ctx, (size_t)(most > 0 ? most : 1) * sizeof *run->steps, "generated tokens",
+                  &run->steps));
   ATTEND_TRY(take(ctx, 2 * vocab * sizeof *g->logits, "logits", &g->logits));
   for (int i = 0; i < most && !status && !end; i++) {
     status = generate_one(j, run, g, &end);
@@ -411,11 +387,10 @@ static void note_length(view_run *run) {
 
 static void publish(view_run *run) {
   for (int i = 0; i < 2; i++)
-    run->is.side[i] = (attend_view_side){run->side[i].n, run->side[i].real,
-                                         run->side[i].ids, run->side[i].part};
+    run->is.side[i] =
+        (attend_view_side){run->side[i].n, run->side[i].real, run->side[i].ids, run->side[i].part};
   for (int i = 0; i < ATTEND_ROLES; i++)
-    run->is.has_role[i] =
-        attend_lens_role(run->lens, (attend_role)i, &run->is.shape[i]);
+    run->is.has_role[i] = attend_lens_role(run->lens, (attend_role)i, &run->is.shape[i]);
   run->is.steps = run->steps;
   run->is.bytes = attend_trace_bytes(run->trace);
 }
@@ -445,8 +420,7 @@ void run_free(attend_viewer *v, view_run *run) {
   }
   attend_lens_free(run->lens);
   attend_trace_free(run->trace);
-  if (run->weights && run->model != run->weights->model)
-    attend_model_free(run->model);
+  if (run->weights && run->model != run->weights->model) attend_model_free(run->model);
   for (int i = 0; i < 2; i++) side_free(ctx, &run->side[i]);
   give(ctx, run->steps);
   give(ctx, (void *)run->is.c.text);
@@ -467,8 +441,7 @@ static size_t run_bytes(const view_run *run) {
 
 static size_t all_bytes(const attend_viewer *v) {
   size_t bytes = 0;
-  for (const view_run *run = v->runs; run; run = run->next)
-    bytes += run_bytes(run);
+  for (const view_run *run = v->runs; run; run = run->next) bytes += run_bytes(run);
   return bytes;
 }
 
@@ -525,14 +498,12 @@ const attend_trace *attend_view_run_trace(const attend_view_run *run) {
 
 /* ---- cases --------------------------------------------------------------------------------- */
 
-static attend_status case_read(const attend_viewer *v,
-                               const attend_view_case *given,
+static attend_status case_read(const attend_viewer *v, const attend_view_case *given,
                                attend_view_case *c) {
   attend_context *ctx = v->ctx;
   *c = *given;
-  ATTEND_CHECK(ctx, attend_viewer_model(v, c->model),
-               "there is no model %d: the viewer has %zu", c->model,
-               v->n_models);
+  ATTEND_CHECK(ctx, attend_viewer_model(v, c->model), "there is no model %d: the viewer has %zu",
+               c->model, v->n_models);
   if (!c->text) c->text = "";
   if (!c->attention) c->attention = "softmax";
   if (c->second && !*c->second) c->second = NULL;
@@ -551,14 +522,12 @@ static attend_status case_copy(attend_context *ctx, const attend_view_case *c,
   to->text = to->second = to->attention = NULL;
   ATTEND_TRY(text_copy(ctx, c->text, (char **)&to->text));
   ATTEND_TRY(text_copy(ctx, c->attention, (char **)&to->attention));
-  return c->second ? text_copy(ctx, c->second, (char **)&to->second)
-                   : ATTEND_OK;
+  return c->second ? text_copy(ctx, c->second, (char **)&to->second) : ATTEND_OK;
 }
 
 /* FNV-1a; a text's end is hashed with it. */
 static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
+  for (size_t i = 0; i < n; i++) hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
   return hash;
 }
 static uint64_t hash_text(uint64_t hash, const char *text) {
@@ -578,14 +547,12 @@ static void case_id(const attend_view_case *c, const char *more, char id[20]) {
   snprintf(id, 20, "%016llx", (unsigned long long)hash);
 }
 
-static attend_status run_new(view_job *j, const attend_view_case *c,
-                             generating *g, view_run *run) {
+static attend_status run_new(view_job *j, const attend_view_case *c, generating *g, view_run *run) {
   ATTEND_TRY(case_copy(j->v->ctx, c, &run->is.c));
   ATTEND_TRY(model_take(j, c, run));
   ATTEND_CHECK(j->v->ctx, !g->report || run->of->config.parts & ATTEND_DECODER,
                "%s reads and does not write: it has no decoder", run->of->name);
-  if (run->of->config.parts == ATTEND_BOTH && !c->second && !g->report)
-    g->new_tokens = ANSWER;
+  if (run->of->config.parts == ATTEND_BOTH && !c->second && !g->report) g->new_tokens = ANSWER;
   run->weights->held++;
   attend_status status = run_all(j, run, g);
   run->weights->held--;
@@ -593,9 +560,8 @@ static attend_status run_new(view_job *j, const attend_view_case *c,
 }
 
 /* The run under this id, or a new one. */
-static attend_status run_case(view_job *j, const attend_view_case *c,
-                              const char *more, generating *g,
-                              const attend_view_run **out) {
+static attend_status run_case(view_job *j, const attend_view_case *c, const char *more,
+                              generating *g, const attend_view_run **out) {
   attend_viewer *v = j->v;
   view_run *run;
   char id[20];
@@ -617,8 +583,7 @@ static attend_status run_case(view_job *j, const attend_view_case *c,
 }
 
 attend_status attend_viewer_run(attend_viewer *v, const attend_view_case *given,
-                                const attend_view_listener *listener,
-                                const attend_view_run **run) {
+                                const attend_view_listener *listener, const attend_view_run **run) {
   view_job j = {v, listener, 0};
   generating g = {.choose = attend_generate_defaults()};
   attend_view_case c;
@@ -627,17 +592,15 @@ attend_status attend_viewer_run(attend_viewer *v, const attend_view_case *given,
   return run_case(&j, &c, "", &g, run);
 }
 
-static attend_status read_generate(attend_context *ctx,
-                                   const attend_view_generate *o,
+static attend_status read_generate(attend_context *ctx, const attend_view_generate *o,
                                    generating *g) {
   static const attend_view_generate defaults = {0};
   if (!o) o = &defaults;
   ATTEND_CHECK(ctx, o->new_tokens >= 0 && o->new_tokens <= ATTEND_VIEW_NEW,
-               "%d tokens to generate: at most %d", o->new_tokens,
-               ATTEND_VIEW_NEW);
+               "%d tokens to generate: at most %d", o->new_tokens, ATTEND_VIEW_NEW);
   ATTEND_CHECK(ctx,
-               o->temperature >= 0 && o->temperature <= 100 && o->top_p >= 0 &&
-                   o->top_p <= 1 && o->top_k >= 0,
+               o->temperature >= 0 && o->temperature <= 100 && o->top_p >= 0 && o->top_p <= 1 &&
+                   o->top_k >= 0,
                "temperature goes from 0 to 100, top_p from 0 to 1, top_k from "
                "0 on");
   *g = (generating){.new_tokens = o->new_tokens ? o->new_tokens : 20,
@@ -650,8 +613,7 @@ static attend_status read_generate(attend_context *ctx,
   return ATTEND_OK;
 }
 
-attend_status attend_viewer_generate(attend_viewer *v,
-                                     const attend_view_case *given,
+attend_status attend_viewer_generate(attend_viewer *v, const attend_view_case *given,
                                      const attend_view_generate *options,
                                      const attend_view_listener *listener,
                                      const attend_view_run **run) {

@@ -21,8 +21,7 @@ attend_status text_copy(attend_context *ctx, const char *text, char **to) {
 
 /* ---- viewers ------------------------------------------------------------------------- */
 
-attend_status attend_viewer_create(attend_context *ctx,
-                                   const attend_viewer_options *options,
+attend_status attend_viewer_create(attend_context *ctx, const attend_viewer_options *options,
                                    attend_viewer **out) {
   attend_viewer_options o;
   *out = NULL;
@@ -63,42 +62,35 @@ void attend_viewer_free(attend_viewer *v) {
   give(v->ctx, v);
 }
 
-void attend_viewer_release(attend_viewer *v, void *memory) {
-  give(v->ctx, memory);
-}
+void attend_viewer_release(attend_viewer *v, void *memory) { give(v->ctx, memory); }
 
 /* ---- models --------------------------------------------------------------------------- */
 
 /* A model without a tokenizer takes ids. */
 static attend_status open_tokenizer(attend_context *ctx, view_model *m) {
   attend_status status = attend_tokenizer_load(ctx, m->path, &m->tokenizer);
-  if (status && strstr(attend_message(ctx), "has no tokenizer"))
-    status = ATTEND_OK;
+  if (status && strstr(attend_message(ctx), "has no tokenizer")) status = ATTEND_OK;
   return status;
 }
 
-static attend_status open_model(attend_context *ctx,
-                                const attend_view_source *source,
+static attend_status open_model(attend_context *ctx, const attend_view_source *source,
                                 view_model *m) {
   ATTEND_TRY(text_copy(ctx, source->path, &m->path));
-  ATTEND_TRY(
-      text_copy(ctx, source->name ? source->name : source->path, &m->name));
+  ATTEND_TRY(text_copy(ctx, source->name ? source->name : source->path, &m->name));
   ATTEND_TRY(attend_config_read(ctx, m->path, &m->config));
   ATTEND_TRY(open_tokenizer(ctx, m));
   m->step_path = source->step_path;
   m->user = source->user;
-  m->is = (attend_view_model){m->name, &m->config, m->tokenizer,
-                              m->step_path != NULL};
+  m->is = (attend_view_model){m->name, &m->config, m->tokenizer, m->step_path != NULL};
   return ATTEND_OK;
 }
 
-attend_status attend_viewer_add(attend_viewer *v,
-                                const attend_view_source *source) {
+attend_status attend_viewer_add(attend_viewer *v, const attend_view_source *source) {
   attend_context *ctx = v->ctx;
   view_model *m = NULL;
   ATTEND_CHECK(ctx, source && source->path, "a model to view needs a path");
-  ATTEND_TRY(grow(ctx, &v->models, &v->model_room, v->n_models + 1,
-                  sizeof *v->models, "the models of a viewer"));
+  ATTEND_TRY(grow(ctx, &v->models, &v->model_room, v->n_models + 1, sizeof *v->models,
+                  "the models of a viewer"));
   ATTEND_TRY(take_zeroed(ctx, sizeof *m, "a model to view", &m));
   attend_status status = open_model(ctx, source, m);
   if (status)
@@ -108,8 +100,7 @@ attend_status attend_viewer_add(attend_viewer *v,
   return status;
 }
 
-const attend_view_model *attend_viewer_model(const attend_viewer *v,
-                                             int model) {
+const attend_view_model *attend_viewer_model(const attend_viewer *v, int model) {
   bool there = model >= 0 && (size_t)model < v->n_models;
   return there ? &v->models[model]->is : NULL;
 }
@@ -120,14 +111,11 @@ static int load_step(size_t done, size_t total, void *user) {
   return job_progress(user, (double)done, (double)total, "loading the model");
 }
 
-static attend_status weights_load(view_job *j, const char *path, bool fresh,
-                                  view_weights *w) {
+static attend_status weights_load(view_job *j, const char *path, bool fresh, view_weights *w) {
   attend_context *ctx = j->v->ctx;
-  attend_model_options o = {
-      .weights = j->v->options.weights, .progress = load_step, .user = j};
-  attend_status status =
-      fresh ? attend_checkpoint_init_pytorch(ctx, path, w->seed, &w->files)
-            : attend_checkpoint_open(ctx, path, &w->files);
+  attend_model_options o = {.weights = j->v->options.weights, .progress = load_step, .user = j};
+  attend_status status = fresh ? attend_checkpoint_init_pytorch(ctx, path, w->seed, &w->files)
+                               : attend_checkpoint_open(ctx, path, &w->files);
   if (!status) status = attend_model_create(w->files, &o, &w->model);
   if (status) weights_free(w);
   return status;
@@ -138,8 +126,7 @@ static void weights_drop(attend_viewer *v, view_weights *w) {
   weights_free(w);
 }
 
-static attend_status take_fresh(view_job *j, view_model *m, uint64_t seed,
-                                view_weights **w) {
+static attend_status take_fresh(view_job *j, view_model *m, uint64_t seed, view_weights **w) {
   for (int i = 0; i < FRESH; i++)
     if (m->fresh[i].model && m->fresh[i].seed == seed) {
       *w = &m->fresh[i];
@@ -172,15 +159,12 @@ static view_weights *slot_for(view_model *m, int step) {
 static bool is_alike(const attend_config *a, const attend_config *b) {
   const attend_stack *x = a->parts & ATTEND_ENCODER ? &a->encoder : &a->decoder;
   const attend_stack *y = b->parts & ATTEND_ENCODER ? &b->encoder : &b->decoder;
-  return a->parts == b->parts && a->vocab == b->vocab &&
-         a->positions == b->positions && x->layers == y->layers &&
-         x->heads == y->heads && x->kv_heads == y->kv_heads &&
-         x->dim == y->dim && x->dim_v == y->dim_v &&
-         a->decoder.layers == b->decoder.layers;
+  return a->parts == b->parts && a->vocab == b->vocab && a->positions == b->positions &&
+         x->layers == y->layers && x->heads == y->heads && x->kv_heads == y->kv_heads &&
+         x->dim == y->dim && x->dim_v == y->dim_v && a->decoder.layers == b->decoder.layers;
 }
 
-static attend_status load_step_weights(view_job *j, view_model *m, int step,
-                                       view_weights *w) {
+static attend_status load_step_weights(view_job *j, view_model *m, int step, view_weights *w) {
   attend_context *ctx = j->v->ctx;
   char path[PATH_ROOM];
   ATTEND_CHECK(ctx, m->step_path(step, path, sizeof path, m->user),
@@ -189,12 +173,10 @@ static attend_status load_step_weights(view_job *j, view_model *m, int step,
   ATTEND_TRY(weights_load(j, path, false, w));
   if (is_alike(&m->config, attend_model_config(w->model))) return ATTEND_OK;
   weights_drop(j->v, w);
-  return fail(ctx, ATTEND_INVALID,
-              "step %d is another kind of model than the others", step);
+  return fail(ctx, ATTEND_INVALID, "step %d is another kind of model than the others", step);
 }
 
-static attend_status take_step(view_job *j, view_model *m, int step,
-                               view_weights **w) {
+static attend_status take_step(view_job *j, view_model *m, int step, view_weights **w) {
   *w = slot_for(m, step);
   bool there = (*w)->model && (*w)->step == step;
   if (!there) weights_drop(j->v, *w);
@@ -205,8 +187,8 @@ static attend_status take_step(view_job *j, view_model *m, int step,
 /* ---- the model of a case -------------------------------------------------------------------- */
 
 /* "favor(m=64)@encoder,cross": a form and its roles. */
-static attend_status parse_form(attend_context *ctx, const char *text,
-                                attend_form *form, unsigned *roles) {
+static attend_status parse_form(attend_context *ctx, const char *text, attend_form *form,
+                                unsigned *roles) {
   char name[ATTEND_VIEW_FORM];
   size_t n = strcspn(text, "@");
   *roles = 0;
@@ -215,16 +197,15 @@ static attend_status parse_form(attend_context *ctx, const char *text,
   return text[n] ? attend_roles_parse(ctx, text + n + 1, roles) : ATTEND_OK;
 }
 
-static attend_status take_weights(view_job *j, const attend_view_case *c,
-                                  view_model *m, view_weights **w) {
+static attend_status take_weights(view_job *j, const attend_view_case *c, view_model *m,
+                                  view_weights **w) {
   *w = &m->trained;
   if (c->untrained) return take_fresh(j, m, c->seed, w);
   if (m->step_path && c->step >= 0) return take_step(j, m, c->step, w);
   return (*w)->model ? ATTEND_OK : weights_load(j, m->path, false, *w);
 }
 
-attend_status model_take(view_job *j, const attend_view_case *c,
-                         view_run *run) {
+attend_status model_take(view_job *j, const attend_view_case *c, view_run *run) {
   attend_form form = {0};
   unsigned roles;
   view_weights *w;
@@ -232,12 +213,10 @@ attend_status model_take(view_job *j, const attend_view_case *c,
   ATTEND_TRY(take_weights(j, c, run->of, &w));
   run->weights = w;
   run->model = w->model;
-  if (!strcmp(c->attention, "softmax") &&
-      attend_model_form(run->model)->kind == ATTEND_SOFTMAX)
+  if (!strcmp(c->attention, "softmax") && attend_model_form(run->model)->kind == ATTEND_SOFTMAX)
     return ATTEND_OK;
   ATTEND_TRY(parse_form(j->v->ctx, c->attention, &form, &roles));
-  attend_status status =
-      attend_model_with_roles(w->model, &form, roles, &run->model);
+  attend_status status = attend_model_with_roles(w->model, &form, roles, &run->model);
   if (status) run->model = w->model;
   return status;
 }

@@ -13,8 +13,8 @@ enum {
   OTHER_FORMS = 4, /* lenses of a run at once, beside its own */
   FRESH = 4,       /* untrained weights of a model at once */
   STEPS = 3,       /* of a training run at once: two are compared */
-  RECORDED = ATTEND_AT_RESIDUAL | ATTEND_AT_QUERY | ATTEND_AT_KEY |
-             ATTEND_AT_VALUE | ATTEND_AT_HEAD_OUTPUT | ATTEND_AT_DENOMINATOR
+  RECORDED = ATTEND_AT_RESIDUAL | ATTEND_AT_QUERY | ATTEND_AT_KEY | ATTEND_AT_VALUE |
+             ATTEND_AT_HEAD_OUTPUT | ATTEND_AT_DENOMINATOR
 };
 
 /* ---- models ------------------------------------------------------------------------ */
@@ -89,9 +89,8 @@ struct attend_viewer {
 /* A long call in progress. */
 typedef struct {
   attend_viewer *v;
-  const attend_view_listener
-      *listener;   /* NULL: nobody listens, and nobody waits */
-  double reported; /* when progress was reported last */
+  const attend_view_listener *listener; /* NULL: nobody listens, and nobody waits */
+  double reported;                      /* when progress was reported last */
 } view_job;
 
 /* Between the steps of a long call: runs the quick calls that wait, and reports. Other
@@ -106,17 +105,15 @@ void run_free(attend_viewer *v, view_run *run);
 
 attend_status text_copy(attend_context *ctx, const char *text, char **to);
 /* The likeliest of n logits, sorted. */
-int candidates_of(const float *logits, int n, int most,
-                  attend_view_candidate *to);
+int candidates_of(const float *logits, int n, int most, attend_view_candidate *to);
 
 /* The run behind a head and the lens that shows it; whole: `at` must be a head. */
-attend_status head_lens(attend_viewer *v, const attend_view_head *head,
-                        bool whole, view_run **run, attend_lens **lens);
-/* A new lens of the run with a form (NULL: its own). */
-attend_status lens_open(const view_run *run, const char *form,
+attend_status head_lens(attend_viewer *v, const attend_view_head *head, bool whole, view_run **run,
                         attend_lens **lens);
+/* A new lens of the run with a form (NULL: its own). */
+attend_status lens_open(const view_run *run, const char *form, attend_lens **lens);
 /* Sets NULL to all rows and keys; fails outside of them. */
-attend_status range_check(attend_context *ctx, const attend_view_range *given,
-                          int rows, int keys, attend_view_range *range);
+attend_status range_check(attend_context *ctx, const attend_view_range *given, int rows, int keys,
+                          attend_view_range *range);
 
 #endif

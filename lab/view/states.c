@@ -15,23 +15,19 @@ typedef struct {
 } side_states;
 
 /* layer -1: after the last. */
-static attend_status read_side(attend_context *ctx, const attend_view_run *of,
-                               attend_role role, int layer, side_states *s) {
+static attend_status read_side(attend_context *ctx, const attend_view_run *of, attend_role role,
+                               int layer, side_states *s) {
   const view_run *run = (const view_run *)of;
   bool decoder = role == ATTEND_DECODER_SELF;
-  ATTEND_CHECK(
-      ctx,
-      run && (decoder || role == ATTEND_ENCODER_SELF) && run->side[decoder].n,
-      "the side must be one that this run has");
+  ATTEND_CHECK(ctx, run && (decoder || role == ATTEND_ENCODER_SELF) && run->side[decoder].n,
+               "the side must be one that this run has");
   const attend_config *c = &run->of->config;
   *s = (side_states){.run = run,
                      .layers = decoder ? c->decoder.layers : c->encoder.layers,
                      .tokens = run->side[decoder].n};
   if (layer < 0) layer = s->layers;
-  ATTEND_CHECK(
-      ctx,
-      attend_trace_get(run->trace, ATTEND_AT_RESIDUAL, role, layer, &s->hidden),
-      "this run has no hidden states of layer %d", layer);
+  ATTEND_CHECK(ctx, attend_trace_get(run->trace, ATTEND_AT_RESIDUAL, role, layer, &s->hidden),
+               "this run has no hidden states of layer %d", layer);
   return ATTEND_OK;
 }
 
@@ -41,21 +37,18 @@ static attend_status read_side(attend_context *ctx, const attend_view_run *of,
 static attend_status read_source(const view_run *run, attend_session *r) {
   const view_side *s = &run->side[0];
   int32_t real[1] = {s->real};
-  return run->of->config.copy && s->n
-             ? attend_session_encode(r, 1, s->n, s->ids, real, NULL)
-             : ATTEND_OK;
+  return run->of->config.copy && s->n ? attend_session_encode(r, 1, s->n, s->ids, real, NULL)
+                                      : ATTEND_OK;
 }
 
-static attend_status head_logits(const side_states *s, int position,
-                                 attend_session *r, float *logits) {
-  const float *row =
-      (float *)s->hidden.view.data + position * s->hidden.view.stride[2];
+static attend_status head_logits(const side_states *s, int position, attend_session *r,
+                                 float *logits) {
+  const float *row = (float *)s->hidden.view.data + position * s->hidden.view.stride[2];
   ATTEND_TRY(read_source(s->run, r));
   return attend_session_head(r, 1, row, s->hidden.shape[3], logits);
 }
 
-attend_status attend_viewer_candidates(attend_viewer *v,
-                                       const attend_view_run *run,
+attend_status attend_viewer_candidates(attend_viewer *v, const attend_view_run *run,
                                        attend_role side, int position, int top,
                                        attend_view_candidate *list, int *n) {
   attend_context *ctx = v->ctx;
@@ -66,11 +59,9 @@ attend_status attend_viewer_candidates(attend_viewer *v,
   *n = 0;
   ATTEND_TRY(read_side(ctx, run, side, -1, &s));
   ATTEND_CHECK(ctx, position >= 0 && position < s.tokens && top > 0,
-               "position %d: there are %d tokens, counted from 0", position,
-               s.tokens);
+               "position %d: there are %d tokens, counted from 0", position, s.tokens);
   const attend_config *c = &s.run->of->config;
-  const attend_stack *last =
-      c->parts & ATTEND_DECODER ? &c->decoder : &c->encoder;
+  const attend_stack *last = c->parts & ATTEND_DECODER ? &c->decoder : &c->encoder;
   ATTEND_CHECK(ctx, s.hidden.shape[3] == last->width,
                "the head reads rows of %d numbers, those of the decoder: the "
                "encoder's are of %d",
@@ -99,13 +90,12 @@ static float cosine(const float *x, const float *y, int n, double product) {
 }
 
 /* lengths [r->keys] is room; norm may be NULL. */
-static void cosines(const attend_hooked *h, const attend_view_range *r,
-                    double *lengths, float *to, float *norm) {
+static void cosines(const attend_hooked *h, const attend_view_range *r, double *lengths, float *to,
+                    float *norm) {
   const float *x = h->view.data;
   ptrdiff_t ld = h->view.stride[2];
   int width = h->shape[3];
-  for (int j = 0; j < r->keys; j++)
-    lengths[j] = length_of(x + (r->key + j) * ld, width);
+  for (int j = 0; j < r->keys; j++) lengths[j] = length_of(x + (r->key + j) * ld, width);
   for (int i = 0; i < r->rows; i++) {
     const float *row = x + (r->row + i) * ld;
     double own = length_of(row, width);
@@ -116,16 +106,13 @@ static void cosines(const attend_hooked *h, const attend_view_range *r,
   }
 }
 
-attend_status attend_viewer_embeddings(attend_viewer *v,
-                                       const attend_view_run *run,
-                                       attend_role side, int layer,
-                                       const attend_view_range *range,
+attend_status attend_viewer_embeddings(attend_viewer *v, const attend_view_run *run,
+                                       attend_role side, int layer, const attend_view_range *range,
                                        attend_view_embeddings *e) {
   side_states s;
   attend_view_range r;
   *e = (attend_view_embeddings){0};
-  ATTEND_CHECK(v->ctx, layer >= 0, "layer %d: layers are counted from 0",
-               layer);
+  ATTEND_CHECK(v->ctx, layer >= 0, "layer %d: layers are counted from 0", layer);
   ATTEND_TRY(read_side(v->ctx, run, side, layer, &s));
   ATTEND_TRY(range_check(v->ctx, range, s.tokens, s.tokens, &r));
   size_t T = (size_t)r.rows, S = (size_t)r.keys;
@@ -153,8 +140,7 @@ static void shift_matrix(int width, float *m) {
   }
 }
 
-static double shift_error(const float *table, int count, int width,
-                          const float *m) {
+static double shift_error(const float *table, int count, int width, const float *m) {
   double worst = 0;
   for (int t = 0; t + 1 < count; t++)
     for (int i = 0; i < width; i++) {
@@ -168,8 +154,7 @@ static double shift_error(const float *table, int count, int width,
 
 static void table_cosines(const float *table, int count, int width,
                           float *to /* [count, count] */) {
-  attend_hooked h = {.shape = {1, 1, count, width},
-                     .view = {(void *)table, {0, 0, width, 1}}};
+  attend_hooked h = {.shape = {1, 1, count, width}, .view = {(void *)table, {0, 0, width, 1}}};
   double lengths[512];
   cosines(&h, &(attend_view_range){0, count, 0, count}, lengths, to, NULL);
 }
@@ -179,8 +164,8 @@ static bool is_table(const attend_parameter *p, int count) {
          p->tensor->count >= (int64_t)count * p->shape[1];
 }
 
-static attend_status read_table(attend_context *ctx, const attend_parameter *p,
-                                int count, float *to) {
+static attend_status read_table(attend_context *ctx, const attend_parameter *p, int count,
+                                float *to) {
   size_t n = (size_t)count * (size_t)p->shape[1];
   attend_dtype dtype = p->tensor->stored == ATTEND_STORED_F16    ? ATTEND_F16
                        : p->tensor->stored == ATTEND_STORED_BF16 ? ATTEND_BF16
@@ -194,16 +179,14 @@ static attend_status read_table(attend_context *ctx, const attend_parameter *p,
 }
 
 /* *found: the checkpoint has a table of positions, and `to` its cosines. */
-static attend_status learned_cosines(attend_context *ctx, const view_model *m,
-                                     int step, int count, float *to,
-                                     bool *found) {
+static attend_status learned_cosines(attend_context *ctx, const view_model *m, int step, int count,
+                                     float *to, bool *found) {
   attend_checkpoint *files, *opened = NULL;
   attend_status status = ATTEND_OK;
   attend_parameter p;
   char path[PATH_ROOM];
   const char *from = m->path;
-  if (m->step_path && m->step_path(step, path, sizeof path, m->user))
-    from = path;
+  if (m->step_path && m->step_path(step, path, sizeof path, m->user)) from = path;
   files = from == m->path ? m->trained.files : NULL;
   if (!files && attend_checkpoint_open(ctx, from, &opened)) return ATTEND_OK;
   if (!files) files = opened;
@@ -215,26 +198,22 @@ static attend_status learned_cosines(attend_context *ctx, const view_model *m,
   return status;
 }
 
-attend_status attend_viewer_positions(attend_viewer *v, int model, int step,
-                                      int count, int width,
+attend_status attend_viewer_positions(attend_viewer *v, int model, int step, int count, int width,
                                       attend_view_positions *p) {
   attend_context *ctx = v->ctx;
   bool own = false;
   *p = (attend_view_positions){0};
   ATTEND_CHECK(ctx, count >= 2 && count <= 512 && width >= 2 && width <= 512,
                "%d positions of width %d: 2 to 512 each", count, width);
-  ATTEND_CHECK(ctx, model < 0 || attend_viewer_model(v, model),
-               "there is no model %d", model);
+  ATTEND_CHECK(ctx, model < 0 || attend_viewer_model(v, model), "there is no model %d", model);
   width -= width % 2;
   size_t n = (size_t)count, d = (size_t)width;
-  ATTEND_TRY(take(ctx, (n * d + d * d + 2 * n * n) * sizeof(float), "positions",
-                  &p->memory));
+  ATTEND_TRY(take(ctx, (n * d + d * d + 2 * n * n) * sizeof(float), "positions", &p->memory));
   p->count = count, p->width = width;
   p->table = p->memory, p->shift = p->table + n * d;
   p->cosine = p->shift + d * d;
   float *learned = p->cosine + n * n;
-  for (int t = 0; t < count; t++)
-    attend_sinusoidal(t, width, p->table + (size_t)t * d);
+  for (int t = 0; t < count; t++) attend_sinusoidal(t, width, p->table + (size_t)t * d);
   shift_matrix(width, p->shift);
   table_cosines(p->table, count, width, p->cosine);
   p->shift_error = shift_error(p->table, count, width, p->shift);

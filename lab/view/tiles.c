@@ -25,13 +25,12 @@ static attend_status place_tile(attend_context *ctx, const attend_view_place *p,
                                 const attend_lens_shape *s, attend_area *area) {
   ATTEND_CHECK(ctx,
                p->level >= 0 && p->level <= ATTEND_VIEW_LEVELS && p->x >= 0 &&
-                   p->x <= ATTEND_VIEW_LONGEST && p->y >= 0 &&
-                   p->y <= ATTEND_VIEW_LONGEST,
+                   p->x <= ATTEND_VIEW_LONGEST && p->y >= 0 && p->y <= ATTEND_VIEW_LONGEST,
                "tile (%d, %d) of level %d lies outside", p->x, p->y, p->level);
   int64_t cell = (int64_t)1 << p->level, side = ATTEND_VIEW_TILE * cell;
   int64_t row = p->y * side, key = p->x * side;
-  ATTEND_CHECK(ctx, row < s->rows && key < s->keys,
-               "tile (%d, %d) of level %d lies outside", p->x, p->y, p->level);
+  ATTEND_CHECK(ctx, row < s->rows && key < s->keys, "tile (%d, %d) of level %d lies outside", p->x,
+               p->y, p->level);
   *area = (attend_area){.row = (int)row,
                         .key = (int)key,
                         .rows = least(side, s->rows - row),
@@ -42,18 +41,16 @@ static attend_status place_tile(attend_context *ctx, const attend_view_place *p,
   return ATTEND_OK;
 }
 
-static attend_status read_place(attend_viewer *v, const attend_view_place *p,
-                                tile_job *t) {
+static attend_status read_place(attend_viewer *v, const attend_view_place *p, tile_job *t) {
   const attend_head_id at = p->head.at;
   attend_view_head minus = {p->minus, at, p->minus_form};
   view_run *other;
   *t = (tile_job){0};
   ATTEND_TRY(head_lens(v, &p->head, true, &t->run, &t->lens));
   if (p->minus) ATTEND_TRY(head_lens(v, &minus, true, &other, &t->other));
-  snprintf(t->key, sizeof t->key, "%d %d %d %d %d %d %d %.127s %s %.127s",
-           (int)at.role, at.layer, at.head, p->level, p->x, p->y, (int)p->pool,
-           p->head.form ? p->head.form : "", p->minus ? p->minus->id : "",
-           p->minus_form ? p->minus_form : "");
+  snprintf(t->key, sizeof t->key, "%d %d %d %d %d %d %d %.127s %s %.127s", (int)at.role, at.layer,
+           at.head, p->level, p->x, p->y, (int)p->pool, p->head.form ? p->head.form : "",
+           p->minus ? p->minus->id : "", p->minus_form ? p->minus_form : "");
   return place_tile(v->ctx, p, &t->run->is.shape[at.role], &t->area);
 }
 
@@ -63,15 +60,12 @@ static const exact_tile *cached(const tile_job *t) {
   return NULL;
 }
 
-static attend_status fill_tile(tile_job *t, attend_head_id at, float *cells,
-                               int *looked) {
+static attend_status fill_tile(tile_job *t, attend_head_id at, float *cells, int *looked) {
   const exact_tile *found = cached(t);
   t->area.most_pairs = QUICK;
-  if (!found)
-    return attend_lens_pool(t->lens, at, &t->area, t->other, cells, looked);
+  if (!found) return attend_lens_pool(t->lens, at, &t->area, t->other, cells, looked);
   *looked = t->area.rows;
-  memcpy(cells, found->cells,
-         (size_t)found->height * (size_t)found->width * sizeof *cells);
+  memcpy(cells, found->cells, (size_t)found->height * (size_t)found->width * sizeof *cells);
   return ATTEND_OK;
 }
 
@@ -114,34 +108,30 @@ static int lens_progress(double done, void *user) {
 }
 
 /* Quick calls use the run's own lenses between the steps: this one is new. */
-static attend_status own_lens(view_job *j, const attend_view_run *run,
-                              const char *form, attend_lens **lens) {
+static attend_status own_lens(view_job *j, const attend_view_run *run, const char *form,
+                              attend_lens **lens) {
   bool other = form && strcmp(form, run->c.attention);
   ATTEND_TRY(lens_open((const view_run *)run, other ? form : NULL, lens));
   attend_lens_on_step(*lens, lens_progress, j);
   return ATTEND_OK;
 }
 
-static attend_status compute_exact(view_job *j, const attend_view_place *p,
-                                   const tile_job *t, float *cells) {
+static attend_status compute_exact(view_job *j, const attend_view_place *p, const tile_job *t,
+                                   float *cells) {
   attend_lens *lens = NULL, *other = NULL;
   attend_status status = own_lens(j, p->head.run, p->head.form, &lens);
-  if (!status && p->minus)
-    status = own_lens(j, p->minus, p->minus_form, &other);
-  if (!status)
-    status = attend_lens_pool(lens, p->head.at, &t->area, other, cells, NULL);
+  if (!status && p->minus) status = own_lens(j, p->minus, p->minus_form, &other);
+  if (!status) status = attend_lens_pool(lens, p->head.at, &t->area, other, cells, NULL);
   attend_lens_free(lens);
   attend_lens_free(other);
   return status;
 }
 
-static attend_status refine(view_job *j, const attend_view_place *p,
-                            tile_job *t) {
+static attend_status refine(view_job *j, const attend_view_place *p, tile_job *t) {
   attend_context *ctx = j->v->ctx;
   exact_tile *tile;
   size_t n = (size_t)t->area.height * (size_t)t->area.width;
-  ATTEND_TRY(
-      take(ctx, sizeof *tile + n * sizeof *tile->cells, "a tile", &tile));
+  ATTEND_TRY(take(ctx, sizeof *tile + n * sizeof *tile->cells, "a tile", &tile));
   attend_status status = compute_exact(j, p, t, tile->cells);
   if (status) {
     give(ctx, tile);

@@ -26,8 +26,8 @@ static const char *applicable(const attend_desc *d) {
 static size_t dv_bytes(const attend_plan *p) {
   const attend_desc *d = &p->desc;
   if (!(d->purpose & ATTEND_FOR_BACKWARD) || d->dtype == ATTEND_F32) return 0;
-  return SIZE_PRODUCT((size_t)d->batch, (size_t)d->kv_heads, (size_t)d->kv_len,
-                      (size_t)d->dim_v, sizeof(float));
+  return SIZE_PRODUCT((size_t)d->batch, (size_t)d->kv_heads, (size_t)d->kv_len, (size_t)d->dim_v,
+                      sizeof(float));
 }
 
 static void size(attend_plan *p) {
@@ -50,8 +50,8 @@ static void add_value(const call *c, const block *k, int j, float *o) {
 }
 
 /* Updates (m, l, o) of a row with its scores on a block. */
-static void row_fold(const call *c, const block *k, int j0, int j1,
-                     const float *s, float *m, float *l, float *o) {
+static void row_fold(const call *c, const block *k, int j0, int j1, const float *s, float *m,
+                     float *l, float *o) {
   bool first = c->plan->desc.form.ties == ATTEND_TIES_FIRST;
   if (any_nan(j0, j1, s)) *m = *l = NAN;
   float top = c->plan->kn->row_max(j0, j1, s);
@@ -72,8 +72,7 @@ static void tile_end(const call *c, tile t, const scratch *w) {
   target out = {.dtype = p->desc.dtype, .row = 0, .col = c->o.stride[3]};
   for (int i = 0; i < t.rows; i++) {
     out.data = row_address(c, &c->o, t.b, t.g, t.row + i);
-    p->kn->store_rows(w->o + (size_t)i * p->ldv, p->ldv, 1, p->desc.dim_v,
-                      w->l + i, out);
+    p->kn->store_rows(w->o + (size_t)i * p->ldv, p->ldv, 1, p->desc.dim_v, w->l + i, out);
     if (c->lse) c->lse[row_index(c, t, i)] = w->m[i];
   }
 }
@@ -83,8 +82,8 @@ static void group_fold(const visit *v, void *with) {
   int ld = v->c->plan->ldv;
   scratch *w = v->w;
   for (int r = 0, row = v->at; r < v->g.rows; r++, row++)
-    row_fold(v->c, &w->keys, v->j0, v->j1, w->s + r * BLOCK, w->m + row,
-             w->l + row, w->o + (size_t)row * (size_t)ld);
+    row_fold(v->c, &w->keys, v->j0, v->j1, w->s + r * BLOCK, w->m + row, w->l + row,
+             w->o + (size_t)row * (size_t)ld);
 }
 
 static void whole_tile(const call *c, tile t, scratch *w) {
@@ -114,14 +113,12 @@ static attend_status forward(call *c) {
 static target dv_rows(const call *c, int b, int g) {
   const attend_desc *d = &c->plan->desc;
   if (d->dtype == ATTEND_F32)
-    return (target){view_at(&c->dv, 4, b, g, 0), ATTEND_F32, c->dv.stride[2],
-                    c->dv.stride[3]};
+    return (target){view_at(&c->dv, 4, b, g, 0), ATTEND_F32, c->dv.stride[2], c->dv.stride[3]};
   arena a = plan_shared_arena(c->plan);
   arena_cut(&a, bias_shared_bytes(c->plan));
   float *all = arena_cut(&a, 0);
   size_t stack = (size_t)b * (size_t)d->kv_heads + (size_t)g;
-  return (target){all + stack * (size_t)d->kv_len * (size_t)d->dim_v,
-                  ATTEND_F32, d->dim_v, 1};
+  return (target){all + stack * (size_t)d->kv_len * (size_t)d->dim_v, ATTEND_F32, d->dim_v, 1};
 }
 
 static void clear_rows(const call *c, target rows, int64_t n, int width) {
@@ -136,9 +133,8 @@ static void clear_rows(const call *c, target rows, int64_t n, int width) {
 
 /* Adds dO of a row to the values of its best keys; without d_o only counts them into
  * l. */
-static void row_scatter(const call *c, tile g, int r, const block *k, int j0,
-                        int j1, const float *s, const float *d_o, float *l,
-                        float *left, target dv) {
+static void row_scatter(const call *c, tile g, int r, const block *k, int j0, int j1,
+                        const float *s, const float *d_o, float *l, float *left, target dv) {
   bool first = c->plan->desc.form.ties == ATTEND_TIES_FIRST;
   float best = c->lse_in[row_index(c, g, r)];
   for (int j = j0; j < j1; j++) {
@@ -151,8 +147,7 @@ static void row_scatter(const call *c, tile g, int r, const block *k, int j0,
     *left = first ? 0.0f : *left;
     target row = dv;
     row.data = (float *)dv.data + (k->start + j) * dv.row;
-    c->plan->kn->add_rows(d_o, c->plan->ldv, 1, c->plan->desc.dim_v,
-                          first ? 1.0f : 1.0f / *l, row);
+    c->plan->kn->add_rows(d_o, c->plan->ldv, 1, c->plan->desc.dim_v, first ? 1.0f : 1.0f / *l, row);
   }
 }
 
@@ -163,8 +158,8 @@ static void group_scatter(const visit *v, void *with) {
   scratch *w = v->w;
   for (int r = 0, row = v->at; r < v->g.rows; r++, row++)
     row_scatter(v->c, v->g, r, &w->keys, v->j0, v->j1, w->s + r * BLOCK,
-                dv ? w->o + (size_t)row * (size_t)ld : NULL, w->l + row,
-                w->m + row, dv ? *dv : (target){0});
+                dv ? w->o + (size_t)row * (size_t)ld : NULL, w->l + row, w->m + row,
+                dv ? *dv : (target){0});
 }
 
 static void stack_backward(const call *c, int b, int g, scratch *w) {
@@ -186,18 +181,16 @@ static void stack_backward(const call *c, int b, int g, scratch *w) {
   static const float one[1] = {1.0f};
   for (int64_t j = 0; j < d->kv_len; j++) {
     target out = {view_at(&c->dv, 2, b, g, j), d->dtype, 0, c->dv.stride[3]};
-    p->kn->store_rows((float *)dv.data + j * dv.row, d->dim_v, 1, d->dim_v, one,
-                      out);
+    p->kn->store_rows((float *)dv.data + j * dv.row, d->dim_v, 1, d->dim_v, one, out);
   }
 }
 
-static void clear_view(const call *c, const attend_view *v, int heads,
-                       int64_t length, int width) {
+static void clear_view(const call *c, const attend_view *v, int heads, int64_t length, int width) {
   const attend_desc *d = &c->plan->desc;
   for (int b = 0; b < d->batch; b++)
     for (int h = 0; h < heads; h++) {
-      target rows = {view_at(v, attend_dtype_size(d->dtype), b, h, 0), d->dtype,
-                     v->stride[2], v->stride[3]};
+      target rows = {view_at(v, attend_dtype_size(d->dtype), b, h, 0), d->dtype, v->stride[2],
+                     v->stride[3]};
       clear_rows(c, rows, length, width);
     }
 }

@@ -38,8 +38,7 @@ static span call_sees(const call *c, int b, int64_t position) {
 }
 
 span rows_see(const call *c, int b, int row, int rows) {
-  int64_t first = row / c->plan->group,
-          last = (row + rows - 1) / c->plan->group;
+  int64_t first = row / c->plan->group, last = (row + rows - 1) / c->plan->group;
   int queries = call_queries(c, b);
   if (first >= queries) return (span){0, 0};
   last = min64(last, queries - 1);
@@ -53,8 +52,7 @@ static bool key_is_real(const call *c, int b, int64_t j) {
     return !p->padded || p->real[j % PANEL];
   }
   const attend_desc *d = &c->plan->desc;
-  return !d->mask.key_mask ||
-         d->mask.key_mask[(size_t)b * (size_t)d->kv_len + (size_t)j];
+  return !d->mask.key_mask || d->mask.key_mask[(size_t)b * (size_t)d->kv_len + (size_t)j];
 }
 
 bool row_sees(const call *c, int b, int row) {
@@ -91,27 +89,21 @@ static size_t element_bytes(const struct block_kernels *on) {
   return on->pair == 1 ? sizeof(float) : sizeof(uint16_t);
 }
 
-static size_t panel_key_bytes(const attend_plan *p,
-                              const struct block_kernels *on) {
+static size_t panel_key_bytes(const attend_plan *p, const struct block_kernels *on) {
   size_t width = round_up((size_t)p->desc.dim, (size_t)on->step);
   return SIZE_PRODUCT(PANEL, width, element_bytes(on));
 }
 
-static size_t panel_value_bytes(const attend_plan *p,
-                                const struct block_kernels *on) {
+static size_t panel_value_bytes(const attend_plan *p, const struct block_kernels *on) {
   return SIZE_PRODUCT(PANEL, (size_t)p->ldv, element_bytes(on));
 }
 
 void block_cut(const attend_plan *p, arena *a, bool backward, block *out) {
-  const struct block_kernels *on =
-      backward ? p->kn->block[ATTEND_F32] : p->fast;
+  const struct block_kernels *on = backward ? p->kn->block[ATTEND_F32] : p->fast;
   size_t m = (size_t)p->desc.dim_v, f = sizeof(float);
   out->k_lanes = arena_cut(a, size_times(PANELS, panel_key_bytes(p, on)));
-  out->v_rows =
-      backward ? NULL
-               : arena_cut(a, size_times(PANELS, panel_value_bytes(p, on)));
-  out->k_rows =
-      backward ? arena_cut(a, SIZE_PRODUCT(BLOCK, (size_t)p->ldk, f)) : NULL;
+  out->v_rows = backward ? NULL : arena_cut(a, size_times(PANELS, panel_value_bytes(p, on)));
+  out->k_rows = backward ? arena_cut(a, SIZE_PRODUCT(BLOCK, (size_t)p->ldk, f)) : NULL;
   out->v_lanes = backward ? arena_cut(a, SIZE_PRODUCT(BLOCK, m, f)) : NULL;
 }
 
@@ -123,8 +115,7 @@ float block_value(const call *c, const block *k, int key, int i) {
 }
 
 /* Marks the keys that may be read: inside `seen`, and not padding. */
-static bool block_padding(const uint8_t *real, int64_t start, span seen,
-                          block *out) {
+static bool block_padding(const uint8_t *real, int64_t start, span seen, block *out) {
   int from = (int)max64(seen.lo - start, 0);
   int to = (int)min64(seen.hi - start, BLOCK);
   memset(out->valid, 0, sizeof out->valid);
@@ -136,11 +127,10 @@ static bool block_padding(const uint8_t *real, int64_t start, span seen,
   return out->n_hidden < to - from;
 }
 
-source call_source(const call *c, const attend_view *view, int b, int g,
-                   int64_t i) {
+source call_source(const call *c, const attend_view *view, int b, int g, int64_t i) {
   attend_dtype dtype = c->plan->desc.dtype;
-  return (source){view_at(view, attend_dtype_size(dtype), b, g, i), dtype,
-                  view->stride[2], view->stride[3]};
+  return (source){view_at(view, attend_dtype_size(dtype), b, g, i), dtype, view->stride[2],
+                  view->stride[3]};
 }
 
 static void load_panel(const call *c, int b, int g, int i, int n, block *out) {
@@ -157,8 +147,7 @@ static void load_panel(const call *c, int b, int g, int i, int n, block *out) {
   }
   if (c->v.data) {
     source v = call_source(c, &c->v, b, g, out->start + at);
-    if (out->v_lanes)
-      c->on->pack_keys(v, valid, n, m, out->v_lanes + (size_t)at * (size_t)m);
+    if (out->v_lanes) c->on->pack_keys(v, valid, n, m, out->v_lanes + (size_t)at * (size_t)m);
     if (out->v_rows) {
       out->rows[i] = out->v_rows + (size_t)i * panel_value_bytes(p, c->on);
       finite = c->on->pack_values(v, valid, n, m, (void *)out->rows[i], p->ldv);
@@ -168,8 +157,8 @@ static void load_panel(const call *c, int b, int g, int i, int n, block *out) {
 }
 
 /* From pairs of bf16 to lanes and rows of f32; see struct block_kernels. */
-static void split_panel(const call *c, const void *k, const void *v, int n,
-                        float *lanes, float *rows) {
+static void split_panel(const call *c, const void *k, const void *v, int n, float *lanes,
+                        float *rows) {
   const attend_plan *p = c->plan;
   const uint16_t *key = k, *value = v;
   int width = kv_cache_of(c->state)->layout.width, d = p->desc.dim;
@@ -187,8 +176,7 @@ static void split_panel(const call *c, const void *k, const void *v, int n,
 
 /* Pages of a state hold the layouts of p->kn->block[dtype], which are c->on's
  * but for forms that want f32; shorter pages are widened where c->on is f32. */
-static void page_panel(const call *c, int g, const page *from, int i, int n,
-                       block *out) {
+static void page_panel(const call *c, int g, const page *from, int i, int n, block *out) {
   const attend_plan *p = c->plan;
   const kv_cache *s = kv_cache_of(c->state);
   out->k[i] = page_keys(s, from, g);
@@ -215,21 +203,18 @@ static bool load_pages(const call *c, int b, int g, span seen, block *out) {
   bool any = false;
   for (int i = 0; i < PANELS; i++) {
     const page *from = first + i < q->pages ? q->page[first + i] : NULL;
-    for (int j = 0; j < PANEL; j++)
-      real[i * PANEL + j] = !from || !from->padded || from->real[j];
+    for (int j = 0; j < PANEL; j++) real[i * PANEL + j] = !from || !from->padded || from->real[j];
     any |= from && from->padded;
   }
   if (!block_padding(any ? real : NULL, out->start, seen, out)) return false;
   for (int i = 0; i < PANELS; i++) {
     int64_t at = out->start + i * PANEL, n = min64(seen.hi - at, PANEL);
-    if (n > 0 && at + PANEL > seen.lo)
-      page_panel(c, g, q->page[first + i], i, (int)n, out);
+    if (n > 0 && at + PANEL > seen.lo) page_panel(c, g, q->page[first + i], i, (int)n, out);
   }
   return true;
 }
 
-bool block_load(const call *c, int b, int g, int64_t start, span seen,
-                block *out) {
+bool block_load(const call *c, int b, int g, int64_t start, span seen, block *out) {
   out->start = start;
   out->non_finite = 0;
   out->longest = INFINITY;
@@ -256,27 +241,24 @@ void block_longest(const call *c, span seen, block *k) {
   }
 }
 
-static void prefetch_rows(const call *c, const attend_view *v, int width, int b,
-                          int g, int64_t first, int64_t n) {
+static void prefetch_rows(const call *c, const attend_view *v, int width, int b, int g,
+                          int64_t first, int64_t n) {
   size_t size = attend_dtype_size(c->plan->desc.dtype);
   for (int64_t i = first; i < first + n; i++) {
     const char *row = view_at(v, size, b, g, i);
-    for (size_t at = 0; at < (size_t)width * size; at += 64)
-      __builtin_prefetch(row + at, 0, 2);
+    for (size_t at = 0; at < (size_t)width * size; at += 64) __builtin_prefetch(row + at, 0, 2);
   }
 }
 
 void keys_prefetch(const call *c, int b, int g, int64_t first, int64_t n) {
   if (c->state) return; /* pages are read in order, once */
-  if (c->k.stride[3] == 1)
-    prefetch_rows(c, &c->k, c->plan->desc.dim, b, g, first, n);
+  if (c->k.stride[3] == 1) prefetch_rows(c, &c->k, c->plan->desc.dim, b, g, first, n);
   if (c->v.data && c->v.stride[3] == 1)
     prefetch_rows(c, &c->v, c->plan->desc.dim_v, b, g, first, n);
 }
 
 static void prefetch_panel(const void *panel, size_t bytes) {
-  for (size_t at = 0; at < bytes; at += 64)
-    __builtin_prefetch((const char *)panel + at, 0, 2);
+  for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char *)panel + at, 0, 2);
 }
 
 void pages_prefetch(const call *c, int b, int g, span keys) {
@@ -293,11 +275,9 @@ void pages_prefetch(const call *c, int b, int g, span keys) {
 
 /* ---- queries ---------------------------------------------------------------- */
 
-void *row_address(const call *c, const attend_view *view, int b, int g,
-                  int row) {
+void *row_address(const call *c, const attend_view *view, int b, int g, int row) {
   const attend_plan *p = c->plan;
-  return view_at(view, attend_dtype_size(p->desc.dtype), b, row_head(p, g, row),
-                 row / p->group);
+  return view_at(view, attend_dtype_size(p->desc.dtype), b, row_head(p, g, row), row / p->group);
 }
 
 static bool row_dead(const call *c, int b, int row) {
@@ -310,17 +290,15 @@ static bool row_dead(const call *c, int b, int row) {
 static bool rows_valid(const call *c, tile t, bool drop_dead, uint8_t *valid) {
   int queries = call_queries(c, t.b), last = t.row + t.rows - 1;
   bool real = last / c->plan->group < queries;
-  if (real &&
-      (!drop_dead || (!row_dead(c, t.b, t.row) && !row_dead(c, t.b, last))))
-    return true;
+  if (real && (!drop_dead || (!row_dead(c, t.b, t.row) && !row_dead(c, t.b, last)))) return true;
   for (int i = 0; i < t.rows; i++)
-    valid[i] = (t.row + i) / c->plan->group < queries &&
-               !(drop_dead && row_dead(c, t.b, t.row + i));
+    valid[i] =
+        (t.row + i) / c->plan->group < queries && !(drop_dead && row_dead(c, t.b, t.row + i));
   return false;
 }
 
-void rows_load(const call *c, const attend_view *view, tile t, int width,
-               int ld, bool drop_dead, float *dst) {
+void rows_load(const call *c, const attend_view *view, tile t, int width, int ld, bool drop_dead,
+               float *dst) {
   const attend_plan *p = c->plan;
   enum { RUN = 128 };
   uint8_t valid[RUN];

@@ -72,12 +72,10 @@ float block_value(const call *c, const block *k, int key, int i);
 void block_cut(const attend_plan *p, arena *a, bool backward, block *out);
 /* Loads the block that starts at `start` as far as `seen`. Returns false if all of it is
  * padding. */
-bool block_load(const call *c, int b, int g, int64_t start, span seen,
-                block *out);
+bool block_load(const call *c, int b, int g, int64_t start, span seen, block *out);
 
 /* Row i of (b, g) of a view over keys, for the kernels that pack. */
-source call_source(const call *c, const attend_view *view, int b, int g,
-                   int64_t i);
+source call_source(const call *c, const attend_view *view, int b, int g, int64_t i);
 
 /* Computes `longest` of the visible keys; pays for many rows. */
 void block_longest(const call *c, span seen, block *k);
@@ -92,17 +90,14 @@ void pages_prefetch(const call *c, int b, int g, span keys);
 
 /* dst[rows][ld]: rows of the stack from a view over queries; dead rows (that
  * see no key) become zeros when asked. */
-void rows_load(const call *c, const attend_view *view, tile t, int width,
-               int ld, bool drop_dead, float *dst);
+void rows_load(const call *c, const attend_view *view, tile t, int width, int ld, bool drop_dead,
+               float *dst);
 /* The address of a row in a view over queries. */
-void *row_address(const call *c, const attend_view *view, int b, int g,
-                  int row);
+void *row_address(const call *c, const attend_view *view, int b, int g, int row);
 
 /* ---- scores ----------------------------------------------------------------- */
 
-static inline bool is_poly(const attend_plan *p) {
-  return p->desc.form.kind == ATTEND_POLY;
-}
+static inline bool is_poly(const attend_plan *p) { return p->desc.form.kind == ATTEND_POLY; }
 static inline bool is_gaussian(const attend_plan *p) {
   return p->desc.form.kind == ATTEND_GAUSSIAN;
 }
@@ -113,9 +108,7 @@ static inline bool takes_norms(const attend_plan *p) {
 
 /* Whether more than a factor comes between the product and the exponential. */
 bool call_adds(const call *c);
-static inline bool is_capped(const attend_plan *p) {
-  return p->desc.soft_cap > 0;
-}
+static inline bool is_capped(const attend_plan *p) { return p->desc.soft_cap > 0; }
 /* Where scores take norms: |q|^2 / 2 sigma^2 of row r of a tile, which cancels
  * in every weight but belongs to lse. 0 elsewhere. */
 double query_norm(const call *c, tile t, int r);
@@ -125,24 +118,19 @@ float row_lse2(const call *c, tile t, int r);
 /* s * call_factor = score in log2 units, for poly q.k; no mask yet: group t of
  * packed queries q. The factor is 1 unless the call takes raw scores. */
 float call_factor(const call *c);
-void group_scores(const call *c, tile t, const void *q, const block *k, int j0,
-                  int j1, float *s);
+void group_scores(const call *c, tile t, const void *q, const block *k, int j0, int j1, float *s);
 /* Its two steps: q.k, or -|q - k|^2 / 2; then factor, norms, soft cap, bias. */
-void group_products(const call *c, tile t, const void *q, const block *k,
-                    int j0, int j1, float *s);
-void group_finish(const call *c, tile t, const block *k, int j0, int j1,
-                  float *s);
+void group_products(const call *c, tile t, const void *q, const block *k, int j0, int j1, float *s);
+void group_finish(const call *c, tile t, const block *k, int j0, int j1, float *s);
 /* Outside of what each row sees: value. */
-void group_mask(const call *c, tile t, const block *k, int j0, int j1,
-                float value, float *s);
+void group_mask(const call *c, tile t, const block *k, int j0, int j1, float value, float *s);
 
 /* Whether every row of the group sees all of [j0, j1). */
 bool group_sees(const call *c, tile t, const block *k, int j0, int j1);
 
 /* o[r] = alpha o[r] + beta sum_j s[r][j] rows_j over what the group sees. */
-void group_weigh(const call *c, tile t, const block *k, int j0, int j1,
-                 const float *s, int ld, const float *alpha, const float *beta,
-                 float *o);
+void group_weigh(const call *c, tile t, const block *k, int j0, int j1, const float *s, int ld,
+                 const float *alpha, const float *beta, float *o);
 
 /* The rows [i, i + n) of a tile. */
 static inline tile tile_group(int rows, tile t, int i) {
@@ -153,8 +141,7 @@ static inline tile tile_group(int rows, tile t, int i) {
 /* Where row r of a tile lies in [B,H,n]. */
 static inline size_t row_index(const call *c, tile t, int r) {
   const attend_plan *p = c->plan;
-  size_t head =
-      (size_t)t.b * (size_t)p->desc.heads + (size_t)row_head(p, t.g, t.row + r);
+  size_t head = (size_t)t.b * (size_t)p->desc.heads + (size_t)row_head(p, t.g, t.row + r);
   return head * (size_t)c->n + (size_t)((t.row + r) / p->group);
 }
 

@@ -55,9 +55,9 @@ static attend_status attend_before(ranking *w, int side, int a, int b) {
   d.mask.causal = ATTEND_CAUSAL_BOTTOM;
   ATTEND_TRY(attend_plan_create(w->ctx, &d, &plan));
   const float *q = w->x[side] + (size_t)a * (size_t)w->dim;
-  attend_status status = attend_forward(
-      plan, attend_bhtd_input(q), attend_bhtd_input(w->x[side]),
-      attend_bhtd(w->v[side]), attend_bhtd(w->out[side] + a), w->lse[side] + a);
+  attend_status status =
+      attend_forward(plan, attend_bhtd_input(q), attend_bhtd_input(w->x[side]),
+                     attend_bhtd(w->v[side]), attend_bhtd(w->out[side] + a), w->lse[side] + a);
   attend_plan_free(plan);
   return status;
 }
@@ -84,8 +84,7 @@ static double add_logs(double a, double b) {
 static void join_sides(ranking *w) {
   w->most = -INFINITY;
   for (int i = 0; i < w->n; i++) {
-    w->logz[i] =
-        add_logs((double)w->lse[0][i], (double)w->lse[1][w->n - 1 - i]);
+    w->logz[i] = add_logs((double)w->lse[0][i], (double)w->lse[1][w->n - 1 - i]);
     if (w->logz[i] > w->most) w->most = w->logz[i];
   }
 }
@@ -136,8 +135,7 @@ static attend_status step(ranking *w, double *y, double *change) {
 
 static attend_status iterate(ranking *w, double *y) {
   double change = 1;
-  for (int i = 0; i < STEPS && change > SETTLED; i++)
-    ATTEND_TRY(step(w, y, &change));
+  for (int i = 0; i < STEPS && change > SETTLED; i++) ATTEND_TRY(step(w, y, &change));
   return ATTEND_OK;
 }
 
@@ -155,17 +153,16 @@ static attend_status run(ranking *w, double *centrality) {
 
 /* ---- the public call ------------------------------------------------------------------ */
 
-static attend_status check(attend_context *ctx, const float *x, size_t count,
-                           int n, int dim, const attend_centrality_options *o) {
-  ATTEND_CHECK(ctx, n >= 0 && dim >= 1,
-               "%d vectors of width %d: give a width of at least 1", n, dim);
-  ATTEND_CHECK(ctx, o->tau >= 0 && isfinite(o->tau),
-               "tau is %g: choose a number above 0", (double)o->tau);
-  ATTEND_CHECK(ctx, o->jump >= 0 && o->jump < 1,
-               "jump is %g: choose a share from 0 to below 1", o->jump);
+static attend_status check(attend_context *ctx, const float *x, size_t count, int n, int dim,
+                           const attend_centrality_options *o) {
+  ATTEND_CHECK(ctx, n >= 0 && dim >= 1, "%d vectors of width %d: give a width of at least 1", n,
+               dim);
+  ATTEND_CHECK(ctx, o->tau >= 0 && isfinite(o->tau), "tau is %g: choose a number above 0",
+               (double)o->tau);
+  ATTEND_CHECK(ctx, o->jump >= 0 && o->jump < 1, "jump is %g: choose a share from 0 to below 1",
+               o->jump);
   for (size_t i = 0; i < count; i++)
-    ATTEND_CHECK(ctx, isfinite(x[i]), "vector %zu is not finite",
-                 i / (size_t)dim);
+    ATTEND_CHECK(ctx, isfinite(x[i]), "vector %zu is not finite", i / (size_t)dim);
   return ATTEND_OK;
 }
 
@@ -183,18 +180,15 @@ static size_t cut(ranking *w, arena a) {
   return a.used;
 }
 
-attend_status attend_centrality(attend_context *ctx, const float *x, int n,
-                                int dim,
-                                const attend_centrality_options *options,
-                                double *centrality) {
+attend_status attend_centrality(attend_context *ctx, const float *x, int n, int dim,
+                                const attend_centrality_options *options, double *centrality) {
   const attend_centrality_options none = {0};
   ranking w = {.ctx = ctx, .o = options ? options : &none, .n = n, .dim = dim};
   size_t count = n > 0 && dim > 0 ? (size_t)n * (size_t)dim : 0;
   void *block = NULL;
   ATTEND_TRY(check(ctx, x, count, n, dim, w.o));
   if (n == 0) return ATTEND_OK;
-  ATTEND_TRY(
-      take_zeroed(ctx, cut(&w, (arena){0}), "vectors in reverse", &block));
+  ATTEND_TRY(take_zeroed(ctx, cut(&w, (arena){0}), "vectors in reverse", &block));
   cut(&w, (arena){block, 0});
   float *reverse = block; /* the first in the layout */
   for (size_t i = 0, row = (size_t)dim; i < (size_t)n; i++)

@@ -41,13 +41,10 @@ static double places_up_to(int64_t n) {
   return (double)(n / PANEL) * up_to(PANEL) + up_to(n % PANEL);
 }
 
-static int64_t clamp(int64_t x, int64_t most) {
-  return min64(max64(x, 0), most);
-}
+static int64_t clamp(int64_t x, int64_t most) { return min64(max64(x, 0), most); }
 
 /* sum_{i < rows} of f(first + i clamped to [0, top]); total(n) = sum_{x <= n} f(x). */
-static double sum_kept(int64_t first, int64_t rows, int64_t top,
-                       double (*total)(int64_t)) {
+static double sum_kept(int64_t first, int64_t rows, int64_t top, double (*total)(int64_t)) {
   int64_t from = clamp(first, top), to = clamp(first + rows, top);
   double rising = from < to ? total(to - 1) - (from ? total(from - 1) : 0) : 0;
   int64_t beyond = max64(0, first + rows - max64(first, top));
@@ -55,8 +52,7 @@ static double sum_kept(int64_t first, int64_t rows, int64_t top,
 }
 
 /* The number of rows with first + i, clamped to [0, top], above `least` >= 0. */
-static int64_t rows_above(int64_t first, int64_t rows, int64_t top,
-                          int64_t least) {
+static int64_t rows_above(int64_t first, int64_t rows, int64_t top, int64_t least) {
   if (top <= least) return 0;
   return clamp(first + rows - 1 - least, rows);
 }
@@ -71,8 +67,7 @@ typedef struct {
 static rule ends_of(const attend_desc *d) {
   int64_t at = desc_position(d, 0);
   double heads = (double)d->batch * d->heads;
-  if (d->mask.causal != ATTEND_NOT_CAUSAL)
-    return (rule){at + 1, d->q_len, heads};
+  if (d->mask.causal != ATTEND_NOT_CAUSAL) return (rule){at + 1, d->q_len, heads};
   if (d->mask.window) return (rule){at + d->mask.window, d->q_len, heads};
   return (rule){d->kv_len, 1, heads * d->q_len};
 }
@@ -81,8 +76,7 @@ static double visible_pairs(const attend_desc *d) {
   rule r = ends_of(d);
   double pairs = sum_kept(r.first, r.rows, d->kv_len, up_to);
   if (d->mask.window)
-    pairs -= sum_kept(desc_position(d, 0) - d->mask.window + 1, r.rows,
-                      d->kv_len, up_to);
+    pairs -= sum_kept(desc_position(d, 0) - d->mask.window + 1, r.rows, d->kv_len, up_to);
   return pairs * r.times;
 }
 
@@ -90,8 +84,7 @@ static double visible_pairs(const attend_desc *d) {
 
 double flops_of_pairs(const attend_desc *d) {
   double each = 2 * ((double)d->dim + d->dim_v);
-  if (d->purpose & ATTEND_FOR_BACKWARD)
-    each += 2 * (3.0 * d->dim + 2.0 * d->dim_v);
+  if (d->purpose & ATTEND_FOR_BACKWARD) each += 2 * (3.0 * d->dim + 2.0 * d->dim_v);
   return each * visible_pairs(d);
 }
 
@@ -111,24 +104,21 @@ double flops_of_sums(const attend_desc *d) {
   rule r = ends_of(d);
   double before = (double)rows_above(r.first, r.rows, d->kv_len, PANEL);
   double inside = sum_kept(r.first, r.rows, d->kv_len, places_up_to);
-  return mapped_keys(d) * (map + sum) * (back ? 4 : 1) +
-         rows * map * (back ? 4 : 1) + r.times * before * sum * (back ? 3 : 1) +
-         r.times * inside * pair * (back ? 4 : 1);
+  return mapped_keys(d) * (map + sum) * (back ? 4 : 1) + rows * map * (back ? 4 : 1) +
+         r.times * before * sum * (back ? 3 : 1) + r.times * inside * pair * (back ? 4 : 1);
 }
 
 /* ---- bytes --------------------------------------------------------------------------- */
 
 /* The sums (S, z) of every kv head, in f32. */
 static double sums_bytes(const attend_desc *d) {
-  return (double)d->batch * d->kv_heads *
-         (double)attend_form_features(&d->form, d->dim) *
+  return (double)d->batch * d->kv_heads * (double)attend_form_features(&d->form, d->dim) *
          ((double)d->dim_v + 1) * sizeof(float);
 }
 
 static double bytes(const attend_desc *d, bool sums) {
   double rows = (double)d->batch * d->heads * d->q_len;
-  double keys =
-      sums ? mapped_keys(d) : (double)d->batch * d->kv_heads * d->kv_len;
+  double keys = sums ? mapped_keys(d) : (double)d->batch * d->kv_heads * d->kv_len;
   double wide = (double)d->dim + d->dim_v;
   double size = (double)attend_dtype_size(d->dtype);
   double once = (rows + keys) * wide * size + rows * 4;
@@ -157,8 +147,7 @@ static bool is_by_sums(const attend_context *ctx, const char *name) {
   return false;
 }
 
-attend_status attend_desc_cost(attend_context *ctx, const attend_desc *desc,
-                               attend_cost *cost) {
+attend_status attend_desc_cost(attend_context *ctx, const attend_desc *desc, attend_cost *cost) {
   attend_desc d = *desc;
   *cost = (attend_cost){0};
   ATTEND_TRY(attend_desc_complete(ctx, &d));

@@ -24,11 +24,10 @@ static double read_element(const void *data, attend_dtype dtype, ptrdiff_t n) {
   return dtype == ATTEND_F16 ? half_to_float(half) : bf16_to_float(half);
 }
 
-void definition_read(const attend_view *view, attend_dtype dtype, int b, int h,
-                     int i, int width, double *out) {
+void definition_read(const attend_view *view, attend_dtype dtype, int b, int h, int i, int width,
+                     double *out) {
   const void *row = view_at(view, attend_dtype_size(dtype), b, h, i);
-  for (int x = 0; x < width; x++)
-    out[x] = read_element(row, dtype, x * view->stride[3]);
+  for (int x = 0; x < width; x++) out[x] = read_element(row, dtype, x * view->stride[3]);
 }
 
 double definition_dot(const double *x, const double *y, int n) {
@@ -37,10 +36,9 @@ double definition_dot(const double *x, const double *y, int n) {
   return sum;
 }
 
-attend_status definition_check_data(attend_context *ctx, const void *data,
-                                    const char *name, int length) {
-  ATTEND_CHECK(ctx, data || length == 0,
-               "%s is NULL: give the address of its numbers", name);
+attend_status definition_check_data(attend_context *ctx, const void *data, const char *name,
+                                    int length) {
+  ATTEND_CHECK(ctx, data || length == 0, "%s is NULL: give the address of its numbers", name);
   return ATTEND_OK;
 }
 
@@ -49,8 +47,8 @@ int definition_row_kv_head(const definition_row *row) {
 }
 
 void definition_row_read_key(const definition_row *row, int j) {
-  definition_read(&row->k, row->d.dtype, row->b, definition_row_kv_head(row), j,
-                  row->d.dim, row->key);
+  definition_read(&row->k, row->d.dtype, row->b, definition_row_kv_head(row), j, row->d.dim,
+                  row->key);
 }
 
 /* ---- similarity --------------------------------------------------------- */
@@ -58,13 +56,11 @@ void definition_row_read_key(const definition_row *row, int j) {
 double definition_row_bias(const definition_row *row, int j) {
   const attend_bias *bias = &row->d.bias;
   int64_t ahead = j - desc_position(&row->d, row->i);
-  if (bias->kind == ATTEND_ALIBI)
-    return -(double)bias->slopes[row->h] * fabs((double)ahead);
+  if (bias->kind == ATTEND_ALIBI) return -(double)bias->slopes[row->h] * fabs((double)ahead);
   if (bias->kind == ATTEND_BUCKETS)
     return bias->table[attend_bucket(bias, ahead) * row->d.heads + row->h];
   if (bias->kind == ATTEND_NO_BIAS) return 0;
-  const float *line =
-      view_at(&bias->dense, sizeof(float), row->b, row->h, row->i);
+  const float *line = view_at(&bias->dense, sizeof(float), row->b, row->h, row->i);
   return line[j * bias->dense.stride[3]];
 }
 
@@ -78,16 +74,14 @@ double definition_elu(double x) { return x > 0 ? x + 1 : exp(x); }
 
 static double elu_product(const double *x, const double *y, int n) {
   double sum = 0;
-  for (int i = 0; i < n; i++)
-    sum += definition_elu(x[i]) * definition_elu(y[i]);
+  for (int i = 0; i < n; i++) sum += definition_elu(x[i]) * definition_elu(y[i]);
   return sum;
 }
 
 /* scale q.k of the key read last, capped. */
 static double score_of(const definition_row *row) {
   double cap = row->d.soft_cap;
-  double score =
-      row->d.scale * definition_dot(row->query, row->key, row->d.dim);
+  double score = row->d.scale * definition_dot(row->query, row->key, row->d.dim);
   return cap > 0 ? cap * tanh(score / cap) : score;
 }
 
@@ -109,12 +103,9 @@ static double similarity(const definition_row *row, int j) {
     case ATTEND_ARGMAX:
       return f->temperature > 0 ? score / f->temperature : score;
     case ATTEND_POLY:
-      return exp(bias) *
-             pow(f->a * definition_dot(q, k, dim) + f->c, f->degree);
+      return exp(bias) * pow(f->a * definition_dot(q, k, dim) + f->c, f->degree);
     case ATTEND_GAUSSIAN:
-      return -squared_distance(q, k, dim) /
-                 (2 * (double)f->sigma * (double)f->sigma) +
-             bias;
+      return -squared_distance(q, k, dim) / (2 * (double)f->sigma * (double)f->sigma) + bias;
     case ATTEND_ELU:
       return log(elu_product(q, k, dim)) + bias;
     case ATTEND_FOURIER:
@@ -154,8 +145,7 @@ static void choose_best(const definition_row *row, double best) {
 
 /* In place: exp of the logarithms, relative to the largest. */
 static void exponentiate(const definition_row *row, double most) {
-  for (int s = 0; s < row->n_seen; s++)
-    row->weight[s] = exp(row->weight[s] - most);
+  for (int s = 0; s < row->n_seen; s++) row->weight[s] = exp(row->weight[s] - most);
 }
 
 static void drop_zeros(definition_row *row) {
@@ -226,8 +216,7 @@ size_t definition_row_bytes(const attend_desc *complete) {
   return row_cut(complete, (arena){NULL, 0}, &row);
 }
 
-static attend_status check_row(attend_context *ctx, attend_desc *d,
-                               attend_view q, attend_view k) {
+static attend_status check_row(attend_context *ctx, attend_desc *d, attend_view q, attend_view k) {
   d->purpose &= ~(unsigned)ATTEND_FOR_EXTEND; /* kv_len is meant here */
   ATTEND_TRY(attend_desc_complete(ctx, d));
   ATTEND_TRY(desc_check_pointers(ctx, d));
@@ -235,17 +224,15 @@ static attend_status check_row(attend_context *ctx, attend_desc *d,
   return definition_check_data(ctx, k.data, "k", d->kv_len);
 }
 
-attend_status definition_row_open(attend_context *ctx, const attend_desc *desc,
-                                  attend_view q, attend_view k,
-                                  definition_row *row) {
+attend_status definition_row_open(attend_context *ctx, const attend_desc *desc, attend_view q,
+                                  attend_view k, definition_row *row) {
   *row = (definition_row){.d = *desc};
   attend_desc *d = &row->d;
   ATTEND_TRY(check_row(ctx, d, q, k));
   row->q = view_complete(q, d->heads, d->q_len, d->dim);
   row->k = view_complete(k, d->kv_heads, d->kv_len, d->dim);
   d->bias.dense = view_complete(d->bias.dense, d->heads, d->q_len, d->kv_len);
-  ATTEND_TRY(take(ctx, definition_row_bytes(d), "one row of the definition",
-                  &row->block));
+  ATTEND_TRY(take(ctx, definition_row_bytes(d), "one row of the definition", &row->block));
   row_cut(d, (arena){row->block, 0}, row);
   attend_status status = definition_features_open(ctx, row);
   if (status != ATTEND_OK) definition_row_close(ctx, row);
@@ -259,19 +246,19 @@ void definition_row_close(const attend_context *ctx, definition_row *row) {
 
 /* ---- the public calls --------------------------------------------------- */
 
-static void sum_values(const definition_row *row, const attend_view *v,
-                       double *value /* [M] */, double *o /* [M] */) {
+static void sum_values(const definition_row *row, const attend_view *v, double *value /* [M] */,
+                       double *o /* [M] */) {
   int width = row->d.dim_v;
   for (int x = 0; x < width; x++) o[x] = 0;
   for (int s = 0; s < row->n_seen; s++) {
-    definition_read(v, row->d.dtype, row->b, definition_row_kv_head(row),
-                    row->seen[s], width, value);
+    definition_read(v, row->d.dtype, row->b, definition_row_kv_head(row), row->seen[s], width,
+                    value);
     for (int x = 0; x < width; x++) o[x] += row->weight[s] * value[x];
   }
 }
 
-static void forward(definition_row *row, const attend_view *v, double *value,
-                    double *o, double *lse) {
+static void forward(definition_row *row, const attend_view *v, double *value, double *o,
+                    double *lse) {
   const attend_desc *d = &row->d;
   for (int b = 0; b < d->batch; b++)
     for (int h = 0; h < d->heads; h++)
@@ -284,19 +271,15 @@ static void forward(definition_row *row, const attend_view *v, double *value,
       }
 }
 
-attend_status attend_definition_forward(attend_context *ctx,
-                                        const attend_desc *desc, attend_view q,
-                                        attend_view k, attend_view v, double *o,
-                                        double *lse) {
+attend_status attend_definition_forward(attend_context *ctx, const attend_desc *desc, attend_view q,
+                                        attend_view k, attend_view v, double *o, double *lse) {
   definition_row row;
   double *value = NULL;
   ATTEND_TRY(definition_row_open(ctx, desc, q, k, &row));
   const attend_desc *d = &row.d;
-  attend_status status =
-      definition_check_data(ctx, v.data, "v", o ? d->kv_len : 0);
+  attend_status status = definition_check_data(ctx, v.data, "v", o ? d->kv_len : 0);
   if (status == ATTEND_OK)
-    status = take(ctx, size_times((size_t)d->dim_v, sizeof(double)),
-                  "one value", &value);
+    status = take(ctx, size_times((size_t)d->dim_v, sizeof(double)), "one value", &value);
   v = view_complete(v, d->kv_heads, d->kv_len, d->dim_v);
   if (status == ATTEND_OK) forward(&row, &v, value, o, lse);
   give(ctx, value);
@@ -309,8 +292,7 @@ static void scatter(const definition_row *row, double *weights /* [S] */) {
   for (int s = 0; s < row->n_seen; s++) weights[row->seen[s]] = row->weight[s];
 }
 
-attend_status attend_definition_weights(attend_context *ctx,
-                                        const attend_desc *desc, attend_view q,
+attend_status attend_definition_weights(attend_context *ctx, const attend_desc *desc, attend_view q,
                                         attend_view k, double *weights) {
   definition_row row;
   ATTEND_TRY(definition_row_open(ctx, desc, q, k, &row));

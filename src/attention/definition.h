@@ -39,9 +39,8 @@ typedef struct {
 /* Bytes that a row takes from the context until it is closed. */
 size_t definition_row_bytes(const attend_desc *complete);
 
-attend_status definition_row_open(attend_context *ctx, const attend_desc *desc,
-                                  attend_view q, attend_view k,
-                                  definition_row *row);
+attend_status definition_row_open(attend_context *ctx, const attend_desc *desc, attend_view q,
+                                  attend_view k, definition_row *row);
 void definition_row_close(const attend_context *ctx, definition_row *row);
 
 /* Moves to query i of head h of batch entry b: query, seen, weight, lse. */
@@ -57,28 +56,25 @@ void definition_row_read_key(const definition_row *row, int j);
 /* ---- definition_features.c: random features, the caller's phi ------------ */
 
 bool definition_has_features(const attend_form *form);
-void definition_features_cut(const attend_desc *d, arena *a,
-                             definition_features *f);
+void definition_features_cut(const attend_desc *d, arena *a, definition_features *f);
 /* Draws the directions. */
-attend_status definition_features_open(attend_context *ctx,
-                                       definition_row *row);
+attend_status definition_features_open(attend_context *ctx, definition_row *row);
 /* The query of this row has been read. */
 void definition_features_query(definition_row *row);
 /* Of key j, read last: sim, or log sim where it cannot be negative. */
 double definition_features_sim(const definition_row *row, int j);
 /* The derivative of that, dq and dk [D]. */
-void definition_features_slope(const definition_row *row, int j, double *dq,
-                               double *dk);
+void definition_features_slope(const definition_row *row, int j, double *dq, double *dk);
 
 /* ---- reading ------------------------------------------------------------- */
 
 /* Element [b, h, i, :] of a complete view in double. */
-void definition_read(const attend_view *view, attend_dtype dtype, int b, int h,
-                     int i, int width, double *out /* [width] */);
+void definition_read(const attend_view *view, attend_dtype dtype, int b, int h, int i, int width,
+                     double *out /* [width] */);
 double definition_dot(const double *x, const double *y, int n);
 double definition_elu(double x); /* elu(x) + 1 */
 /* Fails unless there is data, or nothing to read from it. */
-attend_status definition_check_data(attend_context *ctx, const void *data,
-                                    const char *name, int length);
+attend_status definition_check_data(attend_context *ctx, const void *data, const char *name,
+                                    int length);
 
 #endif

@@ -31,19 +31,16 @@ static void add(double *y, double factor, const double *x, int n) {
 
 /* ---- through the similarity --------------------------------------------- */
 
-static void through_poly(backward_pass *p, double gap, double bias, double *dq,
-                         double *dk) {
+static void through_poly(backward_pass *p, double gap, double bias, double *dq, double *dk) {
   const definition_row *row = &p->row;
   const attend_form *f = &row->d.form;
   double base = f->a * definition_dot(row->query, row->key, row->d.dim) + f->c;
-  double g = gap / row->denominator * exp(bias) * f->degree * f->a *
-             pow(base, f->degree - 1);
+  double g = gap / row->denominator * exp(bias) * f->degree * f->a * pow(base, f->degree - 1);
   add(dq, g, row->key, row->d.dim);
   add(dk, g, row->query, row->d.dim);
 }
 
-static void through_custom(backward_pass *p, double gap, double bias,
-                           double *dq, double *dk) {
+static void through_custom(backward_pass *p, double gap, double bias, double *dq, double *dk) {
   const definition_row *row = &p->row;
   const attend_form *f = &row->d.form;
   double g = gap / row->denominator * exp(bias);
@@ -52,8 +49,7 @@ static void through_custom(backward_pass *p, double gap, double bias,
   add(dk, g, p->dsim_k, row->d.dim);
 }
 
-static void through_features(backward_pass *p, int j, double g, double *dq,
-                             double *dk) {
+static void through_features(backward_pass *p, int j, double g, double *dq, double *dk) {
   const definition_row *row = &p->row;
   definition_features_slope(row, j, p->dsim_q, p->dsim_k);
   add(dq, g, p->dsim_q, row->d.dim);
@@ -66,16 +62,14 @@ static void through_elu(backward_pass *p, double dlog, double *dq, double *dk) {
   const definition_row *row = &p->row;
   const double *q = row->query, *k = row->key;
   double sim = 0;
-  for (int x = 0; x < row->d.dim; x++)
-    sim += definition_elu(q[x]) * definition_elu(k[x]);
+  for (int x = 0; x < row->d.dim; x++) sim += definition_elu(q[x]) * definition_elu(k[x]);
   for (int x = 0; x < row->d.dim; x++) {
     dq[x] += dlog / sim * elu_slope(q[x]) * definition_elu(k[x]);
     dk[x] += dlog / sim * elu_slope(k[x]) * definition_elu(q[x]);
   }
 }
 
-static void through_gaussian(backward_pass *p, double dlog, double *dq,
-                             double *dk) {
+static void through_gaussian(backward_pass *p, double dlog, double *dq, double *dk) {
   const definition_row *row = &p->row;
   double sigma = row->d.form.sigma;
   for (int x = 0; x < row->d.dim; x++) {
@@ -85,13 +79,11 @@ static void through_gaussian(backward_pass *p, double dlog, double *dq,
   }
 }
 
-static void through_score(backward_pass *p, double dscore, double *dq,
-                          double *dk) {
+static void through_score(backward_pass *p, double dscore, double *dq, double *dk) {
   const definition_row *row = &p->row;
   double cap = row->d.soft_cap, scale = row->d.scale;
   if (cap > 0) {
-    double t =
-        tanh(scale * definition_dot(row->query, row->key, row->d.dim) / cap);
+    double t = tanh(scale * definition_dot(row->query, row->key, row->d.dim) / cap);
     scale *= 1 - t * t;
   }
   add(dq, dscore * scale, row->key, row->d.dim);
@@ -102,17 +94,15 @@ static void through_bias(backward_pass *p, int j, double dbias) {
   const definition_row *row = &p->row;
   const attend_desc *d = &row->d;
   int64_t ahead = j - desc_position(d, row->i);
-  if (d->bias.kind == ATTEND_ALIBI)
-    p->dbias[row->h] -= dbias * fabs((double)ahead);
+  if (d->bias.kind == ATTEND_ALIBI) p->dbias[row->h] -= dbias * fabs((double)ahead);
   if (d->bias.kind == ATTEND_BUCKETS)
     p->dbias[attend_bucket(&d->bias, ahead) * d->heads + row->h] += dbias;
   if (d->bias.kind == ATTEND_DENSE)
-    p->dbias[row_at(row->b, d->heads, row->h, d->q_len, row->i, d->kv_len) +
-             (size_t)j] += dbias;
+    p->dbias[row_at(row->b, d->heads, row->h, d->q_len, row->i, d->kv_len) + (size_t)j] += dbias;
 }
 
-static void through_similarity(backward_pass *p, int j, double gap, double dlog,
-                               double *dq, double *dk) {
+static void through_similarity(backward_pass *p, int j, double gap, double dlog, double *dq,
+                               double *dk) {
   const attend_form *f = &p->row.d.form;
   double bias = definition_row_bias(&p->row, j);
   if (definition_has_features(f)) {
@@ -150,10 +140,9 @@ static void through_key(backward_pass *p, int s, double gap) {
   int j = row->seen[s];
   double dlog = row->weight[s] * gap;
   if (d->form.kind == ATTEND_ARGMAX) dlog /= d->form.temperature;
-  double *dq =
-      p->dq + row_at(row->b, d->heads, row->h, d->q_len, row->i, d->dim);
-  double *dk = p->dk + row_at(row->b, d->kv_heads, definition_row_kv_head(row),
-                              d->kv_len, j, d->dim);
+  double *dq = p->dq + row_at(row->b, d->heads, row->h, d->q_len, row->i, d->dim);
+  double *dk =
+      p->dk + row_at(row->b, d->kv_heads, definition_row_kv_head(row), d->kv_len, j, d->dim);
   definition_row_read_key(row, j);
   through_similarity(p, j, gap, dlog, dq, dk);
   if (p->dbias) through_bias(p, j, dlog);
@@ -172,8 +161,8 @@ static double through_values(backward_pass *p) {
     definition_read(&p->v, d->dtype, row->b, g, j, width, p->value);
     p->dp[s] = definition_dot(p->d_out, p->value, width);
     delta += row->weight[s] * p->dp[s];
-    add(p->dv + row_at(row->b, d->kv_heads, g, d->kv_len, j, width),
-        row->weight[s], p->d_out, width);
+    add(p->dv + row_at(row->b, d->kv_heads, g, d->kv_len, j, width), row->weight[s], p->d_out,
+        width);
   }
   return delta;
 }
@@ -222,13 +211,11 @@ static attend_status check_data(attend_context *ctx, const backward_pass *p) {
     const char *name;
     int length;
   } tensors[] = {
-      {p->v.data, "v", d->kv_len}, {p->d_o.data, "d_o", d->q_len},
-      {p->dq, "dq", d->q_len},     {p->dk, "dk", d->kv_len},
-      {p->dv, "dv", d->kv_len},
+      {p->v.data, "v", d->kv_len}, {p->d_o.data, "d_o", d->q_len}, {p->dq, "dq", d->q_len},
+      {p->dk, "dk", d->kv_len},    {p->dv, "dv", d->kv_len},
   };
   for (size_t n = 0; n < sizeof tensors / sizeof *tensors; n++)
-    ATTEND_TRY(definition_check_data(ctx, tensors[n].data, tensors[n].name,
-                                     tensors[n].length));
+    ATTEND_TRY(definition_check_data(ctx, tensors[n].data, tensors[n].name, tensors[n].length));
   return ATTEND_OK;
 }
 
@@ -240,11 +227,9 @@ static void backward(backward_pass *p) {
       for (int i = 0; i < d->q_len; i++) backward_row(p, b, h, i);
 }
 
-attend_status attend_definition_backward(attend_context *ctx,
-                                         const attend_desc *desc, attend_view q,
-                                         attend_view k, attend_view v,
-                                         attend_view d_o, double *dq,
-                                         double *dk, double *dv,
+attend_status attend_definition_backward(attend_context *ctx, const attend_desc *desc,
+                                         attend_view q, attend_view k, attend_view v,
+                                         attend_view d_o, double *dq, double *dk, double *dv,
                                          double *dbias) {
   backward_pass p = {.dq = dq, .dk = dk, .dv = dv, .dbias = dbias};
   attend_desc meant = *desc;

@@ -32,10 +32,8 @@ static double cost(const attend_desc *d) {
 
 /* ---- workspace -------------------------------------------------------------- */
 
-static size_t count(const attend_desc *d, int heads, int64_t length,
-                    int width) {
-  return SIZE_PRODUCT((size_t)d->batch, (size_t)heads, (size_t)length,
-                      (size_t)width);
+static size_t count(const attend_desc *d, int heads, int64_t length, int width) {
+  return SIZE_PRODUCT((size_t)d->batch, (size_t)heads, (size_t)length, (size_t)width);
 }
 
 typedef struct {
@@ -59,12 +57,9 @@ static size_t workspace_cut(const attend_desc *d, arena a, workspace *r) {
   bool back = d->purpose & ATTEND_FOR_BACKWARD;
   r->o = arena_cut(&a, size_times(count(d, d->heads, d->q_len, d->dim_v), f));
   r->lse = arena_cut(&a, size_times(count(d, d->heads, d->q_len, 1), f));
-  r->dq = arena_cut(
-      &a, SIZE_PRODUCT(back, count(d, d->heads, d->q_len, d->dim), f));
-  r->dk = arena_cut(
-      &a, SIZE_PRODUCT(back, count(d, d->kv_heads, d->kv_len, d->dim), f));
-  r->dv = arena_cut(
-      &a, SIZE_PRODUCT(back, count(d, d->kv_heads, d->kv_len, d->dim_v), f));
+  r->dq = arena_cut(&a, SIZE_PRODUCT(back, count(d, d->heads, d->q_len, d->dim), f));
+  r->dk = arena_cut(&a, SIZE_PRODUCT(back, count(d, d->kv_heads, d->kv_len, d->dim), f));
+  r->dv = arena_cut(&a, SIZE_PRODUCT(back, count(d, d->kv_heads, d->kv_len, d->dim_v), f));
   r->dbias = arena_cut(&a, SIZE_PRODUCT(back, desc_bias_count(d), f));
   r->row_bytes = row_bytes(d);
   r->rows = arena_cut(&a, r->row_bytes);
@@ -91,16 +86,16 @@ static void *pool_take(size_t bytes, void *user) {
 }
 static void pool_give(void *memory, void *user) { (void)memory, (void)user; }
 
-static attend_status pool_context(const attend_plan *p, const workspace *r,
-                                  pool *out, attend_context *ctx) {
+static attend_status pool_context(const attend_plan *p, const workspace *r, pool *out,
+                                  attend_context *ctx) {
   *out = (pool){{r->rows, 0}, r->row_bytes};
   ATTEND_TRY(context_child(p->ctx, 1, ctx));
   ctx->allocator = (attend_allocator){pool_take, pool_give, out};
   return ATTEND_OK;
 }
 
-static void round_to(const call *c, const double *src, int heads,
-                     int64_t length, int width, const attend_view *dst) {
+static void round_to(const call *c, const double *src, int heads, int64_t length, int width,
+                     const attend_view *dst) {
   const attend_desc *d = &c->plan->desc;
   size_t size = attend_dtype_size(d->dtype);
   for (int b = 0; b < d->batch; b++)
@@ -109,8 +104,7 @@ static void round_to(const call *c, const double *src, int heads,
         char *row = view_at(dst, size, b, h, i);
         for (int m = 0; m < width; m++) {
           float x = (float)*src++;
-          attend_convert_from_f32(d->dtype, &x, 1,
-                                  row + (ptrdiff_t)size * m * dst->stride[3]);
+          attend_convert_from_f32(d->dtype, &x, 1, row + (ptrdiff_t)size * m * dst->stride[3]);
         }
       }
 }
@@ -124,13 +118,10 @@ typedef struct {
   void *block;
 } subproblem;
 
-static int subproblems(const call *c) {
-  return c->state ? c->plan->desc.batch : 1;
-}
+static int subproblems(const call *c) { return c->state ? c->plan->desc.batch : 1; }
 
 /* keys [G][S][D], values [G][S][M], and whether each key is real. */
-static void gather(const call *c, int b, int64_t keys, char *k, char *v,
-                   uint8_t *real) {
+static void gather(const call *c, int b, int64_t keys, char *k, char *v, uint8_t *real) {
   const kv_cache *s = kv_cache_of(c->state);
   const attend_desc *d = &c->plan->desc;
   const size_t size = attend_dtype_size(d->dtype);
@@ -142,15 +133,11 @@ static void gather(const call *c, int b, int64_t keys, char *k, char *v,
       size_t row = (size_t)(g * keys + j);
       const char *pk = page_keys(s, from, g), *pv = page_values(s, from, g);
       for (int i = 0; i < d->dim; i++)
-        memcpy(
-            k + (row * (size_t)d->dim + (size_t)i) * size,
-            pk + panel_key_at(s->layout.pair, s->layout.width, slot, i) * size,
-            size);
+        memcpy(k + (row * (size_t)d->dim + (size_t)i) * size,
+               pk + panel_key_at(s->layout.pair, s->layout.width, slot, i) * size, size);
       for (int i = 0; i < d->dim_v; i++)
-        memcpy(
-            v + (row * (size_t)d->dim_v + (size_t)i) * size,
-            pv + panel_value_at(s->layout.pair, s->layout.ldv, slot, i) * size,
-            size);
+        memcpy(v + (row * (size_t)d->dim_v + (size_t)i) * size,
+               pv + panel_value_at(s->layout.pair, s->layout.ldv, slot, i) * size, size);
     }
   }
 }
@@ -160,8 +147,8 @@ static attend_status open_sequence(const call *c, int b, subproblem *p) {
   const size_t size = attend_dtype_size(d->dtype);
   int64_t keys = c->state->length[b];
   ATTEND_CHECK(c->plan->ctx, keys <= INT32_MAX,
-               "sequence %d holds %lld keys: the definition takes at most %d",
-               b, (long long)keys, INT32_MAX);
+               "sequence %d holds %lld keys: the definition takes at most %d", b, (long long)keys,
+               INT32_MAX);
   size_t rows = size_times((size_t)d->kv_heads, (size_t)keys);
   size_t k_bytes = round_up(SIZE_PRODUCT(rows, (size_t)d->dim, size), 64);
   size_t v_bytes = round_up(SIZE_PRODUCT(rows, (size_t)d->dim_v, size), 64);
@@ -173,8 +160,7 @@ static attend_status open_sequence(const call *c, int b, subproblem *p) {
   d->mask.lengths = NULL;
   if (d->mask.causal) d->mask.causal = ATTEND_CAUSAL_BOTTOM;
   if (d->q_len == 0) return ATTEND_OK;
-  ATTEND_TRY(take(c->plan->ctx,
-                  size_add(size_add(k_bytes, v_bytes), (size_t)keys),
+  ATTEND_TRY(take(c->plan->ctx, size_add(size_add(k_bytes, v_bytes), (size_t)keys),
                   "a state's keys", &p->block));
   char *k = p->block, *v = k + k_bytes;
   uint8_t *real = (uint8_t *)v + v_bytes;
@@ -192,9 +178,7 @@ static attend_status subproblem_open(const call *c, int i, subproblem *p) {
   return c->state ? open_sequence(c, i, p) : ATTEND_OK;
 }
 
-static void subproblem_close(const call *c, subproblem *p) {
-  give(c->plan->ctx, p->block);
-}
+static void subproblem_close(const call *c, subproblem *p) { give(c->plan->ctx, p->block); }
 
 /* ---- forward ---------------------------------------------------------------- */
 
@@ -204,14 +188,12 @@ static void round_row(const call *c, const double *from, int b, int h, int i) {
   char *row = view_at(&c->o, size, b, h, i);
   for (int m = 0; m < d->dim_v; m++) {
     float x = from ? (float)from[m] : 0;
-    attend_convert_from_f32(d->dtype, &x, 1,
-                            row + (ptrdiff_t)size * m * c->o.stride[3]);
+    attend_convert_from_f32(d->dtype, &x, 1, row + (ptrdiff_t)size * m * c->o.stride[3]);
   }
 }
 
 /* Rows beyond lengths give zeros, as everywhere. */
-static void write_rows(call *c, const subproblem *p, const double *o,
-                       const double *lse) {
+static void write_rows(call *c, const subproblem *p, const double *o, const double *lse) {
   const attend_desc *d = &c->plan->desc;
   const int real = p->desc.q_len;
   const float nothing = attend_form_signed(&d->form) ? 0 : -INFINITY;
@@ -221,9 +203,8 @@ static void write_rows(call *c, const subproblem *p, const double *o,
       bool seen = i < real;
       round_row(c, seen ? o + at * (size_t)d->dim_v : NULL, p->first, h, i);
       if (c->lse)
-        c->lse[((size_t)p->first * (size_t)d->heads + (size_t)h) *
-                   (size_t)c->n +
-               (size_t)i] = seen ? (float)lse[at] : nothing;
+        c->lse[((size_t)p->first * (size_t)d->heads + (size_t)h) * (size_t)c->n + (size_t)i] =
+            seen ? (float)lse[at] : nothing;
     }
 }
 
@@ -234,10 +215,9 @@ static attend_status forward_subproblem(call *c, const subproblem *p) {
   double *o = NULL;
   attend_status status = ATTEND_OK;
   if (rows) {
-    ATTEND_TRY(take(ctx, SIZE_PRODUCT(rows, (size_t)d->dim_v + 1, sizeof *o),
-                    "a state's rows", &o));
-    status = attend_definition_forward(ctx, d, p->q, p->k, p->v, o,
-                                       o + rows * (size_t)d->dim_v);
+    ATTEND_TRY(
+        take(ctx, SIZE_PRODUCT(rows, (size_t)d->dim_v + 1, sizeof *o), "a state's rows", &o));
+    status = attend_definition_forward(ctx, d, p->q, p->k, p->v, o, o + rows * (size_t)d->dim_v);
   }
   if (!status) write_rows(c, p, o, o ? o + rows * (size_t)d->dim_v : NULL);
   give(ctx, o);
@@ -283,8 +263,8 @@ static void sum_dense(const call *c, const double *src) {
       for (int h = 0; h < d->heads; h++)
         for (int i = 0; i < d->q_len; i++)
           for (int64_t j = 0; j < d->kv_len; j++, x++) {
-            float *out = c->dbias + b * v.stride[0] + h * v.stride[1] +
-                         i * v.stride[2] + j * v.stride[3];
+            float *out =
+                c->dbias + b * v.stride[0] + h * v.stride[1] + i * v.stride[2] + j * v.stride[3];
             *out = pass_number ? *out + (float)*x : 0.0f;
           }
   }
@@ -298,15 +278,14 @@ static attend_status backward(call *c) {
   workspace_cut(d, plan_shared_arena(p), &r);
   attend_context ctx;
   ATTEND_TRY(pool_context(p, &r, &memory, &ctx));
-  ATTEND_TRY(attend_definition_backward(&ctx, d, c->q, c->k, c->v, c->d_o, r.dq,
-                                        r.dk, r.dv, c->dbias ? r.dbias : NULL));
+  ATTEND_TRY(attend_definition_backward(&ctx, d, c->q, c->k, c->v, c->d_o, r.dq, r.dk, r.dv,
+                                        c->dbias ? r.dbias : NULL));
   round_to(c, r.dq, d->heads, d->q_len, d->dim, &c->dq);
   round_to(c, r.dk, d->kv_heads, d->kv_len, d->dim, &c->dk);
   round_to(c, r.dv, d->kv_heads, d->kv_len, d->dim_v, &c->dv);
   if (c->dbias && d->bias.kind == ATTEND_DENSE) sum_dense(c, r.dbias);
   if (c->dbias && d->bias.kind != ATTEND_DENSE)
-    for (size_t i = 0; i < desc_bias_count(d); i++)
-      c->dbias[i] = (float)r.dbias[i];
+    for (size_t i = 0; i < desc_bias_count(d); i++) c->dbias[i] = (float)r.dbias[i];
   return ATTEND_OK;
 }
 
@@ -324,43 +303,31 @@ static int64_t width_of(const call *c) {
   int64_t width = c->plan->desc.kv_len;
   if (!c->state) return width;
   width = 0;
-  for (int b = 0; b < c->plan->desc.batch; b++)
-    width = max64(width, c->state->length[b]);
+  for (int b = 0; b < c->plan->desc.batch; b++) width = max64(width, c->state->length[b]);
   return width;
 }
 
-static void write_weights(const place *p, size_t head,
-                          const definition_row *row) {
+static void write_weights(const place *p, size_t head, const definition_row *row) {
   const attend_observation *obs = p->c->obs;
   for (int r = 0; obs->weights && r < obs->n_rows; r++) {
     if (obs->rows[r] != p->i) continue;
-    float *to = obs->weights +
-                (head * (size_t)obs->n_rows + (size_t)r) * (size_t)p->width;
-    for (int s = 0; s < row->n_seen; s++)
-      to[row->seen[s]] = (float)row->weight[s];
+    float *to = obs->weights + (head * (size_t)obs->n_rows + (size_t)r) * (size_t)p->width;
+    for (int s = 0; s < row->n_seen; s++) to[row->seen[s]] = (float)row->weight[s];
   }
 }
 
-static void call_each(const place *p, int b, int h, int slot,
-                      const definition_row *row) {
+static void call_each(const place *p, int b, int h, int slot, const definition_row *row) {
   const attend_observation *obs = p->c->obs;
   int64_t to = obs->key_to ? min64(obs->key_to, p->width) : p->width;
   if (obs->key_from >= to) return;
   memset(p->line, 0, (size_t)p->width * sizeof *p->line);
-  for (int s = 0; s < row->n_seen; s++)
-    p->line[row->seen[s]] = (float)row->weight[s];
-  attend_weight_span all = {b,
-                            h,
-                            p->i,
-                            slot,
-                            (int)obs->key_from,
-                            (int)(to - obs->key_from),
-                            p->line + obs->key_from};
+  for (int s = 0; s < row->n_seen; s++) p->line[row->seen[s]] = (float)row->weight[s];
+  attend_weight_span all = {
+      b, h, p->i, slot, (int)obs->key_from, (int)(to - obs->key_from), p->line + obs->key_from};
   obs->each(&all, obs->user);
 }
 
-static void write_each(const place *p, int b, int h,
-                       const definition_row *row) {
+static void write_each(const place *p, int b, int h, const definition_row *row) {
   const attend_observation *obs = p->c->obs;
   if (!obs->each) return;
   if (!obs->n_rows) call_each(p, b, h, p->i, row);
@@ -397,8 +364,7 @@ static void write_sums(const place *p, size_t head, const definition_row *row) {
   for (int s = 0; s < row->n_seen; s++) {
     double w = row->weight[s];
     if (w > 0) entropy -= w * log(w);
-    if (obs->mass)
-      obs->mass[head * (size_t)p->width + (size_t)row->seen[s]] += (float)w;
+    if (obs->mass) obs->mass[head * (size_t)p->width + (size_t)row->seen[s]] += (float)w;
   }
   if (obs->entropy) obs->entropy[p->row] = (float)entropy;
 }
@@ -412,9 +378,8 @@ static bool is_observed(const attend_observation *obs, int i) {
   return false;
 }
 
-static void observe_subproblem(const call *c, const subproblem *p,
-                               definition_row *row, int64_t width,
-                               float *line) {
+static void observe_subproblem(const call *c, const subproblem *p, definition_row *row,
+                               int64_t width, float *line) {
   const attend_desc *d = &p->desc;
   for (int b = 0; b < d->batch; b++)
     for (int h = 0; h < d->heads; h++)
@@ -451,8 +416,7 @@ static void clear(const call *c, int64_t width) {
   size_t heads = (size_t)d->batch * (size_t)d->heads;
   size_t rows = heads * (size_t)c->n;
   if (obs->weights)
-    memset(obs->weights, 0,
-           heads * (size_t)obs->n_rows * (size_t)width * sizeof(float));
+    memset(obs->weights, 0, heads * (size_t)obs->n_rows * (size_t)width * sizeof(float));
   if (obs->mass) memset(obs->mass, 0, heads * (size_t)width * sizeof(float));
   if (obs->entropy) memset(obs->entropy, 0, rows * sizeof(float));
   for (size_t i = 0; i < rows * (size_t)obs->top; i++) {
@@ -468,8 +432,8 @@ static attend_status observe(call *c) {
   float *line = NULL;
   clear(c, width);
   if (c->obs->each)
-    ATTEND_TRY(take(c->plan->ctx, size_times((size_t)width, sizeof *line),
-                    "a row of weights", &line));
+    ATTEND_TRY(
+        take(c->plan->ctx, size_times((size_t)width, sizeof *line), "a row of weights", &line));
   for (int i = 0; i < subproblems(c) && !status; i++) {
     subproblem p;
     definition_row row = {0};

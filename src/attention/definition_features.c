@@ -15,12 +15,10 @@
 #include "attention/features.h"
 
 bool definition_has_features(const attend_form *form) {
-  return form_directions(form) > 0 ||
-         (form->kind == ATTEND_CUSTOM && form->phi);
+  return form_directions(form) > 0 || (form->kind == ATTEND_CUSTOM && form->phi);
 }
 
-void definition_features_cut(const attend_desc *d, arena *a,
-                             definition_features *f) {
+void definition_features_cut(const attend_desc *d, arena *a, definition_features *f) {
   bool phi = d->form.kind == ATTEND_CUSTOM && d->form.phi;
   size_t dim = (size_t)d->dim, keys = (size_t)d->kv_len;
   size_t dirs = (size_t)form_directions(&d->form);
@@ -36,8 +34,7 @@ void definition_features_cut(const attend_desc *d, arena *a,
   f->dx = arena_cut(a, size_times(phi ? dim : 0, sizeof(float)));
 }
 
-attend_status definition_features_open(attend_context *ctx,
-                                       definition_row *row) {
+attend_status definition_features_open(attend_context *ctx, definition_row *row) {
   definition_features *f = &row->features;
   const attend_form *form = &row->d.form;
   if (f->dirs == 0) return ATTEND_OK;
@@ -80,8 +77,8 @@ static const double *key_along(const definition_row *row, int j) {
 static double log_factor(const definition_row *row) {
   const definition_features *f = &row->features;
   int dim = row->d.dim;
-  double squares = definition_dot(row->query, row->query, dim) +
-                   definition_dot(row->key, row->key, dim);
+  double squares =
+      definition_dot(row->query, row->query, dim) + definition_dot(row->key, row->key, dim);
   return f->norm * f->unit * f->unit * squares;
 }
 
@@ -94,8 +91,7 @@ static double log_positive(const definition_row *row, const double *b) {
   const double *a = f->q_along;
   bool pairs = row->d.form.kind == ATTEND_FAVOR && row->d.form.pairs;
   double most = -INFINITY, sum = 0;
-  for (int r = 0; r < f->dirs; r++)
-    most = fmax(most, pairs ? fabs(a[r] + b[r]) : a[r] + b[r]);
+  for (int r = 0; r < f->dirs; r++) most = fmax(most, pairs ? fabs(a[r] + b[r]) : a[r] + b[r]);
   for (int r = 0; r < f->dirs; r++) {
     double up = exp(a[r] + b[r] - most);
     double down = pairs ? exp(-a[r] - b[r] - most) : 0;
@@ -130,8 +126,7 @@ static double caller_sim(const definition_row *row) {
   for (int key = 0; key < 2; key++) {
     float *x = row->features.x + (size_t)key * (size_t)dim;
     for (int i = 0; i < dim; i++) x[i] = (float)rows[key][i];
-    form->phi(x, dim, key, row->features.phi + (size_t)key * (size_t)count,
-              count, form->user);
+    form->phi(x, dim, key, row->features.phi + (size_t)key * (size_t)count, count, form->user);
   }
   const float *q = row->features.phi, *k = q + count;
   for (int c = 0; c < count; c++) sum += (double)q[c] * (double)k[c];
@@ -156,8 +151,7 @@ static void caller_slope(const definition_row *row, double *dq, double *dk) {
 double definition_features_sim(const definition_row *row, int j) {
   if (row->features.dirs == 0) return caller_sim(row);
   const double *b = key_along(row, j);
-  if (attend_form_signed(&row->d.form))
-    return exp(log_factor(row)) * mean_cosine(row, b);
+  if (attend_form_signed(&row->d.form)) return exp(log_factor(row)) * mean_cosine(row, b);
   return log_factor(row) + log_positive(row, b);
 }
 
@@ -170,8 +164,7 @@ static void sum_directions(const definition_row *row, double *sum /* [D] */) {
     for (int i = 0; i < row->d.dim; i++) sum[i] += f->share[r] * (double)*w++;
 }
 
-void definition_features_slope(const definition_row *row, int j, double *dq,
-                               double *dk) {
+void definition_features_slope(const definition_row *row, int j, double *dq, double *dk) {
   const definition_features *f = &row->features;
   if (f->dirs == 0) {
     caller_slope(row, dq, dk);

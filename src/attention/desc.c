@@ -14,8 +14,8 @@
 /* ---- forms --------------------------------------------------------------- */
 
 bool form_has_scale(attend_form_kind kind) {
-  return kind == ATTEND_SOFTMAX || kind == ATTEND_ARGMAX ||
-         kind == ATTEND_FOURIER || kind == ATTEND_FAVOR;
+  return kind == ATTEND_SOFTMAX || kind == ATTEND_ARGMAX || kind == ATTEND_FOURIER ||
+         kind == ATTEND_FAVOR;
 }
 
 int form_directions(const attend_form *form) {
@@ -25,8 +25,7 @@ int form_directions(const attend_form *form) {
     case ATTEND_FOURIER:
       return form->features / 2;
     case ATTEND_GAUSSIAN:
-      return form->map == ATTEND_TRIGONOMETRIC ? form->features / 2
-                                               : form->features;
+      return form->map == ATTEND_TRIGONOMETRIC ? form->features / 2 : form->features;
     case ATTEND_SOFTMAX:
     case ATTEND_ARGMAX:
     case ATTEND_POLY:
@@ -39,8 +38,7 @@ int form_directions(const attend_form *form) {
 
 int attend_form_signed(const attend_form *form) {
   bool waves = form->features > 0 && form->map == ATTEND_TRIGONOMETRIC;
-  return form->kind == ATTEND_POLY || form->kind == ATTEND_CUSTOM ||
-         form->kind == ATTEND_FOURIER ||
+  return form->kind == ATTEND_POLY || form->kind == ATTEND_CUSTOM || form->kind == ATTEND_FOURIER ||
          (form->kind == ATTEND_GAUSSIAN && waves);
 }
 
@@ -80,8 +78,8 @@ int64_t attend_form_features(const attend_form *form, int dim) {
 
 enum { BUCKETS = 32, MAX_DISTANCE = 128 }; /* T5's */
 enum { WIDEST = 1 << 29 };                 /* two of them, padded, are an int */
-enum { FURTHEST = 1 << 24 };      /* a table by distance is spread out */
-enum { MOST_FEATURES = 1 << 20 }; /* a state holds one row of M for each */
+enum { FURTHEST = 1 << 24 };               /* a table by distance is spread out */
+enum { MOST_FEATURES = 1 << 20 };          /* a state holds one row of M for each */
 
 /* ---- defaults ----------------------------------------------------------- */
 
@@ -131,15 +129,13 @@ static attend_status check_sizes(attend_context *ctx, const attend_desc *d) {
     const char *name;
     int value, least;
   } sizes[] = {
-      {"batch", d->batch, 1},       {"heads", d->heads, 1},
-      {"kv_heads", d->kv_heads, 1}, {"q_len", d->q_len, 0},
-      {"kv_len", d->kv_len, 0},     {"dim", d->dim, 1},
+      {"batch", d->batch, 1}, {"heads", d->heads, 1},   {"kv_heads", d->kv_heads, 1},
+      {"q_len", d->q_len, 0}, {"kv_len", d->kv_len, 0}, {"dim", d->dim, 1},
       {"dim_v", d->dim_v, 1},
   };
   for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++)
-    ATTEND_CHECK(ctx, sizes[n].value >= sizes[n].least,
-                 "%s is %d: choose %d or more", sizes[n].name, sizes[n].value,
-                 sizes[n].least);
+    ATTEND_CHECK(ctx, sizes[n].value >= sizes[n].least, "%s is %d: choose %d or more",
+                 sizes[n].name, sizes[n].value, sizes[n].least);
   ATTEND_CHECK(ctx, d->heads % d->kv_heads == 0,
                "%d kv heads do not divide %d heads: choose kv_heads so that "
                "each serves the same number of heads",
@@ -150,8 +146,8 @@ static attend_status check_sizes(attend_context *ctx, const attend_desc *d) {
 /* Whether [batch, heads, length, width] fits the address space in double, the
  * widest element anyone stores it in. */
 static bool tensor_fits(int batch, int heads, int length, int width) {
-  return SIZE_PRODUCT((size_t)batch, (size_t)heads, (size_t)length,
-                      (size_t)width, sizeof(double)) <= PTRDIFF_MAX;
+  return SIZE_PRODUCT((size_t)batch, (size_t)heads, (size_t)length, (size_t)width,
+                      sizeof(double)) <= PTRDIFF_MAX;
 }
 
 static attend_status check_extent(attend_context *ctx, const attend_desc *d) {
@@ -165,18 +161,15 @@ static attend_status check_extent(attend_context *ctx, const attend_desc *d) {
                "the address space: choose smaller sizes",
                d->batch, d->kv_heads, d->kv_len, width);
   ATTEND_CHECK(ctx,
-               d->bias.kind != ATTEND_DENSE ||
-                   tensor_fits(d->batch, d->heads, d->q_len, d->kv_len),
+               d->bias.kind != ATTEND_DENSE || tensor_fits(d->batch, d->heads, d->q_len, d->kv_len),
                "a dense bias of batch %d x heads %d x q_len %d x kv_len %d "
                "exceeds the address space: choose smaller sizes or another "
                "bias",
                d->batch, d->heads, d->q_len, d->kv_len);
-  ATTEND_CHECK(
-      ctx, (int64_t)d->batch * d->heads <= INT32_MAX,
-      "batch %d x heads %d exceed %d: cut the batch into several calls",
-      d->batch, d->heads, INT32_MAX);
-  ATTEND_CHECK(ctx, width <= WIDEST, "a width of %d: choose %d or less", width,
-               WIDEST);
+  ATTEND_CHECK(ctx, (int64_t)d->batch * d->heads <= INT32_MAX,
+               "batch %d x heads %d exceed %d: cut the batch into several calls", d->batch,
+               d->heads, INT32_MAX);
+  ATTEND_CHECK(ctx, width <= WIDEST, "a width of %d: choose %d or less", width, WIDEST);
   return ATTEND_OK;
 }
 
@@ -189,23 +182,19 @@ static attend_status check_choices(attend_context *ctx, const attend_desc *d) {
       {"form", d->form.kind, ATTEND_CUSTOM,
        "ATTEND_SOFTMAX, _ARGMAX, _POLY, _GAUSSIAN, _ELU, _FOURIER, _FAVOR or "
        "_CUSTOM"},
-      {"ties", d->form.ties, ATTEND_TIES_AVERAGE,
-       "ATTEND_TIES_FIRST or _AVERAGE"},
+      {"ties", d->form.ties, ATTEND_TIES_AVERAGE, "ATTEND_TIES_FIRST or _AVERAGE"},
       {"draw", d->form.draw, ATTEND_IID, "ATTEND_ORTHOGONAL or _IID"},
-      {"map", d->form.map, ATTEND_TRIGONOMETRIC,
-       "ATTEND_POSITIVE or _TRIGONOMETRIC"},
+      {"map", d->form.map, ATTEND_TRIGONOMETRIC, "ATTEND_POSITIVE or _TRIGONOMETRIC"},
       {"causal", d->mask.causal, ATTEND_CAUSAL_BOTTOM,
        "ATTEND_NOT_CAUSAL, _CAUSAL, _CAUSAL_TOP or _CAUSAL_BOTTOM"},
-      {"bias", d->bias.kind, ATTEND_DENSE,
-       "ATTEND_NO_BIAS, _ALIBI, _BUCKETS or _DENSE"},
+      {"bias", d->bias.kind, ATTEND_DENSE, "ATTEND_NO_BIAS, _ALIBI, _BUCKETS or _DENSE"},
       {"dtype", d->dtype, ATTEND_BF16, "ATTEND_F32, _F16 or _BF16"},
       {"purpose", d->purpose, ATTEND_FOR_BACKWARD | ATTEND_FOR_EXTEND,
        "0 or a sum of ATTEND_FOR_BACKWARD and _EXTEND"},
   };
   for (size_t n = 0; n < sizeof choices / sizeof *choices; n++)
-    ATTEND_CHECK(ctx, choices[n].value <= choices[n].last,
-                 "%s %u does not exist: choose %s", choices[n].name,
-                 choices[n].value, choices[n].choices);
+    ATTEND_CHECK(ctx, choices[n].value <= choices[n].last, "%s %u does not exist: choose %s",
+                 choices[n].name, choices[n].value, choices[n].choices);
   return ATTEND_OK;
 }
 
@@ -219,16 +208,12 @@ static attend_status check_form(attend_context *ctx, const attend_form *f) {
                "temperature 0 and choose a scale",
                (double)f->temperature);
   if (f->kind == ATTEND_POLY) {
-    ATTEND_CHECK(ctx, f->degree >= 1, "degree is %d: choose 1 or more",
-                 f->degree);
+    ATTEND_CHECK(ctx, f->degree >= 1, "degree is %d: choose 1 or more", f->degree);
     ATTEND_CHECK(ctx, isfinite(f->a) && isfinite(f->c),
-                 "poly's a is %g and c is %g: choose finite numbers",
-                 (double)f->a, (double)f->c);
+                 "poly's a is %g and c is %g: choose finite numbers", (double)f->a, (double)f->c);
   }
-  ATTEND_CHECK(
-      ctx, f->kind != ATTEND_GAUSSIAN || (f->sigma > 0 && isfinite(f->sigma)),
-      "sigma is %g: choose a positive number, or 0 for dim^(1/4)",
-      (double)f->sigma);
+  ATTEND_CHECK(ctx, f->kind != ATTEND_GAUSSIAN || (f->sigma > 0 && isfinite(f->sigma)),
+               "sigma is %g: choose a positive number, or 0 for dim^(1/4)", (double)f->sigma);
   return ATTEND_OK;
 }
 
@@ -238,27 +223,21 @@ static attend_status check_custom(attend_context *ctx, const attend_desc *d) {
   ATTEND_CHECK(ctx, f->sim || f->phi,
                "form custom has no similarity: set form.sim to a function of a "
                "query and a key, or form.phi to a feature map");
-  ATTEND_CHECK(ctx, !f->sim || !f->phi,
-               "form custom has both sim and phi: set one of them");
+  ATTEND_CHECK(ctx, !f->sim || !f->phi, "form custom has both sim and phi: set one of them");
   ATTEND_CHECK(ctx, !f->phi || f->features >= 1,
-               "phi fills %d features: set form.features to 1 or more",
-               f->features);
-  ATTEND_CHECK(ctx,
-               !f->phi || f->phi_back || !(d->purpose & ATTEND_FOR_BACKWARD),
+               "phi fills %d features: set form.features to 1 or more", f->features);
+  ATTEND_CHECK(ctx, !f->phi || f->phi_back || !(d->purpose & ATTEND_FOR_BACKWARD),
                "phi has no derivative for a backward pass: set form.phi_back");
   return ATTEND_OK;
 }
 
 static attend_status check_scale(attend_context *ctx, const attend_desc *d) {
   const attend_form *f = &d->form;
-  ATTEND_CHECK(ctx,
-               !is_approximate(f) || f->sigma == 0 ||
-                   (f->sigma > 1e-15f && f->sigma < 1e15f),
+  ATTEND_CHECK(ctx, !is_approximate(f) || f->sigma == 0 || (f->sigma > 1e-15f && f->sigma < 1e15f),
                "sigma is %g: choose a number between 1e-15 and 1e15, or leave "
                "it 0 and choose a scale",
                (double)f->sigma);
-  ATTEND_CHECK(ctx, isfinite(d->scale),
-               "scale is %g: choose a finite number, or 0 for 1/sqrt(dim)",
+  ATTEND_CHECK(ctx, isfinite(d->scale), "scale is %g: choose a finite number, or 0 for 1/sqrt(dim)",
                (double)d->scale);
   if (!is_approximate(f)) return ATTEND_OK;
   ATTEND_CHECK(ctx, d->scale > 0,
@@ -275,28 +254,23 @@ static attend_status check_scale(attend_context *ctx, const attend_desc *d) {
 /* tanh in f32 makes ties of scores that a hard argmax would tell apart. */
 static attend_status check_soft_cap(attend_context *ctx, const attend_desc *d) {
   const attend_form *f = &d->form;
-  ATTEND_CHECK(
-      ctx, d->soft_cap == 0 || (d->soft_cap > 1e-15f && d->soft_cap < 1e15f),
-      "soft_cap is %g: choose a number between 1e-15 and 1e15, or 0 "
-      "for none",
-      (double)d->soft_cap);
-  ATTEND_CHECK(
-      ctx, d->soft_cap == 0 || f->kind != ATTEND_ARGMAX || f->temperature > 0,
-      "a soft cap does not change which key is the best: leave "
-      "soft_cap 0 with a hard argmax, or choose a temperature");
-  ATTEND_CHECK(
-      ctx,
-      d->soft_cap == 0 || f->kind == ATTEND_SOFTMAX || f->kind == ATTEND_ARGMAX,
-      "soft_cap %g caps the scores of softmax: choose form softmax, "
-      "or leave soft_cap 0",
-      (double)d->soft_cap);
+  ATTEND_CHECK(ctx, d->soft_cap == 0 || (d->soft_cap > 1e-15f && d->soft_cap < 1e15f),
+               "soft_cap is %g: choose a number between 1e-15 and 1e15, or 0 "
+               "for none",
+               (double)d->soft_cap);
+  ATTEND_CHECK(ctx, d->soft_cap == 0 || f->kind != ATTEND_ARGMAX || f->temperature > 0,
+               "a soft cap does not change which key is the best: leave "
+               "soft_cap 0 with a hard argmax, or choose a temperature");
+  ATTEND_CHECK(ctx, d->soft_cap == 0 || f->kind == ATTEND_SOFTMAX || f->kind == ATTEND_ARGMAX,
+               "soft_cap %g caps the scores of softmax: choose form softmax, "
+               "or leave soft_cap 0",
+               (double)d->soft_cap);
   return ATTEND_OK;
 }
 
 static attend_status check_error(attend_context *ctx, const attend_form *f) {
   ATTEND_CHECK(ctx, f->error == 0 || is_approximate(f),
-               "error %g belongs to favor and fourier: leave it 0",
-               (double)f->error);
+               "error %g belongs to favor and fourier: leave it 0", (double)f->error);
   ATTEND_CHECK(ctx, f->error >= 0 && isfinite(f->error),
                "error is %g: choose a positive number, or 0 and a number of "
                "features",
@@ -310,8 +284,7 @@ static attend_status check_error(attend_context *ctx, const attend_form *f) {
                "or leave spread 0",
                (double)f->spread);
   ATTEND_CHECK(ctx, f->spread >= 0 && isfinite(f->spread),
-               "spread is %g: choose a positive number, or 0 for 1",
-               (double)f->spread);
+               "spread is %g: choose a positive number, or 0 for 1", (double)f->spread);
   return ATTEND_OK;
 }
 
@@ -329,8 +302,7 @@ static attend_status check_features(attend_context *ctx, const attend_form *f) {
   ATTEND_CHECK(ctx, !f->pairs || f->kind == ATTEND_FAVOR,
                "pairs belong to favor: choose form favor, or leave pairs 0");
   ATTEND_CHECK(ctx, !needs_even(f) || f->features % 2 == 0,
-               "%d features cannot go in pairs, as %s: choose an even number",
-               f->features,
+               "%d features cannot go in pairs, as %s: choose an even number", f->features,
                f->pairs ? "exp(w.x) and exp(-w.x) do" : "sin and cos do");
   return check_error(ctx, f);
 }
@@ -348,15 +320,14 @@ static attend_status choose_features(attend_context *ctx, attend_desc *d) {
 }
 
 static attend_status check_mask(attend_context *ctx, const attend_desc *d) {
-  ATTEND_CHECK(ctx, d->mask.window >= 0,
-               "window is %d: choose 1 or more, or 0 for none", d->mask.window);
-  bool guess = d->mask.causal == ATTEND_CAUSAL && d->q_len != d->kv_len &&
-               !(d->purpose & ATTEND_FOR_EXTEND);
+  ATTEND_CHECK(ctx, d->mask.window >= 0, "window is %d: choose 1 or more, or 0 for none",
+               d->mask.window);
+  bool guess =
+      d->mask.causal == ATTEND_CAUSAL && d->q_len != d->kv_len && !(d->purpose & ATTEND_FOR_EXTEND);
   ATTEND_CHECK(ctx, !guess,
                "key length %d is %s than query length %d: choose causal "
                "alignment top or bottom",
-               d->kv_len, d->kv_len < d->q_len ? "shorter" : "longer",
-               d->q_len);
+               d->kv_len, d->kv_len < d->q_len ? "shorter" : "longer", d->q_len);
   return ATTEND_OK;
 }
 
@@ -368,18 +339,16 @@ static int side_buckets(const attend_bias *bias, int buckets) {
 
 static attend_status check_bias(attend_context *ctx, const attend_bias *bias) {
   if (bias->kind != ATTEND_BUCKETS) return ATTEND_OK;
-  ATTEND_CHECK(ctx,
-               bias->buckets >= 0 && side_buckets(bias, bias->buckets) >= 2,
-               "%d buckets are too few: choose %d or more, or 0 for %d",
-               bias->buckets, bias->one_sided ? 2 : 4, BUCKETS);
+  ATTEND_CHECK(ctx, bias->buckets >= 0 && side_buckets(bias, bias->buckets) >= 2,
+               "%d buckets are too few: choose %d or more, or 0 for %d", bias->buckets,
+               bias->one_sided ? 2 : 4, BUCKETS);
   int exact = side_buckets(bias, bias->buckets) / 2;
   ATTEND_CHECK(ctx, bias->max_distance > exact,
                "max_distance %d leaves nothing beyond the %d distances that "
                "have a bucket each: choose %d or more, or fewer buckets",
                bias->max_distance, exact, exact + 1);
-  ATTEND_CHECK(ctx, bias->max_distance <= FURTHEST,
-               "max_distance is %d: choose %d or less", bias->max_distance,
-               FURTHEST);
+  ATTEND_CHECK(ctx, bias->max_distance <= FURTHEST, "max_distance is %d: choose %d or less",
+               bias->max_distance, FURTHEST);
   return ATTEND_OK;
 }
 
@@ -405,30 +374,24 @@ attend_status desc_check_pointers(attend_context *ctx, const attend_desc *d) {
                "(attend_alibi_slopes gives the usual ones)",
                d->heads);
   ATTEND_CHECK(ctx, bias->kind != ATTEND_BUCKETS || bias->table,
-               "a bucket bias has no table: set bias.table to [%d, %d]",
-               bias->buckets, d->heads);
+               "a bucket bias has no table: set bias.table to [%d, %d]", bias->buckets, d->heads);
   ATTEND_CHECK(ctx, bias->kind != ATTEND_DENSE || bias->dense.data,
                "a dense bias has no numbers: set bias.dense to a view over "
                "[batch, heads, q_len, kv_len]");
   for (int b = 0; d->mask.lengths && b < d->batch; b++)
-    ATTEND_CHECK(ctx,
-                 d->mask.lengths[b] >= 0 && d->mask.lengths[b] <= d->kv_len,
+    ATTEND_CHECK(ctx, d->mask.lengths[b] >= 0 && d->mask.lengths[b] <= d->kv_len,
                  "length %d of batch entry %d does not lie in [0, %d]: choose "
                  "how many of the keys are real",
                  (int)d->mask.lengths[b], b, d->kv_len);
   return ATTEND_OK;
 }
 
-attend_status desc_check_output(attend_context *ctx, const attend_desc *d,
-                                const char *name, const attend_view *view,
-                                int heads, int length, int width) {
+attend_status desc_check_output(attend_context *ctx, const attend_desc *d, const char *name,
+                                const attend_view *view, int heads, int length, int width) {
   const struct {
     const char *name;
     int size;
-  } dims[4] = {{"batch", d->batch},
-               {"head", heads},
-               {"position", length},
-               {"width", width}};
+  } dims[4] = {{"batch", d->batch}, {"head", heads}, {"position", length}, {"width", width}};
   for (int i = 0; i < 4; i++)
     ATTEND_CHECK(ctx, view->stride[i] != 0 || dims[i].size <= 1 || length == 0,
                  "%s has stride 0 over its %s dimension of %d: an output needs "
@@ -458,8 +421,7 @@ size_t desc_bias_count(const attend_desc *d) {
     case ATTEND_BUCKETS:
       return size_times((size_t)d->bias.buckets, heads);
     case ATTEND_DENSE:
-      return SIZE_PRODUCT((size_t)d->batch, heads, (size_t)d->q_len,
-                          (size_t)d->kv_len);
+      return SIZE_PRODUCT((size_t)d->batch, heads, (size_t)d->q_len, (size_t)d->kv_len);
     case ATTEND_NO_BIAS:
       break;
   }
@@ -494,8 +456,7 @@ int attend_bucket(const attend_bias *bias, int64_t key_minus_query) {
   bool after = key_minus_query > 0;
   int base = after && !bias->one_sided ? buckets : 0;
   if (after && bias->one_sided) return 0;
-  uint64_t distance =
-      after ? (uint64_t)key_minus_query : 0 - (uint64_t)key_minus_query;
+  uint64_t distance = after ? (uint64_t)key_minus_query : 0 - (uint64_t)key_minus_query;
   int exact = buckets / 2;
   if (distance < (uint64_t)exact) return base + (int)distance;
   return base + far_bucket(distance, exact, buckets, furthest);

@@ -23,9 +23,8 @@ attend_status desc_check_pointers(attend_context *ctx, const attend_desc *desc);
 
 /* A complete view over [batch, heads, length, width] that is written to: a
  * stride of 0 would put several elements at one address. */
-attend_status desc_check_output(attend_context *ctx, const attend_desc *desc,
-                                const char *name, const attend_view *view,
-                                int heads, int length, int width);
+attend_status desc_check_output(attend_context *ctx, const attend_desc *desc, const char *name,
+                                const attend_view *view, int heads, int length, int width);
 
 /* The position of query i among the keys. */
 static inline int64_t desc_position(const attend_desc *desc, int64_t i) {

@@ -21,9 +21,8 @@
 
 static const char *applicable(const attend_desc *d) {
   if (d->form.kind == ATTEND_GAUSSIAN)
-    return d->form.features > 0
-               ? "the form has random features: the linear engine supports it"
-               : NULL;
+    return d->form.features > 0 ? "the form has random features: the linear engine supports it"
+                                : NULL;
   if (d->form.kind != ATTEND_POLY) return "the form is not poly or gaussian";
   if (d->bias.kind == ATTEND_NO_BIAS) return NULL;
   return "biases multiply poly's weights: the definition supports them";

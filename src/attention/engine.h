@@ -28,18 +28,18 @@ struct attend_plan {
   const struct kernels *kn;
   const struct block_kernels *fast; /* forward's, for this dtype */
   int threads;
-  attend_stream own; /* that calls run on */
-  int group;         /* heads that share a kv head: H / G */
-  int ldk, ldv;      /* D and M rounded up to whole lanes */
-  int tile;          /* rows that share loaded keys */
-  float score_to2; /* q.k -> log2 of the weight: scale log2(e) / temperature */
-  float bias_to2;  /* bias -> the same */
-  float cap_in;    /* soft cap c: q.k -> the argument of tanh, scale / c */
-  float cap_out;   /* tanh -> log2 of the weight: c log2(e) / temperature */
-  bool by_differences; /* gaussian: from q - k, not from q.k; see direct.c */
-  feature_map map;     /* of linear forms */
-  int64_t weak_rows;   /* of the last call: see attend_plan_weak_rows */
-  size_t slot_bytes;   /* of shared: partial results when keys are split */
+  attend_stream own;                 /* that calls run on */
+  int group;                         /* heads that share a kv head: H / G */
+  int ldk, ldv;                      /* D and M rounded up to whole lanes */
+  int tile;                          /* rows that share loaded keys */
+  float score_to2;                   /* q.k -> log2 of the weight: scale log2(e) / temperature */
+  float bias_to2;                    /* bias -> the same */
+  float cap_in;                      /* soft cap c: q.k -> the argument of tanh, scale / c */
+  float cap_out;                     /* tanh -> log2 of the weight: c log2(e) / temperature */
+  bool by_differences;               /* gaussian: from q - k, not from q.k; see direct.c */
+  feature_map map;                   /* of linear forms */
+  int64_t weak_rows;                 /* of the last call: see attend_plan_weak_rows */
+  size_t slot_bytes;                 /* of shared: partial results when keys are split */
   size_t thread_bytes, shared_bytes; /* the workspace: threads, then shared */
   unsigned char *workspace;
 };
@@ -50,7 +50,7 @@ typedef struct {
   attend_view q, k, v, o;
   float *lse;
   const struct block_kernels *on; /* the layouts that blocks are loaded in */
-  bool raw; /* the engine applies the scale itself, in the exponential */
+  bool raw;                       /* the engine applies the scale itself, in the exponential */
   const attend_state *state;
   const int64_t *before;       /* [B] position of each sequence's first query */
   int n;                       /* queries a sequence */
@@ -58,15 +58,15 @@ typedef struct {
   const float *lse_in;
   float *dbias;
   const attend_observation *obs; /* observe */
-  int64_t key_from, key_to; /* observe: other blocks are skipped, unless key_to
+  int64_t key_from, key_to;      /* observe: other blocks are skipped, unless key_to
                                is 0 */
 } call;
 
 struct attend_engine {
   const char *name;
   const state_kind *states; /* the kind of its plans' states */
-  bool at_once; /* computes within the call: the queue must be empty */
-  bool by_sums; /* of features, with no weight of a pair: cost.c, observe.c */
+  bool at_once;             /* computes within the call: the queue must be empty */
+  bool by_sums;             /* of features, with no weight of a pair: cost.c, observe.c */
   const char *(*applicable)(const attend_desc *desc); /* NULL, or why not */
   /* Of the engines that apply, the plan chooses the first of least cost. */
   double (*cost)(const attend_desc *desc);
@@ -81,8 +81,8 @@ struct attend_engine {
 /* The CPU's engines in order of preference, then NULL. */
 extern const attend_engine *const cpu_engines[];
 
-extern const attend_engine engine_softmax, engine_argmax, engine_direct,
-    engine_linear, engine_definition;
+extern const attend_engine engine_softmax, engine_argmax, engine_direct, engine_linear,
+    engine_definition;
 extern const state_kind state_kv_cache, state_linear;
 
 /* Where element (slot, i) of a panel lies, in elements: see block_kernels. */
@@ -117,8 +117,7 @@ static inline void plan_weak(attend_plan *p, int64_t rows) {
 /* A denominator that underflowed, overflowed or cancelled; size: the sum of absolute
  * weights. */
 static inline bool is_lost(float denominator, float size) {
-  return fabsf(denominator) < 0x1p-100f || isinf(denominator) ||
-         fabsf(denominator) < 1e-3f * size;
+  return fabsf(denominator) < 0x1p-100f || isinf(denominator) || fabsf(denominator) < 1e-3f * size;
 }
 
 /* The workspace of one thread, and the part that all share. */

@@ -76,10 +76,8 @@ static void draw_unit(const block *b, uint64_t row, int in_block) {
 
 static double draw_length(const block *b, uint64_t row) {
   double sum = 0;
-  attend_random_normal(lengths(b->form), row * (uint64_t)b->dim, (size_t)b->dim,
-                       b->draw);
-  for (int x = 0; x < b->dim; x++)
-    sum += (double)b->draw[x] * (double)b->draw[x];
+  attend_random_normal(lengths(b->form), row * (uint64_t)b->dim, (size_t)b->dim, b->draw);
+  for (int x = 0; x < b->dim; x++) sum += (double)b->draw[x] * (double)b->draw[x];
   return sqrt(sum);
 }
 
@@ -100,19 +98,17 @@ static size_t unit_bytes(int dirs, int dim) {
 
 size_t projection_scratch(const attend_form *form, int dirs, int dim) {
   if (form->draw == ATTEND_IID) return 0;
-  return size_add(unit_bytes(dirs, dim),
-                  size_times((size_t)dim, sizeof(float)));
+  return size_add(unit_bytes(dirs, dim), size_times((size_t)dim, sizeof(float)));
 }
 
-attend_status projection_draw(attend_context *ctx, const attend_form *form,
-                              int dirs, int dim, float *w) {
+attend_status projection_draw(attend_context *ctx, const attend_form *form, int dirs, int dim,
+                              float *w) {
   if (form->draw == ATTEND_IID) {
     attend_random_normal(directions(form), 0, (size_t)dirs * (size_t)dim, w);
     return ATTEND_OK;
   }
   block b = {.form = form, .dim = dim};
-  ATTEND_TRY(take(ctx, projection_scratch(form, dirs, dim),
-                  "orthogonal directions", &b.unit));
+  ATTEND_TRY(take(ctx, projection_scratch(form, dirs, dim), "orthogonal directions", &b.unit));
   b.draw = (float *)((unsigned char *)b.unit + unit_bytes(dirs, dim));
   draw_orthogonal(&b, dirs, w);
   give(ctx, b.unit);
@@ -170,8 +166,7 @@ static void set_units(const attend_desc *d, feature_map *map) {
  * keys' monomials, in the order of the kernel. */
 static void poly_coefficients(const attend_form *f, int dim, feature_map *map) {
   int p = f->degree;
-  double *inverse =
-      map->inverse; /* 1 / product of the factorials of exponents */
+  double *inverse = map->inverse; /* 1 / product of the factorials of exponents */
   memset(map->coef, 0, (size_t)map->ld * sizeof(float));
   for (int i = 0; i < map->count; i++) inverse[i] = 1;
   for (int d = 2; d <= p; d++)
@@ -179,16 +174,14 @@ static void poly_coefficients(const attend_form *f, int dim, feature_map *map) {
       const int32_t *below = map->start + (size_t)(d - 2) * (size_t)(dim + 1);
       int n = below[dim] - below[i], to = below[dim + 1 + i];
       for (int j = 0; j < n; j++) {
-        map->power[to + j] =
-            map->first[below[i] + j] == i ? map->power[below[i] + j] + 1 : 1;
+        map->power[to + j] = map->first[below[i] + j] == i ? map->power[below[i] + j] + 1 : 1;
         map->first[to + j] = i;
         inverse[to + j] = inverse[below[i] + j] / map->power[to + j];
       }
     }
   for (int d = 0, i = 0; d <= p; d++) {
     int end = d == 0 ? 1 : map->start[(size_t)d * (size_t)(dim + 1) - 1];
-    double rest =
-        tgamma(p + 1.0) / tgamma(p - d + 1.0) * pow(f->a, d) * pow(f->c, p - d);
+    double rest = tgamma(p + 1.0) / tgamma(p - d + 1.0) * pow(f->a, d) * pow(f->c, p - d);
     for (; i < end; i++) map->coef[i] = (float)(rest * inverse[i]);
   }
 }
@@ -209,22 +202,18 @@ static size_t map_cut(const attend_desc *d, arena a, feature_map *map) {
   size_t f = sizeof(float), ldk = round_up((size_t)d->dim, LANES);
   size_t poly = map->kind == MAP_POLY, count = (size_t)map->count;
   map->w = arena_cut(&a, SIZE_PRODUCT((size_t)map->dirs, ldk, f));
-  map->w_t =
-      arena_cut(&a, SIZE_PRODUCT((size_t)d->dim, (size_t)map->ld_dirs, f));
+  map->w_t = arena_cut(&a, SIZE_PRODUCT((size_t)d->dim, (size_t)map->ld_dirs, f));
   map->coef = arena_cut(&a, SIZE_PRODUCT(poly, (size_t)map->ld, f));
-  map->start =
-      arena_cut(&a, SIZE_PRODUCT(poly, (size_t)d->form.degree,
-                                 (size_t)(d->dim + 1), sizeof(int32_t)));
+  map->start = arena_cut(
+      &a, SIZE_PRODUCT(poly, (size_t)d->form.degree, (size_t)(d->dim + 1), sizeof(int32_t)));
   map->first = arena_cut(&a, SIZE_PRODUCT(poly, count, sizeof(int32_t)));
   map->power = arena_cut(&a, SIZE_PRODUCT(poly, count, sizeof(int32_t)));
   map->inverse = arena_cut(&a, SIZE_PRODUCT(poly, count, sizeof(double)));
-  map->drawn =
-      arena_cut(&a, SIZE_PRODUCT((size_t)map->dirs, (size_t)d->dim, f));
+  map->drawn = arena_cut(&a, SIZE_PRODUCT((size_t)map->dirs, (size_t)d->dim, f));
   return a.used;
 }
 
-attend_status features_draw(attend_context *ctx, const attend_desc *d,
-                            feature_map *map) {
+attend_status features_draw(attend_context *ctx, const attend_desc *d, feature_map *map) {
   size_t dim = (size_t)d->dim, ldk = round_up(dim, LANES);
   ATTEND_TRY(projection_draw(ctx, &d->form, map->dirs, d->dim, map->drawn));
   memset(map->w, 0, (size_t)map->dirs * ldk * sizeof(float));
@@ -257,13 +246,11 @@ static feature_map map_of(const attend_desc *d) {
 
 int features_row(const attend_desc *d) { return map_of(d).ld; }
 
-attend_status features_make(attend_context *ctx, const attend_desc *d,
-                            feature_map *map) {
+attend_status features_make(attend_context *ctx, const attend_desc *d, feature_map *map) {
   *map = map_of(d);
   if (map->kind == MAP_NONE) return ATTEND_OK;
   set_units(d, map);
-  ATTEND_TRY(take(ctx, map_cut(d, (arena){NULL, 0}, map), "a feature map",
-                  &map->block));
+  ATTEND_TRY(take(ctx, map_cut(d, (arena){NULL, 0}, map), "a feature map", &map->block));
   map_cut(d, (arena){map->block, 0}, map);
   if (map->kind == MAP_POLY) {
     poly_starts(d->dim, d->form.degree, map);
@@ -291,20 +278,19 @@ static void row_norms(const attend_plan *p, int n, const float *x, float *out) {
   for (int i = 0; i < n; i++) out[i] *= p->map.norm;
 }
 
-static void map_positive(const attend_plan *p, int n, const float *x,
-                         float *phi, float *shift, float *work) {
+static void map_positive(const attend_plan *p, int n, const float *x, float *phi, float *shift,
+                         float *work) {
   const feature_map *map = &p->map;
   float *less = work + (size_t)n * (size_t)map->ld_dirs;
   row_norms(p, n, x, less);
-  p->kn->matmul(n, map->ld_dirs, p->desc.dim, x, p->ldk, map->w_t, map->ld_dirs,
-                work, map->ld_dirs, false);
-  p->kn->map_exp(n, map->dirs, map->ld_dirs, map->pairs, less, work, phi,
-                 shift);
+  p->kn->matmul(n, map->ld_dirs, p->desc.dim, x, p->ldk, map->w_t, map->ld_dirs, work, map->ld_dirs,
+                false);
+  p->kn->map_exp(n, map->dirs, map->ld_dirs, map->pairs, less, work, phi, shift);
 }
 
 /* Here norm is negative: the row is multiplied by 2^-(norm |x|^2). */
-static void map_trig(const attend_plan *p, int n, const float *x, float *phi,
-                     float *shift, float *work) {
+static void map_trig(const attend_plan *p, int n, const float *x, float *phi, float *shift,
+                     float *work) {
   const feature_map *map = &p->map;
   float *more = work + (size_t)n * (size_t)map->ld_dirs, *factor = more + n;
   row_norms(p, n, x, more);
@@ -313,13 +299,12 @@ static void map_trig(const attend_plan *p, int n, const float *x, float *phi,
     more[i] = -more[i] - shift[i];
     p->kn->exp2_all(more + i, 1, factor + i);
   }
-  p->kn->matmul(n, map->ld_dirs, p->desc.dim, x, p->ldk, map->w_t, map->ld_dirs,
-                work, map->ld_dirs, false);
+  p->kn->matmul(n, map->ld_dirs, p->desc.dim, x, p->ldk, map->w_t, map->ld_dirs, work, map->ld_dirs,
+                false);
   p->kn->map_trig(n, map->dirs, map->ld_dirs, factor, work, phi);
 }
 
-static void map_caller(const attend_plan *p, bool key, int n, const float *x,
-                       float *phi) {
+static void map_caller(const attend_plan *p, bool key, int n, const float *x, float *phi) {
   const attend_form *f = &p->desc.form;
   size_t count = (size_t)p->map.count, ld = (size_t)p->map.ld;
   for (int i = 0; i < n; i++, x += p->ldk, phi += ld) {
@@ -336,8 +321,8 @@ static void map_elu(const attend_plan *p, int n, const float *x, float *phi) {
     memset(phi + (size_t)i * ld + dim, 0, (ld - dim) * sizeof *phi);
 }
 
-void features_rows(const attend_plan *p, bool key, int n, const float *x,
-                   float *phi, float *shift, float *work) {
+void features_rows(const attend_plan *p, bool key, int n, const float *x, float *phi, float *shift,
+                   float *work) {
   const feature_map *map = &p->map;
   for (int i = 0; i < n; i++) shift[i] = 0;
   switch (map->kind) {
@@ -345,8 +330,7 @@ void features_rows(const attend_plan *p, bool key, int n, const float *x,
       map_elu(p, n, x, phi);
       break;
     case MAP_POLY:
-      p->kn->map_poly(n, p->desc.dim, p->desc.form.degree, map->start, x,
-                      p->ldk, phi, map->ld);
+      p->kn->map_poly(n, p->desc.dim, p->desc.form.degree, map->start, x, p->ldk, phi, map->ld);
       if (key) p->kn->scale_columns(n, map->ld, map->coef, phi, map->ld);
       break;
     case MAP_POSITIVE:
@@ -366,45 +350,40 @@ void features_rows(const attend_plan *p, bool key, int n, const float *x,
 /* ---- the derivative --------------------------------------------------------------------- */
 
 /* dx = unit (e . w) + along sum x, where e and sum come from the kernels. */
-static void through_directions(const attend_plan *p, int n, const float *x,
-                               const float *e, const float *sum, double unit,
-                               float *dx) {
+static void through_directions(const attend_plan *p, int n, const float *x, const float *e,
+                               const float *sum, double unit, float *dx) {
   const feature_map *map = &p->map;
   float u = (float)unit, along = (float)(-2 * LN2 * (double)map->norm);
-  p->kn->matmul(n, p->ldk, map->dirs, e, map->ld_dirs, map->w, p->ldk, dx,
-                p->ldk, false);
+  p->kn->matmul(n, p->ldk, map->dirs, e, map->ld_dirs, map->w, p->ldk, dx, p->ldk, false);
   for (int r = 0; r < n; r++, x += p->ldk, dx += p->ldk)
     for (int i = 0; i < p->ldk; i++) dx[i] = u * dx[i] + along * sum[r] * x[i];
 }
 
-static void back_random(const attend_plan *p, int n, const float *x,
-                        const float *phi, const float *dphi, float *dx,
-                        float *work) {
+static void back_random(const attend_plan *p, int n, const float *x, const float *phi,
+                        const float *dphi, float *dx, float *work) {
   const feature_map *map = &p->map;
   float *sum = work + (size_t)n * (size_t)map->ld_dirs;
   if (map->kind == MAP_POSITIVE)
     p->kn->map_exp_back(n, map->ld_dirs, map->pairs, phi, dphi, work, sum);
   else
     p->kn->map_trig_back(n, map->ld_dirs, phi, dphi, work, sum);
-  through_directions(p, n, x, work, sum,
-                     map->kind == MAP_POSITIVE ? LN2 : TWO_PI, dx);
+  through_directions(p, n, x, work, sum, map->kind == MAP_POSITIVE ? LN2 : TWO_PI, dx);
 }
 
 /* Keys carry coefficients: recompute their monomials without. */
-static void back_poly(const attend_plan *p, bool key, int n, const float *x,
-                      const float *phi, float *dphi, float *dx, float *work) {
+static void back_poly(const attend_plan *p, bool key, int n, const float *x, const float *phi,
+                      float *dphi, float *dx, float *work) {
   const feature_map *map = &p->map;
   int dim = p->desc.dim, degree = p->desc.form.degree;
   if (key) {
     p->kn->map_poly(n, dim, degree, map->start, x, p->ldk, work, map->ld);
     p->kn->scale_columns(n, map->ld, map->coef, dphi, map->ld);
   }
-  p->kn->map_poly_back(n, dim, degree, map->start, x, p->ldk, key ? work : phi,
-                       dphi, map->ld, dx);
+  p->kn->map_poly_back(n, dim, degree, map->start, x, p->ldk, key ? work : phi, dphi, map->ld, dx);
 }
 
-static void back_caller(const attend_plan *p, bool key, int n, const float *x,
-                        const float *dphi, float *dx) {
+static void back_caller(const attend_plan *p, bool key, int n, const float *x, const float *dphi,
+                        float *dx) {
   const attend_form *f = &p->desc.form;
   for (int i = 0; i < n; i++, x += p->ldk, dphi += p->map.ld, dx += p->ldk) {
     memset(dx, 0, (size_t)p->ldk * sizeof *dx);
@@ -412,8 +391,8 @@ static void back_caller(const attend_plan *p, bool key, int n, const float *x,
   }
 }
 
-void features_back(const attend_plan *p, bool key, int n, const float *x,
-                   const float *phi, float *dphi, float *dx, float *work) {
+void features_back(const attend_plan *p, bool key, int n, const float *x, const float *phi,
+                   float *dphi, float *dx, float *work) {
   switch (p->map.kind) {
     case MAP_ELU:
       p->kn->map_elu_back(phi, dphi, (size_t)n * (size_t)p->ldk, dx);

@@ -13,8 +13,7 @@
 /* ---- one page ---------------------------------------------------------------- */
 
 static size_t page_bytes(const kv_cache *s) {
-  return size_add(sizeof(page),
-                  size_times(s->head_bytes, (size_t)s->state.desc.kv_heads));
+  return size_add(sizeof(page), size_times(s->head_bytes, (size_t)s->state.desc.kv_heads));
 }
 
 static attend_status page_take(kv_cache *s, page **out) {
@@ -39,8 +38,8 @@ static attend_status table_reserve(kv_cache *s, sequence *q, int64_t capacity) {
   if (capacity <= q->capacity) return ATTEND_OK;
   capacity = max64(capacity, 2 * q->capacity);
   page **table;
-  ATTEND_TRY(take(s->state.ctx, size_times((size_t)capacity, sizeof *table),
-                  "a table of pages", &table));
+  ATTEND_TRY(
+      take(s->state.ctx, size_times((size_t)capacity, sizeof *table), "a table of pages", &table));
   if (q->pages) memcpy(table, q->page, (size_t)q->pages * sizeof *table);
   give(s->state.ctx, q->page);
   q->page = table;
@@ -59,8 +58,7 @@ static attend_status sequence_reserve(kv_cache *s, sequence *q, int64_t keys) {
   return ATTEND_OK;
 }
 
-static attend_status sequence_own(kv_cache *s, sequence *q, int64_t from,
-                                  int64_t keys) {
+static attend_status sequence_own(kv_cache *s, sequence *q, int64_t from, int64_t keys) {
   for (int64_t i = from / PANEL; i < pages_for(keys); i++) {
     page *shared = q->page[i], *own;
     if (__atomic_load_n(&shared->refs, __ATOMIC_ACQUIRE) == 1) continue;
@@ -79,8 +77,7 @@ static void sequence_drop(kv_cache *s, sequence *q) {
   *q = (sequence){0};
 }
 
-static attend_status sequence_share(kv_cache *s, const sequence *from,
-                                    int64_t keys, sequence *to) {
+static attend_status sequence_share(kv_cache *s, const sequence *from, int64_t keys, sequence *to) {
   *to = (sequence){0};
   int64_t used = pages_for(keys);
   ATTEND_TRY(table_reserve(s, to, used));
@@ -97,15 +94,13 @@ static attend_status sequence_share(kv_cache *s, const sequence *from,
 static size_t kv_reserve_bytes(const attend_state *state, int keys) {
   const kv_cache *s = kv_cache_of(state);
   int64_t pages = 0;
-  for (int b = 0; b < state->batch; b++)
-    pages += max64(0, pages_for(keys) - s->sequence[b].pages);
+  for (int b = 0; b < state->batch; b++) pages += max64(0, pages_for(keys) - s->sequence[b].pages);
   return size_times((size_t)pages, page_bytes(s));
 }
 
 static attend_status kv_reserve(attend_state *state, int keys) {
   kv_cache *s = (kv_cache *)state;
-  for (int b = 0; b < state->batch; b++)
-    ATTEND_TRY(sequence_reserve(s, &s->sequence[b], keys));
+  for (int b = 0; b < state->batch; b++) ATTEND_TRY(sequence_reserve(s, &s->sequence[b], keys));
   return ATTEND_OK;
 }
 
@@ -120,19 +115,15 @@ static size_t kv_bytes(const attend_state *state) {
 
 /* ---- creating, sharing ------------------------------------------------------------ */
 
-static attend_status kv_make(attend_context *ctx, const attend_desc *desc,
-                             attend_state **out) {
+static attend_status kv_make(attend_context *ctx, const attend_desc *desc, attend_state **out) {
   kv_cache *s;
   size_t batch = (size_t)desc->batch, element = attend_dtype_size(desc->dtype);
   size_t head = round_up(sizeof *s, 64);
-  ATTEND_TRY(state_make(
-      ctx, desc, size_add(head, size_times(batch, sizeof(sequence))), &s));
+  ATTEND_TRY(state_make(ctx, desc, size_add(head, size_times(batch, sizeof(sequence))), &s));
   s->layout = state_layout_of(ctx, desc);
-  s->keys_bytes =
-      round_up(SIZE_PRODUCT(PANEL, (size_t)s->layout.width, element), 64);
-  s->head_bytes = size_add(
-      s->keys_bytes,
-      round_up(SIZE_PRODUCT(PANEL, (size_t)s->layout.ldv, element), 64));
+  s->keys_bytes = round_up(SIZE_PRODUCT(PANEL, (size_t)s->layout.width, element), 64);
+  s->head_bytes =
+      size_add(s->keys_bytes, round_up(SIZE_PRODUCT(PANEL, (size_t)s->layout.ldv, element), 64));
   s->sequence = (sequence *)((unsigned char *)s + head);
   *out = &s->state;
   return ATTEND_OK;
@@ -143,29 +134,25 @@ static void kv_free(attend_state *state) {
   for (int b = 0; b < state->batch; b++) sequence_drop(s, &s->sequence[b]);
 }
 
-static attend_status kv_copy(const attend_state *from, int b, attend_state *to,
-                             int to_b) {
+static attend_status kv_copy(const attend_state *from, int b, attend_state *to, int to_b) {
   kv_cache *s = (kv_cache *)to;
   sequence copy;
-  ATTEND_TRY(sequence_share(s, &kv_cache_of(from)->sequence[b], from->length[b],
-                            &copy));
+  ATTEND_TRY(sequence_share(s, &kv_cache_of(from)->sequence[b], from->length[b], &copy));
   sequence_drop(s, &s->sequence[to_b]);
   s->sequence[to_b] = copy;
   to->length[to_b] = from->length[b];
   return ATTEND_OK;
 }
 
-static attend_status share_parents(kv_cache *s, const int32_t *parents,
-                                   sequence *next) {
+static attend_status share_parents(kv_cache *s, const int32_t *parents, sequence *next) {
   for (int b = 0; b < s->state.batch; b++)
     if (parents[b] != b)
-      ATTEND_TRY(sequence_share(s, &s->sequence[parents[b]],
-                                s->state.length[parents[b]], &next[b]));
+      ATTEND_TRY(
+          sequence_share(s, &s->sequence[parents[b]], s->state.length[parents[b]], &next[b]));
   return ATTEND_OK;
 }
 
-static void take_parents(kv_cache *s, const int32_t *parents,
-                         const sequence *next) {
+static void take_parents(kv_cache *s, const int32_t *parents, const sequence *next) {
   int64_t *length = s->state.before; /* as they were */
   memcpy(length, s->state.length, (size_t)s->state.batch * sizeof *length);
   for (int b = 0; b < s->state.batch; b++) {
@@ -179,8 +166,7 @@ static void take_parents(kv_cache *s, const int32_t *parents,
 static attend_status kv_reorder(attend_state *state, const int32_t *parents) {
   kv_cache *s = (kv_cache *)state;
   sequence *next;
-  ATTEND_TRY(take_zeroed(state->ctx,
-                         size_times((size_t)state->batch, sizeof *next),
+  ATTEND_TRY(take_zeroed(state->ctx, size_times((size_t)state->batch, sizeof *next),
                          "the reordered sequences", &next));
   attend_status status = share_parents(s, parents, next);
   if (status == ATTEND_OK)
@@ -209,25 +195,23 @@ static bool copy_element(attend_dtype dtype, const void *src, void *dst) {
   return (*(uint16_t *)dst & exponent) != exponent;
 }
 
-static void append_key(const kv_cache *s, const char *src, ptrdiff_t col,
-                       page *to, int g, int slot) {
+static void append_key(const kv_cache *s, const char *src, ptrdiff_t col, page *to, int g,
+                       int slot) {
   size_t element = attend_dtype_size(s->state.desc.dtype);
   char *dst = page_keys(s, to, g);
   for (int i = 0; i < s->state.desc.dim; i++)
-    copy_element(
-        s->state.desc.dtype, src + (ptrdiff_t)element * i * col,
-        dst + panel_key_at(s->layout.pair, s->layout.width, slot, i) * element);
+    copy_element(s->state.desc.dtype, src + (ptrdiff_t)element * i * col,
+                 dst + panel_key_at(s->layout.pair, s->layout.width, slot, i) * element);
 }
 
-static bool append_value(const kv_cache *s, const char *src, ptrdiff_t col,
-                         page *to, int g, int slot) {
+static bool append_value(const kv_cache *s, const char *src, ptrdiff_t col, page *to, int g,
+                         int slot) {
   size_t element = attend_dtype_size(s->state.desc.dtype);
   char *dst = page_values(s, to, g);
   bool finite = true;
   for (int i = 0; i < s->state.desc.dim_v; i++)
-    finite &= copy_element(
-        s->state.desc.dtype, src + (ptrdiff_t)element * i * col,
-        dst + panel_value_at(s->layout.pair, s->layout.ldv, slot, i) * element);
+    finite &= copy_element(s->state.desc.dtype, src + (ptrdiff_t)element * i * col,
+                           dst + panel_value_at(s->layout.pair, s->layout.ldv, slot, i) * element);
   return finite;
 }
 
@@ -244,8 +228,7 @@ typedef struct {
   int n;
 } chunk;
 
-static void append_head(const kv_cache *s, const chunk *x, int b, int g,
-                        int count) {
+static void append_head(const kv_cache *s, const chunk *x, int b, int g, int count) {
   const sequence *q = &s->sequence[b];
   size_t element = attend_dtype_size(s->state.desc.dtype);
   for (int i = 0; i < count; i++) {
@@ -256,12 +239,9 @@ static void append_head(const kv_cache *s, const chunk *x, int b, int g,
       clear_key(s, to, g, slot);
       continue;
     }
-    append_key(s, view_at(&x->k, element, b, g, i), x->k.stride[3], to, g,
-               slot);
-    if (!append_value(s, view_at(&x->v, element, b, g, i), x->v.stride[3], to,
-                      g, slot)) {
-      __atomic_store_n(&to->non_finite, true,
-                       __ATOMIC_RELAXED); /* by any head */
+    append_key(s, view_at(&x->k, element, b, g, i), x->k.stride[3], to, g, slot);
+    if (!append_value(s, view_at(&x->v, element, b, g, i), x->v.stride[3], to, g, slot)) {
+      __atomic_store_n(&to->non_finite, true, __ATOMIC_RELAXED); /* by any head */
     }
   }
 }
@@ -271,8 +251,7 @@ static void append_padding(kv_cache *s, const chunk *x, int b, int count) {
   for (int i = 0; i < count; i++) {
     int64_t at = s->state.length[b] + i;
     page *to = q->page[at / PANEL];
-    bool real =
-        !x->key_mask || x->key_mask[(size_t)b * (size_t)x->n + (size_t)i];
+    bool real = !x->key_mask || x->key_mask[(size_t)b * (size_t)x->n + (size_t)i];
     to->real[at % PANEL] = real;
     to->padded |= !real;
   }
@@ -290,8 +269,7 @@ static void append_item(const void *args, int64_t i, int worker) {
   const appending *a = args;
   int heads = a->cache->state.desc.kv_heads, b = (int)(i / heads);
   (void)worker;
-  append_head(a->cache, &a->x, b, (int)(i % heads),
-              a->lengths ? a->lengths[b] : a->x.n);
+  append_head(a->cache, &a->x, b, (int)(i % heads), a->lengths ? a->lengths[b] : a->x.n);
 }
 
 static attend_status kv_append(call *c, attend_state *state) {
@@ -305,10 +283,8 @@ static attend_status kv_append(call *c, attend_state *state) {
   }
   chunk x = {c->k, c->v, d->mask.key_mask, c->n};
   appending a = {s, x, d->mask.lengths};
-  for (int b = 0; b < state->batch; b++)
-    append_padding(s, &x, b, new_keys(p, b, c->n));
-  PARALLEL_FOR(p->ctx, p->threads, (int64_t)state->batch * d->kv_heads,
-               append_item, a);
+  for (int b = 0; b < state->batch; b++) append_padding(s, &x, b, new_keys(p, b, c->n));
+  PARALLEL_FOR(p->ctx, p->threads, (int64_t)state->batch * d->kv_heads, append_item, a);
   return ATTEND_OK;
 }
 
@@ -323,8 +299,7 @@ static attend_status kv_query(call *c, attend_state *s) {
 static attend_status kv_extend(call *c, attend_state *s) {
   ATTEND_TRY(kv_append(c, s));
   c->k = c->v = (attend_view){0};
-  for (int b = 0; b < s->batch; b++)
-    s->before[b] = s->length[b] - new_keys(c->plan, b, c->n);
+  for (int b = 0; b < s->batch; b++) s->before[b] = s->length[b] - new_keys(c->plan, b, c->n);
   return kv_query(c, s);
 }
 
@@ -355,8 +330,7 @@ static attend_status get_page(state_reader *f, const kv_cache *s, page *x) {
 }
 
 /* Pages are allocated one by one as the file is read: its length is not trusted. */
-static attend_status kv_get(state_reader *f, attend_state *state, int b,
-                            int64_t length) {
+static attend_status kv_get(state_reader *f, attend_state *state, int b, int64_t length) {
   kv_cache *s = (kv_cache *)state;
   sequence *q = &s->sequence[b];
   for (int64_t i = 0; i * PANEL < length; i++) {
@@ -377,9 +351,7 @@ static void kv_values(const attend_state *state, int b, int64_t n, float *to) {
       for (int i = 0; i < d->dim_v; i++)
         attend_convert_to_f32(
             d->dtype,
-            values + panel_value_at(s->layout.pair, s->layout.ldv,
-                                    (int)(j % PANEL), i) *
-                         element,
+            values + panel_value_at(s->layout.pair, s->layout.ldv, (int)(j % PANEL), i) * element,
             1, to++);
     }
 }

@@ -32,9 +32,7 @@ typedef struct {
   sequence *sequence;            /* [batch] */
 } kv_cache;
 
-static inline const kv_cache *kv_cache_of(const attend_state *s) {
-  return (const kv_cache *)s;
-}
+static inline const kv_cache *kv_cache_of(const attend_state *s) { return (const kv_cache *)s; }
 
 static inline void *page_keys(const kv_cache *s, const page *p, int g) {
   return (void *)(p->data + s->head_bytes * (size_t)g);

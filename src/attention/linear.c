@@ -33,9 +33,7 @@ static double cost(const attend_desc *d) {
   return features <= 1 << 14 ? -INFINITY : INFINITY;
 }
 
-static attend_status prepare(attend_plan *p) {
-  return features_make(p->ctx, &p->desc, &p->map);
-}
+static attend_status prepare(attend_plan *p) { return features_make(p->ctx, &p->desc, &p->map); }
 
 static void release(attend_plan *p) { features_free(p->ctx, &p->map); }
 
@@ -53,9 +51,8 @@ static void size(attend_plan *p) {
   int64_t stacks = (int64_t)p->desc.batch * p->desc.kv_heads;
   p->tile = LINEAR_ROWS;
   p->thread_bytes = linear_cut(p, (arena){NULL, 0}, &w);
-  p->slot_bytes = SIZE_PRODUCT(
-      (size_t)stacks, (size_t)(wave_blocks(p) + 1),
-      round_up(size_times(linear_sum_floats(p), sizeof(float)), 64));
+  p->slot_bytes = SIZE_PRODUCT((size_t)stacks, (size_t)(wave_blocks(p) + 1),
+                               round_up(size_times(linear_sum_floats(p), sizeof(float)), 64));
   p->shared_bytes = wave_blocks(p) ? p->slot_bytes : 0;
   if (!(p->desc.purpose & ATTEND_FOR_BACKWARD)) return;
   size_t backward = linear_backward_bytes(p);
@@ -163,8 +160,7 @@ static void wave_tile(const wave *x, int stack, int64_t k, linear_scratch *w) {
     tile t = linear_run(c, b, g, (int)row, (int)end);
     int64_t own = linear_row_block(c, b, (int)row);
     linear_read(c, b, g, own, w);
-    linear_rows(c, t, own * PANEL, &w->keys,
-                wave_slot(x, stack, own - x->first), w);
+    linear_rows(c, t, own * PANEL, &w->keys, wave_slot(x, stack, own - x->first), w);
     row += t.rows;
   }
 }
@@ -172,8 +168,7 @@ static void wave_tile(const wave *x, int stack, int64_t k, linear_scratch *w) {
 static int64_t wave_tiles(const wave *x) {
   int64_t most = 0;
   for (int b = 0; b < x->c.plan->desc.batch; b++)
-    most = max64(most, first_row(&x->c, b, x->first + x->blocks) -
-                           first_row(&x->c, b, x->first));
+    most = max64(most, first_row(&x->c, b, x->first + x->blocks) - first_row(&x->c, b, x->first));
   return (most + LINEAR_ROWS - 1) / LINEAR_ROWS;
 }
 
@@ -219,8 +214,7 @@ static void wave_item(const void *args, int64_t i, int worker) {
 static void next_item(const void *args, int64_t i, int worker) {
   const wave *x = args;
   (void)worker;
-  memcpy(wave_slot(x, (int)i, 0).s, wave_slot(x, (int)i, x->blocks).s,
-         x->slot * sizeof(float));
+  memcpy(wave_slot(x, (int)i, 0).s, wave_slot(x, (int)i, x->blocks).s, x->slot * sizeof(float));
 }
 
 static void dead_item(const void *args, int64_t i, int worker) {
@@ -242,12 +236,10 @@ static void wave_add(wave *x) {
 static void forward_waves(const call *c, int64_t blocks) {
   attend_plan *p = c->plan;
   int stacks = p->desc.batch * p->desc.kv_heads;
-  size_t slot =
-      round_up(linear_sum_floats(p) * sizeof(float), 64) / sizeof(float);
+  size_t slot = round_up(linear_sum_floats(p) * sizeof(float), 64) / sizeof(float);
   wave x = {*c, (float *)plan_shared_arena(p).base, slot, blocks, 0, 0, stacks};
   int64_t last = -1;
-  for (int b = 0; b < p->desc.batch; b++)
-    last = max64(last, linear_last_block(c, b));
+  for (int b = 0; b < p->desc.batch; b++) last = max64(last, linear_last_block(c, b));
   for (int i = 0; i < stacks; i++) *wave_slot(&x, i, 0).m = -INFINITY;
   stream_enter(plan_stream(p));
   STREAM_ADD(plan_stream(p), stacks, dead_item, x);

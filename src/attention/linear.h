@@ -71,23 +71,21 @@ size_t linear_cut(const attend_plan *p, arena a, linear_scratch *w);
 void linear_read(const call *c, int b, int g, int64_t index, linear_scratch *w);
 /* Appends n keys to a block: rows x [n][ldk], which are mapped here, values v [n][ldv];
  * real may be NULL. */
-void linear_put(const attend_plan *p, int n, const float *x, const float *v,
-                const uint8_t *real, linear_block *k, float *work);
+void linear_put(const attend_plan *p, int n, const float *x, const float *v, const uint8_t *real,
+                linear_block *k, float *work);
 /* factor[j] = 2^(shift_j - m), 0 where there is no key. */
 void linear_factors(const linear_block *k, float m, float factor[PANEL]);
 /* part = the sum over a whole block. */
-void linear_block_sum(const attend_plan *p, const linear_block *k,
-                      linear_sum part, float *scaled);
+void linear_block_sum(const attend_plan *p, const linear_block *k, linear_sum part, float *scaled);
 /* sum += part. */
 void linear_join(const attend_plan *p, linear_sum sum, linear_sum part);
 
 /* Outputs and lse of the rows of t. before: keys in earlier blocks. */
-void linear_rows(const call *c, tile t, int64_t before, const linear_block *k,
-                 linear_sum sum, linear_scratch *w);
+void linear_rows(const call *c, tile t, int64_t before, const linear_block *k, linear_sum sum,
+                 linear_scratch *w);
 
 /* scale and top of each row; m is that of the sum before the block. */
-void linear_tops(const attend_plan *p, tile t, const linear_block *k, float m,
-                 linear_tile *w);
+void linear_tops(const attend_plan *p, tile t, const linear_block *k, float m, linear_tile *w);
 
 /* Zeros for rows that see nothing. */
 void linear_dead_rows(const call *c, tile t, linear_scratch *w);

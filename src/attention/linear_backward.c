@@ -64,30 +64,25 @@ size_t linear_backward_bytes(const attend_plan *p) {
 
 /* ---- a block of keys, a tile of rows ---------------------------------------------- */
 
-static void read_block(const call *c, int b, int g, int64_t index,
-                       workspace *r) {
+static void read_block(const call *c, int b, int g, int64_t index, workspace *r) {
   const attend_plan *p = c->plan;
   linear_block *k = &r->w.keys;
   linear_read(c, b, g, index, &r->w);
-  r->non_finite_keys =
-      !p->kn->all_finite(k->phi, (size_t)k->n * (size_t)p->map.ld);
+  r->non_finite_keys = !p->kn->all_finite(k->phi, (size_t)k->n * (size_t)p->map.ld);
   memset(r->v, 0, PANEL * (size_t)r->ldg * sizeof *r->v);
   for (int j = 0; j < k->n; j++) {
     float *row = r->v + (size_t)j * (size_t)r->ldg;
-    memcpy(row, k->v + (size_t)j * (size_t)p->ldv,
-           (size_t)p->desc.dim_v * sizeof *row);
+    memcpy(row, k->v + (size_t)j * (size_t)p->ldv, (size_t)p->desc.dim_v * sizeof *row);
     row[p->desc.dim_v] = 1.0f;
   }
   p->kn->transpose(PANEL, r->ldg, r->v, r->ldg, r->v_t, PANEL);
 }
 
 /* d_i relative to the row's shifts, from lse; 0 where the row saw nothing. */
-static float row_denominator(const attend_plan *p, float lse, float shift,
-                             float top) {
+static float row_denominator(const attend_plan *p, float lse, float shift, float top) {
   if (top == -INFINITY) return 0.0f;
   double gone = ((double)shift + (double)top) * LN2 + p->map.log_factor;
-  if (attend_form_signed(&p->desc.form))
-    return (float)((double)lse * exp(-gone));
+  if (attend_form_signed(&p->desc.form)) return (float)((double)lse * exp(-gone));
   return lse == -INFINITY ? 0.0f : (float)exp((double)lse - gone);
 }
 
@@ -100,8 +95,7 @@ static void make_g(const call *c, tile t, workspace *r) {
   p->kn->row_dots(t.rows, p->desc.dim_v, r->d_o, x->o, p->ldv, delta);
   memset(r->g, 0, LINEAR_ROWS * (size_t)r->ldg * sizeof *r->g);
   for (int i = 0; i < t.rows; i++) {
-    float den = row_denominator(p, c->lse_in[row_index(c, t, i)], x->shift[i],
-                                x->top[i]);
+    float den = row_denominator(p, c->lse_in[row_index(c, t, i)], x->shift[i], x->top[i]);
     if (den == 0.0f) continue;
     float *row = r->g + (size_t)i * (size_t)r->ldg;
     const float *d_o = r->d_o + (size_t)i * (size_t)p->ldv;
@@ -123,14 +117,13 @@ static void read_rows(const call *c, tile t, float m, workspace *r) {
   features_rows(p, false, t.rows, x->x, x->phi, x->shift, r->w.work);
   linear_tops(p, t, &r->w.keys, m, x);
   make_g(c, t, r);
-  p->kn->matmul(t.rows, PANEL, r->wide, r->g, r->ldg, r->v_t, PANEL, r->da,
-                PANEL, false);
-  p->kn->pair_rows(t.rows, PANEL, p->map.shifts ? r->w.keys.shift : NULL,
-                   x->top, x->seen, r->da, PANEL, unused, NULL);
+  p->kn->matmul(t.rows, PANEL, r->wide, r->g, r->ldg, r->v_t, PANEL, r->da, PANEL, false);
+  p->kn->pair_rows(t.rows, PANEL, p->map.shifts ? r->w.keys.shift : NULL, x->top, x->seen, r->da,
+                   PANEL, unused, NULL);
 }
 
-static void store(const call *c, const float *src, int ld, int width,
-                  attend_dtype dtype, void *to, ptrdiff_t col) {
+static void store(const call *c, const float *src, int ld, int width, attend_dtype dtype, void *to,
+                  ptrdiff_t col) {
   const float one = 1.0f;
   target out = {.data = to, .dtype = dtype, .row = 0, .col = col};
   c->plan->kn->store_rows(src, ld, 1, width, &one, out);
@@ -142,31 +135,28 @@ static void seen_keys(const attend_plan *p, tile t, workspace *r) {
   const linear_block *k = &r->w.keys;
   int ld = p->map.ld;
   if (!r->non_finite_keys) {
-    p->kn->matmul(t.rows, ld, k->n, r->da, PANEL, k->phi, ld, r->dphi, ld,
-                  true);
+    p->kn->matmul(t.rows, ld, k->n, r->da, PANEL, k->phi, ld, r->dphi, ld, true);
     return;
   }
   for (int i = 0; i < t.rows; i++)
-    p->kn->matmul(1, ld, r->w.tile.seen[i], r->da + (size_t)i * PANEL, PANEL,
-                  k->phi, ld, r->dphi + (size_t)i * (size_t)ld, ld, true);
+    p->kn->matmul(1, ld, r->w.tile.seen[i], r->da + (size_t)i * PANEL, PANEL, k->phi, ld,
+                  r->dphi + (size_t)i * (size_t)ld, ld, true);
 }
 
 /* to[PANEL][n] += a_t x[rows][n], where a_t[j] is 0 for rows that do not see key
  * j: those come first. */
-static void seeing_rows(const attend_plan *p, tile t, int n, const float *x,
-                        int ldx, bool non_finite, float *to, int ld_to,
-                        workspace *r) {
+static void seeing_rows(const attend_plan *p, tile t, int n, const float *x, int ldx,
+                        bool non_finite, float *to, int ld_to, workspace *r) {
   const int32_t *seen = r->w.tile.seen;
   if (!non_finite) {
-    p->kn->matmul(PANEL, n, t.rows, r->a_t, LINEAR_ROWS, x, ldx, to, ld_to,
-                  true);
+    p->kn->matmul(PANEL, n, t.rows, r->a_t, LINEAR_ROWS, x, ldx, to, ld_to, true);
     return;
   }
   for (int j = 0, first = 0; j < PANEL; j++) {
     while (first < t.rows && seen[first] <= j) first++;
-    p->kn->matmul(1, n, t.rows - first, r->a_t + j * LINEAR_ROWS + first,
-                  LINEAR_ROWS, x + (size_t)first * (size_t)ldx, ldx,
-                  to + (size_t)j * (size_t)ld_to, ld_to, true);
+    p->kn->matmul(1, n, t.rows - first, r->a_t + j * LINEAR_ROWS + first, LINEAR_ROWS,
+                  x + (size_t)first * (size_t)ldx, ldx, to + (size_t)j * (size_t)ld_to, ld_to,
+                  true);
   }
 }
 
@@ -178,19 +168,17 @@ static void rows_dq(const call *c, tile t, workspace *r) {
   linear_tile *x = &r->w.tile;
   read_rows(c, t, r->m, r);
   if (r->m > -INFINITY) {
-    p->kn->matmul(t.rows, ld, r->wide, r->g, r->ldg, r->sum, ld, r->dphi, ld,
-                  false);
+    p->kn->matmul(t.rows, ld, r->wide, r->g, r->ldg, r->sum, ld, r->dphi, ld, false);
     p->kn->scale_rows(t.rows, ld, x->scale, r->dphi, ld);
   }
-  if (r->m == -INFINITY)
-    memset(r->dphi, 0, (size_t)t.rows * (size_t)ld * sizeof *r->dphi);
+  if (r->m == -INFINITY) memset(r->dphi, 0, (size_t)t.rows * (size_t)ld * sizeof *r->dphi);
   seen_keys(p, t, r);
   features_back(p, false, t.rows, x->x, x->phi, r->dphi, r->dx, r->w.work);
   for (int i = 0; i < t.rows; i++) {
     float *dx = r->dx + (size_t)i * (size_t)p->ldk;
     if (x->top[i] == -INFINITY) memset(dx, 0, (size_t)p->ldk * sizeof *dx);
-    store(c, dx, p->ldk, p->desc.dim, p->desc.dtype,
-          row_address(c, &c->dq, t.b, t.g, t.row + i), c->dq.stride[3]);
+    store(c, dx, p->ldk, p->desc.dim, p->desc.dtype, row_address(c, &c->dq, t.b, t.g, t.row + i),
+          c->dq.stride[3]);
   }
 }
 
@@ -198,8 +186,8 @@ static void zero_dq(const call *c, tile t, workspace *r) {
   const attend_plan *p = c->plan;
   memset(r->dx, 0, (size_t)p->ldk * sizeof *r->dx);
   for (int i = 0; i < t.rows; i++)
-    store(c, r->dx, p->ldk, p->desc.dim, p->desc.dtype,
-          row_address(c, &c->dq, t.b, t.g, t.row + i), c->dq.stride[3]);
+    store(c, r->dx, p->ldk, p->desc.dim, p->desc.dtype, row_address(c, &c->dq, t.b, t.g, t.row + i),
+          c->dq.stride[3]);
 }
 
 /* sum += part: [M+1][ld], relative to m and part_m. */
@@ -210,8 +198,7 @@ static void join_part(const attend_plan *p, float part_m, workspace *r) {
   if (r->m == -INFINITY)
     memcpy(r->sum, r->part, n * sizeof *r->sum);
   else
-    p->kn->join_all(n, power_of_two(r->m - top), power_of_two(part_m - top),
-                    r->part, r->sum);
+    p->kn->join_all(n, power_of_two(r->m - top), power_of_two(part_m - top), r->part, r->sum);
   r->m = top;
 }
 
@@ -221,8 +208,8 @@ static void fold_keys(const attend_plan *p, workspace *r) {
   float factor[PANEL], m = k->n ? k->before[k->n - 1] : -INFINITY;
   linear_factors(k, m, factor);
   if (p->map.shifts) p->kn->scale_columns(r->ldg, PANEL, factor, r->v_t, PANEL);
-  p->kn->matmul(r->wide, p->map.ld, k->n, r->v_t, PANEL, k->phi, p->map.ld,
-                r->part, p->map.ld, false);
+  p->kn->matmul(r->wide, p->map.ld, k->n, r->v_t, PANEL, k->phi, p->map.ld, r->part, p->map.ld,
+                false);
   join_part(p, m, r);
 }
 
@@ -258,12 +245,10 @@ static void from_later(const attend_plan *p, workspace *r) {
   memset(r->dv, 0, PANEL * (size_t)p->ldv * sizeof *r->dv);
   if (r->m == -INFINITY) return;
   linear_factors(k, r->m, factor);
-  p->kn->matmul(PANEL, ld, r->wide, r->v, r->ldg, r->sum, ld, r->dphi, ld,
-                false);
+  p->kn->matmul(PANEL, ld, r->wide, r->v, r->ldg, r->sum, ld, r->dphi, ld, false);
   p->kn->scale_rows(PANEL, ld, factor, r->dphi, ld);
   memset(r->dv_t, 0, PANEL * (size_t)p->ldv * sizeof *r->dv_t);
-  p->kn->matmul(p->desc.dim_v, PANEL, ld, r->sum, ld, k->phi_t, PANEL, r->dv_t,
-                PANEL, false);
+  p->kn->matmul(p->desc.dim_v, PANEL, ld, r->sum, ld, k->phi_t, PANEL, r->dv_t, PANEL, false);
   p->kn->transpose(p->ldv, PANEL, r->dv_t, PANEL, r->dv, p->ldv);
   p->kn->scale_rows(PANEL, p->ldv, factor, r->dv, p->ldv);
 }
@@ -281,18 +266,16 @@ static void from_rows(const call *c, tile t, float before, workspace *r) {
   bool non_finite = !p->kn->all_finite(x->phi, (size_t)t.rows * (size_t)ld) ||
                     !p->kn->all_finite(r->g, LINEAR_ROWS * (size_t)r->ldg);
   seeing_rows(p, t, ld, x->phi, ld, non_finite, r->dphi, ld, r);
-  p->kn->matmul(t.rows, PANEL, ld, x->phi, ld, r->w.keys.phi_t, PANEL, x->a,
-                PANEL, false);
-  p->kn->pair_rows(t.rows, PANEL, p->map.shifts ? r->w.keys.shift : NULL,
-                   x->top, x->seen, x->a, PANEL, unused, NULL);
+  p->kn->matmul(t.rows, PANEL, ld, x->phi, ld, r->w.keys.phi_t, PANEL, x->a, PANEL, false);
+  p->kn->pair_rows(t.rows, PANEL, p->map.shifts ? r->w.keys.shift : NULL, x->top, x->seen, x->a,
+                   PANEL, unused, NULL);
   memset(x->a + (size_t)t.rows * PANEL, 0, rest);
   p->kn->transpose(LINEAR_ROWS, PANEL, x->a, PANEL, r->a_t, LINEAR_ROWS);
   seeing_rows(p, t, p->ldv, r->g, r->ldg, non_finite, r->dv, p->ldv, r);
 }
 
 /* The rows join the sum for earlier blocks, which is relative to `before`. */
-static void fold_rows(const attend_plan *p, tile t, float before,
-                      workspace *r) {
+static void fold_rows(const attend_plan *p, tile t, float before, workspace *r) {
   const linear_tile *x = &r->w.tile;
   float factor[LINEAR_ROWS] = {0};
   if (before == -INFINITY) return;
@@ -302,21 +285,18 @@ static void fold_rows(const attend_plan *p, tile t, float before,
                                        : 1.0f;
   p->kn->transpose(LINEAR_ROWS, r->ldg, r->g, r->ldg, r->g_t, LINEAR_ROWS);
   p->kn->scale_columns(r->ldg, LINEAR_ROWS, factor, r->g_t, LINEAR_ROWS);
-  p->kn->matmul(r->wide, p->map.ld, t.rows, r->g_t, LINEAR_ROWS, x->phi,
-                p->map.ld, r->part, p->map.ld, true);
+  p->kn->matmul(r->wide, p->map.ld, t.rows, r->g_t, LINEAR_ROWS, x->phi, p->map.ld, r->part,
+                p->map.ld, true);
 }
 
-static void store_keys(const call *c, int b, int g, int64_t first, int n,
-                       const workspace *r) {
+static void store_keys(const call *c, int b, int g, int64_t first, int n, const workspace *r) {
   const attend_plan *p = c->plan;
   size_t size = attend_dtype_size(p->desc.dtype);
   for (int j = 0; j < n; j++) {
-    store(c, r->dx + (size_t)j * (size_t)p->ldk, p->ldk, p->desc.dim,
-          p->desc.dtype, view_at(&c->dk, size, b, g, first + j),
-          c->dk.stride[3]);
-    store(c, r->dv + (size_t)j * (size_t)p->ldv, p->ldv, p->desc.dim_v,
-          p->desc.dtype, view_at(&c->dv, size, b, g, first + j),
-          c->dv.stride[3]);
+    store(c, r->dx + (size_t)j * (size_t)p->ldk, p->ldk, p->desc.dim, p->desc.dtype,
+          view_at(&c->dk, size, b, g, first + j), c->dk.stride[3]);
+    store(c, r->dv + (size_t)j * (size_t)p->ldv, p->ldv, p->desc.dim_v, p->desc.dtype,
+          view_at(&c->dv, size, b, g, first + j), c->dv.stride[3]);
   }
 }
 
@@ -327,17 +307,14 @@ static void keys_back(const call *c, workspace *r) {
   features_back(p, true, k->n, k->x, k->phi, r->dphi, r->dx, r->w.work);
   for (int j = 0; j < k->n; j++) {
     if (k->shift[j] > -INFINITY) continue;
-    memset(r->dx + (size_t)j * (size_t)p->ldk, 0,
-           (size_t)p->ldk * sizeof(float));
-    memset(r->dv + (size_t)j * (size_t)p->ldv, 0,
-           (size_t)p->ldv * sizeof(float));
+    memset(r->dx + (size_t)j * (size_t)p->ldk, 0, (size_t)p->ldk * sizeof(float));
+    memset(r->dv + (size_t)j * (size_t)p->ldv, 0, (size_t)p->ldv * sizeof(float));
   }
   store_keys(c, k->b, k->g, k->index * PANEL, k->n, r);
 }
 
 /* Keys that no row sees. */
-static void zero_keys(const call *c, int b, int g, int64_t first,
-                      workspace *r) {
+static void zero_keys(const call *c, int b, int g, int64_t first, workspace *r) {
   const attend_plan *p = c->plan;
   memset(r->dx, 0, PANEL * (size_t)p->ldk * sizeof *r->dx);
   memset(r->dv, 0, PANEL * (size_t)p->ldv * sizeof *r->dv);
@@ -378,8 +355,7 @@ static void sweep_back(const call *c, int b, int g, workspace *r) {
 
 static void stack_item(const void *args, int64_t i, int worker) {
   const call *c = args;
-  int heads = c->plan->desc.kv_heads, b = (int)(i / heads),
-      g = (int)(i % heads);
+  int heads = c->plan->desc.kv_heads, b = (int)(i / heads), g = (int)(i % heads);
   workspace r;
   workspace_cut(c->plan, plan_thread_arena(c->plan, worker), &r);
   sweep_forward(c, b, g, &r);

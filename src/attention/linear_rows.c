@@ -49,8 +49,7 @@ size_t linear_cut(const attend_plan *p, arena a, linear_scratch *w) {
 /* ---- blocks of keys -------------------------------------------------------------- */
 
 /* Columns [at, at + n) of phi_t; whole blocks by the kernel. */
-static void put_columns(const attend_plan *p, int at, int n, const float *phi,
-                        linear_block *k) {
+static void put_columns(const attend_plan *p, int at, int n, const float *phi, linear_block *k) {
   size_t ld = (size_t)p->map.ld;
   if (at == 0 && n == PANEL) {
     p->kn->transpose(PANEL, p->map.ld, phi, p->map.ld, k->phi_t, PANEL);
@@ -62,8 +61,7 @@ static void put_columns(const attend_plan *p, int at, int n, const float *phi,
 }
 
 /* Padding has shift -inf and zero features. */
-static void put_shifts(const attend_plan *p, int n, const uint8_t *real,
-                       linear_block *k) {
+static void put_shifts(const attend_plan *p, int n, const uint8_t *real, linear_block *k) {
   size_t ld = (size_t)p->map.ld;
   for (int i = k->n; i < k->n + n; i++) {
     if (real && !real[i - k->n]) {
@@ -75,8 +73,8 @@ static void put_shifts(const attend_plan *p, int n, const uint8_t *real,
   }
 }
 
-void linear_put(const attend_plan *p, int n, const float *x, const float *v,
-                const uint8_t *real, linear_block *k, float *work) {
+void linear_put(const attend_plan *p, int n, const float *x, const float *v, const uint8_t *real,
+                linear_block *k, float *work) {
   int at = k->n;
   if (at == 0) {
     k->non_finite = false;
@@ -93,8 +91,7 @@ void linear_put(const attend_plan *p, int n, const float *x, const float *v,
   k->n = at + n;
 }
 
-void linear_read(const call *c, int b, int g, int64_t index,
-                 linear_scratch *w) {
+void linear_read(const call *c, int b, int g, int64_t index, linear_scratch *w) {
   const attend_plan *p = c->plan;
   linear_block *k = &w->keys;
   int64_t first = index * PANEL;
@@ -102,11 +99,9 @@ void linear_read(const call *c, int b, int g, int64_t index,
   if (k->b == b && k->g == g && k->index == index && k->n == n) return;
   const uint8_t *real = p->desc.mask.key_mask;
   if (real) real += (size_t)b * (size_t)p->desc.kv_len + (size_t)first;
-  p->kn->pack_rows(call_source(c, &c->k, b, g, first), real, n, p->desc.dim,
-                   k->x, p->ldk);
+  p->kn->pack_rows(call_source(c, &c->k, b, g, first), real, n, p->desc.dim, k->x, p->ldk);
   if (c->v.data) /* observing needs no values */
-    p->kn->pack_rows(call_source(c, &c->v, b, g, first), real, n, p->desc.dim_v,
-                     w->scaled, p->ldv);
+    p->kn->pack_rows(call_source(c, &c->v, b, g, first), real, n, p->desc.dim_v, w->scaled, p->ldv);
   else
     memset(w->scaled, 0, PANEL * (size_t)p->ldv * sizeof *w->scaled);
   k->n = 0;
@@ -120,13 +115,10 @@ void linear_read(const call *c, int b, int g, int64_t index,
 
 void linear_factors(const linear_block *k, float m, float factor[PANEL]) {
   for (int j = 0; j < PANEL; j++)
-    factor[j] = j < k->n && k->shift[j] > -INFINITY
-                    ? power_of_two(k->shift[j] - m)
-                    : 0.0f;
+    factor[j] = j < k->n && k->shift[j] > -INFINITY ? power_of_two(k->shift[j] - m) : 0.0f;
 }
 
-void linear_block_sum(const attend_plan *p, const linear_block *k,
-                      linear_sum part, float *scaled) {
+void linear_block_sum(const attend_plan *p, const linear_block *k, linear_sum part, float *scaled) {
   float factor[PANEL], m = k->n ? k->before[k->n - 1] : -INFINITY;
   size_t ldv = (size_t)p->ldv;
   *part.m = m;
@@ -138,8 +130,7 @@ void linear_block_sum(const attend_plan *p, const linear_block *k,
     p->kn->scale_rows(PANEL, p->ldv, factor, scaled, p->ldv);
     v = scaled;
   }
-  p->kn->matmul(p->map.ld, p->ldv, PANEL, k->phi_t, PANEL, v, p->ldv, part.s,
-                p->ldv, false);
+  p->kn->matmul(p->map.ld, p->ldv, PANEL, k->phi_t, PANEL, v, p->ldv, part.s, p->ldv, false);
   p->kn->dot_rows(p->map.ld, PANEL, k->phi_t, PANEL, factor, part.z, NULL);
 }
 
@@ -150,8 +141,7 @@ void linear_join(const attend_plan *p, linear_sum sum, linear_sum part) {
   if (m == -INFINITY)
     memcpy(sum.s, part.s, n * sizeof(float));
   else
-    p->kn->join_all(n, power_of_two(m - top), power_of_two(*part.m - top),
-                    part.s, sum.s);
+    p->kn->join_all(n, power_of_two(m - top), power_of_two(*part.m - top), part.s, sum.s);
   *sum.m = top;
 }
 
@@ -171,32 +161,28 @@ int64_t linear_row_block(const call *c, int b, int row) {
   return end > 0 ? (end - 1) / PANEL : -1;
 }
 
-void linear_tops(const attend_plan *p, tile t, const linear_block *k, float m,
-                 linear_tile *w) {
+void linear_tops(const attend_plan *p, tile t, const linear_block *k, float m, linear_tile *w) {
   for (int i = 0; i < t.rows; i++) {
     float last = w->seen[i] ? k->before[w->seen[i] - 1] : -INFINITY;
     w->top[i] = last > m ? last : m;
     if (w->seen[i] == 0) w->top[i] = -INFINITY; /* not a row, or it sees none */
-    w->scale[i] = m == -INFINITY || w->top[i] == -INFINITY
-                      ? 0.0f
-                      : power_of_two(m - w->top[i]);
+    w->scale[i] = m == -INFINITY || w->top[i] == -INFINITY ? 0.0f : power_of_two(m - w->top[i]);
     if (!p->map.shifts && w->top[i] > -INFINITY) w->top[i] = 0;
   }
 }
 
 /* Weights of up to twelve rows inside the block, only as far as they see. */
-static int group_pairs(const attend_plan *p, int at, int rows,
-                       const linear_block *k, bool sizes, linear_tile *w) {
+static int group_pairs(const attend_plan *p, int at, int rows, const linear_block *k, bool sizes,
+                       linear_tile *w) {
   const feature_map *map = &p->map;
   float *a = w->a + (size_t)at * PANEL, sum[LINEAR_GROUP], size[LINEAR_GROUP];
   int most = 0;
-  for (int i = at; i < at + rows; i++)
-    most = w->seen[i] > most ? w->seen[i] : most;
+  for (int i = at; i < at + rows; i++) most = w->seen[i] > most ? w->seen[i] : most;
   int wide = (int)round_up((size_t)most, LANES);
-  p->kn->matmul(rows, wide, map->ld, w->phi + (size_t)at * (size_t)map->ld,
-                map->ld, k->phi_t, PANEL, a, PANEL, false);
-  p->kn->pair_rows(rows, wide, map->shifts ? k->shift : NULL, w->top + at,
-                   w->seen + at, a, PANEL, sum, sizes ? size : NULL);
+  p->kn->matmul(rows, wide, map->ld, w->phi + (size_t)at * (size_t)map->ld, map->ld, k->phi_t,
+                PANEL, a, PANEL, false);
+  p->kn->pair_rows(rows, wide, map->shifts ? k->shift : NULL, w->top + at, w->seen + at, a, PANEL,
+                   sum, sizes ? size : NULL);
   for (int i = 0; i < rows; i++) {
     w->den[at + i] += sum[i];
     if (sizes) w->size[at + i] += size[i];
@@ -205,8 +191,8 @@ static int group_pairs(const attend_plan *p, int at, int rows,
 }
 
 /* Features, shifts, and the denominators' part from the sums. */
-static void weigh_sums(const call *c, tile t, const linear_block *k,
-                       linear_sum sum, linear_scratch *w) {
+static void weigh_sums(const call *c, tile t, const linear_block *k, linear_sum sum,
+                       linear_scratch *w) {
   const attend_plan *p = c->plan;
   linear_tile *x = &w->tile;
   bool sizes = attend_form_signed(&p->desc.form);
@@ -216,8 +202,7 @@ static void weigh_sums(const call *c, tile t, const linear_block *k,
   memset(x->den, 0, sizeof x->den);
   memset(x->size, 0, sizeof x->size);
   if (*sum.m == -INFINITY) return;
-  p->kn->dot_rows(t.rows, p->map.ld, x->phi, p->map.ld, sum.z, x->den,
-                  sizes ? x->size : NULL);
+  p->kn->dot_rows(t.rows, p->map.ld, x->phi, p->map.ld, sum.z, x->den, sizes ? x->size : NULL);
   for (int i = 0; i < t.rows; i++) {
     x->den[i] *= x->scale[i];
     x->size[i] *= x->scale[i];
@@ -225,39 +210,36 @@ static void weigh_sums(const call *c, tile t, const linear_block *k,
 }
 
 /* A value that is not finite must not reach rows that do not see it. */
-static void group_values(const attend_plan *p, int at, int rows, int most,
-                         const linear_block *k, linear_tile *w) {
+static void group_values(const attend_plan *p, int at, int rows, int most, const linear_block *k,
+                         linear_tile *w) {
   float *o = w->o + (size_t)at * (size_t)p->ldv, *a = w->a + (size_t)at * PANEL;
   if (!k->non_finite) {
     p->kn->matmul(rows, p->ldv, most, a, PANEL, k->v, p->ldv, o, p->ldv, true);
     return;
   }
   for (int i = 0; i < rows; i++)
-    p->kn->matmul(1, p->ldv, w->seen[at + i], a + i * PANEL, PANEL, k->v,
-                  p->ldv, o + (size_t)i * (size_t)p->ldv, p->ldv, true);
+    p->kn->matmul(1, p->ldv, w->seen[at + i], a + i * PANEL, PANEL, k->v, p->ldv,
+                  o + (size_t)i * (size_t)p->ldv, p->ldv, true);
 }
 
 static float lse_of(const attend_plan *p, float den, float shift, float top) {
   if (attend_form_signed(&p->desc.form)) {
     if (den == 0.0f || top == -INFINITY) return 0.0f;
-    return (float)((double)den * exp2((double)shift + (double)top +
-                                      p->map.log_factor * LOG2E));
+    return (float)((double)den * exp2((double)shift + (double)top + p->map.log_factor * LOG2E));
   }
   if (den == 0.0f) return -INFINITY;
-  return (float)(log((double)den) + p->map.log_factor +
-                 ((double)shift + (double)top) * LN2);
+  return (float)(log((double)den) + p->map.log_factor + ((double)shift + (double)top) * LN2);
 }
 
 /* Heads of a group lie apart; the rows of one head are stored together. */
 static void store_outputs(const call *c, tile t, const linear_tile *x) {
   const attend_plan *p = c->plan;
   int together = p->group == 1 ? t.rows : 1;
-  target out = {
-      .dtype = p->desc.dtype, .row = c->o.stride[2], .col = c->o.stride[3]};
+  target out = {.dtype = p->desc.dtype, .row = c->o.stride[2], .col = c->o.stride[3]};
   for (int i = 0; i < t.rows; i += together) {
     out.data = row_address(c, &c->o, t.b, t.g, t.row + i);
-    p->kn->store_rows(x->o + (size_t)i * (size_t)p->ldv, p->ldv, together,
-                      p->desc.dim_v, x->den + i, out);
+    p->kn->store_rows(x->o + (size_t)i * (size_t)p->ldv, p->ldv, together, p->desc.dim_v,
+                      x->den + i, out);
   }
 }
 
@@ -282,16 +264,15 @@ static void store_rows(const call *c, tile t, linear_scratch *w) {
   store_outputs(c, t, x);
 }
 
-void linear_rows(const call *c, tile t, int64_t before, const linear_block *k,
-                 linear_sum sum, linear_scratch *w) {
+void linear_rows(const call *c, tile t, int64_t before, const linear_block *k, linear_sum sum,
+                 linear_scratch *w) {
   const attend_plan *p = c->plan;
   linear_tile *x = &w->tile;
   for (int i = 0; i < t.rows; i++)
     x->seen[i] = (int32_t)max64(0, linear_row_end(c, t.b, t.row + i) - before);
   weigh_sums(c, t, k, sum, w);
   if (*sum.m > -INFINITY) {
-    p->kn->matmul(t.rows, p->ldv, p->map.ld, x->phi, p->map.ld, sum.s, p->ldv,
-                  x->o, p->ldv, false);
+    p->kn->matmul(t.rows, p->ldv, p->map.ld, x->phi, p->map.ld, sum.s, p->ldv, x->o, p->ldv, false);
     p->kn->scale_rows(t.rows, p->ldv, x->scale, x->o, p->ldv);
   } else {
     memset(x->o, 0, (size_t)t.rows * (size_t)p->ldv * sizeof *x->o);

@@ -62,8 +62,8 @@ static attend_status take_stacks(linear_state *s) {
   size_t head = round_up(size_times(stacks, sizeof(linear_stack)), 64);
   s->stack_floats = stack_point(s, NULL, &none);
   ATTEND_TRY(cache_take(ctx, bytes(&s->state), "a linear state"));
-  attend_status status = take_zeroed(ctx, size_add(head, bytes(&s->state)),
-                                     "a linear state", &s->stack);
+  attend_status status =
+      take_zeroed(ctx, size_add(head, bytes(&s->state)), "a linear state", &s->stack);
   if (status) {
     cache_give(ctx, bytes(&s->state));
     return status;
@@ -76,8 +76,7 @@ static attend_status take_stacks(linear_state *s) {
   return ATTEND_OK;
 }
 
-static attend_status make(attend_context *ctx, const attend_desc *desc,
-                          attend_state **out) {
+static attend_status make(attend_context *ctx, const attend_desc *desc, attend_state **out) {
   linear_state *s;
   ATTEND_TRY(state_make(ctx, desc, sizeof *s, &s));
   s->ld = features_row(desc);
@@ -105,16 +104,14 @@ static size_t reserve_bytes(const attend_state *s, int keys) {
   return 0;
 }
 
-static void stack_copy(const linear_stack *from, size_t floats,
-                       linear_stack *to) {
+static void stack_copy(const linear_stack *from, size_t floats, linear_stack *to) {
   memcpy(to->data, from->data, floats * sizeof(float));
   to->open.n = from->open.n;
   to->open.non_finite = from->open.non_finite;
   to->folded = from->folded;
 }
 
-static attend_status copy(const attend_state *from, int b, attend_state *to,
-                          int to_b) {
+static attend_status copy(const attend_state *from, int b, attend_state *to, int to_b) {
   size_t floats = ((const linear_state *)from)->stack_floats;
   for (int g = 0; g < from->desc.kv_heads; g++)
     stack_copy(stack_of(from, b, g), floats, stack_of(to, to_b, g));
@@ -152,8 +149,7 @@ static attend_status truncate_to(attend_state *s, int b, int64_t length) {
 
 /* ---- appending and querying --------------------------------------------------------- */
 
-static void fold_open(const attend_plan *p, linear_stack *x,
-                      linear_scratch *w) {
+static void fold_open(const attend_plan *p, linear_stack *x, linear_scratch *w) {
   if (x->open.n < PANEL) return;
   linear_block_sum(p, &x->open, w->part, w->scaled);
   linear_join(p, x->sum, w->part);
@@ -162,8 +158,8 @@ static void fold_open(const attend_plan *p, linear_stack *x,
 }
 
 /* Appends keys [at, at + n) of the call to the open block. */
-static void put_keys(const call *c, int b, int g, int at, int n,
-                     linear_stack *x, linear_scratch *w) {
+static void put_keys(const call *c, int b, int g, int at, int n, linear_stack *x,
+                     linear_scratch *w) {
   const attend_plan *p = c->plan;
   const uint8_t *real = p->desc.mask.key_mask;
   if (real) real += (size_t)b * (size_t)c->n + (size_t)at;
@@ -175,8 +171,8 @@ static void put_keys(const call *c, int b, int g, int at, int n,
   linear_put(p, n, w->keys.x, w->scaled, real, &x->open, w->work);
 }
 
-static void query_rows(const call *c, int b, int g, int row, int end,
-                       const linear_stack *x, linear_scratch *w) {
+static void query_rows(const call *c, int b, int g, int row, int end, const linear_stack *x,
+                       linear_scratch *w) {
   for (; row < end; row += LINEAR_ROWS) {
     tile t = {b, g, row, (int)min64(LINEAR_ROWS, end - row)};
     linear_rows(c, t, x->folded * PANEL, &x->open, x->sum, w);
@@ -185,8 +181,8 @@ static void query_rows(const call *c, int b, int g, int row, int end,
 
 /* With a causal mask rows are computed when their own key is the last one: later keys
  * are not in the sums yet. */
-static void extend_stack(const call *c, int b, int g, bool queries,
-                         linear_stack *x, linear_scratch *w) {
+static void extend_stack(const call *c, int b, int g, bool queries, linear_stack *x,
+                         linear_scratch *w) {
   const attend_plan *p = c->plan;
   int count = call_queries(c, b), group = p->group;
   bool causal = p->desc.mask.causal != ATTEND_NOT_CAUSAL;
@@ -194,8 +190,7 @@ static void extend_stack(const call *c, int b, int g, bool queries,
     fold_open(p, x, w);
     int n = (int)min64(PANEL - x->open.n, count - done);
     put_keys(c, b, g, done, n, x, w);
-    if (queries && causal)
-      query_rows(c, b, g, done * group, (done + n) * group, x, w);
+    if (queries && causal) query_rows(c, b, g, done * group, (done + n) * group, x, w);
     done += n;
   }
   if (!queries) return;
@@ -212,8 +207,7 @@ typedef struct {
 static void stack_item(const void *args, int64_t i, int worker) {
   const extension *e = args;
   const call *c = &e->c;
-  int heads = c->plan->desc.kv_heads, b = (int)(i / heads),
-      g = (int)(i % heads);
+  int heads = c->plan->desc.kv_heads, b = (int)(i / heads), g = (int)(i % heads);
   linear_scratch w;
   linear_cut(c->plan, plan_thread_arena(c->plan, worker), &w);
   if (e->append)
@@ -226,8 +220,7 @@ static void stack_item(const void *args, int64_t i, int worker) {
 static void run_stacks(call *c, attend_state *s, bool append, bool queries) {
   extension e = {*c, s, append, queries};
   call_begin(c);
-  STREAM_ADD(plan_stream(c->plan), (int64_t)s->batch * c->plan->desc.kv_heads,
-             stack_item, e);
+  STREAM_ADD(plan_stream(c->plan), (int64_t)s->batch * c->plan->desc.kv_heads, stack_item, e);
 }
 
 /* Queries are at the positions of the new keys. */
@@ -254,8 +247,7 @@ static attend_status query(call *c, attend_state *s) {
   if (causal) plan_wait(c->plan); /* for folded */
   for (int b = 0; b < s->batch; b++) {
     int64_t summed = stack_of(s, b, 0)->folded * PANEL;
-    ATTEND_CHECK(c->plan->ctx,
-                 !causal || call_queries(c, b) == 0 || c->before[b] >= summed,
+    ATTEND_CHECK(c->plan->ctx, !causal || call_queries(c, b) == 0 || c->before[b] >= summed,
                  "a linear state holds sums: the last %lld positions of "
                  "sequence %d can still be queried, not %d; query in "
                  "attend_extend, or without a causal mask",
@@ -279,12 +271,10 @@ static attend_status put(attend_draft *f, const attend_state *s, int b) {
   return ATTEND_OK;
 }
 
-static attend_status get_stack(state_reader *f, int64_t length, size_t floats,
-                               linear_stack *x) {
+static attend_status get_stack(state_reader *f, int64_t length, size_t floats, linear_stack *x) {
   int64_t folded = length ? (length - 1) / PANEL : 0;
   int64_t left = length - folded * PANEL, open, non_finite;
-  ATTEND_TRY(
-      state_get_number(f, folded, folded, "number of blocks", &x->folded));
+  ATTEND_TRY(state_get_number(f, folded, folded, "number of blocks", &x->folded));
   ATTEND_TRY(state_get_number(f, left, left, "open block", &open));
   ATTEND_TRY(state_get_number(f, 0, 1, "mark of a block", &non_finite));
   x->open.n = (int)open;
@@ -292,8 +282,7 @@ static attend_status get_stack(state_reader *f, int64_t length, size_t floats,
   return state_get(f, x->data, floats * sizeof(float));
 }
 
-static attend_status get(state_reader *f, attend_state *s, int b,
-                         int64_t length) {
+static attend_status get(state_reader *f, attend_state *s, int b, int64_t length) {
   size_t floats = ((const linear_state *)s)->stack_floats;
   for (int g = 0; g < s->desc.kv_heads; g++)
     ATTEND_TRY(get_stack(f, length, floats, stack_of(s, b, g)));

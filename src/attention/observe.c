@@ -48,8 +48,7 @@ static bool hard(const call *c) {
 static int64_t call_width(const call *c) {
   if (!c->state) return c->plan->desc.kv_len;
   int64_t longest = 0;
-  for (int b = 0; b < c->plan->desc.batch; b++)
-    longest = max64(longest, call_keys(c, b));
+  for (int b = 0; b < c->plan->desc.batch; b++) longest = max64(longest, call_keys(c, b));
   return longest;
 }
 
@@ -68,8 +67,7 @@ static void soften(const call *c, tile g, int j0, int j1, float *s) {
 
 /* s <- log2 of the weight: 0 for the first of the best, -log2(n) for all n of
  * them, lowest where the row sees but does not choose. l counts the best. */
-static void harden(const call *c, tile g, int j0, int j1, float *s, float *l,
-                   float *given) {
+static void harden(const call *c, tile g, int j0, int j1, float *s, float *l, float *given) {
   bool first = c->plan->desc.form.ties == ATTEND_TIES_FIRST;
   for (int r = 0; r < g.rows; r++, s += BLOCK) {
     float best = c->lse_in[row_index(c, g, r)];
@@ -85,12 +83,10 @@ static void harden(const call *c, tile g, int j0, int j1, float *s, float *l,
 
 /* s <- the weight, from poly's powers. A denominator of 0 is a row that sees
  * nothing. */
-static void divide(const call *c, tile g, const block *k, int j0, int j1,
-                   float *s) {
+static void divide(const call *c, tile g, const block *k, int j0, int j1, float *s) {
   for (int r = 0; r < g.rows; r++) {
     float den = c->lse_in[row_index(c, g, r)], *row = s + r * BLOCK;
-    for (int j = j0; j < j1; j++)
-      row[j] = den == 0.0f ? -INFINITY : row[j] / den;
+    for (int j = j0; j < j1; j++) row[j] = den == 0.0f ? -INFINITY : row[j] / den;
   }
   if (!group_sees(c, g, k, j0, j1)) group_mask(c, g, k, j0, j1, -INFINITY, s);
 }
@@ -104,8 +100,7 @@ static void weights_of(const call *c, const float *x, size_t n, float *p) {
   for (size_t i = 0; i < n; i++) p[i] = x[i] == -INFINITY ? 0.0f : x[i];
 }
 
-static void count_best(const call *c, tile g, int j0, int j1, const float *s,
-                       float *l) {
+static void count_best(const call *c, tile g, int j0, int j1, const float *s, float *l) {
   for (int r = 0; r < g.rows; r++, s += BLOCK) {
     float best = c->lse_in[row_index(c, g, r)];
     for (int j = j0; j < j1; j++) l[r] += s[j] == best && best > -INFINITY;
@@ -114,20 +109,18 @@ static void count_best(const call *c, tile g, int j0, int j1, const float *s,
 
 /* ---- writing results ---------------------------------------------------------------- */
 
-static void row_weights(const call *c, tile g, int r, int slot, int64_t width,
-                        int64_t start, int j0, int j1, const float *p) {
+static void row_weights(const call *c, tile g, int r, int slot, int64_t width, int64_t start,
+                        int j0, int j1, const float *p) {
   const attend_observation *obs = c->obs;
-  size_t head = (size_t)g.b * (size_t)c->plan->desc.heads +
-                (size_t)row_head(c->plan, g.g, g.row + r);
-  float *out = obs->weights +
-               (head * (size_t)obs->n_rows + (size_t)slot) * (size_t)width;
+  size_t head =
+      (size_t)g.b * (size_t)c->plan->desc.heads + (size_t)row_head(c->plan, g.g, g.row + r);
+  float *out = obs->weights + (head * (size_t)obs->n_rows + (size_t)slot) * (size_t)width;
   for (int j = j0; j < j1 && start + j < width; j++) out[start + j] = p[j];
 }
 
 /* Keeps the list sorted by rank; a later equal goes behind. The list holds
  * ranks until row_finish turns them into weights. */
-static void row_top(const call *c, size_t row, int64_t start, int j0, int j1,
-                    const float *x) {
+static void row_top(const call *c, size_t row, int64_t start, int j0, int j1, const float *x) {
   int top = c->obs->top;
   int32_t *index = c->obs->top_index + row * (size_t)top;
   float *best = c->obs->top_weight + row * (size_t)top;
@@ -145,26 +138,24 @@ static void row_top(const call *c, size_t row, int64_t start, int j0, int j1,
 }
 
 /* -sum p ln p over p > 0, on top of what earlier blocks gave. */
-static void row_entropy(const call *c, float *sum, int j0, int j1,
-                        const float *x, const float *p) {
+static void row_entropy(const call *c, float *sum, int j0, int j1, const float *x, const float *p) {
   double more = 0;
   bool logs = !ranks_are_weights(c->plan);
   for (int j = j0; j < j1; j++)
-    if (p[j] > 0.0f)
-      more -= (double)p[j] * (logs ? (double)x[j] : log2((double)p[j]));
+    if (p[j] > 0.0f) more -= (double)p[j] * (logs ? (double)x[j] : log2((double)p[j]));
   *sum = (float)((double)*sum + more * LN2);
 }
 
-static void row_mass(const call *c, tile g, int r, int64_t width, int64_t start,
-                     int j0, int j1, const float *p) {
-  size_t head = (size_t)g.b * (size_t)c->plan->desc.heads +
-                (size_t)row_head(c->plan, g.g, g.row + r);
+static void row_mass(const call *c, tile g, int r, int64_t width, int64_t start, int j0, int j1,
+                     const float *p) {
+  size_t head =
+      (size_t)g.b * (size_t)c->plan->desc.heads + (size_t)row_head(c->plan, g.g, g.row + r);
   float *out = c->obs->mass + head * (size_t)width + start;
   for (int j = j0; j < j1 && start + j < width; j++) out[j] += p[j];
 }
 
-static void row_each(const call *c, tile g, int r, sink to, int64_t start,
-                     int j0, int j1, const float *p) {
+static void row_each(const call *c, tile g, int r, sink to, int64_t start, int j0, int j1,
+                     const float *p) {
   const attend_observation *obs = c->obs;
   int64_t from = max64(start + j0, obs->key_from);
   int64_t end = min64(start + j1, to.width); /* a block may be longer */
@@ -181,8 +172,8 @@ static void row_each(const call *c, tile g, int r, sink to, int64_t start,
   obs->each(&s, obs->user);
 }
 
-static void observe_write(const call *c, tile g, int r, sink to, int64_t start,
-                          int j0, int j1, const float *x) {
+static void observe_write(const call *c, tile g, int r, sink to, int64_t start, int j0, int j1,
+                          const float *x) {
   const attend_observation *obs = c->obs;
   float p[BLOCK];
   weights_of(c, x + j0, (size_t)(j1 - j0), p + j0);
@@ -233,16 +224,14 @@ static void group_observe(const visit *v, void *with) {
   else
     soften(v->c, v->g, v->j0, v->j1, w->s);
   for (int r = 0; r < v->g.rows; r++)
-    observe_write(v->c, v->g, r, *to, w->keys.start, v->j0, v->j1,
-                  w->s + r * BLOCK);
+    observe_write(v->c, v->g, r, *to, w->keys.start, v->j0, v->j1, w->s + r * BLOCK);
 }
 
 static void tiled_open(const attend_plan *p, int thread, observe_scratch *own) {
   scratch_open(p, thread, &own->tiled);
 }
 
-static void tiled_weights(const call *c, tile t, sink to,
-                          observe_scratch *own) {
+static void tiled_weights(const call *c, tile t, sink to, observe_scratch *own) {
   scratch *w = &own->tiled;
   tile_begin(c, t, w);
   for (int i = 0; i < t.rows; i++) w->l[i] = w->m[i] = 0.0f;
@@ -256,8 +245,7 @@ typedef struct {
   const weight_source *by;
 } request;
 
-static void observe_tile(const request *x, tile t, sink to,
-                         observe_scratch *w) {
+static void observe_tile(const request *x, tile t, sink to, observe_scratch *w) {
   const call *c = &x->c;
   bool statistics = to.slot == TO_STATISTICS;
   if (statistics)
@@ -268,8 +256,8 @@ static void observe_tile(const request *x, tile t, sink to,
 }
 
 /* Rows [row, row + rows) of a stack, in tiles that fit the workspace. */
-static void observe_rows(const request *x, int b, int g, int row, int rows,
-                         sink to, observe_scratch *w) {
+static void observe_rows(const request *x, int b, int g, int row, int rows, sink to,
+                         observe_scratch *w) {
   int step = x->c.plan->tile;
   for (int i = 0; i < rows; i += step) {
     int n = (int)min64(step, rows - i);
@@ -282,18 +270,14 @@ static void observe_stack(const request *x, int stack, observe_scratch *w) {
   const attend_plan *p = c->plan;
   int b = stack / p->desc.kv_heads, g = stack % p->desc.kv_heads;
   for (int i = 0; c->obs->weights && i < c->obs->n_rows; i++)
-    observe_rows(x, b, g, c->obs->rows[i] * p->group, p->group,
-                 (sink){i, x->width, 0}, w);
+    observe_rows(x, b, g, c->obs->rows[i] * p->group, p->group, (sink){i, x->width, 0}, w);
   if (c->obs->mass)
-    observe_rows(x, b, g, 0, c->n * p->group,
-                 (sink){TO_STATISTICS, x->width, 0}, w);
+    observe_rows(x, b, g, 0, c->n * p->group, (sink){TO_STATISTICS, x->width, 0}, w);
 }
 
 /* ---- every weight once ------------------------------------------------------------------ */
 
-static int each_rows(const call *c) {
-  return c->obs->n_rows ? c->obs->n_rows : c->n;
-}
+static int each_rows(const call *c) { return c->obs->n_rows ? c->obs->n_rows : c->n; }
 /* Rows of a query's heads that a tile takes, in queries. */
 static int each_step(const call *c) {
   int step = c->plan->tile / c->plan->group;
@@ -306,8 +290,8 @@ static int64_t each_items(const call *c) {
 
 /* Rows [from, end) of the request; those that follow each other go
  * together. */
-static void observe_listed_rows(const request *x, int b, int g, int from,
-                                int end, observe_scratch *w) {
+static void observe_listed_rows(const request *x, int b, int g, int from, int end,
+                                observe_scratch *w) {
   const attend_observation *obs = x->c.obs;
   const int32_t *rows = obs->n_rows ? obs->rows : NULL;
   int group = x->c.plan->group;
@@ -315,8 +299,7 @@ static void observe_listed_rows(const request *x, int b, int g, int from,
     for (j = i + 1; j < end; j++)
       if (rows && rows[j] != rows[j - 1] + 1) break;
     int row = rows ? rows[i] : i;
-    observe_rows(x, b, g, row * group, (j - i) * group,
-                 (sink){TO_EACH, x->width, i - row}, w);
+    observe_rows(x, b, g, row * group, (j - i) * group, (sink){TO_EACH, x->width, i - row}, w);
   }
 }
 
@@ -326,27 +309,24 @@ static void observe_each(const request *x, int64_t item, observe_scratch *w) {
   int64_t stacks = (int64_t)d->batch * d->kv_heads, stack = item % stacks;
   int from = (int)(item / stacks) * each_step(c);
   int end = (int)min64(from + each_step(c), each_rows(c));
-  observe_listed_rows(x, (int)(stack / d->kv_heads), (int)(stack % d->kv_heads),
-                      from, end, w);
+  observe_listed_rows(x, (int)(stack / d->kv_heads), (int)(stack % d->kv_heads), from, end, w);
 }
 
 attend_status check_observed_rows(const call *c) {
   const attend_observation *obs = c->obs;
   attend_context *ctx = c->plan->ctx;
   ATTEND_CHECK(ctx, obs->n_rows >= 0 && obs->top >= 0,
-               "%d rows and top %d were requested: neither may be negative",
-               obs->n_rows, obs->top);
+               "%d rows and top %d were requested: neither may be negative", obs->n_rows, obs->top);
   ATTEND_CHECK(ctx, !obs->n_rows || (obs->rows && !obs->weights != !obs->each),
                "rows were requested: give rows, and one of weights and each");
-  ATTEND_CHECK(
-      ctx, obs->key_from >= 0 && (!obs->key_to || obs->key_to > obs->key_from),
-      "keys %lld to %lld were requested: the end must come after the "
-      "beginning",
-      (long long)obs->key_from, (long long)obs->key_to);
+  ATTEND_CHECK(ctx, obs->key_from >= 0 && (!obs->key_to || obs->key_to > obs->key_from),
+               "keys %lld to %lld were requested: the end must come after the "
+               "beginning",
+               (long long)obs->key_from, (long long)obs->key_to);
   for (int i = 0; i < obs->n_rows; i++)
     ATTEND_CHECK(ctx, obs->rows[i] >= 0 && obs->rows[i] < c->n,
-                 "row %d was requested, but queries are numbered 0 to %d",
-                 (int)obs->rows[i], c->n - 1);
+                 "row %d was requested, but queries are numbered 0 to %d", (int)obs->rows[i],
+                 c->n - 1);
   return ATTEND_OK;
 }
 
@@ -358,11 +338,11 @@ static attend_status check(const call *c) {
   ATTEND_CHECK(ctx, !obs->top || (obs->top_index && obs->top_weight),
                "the heaviest keys were requested, but top_index or top_weight "
                "is NULL");
-  ATTEND_CHECK(ctx,
-               !obs->softmax_gap || c->plan->engine->by_sums ||
-                   c->plan->desc.form.kind == ATTEND_SOFTMAX,
-               "the gap to softmax is known for softmax (0) and on the linear "
-               "engine: leave softmax_gap NULL, or choose that engine");
+  ATTEND_CHECK(
+      ctx,
+      !obs->softmax_gap || c->plan->engine->by_sums || c->plan->desc.form.kind == ATTEND_SOFTMAX,
+      "the gap to softmax is known for softmax (0) and on the linear "
+      "engine: leave softmax_gap NULL, or choose that engine");
   return ATTEND_OK;
 }
 
@@ -398,9 +378,7 @@ static attend_status observe_with(call *c, const weight_source *by) {
   int stacks = p->desc.batch * p->desc.kv_heads;
   bool by_tile = (obs->top || obs->entropy || obs->softmax_gap) && !obs->mass;
   call_begin(c);
-  if (obs->weights)
-    memset(obs->weights, 0,
-           (size_t)(heads * obs->n_rows * width) * sizeof(float));
+  if (obs->weights) memset(obs->weights, 0, (size_t)(heads * obs->n_rows * width) * sizeof(float));
   if (obs->mass) memset(obs->mass, 0, (size_t)(heads * width) * sizeof(float));
   request x = {*c, width, by};
   stream_enter(plan_stream(p));
@@ -427,8 +405,7 @@ typedef struct {
   double sign[LINEAR_ROWS]; /* 0: the row sees nothing */
 } factors;
 
-static void make_factors(const call *c, tile t, const linear_scratch *w,
-                         factors *f) {
+static void make_factors(const call *c, tile t, const linear_scratch *w, factors *f) {
   const attend_plan *p = c->plan;
   bool is_signed = attend_form_signed(&p->desc.form);
   for (int i = 0; i < t.rows; i++) {
@@ -436,19 +413,16 @@ static void make_factors(const call *c, tile t, const linear_scratch *w,
     double log2_sum = is_signed ? log2(fabs(lse)) : lse * LOG2E;
     bool none = is_signed ? lse == 0 : lse == -INFINITY;
     f->sign[i] = none ? 0 : is_signed && lse < 0 ? -1 : 1;
-    f->log2_factor[i] =
-        (double)w->tile.shift[i] + p->map.log_factor * LOG2E - log2_sum;
+    f->log2_factor[i] = (double)w->tile.shift[i] + p->map.log_factor * LOG2E - log2_sum;
   }
 }
 
 /* a[t.rows][PANEL]: ranks on the block that was read. */
-static void block_ranks(const call *c, tile t, const factors *f,
-                        linear_scratch *w) {
+static void block_ranks(const call *c, tile t, const factors *f, linear_scratch *w) {
   const attend_plan *p = c->plan;
   const linear_block *k = &w->keys;
   float *a = w->tile.a;
-  p->kn->matmul(t.rows, PANEL, p->map.ld, w->tile.phi, p->map.ld, k->phi_t,
-                PANEL, a, PANEL, false);
+  p->kn->matmul(t.rows, PANEL, p->map.ld, w->tile.phi, p->map.ld, k->phi_t, PANEL, a, PANEL, false);
   for (int i = 0; i < t.rows; i++, a += PANEL) {
     int64_t end = linear_row_end(c, t.b, t.row + i) - k->index * PANEL;
     for (int j = 0; j < PANEL; j++) {
@@ -462,8 +436,7 @@ static void block_ranks(const call *c, tile t, const factors *f,
 static void linear_queries(const call *c, tile t, linear_scratch *w) {
   const attend_plan *p = c->plan;
   rows_load(c, &c->q, t, p->desc.dim, p->ldk, true, w->tile.x);
-  features_rows(p, false, t.rows, w->tile.x, w->tile.phi, w->tile.shift,
-                w->work);
+  features_rows(p, false, t.rows, w->tile.x, w->tile.phi, w->tile.shift, w->work);
 }
 
 /* ---- distance from softmax ------------------------------------------------------ */
@@ -472,14 +445,13 @@ static void linear_queries(const call *c, tile t, linear_scratch *w) {
 static void block_scores(const call *c, tile t, linear_scratch *w) {
   const attend_plan *p = c->plan;
   p->kn->transpose(PANEL, p->ldk, w->keys.x, p->ldk, w->keys_t, PANEL);
-  p->kn->matmul(t.rows, PANEL, p->desc.dim, w->tile.x, p->ldk, w->keys_t, PANEL,
-                w->scores, PANEL, false);
+  p->kn->matmul(t.rows, PANEL, p->desc.dim, w->tile.x, p->ldk, w->keys_t, PANEL, w->scores, PANEL,
+                false);
 }
 
 static int64_t last_key_block(const call *c, tile t) {
   int64_t last = -1;
-  for (int i = 0; i < t.rows; i++)
-    last = max64(last, linear_row_block(c, t.b, t.row + i));
+  for (int i = 0; i < t.rows; i++) last = max64(last, linear_row_block(c, t.b, t.row + i));
   return last;
 }
 
@@ -516,23 +488,19 @@ static void add_gap(const call *c, tile t, linear_scratch *w, exact_rows *e) {
     }
 }
 
-static void exact_pass(const call *c, tile t, int64_t last, linear_scratch *w,
-                       exact_rows *e) {
-  for (int i = 0; i < t.rows; i++)
-    e->most[i] = -INFINITY, e->sum[i] = e->gap[i] = 0;
+static void exact_pass(const call *c, tile t, int64_t last, linear_scratch *w, exact_rows *e) {
+  for (int i = 0; i < t.rows; i++) e->most[i] = -INFINITY, e->sum[i] = e->gap[i] = 0;
   for (int64_t index = 0; index <= last; index++) {
     linear_read(c, t.b, t.g, index, w);
     add_exact(c, t, w, e);
   }
 }
 
-static void linear_open(const attend_plan *p, int thread,
-                        observe_scratch *own) {
+static void linear_open(const attend_plan *p, int thread, observe_scratch *own) {
   linear_cut(p, plan_thread_arena(p, thread), &own->linear);
 }
 
-static void linear_weights(const call *c, tile t, sink to,
-                           observe_scratch *own) {
+static void linear_weights(const call *c, tile t, sink to, observe_scratch *own) {
   linear_scratch *w = &own->linear;
   const attend_observation *obs = c->obs;
   int64_t last = last_key_block(c, t), first = 0, end = last + 1;
@@ -551,11 +519,9 @@ static void linear_weights(const call *c, tile t, sink to,
     block_ranks(c, t, &f, w);
     if (gaps) add_gap(c, t, w, &e);
     for (int i = 0; i < t.rows; i++)
-      observe_write(c, t, i, to, index * PANEL, 0, w->keys.n,
-                    w->tile.a + i * PANEL);
+      observe_write(c, t, i, to, index * PANEL, 0, w->keys.n, w->tile.a + i * PANEL);
   }
-  for (int i = 0; gaps && i < t.rows; i++)
-    obs->softmax_gap[row_index(c, t, i)] = (float)e.gap[i];
+  for (int i = 0; gaps && i < t.rows; i++) obs->softmax_gap[row_index(c, t, i)] = (float)e.gap[i];
 }
 
 attend_status linear_observe(call *c) {

@@ -23,9 +23,9 @@ static stage stage_of(const call *c, tile t, int at, const scratch *w) {
   span seen = rows_see(c, t.b, s.g.row, s.g.rows);
   seen.hi = min64(seen.hi, k->start + c->on->keys);
   s.live = block_part(seen, k->start, &s.j0, &s.j1);
-  s.full = s.live && s.g.rows == c->on->rows && s.j0 == 0 &&
-           s.j1 == c->on->keys && call_factor(c) == c->plan->score_to2 &&
-           !call_adds(c) && group_sees(c, s.g, k, s.j0, s.j1);
+  s.full = s.live && s.g.rows == c->on->rows && s.j0 == 0 && s.j1 == c->on->keys &&
+           call_factor(c) == c->plan->score_to2 && !call_adds(c) &&
+           group_sees(c, s.g, k, s.j0, s.j1);
   return s;
 }
 
@@ -35,8 +35,7 @@ typedef struct {
   float alpha[GROUP], beta[GROUP];
 } buffers;
 
-static void weigh_now(const call *c, const stage *x, const buffers *b,
-                      const scratch *w) {
+static void weigh_now(const call *c, const stage *x, const buffers *b, const scratch *w) {
   int ld = c->plan->ldv;
   group_weigh(c, x->g, &w->keys, x->j0, x->j1, b->p, ld, b->alpha, b->beta,
               w->o + (size_t)x->at * (size_t)ld);
@@ -47,9 +46,8 @@ static void score_now(const call *c, stage *x, const buffers *b, scratch *w) {
   tile_scores(c, x->g, x->at, &x->j0, &x->j1, w);
 }
 
-static void step(const call *c, const stage *last, const stage *now,
-                 const stage *next, buffers *mine, const buffers *other,
-                 const scratch *w) {
+static void step(const call *c, const stage *last, const stage *now, const stage *next,
+                 buffers *mine, const buffers *other, const scratch *w) {
   int ld = c->plan->ldv;
   struct block_products ride = {.width = c->plan->desc.dim, .ld = ld};
   if (next->full) {
@@ -64,24 +62,22 @@ static void step(const call *c, const stage *last, const stage *now,
     ride.beta = other->beta;
     ride.o = w->o + (size_t)last->at * (size_t)ld;
   }
-  struct block_soft soft = {
-      now->g.rows,
-      now->j0,
-      now->j1,
-      call_factor(c),
-      now->live && tile_bounded(c, now->g, now->at, now->j0, now->j1, w),
-      mine->s,
-      mine->p,
-      w->m + now->at,
-      w->l + 2 * now->at,
-      mine->alpha,
-      mine->beta};
+  struct block_soft soft = {now->g.rows,
+                            now->j0,
+                            now->j1,
+                            call_factor(c),
+                            now->live && tile_bounded(c, now->g, now->at, now->j0, now->j1, w),
+                            mine->s,
+                            mine->p,
+                            w->m + now->at,
+                            w->l + 2 * now->at,
+                            mine->alpha,
+                            mine->beta};
   c->on->overlap(now->live ? &soft : NULL, &ride);
 }
 
 void overlap_block(const call *c, tile t, scratch *w) {
-  buffers both[2] = {{.s = w->s, .p = w->p},
-                     {.s = w->spare_s, .p = w->spare_p}};
+  buffers both[2] = {{.s = w->s, .p = w->p}, {.s = w->spare_s, .p = w->spare_p}};
   float *first = w->s;
   stage last = {0}, now = stage_of(c, t, 0, w);
   int turn = 0;

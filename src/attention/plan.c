@@ -6,9 +6,8 @@
 
 #include "attention/engine.h"
 
-const attend_engine *const cpu_engines[] = {&engine_softmax,    &engine_argmax,
-                                            &engine_direct,     &engine_linear,
-                                            &engine_definition, NULL};
+const attend_engine *const cpu_engines[] = {&engine_softmax, &engine_argmax,     &engine_direct,
+                                            &engine_linear,  &engine_definition, NULL};
 
 int attend_plan_candidate(const attend_plan *plan, int index, const char **name,
                           const char **refusal) {
@@ -36,8 +35,7 @@ static attend_status choose_named(attend_plan *p) {
     p->engine = *e;
     return ATTEND_OK;
   }
-  return fail(p->ctx, ATTEND_UNSUPPORTED, "no engine is called \"%.40s\"",
-              wanted);
+  return fail(p->ctx, ATTEND_UNSUPPORTED, "no engine is called \"%.40s\"", wanted);
 }
 
 /* The last engine supports everything that the others do not, so its refusal is the
@@ -67,12 +65,11 @@ static void derive(attend_plan *p) {
   p->group = d->heads / d->kv_heads;
   p->ldk = (int)round_up((size_t)d->dim, LANES);
   p->ldv = (int)round_up((size_t)d->dim_v, LANES);
-  bool exponential = d->form.kind == ATTEND_SOFTMAX ||
-                     d->form.kind == ATTEND_GAUSSIAN || d->form.temperature > 0;
+  bool exponential =
+      d->form.kind == ATTEND_SOFTMAX || d->form.kind == ATTEND_GAUSSIAN || d->form.temperature > 0;
   double unit = exponential ? LOG2E : 1.0;
   double scale = (double)d->scale;
-  if (d->form.kind == ATTEND_GAUSSIAN)
-    scale = 1 / ((double)d->form.sigma * (double)d->form.sigma);
+  if (d->form.kind == ATTEND_GAUSSIAN) scale = 1 / ((double)d->form.sigma * (double)d->form.sigma);
   if (d->form.kind == ATTEND_POLY) scale = 1; /* its scale is a */
   if (d->form.temperature > 0) unit /= (double)d->form.temperature;
   p->score_to2 = (float)(scale * unit);
@@ -85,8 +82,7 @@ static void derive(attend_plan *p) {
 
 static attend_status check_purpose(const attend_plan *p) {
   const attend_desc *d = &p->desc;
-  if (!(d->purpose & ATTEND_FOR_EXTEND) || d->bias.kind != ATTEND_DENSE)
-    return ATTEND_OK;
+  if (!(d->purpose & ATTEND_FOR_EXTEND) || d->bias.kind != ATTEND_DENSE) return ATTEND_OK;
   return fail(p->ctx, ATTEND_UNSUPPORTED,
               "a dense bias has no place in a state, which grows: choose "
               "ALiBi or buckets, or attend_forward");
@@ -97,22 +93,18 @@ enum { MOST_ROWS = INT32_MAX - (1 << 12) };
 
 static attend_status make(attend_plan *p) {
   ATTEND_TRY(attend_desc_complete(p->ctx, &p->desc));
-  ATTEND_CHECK(
-      p->ctx,
-      (int64_t)p->desc.q_len * (p->desc.heads / p->desc.kv_heads) <= MOST_ROWS,
-      "%d queries of %d heads share a kv head: cut the queries into "
-      "several calls",
-      p->desc.q_len, p->desc.heads / p->desc.kv_heads);
+  ATTEND_CHECK(p->ctx, (int64_t)p->desc.q_len * (p->desc.heads / p->desc.kv_heads) <= MOST_ROWS,
+               "%d queries of %d heads share a kv head: cut the queries into "
+               "several calls",
+               p->desc.q_len, p->desc.heads / p->desc.kv_heads);
   derive(p);
-  ATTEND_CHECK(p->ctx,
-               p->desc.form.kind != ATTEND_GAUSSIAN || isfinite(p->score_to2),
+  ATTEND_CHECK(p->ctx, p->desc.form.kind != ATTEND_GAUSSIAN || isfinite(p->score_to2),
                "sigma %g makes scores overflow f32: choose a larger one",
                (double)p->desc.form.sigma);
   ATTEND_CHECK(p->ctx, isfinite(p->cap_in) && isfinite(p->cap_out),
                "scale %g, soft_cap %g and temperature %g make scores "
                "overflow f32: choose a soft_cap nearer to the scores",
-               (double)p->desc.scale, (double)p->desc.soft_cap,
-               (double)p->desc.form.temperature);
+               (double)p->desc.scale, (double)p->desc.soft_cap, (double)p->desc.form.temperature);
   ATTEND_CHECK(p->ctx, isfinite(p->score_to2) && isfinite(p->bias_to2),
                "scale %g and temperature %g make scores overflow f32: "
                "choose a smaller scale or a higher temperature",
@@ -121,12 +113,10 @@ static attend_status make(attend_plan *p) {
   ATTEND_TRY(choose(p));
   if (p->engine->prepare) ATTEND_TRY(p->engine->prepare(p));
   p->engine->size(p);
-  return take(p->ctx, attend_plan_workspace(p), "a plan's workspace",
-              &p->workspace);
+  return take(p->ctx, attend_plan_workspace(p), "a plan's workspace", &p->workspace);
 }
 
-attend_status attend_plan_create(attend_context *ctx, const attend_desc *desc,
-                                 attend_plan **plan) {
+attend_status attend_plan_create(attend_context *ctx, const attend_desc *desc, attend_plan **plan) {
   *plan = NULL;
   attend_plan *p;
   ATTEND_TRY(take_zeroed(ctx, sizeof *p, "a plan", &p));
@@ -147,9 +137,7 @@ void attend_plan_free(attend_plan *plan) {
   give(plan->ctx, plan);
 }
 
-int64_t attend_plan_weak_rows(const attend_plan *plan) {
-  return plan->weak_rows;
-}
+int64_t attend_plan_weak_rows(const attend_plan *plan) { return plan->weak_rows; }
 
 attend_status attend_plan_redraw(attend_plan *p, uint64_t redraw) {
   ATTEND_CHECK(p->ctx, p->map.dirs > 0,
@@ -159,21 +147,15 @@ attend_status attend_plan_redraw(attend_plan *p, uint64_t redraw) {
   return features_draw(p->ctx, &p->desc, &p->map);
 }
 
-const attend_desc *attend_plan_desc(const attend_plan *plan) {
-  return &plan->desc;
-}
+const attend_desc *attend_plan_desc(const attend_plan *plan) { return &plan->desc; }
 
-const char *attend_plan_engine(const attend_plan *plan) {
-  return plan->engine->name;
-}
+const char *attend_plan_engine(const attend_plan *plan) { return plan->engine->name; }
 
 size_t attend_plan_workspace(const attend_plan *plan) {
-  return size_add(size_times(plan->thread_bytes, (size_t)plan->threads),
-                  plan->shared_bytes);
+  return size_add(size_times(plan->thread_bytes, (size_t)plan->threads), plan->shared_bytes);
 }
 
-void attend_plan_set_padding(attend_plan *plan, const int32_t *lengths,
-                             const uint8_t *key_mask) {
+void attend_plan_set_padding(attend_plan *plan, const int32_t *lengths, const uint8_t *key_mask) {
   plan->desc.mask.lengths = lengths;
   plan->desc.mask.key_mask = key_mask;
 }
@@ -181,15 +163,14 @@ void attend_plan_set_padding(attend_plan *plan, const int32_t *lengths,
 /* ---- calls ------------------------------------------------------------------------ */
 
 /* A tensor of no elements may have no address. */
-static attend_status check_view(attend_context *ctx, const char *name,
-                                attend_view view, int64_t elements) {
-  ATTEND_CHECK(ctx, view.data || elements == 0, "%s is NULL: give its address",
-               name);
+static attend_status check_view(attend_context *ctx, const char *name, attend_view view,
+                                int64_t elements) {
+  ATTEND_CHECK(ctx, view.data || elements == 0, "%s is NULL: give its address", name);
   return ATTEND_OK;
 }
 
-static attend_status check_inputs(const attend_plan *p, attend_view q,
-                                  attend_view k, attend_view v) {
+static attend_status check_inputs(const attend_plan *p, attend_view q, attend_view k,
+                                  attend_view v) {
   const attend_desc *d = &p->desc;
   ATTEND_TRY(check_view(p->ctx, "q", q, d->q_len));
   ATTEND_TRY(check_view(p->ctx, "k", k, d->kv_len));
@@ -197,8 +178,7 @@ static attend_status check_inputs(const attend_plan *p, attend_view q,
   return desc_check_pointers(p->ctx, d);
 }
 
-static call call_of(attend_plan *p, attend_view q, attend_view k,
-                    attend_view v) {
+static call call_of(attend_plan *p, attend_view q, attend_view k, attend_view v) {
   const attend_desc *d = &p->desc;
   call c = {.plan = p, .on = p->fast, .n = d->q_len};
   c.q = view_complete(q, d->heads, d->q_len, d->dim);
@@ -207,16 +187,15 @@ static call call_of(attend_plan *p, attend_view q, attend_view k,
   return c;
 }
 
-attend_status attend_forward(attend_plan *p, attend_view q, attend_view k,
-                             attend_view v, attend_view o, float *lse) {
+attend_status attend_forward(attend_plan *p, attend_view q, attend_view k, attend_view v,
+                             attend_view o, float *lse) {
   const attend_desc *d = &p->desc;
   ATTEND_TRY(check_inputs(p, q, k, v));
   ATTEND_TRY(check_view(p->ctx, "o", o, d->q_len));
   call c = call_of(p, q, k, v);
   c.o = view_complete(o, d->heads, d->q_len, d->dim_v);
   c.lse = lse;
-  ATTEND_TRY(
-      desc_check_output(p->ctx, d, "o", &c.o, d->heads, d->q_len, d->dim_v));
+  ATTEND_TRY(desc_check_output(p->ctx, d, "o", &c.o, d->heads, d->q_len, d->dim_v));
   if (p->engine->at_once) plan_wait(p);
   return p->engine->forward(&c);
 }
@@ -224,18 +203,14 @@ attend_status attend_forward(attend_plan *p, attend_view q, attend_view k,
 static attend_status check_gradients(const call *c) {
   const attend_desc *d = &c->plan->desc;
   attend_context *ctx = c->plan->ctx;
-  ATTEND_TRY(
-      desc_check_output(ctx, d, "dq", &c->dq, d->heads, d->q_len, d->dim));
-  ATTEND_TRY(
-      desc_check_output(ctx, d, "dk", &c->dk, d->kv_heads, d->kv_len, d->dim));
-  return desc_check_output(ctx, d, "dv", &c->dv, d->kv_heads, d->kv_len,
-                           d->dim_v);
+  ATTEND_TRY(desc_check_output(ctx, d, "dq", &c->dq, d->heads, d->q_len, d->dim));
+  ATTEND_TRY(desc_check_output(ctx, d, "dk", &c->dk, d->kv_heads, d->kv_len, d->dim));
+  return desc_check_output(ctx, d, "dv", &c->dv, d->kv_heads, d->kv_len, d->dim_v);
 }
 
-attend_status attend_backward(attend_plan *p, attend_view q, attend_view k,
-                              attend_view v, attend_view o, const float *lse,
-                              attend_view d_o, attend_view dq, attend_view dk,
-                              attend_view dv, float *dbias) {
+attend_status attend_backward(attend_plan *p, attend_view q, attend_view k, attend_view v,
+                              attend_view o, const float *lse, attend_view d_o, attend_view dq,
+                              attend_view dk, attend_view dv, float *dbias) {
   const attend_desc *d = &p->desc;
   ATTEND_CHECK(p->ctx, d->purpose & ATTEND_FOR_BACKWARD,
                "this plan supports forward only: set ATTEND_FOR_BACKWARD "
@@ -248,8 +223,7 @@ attend_status attend_backward(attend_plan *p, attend_view q, attend_view k,
   ATTEND_TRY(check_view(p->ctx, "dq", dq, d->q_len));
   ATTEND_TRY(check_view(p->ctx, "dk", dk, d->kv_len));
   ATTEND_TRY(check_view(p->ctx, "dv", dv, d->kv_len));
-  ATTEND_CHECK(p->ctx, lse || d->q_len == 0,
-               "lse is NULL: give the one that attend_forward wrote");
+  ATTEND_CHECK(p->ctx, lse || d->q_len == 0, "lse is NULL: give the one that attend_forward wrote");
   call c = call_of(p, q, k, v);
   c.o = view_complete(o, d->heads, d->q_len, d->dim_v);
   c.d_o = view_complete(d_o, d->heads, d->q_len, d->dim_v);
@@ -264,12 +238,11 @@ attend_status attend_backward(attend_plan *p, attend_view q, attend_view k,
   return p->engine->backward(&c);
 }
 
-attend_status attend_observe(attend_plan *p, attend_view q, attend_view k,
-                             const float *lse, const attend_observation *obs) {
+attend_status attend_observe(attend_plan *p, attend_view q, attend_view k, const float *lse,
+                             const attend_observation *obs) {
   const attend_desc *d = &p->desc;
   ATTEND_TRY(check_inputs(p, q, k, k));
-  ATTEND_CHECK(p->ctx, lse || d->q_len == 0,
-               "lse is NULL: give the one that attend_forward wrote");
+  ATTEND_CHECK(p->ctx, lse || d->q_len == 0, "lse is NULL: give the one that attend_forward wrote");
   call c = call_of(p, q, k, (attend_view){0});
   c.v.data = NULL;
   c.lse_in = lse;

@@ -128,8 +128,7 @@ static double importance(const row_view *l, int s, bool squared) {
 }
 
 /* Key `place` of the choice is the s-th that the row sees. */
-static void choose_key(const row_view *l, few_keys *few, int place, int s,
-                       double part) {
+static void choose_key(const row_view *l, few_keys *few, int place, int s, double part) {
   const definition_row *row = &l->row;
   double *z = few->z + (ptrdiff_t)place * row->d.dim;
   few->key[place] = row->seen[s];
@@ -158,27 +157,23 @@ static void choose_keys(const row_view *l, bool squared, few_keys *few) {
 
 /* ---- one row ---------------------------------------------------------------------- */
 
-static double inner(const row_view *l, const few_keys *a, int i,
-                    const few_keys *b, int j) {
+static double inner(const row_view *l, const few_keys *a, int i, const few_keys *b, int j) {
   int dim = l->row.d.dim;
-  return definition_dot(a->z + (ptrdiff_t)i * dim, b->z + (ptrdiff_t)j * dim,
-                        dim);
+  return definition_dot(a->z + (ptrdiff_t)i * dim, b->z + (ptrdiff_t)j * dim, dim);
 }
 
 /* Exponents reach 500 as they are. The largest c is that of a key with itself,
  * by Cauchy and Schwarz. */
 static void find_top(row_view *l) {
   double most = 0;
-  for (int i = 0; i < l->wrong.count; i++)
-    most = fmax(most, inner(l, &l->wrong, i, &l->wrong, i));
+  for (int i = 0; i < l->wrong.count; i++) most = fmax(most, inner(l, &l->wrong, i, &l->wrong, i));
   for (int i = 0; i < l->beside.count; i++)
     most = fmax(most, inner(l, &l->beside, i, &l->beside, i));
   l->top = fmax(0, most - 500);
 }
 
 /* Of key i of `a` against all other keys of the row. */
-static predict_variance against_others(const row_view *l, const few_keys *a,
-                                       int i, double *parts) {
+static predict_variance against_others(const row_view *l, const few_keys *a, int i, double *parts) {
   const few_keys *b = &l->beside;
   predict_variance sum = {0, 0};
   *parts = 0;
@@ -198,8 +193,7 @@ static predict_variance with_itself(const row_view *l, int i) {
 static predict_variance row_total(const row_view *l) {
   predict_variance same = {0, 0}, apart = {0, 0};
   double apart_parts = 0;
-  for (int i = 0; i < l->wrong.count; i++)
-    add(&same, l->wrong.part[i], with_itself(l, i));
+  for (int i = 0; i < l->wrong.count; i++) add(&same, l->wrong.part[i], with_itself(l, i));
   for (int i = 0; i < l->beside.count; i++) {
     double parts;
     predict_variance sum = against_others(l, &l->beside, i, &parts);
@@ -238,13 +232,12 @@ static predict_term key_term(const row_view *l, int i, predict_variance total) {
 
 static bool sees_one(const attend_desc *d, int b, int i) {
   int seen = 0;
-  for (int j = 0; j < d->kv_len && seen < 2; j++)
-    seen += attend_visible(d, b, i, j) != 0;
+  for (int j = 0; j < d->kv_len && seen < 2; j++) seen += attend_visible(d, b, i, j) != 0;
   return seen == 1;
 }
 
-static attend_status add_row_terms(attend_context *ctx, row_view *l, int b,
-                                   int h, int i, predict_terms *out) {
+static attend_status add_row_terms(attend_context *ctx, row_view *l, int b, int h, int i,
+                                   predict_terms *out) {
   definition_row *row = &l->row;
   definition_row_weigh(row, b, h, i);
   out->pairs += row->n_seen;
@@ -260,8 +253,7 @@ static attend_status add_row_terms(attend_context *ctx, row_view *l, int b,
   choose_keys(l, false, &l->beside);
   find_top(l);
   predict_variance total = row_total(l);
-  for (int j = 0; j < l->wrong.count; j++)
-    out->terms[out->count++] = key_term(l, j, total);
+  for (int j = 0; j < l->wrong.count; j++) out->terms[out->count++] = key_term(l, j, total);
   return ATTEND_OK;
 }
 
@@ -276,22 +268,21 @@ static attend_form exact_form(const attend_form *f) {
   return exact;
 }
 
-static attend_status open_row(attend_context *ctx, const attend_desc *d,
-                              attend_view q, attend_view k, row_view *l) {
+static attend_status open_row(attend_context *ctx, const attend_desc *d, attend_view q,
+                              attend_view k, row_view *l) {
   const attend_form *f = &d->form;
   bool gaussian = f->kind == ATTEND_GAUSSIAN;
   attend_desc exact = *d;
   exact.form = exact_form(f);
   exact.engine = NULL;
-  l->waves =
-      gaussian ? f->map == ATTEND_TRIGONOMETRIC : f->kind == ATTEND_FOURIER;
+  l->waves = gaussian ? f->map == ATTEND_TRIGONOMETRIC : f->kind == ATTEND_FOURIER;
   l->even = l->waves || f->pairs;
   l->orthogonal = f->draw == ATTEND_ORTHOGONAL;
   l->unit = gaussian ? 1 / (double)f->sigma : sqrt((double)d->scale);
   ATTEND_TRY(definition_row_open(ctx, &exact, q, k, &l->row));
   size_t each = FEW * (size_t)d->dim;
-  attend_status status = take(ctx, SIZE_PRODUCT(2, each, sizeof(double)),
-                              "a few keys of a row", &l->block);
+  attend_status status =
+      take(ctx, SIZE_PRODUCT(2, each, sizeof(double)), "a few keys of a row", &l->block);
   l->wrong.z = l->block;
   l->beside.z = status ? NULL : l->block + each;
   return status;
@@ -304,23 +295,20 @@ static int64_t sample_size(const attend_desc *d) {
   return min64(all, most);
 }
 
-static attend_status add_rows(attend_context *ctx, row_view *l, int64_t rows,
-                              predict_terms *out) {
+static attend_status add_rows(attend_context *ctx, row_view *l, int64_t rows, predict_terms *out) {
   const attend_desc *d = &l->row.d;
   int64_t all = (int64_t)d->batch * d->heads * d->q_len;
   for (int64_t n = 0; n < rows; n++) {
     int64_t at = (int64_t)(((double)n + 0.5) * (double)all / (double)rows);
     int64_t head = at / d->q_len;
-    ATTEND_TRY(add_row_terms(ctx, l, (int)(head / d->heads),
-                             (int)(head % d->heads), (int)(at % d->q_len),
-                             out));
+    ATTEND_TRY(add_row_terms(ctx, l, (int)(head / d->heads), (int)(head % d->heads),
+                             (int)(at % d->q_len), out));
   }
   return ATTEND_OK;
 }
 
-static attend_status collect_terms(attend_context *ctx, const attend_desc *desc,
-                                   attend_view q, attend_view k,
-                                   predict_terms *out) {
+static attend_status collect_terms(attend_context *ctx, const attend_desc *desc, attend_view q,
+                                   attend_view k, predict_terms *out) {
   *out = (predict_terms){0};
   row_view l = {.unit = 1};
   int64_t rows = sample_size(desc);
@@ -380,8 +368,7 @@ static double variance_by(predict_variance v, double beside, double dirs) {
   return fmax(0, v.alone + beside * v.beside) / dirs;
 }
 
-static double square_of(const predictor *p, const predict_term *t,
-                        double beside, double dirs) {
+static double square_of(const predictor *p, const predict_term *t, double beside, double dirs) {
   double v = variance_by(t->weight, beside, dirs);
   double w = variance_by(t->total, beside, dirs);
   double u = fmax(w, variance_by(t->sim, beside, dirs));
@@ -418,8 +405,7 @@ static double variance_of(const predictor *p, double features) {
 /* ---- the number that an error needs ------------------------------------------------- */
 
 /* Between `few`, which are not enough, and `many`, which are, to 1 percent. */
-static double narrow(const predictor *p, double target, double few,
-                     double many) {
+static double narrow(const predictor *p, double target, double few, double many) {
   while (many > 1.01 * few && many > PREDICT_STEP) {
     double middle = sqrt(few) * sqrt(many);
     if (error_of(p, middle) > target)
@@ -456,22 +442,19 @@ static void predict(const predictor *p, double target, attend_prediction *out) {
 
 /* ---- from tensors ------------------------------------------------------------------- */
 
-static attend_status check_request(attend_context *ctx, const attend_form *f,
-                                   double target) {
+static attend_status check_request(attend_context *ctx, const attend_form *f, double target) {
   bool random = f->kind == ATTEND_FAVOR || f->kind == ATTEND_FOURIER ||
                 (f->kind == ATTEND_GAUSSIAN && f->features > 0);
   ATTEND_CHECK(ctx, random,
                "this form has no random features, and no error of theirs: "
                "choose favor, fourier, or gaussian with features");
   ATTEND_CHECK(ctx, target > 0 && isfinite(target),
-               "the target error is %g: choose a positive number such as 0.05",
-               target);
+               "the target error is %g: choose a positive number such as 0.05", target);
   return ATTEND_OK;
 }
 
-attend_status attend_predict(attend_context *ctx, const attend_desc *desc,
-                             attend_view q, attend_view k, double target,
-                             attend_prediction *out) {
+attend_status attend_predict(attend_context *ctx, const attend_desc *desc, attend_view q,
+                             attend_view k, double target, attend_prediction *out) {
   attend_desc d = *desc;
   *out = (attend_prediction){0};
   ATTEND_TRY(attend_desc_complete(ctx, &d));
@@ -486,39 +469,33 @@ attend_status attend_predict(attend_context *ctx, const attend_desc *desc,
 /* ---- from a scale --------------------------------------------------------------------- */
 
 /* The same normal numbers at every spread: what follows changes smoothly. */
-static attend_status normal_terms(attend_context *ctx, const attend_desc *d,
-                                  double spread, predict_terms *out) {
+static attend_status normal_terms(attend_context *ctx, const attend_desc *d, double spread,
+                                  predict_terms *out) {
   size_t rows = (size_t)d->q_len * (size_t)d->dim;
   size_t keys = (size_t)d->kv_len * (size_t)d->dim;
   float *x;
-  ATTEND_TRY(
-      take(ctx, size_times(rows + keys, sizeof *x), "normal q and k", &x));
+  ATTEND_TRY(take(ctx, size_times(rows + keys, sizeof *x), "normal q and k", &x));
   attend_random_normal((attend_random){0, 1}, 0, rows, x);
   attend_random_normal((attend_random){0, 2}, 0, keys, x + rows);
-  for (size_t n = 0; n < rows + keys; n++)
-    x[n] = (float)(spread * (double)x[n]);
-  attend_status status =
-      collect_terms(ctx, d, attend_bhtd(x), attend_bhtd(x + rows), out);
+  for (size_t n = 0; n < rows + keys; n++) x[n] = (float)(spread * (double)x[n]);
+  attend_status status = collect_terms(ctx, d, attend_bhtd(x), attend_bhtd(x + rows), out);
   give(ctx, x);
   return status;
 }
 
-static attend_desc sample_desc(const attend_form *form, int keys, int dim,
-                               float scale) {
-  return (attend_desc){
-      .form = *form,
-      .batch = 1,
-      .heads = 1,
-      .kv_heads = 1,
-      .q_len = SAMPLE_ROWS,
-      .kv_len = keys > 0 && keys < SAMPLE_KEYS ? keys : SAMPLE_KEYS,
-      .dim = dim,
-      .dim_v = dim,
-      .scale = scale};
+static attend_desc sample_desc(const attend_form *form, int keys, int dim, float scale) {
+  return (attend_desc){.form = *form,
+                       .batch = 1,
+                       .heads = 1,
+                       .kv_heads = 1,
+                       .q_len = SAMPLE_ROWS,
+                       .kv_len = keys > 0 && keys < SAMPLE_KEYS ? keys : SAMPLE_KEYS,
+                       .dim = dim,
+                       .dim_v = dim,
+                       .scale = scale};
 }
 
-attend_status attend_predict_spread(attend_context *ctx,
-                                    const attend_desc *desc, double spread,
+attend_status attend_predict_spread(attend_context *ctx, const attend_desc *desc, double spread,
                                     double target, attend_prediction *out) {
   attend_desc d = *desc;
   *out = (attend_prediction){0};
@@ -538,9 +515,8 @@ attend_status attend_predict_spread(attend_context *ctx,
 
 /* ---- for descriptions ------------------------------------------------------------------- */
 
-static attend_status needed(attend_context *ctx, const attend_form *form,
-                            int dim, float scale, double spread,
-                            double *features) {
+static attend_status needed(attend_context *ctx, const attend_form *form, int dim, float scale,
+                            double spread, double *features) {
   attend_desc d = sample_desc(form, 0, dim, scale);
   d.form.error = d.form.spread = 0;
   d.form.features = PREDICT_STEP; /* any: nothing is drawn */
@@ -563,9 +539,8 @@ static void print_count(double n, char text[32]) {
 
 /* A spread at which the error can be had: softmax's scores have unit variance
  * at dim^(-1/4) times itself; below that, halves. */
-static attend_status refuse(attend_context *ctx, const attend_form *form,
-                            int dim, float scale, double spread,
-                            double features) {
+static attend_status refuse(attend_context *ctx, const attend_form *form, int dim, float scale,
+                            double spread, double features) {
   double lower = fmin(pow(dim, -0.25), spread / 2), fewer = features;
   char much[32], less[32];
   for (int n = 0; n < 16; n++, lower /= 2) {
@@ -581,8 +556,8 @@ static attend_status refuse(attend_context *ctx, const attend_form *form,
               (double)form->error, much, dim, spread, lower, less);
 }
 
-attend_status predict_features(attend_context *ctx, const attend_form *form,
-                               int dim, float scale, int *features) {
+attend_status predict_features(attend_context *ctx, const attend_form *form, int dim, float scale,
+                               int *features) {
   double spread = form->spread > 0 ? (double)form->spread : 1, count;
   ATTEND_CHECK(ctx, spread < 1e30,
                "the spread of q and k is %g: choose a positive number below "

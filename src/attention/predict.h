@@ -9,7 +9,7 @@
  * set) reaches its error on q and k of rms `spread`, at this width and scale; fails if
  * that is more than PREDICT_MOST. */
 enum { PREDICT_MOST = 1 << 16, PREDICT_STEP = 16 };
-attend_status predict_features(attend_context *ctx, const attend_form *form,
-                               int dim, float scale, int *features);
+attend_status predict_features(attend_context *ctx, const attend_form *form, int dim, float scale,
+                               int *features);
 
 #endif

@@ -61,9 +61,8 @@ typedef struct {
 
 /* By attend_form_kind, then sgemm: no string can hold a function. */
 enum { PROBLEM_SGEMM = ATTEND_CUSTOM };
-static const char *const problem_forms[] = {"softmax",  "argmax", "poly",
-                                            "gaussian", "elu",    "fourier",
-                                            "favor",    "sgemm"};
+static const char *const problem_forms[] = {"softmax", "argmax",  "poly",  "gaussian",
+                                            "elu",     "fourier", "favor", "sgemm"};
 
 static const problem_word problem_words[] = {
     {"causal", WORD_CAUSAL, ATTEND_CAUSAL},
@@ -110,8 +109,7 @@ static const problem_setting problem_settings[] = {
     {"a", POLY, SETTING_FLOAT, AT(a), NOT_ZERO},
     {"c", POLY, SETTING_FLOAT, AT(c), ANY},
     {"sigma", RANDOM, SETTING_FLOAT, AT(sigma), NOT_ZERO},
-    {"m", RANDOM, SETTING_COUNT, AT(features),
-     COUNTS("the number of features")},
+    {"m", RANDOM, SETTING_COUNT, AT(features), COUNTS("the number of features")},
     {"seed", RANDOM, SETTING_SEED, AT(seed), COUNTS("the number")},
     {"redraw", RANDOM, SETTING_SEED, AT(redraw), COUNTS("the number")},
     {"draw", RANDOM, SETTING_CHOICE, AT(draw), WORDS("orthogonal", "iid")},
@@ -146,15 +144,15 @@ enum { SHOWN = 48 }; /* characters of the text that a sentence repeats */
 
 static int shown(span s) { return s.length < SHOWN ? (int)s.length : SHOWN; }
 
-__attribute__((format(printf, 2, 3))) static attend_status wrong(
-    reader *r, const char *sentence, ...) {
+__attribute__((format(printf, 2, 3))) static attend_status wrong(reader *r, const char *sentence,
+                                                                 ...) {
   char what[384];
   va_list args;
   va_start(args, sentence);
   vsnprintf(what, sizeof what, sentence, args);
   va_end(args);
-  return fail(r->ctx, ATTEND_INVALID, "word %d \"%.*s\": %s", r->number,
-              shown(r->word), r->word.at, what);
+  return fail(r->ctx, ATTEND_INVALID, "word %d \"%.*s\": %s", r->number, shown(r->word), r->word.at,
+              what);
 }
 
 static span cut(span *rest, char mark) {
@@ -198,8 +196,7 @@ static bool read_int(span s, int *value) {
 
 static bool read_float(span s, float *value) {
   char copy[64], *end;
-  if (s.length == 0 || s.length >= sizeof copy || isspace((unsigned char)*s.at))
-    return false;
+  if (s.length == 0 || s.length >= sizeof copy || isspace((unsigned char)*s.at)) return false;
   memcpy(copy, s.at, s.length);
   copy[s.length] = 0;
   *value = strtof(copy, &end);
@@ -209,11 +206,11 @@ static bool read_float(span s, float *value) {
 /* ---- FORM(name=value,...) ----------------------------------------------- */
 
 /* In a description 0 means the default; a string leaves the setting out. */
-static attend_status read_number(reader *r, const char *name, span value,
-                                 bool may_be_zero, float *out) {
+static attend_status read_number(reader *r, const char *name, span value, bool may_be_zero,
+                                 float *out) {
   if (!read_float(value, out))
-    return wrong(r, "%s is \"%.*s\": choose a number such as %s=0.5", name,
-                 shown(value), value.at, name);
+    return wrong(r, "%s is \"%.*s\": choose a number such as %s=0.5", name, shown(value), value.at,
+                 name);
   if (*out == 0 && !may_be_zero)
     return wrong(r,
                  "%s is 0: choose another number, or leave it out for the "
@@ -222,31 +219,27 @@ static attend_status read_number(reader *r, const char *name, span value,
   return ATTEND_OK;
 }
 
-static attend_status read_count(reader *r, const problem_setting *s, span value,
-                                int *out) {
+static attend_status read_count(reader *r, const problem_setting *s, span value, int *out) {
   int most = strcmp(s->name, "m") ? INT_MAX : 1 << 20; /* desc.c's limit */
   if (read_int(value, out) && *out >= 1) return ATTEND_OK;
-  return wrong(r, "%s %s is \"%.*s\": choose a whole number from 1 to %d",
-               s->meaning, s->name, shown(value), value.at, most);
+  return wrong(r, "%s %s is \"%.*s\": choose a whole number from 1 to %d", s->meaning, s->name,
+               shown(value), value.at, most);
 }
 
-static attend_status read_seed(reader *r, const problem_setting *s, span value,
-                               uint64_t *out) {
+static attend_status read_seed(reader *r, const problem_setting *s, span value, uint64_t *out) {
   if (read_whole(value, UINT64_MAX, out)) return ATTEND_OK;
-  return wrong(r, "%s %s is \"%.*s\": choose a whole number from 0 to %llu",
-               s->meaning, s->name, shown(value), value.at, ULLONG_MAX);
+  return wrong(r, "%s %s is \"%.*s\": choose a whole number from 0 to %llu", s->meaning, s->name,
+               shown(value), value.at, ULLONG_MAX);
 }
 
-static attend_status read_choice(reader *r, const problem_setting *s,
-                                 span value, int *out) {
+static attend_status read_choice(reader *r, const problem_setting *s, span value, int *out) {
   for (int n = 0; n < 2; n++)
     if (span_is(value, s->words[n])) {
       *out = n;
       return ATTEND_OK;
     }
-  return wrong(r, "%s is \"%.*s\": choose %s=%s or %s=%s", s->name,
-               shown(value), value.at, s->name, s->words[0], s->name,
-               s->words[1]);
+  return wrong(r, "%s is \"%.*s\": choose %s=%s or %s=%s", s->name, shown(value), value.at, s->name,
+               s->words[0], s->name, s->words[1]);
 }
 
 /* "p, a and c" */
@@ -259,8 +252,7 @@ static void list_settings(attend_form_kind kind, char *list, size_t size) {
   for (const problem_setting *s = problem_settings; s->name; s++)
     if (s->forms >> kind & 1)
       used += (size_t)snprintf(list + used, size - used, "%s%s",
-                               used == 0 ? "" : (s == last ? " and " : ", "),
-                               s->name);
+                               used == 0 ? "" : (s == last ? " and " : ", "), s->name);
 }
 
 static attend_status read_form_setting(reader *r, span name, span value) {
@@ -280,8 +272,8 @@ static attend_status read_form_setting(reader *r, span name, span value) {
     }
   char list[128];
   list_settings(f->kind, list, sizeof list);
-  return wrong(r, "%s has no setting \"%.*s\": it has %s",
-               problem_forms[f->kind], shown(name), name.at, list);
+  return wrong(r, "%s has no setting \"%.*s\": it has %s", problem_forms[f->kind], shown(name),
+               name.at, list);
 }
 
 static bool occurs_before(const char *list, span name) {
@@ -289,9 +281,7 @@ static bool occurs_before(const char *list, span name) {
   while (rest.length > 0) {
     span piece = cut(&rest, ',');
     span earlier = cut(&piece, '=');
-    if (earlier.length == name.length &&
-        memcmp(earlier.at, name.at, name.length) == 0)
-      return true;
+    if (earlier.length == name.length && memcmp(earlier.at, name.at, name.length) == 0) return true;
   }
   return false;
 }
@@ -328,9 +318,7 @@ static attend_status read_form(reader *r) {
                  "\"%.*s\" is no form: choose softmax, argmax, poly, "
                  "gaussian, elu, fourier, favor or sgemm%s",
                  shown(name), name.at,
-                 span_is(name, "custom")
-                     ? "; custom needs a function and works from C only"
-                     : "");
+                 span_is(name, "custom") ? "; custom needs a function and works from C only" : "");
   if (kind == PROBLEM_SGEMM)
     r->problem.op = ATTEND_OP_SGEMM;
   else
@@ -361,23 +349,18 @@ static measure *find_measure(measure *m, int count, char letter) {
 }
 
 static attend_status read_measure(reader *r, measure *m, span digits) {
-  if (m->given)
-    return wrong(r, "the letter %c (%s) occurs twice: keep one", m->letter,
-                 m->meaning);
+  if (m->given) return wrong(r, "the letter %c (%s) occurs twice: keep one", m->letter, m->meaning);
   m->given = true;
   if (read_int(digits, m->value) && *m->value >= m->least) return ATTEND_OK;
-  return wrong(r, "%c (%s) is \"%.*s\": choose a whole number from %d to %d",
-               m->letter, m->meaning, shown(digits), digits.at, m->least,
-               INT_MAX);
+  return wrong(r, "%c (%s) is \"%.*s\": choose a whole number from %d to %d", m->letter, m->meaning,
+               shown(digits), digits.at, m->least, INT_MAX);
 }
 
-static attend_status read_measures(reader *r, measure *m, int count,
-                                   const char *letters) {
+static attend_status read_measures(reader *r, measure *m, int count, const char *letters) {
   const char *at = r->word.at, *end = at + r->word.length;
   while (at < end) {
     measure *found = find_measure(m, count, *at);
-    if (!found)
-      return wrong(r, "\"%c\" is no size: the letters are %s", *at, letters);
+    if (!found) return wrong(r, "\"%c\" is no size: the letters are %s", *at, letters);
     const char *stop = ++at;
     while (stop < end && isdigit((unsigned char)*stop)) stop++;
     ATTEND_TRY(read_measure(r, found, (span){at, (size_t)(stop - at)}));
@@ -385,8 +368,8 @@ static attend_status read_measures(reader *r, measure *m, int count,
   }
   for (int n = 0; n < count; n++)
     if (m[n].needed && !m[n].given)
-      return wrong(r, "the letter %c (%s) is missing: write %c and a number",
-                   m[n].letter, m[n].meaning, m[n].letter);
+      return wrong(r, "the letter %c (%s) is missing: write %c and a number", m[n].letter,
+                   m[n].meaning, m[n].letter);
   return ATTEND_OK;
 }
 
@@ -426,9 +409,7 @@ static attend_status unknown_word(reader *r) {
   return wrong(r, "there is no such word: the words are %s", list);
 }
 
-static bool takes_number(const char *name) {
-  return name[strlen(name) - 1] == '=';
-}
+static bool takes_number(const char *name) { return name[strlen(name) - 1] == '='; }
 
 static const problem_word *find_word(span word) {
   for (const problem_word *w = problem_words; w->name; w++) {
@@ -442,8 +423,8 @@ static const problem_word *find_word(span word) {
 static attend_status read_window(reader *r, span value) {
   int *window = &r->problem.desc.mask.window;
   if (read_int(value, window) && *window >= 1) return ATTEND_OK;
-  return wrong(r, "the window is \"%.*s\": choose a whole number from 1 to %d",
-               shown(value), value.at, INT_MAX);
+  return wrong(r, "the window is \"%.*s\": choose a whole number from 1 to %d", shown(value),
+               value.at, INT_MAX);
 }
 
 static attend_status read_scale(reader *r, span value) {
@@ -496,8 +477,8 @@ static attend_status read_word(reader *r) {
   if (!w) return unknown_word(r);
   span *taken = &r->taken[w->group];
   if (taken->at)
-    return wrong(r, "\"%.*s\" has already settled this: keep one of the two",
-                 shown(*taken), taken->at);
+    return wrong(r, "\"%.*s\" has already settled this: keep one of the two", shown(*taken),
+                 taken->at);
   *taken = r->word;
   size_t name = strlen(w->name);
   return apply_word(r, w, (span){r->word.at + name, r->word.length - name});
@@ -534,8 +515,7 @@ static attend_status finish(reader *r) {
   return attend_desc_complete(r->ctx, &p->desc);
 }
 
-attend_status attend_problem_parse(attend_context *ctx, const char *text,
-                                   attend_problem *problem) {
+attend_status attend_problem_parse(attend_context *ctx, const char *text, attend_problem *problem) {
   ATTEND_CHECK(ctx, text && *text,
                "the problem is empty: write FORM:SHAPE, such as "
                "softmax:b1h12n1024d64:causal");
@@ -543,14 +523,11 @@ attend_status attend_problem_parse(attend_context *ctx, const char *text,
   memset(&r.problem, 0, sizeof r.problem); /* its padding too: == is memcmp */
   next_word(&r);
   ATTEND_TRY(read_form(&r));
-  ATTEND_CHECK(ctx, r.rest && *r.rest,
-               "\"%.*s\" has no shape: write it after a colon, such as %s",
+  ATTEND_CHECK(ctx, r.rest && *r.rest, "\"%.*s\" has no shape: write it after a colon, such as %s",
                SHOWN, text,
-               r.problem.op == ATTEND_OP_SGEMM ? "sgemm:m64n64k64"
-                                               : "softmax:b1h12n1024d64");
+               r.problem.op == ATTEND_OP_SGEMM ? "sgemm:m64n64k64" : "softmax:b1h12n1024d64");
   next_word(&r);
-  ATTEND_TRY(r.problem.op == ATTEND_OP_SGEMM ? read_sgemm_shape(&r)
-                                             : read_shape(&r));
+  ATTEND_TRY(r.problem.op == ATTEND_OP_SGEMM ? read_sgemm_shape(&r) : read_shape(&r));
   while (r.rest) {
     next_word(&r);
     ATTEND_TRY(read_word(&r));
@@ -560,10 +537,8 @@ attend_status attend_problem_parse(attend_context *ctx, const char *text,
   return ATTEND_OK;
 }
 
-attend_status attend_form_parse(attend_context *ctx, const char *text,
-                                attend_form *form) {
-  ATTEND_CHECK(ctx, text && *text,
-               "the form is empty: write one such as softmax or favor(m=256)");
+attend_status attend_form_parse(attend_context *ctx, const char *text, attend_form *form) {
+  ATTEND_CHECK(ctx, text && *text, "the form is empty: write one such as softmax or favor(m=256)");
   reader r = {.ctx = ctx, .rest = text};
   next_word(&r);
   ATTEND_TRY(read_form(&r));
@@ -586,13 +561,11 @@ typedef struct {
   int length; /* needed so far, as snprintf counts */
 } writer;
 
-__attribute__((format(printf, 2, 3))) static void put(writer *w,
-                                                      const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void put(writer *w, const char *format, ...) {
   size_t used = (size_t)w->length < w->size ? (size_t)w->length : w->size;
   va_list args;
   va_start(args, format);
-  w->length += vsnprintf(used < w->size ? w->text + used : NULL, w->size - used,
-                         format, args);
+  w->length += vsnprintf(used < w->size ? w->text + used : NULL, w->size - used, format, args);
   va_end(args);
 }
 
@@ -650,8 +623,7 @@ static void put_form(writer *w, const attend_form *f, int dim) {
   if (open) put(w, ")");
 }
 
-static void put_shape(writer *w, const attend_problem *p,
-                      const attend_desc *d) {
+static void put_shape(writer *w, const attend_problem *p, const attend_desc *d) {
   bool decode = p->op == ATTEND_OP_DECODE;
   put(w, ":b%dh%d", d->batch, d->heads);
   if (d->kv_heads != d->heads) put(w, "g%d", d->kv_heads);
@@ -666,8 +638,7 @@ static int group_value(const attend_problem *p, problem_word_group group) {
   const attend_desc *d = &p->desc;
   switch (group) {
     case WORD_CAUSAL: /* a decode is bottom of itself */
-      return p->op == ATTEND_OP_DECODE ? ATTEND_NOT_CAUSAL
-                                       : (int)d->mask.causal;
+      return p->op == ATTEND_OP_DECODE ? ATTEND_NOT_CAUSAL : (int)d->mask.causal;
     case WORD_PAD:
       return (int)p->pad;
     case WORD_BIAS:
@@ -686,12 +657,11 @@ static int group_value(const attend_problem *p, problem_word_group group) {
   return 0;
 }
 
-static void put_words(writer *w, const attend_problem *p,
-                      const attend_desc *d) {
+static void put_words(writer *w, const attend_problem *p, const attend_desc *d) {
   attend_desc usual = {.dim = d->dim};
   desc_defaults(&usual);
-  bool renamed = d->form.kind != ATTEND_SOFTMAX &&
-                 d->form.kind != ATTEND_ARGMAX && d->form.sigma != 0;
+  bool renamed =
+      d->form.kind != ATTEND_SOFTMAX && d->form.kind != ATTEND_ARGMAX && d->form.sigma != 0;
   bool scaled = form_has_scale(d->form.kind) && !renamed; /* sigma said it */
   for (const problem_word *word = problem_words; word->name; word++) {
     if (word->group == WORD_WINDOW) {
@@ -706,8 +676,7 @@ static void put_words(writer *w, const attend_problem *p,
   }
 }
 
-int attend_problem_print(const attend_problem *problem, char *text,
-                         size_t size) {
+int attend_problem_print(const attend_problem *problem, char *text, size_t size) {
   writer w = {text, size, 0};
   if (size) text[0] = 0;
   if (problem->op == ATTEND_OP_SGEMM) {

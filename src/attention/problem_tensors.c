@@ -30,11 +30,9 @@ static size_t extent(int a, int b, int c, int d) {
   return SIZE_PRODUCT((size_t)a, (size_t)b, (size_t)c, (size_t)d);
 }
 
-static attend_view cut_view(arena *a, const attend_problem *p, int heads,
-                            int length, int width) {
+static attend_view cut_view(arena *a, const attend_problem *p, int heads, int length, int width) {
   size_t count = extent(p->desc.batch, heads, length, width);
-  void *data =
-      arena_cut(a, size_times(count, attend_dtype_size(p->desc.dtype)));
+  void *data = arena_cut(a, size_times(count, attend_dtype_size(p->desc.dtype)));
   return p->bthd ? attend_bthd(data, heads, length, width) : attend_bhtd(data);
 }
 
@@ -53,8 +51,7 @@ static void cut_tensors(arena *a, const attend_problem *p, attend_tensors *t) {
   t->dk = cut_view(a, p, d->kv_heads, d->kv_len, d->dim);
   t->dv = cut_view(a, p, d->kv_heads, d->kv_len, d->dim_v);
   t->dbias_count = desc_bias_count(d);
-  if (t->dbias_count)
-    t->dbias = arena_cut(a, size_times(t->dbias_count, sizeof(float)));
+  if (t->dbias_count) t->dbias = arena_cut(a, size_times(t->dbias_count, sizeof(float)));
 }
 
 static void cut_extras(arena *a, const attend_problem *p, extras *x) {
@@ -64,8 +61,7 @@ static void cut_extras(arena *a, const attend_problem *p, extras *x) {
   *x = (extras){0};
   if (p->pad == ATTEND_PAD_LENGTHS)
     x->lengths = arena_cut(a, size_times((size_t)d->batch, sizeof(int32_t)));
-  if (p->pad == ATTEND_PAD_LEFT || p->pad == ATTEND_PAD_RIGHT)
-    x->key_mask = arena_cut(a, keys);
+  if (p->pad == ATTEND_PAD_LEFT || p->pad == ATTEND_PAD_RIGHT) x->key_mask = arena_cut(a, keys);
   if (d->bias.kind == ATTEND_ALIBI) x->slopes = arena_cut(a, bias);
   if (d->bias.kind == ATTEND_BUCKETS) x->table = arena_cut(a, bias);
   if (d->bias.kind == ATTEND_DENSE) x->dense = arena_cut(a, bias);
@@ -75,41 +71,34 @@ static void cut_extras(arena *a, const attend_problem *p, extras *x) {
 
 enum { PIECE = 256 };
 
-static void fill_row(attend_random r, uint64_t first, attend_dtype dtype,
-                     int width, unsigned char *row) {
+static void fill_row(attend_random r, uint64_t first, attend_dtype dtype, int width,
+                     unsigned char *row) {
   float piece[PIECE];
   for (int x = 0; x < width; x += PIECE) {
     size_t n = (size_t)min64(PIECE, width - x);
     attend_random_normal(r, first + (uint64_t)x, n, piece);
-    attend_convert_from_f32(dtype, piece, n,
-                            row + (size_t)x * attend_dtype_size(dtype));
+    attend_convert_from_f32(dtype, piece, n, row + (size_t)x * attend_dtype_size(dtype));
   }
 }
 
-static void fill_view(attend_random r, const attend_desc *d, attend_view view,
-                      int heads, int length, int width) {
+static void fill_view(attend_random r, const attend_desc *d, attend_view view, int heads,
+                      int length, int width) {
   view = view_complete(view, heads, length, width);
   uint64_t first = 0;
   for (int b = 0; b < d->batch; b++)
     for (int h = 0; h < heads; h++)
       for (int i = 0; i < length; i++) {
-        fill_row(r, first, d->dtype, width,
-                 view_at(&view, attend_dtype_size(d->dtype), b, h, i));
+        fill_row(r, first, d->dtype, width, view_at(&view, attend_dtype_size(d->dtype), b, h, i));
         first += (uint64_t)width;
       }
 }
 
-static void fill_tensors(uint64_t seed, const attend_desc *d,
-                         const attend_tensors *t) {
-  fill_view((attend_random){seed, STREAM_Q}, d, t->q, d->heads, d->q_len,
-            d->dim);
-  fill_view((attend_random){seed, STREAM_K}, d, t->k, d->kv_heads, d->kv_len,
-            d->dim);
-  fill_view((attend_random){seed, STREAM_V}, d, t->v, d->kv_heads, d->kv_len,
-            d->dim_v);
+static void fill_tensors(uint64_t seed, const attend_desc *d, const attend_tensors *t) {
+  fill_view((attend_random){seed, STREAM_Q}, d, t->q, d->heads, d->q_len, d->dim);
+  fill_view((attend_random){seed, STREAM_K}, d, t->k, d->kv_heads, d->kv_len, d->dim);
+  fill_view((attend_random){seed, STREAM_V}, d, t->v, d->kv_heads, d->kv_len, d->dim_v);
   if (t->d_o.data)
-    fill_view((attend_random){seed, STREAM_D_O}, d, t->d_o, d->heads, d->q_len,
-              d->dim_v);
+    fill_view((attend_random){seed, STREAM_D_O}, d, t->d_o, d->heads, d->q_len, d->dim_v);
 }
 
 /* Some keys, all, none, and again: batch 1 has padding, 2 has a full entry
@@ -133,15 +122,12 @@ static void fill_key_mask(const attend_problem *p, uint8_t *mask) {
     }
 }
 
-static void fill_extras(uint64_t seed, const attend_problem *p,
-                        const extras *x) {
+static void fill_extras(uint64_t seed, const attend_problem *p, const extras *x) {
   size_t count = desc_bias_count(&p->desc);
   if (x->lengths) fill_lengths(&p->desc, x->lengths);
   if (x->key_mask) fill_key_mask(p, x->key_mask);
   if (x->slopes) attend_alibi_slopes(p->desc.heads, x->slopes);
-  if (x->dense)
-    attend_random_normal((attend_random){seed, STREAM_DENSE}, 0, count,
-                         x->dense);
+  if (x->dense) attend_random_normal((attend_random){seed, STREAM_DENSE}, 0, count, x->dense);
   if (!x->table) return;
   attend_random_normal((attend_random){seed, STREAM_TABLE}, 0, count, x->table);
   for (size_t n = 0; n < count; n++) x->table[n] *= 0.5f;
@@ -163,8 +149,7 @@ static attend_status check_total(attend_context *ctx, const attend_desc *d) {
   return ATTEND_OK;
 }
 
-attend_status attend_problem_tensors(attend_context *ctx,
-                                     const attend_problem *problem,
+attend_status attend_problem_tensors(attend_context *ctx, const attend_problem *problem,
                                      uint64_t seed, attend_tensors *tensors) {
   attend_problem p = *problem;
   extras x;
@@ -178,8 +163,7 @@ attend_status attend_problem_tensors(attend_context *ctx,
   cut_tensors(&a, &p, tensors);
   cut_extras(&a, &p, &x);
   tensors->bytes = a.used;
-  ATTEND_TRY(
-      take_zeroed(ctx, a.used, "the tensors of a problem", &tensors->block));
+  ATTEND_TRY(take_zeroed(ctx, a.used, "the tensors of a problem", &tensors->block));
   a = (arena){tensors->block, 0};
   cut_tensors(&a, &p, tensors);
   cut_extras(&a, &p, &x);

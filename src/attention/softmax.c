@@ -41,8 +41,8 @@ static size_t slot_bytes(attend_plan *p, int n) {
   call c = {.plan = p, .n = n};
   int64_t tiles = max64(call_tiles(&c), 1);
   if (!wants_split(p, tiles)) return 0;
-  size_t all = SIZE_PRODUCT((size_t)tiles, (size_t)(8 * p->threads + 1),
-                            slot_floats(&c), sizeof(float));
+  size_t all =
+      SIZE_PRODUCT((size_t)tiles, (size_t)(8 * p->threads + 1), slot_floats(&c), sizeof(float));
   size_t most = (size_t)p->threads << 20;
   return all < most ? all : most;
 }
@@ -53,8 +53,7 @@ void softmax_size(attend_plan *p) {
   p->thread_bytes = scratch_cut(p, (arena){NULL, 0}, &w);
   p->slot_bytes = slot_bytes(p, p->desc.q_len);
   if (p->desc.purpose & ATTEND_FOR_EXTEND)
-    p->slot_bytes =
-        (size_t)max64((int64_t)p->slot_bytes, (int64_t)slot_bytes(p, 1));
+    p->slot_bytes = (size_t)max64((int64_t)p->slot_bytes, (int64_t)slot_bytes(p, 1));
   p->shared_bytes = size_add(round_up(bias_shared_bytes(p), 64), p->slot_bytes);
   if (p->desc.purpose & ATTEND_FOR_BACKWARD) softmax_backward_size(p);
 }
@@ -70,24 +69,19 @@ static void group_block(const call *c, tile g, int at, scratch *w) {
   if (!tile_scores(c, g, at, &j0, &j1, w)) return;
   bool bounded = tile_bounded(c, g, at, j0, j1, w);
   if (is_poly(p))
-    p->kn->join_sums(g.rows, j0, j1, w->s, w->m + at, w->l + 2 * at, w->alpha,
-                     w->beta);
+    p->kn->join_sums(g.rows, j0, j1, w->s, w->m + at, w->l + 2 * at, w->alpha, w->beta);
   else
-    c->on->softmax(&(struct block_soft){g.rows, j0, j1, call_factor(c), bounded,
-                                        w->s, w->p, w->m + at, w->l + 2 * at,
-                                        w->alpha, w->beta});
-  group_weigh(c, g, &w->keys, j0, j1, w->p, p->ldv, w->alpha, w->beta,
-              w->o + (size_t)at * p->ldv);
+    c->on->softmax(&(struct block_soft){g.rows, j0, j1, call_factor(c), bounded, w->s, w->p,
+                                        w->m + at, w->l + 2 * at, w->alpha, w->beta});
+  group_weigh(c, g, &w->keys, j0, j1, w->p, p->ldv, w->alpha, w->beta, w->o + (size_t)at * p->ldv);
 }
 
 /* Each group prefetches its share of the next block. */
-static void tile_block(const call *c, tile t, int64_t start, span seen,
-                       scratch *w) {
+static void tile_block(const call *c, tile t, int64_t start, span seen, scratch *w) {
   int keys = c->on->keys;
   int64_t next = start + keys, last = min64(seen.hi, next + keys);
   if (c->state && t.rows <= c->on->rows)
-    pages_prefetch(c, t.b, t.g,
-                   (span){max64(start, seen.lo), min64(next, seen.hi)});
+    pages_prefetch(c, t.b, t.g, (span){max64(start, seen.lo), min64(next, seen.hi)});
   if (!seen_block_load(c, t, start / keys, seen, &w->keys)) return;
   if (t.rows >= BOUNDED_ROWS && !is_gaussian(c->plan) && !is_poly(c->plan))
     block_longest(c, seen, &w->keys);
@@ -98,8 +92,7 @@ static void tile_block(const call *c, tile t, int64_t start, span seen,
   int groups = (t.rows + c->on->rows - 1) / c->on->rows;
   int64_t share = (keys + groups - 1) / groups;
   for (int i = 0; i < t.rows; i += c->on->rows, next += share) {
-    if (next < last)
-      keys_prefetch(c, t.b, t.g, next, min64(share, last - next));
+    if (next < last) keys_prefetch(c, t.b, t.g, next, min64(share, last - next));
     group_block(c, tile_group(c->on->rows, t, i), i, w);
   }
 }
@@ -124,20 +117,17 @@ static bool row_is_lost(const call *c, const float l[2]) {
 
 static void count_weak(const call *c, tile t, const float *l) {
   int64_t weak = 0;
-  for (int i = 0; i < t.rows; i++)
-    weak += row_is_lost(c, l + 2 * i) && row_sees(c, t.b, t.row + i);
+  for (int i = 0; i < t.rows; i++) weak += row_is_lost(c, l + 2 * i) && row_sees(c, t.b, t.row + i);
   plan_weak(c->plan, weak);
 }
 
-static void tile_end(const call *c, tile t, const float *o, const float *m,
-                     const float *l) {
+static void tile_end(const call *c, tile t, const float *o, const float *m, const float *l) {
   const attend_plan *p = c->plan;
   target out = {.dtype = p->desc.dtype, .row = 0, .col = c->o.stride[3]};
   for (int i = 0; i < t.rows; i++) {
     int row = t.row + i;
     out.data = row_address(c, &c->o, t.b, t.g, row);
-    p->kn->store_rows(o + (size_t)i * p->ldv, p->ldv, 1, p->desc.dim_v,
-                      l + 2 * i, out);
+    p->kn->store_rows(o + (size_t)i * p->ldv, p->ldv, 1, p->desc.dim_v, l + 2 * i, out);
     if (c->lse) c->lse[row_index(c, t, i)] = row_lse(c, t, i, m[i], l + 2 * i);
   }
   count_weak(c, t, l);
@@ -170,15 +160,13 @@ typedef struct {
   int64_t longest; /* blocks of the tile that sees most */
 } split;
 
-static float *slot_of(const call *c, const split *s, int64_t tile_index,
-                      int slot) {
-  return s->data + ((size_t)tile_index * (size_t)s->count + (size_t)slot) *
-                       slot_floats(c);
+static float *slot_of(const call *c, const split *s, int64_t tile_index, int slot) {
+  return s->data + ((size_t)tile_index * (size_t)s->count + (size_t)slot) * slot_floats(c);
 }
 
 /* Slot 0 is the tile's running result; each wave fills the others. */
-static void split_block(const call *c, const split *s, int64_t tile_index,
-                        int64_t wave, int slot, scratch *w) {
+static void split_block(const call *c, const split *s, int64_t tile_index, int64_t wave, int slot,
+                        scratch *w) {
   const attend_plan *p = c->plan;
   tile t = call_tile(c, tile_index);
   span seen = rows_see(c, t.b, t.row, t.rows);
@@ -194,19 +182,16 @@ static void split_block(const call *c, const split *s, int64_t tile_index,
   memcpy(out + 3 * s->rows, w->o, rows * (size_t)p->ldv * sizeof *out);
 }
 
-static void join_wave(const call *c, const split *s, int64_t tile_index,
-                      int64_t wave) {
+static void join_wave(const call *c, const split *s, int64_t tile_index, int64_t wave) {
   const attend_plan *p = c->plan;
   tile t = call_tile(c, tile_index);
   span seen = rows_see(c, t.b, t.row, t.rows);
   int64_t left = end_block(c, seen) - first_block(c, seen) - wave;
-  float *m = slot_of(c, s, tile_index, 0), *l = m + s->rows,
-        *o = l + 2 * s->rows;
+  float *m = slot_of(c, s, tile_index, 0), *l = m + s->rows, *o = l + 2 * s->rows;
   if (wave == 0) tile_clear(p, t.rows, &(scratch){.o = o, .m = m, .l = l});
   for (int slot = 1; slot <= min64(s->count - 1, left); slot++) {
     const float *from = slot_of(c, s, tile_index, slot);
-    p->kn->join_rows(t.rows, p->ldv, from, from + s->rows, from + 3 * s->rows,
-                     m, l, o);
+    p->kn->join_rows(t.rows, p->ldv, from, from + s->rows, from + 3 * s->rows, m, l, o);
   }
   if (wave + s->count - 1 >= s->longest) tile_end(c, t, o, m, l);
 }

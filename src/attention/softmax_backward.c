@@ -30,9 +30,9 @@ enum { KEYS = BLOCK, ROWS = 96 }; /* 2 x 96 KiB of P and dS */
 /* A thread's own. */
 typedef struct {
   block keys;
-  float *q, *d_o; /* rows of the tile: [ROWS][ldk], [ROWS][ldv] */
-  float *p, *ds;  /* [ROWS][BLOCK] */
-  float *raw;     /* [ROWS][BLOCK] q.k, 0 where not seen: with a soft cap */
+  float *q, *d_o;      /* rows of the tile: [ROWS][ldk], [ROWS][ldv] */
+  float *p, *ds;       /* [ROWS][BLOCK] */
+  float *raw;          /* [ROWS][BLOCK] q.k, 0 where not seen: with a soft cap */
   float *lse2, *delta; /* [ROWS]; poly: lse2 is the denominator */
   float *o;            /* rows of o, or of dQ */
   float *dk, *dv;      /* [KEYS][ldk], [KEYS][ldv] */
@@ -88,8 +88,7 @@ static tile cell_tile(const call *c, int64_t stack, int64_t i) {
   return t;
 }
 
-static void cell_rows_prepare(const call *c, tile t, const cell_shared *s,
-                              cell_scratch *w) {
+static void cell_rows_prepare(const call *c, tile t, const cell_shared *s, cell_scratch *w) {
   const attend_plan *p = c->plan;
   rows_load(c, &c->o, t, p->desc.dim_v, p->ldv, true, w->o);
   rows_load(c, &c->d_o, t, p->desc.dim_v, p->ldv, true, w->d_o);
@@ -101,22 +100,18 @@ static void cell_rows_prepare(const call *c, tile t, const cell_shared *s,
   }
 }
 
-static void cell_rows_load(const call *c, tile t, const cell_shared *s,
-                           cell_scratch *w) {
+static void cell_rows_load(const call *c, tile t, const cell_shared *s, cell_scratch *w) {
   const attend_plan *p = c->plan;
   rows_load(c, &c->d_o, t, p->desc.dim_v, p->ldv, true, w->d_o);
   rows_load(c, &c->q, t, p->desc.dim, p->ldk, true, w->q);
   for (int i = 0; i < t.rows; i++) {
     size_t row = row_index(c, t, i);
     w->delta[i] = s->delta[row];
-    w->lse2[i] = s->lse2      ? s->lse2[row]
-                 : is_poly(p) ? c->lse_in[row]
-                              : row_lse2(c, t, i);
+    w->lse2[i] = s->lse2 ? s->lse2[row] : is_poly(p) ? c->lse_in[row] : row_lse2(c, t, i);
   }
 }
 
-static bool cell_keys_load(const call *c, int b, int g, int64_t start,
-                           span seen, cell_scratch *w) {
+static bool cell_keys_load(const call *c, int b, int g, int64_t start, span seen, cell_scratch *w) {
   if (!block_load(c, b, g, start, seen, &w->keys)) return false;
   block_norms(c, seen, &w->keys);
   return true;
@@ -125,19 +120,16 @@ static bool cell_keys_load(const call *c, int b, int g, int64_t start,
 /* ---- P and dS --------------------------------------------------------------------- */
 
 /* Scores of the group; with a soft cap its products are kept. */
-static void cell_scores(const call *c, tile g, int at, int j0, int j1,
-                        cell_scratch *w, float *s) {
+static void cell_scores(const call *c, tile g, int at, int j0, int j1, cell_scratch *w, float *s) {
   const attend_plan *p = c->plan;
   group_products(c, g, w->q + (size_t)at * (size_t)p->ldk, &w->keys, j0, j1, s);
   if (w->raw)
     for (int r = 0; r < g.rows; r++)
-      memcpy(w->raw + (at + r) * BLOCK + j0, s + r * BLOCK + j0,
-             (size_t)(j1 - j0) * sizeof *s);
+      memcpy(w->raw + (at + r) * BLOCK + j0, s + r * BLOCK + j0, (size_t)(j1 - j0) * sizeof *s);
   group_finish(c, g, &w->keys, j0, j1, s);
 }
 
-static void cell_group(const call *c, tile g, int at, int j0, int j1,
-                       cell_scratch *w) {
+static void cell_group(const call *c, tile g, int at, int j0, int j1, cell_scratch *w) {
   const attend_plan *p = c->plan;
   const attend_desc *d = &p->desc;
   const block *k = &w->keys;
@@ -145,17 +137,15 @@ static void cell_group(const call *c, tile g, int at, int j0, int j1,
   cell_scores(c, g, at, j0, j1, w, s);
   for (int j = j0; j < j1;) {
     int base = j / PANEL * PANEL, end = base + PANEL < j1 ? base + PANEL : j1;
-    p->kn->scores(g.rows, d->dim_v, w->d_o + (size_t)at * (size_t)p->ldv,
-                  p->ldv, k->v_lanes + (size_t)base * (size_t)d->dim_v,
-                  j - base, end - base, dp + base);
+    p->kn->scores(g.rows, d->dim_v, w->d_o + (size_t)at * (size_t)p->ldv, p->ldv,
+                  k->v_lanes + (size_t)base * (size_t)d->dim_v, j - base, end - base, dp + base);
     j = end;
   }
   if (is_poly(p))
-    p->kn->power_grad(g.rows, j0, j1, d->form.a, d->form.c, d->form.degree, s,
-                      dp, w->lse2 + at, w->delta + at);
+    p->kn->power_grad(g.rows, j0, j1, d->form.a, d->form.c, d->form.degree, s, dp, w->lse2 + at,
+                      w->delta + at);
   else
-    p->kn->softmax_grad(g.rows, j0, j1, call_factor(c), s, dp, w->lse2 + at,
-                        w->delta + at);
+    p->kn->softmax_grad(g.rows, j0, j1, call_factor(c), s, dp, w->lse2 + at, w->delta + at);
   if (group_sees(c, g, k, j0, j1)) return;
   group_mask(c, g, k, j0, j1, 0.0f, s);
   group_mask(c, g, k, j0, j1, 0.0f, dp);
@@ -169,8 +159,7 @@ static void clear_columns(float *s, int rows, int j0, int j1) {
 
 /* Groups of a cell that see less than the others hold zeros there, so that the
  * keys can take the rows of the tile in one run. */
-static void cell_compute(const call *c, tile t, int j0, int j1,
-                         cell_scratch *w) {
+static void cell_compute(const call *c, tile t, int j0, int j1, cell_scratch *w) {
   int step = c->plan->kn->rows;
   for (int i = 0; i < t.rows; i += step) {
     tile g = tile_group(step, t, i);
@@ -206,15 +195,14 @@ static size_t bias_entries(const attend_plan *p) {
 }
 
 /* Onto the sums of this item: [group][entries]. */
-static void bias_gather(const call *c, tile t, int j0, int j1,
-                        const cell_scratch *w, double *sums) {
+static void bias_gather(const call *c, tile t, int j0, int j1, const cell_scratch *w,
+                        double *sums) {
   const attend_plan *p = c->plan;
   const attend_bias *bias = &p->desc.bias;
   size_t entries = bias_entries(p);
   for (int r = 0; r < t.rows; r++) {
     double *mine = sums + (size_t)((t.row + r) % p->group) * entries;
-    int64_t distance =
-        w->keys.start - call_position(c, t.b) - (t.row + r) / p->group;
+    int64_t distance = w->keys.start - call_position(c, t.b) - (t.row + r) / p->group;
     for (int j = j0; j < j1; j++) {
       double ds = (double)w->ds[r * BLOCK + j];
       int64_t far = distance + j;
@@ -237,13 +225,11 @@ static void sum_dbias(const call *c, const cell_shared *s) {
       for (int b = 0; b < p->desc.batch; b++) {
         int64_t stack = (int64_t)b * p->desc.kv_heads + h / p->group;
         for (int64_t at = 0; at < key_blocks(p); at++)
-          sum += s->bias[(((size_t)(stack * key_blocks(p) + at)) * group +
-                          (size_t)(h % p->group)) *
+          sum += s->bias[(((size_t)(stack * key_blocks(p) + at)) * group + (size_t)(h % p->group)) *
                              entries +
                          e];
       }
-      c->dbias[e * (size_t)p->desc.heads + (size_t)h] =
-          (float)(sum * (double)p->bias_to2 / LOG2E);
+      c->dbias[e * (size_t)p->desc.heads + (size_t)h] = (float)(sum * (double)p->bias_to2 / LOG2E);
     }
 }
 
@@ -265,8 +251,8 @@ void dense_clear(const call *c) {
 }
 
 /* One tile of rows of one stack: dS is the gradient of its scores. */
-static void dense_tile(const call *c, tile t, const cell_shared *s,
-                       const attend_view *v, cell_scratch *w) {
+static void dense_tile(const call *c, tile t, const cell_shared *s, const attend_view *v,
+                       cell_scratch *w) {
   const attend_plan *p = c->plan;
   float factor = p->bias_to2 / (float)LOG2E;
   cell_rows_load(c, t, s, w);
@@ -279,10 +265,9 @@ static void dense_tile(const call *c, tile t, const cell_shared *s,
     cell_compute(c, t, j0, j1, w);
     int end = (int)min64(j1, seen.hi - at);
     for (int r = 0; r < t.rows; r++) {
-      float *out = view_at(v, sizeof(float), t.b, row_head(p, t.g, t.row + r),
-                           (t.row + r) / p->group);
-      for (int j = j0; j < end; j++)
-        out[(at + j) * v->stride[3]] += factor * w->ds[r * BLOCK + j];
+      float *out =
+          view_at(v, sizeof(float), t.b, row_head(p, t.g, t.row + r), (t.row + r) / p->group);
+      for (int j = j0; j < end; j++) out[(at + j) * v->stride[3]] += factor * w->ds[r * BLOCK + j];
     }
   }
 }
@@ -326,20 +311,17 @@ static void bias_finish(const call *c, const cell_shared *s) {
 static size_t shared_cut(const attend_plan *p, arena a, cell_shared *s) {
   size_t items = size_times((size_t)stacks(p), (size_t)key_blocks(p));
   arena_cut(&a, bias_shared_bytes(p));
-  size_t rows = SIZE_PRODUCT((size_t)p->desc.batch, (size_t)p->desc.heads,
-                             (size_t)p->desc.q_len);
+  size_t rows = SIZE_PRODUCT((size_t)p->desc.batch, (size_t)p->desc.heads, (size_t)p->desc.q_len);
   s->delta = arena_cut(&a, size_times(rows, sizeof *s->delta));
   s->lse2 = NULL; /* a norm of q is worth keeping, a logarithm is not */
   if (p->desc.form.kind == ATTEND_GAUSSIAN)
     s->lse2 = arena_cut(&a, size_times(rows, sizeof *s->lse2));
   s->next = arena_cut(&a, sizeof *s->next);
   s->passed = arena_cut(&a, size_times(items, sizeof *s->passed));
-  s->bias = arena_cut(&a, SIZE_PRODUCT(items, (size_t)p->group, bias_entries(p),
-                                       sizeof *s->bias));
+  s->bias = arena_cut(&a, SIZE_PRODUCT(items, (size_t)p->group, bias_entries(p), sizeof *s->bias));
   s->dq = NULL;
   if (p->desc.dtype != ATTEND_F32)
-    s->dq =
-        arena_cut(&a, SIZE_PRODUCT(rows, (size_t)p->desc.dim, sizeof *s->dq));
+    s->dq = arena_cut(&a, SIZE_PRODUCT(rows, (size_t)p->desc.dim, sizeof *s->dq));
   return a.used;
 }
 
@@ -360,19 +342,17 @@ static float score_slope(const attend_plan *p) {
   return p->score_to2 / (float)LOG2E;
 }
 
-static void differences_to_keys(const attend_plan *p, tile t, int j0, int j1,
-                                cell_scratch *w) {
+static void differences_to_keys(const attend_plan *p, tile t, int j0, int j1, cell_scratch *w) {
   for (int j = j0; j < j1; j++) {
     size_t at = (size_t)j * (size_t)p->ldk;
-    p->kn->weigh_differences(t.rows, w->ds + j, BLOCK, w->q, p->ldk,
-                             w->keys.k_rows + at, w->dk + at);
+    p->kn->weigh_differences(t.rows, w->ds + j, BLOCK, w->q, p->ldk, w->keys.k_rows + at,
+                             w->dk + at);
   }
 }
 
 /* Onto w->o; a row takes exactly the keys that it sees, so that no NaN meets a
  * weight of 0. */
-static void differences_to_rows(const call *c, tile t, int j0, int j1,
-                                cell_scratch *w) {
+static void differences_to_rows(const call *c, tile t, int j0, int j1, cell_scratch *w) {
   const attend_plan *p = c->plan;
   for (int r = 0; r < t.rows; r++) {
     span seen = rows_see(c, t.b, t.row + r, 1);
@@ -381,32 +361,28 @@ static void differences_to_rows(const call *c, tile t, int j0, int j1,
     size_t at = (size_t)r * (size_t)p->ldk;
     if (lo < hi)
       p->kn->weigh_differences(hi - lo, w->ds + r * BLOCK + lo, 1,
-                               w->keys.k_rows + (size_t)lo * (size_t)p->ldk,
-                               p->ldk, w->q + at, w->o + at);
+                               w->keys.k_rows + (size_t)lo * (size_t)p->ldk, p->ldk, w->q + at,
+                               w->o + at);
   }
 }
 
-static void products_to_rows(const call *c, tile t, int j0, int j1,
-                             cell_scratch *w) {
+static void products_to_rows(const call *c, tile t, int j0, int j1, cell_scratch *w) {
   const attend_plan *p = c->plan;
   float one[GROUP], none[GROUP];
   for (int i = 0; i < GROUP; i++) one[i] = 1.0f, none[i] = 0.0f;
   for (int i = 0; i < t.rows; i += p->kn->rows)
-    group_weigh(c, tile_group(p->kn->rows, t, i), &w->keys, j0, j1,
-                w->ds + i * BLOCK, p->ldk, none, one,
-                w->o + (size_t)i * p->ldk);
+    group_weigh(c, tile_group(p->kn->rows, t, i), &w->keys, j0, j1, w->ds + i * BLOCK, p->ldk, none,
+                one, w->o + (size_t)i * p->ldk);
 }
 
 /* A sum of 0 may stand by a row or a key that was not loaded. */
-static void pull(const attend_plan *p, const float *from, float sum,
-                 float *row) {
+static void pull(const attend_plan *p, const float *from, float sum, float *row) {
   if (sum == 0.0f) return;
   target to = {row, ATTEND_F32, 0, 1};
   p->kn->add_rows(from, p->ldk, 1, p->desc.dim, -sum, to);
 }
 
-static void pull_rows(const attend_plan *p, tile t, int j0, int j1,
-                      cell_scratch *w) {
+static void pull_rows(const attend_plan *p, tile t, int j0, int j1, cell_scratch *w) {
   float sums[ROWS];
   p->kn->sum_rows(t.rows, j1 - j0, w->ds + j0, BLOCK, sums);
   for (int r = 0; r < t.rows; r++) {
@@ -415,8 +391,7 @@ static void pull_rows(const attend_plan *p, tile t, int j0, int j1,
   }
 }
 
-static void add_dq(const call *c, tile t, int j0, int j1, const cell_shared *s,
-                   cell_scratch *w) {
+static void add_dq(const call *c, tile t, int j0, int j1, const cell_shared *s, cell_scratch *w) {
   const attend_plan *p = c->plan;
   const attend_desc *d = &p->desc;
   float factor = score_slope(p);
@@ -451,8 +426,7 @@ static void pull_keys(const attend_plan *p, int n, cell_scratch *w) {
   }
 }
 
-static void store_keys(const call *c, int b, int g, int64_t start,
-                       cell_scratch *w) {
+static void store_keys(const call *c, int b, int g, int64_t start, cell_scratch *w) {
   const attend_plan *p = c->plan;
   const attend_desc *d = &p->desc;
   float ones[KEYS];
@@ -461,16 +435,14 @@ static void store_keys(const call *c, int b, int g, int64_t start,
   for (int i = 0; i < n; i++) ones[i] = 1.0f;
   if (takes_norms(p)) pull_keys(p, n, w);
   p->kn->scale_all(w->dk, (size_t)n * (size_t)p->ldk, score_slope(p), w->dk);
-  target dk = {view_at(&c->dk, size, b, g, start), d->dtype, c->dk.stride[2],
-               c->dk.stride[3]};
-  target dv = {view_at(&c->dv, size, b, g, start), d->dtype, c->dv.stride[2],
-               c->dv.stride[3]};
+  target dk = {view_at(&c->dk, size, b, g, start), d->dtype, c->dk.stride[2], c->dk.stride[3]};
+  target dv = {view_at(&c->dv, size, b, g, start), d->dtype, c->dv.stride[2], c->dv.stride[3]};
   p->kn->store_rows(w->dk, p->ldk, n, d->dim, ones, dk);
   p->kn->store_rows(w->dv, p->ldv, n, d->dim_v, ones, dv);
 }
 
-static void cell(const call *c, tile t, const cell_shared *s, double *sums,
-                 const int *before, int tile_index, cell_scratch *w) {
+static void cell(const call *c, tile t, const cell_shared *s, double *sums, const int *before,
+                 int tile_index, cell_scratch *w) {
   const attend_plan *p = c->plan;
   span seen = rows_see(c, t.b, t.row, t.rows);
   int j0, j1;
@@ -490,8 +462,7 @@ static void cell(const call *c, tile t, const cell_shared *s, double *sums,
   add_dq(c, t, j0, j1, s, w);
 }
 
-static void item(const call *c, int64_t index, const cell_shared *s,
-                 cell_scratch *w) {
+static void item(const call *c, int64_t index, const cell_shared *s, cell_scratch *w) {
   const attend_plan *p = c->plan;
   int64_t stack = index % stacks(p), at = index / stacks(p);
   int *passed = s->passed + stack * key_blocks(p) + at;
@@ -536,9 +507,8 @@ static void clear_item(const void *args, int64_t head, int worker) {
     return;
   }
   for (int i = 0; i < c->n; i++) {
-    target out = {
-        view_at(&c->dq, sizeof(float), head / d->heads, head % d->heads, i),
-        ATTEND_F32, 0, c->dq.stride[3]};
+    target out = {view_at(&c->dq, sizeof(float), head / d->heads, head % d->heads, i), ATTEND_F32,
+                  0, c->dq.stride[3]};
     c->plan->kn->store_rows(zero, 0, 1, d->dim, zero, out); /* by 0: zeros */
   }
 }
@@ -551,8 +521,8 @@ static void round_item(const void *args, int64_t head, int worker) {
   static const float one[1] = {1.0f};
   (void)worker;
   for (int i = 0; i < c->n; i++, from += d->dim) {
-    target out = {view_at(&c->dq, 2, head / d->heads, head % d->heads, i),
-                  d->dtype, 0, c->dq.stride[3]};
+    target out = {view_at(&c->dq, 2, head / d->heads, head % d->heads, i), d->dtype, 0,
+                  c->dq.stride[3]};
     c->plan->kn->store_rows(from, d->dim, 1, d->dim, one, out);
   }
 }
@@ -563,8 +533,7 @@ static void start_item(const void *args, int64_t i, int worker) {
   const gradient *x = args;
   const attend_plan *p = x->c.plan;
   (void)i, (void)worker;
-  memset(x->s.passed, 0,
-         (size_t)(stacks(p) * key_blocks(p)) * sizeof *x->s.passed);
+  memset(x->s.passed, 0, (size_t)(stacks(p) * key_blocks(p)) * sizeof *x->s.passed);
   *x->s.next = 0;
 }
 
@@ -573,8 +542,7 @@ static void rows_item(const void *args, int64_t i, int worker) {
   const attend_plan *p = x->c.plan;
   cell_scratch w;
   cell_scratch_cut(p, plan_thread_arena(p, worker), &w);
-  cell_rows_prepare(&x->c, cell_tile(&x->c, i % stacks(p), i / stacks(p)),
-                    &x->s, &w);
+  cell_rows_prepare(&x->c, cell_tile(&x->c, i % stacks(p), i / stacks(p)), &x->s, &w);
 }
 
 /* Blocks of keys wait for those before them, so all take them in one order. */
@@ -585,8 +553,7 @@ static void blocks_item(const void *args, int64_t lane, int worker) {
   cell_scratch w;
   (void)lane;
   cell_scratch_cut(p, plan_thread_arena(p, worker), &w);
-  for (int64_t i;
-       (i = __atomic_fetch_add(x->s.next, 1, __ATOMIC_RELAXED)) < blocks;)
+  for (int64_t i; (i = __atomic_fetch_add(x->s.next, 1, __ATOMIC_RELAXED)) < blocks;)
     item(&x->c, i, &x->s, &w);
 }
 

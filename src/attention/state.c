@@ -13,21 +13,17 @@
 
 /* ---- creating, forking ------------------------------------------------------------ */
 
-state_layout state_layout_of(const attend_context *ctx,
-                             const attend_desc *desc) {
+state_layout state_layout_of(const attend_context *ctx, const attend_desc *desc) {
   const struct block_kernels *on = ctx->kernels->block[desc->dtype];
   return (state_layout){(int)round_up((size_t)desc->dim_v, LANES),
-                        (int)round_up((size_t)desc->dim, (size_t)on->step),
-                        on->pair};
+                        (int)round_up((size_t)desc->dim, (size_t)on->step), on->pair};
 }
 
-attend_status state_make(attend_context *ctx, const attend_desc *desc,
-                         size_t bytes, void *out) {
+attend_status state_make(attend_context *ctx, const attend_desc *desc, size_t bytes, void *out) {
   attend_state *s;
   size_t batch = (size_t)desc->batch, head = round_up(bytes, 64);
-  ATTEND_TRY(take_zeroed(
-      ctx, size_add(head, SIZE_PRODUCT(2, batch, sizeof *s->length)), "a state",
-      &s));
+  ATTEND_TRY(
+      take_zeroed(ctx, size_add(head, SIZE_PRODUCT(2, batch, sizeof *s->length)), "a state", &s));
   s->ctx = ctx;
   s->desc = *desc;
   s->batch = desc->batch;
@@ -58,14 +54,12 @@ void attend_state_free(attend_state *s) {
   give(s->ctx, s);
 }
 
-attend_status attend_state_fork(const attend_state *state,
-                                attend_state **copy) {
+attend_status attend_state_fork(const attend_state *state, attend_state **copy) {
   attend_state *s;
   attend_status status = ATTEND_OK;
   *copy = NULL;
   ATTEND_TRY(make_empty(state->kind, state->ctx, &state->desc, &s));
-  for (int b = 0; b < s->batch && status == ATTEND_OK; b++)
-    status = s->kind->copy(state, b, s, b);
+  for (int b = 0; b < s->batch && status == ATTEND_OK; b++) status = s->kind->copy(state, b, s, b);
   if (status == ATTEND_OK)
     *copy = s;
   else
@@ -76,17 +70,17 @@ attend_status attend_state_fork(const attend_state *state,
 attend_status attend_state_reorder(attend_state *s, const int32_t *parents) {
   for (int b = 0; b < s->batch; b++)
     ATTEND_CHECK(s->ctx, parents[b] >= 0 && parents[b] < s->batch,
-                 "parent %d of sequence %d is not a sequence: choose 0 to %d",
-                 (int)parents[b], b, s->batch - 1);
+                 "parent %d of sequence %d is not a sequence: choose 0 to %d", (int)parents[b], b,
+                 s->batch - 1);
   return s->kind->reorder(s, parents);
 }
 
 attend_status attend_state_truncate(attend_state *s, int b, int64_t length) {
-  ATTEND_CHECK(s->ctx, b >= 0 && b < s->batch,
-               "the state has no sequence %d: choose 0 to %d", b, s->batch - 1);
+  ATTEND_CHECK(s->ctx, b >= 0 && b < s->batch, "the state has no sequence %d: choose 0 to %d", b,
+               s->batch - 1);
   ATTEND_CHECK(s->ctx, length >= 0 && length <= s->length[b],
-               "sequence %d has %lld keys and cannot be cut to %lld", b,
-               (long long)s->length[b], (long long)length);
+               "sequence %d has %lld keys and cannot be cut to %lld", b, (long long)s->length[b],
+               (long long)length);
   return s->kind->truncate(s, b, length);
 }
 
@@ -96,15 +90,13 @@ int64_t attend_state_length(const attend_state *s, int b) {
 
 /* ---- memory ------------------------------------------------------------------------ */
 
-static attend_status check_limit(attend_context *ctx, size_t held, size_t bytes,
-                                 const char *what) {
+static attend_status check_limit(attend_context *ctx, size_t held, size_t bytes, const char *what) {
   if (size_add(held, bytes) <= ctx->cache_limit) return ATTEND_OK;
-  return fail(
-      ctx, ATTEND_NO_MEMORY,
-      "%s needs %zu bytes beside the %zu that the context's states "
-      "hold, and its cache_limit is %zu: raise the limit or store fewer "
-      "keys",
-      what, bytes, held, ctx->cache_limit);
+  return fail(ctx, ATTEND_NO_MEMORY,
+              "%s needs %zu bytes beside the %zu that the context's states "
+              "hold, and its cache_limit is %zu: raise the limit or store fewer "
+              "keys",
+              what, bytes, held, ctx->cache_limit);
 }
 
 attend_status cache_check(attend_context *ctx, size_t bytes, const char *what) {
@@ -115,9 +107,8 @@ attend_status cache_take(attend_context *ctx, size_t bytes, const char *what) {
   size_t held = cache_held(ctx);
   do {
     ATTEND_TRY(check_limit(ctx, held, bytes, what));
-  } while (!__atomic_compare_exchange_n(&context_root(ctx)->cache_bytes, &held,
-                                        held + bytes, true, __ATOMIC_RELAXED,
-                                        __ATOMIC_RELAXED));
+  } while (!__atomic_compare_exchange_n(&context_root(ctx)->cache_bytes, &held, held + bytes, true,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED));
   return ATTEND_OK;
 }
 
@@ -130,8 +121,7 @@ size_t attend_state_reserve_bytes(const attend_state *s, int keys) {
 attend_status attend_state_reserve(attend_state *s, int keys) {
   char what[64];
   ATTEND_CHECK(s->ctx, keys >= 0, "%d keys cannot be reserved", keys);
-  snprintf(what, sizeof what, "a reserve of %d keys for %d sequences", keys,
-           s->batch);
+  snprintf(what, sizeof what, "a reserve of %d keys for %d sequences", keys, s->batch);
   ATTEND_TRY(cache_check(s->ctx, attend_state_reserve_bytes(s, keys), what));
   return s->kind->reserve(s, keys);
 }
@@ -139,11 +129,10 @@ attend_status attend_state_reserve(attend_state *s, int keys) {
 /* ---- compatibility of plans and states ---------------------------------------------------------------------- */
 
 static bool same_map(const attend_form *a, const attend_form *b) {
-  return a->kind == b->kind && a->degree == b->degree && a->a == b->a &&
-         a->c == b->c && a->sigma == b->sigma && a->features == b->features &&
-         a->seed == b->seed && a->redraw == b->redraw && a->draw == b->draw &&
-         a->pairs == b->pairs && a->map == b->map && a->phi == b->phi &&
-         a->user == b->user;
+  return a->kind == b->kind && a->degree == b->degree && a->a == b->a && a->c == b->c &&
+         a->sigma == b->sigma && a->features == b->features && a->seed == b->seed &&
+         a->redraw == b->redraw && a->draw == b->draw && a->pairs == b->pairs && a->map == b->map &&
+         a->phi == b->phi && a->user == b->user;
 }
 
 /* elu has nothing to set; only favor and fourier have a scale. */
@@ -155,12 +144,11 @@ static bool same_features(const attend_desc *a, const attend_desc *b) {
 }
 
 static bool same_shape(const attend_desc *a, const attend_desc *b) {
-  return a->kv_heads == b->kv_heads && a->dim == b->dim &&
-         a->dim_v == b->dim_v && a->dtype == b->dtype;
+  return a->kv_heads == b->kv_heads && a->dim == b->dim && a->dim_v == b->dim_v &&
+         a->dtype == b->dtype;
 }
 
-static attend_status check_call(const attend_plan *p, const attend_state *s,
-                                int n) {
+static attend_status check_call(const attend_plan *p, const attend_state *s, int n) {
   const attend_desc *a = &p->desc, *b = &s->desc;
   ATTEND_CHECK(p->ctx, a->purpose & ATTEND_FOR_EXTEND,
                "this plan was not made for states: set ATTEND_FOR_EXTEND in "
@@ -170,16 +158,13 @@ static attend_status check_call(const attend_plan *p, const attend_state *s,
   ATTEND_CHECK(p->ctx, a->batch == b->batch && same_shape(a, b),
                "the state was made for another shape: use a plan with the same "
                "batch, kv heads, widths and dtype");
-  ATTEND_CHECK(p->ctx,
-               p->engine->states == s->kind &&
-                   (s->kind->has_keys || same_features(a, b)),
+  ATTEND_CHECK(p->ctx, p->engine->states == s->kind && (s->kind->has_keys || same_features(a, b)),
                "the state was made for another form or other features: use a "
                "plan with the same form, features, seed and redraw");
   ATTEND_CHECK(p->ctx, n >= 0, "%d rows in one call: choose 0 or more", n);
   for (int i = 0; a->mask.lengths && i < a->batch; i++)
     ATTEND_CHECK(p->ctx, a->mask.lengths[i] >= 0 && a->mask.lengths[i] <= n,
-                 "lengths[%d] is %d, but the call has %d rows", i,
-                 (int)a->mask.lengths[i], n);
+                 "lengths[%d] is %d, but the call has %d rows", i, (int)a->mask.lengths[i], n);
   ATTEND_CHECK(p->ctx, a->bias.kind != ATTEND_ALIBI || a->bias.slopes,
                "the bias is ALiBi but slopes is NULL: give [heads] slopes");
   ATTEND_CHECK(p->ctx, a->bias.kind != ATTEND_BUCKETS || a->bias.table,
@@ -187,11 +172,10 @@ static attend_status check_call(const attend_plan *p, const attend_state *s,
   return ATTEND_OK;
 }
 
-attend_status attend_state_copy(const attend_state *from, int b,
-                                attend_state *to, int to_b) {
+attend_status attend_state_copy(const attend_state *from, int b, attend_state *to, int to_b) {
   bool fits = b >= 0 && b < from->batch && to_b >= 0 && to_b < to->batch &&
-              context_root(from->ctx) == context_root(to->ctx) &&
-              from->kind == to->kind && same_shape(&from->desc, &to->desc) &&
+              context_root(from->ctx) == context_root(to->ctx) && from->kind == to->kind &&
+              same_shape(&from->desc, &to->desc) &&
               (to->kind->has_keys || same_features(&from->desc, &to->desc));
   ATTEND_CHECK(to->ctx, fits,
                "sequence %d cannot become sequence %d of a state of another "
@@ -203,8 +187,7 @@ attend_status attend_state_copy(const attend_state *from, int b,
 /* ---- calls -------------------------------------------------------------------------- */
 
 static call state_call(attend_plan *p, attend_state *s, int n) {
-  return (call){
-      .plan = p, .on = p->fast, .state = s, .before = s->before, .n = n};
+  return (call){.plan = p, .on = p->fast, .state = s, .before = s->before, .n = n};
 }
 
 /* New keys and values. */
@@ -232,31 +215,28 @@ static attend_status check_rows(const attend_plan *p, int n) {
   return ATTEND_OK;
 }
 
-static attend_status check_query(const attend_plan *p, int n, attend_view q,
-                                 attend_view o) {
+static attend_status check_query(const attend_plan *p, int n, attend_view q, attend_view o) {
   ATTEND_CHECK(p->ctx, n == 0 || (q.data && o.data),
                "q or o is NULL: give the queries and memory for the outputs");
   ATTEND_TRY(check_rows(p, n));
   attend_view out = view_complete(o, p->desc.heads, n, p->desc.dim_v);
-  return desc_check_output(p->ctx, &p->desc, "o", &out, p->desc.heads, n,
-                           p->desc.dim_v);
+  return desc_check_output(p->ctx, &p->desc, "o", &out, p->desc.heads, n, p->desc.dim_v);
 }
 
 static void place_last(const attend_plan *p, attend_state *s, int n) {
-  for (int b = 0; b < s->batch; b++)
-    s->before[b] = s->length[b] - new_keys(p, b, n);
+  for (int b = 0; b < s->batch; b++) s->before[b] = s->length[b] - new_keys(p, b, n);
 }
 
-attend_status attend_state_append(attend_plan *p, attend_state *s, int n,
-                                  attend_view k, attend_view v) {
+attend_status attend_state_append(attend_plan *p, attend_state *s, int n, attend_view k,
+                                  attend_view v) {
   ATTEND_TRY(check_call(p, s, n));
   call c = state_call(p, s, n);
   ATTEND_TRY(set_keys(&c, k, v));
   return s->kind->append(&c, s);
 }
 
-attend_status attend_state_query(attend_plan *p, attend_state *s, int n,
-                                 attend_view q, attend_view o, float *lse) {
+attend_status attend_state_query(attend_plan *p, attend_state *s, int n, attend_view q,
+                                 attend_view o, float *lse) {
   ATTEND_TRY(check_call(p, s, n));
   ATTEND_TRY(check_query(p, n, q, o));
   call c = state_call(p, s, n);
@@ -265,9 +245,8 @@ attend_status attend_state_query(attend_plan *p, attend_state *s, int n,
   return s->kind->query(&c, s);
 }
 
-attend_status attend_extend(attend_plan *p, attend_state *s, int n,
-                            attend_view q, attend_view k, attend_view v,
-                            attend_view o, float *lse) {
+attend_status attend_extend(attend_plan *p, attend_state *s, int n, attend_view q, attend_view k,
+                            attend_view v, attend_view o, float *lse) {
   ATTEND_TRY(check_query(p, n, q, o));
   ATTEND_TRY(check_call(p, s, n));
   call c = state_call(p, s, n);
@@ -276,15 +255,13 @@ attend_status attend_extend(attend_plan *p, attend_state *s, int n,
   return s->kind->extend(&c, s);
 }
 
-attend_status attend_state_observe(attend_plan *p, attend_state *s, int n,
-                                   attend_view q, const float *lse,
-                                   const attend_observation *obs) {
+attend_status attend_state_observe(attend_plan *p, attend_state *s, int n, attend_view q,
+                                   const float *lse, const attend_observation *obs) {
   ATTEND_TRY(check_call(p, s, n));
   ATTEND_CHECK(p->ctx, s->kind->has_keys,
                "a linear state holds sums and no keys to observe: store the "
                "keys and use attend_observe");
-  ATTEND_CHECK(p->ctx, n == 0 || (q.data && lse),
-               "q or lse is NULL: give those of attend_extend");
+  ATTEND_CHECK(p->ctx, n == 0 || (q.data && lse), "q or lse is NULL: give those of attend_extend");
   ATTEND_TRY(check_rows(p, n));
   place_last(p, s, n);
   call c = state_call(p, s, n);
@@ -359,8 +336,7 @@ static attend_status put_state(attend_draft *f, const attend_state *s) {
   field shape[SHAPE_FIELDS];
   shape_of(s, shape);
   ATTEND_TRY(attend_draft_put(f, MAGIC, sizeof MAGIC));
-  for (int i = 0; i < SHAPE_FIELDS; i++)
-    ATTEND_TRY(state_put_number(f, shape[i].value));
+  for (int i = 0; i < SHAPE_FIELDS; i++) ATTEND_TRY(state_put_number(f, shape[i].value));
   for (int b = 0; b < s->batch; b++) {
     ATTEND_TRY(state_put_number(f, s->length[b]));
     ATTEND_TRY(s->kind->put(f, s, b));
@@ -368,9 +344,7 @@ static attend_status put_state(attend_draft *f, const attend_state *s) {
   return state_put_number(f, END_MARK);
 }
 
-static attend_status put_file(attend_draft *draft, void *user) {
-  return put_state(draft, user);
-}
+static attend_status put_file(attend_draft *draft, void *user) { return put_state(draft, user); }
 
 attend_status attend_state_save(const attend_state *s, const char *path) {
   return draft_write(s->ctx, path, put_file, (void *)s, NULL);
@@ -393,12 +367,11 @@ attend_status state_get(state_reader *f, void *data, size_t bytes) {
               f->path);
 }
 
-attend_status state_get_number(state_reader *f, int64_t least, int64_t most,
-                               const char *what, int64_t *x) {
+attend_status state_get_number(state_reader *f, int64_t least, int64_t most, const char *what,
+                               int64_t *x) {
   ATTEND_TRY(state_get(f, x, sizeof *x));
   if (*x >= least && *x <= most) return ATTEND_OK;
-  return fail(f->ctx, ATTEND_IO,
-              "\"%.200s\" is damaged: its %s is %lld; save it again", f->path,
+  return fail(f->ctx, ATTEND_IO, "\"%.200s\" is damaged: its %s is %lld; save it again", f->path,
               what, (long long)*x);
 }
 
@@ -409,23 +382,20 @@ static attend_status get_shape(state_reader *f, const attend_state *s) {
   shape_of(s, shape);
   ATTEND_TRY(state_get(f, magic, sizeof magic));
   if (memcmp(magic, MAGIC, sizeof MAGIC))
-    return fail(f->ctx, ATTEND_IO,
-                "\"%.200s\" is not a state that attend saved", f->path);
+    return fail(f->ctx, ATTEND_IO, "\"%.200s\" is not a state that attend saved", f->path);
   for (int i = 0; i < SHAPE_FIELDS; i++) {
     ATTEND_TRY(state_get(f, &x, sizeof x));
     ATTEND_CHECK(f->ctx, x == shape[i].value,
                  "\"%.200s\" was saved with another %s (%lld) than the plan's "
                  "(%lld): make the plan that it was saved with",
-                 f->path, shape[i].name, (long long)x,
-                 (long long)shape[i].value);
+                 f->path, shape[i].name, (long long)x, (long long)shape[i].value);
   }
   return ATTEND_OK;
 }
 
 static attend_status get_sequence(state_reader *f, attend_state *s, int b) {
   int64_t length;
-  ATTEND_TRY(
-      state_get_number(f, 0, (int64_t)1 << 48, "number of keys", &length));
+  ATTEND_TRY(state_get_number(f, 0, (int64_t)1 << 48, "number of keys", &length));
   ATTEND_TRY(s->kind->get(f, s, b, length));
   s->length[b] = length;
   return ATTEND_OK;
@@ -438,8 +408,7 @@ static attend_status get_state(state_reader *f, attend_state *s) {
   return state_get_number(f, END_MARK, END_MARK, "end", &end);
 }
 
-attend_status attend_state_load(attend_plan *plan, const char *path,
-                                attend_state **state) {
+attend_status attend_state_load(attend_plan *plan, const char *path, attend_state **state) {
   attend_state *s;
   *state = NULL;
   ATTEND_TRY(attend_state_create(plan, &s));

@@ -34,12 +34,10 @@ struct state_kind {
    * only with plans of the same features. */
   bool has_keys;
   /* An empty state; calls state_make. */
-  attend_status (*make)(attend_context *ctx, const attend_desc *desc,
-                        attend_state **out);
+  attend_status (*make)(attend_context *ctx, const attend_desc *desc, attend_state **out);
   void (*free)(attend_state *s);
   /* Copies sequence b of a state to sequence to_b of another of the same shape. */
-  attend_status (*copy)(const attend_state *from, int b, attend_state *to,
-                        int to_b);
+  attend_status (*copy)(const attend_state *from, int b, attend_state *to, int to_b);
   attend_status (*reorder)(attend_state *s, const int32_t *parents);
   attend_status (*truncate)(attend_state *s, int b, int64_t length);
   /* For `keys` keys in every sequence. */
@@ -58,21 +56,18 @@ struct state_kind {
 };
 
 /* Whether attend_state_observe works. */
-static inline bool attend_state_has_keys(const attend_state *s) {
-  return s->kind->has_keys;
-}
+static inline bool attend_state_has_keys(const attend_state *s) { return s->kind->has_keys; }
 
 /* The layout of keys and values in pages; part of a state file's header. */
 typedef struct {
   int ldv, width; /* of values and keys, padded */
   int pair;       /* as in struct block_kernels */
 } state_layout;
-state_layout state_layout_of(const attend_context *ctx,
-                             const attend_desc *desc);
+state_layout state_layout_of(const attend_context *ctx, const attend_desc *desc);
 
 /* A kind's struct of `bytes`, zeroed, with an attend_state at its start. */
-attend_status state_make(attend_context *ctx, const attend_desc *desc,
-                         size_t bytes, void *out /* kind's struct ** */);
+attend_status state_make(attend_context *ctx, const attend_desc *desc, size_t bytes,
+                         void *out /* kind's struct ** */);
 
 /* New keys of sequence b in a call of n rows. */
 static inline int new_keys(const attend_plan *p, int b, int n) {
@@ -88,7 +83,7 @@ attend_status cache_take(attend_context *ctx, size_t bytes, const char *what);
 
 attend_status state_put_number(attend_draft *f, int64_t x);
 attend_status state_get(state_reader *f, void *data, size_t bytes);
-attend_status state_get_number(state_reader *f, int64_t least, int64_t most,
-                               const char *what, int64_t *x);
+attend_status state_get_number(state_reader *f, int64_t least, int64_t most, const char *what,
+                               int64_t *x);
 
 #endif

@@ -15,8 +15,7 @@ size_t scratch_cut(const attend_plan *p, arena a, scratch *w) {
   size_t wide = (size_t)(p->ldv > p->ldk ? p->ldv : p->ldk);
   block_cut(p, &a, false, &w->keys);
   w->group_bytes = p->fast->query_bytes(p->fast->rows, p->desc.dim);
-  w->q =
-      arena_cut(&a, size_times(rows / (size_t)p->fast->rows, w->group_bytes));
+  w->q = arena_cut(&a, size_times(rows / (size_t)p->fast->rows, w->group_bytes));
   w->longest = arena_cut(&a, size_times(rows / (size_t)p->fast->rows, f));
   w->o = arena_cut(&a, SIZE_PRODUCT(rows, wide, f));
   w->m = arena_cut(&a, size_times(rows, f));
@@ -26,8 +25,8 @@ size_t scratch_cut(const attend_plan *p, arena a, scratch *w) {
   w->spare_s = w->spare_p = NULL;
   if (p->fast->pair == 1) return a.used;
   /* A tile of weights is read whole, from any row on. */
-  size_t weights = SIZE_PRODUCT((size_t)(p->fast->rows + TILE_ROWS),
-                                (size_t)p->fast->keys, sizeof(uint16_t));
+  size_t weights =
+      SIZE_PRODUCT((size_t)(p->fast->rows + TILE_ROWS), (size_t)p->fast->keys, sizeof(uint16_t));
   w->p = arena_cut(&a, weights);
   w->spare_s = arena_cut(&a, scores);
   w->spare_p = arena_cut(&a, weights);
@@ -70,11 +69,9 @@ void tile_begin(const call *c, tile t, scratch *w) {
 }
 
 /* |q.k| <= |q| |k|. */
-bool tile_bounded(const call *c, tile g, int at, int j0, int j1,
-                  const scratch *w) {
+bool tile_bounded(const call *c, tile g, int at, int j0, int j1, const scratch *w) {
   const attend_plan *p = c->plan;
-  if (call_adds(c) || p->by_differences || call_factor(c) != p->score_to2)
-    return false;
+  if (call_adds(c) || p->by_differences || call_factor(c) != p->score_to2) return false;
   float product = w->longest[at / c->on->rows] * w->keys.longest;
   float most = BOUND / p->score_to2;
   return product < most * most && group_sees(c, g, &w->keys, j0, j1);
@@ -95,13 +92,12 @@ bool tile_scores(const call *c, tile g, int at, int *j0, int *j1, scratch *w) {
   const attend_form *f = &c->plan->desc.form;
   bool poly = is_poly(c->plan);
   if (poly) c->plan->kn->power(g.rows, *j0, *j1, f->a, f->c, f->degree, w->s);
-  if (!group_sees(c, g, k, *j0, *j1))
-    group_mask(c, g, k, *j0, *j1, poly ? 0.0f : -INFINITY, w->s);
+  if (!group_sees(c, g, k, *j0, *j1)) group_mask(c, g, k, *j0, *j1, poly ? 0.0f : -INFINITY, w->s);
   return true;
 }
 
-void tile_visit(const call *c, tile t, scratch *w,
-                void (*f)(const visit *v, void *with), void *with) {
+void tile_visit(const call *c, tile t, scratch *w, void (*f)(const visit *v, void *with),
+                void *with) {
   span seen = rows_see(c, t.b, t.row, t.rows);
   int64_t first = first_block(c, seen), end = end_block(c, seen);
   if (c->key_to) {

@@ -22,8 +22,7 @@ size_t scratch_cut(const attend_plan *p, arena a, scratch *w);
 void scratch_open(const attend_plan *p, int thread, scratch *w);
 int tile_rows(const attend_plan *p); /* rows that a tile should have */
 
-void tile_begin(const call *c, tile t,
-                scratch *w); /* packs the queries; uses o */
+void tile_begin(const call *c, tile t, scratch *w);          /* packs the queries; uses o */
 void tile_clear(const attend_plan *p, int rows, scratch *w); /* nothing seen */
 
 /* The packed queries of the group that starts at row `at`. */
@@ -35,8 +34,7 @@ void *tile_queries(const call *c, int at, const scratch *w);
 bool tile_scores(const call *c, tile g, int at, int *j0, int *j1, scratch *w);
 
 /* Whether all of [j0, j1) is visible and |scores| are below BOUND, by |q| |k|. */
-bool tile_bounded(const call *c, tile g, int at, int j0, int j1,
-                  const scratch *w);
+bool tile_bounded(const call *c, tile g, int at, int j0, int j1, const scratch *w);
 
 /* A group on a block, its scores in w->s as tile_scores leaves them. */
 typedef struct {
@@ -48,24 +46,21 @@ typedef struct {
 } visit;
 
 /* Visits every group of the tile on every block that it sees, blocks first. */
-void tile_visit(const call *c, tile t, scratch *w,
-                void (*f)(const visit *v, void *with), void *with);
+void tile_visit(const call *c, tile t, scratch *w, void (*f)(const visit *v, void *with),
+                void *with);
 
 /* All groups of the tile on the loaded block, the softmax of one overlapped with the
  * products of others (overlap.c); for kernels that can. */
 void overlap_block(const call *c, tile t, scratch *w);
 
 /* Blocks of c->on->keys keys: the first that is seen, and the end. */
-static inline int64_t first_block(const call *c, span seen) {
-  return seen.lo / c->on->keys;
-}
+static inline int64_t first_block(const call *c, span seen) { return seen.lo / c->on->keys; }
 static inline int64_t end_block(const call *c, span seen) {
   if (seen.hi <= seen.lo) return first_block(c, seen);
   return (seen.hi + c->on->keys - 1) / c->on->keys;
 }
 /* Block i of them, as far as it is seen. */
-static inline bool seen_block_load(const call *c, tile t, int64_t i, span seen,
-                                   block *out) {
+static inline bool seen_block_load(const call *c, tile t, int64_t i, span seen, block *out) {
   int64_t start = i * c->on->keys;
   seen.hi = min64(seen.hi, start + c->on->keys);
   if (!block_load(c, t.b, t.g, start, seen, out)) return false;

@@ -19,8 +19,7 @@ int attend_context_threads(const attend_context *ctx) { return ctx->threads; }
 
 attend_status attend_context_set_threads(attend_context *ctx, int threads) {
   ATTEND_CHECK(ctx, threads >= 1 && threads <= 4096,
-               "%d threads were requested: choose a number from 1 to 4096",
-               threads);
+               "%d threads were requested: choose a number from 1 to 4096", threads);
   ctx->threads = threads;
   ctx->stream = (attend_stream){ctx, threads, NULL, 0};
   return ATTEND_OK;
@@ -28,8 +27,7 @@ attend_status attend_context_set_threads(attend_context *ctx, int threads) {
 
 /* Field by field: the parent's message and count of cached bytes change meanwhile,
  * and its stream while it computes. */
-attend_status context_child(attend_context *parent, int threads,
-                            attend_context *child) {
+attend_status context_child(attend_context *parent, int threads, attend_context *child) {
   *child = (attend_context){.parent = parent,
                             .allocator = parent->allocator,
                             .kernels = parent->kernels,
@@ -54,8 +52,7 @@ static void set_message(attend_context *ctx, const char *sentence) {
   __atomic_clear(&ctx->locked, __ATOMIC_RELEASE);
 }
 
-attend_status fail(attend_context *ctx, attend_status status,
-                   const char *sentence, ...) {
+attend_status fail(attend_context *ctx, attend_status status, const char *sentence, ...) {
   char plain[sizeof ctx->message];
   va_list args;
   va_start(args, sentence);
@@ -68,29 +65,25 @@ attend_status fail(attend_context *ctx, attend_status status,
   return status;
 }
 
-attend_status take(attend_context *ctx, size_t bytes, const char *what,
-                   void *block) {
+attend_status take(attend_context *ctx, size_t bytes, const char *what, void *block) {
   size_t rounded = round_up(bytes ? bytes : 1, 64);
   void *p = NULL;
   bool fits = rounded <= PTRDIFF_MAX;
   if (fits)
-    p = ctx->allocator.allocate
-            ? ctx->allocator.allocate(rounded, ctx->allocator.user)
-            : aligned_alloc(64, rounded);
+    p = ctx->allocator.allocate ? ctx->allocator.allocate(rounded, ctx->allocator.user)
+                                : aligned_alloc(64, rounded);
   memcpy(block, &p, sizeof p);
   if (p) return ATTEND_OK;
   if (!fits)
     return fail(ctx, ATTEND_NO_MEMORY,
-                "%s would exceed the address space: choose a smaller problem",
-                what);
+                "%s would exceed the address space: choose a smaller problem", what);
   return fail(ctx, ATTEND_NO_MEMORY,
               "no memory for %s (%zu bytes): free some or choose a smaller "
               "problem",
               what, bytes);
 }
 
-attend_status take_zeroed(attend_context *ctx, size_t bytes, const char *what,
-                          void *block) {
+attend_status take_zeroed(attend_context *ctx, size_t bytes, const char *what, void *block) {
   ATTEND_TRY(take(ctx, bytes, what, block));
   void *p;
   memcpy(&p, block, sizeof p);
@@ -106,8 +99,8 @@ void give(const attend_context *ctx, void *block) {
     free(block);
 }
 
-attend_status grow_more(attend_context *ctx, void *block, size_t *capacity,
-                        size_t wanted, size_t element, const char *what) {
+attend_status grow_more(attend_context *ctx, void *block, size_t *capacity, size_t wanted,
+                        size_t element, const char *what) {
   void **old = block, *fresh;
   size_t next = *capacity + *capacity / 2;
   if (next < wanted) next = wanted;
@@ -128,8 +121,7 @@ double seconds_now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-attend_view view_complete(attend_view view, int heads, int64_t length,
-                          int width) {
+attend_view view_complete(attend_view view, int heads, int64_t length, int width) {
   const ptrdiff_t *s = view.stride;
   if (s[0] || s[1] || s[2] || s[3]) return view;
   view.stride[3] = 1;
@@ -139,8 +131,8 @@ attend_view view_complete(attend_view view, int heads, int64_t length,
   return view;
 }
 
-attend_view attend_view_rows(attend_view view, attend_dtype dtype, int heads,
-                             int length, int width, int first) {
+attend_view attend_view_rows(attend_view view, attend_dtype dtype, int heads, int length, int width,
+                             int first) {
   view = view_complete(view, heads, length, width);
   view.data = view_at(&view, attend_dtype_size(dtype), 0, 0, first);
   return view;

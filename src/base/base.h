@@ -34,12 +34,12 @@ struct attend_context {
   const struct kernels *kernels; /* the table of the chosen instruction set */
   const char *isa;
   const struct attend_device *device;
-  void *device_memory; /* the device's own, if it needs any */
+  void *device_memory;                        /* the device's own, if it needs any */
   const struct attend_engine *const *engines; /* the device's, then NULL */
-  size_t near_bytes;    /* of the cache that one core has to itself (L2) */
-  struct pools *pools;  /* of threads: base/threads.c */
-  attend_stream stream; /* that a session opens for a whole forward pass */
-  attend_parallel_for parallel_for; /* the caller's, in their place, or NULL */
+  size_t near_bytes;                          /* of the cache that one core has to itself (L2) */
+  struct pools *pools;                        /* of threads: base/threads.c */
+  attend_stream stream;                       /* that a session opens for a whole forward pass */
+  attend_parallel_for parallel_for;           /* the caller's, in their place, or NULL */
   void *parallel_user;
   size_t cache_bytes; /* of all states, in the root alone: cache_take */
   size_t cache_limit; /* at most */
@@ -52,14 +52,13 @@ static inline attend_context *context_root(attend_context *ctx) {
 }
 
 /* What lab/ uses beyond the public headers is exported under names of its own. */
-#define FOR_LAB(name) \
-  __asm__("attendlab_" #name) __attribute__((visibility("default")))
+#define FOR_LAB(name) __asm__("attendlab_" #name) __attribute__((visibility("default")))
 
 /* A context for an object that another thread than its maker's may use: a message,
  * a number of threads (0: the parent's) and a stream of its own; threads, kernels,
  * device and the count of cached bytes are shared. Nothing to free. */
-attend_status context_child(attend_context *parent, int threads,
-                            attend_context *child) FOR_LAB(context_child);
+attend_status context_child(attend_context *parent, int threads, attend_context *child)
+    FOR_LAB(context_child);
 
 static inline void cache_give(attend_context *ctx, size_t bytes) {
   __atomic_fetch_sub(&context_root(ctx)->cache_bytes, bytes, __ATOMIC_RELAXED);
@@ -69,9 +68,8 @@ static inline size_t cache_held(attend_context *ctx) {
 }
 
 /* Sets the message and returns the status. */
-attend_status fail(attend_context *ctx, attend_status status,
-                   const char *sentence, ...) FOR_LAB(fail)
-    __attribute__((format(printf, 3, 4)));
+attend_status fail(attend_context *ctx, attend_status status, const char *sentence, ...)
+    FOR_LAB(fail) __attribute__((format(printf, 3, 4)));
 
 /* Return a failure to the caller; fail unless a condition holds. */
 #define ATTEND_TRY(call)                              \
@@ -85,18 +83,15 @@ attend_status fail(attend_context *ctx, attend_status status,
   } while (0)
 
 /* Allocates, aligned to 64 bytes; the failure message names `what`. bytes may be 0. */
-attend_status take(attend_context *ctx, size_t bytes, const char *what,
-                   void *block /* T ** */) FOR_LAB(take);
+attend_status take(attend_context *ctx, size_t bytes, const char *what, void *block /* T ** */)
+    FOR_LAB(take);
 attend_status take_zeroed(attend_context *ctx, size_t bytes, const char *what,
                           void *block /* T ** */) FOR_LAB(take_zeroed);
-void give(const attend_context *ctx, void *block)
-    FOR_LAB(give); /* accepts NULL */
+void give(const attend_context *ctx, void *block) FOR_LAB(give); /* accepts NULL */
 /* Grows a block to at least `wanted` elements and keeps its contents. */
-attend_status grow_more(attend_context *ctx, void *block /* T ** */,
-                        size_t *capacity, size_t wanted, size_t element,
-                        const char *what) FOR_LAB(grow_more);
-static inline attend_status grow(attend_context *ctx, void *block,
-                                 size_t *capacity, size_t wanted,
+attend_status grow_more(attend_context *ctx, void *block /* T ** */, size_t *capacity,
+                        size_t wanted, size_t element, const char *what) FOR_LAB(grow_more);
+static inline attend_status grow(attend_context *ctx, void *block, size_t *capacity, size_t wanted,
                                  size_t element, const char *what) {
   if (wanted <= *capacity) return ATTEND_OK;
   return grow_more(ctx, block, capacity, wanted, element, what);
@@ -117,9 +112,8 @@ static inline size_t size_product(int n, const size_t *factors /* [n] */) {
   for (int i = 0; i < n; i++) product = size_times(product, factors[i]);
   return product;
 }
-#define SIZE_PRODUCT(...)                                        \
-  size_product(sizeof((size_t[]){__VA_ARGS__}) / sizeof(size_t), \
-               (const size_t[]){__VA_ARGS__})
+#define SIZE_PRODUCT(...) \
+  size_product(sizeof((size_t[]){__VA_ARGS__}) / sizeof(size_t), (const size_t[]){__VA_ARGS__})
 static inline size_t round_up(size_t n, size_t multiple) {
   size_t up = size_add(n, multiple - 1);
   return up == SIZE_MAX ? up : up / multiple * multiple;
@@ -141,14 +135,12 @@ static inline void *arena_cut(arena *a, size_t bytes) {
 }
 
 /* Replaces all-zero strides by the contiguous ones of [B,H,len,width]. */
-attend_view view_complete(attend_view view, int heads, int64_t length,
-                          int width) FOR_LAB(view_complete);
+attend_view view_complete(attend_view view, int heads, int64_t length, int width)
+    FOR_LAB(view_complete);
 /* Address of element [b, h, i, 0]. */
-static inline void *view_at(const attend_view *v, size_t element, int64_t b,
-                            int64_t h, int64_t i) {
+static inline void *view_at(const attend_view *v, size_t element, int64_t b, int64_t h, int64_t i) {
   return (unsigned char *)v->data +
-         (ptrdiff_t)element *
-             (b * v->stride[0] + h * v->stride[1] + i * v->stride[2]);
+         (ptrdiff_t)element * (b * v->stride[0] + h * v->stride[1] + i * v->stride[2]);
 }
 
 static inline uint32_t float_bits(float x) {

@@ -18,10 +18,8 @@ float half_to_float(uint16_t h) {
   uint32_t sign = (uint32_t)(h & 0x8000) << 16;
   uint32_t exponent = h >> 10 & 31, mantissa = h & 0x3ff;
   if (exponent == 31) /* a NaN becomes quiet, as the hardware makes it */
-    return float_of_bits(sign | 0x7f800000u | mantissa << 13 |
-                         (mantissa ? 0x400000u : 0));
-  if (exponent)
-    return float_of_bits(sign | (exponent + 112) << 23 | mantissa << 13);
+    return float_of_bits(sign | 0x7f800000u | mantissa << 13 | (mantissa ? 0x400000u : 0));
+  if (exponent) return float_of_bits(sign | (exponent + 112) << 23 | mantissa << 13);
   float magnitude = (float)mantissa * 0x1p-24f;
   return sign ? -magnitude : magnitude;
 }
@@ -38,29 +36,24 @@ uint16_t half_from_float(float f) {
   return (uint16_t)(sign | ((a - 0x38000000u + 0xfff + even) >> 13));
 }
 
-size_t attend_dtype_size(attend_dtype dtype) {
-  return dtype == ATTEND_F32 ? 4 : 2;
-}
+size_t attend_dtype_size(attend_dtype dtype) { return dtype == ATTEND_F32 ? 4 : 2; }
 
 const char *attend_dtype_name(attend_dtype dtype) {
   static const char *const names[] = {"f32", "f16", "bf16"};
   return (unsigned)dtype < 3 ? names[dtype] : "?";
 }
 
-void attend_convert_from_f32(attend_dtype dtype, const float *src, size_t n,
-                             void *dst) {
+void attend_convert_from_f32(attend_dtype dtype, const float *src, size_t n, void *dst) {
   if (dtype == ATTEND_F32) {
     memcpy(dst, src, n * sizeof *src);
     return;
   }
   uint16_t *out = dst;
   for (size_t i = 0; i < n; i++)
-    out[i] =
-        dtype == ATTEND_F16 ? half_from_float(src[i]) : bf16_from_float(src[i]);
+    out[i] = dtype == ATTEND_F16 ? half_from_float(src[i]) : bf16_from_float(src[i]);
 }
 
-void attend_convert_to_f32(attend_dtype dtype, const void *src, size_t n,
-                           float *dst) {
+void attend_convert_to_f32(attend_dtype dtype, const void *src, size_t n, float *dst) {
   if (dtype == ATTEND_F32) {
     memcpy(dst, src, n * sizeof *dst);
     return;

@@ -17,12 +17,10 @@ enum { BLOCK = 16 };
 static uint64_t rotate(uint64_t x, int by) { return x << by | x >> (64 - by); }
 
 static uint64_t mix_first(uint64_t k) {
-  return rotate(k * UINT64_C(0x87c37b91114253d5), 31) *
-         UINT64_C(0x4cf5ad432745937f);
+  return rotate(k * UINT64_C(0x87c37b91114253d5), 31) * UINT64_C(0x4cf5ad432745937f);
 }
 static uint64_t mix_second(uint64_t k) {
-  return rotate(k * UINT64_C(0x4cf5ad432745937f), 33) *
-         UINT64_C(0x87c37b91114253d5);
+  return rotate(k * UINT64_C(0x4cf5ad432745937f), 33) * UINT64_C(0x87c37b91114253d5);
 }
 
 static void add_blocks(uint64_t h[2], const unsigned char *bytes, size_t n) {
@@ -75,6 +73,6 @@ void attend_digest_end(const attend_digest *d, uint64_t word[2]) {
 void attend_digest_text(const attend_digest *d, char text[ATTEND_DIGEST_TEXT]) {
   uint64_t word[2];
   attend_digest_end(d, word);
-  snprintf(text, ATTEND_DIGEST_TEXT, "%016llx%016llx",
-           (unsigned long long)word[0], (unsigned long long)word[1]);
+  snprintf(text, ATTEND_DIGEST_TEXT, "%016llx%016llx", (unsigned long long)word[0],
+           (unsigned long long)word[1]);
 }

@@ -26,8 +26,7 @@ static bool is_control(const unsigned char *s, int length) {
   return length == 2 && s[0] == 0xc2 && s[1] < 0xa0;
 }
 
-size_t attend_escape(const char *text, size_t length, const char *keep,
-                     char *out, size_t size) {
+size_t attend_escape(const char *text, size_t length, const char *keep, char *out, size_t size) {
   const unsigned char *s = (const unsigned char *)text, *end = s + length;
   output o = {out, size, 0};
   put(&o, "", 0);
@@ -37,8 +36,7 @@ size_t attend_escape(const char *text, size_t length, const char *keep,
     char piece[16];
     int bytes = n ? n : 1, wrote = 0;
     for (int i = 0; i < bytes && !plain; i++)
-      wrote += snprintf(piece + wrote, sizeof piece - (size_t)wrote, "\\x%02x",
-                        s[i]);
+      wrote += snprintf(piece + wrote, sizeof piece - (size_t)wrote, "\\x%02x", s[i]);
     if (plain)
       put(&o, (const char *)s, (size_t)n);
     else
@@ -50,11 +48,9 @@ size_t attend_escape(const char *text, size_t length, const char *keep,
 /* NULL: the character of these bytes stands for itself. */
 static const char *entity(const unsigned char *s, int length) {
   static const char replacement[] = "\xef\xbf\xbd";
-  bool noncharacter =
-      length == 3 && s[0] == 0xef && s[1] == 0xbf && s[2] >= 0xbe;
+  bool noncharacter = length == 3 && s[0] == 0xef && s[1] == 0xbf && s[2] >= 0xbe;
   if (!length || noncharacter) return replacement;
-  if (is_control(s, length) && (length > 1 || !*s || !strchr("\t\n\r", *s)))
-    return replacement;
+  if (is_control(s, length) && (length > 1 || !*s || !strchr("\t\n\r", *s))) return replacement;
   return *s == '<'   ? "&lt;"
          : *s == '>' ? "&gt;"
          : *s == '&' ? "&amp;"
@@ -62,8 +58,7 @@ static const char *entity(const unsigned char *s, int length) {
                      : NULL;
 }
 
-size_t attend_escape_xml(const char *text, size_t length, char *out,
-                         size_t size) {
+size_t attend_escape_xml(const char *text, size_t length, char *out, size_t size) {
   const unsigned char *s = (const unsigned char *)text, *end = s + length;
   output o = {out, size, 0};
   put(&o, "", 0);

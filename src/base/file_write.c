@@ -61,8 +61,7 @@ static unsigned guess(int attempt) {
   return ((unsigned)now.tv_nsec ^ (unsigned)getpid() << 12) + (unsigned)attempt;
 }
 
-int draft_make(const char *path, char *draft, size_t size,
-               int (*make)(const char *draft)) {
+int draft_make(const char *path, char *draft, size_t size, int (*make)(const char *draft)) {
   for (int i = 0; i < TRIES; i++) {
     int n = snprintf(draft, size, "%s.%08x.part", path, guess(i));
     if (n < 0 || (size_t)n >= size) {
@@ -102,8 +101,7 @@ static attend_status open_file(attend_draft *d, size_t size) {
   return d->file ? ATTEND_OK : writing_failed(d->ctx, d->path);
 }
 
-attend_status attend_draft_open(attend_context *ctx, const char *path,
-                                attend_draft **draft) {
+attend_status attend_draft_open(attend_context *ctx, const char *path, attend_draft **draft) {
   attend_draft *d;
   size_t length = strlen(path) + 1, size = length + SUFFIX;
   *draft = NULL;
@@ -123,11 +121,9 @@ const attend_digest *draft_digest(const attend_draft *d) { return &d->digest; }
 
 FILE *attend_draft_file(attend_draft *d) { return d->file; }
 
-attend_status attend_draft_put(attend_draft *d, const void *bytes,
-                               size_t length) {
+attend_status attend_draft_put(attend_draft *d, const void *bytes, size_t length) {
   errno = 0;
-  if (length && fwrite(bytes, 1, length, d->file) != length)
-    return writing_failed(d->ctx, d->path);
+  if (length && fwrite(bytes, 1, length, d->file) != length) return writing_failed(d->ctx, d->path);
   attend_digest_add(&d->digest, bytes, length);
   return ATTEND_OK;
 }
@@ -143,8 +139,7 @@ attend_status draft_settle(attend_draft *d) {
 
 attend_status attend_draft_keep(attend_draft *d) {
   attend_status status = d->file ? draft_settle(d) : ATTEND_OK;
-  if (!status && d->draft[0] && rename(d->draft, d->path))
-    status = writing_failed(d->ctx, d->path);
+  if (!status && d->draft[0] && rename(d->draft, d->path)) status = writing_failed(d->ctx, d->path);
   if (!status && d->draft[0]) {
     sync_place(d->path);
     d->draft[0] = 0;
@@ -163,8 +158,8 @@ void attend_draft_drop(attend_draft *d) {
 /* ---- files as a whole ------------------------------------------------------------ */
 
 attend_status draft_write(attend_context *ctx, const char *path,
-                          attend_status (*put)(attend_draft *draft, void *user),
-                          void *user, attend_digest *digest) {
+                          attend_status (*put)(attend_draft *draft, void *user), void *user,
+                          attend_digest *digest) {
   attend_draft *d;
   ATTEND_TRY(attend_draft_open(ctx, path, &d));
   attend_status status = put(d, user);
@@ -184,37 +179,34 @@ static attend_status put_whole(attend_draft *draft, void *user) {
   return attend_draft_put(draft, w->bytes, w->length);
 }
 
-attend_status file_write(attend_context *ctx, const char *path,
-                         const void *bytes, size_t length,
+attend_status file_write(attend_context *ctx, const char *path, const void *bytes, size_t length,
                          attend_digest *digest) {
   whole w = {bytes, length};
   return draft_write(ctx, path, put_whole, &w, digest);
 }
 
-attend_status attend_file_write(attend_context *ctx, const char *path,
-                                const void *bytes, size_t length) {
+attend_status attend_file_write(attend_context *ctx, const char *path, const void *bytes,
+                                size_t length) {
   return file_write(ctx, path, bytes, length, NULL);
 }
 
 /* ---- folders --------------------------------------------------------------------- */
 
-attend_status path_inside(attend_context *ctx, const char *folder,
-                          const char *name, char path[LONGEST_PATH]) {
+attend_status path_inside(attend_context *ctx, const char *folder, const char *name,
+                          char path[LONGEST_PATH]) {
   int n = snprintf(path, LONGEST_PATH, "%s/%s", folder, name);
-  ATTEND_CHECK(ctx, n > 0 && n < LONGEST_PATH,
-               "the name of a file in \"%.300s\" is too long", folder);
+  ATTEND_CHECK(ctx, n > 0 && n < LONGEST_PATH, "the name of a file in \"%.300s\" is too long",
+               folder);
   return ATTEND_OK;
 }
 
 static attend_status folder_failed(const folder_draft *f, const char *doing) {
-  return fail(f->ctx, ATTEND_IO, "%s \"%.300s\" failed: %s", doing, f->path,
-              strerror(errno));
+  return fail(f->ctx, ATTEND_IO, "%s \"%.300s\" failed: %s", doing, f->path, strerror(errno));
 }
 
 static int make_folder(const char *draft) { return mkdir(draft, 0777); }
 
-attend_status folder_draft_open(attend_context *ctx, const char *path,
-                                folder_draft *f) {
+attend_status folder_draft_open(attend_context *ctx, const char *path, folder_draft *f) {
   char hidden[LONGEST_PATH];
   size_t n = strlen(path);
   while (n > 1 && path[n - 1] == '/') n--;
@@ -222,20 +214,17 @@ attend_status folder_draft_open(attend_context *ctx, const char *path,
   snprintf(f->path, sizeof f->path, "%.*s", (int)n, path);
   const char *slash = strrchr(f->path, '/');
   int above = slash ? (int)(slash + 1 - f->path) : 0;
-  int length = snprintf(hidden, sizeof hidden, "%.*s.%s", above, f->path,
-                        f->path + above);
+  int length = snprintf(hidden, sizeof hidden, "%.*s.%s", above, f->path, f->path + above);
   ATTEND_CHECK(ctx, n && length > 0 && length + 8 < LONGEST_PATH,
                "\"%.300s\" cannot be the name of a folder", path);
-  if (!draft_make(hidden, f->draft, sizeof f->draft, make_folder))
-    return ATTEND_OK;
+  if (!draft_make(hidden, f->draft, sizeof f->draft, make_folder)) return ATTEND_OK;
   return folder_failed(f, "making a folder beside");
 }
 
 /* Only files are removed: "." and ".." are refused by unlinkat. */
 void folder_draft_drop(const folder_draft *f) {
   DIR *dir = opendir(f->draft);
-  for (struct dirent *e; dir && (e = readdir(dir));)
-    unlinkat(dirfd(dir), e->d_name, 0);
+  for (struct dirent *e; dir && (e = readdir(dir));) unlinkat(dirfd(dir), e->d_name, 0);
   if (dir) closedir(dir);
   rmdir(f->draft);
 }
@@ -244,8 +233,7 @@ void folder_draft_drop(const folder_draft *f) {
 static attend_status exchange(const folder_draft *f) {
   char old[LONGEST_PATH];
 #ifdef RENAME_EXCHANGE
-  if (!renameat2(AT_FDCWD, f->draft, AT_FDCWD, f->path, RENAME_EXCHANGE))
-    return ATTEND_OK;
+  if (!renameat2(AT_FDCWD, f->draft, AT_FDCWD, f->path, RENAME_EXCHANGE)) return ATTEND_OK;
 #endif
   snprintf(old, sizeof old, "%.*s.old", LONGEST_PATH - 8, f->draft);
   if (rename(f->path, old)) return folder_failed(f, "moving away");

@@ -9,16 +9,14 @@
 #include <unistd.h>
 
 /* The bytes that the file had when it was opened; fewer are a failure. */
-static attend_status read_bytes(attend_context *ctx, const char *path, int file,
-                                size_t length, char *to) {
+static attend_status read_bytes(attend_context *ctx, const char *path, int file, size_t length,
+                                char *to) {
   enum { PIECE = 1 << 26 };
   for (size_t at = 0; at < length;) {
     size_t left = length - at;
     ssize_t n = read(file, to + at, left < PIECE ? left : PIECE);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0)
-      return fail(ctx, ATTEND_IO, "%.300s cannot be read: %s", path,
-                  strerror(errno));
+    if (n < 0) return fail(ctx, ATTEND_IO, "%.300s cannot be read: %s", path, strerror(errno));
     if (!n)
       return fail(ctx, ATTEND_IO,
                   "%.300s was shortened while it was read, from %zu bytes to "
@@ -29,8 +27,8 @@ static attend_status read_bytes(attend_context *ctx, const char *path, int file,
   return ATTEND_OK;
 }
 
-static attend_status read_open(attend_context *ctx, const char *path, int file,
-                               size_t most, char **bytes, size_t *length) {
+static attend_status read_open(attend_context *ctx, const char *path, int file, size_t most,
+                               char **bytes, size_t *length) {
   struct stat info;
   if (fstat(file, &info) || !S_ISREG(info.st_mode))
     return fail(ctx, ATTEND_IO, "%.300s is not a file that can be read", path);
@@ -46,21 +44,18 @@ static attend_status read_open(attend_context *ctx, const char *path, int file,
   return status;
 }
 
-attend_status file_read_most(attend_context *ctx, const char *path, size_t most,
-                             char **bytes, size_t *length) {
+attend_status file_read_most(attend_context *ctx, const char *path, size_t most, char **bytes,
+                             size_t *length) {
   int file = open(path, O_RDONLY | O_CLOEXEC);
   *bytes = NULL;
   *length = 0;
-  if (file < 0)
-    return fail(ctx, ATTEND_IO, "%.300s cannot be opened: %s", path,
-                strerror(errno));
+  if (file < 0) return fail(ctx, ATTEND_IO, "%.300s cannot be opened: %s", path, strerror(errno));
   attend_status status = read_open(ctx, path, file, most, bytes, length);
   close(file);
   return status;
 }
 
-attend_status file_read(attend_context *ctx, const char *path, char **bytes,
-                        size_t *length) {
+attend_status file_read(attend_context *ctx, const char *path, char **bytes, size_t *length) {
   return file_read_most(ctx, path, (size_t)1 << 30, bytes, length);
 }
 
@@ -73,16 +68,12 @@ static attend_status digest_open(attend_context *ctx, const char *path, FILE *f,
   while ((n = fread(piece, 1, PIECE, f))) attend_digest_add(digest, piece, n);
   give(ctx, piece);
   if (!ferror(f)) return ATTEND_OK;
-  return fail(ctx, ATTEND_IO, "%.300s cannot be read: %s", path,
-              strerror(errno));
+  return fail(ctx, ATTEND_IO, "%.300s cannot be read: %s", path, strerror(errno));
 }
 
-attend_status attend_digest_file(attend_context *ctx, const char *path,
-                                 attend_digest *digest) {
+attend_status attend_digest_file(attend_context *ctx, const char *path, attend_digest *digest) {
   FILE *f = fopen(path, "rb");
-  if (!f)
-    return fail(ctx, ATTEND_IO, "%.300s cannot be opened: %s", path,
-                strerror(errno));
+  if (!f) return fail(ctx, ATTEND_IO, "%.300s cannot be opened: %s", path, strerror(errno));
   attend_status status = digest_open(ctx, path, f, digest);
   fclose(f);
   return status;
@@ -93,12 +84,10 @@ bool name_ends(const char *name, const char *end) {
   return n >= m && !strcmp(name + n - m, end);
 }
 
-bool file_beside(const char *folder, const char *name, char *path,
-                 size_t size) {
+bool file_beside(const char *folder, const char *name, char *path, size_t size) {
   struct stat info;
   int n = snprintf(path, size, "%s/%s", folder, name);
-  return n > 0 && (size_t)n < size && !stat(path, &info) &&
-         S_ISREG(info.st_mode);
+  return n > 0 && (size_t)n < size && !stat(path, &info) && S_ISREG(info.st_mode);
 }
 
 attend_status json_write(attend_json_writer *w, const char *path) {
@@ -108,8 +97,7 @@ attend_status json_write(attend_json_writer *w, const char *path) {
   return status;
 }
 
-attend_status json_read(attend_context *ctx, const char *path,
-                        attend_json **root) {
+attend_status json_read(attend_context *ctx, const char *path, attend_json **root) {
   char *bytes;
   size_t length;
   *root = NULL;
@@ -135,12 +123,11 @@ static const struct {
                       {"\xff\xfe", 2, "UTF-16: write it as UTF-8"},
                       {"\xfe\xff", 2, "UTF-16: write it as UTF-8"}};
 
-attend_status attend_text_check(attend_context *ctx, const char *name,
-                                const char *bytes, size_t length) {
+attend_status attend_text_check(attend_context *ctx, const char *name, const char *bytes,
+                                size_t length) {
   for (size_t i = 0; i < sizeof binary_formats / sizeof *binary_formats; i++)
     if (length >= binary_formats[i].length &&
         !memcmp(bytes, binary_formats[i].begins, binary_formats[i].length))
-      return fail(ctx, ATTEND_IO, "%.300s is no text, but %s first", name,
-                  binary_formats[i].is);
+      return fail(ctx, ATTEND_IO, "%.300s is no text, but %s first", name, binary_formats[i].is);
   return ATTEND_OK;
 }

@@ -10,16 +10,15 @@ enum { LONGEST_PATH = 4096 };
 
 /* A file as a whole, with a zero byte behind; freed with give. Of at most so many
  * bytes, or of 1 GiB. */
-attend_status file_read_most(attend_context *ctx, const char *path, size_t most,
-                             char **bytes, size_t *length);
-attend_status file_read(attend_context *ctx, const char *path, char **bytes,
-                        size_t *length) FOR_LAB(file_read);
+attend_status file_read_most(attend_context *ctx, const char *path, size_t most, char **bytes,
+                             size_t *length);
+attend_status file_read(attend_context *ctx, const char *path, char **bytes, size_t *length)
+    FOR_LAB(file_read);
 /* Whether a name ends so. */
 bool name_ends(const char *name, const char *end) FOR_LAB(name_ends);
 /* folder/name; false if it does not fit or there is no such file. */
 bool file_beside(const char *folder, const char *name, char *path, size_t size);
-attend_status json_read(attend_context *ctx, const char *path,
-                        attend_json **root);
+attend_status json_read(attend_context *ctx, const char *path, attend_json **root);
 /* There is no such value, or it is null. */
 static inline bool json_is_none(const attend_json *value) {
   attend_json_kind kind = attend_json_kind_of(value);
@@ -27,23 +26,19 @@ static inline bool json_is_none(const attend_json *value) {
 }
 
 /* A member of an object, and its value. */
-static inline void json_put_text(attend_json_writer *w, const char *name,
-                                 const char *text) {
+static inline void json_put_text(attend_json_writer *w, const char *name, const char *text) {
   attend_json_member(w, name);
   attend_json_put_string(w, text);
 }
-static inline void json_put_truth(attend_json_writer *w, const char *name,
-                                  bool truth) {
+static inline void json_put_truth(attend_json_writer *w, const char *name, bool truth) {
   attend_json_member(w, name);
   attend_json_put_boolean(w, truth);
 }
-static inline void json_put_integer(attend_json_writer *w, const char *name,
-                                    int64_t n) {
+static inline void json_put_integer(attend_json_writer *w, const char *name, int64_t n) {
   attend_json_member(w, name);
   attend_json_put_integer(w, n);
 }
-static inline void json_put_number(attend_json_writer *w, const char *name,
-                                   double x) {
+static inline void json_put_number(attend_json_writer *w, const char *name, double x) {
   attend_json_member(w, name);
   attend_json_put_number(w, x);
 }
@@ -53,16 +48,14 @@ attend_status json_write(attend_json_writer *w, const char *path);
 /* A file by attend_draft_open: `put` writes it. *digest is its digest; may be
  * NULL, here and below. */
 attend_status draft_write(attend_context *ctx, const char *path,
-                          attend_status (*put)(attend_draft *draft, void *user),
-                          void *user, attend_digest *digest);
-attend_status file_write(attend_context *ctx, const char *path,
-                         const void *bytes, size_t length,
+                          attend_status (*put)(attend_draft *draft, void *user), void *user,
+                          attend_digest *digest);
+attend_status file_write(attend_context *ctx, const char *path, const void *bytes, size_t length,
                          attend_digest *digest);
-attend_status tensor_file_make(attend_context *ctx, const char *path,
-                               size_t count, const attend_tensor *tensors,
-                               attend_status (*fill)(size_t i, void *to,
-                                                     void *user),
-                               void *user, attend_digest *digest);
+attend_status tensor_file_make(attend_context *ctx, const char *path, size_t count,
+                               const attend_tensor *tensors,
+                               attend_status (*fill)(size_t i, void *to, void *user), void *user,
+                               attend_digest *digest);
 /* The first 64 bits of a digest. */
 static inline uint64_t digest_word(const attend_digest *digest) {
   uint64_t word[2];
@@ -77,8 +70,7 @@ attend_status draft_settle(attend_draft *draft);
 /* Makes a draft of `path`, beside it and under a name that nothing else has:
  * PATH.12345678.part. `make` creates it exclusively and returns a number that is
  * not negative, or -1 and errno, and so does this. */
-int draft_make(const char *path, char *draft, size_t size,
-               int (*make)(const char *draft));
+int draft_make(const char *path, char *draft, size_t size, int (*make)(const char *draft));
 /* ATTEND_IO, and why: as errno says, or 0: the disk may be full. */
 attend_status writing_failed(attend_context *ctx, const char *path);
 
@@ -88,15 +80,14 @@ typedef struct {
   attend_context *ctx;
   char path[LONGEST_PATH], draft[LONGEST_PATH];
 } folder_draft;
-attend_status folder_draft_open(attend_context *ctx, const char *path,
-                                folder_draft *folder);
+attend_status folder_draft_open(attend_context *ctx, const char *path, folder_draft *folder);
 /* The folder's list of names is brought to the disk and the folder renamed; files
  * are by then, as file_write does. A folder that was there is replaced. On failure
  * the draft is dropped. */
 attend_status folder_draft_keep(const folder_draft *folder);
 void folder_draft_drop(const folder_draft *folder);
 /* folder/name, which need not be there. */
-attend_status path_inside(attend_context *ctx, const char *folder,
-                          const char *name, char path[LONGEST_PATH]);
+attend_status path_inside(attend_context *ctx, const char *folder, const char *name,
+                          char path[LONGEST_PATH]);
 
 #endif

@@ -9,8 +9,7 @@
  * key guards against slow tables, not secrets. */
 hash_key hash_key_draw(void) {
   hash_key key;
-  if (getrandom(&key, sizeof key, GRND_NONBLOCK) == (ssize_t)sizeof key)
-    return key;
+  if (getrandom(&key, sizeof key, GRND_NONBLOCK) == (ssize_t)sizeof key) return key;
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   key.k[0] = (uint64_t)(uintptr_t)&key;
@@ -18,9 +17,7 @@ hash_key hash_key_draw(void) {
   return key;
 }
 
-static uint64_t rotate(uint64_t x, int bits) {
-  return x << bits | x >> (64 - bits);
-}
+static uint64_t rotate(uint64_t x, int bits) { return x << bits | x >> (64 - bits); }
 
 static void sip_round(uint64_t v[4]) {
   v[0] += v[1];
@@ -42,8 +39,7 @@ static void absorb(uint64_t v[4], uint64_t word) {
 }
 
 uint64_t hash_keyed(hash_key key, const void *bytes, size_t length) {
-  uint64_t v[4] = {key.k[0] ^ UINT64_C(0x736f6d6570736575),
-                   key.k[1] ^ UINT64_C(0x646f72616e646f6d),
+  uint64_t v[4] = {key.k[0] ^ UINT64_C(0x736f6d6570736575), key.k[1] ^ UINT64_C(0x646f72616e646f6d),
                    key.k[0] ^ UINT64_C(0x6c7967656e657261),
                    key.k[1] ^ UINT64_C(0x7465646279746573)};
   const unsigned char *at = bytes;

@@ -35,13 +35,11 @@ static void describe(const attend_json *value, char text[SHOWN + 16]) {
   snprintf(text, size, "null");
 }
 
-static attend_status refuse(attend_context *ctx, const char *what,
-                            const char *name, const attend_json *value,
-                            const char *expected) {
+static attend_status refuse(attend_context *ctx, const char *what, const char *name,
+                            const attend_json *value, const char *expected) {
   char found[SHOWN + 16];
   describe(value, found);
-  return fail(ctx, ATTEND_IO, "%s: %s is %s: expected %s", what, name, found,
-              expected);
+  return fail(ctx, ATTEND_IO, "%s: %s is %s: expected %s", what, name, found, expected);
 }
 
 /* The member if it is there and not null. */
@@ -51,8 +49,7 @@ static const attend_json *find(const attend_json *object, const char *name) {
 }
 
 attend_status attend_json_read_integer(attend_context *ctx, const char *what,
-                                       const attend_json *object,
-                                       const char *name, int64_t low,
+                                       const attend_json *object, const char *name, int64_t low,
                                        int64_t high, int64_t *integer) {
   const attend_json *value = find(object, name);
   char expected[96];
@@ -63,15 +60,14 @@ attend_status attend_json_read_integer(attend_context *ctx, const char *what,
     return ATTEND_OK;
   }
   bool any = low == INT64_MIN && high == INT64_MAX;
-  snprintf(expected, sizeof expected, "a whole number from %lld to %lld",
-           (long long)low, (long long)high);
+  snprintf(expected, sizeof expected, "a whole number from %lld to %lld", (long long)low,
+           (long long)high);
   return refuse(ctx, what, name, value, any ? "a whole number" : expected);
 }
 
 attend_status attend_json_read_number(attend_context *ctx, const char *what,
-                                      const attend_json *object,
-                                      const char *name, double low, double high,
-                                      double *number) {
+                                      const attend_json *object, const char *name, double low,
+                                      double high, double *number) {
   const attend_json *value = find(object, name);
   char expected[96];
   double x = attend_json_number(value, NAN);
@@ -85,8 +81,7 @@ attend_status attend_json_read_number(attend_context *ctx, const char *what,
 }
 
 attend_status attend_json_read_boolean(attend_context *ctx, const char *what,
-                                       const attend_json *object,
-                                       const char *name, bool *truth) {
+                                       const attend_json *object, const char *name, bool *truth) {
   const attend_json *value = find(object, name);
   if (value && attend_json_kind_of(value) != ATTEND_JSON_BOOL)
     return refuse(ctx, what, name, value, "true or false");
@@ -95,8 +90,8 @@ attend_status attend_json_read_boolean(attend_context *ctx, const char *what,
 }
 
 attend_status attend_json_read_string(attend_context *ctx, const char *what,
-                                      const attend_json *object,
-                                      const char *name, const char **text) {
+                                      const attend_json *object, const char *name,
+                                      const char **text) {
   const attend_json *value = find(object, name);
   if (value && attend_json_kind_of(value) != ATTEND_JSON_STRING)
     return refuse(ctx, what, name, value, "a string");
@@ -106,8 +101,7 @@ attend_status attend_json_read_string(attend_context *ctx, const char *what,
 
 attend_status attend_json_read_tree(attend_context *ctx, const char *what,
                                     const attend_json *object, const char *name,
-                                    attend_json_kind kind,
-                                    const attend_json **tree) {
+                                    attend_json_kind kind, const attend_json **tree) {
   const attend_json *value = name ? find(object, name) : object;
   bool wrong = value && attend_json_kind_of(value) != kind;
   const char *expected = kind == ATTEND_JSON_OBJECT ? "an object" : "an array";

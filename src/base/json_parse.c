@@ -40,8 +40,8 @@ typedef struct {
 } reader;
 
 static attend_status refuse(reader *r, const char *at, const char *why) {
-  return fail(r->ctx, ATTEND_IO, "%s is not valid JSON: %s at byte %zu",
-              r->what, why, (size_t)(at - r->begin));
+  return fail(r->ctx, ATTEND_IO, "%s is not valid JSON: %s at byte %zu", r->what, why,
+              (size_t)(at - r->begin));
 }
 
 /* ---- strings --------------------------------------------------------------- */
@@ -89,8 +89,7 @@ static attend_status read_unicode(reader *r, char **out) {
   long unit = hex_unit(r, r->at), low;
   if (unit < 0) return refuse(r, r->at, "\\u needs four hexadecimal digits");
   r->at += 4;
-  if (unit >= 0xdc00 && unit <= 0xdfff)
-    return refuse(r, r->at - 6, "half of a surrogate pair");
+  if (unit >= 0xdc00 && unit <= 0xdfff) return refuse(r, r->at - 6, "half of a surrogate pair");
   if (unit >= 0xd800 && unit <= 0xdbff) {
     if (r->end - r->at < 6 || r->at[0] != '\\' || r->at[1] != 'u' ||
         (low = hex_unit(r, r->at + 2)) < 0xdc00 || low > 0xdfff)
@@ -138,8 +137,7 @@ static attend_status read_string(reader *r, const char **text, size_t *length) {
       ATTEND_TRY(read_escape(r, &out));
       continue;
     }
-    int n = utf8_length((const unsigned char *)r->at,
-                        (const unsigned char *)r->end);
+    int n = utf8_length((const unsigned char *)r->at, (const unsigned char *)r->end);
     if (!n) return refuse(r, r->at, "text that is not UTF-8");
     memcpy(out, r->at, (size_t)n);
     out += n;
@@ -154,9 +152,7 @@ static attend_status read_string(reader *r, const char **text, size_t *length) {
 
 /* ---- numbers --------------------------------------------------------------- */
 
-static bool is_digit(const reader *r) {
-  return r->at < r->end && *r->at >= '0' && *r->at <= '9';
-}
+static bool is_digit(const reader *r) { return r->at < r->end && *r->at >= '0' && *r->at <= '9'; }
 
 static bool skip_digits(reader *r) {
   const char *start = r->at;
@@ -183,8 +179,7 @@ static bool to_integer(const char *text, const char *end, int64_t *integer) {
   int64_t sum = 0;
   for (text += negative; text < end; text++) {
     int digit = negative ? '0' - *text : *text - '0';
-    overflow |= __builtin_mul_overflow(sum, 10, &sum) ||
-                __builtin_add_overflow(sum, digit, &sum);
+    overflow |= __builtin_mul_overflow(sum, 10, &sum) || __builtin_add_overflow(sum, digit, &sum);
   }
   *integer = sum;
   return !overflow;
@@ -196,8 +191,7 @@ static attend_status read_number(reader *r, attend_json *value) {
   if (*r->at == '-') r->at++;
   const char *digits = r->at;
   if (!skip_digits(r)) return refuse(r, start, "a number without digits");
-  if (*digits == '0' && r->at > digits + 1)
-    return refuse(r, start, "a number that starts with 0");
+  if (*digits == '0' && r->at > digits + 1) return refuse(r, start, "a number that starts with 0");
   if (next_is(r, '.', '.')) {
     plain = false;
     r->at++;
@@ -213,12 +207,9 @@ static attend_status read_number(reader *r, attend_json *value) {
     return refuse(r, start, "a number of more than 400 characters");
   value->kind = ATTEND_JSON_NUMBER;
   value->exact = plain && to_integer(start, r->at, &value->integer);
-  value->number = value->exact ? (double)value->integer
-                               : to_double(start, (size_t)(r->at - start));
-  if (!isfinite(value->number))
-    return refuse(r, start, "a number beyond the range of a double");
-  if (!value->exact && fabs(value->number) <= 0x1p53 &&
-      value->number == trunc(value->number)) {
+  value->number = value->exact ? (double)value->integer : to_double(start, (size_t)(r->at - start));
+  if (!isfinite(value->number)) return refuse(r, start, "a number beyond the range of a double");
+  if (!value->exact && fabs(value->number) <= 0x1p53 && value->number == trunc(value->number)) {
     value->exact = true;
     value->integer = (int64_t)value->number;
   }
@@ -228,8 +219,7 @@ static attend_status read_number(reader *r, attend_json *value) {
 /* ---- containers ------------------------------------------------------------ */
 
 static attend_status open_container(reader *r, attend_json *value) {
-  if (r->depth == ATTEND_JSON_DEPTH)
-    return refuse(r, r->at, "nesting deeper than 256 levels");
+  if (r->depth == ATTEND_JSON_DEPTH) return refuse(r, r->at, "nesting deeper than 256 levels");
   value->kind = *r->at++ == '{' ? ATTEND_JSON_OBJECT : ATTEND_JSON_ARRAY;
   r->open[r->depth++] = (frame){*value, r->waiting};
   return ATTEND_OK;
@@ -259,8 +249,7 @@ static attend_status close_container(reader *r) {
 }
 
 static void skip_space(reader *r) {
-  while (r->at < r->end &&
-         (*r->at == ' ' || *r->at == '\n' || *r->at == '\r' || *r->at == '\t'))
+  while (r->at < r->end && (*r->at == ' ' || *r->at == '\n' || *r->at == '\r' || *r->at == '\t'))
     r->at++;
 }
 
@@ -268,13 +257,10 @@ static attend_status read_word(reader *r, attend_json *value) {
   static const struct {
     const char *word;
     attend_json_kind kind;
-  } words[] = {{"true", ATTEND_JSON_BOOL},
-               {"false", ATTEND_JSON_BOOL},
-               {"null", ATTEND_JSON_NULL}};
+  } words[] = {{"true", ATTEND_JSON_BOOL}, {"false", ATTEND_JSON_BOOL}, {"null", ATTEND_JSON_NULL}};
   for (int i = 0; i < 3; i++) {
     size_t n = strlen(words[i].word);
-    if ((size_t)(r->end - r->at) < n || memcmp(r->at, words[i].word, n))
-      continue;
+    if ((size_t)(r->end - r->at) < n || memcmp(r->at, words[i].word, n)) continue;
     value->kind = (unsigned char)words[i].kind;
     value->truth = i == 0;
     r->at += n;
@@ -332,9 +318,7 @@ static attend_status read_between(reader *r, bool *more) {
     *more = true;
     if (empty) return ATTEND_OK;
     if (!next_is(r, ',', ','))
-      return refuse(
-          r, r->at,
-          close == '}' ? "a missing comma or }" : "a missing comma or ]");
+      return refuse(r, r->at, close == '}' ? "a missing comma or }" : "a missing comma or ]");
     r->at++;
     return ATTEND_OK;
   }
@@ -394,13 +378,11 @@ static attend_status read_tree(reader *r, attend_json **root) {
   return ATTEND_OK;
 }
 
-attend_status attend_json_parse(attend_context *ctx, const char *what,
-                                const char *text, size_t length,
-                                attend_json **root) {
+attend_status attend_json_parse(attend_context *ctx, const char *what, const char *text,
+                                size_t length, attend_json **root) {
   *root = NULL;
   if (length >= UINT32_MAX)
-    return fail(ctx, ATTEND_IO, "%s is too long to be read as JSON: %zu bytes",
-                what, length);
+    return fail(ctx, ATTEND_IO, "%s is too long to be read as JSON: %zu bytes", what, length);
   reader *r;
   ATTEND_TRY(take(ctx, sizeof *r, what, &r));
   r->ctx = ctx;

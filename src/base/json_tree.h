@@ -35,7 +35,6 @@ const attend_json *json_index(attend_json *object, uint32_t **index);
 
 /* Bytes of the well-formed UTF-8 character at s, 0 if it is not one: no
  * overlong forms, no surrogates, nothing above U+10FFFF. */
-int utf8_length(const unsigned char *s, const unsigned char *end)
-    FOR_LAB(utf8_length);
+int utf8_length(const unsigned char *s, const unsigned char *end) FOR_LAB(utf8_length);
 
 #endif

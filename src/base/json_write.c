@@ -18,20 +18,16 @@ attend_json_writer attend_json_writer_text(attend_context *ctx) {
   return attend_json_writer_file(ctx, NULL);
 }
 
-void attend_json_indent(attend_json_writer *w, bool indent) {
-  w->indent = indent;
-}
+void attend_json_indent(attend_json_writer *w, bool indent) { w->indent = indent; }
 
 static void put(attend_json_writer *w, const char *bytes, size_t n) {
   if (w->status || !n) return;
   if (w->file) {
     if (fwrite(bytes, 1, n, w->file) != n)
-      w->status =
-          fail(w->ctx, ATTEND_IO, "could not write JSON: %s", strerror(errno));
+      w->status = fail(w->ctx, ATTEND_IO, "could not write JSON: %s", strerror(errno));
     return;
   }
-  w->status = grow(w->ctx, &w->text, &w->capacity, w->length + n + 1, 1,
-                   "the JSON text");
+  w->status = grow(w->ctx, &w->text, &w->capacity, w->length + n + 1, 1, "the JSON text");
   if (w->status) return;
   memcpy(w->text + w->length, bytes, n);
   w->length += n;
@@ -52,8 +48,7 @@ static bool in_object(const attend_json_writer *w) {
 
 static void refuse(attend_json_writer *w, const char *why) {
   if (!w->status)
-    w->status =
-        fail(w->ctx, ATTEND_INVALID, "JSON would not be well-formed: %s", why);
+    w->status = fail(w->ctx, ATTEND_INVALID, "JSON would not be well-formed: %s", why);
 }
 
 static void check_value(attend_json_writer *w) {
@@ -74,8 +69,7 @@ static void check_close(attend_json_writer *w, char bracket) {
   if (w->depth == 0)
     refuse(w, "a bracket closes what was not opened");
   else if (bracket != (in_object(w) ? '}' : ']'))
-    refuse(w, in_object(w) ? "an object must end with }"
-                           : "an array must end with ]");
+    refuse(w, in_object(w) ? "an object must end with }" : "an array must end with ]");
   else if (w->after_name)
     refuse(w, "an object ends with a name that has no value");
 }
@@ -107,8 +101,7 @@ static void begin_value(attend_json_writer *w) {
 
 void attend_json_open(attend_json_writer *w, char bracket) {
   begin_value(w);
-  if (bracket != '{' && bracket != '[')
-    refuse(w, "only { and [ open something");
+  if (bracket != '{' && bracket != '[') refuse(w, "only { and [ open something");
   if (w->depth == ATTEND_JSON_DEPTH) refuse(w, "it is nested too deeply");
   if (w->status) return;
   put(w, &bracket, 1);
@@ -172,8 +165,7 @@ void attend_json_member(attend_json_writer *w, const char *name) {
   w->after_name = true;
 }
 
-void attend_json_put_bytes(attend_json_writer *w, const char *text,
-                           size_t length) {
+void attend_json_put_bytes(attend_json_writer *w, const char *text, size_t length) {
   begin_value(w);
   put_quoted(w, text, length);
 }
@@ -223,8 +215,7 @@ attend_status attend_json_finish(attend_json_writer *w) {
   if (!w->depth && w->first) refuse(w, "a document needs a value");
   put(w, "\n", 1);
   if (!w->status && w->file && (fflush(w->file) || ferror(w->file)))
-    w->status =
-        fail(w->ctx, ATTEND_IO, "could not write JSON: %s", strerror(errno));
+    w->status = fail(w->ctx, ATTEND_IO, "could not write JSON: %s", strerror(errno));
   return w->status;
 }
 

@@ -24,15 +24,13 @@ struct attend_lines {
 };
 
 attend_format attend_format_of(const char *path) {
-  if (name_ends(path, ".jsonl") || name_ends(path, ".ndjson"))
-    return ATTEND_FORMAT_JSONL;
+  if (name_ends(path, ".jsonl") || name_ends(path, ".ndjson")) return ATTEND_FORMAT_JSONL;
   return name_ends(path, ".tsv") ? ATTEND_FORMAT_TSV : ATTEND_FORMAT_TEXT;
 }
 
 int attend_format_parse(const char *name, attend_format *format) {
-  static const char *const names[] = {[ATTEND_FORMAT_TEXT] = "text",
-                                      [ATTEND_FORMAT_JSONL] = "jsonl",
-                                      [ATTEND_FORMAT_TSV] = "tsv"};
+  static const char *const names[] = {
+      [ATTEND_FORMAT_TEXT] = "text", [ATTEND_FORMAT_JSONL] = "jsonl", [ATTEND_FORMAT_TSV] = "tsv"};
   for (int i = ATTEND_FORMAT_TEXT; i <= ATTEND_FORMAT_TSV; i++) {
     if (strcmp(names[i], name)) continue;
     *format = (attend_format)i;
@@ -43,8 +41,8 @@ int attend_format_parse(const char *name, attend_format *format) {
 
 /* ---- creating --------------------------------------------------------------------- */
 
-static attend_status create(attend_context *ctx, const char *name,
-                            attend_format format, attend_lines **lines) {
+static attend_status create(attend_context *ctx, const char *name, attend_format format,
+                            attend_lines **lines) {
   ATTEND_TRY(take_zeroed(ctx, sizeof **lines, "a reader of lines", lines));
   (*lines)->ctx = ctx;
   (*lines)->format = format ? format : attend_format_of(name);
@@ -52,19 +50,16 @@ static attend_status create(attend_context *ctx, const char *name,
   return ATTEND_OK;
 }
 
-attend_status attend_lines_of_file(attend_context *ctx, FILE *in,
-                                   const char *name, attend_format format,
-                                   attend_lines **lines) {
+attend_status attend_lines_of_file(attend_context *ctx, FILE *in, const char *name,
+                                   attend_format format, attend_lines **lines) {
   *lines = NULL;
   ATTEND_TRY(create(ctx, name, format, lines));
   (*lines)->in = in;
   return ATTEND_OK;
 }
 
-attend_status attend_lines_of_bytes(attend_context *ctx, const char *bytes,
-                                    size_t length, const char *name,
-                                    attend_format format,
-                                    attend_lines **lines) {
+attend_status attend_lines_of_bytes(attend_context *ctx, const char *bytes, size_t length,
+                                    const char *name, attend_format format, attend_lines **lines) {
   *lines = NULL;
   ATTEND_TRY(create(ctx, name, format, lines));
   (*lines)->bytes = bytes;
@@ -90,24 +85,21 @@ static attend_status fill(attend_lines *l, bool *more) {
   l->scanned -= l->next;
   l->next = 0;
   l->end = left;
-  ATTEND_TRY(grow(l->ctx, &l->own, &l->capacity, size_add(left, CHUNK), 1,
-                  "the lines of a file"));
+  ATTEND_TRY(grow(l->ctx, &l->own, &l->capacity, size_add(left, CHUNK), 1, "the lines of a file"));
   l->bytes = l->own;
   errno = 0;
   size_t n = fread(l->own + left, 1, l->capacity - left, l->in);
   l->end += n;
   *more = n;
   if (n || !ferror(l->in)) return ATTEND_OK;
-  return fail(l->ctx, ATTEND_IO, "%s cannot be read: %s", l->name,
-              strerror(errno));
+  return fail(l->ctx, ATTEND_IO, "%s cannot be read: %s", l->name, strerror(errno));
 }
 
 /* The line at `next`, as far as its end or that of the file. */
 static attend_status read_line(attend_lines *l) {
   const char *end = NULL;
   for (bool more = true; more && !end;) {
-    if (l->end > l->scanned)
-      end = memchr(l->bytes + l->scanned, '\n', l->end - l->scanned);
+    if (l->end > l->scanned) end = memchr(l->bytes + l->scanned, '\n', l->end - l->scanned);
     l->scanned = l->end;
     if (!end) ATTEND_TRY(fill(l, &more));
   }
@@ -120,8 +112,7 @@ static attend_status read_line(attend_lines *l) {
 
 static void trim(attend_lines *l) {
   attend_line *line = &l->line;
-  if (line->number == 1 && line->length >= 3 &&
-      !memcmp(line->text, "\xef\xbb\xbf", 3)) {
+  if (line->number == 1 && line->length >= 3 && !memcmp(line->text, "\xef\xbb\xbf", 3)) {
     line->text += 3;
     line->length -= 3;
   }
@@ -152,8 +143,7 @@ attend_status attend_lines_json(attend_lines *l, attend_json **root) {
   return attend_json_parse(l->ctx, what, l->line.text, l->line.length, root);
 }
 
-int attend_line_column(const attend_line *line, size_t *at, const char **text,
-                       size_t *length) {
+int attend_line_column(const attend_line *line, size_t *at, const char **text, size_t *length) {
   if (*at > line->length) return 0;
   size_t left = line->length - *at;
   *text = line->text + *at;

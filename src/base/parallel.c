@@ -37,8 +37,7 @@ void stream_resume(attend_stream *s, int depth) {
   s->depth = depth;
 }
 
-void stream_reads(attend_stream *s, const void *data, int64_t units,
-                  size_t unit) {
+void stream_reads(attend_stream *s, const void *data, int64_t units, size_t unit) {
   if (s->pool) pool_reads(s->pool, data, units, unit);
 }
 
@@ -56,13 +55,11 @@ typedef struct {
 /* Takes items until there are none; lanes may run together or one by one. */
 static void run_lane(void *args, int lane) {
   lanes *x = args;
-  for (int64_t i; (i = atomic_fetch_add(&x->next, 1)) < x->n;)
-    x->body(x->args, i, lane);
+  for (int64_t i; (i = atomic_fetch_add(&x->next, 1)) < x->n;) x->body(x->args, i, lane);
 }
 
 /* By the caller's threads, or by the calling one. */
-static void run_now(const attend_stream *s, int64_t n, phase_body body,
-                    const void *args) {
+static void run_now(const attend_stream *s, int64_t n, phase_body body, const void *args) {
   const attend_context *ctx = s->ctx;
   if (!ctx->parallel_for || s->threads <= 1 || n == 1) {
     run_alone(n, body, args);
@@ -73,8 +70,7 @@ static void run_now(const attend_stream *s, int64_t n, phase_body body,
   ctx->parallel_for(count, run_lane, &x, ctx->parallel_user);
 }
 
-void stream_add(attend_stream *s, int64_t n, phase_body body, const void *args,
-                size_t size) {
+void stream_add(attend_stream *s, int64_t n, phase_body body, const void *args, size_t size) {
   if (n <= 0) return;
   if (n == 1 && !s->depth) {
     body(args, 0, 0);
@@ -101,15 +97,15 @@ static void run_whole(const void *args, int64_t item, int worker) {
 }
 
 /* A loop that is not worth several threads, within a queue. */
-static void queue_whole(attend_stream *s, int64_t n, phase_body body,
-                        const void *args, size_t size) {
+static void queue_whole(attend_stream *s, int64_t n, phase_body body, const void *args,
+                        size_t size) {
   whole_loop w = {body, n, {0}};
   memcpy(w.args, args, size);
   STREAM_ADD(s, 1, run_whole, w);
 }
 
-void parallel_for(attend_context *ctx, int threads, int64_t n, phase_body body,
-                  const void *args, size_t size) {
+void parallel_for(attend_context *ctx, int threads, int64_t n, phase_body body, const void *args,
+                  size_t size) {
   attend_stream *open = &ctx->stream;
   attend_stream now = stream_on(ctx, threads > 1 ? ctx->threads : 1);
   if (!open->pool)

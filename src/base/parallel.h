@@ -24,8 +24,7 @@ enum { PHASE_ARGS = 576, LOOP_ARGS = PHASE_ARGS - 32 };
 
 /* Runs body(args, i, worker) for i in [0, n). Item i belongs to the same worker every
  * time; others take it only if they have done their own. */
-void stream_add(attend_stream *s, int64_t n, phase_body body, const void *args,
-                size_t size);
+void stream_add(attend_stream *s, int64_t n, phase_body body, const void *args, size_t size);
 #define STREAM_ADD(s, n, body, args)                                    \
   do {                                                                  \
     _Static_assert(sizeof(args) <= PHASE_ARGS, "too many for a phase"); \
@@ -35,8 +34,7 @@ void stream_add(attend_stream *s, int64_t n, phase_body body, const void *args,
 /* What the phase that was added last will read, for threads to fetch while they
  * wait for the phases before it: item i of n reads units [units i/n, units (i+1)/n)
  * of `unit` bytes. A hint; nothing depends on it. */
-void stream_reads(attend_stream *s, const void *data, int64_t units,
-                  size_t unit);
+void stream_reads(attend_stream *s, const void *data, int64_t units, size_t unit);
 
 void stream_enter(attend_stream *s); /* queue from here on; may be nested */
 void stream_wait(attend_stream *s);  /* run what is queued */
@@ -48,8 +46,8 @@ void stream_resume(attend_stream *s, int depth);
 
 /* One loop, by all of the context's threads, or as one item by one of them if
  * `threads` is 1; queued while the context's stream is open, else at once. */
-void parallel_for(attend_context *ctx, int threads, int64_t n, phase_body body,
-                  const void *args, size_t size) FOR_LAB(parallel_for);
+void parallel_for(attend_context *ctx, int threads, int64_t n, phase_body body, const void *args,
+                  size_t size) FOR_LAB(parallel_for);
 #define PARALLEL_FOR(ctx, threads, n, body, args)                     \
   do {                                                                \
     _Static_assert(sizeof(args) <= LOOP_ARGS, "too many for a loop"); \

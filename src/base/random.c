@@ -30,8 +30,7 @@ void attend_random_block(attend_random r, uint64_t index, uint32_t out[4]) {
   }
 }
 
-void attend_random_uniform(attend_random r, uint64_t first, size_t n,
-                           float *out) {
+void attend_random_uniform(attend_random r, uint64_t first, size_t n, float *out) {
   uint32_t w[4];
   for (size_t i = 0; i < n; i++) {
     uint64_t e = first + i;
@@ -42,8 +41,7 @@ void attend_random_uniform(attend_random r, uint64_t first, size_t n,
 
 /* Box and Muller: words (0,1) give elements 0 and 1 of a block, (2,3) the
  * others. In double, so that every libm rounds to the same float. */
-void attend_random_normal(attend_random r, uint64_t first, size_t n,
-                          float *out) {
+void attend_random_normal(attend_random r, uint64_t first, size_t n, float *out) {
   uint32_t w[4];
   for (size_t i = 0; i < n; i++) {
     uint64_t e = first + i;

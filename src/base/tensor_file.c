@@ -33,21 +33,15 @@ struct attend_tensor_file {
 static const struct {
   const char *name;
   size_t size;
-} stored_kinds[] = {[ATTEND_STORED_BOOL] = {"BOOL", 1},
-                    [ATTEND_STORED_U8] = {"U8", 1},
-                    [ATTEND_STORED_I8] = {"I8", 1},
-                    [ATTEND_STORED_F8_E5M2] = {"F8_E5M2", 1},
-                    [ATTEND_STORED_F8_E4M3] = {"F8_E4M3", 1},
-                    [ATTEND_STORED_I16] = {"I16", 2},
-                    [ATTEND_STORED_U16] = {"U16", 2},
-                    [ATTEND_STORED_F16] = {"F16", 2},
-                    [ATTEND_STORED_BF16] = {"BF16", 2},
-                    [ATTEND_STORED_I32] = {"I32", 4},
-                    [ATTEND_STORED_U32] = {"U32", 4},
-                    [ATTEND_STORED_F32] = {"F32", 4},
-                    [ATTEND_STORED_I64] = {"I64", 8},
-                    [ATTEND_STORED_U64] = {"U64", 8},
-                    [ATTEND_STORED_F64] = {"F64", 8}};
+} stored_kinds[] = {
+    [ATTEND_STORED_BOOL] = {"BOOL", 1},       [ATTEND_STORED_U8] = {"U8", 1},
+    [ATTEND_STORED_I8] = {"I8", 1},           [ATTEND_STORED_F8_E5M2] = {"F8_E5M2", 1},
+    [ATTEND_STORED_F8_E4M3] = {"F8_E4M3", 1}, [ATTEND_STORED_I16] = {"I16", 2},
+    [ATTEND_STORED_U16] = {"U16", 2},         [ATTEND_STORED_F16] = {"F16", 2},
+    [ATTEND_STORED_BF16] = {"BF16", 2},       [ATTEND_STORED_I32] = {"I32", 4},
+    [ATTEND_STORED_U32] = {"U32", 4},         [ATTEND_STORED_F32] = {"F32", 4},
+    [ATTEND_STORED_I64] = {"I64", 8},         [ATTEND_STORED_U64] = {"U64", 8},
+    [ATTEND_STORED_F64] = {"F64", 8}};
 
 enum { STORED_KINDS = sizeof stored_kinds / sizeof *stored_kinds };
 
@@ -61,10 +55,8 @@ const char *attend_stored_name(attend_stored stored) {
 
 /* ---- one tensor ------------------------------------------------------------ */
 
-static attend_status refuse(const attend_tensor_file *f, const attend_tensor *t,
-                            const char *why) {
-  return fail(f->ctx, ATTEND_IO, "%s: tensor \"%.100s\" %s", f->path, t->name,
-              why);
+static attend_status refuse(const attend_tensor_file *f, const attend_tensor *t, const char *why) {
+  return fail(f->ctx, ATTEND_IO, "%s: tensor \"%.100s\" %s", f->path, t->name, why);
 }
 
 static attend_status read_dtype(const attend_tensor_file *f, attend_tensor *t,
@@ -83,8 +75,7 @@ static attend_status read_dtype(const attend_tensor_file *f, attend_tensor *t,
 static attend_status read_shape(const attend_tensor_file *f, attend_tensor *t,
                                 const attend_json *entry) {
   const attend_json *shape = attend_json_get(entry, "shape");
-  if (attend_json_kind_of(shape) != ATTEND_JSON_ARRAY)
-    return refuse(f, t, "has no shape");
+  if (attend_json_kind_of(shape) != ATTEND_JSON_ARRAY) return refuse(f, t, "has no shape");
   if (attend_json_count(shape) > ATTEND_TENSOR_RANK)
     return refuse(f, t, "has more than 8 dimensions");
   t->rank = (int)attend_json_count(shape);
@@ -105,16 +96,12 @@ static attend_status read_offsets(const attend_tensor_file *f, attend_tensor *t,
   const attend_json *offsets = attend_json_get(entry, "data_offsets");
   size_t data = f->size - 8 - f->header;
   int64_t begin, end, bytes;
-  if (attend_json_count(offsets) != 2 ||
-      !attend_json_integer(attend_json_at(offsets, 0), &begin) ||
+  if (attend_json_count(offsets) != 2 || !attend_json_integer(attend_json_at(offsets, 0), &begin) ||
       !attend_json_integer(attend_json_at(offsets, 1), &end))
     return refuse(f, t, "has no data_offsets of two whole numbers");
-  if (begin < 0 || end < begin)
-    return refuse(f, t, "has data_offsets that run backwards");
-  if ((uint64_t)end > data)
-    return refuse(f, t, "lies beyond the end of the file");
-  if (__builtin_mul_overflow(t->count, (int64_t)attend_stored_size(t->stored),
-                             &bytes) ||
+  if (begin < 0 || end < begin) return refuse(f, t, "has data_offsets that run backwards");
+  if ((uint64_t)end > data) return refuse(f, t, "lies beyond the end of the file");
+  if (__builtin_mul_overflow(t->count, (int64_t)attend_stored_size(t->stored), &bytes) ||
       bytes != end - begin)
     return refuse(f, t, "has data_offsets that do not fit its shape and dtype");
   t->data = f->map + 8 + f->header + begin;
@@ -126,8 +113,7 @@ static attend_status read_tensor(const attend_tensor_file *f, attend_tensor *t,
                                  const attend_json *entry) {
   size_t length;
   t->name = attend_json_name(entry, &length);
-  if (strlen(t->name) != length)
-    return refuse(f, t, "has a zero byte in its name");
+  if (strlen(t->name) != length) return refuse(f, t, "has a zero byte in its name");
   if (attend_json_kind_of(entry) != ATTEND_JSON_OBJECT)
     return refuse(f, t, "is not described by an object");
   if (attend_json_count(entry) != 3)
@@ -139,15 +125,12 @@ static attend_status read_tensor(const attend_tensor_file *f, attend_tensor *t,
 
 /* ---- the whole header ------------------------------------------------------ */
 
-static attend_status read_notes(attend_tensor_file *f,
-                                const attend_json *notes) {
+static attend_status read_notes(attend_tensor_file *f, const attend_json *notes) {
   if (attend_json_kind_of(notes) != ATTEND_JSON_OBJECT)
-    return fail(f->ctx, ATTEND_IO, "%s: its metadata is not an object",
-                f->path);
+    return fail(f->ctx, ATTEND_IO, "%s: its metadata is not an object", f->path);
   for (size_t i = 0; i < attend_json_count(notes); i++)
     if (!attend_json_string(attend_json_at(notes, i), NULL))
-      return fail(f->ctx, ATTEND_IO,
-                  "%s: its metadata \"%.100s\" is not a string", f->path,
+      return fail(f->ctx, ATTEND_IO, "%s: its metadata \"%.100s\" is not a string", f->path,
                   attend_json_name(attend_json_at(notes, i), NULL));
   f->notes = notes;
   return ATTEND_OK;
@@ -155,8 +138,7 @@ static attend_status read_notes(attend_tensor_file *f,
 
 static attend_status read_entries(attend_tensor_file *f) {
   size_t members = attend_json_count(f->root);
-  ATTEND_TRY(take_zeroed(f->ctx, members * sizeof *f->tensor,
-                         "the list of tensors", &f->tensor));
+  ATTEND_TRY(take_zeroed(f->ctx, members * sizeof *f->tensor, "the list of tensors", &f->tensor));
   for (size_t i = 0; i < members; i++) {
     const attend_json *entry = attend_json_at(f->root, i);
     if (!strcmp(attend_json_name(entry, NULL), "__metadata__")) {
@@ -177,8 +159,7 @@ static int by_data(const void *a, const void *b) {
   return (s->bytes > t->bytes) - (s->bytes < t->bytes);
 }
 
-static attend_status check_cover(const attend_tensor_file *f,
-                                 const attend_tensor **sorted) {
+static attend_status check_cover(const attend_tensor_file *f, const attend_tensor **sorted) {
   const unsigned char *at = f->map + 8 + f->header;
   for (size_t i = 0; i < f->count; i++) sorted[i] = &f->tensor[i];
   qsort(sorted, f->count, sizeof *sorted, by_data);
@@ -189,15 +170,13 @@ static attend_status check_cover(const attend_tensor_file *f,
     at += sorted[i]->bytes;
   }
   if (at == f->map + f->size) return ATTEND_OK;
-  return fail(f->ctx, ATTEND_IO,
-              "%s: %zu bytes after the last tensor belong to none", f->path,
+  return fail(f->ctx, ATTEND_IO, "%s: %zu bytes after the last tensor belong to none", f->path,
               (size_t)(f->map + f->size - at));
 }
 
 static attend_status check_whole(attend_tensor_file *f) {
   const attend_tensor **sorted;
-  ATTEND_TRY(take(f->ctx, (f->count + 1) * sizeof *sorted,
-                  "the order of the tensors", &sorted));
+  ATTEND_TRY(take(f->ctx, (f->count + 1) * sizeof *sorted, "the order of the tensors", &sorted));
   attend_status status = check_cover(f, sorted);
   give(f->ctx, sorted);
   return status;
@@ -219,8 +198,7 @@ static attend_status read_header(attend_tensor_file *f) {
   f->header = (size_t)length;
   char what[256];
   snprintf(what, sizeof what, "the header of %.200s", f->path);
-  ATTEND_TRY(
-      attend_json_parse(f->ctx, what, (char *)f->map + 8, f->header, &f->root));
+  ATTEND_TRY(attend_json_parse(f->ctx, what, (char *)f->map + 8, f->header, &f->root));
   if (attend_json_kind_of(f->root) != ATTEND_JSON_OBJECT)
     return fail(f->ctx, ATTEND_IO, "%s: its header is not an object", f->path);
   ATTEND_TRY(read_entries(f));
@@ -232,28 +210,22 @@ static attend_status read_header(attend_tensor_file *f) {
 static attend_status map_descriptor(attend_tensor_file *f, int fd) {
   struct stat info;
   if (fstat(fd, &info))
-    return fail(f->ctx, ATTEND_IO, "could not read %s: %s", f->path,
-                strerror(errno));
-  if (!S_ISREG(info.st_mode))
-    return fail(f->ctx, ATTEND_IO, "%s is not a file", f->path);
+    return fail(f->ctx, ATTEND_IO, "could not read %s: %s", f->path, strerror(errno));
+  if (!S_ISREG(info.st_mode)) return fail(f->ctx, ATTEND_IO, "%s is not a file", f->path);
   if (info.st_size < 8 || (uint64_t)info.st_size > SIZE_MAX)
-    return fail(f->ctx, ATTEND_IO,
-                "%s has %lld bytes: a tensor file has at least 8", f->path,
+    return fail(f->ctx, ATTEND_IO, "%s has %lld bytes: a tensor file has at least 8", f->path,
                 (long long)info.st_size);
   f->size = (size_t)info.st_size;
   void *map = mmap(NULL, f->size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (map == MAP_FAILED)
-    return fail(f->ctx, ATTEND_IO, "could not map %s: %s", f->path,
-                strerror(errno));
+    return fail(f->ctx, ATTEND_IO, "could not map %s: %s", f->path, strerror(errno));
   f->map = map;
   return ATTEND_OK;
 }
 
 static attend_status map_file(attend_tensor_file *f) {
   int fd = open(f->path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0)
-    return fail(f->ctx, ATTEND_IO, "could not open %s: %s", f->path,
-                strerror(errno));
+  if (fd < 0) return fail(f->ctx, ATTEND_IO, "could not open %s: %s", f->path, strerror(errno));
   attend_status status = map_descriptor(f, fd);
   close(fd);
   return status;
@@ -286,19 +258,15 @@ void attend_tensor_file_close(attend_tensor_file *file) {
 
 /* ---- questions ------------------------------------------------------------- */
 
-size_t attend_tensor_file_count(const attend_tensor_file *file) {
-  return file->count;
-}
+size_t attend_tensor_file_count(const attend_tensor_file *file) { return file->count; }
 
-const attend_tensor *attend_tensor_file_get(const attend_tensor_file *file,
-                                            size_t i) {
+const attend_tensor *attend_tensor_file_get(const attend_tensor_file *file, size_t i) {
   return i < file->count ? &file->tensor[i] : NULL;
 }
 
 /* A member's place among the header's members is its tensor's, or one more
  * where the metadata came before it. */
-const attend_tensor *attend_tensor_file_find(const attend_tensor_file *file,
-                                             const char *name) {
+const attend_tensor *attend_tensor_file_find(const attend_tensor_file *file, const char *name) {
   const attend_json *entry = attend_json_get(file->root, name);
   if (!entry || entry == file->notes) return NULL;
   size_t place = (size_t)(entry - file->root->child);
@@ -307,8 +275,7 @@ const attend_tensor *attend_tensor_file_find(const attend_tensor_file *file,
 
 /* Pages at the ends may hold others' tensors; they are let go as well, since the
  * file still has them. */
-void attend_tensor_file_release(const attend_tensor_file *file,
-                                const void *from, size_t bytes) {
+void attend_tensor_file_release(const attend_tensor_file *file, const void *from, size_t bytes) {
   const size_t page = (size_t)sysconf(_SC_PAGESIZE);
   const unsigned char *data = from;
   if (data < file->map || data >= file->map + file->size) return;
@@ -321,14 +288,12 @@ size_t attend_tensor_file_notes(const attend_tensor_file *file) {
   return attend_json_count(file->notes);
 }
 
-const char *attend_tensor_file_note(const attend_tensor_file *file, size_t i,
-                                    const char **text) {
+const char *attend_tensor_file_note(const attend_tensor_file *file, size_t i, const char **text) {
   const attend_json *note = attend_json_at(file->notes, i);
   if (text) *text = attend_json_string(note, NULL);
   return attend_json_name(note, NULL);
 }
 
-const char *attend_tensor_file_note_find(const attend_tensor_file *file,
-                                         const char *name) {
+const char *attend_tensor_file_note_find(const attend_tensor_file *file, const char *name) {
   return attend_json_string(attend_json_get(file->notes, name), NULL);
 }

@@ -27,8 +27,7 @@ static size_t tensor_bytes(const attend_tensor *t) {
   return (size_t)elements(t) * attend_stored_size(t->stored);
 }
 
-static void put_entry(attend_json_writer *w, const attend_tensor *t,
-                      size_t at) {
+static void put_entry(attend_json_writer *w, const attend_tensor *t, size_t at) {
   attend_json_member(w, t->name);
   attend_json_open(w, '{');
   attend_json_member(w, "dtype");
@@ -74,8 +73,7 @@ static attend_status put_header(const writing *w, attend_draft *draft) {
     static const char spaces[8] = "        ";
     size_t padded = round_up(json.length, 8);
     unsigned char length[8];
-    for (int i = 0; i < 8; i++)
-      length[i] = (unsigned char)((uint64_t)padded >> (8 * i));
+    for (int i = 0; i < 8; i++) length[i] = (unsigned char)((uint64_t)padded >> (8 * i));
     status = attend_draft_put(draft, length, 8);
     if (!status) status = attend_draft_put(draft, json.text, json.length);
     if (!status) status = attend_draft_put(draft, spaces, padded - json.length);
@@ -92,8 +90,7 @@ static size_t largest_made(const writing *w) {
   return most;
 }
 
-static attend_status put_tensors(const writing *w, attend_draft *draft,
-                                 void *made) {
+static attend_status put_tensors(const writing *w, attend_draft *draft, void *made) {
   for (size_t i = 0; i < w->count; i++) {
     size_t bytes = tensor_bytes(&w->tensors[i]);
     const void *data = w->tensors[i].data;
@@ -106,12 +103,12 @@ static attend_status put_tensors(const writing *w, attend_draft *draft,
 static attend_status check(const writing *w) {
   for (size_t i = 0; i < w->count; i++) {
     const attend_tensor *t = &w->tensors[i];
-    ATTEND_CHECK(w->ctx,
-                 t->name && attend_stored_name(t->stored) && t->rank >= 0 &&
-                     t->rank <= ATTEND_TENSOR_RANK,
-                 "tensor %zu of \"%.200s\" has no name, or a kind or rank that "
-                 "the format does not have",
-                 i, w->path);
+    ATTEND_CHECK(
+        w->ctx,
+        t->name && attend_stored_name(t->stored) && t->rank >= 0 && t->rank <= ATTEND_TENSOR_RANK,
+        "tensor %zu of \"%.200s\" has no name, or a kind or rank that "
+        "the format does not have",
+        i, w->path);
     ATTEND_CHECK(w->ctx, t->data || w->fill || !tensor_bytes(t),
                  "tensor %s of \"%.200s\" has no data", t->name, w->path);
   }
@@ -133,18 +130,16 @@ static attend_status write_file(const writing *w) {
   return draft_write(w->ctx, w->path, put_all, (void *)w, w->digest);
 }
 
-attend_status attend_tensor_file_write(attend_context *ctx, const char *path,
-                                       size_t count,
+attend_status attend_tensor_file_write(attend_context *ctx, const char *path, size_t count,
                                        const attend_tensor *tensors) {
   writing w = {.ctx = ctx, .path = path, .count = count, .tensors = tensors};
   return write_file(&w);
 }
 
-attend_status tensor_file_make(attend_context *ctx, const char *path,
-                               size_t count, const attend_tensor *tensors,
-                               attend_status (*fill)(size_t i, void *to,
-                                                     void *user),
-                               void *user, attend_digest *digest) {
+attend_status tensor_file_make(attend_context *ctx, const char *path, size_t count,
+                               const attend_tensor *tensors,
+                               attend_status (*fill)(size_t i, void *to, void *user), void *user,
+                               attend_digest *digest) {
   writing w = {.ctx = ctx,
                .path = path,
                .count = count,
@@ -155,17 +150,15 @@ attend_status tensor_file_make(attend_context *ctx, const char *path,
   return write_file(&w);
 }
 
-attend_status attend_tensor_file_make(
-    attend_context *ctx, const char *path, size_t count,
-    const attend_tensor *tensors,
-    attend_status (*fill)(size_t i, void *to, void *user), void *user) {
+attend_status attend_tensor_file_make(attend_context *ctx, const char *path, size_t count,
+                                      const attend_tensor *tensors,
+                                      attend_status (*fill)(size_t i, void *to, void *user),
+                                      void *user) {
   return tensor_file_make(ctx, path, count, tensors, fill, user, NULL);
 }
 
-attend_status attend_tensor_file_write_noted(attend_context *ctx,
-                                             const char *path, size_t count,
-                                             const attend_tensor *tensors,
-                                             size_t n_notes,
+attend_status attend_tensor_file_write_noted(attend_context *ctx, const char *path, size_t count,
+                                             const attend_tensor *tensors, size_t n_notes,
                                              const attend_note *notes) {
   writing w = {.ctx = ctx,
                .path = path,

@@ -90,20 +90,17 @@ struct pools {
 /* The next item of worker w's range in phase p, or -1. The number of items may be
  * read of a later phase if p is over: then `current` is no longer p. */
 static int64_t claim(struct pool *x, uint64_t p, int w) {
-  int64_t n =
-      atomic_load_explicit(&x->ring[p % RING].items, memory_order_acquire);
+  int64_t n = atomic_load_explicit(&x->ring[p % RING].items, memory_order_acquire);
   int64_t first = n * w / x->threads;
   uint64_t length = (uint64_t)(n * (w + 1) / x->threads - first);
   uint64_t tag = p << TAKEN_BITS;
-  uint64_t seen =
-      atomic_load_explicit(&x->slot[w].claimed, memory_order_acquire);
+  uint64_t seen = atomic_load_explicit(&x->slot[w].claimed, memory_order_acquire);
   for (;;) {
     uint64_t taken = (seen & ~TAKEN_MASK) == tag ? seen & TAKEN_MASK : 0;
     if (taken >= length) return -1;
     if (atomic_load_explicit(&x->current, memory_order_acquire) != p) return -1;
-    if (atomic_compare_exchange_weak_explicit(
-            &x->slot[w].claimed, &seen, tag | (taken + 1), memory_order_acq_rel,
-            memory_order_acquire))
+    if (atomic_compare_exchange_weak_explicit(&x->slot[w].claimed, &seen, tag | (taken + 1),
+                                              memory_order_acq_rel, memory_order_acquire))
       return first + (int64_t)taken;
   }
 }
@@ -117,11 +114,9 @@ static void wake(struct pool *x) {
 
 /* n items of phase p, which ends at `end`, are done. Whoever does the last goes on
  * with the phases of one item that follow: only then need others be told. */
-static void finish(struct pool *x, uint64_t p, uint64_t end, uint64_t n,
-                   int worker) {
+static void finish(struct pool *x, uint64_t p, uint64_t end, uint64_t n, int worker) {
   uint64_t limit = atomic_load_explicit(&x->limit, memory_order_acquire);
-  uint64_t before =
-      atomic_fetch_add_explicit(&x->done, n, memory_order_acq_rel);
+  uint64_t before = atomic_fetch_add_explicit(&x->done, n, memory_order_acq_rel);
   if (before + n != end) return;
   for (p++; p < limit; p++) {
     const phase *f = &x->ring[p % RING];
@@ -184,8 +179,7 @@ static moment look(struct pool *x) {
 
 static bool changed(struct pool *x, moment m) {
   moment now = look(x);
-  return now.current != m.current || now.limit != m.limit ||
-         atomic_load(&x->stop);
+  return now.current != m.current || now.limit != m.limit || atomic_load(&x->stop);
 }
 
 /* Who changes something looks at `sleepers` afterwards, who sleeps looks for a
@@ -205,8 +199,7 @@ static int64_t nanoseconds(void) { return (int64_t)(seconds_now() * 1e9); }
 /* What is left to fetch of the worker's part of phase w->phase; false: the phase
  * before it is over. Its hint may be overwritten meanwhile, by a later phase's or
  * partly: then other addresses are fetched, which need not exist. */
-static bool fetch_part(struct pool *x, uint64_t current, int worker,
-                       waiter *w) {
+static bool fetch_part(struct pool *x, uint64_t current, int worker, waiter *w) {
   const phase *f = &x->ring[w->phase % RING];
   int64_t n = atomic_load_explicit(&f->items, memory_order_relaxed);
   int64_t units = atomic_load_explicit(&f->units, memory_order_relaxed);
@@ -218,8 +211,7 @@ static bool fetch_part(struct pool *x, uint64_t current, int worker,
   if (bytes > x->fetch) bytes = x->fetch;
   data += (size_t)begin * unit;
   for (; w->fetched < bytes; w->fetched += FETCH_BYTES) {
-    if (atomic_load_explicit(&x->current, memory_order_relaxed) != current)
-      return false;
+    if (atomic_load_explicit(&x->current, memory_order_relaxed) != current) return false;
     for (size_t i = 0; i < FETCH_BYTES; i += 64)
       __builtin_prefetch((const void *)(data + w->fetched + i), 0, 2);
   }
@@ -254,16 +246,14 @@ static void idle(struct pool *x, moment m, int worker, waiter *w) {
       relax();
     }
     now = nanoseconds();
-    if (now - last > PREEMPTED)
-      *spin = *spin / 2 < SPIN_LEAST ? SPIN_LEAST : *spin / 2;
+    if (now - last > PREEMPTED) *spin = *spin / 2 < SPIN_LEAST ? SPIN_LEAST : *spin / 2;
     if (now - start >= *spin) break;
   }
   sleep_until_change(x, m);
 }
 
 static void work(struct pool *x, int worker, moment m, waiter *w) {
-  if (m.current < m.limit &&
-      (drain(x, m.current, worker, worker) || steal(x, m.current, worker)))
+  if (m.current < m.limit && (drain(x, m.current, worker, worker) || steal(x, m.current, worker)))
     return;
   idle(x, m, worker, w);
 }
@@ -304,8 +294,7 @@ static void start_workers(struct pool *x) {
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
   sigfillset(&all); /* signals are for the program's own threads, */
   const int faults[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL}; /* but for these */
-  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
-    sigdelset(&all, faults[i]);
+  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&all, faults[i]);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   while (x->started < x->threads - 1 && start_worker(x, &attributes)) continue;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -369,8 +358,7 @@ struct pool *pool_take(attend_context *ctx, int threads) {
   struct pool *x, **link;
   if (!all || all->process != getpid()) return NULL;
   pthread_mutex_lock(&all->lock);
-  for (link = &all->idle; *link && (*link)->threads != threads;)
-    link = &(*link)->next;
+  for (link = &all->idle; *link && (*link)->threads != threads;) link = &(*link)->next;
   x = *link;
   if (x)
     *link = x->next;
@@ -391,8 +379,7 @@ void pool_give(struct pool *x) {
 /* ---- queueing ------------------------------------------------------------------- */
 
 void pool_run(struct pool *x) {
-  for (moment m = look(x); m.current < m.limit; m = look(x))
-    work(x, 0, m, &x->caller);
+  for (moment m = look(x); m.current < m.limit; m = look(x)) work(x, 0, m, &x->caller);
 }
 
 /* Threads begin while the caller queues more. Those that sleep are woken here if
@@ -403,11 +390,8 @@ static void release(struct pool *x, uint64_t limit) {
   if (atomic_load(&x->current) + 1 == limit) wake(x);
 }
 
-void pool_queue(struct pool *x, int64_t n, phase_body body, const void *args,
-                size_t size) {
-  if (x->queued - atomic_load_explicit(&x->current, memory_order_relaxed) ==
-      RING)
-    pool_run(x);
+void pool_queue(struct pool *x, int64_t n, phase_body body, const void *args, size_t size) {
+  if (x->queued - atomic_load_explicit(&x->current, memory_order_relaxed) == RING) pool_run(x);
   phase *f = &x->ring[x->queued % RING];
   x->end += (uint64_t)n;
   f->body = body;

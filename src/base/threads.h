@@ -8,8 +8,7 @@
 struct pool *pool_take(attend_context *ctx, int threads);
 void pool_give(struct pool *x); /* nothing may be queued */
 
-void pool_queue(struct pool *x, int64_t n, phase_body body, const void *args,
-                size_t size);
+void pool_queue(struct pool *x, int64_t n, phase_body body, const void *args, size_t size);
 /* See stream_reads. */
 void pool_reads(struct pool *x, const void *data, int64_t units, size_t unit);
 void pool_run(struct pool *x); /* until what is queued is done */

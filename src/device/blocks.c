@@ -8,19 +8,18 @@ struct owned {
   void (*give)(const attend_context *ctx, void *block);
 };
 
-attend_status own(attend_context *ctx, blocks *list, block_place place,
-                  size_t bytes, const char *what, void *block) {
+attend_status own(attend_context *ctx, blocks *list, block_place place, size_t bytes,
+                  const char *what, void *block) {
   bool host = place == ON_HOST;
   struct owned *x;
   ATTEND_TRY(take(ctx, sizeof *x, what, &x));
-  attend_status status = host ? take_zeroed(ctx, bytes, what, block)
-                              : device_take(ctx, bytes, what, block);
+  attend_status status =
+      host ? take_zeroed(ctx, bytes, what, block) : device_take(ctx, bytes, what, block);
   if (status) {
     give(ctx, x);
     return status;
   }
-  *x = (struct owned){
-      .next = *list, .bytes = bytes, .give = host ? give : ctx->device->give};
+  *x = (struct owned){.next = *list, .bytes = bytes, .give = host ? give : ctx->device->give};
   memcpy(&x->block, block, sizeof x->block);
   *list = x;
   return ATTEND_OK;

@@ -30,8 +30,7 @@ static size_t near_bytes(void) {
 /* What the machine has; no limit where the system does not say. */
 static size_t memory_bytes(void) {
   long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-  return pages > 0 && page > 0 ? size_times((size_t)pages, (size_t)page)
-                               : SIZE_MAX;
+  return pages > 0 && page > 0 ? size_times((size_t)pages, (size_t)page) : SIZE_MAX;
 }
 
 /* A variable that holds no number is an error only if it is ours. */
@@ -49,8 +48,7 @@ static attend_status choose_threads(attend_context *ctx, int wanted) {
   }
   const char *theirs = getenv("OMP_NUM_THREADS");
   long n = theirs ? strtol(theirs, &end, 10) : 0;
-  return attend_context_set_threads(ctx,
-                                    n >= 1 && n <= 4096 ? (int)n : cores());
+  return attend_context_set_threads(ctx, n >= 1 && n <= 4096 ? (int)n : cores());
 }
 
 static attend_status choose_device(attend_context *ctx, const char *wanted) {
@@ -67,8 +65,7 @@ static attend_status choose_device(attend_context *ctx, const char *wanted) {
   return ctx->device == &device_trap ? trap_create(ctx) : ATTEND_OK;
 }
 
-attend_status attend_context_create(const attend_context_options *options,
-                                    attend_context **out) {
+attend_status attend_context_create(const attend_context_options *options, attend_context **out) {
   attend_context_options o = options ? *options : (attend_context_options){0};
   attend_context blank = {.allocator = o.allocator,
                           .threads = 1,

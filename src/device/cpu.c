@@ -8,22 +8,19 @@ static void zero(attend_context *ctx, void *to, size_t bytes) {
 }
 
 /* Between host and host; what is queued may still read or write there. */
-static void copy(attend_context *ctx, void *to, const void *from,
-                 size_t bytes) {
+static void copy(attend_context *ctx, void *to, const void *from, size_t bytes) {
   stream_wait(&ctx->stream);
   if (bytes) memcpy(to, from, bytes);
 }
 
-static attend_status pack(attend_context *ctx, attend_weights kind, bool back,
-                          int inputs, int n_parts,
-                          const attend_linear_part *parts,
-                          attend_linear **linear) {
-  return (back ? attend_linear_create_back : attend_linear_create)(
-      ctx, kind, inputs, n_parts, parts, linear);
+static attend_status pack(attend_context *ctx, attend_weights kind, bool back, int inputs,
+                          int n_parts, const attend_linear_part *parts, attend_linear **linear) {
+  return (back ? attend_linear_create_back : attend_linear_create)(ctx, kind, inputs, n_parts,
+                                                                   parts, linear);
 }
 
-static attend_status repack(attend_context *ctx, attend_linear *linear,
-                            int n_parts, const attend_linear_part *parts) {
+static attend_status repack(attend_context *ctx, attend_linear *linear, int n_parts,
+                            const attend_linear_part *parts) {
   (void)ctx;
   return attend_linear_repack(linear, n_parts, parts);
 }

@@ -21,12 +21,10 @@ struct attend_device {
   void (*write)(attend_context *ctx, void *to, const void *from, size_t bytes);
   void (*read)(attend_context *ctx, void *to, const void *from, size_t bytes);
   /* Weights for products. The parts lie in the host's memory or the device's. */
-  attend_status (*pack)(attend_context *ctx, attend_weights kind, bool back,
-                        int inputs, int n_parts,
-                        const attend_linear_part *parts,
-                        attend_linear **linear);
-  attend_status (*repack)(attend_context *ctx, attend_linear *linear,
-                          int n_parts, const attend_linear_part *parts);
+  attend_status (*pack)(attend_context *ctx, attend_weights kind, bool back, int inputs,
+                        int n_parts, const attend_linear_part *parts, attend_linear **linear);
+  attend_status (*repack)(attend_context *ctx, attend_linear *linear, int n_parts,
+                          const attend_linear_part *parts);
 #define X(name) void (*name)(attend_context * ctx, const struct op_##name *op);
   OPS(X)
 #undef X
@@ -35,12 +33,11 @@ struct attend_device {
 extern const struct attend_device device_cpu, device_trap;
 
 /* OP(ctx, norm, .rows = n, ...): runs an op on the context's device. */
-#define OP(ctx, name, ...) \
-  (ctx)->device->name(ctx, &(const struct op_##name){__VA_ARGS__})
+#define OP(ctx, name, ...) (ctx)->device->name(ctx, &(const struct op_##name){__VA_ARGS__})
 
 /* Zeroed memory of the context's device. */
-static inline attend_status device_take(attend_context *ctx, size_t bytes,
-                                        const char *what, void *block) {
+static inline attend_status device_take(attend_context *ctx, size_t bytes, const char *what,
+                                        void *block) {
   ATTEND_TRY(ctx->device->take(ctx, bytes, what, block));
   void *p;
   memcpy(&p, block, sizeof p);
@@ -54,9 +51,8 @@ static inline void device_give(const attend_context *ctx, void *block) {
 /* A list of blocks that end together; NULL: none. own adds a zeroed one. */
 typedef struct owned *blocks;
 typedef enum { ON_HOST, ON_DEVICE } block_place;
-attend_status own(attend_context *ctx, blocks *list, block_place place,
-                  size_t bytes, const char *what, void *block /* T ** */)
-    FOR_LAB(own);
+attend_status own(attend_context *ctx, blocks *list, block_place place, size_t bytes,
+                  const char *what, void *block /* T ** */) FOR_LAB(own);
 void blocks_free(const attend_context *ctx, blocks *list) FOR_LAB(blocks_free);
 size_t blocks_bytes(blocks list);
 
@@ -68,8 +64,7 @@ typedef struct {
   bool fresh; /* the copy is as the device has it, or as a caller wants it */
 } mirror;
 
-attend_status mirror_make(attend_context *ctx, size_t count, const char *what,
-                          mirror *m);
+attend_status mirror_make(attend_context *ctx, size_t count, const char *what, mirror *m);
 void mirror_free(const attend_context *ctx, mirror *m);
 /* For callers; what they wrote, back to the device; after the device has changed it. */
 float *mirror_out(attend_context *ctx, mirror *m);

@@ -48,8 +48,7 @@ attend_status trap_create(attend_context *ctx) {
   ctx->device_memory = m;
   make_engines(m);
   ctx->engines = m->list;
-  m->base = mmap(NULL, ADDRESSES, PROT_NONE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  m->base = mmap(NULL, ADDRESSES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (m->base != MAP_FAILED) return ATTEND_OK;
   m->base = NULL;
   return fail(ctx, ATTEND_NO_MEMORY, "no addresses for the trapping device");
@@ -63,8 +62,7 @@ void trap_free(attend_context *ctx) {
 
 void trap_open(attend_context *ctx) {
   struct trap_memory *m = ctx->device_memory;
-  if (m->open++ == 0 && m->used)
-    mprotect(m->base, m->used, PROT_READ | PROT_WRITE);
+  if (m->open++ == 0 && m->used) mprotect(m->base, m->used, PROT_READ | PROT_WRITE);
 }
 
 void trap_close(attend_context *ctx) {
@@ -77,15 +75,13 @@ void trap_close(attend_context *ctx) {
 
 /* Blocks lie one behind the other, a page between them; those that were given back
  * serve again where they fit. */
-static attend_status trap_take(attend_context *ctx, size_t bytes,
-                               const char *what, void *block) {
+static attend_status trap_take(attend_context *ctx, size_t bytes, const char *what, void *block) {
   struct trap_memory *m = ctx->device_memory;
   const size_t size = size_add(round_up(bytes ? bytes : 1, PAGE), PAGE);
   int i = 0;
   while (i < m->blocks && (m->block[i].taken || m->block[i].size != size)) i++;
   if (i == MOST_BLOCKS || (i == m->blocks && size > ADDRESSES - m->used))
-    return fail(ctx, ATTEND_NO_MEMORY, "no memory for %s (%zu bytes)", what,
-                bytes);
+    return fail(ctx, ATTEND_NO_MEMORY, "no memory for %s (%zu bytes)", what, bytes);
   if (i == m->blocks) {
     m->block[m->blocks++] = (trap_block){m->base + m->used, size, true};
     m->used += size;
@@ -107,26 +103,23 @@ static void trap_zero(attend_context *ctx, void *to, size_t bytes) {
   trap_close(ctx);
 }
 
-static void trap_copy(attend_context *ctx, void *to, const void *from,
-                      size_t bytes) {
+static void trap_copy(attend_context *ctx, void *to, const void *from, size_t bytes) {
   trap_open(ctx);
   device_cpu.write(ctx, to, from, bytes);
   trap_close(ctx);
 }
 
-static attend_status trap_pack(attend_context *ctx, attend_weights kind,
-                               bool back, int inputs, int n_parts,
-                               const attend_linear_part *parts,
+static attend_status trap_pack(attend_context *ctx, attend_weights kind, bool back, int inputs,
+                               int n_parts, const attend_linear_part *parts,
                                attend_linear **linear) {
   trap_open(ctx);
-  attend_status status =
-      device_cpu.pack(ctx, kind, back, inputs, n_parts, parts, linear);
+  attend_status status = device_cpu.pack(ctx, kind, back, inputs, n_parts, parts, linear);
   trap_close(ctx);
   return status;
 }
 
-static attend_status trap_repack(attend_context *ctx, attend_linear *linear,
-                                 int n_parts, const attend_linear_part *parts) {
+static attend_status trap_repack(attend_context *ctx, attend_linear *linear, int n_parts,
+                                 const attend_linear_part *parts) {
   trap_open(ctx);
   attend_status status = device_cpu.repack(ctx, linear, n_parts, parts);
   trap_close(ctx);
@@ -136,35 +129,35 @@ static attend_status trap_repack(attend_context *ctx, attend_linear *linear,
 /* ---- ops --------------------------------------------------------------------------- */
 
 /* The addresses of the device that each op has; NULL where one is left out. */
-#define ADDRESSES_OF(P)                                                      \
-  P(linear, o->x, o->y, o->onto)                                             \
-  P(linear_grad, o->dy, o->x, o->dw, o->db, o->work)                         \
-  P(norm, o->x, o->weight, o->bias, o->y)                                    \
-  P(norm_back, o->x, o->weight, o->dy, o->dx, o->dweight, o->dbias, o->work) \
-  P(rope, o->frequency, o->position, o->x)                                   \
-  P(activate, o->a, o->b, o->y)                                              \
-  P(activate_back, o->a, o->b, o->dy, o->da, o->db)                          \
-  P(add, o->a, o->b, o->y)                                                   \
-  P(scale, o->x)                                                             \
-  P(soft_cap, o->x)                                                          \
-  P(soft_cap_back, o->y, o->dx)                                              \
-  P(dropout, o->x)                                                           \
-  P(embed, o->table.data, o->ids, o->y)                                      \
-  P(embed_back, o->ids, o->dy, o->dtable)                                    \
-  P(sinusoidal, o->position, o->y)                                           \
-  P(gather, o->index, o->x, o->y)                                            \
-  P(loss, o->x, o->targets, o->loss)                                         \
-  P(copy_lag, o->keys, o->before)                                            \
-  P(copy_fold, o->keys)                                                      \
-  P(copy_loss, o->texts.keys, o->texts.extra, o->texts.ids, o->texts.first,  \
-    o->q, o->gate, o->weight, o->logits, o->targets, o->loss)                \
-  P(copy_grad, o->texts.keys, o->q, o->weight, o->dq, o->dkeys)              \
-  P(pattern, o->weights, o->v.data, o->o.data, o->d_weights)                 \
-  P(pattern_grad, o->p.v.data, o->p.o.data, o->p.d_weights)                  \
-  P(pattern_back, o->p.weights, o->p.o.data, o->p.d_weights, o->before,      \
-    o->q.data, o->k.data, o->dq.data, o->dk.data, o->dv.data)                \
-  P(divide, o->before, o->after, o->o.data)                                  \
-  P(sum_squares, o->x, o->sums)                                              \
+#define ADDRESSES_OF(P)                                                                       \
+  P(linear, o->x, o->y, o->onto)                                                              \
+  P(linear_grad, o->dy, o->x, o->dw, o->db, o->work)                                          \
+  P(norm, o->x, o->weight, o->bias, o->y)                                                     \
+  P(norm_back, o->x, o->weight, o->dy, o->dx, o->dweight, o->dbias, o->work)                  \
+  P(rope, o->frequency, o->position, o->x)                                                    \
+  P(activate, o->a, o->b, o->y)                                                               \
+  P(activate_back, o->a, o->b, o->dy, o->da, o->db)                                           \
+  P(add, o->a, o->b, o->y)                                                                    \
+  P(scale, o->x)                                                                              \
+  P(soft_cap, o->x)                                                                           \
+  P(soft_cap_back, o->y, o->dx)                                                               \
+  P(dropout, o->x)                                                                            \
+  P(embed, o->table.data, o->ids, o->y)                                                       \
+  P(embed_back, o->ids, o->dy, o->dtable)                                                     \
+  P(sinusoidal, o->position, o->y)                                                            \
+  P(gather, o->index, o->x, o->y)                                                             \
+  P(loss, o->x, o->targets, o->loss)                                                          \
+  P(copy_lag, o->keys, o->before)                                                             \
+  P(copy_fold, o->keys)                                                                       \
+  P(copy_loss, o->texts.keys, o->texts.extra, o->texts.ids, o->texts.first, o->q, o->gate,    \
+    o->weight, o->logits, o->targets, o->loss)                                                \
+  P(copy_grad, o->texts.keys, o->q, o->weight, o->dq, o->dkeys)                               \
+  P(pattern, o->weights, o->v.data, o->o.data, o->d_weights)                                  \
+  P(pattern_grad, o->p.v.data, o->p.o.data, o->p.d_weights)                                   \
+  P(pattern_back, o->p.weights, o->p.o.data, o->p.d_weights, o->before, o->q.data, o->k.data, \
+    o->dq.data, o->dk.data, o->dv.data)                                                       \
+  P(divide, o->before, o->after, o->o.data)                                                   \
+  P(sum_squares, o->x, o->sums)                                                               \
   P(step, o->values, o->gradients, o->first, o->second)
 
 static void check(const attend_context *ctx, int n, const void *const *all) {
@@ -188,9 +181,7 @@ ADDRESSES_OF(P)
 
 /* ---- engines ------------------------------------------------------------------------- */
 
-static const trap_engine *engine_of(const call *c) {
-  return (const trap_engine *)c->plan->engine;
-}
+static const trap_engine *engine_of(const call *c) { return (const trap_engine *)c->plan->engine; }
 
 #define WITH_ACCESS(ctx, work)   \
   trap_open(ctx);                \
@@ -218,8 +209,8 @@ S(query)
 #undef S
 
 static void trap_values(const attend_state *s, int b, int64_t n, float *to) {
-  const trap_engine *t = (const trap_engine *)((const char *)s->kind -
-                                               offsetof(trap_engine, states));
+  const trap_engine *t =
+      (const trap_engine *)((const char *)s->kind - offsetof(trap_engine, states));
   trap_open(s->ctx);
   t->inner->states->values(s, b, n, to);
   trap_close(s->ctx);

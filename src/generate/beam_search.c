@@ -58,8 +58,7 @@ static bool comes_first(const candidate *a, const candidate *b) {
 static void insert(candidate *best, int *count, int most, candidate c) {
   if (*count == most && !comes_first(&c, &best[most - 1])) return;
   int at = *count < most ? (*count)++ : most - 1;
-  for (; at > 0 && comes_first(&c, &best[at - 1]); at--)
-    best[at] = best[at - 1];
+  for (; at > 0 && comes_first(&c, &best[at - 1]); at--) best[at] = best[at - 1];
   best[at] = c;
 }
 
@@ -89,14 +88,12 @@ static const float *prepare(search *s, int group, int beam, float *log_p) {
   float *changed = b->logits + (size_t)batch_size(b) * (size_t)c->vocab;
   log_softmax(b->ctx, log_p, c->vocab);
   memcpy(changed, log_p, (size_t)c->vocab * sizeof *log_p);
-  adjust_logits(b->o, changed, c->vocab, b->history[sequence],
-                b->held[sequence]);
+  adjust_logits(b->o, changed, c->vocab, b->history[sequence], b->held[sequence]);
   if (h->count < b->o->min_new || b->o->ignore_end) forbid_end(b, changed);
   caller_logits(b, sequence, h->ids, h->count, changed);
   make_different(s, group, changed);
   int32_t forced = forced_id(b, h->count);
-  for (int i = 0; forced >= 0 && i < c->vocab; i++)
-    changed[i] = i == forced ? 0 : -INFINITY;
+  for (int i = 0; forced >= 0 && i < c->vocab; i++) changed[i] = i == forced ? 0 : -INFINITY;
   return changed;
 }
 
@@ -110,8 +107,7 @@ static int find_best(search *s, int group) {
     float *own = b->logits + (size_t)(group * s->k + i) * (size_t)c->vocab;
     const float *log_p = prepare(s, group, i, own);
     for (int32_t id = 0; id < c->vocab; id++) {
-      candidate x = {h->sum + (double)log_p[id], h->own + (double)own[id], i,
-                     id};
+      candidate x = {h->sum + (double)log_p[id], h->own + (double)own[id], i, id};
       if (x.sum > -INFINITY) insert(s->best, &count, 2 * s->k, x);
       s->lost |= h->sum > -INFINITY && isnan(x.sum);
     }
@@ -125,8 +121,7 @@ static double score_of(const search *s, double sum, int length) {
   return sum / pow(length, (double)s->b->o->length_penalty);
 }
 
-static void extend_into(hypothesis *to, const hypothesis *from,
-                        const candidate *c) {
+static void extend_into(hypothesis *to, const hypothesis *from, const candidate *c) {
   memcpy(to->ids, from->ids, (size_t)from->count * sizeof *to->ids);
   to->ids[from->count] = c->id;
   to->count = from->count + 1;
@@ -134,15 +129,13 @@ static void extend_into(hypothesis *to, const hypothesis *from,
   to->own = c->own;
 }
 
-static void put_aside(search *s, beams *p, const hypothesis *from,
-                      const candidate *c) {
+static void put_aside(search *s, beams *p, const hypothesis *from, const candidate *c) {
   int k = s->k, at;
   double score = score_of(s, c->sum, from->count + 1);
   if (p->n_ended == k && score <= p->ended[k - 1].score) return;
   at = p->n_ended < k ? p->n_ended++ : k - 1;
   hypothesis room = p->ended[at];
-  for (; at > 0 && score > p->ended[at - 1].score; at--)
-    p->ended[at] = p->ended[at - 1];
+  for (; at > 0 && score > p->ended[at - 1].score; at--) p->ended[at] = p->ended[at - 1];
   extend_into(&room, from, c);
   room.score = score;
   p->ended[at] = room;
@@ -200,8 +193,7 @@ static void end_open(search *s, beams *p, int open, attend_finish_reason why) {
 }
 
 static bool has_room(const search *s, int sequence) {
-  return !s->b->limit ||
-         attend_session_length(s->b->session, sequence) < s->b->limit;
+  return !s->b->limit || attend_session_length(s->b->session, sequence) < s->b->limit;
 }
 
 static int all_groups(const search *s) { return s->b->count * s->groups; }
@@ -269,8 +261,7 @@ static attend_status run_search(search *s) {
       return ATTEND_OK;
     }
     ATTEND_TRY(attend_session_reorder(b->session, s->parents));
-    ATTEND_TRY(attend_session_extend(b->session, batch_size(b), 1, s->ids,
-                                     s->lengths));
+    ATTEND_TRY(attend_session_extend(b->session, batch_size(b), 1, s->ids, s->lengths));
     ATTEND_TRY(attend_session_next(b->session, batch_size(b), b->logits));
     write_history(s);
   }
@@ -282,15 +273,14 @@ static attend_status make_beams(search *s, beams *p, int32_t **ids) {
   size_t k = (size_t)s->k, n = (size_t)s->b->o->max_new;
   hypothesis **lists[] = {&p->open, &p->next, &p->ended};
   for (int l = 0; l < 3; l++) {
-    ATTEND_TRY(take_zeroed(s->b->ctx, size_times(k, sizeof **lists[l]),
-                           "the beams", lists[l]));
+    ATTEND_TRY(take_zeroed(s->b->ctx, size_times(k, sizeof **lists[l]), "the beams", lists[l]));
     for (size_t i = 0; i < k; i++, *ids += n) (*lists[l])[i].ids = *ids;
   }
   return ATTEND_OK;
 }
 
-static attend_status write_answer(search *s, const beams *p,
-                                  const hypothesis *h, continuation *one) {
+static attend_status write_answer(search *s, const beams *p, const hypothesis *h,
+                                  continuation *one) {
   batch *b = s->b;
   const char *text;
   size_t length;
@@ -311,8 +301,7 @@ static attend_status write_answer(search *s, const beams *p,
 
 /* From the finished beams of all groups: the best of each, then the second of each,
  * ..; within a rank, by score without penalties. */
-static const beams *take_best(const search *s, beams *groups, int rank,
-                              bool *taken) {
+static const beams *take_best(const search *s, beams *groups, int rank, bool *taken) {
   const beams *best = NULL;
   double most = -INFINITY;
   int at = 0;
@@ -342,18 +331,15 @@ static attend_status write_prompt(search *s, int prompt, bool *taken) {
   }
   for (int i = written; i < b->each; i++) /* fewer were finished */
     one[i].public.score = one[i].public.log_probability = -INFINITY;
-  for (int i = 0; i < written && i < b->o->samples; i++)
-    report_done(b, &one[i]);
+  for (int i = 0; i < written && i < b->o->samples; i++) report_done(b, &one[i]);
   return ATTEND_OK;
 }
 
 static attend_status write_answers(search *s) {
   bool *taken;
   attend_status status =
-      take(s->b->ctx, size_times((size_t)s->groups, sizeof *taken),
-           "the groups", &taken);
-  for (int i = 0; i < s->b->count && !status; i++)
-    status = write_prompt(s, i, taken);
+      take(s->b->ctx, size_times((size_t)s->groups, sizeof *taken), "the groups", &taken);
+  for (int i = 0; i < s->b->count && !status; i++) status = write_prompt(s, i, taken);
   give(s->b->ctx, taken);
   return status;
 }
@@ -362,22 +348,17 @@ static attend_status take_search(search *s, int32_t **ids) {
   batch *b = s->b;
   size_t all = (size_t)batch_size(b);
   int32_t *at;
-  ATTEND_TRY(take_zeroed(b->ctx,
-                         size_times((size_t)all_groups(s), sizeof *s->of),
-                         "the beams", &s->of));
-  ATTEND_TRY(take(b->ctx, SIZE_PRODUCT(2, (size_t)s->k, sizeof *s->best),
-                  "the beams", &s->best));
-  ATTEND_TRY(take_zeroed(b->ctx, SIZE_PRODUCT(4, all, sizeof *s->ids),
-                         "the beams", &s->ids));
+  ATTEND_TRY(
+      take_zeroed(b->ctx, size_times((size_t)all_groups(s), sizeof *s->of), "the beams", &s->of));
+  ATTEND_TRY(take(b->ctx, SIZE_PRODUCT(2, (size_t)s->k, sizeof *s->best), "the beams", &s->best));
+  ATTEND_TRY(take_zeroed(b->ctx, SIZE_PRODUCT(4, all, sizeof *s->ids), "the beams", &s->ids));
   s->parents = s->ids + all;
   s->lengths = s->parents + all;
   s->took = s->lengths + all;
-  ATTEND_TRY(take_zeroed(
-      b->ctx, SIZE_PRODUCT(3, all, (size_t)b->o->max_new, sizeof **ids),
-      "the beams", ids));
+  ATTEND_TRY(take_zeroed(b->ctx, SIZE_PRODUCT(3, all, (size_t)b->o->max_new, sizeof **ids),
+                         "the beams", ids));
   at = *ids;
-  for (int i = 0; i < all_groups(s); i++)
-    ATTEND_TRY(make_beams(s, &s->of[i], &at));
+  for (int i = 0; i < all_groups(s); i++) ATTEND_TRY(make_beams(s, &s->of[i], &at));
   return ATTEND_OK;
 }
 

@@ -10,8 +10,7 @@ enum { BATCH = 8, MOST_BEAMS = 1024 };
 
 /* ---- checking ----------------------------------------------------------------------------- */
 
-static int context_of(const attend_model *model,
-                      const attend_generate_options *o) {
+static int context_of(const attend_model *model, const attend_generate_options *o) {
   const attend_config *c = attend_model_config(model);
   bool hard = c->position == ATTEND_POSITIONS_LEARNED;
   if (!o->context) return c->positions;
@@ -19,69 +18,55 @@ static int context_of(const attend_model *model,
 }
 
 /* Counts that may be 0, and their arrays. */
-static attend_status check_counts(attend_context *ctx,
-                                  const attend_generate_options *o) {
+static attend_status check_counts(attend_context *ctx, const attend_generate_options *o) {
   const struct {
     const char *name;
     int value;
-  } counts[] = {{"min_new", o->min_new}, {"n_ends", o->n_ends},
-                {"top_k", o->top_k},     {"no_repeat", o->no_repeat},
-                {"groups", o->groups},   {"n_stops", o->n_stops},
-                {"context", o->context}, {"batch", o->batch},
-                {"threads", o->threads}};
+  } counts[] = {{"min_new", o->min_new},     {"n_ends", o->n_ends}, {"top_k", o->top_k},
+                {"no_repeat", o->no_repeat}, {"groups", o->groups}, {"n_stops", o->n_stops},
+                {"context", o->context},     {"batch", o->batch},   {"threads", o->threads}};
   for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-    ATTEND_CHECK(ctx, counts[i].value >= 0, "%s is %d: choose 0 or more",
-                 counts[i].name, counts[i].value);
-  ATTEND_CHECK(ctx, o->n_ends == 0 || o->ends,
-               "ends is NULL: give the %d ids that end a text", o->n_ends);
-  ATTEND_CHECK(ctx, o->n_stops == 0 || o->tokenizer,
-               "stop strings need a tokenizer");
-  ATTEND_CHECK(ctx, o->n_stops == 0 || o->stops,
-               "stops is NULL: give the %d stop strings", o->n_stops);
+    ATTEND_CHECK(ctx, counts[i].value >= 0, "%s is %d: choose 0 or more", counts[i].name,
+                 counts[i].value);
+  ATTEND_CHECK(ctx, o->n_ends == 0 || o->ends, "ends is NULL: give the %d ids that end a text",
+               o->n_ends);
+  ATTEND_CHECK(ctx, o->n_stops == 0 || o->tokenizer, "stop strings need a tokenizer");
+  ATTEND_CHECK(ctx, o->n_stops == 0 || o->stops, "stops is NULL: give the %d stop strings",
+               o->n_stops);
   for (int i = 0; i < o->n_stops; i++)
-    ATTEND_CHECK(ctx, o->stops[i],
-                 "stop string %d is NULL: give a string or lower n_stops", i);
+    ATTEND_CHECK(ctx, o->stops[i], "stop string %d is NULL: give a string or lower n_stops", i);
   return ATTEND_OK;
 }
 
-static attend_status check_options(attend_context *ctx,
-                                   const attend_generate_options *o) {
+static attend_status check_options(attend_context *ctx, const attend_generate_options *o) {
   ATTEND_TRY(check_counts(ctx, o));
-  ATTEND_CHECK(ctx, o->max_new >= 1, "generate at least one token, not %d",
-               o->max_new);
+  ATTEND_CHECK(ctx, o->max_new >= 1, "generate at least one token, not %d", o->max_new);
   ATTEND_CHECK(ctx, o->samples >= 1 && o->beams >= 1,
-               "%d samples and %d beams: there must be at least one of each",
-               o->samples, o->beams);
-  ATTEND_CHECK(ctx, o->beams <= MOST_BEAMS,
-               "%d beams: %d are the most that can be kept", o->beams,
+               "%d samples and %d beams: there must be at least one of each", o->samples, o->beams);
+  ATTEND_CHECK(ctx, o->beams <= MOST_BEAMS, "%d beams: %d are the most that can be kept", o->beams,
                MOST_BEAMS);
   ATTEND_CHECK(ctx, o->groups <= 1 || o->beams % o->groups == 0,
-               "%d beams cannot be cut into %d groups: take a multiple",
-               o->beams, o->groups);
+               "%d beams cannot be cut into %d groups: take a multiple", o->beams, o->groups);
   ATTEND_CHECK(ctx, o->diversity >= 0 && isfinite(o->diversity),
                "the diversity of groups must be 0 or more");
-  ATTEND_CHECK(ctx, o->beams == 1 || o->samples <= o->beams,
-               "%d answers cannot come from %d beams", o->samples, o->beams);
+  ATTEND_CHECK(ctx, o->beams == 1 || o->samples <= o->beams, "%d answers cannot come from %d beams",
+               o->samples, o->beams);
   ATTEND_CHECK(ctx, o->beams == 1 || o->temperature == 0,
                "beam search does not sample: leave the temperature at 0, or "
                "take samples without beams");
   ATTEND_CHECK(ctx, o->temperature >= 0 && isfinite(o->temperature),
                "the temperature must be 0 or more");
-  ATTEND_CHECK(ctx,
-               o->top_p >= 0 && o->top_p <= 1 && o->min_p >= 0 && o->min_p <= 1,
+  ATTEND_CHECK(ctx, o->top_p >= 0 && o->top_p <= 1 && o->min_p >= 0 && o->min_p <= 1,
                "top-p and min-p are shares from 0 to 1");
-  ATTEND_CHECK(ctx, o->repetition > 0,
-               "the repetition penalty must be positive: 1 is none");
+  ATTEND_CHECK(ctx, o->repetition > 0, "the repetition penalty must be positive: 1 is none");
   ATTEND_CHECK(ctx, isfinite(o->repetition) && isfinite(o->length_penalty),
                "the repetition and length penalties must be finite");
   ATTEND_CHECK(ctx, (unsigned)o->window <= ATTEND_WINDOW_SLIDE,
-               "window %d does not exist: choose ATTEND_WINDOW_STOP or _SLIDE",
-               (int)o->window);
+               "window %d does not exist: choose ATTEND_WINDOW_STOP or _SLIDE", (int)o->window);
   return ATTEND_OK;
 }
 
-static attend_status check_prompt(attend_generation *g,
-                                  const attend_generate_options *o, int i,
+static attend_status check_prompt(attend_generation *g, const attend_generate_options *o, int i,
                                   attend_prompt prompt) {
   attend_context *ctx = g->ctx;
   const attend_config *c = attend_model_config(g->model);
@@ -92,35 +77,28 @@ static attend_status check_prompt(attend_generation *g,
                "prompt %d has no token: give it at least the model's begin "
                "token",
                i);
-  ATTEND_CHECK(
-      ctx, prompt.ids,
-      "prompt %d has %d tokens but its ids are NULL: give their address", i,
-      count);
+  ATTEND_CHECK(ctx, prompt.ids, "prompt %d has %d tokens but its ids are NULL: give their address",
+               i, count);
   ATTEND_CHECK(ctx, !limit || count <= limit,
-               "prompt %d has %d tokens and the context holds %d: shorten it",
-               i, count, limit);
+               "prompt %d has %d tokens and the context holds %d: shorten it", i, count, limit);
   ATTEND_CHECK(ctx, c->parts != ATTEND_BOTH || c->decoder_start >= 0,
                "config.json has no decoder_start_token_id to begin with");
   return ATTEND_OK;
 }
 
-static attend_status check_reading(attend_generation *g,
-                                   const attend_generate_options *o,
+static attend_status check_reading(attend_generation *g, const attend_generate_options *o,
                                    int n_prompts) {
   const attend_config *c = attend_model_config(g->model);
   if (!o->reading) return ATTEND_OK;
-  ATTEND_CHECK(
-      g->ctx,
-      c->parts == ATTEND_BOTH && c->decoder_start >= 0 && n_prompts == 1,
-      "%d prompts and a reading: what was read is one prompt of an "
-      "encoder-decoder whose config.json has a decoder_start_token_id",
-      n_prompts);
+  ATTEND_CHECK(g->ctx, c->parts == ATTEND_BOTH && c->decoder_start >= 0 && n_prompts == 1,
+               "%d prompts and a reading: what was read is one prompt of an "
+               "encoder-decoder whose config.json has a decoder_start_token_id",
+               n_prompts);
   return ATTEND_OK;
 }
 
 static attend_status check_prompts(attend_generation *g, int n_prompts,
-                                   const attend_prompt *prompts,
-                                   const attend_generate_options *o) {
+                                   const attend_prompt *prompts, const attend_generate_options *o) {
   attend_context *ctx = g->ctx;
   int each = o->beams > 1 ? o->beams : o->samples;
   ATTEND_CHECK(ctx, n_prompts >= 0, "%d prompts: give 0 or more", n_prompts);
@@ -129,10 +107,8 @@ static attend_status check_prompts(attend_generation *g, int n_prompts,
                "the prompts into several",
                each, n_prompts);
   ATTEND_TRY(check_reading(g, o, n_prompts));
-  ATTEND_CHECK(ctx, n_prompts == 0 || prompts,
-               "prompts is NULL: give %d of them", n_prompts);
-  for (int i = 0; i < n_prompts && !o->reading; i++)
-    ATTEND_TRY(check_prompt(g, o, i, prompts[i]));
+  ATTEND_CHECK(ctx, n_prompts == 0 || prompts, "prompts is NULL: give %d of them", n_prompts);
+  for (int i = 0; i < n_prompts && !o->reading; i++) ATTEND_TRY(check_prompt(g, o, i, prompts[i]));
   return ATTEND_OK;
 }
 
@@ -141,16 +117,13 @@ static attend_status check_prompts(attend_generation *g, int n_prompts,
 static attend_status take_history(batch *b) {
   size_t n = (size_t)batch_size(b);
   const attend_config *c = attend_model_config(b->model);
-  ATTEND_TRY(take_zeroed(b->ctx, size_times(n, sizeof *b->history),
-                         "the history", &b->history));
-  ATTEND_TRY(take_zeroed(b->ctx, size_times(n, sizeof *b->held), "the history",
-                         &b->held));
+  ATTEND_TRY(take_zeroed(b->ctx, size_times(n, sizeof *b->history), "the history", &b->history));
+  ATTEND_TRY(take_zeroed(b->ctx, size_times(n, sizeof *b->held), "the history", &b->held));
   for (size_t i = 0; i < n; i++) {
     const attend_prompt *p = &b->prompts[i / (size_t)b->each];
     bool both = c->parts == ATTEND_BOTH;
     size_t most = (size_t)(both ? 1 : p->count) + (size_t)b->o->max_new + 1;
-    ATTEND_TRY(take(b->ctx, size_times(most, sizeof **b->history),
-                    "the history", &b->history[i]));
+    ATTEND_TRY(take(b->ctx, size_times(most, sizeof **b->history), "the history", &b->history[i]));
     b->held[i] = both ? 1 : p->count;
     if (both)
       b->history[i][0] = c->decoder_start;
@@ -163,19 +136,17 @@ static attend_status take_history(batch *b) {
 static attend_status make_batch(batch *b) {
   const attend_config *c = attend_model_config(b->model);
   size_t rows = (size_t)batch_size(b) + 1; /* one to change */
-  ATTEND_TRY(take(b->ctx,
-                  SIZE_PRODUCT(rows, (size_t)c->vocab, sizeof *b->logits),
-                  "logits", &b->logits));
-  ATTEND_TRY(take(b->ctx, SIZE_PRODUCT(2, (size_t)c->vocab, sizeof *b->scratch),
-                  "candidates", &b->scratch));
+  ATTEND_TRY(
+      take(b->ctx, SIZE_PRODUCT(rows, (size_t)c->vocab, sizeof *b->logits), "logits", &b->logits));
+  ATTEND_TRY(take(b->ctx, SIZE_PRODUCT(2, (size_t)c->vocab, sizeof *b->scratch), "candidates",
+                  &b->scratch));
   ATTEND_TRY(take_history(b));
   attend_session_options o = {.batch = batch_size(b)};
   return session_create(b->ctx, b->model, &o, &b->session);
 }
 
 static void free_batch(batch *b) {
-  for (int i = 0; b->history && i < batch_size(b); i++)
-    give(b->ctx, b->history[i]);
+  for (int i = 0; b->history && i < batch_size(b); i++) give(b->ctx, b->history[i]);
   give(b->ctx, b->history);
   give(b->ctx, b->held);
   give(b->ctx, b->logits);
@@ -211,13 +182,12 @@ static attend_status run_batch(batch *b) {
 
 /* A decoder's prompt precedes the text: the detokenizer needs it to decide on leading
  * spaces. */
-static attend_status make_answers(attend_generation *g, int n_prompts,
-                                  const attend_prompt *prompts, int each,
-                                  const attend_generate_options *o) {
+static attend_status make_answers(attend_generation *g, int n_prompts, const attend_prompt *prompts,
+                                  int each, const attend_generate_options *o) {
   bool continues = attend_model_config(g->model)->parts == ATTEND_DECODER;
   g->count = n_prompts * each;
-  ATTEND_TRY(take_zeroed(g->ctx, size_times((size_t)g->count, sizeof *g->one),
-                         "the continuations", &g->one));
+  ATTEND_TRY(take_zeroed(g->ctx, size_times((size_t)g->count, sizeof *g->one), "the continuations",
+                         &g->one));
   for (int i = 0; i < g->count; i++) {
     g->one[i].public.prompt = i / each;
     g->one[i].public.sample = i % each;
@@ -225,8 +195,7 @@ static attend_status make_answers(attend_generation *g, int n_prompts,
     g->one[i].public.end = ATTEND_FINISH_CALLER; /* unless it has begun */
     ATTEND_TRY(stream_open(g->ctx, o, &g->one[i].stream));
     const attend_prompt *p = &prompts[i / each];
-    if (continues)
-      ATTEND_TRY(stream_prime(&g->one[i].stream, p->ids, p->count));
+    if (continues) ATTEND_TRY(stream_prime(&g->one[i].stream, p->ids, p->count));
   }
   return ATTEND_OK;
 }
@@ -246,9 +215,8 @@ static void keep_samples(attend_generation *g, int each, int samples) {
   g->count = kept;
 }
 
-static attend_status run_all(attend_generation *g, int n_prompts,
-                             const attend_prompt *prompts, int each,
-                             const attend_generate_options *o) {
+static attend_status run_all(attend_generation *g, int n_prompts, const attend_prompt *prompts,
+                             int each, const attend_generate_options *o) {
   int most = o->batch ? o->batch : BATCH;
   int at_once = most < each ? 1 : most / each;
   for (int first = 0; first < n_prompts; first += at_once) {
@@ -267,17 +235,14 @@ static attend_status run_all(attend_generation *g, int n_prompts,
   return ATTEND_OK;
 }
 
-static attend_status generate(attend_generation *g, int n_prompts,
-                              const attend_prompt *prompts,
+static attend_status generate(attend_generation *g, int n_prompts, const attend_prompt *prompts,
                               const attend_generate_options *o) {
   const attend_config *c = attend_model_config(g->model);
-  ATTEND_CHECK(g->ctx, o,
-               "options is NULL: begin with attend_generate_defaults()");
+  ATTEND_CHECK(g->ctx, o, "options is NULL: begin with attend_generate_defaults()");
   int each = o->beams > 1 ? o->beams : o->samples;
   ATTEND_TRY(check_options(g->ctx, o));
   ATTEND_CHECK(g->ctx, c->parts & ATTEND_DECODER,
-               "%s is an encoder and cannot continue a text: use fill or embed",
-               c->family);
+               "%s is an encoder and cannot continue a text: use fill or embed", c->family);
   ATTEND_TRY(check_prompts(g, n_prompts, prompts, o));
   if (o->threads) ATTEND_TRY(attend_context_set_threads(g->ctx, o->threads));
   ATTEND_TRY(make_answers(g, n_prompts, prompts, each, o));
@@ -296,8 +261,7 @@ static void free_answers(attend_generation *g) {
   g->count = 0;
 }
 
-attend_status attend_generate(attend_model *model, int n_prompts,
-                              const attend_prompt *prompts,
+attend_status attend_generate(attend_model *model, int n_prompts, const attend_prompt *prompts,
                               const attend_generate_options *options,
                               attend_generation **generation) {
   attend_generation *g;
@@ -323,8 +287,7 @@ const char *attend_generation_message(const attend_generation *g) {
   return g ? g->own.message : "out of memory: no generation could be made";
 }
 
-const attend_continuation *attend_generation_get(const attend_generation *g,
-                                                 int i) {
+const attend_continuation *attend_generation_get(const attend_generation *g, int i) {
   return g && i >= 0 && i < g->count ? &g->one[i].public : NULL;
 }
 

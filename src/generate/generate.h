@@ -23,13 +23,11 @@ typedef struct {
   bool stopped;
 } stream;
 
-attend_status stream_open(attend_context *ctx, const attend_generate_options *o,
-                          stream *s);
+attend_status stream_open(attend_context *ctx, const attend_generate_options *o, stream *s);
 /* Primes the detokenizer with the prompt, whose text is not output. */
 attend_status stream_prime(stream *s, const int32_t *ids, int count);
 /* *piece stays until the next call. */
-attend_status stream_push(stream *s, int32_t id, const char **piece,
-                          size_t *length);
+attend_status stream_push(stream *s, int32_t id, const char **piece, size_t *length);
 attend_status stream_end(stream *s, const char **piece, size_t *length);
 void stream_close(stream *s);
 
@@ -77,8 +75,7 @@ attend_status add_id(attend_context *ctx, continuation *c, int32_t id);
 bool is_end(const batch *b, int32_t id);
 void forbid_end(const batch *b, float *logits);
 /* Calls on_logits with the logits after `count` ids of a sequence. */
-void caller_logits(const batch *b, int sequence, const int32_t *ids, int count,
-                   float *logits);
+void caller_logits(const batch *b, int sequence, const int32_t *ids, int count, float *logits);
 /* Ids of a sequence's history that belong to its prompt. */
 int history_before(const batch *b, int sequence);
 /* The forced id after `count` ids; -1: none. */
@@ -89,9 +86,9 @@ void report_done(const batch *b, const continuation *one);
 bool may_step(batch *b);
 
 /* sampler.c */
-void adjust_logits(const attend_generate_options *o, float *logits, int n,
-                   const int32_t *history, int n_history);
-int32_t choose_adjusted(const attend_generate_options *o, const float *logits,
-                        int n, float uniform, int32_t *scratch /* [2n] */);
+void adjust_logits(const attend_generate_options *o, float *logits, int n, const int32_t *history,
+                   int n_history);
+int32_t choose_adjusted(const attend_generate_options *o, const float *logits, int n, float uniform,
+                        int32_t *scratch /* [2n] */);
 
 #endif

@@ -28,8 +28,8 @@ static bool is_marked(uint8_t *marks, const int32_t *history, int i) {
   return false;
 }
 
-static void penalise(const attend_generate_options *o, float *logits, int n,
-                     const int32_t *history, int n_history) {
+static void penalise(const attend_generate_options *o, float *logits, int n, const int32_t *history,
+                     int n_history) {
   uint8_t marks[MARKED / 8] = {0};
   if (o->repetition == 1) return;
   for (int i = 0; i < n_history; i++) {
@@ -40,8 +40,7 @@ static void penalise(const attend_generate_options *o, float *logits, int n,
   }
 }
 
-static void forbid_repeats(int size, float *logits, int n,
-                           const int32_t *history, int n_history) {
+static void forbid_repeats(int size, float *logits, int n, const int32_t *history, int n_history) {
   if (size < 1 || n_history < size) return;
   const int32_t *end = history + n_history - (size - 1);
   for (int i = 0; i + size <= n_history; i++) {
@@ -51,8 +50,8 @@ static void forbid_repeats(int size, float *logits, int n,
   }
 }
 
-void adjust_logits(const attend_generate_options *o, float *logits, int n,
-                   const int32_t *history, int n_history) {
+void adjust_logits(const attend_generate_options *o, float *logits, int n, const int32_t *history,
+                   int n_history) {
   penalise(o, logits, n, history, n_history);
   forbid_repeats(o->no_repeat, logits, n, history, n_history);
 }
@@ -75,8 +74,7 @@ static void sink(heap *h, int at) {
   for (;;) {
     int child = 2 * at + 1;
     if (child >= h->count) return;
-    if (child + 1 < h->count && is_better(h, h->id[child + 1], h->id[child]))
-      child++;
+    if (child + 1 < h->count && is_better(h, h->id[child + 1], h->id[child])) child++;
     if (!is_better(h, h->id[child], h->id[at])) return;
     int32_t keep = h->id[at];
     h->id[at] = h->id[child];
@@ -105,22 +103,21 @@ static int32_t best_of(const float *logits, int n) {
   return best;
 }
 
-static double weight_of(const attend_generate_options *o, const float *logits,
-                        int32_t id, int32_t best) {
+static double weight_of(const attend_generate_options *o, const float *logits, int32_t id,
+                        int32_t best) {
   double less = (double)logits[id] - (double)logits[best];
   return isnan(less) ? 0 : exp(less / (double)o->temperature);
 }
 
-static double sum_of(const attend_generate_options *o, const float *logits,
-                     int n, int32_t best) {
+static double sum_of(const attend_generate_options *o, const float *logits, int n, int32_t best) {
   double sum = 0;
   for (int i = 0; i < n; i++) sum += weight_of(o, logits, i, best);
   return sum;
 }
 
 /* Without limits: one pass over all, in order of id. */
-static int32_t draw_any(const attend_generate_options *o, const float *logits,
-                        int n, int32_t best, double uniform) {
+static int32_t draw_any(const attend_generate_options *o, const float *logits, int n, int32_t best,
+                        double uniform) {
   double left = uniform * sum_of(o, logits, n, best);
   int32_t last = best;
   for (int32_t i = 0; i < n; i++) {
@@ -134,9 +131,8 @@ static int32_t draw_any(const attend_generate_options *o, const float *logits,
 
 /* How many candidates, best first, pass top-p and min-p; the sum of their weights.
  * top-p is relative to `whole`, the weight after top-k. */
-static int cut_tail(const attend_generate_options *o, const float *logits,
-                    int32_t best, const int32_t *kept, int count, double whole,
-                    double *sum) {
+static int cut_tail(const attend_generate_options *o, const float *logits, int32_t best,
+                    const int32_t *kept, int count, double whole, double *sum) {
   double share = o->top_p > 0 && o->top_p < 1 ? (double)o->top_p : 2;
   *sum = 0;
   for (int i = 0; i < count; i++) {
@@ -150,8 +146,8 @@ static int cut_tail(const attend_generate_options *o, const float *logits,
 
 /* The candidates that pass the limits, best first; the sum of their weights. Stops
  * early where the rest cannot matter. */
-static int keep_few(const attend_generate_options *o, const float *logits,
-                    int n, int32_t best, heap *h, int32_t *kept, double *sum) {
+static int keep_few(const attend_generate_options *o, const float *logits, int n, int32_t best,
+                    heap *h, int32_t *kept, double *sum) {
   bool few = o->top_k > 0 && o->top_k < n;
   bool share = o->top_p > 0 && o->top_p < 1;
   int most = few ? o->top_k : n, count = 0;
@@ -167,8 +163,8 @@ static int keep_few(const attend_generate_options *o, const float *logits,
   return cut_tail(o, logits, best, kept, count, few ? all : whole, sum);
 }
 
-static int32_t draw_few(const attend_generate_options *o, const float *logits,
-                        int n, int32_t best, double uniform, int32_t *scratch) {
+static int32_t draw_few(const attend_generate_options *o, const float *logits, int n, int32_t best,
+                        double uniform, int32_t *scratch) {
   heap h = {logits, scratch, 0};
   int32_t *kept = scratch + n, chosen = best;
   double sum;
@@ -185,8 +181,8 @@ static int32_t draw_few(const attend_generate_options *o, const float *logits,
   return chosen;
 }
 
-int32_t choose_adjusted(const attend_generate_options *o, const float *logits,
-                        int n, float uniform, int32_t *scratch) {
+int32_t choose_adjusted(const attend_generate_options *o, const float *logits, int n, float uniform,
+                        int32_t *scratch) {
   int32_t best = best_of(logits, n);
   bool limited = o->top_k > 0 || (o->top_p > 0 && o->top_p < 1) || o->min_p > 0;
   if (best < 0 || o->temperature <= 0 || isinf(logits[best])) return best;
@@ -194,20 +190,18 @@ int32_t choose_adjusted(const attend_generate_options *o, const float *logits,
   return draw_any(o, logits, n, best, (double)uniform);
 }
 
-attend_status attend_choose(attend_context *ctx,
-                            const attend_generate_options *options,
-                            float *logits, int n, const int32_t *history,
-                            int n_history, float uniform, int32_t *id) {
+attend_status attend_choose(attend_context *ctx, const attend_generate_options *options,
+                            float *logits, int n, const int32_t *history, int n_history,
+                            float uniform, int32_t *id) {
   int32_t *scratch;
   ATTEND_CHECK(ctx, options && logits && id && n >= 1,
                "choosing needs options, a place for the id and at least one "
                "logit, not %d",
                n);
   ATTEND_CHECK(ctx, n_history >= 0 && (n_history == 0 || history),
-               "the history has %d ids%s: give 0 or more, and their address",
-               n_history, history ? "" : " and is NULL");
-  ATTEND_TRY(take(ctx, SIZE_PRODUCT(2, (size_t)n, sizeof *scratch),
-                  "candidates", &scratch));
+               "the history has %d ids%s: give 0 or more, and their address", n_history,
+               history ? "" : " and is NULL");
+  ATTEND_TRY(take(ctx, SIZE_PRODUCT(2, (size_t)n, sizeof *scratch), "candidates", &scratch));
   adjust_logits(options, logits, n, history, n_history);
   *id = choose_adjusted(options, logits, n, uniform, scratch);
   give(ctx, scratch);

@@ -8,12 +8,10 @@
 
 #include "generate/generate.h"
 
-attend_status stream_open(attend_context *ctx, const attend_generate_options *o,
-                          stream *s) {
+attend_status stream_open(attend_context *ctx, const attend_generate_options *o, stream *s) {
   *s = (stream){.ctx = ctx, .stops = o->stops, .n_stops = o->n_stops};
   if (!o->tokenizer) return ATTEND_OK;
-  attend_status status =
-      attend_detokenizer_create(o->tokenizer, true, &s->detokenizer);
+  attend_status status = attend_detokenizer_create(o->tokenizer, true, &s->detokenizer);
   return status ? fail(ctx, status, "no memory to decode tokens") : ATTEND_OK;
 }
 
@@ -27,8 +25,7 @@ attend_status stream_prime(stream *s, const int32_t *ids, int count) {
   const char *text;
   size_t length;
   for (int i = 0; s->detokenizer && i < count; i++)
-    ATTEND_TRY(tell(
-        s, attend_detokenizer_push(s->detokenizer, ids[i], &text, &length)));
+    ATTEND_TRY(tell(s, attend_detokenizer_push(s->detokenizer, ids[i], &text, &length)));
   return ATTEND_OK;
 }
 
@@ -57,8 +54,8 @@ static attend_status append(stream *s, const char *text, size_t length) {
 static void cut_at_stop(stream *s) {
   for (int i = 0; i < s->n_stops; i++) {
     if (!*s->stops[i]) continue;
-    const char *at = memmem(s->text + s->emitted, s->length - s->emitted,
-                            s->stops[i], strlen(s->stops[i]));
+    const char *at =
+        memmem(s->text + s->emitted, s->length - s->emitted, s->stops[i], strlen(s->stops[i]));
     if (!at) continue;
     s->length = (size_t)(at - s->text);
     s->text[s->length] = 0;
@@ -87,8 +84,7 @@ static void hand_out(stream *s, bool all, const char **piece, size_t *length) {
   s->emitted = until;
 }
 
-attend_status stream_push(stream *s, int32_t id, const char **piece,
-                          size_t *length) {
+attend_status stream_push(stream *s, int32_t id, const char **piece, size_t *length) {
   const char *text;
   size_t n;
   *piece = "";

@@ -7,11 +7,8 @@
 #include "generate/generate.h"
 
 attend_generate_options attend_generate_defaults(void) {
-  return (attend_generate_options){.max_new = 128,
-                                   .repetition = 1,
-                                   .samples = 1,
-                                   .beams = 1,
-                                   .length_penalty = 1};
+  return (attend_generate_options){
+      .max_new = 128, .repetition = 1, .samples = 1, .beams = 1, .length_penalty = 1};
 }
 
 /* ---- shared by both loops ---------------------------------------------------------------- */
@@ -40,8 +37,7 @@ int history_before(const batch *b, int sequence) {
   return continues ? b->prompts[sequence / b->each].count : 1;
 }
 
-void caller_logits(const batch *b, int sequence, const int32_t *ids, int count,
-                   float *logits) {
+void caller_logits(const batch *b, int sequence, const int32_t *ids, int count, float *logits) {
   if (!b->o->on_logits) return;
   attend_choice choice = {b->first + sequence / b->each, ids, count, logits,
                           attend_model_config(b->model)->vocab};
@@ -68,8 +64,8 @@ bool may_step(batch *b) {
   if (b->o->on_step && b->o->on_step(b->o->user)) b->stop = true;
   if (b->stop) return false;
   b->g->cost.steps++;
-  b->g->cost.step_bytes += (double)attend_model_bytes(b->model) +
-                           (double)attend_session_cache_bytes(b->session);
+  b->g->cost.step_bytes +=
+      (double)attend_model_bytes(b->model) + (double)attend_session_cache_bytes(b->session);
   return true;
 }
 
@@ -77,8 +73,7 @@ attend_status add_id(attend_context *ctx, continuation *c, int32_t id) {
   if (c->public.count == c->capacity) {
     int capacity = (int)min64(2 * (int64_t)c->capacity + 16, INT32_MAX);
     int32_t *bigger;
-    ATTEND_TRY(take(ctx, size_times((size_t)capacity, sizeof *bigger),
-                    "the ids", &bigger));
+    ATTEND_TRY(take(ctx, size_times((size_t)capacity, sizeof *bigger), "the ids", &bigger));
     if (c->ids) memcpy(bigger, c->ids, (size_t)c->capacity * sizeof *bigger);
     give(ctx, c->ids);
     c->ids = bigger;
@@ -108,16 +103,14 @@ static void pad_prompts(const batch *b, int n, int32_t *ids, int32_t *lengths) {
 }
 
 /* The decoder's first ids: the prompt itself, or the start token. */
-static attend_status start_decoder(batch *b, int n, int32_t *ids,
-                                   int32_t *lengths) {
+static attend_status start_decoder(batch *b, int n, int32_t *ids, int32_t *lengths) {
   const attend_config *c = attend_model_config(b->model);
   if (c->parts == ATTEND_DECODER)
     return attend_session_extend(b->session, b->count, n, ids, lengths);
   if (b->o->reading)
     ATTEND_TRY(attend_session_recall(b->session, b->o->reading));
   else
-    ATTEND_TRY(
-        attend_session_encode(b->session, b->count, n, ids, lengths, NULL));
+    ATTEND_TRY(attend_session_encode(b->session, b->count, n, ids, lengths, NULL));
   for (int i = 0; i < b->count; i++) ids[i] = c->decoder_start;
   return attend_session_extend(b->session, b->count, 1, ids, NULL);
 }
@@ -128,8 +121,7 @@ static attend_status spread(batch *b, int32_t *parents) {
   return attend_session_reorder(b->session, parents);
 }
 
-static attend_status read_prompts(batch *b, int n, int32_t *ids,
-                                  int32_t *lengths) {
+static attend_status read_prompts(batch *b, int n, int32_t *ids, int32_t *lengths) {
   pad_prompts(b, n, ids, lengths);
   ATTEND_TRY(start_decoder(b, n, ids, lengths));
   ATTEND_TRY(spread(b, lengths));
@@ -140,10 +132,9 @@ attend_status batch_read(batch *b) {
   int n = b->o->reading ? 1 : longest_prompt(b);
   int32_t *ids, *lengths;
   size_t rows = (size_t)batch_size(b);
-  ATTEND_TRY(take_zeroed(b->ctx, SIZE_PRODUCT(rows, (size_t)n, sizeof *ids),
-                         "the prompts", &ids));
-  attend_status status = take_zeroed(b->ctx, size_times(rows, sizeof *lengths),
-                                     "the prompts", &lengths);
+  ATTEND_TRY(take_zeroed(b->ctx, SIZE_PRODUCT(rows, (size_t)n, sizeof *ids), "the prompts", &ids));
+  attend_status status =
+      take_zeroed(b->ctx, size_times(rows, sizeof *lengths), "the prompts", &lengths);
   if (!status) {
     status = read_prompts(b, n, ids, lengths);
     give(b->ctx, lengths);
@@ -158,9 +149,7 @@ typedef struct {
   int32_t *ids, *lengths; /* [sequences] of the next call */
 } step;
 
-static continuation *one_of(const batch *b, int i) {
-  return &b->g->one[(b->first * b->each) + i];
-}
+static continuation *one_of(const batch *b, int i) { return &b->g->one[(b->first * b->each) + i]; }
 
 /* The random stream belongs to the continuation, independent of the number of samples
  * per prompt. */
@@ -180,8 +169,7 @@ static int32_t pick(batch *b, int i, float *log_probability) {
   if (id < 0) {
     float *changed = b->logits + (size_t)batch_size(b) * (size_t)c->vocab;
     memcpy(changed, logits, (size_t)c->vocab * sizeof *logits);
-    if (one->public.count < b->o->min_new || b->o->ignore_end)
-      forbid_end(b, changed);
+    if (one->public.count < b->o->min_new || b->o->ignore_end) forbid_end(b, changed);
     adjust_logits(b->o, changed, c->vocab, b->history[i], b->held[i]);
     caller_logits(b, i, one->ids, one->public.count, changed);
     id = choose_adjusted(b->o, changed, c->vocab, u, b->scratch);
@@ -192,16 +180,13 @@ static int32_t pick(batch *b, int i, float *log_probability) {
   return id;
 }
 
-static int tell(batch *b, int i, int32_t id, const char *text, size_t length,
-                bool slid) {
+static int tell(batch *b, int i, int32_t id, const char *text, size_t length, bool slid) {
   const continuation *one = one_of(b, i);
-  attend_token t = {
-      one->public.prompt, one->public.sample, id, text, length, slid};
+  attend_token t = {one->public.prompt, one->public.sample, id, text, length, slid};
   return b->o->on_token ? b->o->on_token(&t, b->o->user) : 0;
 }
 
-static attend_status finish(batch *b, int i, attend_finish_reason why,
-                            step *s) {
+static attend_status finish(batch *b, int i, attend_finish_reason why, step *s) {
   continuation *one = one_of(b, i);
   const char *text;
   size_t length;
@@ -219,8 +204,7 @@ static attend_status finish(batch *b, int i, attend_finish_reason why,
 static attend_status slide(batch *b, int i) {
   int keep = b->limit / 2, drop = b->held[i] - keep;
   ATTEND_TRY(attend_session_truncate(b->session, i, 0));
-  memmove(b->history[i], b->history[i] + drop,
-          (size_t)keep * sizeof **b->history);
+  memmove(b->history[i], b->history[i] + drop, (size_t)keep * sizeof **b->history);
   b->held[i] = keep;
   return ATTEND_OK;
 }
@@ -229,8 +213,7 @@ static bool is_full(const batch *b, int i) {
   return b->limit && attend_session_length(b->session, i) >= b->limit;
 }
 
-static attend_status take_token(batch *b, int i, int32_t id, float logp,
-                                step *s) {
+static attend_status take_token(batch *b, int i, int32_t id, float logp, step *s) {
   continuation *one = one_of(b, i);
   const char *text;
   size_t length;
@@ -244,8 +227,7 @@ static attend_status take_token(batch *b, int i, int32_t id, float logp,
   if (tell(b, i, id, text, length, slides)) b->stop = true;
   if (is_end(b, id)) return finish(b, i, ATTEND_FINISH_TOKEN, s);
   if (one->stream.stopped) return finish(b, i, ATTEND_FINISH_STOP, s);
-  if (one->public.count >= b->o->max_new)
-    return finish(b, i, ATTEND_FINISH_LENGTH, s);
+  if (one->public.count >= b->o->max_new) return finish(b, i, ATTEND_FINISH_LENGTH, s);
   if (slides) return slide(b, i);
   if (full) return finish(b, i, ATTEND_FINISH_CONTEXT, s);
   return ATTEND_OK;
@@ -274,19 +256,14 @@ static attend_status feed(batch *b, step *s) {
       if (b->held[i] > n) n = b->held[i];
     }
   }
-  if (n == 1)
-    return attend_session_extend(b->session, batch_size(b), 1, s->ids,
-                                 s->lengths);
+  if (n == 1) return attend_session_extend(b->session, batch_size(b), 1, s->ids, s->lengths);
   int32_t *ids;
-  ATTEND_TRY(take_zeroed(
-      b->ctx, SIZE_PRODUCT((size_t)batch_size(b), (size_t)n, sizeof *ids),
-      "a window", &ids));
+  ATTEND_TRY(take_zeroed(b->ctx, SIZE_PRODUCT((size_t)batch_size(b), (size_t)n, sizeof *ids),
+                         "a window", &ids));
   for (int i = 0; i < batch_size(b); i++)
-    memcpy(ids + (size_t)i * (size_t)n,
-           s->lengths[i] > 1 ? b->history[i] : &s->ids[i],
+    memcpy(ids + (size_t)i * (size_t)n, s->lengths[i] > 1 ? b->history[i] : &s->ids[i],
            (size_t)(s->lengths[i] > 1 ? s->lengths[i] : 1) * sizeof *ids);
-  attend_status status =
-      attend_session_extend(b->session, batch_size(b), n, ids, s->lengths);
+  attend_status status = attend_session_extend(b->session, batch_size(b), n, ids, s->lengths);
   give(b->ctx, ids);
   return status;
 }
@@ -307,10 +284,9 @@ static attend_status run_steps(batch *b, step *s) {
 attend_status generate_batch(batch *b) {
   step s = {0};
   size_t n = (size_t)batch_size(b);
-  ATTEND_TRY(
-      take_zeroed(b->ctx, size_times(n, sizeof *s.ids), "a step", &s.ids));
-  attend_status status = take_zeroed(b->ctx, size_times(n, sizeof *s.lengths),
-                                     "a step", &s.lengths);
+  ATTEND_TRY(take_zeroed(b->ctx, size_times(n, sizeof *s.ids), "a step", &s.ids));
+  attend_status status =
+      take_zeroed(b->ctx, size_times(n, sizeof *s.lengths), "a step", &s.lengths);
   if (!status) {
     status = run_steps(b, &s);
     give(b->ctx, s.lengths);

@@ -35,8 +35,7 @@ static void spin_part(const void *args, int64_t i, int worker) {
   l->sums[i] = l->kn->spin_fma(l->rounds);
 }
 
-static double spin(attend_context *ctx, int threads, long rounds,
-                   double *sums) {
+static double spin(attend_context *ctx, int threads, long rounds, double *sums) {
   load l = {.kn = ctx->kernels, .rounds = rounds, .sums = sums};
   double start = seconds_now();
   PARALLEL_FOR(ctx, threads, threads, spin_part, l);
@@ -82,15 +81,12 @@ static double best_read(attend_context *ctx, int threads, const load *l) {
   return rate;
 }
 
-attend_status attend_machine_read(attend_context *ctx, size_t bytes,
-                                  double *rate) {
+attend_status attend_machine_read(attend_context *ctx, size_t bytes, double *rate) {
   load l = {.kn = ctx->kernels, .n = bytes / sizeof *l.x / PARTS};
   size_t n = l.n * PARTS;
-  ATTEND_CHECK(ctx, n,
-               "reading %zu bytes cannot be measured: give at least 1024",
-               bytes);
-  ATTEND_TRY(take(ctx, size_add(n * sizeof *l.x, PARTS * sizeof *l.sums),
-                  "measuring memory", &l.x));
+  ATTEND_CHECK(ctx, n, "reading %zu bytes cannot be measured: give at least 1024", bytes);
+  ATTEND_TRY(
+      take(ctx, size_add(n * sizeof *l.x, PARTS * sizeof *l.sums), "measuring memory", &l.x));
   l.sums = (double *)(l.x + n);
   PARALLEL_FOR(ctx, ctx->threads, PARTS, clear_part, l);
   double seconds = 0;
@@ -103,8 +99,7 @@ attend_status attend_machine_read(attend_context *ctx, size_t bytes,
   return ATTEND_OK;
 }
 
-attend_status attend_machine_measure(attend_context *ctx,
-                                     attend_machine *machine) {
+attend_status attend_machine_measure(attend_context *ctx, attend_machine *machine) {
   size_t n = (size_t)64 << 20; /* 256 MiB */
   size_t sums = (size_t)max64(PARTS, ctx->threads) * sizeof(double);
   load l = {.kn = ctx->kernels, .n = n / PARTS};

@@ -39,18 +39,15 @@ static int has_amx(void) {
 #define TABLES(T) T_SCALAR(T) T_AVX2(T) T_AVX512(T) T_AMX(T) T_NEON(T)
 #define T_SCALAR(T) T(scalar, 1)
 #ifdef ATTEND_HAVE_AVX2
-#define T_AVX2(T)                                                            \
-  T(avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && \
-              has_f16c())
+#define T_AVX2(T) \
+  T(avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
 #else
 #define T_AVX2(T)
 #endif
 #ifdef ATTEND_HAVE_AVX512
-#define T_AVX512(T)                                   \
-  T(avx512, __builtin_cpu_supports("avx512f") &&      \
-                __builtin_cpu_supports("avx512bw") && \
-                __builtin_cpu_supports("avx512dq") && \
-                __builtin_cpu_supports("avx512vl"))
+#define T_AVX512(T)                                                                    \
+  T(avx512, __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && \
+                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
 #else
 #define T_AVX512(T)
 #endif
@@ -111,8 +108,7 @@ attend_status kernels_choose(attend_context *ctx, const char *wanted) {
     name_all(names, sizeof names, 1);
     if (!all[i].runs_here)
       return fail(ctx, ATTEND_UNSUPPORTED,
-                  "this CPU has no %s: choose among %s, or unset ATTEND_ISA",
-                  isa, names);
+                  "this CPU has no %s: choose among %s, or unset ATTEND_ISA", isa, names);
     ctx->kernels = all[i].kernels;
     ctx->isa = isa;
     return ATTEND_OK;

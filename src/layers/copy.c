@@ -7,9 +7,7 @@
 #include <string.h>
 
 /* log(1 + e^x) */
-static double soft_plus(double x) {
-  return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
-}
+static double soft_plus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
 
 /* log(e^a + e^b) */
 static double log_both(double a, double b) {
@@ -37,8 +35,8 @@ void copy_lag_back(int n, int width, int ld, float *d_keys) {
   memset(d_keys + j * step + at, 0, bytes);
 }
 
-void copy_weigh(const attend_context *ctx, const copy_text *t, int ld,
-                const float *q, float *weight) {
+void copy_weigh(const attend_context *ctx, const copy_text *t, int ld, const float *q,
+                float *weight) {
   const struct kernels *kn = ctx->kernels;
   if (!t->n) return;
   kn->dot_rows(t->n, ld, t->keys, ld, q, weight, NULL);
@@ -48,8 +46,8 @@ void copy_weigh(const attend_context *ctx, const copy_text *t, int ld,
   kn->exp_row(t->n, weight, most, (float)(1 / sum), 0, weight);
 }
 
-void copy_mix(const attend_context *ctx, const copy_text *t, float gate,
-              float *weight, int vocab, float *logits) {
+void copy_mix(const attend_context *ctx, const copy_text *t, float gate, float *weight, int vocab,
+              float *logits) {
   const struct kernels *kn = ctx->kernels;
   double most = (double)logits[kn->largest_at(vocab, logits)];
   double less = most + log(kn->sum_exp(vocab, logits, (float)most));
@@ -76,9 +74,8 @@ typedef struct {
   double copies;      /* the weight of all that is right */
 } mixture;
 
-static mixture mix(const attend_context *ctx, const copy_text *t, int32_t right,
-                   float gate, const float *weight, int vocab,
-                   const float *logits) {
+static mixture mix(const attend_context *ctx, const copy_text *t, int32_t right, float gate,
+                   const float *weight, int vocab, const float *logits) {
   const struct kernels *kn = ctx->kernels;
   mixture m = {.most = (double)logits[kn->largest_at(vocab, logits)]};
   m.sum = kn->sum_exp(vocab, logits, (float)m.most);
@@ -86,15 +83,14 @@ static mixture mix(const attend_context *ctx, const copy_text *t, int32_t right,
   for (int j = 0; j < t->n; j++)
     if (t->ids[j] == right) m.copies += (double)weight[j];
   if (t->n) own -= soft_plus((double)gate);
-  double p = log_both(
-      own, t->n ? log(m.copies) - soft_plus(-(double)gate) : -INFINITY);
+  double p = log_both(own, t->n ? log(m.copies) - soft_plus(-(double)gate) : -INFINITY);
   m.loss = -p;
   m.share = exp(own - p);
   return m;
 }
 
-static void score_back(const copy_text *t, int32_t right, double copies,
-                       double factor, float *weight) {
+static void score_back(const copy_text *t, int32_t right, double copies, double factor,
+                       float *weight) {
   double rise = copies > 0 ? factor / copies : 0;
   for (int j = 0; j < t->n; j++) {
     double less = t->ids[j] == right ? rise : 0;
@@ -102,9 +98,8 @@ static void score_back(const copy_text *t, int32_t right, double copies,
   }
 }
 
-float copy_back(const attend_context *ctx, const copy_text *t, copy_aim aim,
-                float gate, float *dgate, float *weight, int vocab,
-                float *logits) {
+float copy_back(const attend_context *ctx, const copy_text *t, copy_aim aim, float gate,
+                float *dgate, float *weight, int vocab, float *logits) {
   const struct kernels *kn = ctx->kernels;
   mixture m = mix(ctx, t, aim.right, gate, weight, vocab, logits);
   double s = (double)aim.smoothing, scale = (double)aim.scale, loss = m.loss;
@@ -162,8 +157,7 @@ static void fold_all(const void *args, int64_t item, int worker) {
     if (o->often[i] == 1)
       memmove(mean, key, ld * sizeof *mean);
     else
-      for (size_t j = 0; j < ld; j++)
-        mean[j] += (key[j] - mean[j]) / o->often[i];
+      for (size_t j = 0; j < ld; j++) mean[j] += (key[j] - mean[j]) / o->often[i];
   }
 }
 
@@ -190,8 +184,7 @@ static void copy_one_row(const void *args, int64_t i, int worker) {
     return;
   }
   copy_aim aim = {o->targets[i], o->smoothing, o->scale};
-  o->loss[i] =
-      copy_back(j->ctx, &t, aim, *gate, gate, weight, o->vocab, logits);
+  o->loss[i] = copy_back(j->ctx, &t, aim, *gate, gate, weight, o->vocab, logits);
 }
 
 void cpu_copy_loss(attend_context *ctx, const struct op_copy_loss *o) {
@@ -217,10 +210,9 @@ static void grad_text(const void *args, int64_t text, int worker) {
     if (o->of[i] != text) continue;
     const float *ds = o->weight + (size_t)i * (size_t)o->texts.n;
     const float *q = o->q + (size_t)i * ld;
-    for (int k = 0; k < t.n; k++)
-      j->kn->join_all(ld, 1, ds[k], q, dkeys + (size_t)k * ld);
-    j->kn->matmul(1, (int)ld, t.n, ds, o->texts.n, t.keys, (int)ld,
-                  o->dq + (size_t)i * ld, (int)ld, false);
+    for (int k = 0; k < t.n; k++) j->kn->join_all(ld, 1, ds[k], q, dkeys + (size_t)k * ld);
+    j->kn->matmul(1, (int)ld, t.n, ds, o->texts.n, t.keys, (int)ld, o->dq + (size_t)i * ld, (int)ld,
+                  false);
   }
 }
 

@@ -28,12 +28,12 @@ typedef struct { /* the input tokens; n 0: none, then c is 0 */
 } copy_text;
 
 /* weight[n] = softmax_j(q . k_j + extra_j), q [ld] scaled already. */
-void copy_weigh(const attend_context *ctx, const copy_text *t, int ld,
-                const float *q, float *weight);
+void copy_weigh(const attend_context *ctx, const copy_text *t, int ld, const float *q,
+                float *weight);
 
 /* logits <- log p. Destroys the weights. */
-void copy_mix(const attend_context *ctx, const copy_text *t, float gate,
-              float *weight, int vocab, float *logits);
+void copy_mix(const attend_context *ctx, const copy_text *t, float gate, float *weight, int vocab,
+              float *logits);
 
 /* The loss of a word,
  *   -(1 - smoothing) log p(right) - smoothing / V sum_v log softmax(logits)_v,
@@ -43,8 +43,7 @@ typedef struct {
   int32_t right;
   float smoothing, scale;
 } copy_aim;
-float copy_back(const attend_context *ctx, const copy_text *t, copy_aim aim,
-                float gate, float *dgate, float *weight, int vocab,
-                float *logits);
+float copy_back(const attend_context *ctx, const copy_text *t, copy_aim aim, float gate,
+                float *dgate, float *weight, int vocab, float *logits);
 
 #endif

@@ -19,9 +19,7 @@ static inline int parts_of(const attend_context *ctx, int units, double work) {
 }
 
 /* Where part p of `parts` begins. */
-static inline int part_begin(int units, int parts, int64_t p) {
-  return (int)(units * p / parts);
-}
+static inline int part_begin(int units, int parts, int64_t p) { return (int)(units * p / parts); }
 
 /* The rows [r0, r1) of part p, and x's row r0. */
 #define PART_ROWS(rows, parts, p)          \
@@ -32,8 +30,8 @@ static inline int part_begin(int units, int parts, int64_t p) {
 #define ROW_OR_NULL(x, ld) ((x) ? ROW_AT(x, ld) : NULL)
 
 /* out (+)= the sums of x's columns, in an order that is fixed (norm.c). */
-void sum_columns(attend_context *ctx, int rows, int n, const float *x, int ldx,
-                 bool add, float *out);
+void sum_columns(attend_context *ctx, int rows, int n, const float *x, int ldx, bool add,
+                 float *out);
 
 /* sum_j exp(x[j] - largest) over x [n] (logits.c). */
 double exp_sum(int n, const float *x, float largest);

@@ -26,18 +26,14 @@ static size_t weight_size(attend_weights kind) {
 }
 
 /* As they come, and as they lie. */
-static size_t lane_weights(const attend_linear *l) {
-  return size_times((size_t)l->inputs, LANES);
-}
+static size_t lane_weights(const attend_linear *l) { return size_times((size_t)l->inputs, LANES); }
 static size_t lane_size(const attend_linear *l) {
-  return l->kind == ATTEND_WEIGHTS_MIXED
-             ? l->ctx->kernels->mixed->lane_elements(l->inputs)
-             : lane_weights(l);
+  return l->kind == ATTEND_WEIGHTS_MIXED ? l->ctx->kernels->mixed->lane_elements(l->inputs)
+                                         : lane_weights(l);
 }
 
 static void *lane_at(const attend_linear *l, int lane) {
-  return (char *)l->weights +
-         (size_t)lane * lane_size(l) * weight_size(l->kind);
+  return (char *)l->weights + (size_t)lane * lane_size(l) * weight_size(l->kind);
 }
 
 /* ---- packing --------------------------------------------------------------------- */
@@ -51,8 +47,7 @@ typedef struct { /* what every thread packs from */
 } packing;
 
 /* The part's weights as this layer sees them, from its output `output` on. */
-static source part_source(const attend_linear *l, const attend_linear_part *p,
-                          int output) {
+static source part_source(const attend_linear *l, const attend_linear_part *p, int output) {
   ptrdiff_t row = p->output_stride, col = p->input_stride;
   if (!row && !col) row = l->back ? l->outputs : l->inputs, col = 1;
   if (l->back) {
@@ -60,13 +55,12 @@ static source part_source(const attend_linear *l, const attend_linear_part *p,
     row = col, col = swap;
   }
   ptrdiff_t size = (ptrdiff_t)attend_dtype_size(p->dtype);
-  return (source){(const char *)p->weight + output * row * size, p->dtype, row,
-                  col};
+  return (source){(const char *)p->weight + output * row * size, p->dtype, row, col};
 }
 
 /* `count` outputs from `output` on as lanes; the rest of 16 zeros. */
-static void pack_outputs(const attend_linear *l, const attend_linear_part *p,
-                         int output, int count, float *to) {
+static void pack_outputs(const attend_linear *l, const attend_linear_part *p, int output, int count,
+                         float *to) {
   const struct kernels *kn = l->ctx->kernels;
   source src = part_source(l, p, output);
   int inputs = l->back ? p->outputs : l->inputs;
@@ -79,11 +73,9 @@ static void pack_outputs(const attend_linear *l, const attend_linear_part *p,
   kn->pack_rows(src, NULL, inputs, count, to, LANES);
 }
 
-static void put_lanes(int inputs, int first, int count, const float *from,
-                      float *to) {
+static void put_lanes(int inputs, int first, int count, const float *from, float *to) {
   for (int k = 0; k < inputs; k++)
-    memcpy(to + (size_t)k * LANES + first, from + (size_t)k * LANES,
-           (size_t)count * sizeof *to);
+    memcpy(to + (size_t)k * LANES + first, from + (size_t)k * LANES, (size_t)count * sizeof *to);
 }
 
 /* Lanes `lane` as f32. Most lie within one part; a lane across parts is put
@@ -103,8 +95,7 @@ static void gather_lanes(const packing *pk, int lane, float *piece, float *to) {
       put_lanes(l->inputs, from - begin, to_end - from, piece, to);
     }
     if (part->bias)
-      memcpy(l->bias + from, part->bias + (from - at),
-             (size_t)(to_end - from) * sizeof(float));
+      memcpy(l->bias + from, part->bias + (from - at), (size_t)(to_end - from) * sizeof(float));
   }
 }
 
@@ -162,8 +153,7 @@ enum { ROUND_BYTES = 8 << 20 };
 /* Whether lanes go straight to where they stay. */
 static bool packs_in_place(const packing *pk) {
   bool within = true; /* no lanes across parts */
-  for (int p = 0; p + 1 < pk->n_parts; p++)
-    within &= pk->parts[p].outputs % LANES == 0;
+  for (int p = 0; p + 1 < pk->n_parts; p++) within &= pk->parts[p].outputs % LANES == 0;
   return pk->linear->kind == ATTEND_WEIGHTS_F32 && (pk->linear->back || within);
 }
 
@@ -171,10 +161,8 @@ static attend_status pack_all(packing *pk) {
   attend_linear *l = pk->linear;
   double work = (double)l->lanes * (double)lane_weights(l);
   int threads = parts_of(l->ctx, l->lanes, work) > 1 ? l->ctx->threads : 1;
-  size_t bytes =
-      SIZE_PRODUCT(2, lane_weights(l), sizeof(float), (size_t)threads);
-  if (!packs_in_place(pk))
-    ATTEND_TRY(take(l->ctx, bytes, "packing weights", &pk->scratch));
+  size_t bytes = SIZE_PRODUCT(2, lane_weights(l), sizeof(float), (size_t)threads);
+  if (!packs_in_place(pk)) ATTEND_TRY(take(l->ctx, bytes, "packing weights", &pk->scratch));
   int round = (int)max64(threads, ROUND_BYTES / (int64_t)(lane_weights(l) * 4));
   for (int first = 0; first < l->lanes; first += round) {
     int last = (int)min64(first + (int64_t)round, l->lanes);
@@ -189,28 +177,22 @@ static attend_status pack_all(packing *pk) {
 /* ---- making ---------------------------------------------------------------------- */
 
 static attend_status count_outputs(attend_context *ctx, int inputs, int n_parts,
-                                   const attend_linear_part *parts,
-                                   int *outputs) {
+                                   const attend_linear_part *parts, int *outputs) {
   int64_t sum = 0;
-  ATTEND_CHECK(ctx, inputs >= 1, "a linear layer of %d inputs: give at least 1",
-               inputs);
-  ATTEND_CHECK(ctx, n_parts >= 1, "a linear layer of %d parts: give at least 1",
-               n_parts);
+  ATTEND_CHECK(ctx, inputs >= 1, "a linear layer of %d inputs: give at least 1", inputs);
+  ATTEND_CHECK(ctx, n_parts >= 1, "a linear layer of %d parts: give at least 1", n_parts);
   for (int p = 0; p < n_parts; p++) {
-    ATTEND_CHECK(ctx, parts[p].weight,
-                 "part %d of a linear layer has no weights", p);
+    ATTEND_CHECK(ctx, parts[p].weight, "part %d of a linear layer has no weights", p);
     ATTEND_CHECK(ctx, (unsigned)parts[p].dtype <= ATTEND_BF16,
                  "part %d of a linear layer is of dtype %d: choose among f32, "
                  "f16, bf16",
                  p, (int)parts[p].dtype);
     ATTEND_CHECK(ctx, parts[p].outputs >= 1,
-                 "part %d of a linear layer has %d outputs: give at least 1", p,
-                 parts[p].outputs);
+                 "part %d of a linear layer has %d outputs: give at least 1", p, parts[p].outputs);
     sum += parts[p].outputs;
   }
   ATTEND_CHECK(ctx, sum <= INT32_MAX - LANES,
-               "a linear layer of %lld outputs: give fewer than 2^31",
-               (long long)sum);
+               "a linear layer of %lld outputs: give fewer than 2^31", (long long)sum);
   *outputs = (int)sum;
   return ATTEND_OK;
 }
@@ -222,11 +204,9 @@ static attend_status take_linear(attend_context *ctx, const attend_linear *like,
   bool i8 = like->kind == ATTEND_WEIGHTS_I8;
   size_t wide = size_times((size_t)like->lanes, LANES);
   size_t small = SIZE_PRODUCT(i8 ? 2 : 1, wide, sizeof(float));
-  size_t bytes = SIZE_PRODUCT((size_t)like->lanes, lane_size(like),
-                              weight_size(like->kind));
-  ATTEND_CHECK(ctx, size_add(small, bytes) <= PTRDIFF_MAX,
-               "a linear layer of %d x %d is too large", like->outputs,
-               like->inputs);
+  size_t bytes = SIZE_PRODUCT((size_t)like->lanes, lane_size(like), weight_size(like->kind));
+  ATTEND_CHECK(ctx, size_add(small, bytes) <= PTRDIFF_MAX, "a linear layer of %d x %d is too large",
+               like->outputs, like->inputs);
   size_t head = round_up(sizeof *like, 64);
   attend_linear *l;
   ATTEND_TRY(take_zeroed(ctx, size_add(head, small), "a linear layer", &l));
@@ -240,13 +220,10 @@ static attend_status take_linear(attend_context *ctx, const attend_linear *like,
   return status;
 }
 
-static attend_status create(attend_context *ctx, attend_weights kind, bool back,
-                            int inputs, int n_parts,
-                            const attend_linear_part *parts,
-                            attend_linear **linear) {
+static attend_status create(attend_context *ctx, attend_weights kind, bool back, int inputs,
+                            int n_parts, const attend_linear_part *parts, attend_linear **linear) {
   *linear = NULL;
-  if (kind == ATTEND_WEIGHTS_MIXED && !ctx->kernels->mixed)
-    kind = ATTEND_WEIGHTS_BF16;
+  if (kind == ATTEND_WEIGHTS_MIXED && !ctx->kernels->mixed) kind = ATTEND_WEIGHTS_BF16;
   attend_linear like = {.ctx = ctx, .kind = kind, .back = back};
   int outputs;
   ATTEND_CHECK(ctx, (unsigned)kind <= ATTEND_WEIGHTS_MIXED,
@@ -262,26 +239,21 @@ static attend_status create(attend_context *ctx, attend_weights kind, bool back,
   return status;
 }
 
-attend_status attend_linear_create(attend_context *ctx, attend_weights kind,
-                                   int inputs, int n_parts,
-                                   const attend_linear_part *parts,
+attend_status attend_linear_create(attend_context *ctx, attend_weights kind, int inputs,
+                                   int n_parts, const attend_linear_part *parts,
                                    attend_linear **linear) {
   return create(ctx, kind, false, inputs, n_parts, parts, linear);
 }
 
-attend_status attend_linear_create_back(attend_context *ctx,
-                                        attend_weights kind, int inputs,
-                                        int n_parts,
-                                        const attend_linear_part *parts,
+attend_status attend_linear_create_back(attend_context *ctx, attend_weights kind, int inputs,
+                                        int n_parts, const attend_linear_part *parts,
                                         attend_linear **linear) {
   return create(ctx, kind, true, inputs, n_parts, parts, linear);
 }
 
-attend_status attend_linear_repack(attend_linear *l, int n_parts,
-                                   const attend_linear_part *parts) {
+attend_status attend_linear_repack(attend_linear *l, int n_parts, const attend_linear_part *parts) {
   int outputs, had = l->back ? l->inputs : l->outputs;
-  ATTEND_TRY(count_outputs(l->ctx, l->back ? l->outputs : l->inputs, n_parts,
-                           parts, &outputs));
+  ATTEND_TRY(count_outputs(l->ctx, l->back ? l->outputs : l->inputs, n_parts, parts, &outputs));
   ATTEND_CHECK(l->ctx, outputs == had,
                "new weights of %d outputs for a linear layer of %d: give as "
                "many as it was made with",
@@ -307,9 +279,7 @@ size_t attend_linear_bytes(const attend_linear *l) { return l->bytes; }
  * slowed by others (MiniLM on 16 cores: 81 ms instead of 89). With few rows long
  * streams of weights are faster, and one slow thread holds up all the same: three
  * (GPT-2 in f32 on 16 cores: 2.96 ms a token, 4.38 with one, 2.98 with twelve). */
-static int parts_each(int threads, int rows) {
-  return threads <= 2 ? 1 : rows > FEW_ROWS ? 4 : 3;
-}
+static int parts_each(int threads, int rows) { return threads <= 2 ? 1 : rows > FEW_ROWS ? 4 : 3; }
 
 /* Of one part, in multiply-adds for each input: its share of the product in
  * whole tiles; its weights, brought in once for every block of rows, worth some
@@ -353,8 +323,7 @@ cell grid_cell(grid g, int64_t p, int rows, int lanes) {
 }
 
 /* Zeros behind the last output: a NaN in x times a weight 0 would be a NaN. */
-static void clear_padding(const attend_linear *l, int rows, float *y,
-                          size_t ldy) {
+static void clear_padding(const attend_linear *l, int rows, float *y, size_t ldy) {
   size_t n = (size_t)l->outputs, wide = (size_t)l->lanes * LANES;
   for (int r = 0; r < rows && n < wide; r++)
     memset(y + (size_t)r * ldy + n, 0, (wide - n) * sizeof *y);
@@ -366,8 +335,7 @@ typedef struct {
 } product;
 
 /* f and onto of an op, on outputs [first, first + n) of some rows. */
-static void finish_part(const struct op_linear *o, int row, int rows, int first,
-                        int n) {
+static void finish_part(const struct op_linear *o, int row, int rows, int first, int n) {
   const struct kernels *kn = o->linear->ctx->kernels;
   float *y = o->y + (size_t)row * (size_t)o->ldy + first;
   if (o->f) kn->activate(o->f, rows, n, y, o->ldy, NULL, 0, y, o->ldy);
@@ -377,26 +345,23 @@ static void finish_part(const struct op_linear *o, int row, int rows, int first,
 }
 
 /* Lanes [t0, t1) of rows x to y, which is where lane t0 of the first row goes. */
-static void multiply_lanes(const struct op_linear *o, int rows, const float *x,
-                           int t0, int t1, float *y, int ldy) {
+static void multiply_lanes(const struct op_linear *o, int rows, const float *x, int t0, int t1,
+                           float *y, int ldy) {
   const attend_linear *l = o->linear;
   const struct kernels *kn = l->ctx->kernels;
   const float *bias = l->bias + (size_t)t0 * LANES;
   const float *scale = l->scale ? l->scale + (size_t)t0 * LANES : NULL;
   if (l->kind == ATTEND_WEIGHTS_MIXED)
-    kn->mixed->multiply(rows, l->inputs, t1 - t0, x, o->ldx, lane_at(l, t0),
-                        bias, o->add, y, ldy);
+    kn->mixed->multiply(rows, l->inputs, t1 - t0, x, o->ldx, lane_at(l, t0), bias, o->add, y, ldy);
   else
-    (l->kind == ATTEND_WEIGHTS_F32 ? kn->dense_f32
-     : l->kind == ATTEND_WEIGHTS_BF16
-         ? kn->dense_bf16
-         : kn->dense_i8)(rows, l->inputs, t1 - t0, x, o->ldx, lane_at(l, t0),
-                         scale, bias, o->add, y, ldy);
+    (l->kind == ATTEND_WEIGHTS_F32    ? kn->dense_f32
+     : l->kind == ATTEND_WEIGHTS_BF16 ? kn->dense_bf16
+                                      : kn->dense_i8)(rows, l->inputs, t1 - t0, x, o->ldx,
+                                                      lane_at(l, t0), scale, bias, o->add, y, ldy);
 }
 
 /* The last lane, where behind the last output there is no room for zeros. */
-static void multiply_last(const struct op_linear *o, int rows, const float *x,
-                          float *y) {
+static void multiply_last(const struct op_linear *o, int rows, const float *x, float *y) {
   enum { AT_ONCE = 16 };
   const int last = o->linear->lanes - 1, n = o->linear->outputs - last * LANES;
   float lane[AT_ONCE * LANES] = {0};
@@ -404,13 +369,10 @@ static void multiply_last(const struct op_linear *o, int rows, const float *x,
     const int some = (int)min64(AT_ONCE, rows - r);
     float *to = y + (size_t)r * (size_t)o->ldy;
     for (int i = 0; o->add && i < some; i++)
-      memcpy(lane + i * LANES, to + (size_t)i * (size_t)o->ldy,
-             (size_t)n * sizeof *to);
-    multiply_lanes(o, some, x + (size_t)r * (size_t)o->ldx, last, last + 1,
-                   lane, LANES);
+      memcpy(lane + i * LANES, to + (size_t)i * (size_t)o->ldy, (size_t)n * sizeof *to);
+    multiply_lanes(o, some, x + (size_t)r * (size_t)o->ldx, last, last + 1, lane, LANES);
     for (int i = 0; i < some; i++)
-      memcpy(to + (size_t)i * (size_t)o->ldy, lane + i * LANES,
-             (size_t)n * sizeof *to);
+      memcpy(to + (size_t)i * (size_t)o->ldy, lane + i * LANES, (size_t)n * sizeof *to);
   }
 }
 
@@ -425,8 +387,7 @@ static void forward_part(const void *args, int64_t part, int worker) {
   const bool tight = c.t1 == l->lanes && o->ldy < l->lanes * LANES;
   const float *x = o->x + (size_t)c.r0 * (size_t)o->ldx;
   float *y = o->y + (size_t)c.r0 * (size_t)o->ldy;
-  if (c.t1 - tight > c.t0)
-    multiply_lanes(o, rows, x, c.t0, c.t1 - tight, y + first, o->ldy);
+  if (c.t1 - tight > c.t0) multiply_lanes(o, rows, x, c.t0, c.t1 - tight, y + first, o->ldy);
   if (tight)
     multiply_last(o, rows, x, y + (size_t)(l->lanes - 1) * LANES);
   else if (c.t1 == l->lanes)
@@ -447,21 +408,15 @@ void cpu_linear(attend_context *ctx, const struct op_linear *o) {
     stream_reads(on, l->weights, l->lanes, lane_size(l) * weight_size(l->kind));
 }
 
-void attend_linear_forward(const attend_linear *l, int rows, const float *x,
-                           int ldx, float *y, int ldy) {
-  cpu_linear(
-      l->ctx,
-      &(struct op_linear){
-          .linear = l, .rows = rows, .x = x, .ldx = ldx, .y = y, .ldy = ldy});
+void attend_linear_forward(const attend_linear *l, int rows, const float *x, int ldx, float *y,
+                           int ldy) {
+  cpu_linear(l->ctx, &(struct op_linear){
+                         .linear = l, .rows = rows, .x = x, .ldx = ldx, .y = y, .ldy = ldy});
 }
 
-void attend_linear_forward_add(const attend_linear *l, int rows, const float *x,
-                               int ldx, float *y, int ldy) {
-  cpu_linear(l->ctx, &(struct op_linear){.linear = l,
-                                         .rows = rows,
-                                         .x = x,
-                                         .ldx = ldx,
-                                         .y = y,
-                                         .ldy = ldy,
-                                         .add = true});
+void attend_linear_forward_add(const attend_linear *l, int rows, const float *x, int ldx, float *y,
+                               int ldy) {
+  cpu_linear(l->ctx,
+             &(struct op_linear){
+                 .linear = l, .rows = rows, .x = x, .ldx = ldx, .y = y, .ldy = ldy, .add = true});
 }

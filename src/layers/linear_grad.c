@@ -21,8 +21,7 @@
 
 enum {
   CHUNK = 16 * BLOCK, /* rows that are packed at a time: bounds the workspace */
-  NEAR_LANES =
-      32 /* c's block and the stretch's lanes share L2 with a's block */
+  NEAR_LANES = 32     /* c's block and the stretch's lanes share L2 with a's block */
 };
 
 typedef struct { /* some rows of a and b, and where c is */
@@ -46,8 +45,8 @@ static size_t packed_floats(int rows, int n) {
   return size_times(round_up(most, BLOCK / 4), round_up((size_t)n, LANES));
 }
 
-size_t attend_linear_weight_grad_bytes(const attend_context *ctx, int rows,
-                                       int outputs, int inputs) {
+size_t attend_linear_weight_grad_bytes(const attend_context *ctx, int rows, int outputs,
+                                       int inputs) {
   int n = outputs > inputs ? outputs : inputs; /* transposed or not */
   size_t scratch = size_times((size_t)ctx->threads, SCRATCH);
   size_t floats = size_add(packed_floats(rows, n), scratch);
@@ -64,9 +63,7 @@ static uint16_t *mixed_stretch_at(const outer *x, int k) {
   return (uint16_t *)x->packed + (size_t)k * (size_t)x->lanes * LANES;
 }
 
-static int stretch_rows(const outer *x, int k) {
-  return x->rows - k < BLOCK ? x->rows - k : BLOCK;
-}
+static int stretch_rows(const outer *x, int k) { return x->rows - k < BLOCK ? x->rows - k : BLOCK; }
 
 static void pack_stretch(const void *args, int64_t item, int worker) {
   const outer *x = args;
@@ -74,41 +71,37 @@ static void pack_stretch(const void *args, int64_t item, int worker) {
   (void)worker;
   const float *from = x->b + (size_t)k * x->ldb;
   if (x->mixed) {
-    x->mixed->deal(stretch_rows(x, k), x->n, from, (int)x->ldb,
-                   mixed_stretch_at(x, k));
+    x->mixed->deal(stretch_rows(x, k), x->n, from, (int)x->ldb, mixed_stretch_at(x, k));
     return;
   }
-  x->ctx->kernels->deal_lanes(stretch_rows(x, k), x->n, from, (int)x->ldb,
-                              stretch_at(x, k));
+  x->ctx->kernels->deal_lanes(stretch_rows(x, k), x->n, from, (int)x->ldb, stretch_at(x, k));
 }
 
 /* ---- blocks of c --------------------------------------------------------------------- */
 
 /* The last lane of c, where it is not whole, is computed beside it: behind a row
  * of c lies the next. */
-static void copy_columns(int rows, int n, const float *from, size_t ld_from,
-                         float *to, size_t ld_to) {
+static void copy_columns(int rows, int n, const float *from, size_t ld_from, float *to,
+                         size_t ld_to) {
   for (int r = 0; r < rows; r++)
-    memcpy(to + (size_t)r * ld_to, from + (size_t)r * ld_from,
-           (size_t)n * sizeof *to);
+    memcpy(to + (size_t)r * ld_to, from + (size_t)r * ld_from, (size_t)n * sizeof *to);
 }
 
 /* c (+)= near times lanes [t0, t1) of the stretch from row k on. */
-static void stretch_product(const outer *x, int rows, int k, int t0, int t1,
-                            const float *near, float *to, size_t ld) {
+static void stretch_product(const outer *x, int rows, int k, int t0, int t1, const float *near,
+                            float *to, size_t ld) {
   int deep = stretch_rows(x, k);
   bool add = x->add || k > 0;
   size_t at = (size_t)t0;
   if (t0 >= t1) return;
   if (x->mixed)
-    x->mixed->multiply(
-        rows, deep, t1 - t0, near, NEAR_STEP,
-        mixed_stretch_at(x, k) + at * x->mixed->lane_elements(deep), NULL, add,
-        to, (int)ld);
+    x->mixed->multiply(rows, deep, t1 - t0, near, NEAR_STEP,
+                       mixed_stretch_at(x, k) + at * x->mixed->lane_elements(deep), NULL, add, to,
+                       (int)ld);
   else
     x->ctx->kernels->dense_f32(rows, deep, t1 - t0, near, NEAR_STEP,
-                               stretch_at(x, k) + at * (size_t)deep * LANES,
-                               NULL, NULL, add, to, (int)ld);
+                               stretch_at(x, k) + at * (size_t)deep * LANES, NULL, NULL, add, to,
+                               (int)ld);
 }
 
 static void block(const outer *x, cell c, float *near) {
@@ -118,11 +111,10 @@ static void block(const outer *x, cell c, float *near) {
   float *tail = near + ROW_BLOCK * NEAR_STEP;
   float *to = x->c + (size_t)c.r0 * x->ldc + (size_t)c.t0 * LANES;
   float *end = to + (size_t)(whole - c.t0) * LANES;
-  if (whole < c.t1 && x->add)
-    copy_columns(rows, left, end, x->ldc, tail, LANES);
+  if (whole < c.t1 && x->add) copy_columns(rows, left, end, x->ldc, tail, LANES);
   for (int k = 0; k < x->rows; k += BLOCK) {
-    kn->transpose(stretch_rows(x, k), rows, x->a + (size_t)k * x->lda + c.r0,
-                  (int)x->lda, near, NEAR_STEP);
+    kn->transpose(stretch_rows(x, k), rows, x->a + (size_t)k * x->lda + c.r0, (int)x->lda, near,
+                  NEAR_STEP);
     stretch_product(x, rows, k, c.t0, whole, near, to, x->ldc);
     stretch_product(x, rows, k, whole, c.t1, near, tail, LANES);
   }
@@ -144,10 +136,7 @@ static void cell_blocks(const void *args, int64_t part, int worker) {
   int wide = piece(c.t1 - c.t0, NEAR_LANES, TILE_LANES);
   for (int r = c.r0; r < c.r1; r += tall)
     for (int t = c.t0; t < c.t1; t += wide)
-      block(
-          x,
-          (cell){r, (int)min64(r + tall, c.r1), t, (int)min64(t + wide, c.t1)},
-          near);
+      block(x, (cell){r, (int)min64(r + tall, c.r1), t, (int)min64(t + wide, c.t1)}, near);
 }
 
 static void multiply(outer *x) {
@@ -173,11 +162,10 @@ static void outer_product(outer x, int rows) {
 
 /* ---- the public call ------------------------------------------------------------------- */
 
-void attend_linear_weight_grad(attend_context *ctx, attend_weights kind,
-                               int rows, int outputs, int inputs,
-                               const float *dy, int lddy, const float *x,
-                               int ldx, int transposed, int add, float *dw,
-                               int lddw, float *db, void *work) {
+void attend_linear_weight_grad(attend_context *ctx, attend_weights kind, int rows, int outputs,
+                               int inputs, const float *dy, int lddy, const float *x, int ldx,
+                               int transposed, int add, float *dw, int lddw, float *db,
+                               void *work) {
   outer o = {.ctx = ctx, .add = add != 0, .c = dw, .ldc = (size_t)lddw};
   if (kind == ATTEND_WEIGHTS_MIXED) o.mixed = ctx->kernels->mixed;
   o.m = transposed ? inputs : outputs, o.n = transposed ? outputs : inputs;
@@ -194,9 +182,8 @@ void attend_linear_weight_grad(attend_context *ctx, attend_weights kind,
 
 void cpu_linear_grad(attend_context *ctx, const struct op_linear_grad *o) {
   if (o->dw)
-    attend_linear_weight_grad(ctx, o->kind, o->rows, o->outputs, o->inputs,
-                              o->dy, o->lddy, o->x, o->ldx, 0, 1, o->dw,
-                              o->inputs, o->db, o->work);
+    attend_linear_weight_grad(ctx, o->kind, o->rows, o->outputs, o->inputs, o->dy, o->lddy, o->x,
+                              o->ldx, 0, 1, o->dw, o->inputs, o->db, o->work);
   else if (o->db)
     sum_columns(ctx, o->rows, o->outputs, o->dy, o->lddy, true, o->db);
 }

@@ -28,8 +28,7 @@ int attend_top_k(int n, const float *x, int k, int32_t *index) {
     while (at > 0 && x[index[at - 1]] < x[i]) at--;
     if (at == k) continue;
     if (count < k) count++;
-    memmove(index + at + 1, index + at,
-            (size_t)(count - 1 - at) * sizeof *index);
+    memmove(index + at + 1, index + at, (size_t)(count - 1 - at) * sizeof *index);
     index[at] = i;
   }
   return count;

@@ -28,8 +28,7 @@ static float loss_of(const logits *l, int32_t *best) {
   int at = l->ctx->kernels->largest_at(l->n, l->x);
   if (best) *best = at;
   if (l->right < 0) return 0.0f;
-  if (l->right >= l->n)
-    return NAN; /* no such class: better seen than averaged */
+  if (l->right >= l->n) return NAN; /* no such class: better seen than averaged */
   return row_loss(l, at, l->ctx->kernels->sum_exp(l->n, l->x, l->x[at]));
 }
 
@@ -46,24 +45,21 @@ typedef struct {
 } entropy;
 
 static logits row_of(const entropy *e, int r) {
-  return (logits){e->ctx, e->n, e->smoothing, e->x + (size_t)r * (size_t)e->ldx,
-                  e->targets[r]};
+  return (logits){e->ctx, e->n, e->smoothing, e->x + (size_t)r * (size_t)e->ldx, e->targets[r]};
 }
 
 static void loss_part(const void *args, int64_t p, int worker) {
   const entropy *e = args;
   (void)worker;
-  for (int r = part_begin(e->rows, e->parts, p);
-       r < part_begin(e->rows, e->parts, p + 1); r++) {
+  for (int r = part_begin(e->rows, e->parts, p); r < part_begin(e->rows, e->parts, p + 1); r++) {
     logits l = row_of(e, r);
     e->loss[r] = loss_of(&l, e->best ? e->best + r : NULL);
   }
 }
 
-void attend_cross_entropy_smooth(attend_context *ctx, int rows, int n,
-                                 const float *x, int ldx,
-                                 const int32_t *targets, float smoothing,
-                                 float *loss, int32_t *best) {
+void attend_cross_entropy_smooth(attend_context *ctx, int rows, int n, const float *x, int ldx,
+                                 const int32_t *targets, float smoothing, float *loss,
+                                 int32_t *best) {
   int parts = parts_of(ctx, rows, (double)rows * n * 2);
   entropy e = {.ctx = ctx,
                .rows = rows,
@@ -78,9 +74,8 @@ void attend_cross_entropy_smooth(attend_context *ctx, int rows, int n,
   PARALLEL_FOR(ctx, parts, parts, loss_part, e);
 }
 
-void attend_cross_entropy(attend_context *ctx, int rows, int n, const float *x,
-                          int ldx, const int32_t *targets, float *loss,
-                          int32_t *best) {
+void attend_cross_entropy(attend_context *ctx, int rows, int n, const float *x, int ldx,
+                          const int32_t *targets, float *loss, int32_t *best) {
   attend_cross_entropy_smooth(ctx, rows, n, x, ldx, targets, 0, loss, best);
 }
 
@@ -108,17 +103,15 @@ static float row_back(const logits *l, float scale, float *dx) {
 static void back_part(const void *args, int64_t p, int worker) {
   const entropy *e = args;
   (void)worker;
-  for (int r = part_begin(e->rows, e->parts, p);
-       r < part_begin(e->rows, e->parts, p + 1); r++) {
+  for (int r = part_begin(e->rows, e->parts, p); r < part_begin(e->rows, e->parts, p + 1); r++) {
     logits l = row_of(e, r);
     float lost = row_back(&l, e->scale, e->dx + (size_t)r * (size_t)e->lddx);
     if (e->loss) e->loss[r] = lost;
   }
 }
 
-void attend_cross_entropy_back(attend_context *ctx, int rows, int n,
-                               const float *x, int ldx, const int32_t *targets,
-                               float smoothing, float scale, float *loss,
+void attend_cross_entropy_back(attend_context *ctx, int rows, int n, const float *x, int ldx,
+                               const int32_t *targets, float smoothing, float scale, float *loss,
                                float *dx, int lddx) {
   int parts = parts_of(ctx, rows, (double)rows * n * 4);
   entropy e = {.ctx = ctx,
@@ -137,6 +130,6 @@ void attend_cross_entropy_back(attend_context *ctx, int rows, int n,
 }
 
 void cpu_loss(attend_context *ctx, const struct op_loss *o) {
-  attend_cross_entropy_back(ctx, o->rows, o->width, o->x, o->ldx, o->targets,
-                            o->smoothing, o->scale, o->loss, o->x, o->ldx);
+  attend_cross_entropy_back(ctx, o->rows, o->width, o->x, o->ldx, o->targets, o->smoothing,
+                            o->scale, o->loss, o->x, o->ldx);
 }

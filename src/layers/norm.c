@@ -29,14 +29,13 @@ static void norm_part(const void *args, int64_t p, int worker) {
   (void)worker;
   PART_ROWS(o->rows, j->parts, p);
   if (!o->groups) {
-    j->kn->norm_rows(!o->rms, r1 - r0, o->width, ROW_AT(o->x, o->ldx), o->ldx,
-                     o->weight, o->bias, o->eps, ROW_AT(o->y, o->ldy), o->ldy);
+    j->kn->norm_rows(!o->rms, r1 - r0, o->width, ROW_AT(o->x, o->ldx), o->ldx, o->weight, o->bias,
+                     o->eps, ROW_AT(o->y, o->ldy), o->ldy);
     return;
   }
   for (; r0 < r1; r0++, at++)
-    j->kn->norm_rows(!o->rms, o->groups, o->width, ROW_AT(o->x, o->ldx),
-                     o->width, o->weight, o->bias, o->eps, ROW_AT(o->y, o->ldy),
-                     o->width);
+    j->kn->norm_rows(!o->rms, o->groups, o->width, ROW_AT(o->x, o->ldx), o->width, o->weight,
+                     o->bias, o->eps, ROW_AT(o->y, o->ldy), o->width);
 }
 
 static int groups_of(int groups) { return groups ? groups : 1; }
@@ -47,18 +46,14 @@ void cpu_norm(attend_context *ctx, const struct op_norm *o) {
   PARALLEL_FOR(ctx, j.parts, j.parts, norm_part, j);
 }
 
-void attend_layer_norm(attend_context *ctx, int rows, int n, const float *x,
-                       int ldx, const float *weight, const float *bias,
-                       float eps, float *y, int ldy) {
-  cpu_norm(ctx, &(struct op_norm){false, rows, 0, n, x, ldx, weight, bias, eps,
-                                  y, ldy});
+void attend_layer_norm(attend_context *ctx, int rows, int n, const float *x, int ldx,
+                       const float *weight, const float *bias, float eps, float *y, int ldy) {
+  cpu_norm(ctx, &(struct op_norm){false, rows, 0, n, x, ldx, weight, bias, eps, y, ldy});
 }
 
-void attend_rms_norm(attend_context *ctx, int rows, int n, const float *x,
-                     int ldx, const float *weight, float eps, float *y,
-                     int ldy) {
-  cpu_norm(ctx, &(struct op_norm){true, rows, 0, n, x, ldx, weight, NULL, eps,
-                                  y, ldy});
+void attend_rms_norm(attend_context *ctx, int rows, int n, const float *x, int ldx,
+                     const float *weight, float eps, float *y, int ldy) {
+  cpu_norm(ctx, &(struct op_norm){true, rows, 0, n, x, ldx, weight, NULL, eps, y, ldy});
 }
 
 typedef struct {
@@ -68,9 +63,8 @@ typedef struct {
 /* Whole lanes of columns for part p. */
 static columns part_columns(int n, int parts, int64_t p) {
   int lanes = (n + LANES - 1) / LANES;
-  return (columns){
-      part_begin(lanes, parts, p) * LANES,
-      (int)min64(n, part_begin(lanes, parts, p + 1) * (int64_t)LANES)};
+  return (columns){part_begin(lanes, parts, p) * LANES,
+                   (int)min64(n, part_begin(lanes, parts, p + 1) * (int64_t)LANES)};
 }
 
 static int column_parts(const attend_context *ctx, int rows, int n) {
@@ -81,12 +75,11 @@ static void sum_part(const void *args, int64_t p, int worker) {
   const norming *o = args;
   columns c = part_columns(o->n, o->parts, p);
   (void)worker;
-  o->kn->add_columns(o->rows, c.j1 - c.j0, o->x + c.j0, o->ldx, o->add,
-                     o->y + c.j0);
+  o->kn->add_columns(o->rows, c.j1 - c.j0, o->x + c.j0, o->ldx, o->add, o->y + c.j0);
 }
 
-void sum_columns(attend_context *ctx, int rows, int n, const float *x, int ldx,
-                 bool add, float *out) {
+void sum_columns(attend_context *ctx, int rows, int n, const float *x, int ldx, bool add,
+                 float *out) {
   int parts = column_parts(ctx, rows, n);
   norming o = {.kn = ctx->kernels,
                .rows = rows,
@@ -99,9 +92,7 @@ void sum_columns(attend_context *ctx, int rows, int n, const float *x, int ldx,
   PARALLEL_FOR(ctx, parts, parts, sum_part, o);
 }
 
-static int stretches(int rows) {
-  return (int)(((int64_t)rows + STRETCH - 1) / STRETCH);
-}
+static int stretches(int rows) { return (int)(((int64_t)rows + STRETCH - 1) / STRETCH); }
 
 size_t attend_norm_back_bytes(int rows, int n) {
   return SIZE_PRODUCT((size_t)stretches(rows), 2, (size_t)n, sizeof(float));
@@ -130,11 +121,10 @@ static void norm_back_stretch(const void *args, int64_t s, int worker) {
     int n = groups == 1 ? end - at : (int)min64(groups - first, end - at);
     size_t r = (size_t)row, g = (size_t)first * wide;
     bool whole = groups == 1;
-    j->kn->norm_rows_back(
-        !o->rms, n, o->width, o->x + r * (size_t)o->ldx + g,
-        whole ? o->ldx : o->width, o->weight, o->eps,
-        o->dy + r * (size_t)o->lddy + g, whole ? o->lddy : o->width, o->add,
-        o->dx + r * (size_t)o->lddx + g, whole ? o->lddx : o->width, w, b);
+    j->kn->norm_rows_back(!o->rms, n, o->width, o->x + r * (size_t)o->ldx + g,
+                          whole ? o->ldx : o->width, o->weight, o->eps,
+                          o->dy + r * (size_t)o->lddy + g, whole ? o->lddy : o->width, o->add,
+                          o->dx + r * (size_t)o->lddx + g, whole ? o->lddx : o->width, w, b);
     at += n;
   }
 }
@@ -150,38 +140,31 @@ void cpu_norm_back(attend_context *ctx, const struct op_norm_back *o) {
   if (o->dbias) sum_columns(ctx, units, n, work + n, 2 * n, true, o->dbias);
 }
 
-void attend_layer_norm_back(attend_context *ctx, int rows, int n,
-                            const float *x, int ldx, const float *weight,
-                            float eps, const float *dy, int lddy, int add,
-                            float *dx, int lddx, float *dweight, float *dbias,
-                            void *work) {
-  cpu_norm_back(ctx, &(struct op_norm_back){false, add != 0, rows, 0, n, x, ldx,
-                                            weight, eps, dy, lddy, dx, lddx,
-                                            dweight, dbias, work});
+void attend_layer_norm_back(attend_context *ctx, int rows, int n, const float *x, int ldx,
+                            const float *weight, float eps, const float *dy, int lddy, int add,
+                            float *dx, int lddx, float *dweight, float *dbias, void *work) {
+  cpu_norm_back(ctx, &(struct op_norm_back){false, add != 0, rows, 0, n, x, ldx, weight, eps, dy,
+                                            lddy, dx, lddx, dweight, dbias, work});
 }
 
-void attend_rms_norm_back(attend_context *ctx, int rows, int n, const float *x,
-                          int ldx, const float *weight, float eps,
-                          const float *dy, int lddy, int add, float *dx,
-                          int lddx, float *dweight, void *work) {
-  cpu_norm_back(ctx, &(struct op_norm_back){true, add != 0, rows, 0, n, x, ldx,
-                                            weight, eps, dy, lddy, dx, lddx,
-                                            dweight, NULL, work});
+void attend_rms_norm_back(attend_context *ctx, int rows, int n, const float *x, int ldx,
+                          const float *weight, float eps, const float *dy, int lddy, int add,
+                          float *dx, int lddx, float *dweight, void *work) {
+  cpu_norm_back(ctx, &(struct op_norm_back){true, add != 0, rows, 0, n, x, ldx, weight, eps, dy,
+                                            lddy, dx, lddx, dweight, NULL, work});
 }
 
 static void batch_part(const void *args, int64_t p, int worker) {
   const norming *o = args;
   (void)worker;
   PART_ROWS(o->rows, o->parts, p);
-  o->kn->norm_columns(r1 - r0, o->n, ROW_AT(o->x, o->ldx), o->ldx, o->mean,
-                      o->variance, o->weight, o->bias, o->eps,
-                      ROW_AT(o->y, o->ldy), o->ldy);
+  o->kn->norm_columns(r1 - r0, o->n, ROW_AT(o->x, o->ldx), o->ldx, o->mean, o->variance, o->weight,
+                      o->bias, o->eps, ROW_AT(o->y, o->ldy), o->ldy);
 }
 
-void attend_batch_norm(attend_context *ctx, int rows, int n, const float *x,
-                       int ldx, const float *mean, const float *variance,
-                       const float *weight, const float *bias, float eps,
-                       float *y, int ldy) {
+void attend_batch_norm(attend_context *ctx, int rows, int n, const float *x, int ldx,
+                       const float *mean, const float *variance, const float *weight,
+                       const float *bias, float eps, float *y, int ldy) {
   int parts = parts_of(ctx, rows, (double)rows * n);
   norming o = {.kn = ctx->kernels,
                .rows = rows,
@@ -204,12 +187,11 @@ static void moments_part(const void *args, int64_t p, int worker) {
   const norming *o = args;
   columns c = part_columns(o->n, o->parts, p);
   (void)worker;
-  o->kn->column_moments(o->rows, c.j1 - c.j0, o->x + c.j0, o->ldx, o->y + c.j0,
-                        o->dx + c.j0);
+  o->kn->column_moments(o->rows, c.j1 - c.j0, o->x + c.j0, o->ldx, o->y + c.j0, o->dx + c.j0);
 }
 
-void attend_batch_moments(attend_context *ctx, int rows, int n, const float *x,
-                          int ldx, float *mean, float *variance) {
+void attend_batch_moments(attend_context *ctx, int rows, int n, const float *x, int ldx,
+                          float *mean, float *variance) {
   int parts = column_parts(ctx, rows, n);
   norming o = {.kn = ctx->kernels,
                .rows = rows,
@@ -227,18 +209,16 @@ static void batch_back_part(const void *args, int64_t p, int worker) {
   columns c = part_columns(o->n, o->parts, p);
   int j = c.j0;
   (void)worker;
-  o->kn->norm_columns_back(o->rows, c.j1 - j, o->x + j, o->ldx, o->mean + j,
-                           o->variance + j, o->weight ? o->weight + j : NULL,
-                           o->eps, o->dy + j, o->lddy, o->add, o->dx + j,
-                           o->lddx, o->dweight ? o->dweight + j : NULL,
+  o->kn->norm_columns_back(o->rows, c.j1 - j, o->x + j, o->ldx, o->mean + j, o->variance + j,
+                           o->weight ? o->weight + j : NULL, o->eps, o->dy + j, o->lddy, o->add,
+                           o->dx + j, o->lddx, o->dweight ? o->dweight + j : NULL,
                            o->dbias ? o->dbias + j : NULL);
 }
 
-void attend_batch_norm_back(attend_context *ctx, int rows, int n,
-                            const float *x, int ldx, const float *mean,
-                            const float *variance, const float *weight,
-                            float eps, const float *dy, int lddy, int add,
-                            float *dx, int lddx, float *dweight, float *dbias) {
+void attend_batch_norm_back(attend_context *ctx, int rows, int n, const float *x, int ldx,
+                            const float *mean, const float *variance, const float *weight,
+                            float eps, const float *dy, int lddy, int add, float *dx, int lddx,
+                            float *dweight, float *dbias) {
   int parts = column_parts(ctx, rows, n);
   norming o = {.kn = ctx->kernels,
                .add = add != 0,
@@ -273,8 +253,8 @@ static void add_part(const void *args, int64_t p, int worker) {
   const struct op_add *o = &j->o;
   (void)worker;
   PART_ROWS(o->rows, j->parts, p);
-  j->kn->add_both(r1 - r0, o->width, ROW_AT(o->a, o->lda), o->lda,
-                  ROW_AT(o->b, o->ldb), o->ldb, ROW_AT(o->y, o->ldy), o->ldy);
+  j->kn->add_both(r1 - r0, o->width, ROW_AT(o->a, o->lda), o->lda, ROW_AT(o->b, o->ldb), o->ldb,
+                  ROW_AT(o->y, o->ldy), o->ldy);
 }
 
 void cpu_add(attend_context *ctx, const struct op_add *o) {
@@ -283,7 +263,7 @@ void cpu_add(attend_context *ctx, const struct op_add *o) {
   PARALLEL_FOR(ctx, j.parts, j.parts, add_part, j);
 }
 
-void attend_add(attend_context *ctx, int rows, int n, const float *a, int lda,
-                const float *b, int ldb, float *y, int ldy) {
+void attend_add(attend_context *ctx, int rows, int n, const float *a, int lda, const float *b,
+                int ldb, float *y, int ldy) {
   cpu_add(ctx, &(struct op_add){rows, n, a, lda, b, ldb, y, ldy});
 }

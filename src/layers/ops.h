@@ -47,8 +47,7 @@ struct op_linear {
   int rows;
   const float *x; /* [rows][ldx] */
   int ldx;
-  float
-      *y; /* [rows][ldy]; zeros up to whole lanes where ldy has room for them */
+  float *y; /* [rows][ldy]; zeros up to whole lanes where ldy has room for them */
   int ldy;
   bool add;
   attend_activation f; /* 0: none */
@@ -331,9 +330,7 @@ struct op_divide {
 
 /* sums[i] = the sum of squares of chunk i of SQUARES_STRETCH floats, in double. */
 enum { SQUARES_STRETCH = 4096 };
-static inline size_t stretches_of(size_t n) {
-  return (n + SQUARES_STRETCH - 1) / SQUARES_STRETCH;
-}
+static inline size_t stretches_of(size_t n) { return (n + SQUARES_STRETCH - 1) / SQUARES_STRETCH; }
 struct op_sum_squares {
   size_t n;
   const float *x;
@@ -350,8 +347,7 @@ struct op_step {
   float rate, decay, shrink, beta1, beta2, eps, fix1, fix2, momentum;
 };
 
-#define X(name) \
-  void cpu_##name(attend_context *ctx, const struct op_##name *op);
+#define X(name) void cpu_##name(attend_context *ctx, const struct op_##name *op);
 OPS(X)
 #undef X
 

@@ -21,8 +21,7 @@ static void squares_part(const void *args, int64_t i, int worker) {
 }
 
 void cpu_sum_squares(attend_context *ctx, const struct op_sum_squares *o) {
-  PARALLEL_FOR(ctx, ctx->threads, (int64_t)stretches_of(o->n), squares_part,
-               *o);
+  PARALLEL_FOR(ctx, ctx->threads, (int64_t)stretches_of(o->n), squares_part, *o);
 }
 
 static void adam(const struct op_step *o, size_t from, size_t to) {

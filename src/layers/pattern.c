@@ -23,9 +23,7 @@ static void clear(int n, float *y) { memset(y, 0, (size_t)n * sizeof *y); }
 
 /* Row (b, h, i) of a tensor [B,H,T,S]. */
 static size_t row_at(const struct op_pattern *o, int b, int h, int i) {
-  return (((size_t)b * (size_t)o->heads + (size_t)h) * (size_t)o->n +
-          (size_t)i) *
-         (size_t)o->keys;
+  return (((size_t)b * (size_t)o->heads + (size_t)h) * (size_t)o->n + (size_t)i) * (size_t)o->keys;
 }
 
 static void apply_head(const void *args, int64_t item, int worker) {
@@ -57,8 +55,7 @@ static void rows_grad(const void *args, int64_t item, int worker) {
   (void)worker;
   for (int i = 0; i < o->n; i++) {
     float *d = o->d_weights + row_at(o, b, h, i);
-    for (int j = 0; j < o->keys; j++)
-      d[j] = dot(o->width, at(&o->o, b, h, i), at(&o->v, b, g, j));
+    for (int j = 0; j < o->keys; j++) d[j] = dot(o->width, at(&o->o, b, h, i), at(&o->v, b, g, j));
   }
 }
 
@@ -84,8 +81,7 @@ static void row_back(const struct op_pattern_back *o, int b, int h, int i) {
       add_times(o->dim, ds, at(&o->k, b, g, j), dq);
       add_times(o->dim, ds, q, at(&o->dk, b, g, j));
     }
-    if (edited[j] != 0)
-      add_times(p->width, edited[j], at(&p->o, b, h, i), at(&o->dv, b, g, j));
+    if (edited[j] != 0) add_times(p->width, edited[j], at(&p->o, b, h, i), at(&o->dv, b, g, j));
   }
 }
 
@@ -127,6 +123,5 @@ static void divide_head(const void *args, int64_t item, int worker) {
 
 void cpu_divide(attend_context *ctx, const struct op_divide *o) {
   int n = o->batch * o->heads;
-  PARALLEL_FOR(ctx, parts_of(ctx, n, (double)n * o->n * o->width), n,
-               divide_head, *o);
+  PARALLEL_FOR(ctx, parts_of(ctx, n, (double)n * o->n * o->width), n, divide_head, *o);
 }

@@ -67,8 +67,8 @@ static double yarn_attention_factor(const attend_rope *rope) {
   return rope->factor <= 1 ? 1 : 0.1 * log(rope->factor) + 1;
 }
 
-void attend_rope_frequencies(const attend_rope *rope, int dim,
-                             double *frequency, double *attention_factor) {
+void attend_rope_frequencies(const attend_rope *rope, int dim, double *frequency,
+                             double *attention_factor) {
   ramp r = {0, 0};
   *attention_factor = 1;
   if (rope->scaling == ATTEND_ROPE_YARN) {
@@ -115,8 +115,7 @@ static void rope_part(const void *args, int64_t p, int worker) {
   (void)worker;
   PART_ROWS(o->rows, j->parts, p);
   for (; r0 < r1; r0++, at++)
-    rotate_row(j, (o->back ? -1 : 1) * (int64_t)o->position[r0],
-               ROW_AT(o->x, o->ldx));
+    rotate_row(j, (o->back ? -1 : 1) * (int64_t)o->position[r0], ROW_AT(o->x, o->ldx));
 }
 
 /* A rotation's transpose rotates by as much to the other side. */
@@ -126,19 +125,17 @@ void cpu_rope(attend_context *ctx, const struct op_rope *o) {
   PARALLEL_FOR(ctx, j.parts, j.parts, rope_part, j);
 }
 
-void attend_rope_rotate(attend_context *ctx, const double *frequency,
-                        double attention_factor, int rows, int heads, int dim,
-                        const int32_t *positions, float *x, int ldx) {
-  cpu_rope(ctx, &(struct op_rope){frequency, attention_factor, rows, heads, dim,
-                                  0, positions, x, ldx, false});
+void attend_rope_rotate(attend_context *ctx, const double *frequency, double attention_factor,
+                        int rows, int heads, int dim, const int32_t *positions, float *x, int ldx) {
+  cpu_rope(ctx, &(struct op_rope){frequency, attention_factor, rows, heads, dim, 0, positions, x,
+                                  ldx, false});
 }
 
-void attend_rope_rotate_back(attend_context *ctx, const double *frequency,
-                             double attention_factor, int rows, int heads,
-                             int dim, const int32_t *positions, float *dx,
+void attend_rope_rotate_back(attend_context *ctx, const double *frequency, double attention_factor,
+                             int rows, int heads, int dim, const int32_t *positions, float *dx,
                              int lddx) {
-  cpu_rope(ctx, &(struct op_rope){frequency, attention_factor, rows, heads, dim,
-                                  0, positions, dx, lddx, true});
+  cpu_rope(ctx, &(struct op_rope){frequency, attention_factor, rows, heads, dim, 0, positions, dx,
+                                  lddx, true});
 }
 
 /* ---- sinusoidal ---------------------------------------------------------------------- */

@@ -18,14 +18,12 @@ static void add_rows(gap *g, int n, const float *w, const float *w2) {
   }
 }
 
-static attend_status add_bands(attend_lens *l, attend_lens *other,
-                               attend_head_id at, int n, const int32_t *rows,
-                               gap *g) {
+static attend_status add_bands(attend_lens *l, attend_lens *other, attend_head_id at, int n,
+                               const int32_t *rows, gap *g) {
   int most = band_rows(g->keys);
   size_t floats = (size_t)(n < most ? n : most) * (size_t)g->keys;
   float *w;
-  ATTEND_TRY(
-      take(l->ctx, 2 * floats * sizeof *w, "weights that are looked at", &w));
+  ATTEND_TRY(take(l->ctx, 2 * floats * sizeof *w, "weights that are looked at", &w));
   attend_status status = ATTEND_OK;
   for (int i = 0; i < n && !status; i += most) {
     band b = {at, rows + i, n - i < most ? n - i : most, 0, g->keys};
@@ -38,8 +36,7 @@ static attend_status add_bands(attend_lens *l, attend_lens *other,
   return status;
 }
 
-static attend_status compare_outputs(attend_lens *l, attend_lens *other,
-                                     attend_head_id at, int n,
+static attend_status compare_outputs(attend_lens *l, attend_lens *other, attend_head_id at, int n,
                                      const int32_t *rows, double *error) {
   attend_view a, b;
   double gaps = 0, squares = 0;
@@ -58,15 +55,12 @@ static attend_status compare_outputs(attend_lens *l, attend_lens *other,
   return ATTEND_OK;
 }
 
-attend_status attend_lens_compare(attend_lens *l, attend_lens *other,
-                                  attend_head_id at, double most_pairs,
-                                  attend_difference *d) {
+attend_status attend_lens_compare(attend_lens *l, attend_lens *other, attend_head_id at,
+                                  double most_pairs, attend_difference *d) {
   ATTEND_TRY(lens_enter(l, at));
   ATTEND_TRY(lens_enter(other, at));
-  const attend_lens_shape *s = &l->role[at.role].shape,
-                          *o = &other->role[at.role].shape;
-  ATTEND_CHECK(l->ctx,
-               s->rows == o->rows && s->keys == o->keys && s->dim_v == o->dim_v,
+  const attend_lens_shape *s = &l->role[at.role].shape, *o = &other->role[at.role].shape;
+  ATTEND_CHECK(l->ctx, s->rows == o->rows && s->keys == o->keys && s->dim_v == o->dim_v,
                "one run has %d x %d weights, the other %d x %d: there is no "
                "difference to compute",
                s->rows, s->keys, o->rows, o->keys);
@@ -74,8 +68,7 @@ attend_status attend_lens_compare(attend_lens *l, attend_lens *other,
   gap g = {.keys = s->keys};
   int32_t *rows;
   int n;
-  ATTEND_TRY(
-      lens_rows(l, 0, s->rows, STRETCHES, s->keys, most_pairs, &rows, &n));
+  ATTEND_TRY(lens_rows(l, 0, s->rows, STRETCHES, s->keys, most_pairs, &rows, &n));
   attend_status status = add_bands(l, other, at, n, rows, &g);
   if (!status) status = compare_outputs(l, other, at, n, rows, &d->output);
   d->distance = g.distance / n;

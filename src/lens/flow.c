@@ -14,8 +14,7 @@ static attend_status check(const attend_lens *l, attend_role role, int token,
                "of the %s",
                attend_role_name(role));
   ATTEND_CHECK(l->ctx, token >= 0 && token < s->rows,
-               "token %d was requested: they are numbered 0 to %d", token,
-               s->rows - 1);
+               "token %d was requested: they are numbered 0 to %d", token, s->rows - 1);
   return ATTEND_OK;
 }
 
@@ -49,8 +48,7 @@ static int by_row(const void *a, const void *b) {
 }
 
 /* The rows that are followed: all that have a share, or the heaviest `most`. */
-static int choose_rows(const float *share, int n, double most, heavy *all,
-                       int32_t *rows) {
+static int choose_rows(const float *share, int n, double most, heavy *all, int32_t *rows) {
   int count = 0;
   for (int i = 0; i < n; i++)
     if (share[i] > 1e-9f) all[count++] = (heavy){share[i], i};
@@ -73,8 +71,8 @@ typedef struct {
 
 /* before <- after, through layer `layer`; *passed: the share of rows that were not
  * followed. */
-static attend_status through_layer(rollout *r, int layer, const float *after,
-                                   float *before, double *passed) {
+static attend_status through_layer(rollout *r, int layer, const float *after, float *before,
+                                   double *passed) {
   int T = r->s.rows, n = choose_rows(after, T, r->most, r->heavy, r->rows);
   gathering g = {after, r->to, r->s.keys};
   double left = 0;
@@ -82,8 +80,7 @@ static attend_status through_layer(rollout *r, int layer, const float *after,
   for (int h = 0; h < r->s.heads; h++) {
     attend_head_id at = {r->role, layer, h};
     ATTEND_TRY(lens_each_row(r->l, at, n, r->rows, gather, &g));
-    ATTEND_TRY(lens_step(
-        r->l, 1 - (layer + 1 - (h + 1.0) / r->s.heads) / r->s.layers));
+    ATTEND_TRY(lens_step(r->l, 1 - (layer + 1 - (h + 1.0) / r->s.heads) / r->s.layers));
   }
   for (int i = 0; i < T; i++) before[i] = after[i];
   for (int i = 0; i < n; i++) before[r->rows[i]] *= 0.5f;
@@ -96,26 +93,23 @@ static attend_status through_layer(rollout *r, int layer, const float *after,
   return ATTEND_OK;
 }
 
-attend_status attend_lens_rollout(attend_lens *l, attend_role role, int token,
-                                  double most_pairs, float *shares,
-                                  double *passed) {
+attend_status attend_lens_rollout(attend_lens *l, attend_role role, int token, double most_pairs,
+                                  float *shares, double *passed) {
   rollout r = {.l = l, .role = role};
   double left = 0;
   ATTEND_TRY(check(l, role, token, &r.s));
   size_t T = (size_t)r.s.rows;
   int L = r.s.layers;
-  r.most = most_pairs > 0 ? most_pairs / ((double)r.s.keys * r.s.heads * L)
-                          : (double)T;
-  ATTEND_TRY(take(l->ctx, T * (sizeof *r.to + sizeof *r.heavy + sizeof *r.rows),
-                  "rows to follow", &r.to));
+  r.most = most_pairs > 0 ? most_pairs / ((double)r.s.keys * r.s.heads * L) : (double)T;
+  ATTEND_TRY(
+      take(l->ctx, T * (sizeof *r.to + sizeof *r.heavy + sizeof *r.rows), "rows to follow", &r.to));
   r.heavy = (heavy *)(r.to + T);
   r.rows = (int32_t *)(r.heavy + T);
   memset(shares, 0, (size_t)(L + 1) * T * sizeof *shares);
   shares[(size_t)L * T + (size_t)token] = 1;
   attend_status status = ATTEND_OK;
   for (int i = L - 1; i >= 0 && !status; i--)
-    status = through_layer(&r, i, shares + (size_t)(i + 1) * T,
-                           shares + (size_t)i * T, &left);
+    status = through_layer(&r, i, shares + (size_t)(i + 1) * T, shares + (size_t)i * T, &left);
   if (passed) *passed = left;
   give(l->ctx, r.to);
   return status;
@@ -132,8 +126,7 @@ typedef struct {
 
 static void reach_to(reaching *r, int from, int to, int head) {
   r->before[to] = 1;
-  if (r->n < r->most)
-    r->edges[r->n++] = (attend_reach_edge){r->layer, from, to, head};
+  if (r->n < r->most) r->edges[r->n++] = (attend_reach_edge){r->layer, from, to, head};
 }
 
 static void reach_row(int row, const float *w, void *with) {
@@ -151,24 +144,21 @@ static int rows_reached(const uint8_t *reached, int n, int32_t *rows) {
   return count;
 }
 
-static attend_status reach_layer(attend_lens *l, attend_role role,
-                                 const attend_lens_shape *s, int32_t *rows,
-                                 const uint8_t *after, reaching *r) {
+static attend_status reach_layer(attend_lens *l, attend_role role, const attend_lens_shape *s,
+                                 int32_t *rows, const uint8_t *after, reaching *r) {
   int n = rows_reached(after, s->rows, rows);
   for (int i = 0; i < n; i++) reach_to(r, rows[i], rows[i], -1);
   for (int h = 0; h < s->heads; h++) {
     attend_head_id at = {role, r->layer, h};
     r->head = h;
     ATTEND_TRY(lens_each_row(l, at, n, rows, reach_row, r));
-    ATTEND_TRY(
-        lens_step(l, 1 - (r->layer + 1 - (h + 1.0) / s->heads) / s->layers));
+    ATTEND_TRY(lens_step(l, 1 - (r->layer + 1 - (h + 1.0) / s->heads) / s->layers));
   }
   return ATTEND_OK;
 }
 
-attend_status attend_lens_reach(attend_lens *l, attend_role role, int token,
-                                uint8_t *reached, attend_reach_edge *edges,
-                                int most, int *n) {
+attend_status attend_lens_reach(attend_lens *l, attend_role role, int token, uint8_t *reached,
+                                attend_reach_edge *edges, int most, int *n) {
   attend_lens_shape s;
   int32_t *rows;
   ATTEND_TRY(check(l, role, token, &s));

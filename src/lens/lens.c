@@ -9,8 +9,7 @@
 
 /* ---- creating -------------------------------------------------------------------------- */
 
-static attend_status read_shape(attend_lens *l, attend_role role,
-                                int real_keys) {
+static attend_status read_shape(attend_lens *l, attend_role role, int real_keys) {
   attend_desc d;
   attend_hooked q, k;
   role_lens *r = &l->role[role];
@@ -20,31 +19,28 @@ static attend_status read_shape(attend_lens *l, attend_role role,
     return ATTEND_OK;
   ATTEND_TRY(attend_desc_complete(l->ctx, &d));
   int padded = role == ATTEND_DECODER_SELF ? 0 : real_keys;
-  r->shape = (attend_lens_shape){
-      .layers = attend_trace_layers(l->trace, role),
-      .heads = d.heads,
-      .kv_heads = d.kv_heads,
-      .rows = q.shape[2],
-      .keys = k.shape[2],
-      .dim = d.dim,
-      .dim_v = d.dim_v,
-      .scale = d.scale,
-      .causal = d.mask.causal != ATTEND_NOT_CAUSAL,
-      .window = d.mask.window,
-      .real_keys = padded > 0 && padded < k.shape[2] ? padded : k.shape[2],
-      .is_signed = attend_form_signed(l->other ? &l->form : &d.form),
-      .biased = d.bias.kind != ATTEND_NO_BIAS};
+  r->shape =
+      (attend_lens_shape){.layers = attend_trace_layers(l->trace, role),
+                          .heads = d.heads,
+                          .kv_heads = d.kv_heads,
+                          .rows = q.shape[2],
+                          .keys = k.shape[2],
+                          .dim = d.dim,
+                          .dim_v = d.dim_v,
+                          .scale = d.scale,
+                          .causal = d.mask.causal != ATTEND_NOT_CAUSAL,
+                          .window = d.mask.window,
+                          .real_keys = padded > 0 && padded < k.shape[2] ? padded : k.shape[2],
+                          .is_signed = attend_form_signed(l->other ? &l->form : &d.form),
+                          .biased = d.bias.kind != ATTEND_NO_BIAS};
   r->length = r->shape.real_keys;
   if (!l->other) return ATTEND_OK;
-  return take_zeroed(l->ctx,
-                     (size_t)(r->shape.layers * d.heads) * sizeof *r->direct,
-                     "a lens", &r->direct);
+  return take_zeroed(l->ctx, (size_t)(r->shape.layers * d.heads) * sizeof *r->direct, "a lens",
+                     &r->direct);
 }
 
-attend_status attend_lens_create(const attend_model *model,
-                                 const attend_trace *trace,
-                                 const attend_form *form, int real_keys,
-                                 attend_lens **lens) {
+attend_status attend_lens_create(const attend_model *model, const attend_trace *trace,
+                                 const attend_form *form, int real_keys, attend_lens **lens) {
   attend_context *ctx = attend_model_context(model);
   attend_lens *l;
   *lens = NULL;
@@ -78,8 +74,7 @@ void attend_lens_free(attend_lens *l) {
   give(l->ctx, l);
 }
 
-void attend_lens_on_step(attend_lens *l, int (*step)(double done, void *user),
-                         void *user) {
+void attend_lens_on_step(attend_lens *l, int (*step)(double done, void *user), void *user) {
   l->step = step;
   l->user = user;
 }
@@ -89,8 +84,7 @@ attend_status lens_step(const attend_lens *l, double done) {
   return fail(l->ctx, ATTEND_STOPPED, "stopped before it was done");
 }
 
-int attend_lens_role(const attend_lens *l, attend_role role,
-                     attend_lens_shape *shape) {
+int attend_lens_role(const attend_lens *l, attend_role role, attend_lens_shape *shape) {
   if ((unsigned)role >= ATTEND_ROLES || !l->role[role].shape.layers) return 0;
   *shape = l->role[role].shape;
   return 1;
@@ -99,16 +93,12 @@ int attend_lens_role(const attend_lens *l, attend_role role,
 /* ---- one head ----------------------------------------------------------------------- */
 
 static attend_status check_place(const attend_lens *l, attend_head_id at) {
-  ATTEND_CHECK(
-      l->ctx, (unsigned)at.role < ATTEND_ROLES && l->role[at.role].shape.layers,
-      "the run has no such attention: %s", attend_role_name(at.role));
+  ATTEND_CHECK(l->ctx, (unsigned)at.role < ATTEND_ROLES && l->role[at.role].shape.layers,
+               "the run has no such attention: %s", attend_role_name(at.role));
   const attend_lens_shape *s = &l->role[at.role].shape;
-  ATTEND_CHECK(l->ctx,
-               at.layer >= 0 && at.layer < s->layers && at.head >= 0 &&
-                   at.head < s->heads,
-               "layer %d, head %d: the %s has layers 0 to %d and heads 0 to %d",
-               at.layer, at.head, attend_role_name(at.role), s->layers - 1,
-               s->heads - 1);
+  ATTEND_CHECK(l->ctx, at.layer >= 0 && at.layer < s->layers && at.head >= 0 && at.head < s->heads,
+               "layer %d, head %d: the %s has layers 0 to %d and heads 0 to %d", at.layer, at.head,
+               attend_role_name(at.role), s->layers - 1, s->heads - 1);
   return ATTEND_OK;
 }
 
@@ -116,27 +106,23 @@ static attend_status check_place(const attend_lens *l, attend_head_id at) {
 static attend_status check_sight(const attend_lens *l, const attend_hooked *s) {
   const attend_lens_shape *r = &l->role[s->role].shape;
   bool key = s->point == ATTEND_AT_KEY || s->point == ATTEND_AT_VALUE;
-  int width = s->point == ATTEND_AT_DENOMINATOR ? 1
-              : s->point == ATTEND_AT_QUERY || s->point == ATTEND_AT_KEY
-                  ? r->dim
-                  : r->dim_v;
+  int width = s->point == ATTEND_AT_DENOMINATOR                          ? 1
+              : s->point == ATTEND_AT_QUERY || s->point == ATTEND_AT_KEY ? r->dim
+                                                                         : r->dim_v;
   int heads = key ? r->kv_heads : r->heads, rows = key ? r->keys : r->rows;
-  ATTEND_CHECK(
-      l->ctx,
-      s->shape[1] == heads && s->shape[2] >= rows && s->shape[3] == width,
-      "the trace's %s of layer %d is %d x %d x %d instead of %d x %d "
-      "x %d: clear it and record one whole run of this model",
-      attend_point_name(s->point), s->layer, s->shape[1], s->shape[2],
-      s->shape[3], heads, rows, width);
+  ATTEND_CHECK(l->ctx, s->shape[1] == heads && s->shape[2] >= rows && s->shape[3] == width,
+               "the trace's %s of layer %d is %d x %d x %d instead of %d x %d "
+               "x %d: clear it and record one whole run of this model",
+               attend_point_name(s->point), s->layer, s->shape[1], s->shape[2], s->shape[3], heads,
+               rows, width);
   return ATTEND_OK;
 }
 
-static attend_status head_view(const attend_lens *l, attend_point what,
-                               attend_head_id at, int head, attend_view *view) {
+static attend_status head_view(const attend_lens *l, attend_point what, attend_head_id at, int head,
+                               attend_view *view) {
   attend_hooked s;
   ATTEND_CHECK(l->ctx, attend_trace_get(l->trace, what, at.role, at.layer, &s),
-               "the trace holds no %s of layer %d: record it",
-               attend_point_name(what), at.layer);
+               "the trace holds no %s of layer %d: record it", attend_point_name(what), at.layer);
   ATTEND_TRY(check_sight(l, &s));
   *view = attend_input(s.view);
   view->data = (float *)view->data + head * view->stride[1];
@@ -145,12 +131,10 @@ static attend_status head_view(const attend_lens *l, attend_point what,
 
 /* poly has two engines, whose denominators differ by what cancels in them: a
  * run's own weights are computed on the one that its states took. */
-static attend_status ask_engine(const attend_lens *l, attend_role role,
-                                attend_desc *d) {
+static attend_status ask_engine(const attend_lens *l, attend_role role, attend_desc *d) {
   attend_desc state = *d;
   attend_plan *plan;
-  if (l->other || role == ATTEND_ENCODER_SELF || d->form.kind != ATTEND_POLY)
-    return ATTEND_OK;
+  if (l->other || role == ATTEND_ENCODER_SELF || d->form.kind != ATTEND_POLY) return ATTEND_OK;
   state.purpose = ATTEND_FOR_EXTEND;
   state.q_len = 1;
   if (role == ATTEND_DECODER_SELF) state.mask.causal = ATTEND_CAUSAL_BOTTOM;
@@ -165,13 +149,11 @@ static attend_status make_plan(attend_lens *l, attend_role role, int layer) {
   role_lens *r = &l->role[role];
   attend_desc d;
   attend_model_attention(l->model, role, layer, &d);
-  if (r->plan && attend_plan_desc(r->plan)->mask.window == d.mask.window)
-    return ATTEND_OK;
+  if (r->plan && attend_plan_desc(r->plan)->mask.window == d.mask.window) return ATTEND_OK;
   attend_plan_free(r->plan);
   r->plan = NULL;
   if (d.bias.kind == ATTEND_BUCKETS && !r->column)
-    ATTEND_TRY(take_zeroed(l->ctx, (size_t)d.bias.buckets * sizeof(float),
-                           "a lens", &r->column));
+    ATTEND_TRY(take_zeroed(l->ctx, (size_t)d.bias.buckets * sizeof(float), "a lens", &r->column));
   d.bias.table = r->column;
   if (l->other) d.form = l->form;
   d.heads = d.kv_heads = 1;
@@ -187,8 +169,7 @@ static void read_column(const attend_lens *l, attend_head_id at) {
   float *column = l->role[at.role].column;
   if (!column) return;
   attend_model_attention(l->model, at.role, at.layer, &d);
-  for (int i = 0; i < d.bias.buckets; i++)
-    column[i] = d.bias.table[i * d.heads + at.head];
+  for (int i = 0; i < d.bias.buckets; i++) column[i] = d.bias.table[i * d.heads + at.head];
 }
 
 static int key_head(const attend_lens *l, attend_head_id at) {
@@ -208,8 +189,7 @@ static attend_status lse_room(attend_lens *l, int rows) {
 
 /* Another form on the recorded queries, keys and values: what the head would
  * have given [T][M], and its denominators [T]. */
-static attend_status run_direct(attend_lens *l, attend_head_id at,
-                                float **direct) {
+static attend_status run_direct(attend_lens *l, attend_head_id at, float **direct) {
   role_lens *r = &l->role[at.role];
   size_t rows = (size_t)r->shape.rows, wide = (size_t)r->shape.dim_v;
   attend_view q, k, v;
@@ -218,10 +198,9 @@ static attend_status run_direct(attend_lens *l, attend_head_id at,
   ATTEND_TRY(head_view(l, ATTEND_AT_QUERY, at, at.head, &q));
   ATTEND_TRY(head_view(l, ATTEND_AT_KEY, at, key_head(l, at), &k));
   ATTEND_TRY(head_view(l, ATTEND_AT_VALUE, at, key_head(l, at), &v));
-  ATTEND_TRY(
-      take(l->ctx, rows * (wide + 1) * sizeof **direct, "a lens", direct));
-  attend_status status = attend_forward(r->plan, q, k, v, attend_bhtd(*direct),
-                                        *direct + rows * wide);
+  ATTEND_TRY(take(l->ctx, rows * (wide + 1) * sizeof **direct, "a lens", direct));
+  attend_status status =
+      attend_forward(r->plan, q, k, v, attend_bhtd(*direct), *direct + rows * wide);
   if (status)
     give(l->ctx, *direct);
   else
@@ -244,13 +223,11 @@ attend_status lens_enter(attend_lens *l, attend_head_id at) {
     return ATTEND_OK;
   }
   ATTEND_TRY(head_view(l, ATTEND_AT_DENOMINATOR, at, at.head, &lse));
-  for (int i = 0; i < r->shape.rows; i++)
-    l->lse[i] = ((float *)lse.data)[i * lse.stride[2]];
+  for (int i = 0; i < r->shape.rows; i++) l->lse[i] = ((float *)lse.data)[i * lse.stride[2]];
   return ATTEND_OK;
 }
 
-attend_status attend_lens_vectors(attend_lens *l, attend_head_id at,
-                                  attend_view *q, attend_view *k,
+attend_status attend_lens_vectors(attend_lens *l, attend_head_id at, attend_view *q, attend_view *k,
                                   attend_view *v, attend_view *out) {
   ATTEND_TRY(lens_enter(l, at));
   if (q) ATTEND_TRY(head_view(l, ATTEND_AT_QUERY, at, at.head, q));
@@ -265,8 +242,7 @@ attend_status attend_lens_vectors(attend_lens *l, attend_head_id at,
   return ATTEND_OK;
 }
 
-attend_status attend_lens_denominators(attend_lens *l, attend_head_id at,
-                                       float *lse) {
+attend_status attend_lens_denominators(attend_lens *l, attend_head_id at, float *lse) {
   ATTEND_TRY(lens_enter(l, at));
   memcpy(lse, l->lse, (size_t)l->role[at.role].shape.rows * sizeof *lse);
   return ATTEND_OK;
@@ -281,8 +257,8 @@ typedef struct {
 
 static void fill(const attend_weight_span *s, void *user) {
   const filling *f = user;
-  memcpy(f->weights + (size_t)s->slot * (size_t)f->b->keys + s->key - f->b->key,
-         s->weights, (size_t)s->n * sizeof *s->weights);
+  memcpy(f->weights + (size_t)s->slot * (size_t)f->b->keys + s->key - f->b->key, s->weights,
+         (size_t)s->n * sizeof *s->weights);
 }
 
 attend_status lens_band(attend_lens *l, const band *b, float *weights) {
@@ -301,16 +277,14 @@ attend_status lens_band(attend_lens *l, const band *b, float *weights) {
   return attend_observe(l->role[b->at.role].plan, q, k, l->lse, &look);
 }
 
-static attend_status check_range(const attend_lens *l, const char *what,
-                                 int from, int n, int all) {
+static attend_status check_range(const attend_lens *l, const char *what, int from, int n, int all) {
   ATTEND_CHECK(l->ctx, from >= 0 && n >= 0 && n <= all && from <= all - n,
-               "%d %s from %d on were requested: there are %d", n, what, from,
-               all);
+               "%d %s from %d on were requested: there are %d", n, what, from, all);
   return ATTEND_OK;
 }
 
-attend_status attend_lens_block(attend_lens *l, attend_head_id at, int row,
-                                int rows, int key, int keys, float *weights) {
+attend_status attend_lens_block(attend_lens *l, attend_head_id at, int row, int rows, int key,
+                                int keys, float *weights) {
   int32_t *list;
   ATTEND_TRY(lens_enter(l, at));
   const attend_lens_shape *s = &l->role[at.role].shape;
@@ -324,25 +298,21 @@ attend_status attend_lens_block(attend_lens *l, attend_head_id at, int row,
   return status;
 }
 
-attend_status attend_lens_stats(attend_lens *l, attend_head_id at,
-                                const attend_row_stats *stats) {
+attend_status attend_lens_stats(attend_lens *l, attend_head_id at, const attend_row_stats *stats) {
   attend_view q, k;
   void *unasked = NULL; /* observe returns keys and weights together */
   ATTEND_TRY(lens_enter(l, at));
   ATTEND_TRY(head_view(l, ATTEND_AT_QUERY, at, at.head, &q));
   ATTEND_TRY(head_view(l, ATTEND_AT_KEY, at, key_head(l, at), &k));
   if (!stats->top != !stats->top_weight)
-    ATTEND_TRY(take(l->ctx,
-                    (size_t)l->role[at.role].shape.rows * sizeof(int32_t),
+    ATTEND_TRY(take(l->ctx, (size_t)l->role[at.role].shape.rows * sizeof(int32_t),
                     "the heaviest keys", &unasked));
-  attend_observation look = {
-      .top = stats->top || stats->top_weight,
-      .top_index = stats->top ? stats->top : unasked,
-      .top_weight = stats->top_weight ? stats->top_weight : unasked,
-      .entropy = stats->entropy,
-      .mass = stats->mass};
-  attend_status status =
-      attend_observe(l->role[at.role].plan, q, k, l->lse, &look);
+  attend_observation look = {.top = stats->top || stats->top_weight,
+                             .top_index = stats->top ? stats->top : unasked,
+                             .top_weight = stats->top_weight ? stats->top_weight : unasked,
+                             .entropy = stats->entropy,
+                             .mass = stats->mass};
+  attend_status status = attend_observe(l->role[at.role].plan, q, k, l->lse, &look);
   give(l->ctx, unasked);
   return status;
 }
@@ -351,8 +321,8 @@ attend_status attend_lens_stats(attend_lens *l, attend_head_id at,
 
 static int64_t cut(int i, int n, int parts) { return (int64_t)i * n / parts; }
 
-attend_status lens_rows(attend_lens *l, int row, int rows, int cells, int keys,
-                        double most_pairs, int32_t **list, int *n) {
+attend_status lens_rows(attend_lens *l, int row, int rows, int cells, int keys, double most_pairs,
+                        int32_t **list, int *n) {
   double allowed = most_pairs > 0 ? most_pairs / (keys > 0 ? keys : 1) : rows;
   if (cells > rows) cells = rows;
   if (cells < 1) cells = 1;
@@ -369,20 +339,18 @@ attend_status lens_rows(attend_lens *l, int row, int rows, int cells, int keys,
   return ATTEND_OK;
 }
 
-attend_status lens_each_row(attend_lens *l, attend_head_id at, int n,
-                            const int32_t *rows, row_visit f, void *with) {
+attend_status lens_each_row(attend_lens *l, attend_head_id at, int n, const int32_t *rows,
+                            row_visit f, void *with) {
   ATTEND_TRY(lens_enter(l, at));
   int keys = l->role[at.role].shape.keys, most = band_rows(keys);
   float *weights;
-  ATTEND_TRY(take(
-      l->ctx, (size_t)(n < most ? n : most) * (size_t)keys * sizeof *weights,
-      "weights that are looked at", &weights));
+  ATTEND_TRY(take(l->ctx, (size_t)(n < most ? n : most) * (size_t)keys * sizeof *weights,
+                  "weights that are looked at", &weights));
   attend_status status = ATTEND_OK;
   for (int i = 0; i < n && !status; i += most) {
     band b = {at, rows + i, n - i < most ? n - i : most, 0, keys};
     status = lens_band(l, &b, weights);
-    for (int j = 0; j < b.n && !status; j++)
-      f(b.rows[j], weights + (size_t)j * (size_t)keys, with);
+    for (int j = 0; j < b.n && !status; j++) f(b.rows[j], weights + (size_t)j * (size_t)keys, with);
     if (!status && i + most < n) status = lens_step(l, (double)i / n);
   }
   give(l->ctx, weights);

@@ -45,8 +45,7 @@ typedef struct {
 /* Reads the place's denominators and its column of the bias; to be called before
  * bands of it. */
 attend_status lens_enter(attend_lens *l, attend_head_id at);
-attend_status lens_band(attend_lens *l, const band *b,
-                        float *weights /* [n, keys] */);
+attend_status lens_band(attend_lens *l, const band *b, float *weights /* [n, keys] */);
 /* Rows of a band over that many keys. */
 static inline int band_rows(int keys) {
   int rows = BAND / (keys > 0 ? keys : 1);
@@ -57,14 +56,14 @@ attend_status lens_step(const attend_lens *l, double done);
 /* Which of [row, row + rows) to look at, `cells` stretches of them each with its
  * share, so that pairs with `keys` keys stay below most_pairs (0: all): a list
  * to be given back, and its length. */
-attend_status lens_rows(attend_lens *l, int row, int rows, int cells, int keys,
-                        double most_pairs, int32_t **list, int *n);
+attend_status lens_rows(attend_lens *l, int row, int rows, int cells, int keys, double most_pairs,
+                        int32_t **list, int *n);
 
 /* Goes over the rows of one head, on all keys, in order. f gets a row's weights;
  * it must not keep them. */
 typedef void (*row_visit)(int row, const float *weights, void *with);
-attend_status lens_each_row(attend_lens *l, attend_head_id at, int n,
-                            const int32_t *rows, row_visit f, void *with);
+attend_status lens_each_row(attend_lens *l, attend_head_id at, int n, const int32_t *rows,
+                            row_visit f, void *with);
 
 /* In nats; weights that are not positive add nothing. */
 double lens_entropy(const float *weights, int n);

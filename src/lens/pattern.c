@@ -59,8 +59,7 @@ static void sees(const measure *m, int row, int *from, int *to) {
   if (s->window && !s->causal && row + s->window < *to) *to = row + s->window;
 }
 
-static void measure_places(measure *m, int row, int from, int to,
-                           const float *w, double entropy) {
+static void measure_places(measure *m, int row, int from, int to, const float *w, double entropy) {
   if (to - from < 2) return; /* a single key */
   if (from == 0 && row > 0) count(m, ATTEND_PATTERN_FIRST, (double)w[0]);
   count(m, ATTEND_PATTERN_BROAD, entropy / log((double)(to - from)));
@@ -70,15 +69,13 @@ static void measure_places(measure *m, int row, int from, int to,
   if (row < to) count(m, ATTEND_PATTERN_SELF, (double)w[row]);
 }
 
-static void measure_tokens(measure *m, int row, int from, int to,
-                           const float *w) {
+static void measure_tokens(measure *m, int row, int from, int to, const float *w) {
   const attend_pattern_options *o = m->o;
   int32_t id = o->row_ids[row];
   double same = 0, after = 0, separators = 0;
   int n_same = 0, n_after = 0, n_separators = 0;
   for (int j = from; j < to; j++) {
-    if (o->separator && o->separator[j])
-      n_separators++, separators += (double)w[j];
+    if (o->separator && o->separator[j]) n_separators++, separators += (double)w[j];
     if (m->self && j == row) continue;
     if (o->key_ids[j] == id) n_same++, same += (double)w[j];
     if (m->self && j > 0 && j - 1 < row && o->key_ids[j - 1] == id)
@@ -89,8 +86,7 @@ static void measure_tokens(measure *m, int row, int from, int to,
   if (n_after) count(m, ATTEND_PATTERN_INDUCTION, after);
 }
 
-static void measure_distances(measure *m, int row, int from, int to,
-                              const float *w) {
+static void measure_distances(measure *m, int row, int from, int to, const float *w) {
   for (int j = from; j < to; j++) {
     double x = (double)w[j];
     m->at[row - j + m->offset] += x;
@@ -120,22 +116,20 @@ static double positional(const measure *m) {
   double mean = m->pairs ? m->total / m->pairs : 0, explained = 0;
   double variance = m->squares - m->pairs * mean * mean;
   for (int i = 0; i < m->shape->rows + m->shape->keys; i++)
-    if (m->of[i])
-      explained += m->at[i] * m->at[i] / m->of[i] - m->of[i] * mean * mean;
+    if (m->of[i]) explained += m->at[i] * m->at[i] / m->of[i] - m->of[i] * mean * mean;
   if (!(variance > 1e-12 * m->pairs)) return 0;
   return fmin(1, fmax(0, explained / variance));
 }
 
 /* The dominant pattern: the place of most weight, else how it spreads. */
 static int dominant(const double *score) {
-  static const attend_head_pattern where[] = {
-      ATTEND_PATTERN_PREVIOUS,  ATTEND_PATTERN_NEXT, ATTEND_PATTERN_SELF,
-      ATTEND_PATTERN_INDUCTION, ATTEND_PATTERN_SAME, ATTEND_PATTERN_SEPARATOR,
-      ATTEND_PATTERN_FIRST};
+  static const attend_head_pattern where[] = {ATTEND_PATTERN_PREVIOUS, ATTEND_PATTERN_NEXT,
+                                              ATTEND_PATTERN_SELF,     ATTEND_PATTERN_INDUCTION,
+                                              ATTEND_PATTERN_SAME,     ATTEND_PATTERN_SEPARATOR,
+                                              ATTEND_PATTERN_FIRST};
   int best = -1;
   for (size_t i = 0; i < sizeof where / sizeof *where; i++)
-    if (score[where[i]] >= 0.4 && (best < 0 || score[where[i]] > score[best]))
-      best = (int)where[i];
+    if (score[where[i]] >= 0.4 && (best < 0 || score[where[i]] > score[best])) best = (int)where[i];
   if (best >= 0) return best;
   if (score[ATTEND_PATTERN_BROAD] >= 0.9) return ATTEND_PATTERN_BROAD;
   if (score[ATTEND_PATTERN_POSITIONAL] >= 0.5) return ATTEND_PATTERN_POSITIONAL;
@@ -143,30 +137,25 @@ static int dominant(const double *score) {
 }
 
 static void conclude(const measure *m, attend_pattern_scores *p) {
-  for (int i = 0; i < ATTEND_HEAD_PATTERNS; i++)
-    p->score[i] = m->n[i] ? m->sum[i] / m->n[i] : NAN;
-  p->score[ATTEND_PATTERN_POSITIONAL] =
-      m->self && m->pairs ? positional(m) : NAN;
+  for (int i = 0; i < ATTEND_HEAD_PATTERNS; i++) p->score[i] = m->n[i] ? m->sum[i] / m->n[i] : NAN;
+  p->score[ATTEND_PATTERN_POSITIONAL] = m->self && m->pairs ? positional(m) : NAN;
   p->entropy = m->rows ? m->entropy / m->rows : 0;
   p->pattern = dominant(p->score);
 }
 
 attend_status attend_lens_pattern(attend_lens *l, attend_head_id at,
-                                  const attend_pattern_options *o,
-                                  attend_pattern_scores *p) {
+                                  const attend_pattern_options *o, attend_pattern_scores *p) {
   attend_lens_shape s;
-  ATTEND_CHECK(l->ctx, attend_lens_role(l, at.role, &s),
-               "the run has no such attention: %s", attend_role_name(at.role));
+  ATTEND_CHECK(l->ctx, attend_lens_role(l, at.role, &s), "the run has no such attention: %s",
+               attend_role_name(at.role));
   measure m = {.o = o, .shape = &s, .self = at.role != ATTEND_CROSS};
   size_t distances = (size_t)(s.rows + s.keys);
   int32_t *rows = NULL;
   int n = 0;
   m.offset = s.keys;
-  ATTEND_TRY(take_zeroed(l->ctx, distances * (sizeof *m.at + sizeof *m.of),
-                         "distances", &m.at));
+  ATTEND_TRY(take_zeroed(l->ctx, distances * (sizeof *m.at + sizeof *m.of), "distances", &m.at));
   m.of = (int *)(m.at + distances);
-  attend_status status =
-      lens_rows(l, 0, s.rows, 16, s.keys, o->most_pairs, &rows, &n);
+  attend_status status = lens_rows(l, 0, s.rows, 16, s.keys, o->most_pairs, &rows, &n);
   if (!status) status = lens_each_row(l, at, n, rows, measure_row, &m);
   if (!status) conclude(&m, p);
   p->rows_sampled = n;

@@ -14,9 +14,7 @@ typedef struct {
 } pooling;
 
 /* Cell c of `cells` holds [start(c), start(c + 1)) of n. */
-static int start(int c, int n, int cells) {
-  return (int)((int64_t)c * n / cells);
-}
+static int start(int c, int n, int cells) { return (int)((int64_t)c * n / cells); }
 
 /* The first of the band's rows that is not before `row`. */
 static int first_from(const band *b, int row) {
@@ -37,8 +35,7 @@ static void pool_row(const pooling *p, int y, const float *w, const float *w2) {
   const attend_area *a = p->area;
   float *cells = p->cells + (size_t)y * (size_t)a->width;
   for (int x = 0; x < a->width; x++) {
-    int from = start(x, a->keys, a->width),
-        to = start(x + 1, a->keys, a->width);
+    int from = start(x, a->keys, a->width), to = start(x + 1, a->keys, a->width);
     float most = 0;
     double sum = 0;
     for (int j = from; j < to; j++) {
@@ -70,13 +67,11 @@ static void pool_cells(const void *args, int64_t item, int worker) {
   (void)worker;
   for (; i < end; i++) {
     x->p->looked[y]++;
-    pool_row(x->p, y, x->w + (size_t)i * keys,
-             x->w2 ? x->w2 + (size_t)i * keys : NULL);
+    pool_row(x->p, y, x->w + (size_t)i * keys, x->w2 ? x->w2 + (size_t)i * keys : NULL);
   }
 }
 
-static attend_status pool_all(const pooling *p, const int32_t *rows, int n,
-                              float *w) {
+static attend_status pool_all(const pooling *p, const int32_t *rows, int n, float *w) {
   const attend_area *a = p->area;
   int most = band_rows(a->keys);
   float *w2 = p->other ? w + (size_t)most * (size_t)a->keys : NULL;
@@ -104,15 +99,13 @@ static attend_status check(const pooling *p) {
   const attend_lens_shape *s = &p->lens->role[p->at.role].shape;
   attend_context *ctx = p->lens->ctx;
   ATTEND_CHECK(ctx,
-               a->row >= 0 && a->rows > 0 && a->rows <= s->rows - a->row &&
-                   a->key >= 0 && a->keys > 0 && a->keys <= s->keys - a->key &&
-                   a->height > 0 && a->width > 0 && a->height <= a->rows &&
-                   a->width <= a->keys,
+               a->row >= 0 && a->rows > 0 && a->rows <= s->rows - a->row && a->key >= 0 &&
+                   a->keys > 0 && a->keys <= s->keys - a->key && a->height > 0 && a->width > 0 &&
+                   a->height <= a->rows && a->width <= a->keys,
                "%d x %d cells of rows %d + %d, keys %d + %d: the head has %d "
                "rows and %d "
                "keys, and a cell holds at least one of each",
-               a->height, a->width, a->row, a->rows, a->key, a->keys, s->rows,
-               s->keys);
+               a->height, a->width, a->row, a->rows, a->key, a->keys, s->rows, s->keys);
   if (!p->other) return ATTEND_OK;
   const attend_lens_shape *o = &p->other->role[p->at.role].shape;
   ATTEND_CHECK(ctx, o->rows == s->rows && o->keys == s->keys,
@@ -122,9 +115,8 @@ static attend_status check(const pooling *p) {
   return ATTEND_OK;
 }
 
-attend_status attend_lens_pool(attend_lens *l, attend_head_id at,
-                               const attend_area *a, attend_lens *other,
-                               float *cells, int *rows_sampled) {
+attend_status attend_lens_pool(attend_lens *l, attend_head_id at, const attend_area *a,
+                               attend_lens *other, float *cells, int *rows_sampled) {
   pooling p = {l, other, at, a, cells, NULL};
   int32_t *rows = NULL;
   float *w = NULL;
@@ -133,14 +125,12 @@ attend_status attend_lens_pool(attend_lens *l, attend_head_id at,
   if (other) ATTEND_TRY(lens_enter(other, at));
   ATTEND_TRY(check(&p));
   memset(cells, 0, (size_t)a->height * (size_t)a->width * sizeof *cells);
-  ATTEND_TRY(take_zeroed(l->ctx, (size_t)a->height * sizeof *p.looked, "cells",
-                         &p.looked));
-  attend_status status = lens_rows(l, a->row, a->rows, a->height, a->keys,
-                                   a->most_pairs, &rows, &n);
+  ATTEND_TRY(take_zeroed(l->ctx, (size_t)a->height * sizeof *p.looked, "cells", &p.looked));
+  attend_status status =
+      lens_rows(l, a->row, a->rows, a->height, a->keys, a->most_pairs, &rows, &n);
   size_t most = (size_t)band_rows(a->keys) * (size_t)a->keys;
   if (!status)
-    status = take(l->ctx, (other ? 2 : 1) * most * sizeof *w,
-                  "weights that are looked at", &w);
+    status = take(l->ctx, (other ? 2 : 1) * most * sizeof *w, "weights that are looked at", &w);
   if (!status) status = pool_all(&p, rows, n, w);
   if (!status) finish(&p);
   if (rows_sampled) *rows_sampled = n;

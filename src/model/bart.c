@@ -8,8 +8,7 @@
 
 #include "model/family.h"
 
-static void read_stack(config_reader *r, const char *side, int width,
-                       attend_stack *s) {
+static void read_stack(config_reader *r, const char *side, int width, attend_stack *s) {
   char name[64];
 #define READ(what) (snprintf(name, sizeof name, "%s_" what, side), name)
   s->layers = read_size(r, READ("layers"), -1);
@@ -23,8 +22,7 @@ static void read_stack(config_reader *r, const char *side, int width,
 static void configure(config_reader *r, attend_config *c) {
   c->parts = ATTEND_BOTH;
   int width = read_size(r, "d_model", -1);
-  read_stack(r, "encoder", read_size(r, "attend_encoder_width", width),
-             &c->encoder);
+  read_stack(r, "encoder", read_size(r, "attend_encoder_width", width), &c->encoder);
   read_stack(r, "decoder", width, &c->decoder);
   c->vocab = read_size(r, "vocab_size", -1);
   c->positions = read_size(r, "max_position_embeddings", 1024);
@@ -33,8 +31,7 @@ static void configure(config_reader *r, attend_config *c) {
   c->norms = ATTEND_NORM_SUM;
   c->embed_norm = 1;
   c->activation = read_activation(r, "activation_function", "gelu");
-  if (read_switch(r, "scale_embedding", false))
-    c->embed_factor = sqrtf((float)c->decoder.width);
+  if (read_switch(r, "scale_embedding", false)) c->embed_factor = sqrtf((float)c->decoder.width);
   c->tied = read_switch(r, "tie_word_embeddings", true);
   c->copy = read_copy(r);
 }
@@ -50,10 +47,9 @@ static void configure(config_reader *r, attend_config *c) {
       {SELF_O, of, layer "self_attn.out_proj", "FO", BIASED}, { \
     SELF_NORM, of, layer "self_attn_layer_norm", "F", BIASED    \
   }
-#define MLP(layer, of)                                  \
-  {MLP_UP, of, layer "fc1", "IF", BIASED},              \
-      {MLP_DOWN, of, layer "fc2", "FI", BIASED}, {      \
-    MLP_NORM, of, layer "final_layer_norm", "F", BIASED \
+#define MLP(layer, of)                                                                  \
+  {MLP_UP, of, layer "fc1", "IF", BIASED}, {MLP_DOWN, of, layer "fc2", "FI", BIASED}, { \
+    MLP_NORM, of, layer "final_layer_norm", "F", BIASED                                 \
   }
 #define CROSS "decoder.layers.%d.encoder_attn"
 

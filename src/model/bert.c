@@ -9,13 +9,10 @@
 
 /* Relative position embeddings have tables of their own in every layer. */
 static void refuse_relative(config_reader *r) {
-  const char *kind =
-      read_text_of(r, r->json, "position_embedding_type", "absolute");
+  const char *kind = read_text_of(r, r->json, "position_embedding_type", "absolute");
   if (strcmp(kind, "absolute"))
-    REFUSE(
-        r, ATTEND_UNSUPPORTED,
-        "%s: position_embedding_type \"%.40s\" is not supported: absolute is",
-        r->path, kind);
+    REFUSE(r, ATTEND_UNSUPPORTED,
+           "%s: position_embedding_type \"%.40s\" is not supported: absolute is", r->path, kind);
 }
 
 static void configure_bert(config_reader *r, attend_config *c) {
@@ -52,28 +49,25 @@ static void configure_roberta(config_reader *r, attend_config *c) {
   c->positions -= c->position_offset;
 }
 
-#define ENCODER_LAYER(prefix)                                                  \
-  {TOKENS, 0, "embeddings.word_embeddings", "VF", 0},                          \
-      {POSITIONS, ATTEND_ENCODER, "embeddings.position_embeddings", "PF", 0},  \
-      {TYPES, ATTEND_ENCODER, "embeddings.token_type_embeddings", "TF", 0},    \
-      {EMBED_NORM, ATTEND_ENCODER, "embeddings.LayerNorm", "F", BIASED},       \
-      {SELF_Q, ATTEND_ENCODER, prefix "attention.self.query", "QF", BIASED},   \
-      {SELF_K, ATTEND_ENCODER, prefix "attention.self.key", "KF", BIASED},     \
-      {SELF_V, ATTEND_ENCODER, prefix "attention.self.value", "WF", BIASED},   \
-      {SELF_O, ATTEND_ENCODER, prefix "attention.output.dense", "FO", BIASED}, \
-      {SELF_NORM, ATTEND_ENCODER, prefix "attention.output.LayerNorm", "F",    \
-       BIASED},                                                                \
-      {MLP_UP, ATTEND_ENCODER, prefix "intermediate.dense", "IF", BIASED},     \
-      {MLP_DOWN, ATTEND_ENCODER, prefix "output.dense", "FI", BIASED}, {       \
-    MLP_NORM, ATTEND_ENCODER, prefix "output.LayerNorm", "F", BIASED           \
+#define ENCODER_LAYER(prefix)                                                        \
+  {TOKENS, 0, "embeddings.word_embeddings", "VF", 0},                                \
+      {POSITIONS, ATTEND_ENCODER, "embeddings.position_embeddings", "PF", 0},        \
+      {TYPES, ATTEND_ENCODER, "embeddings.token_type_embeddings", "TF", 0},          \
+      {EMBED_NORM, ATTEND_ENCODER, "embeddings.LayerNorm", "F", BIASED},             \
+      {SELF_Q, ATTEND_ENCODER, prefix "attention.self.query", "QF", BIASED},         \
+      {SELF_K, ATTEND_ENCODER, prefix "attention.self.key", "KF", BIASED},           \
+      {SELF_V, ATTEND_ENCODER, prefix "attention.self.value", "WF", BIASED},         \
+      {SELF_O, ATTEND_ENCODER, prefix "attention.output.dense", "FO", BIASED},       \
+      {SELF_NORM, ATTEND_ENCODER, prefix "attention.output.LayerNorm", "F", BIASED}, \
+      {MLP_UP, ATTEND_ENCODER, prefix "intermediate.dense", "IF", BIASED},           \
+      {MLP_DOWN, ATTEND_ENCODER, prefix "output.dense", "FI", BIASED}, {             \
+    MLP_NORM, ATTEND_ENCODER, prefix "output.LayerNorm", "F", BIASED                 \
   }
 
 static const line bert_lines[] = {
     ENCODER_LAYER("encoder.layer.%d."),
-    {TRANSFORM, 0, "cls.predictions.transform.dense", "FF",
-     BIASED | OUTSIDE | MAY_LACK},
-    {TRANSFORM_NORM, 0, "cls.predictions.transform.LayerNorm", "F",
-     BIASED | OUTSIDE | MAY_LACK},
+    {TRANSFORM, 0, "cls.predictions.transform.dense", "FF", BIASED | OUTSIDE | MAY_LACK},
+    {TRANSFORM_NORM, 0, "cls.predictions.transform.LayerNorm", "F", BIASED | OUTSIDE | MAY_LACK},
     {HEAD, 0, "cls.predictions.decoder", "VF", OUTSIDE | MAY_LACK},
     {HEAD, 0, "cls.predictions.bias|cls.predictions.decoder.bias", "V",
      BARE_BIAS | OUTSIDE | MAY_LACK},
@@ -84,15 +78,12 @@ static const line roberta_lines[] = {
     {TRANSFORM, 0, "lm_head.dense", "FF", BIASED | OUTSIDE | MAY_LACK},
     {TRANSFORM_NORM, 0, "lm_head.layer_norm", "F", BIASED | OUTSIDE | MAY_LACK},
     {HEAD, 0, "lm_head.decoder", "VF", OUTSIDE | MAY_LACK},
-    {HEAD, 0, "lm_head.bias|lm_head.decoder.bias", "V",
-     BARE_BIAS | OUTSIDE | MAY_LACK},
+    {HEAD, 0, "lm_head.bias|lm_head.decoder.bias", "V", BARE_BIAS | OUTSIDE | MAY_LACK},
     {.name = NULL}};
 
 const family family_bert = {{"bert"}, "bert.", configure_bert, bert_lines};
-const family family_roberta = {{"roberta", "xlm-roberta", "camembert"},
-                               "roberta.",
-                               configure_roberta,
-                               roberta_lines};
+const family family_roberta = {
+    {"roberta", "xlm-roberta", "camembert"}, "roberta.", configure_roberta, roberta_lines};
 
 /* ---- DistilBERT ------------------------------------------------------------------ */
 

@@ -17,8 +17,7 @@
 /* ---- files ----------------------------------------------------------------------- */
 
 static attend_status add_file(attend_checkpoint *c, const char *path) {
-  attend_status status =
-      attend_tensor_file_open(c->ctx, path, &c->file[c->files]);
+  attend_status status = attend_tensor_file_open(c->ctx, path, &c->file[c->files]);
   if (status) return status;
   for (size_t i = 0; i < attend_tensor_file_count(c->file[c->files]); i++)
     c->bytes += attend_tensor_file_get(c->file[c->files], i)->bytes;
@@ -27,8 +26,7 @@ static attend_status add_file(attend_checkpoint *c, const char *path) {
 }
 
 static bool is_plain_name(const char *name) {
-  return *name && !strchr(name, '/') && strcmp(name, "..") &&
-         strlen(name) < 200;
+  return *name && !strchr(name, '/') && strcmp(name, "..") && strlen(name) < 200;
 }
 
 /* ---- shards ---------------------------------------------------------------------- */
@@ -54,44 +52,38 @@ static int by_place(const void *a, const void *b) {
 
 /* Each shard once, in the order of their first tensors. Sorting keeps this fast for
  * an index of any size. */
-static attend_status shard_names(attend_checkpoint *c, const char *index,
-                                 const attend_json *map, mention *shard,
-                                 size_t *count) {
+static attend_status shard_names(attend_checkpoint *c, const char *index, const attend_json *map,
+                                 mention *shard, size_t *count) {
   size_t n = attend_json_count(map), kept = 0;
   for (size_t i = 0; i < n; i++) {
     shard[i] = (mention){attend_json_string(attend_json_at(map, i), NULL), i};
     if (!shard[i].name || !is_plain_name(shard[i].name))
-      return fail(
-          c->ctx, ATTEND_IO,
-          "%s: the shard of \"%.100s\" is not the name of a file beside "
-          "it",
-          index, attend_json_name(attend_json_at(map, i), NULL));
+      return fail(c->ctx, ATTEND_IO,
+                  "%s: the shard of \"%.100s\" is not the name of a file beside "
+                  "it",
+                  index, attend_json_name(attend_json_at(map, i), NULL));
   }
   qsort(shard, n, sizeof *shard, by_name);
   for (size_t i = 0; i < n; i++)
-    if (!kept || strcmp(shard[kept - 1].name, shard[i].name))
-      shard[kept++] = shard[i];
+    if (!kept || strcmp(shard[kept - 1].name, shard[i].name)) shard[kept++] = shard[i];
   qsort(shard, kept, sizeof *shard, by_place);
   if (kept > MOST_SHARDS)
-    return fail(c->ctx, ATTEND_IO, "%s names more than %d shards", index,
-                MOST_SHARDS);
+    return fail(c->ctx, ATTEND_IO, "%s names more than %d shards", index, MOST_SHARDS);
   *count = kept;
   return ATTEND_OK;
 }
 
-static attend_status open_shards(attend_checkpoint *c, const char *folder,
-                                 const char *index, const attend_json *map) {
+static attend_status open_shards(attend_checkpoint *c, const char *folder, const char *index,
+                                 const attend_json *map) {
   mention *shard;
   size_t count = 0;
   char path[LONGEST_PATH];
   if (attend_json_kind_of(map) != ATTEND_JSON_OBJECT || !attend_json_count(map))
     return fail(c->ctx, ATTEND_IO, "%s has no weight_map", index);
-  ATTEND_TRY(take(c->ctx, size_times(attend_json_count(map), sizeof *shard),
-                  "the shards", &shard));
+  ATTEND_TRY(take(c->ctx, size_times(attend_json_count(map), sizeof *shard), "the shards", &shard));
   attend_status status = shard_names(c, index, map, shard, &count);
   if (!status)
-    status = take_zeroed(c->ctx, size_times(count, sizeof *c->file),
-                         "the shards", &c->file);
+    status = take_zeroed(c->ctx, size_times(count, sizeof *c->file), "the shards", &c->file);
   for (size_t i = 0; i < count && !status; i++) {
     snprintf(path, sizeof path, "%s/%s", folder, shard[i].name);
     status = add_file(c, path);
@@ -109,8 +101,7 @@ static int only_file(const char *folder, char *path, size_t size) {
   int found = 0;
   while (d && (entry = readdir(d))) {
     if (!name_ends(entry->d_name, ".safetensors")) continue;
-    if (++found == 1 && !file_beside(folder, entry->d_name, path, size))
-      found = 0;
+    if (++found == 1 && !file_beside(folder, entry->d_name, path, size)) found = 0;
   }
   if (d) closedir(d);
   return found;
@@ -120,8 +111,7 @@ static attend_status open_files(attend_checkpoint *c, const char *folder) {
   char path[LONGEST_PATH];
   attend_json *index;
   bool whole = file_beside(folder, "model.safetensors", path, sizeof path);
-  bool sharded = !whole && file_beside(folder, "model.safetensors.index.json",
-                                       path, sizeof path);
+  bool sharded = !whole && file_beside(folder, "model.safetensors.index.json", path, sizeof path);
   if (!sharded && (whole || only_file(folder, path, sizeof path) == 1)) {
     ATTEND_TRY(take_zeroed(c->ctx, sizeof *c->file, "a checkpoint", &c->file));
     return add_file(c, path);
@@ -133,8 +123,7 @@ static attend_status open_files(attend_checkpoint *c, const char *folder) {
                 "not read",
                 folder);
   ATTEND_TRY(json_read(c->ctx, path, &index));
-  attend_status status =
-      open_shards(c, folder, path, attend_json_get(index, "weight_map"));
+  attend_status status = open_shards(c, folder, path, attend_json_get(index, "weight_map"));
   attend_json_free(index);
   return status;
 }
@@ -150,19 +139,16 @@ static int by_tensor_name(const void *a, const void *b) {
 
 static int by_file(const void *a, const void *b) {
   const named_tensor *x = a, *y = b;
-  return x->file != y->file ? x->file - y->file
-                            : (x->tensor > y->tensor) - (x->tensor < y->tensor);
+  return x->file != y->file ? x->file - y->file : (x->tensor > y->tensor) - (x->tensor < y->tensor);
 }
 
 static attend_status list_tensors(attend_checkpoint *c) {
   size_t n = 0;
   for (int f = 0; f < c->files; f++) n += attend_tensor_file_count(c->file[f]);
-  ATTEND_TRY(
-      take(c->ctx, size_times(n, sizeof *c->list), "a checkpoint", &c->list));
+  ATTEND_TRY(take(c->ctx, size_times(n, sizeof *c->list), "a checkpoint", &c->list));
   for (int f = 0; f < c->files; f++)
     for (size_t j = 0; j < attend_tensor_file_count(c->file[f]); j++)
-      c->list[c->tensors++] =
-          (named_tensor){attend_tensor_file_get(c->file[f], j), f, false};
+      c->list[c->tensors++] = (named_tensor){attend_tensor_file_get(c->file[f], j), f, false};
   qsort(c->list, n, sizeof *c->list, by_tensor_name);
   return ATTEND_OK;
 }
@@ -188,8 +174,7 @@ static void keep_unused(attend_checkpoint *c) {
   qsort(c->list, n, sizeof *c->list, by_file);
 }
 
-const attend_tensor *attend_checkpoint_unused(const attend_checkpoint *c,
-                                              size_t i) {
+const attend_tensor *attend_checkpoint_unused(const attend_checkpoint *c, size_t i) {
   return i < c->tensors ? c->list[i].tensor : NULL;
 }
 
@@ -202,27 +187,25 @@ static const attend_stack *stack_of(const attend_config *c, attend_parts of) {
 
 static int64_t size_of(const attend_config *c, attend_parts of, char letter) {
   const attend_stack *s = stack_of(c, of);
-  const int64_t q = (int64_t)s->heads * s->dim,
-                k = (int64_t)s->kv_heads * s->dim,
+  const int64_t q = (int64_t)s->heads * s->dim, k = (int64_t)s->kv_heads * s->dim,
                 w = (int64_t)s->kv_heads * s->dim_v;
-  const int64_t sizes['Z'] = {
-      ['V'] = c->vocab,
-      ['F'] = s->width,
-      ['E'] = c->encoder.width,
-      ['D'] = c->embed_width ? c->embed_width : stack_of(c, 0)->width,
-      ['N'] = s->dim,
-      ['P'] = (int64_t)c->positions + c->position_offset,
-      ['T'] = c->types,
-      ['Q'] = q,
-      ['K'] = k,
-      ['W'] = w,
-      ['O'] = (int64_t)s->heads * s->dim_v,
-      ['A'] = q + k + w,
-      ['I'] = s->mlp,
-      ['B'] = c->buckets,
-      ['H'] = s->heads,
-      ['C'] = c->copy,
-      ['1'] = 1};
+  const int64_t sizes['Z'] = {['V'] = c->vocab,
+                              ['F'] = s->width,
+                              ['E'] = c->encoder.width,
+                              ['D'] = c->embed_width ? c->embed_width : stack_of(c, 0)->width,
+                              ['N'] = s->dim,
+                              ['P'] = (int64_t)c->positions + c->position_offset,
+                              ['T'] = c->types,
+                              ['Q'] = q,
+                              ['K'] = k,
+                              ['W'] = w,
+                              ['O'] = (int64_t)s->heads * s->dim_v,
+                              ['A'] = q + k + w,
+                              ['I'] = s->mlp,
+                              ['B'] = c->buckets,
+                              ['H'] = s->heads,
+                              ['C'] = c->copy,
+                              ['1'] = 1};
   return sizes[(unsigned char)letter];
 }
 
@@ -232,11 +215,8 @@ static bool is_wanted(const attend_config *c, const line *l) {
   if (l->flags & IF_PLAIN && c->gated) return false;
   if (l->slot == TYPES && c->types == 0) return false;
   if (l->slot >= COPY_Q && c->copy == 0) return false;
-  if (l->slot == PROJECTION &&
-      stack_of(c, l->of)->width == size_of(c, l->of, 'D'))
-    return false;
-  if (l->slot == POSITIONS && c->position != ATTEND_POSITIONS_LEARNED)
-    return false;
+  if (l->slot == PROJECTION && stack_of(c, l->of)->width == size_of(c, l->of, 'D')) return false;
+  if (l->slot == POSITIONS && c->position != ATTEND_POSITIONS_LEARNED) return false;
   return true;
 }
 
@@ -251,8 +231,8 @@ static int layers_of(const attend_config *c, const line *l) {
   return c->layer_groups ? c->layer_groups : stack_of(c, l->of)->layers;
 }
 
-static void put(parameter_table *t, const attend_config *c, const line *l,
-                int layer, bool is_bias) {
+static void put(parameter_table *t, const attend_config *c, const line *l, int layer,
+                bool is_bias) {
   parameter *p = &t->entry[t->count++];
   bool tied = l->slot == HEAD && !is_bias;
   p->slot = l->slot;
@@ -266,12 +246,10 @@ static void put(parameter_table *t, const attend_config *c, const line *l,
   p->names = l->name;
   p->suffix = l->flags & BARE_BIAS ? "" : is_bias ? ".bias" : ".weight";
   p->rank = l->sizes[1] && !is_bias ? 2 : 1;
-  for (int i = 0; i < p->rank; i++)
-    p->shape[i] = size_of(c, l->of, l->sizes[i]);
+  for (int i = 0; i < p->rank; i++) p->shape[i] = size_of(c, l->of, l->sizes[i]);
 }
 
-static size_t expand(parameter_table *t, const attend_config *c,
-                     const line *lines) {
+static size_t expand(parameter_table *t, const attend_config *c, const line *lines) {
   size_t count = 0;
   for (const line *l = lines; l->name; l++) {
     if (!is_wanted(c, l)) continue;
@@ -287,13 +265,12 @@ static size_t expand(parameter_table *t, const attend_config *c,
   return count;
 }
 
-static attend_status table_make(attend_context *ctx,
-                                const attend_config *config, const line *lines,
+static attend_status table_make(attend_context *ctx, const attend_config *config, const line *lines,
                                 parameter_table *table) {
   size_t count = expand(NULL, config, lines);
   *table = (parameter_table){0};
-  ATTEND_TRY(take_zeroed(ctx, size_times(count, sizeof *table->entry),
-                         "the parameter table", &table->entry));
+  ATTEND_TRY(take_zeroed(ctx, size_times(count, sizeof *table->entry), "the parameter table",
+                         &table->entry));
   expand(table, config, lines);
   return ATTEND_OK;
 }
@@ -301,8 +278,7 @@ static attend_status table_make(attend_context *ctx,
 /* ---- names ------------------------------------------------------------------------ */
 
 /* Checkpoints converted from TensorFlow call the weights of norms gamma and beta. */
-static named_tensor *find_either(const attend_checkpoint *c, const parameter *p,
-                                 char *name) {
+static named_tensor *find_either(const attend_checkpoint *c, const parameter *p, char *name) {
   named_tensor *t = find_named(c, name);
   if (t || slot_infos[p->slot].kind != A_NORM) return t;
   size_t stem = strlen(name) - strlen(p->suffix);
@@ -313,8 +289,7 @@ static named_tensor *find_either(const attend_checkpoint *c, const parameter *p,
 }
 
 /* prefix + alternative number `which` + suffix; false past the last. */
-static bool write_name(const parameter *p, const char *prefix, int which,
-                       char name[LONGEST_NAME]) {
+static bool write_name(const parameter *p, const char *prefix, int which, char name[LONGEST_NAME]) {
   const char *from = p->names, *bar;
   for (; which > 0; which--) {
     if (!(bar = strchr(from, '|'))) return false;
@@ -328,20 +303,18 @@ static bool write_name(const parameter *p, const char *prefix, int which,
     snprintf(number, sizeof number, "%d", p->layer < 0 ? 0 : p->layer);
   }
   int rest = *number ? length - stem - 2 : 0;
-  snprintf(name, LONGEST_NAME, "%.100s%.*s%s%.*s%s", prefix, stem, from, number,
-           rest, from + length - rest, p->suffix);
+  snprintf(name, LONGEST_NAME, "%.100s%.*s%s%.*s%s", prefix, stem, from, number, rest,
+           from + length - rest, p->suffix);
   return true;
 }
 
-void parameter_name(const parameter *p, const char *prefix,
-                    char name[LONGEST_NAME]) {
+void parameter_name(const parameter *p, const char *prefix, char name[LONGEST_NAME]) {
   write_name(p, p->outside ? "" : prefix, 0, name);
 }
 
 static bool ends_with(const char *text, const char *end) {
   size_t n = strlen(text), m = strlen(end);
-  return n >= m && !strcmp(text + n - m, end) &&
-         (n == m || text[n - m - 1] == '.');
+  return n >= m && !strcmp(text + n - m, end) && (n == m || text[n - m - 1] == '.');
 }
 
 /* The prefix is whatever precedes the name of the embedding table. */
@@ -371,8 +344,7 @@ static void search(const attend_checkpoint *c, parameter *p) {
   char outer[LONGEST_NAME], name[LONGEST_NAME];
   const char *prefixes[3] = {c->prefix, NULL, NULL};
   if (p->outside) {
-    snprintf(outer, sizeof outer, "%.*s", (int)strlen(c->prefix) - 1,
-             *c->prefix ? c->prefix : ".");
+    snprintf(outer, sizeof outer, "%.*s", (int)strlen(c->prefix) - 1, *c->prefix ? c->prefix : ".");
     char *dot = strrchr(outer, '.');
     if (dot)
       dot[1] = 0;
@@ -404,14 +376,12 @@ bool tensor_dtype(const attend_tensor *t, attend_dtype *dtype) {
   return true;
 }
 
-static attend_status check_tensor(const attend_checkpoint *c,
-                                  const parameter *p) {
+static attend_status check_tensor(const attend_checkpoint *c, const parameter *p) {
   const attend_tensor *t = p->tensor;
   int64_t rows = p->transposed ? p->shape[1] : p->shape[0];
   int64_t cols = p->rank == 1 ? 1 : p->transposed ? p->shape[0] : p->shape[1];
   attend_dtype dtype;
-  int64_t first = t->rank ? t->shape[0] : 1,
-          last = t->rank == 2 ? t->shape[1] : 1;
+  int64_t first = t->rank ? t->shape[0] : 1, last = t->rank == 2 ? t->shape[1] : 1;
   /* a vector may be stored as one row: BART's final_logits_bias */
   if (p->rank == 1 && t->rank == 2 && first == 1) {
     first = last;
@@ -419,14 +389,12 @@ static attend_status check_tensor(const attend_checkpoint *c,
   }
   if (!tensor_dtype(t, &dtype))
     return fail(c->ctx, ATTEND_UNSUPPORTED,
-                "tensor \"%s\" is stored as %s: F32, F16 and BF16 are read",
-                p->name, t->dtype);
+                "tensor \"%s\" is stored as %s: F32, F16 and BF16 are read", p->name, t->dtype);
   if (t->rank > 2 || first != rows || last != cols)
     return fail(c->ctx, ATTEND_IO,
                 "tensor \"%s\" is %lld x %lld where config.json says %lld x "
                 "%lld: the two do not belong together",
-                p->name, (long long)first, (long long)last, (long long)rows,
-                (long long)cols);
+                p->name, (long long)first, (long long)last, (long long)rows, (long long)cols);
   return ATTEND_OK;
 }
 
@@ -434,8 +402,7 @@ static attend_status check_tensor(const attend_checkpoint *c,
  * with: without it the output would differ. */
 static attend_status refuse_unsaid_copy(const attend_checkpoint *c) {
   const named_tensor *found = find_named(c, "copy.q_proj.weight");
-  if (!found || c->config.copy || c->config.parts != ATTEND_BOTH)
-    return ATTEND_OK;
+  if (!found || c->config.copy || c->config.parts != ATTEND_BOTH) return ATTEND_OK;
   const attend_tensor *t = found->tensor;
   return fail(c->ctx, ATTEND_IO,
               "the checkpoint has a head that copies (\"%s\") and config.json "
@@ -452,26 +419,23 @@ static attend_status find_all(attend_checkpoint *c) {
     if (p->tensor)
       ATTEND_TRY(check_tensor(c, p));
     else if (!p->may_lack)
-      return fail(c->ctx, ATTEND_IO,
-                  "tensor \"%s\" is missing from the checkpoint", p->name);
+      return fail(c->ctx, ATTEND_IO, "tensor \"%s\" is missing from the checkpoint", p->name);
   }
   return ATTEND_OK;
 }
 
 /* ---- public functions ----------------------------------------------------------------- */
 
-attend_status checkpoint_make(
-    attend_context *ctx, const char *path, const family *f,
-    attend_status (*fill)(attend_checkpoint *c, const void *user),
-    const void *user, attend_checkpoint **checkpoint) {
+attend_status checkpoint_make(attend_context *ctx, const char *path, const family *f,
+                              attend_status (*fill)(attend_checkpoint *c, const void *user),
+                              const void *user, attend_checkpoint **checkpoint) {
   attend_checkpoint *c;
   *checkpoint = NULL;
   ATTEND_TRY(take_zeroed(ctx, sizeof *c, "a checkpoint", &c));
   c->ctx = ctx;
   c->family = f;
   attend_status status = config_read_as(ctx, path, &c->family, &c->config);
-  if (!status)
-    status = table_make(ctx, &c->config, c->family->lines, &c->table);
+  if (!status) status = table_make(ctx, &c->config, c->family->lines, &c->table);
   if (!status) status = fill(c, user);
   if (status)
     attend_checkpoint_close(c);
@@ -491,8 +455,7 @@ static attend_status fill_from_files(attend_checkpoint *c, const void *path) {
   return ATTEND_OK;
 }
 
-attend_status checkpoint_open_as(attend_context *ctx, const char *path,
-                                 const family *f,
+attend_status checkpoint_open_as(attend_context *ctx, const char *path, const family *f,
                                  attend_checkpoint **checkpoint) {
   return checkpoint_make(ctx, path, f, fill_from_files, path, checkpoint);
 }
@@ -507,20 +470,16 @@ void attend_checkpoint_close(attend_checkpoint *c) {
   for (int i = 0; i < c->files; i++) attend_tensor_file_close(c->file[i]);
   give(c->ctx, c->file);
   give(c->ctx, c->list);
-  for (size_t i = 0; c->drawn && i < c->table.count; i++)
-    give(c->ctx, (void *)c->drawn[i].data);
+  for (size_t i = 0; c->drawn && i < c->table.count; i++) give(c->ctx, (void *)c->drawn[i].data);
   give(c->ctx, c->drawn);
   give(c->ctx, c->table.entry);
   give(c->ctx, c);
 }
 
-const attend_config *attend_checkpoint_config(const attend_checkpoint *c) {
-  return &c->config;
-}
+const attend_config *attend_checkpoint_config(const attend_checkpoint *c) { return &c->config; }
 size_t attend_checkpoint_bytes(const attend_checkpoint *c) { return c->bytes; }
 
-int attend_checkpoint_get(const attend_checkpoint *c, size_t i,
-                          attend_parameter *out) {
+int attend_checkpoint_get(const attend_checkpoint *c, size_t i, attend_parameter *out) {
   if (i >= c->table.count) return 0;
   const struct parameter *p = &c->table.entry[i];
   *out = (attend_parameter){0};
@@ -537,8 +496,8 @@ int attend_checkpoint_get(const attend_checkpoint *c, size_t i,
   return 1;
 }
 
-const parameter *checkpoint_find(const attend_checkpoint *c, enum slot slot,
-                                 attend_parts of, int layer, bool is_bias) {
+const parameter *checkpoint_find(const attend_checkpoint *c, enum slot slot, attend_parts of,
+                                 int layer, bool is_bias) {
   for (size_t i = 0; i < c->table.count; i++) {
     const parameter *p = &c->table.entry[i];
     if (p->slot == slot && p->layer == layer && p->is_bias == is_bias &&
@@ -549,8 +508,7 @@ const parameter *checkpoint_find(const attend_checkpoint *c, enum slot slot,
 }
 
 int attend_checkpoint_has_head(const attend_checkpoint *c) {
-  if (c->config.transform && !checkpoint_find(c, TRANSFORM, 0, -1, false))
-    return 0;
+  if (c->config.transform && !checkpoint_find(c, TRANSFORM, 0, -1, false)) return 0;
   return c->config.tied || checkpoint_find(c, HEAD, 0, -1, false);
 }
 
@@ -569,6 +527,5 @@ uint64_t attend_checkpoint_digest(const attend_checkpoint *c) {
 
 void checkpoint_release(const void *from, size_t bytes, void *user) {
   const attend_checkpoint *c = user;
-  for (int f = 0; f < c->files; f++)
-    attend_tensor_file_release(c->file[f], from, bytes);
+  for (int f = 0; f < c->files; f++) attend_tensor_file_release(c->file[f], from, bytes);
 }

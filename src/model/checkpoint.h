@@ -30,8 +30,7 @@ typedef struct {
 } parameter_table;
 
 /* The family's name of it, with the prefix unless it is outside. */
-void parameter_name(const parameter *p, const char *prefix,
-                    char name[LONGEST_NAME]);
+void parameter_name(const parameter *p, const char *prefix, char name[LONGEST_NAME]);
 
 typedef struct {
   const attend_tensor *tensor;
@@ -55,21 +54,18 @@ struct attend_checkpoint {
 };
 
 /* attend_checkpoint_open as a family; NULL: as config.json says. */
-attend_status checkpoint_open_as(attend_context *ctx, const char *path,
-                                 const family *f,
+attend_status checkpoint_open_as(attend_context *ctx, const char *path, const family *f,
                                  attend_checkpoint **checkpoint);
 
 /* A checkpoint of the config.json at path (as family f; NULL: as model_type says),
  * whose tensors come from `fill`. */
-attend_status checkpoint_make(attend_context *ctx, const char *path,
-                              const family *f,
-                              attend_status (*fill)(attend_checkpoint *c,
-                                                    const void *user),
+attend_status checkpoint_make(attend_context *ctx, const char *path, const family *f,
+                              attend_status (*fill)(attend_checkpoint *c, const void *user),
                               const void *user, attend_checkpoint **checkpoint);
 
 /* The entry of that slot, or NULL if the table or the files have none. */
-const parameter *checkpoint_find(const attend_checkpoint *c, enum slot slot,
-                                 attend_parts of, int layer, bool is_bias);
+const parameter *checkpoint_find(const attend_checkpoint *c, enum slot slot, attend_parts of,
+                                 int layer, bool is_bias);
 /* F32, F16 or BF16. */
 bool tensor_dtype(const attend_tensor *t, attend_dtype *dtype);
 /* Releases the file pages of this memory. user: a checkpoint. */

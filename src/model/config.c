@@ -24,12 +24,11 @@ static const family *family_of(const char *type) {
 
 /* ---- one value ------------------------------------------------------------------ */
 
-int64_t read_integer(config_reader *r, const char *name, int64_t low,
-                     int64_t high, int64_t otherwise) {
+int64_t read_integer(config_reader *r, const char *name, int64_t low, int64_t high,
+                     int64_t otherwise) {
   int64_t n = otherwise;
   if (!r->status)
-    r->status =
-        attend_json_read_integer(r->ctx, r->path, r->json, name, low, high, &n);
+    r->status = attend_json_read_integer(r->ctx, r->path, r->json, name, low, high, &n);
   return n;
 }
 
@@ -43,13 +42,10 @@ int read_copy(config_reader *r) {
   return (int)read_integer(r, "attend_copy_width", 0, LARGEST_SIZE, 0);
 }
 
-double read_real_of(config_reader *r, const attend_json *object,
-                    const char *name, double low, double high,
-                    double otherwise) {
+double read_real_of(config_reader *r, const attend_json *object, const char *name, double low,
+                    double high, double otherwise) {
   double x = otherwise;
-  if (!r->status)
-    r->status =
-        attend_json_read_number(r->ctx, r->path, object, name, low, high, &x);
+  if (!r->status) r->status = attend_json_read_number(r->ctx, r->path, object, name, low, high, &x);
   return x;
 }
 
@@ -60,45 +56,37 @@ float read_epsilon(config_reader *r, const char *name, double otherwise) {
 
 bool read_switch(config_reader *r, const char *name, bool otherwise) {
   bool truth = otherwise;
-  if (!r->status)
-    r->status =
-        attend_json_read_boolean(r->ctx, r->path, r->json, name, &truth);
+  if (!r->status) r->status = attend_json_read_boolean(r->ctx, r->path, r->json, name, &truth);
   return truth;
 }
 
-const char *read_text_of(config_reader *r, const attend_json *object,
-                         const char *name, const char *otherwise) {
+const char *read_text_of(config_reader *r, const attend_json *object, const char *name,
+                         const char *otherwise) {
   const char *text = otherwise;
-  if (!r->status)
-    r->status = attend_json_read_string(r->ctx, r->path, object, name, &text);
+  if (!r->status) r->status = attend_json_read_string(r->ctx, r->path, object, name, &text);
   return text;
 }
 
-const attend_json *read_tree(config_reader *r, const char *name,
-                             attend_json_kind kind) {
+const attend_json *read_tree(config_reader *r, const char *name, attend_json_kind kind) {
   const attend_json *tree = NULL;
-  if (!r->status)
-    r->status =
-        attend_json_read_tree(r->ctx, r->path, r->json, name, kind, &tree);
+  if (!r->status) r->status = attend_json_read_tree(r->ctx, r->path, r->json, name, kind, &tree);
   return tree;
 }
 
 void refuse_switch(config_reader *r, const char *name, const char *why) {
   if (read_switch(r, name, false))
-    REFUSE(r, ATTEND_UNSUPPORTED, "%s: %s is not supported: %s", r->path, name,
-           why);
+    REFUSE(r, ATTEND_UNSUPPORTED, "%s: %s is not supported: %s", r->path, name, why);
 }
 
 attend_activation activation_called(config_reader *r, const char *text) {
   static const struct {
     const char *name;
     attend_activation is;
-  } known[] = {
-      {"relu", ATTEND_RELU},           {"gelu", ATTEND_GELU},
-      {"gelu_new", ATTEND_GELU_TANH},  {"gelu_pytorch_tanh", ATTEND_GELU_TANH},
-      {"gelu_fast", ATTEND_GELU_TANH}, {"gelu_python", ATTEND_GELU},
-      {"silu", ATTEND_SILU},           {"swish", ATTEND_SILU},
-      {"tanh", ATTEND_TANH},           {"linear", ATTEND_IDENTITY}};
+  } known[] = {{"relu", ATTEND_RELU},           {"gelu", ATTEND_GELU},
+               {"gelu_new", ATTEND_GELU_TANH},  {"gelu_pytorch_tanh", ATTEND_GELU_TANH},
+               {"gelu_fast", ATTEND_GELU_TANH}, {"gelu_python", ATTEND_GELU},
+               {"silu", ATTEND_SILU},           {"swish", ATTEND_SILU},
+               {"tanh", ATTEND_TANH},           {"linear", ATTEND_IDENTITY}};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (!strcmp(text, known[i].name)) return known[i].is;
   REFUSE(r, ATTEND_UNSUPPORTED,
@@ -108,33 +96,30 @@ attend_activation activation_called(config_reader *r, const char *text) {
   return ATTEND_IDENTITY;
 }
 
-attend_activation read_activation(config_reader *r, const char *name,
-                                  const char *otherwise) {
+attend_activation read_activation(config_reader *r, const char *name, const char *otherwise) {
   return activation_called(r, read_text_of(r, r->json, name, otherwise));
 }
 
 void complete_stack(config_reader *r, attend_stack *s) {
   if (s->kv_heads == 0) s->kv_heads = s->heads;
   if (s->dim == 0 && s->width % s->heads)
-    REFUSE(r, ATTEND_IO, "%s: a width of %d cannot be cut into %d heads",
-           r->path, s->width, s->heads);
+    REFUSE(r, ATTEND_IO, "%s: a width of %d cannot be cut into %d heads", r->path, s->width,
+           s->heads);
   if (s->dim == 0) s->dim = s->width / s->heads;
   if (s->dim_v == 0) s->dim_v = read_size(r, "v_head_dim", s->dim);
   if (s->heads % s->kv_heads)
-    REFUSE(r, ATTEND_IO, "%s: %d heads cannot share %d key-value heads",
-           r->path, s->heads, s->kv_heads);
-  if ((int64_t)s->heads * (s->dim + 2 * s->dim_v) > LARGEST_SIZE ||
-      s->layers > ATTEND_MOST_LAYERS)
-    REFUSE(r, ATTEND_IO, "%s: %d layers of %d heads of %d are too many",
-           r->path, s->layers, s->heads, s->dim);
+    REFUSE(r, ATTEND_IO, "%s: %d heads cannot share %d key-value heads", r->path, s->heads,
+           s->kv_heads);
+  if ((int64_t)s->heads * (s->dim + 2 * s->dim_v) > LARGEST_SIZE || s->layers > ATTEND_MOST_LAYERS)
+    REFUSE(r, ATTEND_IO, "%s: %d layers of %d heads of %d are too many", r->path, s->layers,
+           s->heads, s->dim);
 }
 
 /* ---- token ids ------------------------------------------------------------------- */
 
 /* Some configurations name ids outside the vocabulary (pad -1). Such an id counts as
  * none and leaves the value read before. */
-static void read_id(config_reader *r, const char *name, const attend_config *c,
-                    int *id) {
+static void read_id(config_reader *r, const char *name, const attend_config *c, int *id) {
   int64_t n = read_integer(r, name, INT64_MIN, INT64_MAX, -1);
   if (n >= 0 && n < c->vocab) *id = (int)n;
 }
@@ -173,19 +158,16 @@ static void read_form(config_reader *r, attend_config *c) {
   if (text) snprintf(c->attention, sizeof c->attention, "%s", text);
   if (text && !r->status) r->status = attend_form_parse(r->ctx, text, &c->form);
   text = read_text_of(r, r->json, "attend_attention_roles", NULL);
-  if (text && !r->status)
-    r->status = attend_roles_parse(r->ctx, text, &c->roles);
+  if (text && !r->status) r->status = attend_roles_parse(r->ctx, text, &c->roles);
 }
 
 /* ---- forms by role --------------------------------------------------------------- */
 
 static const char gaps[] = ", ";
 
-attend_status attend_roles_parse(attend_context *ctx, const char *text,
-                                 unsigned *roles) {
+attend_status attend_roles_parse(attend_context *ctx, const char *text, unsigned *roles) {
   *roles = 0;
-  for (const char *at = text + strspn(text, gaps); *at;
-       at += strspn(at, gaps)) {
+  for (const char *at = text + strspn(text, gaps); *at; at += strspn(at, gaps)) {
     size_t n = strcspn(at, gaps);
     unsigned found = 0;
     for (int i = 0; i < ATTEND_ROLES; i++) {
@@ -199,8 +181,7 @@ attend_status attend_roles_parse(attend_context *ctx, const char *text,
     *roles |= found;
     at += n;
   }
-  ATTEND_CHECK(ctx, *roles,
-               "name a role of attention: encoder, decoder or cross");
+  ATTEND_CHECK(ctx, *roles, "name a role of attention: encoder, decoder or cross");
   return ATTEND_OK;
 }
 
@@ -209,8 +190,8 @@ const char *attend_roles_text(unsigned roles, char text[ATTEND_ROLES_TEXT]) {
   *text = 0;
   for (int i = 0; i < ATTEND_ROLES; i++)
     if (roles & 1u << i)
-      n += (size_t)snprintf(text + n, ATTEND_ROLES_TEXT - n, "%s%s",
-                            n ? "," : "", attend_role_name((attend_role)i));
+      n += (size_t)snprintf(text + n, ATTEND_ROLES_TEXT - n, "%s%s", n ? "," : "",
+                            attend_role_name((attend_role)i));
   return text;
 }
 
@@ -224,11 +205,9 @@ attend_status attend_config_forms(attend_context *ctx, const attend_config *c,
                                   const attend_form *form, unsigned roles,
                                   attend_form forms[ATTEND_ROLES]) {
   char text[ATTEND_ROLES_TEXT];
-  ATTEND_CHECK(ctx, form || !roles,
-               "roles of attention say where a form is: name one");
-  ATTEND_CHECK(ctx, !roles || roles & roles_of(c->parts),
-               "a %s has no attention of the role %s", c->family,
-               attend_roles_text(roles, text));
+  ATTEND_CHECK(ctx, form || !roles, "roles of attention say where a form is: name one");
+  ATTEND_CHECK(ctx, !roles || roles & roles_of(c->parts), "a %s has no attention of the role %s",
+               c->family, attend_roles_text(roles, text));
   for (int i = 0; i < ATTEND_ROLES; i++) {
     bool requested = form && (!roles || roles & 1u << i);
     bool trained = !c->roles || c->roles & 1u << i;
@@ -239,9 +218,8 @@ attend_status attend_config_forms(attend_context *ctx, const attend_config *c,
 
 /* ---- the whole -------------------------------------------------------------------- */
 
-static attend_status read_config(attend_context *ctx, const char *path,
-                                 const attend_json *json, const family **f,
-                                 attend_config *c) {
+static attend_status read_config(attend_context *ctx, const char *path, const attend_json *json,
+                                 const family **f, attend_config *c) {
   config_reader r = {ctx, json, path, ATTEND_OK};
   read_tree(&r, NULL, ATTEND_JSON_OBJECT);
   const char *type = read_text_of(&r, json, "model_type", NULL);
@@ -263,12 +241,10 @@ static attend_status read_config(attend_context *ctx, const char *path,
 }
 
 /* generation_config.json, if it is beside config.json, takes precedence. */
-static attend_status read_generation(attend_context *ctx, const char *folder,
-                                     attend_config *c) {
+static attend_status read_generation(attend_context *ctx, const char *folder, attend_config *c) {
   char path[LONGEST_PATH];
   attend_json *json;
-  if (!file_beside(folder, "generation_config.json", path, sizeof path))
-    return ATTEND_OK;
+  if (!file_beside(folder, "generation_config.json", path, sizeof path)) return ATTEND_OK;
   ATTEND_TRY(json_read(ctx, path, &json));
   config_reader r = {ctx, json, path, ATTEND_OK};
   read_tree(&r, NULL, ATTEND_JSON_OBJECT);
@@ -286,8 +262,7 @@ static attend_status refuse_weights(attend_context *ctx, const char *path) {
   const char *what = NULL;
   if (n >= 4 && !memcmp(head, "GGUF", 4))
     what = "a GGUF file of llama.cpp, which is not read: give";
-  if (n >= 4 && !memcmp(head, "PK\3\4", 4))
-    what = "a PyTorch checkpoint, which is not read: give";
+  if (n >= 4 && !memcmp(head, "PK\3\4", 4)) what = "a PyTorch checkpoint, which is not read: give";
   if (n == sizeof head && head[8] == '{' && !head[5] && !head[6] && !head[7])
     what = "a file of weights (safetensors): give the folder that it is in, or";
   if (!what) return ATTEND_OK;
@@ -297,8 +272,8 @@ static attend_status refuse_weights(attend_context *ctx, const char *path) {
               path, what);
 }
 
-attend_status config_read_as(attend_context *ctx, const char *path,
-                             const family **f, attend_config *config) {
+attend_status config_read_as(attend_context *ctx, const char *path, const family **f,
+                             attend_config *config) {
   char inside[LONGEST_PATH];
   struct stat info;
   attend_json *json;
@@ -311,15 +286,13 @@ attend_status config_read_as(attend_context *ctx, const char *path,
                 path);
   if (!folder) ATTEND_TRY(refuse_weights(ctx, path));
   ATTEND_TRY(json_read(ctx, folder ? inside : path, &json));
-  attend_status status =
-      read_config(ctx, folder ? inside : path, json, f, config);
+  attend_status status = read_config(ctx, folder ? inside : path, json, f, config);
   attend_json_free(json);
   if (!status && folder) status = read_generation(ctx, path, config);
   return status;
 }
 
-attend_status attend_config_read(attend_context *ctx, const char *path,
-                                 attend_config *config) {
+attend_status attend_config_read(attend_context *ctx, const char *path, attend_config *config) {
   const family *f = NULL;
   return config_read_as(ctx, path, &f, config);
 }

@@ -52,8 +52,7 @@ static void write_bert(attend_json_writer *w, const attend_architecture *a) {
 
 static void write_bart(attend_json_writer *w, const attend_architecture *a) {
   json_put_integer(w, "d_model", a->decoder_width);
-  if (a->width != a->decoder_width)
-    json_put_integer(w, "attend_encoder_width", a->width);
+  if (a->width != a->decoder_width) json_put_integer(w, "attend_encoder_width", a->width);
   json_put_integer(w, "encoder_layers", a->layers);
   json_put_integer(w, "decoder_layers", a->decoder_layers);
   json_put_integer(w, "encoder_attention_heads", a->heads);
@@ -69,14 +68,12 @@ static void write_bart(attend_json_writer *w, const attend_architecture *a) {
 }
 
 static bool is_lopsided(const attend_architecture *a) {
-  return a->width != a->decoder_width || a->heads != a->decoder_heads ||
-         a->mlp != a->decoder_mlp;
+  return a->width != a->decoder_width || a->heads != a->decoder_heads || a->mlp != a->decoder_mlp;
 }
 
 /* T5 has one size for both sides: where they differ, our own members give the
  * encoder's. */
-static void write_t5_sides(attend_json_writer *w,
-                           const attend_architecture *a) {
+static void write_t5_sides(attend_json_writer *w, const attend_architecture *a) {
   json_put_integer(w, "d_model", a->decoder_width);
   json_put_integer(w, "num_layers", a->layers);
   json_put_integer(w, "num_decoder_layers", a->decoder_layers);
@@ -129,33 +126,27 @@ static attend_architecture complete(const attend_architecture *given) {
   if (!a.kv_heads) a.kv_heads = a.heads;
   if (!a.positions) a.positions = 512;
   if (!a.mlp)
-    a.mlp = strcmp(a.family, "llama")
-                ? 4 * a.width
-                : (int)round_up((size_t)(8 * a.width / 3), 32);
+    a.mlp = strcmp(a.family, "llama") ? 4 * a.width : (int)round_up((size_t)(8 * a.width / 3), 32);
   if (!a.decoder_width) a.decoder_width = a.width;
   if (!a.decoder_heads) a.decoder_heads = a.heads;
-  if (!a.decoder_mlp)
-    a.decoder_mlp = a.decoder_width == a.width ? a.mlp : 4 * a.decoder_width;
+  if (!a.decoder_mlp) a.decoder_mlp = a.decoder_width == a.width ? a.mlp : 4 * a.decoder_width;
   return a;
 }
 
-static attend_status check_sides(attend_context *ctx,
-                                 const attend_architecture *a) {
+static attend_status check_sides(attend_context *ctx, const attend_architecture *a) {
   bool both = !strcmp(a->family, "bart") || !strcmp(a->family, "t5");
-  ATTEND_CHECK(
-      ctx, both || !is_lopsided(a),
-      "a %s has one side: bart and t5 have a decoder that may be wider "
-      "or narrower than their encoder",
-      a->family);
+  ATTEND_CHECK(ctx, both || !is_lopsided(a),
+               "a %s has one side: bart and t5 have a decoder that may be wider "
+               "or narrower than their encoder",
+               a->family);
   ATTEND_CHECK(ctx, !a->copy || (both && a->copy > 0),
                "a copy head of width %d in a %s: it has a width of 1 or more, "
                "and copies what an encoder of bart or t5 has read",
                a->copy, a->family);
   ATTEND_CHECK(ctx, a->decoder_width > 0 && a->decoder_mlp > 0,
-               "a decoder cannot have a width of %d, or of %d inside",
-               a->decoder_width, a->decoder_mlp);
-  ATTEND_CHECK(ctx,
-               a->decoder_heads > 0 && a->decoder_width % a->decoder_heads == 0,
+               "a decoder cannot have a width of %d, or of %d inside", a->decoder_width,
+               a->decoder_mlp);
+  ATTEND_CHECK(ctx, a->decoder_heads > 0 && a->decoder_width % a->decoder_heads == 0,
                "a decoder's width of %d cannot be cut into %d heads: choose "
                "the number of its heads",
                a->decoder_width, a->decoder_heads);
@@ -163,8 +154,7 @@ static attend_status check_sides(attend_context *ctx,
 }
 
 /* Checked by reading the result back. */
-static attend_status check_roles(attend_context *ctx,
-                                 const attend_architecture *a) {
+static attend_status check_roles(attend_context *ctx, const attend_architecture *a) {
   attend_form form = {0}, forms[ATTEND_ROLES];
   bool both = !strcmp(a->family, "bart") || !strcmp(a->family, "t5");
   attend_config c = {.parts = both                         ? ATTEND_BOTH
@@ -172,14 +162,12 @@ static attend_status check_roles(attend_context *ctx,
                                                            : ATTEND_DECODER};
   snprintf(c.family, sizeof c.family, "%s", a->family);
   if (a->attention) ATTEND_TRY(attend_form_parse(ctx, a->attention, &form));
-  return attend_config_forms(ctx, &c, a->attention ? &form : NULL, a->roles,
-                             forms);
+  return attend_config_forms(ctx, &c, a->attention ? &form : NULL, a->roles, forms);
 }
 
 static attend_status check(attend_context *ctx, const attend_architecture *a) {
   ATTEND_CHECK(ctx, find(a->family) >= 0,
-               "a new model is gpt2, llama, bert, bart or t5, not \"%.40s\"",
-               a->family);
+               "a new model is gpt2, llama, bert, bart or t5, not \"%.40s\"", a->family);
   ATTEND_CHECK(ctx, a->vocab > 0 && a->width > 0 && a->layers > 0,
                "a new model needs a vocabulary, layers and a width");
   ATTEND_CHECK(ctx, a->decoder_layers > 0 && a->mlp > 0 && a->positions > 0,
@@ -191,8 +179,7 @@ static attend_status check(attend_context *ctx, const attend_architecture *a) {
   ATTEND_CHECK(ctx, a->kv_heads == a->heads || !strcmp(a->family, "llama"),
                "heads of a %s do not share keys: llama's do", a->family);
   ATTEND_CHECK(ctx, a->kv_heads > 0 && a->heads % a->kv_heads == 0,
-               "%d heads cannot share %d key-value heads", a->heads,
-               a->kv_heads);
+               "%d heads cannot share %d key-value heads", a->heads, a->kv_heads);
   ATTEND_CHECK(ctx, strcmp(a->family, "llama") || a->width / a->heads % 2 == 0,
                "%d heads of a width of %d have %d numbers each: llama turns "
                "them in pairs, so choose an even one",
@@ -223,9 +210,7 @@ attend_status attend_config_write(attend_context *ctx, const char *path,
   put_id(&w, "pad_token_id", a.pad);
   if (a.copy) json_put_integer(&w, "attend_copy_width", a.copy);
   if (a.attention) json_put_text(&w, "attend_attention", a.attention);
-  if (a.roles)
-    json_put_text(&w, "attend_attention_roles",
-                  attend_roles_text(a.roles, roles));
+  if (a.roles) json_put_text(&w, "attend_attention_roles", attend_roles_text(a.roles, roles));
   attend_json_close(&w, '}');
   return json_write(&w, path);
 }

@@ -13,9 +13,8 @@
 
 static const char what[] = "what may be copied";
 
-#define TAKE(list, place, field, count)                                    \
-  ATTEND_TRY(own(r->ctx, list, place, size_times(count, sizeof *c->field), \
-                 what, &c->field))
+#define TAKE(list, place, field, count) \
+  ATTEND_TRY(own(r->ctx, list, place, size_times(count, sizeof *c->field), what, &c->field))
 
 attend_status copy_make(attend_session *r) {
   copying *c = &r->copy;
@@ -49,8 +48,7 @@ static attend_status copy_room(attend_session *r, size_t tokens, int n) {
   TAKE(&c->memory, ON_DEVICE, device_ids, tokens);
   TAKE(&c->memory, ON_DEVICE, device_first, tokens);
   TAKE(&c->memory, ON_DEVICE, device_often, tokens);
-  TAKE(&c->memory, ON_DEVICE, weight,
-       size_times((size_t)r->head_room, (size_t)n));
+  TAKE(&c->memory, ON_DEVICE, weight, size_times((size_t)r->head_room, (size_t)n));
   c->room = tokens;
   c->span = n;
   return ATTEND_OK;
@@ -82,10 +80,8 @@ attend_status copy_fill(attend_session *r, const int32_t *ids) {
   ATTEND_TRY(copy_room(r, (size_t)r->batch * (size_t)n, n));
   c->n = n;
   c->by_words = false;
-  multiply_rows(&r->p, &m->copy_k, count * n, r->x,
-                padded(m->config.encoder.width), c->keys, ld);
-  OP(r->ctx, copy_lag, .texts = count, .n = n, .width = m->config.copy,
-     .keys = c->keys, .ld = ld);
+  multiply_rows(&r->p, &m->copy_k, count * n, r->x, padded(m->config.encoder.width), c->keys, ld);
+  OP(r->ctx, copy_lag, .texts = count, .n = n, .width = m->config.copy, .keys = c->keys, .ld = ld);
   memcpy(c->ids, ids, (size_t)count * (size_t)n * sizeof *ids);
   for (int b = 0; b < r->batch; b++) {
     c->of[b] = b;
@@ -96,17 +92,15 @@ attend_status copy_fill(attend_session *r, const int32_t *ids) {
   return ATTEND_OK;
 }
 
-void copy_rows(attend_session *r, int rows, const float *x, int ld,
-               float *logits, int ldl) {
+void copy_rows(attend_session *r, int rows, const float *x, int ld, float *logits, int ldl) {
   const attend_model *m = r->model;
   copying *c = &r->copy;
   const int width = (int)copy_width(r);
   multiply_rows(&r->p, &m->copy_q, rows, x, ld, c->q, width);
   multiply_rows(&r->p, &m->copy_gate, rows, x, ld, c->gate, LANES);
-  OP(r->ctx, scale, .rows = rows, .width = width,
-     .factor = 1 / sqrtf((float)m->config.copy), .x = c->q, .ldx = width);
-  for (int i = 0; i < rows; i++)
-    c->texts[i] = r->head_of[i] < 0 ? -1 : c->of[r->head_of[i]];
+  OP(r->ctx, scale, .rows = rows, .width = width, .factor = 1 / sqrtf((float)m->config.copy),
+     .x = c->q, .ldx = width);
+  for (int i = 0; i < rows; i++) c->texts[i] = r->head_of[i] < 0 ? -1 : c->of[r->head_of[i]];
   OP(r->ctx, copy_loss,
      .texts = {.n = c->n,
                .ld = width,
@@ -115,8 +109,8 @@ void copy_rows(attend_session *r, int rows, const float *x, int ld,
                .ids = c->device_ids,
                .first = c->device_first,
                .length = c->length},
-     .rows = rows, .vocab = m->config.vocab, .of = c->texts, .q = c->q,
-     .gate = c->gate, .weight = c->weight, .logits = logits, .ldl = ldl);
+     .rows = rows, .vocab = m->config.vocab, .of = c->texts, .q = c->q, .gate = c->gate,
+     .weight = c->weight, .logits = logits, .ldl = ldl);
 }
 
 void copy_reorder(attend_session *r, const int32_t *parents) {
@@ -156,10 +150,9 @@ static void forget_words(attend_session *r) {
 static void make_keys(attend_session *r, float *keys) {
   const attend_model *m = r->model;
   const int ld = (int)copy_width(r), n = r->p.n;
-  multiply_rows(&r->p, &m->copy_k, n, r->x, padded(m->config.encoder.width),
-                keys, ld);
-  OP(r->ctx, copy_lag, .texts = 1, .n = n, .width = m->config.copy,
-     .keys = keys, .ld = ld, .before = r->copy.before);
+  multiply_rows(&r->p, &m->copy_k, n, r->x, padded(m->config.encoder.width), keys, ld);
+  OP(r->ctx, copy_lag, .texts = 1, .n = n, .width = m->config.copy, .keys = keys, .ld = ld,
+     .before = r->copy.before);
 }
 
 /* The entry of token `row`, and its ordinal among that word's occurrences; words come
@@ -178,10 +171,9 @@ static void fold(copying *c, int row, int32_t *to, float *often) {
 
 static void fold_all(attend_session *r, int row, int end) {
   copying *c = &r->copy;
-  for (int i = row; i < end; i++)
-    fold(c, i, c->fold_to + (i - row), c->fold_often + (i - row));
-  OP(r->ctx, copy_fold, .n = end - row, .from = row, .ld = (int)copy_width(r),
-     .keys = c->keys, .to = c->fold_to, .often = c->fold_often);
+  for (int i = row; i < end; i++) fold(c, i, c->fold_to + (i - row), c->fold_often + (i - row));
+  OP(r->ctx, copy_fold, .n = end - row, .from = row, .ld = (int)copy_width(r), .keys = c->keys,
+     .to = c->fold_to, .often = c->fold_often);
 }
 
 static void keep_token(copying *c, int row) {
@@ -229,16 +221,14 @@ attend_status copy_recall(attend_session *r, const attend_session *from) {
   const size_t count = (size_t)n, width = copy_width(r);
   if (!n || !r->model->copy_k.go) return ATTEND_OK;
   ATTEND_TRY(copy_room(r, count, n));
-  OP(r->ctx, gather, .rows = n, .width = (int)width, .factor = 1, .x = f->keys,
-     .ldx = (int)width, .y = c->keys, .ldy = (int)width);
+  OP(r->ctx, gather, .rows = n, .width = (int)width, .factor = 1, .x = f->keys, .ldx = (int)width,
+     .y = c->keys, .ldy = (int)width);
   memcpy(c->ids, f->ids, count * sizeof *c->ids);
   memcpy(c->first, f->first, count * sizeof *c->first);
-  for (int j = 0; f->by_words && j < n; j++)
-    c->often[j] = (float)log((double)f->often[j]);
+  for (int j = 0; f->by_words && j < n; j++) c->often[j] = (float)log((double)f->often[j]);
   copy_upload(r, count);
   if (f->by_words)
-    r->ctx->device->write(r->ctx, c->device_often, c->often,
-                          count * sizeof *c->often);
+    r->ctx->device->write(r->ctx, c->device_often, c->often, count * sizeof *c->often);
   for (int b = 0; b < r->batch; b++) c->of[b] = b;
   c->by_words = f->by_words;
   c->length[0] = c->n = n;
@@ -247,21 +237,17 @@ attend_status copy_recall(attend_session *r, const attend_session *from) {
 
 /* ---- its files -------------------------------------------------------------------------- */
 
-static attend_tensor tensor_of(const char *name, attend_stored stored,
-                               int64_t n, int64_t width, const void *data) {
-  return (attend_tensor){.name = name,
-                         .stored = stored,
-                         .rank = width ? 2 : 1,
-                         .shape = {n, width},
-                         .data = data};
+static attend_tensor tensor_of(const char *name, attend_stored stored, int64_t n, int64_t width,
+                               const void *data) {
+  return (attend_tensor){
+      .name = name, .stored = stored, .rank = width ? 2 : 1, .shape = {n, width}, .data = data};
 }
 
 attend_status copy_save(attend_session *r, const char *path) {
   const copying *c = &r->copy;
   const size_t n = (size_t)c->length[0], width = copy_width(r);
   float *keys;
-  ATTEND_TRY(
-      take(r->ctx, SIZE_PRODUCT(n + 1, width, sizeof *keys), "words", &keys));
+  ATTEND_TRY(take(r->ctx, SIZE_PRODUCT(n + 1, width, sizeof *keys), "words", &keys));
   float *before = keys + n * width;
   r->ctx->device->read(r->ctx, keys, c->keys, n * width * sizeof *keys);
   r->ctx->device->read(r->ctx, before, c->before, width * sizeof *keys);
@@ -270,34 +256,29 @@ attend_status copy_save(attend_session *r, const char *path) {
       tensor_of("ids", ATTEND_STORED_I32, (int64_t)n, 0, c->ids),
       tensor_of("before", ATTEND_STORED_F32, (int64_t)width, 0, before),
       tensor_of("often", ATTEND_STORED_F32, (int64_t)n, 0, c->often)};
-  attend_status status =
-      attend_tensor_file_write(r->ctx, path, c->by_words ? 4 : 3, list);
+  attend_status status = attend_tensor_file_write(r->ctx, path, c->by_words ? 4 : 3, list);
   give(r->ctx, keys);
   return status;
 }
 
-static const attend_tensor *find(const attend_tensor_file *file,
-                                 const char *name, attend_stored stored,
-                                 int64_t n, int64_t width) {
+static const attend_tensor *find(const attend_tensor_file *file, const char *name,
+                                 attend_stored stored, int64_t n, int64_t width) {
   const attend_tensor *t = attend_tensor_file_find(file, name);
-  bool fits = t && t->stored == stored && t->rank == (width ? 2 : 1) &&
-              t->shape[0] == n && (!width || t->shape[1] == width);
+  bool fits = t && t->stored == stored && t->rank == (width ? 2 : 1) && t->shape[0] == n &&
+              (!width || t->shape[1] == width);
   return fits ? t : NULL;
 }
 
 /* Whether it is consistent with `rows` tokens. */
-static bool take_words(attend_session *r, const attend_tensor_file *file,
-                       int64_t rows) {
+static bool take_words(attend_session *r, const attend_tensor_file *file, int64_t rows) {
   copying *c = &r->copy;
   const attend_tensor *ids = attend_tensor_file_find(file, "ids");
   const int64_t n = ids ? ids->shape[0] : 0, vocab = r->model->config.vocab;
   const bool by_words = attend_tensor_file_find(file, "often") != NULL;
   ids = find(file, "ids", ATTEND_STORED_I32, n, 0);
-  const attend_tensor *keys =
-      find(file, "keys", ATTEND_STORED_F32, n, (int64_t)copy_width(r));
+  const attend_tensor *keys = find(file, "keys", ATTEND_STORED_F32, n, (int64_t)copy_width(r));
   const attend_tensor *often = find(file, "often", ATTEND_STORED_F32, n, 0);
-  const attend_tensor *before =
-      find(file, "before", ATTEND_STORED_F32, (int64_t)copy_width(r), 0);
+  const attend_tensor *before = find(file, "before", ATTEND_STORED_F32, (int64_t)copy_width(r), 0);
   if (!ids || !keys || !before || by_words != !!often) return false;
   if (n < 1 || n > (by_words ? vocab : min64(rows, window_of(r)))) return false;
   memcpy(c->ids, ids->data, ids->bytes);
@@ -324,6 +305,5 @@ attend_status copy_load(attend_session *r, const char *path, int64_t rows) {
   attend_tensor_file_close(file);
   if (taken) return ATTEND_OK;
   copy_reset(r);
-  return fail(r->ctx, ATTEND_IO, "\"%.300s\" does not hold the words of a text",
-              path);
+  return fail(r->ctx, ATTEND_IO, "\"%.300s\" does not hold the words of a text", path);
 }

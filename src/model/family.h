@@ -16,39 +16,38 @@
  * Training lays parameters out in this order. Slots of one member are adjacent; a
  * family has some of them: query, key and value fused, or three tensors. A tied head
  * is the token table and has no tensor of its own. */
-#define SLOT_LIST(X)                                                         \
-  X(TOKENS, attend_model, tokens, "token table")                             \
-  X(PROJECTION, stack, projection, "embedding projection")                   \
-  X(POSITIONS, stack, positions, "position table")                           \
-  X(TYPES, stack, types, "segment table")                                    \
-  X(EMBED_NORM, stack, embed_norm, "norm of the embeddings")                 \
-  X(RELATIVE, stack, relative, "relative positions")                         \
-  X(SELF_NORM, layer_weights, self_norm, "self-attention norm")              \
-  X(SELF_QKV, layer_weights, qkv, "self-attention query, key, value")        \
-  X(SELF_Q, layer_weights, qkv, "self-attention query")                      \
-  X(SELF_K, layer_weights, qkv, "self-attention key")                        \
-  X(SELF_V, layer_weights, qkv, "self-attention value")                      \
-  X(Q_NORM, layer_weights, q_norm, "query norm")                             \
-  X(K_NORM, layer_weights, k_norm, "key norm")                               \
-  X(SELF_O, layer_weights, out, "self-attention output")                     \
-  X(SELF_AFTER_NORM, layer_weights, self_after, "norm after self-attention") \
-  X(CROSS_NORM, layer_weights, cross_norm, "cross-attention norm")           \
-  X(CROSS_Q, layer_weights, cross_q, "cross-attention query")                \
-  X(CROSS_K, layer_weights, cross_kv, "cross-attention key")                 \
-  X(CROSS_V, layer_weights, cross_kv, "cross-attention value")               \
-  X(CROSS_O, layer_weights, cross_out, "cross-attention output")             \
-  X(MLP_NORM, layer_weights, mlp_norm, "mlp norm")                           \
-  X(MLP_GATE, layer_weights, up, "mlp gate")                                 \
-  X(MLP_UP, layer_weights, up, "mlp up")                                     \
-  X(MLP_DOWN, layer_weights, down, "mlp down")                               \
-  X(MLP_AFTER_NORM, layer_weights, mlp_after, "norm after the mlp")          \
-  X(FINAL_NORM, stack, final_norm, "final norm")                             \
-  X(TRANSFORM, attend_model, transform, "head's transform")                  \
-  X(TRANSFORM_NORM, attend_model, transform_norm,                            \
-    "norm of the head's transform")                                          \
-  X(HEAD, attend_model, head, "head")                                        \
-  X(COPY_Q, attend_model, copy_q, "copy query")                              \
-  X(COPY_K, attend_model, copy_k, "copy key")                                \
+#define SLOT_LIST(X)                                                              \
+  X(TOKENS, attend_model, tokens, "token table")                                  \
+  X(PROJECTION, stack, projection, "embedding projection")                        \
+  X(POSITIONS, stack, positions, "position table")                                \
+  X(TYPES, stack, types, "segment table")                                         \
+  X(EMBED_NORM, stack, embed_norm, "norm of the embeddings")                      \
+  X(RELATIVE, stack, relative, "relative positions")                              \
+  X(SELF_NORM, layer_weights, self_norm, "self-attention norm")                   \
+  X(SELF_QKV, layer_weights, qkv, "self-attention query, key, value")             \
+  X(SELF_Q, layer_weights, qkv, "self-attention query")                           \
+  X(SELF_K, layer_weights, qkv, "self-attention key")                             \
+  X(SELF_V, layer_weights, qkv, "self-attention value")                           \
+  X(Q_NORM, layer_weights, q_norm, "query norm")                                  \
+  X(K_NORM, layer_weights, k_norm, "key norm")                                    \
+  X(SELF_O, layer_weights, out, "self-attention output")                          \
+  X(SELF_AFTER_NORM, layer_weights, self_after, "norm after self-attention")      \
+  X(CROSS_NORM, layer_weights, cross_norm, "cross-attention norm")                \
+  X(CROSS_Q, layer_weights, cross_q, "cross-attention query")                     \
+  X(CROSS_K, layer_weights, cross_kv, "cross-attention key")                      \
+  X(CROSS_V, layer_weights, cross_kv, "cross-attention value")                    \
+  X(CROSS_O, layer_weights, cross_out, "cross-attention output")                  \
+  X(MLP_NORM, layer_weights, mlp_norm, "mlp norm")                                \
+  X(MLP_GATE, layer_weights, up, "mlp gate")                                      \
+  X(MLP_UP, layer_weights, up, "mlp up")                                          \
+  X(MLP_DOWN, layer_weights, down, "mlp down")                                    \
+  X(MLP_AFTER_NORM, layer_weights, mlp_after, "norm after the mlp")               \
+  X(FINAL_NORM, stack, final_norm, "final norm")                                  \
+  X(TRANSFORM, attend_model, transform, "head's transform")                       \
+  X(TRANSFORM_NORM, attend_model, transform_norm, "norm of the head's transform") \
+  X(HEAD, attend_model, head, "head")                                             \
+  X(COPY_Q, attend_model, copy_q, "copy query")                                   \
+  X(COPY_K, attend_model, copy_k, "copy key")                                     \
   X(COPY_GATE, attend_model, copy_gate, "copy gate")
 
 #define X(slot, of, member, what) slot,
@@ -104,43 +103,39 @@ typedef struct family {
   const line *lines; /* ends with a name of NULL */
 } family;
 
-extern const family family_gpt2, family_llama, family_bert, family_distilbert,
-    family_roberta, family_bart, family_t5;
+extern const family family_gpt2, family_llama, family_bert, family_distilbert, family_roberta,
+    family_bart, family_t5;
 
 /* Roles of attention, of attend_in, that parts have. */
 unsigned roles_of(attend_parts parts);
 
 /* attend_config_read as family *f; if *f is NULL, it is set to the one of model_type. */
-attend_status config_read_as(attend_context *ctx, const char *path,
-                             const family **f, attend_config *config);
+attend_status config_read_as(attend_context *ctx, const char *path, const family **f,
+                             attend_config *config);
 
 /* ---- reading a configuration (config.c) --------------------------------------- */
 
 /* Unless something failed before. */
-#define REFUSE(r, ...) \
-  ((r)->status ? (r)->status : ((r)->status = fail((r)->ctx, __VA_ARGS__)))
+#define REFUSE(r, ...) ((r)->status ? (r)->status : ((r)->status = fail((r)->ctx, __VA_ARGS__)))
 
 /* A member of another type is a failure; an absent or null one has its default. */
-int64_t read_integer(config_reader *r, const char *name, int64_t low,
-                     int64_t high, int64_t otherwise);
+int64_t read_integer(config_reader *r, const char *name, int64_t low, int64_t high,
+                     int64_t otherwise);
 /* A size in [1, 2^28]. Missing: `otherwise`, or a failure if that is negative. */
 int read_size(config_reader *r, const char *name, int otherwise);
 /* What is added to a norm's variance. */
 float read_epsilon(config_reader *r, const char *name, double otherwise);
 /* Members of `object`, which is r->json or one of its members. */
-double read_real_of(config_reader *r, const attend_json *object,
-                    const char *name, double low, double high,
-                    double otherwise);
-const char *read_text_of(config_reader *r, const attend_json *object,
-                         const char *name, const char *otherwise);
+double read_real_of(config_reader *r, const attend_json *object, const char *name, double low,
+                    double high, double otherwise);
+const char *read_text_of(config_reader *r, const attend_json *object, const char *name,
+                         const char *otherwise);
 /* A member that is an array or an object; NULL if there is none. */
-const attend_json *read_tree(config_reader *r, const char *name,
-                             attend_json_kind kind);
+const attend_json *read_tree(config_reader *r, const char *name, attend_json_kind kind);
 /* attend_copy_width: of a copy head; 0: there is none. */
 int read_copy(config_reader *r);
 bool read_switch(config_reader *r, const char *name, bool otherwise);
-attend_activation read_activation(config_reader *r, const char *name,
-                                  const char *otherwise);
+attend_activation read_activation(config_reader *r, const char *name, const char *otherwise);
 attend_activation activation_called(config_reader *r, const char *text);
 void refuse_switch(config_reader *r, const char *name, const char *why);
 /* heads must divide the width; kv_heads the heads. */

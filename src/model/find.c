@@ -30,15 +30,15 @@ typedef char path_text[ATTEND_PATH_SIZE];
 
 /* ---- paths --------------------------------------------------------------------- */
 
-__attribute__((format(printf, 3, 4))) static attend_status put_path(
-    attend_context *ctx, path_text path, const char *format, ...) {
+__attribute__((format(printf, 3, 4))) static attend_status put_path(attend_context *ctx,
+                                                                    path_text path,
+                                                                    const char *format, ...) {
   va_list args;
   va_start(args, format);
   int n = vsnprintf(path, ATTEND_PATH_SIZE, format, args);
   va_end(args);
   ATTEND_CHECK(ctx, n >= 0 && n < ATTEND_PATH_SIZE,
-               "the path of a model has more than %d bytes: %.100s..",
-               ATTEND_PATH_SIZE - 1, path);
+               "the path of a model has more than %d bytes: %.100s..", ATTEND_PATH_SIZE - 1, path);
   return ATTEND_OK;
 }
 
@@ -51,14 +51,12 @@ static bool has_config(const char *folder) {
   struct stat info;
   path_text path;
   int n = snprintf(path, sizeof path, "%s/config.json", folder);
-  return n > 0 && n < ATTEND_PATH_SIZE && !stat(path, &info) &&
-         S_ISREG(info.st_mode);
+  return n > 0 && n < ATTEND_PATH_SIZE && !stat(path, &info) && S_ISREG(info.st_mode);
 }
 
 static bool is_safe_part(const char *part, size_t length) {
   if (!length || length > MOST_PART) return false;
-  if (part[0] == '.' && (length == 1 || (length == 2 && part[1] == '.')))
-    return false;
+  if (part[0] == '.' && (length == 1 || (length == 2 && part[1] == '.'))) return false;
   for (size_t i = 0; i < length; i++) {
     unsigned char c = (unsigned char)part[i];
     if (c < 32 || c == 127 || c == '\\') return false;
@@ -82,13 +80,12 @@ int attend_name_is_safe(const char *name, size_t length) {
 /* One part of a hub id, by the hub's rules: they also keep "--" unambiguous in the
  * name of the folder. */
 static bool is_hub_part(const char *part, size_t length) {
-  if (!length || length > 96 || strchr("-.", part[0]) ||
-      strchr("-.", part[length - 1]))
+  if (!length || length > 96 || strchr("-.", part[0]) || strchr("-.", part[length - 1]))
     return false;
   for (size_t i = 0; i < length; i++) {
     char c = part[i];
-    bool word = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
-                (c >= 'A' && c <= 'Z') || c == '_';
+    bool word =
+        (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
     if (!word && c != '-' && c != '.') return false;
     if (!word && i + 1 < length && part[i + 1] == c) return false;
   }
@@ -98,8 +95,7 @@ static bool is_hub_part(const char *part, size_t length) {
 static bool is_hub_name(const char *id) {
   const char *slash = strchr(id, '/');
   if (!slash) return is_hub_part(id, strlen(id));
-  return is_hub_part(id, (size_t)(slash - id)) &&
-         is_hub_part(slash + 1, strlen(slash + 1));
+  return is_hub_part(id, (size_t)(slash - id)) && is_hub_part(slash + 1, strlen(slash + 1));
 }
 
 static bool is_hub_revision(const char *text) {
@@ -135,17 +131,14 @@ static const struct {
 } sources[] = {
     [ATTEND_SOURCE_FOLDER] = {"", NULL, NULL, NULL, NULL},
     [ATTEND_SOURCE_SHIPPED] = {"attend:", NULL, NULL, NULL, NULL},
-    [ATTEND_SOURCE_HUB] = {"hf:", "model",
-                           "hf:OWNER/NAME or hf:OWNER/NAME@REVISION",
-                           is_hub_name, is_hub_revision},
-    [ATTEND_SOURCE_NPM] = {"npm:", "package",
-                           "npm:PACKAGE, npm:PACKAGE@VERSION or npm:FILE.tgz",
+    [ATTEND_SOURCE_HUB] = {"hf:", "model", "hf:OWNER/NAME or hf:OWNER/NAME@REVISION", is_hub_name,
+                           is_hub_revision},
+    [ATTEND_SOURCE_NPM] = {"npm:", "package", "npm:PACKAGE, npm:PACKAGE@VERSION or npm:FILE.tgz",
                            is_npm_name, is_npm_version}};
 
 static attend_model_source source_of(const char *text) {
   for (int i = ATTEND_SOURCE_NPM; i > ATTEND_SOURCE_FOLDER; i--)
-    if (!strncmp(text, sources[i].prefix, strlen(sources[i].prefix)))
-      return (attend_model_source)i;
+    if (!strncmp(text, sources[i].prefix, strlen(sources[i].prefix))) return (attend_model_source)i;
   return ATTEND_SOURCE_FOLDER;
 }
 
@@ -154,12 +147,10 @@ attend_status attend_model_name_parse(attend_context *ctx, const char *text,
   attend_model_source source = source_of(text);
   const char *rest = text + strlen(sources[source].prefix);
   /* a package's scope begins with @ */
-  const char *at =
-      *rest && sources[source].is_name ? strchr(rest + 1, '@') : NULL;
+  const char *at = *rest && sources[source].is_name ? strchr(rest + 1, '@') : NULL;
   size_t length = at ? (size_t)(at - rest) : strlen(rest);
   *name = (attend_model_name){.source = source};
-  bool fits = length < sizeof name->name &&
-              (!at || strlen(at + 1) < sizeof name->revision);
+  bool fits = length < sizeof name->name && (!at || strlen(at + 1) < sizeof name->revision);
   if (fits) memcpy(name->name, rest, length);
   if (fits && at) strcpy(name->revision, at + 1);
   if (fits && !sources[source].is_name) return ATTEND_OK;
@@ -167,10 +158,9 @@ attend_status attend_model_name_parse(attend_context *ctx, const char *text,
       (!at || sources[source].is_revision(name->revision)))
     return ATTEND_OK;
   if (!sources[source].what)
-    return fail(ctx, ATTEND_INVALID,
-                "the path of a model has %zu bytes: too many", length);
-  return fail(ctx, ATTEND_INVALID, "\"%.200s\" names no %s: write %s", text,
-              sources[source].what, sources[source].form);
+    return fail(ctx, ATTEND_INVALID, "the path of a model has %zu bytes: too many", length);
+  return fail(ctx, ATTEND_INVALID, "\"%.200s\" names no %s: write %s", text, sources[source].what,
+              sources[source].form);
 }
 
 /* ---- where the caches are --------------------------------------------------------- */
@@ -179,21 +169,18 @@ static attend_status cache_home(attend_context *ctx, path_text path) {
   const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
   if (cache && cache[0] == '/') return put_path(ctx, path, "%s", cache);
   if (home && *home) return put_path(ctx, path, "%s/.cache", home);
-  return fail(ctx, ATTEND_IO,
-              "there is no place for a cache: set HOME or XDG_CACHE_HOME");
+  return fail(ctx, ATTEND_IO, "there is no place for a cache: set HOME or XDG_CACHE_HOME");
 }
 
 /* The value of a variable as an absolute path, "~" expanded; "" if it is not set. */
-static attend_status path_in(attend_context *ctx, const char *variable,
-                             path_text path) {
+static attend_status path_in(attend_context *ctx, const char *variable, path_text path) {
   const char *value = getenv(variable), *home = getenv("HOME");
   path_text here;
   *path = 0;
   if (!value || !*value) return ATTEND_OK;
   if (home && (!strcmp(value, "~") || !strncmp(value, "~/", 2)))
     return put_path(ctx, path, "%s%s", home, value + 1);
-  if (value[0] == '/' || !getcwd(here, sizeof here))
-    return put_path(ctx, path, "%s", value);
+  if (value[0] == '/' || !getcwd(here, sizeof here)) return put_path(ctx, path, "%s", value);
   return put_path(ctx, path, "%s/%s", here, value);
 }
 
@@ -219,13 +206,11 @@ attend_status attend_npm_home(attend_context *ctx, path_text path) {
   return put_path(ctx, path, "%s/attend/npm", cache);
 }
 
-attend_status attend_model_cache(attend_context *ctx,
-                                 const attend_model_name *name,
+attend_status attend_model_cache(attend_context *ctx, const attend_model_name *name,
                                  path_text path) {
   path_text root;
   ATTEND_CHECK(ctx, sources[name->source].is_name,
-               "\"%.200s\" is in no cache: only models of hf: and npm: are",
-               name->name);
+               "\"%.200s\" is in no cache: only models of hf: and npm: are", name->name);
   if (name->source == ATTEND_SOURCE_NPM) {
     ATTEND_TRY(attend_npm_home(ctx, root));
     return put_path(ctx, path, "%s/%s", root, name->name);
@@ -233,15 +218,14 @@ attend_status attend_model_cache(attend_context *ctx,
   const char *slash = strchr(name->name, '/');
   ATTEND_TRY(hub_root(ctx, root));
   if (!slash) return put_path(ctx, path, "%s/models--%s", root, name->name);
-  return put_path(ctx, path, "%s/models--%.*s--%s", root,
-                  (int)(slash - name->name), name->name, slash + 1);
+  return put_path(ctx, path, "%s/models--%.*s--%s", root, (int)(slash - name->name), name->name,
+                  slash + 1);
 }
 
 /* ---- the hub's cache ---------------------------------------------------------------- */
 
 static bool is_commit(const char *text) {
-  return strlen(text) == COMMIT_DIGITS &&
-         strspn(text, "0123456789abcdef") == COMMIT_DIGITS;
+  return strlen(text) == COMMIT_DIGITS && strspn(text, "0123456789abcdef") == COMMIT_DIGITS;
 }
 
 /* The commit that a revision stood for when it was pulled. */
@@ -255,20 +239,18 @@ static bool read_commit(const char *ref, char commit[COMMIT_DIGITS + 2]) {
 }
 
 static attend_status find_in_hub(attend_context *ctx, const char *text,
-                                 const attend_model_name *name,
-                                 path_text path) {
+                                 const attend_model_name *name, path_text path) {
   const char *revision = *name->revision ? name->revision : "main";
   char commit[COMMIT_DIGITS + 2] = "";
   path_text folder, ref;
   ATTEND_TRY(attend_model_cache(ctx, name, folder));
   ATTEND_TRY(put_path(ctx, ref, "%s/refs/%s", folder, revision));
   bool known = is_commit(revision) || read_commit(ref, commit);
-  ATTEND_TRY(put_path(ctx, path, "%s/snapshots/%s", folder,
-                      *commit ? commit : revision));
+  ATTEND_TRY(put_path(ctx, path, "%s/snapshots/%s", folder, *commit ? commit : revision));
   if (known && is_folder(path)) return ATTEND_OK;
   *strrchr(folder, '/') = 0;
-  return fail(ctx, ATTEND_IO, "%.150s is not in %.150s: run attend pull %.150s",
-              text, folder, text);
+  return fail(ctx, ATTEND_IO, "%.150s is not in %.150s: run attend pull %.150s", text, folder,
+              text);
 }
 
 /* ---- npm's cache --------------------------------------------------------------------- */
@@ -292,8 +274,7 @@ static void newest_in(const char *folder, char version[MOST_NAME]) {
 }
 
 /* Parts of a model have a config.json of their own, below the model's. */
-attend_status attend_package_model(attend_context *ctx, const char *package,
-                                   path_text path) {
+attend_status attend_package_model(attend_context *ctx, const char *package, path_text path) {
   char *roots[] = {(char *)package, NULL};
   FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
   FTSENT *at;
@@ -306,23 +287,20 @@ attend_status attend_package_model(attend_context *ctx, const char *package,
     ties = at->fts_level == level ? ties + 1 : 0;
     level = at->fts_level;
     status =
-        put_path(ctx, path, "%.*s",
-                 (int)(at->fts_pathlen - at->fts_namelen - 1), at->fts_path);
+        put_path(ctx, path, "%.*s", (int)(at->fts_pathlen - at->fts_namelen - 1), at->fts_path);
   }
   if (tree) fts_close(tree);
   return status || !ties ? status : put_path(ctx, path, "%s", package);
 }
 
 static attend_status find_in_npm(attend_context *ctx, const char *text,
-                                 const attend_model_name *name,
-                                 path_text path) {
+                                 const attend_model_name *name, path_text path) {
   char version[MOST_NAME];
   path_text package, folder;
-  ATTEND_CHECK(
-      ctx, !name_ends(name->name, ".tgz") && !name_ends(name->name, ".tar.gz"),
-      "%.150s is no package's name: run attend pull %.150s, and give "
-      "the folder that it prints",
-      text, text);
+  ATTEND_CHECK(ctx, !name_ends(name->name, ".tgz") && !name_ends(name->name, ".tar.gz"),
+               "%.150s is no package's name: run attend pull %.150s, and give "
+               "the folder that it prints",
+               text, text);
   ATTEND_TRY(attend_model_cache(ctx, name, package));
   if (*name->revision && strcmp(name->revision, "latest"))
     snprintf(version, sizeof version, "%s", name->revision);
@@ -331,8 +309,7 @@ static attend_status find_in_npm(attend_context *ctx, const char *text,
   ATTEND_TRY(put_path(ctx, folder, "%s/%s", package, version));
   if (attend_name_is_safe(version, strlen(version)) && is_folder(folder))
     return attend_package_model(ctx, folder, path);
-  return fail(ctx, ATTEND_IO,
-              "%.200s has not been pulled: run attend pull %.200s", text, text);
+  return fail(ctx, ATTEND_IO, "%.200s has not been pulled: run attend pull %.200s", text, text);
 }
 
 /* ---- models that ship ------------------------------------------------------------------ */
@@ -345,8 +322,7 @@ static bool loaded_from(path_text path) {
   bool found = false;
   while (maps && !found && fgets(entry, sizeof entry, maps)) {
     char *name = strchr(entry, '/');
-    if (sscanf(entry, "%" SCNxPTR "-%" SCNxPTR, &from, &to) != 2 || !name)
-      continue;
+    if (sscanf(entry, "%" SCNxPTR "-%" SCNxPTR, &from, &to) != 2 || !name) continue;
     name[strcspn(name, "\n")] = 0;
     found = from <= here && here < to;
     if (found) snprintf(path, ATTEND_PATH_SIZE, "%s", name);
@@ -358,8 +334,7 @@ static bool loaded_from(path_text path) {
 /* Folder i of those that may hold them; false: there are no more. */
 static bool shipped_folder(int i, path_text folder) {
   static const char *const places[] = {"../share/attend/models", "../models",
-                                       "../../share/attend/models",
-                                       "../../models"};
+                                       "../../share/attend/models", "../../models"};
   const char *given = getenv("ATTEND_MODELS");
   path_text file = "";
   *folder = 0;
@@ -377,18 +352,15 @@ static void list_shipped(const char *folder, char *text, size_t size) {
     path_text path;
     size_t used = strlen(text);
     int n = snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
-    if (e->d_name[0] == '.' || n >= ATTEND_PATH_SIZE || !has_config(path))
-      continue;
-    n = snprintf(text + used, size - used, "%sattend:%s", used ? ", " : "",
-                 e->d_name);
+    if (e->d_name[0] == '.' || n >= ATTEND_PATH_SIZE || !has_config(path)) continue;
+    n = snprintf(text + used, size - used, "%sattend:%s", used ? ", " : "", e->d_name);
     if (n < 0 || (size_t)n >= size - used) text[used] = 0;
   }
   if (dir) closedir(dir);
 }
 
 static attend_status find_shipped(attend_context *ctx, const char *text,
-                                  const attend_model_name *name,
-                                  path_text path) {
+                                  const attend_model_name *name, path_text path) {
   path_text folder;
   char all[256] = "";
   bool safe = attend_name_is_safe(name->name, strlen(name->name));
@@ -398,8 +370,8 @@ static attend_status find_shipped(attend_context *ctx, const char *text,
   }
   for (int i = 0; !*all && shipped_folder(i, folder); i++)
     if (*folder) list_shipped(folder, all, sizeof all);
-  return fail(ctx, ATTEND_IO, "%.100s does not come with this program: %s%s",
-              text, *all ? "these do: " : "",
+  return fail(ctx, ATTEND_IO, "%.100s does not come with this program: %s%s", text,
+              *all ? "these do: " : "",
               *all ? all
                    : "no models were found beside it (ATTEND_MODELS says where "
                      "they are)");
@@ -409,8 +381,7 @@ static attend_status find_shipped(attend_context *ctx, const char *text,
 
 /* `attend train` writes its best step, and its last, below its folder. */
 static attend_status find_folder(attend_context *ctx, const char *text,
-                                 const attend_model_name *name,
-                                 path_text path) {
+                                 const attend_model_name *name, path_text path) {
   static const char *const places[] = {"", "/best", "/last"};
   (void)text;
   for (int i = 0; i < 3; i++) {
@@ -420,22 +391,19 @@ static attend_status find_folder(attend_context *ctx, const char *text,
   return put_path(ctx, path, "%s", name->name);
 }
 
-attend_status attend_model_find(attend_context *ctx, const char *text,
-                                path_text path) {
-  static attend_status (*const find[])(attend_context *, const char *,
-                                       const attend_model_name *, char *) = {
-      [ATTEND_SOURCE_FOLDER] = find_folder,
-      [ATTEND_SOURCE_SHIPPED] = find_shipped,
-      [ATTEND_SOURCE_HUB] = find_in_hub,
-      [ATTEND_SOURCE_NPM] = find_in_npm};
+attend_status attend_model_find(attend_context *ctx, const char *text, path_text path) {
+  static attend_status (*const find[])(attend_context *, const char *, const attend_model_name *,
+                                       char *) = {[ATTEND_SOURCE_FOLDER] = find_folder,
+                                                  [ATTEND_SOURCE_SHIPPED] = find_shipped,
+                                                  [ATTEND_SOURCE_HUB] = find_in_hub,
+                                                  [ATTEND_SOURCE_NPM] = find_in_npm};
   attend_model_name name;
   *path = 0;
   ATTEND_TRY(attend_model_name_parse(ctx, text, &name));
   return find[name.source](ctx, text, &name, path);
 }
 
-attend_status attend_open(attend_context *ctx, const char *name,
-                          attend_model **model) {
+attend_status attend_open(attend_context *ctx, const char *name, attend_model **model) {
   path_text path;
   attend_checkpoint *files;
   *model = NULL;

@@ -25,13 +25,10 @@ void hooks_free(const attend_context *ctx, hooks *h) {
   *h = (hooks){0};
 }
 
-static attend_status check_hook(attend_context *ctx, int i,
-                                const attend_hook *x) {
-  ATTEND_CHECK(ctx, x->read || x->edit,
-               "hook %d neither reads nor edits: give it a function", i);
+static attend_status check_hook(attend_context *ctx, int i, const attend_hook *x) {
+  ATTEND_CHECK(ctx, x->read || x->edit, "hook %d neither reads nor edits: give it a function", i);
   ATTEND_CHECK(ctx, x->points && !(x->points >> ATTEND_POINTS),
-               "hook %d has points %#x: choose some of attend_point", i,
-               x->points);
+               "hook %d has points %#x: choose some of attend_point", i, x->points);
   ATTEND_CHECK(ctx, !x->edit || !(x->points & ATTEND_AT_ENTROPY),
                "hook %d edits entropies, which nothing is computed from: edit "
                "the pattern",
@@ -41,12 +38,10 @@ static attend_status check_hook(attend_context *ctx, int i,
   return ATTEND_OK;
 }
 
-attend_status hooks_set(attend_context *ctx, hooks *h, int n,
-                        const attend_hook *list) {
+attend_status hooks_set(attend_context *ctx, hooks *h, int n, const attend_hook *list) {
   hooks x = {.n = n};
   size_t layers = 0;
-  ATTEND_CHECK(ctx, n >= 0 && (list || !n), "%d hooks in a list that is NULL",
-               n);
+  ATTEND_CHECK(ctx, n >= 0 && (list || !n), "%d hooks in a list that is NULL", n);
   for (int i = 0; i < n; i++) {
     ATTEND_TRY(check_hook(ctx, i, &list[i]));
     layers += (size_t)list[i].n_layers;
@@ -54,8 +49,7 @@ attend_status hooks_set(attend_context *ctx, hooks *h, int n,
     if (list[i].edit) x.edits |= list[i].points;
   }
   ATTEND_TRY(take(ctx, size_times((size_t)n, sizeof *list), "hooks", &x.list));
-  attend_status status =
-      take(ctx, size_times(layers, sizeof *x.layers), "hooks", &x.layers);
+  attend_status status = take(ctx, size_times(layers, sizeof *x.layers), "hooks", &x.layers);
   if (status) {
     hooks_free(ctx, &x);
     return status;
@@ -63,8 +57,7 @@ attend_status hooks_set(attend_context *ctx, hooks *h, int n,
   int *to = x.layers;
   for (int i = 0; i < n; i++) {
     x.list[i] = list[i];
-    if (list[i].n_layers)
-      memcpy(to, list[i].layers, (size_t)list[i].n_layers * sizeof *to);
+    if (list[i].n_layers) memcpy(to, list[i].layers, (size_t)list[i].n_layers * sizeof *to);
     x.list[i].layers = list[i].n_layers ? to : NULL;
     to += list[i].n_layers;
   }
@@ -87,16 +80,13 @@ static unsigned hooks_asked(const pass *p, const attend_hooked *at) {
   for (int i = 0; i < p->hooks->n; i++) {
     const attend_hook *x = &p->hooks->list[i];
     if (!stands_at(x, at)) continue;
-    what |= (x->read && !p->again ? HOOK_READS : 0u) |
-            (x->edit ? HOOK_EDITS : 0u) |
+    what |= (x->read && !p->again ? HOOK_READS : 0u) | (x->edit ? HOOK_EDITS : 0u) |
             (x->edit && x->edit_gradient ? HOOK_GRADIENTS : 0u);
   }
   return what;
 }
 
-bool hooks_edit(const hooks *h, unsigned points) {
-  return h && h->edits & points;
-}
+bool hooks_edit(const hooks *h, unsigned points) { return h && h->edits & points; }
 
 /* ---- calling them ------------------------------------------------------------------------ */
 
@@ -111,8 +101,7 @@ static size_t extent(const attend_hooked *at) {
 }
 
 /* The host's view of it. */
-static attend_status bring(const pass *p, const attend_hooked *at, bool on_host,
-                           float **data) {
+static attend_status bring(const pass *p, const attend_hooked *at, bool on_host, float **data) {
   hooks *h = p->hooks;
   size_t bytes = extent(at) * sizeof **data;
   *data = (float *)at->view.data;
@@ -129,15 +118,12 @@ static attend_status bring(const pass *p, const attend_hooked *at, bool on_host,
   return ATTEND_OK;
 }
 
-static void put_back(const pass *p, const attend_hooked *at,
-                     const float *data) {
+static void put_back(const pass *p, const attend_hooked *at, const float *data) {
   if (data != at->view.data)
-    p->ctx->device->write(p->ctx, (void *)at->view.data, data,
-                          extent(at) * sizeof *data);
+    p->ctx->device->write(p->ctx, (void *)at->view.data, data, extent(at) * sizeof *data);
 }
 
-static void call_all(const pass *p, const attend_hooked *at, unsigned which,
-                     float *data) {
+static void call_all(const pass *p, const attend_hooked *at, unsigned which, float *data) {
   attend_hooked t = *at;
   t.view.data = data;
   for (int i = 0; i < p->hooks->n; i++) {
@@ -145,8 +131,7 @@ static void call_all(const pass *p, const attend_hooked *at, unsigned which,
     if (!stands_at(x, at)) continue;
     if (which & HOOK_READS && x->read) x->read(&t, x->user);
     if (which & HOOK_EDITS && x->edit) x->edit(&t, data, x->user);
-    if (which & HOOK_GRADIENTS && x->edit && x->edit_gradient)
-      x->edit_gradient(&t, data, x->user);
+    if (which & HOOK_GRADIENTS && x->edit && x->edit_gradient) x->edit_gradient(&t, data, x->user);
   }
 }
 
@@ -155,8 +140,7 @@ attend_status hook_at(const pass *p, const attend_hooked *at, unsigned which) {
   float *data;
   which &= hooks_asked(p, at);
   if (!which) return ATTEND_OK;
-  int depth =
-      stream_suspend(&p->ctx->stream); /* everything queued before has run */
+  int depth = stream_suspend(&p->ctx->stream); /* everything queued before has run */
   attend_status status = bring(p, at, on_host, &data);
   if (!status) call_all(p, at, which, data);
   if (!status && which & ~(unsigned)HOOK_READS) put_back(p, at, data);
@@ -164,8 +148,7 @@ attend_status hook_at(const pass *p, const attend_hooked *at, unsigned which) {
   return status;
 }
 
-attend_status hook_stream(const pass *p, attend_point point, int layer,
-                          float *x, unsigned which) {
+attend_status hook_stream(const pass *p, attend_point point, int layer, float *x, unsigned which) {
   const int width = p->side->shape->width, ld = padded(width);
   if (!p->hooks) return ATTEND_OK;
   attend_hooked at = {.point = point,
@@ -191,8 +174,7 @@ attend_status hook_stop(attend_session *r) {
 /* ---- how much it would be ------------------------------------------------------------------- */
 
 /* Of attention between T queries and S keys. */
-static double attention_floats(const attend_stack *s, unsigned points, double T,
-                               double S) {
+static double attention_floats(const attend_stack *s, unsigned points, double T, double S) {
   double H = s->heads, G = s->kv_heads, sum = 0;
   if (points & ATTEND_AT_QUERY) sum += H * T * s->dim;
   if (points & ATTEND_AT_KEY) sum += G * S * s->dim;
@@ -213,16 +195,14 @@ static double side_floats(const attend_stack *s, unsigned points, double T) {
 }
 
 /* In double, which cannot overflow here; SIZE_MAX if it does not fit a size. */
-size_t attend_model_trace_bytes(const attend_model *m, unsigned points,
-                                int64_t encoder, int64_t decoder) {
+size_t attend_model_trace_bytes(const attend_model *m, unsigned points, int64_t encoder,
+                                int64_t decoder) {
   const attend_config *c = &m->config;
   double S = (double)encoder, T = (double)decoder, floats = 0;
   if (c->encoder.layers) floats += side_floats(&c->encoder, points, S);
   if (c->decoder.layers) floats += side_floats(&c->decoder, points, T);
-  if (c->parts == ATTEND_BOTH)
-    floats += attention_floats(&c->decoder, points, T, S);
-  if (points & ATTEND_AT_LOGITS)
-    floats += (c->decoder.layers ? T : S) * c->vocab;
+  if (c->parts == ATTEND_BOTH) floats += attention_floats(&c->decoder, points, T, S);
+  if (points & ATTEND_AT_LOGITS) floats += (c->decoder.layers ? T : S) * c->vocab;
   if (floats >= 0x1p63) return SIZE_MAX;
   return size_times(floats > 0 ? (size_t)floats : 0, sizeof(float));
 }
@@ -230,9 +210,8 @@ size_t attend_model_trace_bytes(const attend_model *m, unsigned points,
 /* ---- at attention ----------------------------------------------------------------------- */
 
 /* [count, heads, n, width]; a view without strides is contiguous. */
-static attend_hooked place_of(const pass *p, const layer_attention *m,
-                              attend_point point, int heads, int n, int width,
-                              attend_view view) {
+static attend_hooked place_of(const pass *p, const layer_attention *m, attend_point point,
+                              int heads, int n, int width, attend_view view) {
   attend_hooked at = {.point = point,
                       .role = m->role,
                       .layer = m->layer,
@@ -244,22 +223,18 @@ static attend_hooked place_of(const pass *p, const layer_attention *m,
   return at;
 }
 
-static unsigned hooked_at(const pass *p, const layer_attention *m,
-                          attend_point point) {
+static unsigned hooked_at(const pass *p, const layer_attention *m, attend_point point) {
   attend_hooked at = place_of(p, m, point, 0, 0, 0, (attend_view){0});
   return hooks_asked(p, &at);
 }
 
 /* ---- keys beside linear states ----------------------------------------------------- */
 
-static int cache_kind(const layer_attention *m) {
-  return m->role == ATTEND_CROSS;
-}
+static int cache_kind(const layer_attention *m) { return m->role == ATTEND_CROSS; }
 
 static bool keeps_keys(const pass *p, const layer_attention *m) {
   if (!m->state || attend_state_has_keys(m->state)) return false;
-  return hooked_at(p, m, ATTEND_AT_PATTERN) ||
-         hooked_at(p, m, ATTEND_AT_ENTROPY);
+  return hooked_at(p, m, ATTEND_AT_PATTERN) || hooked_at(p, m, ATTEND_AT_ENTROPY);
 }
 
 static attend_status open_cache(const pass *p, const layer_attention *m) {
@@ -267,17 +242,16 @@ static attend_status open_cache(const pass *p, const layer_attention *m) {
   const int kind = cache_kind(m);
   attend_desc d = *attend_plan_desc(m->plan);
   d.engine = "definition"; /* any form, by its keys */
-  if (!r->cache_plan[kind])
-    ATTEND_TRY(attend_plan_create(p->ctx, &d, &r->cache_plan[kind]));
+  if (!r->cache_plan[kind]) ATTEND_TRY(attend_plan_create(p->ctx, &d, &r->cache_plan[kind]));
   if (!r->caches[kind])
-    ATTEND_TRY(states_make(p->ctx, NULL, r->model->config.decoder.layers,
-                           "keys that are hooked", &r->caches[kind]));
+    ATTEND_TRY(states_make(p->ctx, NULL, r->model->config.decoder.layers, "keys that are hooked",
+                           &r->caches[kind]));
   attend_state **state = &r->caches[kind][m->layer];
   return *state ? ATTEND_OK : attend_state_create(r->cache_plan[kind], state);
 }
 
-attend_status hook_keep(const pass *p, const layer_attention *m, int n,
-                        const int32_t *lengths, attend_view k, attend_view v) {
+attend_status hook_keep(const pass *p, const layer_attention *m, int n, const int32_t *lengths,
+                        attend_view k, attend_view v) {
   const int kind = cache_kind(m);
   if (!p->hooks || !keeps_keys(p, m)) return ATTEND_OK;
   ATTEND_TRY(open_cache(p, m));
@@ -287,8 +261,7 @@ attend_status hook_keep(const pass *p, const layer_attention *m, int n,
 }
 
 /* The plan and state to observe: the pass's own, or the KV cache beside it. */
-static attend_status observed(const pass *p, const layer_attention *m,
-                              layer_attention *by) {
+static attend_status observed(const pass *p, const layer_attention *m, layer_attention *by) {
   *by = *m;
   if (!m->state || attend_state_has_keys(m->state)) return ATTEND_OK;
   attend_session *r = p->session;
@@ -297,8 +270,7 @@ static attend_status observed(const pass *p, const layer_attention *m,
   by->plan = r->cache_plan[kind];
   for (int b = 0; b < p->count; b++)
     ATTEND_CHECK(p->ctx,
-                 by->state && attend_state_length(by->state, b) ==
-                                  attend_state_length(m->state, b),
+                 by->state && attend_state_length(by->state, b) == attend_state_length(m->state, b),
                  "a linear form keeps no keys: hook its attention from the "
                  "first token on");
   attend_plan_set_padding(by->plan, p->lengths, NULL);
@@ -355,14 +327,13 @@ static void pattern_free(pattern *x) {
 
 static attend_status take_weights(pattern *x, float **weights) {
   return own(x->p->ctx, &x->memory, ON_DEVICE,
-             SIZE_PRODUCT((size_t)x->d->batch, (size_t)x->d->heads,
-                          (size_t)x->p->n, (size_t)x->keys, sizeof **weights),
+             SIZE_PRODUCT((size_t)x->d->batch, (size_t)x->d->heads, (size_t)x->p->n,
+                          (size_t)x->keys, sizeof **weights),
              "attention that is hooked", weights);
 }
 
 /* Must be freed, whatever the status. */
-static attend_status pattern_make(pattern *x, const layer_attention *m,
-                                  const attention_tensors *t,
+static attend_status pattern_make(pattern *x, const layer_attention *m, const attention_tensors *t,
                                   const float *lse) {
   const pass *p = x->p;
   int32_t *rows;
@@ -372,19 +343,17 @@ static attend_status pattern_make(pattern *x, const layer_attention *m,
   if (m->state) x->keys = 0;
   for (int b = 0; m->state && b < p->session->batch; b++)
     x->keys = (int)max64(x->keys, attend_state_length(m->state, b));
-  ATTEND_TRY(own(p->ctx, &x->memory, ON_HOST,
-                 size_times((size_t)p->n, sizeof *rows),
+  ATTEND_TRY(own(p->ctx, &x->memory, ON_HOST, size_times((size_t)p->n, sizeof *rows),
                  "attention that is hooked", &rows));
   for (int i = 0; i < p->n; i++) rows[i] = i;
   ATTEND_TRY(take_weights(x, &x->weights));
-  attend_observation all = {
-      .rows = rows, .n_rows = p->n, .weights = x->weights};
+  attend_observation all = {.rows = rows, .n_rows = p->n, .weights = x->weights};
   return observe_rows(p, &x->by, t, lse, &all);
 }
 
 static attend_hooked pattern_place(const pattern *x, float *weights) {
-  return place_of(x->p, &x->by, ATTEND_AT_PATTERN, x->d->heads, x->p->n,
-                  x->keys, (attend_view){.data = weights});
+  return place_of(x->p, &x->by, ATTEND_AT_PATTERN, x->d->heads, x->p->n, x->keys,
+                  (attend_view){.data = weights});
 }
 
 /* The values of all keys, in place or copied from a cache. */
@@ -397,12 +366,11 @@ static attend_status pattern_values(pattern *x, attend_view v) {
   x->values = v;
   if (!s) return ATTEND_OK;
   ATTEND_TRY(own(p->ctx, &x->memory, ON_DEVICE,
-                 SIZE_PRODUCT((size_t)p->count, room, sizeof *copies),
-                 "values that are hooked", &copies));
+                 SIZE_PRODUCT((size_t)p->count, room, sizeof *copies), "values that are hooked",
+                 &copies));
   for (int b = 0; b < p->count; b++)
     s->kind->values(s, b, attend_state_length(s, b), copies + (size_t)b * room);
-  x->values = (attend_view){
-      copies, {(ptrdiff_t)room, x->d->dim_v, (ptrdiff_t)width, 1}};
+  x->values = (attend_view){copies, {(ptrdiff_t)room, x->d->dim_v, (ptrdiff_t)width, 1}};
   return ATTEND_OK;
 }
 
@@ -418,8 +386,7 @@ static struct op_pattern pattern_op(const pattern *x, attend_view o) {
                              .o = o};
 }
 
-static attend_status call_pattern(pattern *x, const attention_tensors *t,
-                                  unsigned which) {
+static attend_status call_pattern(pattern *x, const attention_tensors *t, unsigned which) {
   attend_hooked at = pattern_place(x, x->weights);
   ATTEND_TRY(hook_at(x->p, &at, which));
   if (!(which & HOOK_EDITS)) return ATTEND_OK;
@@ -430,8 +397,7 @@ static attend_status call_pattern(pattern *x, const attention_tensors *t,
 }
 
 static attend_status hook_pattern(const pass *p, const layer_attention *m,
-                                  const attention_tensors *t,
-                                  const float *lse) {
+                                  const attention_tensors *t, const float *lse) {
   pattern x = {.p = p};
   unsigned which = hooked_at(p, m, ATTEND_AT_PATTERN) & HOOK_FORWARD;
   if (!which) return ATTEND_OK;
@@ -444,24 +410,22 @@ static attend_status hook_pattern(const pass *p, const layer_attention *m,
 /* ---- denominators and entropies --------------------------------------------------------------- */
 
 /* One number for each query of each head: [B,H,n,1]. */
-static attend_hooked row_place(const pass *p, const layer_attention *m,
-                               attend_point point, float *numbers) {
+static attend_hooked row_place(const pass *p, const layer_attention *m, attend_point point,
+                               float *numbers) {
   return place_of(p, m, point, attend_plan_desc(m->plan)->heads, p->n, 1,
                   (attend_view){.data = numbers});
 }
 
 static attend_status hook_entropy(const pass *p, const layer_attention *m,
-                                  const attention_tensors *t,
-                                  const float *lse) {
+                                  const attention_tensors *t, const float *lse) {
   const attend_desc *d = attend_plan_desc(m->plan);
   float *entropy;
   layer_attention by;
   if (!hooked_at(p, m, ATTEND_AT_ENTROPY)) return ATTEND_OK;
   ATTEND_TRY(observed(p, m, &by));
-  ATTEND_TRY(device_take(p->ctx,
-                         SIZE_PRODUCT((size_t)d->batch, (size_t)d->heads,
-                                      (size_t)p->n, sizeof *entropy),
-                         "entropy that is hooked", &entropy));
+  ATTEND_TRY(device_take(
+      p->ctx, SIZE_PRODUCT((size_t)d->batch, (size_t)d->heads, (size_t)p->n, sizeof *entropy),
+      "entropy that is hooked", &entropy));
   attend_observation what = {.entropy = entropy};
   attend_hooked at = row_place(p, m, ATTEND_AT_ENTROPY, entropy);
   attend_status status = observe_rows(p, &by, t, lse, &what);
@@ -472,24 +436,22 @@ static attend_status hook_entropy(const pass *p, const layer_attention *m,
 
 /* Recomputes `heads` from edited denominators, in a copy. In backward nothing is read
  * again. */
-static attend_status hook_denominator(const pass *p, const layer_attention *m,
-                                      attend_view heads, const float *lse,
-                                      unsigned which) {
+static attend_status hook_denominator(const pass *p, const layer_attention *m, attend_view heads,
+                                      const float *lse, unsigned which) {
   const attend_desc *d = attend_plan_desc(m->plan);
   attend_hooked at = row_place(p, m, ATTEND_AT_DENOMINATOR, (float *)lse);
   const int all = p->count * d->heads * p->n;
   float *edited;
-  if (!(which & hooks_asked(p, &at) & HOOK_EDITS))
-    return hook_at(p, &at, which);
-  ATTEND_TRY(device_take(p->ctx, (size_t)all * sizeof *edited,
-                         "denominators that are hooked", &edited));
-  OP(p->ctx, gather, .rows = 1, .width = all, .factor = 1, .x = lse, .ldx = all,
-     .y = edited, .ldy = all);
+  if (!(which & hooks_asked(p, &at) & HOOK_EDITS)) return hook_at(p, &at, which);
+  ATTEND_TRY(
+      device_take(p->ctx, (size_t)all * sizeof *edited, "denominators that are hooked", &edited));
+  OP(p->ctx, gather, .rows = 1, .width = all, .factor = 1, .x = lse, .ldx = all, .y = edited,
+     .ldy = all);
   at.view.data = edited;
   attend_status status = hook_at(p, &at, which);
   if (!status)
-    OP(p->ctx, divide, .batch = p->count, .heads = d->heads, .n = p->n,
-       .width = d->dim_v, .before = lse, .after = edited, .o = heads);
+    OP(p->ctx, divide, .batch = p->count, .heads = d->heads, .n = p->n, .width = d->dim_v,
+       .before = lse, .after = edited, .o = heads);
   stream_wait(&p->ctx->stream);
   device_give(p->ctx, edited);
   return status;
@@ -497,9 +459,8 @@ static attend_status hook_denominator(const pass *p, const layer_attention *m,
 
 /* ---- a layer's attention ------------------------------------------------------------------------- */
 
-attend_status hook_keys(const pass *p, const layer_attention *m, int n,
-                        const int32_t *lengths, attend_view k, attend_view v,
-                        unsigned which) {
+attend_status hook_keys(const pass *p, const layer_attention *m, int n, const int32_t *lengths,
+                        attend_view k, attend_view v, unsigned which) {
   const attend_desc *d = attend_plan_desc(m->plan);
   if (!p->hooks) return ATTEND_OK;
   attend_hooked at = place_of(p, m, ATTEND_AT_KEY, d->kv_heads, n, d->dim, k);
@@ -511,29 +472,24 @@ attend_status hook_keys(const pass *p, const layer_attention *m, int n,
 }
 
 attend_status hook_before_attention(const pass *p, const layer_attention *m,
-                                    const attention_tensors *t,
-                                    unsigned which) {
+                                    const attention_tensors *t, unsigned which) {
   const attend_desc *d = attend_plan_desc(m->plan);
-  attend_hooked at =
-      place_of(p, m, ATTEND_AT_QUERY, d->heads, p->n, d->dim, t->q);
+  attend_hooked at = place_of(p, m, ATTEND_AT_QUERY, d->heads, p->n, d->dim, t->q);
   ATTEND_TRY(hook_at(p, &at, which));
-  if (m->role != ATTEND_CROSS)
-    return hook_keys(p, m, p->n, p->lengths, t->k, t->v, which);
+  if (m->role != ATTEND_CROSS) return hook_keys(p, m, p->n, p->lengths, t->k, t->v, which);
   if (m->state) return ATTEND_OK; /* hooked when they were appended */
   return hook_keys(p, m, p->encoded_n, p->encoded_lengths, t->k, t->v, which);
 }
 
-static attend_status hook_heads(const pass *p, const layer_attention *m,
-                                attend_view heads, unsigned which) {
+static attend_status hook_heads(const pass *p, const layer_attention *m, attend_view heads,
+                                unsigned which) {
   const attend_desc *d = attend_plan_desc(m->plan);
-  attend_hooked at =
-      place_of(p, m, ATTEND_AT_HEAD_OUTPUT, d->heads, p->n, d->dim_v, heads);
+  attend_hooked at = place_of(p, m, ATTEND_AT_HEAD_OUTPUT, d->heads, p->n, d->dim_v, heads);
   return hook_at(p, &at, which);
 }
 
 attend_status hook_after_attention(const pass *p, const layer_attention *m,
-                                   const attention_tensors *t,
-                                   const float *lse) {
+                                   const attention_tensors *t, const float *lse) {
   stream_wait(&p->ctx->stream);
   if (m->state && m->role == ATTEND_DECODER_SELF)
     ATTEND_TRY(hook_keep(p, m, p->n, p->lengths, t->k, t->v));
@@ -544,15 +500,14 @@ attend_status hook_after_attention(const pass *p, const layer_attention *m,
 }
 
 /* Gradients of attention whose rows were edited: from the edited rows. */
-static attend_status back_from(pattern *x, const attention_tensors *t,
-                               const attention_tensors *g) {
+static attend_status back_from(pattern *x, const attention_tensors *t, const attention_tensors *g) {
   const pass *p = x->p;
   const int rows = p->count * x->d->heads * p->n;
   float *edited, *d_weights;
   ATTEND_TRY(take_weights(x, &edited));
   ATTEND_TRY(take_weights(x, &d_weights));
-  OP(p->ctx, gather, .rows = rows, .width = x->keys, .factor = 1,
-     .x = x->weights, .ldx = x->keys, .y = edited, .ldy = x->keys);
+  OP(p->ctx, gather, .rows = rows, .width = x->keys, .factor = 1, .x = x->weights, .ldx = x->keys,
+     .y = edited, .ldy = x->keys);
   attend_hooked at = pattern_place(x, edited);
   ATTEND_TRY(hook_at(p, &at, HOOK_EDITS));
   x->values = t->v;
@@ -562,20 +517,17 @@ static attend_status back_from(pattern *x, const attention_tensors *t,
   OP(p->ctx, pattern_grad, .p = op);
   at = pattern_place(x, d_weights);
   ATTEND_TRY(hook_at(p, &at, HOOK_GRADIENTS));
-  OP(p->ctx, pattern_back, .p = op, .dim = x->d->dim, .scale = x->d->scale,
-     .before = x->weights, .q = t->q, .k = t->k, .dq = g->q, .dk = g->k,
-     .dv = g->v);
+  OP(p->ctx, pattern_back, .p = op, .dim = x->d->dim, .scale = x->d->scale, .before = x->weights,
+     .q = t->q, .k = t->k, .dq = g->q, .dk = g->k, .dv = g->v);
   return ATTEND_OK;
 }
 
 static attend_status pattern_back(const pass *p, const layer_attention *m,
-                                  const attention_tensors *t,
-                                  const attention_tensors *g,
+                                  const attention_tensors *t, const attention_tensors *g,
                                   const float *lse) {
   const attend_desc *d = attend_plan_desc(m->plan);
   pattern x = {.p = p};
-  ATTEND_CHECK(p->ctx,
-               d->form.kind == ATTEND_SOFTMAX && !d->bias.kind && !d->soft_cap,
+  ATTEND_CHECK(p->ctx, d->form.kind == ATTEND_SOFTMAX && !d->bias.kind && !d->soft_cap,
                "gradients through edited attention rows are those of plain "
                "softmax: train other forms without such hooks");
   attend_status status = pattern_make(&x, m, t, lse);
@@ -585,15 +537,14 @@ static attend_status pattern_back(const pass *p, const layer_attention *m,
 }
 
 attend_status hook_attention_back(const pass *p, const layer_attention *m,
-                                  const attention_tensors *t,
-                                  const attention_tensors *g, const float *lse,
-                                  float *d_bias) {
+                                  const attention_tensors *t, const attention_tensors *g,
+                                  const float *lse, float *d_bias) {
   ATTEND_TRY(hook_heads(p, m, g->o, HOOK_GRADIENTS));
   ATTEND_TRY(hook_denominator(p, m, g->o, lse, HOOK_EDITS));
   if (hooked_at(p, m, ATTEND_AT_PATTERN) & HOOK_EDITS)
     ATTEND_TRY(pattern_back(p, m, t, g, lse));
   else
-    ATTEND_TRY(attend_backward(m->plan, t->q, t->k, t->v, t->o, lse, g->o, g->q,
-                               g->k, g->v, d_bias));
+    ATTEND_TRY(
+        attend_backward(m->plan, t->q, t->k, t->v, t->o, lse, g->o, g->q, g->k, g->v, d_bias));
   return hook_before_attention(p, m, g, HOOK_GRADIENTS);
 }

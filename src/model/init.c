@@ -20,16 +20,15 @@ static const float COPY_BEGINS = -1;
 static int64_t inputs_of(const attend_checkpoint *c, const parameter *p) {
   for (size_t i = 0; i < c->table.count; i++) {
     const parameter *q = &c->table.entry[i];
-    if (q->slot == p->slot && q->of == p->of && q->layer == p->layer &&
-        q->rank == 2)
+    if (q->slot == p->slot && q->of == p->of && q->layer == p->layer && q->rank == 2)
       return q->shape[1];
   }
   return 1;
 }
 
 /* Uniform within 1/sqrt(inputs); tables normal. */
-static void draw_reset(const attend_checkpoint *c, const parameter *p,
-                       attend_random r, size_t n, float *to) {
+static void draw_reset(const attend_checkpoint *c, const parameter *p, attend_random r, size_t n,
+                       float *to) {
   if (slot_infos[p->slot].kind == A_TABLE) {
     attend_random_normal(r, 0, n, to);
     return;
@@ -41,8 +40,7 @@ static void draw_reset(const attend_checkpoint *c, const parameter *p,
 
 /* T5 has no 1/sqrt(dim) in its scores, and a tied head that scales its input down. */
 static double bucket_spread(const attend_checkpoint *c, const parameter *p) {
-  const attend_stack *s =
-      p->of == ATTEND_DECODER ? &c->config.decoder : &c->config.encoder;
+  const attend_stack *s = p->of == ATTEND_DECODER ? &c->config.decoder : &c->config.encoder;
   if (p->slot == TOKENS) return 1;
   double inputs = (double)inputs_of(c, p);
   if (p->slot == SELF_Q || p->slot == CROSS_Q) inputs *= s->dim;
@@ -62,18 +60,16 @@ static double copy_spread(const attend_checkpoint *c, const parameter *p) {
  * embedding table, since positions of that scale are added. */
 static double start_spread(const attend_checkpoint *c, const parameter *p) {
   bool adds = p->slot == SELF_O || p->slot == CROSS_O || p->slot == MLP_DOWN;
-  int layers = p->of == ATTEND_ENCODER ? c->config.encoder.layers
-                                       : c->config.decoder.layers;
+  int layers = p->of == ATTEND_ENCODER ? c->config.encoder.layers : c->config.decoder.layers;
   if (p->slot >= COPY_Q) return copy_spread(c, p);
-  if (c->config.position == ATTEND_POSITIONS_BUCKETS)
-    return bucket_spread(c, p);
+  if (c->config.position == ATTEND_POSITIONS_BUCKETS) return bucket_spread(c, p);
   if (p->slot == PROJECTION) return 1 / sqrt((double)p->shape[1]);
   if (!adds || c->config.norms == ATTEND_NORM_SUM) return 0.02;
   return 0.02 / sqrt(2.0 * layers);
 }
 
-static void draw_start(const attend_checkpoint *c, const parameter *p,
-                       attend_random r, size_t n, float *to) {
+static void draw_start(const attend_checkpoint *c, const parameter *p, attend_random r, size_t n,
+                       float *to) {
   float spread = p->is_bias ? 0 : (float)start_spread(c, p);
   attend_random_normal(r, 0, n, to);
   for (size_t j = 0; j < n; j++) to[j] *= spread;
@@ -82,8 +78,8 @@ static void draw_start(const attend_checkpoint *c, const parameter *p,
 
 typedef struct {
   uint64_t seed;
-  void (*draw)(const attend_checkpoint *c, const parameter *p, attend_random r,
-               size_t n, float *to);
+  void (*draw)(const attend_checkpoint *c, const parameter *p, attend_random r, size_t n,
+               float *to);
 } drawing;
 
 static void describe(parameter *p, attend_tensor *t) {
@@ -108,8 +104,8 @@ static bool is_drawn(const attend_checkpoint *c, const parameter *p) {
 
 static attend_status draw_all(attend_checkpoint *c, const void *user) {
   const drawing *how = user;
-  ATTEND_TRY(take_zeroed(c->ctx, size_times(c->table.count, sizeof *c->drawn),
-                         "untrained weights", &c->drawn));
+  ATTEND_TRY(take_zeroed(c->ctx, size_times(c->table.count, sizeof *c->drawn), "untrained weights",
+                         &c->drawn));
   for (size_t i = 0; i < c->table.count; i++) {
     parameter *p = &c->table.entry[i];
     parameter_name(p, c->family->prefix, p->name);
@@ -131,16 +127,12 @@ static attend_status draw_all(attend_checkpoint *c, const void *user) {
   return ATTEND_OK;
 }
 
-attend_status attend_checkpoint_init_pytorch(attend_context *ctx,
-                                             const char *path, uint64_t seed,
+attend_status attend_checkpoint_init_pytorch(attend_context *ctx, const char *path, uint64_t seed,
                                              attend_checkpoint **checkpoint) {
-  return checkpoint_make(ctx, path, NULL, draw_all,
-                         &(drawing){seed, draw_reset}, checkpoint);
+  return checkpoint_make(ctx, path, NULL, draw_all, &(drawing){seed, draw_reset}, checkpoint);
 }
 
-attend_status attend_checkpoint_init(attend_context *ctx, const char *path,
-                                     uint64_t seed,
+attend_status attend_checkpoint_init(attend_context *ctx, const char *path, uint64_t seed,
                                      attend_checkpoint **checkpoint) {
-  return checkpoint_make(ctx, path, NULL, draw_all,
-                         &(drawing){seed, draw_start}, checkpoint);
+  return checkpoint_make(ctx, path, NULL, draw_all, &(drawing){seed, draw_start}, checkpoint);
 }

@@ -15,9 +15,7 @@
 #include "base/parallel.h"
 #include "model/hooks.h"
 
-static const attend_config *config_of(const pass *p) {
-  return &p->model->config;
-}
+static const attend_config *config_of(const pass *p) { return &p->model->config; }
 /* Whether there are norms at ATTEND_NORM_BEFORE, _AFTER or _SUM. */
 static bool norms(const pass *p, attend_norms there) {
   attend_norms n = config_of(p)->norms;
@@ -26,39 +24,35 @@ static bool norms(const pass *p, attend_norms there) {
 
 /* ---- steps that embeddings and head share ------------------------------------------- */
 
-void norm_rows(const pass *p, const norm_weights *w, int rows, int width,
-               const float *x, float *y) {
+void norm_rows(const pass *p, const norm_weights *w, int rows, int width, const float *x,
+               float *y) {
   const attend_config *c = &p->model->config;
-  OP(p->ctx, norm, .rms = c->rms, .rows = rows, .width = width, .x = x,
-     .ldx = padded(width), .weight = w->w, .bias = w->b, .eps = c->norm_eps,
-     .y = y, .ldy = padded(width));
+  OP(p->ctx, norm, .rms = c->rms, .rows = rows, .width = width, .x = x, .ldx = padded(width),
+     .weight = w->w, .bias = w->b, .eps = c->norm_eps, .y = y, .ldy = padded(width));
 }
 
-void norm_rows_back(const pass *p, const norm_weights *w, int rows, int width,
-                    const float *x, const float *dy, bool add, float *dx) {
+void norm_rows_back(const pass *p, const norm_weights *w, int rows, int width, const float *x,
+                    const float *dy, bool add, float *dx) {
   const attend_config *c = &p->model->config;
   const int ld = padded(width);
-  OP(p->ctx, norm_back, .rms = c->rms, .add = add, .rows = rows, .width = width,
-     .x = x, .ldx = ld, .weight = w->w, .eps = c->norm_eps, .dy = dy,
-     .lddy = ld, .dx = dx, .lddx = ld, .dweight = w->dw,
-     .dbias = c->rms ? NULL : w->db, .work = p->back.scratch);
+  OP(p->ctx, norm_back, .rms = c->rms, .add = add, .rows = rows, .width = width, .x = x, .ldx = ld,
+     .weight = w->w, .eps = c->norm_eps, .dy = dy, .lddy = ld, .dx = dx, .lddx = ld,
+     .dweight = w->dw, .dbias = c->rms ? NULL : w->db, .work = p->back.scratch);
 }
 
-void multiply_rows(const pass *p, const linear_weights *w, int rows,
-                   const float *x, int ldx, float *y, int ldy) {
-  OP(p->ctx, linear, .linear = w->go, .rows = rows, .x = x, .ldx = ldx, .y = y,
-     .ldy = ldy);
+void multiply_rows(const pass *p, const linear_weights *w, int rows, const float *x, int ldx,
+                   float *y, int ldy) {
+  OP(p->ctx, linear, .linear = w->go, .rows = rows, .x = x, .ldx = ldx, .y = y, .ldy = ldy);
 }
 
-void multiply_back(const pass *p, const linear_weights *w, int rows,
-                   const float *x, int ldx, const float *dy, int lddy, bool add,
-                   float *dx, int lddx) {
-  OP(p->ctx, linear_grad, .kind = p->model->weights, .rows = rows,
-     .outputs = w->outputs, .inputs = w->inputs, .dy = dy, .lddy = lddy, .x = x,
-     .ldx = ldx, .dw = w->dw, .db = w->db, .work = p->back.scratch);
+void multiply_back(const pass *p, const linear_weights *w, int rows, const float *x, int ldx,
+                   const float *dy, int lddy, bool add, float *dx, int lddx) {
+  OP(p->ctx, linear_grad, .kind = p->model->weights, .rows = rows, .outputs = w->outputs,
+     .inputs = w->inputs, .dy = dy, .lddy = lddy, .x = x, .ldx = ldx, .dw = w->dw, .db = w->db,
+     .work = p->back.scratch);
   if (dx)
-    OP(p->ctx, linear, .linear = w->back, .rows = rows, .x = dy, .ldx = lddy,
-       .y = dx, .ldy = lddx, .add = add);
+    OP(p->ctx, linear, .linear = w->back, .rows = rows, .x = dy, .ldx = lddy, .y = dx, .ldy = lddx,
+       .add = add);
 }
 
 void drop_rows(const pass *p, int place, float *x) {
@@ -66,23 +60,21 @@ void drop_rows(const pass *p, int place, float *x) {
   attend_random random = p->dropout;
   if (!(p->drop > 0)) return;
   random.stream = (random.stream + (uint64_t)place) * 2 + p->side->encoder;
-  OP(p->ctx, dropout, .random = random, .p = p->drop, .rows = p->rows,
-     .width = width, .x = x, .ldx = padded(width));
+  OP(p->ctx, dropout, .random = random, .p = p->drop, .rows = p->rows, .width = width, .x = x,
+     .ldx = padded(width));
 }
 
 /* ---- rows of the stream ------------------------------------------------------------- */
 
-static void add_rows(const pass *p, int width, const float *a, const float *b,
-                     float *y) {
+static void add_rows(const pass *p, int width, const float *a, const float *b, float *y) {
   const int ld = padded(p->side->shape->width);
-  OP(p->ctx, add, .rows = p->rows, .width = width, .a = a, .lda = ld, .b = b,
-     .ldb = ld, .y = y, .ldy = ld);
+  OP(p->ctx, add, .rows = p->rows, .width = width, .a = a, .lda = ld, .b = b, .ldb = ld, .y = y,
+     .ldy = ld);
 }
 
-static void copy_stream(const pass *p, int width, const float *x, int ldx,
-                        float *y, int ldy) {
-  OP(p->ctx, gather, .rows = p->rows, .width = width, .factor = 1, .x = x,
-     .ldx = ldx, .y = y, .ldy = ldy);
+static void copy_stream(const pass *p, int width, const float *x, int ldx, float *y, int ldy) {
+  OP(p->ctx, gather, .rows = p->rows, .width = width, .factor = 1, .x = x, .ldx = ldx, .y = y,
+     .ldy = ldy);
 }
 
 /* ---- branches, forward -------------------------------------------------------------- */
@@ -100,17 +92,14 @@ static branch self_branch(const layer_weights *w, int i, const activations *a) {
   return (branch){&w->self_norm, &w->self_after, 3 * i + 1, a->x,
                   a->x,          a->self_added,  a->self,   a->self_out};
 }
-static branch cross_branch(const layer_weights *w, int i,
-                           const activations *a) {
+static branch cross_branch(const layer_weights *w, int i, const activations *a) {
   return (branch){&w->cross_norm, NULL,           3 * i + 2, a->self_out,
                   a->self_out,    a->cross_added, a->cross,  a->cross_out};
 }
-static branch mlp_branch(const pass *p, const layer_weights *w, int i,
-                         const activations *a) {
+static branch mlp_branch(const pass *p, const layer_weights *w, int i, const activations *a) {
   const attend_config *c = config_of(p);
   const float *x = w->cross_q.go ? a->cross_out : a->self_out;
-  branch b = {&w->mlp_norm, &w->mlp_after, 3 * i + 3, x, x,
-              a->mlp_added, a->mlp,        a->out};
+  branch b = {&w->mlp_norm, &w->mlp_after, 3 * i + 3, x, x, a->mlp_added, a->mlp, a->out};
   if (c->parallel) b.x = a->x;
   if (c->parallel == ATTEND_PARALLEL_SHARED) b.norm = &w->self_norm;
   return b;
@@ -125,75 +114,63 @@ static const float *branch_input(const pass *p, const branch *b) {
 /* The branch's last product x W, its norm, and the residual sum. In place (sum is the
  * residual) the product accumulates into the stream if nothing comes between. point:
  * hook point of the branch's output, or 0. */
-static attend_status branch_output(const pass *p, const branch *b,
-                                   const linear_weights *w, const float *x,
-                                   int ldx, attend_point point, int i) {
+static attend_status branch_output(const pass *p, const branch *b, const linear_weights *w,
+                                   const float *x, int ldx, attend_point point, int i) {
   const int width = p->side->shape->width, ld = padded(width);
   const bool in_place = b->sum == b->onto;
-  const bool between =
-      norms(p, ATTEND_NORM_AFTER) || p->drop > 0 || (point && p->hooks);
+  const bool between = norms(p, ATTEND_NORM_AFTER) || p->drop > 0 || (point && p->hooks);
   float *adds = in_place ? b->added : b->sum;
-  OP(p->ctx, linear, .linear = w->go, .rows = p->rows, .x = x, .ldx = ldx,
-     .y = b->added, .ldy = ld, .onto = in_place && !between ? b->sum : NULL,
-     .ldo = ld);
+  OP(p->ctx, linear, .linear = w->go, .rows = p->rows, .x = x, .ldx = ldx, .y = b->added, .ldy = ld,
+     .onto = in_place && !between ? b->sum : NULL, .ldo = ld);
   if (!b->sum) return ATTEND_OK;
-  if (norms(p, ATTEND_NORM_AFTER))
-    norm_rows(p, b->after, p->rows, width, b->added, adds);
+  if (norms(p, ATTEND_NORM_AFTER)) norm_rows(p, b->after, p->rows, width, b->added, adds);
   if (point) ATTEND_TRY(hook_stream(p, point, i, adds, HOOK_FORWARD));
   drop_rows(p, b->place, adds);
   if (!in_place || between) add_rows(p, width, b->onto, adds, b->sum);
-  if (norms(p, ATTEND_NORM_SUM) && b->out)
-    norm_rows(p, b->norm, p->rows, width, b->sum, b->out);
+  if (norms(p, ATTEND_NORM_SUM) && b->out) norm_rows(p, b->norm, p->rows, width, b->sum, b->out);
   return ATTEND_OK;
 }
 
 /* ---- attention ----------------------------------------------------------------------- */
 
 /* Queries in rows of ldq floats; n keys, and values beside them, in rows of ld. */
-static attention_tensors tensors_at(const pass *p, const attend_desc *d,
-                                    float *q, int ldq, float *k, int n, int ld,
-                                    float *o, float *heads) {
+static attention_tensors tensors_at(const pass *p, const attend_desc *d, float *q, int ldq,
+                                    float *k, int n, int ld, float *o, float *heads) {
   const int ldo = padded(d->heads * d->dim_v);
   float *v = k ? k + d->kv_heads * d->dim : NULL;
-  return (attention_tensors){
-      heads_at(q, p->n, ldq, d->dim), heads_at(k, n, ld, d->dim),
-      heads_at(v, n, ld, d->dim_v), heads_at(o, p->n, ldo, d->dim_v),
-      heads_at(heads, p->n, ldo, d->dim_v)};
+  return (attention_tensors){heads_at(q, p->n, ldq, d->dim), heads_at(k, n, ld, d->dim),
+                             heads_at(v, n, ld, d->dim_v), heads_at(o, p->n, ldo, d->dim_v),
+                             heads_at(heads, p->n, ldo, d->dim_v)};
 }
 
-static attention_tensors self_tensors(const pass *p, const attend_desc *d,
-                                      int ld, float *qkv, float *o,
-                                      float *heads) {
+static attention_tensors self_tensors(const pass *p, const attend_desc *d, int ld, float *qkv,
+                                      float *o, float *heads) {
   return tensors_at(p, d, qkv, ld, qkv + d->heads * d->dim, p->n, ld, o, heads);
 }
 
-static attention_tensors cross_tensors(const pass *p, const layer_weights *w,
-                                       float *q, float *kv, float *o,
-                                       float *heads) {
-  return tensors_at(p, attend_plan_desc(p->cross_plan), q,
-                    padded(w->cross_q.outputs), kv, p->encoded_n,
-                    padded(w->cross_kv.outputs), o, heads);
+static attention_tensors cross_tensors(const pass *p, const layer_weights *w, float *q, float *kv,
+                                       float *o, float *heads) {
+  return tensors_at(p, attend_plan_desc(p->cross_plan), q, padded(w->cross_q.outputs), kv,
+                    p->encoded_n, padded(w->cross_kv.outputs), o, heads);
 }
 
 static attend_status attend_with(const pass *p, const layer_attention *m,
                                  const attention_tensors *t, float *lse) {
   if (m->state && m->role == ATTEND_DECODER_SELF)
     return attend_extend(m->plan, m->state, p->n, t->q, t->k, t->v, t->o, lse);
-  if (m->state)
-    return attend_state_query(m->plan, m->state, p->n, t->q, t->o, lse);
+  if (m->state) return attend_state_query(m->plan, m->state, p->n, t->q, t->o, lse);
   return attend_forward(m->plan, t->q, t->k, t->v, t->o, lse);
 }
 
 /* Head outputs before hooks edit them are kept for gradients. */
-static attend_status attention(const pass *p, const layer_attention *m,
-                               const attention_tensors *t, float *lse) {
+static attend_status attention(const pass *p, const layer_attention *m, const attention_tensors *t,
+                               float *lse) {
   const int ld = (int)t->o.stride[2];
   if (!p->hooks) return attend_with(p, m, t, lse);
   if (!lse) lse = p->session->lse;
   ATTEND_TRY(hook_before_attention(p, m, t, HOOK_FORWARD));
   ATTEND_TRY(attend_with(p, m, t, lse));
-  if (t->heads.data != t->o.data)
-    copy_stream(p, ld, t->o.data, ld, t->heads.data, ld);
+  if (t->heads.data != t->o.data) copy_stream(p, ld, t->o.data, ld, t->heads.data, ld);
   return hook_after_attention(p, m, t, lse);
 }
 
@@ -208,12 +185,10 @@ static void head_norms(const pass *p, const layer_weights *w, head_norm of[2]) {
   const int q = s->heads * s->dim;
   bool each = config_of(p)->qk_norm == ATTEND_QK_NORM_HEAD;
   of[0] = (head_norm){each ? s->heads : 0, each ? s->dim : q, 0, &w->q_norm};
-  of[1] = (head_norm){each ? s->kv_heads : 0,
-                      each ? s->dim : s->kv_heads * s->dim, q, &w->k_norm};
+  of[1] = (head_norm){each ? s->kv_heads : 0, each ? s->dim : s->kv_heads * s->dim, q, &w->k_norm};
 }
 
-static void normalise_heads(const pass *p, const layer_weights *w, float *qkv,
-                            int ld, float *raw) {
+static void normalise_heads(const pass *p, const layer_weights *w, float *qkv, int ld, float *raw) {
   const attend_config *c = config_of(p);
   const attend_stack *s = p->side->shape;
   const int both = (s->heads + s->kv_heads) * s->dim;
@@ -222,9 +197,8 @@ static void normalise_heads(const pass *p, const layer_weights *w, float *qkv,
   if (raw) copy_stream(p, both, qkv, ld, raw, padded(both));
   head_norms(p, w, of);
   for (int i = 0; i < 2; i++)
-    OP(p->ctx, norm, .rms = c->rms, .rows = p->rows, .groups = of[i].groups,
-       .width = of[i].width, .x = qkv + of[i].at, .ldx = ld,
-       .weight = of[i].w->w, .bias = of[i].w->b, .eps = c->norm_eps,
+    OP(p->ctx, norm, .rms = c->rms, .rows = p->rows, .groups = of[i].groups, .width = of[i].width,
+       .x = qkv + of[i].at, .ldx = ld, .weight = of[i].w->w, .bias = of[i].w->b, .eps = c->norm_eps,
        .y = qkv + of[i].at, .ldy = ld);
 }
 
@@ -235,13 +209,12 @@ static void rotate_heads(const pass *p, int i, float *qkv, int ld, bool back) {
   const rotation *r = &p->model->rope[layer_kind(c, p->side, i)];
   for (int step = 0; step < 2; step++) {
     if (step == back && r->frequency)
-      OP(p->ctx, rope, .frequency = r->frequency,
-         .attention_factor = r->stretch, .rows = p->rows,
+      OP(p->ctx, rope, .frequency = r->frequency, .attention_factor = r->stretch, .rows = p->rows,
          .heads = s->heads + s->kv_heads, .dim = s->dim, .rotary = c->rotary,
          .position = p->position, .x = qkv, .ldx = ld, .back = back);
     if (step != back && c->score_by_layer)
-      OP(p->ctx, scale, .rows = p->rows, .width = s->heads * s->dim,
-         .divisor = (float)(i + 1), .x = qkv, .ldx = ld);
+      OP(p->ctx, scale, .rows = p->rows, .width = s->heads * s->dim, .divisor = (float)(i + 1),
+         .x = qkv, .ldx = ld);
   }
 }
 
@@ -249,8 +222,8 @@ void layer_project(const pass *p, int i, const activations *a) {
   const layer_weights *w = layer_of(p->side, i);
   const int ld = padded(w->qkv.outputs);
   branch b = self_branch(w, i, a);
-  multiply_rows(p, &w->qkv, p->rows, branch_input(p, &b),
-                padded(p->side->shape->width), a->qkv, ld);
+  multiply_rows(p, &w->qkv, p->rows, branch_input(p, &b), padded(p->side->shape->width), a->qkv,
+                ld);
   normalise_heads(p, w, a->qkv, ld, a->raw);
   rotate_heads(p, i, a->qkv, ld, false);
 }
@@ -259,46 +232,37 @@ static attend_plan *plan_of(const pass *p, int i) {
   return p->plan[layer_kind(config_of(p), p->side, i)];
 }
 
-static attend_status self_attention(const pass *p, int i,
-                                    const activations *a) {
+static attend_status self_attention(const pass *p, int i, const activations *a) {
   const layer_weights *w = layer_of(p->side, i);
-  layer_attention m = {self_role(p), plan_of(p, i), p->self ? p->self[i] : NULL,
-                       i};
+  layer_attention m = {self_role(p), plan_of(p, i), p->self ? p->self[i] : NULL, i};
   layer_project(p, i, a);
-  attention_tensors t =
-      self_tensors(p, attend_plan_desc(m.plan), padded(w->qkv.outputs), a->qkv,
-                   a->attended, a->heads);
+  attention_tensors t = self_tensors(p, attend_plan_desc(m.plan), padded(w->qkv.outputs), a->qkv,
+                                     a->attended, a->heads);
   ATTEND_TRY(attention(p, &m, &t, a->lse));
   branch b = self_branch(w, i, a);
   return branch_output(p, &b, &w->out, a->heads, padded(w->out.inputs), 0, i);
 }
 
-static attend_status cross_attention(const pass *p, int i,
-                                     const activations *a) {
+static attend_status cross_attention(const pass *p, int i, const activations *a) {
   const attend_stack *s = p->side->shape;
   const layer_weights *w = layer_of(p->side, i);
   if (!w->cross_q.go) return ATTEND_OK;
-  layer_attention m = {ATTEND_CROSS, p->cross_plan,
-                       p->cross ? p->cross[i] : NULL, i};
+  layer_attention m = {ATTEND_CROSS, p->cross_plan, p->cross ? p->cross[i] : NULL, i};
   branch b = cross_branch(w, i, a);
-  multiply_rows(p, &w->cross_q, p->rows, branch_input(p, &b), padded(s->width),
-                a->cross_q, padded(w->cross_q.outputs));
+  multiply_rows(p, &w->cross_q, p->rows, branch_input(p, &b), padded(s->width), a->cross_q,
+                padded(w->cross_q.outputs));
   if (!m.state)
-    multiply_rows(p, &w->cross_kv, p->count * p->encoded_n, p->encoded,
-                  padded(w->cross_kv.inputs), a->cross_kv,
-                  padded(w->cross_kv.outputs));
-  attention_tensors t = cross_tensors(p, w, a->cross_q, a->cross_kv,
-                                      a->cross_attended, a->cross_heads);
+    multiply_rows(p, &w->cross_kv, p->count * p->encoded_n, p->encoded, padded(w->cross_kv.inputs),
+                  a->cross_kv, padded(w->cross_kv.outputs));
+  attention_tensors t =
+      cross_tensors(p, w, a->cross_q, a->cross_kv, a->cross_attended, a->cross_heads);
   ATTEND_TRY(attention(p, &m, &t, a->cross_lse));
-  return branch_output(p, &b, &w->cross_out, a->cross_heads,
-                       padded(s->heads * s->dim_v), 0, i);
+  return branch_output(p, &b, &w->cross_out, a->cross_heads, padded(s->heads * s->dim_v), 0, i);
 }
 
 /* ---- mlp and the whole layer ----------------------------------------------------------- */
 
-static int up_ld(const pass *p) {
-  return padded(p->side->shape->mlp * (1 + config_of(p)->gated));
-}
+static int up_ld(const pass *p) { return padded(p->side->shape->mlp * (1 + config_of(p)->gated)); }
 static int act_ld(const pass *p, const activations *a) {
   return a->act == a->up ? up_ld(p) : padded(p->side->shape->mlp);
 }
@@ -306,9 +270,8 @@ static int act_ld(const pass *p, const activations *a) {
 static void activate(const pass *p, const activations *a) {
   const attend_config *c = config_of(p);
   const int inside = p->side->shape->mlp, ld = up_ld(p);
-  OP(p->ctx, activate, .f = c->activation, .rows = p->rows, .width = inside,
-     .a = a->up, .lda = ld, .b = c->gated ? a->up + inside : NULL, .ldb = ld,
-     .y = a->act, .ldy = act_ld(p, a));
+  OP(p->ctx, activate, .f = c->activation, .rows = p->rows, .width = inside, .a = a->up, .lda = ld,
+     .b = c->gated ? a->up + inside : NULL, .ldb = ld, .y = a->act, .ldy = act_ld(p, a));
 }
 
 /* When a layer is recomputed for its gradients (checkpointing), steps whose results
@@ -320,9 +283,8 @@ static attend_status mlp(const pass *p, int i, const activations *a) {
   bool shared = config_of(p)->parallel == ATTEND_PARALLEL_SHARED;
   const float *from = shared ? p->h : branch_input(p, &b);
   bool at_once = a->act == a->up && !config_of(p)->gated;
-  OP(p->ctx, linear, .linear = w->up.go, .rows = p->rows, .x = from, .ldx = ldx,
-     .y = a->up, .ldy = up_ld(p),
-     .f = at_once ? config_of(p)->activation : ATTEND_IDENTITY);
+  OP(p->ctx, linear, .linear = w->up.go, .rows = p->rows, .x = from, .ldx = ldx, .y = a->up,
+     .ldy = up_ld(p), .f = at_once ? config_of(p)->activation : ATTEND_IDENTITY);
   if (!b.added) return ATTEND_OK;
   if (!at_once) activate(p, a);
   return branch_output(p, &b, &w->down, a->act, act_ld(p, a), ATTEND_AT_MLP, i);
@@ -331,13 +293,11 @@ static attend_status mlp(const pass *p, int i, const activations *a) {
 attend_status layer_forward(const pass *p, int i, const activations *a) {
   const layer_weights *w = layer_of(p->side, i);
   if (p->session) ATTEND_TRY(hook_stop(p->session));
-  if (!p->again)
-    ATTEND_TRY(hook_stream(p, ATTEND_AT_RESIDUAL, i, a->x, HOOK_FORWARD));
+  if (!p->again) ATTEND_TRY(hook_stream(p, ATTEND_AT_RESIDUAL, i, a->x, HOOK_FORWARD));
   ATTEND_TRY(self_attention(p, i, a));
   ATTEND_TRY(cross_attention(p, i, a));
   ATTEND_TRY(hook_stream(p, ATTEND_AT_RESIDUAL_MIDDLE, i,
-                         w->cross_q.go ? a->cross_out : a->self_out,
-                         HOOK_FORWARD));
+                         w->cross_q.go ? a->cross_out : a->self_out, HOOK_FORWARD));
   return w->up.go ? mlp(p, i, a) : ATTEND_OK;
 }
 
@@ -345,14 +305,12 @@ attend_status layer_forward(const pass *p, int i, const activations *a) {
 
 /* From the gradient dx of the branch's sum to that of its last product, in dy; dx
  * becomes that of the residual. point: as in branch_output. */
-static attend_status branch_output_back(const pass *p, const branch *b,
-                                        attend_point point, int i, float *dx,
-                                        const float **dy) {
+static attend_status branch_output_back(const pass *p, const branch *b, attend_point point, int i,
+                                        float *dx, const float **dy) {
   const int width = p->side->shape->width, ld = padded(width);
   float *own = p->back.dh;
   bool hooked = point && hooks_edit(p->hooks, point);
-  if (norms(p, ATTEND_NORM_SUM))
-    norm_rows_back(p, b->norm, p->rows, width, b->sum, dx, false, dx);
+  if (norms(p, ATTEND_NORM_SUM)) norm_rows_back(p, b->norm, p->rows, width, b->sum, dx, false, dx);
   *dy = dx;
   if (p->drop > 0 || hooked) {
     copy_stream(p, ld, dx, ld, own, ld);
@@ -368,8 +326,8 @@ static attend_status branch_output_back(const pass *p, const branch *b,
 
 /* dx += the gradient of the branch's input, through its norm. Without norms a branch
  * may read only the first features of the stream. */
-static void branch_input_back(const pass *p, const branch *b, int reads,
-                              const float *dh, float *dx) {
+static void branch_input_back(const pass *p, const branch *b, int reads, const float *dh,
+                              float *dx) {
   const int width = p->side->shape->width;
   if (norms(p, ATTEND_NORM_BEFORE))
     norm_rows_back(p, b->norm, p->rows, width, b->x, dh, true, dx);
@@ -378,18 +336,16 @@ static void branch_input_back(const pass *p, const branch *b, int reads,
 }
 
 /* The output of the sum's norm, and of hooks there, is not kept. */
-static attend_status recall_input(const pass *p, const norm_weights *w,
-                                  const float *sum, int i, branch *b) {
+static attend_status recall_input(const pass *p, const norm_weights *w, const float *sum, int i,
+                                  branch *b) {
   float *x = p->back.residual_middle;
   if (!norms(p, ATTEND_NORM_SUM)) return ATTEND_OK;
   norm_rows(p, w, p->rows, p->side->shape->width, sum, x);
   b->x = x;
-  return i < 0 ? ATTEND_OK
-               : hook_stream(p, ATTEND_AT_RESIDUAL_MIDDLE, i, x, HOOK_EDITS);
+  return i < 0 ? ATTEND_OK : hook_stream(p, ATTEND_AT_RESIDUAL_MIDDLE, i, x, HOOK_EDITS);
 }
 
-static attend_status mlp_back(const pass *p, int i, const activations *a,
-                              float *dx) {
+static attend_status mlp_back(const pass *p, int i, const activations *a, float *dx) {
   const attend_config *c = config_of(p);
   const layer_weights *w = layer_of(p->side, i);
   const int rows = p->rows, inside = p->side->shape->mlp;
@@ -405,18 +361,16 @@ static attend_status mlp_back(const pass *p, int i, const activations *a,
   ATTEND_TRY(branch_output_back(p, &b, ATTEND_AT_MLP, i, dx, &dy));
   activate(p, a);
   multiply_back(p, &w->down, rows, a->act, lda, dy, ldx, false, k->d_act, lda);
-  OP(p->ctx, activate_back, .f = c->activation, .rows = rows, .width = inside,
-     .a = a->up, .lda = ldu, .b = c->gated ? a->up + inside : NULL, .ldb = ldu,
-     .dy = k->d_act, .lddy = lda, .da = k->d_wide, .ldda = ldu,
-     .db = c->gated ? k->d_wide + inside : NULL, .lddb = ldu);
+  OP(p->ctx, activate_back, .f = c->activation, .rows = rows, .width = inside, .a = a->up,
+     .lda = ldu, .b = c->gated ? a->up + inside : NULL, .ldb = ldu, .dy = k->d_act, .lddy = lda,
+     .da = k->d_wide, .ldda = ldu, .db = c->gated ? k->d_wide + inside : NULL, .lddb = ldu);
   const float *from = branch_input(p, &b);
   multiply_back(p, &w->up, rows, from, ldx, k->d_wide, ldu, false, k->dh, ldx);
   branch_input_back(p, &b, w->up.inputs, k->dh, dx);
   return ATTEND_OK;
 }
 
-static attend_status cross_back(const pass *p, int i, const activations *a,
-                                float *dx) {
+static attend_status cross_back(const pass *p, int i, const activations *a, float *dx) {
   const attend_stack *s = p->side->shape;
   const layer_weights *w = layer_of(p->side, i);
   const back_work *k = &p->back;
@@ -427,24 +381,22 @@ static attend_status cross_back(const pass *p, int i, const activations *a,
   const float *dy;
   ATTEND_TRY(recall_input(p, &w->self_norm, a->self, -1, &b));
   ATTEND_TRY(branch_output_back(p, &b, 0, i, dx, &dy));
-  multiply_back(p, &w->cross_out, p->rows, a->cross_heads, ldo, dy, ldx, false,
-                k->d_act, ldo);
+  multiply_back(p, &w->cross_out, p->rows, a->cross_heads, ldo, dy, ldx, false, k->d_act, ldo);
   layer_attention m = {ATTEND_CROSS, p->cross_plan, NULL, i};
-  attention_tensors t = cross_tensors(p, w, a->cross_q, a->cross_kv,
-                                      a->cross_attended, a->cross_heads);
+  attention_tensors t =
+      cross_tensors(p, w, a->cross_q, a->cross_kv, a->cross_attended, a->cross_heads);
   float *dq = a->act, *dk = k->d_wide;
   attention_tensors g = cross_tensors(p, w, dq, dk, k->d_act, k->d_act);
   ATTEND_TRY(hook_attention_back(p, &m, &t, &g, a->cross_lse, NULL));
-  multiply_back(p, &w->cross_kv, p->count * n, p->encoded, lde, dk, ld, true,
-                p->d_encoded, lde);
+  multiply_back(p, &w->cross_kv, p->count * n, p->encoded, lde, dk, ld, true, p->d_encoded, lde);
   const float *from = branch_input(p, &b);
   multiply_back(p, &w->cross_q, p->rows, from, ldx, dq, ldq, false, k->dh, ldx);
   branch_input_back(p, &b, w->cross_q.inputs, k->dh, dx);
   return ATTEND_OK;
 }
 
-static void normalise_heads_back(const pass *p, const layer_weights *w,
-                                 const float *raw, float *d_qkv, int ld) {
+static void normalise_heads_back(const pass *p, const layer_weights *w, const float *raw,
+                                 float *d_qkv, int ld) {
   const attend_config *c = config_of(p);
   const attend_stack *s = p->side->shape;
   const int ldr = padded((s->heads + s->kv_heads) * s->dim);
@@ -452,18 +404,15 @@ static void normalise_heads_back(const pass *p, const layer_weights *w,
   if (!c->qk_norm) return;
   head_norms(p, w, of);
   for (int i = 0; i < 2; i++)
-    OP(p->ctx, norm_back, .rms = c->rms, .rows = p->rows,
-       .groups = of[i].groups, .width = of[i].width, .x = raw + of[i].at,
-       .ldx = ldr, .weight = of[i].w->w, .eps = c->norm_eps,
-       .dy = d_qkv + of[i].at, .lddy = ld, .dx = d_qkv + of[i].at, .lddx = ld,
-       .dweight = of[i].w->dw, .dbias = c->rms ? NULL : of[i].w->db,
-       .work = p->back.scratch);
+    OP(p->ctx, norm_back, .rms = c->rms, .rows = p->rows, .groups = of[i].groups,
+       .width = of[i].width, .x = raw + of[i].at, .ldx = ldr, .weight = of[i].w->w,
+       .eps = c->norm_eps, .dy = d_qkv + of[i].at, .lddy = ld, .dx = d_qkv + of[i].at, .lddx = ld,
+       .dweight = of[i].w->dw, .dbias = c->rms ? NULL : of[i].w->db, .work = p->back.scratch);
 }
 
 /* dy: gradient of the branch's output on entry, of its sum on return; dx receives
  * that of its input. Both are the same buffer unless branches are parallel. */
-static attend_status self_back(const pass *p, int i, const activations *a,
-                               float *dy, float *dx) {
+static attend_status self_back(const pass *p, int i, const activations *a, float *dy, float *dx) {
   const attend_stack *s = p->side->shape;
   const layer_weights *w = layer_of(p->side, i);
   const back_work *k = &p->back;
@@ -473,28 +422,24 @@ static attend_status self_back(const pass *p, int i, const activations *a,
   branch b = self_branch(w, i, a);
   const float *d_added;
   ATTEND_TRY(branch_output_back(p, &b, 0, i, dy, &d_added));
-  multiply_back(p, &w->out, p->rows, a->heads, ldo, d_added, ldx, false,
-                k->d_act, ldo);
+  multiply_back(p, &w->out, p->rows, a->heads, ldo, d_added, ldx, false, k->d_act, ldo);
   layer_attention m = {self_role(p), plan_of(p, i), NULL, i};
   const attend_desc *d = attend_plan_desc(m.plan);
   attention_tensors t = self_tensors(p, d, ld, a->qkv, a->attended, a->heads);
   attention_tensors g = self_tensors(p, d, ld, k->d_wide, k->d_act, k->d_act);
-  ATTEND_TRY(hook_attention_back(p, &m, &t, &g, a->lse,
-                                 bias->t.data ? k->d_bias : NULL));
+  ATTEND_TRY(hook_attention_back(p, &m, &t, &g, a->lse, bias->t.data ? k->d_bias : NULL));
   if (bias->dw)
-    OP(p->ctx, add, .rows = 1, .width = bias->t.entries * s->heads,
-       .a = bias->dw, .b = k->d_bias, .y = bias->dw);
+    OP(p->ctx, add, .rows = 1, .width = bias->t.entries * s->heads, .a = bias->dw, .b = k->d_bias,
+       .y = bias->dw);
   rotate_heads(p, i, k->d_wide, ld, true);
   normalise_heads_back(p, w, a->raw, k->d_wide, ld);
   const float *from = branch_input(p, &b);
-  multiply_back(p, &w->qkv, p->rows, from, ldx, k->d_wide, ld, false, k->dh,
-                ldx);
+  multiply_back(p, &w->qkv, p->rows, from, ldx, k->d_wide, ld, false, k->dh, ldx);
   branch_input_back(p, &b, w->qkv.inputs, k->dh, dx);
   return ATTEND_OK;
 }
 
-attend_status layer_backward(const pass *p, int i, const activations *a,
-                             float *dx) {
+attend_status layer_backward(const pass *p, int i, const activations *a, float *dx) {
   const layer_weights *w = layer_of(p->side, i);
   const int ld = padded(p->side->shape->width);
   const attend_point middle = ATTEND_AT_RESIDUAL_MIDDLE;

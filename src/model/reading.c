@@ -23,7 +23,7 @@
 enum { ROWS = 512 };
 
 typedef struct {
-  int pass; /* the layer being summed; = layers: the decoder's cross-attention */
+  int pass;   /* the layer being summed; = layers: the decoder's cross-attention */
   int64_t at; /* rows of the pass done so far */
 } mark;
 
@@ -81,8 +81,7 @@ static attend_status make_sums(attend_reading *x, int rows) {
   d.purpose = ATTEND_FOR_EXTEND;
   d.engine = "linear";
   ATTEND_TRY(attend_plan_create(x->ctx, &d, &r->encoder_plan));
-  ATTEND_TRY(
-      states_make(x->ctx, r->encoder_plan, x->layers, "a reading", &x->sums));
+  ATTEND_TRY(states_make(x->ctx, r->encoder_plan, x->layers, "a reading", &x->sums));
   r->sums = x->sums;
   return ATTEND_OK;
 }
@@ -90,29 +89,23 @@ static attend_status make_sums(attend_reading *x, int rows) {
 static attend_status list_files(attend_reading *x) {
   const int all = x->layers + x->model->config.decoder.layers;
   x->files = all + 1;
-  ATTEND_TRY(take_zeroed(x->ctx, (size_t)x->files * sizeof *x->kept,
-                         "a reading", &x->kept));
-  for (int i = 0; i < x->layers; i++)
-    x->kept[i] = (kept_file){SUMS, i, .state = &x->sums[i]};
+  ATTEND_TRY(take_zeroed(x->ctx, (size_t)x->files * sizeof *x->kept, "a reading", &x->kept));
+  for (int i = 0; i < x->layers; i++) x->kept[i] = (kept_file){SUMS, i, .state = &x->sums[i]};
   for (int i = x->layers; i < all; i++)
-    x->kept[i] = (kept_file){CROSSED, i - x->layers,
-                             .state = &x->session->cross[i - x->layers]};
+    x->kept[i] = (kept_file){CROSSED, i - x->layers, .state = &x->session->cross[i - x->layers]};
   x->kept[all].kind = COPIED;
   return ATTEND_OK;
 }
 
-attend_status attend_reading_create(attend_model *model,
-                                    const attend_reading_options *options,
+attend_status attend_reading_create(attend_model *model, const attend_reading_options *options,
                                     attend_reading **reading) {
   attend_reading *x;
-  attend_session_options o = {
-      .batch = 1,
-      .rows = options && options->rows ? options->rows : ROWS,
-      .threads = options ? options->threads : 0};
+  attend_session_options o = {.batch = 1,
+                              .rows = options && options->rows ? options->rows : ROWS,
+                              .threads = options ? options->threads : 0};
   *reading = NULL;
   ATTEND_TRY(check_model(model));
-  ATTEND_CHECK(model->ctx, o.rows > 0, "chunks of %d rows: choose 1 or more",
-               o.rows);
+  ATTEND_CHECK(model->ctx, o.rows > 0, "chunks of %d rows: choose 1 or more", o.rows);
   ATTEND_TRY(take_zeroed(model->ctx, sizeof *x, "a reading", &x));
   x->model = model;
   x->layers = model->config.encoder.layers;
@@ -152,8 +145,7 @@ static void forget(attend_reading *x) {
 
 /* What the sums depend on besides the text: bits differ between instruction sets. */
 static attend_digest digest_model(const attend_model *m) {
-  const uint64_t weights[] = {attend_checkpoint_digest(m->files),
-                              (uint64_t)m->weights};
+  const uint64_t weights[] = {attend_checkpoint_digest(m->files), (uint64_t)m->weights};
   const char *isa = attend_context_isa(m->ctx);
   attend_digest sum = {0};
   attend_desc d;
@@ -162,31 +154,22 @@ static attend_digest digest_model(const attend_model *m) {
   for (int i = 0; i < 2; i++) {
     model_attention(m, i ? ATTEND_CROSS : ATTEND_ENCODER_SELF, 0, &d);
     const attend_form *f = &d.form;
-    const uint64_t all[] = {(uint64_t)f->kind,
-                            (uint64_t)f->degree,
-                            float_bits(f->a),
-                            float_bits(f->c),
-                            float_bits(f->sigma),
-                            (uint64_t)f->features,
-                            f->seed,
-                            f->redraw,
-                            (uint64_t)f->draw,
-                            (uint64_t)f->pairs,
-                            (uint64_t)f->map};
+    const uint64_t all[] = {
+        (uint64_t)f->kind,    (uint64_t)f->degree,   float_bits(f->a), float_bits(f->c),
+        float_bits(f->sigma), (uint64_t)f->features, f->seed,          f->redraw,
+        (uint64_t)f->draw,    (uint64_t)f->pairs,    (uint64_t)f->map};
     attend_digest_add(&sum, all, sizeof all);
   }
   return sum;
 }
 
-attend_status attend_reading_begin(attend_reading *x, int64_t count,
-                                   const int32_t *ids) {
+attend_status attend_reading_begin(attend_reading *x, int64_t count, const int32_t *ids) {
   int vocab = x->session->model->config.vocab;
   attend_digest sum = digest_model(x->session->model);
   ATTEND_CHECK(x->ctx, count > 0, "a text of no token cannot be read");
   for (int64_t i = 0; i < count; i++) {
-    ATTEND_CHECK(x->ctx, ids[i] >= 0 && ids[i] < vocab,
-                 "token %lld is %d: the model knows 0 to %d", (long long)i,
-                 ids[i], vocab - 1);
+    ATTEND_CHECK(x->ctx, ids[i] >= 0 && ids[i] < vocab, "token %lld is %d: the model knows 0 to %d",
+                 (long long)i, ids[i], vocab - 1);
   }
   attend_digest_add(&sum, ids, (size_t)count * sizeof *ids);
   x->digest = digest_word(&sum);
@@ -200,8 +183,7 @@ attend_status attend_reading_begin(attend_reading *x, int64_t count,
 static void place(attend_reading *x, int n) {
   int64_t window = x->session->model->config.positions;
   if (!window) window = INT32_MAX;
-  for (int i = 0; i < n; i++)
-    x->session->position[i] = (int32_t)((x->now.at + i) % window);
+  for (int i = 0; i < n; i++) x->session->position[i] = (int32_t)((x->now.at + i) % window);
 }
 
 /* Keys and values of the encoder's layer, from x, into its sums. */
@@ -212,9 +194,9 @@ static attend_status sums_fill(attend_session *r, int number) {
   layer_project(&r->p, number, &a);
   int ld = padded(layer_of(r->p.side, number)->qkv.outputs);
   float *k = a.qkv + s->heads * s->dim;
-  return attend_state_append(
-      r->encoder_plan, r->sums[number], r->p.n, heads_at(k, r->p.n, ld, s->dim),
-      heads_at(k + s->kv_heads * s->dim, r->p.n, ld, s->dim_v));
+  return attend_state_append(r->encoder_plan, r->sums[number], r->p.n,
+                             heads_at(k, r->p.n, ld, s->dim),
+                             heads_at(k + s->kv_heads * s->dim, r->p.n, ld, s->dim_v));
 }
 
 static attend_status read_chunk(attend_reading *x, int n) {
@@ -233,9 +215,7 @@ static attend_status read_chunk(attend_reading *x, int n) {
   return sums_fill(r, x->now.pass);
 }
 
-bool attend_reading_done(const attend_reading *x) {
-  return x->now.pass > x->layers;
-}
+bool attend_reading_done(const attend_reading *x) { return x->now.pass > x->layers; }
 
 attend_status attend_reading_next(attend_reading *x) {
   ATTEND_CHECK(x->ctx, x->count, "there is no text to read: begin one");
@@ -261,27 +241,24 @@ static double work_before(int n) { return n * (n - 0.5) / 2; }
 double attend_reading_share(const attend_reading *x) {
   if (attend_reading_done(x)) return 1;
   double done = work_before(x->now.pass);
-  if (x->count)
-    done += (x->now.pass + 0.25) * (double)x->now.at / (double)x->count;
+  if (x->count) done += (x->now.pass + 0.25) * (double)x->now.at / (double)x->count;
   return done / work_before(x->layers + 1);
 }
 
 size_t attend_reading_bytes(const attend_reading *x) {
-  size_t bytes = attend_session_cache_bytes(x->session) +
-                 attend_session_work_bytes(x->session);
+  size_t bytes = attend_session_cache_bytes(x->session) + attend_session_work_bytes(x->session);
   for (int i = 0; i < x->layers; i++) bytes += attend_state_bytes(x->sums[i]);
   return bytes;
 }
 
-attend_status attend_session_recall(attend_session *r,
-                                    const attend_reading *x) {
+attend_status attend_session_recall(attend_session *r, const attend_reading *x) {
   ATTEND_CHECK(r->ctx, attend_reading_done(x),
                "the text is not read to its end: go on with "
                "attend_reading_next");
-  ATTEND_CHECK(r->ctx,
-               r->cross && r->model->config.decoder.layers ==
-                               x->session->model->config.decoder.layers,
-               "the text was read with another model");
+  ATTEND_CHECK(
+      r->ctx,
+      r->cross && r->model->config.decoder.layers == x->session->model->config.decoder.layers,
+      "the text was read with another model");
   attend_session_reset(r);
   attend_status status = ATTEND_OK;
   for (int i = 0; i < r->model->config.decoder.layers && !status; i++)
@@ -296,38 +273,33 @@ attend_status attend_session_recall(attend_session *r,
 /* A state's file is named after the text and the number of tokens in it, so that it
  * never changes. reading.json records the progress and is written last; files that it
  * no longer names are then removed. */
-typedef attend_status (*visitor)(attend_reading *x, kept_file *kept,
-                                 int64_t rows, const char *path);
+typedef attend_status (*visitor)(attend_reading *x, kept_file *kept, int64_t rows,
+                                 const char *path);
 
-static attend_status path_in(const attend_reading *x, const char *folder,
-                             const char *name, char path[LONGEST_PATH]) {
+static attend_status path_in(const attend_reading *x, const char *folder, const char *name,
+                             char path[LONGEST_PATH]) {
   int n = snprintf(path, LONGEST_PATH, "%s/%s", folder, name);
-  ATTEND_CHECK(x->ctx, n > 0 && n < LONGEST_PATH,
-               "the name of a file in \"%.300s\" is too long", folder);
+  ATTEND_CHECK(x->ctx, n > 0 && n < LONGEST_PATH, "the name of a file in \"%.300s\" is too long",
+               folder);
   return ATTEND_OK;
 }
 
 /* Rows that the file must hold to resume from m. */
 static int64_t rows_at(const attend_reading *x, const kept_file *k, mark m) {
   bool done = m.pass > x->layers;
-  if (k->kind == SUMS)
-    return done || k->number > m.pass ? 0
-           : k->number < m.pass       ? x->count
-                                      : m.at;
+  if (k->kind == SUMS) return done || k->number > m.pass ? 0 : k->number < m.pass ? x->count : m.at;
   if (k->kind == COPIED && !x->model->copy_k.go) return 0;
   return done ? x->count : m.pass == x->layers ? m.at : 0;
 }
 
-static attend_status visit_all(attend_reading *x, const char *folder, mark m,
-                               visitor what) {
+static attend_status visit_all(attend_reading *x, const char *folder, mark m, visitor what) {
   static const char *const kinds[] = {"sums", "cross", "copy"};
   char name[96], path[LONGEST_PATH];
   for (kept_file *k = x->kept; k < x->kept + x->files; k++) {
     const int64_t rows = rows_at(x, k, m);
     if (!rows) continue;
-    snprintf(name, sizeof name, "%016llx-%s-%d-%lld.state",
-             (unsigned long long)x->digest, kinds[k->kind], k->number,
-             (long long)rows);
+    snprintf(name, sizeof name, "%016llx-%s-%d-%lld.state", (unsigned long long)x->digest,
+             kinds[k->kind], k->number, (long long)rows);
     ATTEND_TRY(path_in(x, folder, name, path));
     ATTEND_TRY(what(x, k, rows, path));
   }
@@ -342,20 +314,18 @@ static attend_status digest_of(const attend_reading *x, const char *path,
   return ATTEND_OK;
 }
 
-static attend_status keep_state(attend_reading *x, kept_file *kept,
-                                int64_t rows, const char *path) {
+static attend_status keep_state(attend_reading *x, kept_file *kept, int64_t rows,
+                                const char *path) {
   if (kept->rows == rows) return ATTEND_OK;
-  ATTEND_TRY(kept->state ? attend_state_save(*kept->state, path)
-                         : copy_save(x->session, path));
+  ATTEND_TRY(kept->state ? attend_state_save(*kept->state, path) : copy_save(x->session, path));
   ATTEND_TRY(digest_of(x, path, kept->digest));
   kept->rows = rows;
   return ATTEND_OK;
 }
 
-static attend_status drop_state(attend_reading *x, kept_file *kept,
-                                int64_t rows, const char *path) {
-  if (rows == x->saved.at || (kept->kind == SUMS && attend_reading_done(x)))
-    unlink(path);
+static attend_status drop_state(attend_reading *x, kept_file *kept, int64_t rows,
+                                const char *path) {
+  if (rows == x->saved.at || (kept->kind == SUMS && attend_reading_done(x))) unlink(path);
   return ATTEND_OK;
 }
 
@@ -389,47 +359,41 @@ attend_status attend_reading_save(attend_reading *x, const char *folder) {
   return ATTEND_OK;
 }
 
-static attend_status load_state(attend_reading *x, kept_file *kept,
-                                int64_t rows, const char *path) {
+static attend_status load_state(attend_reading *x, kept_file *kept, int64_t rows,
+                                const char *path) {
   attend_session *r = x->session;
   attend_state *loaded;
   char digest[ATTEND_DIGEST_TEXT];
   ATTEND_TRY(digest_of(x, path, digest));
   if (strcmp(digest, kept->digest))
-    return fail(
-        x->ctx, ATTEND_IO,
-        "\"%.300s\" is damaged: its digest is not the one that was saved",
-        path);
+    return fail(x->ctx, ATTEND_IO,
+                "\"%.300s\" is damaged: its digest is not the one that was saved", path);
   kept->rows = rows;
   if (!kept->state) return copy_load(r, path, rows);
-  ATTEND_TRY(attend_state_load(
-      kept->kind == SUMS ? r->encoder_plan : r->cross_plan, path, &loaded));
+  ATTEND_TRY(
+      attend_state_load(kept->kind == SUMS ? r->encoder_plan : r->cross_plan, path, &loaded));
   if (attend_state_length(loaded, 0) != rows) {
     attend_state_free(loaded);
-    return fail(x->ctx, ATTEND_IO, "\"%.300s\" does not hold %lld tokens", path,
-                (long long)rows);
+    return fail(x->ctx, ATTEND_IO, "\"%.300s\" does not hold %lld tokens", path, (long long)rows);
   }
   attend_state_free(*kept->state);
   *kept->state = loaded;
   return ATTEND_OK;
 }
 
-static attend_status read_digests(attend_reading *x, const char *path,
-                                  const attend_json *json) {
+static attend_status read_digests(attend_reading *x, const char *path, const attend_json *json) {
   const attend_json *list = attend_json_get(json, "digests");
   for (int i = 0; i < x->files; i++) {
-    const char *text =
-        attend_json_string(attend_json_at(list, (size_t)i), NULL);
+    const char *text = attend_json_string(attend_json_at(list, (size_t)i), NULL);
     if (!text)
-      return fail(x->ctx, ATTEND_IO,
-                  "%.300s lacks digests of what was read: begin anew", path);
+      return fail(x->ctx, ATTEND_IO, "%.300s lacks digests of what was read: begin anew", path);
     snprintf(x->kept[i].digest, sizeof x->kept[i].digest, "%s", text);
   }
   return ATTEND_OK;
 }
 
-static attend_status read_mark(const attend_reading *x, const char *path,
-                               const attend_json *json, mark *m) {
+static attend_status read_mark(const attend_reading *x, const char *path, const attend_json *json,
+                               mark *m) {
   const char *of = attend_json_string(attend_json_get(json, "text"), NULL);
   char mine[32];
   int64_t number, tokens;
@@ -437,10 +401,8 @@ static attend_status read_mark(const attend_reading *x, const char *path,
   if (!of || !attend_json_integer(attend_json_get(json, "tokens"), &tokens) ||
       !attend_json_integer(attend_json_get(json, "pass"), &number) ||
       !attend_json_integer(attend_json_get(json, "at"), &m->at) || number < 0 ||
-      number > x->layers + 1 || m->at < 0 ||
-      (m->at && (m->at >= tokens || number > x->layers)))
-    return fail(x->ctx, ATTEND_IO,
-                "%.300s does not say how far the reading is: begin anew", path);
+      number > x->layers + 1 || m->at < 0 || (m->at && (m->at >= tokens || number > x->layers)))
+    return fail(x->ctx, ATTEND_IO, "%.300s does not say how far the reading is: begin anew", path);
   ATTEND_CHECK(x->ctx, tokens == x->count && !strcmp(of, mine),
                "%.300s is of another text or another model: begin anew", path);
   m->pass = (int)number;

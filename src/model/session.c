@@ -15,18 +15,14 @@ enum {
   HEAD_ROWS = 32 /* head rows computed at once, or the batch if that is more */
 };
 
-static const attend_stack *decoder_of(const attend_session *r) {
-  return &r->model->config.decoder;
-}
+static const attend_stack *decoder_of(const attend_session *r) { return &r->model->config.decoder; }
 
 /* ---- plans and states ----------------------------------------------------------------- */
 
-attend_status states_make(attend_context *ctx, attend_plan *plan, int layers,
-                          const char *what, attend_state ***states) {
-  ATTEND_TRY(take_zeroed(ctx, size_times((size_t)layers, sizeof **states), what,
-                         states));
-  for (int i = 0; plan && i < layers; i++)
-    ATTEND_TRY(attend_state_create(plan, &(*states)[i]));
+attend_status states_make(attend_context *ctx, attend_plan *plan, int layers, const char *what,
+                          attend_state ***states) {
+  ATTEND_TRY(take_zeroed(ctx, size_times((size_t)layers, sizeof **states), what, states));
+  for (int i = 0; plan && i < layers; i++) ATTEND_TRY(attend_state_create(plan, &(*states)[i]));
   return ATTEND_OK;
 }
 
@@ -35,8 +31,7 @@ void states_free(const attend_context *ctx, int layers, attend_state **states) {
   give(ctx, states);
 }
 
-static attend_status plan_states(attend_session *r, attend_desc *d,
-                                 attend_plan **plan) {
+static attend_status plan_states(attend_session *r, attend_desc *d, attend_plan **plan) {
   d->batch = r->batch;
   d->q_len = r->limit;
   d->purpose = ATTEND_FOR_EXTEND;
@@ -47,8 +42,7 @@ static attend_status make_cross(attend_session *r) {
   attend_desc d;
   if (!model_attention(r->model, ATTEND_CROSS, 0, &d)) return ATTEND_OK;
   ATTEND_TRY(plan_states(r, &d, &r->cross_plan));
-  return states_make(r->ctx, r->cross_plan, decoder_of(r)->layers, "the caches",
-                     &r->cross);
+  return states_make(r->ctx, r->cross_plan, decoder_of(r)->layers, "the caches", &r->cross);
 }
 
 static attend_status make_decoder(attend_session *r) {
@@ -61,16 +55,14 @@ static attend_status make_decoder(attend_session *r) {
     int kind = layer_kind(c, &r->model->decoder, i);
     model_attention(r->model, ATTEND_DECODER_SELF, i, &d);
     d.mask.causal = ATTEND_CAUSAL_BOTTOM;
-    if (!r->decoder_plan[kind])
-      ATTEND_TRY(plan_states(r, &d, &r->decoder_plan[kind]));
+    if (!r->decoder_plan[kind]) ATTEND_TRY(plan_states(r, &d, &r->decoder_plan[kind]));
     ATTEND_TRY(attend_state_create(r->decoder_plan[kind], &r->self[i]));
   }
   return ATTEND_OK;
 }
 
 static attend_status plan_encoder(attend_session *r, int count, int n) {
-  if (r->encoder_plan && r->encoder_batch == count && r->encoder_rows == n)
-    return ATTEND_OK;
+  if (r->encoder_plan && r->encoder_batch == count && r->encoder_rows == n) return ATTEND_OK;
   attend_plan_free(r->encoder_plan);
   r->encoder_plan = NULL;
   attend_desc d;
@@ -116,9 +108,9 @@ attend_status session_room(attend_session *r, size_t rows) {
   blocks_free(r->ctx, &r->buffers);
   r->room = 0;
   r->p.n = 0;
-#define TAKE(place, width)                       \
-  ATTEND_TRY(own(r->ctx, &r->buffers, ON_DEVICE, \
-                 SIZE_PRODUCT(rows, width, sizeof *place), what, &place))
+#define TAKE(place, width) \
+  ATTEND_TRY(              \
+      own(r->ctx, &r->buffers, ON_DEVICE, SIZE_PRODUCT(rows, width, sizeof *place), what, &place))
   TAKE(r->x, w.x);
   TAKE(r->y, w.x);
   TAKE(r->p.h, w.x);
@@ -129,11 +121,10 @@ attend_status session_room(attend_session *r, size_t rows) {
   TAKE(r->types, 1);
   TAKE(r->p.position, 1);
 #undef TAKE
-  ATTEND_TRY(own(r->ctx, &r->buffers, ON_HOST,
-                 size_times(rows, sizeof *r->position), what, &r->position));
+  ATTEND_TRY(
+      own(r->ctx, &r->buffers, ON_HOST, size_times(rows, sizeof *r->position), what, &r->position));
   if (!r->ctx->device->host)
-    ATTEND_TRY(own(r->ctx, &r->buffers, ON_HOST,
-                   SIZE_PRODUCT(rows, w.x, sizeof *r->hidden), what,
+    ATTEND_TRY(own(r->ctx, &r->buffers, ON_HOST, SIZE_PRODUCT(rows, w.x, sizeof *r->hidden), what,
                    &r->hidden));
   r->at.act = r->at.up;
   r->at.cross_q = r->at.qkv;
@@ -146,9 +137,8 @@ static attend_status make_session(attend_session *r) {
   static const char what[] = "a session";
   size_t b = (size_t)r->batch, rows = (size_t)r->head_room;
   const size_t width = widths_of(r).x;
-#define TAKE(place, field, count)           \
-  ATTEND_TRY(own(r->ctx, &r->memory, place, \
-                 size_times(count, sizeof *r->field), what, &r->field))
+#define TAKE(place, field, count) \
+  ATTEND_TRY(own(r->ctx, &r->memory, place, size_times(count, sizeof *r->field), what, &r->field))
   TAKE(ON_HOST, lengths, b);
   TAKE(ON_HOST, piece, b);
   TAKE(ON_HOST, before, b);
@@ -166,8 +156,7 @@ static attend_status make_session(attend_session *r) {
 }
 
 attend_status session_create(attend_context *ctx, attend_model *model,
-                             const attend_session_options *options,
-                             attend_session **session) {
+                             const attend_session_options *options, attend_session **session) {
   attend_session_options o = options ? *options : (attend_session_options){0};
   attend_session *r;
   *session = NULL;
@@ -195,8 +184,7 @@ attend_status session_create(attend_context *ctx, attend_model *model,
   return status;
 }
 
-attend_status attend_session_create(attend_model *model,
-                                    const attend_session_options *options,
+attend_status attend_session_create(attend_model *model, const attend_session_options *options,
                                     attend_session **session) {
   return session_create(model->ctx, model, options, session);
 }
@@ -206,8 +194,8 @@ void attend_session_free(attend_session *r) {
   attend_context *parent = r->model->ctx;
   states_free(r->ctx, decoder_of(r)->layers, r->self);
   states_free(r->ctx, decoder_of(r)->layers, r->cross);
-  attend_plan *plans[] = {r->decoder_plan[FULL], r->decoder_plan[SLIDING],
-                          r->cross_plan, r->encoder_plan};
+  attend_plan *plans[] = {r->decoder_plan[FULL], r->decoder_plan[SLIDING], r->cross_plan,
+                          r->encoder_plan};
   for (int i = 0; i < 4; i++) attend_plan_free(plans[i]);
   caches_free(r);
   hooks_free(r->ctx, &r->hooks);
@@ -218,14 +206,12 @@ void attend_session_free(attend_session *r) {
   give(parent, r);
 }
 
-const char *attend_session_message(const attend_session *r) {
-  return r->own.message;
-}
+const char *attend_session_message(const attend_session *r) { return r->own.message; }
 
 size_t attend_session_work_bytes(const attend_session *r) {
   size_t bytes = blocks_bytes(r->memory) + blocks_bytes(r->buffers);
-  const attend_plan *plans[] = {r->decoder_plan[FULL], r->decoder_plan[SLIDING],
-                                r->cross_plan, r->encoder_plan};
+  const attend_plan *plans[] = {r->decoder_plan[FULL], r->decoder_plan[SLIDING], r->cross_plan,
+                                r->encoder_plan};
   for (int i = 0; i < 4; i++)
     if (plans[i]) bytes += attend_plan_workspace(plans[i]);
   return bytes;
@@ -246,8 +232,7 @@ void session_begin(attend_session *r, const stack *side, int count, int n) {
   r->p.lengths = r->lengths;
 }
 
-void session_embed(attend_session *r, const int32_t *ids, int apart,
-                   const int32_t *types) {
+void session_embed(attend_session *r, const int32_t *ids, int apart, const int32_t *types) {
   const struct attend_device *d = r->ctx->device;
   const size_t n = (size_t)r->p.n, bytes = (size_t)r->p.rows * sizeof *ids;
   for (size_t b = 0; b < (size_t)r->p.count; b++)
@@ -273,15 +258,13 @@ attend_status session_layers(attend_session *r, int layers) {
 /* Denominators, if hooks read them. */
 static attend_status room_for_hooks(attend_session *r) {
   const attend_config *c = &r->model->config;
-  const int heads =
-      c->encoder.heads > c->decoder.heads ? c->encoder.heads : c->decoder.heads;
+  const int heads = c->encoder.heads > c->decoder.heads ? c->encoder.heads : c->decoder.heads;
   device_give(r->ctx, r->lse);
   r->lse = NULL;
   r->p.hooks = r->hooks.n ? &r->hooks : NULL;
   if (!r->p.hooks) return ATTEND_OK;
   return device_take(r->ctx,
-                     SIZE_PRODUCT((size_t)r->batch, (size_t)heads,
-                                  (size_t)r->p.n, sizeof *r->lse),
+                     SIZE_PRODUCT((size_t)r->batch, (size_t)heads, (size_t)r->p.n, sizeof *r->lse),
                      "attention that is hooked", &r->lse);
 }
 
@@ -294,32 +277,31 @@ attend_status session_stack(attend_session *r) {
   attend_status status = session_layers(r, layers);
   if (!status && r->model->config.final_norm)
     norm_rows(&r->p, &s->final_norm, r->p.rows, s->shape->width, r->x, r->x);
-  if (!status)
-    status = hook_stream(&r->p, ATTEND_AT_RESIDUAL, layers, r->x, HOOK_FORWARD);
+  if (!status) status = hook_stream(&r->p, ATTEND_AT_RESIDUAL, layers, r->x, HOOK_FORWARD);
   stream_leave(&r->ctx->stream);
   return status;
 }
 
 /* ---- the encoder ----------------------------------------------------------------------------- */
 
-static attend_status check_ids(const attend_session *r, int count, int n,
-                               const int32_t *ids, const int32_t *lengths) {
+static attend_status check_ids(const attend_session *r, int count, int n, const int32_t *ids,
+                               const int32_t *lengths) {
   for (int b = 0; b < count; b++) {
     int real = lengths ? lengths[b] : n;
-    ATTEND_CHECK(r->ctx, real >= 0 && real <= n,
-                 "sequence %d has %d tokens in a call of %d", b, real, n);
+    ATTEND_CHECK(r->ctx, real >= 0 && real <= n, "sequence %d has %d tokens in a call of %d", b,
+                 real, n);
     for (int i = 0; i < real; i++) {
       int32_t id = ids[(size_t)b * (size_t)n + (size_t)i];
       ATTEND_CHECK(r->ctx, id >= 0 && id < r->model->config.vocab,
-                   "token %d of sequence %d is %d: the model knows 0 to %d", i,
-                   b, id, r->model->config.vocab - 1);
+                   "token %d of sequence %d is %d: the model knows 0 to %d", i, b, id,
+                   r->model->config.vocab - 1);
     }
   }
   return ATTEND_OK;
 }
 
-static attend_status check_call(const attend_session *r, int count, int n,
-                                const int32_t *ids, const int32_t *lengths) {
+static attend_status check_call(const attend_session *r, int count, int n, const int32_t *ids,
+                                const int32_t *lengths) {
   ATTEND_CHECK(r->ctx, count >= 1 && count <= r->batch && n >= 1,
                "a call of %d sequences and %d tokens to a session of %d "
                "sequences",
@@ -328,24 +310,20 @@ static attend_status check_call(const attend_session *r, int count, int n,
   return check_ids(r, count, n, ids, lengths);
 }
 
-attend_status check_positions(attend_context *ctx, const attend_config *c,
-                              int64_t positions) {
-  ATTEND_CHECK(ctx,
-               c->position != ATTEND_POSITIONS_LEARNED || !c->positions ||
-                   positions <= c->positions,
-               "%lld tokens are more than the %d positions that the model has",
-               (long long)positions, c->positions);
+attend_status check_positions(attend_context *ctx, const attend_config *c, int64_t positions) {
+  ATTEND_CHECK(
+      ctx, c->position != ATTEND_POSITIONS_LEARNED || !c->positions || positions <= c->positions,
+      "%lld tokens are more than the %d positions that the model has", (long long)positions,
+      c->positions);
   return ATTEND_OK;
 }
 
 static void place_rows(attend_session *r, int count, int n) {
   for (int b = 0; b < count; b++)
-    for (int i = 0; i < n; i++)
-      r->position[b * n + i] = (int32_t)(r->before[b] + i);
+    for (int i = 0; i < n; i++) r->position[b * n + i] = (int32_t)(r->before[b] + i);
 }
 
-static void set_lengths(attend_session *r, int count, int n, int start,
-                        const int32_t *lengths) {
+static void set_lengths(attend_session *r, int count, int n, int start, const int32_t *lengths) {
   for (int b = 0; b < r->batch; b++) {
     int real = b >= count ? 0 : lengths ? lengths[b] : start + n;
     r->lengths[b] = (int32_t)max64(0, min64(real - start, n));
@@ -373,8 +351,7 @@ attend_status cross_fill(attend_session *r) {
   attend_plan_set_padding(r->cross_plan, r->piece, NULL);
   for (int i = 0; i < s->shape->layers; i++) {
     const linear_weights *w = &layer_of(s, i)->cross_kv;
-    multiply_rows(&r->p, w, r->p.rows, r->x, padded(w->inputs), r->at.qkv,
-                  padded(w->outputs));
+    multiply_rows(&r->p, w, r->p.rows, r->x, padded(w->inputs), r->at.qkv, padded(w->outputs));
     for (int start = 0; start < n; start += r->limit)
       ATTEND_TRY(cross_piece(r, i, start, (int)min64(r->limit, n - start)));
   }
@@ -382,11 +359,9 @@ attend_status cross_fill(attend_session *r) {
   return ATTEND_OK;
 }
 
-attend_status attend_session_encode(attend_session *r, int count, int n,
-                                    const int32_t *ids, const int32_t *lengths,
-                                    const int32_t *types) {
-  ATTEND_CHECK(r->ctx, r->model->encoder.layers,
-               "%s has no encoder: extend the decoder instead",
+attend_status attend_session_encode(attend_session *r, int count, int n, const int32_t *ids,
+                                    const int32_t *lengths, const int32_t *types) {
+  ATTEND_CHECK(r->ctx, r->model->encoder.layers, "%s has no encoder: extend the decoder instead",
                r->model->config.family);
   ATTEND_TRY(check_call(r, count, n, ids, lengths));
   ATTEND_TRY(check_positions(r->ctx, &r->model->config, n));
@@ -414,24 +389,21 @@ static void keep_last(attend_session *r) {
   for (int b = 0; b < r->p.count; b++) {
     if (!r->lengths[b]) continue;
     size_t row = (size_t)b * (size_t)r->p.n + (size_t)r->lengths[b] - 1;
-    OP(r->ctx, gather, .rows = 1, .width = width, .factor = 1,
-       .x = r->x + row * (size_t)width, .ldx = width,
-       .y = r->last + (size_t)b * (size_t)width, .ldy = width);
+    OP(r->ctx, gather, .rows = 1, .width = width, .factor = 1, .x = r->x + row * (size_t)width,
+       .ldx = width, .y = r->last + (size_t)b * (size_t)width, .ldy = width);
     r->last_at[b] = attend_session_length(r, b);
   }
 }
 
 /* n of the call's `whole` tokens, from `start` on. */
-static attend_status extend_piece(attend_session *r, int whole, int start,
-                                  const int32_t *ids, const int32_t *lengths) {
+static attend_status extend_piece(attend_session *r, int whole, int start, const int32_t *ids,
+                                  const int32_t *lengths) {
   const int count = r->p.count, n = r->p.n;
   set_lengths(r, count, n, start, lengths);
   for (int k = 0; k < LAYER_KINDS; k++)
-    if (r->decoder_plan[k])
-      attend_plan_set_padding(r->decoder_plan[k], r->lengths, NULL);
+    if (r->decoder_plan[k]) attend_plan_set_padding(r->decoder_plan[k], r->lengths, NULL);
   if (r->cross_plan) attend_plan_set_padding(r->cross_plan, r->lengths, NULL);
-  for (int b = 0; b < r->batch; b++)
-    r->before[b] = attend_state_length(r->self[0], b);
+  for (int b = 0; b < r->batch; b++) r->before[b] = attend_state_length(r->self[0], b);
   place_rows(r, count, n);
   session_embed(r, ids + start, whole, NULL);
   ATTEND_TRY(session_stack(r));
@@ -459,28 +431,23 @@ static void take_back(attend_session *r) {
   r->p.n = 0;
 }
 
-static attend_status extend_all(attend_session *r, int count, int whole,
-                                const int32_t *ids, const int32_t *lengths) {
+static attend_status extend_all(attend_session *r, int count, int whole, const int32_t *ids,
+                                const int32_t *lengths) {
   for (int start = 0; start < whole; start += r->limit) {
-    session_begin(r, &r->model->decoder, count,
-                  (int)min64(r->limit, whole - start));
+    session_begin(r, &r->model->decoder, count, (int)min64(r->limit, whole - start));
     ATTEND_TRY(extend_piece(r, whole, start, ids, lengths));
   }
   if (whole > r->limit) r->p.n = 0;
   return ATTEND_OK;
 }
 
-attend_status attend_session_extend(attend_session *r, int count, int n,
-                                    const int32_t *ids,
+attend_status attend_session_extend(attend_session *r, int count, int n, const int32_t *ids,
                                     const int32_t *lengths) {
-  ATTEND_CHECK(r->ctx, r->self, "%s has no decoder: encode instead",
-               r->model->config.family);
+  ATTEND_CHECK(r->ctx, r->self, "%s has no decoder: encode instead", r->model->config.family);
   ATTEND_TRY(check_call(r, count, n, ids, lengths));
-  for (int b = 0; b < r->batch; b++)
-    r->held[b] = attend_state_length(r->self[0], b);
+  for (int b = 0; b < r->batch; b++) r->held[b] = attend_state_length(r->self[0], b);
   for (int b = 0; b < count; b++)
-    ATTEND_TRY(check_positions(r->ctx, &r->model->config,
-                               r->held[b] + (lengths ? lengths[b] : n)));
+    ATTEND_TRY(check_positions(r->ctx, &r->model->config, r->held[b] + (lengths ? lengths[b] : n)));
   ATTEND_TRY(session_room(r, (size_t)r->batch * (size_t)r->limit));
   attend_status status = extend_all(r, count, n, ids, lengths);
   if (status) take_back(r);
@@ -489,13 +456,11 @@ attend_status attend_session_extend(attend_session *r, int count, int n,
 
 /* ---- hooks -------------------------------------------------------------------------------------- */
 
-attend_status attend_session_set_hooks(attend_session *r, int n,
-                                       const attend_hook *list) {
+attend_status attend_session_set_hooks(attend_session *r, int n, const attend_hook *list) {
   return hooks_set(r->ctx, &r->hooks, n, list);
 }
 
-void attend_session_set_stop(attend_session *r, int (*stop)(void *user),
-                             void *user) {
+void attend_session_set_stop(attend_session *r, int (*stop)(void *user), void *user) {
   r->stop = stop;
   r->stop_user = user;
 }

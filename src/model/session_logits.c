@@ -24,8 +24,7 @@ static void head_piece(attend_session *r, int rows, float *logits) {
   if (r->model->copy_q.go) copy_rows(r, rows, read, ld, to, c->vocab);
   stream_leave(&r->ctx->stream);
   if (to != logits)
-    r->ctx->device->read(r->ctx, logits, to,
-                         (size_t)rows * (size_t)c->vocab * sizeof *logits);
+    r->ctx->device->read(r->ctx, logits, to, (size_t)rows * (size_t)c->vocab * sizeof *logits);
 }
 
 /* The rows that the head reads: of the call, or of each sequence's last token. */
@@ -35,15 +34,13 @@ typedef struct {
   bool last;
 } head_source;
 
-static int32_t sequence_of(const attend_session *r, const head_source *s,
-                           int i) {
+static int32_t sequence_of(const attend_session *r, const head_source *s, int i) {
   if (s->last) return i;
   if (r->p.side->encoder) return -1; /* rows of the encoder do not copy */
   return r->p.n ? (s->places ? s->places[i] : i) / r->p.n : 0;
 }
 
-static void read_rows(attend_session *r, const head_source *s, int start,
-                      int rows) {
+static void read_rows(attend_session *r, const head_source *s, int start, int rows) {
   const int ld = padded(width_of(r));
   int32_t index[64];
   for (int at = 0; at < rows; at += 64) {
@@ -53,16 +50,14 @@ static void read_rows(attend_session *r, const head_source *s, int start,
       index[i] = s->places ? s->places[row] : row;
       r->head_of[at + i] = sequence_of(r, s, row);
     }
-    r->ctx->device->write(r->ctx, r->head_row + at, index,
-                          (size_t)n * sizeof *index);
+    r->ctx->device->write(r->ctx, r->head_row + at, index, (size_t)n * sizeof *index);
   }
   OP(r->ctx, gather, .rows = rows, .width = ld, .index = r->head_row,
-     .factor = r->model->config.head_factor, .x = s->x, .ldx = ld,
-     .y = r->head_rows, .ldy = head_ld(r->model, r->p.side));
+     .factor = r->model->config.head_factor, .x = s->x, .ldx = ld, .y = r->head_rows,
+     .ldy = head_ld(r->model, r->p.side));
 }
 
-static attend_status logits_of(attend_session *r, int n, head_source s,
-                               float *logits) {
+static attend_status logits_of(attend_session *r, int n, head_source s, float *logits) {
   const attend_model *m = r->model;
   const attend_config *c = &m->config;
   const int inputs = m->transform.go ? m->transform.inputs : m->head.inputs;
@@ -74,10 +69,9 @@ static attend_status logits_of(attend_session *r, int n, head_source s,
                "encoder's of %d: extend the decoder",
                inputs, width_of(r));
   if (!r->ctx->device->host && !r->device_logits)
-    ATTEND_TRY(own(
-        r->ctx, &r->memory, ON_DEVICE,
-        SIZE_PRODUCT((size_t)r->head_room, (size_t)c->vocab, sizeof *logits),
-        "logits", &r->device_logits));
+    ATTEND_TRY(own(r->ctx, &r->memory, ON_DEVICE,
+                   SIZE_PRODUCT((size_t)r->head_room, (size_t)c->vocab, sizeof *logits), "logits",
+                   &r->device_logits));
   for (int start = 0; start < n; start += r->head_room) {
     int rows = (int)min64(r->head_room, n - start);
     read_rows(r, &s, start, rows);
@@ -97,37 +91,32 @@ static attend_status hook_logits(attend_session *r, int rows, float *logits) {
   return hook_at(&r->p, &at, HOOK_FORWARD | HOOK_ON_HOST);
 }
 
-attend_status attend_session_logits(attend_session *r, int n_places,
-                                    const int32_t *places, float *logits) {
-  ATTEND_CHECK(
-      r->ctx, r->p.n,
-      "there is no call to compute logits of, or it was longer than the "
-      "%d rows that are computed at once",
-      r->limit);
+attend_status attend_session_logits(attend_session *r, int n_places, const int32_t *places,
+                                    float *logits) {
+  ATTEND_CHECK(r->ctx, r->p.n,
+               "there is no call to compute logits of, or it was longer than the "
+               "%d rows that are computed at once",
+               r->limit);
   for (int i = 0; i < n_places; i++) {
     int place = places ? places[i] : i;
     ATTEND_CHECK(r->ctx, place >= 0 && place < r->p.rows,
-                 "place %d is not among the %d that the call had", place,
-                 r->p.rows);
+                 "place %d is not among the %d that the call had", place, r->p.rows);
   }
-  ATTEND_TRY(
-      logits_of(r, n_places, (head_source){r->x, places, false}, logits));
+  ATTEND_TRY(logits_of(r, n_places, (head_source){r->x, places, false}, logits));
   return hook_logits(r, n_places, logits);
 }
 
-attend_status attend_session_head(attend_session *r, int rows,
-                                  const float *hidden, int ld, float *logits) {
+attend_status attend_session_head(attend_session *r, int rows, const float *hidden, int ld,
+                                  float *logits) {
   const attend_model *m = r->model;
   r->p.side = m->config.parts & ATTEND_DECODER ? &m->decoder : &m->encoder;
   const int width = width_of(r);
   ATTEND_CHECK(r->ctx, rows >= 0 && ld >= width,
-               "%d rows of %d numbers, %d apart: they must not overlap", rows,
-               width, ld);
+               "%d rows of %d numbers, %d apart: they must not overlap", rows, width, ld);
   ATTEND_TRY(session_room(r, (size_t)rows));
   for (int i = 0; i < rows; i++)
     r->ctx->device->write(r->ctx, r->x + (size_t)i * (size_t)padded(width),
-                          hidden + (size_t)i * (size_t)ld,
-                          (size_t)width * sizeof *hidden);
+                          hidden + (size_t)i * (size_t)ld, (size_t)width * sizeof *hidden);
   r->p.n = 0; /* the rows of the previous call are overwritten */
   return logits_of(r, rows, (head_source){r->x, NULL, false}, logits);
 }
@@ -136,8 +125,7 @@ attend_status attend_session_next(attend_session *r, int count, float *logits) {
   ATTEND_CHECK(r->ctx, r->self && r->p.side == &r->model->decoder,
                "only a decoder that has tokens predicts the next one");
   ATTEND_CHECK(r->ctx, count >= 0 && count <= r->batch,
-               "%d sequences are more than the %d of the session", count,
-               r->batch);
+               "%d sequences are more than the %d of the session", count, r->batch);
   ATTEND_TRY(logits_of(r, count, (head_source){r->last, NULL, true}, logits));
   size_t vocab = (size_t)r->model->config.vocab;
   for (int b = 0; b < count; b++) {
@@ -151,7 +139,6 @@ const float *attend_session_hidden(const attend_session *r, int *ld) {
   if (!r->p.n) return NULL;
   *ld = padded(width_of(r));
   if (!r->hidden) return r->x;
-  r->ctx->device->read(r->ctx, r->hidden, r->x,
-                       (size_t)r->p.rows * (size_t)*ld * sizeof *r->x);
+  r->ctx->device->read(r->ctx, r->hidden, r->x, (size_t)r->p.rows * (size_t)*ld * sizeof *r->x);
   return r->hidden;
 }

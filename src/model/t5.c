@@ -38,8 +38,7 @@ static void read_mlp(config_reader *r, attend_config *c) {
 static bool is_encoder_alone(config_reader *r) {
   const attend_json *list = read_tree(r, "architectures", ATTEND_JSON_ARRAY);
   const char *what = attend_json_string(attend_json_at(list, 0), NULL);
-  return what &&
-         (!strcmp(what, "T5EncoderModel") || !strcmp(what, "MT5EncoderModel"));
+  return what && (!strcmp(what, "T5EncoderModel") || !strcmp(what, "MT5EncoderModel"));
 }
 
 static void configure(config_reader *r, attend_config *c) {
@@ -64,14 +63,13 @@ static void configure(config_reader *r, attend_config *c) {
   }
 }
 
-#define SELF(block, of)                                                        \
-  {SELF_NORM, of, block "layer.0.layer_norm", "F", 0},                         \
-      {SELF_Q, of, block "layer.0.SelfAttention.q", "QF", 0},                  \
-      {SELF_K, of, block "layer.0.SelfAttention.k", "KF", 0},                  \
-      {SELF_V, of, block "layer.0.SelfAttention.v", "WF", 0},                  \
-      {SELF_O, of, block "layer.0.SelfAttention.o", "FO", 0}, {                \
-    RELATIVE, of, block "layer.0.SelfAttention.relative_attention_bias", "BH", \
-        ONE_LAYER                                                              \
+#define SELF(block, of)                                                                  \
+  {SELF_NORM, of, block "layer.0.layer_norm", "F", 0},                                   \
+      {SELF_Q, of, block "layer.0.SelfAttention.q", "QF", 0},                            \
+      {SELF_K, of, block "layer.0.SelfAttention.k", "KF", 0},                            \
+      {SELF_V, of, block "layer.0.SelfAttention.v", "WF", 0},                            \
+      {SELF_O, of, block "layer.0.SelfAttention.o", "FO", 0}, {                          \
+    RELATIVE, of, block "layer.0.SelfAttention.relative_attention_bias", "BH", ONE_LAYER \
   }
 #define MLP(layer, of)                                             \
   {MLP_NORM, of, layer "layer_norm", "F", 0},                      \

@@ -19,9 +19,8 @@
 /* ---- weights: gradients and what they need are training's, else NULL ------------- */
 
 typedef struct {
-  attend_linear *go,
-      *back; /* W and its transpose, packed; go NULL: there is none */
-  float *w, *b, *dw, *db; /* [outputs][inputs], [outputs] */
+  attend_linear *go, *back; /* W and its transpose, packed; go NULL: there is none */
+  float *w, *b, *dw, *db;   /* [outputs][inputs], [outputs] */
   int outputs, inputs;
 } linear_weights;
 
@@ -36,9 +35,8 @@ typedef struct {
 } table_weights;
 
 typedef struct {
-  norm_weights self_norm, self_after, q_norm, k_norm, cross_norm, mlp_norm,
-      mlp_after;
-  linear_weights qkv, out; /* self-attention; its shape is the plan's */
+  norm_weights self_norm, self_after, q_norm, k_norm, cross_norm, mlp_norm, mlp_after;
+  linear_weights qkv, out;                     /* self-attention; its shape is the plan's */
   linear_weights cross_q, cross_kv, cross_out; /* none without an encoder */
   linear_weights up, down;                     /* up: [gate, up] if gated */
 } layer_weights;
@@ -52,7 +50,7 @@ typedef struct {
   linear_weights projection;  /* projection of embeddings to the side's width */
   norm_weights embed_norm, final_norm;
   layer_weights *layers; /* [groups], NULL: there is no such side */
-  int groups; /* layers with weights of their own; others share them */
+  int groups;            /* layers with weights of their own; others share them */
 } stack;
 
 /* Rotations of queries and keys. */
@@ -77,8 +75,7 @@ struct attend_model {
   stack encoder, decoder;
   linear_weights transform, head;
   norm_weights transform_norm;
-  linear_weights copy_q, copy_k,
-      copy_gate; /* empty: no pointer-generator head */
+  linear_weights copy_q, copy_k, copy_gate; /* empty: no pointer-generator head */
   rotation rope[LAYER_KINDS];
   blocks kept; /* freed with the model: small device blocks, the layers */
   size_t bytes;
@@ -89,8 +86,7 @@ static inline const layer_weights *layer_of(const stack *s, int i) {
   return &s->layers[(int64_t)i * s->groups / s->shape->layers];
 }
 static inline int layer_kind(const attend_config *c, const stack *s, int i) {
-  bool slides = c->window && !s->encoder &&
-                (!c->some_slide || c->slides[i / 8] >> i % 8 & 1);
+  bool slides = c->window && !s->encoder && (!c->some_slide || c->slides[i / 8] >> i % 8 & 1);
   return slides ? SLIDING : FULL;
 }
 
@@ -103,26 +99,22 @@ typedef struct {
   enum slot slot[MOST_PARTS]; /* adjacent; those that the family has */
   int slots;
 } field;
-typedef attend_status (*field_visit)(attend_model *m, const field *f,
-                                     attend_parts of, int layer, void *place,
-                                     void *user);
+typedef attend_status (*field_visit)(attend_model *m, const field *f, attend_parts of, int layer,
+                                     void *place, void *user);
 attend_status model_each(attend_model *m, field_visit visit, void *user);
 /* Creates sides, layers and rotations, before members are visited; frees them. */
 attend_status model_open(attend_model *m) FOR_LAB(model_open);
 void model_close(attend_model *m) FOR_LAB(model_close);
 /* attend_model_attention with device tables. */
-int model_attention(const attend_model *m, attend_role role, int layer,
-                    attend_desc *desc);
+int model_attention(const attend_model *m, attend_role role, int layer, attend_desc *desc);
 /* Row width in floats: whole lanes. */
 static inline int padded(int n) { return (int)round_up((size_t)n, 16); }
 /* Packs w and b, of the host or the device; back: its transpose too. */
-attend_status linear_pack(attend_model *m, linear_weights *x, bool back)
-    FOR_LAB(linear_pack);
+attend_status linear_pack(attend_model *m, linear_weights *x, bool back) FOR_LAB(linear_pack);
 /* Repacks every linear layer whose w is kept, after an optimizer step. */
 attend_status model_repack(attend_model *m) FOR_LAB(model_repack);
 /* A device block that lives as long as the model. */
-attend_status model_keep(attend_model *m, size_t bytes, void *block /* T ** */)
-    FOR_LAB(model_keep);
+attend_status model_keep(attend_model *m, size_t bytes, void *block /* T ** */) FOR_LAB(model_keep);
 
 /* ---- a pass over one side ------------------------------------------------------- */
 
@@ -139,8 +131,8 @@ typedef struct {
   float *self_added; /* [rows][ldx] branch output before its norm */
   float *self;       /* residual sum */
   float *self_out;   /* after the sum's norm */
-  float *cross_added, *cross_q, *cross_kv, *cross_attended, *cross_heads,
-      *cross_lse, *cross, *cross_out;
+  float *cross_added, *cross_q, *cross_kv, *cross_attended, *cross_heads, *cross_lse, *cross,
+      *cross_out;
   float *up, *act; /* [rows][mlp] before and after the activation */
   float *mlp_added, *mlp;
   float *out; /* output: the next layer's x */
@@ -177,10 +169,9 @@ typedef struct {
   attend_plan *plan[LAYER_KINDS], *cross_plan;
   attend_state **self,
       **cross; /* [layers] KV caches or linear states; NULL: keys of this pass only */
-  float *h; /* [rows][ldx] input of a branch */
+  float *h;    /* [rows][ldx] input of a branch */
   /* training */
-  const float
-      *encoded; /* cross-attention without states: the encoder's output */
+  const float *encoded; /* cross-attention without states: the encoder's output */
   int encoded_n;
   const int32_t *encoded_lengths;
   float *d_encoded;
@@ -194,8 +185,7 @@ static inline attend_role self_role(const pass *p) {
   return p->side->encoder ? ATTEND_ENCODER_SELF : ATTEND_DECODER_SELF;
 }
 /* Heads of `width` side by side in rows of ld floats, n rows a sequence. */
-static inline attend_view heads_at(const float *data, int n, int ld,
-                                   int width) {
+static inline attend_view heads_at(const float *data, int n, int ld, int width) {
   return (attend_view){(void *)data, {(ptrdiff_t)n * ld, width, ld, 1}};
 }
 
@@ -213,33 +203,30 @@ typedef struct {
 } attention_tensors;
 
 /* a->out from a->x. */
-attend_status layer_forward(const pass *p, int i, const activations *a)
-    FOR_LAB(layer_forward);
+attend_status layer_forward(const pass *p, int i, const activations *a) FOR_LAB(layer_forward);
 /* dx: gradient of a->out on entry, of a->x on return. */
-attend_status layer_backward(const pass *p, int i, const activations *a,
-                             float *dx) FOR_LAB(layer_backward);
+attend_status layer_backward(const pass *p, int i, const activations *a, float *dx)
+    FOR_LAB(layer_backward);
 /* Queries, keys and values of layer i, from a->x. */
 void layer_project(const pass *p, int i, const activations *a);
-void norm_rows(const pass *p, const norm_weights *w, int rows, int width,
-               const float *x, float *y);
-void norm_rows_back(const pass *p, const norm_weights *w, int rows, int width,
-                    const float *x, const float *dy, bool add, float *dx);
-void multiply_rows(const pass *p, const linear_weights *w, int rows,
-                   const float *x, int ldx, float *y, int ldy);
+void norm_rows(const pass *p, const norm_weights *w, int rows, int width, const float *x, float *y);
+void norm_rows_back(const pass *p, const norm_weights *w, int rows, int width, const float *x,
+                    const float *dy, bool add, float *dx);
+void multiply_rows(const pass *p, const linear_weights *w, int rows, const float *x, int ldx,
+                   float *y, int ldy);
 /* dx (+)= dy W, and the gradients of W and b. dx may be NULL. */
-void multiply_back(const pass *p, const linear_weights *w, int rows,
-                   const float *x, int ldx, const float *dy, int lddy, bool add,
-                   float *dx, int lddx);
+void multiply_back(const pass *p, const linear_weights *w, int rows, const float *x, int ldx,
+                   const float *dy, int lddy, bool add, float *dx, int lddx);
 /* Dropout. place: 0 embeddings, then three per layer. Backward drops with the same
  * call. */
 void drop_rows(const pass *p, int place, float *x);
 
 /* embed.c. sum: before the norm, as wide as the tables; may be x if neither norm nor
  * projection follows. types may be NULL: 0. */
-void embed_forward(const pass *p, const int32_t *ids, const int32_t *types,
-                   float *sum, float *x) FOR_LAB(embed_forward);
-void embed_backward(const pass *p, const int32_t *ids, const int32_t *types,
-                    const float *sum, float *dx) FOR_LAB(embed_backward);
+void embed_forward(const pass *p, const int32_t *ids, const int32_t *types, float *sum, float *x)
+    FOR_LAB(embed_forward);
+void embed_backward(const pass *p, const int32_t *ids, const int32_t *types, const float *sum,
+                    float *dx) FOR_LAB(embed_backward);
 int embed_width(const attend_model *m, const stack *s);
 bool embeds_apart(const attend_model *m, const stack *s); /* sum is not x */
 
@@ -248,19 +235,16 @@ bool embeds_apart(const attend_model *m, const stack *s); /* sum is not x */
 typedef struct {
   int rows, ld;
   float *x, *dense, *shaped, *normed;
-  float *logits,
-      *capped; /* capped: a copy that a cap's gradient needs, or NULL */
-  int ldl;     /* V; padded V for gradients */
+  float *logits, *capped; /* capped: a copy that a cap's gradient needs, or NULL */
+  int ldl;                /* V; padded V for gradients */
 } head_rows;
 /* Width of a row of the side, or of the transform. */
 int head_ld(const attend_model *m, const stack *s);
 /* The input of the last product, and of copying. */
-const float *head_forward(const pass *p, const head_rows *h)
-    FOR_LAB(head_forward);
+const float *head_forward(const pass *p, const head_rows *h) FOR_LAB(head_forward);
 /* From the gradient of logits in h->logits to d [rows][ld], that of the last
  * product's input; then through the transform to that of h->x. */
-void head_back(const pass *p, const head_rows *h, const float *read, float *d)
-    FOR_LAB(head_back);
+void head_back(const pass *p, const head_rows *h, const float *read, float *d) FOR_LAB(head_back);
 void head_transform_back(const pass *p, const head_rows *h, float *d);
 
 /* ---- a session -------------------------------------------------------------------- */
@@ -284,7 +268,7 @@ typedef struct {
   blocks memory;               /* of what tokens have room in */
   float *before;               /* [padded P] twice: scratch of a reading */
   int32_t *fold_to;            /* of a reading's tokens: their words, */
-  float *fold_often; /* and their ordinals among the word's occurrences */
+  float *fold_often;           /* and their ordinals among the word's occurrences */
 } copying;
 
 struct attend_session {
@@ -296,32 +280,30 @@ struct attend_session {
   void *stop_user;
   attend_plan *decoder_plan[LAYER_KINDS], *cross_plan;
   attend_state **self, **cross; /* [layers] of the decoder */
-  attend_plan
-      *cache_plan[2]; /* KV caches beside linear states of self, of cross, */
-  attend_state **caches[2]; /* for hooks; [layers] or NULL */
+  attend_plan *cache_plan[2];   /* KV caches beside linear states of self, of cross, */
+  attend_state **caches[2];     /* for hooks; [layers] or NULL */
   attend_plan *encoder_plan;
-  int encoder_batch,
-      encoder_rows;    /* lengths that the encoder's plan was made for */
-  attend_state **sums; /* [layers] of a reading's encoder, else NULL */
-  blocks memory;       /* as long as the session */
+  int encoder_batch, encoder_rows; /* lengths that the encoder's plan was made for */
+  attend_state **sums;             /* [layers] of a reading's encoder, else NULL */
+  blocks memory;                   /* as long as the session */
   /* of the current call */
   pass p;
-  blocks buffers; /* those below, */
-  size_t room;    /* rows that the buffers below hold */
-  float *x, *y;   /* [room][ldx]: x output of the layers, y of the next one */
-  activations at; /* the others */
-  float *lse;     /* of hooked attention */
+  blocks buffers;       /* those below, */
+  size_t room;          /* rows that the buffers below hold */
+  float *x, *y;         /* [room][ldx]: x output of the layers, y of the next one */
+  activations at;       /* the others */
+  float *lse;           /* of hooked attention */
   int32_t *ids, *types; /* [room] of the device */
   int32_t *position;    /* [room] of the host */
   int32_t *lengths;     /* [batch] */
   int32_t *piece;       /* [batch] of them, in a chunk of the encoder's rows */
   int64_t *before;      /* [batch] cached tokens before the call */
-  float *last;       /* [batch][padded F]: hidden state after each last token */
-  int64_t *last_at;  /* [batch] cached tokens at that time */
-  int head_room;     /* head rows computed at once */
-  float *head_rows;  /* [head_room][padded F] twice */
-  int32_t *head_of;  /* [head_room] the sequence of each, or -1 */
-  int32_t *head_row; /* [head_room] of the device: which rows it reads */
+  float *last;          /* [batch][padded F]: hidden state after each last token */
+  int64_t *last_at;     /* [batch] cached tokens at that time */
+  int head_room;        /* head rows computed at once */
+  float *head_rows;     /* [head_room][padded F] twice */
+  int32_t *head_of;     /* [head_room] the sequence of each, or -1 */
+  int32_t *head_row;    /* [head_room] of the device: which rows it reads */
   float *device_logits; /* [head_room][V], or NULL: host memory */
   float *hidden;        /* host copy for attend_session_hidden */
   int64_t *held;        /* [batch] cached tokens before a call that is split */
@@ -330,14 +312,12 @@ struct attend_session {
 
 /* ctx: that gets the messages, the model's or a child of it. */
 attend_status session_create(attend_context *ctx, attend_model *model,
-                             const attend_session_options *options,
-                             attend_session **session);
+                             const attend_session_options *options, attend_session **session);
 /* One state of the plan for each layer; NULL if the plan is NULL. */
-attend_status states_make(attend_context *ctx, attend_plan *plan, int layers,
-                          const char *what, attend_state ***states);
+attend_status states_make(attend_context *ctx, attend_plan *plan, int layers, const char *what,
+                          attend_state ***states);
 void states_free(const attend_context *ctx, int layers, attend_state **states);
-attend_status check_positions(attend_context *ctx, const attend_config *c,
-                              int64_t positions);
+attend_status check_positions(attend_context *ctx, const attend_config *c, int64_t positions);
 attend_status session_room(attend_session *r, size_t rows);
 void session_begin(attend_session *r, const stack *side, int count, int n);
 /* All layers and the final norm, from r->x to r->x. */
@@ -345,8 +325,7 @@ attend_status session_stack(attend_session *r);
 /* The first `layers` of them. */
 attend_status session_layers(attend_session *r, int layers);
 /* ids [count][apart], the first n of each. */
-void session_embed(attend_session *r, const int32_t *ids, int apart,
-                   const int32_t *types);
+void session_embed(attend_session *r, const int32_t *ids, int apart, const int32_t *types);
 /* Keys and values of cross-attention, from the encoder's output in x. */
 attend_status cross_fill(attend_session *r);
 /* ---- copy_head.c: what a head that copies needs, where the model has one ---- */
@@ -357,8 +336,7 @@ attend_status copy_make(attend_session *r);
 /* Keys of what was read, from the encoder's output in x; ids [count][n]. */
 attend_status copy_fill(attend_session *r, const int32_t *ids);
 /* Logits [rows][ldl] of rows x that the head read, of head_of, to log p. */
-void copy_rows(attend_session *r, int rows, const float *x, int ld,
-               float *logits, int ldl);
+void copy_rows(attend_session *r, int rows, const float *x, int ld, float *logits, int ldl);
 void copy_reorder(attend_session *r, const int32_t *parents);
 void copy_reset(attend_session *r);
 /* A reading's next tokens, from x; copying a finished reading to another session; and

@@ -11,13 +11,9 @@
 
 /* ---- what holds weights --------------------------------------------------------------- */
 
-#define KIND(x)                     \
-  _Generic((x), linear_weights      \
-           : A_LINEAR, norm_weights \
-           : A_NORM, table_weights  \
-           : A_TABLE)
-#define X(slot, of, member, what) \
-  {KIND(((of *)0)->member), offsetof(of, member), what},
+#define KIND(x) \
+  _Generic((x), linear_weights : A_LINEAR, norm_weights : A_NORM, table_weights : A_TABLE)
+#define X(slot, of, member, what) {KIND(((of *)0)->member), offsetof(of, member), what},
 const slot_info slot_infos[SLOTS] = {SLOT_LIST(X)};
 #undef X
 
@@ -28,13 +24,11 @@ typedef struct {
 } visiting;
 
 /* The members of the owner that hold slots from `slot` up to `end`. */
-static attend_status visit_slots(const visiting *v, enum slot slot,
-                                 enum slot end, attend_parts of, int layer,
-                                 void *owner) {
+static attend_status visit_slots(const visiting *v, enum slot slot, enum slot end, attend_parts of,
+                                 int layer, void *owner) {
   while (slot < end) {
     field f = {.kind = slot_infos[slot].kind, .at = slot_infos[slot].at};
-    while (slot < end && slot_infos[slot].at == f.at)
-      f.slot[f.slots++] = slot++;
+    while (slot < end && slot_infos[slot].at == f.at) f.slot[f.slots++] = slot++;
     ATTEND_TRY(v->visit(v->m, &f, of, layer, (char *)owner + f.at, v->user));
   }
   return ATTEND_OK;
@@ -64,20 +58,18 @@ attend_status model_keep(attend_model *m, size_t bytes, void *block) {
   return own(m->ctx, &m->kept, ON_DEVICE, bytes, "weights", block);
 }
 
-static attend_status open_side(attend_model *m, attend_parts of,
-                               const attend_stack *shape, stack *s) {
+static attend_status open_side(attend_model *m, attend_parts of, const attend_stack *shape,
+                               stack *s) {
   const attend_config *c = &m->config;
   if (!(c->parts & of)) return ATTEND_OK;
   s->shape = shape;
   s->encoder = of == ATTEND_ENCODER;
   s->groups = c->layer_groups ? c->layer_groups : shape->layers;
-  return own(m->ctx, &m->kept, ON_HOST,
-             size_times((size_t)s->groups, sizeof *s->layers), "the layers",
-             &s->layers);
+  return own(m->ctx, &m->kept, ON_HOST, size_times((size_t)s->groups, sizeof *s->layers),
+             "the layers", &s->layers);
 }
 
-static attend_status open_rotation(attend_model *m, const attend_rope *rope,
-                                   rotation *r) {
+static attend_status open_rotation(attend_model *m, const attend_rope *rope, rotation *r) {
   const attend_config *c = &m->config;
   bool decodes = c->parts & ATTEND_DECODER;
   int dim = decodes ? c->decoder.dim : c->encoder.dim;
@@ -107,13 +99,11 @@ attend_status model_open(attend_model *m) {
   ATTEND_TRY(open_rotation(m, &c->rope, &m->rope[FULL]));
   bool apart = c->rope_sliding.theta > 0;
   if (!apart) m->rope[SLIDING] = m->rope[FULL];
-  return apart ? open_rotation(m, &c->rope_sliding, &m->rope[SLIDING])
-               : ATTEND_OK;
+  return apart ? open_rotation(m, &c->rope_sliding, &m->rope[SLIDING]) : ATTEND_OK;
 }
 
-static attend_status free_field(attend_model *m, const field *f,
-                                attend_parts of, int layer, void *place,
-                                void *user) {
+static attend_status free_field(attend_model *m, const field *f, attend_parts of, int layer,
+                                void *place, void *user) {
   linear_weights *x = place;
   (void)m, (void)of, (void)layer, (void)user;
   if (f->kind == A_LINEAR) {
@@ -146,8 +136,7 @@ static void to_floats(const attend_tensor *t, float *to) {
 }
 
 /* As f32, on the device. */
-static attend_status read_floats(attend_model *m, const parameter *p,
-                                 const float **floats) {
+static attend_status read_floats(attend_model *m, const parameter *p, const float **floats) {
   const size_t bytes = float_bytes(p->tensor);
   float *host;
   ATTEND_TRY(model_keep(m, bytes, floats));
@@ -158,8 +147,8 @@ static attend_status read_floats(attend_model *m, const parameter *p,
   return ATTEND_OK;
 }
 
-static attend_status read_norm(attend_model *m, enum slot slot, attend_parts of,
-                               int number, norm_weights *w) {
+static attend_status read_norm(attend_model *m, enum slot slot, attend_parts of, int number,
+                               norm_weights *w) {
   const parameter *p = checkpoint_find(m->files, slot, of, number, false);
   if (p) ATTEND_TRY(read_floats(m, p, &w->w));
   p = checkpoint_find(m->files, slot, of, number, true);
@@ -168,8 +157,8 @@ static attend_status read_norm(attend_model *m, enum slot slot, attend_parts of,
 
 /* Lookup tables stay in the mapped file if the device can read it; score biases are
  * f32. */
-static attend_status read_table(attend_model *m, enum slot slot,
-                                attend_parts of, table_weights *t) {
+static attend_status read_table(attend_model *m, enum slot slot, attend_parts of,
+                                table_weights *t) {
   const parameter *p = checkpoint_find(m->files, slot, of, -1, false);
   if (!p) return ATTEND_OK;
   t->t.data = p->tensor->data;
@@ -181,8 +170,7 @@ static attend_status read_table(attend_model *m, enum slot slot,
   }
   if (m->ctx->device->host) return ATTEND_OK;
   ATTEND_TRY(model_keep(m, p->tensor->bytes, &t->t.data));
-  m->ctx->device->write(m->ctx, (void *)t->t.data, p->tensor->data,
-                        p->tensor->bytes);
+  m->ctx->device->write(m->ctx, (void *)t->t.data, p->tensor->data, p->tensor->bytes);
   return ATTEND_OK;
 }
 
@@ -191,8 +179,7 @@ static attend_status host_table(attend_model *m, stack *s) {
   const attend_table *t = &s->relative.t;
   if (!t->data) return ATTEND_OK;
   size_t bytes = (size_t)t->entries * (size_t)s->shape->heads * sizeof(float);
-  ATTEND_TRY(
-      own(m->ctx, &m->kept, ON_HOST, bytes, "weights", &s->relative_host));
+  ATTEND_TRY(own(m->ctx, &m->kept, ON_HOST, bytes, "weights", &s->relative_host));
   m->ctx->device->read(m->ctx, (void *)s->relative_host, t->data, bytes);
   return ATTEND_OK;
 }
@@ -210,17 +197,14 @@ typedef struct {
 static attend_status align(attend_model *m, parts *x, const attend_tensor *t,
                            attend_linear_part *part) {
   void *copy;
-  if ((uintptr_t)part->weight % attend_dtype_size(part->dtype) == 0)
-    return ATTEND_OK;
-  ATTEND_TRY(own(m->ctx, &x->copies, ON_HOST, t->bytes,
-                 "a tensor that is not aligned", &copy));
+  if ((uintptr_t)part->weight % attend_dtype_size(part->dtype) == 0) return ATTEND_OK;
+  ATTEND_TRY(own(m->ctx, &x->copies, ON_HOST, t->bytes, "a tensor that is not aligned", &copy));
   part->weight = memcpy(copy, t->data, t->bytes);
   return ATTEND_OK;
 }
 
-static attend_status add_part(attend_model *m, parts *x, enum slot slot,
-                              const parameter *bias, attend_parts of,
-                              int number) {
+static attend_status add_part(attend_model *m, parts *x, enum slot slot, const parameter *bias,
+                              attend_parts of, int number) {
   const parameter *p = checkpoint_find(m->files, slot, of, number, false);
   if (!p) return ATTEND_OK;
   attend_linear_part *part = &x->part[x->count];
@@ -235,8 +219,7 @@ static attend_status add_part(attend_model *m, parts *x, enum slot slot,
   part->input_stride = p->transposed ? (ptrdiff_t)p->shape[0] : 1;
   ATTEND_TRY(align(m, x, p->tensor, part));
   if (!bias) return ATTEND_OK;
-  ATTEND_TRY(own(m->ctx, &x->copies, ON_HOST, float_bytes(bias->tensor),
-                 "a bias", &part->bias));
+  ATTEND_TRY(own(m->ctx, &x->copies, ON_HOST, float_bytes(bias->tensor), "a bias", &part->bias));
   to_floats(bias->tensor, (float *)part->bias);
   return ATTEND_OK;
 }
@@ -246,8 +229,7 @@ static attend_status say_progress(attend_model *m, loading *l, const parts *x) {
     l->done += x->from[i]->bytes;
     checkpoint_release(x->from[i]->data, x->from[i]->bytes, m->files);
   }
-  if (!l->options->progress ||
-      !l->options->progress(l->done, l->total, l->options->user))
+  if (!l->options->progress || !l->options->progress(l->done, l->total, l->options->user))
     return ATTEND_OK;
   return fail(m->ctx, ATTEND_STOPPED, "loading was stopped");
 }
@@ -261,11 +243,11 @@ static int layers_sharing(const attend_model *m, attend_parts of, int group) {
   return group < 0 ? 1 : count;
 }
 
-static attend_status pack_parts(attend_model *m, loading *l, parts *x,
-                                int layers, linear_weights *to) {
+static attend_status pack_parts(attend_model *m, loading *l, parts *x, int layers,
+                                linear_weights *to) {
   if (x->count == 0) return ATTEND_OK;
-  ATTEND_TRY(m->ctx->device->pack(m->ctx, m->weights, false, x->inputs,
-                                  x->count, x->part, &to->go));
+  ATTEND_TRY(
+      m->ctx->device->pack(m->ctx, m->weights, false, x->inputs, x->count, x->part, &to->go));
   to->inputs = x->inputs;
   to->outputs = attend_linear_outputs(to->go);
   m->bytes += attend_linear_bytes(to->go);
@@ -273,9 +255,8 @@ static attend_status pack_parts(attend_model *m, loading *l, parts *x,
   return say_progress(m, l, x);
 }
 
-static attend_status read_linear(attend_model *m, loading *l, const field *f,
-                                 attend_parts of, int number,
-                                 linear_weights *to) {
+static attend_status read_linear(attend_model *m, loading *l, const field *f, attend_parts of,
+                                 int number, linear_weights *to) {
   parts x = {0};
   attend_status status = ATTEND_OK;
   for (int i = 0; i < f->slots && !status; i++) {
@@ -304,38 +285,31 @@ attend_status linear_pack(attend_model *m, linear_weights *x, bool back) {
   return d->pack(m->ctx, m->weights, true, x->inputs, 1, &part, &x->back);
 }
 
-static attend_status repack_field(attend_model *m, const field *f,
-                                  attend_parts of, int layer, void *place,
-                                  void *user) {
+static attend_status repack_field(attend_model *m, const field *f, attend_parts of, int layer,
+                                  void *place, void *user) {
   linear_weights *x = place;
   (void)of, (void)layer, (void)user;
   if (f->kind != A_LINEAR || !x->w) return ATTEND_OK;
   attend_linear_part part = part_of(x);
   ATTEND_TRY(m->ctx->device->repack(m->ctx, x->go, 1, &part));
-  return x->back ? m->ctx->device->repack(m->ctx, x->back, 1, &part)
-                 : ATTEND_OK;
+  return x->back ? m->ctx->device->repack(m->ctx, x->back, 1, &part) : ATTEND_OK;
 }
 
-attend_status model_repack(attend_model *m) {
-  return model_each(m, repack_field, NULL);
-}
+attend_status model_repack(attend_model *m) { return model_each(m, repack_field, NULL); }
 
 /* ---- the whole ------------------------------------------------------------------------ */
 
-static attend_status read_field(attend_model *m, const field *f,
-                                attend_parts of, int number, void *place,
-                                void *user) {
+static attend_status read_field(attend_model *m, const field *f, attend_parts of, int number,
+                                void *place, void *user) {
   loading *l = user;
   bool head = f->slot[0] >= TRANSFORM;
-  if (head && (l->options->no_head || !attend_checkpoint_has_head(m->files)))
-    return ATTEND_OK;
+  if (head && (l->options->no_head || !attend_checkpoint_has_head(m->files))) return ATTEND_OK;
   if (f->kind == A_NORM) return read_norm(m, f->slot[0], of, number, place);
   if (f->kind == A_TABLE) return read_table(m, f->slot[0], of, place);
   return read_linear(m, l, f, of, number, place);
 }
 
-static attend_status read_all(attend_model *m,
-                              const attend_model_options *options) {
+static attend_status read_all(attend_model *m, const attend_model_options *options) {
   loading l = {options, 0, 0};
   for (size_t i = 0; i < m->files->table.count; i++) {
     const parameter *p = &m->files->table.entry[i];
@@ -348,8 +322,7 @@ static attend_status read_all(attend_model *m,
 }
 
 attend_status attend_model_create(attend_checkpoint *checkpoint,
-                                  const attend_model_options *options,
-                                  attend_model **model) {
+                                  const attend_model_options *options, attend_model **model) {
   static const attend_model_options none = {0};
   attend_model *m;
   *model = NULL;
@@ -360,8 +333,8 @@ attend_status attend_model_create(attend_checkpoint *checkpoint,
   m->config = checkpoint->config;
   m->weights = options->weights;
   m->form = options->form ? *options->form : m->config.form;
-  attend_status status = attend_config_forms(m->ctx, &m->config, options->form,
-                                             options->roles, m->forms);
+  attend_status status =
+      attend_config_forms(m->ctx, &m->config, options->form, options->roles, m->forms);
   if (!status) status = read_all(m, options);
   if (status)
     attend_model_free(m);
@@ -370,13 +343,11 @@ attend_status attend_model_create(attend_checkpoint *checkpoint,
   return status;
 }
 
-attend_status attend_model_with_roles(const attend_model *model,
-                                      const attend_form *form, unsigned roles,
-                                      attend_model **other) {
+attend_status attend_model_with_roles(const attend_model *model, const attend_form *form,
+                                      unsigned roles, attend_model **other) {
   attend_form forms[ATTEND_ROLES];
   *other = NULL;
-  ATTEND_TRY(
-      attend_config_forms(model->ctx, &model->config, form, roles, forms));
+  ATTEND_TRY(attend_config_forms(model->ctx, &model->config, form, roles, forms));
   ATTEND_TRY(take(model->ctx, sizeof **other, "a model", other));
   **other = *model;
   (*other)->form = *form;
@@ -385,8 +356,7 @@ attend_status attend_model_with_roles(const attend_model *model,
   return ATTEND_OK;
 }
 
-attend_status attend_model_with_form(const attend_model *model,
-                                     const attend_form *form,
+attend_status attend_model_with_form(const attend_model *model, const attend_form *form,
                                      attend_model **other) {
   return attend_model_with_roles(model, form, 0, other);
 }
@@ -399,17 +369,13 @@ void attend_model_free(attend_model *m) {
 }
 
 attend_context *attend_model_context(const attend_model *m) { return m->ctx; }
-const attend_config *attend_model_config(const attend_model *m) {
-  return &m->config;
-}
+const attend_config *attend_model_config(const attend_model *m) { return &m->config; }
 const attend_form *attend_model_form(const attend_model *m) { return &m->form; }
-const attend_form *attend_model_role_form(const attend_model *m,
-                                          attend_role role) {
+const attend_form *attend_model_role_form(const attend_model *m, attend_role role) {
   return &m->forms[role];
 }
 
-int model_attention(const attend_model *m, attend_role role, int layer,
-                    attend_desc *desc) {
+int model_attention(const attend_model *m, attend_role role, int layer, attend_desc *desc) {
   const attend_config *c = &m->config;
   const bool encoder = role == ATTEND_ENCODER_SELF;
   const attend_stack *s = encoder ? &c->encoder : &c->decoder;
@@ -435,8 +401,7 @@ int model_attention(const attend_model *m, attend_role role, int layer,
   return 1;
 }
 
-int attend_model_attention(const attend_model *m, attend_role role, int layer,
-                           attend_desc *desc) {
+int attend_model_attention(const attend_model *m, attend_role role, int layer, attend_desc *desc) {
   const stack *s = role == ATTEND_ENCODER_SELF ? &m->encoder : &m->decoder;
   int found = model_attention(m, role, layer, desc);
   if (found && desc->bias.table) desc->bias.table = s->relative_host;

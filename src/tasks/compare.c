@@ -18,9 +18,9 @@
 
 enum { CHUNK = 64 /* rows of logits */, REPEAT = 3, ANSWER = 32 };
 
-static const char *const usual[] = {
-    "softmax",        "favor(m=64)", "favor(m=256)", "favor(m=1024)",
-    "fourier(m=256)", "elu",         "poly(p=2)",    "argmax"};
+static const char *const usual[] = {"softmax",       "favor(m=64)",    "favor(m=256)",
+                                    "favor(m=1024)", "fourier(m=256)", "elu",
+                                    "poly(p=2)",     "argmax"};
 
 struct attend_comparison {
   attend_context *ctx;
@@ -59,16 +59,13 @@ typedef struct {
   attend_status status; /* of what a hook did */
 } form_run;
 
-static int cells(const attend_comparison *c) {
-  return c->stack->layers * c->stack->heads;
-}
+static int cells(const attend_comparison *c) { return c->stack->layers * c->stack->heads; }
 
 /* Direct weights exist where the compared role has the form, and where the scores
  * have no bias but the mask's: T5's is part of the running model. */
 static bool has_direct(const attend_comparison *c) {
   unsigned roles = c->options.roles;
-  return c->config->position != ATTEND_POSITIONS_BUCKETS &&
-         (!roles || roles & 1u << c->role);
+  return c->config->position != ATTEND_POSITIONS_BUCKETS && (!roles || roles & 1u << c->role);
 }
 
 static const attend_stack *compared_stack(const attend_config *c) {
@@ -86,8 +83,7 @@ static int report(form_run *r) {
   double part = fmin(1, (double)r->pass / passes);
   if (r->status) return 1;
   if (c->options.progress && !c->stopped)
-    c->stopped =
-        c->options.progress((r->form + part) / c->count, c->options.user) != 0;
+    c->stopped = c->options.progress((r->form + part) / c->count, c->options.user) != 0;
   return c->stopped;
 }
 
@@ -96,37 +92,33 @@ static int stop(void *user) { return report(user); }
 /* ---- weights ------------------------------------------------------------------- */
 
 /* Half the sum of |difference| of each row, mean over the rows of a head. */
-static void weight_distance(const attend_comparison *c, const float *a,
-                            const float *b, double *heads /* [H] */) {
+static void weight_distance(const attend_comparison *c, const float *a, const float *b,
+                            double *heads /* [H] */) {
   size_t n = (size_t)c->n;
   for (int h = 0; h < c->stack->heads; h++) {
     double sum = 0;
     for (size_t i = 0; i < n * n; i++)
-      sum += fabs((double)a[(size_t)h * n * n + i] -
-                  (double)b[(size_t)h * n * n + i]);
+      sum += fabs((double)a[(size_t)h * n * n + i] - (double)b[(size_t)h * n * n + i]);
     heads[h] = sum / 2 / c->n;
   }
 }
 
 static float *first_weights(const attend_comparison *c, int layer) {
-  return c->weights + SIZE_PRODUCT((size_t)layer, (size_t)c->stack->heads,
-                                   (size_t)c->n, (size_t)c->n);
+  return c->weights +
+         SIZE_PRODUCT((size_t)layer, (size_t)c->stack->heads, (size_t)c->n, (size_t)c->n);
 }
 
 /* A form's weights given the first form's q, k and v. */
-static attend_status direct_weights(attend_comparison *c,
-                                    const attend_form *form, int layer) {
+static attend_status direct_weights(attend_comparison *c, const attend_form *form, int layer) {
   attend_desc d;
   attend_plan *plan;
   attend_model_attention(c->model, c->role, layer, &d);
   d.form = *form;
   d.q_len = d.kv_len = c->n;
   ATTEND_TRY(attend_plan_create(c->ctx, &d, &plan));
-  attend_observation all = {
-      .rows = c->rows, .n_rows = c->n, .weights = c->other};
+  attend_observation all = {.rows = c->rows, .n_rows = c->n, .weights = c->other};
   attend_view q = attend_bhtd(c->q), k = attend_bhtd(c->k);
-  attend_status status =
-      attend_forward(plan, q, k, attend_bhtd(c->v), attend_bhtd(c->o), c->lse);
+  attend_status status = attend_forward(plan, q, k, attend_bhtd(c->v), attend_bhtd(c->o), c->lse);
   if (!status) status = attend_observe(plan, q, k, c->lse, &all);
   attend_plan_free(plan);
   return status;
@@ -146,8 +138,7 @@ static attend_status compare_direct(attend_comparison *c, int layer) {
 
 /* A contiguous copy of the first sequence. */
 static void copy_heads(const attend_hooked *s, float *to) {
-  size_t H = (size_t)s->shape[1], n = (size_t)s->shape[2],
-         D = (size_t)s->shape[3];
+  size_t H = (size_t)s->shape[1], n = (size_t)s->shape[2], D = (size_t)s->shape[3];
   for (size_t i = 0; i < H * n; i++)
     memcpy(to + i * D,
            s->view.data + (ptrdiff_t)(i / n) * s->view.stride[1] +
@@ -212,10 +203,8 @@ static attend_status score(form_run *r, int all, bool scored) {
     int rows = all - start < CHUNK ? all - start : CHUNK;
     for (int i = 0; i < rows; i++)
       target[i] = scored && start + i + 1 < all ? c->ids[start + i + 1] : -1;
-    ATTEND_TRY(
-        attend_session_logits(r->session, rows, c->rows + start, c->logits));
-    attend_cross_entropy(c->ctx, rows, vocab, c->logits, vocab, target, loss,
-                         best);
+    ATTEND_TRY(attend_session_logits(r->session, rows, c->rows + start, c->logits));
+    attend_cross_entropy(c->ctx, rows, vocab, c->logits, vocab, target, loss, best);
     for (int i = 0; i < rows; i++) {
       if (!r->form) c->best[start + i] = best[i];
       same += c->best[start + i] == best[i];
@@ -232,8 +221,7 @@ static attend_status score_text(form_run *r) {
   if (c->config->parts == ATTEND_DECODER) return score(r, c->n, true);
   if (c->config->parts == ATTEND_ENCODER)
     return c->model->head.go ? score(r, c->n, false) : ATTEND_OK;
-  ATTEND_TRY(
-      attend_session_extend(r->session, 1, c->n_decoder, c->decoder_ids, NULL));
+  ATTEND_TRY(attend_session_extend(r->session, 1, c->n_decoder, c->decoder_ids, NULL));
   return score(r, c->n_decoder, false);
 }
 
@@ -243,18 +231,16 @@ static attend_status read_text(form_run *r, double *seconds) {
   attend_comparison *c = r->c;
   attend_session_reset(r->session);
   double start = seconds_now();
-  attend_status status =
-      c->config->parts & ATTEND_ENCODER
-          ? attend_session_encode(r->session, 1, c->n, c->ids, NULL, NULL)
-          : attend_session_extend(r->session, 1, c->n, c->ids, NULL);
+  attend_status status = c->config->parts & ATTEND_ENCODER
+                             ? attend_session_encode(r->session, 1, c->n, c->ids, NULL, NULL)
+                             : attend_session_extend(r->session, 1, c->n, c->ids, NULL);
   if (seconds) *seconds = fmin(*seconds, seconds_now() - start);
   r->pass++;
   return r->status ? r->status : status;
 }
 
 static attend_status read_with_hook(form_run *r) {
-  unsigned first =
-      r->form ? 0 : ATTEND_AT_QUERY | ATTEND_AT_KEY | ATTEND_AT_VALUE;
+  unsigned first = r->form ? 0 : ATTEND_AT_QUERY | ATTEND_AT_KEY | ATTEND_AT_VALUE;
   attend_hook hook = {.points = ATTEND_AT_PATTERN | first,
                       .roles = 1u << r->c->role,
                       .read = r->form ? read_other : read_first,
@@ -275,16 +261,14 @@ static attend_status time_token(form_run *r) {
     if (c->config->positions && c->n + i >= c->config->positions) break;
     double start = seconds_now();
     ATTEND_TRY(attend_session_extend(r->session, 1, 1, c->ids, NULL));
-    f->token_s =
-        fmin(f->token_s, seconds_now() - start); /* of NaN: the other */
+    f->token_s = fmin(f->token_s, seconds_now() - start); /* of NaN: the other */
   }
   return ATTEND_OK;
 }
 
 static attend_status measure(form_run *r) {
   attend_comparison *c = r->c;
-  for (int i = 0; i < c->options.repeat; i++)
-    ATTEND_TRY(read_text(r, &r->result->read_s));
+  for (int i = 0; i < c->options.repeat; i++) ATTEND_TRY(read_text(r, &r->result->read_s));
   if (!c->options.no_attention) ATTEND_TRY(read_with_hook(r));
   compare_hidden(r);
   ATTEND_TRY(score_text(r));
@@ -297,12 +281,10 @@ static double mean_of(const double *x, int n) {
   return sum / n;
 }
 
-static attend_status run_form(attend_comparison *c, attend_model *model,
-                              int i) {
+static attend_status run_form(attend_comparison *c, attend_model *model, int i) {
   attend_form_result *f = &c->results[i];
   form_run r = {.c = c, .result = f, .form = i};
-  attend_session_options o = {.rows =
-                                  c->n > c->n_decoder ? c->n : c->n_decoder};
+  attend_session_options o = {.rows = c->n > c->n_decoder ? c->n : c->n_decoder};
   if (!c->options.no_attention) {
     r.attention = c->heads + 2 * i * cells(c);
     r.direct = r.attention + cells(c);
@@ -315,8 +297,7 @@ static attend_status run_form(attend_comparison *c, attend_model *model,
   attend_session_free(r.session);
   f->attention_heads = r.attention;
   f->direct_heads = r.direct;
-  for (int x = 0; r.direct && !has_direct(c) && x < cells(c); x++)
-    r.direct[x] = NAN;
+  for (int x = 0; r.direct && !has_direct(c) && x < cells(c); x++) r.direct[x] = NAN;
   if (r.attention) f->attention = mean_of(r.attention, cells(c));
   if (r.direct) f->direct = mean_of(r.direct, cells(c));
   return status;
@@ -326,21 +307,17 @@ static attend_status run_form(attend_comparison *c, attend_model *model,
 
 static int stop_generating(void *user) {
   attend_comparison *c = user;
-  if (c->options.progress && c->options.progress(0, c->options.user))
-    c->stopped = true;
+  if (c->options.progress && c->options.progress(0, c->options.user)) c->stopped = true;
   return c->stopped;
 }
 
-static attend_status copy_decoder_ids(attend_comparison *c,
-                                      const attend_continuation *out) {
+static attend_status copy_decoder_ids(attend_comparison *c, const attend_continuation *out) {
   int most = c->config->positions; /* the last token is not read again */
   c->n_decoder = most && out->count >= most ? most : out->count + 1;
-  ATTEND_TRY(own(c->ctx, &c->work, ON_HOST,
-                 (size_t)c->n_decoder * sizeof *c->decoder_ids,
+  ATTEND_TRY(own(c->ctx, &c->work, ON_HOST, (size_t)c->n_decoder * sizeof *c->decoder_ids,
                  "a model's output", &c->decoder_ids));
   c->decoder_ids[0] = c->config->decoder_start;
-  memcpy(c->decoder_ids + 1, out->ids,
-         (size_t)(c->n_decoder - 1) * sizeof *out->ids);
+  memcpy(c->decoder_ids + 1, out->ids, (size_t)(c->n_decoder - 1) * sizeof *out->ids);
   return ATTEND_OK;
 }
 
@@ -354,8 +331,7 @@ static attend_status find_decoder_ids(attend_comparison *c) {
   o.max_new = ANSWER;
   o.on_step = stop_generating;
   o.user = c;
-  ATTEND_TRY(attend_model_with_roles(c->model, &c->forms[0], c->options.roles,
-                                     &first));
+  ATTEND_TRY(attend_model_with_roles(c->model, &c->forms[0], c->options.roles, &first));
   attend_status status = attend_generate(first, 1, &prompt, &o, &g);
   if (!status && c->stopped) status = ATTEND_STOPPED;
   if (!status) status = copy_decoder_ids(c, attend_generation_get(g, 0));
@@ -385,22 +361,19 @@ static attend_status take_work(attend_comparison *c) {
               {&c->o, pairs * SIZE_PRODUCT(H, n, (size_t)s->dim_v)},
               {&c->lse, pairs * H * n}};
   for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-    ATTEND_TRY(own(c->ctx, &c->work, ON_HOST,
-                   size_times(list[i].count, sizeof(float)),
+    ATTEND_TRY(own(c->ctx, &c->work, ON_HOST, size_times(list[i].count, sizeof(float)),
                    "comparing forms of attention", list[i].block));
   for (size_t i = 0; i < rows; i++) c->rows[i] = (int32_t)i;
   return ATTEND_OK;
 }
 
-static attend_status parse_forms(attend_comparison *c,
-                                 const char *const *forms) {
+static attend_status parse_forms(attend_comparison *c, const char *const *forms) {
   size_t count = (size_t)c->count;
-  ATTEND_TRY(own(c->ctx, &c->kept, ON_HOST, count * sizeof *c->forms,
-                 "forms of attention", &c->forms));
-  ATTEND_TRY(own(c->ctx, &c->kept, ON_HOST, count * sizeof *c->results,
-                 "forms of attention", &c->results));
-  ATTEND_TRY(own(c->ctx, &c->kept, ON_HOST,
-                 2 * count * (size_t)cells(c) * sizeof *c->heads,
+  ATTEND_TRY(
+      own(c->ctx, &c->kept, ON_HOST, count * sizeof *c->forms, "forms of attention", &c->forms));
+  ATTEND_TRY(own(c->ctx, &c->kept, ON_HOST, count * sizeof *c->results, "forms of attention",
+                 &c->results));
+  ATTEND_TRY(own(c->ctx, &c->kept, ON_HOST, 2 * count * (size_t)cells(c) * sizeof *c->heads,
                  "differences of heads", &c->heads));
   for (int i = 0; i < c->count; i++) {
     size_t bytes = strlen(forms[i]) + 1;
@@ -419,8 +392,7 @@ static attend_status run_all(attend_comparison *c, const char *const *forms) {
   ATTEND_TRY(find_decoder_ids(c));
   ATTEND_TRY(take_work(c));
   for (int i = 0; i < c->count; i++) {
-    ATTEND_TRY(attend_model_with_roles(c->model, &c->forms[i], c->options.roles,
-                                       &model));
+    ATTEND_TRY(attend_model_with_roles(c->model, &c->forms[i], c->options.roles, &model));
     attend_status status = run_form(c, model, i);
     attend_model_free(model);
     if (status) return status;
@@ -429,8 +401,7 @@ static attend_status run_all(attend_comparison *c, const char *const *forms) {
   return ATTEND_OK;
 }
 
-attend_status attend_comparison_create(attend_model *model, int n,
-                                       const int32_t *ids, int count,
+attend_status attend_comparison_create(attend_model *model, int n, const int32_t *ids, int count,
                                        const char *const *forms,
                                        const attend_compare_options *options,
                                        attend_comparison **comparison) {
@@ -441,8 +412,7 @@ attend_status attend_comparison_create(attend_model *model, int n,
   ATTEND_TRY(options_read(ctx, options, sizeof o, &o));
   ATTEND_CHECK(ctx, n >= 2, "the text has %d tokens: give it at least two", n);
   ATTEND_CHECK(ctx, count >= 0 && o.repeat >= 0,
-               "%d forms, repeated %d times: neither may be negative", count,
-               o.repeat);
+               "%d forms, repeated %d times: neither may be negative", count, o.repeat);
   if (!o.repeat) o.repeat = REPEAT;
   ATTEND_TRY(take_zeroed(ctx, sizeof *c, "a comparison", &c));
   c->ctx = ctx;
@@ -450,8 +420,7 @@ attend_status attend_comparison_create(attend_model *model, int n,
   c->config = attend_model_config(model);
   c->options = o;
   c->stack = compared_stack(c->config);
-  c->role = c->config->parts & ATTEND_ENCODER ? ATTEND_ENCODER_SELF
-                                              : ATTEND_DECODER_SELF;
+  c->role = c->config->parts & ATTEND_ENCODER ? ATTEND_ENCODER_SELF : ATTEND_DECODER_SELF;
   c->ids = ids;
   c->n = n;
   c->count = count ? count : (int)(sizeof usual / sizeof *usual);
@@ -472,13 +441,11 @@ void attend_comparison_free(attend_comparison *c) {
   give(ctx, c);
 }
 
-const attend_form_result *attend_comparison_get(const attend_comparison *c,
-                                                int i) {
+const attend_form_result *attend_comparison_get(const attend_comparison *c, int i) {
   return i >= 0 && i < c->finished ? &c->results[i] : NULL;
 }
 
-void attend_comparison_shape(const attend_comparison *c, int *layers,
-                             int *heads) {
+void attend_comparison_shape(const attend_comparison *c, int *layers, int *heads) {
   *layers = c->stack->layers;
   *heads = c->stack->heads;
 }

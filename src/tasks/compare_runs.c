@@ -21,14 +21,11 @@ struct attend_runs {
   blocks kept; /* all memory of the facts */
 };
 
-#define TAKE(runs, pointer, n)                        \
-  ATTEND_TRY(own((runs)->ctx, &(runs)->kept, ON_HOST, \
-                 size_times((n), sizeof **(pointer)), \
+#define TAKE(runs, pointer, n)                                                             \
+  ATTEND_TRY(own((runs)->ctx, &(runs)->kept, ON_HOST, size_times((n), sizeof **(pointer)), \
                  "facts of a training run", pointer))
 
-static attend_run_number alone(double x) {
-  return (attend_run_number){x, x, x};
-}
+static attend_run_number alone(double x) { return (attend_run_number){x, x, x}; }
 
 /* ---- the log ----------------------------------------------------------------------- */
 
@@ -50,8 +47,7 @@ static double pace_at(const run_log_curve *lines, size_t i) {
   return steps > 0 ? seconds / steps : NAN;
 }
 
-static attend_status count_pace(attend_runs *runs, const run_log *c,
-                                attend_run_facts *f) {
+static attend_status count_pace(attend_runs *runs, const run_log *c, attend_run_facts *f) {
   const run_log_curve *lines = &c->loss;
   double *pace, *speed;
   TAKE(runs, &pace, lines->count);
@@ -79,12 +75,10 @@ static double seconds_to(const run_log_curve *lines, double step) {
   return sum;
 }
 
-static attend_status copy_curve(attend_runs *runs, const run_log *c,
-                                attend_run_facts *f) {
+static attend_status copy_curve(attend_runs *runs, const run_log *c, attend_run_facts *f) {
   const run_log_curve *from = f->measured ? &c->valid : &c->loss;
   double **lists[] = {&f->step, &f->seconds, &f->loss, &f->low, &f->high};
-  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-    TAKE(runs, lists[i], from->count);
+  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) TAKE(runs, lists[i], from->count);
   for (size_t i = 0; i < from->count; i++) {
     f->step[i] = from->at[i].step;
     f->seconds[i] = seconds_to(&c->loss, from->at[i].step);
@@ -102,18 +96,15 @@ static void find_best(const run_log *c, attend_run_facts *f) {
   f->measured = best != NULL;
   f->number[ATTEND_RUN_VALID] = alone(best ? best->loss : NAN);
   f->number[ATTEND_RUN_BEST_STEP] = alone(best ? best->step : NAN);
-  f->number[ATTEND_RUN_LAST] =
-      alone(best ? valid->at[valid->count - 1].loss : NAN);
+  f->number[ATTEND_RUN_LAST] = alone(best ? valid->at[valid->count - 1].loss : NAN);
 }
 
-static attend_status read_log(attend_runs *runs, const run_log *c,
-                              attend_run_facts *f) {
+static attend_status read_log(attend_runs *runs, const run_log *c, attend_run_facts *f) {
   const run_log_curve *lines = &c->loss;
   double steps = lines->count ? lines->at[lines->count - 1].step : c->last;
   if (steps < c->last) steps = c->last;
   f->number[ATTEND_RUN_STEPS] = alone(steps);
-  f->number[ATTEND_RUN_SECONDS] =
-      alone(lines->count ? seconds_to(lines, steps) : NAN);
+  f->number[ATTEND_RUN_SECONDS] = alone(lines->count ? seconds_to(lines, steps) : NAN);
   find_best(c, f);
   ATTEND_TRY(count_pace(runs, c, f));
   return copy_curve(runs, c, f);
@@ -133,20 +124,17 @@ static void describe(const attend_config *config, attend_run_facts *f) {
 }
 
 /* Of a run whose checkpoints were removed, base/ may be left. */
-static attend_status read_base(attend_context *ctx, const char *folder,
-                               attend_run_facts *f) {
+static attend_status read_base(attend_context *ctx, const char *folder, attend_run_facts *f) {
   char path[LONGEST_PATH];
   attend_config config = {0};
   f->number[ATTEND_RUN_PARAMETERS] = alone(NAN);
-  if (!file_beside(folder, "base/config.json", path, sizeof path))
-    return ATTEND_OK;
+  if (!file_beside(folder, "base/config.json", path, sizeof path)) return ATTEND_OK;
   ATTEND_TRY(attend_config_read(ctx, path, &config));
   describe(&config, f);
   return ATTEND_OK;
 }
 
-static attend_status read_model(attend_context *ctx, const char *path,
-                                attend_run_facts *f) {
+static attend_status read_model(attend_context *ctx, const char *path, attend_run_facts *f) {
   attend_checkpoint *files;
   attend_parameter p;
   double count = 0;
@@ -165,18 +153,16 @@ static void take_scores(const attend_json *root, attend_run_facts *f) {
   static const char *const kinds[] = {"rouge1", "rouge2", "rougeL"};
   const attend_json *scores = attend_json_get(root, "scores");
   for (int i = 0; i < 3; i++) {
-    const attend_json *f1 =
-        attend_json_get(attend_json_get(scores, kinds[i]), "f1");
+    const attend_json *f1 = attend_json_get(attend_json_get(scores, kinds[i]), "f1");
     double mean = attend_json_number(attend_json_get(root, kinds[i]), NAN);
-    f->number[ATTEND_RUN_ROUGE1 + i] = (attend_run_number){
-        mean, attend_json_number(attend_json_get(f1, "low"), mean),
-        attend_json_number(attend_json_get(f1, "high"), mean)};
+    f->number[ATTEND_RUN_ROUGE1 + i] =
+        (attend_run_number){mean, attend_json_number(attend_json_get(f1, "low"), mean),
+                            attend_json_number(attend_json_get(f1, "high"), mean)};
   }
 }
 
 /* The output of attend eval --rouge --json, if it was put there. */
-static attend_status read_scores(attend_context *ctx, const char *folder,
-                                 attend_run_facts *f) {
+static attend_status read_scores(attend_context *ctx, const char *folder, attend_run_facts *f) {
   char path[LONGEST_PATH];
   attend_json *root;
   take_scores(NULL, f);
@@ -189,35 +175,31 @@ static attend_status read_scores(attend_context *ctx, const char *folder,
 
 /* ---- a run ------------------------------------------------------------------------------- */
 
-static attend_status set_name(attend_runs *runs, attend_run_facts *f,
-                              const char *text, size_t n) {
+static attend_status set_name(attend_runs *runs, attend_run_facts *f, const char *text, size_t n) {
   TAKE(runs, &f->name, n + 1);
   memcpy(f->name, text, n);
   return ATTEND_OK;
 }
 
 /* The last part of a path. */
-static attend_status name_of(attend_runs *runs, const char *path,
-                             attend_run_facts *f) {
+static attend_status name_of(attend_runs *runs, const char *path, attend_run_facts *f) {
   size_t n = strlen(path), from;
   while (n > 1 && path[n - 1] == '/') n--;
   for (from = n; from && path[from - 1] != '/';) from--;
   return set_name(runs, f, path + from, n - from);
 }
 
-static attend_status read_facts(attend_runs *runs, const char *path,
-                                const run_log *log, attend_run_facts *f) {
+static attend_status read_facts(attend_runs *runs, const char *path, const run_log *log,
+                                attend_run_facts *f) {
   attend_context *ctx = runs->ctx;
   f->seeds = 1;
   ATTEND_TRY(name_of(runs, path, f));
-  ATTEND_TRY(log->checkpoint[0] ? read_model(ctx, log->checkpoint, f)
-                                : read_base(ctx, path, f));
+  ATTEND_TRY(log->checkpoint[0] ? read_model(ctx, log->checkpoint, f) : read_base(ctx, path, f));
   ATTEND_TRY(read_scores(ctx, path, f));
   return read_log(runs, log, f);
 }
 
-static attend_status read_run(attend_runs *runs, const char *path,
-                              attend_run_facts *f) {
+static attend_status read_run(attend_runs *runs, const char *path, attend_run_facts *f) {
   run_log log;
   attend_status status = run_log_read(runs->ctx, path, &log);
   if (!status) status = read_facts(runs, path, &log, f);
@@ -226,15 +208,12 @@ static attend_status read_run(attend_runs *runs, const char *path,
 }
 
 /* Runs of one name are called by their paths. */
-static attend_status make_names_unique(attend_runs *runs,
-                                       const char *const *paths) {
+static attend_status make_names_unique(attend_runs *runs, const char *const *paths) {
   for (int i = 0; i < runs->count; i++) {
     bool twice = false;
     for (int j = 0; j < runs->count; j++)
-      twice = twice ||
-              (i != j && !strcmp(runs->facts[i].name, runs->facts[j].name));
-    if (twice)
-      ATTEND_TRY(set_name(runs, &runs->facts[i], paths[i], strlen(paths[i])));
+      twice = twice || (i != j && !strcmp(runs->facts[i].name, runs->facts[j].name));
+    if (twice) ATTEND_TRY(set_name(runs, &runs->facts[i], paths[i], strlen(paths[i])));
   }
   return ATTEND_OK;
 }
@@ -256,9 +235,7 @@ static bool is_joined(const attend_run_facts *a, const attend_run_facts *b) {
 }
 
 /* The mean of k that are in `a` already and one more. */
-static double mean_with(double a, double b, int k) {
-  return a + (b - a) / (k + 1);
-}
+static double mean_with(double a, double b, int k) { return a + (b - a) / (k + 1); }
 
 static void join_numbers(attend_run_facts *a, const attend_run_facts *b) {
   for (int i = 0; i < ATTEND_RUN_NUMBERS; i++) {
@@ -310,29 +287,24 @@ static void join_seeds(attend_runs *runs) {
 
 static attend_status read_all(attend_runs *runs, const char *const *paths,
                               const attend_runs_options *o) {
-  for (int i = 0; i < runs->count; i++)
-    ATTEND_TRY(read_run(runs, paths[i], &runs->facts[i]));
+  for (int i = 0; i < runs->count; i++) ATTEND_TRY(read_run(runs, paths[i], &runs->facts[i]));
   ATTEND_TRY(make_names_unique(runs, paths));
   if (o->join_seeds) join_seeds(runs);
   return ATTEND_OK;
 }
 
-attend_status attend_runs_read(attend_context *ctx, int count,
-                               const char *const *folders,
-                               const attend_runs_options *options,
-                               attend_runs **runs) {
+attend_status attend_runs_read(attend_context *ctx, int count, const char *const *folders,
+                               const attend_runs_options *options, attend_runs **runs) {
   attend_runs_options o;
   attend_runs *r;
   *runs = NULL;
   ATTEND_TRY(options_read(ctx, options, sizeof o, &o));
-  ATTEND_CHECK(ctx, count > 0, "%d training runs: name at least one folder",
-               count);
+  ATTEND_CHECK(ctx, count > 0, "%d training runs: name at least one folder", count);
   ATTEND_TRY(take_zeroed(ctx, sizeof *r, "training runs", &r));
   r->ctx = ctx;
   r->count = count;
-  attend_status status =
-      own(ctx, &r->kept, ON_HOST, size_times((size_t)count, sizeof *r->facts),
-          "training runs", &r->facts);
+  attend_status status = own(ctx, &r->kept, ON_HOST, size_times((size_t)count, sizeof *r->facts),
+                             "training runs", &r->facts);
   if (!status) status = read_all(r, folders, &o);
   if (status)
     attend_runs_free(r);

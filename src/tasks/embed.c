@@ -50,18 +50,16 @@ typedef struct { /* of a call */
 
 /* ---- texts to ids ------------------------------------------------------------------- */
 
-static attend_status encode_text(embedding *b, int i, const char *text,
-                                 size_t length) {
+static attend_status encode_text(embedding *b, int i, const char *text, size_t length) {
   attend_embedder *e = b->e;
   attend_encode_options o = {.max_length = (size_t)e->o.max_length};
   ATTEND_CHECK(&e->own, text, "text %d is NULL: give its address", i);
   attend_status status = attend_encode(e->encoding, text, length, &o);
   if (status) return encoding_failed(&e->own, status, e->encoding);
   size_t count = e->encoding->count;
-  ATTEND_CHECK(&e->own, count <= INT32_MAX,
-               "text %d has %zu tokens: choose a max_length", i, count);
-  ATTEND_TRY(grow(&e->own, &b->ids, &b->capacity, b->used + count,
-                  sizeof *b->ids, "token ids"));
+  ATTEND_CHECK(&e->own, count <= INT32_MAX, "text %d has %zu tokens: choose a max_length", i,
+               count);
+  ATTEND_TRY(grow(&e->own, &b->ids, &b->capacity, b->used + count, sizeof *b->ids, "token ids"));
   if (count) memcpy(b->ids + b->used, e->encoding->id, count * sizeof *b->ids);
   b->texts[i] = (text_ids){i, (int)count, b->used, length};
   b->used += count;
@@ -76,10 +74,9 @@ static int longest_first(const void *a, const void *b) {
   return x->index < y->index ? -1 : 1;
 }
 
-static attend_status encode_all(embedding *b, const char *const *texts,
-                                const size_t *lengths) {
-  ATTEND_TRY(take(&b->e->own, size_times((size_t)b->count, sizeof *b->texts),
-                  "the texts of a call", &b->texts));
+static attend_status encode_all(embedding *b, const char *const *texts, const size_t *lengths) {
+  ATTEND_TRY(take(&b->e->own, size_times((size_t)b->count, sizeof *b->texts), "the texts of a call",
+                  &b->texts));
   for (int i = 0; i < b->count; i++) {
     size_t length = lengths ? lengths[i] : texts[i] ? strlen(texts[i]) : 0;
     ATTEND_TRY(encode_text(b, i, texts[i], length));
@@ -102,14 +99,13 @@ static attend_status session_for(attend_embedder *e, int batch, int rows) {
   return session_create(&e->own, e->model, &o, &e->session);
 }
 
-static attend_status run_batch(embedding *b, const text_ids *texts, int count,
-                               int n) {
+static attend_status run_batch(embedding *b, const text_ids *texts, int count, int n) {
   attend_embedder *e = b->e;
   int32_t lengths[MOST_TEXTS];
   size_t row = (size_t)n, all = (size_t)count * row;
   ATTEND_TRY(session_for(e, count, n));
-  ATTEND_TRY(grow(&e->own, &b->padded, &b->padded_capacity, all,
-                  sizeof *b->padded, "the ids of a batch"));
+  ATTEND_TRY(
+      grow(&e->own, &b->padded, &b->padded_capacity, all, sizeof *b->padded, "the ids of a batch"));
   memset(b->padded, 0, all * sizeof *b->padded);
   for (int i = 0; i < count; i++) {
     lengths[i] = texts[i].count;
@@ -118,26 +114,21 @@ static attend_status run_batch(embedding *b, const text_ids *texts, int count,
              (size_t)lengths[i] * sizeof *b->ids);
   }
   attend_session_reset(e->session);
-  return e->decoder
-             ? attend_session_extend(e->session, count, n, b->padded, lengths)
-             : attend_session_encode(e->session, count, n, b->padded, lengths,
-                                     NULL);
+  return e->decoder ? attend_session_extend(e->session, count, n, b->padded, lengths)
+                    : attend_session_encode(e->session, count, n, b->padded, lengths, NULL);
 }
 
 /* ---- rows to a vector --------------------------------------------------------------- */
 
-static void pool_mean(const float *rows, int ld, int count, int width,
-                      float *vector) {
+static void pool_mean(const float *rows, int ld, int count, int width, float *vector) {
   for (int i = 0; i < width; i++) {
     double sum = 0;
-    for (int t = 0; t < count; t++)
-      sum += (double)rows[(size_t)t * (size_t)ld + (size_t)i];
+    for (int t = 0; t < count; t++) sum += (double)rows[(size_t)t * (size_t)ld + (size_t)i];
     vector[i] = (float)(sum / count);
   }
 }
 
-static void pool_max(const float *rows, int ld, int count, int width,
-                     float *vector) {
+static void pool_max(const float *rows, int ld, int count, int width, float *vector) {
   for (int i = 0; i < width; i++) {
     vector[i] = rows[i];
     for (int t = 1; t < count; t++)
@@ -151,8 +142,7 @@ static double norm_of(const float *x, int width) {
   return sqrt(sum);
 }
 
-static attend_status pool(attend_embedder *e, const float *rows, int ld,
-                          int count, float *vector) {
+static attend_status pool(attend_embedder *e, const float *rows, int ld, int count, float *vector) {
   const size_t size = (size_t)e->width * sizeof *vector;
   if (e->o.pooling == ATTEND_POOLING_CLS)
     memcpy(vector, rows, size);
@@ -168,8 +158,7 @@ static attend_status pool(attend_embedder *e, const float *rows, int ld,
                 "the model gave vectors that are not finite: the checkpoint, "
                 "or the form of attention, does not work here");
   if (e->o.no_normalize || norm == 0) return ATTEND_OK;
-  for (int i = 0; i < e->width; i++)
-    vector[i] = (float)((double)vector[i] / norm);
+  for (int i = 0; i < e->width; i++) vector[i] = (float)((double)vector[i] / norm);
   return ATTEND_OK;
 }
 
@@ -183,8 +172,7 @@ static int batch_size(const embedding *b, const text_ids *longest, int left) {
   return fit < left ? fit : left;
 }
 
-static attend_status embed_batch(embedding *b, const text_ids *texts,
-                                 int count) {
+static attend_status embed_batch(embedding *b, const text_ids *texts, int count) {
   attend_embedder *e = b->e;
   int n = texts[0].count, ld = 0;
   if (n) ATTEND_TRY(run_batch(b, texts, count, n));
@@ -192,8 +180,7 @@ static attend_status embed_batch(embedding *b, const text_ids *texts,
   for (int i = 0; i < count; i++) {
     const text_ids *t = &texts[i];
     if (t->count) /* else zeros */
-      ATTEND_TRY(pool(e, hidden + (size_t)i * (size_t)n * (size_t)ld, ld,
-                      t->count,
+      ATTEND_TRY(pool(e, hidden + (size_t)i * (size_t)n * (size_t)ld, ld, t->count,
                       b->vectors + (size_t)t->index * (size_t)e->width));
     if (b->tokens) b->tokens[t->index] = t->count;
     b->done += t->length;
@@ -209,22 +196,18 @@ static attend_status embed_all(embedding *b) {
     double done = b->bytes ? (double)b->done / (double)b->bytes : 1;
     bool stop = e->o.progress && e->o.progress(done, e->o.user);
     if (stop && at + count < b->count)
-      return fail(&e->own, ATTEND_STOPPED,
-                  "embedding was stopped after %d of %d texts", at + count,
+      return fail(&e->own, ATTEND_STOPPED, "embedding was stopped after %d of %d texts", at + count,
                   b->count);
   }
   return ATTEND_OK;
 }
 
-attend_status attend_embed_texts(attend_embedder *e, int count,
-                                 const char *const *texts,
-                                 const size_t *lengths, float *vectors,
-                                 int32_t *tokens) {
+attend_status attend_embed_texts(attend_embedder *e, int count, const char *const *texts,
+                                 const size_t *lengths, float *vectors, int32_t *tokens) {
   embedding b = {.e = e, .count = count, .vectors = vectors, .tokens = tokens};
   ATTEND_CHECK(&e->own, count >= 0, "%d texts: give 0 or more", count);
   if (!count) return ATTEND_OK;
-  ATTEND_CHECK(&e->own, texts && vectors,
-               "texts or vectors are NULL: give addresses of %d", count);
+  ATTEND_CHECK(&e->own, texts && vectors, "texts or vectors are NULL: give addresses of %d", count);
   memset(vectors, 0, (size_t)count * (size_t)e->width * sizeof *vectors);
   for (int i = 0; tokens && i < count; i++) tokens[i] = -1;
   attend_status status = encode_all(&b, texts, lengths);
@@ -247,8 +230,7 @@ static attend_status choose_length(attend_embedder *e, int folder) {
   const attend_config *c = attend_model_config(e->model);
   bool bounded = c->position == ATTEND_POSITIONS_LEARNED;
   int *length = &e->o.max_length;
-  ATTEND_CHECK(&e->own, *length >= 0, "max_length is %d: choose 0 or more",
-               *length);
+  ATTEND_CHECK(&e->own, *length >= 0, "max_length is %d: choose 0 or more", *length);
   ATTEND_CHECK(&e->own, !bounded || *length <= c->positions,
                "a maximum of %d tokens is more than the %d positions that the "
                "model has",
@@ -265,23 +247,18 @@ static attend_status prepare(attend_embedder *e) {
   int folder_length = 0;
   ATTEND_CHECK(&e->own, e->tokenizer, "an embedder needs a tokenizer");
   ATTEND_CHECK(&e->own, attend_pooling_name(o->pooling),
-               "pooling %d does not exist: choose one of attend_pooling",
-               (int)o->pooling);
+               "pooling %d does not exist: choose one of attend_pooling", (int)o->pooling);
   if (o->threads) ATTEND_TRY(attend_context_set_threads(&e->own, o->threads));
-  if (o->folder)
-    ATTEND_TRY(
-        embed_settings_read(&e->own, o->folder, &o->pooling, &folder_length));
+  if (o->folder) ATTEND_TRY(embed_settings_read(&e->own, o->folder, &o->pooling, &folder_length));
   o->folder = NULL; /* need not stay */
   e->decoder = c->parts == ATTEND_DECODER;
   e->width = e->decoder ? c->decoder.width : c->encoder.width;
-  if (!o->pooling)
-    o->pooling = e->decoder ? ATTEND_POOLING_LAST : ATTEND_POOLING_MEAN;
+  if (!o->pooling) o->pooling = e->decoder ? ATTEND_POOLING_LAST : ATTEND_POOLING_MEAN;
   ATTEND_TRY(choose_length(e, folder_length));
   return attend_encoding_create(e->tokenizer, &e->encoding);
 }
 
-attend_status attend_embedder_create(attend_model *model,
-                                     const attend_tokenizer *tokenizer,
+attend_status attend_embedder_create(attend_model *model, const attend_tokenizer *tokenizer,
                                      const attend_embed_options *options,
                                      attend_embedder **embedder) {
   attend_embedder *e;
@@ -311,12 +288,6 @@ const char *attend_embedder_message(const attend_embedder *e) {
   return e ? e->own.message : "no embedder was made";
 }
 int attend_embedder_width(const attend_embedder *e) { return e->width; }
-attend_pooling attend_embedder_pooling(const attend_embedder *e) {
-  return e->o.pooling;
-}
-int attend_embedder_max_length(const attend_embedder *e) {
-  return e->o.max_length;
-}
-size_t attend_embedder_truncated(const attend_embedder *e) {
-  return e->truncated;
-}
+attend_pooling attend_embedder_pooling(const attend_embedder *e) { return e->o.pooling; }
+int attend_embedder_max_length(const attend_embedder *e) { return e->o.max_length; }
+size_t attend_embedder_truncated(const attend_embedder *e) { return e->truncated; }

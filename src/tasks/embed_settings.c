@@ -18,8 +18,8 @@ const char *attend_pooling_name(attend_pooling pooling) {
 }
 
 /* *root is NULL if there is no such file. */
-static attend_status read_beside(attend_context *ctx, const char *folder,
-                                 const char *name, attend_json **root) {
+static attend_status read_beside(attend_context *ctx, const char *folder, const char *name,
+                                 attend_json **root) {
   char path[LONGEST_PATH];
   *root = NULL;
   if (!file_beside(folder, name, path, sizeof path)) return ATTEND_OK;
@@ -39,9 +39,8 @@ static const struct {
              {"pooling_mode_weightedmean_tokens", ATTEND_POOLING_DEFAULT}};
 
 /* How many modes are switched on: several would be concatenated. */
-static attend_status count_modes(attend_context *ctx, const char *what,
-                                 const attend_json *json, const char **mode,
-                                 attend_pooling *pooling, int *on) {
+static attend_status count_modes(attend_context *ctx, const char *what, const attend_json *json,
+                                 const char **mode, attend_pooling *pooling, int *on) {
   *on = 0;
   for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
     bool is = false;
@@ -55,17 +54,14 @@ static attend_status count_modes(attend_context *ctx, const char *what,
 }
 
 static attend_pooling find_mode(const char *mode) {
-  return strcmp(mode, "lasttoken") ? attend_pooling_find(mode)
-                                   : ATTEND_POOLING_LAST;
+  return strcmp(mode, "lasttoken") ? attend_pooling_find(mode) : ATTEND_POOLING_LAST;
 }
 
-static attend_status read_modes(attend_context *ctx, const char *what,
-                                const attend_json *json,
+static attend_status read_modes(attend_context *ctx, const char *what, const attend_json *json,
                                 attend_pooling *pooling) {
   const char *mode = NULL;
   int on = 1;
-  ATTEND_TRY(
-      attend_json_read_tree(ctx, what, json, NULL, ATTEND_JSON_OBJECT, &json));
+  ATTEND_TRY(attend_json_read_tree(ctx, what, json, NULL, ATTEND_JSON_OBJECT, &json));
   ATTEND_TRY(attend_json_read_string(ctx, what, json, "pooling_mode", &mode));
   if (mode)
     *pooling = find_mode(mode);
@@ -79,14 +75,13 @@ static attend_status read_modes(attend_context *ctx, const char *what,
               what, mode);
 }
 
-static attend_status read_pooling(attend_context *ctx, const char *folder,
-                                  const char *module, attend_pooling *pooling) {
+static attend_status read_pooling(attend_context *ctx, const char *folder, const char *module,
+                                  attend_pooling *pooling) {
   char name[LONGEST_PATH];
   attend_json *json;
   ATTEND_TRY(path_inside(ctx, module, "config.json", name));
   ATTEND_TRY(read_beside(ctx, folder, name, &json));
-  attend_status status =
-      json ? read_modes(ctx, name, json, pooling) : ATTEND_OK;
+  attend_status status = json ? read_modes(ctx, name, json, pooling) : ATTEND_OK;
   attend_json_free(json);
   return status;
 }
@@ -95,50 +90,44 @@ static attend_status read_pooling(attend_context *ctx, const char *folder,
 
 enum { LONGEST_MODULE = 1000 }; /* bytes of a step's path */
 
-static attend_status read_step(attend_context *ctx, const char *folder,
-                               const attend_json *step,
+static attend_status read_step(attend_context *ctx, const char *folder, const attend_json *step,
                                attend_pooling *pooling) {
   static const char what[] = "modules.json";
   const char *type = NULL, *path = NULL;
   ATTEND_TRY(attend_json_read_string(ctx, what, step, "type", &type));
   ATTEND_TRY(attend_json_read_string(ctx, what, step, "path", &path));
   if (!type || !path || strstr(path, "..") || strlen(path) > LONGEST_MODULE)
-    return fail(ctx, ATTEND_IO,
-                "%.300s/modules.json has a step without a type and a path",
-                folder);
-  if (name_ends(type, ".Transformer") || name_ends(type, ".Normalize"))
-    return ATTEND_OK;
-  if (name_ends(type, ".Pooling"))
-    return read_pooling(ctx, folder, path, pooling);
+    return fail(ctx, ATTEND_IO, "%.300s/modules.json has a step without a type and a path", folder);
+  if (name_ends(type, ".Transformer") || name_ends(type, ".Normalize")) return ATTEND_OK;
+  if (name_ends(type, ".Pooling")) return read_pooling(ctx, folder, path, pooling);
   return fail(ctx, ATTEND_UNSUPPORTED,
               "%.200s/modules.json has the step %.100s, which is not computed "
               "here: choose a pooling to go without it",
               folder, type);
 }
 
-static attend_status read_steps(attend_context *ctx, const char *folder,
-                                attend_pooling *pooling) {
+static attend_status read_steps(attend_context *ctx, const char *folder, attend_pooling *pooling) {
   attend_json *root;
   const attend_json *steps;
   ATTEND_TRY(read_beside(ctx, folder, "modules.json", &root));
   if (!root) return read_pooling(ctx, folder, "1_Pooling", pooling);
-  attend_status status = attend_json_read_tree(ctx, "modules.json", root, NULL,
-                                               ATTEND_JSON_ARRAY, &steps);
+  attend_status status =
+      attend_json_read_tree(ctx, "modules.json", root, NULL, ATTEND_JSON_ARRAY, &steps);
   for (size_t i = 0; !status && i < attend_json_count(steps); i++)
     status = read_step(ctx, folder, attend_json_at(steps, i), pooling);
   attend_json_free(root);
   return status;
 }
 
-attend_status embed_settings_read(attend_context *ctx, const char *folder,
-                                  attend_pooling *pooling, int *max_length) {
+attend_status embed_settings_read(attend_context *ctx, const char *folder, attend_pooling *pooling,
+                                  int *max_length) {
   static const char name[] = "sentence_bert_config.json";
   attend_json *json;
   int64_t longest = *max_length;
   if (!*pooling) ATTEND_TRY(read_steps(ctx, folder, pooling));
   ATTEND_TRY(read_beside(ctx, folder, name, &json));
-  attend_status status = attend_json_read_integer(
-      ctx, name, json, "max_seq_length", 1, INT32_MAX, &longest);
+  attend_status status =
+      attend_json_read_integer(ctx, name, json, "max_seq_length", 1, INT32_MAX, &longest);
   attend_json_free(json);
   *max_length = (int)longest;
   return status;

@@ -12,7 +12,7 @@
 
 /* *pooling is left alone if a value was chosen, and then steps that are not computed
  * here are no failure. Both are left alone where the folder says nothing. */
-attend_status embed_settings_read(attend_context *ctx, const char *folder,
-                                  attend_pooling *pooling, int *max_length);
+attend_status embed_settings_read(attend_context *ctx, const char *folder, attend_pooling *pooling,
+                                  int *max_length);
 
 #endif

@@ -64,8 +64,7 @@ static attend_status take_losses(scorer *s, rows *r) {
   float loss[ROWS];
   if (!r->count) return ATTEND_OK;
   ATTEND_TRY(attend_session_logits(s->session, r->count, r->place, s->logits));
-  attend_cross_entropy(&s->e->own, r->count, s->vocab, s->logits, s->vocab,
-                       r->target, loss, NULL);
+  attend_cross_entropy(&s->e->own, r->count, s->vocab, s->logits, s->vocab, r->target, loss, NULL);
   for (int i = 0; i < r->count; i++) s->e->loss[r->at[i]] = loss[i];
   r->count = 0;
   return ATTEND_OK;
@@ -81,15 +80,13 @@ static attend_status add_row(scorer *s, rows *r, int place, int at) {
 
 /* Adds the losses of the next tokens, up to `until`, in their order. */
 static attend_status add_losses(attend_evaluation *e, int until) {
-  for (int i = e->first + e->scored; i < until; i++)
-    e->sum += (double)e->loss[i];
+  for (int i = e->first + e->scored; i < until; i++) e->sum += (double)e->loss[i];
   e->scored = until - e->first;
   double done = (double)e->scored / e->target;
   bool stop = e->o.progress && e->o.progress(done, e->o.user);
   if (!stop || e->scored == e->target) return ATTEND_OK;
-  return fail(&e->own, ATTEND_STOPPED,
-              "the evaluation was stopped after %d of %d tokens", e->scored,
-              e->target);
+  return fail(&e->own, ATTEND_STOPPED, "the evaluation was stopped after %d of %d tokens",
+              e->scored, e->target);
 }
 
 /* ---- decoders ----------------------------------------------------------------------- */
@@ -102,8 +99,7 @@ static window window_at(const attend_evaluation *e, int k) {
   if (before >= last) return (window){0};
   int64_t until = min64(context + k * stride, last);
   int64_t start = max64(until - context, 0);
-  return (window){(int)start, (int)(until - start),
-                  (int)max64(before + 1, e->first)};
+  return (window){(int)start, (int)(until - start), (int)max64(before + 1, e->first)};
 }
 
 /* n tokens of each window, from `at` on. */
@@ -113,8 +109,7 @@ static attend_status read_piece(scorer *s, int count, int at, int n) {
   for (int b = 0; b < count; b++) {
     int left = least(w[b].count - at, n);
     s->lengths[b] = left > 0 ? left : 0;
-    for (int i = 0; i < n; i++)
-      s->ids[b * n + i] = i < left ? s->e->ids[w[b].start + at + i] : 0;
+    for (int i = 0; i < n; i++) s->ids[b * n + i] = i < left ? s->e->ids[w[b].start + at + i] : 0;
   }
   ATTEND_TRY(attend_session_extend(s->session, count, n, s->ids, s->lengths));
   for (int b = 0; b < count; b++)
@@ -160,25 +155,20 @@ static int part_size(const attend_evaluation *e) {
   return e->o.context > around ? e->o.context - around : 1;
 }
 
-static void write_masked(const attend_evaluation *e, int32_t *ids, int start,
-                         int n, int at) {
+static void write_masked(const attend_evaluation *e, int32_t *ids, int start, int n, int at) {
   memcpy(ids, e->ids, (size_t)e->front * sizeof *ids);
   memcpy(ids + e->front, e->ids + start, (size_t)n * sizeof *ids);
-  memcpy(ids + e->front + n, e->ids + e->count - e->back,
-         (size_t)e->back * sizeof *ids);
+  memcpy(ids + e->front + n, e->ids + e->count - e->back, (size_t)e->back * sizeof *ids);
   ids[e->front + at - start] = e->mask;
 }
 
 /* Tokens [at, at + count) of the part [start, start + n), each masked. */
-static attend_status score_masks(scorer *s, int start, int n, int at,
-                                 int count) {
+static attend_status score_masks(scorer *s, int start, int n, int at, int count) {
   const attend_evaluation *e = s->e;
   int length = e->front + n + e->back;
   rows r = {.count = 0};
-  for (int b = 0; b < count; b++)
-    write_masked(e, s->ids + b * length, start, n, at + b);
-  ATTEND_TRY(
-      attend_session_encode(s->session, count, length, s->ids, NULL, NULL));
+  for (int b = 0; b < count; b++) write_masked(e, s->ids + b * length, start, n, at + b);
+  ATTEND_TRY(attend_session_encode(s->session, count, length, s->ids, NULL, NULL));
   for (int b = 0; b < count; b++)
     ATTEND_TRY(add_row(s, &r, b * length + e->front + at + b - start, at + b));
   return take_losses(s, &r);
@@ -206,14 +196,11 @@ static attend_status make_scorer(scorer *s) {
   int around = e->front + e->back + 1; /* a part has one token at least */
   size_t most = (size_t)max64(max64(e->o.context, around), PIECE);
   attend_session_options o = {.batch = e->o.batch};
-  ATTEND_TRY(take(ctx, SIZE_PRODUCT(batch, most, sizeof *s->ids),
-                  "the ids of a batch", &s->ids));
-  ATTEND_TRY(take(ctx, batch * sizeof *s->lengths, "the lengths of a batch",
-                  &s->lengths));
-  ATTEND_TRY(take(ctx, batch * sizeof *s->windows, "the windows of a batch",
-                  &s->windows));
-  ATTEND_TRY(take(ctx, SIZE_PRODUCT(ROWS, (size_t)s->vocab, sizeof *s->logits),
-                  "logits", &s->logits));
+  ATTEND_TRY(take(ctx, SIZE_PRODUCT(batch, most, sizeof *s->ids), "the ids of a batch", &s->ids));
+  ATTEND_TRY(take(ctx, batch * sizeof *s->lengths, "the lengths of a batch", &s->lengths));
+  ATTEND_TRY(take(ctx, batch * sizeof *s->windows, "the windows of a batch", &s->windows));
+  ATTEND_TRY(
+      take(ctx, SIZE_PRODUCT(ROWS, (size_t)s->vocab, sizeof *s->logits), "logits", &s->logits));
   return session_create(ctx, e->model, &o, &s->session);
 }
 
@@ -248,8 +235,7 @@ static attend_status take_text(attend_evaluation *e, size_t count, bool text) {
   attend_context *ctx = &e->own;
   drop_text(e);
   ATTEND_CHECK(ctx, count <= INT32_MAX,
-               "the text has %zu tokens: cut it into parts of fewer than 2^31",
-               count);
+               "the text has %zu tokens: cut it into parts of fewer than 2^31", count);
   ATTEND_TRY(take(ctx, count * sizeof *e->ids, "the ids", &e->ids));
   if (text) ATTEND_TRY(take(ctx, count * sizeof *e->end, "offsets", &e->end));
   return take(ctx, count * sizeof *e->loss, "the losses", &e->loss);
@@ -260,8 +246,7 @@ static attend_status choose_target(attend_evaluation *e) {
   int vocab = attend_model_config(e->model)->vocab;
   for (int i = 0; i < e->count; i++)
     if (e->ids[i] < 0 || e->ids[i] >= vocab)
-      return fail(&e->own, ATTEND_INVALID,
-                  "token %d of the text is %d: the model knows 0 to %d", i,
+      return fail(&e->own, ATTEND_INVALID, "token %d of the text is %d: the model knows 0 to %d", i,
                   (int)e->ids[i], vocab - 1);
   e->first = e->masked || e->front ? e->front : 1;
   int all = e->count - e->back - e->first;
@@ -277,8 +262,7 @@ static void add_token(attend_evaluation *e, int32_t id, size_t end) {
 
 /* A decoder gets the begin token and no end token; a masked model everything that
  * the tokenizer puts around the text. */
-static attend_status add_tokens(attend_evaluation *e,
-                                const attend_encoding *encoding,
+static attend_status add_tokens(attend_evaluation *e, const attend_encoding *encoding,
                                 size_t length) {
   int32_t bos = attend_model_config(e->model)->bos;
   size_t count = encoding->count, last = count, reached = 0;
@@ -299,12 +283,10 @@ static attend_status add_tokens(attend_evaluation *e,
   return choose_target(e);
 }
 
-attend_status attend_evaluation_set_text(attend_evaluation *e, const char *text,
-                                         size_t length) {
+attend_status attend_evaluation_set_text(attend_evaluation *e, const char *text, size_t length) {
   attend_encoding *encoding;
   ATTEND_CHECK(&e->own, text || !length, "the text is NULL: give its address");
-  ATTEND_CHECK(&e->own, e->tokenizer,
-               "a text needs a tokenizer: create the evaluation with one");
+  ATTEND_CHECK(&e->own, e->tokenizer, "a text needs a tokenizer: create the evaluation with one");
   attend_status status = attend_encoding_create(e->tokenizer, &encoding);
   if (!status) status = attend_encode(encoding, text ? text : "", length, NULL);
   if (status)
@@ -315,13 +297,11 @@ attend_status attend_evaluation_set_text(attend_evaluation *e, const char *text,
   return status;
 }
 
-attend_status attend_evaluation_set_ids(attend_evaluation *e,
-                                        const int32_t *ids, int count) {
+attend_status attend_evaluation_set_ids(attend_evaluation *e, const int32_t *ids, int count) {
   ATTEND_CHECK(&e->own, !e->masked,
                "ids are for decoders: a masked model needs the special tokens "
                "of its tokenizer around a text");
-  ATTEND_CHECK(&e->own, count >= 0 && (ids || !count),
-               "%d ids and no address: give both", count);
+  ATTEND_CHECK(&e->own, count >= 0 && (ids || !count), "%d ids and no address: give both", count);
   ATTEND_TRY(take_text(e, (size_t)count, false));
   if (count) memcpy(e->ids, ids, (size_t)count * sizeof *ids);
   e->count = count;
@@ -335,8 +315,7 @@ static attend_status choose_context(attend_evaluation *e) {
   attend_evaluate_options *o = &e->o;
   int most = e->masked ? MASKED_CONTEXT : CONTEXT;
   bool bounded = c->position == ATTEND_POSITIONS_LEARNED;
-  if (!o->context)
-    o->context = c->positions && c->positions < most ? c->positions : most;
+  if (!o->context) o->context = c->positions && c->positions < most ? c->positions : most;
   ATTEND_CHECK(&e->own, !bounded || o->context <= c->positions,
                "a context of %d tokens is more than the %d positions that the "
                "model has",
@@ -354,8 +333,8 @@ static attend_status check_options(attend_evaluation *e) {
   attend_context *ctx = &e->own;
   const attend_evaluate_options *o = &e->o;
   ATTEND_CHECK(ctx, o->context >= 0 && o->stride >= 0 && o->limit >= 0,
-               "context %d, stride %d, limit %d: choose 0 or more", o->context,
-               o->stride, o->limit);
+               "context %d, stride %d, limit %d: choose 0 or more", o->context, o->stride,
+               o->limit);
   ATTEND_CHECK(ctx, o->batch >= 0 && o->batch <= MOST_BATCH,
                "a batch of %d windows: choose 1 to %d", o->batch, MOST_BATCH);
   return o->threads ? attend_context_set_threads(ctx, o->threads) : ATTEND_OK;
@@ -374,8 +353,7 @@ static attend_status check_masked(attend_evaluation *e) {
   e->mask = attend_tokenizer_special(e->tokenizer, ATTEND_SPECIAL_MASK);
   if (e->mask >= 0) return ATTEND_OK;
   return fail(&e->own, ATTEND_UNSUPPORTED,
-              "the tokenizer has no mask token, which scoring with %s needs",
-              name);
+              "the tokenizer has no mask token, which scoring with %s needs", name);
 }
 
 static attend_status prepare(attend_evaluation *e) {
@@ -391,8 +369,7 @@ static attend_status prepare(attend_evaluation *e) {
   return choose_context(e);
 }
 
-attend_status attend_evaluation_create(attend_model *model,
-                                       const attend_tokenizer *tokenizer,
+attend_status attend_evaluation_create(attend_model *model, const attend_tokenizer *tokenizer,
                                        const attend_evaluate_options *options,
                                        attend_evaluation **evaluation) {
   attend_evaluation *e;
@@ -426,9 +403,7 @@ const char *attend_evaluation_message(const attend_evaluation *e) {
 int attend_evaluation_target(const attend_evaluation *e) { return e->target; }
 int attend_evaluation_tokens(const attend_evaluation *e) { return e->scored; }
 double attend_evaluation_loss(const attend_evaluation *e) { return e->sum; }
-int attend_evaluation_context(const attend_evaluation *e) {
-  return e->o.context;
-}
+int attend_evaluation_context(const attend_evaluation *e) { return e->o.context; }
 int attend_evaluation_stride(const attend_evaluation *e) { return e->o.stride; }
 
 double attend_evaluation_perplexity(const attend_evaluation *e) {
@@ -442,12 +417,10 @@ static size_t end_before(const attend_evaluation *e, int token) {
 double attend_evaluation_bytes(const attend_evaluation *e) {
   if (!e->end) return (double)NAN;
   if (!e->scored) return 0;
-  return (double)(end_before(e, e->first + e->scored) -
-                  end_before(e, e->first));
+  return (double)(end_before(e, e->first + e->scored) - end_before(e, e->first));
 }
 
-int attend_evaluation_get(const attend_evaluation *e, int i,
-                          attend_token_loss *token) {
+int attend_evaluation_get(const attend_evaluation *e, int i, attend_token_loss *token) {
   if (i < 0 || i >= e->scored) return 0;
   int at = e->first + i;
   *token = (attend_token_loss){.id = e->ids[at],

@@ -28,29 +28,26 @@ static bool has_words(const char *text, size_t length) {
 static attend_status cut(attend_extraction *x) {
   const char *text = x->text;
   size_t count = 0;
-  for (attend_sentence s = {0}; attend_sentence_next(text, x->length, &s);)
-    count++;
+  for (attend_sentence s = {0}; attend_sentence_next(text, x->length, &s);) count++;
   ATTEND_CHECK(x->ctx, count <= INT32_MAX,
                "the text has %zu sentences: %d are "
                "the most",
                count, INT32_MAX);
-  ATTEND_TRY(take_zeroed(x->ctx, size_times(count, sizeof *x->sentence),
-                         "sentences", &x->sentence));
+  ATTEND_TRY(
+      take_zeroed(x->ctx, size_times(count, sizeof *x->sentence), "sentences", &x->sentence));
   for (attend_sentence s = {0}; attend_sentence_next(text, x->length, &s);) {
     bool words = has_words(text + s.start, s.length);
-    x->sentence[x->count++] =
-        (attend_ranked_sentence){.start = s.start,
-                                 .length = s.length,
-                                 .ends_paragraph = s.ends_paragraph,
-                                 .words = words,
-                                 .same = -1};
+    x->sentence[x->count++] = (attend_ranked_sentence){.start = s.start,
+                                                       .length = s.length,
+                                                       .ends_paragraph = s.ends_paragraph,
+                                                       .words = words,
+                                                       .same = -1};
     x->rows += words;
   }
   return ATTEND_OK;
 }
 
-attend_status attend_extraction_create(attend_context *ctx, const char *text,
-                                       size_t length,
+attend_status attend_extraction_create(attend_context *ctx, const char *text, size_t length,
                                        attend_extraction **extraction) {
   attend_extraction *x;
   *extraction = NULL;
@@ -71,8 +68,7 @@ void attend_extraction_free(attend_extraction *x) {
   give(x->ctx, x);
 }
 
-const attend_ranked_sentence *attend_extraction_get(const attend_extraction *x,
-                                                    int i) {
+const attend_ranked_sentence *attend_extraction_get(const attend_extraction *x, int i) {
   return i >= 0 && i < x->count ? &x->sentence[i] : NULL;
 }
 
@@ -107,8 +103,7 @@ static void set_heights(attend_extraction *x) {
 }
 
 /* list [rows], by rank. */
-static void rank(attend_extraction *x, double lead, const double *centrality,
-                 candidate *list) {
+static void rank(attend_extraction *x, double lead, const double *centrality, candidate *list) {
   for (int i = 0, row = 0; i < x->count; i++) {
     if (!x->sentence[i].words) continue;
     double place = x->rows > 1 ? (double)row / (x->rows - 1) : 0;
@@ -131,23 +126,20 @@ static double cosine(const float *a, const float *b, int width) {
 
 /* The chosen sentence that candidate `which` repeats, or -1; list [0, which) are the
  * candidates before it. */
-static int find_same(const attend_extraction *x, const candidate *list,
-                     int which, const float *vectors, int width, double alike) {
+static int find_same(const attend_extraction *x, const candidate *list, int which,
+                     const float *vectors, int width, double alike) {
   const float *own = vectors + (size_t)list[which].row * (size_t)width;
   for (int i = 0; i < which; i++) {
     const float *other = vectors + (size_t)list[i].row * (size_t)width;
-    if (x->sentence[list[i].sentence].chosen &&
-        cosine(other, own, width) > alike)
+    if (x->sentence[list[i].sentence].chosen && cosine(other, own, width) > alike)
       return list[i].sentence;
   }
   return -1;
 }
 
-static void choose(attend_extraction *x, const attend_extract_options *o,
-                   const candidate *list, const float *vectors, int width) {
-  int count = o->count       ? o->count
-              : o->share > 0 ? (int)ceil(o->share * x->rows - 1e-9)
-                             : SENTENCES;
+static void choose(attend_extraction *x, const attend_extract_options *o, const candidate *list,
+                   const float *vectors, int width) {
+  int count = o->count ? o->count : o->share > 0 ? (int)ceil(o->share * x->rows - 1e-9) : SENTENCES;
   double alike = o->alike == 0 ? ALIKE : o->alike;
   x->chosen = 0;
   for (int i = 0; i < x->count; i++) {
@@ -166,30 +158,26 @@ static void choose(attend_extraction *x, const attend_extract_options *o,
 
 static attend_status check(attend_context *ctx, const float *vectors, int width,
                            const attend_extract_options *o) {
-  ATTEND_CHECK(ctx, !vectors || width >= 1,
-               "vectors of width %d: choose 1 or more", width);
+  ATTEND_CHECK(ctx, !vectors || width >= 1, "vectors of width %d: choose 1 or more", width);
   ATTEND_CHECK(ctx, o->count >= 0 && o->share >= 0 && o->share <= 1,
                "%d sentences, share %g: choose a count of 0 or more and a "
                "share from 0 to 1",
                o->count, o->share);
-  ATTEND_CHECK(ctx, isfinite(o->lead) && isfinite(o->alike),
-               "lead %g and alike %g must be finite", o->lead, o->alike);
+  ATTEND_CHECK(ctx, isfinite(o->lead) && isfinite(o->alike), "lead %g and alike %g must be finite",
+               o->lead, o->alike);
   return ATTEND_OK;
 }
 
-static attend_status rank_vectors(attend_extraction *x, const float *vectors,
-                                  int width, const attend_extract_options *o) {
+static attend_status rank_vectors(attend_extraction *x, const float *vectors, int width,
+                                  const attend_extract_options *o) {
   attend_centrality_options how = {
       .tau = o->tau, .jump = o->jump, .progress = o->progress, .user = o->user};
   size_t rows = (size_t)x->rows;
   double *centrality = NULL;
   candidate *list = NULL;
-  attend_status status =
-      take(x->ctx, rows * sizeof *centrality, "centralities", &centrality);
+  attend_status status = take(x->ctx, rows * sizeof *centrality, "centralities", &centrality);
   if (!status) status = take(x->ctx, rows * sizeof *list, "ranks", &list);
-  if (!status)
-    status =
-        attend_centrality(x->ctx, vectors, x->rows, width, &how, centrality);
+  if (!status) status = attend_centrality(x->ctx, vectors, x->rows, width, &how, centrality);
   if (!status) {
     rank(x, o->lead, centrality, list);
     choose(x, o, list, vectors, width);
@@ -199,8 +187,7 @@ static attend_status rank_vectors(attend_extraction *x, const float *vectors,
   return status;
 }
 
-attend_status attend_extraction_rank(attend_extraction *x, const float *vectors,
-                                     int width,
+attend_status attend_extraction_rank(attend_extraction *x, const float *vectors, int width,
                                      const attend_extract_options *options) {
   attend_extract_options o;
   float *own = NULL;

@@ -21,8 +21,7 @@ attend_status word_vectors(const attend_extraction *x, float **vectors);
 
 /* Bytes beyond ASCII count as letters. */
 static inline bool is_word_byte(unsigned char c) {
-  return c >= 0x80 || (c >= '0' && c <= '9') ||
-         ((c | 32) >= 'a' && (c | 32) <= 'z');
+  return c >= 0x80 || (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z');
 }
 
 #endif

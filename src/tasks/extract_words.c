@@ -47,10 +47,9 @@ static word_slot *find_word(word_table *t, uint64_t hash) {
 }
 
 static attend_status grow_table(attend_context *ctx, word_table *t) {
-  word_table wider = {.mask = t->slot ? 2 * t->mask + 1 : 1023,
-                      .used = t->used};
-  ATTEND_TRY(take_zeroed(ctx, size_times(wider.mask + 1, sizeof *wider.slot),
-                         "words", &wider.slot));
+  word_table wider = {.mask = t->slot ? 2 * t->mask + 1 : 1023, .used = t->used};
+  ATTEND_TRY(
+      take_zeroed(ctx, size_times(wider.mask + 1, sizeof *wider.slot), "words", &wider.slot));
   for (size_t i = 0; t->slot && i <= t->mask; i++)
     if (t->slot[i].hash) *find_word(&wider, t->slot[i].hash) = t->slot[i];
   give(ctx, t->slot);
@@ -58,9 +57,8 @@ static attend_status grow_table(attend_context *ctx, word_table *t) {
   return ATTEND_OK;
 }
 
-static attend_status count_words(attend_context *ctx, word_table *t,
-                                 const char *text, size_t length,
-                                 int sentence) {
+static attend_status count_words(attend_context *ctx, word_table *t, const char *text,
+                                 size_t length, int sentence) {
   uint64_t h;
   for (size_t at = 0; (h = next_word(text, length, &at));) {
     if (!t->slot || 2 * t->used > t->mask) ATTEND_TRY(grow_table(ctx, t));
@@ -75,8 +73,7 @@ static attend_status count_words(attend_context *ctx, word_table *t,
 
 /* ---- vectors -------------------------------------------------------------------- */
 
-static void put_words(word_table *t, const char *text, size_t length, int n,
-                      float *vector) {
+static void put_words(word_table *t, const char *text, size_t length, int n, float *vector) {
   enum { WIDTH = WORD_VECTOR_WIDTH };
   double sum = 0;
   uint64_t h;
@@ -91,8 +88,8 @@ static void put_words(word_table *t, const char *text, size_t length, int n,
 static attend_status count_all(const attend_extraction *x, word_table *t) {
   for (int i = 0; i < x->count; i++)
     if (x->sentence[i].words)
-      ATTEND_TRY(count_words(x->ctx, t, x->text + x->sentence[i].start,
-                             x->sentence[i].length, i + 1));
+      ATTEND_TRY(
+          count_words(x->ctx, t, x->text + x->sentence[i].start, x->sentence[i].length, i + 1));
   return ATTEND_OK;
 }
 
@@ -100,10 +97,8 @@ attend_status word_vectors(const attend_extraction *x, float **vectors) {
   word_table t = {0};
   attend_status status = count_all(x, &t);
   if (!status)
-    status = take_zeroed(
-        x->ctx,
-        SIZE_PRODUCT((size_t)x->rows, WORD_VECTOR_WIDTH, sizeof **vectors),
-        "vectors of sentences", vectors);
+    status = take_zeroed(x->ctx, SIZE_PRODUCT((size_t)x->rows, WORD_VECTOR_WIDTH, sizeof **vectors),
+                         "vectors of sentences", vectors);
   float *row = status ? NULL : *vectors;
   for (int i = 0; i < x->count && row; i++) {
     const attend_ranked_sentence *s = &x->sentence[i];

@@ -15,8 +15,7 @@
 enum { TOP = 5, MOST_TOP = 1000, MOST_MASKS = 64, LONGEST_MASK = 32 };
 
 typedef struct {
-  char *
-      text; /* with the masks as the tokenizer spells them; ends in a zero byte */
+  char *text; /* with the masks as the tokenizer spells them; ends in a zero byte */
   size_t length;
   int masks;
   size_t start[MOST_MASKS], end[MOST_MASKS]; /* bytes of the text */
@@ -33,7 +32,7 @@ struct attend_filler {
   const attend_tokenizer *tokenizer;
   attend_fill_options o;       /* resolved */
   char spelling[LONGEST_MASK]; /* of the mask token; with sentinels "" */
-  bool sentinels; /* masks are <extra_id_0>, <extra_id_1>, ..: T5 */
+  bool sentinels;              /* masks are <extra_id_0>, <extra_id_1>, ..: T5 */
   bool wordpiece;
   attend_encoding *encoding;
   attend_detokenizer *detokenizer;
@@ -46,8 +45,7 @@ struct attend_filler {
   int step, most_steps;
 };
 
-static attend_status copy_text(attend_filler *f, const char *text,
-                               size_t length, char **copy) {
+static attend_status copy_text(attend_filler *f, const char *text, size_t length, char **copy) {
   ATTEND_TRY(take(&f->own, size_add(length, 1), "a filled text", copy));
   memcpy(*copy, text, length);
   (*copy)[length] = 0;
@@ -65,15 +63,12 @@ static bool starts_with(const char *text, size_t length, const char *word) {
 static size_t mask_at(const char *text, size_t length, const char *own) {
   size_t blank = 0;
   if (starts_with(text, length, own)) return strlen(own);
-  if (starts_with(text, length, "[MASK]") ||
-      starts_with(text, length, "<mask>"))
-    return 6;
+  if (starts_with(text, length, "[MASK]") || starts_with(text, length, "<mask>")) return 6;
   while (blank < length && text[blank] == '_') blank++;
   return blank >= 3 ? blank : 0;
 }
 
-static void spell_mask(const attend_filler *f, int number,
-                       char own[LONGEST_MASK]) {
+static void spell_mask(const attend_filler *f, int number, char own[LONGEST_MASK]) {
   if (f->sentinels)
     snprintf(own, LONGEST_MASK, "<extra_id_%d>", number);
   else
@@ -81,8 +76,7 @@ static void spell_mask(const attend_filler *f, int number,
 }
 
 /* Masks beyond the last that is allowed stay as they are. */
-static attend_status find_masks(attend_filler *f, const char *text,
-                                size_t length, masked_text *m) {
+static attend_status find_masks(attend_filler *f, const char *text, size_t length, masked_text *m) {
   char own[LONGEST_MASK];
   size_t room = size_add(length, MOST_MASKS * LONGEST_MASK + 1);
   ATTEND_TRY(take(&f->own, room, "a masked text", &m->text));
@@ -104,9 +98,8 @@ static attend_status find_masks(attend_filler *f, const char *text,
 }
 
 /* The text with bytes [start, end) replaced. */
-static attend_status replace(attend_filler *f, const masked_text *m,
-                             size_t start, size_t end, const char *word,
-                             char **text) {
+static attend_status replace(attend_filler *f, const masked_text *m, size_t start, size_t end,
+                             const char *word, char **text) {
   size_t n = strlen(word), rest = m->length - end;
   ATTEND_TRY(take(&f->own, start + n + rest + 1, "a filled text", text));
   if (start) memcpy(*text, m->text, start);
@@ -120,22 +113,21 @@ static attend_status replace(attend_filler *f, const masked_text *m,
 
 /* A result whose strings follow, in f->results[f->count - 1]. */
 static attend_status add_result(attend_filler *f, attend_filled one) {
-  ATTEND_TRY(grow(&f->own, &f->results, &f->capacity, (size_t)f->count + 1,
-                  sizeof *f->results, "filled masks"));
+  ATTEND_TRY(grow(&f->own, &f->results, &f->capacity, (size_t)f->count + 1, sizeof *f->results,
+                  "filled masks"));
   f->results[f->count++] = (filled){.public = one};
   return ATTEND_OK;
 }
 
-static attend_status set_token(attend_filler *f, const char *token,
-                               size_t length) {
+static attend_status set_token(attend_filler *f, const char *token, size_t length) {
   filled *last = &f->results[f->count - 1];
   ATTEND_TRY(copy_text(f, token, length, &last->token));
   last->public.token = last->token;
   return ATTEND_OK;
 }
 
-static attend_status set_text(attend_filler *f, const masked_text *in,
-                              size_t start, size_t end, const char *word) {
+static attend_status set_text(attend_filler *f, const masked_text *in, size_t start, size_t end,
+                              const char *word) {
   filled *last = &f->results[f->count - 1];
   ATTEND_TRY(replace(f, in, start, end, word, &last->text));
   last->public.text = last->text;
@@ -163,8 +155,7 @@ static attend_status encode(attend_filler *f) {
   attend_encode_options o = {.pair = f->pair.text,
                              .pair_length = f->pair.length,
                              .max_length = bounded ? (size_t)c->positions : 0};
-  attend_status status =
-      attend_encode(f->encoding, f->text.text, f->text.length, &o);
+  attend_status status = attend_encode(f->encoding, f->text.text, f->text.length, &o);
   if (status) return encoding_failed(&f->own, status, f->encoding);
   if (!f->encoding->dropped) return ATTEND_OK;
   return fail(&f->own, ATTEND_UNSUPPORTED,
@@ -177,11 +168,9 @@ static attend_status encode(attend_filler *f) {
 static attend_status detokenize(attend_filler *f, const int32_t *ids, int count,
                                 const char **text) {
   size_t length;
-  attend_status status =
-      attend_decode(f->detokenizer, ids, (size_t)count, text, &length);
+  attend_status status = attend_decode(f->detokenizer, ids, (size_t)count, text, &length);
   if (!status) return ATTEND_OK;
-  return fail(&f->own, status, "%s",
-              attend_detokenizer_message(f->detokenizer));
+  return fail(&f->own, status, "%s", attend_detokenizer_message(f->detokenizer));
 }
 
 /* ---- by the masked-LM head -------------------------------------------------------------- */
@@ -194,8 +183,7 @@ static bool has_nan(const float *x, size_t n) {
 
 /* The text of a token at byte *start. A WordPiece that continues the word before it
  * (##s) removes the space there. *word stays until the detokenizer's next call. */
-static attend_status word_of(attend_filler *f, int32_t id,
-                             const masked_text *in, size_t *start,
+static attend_status word_of(attend_filler *f, int32_t id, const masked_text *in, size_t *start,
                              const char **word) {
   const char *piece = attend_tokenizer_piece(f->tokenizer, id, NULL);
   *word = "";
@@ -210,22 +198,19 @@ static attend_status word_of(attend_filler *f, int32_t id,
   return ATTEND_OK;
 }
 
-static attend_status add_choice(attend_filler *f, attend_filled one,
-                                size_t token) {
+static attend_status add_choice(attend_filler *f, attend_filled one, size_t token) {
   const attend_encoding *e = f->encoding;
   const masked_text *in = e->part[token] == 1 ? &f->pair : &f->text;
   const char *piece = attend_tokenizer_piece(f->tokenizer, one.id, NULL), *word;
   size_t start = e->start[token];
   ATTEND_TRY(word_of(f, one.id, in, &start, &word));
-  const char *shown =
-      piece && !strncmp(piece, "##", 2) ? piece : word + strspn(word, " ");
+  const char *shown = piece && !strncmp(piece, "##", 2) ? piece : word + strspn(word, " ");
   ATTEND_TRY(add_result(f, one));
   ATTEND_TRY(set_token(f, shown, strlen(shown)));
   return set_text(f, in, start, e->end[token], word);
 }
 
-static attend_status add_choices(attend_filler *f, int mask, size_t token,
-                                 const float *logits) {
+static attend_status add_choices(attend_filler *f, int mask, size_t token, const float *logits) {
   int n = attend_model_config(f->model)->vocab;
   int k = f->o.top < n ? f->o.top : n;
   int32_t *best;
@@ -237,9 +222,7 @@ static attend_status add_choices(attend_filler *f, int mask, size_t token,
   for (int r = 0; r < k && !status; r++) {
     double probability = exp((double)logits[best[r]] - largest) / sum;
     status = add_choice(
-        f,
-        (attend_filled){
-            .mask = mask, .rank = r, .id = best[r], .probability = probability},
+        f, (attend_filled){.mask = mask, .rank = r, .id = best[r], .probability = probability},
         token);
   }
   give(&f->own, best);
@@ -251,21 +234,18 @@ static int find_places(const attend_filler *f, int32_t *places) {
   int32_t mask = attend_tokenizer_special(f->tokenizer, ATTEND_SPECIAL_MASK);
   int count = 0;
   for (size_t i = 0; i < e->count; i++)
-    if (e->id[i] == mask && e->part[i] >= 0 && count < 2 * MOST_MASKS)
-      places[count++] = (int32_t)i;
+    if (e->id[i] == mask && e->part[i] >= 0 && count < 2 * MOST_MASKS) places[count++] = (int32_t)i;
   return count;
 }
 
-static attend_status read_logits(attend_filler *f, int count,
-                                 const int32_t *places, float *logits) {
+static attend_status read_logits(attend_filler *f, int count, const int32_t *places,
+                                 float *logits) {
   const attend_encoding *e = f->encoding;
   size_t vocab = (size_t)attend_model_config(f->model)->vocab;
-  ATTEND_TRY(attend_session_encode(f->session, 1, (int)e->count, e->id, NULL,
-                                   e->type));
+  ATTEND_TRY(attend_session_encode(f->session, 1, (int)e->count, e->id, NULL, e->type));
   ATTEND_TRY(attend_session_logits(f->session, count, places, logits));
   if (!has_nan(logits, (size_t)count * vocab)) return ATTEND_OK;
-  return fail(&f->own, ATTEND_IO,
-              "the model's logits are not finite: no token can fill a mask");
+  return fail(&f->own, ATTEND_IO, "the model's logits are not finite: no token can fill a mask");
 }
 
 static attend_status fill_by_head(attend_filler *f) {
@@ -275,8 +255,7 @@ static attend_status fill_by_head(attend_filler *f) {
   if (f->o.progress && f->o.progress(0, f->o.user)) return stopped(f);
   int count = find_places(f, places);
   if (!count) return ATTEND_OK;
-  ATTEND_TRY(take(&f->own, SIZE_PRODUCT((size_t)count, vocab, sizeof *logits),
-                  "logits", &logits));
+  ATTEND_TRY(take(&f->own, SIZE_PRODUCT((size_t)count, vocab, sizeof *logits), "logits", &logits));
   attend_status status = read_logits(f, count, places, logits);
   for (int i = 0; i < count && !status; i++)
     status = add_choices(f, i, (size_t)places[i], logits + (size_t)i * vocab);
@@ -293,8 +272,7 @@ static int32_t sentinel(const attend_filler *f, int number) {
 }
 
 /* T5 writes <extra_id_0> filling <extra_id_1> ..: the ids of one filling. */
-static int find_filling(const attend_filler *f, const attend_continuation *c,
-                        int mask, int *from) {
+static int find_filling(const attend_filler *f, const attend_continuation *c, int mask, int *from) {
   int at = 0, to;
   while (at < c->count && c->ids[at] != sentinel(f, mask)) at++;
   *from = at < c->count ? at + 1 : at;
@@ -305,11 +283,9 @@ static int find_filling(const attend_filler *f, const attend_continuation *c,
 
 /* BART writes the whole text: the part of it between what precedes the mask and what
  * follows it. NULL: the rest is not the same. */
-static const char *find_changed(const attend_filler *f, const char *written,
-                                size_t *length) {
+static const char *find_changed(const attend_filler *f, const char *written, size_t *length) {
   const masked_text *m = &f->text;
-  size_t n = strlen(written), before = m->start[0],
-         after = m->length - m->end[0];
+  size_t n = strlen(written), before = m->start[0], after = m->length - m->end[0];
   if (m->masks != 1 || n < before + after || memcmp(written, m->text, before) ||
       memcmp(written + n - after, m->text + m->end[0], after))
     return NULL;
@@ -330,12 +306,9 @@ static attend_status add_rewritten(attend_filler *f, const char *written) {
 
 static attend_status add_written(attend_filler *f, int rank, int mask,
                                  const attend_continuation *c) {
-  attend_filled one = {.mask = mask,
-                       .rank = rank,
-                       .id = -1,
-                       .probability = exp(c->log_probability)};
-  int from = 0,
-      count = f->sentinels ? find_filling(f, c, mask, &from) : c->count;
+  attend_filled one = {
+      .mask = mask, .rank = rank, .id = -1, .probability = exp(c->log_probability)};
+  int from = 0, count = f->sentinels ? find_filling(f, c, mask, &from) : c->count;
   const char *written;
   ATTEND_TRY(add_result(f, one));
   ATTEND_TRY(detokenize(f, c->ids + from, count, &written));
@@ -346,8 +319,7 @@ static attend_status add_written(attend_filler *f, int rank, int mask,
 }
 
 /* Numbered masks have a list each; a text that is rewritten has one. */
-static attend_status add_all_written(attend_filler *f,
-                                     const attend_generation *g) {
+static attend_status add_all_written(attend_filler *f, const attend_generation *g) {
   const attend_continuation *c;
   int lists = f->sentinels ? f->text.masks : 1;
   for (int mask = 0; mask < lists; mask++)
@@ -377,8 +349,7 @@ static attend_status fill_by_rewriting(attend_filler *f) {
   f->stopped = false;
   attend_status status = attend_generate(f->model, 1, &prompt, &o, &g);
   if (status)
-    fail(&f->own, status, "%s",
-         g ? attend_generation_message(g) : "no memory for a generation");
+    fail(&f->own, status, "%s", g ? attend_generation_message(g) : "no memory for a generation");
   else
     status = f->stopped ? stopped(f) : add_all_written(f, g);
   attend_generation_free(g);
@@ -387,13 +358,11 @@ static attend_status fill_by_rewriting(attend_filler *f) {
 
 /* ---- a text ----------------------------------------------------------------------------- */
 
-static attend_status find_all_masks(attend_filler *f, const char *text,
-                                    size_t length, const char *pair,
-                                    size_t pair_length) {
+static attend_status find_all_masks(attend_filler *f, const char *text, size_t length,
+                                    const char *pair, size_t pair_length) {
   attend_context *ctx = &f->own;
   ATTEND_CHECK(ctx, text || !length, "the text is NULL: give its address");
-  ATTEND_CHECK(ctx, !pair || f->session,
-               "a pair of texts is for encoders: %s reads one text",
+  ATTEND_CHECK(ctx, !pair || f->session, "a pair of texts is for encoders: %s reads one text",
                attend_model_config(f->model)->family);
   ATTEND_TRY(find_masks(f, text, length, &f->text));
   if (pair) ATTEND_TRY(find_masks(f, pair, pair_length, &f->pair));
@@ -402,8 +371,8 @@ static attend_status find_all_masks(attend_filler *f, const char *text,
   return ATTEND_OK;
 }
 
-attend_status attend_fill(attend_filler *f, const char *text, size_t length,
-                          const char *pair, size_t pair_length) {
+attend_status attend_fill(attend_filler *f, const char *text, size_t length, const char *pair,
+                          size_t pair_length) {
   drop_results(f);
   attend_status status = find_all_masks(f, text, length, pair, pair_length);
   if (!status) status = encode(f);
@@ -415,12 +384,8 @@ attend_status attend_fill(attend_filler *f, const char *text, size_t length,
 const attend_filled *attend_filler_get(const attend_filler *f, int i) {
   return i >= 0 && i < f->count ? &f->results[i].public : NULL;
 }
-int attend_filler_masks(const attend_filler *f) {
-  return f->text.masks + f->pair.masks;
-}
-const char *attend_filler_text(const attend_filler *f) {
-  return f->text.text ? f->text.text : "";
-}
+int attend_filler_masks(const attend_filler *f) { return f->text.masks + f->pair.masks; }
+const char *attend_filler_text(const attend_filler *f) { return f->text.text ? f->text.text : ""; }
 
 /* ---- fillers ---------------------------------------------------------------------------- */
 
@@ -446,19 +411,17 @@ static attend_status check_tokenizer(attend_filler *f) {
   f->wordpiece = !strcmp(attend_tokenizer_kind(t), "WordPiece");
   f->sentinels = id < 0 && attend_tokenizer_find(t, "<extra_id_0>", 12) >= 0;
   if (f->sentinels) return ATTEND_OK;
-  if (!mask || strlen(mask) >= LONGEST_MASK)
-    return refuse(f, "its tokenizer has no mask token");
+  if (!mask || strlen(mask) >= LONGEST_MASK) return refuse(f, "its tokenizer has no mask token");
   snprintf(f->spelling, sizeof f->spelling, "%s", mask);
   return ATTEND_OK;
 }
 
 static attend_status check_options(attend_filler *f) {
   attend_fill_options *o = &f->o;
-  ATTEND_CHECK(&f->own, o->top >= 0 && o->top <= MOST_TOP,
-               "the %d most probable: choose 1 to %d", o->top, MOST_TOP);
+  ATTEND_CHECK(&f->own, o->top >= 0 && o->top <= MOST_TOP, "the %d most probable: choose 1 to %d",
+               o->top, MOST_TOP);
   if (!o->top) o->top = TOP;
-  return o->threads ? attend_context_set_threads(&f->own, o->threads)
-                    : ATTEND_OK;
+  return o->threads ? attend_context_set_threads(&f->own, o->threads) : ATTEND_OK;
 }
 
 static attend_status prepare(attend_filler *f) {
@@ -471,10 +434,8 @@ static attend_status prepare(attend_filler *f) {
   return session_create(&f->own, f->model, NULL, &f->session);
 }
 
-attend_status attend_filler_create(attend_model *model,
-                                   const attend_tokenizer *tokenizer,
-                                   const attend_fill_options *options,
-                                   attend_filler **filler) {
+attend_status attend_filler_create(attend_model *model, const attend_tokenizer *tokenizer,
+                                   const attend_fill_options *options, attend_filler **filler) {
   attend_filler *f;
   if (filler) *filler = NULL;
   if (!model || !filler) return ATTEND_INVALID; /* no context, no result */

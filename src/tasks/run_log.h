@@ -10,14 +10,12 @@ typedef attend_log_curve run_log_curve;
 
 typedef struct {
   attend_training_run *run;
-  char checkpoint
-      [ATTEND_RUN_PATH]; /* of the best step, or else the last; "": none */
-  int last;              /* step */
+  char checkpoint[ATTEND_RUN_PATH]; /* of the best step, or else the last; "": none */
+  int last;                         /* step */
   run_log_curve loss, valid;
 } run_log;
 
-static inline attend_status run_log_read(attend_context *ctx,
-                                         const char *folder, run_log *log) {
+static inline attend_status run_log_read(attend_context *ctx, const char *folder, run_log *log) {
   *log = (run_log){0};
   ATTEND_TRY(attend_training_run_open(ctx, folder, &log->run));
   int best = attend_training_run_best(log->run);
@@ -26,8 +24,7 @@ static inline attend_status run_log_read(attend_context *ctx,
   log->loss = attend_training_run_loss(log->run);
   log->valid = attend_training_run_valid(log->run);
   if (last < 0) return ATTEND_OK;
-  return attend_training_run_folder(log->run, best >= 0 ? best : last,
-                                    log->checkpoint);
+  return attend_training_run_folder(log->run, best >= 0 ? best : last, log->checkpoint);
 }
 
 static inline void run_log_free(attend_context *ctx, run_log *log) {

@@ -22,8 +22,7 @@ attend_generate_options attend_summary_generate_defaults(void) {
   return o;
 }
 
-attend_status text_copy(attend_context *ctx, const char *text, size_t length,
-                        char **copy) {
+attend_status text_copy(attend_context *ctx, const char *text, size_t length, char **copy) {
   ATTEND_TRY(take(ctx, size_add(length, 1), "a text", copy));
   if (length) memcpy(*copy, text, length);
   (*copy)[length] = 0;
@@ -39,12 +38,11 @@ size_t text_trimmed(const char *text, size_t length) {
 
 static attend_status check_model(const attend_model *model) {
   const attend_config *c = attend_model_config(model);
-  ATTEND_CHECK(
-      attend_model_context(model), c->parts == ATTEND_BOTH,
-      "%s is %s and writes no summaries: take an encoder-decoder such as bart "
-      "or t5%s",
-      c->family, c->parts == ATTEND_ENCODER ? "an encoder" : "a decoder",
-      c->parts == ATTEND_ENCODER ? "" : ", or continue a text with generate");
+  ATTEND_CHECK(attend_model_context(model), c->parts == ATTEND_BOTH,
+               "%s is %s and writes no summaries: take an encoder-decoder such as bart "
+               "or t5%s",
+               c->family, c->parts == ATTEND_ENCODER ? "an encoder" : "a decoder",
+               c->parts == ATTEND_ENCODER ? "" : ", or continue a text with generate");
   return ATTEND_OK;
 }
 
@@ -53,12 +51,10 @@ static attend_status bound_words(attend_summarizer *s, unsigned given) {
   int words = s->max_words ? s->max_words : s->min_words;
   if (!words) return ATTEND_OK;
   int room = TOKENS_PER_WORD * words + TOKENS / 4;
-  if (!(given & ATTEND_SUMMARY_MAX_NEW) &&
-      (s->max_words || room > s->how.max_new))
+  if (!(given & ATTEND_SUMMARY_MAX_NEW) && (s->max_words || room > s->how.max_new))
     s->how.max_new = room;
   s->how.min_new = 0;
-  return word_bounds_create(s->model, s->tokenizer, s->min_words, s->max_words,
-                            &s->words);
+  return word_bounds_create(s->model, s->tokenizer, s->min_words, s->max_words, &s->words);
 }
 
 static attend_status fill(attend_summarizer *s, const char *directory,
@@ -66,35 +62,30 @@ static attend_status fill(attend_summarizer *s, const char *directory,
   enum { MOST_WORDS = 1 << 20 };
   ATTEND_TRY(check_model(s->model));
   ATTEND_CHECK(s->ctx,
-               o->min_words >= 0 && o->min_words <= MOST_WORDS &&
-                   o->max_words >= 0 && o->max_words <= MOST_WORDS,
-               "summaries of %d to %d words: choose bounds from 0 to %d",
-               o->min_words, o->max_words, MOST_WORDS);
+               o->min_words >= 0 && o->min_words <= MOST_WORDS && o->max_words >= 0 &&
+                   o->max_words <= MOST_WORDS,
+               "summaries of %d to %d words: choose bounds from 0 to %d", o->min_words,
+               o->max_words, MOST_WORDS);
   ATTEND_CHECK(s->ctx, !o->max_words || o->min_words <= o->max_words,
-               "min_words %d is more than max_words %d", o->min_words,
-               o->max_words);
+               "min_words %d is more than max_words %d", o->min_words, o->max_words);
   ATTEND_TRY(text_copy(s->ctx, directory, strlen(directory), &s->directory));
   ATTEND_TRY(attend_tokenizer_load(s->ctx, directory, &s->tokenizer));
   s->how = o->generate ? *o->generate : attend_summary_generate_defaults();
-  ATTEND_CHECK(s->ctx, s->how.context >= 0, "context is %d: choose 0 or more",
-               s->how.context);
+  ATTEND_CHECK(s->ctx, s->how.context >= 0, "context is %d: choose 0 or more", s->how.context);
   int made = attend_model_config(s->model)->positions;
-  s->context = s->how.context && (!made || s->how.context < made)
-                   ? s->how.context
-                   : made;
+  s->context = s->how.context && (!made || s->how.context < made) ? s->how.context : made;
   s->how.context = 0; /* it bounds the encoder alone */
   s->how.tokenizer = s->tokenizer;
   s->min_words = o->min_words;
   s->max_words = o->max_words;
   ATTEND_TRY(settings_read(s, o->given));
   ATTEND_CHECK(s->ctx, s->how.samples >= 1 && s->how.beams >= 1,
-               "%d samples and %d beams: choose at least one of each",
-               s->how.samples, s->how.beams);
+               "%d samples and %d beams: choose at least one of each", s->how.samples,
+               s->how.beams);
   return bound_words(s, o->given);
 }
 
-attend_status attend_summarizer_create(attend_model *model,
-                                       const char *directory,
+attend_status attend_summarizer_create(attend_model *model, const char *directory,
                                        const attend_summarize_options *options,
                                        attend_summarizer **summarizer) {
   attend_context *ctx = attend_model_context(model);
@@ -123,26 +114,22 @@ void attend_summarizer_free(attend_summarizer *s) {
   give(s->ctx, s);
 }
 
-const attend_generate_options *attend_summarizer_generate(
-    const attend_summarizer *s) {
+const attend_generate_options *attend_summarizer_generate(const attend_summarizer *s) {
   return &s->how;
 }
 
 int attend_summarizer_context(const attend_summarizer *s) { return s->context; }
 
-const char *attend_summarizer_prefix(const attend_summarizer *s) {
-  return s->prefix;
-}
+const char *attend_summarizer_prefix(const attend_summarizer *s) { return s->prefix; }
 
-const attend_tokenizer *attend_summarizer_tokenizer(
-    const attend_summarizer *s) {
+const attend_tokenizer *attend_summarizer_tokenizer(const attend_summarizer *s) {
   return s->tokenizer;
 }
 
 /* ---- encoding ------------------------------------------------------------------- */
 
-attend_status document_encode(const attend_summarizer *s,
-                              const attend_document *d, attend_encoding *e) {
+attend_status document_encode(const attend_summarizer *s, const attend_document *d,
+                              attend_encoding *e) {
   size_t front = strlen(s->prefix), length = text_trimmed(d->text, d->length);
   attend_encode_options o = {.max_length = (size_t)s->context};
   char *text;
@@ -154,8 +141,7 @@ attend_status document_encode(const attend_summarizer *s,
   return status;
 }
 
-static attend_status encode_job(const attend_summarizer *s, attend_encoding *e,
-                                document_job *job) {
+static attend_status encode_job(const attend_summarizer *s, attend_encoding *e, document_job *job) {
   size_t front = strlen(s->prefix);
   size_t length = text_trimmed(job->in.text, job->in.length);
   attend_summarized *d = &job->out;
@@ -168,18 +154,15 @@ static attend_status encode_job(const attend_summarizer *s, attend_encoding *e,
   d->tokens = (int)e->count;
   d->cut = (int)e->dropped;
   for (size_t i = 0; i < e->count; i++)
-    if (e->part[i] == 0 && e->end[i] > front + d->read)
-      d->read = e->end[i] - front;
+    if (e->part[i] == 0 && e->end[i] > front + d->read) d->read = e->end[i] - front;
   if (!d->cut) d->read = length;
   return ATTEND_OK;
 }
 
-static attend_status encode_jobs(const attend_summarizer *s, document_job *jobs,
-                                 int count) {
+static attend_status encode_jobs(const attend_summarizer *s, document_job *jobs, int count) {
   attend_encoding *e;
   attend_status status = attend_encoding_create(s->tokenizer, &e);
-  for (int i = 0; i < count && !status; i++)
-    status = encode_job(s, e, &jobs[i]);
+  for (int i = 0; i < count && !status; i++) status = encode_job(s, e, &jobs[i]);
   attend_encoding_free(e);
   return status;
 }
@@ -192,9 +175,8 @@ static bool is_known(const attend_summarized *d, const char *text) {
   return false;
 }
 
-static attend_status copy_summary(attend_context *ctx, const char *text,
-                                  size_t length, const attend_continuation *c,
-                                  attend_summary *one) {
+static attend_status copy_summary(attend_context *ctx, const char *text, size_t length,
+                                  const attend_continuation *c, attend_summary *one) {
   char *copy = NULL;
   int32_t *ids = NULL;
   ATTEND_TRY(take(ctx, (size_t)c->count * sizeof *ids, "a summary", &ids));
@@ -218,11 +200,9 @@ static attend_status add_summary(attend_context *ctx, attend_summarized *d,
                                  const attend_continuation *c, int most) {
   const char *text = c->text;
   attend_summary *best = (attend_summary *)d->best, one;
-  if (d->count == most || !c->count || c->end == ATTEND_FINISH_CALLER)
-    return ATTEND_OK;
+  if (d->count == most || !c->count || c->end == ATTEND_FINISH_CALLER) return ATTEND_OK;
   while (is_space(*text)) text++;
-  ATTEND_TRY(
-      copy_summary(ctx, text, text_trimmed(text, strlen(text)), c, &one));
+  ATTEND_TRY(copy_summary(ctx, text, text_trimmed(text, strlen(text)), c, &one));
   if (is_known(d, one.text)) {
     give(ctx, (char *)one.text);
     give(ctx, (int32_t *)one.ids);
@@ -238,14 +218,12 @@ static void rank(attend_summarized *d) {
   for (int i = 1; i < d->count; i++) {
     attend_summary one = best[i];
     int at = i;
-    for (; at > 0 && one.score > best[at - 1].score; at--)
-      best[at] = best[at - 1];
+    for (; at > 0 && one.score > best[at - 1].score; at--) best[at] = best[at - 1];
     best[at] = one;
   }
 }
 
-void summaries_free(const attend_context *ctx, const attend_summary *best,
-                    int count) {
+void summaries_free(const attend_context *ctx, const attend_summary *best, int count) {
   for (int i = 0; i < count; i++) {
     give(ctx, (char *)best[i].text);
     give(ctx, (int32_t *)best[i].ids);
@@ -276,9 +254,7 @@ typedef struct {
 static int on_step(void *user) {
   writing *w = user;
   double done = w->tokens > 0 ? w->done / w->tokens : 0;
-  if (w->callbacks->progress &&
-      w->callbacks->progress(done, w->callbacks->user))
-    w->stopped = true;
+  if (w->callbacks->progress && w->callbacks->progress(done, w->callbacks->user)) w->stopped = true;
   return w->stopped;
 }
 
@@ -300,8 +276,7 @@ static attend_status generate(writing *w, int round, int n, document_job **jobs,
   const attend_continuation *c;
   for (int i = 0; i < n; i++) {
     prompts[i] = (attend_prompt){jobs[i]->out.ids, jobs[i]->out.tokens};
-    streams[i] =
-        (uint64_t)jobs[i]->in.number << 32 | (uint64_t)(round * samples);
+    streams[i] = (uint64_t)jobs[i]->in.number << 32 | (uint64_t)(round * samples);
   }
   w->how.streams = streams;
   w->how.reading = jobs[0]->reading;
@@ -313,16 +288,13 @@ static attend_status generate(writing *w, int round, int n, document_job **jobs,
 }
 
 /* One round of samples; jobs [*count] becomes those that need more. */
-static attend_status write_round(writing *w, int round, document_job **jobs,
-                                 int *count) {
+static attend_status write_round(writing *w, int round, document_job **jobs, int *count) {
   int n = *count;
   attend_context *ctx = w->s->ctx;
   attend_prompt *prompts = NULL;
   uint64_t *streams = NULL;
-  attend_status status =
-      take(ctx, (size_t)n * sizeof *prompts, "prompts", &prompts);
-  if (!status)
-    status = take(ctx, (size_t)n * sizeof *streams, "streams", &streams);
+  attend_status status = take(ctx, (size_t)n * sizeof *prompts, "prompts", &prompts);
+  if (!status) status = take(ctx, (size_t)n * sizeof *streams, "streams", &streams);
   if (!status) status = generate(w, round, n, jobs, prompts, streams);
   give(ctx, streams);
   give(ctx, prompts);
@@ -332,8 +304,7 @@ static attend_status write_round(writing *w, int round, document_job **jobs,
   return status;
 }
 
-static attend_status take_results(const writing *w, document_job **jobs,
-                                  int n) {
+static attend_status take_results(const writing *w, document_job **jobs, int n) {
   attend_status status = ATTEND_OK;
   size_t bytes = (size_t)w->how.samples * sizeof(attend_summary);
   for (int i = 0; i < n && !status; i++)
@@ -361,8 +332,7 @@ static attend_status write_group(writing *w, document_job **jobs, int n) {
 static int by_length(const void *a, const void *b) {
   const document_job *x = *(document_job *const *)a;
   const document_job *y = *(document_job *const *)b;
-  if (x->out.tokens != y->out.tokens)
-    return x->out.tokens < y->out.tokens ? -1 : 1;
+  if (x->out.tokens != y->out.tokens) return x->out.tokens < y->out.tokens ? -1 : 1;
   return x < y ? -1 : x > y;
 }
 
@@ -373,22 +343,19 @@ static attend_status write_groups(writing *w) {
   attend_status status = ATTEND_OK;
   qsort(w->jobs, (size_t)w->count, sizeof *w->jobs, by_length);
   for (int i = 0; i < w->count; i++) w->tokens += w->jobs[i]->out.tokens;
-  for (; first < w->count && !w->jobs[first]->out.tokens; first++)
-    end_job(w, w->jobs[first]);
+  for (; first < w->count && !w->jobs[first]->out.tokens; first++) end_job(w, w->jobs[first]);
   for (; first < w->count && !status && !w->stopped; first += group) {
     int n = w->count - first < group ? w->count - first : group;
     status = write_group(w, w->jobs + first, n);
   }
-  if (!status && w->stopped)
-    return fail(w->s->ctx, ATTEND_STOPPED, "stopped by the caller");
+  if (!status && w->stopped) return fail(w->s->ctx, ATTEND_STOPPED, "stopped by the caller");
   return status;
 }
 
-attend_status jobs_write(const attend_summarizer *s, document_job *jobs,
-                         int count, const job_callbacks *callbacks) {
+attend_status jobs_write(const attend_summarizer *s, document_job *jobs, int count,
+                         const job_callbacks *callbacks) {
   writing w = {.s = s, .callbacks = callbacks, .how = s->how, .count = count};
-  ATTEND_TRY(
-      take(s->ctx, (size_t)count * sizeof *w.jobs, "documents", &w.jobs));
+  ATTEND_TRY(take(s->ctx, (size_t)count * sizeof *w.jobs, "documents", &w.jobs));
   w.how.on_step = on_step;
   w.how.on_token = NULL;
   w.how.on_done = NULL;
@@ -424,13 +391,11 @@ static attend_status check_documents(attend_context *ctx, int count,
                "%d documents at a NULL address: give an array", count);
   for (int i = 0; i < count; i++)
     ATTEND_CHECK(ctx, documents[i].text || !documents[i].length,
-                 "document %d has %zu bytes but its text is NULL", i,
-                 documents[i].length);
+                 "document %d has %zu bytes but its text is NULL", i, documents[i].length);
   return ATTEND_OK;
 }
 
-attend_status attend_summarize(attend_summarizer *s, int count,
-                               const attend_document *documents,
+attend_status attend_summarize(attend_summarizer *s, int count, const attend_document *documents,
                                const attend_summarize_callbacks *callbacks,
                                attend_summaries **summaries) {
   call c = {{0}, NULL};
@@ -441,8 +406,8 @@ attend_status attend_summarize(attend_summarizer *s, int count,
   ATTEND_TRY(options_read(s->ctx, callbacks, sizeof c.o, &c.o));
   ATTEND_TRY(take_zeroed(s->ctx, sizeof *all, "summaries", &all));
   *all = (attend_summaries){.ctx = s->ctx, .count = count};
-  attend_status status = take_zeroed(s->ctx, (size_t)count * sizeof *all->jobs,
-                                     "documents", &all->jobs);
+  attend_status status =
+      take_zeroed(s->ctx, (size_t)count * sizeof *all->jobs, "documents", &all->jobs);
   for (int i = 0; i < count && !status; i++) all->jobs[i].in = documents[i];
   c.jobs = all->jobs;
   if (!status) status = jobs_write(s, all->jobs, count, &inner);
@@ -459,8 +424,6 @@ void attend_summaries_free(attend_summaries *all) {
   give(all->ctx, all);
 }
 
-const attend_summarized *attend_summaries_get(const attend_summaries *all,
-                                              int document) {
-  return document >= 0 && document < all->count ? &all->jobs[document].out
-                                                : NULL;
+const attend_summarized *attend_summaries_get(const attend_summaries *all, int document) {
+  return document >= 0 && document < all->count ? &all->jobs[document].out : NULL;
 }

@@ -28,23 +28,18 @@ struct attend_summarizer {
 };
 
 /* A copy with a zero byte behind it. */
-attend_status text_copy(attend_context *ctx, const char *text, size_t length,
-                        char **copy);
+attend_status text_copy(attend_context *ctx, const char *text, size_t length, char **copy);
 /* The length without the white space at its end. */
 size_t text_trimmed(const char *text, size_t length);
-static inline bool is_space(char c) {
-  return c == ' ' || (c >= '\t' && c <= '\r');
-}
+static inline bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 /* ---- settings and bounds ----------------------------------------------------------- */
 
 /* The prefix, and what is not `given`. */
 attend_status settings_read(attend_summarizer *s, unsigned given);
 
-attend_status word_bounds_create(const attend_model *model,
-                                 const attend_tokenizer *tokenizer,
-                                 int min_words, int max_words,
-                                 word_bounds **bounds);
+attend_status word_bounds_create(const attend_model *model, const attend_tokenizer *tokenizer,
+                                 int min_words, int max_words, word_bounds **bounds);
 void word_bounds_free(const attend_context *ctx, word_bounds *bounds);
 /* Forbids what would leave the bounds: no end before min_words, no word after
  * max_words. */
@@ -71,14 +66,13 @@ typedef struct {
 } job_callbacks;
 
 /* ATTEND_STOPPED: by progress. */
-attend_status jobs_write(const attend_summarizer *s, document_job *jobs,
-                         int count, const job_callbacks *callbacks);
+attend_status jobs_write(const attend_summarizer *s, document_job *jobs, int count,
+                         const job_callbacks *callbacks);
 void jobs_free(const attend_context *ctx, document_job *jobs, int count);
-void summaries_free(const attend_context *ctx, const attend_summary *best,
-                    int count);
+void summaries_free(const attend_context *ctx, const attend_summary *best, int count);
 /* Prefix and text as the encoder reads them, truncated where they do not fit. */
-attend_status document_encode(const attend_summarizer *s,
-                              const attend_document *d, attend_encoding *e);
+attend_status document_encode(const attend_summarizer *s, const attend_document *d,
+                              attend_encoding *e);
 
 /* ---- parts of a text --------------------------------------------------------------- */
 
@@ -100,8 +94,7 @@ typedef struct {
 /* With the room that prefix and special tokens leave. */
 attend_status units_open(const attend_summarizer *s, units *u);
 void units_close(units *u);
-attend_status units_add(units *u, const char *text, size_t start, size_t end,
-                        bool ends_paragraph);
+attend_status units_add(units *u, const char *text, size_t start, size_t end, bool ends_paragraph);
 /* The sentences of a text. */
 attend_status units_read(units *u, const char *text, size_t length);
 
@@ -120,8 +113,7 @@ typedef struct journal journal;
 typedef struct { /* digests of what determines a summary besides the text */
   char model[ATTEND_DIGEST_TEXT], options[ATTEND_DIGEST_TEXT];
 } journal_identity;
-attend_status journal_identify(const attend_summarizer *s,
-                               journal_identity *identity);
+attend_status journal_identify(const attend_summarizer *s, journal_identity *identity);
 
 attend_status journal_open(attend_context *ctx, const char *directory,
                            const journal_identity *identity, journal **j);
@@ -129,10 +121,9 @@ void journal_close(journal *j);
 /* Whether all that was added is on the disk. */
 attend_status journal_sync(journal *j);
 /* One summary of the text, copied; *found says whether there is one. */
-attend_status journal_find(const journal *j, const char *text, size_t length,
-                           attend_summary *one, bool *found);
-void journal_add(journal *j, const char *text, size_t length,
-                 const attend_summary *one);
+attend_status journal_find(const journal *j, const char *text, size_t length, attend_summary *one,
+                           bool *found);
+void journal_add(journal *j, const char *text, size_t length, const attend_summary *one);
 
 /* ---- long documents ---------------------------------------------------------------- */
 
@@ -140,9 +131,8 @@ enum { MOST_LEVELS = 64 };
 
 struct attend_long_summary {
   attend_context *ctx;
-  attend_summarizer s; /* a copy: linear replaces its model */
-  attend_summarizer
-      inner; /* of nodes below the last level: one summary, searched */
+  attend_summarizer s;     /* a copy: linear replaces its model */
+  attend_summarizer inner; /* of nodes below the last level: one summary, searched */
   attend_document document;
   attend_long_options options;
   char *work;

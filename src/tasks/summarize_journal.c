@@ -35,12 +35,10 @@ struct journal {
 
 /* Every line ends with these and the digest between them. */
 static const char BEFORE_DIGEST[] = ", \"digest\": \"", AFTER_DIGEST[] = "\"}";
-enum {
-  TAIL = sizeof BEFORE_DIGEST + ATTEND_DIGEST_TEXT + sizeof AFTER_DIGEST - 3
-};
+enum { TAIL = sizeof BEFORE_DIGEST + ATTEND_DIGEST_TEXT + sizeof AFTER_DIGEST - 3 };
 
-static void digest_line(const journal_identity *identity, const char *line,
-                        size_t length, char text[ATTEND_DIGEST_TEXT]) {
+static void digest_line(const journal_identity *identity, const char *line, size_t length,
+                        char text[ATTEND_DIGEST_TEXT]) {
   attend_digest sum = {0};
   attend_digest_add(&sum, identity->model, sizeof identity->model);
   attend_digest_add(&sum, identity->options, sizeof identity->options);
@@ -68,16 +66,14 @@ static uint64_t key_of(const char *text, size_t length) {
 
 static entry *slot_of(const journal *j, uint64_t key) {
   size_t at = (size_t)key & (j->slots - 1);
-  while (j->entry[at].key && j->entry[at].key != key)
-    at = (at + 1) & (j->slots - 1);
+  while (j->entry[at].key && j->entry[at].key != key) at = (at + 1) & (j->slots - 1);
   return &j->entry[at];
 }
 
 static attend_status rehash(journal *j) {
   entry *old = j->entry, *wider;
   size_t n = j->slots, slots = n ? 2 * n : 1024;
-  ATTEND_TRY(take_zeroed(j->ctx, size_times(slots, sizeof *wider),
-                         "the journal", &wider));
+  ATTEND_TRY(take_zeroed(j->ctx, size_times(slots, sizeof *wider), "the journal", &wider));
   j->slots = slots;
   j->entry = wider;
   for (size_t i = 0; i < n; i++)
@@ -100,8 +96,8 @@ static attend_status add_entry(journal *j, uint64_t key, const char *text,
   return ATTEND_OK;
 }
 
-attend_status journal_find(const journal *j, const char *text, size_t length,
-                           attend_summary *one, bool *found) {
+attend_status journal_find(const journal *j, const char *text, size_t length, attend_summary *one,
+                           bool *found) {
   char *copy;
   *found = false;
   if (!j || !j->used) return ATTEND_OK;
@@ -122,20 +118,16 @@ static uint64_t read_key(const char *text) {
   return hex ? strtoull(text, NULL, 16) : 0;
 }
 
-static attend_status read_entry(journal *j, const attend_json *line,
-                                bool *damaged) {
-  uint64_t key =
-      read_key(attend_json_string(attend_json_get(line, "part"), NULL));
+static attend_status read_entry(journal *j, const attend_json *line, bool *damaged) {
+  uint64_t key = read_key(attend_json_string(attend_json_get(line, "part"), NULL));
   const char *text = attend_json_string(attend_json_get(line, "summary"), NULL);
   int64_t tokens;
   attend_summary x = {0};
-  *damaged = !key || !text ||
-             !attend_json_integer(attend_json_get(line, "tokens"), &tokens) ||
+  *damaged = !key || !text || !attend_json_integer(attend_json_get(line, "tokens"), &tokens) ||
              tokens < 0 || tokens > INT32_MAX;
   if (*damaged) return ATTEND_OK;
   x.count = (int)tokens;
-  x.log_probability =
-      attend_json_number(attend_json_get(line, "log_probability"), 0);
+  x.log_probability = attend_json_number(attend_json_get(line, "log_probability"), 0);
   x.score = x.count ? x.log_probability / x.count : 0;
   return add_entry(j, key, text, &x);
 }
@@ -160,21 +152,18 @@ static attend_status check_first(const journal *j, const attend_json *line) {
 }
 
 /* A line that parses. */
-static attend_status check_line(journal *j, size_t number, const char *line,
-                                size_t length, const attend_json *root,
-                                bool *damaged) {
+static attend_status check_line(journal *j, size_t number, const char *line, size_t length,
+                                const attend_json *root, bool *damaged) {
   if (number == 1) ATTEND_TRY(check_first(j, root));
   *damaged = !is_whole(j, line, length);
   if (*damaged || number == 1) return ATTEND_OK;
   return read_entry(j, root, damaged);
 }
 
-static attend_status read_line(journal *j, size_t number, const char *line,
-                               size_t length) {
+static attend_status read_line(journal *j, size_t number, const char *line, size_t length) {
   attend_json *root = NULL;
   bool damaged = false;
-  attend_status status =
-      attend_json_parse(j->ctx, j->path, line, length, &root);
+  attend_status status = attend_json_parse(j->ctx, j->path, line, length, &root);
   if (!status)
     status = check_line(j, number, line, length, root, &damaged);
   else
@@ -188,8 +177,7 @@ static attend_status read_line(journal *j, size_t number, const char *line,
 }
 
 /* *whole: bytes of complete lines. */
-static attend_status read_lines(journal *j, const char *bytes, size_t length,
-                                size_t *whole) {
+static attend_status read_lines(journal *j, const char *bytes, size_t length, size_t *whole) {
   size_t number = 0;
   const char *end;
   while ((end = memchr(bytes + *whole, '\n', length - *whole))) {
@@ -204,8 +192,7 @@ static attend_status read_all(journal *j, size_t *whole) {
   char *bytes = NULL;
   size_t length = 0;
   *whole = 0;
-  attend_status status =
-      file_read_most(j->ctx, j->path, PTRDIFF_MAX, &bytes, &length);
+  attend_status status = file_read_most(j->ctx, j->path, PTRDIFF_MAX, &bytes, &length);
   if (!status) status = read_lines(j, bytes, length, whole);
   give(j->ctx, bytes);
   return status;
@@ -219,19 +206,16 @@ static void put_line(journal *j, attend_json_writer *w) {
   json_put_text(w, "digest", digest);
   attend_json_close(w, '}');
   attend_status status = attend_json_finish(w);
-  if (!status &&
-      (fwrite(w->text, 1, w->length, j->file) != w->length || fflush(j->file)))
+  if (!status && (fwrite(w->text, 1, w->length, j->file) != w->length || fflush(j->file)))
     status = writing_failed(j->ctx, j->path);
   if (!j->status) j->status = status;
   attend_json_writer_free(w);
 }
 
-void journal_add(journal *j, const char *text, size_t length,
-                 const attend_summary *one) {
+void journal_add(journal *j, const char *text, size_t length, const attend_summary *one) {
   char key[17];
   if (j->status) return; /* an incomplete line must stay the last one */
-  snprintf(key, sizeof key, "%016llx",
-           (unsigned long long)key_of(text, length));
+  snprintf(key, sizeof key, "%016llx", (unsigned long long)key_of(text, length));
   attend_json_writer w = attend_json_writer_text(j->ctx);
   attend_json_open(&w, '{');
   json_put_text(&w, "part", key);
@@ -269,8 +253,7 @@ static attend_status open_file(journal *j) {
                 "choose another work directory",
                 j->path);
   ATTEND_TRY(read_all(j, &whole));
-  if (ftruncate(fileno(j->file), (off_t)whole))
-    return writing_failed(j->ctx, j->path);
+  if (ftruncate(fileno(j->file), (off_t)whole)) return writing_failed(j->ctx, j->path);
   if (!whole) put_first(j);
   return j->status;
 }
@@ -279,8 +262,7 @@ attend_status journal_open(attend_context *ctx, const char *directory,
                            const journal_identity *identity, journal **to) {
   journal *j;
   *to = NULL;
-  if (mkdir(directory, 0777) && errno != EEXIST)
-    return writing_failed(ctx, directory);
+  if (mkdir(directory, 0777) && errno != EEXIST) return writing_failed(ctx, directory);
   ATTEND_TRY(take_zeroed(ctx, sizeof *j, "the journal", &j));
   j->ctx = ctx;
   j->identity = *identity;
@@ -296,8 +278,7 @@ attend_status journal_open(attend_context *ctx, const char *directory,
 void journal_close(journal *j) {
   if (!j) return;
   if (j->file) fclose(j->file);
-  for (size_t i = 0; i < j->slots; i++)
-    give(j->ctx, (char *)j->entry[i].one.text);
+  for (size_t i = 0; i < j->slots; i++) give(j->ctx, (char *)j->entry[i].one.text);
   give(j->ctx, j->entry);
   give(j->ctx, j);
 }

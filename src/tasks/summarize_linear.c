@@ -17,10 +17,9 @@ enum {
 
 /* ---- ids ------------------------------------------------------------------------ */
 
-static attend_status put_ids(attend_long_summary *x, const int32_t *ids,
-                             size_t n) {
-  ATTEND_TRY(grow(x->ctx, &x->ids, &x->ids_capacity, size_add(x->n_ids, n),
-                  sizeof *x->ids, "the document's ids"));
+static attend_status put_ids(attend_long_summary *x, const int32_t *ids, size_t n) {
+  ATTEND_TRY(grow(x->ctx, &x->ids, &x->ids_capacity, size_add(x->n_ids, n), sizeof *x->ids,
+                  "the document's ids"));
   memcpy(x->ids + x->n_ids, ids, n * sizeof *ids);
   x->n_ids += n;
   return ATTEND_OK;
@@ -37,8 +36,8 @@ static size_t portion_end(const char *text, size_t length, size_t at) {
   return length;
 }
 
-static attend_status put_text(attend_long_summary *x, attend_encoding *e,
-                              const char *text, size_t length) {
+static attend_status put_text(attend_long_summary *x, attend_encoding *e, const char *text,
+                              size_t length) {
   attend_encode_options o = {.no_special = true};
   for (size_t at = 0, end; at < length; at = end) {
     end = portion_end(text, length, at);
@@ -49,14 +48,12 @@ static attend_status put_text(attend_long_summary *x, attend_encoding *e,
 }
 
 /* The special tokens before or after a text are those of a short one. */
-static attend_status put_special(attend_long_summary *x, attend_encoding *e,
-                                 bool before) {
+static attend_status put_special(attend_long_summary *x, attend_encoding *e, bool before) {
   size_t first = 0;
   ATTEND_TRY(attend_encode(e, "a", 1, NULL));
   while (first < e->count && e->part[first] < 0) first++;
   for (size_t i = 0; i < e->count; i++)
-    if (e->part[i] < 0 && (i < first) == before)
-      ATTEND_TRY(put_ids(x, &e->id[i], 1));
+    if (e->part[i] < 0 && (i < first) == before) ATTEND_TRY(put_ids(x, &e->id[i], 1));
   return ATTEND_OK;
 }
 
@@ -75,8 +72,7 @@ static attend_status encode_document(attend_long_summary *x) {
   attend_encoding_free(e);
   x->tokens = (int64_t)x->n_ids;
   ATTEND_CHECK(x->ctx, status || x->n_ids <= INT32_MAX,
-               "the document has %zu tokens: %d are the most", x->n_ids,
-               INT32_MAX);
+               "the document has %zu tokens: %d are the most", x->n_ids, INT32_MAX);
   return status;
 }
 
@@ -85,8 +81,7 @@ static attend_status encode_document(attend_long_summary *x) {
 static bool is_linear(const attend_model *m) {
   attend_desc d;
   for (int i = 0; i < 2; i++)
-    if (!attend_model_attention(m, i ? ATTEND_CROSS : ATTEND_ENCODER_SELF, 0,
-                                &d) ||
+    if (!attend_model_attention(m, i ? ATTEND_CROSS : ATTEND_ENCODER_SELF, 0, &d) ||
         attend_form_features(&d.form, d.dim) == 0)
       return false;
   return true;
@@ -97,8 +92,8 @@ static attend_status choose_form(attend_long_summary *x) {
   attend_form form;
   if (x->options.own_form || is_linear(x->s.model)) return ATTEND_OK;
   ATTEND_TRY(attend_form_parse(x->ctx, "favor(m=256)", &form));
-  ATTEND_TRY(attend_model_with_roles(
-      x->s.model, &form, ATTEND_IN_ENCODER | ATTEND_IN_CROSS, &x->other));
+  ATTEND_TRY(
+      attend_model_with_roles(x->s.model, &form, ATTEND_IN_ENCODER | ATTEND_IN_CROSS, &x->other));
   x->s.model = x->other;
   return ATTEND_OK;
 }
@@ -107,8 +102,7 @@ static attend_status choose_form(attend_long_summary *x) {
 
 static attend_status resume(attend_long_summary *x) {
   char path[LONGEST_PATH], why[300];
-  if (!x->work || !file_beside(x->work, "reading.json", path, sizeof path))
-    return ATTEND_OK;
+  if (!x->work || !file_beside(x->work, "reading.json", path, sizeof path)) return ATTEND_OK;
   attend_status status = attend_reading_resume(x->reading, x->work);
   if (!status || status == ATTEND_NO_MEMORY) return status;
   snprintf(why, sizeof why, "%s", attend_reading_message(x->reading));
@@ -119,8 +113,7 @@ static attend_status resume(attend_long_summary *x) {
 }
 
 static attend_status open_reading(attend_long_summary *x) {
-  if (x->work && mkdir(x->work, 0777) && errno != EEXIST)
-    return writing_failed(x->ctx, x->work);
+  if (x->work && mkdir(x->work, 0777) && errno != EEXIST) return writing_failed(x->ctx, x->work);
   ATTEND_TRY(attend_reading_create(x->s.model, NULL, &x->reading));
   ATTEND_TRY(attend_reading_begin(x->reading, x->tokens, x->ids));
   return resume(x);
@@ -132,8 +125,7 @@ attend_status linear_open(attend_long_summary *x) {
   if (!length) return ATTEND_OK; /* no node */
   ATTEND_TRY(choose_form(x));
   ATTEND_TRY(encode_document(x));
-  ATTEND_TRY(take_zeroed(x->ctx, sizeof *x->level[0].node, "a summary",
-                         &x->level[0].node));
+  ATTEND_TRY(take_zeroed(x->ctx, sizeof *x->level[0].node, "a summary", &x->level[0].node));
   x->level[0].count = x->levels = 1;
   x->level[0].node[0].end = d->length;
   number_words(x);
@@ -162,8 +154,7 @@ static int on_progress(double done, void *user) {
 static attend_status write_node(attend_long_summary *x) {
   attend_summary_node *n = &x->level[0].node[0];
   job_callbacks callbacks = {.progress = on_progress, .user = x};
-  document_job job = {
-      .in = x->document, .reading = x->reading, .out.tokens = (int)x->tokens};
+  document_job job = {.in = x->document, .reading = x->reading, .out.tokens = (int)x->tokens};
   attend_status status = jobs_write(&x->s, &job, 1, &callbacks);
   if (status) {
     summaries_free(x->ctx, job.out.best, job.out.count);

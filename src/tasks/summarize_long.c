@@ -16,13 +16,11 @@ void number_words(const attend_long_summary *x) {
 
 static attend_status check(attend_context *ctx, const attend_document *d,
                            const attend_long_options *o) {
-  ATTEND_CHECK(ctx, d && (d->text || !d->length),
-               "the document's text is NULL: give its address");
-  ATTEND_CHECK(ctx, o->parts >= 0 && o->levels >= 0,
-               "%d parts and %d levels: choose 0 or more", o->parts, o->levels);
+  ATTEND_CHECK(ctx, d && (d->text || !d->length), "the document's text is NULL: give its address");
+  ATTEND_CHECK(ctx, o->parts >= 0 && o->levels >= 0, "%d parts and %d levels: choose 0 or more",
+               o->parts, o->levels);
   ATTEND_CHECK(ctx, (unsigned)o->mode <= ATTEND_LONG_LINEAR,
-               "mode %d does not exist: choose ATTEND_LONG_CHUNKS or _LINEAR",
-               (int)o->mode);
+               "mode %d does not exist: choose ATTEND_LONG_CHUNKS or _LINEAR", (int)o->mode);
   return ATTEND_OK;
 }
 
@@ -32,8 +30,7 @@ static attend_status open_mode(attend_long_summary *x) {
   return x->options.mode == ATTEND_LONG_LINEAR ? linear_open(x) : tree_open(x);
 }
 
-attend_status attend_long_summary_create(attend_summarizer *s,
-                                         const attend_document *document,
+attend_status attend_long_summary_create(attend_summarizer *s, const attend_document *document,
                                          const attend_long_options *options,
                                          attend_long_summary **summary) {
   attend_long_options o;
@@ -55,16 +52,14 @@ attend_status attend_long_summary_create(attend_summarizer *s,
 }
 
 attend_status attend_long_summary_write(attend_long_summary *x) {
-  return x->options.mode == ATTEND_LONG_LINEAR ? linear_write(x)
-                                               : tree_write(x);
+  return x->options.mode == ATTEND_LONG_LINEAR ? linear_write(x) : tree_write(x);
 }
 
 void attend_long_summary_free(attend_long_summary *x) {
   if (!x) return;
   for (int k = 0; k < x->levels; k++) {
     for (int i = 0; i < x->level[k].count; i++)
-      summaries_free(x->ctx, x->level[k].node[i].best,
-                     x->level[k].node[i].n_best);
+      summaries_free(x->ctx, x->level[k].node[i].best, x->level[k].node[i].n_best);
     give(x->ctx, x->level[k].node);
   }
   journal_close(x->journal);
@@ -86,8 +81,7 @@ attend_long_state attend_long_summary_state(const attend_long_summary *x) {
                              .other_form = x->other != NULL};
   if (x->reading) {
     state.read = attend_reading_share(x->reading);
-    state.bytes =
-        attend_reading_bytes(x->reading) + x->ids_capacity * sizeof *x->ids;
+    state.bytes = attend_reading_bytes(x->reading) + x->ids_capacity * sizeof *x->ids;
   }
   return state;
 }
@@ -96,8 +90,8 @@ int attend_long_summary_count(const attend_long_summary *x, int level) {
   return level >= 0 && level < x->levels ? x->level[level].count : 0;
 }
 
-const attend_summary_node *attend_long_summary_node(
-    const attend_long_summary *x, int level, int i) {
+const attend_summary_node *attend_long_summary_node(const attend_long_summary *x, int level,
+                                                    int i) {
   bool there = i >= 0 && i < attend_long_summary_count(x, level);
   return there ? &x->level[level].node[i] : NULL;
 }

@@ -59,8 +59,7 @@ typedef struct {
 
 static void add_weights(const attend_hooked *hooked, void *user) {
   finding *f = user;
-  if (hooked->role != ATTEND_CROSS || hooked->point != ATTEND_AT_PATTERN)
-    return;
+  if (hooked->role != ATTEND_CROSS || hooked->point != ATTEND_AT_PATTERN) return;
   const float *weights = hooked->view.data;
   const ptrdiff_t *by = hooked->view.stride;
   bool plain = !by[1] && !by[2] && !by[3];
@@ -79,13 +78,10 @@ static bool is_linear(const attend_model *model) {
                               attend_model_config(model)->decoder.dim) > 0;
 }
 
-static attend_status run_session(finding *f, attend_session *session,
-                                 const int32_t *ids) {
-  attend_hook hook = {
-      .points = ATTEND_AT_PATTERN, .read = add_weights, .user = f};
+static attend_status run_session(finding *f, attend_session *session, const int32_t *ids) {
+  attend_hook hook = {.points = ATTEND_AT_PATTERN, .read = add_weights, .user = f};
   const attend_summarized *d = &f->job->out;
-  if (is_linear(f->s->model))
-    ATTEND_TRY(attend_session_set_hooks(session, 1, &hook));
+  if (is_linear(f->s->model)) ATTEND_TRY(attend_session_set_hooks(session, 1, &hook));
   ATTEND_TRY(attend_session_encode(session, 1, d->tokens, d->ids, NULL, NULL));
   ATTEND_TRY(attend_session_set_hooks(session, 1, &hook));
   return attend_session_extend(session, 1, f->one->count, ids, NULL);
@@ -96,10 +92,8 @@ static attend_status find_weights(finding *f) {
   attend_session_options o = {.rows = f->one->count};
   int32_t *ids;
   size_t n = (size_t)f->one->count;
-  ATTEND_TRY(take_zeroed(
-      f->ctx,
-      SIZE_PRODUCT((size_t)f->rows, (size_t)f->keys, sizeof *f->weights),
-      "cross-attention weights", &f->weights));
+  ATTEND_TRY(take_zeroed(f->ctx, SIZE_PRODUCT((size_t)f->rows, (size_t)f->keys, sizeof *f->weights),
+                         "cross-attention weights", &f->weights));
   ATTEND_TRY(take(f->ctx, n * sizeof *ids, "ids", &ids));
   ids[0] = attend_model_config(f->s->model)->decoder_start;
   memcpy(ids + 1, f->one->ids, (n - 1) * sizeof *ids);
@@ -113,8 +107,7 @@ static attend_status find_weights(finding *f) {
 /* ---- words of the document --------------------------------------------------------- */
 
 static bool is_punctuation(char c) {
-  return c > ' ' && c < 127 &&
-         !((c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z'));
+  return c > ' ' && c < 127 && !((c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z'));
 }
 
 /* A word without the punctuation around it. */
@@ -124,8 +117,7 @@ static source_word bare_word(const char *text, size_t start, size_t length) {
   return (source_word){start, length, 0};
 }
 
-static void add_word(finding *f, const char *text, size_t start,
-                     size_t length) {
+static void add_word(finding *f, const char *text, size_t start, size_t length) {
   source_word w = bare_word(text, start, length);
   w.first = f->n_words;
   for (int i = 0; i < f->n_words && w.first == f->n_words; i++)
@@ -147,15 +139,13 @@ static void cut_words(finding *f, const char *text, size_t length, int *at) {
 }
 
 /* A token belongs to the word of its last letter. */
-static attend_status place_tokens(finding *f, const int *at,
-                                  attend_encoding *e) {
+static attend_status place_tokens(finding *f, const int *at, attend_encoding *e) {
   const attend_summarized *d = &f->job->out;
   size_t front = strlen(f->s->prefix);
   ATTEND_TRY(document_encode(f->s, &f->job->in, e));
   for (int i = 0; i < d->tokens; i++) {
     size_t end = e->end[i];
-    bool inside = e->part[i] == 0 && end > e->start[i] && end > front &&
-                  end - front <= d->read;
+    bool inside = e->part[i] == 0 && end > e->start[i] && end > front && end - front <= d->read;
     f->word[i] = inside ? at[end - front - 1] : -1;
   }
   return ATTEND_OK;
@@ -165,12 +155,9 @@ static attend_status read_document(finding *f) {
   const attend_summarized *d = &f->job->out;
   attend_encoding *e = NULL;
   int *at;
-  ATTEND_TRY(take(f->ctx, (size_t)d->tokens * sizeof *f->word,
-                  "words of tokens", &f->word));
-  ATTEND_TRY(take(f->ctx, size_times(d->read / 2 + 1, sizeof *f->words),
-                  "words", &f->words));
-  ATTEND_TRY(
-      take(f->ctx, size_times(d->read + 1, sizeof *at), "words of bytes", &at));
+  ATTEND_TRY(take(f->ctx, (size_t)d->tokens * sizeof *f->word, "words of tokens", &f->word));
+  ATTEND_TRY(take(f->ctx, size_times(d->read / 2 + 1, sizeof *f->words), "words", &f->words));
+  ATTEND_TRY(take(f->ctx, size_times(d->read + 1, sizeof *at), "words of bytes", &at));
   cut_words(f, f->job->in.text, d->read, at);
   attend_status status = attend_encoding_create(f->s->tokenizer, &e);
   if (!status) status = place_tokens(f, at, e);
@@ -182,8 +169,7 @@ static attend_status read_document(finding *f) {
 /* ---- words of the summary ---------------------------------------------------------- */
 
 static attend_status put_text(finding *f, const char *text, size_t length) {
-  ATTEND_TRY(grow(f->ctx, &f->pool, &f->capacity, size_add(f->used, length), 1,
-                  "words"));
+  ATTEND_TRY(grow(f->ctx, &f->pool, &f->capacity, size_add(f->used, length), 1, "words"));
   memcpy(f->pool + f->used, text, length);
   f->used += length;
   return ATTEND_OK;
@@ -192,8 +178,7 @@ static attend_status put_text(finding *f, const char *text, size_t length) {
 static void add_row(finding *f, int row) {
   const float *weights = f->weights + (size_t)row * (size_t)f->keys;
   for (int k = 0; k < f->keys; k++)
-    if (f->word[k] >= 0)
-      f->sums[f->words[f->word[k]].first] += (double)weights[k] / f->parts;
+    if (f->word[k] >= 0) f->sums[f->words[f->word[k]].first] += (double)weights[k] / f->parts;
   f->tokens++;
 }
 
@@ -206,12 +191,9 @@ static int best_sources(const finding *f, candidate best[ATTEND_MOST_SOURCES]) {
   int count = 0;
   for (int i = 0; i < f->n_words; i++) {
     double weight = f->sums[i] / f->tokens;
-    if (!(weight > 0) ||
-        (count == f->most && weight <= best[f->most - 1].weight))
-      continue;
+    if (!(weight > 0) || (count == f->most && weight <= best[f->most - 1].weight)) continue;
     int at = count < f->most ? count++ : f->most - 1;
-    for (; at > 0 && weight > best[at - 1].weight; at--)
-      best[at] = best[at - 1];
+    for (; at > 0 && weight > best[at - 1].weight; at--) best[at] = best[at - 1];
     best[at] = (candidate){i, weight};
   }
   return count;
@@ -219,10 +201,10 @@ static int best_sources(const finding *f, candidate best[ATTEND_MOST_SOURCES]) {
 
 static attend_status add_source(finding *f, const candidate *c) {
   const source_word *w = &f->words[c->word];
-  ATTEND_TRY(grow(f->ctx, &f->found, &f->found_capacity, f->n_found + 1,
-                  sizeof *f->found, "sources"));
-  ATTEND_TRY(grow(f->ctx, &f->found_text, &f->found_text_capacity,
-                  f->n_found + 1, sizeof *f->found_text, "sources"));
+  ATTEND_TRY(
+      grow(f->ctx, &f->found, &f->found_capacity, f->n_found + 1, sizeof *f->found, "sources"));
+  ATTEND_TRY(grow(f->ctx, &f->found_text, &f->found_text_capacity, f->n_found + 1,
+                  sizeof *f->found_text, "sources"));
   f->found[f->n_found].weight = c->weight;
   f->found_text[f->n_found++] = f->used;
   ATTEND_TRY(put_text(f, f->job->in.text + w->start, w->length));
@@ -233,8 +215,8 @@ static attend_status end_word(finding *f) {
   candidate best[ATTEND_MOST_SOURCES];
   if (f->used == f->begin) return ATTEND_OK;
   ATTEND_TRY(put_text(f, "", 1));
-  ATTEND_TRY(grow(f->ctx, &f->written, &f->written_capacity, f->n_written + 1,
-                  sizeof *f->written, "words"));
+  ATTEND_TRY(grow(f->ctx, &f->written, &f->written_capacity, f->n_written + 1, sizeof *f->written,
+                  "words"));
   int count = best_sources(f, best);
   f->written[f->n_written++] = (written_word){f->begin, (int)f->n_found, count};
   for (int i = 0; i < count; i++) ATTEND_TRY(add_source(f, &best[i]));
@@ -245,8 +227,7 @@ static attend_status end_word(finding *f) {
 }
 
 /* A token of spaces and letters belongs to the word that it begins. */
-static attend_status add_piece(finding *f, int row, const char *text,
-                               size_t length) {
+static attend_status add_piece(finding *f, int row, const char *text, size_t length) {
   bool added = false;
   for (size_t i = 0; i < length; i++) {
     if (is_space(text[i])) {
@@ -275,8 +256,8 @@ static attend_status add_pieces(finding *f, attend_detokenizer *d) {
 
 static attend_status read_summary(finding *f) {
   attend_detokenizer *d = NULL;
-  ATTEND_TRY(take_zeroed(f->ctx, (size_t)f->n_words * sizeof *f->sums,
-                         "weights of words", &f->sums));
+  ATTEND_TRY(
+      take_zeroed(f->ctx, (size_t)f->n_words * sizeof *f->sums, "weights of words", &f->sums));
   ATTEND_TRY(attend_detokenizer_create(f->s->tokenizer, true, &d));
   attend_status status = add_pieces(f, d);
   attend_detokenizer_free(d);
@@ -287,14 +268,11 @@ static attend_status read_summary(finding *f) {
 
 /* Pool and sources stay where they are from here on. */
 static attend_status make_result(finding *f, attend_sources *to) {
-  ATTEND_TRY(take(f->ctx, size_times(f->n_written, sizeof *to->words), "words",
-                  &to->words));
-  for (size_t i = 0; i < f->n_found; i++)
-    f->found[i].word = f->pool + f->found_text[i];
+  ATTEND_TRY(take(f->ctx, size_times(f->n_written, sizeof *to->words), "words", &to->words));
+  for (size_t i = 0; i < f->n_found; i++) f->found[i].word = f->pool + f->found_text[i];
   for (size_t i = 0; i < f->n_written; i++)
     to->words[i] = (attend_sourced_word){f->pool + f->written[i].text,
-                                         f->found + f->written[i].first,
-                                         f->written[i].count};
+                                         f->found + f->written[i].first, f->written[i].count};
   to->count = (int)f->n_written;
   to->sources = f->found;
   to->pool = f->pool;
@@ -318,17 +296,13 @@ static attend_status find(finding *f, attend_sources **sources) {
   return status;
 }
 
-attend_status attend_sources_create(attend_summarizer *s,
-                                    const attend_summaries *summaries,
-                                    int document, int i, int most,
-                                    attend_sources **sources) {
+attend_status attend_sources_create(attend_summarizer *s, const attend_summaries *summaries,
+                                    int document, int i, int most, attend_sources **sources) {
   const attend_summarized *d = attend_summaries_get(summaries, document);
   *sources = NULL;
-  ATTEND_CHECK(s->ctx, d && i >= 0 && i < d->count,
-               "document %d has no summary %d", document, i);
+  ATTEND_CHECK(s->ctx, d && i >= 0 && i < d->count, "document %d has no summary %d", document, i);
   ATTEND_CHECK(s->ctx, most >= 1 && most <= ATTEND_MOST_SOURCES,
-               "%d sources of each word: choose from 1 to %d", most,
-               ATTEND_MOST_SOURCES);
+               "%d sources of each word: choose from 1 to %d", most, ATTEND_MOST_SOURCES);
   finding f = {.s = s,
                .ctx = s->ctx,
                .job = &summaries->jobs[document],
@@ -337,10 +311,8 @@ attend_status attend_sources_create(attend_summarizer *s,
                .rows = d->best[i].count,
                .keys = d->tokens};
   attend_status status = find(&f, sources);
-  void *blocks[] = {f.words,   f.word,  f.weights,    f.sums,
-                    f.written, f.found, f.found_text, f.pool};
-  for (size_t k = 0; k < sizeof blocks / sizeof *blocks; k++)
-    give(s->ctx, blocks[k]);
+  void *blocks[] = {f.words, f.word, f.weights, f.sums, f.written, f.found, f.found_text, f.pool};
+  for (size_t k = 0; k < sizeof blocks / sizeof *blocks; k++) give(s->ctx, blocks[k]);
   return status;
 }
 

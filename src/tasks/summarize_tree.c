@@ -22,8 +22,7 @@ static bool is_repeated(const attend_long_summary *x, int level, int i) {
 
 static bool ends_sentence(const char *text, size_t length) {
   unsigned char c = length ? (unsigned char)text[length - 1] : 'a';
-  return c < 0x80 &&
-         !((c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z'));
+  return c < 0x80 && !((c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z'));
 }
 
 /* " text." as it stands among others: strlen + 2 bytes at most. Returns the length,
@@ -39,13 +38,12 @@ static size_t put_sentence(const char *text, char *out) {
 
 /* The children's texts; *distinct: how many differ from the one before. */
 static attend_status join_children(const attend_long_summary *x, int level,
-                                   const attend_summary_node *n, char **text,
-                                   size_t *length, int *distinct) {
+                                   const attend_summary_node *n, char **text, size_t *length,
+                                   int *distinct) {
   const attend_summary_node *child = x->level[level - 1].node;
   size_t all = 0;
   char *to;
-  for (int i = n->first; i < n->first + n->count; i++)
-    all += strlen(node_text(&child[i])) + 2;
+  for (int i = n->first; i < n->first + n->count; i++) all += strlen(node_text(&child[i])) + 2;
   ATTEND_TRY(take(x->ctx, all + 1, "the text of a node", text));
   to = *text;
   *distinct = 0;
@@ -97,18 +95,14 @@ static attend_status copy_child(attend_long_summary *x, attend_summary_node *n,
 }
 
 /* Sets a summary that needs no model; `text` is the node's. */
-static attend_status find_summary(level_writing *w, attend_summary_node *n,
-                                  int distinct, const attend_document *text) {
+static attend_status find_summary(level_writing *w, attend_summary_node *n, int distinct,
+                                  const attend_document *text) {
   attend_long_summary *x = w->x;
-  const attend_summary_node *child =
-      w->level ? &x->level[w->level - 1].node[n->first] : NULL;
+  const attend_summary_node *child = w->level ? &x->level[w->level - 1].node[n->first] : NULL;
   attend_summary one;
   bool found = false;
-  if (distinct < 2 && child->n_best && x->s.how.samples == 1)
-    return copy_child(x, n, child);
-  if (w->journals)
-    ATTEND_TRY(
-        journal_find(x->journal, text->text, text->length, &one, &found));
+  if (distinct < 2 && child->n_best && x->s.how.samples == 1) return copy_child(x, n, child);
+  if (w->journals) ATTEND_TRY(journal_find(x->journal, text->text, text->length, &one, &found));
   if (!found) return ATTEND_OK;
   x->journaled++;
   return set_summary(x, n, one);
@@ -120,17 +114,15 @@ static attend_status prepare_node(level_writing *w, int i) {
   attend_document *d = &w->jobs[w->count].in;
   char *own = NULL; /* above level 0 */
   int distinct = 2;
-  *d = (attend_document){
-      .text = x->document.text + n->start,
-      .length = n->end - n->start,
-      .number = (int)((unsigned)x->document.number * 1024 + (unsigned)i)};
+  *d = (attend_document){.text = x->document.text + n->start,
+                         .length = n->end - n->start,
+                         .number = (int)((unsigned)x->document.number * 1024 + (unsigned)i)};
   if (n->n_best) { /* written before the call was stopped */
     x->written++;
     return ATTEND_OK;
   }
   attend_status status = ATTEND_OK;
-  if (w->level)
-    status = join_children(x, w->level, n, &own, &d->length, &distinct);
+  if (w->level) status = join_children(x, w->level, n, &own, &d->length, &distinct);
   if (own) d->text = own;
   if (!status) status = find_summary(w, n, distinct, d);
   if (!status && !n->n_best)
@@ -168,11 +160,8 @@ static attend_status write_nodes(level_writing *w) {
   attend_status status = ATTEND_OK;
   x->written = 0;
   for (int i = 0; i < count && !status; i++) status = prepare_node(w, i);
-  if (!status)
-    status =
-        jobs_write(w->last ? &x->s : &x->inner, w->jobs, w->count, &callbacks);
-  for (int i = 0; w->level && i < w->count; i++)
-    give(x->ctx, (char *)w->jobs[i].in.text);
+  if (!status) status = jobs_write(w->last ? &x->s : &x->inner, w->jobs, w->count, &callbacks);
+  for (int i = 0; w->level && i < w->count; i++) give(x->ctx, (char *)w->jobs[i].in.text);
   return status;
 }
 
@@ -186,11 +175,9 @@ static attend_status write_level(attend_long_summary *x, int level, bool last) {
   size_t count = (size_t)x->level[level].count;
   level_writing w = {.x = x, .level = level, .last = last};
   w.journals = x->journal && (!last || is_inner(x));
-  attend_status status = take_zeroed(x->ctx, (count + 1) * sizeof *w.jobs,
-                                     "a level of summaries", &w.jobs);
-  if (!status)
-    status = take(x->ctx, (count + 1) * sizeof *w.node, "a level of summaries",
-                  &w.node);
+  attend_status status =
+      take_zeroed(x->ctx, (count + 1) * sizeof *w.jobs, "a level of summaries", &w.jobs);
+  if (!status) status = take(x->ctx, (count + 1) * sizeof *w.node, "a level of summaries", &w.node);
   if (!status) status = write_nodes(&w);
   jobs_free(x->ctx, w.jobs, w.count);
   give(x->ctx, w.node);
@@ -206,8 +193,7 @@ static attend_status cut_document(attend_long_summary *x) {
   int count;
   ATTEND_TRY(units_read(&x->u, text, x->document.length));
   ATTEND_TRY(parts_cut(&x->u, 1, &parts, &count));
-  attend_status status =
-      take_zeroed(x->ctx, (size_t)count * sizeof *nodes, "parts", &nodes);
+  attend_status status = take_zeroed(x->ctx, (size_t)count * sizeof *nodes, "parts", &nodes);
   for (int i = 0; i < count && !status; i++) {
     const unit *first = &x->u.unit[parts[i].first];
     const unit *last = first + parts[i].count - 1;
@@ -234,8 +220,8 @@ static attend_status measure_level(attend_long_summary *x, int level) {
     char *sentence;
     ATTEND_TRY(take(x->ctx, strlen(text) + 3, "a summary", &sentence));
     size_t length = put_sentence(text, sentence);
-    attend_status status = units_add(
-        &x->u, sentence, 0, is_repeated(x, level, i) ? 0 : length, false);
+    attend_status status =
+        units_add(&x->u, sentence, 0, is_repeated(x, level, i) ? 0 : length, false);
     x->u.count = before + 1; /* one node, one unit */
     give(x->ctx, sentence);
     if (status) return status;
@@ -243,12 +229,10 @@ static attend_status measure_level(attend_long_summary *x, int level) {
   return ATTEND_OK;
 }
 
-static int fewest(const attend_long_summary *x) {
-  return x->options.parts ? x->options.parts : 1;
-}
+static int fewest(const attend_long_summary *x) { return x->options.parts ? x->options.parts : 1; }
 
-static void group_nodes(const attend_summary_node *below, const part *parts,
-                        int count, attend_summary_node *nodes) {
+static void group_nodes(const attend_summary_node *below, const part *parts, int count,
+                        attend_summary_node *nodes) {
   for (int i = 0; i < count; i++) {
     const attend_summary_node *first = &below[parts[i].first];
     const attend_summary_node *last = first + parts[i].count - 1;
@@ -261,15 +245,13 @@ static void group_nodes(const attend_summary_node *below, const part *parts,
   }
 }
 
-static attend_status make_nodes(const attend_long_summary *x, int below,
-                                const part *parts, int count,
-                                attend_summary_node **nodes) {
+static attend_status make_nodes(const attend_long_summary *x, int below, const part *parts,
+                                int count, attend_summary_node **nodes) {
   ATTEND_CHECK(x->ctx, count < x->level[below].count,
                "summaries of %d tokens are too long for an encoder that reads "
                "%d: bound their length by fewer words or tokens",
                x->inner.how.max_new, x->s.context);
-  ATTEND_TRY(take(x->ctx, (size_t)count * sizeof **nodes,
-                  "a level of summaries", nodes));
+  ATTEND_TRY(take(x->ctx, (size_t)count * sizeof **nodes, "a level of summaries", nodes));
   group_nodes(x->level[below].node, parts, count, *nodes);
   return ATTEND_OK;
 }

@@ -29,20 +29,18 @@ static piece classify(const char *text, size_t length) {
   p.continues = !is_space(text[0]);
   p.ends_space = is_space(text[length - 1]);
   for (size_t i = 1; i < length; i++)
-    p.beginning +=
-        is_space(text[i - 1]) && !is_space(text[i]) && p.beginning < 255;
+    p.beginning += is_space(text[i - 1]) && !is_space(text[i]) && p.beginning < 255;
   return p;
 }
 
 /* Bytes of an incomplete character give no text yet and belong to a word. */
-static attend_status classify_all(word_bounds *b, const attend_tokenizer *t,
-                                  attend_detokenizer *d, int32_t letter) {
+static attend_status classify_all(word_bounds *b, const attend_tokenizer *t, attend_detokenizer *d,
+                                  int32_t letter) {
   const char *text;
   size_t length;
   attend_status status = ATTEND_OK;
   for (int32_t id = 0; id < b->n && !status; id++) {
-    bool known = id < attend_tokenizer_count(t) &&
-                 attend_tokenizer_piece(t, id, NULL) &&
+    bool known = id < attend_tokenizer_count(t) && attend_tokenizer_piece(t, id, NULL) &&
                  !attend_tokenizer_is_special(t, id);
     b->pieces[id].silent = true;
     if (!known) continue;
@@ -67,8 +65,8 @@ static attend_status find_letter(const attend_tokenizer *t, int32_t *letter) {
   return status;
 }
 
-static attend_status fill(word_bounds *b, const attend_tokenizer *tokenizer,
-                          const attend_config *c, attend_context *ctx) {
+static attend_status fill(word_bounds *b, const attend_tokenizer *tokenizer, const attend_config *c,
+                          attend_context *ctx) {
   attend_detokenizer *d = NULL;
   int32_t letter;
   size_t n = (size_t)b->n;
@@ -82,16 +80,13 @@ static attend_status fill(word_bounds *b, const attend_tokenizer *tokenizer,
   return status;
 }
 
-attend_status word_bounds_create(const attend_model *model,
-                                 const attend_tokenizer *tokenizer,
-                                 int min_words, int max_words,
-                                 word_bounds **bounds) {
+attend_status word_bounds_create(const attend_model *model, const attend_tokenizer *tokenizer,
+                                 int min_words, int max_words, word_bounds **bounds) {
   attend_context *ctx = attend_model_context(model);
   const attend_config *c = attend_model_config(model);
   word_bounds *b;
   ATTEND_TRY(take_zeroed(ctx, sizeof *b, "words", &b));
-  *b = (word_bounds){
-      .n = c->vocab, .min_words = min_words, .max_words = max_words};
+  *b = (word_bounds){.n = c->vocab, .min_words = min_words, .max_words = max_words};
   *bounds = b;
   return fill(b, tokenizer, c, ctx);
 }
@@ -129,6 +124,5 @@ void word_bounds_apply(const word_bounds *b, const attend_choice *c) {
   if (!b->max_words || words < b->max_words) return;
   bool complete = words_of(&b->pieces[best_of(c)], apart);
   for (int32_t id = 0; id < c->n; id++)
-    if (!b->ends[id] && (complete || words_of(&b->pieces[id], apart)))
-      c->logits[id] = -INFINITY;
+    if (!b->ends[id] && (complete || words_of(&b->pieces[id], apart))) c->logits[id] = -INFINITY;
 }

@@ -23,13 +23,12 @@ static bool is_alone(const view *v, size_t start, size_t end) {
   return !is_word(c);
 }
 
-static const added_token *token_at(const added_list *list, bool normalized,
-                                   const view *v, size_t at) {
+static const added_token *token_at(const added_list *list, bool normalized, const view *v,
+                                   size_t at) {
   const added_token *a = NULL;
   uint32_t node = 0;
   for (size_t i = at; i < v->length; i++) {
-    const trie_edge *e =
-        trie_step(&list->match[normalized], node, (unsigned char)v->bytes[i]);
+    const trie_edge *e = trie_step(&list->match[normalized], node, (unsigned char)v->bytes[i]);
     if (!e) break;
     node = e->child;
     if (e->value >= 0) a = &list->token[e->value];
@@ -40,12 +39,10 @@ static const added_token *token_at(const added_list *list, bool normalized,
 }
 
 /* Extends a match over the white space that lstrip and rstrip strip, from `low` on. */
-static void widen(const added_token *a, const view *v, size_t low,
-                  size_t *start, size_t *end) {
+static void widen(const added_token *a, const view *v, size_t low, size_t *start, size_t *end) {
   size_t place, n;
   uint32_t c;
-  while (a->lstrip && *start > low &&
-         is_space(char_before(v, *start, &place)) && place >= low)
+  while (a->lstrip && *start > low && is_space(char_before(v, *start, &place)) && place >= low)
     *start = place;
   while (a->rstrip && *end < v->length) {
     n = utf8_next(v->bytes + *end, v->length - *end, &c);
@@ -54,8 +51,8 @@ static void widen(const added_token *a, const view *v, size_t low,
   }
 }
 
-bool added_find(const added_list *list, bool normalized, const view *v,
-                size_t at, size_t *start, size_t *end, int32_t *id) {
+bool added_find(const added_list *list, bool normalized, const view *v, size_t at, size_t *start,
+                size_t *end, int32_t *id) {
   unsigned bit = normalized ? 2 : 1;
   if (!list->match[normalized].edge) return false;
   for (size_t i = at; i < v->length; i++) {
@@ -75,13 +72,10 @@ bool added_find(const added_list *list, bool normalized, const view *v,
 
 static uint32_t *slot_of(const added_list *list, const chars *content) {
   size_t mask = list->slots - 1;
-  size_t at =
-      (size_t)hash_keyed(list->hash, content->bytes, content->length) & mask;
+  size_t at = (size_t)hash_keyed(list->hash, content->bytes, content->length) & mask;
   for (; list->slot[at]; at = (at + 1) & mask) {
     const chars *c = &list->token[list->slot[at] - 1].content;
-    if (c->length == content->length &&
-        !memcmp(c->bytes, content->bytes, c->length))
-      break;
+    if (c->length == content->length && !memcmp(c->bytes, content->bytes, c->length)) break;
   }
   return &list->slot[at];
 }
@@ -111,17 +105,16 @@ attend_status added_put(attend_tokenizer *t, const added_token *token) {
     list->token[*slot - 1] = copy;
     return ATTEND_OK;
   }
-  ATTEND_TRY(grow(t->ctx, &list->token, &list->capacity, list->count + 1,
-                  sizeof *list->token, "added tokens"));
-  ATTEND_TRY(pool_copy(t->ctx, &t->pool, token->content.bytes,
-                       token->content.length, &copy.content.bytes));
+  ATTEND_TRY(grow(t->ctx, &list->token, &list->capacity, list->count + 1, sizeof *list->token,
+                  "added tokens"));
+  ATTEND_TRY(pool_copy(t->ctx, &t->pool, token->content.bytes, token->content.length,
+                       &copy.content.bytes));
   list->token[list->count++] = copy;
   *slot = (uint32_t)list->count;
   return ATTEND_OK;
 }
 
-static attend_status normalize_token(attend_tokenizer *t, scratch *s,
-                                     added_token *a) {
+static attend_status normalize_token(attend_tokenizer *t, scratch *s, added_token *a) {
   view v = {a->content.bytes, NULL, NULL, a->content.length, 0};
   if (a->match.bytes) return ATTEND_OK; /* the loader found the id */
   a->match = a->content;
@@ -150,8 +143,7 @@ attend_status added_finish(attend_tokenizer *t) {
   scratch s;
   size_t bytes = 0;
   attend_status status = scratch_start(t->ctx, &s);
-  for (size_t i = 0; i < list->count; i++)
-    bytes += list->token[i].content.length;
+  for (size_t i = 0; i < list->count; i++) bytes += list->token[i].content.length;
   scratch_begin(&s, bytes);
   for (size_t i = 0; i < list->count && !status; i++) {
     status = normalize_token(t, &s, &list->token[i]);

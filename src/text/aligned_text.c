@@ -11,8 +11,7 @@ attend_status aligned_too_long(attend_context *ctx) {
 
 /* The three arrays grow together. After a failure some may be longer than the
  * capacity, which is harmless. */
-static attend_status aligned_grow(attend_context *ctx, aligned_text *s,
-                                  size_t more) {
+static attend_status aligned_grow(attend_context *ctx, aligned_text *s, size_t more) {
   size_t needed = s->length + more;
   if (needed > INT32_MAX) /* offsets are 32 bits wide */
     return fail(ctx, ATTEND_INVALID,
@@ -28,15 +27,13 @@ static attend_status aligned_grow(attend_context *ctx, aligned_text *s,
   return ATTEND_OK;
 }
 
-static inline attend_status aligned_reserve(attend_context *ctx,
-                                            aligned_text *s, size_t more) {
+static inline attend_status aligned_reserve(attend_context *ctx, aligned_text *s, size_t more) {
   if (more <= s->capacity - s->length) return ATTEND_OK;
   return aligned_grow(ctx, s, more);
 }
 
-attend_status aligned_put(attend_context *ctx, aligned_text *s,
-                          const char *bytes, size_t length, uint32_t from,
-                          uint32_t to) {
+attend_status aligned_put(attend_context *ctx, aligned_text *s, const char *bytes, size_t length,
+                          uint32_t from, uint32_t to) {
   ATTEND_TRY(aligned_reserve(ctx, s, length));
   for (size_t i = 0; i < length; i++) {
     s->bytes[s->length + i] = bytes[i];
@@ -47,8 +44,8 @@ attend_status aligned_put(attend_context *ctx, aligned_text *s,
   return ATTEND_OK;
 }
 
-attend_status aligned_copy(attend_context *ctx, aligned_text *s, const view *v,
-                           size_t start, size_t end) {
+attend_status aligned_copy(attend_context *ctx, aligned_text *s, const view *v, size_t start,
+                           size_t end) {
   ATTEND_TRY(aligned_reserve(ctx, s, end - start));
   size_t n = end - start, at = s->length;
   uint32_t base = v->base + (uint32_t)start;
@@ -65,8 +62,8 @@ attend_status aligned_copy(attend_context *ctx, aligned_text *s, const view *v,
   return ATTEND_OK;
 }
 
-attend_status aligned_put_char(attend_context *ctx, aligned_text *s, uint32_t c,
-                               uint32_t from, uint32_t to) {
+attend_status aligned_put_char(attend_context *ctx, aligned_text *s, uint32_t c, uint32_t from,
+                               uint32_t to) {
   char bytes[4];
   return aligned_put(ctx, s, bytes, (size_t)utf8_write(c, bytes), from, to);
 }
@@ -78,8 +75,8 @@ void aligned_free(const attend_context *ctx, aligned_text *s) {
   *s = (aligned_text){0};
 }
 
-attend_status aligned_put_lossy(attend_context *ctx, aligned_text *s,
-                                const char *text, size_t length) {
+attend_status aligned_put_lossy(attend_context *ctx, aligned_text *s, const char *text,
+                                size_t length) {
   view whole = {text, NULL, NULL, length, 0};
   uint32_t c;
   size_t kept = 0, i = 0;
@@ -91,8 +88,7 @@ attend_status aligned_put_lossy(attend_context *ctx, aligned_text *s,
     }
     ATTEND_TRY(aligned_copy(ctx, s, &whole, kept, i));
     kept = i + (size_t)-n;
-    ATTEND_TRY(aligned_put_char(ctx, s, UTF8_REPLACEMENT, (uint32_t)i,
-                                (uint32_t)kept));
+    ATTEND_TRY(aligned_put_char(ctx, s, UTF8_REPLACEMENT, (uint32_t)i, (uint32_t)kept));
     i = kept;
   }
   return aligned_copy(ctx, s, &whole, kept, length);

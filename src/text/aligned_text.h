@@ -40,9 +40,8 @@ static inline uint32_t view_to(const view *v, size_t i) {
   return v->to ? v->to[i] : v->base + (uint32_t)i + 1;
 }
 static inline view view_slice(const view *v, size_t start, size_t end) {
-  view s = {v->bytes ? v->bytes + start : NULL,
-            v->from ? v->from + start : NULL, v->to ? v->to + start : NULL,
-            end - start, v->base + (uint32_t)start};
+  view s = {v->bytes ? v->bytes + start : NULL, v->from ? v->from + start : NULL,
+            v->to ? v->to + start : NULL, end - start, v->base + (uint32_t)start};
   return s;
 }
 static inline view aligned_view(const aligned_text *s) {
@@ -57,18 +56,17 @@ enum { MOST_GROWTH = 32, MOST_PREFIXES = 1 << 16 };
 attend_status aligned_too_long(attend_context *ctx);
 
 /* Appends bytes that all stand for the same range. */
-attend_status aligned_put(attend_context *ctx, aligned_text *s,
-                          const char *bytes, size_t length, uint32_t from,
-                          uint32_t to);
+attend_status aligned_put(attend_context *ctx, aligned_text *s, const char *bytes, size_t length,
+                          uint32_t from, uint32_t to);
 /* Appends bytes [start, end) of a view, ranges and all. */
-attend_status aligned_copy(attend_context *ctx, aligned_text *s, const view *v,
-                           size_t start, size_t end);
-attend_status aligned_put_char(attend_context *ctx, aligned_text *s, uint32_t c,
-                               uint32_t from, uint32_t to);
+attend_status aligned_copy(attend_context *ctx, aligned_text *s, const view *v, size_t start,
+                           size_t end);
+attend_status aligned_put_char(attend_context *ctx, aligned_text *s, uint32_t c, uint32_t from,
+                               uint32_t to);
 void aligned_free(const attend_context *ctx, aligned_text *s);
 
 /* Appends the text with malformed bytes replaced as Rust and Python do. */
-attend_status aligned_put_lossy(attend_context *ctx, aligned_text *s,
-                                const char *text, size_t length);
+attend_status aligned_put_lossy(attend_context *ctx, aligned_text *s, const char *text,
+                                size_t length);
 
 #endif

@@ -16,19 +16,16 @@ enum { SHORT = 48 }; /* symbols; above this a heap is faster (measured) */
 
 /* ---- the symbols to start from -------------------------------------------------- */
 
-static attend_status put_symbol(scratch *s, size_t *count, int32_t id,
-                                size_t end) {
-  ATTEND_TRY(grow(s->ctx, &s->symbols, &s->symbol_capacity, *count + 1,
-                  sizeof *s->symbols, "a word"));
-  s->symbols[*count] =
-      (symbol){id, (int32_t)*count - 1, (int32_t)*count + 1, (uint32_t)end};
+static attend_status put_symbol(scratch *s, size_t *count, int32_t id, size_t end) {
+  ATTEND_TRY(
+      grow(s->ctx, &s->symbols, &s->symbol_capacity, *count + 1, sizeof *s->symbols, "a word"));
+  s->symbols[*count] = (symbol){id, (int32_t)*count - 1, (int32_t)*count + 1, (uint32_t)end};
   *count += 1;
   return ATTEND_OK;
 }
 
-static attend_status start_bytes(const attend_tokenizer *t, scratch *s,
-                                 const char *word, size_t length,
-                                 size_t *count) {
+static attend_status start_bytes(const attend_tokenizer *t, scratch *s, const char *word,
+                                 size_t length, size_t *count) {
   for (size_t i = 0; i < length; i++) {
     int32_t id = t->vocab.byte[(unsigned char)word[i]];
     if (id < 0) id = t->model.unk;
@@ -38,8 +35,8 @@ static attend_status start_bytes(const attend_tokenizer *t, scratch *s,
 }
 
 /* The piece of one character, with the prefix or suffix of its position in the word. */
-static int32_t find_char(const attend_tokenizer *t, const char *at, size_t n,
-                         bool first, bool last) {
+static int32_t find_char(const attend_tokenizer *t, const char *at, size_t n, bool first,
+                         bool last) {
   const model *m = &t->model;
   char name[256];
   size_t length = 0;
@@ -60,21 +57,17 @@ static int32_t find_char(const attend_tokenizer *t, const char *at, size_t n,
 }
 
 /* Byte fallback, if there is a piece for each byte; *done says. */
-static attend_status start_fallback(const attend_tokenizer *t, scratch *s,
-                                    const char *word, size_t start, size_t end,
-                                    size_t *count, bool *done) {
+static attend_status start_fallback(const attend_tokenizer *t, scratch *s, const char *word,
+                                    size_t start, size_t end, size_t *count, bool *done) {
   *done = t->model.byte_fallback;
+  for (size_t i = start; i < end && *done; i++) *done = t->vocab.byte[(unsigned char)word[i]] >= 0;
   for (size_t i = start; i < end && *done; i++)
-    *done = t->vocab.byte[(unsigned char)word[i]] >= 0;
-  for (size_t i = start; i < end && *done; i++)
-    ATTEND_TRY(
-        put_symbol(s, count, t->vocab.byte[(unsigned char)word[i]], i + 1));
+    ATTEND_TRY(put_symbol(s, count, t->vocab.byte[(unsigned char)word[i]], i + 1));
   return ATTEND_OK;
 }
 
-static attend_status start_unknown(const attend_tokenizer *t, scratch *s,
-                                   const char *word, size_t start, size_t end,
-                                   size_t *count) {
+static attend_status start_unknown(const attend_tokenizer *t, scratch *s, const char *word,
+                                   size_t start, size_t end, size_t *count) {
   bool done;
   ATTEND_TRY(start_fallback(t, s, word, start, end, count, &done));
   if (done || t->model.unk < 0) return ATTEND_OK;
@@ -86,9 +79,8 @@ static attend_status start_unknown(const attend_tokenizer *t, scratch *s,
   return put_symbol(s, count, t->model.unk, end);
 }
 
-static attend_status start_chars(const attend_tokenizer *t, scratch *s,
-                                 const char *word, size_t length,
-                                 size_t *count) {
+static attend_status start_chars(const attend_tokenizer *t, scratch *s, const char *word,
+                                 size_t length, size_t *count) {
   uint32_t c;
   for (size_t i = 0, n; i < length; i += n) {
     n = utf8_next(word + i, length - i, &c);
@@ -120,8 +112,7 @@ static size_t merge_short(const model *m, symbol *a, size_t n) {
     a[best].end = a[best + 1].end;
     n--;
     memmove(a + best + 1, a + best + 2, (n - best - 1) * sizeof *a);
-    if (n > best + 1)
-      memmove(rank + best, rank + best + 1, (n - best - 1) * sizeof *rank);
+    if (n > best + 1) memmove(rank + best, rank + best + 1, (n - best - 1) * sizeof *rank);
     if (best + 1 < n) rank[best] = rank_of(m, a + best);
     if (best) rank[best - 1] = rank_of(m, a + best - 1);
   }
@@ -136,8 +127,7 @@ static bool is_before(const candidate *a, const candidate *b) {
 
 static void heap_up(candidate *heap, size_t at) {
   candidate c = heap[at];
-  for (; at && is_before(&c, &heap[(at - 1) / 2]); at = (at - 1) / 2)
-    heap[at] = heap[(at - 1) / 2];
+  for (; at && is_before(&c, &heap[(at - 1) / 2]); at = (at - 1) / 2) heap[at] = heap[(at - 1) / 2];
   heap[at] = c;
 }
 
@@ -145,8 +135,7 @@ static candidate heap_pop(candidate *heap, size_t *count) {
   candidate top = heap[0], c = heap[--*count];
   size_t at = 0;
   for (size_t child; (child = 2 * at + 1) < *count; at = child) {
-    if (child + 1 < *count && is_before(&heap[child + 1], &heap[child]))
-      child++;
+    if (child + 1 < *count && is_before(&heap[child + 1], &heap[child])) child++;
     if (!is_before(&heap[child], &c)) break;
     heap[at] = heap[child];
   }
@@ -155,14 +144,12 @@ static candidate heap_pop(candidate *heap, size_t *count) {
 }
 
 /* The pair that starts at symbol `at`, if it is one. */
-static void offer(const model *m, scratch *s, size_t *count, int32_t at,
-                  size_t n) {
+static void offer(const model *m, scratch *s, size_t *count, int32_t at, size_t n) {
   if (at < 0 || (size_t)s->symbols[at].next >= n) return;
   const symbol *a = &s->symbols[at], *b = &s->symbols[a->next];
   const merge *found = merges_find(m, a->id, b->id);
   if (!found) return;
-  s->heap[*count] =
-      (candidate){found->rank, (uint32_t)at, a->id, b->id, found->made};
+  s->heap[*count] = (candidate){found->rank, (uint32_t)at, a->id, b->id, found->made};
   heap_up(s->heap, (*count)++);
 }
 
@@ -180,13 +167,10 @@ static bool join(scratch *s, const candidate *c, size_t n) {
   return true;
 }
 
-static attend_status merge_long(const attend_tokenizer *t, scratch *s,
-                                size_t *n) {
+static attend_status merge_long(const attend_tokenizer *t, scratch *s, size_t *n) {
   size_t count = 0, kept = 0;
-  ATTEND_TRY(grow(s->ctx, &s->heap, &s->heap_capacity, 3 * *n, sizeof *s->heap,
-                  "a word"));
-  for (size_t i = 0; i + 1 < *n; i++)
-    offer(&t->model, s, &count, (int32_t)i, *n);
+  ATTEND_TRY(grow(s->ctx, &s->heap, &s->heap_capacity, 3 * *n, sizeof *s->heap, "a word"));
+  for (size_t i = 0; i + 1 < *n; i++) offer(&t->model, s, &count, (int32_t)i, *n);
   while (count) {
     candidate c = heap_pop(s->heap, &count);
     if (!join(s, &c, *n)) continue;
@@ -201,8 +185,8 @@ static attend_status merge_long(const attend_tokenizer *t, scratch *s,
 
 /* ---- a word --------------------------------------------------------------------- */
 
-static attend_status put_symbols(const attend_tokenizer *t, scratch *s,
-                                 const char *word, size_t count) {
+static attend_status put_symbols(const attend_tokenizer *t, scratch *s, const char *word,
+                                 size_t count) {
   size_t start = 0;
   for (size_t i = 0; i < count; i++) {
     const symbol *a = &s->symbols[i];
@@ -215,8 +199,7 @@ static attend_status put_symbols(const attend_tokenizer *t, scratch *s,
   return ATTEND_OK;
 }
 
-attend_status bpe_encode(const attend_tokenizer *t, scratch *s,
-                         const char *word, size_t length) {
+attend_status bpe_encode(const attend_tokenizer *t, scratch *s, const char *word, size_t length) {
   const model *m = &t->model;
   size_t count = 0;
   if (m->ignore_merges) {
@@ -250,8 +233,7 @@ enum { LONGEST_CUT = 1024, MOST_CUTS = 1 << 22 };
 static size_t slot_of(const model *m, int32_t left, int32_t right) {
   uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
   size_t at = (size_t)hash_word(m->merge_hash, key) & m->merge_mask;
-  while (m->merges[at].left >= 0 &&
-         (m->merges[at].left != left || m->merges[at].right != right))
+  while (m->merges[at].left >= 0 && (m->merges[at].left != left || m->merges[at].right != right))
     at = (at + 1) & m->merge_mask;
   return at;
 }
@@ -267,8 +249,7 @@ attend_status merges_reserve(attend_context *ctx, model *m, size_t count) {
 }
 
 /* Of two merges of the same pair the first wins. */
-void merges_put(model *m, int32_t left, int32_t right, int32_t made,
-                uint32_t rank) {
+void merges_put(model *m, int32_t left, int32_t right, int32_t made, uint32_t rank) {
   size_t at = slot_of(m, left, right);
   if (m->merges[at].left < 0) m->merges[at] = (merge){left, right, made, rank};
 }
@@ -296,8 +277,7 @@ static int by_score(const void *a, const void *b) {
 /* Ranks by id: 0 for the best score. */
 static void rank_scores(const vocab *v, scored *list, uint32_t *rank) {
   size_t n = v->count;
-  for (size_t i = 0; i < n; i++)
-    list[i] = (scored){v->piece[i].score, (int32_t)i, 0};
+  for (size_t i = 0; i < n; i++) list[i] = (scored){v->piece[i].score, (int32_t)i, 0};
   qsort(list, n, sizeof *list, by_score);
   for (size_t i = 0; i < n; i++) {
     bool tie = i && list[i].score == list[i - 1].score;
@@ -359,10 +339,8 @@ attend_status merges_from_scores(attend_tokenizer *t) {
   uint32_t *rank = NULL;
   ATTEND_TRY(check_lengths(t));
   ATTEND_TRY(add_phantoms(t, real));
-  attend_status status =
-      take(t->ctx, t->vocab.count * sizeof *list, "merges", &list);
-  if (!status)
-    status = take(t->ctx, t->vocab.count * sizeof *rank, "merges", &rank);
+  attend_status status = take(t->ctx, t->vocab.count * sizeof *list, "merges", &list);
+  if (!status) status = take(t->ctx, t->vocab.count * sizeof *rank, "merges", &rank);
   if (!status) rank_scores(&t->vocab, list, rank);
   size_t cuts = put_cuts(t, NULL);
   if (!status && cuts > MOST_CUTS)

@@ -9,14 +9,12 @@
 #include "text/tokenizer.h"
 
 static uint32_t unit_label(uint32_t unit) { return unit & (1u << 31 | 0xff); }
-static uint32_t unit_offset(uint32_t unit) {
-  return (unit >> 10) << ((unit & (1u << 9)) >> 6);
-}
+static uint32_t unit_offset(uint32_t unit) { return (unit >> 10) << ((unit & (1u << 9)) >> 6); }
 
 /* blob: the size of the array in bytes, the array, the strings. It is not copied and
  * must be aligned to 4. */
-attend_status charsmap_check(attend_context *ctx, const char *what,
-                             const char *blob, size_t length, charsmap *map) {
+attend_status charsmap_check(attend_context *ctx, const char *what, const char *blob, size_t length,
+                             charsmap *map) {
   uint32_t bytes;
   *map = (charsmap){0};
   if (!length) return ATTEND_OK;
@@ -27,8 +25,7 @@ attend_status charsmap_check(attend_context *ctx, const char *what,
   map->units = bytes / 4;
   map->text = blob + 4 + bytes;
   map->length = length - 4 - bytes;
-  if (!map->length || map->text[map->length - 1] ||
-      !utf8_is_valid(map->text, map->length))
+  if (!map->length || map->text[map->length - 1] || !utf8_is_valid(map->text, map->length))
     goto malformed;
   return ATTEND_OK;
 malformed:
@@ -42,8 +39,7 @@ static bool is_inside(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
 
 /* Length of the longest entry that is a prefix of the text, 0 if there is none.
  * Entries that end inside a character are skipped: text stays UTF-8. */
-static size_t find_entry(const charsmap *m, const char *s, size_t n,
-                         const char **with) {
+static size_t find_entry(const charsmap *m, const char *s, size_t n, const char **with) {
   size_t best = 0, at = 0;
   if (!m->units) return 0;
   at ^= unit_offset(m->unit[0]);
@@ -57,8 +53,7 @@ static size_t find_entry(const charsmap *m, const char *s, size_t n,
     if (at >= m->units) break;
     uint32_t value = m->unit[at] & 0x7fffffff;
     if (value >= m->length) break;
-    if (is_inside(m->text[value]) || (i + 1 < n && is_inside(s[i + 1])))
-      continue;
+    if (is_inside(m->text[value]) || (i + 1 < n && is_inside(s[i + 1]))) continue;
     *with = m->text + value;
     best = i + 1;
   }
@@ -71,8 +66,7 @@ static bool has_prefix(const charsmap *m, const char *s, size_t n) {
   size_t at = unit_offset(m->unit[0]);
   for (size_t i = 0; i < n; i++) {
     at ^= (unsigned char)s[i];
-    if (at >= m->units || unit_label(m->unit[at]) != (unsigned char)s[i])
-      return false;
+    if (at >= m->units || unit_label(m->unit[at]) != (unsigned char)s[i]) return false;
     at ^= unit_offset(m->unit[at]);
   }
   return true;
@@ -99,8 +93,7 @@ bool charsmap_holds(const charsmap *m, unsigned char byte) {
   return false;
 }
 
-attend_status put_charsmap(attend_context *ctx, const step *st, const view *v,
-                           aligned_text *out) {
+attend_status put_charsmap(attend_context *ctx, const step *st, const view *v, aligned_text *out) {
   size_t kept = 0;
   for (size_t i = 0, n; i < v->length; i += n) {
     const char *with;
@@ -115,8 +108,7 @@ attend_status put_charsmap(attend_context *ctx, const step *st, const view *v,
       continue;
     }
     ATTEND_TRY(aligned_copy(ctx, out, v, kept, i));
-    ATTEND_TRY(aligned_put(ctx, out, with, strlen(with), view_from(v, i),
-                           view_to(v, i + n - 1)));
+    ATTEND_TRY(aligned_put(ctx, out, with, strlen(with), view_from(v, i), view_to(v, i + n - 1)));
     kept = i + n;
   }
   return aligned_copy(ctx, out, v, kept, v->length);
@@ -126,19 +118,16 @@ attend_status put_charsmap(attend_context *ctx, const step *st, const view *v,
 
 /* In a chunk that is not the first or last of its text, leading or trailing spaces
  * are inner ones. */
-attend_status put_sp_spaces(attend_context *ctx, const scratch *s,
-                            const step *st, const view *v, aligned_text *out) {
+attend_status put_sp_spaces(attend_context *ctx, const scratch *s, const step *st, const view *v,
+                            aligned_text *out) {
   static const char mark[] = "\xe2\x96\x81";
   const char *space = st->escape ? mark : " ";
   size_t width = strlen(space), start = 0, end = v->length;
-  while (st->squeeze && s->first && start < end && v->bytes[start] == ' ')
-    start++;
-  while (st->squeeze && s->last && end > start && v->bytes[end - 1] == ' ')
-    end--;
+  while (st->squeeze && s->first && start < end && v->bytes[start] == ' ') start++;
+  while (st->squeeze && s->last && end > start && v->bytes[end - 1] == ' ') end--;
   if (start == end) return ATTEND_OK;
   uint32_t from = view_from(v, start);
-  if (st->prefix && s->first)
-    ATTEND_TRY(aligned_put(ctx, out, space, width, from, from));
+  if (st->prefix && s->first) ATTEND_TRY(aligned_put(ctx, out, space, width, from, from));
   for (size_t i = start, next; i < end; i = next + 1) {
     const char *found = memchr(v->bytes + i, ' ', end - i);
     next = found ? (size_t)(found - v->bytes) : end;
@@ -148,8 +137,7 @@ attend_status put_sp_spaces(attend_context *ctx, const scratch *s,
       out->to[out->length - 1] = view_to(v, next);
       continue;
     }
-    ATTEND_TRY(aligned_put(ctx, out, space, width, view_from(v, next),
-                           view_to(v, next)));
+    ATTEND_TRY(aligned_put(ctx, out, space, width, view_from(v, next), view_to(v, next)));
   }
   return ATTEND_OK;
 }

@@ -18,21 +18,19 @@ struct attend_detokenizer {
   const attend_tokenizer *t;
   attend_context own;
   bool skip_special;
-  bool begun;           /* a token has been decoded */
-  size_t source_length; /* of the current token */
-  bool space_waiting;   /* of a finished word: written if another follows */
+  bool begun;                   /* a token has been decoded */
+  size_t source_length;         /* of the current token */
+  bool space_waiting;           /* of a finished word: written if another follows */
   size_t stripped[DECODE_MOST]; /* characters that a STRIP after FUSE removed */
   text_buffer token, other, out;
   char open[4]; /* bytes of an incomplete character */
   size_t open_length;
 };
 
-attend_status attend_detokenizer_create(const attend_tokenizer *tokenizer,
-                                        bool skip_special,
+attend_status attend_detokenizer_create(const attend_tokenizer *tokenizer, bool skip_special,
                                         attend_detokenizer **decoder) {
   *decoder = NULL;
-  ATTEND_TRY(
-      take_zeroed(tokenizer->ctx, sizeof **decoder, "a decoder", decoder));
+  ATTEND_TRY(take_zeroed(tokenizer->ctx, sizeof **decoder, "a decoder", decoder));
   (*decoder)->t = tokenizer;
   (*decoder)->skip_special = skip_special;
   return context_child(tokenizer->ctx, 1, &(*decoder)->own);
@@ -46,15 +44,11 @@ void attend_detokenizer_free(attend_detokenizer *d) {
   give(d->t->ctx, d);
 }
 
-const char *attend_detokenizer_message(const attend_detokenizer *d) {
-  return d->own.message;
-}
+const char *attend_detokenizer_message(const attend_detokenizer *d) { return d->own.message; }
 
 /* Keeps a terminating zero byte. */
-static attend_status put(attend_detokenizer *d, text_buffer *b,
-                         const char *bytes, size_t length) {
-  ATTEND_TRY(grow(&d->own, &b->bytes, &b->capacity, b->length + length + 1, 1,
-                  "a text"));
+static attend_status put(attend_detokenizer *d, text_buffer *b, const char *bytes, size_t length) {
+  ATTEND_TRY(grow(&d->own, &b->bytes, &b->capacity, b->length + length + 1, 1, "a text"));
   if (length) memcpy(b->bytes + b->length, bytes, length);
   b->length += length;
   b->bytes[b->length] = 0;
@@ -68,8 +62,7 @@ static attend_status put_replacement(attend_detokenizer *d) {
 }
 
 /* Outputs complete characters; `all`: the rest too, as U+FFFD. */
-static attend_status let_through(attend_detokenizer *d, const char *s, size_t n,
-                                 bool all) {
+static attend_status let_through(attend_detokenizer *d, const char *s, size_t n, bool all) {
   size_t kept = 0, i = 0;
   uint32_t c;
   while (i < n) {
@@ -92,8 +85,7 @@ static attend_status let_through(attend_detokenizer *d, const char *s, size_t n,
 }
 
 static attend_status pass(attend_detokenizer *d) {
-  if (!d->open_length)
-    return let_through(d, d->token.bytes, d->token.length, false);
+  if (!d->open_length) return let_through(d, d->token.bytes, d->token.length, false);
   d->other.length = 0;
   ATTEND_TRY(put(d, &d->other, d->open, d->open_length));
   ATTEND_TRY(put(d, &d->other, d->token.bytes, d->token.length));
@@ -123,8 +115,7 @@ static attend_status replace(attend_detokenizer *d, chars what, chars with) {
   const char *found;
   if (!what.length || d->token.length < what.length) return ATTEND_OK;
   d->other.length = 0;
-  while ((found = memmem(d->token.bytes + at, d->token.length - at, what.bytes,
-                         what.length))) {
+  while ((found = memmem(d->token.bytes + at, d->token.length - at, what.bytes, what.length))) {
     size_t place = (size_t)(found - d->token.bytes);
     ATTEND_TRY(check_token(d, place - at + with.length));
     ATTEND_TRY(put(d, &d->other, d->token.bytes + at, place - at));
@@ -147,20 +138,16 @@ static bool is_at(const attend_detokenizer *d, size_t at, chars s) {
          !memcmp(d->token.bytes + at, s.bytes, s.length);
 }
 
-static bool front_is(const attend_detokenizer *d, chars s) {
-  return is_at(d, 0, s);
-}
+static bool front_is(const attend_detokenizer *d, chars s) { return is_at(d, 0, s); }
 
 static bool back_is(const attend_detokenizer *d, chars s) {
   return s.length && d->token.length >= s.length &&
-         !memcmp(d->token.bytes + d->token.length - s.length, s.bytes,
-                 s.length);
+         !memcmp(d->token.bytes + d->token.length - s.length, s.bytes, s.length);
 }
 
 /* Removes up to st->start characters in front and st->stop behind: of each token or,
  * after FUSE, of the whole text, where only the front is known. */
-static void strip(attend_detokenizer *d, const decode_step *st, size_t *taken,
-                  bool fused) {
+static void strip(attend_detokenizer *d, const decode_step *st, size_t *taken, bool fused) {
   size_t here = 0, *count = fused ? taken : &here, front = 0;
   for (; *count < (size_t)st->start && is_at(d, front, st->text); ++*count)
     front += st->text.length;
@@ -182,17 +169,16 @@ static chars str(const char *s) { return (chars){s, strlen(s)}; }
 
 /* Python's clean_up_tokenization, token by token. */
 static attend_status clean_up(attend_detokenizer *d) {
-  static const char *const list[][2] = {
-      {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
-      {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
-      {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  static const char *const list[][2] = {{" .", "."},     {" ?", "?"},           {" !", "!"},
+                                        {" ,", ","},     {" ' ", "'"},          {" n't", "n't"},
+                                        {" 'm", "'m"},   {" do not", " don't"}, {" 's", "'s"},
+                                        {" 've", "'ve"}, {" 're", "'re"}};
   for (size_t i = 0; i < sizeof list / sizeof *list; i++)
     ATTEND_TRY(replace(d, str(list[i][0]), str(list[i][1])));
   return ATTEND_OK;
 }
 
-static attend_status step_wordpiece(attend_detokenizer *d,
-                                    const decode_step *st) {
+static attend_status step_wordpiece(attend_detokenizer *d, const decode_step *st) {
   if (d->begun && front_is(d, st->text))
     cut_front(d, st->text.length);
   else if (d->begun)
@@ -200,10 +186,8 @@ static attend_status step_wordpiece(attend_detokenizer *d,
   return st->cleanup ? clean_up(d) : ATTEND_OK;
 }
 
-static attend_status step_metaspace(attend_detokenizer *d,
-                                    const decode_step *st) {
-  if (!d->begun && st->prepend && front_is(d, st->text))
-    cut_front(d, st->text.length);
+static attend_status step_metaspace(attend_detokenizer *d, const decode_step *st) {
+  if (!d->begun && st->prepend && front_is(d, st->text)) cut_front(d, st->text.length);
   return replace(d, st->text, str(" "));
 }
 
@@ -251,8 +235,8 @@ static attend_status decode_one(attend_detokenizer *d, int32_t id) {
   const attend_tokenizer *t = d->t;
   if (id < 0 || (size_t)id >= t->vocab.real || !t->vocab.piece[id].kind)
     return fail(&d->own, ATTEND_INVALID,
-                "the id %d has no piece: this vocabulary has ids from 0 to %zu",
-                (int)id, t->vocab.real - 1);
+                "the id %d has no piece: this vocabulary has ids from 0 to %zu", (int)id,
+                t->vocab.real - 1);
   if (d->skip_special && t->vocab.piece[id].special) return ATTEND_OK;
   chars source = source_of(t, id);
   d->source_length = source.length;
@@ -272,14 +256,13 @@ static void begin(attend_detokenizer *d) {
   memset(d->stripped, 0, sizeof d->stripped);
 }
 
-static void show(const attend_detokenizer *d, const char **text,
-                 size_t *length) {
+static void show(const attend_detokenizer *d, const char **text, size_t *length) {
   *text = d->out.bytes ? d->out.bytes : "";
   *length = d->out.length;
 }
 
-attend_status attend_detokenizer_push(attend_detokenizer *d, int32_t id,
-                                      const char **text, size_t *length) {
+attend_status attend_detokenizer_push(attend_detokenizer *d, int32_t id, const char **text,
+                                      size_t *length) {
   d->out.length = 0;
   ATTEND_TRY(put(d, &d->out, "", 0));
   ATTEND_TRY(decode_one(d, id));
@@ -296,8 +279,7 @@ static attend_status flush(attend_detokenizer *d) {
   return ATTEND_OK;
 }
 
-attend_status attend_detokenizer_finish(attend_detokenizer *d,
-                                        const char **text, size_t *length) {
+attend_status attend_detokenizer_finish(attend_detokenizer *d, const char **text, size_t *length) {
   d->out.length = 0;
   ATTEND_TRY(put(d, &d->out, "", 0));
   ATTEND_TRY(flush(d));
@@ -305,8 +287,8 @@ attend_status attend_detokenizer_finish(attend_detokenizer *d,
   return ATTEND_OK;
 }
 
-attend_status attend_decode(attend_detokenizer *d, const int32_t *ids,
-                            size_t count, const char **text, size_t *length) {
+attend_status attend_decode(attend_detokenizer *d, const int32_t *ids, size_t count,
+                            const char **text, size_t *length) {
   begin(d);
   d->out.length = 0;
   ATTEND_TRY(put(d, &d->out, "", 0));

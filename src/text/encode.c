@@ -36,16 +36,13 @@ void scratch_begin(scratch *s, size_t length) {
 void scratch_free(scratch *s) {
   aligned_free(s->ctx, &s->clean);
   for (int i = 0; i < 4; i++) aligned_free(s->ctx, &s->text[i]);
-  void *blocks[] = {s->spans[0], s->spans[1], s->cuts,     s->glyphs,
-                    s->symbols,  s->heap,     s->arrivals, s->word.token,
-                    s->cache,    s->raw};
-  for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
-    give(s->ctx, blocks[i]);
+  void *blocks[] = {s->spans[0], s->spans[1], s->cuts,       s->glyphs, s->symbols,
+                    s->heap,     s->arrivals, s->word.token, s->cache,  s->raw};
+  for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) give(s->ctx, blocks[i]);
   pattern_scratch_free(s);
 }
 
-attend_status attend_encoding_create(const attend_tokenizer *tokenizer,
-                                     attend_encoding **result) {
+attend_status attend_encoding_create(const attend_tokenizer *tokenizer, attend_encoding **result) {
   encoding *e;
   *result = NULL;
   ATTEND_TRY(take_zeroed(tokenizer->ctx, sizeof *e, "an encoding", &e));
@@ -77,12 +74,10 @@ const char *attend_encoding_message(const attend_encoding *result) {
 
 /* ---- a text ---------------------------------------------------------------------------- */
 
-static attend_status put_raw(void *user, int32_t id, uint32_t start,
-                             uint32_t end) {
+static attend_status put_raw(void *user, int32_t id, uint32_t start, uint32_t end) {
   encoding *e = user;
   scratch *s = &e->s;
-  ATTEND_TRY(grow(&e->own, &s->raw, &s->raw_capacity, s->raw_count + 1,
-                  sizeof *s->raw, "ids"));
+  ATTEND_TRY(grow(&e->own, &s->raw, &s->raw_capacity, s->raw_count + 1, sizeof *s->raw, "ids"));
   s->raw[s->raw_count++] = (raw_token){id, start, end};
   return ATTEND_OK;
 }
@@ -90,20 +85,19 @@ static attend_status put_raw(void *user, int32_t id, uint32_t start,
 static attend_status encode_word(encoding *e, const view *v, span in) {
   scratch *s = &e->s;
   ATTEND_TRY(model_encode(e->t, s, v->bytes + in.start, in.end - in.start));
-  ATTEND_TRY(grow(&e->own, &s->raw, &s->raw_capacity,
-                  s->raw_count + s->word.count, sizeof *s->raw, "ids"));
+  ATTEND_TRY(grow(&e->own, &s->raw, &s->raw_capacity, s->raw_count + s->word.count, sizeof *s->raw,
+                  "ids"));
   uint32_t start = in.start;
   for (size_t i = 0; i < s->word.count; i++) {
     uint32_t end = in.start + s->word.token[i].end;
-    s->raw[s->raw_count++] = (raw_token){
-        s->word.token[i].id, view_from(v, start), view_to(v, end - 1)};
+    s->raw[s->raw_count++] =
+        (raw_token){s->word.token[i].id, view_from(v, start), view_to(v, end - 1)};
     start = end;
   }
   return ATTEND_OK;
 }
 
-static attend_status encode_words(void *user, const view *v, const span *words,
-                                  size_t count) {
+static attend_status encode_words(void *user, const view *v, const span *words, size_t count) {
   for (size_t i = 0; i < count; i++) ATTEND_TRY(encode_word(user, v, words[i]));
   return ATTEND_OK;
 }
@@ -116,11 +110,9 @@ static attend_status encode_text(encoding *e, const char *text, size_t length) {
 /* ---- templates and truncation ------------------------------------------------------------ */
 
 static const template plain = {{TEMPLATE_A}, {0}, 1, 0, {1, 0}};
-static const template plain_pair = {
-    {TEMPLATE_A, TEMPLATE_B}, {0, 1}, 2, 0, {1, 1}};
+static const template plain_pair = {{TEMPLATE_A, TEMPLATE_B}, {0, 1}, 2, 0, {1, 1}};
 
-static const template *template_for(const attend_tokenizer *t,
-                                    const attend_encode_options *o) {
+static const template *template_for(const attend_tokenizer *t, const attend_encode_options *o) {
   const template *needed = o->pair ? &t->pair : &t->single;
   if (needed->count && !o->no_special) return needed;
   return o->pair ? &plain_pair : &plain;
@@ -129,16 +121,14 @@ static const template *template_for(const attend_tokenizer *t,
 /* Ids of texts of a and b tokens, each as often as the template names it. Both were
  * in memory, so TEMPLATE_MOST times as many fit 64 bits. */
 static uint64_t ids_of(const template *around, size_t a, size_t b) {
-  return (uint64_t)a * (uint64_t)around->times[0] +
-         (uint64_t)b * (uint64_t)around->times[1];
+  return (uint64_t)a * (uint64_t)around->times[0] + (uint64_t)b * (uint64_t)around->times[1];
 }
 
 static size_t at_most(size_t n, size_t most) { return n < most ? n : most; }
 
 /* Truncates the longer text first until both are equal; an odd remainder goes to the
  * first. */
-static void truncate_pair(const template *around, size_t room, size_t *a,
-                          size_t *b) {
+static void truncate_pair(const template *around, size_t room, size_t *a, size_t *b) {
   size_t low = 0, high = (*a > *b ? *a : *b) + 1;
   while (high - low > 1) {
     size_t level = low + (high - low) / 2;
@@ -157,11 +147,9 @@ static attend_status make_room(encoding *e, uint64_t needed) {
   attend_context *ctx = &e->own;
   size_t count = (size_t)needed;
   if (needed > SIZE_MAX)
-    return fail(ctx, ATTEND_NO_MEMORY, "no memory for %llu ids",
-                (unsigned long long)needed);
+    return fail(ctx, ATTEND_NO_MEMORY, "no memory for %llu ids", (unsigned long long)needed);
   if (count <= e->capacity) return ATTEND_OK;
-  size_t c[5] = {e->capacity, e->capacity, e->capacity, e->capacity,
-                 e->capacity};
+  size_t c[5] = {e->capacity, e->capacity, e->capacity, e->capacity, e->capacity};
   ATTEND_TRY(grow(ctx, &e->id, &c[0], count, sizeof *e->id, "ids"));
   ATTEND_TRY(grow(ctx, &e->type, &c[1], count, sizeof *e->type, "ids"));
   ATTEND_TRY(grow(ctx, &e->start, &c[2], count, sizeof *e->start, "ids"));
@@ -196,11 +184,10 @@ static void trim(const char *text, size_t *start, size_t *end) {
   }
 }
 
-static void put_part(encoding *e, size_t first, size_t count, int32_t type,
-                     int part, const char *text) {
+static void put_part(encoding *e, size_t first, size_t count, int32_t type, int part,
+                     const char *text) {
   size_t from = e->public.count;
-  for (size_t i = 0; i < count; i++)
-    put_out(e, e->s.raw[first + i], type, part);
+  for (size_t i = 0; i < count; i++) put_out(e, e->s.raw[first + i], type, part);
   if (!e->t->trim) return;
   for (size_t i = 0; i < count; i++) {
     const raw_token *r = &e->s.raw[first + i];
@@ -224,8 +211,8 @@ static void publish(encoding *e) {
   e->public.part = e->part;
 }
 
-static attend_status assemble(encoding *e, const attend_encode_options *o,
-                              const char *text, size_t first_b) {
+static attend_status assemble(encoding *e, const attend_encode_options *o, const char *text,
+                              size_t first_b) {
   const template *around = template_for(e->t, o);
   size_t specials = (size_t)around->specials;
   size_t a = first_b, b = e->s.raw_count - first_b, all = a + b;
@@ -235,8 +222,7 @@ static attend_status assemble(encoding *e, const attend_encode_options *o,
                 "tokens: raise it, or encode without them",
                 o->max_length, specials);
   if (o->max_length) truncate_pair(around, o->max_length - specials, &a, &b);
-  ATTEND_TRY(
-      make_room(e, ids_of(around, a, b) + specials + 1)); /* never NULL */
+  ATTEND_TRY(make_room(e, ids_of(around, a, b) + specials + 1)); /* never NULL */
   for (int i = 0; i < around->count; i++) {
     int32_t id = around->id[i], type = around->type[i];
     if (id == TEMPLATE_A)
@@ -251,8 +237,7 @@ static attend_status assemble(encoding *e, const attend_encode_options *o,
   return ATTEND_OK;
 }
 
-attend_status attend_encode(attend_encoding *result, const char *text,
-                            size_t length,
+attend_status attend_encode(attend_encoding *result, const char *text, size_t length,
                             const attend_encode_options *options) {
   encoding *e = (encoding *)result;
   attend_encode_options o = options ? *options : (attend_encode_options){0};
@@ -273,21 +258,19 @@ attend_status attend_encode(attend_encoding *result, const char *text,
 
 attend_status put_token(scratch *s, int32_t id, size_t end) {
   word_tokens *w = &s->word;
-  ATTEND_TRY(grow(s->ctx, &w->token, &w->capacity, w->count + 1,
-                  sizeof *w->token, "a word"));
+  ATTEND_TRY(grow(s->ctx, &w->token, &w->capacity, w->count + 1, sizeof *w->token, "a word"));
   w->token[w->count++] = (word_token){id, (uint32_t)end};
   return ATTEND_OK;
 }
 
-static bool has_bytes(const attend_tokenizer *t, const char *bytes,
-                      size_t start, size_t end) {
+static bool has_bytes(const attend_tokenizer *t, const char *bytes, size_t start, size_t end) {
   for (size_t i = start; i < end; i++)
     if (t->vocab.byte[(unsigned char)bytes[i]] < 0) return false;
   return true;
 }
 
-attend_status put_unknown(const attend_tokenizer *t, scratch *s,
-                          const char *bytes, size_t start, size_t end) {
+attend_status put_unknown(const attend_tokenizer *t, scratch *s, const char *bytes, size_t start,
+                          size_t end) {
   word_tokens *w = &s->word;
   if (t->model.byte_fallback && has_bytes(t, bytes, start, end)) {
     for (size_t i = start; i < end; i++)
@@ -331,16 +314,14 @@ static uint32_t hash_bytes(const char *bytes, size_t length) {
 
 static attend_status recall(scratch *s, const cached_word *c) {
   word_tokens *w = &s->word;
-  ATTEND_TRY(grow(s->ctx, &w->token, &w->capacity, c->count, sizeof *w->token,
-                  "a word"));
-  for (size_t i = 0; i < c->count; i++)
-    w->token[i] = (word_token){c->id[i], c->end[i]};
+  ATTEND_TRY(grow(s->ctx, &w->token, &w->capacity, c->count, sizeof *w->token, "a word"));
+  for (size_t i = 0; i < c->count; i++) w->token[i] = (word_token){c->id[i], c->end[i]};
   w->count = c->count;
   return ATTEND_OK;
 }
 
-static void remember(const word_tokens *w, cached_word *c, uint32_t hash,
-                     const char *word, size_t length) {
+static void remember(const word_tokens *w, cached_word *c, uint32_t hash, const char *word,
+                     size_t length) {
   if (w->count > CACHE_IDS) return;
   c->hash = hash;
   c->length = (unsigned char)length;
@@ -352,26 +333,23 @@ static void remember(const word_tokens *w, cached_word *c, uint32_t hash,
   }
 }
 
-static attend_status apply_model(const attend_tokenizer *t, scratch *s,
-                                 const char *word, size_t length) {
+static attend_status apply_model(const attend_tokenizer *t, scratch *s, const char *word,
+                                 size_t length) {
   if (t->model.kind == MODEL_BPE) return bpe_encode(t, s, word, length);
   if (t->model.kind == MODEL_UNIGRAM) return unigram_encode(t, s, word, length);
   return wordpiece_encode(t, s, word, length);
 }
 
-attend_status model_encode(const attend_tokenizer *t, scratch *s,
-                           const char *word, size_t length) {
+attend_status model_encode(const attend_tokenizer *t, scratch *s, const char *word, size_t length) {
   s->word.count = 0;
   if (!length) return ATTEND_OK;
   bool carries = t->model.kind == MODEL_UNIGRAM && t->model.single;
   if (length > CACHE_KEY || carries) return apply_model(t, s, word, length);
   if (!s->cache)
-    ATTEND_TRY(take_zeroed(s->ctx, CACHE_SLOTS * sizeof *s->cache,
-                           "remembered words", &s->cache));
+    ATTEND_TRY(take_zeroed(s->ctx, CACHE_SLOTS * sizeof *s->cache, "remembered words", &s->cache));
   uint32_t hash = hash_bytes(word, length) | 1;
   cached_word *c = &s->cache[hash >> 1 & (CACHE_SLOTS - 1)];
-  if (c->hash == hash && c->length == length && !memcmp(c->key, word, length))
-    return recall(s, c);
+  if (c->hash == hash && c->length == length && !memcmp(c->key, word, length)) return recall(s, c);
   ATTEND_TRY(apply_model(t, s, word, length));
   remember(&s->word, c, hash, word, length);
   return ATTEND_OK;

@@ -8,11 +8,9 @@
 
 /* ---- vocabularies --------------------------------------------------------------------- */
 
-attend_status read_vocab_object(attend_tokenizer *t, const char *what,
-                                const attend_json *j) {
+attend_status read_vocab_object(attend_tokenizer *t, const char *what, const attend_json *j) {
   if (attend_json_kind_of(j) != ATTEND_JSON_OBJECT)
-    return fail(t->ctx, ATTEND_IO,
-                "%s: the model's vocab is not an object of pieces and ids",
+    return fail(t->ctx, ATTEND_IO, "%s: the model's vocab is not an object of pieces and ids",
                 what);
   t->vocab.listed += attend_json_count(j);
   for (size_t i = 0; i < attend_json_count(j); i++) {
@@ -21,15 +19,13 @@ attend_status read_vocab_object(attend_tokenizer *t, const char *what,
     int64_t id;
     const char *name = attend_json_name(member, &length);
     if (!attend_json_integer(member, &id))
-      return fail(t->ctx, ATTEND_IO, "%s: the id of \"%.60s\" is no number",
-                  what, name);
+      return fail(t->ctx, ATTEND_IO, "%s: the id of \"%.60s\" is no number", what, name);
     ATTEND_TRY(vocab_put(t, id, name, length, 0, PIECE_NORMAL));
   }
   return vocab_index(t);
 }
 
-static attend_status read_vocab_list(attend_tokenizer *t, const char *what,
-                                     const attend_json *j) {
+static attend_status read_vocab_list(attend_tokenizer *t, const char *what, const attend_json *j) {
   float least = 0;
   for (size_t i = 0; i < attend_json_count(j); i++) {
     const attend_json *pair = attend_json_at(j, i);
@@ -42,8 +38,7 @@ static attend_status read_vocab_list(attend_tokenizer *t, const char *what,
                   "score",
                   what, i);
     if ((float)score < least) least = (float)score;
-    ATTEND_TRY(
-        vocab_put(t, (int64_t)i, name, length, (float)score, PIECE_NORMAL));
+    ATTEND_TRY(vocab_put(t, (int64_t)i, name, length, (float)score, PIECE_NORMAL));
   }
   t->model.unk_score = least - 10; /* as SentencePiece has it */
   return vocab_index(t);
@@ -51,8 +46,8 @@ static attend_status read_vocab_list(attend_tokenizer *t, const char *what,
 
 /* ---- merges ------------------------------------------------------------------------------ */
 
-static attend_status put_merge(attend_tokenizer *t, const char *what,
-                               uint32_t rank, chars a, chars b) {
+static attend_status put_merge(attend_tokenizer *t, const char *what, uint32_t rank, chars a,
+                               chars b) {
   char joined[LONGEST_PIECE];
   size_t skip = t->model.prefix.length;
   int32_t left = vocab_name(&t->vocab, a.bytes, a.length);
@@ -73,19 +68,16 @@ static attend_status put_merge(attend_tokenizer *t, const char *what,
 }
 
 /* "a b"; a and b have no spaces. */
-attend_status put_merge_text(attend_tokenizer *t, const char *what,
-                             uint32_t rank, const char *text, size_t length) {
+attend_status put_merge_text(attend_tokenizer *t, const char *what, uint32_t rank, const char *text,
+                             size_t length) {
   const char *space = memchr(text, ' ', length);
   if (!space)
-    return fail(t->ctx, ATTEND_IO, "%s: merge %u, \"%.40s\", is not two pieces",
-                what, rank, text);
+    return fail(t->ctx, ATTEND_IO, "%s: merge %u, \"%.40s\", is not two pieces", what, rank, text);
   size_t first = (size_t)(space - text);
-  return put_merge(t, what, rank, (chars){text, first},
-                   (chars){space + 1, length - first - 1});
+  return put_merge(t, what, rank, (chars){text, first}, (chars){space + 1, length - first - 1});
 }
 
-static attend_status read_merges(attend_tokenizer *t, const char *what,
-                                 const attend_json *j) {
+static attend_status read_merges(attend_tokenizer *t, const char *what, const attend_json *j) {
   size_t count = attend_json_count(j);
   ATTEND_TRY(merges_reserve(t->ctx, &t->model, count));
   for (size_t i = 0; i < count; i++) {
@@ -99,8 +91,7 @@ static attend_status read_merges(attend_tokenizer *t, const char *what,
     a.bytes = attend_json_string(attend_json_at(entry, 0), &a.length);
     b.bytes = attend_json_string(attend_json_at(entry, 1), &b.length);
     if (!a.bytes || !b.bytes)
-      return fail(t->ctx, ATTEND_IO, "%s: merge %zu is not two pieces", what,
-                  i);
+      return fail(t->ctx, ATTEND_IO, "%s: merge %zu is not two pieces", what, i);
     ATTEND_TRY(put_merge(t, what, (uint32_t)i, a, b));
   }
   return ATTEND_OK;
@@ -108,8 +99,8 @@ static attend_status read_merges(attend_tokenizer *t, const char *what,
 
 /* ---- models --------------------------------------------------------------------------- */
 
-static attend_status keep_member(attend_tokenizer *t, const attend_json *j,
-                                 const char *name, chars *kept) {
+static attend_status keep_member(attend_tokenizer *t, const attend_json *j, const char *name,
+                                 chars *kept) {
   size_t length;
   const char *text = attend_json_string(attend_json_get(j, name), &length);
   return text ? text_keep(t, text, length, kept) : ATTEND_OK;
@@ -117,13 +108,11 @@ static attend_status keep_member(attend_tokenizer *t, const attend_json *j,
 
 static int32_t unk_of(const attend_tokenizer *t, const attend_json *j) {
   size_t length;
-  const char *unk =
-      attend_json_string(attend_json_get(j, "unk_token"), &length);
+  const char *unk = attend_json_string(attend_json_get(j, "unk_token"), &length);
   return unk ? vocab_name(&t->vocab, unk, length) : -1;
 }
 
-static attend_status read_bpe(attend_tokenizer *t, const char *what,
-                              const attend_json *j) {
+static attend_status read_bpe(attend_tokenizer *t, const char *what, const attend_json *j) {
   model *m = &t->model;
   m->kind = MODEL_BPE;
   t->kind = m->byte_level ? "byte-level BPE" : "BPE";
@@ -135,15 +124,12 @@ static attend_status read_bpe(attend_tokenizer *t, const char *what,
   ATTEND_TRY(keep_member(t, j, "continuing_subword_prefix", &m->prefix));
   ATTEND_TRY(keep_member(t, j, "end_of_word_suffix", &m->suffix));
   m->fuse_unk = attend_json_boolean(attend_json_get(j, "fuse_unk"), false);
-  m->byte_fallback =
-      attend_json_boolean(attend_json_get(j, "byte_fallback"), false);
-  m->ignore_merges =
-      attend_json_boolean(attend_json_get(j, "ignore_merges"), false);
+  m->byte_fallback = attend_json_boolean(attend_json_get(j, "byte_fallback"), false);
+  m->ignore_merges = attend_json_boolean(attend_json_get(j, "ignore_merges"), false);
   ATTEND_TRY(read_vocab_object(t, what, attend_json_get(j, "vocab")));
   m->unk = unk_of(t, j);
   ATTEND_TRY(read_merges(t, what, attend_json_get(j, "merges")));
-  bool whole = !t->splitters.count && !m->prefix.length && !m->suffix.length &&
-               !m->ignore_merges;
+  bool whole = !t->splitters.count && !m->prefix.length && !m->suffix.length && !m->ignore_merges;
   return whole ? cut_at_marks(t, "\xe2\x96\x81") : ATTEND_OK;
 }
 
@@ -164,8 +150,7 @@ attend_status finish_wordpiece(attend_tokenizer *t) {
   return ATTEND_OK;
 }
 
-static attend_status read_wordpiece(attend_tokenizer *t, const char *what,
-                                    const attend_json *j) {
+static attend_status read_wordpiece(attend_tokenizer *t, const char *what, const attend_json *j) {
   model *m = &t->model;
   int64_t longest = 100;
   m->kind = MODEL_WORDPIECE;
@@ -178,35 +163,31 @@ static attend_status read_wordpiece(attend_tokenizer *t, const char *what,
   return finish_wordpiece(t);
 }
 
-static attend_status read_unigram(attend_tokenizer *t, const char *what,
-                                  const attend_json *j) {
+static attend_status read_unigram(attend_tokenizer *t, const char *what, const attend_json *j) {
   model *m = &t->model;
   int64_t unk = -1;
   m->kind = MODEL_UNIGRAM;
   m->fuse_unk = true;
   t->kind = "unigram";
-  m->byte_fallback =
-      attend_json_boolean(attend_json_get(j, "byte_fallback"), false);
+  m->byte_fallback = attend_json_boolean(attend_json_get(j, "byte_fallback"), false);
   ATTEND_TRY(read_vocab_list(t, what, attend_json_get(j, "vocab")));
   attend_json_integer(attend_json_get(j, "unk_id"), &unk);
   if (unk >= (int64_t)t->vocab.count)
-    return fail(t->ctx, ATTEND_IO, "%s: unk_id %lld is beyond the vocabulary",
-                what, (long long)unk);
+    return fail(t->ctx, ATTEND_IO, "%s: unk_id %lld is beyond the vocabulary", what,
+                (long long)unk);
   m->unk = unk < 0 ? -1 : (int32_t)unk;
   return build_trie(t);
 }
 
 /* Older files do not name the model type: its members tell. */
-static attend_status read_model(attend_tokenizer *t, const char *what,
-                                const attend_json *j) {
+static attend_status read_model(attend_tokenizer *t, const char *what, const attend_json *j) {
   const char *type = attend_json_string(attend_json_get(j, "type"), NULL);
   const attend_json *v = attend_json_get(j, "vocab");
   if (!type && attend_json_get(j, "merges")) type = "BPE";
   if (!type && attend_json_kind_of(v) == ATTEND_JSON_ARRAY) type = "Unigram";
   if (!type && v) type = "WordPiece";
   if (!type)
-    return fail(t->ctx, ATTEND_IO,
-                "%s has no model with a vocabulary: it is not a tokenizer.json",
+    return fail(t->ctx, ATTEND_IO, "%s has no model with a vocabulary: it is not a tokenizer.json",
                 what);
   if (!strcmp(type, "BPE")) return read_bpe(t, what, j);
   if (!strcmp(type, "WordPiece")) return read_wordpiece(t, what, j);
@@ -219,33 +200,27 @@ static attend_status read_model(attend_tokenizer *t, const char *what,
 
 /* ---- the file --------------------------------------------------------------------------- */
 
-static attend_status read_added(attend_tokenizer *t, const char *what,
-                                const attend_json *j) {
+static attend_status read_added(attend_tokenizer *t, const char *what, const attend_json *j) {
   t->vocab.listed += attend_json_count(j);
   for (size_t i = 0; i < attend_json_count(j); i++) {
     const attend_json *a = attend_json_at(j, i);
     added_token token = {0};
     int64_t id;
-    token.content.bytes = attend_json_string(attend_json_get(a, "content"),
-                                             &token.content.length);
+    token.content.bytes = attend_json_string(attend_json_get(a, "content"), &token.content.length);
     if (!token.content.bytes || !token.content.length ||
         !attend_json_integer(attend_json_get(a, "id"), &id))
-      return fail(t->ctx, ATTEND_IO,
-                  "%s: added token %zu has no content or no id", what, i);
-    token.single_word =
-        attend_json_boolean(attend_json_get(a, "single_word"), false);
+      return fail(t->ctx, ATTEND_IO, "%s: added token %zu has no content or no id", what, i);
+    token.single_word = attend_json_boolean(attend_json_get(a, "single_word"), false);
     token.lstrip = attend_json_boolean(attend_json_get(a, "lstrip"), false);
     token.rstrip = attend_json_boolean(attend_json_get(a, "rstrip"), false);
     token.special = attend_json_boolean(attend_json_get(a, "special"), false);
-    token.normalized =
-        attend_json_boolean(attend_json_get(a, "normalized"), !token.special);
+    token.normalized = attend_json_boolean(attend_json_get(a, "normalized"), !token.special);
     ATTEND_TRY(put_added(t, what, id, token));
   }
   return vocab_index(t);
 }
 
-attend_status load_tokenizer_json(attend_tokenizer *t, const char *what,
-                                  const attend_json *root) {
+attend_status load_tokenizer_json(attend_tokenizer *t, const char *what, const attend_json *root) {
   ATTEND_TRY(load_normalizer(t, what, attend_json_get(root, "normalizer")));
   ATTEND_TRY(load_splitter(t, what, attend_json_get(root, "pre_tokenizer")));
   ATTEND_TRY(read_model(t, what, attend_json_get(root, "model")));
@@ -263,25 +238,22 @@ static bool flag(const attend_json *j, const char *name, bool otherwise) {
   return attend_json_boolean(attend_json_get(j, name), otherwise);
 }
 
-static attend_status keep_text(attend_tokenizer *t, const char *what,
-                               const attend_json *j, const char *name,
-                               chars *kept) {
+static attend_status keep_text(attend_tokenizer *t, const char *what, const attend_json *j,
+                               const char *name, chars *kept) {
   size_t length;
   const char *text = attend_json_string(attend_json_get(j, name), &length);
   if (text) return text_keep(t, text, length, kept);
-  return fail(t->ctx, ATTEND_IO, "%s: %s has no \"%s\"", what, step_type(j),
-              name);
+  return fail(t->ctx, ATTEND_IO, "%s: %s has no \"%s\"", what, step_type(j), name);
 }
 
 /* {"String": ..}, {"Regex": ..}, or a string. */
-static attend_status read_pattern(attend_tokenizer *t, const char *what,
-                                  const attend_json *j, pattern **p) {
+static attend_status read_pattern(attend_tokenizer *t, const char *what, const attend_json *j,
+                                  pattern **p) {
   const attend_json *from = attend_json_get(j, "pattern");
   size_t length;
   const char *text = attend_json_string(from, &length);
   *p = NULL;
-  if (!text)
-    text = attend_json_string(attend_json_get(from, "String"), &length);
+  if (!text) text = attend_json_string(attend_json_get(from, "String"), &length);
   if (text) return pattern_string(t, text, length, p);
   text = attend_json_string(attend_json_get(from, "Regex"), &length);
   if (text) return pattern_regex(t, text, length, p);
@@ -291,8 +263,7 @@ static attend_status read_pattern(attend_tokenizer *t, const char *what,
 /* ---- normalizers ------------------------------------------------------------------------ */
 
 static int base64_digit(char c) {
-  static const char digits[] =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   const char *found = c ? strchr(digits, c) : NULL;
   return found ? (int)(found - digits) : -1;
 }
@@ -315,20 +286,17 @@ static bool base64(const char *text, size_t length, char *out, size_t *n) {
   return true;
 }
 
-static attend_status read_charsmap(attend_tokenizer *t, const char *what,
-                                   const attend_json *j, step *st) {
+static attend_status read_charsmap(attend_tokenizer *t, const char *what, const attend_json *j,
+                                   step *st) {
   size_t length, n;
   char *raw;
   chars kept = {0};
-  const char *text =
-      attend_json_string(attend_json_get(j, "precompiled_charsmap"), &length);
+  const char *text = attend_json_string(attend_json_get(j, "precompiled_charsmap"), &length);
   if (!text) return ATTEND_OK; /* null: nothing is replaced */
   ATTEND_TRY(take(t->ctx, length + 1, "a table", &raw));
   bool good = base64(text, length, raw, &n);
   attend_status status = ATTEND_OK;
-  if (!good)
-    status =
-        fail(t->ctx, ATTEND_IO, "%s: precompiled_charsmap is not base64", what);
+  if (!good) status = fail(t->ctx, ATTEND_IO, "%s: precompiled_charsmap is not base64", what);
   if (!status) status = text_keep(t, raw, n, &kept);
   give(t->ctx, raw);
   ATTEND_TRY(status);
@@ -338,8 +306,7 @@ static attend_status read_charsmap(attend_tokenizer *t, const char *what,
 static attend_status read_bert(attend_tokenizer *t, const attend_json *j) {
   steps *n = &t->normalizers;
   bool lower = flag(j, "lowercase", true);
-  if (flag(j, "clean_text", true))
-    ATTEND_TRY(step_add(t, n, (step){.kind = STEP_CLEAN}));
+  if (flag(j, "clean_text", true)) ATTEND_TRY(step_add(t, n, (step){.kind = STEP_CLEAN}));
   if (flag(j, "handle_chinese_chars", true))
     ATTEND_TRY(step_add(t, n, (step){.kind = STEP_CHINESE}));
   if (flag(j, "strip_accents", lower)) {
@@ -384,23 +351,20 @@ static bool find_kind(const char *type, bool normalizer, step_kind *kind) {
 }
 
 /* Members of a normalizer besides its type. */
-static attend_status read_normalizer_members(attend_tokenizer *t,
-                                             const char *what,
+static attend_status read_normalizer_members(attend_tokenizer *t, const char *what,
                                              const attend_json *j, step *st) {
   if (st->kind == STEP_REPLACE) {
     ATTEND_TRY(keep_text(t, what, j, "content", &st->text));
     return read_pattern(t, what, j, &st->pattern);
   }
-  if (st->kind == STEP_PREPEND)
-    return keep_text(t, what, j, "prepend", &st->text);
+  if (st->kind == STEP_PREPEND) return keep_text(t, what, j, "prepend", &st->text);
   if (st->kind == STEP_CHARSMAP) return read_charsmap(t, what, j, st);
   st->left = flag(j, "strip_left", true);
   st->right = flag(j, "strip_right", true);
   return ATTEND_OK;
 }
 
-attend_status load_normalizer(attend_tokenizer *t, const char *what,
-                              const attend_json *j) {
+attend_status load_normalizer(attend_tokenizer *t, const char *what, const attend_json *j) {
   const char *type = step_type(j);
   step st = {0};
   if (json_is_none(j)) return ATTEND_OK;
@@ -412,8 +376,8 @@ attend_status load_normalizer(attend_tokenizer *t, const char *what,
   }
   if (!strcmp(type, "BertNormalizer")) return read_bert(t, j);
   if (!find_kind(type, true, &st.kind))
-    return fail(t->ctx, ATTEND_UNSUPPORTED,
-                "%s: the normalizer \"%.40s\" is not known here", what, type);
+    return fail(t->ctx, ATTEND_UNSUPPORTED, "%s: the normalizer \"%.40s\" is not known here", what,
+                type);
   attend_status status = read_normalizer_members(t, what, j, &st);
   if (!status) return step_add(t, &t->normalizers, st);
   pattern_free(t->ctx, st.pattern);
@@ -422,14 +386,13 @@ attend_status load_normalizer(attend_tokenizer *t, const char *what,
 
 /* ---- pre-tokenizers --------------------------------------------------------------------- */
 
-static attend_status read_behaviour(attend_tokenizer *t, const char *what,
-                                    const attend_json *j, cut_behaviour *how) {
-  static const char *const names[] = {
-      [CUT_REMOVED] = "Removed",
-      [CUT_ISOLATED] = "Isolated",
-      [CUT_WITH_PREVIOUS] = "MergedWithPrevious",
-      [CUT_WITH_NEXT] = "MergedWithNext",
-      [CUT_CONTIGUOUS] = "Contiguous"};
+static attend_status read_behaviour(attend_tokenizer *t, const char *what, const attend_json *j,
+                                    cut_behaviour *how) {
+  static const char *const names[] = {[CUT_REMOVED] = "Removed",
+                                      [CUT_ISOLATED] = "Isolated",
+                                      [CUT_WITH_PREVIOUS] = "MergedWithPrevious",
+                                      [CUT_WITH_NEXT] = "MergedWithNext",
+                                      [CUT_CONTIGUOUS] = "Contiguous"};
   const char *name = attend_json_string(attend_json_get(j, "behavior"), NULL);
   *how = CUT_ISOLATED;
   if (!name) return ATTEND_OK;
@@ -438,20 +401,18 @@ static attend_status read_behaviour(attend_tokenizer *t, const char *what,
     if (!strcmp(names[i], name)) return ATTEND_OK;
   }
   return fail(t->ctx, ATTEND_UNSUPPORTED,
-              "%s: %s has the behavior \"%.40s\", which is not known here",
-              what, step_type(j), name);
+              "%s: %s has the behavior \"%.40s\", which is not known here", what, step_type(j),
+              name);
 }
 
 /* Newer files have a scheme, older ones a flag. */
-static attend_status read_metaspace(attend_tokenizer *t, const char *what,
-                                    const attend_json *j, step *st) {
-  const char *scheme =
-      attend_json_string(attend_json_get(j, "prepend_scheme"), NULL);
+static attend_status read_metaspace(attend_tokenizer *t, const char *what, const attend_json *j,
+                                    step *st) {
+  const char *scheme = attend_json_string(attend_json_get(j, "prepend_scheme"), NULL);
   st->text = (chars){"\xe2\x96\x81", 3};
   if (attend_json_get(j, "replacement"))
     ATTEND_TRY(keep_text(t, what, j, "replacement", &st->text));
-  st->prepend =
-      flag(j, "add_prefix_space", true) ? PREPEND_ALWAYS : PREPEND_NEVER;
+  st->prepend = flag(j, "add_prefix_space", true) ? PREPEND_ALWAYS : PREPEND_NEVER;
   if (scheme)
     st->prepend = !strcmp(scheme, "always")  ? PREPEND_ALWAYS
                   : !strcmp(scheme, "first") ? PREPEND_FIRST
@@ -461,19 +422,17 @@ static attend_status read_metaspace(attend_tokenizer *t, const char *what,
   return pattern_string(t, st->text.bytes, st->text.length, &st->pattern);
 }
 
-static attend_status read_delimiter(attend_tokenizer *t, const char *what,
-                                    const attend_json *j, step *st) {
+static attend_status read_delimiter(attend_tokenizer *t, const char *what, const attend_json *j,
+                                    step *st) {
   ATTEND_TRY(keep_text(t, what, j, "delimiter", &st->text));
   st->behaviour = CUT_REMOVED;
   return pattern_string(t, st->text.bytes, st->text.length, &st->pattern);
 }
 
-static attend_status read_splitter_members(attend_tokenizer *t,
-                                           const char *what,
+static attend_status read_splitter_members(attend_tokenizer *t, const char *what,
                                            const attend_json *j, step *st) {
   if (st->kind == STEP_METASPACE) return read_metaspace(t, what, j, st);
-  if (st->kind == STEP_PUNCTUATION)
-    return read_behaviour(t, what, j, &st->behaviour);
+  if (st->kind == STEP_PUNCTUATION) return read_behaviour(t, what, j, &st->behaviour);
   if (st->kind == STEP_SPLIT && attend_json_get(j, "delimiter"))
     return read_delimiter(t, what, j, st);
   if (st->kind == STEP_SPLIT) {
@@ -497,13 +456,11 @@ static attend_status check_order(attend_tokenizer *t, const char *what) {
                   "%s: a pre-tokenizer follows ByteLevel, which must be the "
                   "last",
                   what);
-  t->model.byte_level =
-      list->count && list->step[list->count - 1].kind == STEP_BYTE_LEVEL;
+  t->model.byte_level = list->count && list->step[list->count - 1].kind == STEP_BYTE_LEVEL;
   return ATTEND_OK;
 }
 
-attend_status load_splitter(attend_tokenizer *t, const char *what,
-                            const attend_json *j) {
+attend_status load_splitter(attend_tokenizer *t, const char *what, const attend_json *j) {
   const char *type = step_type(j);
   step st = {0};
   if (json_is_none(j)) return ATTEND_OK;
@@ -514,9 +471,8 @@ attend_status load_splitter(attend_tokenizer *t, const char *what,
     return ATTEND_OK;
   }
   if (!find_kind(type, false, &st.kind))
-    return fail(t->ctx, ATTEND_UNSUPPORTED,
-                "%s: the pre-tokenizer \"%.40s\" is not known here", what,
-                type);
+    return fail(t->ctx, ATTEND_UNSUPPORTED, "%s: the pre-tokenizer \"%.40s\" is not known here",
+                what, type);
   attend_status status = read_splitter_members(t, what, j, &st);
   if (status) {
     pattern_free(t->ctx, st.pattern);
@@ -539,28 +495,23 @@ static void put(template *to, int32_t id, int32_t type) {
   to->times[1] += id == TEMPLATE_B;
 }
 
-static attend_status template_put(attend_tokenizer *t, const char *what,
-                                  template *to, int64_t id, int64_t type) {
+static attend_status template_put(attend_tokenizer *t, const char *what, template *to, int64_t id,
+                                  int64_t type) {
   if (to->count == TEMPLATE_MOST)
-    return fail(t->ctx, ATTEND_UNSUPPORTED,
-                "%s: the template has more than %d entries", what,
+    return fail(t->ctx, ATTEND_UNSUPPORTED, "%s: the template has more than %d entries", what,
                 TEMPLATE_MOST);
   if (id >= (int64_t)t->vocab.count || type < 0 || type > INT32_MAX ||
       (id >= 0 && !t->vocab.piece[id].kind))
-    return fail(t->ctx, ATTEND_IO,
-                "%s: the template names the id %lld, which has no piece", what,
+    return fail(t->ctx, ATTEND_IO, "%s: the template names the id %lld, which has no piece", what,
                 (long long)id);
   put(to, (int32_t)id, (int32_t)type);
   return ATTEND_OK;
 }
 
-static attend_status put_special(attend_tokenizer *t, const char *what,
-                                 const attend_json *specials,
-                                 const attend_json *item, int64_t type,
-                                 template *to) {
+static attend_status put_special(attend_tokenizer *t, const char *what, const attend_json *specials,
+                                 const attend_json *item, int64_t type, template *to) {
   const char *name = attend_json_string(attend_json_get(item, "id"), NULL);
-  const attend_json *ids =
-      name ? attend_json_get(attend_json_get(specials, name), "ids") : NULL;
+  const attend_json *ids = name ? attend_json_get(attend_json_get(specials, name), "ids") : NULL;
   for (size_t i = 0; i < attend_json_count(ids); i++) {
     int64_t id;
     if (!attend_json_integer(attend_json_at(ids, i), &id) || id < 0)
@@ -568,37 +519,32 @@ static attend_status put_special(attend_tokenizer *t, const char *what,
     ATTEND_TRY(template_put(t, what, to, id, type));
   }
   if (attend_json_count(ids)) return ATTEND_OK;
-  return fail(t->ctx, ATTEND_IO,
-              "%s: the template's special token \"%.40s\" has no ids", what,
+  return fail(t->ctx, ATTEND_IO, "%s: the template's special token \"%.40s\" has no ids", what,
               name ? name : "");
 }
 
-static attend_status read_template(attend_tokenizer *t, const char *what,
-                                   const attend_json *list,
+static attend_status read_template(attend_tokenizer *t, const char *what, const attend_json *list,
                                    const attend_json *specials, template *to) {
   for (size_t i = 0; i < attend_json_count(list); i++) {
     const attend_json *entry = attend_json_at(list, i);
     const attend_json *special = attend_json_get(entry, "SpecialToken");
     const attend_json *sequence = attend_json_get(entry, "Sequence");
     int64_t type = 0;
-    attend_json_integer(
-        attend_json_get(special ? special : sequence, "type_id"), &type);
+    attend_json_integer(attend_json_get(special ? special : sequence, "type_id"), &type);
     const char *id = attend_json_string(attend_json_get(sequence, "id"), NULL);
     if (special)
       ATTEND_TRY(put_special(t, what, specials, special, type, to));
     else if (id && (!strcmp(id, "A") || !strcmp(id, "B")))
-      ATTEND_TRY(template_put(t, what, to, *id == 'A' ? TEMPLATE_A : TEMPLATE_B,
-                              type));
+      ATTEND_TRY(template_put(t, what, to, *id == 'A' ? TEMPLATE_A : TEMPLATE_B, type));
     else
-      return fail(t->ctx, ATTEND_IO,
-                  "%s: entry %zu of a template is not understood", what, i);
+      return fail(t->ctx, ATTEND_IO, "%s: entry %zu of a template is not understood", what, i);
   }
   return ATTEND_OK;
 }
 
 /* before A after [middle] B after; -1 leaves out. */
-void template_around(attend_tokenizer *t, int32_t before, int32_t after,
-                     int32_t middle, int32_t type_b) {
+void template_around(attend_tokenizer *t, int32_t before, int32_t after, int32_t middle,
+                     int32_t type_b) {
   enum { NOTHING = -1 - TEMPLATE_MOST };
   int32_t b = before < 0 ? NOTHING : before, a = after < 0 ? NOTHING : after;
   template *two[] = {&t->single, &t->pair};
@@ -614,31 +560,27 @@ void template_around(attend_tokenizer *t, int32_t before, int32_t after,
 }
 
 /* ["[SEP]", 102] */
-static attend_status pair_id(attend_tokenizer *t, const char *what,
-                             const attend_json *j, const char *name,
-                             int32_t *id) {
+static attend_status pair_id(attend_tokenizer *t, const char *what, const attend_json *j,
+                             const char *name, int32_t *id) {
   int64_t n;
-  if (!attend_json_integer(attend_json_at(attend_json_get(j, name), 1), &n) ||
-      n < 0 || n >= (int64_t)t->vocab.count || !t->vocab.piece[n].kind)
-    return fail(t->ctx, ATTEND_IO, "%s: %s has no \"%s\" with an id", what,
-                step_type(j), name);
+  if (!attend_json_integer(attend_json_at(attend_json_get(j, name), 1), &n) || n < 0 ||
+      n >= (int64_t)t->vocab.count || !t->vocab.piece[n].kind)
+    return fail(t->ctx, ATTEND_IO, "%s: %s has no \"%s\" with an id", what, step_type(j), name);
   *id = (int32_t)n;
   return ATTEND_OK;
 }
 
-static attend_status read_cls_sep(attend_tokenizer *t, const char *what,
-                                  const attend_json *j, bool roberta) {
+static attend_status read_cls_sep(attend_tokenizer *t, const char *what, const attend_json *j,
+                                  bool roberta) {
   int32_t cls = -1, sep = -1;
   ATTEND_TRY(pair_id(t, what, j, "cls", &cls));
   ATTEND_TRY(pair_id(t, what, j, "sep", &sep));
   template_around(t, cls, sep, roberta ? sep : -1, roberta ? 0 : 1);
-  if (roberta)
-    t->trim = attend_json_boolean(attend_json_get(j, "trim_offsets"), true);
+  if (roberta) t->trim = attend_json_boolean(attend_json_get(j, "trim_offsets"), true);
   return ATTEND_OK;
 }
 
-attend_status load_template(attend_tokenizer *t, const char *what,
-                            const attend_json *j) {
+attend_status load_template(attend_tokenizer *t, const char *what, const attend_json *j) {
   const char *type = step_type(j);
   if (json_is_none(j)) return ATTEND_OK;
   if (!strcmp(type, "Sequence")) {
@@ -660,21 +602,19 @@ attend_status load_template(attend_tokenizer *t, const char *what,
                 what);
   if (!strcmp(type, "TemplateProcessing")) {
     const attend_json *specials = attend_json_get(j, "special_tokens");
-    ATTEND_TRY(read_template(t, what, attend_json_get(j, "single"), specials,
-                             &t->single));
-    return read_template(t, what, attend_json_get(j, "pair"), specials,
-                         &t->pair);
+    ATTEND_TRY(read_template(t, what, attend_json_get(j, "single"), specials, &t->single));
+    return read_template(t, what, attend_json_get(j, "pair"), specials, &t->pair);
   }
   if (!strcmp(type, "BertProcessing")) return read_cls_sep(t, what, j, false);
   if (!strcmp(type, "RobertaProcessing")) return read_cls_sep(t, what, j, true);
-  return fail(t->ctx, ATTEND_UNSUPPORTED,
-              "%s: the post-processor \"%.40s\" is not known here", what, type);
+  return fail(t->ctx, ATTEND_UNSUPPORTED, "%s: the post-processor \"%.40s\" is not known here",
+              what, type);
 }
 
 /* ---- the decoder --------------------------------------------------------------------------- */
 
-static attend_status keep(attend_tokenizer *t, const attend_json *j,
-                          const char *otherwise, chars *kept) {
+static attend_status keep(attend_tokenizer *t, const attend_json *j, const char *otherwise,
+                          chars *kept) {
   size_t length = strlen(otherwise);
   const char *text = attend_json_string(j, &length);
   if (!text) {
@@ -684,16 +624,14 @@ static attend_status keep(attend_tokenizer *t, const attend_json *j,
   return text_keep(t, text, length, kept);
 }
 
-static attend_status read_strip(attend_tokenizer *t, const char *what,
-                                const attend_json *j, decode_step *st) {
+static attend_status read_strip(attend_tokenizer *t, const char *what, const attend_json *j,
+                                decode_step *st) {
   int64_t start = 0, stop = 0;
   attend_json_integer(attend_json_get(j, "start"), &start);
   attend_json_integer(attend_json_get(j, "stop"), &stop);
   bool fused = false;
-  for (int i = 0; i < t->decodes; i++)
-    fused |= t->decode[i].kind == DECODE_FUSE;
-  if (start < 0 || stop < 0 || start > 1 << 20 || stop > 1 << 20 ||
-      (fused && stop))
+  for (int i = 0; i < t->decodes; i++) fused |= t->decode[i].kind == DECODE_FUSE;
+  if (start < 0 || stop < 0 || start > 1 << 20 || stop > 1 << 20 || (fused && stop))
     return fail(t->ctx, ATTEND_UNSUPPORTED,
                 "%s: the decoder strips the end of a text, which cannot be "
                 "done token by token",
@@ -703,12 +641,11 @@ static attend_status read_strip(attend_tokenizer *t, const char *what,
   return keep(t, attend_json_get(j, "content"), " ", &st->text);
 }
 
-static attend_status read_replace(attend_tokenizer *t, const char *what,
-                                  const attend_json *j, decode_step *st) {
+static attend_status read_replace(attend_tokenizer *t, const char *what, const attend_json *j,
+                                  decode_step *st) {
   const attend_json *from = attend_json_get(j, "pattern");
-  const attend_json *text = attend_json_kind_of(from) == ATTEND_JSON_STRING
-                                ? from
-                                : attend_json_get(from, "String");
+  const attend_json *text =
+      attend_json_kind_of(from) == ATTEND_JSON_STRING ? from : attend_json_get(from, "String");
   if (!text)
     return fail(t->ctx, ATTEND_UNSUPPORTED,
                 "%s: the decoder replaces a regular expression: only strings "
@@ -718,19 +655,16 @@ static attend_status read_replace(attend_tokenizer *t, const char *what,
   return keep(t, attend_json_get(j, "content"), "", &st->with);
 }
 
-static attend_status read_decoder_metaspace(attend_tokenizer *t,
-                                            const attend_json *j,
+static attend_status read_decoder_metaspace(attend_tokenizer *t, const attend_json *j,
                                             decode_step *st) {
-  const char *scheme =
-      attend_json_string(attend_json_get(j, "prepend_scheme"), NULL);
+  const char *scheme = attend_json_string(attend_json_get(j, "prepend_scheme"), NULL);
   st->prepend = scheme ? strcmp(scheme, "never") != 0
-                       : attend_json_boolean(
-                             attend_json_get(j, "add_prefix_space"), true);
+                       : attend_json_boolean(attend_json_get(j, "add_prefix_space"), true);
   return keep(t, attend_json_get(j, "replacement"), "\xe2\x96\x81", &st->text);
 }
 
-static attend_status read_members(attend_tokenizer *t, const char *what,
-                                  const attend_json *j, decode_step *st) {
+static attend_status read_members(attend_tokenizer *t, const char *what, const attend_json *j,
+                                  decode_step *st) {
   switch (st->kind) {
     case DECODE_STRIP:
       return read_strip(t, what, j, st);
@@ -748,8 +682,7 @@ static attend_status read_members(attend_tokenizer *t, const char *what,
   }
 }
 
-attend_status load_decoder(attend_tokenizer *t, const char *what,
-                           const attend_json *j) {
+attend_status load_decoder(attend_tokenizer *t, const char *what, const attend_json *j) {
   static const char *const names[] = {[DECODE_REPLACE] = "Replace",
                                       [DECODE_BYTES] = "ByteFallback",
                                       [DECODE_FUSE] = "Fuse",
@@ -772,6 +705,6 @@ attend_status load_decoder(attend_tokenizer *t, const char *what,
     ATTEND_TRY(read_members(t, what, j, &st));
     return decode_add(t, st);
   }
-  return fail(t->ctx, ATTEND_UNSUPPORTED,
-              "%s: the decoder \"%.40s\" is not known here", what, type);
+  return fail(t->ctx, ATTEND_UNSUPPORTED, "%s: the decoder \"%.40s\" is not known here", what,
+              type);
 }

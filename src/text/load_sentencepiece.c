@@ -45,8 +45,7 @@ static bool read_fixed(protobuf *p, protobuf_field *f, size_t bytes) {
 
 static bool read_data(protobuf *p, protobuf_field *f) {
   uint64_t length;
-  if (!read_varint(p, &length) || length > (uint64_t)(p->end - p->at))
-    return false;
+  if (!read_varint(p, &length) || length > (uint64_t)(p->end - p->at)) return false;
   f->data = p->at;
   f->length = (size_t)length;
   p->at += length;
@@ -107,8 +106,7 @@ typedef struct {
 } sp_model;
 
 static attend_status truncated(const sp_model *s) {
-  return fail(s->t->ctx, ATTEND_IO,
-              "%s is not a SentencePiece model, or is damaged: get it anew",
+  return fail(s->t->ctx, ATTEND_IO, "%s is not a SentencePiece model, or is damaged: get it anew",
               s->path);
 }
 
@@ -122,25 +120,22 @@ static int64_t id_of_piece(const sp_model *s) {
   return s->count < 3 ? first[s->count] : s->count + 1;
 }
 
-static attend_status keep_piece(sp_model *s, const char *name, size_t length,
-                                float score, int type) {
+static attend_status keep_piece(sp_model *s, const char *name, size_t length, float score,
+                                int type) {
   attend_tokenizer *t = s->t;
   int64_t id = id_of_piece(s);
   bool normal = type == NORMAL || type == USER_DEFINED;
   if (!isfinite(score) || !length || !utf8_is_valid(name, length))
-    return fail(t->ctx, ATTEND_IO,
-                "%s: piece %lld has no letters or no finite score", s->path,
+    return fail(t->ctx, ATTEND_IO, "%s: piece %lld has no letters or no finite score", s->path,
                 (long long)s->count);
   if (type == NORMAL && score < s->least) s->least = score;
   if (type == NORMAL && score > s->most) s->most = score;
-  ATTEND_TRY(vocab_put(t, id, name, length, score,
-                       normal ? PIECE_NORMAL : PIECE_HIDDEN));
+  ATTEND_TRY(vocab_put(t, id, name, length, score, normal ? PIECE_NORMAL : PIECE_HIDDEN));
   t->vocab.piece[id].special = type == CONTROL;
   if (type == UNKNOWN) t->model.unk = (int32_t)id;
   s->count++;
   if (type != USER_DEFINED) return ATTEND_OK;
-  added_token a = {
-      .content = {name, length}, .id = (int32_t)id, .normalized = true};
+  added_token a = {.content = {name, length}, .id = (int32_t)id, .normalized = true};
   ATTEND_TRY(text_keep(t, name, length, &a.match));
   return added_put(t, &a);
 }
@@ -190,8 +185,7 @@ static attend_status read_normalizer(sp_model *s, protobuf p) {
 }
 
 static attend_status read_all(sp_model *s, const char *bytes, size_t length) {
-  protobuf p = {(const unsigned char *)bytes,
-                (const unsigned char *)bytes + length, false};
+  protobuf p = {(const unsigned char *)bytes, (const unsigned char *)bytes + length, false};
   protobuf_field f;
   while (protobuf_next(&p, &f)) {
     if (f.number > 3 || !f.number) continue;
@@ -213,8 +207,8 @@ static attend_status add_fairseq(sp_model *s) {
     int64_t id = i == 0 ? 3 : i == 1 ? 0 : 2;
     if (s->count <= i || strcmp(t->vocab.piece[id].name.bytes, names[i]))
       return fail(t->ctx, ATTEND_UNSUPPORTED,
-                  "%s: piece %lld is not %s, as it is in the models of XLM-R",
-                  s->path, (long long)i, names[i]);
+                  "%s: piece %lld is not %s, as it is in the models of XLM-R", s->path,
+                  (long long)i, names[i]);
   }
   ATTEND_TRY(vocab_put(t, 1, "<pad>", 5, 0, PIECE_HIDDEN));
   ATTEND_TRY(vocab_put(t, mask, "<mask>", 6, 0, PIECE_HIDDEN));
@@ -223,10 +217,9 @@ static attend_status add_fairseq(sp_model *s) {
   t->special[ATTEND_SPECIAL_SEP] = s->eos = 2;
   t->special[ATTEND_SPECIAL_MASK] = (int32_t)mask;
   s->pad = 1;
-  return added_put(t, &(added_token){.content = {"<mask>", 6},
-                                     .id = (int32_t)mask,
-                                     .lstrip = true,
-                                     .special = true});
+  return added_put(
+      t, &(added_token){
+             .content = {"<mask>", 6}, .id = (int32_t)mask, .lstrip = true, .special = true});
 }
 
 /* ---- from there to a tokenizer -------------------------------------------------------------- */
@@ -234,26 +227,20 @@ static attend_status add_fairseq(sp_model *s) {
 static attend_status add_steps(sp_model *s) {
   attend_tokenizer *t = s->t;
   step map = {.kind = STEP_CHARSMAP};
-  step spaces = {.kind = STEP_SP_SPACES,
-                 .prefix = s->prefix,
-                 .squeeze = s->squeeze,
-                 .escape = s->escape};
+  step spaces = {
+      .kind = STEP_SP_SPACES, .prefix = s->prefix, .squeeze = s->squeeze, .escape = s->escape};
   chars kept;
   if (s->charsmap.length) {
-    ATTEND_TRY(text_keep(t, (const char *)s->charsmap.data, s->charsmap.length,
-                         &kept));
-    ATTEND_TRY(
-        charsmap_check(t->ctx, s->path, kept.bytes, kept.length, &map.map));
+    ATTEND_TRY(text_keep(t, (const char *)s->charsmap.data, s->charsmap.length, &kept));
+    ATTEND_TRY(charsmap_check(t->ctx, s->path, kept.bytes, kept.length, &map.map));
     ATTEND_TRY(step_add(t, &t->normalizers, map));
   }
   ATTEND_TRY(step_add(t, &t->normalizers, spaces));
   return s->escape ? cut_at_marks(t, MARK) : ATTEND_OK;
 }
 
-static attend_status add_decoder(attend_tokenizer *t, const char *mark,
-                                 bool prefix) {
-  decode_step replace = {
-      .kind = DECODE_REPLACE, .text = {mark, strlen(mark)}, .with = {" ", 1}};
+static attend_status add_decoder(attend_tokenizer *t, const char *mark, bool prefix) {
+  decode_step replace = {.kind = DECODE_REPLACE, .text = {mark, strlen(mark)}, .with = {" ", 1}};
   decode_step strip = {.kind = DECODE_STRIP, .text = {" ", 1}, .start = 1};
   if (*mark) ATTEND_TRY(decode_add(t, replace));
   ATTEND_TRY(decode_add(t, (decode_step){.kind = DECODE_BYTES}));
@@ -293,14 +280,13 @@ static attend_status check_twins(const sp_model *s) {
   for (size_t i = 0; i < v->count; i++) {
     const chars *name = &v->piece[i].name;
     if (vocab_name(v, name->bytes, name->length) != (int32_t)i)
-      return fail(s->t->ctx, ATTEND_IO, "%s: the piece \"%.60s\" comes twice",
-                  s->path, name->bytes);
+      return fail(s->t->ctx, ATTEND_IO, "%s: the piece \"%.60s\" comes twice", s->path,
+                  name->bytes);
   }
   return ATTEND_OK;
 }
 
-attend_status load_sentencepiece(attend_tokenizer *t, const char *path,
-                                 const char *folder) {
+attend_status load_sentencepiece(attend_tokenizer *t, const char *path, const char *folder) {
   static const char unknown[] = " \xe2\x81\x87 ";
   sp_model s = {.t = t,
                 .path = path,
@@ -321,8 +307,7 @@ attend_status load_sentencepiece(attend_tokenizer *t, const char *path,
   if (!status) status = check_twins(&s);
   if (!status) status = add_steps(&s);
   if (!status && s.unk_surface.data)
-    status = text_keep(t, (const char *)s.unk_surface.data,
-                       s.unk_surface.length, &t->unk_surface);
+    status = text_keep(t, (const char *)s.unk_surface.data, s.unk_surface.length, &t->unk_surface);
   else
     t->unk_surface = (chars){unknown, sizeof unknown - 1};
   give(t->ctx, bytes);
@@ -332,8 +317,7 @@ attend_status load_sentencepiece(attend_tokenizer *t, const char *path,
 
 /* ---- llama2.c -------------------------------------------------------------------------------- */
 
-static attend_status read_records(sp_model *s, const char *bytes,
-                                  size_t length) {
+static attend_status read_records(sp_model *s, const char *bytes, size_t length) {
   int32_t longest, n;
   float score;
   if (length < 4) goto malformed;
@@ -346,8 +330,7 @@ static attend_status read_records(sp_model *s, const char *bytes,
     if (n < 0 || (size_t)n > length - at) goto malformed;
     bool hidden = s->count < 3 || byte_piece(bytes + at, (size_t)n) >= 0;
     int type = s->count == 0 ? UNKNOWN : s->count < 3 ? CONTROL : BYTE;
-    ATTEND_TRY(
-        keep_piece(s, bytes + at, (size_t)n, score, hidden ? type : NORMAL));
+    ATTEND_TRY(keep_piece(s, bytes + at, (size_t)n, score, hidden ? type : NORMAL));
   }
   if (longest > 0 && s->count > 3) return ATTEND_OK;
 malformed:

@@ -13,8 +13,7 @@ typedef struct {
 } settings;
 
 const char *const special_names[ATTEND_SPECIALS] = {
-    "bos_token", "eos_token", "unk_token", "pad_token",
-    "cls_token", "sep_token", "mask_token"};
+    "bos_token", "eos_token", "unk_token", "pad_token", "cls_token", "sep_token", "mask_token"};
 
 /* Default names; the first that exists is used. */
 static const char *const usual[ATTEND_SPECIALS][4] = {
@@ -26,15 +25,14 @@ static const char *const usual[ATTEND_SPECIALS][4] = {
     {"[SEP]", "<sep>", NULL, NULL},
     {"[MASK]", "<mask>", NULL, NULL}};
 
-static attend_status read_one(attend_context *ctx, const char *folder,
-                              const char *name, attend_json **root) {
+static attend_status read_one(attend_context *ctx, const char *folder, const char *name,
+                              attend_json **root) {
   char path[4096];
   if (!file_beside(folder, name, path, sizeof path)) return ATTEND_OK;
   return json_read(ctx, path, root);
 }
 
-static attend_status open_all(attend_context *ctx, const char *folder,
-                              settings *s) {
+static attend_status open_all(attend_context *ctx, const char *folder, settings *s) {
   if (!folder) return ATTEND_OK;
   ATTEND_TRY(read_one(ctx, folder, "tokenizer_config.json", &s->config));
   ATTEND_TRY(read_one(ctx, folder, "special_tokens_map.json", &s->map));
@@ -56,18 +54,13 @@ static bool names(const char *text, const char *const list[]) {
 }
 
 static bool is_one_of(const settings *s, const char *const classes[]) {
-  return names(attend_json_string(attend_json_get(s->config, "tokenizer_class"),
-                                  NULL),
-               classes) ||
-         names(
-             attend_json_string(attend_json_get(s->model, "model_type"), NULL),
-             classes);
+  return names(attend_json_string(attend_json_get(s->config, "tokenizer_class"), NULL), classes) ||
+         names(attend_json_string(attend_json_get(s->model, "model_type"), NULL), classes);
 }
 
 static const char *const fairseq_models[] = {"XLMRoberta", "xlm-roberta", NULL};
 
-attend_status settings_fairseq(attend_context *ctx, const char *folder,
-                               bool *fairseq) {
+attend_status settings_fairseq(attend_context *ctx, const char *folder, bool *fairseq) {
   settings s = {0};
   attend_status status = open_all(ctx, folder, &s);
   *fairseq = !status && is_one_of(&s, fairseq_models);
@@ -95,8 +88,7 @@ static attend_status add_from_config(attend_tokenizer *t, const settings *s) {
                      .single_word = flag(j, "single_word"),
                      .normalized = flag(j, "normalized") && !t->model.single,
                      .special = flag(j, "special")};
-    a.content.bytes =
-        attend_json_string(attend_json_get(j, "content"), &a.content.length);
+    a.content.bytes = attend_json_string(attend_json_get(j, "content"), &a.content.length);
     if (!a.content.bytes || !a.content.length || id < 0 || !end || *end)
       return fail(t->ctx, ATTEND_IO,
                   "tokenizer_config.json: an entry of added_tokens_decoder has "
@@ -115,8 +107,7 @@ static attend_status add_from_list(attend_tokenizer *t, const settings *s) {
     int64_t id;
     a.content.bytes = attend_json_name(j, &a.content.length);
     if (!a.content.bytes || !a.content.length || !attend_json_integer(j, &id))
-      return fail(t->ctx, ATTEND_IO,
-                  "added_tokens.json is not an object of tokens and ids");
+      return fail(t->ctx, ATTEND_IO, "added_tokens.json is not an object of tokens and ids");
     ATTEND_TRY(put_added(t, "added_tokens.json", id, a));
   }
   return ATTEND_OK;
@@ -152,8 +143,7 @@ static attend_status mark_special(attend_tokenizer *t, int32_t id) {
   return added_put(t, &a);
 }
 
-static attend_status find_specials(attend_tokenizer *t, const settings *s,
-                                   bool whole) {
+static attend_status find_specials(attend_tokenizer *t, const settings *s, bool whole) {
   bool plain = t->model.single && !is_one_of(s, fairseq_models);
   for (int i = 0; i < ATTEND_SPECIALS; i++) {
     int32_t id = id_of(t, attend_json_get(s->config, special_names[i]));
@@ -170,15 +160,12 @@ static attend_status find_specials(attend_tokenizer *t, const settings *s,
 /* ---- templates: special tokens around a text ----------------------------------------------- */
 
 static void surround_sentencepiece(attend_tokenizer *t, const settings *s) {
-  static const char *const encoders[] = {"T5", "t5", "Pegasus", "pegasus",
-                                         NULL};
+  static const char *const encoders[] = {"T5", "t5", "Pegasus", "pegasus", NULL};
   int32_t bos = t->special[ATTEND_SPECIAL_BOS];
   int32_t eos = t->special[ATTEND_SPECIAL_EOS];
   bool ends = is_one_of(s, encoders) || bos < 0;
-  bool before =
-      attend_json_boolean(attend_json_get(s->config, "add_bos_token"), !ends);
-  bool after =
-      attend_json_boolean(attend_json_get(s->config, "add_eos_token"), ends);
+  bool before = attend_json_boolean(attend_json_get(s->config, "add_bos_token"), !ends);
+  bool after = attend_json_boolean(attend_json_get(s->config, "add_eos_token"), ends);
   template_around(t, before ? bos : -1, after ? eos : -1, -1, 0);
 }
 
@@ -226,8 +213,7 @@ static attend_status apply(attend_tokenizer *t, const settings *s, bool whole) {
   return ATTEND_OK;
 }
 
-attend_status read_settings(attend_tokenizer *t, const char *folder,
-                            bool whole) {
+attend_status read_settings(attend_tokenizer *t, const char *folder, bool whole) {
   settings s = {0};
   attend_status status = open_all(t->ctx, folder, &s);
   if (!status) status = apply(t, &s, whole);

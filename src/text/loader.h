@@ -7,27 +7,22 @@
 #include "text/tokenizer.h"
 
 /* load.c: a tokenizer.json in memory. */
-attend_status tokenizer_parse(attend_context *ctx, const char *what,
-                              const char *json, size_t length,
-                              attend_tokenizer **tokenizer);
+attend_status tokenizer_parse(attend_context *ctx, const char *what, const char *json,
+                              size_t length, attend_tokenizer **tokenizer);
 
 /* One loader per format. `what` names the file in errors. */
-attend_status load_tokenizer_json(attend_tokenizer *t, const char *what,
-                                  const attend_json *root);
-attend_status load_sentencepiece(attend_tokenizer *t, const char *path,
-                                 const char *folder);
+attend_status load_tokenizer_json(attend_tokenizer *t, const char *what, const attend_json *root);
+attend_status load_sentencepiece(attend_tokenizer *t, const char *path, const char *folder);
 attend_status load_llama2c(attend_tokenizer *t, const char *path);
-attend_status load_vocab_txt(attend_tokenizer *t, const char *path,
-                             const char *folder);
+attend_status load_vocab_txt(attend_tokenizer *t, const char *path, const char *folder);
 attend_status load_vocab_merges(attend_tokenizer *t, const char *vocab_path,
                                 const char *merges_path);
 
 /* load_json.c, for the other readers too */
-attend_status read_vocab_object(attend_tokenizer *t, const char *what,
-                                const attend_json *j);
+attend_status read_vocab_object(attend_tokenizer *t, const char *what, const attend_json *j);
 /* "a b"; a and b have no spaces. */
-attend_status put_merge_text(attend_tokenizer *t, const char *what,
-                             uint32_t rank, const char *text, size_t length);
+attend_status put_merge_text(attend_tokenizer *t, const char *what, uint32_t rank, const char *text,
+                             size_t length);
 attend_status finish_wordpiece(attend_tokenizer *t);
 
 /* The "type" of a part of a tokenizer.json; "" if there is none. */
@@ -37,31 +32,24 @@ static inline const char *step_type(const attend_json *j) {
 }
 
 /* The parts of a tokenizer.json. NULL and null: none. */
-attend_status load_normalizer(attend_tokenizer *t, const char *what,
-                              const attend_json *j);
-attend_status load_splitter(attend_tokenizer *t, const char *what,
-                            const attend_json *j);
-attend_status load_template(attend_tokenizer *t, const char *what,
-                            const attend_json *j);
-attend_status load_decoder(attend_tokenizer *t, const char *what,
-                           const attend_json *j);
+attend_status load_normalizer(attend_tokenizer *t, const char *what, const attend_json *j);
+attend_status load_splitter(attend_tokenizer *t, const char *what, const attend_json *j);
+attend_status load_template(attend_tokenizer *t, const char *what, const attend_json *j);
+attend_status load_decoder(attend_tokenizer *t, const char *what, const attend_json *j);
 
 /* Names in tokenizer_config.json: "bos_token" and so on. */
 extern const char *const special_names[ATTEND_SPECIALS];
 /* load_settings.c: the files beside the main one. folder may be NULL. whole: the main
  * file was a tokenizer.json, which takes precedence. */
-attend_status read_settings(attend_tokenizer *t, const char *folder,
-                            bool whole);
+attend_status read_settings(attend_tokenizer *t, const char *folder, bool whole);
 /* Whether ids are numbered as in XLM-R. */
-attend_status settings_fairseq(attend_context *ctx, const char *folder,
-                               bool *fairseq);
+attend_status settings_fairseq(attend_context *ctx, const char *folder, bool *fairseq);
 /* Sets both templates from ids; -1 leaves one out. */
-void template_around(attend_tokenizer *t, int32_t before, int32_t after,
-                     int32_t middle, int32_t type_b);
+void template_around(attend_tokenizer *t, int32_t before, int32_t after, int32_t middle,
+                     int32_t type_b);
 
 attend_status step_add(attend_tokenizer *t, steps *list, step st);
-attend_status text_keep(attend_tokenizer *t, const char *bytes, size_t length,
-                        chars *kept);
+attend_status text_keep(attend_tokenizer *t, const char *bytes, size_t length, chars *kept);
 attend_status decode_add(attend_tokenizer *t, decode_step st);
 /* Once the vocabulary is complete: a trie of all pieces that text can produce. */
 attend_status build_trie(attend_tokenizer *t);
@@ -69,7 +57,6 @@ attend_status build_trie(attend_tokenizer *t);
  * the same and words are short. mark must stay. */
 attend_status cut_at_marks(attend_tokenizer *t, const char *mark);
 /* Adds a token whose piece exists, or takes this id. */
-attend_status put_added(attend_tokenizer *t, const char *what, int64_t id,
-                        added_token token);
+attend_status put_added(attend_tokenizer *t, const char *what, int64_t id, added_token token);
 
 #endif

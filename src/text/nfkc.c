@@ -10,45 +10,37 @@
 enum { LONGEST_DECOMPOSITION = 32 }; /* U+FDFA has 18 */
 
 static int order_of(uint32_t c) {
-  return c < 0x300
-             ? 0
-             : utf8proc_get_property((utf8proc_int32_t)c)->combining_class;
+  return c < 0x300 ? 0 : utf8proc_get_property((utf8proc_int32_t)c)->combining_class;
 }
 
-static attend_status put_glyph(attend_context *ctx, scratch *s, size_t *count,
-                               glyph g) {
-  ATTEND_TRY(grow(ctx, &s->glyphs, &s->glyph_capacity, *count + 1,
-                  sizeof *s->glyphs, "a text"));
+static attend_status put_glyph(attend_context *ctx, scratch *s, size_t *count, glyph g) {
+  ATTEND_TRY(grow(ctx, &s->glyphs, &s->glyph_capacity, *count + 1, sizeof *s->glyphs, "a text"));
   g.order = order_of(g.c);
   s->glyphs[(*count)++] = g;
   return ATTEND_OK;
 }
 
 /* Ideographs, the most frequent characters beyond ASCII, do not decompose. */
-static bool has_parts(uint32_t c) {
-  return c >= 0xa0 && !(c >= 0x3400 && c <= 0x9fff);
-}
+static bool has_parts(uint32_t c) { return c >= 0xa0 && !(c >= 0x3400 && c <= 0x9fff); }
 
-static size_t parts_of(uint32_t c, bool compat,
-                       utf8proc_int32_t parts[LONGEST_DECOMPOSITION]) {
+static size_t parts_of(uint32_t c, bool compat, utf8proc_int32_t parts[LONGEST_DECOMPOSITION]) {
   int options = UTF8PROC_DECOMPOSE | (compat ? UTF8PROC_COMPAT : 0);
   int boundary = 0;
   utf8proc_ssize_t k = 1;
   parts[0] = (utf8proc_int32_t)c;
   if (has_parts(c))
-    k = utf8proc_decompose_char((utf8proc_int32_t)c, parts,
-                                LONGEST_DECOMPOSITION, options, &boundary);
+    k = utf8proc_decompose_char((utf8proc_int32_t)c, parts, LONGEST_DECOMPOSITION, options,
+                                &boundary);
   return k < 0 || k > LONGEST_DECOMPOSITION ? 1 : (size_t)k;
 }
 
 bool has_no_parts(uint32_t c, bool compat) {
   utf8proc_int32_t parts[LONGEST_DECOMPOSITION];
-  return parts_of(c, compat, parts) == 1 && parts[0] == (utf8proc_int32_t)c &&
-         !order_of(c);
+  return parts_of(c, compat, parts) == 1 && parts[0] == (utf8proc_int32_t)c && !order_of(c);
 }
 
-static attend_status decompose(attend_context *ctx, scratch *s, bool compat,
-                               const view *v, size_t *count) {
+static attend_status decompose(attend_context *ctx, scratch *s, bool compat, const view *v,
+                               size_t *count) {
   for (size_t i = 0, n; i < v->length; i += n) {
     utf8proc_int32_t parts[LONGEST_DECOMPOSITION];
     uint32_t c;
@@ -91,16 +83,14 @@ static void reorder(glyph *g, size_t count) {
 /* What may compose with the character before it: marks, the later letters of a Hangul
  * syllable, the vowels of Kirat Rai. */
 static bool is_joining(uint32_t b) {
-  return is_mark(b) || (b >= 0x1161 && b <= 0x11c2) ||
-         (b >= 0x16d63 && b <= 0x16d6a);
+  return is_mark(b) || (b >= 0x1161 && b <= 0x11c2) || (b >= 0x16d63 && b <= 0x16d6a);
 }
 
 /* The character that two compose to, or 0. */
 static uint32_t composed(uint32_t a, uint32_t b) {
   utf8proc_int32_t pair[2] = {(utf8proc_int32_t)a, (utf8proc_int32_t)b};
   if (!is_joining(b)) return 0;
-  utf8proc_ssize_t n =
-      utf8proc_normalize_utf32(pair, 2, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+  utf8proc_ssize_t n = utf8proc_normalize_utf32(pair, 2, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
   return n == 1 ? (uint32_t)pair[0] : 0;
 }
 
@@ -123,23 +113,22 @@ static size_t compose(glyph *g, size_t count) {
   return kept;
 }
 
-static attend_status put_glyphs(attend_context *ctx, scratch *s, step_kind form,
-                                const view *v, aligned_text *out) {
+static attend_status put_glyphs(attend_context *ctx, scratch *s, step_kind form, const view *v,
+                                aligned_text *out) {
   size_t count = 0;
   bool compat = form == STEP_NFKC || form == STEP_NFKD;
   ATTEND_TRY(decompose(ctx, s, compat, v, &count));
   reorder(s->glyphs, count);
   if (form == STEP_NFC || form == STEP_NFKC) count = compose(s->glyphs, count);
   for (size_t i = 0; i < count; i++)
-    ATTEND_TRY(aligned_put_char(ctx, out, s->glyphs[i].c, s->glyphs[i].from,
-                                s->glyphs[i].to));
+    ATTEND_TRY(aligned_put_char(ctx, out, s->glyphs[i].c, s->glyphs[i].from, s->glyphs[i].to));
   return ATTEND_OK;
 }
 
 /* Plain text is copied. Only its last character, which is ASCII, may compose with
  * what follows. */
-attend_status put_normal_form(attend_context *ctx, scratch *s, const step *st,
-                              const view *v, size_t rough, aligned_text *out) {
+attend_status put_normal_form(attend_context *ctx, scratch *s, const step *st, const view *v,
+                              size_t rough, aligned_text *out) {
   bool joins = st->kind == STEP_NFC || st->kind == STEP_NFKC;
   for (size_t i = 0, end; i < v->length; i = end) {
     size_t plain = i ? plain_end(st->plain, v, i) : rough;

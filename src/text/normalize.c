@@ -14,12 +14,11 @@ static uint32_t clean(uint32_t c) {
 
 /* The "nmt" rules of SentencePiece. */
 static uint32_t clean_nmt(uint32_t c) {
-  if ((c >= 1 && c <= 8) || c == 0xb || (c >= 0xe && c <= 0x1f) || c == 0x7f ||
-      c == 0x8f || c == 0x9f)
+  if ((c >= 1 && c <= 8) || c == 0xb || (c >= 0xe && c <= 0x1f) || c == 0x7f || c == 0x8f ||
+      c == 0x9f)
     return UTF8_BAD;
-  if (c == 9 || c == 0xa || c == 0xc || c == 0xd || c == 0x1680 ||
-      (c >= 0x200b && c <= 0x200f) || c == 0x2028 || c == 0x2029 ||
-      c == 0x2581 || c == 0xfeff || c == UTF8_REPLACEMENT)
+  if (c == 9 || c == 0xa || c == 0xc || c == 0xd || c == 0x1680 || (c >= 0x200b && c <= 0x200f) ||
+      c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xfeff || c == UTF8_REPLACEMENT)
     return ' ';
   return c;
 }
@@ -40,8 +39,7 @@ uint32_t mapped(step_kind kind, uint32_t c) {
 }
 
 /* Unchanged ranges are copied as a whole. */
-static attend_status put_mapped(attend_context *ctx, const step *st,
-                                const view *v, size_t rough,
+static attend_status put_mapped(attend_context *ctx, const step *st, const view *v, size_t rough,
                                 aligned_text *out) {
   step_kind kind = st->kind;
   size_t kept = 0;
@@ -60,8 +58,7 @@ static attend_status put_mapped(attend_context *ctx, const step *st,
   return aligned_copy(ctx, out, v, kept, v->length);
 }
 
-static attend_status put_chinese(attend_context *ctx, const step *st,
-                                 const view *v, size_t rough,
+static attend_status put_chinese(attend_context *ctx, const step *st, const view *v, size_t rough,
                                  aligned_text *out) {
   size_t kept = 0;
   for (size_t i = rough, n; i < v->length; i = plain_end(st->plain, v, i + n)) {
@@ -80,8 +77,8 @@ static attend_status put_chinese(attend_context *ctx, const step *st,
 
 /* ---- replacing, stripping, prepending -------------------------------------------- */
 
-static attend_status put_instead(attend_context *ctx, const step *st,
-                                 const view *v, span m, aligned_text *out) {
+static attend_status put_instead(attend_context *ctx, const step *st, const view *v, span m,
+                                 aligned_text *out) {
   uint32_t from = m.start < v->length ? view_from(v, m.start)
                   : v->length         ? view_to(v, v->length - 1)
                                       : v->base;
@@ -90,15 +87,13 @@ static attend_status put_instead(attend_context *ctx, const step *st,
 }
 
 /* An empty match right after another match is ignored. */
-static attend_status put_replaced(scratch *s, const step *st, const view *v,
-                                  aligned_text *out) {
+static attend_status put_replaced(scratch *s, const step *st, const view *v, aligned_text *out) {
   size_t at = 0, kept = 0;
   bool found, again = false;
   while (at <= v->length) {
     span m;
     uint32_t c;
-    ATTEND_TRY(
-        pattern_next(s, st->pattern, v->bytes, v->length, at, &m, &found));
+    ATTEND_TRY(pattern_next(s, st->pattern, v->bytes, v->length, at, &m, &found));
     if (!found) break;
     bool empty = m.end == m.start;
     if (!empty || !again || m.start > kept) {
@@ -108,14 +103,13 @@ static attend_status put_replaced(scratch *s, const step *st, const view *v,
       again = true;
     }
     at = m.end;
-    if (empty)
-      at += at < v->length ? utf8_next(v->bytes + at, v->length - at, &c) : 1;
+    if (empty) at += at < v->length ? utf8_next(v->bytes + at, v->length - at, &c) : 1;
   }
   return aligned_copy(s->ctx, out, v, kept, v->length);
 }
 
-static attend_status put_stripped(attend_context *ctx, const step *st,
-                                  const view *v, aligned_text *out) {
+static attend_status put_stripped(attend_context *ctx, const step *st, const view *v,
+                                  aligned_text *out) {
   size_t start = 0, end = v->length, n;
   uint32_t c;
   while (st->left && start < end) {
@@ -125,8 +119,7 @@ static attend_status put_stripped(attend_context *ctx, const step *st,
   }
   while (st->right && end > start) {
     size_t last = end - 1;
-    while (last > start && ((unsigned char)v->bytes[last] & 0xc0) == 0x80)
-      last--;
+    while (last > start && ((unsigned char)v->bytes[last] & 0xc0) == 0x80) last--;
     utf8_next(v->bytes + last, end - last, &c);
     if (!is_space(c)) break;
     end = last;
@@ -134,22 +127,19 @@ static attend_status put_stripped(attend_context *ctx, const step *st,
   return aligned_copy(ctx, out, v, start, end);
 }
 
-static attend_status put_prepended(attend_context *ctx, const scratch *s,
-                                   const step *st, const view *v,
-                                   aligned_text *out) {
+static attend_status put_prepended(attend_context *ctx, const scratch *s, const step *st,
+                                   const view *v, aligned_text *out) {
   if (!v->length) return ATTEND_OK;
   uint32_t from = view_from(v, 0);
-  if (s->first)
-    ATTEND_TRY(
-        aligned_put(ctx, out, st->text.bytes, st->text.length, from, from));
+  if (s->first) ATTEND_TRY(aligned_put(ctx, out, st->text.bytes, st->text.length, from, from));
   return aligned_copy(ctx, out, v, 0, v->length);
 }
 
 /* ---- the list -------------------------------------------------------------------- */
 
 /* rough: the first character that the step may change. */
-static attend_status put_step(scratch *s, const step *st, const view *v,
-                              size_t rough, aligned_text *out) {
+static attend_status put_step(scratch *s, const step *st, const view *v, size_t rough,
+                              aligned_text *out) {
   switch (st->kind) {
     case STEP_NFC:
     case STEP_NFD:
@@ -179,8 +169,7 @@ attend_status check_growth(const scratch *s, size_t bytes) {
 
 /* Charges the longest intermediate text against the budget: what a later step
  * shortens again was work too. */
-attend_status normalize(const attend_tokenizer *t, scratch *s, view v,
-                        view *result) {
+attend_status normalize(const attend_tokenizer *t, scratch *s, view v, view *result) {
   int turn = 0;
   size_t longest = v.length;
   for (size_t i = 0; i < t->normalizers.count; i++) {
@@ -247,15 +236,13 @@ attend_status plain_find(attend_tokenizer *t, step *st) {
   bool by_one = st->kind >= STEP_LOWERCASE && st->kind <= STEP_NMT;
   set.ideographs = by_one || decomposes;
   set.hangul = by_one || st->kind == STEP_CHINESE;
-  ATTEND_TRY(
-      pool_copy(t->ctx, &t->pool, (const char *)&set, sizeof set, &kept));
+  ATTEND_TRY(pool_copy(t->ctx, &t->pool, (const char *)&set, sizeof set, &kept));
   st->plain = (const plain_set *)(const void *)kept;
   return ATTEND_OK;
 }
 
 static bool is_in(const plain_set *set, uint32_t c) {
-  return plain_has(set, c) || (set->ideographs && is_ideograph(c)) ||
-         (set->hangul && is_hangul(c));
+  return plain_has(set, c) || (set->ideographs && is_ideograph(c)) || (set->hangul && is_hangul(c));
 }
 
 size_t plain_end(const plain_set *set, const view *v, size_t at) {

@@ -49,15 +49,13 @@ static void *pcre_take(size_t bytes, void *user) {
 }
 static void pcre_give(void *block, void *user) { give(user, block); }
 
-static attend_status start(attend_tokenizer *t, pattern_kind kind,
-                           pattern **p) {
+static attend_status start(attend_tokenizer *t, pattern_kind kind, pattern **p) {
   ATTEND_TRY(take_zeroed(t->ctx, sizeof **p, "a pattern", p));
   (*p)->kind = kind;
   return ATTEND_OK;
 }
 
-attend_status pattern_string(attend_tokenizer *t, const char *text,
-                             size_t length, pattern **p) {
+attend_status pattern_string(attend_tokenizer *t, const char *text, size_t length, pattern **p) {
   if (!length)
     return fail(t->ctx, ATTEND_IO,
                 "the tokenizer cuts or replaces at an empty string: it must "
@@ -67,30 +65,25 @@ attend_status pattern_string(attend_tokenizer *t, const char *text,
   return pool_copy(t->ctx, &t->pool, text, length, &(*p)->string.bytes);
 }
 
-static attend_status compile(attend_tokenizer *t, const char *text,
-                             size_t length, pattern *p) {
+static attend_status compile(attend_tokenizer *t, const char *text, size_t length, pattern *p) {
   if (t->regexes++ == MOST_REGEXES)
-    return fail(t->ctx, ATTEND_UNSUPPORTED,
-                "the tokenizer has more than %d regular expressions",
+    return fail(t->ctx, ATTEND_UNSUPPORTED, "the tokenizer has more than %d regular expressions",
                 MOST_REGEXES);
   int error = PCRE2_ERROR_HEAP_FAILED;
   size_t at = 0;
   unsigned char why[200];
-  pcre2_general_context *memory =
-      pcre2_general_context_create(pcre_take, pcre_give, t->ctx);
-  pcre2_compile_context *how =
-      memory ? pcre2_compile_context_create(memory) : NULL;
+  pcre2_general_context *memory = pcre2_general_context_create(pcre_take, pcre_give, t->ctx);
+  pcre2_compile_context *how = memory ? pcre2_compile_context_create(memory) : NULL;
   if (how)
     p->code = pcre2_compile((PCRE2_SPTR)text, length,
-                            PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C,
-                            &error, &at, how);
+                            PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &at, how);
   if (p->code) pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);
   pcre2_compile_context_free(how);
   pcre2_general_context_free(memory);
   if (p->code) return ATTEND_OK;
   if (error == PCRE2_ERROR_HEAP_FAILED)
-    return fail(t->ctx, ATTEND_NO_MEMORY,
-                "no memory for a regular expression of %zu bytes", length);
+    return fail(t->ctx, ATTEND_NO_MEMORY, "no memory for a regular expression of %zu bytes",
+                length);
   if (pcre2_get_error_message(error, why, sizeof why) < 0) why[0] = 0;
   return fail(t->ctx, ATTEND_IO,
               "the tokenizer's regular expression \"%.100s\" is not valid at "
@@ -108,8 +101,7 @@ static attend_status check_options(attend_tokenizer *t, const char *text) {
               text);
 }
 
-attend_status pattern_regex(attend_tokenizer *t, const char *text,
-                            size_t length, pattern **p) {
+attend_status pattern_regex(attend_tokenizer *t, const char *text, size_t length, pattern **p) {
   ATTEND_TRY(check_options(t, text));
   ATTEND_TRY(start(t, REGEX, p));
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -126,9 +118,7 @@ bool pattern_is(const pattern *p, const char *text) {
          !memcmp(text, p->string.bytes, p->string.length);
 }
 
-bool pattern_cuts_words(const pattern *p) {
-  return p->kind == GPT2 || p->kind == LLAMA3;
-}
+bool pattern_cuts_words(const pattern *p) { return p->kind == GPT2 || p->kind == LLAMA3; }
 
 void pattern_free(const attend_context *ctx, pattern *p) {
   if (p) pcre2_code_free(p->code);
@@ -138,8 +128,7 @@ void pattern_free(const attend_context *ctx, pattern *p) {
 /* ---- matching --------------------------------------------------------------------- */
 
 attend_status pattern_scratch(scratch *s) {
-  pcre2_general_context *memory =
-      pcre2_general_context_create(pcre_take, pcre_give, s->ctx);
+  pcre2_general_context *memory = pcre2_general_context_create(pcre_take, pcre_give, s->ctx);
   s->match = memory ? pcre2_match_data_create(1, memory) : NULL;
   s->limits = memory ? pcre2_match_context_create(memory) : NULL;
   pcre2_general_context_free(memory);
@@ -156,22 +145,19 @@ void pattern_scratch_free(scratch *s) {
 
 /* A match at `at` only, with a growing step limit until the budget is used up. PCRE2
  * does not report the steps it took: the whole limit is charged. */
-static int match_here(scratch *s, const pattern *p, const char *text,
-                      size_t end, size_t at) {
+static int match_here(scratch *s, const pattern *p, const char *text, size_t end, size_t at) {
   for (uint32_t most = QUICK_STEPS;; most *= 4) {
     size_t work = most > QUICK_STEPS ? most : 0;
     if (work > s->work) return PCRE2_ERROR_MATCHLIMIT;
     s->work -= work;
     pcre2_set_match_limit(s->limits, most);
     int n = pcre2_match(p->code, (PCRE2_SPTR)text, end, at,
-                        PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT | PCRE2_ANCHORED,
-                        s->match, s->limits);
+                        PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT | PCRE2_ANCHORED, s->match, s->limits);
     if (n != PCRE2_ERROR_MATCHLIMIT) return n;
   }
 }
 
-static int match_slowly(scratch *s, const pattern *p, const char *text,
-                        size_t end, size_t at) {
+static int match_slowly(scratch *s, const pattern *p, const char *text, size_t end, size_t at) {
   int n = PCRE2_ERROR_NOMATCH;
   for (; n == PCRE2_ERROR_NOMATCH && at <= end; at++) {
     bool inside = at < end && ((unsigned char)text[at] & 0xc0) == 0x80;
@@ -183,11 +169,9 @@ static int match_slowly(scratch *s, const pattern *p, const char *text,
 
 /* PCRE2's limit applies to each start position, and means something else in
  * JIT-compiled patterns: hence the second attempt, which counts. */
-static attend_status next_regex(scratch *s, const pattern *p, const char *text,
-                                size_t end, size_t at, span *match,
-                                bool *found) {
-  int n = pcre2_match(p->code, (PCRE2_SPTR)text, end, at, PCRE2_NO_UTF_CHECK,
-                      s->match, s->limits);
+static attend_status next_regex(scratch *s, const pattern *p, const char *text, size_t end,
+                                size_t at, span *match, bool *found) {
+  int n = pcre2_match(p->code, (PCRE2_SPTR)text, end, at, PCRE2_NO_UTF_CHECK, s->match, s->limits);
   if (n == PCRE2_ERROR_JIT_STACKLIMIT || n == PCRE2_ERROR_MATCHLIMIT)
     n = match_slowly(s, p, text, end, at);
   *found = n >= 0;
@@ -203,19 +187,17 @@ static attend_status next_regex(scratch *s, const pattern *p, const char *text,
   return ATTEND_OK;
 }
 
-static bool next_literal(const pattern *p, const char *text, size_t end,
-                         size_t at, span *match) {
+static bool next_literal(const pattern *p, const char *text, size_t end, size_t at, span *match) {
   const char *found =
-      at < end ? memmem(text + at, end - at, p->string.bytes, p->string.length)
-               : NULL;
+      at < end ? memmem(text + at, end - at, p->string.bytes, p->string.length) : NULL;
   if (!found) return false;
   match->start = (uint32_t)(found - text);
   match->end = match->start + (uint32_t)p->string.length;
   return true;
 }
 
-attend_status pattern_next(scratch *s, const pattern *p, const char *text,
-                           size_t end, size_t at, span *match, bool *found) {
+attend_status pattern_next(scratch *s, const pattern *p, const char *text, size_t end, size_t at,
+                           span *match, bool *found) {
   if (p->kind == REGEX) return next_regex(s, p, text, end, at, match, found);
   if (p->kind == LITERAL) {
     *found = next_literal(p, text, end, at, match);
@@ -223,8 +205,7 @@ attend_status pattern_next(scratch *s, const pattern *p, const char *text,
   }
   *found = at < end;
   if (!*found) return ATTEND_OK;
-  size_t stop = p->kind == GPT2 ? scan_gpt2(text, end, at)
-                                : scan_llama3(text, end, at, p->digits);
+  size_t stop = p->kind == GPT2 ? scan_gpt2(text, end, at) : scan_llama3(text, end, at, p->digits);
   *match = (span){(uint32_t)at, (uint32_t)stop};
   return ATTEND_OK;
 }
@@ -266,17 +247,12 @@ static size_t run_end(const char *s, size_t n, size_t at, kind k) {
 static size_t contraction(const char *s, size_t n, size_t at, bool any_case) {
   char a = 0, b = 0;
   int fold = any_case ? 32 : 0;
-  if (at + 1 < n)
-    a = (char)(s[at + 1] | (s[at + 1] >= 'A' && s[at + 1] <= 'Z' ? fold : 0));
-  if (at + 2 < n)
-    b = (char)(s[at + 2] | (s[at + 2] >= 'A' && s[at + 2] <= 'Z' ? fold : 0));
+  if (at + 1 < n) a = (char)(s[at + 1] | (s[at + 1] >= 'A' && s[at + 1] <= 'Z' ? fold : 0));
+  if (at + 2 < n) b = (char)(s[at + 2] | (s[at + 2] >= 'A' && s[at + 2] <= 'Z' ? fold : 0));
   if (a == 's' || a == 't' || a == 'm' || a == 'd') return at + 2;
-  if ((a == 'r' && b == 'e') || (a == 'v' && b == 'e') ||
-      (a == 'l' && b == 'l'))
-    return at + 3;
+  if ((a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l')) return at + 3;
   /* U+017F, the long s, folds to s */
-  if (any_case && at + 2 < n && !memcmp(s + at + 1, "\xc5\xbf", 2))
-    return at + 3;
+  if (any_case && at + 2 < n && !memcmp(s + at + 1, "\xc5\xbf", 2)) return at + 3;
   return at;
 }
 
@@ -340,8 +316,7 @@ size_t scan_llama3(const char *s, size_t n, size_t at, int digits) {
   if (k == LETTER) return run_end(s, n, at, LETTER);
   if (k == NUMBER) return digits_end(s, n, at, digits);
   kind then = kind_at(s, n, at + width, &next);
-  if (then == LETTER && !is_line_end(s[at]))
-    return run_end(s, n, at + width, LETTER);
+  if (then == LETTER && !is_line_end(s[at])) return run_end(s, n, at + width, LETTER);
   if (k == OTHER) return others_end(s, n, at);
   if (s[at] == ' ' && then == OTHER) return others_end(s, n, at + 1);
   return lines_end(s, n, at);

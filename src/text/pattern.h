@@ -12,10 +12,8 @@ size_t scan_gpt2(const char *s, size_t n, size_t at);
 size_t scan_llama3(const char *s, size_t n, size_t at, int digits);
 
 /* From {"String": ..} or {"Regex": ..}. Freed with the tokenizer's steps. */
-attend_status pattern_string(attend_tokenizer *t, const char *text,
-                             size_t length, pattern **p);
-attend_status pattern_regex(attend_tokenizer *t, const char *text,
-                            size_t length, pattern **p);
+attend_status pattern_string(attend_tokenizer *t, const char *text, size_t length, pattern **p);
+attend_status pattern_regex(attend_tokenizer *t, const char *text, size_t length, pattern **p);
 /* Whether it is this string; whether it always splits between an ASCII letter or
  * digit and a space. */
 bool pattern_is(const pattern *p, const char *text);
@@ -24,8 +22,8 @@ void pattern_free(const attend_context *ctx, pattern *p);
 
 /* The first match in [at, end) of the text, perhaps empty, if *found. The text
  * outside is not seen. */
-attend_status pattern_next(scratch *s, const pattern *p, const char *text,
-                           size_t end, size_t at, span *match, bool *found);
+attend_status pattern_next(scratch *s, const pattern *p, const char *text, size_t end, size_t at,
+                           span *match, bool *found);
 
 /* Steps of matching (PCRE2's match limit) that the slow matches of a text may use in
  * total: for each byte, plus a constant. */

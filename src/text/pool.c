@@ -20,8 +20,8 @@ static attend_status add_chunk(attend_context *ctx, pool *p, size_t bytes) {
   return ATTEND_OK;
 }
 
-attend_status pool_copy(attend_context *ctx, pool *p, const void *bytes,
-                        size_t length, const char **copy) {
+attend_status pool_copy(attend_context *ctx, pool *p, const void *bytes, size_t length,
+                        const char **copy) {
   size_t size = round_up(length + 1, 8);
   if (size > p->left) ATTEND_TRY(add_chunk(ctx, p, size));
   if (length) memcpy(p->at, bytes, length);

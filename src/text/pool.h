@@ -13,8 +13,8 @@ typedef struct {
 } pool;
 
 /* A copy that ends in a zero byte, aligned to 8. */
-attend_status pool_copy(attend_context *ctx, pool *p, const void *bytes,
-                        size_t length, const char **copy);
+attend_status pool_copy(attend_context *ctx, pool *p, const void *bytes, size_t length,
+                        const char **copy);
 void pool_free(const attend_context *ctx, pool *p);
 
 #endif

@@ -15,10 +15,9 @@ typedef struct {
   const segment_sink *sink;
 } cutting;
 
-static attend_status put_token_at(const cutting *c, const view *v, size_t start,
-                                  size_t end, int32_t id) {
-  return c->sink->token(c->sink->user, id, view_from(v, start),
-                        view_to(v, end - 1));
+static attend_status put_token_at(const cutting *c, const view *v, size_t start, size_t end,
+                                  int32_t id) {
+  return c->sink->token(c->sink->user, id, view_from(v, start), view_to(v, end - 1));
 }
 
 static attend_status cut_plain(const cutting *c, view v) {
@@ -70,15 +69,13 @@ static attend_status cut_between(const cutting *c, view v) {
   return cut_gap(c, view_slice(&v, at, v.length));
 }
 
-attend_status segment_text(const attend_tokenizer *t, scratch *s,
-                           const char *text, size_t length,
+attend_status segment_text(const attend_tokenizer *t, scratch *s, const char *text, size_t length,
                            const segment_sink *sink) {
   const cutting c = {t, s, sink};
   view v = {text, NULL, NULL, length, 0};
   if (length > LONGEST_TEXT)
-    return fail(s->ctx, ATTEND_INVALID,
-                "the text has %zu bytes: encode at most %d at a time", length,
-                LONGEST_TEXT);
+    return fail(s->ctx, ATTEND_INVALID, "the text has %zu bytes: encode at most %d at a time",
+                length, LONGEST_TEXT);
   scratch_begin(s, length);
   if (!utf8_is_valid(text, length)) {
     s->clean.length = 0;
@@ -97,15 +94,12 @@ attend_status segment_text(const attend_tokenizer *t, scratch *s,
  * chunked if every step treats the two sides of a seam independently; if that is not
  * certain, texts are processed as a whole. */
 
-enum {
-  PORTION = 1 << 14
-}; /* bytes: with all intermediate texts they fit the L2 cache */
+enum { PORTION = 1 << 14 }; /* bytes: with all intermediate texts they fit the L2 cache */
 
 static const char SPACE[] = " ", MARK[] = "\xe2\x96\x81";
 
 static bool is_seam(unsigned char before, unsigned char here) {
-  return here == ' ' && before < 0x80 &&
-         ascii_kinds[before] & (ASCII_LETTER | ASCII_NUMBER);
+  return here == ' ' && before < 0x80 && ascii_kinds[before] & (ASCII_LETTER | ASCII_NUMBER);
 }
 
 static bool is_text(chars c, const char *text) {
@@ -186,7 +180,6 @@ bool may_chunk(const attend_tokenizer *t) {
 size_t chunk_end(const attend_tokenizer *t, const view *v, size_t at) {
   if (!t->chunked) return v->length;
   for (size_t i = at + PORTION; i < v->length; i++)
-    if (is_seam((unsigned char)v->bytes[i - 1], (unsigned char)v->bytes[i]))
-      return i;
+    if (is_seam((unsigned char)v->bytes[i - 1], (unsigned char)v->bytes[i])) return i;
   return v->length;
 }

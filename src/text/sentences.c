@@ -29,22 +29,19 @@ static size_t prose_char(prose p, size_t at, uint32_t *c) {
 
 /* Of either side, and marks of emphasis. */
 static bool is_quote(uint32_t c) {
-  return c == '"' || c == '\'' || c == '_' || c == '*' ||
-         (c >= 0x2018 && c <= 0x201f) || c == 0xab || c == 0xbb ||
-         c == 0x2039 || c == 0x203a;
+  return c == '"' || c == '\'' || c == '_' || c == '*' || (c >= 0x2018 && c <= 0x201f) ||
+         c == 0xab || c == 0xbb || c == 0x2039 || c == 0x203a;
 }
 
 static bool is_opener(uint32_t c) {
-  return is_quote(c) || c == '(' || c == '[' || c == '{' || c == '-' ||
-         c == 0x2013 || c == 0x2014 || c == 0xa1 || c == 0xbf || c == 0x3008 ||
-         c == 0x300a || c == 0x300c || c == 0x300e || c == 0x3010 ||
-         c == 0xff08;
+  return is_quote(c) || c == '(' || c == '[' || c == '{' || c == '-' || c == 0x2013 ||
+         c == 0x2014 || c == 0xa1 || c == 0xbf || c == 0x3008 || c == 0x300a || c == 0x300c ||
+         c == 0x300e || c == 0x3010 || c == 0xff08;
 }
 
 static bool is_closer(uint32_t c) {
-  return is_quote(c) || c == ')' || c == ']' || c == '}' || c == 0x3009 ||
-         c == 0x300b || c == 0x300d || c == 0x300f || c == 0x3011 ||
-         c == 0xff09;
+  return is_quote(c) || c == ')' || c == ']' || c == '}' || c == 0x3009 || c == 0x300b ||
+         c == 0x300d || c == 0x300f || c == 0x3011 || c == 0xff09;
 }
 
 /* Stops that need no space after them. */
@@ -55,9 +52,9 @@ static bool is_close_stop(uint32_t c) {
 /* Exclamation and question marks, and the stops of Arabic, Armenian, Devanagari,
  * Ethiopic, Khmer and Burmese. */
 static bool is_strong_stop(uint32_t c) {
-  return c == '!' || c == '?' || c == 0x203c || (c >= 0x2047 && c <= 0x2049) ||
-         c == 0x61f || c == 0x6d4 || c == 0x589 || c == 0x964 || c == 0x965 ||
-         c == 0x1362 || c == 0x17d4 || c == 0x104b;
+  return c == '!' || c == '?' || c == 0x203c || (c >= 0x2047 && c <= 0x2049) || c == 0x61f ||
+         c == 0x6d4 || c == 0x589 || c == 0x964 || c == 0x965 || c == 0x1362 || c == 0x17d4 ||
+         c == 0x104b;
 }
 
 static bool is_stop(uint32_t c) {
@@ -136,9 +133,7 @@ typedef struct {
   bool letters; /* or digits; false for a rule such as ===== */
 } line_shape;
 
-static bool is_end(prose p, size_t at) {
-  return at >= p.length || line_end(p, at);
-}
+static bool is_end(prose p, size_t at) { return at >= p.length || line_end(p, at); }
 
 static line_shape shape_of(prose p, size_t at) {
   line_shape l = {0};
@@ -175,25 +170,21 @@ static bool is_numbered(prose p, size_t at) {
   }
   bool letter = at == first + 1 && at < p.length && !(p.bytes[first] & 0x80) &&
                 ascii_kinds[(unsigned char)p.bytes[first]] & ASCII_LETTER;
-  if (at == first || at >= p.length || !(number || roman || letter))
-    return false;
-  return (p.bytes[at] == ')' || (p.bytes[at] == '.' && !open)) &&
-         is_spaced(p, at + 1);
+  if (at == first || at >= p.length || !(number || roman || letter)) return false;
+  return (p.bytes[at] == ')' || (p.bytes[at] == '.' && !open)) && is_spaced(p, at + 1);
 }
 
 static marker marker_at(prose p, size_t at) {
   uint32_t c;
   if (at >= p.length) return NO_MARKER;
   size_t width = prose_char(p, at, &c), i = at + width;
-  if (c == '-' || c == '*' || c == '+' || c == 0x2022 || c == 0x2023 ||
-      c == 0x25aa || c == 0xb7)
+  if (c == '-' || c == '*' || c == '+' || c == 0x2022 || c == 0x2023 || c == 0x25aa || c == 0xb7)
     return is_spaced(p, i) ? MARKER : NO_MARKER;
   if (c == '#') {
     while (i < p.length && i < at + 6 && p.bytes[i] == '#') i++;
     return is_spaced(p, i) ? MARKER : NO_MARKER;
   }
-  if (c == 0x2013 || c == 0x2014)
-    return is_spaced(p, i) ? WEAK_MARKER : NO_MARKER;
+  if (c == 0x2013 || c == 0x2014) return is_spaced(p, i) ? WEAK_MARKER : NO_MARKER;
   return is_numbered(p, at) ? WEAK_MARKER : NO_MARKER;
 }
 
@@ -205,8 +196,7 @@ static bool is_finished(prose p, size_t start, size_t end) {
   while (at > start && at + BACK > end) {
     uint32_t c = (unsigned char)p.bytes[at - 1];
     size_t width = 1;
-    while (c >= 0x80 && width < 4 && width < at - start &&
-           (p.bytes[at - width] & 0xc0) == 0x80)
+    while (c >= 0x80 && width < 4 && width < at - start && (p.bytes[at - width] & 0xc0) == 0x80)
       width++;
     prose_char(p, at - width, &c);
     if (is_stop(c) || c == ':' || c == ';') return true;
@@ -251,12 +241,10 @@ typedef struct {
 } word;
 
 /* Titles before a name: never an end. */
-static const char titles[] =
-    " mr mrs ms messrs mssrs dr prof mme mlle rev hon sra srta ";
+static const char titles[] = " mr mrs ms messrs mssrs dr prof mme mlle rev hon sra srta ";
 
 /* Abbreviations that occur inside sentences. */
-static const char inner[] =
-    " e.g i.e eg ie vs viz cf ca approx resp incl excl esp c.f ";
+static const char inner[] = " e.g i.e eg ie vs viz cf ca approx resp incl excl esp c.f ";
 
 /* No end before a number; elsewhere treated as any other word. */
 static const char numbered[] =
@@ -298,13 +286,9 @@ static const char starters[] =
     "Yet "
     "Yesterday ";
 
-static bool is_in(const char *list, const word *w) {
-  return w->length && strstr(list, w->bytes);
-}
+static bool is_in(const char *list, const word *w) { return w->length && strstr(list, w->bytes); }
 
-static char lower_ascii(char c) {
-  return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
-}
+static char lower_ascii(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
 
 static word lowered(const word *w) {
   word l = *w;
@@ -319,8 +303,7 @@ static bool is_known(const char *list, const word *w) {
 
 static word make_word(prose p, size_t from, size_t to) {
   word w = {.bytes = " ", .length = (int)(to - from)};
-  if (to - from > LONGEST || memchr(p.bytes + from, '\0', to - from))
-    return (word){0};
+  if (to - from > LONGEST || memchr(p.bytes + from, '\0', to - from)) return (word){0};
   memcpy(w.bytes + 1, p.bytes + from, to - from);
   w.bytes[to - from + 1] = ' ';
   return w;
@@ -329,8 +312,7 @@ static word make_word(prose p, size_t from, size_t to) {
 /* ---- reading words --------------------------------------------------------------- */
 
 static bool is_word_char(uint32_t c) {
-  return is_letter(c) || is_number(c) || is_mark(c) || c == '.' || c == '\'' ||
-         c == 0x2019;
+  return is_letter(c) || is_number(c) || is_mark(c) || c == '.' || c == '\'' || c == 0x2019;
 }
 
 /* The start of the word that ends at `end`: not before start, and not much further
@@ -359,9 +341,7 @@ static bool is_digit_at(prose p, size_t at) {
   return at < p.length && p.bytes[at] >= '0' && p.bytes[at] <= '9';
 }
 
-static bool is_char_at(prose p, size_t at, char c) {
-  return at < p.length && p.bytes[at] == c;
-}
+static bool is_char_at(prose p, size_t at, char c) { return at < p.length && p.bytes[at] == c; }
 
 static bool is_pronoun_i(prose p, size_t at) {
   word w = word_from(p, at);
@@ -404,9 +384,7 @@ static bool is_dotted(const word *w) {
   return dots;
 }
 
-static bool is_plain(const word *w) {
-  return is_made_of(w, "abcdefghijklmnopqrstuvwxyz");
-}
+static bool is_plain(const word *w) { return is_made_of(w, "abcdefghijklmnopqrstuvwxyz"); }
 
 /* "3." "iv." "B." at the start: an item number, and the text follows. */
 static bool is_item(prose p, size_t from, size_t to, const word *w) {
@@ -420,14 +398,13 @@ static bool is_item(prose p, size_t from, size_t to, const word *w) {
 static bool is_number_at(prose p, size_t at, bool letters) {
   word w = word_from(p, at);
   return is_digit_at(p, at) ||
-         (letters && (is_roman(&w) || (w.length == 1 && w.bytes[1] >= 'A' &&
-                                       w.bytes[1] <= 'Z')));
+         (letters && (is_roman(&w) || (w.length == 1 && w.bytes[1] >= 'A' && w.bytes[1] <= 'Z')));
 }
 
 /* Before a lower-case letter only a whole word ends a sentence. */
 static bool ends_before_lower(const word *w) {
-  return w->length >= WHOLE && is_plain(w) && !is_known(inner, w) &&
-         !is_known(names, w) && !is_known(numbered, w);
+  return w->length >= WHOLE && is_plain(w) && !is_known(inner, w) && !is_known(names, w) &&
+         !is_known(numbered, w);
 }
 
 static bool time_ends(prose p, size_t start, size_t stop, size_t next) {
@@ -438,8 +415,7 @@ static bool time_ends(prose p, size_t start, size_t stop, size_t next) {
 
 /* Whether the single full stop at `stop` ends the sentence from `start`, when
  * the next word begins at `next`; closed: quotes or brackets are between. */
-static bool full_stop_ends(prose p, size_t start, size_t stop, size_t next,
-                           bool closed) {
+static bool full_stop_ends(prose p, size_t start, size_t stop, size_t next, bool closed) {
   size_t from = word_start(p, start, stop);
   word w = make_word(p, from, stop);
   word l = lowered(&w);
@@ -448,12 +424,10 @@ static bool full_stop_ends(prose p, size_t start, size_t stop, size_t next,
   if (begins_lower(p, next)) return !closed && ends_before_lower(&w);
   if (is_in(times, &l)) return time_ends(p, start, stop, next);
   if (from == start && is_item(p, from, stop, &w)) return false;
-  if (is_in(numbered, &l) &&
-      is_number_at(p, next, w.length != 2 || l.bytes[1] != 'n'))
+  if (is_in(numbered, &l) && is_number_at(p, next, w.length != 2 || l.bytes[1] != 'n'))
     return false;
   if (is_known(names, &w) || is_dotted(&w)) return is_starter(p, next);
-  if (is_one_letter(p, from, stop, &c) && is_upper(c))
-    return is_starter(p, next);
+  if (is_one_letter(p, from, stop, &c) && is_upper(c)) return is_starter(p, next);
   return true;
 }
 
@@ -471,8 +445,7 @@ static bool is_glued(prose p, size_t stop) {
   if (from && !strchr(" \n(", p.bytes[from - 1])) return false;
   word tail = lowered(&follows); /* a capital, then none */
   tail.bytes[1] = follows.bytes[1];
-  return follows.bytes[1] <= 'Z' &&
-         is_word_end(p, next + (size_t)follows.length) &&
+  return follows.bytes[1] <= 'Z' && is_word_end(p, next + (size_t)follows.length) &&
          !memcmp(tail.bytes, follows.bytes, sizeof tail.bytes);
 }
 
@@ -504,8 +477,7 @@ static bool is_wide_dot(prose p, size_t at) {
 static size_t note_end(prose p, size_t at) {
   size_t i = at + 1;
   if (at >= p.length || p.bytes[at] != '[') return at;
-  while (i < p.length && i < at + 5 && p.bytes[i] >= '0' && p.bytes[i] <= '9')
-    i++;
+  while (i < p.length && i < at + 5 && p.bytes[i] >= '0' && p.bytes[i] <= '9') i++;
   return i > at + 1 && i < p.length && p.bytes[i] == ']' ? i + 1 : at;
 }
 
@@ -552,8 +524,7 @@ static bool ends_before(prose p, size_t start, const stops *s, size_t next) {
   if (s->closing) return true;
   size_t first = skip_openers(p, next);
   if (first >= p.length) return true;
-  if (s->dots == 1 && !s->strong)
-    return full_stop_ends(p, start, s->at, first, s->closed > s->end);
+  if (s->dots == 1 && !s->strong) return full_stop_ends(p, start, s->at, first, s->closed > s->end);
   if (begins_lower(p, first)) return false;
   return s->strong || s->dots > 3 || !is_pronoun_i(p, first);
 }
@@ -570,8 +541,7 @@ static bool is_dash_before_capital(prose p, size_t at) {
 /* Stops that no space follows. */
 static bool ends_closely(prose p, size_t start, const stops *s) {
   uint32_t c;
-  if (is_dash_before_capital(p, s->closed))
-    return ends_before(p, start, s, s->closed);
+  if (is_dash_before_capital(p, s->closed)) return ends_before(p, start, s, s->closed);
   prose_char(p, s->closed, &c);
   /* a quotation continued by the Japanese particle "to" */
   if (s->closing) return s->closed == s->end || c != 0x3068;
@@ -618,8 +588,7 @@ static size_t sentence_end(prose p, size_t start, bool *paragraph) {
   return end;
 }
 
-bool attend_sentence_next(const char *text, size_t length,
-                          attend_sentence *sentence) {
+bool attend_sentence_next(const char *text, size_t length, attend_sentence *sentence) {
   prose p = {text, length};
   size_t at = sentence->start + sentence->length;
   size_t start = at < length ? skip_spaces(p, at) : length;

@@ -18,20 +18,18 @@ typedef struct { /* of one text */
 static attend_status put_span(splitting *p, size_t start, size_t end) {
   int to = !p->turn;
   if (start == end) return ATTEND_OK;
-  ATTEND_TRY(grow(p->s->ctx, &p->s->spans[to], &p->s->span_capacity[to],
-                  p->out + 1, sizeof(span), "words"));
+  ATTEND_TRY(grow(p->s->ctx, &p->s->spans[to], &p->s->span_capacity[to], p->out + 1, sizeof(span),
+                  "words"));
   p->s->spans[to][p->out++] = (span){(uint32_t)start, (uint32_t)end};
   return ATTEND_OK;
 }
 
 /* ---- from matches to spans --------------------------------------------------------- */
 
-static attend_status put_cut(splitting *p, size_t *count, size_t start,
-                             size_t end, bool match) {
+static attend_status put_cut(splitting *p, size_t *count, size_t start, size_t end, bool match) {
   scratch *s = p->s;
   if (start == end) return ATTEND_OK;
-  ATTEND_TRY(grow(p->s->ctx, &s->cuts, &s->cut_capacity, *count + 1,
-                  sizeof *s->cuts, "words"));
+  ATTEND_TRY(grow(p->s->ctx, &s->cuts, &s->cut_capacity, *count + 1, sizeof *s->cuts, "words"));
   s->cuts[(*count)++] = (cut){(uint32_t)start, (uint32_t)end, match};
   return ATTEND_OK;
 }
@@ -55,8 +53,7 @@ static attend_status put_with_next(splitting *p, size_t count) {
   return ATTEND_OK;
 }
 
-static attend_status put_cuts(splitting *p, size_t count, cut_behaviour how,
-                              bool invert) {
+static attend_status put_cuts(splitting *p, size_t count, cut_behaviour how, bool invert) {
   const cut *c = p->s->cuts;
   for (size_t i = 0; i < count; i++) p->s->cuts[i].match ^= invert;
   if (how == CUT_WITH_NEXT) return put_with_next(p, count);
@@ -72,8 +69,7 @@ static attend_status put_cuts(splitting *p, size_t count, cut_behaviour how,
 
 typedef bool (*char_test)(uint32_t c);
 
-static attend_status cut_chars(splitting *p, span in, char_test test,
-                               size_t *count) {
+static attend_status cut_chars(splitting *p, span in, char_test test, size_t *count) {
   const char *s = p->v->bytes;
   size_t kept = in.start;
   *count = 0;
@@ -88,8 +84,7 @@ static attend_status cut_chars(splitting *p, span in, char_test test,
   return put_cut(p, count, kept, in.end, false);
 }
 
-static attend_status split_chars(splitting *p, span in, char_test test,
-                                 cut_behaviour how) {
+static attend_status split_chars(splitting *p, span in, char_test test, cut_behaviour how) {
   size_t count;
   ATTEND_TRY(cut_chars(p, in, test, &count));
   return put_cuts(p, count, how, false);
@@ -168,15 +163,13 @@ static attend_status split_pattern(splitting *p, const step *st, span in) {
 static attend_status split_at_marks(splitting *p, const step *st, span in) {
   const char *s = p->v->bytes;
   const size_t width = st->text.length;
-  size_t start = in.start,
-         marks = in.start; /* marks: the end of a run of them */
+  size_t start = in.start, marks = in.start; /* marks: the end of a run of them */
   unsigned char before = 0x80;
   for (size_t i = in.start, n; i < in.end; i += n) {
     unsigned char c = (unsigned char)s[i];
-    bool mark = s[i] == st->text.bytes[0] && in.end - i >= width &&
-                !memcmp(s + i, st->text.bytes, width);
-    bool apart = !mark && st->joins && (c | before) < 0x80 &&
-                 !may_join(st->joins, before, c);
+    bool mark =
+        s[i] == st->text.bytes[0] && in.end - i >= width && !memcmp(s + i, st->text.bytes, width);
+    bool apart = !mark && st->joins && (c | before) < 0x80 && !may_join(st->joins, before, c);
     if (apart || (mark && i != marks)) {
       ATTEND_TRY(put_span(p, start, i));
       start = i;
@@ -195,29 +188,25 @@ static bool wants_prefix(const splitting *p, const step *st, span in) {
   const char *s = v->bytes + in.start;
   size_t n = in.end - in.start;
   if (st->kind == STEP_BYTE_LEVEL) return st->prefix && *s != ' ';
-  bool marked = *s == ' ' || (n >= st->text.length &&
-                              !memcmp(s, st->text.bytes, st->text.length));
+  bool marked = *s == ' ' || (n >= st->text.length && !memcmp(s, st->text.bytes, st->text.length));
   if (marked || st->prepend == PREPEND_NEVER) return false;
   return st->prepend == PREPEND_ALWAYS || view_from(v, in.start) == 0;
 }
 
-static attend_status write_span(splitting *p, const step *st, span in,
-                                aligned_text *out) {
+static attend_status write_span(splitting *p, const step *st, span in, aligned_text *out) {
   const view *v = p->v;
   bool meta = st->kind == STEP_METASPACE;
   const char *mark = meta ? st->text.bytes : " ";
   size_t width = meta ? st->text.length : 1;
   uint32_t from = view_from(v, in.start);
-  if (wants_prefix(p, st, in))
-    ATTEND_TRY(aligned_put(p->s->ctx, out, mark, width, from, from));
+  if (wants_prefix(p, st, in)) ATTEND_TRY(aligned_put(p->s->ctx, out, mark, width, from, from));
   if (!meta) return aligned_copy(p->s->ctx, out, v, in.start, in.end);
   for (size_t i = in.start, end; i < in.end; i = end) {
     const char *space = memchr(v->bytes + i, ' ', in.end - i);
     end = space ? (size_t)(space - v->bytes) : in.end;
     ATTEND_TRY(aligned_copy(p->s->ctx, out, v, i, end));
     if (!space) break;
-    ATTEND_TRY(aligned_put(p->s->ctx, out, mark, width, view_from(v, end),
-                           view_to(v, end)));
+    ATTEND_TRY(aligned_put(p->s->ctx, out, mark, width, view_from(v, end), view_to(v, end)));
     end++;
   }
   return ATTEND_OK;
@@ -255,8 +244,7 @@ static attend_status split_span(splitting *p, const step *st, span in) {
     case STEP_BERT_SPLIT:
       return split_bert(p, in);
     case STEP_DIGITS:
-      return split_chars(p, in, is_number,
-                         st->each ? CUT_ISOLATED : CUT_CONTIGUOUS);
+      return split_chars(p, in, is_number, st->each ? CUT_ISOLATED : CUT_CONTIGUOUS);
     case STEP_PUNCTUATION:
       return split_chars(p, in, is_punctuation, st->behaviour);
     case STEP_AT_MARKS:
@@ -267,29 +255,26 @@ static attend_status split_span(splitting *p, const step *st, span in) {
 }
 
 static bool puts_marks(const step *st) {
-  return st->kind == STEP_METASPACE ||
-         (st->kind == STEP_BYTE_LEVEL && st->prefix);
+  return st->kind == STEP_METASPACE || (st->kind == STEP_BYTE_LEVEL && st->prefix);
 }
 
 static attend_status split_step(splitting *p, const step *st) {
   if (puts_marks(st)) ATTEND_TRY(rewrite(p, st));
   if (st->kind == STEP_METASPACE && !st->cut) return ATTEND_OK;
   p->out = 0;
-  for (size_t i = 0; i < p->count; i++)
-    ATTEND_TRY(split_span(p, st, p->s->spans[p->turn][i]));
+  for (size_t i = 0; i < p->count; i++) ATTEND_TRY(split_span(p, st, p->s->spans[p->turn][i]));
   p->turn = !p->turn;
   p->count = p->out;
   return ATTEND_OK;
 }
 
-attend_status split_text(const attend_tokenizer *t, scratch *s, view *v,
-                         span **spans, size_t *count) {
+attend_status split_text(const attend_tokenizer *t, scratch *s, view *v, span **spans,
+                         size_t *count) {
   splitting p = {.t = t, .s = s, .v = v, .turn = 1};
   ATTEND_TRY(put_span(&p, 0, v->length));
   p.turn = 0;
   p.count = p.out;
-  for (size_t i = 0; i < t->splitters.count; i++)
-    ATTEND_TRY(split_step(&p, &t->splitters.step[i]));
+  for (size_t i = 0; i < t->splitters.count; i++) ATTEND_TRY(split_step(&p, &t->splitters.step[i]));
   *spans = s->spans[p.turn];
   *count = p.count;
   return ATTEND_OK;
@@ -309,8 +294,7 @@ enum { JOINS = 128 * 128 / 8 };
 static bool crosses(chars key, chars mark) {
   for (size_t i = 1; i + mark.length <= key.length; i++) {
     if (memcmp(key.bytes + i, mark.bytes, mark.length)) continue;
-    if (i < mark.length ||
-        memcmp(key.bytes + i - mark.length, mark.bytes, mark.length))
+    if (i < mark.length || memcmp(key.bytes + i - mark.length, mark.bytes, mark.length))
       return true;
   }
   return false;
@@ -329,9 +313,7 @@ static bool merges_bytes(const attend_tokenizer *t) {
     if (m->merges[i].left < 0) continue;
     const chars *a = &t->vocab.piece[m->merges[i].left].name;
     const chars *b = &t->vocab.piece[m->merges[i].right].name;
-    if (byte_piece(a->bytes, a->length) >= 0 ||
-        byte_piece(b->bytes, b->length) >= 0)
-      return true;
+    if (byte_piece(a->bytes, a->length) >= 0 || byte_piece(b->bytes, b->length) >= 0) return true;
   }
   return false;
 }
@@ -350,8 +332,7 @@ static void put_unknowns(const attend_tokenizer *t, unsigned char *joins) {
   }
 }
 
-static attend_status find_joins(attend_tokenizer *t,
-                                const unsigned char **kept) {
+static attend_status find_joins(attend_tokenizer *t, const unsigned char **kept) {
   unsigned char joins[JOINS] = {0};
   const char *copy;
   for (size_t id = 0; id < t->vocab.count; id++) {
@@ -376,8 +357,7 @@ attend_status cut_at_marks(attend_tokenizer *t, const char *mark) {
   step st = {.kind = STEP_AT_MARKS, .text = {mark, strlen(mark)}};
   if (vocab_key(&t->vocab, mark, st.text.length) < 0) return ATTEND_OK;
   for (size_t i = 0; i < t->vocab.count; i++)
-    if (t->vocab.piece[i].kind == PIECE_NORMAL &&
-        crosses(t->vocab.piece[i].key, st.text))
+    if (t->vocab.piece[i].kind == PIECE_NORMAL && crosses(t->vocab.piece[i].key, st.text))
       return ATTEND_OK;
   if (t->model.kind == MODEL_BPE) ATTEND_TRY(find_joins(t, &st.joins));
   return step_add(t, &t->splitters, st);

@@ -25,7 +25,7 @@ typedef enum {
   STEP_LOWERCASE,
   STEP_DROP_MARKS,      /* category M */
   STEP_DROP_NONSPACING, /* category Mn */
-  STEP_CLEAN, /* BERT's clean_text: removes control characters, every space becomes ' ' */
+  STEP_CLEAN,           /* BERT's clean_text: removes control characters, every space becomes ' ' */
   STEP_NMT,
   STEP_CHINESE, /* spaces around ideographs */
   STEP_REPLACE,
@@ -71,7 +71,7 @@ typedef struct { /* SentencePiece's table: a double array and strings */
 } charsmap;
 
 enum { PLAIN_TABLE = 0x1000 }; /* most alphabets are below */
-typedef struct { /* characters that a normalizer does not change */
+typedef struct {               /* characters that a normalizer does not change */
   uint64_t bits[PLAIN_TABLE / 64];
   bool ideographs, hangul;
 } plain_set;
@@ -79,8 +79,7 @@ typedef struct { /* characters that a normalizer does not change */
 typedef struct {
   step_kind kind;
   pattern *pattern; /* REPLACE, SPLIT */
-  chars
-      text; /* REPLACE: the replacement; PREPEND; METASPACE, AT_MARKS: the mark */
+  chars text;       /* REPLACE: the replacement; PREPEND; METASPACE, AT_MARKS: the mark */
   charsmap map;
   const plain_set *plain;     /* normalizers */
   const unsigned char *joins; /* AT_MARKS: see split.c; or NULL */
@@ -89,10 +88,10 @@ typedef struct {
   bool invert;
   bool left, right; /* STRIP */
   bool prefix;      /* BYTE_LEVEL, SP_SPACES: a space in front */
-  bool cut;     /* BYTE_LEVEL: by GPT-2's pattern; METASPACE: before marks */
-  bool each;    /* DIGITS: every digit alone */
-  bool squeeze; /* SP_SPACES: remove extra whitespace */
-  bool escape;  /* SP_SPACES: ' ' becomes U+2581 */
+  bool cut;         /* BYTE_LEVEL: by GPT-2's pattern; METASPACE: before marks */
+  bool each;        /* DIGITS: every digit alone */
+  bool squeeze;     /* SP_SPACES: remove extra whitespace */
+  bool escape;      /* SP_SPACES: ' ' becomes U+2581 */
 } step;
 
 enum { STEPS_MOST = 512 }; /* far more than any real tokenizer has */
@@ -293,9 +292,8 @@ typedef struct {
 } raw_token;
 
 typedef struct scratch {
-  attend_context *ctx; /* of the call: its allocator and messages, not t->ctx */
-  aligned_text clean,
-      text[4]; /* text: 0 and 1 normalizing, 2 and 3 splitting */
+  attend_context *ctx;         /* of the call: its allocator and messages, not t->ctx */
+  aligned_text clean, text[4]; /* text: 0 and 1 normalizing, 2 and 3 splitting */
   span *spans[2];
   size_t span_capacity[2];
   cut *cuts;
@@ -330,8 +328,7 @@ void scratch_free(scratch *s);
 /* normalize.c: fails if steps have grown a text beyond s->room. */
 attend_status check_growth(const scratch *s, size_t bytes);
 /* *result is v itself if nothing changes. */
-attend_status normalize(const attend_tokenizer *t, scratch *s, view v,
-                        view *result);
+attend_status normalize(const attend_tokenizer *t, scratch *s, view v, view *result);
 /* The replacement of c in a step that maps single characters; UTF8_BAD: unchanged. */
 uint32_t mapped(step_kind kind, uint32_t c);
 /* normalize.c: fills in st->plain. */
@@ -343,8 +340,7 @@ static inline bool plain_has(const plain_set *set, uint32_t c) {
   return c < PLAIN_TABLE && set->bits[c >> 6] >> (c & 63) & 1;
 }
 /* split.c: whether two ASCII letters may be side by side in one piece. */
-static inline bool may_join(const unsigned char *joins, unsigned char a,
-                            unsigned char b) {
+static inline bool may_join(const unsigned char *joins, unsigned char a, unsigned char b) {
   return joins[a << 4 | b >> 3] >> (b & 7) & 1;
 }
 /* Whether long texts may be processed in chunks, called once all is loaded; and the
@@ -352,53 +348,49 @@ static inline bool may_join(const unsigned char *joins, unsigned char a,
 bool may_chunk(const attend_tokenizer *t);
 size_t chunk_end(const attend_tokenizer *t, const view *v, size_t at);
 /* nfkc.c: rough is the first character that is not plain. */
-attend_status put_normal_form(attend_context *ctx, scratch *s, const step *st,
-                              const view *v, size_t rough, aligned_text *out);
+attend_status put_normal_form(attend_context *ctx, scratch *s, const step *st, const view *v,
+                              size_t rough, aligned_text *out);
 /* Whether it neither decomposes nor composes with its neighbours. */
 bool has_no_parts(uint32_t c, bool compat);
 /* charsmap.c */
-attend_status charsmap_check(attend_context *ctx, const char *what,
-                             const char *blob, size_t length, charsmap *map);
-attend_status put_charsmap(attend_context *ctx, const step *st, const view *v,
-                           aligned_text *out);
+attend_status charsmap_check(attend_context *ctx, const char *what, const char *blob, size_t length,
+                             charsmap *map);
+attend_status put_charsmap(attend_context *ctx, const step *st, const view *v, aligned_text *out);
 /* ASCII that the table does not replace before ASCII. */
 bool charsmap_leaves(const charsmap *map, unsigned char c);
 /* Whether an entry has this byte after its first. */
 bool charsmap_holds(const charsmap *map, unsigned char byte);
-attend_status put_sp_spaces(attend_context *ctx, const scratch *s,
-                            const step *st, const view *v, aligned_text *out);
+attend_status put_sp_spaces(attend_context *ctx, const scratch *s, const step *st, const view *v,
+                            aligned_text *out);
 
 /* split.c: splits *v into spans; *v may become a new text. */
-attend_status split_text(const attend_tokenizer *t, scratch *s, view *v,
-                         span **spans, size_t *count);
+attend_status split_text(const attend_tokenizer *t, scratch *s, view *v, span **spans,
+                         size_t *count);
 
 /* segments.c: words and added tokens of a text, in order. The words are spans of the
  * view, valid during the call only. */
 typedef struct {
-  attend_status (*words)(void *user, const view *v, const span *words,
-                         size_t count);
+  attend_status (*words)(void *user, const view *v, const span *words, size_t count);
   attend_status (*token)(void *user, int32_t id, uint32_t start, uint32_t end);
   void *user;
 } segment_sink;
-attend_status segment_text(const attend_tokenizer *t, scratch *s,
-                           const char *text, size_t length,
+attend_status segment_text(const attend_tokenizer *t, scratch *s, const char *text, size_t length,
                            const segment_sink *sink);
 
 /* added.c: the first added token at or after `at`; false: none. */
-bool added_find(const added_list *list, bool normalized, const view *v,
-                size_t at, size_t *start, size_t *end, int32_t *id);
+bool added_find(const added_list *list, bool normalized, const view *v, size_t at, size_t *start,
+                size_t *end, int32_t *id);
 attend_status added_put(attend_tokenizer *t, const added_token *token);
 /* Called once all added tokens and normalizers are loaded. */
 attend_status added_finish(attend_tokenizer *t);
 void added_free(const attend_context *ctx, added_list *list);
 
 /* vocab.c */
-attend_status vocab_put(attend_tokenizer *t, int64_t id, const char *name,
-                        size_t length, float score, piece_kind kind);
+attend_status vocab_put(attend_tokenizer *t, int64_t id, const char *name, size_t length,
+                        float score, piece_kind kind);
 attend_status vocab_index(attend_tokenizer *t); /* makes the two tables */
 /* A character that is not a piece, found by its key only. */
-attend_status vocab_put_phantom(attend_tokenizer *t, const char *key,
-                                size_t length);
+attend_status vocab_put_phantom(attend_tokenizer *t, const char *key, size_t length);
 int32_t vocab_name(const vocab *v, const char *name, size_t length);
 int32_t vocab_key(const vocab *v, const char *key, size_t length);
 /* "<0x41>" is 0x41; -1: not a byte piece. */
@@ -418,11 +410,10 @@ static inline size_t trie_slot(const trie *t, uint64_t key) {
 attend_status trie_start(attend_context *ctx, trie *t);
 /* The value of a non-empty key, -1 if it is new: to read and to set. Valid until the
  * next call. */
-attend_status trie_put(attend_context *ctx, trie *t, const char *key,
-                       size_t length, int32_t **value);
+attend_status trie_put(attend_context *ctx, trie *t, const char *key, size_t length,
+                       int32_t **value);
 /* The edge out of a node, NULL if there is none. */
-static inline const trie_edge *trie_step(const trie *t, uint32_t node,
-                                         unsigned char byte) {
+static inline const trie_edge *trie_step(const trie *t, uint32_t node, unsigned char byte) {
   uint64_t key = ((uint64_t)node << 8 | byte) + 1;
   if (!node) {
     const trie_edge *e = &t->edge[t->mask + key];
@@ -438,23 +429,20 @@ static inline const trie_edge *trie_step(const trie *t, uint32_t node,
 void trie_free(const attend_context *ctx, trie *t);
 
 /* Models: a word to ids, into s->word. */
-attend_status model_encode(const attend_tokenizer *t, scratch *s,
-                           const char *word, size_t length);
-attend_status bpe_encode(const attend_tokenizer *t, scratch *s,
-                         const char *word, size_t length);
-attend_status wordpiece_encode(const attend_tokenizer *t, scratch *s,
-                               const char *word, size_t length);
-attend_status unigram_encode(const attend_tokenizer *t, scratch *s,
-                             const char *word, size_t length);
+attend_status model_encode(const attend_tokenizer *t, scratch *s, const char *word, size_t length);
+attend_status bpe_encode(const attend_tokenizer *t, scratch *s, const char *word, size_t length);
+attend_status wordpiece_encode(const attend_tokenizer *t, scratch *s, const char *word,
+                               size_t length);
+attend_status unigram_encode(const attend_tokenizer *t, scratch *s, const char *word,
+                             size_t length);
 attend_status put_token(scratch *s, int32_t id, size_t end);
 /* A character in no piece: byte fallback, unknown token, or nothing. */
-attend_status put_unknown(const attend_tokenizer *t, scratch *s,
-                          const char *bytes, size_t start, size_t end);
+attend_status put_unknown(const attend_tokenizer *t, scratch *s, const char *bytes, size_t start,
+                          size_t end);
 
 /* bpe.c */
 attend_status merges_reserve(attend_context *ctx, model *m, size_t count);
-void merges_put(model *m, int32_t left, int32_t right, int32_t made,
-                uint32_t rank);
+void merges_put(model *m, int32_t left, int32_t right, int32_t made, uint32_t rank);
 const merge *merges_find(const model *m, int32_t left, int32_t right);
 /* From scores: any two pieces whose concatenation is a piece. */
 attend_status merges_from_scores(attend_tokenizer *t);

@@ -14,13 +14,10 @@ static attend_status complete(attend_text_trainer *r) {
   if (!o->longest) o->longest = most;
   if (!o->alphabet) o->alphabet = 1000;
   ATTEND_CHECK(r->ctx, o->vocab > 0 && o->vocab <= MOST_VOCAB,
-               "a vocabulary of %d pieces: choose 1 to %d", (int)o->vocab,
-               MOST_VOCAB);
+               "a vocabulary of %d pieces: choose 1 to %d", (int)o->vocab, MOST_VOCAB);
   ATTEND_CHECK(r->ctx, o->longest > 0 && o->longest <= most,
-               "pieces of up to %d letters: choose 1 to %d", (int)o->longest,
-               (int)most);
-  ATTEND_CHECK(r->ctx, o->alphabet > 0,
-               "an alphabet of %d characters: choose 1 or more",
+               "pieces of up to %d letters: choose 1 to %d", (int)o->longest, (int)most);
+  ATTEND_CHECK(r->ctx, o->alphabet > 0, "an alphabet of %d characters: choose 1 or more",
                (int)o->alphabet);
   if (o->least > INT64_MAX) o->least = INT64_MAX;
   return ATTEND_OK;
@@ -37,13 +34,11 @@ static attend_status check_room(attend_text_trainer *r) {
 
 /* ---- creating -------------------------------------------------------------------- */
 
-static attend_status load_pieces(attend_text_trainer *r,
-                                 attend_tokenizer **tokenizer) {
+static attend_status load_pieces(attend_text_trainer *r, attend_tokenizer **tokenizer) {
   attend_json_writer w = attend_json_writer_text(r->ctx);
   attend_status status = write_tokenizer_json(r, &w);
   if (!status)
-    status = tokenizer_parse(r->ctx, "the trained tokenizer.json", w.text,
-                             w.length, tokenizer);
+    status = tokenizer_parse(r->ctx, "the trained tokenizer.json", w.text, w.length, tokenizer);
   attend_json_writer_free(&w);
   return status;
 }
@@ -58,8 +53,7 @@ static void name_roles(const attend_text_trainer *r, attend_tokenizer *t) {
 
 static attend_status prepare(attend_text_trainer *r) {
   r->like = like_of(r->o.like);
-  ATTEND_CHECK(r->ctx, r->like, "there is no kind of tokenizer %d",
-               (int)r->o.like);
+  ATTEND_CHECK(r->ctx, r->like, "there is no kind of tokenizer %d", (int)r->o.like);
   ATTEND_TRY(complete(r));
   ATTEND_TRY(specials_find(r));
   if (!r->like->wordpiece) ATTEND_TRY(bytes_put(r));
@@ -68,9 +62,9 @@ static attend_status prepare(attend_text_trainer *r) {
   return workers_start(r);
 }
 
-attend_status attend_text_trainer_create(
-    attend_context *ctx, const attend_text_train_options *options,
-    attend_text_trainer **trainer) {
+attend_status attend_text_trainer_create(attend_context *ctx,
+                                         const attend_text_train_options *options,
+                                         attend_text_trainer **trainer) {
   attend_text_trainer *r;
   *trainer = NULL;
   ATTEND_TRY(take_zeroed(ctx, sizeof *r, "a trainer", &r));
@@ -105,21 +99,18 @@ void attend_text_trainer_free(attend_text_trainer *r) {
 
 /* WordPiece matches the longest piece instead of applying merges in order: count
  * tokens by encoding the words. */
-static attend_status encode_words(attend_text_trainer *r,
-                                  const attend_tokenizer *t, scratch *s) {
+static attend_status encode_words(attend_text_trainer *r, const attend_tokenizer *t, scratch *s) {
   const word_counts *words = &r->worker[0].words;
   for (size_t i = 0; i < words->count; i++) {
     const counted_word *w = &words->word[i];
     ATTEND_TRY(model_encode(t, s, w->text.bytes, w->text.length));
     r->report.tokens += w->times * s->word.count;
-    if (s->word.count == 1 && s->word.token[0].id == t->model.unk)
-      r->report.unknown += w->times;
+    if (s->word.count == 1 && s->word.token[0].id == t->model.unk) r->report.unknown += w->times;
   }
   return ATTEND_OK;
 }
 
-static attend_status count_tokens(attend_text_trainer *r,
-                                  const attend_tokenizer *t) {
+static attend_status count_tokens(attend_text_trainer *r, const attend_tokenizer *t) {
   scratch s;
   r->report.tokens = r->worker[0].tokens;
   if (!r->like->wordpiece) {
@@ -134,8 +125,7 @@ static attend_status count_tokens(attend_text_trainer *r,
 
 static void fill_report(attend_text_trainer *r) {
   const word_counts *words = &r->worker[0].words;
-  for (size_t i = 0; i < words->count; i++)
-    r->report.words += words->word[i].times;
+  for (size_t i = 0; i < words->count; i++) r->report.words += words->word[i].times;
   r->report.distinct = words->count;
   r->report.vocab = (int32_t)r->pieces;
   r->report.specials = r->specials;
@@ -168,22 +158,19 @@ attend_status attend_text_trainer_learn(attend_text_trainer *r) {
 
 /* ---- accessors ------------------------------------------------------------------- */
 
-const attend_text_trained *attend_text_trainer_report(
-    const attend_text_trainer *r) {
+const attend_text_trained *attend_text_trainer_report(const attend_text_trainer *r) {
   return r->tokenizer ? &r->report : NULL;
 }
 
-const attend_tokenizer *attend_text_trainer_tokenizer(
-    const attend_text_trainer *r) {
+const attend_tokenizer *attend_text_trainer_tokenizer(const attend_text_trainer *r) {
   return r->tokenizer;
 }
 
-bool attend_text_trainer_merge(const attend_text_trainer *r, size_t i,
-                               attend_text_merge *said) {
+bool attend_text_trainer_merge(const attend_text_trainer *r, size_t i, attend_text_merge *said) {
   if (!r->tokenizer || i >= r->merges) return false;
   const trained_merge *m = &r->merge[i];
-  *said = (attend_text_merge){r->piece[m->left].name.bytes,
-                              r->piece[m->right].name.bytes, m->count};
+  *said =
+      (attend_text_merge){r->piece[m->left].name.bytes, r->piece[m->right].name.bytes, m->count};
   return true;
 }
 
@@ -197,16 +184,14 @@ bool attend_text_trainer_merge(const attend_text_trainer *r, size_t i,
  * the number of threads. */
 
 enum {
-  PART = 1 << 16, /* bytes: a part ends at the first seam after so many */
+  PART = 1 << 16,         /* bytes: a part ends at the first seam after so many */
   LONGEST_PART = 1 << 20, /* a text without seams is split here */
   BATCH = 1 << 22         /* bytes buffered before they are counted */
 };
 
 /* ---- seams ----------------------------------------------------------------------- */
 
-static bool is_ascii_space(char c) {
-  return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
+static bool is_ascii_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
 /* Malformed bytes before it become U+FFFD, which is no space. */
 static bool is_seam(const char *s, size_t start, size_t at) {
@@ -229,8 +214,7 @@ static size_t char_start(const char *s, size_t at) {
 static bool part_end(attend_text_trainer *r, size_t *end) {
   size_t last = r->open + LONGEST_PART, at = r->open + PART;
   if (at < r->looked) at = r->looked;
-  while (at < r->held_length && at < last && !is_seam(r->held, r->open, at))
-    at++;
+  while (at < r->held_length && at < last && !is_seam(r->held, r->open, at)) at++;
   r->looked = at;
   if (at >= r->held_length) return false;
   *end = at < last ? at : char_start(r->held, last);
@@ -239,8 +223,7 @@ static bool part_end(attend_text_trainer *r, size_t *end) {
 
 static attend_status put_part(attend_text_trainer *r, size_t end) {
   if (end == r->open) return ATTEND_OK;
-  ATTEND_TRY(grow(r->ctx, &r->part, &r->part_capacity, r->parts + 1,
-                  sizeof *r->part, "a text"));
+  ATTEND_TRY(grow(r->ctx, &r->part, &r->part_capacity, r->parts + 1, sizeof *r->part, "a text"));
   r->part[r->parts++] = (held_part){r->open, end};
   r->open = end;
   return ATTEND_OK;
@@ -277,8 +260,7 @@ static attend_status worker_start(attend_text_trainer *r, count_worker *w) {
 attend_status workers_start(attend_text_trainer *r) {
   attend_status status = ATTEND_OK;
   int count = r->ctx->threads;
-  ATTEND_TRY(take_zeroed(r->ctx, (size_t)count * sizeof *r->worker, "threads",
-                         &r->worker));
+  ATTEND_TRY(take_zeroed(r->ctx, (size_t)count * sizeof *r->worker, "threads", &r->worker));
   for (; r->workers < count && !status; r->workers++)
     status = worker_start(r, &r->worker[r->workers]);
   return status;
@@ -296,8 +278,7 @@ void workers_free(attend_text_trainer *r) {
 
 /* ---- counting -------------------------------------------------------------------- */
 
-static attend_status count_words(void *user, const view *v, const span *words,
-                                 size_t count) {
+static attend_status count_words(void *user, const view *v, const span *words, size_t count) {
   count_worker *w = user;
   for (size_t i = 0; i < count; i++)
     ATTEND_TRY(counts_add(&w->ctx, &w->words, v->bytes + words[i].start,
@@ -305,20 +286,17 @@ static attend_status count_words(void *user, const view *v, const span *words,
   return ATTEND_OK;
 }
 
-static attend_status count_token(void *user, int32_t id, uint32_t start,
-                                 uint32_t end) {
+static attend_status count_token(void *user, int32_t id, uint32_t start, uint32_t end) {
   count_worker *w = user;
   (void)id, (void)start, (void)end;
   w->tokens++;
   return ATTEND_OK;
 }
 
-static void count_part(const attend_text_trainer *r, count_worker *w,
-                       held_part part) {
+static void count_part(const attend_text_trainer *r, count_worker *w, held_part part) {
   const segment_sink sink = {count_words, count_token, w};
   if (w->status) return;
-  w->status = segment_text(r->cutter, &w->s, r->held + part.start,
-                           part.end - part.start, &sink);
+  w->status = segment_text(r->cutter, &w->s, r->held + part.start, part.end - part.start, &sink);
 }
 
 static attend_status workers_status(const attend_text_trainer *r) {
@@ -358,19 +336,16 @@ attend_status words_gather(attend_text_trainer *r) {
 
 /* ---- public functions ------------------------------------------------------------ */
 
-static attend_status hold(attend_text_trainer *r, const char *text,
-                          size_t length) {
+static attend_status hold(attend_text_trainer *r, const char *text, size_t length) {
   size_t end;
-  ATTEND_TRY(grow(r->ctx, &r->held, &r->held_capacity, r->held_length + length,
-                  1, "a text"));
+  ATTEND_TRY(grow(r->ctx, &r->held, &r->held_capacity, r->held_length + length, 1, "a text"));
   memcpy(r->held + r->held_length, text, length);
   r->held_length += length;
   while (part_end(r, &end)) ATTEND_TRY(put_part(r, end));
   return r->held_length < BATCH ? ATTEND_OK : count_held(r);
 }
 
-attend_status attend_text_trainer_feed(attend_text_trainer *r, const char *text,
-                                       size_t length) {
+attend_status attend_text_trainer_feed(attend_text_trainer *r, const char *text, size_t length) {
   ATTEND_CHECK(r->ctx, !r->begun,
                "the tokenizer has been trained: feed text for another to "
                "another trainer");

@@ -31,11 +31,10 @@ typedef struct { /* open addressing; a slot is an index + 1, 0 is free */
   pool pool;
 } word_counts;
 
-attend_status counts_add(attend_context *ctx, word_counts *t, const char *text,
-                         size_t length, uint64_t times);
+attend_status counts_add(attend_context *ctx, word_counts *t, const char *text, size_t length,
+                         uint64_t times);
 /* Adds all counts of the other, which is empty afterwards. */
-attend_status counts_join(attend_context *ctx, word_counts *t,
-                          word_counts *other);
+attend_status counts_join(attend_context *ctx, word_counts *t, word_counts *other);
 void counts_free(const attend_context *ctx, word_counts *t);
 
 /* ---- the result ------------------------------------------------------------------------ */
@@ -118,11 +117,9 @@ attend_status specials_find(attend_text_trainer *r);
 attend_status bytes_put(attend_text_trainer *r); /* the 256 byte letters */
 /* The letters of WordPiece; then, for both kinds, the words as rows of letters. */
 attend_status alphabet_find(attend_text_trainer *r, const word_counts *words);
-attend_status piece_put(attend_text_trainer *r, const char *name, size_t length,
-                        uint32_t letters);
+attend_status piece_put(attend_text_trainer *r, const char *name, size_t length, uint32_t letters);
 /* The special token of that name, or -1. */
-int32_t special_named(const attend_text_trainer *r, const char *name,
-                      size_t length);
+int32_t special_named(const attend_text_trainer *r, const char *name, size_t length);
 void rows_free(const attend_context *ctx, word_rows *rows);
 
 attend_status workers_start(attend_text_trainer *r);
@@ -134,13 +131,9 @@ attend_status words_gather(attend_text_trainer *r);
 attend_status merges_learn(attend_text_trainer *r);
 
 /* train_write.c: each into *w, which is finished. */
-attend_status write_tokenizer_json(const attend_text_trainer *r,
-                                   attend_json_writer *w);
-attend_status write_vocab_json(const attend_text_trainer *r,
-                               attend_json_writer *w);
-attend_status write_config_json(const attend_text_trainer *r,
-                                attend_json_writer *w);
-attend_status write_specials_json(const attend_text_trainer *r,
-                                  attend_json_writer *w);
+attend_status write_tokenizer_json(const attend_text_trainer *r, attend_json_writer *w);
+attend_status write_vocab_json(const attend_text_trainer *r, attend_json_writer *w);
+attend_status write_config_json(const attend_text_trainer *r, attend_json_writer *w);
+attend_status write_specials_json(const attend_text_trainer *r, attend_json_writer *w);
 
 #endif

@@ -81,8 +81,7 @@ static attend_status widen(pair_table *t) {
   return ATTEND_OK;
 }
 
-static attend_status find_pair(pair_table *t, int32_t left, int32_t right,
-                               uint32_t *index) {
+static attend_status find_pair(pair_table *t, int32_t left, int32_t right, uint32_t *index) {
   size_t at = slot_of(t, left, right);
   if (!t->slot[at]) {
     if (t->count >= UINT32_MAX / 4)
@@ -92,8 +91,7 @@ static attend_status find_pair(pair_table *t, int32_t left, int32_t right,
       ATTEND_TRY(widen(t));
       at = slot_of(t, left, right);
     }
-    ATTEND_TRY(grow(t->ctx, &t->pair, &t->capacity, t->count + 1,
-                    sizeof *t->pair, "pairs"));
+    ATTEND_TRY(grow(t->ctx, &t->pair, &t->capacity, t->count + 1, sizeof *t->pair, "pairs"));
     t->pair[t->count++] = (pair){.left = left, .right = right};
     t->slot[at] = (uint32_t)t->count;
   }
@@ -109,8 +107,8 @@ static attend_status put_place(pair_table *t, pair *p, uint32_t at) {
     if (t->places >= UINT32_MAX)
       return fail(t->ctx, ATTEND_UNSUPPORTED,
                   "there are too many places to learn from: take less text");
-    ATTEND_TRY(grow(t->ctx, &t->place, &t->place_capacity, t->places + 1,
-                    sizeof *t->place, "places of pairs"));
+    ATTEND_TRY(grow(t->ctx, &t->place, &t->place_capacity, t->places + 1, sizeof *t->place,
+                    "places of pairs"));
     fresh = (uint32_t)t->places++;
   }
   t->place[fresh] = (pair_place){at, 0};
@@ -124,8 +122,8 @@ static attend_status put_place(pair_table *t, pair *p, uint32_t at) {
 
 /* Adds to the count of a pair, creating it if needed; if the count grows, `at`
  * becomes one of its positions. */
-static attend_status pairs_change(pair_table *t, int32_t left, int32_t right,
-                                  int64_t change, uint32_t at) {
+static attend_status pairs_change(pair_table *t, int32_t left, int32_t right, int64_t change,
+                                  uint32_t at) {
   uint32_t index = 0;
   ATTEND_TRY(find_pair(t, left, right, &index));
   t->pair[index].count += change;
@@ -152,8 +150,7 @@ static bool is_better(const heap_entry *a, const heap_entry *b) {
 
 static void sift_up(heap_entry *heap, size_t at) {
   heap_entry c = heap[at];
-  for (; at && is_better(&c, &heap[(at - 1) / 2]); at = (at - 1) / 2)
-    heap[at] = heap[(at - 1) / 2];
+  for (; at && is_better(&c, &heap[(at - 1) / 2]); at = (at - 1) / 2) heap[at] = heap[(at - 1) / 2];
   heap[at] = c;
 }
 
@@ -169,8 +166,8 @@ static void sift_down(heap_entry *heap, size_t count, heap_entry c) {
 
 static attend_status pairs_offer(pair_table *t, uint32_t index) {
   const pair *p = &t->pair[index];
-  ATTEND_TRY(grow(t->ctx, &t->heap, &t->heap_capacity, t->heap_count + 1,
-                  sizeof *t->heap, "pairs"));
+  ATTEND_TRY(
+      grow(t->ctx, &t->heap, &t->heap_capacity, t->heap_count + 1, sizeof *t->heap, "pairs"));
   t->heap[t->heap_count] = (heap_entry){p->count, p->left, p->right, index};
   sift_up(t->heap, t->heap_count++);
   return ATTEND_OK;
@@ -206,15 +203,11 @@ typedef struct {
   pair_table pairs;
 } learning;
 
-static uint32_t letters_of(const learning *l, int32_t id) {
-  return l->r->piece[id].letters;
-}
+static uint32_t letters_of(const learning *l, int32_t id) { return l->r->piece[id].letters; }
 
 /* Pairs whose piece would be too long are not counted. */
-static attend_status change(learning *l, int32_t left, int32_t right,
-                            int64_t times, size_t at) {
-  if (letters_of(l, left) + letters_of(l, right) > (uint32_t)l->r->o.longest)
-    return ATTEND_OK;
+static attend_status change(learning *l, int32_t left, int32_t right, int64_t times, size_t at) {
+  if (letters_of(l, left) + letters_of(l, right) > (uint32_t)l->r->o.longest) return ATTEND_OK;
   return pairs_change(&l->pairs, left, right, times, (uint32_t)at);
 }
 
@@ -258,8 +251,7 @@ static attend_status join(learning *l, const trained_merge *m, size_t at) {
   return ATTEND_OK;
 }
 
-static attend_status join_all(learning *l, uint32_t index,
-                              const trained_merge *m) {
+static attend_status join_all(learning *l, uint32_t index, const trained_merge *m) {
   size_t known = l->pairs.count;
   for (uint32_t i = l->pairs.pair[index].first; i; i = l->pairs.place[i].next)
     ATTEND_TRY(join(l, m, l->pairs.place[i].at));
@@ -268,8 +260,7 @@ static attend_status join_all(learning *l, uint32_t index,
 }
 
 /* The name of a pair's piece; returns its length. */
-static size_t name_of(const learning *l, const pair *p,
-                      char name[4 * LONGEST_CHARS + 4]) {
+static size_t name_of(const learning *l, const pair *p, char name[4 * LONGEST_CHARS + 4]) {
   const chars *a = &l->r->piece[p->left].name;
   const chars *b = &l->r->piece[p->right].name;
   size_t skip = l->r->like->wordpiece ? 2 : 0; /* ## */
@@ -288,10 +279,9 @@ static attend_status merge_pair(learning *l, uint32_t index) {
     pairs_release(&l->pairs, index);
     return ATTEND_OK;
   }
-  ATTEND_TRY(grow(r->ctx, &r->merge, &r->merge_capacity, r->merges + 1,
-                  sizeof *r->merge, "merges"));
-  ATTEND_TRY(piece_put(r, name, length,
-                       letters_of(l, p.left) + letters_of(l, p.right)));
+  ATTEND_TRY(
+      grow(r->ctx, &r->merge, &r->merge_capacity, r->merges + 1, sizeof *r->merge, "merges"));
+  ATTEND_TRY(piece_put(r, name, length, letters_of(l, p.left) + letters_of(l, p.right)));
   r->merge[r->merges++] = m;
   return join_all(l, index, &m);
 }
@@ -301,12 +291,10 @@ static attend_status merge_best(learning *l) {
   size_t most = (size_t)r->o.vocab - r->pieces;
   uint32_t index;
   ATTEND_TRY(count_pairs(l));
-  while (r->merges < most &&
-         pairs_best(&l->pairs, (int64_t)r->o.least, &index)) {
+  while (r->merges < most && pairs_best(&l->pairs, (int64_t)r->o.least, &index)) {
     ATTEND_TRY(merge_pair(l, index));
     if (r->o.progress && r->o.progress(r->merges, most, r->o.user))
-      return fail(r->ctx, ATTEND_STOPPED,
-                  "learning was stopped after %zu merges", r->merges);
+      return fail(r->ctx, ATTEND_STOPPED, "learning was stopped after %zu merges", r->merges);
   }
   return ATTEND_OK;
 }

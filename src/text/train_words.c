@@ -5,14 +5,11 @@
 
 #include "text/train.h"
 
-static size_t slot_of(const word_counts *t, const char *text, size_t length,
-                      uint32_t hash) {
+static size_t slot_of(const word_counts *t, const char *text, size_t length, uint32_t hash) {
   size_t mask = t->slots - 1, at = hash & mask;
   for (; t->slot[at]; at = (at + 1) & mask) {
     const counted_word *w = &t->word[t->slot[at] - 1];
-    if (w->hash == hash && w->text.length == length &&
-        !memcmp(w->text.bytes, text, length))
-      break;
+    if (w->hash == hash && w->text.length == length && !memcmp(w->text.bytes, text, length)) break;
   }
   return at;
 }
@@ -33,23 +30,20 @@ static attend_status widen(attend_context *ctx, word_counts *t) {
   return ATTEND_OK;
 }
 
-static attend_status put_word(attend_context *ctx, word_counts *t,
-                              const char *text, size_t length, uint32_t hash,
-                              uint64_t times) {
+static attend_status put_word(attend_context *ctx, word_counts *t, const char *text, size_t length,
+                              uint32_t hash, uint64_t times) {
   counted_word w = {{NULL, length}, times, hash};
   if (t->count >= UINT32_MAX / 4)
     return fail(ctx, ATTEND_UNSUPPORTED,
-                "the text has more than %u different words: learn from less",
-                UINT32_MAX / 4);
-  ATTEND_TRY(grow(ctx, &t->word, &t->capacity, t->count + 1, sizeof *t->word,
-                  "words"));
+                "the text has more than %u different words: learn from less", UINT32_MAX / 4);
+  ATTEND_TRY(grow(ctx, &t->word, &t->capacity, t->count + 1, sizeof *t->word, "words"));
   ATTEND_TRY(pool_copy(ctx, &t->pool, text, length, &w.text.bytes));
   t->word[t->count++] = w;
   return ATTEND_OK;
 }
 
-attend_status counts_add(attend_context *ctx, word_counts *t, const char *text,
-                         size_t length, uint64_t times) {
+attend_status counts_add(attend_context *ctx, word_counts *t, const char *text, size_t length,
+                         uint64_t times) {
   if (2 * t->count >= t->slots) ATTEND_TRY(widen(ctx, t));
   uint32_t hash = (uint32_t)hash_keyed(t->hash, text, length);
   size_t at = slot_of(t, text, length, hash);
@@ -62,8 +56,7 @@ attend_status counts_add(attend_context *ctx, word_counts *t, const char *text,
   return ATTEND_OK;
 }
 
-attend_status counts_join(attend_context *ctx, word_counts *t,
-                          word_counts *other) {
+attend_status counts_join(attend_context *ctx, word_counts *t, word_counts *other) {
   for (size_t i = 0; i < other->count; i++) {
     const counted_word *w = &other->word[i];
     ATTEND_TRY(counts_add(ctx, t, w->text.bytes, w->text.length, w->times));
@@ -119,12 +112,11 @@ static const like likes[ATTEND_LIKES] = {
                            [ATTEND_SPECIAL_CLS] = "<s>",
                            [ATTEND_SPECIAL_SEP] = "</s>",
                            [ATTEND_SPECIAL_MASK] = "<mask>"}},
-    [ATTEND_LIKE_LLAMA] = {
-        "llama",
-        "PreTrainedTokenizerFast",
-        false,
-        {"<s>", "</s>"},
-        {[ATTEND_SPECIAL_BOS] = "<s>", [ATTEND_SPECIAL_EOS] = "</s>"}}};
+    [ATTEND_LIKE_LLAMA] = {"llama",
+                           "PreTrainedTokenizerFast",
+                           false,
+                           {"<s>", "</s>"},
+                           {[ATTEND_SPECIAL_BOS] = "<s>", [ATTEND_SPECIAL_EOS] = "</s>"}}};
 
 const like *like_of(attend_like which) {
   return (unsigned)which < ATTEND_LIKES ? &likes[which] : NULL;
@@ -137,21 +129,18 @@ const char *attend_like_name(attend_like which) {
 
 /* ---- pieces ---------------------------------------------------------------------- */
 
-attend_status piece_put(attend_text_trainer *r, const char *name, size_t length,
-                        uint32_t letters) {
+attend_status piece_put(attend_text_trainer *r, const char *name, size_t length, uint32_t letters) {
   trained_piece p = {{NULL, length}, letters};
-  ATTEND_TRY(grow(r->ctx, &r->piece, &r->piece_capacity, r->pieces + 1,
-                  sizeof *r->piece, "a vocabulary"));
+  ATTEND_TRY(
+      grow(r->ctx, &r->piece, &r->piece_capacity, r->pieces + 1, sizeof *r->piece, "a vocabulary"));
   ATTEND_TRY(pool_copy(r->ctx, &r->pool, name, length, &p.name.bytes));
   r->piece[r->pieces++] = p;
   return ATTEND_OK;
 }
 
-int32_t special_named(const attend_text_trainer *r, const char *name,
-                      size_t length) {
+int32_t special_named(const attend_text_trainer *r, const char *name, size_t length) {
   for (int32_t i = 0; i < r->specials; i++)
-    if (r->piece[i].name.length == length &&
-        !memcmp(r->piece[i].name.bytes, name, length))
+    if (r->piece[i].name.length == length && !memcmp(r->piece[i].name.bytes, name, length))
       return i;
   return -1;
 }
@@ -169,14 +158,14 @@ static bool has_space(const char *name) {
 static attend_status put_special(attend_text_trainer *r, const char *name) {
   enum { LONGEST_SPECIAL = 256 };
   size_t length = strlen(name);
-  ATTEND_CHECK(r->ctx,
-               length && length <= LONGEST_SPECIAL &&
-                   utf8_is_valid(name, length) && !has_space(name),
-               "\"%.60s\" cannot be a special token: it must be UTF-8, without "
-               "spaces, of 1 to %d bytes",
-               name, LONGEST_SPECIAL);
-  ATTEND_CHECK(r->ctx, r->specials < MOST_SPECIALS,
-               "there are more than %d special tokens", MOST_SPECIALS);
+  ATTEND_CHECK(
+      r->ctx,
+      length && length <= LONGEST_SPECIAL && utf8_is_valid(name, length) && !has_space(name),
+      "\"%.60s\" cannot be a special token: it must be UTF-8, without "
+      "spaces, of 1 to %d bytes",
+      name, LONGEST_SPECIAL);
+  ATTEND_CHECK(r->ctx, r->specials < MOST_SPECIALS, "there are more than %d special tokens",
+               MOST_SPECIALS);
   if (special_named(r, name, length) >= 0) return ATTEND_OK;
   ATTEND_TRY(piece_put(r, name, length, 1));
   r->specials++;
@@ -186,13 +175,11 @@ static attend_status put_special(attend_text_trainer *r, const char *name) {
 attend_status specials_find(attend_text_trainer *r) {
   for (int i = 0; i < 6 && r->like->special[i]; i++)
     ATTEND_TRY(put_special(r, r->like->special[i]));
-  for (size_t i = 0; i < r->o.n_specials; i++)
-    ATTEND_TRY(put_special(r, r->o.specials[i]));
+  for (size_t i = 0; i < r->o.n_specials; i++) ATTEND_TRY(put_special(r, r->o.specials[i]));
   return ATTEND_OK;
 }
 
-static attend_status put_letter(attend_text_trainer *r, uint32_t c,
-                                bool inside) {
+static attend_status put_letter(attend_text_trainer *r, uint32_t c, bool inside) {
   char name[8] = "##";
   size_t skip = inside ? 2 : 0;
   size_t length = skip + (size_t)utf8_write(c, name + skip);
@@ -220,8 +207,7 @@ static void find_byte_ids(const attend_text_trainer *r, int32_t id[256]) {
   int32_t next = r->specials;
   for (int beyond = 0; beyond < 2; beyond++)
     for (int b = 0; b < 256; b++)
-      if ((byte_char((unsigned char)b) >= 0x100) == (bool)beyond)
-        id[b] = next++;
+      if ((byte_char((unsigned char)b) >= 0x100) == (bool)beyond) id[b] = next++;
 }
 
 /* ---- characters ------------------------------------------------------------------ */
@@ -238,8 +224,7 @@ typedef struct {
 
 static bool is_learnt_from(const counted_word *w) {
   size_t n = 0;
-  for (size_t i = 0; i < w->text.length; i++)
-    n += ((unsigned char)w->text.bytes[i] & 0xc0) != 0x80;
+  for (size_t i = 0; i < w->text.length; i++) n += ((unsigned char)w->text.bytes[i] & 0xc0) != 0x80;
   return n <= LONGEST_CHARS; /* longer words are [UNK] */
 }
 
@@ -336,8 +321,8 @@ static void put_place(word_rows *rows, int32_t id, size_t word) {
   rows->word[rows->places++] = (uint32_t)word;
 }
 
-static void put_row(word_rows *rows, const counted_word *w, size_t word,
-                    const int32_t *bytes, const letter *of) {
+static void put_row(word_rows *rows, const counted_word *w, size_t word, const int32_t *bytes,
+                    const letter *of) {
   uint32_t c;
   for (size_t at = 0; at < w->text.length;) {
     size_t n = 1;
@@ -352,19 +337,16 @@ static void put_row(word_rows *rows, const counted_word *w, size_t word,
   put_place(rows, ROW_GAP, word);
 }
 
-static attend_status put_rows(attend_text_trainer *r, const word_counts *words,
-                              const letter *of) {
+static attend_status put_rows(attend_text_trainer *r, const word_counts *words, const letter *of) {
   int32_t bytes[256];
   size_t places = 1;
   for (size_t i = 0; i < words->count; i++)
-    if (!of || is_spelled(&words->word[i], of))
-      places += words->word[i].text.length + 1;
+    if (!of || is_spelled(&words->word[i], of)) places += words->word[i].text.length + 1;
   ATTEND_TRY(take_rows(r, places));
   find_byte_ids(r, bytes);
   put_place(&r->rows, ROW_GAP, 0);
   for (size_t i = 0; i < words->count; i++)
-    if (!of || is_spelled(&words->word[i], of))
-      put_row(&r->rows, &words->word[i], i, bytes, of);
+    if (!of || is_spelled(&words->word[i], of)) put_row(&r->rows, &words->word[i], i, bytes, of);
   return ATTEND_OK;
 }
 

@@ -77,8 +77,7 @@ static void put_roles(const attend_text_trainer *r, attend_json_writer *w) {
 
 /* ---- templates: special tokens around a text ------------------------------------- */
 
-static void put_entry(attend_json_writer *w, const char *kind, const char *id,
-                      int type) {
+static void put_entry(attend_json_writer *w, const char *kind, const char *id, int type) {
   attend_json_open(w, '{');
   open_member(w, kind, '{');
   json_put_text(w, "id", id);
@@ -87,8 +86,8 @@ static void put_entry(attend_json_writer *w, const char *kind, const char *id,
   attend_json_close(w, '}');
 }
 
-static void put_template_special(const attend_text_trainer *r,
-                                 attend_json_writer *w, const char *name) {
+static void put_template_special(const attend_text_trainer *r, attend_json_writer *w,
+                                 const char *name) {
   open_member(w, name, '{');
   json_put_text(w, "id", name);
   open_member(w, "ids", '[');
@@ -101,9 +100,8 @@ static void put_template_special(const attend_text_trainer *r,
 }
 
 /* first A last, and first A middle B last; NULL leaves out. */
-static void put_template(const attend_text_trainer *r, attend_json_writer *w,
-                         const char *first, const char *middle,
-                         const char *last) {
+static void put_template(const attend_text_trainer *r, attend_json_writer *w, const char *first,
+                         const char *middle, const char *last) {
   json_put_text(w, "type", "TemplateProcessing");
   for (int two = 0; two < 2; two++) {
     open_member(w, two ? "pair" : "single", '[');
@@ -120,8 +118,8 @@ static void put_template(const attend_text_trainer *r, attend_json_writer *w,
   attend_json_close(w, '}');
 }
 
-static void put_pair_of(const attend_text_trainer *r, attend_json_writer *w,
-                        const char *name, const char *special) {
+static void put_pair_of(const attend_text_trainer *r, attend_json_writer *w, const char *name,
+                        const char *special) {
   open_member(w, name, '[');
   attend_json_put_string(w, special);
   attend_json_put_integer(w, id_of(r, special));
@@ -205,8 +203,7 @@ static void put_decoder(const attend_text_trainer *r, attend_json_writer *w) {
 
 static void put_vocab(const attend_text_trainer *r, attend_json_writer *w) {
   attend_json_open(w, '{');
-  for (size_t i = 0; i < r->pieces; i++)
-    json_put_integer(w, r->piece[i].name.bytes, (int64_t)i);
+  for (size_t i = 0; i < r->pieces; i++) json_put_integer(w, r->piece[i].name.bytes, (int64_t)i);
   attend_json_close(w, '}');
 }
 
@@ -251,8 +248,7 @@ static void put_model(const attend_text_trainer *r, attend_json_writer *w) {
 
 /* ---- files ----------------------------------------------------------------------- */
 
-attend_status write_tokenizer_json(const attend_text_trainer *r,
-                                   attend_json_writer *w) {
+attend_status write_tokenizer_json(const attend_text_trainer *r, attend_json_writer *w) {
   attend_json_indent(w, true);
   attend_json_open(w, '{');
   json_put_text(w, "version", "1.0");
@@ -267,14 +263,12 @@ attend_status write_tokenizer_json(const attend_text_trainer *r,
   return attend_json_finish(w);
 }
 
-attend_status write_vocab_json(const attend_text_trainer *r,
-                               attend_json_writer *w) {
+attend_status write_vocab_json(const attend_text_trainer *r, attend_json_writer *w) {
   put_vocab(r, w);
   return attend_json_finish(w);
 }
 
-static void put_added_decoder(const attend_text_trainer *r,
-                              attend_json_writer *w) {
+static void put_added_decoder(const attend_text_trainer *r, attend_json_writer *w) {
   open_member(w, "added_tokens_decoder", '{');
   for (int32_t i = 0; i < r->specials; i++) {
     char id[16];
@@ -287,8 +281,7 @@ static void put_added_decoder(const attend_text_trainer *r,
   attend_json_close(w, '}');
 }
 
-attend_status write_config_json(const attend_text_trainer *r,
-                                attend_json_writer *w) {
+attend_status write_config_json(const attend_text_trainer *r, attend_json_writer *w) {
   attend_json_indent(w, true);
   attend_json_open(w, '{');
   json_put_text(w, "tokenizer_class", r->like->class);
@@ -307,8 +300,7 @@ attend_status write_config_json(const attend_text_trainer *r,
   return attend_json_finish(w);
 }
 
-attend_status write_specials_json(const attend_text_trainer *r,
-                                  attend_json_writer *w) {
+attend_status write_specials_json(const attend_text_trainer *r, attend_json_writer *w) {
   attend_json_indent(w, true);
   attend_json_open(w, '{');
   put_roles(r, w);
@@ -329,16 +321,11 @@ enum {
 };
 
 static const char *const names[FILES] = {
-    [FILE_VOCAB_JSON] = "vocab.json",
-    [FILE_MERGES] = "merges.txt",
-    [FILE_VOCAB_TXT] = "vocab.txt",
-    [FILE_SPECIALS] = "special_tokens_map.json",
-    [FILE_CONFIG] = "tokenizer_config.json",
-    [FILE_TOKENIZER] = "tokenizer.json"};
+    [FILE_VOCAB_JSON] = "vocab.json",        [FILE_MERGES] = "merges.txt",
+    [FILE_VOCAB_TXT] = "vocab.txt",          [FILE_SPECIALS] = "special_tokens_map.json",
+    [FILE_CONFIG] = "tokenizer_config.json", [FILE_TOKENIZER] = "tokenizer.json"};
 
-const char *attend_text_trainer_file(int i) {
-  return i >= 0 && i < FILES ? names[i] : NULL;
-}
+const char *attend_text_trainer_file(int i) { return i >= 0 && i < FILES ? names[i] : NULL; }
 
 /* ---- lines ----------------------------------------------------------------------- */
 
@@ -347,11 +334,9 @@ typedef struct {
   size_t length, capacity;
 } lines;
 
-static attend_status put_line(attend_context *ctx, lines *to, const chars *a,
-                              const chars *b) {
+static attend_status put_line(attend_context *ctx, lines *to, const chars *a, const chars *b) {
   size_t more = a->length + (b ? 1 + b->length : 0) + 1;
-  ATTEND_TRY(
-      grow(ctx, &to->text, &to->capacity, to->length + more, 1, "a file"));
+  ATTEND_TRY(grow(ctx, &to->text, &to->capacity, to->length + more, 1, "a file"));
   char *at = to->text + to->length;
   memcpy(at, a->bytes, a->length);
   if (b) at[a->length] = ' ';
@@ -365,31 +350,27 @@ static attend_status put_merge_lines(const attend_text_trainer *r, lines *to) {
   static const chars version = {"#version: 0.2", 13};
   ATTEND_TRY(put_line(r->ctx, to, &version, NULL));
   for (size_t i = 0; i < r->merges; i++)
-    ATTEND_TRY(put_line(r->ctx, to, &r->piece[r->merge[i].left].name,
-                        &r->piece[r->merge[i].right].name));
+    ATTEND_TRY(
+        put_line(r->ctx, to, &r->piece[r->merge[i].left].name, &r->piece[r->merge[i].right].name));
   return ATTEND_OK;
 }
 
 static attend_status put_pieces(const attend_text_trainer *r, lines *to) {
-  for (size_t i = 0; i < r->pieces; i++)
-    ATTEND_TRY(put_line(r->ctx, to, &r->piece[i].name, NULL));
+  for (size_t i = 0; i < r->pieces; i++) ATTEND_TRY(put_line(r->ctx, to, &r->piece[i].name, NULL));
   return ATTEND_OK;
 }
 
 /* ---- files ----------------------------------------------------------------------- */
 
-static attend_status put_lines(const attend_text_trainer *r, int file,
-                               attend_draft *draft) {
+static attend_status put_lines(const attend_text_trainer *r, int file, attend_draft *draft) {
   lines l = {0};
-  attend_status status =
-      file == FILE_MERGES ? put_merge_lines(r, &l) : put_pieces(r, &l);
+  attend_status status = file == FILE_MERGES ? put_merge_lines(r, &l) : put_pieces(r, &l);
   if (!status) status = attend_draft_put(draft, l.text, l.length);
   give(r->ctx, l.text);
   return status;
 }
 
-static attend_status put_json(const attend_text_trainer *r, int file,
-                              attend_draft *draft) {
+static attend_status put_json(const attend_text_trainer *r, int file, attend_draft *draft) {
   attend_json_writer w = attend_json_writer_text(r->ctx);
   attend_status status = file == FILE_VOCAB_JSON ? write_vocab_json(r, &w)
                          : file == FILE_SPECIALS ? write_specials_json(r, &w)
@@ -402,32 +383,29 @@ static attend_status put_json(const attend_text_trainer *r, int file,
 
 static bool belongs(const attend_text_trainer *r, int file) {
   if (file == FILE_VOCAB_TXT) return r->like->wordpiece;
-  if (file == FILE_VOCAB_JSON || file == FILE_MERGES)
-    return !r->like->wordpiece;
+  if (file == FILE_VOCAB_JSON || file == FILE_MERGES) return !r->like->wordpiece;
   return true;
 }
 
 /* ---- the folder ------------------------------------------------------------------ */
 
-static attend_status path_to(const attend_text_trainer *r, const char *folder,
-                             int file, char path[LONGEST_PATH]) {
+static attend_status path_to(const attend_text_trainer *r, const char *folder, int file,
+                             char path[LONGEST_PATH]) {
   int n = snprintf(path, LONGEST_PATH, "%s/%s", folder, names[file]);
   if (n > 0 && n < LONGEST_PATH) return ATTEND_OK;
   return fail(r->ctx, ATTEND_INVALID, "the folder's name is too long");
 }
 
 /* All files are on disk before the first is renamed into place. */
-static attend_status write_drafts(const attend_text_trainer *r,
-                                  const char *folder,
+static attend_status write_drafts(const attend_text_trainer *r, const char *folder,
                                   attend_draft *draft[FILES]) {
   char path[LONGEST_PATH];
   for (int i = 0; i < FILES; i++) {
     if (!belongs(r, i)) continue;
     ATTEND_TRY(path_to(r, folder, i, path));
     ATTEND_TRY(attend_draft_open(r->ctx, path, &draft[i]));
-    ATTEND_TRY(i == FILE_MERGES || i == FILE_VOCAB_TXT
-                   ? put_lines(r, i, draft[i])
-                   : put_json(r, i, draft[i]));
+    ATTEND_TRY(i == FILE_MERGES || i == FILE_VOCAB_TXT ? put_lines(r, i, draft[i])
+                                                       : put_json(r, i, draft[i]));
     ATTEND_TRY(draft_settle(draft[i]));
   }
   return ATTEND_OK;
@@ -449,14 +427,12 @@ static attend_status replace(const attend_text_trainer *r, const char *folder,
   return ATTEND_OK;
 }
 
-attend_status attend_text_trainer_save(attend_text_trainer *r,
-                                       const char *folder) {
+attend_status attend_text_trainer_save(attend_text_trainer *r, const char *folder) {
   ATTEND_CHECK(r->ctx, r->tokenizer,
                "there is nothing to save: attend_text_trainer_learn comes "
                "first");
   if (mkdir(folder, 0777) && errno != EEXIST)
-    return fail(r->ctx, ATTEND_IO, "the folder %.300s cannot be made: %s",
-                folder, strerror(errno));
+    return fail(r->ctx, ATTEND_IO, "the folder %.300s cannot be made: %s", folder, strerror(errno));
   attend_draft *draft[FILES] = {0};
   attend_status status = write_drafts(r, folder, draft);
   if (!status) status = replace(r, folder, draft);

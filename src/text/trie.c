@@ -12,8 +12,7 @@ enum { FIRST_SLOTS = 64, LONGEST_KEY = 1024 };
 
 static attend_status take_edges(attend_context *ctx, trie *t, size_t slots) {
   t->mask = slots - 1;
-  return take_zeroed(ctx, (slots + 256) * sizeof *t->edge, "a vocabulary",
-                     &t->edge);
+  return take_zeroed(ctx, (slots + 256) * sizeof *t->edge, "a vocabulary", &t->edge);
 }
 
 attend_status trie_start(attend_context *ctx, trie *t) {
@@ -40,8 +39,8 @@ static attend_status widen(attend_context *ctx, trie *t) {
   return ATTEND_OK;
 }
 
-attend_status trie_put(attend_context *ctx, trie *t, const char *key,
-                       size_t length, int32_t **value) {
+attend_status trie_put(attend_context *ctx, trie *t, const char *key, size_t length,
+                       int32_t **value) {
   uint32_t node = 0;
   if (length > LONGEST_KEY)
     return fail(ctx, ATTEND_IO,

@@ -78,30 +78,26 @@ static bool is_plain_letter(uint32_t c) {
 
 static utf8proc_category_t category(uint32_t c) {
   if (is_plain_letter(c)) return UTF8PROC_CATEGORY_LO;
-  return c > 0x10ffff ? UTF8PROC_CATEGORY_CN
-                      : utf8proc_category((utf8proc_int32_t)c);
+  return c > 0x10ffff ? UTF8PROC_CATEGORY_CN : utf8proc_category((utf8proc_int32_t)c);
 }
 
-static bool is_between(uint32_t c, utf8proc_category_t first,
-                       utf8proc_category_t last) {
+static bool is_between(uint32_t c, utf8proc_category_t first, utf8proc_category_t last) {
   utf8proc_category_t k = category(c);
   return k >= first && k <= last;
 }
 
-const unsigned char ascii_kinds[128] = {
-    [9] = ASCII_SPACE,           [10] = ASCII_SPACE,
-    [11] = ASCII_SPACE,          [12] = ASCII_SPACE,
-    [13] = ASCII_SPACE,          [' '] = ASCII_SPACE,
-    ['!' ... '/'] = ASCII_PUNCT, ['0' ... '9'] = ASCII_NUMBER,
-    [':' ... '@'] = ASCII_PUNCT, ['A' ... 'Z'] = ASCII_LETTER,
-    ['[' ... '`'] = ASCII_PUNCT, ['a' ... 'z'] = ASCII_LETTER,
-    ['{' ... '~'] = ASCII_PUNCT};
+const unsigned char ascii_kinds[128] = {[9] = ASCII_SPACE,           [10] = ASCII_SPACE,
+                                        [11] = ASCII_SPACE,          [12] = ASCII_SPACE,
+                                        [13] = ASCII_SPACE,          [' '] = ASCII_SPACE,
+                                        ['!' ... '/'] = ASCII_PUNCT, ['0' ... '9'] = ASCII_NUMBER,
+                                        [':' ... '@'] = ASCII_PUNCT, ['A' ... 'Z'] = ASCII_LETTER,
+                                        ['[' ... '`'] = ASCII_PUNCT, ['a' ... 'z'] = ASCII_LETTER,
+                                        ['{' ... '~'] = ASCII_PUNCT};
 
 bool is_space_beyond(uint32_t c) {
   if (c > 0x3000 || (c > 0xa0 && c < 0x1680)) return false;
-  return c == 0x85 || c == 0xa0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 ||
-         c == 0x202f || c == 0x205f || c == 0x3000;
+  return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||
+         c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
 bool is_letter_beyond(uint32_t c) {
@@ -117,13 +113,10 @@ bool is_punctuation_beyond(uint32_t c) {
 }
 
 bool is_mark(uint32_t c) {
-  return c >= 0x300 &&
-         is_between(c, UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME);
+  return c >= 0x300 && is_between(c, UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME);
 }
 
-bool is_nonspacing(uint32_t c) {
-  return c >= 0x300 && category(c) == UTF8PROC_CATEGORY_MN;
-}
+bool is_nonspacing(uint32_t c) { return c >= 0x300 && category(c) == UTF8PROC_CATEGORY_MN; }
 
 bool is_control(uint32_t c) {
   if (c == '\t' || c == '\n' || c == '\r') return false;
@@ -133,8 +126,8 @@ bool is_control(uint32_t c) {
 bool is_word(uint32_t c) {
   if (c < 0x80) return is_letter(c) || is_number(c) || c == '_';
   utf8proc_category_t k = category(c);
-  return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_NL) ||
-         k == UTF8PROC_CATEGORY_PC || c == 0x200c || c == 0x200d;
+  return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_NL) || k == UTF8PROC_CATEGORY_PC ||
+         c == 0x200c || c == 0x200d;
 }
 
 bool is_chinese(uint32_t c) {

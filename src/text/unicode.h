@@ -28,9 +28,7 @@ static inline size_t utf8_next(const char *text, size_t n, uint32_t *c) {
   if (width == 1) *c = s[0];
   if (width == 2) *c = (s[0] & 31u) << 6 | (s[1] & 63u);
   if (width == 3) *c = (s[0] & 15u) << 12 | (s[1] & 63u) << 6 | (s[2] & 63u);
-  if (width == 4)
-    *c = (s[0] & 7u) << 18 | (s[1] & 63u) << 12 | (s[2] & 63u) << 6 |
-         (s[3] & 63u);
+  if (width == 4) *c = (s[0] & 7u) << 18 | (s[1] & 63u) << 12 | (s[2] & 63u) << 6 | (s[3] & 63u);
   return width;
 }
 

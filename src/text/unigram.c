@@ -19,8 +19,8 @@ static void arrive(arrival *a, double score, size_t start, int32_t id) {
 }
 
 /* Relaxes every piece that starts at `at`, and the unknown character. */
-static void leave(const attend_tokenizer *t, arrival *best, const char *word,
-                  size_t length, size_t at) {
+static void leave(const attend_tokenizer *t, arrival *best, const char *word, size_t length,
+                  size_t at) {
   const model *m = &t->model;
   uint32_t c, node = 0;
   size_t width = utf8_next(word + at, length - at, &c);
@@ -40,12 +40,11 @@ static void leave(const attend_tokenizer *t, arrival *best, const char *word,
 }
 
 /* Backtracks: links forward first, then emits tokens in order. */
-static attend_status put_way(const attend_tokenizer *t, scratch *s,
-                             const char *word, size_t length) {
+static attend_status put_way(const attend_tokenizer *t, scratch *s, const char *word,
+                             size_t length) {
   arrival *best = s->arrivals;
   size_t next = length;
-  for (size_t at = length;
-       at > 0;) { /* score is no longer needed: it links forward */
+  for (size_t at = length; at > 0;) { /* score is no longer needed: it links forward */
     size_t start = best[at].start;
     best[at].score = (double)next;
     next = at;
@@ -63,12 +62,12 @@ static attend_status put_way(const attend_tokenizer *t, scratch *s,
   }
 }
 
-attend_status unigram_encode(const attend_tokenizer *t, scratch *s,
-                             const char *word, size_t length) {
+attend_status unigram_encode(const attend_tokenizer *t, scratch *s, const char *word,
+                             size_t length) {
   uint32_t c;
   if (!length) return ATTEND_OK;
-  ATTEND_TRY(grow(s->ctx, &s->arrivals, &s->arrival_capacity, length + 1,
-                  sizeof *s->arrivals, "a word"));
+  ATTEND_TRY(
+      grow(s->ctx, &s->arrivals, &s->arrival_capacity, length + 1, sizeof *s->arrivals, "a word"));
   for (size_t i = 0; i <= length; i++) s->arrivals[i].id = -1;
   s->arrivals[0].score = t->model.single ? s->carry : 0;
   for (size_t at = 0; at < length; at += utf8_next(word + at, length - at, &c))

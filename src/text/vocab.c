@@ -12,8 +12,7 @@ enum { MOST_PIECES = 1 << 22, HOLES = 1 << 16, HOLES_EACH = 4 };
 static attend_status make_room(attend_tokenizer *t, size_t id) {
   vocab *v = &t->vocab;
   if (id < v->count) return ATTEND_OK;
-  ATTEND_TRY(grow(t->ctx, &v->piece, &v->capacity, id + 1, sizeof *v->piece,
-                  "a vocabulary"));
+  ATTEND_TRY(grow(t->ctx, &v->piece, &v->capacity, id + 1, sizeof *v->piece, "a vocabulary"));
   memset(v->piece + v->count, 0, (id + 1 - v->count) * sizeof *v->piece);
   v->count = id + 1;
   return ATTEND_OK;
@@ -25,8 +24,7 @@ static attend_status make_key(attend_tokenizer *t, piece *p) {
   size_t n;
   p->key = p->name;
   if (!t->model.byte_level) return ATTEND_OK;
-  if (p->name.length > sizeof small ||
-      !bytes_of_piece(p->name.bytes, p->name.length, small, &n))
+  if (p->name.length > sizeof small || !bytes_of_piece(p->name.bytes, p->name.length, small, &n))
     return ATTEND_OK;
   p->key.length = n;
   return pool_copy(t->ctx, &t->pool, small, n, &p->key.bytes);
@@ -38,8 +36,8 @@ static int64_t ids_end(const vocab *v) {
   return end < MOST_PIECES ? (int64_t)end : MOST_PIECES;
 }
 
-attend_status vocab_put(attend_tokenizer *t, int64_t id, const char *name,
-                        size_t length, float score, piece_kind kind) {
+attend_status vocab_put(attend_tokenizer *t, int64_t id, const char *name, size_t length,
+                        float score, piece_kind kind) {
   int64_t end = ids_end(&t->vocab);
   if (id < 0 || id >= end)
     return fail(t->ctx, ATTEND_IO,
@@ -53,8 +51,7 @@ attend_status vocab_put(attend_tokenizer *t, int64_t id, const char *name,
                 (long long)id, length, LONGEST_PIECE);
   ATTEND_TRY(make_room(t, (size_t)id));
   piece *p = &t->vocab.piece[id];
-  if (p->kind &&
-      (p->name.length != length || memcmp(p->name.bytes, name, length)))
+  if (p->kind && (p->name.length != length || memcmp(p->name.bytes, name, length)))
     return fail(t->ctx, ATTEND_IO,
                 "the vocabulary gives the id %lld to \"%.60s\" and to "
                 "\"%.60s\"",
@@ -68,8 +65,7 @@ attend_status vocab_put(attend_tokenizer *t, int64_t id, const char *name,
 
 /* ---- finding ----------------------------------------------------------------- */
 
-static const chars *string_of(const vocab *v, const string_table *table,
-                              int32_t id) {
+static const chars *string_of(const vocab *v, const string_table *table, int32_t id) {
   return table == &v->names ? &v->piece[id].name : &v->piece[id].key;
 }
 
@@ -81,13 +77,12 @@ static uint64_t hash_of(const vocab *v, const char *bytes, size_t length) {
   if (length == 8)
     memcpy(&word, bytes, 8);
   else
-    for (size_t i = 0; i < length; i++)
-      word |= (uint64_t)(unsigned char)bytes[i] << 8 * i;
+    for (size_t i = 0; i < length; i++) word |= (uint64_t)(unsigned char)bytes[i] << 8 * i;
   return hash_word(v->hash, word);
 }
 
-static size_t place_of(const vocab *v, const string_table *table,
-                       const char *bytes, size_t length) {
+static size_t place_of(const vocab *v, const string_table *table, const char *bytes,
+                       size_t length) {
   size_t at = (size_t)hash_of(v, bytes, length) & table->mask;
   for (; table->slot[at] >= 0; at = (at + 1) & table->mask) {
     const chars *s = string_of(v, table, table->slot[at]);
@@ -102,23 +97,21 @@ static attend_status fill(attend_tokenizer *t, string_table *table) {
   while (slots < 2 * v->count) slots *= 2;
   give(t->ctx, table->slot);
   table->slot = NULL;
-  ATTEND_TRY(
-      take(t->ctx, slots * sizeof *table->slot, "a vocabulary", &table->slot));
+  ATTEND_TRY(take(t->ctx, slots * sizeof *table->slot, "a vocabulary", &table->slot));
   memset(table->slot, 0xff, slots * sizeof *table->slot);
   table->mask = slots - 1;
   for (size_t id = 0; id < v->count; id++) {
     const piece *p = &v->piece[id];
-    bool in = table == &v->names
-                  ? p->kind == PIECE_NORMAL || p->kind == PIECE_HIDDEN
-                  : p->kind == PIECE_NORMAL || p->kind == PIECE_PHANTOM;
+    bool in = table == &v->names ? p->kind == PIECE_NORMAL || p->kind == PIECE_HIDDEN
+                                 : p->kind == PIECE_NORMAL || p->kind == PIECE_PHANTOM;
     const chars *s = string_of(v, table, (int32_t)id);
     if (in) table->slot[place_of(v, table, s->bytes, s->length)] = (int32_t)id;
   }
   return ATTEND_OK;
 }
 
-static int32_t look_up(const vocab *v, const string_table *table,
-                       const char *bytes, size_t length) {
+static int32_t look_up(const vocab *v, const string_table *table, const char *bytes,
+                       size_t length) {
   return table->slot ? table->slot[place_of(v, table, bytes, length)] : -1;
 }
 
@@ -142,10 +135,8 @@ static void find_bytes(attend_tokenizer *t) {
   static const char digits[] = "0123456789ABCDEF";
   vocab *v = &t->vocab;
   for (int b = 0; b < 256; b++) {
-    char raw = (char)b,
-         name[] = {'<', '0', 'x', digits[b >> 4], digits[b & 15], '>'};
-    v->byte[b] = t->model.byte_level ? vocab_key(v, &raw, 1)
-                                     : vocab_name(v, name, sizeof name);
+    char raw = (char)b, name[] = {'<', '0', 'x', digits[b >> 4], digits[b & 15], '>'};
+    v->byte[b] = t->model.byte_level ? vocab_key(v, &raw, 1) : vocab_name(v, name, sizeof name);
   }
 }
 
@@ -159,8 +150,7 @@ attend_status vocab_index(attend_tokenizer *t) {
 }
 
 /* Without rebuilding the tables, while they are not too full. */
-attend_status vocab_put_phantom(attend_tokenizer *t, const char *key,
-                                size_t length) {
+attend_status vocab_put_phantom(attend_tokenizer *t, const char *key, size_t length) {
   vocab *v = &t->vocab;
   int64_t id = (int64_t)v->count;
   ATTEND_TRY(vocab_put(t, id, key, length, 0, PIECE_PHANTOM));
@@ -183,8 +173,7 @@ void vocab_free(const attend_context *ctx, vocab *v) {
  * up, in order. */
 
 static bool is_itself(unsigned b) {
-  return (b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) ||
-         (b >= 0xae && b <= 0xff);
+  return (b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) || (b >= 0xae && b <= 0xff);
 }
 
 uint32_t byte_char(unsigned char byte) {
@@ -218,29 +207,24 @@ bool bytes_of_piece(const char *name, size_t length, char *out, size_t *n) {
 
 const char *attend_tokenizer_kind(const attend_tokenizer *t) { return t->kind; }
 
-int32_t attend_tokenizer_count(const attend_tokenizer *t) {
-  return (int32_t)t->vocab.real;
-}
+int32_t attend_tokenizer_count(const attend_tokenizer *t) { return (int32_t)t->vocab.real; }
 
 static const piece *piece_at(const attend_tokenizer *t, int32_t id) {
   if (id < 0 || (size_t)id >= t->vocab.real) return NULL;
   return t->vocab.piece[id].kind ? &t->vocab.piece[id] : NULL;
 }
 
-const char *attend_tokenizer_piece(const attend_tokenizer *t, int32_t id,
-                                   size_t *length) {
+const char *attend_tokenizer_piece(const attend_tokenizer *t, int32_t id, size_t *length) {
   const piece *p = piece_at(t, id);
   if (length) *length = p ? p->name.length : 0;
   return p ? p->name.bytes : NULL;
 }
 
-int32_t attend_tokenizer_find(const attend_tokenizer *t, const char *name,
-                              size_t length) {
+int32_t attend_tokenizer_find(const attend_tokenizer *t, const char *name, size_t length) {
   return vocab_name(&t->vocab, name, length);
 }
 
-int32_t attend_tokenizer_special(const attend_tokenizer *t,
-                                 attend_special which) {
+int32_t attend_tokenizer_special(const attend_tokenizer *t, attend_special which) {
   return (unsigned)which < ATTEND_SPECIALS ? t->special[which] : -1;
 }
 

@@ -41,29 +41,25 @@ static int point_number(attend_point point) {
 
 const char *attend_point_name(attend_point point) {
   static const char *const names[ATTEND_POINTS] = {
-      "residual",        "query",       "key",         "value",
-      "pattern",         "head_output", "denominator", "entropy",
-      "residual_middle", "logits",      "mlp"};
+      "residual", "query",           "key",    "value", "pattern", "head_output", "denominator",
+      "entropy",  "residual_middle", "logits", "mlp"};
   int i = point_number(point);
   return i < 0 ? "nothing" : names[i];
 }
 
 const char *attend_role_name(attend_role role) {
-  static const char *const names[ATTEND_ROLES] = {"encoder", "decoder",
-                                                  "cross"};
+  static const char *const names[ATTEND_ROLES] = {"encoder", "decoder", "cross"};
   return (unsigned)role < ATTEND_ROLES ? names[role] : "nothing";
 }
 
 /* ---- creating ------------------------------------------------------------------------ */
 
-attend_status attend_trace_create(attend_context *ctx,
-                                  const attend_trace_options *options,
+attend_status attend_trace_create(attend_context *ctx, const attend_trace_options *options,
                                   attend_trace **trace) {
   *trace = NULL;
-  ATTEND_CHECK(
-      ctx, options && options->sequence >= 0,
-      "a trace needs options: the points to record and a sequence of 0 or "
-      "more");
+  ATTEND_CHECK(ctx, options && options->sequence >= 0,
+               "a trace needs options: the points to record and a sequence of 0 or "
+               "more");
   ATTEND_TRY(take_zeroed(ctx, sizeof **trace, "a trace", trace));
   (*trace)->ctx = ctx;
   (*trace)->options = *options;
@@ -73,8 +69,7 @@ attend_status attend_trace_create(attend_context *ctx,
 void attend_trace_clear(attend_trace *t) {
   for (int role = 0; role < ATTEND_ROLES; role++) {
     for (int i = 0; i < t->room[role]; i++)
-      for (int j = 0; j < ATTEND_POINTS; j++)
-        give(t->ctx, t->layers[role][i].of[j].rows);
+      for (int j = 0; j < ATTEND_POINTS; j++) give(t->ctx, t->layers[role][i].of[j].rows);
     give(t->ctx, t->layers[role]);
     t->layers[role] = NULL;
     t->room[role] = 0;
@@ -103,10 +98,8 @@ static attend_status layer_room(attend_trace *t, attend_role role, int layer) {
   int room = t->room[role] ? t->room[role] : 8;
   if (layer < t->room[role]) return ATTEND_OK;
   while (room <= layer) room *= 2;
-  ATTEND_TRY(
-      take_zeroed(t->ctx, (size_t)room * sizeof *more, "a trace", &more));
-  if (t->layers[role])
-    memcpy(more, t->layers[role], (size_t)t->room[role] * sizeof *more);
+  ATTEND_TRY(take_zeroed(t->ctx, (size_t)room * sizeof *more, "a trace", &more));
+  if (t->layers[role]) memcpy(more, t->layers[role], (size_t)t->room[role] * sizeof *more);
   give(t->ctx, t->layers[role]);
   t->layers[role] = more;
   t->room[role] = room;
@@ -137,27 +130,24 @@ static attend_status row_room(attend_trace *t, record *r, int n) {
 /* A change of shape starts a new record. */
 static void start_record(attend_trace *t, record *r, const attend_hooked *s) {
   if (r->heads == s->shape[1] && r->width == s->shape[3]) return;
-  t->bytes -=
-      (size_t)r->room * (size_t)r->heads * (size_t)r->width * sizeof(float);
+  t->bytes -= (size_t)r->room * (size_t)r->heads * (size_t)r->width * sizeof(float);
   give(t->ctx, r->rows);
   *r = (record){.heads = s->shape[1], .width = s->shape[3]};
 }
 
 /* Encoder tensors keep their padding rows, so that rows are token positions. */
 static int rows_of(const attend_trace *t, const attend_hooked *s) {
-  bool encoder = s->role == ATTEND_ENCODER_SELF ||
-                 (s->role == ATTEND_CROSS &&
-                  (s->point == ATTEND_AT_KEY || s->point == ATTEND_AT_VALUE));
-  if (s->point == ATTEND_AT_LOGITS || encoder || !s->lengths)
-    return s->shape[2];
+  bool encoder =
+      s->role == ATTEND_ENCODER_SELF ||
+      (s->role == ATTEND_CROSS && (s->point == ATTEND_AT_KEY || s->point == ATTEND_AT_VALUE));
+  if (s->point == ATTEND_AT_LOGITS || encoder || !s->lengths) return s->shape[2];
   return s->lengths[t->options.sequence];
 }
 
 static bool is_growing(const attend_hooked *s) {
   if (s->point == ATTEND_AT_PATTERN) return s->role == ATTEND_CROSS;
   return s->role != ATTEND_ENCODER_SELF && s->point != ATTEND_AT_LOGITS &&
-         !(s->role == ATTEND_CROSS &&
-           (s->point == ATTEND_AT_KEY || s->point == ATTEND_AT_VALUE));
+         !(s->role == ATTEND_CROSS && (s->point == ATTEND_AT_KEY || s->point == ATTEND_AT_VALUE));
 }
 
 static const float *row_at(const attend_hooked *s, int b, int h, int i) {
@@ -165,29 +155,26 @@ static const float *row_at(const attend_hooked *s, int b, int h, int i) {
   return s->view.data + b * by[0] + h * by[1] + i * by[2];
 }
 
-static void add_rows(const attend_trace *t, record *r, const attend_hooked *s,
-                     int n) {
+static void add_rows(const attend_trace *t, record *r, const attend_hooked *s, int n) {
   int b = s->point == ATTEND_AT_LOGITS ? 0 : t->options.sequence;
   size_t width = (size_t)r->width, row = (size_t)r->heads * width;
   for (int i = 0; i < n; i++)
     for (int h = 0; h < r->heads; h++)
-      memcpy(r->rows + (size_t)(r->n + i) * row + (size_t)h * width,
-             row_at(s, b, h, i), width * sizeof(float));
+      memcpy(r->rows + (size_t)(r->n + i) * row + (size_t)h * width, row_at(s, b, h, i),
+             width * sizeof(float));
   r->n += n;
 }
 
 static attend_status keep(attend_trace *t, const attend_hooked *s) {
   int kind = point_number(s->point);
   if (kind < 0 || !(t->options.points & (unsigned)s->point)) return ATTEND_OK;
-  if (s->point != ATTEND_AT_LOGITS && t->options.sequence >= s->shape[0])
-    return ATTEND_OK;
+  if (s->point != ATTEND_AT_LOGITS && t->options.sequence >= s->shape[0]) return ATTEND_OK;
   ATTEND_TRY(layer_room(t, s->role, s->layer));
   record *r = &t->layers[s->role][s->layer].of[kind];
   int n = rows_of(t, s);
   start_record(t, r, s);
   if (s->point == ATTEND_AT_PATTERN && s->role != ATTEND_CROSS) r->n = 0;
-  if (!r->room && t->options.rows > n && is_growing(s))
-    ATTEND_TRY(row_room(t, r, t->options.rows));
+  if (!r->room && t->options.rows > n && is_growing(s)) ATTEND_TRY(row_room(t, r, t->options.rows));
   ATTEND_TRY(row_room(t, r, r->n + n));
   add_rows(t, r, s, n);
   return ATTEND_OK;
@@ -197,23 +184,19 @@ void attend_trace_read(const attend_hooked *tensor, void *trace) {
   attend_trace *t = trace;
   if (t->status) return;
   t->status = keep(t, tensor);
-  if (t->status)
-    snprintf(t->message, sizeof t->message, "%s", attend_message(t->ctx));
+  if (t->status) snprintf(t->message, sizeof t->message, "%s", attend_message(t->ctx));
 }
 
 attend_hook attend_trace_hook(attend_trace *t) {
-  return (attend_hook){
-      .points = t->options.points, .read = attend_trace_read, .user = t};
+  return (attend_hook){.points = t->options.points, .read = attend_trace_read, .user = t};
 }
 
 /* ---- reading ------------------------------------------------------------------------ */
 
-int attend_trace_get(const attend_trace *t, attend_point point,
-                     attend_role role, int layer, attend_hooked *tensor) {
+int attend_trace_get(const attend_trace *t, attend_point point, attend_role role, int layer,
+                     attend_hooked *tensor) {
   int kind = point_number(point);
-  if (kind < 0 || (unsigned)role >= ATTEND_ROLES || layer < 0 ||
-      layer >= t->room[role])
-    return 0;
+  if (kind < 0 || (unsigned)role >= ATTEND_ROLES || layer < 0 || layer >= t->room[role]) return 0;
   const record *r = &t->layers[role][layer].of[kind];
   if (!r->rows) return 0;
   ptrdiff_t row = (ptrdiff_t)r->heads * r->width;
@@ -229,8 +212,7 @@ int attend_trace_layers(const attend_trace *t, attend_role role) {
   int layers = 0;
   for (int i = 0; i < t->room[role]; i++)
     for (int j = 0; j < ATTEND_POINTS; j++)
-      if (t->layers[role][i].of[j].rows && 1 << j != ATTEND_AT_RESIDUAL)
-        layers = i + 1;
+      if (t->layers[role][i].of[j].rows && 1 << j != ATTEND_AT_RESIDUAL) layers = i + 1;
   return layers;
 }
 
@@ -244,8 +226,7 @@ typedef struct {
   size_t n;
 } listing;
 
-static void list_record(const attend_trace *t, int role, int layer, int kind,
-                        listing *to) {
+static void list_record(const attend_trace *t, int role, int layer, int kind, listing *to) {
   const record *r = &t->layers[role][layer].of[kind];
   if (!r->rows) return;
   char *name = to->names[to->n];
@@ -258,18 +239,15 @@ static void list_record(const attend_trace *t, int role, int layer, int kind,
                       .shape = {r->n, r->heads, r->width},
                       .count = (int64_t)r->n * r->heads * r->width,
                       .data = r->rows,
-                      .bytes = (size_t)r->n * (size_t)r->heads *
-                               (size_t)r->width * sizeof(float)};
+                      .bytes = (size_t)r->n * (size_t)r->heads * (size_t)r->width * sizeof(float)};
 }
 
 attend_status attend_trace_save(const attend_trace *t, const char *path) {
   listing l = {0};
   size_t most = 0;
-  for (int role = 0; role < ATTEND_ROLES; role++)
-    most += (size_t)t->room[role] * ATTEND_POINTS;
+  for (int role = 0; role < ATTEND_ROLES; role++) most += (size_t)t->room[role] * ATTEND_POINTS;
   ATTEND_TRY(take(t->ctx, most * sizeof *l.tensors, "a list", &l.tensors));
-  attend_status status =
-      take(t->ctx, most * sizeof *l.names, "a list", &l.names);
+  attend_status status = take(t->ctx, most * sizeof *l.names, "a list", &l.names);
   for (int role = 0; role < ATTEND_ROLES && !status; role++)
     for (int i = 0; i < t->room[role]; i++)
       for (int j = 0; j < ATTEND_POINTS; j++) list_record(t, role, i, j, &l);

@@ -11,32 +11,28 @@ typedef struct {
   const int32_t *ids, *lengths, *types;
 } side_input;
 
-static attend_status check_given(const attend_trainer *tr, const char *what,
-                                 const side_input *g) {
+static attend_status check_given(const attend_trainer *tr, const char *what, const side_input *g) {
   const attend_config *c = &tr->model.config;
   ATTEND_CHECK(tr->ctx, g->length >= 1 && g->ids, "a batch needs %s", what);
   ATTEND_TRY(check_positions(tr->ctx, c, g->length));
   for (int i = 0; i < tr->batch->count * g->length; i++)
     ATTEND_CHECK(tr->ctx, g->ids[i] >= 0 && g->ids[i] < c->vocab,
-                 "token %d of a batch is %d: the model knows 0 to %d", i,
-                 (int)g->ids[i], c->vocab - 1);
+                 "token %d of a batch is %d: the model knows 0 to %d", i, (int)g->ids[i],
+                 c->vocab - 1);
   for (int b = 0; g->lengths && b < tr->batch->count; b++)
     ATTEND_CHECK(tr->ctx, g->lengths[b] >= 0 && g->lengths[b] <= g->length,
-                 "text %d of a batch has %d tokens of %d", b,
-                 (int)g->lengths[b], g->length);
+                 "text %d of a batch has %d tokens of %d", b, (int)g->lengths[b], g->length);
   return ATTEND_OK;
 }
 
-static attend_status check_targets(const attend_trainer *tr,
-                                   const attend_batch *x, int length) {
+static attend_status check_targets(const attend_trainer *tr, const attend_batch *x, int length) {
   ATTEND_CHECK(tr->ctx, x->targets, "a batch needs targets");
   for (int i = 0; i < x->count * length; i++)
     ATTEND_CHECK(tr->ctx, x->targets[i] < tr->model.config.vocab,
-                 "target %d of a batch is %d: the model knows 0 to %d", i,
-                 (int)x->targets[i], tr->model.config.vocab - 1);
+                 "target %d of a batch is %d: the model knows 0 to %d", i, (int)x->targets[i],
+                 tr->model.config.vocab - 1);
   ATTEND_CHECK(tr->ctx, x->smoothing >= 0 && x->smoothing < 1,
-               "a smoothing of %g: choose a share from 0 to below 1",
-               (double)x->smoothing);
+               "a smoothing of %g: choose a share from 0 to below 1", (double)x->smoothing);
   return ATTEND_OK;
 }
 
@@ -48,13 +44,11 @@ static void set_shape(const attend_trainer *tr, trainer_side *x, int length) {
 }
 
 /* After activations_fit: tokens, their real lengths, dropout. */
-static void place_side(attend_trainer *tr, trainer_side *x,
-                       const side_input *g) {
+static void place_side(attend_trainer *tr, trainer_side *x, const side_input *g) {
   const struct attend_device *d = tr->ctx->device;
   const size_t bytes = (size_t)x->p.rows * sizeof *x->ids;
   if (!x->layers) return;
-  for (int b = 0; b < tr->batch->count; b++)
-    x->real[b] = g->lengths ? g->lengths[b] : g->length;
+  for (int b = 0; b < tr->batch->count; b++) x->real[b] = g->lengths ? g->lengths[b] : g->length;
   d->write(tr->ctx, x->ids, g->ids, bytes);
   x->typed = g->types != NULL;
   if (x->typed) d->write(tr->ctx, x->types, g->types, bytes);
@@ -68,11 +62,9 @@ static attend_status open_batch(attend_trainer *tr, const attend_batch *x) {
   const bool both = tr->model.config.parts == ATTEND_BOTH;
   const side_input read = {x->length, x->ids, x->lengths, x->types};
   const side_input decoder =
-      both ? (side_input){x->decoder_length, x->decoder_ids, x->decoder_lengths,
-                          NULL}
+      both ? (side_input){x->decoder_length, x->decoder_ids, x->decoder_lengths, NULL}
            : (side_input){x->length, x->ids, x->lengths, NULL};
-  ATTEND_CHECK(tr->ctx, x->count >= 1, "a batch of %d texts: give at least 1",
-               x->count);
+  ATTEND_CHECK(tr->ctx, x->count >= 1, "a batch of %d texts: give at least 1", x->count);
   tr->batch = x;
   ATTEND_TRY(check_given(tr, "ids", &read));
   if (both) ATTEND_TRY(check_given(tr, "decoder_ids", &decoder));
@@ -85,13 +77,9 @@ static attend_status open_batch(attend_trainer *tr, const attend_batch *x) {
   return ATTEND_OK;
 }
 
-static const int32_t *types_of(const trainer_side *x) {
-  return x->typed ? x->types : NULL;
-}
+static const int32_t *types_of(const trainer_side *x) { return x->typed ? x->types : NULL; }
 
-static int ld_of(const trainer_side *x) {
-  return padded(x->p.side->shape->width);
-}
+static int ld_of(const trainer_side *x) { return padded(x->p.side->shape->width); }
 
 /* ---- sides ------------------------------------------------------------------------------ */
 
@@ -100,15 +88,12 @@ static attend_status side_forward(attend_trainer *tr, trainer_side *x) {
   const stack *s = x->p.side;
   const int layers = s->shape->layers;
   float *first = x->layers[0].x;
-  embed_forward(&x->p, x->ids, types_of(x),
-                embeds_apart(&tr->model, s) ? x->embedded : first, first);
-  for (int i = 0; i < layers; i++)
-    ATTEND_TRY(layer_forward(&x->p, i, &x->layers[i]));
+  embed_forward(&x->p, x->ids, types_of(x), embeds_apart(&tr->model, s) ? x->embedded : first,
+                first);
+  for (int i = 0; i < layers; i++) ATTEND_TRY(layer_forward(&x->p, i, &x->layers[i]));
   if (tr->model.config.final_norm)
-    norm_rows(&x->p, &s->final_norm, x->p.rows, s->shape->width, x->last,
-              x->hidden);
-  return hook_stream(&x->p, ATTEND_AT_RESIDUAL, layers, x->hidden,
-                     HOOK_FORWARD);
+    norm_rows(&x->p, &s->final_norm, x->p.rows, s->shape->width, x->last, x->hidden);
+  return hook_stream(&x->p, ATTEND_AT_RESIDUAL, layers, x->hidden, HOOK_FORWARD);
 }
 
 /* Of a layer whose activations were not kept: all but its output. */
@@ -127,52 +112,41 @@ static attend_status side_backward(attend_trainer *tr, trainer_side *x) {
   const stack *s = x->p.side;
   float *dx = x->d_hidden;
   if (!x->layers) return ATTEND_OK;
-  ATTEND_TRY(hook_stream(&x->p, ATTEND_AT_RESIDUAL, s->shape->layers, dx,
-                         HOOK_GRADIENTS));
+  ATTEND_TRY(hook_stream(&x->p, ATTEND_AT_RESIDUAL, s->shape->layers, dx, HOOK_GRADIENTS));
   if (tr->model.config.final_norm)
-    norm_rows_back(&x->p, &s->final_norm, x->p.rows, s->shape->width, x->last,
-                   dx, false, dx);
+    norm_rows_back(&x->p, &s->final_norm, x->p.rows, s->shape->width, x->last, dx, false, dx);
   for (int i = s->shape->layers - 1; i >= 0; i--) {
     if (tr->options.recompute) ATTEND_TRY(recompute_layer(x, i));
     ATTEND_TRY(layer_backward(&x->p, i, &x->layers[i], dx));
   }
   embed_backward(&x->p, x->ids, types_of(x),
-                 embeds_apart(&tr->model, s) ? x->embedded : x->layers[0].x,
-                 dx);
+                 embeds_apart(&tr->model, s) ? x->embedded : x->layers[0].x, dx);
   return ATTEND_OK;
 }
 
 /* ---- copying ---------------------------------------------------------------------------- */
 
-static int key_width(const attend_trainer *tr) {
-  return padded(tr->model.config.copy);
-}
+static int key_width(const attend_trainer *tr) { return padded(tr->model.config.copy); }
 
 static void lag_keys(attend_trainer *tr, float *keys, bool back) {
   OP(tr->ctx, copy_lag, .texts = tr->batch->count, .n = tr->encoder.p.n,
-     .width = tr->model.config.copy, .keys = keys, .ld = key_width(tr),
-     .back = back);
+     .width = tr->model.config.copy, .keys = keys, .ld = key_width(tr), .back = back);
 }
 
 static void copy_open(attend_trainer *tr) {
   const trainer_side *e = &tr->encoder;
   trainer_copy *c = &tr->copy;
   if (!tr->model.copy_k.go) return;
-  multiply_rows(&e->p, &tr->model.copy_k, e->p.rows, e->hidden, ld_of(e),
-                c->keys, key_width(tr));
+  multiply_rows(&e->p, &tr->model.copy_k, e->p.rows, e->hidden, ld_of(e), c->keys, key_width(tr));
   lag_keys(tr, c->keys, false);
-  tr->ctx->device->zero(
-      tr->ctx, c->d_keys,
-      (size_t)e->p.rows * (size_t)key_width(tr) * sizeof *c->d_keys);
+  tr->ctx->device->zero(tr->ctx, c->d_keys,
+                        (size_t)e->p.rows * (size_t)key_width(tr) * sizeof *c->d_keys);
 }
 
 static struct copy_texts texts_of(const attend_trainer *tr) {
   const trainer_side *e = &tr->encoder;
-  return (struct copy_texts){.n = e->p.n,
-                             .ld = key_width(tr),
-                             .keys = tr->copy.keys,
-                             .ids = e->ids,
-                             .length = e->real};
+  return (struct copy_texts){
+      .n = e->p.n, .ld = key_width(tr), .keys = tr->copy.keys, .ids = e->ids, .length = e->real};
 }
 
 static float copy_factor(const attend_trainer *tr) {
@@ -184,8 +158,8 @@ static void copy_close(attend_trainer *tr) {
   trainer_side *e = &tr->encoder;
   if (!tr->model.copy_k.go) return; /* a model of one side has no encoder */
   lag_keys(tr, tr->copy.d_keys, true);
-  multiply_back(&e->p, &tr->model.copy_k, e->p.rows, e->hidden, ld_of(e),
-                tr->copy.d_keys, key_width(tr), true, e->d_hidden, ld_of(e));
+  multiply_back(&e->p, &tr->model.copy_k, e->p.rows, e->hidden, ld_of(e), tr->copy.d_keys,
+                key_width(tr), true, e->d_hidden, ld_of(e));
 }
 
 /* ---- the head ---------------------------------------------------------------------------- */
@@ -208,12 +182,11 @@ static void copy_losses(heading *w, const float *read) {
   trainer_copy *c = &tr->copy;
   multiply_rows(p, &tr->model.copy_q, rows, read, w->h.ld, c->queries, width);
   multiply_rows(p, &tr->model.copy_gate, rows, read, w->h.ld, c->gates, LANES);
-  OP(tr->ctx, scale, .rows = rows, .width = width, .factor = copy_factor(tr),
-     .x = c->queries, .ldx = width);
+  OP(tr->ctx, scale, .rows = rows, .width = width, .factor = copy_factor(tr), .x = c->queries,
+     .ldx = width);
   for (int i = 0; i < rows; i++) w->text[i] = w->row[i] / w->x->p.n;
-  OP(tr->ctx, copy_loss, .texts = texts_of(tr), .rows = rows,
-     .vocab = tr->model.config.vocab, .of = w->text, .q = c->queries,
-     .gate = c->gates, .weight = c->weights, .logits = tr->logits,
+  OP(tr->ctx, copy_loss, .texts = texts_of(tr), .rows = rows, .vocab = tr->model.config.vocab,
+     .of = w->text, .q = c->queries, .gate = c->gates, .weight = c->weights, .logits = tr->logits,
      .ldl = padded(tr->model.config.vocab), .targets = tr->head_target,
      .smoothing = tr->batch->smoothing, .scale = w->scale, .loss = tr->losses);
 }
@@ -224,21 +197,18 @@ static void copy_back_rows(heading *w, const float *read) {
   const pass *p = &w->x->p;
   const int rows = w->h.rows, width = key_width(tr);
   trainer_copy *c = &tr->copy;
-  OP(tr->ctx, copy_grad, .texts = texts_of(tr), .rows = rows,
-     .n_texts = tr->batch->count, .of = w->text, .q = c->queries,
-     .weight = c->weights, .dq = c->d_queries, .dkeys = c->d_keys);
-  OP(tr->ctx, scale, .rows = rows, .width = width, .factor = copy_factor(tr),
-     .x = c->d_queries, .ldx = width);
-  multiply_back(p, &tr->model.copy_q, rows, read, w->h.ld, c->d_queries, width,
-                true, w->d, w->h.ld);
-  multiply_back(p, &tr->model.copy_gate, rows, read, w->h.ld, c->gates, LANES,
-                true, w->d, w->h.ld);
+  OP(tr->ctx, copy_grad, .texts = texts_of(tr), .rows = rows, .n_texts = tr->batch->count,
+     .of = w->text, .q = c->queries, .weight = c->weights, .dq = c->d_queries, .dkeys = c->d_keys);
+  OP(tr->ctx, scale, .rows = rows, .width = width, .factor = copy_factor(tr), .x = c->d_queries,
+     .ldx = width);
+  multiply_back(p, &tr->model.copy_q, rows, read, w->h.ld, c->d_queries, width, true, w->d,
+                w->h.ld);
+  multiply_back(p, &tr->model.copy_gate, rows, read, w->h.ld, c->gates, LANES, true, w->d, w->h.ld);
 }
 
 static void read_losses(heading *w, attend_batch_loss *outcome) {
   float loss[HEAD_ROWS_AT_ONCE];
-  w->tr->ctx->device->read(w->tr->ctx, loss, w->tr->losses,
-                           (size_t)w->h.rows * sizeof *loss);
+  w->tr->ctx->device->read(w->tr->ctx, loss, w->tr->losses, (size_t)w->h.rows * sizeof *loss);
   for (int i = 0; i < w->h.rows; i++) outcome->loss += (double)loss[i];
 }
 
@@ -252,8 +222,7 @@ static attend_status head_chunk(heading *w, attend_batch_loss *outcome) {
   tr->ctx->device->write(tr->ctx, tr->head_row, w->row, bytes);
   tr->ctx->device->write(tr->ctx, tr->head_target, w->target, bytes);
   OP(tr->ctx, gather, .rows = h->rows, .width = width, .index = tr->head_row,
-     .factor = c->head_factor, .x = w->x->hidden, .ldx = ld_of(w->x), .y = h->x,
-     .ldy = h->ld);
+     .factor = c->head_factor, .x = w->x->hidden, .ldx = ld_of(w->x), .y = h->x, .ldy = h->ld);
   const float *read = head_forward(p, h);
   attend_hooked at = {.point = ATTEND_AT_LOGITS,
                       .role = self_role(p),
@@ -263,9 +232,8 @@ static attend_status head_chunk(heading *w, attend_batch_loss *outcome) {
   if (tr->model.copy_q.go)
     copy_losses(w, read);
   else
-    OP(tr->ctx, loss, .rows = h->rows, .width = c->vocab, .x = tr->logits,
-       .ldx = ldv, .targets = tr->head_target,
-       .smoothing = tr->batch->smoothing, .scale = w->scale,
+    OP(tr->ctx, loss, .rows = h->rows, .width = c->vocab, .x = tr->logits, .ldx = ldv,
+       .targets = tr->head_target, .smoothing = tr->batch->smoothing, .scale = w->scale,
        .loss = tr->losses);
   read_losses(w, outcome);
   if (tr->batch->no_grad) return ATTEND_OK;
@@ -273,21 +241,18 @@ static attend_status head_chunk(heading *w, attend_batch_loss *outcome) {
   head_back(p, h, read, w->d);
   if (tr->model.copy_q.go) copy_back_rows(w, read);
   head_transform_back(p, h, w->d);
-  OP(tr->ctx, gather, .scatter = true, .rows = h->rows, .width = width,
-     .index = tr->head_row, .factor = c->head_factor, .x = w->d, .ldx = h->ld,
-     .y = w->x->d_hidden, .ldy = ld_of(w->x));
+  OP(tr->ctx, gather, .scatter = true, .rows = h->rows, .width = width, .index = tr->head_row,
+     .factor = c->head_factor, .x = w->d, .ldx = h->ld, .y = w->x->d_hidden, .ldy = ld_of(w->x));
   return ATTEND_OK;
 }
 
 static void clear_gradient(attend_trainer *tr, trainer_side *x) {
-  tr->ctx->device->zero(
-      tr->ctx, x->d_hidden,
-      (size_t)x->p.rows * (size_t)ld_of(x) * sizeof *x->d_hidden);
+  tr->ctx->device->zero(tr->ctx, x->d_hidden,
+                        (size_t)x->p.rows * (size_t)ld_of(x) * sizeof *x->d_hidden);
 }
 
 /* Loss, and the gradient of the hidden states. */
-static attend_status head_losses(attend_trainer *tr, trainer_side *x,
-                                 attend_batch_loss *outcome) {
+static attend_status head_losses(attend_trainer *tr, trainer_side *x, attend_batch_loss *outcome) {
   const attend_batch *batch = tr->batch;
   const int ld = head_ld(&tr->model, x->p.side), rows = x->p.rows;
   const size_t chunk = (size_t)HEAD_ROWS_AT_ONCE * (size_t)ld;
@@ -305,9 +270,7 @@ static attend_status head_losses(attend_trainer *tr, trainer_side *x,
                .d = r + 4 * chunk};
   clear_gradient(tr, x);
   for (int i = 0; i < rows; i++) outcome->scored += batch->targets[i] >= 0;
-  w.scale = batch->scale > 0      ? batch->scale
-            : outcome->scored > 0 ? 1 / (float)outcome->scored
-                                  : 0;
+  w.scale = batch->scale > 0 ? batch->scale : outcome->scored > 0 ? 1 / (float)outcome->scored : 0;
   for (int i = 0; i < rows; i++) {
     if (batch->targets[i] >= 0) {
       w.row[w.h.rows] = i;
@@ -335,8 +298,7 @@ static attend_status backward(attend_trainer *tr) {
   return ATTEND_OK;
 }
 
-attend_status attend_trainer_accumulate(attend_trainer *tr,
-                                        const attend_batch *batch,
+attend_status attend_trainer_accumulate(attend_trainer *tr, const attend_batch *batch,
                                         attend_batch_loss *outcome) {
   *outcome = (attend_batch_loss){0};
   ATTEND_TRY(open_batch(tr, batch));
@@ -354,8 +316,7 @@ attend_status attend_trainer_accumulate(attend_trainer *tr,
   return batch->no_grad ? ATTEND_OK : backward(tr);
 }
 
-attend_status attend_trainer_set_hooks(attend_trainer *tr, int n,
-                                       const attend_hook *list) {
+attend_status attend_trainer_set_hooks(attend_trainer *tr, int n, const attend_hook *list) {
   tr->fit_count = 0; /* tensors that hooks edit have buffers of their own */
   return hooks_set(tr->ctx, &tr->hooks, n, list);
 }

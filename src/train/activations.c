@@ -15,25 +15,19 @@ static float *cut(arena *a, size_t rows, int width) {
   return arena_cut(a, rows * (size_t)padded(width) * sizeof(float));
 }
 
-static int kv_width(const attend_stack *s) {
-  return s->kv_heads * (s->dim + s->dim_v);
-}
-static int qkv_width(const attend_stack *s) {
-  return s->heads * s->dim + kv_width(s);
-}
+static int kv_width(const attend_stack *s) { return s->kv_heads * (s->dim + s->dim_v); }
+static int qkv_width(const attend_stack *s) { return s->heads * s->dim + kv_width(s); }
 
 /* ---- activations ------------------------------------------------------------------- */
 
-static void cut_layer(const attend_trainer *tr, const trainer_side *x, arena *a,
-                      activations *t) {
+static void cut_layer(const attend_trainer *tr, const trainer_side *x, arena *a, activations *t) {
   const attend_config *c = &tr->model.config;
   const attend_stack *w = x->p.side->shape;
   const size_t rows = (size_t)x->p.rows, read = (size_t)tr->encoder.p.rows;
   bool crosses = !x->p.side->encoder && c->parts == ATTEND_BOTH;
   bool after = c->norms == ATTEND_NORM_AFTER || c->norms == ATTEND_NORM_BOTH;
   bool apart =
-      hooks_edit(&tr->hooks, ATTEND_AT_HEAD_OUTPUT | ATTEND_AT_PATTERN |
-                                 ATTEND_AT_DENOMINATOR);
+      hooks_edit(&tr->hooks, ATTEND_AT_HEAD_OUTPUT | ATTEND_AT_PATTERN | ATTEND_AT_DENOMINATOR);
   t->self = t->self_added = cut(a, rows, w->width);
   if (after) t->self_added = cut(a, rows, w->width);
   t->qkv = cut(a, rows, qkv_width(w));
@@ -43,8 +37,7 @@ static void cut_layer(const attend_trainer *tr, const trainer_side *x, arena *a,
   t->lse = arena_cut(a, rows * (size_t)w->heads * sizeof(float));
   t->up = cut(a, rows, w->mlp * (1 + c->gated));
   if (after) t->mlp_added = cut(a, rows, w->width);
-  if (c->norms == ATTEND_NORM_SUM)
-    t->mlp = t->mlp_added = cut(a, rows, w->width);
+  if (c->norms == ATTEND_NORM_SUM) t->mlp = t->mlp_added = cut(a, rows, w->width);
   if (!crosses) return;
   t->cross = t->cross_added = cut(a, rows, w->width);
   t->cross_q = cut(a, rows, w->heads * w->dim);
@@ -84,9 +77,7 @@ static void join_layers(attend_trainer *tr, trainer_side *x) {
   for (int i = 0; i < layers; i++) {
     activations *t = &x->layers[i];
     bool crosses = t->cross != NULL;
-    t->out = i + 1 < layers  ? x->layers[i + 1].x
-             : c->final_norm ? x->last
-                             : x->hidden;
+    t->out = i + 1 < layers ? x->layers[i + 1].x : c->final_norm ? x->last : x->hidden;
     t->self_out = sum ? tr->back.residual_middle : t->self;
     t->cross_out = sum && crosses ? tr->back.residual_middle : t->cross;
     t->act = tr->act;
@@ -118,8 +109,7 @@ static void widen(const attend_trainer *tr, const trainer_side *x, sizes *z) {
 /* What the gradient of the largest product, and of norms, needs. */
 static size_t scratch_bytes(const attend_trainer *tr, const sizes *z) {
   const attend_config *c = &tr->model.config;
-  const int rows = (int)z->rows,
-            heads = widest(c->encoder.heads, c->decoder.heads);
+  const int rows = (int)z->rows, heads = widest(c->encoder.heads, c->decoder.heads);
   size_t most = attend_norm_back_bytes(rows, widest(z->width, z->act));
   if (c->qk_norm) /* each head's row */
     most = size_add(most, attend_norm_back_bytes(rows * heads, z->act));
@@ -182,9 +172,8 @@ static size_t cut_all(attend_trainer *tr, void *block) {
 
 /* ---- plans ------------------------------------------------------------------------------ */
 
-static attend_status plan_role(attend_trainer *tr, attend_role role, int layer,
-                               int rows, int keys, size_t *bytes,
-                               attend_plan **plan) {
+static attend_status plan_role(attend_trainer *tr, attend_role role, int layer, int rows, int keys,
+                               size_t *bytes, attend_plan **plan) {
   attend_desc d;
   if (*plan || !model_attention(&tr->model, role, layer, &d)) return ATTEND_OK;
   d.batch = tr->batch->count;
@@ -200,8 +189,7 @@ static attend_status plan_role(attend_trainer *tr, attend_role role, int layer,
 static attend_status make_plans(attend_trainer *tr, size_t *bytes) {
   pass *e = &tr->encoder.p, *d = &tr->decoder.p;
   if (tr->encoder.layers)
-    ATTEND_TRY(plan_role(tr, ATTEND_ENCODER_SELF, 0, e->n, e->n, bytes,
-                         &e->plan[FULL]));
+    ATTEND_TRY(plan_role(tr, ATTEND_ENCODER_SELF, 0, e->n, e->n, bytes, &e->plan[FULL]));
   if (!tr->decoder.layers) return ATTEND_OK;
   for (int i = 0; i < d->side->shape->layers; i++)
     ATTEND_TRY(plan_role(tr, ATTEND_DECODER_SELF, i, d->n, d->n, bytes,
@@ -260,9 +248,8 @@ attend_status activations_fit(attend_trainer *tr) {
   tr->fit_count = 0;
   give(tr->ctx, tr->real);
   tr->real = NULL;
-  ATTEND_TRY(take_zeroed(tr->ctx,
-                         2 * (size_t)tr->batch->count * sizeof *tr->real,
-                         "lengths", &tr->real));
+  ATTEND_TRY(
+      take_zeroed(tr->ctx, 2 * (size_t)tr->batch->count * sizeof *tr->real, "lengths", &tr->real));
   ATTEND_TRY(take_block(tr));
   for (int i = 0; i < 2; i++) {
     trainer_side *x = sides[i];

@@ -37,32 +37,27 @@ struct attend_batches {
 
 /* ---- order ------------------------------------------------------------------------ */
 
-static attend_random random_of(const attend_batches *b, uint64_t stream,
-                               uint64_t key) {
+static attend_random random_of(const attend_batches *b, uint64_t stream, uint64_t key) {
   return (attend_random){b->o.seed, stream << 56 ^ key};
 }
 
-static uint64_t order_of(const attend_batches *b, uint64_t epoch,
-                         uint64_t place) {
+static uint64_t order_of(const attend_batches *b, uint64_t epoch, uint64_t place) {
   if (b->o.in_order) return place;
   return random_place(random_of(b, STREAM_ORDER, epoch), b->units, place);
 }
 
 /* ---- windows of a stream ------------------------------------------------------------- */
 
-static uint64_t window_start(const attend_batches *b, uint64_t unit,
-                             uint64_t *number) {
+static uint64_t window_start(const attend_batches *b, uint64_t unit, uint64_t *number) {
   uint64_t epoch = unit / b->units;
   uint64_t window = order_of(b, epoch, unit % b->units);
   *number = b->o.in_order ? window : unit;
   uint64_t from = window * (uint64_t)b->content;
-  if (!b->o.in_order)
-    from += random_word(random_of(b, STREAM_OFFSET, epoch), 0) % b->c->count;
+  if (!b->o.in_order) from += random_word(random_of(b, STREAM_OFFSET, epoch), 0) % b->c->count;
   return from;
 }
 
-static void fill_causal(const attend_batches *b, uint64_t from, int32_t *ids,
-                        int32_t *targets) {
+static void fill_causal(const attend_batches *b, uint64_t from, int32_t *ids, int32_t *targets) {
   const attend_corpus *c = b->c;
   for (int t = 0; t < b->o.length; t++) {
     uint64_t at = from + (uint64_t)t;
@@ -72,9 +67,7 @@ static void fill_causal(const attend_batches *b, uint64_t from, int32_t *ids,
   }
 }
 
-static int32_t filler(const attend_batches *b) {
-  return b->o.pad < 0 ? 0 : b->o.pad;
-}
+static int32_t filler(const attend_batches *b) { return b->o.pad < 0 ? 0 : b->o.pad; }
 
 static bool is_content(const attend_batches *b, int32_t id) {
   return id != b->o.cls && id != b->o.sep && id != b->o.pad;
@@ -82,11 +75,10 @@ static bool is_content(const attend_batches *b, int32_t id) {
 
 /* BERT's masking (Devlin et al. 2018): of the masked positions 80 % get the mask token,
  * 10 % a random one, 10 % stay. */
-static void mask_token(const attend_batches *b, uint64_t number, int t,
-                       int32_t *id, int32_t *target) {
+static void mask_token(const attend_batches *b, uint64_t number, int t, int32_t *id,
+                       int32_t *target) {
   float draw[3];
-  attend_random_uniform(random_of(b, STREAM_MASK, number), 4 * (uint64_t)t, 3,
-                        draw);
+  attend_random_uniform(random_of(b, STREAM_MASK, number), 4 * (uint64_t)t, 3, draw);
   if (!is_content(b, *id) || draw[0] >= b->o.mask_share) return;
   *target = *id;
   if (draw[1] < 0.8f)
@@ -95,8 +87,8 @@ static void mask_token(const attend_batches *b, uint64_t number, int t,
     *id = (int32_t)((double)draw[2] * b->o.vocab);
 }
 
-static int fill_masked(const attend_batches *b, uint64_t from, uint64_t number,
-                       int32_t *ids, int32_t *targets) {
+static int fill_masked(const attend_batches *b, uint64_t from, uint64_t number, int32_t *ids,
+                       int32_t *targets) {
   const attend_corpus *c = b->c;
   int n = 0;
   for (int t = 0; t < b->o.length; t++) targets[t] = -1;
@@ -113,8 +105,7 @@ static int fill_masked(const attend_batches *b, uint64_t from, uint64_t number,
   return n;
 }
 
-static void get_windows(attend_batches *b, uint64_t number,
-                        attend_batch *batch) {
+static void get_windows(attend_batches *b, uint64_t number, attend_batch *batch) {
   uint64_t first = number * (uint64_t)b->o.batch, left = b->units - first;
   int rows = b->o.batch, length = b->o.length;
   bool masked = b->o.task == ATTEND_LEARN_MASKED;
@@ -151,9 +142,8 @@ static void fill_pool(attend_batches *b, uint64_t epoch, uint64_t pool) {
   b->pool_count = b->units - from < size ? b->units - from : size;
   for (uint64_t i = 0; i < b->pool_count; i++) {
     uint64_t pair = order_of(b, epoch, from + i);
-    b->pool[i] =
-        (pooled){(uint32_t)pair, (uint32_t)(part_length(b->c, 2 * pair) +
-                                            part_length(b->c, 2 * pair + 1))};
+    b->pool[i] = (pooled){
+        (uint32_t)pair, (uint32_t)(part_length(b->c, 2 * pair) + part_length(b->c, 2 * pair + 1))};
   }
   qsort(b->pool, b->pool_count, sizeof *b->pool, by_length);
 }
@@ -166,23 +156,21 @@ static const pooled *choose(attend_batches *b, uint64_t number, int *rows) {
   fill_pool(b, epoch, pool);
   uint64_t batches = (b->pool_count + batch - 1) / batch;
   if (!b->o.in_order)
-    within = random_place(random_of(b, STREAM_POOL, b->pool_number), batches,
-                          within);
+    within = random_place(random_of(b, STREAM_POOL, b->pool_number), batches, within);
   uint64_t from = within * batch, left = b->pool_count - from;
   *rows = (int)(left < batch ? left : batch);
   return b->pool + from;
 }
 
-static void copy_part(const attend_corpus *c, size_t part, int32_t *to,
-                      int width, int32_t filler, int32_t *length) {
+static void copy_part(const attend_corpus *c, size_t part, int32_t *to, int width, int32_t filler,
+                      int32_t *length) {
   size_t n = part_length(c, part);
   memcpy(to, c->ids + part_start(c, part), n * sizeof *to);
   for (int t = (int)n; t < width; t++) to[t] = filler;
   *length = (int32_t)n;
 }
 
-static int longest_of(const attend_corpus *c, const pooled *p, int rows,
-                      size_t side) {
+static int longest_of(const attend_corpus *c, const pooled *p, int rows, size_t side) {
   size_t most = 0;
   for (int i = 0; i < rows; i++) {
     size_t n = part_length(c, 2 * (size_t)p[i].pair + side);
@@ -192,8 +180,7 @@ static int longest_of(const attend_corpus *c, const pooled *p, int rows,
 }
 
 /* The decoder reads the start token and the answer without its last token. */
-static void fill_two(attend_batches *b, const pooled *p, int rows,
-                     attend_batch *batch) {
+static void fill_two(attend_batches *b, const pooled *p, int rows, attend_batch *batch) {
   int n = longest_of(b->c, p, rows, 0), m = longest_of(b->c, p, rows, 1);
   int32_t pad = filler(b);
   for (int i = 0; i < rows; i++) {
@@ -203,8 +190,7 @@ static void fill_two(attend_batches *b, const pooled *p, int rows,
     copy_part(b->c, at, b->ids + (ptrdiff_t)i * n, n, pad, &b->lengths[i]);
     copy_part(b->c, at + 1, targets, m, -1, &b->decoder_lengths[i]);
     decoder_ids[0] = b->o.start;
-    for (int t = 1; t < m; t++)
-      decoder_ids[t] = targets[t - 1] < 0 ? pad : targets[t - 1];
+    for (int t = 1; t < m; t++) decoder_ids[t] = targets[t - 1] < 0 ? pad : targets[t - 1];
   }
   batch->length = n;
   batch->decoder_length = m;
@@ -212,8 +198,7 @@ static void fill_two(attend_batches *b, const pooled *p, int rows,
   batch->decoder_lengths = b->decoder_lengths;
 }
 
-static void fill_joined(attend_batches *b, const pooled *p, int rows,
-                        attend_batch *batch) {
+static void fill_joined(attend_batches *b, const pooled *p, int rows, attend_batch *batch) {
   const int n = (int)p[rows - 1].length - 1; /* they are sorted */
   int32_t pad = filler(b);
   for (int i = 0; i < rows; i++) {
@@ -223,8 +208,7 @@ static void fill_joined(attend_batches *b, const pooled *p, int rows,
     for (int t = 0; t < n; t++) {
       bool real = t + 1 < all;
       b->ids[(ptrdiff_t)i * n + t] = real ? from[t] : pad;
-      b->targets[(ptrdiff_t)i * n + t] =
-          real && t + 1 >= before ? from[t + 1] : -1;
+      b->targets[(ptrdiff_t)i * n + t] = real && t + 1 >= before ? from[t + 1] : -1;
     }
     b->lengths[i] = all - 1;
   }
@@ -245,8 +229,7 @@ uint64_t attend_batches_epoch(const attend_batches *b) {
   return (b->units + (uint64_t)b->o.batch - 1) / (uint64_t)b->o.batch;
 }
 
-attend_status attend_batches_get(attend_batches *b, uint64_t number,
-                                 attend_batch *batch) {
+attend_status attend_batches_get(attend_batches *b, uint64_t number, attend_batch *batch) {
   batch->count = 0;
   if (b->o.in_order && number >= attend_batches_epoch(b)) return ATTEND_OK;
   batch->ids = b->ids;
@@ -261,8 +244,7 @@ attend_status attend_batches_get(attend_batches *b, uint64_t number,
 
 int attend_batch_scored(const attend_batch *batch) {
   int64_t places =
-      (int64_t)batch->count *
-      (batch->decoder_length ? batch->decoder_length : batch->length);
+      (int64_t)batch->count * (batch->decoder_length ? batch->decoder_length : batch->length);
   int scored = 0;
   for (int64_t i = 0; i < places; i++) scored += batch->targets[i] >= 0;
   return scored;
@@ -276,15 +258,12 @@ static int64_t real_tokens(int count, int length, const int32_t *lengths) {
 
 int64_t attend_batch_tokens(const attend_batch *batch) {
   return real_tokens(batch->count, batch->length, batch->lengths) +
-         real_tokens(batch->count, batch->decoder_length,
-                     batch->decoder_lengths);
+         real_tokens(batch->count, batch->decoder_length, batch->decoder_lengths);
 }
 
 /* ---- digest ----------------------------------------------------------------------- */
 
-uint64_t batches_corpus_digest(const attend_batches *b) {
-  return attend_corpus_digest(b->c);
-}
+uint64_t batches_corpus_digest(const attend_batches *b) { return attend_corpus_digest(b->c); }
 
 uint64_t batches_digest(const attend_batches *b) {
   const attend_batch_options *o = &b->o;
@@ -306,8 +285,8 @@ static attend_status measure_pairs(attend_batches *b) {
   const attend_corpus *c = b->c;
   ATTEND_CHECK(b->ctx, c->pairs && c->parts,
                "pairs of texts are needed, and the corpus holds none");
-  ATTEND_CHECK(b->ctx, c->parts / 2 < UINT32_MAX,
-               "a corpus of %zu pairs is too large", c->parts / 2);
+  ATTEND_CHECK(b->ctx, c->parts / 2 < UINT32_MAX, "a corpus of %zu pairs is too large",
+               c->parts / 2);
   ATTEND_CHECK(b->ctx, b->o.parts == ATTEND_DECODER || b->o.start >= 0,
                "the decoder needs a first token: the model's configuration "
                "names none");
@@ -317,8 +296,8 @@ static attend_status measure_pairs(attend_batches *b) {
     ATTEND_CHECK(b->ctx, n && m, "pair %zu is empty on one side", i / 2 + 1);
     size_t row = joined ? n + m - 1 : n;
     ATTEND_CHECK(b->ctx, row <= (size_t)b->o.length && m <= (size_t)b->o.length,
-                 "pair %zu has %zu and %zu tokens: more than the length of %d",
-                 i / 2 + 1, n, m, b->o.length);
+                 "pair %zu has %zu and %zu tokens: more than the length of %d", i / 2 + 1, n, m,
+                 b->o.length);
     if (row > b->longest) b->longest = row;
     if (m > b->answered) b->answered = m;
   }
@@ -333,16 +312,13 @@ static attend_status measure_stream(attend_batches *b) {
   ATTEND_CHECK(b->ctx, !b->c->pairs,
                "the corpus holds pairs of texts: choose "
                "the task pairs");
-  ATTEND_CHECK(b->ctx, count >= 2, "the corpus holds %zu tokens: too few",
-               b->c->count);
+  ATTEND_CHECK(b->ctx, count >= 2, "the corpus holds %zu tokens: too few", b->c->count);
   b->content = o->length - (masked && o->cls >= 0) - (masked && o->sep >= 0);
-  ATTEND_CHECK(b->ctx, b->content > 0,
-               "a length of %d leaves no place for text", o->length);
+  ATTEND_CHECK(b->ctx, b->content > 0, "a length of %d leaves no place for text", o->length);
   ATTEND_CHECK(b->ctx, !masked || (o->mask >= 0 && o->vocab > 0),
                "masked training needs a tokenizer with a mask token");
   uint64_t width = (uint64_t)b->content;
-  uint64_t whole =
-      o->in_order ? (count - !masked + width - 1) / width : count / width;
+  uint64_t whole = o->in_order ? (count - !masked + width - 1) / width : count / width;
   b->units = whole ? whole : 1;
   b->longest = b->answered = (size_t)o->length;
   return ATTEND_OK;
@@ -358,8 +334,7 @@ static size_t cut_rows(attend_batches *b, void *block) {
   b->decoder_ids = arena_cut(&a, answer);
   b->lengths = arena_cut(&a, list);
   b->decoder_lengths = arena_cut(&a, list);
-  if (b->o.task == ATTEND_LEARN_PAIRS)
-    b->pool = arena_cut(&a, POOL * batch * sizeof *b->pool);
+  if (b->o.task == ATTEND_LEARN_PAIRS) b->pool = arena_cut(&a, POOL * batch * sizeof *b->pool);
   return a.used;
 }
 
@@ -369,8 +344,7 @@ static attend_status open_batches(attend_batches *b) {
   if (!o->length) o->length = 256;
   if (o->mask_share == 0) o->mask_share = 0.15f;
   ATTEND_CHECK(b->ctx, o->batch > 0 && o->batch <= 1 << 20 && o->length > 0,
-               "a batch of %d texts of %d tokens cannot be made", o->batch,
-               o->length);
+               "a batch of %d texts of %d tokens cannot be made", o->batch, o->length);
   if (o->task == ATTEND_LEARN_PAIRS)
     ATTEND_TRY(measure_pairs(b));
   else
@@ -381,8 +355,7 @@ static attend_status open_batches(attend_batches *b) {
 }
 
 attend_status attend_batches_create(const attend_corpus *corpus,
-                                    const attend_batch_options *options,
-                                    attend_batches **batches) {
+                                    const attend_batch_options *options, attend_batches **batches) {
   attend_batches *b;
   *batches = NULL;
   ATTEND_TRY(take_zeroed(corpus->ctx, sizeof *b, "the batches", &b));

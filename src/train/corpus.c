@@ -7,8 +7,7 @@
 #include "attend/lines.h"
 #include "base/files.h"
 
-attend_status attend_corpus_create(attend_context *ctx,
-                                   attend_corpus **corpus) {
+attend_status attend_corpus_create(attend_context *ctx, attend_corpus **corpus) {
   attend_corpus *c;
   *corpus = NULL;
   ATTEND_TRY(take_zeroed(ctx, sizeof *c, "a corpus", &c));
@@ -27,16 +26,14 @@ void attend_corpus_free(attend_corpus *c) {
 /* ---- growing ------------------------------------------------------------------ */
 
 static attend_status append(attend_corpus *c, size_t n, const int32_t *ids) {
-  ATTEND_TRY(grow(c->ctx, &c->ids, &c->capacity, c->count + n, sizeof *c->ids,
-                  "the corpus"));
+  ATTEND_TRY(grow(c->ctx, &c->ids, &c->capacity, c->count + n, sizeof *c->ids, "the corpus"));
   if (n) memcpy(c->ids + c->count, ids, n * sizeof *ids);
   c->count += n;
   return ATTEND_OK;
 }
 
 static attend_status close_part(attend_corpus *c) {
-  ATTEND_TRY(grow(c->ctx, &c->end, &c->parts_capacity, c->parts + 1,
-                  sizeof *c->end, "the corpus"));
+  ATTEND_TRY(grow(c->ctx, &c->end, &c->parts_capacity, c->parts + 1, sizeof *c->end, "the corpus"));
   c->end[c->parts++] = c->count;
   return ATTEND_OK;
 }
@@ -52,15 +49,14 @@ static void take_back(attend_corpus *c, const attend_corpus *before) {
 
 /* All documents are pairs, or none is. */
 static attend_status set_kind(attend_corpus *c, bool pairs) {
-  ATTEND_CHECK(
-      c->ctx, !c->parts || c->pairs == pairs,
-      "a corpus holds pairs, or documents without an answer, not both");
+  ATTEND_CHECK(c->ctx, !c->parts || c->pairs == pairs,
+               "a corpus holds pairs, or documents without an answer, not both");
   c->pairs = pairs;
   return ATTEND_OK;
 }
 
-attend_status attend_corpus_add(attend_corpus *c, size_t n, const int32_t *ids,
-                                size_t n_answer, const int32_t *answer) {
+attend_status attend_corpus_add(attend_corpus *c, size_t n, const int32_t *ids, size_t n_answer,
+                                const int32_t *answer) {
   const attend_corpus before = *c;
   ATTEND_TRY(set_kind(c, answer != NULL));
   attend_status status = append(c, n, ids);
@@ -93,17 +89,15 @@ uint64_t attend_corpus_digest(const attend_corpus *c) {
 
 enum { FEW_DOCUMENTS = 20 };
 
-static attend_status copy_document(const attend_corpus *c, size_t i,
-                                   attend_corpus *to) {
+static attend_status copy_document(const attend_corpus *c, size_t i, attend_corpus *to) {
   size_t a = c->pairs ? 2 * i : i;
   return attend_corpus_add(to, part_length(c, a), c->ids + part_start(c, a),
                            c->pairs ? part_length(c, a + 1) : 0,
                            c->pairs ? c->ids + part_start(c, a + 1) : NULL);
 }
 
-static attend_status split_documents(const attend_corpus *c, double share,
-                                     uint64_t seed, attend_corpus *kept,
-                                     attend_corpus *held) {
+static attend_status split_documents(const attend_corpus *c, double share, uint64_t seed,
+                                     attend_corpus *kept, attend_corpus *held) {
   size_t n = attend_corpus_documents(c);
   for (size_t i = 0; i < n; i++) {
     float draw;
@@ -116,8 +110,8 @@ static attend_status split_documents(const attend_corpus *c, double share,
   return ATTEND_OK;
 }
 
-static attend_status split_last(const attend_corpus *c, double share,
-                                attend_corpus *kept, attend_corpus *held) {
+static attend_status split_last(const attend_corpus *c, double share, attend_corpus *kept,
+                                attend_corpus *held) {
   size_t last = c->parts - 1, n = part_length(c, last);
   size_t hold = (size_t)((double)c->count * share);
   if (hold > n / 2) hold = n / 2;
@@ -137,16 +131,14 @@ attend_status attend_corpus_split(attend_corpus *c, double share, uint64_t seed,
   attend_corpus *kept, *other = NULL;
   *held = NULL;
   ATTEND_CHECK(c->ctx, share > 0 && share < 1,
-               "a share of %g cannot be held back: choose one between 0 and 1",
-               share);
+               "a share of %g cannot be held back: choose one between 0 and 1", share);
   ATTEND_CHECK(c->ctx, c->parts && (!c->pairs || c->parts > 2),
                "there is too little text to hold a share of it back");
   ATTEND_TRY(attend_corpus_create(c->ctx, &kept));
   attend_status status = attend_corpus_create(c->ctx, &other);
   bool few = !c->pairs && c->parts < FEW_DOCUMENTS;
   if (!status)
-    status = few ? split_last(c, share, kept, other)
-                 : split_documents(c, share, seed, kept, other);
+    status = few ? split_last(c, share, kept, other) : split_documents(c, share, seed, kept, other);
   if (!status) {
     attend_corpus was = *c;
     *c = *kept;
@@ -168,7 +160,7 @@ typedef struct {
   const attend_corpus_options *o;
   const char *path;
   attend_encoding *encoding;
-  int32_t open; /* the token that the tokenizer puts before a text; -1: none */
+  int32_t open;     /* the token that the tokenizer puts before a text; -1: none */
   const char *text; /* [length] of the file, past its mark */
   size_t length, bytes;
   size_t line; /* from 1 */
@@ -186,8 +178,7 @@ static attend_status find_open(reader *r) {
 }
 
 static bool is_plain(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-         (c >= '0' && c <= '9');
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
 /* Between a word and a space tokenizers join nothing, so pieces have the ids of
@@ -247,8 +238,7 @@ static attend_status add_document(reader *r, const char *text, size_t length) {
 /* ---- pairs ---------------------------------------------------------------------- */
 
 /* The ids that came since `from`, `most` of them at most, and the last stays last. */
-static void cut_part(attend_corpus *c, size_t from, size_t most,
-                     bool keep_last) {
+static void cut_part(attend_corpus *c, size_t from, size_t most, bool keep_last) {
   size_t n = c->count - from;
   if (!most || n <= most) return;
   if (keep_last) c->ids[from + most - 1] = c->ids[c->count - 1];
@@ -258,8 +248,7 @@ static void cut_part(attend_corpus *c, size_t from, size_t most,
 
 /* A decoder reads both sides as one text. What is wanted ends, whether or not the
  * tokenizer puts an end behind texts: a model that never saw one never ends. */
-static attend_status add_side(reader *r, const char *text, size_t length,
-                              bool wanted) {
+static attend_status add_side(reader *r, const char *text, size_t length, bool wanted) {
   const attend_corpus_options *o = r->o;
   attend_corpus *c = r->c;
   const size_t from = c->count;
@@ -281,38 +270,34 @@ static attend_status add_side(reader *r, const char *text, size_t length,
 }
 
 /* A side of spaces alone may have no ids. */
-static attend_status add_pair(reader *r, const char *source, size_t n,
-                              const char *target, size_t m) {
+static attend_status add_pair(reader *r, const char *source, size_t n, const char *target,
+                              size_t m) {
   attend_corpus *c = r->c;
   ATTEND_TRY(set_kind(c, true));
   if (n && m) {
     ATTEND_TRY(add_side(r, source, n, false));
     ATTEND_TRY(add_side(r, target, m, true));
-    if (part_length(c, c->parts - 2) && part_length(c, c->parts - 1))
-      return ATTEND_OK;
+    if (part_length(c, c->parts - 2) && part_length(c, c->parts - 1)) return ATTEND_OK;
   }
-  return fail(c->ctx, ATTEND_IO,
-              "%.300s, line %zu: one side of the pair is empty", r->path,
+  return fail(c->ctx, ATTEND_IO, "%.300s, line %zu: one side of the pair is empty", r->path,
               r->line);
 }
 
 /* ---- kinds of files --------------------------------------------------------------- */
 
 /* The string that is called `given`, or where that is NULL, `first` or `second`. */
-static attend_status find_text(reader *r, const attend_json *object,
-                               const char *given, const char *first,
-                               const char *second, const char **text,
+static attend_status find_text(reader *r, const attend_json *object, const char *given,
+                               const char *first, const char *second, const char **text,
                                size_t *length) {
   if (given) first = given, second = NULL;
   *text = attend_json_string(attend_json_get(object, first), length);
-  if (!*text && second)
-    *text = attend_json_string(attend_json_get(object, second), length);
+  if (!*text && second) *text = attend_json_string(attend_json_get(object, second), length);
   if (*text) return ATTEND_OK;
   return fail(r->c->ctx, ATTEND_IO,
               "%.300s, line %zu: there is no string called \"%.60s\"%s%s%s: "
               "say which field holds the text",
-              r->path, r->line, first, second ? " or \"" : "",
-              second ? second : "", second ? "\"" : "");
+              r->path, r->line, first, second ? " or \"" : "", second ? second : "",
+              second ? "\"" : "");
 }
 
 static attend_status add_object(reader *r, const attend_json *object) {
@@ -324,8 +309,7 @@ static attend_status add_object(reader *r, const attend_json *object) {
     return add_document(r, from, n);
   }
   ATTEND_TRY(find_text(r, object, o->field, "document", "source", &from, &n));
-  ATTEND_TRY(
-      find_text(r, object, o->answer_field, "summary", "target", &to, &m));
+  ATTEND_TRY(find_text(r, object, o->answer_field, "summary", "target", &to, &m));
   return add_pair(r, from, n, to, m);
 }
 
@@ -342,8 +326,7 @@ static attend_status read_columns(reader *r, const attend_line *line) {
   size_t at = 0, n, m;
   attend_line_column(line, &at, &source, &n);
   if (!attend_line_column(line, &at, &target, &m))
-    return fail(r->c->ctx, ATTEND_IO,
-                "%.300s, line %zu has no tab between two texts", r->path,
+    return fail(r->c->ctx, ATTEND_IO, "%.300s, line %zu has no tab between two texts", r->path,
                 r->line);
   return add_pair(r, source, n, target, m);
 }
@@ -361,16 +344,14 @@ static attend_status read_records(reader *r, attend_lines *lines, bool json) {
 
 static attend_status read_lines(reader *r, attend_format format) {
   attend_lines *lines;
-  ATTEND_TRY(attend_lines_of_bytes(r->c->ctx, r->text, r->length, r->path,
-                                   format, &lines));
+  ATTEND_TRY(attend_lines_of_bytes(r->c->ctx, r->text, r->length, r->path, format, &lines));
   attend_status status = read_records(r, lines, format == ATTEND_FORMAT_JSONL);
   attend_lines_free(lines);
   return status;
 }
 
 /* A line from `at` on, and where the next begins. */
-static const char *line_at(const reader *r, size_t at, size_t *n,
-                           size_t *next) {
+static const char *line_at(const reader *r, size_t at, size_t *n, size_t *next) {
   const char *line = r->text + at;
   size_t left = r->length - at;
   const char *end = memchr(line, '\n', left);
@@ -389,13 +370,11 @@ static bool ends_document(const reader *r, const char *line, size_t n) {
   static const char usual[] = "<|endoftext|>";
   int32_t eos = attend_tokenizer_special(r->o->tokenizer, ATTEND_SPECIAL_EOS);
   size_t m = 0;
-  const char *mark =
-      eos < 0 ? NULL : attend_tokenizer_piece(r->o->tokenizer, eos, &m);
+  const char *mark = eos < 0 ? NULL : attend_tokenizer_piece(r->o->tokenizer, eos, &m);
   if (n && line[n - 1] == '\r') n--;
   while (mark && m && mark[m - 1] == '\n') m--;
   for (; mark && m && *mark == '\n'; m--) mark++;
-  return is_word(line, n, usual, sizeof usual - 1) ||
-         (mark && is_word(line, n, mark, m));
+  return is_word(line, n, usual, sizeof usual - 1) || (mark && is_word(line, n, mark, m));
 }
 
 /* The line break before an end goes with it. */
@@ -424,8 +403,7 @@ static attend_status read_kind(reader *r) {
   attend_format format = attend_format_of(r->path);
   if (format == ATTEND_FORMAT_JSONL || (pairs && format == ATTEND_FORMAT_TSV))
     return read_lines(r, format);
-  ATTEND_CHECK(r->c->ctx, !pairs,
-               "%.300s: pairs of texts come from files called .jsonl or .tsv",
+  ATTEND_CHECK(r->c->ctx, !pairs, "%.300s: pairs of texts come from files called .jsonl or .tsv",
                r->path);
   return read_text(r);
 }

@@ -15,9 +15,7 @@ struct attend_corpus {
   size_t bytes, dropped;
 };
 
-static inline size_t part_start(const attend_corpus *c, size_t i) {
-  return i ? c->end[i - 1] : 0;
-}
+static inline size_t part_start(const attend_corpus *c, size_t i) { return i ? c->end[i - 1] : 0; }
 static inline size_t part_length(const attend_corpus *c, size_t i) {
   return c->end[i] - part_start(c, i);
 }

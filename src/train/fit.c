@@ -61,8 +61,7 @@ static attend_status check_step(attend_fit *f, uint64_t step) {
 }
 
 /* *good: how many of the steps to take so that the last is undamaged; 0: none is. */
-static attend_status count_good(attend_fit *f, const uint64_t *steps, size_t n,
-                                size_t *good) {
+static attend_status count_good(attend_fit *f, const uint64_t *steps, size_t n, size_t *good) {
   attend_status status = ATTEND_OK;
   for (*good = n; *good; --*good) {
     status = check_step(f, steps[*good - 1]);
@@ -72,8 +71,7 @@ static attend_status count_good(attend_fit *f, const uint64_t *steps, size_t n,
 }
 
 /* The reason, and whether an earlier checkpoint could be used. */
-static attend_status fail_damaged(attend_fit *f, const uint64_t *steps,
-                                  size_t n) {
+static attend_status fail_damaged(attend_fit *f, const uint64_t *steps, size_t n) {
   char why[1024];
   size_t good;
   snprintf(why, sizeof why, "%s", attend_message(f->ctx));
@@ -86,8 +84,7 @@ static attend_status fail_damaged(attend_fit *f, const uint64_t *steps,
   return fail(f->ctx, ATTEND_IO, "%s, and no earlier step can be resumed", why);
 }
 
-static attend_status choose_among(attend_fit *f, uint64_t step,
-                                  const uint64_t *steps, size_t n) {
+static attend_status choose_among(attend_fit *f, uint64_t step, const uint64_t *steps, size_t n) {
   size_t at = n;
   if (f->start == ATTEND_FIT_LAST_GOOD)
     ATTEND_TRY(count_good(f, steps, n, &at));
@@ -123,15 +120,13 @@ static attend_status choose_step(attend_fit *f, uint64_t step) {
   give(f->ctx, steps);
   f->resumes = f->start != ATTEND_FIT_NEW && n;
   ATTEND_TRY(steps_saved(f->ctx, f->folder, false, &steps, &all));
-  attend_status status =
-      f->resumes ? choose_among(f, step, steps, all) : check_new(f, all);
+  attend_status status = f->resumes ? choose_among(f, step, steps, all) : check_new(f, all);
   give(f->ctx, steps);
   return status;
 }
 
-attend_status attend_fit_open(attend_context *ctx, const char *folder,
-                              attend_fit_start start, uint64_t step,
-                              attend_fit **fit) {
+attend_status attend_fit_open(attend_context *ctx, const char *folder, attend_fit_start start,
+                              uint64_t step, attend_fit **fit) {
   attend_fit *f;
   *fit = NULL;
   ATTEND_CHECK(ctx, *folder && strlen(folder) < LONGEST_PATH - 64,
@@ -158,21 +153,17 @@ void attend_fit_close(attend_fit *f) {
   give(f->ctx, f);
 }
 
-const char *attend_fit_checkpoint(const attend_fit *f) {
-  return f->resumes ? f->checkpoint : NULL;
-}
+const char *attend_fit_checkpoint(const attend_fit *f) { return f->resumes ? f->checkpoint : NULL; }
 
 /* ---- resuming ------------------------------------------------------------------------------ */
 
-static double noted(const attend_json *notes, const char *name,
-                    double otherwise) {
+static double noted(const attend_json *notes, const char *name, double otherwise) {
   return attend_json_number(attend_json_get(notes, name), otherwise);
 }
 
 enum { DIGEST_TEXT = 17 };
 static void valid_digest(const attend_fit *f, char text[DIGEST_TEXT]) {
-  snprintf(text, DIGEST_TEXT, "%016llx",
-           (unsigned long long)batches_corpus_digest(f->o.valid));
+  snprintf(text, DIGEST_TEXT, "%016llx", (unsigned long long)batches_corpus_digest(f->o.valid));
 }
 
 /* A run without validation may have one from now on. */
@@ -207,10 +198,8 @@ static attend_status resume(attend_fit *f) {
                "losses cannot be compared: give the same validation texts, or "
                "train %.300s/best further into another folder",
                f->folder, f->folder);
-  if (f->start != ATTEND_FIT_RESUME)
-    ATTEND_TRY(drop_later(f->ctx, f->folder, f->begun));
-  return repair_links(f->ctx, f->folder, f->begun, isfinite(f->tally.best),
-                      f->tally.best_step);
+  if (f->start != ATTEND_FIT_RESUME) ATTEND_TRY(drop_later(f->ctx, f->folder, f->begun));
+  return repair_links(f->ctx, f->folder, f->begun, isfinite(f->tally.best), f->tally.best_step);
 }
 
 static uint64_t every(uint64_t given, uint64_t steps, uint64_t part) {
@@ -218,8 +207,7 @@ static uint64_t every(uint64_t given, uint64_t steps, uint64_t part) {
   return steps / part ? steps / part : 1;
 }
 
-static attend_status read_options(attend_fit *f,
-                                  const attend_fit_options *options) {
+static attend_status read_options(attend_fit *f, const attend_fit_options *options) {
   attend_fit_options *o = &f->o;
   ATTEND_TRY(options_read(f->ctx, options, sizeof *o, o));
   const uint64_t steps = o->training.schedule.steps;
@@ -241,16 +229,13 @@ static attend_status read_options(attend_fit *f,
   return ATTEND_OK;
 }
 
-attend_status attend_fit_begin(attend_fit *f, attend_trainer *trainer,
-                               attend_optimizer *optimizer,
-                               attend_batches *batches,
-                               const attend_fit_options *options) {
+attend_status attend_fit_begin(attend_fit *f, attend_trainer *trainer, attend_optimizer *optimizer,
+                               attend_batches *batches, const attend_fit_options *options) {
   ATTEND_CHECK(f->ctx, !f->training, "the training run has begun already");
   ATTEND_TRY(read_options(f, options));
   f->trainer = trainer;
   f->optimizer = optimizer;
-  ATTEND_TRY(attend_training_create(trainer, optimizer, batches, &f->o.training,
-                                    &f->training));
+  ATTEND_TRY(attend_training_create(trainer, optimizer, batches, &f->o.training, &f->training));
   if (f->resumes) ATTEND_TRY(resume(f));
   f->result = (attend_fit_result){.average_valid = NAN};
   return run_log_open(f->ctx, f->folder, f->resumes, f->begun, &f->log);
@@ -258,13 +243,9 @@ attend_status attend_fit_begin(attend_fit *f, attend_trainer *trainer,
 
 /* ---- facts ----------------------------------------------------------------------------------- */
 
-static uint64_t now_at(const attend_fit *f) {
-  return attend_training_steps(f->training);
-}
+static uint64_t now_at(const attend_fit *f) { return attend_training_steps(f->training); }
 
-static uint64_t steps_of(const attend_fit *f) {
-  return f->o.training.schedule.steps;
-}
+static uint64_t steps_of(const attend_fit *f) { return f->o.training.schedule.steps; }
 
 static double seconds_in_all(const attend_fit *f) {
   return f->tally.seconds + seconds_now() - f->started;
@@ -278,8 +259,8 @@ static double most_work(const attend_fit *f) {
 
 /* Values, gradients, packed weights, moments, activations at their most. */
 static double bytes_held(const attend_fit *f) {
-  int moments = !!attend_optimizer_moments(f->optimizer, 0) +
-                !!attend_optimizer_moments(f->optimizer, 1);
+  int moments =
+      !!attend_optimizer_moments(f->optimizer, 0) + !!attend_optimizer_moments(f->optimizer, 1);
   return (double)attend_trainer_bytes(f->trainer) + most_work(f) +
          (double)moments * (double)f->trainer->count * sizeof(float);
 }
@@ -311,8 +292,8 @@ static void write_tally(attend_json_writer *w, void *user) {
 }
 
 /* A failure of this step, with the remedy that a checkpoint is. */
-static attend_status fail_step(attend_fit *f, uint64_t step,
-                               attend_status status, const char *why) {
+static attend_status fail_step(attend_fit *f, uint64_t step, attend_status status,
+                               const char *why) {
   uint64_t last;
   bool some = linked_step(f->folder, "last", &last);
   return fail(f->ctx, status, "step %llu: %s%s", (unsigned long long)step, why,
@@ -331,13 +312,10 @@ static bool is_finite(const attend_fit *f) {
 static attend_status save(attend_fit *f, bool best) {
   uint64_t step = now_at(f);
   char path[LONGEST_PATH], why[1024];
-  attend_save_options keep = {.beside = f->base,
-                              .stored = f->o.stored,
-                              .write = write_tally,
-                              .user = f};
+  attend_save_options keep = {
+      .beside = f->base, .stored = f->o.stored, .write = write_tally, .user = f};
   if (!is_finite(f))
-    return fail_step(f, now_at(f), ATTEND_INVALID,
-                     "a weight is not finite: choose a smaller rate");
+    return fail_step(f, now_at(f), ATTEND_INVALID, "a weight is not finite: choose a smaller rate");
   ATTEND_TRY(step_path(f->ctx, f->folder, step, NULL, path));
   attend_status status = attend_training_save(f->training, path, &keep);
   if (status) {
@@ -352,16 +330,14 @@ static attend_status save(attend_fit *f, bool best) {
 /* ---- validation ---------------------------------------------------------------------------------- */
 
 static int note_evaluated(uint64_t done, uint64_t total, void *user) {
-  report(user,
-         (attend_fit_report){
-             .event = ATTEND_FIT_VALIDATING, .done = done, .total = total});
+  report(user, (attend_fit_report){.event = ATTEND_FIT_VALIDATING, .done = done, .total = total});
   return 0;
 }
 
 static attend_status evaluate(attend_fit *f, double *loss) {
   attend_batch_loss sum;
-  ATTEND_TRY(attend_training_evaluate(
-      f->trainer, f->o.valid, f->o.valid_batches, note_evaluated, f, &sum));
+  ATTEND_TRY(attend_training_evaluate(f->trainer, f->o.valid, f->o.valid_batches, note_evaluated, f,
+                                      &sum));
   *loss = sum.loss / (sum.scored ? sum.scored : 1);
   if (isfinite(*loss)) return ATTEND_OK;
   return fail_step(f, now_at(f), ATTEND_INVALID,
@@ -379,10 +355,8 @@ static attend_status validate(attend_fit *f, double *loss, bool *best) {
   }
   ATTEND_TRY(run_log_valid(&f->log, now_at(f), *loss, *best));
   t->ended = f->o.patience && t->worse >= f->o.patience;
-  report(f, (attend_fit_report){.event = ATTEND_FIT_VALIDATED,
-                                .loss = f->log.loss,
-                                .valid = *loss,
-                                .best = *best});
+  report(f, (attend_fit_report){
+                .event = ATTEND_FIT_VALIDATED, .loss = f->log.loss, .valid = *loss, .best = *best});
   return ATTEND_OK;
 }
 
@@ -391,13 +365,10 @@ static attend_status after_step(attend_fit *f, bool end) {
   uint64_t step = now_at(f);
   bool kept = end || step % f->o.save_every == 0, best = false;
   double valid = NAN;
-  if (f->o.valid && (end || step % f->o.valid_every == 0))
-    ATTEND_TRY(validate(f, &valid, &best));
+  if (f->o.valid && (end || step % f->o.valid_every == 0)) ATTEND_TRY(validate(f, &valid, &best));
   if (!kept && !best && !f->tally.ended) return ATTEND_OK;
-  report(f, (attend_fit_report){.event = ATTEND_FIT_SAVING,
-                                .loss = f->log.loss,
-                                .valid = valid,
-                                .best = best});
+  report(f, (attend_fit_report){
+                .event = ATTEND_FIT_SAVING, .loss = f->log.loss, .valid = valid, .best = best});
   ATTEND_TRY(run_log_sync(&f->log));
   return save(f, best);
 }
@@ -407,13 +378,12 @@ static attend_status after_step(attend_fit *f, bool end) {
 static void report_step(attend_fit *f, const attend_step_report *r) {
   double took = seconds_now() - f->started;
   double steps = (double)(now_at(f) - f->begun);
-  report(f, (attend_fit_report){
-                .event = ATTEND_FIT_STEPPED,
-                .loss = r->scored ? r->loss / (double)r->scored : NAN,
-                .valid = NAN,
-                .rate = r->rate,
-                .speed = (f->tally.tokens - f->pace.first) / took,
-                .left = took / steps * (double)(steps_of(f) - now_at(f))});
+  report(f, (attend_fit_report){.event = ATTEND_FIT_STEPPED,
+                                .loss = r->scored ? r->loss / (double)r->scored : NAN,
+                                .valid = NAN,
+                                .rate = r->rate,
+                                .speed = (f->tally.tokens - f->pace.first) / took,
+                                .left = took / steps * (double)(steps_of(f) - now_at(f))});
 }
 
 static attend_status note_step(attend_fit *f, const attend_step_report *r) {
@@ -460,9 +430,7 @@ static attend_status take_step(attend_fit *f) {
   return after_step(f, now_at(f) == steps_of(f));
 }
 
-static bool is_done(const attend_fit *f) {
-  return now_at(f) >= steps_of(f) || f->tally.ended;
-}
+static bool is_done(const attend_fit *f) { return now_at(f) >= steps_of(f) || f->tally.ended; }
 
 static attend_status take_steps(attend_fit *f) {
   const attend_fit_options *o = &f->o;
@@ -483,8 +451,7 @@ typedef struct {
   folder_draft draft;
 } averaging;
 
-static attend_status put_beside(const char *name, const char *bytes,
-                                size_t length, void *user) {
+static attend_status put_beside(const char *name, const char *bytes, size_t length, void *user) {
   const averaging *a = user;
   char path[LONGEST_PATH];
   ATTEND_TRY(path_inside(a->f->ctx, a->draft.draft, name, path));
@@ -501,8 +468,7 @@ static attend_status write_notes(const averaging *a) {
   attend_json_open(&w, '{');
   attend_json_member(&w, "steps");
   attend_json_open(&w, '[');
-  for (int i = 0; i < a->n; i++)
-    attend_json_put_integer(&w, (int64_t)a->steps[i]);
+  for (int i = 0; i < a->n; i++) attend_json_put_integer(&w, (int64_t)a->steps[i]);
   attend_json_close(&w, ']');
   json_put_number(&w, "valid", valid);
   json_put_number(&w, "perplexity", exp(valid));
@@ -551,8 +517,7 @@ static attend_status load_mean(averaging *a) {
   return status;
 }
 
-static attend_status average_steps(attend_fit *f, const uint64_t *steps,
-                                   size_t count) {
+static attend_status average_steps(attend_fit *f, const uint64_t *steps, size_t count) {
   /* Step 0 has learnt nothing yet. */
   size_t first = count && !steps[0] ? 1 : 0, n = count - first;
   if (n > (size_t)f->o.average) n = (size_t)f->o.average;
@@ -604,8 +569,7 @@ static void fill_result(const attend_fit *f, attend_fit_result *result) {
 
 attend_status attend_fit_run(attend_fit *f, attend_fit_result *result) {
   *result = (attend_fit_result){0};
-  ATTEND_CHECK(f->ctx, f->training && f->log.file,
-               "attend_fit_begin comes before attend_fit_run");
+  ATTEND_CHECK(f->ctx, f->training && f->log.file, "attend_fit_begin comes before attend_fit_run");
   f->started = seconds_now();
   f->pace = (pace){.first = f->tally.tokens};
   if (!f->resumes) ATTEND_TRY(after_step(f, false));
@@ -631,32 +595,26 @@ typedef struct {
 
 static attend_status open_parts(attend_context *ctx, const char *model,
                                 const attend_trainer_options *trainer,
-                                const attend_optimizer_options *optimizer,
-                                parts *p) {
+                                const attend_optimizer_options *optimizer, parts *p) {
   const char *from = attend_fit_checkpoint(p->fit);
   ATTEND_TRY(attend_checkpoint_open(ctx, from ? from : model, &p->files));
   ATTEND_TRY(attend_trainer_create(p->files, trainer, &p->trainer));
   return attend_optimizer_create(p->trainer, optimizer, &p->optimizer);
 }
 
-attend_status attend_fit_model(attend_context *ctx, const char *folder,
-                               const char *model,
+attend_status attend_fit_model(attend_context *ctx, const char *folder, const char *model,
                                const attend_trainer_options *trainer,
-                               const attend_optimizer_options *optimizer,
-                               attend_batches *batches,
-                               const attend_fit_options *options,
-                               attend_fit_result *result) {
+                               const attend_optimizer_options *optimizer, attend_batches *batches,
+                               const attend_fit_options *options, attend_fit_result *result) {
   parts p = {0};
   attend_fit_options o;
   *result = (attend_fit_result){0};
   ATTEND_TRY(options_read(ctx, options, sizeof o, &o));
   o.size = sizeof o;
   if (!o.base) o.base = model;
-  attend_status status =
-      attend_fit_open(ctx, folder, ATTEND_FIT_RESUME, 0, &p.fit);
+  attend_status status = attend_fit_open(ctx, folder, ATTEND_FIT_RESUME, 0, &p.fit);
   if (!status) status = open_parts(ctx, model, trainer, optimizer, &p);
-  if (!status)
-    status = attend_fit_begin(p.fit, p.trainer, p.optimizer, batches, &o);
+  if (!status) status = attend_fit_begin(p.fit, p.trainer, p.optimizer, batches, &o);
   if (!status) status = attend_fit_run(p.fit, result);
   attend_fit_close(p.fit);
   attend_optimizer_free(p.optimizer);

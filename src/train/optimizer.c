@@ -16,11 +16,8 @@ struct attend_optimizer {
   uint64_t step;
 };
 
-static attend_status check(attend_context *ctx,
-                           const attend_optimizer_options *o) {
-  ATTEND_CHECK(ctx,
-               o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 &&
-                   o->clip >= 0,
+static attend_status check(attend_context *ctx, const attend_optimizer_options *o) {
+  ATTEND_CHECK(ctx, o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 && o->clip >= 0,
                "an optimizer of beta1 %g, beta2 %g, clip %g: betas are from 0 "
                "to below 1, the others not negative",
                (double)o->beta1, (double)o->beta2, (double)o->clip);
@@ -35,8 +32,7 @@ static attend_status take_moments(attend_optimizer *o) {
   const size_t count = o->trainer->count;
   const size_t bytes = stretches_of(count) * sizeof *o->sums;
   ATTEND_TRY(mirror_make(o->ctx, count, what, &o->moment[0]));
-  if (o->options.kind == ATTEND_ADAMW)
-    ATTEND_TRY(mirror_make(o->ctx, count, what, &o->moment[1]));
+  if (o->options.kind == ATTEND_ADAMW) ATTEND_TRY(mirror_make(o->ctx, count, what, &o->moment[1]));
   ATTEND_TRY(device_take(o->ctx, bytes, what, &o->sums));
   return take(o->ctx, bytes, what, &o->host_sums);
 }
@@ -83,8 +79,8 @@ void attend_optimizer_free(attend_optimizer *o) {
 static double norm_of(const attend_optimizer *o) {
   const size_t n = stretches_of(o->trainer->count);
   double sum = 0;
-  OP(o->ctx, sum_squares, .n = o->trainer->count,
-     .x = o->trainer->gradients.device, .sums = o->sums);
+  OP(o->ctx, sum_squares, .n = o->trainer->count, .x = o->trainer->gradients.device,
+     .sums = o->sums);
   o->ctx->device->read(o->ctx, o->host_sums, o->sums, n * sizeof *o->sums);
   for (size_t i = 0; i < n; i++) sum += o->host_sums[i];
   return sqrt(sum);
@@ -92,8 +88,7 @@ static double norm_of(const attend_optimizer *o) {
 
 /* ---- a step ------------------------------------------------------------------------- */
 
-static void step_entry(attend_optimizer *o, struct op_step s,
-                       const trainer_entry *e) {
+static void step_entry(attend_optimizer *o, struct op_step s, const trainer_entry *e) {
   const mirror *m = o->moment;
   s.n = e->count;
   s.values = o->trainer->values.device + e->at;
@@ -111,8 +106,7 @@ static void push_back(attend_optimizer *o) {
   mirror_back(o->ctx, &o->moment[1]);
 }
 
-attend_status attend_optimizer_step(attend_optimizer *o, float rate,
-                                    double *norm) {
+attend_status attend_optimizer_step(attend_optimizer *o, float rate, double *norm) {
   push_back(o);
   double length = norm_of(o), t = (double)(o->step + 1);
   const attend_optimizer_options *p = &o->options;
@@ -141,9 +135,7 @@ attend_status attend_optimizer_step(attend_optimizer *o, float rate,
 }
 
 uint64_t attend_optimizer_steps(const attend_optimizer *o) { return o->step; }
-void attend_optimizer_set_steps(attend_optimizer *o, uint64_t steps) {
-  o->step = steps;
-}
+void attend_optimizer_set_steps(attend_optimizer *o, uint64_t steps) { o->step = steps; }
 float *attend_optimizer_moments(const attend_optimizer *o, int which) {
   mirror *m = (mirror *)&o->moment[which & 1];
   return which >> 1 || !m->device ? NULL : mirror_out(o->ctx, m);
@@ -156,8 +148,7 @@ double attend_schedule_at(const attend_schedule *s, uint64_t step) {
   static const double PI = 3.14159265358979323846;
   if (t < warm) return s->rate * (t + 1) / warm;
   double done = all > warm ? fmin(1, (t - warm) / (all - warm)) : 1;
-  if (s->kind == ATTEND_LINEAR_RATE)
-    return s->rate + (s->least - s->rate) * done;
+  if (s->kind == ATTEND_LINEAR_RATE) return s->rate + (s->least - s->rate) * done;
   if (s->kind == ATTEND_COSINE_RATE)
     return s->least + (s->rate - s->least) * (1 + cos(PI * done)) / 2;
   return s->rate;

@@ -29,8 +29,8 @@ static bool is_step(const char *name, uint64_t *step) {
   return true;
 }
 
-attend_status step_path(attend_context *ctx, const char *folder, uint64_t step,
-                        const char *file, char path[LONGEST_PATH]) {
+attend_status step_path(attend_context *ctx, const char *folder, uint64_t step, const char *file,
+                        char path[LONGEST_PATH]) {
   char name[STEP_NAME + 64];
   step_name(step, name);
   if (file) snprintf(name + strlen(name), 64, "/%s", file);
@@ -48,8 +48,8 @@ static int by_number(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-attend_status steps_saved(attend_context *ctx, const char *folder,
-                          bool resumable, uint64_t **steps, size_t *count) {
+attend_status steps_saved(attend_context *ctx, const char *folder, bool resumable, uint64_t **steps,
+                          size_t *count) {
   size_t capacity = 0;
   uint64_t step;
   attend_status status = ATTEND_OK;
@@ -73,18 +73,15 @@ attend_status steps_saved(attend_context *ctx, const char *folder,
 
 /* ---- links -------------------------------------------------------------------------- */
 
-attend_status link_step(attend_context *ctx, const char *folder,
-                        const char *name, uint64_t step) {
-  char target[STEP_NAME], hidden[STEP_NAME], link[LONGEST_PATH],
-      fresh[LONGEST_PATH];
+attend_status link_step(attend_context *ctx, const char *folder, const char *name, uint64_t step) {
+  char target[STEP_NAME], hidden[STEP_NAME], link[LONGEST_PATH], fresh[LONGEST_PATH];
   step_name(step, target);
   snprintf(hidden, sizeof hidden, ".%s.new", name);
   ATTEND_TRY(path_inside(ctx, folder, name, link));
   ATTEND_TRY(path_inside(ctx, folder, hidden, fresh));
   unlink(fresh);
   if (!symlink(target, fresh) && !rename(fresh, link)) return ATTEND_OK;
-  return fail(ctx, ATTEND_IO, "the link %.300s cannot be made: %s", link,
-              strerror(errno));
+  return fail(ctx, ATTEND_IO, "the link %.300s cannot be made: %s", link, strerror(errno));
 }
 
 bool linked_step(const char *folder, const char *name, uint64_t *step) {
@@ -97,15 +94,15 @@ bool linked_step(const char *folder, const char *name, uint64_t *step) {
   return is_step(target, step);
 }
 
-static attend_status repair_link(attend_context *ctx, const char *folder,
-                                 const char *name, uint64_t step) {
+static attend_status repair_link(attend_context *ctx, const char *folder, const char *name,
+                                 uint64_t step) {
   uint64_t at;
   if (linked_step(folder, name, &at) && at == step) return ATTEND_OK;
   return link_step(ctx, folder, name, step);
 }
 
-attend_status repair_links(attend_context *ctx, const char *folder,
-                           uint64_t last, bool has_best, uint64_t best) {
+attend_status repair_links(attend_context *ctx, const char *folder, uint64_t last, bool has_best,
+                           uint64_t best) {
   char path[LONGEST_PATH];
   ATTEND_TRY(repair_link(ctx, folder, "last", last));
   ATTEND_TRY(step_path(ctx, folder, best, NULL, path));
@@ -129,8 +126,7 @@ static void remove_tree(const char *path) {
 }
 
 /* training.json goes first: without it the rest of the state does not count. */
-static attend_status drop_state(attend_context *ctx, const char *folder,
-                                uint64_t step) {
+static attend_status drop_state(attend_context *ctx, const char *folder, uint64_t step) {
   static const char *const files[] = {"training.json", "training.safetensors"};
   for (int i = 0; i < 2; i++) {
     char path[LONGEST_PATH];
@@ -141,8 +137,7 @@ static attend_status drop_state(attend_context *ctx, const char *folder,
 }
 
 /* Renamed first, so that a partly removed checkpoint never has a step's name. */
-static attend_status drop_step(attend_context *ctx, const char *folder,
-                               uint64_t step) {
+static attend_status drop_step(attend_context *ctx, const char *folder, uint64_t step) {
   char path[LONGEST_PATH], away[LONGEST_PATH];
   ATTEND_TRY(step_path(ctx, folder, step, NULL, path));
   ATTEND_TRY(path_inside(ctx, folder, ".gone.part", away));
@@ -151,8 +146,7 @@ static attend_status drop_step(attend_context *ctx, const char *folder,
   return ATTEND_OK;
 }
 
-attend_status drop_later(attend_context *ctx, const char *folder,
-                         uint64_t last) {
+attend_status drop_later(attend_context *ctx, const char *folder, uint64_t last) {
   char link[LONGEST_PATH];
   uint64_t *steps, best;
   size_t count;
@@ -167,8 +161,7 @@ attend_status drop_later(attend_context *ctx, const char *folder,
 }
 
 /* Two checkpoints keep their state, so that damage to the last does not end the run. */
-attend_status thin_steps(attend_context *ctx, const char *folder,
-                         uint64_t newest, uint64_t keep) {
+attend_status thin_steps(attend_context *ctx, const char *folder, uint64_t newest, uint64_t keep) {
   uint64_t *steps, best = newest, others = 0;
   size_t count;
   ATTEND_TRY(steps_saved(ctx, folder, false, &steps, &count));
@@ -189,8 +182,8 @@ attend_status thin_steps(attend_context *ctx, const char *folder,
 /* Drafts of files and folders, and unfinished links: nothing else in the folder of a
  * run has such a name. */
 static bool is_leftover(const char *name) {
-  return name_ends(name, ".part") || name_ends(name, ".part.old") ||
-         !strcmp(name, ".best.new") || !strcmp(name, ".last.new");
+  return name_ends(name, ".part") || name_ends(name, ".part.old") || !strcmp(name, ".best.new") ||
+         !strcmp(name, ".last.new");
 }
 
 static attend_status clear_leftovers(attend_context *ctx, const char *folder) {
@@ -219,8 +212,7 @@ static attend_status make_folders(attend_context *ctx, const char *folder) {
     *at = 0;
     bool made = !mkdir(path, 0777) || is_folder(path);
     if (!made)
-      return fail(ctx, ATTEND_IO, "the folder %.300s cannot be made: %s", path,
-                  strerror(errno));
+      return fail(ctx, ATTEND_IO, "the folder %.300s cannot be made: %s", path, strerror(errno));
     *at = '/';
   }
   return ATTEND_OK;
@@ -232,9 +224,7 @@ attend_status lock_run(attend_context *ctx, const char *folder, int *lock) {
   ATTEND_TRY(make_folders(ctx, folder));
   ATTEND_TRY(path_inside(ctx, folder, ".lock", path));
   int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (file < 0)
-    return fail(ctx, ATTEND_IO, "%.300s cannot be written: %s", path,
-                strerror(errno));
+  if (file < 0) return fail(ctx, ATTEND_IO, "%.300s cannot be written: %s", path, strerror(errno));
   if (flock(file, LOCK_EX | LOCK_NB)) {
     int why = errno;
     close(file);
@@ -243,8 +233,7 @@ attend_status lock_run(attend_context *ctx, const char *folder, int *lock) {
                       "%.300s is in use by another training: wait for it, or "
                       "choose another folder",
                       folder)
-               : fail(ctx, ATTEND_IO, "%.300s cannot be locked: %s", path,
-                      strerror(why));
+               : fail(ctx, ATTEND_IO, "%.300s cannot be locked: %s", path, strerror(why));
   }
   *lock = file;
   return clear_leftovers(ctx, folder);

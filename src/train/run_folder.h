@@ -20,21 +20,20 @@
 enum { STEP_NAME = 32 };
 void step_name(uint64_t step, char name[STEP_NAME]); /* "step-00000500" */
 /* folder/step-00000500/file; file NULL: the checkpoint's folder. */
-attend_status step_path(attend_context *ctx, const char *folder, uint64_t step,
-                        const char *file, char path[LONGEST_PATH]);
+attend_status step_path(attend_context *ctx, const char *folder, uint64_t step, const char *file,
+                        char path[LONGEST_PATH]);
 /* The saved steps, rising; with `resumable` those alone that have training.json.
  * *steps is freed with give. */
-attend_status steps_saved(attend_context *ctx, const char *folder,
-                          bool resumable, uint64_t **steps, size_t *count);
+attend_status steps_saved(attend_context *ctx, const char *folder, bool resumable, uint64_t **steps,
+                          size_t *count);
 
 /* folder/name becomes a link to a step's checkpoint, atomically. */
-attend_status link_step(attend_context *ctx, const char *folder,
-                        const char *name, uint64_t step);
+attend_status link_step(attend_context *ctx, const char *folder, const char *name, uint64_t step);
 /* The step that a link leads to; false: there is none. */
 bool linked_step(const char *folder, const char *name, uint64_t *step);
 /* A process may have been killed between a checkpoint and the links to it. */
-attend_status repair_links(attend_context *ctx, const char *folder,
-                           uint64_t last, bool has_best, uint64_t best);
+attend_status repair_links(attend_context *ctx, const char *folder, uint64_t last, bool has_best,
+                           uint64_t best);
 
 /* Makes the folder, takes its lock without waiting and removes the drafts that a
  * killed process left. *lock is closed by the caller; -1 on failure. */
@@ -42,11 +41,9 @@ attend_status lock_run(attend_context *ctx, const char *folder, int *lock);
 
 /* What is not needed once `newest` is saved: the state of checkpoints before the last
  * two, and checkpoints beyond `keep` (0: none) but the first, the best and the last. */
-attend_status thin_steps(attend_context *ctx, const char *folder,
-                         uint64_t newest, uint64_t keep);
+attend_status thin_steps(attend_context *ctx, const char *folder, uint64_t newest, uint64_t keep);
 /* Removes the checkpoints after `last`, and a link to one of them. */
-attend_status drop_later(attend_context *ctx, const char *folder,
-                         uint64_t last);
+attend_status drop_later(attend_context *ctx, const char *folder, uint64_t last);
 
 /* ---- the log (run_log.c) --------------------------------------------------------- */
 
@@ -67,11 +64,10 @@ typedef struct {
 
 /* Opens folder/log.jsonl. A run that resumes from `step` continues it: lines of later
  * steps, and a last line that is not whole, are removed. */
-attend_status run_log_open(attend_context *ctx, const char *folder,
-                           bool resumes, uint64_t step, run_log *log);
+attend_status run_log_open(attend_context *ctx, const char *folder, bool resumes, uint64_t step,
+                           run_log *log);
 attend_status run_log_step(run_log *log, const log_line *line);
-attend_status run_log_valid(run_log *log, uint64_t step, double loss,
-                            bool best);
+attend_status run_log_valid(run_log *log, uint64_t step, double loss, bool best);
 /* To the disk, before the checkpoint that it describes. */
 attend_status run_log_sync(run_log *log);
 void run_log_close(run_log *log);
@@ -80,8 +76,7 @@ void run_log_close(run_log *log);
 
 /* Calls put for each file of a folder that goes with the weights. */
 attend_status each_beside(attend_context *ctx, const char *folder,
-                          attend_status (*put)(const char *name,
-                                               const char *bytes, size_t length,
+                          attend_status (*put)(const char *name, const char *bytes, size_t length,
                                                void *user),
                           void *user);
 

@@ -13,16 +13,15 @@
 /* ---- continuing it ------------------------------------------------------------------ */
 
 /* *good: the line is whole and not of a later step. */
-static attend_status check_line(run_log *log, const char *line, size_t n,
-                                uint64_t step, bool *good) {
+static attend_status check_line(run_log *log, const char *line, size_t n, uint64_t step,
+                                bool *good) {
   attend_json *json;
   int64_t at;
-  attend_status status =
-      attend_json_parse(log->ctx, "log.jsonl", line, n, &json);
+  attend_status status = attend_json_parse(log->ctx, "log.jsonl", line, n, &json);
   *good = false;
   if (status) return status == ATTEND_NO_MEMORY ? status : ATTEND_OK;
-  *good = attend_json_integer(attend_json_get(json, "step"), &at) && at >= 0 &&
-          (uint64_t)at <= step;
+  *good =
+      attend_json_integer(attend_json_get(json, "step"), &at) && at >= 0 && (uint64_t)at <= step;
   double loss = attend_json_number(attend_json_get(json, "loss"), NAN);
   if (*good && !isnan(loss)) log->loss = loss;
   attend_json_free(json);
@@ -30,8 +29,8 @@ static attend_status check_line(run_log *log, const char *line, size_t n,
 }
 
 /* *bytes: how much of the log stays. */
-static attend_status check_lines(run_log *log, const char *text, size_t length,
-                                 uint64_t step, size_t *bytes) {
+static attend_status check_lines(run_log *log, const char *text, size_t length, uint64_t step,
+                                 size_t *bytes) {
   const char *end;
   bool good = true;
   *bytes = 0;
@@ -50,21 +49,20 @@ static attend_status cut_log(run_log *log, uint64_t step) {
   if (access(log->path, F_OK)) return ATTEND_OK;
   ATTEND_TRY(file_read(log->ctx, log->path, &text, &length));
   attend_status status = check_lines(log, text, length, step, &good);
-  if (!status && good < length)
-    status = attend_file_write(log->ctx, log->path, text, good);
+  if (!status && good < length) status = attend_file_write(log->ctx, log->path, text, good);
   give(log->ctx, text);
   return status;
 }
 
-attend_status run_log_open(attend_context *ctx, const char *folder,
-                           bool resumes, uint64_t step, run_log *log) {
+attend_status run_log_open(attend_context *ctx, const char *folder, bool resumes, uint64_t step,
+                           run_log *log) {
   *log = (run_log){.ctx = ctx, .loss = NAN};
   ATTEND_TRY(path_inside(ctx, folder, "log.jsonl", log->path));
   if (resumes) ATTEND_TRY(cut_log(log, step));
   log->file = fopen(log->path, resumes ? "abe" : "wbe");
   if (log->file) return ATTEND_OK;
-  return fail(ctx, ATTEND_IO, "%.300s cannot be opened for writing: %s",
-              log->path, strerror(errno));
+  return fail(ctx, ATTEND_IO, "%.300s cannot be opened for writing: %s", log->path,
+              strerror(errno));
 }
 
 void run_log_close(run_log *log) {
@@ -84,10 +82,8 @@ static attend_json_writer line_of(run_log *log, uint64_t step) {
 static attend_status put_line(run_log *log, attend_json_writer *w) {
   attend_json_close(w, '}');
   attend_status status = attend_json_finish(w);
-  if (!status && (fwrite(w->text, 1, w->length, log->file) != w->length ||
-                  fflush(log->file)))
-    status = fail(log->ctx, ATTEND_IO,
-                  "%.300s cannot be written: the disk may be full", log->path);
+  if (!status && (fwrite(w->text, 1, w->length, log->file) != w->length || fflush(log->file)))
+    status = fail(log->ctx, ATTEND_IO, "%.300s cannot be written: the disk may be full", log->path);
   attend_json_writer_free(w);
   return status;
 }
@@ -106,8 +102,7 @@ attend_status run_log_step(run_log *log, const log_line *line) {
   return put_line(log, &w);
 }
 
-attend_status run_log_valid(run_log *log, uint64_t step, double loss,
-                            bool best) {
+attend_status run_log_valid(run_log *log, uint64_t step, double loss, bool best) {
   attend_json_writer w = line_of(log, step);
   json_put_number(&w, "valid", loss);
   json_put_number(&w, "perplexity", exp(loss));
@@ -118,6 +113,5 @@ attend_status run_log_valid(run_log *log, uint64_t step, double loss,
 /* File systems that cannot sync are no failure, full ones are. */
 attend_status run_log_sync(run_log *log) {
   if (!fsync(fileno(log->file)) || errno == EINVAL) return ATTEND_OK;
-  return fail(log->ctx, ATTEND_IO, "%.300s cannot be written: %s", log->path,
-              strerror(errno));
+  return fail(log->ctx, ATTEND_IO, "%.300s cannot be written: %s", log->path, strerror(errno));
 }

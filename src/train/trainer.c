@@ -14,16 +14,13 @@
 /* ---- layout --------------------------------------------------------------------- */
 
 attend_group group_of(const parameter *p) {
-  bool table = p->slot == TOKENS || p->slot == POSITIONS || p->slot == TYPES ||
-               p->slot == RELATIVE;
-  return p->rank != 2 ? ATTEND_VECTORS
-         : table      ? ATTEND_TABLES
-                      : ATTEND_MATRICES;
+  bool table = p->slot == TOKENS || p->slot == POSITIONS || p->slot == TYPES || p->slot == RELATIVE;
+  return p->rank != 2 ? ATTEND_VECTORS : table ? ATTEND_TABLES : ATTEND_MATRICES;
 }
 
 static void add_entry(attend_trainer *tr, const parameter *p) {
-  tr->entries[tr->n_entries++] = (trainer_entry){
-      .p = p, .at = tr->count, .count = (size_t)p->tensor->count};
+  tr->entries[tr->n_entries++] =
+      (trainer_entry){.p = p, .at = tr->count, .count = (size_t)p->tensor->count};
   tr->count += (size_t)p->tensor->count;
 }
 
@@ -33,8 +30,8 @@ static void add_gap(attend_trainer *tr, size_t count) {
   tr->count += count;
 }
 
-static attend_status lay_out(attend_model *m, const field *f, attend_parts of,
-                             int layer, void *place, void *user) {
+static attend_status lay_out(attend_model *m, const field *f, attend_parts of, int layer,
+                             void *place, void *user) {
   attend_trainer *tr = user;
   bool biased = false;
   (void)place;
@@ -43,10 +40,8 @@ static attend_status lay_out(attend_model *m, const field *f, attend_parts of,
   for (int is_bias = 0; is_bias < 1 + biased; is_bias++)
     for (int i = 0; i < f->slots; i++) {
       enum slot slot = f->slot[i];
-      const parameter *weight =
-          checkpoint_find(m->files, slot, of, layer, false);
-      const parameter *p =
-          is_bias ? checkpoint_find(m->files, slot, of, layer, true) : weight;
+      const parameter *weight = checkpoint_find(m->files, slot, of, layer, false);
+      const parameter *p = is_bias ? checkpoint_find(m->files, slot, of, layer, true) : weight;
       bool tied = slot == HEAD && !is_bias && m->config.tied;
       if (p && !tied)
         add_entry(tr, p);
@@ -62,16 +57,13 @@ static attend_status lay_out(attend_model *m, const field *f, attend_parts of,
 static size_t most_transposed(const attend_trainer *tr) {
   size_t most = 0;
   for (size_t i = 0; i < tr->n_entries; i++)
-    if (tr->entries[i].p->transposed && tr->entries[i].count > most)
-      most = tr->entries[i].count;
+    if (tr->entries[i].p->transposed && tr->entries[i].count > most) most = tr->entries[i].count;
   return most;
 }
 
-static void transpose(int64_t rows, int64_t columns, const float *from,
-                      float *to) {
+static void transpose(int64_t rows, int64_t columns, const float *from, float *to) {
   for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 0; j < columns; j++)
-      to[j * rows + i] = from[i * columns + j];
+    for (int64_t j = 0; j < columns; j++) to[j * rows + i] = from[i * columns + j];
 }
 
 /* The checkpoint has checked how it is stored. work: as large, if it is transposed. */
@@ -87,8 +79,7 @@ static attend_status read_values(attend_trainer *tr) {
   float *work;
   ATTEND_TRY(mirror_make(tr->ctx, tr->count, "parameters", &tr->values));
   ATTEND_TRY(mirror_make(tr->ctx, tr->count, "gradients", &tr->gradients));
-  ATTEND_TRY(take(tr->ctx, most_transposed(tr) * sizeof *work,
-                  "a transposed matrix", &work));
+  ATTEND_TRY(take(tr->ctx, most_transposed(tr) * sizeof *work, "a transposed matrix", &work));
   float *values = mirror_out(tr->ctx, &tr->values);
   for (size_t i = 0; i < tr->n_entries; i++)
     read_tensor(tr->entries[i].p, work, values + tr->entries[i].at);
@@ -107,22 +98,19 @@ static pair pair_of(const attend_trainer *tr, const parameter *p) {
   for (size_t i = 0; p && i < tr->n_entries; i++) {
     const trainer_entry *e = &tr->entries[i];
     if (e->p == p)
-      return (pair){tr->values.device + e->at,
-                    p->fixed ? NULL : tr->gradients.device + e->at};
+      return (pair){tr->values.device + e->at, p->fixed ? NULL : tr->gradients.device + e->at};
   }
   return (pair){NULL, NULL};
 }
 
 /* The matrices of a field lie one after the other: they are one. Their biases lie
  * behind them, the first perhaps a gap. */
-static attend_status find_linear(attend_trainer *tr, const field *f,
-                                 attend_parts of, int layer,
+static attend_status find_linear(attend_trainer *tr, const field *f, attend_parts of, int layer,
                                  linear_weights *x) {
   for (int i = 0; i < f->slots; i++) {
     enum slot slot = f->slot[i];
     bool tied = slot == HEAD && tr->model.config.tied;
-    const parameter *p =
-        checkpoint_find(tr->files, tied ? TOKENS : slot, of, layer, false);
+    const parameter *p = checkpoint_find(tr->files, tied ? TOKENS : slot, of, layer, false);
     if (!p) continue;
     pair w = pair_of(tr, p);
     pair b = pair_of(tr, checkpoint_find(tr->files, slot, of, layer, true));
@@ -140,44 +128,37 @@ static attend_status find_linear(attend_trainer *tr, const field *f,
   return ATTEND_OK;
 }
 
-static attend_status find_field(attend_model *m, const field *f,
-                                attend_parts of, int layer, void *place,
-                                void *user) {
+static attend_status find_field(attend_model *m, const field *f, attend_parts of, int layer,
+                                void *place, void *user) {
   attend_trainer *tr = user;
   if (f->kind == A_LINEAR) return find_linear(tr, f, of, layer, place);
   const parameter *p = checkpoint_find(m->files, f->slot[0], of, layer, false);
   pair w = pair_of(tr, p);
   if (f->kind == A_NORM) {
-    pair b =
-        pair_of(tr, checkpoint_find(m->files, f->slot[0], of, layer, true));
-    *(norm_weights *)place =
-        (norm_weights){w.value, b.value, w.gradient, b.gradient};
+    pair b = pair_of(tr, checkpoint_find(m->files, f->slot[0], of, layer, true));
+    *(norm_weights *)place = (norm_weights){w.value, b.value, w.gradient, b.gradient};
   } else {
-    *(table_weights *)place = (table_weights){
-        {w.value, ATTEND_F32, p ? (int)p->shape[0] : 0}, w.gradient};
+    *(table_weights *)place =
+        (table_weights){{w.value, ATTEND_F32, p ? (int)p->shape[0] : 0}, w.gradient};
   }
   return ATTEND_OK;
 }
 
 /* ---- life ------------------------------------------------------------------------------ */
 
-static attend_status check_options(attend_context *ctx,
-                                   const attend_trainer_options *o) {
-  ATTEND_CHECK(
-      ctx, o->weights != ATTEND_WEIGHTS_I8,
-      "a model is trained with weights of f32, bf16 or mixed, not int8");
+static attend_status check_options(attend_context *ctx, const attend_trainer_options *o) {
+  ATTEND_CHECK(ctx, o->weights != ATTEND_WEIGHTS_I8,
+               "a model is trained with weights of f32, bf16 or mixed, not int8");
   ATTEND_CHECK(ctx, o->dropout >= 0 && o->dropout < 1,
-               "a dropout of %g: choose a share from 0 to below 1",
-               (double)o->dropout);
+               "a dropout of %g: choose a share from 0 to below 1", (double)o->dropout);
   return ATTEND_OK;
 }
 
-static attend_status open_side(attend_trainer *tr, const stack *s,
-                               trainer_side *x) {
+static attend_status open_side(attend_trainer *tr, const stack *s, trainer_side *x) {
   if (!s->layers) return ATTEND_OK;
   x->p = (pass){.ctx = tr->ctx, .model = &tr->model, .side = s};
-  return take_zeroed(tr->ctx, (size_t)s->shape->layers * sizeof *x->layers,
-                     "the layers", &x->layers);
+  return take_zeroed(tr->ctx, (size_t)s->shape->layers * sizeof *x->layers, "the layers",
+                     &x->layers);
 }
 
 static attend_status open_trainer(attend_trainer *tr) {
@@ -186,8 +167,7 @@ static attend_status open_trainer(attend_trainer *tr) {
   ATTEND_CHECK(tr->ctx, attend_checkpoint_has_head(tr->files),
                "the checkpoint has no head that gives logits: there is no loss "
                "to train with");
-  ATTEND_TRY(take(tr->ctx, 2 * most * sizeof *tr->entries, "the parameters",
-                  &tr->entries));
+  ATTEND_TRY(take(tr->ctx, 2 * most * sizeof *tr->entries, "the parameters", &tr->entries));
   tr->gaps = tr->entries + most;
   ATTEND_TRY(model_open(&tr->model));
   ATTEND_TRY(model_each(&tr->model, lay_out, tr));
@@ -197,8 +177,7 @@ static attend_status open_trainer(attend_trainer *tr) {
   return open_side(tr, &tr->model.decoder, &tr->decoder);
 }
 
-attend_status attend_trainer_create(attend_checkpoint *files,
-                                    const attend_trainer_options *options,
+attend_status attend_trainer_create(attend_checkpoint *files, const attend_trainer_options *options,
                                     attend_trainer **trainer) {
   attend_trainer *tr;
   *trainer = NULL;
@@ -206,13 +185,10 @@ attend_status attend_trainer_create(attend_checkpoint *files,
   tr->ctx = files->ctx;
   tr->files = files;
   if (options) tr->options = *options;
-  tr->model = (attend_model){.ctx = tr->ctx,
-                             .files = files,
-                             .config = files->config,
-                             .weights = tr->options.weights};
-  attend_status status =
-      attend_config_forms(tr->ctx, &tr->model.config, tr->options.form,
-                          tr->options.roles, tr->model.forms);
+  tr->model = (attend_model){
+      .ctx = tr->ctx, .files = files, .config = files->config, .weights = tr->options.weights};
+  attend_status status = attend_config_forms(tr->ctx, &tr->model.config, tr->options.form,
+                                             tr->options.roles, tr->model.forms);
   if (!status) status = open_trainer(tr);
   if (status)
     attend_trainer_free(tr);
@@ -241,25 +217,21 @@ void attend_trainer_free(attend_trainer *tr) {
 
 /* ---- accessors ---------------------------------------------------------------------------- */
 
-const attend_config *attend_trainer_config(const attend_trainer *tr) {
-  return &tr->model.config;
-}
+const attend_config *attend_trainer_config(const attend_trainer *tr) { return &tr->model.config; }
 
-int attend_trainer_get(const attend_trainer *tr, size_t i,
-                       attend_trainer_parameter *x) {
+int attend_trainer_get(const attend_trainer *tr, size_t i, attend_trainer_parameter *x) {
   if (i >= tr->n_entries) return 0;
   const trainer_entry *e = &tr->entries[i];
   const parameter *p = e->p;
-  *x = (attend_trainer_parameter){
-      .name = p->name,
-      .rank = p->rank,
-      .shape = {p->shape[0], p->rank == 2 ? p->shape[1] : 1},
-      .count = p->tensor->count,
-      .transposed = p->transposed,
-      .group = group_of(p),
-      .fixed = p->fixed,
-      .value = attend_trainer_values(tr, NULL) + e->at,
-      .gradient = attend_trainer_gradients(tr) + e->at};
+  *x = (attend_trainer_parameter){.name = p->name,
+                                  .rank = p->rank,
+                                  .shape = {p->shape[0], p->rank == 2 ? p->shape[1] : 1},
+                                  .count = p->tensor->count,
+                                  .transposed = p->transposed,
+                                  .group = group_of(p),
+                                  .fixed = p->fixed,
+                                  .value = attend_trainer_values(tr, NULL) + e->at,
+                                  .gradient = attend_trainer_gradients(tr) + e->at};
   return 1;
 }
 
@@ -272,8 +244,7 @@ float *attend_trainer_gradients(const attend_trainer *tr) {
 }
 void attend_trainer_zero_grad(attend_trainer *tr) {
   mirror_changed(&tr->gradients);
-  tr->ctx->device->zero(tr->ctx, tr->gradients.device,
-                        tr->count * sizeof(float));
+  tr->ctx->device->zero(tr->ctx, tr->gradients.device, tr->count * sizeof(float));
 }
 
 size_t attend_trainer_bytes(const attend_trainer *tr) {
@@ -304,13 +275,12 @@ static attend_status fill(size_t i, void *to, void *user) {
   return ATTEND_OK;
 }
 
-attend_status trainer_save(attend_trainer *tr, const char *path,
-                           attend_stored stored, attend_digest *digest) {
+attend_status trainer_save(attend_trainer *tr, const char *path, attend_stored stored,
+                           attend_digest *digest) {
   const size_t n = tr->n_entries, work = most_transposed(tr) * sizeof(float);
   saving s = {tr, stored == ATTEND_STORED_F32 ? ATTEND_F32 : ATTEND_BF16, NULL};
   attend_tensor *list;
-  ATTEND_CHECK(tr->ctx,
-               stored == ATTEND_STORED_F32 || stored == ATTEND_STORED_BF16,
+  ATTEND_CHECK(tr->ctx, stored == ATTEND_STORED_F32 || stored == ATTEND_STORED_BF16,
                "a checkpoint is saved as f32 or bf16");
   ATTEND_TRY(take(tr->ctx, n * sizeof *list, "a list", &list));
   for (size_t i = 0; i < n; i++) {
@@ -321,31 +291,27 @@ attend_status trainer_save(attend_trainer *tr, const char *path,
     list[i].data = NULL;
   }
   attend_status status = take(tr->ctx, work, "a transposed matrix", &s.work);
-  if (!status)
-    status = tensor_file_make(tr->ctx, path, n, list, fill, &s, digest);
+  if (!status) status = tensor_file_make(tr->ctx, path, n, list, fill, &s, digest);
   give(tr->ctx, s.work);
   give(tr->ctx, list);
   return status;
 }
 
-attend_status attend_trainer_save(attend_trainer *tr, const char *path,
-                                  attend_stored stored) {
+attend_status attend_trainer_save(attend_trainer *tr, const char *path, attend_stored stored) {
   return trainer_save(tr, path, stored, NULL);
 }
 
 /* ---- averaging checkpoints -------------------------------------------------------- */
 
 /* The parameter of another checkpoint of the same table. */
-static const parameter *parameter_in(const attend_trainer *tr,
-                                     const trainer_entry *e,
+static const parameter *parameter_in(const attend_trainer *tr, const trainer_entry *e,
                                      const attend_checkpoint *c) {
   return &c->table.entry[e->p - tr->files->table.entry];
 }
 
 static bool is_same(const parameter *p, const parameter *q) {
-  return p->slot == q->slot && p->of == q->of && p->layer == q->layer &&
-         p->is_bias == q->is_bias && q->tensor && p->rank == q->rank &&
-         !memcmp(p->shape, q->shape, sizeof p->shape);
+  return p->slot == q->slot && p->of == q->of && p->layer == q->layer && p->is_bias == q->is_bias &&
+         q->tensor && p->rank == q->rank && !memcmp(p->shape, q->shape, sizeof p->shape);
 }
 
 static attend_status open_same(const attend_trainer *tr, const char *folder,
@@ -375,21 +341,16 @@ static void average_entry(attend_trainer *tr, const trainer_entry *e, int n,
   for (size_t j = 0; j < e->count; j++) to[j] = (float)(sum[j] / n);
 }
 
-attend_status attend_trainer_average(attend_trainer *tr, int n,
-                                     const char *const *folders) {
+attend_status attend_trainer_average(attend_trainer *tr, int n, const char *const *folders) {
   attend_checkpoint **files;
   double *sum = NULL;
   size_t largest = 0;
-  ATTEND_CHECK(tr->ctx, n >= 1, "a mean of %d checkpoints: name one or more",
-               n);
+  ATTEND_CHECK(tr->ctx, n >= 1, "a mean of %d checkpoints: name one or more", n);
   for (size_t i = 0; i < tr->n_entries; i++)
     if (tr->entries[i].count > largest) largest = tr->entries[i].count;
-  ATTEND_TRY(take_zeroed(tr->ctx, (size_t)n * sizeof *files, "the checkpoints",
-                         &files));
-  attend_status status =
-      take(tr->ctx, 2 * largest * sizeof *sum, "a mean", &sum);
-  for (int i = 0; !status && i < n; i++)
-    status = open_same(tr, folders[i], &files[i]);
+  ATTEND_TRY(take_zeroed(tr->ctx, (size_t)n * sizeof *files, "the checkpoints", &files));
+  attend_status status = take(tr->ctx, 2 * largest * sizeof *sum, "a mean", &sum);
+  for (int i = 0; !status && i < n; i++) status = open_same(tr, folders[i], &files[i]);
   for (size_t i = 0; !status && i < tr->n_entries; i++)
     average_entry(tr, &tr->entries[i], n, files, sum);
   for (int i = 0; i < n; i++) attend_checkpoint_close(files[i]);

@@ -13,8 +13,7 @@
 /* One side of the model, with a batch. */
 typedef struct {
   pass p;
-  activations
-      *layers; /* [layers]; all but x are shared if they are recomputed */
+  activations *layers;  /* [layers]; all but x are shared if they are recomputed */
   int32_t *ids, *types; /* [rows] of the device */
   bool typed;           /* the batch has types */
   int32_t *real;        /* [count] of the host */
@@ -45,8 +44,7 @@ struct attend_trainer {
   attend_checkpoint *files;
   attend_trainer_options options;
   attend_model model;
-  trainer_entry *entries,
-      *gaps; /* gaps: biases that a product has and the model lacks */
+  trainer_entry *entries, *gaps; /* gaps: biases that a product has and the model lacks */
   size_t n_entries, n_gaps;
   mirror values, gradients;
   size_t count, packed_bytes;
@@ -71,8 +69,8 @@ struct attend_trainer {
 
 attend_group group_of(const parameter *p);
 /* attend_trainer_save, and the digest of the file; may be NULL. */
-attend_status trainer_save(attend_trainer *tr, const char *path,
-                           attend_stored stored, attend_digest *digest);
+attend_status trainer_save(attend_trainer *tr, const char *path, attend_stored stored,
+                           attend_digest *digest);
 
 /* ---- activations.c ------------------------------------------------------------- */
 attend_status activations_fit(attend_trainer *tr);

@@ -27,8 +27,7 @@ struct attend_training {
   attend_training_options o;
 };
 
-attend_status attend_training_create(attend_trainer *trainer,
-                                     attend_optimizer *optimizer,
+attend_status attend_training_create(attend_trainer *trainer, attend_optimizer *optimizer,
                                      attend_batches *batches,
                                      const attend_training_options *options,
                                      attend_training **training) {
@@ -55,8 +54,7 @@ uint64_t attend_training_steps(const attend_training *t) {
 
 /* ---- a step ---------------------------------------------------------------------- */
 
-static attend_status count_places(attend_training *t, uint64_t first,
-                                  attend_step_report *r) {
+static attend_status count_places(attend_training *t, uint64_t first, attend_step_report *r) {
   for (int i = 0; i < t->o.accumulate; i++) {
     attend_batch batch = {0};
     ATTEND_TRY(attend_batches_get(t->batches, first + (uint64_t)i, &batch));
@@ -66,11 +64,8 @@ static attend_status count_places(attend_training *t, uint64_t first,
   return ATTEND_OK;
 }
 
-static attend_status accumulate(attend_training *t, uint64_t number,
-                                attend_step_report *r) {
-  attend_batch batch = {.smoothing = t->o.smoothing,
-                        .scale = 1 / (float)r->scored,
-                        .step = number};
+static attend_status accumulate(attend_training *t, uint64_t number, attend_step_report *r) {
+  attend_batch batch = {.smoothing = t->o.smoothing, .scale = 1 / (float)r->scored, .step = number};
   attend_batch_loss outcome;
   ATTEND_TRY(attend_batches_get(t->batches, number, &batch));
   ATTEND_TRY(attend_trainer_accumulate(t->trainer, &batch, &outcome));
@@ -78,26 +73,23 @@ static attend_status accumulate(attend_training *t, uint64_t number,
   return ATTEND_OK;
 }
 
-attend_status attend_training_step(attend_training *t,
-                                   attend_step_report *report) {
+attend_status attend_training_step(attend_training *t, attend_step_report *report) {
   uint64_t step = attend_training_steps(t);
   uint64_t first = step * (uint64_t)t->o.accumulate;
-  *report =
-      (attend_step_report){.rate = attend_schedule_at(&t->o.schedule, step)};
+  *report = (attend_step_report){.rate = attend_schedule_at(&t->o.schedule, step)};
   ATTEND_TRY(count_places(t, first, report));
   attend_trainer_zero_grad(t->trainer);
   for (int i = 0; report->scored && i < t->o.accumulate; i++)
     ATTEND_TRY(accumulate(t, first + (uint64_t)i, report));
-  return attend_optimizer_step(t->optimizer, (float)report->rate,
-                               &report->norm);
+  return attend_optimizer_step(t->optimizer, (float)report->rate, &report->norm);
 }
 
 /* ---- evaluation ------------------------------------------------------------------- */
 
-attend_status attend_training_evaluate(
-    attend_trainer *trainer, attend_batches *batches, uint64_t most,
-    int (*progress)(uint64_t done, uint64_t total, void *user), void *user,
-    attend_batch_loss *outcome) {
+attend_status attend_training_evaluate(attend_trainer *trainer, attend_batches *batches,
+                                       uint64_t most,
+                                       int (*progress)(uint64_t done, uint64_t total, void *user),
+                                       void *user, attend_batch_loss *outcome) {
   uint64_t total = attend_batches_epoch(batches);
   if (most && most < total) total = most;
   *outcome = (attend_batch_loss){0};
@@ -129,10 +121,8 @@ static int own_file(const char *name) {
   return i;
 }
 
-static attend_status pass_file(attend_context *ctx, const char *folder,
-                               const char *name,
-                               attend_status (*put)(const char *, const char *,
-                                                    size_t, void *),
+static attend_status pass_file(attend_context *ctx, const char *folder, const char *name,
+                               attend_status (*put)(const char *, const char *, size_t, void *),
                                void *user) {
   char from[LONGEST_PATH], *bytes;
   size_t length;
@@ -144,14 +134,11 @@ static attend_status pass_file(attend_context *ctx, const char *folder,
 }
 
 attend_status each_beside(attend_context *ctx, const char *folder,
-                          attend_status (*put)(const char *, const char *,
-                                               size_t, void *),
+                          attend_status (*put)(const char *, const char *, size_t, void *),
                           void *user) {
   attend_status status = ATTEND_OK;
   DIR *dir = opendir(folder);
-  if (!dir)
-    return fail(ctx, ATTEND_IO, "opening \"%.300s\" failed: %s", folder,
-                strerror(errno));
+  if (!dir) return fail(ctx, ATTEND_IO, "opening \"%.300s\" failed: %s", folder, strerror(errno));
   for (struct dirent *e; !status && (e = readdir(dir));)
     if (e->d_name[0] != '.' && own_file(e->d_name) == OWN_FILES)
       status = pass_file(ctx, folder, e->d_name, put, user);
@@ -167,21 +154,18 @@ typedef struct {
   attend_json_writer digests; /* an object: names of files, digests */
 } saving;
 
-static void put_text(attend_json_writer *w, const char *name,
-                     const char *text) {
+static void put_text(attend_json_writer *w, const char *name, const char *text) {
   attend_json_member(w, name);
   attend_json_put_string(w, text);
 }
 
-static void note_digest(saving *s, const char *name,
-                        const attend_digest *digest) {
+static void note_digest(saving *s, const char *name, const attend_digest *digest) {
   char text[ATTEND_DIGEST_TEXT];
   attend_digest_text(digest, text);
   put_text(&s->digests, name, text);
 }
 
-static attend_status put_file(saving *s, const char *name, const char *bytes,
-                              size_t length) {
+static attend_status put_file(saving *s, const char *name, const char *bytes, size_t length) {
   char path[LONGEST_PATH];
   attend_digest digest;
   ATTEND_TRY(path_inside(s->t->ctx, s->folder.draft, name, path));
@@ -190,21 +174,18 @@ static attend_status put_file(saving *s, const char *name, const char *bytes,
   return ATTEND_OK;
 }
 
-static attend_status put_beside(const char *name, const char *bytes,
-                                size_t length, void *user) {
+static attend_status put_beside(const char *name, const char *bytes, size_t length, void *user) {
   return put_file(user, name, bytes, length);
 }
 
 /* The state to resume from: moments, and the values where the weights were rounded. */
 enum { STATE_TENSORS = 3 };
-static size_t state_tensors(attend_training *t, bool exact,
-                            attend_tensor list[STATE_TENSORS]) {
+static size_t state_tensors(attend_training *t, bool exact, attend_tensor list[STATE_TENSORS]) {
   static const char *const names[] = {"moments.0", "moments.1", "values"};
   size_t n = 0, count;
   const float *values = attend_trainer_values(t->trainer, &count);
   const float *data[] = {attend_optimizer_moments(t->optimizer, 0),
-                         attend_optimizer_moments(t->optimizer, 1),
-                         exact ? NULL : values};
+                         attend_optimizer_moments(t->optimizer, 1), exact ? NULL : values};
   for (int i = 0; i < STATE_TENSORS; i++)
     if (data[i])
       list[n++] = (attend_tensor){.name = names[i],
@@ -234,8 +215,7 @@ static attend_status write_tensors(saving *s) {
 
 enum { BATCHES_TEXT = 17 };
 static void batches_text(const attend_training *t, char text[BATCHES_TEXT]) {
-  snprintf(text, BATCHES_TEXT, "%016llx",
-           (unsigned long long)batches_digest(t->batches));
+  snprintf(text, BATCHES_TEXT, "%016llx", (unsigned long long)batches_digest(t->batches));
 }
 
 static attend_status write_notes(saving *s) {
@@ -266,8 +246,7 @@ static attend_status write_folder(saving *s) {
   char path[LONGEST_PATH];
   attend_json_indent(&s->digests, true);
   attend_json_open(&s->digests, '{');
-  if (s->keep->beside)
-    ATTEND_TRY(each_beside(ctx, s->keep->beside, put_beside, s));
+  if (s->keep->beside) ATTEND_TRY(each_beside(ctx, s->keep->beside, put_beside, s));
   ATTEND_TRY(write_tensors(s));
   ATTEND_TRY(write_notes(s));
   attend_json_close(&s->digests, '}');
@@ -281,8 +260,7 @@ attend_status attend_training_save(attend_training *t, const char *folder,
   static const attend_save_options none = {0};
   saving s = {.t = t, .keep = keep ? keep : &none};
   attend_stored as = s.keep->stored;
-  ATTEND_CHECK(t->ctx,
-               !as || as == ATTEND_STORED_F32 || as == ATTEND_STORED_BF16,
+  ATTEND_CHECK(t->ctx, !as || as == ATTEND_STORED_F32 || as == ATTEND_STORED_BF16,
                "weights are saved as f32 or bf16");
   s.exact = as != ATTEND_STORED_BF16;
   ATTEND_TRY(folder_draft_open(t->ctx, folder, &s.folder));
@@ -296,8 +274,7 @@ attend_status attend_training_save(attend_training *t, const char *folder,
 
 /* ---- verifying ------------------------------------------------------------------------ */
 
-static attend_status read_digests(attend_context *ctx, const char *folder,
-                                  attend_json **list) {
+static attend_status read_digests(attend_context *ctx, const char *folder, attend_json **list) {
   char path[LONGEST_PATH];
   *list = NULL;
   if (!file_beside(folder, own_files[DIGESTS], path, sizeof path))
@@ -309,8 +286,7 @@ static attend_status read_digests(attend_context *ctx, const char *folder,
   for (size_t i = 0; i < attend_json_count(*list); i++) {
     const attend_json *one = attend_json_at(*list, i);
     const char *name = attend_json_name(one, NULL);
-    if (name && *name && !strchr(name, '/') && attend_json_string(one, NULL))
-      continue;
+    if (name && *name && !strchr(name, '/') && attend_json_string(one, NULL)) continue;
     attend_json_free(*list);
     *list = NULL;
     return fail(ctx, ATTEND_IO, "%.300s is no list of digests", path);
@@ -321,9 +297,8 @@ static attend_status read_digests(attend_context *ctx, const char *folder,
 typedef enum { MISSING, CHANGED, SAME } likeness;
 
 /* Whether folder/name is the file that was saved. */
-static attend_status compare_file(attend_context *ctx, const char *folder,
-                                  const attend_json *list, const char *name,
-                                  likeness *is) {
+static attend_status compare_file(attend_context *ctx, const char *folder, const attend_json *list,
+                                  const char *name, likeness *is) {
   const char *saved = attend_json_string(attend_json_get(list, name), NULL);
   char path[LONGEST_PATH], text[ATTEND_DIGEST_TEXT];
   attend_digest digest = {0};
@@ -335,13 +310,12 @@ static attend_status compare_file(attend_context *ctx, const char *folder,
   return ATTEND_OK;
 }
 
-static attend_status verify_file(attend_context *ctx, const char *folder,
-                                 const attend_json *list, const char *name) {
+static attend_status verify_file(attend_context *ctx, const char *folder, const attend_json *list,
+                                 const char *name) {
   const int own = own_file(name);
   likeness is;
   ATTEND_TRY(compare_file(ctx, folder, list, name, &is));
-  if (is == SAME || (is == MISSING && (own == NOTES || own == STATE)))
-    return ATTEND_OK;
+  if (is == SAME || (is == MISSING && (own == NOTES || own == STATE))) return ATTEND_OK;
   return fail(ctx, ATTEND_IO, "%.300s/%s is %s", folder, name,
               is == CHANGED ? "damaged, or of another step: its digest is not "
                               "the one that was saved"
@@ -356,15 +330,13 @@ attend_status attend_training_verify(attend_context *ctx, const char *folder) {
     status = verify_file(ctx, folder, list, own_files[i]);
   for (size_t i = 0; !status && i < attend_json_count(list); i++) {
     const char *name = attend_json_name(attend_json_at(list, i), NULL);
-    if (own_file(name) >= DIGESTS)
-      status = verify_file(ctx, folder, list, name);
+    if (own_file(name) >= DIGESTS) status = verify_file(ctx, folder, list, name);
   }
   attend_json_free(list);
   return status;
 }
 
-attend_status attend_training_verify_beside(attend_context *ctx,
-                                            const char *folder,
+attend_status attend_training_verify_beside(attend_context *ctx, const char *folder,
                                             const char *beside) {
   attend_json *list;
   ATTEND_TRY(read_digests(ctx, folder, &list));
@@ -372,8 +344,7 @@ attend_status attend_training_verify_beside(attend_context *ctx,
   for (size_t i = 0; !status && i < attend_json_count(list); i++) {
     const char *name = attend_json_name(attend_json_at(list, i), NULL);
     likeness is = SAME;
-    if (own_file(name) == OWN_FILES)
-      status = compare_file(ctx, beside, list, name, &is);
+    if (own_file(name) == OWN_FILES) status = compare_file(ctx, beside, list, name, &is);
     if (!status && is != SAME)
       status = fail(ctx, ATTEND_IO,
                     "%.300s/%s is missing, or not what %.300s was saved with: "
@@ -395,20 +366,17 @@ static attend_status read_tensors(attend_training *t, const char *path,
   size_t n = state_tensors(t, exact, list);
   for (size_t i = 0; i < n; i++) {
     from[i] = attend_tensor_file_find(file, list[i].name);
-    if (!from[i] || from[i]->stored != ATTEND_STORED_F32 ||
-        from[i]->count != list[i].count)
+    if (!from[i] || from[i]->stored != ATTEND_STORED_F32 || from[i]->count != list[i].count)
       return fail(t->ctx, ATTEND_IO,
                   "%.300s has no %s of %zu numbers: it belongs to another "
                   "model or optimizer",
                   path, list[i].name, (size_t)list[i].count);
   }
-  for (size_t i = 0; i < n; i++)
-    memcpy((void *)list[i].data, from[i]->data, from[i]->bytes);
+  for (size_t i = 0; i < n; i++) memcpy((void *)list[i].data, from[i]->data, from[i]->bytes);
   return exact ? ATTEND_OK : attend_trainer_refresh(t->trainer);
 }
 
-static attend_status read_state(attend_training *t, const char *folder,
-                                bool exact) {
+static attend_status read_state(attend_training *t, const char *folder, bool exact) {
   char path[LONGEST_PATH];
   attend_tensor_file *file;
   ATTEND_TRY(path_inside(t->ctx, folder, own_files[STATE], path));
@@ -419,29 +387,25 @@ static attend_status read_state(attend_training *t, const char *folder,
 }
 
 static attend_status read_notes(const attend_training *t, const char *path,
-                                const attend_json *notes, int64_t *step,
-                                bool *exact) {
+                                const attend_json *notes, int64_t *step, bool *exact) {
   int64_t batch, each = t->o.accumulate;
   const char *as = attend_json_string(attend_json_get(notes, "weights"), NULL);
   const char *of = attend_json_string(attend_json_get(notes, "lessons"), NULL);
   char mine[BATCHES_TEXT];
   if (!attend_json_integer(attend_json_get(notes, "step"), step) ||
-      !attend_json_integer(attend_json_get(notes, "lesson"), &batch) ||
-      *step < 0 || !as || !of)
+      !attend_json_integer(attend_json_get(notes, "lesson"), &batch) || *step < 0 || !as || !of)
     return fail(t->ctx, ATTEND_IO, "%.300s does not say its step", path);
   batches_text(t, mine);
-  ATTEND_CHECK(
-      t->ctx, !strcmp(of, mine) && batch % each == 0 && batch / each == *step,
-      "%.300s was trained on other texts or other batches (batch, "
-      "length, seed, accumulation): give the same ones, or begin a new "
-      "training from its weights",
-      path);
+  ATTEND_CHECK(t->ctx, !strcmp(of, mine) && batch % each == 0 && batch / each == *step,
+               "%.300s was trained on other texts or other batches (batch, "
+               "length, seed, accumulation): give the same ones, or begin a new "
+               "training from its weights",
+               path);
   *exact = !strcmp(as, "f32");
   return ATTEND_OK;
 }
 
-attend_status attend_training_resume(attend_training *t, const char *folder,
-                                     attend_json **notes) {
+attend_status attend_training_resume(attend_training *t, const char *folder, attend_json **notes) {
   char path[LONGEST_PATH];
   attend_json *json;
   int64_t step = 0;

@@ -46,8 +46,7 @@ static attend_status read_steps(attend_training_run *run) {
     give(run->ctx, run->steps);
     run->steps = steps;
     run->count = 0;
-    for (size_t i = 0; i < n && saved[i] <= INT_MAX; i++)
-      steps[run->count++] = (int)saved[i];
+    for (size_t i = 0; i < n && saved[i] <= INT_MAX; i++) steps[run->count++] = (int)saved[i];
     run->best = linked(run, "best");
     run->last = linked(run, "last");
     if (run->last < 0 && run->count) run->last = steps[run->count - 1];
@@ -56,23 +55,16 @@ static attend_status read_steps(attend_training_run *run) {
   return status;
 }
 
-const char *attend_training_run_path(const attend_training_run *run) {
-  return run->path;
-}
+const char *attend_training_run_path(const attend_training_run *run) { return run->path; }
 
-const int *attend_training_run_steps(const attend_training_run *run,
-                                     int *count) {
+const int *attend_training_run_steps(const attend_training_run *run, int *count) {
   *count = run->count;
   return run->steps;
 }
 
-int attend_training_run_best(const attend_training_run *run) {
-  return run->best;
-}
+int attend_training_run_best(const attend_training_run *run) { return run->best; }
 
-int attend_training_run_last(const attend_training_run *run) {
-  return run->last;
-}
+int attend_training_run_last(const attend_training_run *run) { return run->last; }
 
 int attend_training_run_find(const attend_training_run *run, int step) {
   for (int i = 0; i < run->count; i++)
@@ -81,17 +73,14 @@ int attend_training_run_find(const attend_training_run *run, int step) {
 }
 
 static attend_status no_step(attend_training_run *run, const char *word) {
-  ATTEND_CHECK(run->ctx, run->count, "the run \"%.300s\" has no saved step",
-               run->path);
+  ATTEND_CHECK(run->ctx, run->count, "the run \"%.300s\" has no saved step", run->path);
   return fail(run->ctx, ATTEND_INVALID,
               "the run \"%.300s\" has no step \"%.40s\": its %d steps go from "
               "%d to %d, or say best or last",
-              run->path, word, run->count, run->steps[0],
-              run->steps[run->count - 1]);
+              run->path, word, run->count, run->steps[0], run->steps[run->count - 1]);
 }
 
-attend_status attend_training_run_choose(attend_training_run *run,
-                                         const char *word, int *step) {
+attend_status attend_training_run_choose(attend_training_run *run, const char *word, int *step) {
   bool best = !strcmp(word, "best"), last = !strcmp(word, "last");
   char *end;
   *step = best ? run->best : last ? run->last : -1;
@@ -102,8 +91,7 @@ attend_status attend_training_run_choose(attend_training_run *run,
   if (*step >= 0) return ATTEND_OK;
   long number = strtol(word, &end, 10);
   bool is_number = end != word && !*end && number >= 0 && number <= INT_MAX;
-  if (!is_number || attend_training_run_find(run, (int)number) < 0)
-    return no_step(run, word);
+  if (!is_number || attend_training_run_find(run, (int)number) < 0) return no_step(run, word);
   *step = (int)number;
   return ATTEND_OK;
 }
@@ -119,12 +107,10 @@ attend_status attend_training_run_folder(attend_training_run *run, int step,
 /* ---- the log ------------------------------------------------------------------------------ */
 
 /* A run that resumed from an earlier step logs some steps again. */
-static attend_status add_point(attend_training_run *run, curve *c,
-                               const attend_log_point *point) {
+static attend_status add_point(attend_training_run *run, curve *c, const attend_log_point *point) {
   if (!isfinite(point->step) || !isfinite(point->loss)) return ATTEND_OK;
   while (c->count && c->at[c->count - 1].step >= point->step) c->count--;
-  ATTEND_TRY(grow(run->ctx, &c->at, &c->capacity, c->count + 1, sizeof *c->at,
-                  "lines of a log"));
+  ATTEND_TRY(grow(run->ctx, &c->at, &c->capacity, c->count + 1, sizeof *c->at, "lines of a log"));
   c->at[c->count++] = *point;
   return ATTEND_OK;
 }
@@ -134,11 +120,9 @@ static double member(const attend_json *line, const char *name) {
 }
 
 /* Lines that are not about a step are ignored. */
-static attend_status read_line(attend_training_run *run, const char *line,
-                               size_t length) {
+static attend_status read_line(attend_training_run *run, const char *line, size_t length) {
   attend_json *root;
-  attend_status status =
-      attend_json_parse(run->ctx, "a line of the log", line, length, &root);
+  attend_status status = attend_json_parse(run->ctx, "a line of the log", line, length, &root);
   if (status) return status == ATTEND_NO_MEMORY ? status : ATTEND_OK;
   attend_log_point point = {.step = member(root, "step"),
                             .loss = member(root, "loss"),
@@ -153,11 +137,10 @@ static attend_status read_line(attend_training_run *run, const char *line,
   return status;
 }
 
-static attend_status read_lines(attend_training_run *run, const char *text,
-                                size_t length) {
+static attend_status read_lines(attend_training_run *run, const char *text, size_t length) {
   const char *end;
-  for (const char *at = text;
-       (end = memchr(at, '\n', length - (size_t)(at - text))); at = end + 1) {
+  for (const char *at = text; (end = memchr(at, '\n', length - (size_t)(at - text)));
+       at = end + 1) {
     ATTEND_TRY(read_line(run, at, (size_t)(end - at)));
     run->read += end + 1 - at;
   }
@@ -166,8 +149,7 @@ static attend_status read_lines(attend_training_run *run, const char *text,
 
 static int64_t bytes_of(const char *path) {
   struct stat info;
-  return !stat(path, &info) && S_ISREG(info.st_mode) ? (int64_t)info.st_size
-                                                     : -1;
+  return !stat(path, &info) && S_ISREG(info.st_mode) ? (int64_t)info.st_size : -1;
 }
 
 static attend_status read_log(attend_training_run *run) {
@@ -198,8 +180,7 @@ attend_log_curve attend_training_run_valid(const attend_training_run *run) {
 
 static double loss_at(const curve *c, int step) {
   for (size_t i = c->count; i-- > 0;)
-    if (c->at[i].step <= step)
-      return c->at[i].step == step ? c->at[i].loss : NAN;
+    if (c->at[i].step <= step) return c->at[i].step == step ? c->at[i].loss : NAN;
   return NAN;
 }
 
@@ -220,12 +201,10 @@ static attend_status check_found(attend_training_run *run) {
   struct stat info;
   if (run->count || run->loss.count || run->valid.count) return ATTEND_OK;
   if (stat(run->path, &info) || !S_ISDIR(info.st_mode))
-    return fail(run->ctx, ATTEND_IO,
-                "\"%.300s\" is no folder: name one that attend train made",
+    return fail(run->ctx, ATTEND_IO, "\"%.300s\" is no folder: name one that attend train made",
                 run->path);
   if (file_beside(run->path, "config.json", config, sizeof config))
-    return fail(run->ctx, ATTEND_IO,
-                "\"%.300s\" is a model, not a run: open it as a model",
+    return fail(run->ctx, ATTEND_IO, "\"%.300s\" is a model, not a run: open it as a model",
                 run->path);
   return fail(run->ctx, ATTEND_IO,
               "\"%.300s\" has no saved step (step-00000000, ..): name a folder "
@@ -237,8 +216,7 @@ attend_status attend_training_run_open(attend_context *ctx, const char *folder,
                                        attend_training_run **run) {
   attend_training_run *r;
   *run = NULL;
-  ATTEND_CHECK(ctx, strlen(folder) < LONGEST_PATH,
-               "the name of a training run is too long");
+  ATTEND_CHECK(ctx, strlen(folder) < LONGEST_PATH, "the name of a training run is too long");
   ATTEND_TRY(take_zeroed(ctx, sizeof *r, "a training run", &r));
   r->ctx = ctx;
   strcpy(r->path, folder);

@@ -64,8 +64,7 @@ static void answer_echo(const char *body, size_t length, view_reply *r) {
 static void answer_bytes(const char *body, view_reply *r) {
   size_t length = strtoul(body, NULL, 10);
   unsigned char *bytes = need(length + 1, 1);
-  for (size_t i = 0; i < length; i++)
-    bytes[i] = (unsigned char)(i * 31 + i / 256);
+  for (size_t i = 0; i < length; i++) bytes[i] = (unsigned char)(i * 31 + i / 256);
   *r = (view_reply){200, "application/octet-stream", bytes, length};
 }
 
@@ -88,18 +87,16 @@ static int say_run(view_say say, void *user) {
     snprintf(text, sizeof text, "{\"done\": %d, \"total\": 5}", i);
     if (say("progress", text, user)) return 1;
   }
-  return say("token", "{\"text\": \"a\\nb\"}", user) ||
-         say("done", "{\"run\":\n 1}", user);
+  return say("token", "{\"text\": \"a\\nb\"}", user) || say("done", "{\"run\":\n 1}", user);
 }
 
-static int say_without_end(view_say say, void *user, const char *data,
-                           unsigned pause) {
+static int say_without_end(view_say say, void *user, const char *data, unsigned pause) {
   while (!say("token", data, user)) usleep(pause);
   return 1;
 }
 
-void view_stream(viewer *v, const char *name, const char *body, size_t length,
-                 view_say say, void *user) {
+void view_stream(viewer *v, const char *name, const char *body, size_t length, view_say say,
+                 void *user) {
   enum { LONG_DATA = 60000 };
   int unheard;
   (void)body, (void)length;
@@ -154,7 +151,6 @@ int main(int argc, char **argv) {
   fflush(stdout);
   while (getchar() != EOF) continue;
   view_server_stop(server);
-  printf("answers=%d begun=%d ended=%d unheard=%d\n", v.answers, v.begun,
-         v.ended, v.unheard);
+  printf("answers=%d begun=%d ended=%d unheard=%d\n", v.answers, v.begun, v.ended, v.unheard);
   return EXIT_OK;
 }

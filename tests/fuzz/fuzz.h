@@ -54,8 +54,7 @@ static inline void fuzz_give(void *block, void *user) {
 
 /* Readers need no kernels, and theirs is made by hand. */
 static inline attend_context *fuzz_open_context(void) {
-  static attend_context blank = {.allocator = {fuzz_take, fuzz_give, NULL},
-                                 .threads = 1};
+  static attend_context blank = {.allocator = {fuzz_take, fuzz_give, NULL}, .threads = 1};
   attend_context *ctx = &blank;
 #ifdef FUZZ_WHOLE
   attend_context_options o = {.isa = "scalar", .threads = 1};
@@ -78,16 +77,14 @@ static inline const char *fuzz_path(const char *name) {
   static char folder[200], path[300];
   if (!*folder) {
     const char *where = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/attend-fuzz-XXXXXX",
-             where && *where ? where : "/dev/shm");
+    snprintf(folder, sizeof folder, "%s/attend-fuzz-XXXXXX", where && *where ? where : "/dev/shm");
     MUST(mkdtemp(folder));
   }
   snprintf(path, sizeof path, "%s/%s", folder, name);
   return path;
 }
 
-static inline const char *fuzz_file(const char *name, const void *bytes,
-                                    size_t length) {
+static inline const char *fuzz_file(const char *name, const void *bytes, size_t length) {
   const char *path = fuzz_path(name);
   FILE *f = fopen(path, "wb");
   MUST(f);
@@ -98,9 +95,8 @@ static inline const char *fuzz_file(const char *name, const void *bytes,
 
 /* ---- tokenizers ------------------------------------------------------------ */
 
-static inline void fuzz_check_encoding(const attend_tokenizer *t,
-                                       const attend_encoding *e, size_t length,
-                                       const attend_encode_options *o) {
+static inline void fuzz_check_encoding(const attend_tokenizer *t, const attend_encoding *e,
+                                       size_t length, const attend_encode_options *o) {
   MUST(!o->max_length || e->count <= o->max_length);
   for (size_t i = 0; i < e->count; i++) {
     size_t of = e->part[i] == 1 ? o->pair_length : length;
@@ -114,8 +110,7 @@ static inline void fuzz_check_encoding(const attend_tokenizer *t,
 
 /* What a decoder says piece by piece is what it says at once; it may fail where
  * its steps make too much of a token. */
-static inline void fuzz_check_decoding(attend_context *ctx,
-                                       attend_detokenizer *d,
+static inline void fuzz_check_decoding(attend_context *ctx, attend_detokenizer *d,
                                        const attend_encoding *e) {
   char *joined = NULL;
   size_t total = 0, room = 0, n;
@@ -138,9 +133,8 @@ static inline void fuzz_check_decoding(attend_context *ctx,
 
 /* An encoding may fail where a step makes too much of a text, where a regular
  * expression takes too many steps, or where max_length is too short. */
-static inline void fuzz_encode(attend_context *ctx, const attend_tokenizer *t,
-                               attend_encoding *e, attend_detokenizer *d,
-                               const char *text, attend_encode_options o) {
+static inline void fuzz_encode(attend_context *ctx, const attend_tokenizer *t, attend_encoding *e,
+                               attend_detokenizer *d, const char *text, attend_encode_options o) {
   size_t n = strlen(text);
   if (attend_encode(e, text, n, &o)) {
     MUST(*attend_message(ctx));
@@ -158,8 +152,7 @@ static inline void fuzz_use(attend_context *ctx, const attend_tokenizer *t) {
       "", "Hello, world!  It's 1 234.5 ab\n",
       ("\xe2\x96\x81 caf\xc3\xa9 e\xcc\x81 \xe5\x8c\x97\xe4\xba\xac "
        "\xf0\x9f\x91\x8d\xef\xac\x81 \xff\xc3 \xc4\xb0<s>[CLS]</s>ab"),
-      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
-      run};
+      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", run};
   attend_encoding *e;
   attend_detokenizer *d;
   memset(run, 'a', sizeof run - 1);

@@ -21,17 +21,14 @@ static attend_tokenizer *tokenizer(attend_context *ctx) {
   static attend_tokenizer *t;
   const char *golden = getenv("ATTEND_GOLDEN");
   char path[1024];
-  snprintf(path, sizeof path, "%s/tokens/tok512.bin",
-           golden ? golden : "tests/golden");
+  snprintf(path, sizeof path, "%s/tokens/tok512.bin", golden ? golden : "tests/golden");
   if (!t) MUST(!attend_tokenizer_load(ctx, path, &t));
   return t;
 }
 
 static void check_batch(const attend_batch *l) {
-  int scored = 0,
-      places = l->count * (l->decoder_length ? l->decoder_length : l->length);
-  for (int i = 0; i < l->count * l->length; i++)
-    MUST(l->ids[i] >= 0 && l->ids[i] < 512);
+  int scored = 0, places = l->count * (l->decoder_length ? l->decoder_length : l->length);
+  for (int i = 0; i < l->count * l->length; i++) MUST(l->ids[i] >= 0 && l->ids[i] < 512);
   for (int i = 0; i < l->count * l->decoder_length; i++)
     MUST(l->decoder_ids[i] >= 0 && l->decoder_ids[i] < 512);
   for (int i = 0; i < places; i++) scored += l->targets[i] >= 0;

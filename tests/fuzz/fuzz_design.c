@@ -27,8 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   attend_context *ctx = fuzz_context(length);
   attend_design *d;
   size_t live = fuzz_live;
-  attend_status status =
-      attend_design_read(ctx, "it", (const char *)bytes, length, &d);
+  attend_status status = attend_design_read(ctx, "it", (const char *)bytes, length, &d);
   MUST((status == ATTEND_OK) == (d != NULL));
   if (status) MUST(*attend_message(ctx));
   if (d) use(d);

@@ -6,8 +6,7 @@
 
 #include "../../src/tasks/summarize_journal.c"
 
-attend_status text_copy(attend_context *ctx, const char *text, size_t length,
-                        char **copy) {
+attend_status text_copy(attend_context *ctx, const char *text, size_t length, char **copy) {
   ATTEND_TRY(take(ctx, length + 1, "a text", copy));
   memcpy(*copy, text, length);
   (*copy)[length] = 0;
@@ -29,8 +28,7 @@ static bool put_signed(FILE *to, const char *line, size_t length) {
   if (length && line[length - 1] == '=') {
     length--;
     digest_line(&identity, line, length, digest);
-    fprintf(to, "%.*s%s%s%s\n", (int)length, line, BEFORE_DIGEST, digest,
-            AFTER_DIGEST);
+    fprintf(to, "%.*s%s%s%s\n", (int)length, line, BEFORE_DIGEST, digest, AFTER_DIGEST);
     return true;
   }
   fwrite(line, 1, length, to);
@@ -45,8 +43,7 @@ static size_t put_journal(const uint8_t *bytes, size_t length) {
   char first[200];
   size_t good = 0;
   MUST(to);
-  int n = snprintf(first, sizeof first,
-                   "{\"model\": \"%s\", \"options\": \"%s\"=", identity.model,
+  int n = snprintf(first, sizeof first, "{\"model\": \"%s\", \"options\": \"%s\"=", identity.model,
                    identity.options);
   if (!length || bytes[0] != '!') put_signed(to, first, (size_t)n);
   const char *at = (const char *)bytes, *last = at + length, *end;

@@ -45,8 +45,8 @@ static bool has_zero_names(const attend_json *j) {
 static bool is_same(const attend_json *a, const attend_json *b) {
   size_t n, m;
   const char *s = attend_json_string(a, &n), *t = attend_json_string(b, &m);
-  if (attend_json_kind_of(a) != attend_json_kind_of(b) || n != m ||
-      (s && memcmp(s, t, n)) || attend_json_count(a) != attend_json_count(b) ||
+  if (attend_json_kind_of(a) != attend_json_kind_of(b) || n != m || (s && memcmp(s, t, n)) ||
+      attend_json_count(a) != attend_json_count(b) ||
       attend_json_number(a, 0) != attend_json_number(b, 0) ||
       attend_json_boolean(a, false) != attend_json_boolean(b, false))
     return false;

@@ -3,8 +3,7 @@
  * first byte chooses the vocabulary. */
 #include "fuzz.h"
 
-static const char *const beside[] = {"tokenizer_config.json",
-                                     "added_tokens.json",
+static const char *const beside[] = {"tokenizer_config.json", "added_tokens.json",
                                      "special_tokens_map.json", "config.json"};
 enum { BESIDE = sizeof beside / sizeof *beside };
 
@@ -17,14 +16,12 @@ static const char sentencepiece[] =
     "a\x15\0\0\x80\xbf";
 
 static void put_vocabulary(unsigned which) {
-  static const char *const names[] = {"vocab.txt", "vocab.json",
-                                      "tokenizer.model"};
+  static const char *const names[] = {"vocab.txt", "vocab.json", "tokenizer.model"};
   for (int i = 0; i < 3; i++) unlink(fuzz_path(names[i]));
   if (which % 3 == 0) fuzz_file(names[0], words, sizeof words - 1);
   if (which % 3 == 1) fuzz_file(names[1], pieces, sizeof pieces - 1);
   if (which % 3 == 1) fuzz_file("merges.txt", "a b\n", 4);
-  if (which % 3 == 2)
-    fuzz_file(names[2], sentencepiece, sizeof sentencepiece - 1);
+  if (which % 3 == 2) fuzz_file(names[2], sentencepiece, sizeof sentencepiece - 1);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {

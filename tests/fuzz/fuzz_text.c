@@ -2,9 +2,8 @@
  * seen other texts says what a fresh one says. */
 #include "fuzz.h"
 
-static const char *const names[] = {"gpt2-vocab.json", "bert-tokenizer.json",
-                                    "llama.model", "unigram.model",
-                                    "tok512.bin"};
+static const char *const names[] = {"gpt2-vocab.json", "bert-tokenizer.json", "llama.model",
+                                    "unigram.model", "tok512.bin"};
 /* LARGE: bytes, so that the golden tokenizers are within what may be taken. */
 enum { KINDS = sizeof names / sizeof *names, LARGE = 64 << 10 };
 
@@ -17,8 +16,7 @@ typedef struct {
 static void open_world(attend_context *ctx, world *w, const char *name) {
   char path[4096];
   const char *golden = getenv("ATTEND_GOLDEN");
-  snprintf(path, sizeof path, "%s/tokens/%s", golden ? golden : "tests/golden",
-           name);
+  snprintf(path, sizeof path, "%s/tokens/%s", golden ? golden : "tests/golden", name);
   MUST(!attend_tokenizer_load(ctx, path, &w->t));
   MUST(!attend_encoding_create(w->t, &w->e));
   MUST(!attend_detokenizer_create(w->t, false, &w->d));

@@ -59,16 +59,14 @@ static void save_once(attend_context *ctx) {
   const char *golden = getenv("ATTEND_GOLDEN");
   int32_t ids[50] = {1, 2, 3};
   if (saved.trainer) return;
-  snprintf(path, sizeof path, "%s/models/gpt2-by-layer",
-           golden ? golden : "tests/golden");
+  snprintf(path, sizeof path, "%s/models/gpt2-by-layer", golden ? golden : "tests/golden");
   MUST(!attend_checkpoint_open(ctx, path, &files));
   MUST(!attend_trainer_create(files, NULL, &saved.trainer));
   MUST(!attend_optimizer_create(saved.trainer, NULL, &saved.optimizer));
   MUST(!attend_corpus_create(ctx, &corpus));
   MUST(!attend_corpus_add(corpus, 50, ids, 0, NULL));
   MUST(!attend_batches_create(corpus, NULL, &batches));
-  MUST(!attend_training_create(saved.trainer, saved.optimizer, batches, NULL,
-                               &saved.training));
+  MUST(!attend_training_create(saved.trainer, saved.optimizer, batches, NULL, &saved.training));
   saved.values = attend_trainer_values(saved.trainer, &saved.count);
   size_t bytes = saved.count * sizeof(float);
   saved.values = memcpy(need(1, bytes), saved.values, bytes);
@@ -78,8 +76,8 @@ static void save_once(attend_context *ctx) {
 
 /* The file, with the batches that are right where the seed has others: no chance
  * would find them. */
-static void put_step_file(attend_context *ctx, const char *name,
-                          const uint8_t *bytes, size_t length) {
+static void put_step_file(attend_context *ctx, const char *name, const uint8_t *bytes,
+                          size_t length) {
   static const char other[] = "0123456789abcdef";
   char path[64], *at, *text = need(length + 1, 1);
   attend_json *notes;
@@ -117,8 +115,7 @@ static void sign(attend_context *ctx, const char *name) {
   attend_json_free(list);
 }
 
-static void resume(attend_context *ctx, const char *name, const uint8_t *bytes,
-                   size_t length) {
+static void resume(attend_context *ctx, const char *name, const uint8_t *bytes, size_t length) {
   attend_json *notes;
   size_t live;
   float *values = attend_trainer_values(saved.trainer, NULL);
@@ -164,8 +161,7 @@ static void check_log(attend_context *ctx) {
 static bool read_curves(attend_context *ctx) {
   attend_training_run *run;
   if (attend_training_run_open(ctx, folder(), &run)) return false;
-  attend_log_curve curves[] = {attend_training_run_loss(run),
-                               attend_training_run_valid(run)};
+  attend_log_curve curves[] = {attend_training_run_loss(run), attend_training_run_valid(run)};
   for (int k = 0; k < 2; k++)
     for (size_t i = 0; i < curves[k].count; i++) {
       const attend_log_point *at = &curves[k].at[i];
@@ -176,8 +172,7 @@ static bool read_curves(attend_context *ctx) {
   return true;
 }
 
-static void reopen_log(attend_context *ctx, const uint8_t *bytes,
-                       size_t length) {
+static void reopen_log(attend_context *ctx, const uint8_t *bytes, size_t length) {
   run_log log;
   fuzz_file("log.jsonl", bytes, length);
   read_curves(ctx);
@@ -189,8 +184,7 @@ static void reopen_log(attend_context *ctx, const uint8_t *bytes,
   if (!memchr(bytes, 0, length)) check_log(ctx);
 }
 
-static void parse_run(attend_context *ctx, const uint8_t *bytes,
-                      size_t length) {
+static void parse_run(attend_context *ctx, const uint8_t *bytes, size_t length) {
   train_settings s = {.out = folder(), .resume = true};
   char *words[] = {"train", "--resume", "--steps", "7"};
   fuzz_file("run.json", bytes, length);

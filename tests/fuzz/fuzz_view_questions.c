@@ -5,10 +5,10 @@
 #include "program.h"
 #include "view/request.h"
 
-static const char *const names[] = {
-    "hello",      "run",        "generate",  "refine",  "thumbs",  "patterns",
-    "block",      "stats",      "vectors",   "tile",    "flow",    "compare",
-    "candidates", "embeddings", "positions", "picture", "nothing", "course"};
+static const char *const names[] = {"hello",    "run",     "generate",   "refine",     "thumbs",
+                                    "patterns", "block",   "stats",      "vectors",    "tile",
+                                    "flow",     "compare", "candidates", "embeddings", "positions",
+                                    "picture",  "nothing", "course"};
 enum { NAMES = sizeof names / sizeof *names };
 
 bool answer_picture(request *r) { return request_fail(r, 501, "no pictures"); }
@@ -20,8 +20,7 @@ static viewer *open_viewer(void) {
   char path[1024];
   const char *golden = getenv("ATTEND_GOLDEN");
   if (v) return v;
-  snprintf(path, sizeof path, "%s/models/gpt2",
-           golden ? golden : "tests/golden");
+  snprintf(path, sizeof path, "%s/models/gpt2", golden ? golden : "tests/golden");
   char *paths[] = {path};
   viewer_options o = {.paths = paths, .n = 1, .most_bytes = 64 << 20};
   MUST(!attend_context_create(&one, &ctx));
@@ -37,14 +36,12 @@ static void run_id(viewer *v, char id[20]) {
   MUST(reply.status == 200);
   attend_json *root;
   MUST(!attend_json_parse(v->ctx, "a run", reply.bytes, reply.length, &root));
-  snprintf(id, 20, "%s",
-           attend_json_string(attend_json_get(root, "run"), NULL));
+  snprintf(id, 20, "%s", attend_json_string(attend_json_get(root, "run"), NULL));
   attend_json_free(root);
   free(reply.bytes);
 }
 
-static char *with_run(const char *body, size_t length, const char *id,
-                      size_t *to_length) {
+static char *with_run(const char *body, size_t length, const char *id, size_t *to_length) {
   char *to = malloc(length * 6 + 1), *at = to;
   MUST(to);
   for (size_t i = 0; i < length; i++) {
@@ -59,8 +56,7 @@ static char *with_run(const char *body, size_t length, const char *id,
   return to;
 }
 
-static void check_json(viewer *v, const char *text, size_t length,
-                       bool failed) {
+static void check_json(viewer *v, const char *text, size_t length, bool failed) {
   attend_json *root;
   MUST(!attend_json_parse(v->ctx, "an answer", text, length, &root));
   const char *why = attend_json_string(attend_json_get(root, "error"), NULL);

@@ -22,9 +22,7 @@ void *need_more(void *block, size_t used, size_t count, size_t size) {
   free(block);
   return wider;
 }
-char *need_copy(const char *text) {
-  return strcpy(need(strlen(text) + 1, 1), text);
-}
+char *need_copy(const char *text) { return strcpy(need(strlen(text) + 1, 1), text); }
 void progress_note(const char *now) { (void)now; }
 void progress_end(void) {}
 

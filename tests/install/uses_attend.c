@@ -20,8 +20,7 @@ int main(void) {
   attend_desc d = {.q_len = 1, .kv_len = 2, .dim = 2};
   attend_plan *plan;
   if (attend_plan_create(ctx, &d, &plan) ||
-      attend_forward(plan, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v),
-                     attend_bhtd(o), NULL)) {
+      attend_forward(plan, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v), attend_bhtd(o), NULL)) {
     fprintf(stderr, "%s\n", attend_message(ctx));
     return fail();
   }

@@ -19,9 +19,7 @@ void *__wrap_calloc(size_t count, size_t size) {
 
 void *__real_malloc(size_t size);
 void *__wrap_malloc(size_t size);
-void *__wrap_malloc(size_t size) {
-  return allocation_fails() ? NULL : __real_malloc(size);
-}
+void *__wrap_malloc(size_t size) { return allocation_fails() ? NULL : __real_malloc(size); }
 
 /* 0: none fails. */
 static void allocation_fails_at(long n) { allocation_countdown = n; }

@@ -56,8 +56,7 @@ typedef struct {
   size_t length, capacity;
 } sheet;
 
-static void put(sheet *s, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+static void put(sheet *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static inline void put(sheet *s, const char *format, ...) {
   char line[2048];
   va_list args;
@@ -79,8 +78,7 @@ static inline void put_run(sheet *s, const char *what, size_t times) {
 }
 
 /* Loads it and gives the sheet back. NULL, and a sentence, if it is refused. */
-static inline attend_tokenizer *load_sheet(attend_context *ctx,
-                                           const char *name, sheet *s) {
+static inline attend_tokenizer *load_sheet(attend_context *ctx, const char *name, sheet *s) {
   attend_tokenizer *t;
   const char *path = write_file(name, s->text, s->length);
   attend_status status = attend_tokenizer_load(ctx, path, &t);
@@ -97,8 +95,8 @@ static const char letters[] =
     "\"ab\": 3}, \"merges\": [\"a b\"]}";
 
 /* Encodes n times `letter`; false: refused, with a sentence. */
-static inline bool encodes(attend_context *ctx, const attend_tokenizer *t,
-                           const char *part, size_t times, size_t *count) {
+static inline bool encodes(attend_context *ctx, const attend_tokenizer *t, const char *part,
+                           size_t times, size_t *count) {
   attend_encoding *e;
   sheet text = {0};
   put_run(&text, part, times);

@@ -60,11 +60,10 @@ enum { CHECK_SHOWN = 20 }; /* failures printed per test; all are counted */
       CHECK_FAIL("%s is %.17g, not %.17g", #got, got_, want_); \
   } while (0)
 
-#define CHECK_SAYS(text, part)                               \
-  do {                                                       \
-    const char *text_ = (text);                              \
-    if (!strstr(text_, part))                                \
-      CHECK_FAIL("\"%s\" does not say \"%s\"", text_, part); \
+#define CHECK_SAYS(text, part)                                                       \
+  do {                                                                               \
+    const char *text_ = (text);                                                      \
+    if (!strstr(text_, part)) CHECK_FAIL("\"%s\" does not say \"%s\"", text_, part); \
   } while (0)
 
 int main(int argc, char **argv) {
@@ -73,8 +72,7 @@ int main(int argc, char **argv) {
     if (argc > 1 && !strstr(c->name, argv[1])) continue;
     check_failures = 0;
     c->run();
-    if (check_failures)
-      printf("FAILED %s, %d checks\n", c->name, check_failures);
+    if (check_failures) printf("FAILED %s, %d checks\n", c->name, check_failures);
     *(check_failures ? &failed : &passed) += 1;
   }
   printf("%d passed, %d failed\n", passed, failed);

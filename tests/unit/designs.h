@@ -5,13 +5,11 @@
 #include "attend/design.h"
 #include "world.h"
 
-static const char *const shipped[] = {"content",  "position",  "unique",
-                                      "previous", "induction", "sort",
-                                      "brackets"};
+static const char *const shipped[] = {"content",   "position", "unique",  "previous",
+                                      "induction", "sort",     "brackets"};
 enum { SHIPPED = sizeof shipped / sizeof *shipped };
 
-static inline attend_design *open_design(attend_context *ctx,
-                                         const char *name) {
+static inline attend_design *open_design(attend_context *ctx, const char *name) {
   char path[256];
   attend_design *d;
   snprintf(path, sizeof path, "models/designs/%s.json", name);
@@ -23,8 +21,8 @@ static inline attend_design *open_design(attend_context *ctx,
 }
 
 /* The spec of a shipped design with every `from` replaced. */
-static inline char *changed(attend_context *ctx, const char *name,
-                            const char *from, const char *to) {
+static inline char *changed(attend_context *ctx, const char *name, const char *from,
+                            const char *to) {
   attend_design *d = open_design(ctx, name);
   const char *spec = attend_design_about(d).spec, *at;
   char *out = room_for(strlen(spec) * 4 + 1024, 1), *end = out;
@@ -38,8 +36,7 @@ static inline char *changed(attend_context *ctx, const char *name,
   return out;
 }
 
-static inline attend_verdict check_at(const attend_design *d,
-                                      attend_context *ctx, attend_twin twin,
+static inline attend_verdict check_at(const attend_design *d, attend_context *ctx, attend_twin twin,
                                       double sharpness) {
   attend_verdict v = {0};
   attend_way way = {twin, sharpness};

@@ -6,12 +6,11 @@
 #include "world.h"
 
 /* n positions of a contiguous [B,H,length,width] from `at` on. */
-static inline attend_view part(attend_view whole, const attend_desc *d,
-                               int heads, int length, int width, int at) {
+static inline attend_view part(attend_view whole, const attend_desc *d, int heads, int length,
+                               int width, int at) {
   ptrdiff_t row = width, head = (ptrdiff_t)length * width;
-  attend_view v = {
-      (char *)whole.data + (size_t)(at * width) * attend_dtype_size(d->dtype),
-      {heads * head, head, row, 1}};
+  attend_view v = {(char *)whole.data + (size_t)(at * width) * attend_dtype_size(d->dtype),
+                   {heads * head, head, row, 1}};
   return v;
 }
 
@@ -21,17 +20,15 @@ typedef struct {
 } answer;
 
 static inline answer answer_for(const attend_desc *d) {
-  answer a = {room_for(rows_of(d) * (size_t)d->dim_v, 4),
-              room_for(rows_of(d), sizeof(float))};
+  answer a = {room_for(rows_of(d) * (size_t)d->dim_v, 4), room_for(rows_of(d), sizeof(float))};
   return a;
 }
 static inline void answer_free(answer *a) { free(a->o), free(a->lse); }
 
 /* Feeds positions [from, from + n) of the tensors; results to out's rows that
  * start at `to`. The padding of the whole is cut along with the tensors. */
-static inline attend_status feed_to(attend_plan *plan, attend_state *state,
-                                    const attend_tensors *t, int from, int n,
-                                    int to, answer *out) {
+static inline attend_status feed_to(attend_plan *plan, attend_state *state, const attend_tensors *t,
+                                    int from, int n, int to, answer *out) {
   const attend_desc *d = &t->desc;
   int B = d->batch, H = d->heads, T = d->q_len;
   int32_t lengths[8];
@@ -43,28 +40,24 @@ static inline attend_status feed_to(attend_plan *plan, attend_state *state,
     for (int i = 0; d->mask.key_mask && i < n; i++)
       mask[b * n + i] = d->mask.key_mask[b * T + from + i];
   }
-  attend_plan_set_padding(plan, d->mask.lengths ? lengths : NULL,
-                          d->mask.key_mask ? mask : NULL);
-  attend_status status =
-      attend_extend(plan, state, n, part(t->q, d, H, T, d->dim, from),
-                    part(t->k, d, d->kv_heads, T, d->dim, from),
-                    part(t->v, d, d->kv_heads, T, d->dim_v, from),
-                    part(attend_bhtd(out->o), d, H, T, d->dim_v, to), lse);
-  for (int i = 0; !status && i < B * H * n; i++)
-    out->lse[i / n * T + to + i % n] = lse[i];
+  attend_plan_set_padding(plan, d->mask.lengths ? lengths : NULL, d->mask.key_mask ? mask : NULL);
+  attend_status status = attend_extend(plan, state, n, part(t->q, d, H, T, d->dim, from),
+                                       part(t->k, d, d->kv_heads, T, d->dim, from),
+                                       part(t->v, d, d->kv_heads, T, d->dim_v, from),
+                                       part(attend_bhtd(out->o), d, H, T, d->dim_v, to), lse);
+  for (int i = 0; !status && i < B * H * n; i++) out->lse[i / n * T + to + i % n] = lse[i];
   free(mask);
   free(lse);
   return status;
 }
 
-static inline void feed(attend_plan *plan, attend_state *state,
-                        const attend_tensors *t, int from, int n, answer *out) {
+static inline void feed(attend_plan *plan, attend_state *state, const attend_tensors *t, int from,
+                        int n, answer *out) {
   attend_status status = feed_to(plan, state, t, from, n, from, out);
   if (status) CHECK_FAIL("%d keys from %d: status %d", n, from, (int)status);
 }
 
-static inline attend_plan *plan_for(attend_context *ctx,
-                                    const attend_tensors *t, int most) {
+static inline attend_plan *plan_for(attend_context *ctx, const attend_tensors *t, int most) {
   attend_desc d = t->desc;
   d.q_len = most;
   d.kv_len = 0;
@@ -90,8 +83,8 @@ static inline answer forward(attend_context *ctx, const attend_tensors *t) {
 }
 
 /* Rows [from, to) of sequence b have the same bits in both. */
-static inline int same_rows(const attend_desc *d, const answer *a,
-                            const answer *b, int sequence, int from, int to) {
+static inline int same_rows(const attend_desc *d, const answer *a, const answer *b, int sequence,
+                            int from, int to) {
   size_t row = (size_t)d->dim_v * attend_dtype_size(d->dtype);
   for (int h = 0; h < d->heads; h++)
     for (int i = from; i < to; i++) {

@@ -31,8 +31,7 @@ static inline forgery *forge(const char *family) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_tensor_file *file;
   size_t length;
-  OK(ctx, attend_tensor_file_open(ctx, model_path(family, "model.safetensors"),
-                                  &file));
+  OK(ctx, attend_tensor_file_open(ctx, model_path(family, "model.safetensors"), &file));
   for (size_t i = 0; i < attend_tensor_file_count(file) && i < FORGED; i++) {
     const attend_tensor *t = attend_tensor_file_get(file, i);
     forged *to = &f->tensor[f->count++];
@@ -69,8 +68,8 @@ static inline void forge_drop(forgery *f, const char *name) {
   *t = f->tensor[--f->count];
 }
 
-static inline forged *forge_add(forgery *f, const char *name, int rank,
-                                int64_t first, int64_t second) {
+static inline forged *forge_add(forgery *f, const char *name, int rank, int64_t first,
+                                int64_t second) {
   forged *t = &f->tensor[f->count++];
   *t = (forged){.dtype = "F32", .rank = rank, .shape = {first, second}};
   snprintf(t->name, sizeof t->name, "%s", name);
@@ -134,8 +133,7 @@ static inline const char *behind_value(const char *at) {
 
 /* "name": value instead of what stands there; NULL: the name becomes another;
  * what is not there is put in front. */
-static inline void forge_config(forgery *f, const char *name,
-                                const char *value) {
+static inline void forge_config(forgery *f, const char *name, const char *value) {
   char key[64], *made = room_for(strlen(f->config) + 1000, 1);
   snprintf(key, sizeof key, "\"%s\":", name);
   const char *at = strstr(f->config, key), *end = at;
@@ -168,12 +166,11 @@ static inline file_image forge_image(const forgery *f, int first, int last) {
   size_t n = (size_t)sprintf(header, "{");
   for (int i = first; i < last; i++) {
     const forged *t = &f->tensor[i];
-    n += (size_t)sprintf(header + n, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[",
-                         i > first ? "," : "", t->name, t->dtype);
+    n += (size_t)sprintf(header + n, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", i > first ? "," : "",
+                         t->name, t->dtype);
     for (int d = 0; d < t->rank; d++)
       n += (size_t)sprintf(header + n, "%s%" PRId64, d ? "," : "", t->shape[d]);
-    n += (size_t)sprintf(header + n, "],\"data_offsets\":[%zu,%zu]}", data,
-                         data + t->bytes);
+    n += (size_t)sprintf(header + n, "],\"data_offsets\":[%zu,%zu]}", data, data + t->bytes);
     data += t->bytes;
   }
   n += (size_t)sprintf(header + n, "}");
@@ -190,11 +187,9 @@ static inline file_image forge_image(const forgery *f, int first, int last) {
 }
 
 /* Replaces a part of the header by another of the same length. */
-static inline void image_lie(file_image *image, const char *from,
-                             const char *to) {
+static inline void image_lie(file_image *image, const char *from, const char *to) {
   size_t n = strlen(from), at = 8;
-  while (at + n <= 8 + image->header && memcmp(image->bytes + at, from, n))
-    at++;
+  while (at + n <= 8 + image->header && memcmp(image->bytes + at, from, n)) at++;
   if (at + n > 8 + image->header || n != strlen(to)) {
     printf("the header has no %s of that length\n", from);
     exit(1);
@@ -219,8 +214,7 @@ static inline void forge_write(const forgery *f) {
 
 /* In three files, with an index. */
 static inline void forge_write_shards(const forgery *f) {
-  static const char *const names[] = {"a.safetensors", "b.safetensors",
-                                      "c.safetensors"};
+  static const char *const names[] = {"a.safetensors", "b.safetensors", "c.safetensors"};
   char *index = room_for((size_t)f->count * 260 + 100, 1);
   size_t n = (size_t)sprintf(index, "{\"metadata\":{},\"weight_map\":{");
   for (int s = 0; s < 3; s++) {
@@ -228,8 +222,7 @@ static inline void forge_write_shards(const forgery *f) {
     file_image image = forge_image(f, first, last);
     image_write(&image, names[s]);
     for (int i = first; i < last; i++)
-      n += (size_t)sprintf(index + n, "%s\"%s\":\"%s\"", i ? "," : "",
-                           f->tensor[i].name, names[s]);
+      n += (size_t)sprintf(index + n, "%s\"%s\":\"%s\"", i ? "," : "", f->tensor[i].name, names[s]);
   }
   n += (size_t)sprintf(index + n, "}}");
   write_in_folder("model.safetensors.index.json", index, n);

@@ -10,8 +10,8 @@ typedef struct {
   int32_t *ids, *lengths, *types, *decoder_ids, *targets;
 } golden_batch;
 
-static inline int32_t *integers(const attend_tensor_file *file,
-                                const char *name, int *rows, int *columns) {
+static inline int32_t *integers(const attend_tensor_file *file, const char *name, int *rows,
+                                int *columns) {
   const attend_tensor *t = attend_tensor_file_find(file, name);
   if (!t) return NULL;
   int32_t *to = room_for((size_t)t->count, sizeof *to);
@@ -34,14 +34,12 @@ static inline int32_t *count_real(const int32_t *mask, int batch, int length) {
 }
 
 /* What is not scored is padding to the decoder. */
-static inline int32_t *shifted(const int32_t *labels, int batch, int n,
-                               int32_t first, int32_t pad) {
+static inline int32_t *shifted(const int32_t *labels, int batch, int n, int32_t first,
+                               int32_t pad) {
   int32_t *to = room_for((size_t)(batch * n), sizeof *to);
   for (int b = 0; b < batch; b++)
     for (int i = 0; i < n; i++)
-      to[b * n + i] = i == 0                       ? first
-                      : labels[b * n + i - 1] >= 0 ? labels[b * n + i - 1]
-                                                   : pad;
+      to[b * n + i] = i == 0 ? first : labels[b * n + i - 1] >= 0 ? labels[b * n + i - 1] : pad;
   return to;
 }
 
@@ -52,8 +50,7 @@ static inline int32_t *next_tokens(const int32_t *ids, int n) {
   return to;
 }
 
-static inline golden_batch read_golden(const attend_tensor_file *file,
-                                       const attend_config *c) {
+static inline golden_batch read_golden(const attend_tensor_file *file, const attend_config *c) {
   golden_batch s = {0};
   int rows, columns = 0;
   s.ids = integers(file, "ids", &s.count, &s.length);
@@ -96,8 +93,7 @@ static inline void free_golden(golden_batch *s) {
   free(s->targets);
 }
 
-static inline attend_trainer *open_trainer(attend_context *ctx,
-                                           const char *name,
+static inline attend_trainer *open_trainer(attend_context *ctx, const char *name,
                                            const attend_trainer_options *o,
                                            attend_checkpoint **files) {
   attend_trainer *l;

@@ -8,15 +8,14 @@
 static inline char *golden_text(size_t *length) {
   char path[4096];
   const char *golden = getenv("ATTEND_GOLDEN");
-  snprintf(path, sizeof path, "%s/trained/text.txt",
-           golden ? golden : "tests/golden");
+  snprintf(path, sizeof path, "%s/trained/text.txt", golden ? golden : "tests/golden");
   return read_whole(path, length);
 }
 
 /* Fed in chunks of so many bytes; 0: at once. */
-static inline attend_text_trainer *learn_in_chunks(
-    attend_context *ctx, const attend_text_train_options *o, const char *text,
-    size_t length, size_t chunk) {
+static inline attend_text_trainer *learn_in_chunks(attend_context *ctx,
+                                                   const attend_text_train_options *o,
+                                                   const char *text, size_t length, size_t chunk) {
   attend_text_trainer *r;
   if (attend_text_trainer_create(ctx, o, &r)) {
     printf("no trainer: %s\n", attend_message(ctx));
@@ -31,14 +30,12 @@ static inline attend_text_trainer *learn_in_chunks(
   return r;
 }
 
-static inline attend_text_trainer *learn(attend_context *ctx,
-                                         const attend_text_train_options *o,
+static inline attend_text_trainer *learn(attend_context *ctx, const attend_text_train_options *o,
                                          const char *text, size_t length) {
   return learn_in_chunks(ctx, o, text, length, 0);
 }
 
-static inline void check_same_learnt(const attend_text_trainer *a,
-                                     const attend_text_trainer *b,
+static inline void check_same_learnt(const attend_text_trainer *a, const attend_text_trainer *b,
                                      const char *what) {
   const attend_text_trained *x = attend_text_trainer_report(a);
   const attend_text_trained *y = attend_text_trainer_report(b);

@@ -41,8 +41,7 @@ static inline int trigonometric(const attend_form *f) {
          (f->kind == ATTEND_GAUSSIAN && f->map == ATTEND_TRIGONOMETRIC);
 }
 static inline int has_directions(const attend_form *f) {
-  return f->kind == ATTEND_FAVOR || f->kind == ATTEND_FOURIER ||
-         f->kind == ATTEND_GAUSSIAN;
+  return f->kind == ATTEND_FAVOR || f->kind == ATTEND_FOURIER || f->kind == ATTEND_GAUSSIAN;
 }
 
 /* log s_ij, where the sign of terms lets them cancel. */
@@ -51,18 +50,16 @@ static inline double log_size(const bounds *x, const float *q, const float *k) {
   int dim = x->d.dim;
   if (trigonometric(f)) {
     if (f->kind == ATTEND_GAUSSIAN) return 0;
-    return x->unit * x->unit / 2 *
-           (sum_products(q, q, dim) + sum_products(k, k, dim));
+    return x->unit * x->unit / 2 * (sum_products(q, q, dim) + sum_products(k, k, dim));
   }
   if (f->kind == ATTEND_POLY)
-    return f->degree * log(fabs((double)f->a) * sum_products(q, k, dim) +
-                           fabs((double)f->c) + 1e-300);
+    return f->degree *
+           log(fabs((double)f->a) * sum_products(q, k, dim) + fabs((double)f->c) + 1e-300);
   return -INFINITY; /* positive terms: the weight is the size */
 }
 
 /* e_ij: an error of w.x' and of |x'|^2 is one of the exponent or the angle. */
-static inline double exponents(const bounds *x, const float *q,
-                               const float *k) {
+static inline double exponents(const bounds *x, const float *q, const float *k) {
   if (!has_directions(&x->d.form)) return 0;
   double qq = x->unit * x->unit * sum_products(q, q, x->d.dim);
   double kk = x->unit * x->unit * sum_products(k, k, x->d.dim);
@@ -70,22 +67,20 @@ static inline double exponents(const bounds *x, const float *q,
 }
 
 /* The size of the derivative by q[i], over s_ij; of keys with q and k swapped. */
-static inline double slope(const bounds *x, const float *q, const float *k,
-                           int i) {
+static inline double slope(const bounds *x, const float *q, const float *k, int i) {
   const attend_form *f = &x->d.form;
   double qi = fabs((double)q[i]), ki = (double)k[i];
   if (has_directions(f)) return x->unit * 4 + 2 * x->unit * x->unit * qi;
   if (f->kind == ATTEND_POLY)
     return f->degree * fabs((double)f->a * ki) /
-           (fabs((double)f->a) * sum_products(q, k, x->d.dim) +
-            fabs((double)f->c) + 1e-300);
+           (fabs((double)f->a) * sum_products(q, k, x->d.dim) + fabs((double)f->c) + 1e-300);
   return 1 + 2 * qi; /* elu and bent: not more than the weight itself */
 }
 
 static inline double *doubles(size_t n) { return room_for(n, sizeof(double)); }
 
-static inline const float *key_row(const bounds *x, const float *keys, size_t r,
-                                   size_t j, int width, size_t *at) {
+static inline const float *key_row(const bounds *x, const float *keys, size_t r, size_t j,
+                                   int width, size_t *at) {
   size_t T = (size_t)x->d.q_len, S = (size_t)x->d.kv_len;
   size_t head = r / T, b = head / (size_t)x->d.heads;
   size_t g = head % (size_t)x->d.heads / (size_t)(x->d.heads / x->d.kv_heads);
@@ -101,8 +96,7 @@ static inline void bounds_sizes(bounds *x) {
       double w = x->weight[r * S + j];
       if (w == 0 && !(is_signed && x->lse[r] != 0)) continue;
       int b = (int)(r / (size_t)(x->d.heads * x->d.q_len));
-      if (!attend_visible(&x->d, b, (int)(r % (size_t)x->d.q_len), (int)j))
-        continue;
+      if (!attend_visible(&x->d, b, (int)(r % (size_t)x->d.q_len), (int)j)) continue;
       const float *q = x->q + r * D, *k = key_row(x, x->k, r, j, (int)D, &at);
       double log_den = is_signed ? log(fabs(x->lse[r])) : x->lse[r];
       double size = fmax(exp(log_size(x, q, k) - log_den), fabs(w));
@@ -111,18 +105,14 @@ static inline void bounds_sizes(bounds *x) {
     }
 }
 
-static inline void bounds_open(attend_context *ctx, const attend_tensors *t,
-                               bounds *x) {
+static inline void bounds_open(attend_context *ctx, const attend_tensors *t, bounds *x) {
   *x = (bounds){.d = t->desc};
   OK(ctx, attend_desc_complete(ctx, &x->d));
   const attend_desc *d = &x->d;
   size_t rows = rows_of(d), keys = keys_of(d), D = (size_t)d->dim;
   size_t S = (size_t)d->kv_len, M = (size_t)d->dim_v;
-  x->unit = d->form.kind == ATTEND_GAUSSIAN ? 1 / (double)d->form.sigma
-                                            : sqrt((double)d->scale);
-  x->half = d->dtype == ATTEND_F32   ? 0
-            : d->dtype == ATTEND_F16 ? 0x1p-11
-                                     : 0x1p-8;
+  x->unit = d->form.kind == ATTEND_GAUSSIAN ? 1 / (double)d->form.sigma : sqrt((double)d->scale);
+  x->half = d->dtype == ATTEND_F32 ? 0 : d->dtype == ATTEND_F16 ? 0x1p-11 : 0x1p-8;
   x->q = widened(d->dtype, t->q.data, rows * D);
   x->k = widened(d->dtype, t->k.data, keys * D);
   x->v = widened(d->dtype, t->v.data, keys * M);
@@ -139,8 +129,7 @@ static inline void bounds_open(attend_context *ctx, const attend_tensors *t,
   x->dq = doubles(rows * D);
   x->dk = doubles(keys * D);
   x->dv = doubles(keys * M);
-  OK(ctx, attend_definition_backward(ctx, d, t->q, t->k, t->v, t->d_o, x->dq,
-                                     x->dk, x->dv, NULL));
+  OK(ctx, attend_definition_backward(ctx, d, t->q, t->k, t->v, t->d_o, x->dq, x->dk, x->dv, NULL));
 }
 
 static inline void bounds_free(bounds *x) {
@@ -152,14 +141,14 @@ static inline void bounds_free(bounds *x) {
 /* The worst error over its bound, kept for those who print it. */
 static double bounds_worst;
 
-static inline void within(const char *name, const char *what, size_t at,
-                          double got, double want, double may) {
+static inline void within(const char *name, const char *what, size_t at, double got, double want,
+                          double may) {
   double error = fabs(got - want);
   if (got == want) return; /* infinities too */
   if (may > 0 && error / may > bounds_worst) bounds_worst = error / may;
   if (!(error <= may))
-    CHECK_FAIL("%s: %s[%zu] is %.9g, not %.9g: errs by %.3g, may by %.3g", name,
-               what, at, got, want, error, may);
+    CHECK_FAIL("%s: %s[%zu] is %.9g, not %.9g: errs by %.3g, may by %.3g", name, what, at, got,
+               want, error, may);
 }
 
 /* A denominator that is all rounding says nothing about the row. */
@@ -173,8 +162,8 @@ static inline double stored(const bounds *x, double value) {
   return x->half * fabs(value) + step + 1e-30;
 }
 
-static inline void check_forward(const bounds *x, const float *o,
-                                 const float *lse, const char *name) {
+static inline void check_forward(const bounds *x, const float *o, const float *lse,
+                                 const char *name) {
   size_t S = (size_t)x->d.kv_len, M = (size_t)x->d.dim_v, at;
   double eps = OFTEN * unit_roundoff;
   for (size_t r = 0; r < rows_of(&x->d); r++) {
@@ -184,21 +173,17 @@ static inline void check_forward(const bounds *x, const float *o,
       for (size_t j = 0; j < S; j++)
         if (x->size[r * S + j] > 0)
           may += x->size[r * S + j] *
-                 (fabs((double)key_row(x, x->v, r, j, (int)M, &at)[m]) +
-                  fabs(truth));
-      within(name, "o", r * M + m, (double)o[r * M + m], truth,
-             eps * may + stored(x, truth));
+                 (fabs((double)key_row(x, x->v, r, j, (int)M, &at)[m]) + fabs(truth));
+      within(name, "o", r * M + m, (double)o[r * M + m], truth, eps * may + stored(x, truth));
     }
     double times = attend_form_signed(&x->d.form) ? fabs(x->lse[r]) : 1;
-    within(name, "lse", r, (double)lse[r], x->lse[r],
-           eps * (x->row[r] * times + fabs(x->lse[r])));
+    within(name, "lse", r, (double)lse[r], x->lse[r], eps * (x->row[r] * times + fabs(x->lse[r])));
   }
 }
 
 /* |da_ij| times the denominator: what is made of dO.v and of dO.o; and what the
  * rounding of a stored o does to the latter. */
-static inline double da_size(const bounds *x, size_t r, const float *v,
-                             double eps) {
+static inline double da_size(const bounds *x, size_t r, const float *v, double eps) {
   size_t M = (size_t)x->d.dim_v;
   double sum = 0;
   for (size_t m = 0; m < M; m++) {
@@ -214,9 +199,8 @@ static inline double row_trust(const bounds *x, size_t r) {
   return 1 + x->row[r] + lse / OFTEN;
 }
 
-static inline void check_backward(const bounds *x, const float *dq,
-                                  const float *dk, const float *dv,
-                                  const char *name) {
+static inline void check_backward(const bounds *x, const float *dq, const float *dk,
+                                  const float *dv, const char *name) {
   size_t S = (size_t)x->d.kv_len, D = (size_t)x->d.dim, M = (size_t)x->d.dim_v;
   size_t keys = keys_of(&x->d), at;
   double eps = OFTEN * unit_roundoff;
@@ -235,37 +219,32 @@ static inline void check_backward(const bounds *x, const float *dq,
         may_q[i] += da * slope(x, q, k, (int)i);
         may_k[at * D + i] += da * slope(x, k, q, (int)i);
       }
-      for (size_t m = 0; m < M; m++)
-        may_v[at * M + m] += trust * fabs((double)x->d_o[r * M + m]);
+      for (size_t m = 0; m < M; m++) may_v[at * M + m] += trust * fabs((double)x->d_o[r * M + m]);
     }
     for (size_t i = 0; i < D && row_is_sound(x, r); i++)
       within(name, "dq", r * D + i, (double)dq[r * D + i], x->dq[r * D + i],
              eps * may_q[i] + stored(x, x->dq[r * D + i]));
   }
   for (size_t n = 0; n < keys * D; n++)
-    within(name, "dk", n, (double)dk[n], x->dk[n],
-           eps * may_k[n] + stored(x, x->dk[n]));
+    within(name, "dk", n, (double)dk[n], x->dk[n], eps * may_k[n] + stored(x, x->dk[n]));
   for (size_t n = 0; n < keys * M; n++)
-    within(name, "dv", n, (double)dv[n], x->dv[n],
-           eps * may_v[n] + stored(x, x->dv[n]));
+    within(name, "dv", n, (double)dv[n], x->dv[n], eps * may_v[n] + stored(x, x->dv[n]));
   free(may_q), free(may_k), free(may_v);
 }
 
 /* An outcome against the definition. */
-static inline void check_outcome(attend_context *ctx, const attend_tensors *t,
-                                 const outcome *out, const char *name) {
+static inline void check_outcome(attend_context *ctx, const attend_tensors *t, const outcome *out,
+                                 const char *name) {
   bounds x;
   float *part[OUT_PARTS] = {0};
   bounds_open(ctx, t, &x);
   for (int n = 0; n < OUT_PARTS; n++) {
     attend_dtype dtype = n == OUT_LSE ? ATTEND_F32 : x.d.dtype;
     if (out->part[n])
-      part[n] = widened(dtype, out->part[n],
-                        out->bytes[n] / attend_dtype_size(dtype));
+      part[n] = widened(dtype, out->part[n], out->bytes[n] / attend_dtype_size(dtype));
   }
   check_forward(&x, part[OUT_O], part[OUT_LSE], name);
-  if (out->part[OUT_DQ])
-    check_backward(&x, part[OUT_DQ], part[OUT_DK], part[OUT_DV], name);
+  if (out->part[OUT_DQ]) check_backward(&x, part[OUT_DQ], part[OUT_DK], part[OUT_DV], name);
   for (int n = 0; n < OUT_PARTS; n++) free(part[n]);
   bounds_free(&x);
 }

@@ -14,13 +14,10 @@ static inline void *nan_take(size_t bytes, void *user) {
   return block;
 }
 
-static inline attend_context *open_dirty(const char *isa, int threads,
-                                         ledger *l) {
+static inline attend_context *open_dirty(const char *isa, int threads, ledger *l) {
   static ledger nobodys;
   attend_context_options options = {
-      .isa = isa,
-      .threads = threads,
-      .allocator = {nan_take, ledger_give, l ? l : &nobodys}};
+      .isa = isa, .threads = threads, .allocator = {nan_take, ledger_give, l ? l : &nobodys}};
   attend_context *ctx;
   if (attend_context_create(&options, &ctx)) {
     printf("no context: %s\n", attend_message(ctx));
@@ -32,8 +29,7 @@ static inline attend_context *open_dirty(const char *isa, int threads,
 /* ---- forms -------------------------------------------------------------------- */
 
 /* The caller's map: relu(x) + 0.1, then squares, a quarter of them for keys. */
-static inline void bent(const float *x, int dim, int key, float *features,
-                        int count, void *user) {
+static inline void bent(const float *x, int dim, int key, float *features, int count, void *user) {
   float part = key ? 0.25f : 1.0f;
   (void)count, (void)user;
   for (int i = 0; i < dim; i++) {
@@ -42,12 +38,11 @@ static inline void bent(const float *x, int dim, int key, float *features,
   }
 }
 
-static inline void bent_back(const float *x, int dim, int key, const float *df,
-                             int count, float *dx, void *user) {
+static inline void bent_back(const float *x, int dim, int key, const float *df, int count,
+                             float *dx, void *user) {
   float part = key ? 0.25f : 1.0f;
   (void)count, (void)user;
-  for (int i = 0; i < dim; i++)
-    dx[i] = (x[i] > 0 ? df[i] : 0) + 2 * part * x[i] * df[dim + i];
+  for (int i = 0; i < dim; i++) dx[i] = (x[i] > 0 ? df[i] : 0) + 2 * part * x[i] * df[dim + i];
 }
 
 static const char *const linear_forms[] = {
@@ -67,18 +62,15 @@ static const char *const linear_forms[] = {
 enum { LINEAR_FORMS = sizeof linear_forms / sizeof *linear_forms };
 
 /* Of "FORM" and "SHAPE:WORDS"; custom is bent. */
-static inline attend_tensors linear_tensors(attend_context *ctx,
-                                            const char *form, const char *shape,
-                                            uint64_t seed) {
+static inline attend_tensors linear_tensors(attend_context *ctx, const char *form,
+                                            const char *shape, uint64_t seed) {
   int own = !strcmp(form, "custom");
   char text[200];
   snprintf(text, sizeof text, "%s:%s", own ? "elu" : form, shape);
   attend_tensors t = make_tensors(ctx, text, seed);
   if (own)
-    t.desc.form = (attend_form){.kind = ATTEND_CUSTOM,
-                                .phi = bent,
-                                .phi_back = bent_back,
-                                .features = 2 * t.desc.dim};
+    t.desc.form = (attend_form){
+        .kind = ATTEND_CUSTOM, .phi = bent, .phi_back = bent_back, .features = 2 * t.desc.dim};
   t.desc.engine = "linear";
   return t;
 }

@@ -10,11 +10,11 @@
 #include "attend/model.h"
 #include "world.h"
 
-static const char *const families[] = {
-    "gpt2", "llama-gqa", "llama-mqa-tied", "bert", "distilbert", "roberta",
-    "bart", "t5",        "t5-gated",       NULL};
-static const char *const decoders[] = {
-    "gpt2", "llama-gqa", "llama-mqa-tied", "bart", "t5", "t5-gated", NULL};
+static const char *const families[] = {"gpt2",       "llama-gqa", "llama-mqa-tied", "bert",
+                                       "distilbert", "roberta",   "bart",           "t5",
+                                       "t5-gated",   NULL};
+static const char *const decoders[] = {"gpt2",     "llama-gqa", "llama-mqa-tied", "bart", "t5",
+                                       "t5-gated", NULL};
 
 /* Stays until three more were asked for. */
 static inline const char *model_path(const char *name, const char *file) {
@@ -22,9 +22,8 @@ static inline const char *model_path(const char *name, const char *file) {
   static int next;
   const char *golden = getenv("ATTEND_GOLDEN");
   char *path = paths[next++ % 4];
-  snprintf(path, sizeof paths[0], "%s/models/%s%s%s",
-           golden ? golden : "tests/golden", name, file ? "/" : "",
-           file ? file : "");
+  snprintf(path, sizeof paths[0], "%s/models/%s%s%s", golden ? golden : "tests/golden", name,
+           file ? "/" : "", file ? file : "");
   return path;
 }
 
@@ -50,8 +49,7 @@ static inline subject open_path(attend_context *ctx, const char *path,
 /* With a context of its own. */
 static inline subject open_model(const char *name, const char *isa, int threads,
                                  const attend_model_options *options) {
-  return open_path(open_context(isa, threads, NULL), model_path(name, NULL),
-                   options);
+  return open_path(open_context(isa, threads, NULL), model_path(name, NULL), options);
 }
 
 static inline void close_files(subject *s) {
@@ -82,8 +80,8 @@ typedef struct {
   int32_t *ids, *decoder_ids, *types, *lengths; /* ids [sequences][tokens] */
 } inputs;
 
-static inline int32_t *golden_ids(const attend_tensor_file *file,
-                                  const char *name, int *rows, int *cols) {
+static inline int32_t *golden_ids(const attend_tensor_file *file, const char *name, int *rows,
+                                  int *cols) {
   const attend_tensor *t = attend_tensor_file_find(file, name);
   if (!t) return NULL;
   int32_t *ids = room_for((size_t)t->count, sizeof *ids);
@@ -99,8 +97,7 @@ static inline int32_t *golden_ids(const attend_tensor_file *file,
 
 static inline inputs open_inputs(attend_context *ctx, const char *name) {
   inputs in = {0};
-  if (attend_tensor_file_open(ctx, model_path(name, "golden.safetensors"),
-                              &in.file)) {
+  if (attend_tensor_file_open(ctx, model_path(name, "golden.safetensors"), &in.file)) {
     printf("%s\n", attend_message(ctx));
     exit(1);
   }
@@ -109,8 +106,7 @@ static inline inputs open_inputs(attend_context *ctx, const char *name) {
   in.decoder_ids = golden_ids(in.file, "decoder_ids", NULL, &in.decoder_tokens);
   int32_t *mask = golden_ids(in.file, "mask", NULL, NULL);
   in.lengths = room_for((size_t)in.sequences, sizeof *in.lengths);
-  for (int i = 0; i < in.sequences * in.tokens; i++)
-    in.lengths[i / in.tokens] += mask[i];
+  for (int i = 0; i < in.sequences * in.tokens; i++) in.lengths[i / in.tokens] += mask[i];
   free(mask);
   return in;
 }
@@ -124,26 +120,22 @@ static inline void close_inputs(inputs *in) {
 }
 
 /* n ids of a vocabulary, at random; not the ends of texts. */
-static inline int32_t *random_ids(const attend_config *c, uint64_t seed,
-                                  size_t n) {
+static inline int32_t *random_ids(const attend_config *c, uint64_t seed, size_t n) {
   int32_t *ids = room_for(n, sizeof *ids);
   float *u = room_for(n, sizeof *u);
   attend_random_uniform((attend_random){seed, 3}, 0, n, u);
   int first = c->vocab > 8 ? 4 : 0;
-  for (size_t i = 0; i < n; i++)
-    ids[i] = first + (int32_t)(u[i] * (float)(c->vocab - first));
+  for (size_t i = 0; i < n; i++) ids[i] = first + (int32_t)(u[i] * (float)(c->vocab - first));
   free(u);
   return ids;
 }
 
 /* An encoder-decoder reads the same `n` tokens in every sequence. */
-static inline void read_source(attend_session *run, const subject *s, int batch,
-                               int n) {
+static inline void read_source(attend_session *run, const subject *s, int batch, int n) {
   if (s->config->parts != ATTEND_BOTH) return;
   int32_t *one = random_ids(s->config, 77, (size_t)n);
   int32_t *ids = room_for((size_t)(batch * n), sizeof *ids);
-  for (int b = 0; b < batch; b++)
-    memcpy(ids + b * n, one, (size_t)n * sizeof *ids);
+  for (int b = 0; b < batch; b++) memcpy(ids + b * n, one, (size_t)n * sizeof *ids);
   OK(s->ctx, attend_session_encode(run, batch, n, ids, NULL, NULL));
   free(one);
   free(ids);
@@ -159,8 +151,7 @@ static inline const char *models_folder(void) {
   static char folder[256];
   const char *tmp = getenv("TMPDIR");
   if (*folder) return folder;
-  snprintf(folder, sizeof folder, "%s/attend-models-XXXXXX",
-           tmp && *tmp ? tmp : "/tmp");
+  snprintf(folder, sizeof folder, "%s/attend-models-XXXXXX", tmp && *tmp ? tmp : "/tmp");
   if (!mkdtemp(folder)) exit(1);
   return folder;
 }
@@ -173,8 +164,7 @@ static inline const char *in_folder(const char *name) {
   return path;
 }
 
-static inline void write_in_folder(const char *name, const void *bytes,
-                                   size_t length) {
+static inline void write_in_folder(const char *name, const void *bytes, size_t length) {
   FILE *f = fopen(in_folder(name), "wb");
   if (!f || fwrite(bytes, 1, length, f) != length || fclose(f)) {
     printf("%s cannot be written\n", in_folder(name));

@@ -8,23 +8,20 @@
 typedef struct { /* contiguous [B,H,T,D] and so on */
   const float *q, *k, *v, *d_o;
   float *o, *lse, *dq, *dk, *dv; /* gradients may be NULL */
-  double size[5]; /* of each: the largest sum of absolute terms, which is what
+  double size[5];                /* of each: the largest sum of absolute terms, which is what
                      rounding is relative to where terms cancel */
 } plain_data;
 
 /* log sim; or sim itself for poly. */
-static inline float plain_score(const attend_desc *d, const float *q,
-                                const float *k) {
+static inline float plain_score(const attend_desc *d, const float *q, const float *k) {
   float dot = 0, far = 0, power = 1;
   for (int x = 0; x < d->dim; x++) {
     dot += q[x] * k[x];
     far += (q[x] - k[x]) * (q[x] - k[x]);
   }
-  if (d->form.kind == ATTEND_GAUSSIAN)
-    return -far / (2 * d->form.sigma * d->form.sigma);
+  if (d->form.kind == ATTEND_GAUSSIAN) return -far / (2 * d->form.sigma * d->form.sigma);
   if (d->form.kind == ATTEND_POLY) {
-    for (int n = 0; n < d->form.degree; n++)
-      power *= d->form.a * dot + d->form.c;
+    for (int n = 0; n < d->form.degree; n++) power *= d->form.a * dot + d->form.c;
     return power;
   }
   float score = d->scale * dot, cap = d->soft_cap;
@@ -33,8 +30,7 @@ static inline float plain_score(const attend_desc *d, const float *q,
 }
 
 /* d score / d q.k, without a temperature. */
-static inline float plain_slope(const attend_desc *d, const float *q,
-                                const float *k) {
+static inline float plain_slope(const attend_desc *d, const float *q, const float *k) {
   float dot = 0;
   for (int x = 0; x < d->dim; x++) dot += q[x] * k[x];
   float t = d->soft_cap > 0 ? tanhf(d->scale * dot / d->soft_cap) : 0;
@@ -42,8 +38,8 @@ static inline float plain_slope(const attend_desc *d, const float *q,
 }
 
 /* Weights of one row over its visible keys, others 0; returns lse. */
-static inline float plain_row(const attend_desc *d, int b, int i,
-                              const float *q, const float *k, float *w) {
+static inline float plain_row(const attend_desc *d, int b, int i, const float *q, const float *k,
+                              float *w) {
   int poly = d->form.kind == ATTEND_POLY, n = 0, best_at = -1;
   int hard = d->form.kind == ATTEND_ARGMAX && d->form.temperature == 0;
   float best = -INFINITY, sum = 0;
@@ -68,11 +64,9 @@ static inline float plain_row(const attend_desc *d, int b, int i,
 }
 
 /* Of a row of softmax: dv and, through dw, dq and dk. */
-static inline void plain_row_backward(const attend_desc *d, const float *w,
-                                      const float *q, const float *k,
-                                      const float *v, const float *d_o,
-                                      float *dq, float *dk, float *dv,
-                                      double *dq_size, double *dk_size) {
+static inline void plain_row_backward(const attend_desc *d, const float *w, const float *q,
+                                      const float *k, const float *v, const float *d_o, float *dq,
+                                      float *dk, float *dv, double *dq_size, double *dk_size) {
   size_t D = (size_t)d->dim, M = (size_t)d->dim_v;
   float mean = 0, *dw = room_for((size_t)d->kv_len, sizeof *dw);
   for (size_t j = 0; j < (size_t)d->kv_len; j++) {
@@ -121,9 +115,8 @@ static inline void plain_run(const attend_desc *d, plain_data *p) {
       p->o[r * M + x] = sum;
     }
     if (p->dq)
-      plain_row_backward(d, w, q, k, v, p->d_o + r * M, p->dq + r * D,
-                         p->dk + at * D, p->dv + at * M, dq_size + r * D,
-                         dk_size + at * D);
+      plain_row_backward(d, w, q, k, v, p->d_o + r * M, p->dq + r * D, p->dk + at * D,
+                         p->dv + at * M, dq_size + r * D, dk_size + at * D);
   }
   p->size[0] = plain_largest(p->o, NULL, rows_of(d) * M);
   p->size[1] = plain_largest(p->lse, NULL, rows_of(d));
@@ -138,22 +131,19 @@ static inline void plain_run(const attend_desc *d, plain_data *p) {
 /* Within twice the plain run's error, plus a few roundings where that run
  * happens to be exact: 4 FLT_EPSILON of the largest result at most, or where all
  * results are 0 (the gradients of a single key), of the terms that cancelled. */
-static inline void check_budget(const char *name, const char *what,
-                                const float *got, const float *plain,
-                                const double *truth, size_t n, double size) {
+static inline void check_budget(const char *name, const char *what, const float *got,
+                                const float *plain, const double *truth, size_t n, double size) {
   double error = 0, budget = 0, largest = 0, rounding = 2 * 0x1p-24 * size;
   for (size_t i = 0; i < n; i++) {
     if (isfinite(truth[i])) largest = fmax(largest, fabs(truth[i]));
     if ((double)got[i] == truth[i]) continue; /* infinities too */
     double e = fabs((double)got[i] - truth[i]);
     if (!(e <= error)) error = e; /* NaN stays */
-    if (isfinite(truth[i]))
-      budget = fmax(budget, fabs((double)plain[i] - truth[i]));
+    if (isfinite(truth[i])) budget = fmax(budget, fabs((double)plain[i] - truth[i]));
   }
   if (largest > 0) rounding = fmin(rounding, 8 * 0x1p-24 * largest);
   budget = 2 * budget + rounding;
-  if (!(error <= budget))
-    CHECK_FAIL("%s: %s errs by %.3g, may by %.3g", name, what, error, budget);
+  if (!(error <= budget)) CHECK_FAIL("%s: %s errs by %.3g, may by %.3g", name, what, error, budget);
 }
 
 #endif

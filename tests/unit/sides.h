@@ -41,8 +41,7 @@ static inline attend_config write_and_read(const attend_architecture *a) {
   return c;
 }
 
-static inline attend_trainer *begin(const attend_architecture *a,
-                                    const attend_trainer_options *o,
+static inline attend_trainer *begin(const attend_architecture *a, const attend_trainer_options *o,
                                     attend_checkpoint **files) {
   attend_trainer *l;
   write_and_read(a);
@@ -57,8 +56,7 @@ static inline void end(attend_trainer *l, attend_checkpoint *files) {
 }
 
 static inline void refuse_write(attend_architecture a, const char *why) {
-  CHECK_EQ(attend_config_write(context(), in_folder("config.json"), &a),
-           ATTEND_INVALID);
+  CHECK_EQ(attend_config_write(context(), in_folder("config.json"), &a), ATTEND_INVALID);
   CHECK_SAYS(attend_message(context()), why);
 }
 
@@ -67,16 +65,14 @@ static inline void refuse_write(attend_architecture a, const char *why) {
 enum { TEXTS = 3, READ = 7, WRITTEN = 5 };
 
 typedef struct {
-  int32_t ids[TEXTS * READ], decoder_ids[TEXTS * WRITTEN],
-      targets[TEXTS * WRITTEN];
+  int32_t ids[TEXTS * READ], decoder_ids[TEXTS * WRITTEN], targets[TEXTS * WRITTEN];
 } copy_task;
 
 static const int32_t real[TEXTS] = {READ, 3, 5};
 static float smoothing; /* of batches */
 
 /* What is asked for is what was read. */
-static inline void make_copy_task(const attend_config *c, uint64_t seed,
-                                  copy_task *b) {
+static inline void make_copy_task(const attend_config *c, uint64_t seed, copy_task *b) {
   int32_t *ids = random_ids(c, seed, TEXTS * READ);
   memcpy(b->ids, ids, sizeof b->ids);
   for (int t = 0; t < TEXTS; t++)
@@ -112,9 +108,8 @@ static inline double loss_of(attend_trainer *l, const copy_task *b) {
 /* ---- gradients by differences ------------------------------------------------------------ */
 
 /* The slope of the loss along the direction d of one parameter. */
-static inline double slope(attend_trainer *l, const copy_task *b,
-                           const attend_trainer_parameter *x, const float *d,
-                           double step) {
+static inline double slope(attend_trainer *l, const copy_task *b, const attend_trainer_parameter *x,
+                           const float *d, double step) {
   size_t n = (size_t)x->count;
   float *kept = room_for(n, sizeof *kept);
   double loss[2];
@@ -138,8 +133,7 @@ static inline double length_of(const float *x, int64_t n) {
 /* Along the gradient, whose slope is its length: a wrong one has a lesser. And
  * along one at random. */
 static inline void check_parameter(attend_trainer *l, const copy_task *b,
-                                   const attend_trainer_parameter *x,
-                                   double largest) {
+                                   const attend_trainer_parameter *x, double largest) {
   size_t n = (size_t)x->count;
   float *d = room_for(n, sizeof *d);
   double length = length_of(x->gradient, x->count);
@@ -157,8 +151,7 @@ static inline void check_parameter(attend_trainer *l, const copy_task *b,
     double far = slope(l, b, x, d, 2e-3), near = slope(l, b, x, d, 1e-3);
     double got = (4 * near - far) / 3;
     if (!(fabs(got - want) <= 0.01 * length + 3e-4 * largest))
-      CHECK_FAIL("%s: a slope of %g, not %g (of %g)", x->name, got, want,
-                 length);
+      CHECK_FAIL("%s: a slope of %g, not %g (of %g)", x->name, got, want, length);
   }
   free(d);
 }
@@ -204,13 +197,10 @@ static inline float *logits_alone(const subject *s, const copy_task *b) {
   float *logits = room_for(TEXTS * WRITTEN * V, sizeof *logits);
   for (int t = 0; t < TEXTS; t++) {
     attend_session *run = open_run(s, 1, 1);
-    OK(s->ctx,
-       attend_session_encode(run, 1, real[t], b->ids + t * READ, NULL, NULL));
+    OK(s->ctx, attend_session_encode(run, 1, real[t], b->ids + t * READ, NULL, NULL));
     for (int i = 0; i < WRITTEN; i++) {
-      OK(s->ctx, attend_session_extend(run, 1, 1,
-                                       b->decoder_ids + t * WRITTEN + i, NULL));
-      OK(s->ctx,
-         attend_session_next(run, 1, logits + (size_t)(t * WRITTEN + i) * V));
+      OK(s->ctx, attend_session_extend(run, 1, 1, b->decoder_ids + t * WRITTEN + i, NULL));
+      OK(s->ctx, attend_session_next(run, 1, logits + (size_t)(t * WRITTEN + i) * V));
     }
     attend_session_free(run);
   }

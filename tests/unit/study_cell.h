@@ -7,8 +7,7 @@
 
 #include "study_check.h"
 
-static inline const attend_study_table *study_table_of(const study_result *s,
-                                                       const char *name) {
+static inline const attend_study_table *study_table_of(const study_result *s, const char *name) {
   for (size_t i = 0; s->report && i < s->report->n_blocks; i++) {
     const attend_study_table *t = s->report->blocks[i].table;
     if (t && !strcmp(t->name, name)) return t;
@@ -18,12 +17,11 @@ static inline const attend_study_table *study_table_of(const study_result *s,
 }
 
 /* NaN if there is none. */
-static inline double study_cell_of(const study_result *s, const char *table,
-                                   size_t row, const char *column) {
+static inline double study_cell_of(const study_result *s, const char *table, size_t row,
+                                   const char *column) {
   const attend_study_table *t = study_table_of(s, table);
   for (size_t i = 0; t && row < t->rows && i < t->columns; i++)
-    if (!strcmp(t->column[i].name, column))
-      return t->cells[row * t->columns + i].number;
+    if (!strcmp(t->column[i].name, column)) return t->cells[row * t->columns + i].number;
   CHECK_FAIL("%s has no row %zu with a \"%s\"", table, row, column);
   return NAN;
 }

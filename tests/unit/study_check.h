@@ -30,14 +30,13 @@ static study_result study_result_of(const char *name, uint64_t seed,
   for (size_t i = 0; s.report && i < s.report->n_claims; i++) {
     const attend_study_claim *c = &s.report->claims[i];
     if (!c->holds)
-      CHECK_FAIL("%s, %s: %.10g expected, %.10g measured, slack %.3g", name,
-                 c->name, c->expected, c->measured, c->slack);
+      CHECK_FAIL("%s, %s: %.10g expected, %.10g measured, slack %.3g", name, c->name, c->expected,
+                 c->measured, c->slack);
   }
   return s;
 }
 
-static const attend_study_claim *study_claim_of(const study_result *s,
-                                                const char *name) {
+static const attend_study_claim *study_claim_of(const study_result *s, const char *name) {
   for (size_t i = 0; s->report && i < s->report->n_claims; i++)
     if (!strcmp(s->report->claims[i].name, name)) return &s->report->claims[i];
   CHECK_FAIL("there is no claim \"%s\"", name);
@@ -45,8 +44,7 @@ static const attend_study_claim *study_claim_of(const study_result *s,
 }
 
 /* The study expects what the document prints, with no more slack than this. */
-static void study_prints(const study_result *s, const char *name, double value,
-                         double slack) {
+static void study_prints(const study_result *s, const char *name, double value, double slack) {
   const attend_study_claim *c = study_claim_of(s, name);
   if (!c) return;
   CHECK_NEAR(c->expected, value, 1e-9 * (1 + fabs(value)));

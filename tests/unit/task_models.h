@@ -29,8 +29,7 @@ static inline void close_task(task_model *t) {
 
 /* The n-th allocation of `use` fails, for every n, until it succeeds: each time a
  * status, a sentence and no block lost. */
-static inline void fail_allocations(task_model *t,
-                                    attend_status (*use)(task_model *t)) {
+static inline void fail_allocations(task_model *t, attend_status (*use)(task_model *t)) {
   attend_status status = ATTEND_NO_MEMORY;
   long n = 0, step = light() ? 7 : 1;
   OK(t->s.ctx, use(t));

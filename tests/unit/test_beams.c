@@ -23,8 +23,7 @@ typedef struct {
   int count;
 } everything;
 
-static void log_softmax(const subject *s, const int32_t *ids, int n,
-                        double *log_p) {
+static void log_softmax(const subject *s, const int32_t *ids, int n, double *log_p) {
   attend_session *run = open_run(s, 1, 0);
   float logits[VOCAB];
   double sum = 0;
@@ -38,8 +37,7 @@ static void log_softmax(const subject *s, const int32_t *ids, int n,
 static void put(everything *e, answer a) {
   int at = e->count++;
   a.score = a.sum / pow(a.count, e->penalty);
-  for (; at > 0 && a.score > e->found[at - 1].score; at--)
-    e->found[at] = e->found[at - 1];
+  for (; at > 0 && a.score > e->found[at - 1].score; at--) e->found[at] = e->found[at - 1];
   e->found[at] = a;
 }
 
@@ -60,8 +58,7 @@ static void go_on(everything *e, answer from) {
   }
 }
 
-static void check_answers(const attend_generation *g, const everything *e,
-                          int answers) {
+static void check_answers(const attend_generation *g, const everything *e, int answers) {
   double before = INFINITY;
   for (int i = 0; i < answers; i++) {
     const attend_continuation *c = attend_generation_get(g, i);
@@ -76,20 +73,17 @@ static void check_answers(const attend_generation *g, const everything *e,
     }
     CHECK_NEAR(c->score, e->found[i].score, 1e-4);
     CHECK_NEAR(c->log_probability / pow(c->count, e->penalty), c->score, 1e-9);
-    bool alone =
-        (i == 0 || e->found[i - 1].score - e->found[i].score > 1e-4) &&
-        (i + 1 >= e->count || e->found[i].score - e->found[i + 1].score > 1e-4);
+    bool alone = (i == 0 || e->found[i - 1].score - e->found[i].score > 1e-4) &&
+                 (i + 1 >= e->count || e->found[i].score - e->found[i + 1].score > 1e-4);
     if (!alone) continue; /* rounding decides the order */
     CHECK_EQ(c->count, e->found[i].count);
     CHECK(!memcmp(c->ids, e->found[i].ids, (size_t)c->count * sizeof *c->ids));
-    CHECK_EQ(c->end, c->ids[c->count - 1] == e->end ? ATTEND_FINISH_TOKEN
-                                                    : ATTEND_FINISH_LENGTH);
+    CHECK_EQ(c->end, c->ids[c->count - 1] == e->end ? ATTEND_FINISH_TOKEN : ATTEND_FINISH_LENGTH);
   }
   CHECK(!attend_generation_get(g, answers));
 }
 
-static void check_beams(const subject *s, int max_new, int end, double penalty,
-                        int answers) {
+static void check_beams(const subject *s, int max_new, int end, double penalty, int answers) {
   static const int32_t letters[] = {2, 0, 1, 0, 1};
   static everything e;
   for (int n = 3; n <= 5; n++) {
@@ -117,8 +111,7 @@ static void check_beams(const subject *s, int max_new, int end, double penalty,
       const attend_continuation *a = attend_generation_get(g, i);
       const attend_continuation *b = attend_generation_get(two, answers + i);
       CHECK(b->prompt == 1 && a->count == b->count && a->score == b->score);
-      for (int j = 0; j < a->count && j < b->count; j++)
-        CHECK_EQ(a->ids[j], b->ids[j]);
+      for (int j = 0; j < a->count && j < b->count; j++) CHECK_EQ(a->ids[j], b->ids[j]);
     }
     attend_generation_free(two);
     attend_generation_free(g);
@@ -184,16 +177,14 @@ static bool step_by_hand(everything *e, int k, answer *open, int *n_open) {
   *n_open = kept;
   if (e->count > k) e->count = k;
   double best = open[0].sum / pow(open[0].count, e->penalty);
-  return kept && open[0].count < e->max_new &&
-         (e->count < k || e->found[k - 1].score < best);
+  return kept && open[0].count < e->max_new && (e->count < k || e->found[k - 1].score < best);
 }
 
 static void search_by_hand(everything *e, int k) {
   answer open[ALL] = {{.count = 0}};
   int n_open = 1;
   while (step_by_hand(e, k, open, &n_open)) continue;
-  for (int i = 0; i < n_open && open[i].count == e->max_new; i++)
-    put(e, open[i]);
+  for (int i = 0; i < n_open && open[i].count == e->max_new; i++) put(e, open[i]);
   if (e->count > k) e->count = k;
 }
 

@@ -43,8 +43,7 @@ static double *make_weights(const float *x, int n, double tau) {
     for (int j = 0; j < n; j++)
       if (j != i) sum += exp((dot(x + i * DIM, x + j * DIM) - 1) / tau);
     for (int j = 0; j < n; j++)
-      if (j != i)
-        a[i * n + j] = exp((dot(x + i * DIM, x + j * DIM) - 1) / tau) / sum;
+      if (j != i) a[i * n + j] = exp((dot(x + i * DIM, x + j * DIM) - 1) / tau) / sum;
   }
   return a;
 }
@@ -131,8 +130,7 @@ TEST(blocks_and_threads_change_nothing) {
   const int at[2] = {3, N - 2};
   for (int s = 0; s < 2; s++)
     for (int j = 0; j < N; j++)
-      if (j != at[s])
-        z[s] += exp(dot(x + at[s] * DIM, x + j * DIM) / (double)0.5f);
+      if (j != at[s]) z[s] += exp(dot(x + at[s] * DIM, x + j * DIM) / (double)0.5f);
   CHECK_NEAR(one[3] / one[N - 2] / (z[0] / z[1]), 1, 1e-5);
   free(x), free(one), free(two);
   attend_context_free(a), attend_context_free(b);

@@ -19,8 +19,7 @@ static attend_generate_options drawn(float temperature) {
 }
 
 /* The logits are not changed here. */
-static int32_t choose(const attend_generate_options *o, const float *logits,
-                      int n, float uniform) {
+static int32_t choose(const attend_generate_options *o, const float *logits, int n, float uniform) {
   float copy[MOST];
   int32_t id = -2;
   memcpy(copy, logits, (size_t)n * sizeof *copy);
@@ -36,19 +35,16 @@ typedef struct {
   int count;
 } nucleus;
 
-static nucleus all_of(const attend_generate_options *o, const float *logits,
-                      int n) {
+static nucleus all_of(const attend_generate_options *o, const float *logits, int n) {
   nucleus k = {.count = 0};
   for (int32_t i = 0; i < n; i++) {
     if (isnan(logits[i]) || logits[i] == -INFINITY) continue;
     int at = k.count++;
-    for (; at > 0 && logits[i] > logits[k.id[at - 1]]; at--)
-      k.id[at] = k.id[at - 1];
+    for (; at > 0 && logits[i] > logits[k.id[at - 1]]; at--) k.id[at] = k.id[at - 1];
     k.id[at] = i;
   }
   for (int i = 0; i < k.count; i++)
-    k.share[i] = exp(((double)logits[k.id[i]] - (double)logits[k.id[0]]) /
-                     (double)o->temperature);
+    k.share[i] = exp(((double)logits[k.id[i]] - (double)logits[k.id[0]]) / (double)o->temperature);
   return k;
 }
 
@@ -59,8 +55,8 @@ static double sum_of(const nucleus *k) {
 }
 
 /* edge: how near a share comes to where top-p cuts. */
-static nucleus expected(const attend_generate_options *o, const float *logits,
-                        int n, double *edge) {
+static nucleus expected(const attend_generate_options *o, const float *logits, int n,
+                        double *edge) {
   nucleus k = all_of(o, logits, n);
   *edge = 1;
   if (o->top_k > 0 && k.count > o->top_k) k.count = o->top_k;
@@ -77,8 +73,8 @@ static nucleus expected(const attend_generate_options *o, const float *logits,
 }
 
 /* Uniforms on a grid: each candidate is hit by its share of them. */
-static void check_shares(const attend_generate_options *o, const float *logits,
-                         int n, const nucleus *k, const char *what) {
+static void check_shares(const attend_generate_options *o, const float *logits, int n,
+                         const nucleus *k, const char *what) {
   enum { GRID = 2048 };
   int hits[MOST] = {0}, known = 0;
   for (int i = 0; i < GRID; i++) {
@@ -90,12 +86,11 @@ static void check_shares(const attend_generate_options *o, const float *logits,
     int got = hits[k->id[i]];
     known += got;
     if (fabs(got - k->share[i] * GRID) > 1.01)
-      CHECK_FAIL("%s: token %d has %d of %d, not %g", what, (int)k->id[i], got,
-                 GRID, k->share[i] * GRID);
+      CHECK_FAIL("%s: token %d has %d of %d, not %g", what, (int)k->id[i], got, GRID,
+                 k->share[i] * GRID);
   }
   if (known != GRID)
-    CHECK_FAIL("%s: %d draws lie outside of the %d kept", what, GRID - known,
-               k->count);
+    CHECK_FAIL("%s: %d draws lie outside of the %d kept", what, GRID - known, k->count);
 }
 
 /* ---- the best ------------------------------------------------------------------------------ */
@@ -122,16 +117,15 @@ TEST(the_best) {
 
 /* 40000 Philox uniforms against softmax. With ten tokens the statistic is
  * chi-square of 9 degrees: it passes 65 once in 7e9 fair trials. */
-static double chi_square(const attend_generate_options *o, const float *logits,
-                         const double *share, uint64_t seed) {
+static double chi_square(const attend_generate_options *o, const float *logits, const double *share,
+                         uint64_t seed) {
   enum { DRAWS = 40000, N = 10 };
   int hits[N] = {0}, draws = light() ? 4000 : DRAWS;
   double sum = 0;
   float *u = room_for(DRAWS, sizeof *u);
   attend_random_uniform((attend_random){seed, 0}, 0, DRAWS, u);
   for (int i = 0; i < draws; i++) hits[choose(o, logits, N, u[i])]++;
-  for (int i = 0; i < N; i++)
-    sum += pow(hits[i] - share[i] * draws, 2) / (share[i] * draws);
+  for (int i = 0; i < N; i++) sum += pow(hits[i] - share[i] * draws, 2) / (share[i] * draws);
   free(u);
   return sum;
 }
@@ -142,8 +136,7 @@ TEST(draws_have_the_probabilities_of_softmax) {
   for (int t = 0; t < 3; t++) {
     attend_generate_options o = drawn(temperatures[t]);
     double share[10], sum = 0;
-    for (int i = 0; i < 10; i++)
-      sum += share[i] = exp((double)logits[i] / (double)temperatures[t]);
+    for (int i = 0; i < 10; i++) sum += share[i] = exp((double)logits[i] / (double)temperatures[t]);
     for (int i = 0; i < 10; i++) share[i] /= sum;
     CHECK(chi_square(&o, logits, share, 1) < 65);
     o.top_k = 10; /* the other way of drawing, with nothing left out */
@@ -160,10 +153,9 @@ TEST(equal_logits_are_cut_by_id) {
     int k;
     float p, min;
     int count;
-  } const cases[] = {{1, 0, 0, 1},     {2, 0, 0, 2},     {3, 0, 0, 3},
-                     {4, 0, 0, 4},     {9, 0, 0, 4},     {0, 0.5f, 0, 2},
-                     {0, 0.51f, 0, 3}, {0, 0.25f, 0, 1}, {0, 0.75f, 0, 3},
-                     {0, 1, 0, 4},     {0, 0, 1, 4},     {2, 0.5f, 0, 1},
+  } const cases[] = {{1, 0, 0, 1},     {2, 0, 0, 2},    {3, 0, 0, 3},     {4, 0, 0, 4},
+                     {9, 0, 0, 4},     {0, 0.5f, 0, 2}, {0, 0.51f, 0, 3}, {0, 0.25f, 0, 1},
+                     {0, 0.75f, 0, 3}, {0, 1, 0, 4},    {0, 0, 1, 4},     {2, 0.5f, 0, 1},
                      {3, 0.5f, 0, 2},  {0, 0.01f, 1, 1}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     attend_generate_options o = drawn(1);
@@ -173,8 +165,7 @@ TEST(equal_logits_are_cut_by_id) {
     o.top_p = cases[i].p;
     o.min_p = cases[i].min;
     for (int j = 0; j < want.count; j++) want.share[j] = 1.0 / want.count;
-    snprintf(what, sizeof what, "k %d, p %g, min %g", o.top_k, (double)o.top_p,
-             (double)o.min_p);
+    snprintf(what, sizeof what, "k %d, p %g, min %g", o.top_k, (double)o.top_p, (double)o.min_p);
     check_shares(&o, four, 6, &want, what);
   }
 }
@@ -185,9 +176,7 @@ static int made_logits(uint64_t seed, float *logits) {
   attend_random_uniform((attend_random){seed, 5}, 0, MOST + 1, u);
   int n = 1 + (int)(u[MOST] * MOST);
   for (int i = 0; i < n; i++)
-    logits[i] = u[i] < 0.05f  ? NAN
-                : u[i] > 0.9f ? -INFINITY
-                              : roundf(u[i] * 40) / 8;
+    logits[i] = u[i] < 0.05f ? NAN : u[i] > 0.9f ? -INFINITY : roundf(u[i] * 40) / 8;
   return n;
 }
 
@@ -205,8 +194,8 @@ TEST(limits_leave_exactly_their_sets) {
     nucleus want = expected(&o, logits, n, &edge);
     if (!want.count || edge < 1e-6) continue; /* rounding decides */
     char what[96];
-    snprintf(what, sizeof what, "case %d: k %d, p %g, min %g", c, o.top_k,
-             (double)o.top_p, (double)o.min_p);
+    snprintf(what, sizeof what, "case %d: k %d, p %g, min %g", c, o.top_k, (double)o.top_p,
+             (double)o.min_p);
     check_shares(&o, logits, n, &want, what);
     judged++;
   }
@@ -255,8 +244,7 @@ TEST(repetition_penalty_of_large_ids) {
 static bool stands(const int32_t *history, int count, int n, int32_t id) {
   for (int i = 0; i + n <= count; i++) {
     bool same = history[i + n - 1] == id;
-    for (int j = 0; j < n - 1; j++)
-      same = same && history[i + j] == history[count - (n - 1) + j];
+    for (int j = 0; j < n - 1; j++) same = same && history[i + j] == history[count - (n - 1) + j];
     if (same) return true;
   }
   return false;
@@ -272,8 +260,7 @@ TEST(no_repeats) {
     attend_random_uniform((attend_random){(uint64_t)c, 8}, 0, LONG, u);
     for (int i = 0; i < count; i++) history[i] = (int32_t)(u[i] * N);
     o.no_repeat = size;
-    OK(context(),
-       attend_choose(context(), &o, logits, N, history, count, 0, &id));
+    OK(context(), attend_choose(context(), &o, logits, N, history, count, 0, &id));
     for (int32_t i = 0; i < N; i++) {
       bool forbidden = stands(history, count, size, i);
       CHECK(forbidden ? logits[i] == -INFINITY : logits[i] == 1);

@@ -55,8 +55,7 @@ static void check_all_values(const format *f) {
       continue;
     }
     if (got != want || back != bits)
-      CHECK_FAIL("%s %04x is %g, not %g, and comes back as %04x", f->name, bits,
-                 got, want, back);
+      CHECK_FAIL("%s %04x is %g, not %g, and comes back as %04x", f->name, bits, got, want, back);
   }
 }
 
@@ -100,8 +99,7 @@ TEST(nan_stays_nan) {
   const uint32_t nans[] = {0x7f800001, 0x7fc00000, 0xff800001, 0x7fffffff};
   for (size_t n = 0; n < 4; n++)
     for (size_t f = 0; f < 2; f++)
-      CHECK(isnan(
-          to_float(&formats[f], from_float(&formats[f], float_of(nans[n])))));
+      CHECK(isnan(to_float(&formats[f], from_float(&formats[f], float_of(nans[n])))));
 }
 
 TEST(names_and_sizes) {

@@ -14,9 +14,7 @@ static attend_architecture copier(const char *family, bool narrow) {
   return a;
 }
 
-static bool is_copys(const attend_trainer_parameter *x) {
-  return !strncmp(x->name, "copy.", 5);
-}
+static bool is_copys(const attend_trainer_parameter *x) { return !strncmp(x->name, "copy.", 5); }
 
 /* All of a head's own tensors, larger than training begins with. */
 static void stir_copy(attend_trainer *l) {
@@ -33,8 +31,7 @@ static void stir_copy(attend_trainer *l) {
 }
 
 static void save(attend_trainer *l) {
-  OK(context(),
-     attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
+  OK(context(), attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
 }
 
 /* In the folder: a model that copies, with weights that matter. */
@@ -57,8 +54,7 @@ TEST(the_width_is_read_back_and_refused) {
   CHECK_EQ(write_and_read(&a).copy, 0);
   a.copy = -1;
   refuse_write(a, "a copy head of width -1");
-  refuse_write((attend_architecture){.family = "gpt2", .vocab = 9, .copy = 4},
-               "in a gpt2");
+  refuse_write((attend_architecture){.family = "gpt2", .vocab = 9, .copy = 4}, "in a gpt2");
   static const char zero[] =
       "{\"model_type\": \"t5\", \"d_model\": 8, \"num_heads\": 2, \"d_ff\": 8, "
       "\"num_layers\": 1, \"vocab_size\": 9, \"attend_copy_width\": %s}";
@@ -84,20 +80,16 @@ TEST(a_head_that_is_missing_or_of_another_width_is_refused) {
   end(l, files);
   a.copy = P;
   write_and_read(&a);
-  CHECK_EQ(attend_checkpoint_open(context(), models_folder(), &files),
-           ATTEND_IO);
-  CHECK_SAYS(attend_message(context()),
-             "\"copy.q_proj.weight\" is missing from the checkpoint");
+  CHECK_EQ(attend_checkpoint_open(context(), models_folder(), &files), ATTEND_IO);
+  CHECK_SAYS(attend_message(context()), "\"copy.q_proj.weight\" is missing from the checkpoint");
   write_copier("bart", false);
   a.copy = 0;
   write_and_read(&a);
-  CHECK_EQ(attend_checkpoint_open(context(), models_folder(), &files),
-           ATTEND_IO);
+  CHECK_EQ(attend_checkpoint_open(context(), models_folder(), &files), ATTEND_IO);
   CHECK_SAYS(attend_message(context()), "give it \"attend_copy_width\": ");
   a.copy = P + 1;
   write_and_read(&a);
-  CHECK_EQ(attend_checkpoint_open(context(), models_folder(), &files),
-           ATTEND_IO);
+  CHECK_EQ(attend_checkpoint_open(context(), models_folder(), &files), ATTEND_IO);
   CHECK_SAYS(attend_message(context()), "\"copy.q_proj.weight\" is 6 x 40");
 }
 
@@ -128,9 +120,8 @@ static double dot(const float *a, const float *b, int n) {
 }
 
 /* p [V] from plain logits, in double. h: what the head reads; e [n][E]. */
-static void define(const copy_weights *w, const attend_config *c,
-                   const float *h, const float *e, int n, const int32_t *ids,
-                   const float *logits, double *p) {
+static void define(const copy_weights *w, const attend_config *c, const float *h, const float *e,
+                   int n, const int32_t *ids, const float *logits, double *p) {
   int F = c->decoder.width, E = c->encoder.width;
   double sum = 0, a[READ], all = 0;
   for (int v = 0; v < c->vocab; v++) sum += p[v] = exp((double)logits[v]);
@@ -138,8 +129,7 @@ static void define(const copy_weights *w, const attend_config *c,
     double score = 0;
     for (int i = 0; i < P; i++) { /* the later half is of the word before */
       int at = i < P / 2 ? j : j - 1;
-      if (at >= 0)
-        score += dot(w->q + i * F, h, F) * dot(w->k + i * E, e + at * E, E);
+      if (at >= 0) score += dot(w->q + i * F, h, F) * dot(w->k + i * E, e + at * E, E);
     }
     all += a[j] = exp(score / sqrt(P));
   }
@@ -148,13 +138,11 @@ static void define(const copy_weights *w, const attend_config *c,
   for (int j = 0; j < n; j++) p[ids[j]] += copied * a[j] / all;
 }
 
-static float *hidden_rows(const attend_session *run, int rows, int width,
-                          float factor) {
+static float *hidden_rows(const attend_session *run, int rows, int width, float factor) {
   int ld;
   const float *x = attend_session_hidden(run, &ld);
   float *to = room_for((size_t)(rows * width), sizeof *to);
-  for (int i = 0; i < rows * width; i++)
-    to[i] = factor * x[i / width * ld + i % width];
+  for (int i = 0; i < rows * width; i++) to[i] = factor * x[i / width * ld + i % width];
   return to;
 }
 
@@ -181,8 +169,7 @@ static void check_formula(const char *family, bool narrow) {
   subject plain = open_path(context(), models_folder(), NULL);
   const attend_config *c = s.config;
   copy_weights w = weights_in(s.files);
-  static const int32_t ids[READ] = {5, 9, 5, 28, 0, 9, 5},
-                       said[WRITTEN] = {2, 5};
+  static const int32_t ids[READ] = {5, 9, 5, 28, 0, 9, 5}, said[WRITTEN] = {2, 5};
   float *logits[2];
   float *h = NULL, *e = NULL;
   double p[64], worst = 0, far = 0;
@@ -199,13 +186,11 @@ static void check_formula(const char *family, bool narrow) {
   for (int i = 0; i < WRITTEN; i++) {
     const float *got = logits[1] + i * c->vocab;
     double sum = 0, most = 0;
-    define(&w, c, h + i * c->decoder.width, e, READ, ids,
-           logits[0] + i * c->vocab, p);
+    define(&w, c, h + i * c->decoder.width, e, READ, ids, logits[0] + i * c->vocab, p);
     for (int v = 0; v < c->vocab; v++) {
       sum += exp((double)got[v]);
       worst = fmax(worst, fabs((double)got[v] - log(p[v])));
-      most = fmax(most, fabs((double)got[v] - (double)got[0] -
-                             (double)logits[0][i * c->vocab + v] +
+      most = fmax(most, fabs((double)got[v] - (double)got[0] - (double)logits[0][i * c->vocab + v] +
                              (double)logits[0][i * c->vocab]));
     }
     CHECK_NEAR(sum, 1, 1e-6);
@@ -326,8 +311,8 @@ TEST(batches_padding_caches_and_threads_change_no_bit) {
 }
 
 /* log p after `said`, by a run of its own. */
-static void say_alone(const subject *s, const int32_t *ids, int n,
-                      const int32_t *said, int count, float *logits) {
+static void say_alone(const subject *s, const int32_t *ids, int n, const int32_t *said, int count,
+                      float *logits) {
   attend_session *run = open_run(s, 1, 0);
   OK(s->ctx, attend_session_encode(run, 1, n, ids, NULL, NULL));
   OK(s->ctx, attend_session_extend(run, 1, count, said, NULL));

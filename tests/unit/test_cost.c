@@ -25,8 +25,8 @@ static counted count_rows(const attend_desc *d) {
   return (counted){c.pairs * heads, c.inside * heads, c.before * heads};
 }
 
-static attend_cost cost_of(attend_context *ctx, const char *text,
-                           const char *engine, attend_problem *p) {
+static attend_cost cost_of(attend_context *ctx, const char *text, const char *engine,
+                           attend_problem *p) {
   attend_cost cost = {0};
   OK(ctx, attend_problem_parse(ctx, text, p));
   p->desc.engine = engine;
@@ -61,8 +61,7 @@ TEST(pairs_are_those_that_are_seen) {
     double pairs = count_rows(d).pairs;
     double each = 2.0 * (d->dim + d->dim_v);
     if (p.op == ATTEND_OP_BACKWARD) each += 6.0 * d->dim + 4.0 * d->dim_v;
-    if (cost.visible != pairs)
-      CHECK_FAIL("%s: %g pairs, not %g", texts[n], cost.visible, pairs);
+    if (cost.visible != pairs) CHECK_FAIL("%s: %g pairs, not %g", texts[n], cost.visible, pairs);
     if (strcmp(cost.engine, "linear")) CHECK_EQ(cost.flops, pairs * each);
   }
   attend_context_free(ctx);
@@ -78,11 +77,10 @@ static double linear_flops(const attend_problem *p, double dirs) {
   if (p->op == ATTEND_OP_DECODE) keys = (double)d->batch * d->kv_heads;
   double rows = (double)d->batch * d->heads * d->q_len;
   double map = 2.0 * d->dim * dirs, sum = 2 * C * (M + 1);
-  double forward =
-      keys * (map + sum) + rows * map + c.before * sum + c.inside * 2 * (C + M);
+  double forward = keys * (map + sum) + rows * map + c.before * sum + c.inside * 2 * (C + M);
   if (!back) return forward;
-  return forward + (keys + rows) * 3 * map + keys * 3 * sum +
-         c.before * 2 * sum + c.inside * 6 * (C + M);
+  return forward + (keys + rows) * 3 * map + keys * 3 * sum + c.before * 2 * sum +
+         c.inside * 6 * (C + M);
 }
 
 TEST(linear_counts_features) {
@@ -118,8 +116,7 @@ TEST(linear_counts_features) {
 TEST(linear_moves_its_sums) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_problem p;
-  attend_cost cost =
-      cost_of(ctx, "favor(m=32):b2h4g2n200d16v8:causal:f16", "linear", &p);
+  attend_cost cost = cost_of(ctx, "favor(m=32):b2h4g2n200d16v8:causal:f16", "linear", &p);
   double rows = 2 * 4 * 200, keys = 2 * 2 * 200;
   CHECK_EQ(cost.bytes, (rows + keys) * 24 * 2 + rows * 4 + 2 * 2 * 32 * 9 * 4);
   cost = cost_of(ctx, "favor(m=32):b2h4g2n200d16v8:decode", "linear", &p);
@@ -133,9 +130,7 @@ TEST(descriptions_cost_as_plans_do) {
   static const char *const engines[] = {"linear", "kernel-direct"};
   for (int n = 0; n < 2; n++) {
     attend_problem p;
-    attend_cost plan =
-                    cost_of(ctx, "poly:h4g2n70d8:causal:bwd", engines[n], &p),
-                alone;
+    attend_cost plan = cost_of(ctx, "poly:h4g2n70d8:causal:bwd", engines[n], &p), alone;
     OK(ctx, attend_desc_cost(ctx, &p.desc, &alone));
     CHECK(alone.flops == plan.flops && alone.bytes == plan.bytes);
     CHECK(alone.visible == plan.visible && !strcmp(alone.engine, engines[n]));

@@ -5,8 +5,8 @@
 /* ---- windows -------------------------------------------------------------------- */
 
 /* Where the windows of an epoch begin, in the order they come; each is checked. */
-static void walk_windows(attend_batches *b, uint64_t epoch, int count,
-                         int length, int units, int *starts) {
+static void walk_windows(attend_batches *b, uint64_t epoch, int count, int length, int units,
+                         int *starts) {
   for (int i = 0; i < units; i++) {
     attend_batch l = batch_at(b, epoch * (uint64_t)units + (uint64_t)i);
     CHECK(l.count == 1 && l.length == length && !l.lengths);
@@ -21,8 +21,7 @@ static void walk_windows(attend_batches *b, uint64_t epoch, int count,
 TEST(every_window_once_an_epoch) {
   enum { COUNT = 1007, LENGTH = 10, UNITS = 100 };
   attend_corpus *c = counting(COUNT);
-  attend_batches *b =
-      cut(c, (attend_batch_options){.batch = 1, .length = LENGTH, .seed = 4});
+  attend_batches *b = cut(c, (attend_batch_options){.batch = 1, .length = LENGTH, .seed = 4});
   int before[UNITS], starts[UNITS];
   CHECK_EQ(attend_batches_epoch(b), UNITS);
   for (uint64_t epoch = 0; epoch < 3; epoch++) {
@@ -34,8 +33,8 @@ TEST(every_window_once_an_epoch) {
     for (int i = 0; i < COUNT; i++) all += used[i];
     CHECK_EQ(all, UNITS * LENGTH);
     for (int i = 0; i < UNITS; i++)
-      same += epoch && (starts[i] - starts[0] + COUNT) % COUNT ==
-                           (before[i] - before[0] + COUNT) % COUNT;
+      same += epoch &&
+              (starts[i] - starts[0] + COUNT) % COUNT == (before[i] - before[0] + COUNT) % COUNT;
     CHECK(same < UNITS / 5); /* another order */
     memcpy(before, starts, sizeof starts);
   }
@@ -45,8 +44,7 @@ TEST(every_window_once_an_epoch) {
 
 TEST(a_text_shorter_than_a_window_is_a_ring) {
   attend_corpus *c = counting(3);
-  attend_batches *b =
-      cut(c, (attend_batch_options){.batch = 2, .length = 8, .seed = 1});
+  attend_batches *b = cut(c, (attend_batch_options){.batch = 2, .length = 8, .seed = 1});
   CHECK_EQ(attend_batches_epoch(b), 1);
   attend_batch l = batch_at(b, 5);
   for (int i = 0; i < 16; i++) {
@@ -60,8 +58,7 @@ TEST(a_text_shorter_than_a_window_is_a_ring) {
 /* Windows of one token show the order itself. */
 static void check_bijection(uint64_t n, uint64_t seed) {
   attend_corpus *c = counting((size_t)n);
-  attend_batches *b =
-      cut(c, (attend_batch_options){.batch = 1, .length = 1, .seed = seed});
+  attend_batches *b = cut(c, (attend_batch_options){.batch = 1, .length = 1, .seed = seed});
   unsigned char *seen = room_for((size_t)n, 1);
   CHECK_EQ(attend_batches_epoch(b), n);
   for (uint64_t i = 0; i < n; i++) seen[batch_at(b, 2 * n + i).ids[0]]++;
@@ -82,8 +79,7 @@ TEST(an_order_has_every_place_once) {
 TEST(in_order_every_token_is_scored_once) {
   enum { COUNT = 103 };
   attend_corpus *c = counting(COUNT);
-  attend_batches *b =
-      cut(c, (attend_batch_options){.batch = 4, .length = 9, .in_order = 1});
+  attend_batches *b = cut(c, (attend_batch_options){.batch = 4, .length = 9, .in_order = 1});
   int scored[COUNT] = {0};
   CHECK_EQ(attend_batches_epoch(b), 3); /* 12 windows */
   for (uint64_t i = 0; i < 3; i++) {
@@ -113,14 +109,11 @@ static int which_pair(int32_t id) { return (id - 10) / 200; }
 static bool same_batch(const attend_batch *a, const attend_batch *b) {
   int n = a->decoder_length ? a->decoder_length : a->length;
   size_t places = (size_t)(a->count * a->length) * sizeof *a->ids;
-  if (a->count != b->count || a->length != b->length ||
-      a->decoder_length != b->decoder_length)
+  if (a->count != b->count || a->length != b->length || a->decoder_length != b->decoder_length)
     return false;
   if (memcmp(a->ids, b->ids, places)) return false;
-  if (memcmp(a->targets, b->targets, (size_t)(a->count * n) * sizeof *a->ids))
-    return false;
-  return !a->lengths ||
-         !memcmp(a->lengths, b->lengths, (size_t)a->count * sizeof *a->lengths);
+  if (memcmp(a->targets, b->targets, (size_t)(a->count * n) * sizeof *a->ids)) return false;
+  return !a->lengths || !memcmp(a->lengths, b->lengths, (size_t)a->count * sizeof *a->lengths);
 }
 
 /* Asked for in another order, on another number of threads. */
@@ -174,8 +167,7 @@ static int check_row(const attend_batch *l, int b) {
   const int32_t *decoder_ids = l->decoder_ids + b * l->decoder_length;
   const int32_t *targets = l->targets + b * l->decoder_length;
   int n = l->lengths[b], m = l->decoder_lengths[b], pair = which_pair(ids[0]);
-  for (int t = 0; t < l->length; t++)
-    CHECK_EQ(ids[t], t < n ? 10 + 200 * pair + t : PAD);
+  for (int t = 0; t < l->length; t++) CHECK_EQ(ids[t], t < n ? 10 + 200 * pair + t : PAD);
   for (int t = 0; t < l->decoder_length; t++) {
     CHECK_EQ(targets[t], t < m ? 110 + 200 * pair + t : -1);
     if (t < m) CHECK_EQ(decoder_ids[t], t ? targets[t - 1] : START);
@@ -328,8 +320,7 @@ static attend_batch_options masked(void) {
 static attend_corpus *words(int n) {
   attend_corpus *c = empty_corpus();
   int32_t *ids = room_for((size_t)n, sizeof *ids);
-  for (int i = 0; i < n; i++)
-    ids[i] = i % 23 == 22 ? SEP : i % 97 == 96 ? BLANK : 1000 + i % 5000;
+  for (int i = 0; i < n; i++) ids[i] = i % 23 == 22 ? SEP : i % 97 == 96 ? BLANK : 1000 + i % 5000;
   OK(context(), attend_corpus_add(c, (size_t)n, ids, 0, NULL));
   free(ids);
   return c;
@@ -338,8 +329,7 @@ static attend_corpus *words(int n) {
 /* A share of n draws strays beyond this once in two million times. */
 static void check_share(const char *what, int got, int n, double want) {
   double share = (double)got / n, most = 5 * sqrt(want * (1 - want) / n);
-  if (!(fabs(share - want) <= most))
-    CHECK_FAIL("%s: %.5f of %d, not %.2f", what, share, n, want);
+  if (!(fabs(share - want) <= most)) CHECK_FAIL("%s: %.5f of %d, not %.2f", what, share, n, want);
 }
 
 TEST(masks_have_their_shares) {
@@ -391,8 +381,7 @@ TEST(masks_in_order) {
     int last = 7 * 128, real = 1000 - 7 * 126;
     CHECK_EQ(l.lengths[7], real + 2);
     CHECK_EQ(l.ids[last + real + 1], SEP);
-    for (int t = real + 2; t < 128; t++)
-      CHECK(l.ids[last + t] == BLANK && l.targets[last + t] < 0);
+    for (int t = real + 2; t < 128; t++) CHECK(l.ids[last + t] == BLANK && l.targets[last + t] < 0);
     CHECK_EQ(attend_batch_tokens(&l), 1000 + 16);
     attend_batches_free(b);
     attend_batches_free(other);

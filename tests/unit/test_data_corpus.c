@@ -36,8 +36,7 @@ TEST(a_corpus_holds_pairs_or_texts) {
   attend_corpus_free(c);
 }
 
-static void refuse(const attend_corpus *c, attend_batch_options o,
-                   const char *why) {
+static void refuse(const attend_corpus *c, attend_batch_options o, const char *why) {
   attend_batches *b = (attend_batches *)&o;
   CHECK_EQ(attend_batches_create(c, &o, &b), ATTEND_INVALID);
   CHECK(!b);
@@ -84,8 +83,7 @@ TEST(batches_that_cannot_be) {
 
 /* Tokens of a corpus, counted in seen; every document begins with its number. */
 static void count_tokens(const attend_corpus *c, int *seen) {
-  attend_batches *b =
-      cut(c, (attend_batch_options){.batch = 1, .length = 1, .in_order = 1});
+  attend_batches *b = cut(c, (attend_batch_options){.batch = 1, .length = 1, .in_order = 1});
   for (uint64_t i = 0; i < attend_batches_epoch(b); i++) {
     attend_batch l = batch_at(b, i);
     if (!i) seen[l.ids[0]]++;
@@ -149,8 +147,7 @@ TEST(shares_that_cannot_be) {
   add_pairs(one, 1, 5);
   for (uint64_t seed = 0; seed < 20; seed++) { /* one on each side */
     OK(context(), attend_corpus_split(one, 0.02, seed, &held));
-    CHECK(attend_corpus_documents(held) == 1 &&
-          attend_corpus_documents(one) == 1);
+    CHECK(attend_corpus_documents(held) == 1 && attend_corpus_documents(one) == 1);
     attend_corpus_free(held);
     add_pairs(one, 1, 5);
   }

@@ -13,13 +13,11 @@ static attend_tensor_file *open_golden(const char *name) {
   char above[128];
   attend_tensor_file *file = NULL;
   snprintf(above, sizeof above, "../decode/%s", name);
-  OK(context(),
-     attend_tensor_file_open(context(), model_path(above, NULL), &file));
+  OK(context(), attend_tensor_file_open(context(), model_path(above, NULL), &file));
   return file;
 }
 
-static const attend_tensor *tensor(const attend_tensor_file *file,
-                                   const char *name) {
+static const attend_tensor *tensor(const attend_tensor_file *file, const char *name) {
   const attend_tensor *t = attend_tensor_file_find(file, name);
   CHECK(t != NULL);
   return t;
@@ -30,8 +28,7 @@ static const attend_tensor *tensor(const attend_tensor_file *file,
 enum { ROWS = 6, V = 97, HISTORY = 30, DRAWS = 4000 };
 
 static void read_row(const attend_tensor *t, int row, float *to) {
-  memcpy(to, (const char *)t->data + (size_t)row * V * sizeof *to,
-         V * sizeof *to);
+  memcpy(to, (const char *)t->data + (size_t)row * V * sizeof *to, V * sizeof *to);
 }
 
 static void read_history(const attend_tensor *t, int row, int32_t *to) {
@@ -55,8 +52,7 @@ static void draws_what_is_left(const attend_tensor_file *file, const char *name,
     for (int i = 0; i < DRAWS; i++) {
       int32_t id;
       memcpy(copy, logits, sizeof copy);
-      OK(context(), attend_choose(context(), &o, copy, V, NULL, 0,
-                                  ((float)i + 0.5f) / DRAWS, &id));
+      OK(context(), attend_choose(context(), &o, copy, V, NULL, 0, ((float)i + 0.5f) / DRAWS, &id));
       drawn[id]++;
     }
     for (int i = 0; i < V; i++) sum += exp((double)left[i]);
@@ -99,16 +95,13 @@ TEST(processors) {
     o.repetition = 1.7f;
     read_row(tensor(file, "logits"), r, logits);
     read_row(tensor(file, "repetition"), r, theirs);
-    OK(context(),
-       attend_choose(context(), &o, logits, V, history, HISTORY, 0, &id));
-    for (int i = 0; i < V; i++)
-      CHECK(fabsf(logits[i] - theirs[i]) <= 1e-6f * fabsf(theirs[i]));
+    OK(context(), attend_choose(context(), &o, logits, V, history, HISTORY, 0, &id));
+    for (int i = 0; i < V; i++) CHECK(fabsf(logits[i] - theirs[i]) <= 1e-6f * fabsf(theirs[i]));
     o.repetition = 1;
     o.no_repeat = 3;
     read_row(tensor(file, "logits"), r, logits);
     read_row(tensor(file, "ngram"), r, theirs);
-    OK(context(),
-       attend_choose(context(), &o, logits, V, history, HISTORY, 0, &id));
+    OK(context(), attend_choose(context(), &o, logits, V, history, HISTORY, 0, &id));
     CHECK(!memcmp(logits, theirs, sizeof logits));
   }
   attend_tensor_file_close(file);
@@ -131,9 +124,8 @@ static int count_at(const attend_tensor *t, int row, int32_t end) {
   return (int)t->shape[1];
 }
 
-static void beams_agree(attend_model *model, const attend_tensor_file *file,
-                        const char *name, int32_t end,
-                        attend_generate_options o) {
+static void beams_agree(attend_model *model, const attend_tensor_file *file, const char *name,
+                        int32_t end, attend_generate_options o) {
   char key[64];
   int32_t ids[PROMPT];
   attend_generation *g;
@@ -153,8 +145,7 @@ static void beams_agree(attend_model *model, const attend_tensor_file *file,
     float score;
     memcpy(&score, (const char *)scores->data + 4 * r, 4);
     CHECK(c->count == count_at(t, r, end) - PROMPT);
-    for (int i = 0; i < c->count; i++)
-      CHECK(c->ids[i] == id_at(t, r, PROMPT + i));
+    for (int i = 0; i < c->count; i++) CHECK(c->ids[i] == id_at(t, r, PROMPT + i));
     CHECK(fabs(c->score - (double)score) < 1e-4 * fabs((double)score));
   }
   attend_generation_free(g);

@@ -13,14 +13,11 @@ static attend_context *context(void) {
 enum { DIM = 4 };
 
 /* Of one query and one key lse is log sim, or sim where it is signed. */
-static double sim_of(const attend_form *form, float scale, const float *q,
-                     const float *k) {
-  attend_desc d = {
-      .form = *form, .q_len = 1, .kv_len = 1, .dim = DIM, .scale = scale};
+static double sim_of(const attend_form *form, float scale, const float *q, const float *k) {
+  attend_desc d = {.form = *form, .q_len = 1, .kv_len = 1, .dim = DIM, .scale = scale};
   const float v[DIM] = {1, 2, 3, 4};
   double o[DIM], lse;
-  OK(context(), attend_definition_forward(context(), &d, attend_bhtd_input(q),
-                                          attend_bhtd_input(k),
+  OK(context(), attend_definition_forward(context(), &d, attend_bhtd_input(q), attend_bhtd_input(k),
                                           attend_bhtd_input(v), o, &lse));
   return attend_form_signed(form) ? lse : exp(lse);
 }
@@ -37,8 +34,7 @@ static double dot(const float *a, const float *b) {
 }
 
 /* sim with the features written out: x' is unit x. */
-static double by_hand(const attend_form *f, double unit, const float *q,
-                      const float *k) {
+static double by_hand(const attend_form *f, double unit, const float *q, const float *k) {
   int dirs = form_directions(f);
   float *w = room_for((size_t)dirs * DIM, sizeof *w);
   double qq = unit * unit * dot(q, q), kk = unit * unit * dot(k, k), sum = 0;
@@ -67,10 +63,7 @@ TEST(similarities_by_hand) {
       {.kind = ATTEND_FAVOR, .features = 6, .pairs = 1, .redraw = 2},
       {.kind = ATTEND_FOURIER, .features = 10},
       {.kind = ATTEND_GAUSSIAN, .features = 5, .sigma = 1.5f},
-      {.kind = ATTEND_GAUSSIAN,
-       .features = 6,
-       .sigma = 1.5f,
-       .map = ATTEND_TRIGONOMETRIC},
+      {.kind = ATTEND_GAUSSIAN, .features = 6, .sigma = 1.5f, .map = ATTEND_TRIGONOMETRIC},
   };
   for (size_t n = 0; n < sizeof forms / sizeof *forms; n++) {
     const attend_form *f = &forms[n];
@@ -86,25 +79,21 @@ TEST(elu_by_hand) {
   CHECK_NEAR(sim_of(&f, 0, some_q, some_k), want, 1e-14);
 }
 
-static void pick(const float *x, int dim, int key, float *features, int count,
-                 void *user) {
+static void pick(const float *x, int dim, int key, float *features, int count, void *user) {
   const float *factor = user;
-  for (int c = 0; c < count; c++)
-    features[c] = key ? x[c] * factor[0] : x[dim - 1 - c] - factor[1];
+  for (int c = 0; c < count; c++) features[c] = key ? x[c] * factor[0] : x[dim - 1 - c] - factor[1];
 }
 
 TEST(the_callers_phi_by_hand) {
   float factors[] = {2, 0.5f};
-  attend_form f = {
-      .kind = ATTEND_CUSTOM, .phi = pick, .features = 3, .user = factors};
+  attend_form f = {.kind = ATTEND_CUSTOM, .phi = pick, .features = 3, .user = factors};
   double want = (0.125 - 0.5) * -2 + (2 - 0.5) * 1 + (-1.25 - 0.5) * 1.5;
   CHECK_NEAR(sim_of(&f, 0, some_q, some_k), want, 0);
   attend_desc d = {.form = f, .q_len = 1, .kv_len = 1, .dim = DIM};
   double out[DIM];
-  CHECK_EQ(attend_definition_backward(
-               context(), &d, attend_bhtd_input(some_q),
-               attend_bhtd_input(some_k), attend_bhtd_input(some_k),
-               attend_bhtd_input(some_q), out, out, out, NULL),
+  CHECK_EQ(attend_definition_backward(context(), &d, attend_bhtd_input(some_q),
+                                      attend_bhtd_input(some_k), attend_bhtd_input(some_k),
+                                      attend_bhtd_input(some_q), out, out, out, NULL),
            ATTEND_INVALID);
   CHECK_SAYS(attend_message(context()), "set form.phi_back");
 }
@@ -116,14 +105,12 @@ TEST(favor_does_not_overflow) {
   const float q[DIM] = {1000, 0, 0, 0}, k[2 * DIM] = {1000, 0, 0, 0, 900};
   const float v[2 * DIM] = {1, 1, 1, 1, 2, 2, 2, 2};
   double o[DIM], lse, dq[DIM], dk[2 * DIM], dv[2 * DIM];
-  OK(context(), attend_definition_forward(context(), &d, attend_bhtd_input(q),
-                                          attend_bhtd_input(k),
+  OK(context(), attend_definition_forward(context(), &d, attend_bhtd_input(q), attend_bhtd_input(k),
                                           attend_bhtd_input(v), o, &lse));
   CHECK(isfinite(lse) && lse < -1e5 && o[0] >= 1 && o[0] <= 2);
   OK(context(),
-     attend_definition_backward(context(), &d, attend_bhtd_input(q),
-                                attend_bhtd_input(k), attend_bhtd_input(v),
-                                attend_bhtd_input(q), dq, dk, dv, NULL));
+     attend_definition_backward(context(), &d, attend_bhtd_input(q), attend_bhtd_input(k),
+                                attend_bhtd_input(v), attend_bhtd_input(q), dq, dk, dv, NULL));
   for (int x = 0; x < DIM; x++) CHECK(isfinite(dq[x]) && isfinite(dk[x]));
 }
 
@@ -147,8 +134,7 @@ typedef struct {
   double truth, variance; /* of sim; variance for iid directions */
 } estimate;
 
-static void check_mean(const estimate *e, const float *q, const float *k,
-                       attend_draw draw) {
+static void check_mean(const estimate *e, const float *q, const float *k, attend_draw draw) {
   attend_form form = e->form;
   double sum = 0, squares = 0;
   form.features = FEATURES;
@@ -162,8 +148,7 @@ static void check_mean(const estimate *e, const float *q, const float *k,
   double variance = squares / SEEDS / e->variance;
   CHECK_NEAR(sum / SEEDS, 0, 5.2 * sqrt(e->variance / SEEDS));
   if (!(variance < 1.2 && (draw == ATTEND_ORTHOGONAL || variance > 0.8)))
-    CHECK_FAIL("%s: the variance is %.3f of what was predicted", e->name,
-               variance);
+    CHECK_FAIL("%s: the variance is %.3f of what was predicted", e->name, variance);
 }
 
 /* x has length 1, y the opposite direction and length 0.8 or so. */
@@ -185,8 +170,8 @@ TEST(estimates_are_unbiased_and_as_good_as_predicted) {
       {.kind = ATTEND_GAUSSIAN, .sigma = 1},
       {.kind = ATTEND_GAUSSIAN, .sigma = 1, .map = ATTEND_TRIGONOMETRIC},
   };
-  static const char *const names[] = {"favor", "favor(kind=pair)", "fourier",
-                                      "gaussian", "gaussian(map=fourier)"};
+  static const char *const names[] = {"favor", "favor(kind=pair)", "fourier", "gaussian",
+                                      "gaussian(map=fourier)"};
   for (int n = 0; n < 5; n++) {
     estimate e = {.name = names[n], .form = forms[n]};
     bool waves = forms[n].kind == ATTEND_FOURIER || forms[n].map;
@@ -197,8 +182,7 @@ TEST(estimates_are_unbiased_and_as_good_as_predicted) {
     CHECK_NEAR(waves ? far : sum, 0.12, 1e-6);
     bool gaussian = forms[n].kind == ATTEND_GAUSSIAN;
     e.truth = gaussian ? exp(-far / 2) : exp(dot(x, k));
-    e.variance =
-        e.truth * e.truth * relative_variance(&forms[n], waves ? far : sum);
+    e.variance = e.truth * e.truth * relative_variance(&forms[n], waves ? far : sum);
     check_mean(&e, x, k, ATTEND_IID);
     check_mean(&e, x, k, ATTEND_ORTHOGONAL);
   }

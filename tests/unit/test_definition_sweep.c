@@ -17,8 +17,8 @@ static attend_context *context(void) {
 /* ---- every form, mask and bias ------------------------------------------ */
 
 /* Signed, not a function of q.k alone, with a user number. */
-static double crooked(const double *q, const double *k, int dim, double *dq,
-                      double *dk, void *user) {
+static double crooked(const double *q, const double *k, int dim, double *dq, double *dk,
+                      void *user) {
   double lift = *(const double *)user, sim = lift;
   for (int x = 0; x < dim; x++) {
     sim += q[x] * k[x] * k[x] + x * sin(q[x]);
@@ -32,8 +32,7 @@ static double crooked(const double *q, const double *k, int dim, double *dq,
  * use, and whose corners lie beside it; keys and queries differ. */
 static float corner(int key) { return key ? -0x1p-9f : 0x1p-9f; }
 
-static void bent(const float *x, int dim, int key, float *features, int count,
-                 void *user) {
+static void bent(const float *x, int dim, int key, float *features, int count, void *user) {
   (void)user;
   for (int c = 0; c < count; c++) {
     float at = x[c % dim] - corner(key), lift = key ? 0.5f : 0.25f;
@@ -41,8 +40,8 @@ static void bent(const float *x, int dim, int key, float *features, int count,
   }
 }
 
-static void bent_back(const float *x, int dim, int key, const float *dfeatures,
-                      int count, float *dx, void *user) {
+static void bent_back(const float *x, int dim, int key, const float *dfeatures, int count,
+                      float *dx, void *user) {
   (void)user;
   for (int i = 0; i < dim; i++) dx[i] = 0;
   for (int c = 0; c < count; c++) {
@@ -86,14 +85,8 @@ static attend_form forms(int n) {
       {.kind = ATTEND_FAVOR, .features = 8, .pairs = 1, .redraw = 2},
       {.kind = ATTEND_FOURIER, .features = 12, .sigma = 4},
       {.kind = ATTEND_GAUSSIAN, .features = 4},
-      {.kind = ATTEND_GAUSSIAN,
-       .features = 16,
-       .map = ATTEND_TRIGONOMETRIC,
-       .sigma = 4},
-      {.kind = ATTEND_CUSTOM,
-       .phi = bent,
-       .phi_back = bent_back,
-       .features = 5},
+      {.kind = ATTEND_GAUSSIAN, .features = 16, .map = ATTEND_TRIGONOMETRIC, .sigma = 4},
+      {.kind = ATTEND_CUSTOM, .phi = bent, .phi_back = bent_back, .features = 5},
   };
   return n < (int)(sizeof all / sizeof *all) ? all[n] : (attend_form){0};
 }
@@ -119,10 +112,7 @@ static attend_bias biases(int n) {
       {0},
       {.kind = ATTEND_ALIBI, .slopes = data.bias},
       {.kind = ATTEND_BUCKETS, .buckets = BUCKET_COUNT, .table = data.bias},
-      {.kind = ATTEND_BUCKETS,
-       .buckets = BUCKET_COUNT,
-       .table = data.bias,
-       .one_sided = 1},
+      {.kind = ATTEND_BUCKETS, .buckets = BUCKET_COUNT, .table = data.bias, .one_sided = 1},
       {.kind = ATTEND_DENSE, .dense = {data.bias, {0, 0, 0, 0}}},
       {.kind = ATTEND_DENSE, .dense = {data.bias, {T * S, 0, S, 1}}},
   };
@@ -133,8 +123,7 @@ enum { BIAS_KINDS = 6 };
 /* Multiples of 2^-8 below 4, so that a step of 2^-12 is exact in f32. */
 static void fill(float *x, int n, uint64_t stream) {
   attend_random_normal((attend_random){11, stream}, 0, (size_t)n, x);
-  for (int i = 0; i < n; i++)
-    x[i] = nearbyintf(256 * fmaxf(-3, fminf(3, x[i]))) / 256;
+  for (int i = 0; i < n; i++) x[i] = nearbyintf(256 * fmaxf(-3, fminf(3, x[i]))) / 256;
 }
 
 static attend_desc prepare(int form, int mask, int bias) {
@@ -158,15 +147,13 @@ static attend_desc prepare(int form, int mask, int bias) {
 }
 
 static void forward(const attend_desc *d) {
-  OK(attend_definition_forward(context(), d, attend_bhtd(data.q),
-                               attend_bhtd(data.k), attend_bhtd(data.v), data.o,
-                               data.lse));
+  OK(attend_definition_forward(context(), d, attend_bhtd(data.q), attend_bhtd(data.k),
+                               attend_bhtd(data.v), data.o, data.lse));
 }
 
 static void backward(const attend_desc *d) {
-  OK(attend_definition_backward(context(), d, attend_bhtd(data.q),
-                                attend_bhtd(data.k), attend_bhtd(data.v),
-                                attend_bhtd(data.d_o), data.dq, data.dk,
+  OK(attend_definition_backward(context(), d, attend_bhtd(data.q), attend_bhtd(data.k),
+                                attend_bhtd(data.v), attend_bhtd(data.d_o), data.dq, data.dk,
                                 data.dv, data.dbias));
 }
 
@@ -177,8 +164,7 @@ static double loss(const attend_desc *d) {
   return sum;
 }
 
-static void check_slope(const attend_desc *d, const char *name, float *x,
-                        double gradient) {
+static void check_slope(const attend_desc *d, const char *name, float *x, double gradient) {
   const float step = 0x1p-12f, here = *x;
   *x = here + step;
   double above = loss(d);
@@ -187,8 +173,7 @@ static void check_slope(const attend_desc *d, const char *name, float *x,
   *x = here;
   double slope = (above - below) / (2 * (double)step);
   if (!(fabs(slope - gradient) <= 1e-5 * (1 + fabs(slope))))
-    CHECK_FAIL("%s[form %d]: %.9g, by differences %.9g", name,
-               (int)d->form.kind, gradient, slope);
+    CHECK_FAIL("%s[form %d]: %.9g, by differences %.9g", name, (int)d->form.kind, gradient, slope);
 }
 
 /* The broadcast dense bias: one number moves every head of its row. */
@@ -196,38 +181,31 @@ static double dense_gradient(const attend_desc *d, int n) {
   double sum = 0;
   if (!d->bias.dense.stride[3]) return data.dbias[n];
   int b = n / (T * S);
-  for (int h = 0; h < H; h++)
-    sum += data.dbias[(b * H + h) * T * S + n % (T * S)];
+  for (int h = 0; h < H; h++) sum += data.dbias[(b * H + h) * T * S + n % (T * S)];
   return sum;
 }
 
 static void check_bias_slopes(const attend_desc *d) {
   int count[] = {0, H, BUCKET_COUNT * H, BIAS_COUNT};
   int n_bias = d->bias.dense.stride[3] ? B * T * S : count[d->bias.kind];
-  for (int n = 0; n < n_bias; n++)
-    check_slope(d, "dbias", data.bias + n, dense_gradient(d, n));
+  for (int n = 0; n < n_bias; n++) check_slope(d, "dbias", data.bias + n, dense_gradient(d, n));
 }
 
 static void check_slopes(int form, int mask, int bias) {
   attend_desc d = prepare(form, mask, bias);
   backward(&d);
   int failures = check_failures;
-  for (int n = 0; n < Q_COUNT; n++)
-    check_slope(&d, "dq", data.q + n, data.dq[n]);
-  for (int n = 0; n < K_COUNT; n++)
-    check_slope(&d, "dk", data.k + n, data.dk[n]);
-  for (int n = 0; n < V_COUNT; n++)
-    check_slope(&d, "dv", data.v + n, data.dv[n]);
+  for (int n = 0; n < Q_COUNT; n++) check_slope(&d, "dq", data.q + n, data.dq[n]);
+  for (int n = 0; n < K_COUNT; n++) check_slope(&d, "dk", data.k + n, data.dk[n]);
+  for (int n = 0; n < V_COUNT; n++) check_slope(&d, "dv", data.v + n, data.dv[n]);
   check_bias_slopes(&d);
-  if (check_failures > failures)
-    printf("with form %d, mask %d, bias %d\n", form, mask, bias);
+  if (check_failures > failures) printf("with form %d, mask %d, bias %d\n", form, mask, bias);
 }
 
 TEST(backward_is_the_slope_of_forward) {
   for (int form = 0; form < FORM_COUNT; form++)
     for (int mask = 0; mask < MASK_COUNT; mask++)
-      for (int bias = 0; bias < BIAS_KINDS; bias++)
-        check_slopes(form, mask, bias);
+      for (int bias = 0; bias < BIAS_KINDS; bias++) check_slopes(form, mask, bias);
 }
 
 /* Differences of zero would pass with gradients of zero. */
@@ -310,8 +288,7 @@ TEST(weights_add_to_one) {
   for (int form = 0; form < FORM_COUNT; form++)
     for (int mask = 0; mask < MASK_COUNT; mask++) {
       attend_desc d = prepare(form, mask, 1);
-      OK(attend_definition_weights(context(), &d, attend_bhtd(data.q),
-                                   attend_bhtd(data.k), w));
+      OK(attend_definition_weights(context(), &d, attend_bhtd(data.q), attend_bhtd(data.k), w));
       for (int n = 0; n < B * H * T; n++) {
         double sum = 0;
         int b = n / (H * T), any = 0;

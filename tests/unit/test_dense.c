@@ -4,8 +4,8 @@
 
 enum { MOST = 41, DEPTH = 600, LDX = 608, GROUPS = 7, LDY = 16 * GROUPS + 16 };
 
-typedef void (*dense)(int, int, int, const float *, int, const void *,
-                      const float *, const float *, bool, float *, int);
+typedef void (*dense)(int, int, int, const float *, int, const void *, const float *, const float *,
+                      bool, float *, int);
 
 typedef struct { /* one kind of weights, and what they stand for */
   float x[MOST * LDX], y[MOST * LDY], bias[LDY], scale[LDY];
@@ -21,9 +21,7 @@ static dense kernel(const struct kernels *kn, int kind) {
 }
 
 static const void *weights(const layer *l, int kind) {
-  return kind == 0   ? (const void *)l->wide
-         : kind == 1 ? (const void *)l->half
-                     : l->byte;
+  return kind == 0 ? (const void *)l->wide : kind == 1 ? (const void *)l->half : l->byte;
 }
 
 /* Uniform numbers are exact everywhere: no function of libm is in them. */
@@ -49,15 +47,14 @@ static layer *prepare(int kind, int depth) {
   return &l;
 }
 
-static void multiply(const struct kernels *kn, int kind, layer *l, int rows,
-                     int depth, int groups) {
-  kernel(kn, kind)(rows, depth, groups, l->x, LDX, weights(l, kind),
-                   kind == 2 ? l->scale : NULL, l->bias, false, l->y, LDY);
+static void multiply(const struct kernels *kn, int kind, layer *l, int rows, int depth,
+                     int groups) {
+  kernel(kn, kind)(rows, depth, groups, l->x, LDX, weights(l, kind), kind == 2 ? l->scale : NULL,
+                   l->bias, false, l->y, LDY);
 }
 
 /* One chain for each 256 of depth: a rounding for each step. */
-static void check_product(const layer *l, int kind, int rows, int depth,
-                          int groups) {
+static void check_product(const layer *l, int kind, int rows, int depth, int groups) {
   for (int r = 0; r < MOST; r++)
     for (int j = 0; j < LDY; j++) {
       double got = (double)l->y[r * LDY + j], sum = 0, size = 0;
@@ -102,8 +99,7 @@ TEST(many_rows_are_right) {
   for (int rows = light() ? 599 : 190; rows <= ROWS; rows += 41) {
     kn->dense_f32(rows, D, 3, x, D, l->wide, NULL, l->bias, false, y, 48);
     for (int r = 0; r < rows; r += 7) {
-      kn->dense_f32(1, D, 3, x + r * D, D, l->wide, NULL, l->bias, false, one,
-                    48);
+      kn->dense_f32(1, D, 3, x + r * D, D, l->wide, NULL, l->bias, false, one, 48);
       CHECK(!memcmp(one, y + r * 48, sizeof one));
     }
   }
@@ -123,11 +119,10 @@ TEST(rows_do_not_know_of_each_other) {
       for (int r = 0; r < rows; r++) {
         float alone[16 * G];
         for (int g = 0; g < G; g++)
-          kernel(kn, kind)(
-              1, D, 1, l->x + r * LDX, LDX,
-              (const char *)weights(l, kind) + (size_t)(g * D * 16) * size,
-              scale ? scale + g * 16 : NULL, l->bias + g * 16, false,
-              alone + g * 16, 16);
+          kernel(kn, kind)(1, D, 1, l->x + r * LDX, LDX,
+                           (const char *)weights(l, kind) + (size_t)(g * D * 16) * size,
+                           scale ? scale + g * 16 : NULL, l->bias + g * 16, false, alone + g * 16,
+                           16);
         CHECK(!memcmp(alone, l->y + r * LDY, sizeof alone));
       }
     }
@@ -161,8 +156,7 @@ TEST(what_is_no_number_stays_in_its_row) {
     l->x[20 * LDX] = INFINITY;
     multiply(kn, kind, l, 30, 40, 2);
     for (int i = 0; i < 30 * 32; i++)
-      CHECK(isfinite(l->y[i / 32 * LDY + i % 32]) ==
-            (i / 32 != 3 && i / 32 != 20));
+      CHECK(isfinite(l->y[i / 32 * LDY + i % 32]) == (i / 32 != 3 && i / 32 != 20));
   }
 }
 
@@ -172,8 +166,7 @@ TEST(bf16_is_rounded_to_even) {
   layer *l = prepare(0, 37);
   FOR_EACH_KERNELS(kn) {
     kn->narrow_bf16(37, l->wide, l->half);
-    for (int i = 0; i < 37 * 16; i++)
-      CHECK_EQ(l->half[i], bf16_from_float(l->wide[i]));
+    for (int i = 0; i < 37 * 16; i++) CHECK_EQ(l->half[i], bf16_from_float(l->wide[i]));
   }
 }
 
@@ -184,7 +177,7 @@ TEST(int8_is_within_half_a_step) {
     l->wide[k * 16 + 5] = 0;
     l->wide[k * 16 + 6] = k == 9 ? -3 : 0.001f;
     l->wide[k * 16 + 7] *= 1e-30f;
-    l->wide[k * 16 + 8] = 1e-45f; /* a step would be no float */
+    l->wide[k * 16 + 8] = 1e-45f;                  /* a step would be no float */
     l->wide[k * 16 + 9] = (float)(k * 2 - 36) / 2; /* halves: to even */
   }
   l->wide[9] = 127;
@@ -207,14 +200,12 @@ TEST(int8_is_within_half_a_step) {
 
 static uint64_t mix(uint64_t sum, const void *data, size_t bytes) {
   const unsigned char *p = data;
-  for (size_t i = 0; i < bytes; i++)
-    sum = (sum ^ p[i]) * UINT64_C(1099511628211);
+  for (size_t i = 0; i < bytes; i++) sum = (sum ^ p[i]) * UINT64_C(1099511628211);
   return sum;
 }
 
 /* Computed with AVX2; the same with any set but scalar. */
-static const uint64_t known[KINDS] = {UINT64_C(0x5111e19a8f4f93d6),
-                                      UINT64_C(0x88b43676d3f7ed8d),
+static const uint64_t known[KINDS] = {UINT64_C(0x5111e19a8f4f93d6), UINT64_C(0x88b43676d3f7ed8d),
                                       UINT64_C(0x01640c8cdf35158b)};
 
 TEST(sets_with_fma_give_the_same_bits) {

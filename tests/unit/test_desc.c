@@ -147,8 +147,8 @@ TEST(sizes_are_checked) {
   REFUSED("dim_v is -1", d.dim_v = -1);
   REFUSED("queries of", d.batch = 1 << 30, d.heads = 1 << 30, d.kv_heads = 1);
   REFUSED("keys of", d.batch = 1 << 30, d.heads = 1, d.kv_len = 1 << 30);
-  REFUSED("a dense bias of", d.bias.kind = ATTEND_DENSE, d.batch = 1 << 20,
-          d.q_len = 1 << 20, d.kv_len = 1 << 20);
+  REFUSED("a dense bias of", d.bias.kind = ATTEND_DENSE, d.batch = 1 << 20, d.q_len = 1 << 20,
+          d.kv_len = 1 << 20);
 }
 
 TEST(choices_are_checked) {
@@ -166,8 +166,7 @@ TEST(forms_are_checked) {
   REFUSED("scale is nan", d.scale = NAN);
   REFUSED("scale is inf", d.scale = INFINITY);
   REFUSED("temperature is -1", d.form.temperature = -1);
-  REFUSED("temperature is nan", d.form.kind = ATTEND_ARGMAX,
-          d.form.temperature = NAN);
+  REFUSED("temperature is nan", d.form.kind = ATTEND_ARGMAX, d.form.temperature = NAN);
   REFUSED("temperature 1 belongs to argmax", d.form.temperature = 1);
   REFUSED("degree is -1", d.form.kind = ATTEND_POLY, d.form.degree = -1);
   REFUSED("finite numbers", d.form.kind = ATTEND_POLY, d.form.c = NAN);
@@ -175,13 +174,12 @@ TEST(forms_are_checked) {
   REFUSED("sigma is nan", d.form.kind = ATTEND_GAUSSIAN, d.form.sigma = NAN);
 }
 
-static double any_sim(const double *q, const double *k, int dim, double *dq,
-                      double *dk, void *user) {
+static double any_sim(const double *q, const double *k, int dim, double *dq, double *dk,
+                      void *user) {
   (void)q, (void)k, (void)dim, (void)dq, (void)dk, (void)user;
   return 1;
 }
-static void any_phi(const float *x, int dim, int key, float *features,
-                    int count, void *user) {
+static void any_phi(const float *x, int dim, int key, float *features, int count, void *user) {
   (void)x, (void)dim, (void)key, (void)features, (void)count, (void)user;
 }
 
@@ -189,11 +187,9 @@ TEST(custom_is_checked) {
   REFUSED("set form.sim", d.form.kind = ATTEND_CUSTOM);
   REFUSED("both sim and phi", d.form.kind = ATTEND_CUSTOM, d.form.sim = any_sim,
           d.form.phi = any_phi, d.form.features = 3);
-  REFUSED("phi fills 0 features", d.form.kind = ATTEND_CUSTOM,
-          d.form.phi = any_phi);
-  REFUSED("set form.phi_back", d.form.kind = ATTEND_CUSTOM,
-          d.form.phi = any_phi, d.form.features = 3,
-          d.purpose = ATTEND_FOR_BACKWARD);
+  REFUSED("phi fills 0 features", d.form.kind = ATTEND_CUSTOM, d.form.phi = any_phi);
+  REFUSED("set form.phi_back", d.form.kind = ATTEND_CUSTOM, d.form.phi = any_phi,
+          d.form.features = 3, d.purpose = ATTEND_FOR_BACKWARD);
   attend_desc d = small();
   d.form = (attend_form){.kind = ATTEND_CUSTOM, .phi = any_phi, .features = 3};
   CHECK_EQ(attend_desc_complete(context(), &d), ATTEND_OK);
@@ -201,30 +197,26 @@ TEST(custom_is_checked) {
 
 TEST(features_are_checked) {
   REFUSED("features is -1", d.form.kind = ATTEND_FAVOR, d.form.features = -1);
-  REFUSED("features is 1048577", d.form.kind = ATTEND_FAVOR,
-          d.form.features = (1 << 20) + 1);
-  REFUSED("7 features cannot go in pairs, as sin and cos",
-          d.form.kind = ATTEND_FOURIER, d.form.features = 7);
-  REFUSED("7 features cannot go in pairs, as exp", d.form.kind = ATTEND_FAVOR,
-          d.form.pairs = 1, d.form.features = 7);
-  REFUSED("7 features cannot go", d.form.kind = ATTEND_GAUSSIAN,
-          d.form.map = ATTEND_TRIGONOMETRIC, d.form.features = 7);
-  REFUSED("pairs belong to favor", d.form.kind = ATTEND_GAUSSIAN,
-          d.form.pairs = 1);
-  REFUSED("scale 0.5 and sigma 4 disagree", d.form.kind = ATTEND_FAVOR,
-          d.scale = 0.5f, d.form.sigma = 4);
+  REFUSED("features is 1048577", d.form.kind = ATTEND_FAVOR, d.form.features = (1 << 20) + 1);
+  REFUSED("7 features cannot go in pairs, as sin and cos", d.form.kind = ATTEND_FOURIER,
+          d.form.features = 7);
+  REFUSED("7 features cannot go in pairs, as exp", d.form.kind = ATTEND_FAVOR, d.form.pairs = 1,
+          d.form.features = 7);
+  REFUSED("7 features cannot go", d.form.kind = ATTEND_GAUSSIAN, d.form.map = ATTEND_TRIGONOMETRIC,
+          d.form.features = 7);
+  REFUSED("pairs belong to favor", d.form.kind = ATTEND_GAUSSIAN, d.form.pairs = 1);
+  REFUSED("scale 0.5 and sigma 4 disagree", d.form.kind = ATTEND_FAVOR, d.scale = 0.5f,
+          d.form.sigma = 4);
   REFUSED("sigma is -2", d.form.kind = ATTEND_FAVOR, d.form.sigma = -2);
-  REFUSED("scale is -1: random features", d.form.kind = ATTEND_FOURIER,
-          d.scale = -1);
+  REFUSED("scale is -1: random features", d.form.kind = ATTEND_FOURIER, d.scale = -1);
   REFUSED("between 1e-15", d.form.kind = ATTEND_FAVOR, d.form.sigma = 1e-30f);
   REFUSED("between 1e-15", d.form.kind = ATTEND_FAVOR, d.form.sigma = 1e30f);
-  REFUSED("error 0.1 and 8 features", d.form.kind = ATTEND_FAVOR,
-          d.form.error = 0.1f, d.form.features = 8);
+  REFUSED("error 0.1 and 8 features", d.form.kind = ATTEND_FAVOR, d.form.error = 0.1f,
+          d.form.features = 8);
   REFUSED("error is -1", d.form.kind = ATTEND_FAVOR, d.form.error = -1);
   REFUSED("error 0.5 belongs to", d.form.error = 0.5f);
   REFUSED("spread 2 says", d.form.kind = ATTEND_FAVOR, d.form.spread = 2);
-  REFUSED("spread is -2", d.form.kind = ATTEND_FAVOR, d.form.error = 1,
-          d.form.spread = -2);
+  REFUSED("spread is -2", d.form.kind = ATTEND_FAVOR, d.form.error = 1, d.form.spread = -2);
 }
 
 TEST(masks_and_biases_are_checked) {
@@ -233,16 +225,12 @@ TEST(masks_and_biases_are_checked) {
       "key length 4 is shorter than query length 6: choose causal "
       "alignment top or bottom",
       d.kv_len = 4, d.mask.causal = ATTEND_CAUSAL);
-  REFUSED("key length 8 is longer than", d.kv_len = 8,
-          d.mask.causal = ATTEND_CAUSAL);
-  REFUSED("3 buckets are too few: choose 4", d.bias.kind = ATTEND_BUCKETS,
-          d.bias.buckets = 3);
-  REFUSED("1 buckets are too few: choose 2", d.bias.kind = ATTEND_BUCKETS,
-          d.bias.one_sided = 1, d.bias.buckets = 1);
-  REFUSED("-8 buckets are too few", d.bias.kind = ATTEND_BUCKETS,
-          d.bias.buckets = -8);
-  REFUSED("max_distance 8 leaves nothing", d.bias.kind = ATTEND_BUCKETS,
-          d.bias.max_distance = 8);
+  REFUSED("key length 8 is longer than", d.kv_len = 8, d.mask.causal = ATTEND_CAUSAL);
+  REFUSED("3 buckets are too few: choose 4", d.bias.kind = ATTEND_BUCKETS, d.bias.buckets = 3);
+  REFUSED("1 buckets are too few: choose 2", d.bias.kind = ATTEND_BUCKETS, d.bias.one_sided = 1,
+          d.bias.buckets = 1);
+  REFUSED("-8 buckets are too few", d.bias.kind = ATTEND_BUCKETS, d.bias.buckets = -8);
+  REFUSED("max_distance 8 leaves nothing", d.bias.kind = ATTEND_BUCKETS, d.bias.max_distance = 8);
 }
 
 TEST(extend_may_be_causal_without_a_key_length) {
@@ -254,8 +242,8 @@ TEST(extend_may_be_causal_without_a_key_length) {
 }
 
 TEST(pointers_are_checked) {
-  static const char *const sentences[] = {"", "set bias.slopes",
-                                          "set bias.table", "set bias.dense"};
+  static const char *const sentences[] = {"", "set bias.slopes", "set bias.table",
+                                          "set bias.dense"};
   for (int kind = ATTEND_ALIBI; kind <= ATTEND_DENSE; kind++) {
     float number = 0;
     attend_desc d = small();
@@ -333,8 +321,7 @@ TEST(buckets) {
   attend_bias two = {.kind = ATTEND_BUCKETS}, one = two;
   one.one_sided = 1;
   const int far_two[] = {8, 12, 16, 23, 32, 46, 64, 91};
-  const int far_one[] = {16, 19, 21, 24, 27, 31, 35, 40,
-                         46, 52, 59, 67, 77, 87, 99, 113};
+  const int far_one[] = {16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113};
   int want_two = 0, want_one = 0;
   for (int distance = 0; distance < 5000; distance++) {
     if (distance < 8) want_two = distance;

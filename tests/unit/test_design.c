@@ -10,12 +10,11 @@
 
 /* ---- specs -------------------------------------------------------------------------- */
 
-static void refuses(attend_context *ctx, const char *name, const char *from,
-                    const char *to, const char *sentence) {
+static void refuses(attend_context *ctx, const char *name, const char *from, const char *to,
+                    const char *sentence) {
   attend_design *d;
   char *text = changed(ctx, name, from, to);
-  attend_status status =
-      attend_design_read(ctx, "spec", text, strlen(text), &d);
+  attend_status status = attend_design_read(ctx, "spec", text, strlen(text), &d);
   if (!status) CHECK_FAIL("%s with %s is taken", name, to);
   CHECK(!d);
   if (status) {
@@ -32,44 +31,36 @@ TEST(wrong_specs_are_refused_with_a_sentence) {
   } cases[] = {
       {"content", "\"layers\"", "\"leyers\"", "\"leyers\" is not known here"},
       {"content", "\"match\"", "\"mach\"", "head \"same\": \"mach\" is not"},
-      {"content", "[\"A\", \"B\", \"C\"]", "[\"A\", \"A\"]",
-       "\"A\" is in \"alphabet\" twice"},
+      {"content", "[\"A\", \"B\", \"C\"]", "[\"A\", \"A\"]", "\"A\" is in \"alphabet\" twice"},
       {"content", "[\"A\", \"B\", \"C\"]", "[]", "a list of 1 to"},
-      {"content", "{\"match\": [\"token\", \"token\"]}",
-       "{\"match\": [\"token\", \"place\"]}", "no variable \"place\" yet"},
+      {"content", "{\"match\": [\"token\", \"token\"]}", "{\"match\": [\"token\", \"place\"]}",
+       "no variable \"place\" yet"},
       {"content", "{\"match\": [\"token\", \"token\"]}", "{\"offset\": -1}",
        "offsets need positions"},
       {"content", "{\"match\": [\"token\", \"token\"]}", "{\"position\": 0}",
        "\"positions\" are \"none\""},
-      {"content", "{\"match\": [\"token\", \"token\"]}",
-       "{\"match\": [\"token\", \"same\"]}", "no variable \"same\" yet"},
+      {"content", "{\"match\": [\"token\", \"token\"]}", "{\"match\": [\"token\", \"same\"]}",
+       "no variable \"same\" yet"},
       {"content", "\"identity\"", "\"identify\"", "is one of identity, first"},
       {"content", "\"identity\"", "\"unique\"", "let \"at\" be \"first\""},
-      {"content", "\"identity\"", "\"previous\"",
-       "needs one answer that is no letter"},
+      {"content", "\"identity\"", "\"previous\"", "needs one answer that is no letter"},
       {"content", "\"ABCA\"", "\"ABDA\"", "not of the alphabet"},
       {"content", "\"ABCA\"", "\"ABCAAAA\"", "takes 1 to 4"},
-      {"content", "\"copy\": \"same\"", "\"copy\": \"other\"",
-       "readout: there is no variable"},
+      {"content", "\"copy\": \"same\"", "\"copy\": \"other\"", "readout: there is no variable"},
       {"content", "\"length\": 4", "\"length\": 400", "from 1 to 64"},
       {"content", "\"rate\": 0.03", "\"rate\": -1", "learn: \"rate\" is a"},
       {"position", "\"position\": 0", "\"position\": 9", "from 0 to 3"},
-      {"position", "\"task\": \"first\"",
-       "\"task\": \"first\", \"examples\": []", "one of \"task\" and"},
-      {"induction", "[\"token\", \"before\"]", "[\"token\", \"position\"]",
-       "cannot match"},
+      {"position", "\"task\": \"first\"", "\"task\": \"first\", \"examples\": []",
+       "one of \"task\" and"},
+      {"induction", "[\"token\", \"before\"]", "[\"token\", \"position\"]", "cannot match"},
       {"induction", "\"times\": 0.0625", "\"table\": [1, 2]",
        "the table has 2 numbers: \"position\" has 7 values"},
       {"induction", "{\"^\": 0.6875}", "{\"%\": 1}", "no value \"%\""},
-      {"induction", "\"name\": \"after\"", "\"name\": \"before\"",
-       "the name is taken"},
+      {"induction", "\"name\": \"after\"", "\"name\": \"before\"", "the name is taken"},
       {"brackets", "\"not\": 0", "\"perhaps\": 0", "not one of the answers"},
-      {"brackets", "\"count\": [\"depth\"", "\"count\": [\"token\"",
-       "\"token\" is no number"},
-      {"brackets", "\"copy\": \"depth\"}", "\"copy\": \"too-deep\"}",
-       "no variable"},
-      {"brackets", "\"start\": \"^\"", "\"start\": \"(\"",
-       "is a token already"},
+      {"brackets", "\"count\": [\"depth\"", "\"count\": [\"token\"", "\"token\" is no number"},
+      {"brackets", "\"copy\": \"depth\"}", "\"copy\": \"too-deep\"}", "no variable"},
+      {"brackets", "\"start\": \"^\"", "\"start\": \"(\"", "is a token already"},
   };
   attend_context *ctx = open_context(NULL, 1, NULL);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -87,9 +78,8 @@ TEST(shipped_designs_are_right_for_every_input) {
       attend_design *d = open_design(ctx, shipped[i]);
       attend_verdict v = check_at(d, ctx, ATTEND_DESIGNED, 0);
       if (!v.ok)
-        CHECK_FAIL("%s on %s: \"%s\" at %d gives %s, not %s", shipped[i], isa,
-                   v.input, v.place, v.predicted ? v.predicted : "undecided",
-                   v.expected);
+        CHECK_FAIL("%s on %s: \"%s\" at %d gives %s, not %s", shipped[i], isa, v.input, v.place,
+                   v.predicted ? v.predicted : "undecided", v.expected);
       CHECK_EQ(v.inputs, inputs[i]);
       CHECK(v.margin > 0.04);
       CHECK(v.accuracy == 1);
@@ -101,8 +91,7 @@ TEST(shipped_designs_are_right_for_every_input) {
 
 /* One letter against the others: exp(s) > length - 1. */
 TEST(the_least_sharpness_is_found) {
-  static const double want[SHIPPED] = {1.0986, 1.0986, 2.566, 1.0986,
-                                       9.758,  0,      20.297};
+  static const double want[SHIPPED] = {1.0986, 1.0986, 2.566, 1.0986, 9.758, 0, 20.297};
   attend_context *ctx = open_context(NULL, 2, NULL);
   for (int i = 0; i < SHIPPED; i++) {
     attend_least l;
@@ -123,20 +112,18 @@ TEST(the_least_sharpness_is_found) {
 
 /* ---- counterexamples ------------------------------------------------------------------ */
 
-static void fails_with(attend_context *ctx, const char *name, const char *from,
-                       const char *to, const char *input, int place,
-                       const char *expected, const char *predicted) {
+static void fails_with(attend_context *ctx, const char *name, const char *from, const char *to,
+                       const char *input, int place, const char *expected, const char *predicted) {
   attend_design *d;
   char *text = changed(ctx, name, from, to);
   OK(ctx, attend_design_read(ctx, "spec", text, strlen(text), &d));
   if (d) {
     attend_verdict v = check_at(d, ctx, ATTEND_DESIGNED, 0);
     CHECK(!v.ok && v.wrong > 0 && v.accuracy < 1);
-    if (strcmp(v.input, input) || v.place != place ||
-        strcmp(v.expected, expected) ||
+    if (strcmp(v.input, input) || v.place != place || strcmp(v.expected, expected) ||
         strcmp(v.predicted ? v.predicted : "undecided", predicted))
-      CHECK_FAIL("%s with %s: \"%s\" at %d gives %s, not %s", name, to, v.input,
-                 v.place, v.predicted ? v.predicted : "undecided", v.expected);
+      CHECK_FAIL("%s with %s: \"%s\" at %d gives %s, not %s", name, to, v.input, v.place,
+                 v.predicted ? v.predicted : "undecided", v.expected);
   }
   attend_design_free(d);
   free(text);
@@ -144,17 +131,12 @@ static void fails_with(attend_context *ctx, const char *name, const char *from,
 
 TEST(a_wrong_design_is_refused_with_its_first_counterexample) {
   attend_context *ctx = open_context(NULL, 1, NULL);
-  fails_with(ctx, "previous", "\"offset\": -1", "\"offset\": -2", "A", 1,
-             "none",
+  fails_with(ctx, "previous", "\"offset\": -1", "\"offset\": -2", "A", 1, "none",
              "undecided"); /* place 1 has no place -1: all keys share it */
-  fails_with(ctx, "position", "\"position\": 0", "\"position\": 1", "AB", 0,
-             "A", "B");
-  fails_with(ctx, "content", "{\"match\": [\"token\", \"token\"]}", "", "AB", 0,
-             "A", "undecided");
-  fails_with(ctx, "brackets", "\"depth\": 3", "\"depth\": 2", "((()))", 6,
-             "not", "balanced");
-  fails_with(ctx, "induction", "\"times\": 0.0625", "\"times\": 0", "AABA", 4,
-             "B", "undecided");
+  fails_with(ctx, "position", "\"position\": 0", "\"position\": 1", "AB", 0, "A", "B");
+  fails_with(ctx, "content", "{\"match\": [\"token\", \"token\"]}", "", "AB", 0, "A", "undecided");
+  fails_with(ctx, "brackets", "\"depth\": 3", "\"depth\": 2", "((()))", 6, "not", "balanced");
+  fails_with(ctx, "induction", "\"times\": 0.0625", "\"times\": 0", "AABA", 4, "B", "undecided");
   fails_with(ctx, "unique", "0.4583", "0.4", "AABC", 0, "repeated", "unique");
   attend_context_free(ctx);
 }
@@ -229,8 +211,7 @@ TEST(a_run_shows_what_was_computed) {
   for (int i = 0; i < r.length; i++) {
     CHECK_EQ(r.predicted[i], predicted[i]);
     CHECK_EQ(r.expected[i], predicted[i]);
-    for (int j = 0; j < r.length; j++)
-      CHECK(h.attention[i * 4 + j] == (j == (i ? i - 1 : 0)));
+    for (int j = 0; j < r.length; j++) CHECK(h.attention[i * 4 + j] == (j == (i ? i - 1 : 0)));
   }
   attend_design_run_free(run);
   CHECK_EQ(attend_design_run_create(d, way, "CAX", &run), ATTEND_INVALID);

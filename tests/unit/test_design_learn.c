@@ -12,14 +12,12 @@ static double weighed(design_pass *p, const float *weights, const float *c) {
   const int ld = padded(d->answers);
   double sum = 0;
   if (pass_weights(p, weights) || pass_forward(p)) return NAN;
-  for (int i = 0; i < p->p.rows * ld; i++)
-    sum += (double)p->logits[i] * (double)c[i];
+  for (int i = 0; i < p->p.rows * ld; i++) sum += (double)p->logits[i] * (double)c[i];
   return sum;
 }
 
 static void put_some(design_pass *p, uint64_t total) {
-  for (int b = 0; b < p->p.count; b++)
-    pass_put_number(p, b, (uint64_t)b * 37 % total);
+  for (int b = 0; b < p->p.count; b++) pass_put_number(p, b, (uint64_t)b * 37 % total);
 }
 
 /* Random where there is an input, 0 elsewhere. */
@@ -34,8 +32,7 @@ static void check_gradients(attend_context *ctx, const char *name) {
   attend_design *d = open_design(ctx, name);
   design_pass *p;
   size_t n = d->count, rows = (size_t)(4 * d->places * padded(d->answers));
-  float *w = room_for(n, sizeof *w), *g = room_for(n, sizeof *g),
-        *c = room_for(rows, sizeof *c);
+  float *w = room_for(n, sizeof *w), *g = room_for(n, sizeof *g), *c = room_for(rows, sizeof *c);
   attend_random_normal((attend_random){7, 1}, 0, n, w);
   OK(ctx, pass_create(d, w, 1, 4, true, &p));
   put_some(p, attend_design_about(d).inputs);
@@ -55,8 +52,7 @@ static void check_gradients(attend_context *ctx, const char *name) {
     worst = fmax(worst, fabs(slope - (double)g[i]));
     size = fmax(size, fabs((double)g[i]));
   }
-  if (!(worst < 4e-3 * size))
-    CHECK_FAIL("%s: gradients up to %g are off by %g", name, size, worst);
+  if (!(worst < 4e-3 * size)) CHECK_FAIL("%s: gradients up to %g are off by %g", name, size, worst);
   free(w), free(g), free(c);
   pass_free(p);
   attend_design_free(d);
@@ -71,8 +67,7 @@ TEST(gradients_are_the_slopes) {
 /* ---- learning --------------------------------------------------------------------------- */
 
 /* Full batches on purpose: they are large enough for several threads. */
-static float *learnt_by(const char *device, int threads, const char *name,
-                        size_t *n) {
+static float *learnt_by(const char *device, int threads, const char *name, size_t *n) {
   attend_context_options options = {.device = device, .threads = threads};
   attend_context *ctx;
   if (attend_context_create(&options, &ctx)) exit(1);
@@ -88,15 +83,12 @@ static float *learnt_by(const char *device, int threads, const char *name,
 
 static void learn_alike(const char *device, int threads, const char *name) {
   size_t n, m;
-  float *a = learnt_by("cpu", 1, name, &n),
-        *b = learnt_by(device, threads, name, &m);
+  float *a = learnt_by("cpu", 1, name, &n), *b = learnt_by(device, threads, name, &m);
   CHECK(n == m && !memcmp(a, b, n * sizeof *a));
   free(a), free(b);
 }
 
-TEST(no_bit_depends_on_the_number_of_threads) {
-  learn_alike("cpu", 3, "induction");
-}
+TEST(no_bit_depends_on_the_number_of_threads) { learn_alike("cpu", 3, "induction"); }
 
 /* Nothing but the device's ops touches its memory: tables that are learnt, too. */
 TEST(designs_learn_on_a_device) {
@@ -110,8 +102,7 @@ static void learns(attend_context *ctx, const char *name, double loss) {
   OK(ctx, attend_design_learn(d, NULL, &curve));
   attend_verdict v = check_at(d, ctx, ATTEND_LEARNED, 1);
   if (!v.ok)
-    CHECK_FAIL("%s: accuracy %g, loss %g to %g", name, v.accuracy,
-               curve.loss[0], curve.last);
+    CHECK_FAIL("%s: accuracy %g, loss %g to %g", name, v.accuracy, curve.loss[0], curve.last);
   CHECK(curve.points > 8 && curve.step[0] == 0 && curve.loss[0] > 0.5);
   CHECK(curve.last < loss);
   attend_design_free(d);
@@ -134,14 +125,11 @@ TEST(likeness_does_not_see_what_changes_nothing) {
   attend_twin_options few = {.steps = 1};
   OK(ctx, attend_design_learn(d, &few, NULL));
   memcpy(d->weights[1], d->weights[0], d->count * sizeof(float));
-  float *q = d->weights[1] + head_part(d, 0, 0)->at,
-        *k = d->weights[1] + head_part(d, 0, 1)->at,
-        *v = d->weights[1] + head_part(d, 0, 2)->at,
-        *wo = d->weights[1] + readout_part(d)->at;
+  float *q = d->weights[1] + head_part(d, 0, 0)->at, *k = d->weights[1] + head_part(d, 0, 1)->at,
+        *v = d->weights[1] + head_part(d, 0, 2)->at, *wo = d->weights[1] + readout_part(d)->at;
   for (int i = 0; i < 3; i++) {
-    q[3 * i] *= 4, k[3 * i] /= 4; /* transposed */
-    for (int j = 0; j < 3; j++)
-      k[3 * i + j] += 0.5f; /* the same for all keys */
+    q[3 * i] *= 4, k[3 * i] /= 4;                     /* transposed */
+    for (int j = 0; j < 3; j++) k[3 * i + j] += 0.5f; /* the same for all keys */
     v[3 * i] *= 2;
     for (int j = 0; j < 3; j++) wo[3 * 3 + j] *= i ? 1 : 0.5f; /* of row 0 */
   }
@@ -154,8 +142,7 @@ TEST(likeness_does_not_see_what_changes_nothing) {
   CHECK_NEAR(l.effect_cosine, 1, 1e-6);
   CHECK_EQ(l.score_rank[0], 2);
   CHECK_EQ(l.score_rank[1], 2);
-  for (int i = 0; i < 3; i++)
-    CHECK_NEAR(l.score_singular[1][i], l.score_singular[0][i], 1e-6);
+  for (int i = 0; i < 3; i++) CHECK_NEAR(l.score_singular[1][i], l.score_singular[0][i], 1e-6);
   CHECK(fabs(l.norm[0][1] - l.norm[1][1]) > 0.1);
   q[0] += 3;
   OK(ctx, attend_design_compare(d, 1, 0, &l));

@@ -3,8 +3,7 @@
 #include "outcome.h"
 #include "plain.h"
 
-static attend_tensors tensors_of(attend_context *ctx, const char *text,
-                                 uint64_t seed) {
+static attend_tensors tensors_of(attend_context *ctx, const char *text, uint64_t seed) {
   attend_tensors t = make_tensors(ctx, text, seed);
   t.desc.engine = "kernel-direct";
   return t;
@@ -13,10 +12,9 @@ static attend_tensors tensors_of(attend_context *ctx, const char *text,
 /* ---- against the definition ------------------------------------------------------ */
 
 /* In float, as anyone would write it: dq, dk and dv of one row. */
-static void plain_back(const attend_desc *d, const float *w, float lse,
-                       const float *q, const float *k, const float *v,
-                       const float *o, const float *d_o, float *dq, float *dk,
-                       float *dv) {
+static void plain_back(const attend_desc *d, const float *w, float lse, const float *q,
+                       const float *k, const float *v, const float *o, const float *d_o, float *dq,
+                       float *dk, float *dv) {
   const attend_form *f = &d->form;
   for (int j = 0; j < d->kv_len; j++, k += d->dim, dk += d->dim) {
     float gap = 0, dot = 0;
@@ -46,10 +44,9 @@ typedef struct { /* [B,H,T,..] and [B,G,S,..], contiguous */
 
 static floats floats_for(const attend_desc *d) {
   size_t D = (size_t)d->dim, M = (size_t)d->dim_v;
-  floats f = {.count = {rows_of(d) * M, rows_of(d), rows_of(d) * D,
-                        keys_of(d) * D, keys_of(d) * M}};
-  for (int n = 0; n <= OUT_DV; n++)
-    f.part[n] = room_for(f.count[n], sizeof(float));
+  floats f = {
+      .count = {rows_of(d) * M, rows_of(d), rows_of(d) * D, keys_of(d) * D, keys_of(d) * M}};
+  for (int n = 0; n <= OUT_DV; n++) f.part[n] = room_for(f.count[n], sizeof(float));
   return f;
 }
 
@@ -70,9 +67,8 @@ static floats plain_all(const attend_desc *d, const attend_tensors *t) {
     size_t g = head % (size_t)d->heads / (size_t)(d->heads / d->kv_heads);
     size_t at = (b * (size_t)d->kv_heads + g) * S;
     plain_row(d, (int)b, (int)(r % T), p.q + r * D, p.k + at * D, w);
-    plain_back(d, w, p.lse[r], p.q + r * D, p.k + at * D, p.v + at * M,
-               p.o + r * M, (float *)t->d_o.data + r * M,
-               f.part[OUT_DQ] + r * D, f.part[OUT_DK] + at * D,
+    plain_back(d, w, p.lse[r], p.q + r * D, p.k + at * D, p.v + at * M, p.o + r * M,
+               (float *)t->d_o.data + r * M, f.part[OUT_DQ] + r * D, f.part[OUT_DK] + at * D,
                f.part[OUT_DV] + at * M);
   }
   free(w);
@@ -81,9 +77,8 @@ static floats plain_all(const attend_desc *d, const attend_tensors *t) {
 
 /* As check_budget. Gradients are made from lse, whose rounding is relative to
  * its own size: gaussian's weights have as much of it. */
-static void check_part(const char *name, const char *what, const float *got,
-                       const float *plain, const double *truth, size_t n,
-                       double from_lse) {
+static void check_part(const char *name, const char *what, const float *got, const float *plain,
+                       const double *truth, size_t n, double from_lse) {
   double error = 0, may = 0, largest = 0;
   for (size_t i = 0; i < n; i++) {
     if ((double)got[i] == truth[i]) continue; /* infinities too */
@@ -93,8 +88,7 @@ static void check_part(const char *name, const char *what, const float *got,
     largest = fmax(largest, fabs(truth[i]));
   }
   may = 2 * may + 0x1p-24 * (8 + from_lse) * largest;
-  if (!(error <= may))
-    CHECK_FAIL("%s: %s errs by %.3g, may by %.3g", name, what, error, may);
+  if (!(error <= may)) CHECK_FAIL("%s: %s errs by %.3g, may by %.3g", name, what, error, may);
 }
 
 static double largest_lse(const attend_desc *d, const double *lse) {
@@ -104,24 +98,21 @@ static double largest_lse(const attend_desc *d, const double *lse) {
   return most;
 }
 
-static void check_all(attend_context *ctx, const attend_tensors *t,
-                      const char *name) {
+static void check_all(attend_context *ctx, const attend_tensors *t, const char *name) {
   static const char *const parts[] = {"o", "lse", "dq", "dk", "dv"};
   attend_desc d = t->desc;
   OK(ctx, attend_desc_complete(ctx, &d));
   floats plain = plain_all(&d, t);
   double *truth[OUT_DV + 1];
   for (int n = 0; n <= OUT_DV; n++) truth[n] = room_for(plain.count[n], 8);
-  OK(ctx, attend_definition_forward(ctx, &d, t->q, t->k, t->v, truth[OUT_O],
-                                    truth[OUT_LSE]));
-  OK(ctx, attend_definition_backward(ctx, &d, t->q, t->k, t->v, t->d_o,
-                                     truth[OUT_DQ], truth[OUT_DK],
-                                     truth[OUT_DV], NULL));
+  OK(ctx, attend_definition_forward(ctx, &d, t->q, t->k, t->v, truth[OUT_O], truth[OUT_LSE]));
+  OK(ctx, attend_definition_backward(ctx, &d, t->q, t->k, t->v, t->d_o, truth[OUT_DQ],
+                                     truth[OUT_DK], truth[OUT_DV], NULL));
   outcome got = outcome_of(ctx, t);
   double from_lse = largest_lse(&d, truth[OUT_LSE]);
   for (int n = 0; n <= OUT_DV; n++)
-    check_part(name, parts[n], (float *)got.part[n], plain.part[n], truth[n],
-               plain.count[n], n < OUT_DQ ? 0 : from_lse);
+    check_part(name, parts[n], (float *)got.part[n], plain.part[n], truth[n], plain.count[n],
+               n < OUT_DQ ? 0 : from_lse);
   for (int n = 0; n <= OUT_DV; n++) free(truth[n]);
   outcome_free(&got);
   floats_free(&plain);
@@ -172,8 +163,7 @@ TEST(queries_that_are_keys) {
     attend_context *ctx = open_context(isa, 2, NULL);
     attend_tensors t = tensors_of(ctx, same[p], 62);
     float *q = t.q.data, *k = t.k.data;
-    for (size_t i = 0; i < rows_of(&t.desc) * (size_t)t.desc.dim; i++)
-      q[i] = k[i] = 10 + q[i];
+    for (size_t i = 0; i < rows_of(&t.desc) * (size_t)t.desc.dim; i++) q[i] = k[i] = 10 + q[i];
     check_all(ctx, &t, same[p]);
     attend_tensors_free(ctx, &t);
     attend_context_free(ctx);
@@ -182,8 +172,7 @@ TEST(queries_that_are_keys) {
 
 /* Signed weights: an error is relative to the sum of their sizes. */
 TEST(weights_that_cancel) {
-  const char *const problems_here[] = {"poly(p=3):b1h2n40x300d8v5",
-                                       "poly(p=1,c=0.1):b1h2n40x20d8",
+  const char *const problems_here[] = {"poly(p=3):b1h2n40x300d8v5", "poly(p=1,c=0.1):b1h2n40x20d8",
                                        "poly(p=5,a=0.5):b1h4g2n70d8:causal"};
   FOR_EACH_ISA(isa)
   for (int p = 0; p < 3; p++) {
@@ -201,11 +190,9 @@ TEST(weights_that_cancel) {
       for (size_t j = 0; j < S; j++) size += fabs(w[r * S + j]);
       for (size_t x = 0; x < M; x++) most = fmax(most, fabs(o[r * M + x]) + 5);
       double slack = 60 * 0x1p-24 * (size + 1); /* a few for each power */
-      CHECK_NEAR(((float *)got.part[OUT_LSE])[r], den[r],
-                 slack * fabs(den[r]) * 4);
+      CHECK_NEAR(((float *)got.part[OUT_LSE])[r], den[r], slack * fabs(den[r]) * 4);
       for (size_t x = 0; x < M; x++)
-        CHECK_NEAR(((float *)got.part[OUT_O])[r * M + x], o[r * M + x],
-                   slack * most * 4);
+        CHECK_NEAR(((float *)got.part[OUT_O])[r * M + x], o[r * M + x], slack * most * 4);
     }
     free(w), free(o), free(den);
     outcome_free(&got);
@@ -217,8 +204,8 @@ TEST(weights_that_cancel) {
 /* ---- denominators of 0 ------------------------------------------------------------- */
 
 /* Scores are k itself: p 1, c 0, q 1. */
-static outcome solve_scores(attend_context *ctx, int n, const float *k,
-                            const float *v, attend_observation *look) {
+static outcome solve_scores(attend_context *ctx, int n, const float *k, const float *v,
+                            attend_observation *look) {
   float one = 1, d_o = 1;
   outcome out = {{0}, {0}};
   attend_desc d = {.form = {.kind = ATTEND_POLY, .degree = 1},
@@ -234,11 +221,9 @@ static outcome solve_scores(attend_context *ctx, int n, const float *k,
   float *dv = room_for((size_t)n, 4);
   OK(ctx, attend_forward(plan, q, key, value, attend_bhtd(&o), &lse));
   for (int j = 0; j < n; j++) size += fabsf(k[j]);
-  CHECK_EQ(attend_plan_weak_rows(plan),
-           fabsf(lse) < 0x1p-100f || fabsf(lse) < size / 1000);
-  OK(ctx, attend_backward(plan, q, key, value, attend_bhtd(&o), &lse,
-                          attend_bhtd(&d_o), attend_bhtd(&dq), attend_bhtd(dk),
-                          attend_bhtd(dv), NULL));
+  CHECK_EQ(attend_plan_weak_rows(plan), fabsf(lse) < 0x1p-100f || fabsf(lse) < size / 1000);
+  OK(ctx, attend_backward(plan, q, key, value, attend_bhtd(&o), &lse, attend_bhtd(&d_o),
+                          attend_bhtd(&dq), attend_bhtd(dk), attend_bhtd(dv), NULL));
   if (look) OK(ctx, attend_observe(plan, q, key, &lse, look));
   outcome_keep(&out, OUT_O, &o, 1, 4);
   outcome_keep(&out, OUT_LSE, &lse, 1, 4);
@@ -250,9 +235,7 @@ static outcome solve_scores(attend_context *ctx, int n, const float *k,
   return out;
 }
 
-static float part(const outcome *x, int n, int i) {
-  return ((const float *)x->part[n])[i];
-}
+static float part(const outcome *x, int n, int i) { return ((const float *)x->part[n])[i]; }
 
 /* 1 and -1 by turns: each block cancels, and so does the whole. */
 TEST(a_denominator_of_zero_is_a_row_that_sees_nothing) {
@@ -264,16 +247,14 @@ TEST(a_denominator_of_zero_is_a_row_that_sees_nothing) {
     const int32_t row[1] = {0};
     float top = 7, entropy = 7;
     int32_t index = 7;
-    attend_observation look = {
-        .rows = row, .n_rows = 1, .weights = weights, .top = 1};
+    attend_observation look = {.rows = row, .n_rows = 1, .weights = weights, .top = 1};
     look.top_index = &index, look.top_weight = &top, look.entropy = &entropy;
     for (int j = 0; j < N; j++) k[j] = j % 2 ? -1 : 1, v[j] = (float)(j % 7);
     outcome x = solve_scores(ctx, N, k, v, &look);
     CHECK(part(&x, OUT_O, 0) == 0 && part(&x, OUT_LSE, 0) == 0);
     CHECK(part(&x, OUT_DQ, 0) == 0);
     for (int j = 0; j < N; j++)
-      CHECK(part(&x, OUT_DK, j) == 0 && part(&x, OUT_DV, j) == 0 &&
-            weights[j] == 0);
+      CHECK(part(&x, OUT_DK, j) == 0 && part(&x, OUT_DV, j) == 0 && weights[j] == 0);
     CHECK(index == -1 && top == 0 && entropy == 0);
     outcome_free(&x);
     attend_context_free(ctx);
@@ -315,16 +296,14 @@ TEST(no_query_no_key_and_rows_that_see_nothing) {
     const attend_desc *d = &t.desc;
     int blind = d->kv_len < d->q_len ? d->q_len - d->kv_len : 0;
     for (size_t r = 0; r < rows_of(d); r++) /* may be anything */
-      if ((int)(r % (size_t)d->q_len) < blind)
-        put_all(ATTEND_F32, t.q.data, r * 8, 8, NAN);
+      if ((int)(r % (size_t)d->q_len) < blind) put_all(ATTEND_F32, t.q.data, r * 8, 8, NAN);
     outcome x = outcome_of(ctx, &t);
     for (size_t r = 0; r < rows_of(d); r++) {
       if ((int)(r % (size_t)d->q_len) >= blind) continue;
       float none = d->form.kind == ATTEND_POLY ? 0 : -INFINITY;
       CHECK(part(&x, OUT_LSE, (int)r) == none);
       for (int i = 0; i < 8; i++)
-        CHECK(part(&x, OUT_O, (int)r * 8 + i) == 0 &&
-              part(&x, OUT_DQ, (int)r * 8 + i) == 0);
+        CHECK(part(&x, OUT_O, (int)r * 8 + i) == 0 && part(&x, OUT_DQ, (int)r * 8 + i) == 0);
     }
     for (int i = 0; i < (int)keys_of(d) * 8; i++) {
       CHECK(isfinite(part(&x, OUT_DK, i)) && isfinite(part(&x, OUT_DV, i)));
@@ -338,11 +317,10 @@ TEST(no_query_no_key_and_rows_that_see_nothing) {
 
 /* NaN in keys and values that nobody sees, in half of what a tile loads. */
 TEST(masked_keys_are_not_read) {
-  const char *const padded[] = {"poly(p=3,a=0.1,c=2):b2h2n40x90d8:lengths:bwd",
-                                "poly(p=2):b2h2n40x90d8:padleft:bf16:bwd",
-                                "gaussian:b2h2n40x90d8:lengths:bwd",
-                                "gaussian:b2h2n40x90d8:padleft:f16:bwd",
-                                "gaussian(sigma=0.3):b2h2n40x90d8:padleft:bwd"};
+  const char *const padded[] = {
+      "poly(p=3,a=0.1,c=2):b2h2n40x90d8:lengths:bwd", "poly(p=2):b2h2n40x90d8:padleft:bf16:bwd",
+      "gaussian:b2h2n40x90d8:lengths:bwd", "gaussian:b2h2n40x90d8:padleft:f16:bwd",
+      "gaussian(sigma=0.3):b2h2n40x90d8:padleft:bwd"};
   FOR_EACH_ISA(isa)
   for (int p = 0; p < 5; p++) {
     attend_context *ctx = open_context(isa, 2, NULL);
@@ -366,10 +344,10 @@ TEST(masked_keys_are_not_read) {
 /* ---- looking ---------------------------------------------------------------------------- */
 
 TEST(what_is_seen_is_what_was_weighed) {
-  const char *const looked[] = {
-      "poly(p=3):b2h4g2n20x300d4", "poly(p=2,c=1):b2h2n40d16:causal:bf16",
-      "gaussian:b2h4g2n20x300d16:padleft", "gaussian:b2h2n40d16:causal:alibi",
-      "gaussian(sigma=0.2):b2h2n40x70d3:bottom"};
+  const char *const looked[] = {"poly(p=3):b2h4g2n20x300d4", "poly(p=2,c=1):b2h2n40d16:causal:bf16",
+                                "gaussian:b2h4g2n20x300d16:padleft",
+                                "gaussian:b2h2n40d16:causal:alibi",
+                                "gaussian(sigma=0.2):b2h2n40x70d3:bottom"};
   enum { TOP = 3 };
   FOR_EACH_ISA(isa)
   for (int p = 0; p < 5; p++) {
@@ -389,8 +367,7 @@ TEST(what_is_seen_is_what_was_weighed) {
     OK(ctx, attend_definition_weights(ctx, d, t.q, t.k, truth));
     for (size_t r = 0; r < n; r++) {
       double sum = 0, size = 0;
-      for (size_t j = 0; j < S; j++)
-        sum += w[r * S + j], size += fabs(truth[r * S + j]);
+      for (size_t j = 0; j < S; j++) sum += w[r * S + j], size += fabs(truth[r * S + j]);
       if (size == 0) continue;
       CHECK_NEAR(sum, 1, 1e-5 * (1 + size));
       for (size_t j = 0; j < S; j++)
@@ -400,8 +377,7 @@ TEST(what_is_seen_is_what_was_weighed) {
         float weight = top[r * TOP + (size_t)i];
         CHECK(at < 0 ? weight == 0 : weight == w[r * S + (size_t)at]);
         int heavier = 0;
-        for (size_t j = 0; j < S && at >= 0; j++)
-          heavier += w[r * S + j] > weight;
+        for (size_t j = 0; j < S && at >= 0; j++) heavier += w[r * S + j] > weight;
         CHECK(heavier <= i);
       }
     }

@@ -2,20 +2,17 @@
  * cutting of what is fed to a state. */
 #include "outcome.h"
 
-static attend_tensors tensors_of(attend_context *ctx, const char *text,
-                                 uint64_t seed) {
+static attend_tensors tensors_of(attend_context *ctx, const char *text, uint64_t seed) {
   attend_tensors t = make_tensors(ctx, text, seed);
   t.desc.engine = "kernel-direct";
   return t;
 }
 
 TEST(threads_do_not_matter) {
-  const char *const split[] = {"poly(p=3,a=0.1):b1h4g1n3x9000d16",
-                               "poly(p=2):b2h4g2n150x300d24v40:bf16:bwd",
-                               "gaussian:b1h4g1n3x9000d16:bf16",
-                               "gaussian:b2h4g2n150x300d24v40:alibi:bwd",
-                               "gaussian(sigma=0.5):b1h4g1n3x9000d16:f16",
-                               "gaussian(sigma=0.5):b2h4g2n150x300d8:bwd"};
+  const char *const split[] = {
+      "poly(p=3,a=0.1):b1h4g1n3x9000d16",         "poly(p=2):b2h4g2n150x300d24v40:bf16:bwd",
+      "gaussian:b1h4g1n3x9000d16:bf16",           "gaussian:b2h4g2n150x300d24v40:alibi:bwd",
+      "gaussian(sigma=0.5):b1h4g1n3x9000d16:f16", "gaussian(sigma=0.5):b2h4g2n150x300d8:bwd"};
   FOR_EACH_ISA(isa)
   for (int p = 0; p < 6; p++) {
     attend_context *ctx = open_context(isa, 1, NULL);
@@ -34,12 +31,10 @@ TEST(threads_do_not_matter) {
 }
 
 /* Rows [at, at + n) of a contiguous [1,H,length,width]. */
-static attend_view rows_from(attend_view whole, const attend_desc *d, int width,
-                             int at) {
+static attend_view rows_from(attend_view whole, const attend_desc *d, int width, int at) {
   ptrdiff_t head = (ptrdiff_t)d->q_len * width;
   size_t size = attend_dtype_size(d->dtype);
-  return (attend_view){(char *)whole.data + (size_t)(at * width) * size,
-                       {0, head, width, 1}};
+  return (attend_view){(char *)whole.data + (size_t)(at * width) * size, {0, head, width, 1}};
 }
 
 /* Batch 1; returns o, lse and the entropy that the state gives. */
@@ -57,10 +52,9 @@ static outcome fed(attend_context *ctx, const attend_tensors *t, int chunk) {
   for (int at = 0, n; at < d.q_len; at += n) {
     n = d.q_len - at < chunk ? d.q_len - at : chunk;
     attend_view q = rows_from(t->q, &t->desc, d.dim, at);
-    OK(ctx,
-       attend_extend(plan, state, n, q, rows_from(t->k, &t->desc, d.dim, at),
-                     rows_from(t->v, &t->desc, d.dim_v, at),
-                     rows_from(t->o, &t->desc, d.dim_v, at), lse));
+    OK(ctx, attend_extend(plan, state, n, q, rows_from(t->k, &t->desc, d.dim, at),
+                          rows_from(t->v, &t->desc, d.dim_v, at),
+                          rows_from(t->o, &t->desc, d.dim_v, at), lse));
     attend_observation look = {.entropy = some};
     OK(ctx, attend_state_observe(plan, state, n, q, lse, &look));
     for (size_t i = 0; i < H * (size_t)n; i++) {
@@ -68,8 +62,7 @@ static outcome fed(attend_context *ctx, const attend_tensors *t, int chunk) {
       all[to] = lse[i], entropy[to] = some[i];
     }
   }
-  outcome_keep(&out, OUT_O, t->o.data, rows_of(&d) * (size_t)d.dim_v,
-               attend_dtype_size(d.dtype));
+  outcome_keep(&out, OUT_O, t->o.data, rows_of(&d) * (size_t)d.dim_v, attend_dtype_size(d.dtype));
   outcome_keep(&out, OUT_LSE, all, H * T, 4);
   outcome_keep(&out, OUT_DBIAS, entropy, H * T, 4);
   free(lse), free(all), free(entropy), free(some);
@@ -79,15 +72,14 @@ static outcome fed(attend_context *ctx, const attend_tensors *t, int chunk) {
 }
 
 TEST(fed_in_pieces) {
-  const char *const causal[] = {
-      "poly(p=2):h4g2n300d24v40:causal",
-      "poly(p=3,a=0.1,c=-2):h4g1n300d16:causal:window=33:f16",
-      "poly(p=7,a=0.1,c=1):h2n300d17v9:causal:bf16",
-      "gaussian:h4g2n300d24v40:causal",
-      "gaussian:h2n300d17v9:causal:alibi:bf16",
-      "gaussian:h4g1n300d16:causal:window=33:f16",
-      "gaussian(sigma=0.5):h4g2n300d8v9:causal",
-      "gaussian(sigma=0.5):h2n300d17:causal:buckets1:bf16"};
+  const char *const causal[] = {"poly(p=2):h4g2n300d24v40:causal",
+                                "poly(p=3,a=0.1,c=-2):h4g1n300d16:causal:window=33:f16",
+                                "poly(p=7,a=0.1,c=1):h2n300d17v9:causal:bf16",
+                                "gaussian:h4g2n300d24v40:causal",
+                                "gaussian:h2n300d17v9:causal:alibi:bf16",
+                                "gaussian:h4g1n300d16:causal:window=33:f16",
+                                "gaussian(sigma=0.5):h4g2n300d8v9:causal",
+                                "gaussian(sigma=0.5):h2n300d17:causal:buckets1:bf16"};
   const int chunks[] = {1, 7, 64, 97, 300};
   FOR_EACH_ISA(isa)
   for (int p = 0; p < 8; p++) {

@@ -3,12 +3,10 @@
 
 /* Weights of 1e-60 are 0 in f32: a row that sees such keys alone gives zeros
  * where the truth is 2.5, and is counted; one that sees no key is not. */
-static int64_t count_vanished(attend_context *ctx, attend_form form,
-                              const uint8_t *key_mask, int n, float q,
-                              float *o) {
+static int64_t count_vanished(attend_context *ctx, attend_form form, const uint8_t *key_mask, int n,
+                              float q, float *o) {
   enum { KEYS_HERE = 4 };
-  float k[KEYS_HERE] = {1, 1, 1, 1}, v[KEYS_HERE] = {1, 2, 3, 4}, row[3],
-        lse[3];
+  float k[KEYS_HERE] = {1, 1, 1, 1}, v[KEYS_HERE] = {1, 2, 3, 4}, row[3], lse[3];
   attend_desc d = {.form = form,
                    .q_len = n,
                    .kv_len = KEYS_HERE,
@@ -17,8 +15,8 @@ static int64_t count_vanished(attend_context *ctx, attend_form form,
                    .engine = "kernel-direct"};
   for (int i = 0; i < n; i++) row[i] = i == 1 ? 1.0f : q;
   attend_plan *plan = make_plan(ctx, &d);
-  OK(ctx, attend_forward(plan, attend_bhtd(row), attend_bhtd(k), attend_bhtd(v),
-                         attend_bhtd(o), lse));
+  OK(ctx,
+     attend_forward(plan, attend_bhtd(row), attend_bhtd(k), attend_bhtd(v), attend_bhtd(o), lse));
   int64_t weak = attend_plan_weak_rows(plan);
   attend_plan_free(plan);
   return weak;
@@ -60,8 +58,8 @@ TEST(weights_that_vanish_are_weak_rows_of_a_state) {
   OK(ctx, attend_state_create(plan, &s));
   for (int i = 0; i < 3; i++) {
     attend_plan_set_padding(plan, NULL, i ? NULL : real);
-    OK(ctx, attend_extend(plan, s, 1, attend_bhtd(q), attend_bhtd(x),
-                          attend_bhtd(x), attend_bhtd(o), NULL));
+    OK(ctx, attend_extend(plan, s, 1, attend_bhtd(q), attend_bhtd(x), attend_bhtd(x),
+                          attend_bhtd(o), NULL));
     CHECK_EQ(attend_plan_weak_rows(plan), i > 0);
   }
   attend_state_free(s);

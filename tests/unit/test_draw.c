@@ -20,18 +20,10 @@ TEST(what_is_no_character_is_replaced) {
   static const struct {
     const char *text;
     uint32_t code;
-  } cases[] = {{"A", 'A'},
-               {"é", 0xe9},
-               {"漢", 0x6f22},
-               {"😀", 0x1f600},
-               {"\xff", 0xfffd},
-               {"\xc3", 0xfffd},
-               {"\xc0\x80", 0xfffd},
-               {"\xed\xa0\x80", 0xfffd},
-               {"\x01", 0xfffd},
-               {"\n", 0x21b5},
-               {"\xef\xbf\xbf", 0xfffd},
-               {"", 0}};
+  } cases[] = {
+      {"A", 'A'},       {"é", 0xe9},      {"漢", 0x6f22},           {"😀", 0x1f600},
+      {"\xff", 0xfffd}, {"\xc3", 0xfffd}, {"\xc0\x80", 0xfffd},     {"\xed\xa0\x80", 0xfffd},
+      {"\x01", 0xfffd}, {"\n", 0x21b5},   {"\xef\xbf\xbf", 0xfffd}, {"", 0}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const char *at = cases[i].text;
     CHECK_EQ(letters_next(&at), cases[i].code);
@@ -43,8 +35,7 @@ TEST(what_is_no_character_is_replaced) {
 }
 
 TEST(characters_are_written_as_they_were_read) {
-  static const uint32_t codes[] = {0x41,   0x7ff,   0x800,
-                                   0xfffd, 0x10000, 0x10fffd};
+  static const uint32_t codes[] = {0x41, 0x7ff, 0x800, 0xfffd, 0x10000, 0x10fffd};
   for (int i = 0; i < 6; i++) {
     char bytes[LETTER_BYTES + 1] = {0};
     const char *at = bytes;
@@ -75,8 +66,7 @@ TEST(advances_are_the_fonts) {
 }
 
 /* Bounds of the points on the outline, in units of the font; how many contours. */
-static void check_outline(uint32_t code, double x0, double y0, double x1,
-                          double y1, int contours) {
+static void check_outline(uint32_t code, double x0, double y0, double x1, double y1, int contours) {
   const affine units = {2048, 0, 0, 2048, 0, 0};
   double low[2] = {1e9, 1e9}, high[2] = {-1e9, -1e9};
   path p = {0};
@@ -101,10 +91,9 @@ TEST(outlines_are_the_fonts) {
   check_outline('A', 16, 0, 1384, 1493, 2);
   check_outline('W', 68, 0, 1958, 1493, 1);
   check_outline('0', 135, -29, 1167, 1520, 2);
-  check_outline(0xe9, 113, -29, 1151, 1638, 3);  /* e and an accent */
-  check_outline(0x1d54f, 108, 0, 1542, 1493, 2); /* beyond 16 bits */
-  check_outline(0x4e00, 0.08 * 2048, 0, 0.92 * 2048, 0.729 * 2048,
-                2); /* a box with a hole */
+  check_outline(0xe9, 113, -29, 1151, 1638, 3);                        /* e and an accent */
+  check_outline(0x1d54f, 108, 0, 1542, 1493, 2);                       /* beyond 16 bits */
+  check_outline(0x4e00, 0.08 * 2048, 0, 0.92 * 2048, 0.729 * 2048, 2); /* a box with a hole */
   path p = {0};
   glyphs_outline(false, ' ', &(affine){1, 0, 0, 1, 0, 0}, &p);
   CHECK_EQ(p.count, 0);
@@ -133,8 +122,7 @@ typedef struct {
 } decoded;
 
 static uint32_t big(const uint8_t *p) {
-  return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 |
-         p[3];
+  return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
 /* As much of PNG as is written here: rows without a filter. */
@@ -177,15 +165,12 @@ static decoded drawn(drawing *d, double scale) {
   return to;
 }
 
-static int grey(const decoded *of, int x, int y) {
-  return of->pixels[3 * (y * of->width + x)];
-}
+static int grey(const decoded *of, int x, int y) { return of->pixels[3 * (y * of->width + x)]; }
 
 /* How many pixels are black, parts counted. */
 static double ink(const decoded *of) {
   double sum = 0;
-  for (int i = 0; i < of->width * of->height; i++)
-    sum += (255 - of->pixels[3 * i]) / 255.0;
+  for (int i = 0; i < of->width * of->height; i++) sum += (255 - of->pixels[3 * i]) / 255.0;
   return sum;
 }
 
@@ -233,8 +218,7 @@ TEST(shapes_have_their_area) {
 
 TEST(a_curve_is_as_long_as_it_is) {
   drawing d = sheet(100, 100);
-  double quarter[8] = {90, 10, 90, 10 + 70 * 0.5523, 20 + 70 * 0.5523,
-                       80, 20, 80};
+  double quarter[8] = {90, 10, 90, 10 + 70 * 0.5523, 20 + 70 * 0.5523, 80, 20, 80};
   draw_curve(&d, quarter, 2, black);
   decoded p = drawn(&d, 1);
   CHECK_NEAR(ink(&p), 3.14159265 / 2 * 70 * 2, 1);
@@ -267,8 +251,7 @@ TEST(cells_stay_sharp) {
   draw_image(&d, 1, 1, 6, 2, cells, 1, 2);
   decoded p = drawn(&d, 2);
   CHECK_EQ(p.width, 16);
-  for (int x = 0; x < 16; x++)
-    CHECK_EQ(grey(&p, x, 3), x < 2 || x >= 14 ? 255 : x < 8 ? 0 : 90);
+  for (int x = 0; x < 16; x++) CHECK_EQ(grey(&p, x, 3), x < 2 || x >= 14 ? 255 : x < 8 ? 0 : 90);
   free(p.pixels);
 }
 
@@ -296,8 +279,8 @@ static int faults(const char *at) {
   int depth = 0, bad = 0;
   for (; *at; at++) {
     if (*at == '&')
-      bad += strncmp(at, "&lt;", 4) && strncmp(at, "&gt;", 4) &&
-             strncmp(at, "&amp;", 5) && strncmp(at, "&quot;", 6);
+      bad += strncmp(at, "&lt;", 4) && strncmp(at, "&gt;", 4) && strncmp(at, "&amp;", 5) &&
+             strncmp(at, "&quot;", 6);
     if ((unsigned char)*at < 0x20 && *at != '\n') bad++;
     if (*at != '<') continue;
     bool closes = at[1] == '/', quoted = false;
@@ -329,8 +312,7 @@ TEST(svg_is_well_formed) {
   CHECK_EQ(draw_svg(&d, &svg, &length), ATTEND_OK);
   CHECK_EQ(faults(svg), 0);
   CHECK_EQ(strlen(svg), length);
-  CHECK_SAYS(svg,
-             "<title>a &lt;title&gt; &amp; &quot;more&quot; \xef\xbf\xbd<");
+  CHECK_SAYS(svg, "<title>a &lt;title&gt; &amp; &quot;more&quot; \xef\xbf\xbd<");
   CHECK_SAYS(svg, "&lt;b&gt;&amp;&quot;\xef\xbf\xbd\xef\xbf\xbd(</text>");
   CHECK_SAYS(svg, "role=\"img\"");
   CHECK_SAYS(svg, "data:image/png;base64,iVBORw0KGgo");
@@ -358,8 +340,8 @@ static attend_status draw_all(bool svg) {
   draw_hatch(&d, 1, 1, 5, 5, black);
   draw_image(&d, 1, 1, 6, 2, cells, 1, 2);
   draw_text(&d, 1, 20, "é漢 text", &(text_look){.size = 9, .most = 30});
-  attend_status status = svg ? draw_svg(&d, (char **)&bytes, &length)
-                             : draw_png(&d, 1, &bytes, &length);
+  attend_status status =
+      svg ? draw_svg(&d, (char **)&bytes, &length) : draw_png(&d, 1, &bytes, &length);
   CHECK_EQ(status == ATTEND_OK, bytes != NULL);
   free(bytes);
   drawing_free(&d);
@@ -384,8 +366,7 @@ TEST(drawings_without_memory) {
 /* ---- colours -------------------------------------------------------------------------- */
 
 static double lightness(colour c) {
-  return 0.2126 * pow(c.r, 2.2) + 0.7152 * pow(c.g, 2.2) +
-         0.0722 * pow(c.b, 2.2);
+  return 0.2126 * pow(c.r, 2.2) + 0.7152 * pow(c.g, 2.2) + 0.0722 * pow(c.b, 2.2);
 }
 
 TEST(scales_go_one_way) {

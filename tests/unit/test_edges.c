@@ -21,12 +21,10 @@ static void ragged(attend_context *ctx, attend_form_kind form, int window) {
   attend_state *state;
   int32_t one[1] = {1};
   OK(ctx, attend_state_create(plan, &state));
-  OK(ctx,
-     attend_state_append(plan, state, HELD, attend_bhtd(k), attend_bhtd(v)));
+  OK(ctx, attend_state_append(plan, state, HELD, attend_bhtd(k), attend_bhtd(v)));
   attend_plan_set_padding(plan, one, NULL);
-  OK(ctx,
-     attend_extend(plan, state, N, attend_bhtd(q), attend_bhtd(k + HELD * D),
-                   attend_bhtd(v + HELD * D), attend_bhtd(o), lse));
+  OK(ctx, attend_extend(plan, state, N, attend_bhtd(q), attend_bhtd(k + HELD * D),
+                        attend_bhtd(v + HELD * D), attend_bhtd(o), lse));
   CHECK_EQ(attend_state_length(state, 0), HELD + 1);
   CHECK(isfinite(lse[0]));
   CHECK(lse[1] == -INFINITY);
@@ -53,8 +51,7 @@ static void shared_bias(int threads, float *dbias /* [n][x] */) {
   memcpy(d.bias.dense.stride, over_heads, sizeof over_heads);
   attend_plan *plan = make_plan(ctx, &d);
   OK(ctx, attend_forward(plan, t.q, t.k, t.v, t.o, t.lse));
-  OK(ctx, attend_backward(plan, t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk,
-                          t.dv, dbias));
+  OK(ctx, attend_backward(plan, t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk, t.dv, dbias));
   attend_plan_free(plan);
   attend_tensors_free(ctx, &t);
   attend_context_free(ctx);
@@ -82,15 +79,13 @@ static void check_scale(attend_context *ctx, float scale) {
   double *o = room_for(n, sizeof *o), *lse = room_for(rows, sizeof *lse);
   OK(ctx, attend_forward(plan, t.q, t.k, t.v, t.o, t.lse));
   OK(ctx, attend_definition_forward(ctx, &d, t.q, t.k, t.v, o, lse));
-  OK(ctx, attend_backward(plan, t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk,
-                          t.dv, NULL));
+  OK(ctx, attend_backward(plan, t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk, t.dv, NULL));
   for (size_t i = 0; i < n; i++) {
     CHECK_NEAR(((float *)t.o.data)[i], o[i], 2e-6);
     CHECK(isfinite(((float *)t.dq.data)[i]));
     CHECK(isfinite(((float *)t.dk.data)[i]));
   }
-  for (size_t i = 0; i < rows; i++)
-    CHECK_NEAR(t.lse[i], lse[i], 1e-5 + fabs(lse[i]) * 1e-6);
+  for (size_t i = 0; i < rows; i++) CHECK_NEAR(t.lse[i], lse[i], 1e-5 + fabs(lse[i]) * 1e-6);
   free(o);
   free(lse);
   attend_plan_free(plan);
@@ -116,8 +111,7 @@ TEST(weights_looked_at_stay_weights) {
   attend_plan *plan = make_plan(ctx, &t.desc);
   float entropy[140], top[140];
   int32_t index[140];
-  attend_observation look = {
-      .entropy = entropy, .top = 1, .top_index = index, .top_weight = top};
+  attend_observation look = {.entropy = entropy, .top = 1, .top_index = index, .top_weight = top};
   OK(ctx, attend_forward(plan, t.q, t.k, t.v, t.o, t.lse));
   OK(ctx, attend_observe(plan, t.q, t.k, t.lse, &look));
   for (int i = 0; i < 140; i++) {
@@ -130,8 +124,7 @@ TEST(weights_looked_at_stay_weights) {
   attend_context_free(ctx);
 }
 
-static void check_refused(attend_context *ctx, attend_desc d,
-                          const char *part) {
+static void check_refused(attend_context *ctx, attend_desc d, const char *part) {
   attend_plan *plan;
   CHECK(attend_plan_create(ctx, &d, &plan) != ATTEND_OK);
   CHECK(plan == NULL);
@@ -165,8 +158,7 @@ static void give_back(void *block, void *user) {
   free(block);
 }
 static attend_context *open_small(size_t *most) {
-  attend_context_options o = {.threads = 2,
-                              .allocator = {take_little, give_back, most}};
+  attend_context_options o = {.threads = 2, .allocator = {take_little, give_back, most}};
   attend_context *ctx;
   OK(ctx, attend_context_create(&o, &ctx));
   return ctx;
@@ -226,8 +218,7 @@ TEST(workspaces_that_no_size_holds_are_refused) {
 
 /* ---- outputs ------------------------------------------------------------------ */
 
-static void check_stride(attend_context *ctx, attend_status status,
-                         const char *name) {
+static void check_stride(attend_context *ctx, attend_status status, const char *name) {
   char wanted[32];
   snprintf(wanted, sizeof wanted, "%s has stride 0", name);
   CHECK_EQ(status, ATTEND_INVALID);
@@ -250,9 +241,8 @@ TEST(outputs_that_share_addresses_are_refused) {
     check_stride(ctx, attend_merge(plan, into, t.lse, t.o, t.lse), "o");
     for (int g = 0; g < 3; g++)
       check_stride(ctx,
-                   attend_backward(plan, t.q, t.k, t.v, t.o, t.lse, t.d_o,
-                                   g == 0 ? into : t.dq, g == 1 ? into : t.dk,
-                                   g == 2 ? into : t.dv, NULL),
+                   attend_backward(plan, t.q, t.k, t.v, t.o, t.lse, t.d_o, g == 0 ? into : t.dq,
+                                   g == 1 ? into : t.dk, g == 2 ? into : t.dv, NULL),
                    g == 0   ? "dq"
                    : g == 1 ? "dk"
                             : "dv");
@@ -277,13 +267,13 @@ TEST(a_state_refuses_such_an_output_before_it_grows) {
     attend_state *state;
     attend_view bad = {o, {0, 0, 0, 1}}, one = {o, {0, 0, 0, 1}};
     OK(ctx, attend_state_create(plan, &state));
-    check_stride(ctx,
-                 attend_extend(plan, state, N, attend_bhtd(x), attend_bhtd(x),
-                               attend_bhtd(x), bad, NULL),
-                 "o");
+    check_stride(
+        ctx,
+        attend_extend(plan, state, N, attend_bhtd(x), attend_bhtd(x), attend_bhtd(x), bad, NULL),
+        "o");
     CHECK_EQ(attend_state_length(state, 0), 0);
-    OK(ctx, attend_extend(plan, state, 1, attend_bhtd(x), attend_bhtd(x),
-                          attend_bhtd(x), one, NULL));
+    OK(ctx,
+       attend_extend(plan, state, 1, attend_bhtd(x), attend_bhtd(x), attend_bhtd(x), one, NULL));
     attend_state_free(state);
     attend_plan_free(plan);
   }
@@ -293,16 +283,13 @@ TEST(a_state_refuses_such_an_output_before_it_grows) {
 TEST(a_state_stays_in_its_context) {
   attend_context *a = open_context(NULL, 1, NULL);
   attend_context *b = open_context(NULL, 1, NULL);
-  attend_desc d = {.q_len = 1,
-                   .dim = 4,
-                   .mask.causal = ATTEND_CAUSAL_BOTTOM,
-                   .purpose = ATTEND_FOR_EXTEND};
+  attend_desc d = {
+      .q_len = 1, .dim = 4, .mask.causal = ATTEND_CAUSAL_BOTTOM, .purpose = ATTEND_FOR_EXTEND};
   attend_plan *here = make_plan(a, &d), *there = make_plan(b, &d);
   attend_state *state;
   float x[4] = {0};
   OK(a, attend_state_create(here, &state));
-  CHECK_EQ(attend_state_append(there, state, 1, attend_bhtd(x), attend_bhtd(x)),
-           ATTEND_INVALID);
+  CHECK_EQ(attend_state_append(there, state, 1, attend_bhtd(x), attend_bhtd(x)), ATTEND_INVALID);
   CHECK_SAYS(attend_message(b), "another context");
   attend_state_free(state);
   attend_plan_free(here);

@@ -53,8 +53,7 @@ static attend_tensors tensors_of(attend_context *ctx, const char *text) {
 
 static void forward_and_back(attend_plan *plan, attend_tensors *t) {
   CHECK_EQ(attend_forward(plan, t->q, t->k, t->v, t->o, t->lse), ATTEND_OK);
-  CHECK_EQ(attend_backward(plan, t->q, t->k, t->v, t->o, t->lse, t->d_o, t->dq,
-                           t->dk, t->dv, NULL),
+  CHECK_EQ(attend_backward(plan, t->q, t->k, t->v, t->o, t->lse, t->d_o, t->dq, t->dk, t->dv, NULL),
            ATTEND_OK);
 }
 
@@ -71,8 +70,7 @@ static void extend(attend_context *ctx, attend_tensors *t, const char *file) {
   d.purpose = ATTEND_FOR_EXTEND;
   CHECK_EQ(attend_plan_create(ctx, &d, &plan), ATTEND_OK);
   CHECK_EQ(attend_state_create(plan, &state), ATTEND_OK);
-  CHECK_EQ(attend_extend(plan, state, d.q_len, t->q, t->k, t->v, t->o, t->lse),
-           ATTEND_OK);
+  CHECK_EQ(attend_extend(plan, state, d.q_len, t->q, t->k, t->v, t->o, t->lse), ATTEND_OK);
   CHECK_EQ(attend_state_save(state, file), ATTEND_OK);
   CHECK_EQ(attend_state_load(plan, file, &read), ATTEND_OK);
   CHECK_EQ(attend_state_bytes(read) > 0, 1);
@@ -95,8 +93,7 @@ static outcome run(attend_context *ctx, const char *text, attend_tensors *t) {
   attend_plan *plan = NULL;
   attend_cost cost;
   *t = tensors_of(ctx, text);
-  size_t rows =
-      (size_t)t->desc.batch * (size_t)t->desc.heads * (size_t)t->desc.q_len;
+  size_t rows = (size_t)t->desc.batch * (size_t)t->desc.heads * (size_t)t->desc.q_len;
   r.bytes = malloc(t->bytes);
   r.entropy = calloc(rows, sizeof *r.entropy);
   CHECK_EQ(attend_plan_create(ctx, &t->desc, &plan), ATTEND_OK);
@@ -119,8 +116,7 @@ static void compare(attend_context *ctx, const device *d, const char *text) {
   outcome x = run(ctx, text, &a);
   ctx->engines = d->list;
   outcome y = run(ctx, text, &b);
-  size_t rows =
-      (size_t)a.desc.batch * (size_t)a.desc.heads * (size_t)a.desc.q_len;
+  size_t rows = (size_t)a.desc.batch * (size_t)a.desc.heads * (size_t)a.desc.q_len;
   CHECK(!strcmp(x.engine, y.engine));
   CHECK(x.flops == y.flops);
   CHECK(a.bytes == b.bytes && !memcmp(x.bytes, y.bytes, a.bytes));

@@ -13,8 +13,7 @@ static void check_escape(const char *text, const char *keep, const char *want) {
 
 TEST(control_characters_are_escaped) {
   check_escape("", "", "");
-  check_escape("plain caf\xc3\xa9 \xf0\x9f\x91\x8d", "",
-               "plain caf\xc3\xa9 \xf0\x9f\x91\x8d");
+  check_escape("plain caf\xc3\xa9 \xf0\x9f\x91\x8d", "", "plain caf\xc3\xa9 \xf0\x9f\x91\x8d");
   check_escape("\x1b[31m", "", "\\x1b[31m");
   check_escape("a\nb\tc\r\x7f", "\n\t", "a\nb\tc\\x0d\\x7f");
   check_escape(

@@ -52,8 +52,7 @@ TEST(the_reference_is_exact_enough) {
   double y[CHUNK];
   for (int round = 0; round < (light() ? 4 : 64); round++) {
     attend_random_uniform((attend_random){3, (uint64_t)round}, 0, CHUNK, x);
-    for (int i = 0; i < CHUNK; i++)
-      x[i] = (x[i] - 0.5f) * (round % 2 ? 255.0f : 0x1p-9f);
+    for (int i = 0; i < CHUNK; i++) x[i] = (x[i] - 0.5f) * (round % 2 ? 255.0f : 0x1p-9f);
     exact_powers(x, y);
     for (int i = 0; i < CHUNK; i++) {
       double truth = exp2((double)x[i]);
@@ -93,8 +92,7 @@ static double error_of(float x, float y) {
   if (x >= top) return y == INFINITY ? 0 : INFINITY;
   if (x <= nothing) return y == 0 && !signbit(y) ? 0 : INFINITY;
   double truth = exp2((double)x);
-  if (x < bottom)
-    return y >= 0 && fabs((double)y - truth) < 0x1p-126 ? 0 : INFINITY;
+  if (x < bottom) return y >= 0 && fabs((double)y - truth) < 0x1p-126 ? 0 : INFINITY;
   return fabs((double)y - truth) * per_ulp(truth);
 }
 
@@ -167,8 +165,7 @@ static int subjects(subject all[ISAS]) {
   int n = 0;
   FOR_EACH_ISA(isa) {
     attend_context *ctx = open_context(isa, 1, NULL);
-    all[n++] = (subject){
-        .kernels = ctx->kernels, .ctx = ctx, .stride = light() ? 1024 : 64};
+    all[n++] = (subject){.kernels = ctx->kernels, .ctx = ctx, .stride = light() ? 1024 : 64};
   }
   if (!light()) all[n - 1].stride = 1;
   return n;
@@ -195,9 +192,8 @@ TEST(every_float) {
   PARALLEL_FOR(ctx, ctx->threads, chunks / step, try_item, w);
   attend_context_free(ctx);
   for (int s = 0; s < n; s++) {
-    printf("%s: at most %.4f ulp, at %a (%s)\n", all[s].kernels->isa,
-           all[s].worst, (double)all[s].worst_at,
-           all[s].stride == 1 ? "every float" : "a sample");
+    printf("%s: at most %.4f ulp, at %a (%s)\n", all[s].kernels->isa, all[s].worst,
+           (double)all[s].worst_at, all[s].stride == 1 ? "every float" : "a sample");
     CHECK(all[s].worst <= limit);
     CHECK(all[s].worst > 0.5); /* a sweep that saw nothing would show 0 */
     attend_context_free(all[s].ctx);
@@ -227,8 +223,8 @@ TEST(any_length_gives_the_same_bits) {
 
 /* 2^(factor s - m) as softmax computes it, where factor s is no float: the
  * largest error in ulp, of weights from 2^-20 on. */
-static double worst_weight(const struct kernels *kn, float factor,
-                           uint64_t stream, double *score_of_worst) {
+static double worst_weight(const struct kernels *kn, float factor, uint64_t stream,
+                           double *score_of_worst) {
   float s[BLOCK], p[BLOCK], m = -INFINITY, l[2] = {0}, alpha, beta;
   double worst = 0;
   attend_random_uniform((attend_random){6, stream}, 0, BLOCK, s);

@@ -8,16 +8,14 @@
 #include "attend/training_run.h"
 #include "training_runs.h"
 
-__attribute__((destructor)) static void leave_nothing(void) {
-  remove_below(models_folder());
-}
+__attribute__((destructor)) static void leave_nothing(void) { remove_below(models_folder()); }
 
 static const char *in_run(const char *run, const char *file) {
   static char paths[4][700];
   static int next;
   char *path = paths[next++ % 4];
-  snprintf(path, sizeof paths[0], "%s/%s%s%s", models_folder(), run,
-           file ? "/" : "", file ? file : "");
+  snprintf(path, sizeof paths[0], "%s/%s%s%s", models_folder(), run, file ? "/" : "",
+           file ? file : "");
   return path;
 }
 
@@ -50,12 +48,10 @@ static int stop(double done, void *user) {
   CHECK(done >= w->done && done < 1);
   w->done = done;
   w->asked++;
-  return w->stop_at && (int)(done * (double)w->how.training.schedule.steps +
-                             0.5) >= w->stop_at;
+  return w->stop_at && (int)(done * (double)w->how.training.schedule.steps + 0.5) >= w->stop_at;
 }
 
-static attend_batches *cut(attend_context *ctx, const attend_corpus *c,
-                           int in_order) {
+static attend_batches *cut(attend_context *ctx, const attend_corpus *c, int in_order) {
   attend_batches *b;
   attend_batch_options o = {.batch = 3, .length = 12, .in_order = in_order};
   OK(ctx, attend_batches_create(c, &o, &b));
@@ -68,8 +64,7 @@ static world open_world(ledger *memory) {
   OK(w.ctx, attend_corpus_split(w.texts, 0.2, 1, &w.held));
   w.batches = cut(w.ctx, w.texts, 0);
   w.how = (attend_fit_options)ATTEND_FIT_OPTIONS;
-  w.how.training.schedule =
-      (attend_schedule){ATTEND_COSINE_RATE, 3e-3, 3e-4, 2, 12};
+  w.how.training.schedule = (attend_schedule){ATTEND_COSINE_RATE, 3e-3, 3e-4, 2, 12};
   w.how.valid = cut(w.ctx, w.held, 1);
   w.how.save_every = 4;
   w.how.valid_every = 3;
@@ -91,8 +86,8 @@ static attend_status fit(world *w, const char *run) {
   attend_trainer_options dropout = {.dropout = 0.1f, .seed = 3};
   w->how.user = w;
   w->done = 0;
-  return attend_fit_model(w->ctx, in_run(run, NULL), model_path("gpt2", NULL),
-                          &dropout, NULL, w->batches, &w->how, &w->end);
+  return attend_fit_model(w->ctx, in_run(run, NULL), model_path("gpt2", NULL), &dropout, NULL,
+                          w->batches, &w->how, &w->end);
 }
 
 /* An undisturbed run of 12 steps. */
@@ -176,8 +171,7 @@ TEST(every_event_is_reported) {
   CHECK_EQ(valid.count, 5);
   CHECK(w.events[ATTEND_FIT_SAVING] >= 4); /* 0, 4, 8, 12, and the best */
   CHECK(w.end.loss == loss.at[5].loss);
-  CHECK(w.end.best ==
-        attend_training_run_loss_at(run, attend_training_run_best(run)));
+  CHECK(w.end.best == attend_training_run_loss_at(run, attend_training_run_best(run)));
   CHECK(w.end.tokens == 12 * 36 && w.end.bytes > 0);
   attend_training_run_close(run);
   close_world(&w);
@@ -206,8 +200,7 @@ TEST(the_last_checkpoints_are_averaged) {
   CHECK_EQ(w.end.average_first, 8);
   CHECK_EQ(w.end.average_last, 12);
   CHECK(isfinite(w.end.average_valid));
-  subject s =
-      open_path(open_context(NULL, 1, NULL), in_run("mean", "average"), NULL);
+  subject s = open_path(open_context(NULL, 1, NULL), in_run("mean", "average"), NULL);
   CHECK_EQ(s.config->vocab, 211);
   close_model(&s);
   CHECK_EQ(count_names(in_run("mean", NULL), 1), 1); /* .lock */
@@ -216,11 +209,10 @@ TEST(the_last_checkpoints_are_averaged) {
 
 /* ---- what is refused ------------------------------------------------------------------ */
 
-static void refuse(world *w, attend_fit_start start, uint64_t step,
-                   attend_status status, const char *why) {
+static void refuse(world *w, attend_fit_start start, uint64_t step, attend_status status,
+                   const char *why) {
   attend_fit *f;
-  CHECK_EQ(attend_fit_open(w->ctx, in_run("whole", NULL), start, step, &f),
-           status);
+  CHECK_EQ(attend_fit_open(w->ctx, in_run("whole", NULL), start, step, &f), status);
   CHECK(!f);
   CHECK_SAYS(attend_message(w->ctx), why);
 }
@@ -232,14 +224,12 @@ TEST(folders_that_are_refused) {
   attend_fit_result end;
   refuse(&w, ATTEND_FIT_NEW, 0, ATTEND_INVALID, "holds a training run already");
   refuse(&w, ATTEND_FIT_STEP, 5, ATTEND_INVALID, "the last is 12");
-  OK(w.ctx,
-     attend_fit_open(w.ctx, in_run("whole", NULL), ATTEND_FIT_RESUME, 0, &f));
+  OK(w.ctx, attend_fit_open(w.ctx, in_run("whole", NULL), ATTEND_FIT_RESUME, 0, &f));
   CHECK_SAYS(attend_fit_checkpoint(f), "step-00000012");
   refuse(&w, ATTEND_FIT_RESUME, 0, ATTEND_IO, "in use by another training");
   CHECK_EQ(attend_fit_run(f, &end), ATTEND_INVALID);
   attend_fit_close(f);
-  CHECK_EQ(attend_fit_open(w.ctx, model_path("gpt2", "config.json"),
-                           ATTEND_FIT_NEW, 0, &f),
+  CHECK_EQ(attend_fit_open(w.ctx, model_path("gpt2", "config.json"), ATTEND_FIT_NEW, 0, &f),
            ATTEND_IO);
   CHECK_SAYS(attend_message(w.ctx), "cannot be made");
   close_world(&w);
@@ -284,8 +274,7 @@ TEST(a_damaged_checkpoint_is_passed_over) {
   flip_byte(in_run("hurt", "step-00000010/model.safetensors"));
   CHECK_EQ(fit(&w, "hurt"), ATTEND_IO);
   CHECK_SAYS(attend_message(w.ctx), "step 9 is as it was saved");
-  OK(w.ctx,
-     attend_fit_open(w.ctx, in_run("hurt", NULL), ATTEND_FIT_LAST_GOOD, 0, &f));
+  OK(w.ctx, attend_fit_open(w.ctx, in_run("hurt", NULL), ATTEND_FIT_LAST_GOOD, 0, &f));
   CHECK_SAYS(attend_fit_checkpoint(f), "step-00000009");
   attend_fit_close(f);
   close_world(&w);
@@ -380,11 +369,9 @@ TEST(a_run_is_read_while_it_grows) {
 TEST(what_is_no_run) {
   attend_training_run *run;
   attend_context *ctx = context();
-  CHECK_EQ(attend_training_run_open(ctx, in_run("nothing", NULL), &run),
-           ATTEND_IO);
+  CHECK_EQ(attend_training_run_open(ctx, in_run("nothing", NULL), &run), ATTEND_IO);
   CHECK_SAYS(attend_message(ctx), "is no folder");
-  CHECK_EQ(attend_training_run_open(ctx, model_path("gpt2", NULL), &run),
-           ATTEND_IO);
+  CHECK_EQ(attend_training_run_open(ctx, model_path("gpt2", NULL), &run), ATTEND_IO);
   CHECK_SAYS(attend_message(ctx), "is a model, not a run");
   CHECK_EQ(attend_training_run_open(ctx, models_folder(), &run), ATTEND_IO);
   CHECK_SAYS(attend_message(ctx), "has no saved step");

@@ -6,8 +6,7 @@
 
 __attribute__((destructor)) static void leave_nothing(void) { remove_folder(); }
 
-static attend_generation *generate(const subject *s, int n,
-                                   const attend_prompt *prompts,
+static attend_generation *generate(const subject *s, int n, const attend_prompt *prompts,
                                    const attend_generate_options *o) {
   attend_generation *g = NULL;
   if (attend_generate(s->model, n, prompts, o, &g)) {
@@ -17,15 +16,13 @@ static attend_generation *generate(const subject *s, int n,
   return g;
 }
 
-static bool same_ids(const attend_continuation *a,
-                     const attend_continuation *b) {
+static bool same_ids(const attend_continuation *a, const attend_continuation *b) {
   return a && b && a->count == b->count &&
          !memcmp(a->ids, b->ids, (size_t)a->count * sizeof *a->ids);
 }
 
 /* A copy of a golden model with one thing of its configuration changed. */
-static subject open_changed(const char *family, const char *name,
-                            const char *value) {
+static subject open_changed(const char *family, const char *name, const char *value) {
   forgery *f = forge(family);
   if (name) forge_config(f, name, value);
   forge_write(f);
@@ -56,15 +53,14 @@ TEST(calls_that_make_no_sense_are_refused) {
     check_refused(&s, 1, &none, &usual, "its ids are NULL");
     check_refused(&s, 1, &less, &usual, "has no token");
     check_refused(&s, 1, &good, NULL, "options is NULL");
-    check_refused(&s, INT32_MAX, &good,
-                  &(attend_generate_options){
-                      .max_new = 1, .samples = 2, .beams = 1, .repetition = 1},
-                  "too many for one call");
+    check_refused(
+        &s, INT32_MAX, &good,
+        &(attend_generate_options){.max_new = 1, .samples = 2, .beams = 1, .repetition = 1},
+        "too many for one call");
     CHECK_EQ(attend_generate(NULL, 1, &good, &usual, NULL), ATTEND_INVALID);
     attend_generate_options o[9];
-    static const char *const names[] = {"min_new",   "n_ends", "top_k",
-                                        "no_repeat", "groups", "n_stops",
-                                        "context",   "batch",  "threads"};
+    static const char *const names[] = {"min_new", "n_ends",  "top_k", "no_repeat", "groups",
+                                        "n_stops", "context", "batch", "threads"};
     for (int i = 0; i < 9; i++) o[i] = usual;
     o[0].min_new = o[1].n_ends = o[2].top_k = o[3].no_repeat = -1;
     o[4].groups = o[5].n_stops = o[6].context = o[7].batch = o[8].threads = -1;
@@ -84,8 +80,8 @@ TEST(calls_that_make_no_sense_are_refused) {
 /* ---- by hand ---------------------------------------------------------------------------- */
 
 /* The best id after what the run holds, but for those that are forbidden. */
-static int32_t best_next(const subject *s, attend_session *run,
-                         const int32_t *forbidden, int n, double *log_p) {
+static int32_t best_next(const subject *s, attend_session *run, const int32_t *forbidden, int n,
+                         double *log_p) {
   int vocab = s->config->vocab, best = -1;
   float *logits = room_for((size_t)vocab, sizeof *logits);
   double sum = 0;
@@ -116,8 +112,7 @@ TEST(greedy_is_the_best_of_each_step) {
     double sum = 0, log_p;
     int32_t start = s.config->decoder_start;
     if (both) OK(s.ctx, attend_session_encode(run, 1, 7, ids, NULL, NULL));
-    OK(s.ctx,
-       attend_session_extend(run, 1, both ? 1 : 7, both ? &start : ids, NULL));
+    OK(s.ctx, attend_session_extend(run, 1, both ? 1 : 7, both ? &start : ids, NULL));
     CHECK_EQ(c->count, 12);
     CHECK_EQ(c->end, ATTEND_FINISH_LENGTH);
     for (int i = 0; i < c->count; i++) {
@@ -155,8 +150,7 @@ TEST(the_ids_of_transformers) {
       attend_generation *g = generate(&s, 1, &prompt, &o);
       const attend_continuation *c = attend_generation_get(g, 0);
       attend_continuation want = {.ids = golden + before, .count = n - before};
-      if (!same_ids(c, &want))
-        CHECK_FAIL("%s: other ids by %s", decoders[f], names[k]);
+      if (!same_ids(c, &want)) CHECK_FAIL("%s: other ids by %s", decoders[f], names[k]);
       attend_generation_free(g);
       free(golden);
       close_inputs(&in);
@@ -181,8 +175,7 @@ static void check_draws(const char *name) {
   attend_generation *all = generate(&first, PROMPTS, prompts, &o);
   int distinct = 0;
   for (int i = 1; i < SAMPLES; i++)
-    distinct +=
-        !same_ids(attend_generation_get(all, 0), attend_generation_get(all, i));
+    distinct += !same_ids(attend_generation_get(all, 0), attend_generation_get(all, i));
   CHECK(distinct > 0);
   for (int c = 0; c < 6; c++) {
     subject s = open_model(name, NULL, 1 + c % 3, NULL);
@@ -191,20 +184,18 @@ static void check_draws(const char *name) {
     attend_generation *g = generate(&s, PROMPTS, prompts, &o);
     for (int p = 0; p < PROMPTS; p++)
       for (int i = 0; i < o.samples; i++) {
-        const attend_continuation *one =
-            attend_generation_get(g, p * o.samples + i);
+        const attend_continuation *one = attend_generation_get(g, p * o.samples + i);
         CHECK(one && one->prompt == p && one->sample == i);
         if (!same_ids(one, attend_generation_get(all, p * SAMPLES + i)))
-          CHECK_FAIL("%s: sample %d of prompt %d differs by %d and %d", name, i,
-                     p, o.batch, o.samples);
+          CHECK_FAIL("%s: sample %d of prompt %d differs by %d and %d", name, i, p, o.batch,
+                     o.samples);
       }
     attend_generation_free(g);
     close_model(&s);
   }
   o.seed++;
   attend_generation *other = generate(&first, 1, prompts, &o);
-  CHECK(!same_ids(attend_generation_get(other, 0),
-                  attend_generation_get(all, 0)));
+  CHECK(!same_ids(attend_generation_get(other, 0), attend_generation_get(all, 0)));
   attend_generation_free(other);
   attend_generation_free(all);
   free(ids);
@@ -243,8 +234,7 @@ TEST(a_full_window_stops) {
   const attend_continuation *c = attend_generation_get(g, 0);
   CHECK_EQ(c->end, ATTEND_FINISH_CONTEXT);
   CHECK_EQ(c->count, 3); /* two that fit, and what comes after them */
-  CHECK(!memcmp(c->ids, attend_generation_get(free_one, 0)->ids,
-                3 * sizeof *c->ids));
+  CHECK(!memcmp(c->ids, attend_generation_get(free_one, 0)->ids, 3 * sizeof *c->ids));
   attend_generation_free(g);
   prompt.count = 12;
   g = generate(&s, 1, &prompt, &o);
@@ -264,8 +254,8 @@ TEST(a_full_window_stops) {
 
 /* By hand: when a token is chosen from a full window, the newer half and that
  * token are read anew. */
-static void slide_by_hand(const subject *s, const int32_t *prompt, int count,
-                          int limit, int n, int32_t *ids) {
+static void slide_by_hand(const subject *s, const int32_t *prompt, int count, int limit, int n,
+                          int32_t *ids) {
   int32_t window[128];
   double log_p;
   memcpy(window, prompt, (size_t)count * sizeof *window);
@@ -276,8 +266,7 @@ static void slide_by_hand(const subject *s, const int32_t *prompt, int count,
     bool full = count >= limit;
     window[count++] = ids[i];
     if (full) {
-      memmove(window, window + count - limit / 2,
-              (size_t)(limit / 2) * sizeof *window);
+      memmove(window, window + count - limit / 2, (size_t)(limit / 2) * sizeof *window);
       count = limit / 2;
     }
     attend_session_free(run);
@@ -301,8 +290,7 @@ TEST(a_full_window_slides) {
     attend_generation *g = generate(&s, 2, prompts, &o);
     for (int p = 0; p < 2; p++) {
       const attend_continuation *c = attend_generation_get(g, p);
-      slide_by_hand(&s, prompts[p].ids, prompts[p].count, o.context, o.max_new,
-                    want[p]);
+      slide_by_hand(&s, prompts[p].ids, prompts[p].count, o.context, o.max_new, want[p]);
       CHECK_EQ(c->count, o.max_new);
       CHECK_EQ(c->end, ATTEND_FINISH_LENGTH);
       CHECK(!memcmp(c->ids, want[p], (size_t)c->count * sizeof *c->ids));
@@ -370,8 +358,8 @@ TEST(ends) {
     OK(ended.ctx, attend_session_extend(run, 1, 6, ids, NULL));
     for (int i = 0; i < c->count; i++) {
       bool may = !way && i >= o.min_new;
-      int32_t best = best_next(&ended, run, ended.config->eos,
-                               may ? 0 : ended.config->n_eos, &log_p);
+      int32_t best =
+          best_next(&ended, run, ended.config->eos, may ? 0 : ended.config->n_eos, &log_p);
       CHECK_EQ(c->ids[i], best);
       OK(ended.ctx, attend_session_extend(run, 1, 1, &best, NULL));
     }
@@ -429,8 +417,7 @@ TEST(forced_and_first_ids) {
   double log_p;
   OK(s.ctx, attend_session_encode(run, 1, 8, ids, NULL, NULL));
   OK(s.ctx, attend_session_extend(run, 1, 1, &start, NULL));
-  CHECK_EQ(attend_generation_get(g, 0)->ids[0],
-           best_next(&s, run, NULL, 0, &log_p));
+  CHECK_EQ(attend_generation_get(g, 0)->ids[0], best_next(&s, run, NULL, 0, &log_p));
   attend_session_free(run);
   attend_generation_free(g);
   close_model(&s);

@@ -5,8 +5,7 @@
 
 enum { Q, K, V, D_O, INPUTS };
 enum { O = INPUTS, LSE, DQ, DK, DV, PARTS };
-static const char *const part_names[PARTS] = {"q",   "k",  "v",  "do", "o",
-                                              "lse", "dq", "dk", "dv"};
+static const char *const part_names[PARTS] = {"q", "k", "v", "do", "o", "lse", "dq", "dk", "dv"};
 
 typedef struct {
   const char *name;
@@ -36,9 +35,7 @@ static attend_desc read_desc(const attend_json *s, int32_t *lengths) {
   const attend_json *given = attend_json_get(s, "lengths");
   d.scale = (float)attend_json_number(attend_json_get(s, "scale"), 0);
   d.soft_cap = (float)attend_json_number(attend_json_get(s, "softcap"), 0);
-  if (causal)
-    d.mask.causal =
-        strcmp(causal, "top") ? ATTEND_CAUSAL_BOTTOM : ATTEND_CAUSAL_TOP;
+  if (causal) d.mask.causal = strcmp(causal, "top") ? ATTEND_CAUSAL_BOTTOM : ATTEND_CAUSAL_TOP;
   for (size_t b = 0; b < attend_json_count(given); b++)
     lengths[b] = (int32_t)attend_json_number(attend_json_at(given, b), -1);
   if (attend_json_count(given)) d.mask.lengths = lengths;
@@ -59,8 +56,8 @@ static void read_parts(const attend_tensor_file *file, golden *c) {
   }
 }
 
-static void read_case(attend_context *ctx, const attend_tensor_file *file,
-                      size_t index, golden *c) {
+static void read_case(attend_context *ctx, const attend_tensor_file *file, size_t index,
+                      golden *c) {
   const char *text;
   attend_json *settings;
   c->name = attend_tensor_file_note(file, index, &text);
@@ -89,32 +86,27 @@ static void results_free(results *r) {
   for (int n = O; n < PARTS; n++) free(r->part[n]);
 }
 
-static void run_engine(attend_plan *plan, attend_context *ctx, const golden *c,
-                       results *r) {
+static void run_engine(attend_plan *plan, attend_context *ctx, const golden *c, results *r) {
   attend_view q = attend_bhtd(c->part[Q]), k = attend_bhtd(c->part[K]);
   attend_view v = attend_bhtd(c->part[V]), o = attend_bhtd(r->part[O]);
   OK(ctx, attend_forward(plan, q, k, v, o, r->part[LSE]));
-  OK(ctx,
-     attend_backward(plan, q, k, v, o, r->part[LSE], attend_bhtd(c->part[D_O]),
-                     attend_bhtd(r->part[DQ]), attend_bhtd(r->part[DK]),
-                     attend_bhtd(r->part[DV]), NULL));
+  OK(ctx, attend_backward(plan, q, k, v, o, r->part[LSE], attend_bhtd(c->part[D_O]),
+                          attend_bhtd(r->part[DQ]), attend_bhtd(r->part[DK]),
+                          attend_bhtd(r->part[DV]), NULL));
 }
 
 static void try_case(attend_context *ctx, const golden *c) {
   attend_plan *plan = make_plan(ctx, &c->desc);
   results engine = results_for(c), plain = results_for(c);
-  plain_data p = {c->part[Q],     c->part[K],
-                  c->part[V],     c->part[D_O],
-                  plain.part[O],  plain.part[LSE],
-                  plain.part[DQ], plain.part[DK],
-                  plain.part[DV], {0}};
+  plain_data p = {c->part[Q],      c->part[K],     c->part[V],     c->part[D_O],   plain.part[O],
+                  plain.part[LSE], plain.part[DQ], plain.part[DK], plain.part[DV], {0}};
   run_engine(plan, ctx, c, &engine);
   plain_run(attend_plan_desc(plan), &p);
   for (int n = O; n < PARTS; n++) {
     double *truth = room_for(c->count[n], sizeof *truth);
     for (size_t i = 0; i < c->count[n]; i++) truth[i] = c->part[n][i];
-    check_budget(c->name, part_names[n], engine.part[n], plain.part[n], truth,
-                 c->count[n], p.size[n - O]);
+    check_budget(c->name, part_names[n], engine.part[n], plain.part[n], truth, c->count[n],
+                 p.size[n - O]);
     free(truth);
   }
   results_free(&engine);

@@ -11,9 +11,8 @@ TEST(known_answers) {
   static const struct {
     size_t length;
     uint64_t want;
-  } known[] = {{0, 0xf46d3bfe2ea281dc},  {1, 0x5bb2c195fe70a449},
-               {7, 0x3dd20bc6123b60e0},  {8, 0x5124317f8cfc24cb},
-               {15, 0x7f501f340ece0c62}, {16, 0xa07bf4038d638986},
+  } known[] = {{0, 0xf46d3bfe2ea281dc}, {1, 0x5bb2c195fe70a449},  {7, 0x3dd20bc6123b60e0},
+               {8, 0x5124317f8cfc24cb}, {15, 0x7f501f340ece0c62}, {16, 0xa07bf4038d638986},
                {63, 0x9c56dbe0649233f3}};
   const hash_key key = {{0x0706050403020100, 0}};
   unsigned char bytes[64];
@@ -52,8 +51,7 @@ TEST(no_key_makes_runs_of_words) {
   for (uint64_t i = 0; i < 3000; i++) {
     uint32_t drawn[4];
     attend_random_block(r, i, drawn);
-    hash_key key = {{(uint64_t)drawn[0] << 32 | drawn[1],
-                     (uint64_t)drawn[2] << 32 | drawn[3]}};
+    hash_key key = {{(uint64_t)drawn[0] << 32 | drawn[1], (uint64_t)drawn[2] << 32 | drawn[3]}};
     for (int k = 0; k < 3; k++) CHECK(longest_probe(key, 1024, steps[k]) < 100);
   }
 }

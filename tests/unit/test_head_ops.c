@@ -17,8 +17,7 @@ static heads make_heads(uint64_t stream, int n) {
   heads h = {room_for(ALL, sizeof(float)), room_for(ALL, sizeof(float))};
   attend_random_normal((attend_random){5, stream}, 0, ALL, h.row);
   for (int i = 0; i < ROWS; i++)
-    memcpy(h.own + i * HEADS * n, h.row + i * LD + BEFORE,
-           (size_t)(HEADS * n) * sizeof(float));
+    memcpy(h.own + i * HEADS * n, h.row + i * LD + BEFORE, (size_t)(HEADS * n) * sizeof(float));
   return h;
 }
 
@@ -42,36 +41,31 @@ static int is_same(const heads *h, const float *was, int n) {
   return same;
 }
 
-static void check_norm(attend_context *ctx, attend_context *one, bool rms,
-                       int n) {
+static void check_norm(attend_context *ctx, attend_context *one, bool rms, int n) {
   heads x = make_heads(1, n);
   float *was = copy_of(x.row, ALL * sizeof *was);
   const float *weight = pool, *bias = rms ? NULL : pool + WIDEST;
-  OP(ctx, norm, .rms = rms, .rows = ROWS, .groups = HEADS, .width = n,
-     .x = x.row + BEFORE, .ldx = LD, .weight = weight, .bias = bias,
-     .eps = 0.01f, .y = x.row + BEFORE, .ldy = LD);
-  OP(one, norm, .rms = rms, .rows = ROWS * HEADS, .width = n, .x = x.own,
-     .ldx = n, .weight = weight, .bias = bias, .eps = 0.01f, .y = x.own,
-     .ldy = n);
+  OP(ctx, norm, .rms = rms, .rows = ROWS, .groups = HEADS, .width = n, .x = x.row + BEFORE,
+     .ldx = LD, .weight = weight, .bias = bias, .eps = 0.01f, .y = x.row + BEFORE, .ldy = LD);
+  OP(one, norm, .rms = rms, .rows = ROWS * HEADS, .width = n, .x = x.own, .ldx = n,
+     .weight = weight, .bias = bias, .eps = 0.01f, .y = x.own, .ldy = n);
   CHECK(is_same(&x, was, n));
   free(was);
   free_heads(&x);
 }
 
-static void check_norm_back(attend_context *ctx, attend_context *one, bool rms,
-                            int n) {
+static void check_norm_back(attend_context *ctx, attend_context *one, bool rms, int n) {
   heads x = make_heads(2, n), dy = make_heads(3, n);
   float *was = copy_of(dy.row, ALL * sizeof *was);
   float sums[4][WIDEST] = {{0}};
   void *work = room_for(attend_norm_back_bytes(ROWS * HEADS, n), 1);
-  OP(ctx, norm_back, .rms = rms, .rows = ROWS, .groups = HEADS, .width = n,
-     .x = x.row + BEFORE, .ldx = LD, .weight = pool, .eps = 0.01f,
-     .dy = dy.row + BEFORE, .lddy = LD, .dx = dy.row + BEFORE, .lddx = LD,
-     .dweight = sums[0], .dbias = rms ? NULL : sums[1], .work = work);
-  OP(one, norm_back, .rms = rms, .rows = ROWS * HEADS, .width = n, .x = x.own,
-     .ldx = n, .weight = pool, .eps = 0.01f, .dy = dy.own, .lddy = n,
-     .dx = dy.own, .lddx = n, .dweight = sums[2], .dbias = rms ? NULL : sums[3],
+  OP(ctx, norm_back, .rms = rms, .rows = ROWS, .groups = HEADS, .width = n, .x = x.row + BEFORE,
+     .ldx = LD, .weight = pool, .eps = 0.01f, .dy = dy.row + BEFORE, .lddy = LD,
+     .dx = dy.row + BEFORE, .lddx = LD, .dweight = sums[0], .dbias = rms ? NULL : sums[1],
      .work = work);
+  OP(one, norm_back, .rms = rms, .rows = ROWS * HEADS, .width = n, .x = x.own, .ldx = n,
+     .weight = pool, .eps = 0.01f, .dy = dy.own, .lddy = n, .dx = dy.own, .lddx = n,
+     .dweight = sums[2], .dbias = rms ? NULL : sums[3], .work = work);
   CHECK(is_same(&dy, was, n));
   CHECK(!memcmp(sums[0], sums[2], 2 * sizeof *sums));
   free(work);
@@ -81,8 +75,7 @@ static void check_norm_back(attend_context *ctx, attend_context *one, bool rms,
 }
 
 /* The first `rotary` of n, and heads of which that is all. */
-static void check_rope(attend_context *ctx, attend_context *one, int n,
-                       int rotary, bool back) {
+static void check_rope(attend_context *ctx, attend_context *one, int n, int rotary, bool back) {
   heads x = make_heads(4, n);
   float *was = copy_of(x.row, ALL * sizeof *was);
   double frequency[WIDEST];
@@ -92,12 +85,11 @@ static void check_rope(attend_context *ctx, attend_context *one, int n,
   attend_rope_frequencies(&rope, rotary, frequency, &stretch);
   for (int i = 0; i < ROWS; i++) position[i] = i * 7 % 90;
   for (int i = 0; i < ROWS * HEADS; i++) own[i] = position[i / HEADS];
-  OP(ctx, rope, .frequency = frequency, .attention_factor = stretch,
-     .rows = ROWS, .heads = HEADS, .dim = n, .rotary = rotary,
-     .position = position, .x = x.row + BEFORE, .ldx = LD, .back = back);
-  OP(one, rope, .frequency = frequency, .attention_factor = stretch,
-     .rows = ROWS * HEADS, .heads = 1, .dim = rotary, .position = own,
-     .x = x.own, .ldx = n, .back = back);
+  OP(ctx, rope, .frequency = frequency, .attention_factor = stretch, .rows = ROWS, .heads = HEADS,
+     .dim = n, .rotary = rotary, .position = position, .x = x.row + BEFORE, .ldx = LD,
+     .back = back);
+  OP(one, rope, .frequency = frequency, .attention_factor = stretch, .rows = ROWS * HEADS,
+     .heads = 1, .dim = rotary, .position = own, .x = x.own, .ldx = n, .back = back);
   CHECK(is_same(&x, was, n));
   free(was);
   free_heads(&x);

@@ -17,8 +17,7 @@ static void count(const attend_hooked *x, void *user) {
 }
 
 /* Logits of every place of a prompt, then of tokens one by one. */
-static float *logits_with(const subject *s, int n_hooks,
-                          const attend_hook *hooks, int *n) {
+static float *logits_with(const subject *s, int n_hooks, const attend_hook *hooks, int *n) {
   enum { PROMPT = 7, MORE = 4 };
   attend_session *run = open_run(s, 1, 5); /* the prompt is cut */
   int32_t *ids = random_ids(s->config, 5, PROMPT + MORE);
@@ -34,9 +33,7 @@ static float *logits_with(const subject *s, int n_hooks,
   } else {
     OK(s->ctx, attend_session_extend(run, 1, PROMPT, ids, NULL));
     for (; *n <= MORE; ++*n) {
-      if (*n)
-        OK(s->ctx,
-           attend_session_extend(run, 1, 1, ids + PROMPT + *n - 1, NULL));
+      if (*n) OK(s->ctx, attend_session_extend(run, 1, 1, ids + PROMPT + *n - 1, NULL));
       OK(s->ctx, attend_session_next(run, 1, logits + (size_t)*n * vocab));
     }
   }
@@ -104,8 +101,7 @@ static void keep(const attend_hooked *x, void *user) {
 }
 
 /* A prompt of 6 tokens, or its first 4 and two by themselves. */
-static void run_text(const subject *s, bool by_token, int n,
-                     const attend_hook *hooks) {
+static void run_text(const subject *s, bool by_token, int n, const attend_hook *hooks) {
   attend_session *run = open_run(s, 1, 8);
   int32_t *ids = random_ids(s->config, 9, 6);
   OK(s->ctx, attend_session_set_hooks(run, n, hooks));
@@ -122,22 +118,18 @@ TEST(equal_scores_are_a_mean) {
   for (int by_token = 0; by_token < 2; by_token++) {
     change zero = {0};
     kept_tensor rows = {0};
-    attend_hook hooks[] = {{.points = ATTEND_AT_QUERY,
-                            .layers = &layer,
-                            .n_layers = 1,
-                            .edit = edit,
-                            .user = &zero},
-                           {.points = ATTEND_AT_PATTERN,
-                            .layers = &layer,
-                            .n_layers = 1,
-                            .read = keep,
-                            .user = &rows}};
+    attend_hook hooks[] = {
+        {.points = ATTEND_AT_QUERY, .layers = &layer, .n_layers = 1, .edit = edit, .user = &zero},
+        {.points = ATTEND_AT_PATTERN,
+         .layers = &layer,
+         .n_layers = 1,
+         .read = keep,
+         .user = &rows}};
     run_text(&s, by_token, 2, hooks);
     CHECK_EQ(zero.calls, by_token ? 3 : 1);
     CHECK_EQ(rows.shape[3], 6);
     int last = rows.shape[2] - 1;
-    for (int j = 0; j < 6; j++)
-      CHECK_NEAR((double)rows.data[last * 6 + j], 1.0 / 6, 1e-6);
+    for (int j = 0; j < 6; j++) CHECK_NEAR((double)rows.data[last * 6 + j], 1.0 / 6, 1e-6);
     free(rows.data);
   }
   close_model(&s);
@@ -150,8 +142,7 @@ static void first_only(const attend_hooked *x, float *data, void *user) {
   edit(x, data, &all);
   for (int b = 0; b < x->shape[0]; b++)
     for (int h = 0; h < x->shape[1]; h++)
-      for (int i = 0; i < x->shape[2]; i++)
-        data[b * by[0] + h * by[1] + i * by[2]] = 1;
+      for (int i = 0; i < x->shape[2]; i++) data[b * by[0] + h * by[1] + i * by[2]] = 1;
   ++*(int *)user;
 }
 
@@ -163,18 +154,17 @@ static void keep_first(const attend_hooked *x, void *user) {
 static void check_first_only(const subject *s, bool by_token) {
   int calls = 0, layer = 0;
   kept_tensor values = {0}, heads = {0};
-  attend_hook hooks[] = {
-      {.points = ATTEND_AT_VALUE,
-       .layers = &layer,
-       .n_layers = 1,
-       .read = keep_first,
-       .user = &values},
-      {.points = ATTEND_AT_PATTERN, .edit = first_only, .user = &calls},
-      {.points = ATTEND_AT_HEAD_OUTPUT,
-       .layers = &layer,
-       .n_layers = 1,
-       .read = keep,
-       .user = &heads}};
+  attend_hook hooks[] = {{.points = ATTEND_AT_VALUE,
+                          .layers = &layer,
+                          .n_layers = 1,
+                          .read = keep_first,
+                          .user = &values},
+                         {.points = ATTEND_AT_PATTERN, .edit = first_only, .user = &calls},
+                         {.points = ATTEND_AT_HEAD_OUTPUT,
+                          .layers = &layer,
+                          .n_layers = 1,
+                          .read = keep,
+                          .user = &heads}};
   run_text(s, by_token, 3, hooks);
   CHECK(calls > 0);
   int group = heads.shape[1] / values.shape[1], M = heads.shape[3];
@@ -219,8 +209,7 @@ TEST(a_denominator_twice_as_large_halves_the_heads) {
   hooks[1].user = &before;
   run_text(&s, false, 1, hooks + 1);
   int n = after.shape[1] * after.shape[2] * after.shape[3];
-  for (int i = 0; i < n; i++)
-    CHECK_NEAR((double)after.data[i], (double)before.data[i] / 2, 1e-6);
+  for (int i = 0; i < n; i++) CHECK_NEAR((double)after.data[i], (double)before.data[i] / 2, 1e-6);
   free(before.data), free(after.data);
   close_model(&s);
 }
@@ -231,25 +220,17 @@ TEST(an_mlp_that_adds_nothing) {
   int layer = 0, next = 1;
   change none = {0};
   kept_tensor middle = {0}, out = {0};
-  attend_hook hooks[] = {{.points = ATTEND_AT_MLP,
-                          .layers = &layer,
-                          .n_layers = 1,
-                          .edit = edit,
-                          .user = &none},
-                         {.points = ATTEND_AT_RESIDUAL_MIDDLE,
-                          .layers = &layer,
-                          .n_layers = 1,
-                          .read = keep,
-                          .user = &middle},
-                         {.points = ATTEND_AT_RESIDUAL,
-                          .layers = &next,
-                          .n_layers = 1,
-                          .read = keep,
-                          .user = &out}};
+  attend_hook hooks[] = {
+      {.points = ATTEND_AT_MLP, .layers = &layer, .n_layers = 1, .edit = edit, .user = &none},
+      {.points = ATTEND_AT_RESIDUAL_MIDDLE,
+       .layers = &layer,
+       .n_layers = 1,
+       .read = keep,
+       .user = &middle},
+      {.points = ATTEND_AT_RESIDUAL, .layers = &next, .n_layers = 1, .read = keep, .user = &out}};
   run_text(&s, true, 3, hooks);
   CHECK_EQ(none.calls, 3);
-  CHECK(!memcmp(middle.data, out.data,
-                (size_t)(out.shape[2] * out.shape[3]) * sizeof *out.data));
+  CHECK(!memcmp(middle.data, out.data, (size_t)(out.shape[2] * out.shape[3]) * sizeof *out.data));
   free(middle.data), free(out.data);
   close_model(&s);
 }
@@ -260,12 +241,11 @@ TEST(edits_do_not_depend_on_how_a_text_is_cut) {
     subject s = open_model(decoders[f], NULL, 2, NULL);
     size_t vocab = (size_t)s.config->vocab;
     change c = {.factor = 0.75f, .add = 0.1f};
-    attend_hook hook = {
-        .points = ATTEND_AT_RESIDUAL | ATTEND_AT_QUERY | ATTEND_AT_KEY |
-                  ATTEND_AT_VALUE | ATTEND_AT_HEAD_OUTPUT |
-                  ATTEND_AT_RESIDUAL_MIDDLE | ATTEND_AT_MLP | ATTEND_AT_LOGITS,
-        .edit = edit,
-        .user = &c};
+    attend_hook hook = {.points = ATTEND_AT_RESIDUAL | ATTEND_AT_QUERY | ATTEND_AT_KEY |
+                                  ATTEND_AT_VALUE | ATTEND_AT_HEAD_OUTPUT |
+                                  ATTEND_AT_RESIDUAL_MIDDLE | ATTEND_AT_MLP | ATTEND_AT_LOGITS,
+                        .edit = edit,
+                        .user = &c};
     float *got[3];
     for (int way = 0; way < 3; way++) {
       attend_session *run = open_run(&s, 1, way == 2 ? 3 : 8);
@@ -275,8 +255,7 @@ TEST(edits_do_not_depend_on_how_a_text_is_cut) {
       if (s.config->parts & ATTEND_ENCODER)
         OK(s.ctx, attend_session_encode(run, 1, 8, ids, NULL, NULL));
       for (int i = 0; i < 8; i += way == 1 ? 1 : 8)
-        OK(s.ctx,
-           attend_session_extend(run, 1, way == 1 ? 1 : 8, ids + i, NULL));
+        OK(s.ctx, attend_session_extend(run, 1, way == 1 ? 1 : 8, ids + i, NULL));
       OK(s.ctx, attend_session_next(run, 1, got[way]));
       free(ids);
       attend_session_free(run);
@@ -323,8 +302,7 @@ static class open_class(const char *name, const attend_trainer_options *o) {
   class c = {.ctx = open_context(NULL, 2, NULL)};
   OK(c.ctx, attend_checkpoint_open(c.ctx, model_path(name, NULL), &c.files));
   OK(c.ctx, attend_trainer_create(c.files, o, &c.trainer));
-  OK(c.ctx, attend_tensor_file_open(
-                c.ctx, model_path(name, "golden.safetensors"), &c.golden));
+  OK(c.ctx, attend_tensor_file_open(c.ctx, model_path(name, "golden.safetensors"), &c.golden));
   c.given = read_golden(c.golden, attend_trainer_config(c.trainer));
   c.batch = batch_of(&c.given);
   attend_trainer_values(c.trainer, &c.n);
@@ -367,14 +345,12 @@ TEST(reading_changes_no_gradient) {
     }
 }
 
-static double loss_along(class *c, const float *start, const float *g,
-                         double by) {
+static double loss_along(class *c, const float *start, const float *g, double by) {
   attend_batch_loss got;
   attend_batch no_grad = c->batch;
   float *to = attend_trainer_values(c->trainer, NULL);
   no_grad.no_grad = 1;
-  for (size_t i = 0; i < c->n; i++)
-    to[i] = (float)((double)start[i] + by * (double)g[i]);
+  for (size_t i = 0; i < c->n; i++) to[i] = (float)((double)start[i] + by * (double)g[i]);
   OK(c->ctx, attend_trainer_refresh(c->trainer));
   OK(c->ctx, attend_trainer_accumulate(c->trainer, &no_grad, &got));
   return got.loss / got.scored;
@@ -383,8 +359,7 @@ static double loss_along(class *c, const float *start, const float *g,
 /* The gradient is the slope of the loss, with the edit made. */
 static void check_slope(const char *name, attend_point point, change how) {
   class c = open_class(name, NULL);
-  attend_hook hook = {
-      .points = point, .edit = edit, .edit_gradient = edit_back, .user = &how};
+  attend_hook hook = {.points = point, .edit = edit, .edit_gradient = edit_back, .user = &how};
   double plain, loss, squares = 0;
   free(gradients_of(&c, &plain));
   OK(c.ctx, attend_trainer_set_hooks(c.trainer, 1, &hook));
@@ -393,11 +368,9 @@ static void check_slope(const char *name, attend_point point, change how) {
   memcpy(start, attend_trainer_values(c.trainer, NULL), c.n * sizeof *start);
   for (size_t i = 0; i < c.n; i++) squares += (double)g[i] * (double)g[i];
   double by = 1e-3 / squares;
-  double slope =
-      (loss_along(&c, start, g, by) - loss_along(&c, start, g, -by)) / (2 * by);
+  double slope = (loss_along(&c, start, g, by) - loss_along(&c, start, g, -by)) / (2 * by);
   if (!(fabs(slope / squares - 1) < 0.01))
-    CHECK_FAIL("%s, %s: slope %g, gradient %g", name, attend_point_name(point),
-               slope, squares);
+    CHECK_FAIL("%s, %s: slope %g, gradient %g", name, attend_point_name(point), slope, squares);
   CHECK(fabs(loss - plain) > 1e-5);
   free(g), free(start);
   close_class(&c);
@@ -410,8 +383,7 @@ TEST(gradients_through_edits_are_slopes) {
       attend_point point = (attend_point)(1u << i);
       change how = {.factor = 0.5f, .add = 0};
       if (point == ATTEND_AT_ENTROPY) continue;
-      if (point == ATTEND_AT_DENOMINATOR)
-        how = (change){.factor = 1, .add = 0.3f};
+      if (point == ATTEND_AT_DENOMINATOR) how = (change){.factor = 1, .add = 0.3f};
       check_slope(some[f], point, how);
     }
 }
@@ -428,8 +400,7 @@ TEST(recomputing_changes_no_bit_of_edits) {
       class c = open_class(some[f], &o);
       change how = {.factor = 0.9f, .add = 0.05f};
       attend_hook hook = {
-          .points = EVERYWHERE &
-                    ~(unsigned)(ATTEND_AT_ENTROPY | ATTEND_AT_DENOMINATOR),
+          .points = EVERYWHERE & ~(unsigned)(ATTEND_AT_ENTROPY | ATTEND_AT_DENOMINATOR),
           .edit = edit,
           .edit_gradient = edit_back,
           .user = &how};
@@ -449,8 +420,7 @@ static void ablate(const attend_hooked *x, float *data, void *user) {
   const ptrdiff_t *by = x->view.stride;
   for (int b = 0; b < x->shape[0]; b++)
     for (int i = 0; i < x->shape[2]; i++)
-      memset(data + b * by[0] + head * by[1] + i * by[2], 0,
-             (size_t)x->shape[3] * sizeof *data);
+      memset(data + b * by[0] + head * by[1] + i * by[2], 0, (size_t)x->shape[3] * sizeof *data);
 }
 
 TEST(ablating_a_head_is_zeroing_its_columns) {
@@ -467,10 +437,8 @@ TEST(ablating_a_head_is_zeroing_its_columns) {
   const int dim = attend_trainer_config(b.trainer)->decoder.dim_v;
   OK(a.ctx, attend_trainer_set_hooks(a.trainer, 1, &hook));
   for (size_t i = 0; attend_trainer_get(b.trainer, i, &x); i++)
-    for (int64_t r = 0;
-         strstr(x.name, "layers.1.self_attn.o_proj") && r < x.shape[0]; r++)
-      memset(x.value + r * x.shape[1] + head * dim, 0,
-             (size_t)dim * sizeof *x.value);
+    for (int64_t r = 0; strstr(x.name, "layers.1.self_attn.o_proj") && r < x.shape[0]; r++)
+      memset(x.value + r * x.shape[1] + head * dim, 0, (size_t)dim * sizeof *x.value);
   OK(b.ctx, attend_trainer_refresh(b.trainer));
   float *ga = gradients_of(&a, &loss[0]), *gb = gradients_of(&b, &loss[1]);
   CHECK(loss[0] == loss[1]);

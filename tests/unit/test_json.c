@@ -7,23 +7,19 @@
 
 static attend_context *context(void) {
   static attend_context *ctx;
-  if (!ctx)
-    attend_context_create(&(attend_context_options){.isa = "scalar"}, &ctx);
+  if (!ctx) attend_context_create(&(attend_context_options){.isa = "scalar"}, &ctx);
   return ctx;
 }
 
 static attend_json *parse_bytes(const char *text, size_t length) {
   attend_json *root;
-  attend_status status =
-      attend_json_parse(context(), "a text", text, length, &root);
+  attend_status status = attend_json_parse(context(), "a text", text, length, &root);
   CHECK((status == ATTEND_OK) == (root != NULL));
   CHECK(status == ATTEND_OK || status == ATTEND_IO);
   return root;
 }
 
-static attend_json *parse(const char *text) {
-  return parse_bytes(text, strlen(text));
-}
+static attend_json *parse(const char *text) { return parse_bytes(text, strlen(text)); }
 
 static void refuse(const char *text, const char *why) {
   attend_json *root = parse(text);
@@ -80,8 +76,7 @@ TEST(integers_are_exact) {
 }
 
 TEST(strings_are_utf8) {
-  attend_json *r =
-      parse("[\"\\u00e9\\ud83d\\ude00\\n\\\"\\\\\\/\\u0000z\", \"é😀\"]");
+  attend_json *r = parse("[\"\\u00e9\\ud83d\\ude00\\n\\\"\\\\\\/\\u0000z\", \"é😀\"]");
   size_t length;
   const char *s = attend_json_string(attend_json_at(r, 0), &length);
   CHECK_EQ(length, 12);
@@ -189,8 +184,7 @@ TEST(written_reads_back) {
   attend_json_close(&w, ']');
   CHECK_EQ(attend_json_finish(&w), ATTEND_OK);
   attend_json *r = parse_bytes(w.text, w.length);
-  for (size_t i = 0; i < 7; i++)
-    CHECK(attend_json_number(attend_json_at(r, i), 0) == numbers[i]);
+  for (size_t i = 0; i < 7; i++) CHECK(attend_json_number(attend_json_at(r, i), 0) == numbers[i]);
   CHECK_EQ(attend_json_kind_of(attend_json_at(r, 7)), ATTEND_JSON_NULL);
   size_t length;
   const char *s = attend_json_string(attend_json_at(r, 8), &length);
@@ -234,9 +228,7 @@ static attend_status write_calls(const char *calls) {
       attend_json_open(&w, *c);
   attend_status status = attend_json_finish(&w);
   attend_json *root = NULL;
-  if (!status)
-    CHECK_EQ(attend_json_parse(context(), calls, w.text, w.length, &root),
-             ATTEND_OK);
+  if (!status) CHECK_EQ(attend_json_parse(context(), calls, w.text, w.length, &root), ATTEND_OK);
   if (status) CHECK_EQ(attend_json_finish(&w), status); /* it stays */
   attend_json_free(root);
   attend_json_writer_free(&w);
@@ -244,15 +236,12 @@ static attend_status write_calls(const char *calls) {
 }
 
 TEST(calls_that_make_no_document_fail) {
-  static const char *const good[] = {"v",        "s",           "[]",    "{}",
-                                     "[v[v]{}]", "{n[v{n{}}]}", "[[[]]]"};
-  static const char *const bad[] = {
-      "",     "[",    "{",    "[v",   "{nv",   "]",     "}",   "[}",
-      "{]",   "[v}",  "{nv]", "{v}",  "{s}",   "{nvs}", "n",   "nv",
-      "[n]",  "[nv]", "{n}",  "{nn}", "{nnv}", "vv",    "[]v", "v[]",
-      "{}{}", "[]]",  "{}}",  "(",    "[)",    "[v]n",  "[{]}"};
-  for (size_t i = 0; i < sizeof good / sizeof *good; i++)
-    CHECK_EQ(write_calls(good[i]), ATTEND_OK);
+  static const char *const good[] = {"v", "s", "[]", "{}", "[v[v]{}]", "{n[v{n{}}]}", "[[[]]]"};
+  static const char *const bad[] = {"",     "[",    "{",    "[v",   "{nv",   "]",     "}",   "[}",
+                                    "{]",   "[v}",  "{nv]", "{v}",  "{s}",   "{nvs}", "n",   "nv",
+                                    "[n]",  "[nv]", "{n}",  "{nn}", "{nnv}", "vv",    "[]v", "v[]",
+                                    "{}{}", "[]]",  "{}}",  "(",    "[)",    "[v]n",  "[{]}"};
+  for (size_t i = 0; i < sizeof good / sizeof *good; i++) CHECK_EQ(write_calls(good[i]), ATTEND_OK);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     if (write_calls(bad[i]) != ATTEND_INVALID)
       CHECK_FAIL("\"%s\" is written", bad[i]);
@@ -291,8 +280,7 @@ static void give_back(void *block, void *user) {
 TEST(memory_runs_out) {
   attend_context *ctx;
   attend_json *r;
-  attend_context_options o = {.isa = "scalar",
-                              .allocator = {take_some, give_back, NULL}};
+  attend_context_options o = {.isa = "scalar", .allocator = {take_some, give_back, NULL}};
   allowed = 1;
   attend_context_create(&o, &ctx);
   for (size_t n = 0; n < 2; n++) {

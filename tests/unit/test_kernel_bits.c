@@ -40,8 +40,7 @@ static void prepare(battery *b) {
 
 static uint64_t mix(uint64_t sum, const void *data, size_t bytes) {
   const unsigned char *p = data;
-  for (size_t i = 0; i < bytes; i++)
-    sum = (sum ^ p[i]) * UINT64_C(1099511628211);
+  for (size_t i = 0; i < bytes; i++) sum = (sum ^ p[i]) * UINT64_C(1099511628211);
   return sum;
 }
 #define MIX(array) sum = mix(sum, array, sizeof array)
@@ -56,12 +55,10 @@ static uint64_t forward_bits(const struct kernels *kn, battery *b, int group) {
   for (int r = 0; r < ROWS_ALL; r += group) {
     int n = ROWS_ALL - r < group ? ROWS_ALL - r : group;
     kn->scores(n, WIDTH, b->q[r], LD, b->k, 0, PANEL, scores + r * BLOCK);
-    for (int i = 0; i < n; i++)
-      kn->add_ramp(16, 48, -0.1f, -20, scores + (r + i) * BLOCK);
-    kn->softmax(n, 16, 240, FACTOR, false, b->s + r * BLOCK, b->m + r,
-                b->l + 2 * r, b->alpha + r, b->beta + r);
-    kn->weigh(n, 16, 240, b->s + r * BLOCK, panels, LD, b->alpha + r,
-              b->beta + r, b->o + r * LD);
+    for (int i = 0; i < n; i++) kn->add_ramp(16, 48, -0.1f, -20, scores + (r + i) * BLOCK);
+    kn->softmax(n, 16, 240, FACTOR, false, b->s + r * BLOCK, b->m + r, b->l + 2 * r, b->alpha + r,
+                b->beta + r);
+    kn->weigh(n, 16, 240, b->s + r * BLOCK, panels, LD, b->alpha + r, b->beta + r, b->o + r * LD);
   }
   MIX(scores), MIX(b->s), MIX(b->m), MIX(b->l), MIX(b->alpha), MIX(b->beta);
   MIX(b->o);
@@ -74,8 +71,7 @@ static uint64_t backward_bits(const struct kernels *kn, battery *b, int group) {
   for (int r = 0; r < ROWS_ALL; r++) lse2[r] = 8, delta[r] = b->o[r];
   for (int r = 0; r < ROWS_ALL; r += group) {
     int n = ROWS_ALL - r < group ? ROWS_ALL - r : group;
-    kn->softmax_grad(n, 0, 240, FACTOR, b->s + r * BLOCK, b->dp + r * BLOCK,
-                     lse2 + r, delta + r);
+    kn->softmax_grad(n, 0, 240, FACTOR, b->s + r * BLOCK, b->dp + r * BLOCK, lse2 + r, delta + r);
   }
   kn->weigh_keys(ROWS_ALL, 0, BLOCK, b->dp, b->q[0], LD, b->keys);
   kn->row_dots(ROWS_ALL, LD, b->q[0], b->o, LD, delta);
@@ -88,14 +84,13 @@ static uint64_t other_bits(const struct kernels *kn, battery *b) {
   static uint16_t half[512];
   static float lanes[PANEL * WIDTH];
   kn->exp2_all(b->x, 512, b->y);
-  kn->join_rows(ROWS_ALL / 2, LD, b->m, b->l, b->o, b->m + ROWS_ALL / 2,
-                b->l + ROWS_ALL, b->o + ROWS_ALL / 2 * LD);
+  kn->join_rows(ROWS_ALL / 2, LD, b->m, b->l, b->o, b->m + ROWS_ALL / 2, b->l + ROWS_ALL,
+                b->o + ROWS_ALL / 2 * LD);
   float divisor[ROWS_ALL];
   for (int r = 0; r < ROWS_ALL; r++) divisor[r] = (float)(r % 9) * 0.7f;
   MIX(b->y), MIX(b->m), MIX(b->l), MIX(b->o);
   for (int dtype = 0; dtype < 3; dtype++) {
-    target to = {dtype ? (void *)half : (void *)b->x, (attend_dtype)dtype,
-                 WIDTH, 1};
+    target to = {dtype ? (void *)half : (void *)b->x, (attend_dtype)dtype, WIDTH, 1};
     kn->store_rows(b->o, LD, 12, WIDTH, divisor, to);
     source from = {to.data, to.dtype, WIDTH, 1};
     kn->pack_lanes(from, NULL, 12, WIDTH, lanes);

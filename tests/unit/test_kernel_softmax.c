@@ -5,9 +5,7 @@
 /* 1, two of every day (log2 e over a root), and one that is far from both. */
 static const float factors[] = {1, 0.1803368801f, 0.2550348616f, 1442.695f};
 
-static double exp2_error(double truth) {
-  return 2 * 2 * eps * truth + 0x1p-126;
-}
+static double exp2_error(double truth) { return 2 * 2 * eps * truth + 0x1p-126; }
 
 /* How much a weight may err beyond that unless the factor is 1: shifts over
  * 2^14 are taken from the scores beforehand, in units of the factor. */
@@ -17,8 +15,8 @@ static double factor_error(float factor, double top) {
 }
 
 /* One block onto (m, l): in the end weights times beta are 2^(factor s - m). */
-static void check_softmax(const struct kernels *kn, int rows, int j0, int j1,
-                          float factor, float *s, float *m, float *l) {
+static void check_softmax(const struct kernels *kn, int rows, int j0, int j1, float factor,
+                          float *s, float *m, float *l) {
   static float before[GROUP * BLOCK];
   float m0[GROUP], l0[2 * GROUP], alpha[GROUP], beta[GROUP];
   memcpy(before, s, sizeof before);
@@ -62,8 +60,8 @@ static void check_softmax(const struct kernels *kn, int rows, int j0, int j1,
   }
 }
 
-static void softmax_case(const struct kernels *kn, int rows, float factor,
-                         float spread, float centre) {
+static void softmax_case(const struct kernels *kn, int rows, float factor, float spread,
+                         float centre) {
   static float s[GROUP * BLOCK];
   float m[GROUP], l[2 * GROUP] = {0};
   for (int r = 0; r < GROUP; r++) m[r] = -INFINITY;
@@ -88,8 +86,7 @@ TEST(softmax_runs_along) {
       softmax_case(kn, rows, factor, 40 * one, 70 * one);
       softmax_case(kn, rows, factor, 3000 * one, 0);
       softmax_case(kn, rows, factor, 5 * one, 7e3f * one);
-      softmax_case(kn, rows, factor, 100 * one,
-                   3e6f * one); /* see online_softmax.h */
+      softmax_case(kn, rows, factor, 100 * one, 3e6f * one); /* see online_softmax.h */
     }
 }
 
@@ -105,8 +102,7 @@ TEST(ties_stay_ties) {
         s[i] = i % 3 ? (float)-size : (float)(size + i / BLOCK);
       kn->softmax(kn->rows, 0, BLOCK, factors[f], false, s, m, l, alpha, beta);
       for (int r = 0; r < kn->rows; r++)
-        for (int j = 3; j < BLOCK; j++)
-          CHECK(same(s[r * BLOCK + j], s[r * BLOCK + j - 3]));
+        for (int j = 3; j < BLOCK; j++) CHECK(same(s[r * BLOCK + j], s[r * BLOCK + j - 3]));
     }
 }
 
@@ -134,8 +130,7 @@ TEST(joining_is_the_sum) {
       CHECK(ls[2 * r + 1] == 2 * ls[2 * r]);
       for (int i = r * LD; i < (r + 1) * LD; i++)
         CHECK_NEAR(o[i], a * pool[i] + b * pool[1000 + i],
-                   3 * eps * (a * fabs(pool[i]) + b * fabs(pool[1000 + i])) +
-                       0x1p-120);
+                   3 * eps * (a * fabs(pool[i]) + b * fabs(pool[1000 + i])) + 0x1p-120);
     }
   }
 }
@@ -154,8 +149,7 @@ TEST(gradient_of_a_group) {
     kn->softmax_grad(rows, j0, j1, factor, s, dp, lse2, delta);
     for (int i = 0; i < rows * BLOCK; i++) {
       int r = i / BLOCK, j = i % BLOCK;
-      double x = i % 5 ? pool[i] : -INFINITY,
-             p = exp2(fmin(0, factor * x - lse2[r]));
+      double x = i % 5 ? pool[i] : -INFINITY, p = exp2(fmin(0, factor * x - lse2[r]));
       double d = (double)pool[20000 + i] - delta[r];
       bool mine = j >= j0 && j < j1;
       CHECK_NEAR(s[i], mine ? p : x, 4 * exp2_error(p));

@@ -19,8 +19,7 @@ typedef struct {
 } packing;
 
 /* Any strides: columns apart, together or backwards. */
-static void packing_make(packing *p, attend_dtype dtype, ptrdiff_t col,
-                         uint64_t stream) {
+static void packing_make(packing *p, attend_dtype dtype, ptrdiff_t col, uint64_t stream) {
   enum { ROW = 3 * MAX_WIDTH + GAP };
   size_t size = attend_dtype_size(dtype);
   refill(stream);
@@ -39,41 +38,37 @@ static void spoil(packing *p, int i, int x, float with) {
   size_t size = attend_dtype_size(p->src.dtype);
   attend_convert_from_f32(
       p->src.dtype, &with, 1,
-      (char *)p->src.data +
-          (ptrdiff_t)size * (i * p->src.row + x * p->src.col));
+      (char *)p->src.data + (ptrdiff_t)size * (i * p->src.row + x * p->src.col));
   p->value[i][x] = with;
 }
 
-static float wanted(const packing *p, const uint8_t *valid, int n, int width,
-                    int i, int x) {
+static float wanted(const packing *p, const uint8_t *valid, int n, int width, int i, int x) {
   return i < n && x < width && (!valid || valid[i]) ? p->value[i][x] : 0.0f;
 }
 
-static void check_rows(const struct kernels *kn, const packing *p,
-                       const uint8_t *valid, int n, int width, bool finite) {
+static void check_rows(const struct kernels *kn, const packing *p, const uint8_t *valid, int n,
+                       int width, bool finite) {
   static float dst[(PACK_N + 1) * MAX_LD];
   int ld = (int)round_up((size_t)width, LANES);
   for (int i = 0; i < (n + 1) * ld; i++) dst[i] = canary;
   kn->pack_rows(p->src, valid, n, width, dst, ld);
   CHECK_EQ(kn->all_finite(dst, (size_t)(n * ld)), finite);
   for (int i = 0; i < n; i++)
-    for (int x = 0; x < ld; x++)
-      CHECK(same(dst[i * ld + x], wanted(p, valid, n, width, i, x)));
+    for (int x = 0; x < ld; x++) CHECK(same(dst[i * ld + x], wanted(p, valid, n, width, i, x)));
   for (int x = 0; x < ld; x++) CHECK(dst[n * ld + x] == canary);
 }
 
-static void check_lanes(const struct kernels *kn, const packing *p,
-                        const uint8_t *valid, int n, int width) {
+static void check_lanes(const struct kernels *kn, const packing *p, const uint8_t *valid, int n,
+                        int width) {
   static float dst[(PACK_N + 2 * LANES) * MAX_WIDTH];
   int whole = (int)round_up((size_t)n, LANES);
   for (int i = 0; i < (whole + LANES) * width; i++) dst[i] = canary;
   kn->pack_lanes(p->src, valid, n, width, dst);
   for (int i = 0; i < whole; i++)
     for (int x = 0; x < width; x++)
-      CHECK(same(dst[(i / LANES * width + x) * LANES + i % LANES],
-                 wanted(p, valid, n, width, i, x)));
-  for (int i = 0; i < LANES * width; i++)
-    CHECK(dst[whole * width + i] == canary);
+      CHECK(
+          same(dst[(i / LANES * width + x) * LANES + i % LANES], wanted(p, valid, n, width, i, x)));
+  for (int i = 0; i < LANES * width; i++) CHECK(dst[whole * width + i] == canary);
 }
 
 TEST(packing_takes_any_strides_and_types) {
@@ -142,9 +137,8 @@ static double step_of(attend_dtype dtype) {
 static float read_at(target t, int i, int x) {
   float out;
   size_t size = attend_dtype_size(t.dtype);
-  attend_convert_to_f32(
-      t.dtype, (char *)t.data + (ptrdiff_t)size * (i * t.row + x * t.col), 1,
-      &out);
+  attend_convert_to_f32(t.dtype, (char *)t.data + (ptrdiff_t)size * (i * t.row + x * t.col), 1,
+                        &out);
   return out;
 }
 
@@ -196,8 +190,7 @@ TEST(adding_rows) {
 
 /* ---- products -------------------------------------------------------------------- */
 
-static void check_scores(const struct kernels *kn, int rows, int width, int j0,
-                         int j1) {
+static void check_scores(const struct kernels *kn, int rows, int width, int j0, int j1) {
   float s[GROUP * BLOCK];
   const float *q = pool, *k = pool + GROUP * MAX_WIDTH;
   for (int i = 0; i < rows * BLOCK; i++) s[i] = canary;
@@ -206,8 +199,8 @@ static void check_scores(const struct kernels *kn, int rows, int width, int j0,
     for (int j = 0; j < BLOCK; j++) {
       double sum = 0, size = 0;
       for (int d = 0; d < width && j < PANEL; d++) {
-        double x = (double)q[r * MAX_WIDTH + d] *
-                   (double)k[(j / LANES * width + d) * LANES + j % LANES];
+        double x =
+            (double)q[r * MAX_WIDTH + d] * (double)k[(j / LANES * width + d) * LANES + j % LANES];
         sum += x, size += fabs(x);
       }
       if (j < j0 || j >= j1)
@@ -223,12 +216,10 @@ TEST(scores_are_dot_products) {
   for (int rows = 1; rows <= kn->rows; rows++)
     for (int width = 1; width <= MAX_WIDTH; width += light() ? 13 : 3)
       for (int j0 = 0; j0 < PANEL; j0 += LANES)
-        check_scores(kn, rows, width, j0,
-                     j0 + LANES + (rows + width) * LANES % (PANEL - j0));
+        check_scores(kn, rows, width, j0, j0 + LANES + (rows + width) * LANES % (PANEL - j0));
 }
 
-static void check_weigh(const struct kernels *kn, int rows, int j0, int j1,
-                        int ld) {
+static void check_weigh(const struct kernels *kn, int rows, int j0, int j1, int ld) {
   static float o[GROUP * MAX_LD];
   const float *p = pool, *v[PANELS], *values = pool + GROUP * BLOCK;
   const float *alpha = pool + 60000, *beta = pool + 60100;
@@ -240,14 +231,12 @@ static void check_weigh(const struct kernels *kn, int rows, int j0, int j1,
     for (int c = 0; c < ld; c++) {
       double sum = 0, size = 0, before = pool[61000 + r * ld + c];
       for (int j = j0; j < j1; j++) {
-        double x =
-            (double)p[r * BLOCK + j] * (double)v[j / PANEL][j % PANEL * ld + c];
+        double x = (double)p[r * BLOCK + j] * (double)v[j / PANEL][j % PANEL * ld + c];
         sum += x, size += fabs(x);
       }
       double truth = alpha[r] * before + beta[r] * sum;
       CHECK_NEAR(o[r * ld + c], truth,
-                 (j1 - j0 + 3) * eps *
-                     (fabs(beta[r]) * size + fabs(alpha[r] * before)));
+                 (j1 - j0 + 3) * eps * (fabs(beta[r]) * size + fabs(alpha[r] * before)));
     }
 }
 
@@ -264,8 +253,7 @@ TEST(values_are_weighed) {
     }
 }
 
-static void check_keys(const struct kernels *kn, int n, int i0, int i1,
-                       int ld) {
+static void check_keys(const struct kernels *kn, int n, int i0, int i1, int ld) {
   static float c[BLOCK * MAX_LD];
   const float *a = pool, *b = pool + 40 * BLOCK, *before = pool + 30000;
   memcpy(c, before, sizeof c);
@@ -278,8 +266,7 @@ static void check_keys(const struct kernels *kn, int n, int i0, int i1,
         sum += y, size += fabs(y);
       }
       bool mine = i >= i0 && i < i1;
-      CHECK_NEAR(c[i * ld + x], was + sum,
-                 mine * (n + 2) * eps * (size + fabs(was)));
+      CHECK_NEAR(c[i * ld + x], was + sum, mine * (n + 2) * eps * (size + fabs(was)));
     }
 }
 
@@ -325,8 +312,7 @@ TEST(rows_alone_dots_and_sums) {
       float x[71];
       memcpy(x, pool, sizeof x);
       kn->scale_all(pool + 100, n, -1.3f, x);
-      for (size_t i = 0; i < 71; i++)
-        CHECK(x[i] == (i < n ? pool[100 + i] * -1.3f : pool[i]));
+      for (size_t i = 0; i < 71; i++) CHECK(x[i] == (i < n ? pool[100 + i] * -1.3f : pool[i]));
     }
   }
 }

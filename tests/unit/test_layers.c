@@ -3,10 +3,9 @@
 #include "attend/layers.h"
 #include "kernel_list.h"
 
-#define FOR_EACH_CONTEXT(ctx)                                  \
-  FOR_EACH_ISA(isa_)                                           \
-  for (attend_context *ctx = open_context(isa_, 2, NULL); ctx; \
-       attend_context_free(ctx), ctx = NULL)
+#define FOR_EACH_CONTEXT(ctx) \
+  FOR_EACH_ISA(isa_)          \
+  for (attend_context *ctx = open_context(isa_, 2, NULL); ctx; attend_context_free(ctx), ctx = NULL)
 
 static const double pi = 3.14159265358979323846;
 static const int lengths[] = {1, 2, 7, 15, 16, 17, 31, 100, 768};
@@ -55,8 +54,7 @@ static void check_stretch(attend_context *ctx, const stretch *s) {
   int chunks = light() ? 4 : 100;
   for (int c = 0; c < chunks; c++) {
     for (int i = 0; i < 1000; i++)
-      x[i] = (float)(s->from +
-                     (s->to - s->from) * (c * 1000 + i) / (chunks * 1000));
+      x[i] = (float)(s->from + (s->to - s->from) * (c * 1000 + i) / (chunks * 1000));
     attend_activate(ctx, (attend_activation)s->kind, 10, 97, x, 100, y, 100);
     for (int i = 0; i < 1000; i++) {
       double a = (double)x[i], want = activation(s->kind, a);
@@ -82,9 +80,7 @@ TEST(activations_of_what_is_no_number) {
     CHECK(isnan(y[0]));
     CHECK(y[1] == (kind == ATTEND_TANH ? 1 : INFINITY));
     CHECK(y[2] == (kind == ATTEND_TANH ? 1 : 3e38f));
-    CHECK(y[3] == (kind == ATTEND_TANH       ? -1
-                   : kind == ATTEND_IDENTITY ? -3e38f
-                                             : 0));
+    CHECK(y[3] == (kind == ATTEND_TANH ? -1 : kind == ATTEND_IDENTITY ? -3e38f : 0));
     CHECK(y[4] == 0);
     if (kind == ATTEND_TANH) CHECK(y[5] == -1);
     if (kind == ATTEND_GELU || kind == ATTEND_RELU) CHECK(y[5] == 0);
@@ -119,8 +115,8 @@ TEST(gates) {
 
 /* ---- norms ------------------------------------------------------------------------- */
 
-static void check_norm(const float *x, int n, const float *w, const float *b,
-                       int centre, const float *y) {
+static void check_norm(const float *x, int n, const float *w, const float *b, int centre,
+                       const float *y) {
   double mean = 0, variance = 0, most = 0;
   for (int i = 0; i < n && centre; i++) mean += (double)x[i] / n;
   for (int i = 0; i < n; i++) {
@@ -182,24 +178,21 @@ TEST(norms_of_columns) {
     for (int j = 0; j < N; j++) {
       double m = 0, v = 0;
       for (int r = 0; r < ROWS; r++) m += (double)x[r * WIDE + j] / ROWS;
-      for (int r = 0; r < ROWS; r++)
-        v += pow((double)x[r * WIDE + j] - m, 2) / ROWS;
+      for (int r = 0; r < ROWS; r++) v += pow((double)x[r * WIDE + j] - m, 2) / ROWS;
       CHECK_NEAR((double)mean[j], m, 1e-6 * (fabs(m) + 3));
       CHECK_NEAR((double)variance[j], v, 2e-6 * v);
     }
     for (int way = 0; way < 4; way++) {
       const float *w = way & 1 ? weight : NULL, *b = way & 2 ? bias : NULL;
       for (int i = 0; i < ROWS * WIDE; i++) y[i] = -77;
-      attend_batch_norm(ctx, ROWS, N, x, WIDE, mean, variance, w, b, 1e-3f, y,
-                        WIDE);
+      attend_batch_norm(ctx, ROWS, N, x, WIDE, mean, variance, w, b, 1e-3f, y, WIDE);
       for (int i = 0; i < ROWS * WIDE; i++) {
         int j = i % WIDE;
         if (j >= N) CHECK(y[i] == -77);
         if (j >= N) continue;
-        double d = ((double)x[i] - (double)mean[j]) /
-                   sqrt((double)variance[j] + 1e-3) * (w ? (double)w[j] : 1);
-        CHECK_NEAR((double)y[i], d + (b ? (double)b[j] : 0),
-                   8 * eps * (fabs(d) + 4));
+        double d = ((double)x[i] - (double)mean[j]) / sqrt((double)variance[j] + 1e-3) *
+                   (w ? (double)w[j] : 1);
+        CHECK_NEAR((double)y[i], d + (b ? (double)b[j] : 0), 8 * eps * (fabs(d) + 4));
       }
     }
   }
@@ -212,8 +205,7 @@ TEST(sums) {
   for (int n = 1; n <= 19; n++) {
     for (int i = 0; i < 60; i++) y[i] = pool[i];
     attend_add(ctx, 3, n, y, 20, pool + 100, 20, y, 20);
-    for (int i = 0; i < 60; i++)
-      CHECK(same(y[i], i % 20 < n ? pool[i] + pool[100 + i] : pool[i]));
+    for (int i = 0; i < 60; i++) CHECK(same(y[i], i % 20 < n ? pool[i] + pool[100 + i] : pool[i]));
   }
 }
 
@@ -273,33 +265,27 @@ TEST(rotary_frequencies) {
       {.theta = 1e4},
       {.theta = 1e4, .scaling = ATTEND_ROPE_LINEAR, .factor = 4},
       {5e5, ATTEND_ROPE_LLAMA3, 8, 1, 4, 8192, 0},
-      {.theta = 1e6,
-       .scaling = ATTEND_ROPE_YARN,
-       .factor = 4,
-       .context = 32768},
+      {.theta = 1e6, .scaling = ATTEND_ROPE_YARN, .factor = 4, .context = 32768},
       {1e4, ATTEND_ROPE_YARN, 16, 1, 32, 4096, 0.75},
   };
   static const double want[5][8] = {
-      {1, 0.31622776601683794, 0.1, 0.031622776601683794, 0.01,
-       0.0031622776601683794, 0.001, 0.00031622776601683794},
-      {.25, 0.079056941504209485, 0.025, 0.0079056941504209485, 0.0025,
-       0.00079056941504209485, 0.00025, 0.000079056941504209485},
-      {1.0, 0.19392274474868576, 0.03760603093086393, 0.0072926647372171085,
-       0.0005248461609929547, 3.428102195952591e-05, 6.647869871181236e-06,
-       1.2891731721515574e-06},
-      {1.0, 0.17782794100389226, 0.03162277660168379, 0.004217559938927618,
-       0.0005, 4.445698525097307e-05, 7.905694150420949e-06,
-       1.4058533129758728e-06},
-      {1.0, 0.31622776601683794, 0.1, 0.024211188335664154, 0.0053125,
-       0.0009388011803624875, 6.25e-05, 1.976423537605237e-05},
+      {1, 0.31622776601683794, 0.1, 0.031622776601683794, 0.01, 0.0031622776601683794, 0.001,
+       0.00031622776601683794},
+      {.25, 0.079056941504209485, 0.025, 0.0079056941504209485, 0.0025, 0.00079056941504209485,
+       0.00025, 0.000079056941504209485},
+      {1.0, 0.19392274474868576, 0.03760603093086393, 0.0072926647372171085, 0.0005248461609929547,
+       3.428102195952591e-05, 6.647869871181236e-06, 1.2891731721515574e-06},
+      {1.0, 0.17782794100389226, 0.03162277660168379, 0.004217559938927618, 0.0005,
+       4.445698525097307e-05, 7.905694150420949e-06, 1.4058533129758728e-06},
+      {1.0, 0.31622776601683794, 0.1, 0.024211188335664154, 0.0053125, 0.0009388011803624875,
+       6.25e-05, 1.976423537605237e-05},
   };
   static const double stretches_of[5] = {1, 1, 1, 1.138629436111989, 0.75};
   for (int n = 0; n < 5; n++) {
     double frequency[8], longer;
     attend_rope_frequencies(&ropes[n], 16, frequency, &longer);
     CHECK_NEAR(longer, stretches_of[n], 1e-14);
-    for (int i = 0; i < 8; i++)
-      CHECK_NEAR(frequency[i], want[n][i], 1e-13 * want[n][i]);
+    for (int i = 0; i < 8; i++) CHECK_NEAR(frequency[i], want[n][i], 1e-13 * want[n][i]);
   }
 }
 
@@ -324,8 +310,7 @@ TEST(rotary_turns) {
       if (i % ld == ld - 1) continue;
       double angle = positions[r] * f[j % half], a = (double)was[i];
       double b = (double)was[j < half ? i + half : i - half];
-      double want =
-          1.25 * (a * cos(angle) + (j < half ? -1 : 1) * b * sin(angle));
+      double want = 1.25 * (a * cos(angle) + (j < half ? -1 : 1) * b * sin(angle));
       CHECK_NEAR((double)x[i], want, 6 * eps * (fabs(a) + fabs(b)));
     }
   }
@@ -339,8 +324,7 @@ TEST(cross_entropy) {
   static const int lens[] = {1, 2, 15, 17, 1000, N};
   for (int i = 0; i < ROWS * N; i += 50000)
     attend_random_normal((attend_random){5, (uint64_t)i}, 0,
-                         ROWS * N - i < 50000 ? (size_t)(ROWS * N - i) : 50000,
-                         x + i);
+                         ROWS * N - i < 50000 ? (size_t)(ROWS * N - i) : 50000, x + i);
   for (int i = 0; i < ROWS * N; i++) x[i] *= (float)(1 + i / N * 20);
   FOR_EACH_CONTEXT(ctx)
   for (int t = 0; t < 6; t++) {
@@ -388,8 +372,7 @@ TEST(cross_entropy_at_the_ends) {
 
 static uint64_t mix(uint64_t sum, const void *data, size_t bytes) {
   const unsigned char *p = data;
-  for (size_t i = 0; i < bytes; i++)
-    sum = (sum ^ p[i]) * UINT64_C(1099511628211);
+  for (size_t i = 0; i < bytes; i++) sum = (sum ^ p[i]) * UINT64_C(1099511628211);
   return sum;
 }
 
@@ -412,8 +395,7 @@ static uint64_t layer_bits(attend_context *ctx, const float *x, float *y) {
   attend_rms_norm(ctx, B_ROWS, B_N, x, B_N, w, 1e-5f, y, B_N);
   sum = mix(sum, y, bytes);
   attend_batch_moments(ctx, B_ROWS, B_N, x, B_N, mean, variance);
-  attend_batch_norm(ctx, B_ROWS, B_N, x, B_N, mean, variance, w, w, 1e-5f, y,
-                    B_N);
+  attend_batch_norm(ctx, B_ROWS, B_N, x, B_N, mean, variance, w, w, 1e-5f, y, B_N);
   sum = mix(sum, y, bytes);
   attend_rope_frequencies(&(attend_rope){.theta = 1e4}, 100, f, &longer);
   attend_rope_rotate(ctx, f, 1, B_ROWS, 5, 100, positions, y, B_N);
@@ -431,8 +413,7 @@ TEST(sets_and_threads_give_the_same_bits) {
   for (int i = 0; i < B_ROWS * B_N; i++) x[i] = (x[i] - 0.5f) * 20;
   FOR_EACH_CONTEXT(ctx) {
     uint64_t first = layer_bits(ctx, x, y);
-    if (strcmp(ctx->isa, "scalar"))
-      CHECK_BITS(first, known_layers, ctx->kernels);
+    if (strcmp(ctx->isa, "scalar")) CHECK_BITS(first, known_layers, ctx->kernels);
     for (int threads = 1; threads <= 3; threads += 2) {
       OK(ctx, attend_context_set_threads(ctx, threads));
       CHECK(layer_bits(ctx, x, y) == first);

@@ -3,10 +3,9 @@
 #include "attend/layers.h"
 #include "kernel_list.h"
 
-#define FOR_EACH_CONTEXT(ctx)                                  \
-  FOR_EACH_ISA(isa_)                                           \
-  for (attend_context *ctx = open_context(isa_, 2, NULL); ctx; \
-       attend_context_free(ctx), ctx = NULL)
+#define FOR_EACH_CONTEXT(ctx) \
+  FOR_EACH_ISA(isa_)          \
+  for (attend_context *ctx = open_context(isa_, 2, NULL); ctx; attend_context_free(ctx), ctx = NULL)
 
 static const double pi = 3.14159265358979323846;
 static const int lengths[] = {1, 2, 7, 15, 16, 17, 31, 100, 513};
@@ -74,8 +73,7 @@ TEST(slopes_keep_their_bounds) {
       double wide = c % 4 == 0 ? 1 : c % 4 == 1 ? 6 : c % 4 == 2 ? 15 : 120;
       attend_random_uniform((attend_random){84, (uint64_t)c}, 0, N, x);
       for (int i = 0; i < N; i++) x[i] = (x[i] - 0.5f) * (float)(2 * wide);
-      attend_activate_back(ctx, (attend_activation)kind, 10, 97, x, 100, one,
-                           100, dx, 100);
+      attend_activate_back(ctx, (attend_activation)kind, 10, 97, x, 100, one, 100, dx, 100);
       for (int i = 0; i < N; i++) {
         double want = slope(kind, (double)x[i]), may = bounds[kind];
         if (kind == ATTEND_TANH) may = may * want + 1e-30;
@@ -90,8 +88,7 @@ TEST(slopes_of_what_is_no_number) {
   for (int kind = ATTEND_RELU; kind <= ATTEND_TANH; kind++) {
     float dx[7], dy[7] = {2, 2, 2, 2, 2, 2, NAN};
     float right = kind == ATTEND_TANH ? 0 : 2;
-    attend_activate_back(ctx, (attend_activation)kind, 1, 7, at, 7, dy, 7, dx,
-                         7);
+    attend_activate_back(ctx, (attend_activation)kind, 1, 7, at, 7, dy, 7, dx, 7);
     if (kind != ATTEND_RELU) CHECK(isnan(dx[0]) && isnan(dx[6]));
     CHECK(dx[1] == right && dx[2] == right && dx[3] == 0 && dx[4] == 0);
     CHECK(dx[5] == (kind == ATTEND_RELU ? 0 : kind == ATTEND_TANH ? 2 : 1));
@@ -120,8 +117,7 @@ TEST(activations_and_gates) {
       if (i % LD >= n) CHECK(da[i] == -77 && db[i] == -77 && dx[i] == -77);
       if (i % LD >= n) continue;
       CHECK_NEAR((double)dx[i], s * d, 8e-7 * fabs(d));
-      CHECK_NEAR((double)da[i], s * d * (double)b[i],
-                 8e-7 * fabs(d * (double)b[i]));
+      CHECK_NEAR((double)da[i], s * d * (double)b[i], 8e-7 * fabs(d * (double)b[i]));
       CHECK(same(db[i], y[i] * dy[i]));
     }
     float p[2][LD], g[LD]; /* one row: dx onto dy; da onto a, db onto b */
@@ -129,8 +125,7 @@ TEST(activations_and_gates) {
     attend_activate_back(ctx, kind, 1, n, a + LD, LD, g, LD, g, LD);
     CHECK(!memcmp(g, dx + LD, (size_t)n * sizeof *g));
     memcpy(p[0], a + LD, sizeof p[0]), memcpy(p[1], b + LD, sizeof p[1]);
-    attend_gate_back(ctx, kind, 1, n, p[0], LD, p[1], LD, dy + LD, LD, p[0], LD,
-                     p[1], LD);
+    attend_gate_back(ctx, kind, 1, n, p[0], LD, p[1], LD, dy + LD, LD, p[0], LD, p[1], LD);
     CHECK(!memcmp(p[0], da + LD, (size_t)n * sizeof *g));
     CHECK(!memcmp(p[1], db + LD, (size_t)n * sizeof *g));
   }
@@ -194,8 +189,7 @@ TEST(rotary_turns_back) {
     memcpy(z, pool, sizeof z);
     attend_rope_rotate(ctx, f, 1, ROWS, HEADS, dim, positions, z, ld);
     attend_rope_rotate_back(ctx, f, 1, ROWS, HEADS, dim, positions, z, ld);
-    for (int i = 0; i < ROWS * ld; i++)
-      CHECK_NEAR((double)z[i], (double)pool[i], 16 * eps * 5);
+    for (int i = 0; i < ROWS * ld; i++) CHECK_NEAR((double)z[i], (double)pool[i], 16 * eps * 5);
   }
 }
 
@@ -214,8 +208,7 @@ TEST(losses_and_their_gradients) {
   static double v[N];
   static const int lens[] = {1, 2, 15, 17, 513, N};
   refill(7);
-  for (int i = 0; i < ROWS * N; i++)
-    x[i] = pool[i % 65000] * (float)(1 + i / N * 4);
+  for (int i = 0; i < ROWS * N; i++) x[i] = pool[i % 65000] * (float)(1 + i / N * 4);
   FOR_EACH_CONTEXT(ctx)
   for (int t = 0; t < 12; t++) {
     int n = lens[t % 6];
@@ -224,8 +217,7 @@ TEST(losses_and_their_gradients) {
     attend_cross_entropy_smooth(ctx, ROWS, n, x, N, targets, s, again, best);
     attend_cross_entropy(ctx, ROWS, n, x, N, targets, plain, NULL);
     for (int i = 0; i < ROWS * N; i++) dx[i] = -77;
-    attend_cross_entropy_back(ctx, ROWS, n, x, N, targets, s, 0.25f, loss, dx,
-                              N);
+    attend_cross_entropy_back(ctx, ROWS, n, x, N, targets, s, 0.25f, loss, dx, N);
     for (int r = 0; r < ROWS; r++) {
       float *d = dx + r * N;
       CHECK(same(loss[r], again[r]));
@@ -249,8 +241,7 @@ TEST(losses_and_their_gradients) {
     }
     float in_place[N];
     memcpy(in_place, x + 3 * N, sizeof in_place);
-    attend_cross_entropy_back(ctx, 1, n, in_place, N, targets + 3, s, 0.25f,
-                              NULL, in_place, N);
+    attend_cross_entropy_back(ctx, 1, n, in_place, N, targets + 3, s, 0.25f, NULL, in_place, N);
     CHECK(!memcmp(in_place, dx + 3 * N, (size_t)n * sizeof *dx));
   }
 }
@@ -258,10 +249,7 @@ TEST(losses_and_their_gradients) {
 /* Ignored rows are not looked at; infinite logits are no trouble. */
 TEST(losses_at_the_ends) {
   FOR_EACH_CONTEXT(ctx) {
-    float x[4][3] = {{NAN, 1, INFINITY},
-                     {1e38f, -1e38f, 0},
-                     {0, -INFINITY, 0},
-                     {1, NAN, 2}},
+    float x[4][3] = {{NAN, 1, INFINITY}, {1e38f, -1e38f, 0}, {0, -INFINITY, 0}, {1, NAN, 2}},
           loss[4];
     int32_t targets[4] = {-1, 1, 2, 0};
     attend_cross_entropy_back(ctx, 4, 3, x[0], 3, targets, 0, 2, loss, x[0], 3);
@@ -297,15 +285,12 @@ TEST(dropout_asks_the_stream) {
       if (i % LD >= n) CHECK(y[i] == -77);
       if (i % LD < n && !stays) CHECK(y[i] == 0);
       if (stays)
-        CHECK_NEAR((double)y[i], (double)x[i] / (1 - (double)p),
-                   2 * eps * fabs((double)y[i]));
+        CHECK_NEAR((double)y[i], (double)x[i] / (1 - (double)p), 2 * eps * fabs((double)y[i]));
     }
-    if (n > 100)
-      CHECK_NEAR(kept, (1 - (double)p) * ROWS * n, 5 * sqrt(0.25 * ROWS * n));
+    if (n > 100) CHECK_NEAR(kept, (1 - (double)p) * ROWS * n, 5 * sqrt(0.25 * ROWS * n));
     float row[LD]; /* in place, alone */
     memcpy(row, x + 2 * LD, sizeof row);
-    attend_dropout(ctx, random, first + (uint64_t)(2 * n), p, 1, n, row, LD,
-                   row, LD);
+    attend_dropout(ctx, random, first + (uint64_t)(2 * n), p, 1, n, row, LD, row, LD);
     CHECK(!memcmp(row, y + 2 * LD, (size_t)n * sizeof *row));
   }
 }
@@ -314,15 +299,13 @@ TEST(dropout_asks_the_stream) {
 
 static uint64_t mix(uint64_t sum, const void *data, size_t bytes) {
   const unsigned char *p = data;
-  for (size_t i = 0; i < bytes; i++)
-    sum = (sum ^ p[i]) * UINT64_C(1099511628211);
+  for (size_t i = 0; i < bytes; i++) sum = (sum ^ p[i]) * UINT64_C(1099511628211);
   return sum;
 }
 
 enum { B_ROWS = 90, B_N = 500 };
 
-static uint64_t gradient_bits(attend_context *ctx, const float *x, float *y,
-                              float *z) {
+static uint64_t gradient_bits(attend_context *ctx, const float *x, float *y, float *z) {
   uint64_t sum = UINT64_C(14695981039346656037);
   size_t bytes = B_ROWS * B_N * sizeof *y;
   float loss[B_ROWS], dw[B_N] = {0}, db[B_N] = {0};
@@ -330,23 +313,19 @@ static uint64_t gradient_bits(attend_context *ctx, const float *x, float *y,
   int32_t targets[B_ROWS], ids[B_ROWS];
   for (int r = 0; r < B_ROWS; r++) targets[r] = r * 5, ids[r] = r % 8;
   for (int kind = 0; kind <= ATTEND_TANH; kind++) {
-    attend_gate_back(ctx, (attend_activation)kind, B_ROWS, B_N, x, B_N, x, B_N,
-                     x, B_N, y, B_N, z, B_N);
+    attend_gate_back(ctx, (attend_activation)kind, B_ROWS, B_N, x, B_N, x, B_N, x, B_N, y, B_N, z,
+                     B_N);
     sum = mix(mix(sum, y, bytes), z, bytes);
   }
-  attend_layer_norm_back(ctx, B_ROWS, B_N, x, B_N, z, 1e-5f, y, B_N, 0, dx, B_N,
-                         dw, db, work);
+  attend_layer_norm_back(ctx, B_ROWS, B_N, x, B_N, z, 1e-5f, y, B_N, 0, dx, B_N, dw, db, work);
   sum = mix(mix(mix(sum, dx, bytes), dw, sizeof dw), db, sizeof db);
-  attend_rms_norm_back(ctx, B_ROWS, B_N, x, B_N, z, 1e-5f, y, B_N, 1, dx, B_N,
-                       dw, work);
+  attend_rms_norm_back(ctx, B_ROWS, B_N, x, B_N, z, 1e-5f, y, B_N, 1, dx, B_N, dw, work);
   sum = mix(mix(sum, dx, bytes), dw, sizeof dw);
-  attend_cross_entropy_back(ctx, B_ROWS, B_N, x, B_N, targets, 0.1f, 0.5f, loss,
-                            y, B_N);
+  attend_cross_entropy_back(ctx, B_ROWS, B_N, x, B_N, targets, 0.1f, 0.5f, loss, y, B_N);
   sum = mix(mix(sum, y, bytes), loss, sizeof loss);
   memset(table, 0, sizeof table);
   attend_embed_back(ctx, B_ROWS, B_N, ids, 0.3f, y, B_N, 9, table);
-  attend_dropout(ctx, (attend_random){3, 4}, 5, 0.3f, B_ROWS, B_N, x, B_N, y,
-                 B_N);
+  attend_dropout(ctx, (attend_random){3, 4}, 5, 0.3f, B_ROWS, B_N, x, B_N, y, B_N);
   return mix(mix(sum, y, bytes), table, sizeof table);
 }
 

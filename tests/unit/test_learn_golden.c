@@ -6,20 +6,17 @@
 #include "golden_batches.h"
 
 /* The golden of a parameter, not transposed. */
-static float golden_at(const attend_tensor *t,
-                       const attend_trainer_parameter *x, int64_t i) {
+static float golden_at(const attend_tensor *t, const attend_trainer_parameter *x, int64_t i) {
   int64_t at = i;
   float value;
-  if (x->transposed && x->rank == 2)
-    at = i % x->shape[1] * x->shape[0] + i / x->shape[1];
+  if (x->transposed && x->rank == 2) at = i % x->shape[1] * x->shape[0] + i / x->shape[1];
   memcpy(&value, (const char *)t->data + 4 * at, sizeof value);
   return value;
 }
 
 /* Relative to its largest; what is nothing but rounding (a bias of keys changes no
  * softmax) to the largest of all. */
-static double compare_gradient(const attend_tensor *t,
-                               const attend_trainer_parameter *x,
+static double compare_gradient(const attend_tensor *t, const attend_trainer_parameter *x,
                                double largest) {
   double most = 1e-3 * largest, gap = 0;
   for (int64_t i = 0; i < x->count; i++) {
@@ -56,8 +53,7 @@ static int check_gradients(const char *name, const attend_trainer *l,
     worst = fmax(worst, error);
     compared++;
   }
-  printf("%s: %d gradients, worst %.1e of the largest\n", name, compared,
-         worst);
+  printf("%s: %d gradients, worst %.1e of the largest\n", name, compared, worst);
   return compared;
 }
 
@@ -75,8 +71,7 @@ TEST(gradients_are_those_of_pytorch) {
     attend_tensor_file *file;
     attend_batch_loss got;
     attend_trainer *l = open_trainer(ctx, families[f], NULL, &files);
-    OK(ctx, attend_tensor_file_open(
-                ctx, model_path(families[f], "golden.safetensors"), &file));
+    OK(ctx, attend_tensor_file_open(ctx, model_path(families[f], "golden.safetensors"), &file));
     golden_batch golden = read_golden(file, attend_trainer_config(l));
     attend_batch batch = batch_of(&golden);
     OK(ctx, attend_trainer_accumulate(l, &batch, &got));
@@ -93,16 +88,14 @@ TEST(gradients_are_those_of_pytorch) {
 }
 
 /* Everything that a batch leaves, for other threads and ways. */
-static float *gradients_by(const char *name, int threads,
-                           const attend_trainer_options *o, size_t *count,
-                           double *loss) {
+static float *gradients_by(const char *name, int threads, const attend_trainer_options *o,
+                           size_t *count, double *loss) {
   attend_context *ctx = open_context(NULL, threads, NULL);
   attend_checkpoint *files;
   attend_tensor_file *file;
   attend_batch_loss got;
   attend_trainer *l = open_trainer(ctx, name, o, &files);
-  OK(ctx, attend_tensor_file_open(ctx, model_path(name, "golden.safetensors"),
-                                  &file));
+  OK(ctx, attend_tensor_file_open(ctx, model_path(name, "golden.safetensors"), &file));
   golden_batch golden = read_golden(file, attend_trainer_config(l));
   attend_batch batch = batch_of(&golden);
   batch.step = 7;
@@ -128,8 +121,7 @@ TEST(threads_and_recomputing_change_no_bit) {
     float *first = gradients_by(families[f], 1, &plain, &count, &loss);
     for (int threads = 1; threads <= 5; threads += 2)
       for (int k = 0; k < 2; k++) {
-        float *more =
-            gradients_by(families[f], threads, k ? &again : &plain, &n, &other);
+        float *more = gradients_by(families[f], threads, k ? &again : &plain, &n, &other);
         CHECK(n == count && loss == other);
         CHECK(!memcmp(first, more, count * sizeof *first));
         free(more);
@@ -140,21 +132,18 @@ TEST(threads_and_recomputing_change_no_bit) {
 
 /* ---- along the gradient, the loss rises as it says ------------------------------- */
 
-static double loss_at(attend_context *ctx, attend_trainer *l,
-                      attend_batch batch, const float *values,
-                      const float *along, size_t n, double by) {
+static double loss_at(attend_context *ctx, attend_trainer *l, attend_batch batch,
+                      const float *values, const float *along, size_t n, double by) {
   attend_batch_loss got;
   float *to = attend_trainer_values(l, NULL);
-  for (size_t i = 0; i < n; i++)
-    to[i] = (float)((double)values[i] + by * (double)along[i]);
+  for (size_t i = 0; i < n; i++) to[i] = (float)((double)values[i] + by * (double)along[i]);
   batch.no_grad = 1;
   OK(ctx, attend_trainer_refresh(l));
   OK(ctx, attend_trainer_accumulate(l, &batch, &got));
   return got.loss / got.scored;
 }
 
-static void check_slope(attend_context *ctx, const char *name,
-                        const char *form_name) {
+static void check_slope(attend_context *ctx, const char *name, const char *form_name) {
   attend_form form;
   attend_checkpoint *files;
   attend_tensor_file *file;
@@ -163,8 +152,7 @@ static void check_slope(attend_context *ctx, const char *name,
   OK(ctx, attend_form_parse(ctx, form_name, &form));
   attend_trainer_options o = {.form = &form};
   attend_trainer *l = open_trainer(ctx, name, &o, &files);
-  OK(ctx, attend_tensor_file_open(ctx, model_path(name, "golden.safetensors"),
-                                  &file));
+  OK(ctx, attend_tensor_file_open(ctx, model_path(name, "golden.safetensors"), &file));
   golden_batch golden = read_golden(file, attend_trainer_config(l));
   attend_batch batch = batch_of(&golden);
   batch.smoothing = 0.1f;
@@ -176,9 +164,9 @@ static void check_slope(attend_context *ctx, const char *name,
   memcpy(g, attend_trainer_gradients(l), n * sizeof *g);
   for (size_t i = 0; i < n; i++) squares += (double)g[i] * (double)g[i];
   double by = 2e-3 / squares; /* the loss should change by 2e-3 each way */
-  double slope = (loss_at(ctx, l, batch, start, g, n, by) -
-                  loss_at(ctx, l, batch, start, g, n, -by)) /
-                 (2 * by);
+  double slope =
+      (loss_at(ctx, l, batch, start, g, n, by) - loss_at(ctx, l, batch, start, g, n, -by)) /
+      (2 * by);
   if (fabs(slope / squares - 1) > 0.02)
     printf("%s, %s: slope %g of %g\n", name, form_name, slope, squares);
   CHECK(fabs(slope / squares - 1) < 0.02);
@@ -191,9 +179,8 @@ static void check_slope(attend_context *ctx, const char *name,
 }
 
 TEST(every_form_has_its_gradient) {
-  static const char *const forms[] = {"softmax",   "elu",      "favor(m=64)",
-                                      "poly(p=2)", "gaussian", "gaussian(m=64)",
-                                      NULL};
+  static const char *const forms[] = {
+      "softmax", "elu", "favor(m=64)", "poly(p=2)", "gaussian", "gaussian(m=64)", NULL};
   for (int f = 0; families[f]; f++)
     for (int i = 0; forms[i]; i++) {
       attend_context *ctx = open_context(NULL, 2, NULL);

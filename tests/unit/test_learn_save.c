@@ -24,8 +24,7 @@ static const char *saved(void) {
   return path;
 }
 
-static double loss_of_batch(attend_context *ctx, attend_trainer *l,
-                            const golden_batch *golden) {
+static double loss_of_batch(attend_context *ctx, attend_trainer *l, const golden_batch *golden) {
   attend_batch_loss got;
   attend_batch batch = batch_of(golden);
   batch.no_grad = 1;
@@ -34,8 +33,7 @@ static double loss_of_batch(attend_context *ctx, attend_trainer *l,
 }
 
 /* A few steps, so that what is saved is not what was read. */
-static void learn_a_little(attend_context *ctx, attend_trainer *l,
-                           const golden_batch *golden) {
+static void learn_a_little(attend_context *ctx, attend_trainer *l, const golden_batch *golden) {
   attend_optimizer *steps;
   OK(ctx, attend_optimizer_create(l, NULL, &steps));
   for (int i = 0; i < 3; i++) {
@@ -53,8 +51,7 @@ static void check_family(const char *name) {
   attend_checkpoint *files, *again;
   attend_tensor_file *file;
   attend_trainer *l = open_trainer(ctx, name, NULL, &files), *other;
-  OK(ctx, attend_tensor_file_open(ctx, model_path(name, "golden.safetensors"),
-                                  &file));
+  OK(ctx, attend_tensor_file_open(ctx, model_path(name, "golden.safetensors"), &file));
   golden_batch golden = read_golden(file, attend_trainer_config(l));
   double before = loss_of_batch(ctx, l, &golden);
   learn_a_little(ctx, l, &golden);
@@ -66,8 +63,7 @@ static void check_family(const char *name) {
   OK(ctx, attend_trainer_create(again, NULL, &other));
   CHECK(loss_of_batch(ctx, other, &golden) == after);
   size_t n, m;
-  float *x = attend_trainer_values(l, &n),
-        *y = attend_trainer_values(other, &m);
+  float *x = attend_trainer_values(l, &n), *y = attend_trainer_values(other, &m);
   CHECK(n == m && !memcmp(x, y, n * sizeof *x));
   attend_trainer_free(other);
   attend_checkpoint_close(again);
@@ -99,8 +95,7 @@ TEST(a_place_that_cannot_be_written_is_told) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_checkpoint *files;
   attend_trainer *l = open_trainer(ctx, "gpt2", NULL, &files);
-  CHECK(attend_trainer_save(l, "/nowhere/model.safetensors",
-                            ATTEND_STORED_F32) == ATTEND_IO);
+  CHECK(attend_trainer_save(l, "/nowhere/model.safetensors", ATTEND_STORED_F32) == ATTEND_IO);
   CHECK(strstr(attend_message(ctx), "/nowhere/model.safetensors") != NULL);
   CHECK(attend_trainer_save(l, "x", ATTEND_STORED_I8) == ATTEND_INVALID);
   attend_trainer_free(l);

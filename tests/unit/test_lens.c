@@ -4,8 +4,7 @@
 #include "traces.h"
 
 /* A theirs-shaped name: decoders and encoders alone have no prefix. */
-static const attend_tensor *golden_attention(const recording *r,
-                                             attend_head_id at) {
+static const attend_tensor *golden_attention(const recording *r, attend_head_id at) {
   static const char *const sides[] = {"encoder_", "decoder_", "cross_"};
   char name[64];
   snprintf(name, sizeof name, "%sattention.%d",
@@ -17,8 +16,8 @@ static int real_rows(const recording *r, attend_role role, int rows) {
   return role == ATTEND_ENCODER_SELF ? r->real : rows;
 }
 
-static void check_theirs(const recording *r, attend_head_id at,
-                         const attend_lens_shape *s, const float *w) {
+static void check_theirs(const recording *r, attend_head_id at, const attend_lens_shape *s,
+                         const float *w) {
   const attend_tensor *t = golden_attention(r, at);
   CHECK(t != NULL);
   if (!t) return;
@@ -28,30 +27,24 @@ static void check_theirs(const recording *r, attend_head_id at,
   for (int i = 0; i < real_rows(r, at.role, s->rows); i++)
     for (int j = 0; j < s->keys; j++) {
       float theirs;
-      int64_t where =
-          ((r->sequence * t->shape[1] + at.head) * t->shape[2] + i) *
-              t->shape[3] +
-          j;
+      int64_t where = ((r->sequence * t->shape[1] + at.head) * t->shape[2] + i) * t->shape[3] + j;
       memcpy(&theirs, (const char *)t->data + 4 * where, 4);
       CHECK_NEAR(w[i * s->keys + j], theirs, bound);
     }
 }
 
-static void check_seen(const recording *r, attend_head_id at,
-                       const attend_lens_shape *s, const float *w) {
+static void check_seen(const recording *r, attend_head_id at, const attend_lens_shape *s,
+                       const float *w) {
   attend_hooked seen;
-  CHECK(
-      attend_trace_get(r->trace, ATTEND_AT_PATTERN, at.role, at.layer, &seen));
+  CHECK(attend_trace_get(r->trace, ATTEND_AT_PATTERN, at.role, at.layer, &seen));
   CHECK_EQ(seen.shape[2], s->rows);
-  const float *row =
-      (const float *)seen.view.data + at.head * seen.view.stride[1];
+  const float *row = (const float *)seen.view.data + at.head * seen.view.stride[1];
   for (int i = 0; i < s->rows; i++, row += seen.view.stride[2])
     for (int j = 0; j < s->keys; j++) {
       /* of padding a cross-attention's cache knows nothing */
       float theirs = j < seen.shape[3] ? row[j] : 0;
       CHECK_NEAR(w[i * s->keys + j], theirs, 1e-6);
-      if (at.role != ATTEND_DECODER_SELF && j >= r->real)
-        CHECK(w[i * s->keys + j] == 0);
+      if (at.role != ATTEND_DECODER_SELF && j >= r->real) CHECK(w[i * s->keys + j] == 0);
     }
 }
 
@@ -59,8 +52,7 @@ TEST(weights_as_transformers_computes_them) {
   for (int k = 0; golden_models[k]; k++)
     for (int b = 0; b < 2; b++) {
       int failures = check_failures, heads = 0;
-      recording r =
-          recorded(golden_models[k], b, 2, FOR_A_LENS | ATTEND_AT_PATTERN);
+      recording r = recorded(golden_models[k], b, 2, FOR_A_LENS | ATTEND_AT_PATTERN);
       attend_lens *lens = lens_of(&r, NULL);
       attend_lens_shape s;
       FOR_EACH_HEAD(lens, s, at) {
@@ -72,10 +64,8 @@ TEST(weights_as_transformers_computes_them) {
       }
       const attend_config *c = r.s.config;
       CHECK_EQ(heads, c->encoder.layers * c->encoder.heads +
-                          c->decoder.layers * c->decoder.heads *
-                              (c->parts == ATTEND_BOTH ? 2 : 1));
-      if (check_failures > failures)
-        printf("in sequence %d of %s\n", b, golden_models[k]);
+                          c->decoder.layers * c->decoder.heads * (c->parts == ATTEND_BOTH ? 2 : 1));
+      if (check_failures > failures) printf("in sequence %d of %s\n", b, golden_models[k]);
       attend_lens_free(lens);
       close_recording(&r);
     }
@@ -111,8 +101,7 @@ TEST(what_the_shape_says) {
 
 /* ---- parts ------------------------------------------------------------------------------ */
 
-static void check_slices(attend_context *ctx, attend_lens *lens,
-                         attend_head_id at) {
+static void check_slices(attend_context *ctx, attend_lens *lens, attend_head_id at) {
   attend_lens_shape s;
   float *whole = whole_block(ctx, lens, at, &s), u[4];
   float *part = room_for((size_t)(s.rows * s.keys), sizeof *part);
@@ -125,19 +114,16 @@ static void check_slices(attend_context *ctx, attend_lens *lens,
     if (n == 1) keys = rows = 1;
     OK(ctx, attend_lens_block(lens, at, row, rows, key, keys, part));
     for (int i = 0; i < rows; i++)
-      CHECK(same_bits(part + i * keys, whole + (row + i) * s.keys + key,
-                      (size_t)keys));
+      CHECK(same_bits(part + i * keys, whole + (row + i) * s.keys + key, (size_t)keys));
   }
   free(whole), free(part);
 }
 
-static const char *const forms[] = {
-    NULL,  "argmax(ties=average)", "poly(p=2,c=1)",
-    "elu", "favor(m=16)",          "gaussian"};
+static const char *const forms[] = {NULL,  "argmax(ties=average)", "poly(p=2,c=1)",
+                                    "elu", "favor(m=16)",          "gaussian"};
 
 TEST(a_part_is_a_slice_of_the_whole) {
-  static const char *const names[] = {"t5", "llama-gqa", "mistral-window",
-                                      NULL};
+  static const char *const names[] = {"t5", "llama-gqa", "mistral-window", NULL};
   for (int k = 0; names[k]; k++) {
     recording r = long_recording(names[k], 200, 2);
     for (int f = 0; f < 6; f++) {
@@ -155,8 +141,7 @@ TEST(a_part_is_a_slice_of_the_whole) {
 
 /* ---- numbers ----------------------------------------------------------------------------- */
 
-static void check_stats(attend_context *ctx, attend_lens *lens,
-                        attend_head_id at) {
+static void check_stats(attend_context *ctx, attend_lens *lens, attend_head_id at) {
   attend_lens_shape s;
   float *w = whole_block(ctx, lens, at, &s);
   size_t T = (size_t)s.rows, S = (size_t)s.keys;
@@ -176,8 +161,7 @@ static void check_stats(attend_context *ctx, attend_lens *lens,
     for (size_t j = 0; j < S; j++) {
       double x = (double)w[i * S + j];
       if (x > 0) sum -= x * log(x);
-      if (w[i * S + j] > most && (w[i * S + j] != 0 || s.is_signed))
-        most = w[i * S + j];
+      if (w[i * S + j] > most && (w[i * S + j] != 0 || s.is_signed)) most = w[i * S + j];
     }
     CHECK_NEAR(entropy[i], sum, 1e-5 * (1 + fabs(sum)));
     CHECK(top[i] >= 0 && top[i] < s.real_keys);
@@ -200,8 +184,7 @@ static void check_stats(attend_context *ctx, attend_lens *lens,
 }
 
 TEST(statistics_of_rows) {
-  static const char *const names[] = {"t5", "llama-gqa", "mistral-window",
-                                      "bart", NULL};
+  static const char *const names[] = {"t5", "llama-gqa", "mistral-window", "bart", NULL};
   for (int k = 0; names[k]; k++) {
     recording r = recorded(names[k], 1, 2, FOR_A_LENS);
     for (int f = 0; f < 6; f++) {
@@ -233,16 +216,14 @@ TEST(vectors_belong_together) {
         for (int m = 0; m < s.dim_v; m++) {
           double sum = 0;
           for (int j = 0; j < s.keys; j++)
-            sum += (double)w[i * s.keys + j] *
-                   (double)((float *)v.data)[j * v.stride[2] + m];
+            sum += (double)w[i * s.keys + j] * (double)((float *)v.data)[j * v.stride[2] + m];
           CHECK_NEAR(((float *)out.data)[i * out.stride[2] + m], sum, 1e-5);
         }
         if (s.biased) continue;
         for (int j = 0; j < s.keys; j++) {
           const float *kj = (float *)key.data + j * key.stride[2];
           double score = 0;
-          for (int d = 0; d < s.dim; d++)
-            score += (double)qi[d] * (double)kj[d] * (double)s.scale;
+          for (int d = 0; d < s.dim; d++) score += (double)qi[d] * (double)kj[d] * (double)s.scale;
           if (w[i * s.keys + j] > 0)
             CHECK_NEAR(w[i * s.keys + j], exp(score - (double)lse[i]), 1e-5);
         }
@@ -260,11 +241,10 @@ TEST(places_that_are_not_there) {
   recording r = recorded("llama-gqa", 0, 1, FOR_A_LENS);
   attend_lens *lens = lens_of(&r, NULL);
   const attend_role self = ATTEND_DECODER_SELF;
-  const attend_head_id bad[] = {
-      {ATTEND_CROSS, 0, 0},   {ATTEND_ENCODER_SELF, 0, 0},
-      {(attend_role)7, 0, 0}, {self, -1, 0},
-      {self, 3, 0},           {self, 0, 6},
-      {self, 0, -1}};
+  const attend_head_id bad[] = {{ATTEND_CROSS, 0, 0},   {ATTEND_ENCODER_SELF, 0, 0},
+                                {(attend_role)7, 0, 0}, {self, -1, 0},
+                                {self, 3, 0},           {self, 0, 6},
+                                {self, 0, -1}};
   float w[4];
   int32_t ids[64] = {0};
   attend_pattern_scores pattern;
@@ -272,8 +252,7 @@ TEST(places_that_are_not_there) {
   attend_area area = {0, 2, 0, 2, 1, 1, ATTEND_POOL_MAX, 0};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     CHECK_EQ(attend_lens_block(lens, bad[i], 0, 1, 0, 1, w), ATTEND_INVALID);
-    CHECK_EQ(attend_lens_pool(lens, bad[i], &area, NULL, w, NULL),
-             ATTEND_INVALID);
+    CHECK_EQ(attend_lens_pool(lens, bad[i], &area, NULL, w, NULL), ATTEND_INVALID);
     CHECK_EQ(attend_lens_pattern(lens, bad[i], &o, &pattern), ATTEND_INVALID);
     CHECK(attend_message(r.s.ctx)[0]);
   }

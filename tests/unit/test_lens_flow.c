@@ -2,8 +2,7 @@
  * double, and against walking the heaviest keys one by one. */
 #include "traces.h"
 
-static const char *const names[] = {"gpt2",           "llama-gqa", "bert",
-                                    "mistral-window", "t5",        NULL};
+static const char *const names[] = {"gpt2", "llama-gqa", "bert", "mistral-window", "t5", NULL};
 
 /* The self-attention of the side that is there; decoders of both. */
 static attend_role self_of(const recording *r) {
@@ -25,8 +24,8 @@ static double choose(const double *share, int T, int most, uint8_t *followed) {
 }
 
 /* shares [layers + 1][T], by whole matrices, following `most` rows of each. */
-static double *matrix_shares(const recording *r, attend_lens *lens, int token,
-                             int most, double *passed) {
+static double *matrix_shares(const recording *r, attend_lens *lens, int token, int most,
+                             double *passed) {
   attend_lens_shape s;
   attend_role role = self_of(r);
   attend_lens_role(lens, role, &s);
@@ -52,16 +51,14 @@ static double *matrix_shares(const recording *r, attend_lens *lens, int token,
   return shares;
 }
 
-static void check_shares(const recording *r, attend_lens *lens, int token,
-                         int most) {
+static void check_shares(const recording *r, attend_lens *lens, int token, int most) {
   attend_lens_shape s;
   attend_lens_role(lens, self_of(r), &s);
   size_t T = (size_t)s.rows, L = (size_t)s.layers;
   float *shares = room_for((L + 1) * T, sizeof *shares);
   double pairs = most < s.rows ? (double)most * s.keys * s.heads * s.layers : 0;
   double passed = -1, left, *want = matrix_shares(r, lens, token, most, &left);
-  OK(r->s.ctx,
-     attend_lens_rollout(lens, self_of(r), token, pairs, shares, &passed));
+  OK(r->s.ctx, attend_lens_rollout(lens, self_of(r), token, pairs, shares, &passed));
   for (size_t i = 0; i < (L + 1) * T; i++) CHECK_NEAR(shares[i], want[i], 1e-6);
   CHECK_NEAR(passed, left, 1e-6);
   for (size_t l = 0; l <= L; l++) { /* nothing gets lost */
@@ -69,8 +66,7 @@ static void check_shares(const recording *r, attend_lens *lens, int token,
     for (size_t i = 0; i < T; i++) sum += (double)shares[l * T + i];
     CHECK_NEAR(sum, 1, 1e-5);
   }
-  OK(r->s.ctx,
-     attend_lens_rollout(lens, self_of(r), token, pairs, shares, NULL));
+  OK(r->s.ctx, attend_lens_rollout(lens, self_of(r), token, pairs, shares, NULL));
   free(want), free(shares);
 }
 
@@ -80,8 +76,7 @@ TEST(shares_are_products_of_matrices) {
     attend_lens *lens = lens_of(&r, NULL);
     attend_lens_shape s;
     CHECK(attend_lens_role(lens, self_of(&r), &s));
-    for (int token = 0; token < s.rows; token += 3)
-      check_shares(&r, lens, token, s.rows);
+    for (int token = 0; token < s.rows; token += 3) check_shares(&r, lens, token, s.rows);
     attend_lens_free(lens);
     close_recording(&r);
   }
@@ -102,13 +97,11 @@ TEST(shares_from_the_heaviest_rows) {
 
 /* ---- the heaviest alone ------------------------------------------------------------------- */
 
-static int by_edge(const void *a, const void *b) {
-  return memcmp(a, b, sizeof(attend_reach_edge));
-}
+static int by_edge(const void *a, const void *b) { return memcmp(a, b, sizeof(attend_reach_edge)); }
 
 /* One token: how many edges, and where they go. */
-static int walk(const recording *r, attend_lens *lens, int token,
-                uint8_t *reached, attend_reach_edge *edges) {
+static int walk(const recording *r, attend_lens *lens, int token, uint8_t *reached,
+                attend_reach_edge *edges) {
   attend_lens_shape s;
   attend_role role = self_of(r);
   attend_lens_role(lens, role, &s);
@@ -116,9 +109,7 @@ static int walk(const recording *r, attend_lens *lens, int token,
   reached[s.layers * T + token] = 1;
   for (int l = s.layers - 1; l >= 0; l--)
     for (int h = -1; h < s.heads; h++) {
-      float *w =
-          h < 0 ? NULL
-                : whole_block(r->s.ctx, lens, (attend_head_id){role, l, h}, &s);
+      float *w = h < 0 ? NULL : whole_block(r->s.ctx, lens, (attend_head_id){role, l, h}, &s);
       for (int i = 0; i < T; i++) {
         if (!reached[(l + 1) * T + i]) continue;
         int to = h < 0 ? i : 0;
@@ -147,8 +138,7 @@ TEST(reaching_by_the_heaviest) {
       memset(want, 0, bytes);
       memset(got, 7, bytes);
       int edges = walk(&r, lens, token, want, b);
-      OK(r.s.ctx,
-         attend_lens_reach(lens, self_of(&r), token, got, a, most, &n));
+      OK(r.s.ctx, attend_lens_reach(lens, self_of(&r), token, got, a, most, &n));
       CHECK_EQ(n, edges);
       CHECK(!memcmp(got, want, bytes));
       qsort(a, (size_t)n, sizeof *a, by_edge);
@@ -161,8 +151,7 @@ TEST(reaching_by_the_heaviest) {
       CHECK_EQ(few, 2);
       CHECK_EQ(a[2].layer, -77);
       CHECK(!memcmp(got, want, bytes));
-      OK(r.s.ctx,
-         attend_lens_reach(lens, self_of(&r), token, got, NULL, 0, &few));
+      OK(r.s.ctx, attend_lens_reach(lens, self_of(&r), token, got, NULL, 0, &few));
       CHECK_EQ(few, 0);
     }
     free(got), free(want), free(a), free(b);
@@ -181,13 +170,10 @@ TEST(tokens_that_cannot_be_followed) {
   double passed;
   int n;
   const int tokens[] = {-1, 0, 1000};
-  const attend_role roles[] = {ATTEND_DECODER_SELF, ATTEND_CROSS,
-                               ATTEND_ENCODER_SELF};
+  const attend_role roles[] = {ATTEND_DECODER_SELF, ATTEND_CROSS, ATTEND_ENCODER_SELF};
   for (int i = 0; i < 3; i++) {
-    CHECK_EQ(attend_lens_rollout(lens, roles[i], tokens[i], 0, shares, &passed),
-             ATTEND_INVALID);
-    CHECK_EQ(attend_lens_reach(lens, roles[i], tokens[i], reached, NULL, 0, &n),
-             ATTEND_INVALID);
+    CHECK_EQ(attend_lens_rollout(lens, roles[i], tokens[i], 0, shares, &passed), ATTEND_INVALID);
+    CHECK_EQ(attend_lens_reach(lens, roles[i], tokens[i], reached, NULL, 0, &n), ATTEND_INVALID);
     CHECK(attend_message(r.s.ctx)[0]);
   }
   free(shares), free(reached);

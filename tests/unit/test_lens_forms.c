@@ -22,9 +22,8 @@ typedef struct {
   float *o, *lse, *weights; /* [H,T,M], [H,T], [H,T,S] */
 } direct;
 
-static direct run_direct(const recording *r, const attend_form *form,
-                         attend_role role, int layer, int real,
-                         int32_t *lengths) {
+static direct run_direct(const recording *r, const attend_form *form, attend_role role, int layer,
+                         int real, int32_t *lengths) {
   attend_hooked q, k, v;
   attend_desc d;
   direct x;
@@ -45,13 +44,10 @@ static direct run_direct(const recording *r, const attend_form *form,
   x.weights = room_for(rows * (size_t)d.kv_len, sizeof *x.weights);
   int32_t *all = room_for((size_t)d.q_len, sizeof *all);
   for (int i = 0; i < d.q_len; i++) all[i] = i;
-  attend_observation look = {
-      .rows = all, .n_rows = d.q_len, .weights = x.weights};
-  OK(r->s.ctx,
-     attend_forward(x.plan, attend_input(q.view), attend_input(k.view),
-                    attend_input(v.view), attend_bhtd(x.o), x.lse));
-  OK(r->s.ctx, attend_observe(x.plan, attend_input(q.view),
-                              attend_input(k.view), x.lse, &look));
+  attend_observation look = {.rows = all, .n_rows = d.q_len, .weights = x.weights};
+  OK(r->s.ctx, attend_forward(x.plan, attend_input(q.view), attend_input(k.view),
+                              attend_input(v.view), attend_bhtd(x.o), x.lse));
+  OK(r->s.ctx, attend_observe(x.plan, attend_input(q.view), attend_input(k.view), x.lse, &look));
   free(all);
   return x;
 }
@@ -61,8 +57,7 @@ static void free_direct(direct *x) {
   free(x->o), free(x->lse), free(x->weights);
 }
 
-static void check_head(const recording *r, attend_lens *lens, attend_head_id at,
-                       const direct *x) {
+static void check_head(const recording *r, attend_lens *lens, attend_head_id at, const direct *x) {
   attend_lens_shape s;
   attend_view out;
   float *w = whole_block(r->s.ctx, lens, at, &s);
@@ -77,8 +72,7 @@ static void check_head(const recording *r, attend_lens *lens, attend_head_id at,
     }
     for (int m = 0; m < s.dim_v; m++) {
       double want = (double)x->o[row * s.dim_v + m];
-      CHECK_NEAR(((float *)out.data)[i * out.stride[2] + m], want,
-                 1e-5 * (1 + fabs(want)));
+      CHECK_NEAR(((float *)out.data)[i * out.stride[2] + m], want, 1e-5 * (1 + fabs(want)));
     }
     CHECK_NEAR(lse[i], x->lse[row], 1e-5 * (1 + fabs((double)x->lse[row])));
   }
@@ -86,8 +80,7 @@ static void check_head(const recording *r, attend_lens *lens, attend_head_id at,
 }
 
 TEST(another_form_is_that_form) {
-  static const char *const names[] = {
-      "llama-gqa", "mistral-window", "bert", "bart", "t5", NULL};
+  static const char *const names[] = {"llama-gqa", "mistral-window", "bert", "bart", "t5", NULL};
   for (int k = 0; names[k]; k++)
     for (int f = 0; forms[f]; f++) {
       int failures = check_failures;
@@ -99,13 +92,11 @@ TEST(another_form_is_that_form) {
       FOR_EACH_HEAD(lens, s, at) {
         int32_t lengths;
         CHECK_EQ(s.is_signed, attend_form_signed(&form));
-        direct x =
-            run_direct(&r, &form, at.role, at.layer, s.real_keys, &lengths);
+        direct x = run_direct(&r, &form, at.role, at.layer, s.real_keys, &lengths);
         check_head(&r, lens, at, &x);
         free_direct(&x);
       }
-      if (check_failures > failures)
-        printf("in %s with %s\n", names[k], forms[f]);
+      if (check_failures > failures) printf("in %s with %s\n", names[k], forms[f]);
       attend_lens_free(lens);
       close_recording(&r);
     }
@@ -151,8 +142,8 @@ TEST(a_run_of_another_form) {
       float *b = whole_block(r.s.ctx, named, at, &s);
       for (int i = 0; i < s.rows * s.keys; i++)
         if (fabs((double)a[i] - (double)b[i]) > 1e-5 * (1 + fabs((double)b[i])))
-          CHECK_FAIL("%s: layer %d, head %d: weight %d is %g, not %g", forms[f],
-                     at.layer, at.head, i, (double)a[i], (double)b[i]);
+          CHECK_FAIL("%s: layer %d, head %d: weight %d is %g, not %g", forms[f], at.layer, at.head,
+                     i, (double)a[i], (double)b[i]);
       free(a), free(b);
     }
     attend_lens_free(lens);
@@ -180,21 +171,14 @@ static void join_part(digest *to, const void *bytes, size_t n) {
   to->n += n;
 }
 
-static void take_head(digest *to, attend_context *ctx, attend_lens *lens,
-                      attend_lens *other, attend_head_id at,
-                      const int32_t *ids) {
+static void take_head(digest *to, attend_context *ctx, attend_lens *lens, attend_lens *other,
+                      attend_head_id at, const int32_t *ids) {
   attend_lens_shape s;
   float *w = whole_block(ctx, lens, at, &s), cells[63];
   join_part(to, w, (size_t)(s.rows * s.keys) * sizeof *w);
   for (int n = 0; n < 4; n++) {
-    attend_area a = {1,
-                     s.rows - 1,
-                     0,
-                     s.keys,
-                     7,
-                     9,
-                     (attend_pool)(n % 2),
-                     n / 2 ? s.rows * s.keys / 3.0 : 0};
+    attend_area a = {
+        1, s.rows - 1, 0, s.keys, 7, 9, (attend_pool)(n % 2), n / 2 ? s.rows * s.keys / 3.0 : 0};
     OK(ctx, attend_lens_pool(lens, at, &a, n % 2 ? other : NULL, cells, NULL));
     join_part(to, cells, sizeof cells);
   }
@@ -225,9 +209,7 @@ static digest digest_of(const char *name, const char *form, int threads) {
   int32_t *ids = random_ids(r.s.config, 9, N);
   attend_role role = ATTEND_DECODER_SELF;
   take_head(&to, r.s.ctx, lens, other, (attend_head_id){role, 1, 1}, ids);
-  if (r.encoded)
-    take_head(&to, r.s.ctx, lens, other, (attend_head_id){ATTEND_CROSS, 0, 3},
-              ids);
+  if (r.encoded) take_head(&to, r.s.ctx, lens, other, (attend_head_id){ATTEND_CROSS, 0, 3}, ids);
   int layers = r.s.config->decoder.layers, n;
   size_t floats = (size_t)((layers + 1) * N);
   float *shares = room_for(floats, sizeof *shares);

@@ -47,8 +47,7 @@ static const attend_head_id at = {ATTEND_DECODER_SELF, 0, 0};
 
 static world *open_world(int n) {
   world *w = room_for(1, sizeof *w);
-  attend_context_options o = {
-      .threads = 2, .allocator = {meter_take, meter_give, &w->memory}};
+  attend_context_options o = {.threads = 2, .allocator = {meter_take, meter_give, &w->memory}};
   attend_trace_options what = {.points = FOR_A_LENS};
   attend_form elu = {.kind = ATTEND_ELU};
   attend_desc d;
@@ -68,8 +67,8 @@ static world *open_world(int n) {
   d.q_len = d.kv_len = n;
   plan = make_plan(w->ctx, &d);
   float *out = room_for(floats, sizeof *out);
-  OK(w->ctx, attend_forward(plan, attend_bhtd(w->q), attend_bhtd(w->k),
-                            attend_bhtd(w->k), attend_bhtd(out), w->lse));
+  OK(w->ctx, attend_forward(plan, attend_bhtd(w->q), attend_bhtd(w->k), attend_bhtd(w->k),
+                            attend_bhtd(out), w->lse));
   attend_plan_free(plan);
   OK(w->ctx, attend_trace_create(w->ctx, &what, &w->trace));
   show(w->trace, ATTEND_AT_QUERY, at.role, 0, n, D, w->q);
@@ -129,8 +128,7 @@ static void ask_pool(world *w) {
   CHECK(some ? looked < w->n : looked == w->n);
   for (int y = 0; y < SIDE && w->n % SIDE == 0; y++) {
     double sum = 0;
-    for (int x = 0; x < SIDE; x++)
-      sum += (double)cells[y * SIDE + x] * (w->n / SIDE);
+    for (int x = 0; x < SIDE; x++) sum += (double)cells[y * SIDE + x] * (w->n / SIDE);
     CHECK_NEAR(sum, 1, 1e-3);
   }
 }
@@ -156,8 +154,7 @@ static void ask_flow(world *w) {
   uint8_t *reached = room_for(2 * (size_t)w->n, 1);
   int n;
   OK(w->ctx, attend_lens_rollout(w->lens, at.role, w->n - 1, 0, shares, NULL));
-  OK(w->ctx,
-     attend_lens_reach(w->lens, at.role, w->n - 1, reached, NULL, 0, &n));
+  OK(w->ctx, attend_lens_reach(w->lens, at.role, w->n - 1, reached, NULL, 0, &n));
   free(shares), free(reached);
 }
 
@@ -186,11 +183,9 @@ TEST(memory_grows_with_the_text) {
   for (size_t i = 0; i < sizeof questions / sizeof *questions; i++) {
     double a = height(half, questions[i].ask);
     double b = height(all, questions[i].ask);
-    if (!(b < 24e6 + 100.0 * n))
-      CHECK_FAIL("%s takes %.0f bytes", questions[i].name, b);
+    if (!(b < 24e6 + 100.0 * n)) CHECK_FAIL("%s takes %.0f bytes", questions[i].name, b);
     if (!(b - a < 100.0 * n))
-      CHECK_FAIL("%s takes %.0f bytes for half of it, %.0f for all",
-                 questions[i].name, a, b);
+      CHECK_FAIL("%s takes %.0f bytes for half of it, %.0f for all", questions[i].name, a, b);
   }
   close_world(half);
   close_world(all);

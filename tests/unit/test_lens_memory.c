@@ -15,8 +15,7 @@ typedef struct {
 enum { N = 9 };
 static const int32_t ids[N] = {5, 6, 7, 5, 6, 8, 9, 5, 6};
 
-static attend_status record_all(const trial *t, attend_session *run,
-                                attend_trace *trace) {
+static attend_status record_all(const trial *t, attend_session *run, attend_trace *trace) {
   attend_hook hook = attend_trace_hook(trace);
   ATTEND_TRY(attend_session_set_hooks(run, 1, &hook));
   if (t->s.config->parts & ATTEND_ENCODER)
@@ -31,8 +30,7 @@ static attend_status record_all(const trial *t, attend_session *run,
 /* ---- recording --------------------------------------------------------------------------- */
 
 /* Logits of the recorded states, then the text goes on. */
-static attend_status use_head(const trial *t, attend_session *run,
-                              const attend_trace *trace) {
+static attend_status use_head(const trial *t, attend_session *run, const attend_trace *trace) {
   const attend_config *c = t->s.config;
   bool decoder = c->parts & ATTEND_DECODER;
   attend_hooked s;
@@ -41,8 +39,7 @@ static attend_status use_head(const trial *t, attend_session *run,
                          decoder ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF,
                          decoder ? c->decoder.layers : c->encoder.layers, &s));
   float *many = room_for((size_t)(50 * N * s.shape[3]), sizeof *many);
-  attend_status status =
-      attend_session_head(run, 50 * N, many, s.shape[3], logits);
+  attend_status status = attend_session_head(run, 50 * N, many, s.shape[3], logits);
   free(many), free(logits);
   return status;
 }
@@ -109,21 +106,19 @@ static attend_status ask_pattern(looking *l) {
   return attend_lens_pattern(l->lens, l->at, &o, &l->a.pattern);
 }
 static attend_status ask_rollout(looking *l) {
-  return attend_lens_rollout(l->lens, l->at.role, N - 1, 300, l->a.shares,
-                             NULL);
+  return attend_lens_rollout(l->lens, l->at.role, N - 1, 300, l->a.shares, NULL);
 }
 static attend_status ask_reach(looking *l) {
   int n;
-  return attend_lens_reach(l->lens, l->at.role, N - 1, l->a.reached, NULL, 0,
-                           &n);
+  return attend_lens_reach(l->lens, l->at.role, N - 1, l->a.reached, NULL, 0, &n);
 }
 static attend_status ask_compare(looking *l) {
   return attend_lens_compare(l->lens, l->other, l->at, 0, &l->a.apart);
 }
 
-static const question questions[] = {
-    ask_block,   ask_difference, ask_pool,  ask_stats,  ask_denominators,
-    ask_pattern, ask_rollout,    ask_reach, ask_compare};
+static const question questions[] = {ask_block,   ask_difference,   ask_pool,
+                                     ask_stats,   ask_denominators, ask_pattern,
+                                     ask_rollout, ask_reach,        ask_compare};
 enum { QUESTIONS = sizeof questions / sizeof *questions };
 
 static attend_status look_at_all(looking *l) {
@@ -131,12 +126,10 @@ static attend_status look_at_all(looking *l) {
   attend_form form;
   ATTEND_TRY(attend_form_parse(ctx, l->t->form, &form));
   ATTEND_TRY(attend_lens_create(l->t->s.model, l->t->trace, NULL, 0, &l->lens));
-  ATTEND_TRY(
-      attend_lens_create(l->t->s.model, l->t->trace, &form, 0, &l->other));
+  ATTEND_TRY(attend_lens_create(l->t->s.model, l->t->trace, &form, 0, &l->other));
   for (int i = 0; i < QUESTIONS; i++) {
     attend_status status = questions[i](l);
-    if (status && l->t->again && status == ATTEND_NO_MEMORY)
-      status = questions[i](l);
+    if (status && l->t->again && status == ATTEND_NO_MEMORY) status = questions[i](l);
     ATTEND_TRY(status);
   }
   return ATTEND_OK;
@@ -148,8 +141,7 @@ static attend_status act_look(trial *t) {
   static looking l;
   l = (looking){.t = t};
   bool decoder = t->s.config->parts & ATTEND_DECODER;
-  l.at = (attend_head_id){decoder ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF,
-                          1, 1};
+  l.at = (attend_head_id){decoder ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF, 1, 1};
   attend_status status = look_at_all(&l);
   if (!status && !l.t->memory.fail_at)
     right = l.a;
@@ -177,15 +169,12 @@ static long fail_each(const char *name, trial *t, action act) {
     attend_status status = act(t);
     t->memory.fail_at = 0;
     if (t->memory.live != live)
-      CHECK_FAIL("%s: failure %ld loses %ld blocks", name, n,
-                 t->memory.live - live);
+      CHECK_FAIL("%s: failure %ld loses %ld blocks", name, n, t->memory.live - live);
     if (status && status != ATTEND_NO_MEMORY)
       CHECK_FAIL("%s: failure %ld gives status %d", name, n, (int)status);
-    if (!status && !t->again)
-      CHECK_FAIL("%s: failure %ld goes unnoticed", name, n);
+    if (!status && !t->again) CHECK_FAIL("%s: failure %ld goes unnoticed", name, n);
     if (!strstr(attend_message(t->s.ctx), "no memory for"))
-      CHECK_FAIL("%s: failure %ld says \"%s\"", name, n,
-                 attend_message(t->s.ctx));
+      CHECK_FAIL("%s: failure %ld says \"%s\"", name, n, attend_message(t->s.ctx));
   }
   return last;
 }

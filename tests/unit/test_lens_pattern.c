@@ -23,14 +23,12 @@ static void make_head(head *h, wish wants, bool one_way, int real) {
     for (int j = 0; j < T; j++)
       if (wants && wants(i, j)) h->q[i * D + j] = 400; /* 50 after the scale */
     double sum = 0;
-    for (int j = 0; j < (one_way ? i + 1 : real); j++)
-      sum += exp((double)h->q[i * D + j] / 8);
+    for (int j = 0; j < (one_way ? i + 1 : real); j++) sum += exp((double)h->q[i * D + j] / 8);
     h->lse[i] = (float)log(sum);
   }
 }
 
-static void show_head(attend_trace *trace, const head *h, attend_role role,
-                      int layer) {
+static void show_head(attend_trace *trace, const head *h, attend_role role, int layer) {
   show(trace, ATTEND_AT_QUERY, role, layer, T, D, h->q);
   show(trace, ATTEND_AT_KEY, role, layer, T, D, h->k);
   show(trace, ATTEND_AT_VALUE, role, layer, T, D, h->v);
@@ -59,9 +57,7 @@ static int first(int i, int j) { return (void)i, j == 0; }
 static int itself(int i, int j) { return j == i; }
 static int separators(int i, int j) { return (void)i, separator[j]; }
 static int same(int i, int j) { return j != i && repeated[i] == repeated[j]; }
-static int followed(int i, int j) {
-  return i >= HALF ? j == i - HALF + 1 : j == 0;
-}
+static int followed(int i, int j) { return i >= HALF ? j == i - HALF + 1 : j == 0; }
 static int distances(int i, int j) { return j == i - 3 || j == i - 6; }
 /* Anywhere, but for no reason that has a name. */
 static int somewhere(int i, int j) {
@@ -93,9 +89,7 @@ enum { DEEDS = sizeof deeds / sizeof *deeds };
 
 /* Rows that see no key they wish for are the price of an honest mask. */
 static double least(int does) {
-  return does == ATTEND_PATTERN_SEPARATOR    ? 0.99
-         : does == ATTEND_PATTERN_POSITIONAL ? 0.8
-                                             : 0.999;
+  return does == ATTEND_PATTERN_SEPARATOR ? 0.99 : does == ATTEND_PATTERN_POSITIONAL ? 0.8 : 0.999;
 }
 
 typedef struct {
@@ -132,14 +126,11 @@ static void close_stage(stage *g) {
   attend_context_free(g->ctx);
 }
 
-static attend_pattern_scores pattern_of(const stage *g, int layer,
-                                        const int32_t *ids,
-                                        const uint8_t *marks,
-                                        double most_pairs) {
+static attend_pattern_scores pattern_of(const stage *g, int layer, const int32_t *ids,
+                                        const uint8_t *marks, double most_pairs) {
   attend_pattern_options o = {ids, ids, marks, most_pairs};
   attend_pattern_scores p = {.pattern = -2};
-  OK(g->ctx,
-     attend_lens_pattern(g->lens, (attend_head_id){g->role, layer, 0}, &o, &p));
+  OK(g->ctx, attend_lens_pattern(g->lens, (attend_head_id){g->role, layer, 0}, &o, &p));
   return p;
 }
 
@@ -151,15 +142,13 @@ static void check_deeds(const char *family, int real) {
     if (one_way ? !d->one_way : !d->both_ways) continue;
     attend_pattern_scores p = pattern_of(&g, i, repeated, separator, 0);
     if (p.pattern != d->does)
-      CHECK_FAIL("%s of %s does %s", d->name, family,
-                 p.pattern < 0 ? "nothing"
-                               : attend_head_pattern_name(
-                                     (attend_head_pattern)p.pattern));
+      CHECK_FAIL(
+          "%s of %s does %s", d->name, family,
+          p.pattern < 0 ? "nothing" : attend_head_pattern_name((attend_head_pattern)p.pattern));
     if (d->does >= 0 && !(p.score[d->does] >= least(d->does)))
       CHECK_FAIL("%s of %s scores %g", d->name, family, p.score[d->does]);
     if (d->does >= 0)
-      CHECK(!strcmp(attend_head_pattern_name((attend_head_pattern)d->does),
-                    d->name));
+      CHECK(!strcmp(attend_head_pattern_name((attend_head_pattern)d->does), d->name));
     for (int j = 0; j < ATTEND_HEAD_PATTERNS; j++)
       if (!isnan(p.score[j])) CHECK(p.score[j] >= 0 && p.score[j] <= 1.00001);
     CHECK_EQ(isnan(p.score[ATTEND_PATTERN_NEXT]), one_way);
@@ -199,11 +188,10 @@ TEST(questions_that_do_not_apply) {
   recording r = recorded("bart", 0, 1, FOR_A_LENS);
   attend_lens *lens = lens_of(&r, NULL);
   attend_pattern_options o = {r.target, r.source, NULL, 0};
-  OK(r.s.ctx,
-     attend_lens_pattern(lens, (attend_head_id){ATTEND_CROSS, 0, 0}, &o, &p));
-  const attend_head_pattern places[] = {
-      ATTEND_PATTERN_PREVIOUS, ATTEND_PATTERN_NEXT, ATTEND_PATTERN_SELF,
-      ATTEND_PATTERN_POSITIONAL, ATTEND_PATTERN_INDUCTION};
+  OK(r.s.ctx, attend_lens_pattern(lens, (attend_head_id){ATTEND_CROSS, 0, 0}, &o, &p));
+  const attend_head_pattern places[] = {ATTEND_PATTERN_PREVIOUS, ATTEND_PATTERN_NEXT,
+                                        ATTEND_PATTERN_SELF, ATTEND_PATTERN_POSITIONAL,
+                                        ATTEND_PATTERN_INDUCTION};
   for (int i = 0; i < 5; i++) CHECK(isnan(p.score[places[i]]));
   CHECK(p.score[ATTEND_PATTERN_BROAD] > 0 && p.score[ATTEND_PATTERN_FIRST] > 0);
   attend_lens_free(lens);
@@ -214,8 +202,7 @@ TEST(questions_that_do_not_apply) {
 TEST(some_rows_tell_the_same) {
   stage g = open_stage("bert", T);
   for (int i = 0; i < DEEDS; i++) {
-    attend_pattern_scores p =
-        pattern_of(&g, i, repeated, separator, T * T / 3.0);
+    attend_pattern_scores p = pattern_of(&g, i, repeated, separator, T * T / 3.0);
     CHECK(p.rows_sampled >= 1 && p.rows_sampled <= T);
     if (deeds[i].does >= 0) CHECK_EQ(p.pattern, deeds[i].does);
   }
@@ -225,8 +212,8 @@ TEST(some_rows_tell_the_same) {
 /* ---- scores by brute force ----------------------------------------------------------------- */
 
 /* Weights of one head, and the text that it was run on. */
-static void check_scores(const recording *r, attend_lens *lens,
-                         attend_head_id at, const int32_t *ids) {
+static void check_scores(const recording *r, attend_lens *lens, attend_head_id at,
+                         const int32_t *ids) {
   attend_lens_shape s;
   float *w = whole_block(r->s.ctx, lens, at, &s);
   double before_sum = 0, first_sum = 0, self_sum = 0, entropy = 0;

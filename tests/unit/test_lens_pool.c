@@ -2,20 +2,15 @@
  * weights. */
 #include "traces.h"
 
-static int start(int c, int n, int cells) {
-  return (int)((int64_t)c * n / cells);
-}
+static int start(int c, int n, int cells) { return (int)((int64_t)c * n / cells); }
 
 /* One cell of w [T][S], less w2 if there is one. */
-static double cell(const attend_area *a, int S, const float *w, const float *w2,
-                   int y, int x) {
+static double cell(const attend_area *a, int S, const float *w, const float *w2, int y, int x) {
   double sum = 0;
   float most = 0;
   int n = 0;
-  for (int i = start(y, a->rows, a->height);
-       i < start(y + 1, a->rows, a->height); i++)
-    for (int j = start(x, a->keys, a->width);
-         j < start(x + 1, a->keys, a->width); j++, n++) {
+  for (int i = start(y, a->rows, a->height); i < start(y + 1, a->rows, a->height); i++)
+    for (int j = start(x, a->keys, a->width); j < start(x + 1, a->keys, a->width); j++, n++) {
       int where = (a->row + i) * S + a->key + j;
       float d = w2 ? w[where] - w2[where] : w[where];
       if (fabsf(d) > fabsf(most)) most = d;
@@ -24,9 +19,8 @@ static double cell(const attend_area *a, int S, const float *w, const float *w2,
   return a->pool == ATTEND_POOL_MAX ? (double)most : sum / n;
 }
 
-static void check_area(attend_context *ctx, attend_lens *lens,
-                       attend_lens *other, attend_head_id at,
-                       const attend_area *a, int S, const float *w,
+static void check_area(attend_context *ctx, attend_lens *lens, attend_lens *other,
+                       attend_head_id at, const attend_area *a, int S, const float *w,
                        const float *w2) {
   float *cells = room_for((size_t)(a->height * a->width), sizeof *cells);
   int looked = -1;
@@ -34,14 +28,13 @@ static void check_area(attend_context *ctx, attend_lens *lens,
   CHECK_EQ(looked, a->rows);
   for (int i = 0; i < a->height * a->width; i++) {
     double want = cell(a, S, w, w2, i / a->width, i % a->width);
-    CHECK_NEAR(cells[i], want,
-               a->pool == ATTEND_POOL_MAX ? 0 : 1e-6 * (1 + fabs(want)));
+    CHECK_NEAR(cells[i], want, a->pool == ATTEND_POOL_MAX ? 0 : 1e-6 * (1 + fabs(want)));
   }
   free(cells);
 }
 
-static void check_areas(attend_context *ctx, attend_lens *lens,
-                        attend_lens *other, attend_head_id at) {
+static void check_areas(attend_context *ctx, attend_lens *lens, attend_lens *other,
+                        attend_head_id at) {
   attend_lens_shape s;
   float *w = whole_block(ctx, lens, at, &s);
   float *w2 = other ? whole_block(ctx, other, at, &s) : NULL;
@@ -51,17 +44,10 @@ static void check_areas(attend_context *ctx, attend_lens *lens,
                           {T / 2, 1, S / 3, 5},
                           {T / 3, T / 2, S - 1, 1},
                           {0, 7, 0, S}};
-  const int shapes[][2] = {{1, 1},   {2, 3},    {7, 5},
-                           {13, 64}, {100, 11}, {1 << 20, 1 << 20}};
+  const int shapes[][2] = {{1, 1}, {2, 3}, {7, 5}, {13, 64}, {100, 11}, {1 << 20, 1 << 20}};
   for (int n = 0; n < 5 * 6 * 2; n++) {
     const int *size = areas[n / 12], *cells = shapes[n / 2 % 6];
-    attend_area a = {size[0],
-                     size[1],
-                     size[2],
-                     size[3],
-                     cells[0],
-                     cells[1],
-                     (attend_pool)(n % 2),
+    attend_area a = {size[0], size[1], size[2], size[3], cells[0], cells[1], (attend_pool)(n % 2),
                      0};
     if (a.height > a.rows) a.height = a.rows;
     if (a.width > a.keys) a.width = a.keys;
@@ -76,10 +62,8 @@ TEST(cells_hold_what_is_in_them) {
   for (int k = 0; names[k]; k++) {
     recording r = long_recording(names[k], k ? 150 : 60, 2);
     attend_lens *lens = lens_of(&r, NULL);
-    check_areas(r.s.ctx, lens, NULL,
-                (attend_head_id){ATTEND_DECODER_SELF, 1, 2});
-    if (r.encoded)
-      check_areas(r.s.ctx, lens, NULL, (attend_head_id){ATTEND_CROSS, 0, 1});
+    check_areas(r.s.ctx, lens, NULL, (attend_head_id){ATTEND_DECODER_SELF, 1, 2});
+    if (r.encoded) check_areas(r.s.ctx, lens, NULL, (attend_head_id){ATTEND_CROSS, 0, 1});
     attend_lens_free(lens);
     close_recording(&r);
   }
@@ -94,8 +78,7 @@ TEST(cells_of_a_difference) {
     check_areas(r.s.ctx, lens, other, at);
     check_areas(r.s.ctx, other, lens, at);
     check_areas(r.s.ctx, other, NULL, at);
-    attend_area all = {
-        0, r.s.config->positions ? 60 : 100, 0, 60, 6, 6, ATTEND_POOL_MAX, 0};
+    attend_area all = {0, r.s.config->positions ? 60 : 100, 0, 60, 6, 6, ATTEND_POOL_MAX, 0};
     float cells[36];
     OK(r.s.ctx, attend_lens_pool(lens, at, &all, lens, cells, NULL));
     for (int i = 0; i < 36; i++) CHECK(cells[i] == 0);
@@ -110,11 +93,10 @@ TEST(areas_that_are_refused) {
   recording longer = long_recording("gpt2", 61, 1);
   attend_lens *lens = lens_of(&r, NULL), *other = lens_of(&longer, NULL);
   attend_head_id at = {ATTEND_DECODER_SELF, 0, 0};
-  const int bad[][6] = {{0, 61, 0, 60, 1, 1}, {0, 60, 1, 60, 1, 1},
-                        {-1, 9, 0, 60, 1, 1}, {0, 60, -1, 9, 1, 1},
-                        {0, 0, 0, 60, 1, 1},  {0, 60, 0, 0, 1, 1},
-                        {0, 60, 0, 60, 0, 1}, {0, 60, 0, 60, 1, 0},
-                        {0, 9, 0, 60, 10, 1}, {0, 60, 0, 9, 1, 10}};
+  const int bad[][6] = {{0, 61, 0, 60, 1, 1}, {0, 60, 1, 60, 1, 1}, {-1, 9, 0, 60, 1, 1},
+                        {0, 60, -1, 9, 1, 1}, {0, 0, 0, 60, 1, 1},  {0, 60, 0, 0, 1, 1},
+                        {0, 60, 0, 60, 0, 1}, {0, 60, 0, 60, 1, 0}, {0, 9, 0, 60, 10, 1},
+                        {0, 60, 0, 9, 1, 10}};
   float cells[16];
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     attend_area a = {bad[i][0], bad[i][1], bad[i][2],       bad[i][3],
@@ -135,8 +117,8 @@ TEST(areas_that_are_refused) {
 /* ---- from some of the rows -------------------------------------------------------------- */
 
 /* Counts the pairs that are computed for a question. */
-static double counted(const double *q, const double *k, int dim, double *dq,
-                      double *dk, void *user) {
+static double counted(const double *q, const double *k, int dim, double *dq, double *dk,
+                      void *user) {
   (void)dq, (void)dk;
   ++*(long *)user;
   double sum = 0;

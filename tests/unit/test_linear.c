@@ -4,8 +4,7 @@
 
 /* ---- every form -------------------------------------------------------------- */
 
-static void try_case(const char *isa, const char *form, const char *shape,
-                     int threads) {
+static void try_case(const char *isa, const char *form, const char *shape, int threads) {
   attend_context *ctx = open_dirty(isa, threads, NULL);
   attend_tensors t = linear_tensors(ctx, form, shape, 61);
   outcome out = outcome_of(ctx, &t);
@@ -43,8 +42,7 @@ TEST(lengths_around_blocks) {
     char shape[80];
     int T = lengths[n / 2 % N], S = lengths[n / 2 / N];
     if (light() && n % 14) continue;
-    snprintf(shape, sizeof shape, "h2g1n%dx%dd5v3:%s:bwd", T, S,
-             n % 3 ? "bottom" : "top");
+    snprintf(shape, sizeof shape, "h2g1n%dx%dd5v3:%s:bwd", T, S, n % 3 ? "bottom" : "top");
     try_case(NULL, forms[n % 2], shape, 1 + n % 4);
   }
 }
@@ -54,13 +52,12 @@ TEST(lengths_around_blocks) {
 /* Each is within its bound of the definition; here they are put side by side,
  * for a width at which the definition would be slow. */
 TEST(poly_by_features_is_poly_by_pairs) {
-  static const char *const forms[] = {"poly(p=1,c=30)", "poly(p=2,c=1)",
-                                      "poly(p=2,a=0.2)", "poly(p=4,c=2)"};
+  static const char *const forms[] = {"poly(p=1,c=30)", "poly(p=2,c=1)", "poly(p=2,a=0.2)",
+                                      "poly(p=4,c=2)"};
   FOR_EACH_ISA(isa)
   for (int f = 0; f < 4; f++) {
     attend_context *ctx = open_dirty(isa, 2, NULL);
-    const char *shape =
-        f == 3 ? "h4g2n200d9v20:causal:bwd" : "h4g2n200d20v20:causal:bwd";
+    const char *shape = f == 3 ? "h4g2n200d9v20:causal:bwd" : "h4g2n200d20v20:causal:bwd";
     attend_tensors t = linear_tensors(ctx, forms[f], shape, 62);
     outcome a = outcome_of(ctx, &t);
     t.desc.engine = "kernel-direct";
@@ -75,8 +72,7 @@ TEST(poly_by_features_is_poly_by_pairs) {
       }
     for (int n = 0; n < OUT_PARTS; n++)
       if (!(off[n] <= 1e-4 * size[n]))
-        CHECK_FAIL("%s: part %d differs by %g of %g", forms[f], n, off[n],
-                   size[n]);
+        CHECK_FAIL("%s: part %d differs by %g of %g", forms[f], n, off[n], size[n]);
     outcome_free(&a);
     outcome_free(&b);
     attend_tensors_free(ctx, &t);
@@ -91,8 +87,7 @@ TEST(parts_merge_to_the_whole) {
   FOR_EACH_ISA(isa)
   for (int f = 0; f < LINEAR_FORMS; f++) {
     attend_context *ctx = open_dirty(isa, 2, NULL);
-    attend_tensors t =
-        linear_tensors(ctx, linear_forms[f], "b2h4g2n7x150d12v10", 63);
+    attend_tensors t = linear_tensors(ctx, linear_forms[f], "b2h4g2n7x150d12v10", 63);
     size_t rows = rows_of(&t.desc), n = rows * 10;
     float *o = room_for(2 * (n + rows), sizeof *o), *lse = o + 2 * n;
     bounds x;
@@ -101,8 +96,7 @@ TEST(parts_merge_to_the_whole) {
     for (int c = 0; c < 5; c++) {
       forward_part(ctx, &t, 0, cuts[c], o, lse);
       forward_part(ctx, &t, cuts[c], 150, o + n, lse + rows);
-      OK(ctx, attend_merge(plan, attend_bhtd(o), lse, attend_bhtd(o + n),
-                           lse + rows));
+      OK(ctx, attend_merge(plan, attend_bhtd(o), lse, attend_bhtd(o + n), lse + rows));
       check_forward(&x, o, lse, linear_forms[f]);
     }
     free(o);
@@ -116,14 +110,11 @@ TEST(parts_merge_to_the_whole) {
 /* ---- large norms ------------------------------------------------------------------------ */
 
 /* Rows of n, each to the length that `norm` says. */
-static void set_norms(float *x, size_t rows, size_t width,
-                      float (*norm)(size_t)) {
+static void set_norms(float *x, size_t rows, size_t width, float (*norm)(size_t)) {
   for (size_t r = 0; r < rows; r++) {
     double sum = 0;
-    for (size_t i = 0; i < width; i++)
-      sum += (double)x[r * width + i] * (double)x[r * width + i];
-    for (size_t i = 0; i < width; i++)
-      x[r * width + i] *= (float)((double)norm(r) / sqrt(sum));
+    for (size_t i = 0; i < width; i++) sum += (double)x[r * width + i] * (double)x[r * width + i];
+    for (size_t i = 0; i < width; i++) x[r * width + i] *= (float)((double)norm(r) / sqrt(sum));
   }
 }
 
@@ -143,8 +134,7 @@ TEST(favor_takes_large_norms) {
   FOR_EACH_ISA(isa)
   for (int n = 0; n < 12; n += light() ? 5 : 1) {
     attend_context *ctx = open_dirty(isa, 2, NULL);
-    attend_tensors t =
-        linear_tensors(ctx, forms[n % 3], "h2g1n150d64v8:causal:bwd", 64);
+    attend_tensors t = linear_tensors(ctx, forms[n % 3], "h2g1n150d64v8:causal:bwd", 64);
     set_norms(t.q.data, rows_of(&t.desc), 64, norms[n / 3 % 2]);
     set_norms(t.k.data, keys_of(&t.desc), 64, norms[n / 3]);
     outcome out = outcome_of(ctx, &t);
@@ -164,9 +154,8 @@ TEST(favor_passes_over_a_huge_key) {
   FOR_EACH_ISA(isa)
   for (int n = 0; n < 4; n++) {
     attend_context *ctx = open_dirty(isa, 2, NULL);
-    attend_tensors t =
-        linear_tensors(ctx, n % 2 ? "favor(m=64)" : "favor(m=64,kind=pair)",
-                       "n100d64v8:causal", 67);
+    attend_tensors t = linear_tensors(ctx, n % 2 ? "favor(m=64)" : "favor(m=64,kind=pair)",
+                                      "n100d64v8:causal", 67);
     put_all(ATTEND_F32, t.k.data, 10 * 64, 64, huge[n]);
     outcome out = outcome_of(ctx, &t);
     check_outcome(ctx, &t, &out, "a huge key");
@@ -186,9 +175,7 @@ static void check_zero(const outcome *out, int part, const char *name) {
     }
 }
 
-static float empty_lse(const attend_form *f) {
-  return attend_form_signed(f) ? 0 : -INFINITY;
-}
+static float empty_lse(const attend_form *f) { return attend_form_signed(f) ? 0 : -INFINITY; }
 
 /* All keys of the first sequence are padding; those of the second but the
  * last. q is NaN where nothing is seen. */
@@ -197,8 +184,8 @@ TEST(padding_up_to_the_last_key) {
   for (int f = 0; f < 2 * LINEAR_FORMS; f++) {
     const char *form = linear_forms[f / 2];
     attend_context *ctx = open_dirty(isa, 1 + f % 3, NULL);
-    attend_tensors t = linear_tensors(
-        ctx, form, f % 2 ? "b2n140d6v5:causal:bwd" : "b2n20x140d6v5:bwd", 65);
+    attend_tensors t =
+        linear_tensors(ctx, form, f % 2 ? "b2n140d6v5:causal:bwd" : "b2n20x140d6v5:bwd", 65);
     uint8_t mask[2][140] = {{0}};
     mask[1][139] = 1;
     t.desc.mask.key_mask = mask[0];
@@ -211,17 +198,13 @@ TEST(padding_up_to_the_last_key) {
     const float *o = (float *)out.part[OUT_O], *v = t.v.data;
     for (int r = 0; r < 2 * T; r++) {
       int sees = r >= T + live;
-      if (!sees)
-        CHECK(((float *)out.part[OUT_LSE])[r] == empty_lse(&t.desc.form));
-      for (int m = 0; m < 5; m++)
-        CHECK_NEAR(o[r * 5 + m], sees ? v[(139 + 140) * 5 + m] : 0, 1e-5);
+      if (!sees) CHECK(((float *)out.part[OUT_LSE])[r] == empty_lse(&t.desc.form));
+      for (int m = 0; m < 5; m++) CHECK_NEAR(o[r * 5 + m], sees ? v[(139 + 140) * 5 + m] : 0, 1e-5);
     }
     for (int part = OUT_DQ; part <= OUT_DV; part++) {
       size_t half = out.bytes[part] / 8;
-      for (size_t i = 0; i < half; i++)
-        CHECK(((float *)out.part[part])[i] == 0);
-      for (size_t i = half; i < 2 * half; i++)
-        CHECK(isfinite(((float *)out.part[part])[i]));
+      for (size_t i = 0; i < half; i++) CHECK(((float *)out.part[part])[i] == 0);
+      for (size_t i = half; i < 2 * half; i++) CHECK(isfinite(((float *)out.part[part])[i]));
     }
     outcome_free(&out);
     attend_tensors_free(ctx, &t);
@@ -234,8 +217,7 @@ TEST(no_query_and_no_key) {
   for (int f = 0; f < LINEAR_FORMS; f++)
     for (int threads = 1; threads < 4; threads += 2) {
       attend_context *ctx = open_dirty(isa, threads, NULL);
-      attend_tensors t =
-          linear_tensors(ctx, linear_forms[f], "h2n0x5d4:bwd", 66);
+      attend_tensors t = linear_tensors(ctx, linear_forms[f], "h2n0x5d4:bwd", 66);
       outcome out = outcome_of(ctx, &t);
       check_zero(&out, OUT_DK, linear_forms[f]);
       check_zero(&out, OUT_DV, linear_forms[f]);
@@ -245,8 +227,7 @@ TEST(no_query_and_no_key) {
       out = outcome_of(ctx, &t);
       check_zero(&out, OUT_O, linear_forms[f]);
       check_zero(&out, OUT_DQ, linear_forms[f]);
-      for (int r = 0; r < 6; r++)
-        CHECK(((float *)out.part[OUT_LSE])[r] == empty_lse(&t.desc.form));
+      for (int r = 0; r < 6; r++) CHECK(((float *)out.part[OUT_LSE])[r] == empty_lse(&t.desc.form));
       outcome_free(&out);
       attend_tensors_free(ctx, &t);
       attend_context_free(ctx);

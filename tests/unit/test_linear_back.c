@@ -20,8 +20,7 @@ typedef struct {
   int rows, outputs, inputs, turned, add, biased;
 } problem;
 
-typedef struct
-{ /* what belongs to one problem; every row has a gap behind it */
+typedef struct { /* what belongs to one problem; every row has a gap behind it */
   float *dy, *x, *dw, *was, *db, *db_was;
   int lddy, ldx, lddw, m, n;
   size_t dw_size;
@@ -52,16 +51,14 @@ static void drop(gradients *g) {
 }
 
 static void run(attend_context *ctx, const problem *p, gradients *g) {
-  size_t bytes =
-      attend_linear_weight_grad_bytes(ctx, p->rows, p->outputs, p->inputs);
+  size_t bytes = attend_linear_weight_grad_bytes(ctx, p->rows, p->outputs, p->inputs);
   char *work = room_for(bytes + 5, 1);
   memset(work + bytes, 77, 5);
   memcpy(g->dw, g->was, g->dw_size * sizeof *g->dw);
   memcpy(g->db, g->db_was, (size_t)(p->outputs + 1) * sizeof *g->db);
-  attend_linear_weight_grad(ctx, ATTEND_WEIGHTS_F32, p->rows, p->outputs,
-                            p->inputs, g->dy, g->lddy, g->x, g->ldx, p->turned,
-                            p->add, g->dw, g->lddw, p->biased ? g->db : NULL,
-                            work);
+  attend_linear_weight_grad(ctx, ATTEND_WEIGHTS_F32, p->rows, p->outputs, p->inputs, g->dy, g->lddy,
+                            g->x, g->ldx, p->turned, p->add, g->dw, g->lddw,
+                            p->biased ? g->db : NULL, work);
   for (int i = 0; i < 5; i++) CHECK(work[bytes + (size_t)i] == 77);
   free(work);
 }
@@ -72,18 +69,15 @@ static void check_weights(const problem *p, const gradients *g) {
     for (int j = 0; j < g->lddw; j++) {
       double was = (double)g->was[i * g->lddw + j], sum = 0, size = 1;
       double got = (double)g->dw[i * g->lddw + j];
-      if (j >= g->n)
-        CHECK(got == was); /* nothing between the rows is touched */
+      if (j >= g->n) CHECK(got == was); /* nothing between the rows is touched */
       if (j >= g->n) continue;
       int o = p->turned ? j : i, in = p->turned ? i : j;
       for (int r = 0; r < p->rows; r++) {
-        double term =
-            (double)g->dy[r * g->lddy + o] * (double)g->x[r * g->ldx + in];
+        double term = (double)g->dy[r * g->lddy + o] * (double)g->x[r * g->ldx + in];
         sum += term;
         size += fabs(term);
       }
-      CHECK_NEAR(got, sum + (p->add ? was : 0),
-                 2 * eps * sqrt(p->rows + 4.0) * size);
+      CHECK_NEAR(got, sum + (p->add ? was : 0), 2 * eps * sqrt(p->rows + 4.0) * size);
     }
 }
 
@@ -123,16 +117,14 @@ TEST(weight_gradients) {
 
 /* Stored turned or not, on any number of threads, by any set with fma. */
 TEST(weight_gradients_have_the_same_bits) {
-  static const int shapes[][3] = {
-      {300, 100, 513}, {700, 513, 17}, {5000, 33, 40}, {7, 600, 200}};
+  static const int shapes[][3] = {{300, 100, 513}, {700, 513, 17}, {5000, 33, 40}, {7, 600, 200}};
   for (int s = 0; s < (light() ? 2 : 4); s++) {
     problem p = {shapes[s][0], shapes[s][1], shapes[s][2], 0, 1, 1};
     problem turned = p;
     turned.turned = 1;
     gradients known = prepare(&p), g = prepare(&p), t = prepare(&turned);
     for (int i = 0; i < g.m; i++)
-      for (int j = 0; j < g.n; j++)
-        t.was[j * t.lddw + i] = g.was[i * g.lddw + j];
+      for (int j = 0; j < g.n; j++) t.was[j * t.lddw + i] = g.was[i * g.lddw + j];
     const char *of = NULL;
     FOR_EACH_ISA(isa)
     for (int threads = 1; threads <= 7; threads += threads == 3 ? 4 : 1) {
@@ -145,8 +137,7 @@ TEST(weight_gradients_have_the_same_bits) {
       CHECK(!memcmp(g.db, known.db, (size_t)p.outputs * sizeof *g.db));
       CHECK(!memcmp(t.db, known.db, (size_t)p.outputs * sizeof *g.db));
       for (int i = 0; i < g.m; i++)
-        for (int j = 0; j < g.n; j++)
-          CHECK(same(t.dw[j * t.lddw + i], g.dw[i * g.lddw + j]));
+        for (int j = 0; j < g.n; j++) CHECK(same(t.dw[j * t.lddw + i], g.dw[i * g.lddw + j]));
       attend_context_free(ctx);
     }
     drop(&known), drop(&g), drop(&t);
@@ -161,16 +152,14 @@ TEST(weight_gradients_may_come_in_pieces) {
   float dw[OUT * IN], pieces[OUT * IN];
   FOR_EACH_ISA(isa) {
     attend_context *ctx = open_context(isa, 2, NULL);
-    void *work =
-        room_for(attend_linear_weight_grad_bytes(ctx, ROWS, OUT, IN), 1);
+    void *work = room_for(attend_linear_weight_grad_bytes(ctx, ROWS, OUT, IN), 1);
     CHECK_EQ(attend_linear_weight_grad_bytes(ctx, 1 << 30, OUT, IN),
              attend_linear_weight_grad_bytes(ctx, 4096, OUT, IN));
-    attend_linear_weight_grad(ctx, ATTEND_WEIGHTS_F32, ROWS, OUT, IN, dy, OUT,
-                              x, IN, 0, 0, dw, IN, NULL, work);
+    attend_linear_weight_grad(ctx, ATTEND_WEIGHTS_F32, ROWS, OUT, IN, dy, OUT, x, IN, 0, 0, dw, IN,
+                              NULL, work);
     for (int r = 0; r < ROWS; r += 512)
-      attend_linear_weight_grad(ctx, ATTEND_WEIGHTS_F32, 512, OUT, IN,
-                                dy + r * OUT, OUT, x + r * IN, IN, 0, r > 0,
-                                pieces, IN, NULL, work);
+      attend_linear_weight_grad(ctx, ATTEND_WEIGHTS_F32, 512, OUT, IN, dy + r * OUT, OUT,
+                                x + r * IN, IN, 0, r > 0, pieces, IN, NULL, work);
     CHECK(!memcmp(dw, pieces, sizeof dw));
     free(work);
     attend_context_free(ctx);
@@ -215,8 +204,8 @@ static void drop_parts(parts *p) {
  * largest. */
 static const double lost[3] = {1e-6, 0x1p-8, 0.01};
 
-static void check_back(const parts *p, int kind, const float *dy, int lddy,
-                       const float *was, const float *dx) {
+static void check_back(const parts *p, int kind, const float *dy, int lddy, const float *was,
+                       const float *dx) {
   for (int r = 0; r < ROWS; r++)
     for (int i = 0; i < IN_WIDE; i++) {
       double sum = 0, size = 0;
@@ -226,8 +215,7 @@ static void check_back(const parts *p, int kind, const float *dy, int lddy,
       }
       if (i >= IN) CHECK(dx[r * IN_WIDE + i] == 0);
       double had = was && i < IN ? (double)was[r * IN_WIDE + i] : 0;
-      CHECK_NEAR((double)dx[r * IN_WIDE + i], sum + had,
-                 lost[kind] * (size + 1));
+      CHECK_NEAR((double)dx[r * IN_WIDE + i], sum + had, lost[kind] * (size + 1));
     }
 }
 
@@ -240,8 +228,7 @@ TEST(gradients_go_back_through_layers) {
   for (int kind = 0; kind < 3; kind++) {
     attend_context *ctx = open_context(isa, 2, NULL);
     attend_linear *back;
-    OK(ctx, attend_linear_create_back(ctx, (attend_weights)kind, IN, 3, p.part,
-                                      &back));
+    OK(ctx, attend_linear_create_back(ctx, (attend_weights)kind, IN, 3, p.part, &back));
     CHECK_EQ(attend_linear_inputs(back), OUT);
     CHECK_EQ(attend_linear_outputs(back), IN);
     memset(dx, 0xff, sizeof dx);
@@ -262,8 +249,7 @@ TEST(added_products_have_the_same_bits) {
   refill(1);
   enum { DEEP = 600 };
   float *w = some(OUT * DEEP, 5), *x = some(ROWS * DEEP, 6);
-  static float was[ROWS * OUT_WIDE], y[ROWS * OUT_WIDE],
-      known[3][ROWS * OUT_WIDE];
+  static float was[ROWS * OUT_WIDE], y[ROWS * OUT_WIDE], known[3][ROWS * OUT_WIDE];
   uniform(was, ROWS * OUT_WIDE, 7);
   attend_linear_part part = {.weight = w, .outputs = OUT, .bias = pool};
   bool any = false;
@@ -272,13 +258,11 @@ TEST(added_products_have_the_same_bits) {
     for (int threads = 1; threads <= 7; threads += threads == 3 ? 4 : 1) {
       attend_context *ctx = open_context(isa, threads, NULL);
       attend_linear *l;
-      OK(ctx,
-         attend_linear_create(ctx, (attend_weights)kind, DEEP, 1, &part, &l));
+      OK(ctx, attend_linear_create(ctx, (attend_weights)kind, DEEP, 1, &part, &l));
       if (!any && threads == 1) {
         memcpy(known[kind], was, sizeof was);
         for (int r = 0; r < ROWS; r++)
-          attend_linear_forward_add(l, 1, x + r * DEEP, DEEP,
-                                    known[kind] + r * OUT_WIDE, OUT_WIDE);
+          attend_linear_forward_add(l, 1, x + r * DEEP, DEEP, known[kind] + r * OUT_WIDE, OUT_WIDE);
       }
       memcpy(y, was, sizeof y);
       attend_linear_forward_add(l, ROWS, x, DEEP, y, OUT_WIDE);
@@ -308,8 +292,8 @@ TEST(repacked_layers_are_as_new) {
     new.part[0].bias = NULL;
     new.part[2].bias = pool + 99;
     attend_linear *l, *fresh;
-    attend_status (*create)(attend_context *, attend_weights, int, int,
-                            const attend_linear_part *, attend_linear **) =
+    attend_status (*create)(attend_context *, attend_weights, int, int, const attend_linear_part *,
+                            attend_linear **) =
         back ? attend_linear_create_back : attend_linear_create;
     OK(ctx, create(ctx, (attend_weights)kind, IN, 3, old.part, &l));
     OK(ctx, create(ctx, (attend_weights)kind, IN, 3, new.part, &fresh));
@@ -321,8 +305,7 @@ TEST(repacked_layers_are_as_new) {
     attend_linear_forward(fresh, ROWS, x, OUT, z, OUT_WIDE);
     int wide = back ? IN_WIDE : OUT_WIDE;
     for (int r = 0; r < ROWS; r++)
-      CHECK(!memcmp(y + r * OUT_WIDE, z + r * OUT_WIDE,
-                    (size_t)wide * sizeof *y));
+      CHECK(!memcmp(y + r * OUT_WIDE, z + r * OUT_WIDE, (size_t)wide * sizeof *y));
     CHECK_EQ(attend_linear_repack(l, 2, new.part), ATTEND_INVALID);
     CHECK_SAYS(attend_message(ctx), "give as many as it was made with");
     attend_linear_free(l), attend_linear_free(fresh);

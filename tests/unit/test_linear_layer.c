@@ -23,8 +23,7 @@ static void uniform(float *x, size_t n, uint64_t stream) {
 }
 
 /* One more part: by rows, by columns, or with gaps, in any storage. */
-static void add_part(model *m, int outputs, attend_dtype dtype, int way,
-                     int biased) {
+static void add_part(model *m, int outputs, attend_dtype dtype, int way, int biased) {
   int in = m->inputs, p = m->n_parts++;
   ptrdiff_t row = way == 1 ? 1 : way == 2 ? 2 * in + 3 : in;
   ptrdiff_t col = way == 1 ? outputs + 2 : way == 2 ? 2 : 1;
@@ -41,13 +40,12 @@ static void add_part(model *m, int outputs, attend_dtype dtype, int way,
       m->value[(m->outputs + o) * MOST_IN + i] = (double)back;
     }
   uniform(m->bias + m->outputs, (size_t)outputs, 77);
-  m->part[p] =
-      (attend_linear_part){.weight = m->stored[p],
-                           .dtype = dtype,
-                           .outputs = outputs,
-                           .output_stride = way ? row : 0,
-                           .input_stride = way ? col : 0,
-                           .bias = biased ? m->bias + m->outputs : NULL};
+  m->part[p] = (attend_linear_part){.weight = m->stored[p],
+                                    .dtype = dtype,
+                                    .outputs = outputs,
+                                    .output_stride = way ? row : 0,
+                                    .input_stride = way ? col : 0,
+                                    .bias = biased ? m->bias + m->outputs : NULL};
   if (!biased) memset(m->bias + m->outputs, 0, (size_t)outputs * 4);
   m->outputs += outputs;
   free(x);
@@ -58,8 +56,7 @@ static void drop(model *m) {
   m->n_parts = m->outputs = 0;
 }
 
-static attend_linear *make(attend_context *ctx, attend_weights kind,
-                           const model *m) {
+static attend_linear *make(attend_context *ctx, attend_weights kind, const model *m) {
   attend_linear *l = NULL;
   OK(ctx, attend_linear_create(ctx, kind, m->inputs, m->n_parts, m->part, &l));
   return l;
@@ -75,10 +72,8 @@ static double lost(const model *m, attend_weights kind, int o, int i) {
   return most / 127 * 0.501;
 }
 
-static void check_output(const model *m, attend_weights kind, const float *x,
-                         int o, float y) {
-  double sum = (double)m->bias[o], size = 1, loss = 0,
-         step = lost(m, kind, o, 0);
+static void check_output(const model *m, attend_weights kind, const float *x, int o, float y) {
+  double sum = (double)m->bias[o], size = 1, loss = 0, step = lost(m, kind, o, 0);
   for (int i = 0; i < m->inputs; i++) {
     double w = m->value[o * MOST_IN + i], a = (double)x[i];
     if (kind == ATTEND_WEIGHTS_BF16) step = lost(m, kind, o, i);
@@ -89,8 +84,7 @@ static void check_output(const model *m, attend_weights kind, const float *x,
   CHECK_NEAR((double)y, sum, loss + 3 * eps * size);
 }
 
-static void check_layer(attend_context *ctx, const model *m,
-                        attend_weights kind, int rows) {
+static void check_layer(attend_context *ctx, const model *m, attend_weights kind, int rows) {
   static float x[MOST_ROWS * MOST_IN], y[MOST_ROWS * (MOST_OUT + 16)];
   static float tight[MOST_ROWS * MOST_OUT + 1];
   int wide = (m->outputs + 15) / 16 * 16, ldx = m->inputs + 1, ldy = wide + 1;
@@ -101,16 +95,14 @@ static void check_layer(attend_context *ctx, const model *m,
   CHECK_EQ(attend_linear_inputs(l), m->inputs);
   attend_linear_forward(l, rows, x, ldx, y, ldy);
   for (int r = 0; r < rows; r++) {
-    for (int o = 0; o < m->outputs; o++)
-      check_output(m, kind, x + r * ldx, o, y[r * ldy + o]);
+    for (int o = 0; o < m->outputs; o++) check_output(m, kind, x + r * ldx, o, y[r * ldy + o]);
     for (int o = m->outputs; o < wide; o++) CHECK(y[r * ldy + o] == 0);
     CHECK(y[r * ldy + wide] == -77); /* nothing beyond */
   }
   const int n = m->outputs; /* the same without room for zeros */
   tight[rows * n] = -77;
   attend_linear_forward(l, rows, x, ldx, tight, n);
-  for (int r = 0; r < rows; r++)
-    CHECK(!memcmp(tight + r * n, y + r * ldy, (size_t)n * sizeof *y));
+  for (int r = 0; r < rows; r++) CHECK(!memcmp(tight + r * n, y + r * ldy, (size_t)n * sizeof *y));
   CHECK(tight[rows * n] == -77);
   attend_linear_free(l);
 }
@@ -124,8 +116,7 @@ TEST(layers_of_one_part) {
     if (n % (light() ? 29 : 7)) continue;
     m.inputs = in[n / 17 % 7];
     add_part(&m, out[n / 119], (attend_dtype)(n % 3), n / 7 % 3, n / 21 % 2);
-    for (int kind = 0; kind < 3; kind++)
-      check_layer(ctx, &m, (attend_weights)kind, 1 + n % 17);
+    for (int kind = 0; kind < 3; kind++) check_layer(ctx, &m, (attend_weights)kind, 1 + n % 17);
     drop(&m);
   }
   attend_context_free(ctx);
@@ -141,8 +132,7 @@ TEST(parts_follow_each_other) {
       add_part(&m, 3, ATTEND_BF16, (n + 1) % 3, 0); /* within one lane */
       add_part(&m, 100, ATTEND_F16, (n + 2) % 3, n % 2);
       add_part(&m, 16 + n, ATTEND_F32, 1, 1);
-      for (int kind = 0; kind < 3; kind++)
-        check_layer(ctx, &m, (attend_weights)kind, 5 + n);
+      for (int kind = 0; kind < 3; kind++) check_layer(ctx, &m, (attend_weights)kind, 5 + n);
       drop(&m);
     }
     attend_context_free(ctx);
@@ -168,8 +158,7 @@ TEST(bits_depend_on_nothing_else) {
       OK(ctx, attend_context_set_threads(ctx, 1));
       if (!known)
         for (int r = 0; r < MOST_ROWS; r++)
-          attend_linear_forward(l, 1, x + r * 330, 330, want[kind] + r * LDY,
-                                LDY);
+          attend_linear_forward(l, 1, x + r * 330, 330, want[kind] + r * LDY, LDY);
       for (int rows = 1; rows <= MOST_ROWS; rows += light() ? 13 : 1)
         for (int threads = 1; threads <= 3; threads++) {
           OK(ctx, attend_context_set_threads(ctx, threads));
@@ -186,8 +175,7 @@ TEST(bits_depend_on_nothing_else) {
 }
 
 /* One op with f and onto, and three ops: the same bits. */
-static void check_ends(attend_context *ctx, const attend_linear *l, int rows,
-                       const float *x) {
+static void check_ends(attend_context *ctx, const attend_linear *l, int rows, const float *x) {
   enum { LDY = 304 };
   static float y[2][MOST_ROWS * MOST_OUT], onto[2][MOST_ROWS * MOST_OUT];
   struct op_linear o = {.linear = l, .rows = rows, .x = x, .ldx = 330};
@@ -238,8 +226,7 @@ TEST(threads_read_equally_much_for_few_rows) {
       CHECK_EQ(g.by_lanes, parts);
       for (int p = 0; p < parts; p++) {
         cell c = grid_cell(g, p, rows, lanes[i]);
-        CHECK(c.t1 - c.t0 >= lanes[i] / parts &&
-              c.t1 - c.t0 <= lanes[i] / parts + 1);
+        CHECK(c.t1 - c.t0 >= lanes[i] / parts && c.t1 - c.t0 <= lanes[i] / parts + 1);
       }
     }
   attend_context_free(ctx);
@@ -277,8 +264,7 @@ TEST(memory_runs_out) {
     while (status && n < 10) {
       attend_linear *l = (attend_linear *)&m;
       memory.fail_at = memory.taken + ++n;
-      status =
-          attend_linear_create(ctx, (attend_weights)kind, 50, 1, m.part, &l);
+      status = attend_linear_create(ctx, (attend_weights)kind, 50, 1, m.part, &l);
       memory.fail_at = 0;
       if (!status) attend_linear_free(l);
       CHECK_EQ(memory.live, live);
@@ -305,8 +291,7 @@ TEST(forward_takes_nothing) {
   add_part(&m, 70, ATTEND_F32, 0, 1);
   attend_linear *l = make(ctx, ATTEND_WEIGHTS_BF16, &m);
   long taken = memory.taken;
-  for (int rows = 0; rows <= MOST_ROWS; rows++)
-    attend_linear_forward(l, rows, x, 50, y, 80);
+  for (int rows = 0; rows <= MOST_ROWS; rows++) attend_linear_forward(l, rows, x, 50, y, 80);
   CHECK_EQ(memory.taken, taken);
   CHECK(attend_linear_bytes(l) >= 50 * 80 * 2);
   attend_linear_free(l);
@@ -320,20 +305,15 @@ TEST(wrong_layers_are_refused) {
   float w[4] = {0};
   attend_linear_part part = {.weight = w, .outputs = 2};
   attend_linear *l;
-  CHECK_EQ(attend_linear_create(ctx, ATTEND_WEIGHTS_F32, 0, 1, &part, &l),
-           ATTEND_INVALID);
+  CHECK_EQ(attend_linear_create(ctx, ATTEND_WEIGHTS_F32, 0, 1, &part, &l), ATTEND_INVALID);
   CHECK_SAYS(attend_message(ctx), "0 inputs");
-  CHECK_EQ(attend_linear_create(ctx, ATTEND_WEIGHTS_F32, 2, 0, &part, &l),
-           ATTEND_INVALID);
-  CHECK_EQ(attend_linear_create(ctx, (attend_weights)7, 2, 1, &part, &l),
-           ATTEND_INVALID);
+  CHECK_EQ(attend_linear_create(ctx, ATTEND_WEIGHTS_F32, 2, 0, &part, &l), ATTEND_INVALID);
+  CHECK_EQ(attend_linear_create(ctx, (attend_weights)7, 2, 1, &part, &l), ATTEND_INVALID);
   part.outputs = 0;
-  CHECK_EQ(attend_linear_create(ctx, ATTEND_WEIGHTS_I8, 2, 1, &part, &l),
-           ATTEND_INVALID);
+  CHECK_EQ(attend_linear_create(ctx, ATTEND_WEIGHTS_I8, 2, 1, &part, &l), ATTEND_INVALID);
   CHECK_SAYS(attend_message(ctx), "0 outputs");
   part.outputs = 2, part.weight = NULL;
-  CHECK_EQ(attend_linear_create(ctx, ATTEND_WEIGHTS_I8, 2, 1, &part, &l),
-           ATTEND_INVALID);
+  CHECK_EQ(attend_linear_create(ctx, ATTEND_WEIGHTS_I8, 2, 1, &part, &l), ATTEND_INVALID);
   CHECK(!l);
   attend_context_free(ctx);
 }
@@ -354,8 +334,7 @@ TEST(weights_are_told_once_in_order) {
   enum { IN = 96, OUT = 40000 };
   attend_context *ctx = open_context(NULL, 2, NULL);
   float *w = calloc((size_t)IN * OUT, sizeof *w);
-  attend_linear_part part = {
-      .weight = w, .outputs = OUT, .packed = read_on, .user = w};
+  attend_linear_part part = {.weight = w, .outputs = OUT, .packed = read_on, .user = w};
   attend_linear *l;
   told = 0;
   OK(ctx, attend_linear_create(ctx, ATTEND_WEIGHTS_F32, IN, 1, &part, &l));

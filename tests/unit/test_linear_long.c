@@ -47,19 +47,16 @@ TEST(a_million_tokens) {
   static recurrence truth;
   float *k = t.k.data, *v = t.v.data;
   for (int n = 0; n < calls; n++) {
-    attend_random_normal((attend_random){87, 100}, (uint64_t)n * CALL * WIDE,
-                         CALL * WIDE, k);
-    attend_random_normal((attend_random){87, 101}, (uint64_t)n * CALL * WIDE,
-                         CALL * WIDE, v);
+    attend_random_normal((attend_random){87, 100}, (uint64_t)n * CALL * WIDE, CALL * WIDE, k);
+    attend_random_normal((attend_random){87, 101}, (uint64_t)n * CALL * WIDE, CALL * WIDE, v);
     for (int i = 0; i < CALL * WIDE; i++) v[i] += 0.5f;
     OK(ctx, attend_extend(plan, state, CALL, t.q, t.k, t.v, t.o, NULL));
     for (int i = 0; i < CALL; i++) {
       take_key(&truth, k + i * WIDE, v + i * WIDE);
       if ((i == 77 && n % 50 == 0) || (i == CALL - 1 && n == calls - 1)) {
-        double error = row_error(&truth, (float *)t.q.data + i * WIDE,
-                                 (float *)t.o.data + i * WIDE);
-        if (!(error < 1e-4))
-          CHECK_FAIL("token %d errs by %g", n * CALL + i, error);
+        double error =
+            row_error(&truth, (float *)t.q.data + i * WIDE, (float *)t.o.data + i * WIDE);
+        if (!(error < 1e-4)) CHECK_FAIL("token %d errs by %g", n * CALL + i, error);
       }
     }
   }

@@ -3,14 +3,10 @@
 #include "world.h"
 
 static const char *const PROBLEMS[] = {
-    "elu:b2h4g2n130d24v40:causal",
-    "elu:b1h2n70x150d7:lengths",
-    "favor(m=40):b2h2n130d16:causal:bf16",
-    "favor(m=32,kind=pair):b1h2n130x90d16:bottom:padleft",
-    "gaussian(m=64):b1h2n130d8",
-    "poly(p=2,c=1):b1h2n200d4:causal",
-    "fourier(m=256):b1h2n40d4:scale=0.05",
-    "gaussian(m=256,map=fourier,sigma=6):b1h2n40d4:causal",
+    "elu:b2h4g2n130d24v40:causal",         "elu:b1h2n70x150d7:lengths",
+    "favor(m=40):b2h2n130d16:causal:bf16", "favor(m=32,kind=pair):b1h2n130x90d16:bottom:padleft",
+    "gaussian(m=64):b1h2n130d8",           "poly(p=2,c=1):b1h2n200d4:causal",
+    "fourier(m=256):b1h2n40d4:scale=0.05", "gaussian(m=256,map=fourier,sigma=6):b1h2n40d4:causal",
 };
 enum { CASES = sizeof PROBLEMS / sizeof *PROBLEMS, TOP = 3 };
 
@@ -59,11 +55,9 @@ TEST(whole_rows) {
       OK(x.ctx, attend_observe(x.plan, x.t.q, x.t.k, x.t.lse, &look));
       for (int h = 0; h < d->batch * d->heads; h++)
         for (int r = 0; r < 3; r++) {
-          const double *want =
-              x.want + ((size_t)h * (size_t)d->q_len + (size_t)rows[r]) * S;
+          const double *want = x.want + ((size_t)h * (size_t)d->q_len + (size_t)rows[r]) * S;
           double bound = 1e-4 * (largest_in(want, S) + 1e-30);
-          for (int j = 0; j < S; j++)
-            CHECK_NEAR((double)w[(h * 3 + r) * S + j], want[j], bound);
+          for (int j = 0; j < S; j++) CHECK_NEAR((double)w[(h * 3 + r) * S + j], want[j], bound);
         }
       free(w);
       close_seen(&x);
@@ -79,11 +73,8 @@ TEST(statistics_are_those_of_whole_rows) {
     float *entropy = room_for(x.rows, 4), *mass = room_for(heads * S, 4);
     float *weight = room_for(x.rows * TOP, 4);
     int32_t *index = room_for(x.rows * TOP, 4);
-    attend_observation look = {.top = TOP,
-                               .top_index = index,
-                               .top_weight = weight,
-                               .entropy = entropy,
-                               .mass = mass};
+    attend_observation look = {
+        .top = TOP, .top_index = index, .top_weight = weight, .entropy = entropy, .mass = mass};
     OK(x.ctx, attend_observe(x.plan, x.t.q, x.t.k, x.t.lse, &look));
     double *sum = room_for(heads * S, sizeof *sum);
     for (size_t r = 0; r < x.rows; r++) {
@@ -124,8 +115,7 @@ TEST(the_gap_to_softmax) {
     OK(x.ctx, attend_observe(x.plan, x.t.q, x.t.k, x.t.lse, &look));
     for (size_t r = 0; r < x.rows; r++) {
       double want = 0;
-      for (size_t j = 0; j < S; j++)
-        want += fabs(x.want[r * S + j] - exact[r * S + j]) / 2;
+      for (size_t j = 0; j < S; j++) want += fabs(x.want[r * S + j] - exact[r * S + j]) / 2;
       CHECK_NEAR((double)gap[r], want, 1e-3 * (1 + want));
     }
     free(exact), free(gap);
@@ -144,9 +134,9 @@ TEST(what_cannot_be_observed_says_so) {
   attend_state *s;
   float q[16] = {0}, lse[4] = {0};
   OK(ctx, attend_state_create(plan, &s));
-  CHECK_EQ(attend_state_observe(plan, s, 1, attend_bhtd(q), lse,
-                                &(attend_observation){.entropy = lse}),
-           ATTEND_INVALID);
+  CHECK_EQ(
+      attend_state_observe(plan, s, 1, attend_bhtd(q), lse, &(attend_observation){.entropy = lse}),
+      ATTEND_INVALID);
   CHECK_SAYS(attend_message(ctx), "store the keys");
   attend_state_free(s);
   attend_plan_free(plan);

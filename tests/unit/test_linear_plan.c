@@ -14,8 +14,8 @@ typedef struct {
 static attend_status use_plan(stage *s, attend_plan *plan) {
   attend_tensors *t = &s->t;
   ATTEND_TRY(attend_forward(plan, t->q, t->k, t->v, t->o, t->lse));
-  ATTEND_TRY(attend_backward(plan, t->q, t->k, t->v, t->o, t->lse, t->d_o,
-                             t->dq, t->dk, t->dv, NULL));
+  ATTEND_TRY(
+      attend_backward(plan, t->q, t->k, t->v, t->o, t->lse, t->d_o, t->dq, t->dk, t->dv, NULL));
   if (!t->desc.form.features || t->desc.form.phi) return ATTEND_OK;
   return attend_plan_redraw(plan, 3);
 }
@@ -70,8 +70,7 @@ static long fail_each(attend_status (*act)(stage *), const char *form) {
     status = act(&s);
     s.memory.fail_at = 0;
     if (s.memory.live != live)
-      CHECK_FAIL("%s: failure %ld loses %ld blocks", form, n,
-                 s.memory.live - live);
+      CHECK_FAIL("%s: failure %ld loses %ld blocks", form, n, s.memory.live - live);
     if (!status) break;
     CHECK_EQ(status, ATTEND_NO_MEMORY);
     CHECK_SAYS(attend_message(s.ctx), "no memory for");
@@ -94,13 +93,11 @@ TEST(calls_take_no_memory) {
   for (int f = 0; f < 2 * LINEAR_FORMS; f++) {
     ledger memory = {0};
     attend_context *ctx = open_dirty(NULL, f % 2 ? 1 : 7, &memory);
-    attend_tensors t =
-        linear_tensors(ctx, linear_forms[f / 2], "b2h2n200d6:causal:bwd", 92);
+    attend_tensors t = linear_tensors(ctx, linear_forms[f / 2], "b2h2n200d6:causal:bwd", 92);
     attend_plan *plan = make_plan(ctx, &t.desc);
     long taken = memory.taken;
     OK(ctx, attend_forward(plan, t.q, t.k, t.v, t.o, t.lse));
-    OK(ctx, attend_backward(plan, t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk,
-                            t.dv, NULL));
+    OK(ctx, attend_backward(plan, t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk, t.dv, NULL));
     OK(ctx, attend_merge(plan, t.o, t.lse, t.o, t.lse));
     CHECK_EQ(memory.taken, taken);
     CHECK(!strcmp(attend_plan_engine(plan), "linear"));
@@ -117,8 +114,7 @@ TEST(a_redraw_is_another_map_and_can_be_undone) {
   FOR_EACH_ISA(isa)
   for (int f = 0; f < LINEAR_FORMS; f++) {
     attend_context *ctx = open_dirty(isa, 2, NULL);
-    attend_tensors t =
-        linear_tensors(ctx, linear_forms[f], "h2n90d12v5:causal", 93);
+    attend_tensors t = linear_tensors(ctx, linear_forms[f], "h2n90d12v5:causal", 93);
     size_t bytes = rows_of(&t.desc) * 5 * 4;
     attend_plan *plan = make_plan(ctx, &t.desc);
     OK(ctx, attend_forward(plan, t.q, t.k, t.v, t.o, t.lse));
@@ -195,11 +191,9 @@ TEST(a_denominator_of_zero_is_a_weak_row_of_zeros) {
   for (int i = 0; i < 4; i++) k[4 + i] = -k[i];
   attend_plan *plan = make_plan(ctx, &t.desc);
   OK(ctx, attend_forward(plan, t.q, t.k, t.v, t.o, t.lse));
-  OK(ctx, attend_backward(plan, t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk,
-                          t.dv, NULL));
+  OK(ctx, attend_backward(plan, t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk, t.dv, NULL));
   CHECK_EQ(attend_plan_weak_rows(plan), 10);
-  for (int i = 0; i < 40; i++)
-    CHECK(((float *)t.o.data)[i] == 0 && ((float *)t.dq.data)[i] == 0);
+  for (int i = 0; i < 40; i++) CHECK(((float *)t.o.data)[i] == 0 && ((float *)t.dq.data)[i] == 0);
   attend_plan_free(plan);
   attend_tensors_free(ctx, &t);
   attend_context_free(ctx);

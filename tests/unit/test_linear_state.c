@@ -10,17 +10,14 @@ enum { STYLES = 4 };
 
 static int next_chunk(int style, int at, int left) {
   static const int mixed[] = {7, 64, 1, 130, 2, 63, 65, 1};
-  int n = style == 0   ? left
-          : style == 1 ? 1
-          : style == 2 ? mixed[at % 8]
-                       : 1 + at * 7 % 50;
+  int n = style == 0 ? left : style == 1 ? 1 : style == 2 ? mixed[at % 8] : 1 + at * 7 % 50;
   return n < left ? n : left;
 }
 
 /* Without a causal mask the rows of a call see what was there by then: only
  * where all keys are in do they see what forward sees. */
-static void check_chunking(attend_context *ctx, const attend_tensors *t,
-                           int style, const answer *whole, const char *name) {
+static void check_chunking(attend_context *ctx, const attend_tensors *t, int style,
+                           const answer *whole, const char *name) {
   const attend_desc *d = &t->desc;
   attend_plan *plan = plan_for(ctx, t, d->q_len);
   attend_state *state = state_for(plan);
@@ -37,13 +34,12 @@ static void check_chunking(attend_context *ctx, const attend_tensors *t,
     int real = d->mask.lengths ? d->mask.lengths[b] : d->q_len;
     CHECK_EQ(attend_state_length(state, b), real);
     if (real > last && !same_rows(d, &out, whole, b, last, real))
-      CHECK_FAIL("%s on %s, %d threads: chunking %d has other bits", name,
-                 attend_context_isa(ctx), attend_context_threads(ctx), style);
+      CHECK_FAIL("%s on %s, %d threads: chunking %d has other bits", name, attend_context_isa(ctx),
+                 attend_context_threads(ctx), style);
     static const char zeros[256];
     size_t row = (size_t)d->dim_v * attend_dtype_size(d->dtype);
     for (int i = real; i < d->q_len; i++)
-      CHECK(!memcmp(out.o + (size_t)(b * d->heads * d->q_len + i) * row, zeros,
-                    row));
+      CHECK(!memcmp(out.o + (size_t)(b * d->heads * d->q_len + i) * row, zeros, row));
   }
   answer_free(&out);
   attend_state_free(state);
@@ -51,12 +47,11 @@ static void check_chunking(attend_context *ctx, const attend_tensors *t,
 }
 
 TEST(any_chunking_is_forward) {
-  const char *const shapes[] = {
-      "b2h4g2n300d16v24:causal",    "b1h3g1n200d7v5:causal:f16",
-      "b3h2n300d8:causal:lengths",  "b2h2n270d17v9:causal:padleft:bf16",
-      "b2h2n200d8:causal:padright", "b2h2g1n200d9",
-      "b3h2n200d8:lengths",         "b2h1n130d5:padleft",
-      "b1h1n128d1v2:causal"};
+  const char *const shapes[] = {"b2h4g2n300d16v24:causal",    "b1h3g1n200d7v5:causal:f16",
+                                "b3h2n300d8:causal:lengths",  "b2h2n270d17v9:causal:padleft:bf16",
+                                "b2h2n200d8:causal:padright", "b2h2g1n200d9",
+                                "b3h2n200d8:lengths",         "b2h1n130d5:padleft",
+                                "b1h1n128d1v2:causal"};
   FOR_EACH_ISA(isa)
   for (int f = 0; f < LINEAR_FORMS; f++)
     for (int s = 0; s < 9; s++) {
@@ -65,8 +60,7 @@ TEST(any_chunking_is_forward) {
       attend_tensors t = linear_tensors(ctx, linear_forms[f], shapes[s], 81);
       answer whole = forward(ctx, &t);
       for (int style = 0; style < STYLES; style++)
-        check_chunking(ctx, &t, style, &whole,
-                       named(linear_forms[f], shapes[s]));
+        check_chunking(ctx, &t, style, &whole, named(linear_forms[f], shapes[s]));
       answer_free(&whole);
       attend_tensors_free(ctx, &t);
       attend_context_free(ctx);
@@ -82,8 +76,7 @@ TEST(sequences_grow_at_their_own_pace) {
   FOR_EACH_ISA(isa)
   for (int f = 0; f < LINEAR_FORMS; f++) {
     attend_context *ctx = open_dirty(isa, 2, NULL);
-    attend_tensors t =
-        linear_tensors(ctx, linear_forms[f], "b3h4g2n200d8v6:causal", 82);
+    attend_tensors t = linear_tensors(ctx, linear_forms[f], "b3h4g2n200d8v6:causal", 82);
     const attend_desc *d = &t.desc;
     answer whole = forward(ctx, &t);
     attend_plan *plan = plan_for(ctx, &t, N);
@@ -104,20 +97,18 @@ TEST(sequences_grow_at_their_own_pace) {
             memcpy(v + to * 6, (float *)t.v.data + from * 6, 24);
           }
       attend_plan_set_padding(plan, paces[r], NULL);
-      OK(ctx, attend_extend(plan, state, N, attend_bhtd(q), attend_bhtd(k),
-                            attend_bhtd(v), attend_bhtd(o), lse));
+      OK(ctx, attend_extend(plan, state, N, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v),
+                            attend_bhtd(o), lse));
       for (int b = 0; b < 3; b++)
         for (int h = 0; h < 4; h++) {
           int got = (b * 4 + h) * N, want = (b * 4 + h) * 200 + at[b];
           size_t n = (size_t)paces[r][b];
           if (memcmp(o + got * 6, whole.o + want * 24, n * 24) ||
               memcmp(lse + got, whole.lse + want, n * 4))
-            CHECK_FAIL("%s: round %d, sequence %d has other bits",
-                       linear_forms[f], r, b);
+            CHECK_FAIL("%s: round %d, sequence %d has other bits", linear_forms[f], r, b);
         }
       for (int b = 0; b < 3; b++) at[b] += paces[r][b];
-      for (int b = 0; b < 3; b++)
-        CHECK_EQ(attend_state_length(state, b), at[b]);
+      for (int b = 0; b < 3; b++) CHECK_EQ(attend_state_length(state, b), at[b]);
       free(in);
     }
     (void)d;
@@ -134,8 +125,7 @@ TEST(append_then_look_is_forward) {
   FOR_EACH_ISA(isa)
   for (int f = 0; f < LINEAR_FORMS; f++) {
     attend_context *ctx = open_dirty(isa, 2, NULL);
-    attend_tensors t =
-        linear_tensors(ctx, linear_forms[f], "b2h4g2n90x200d12v10:f16", 83);
+    attend_tensors t = linear_tensors(ctx, linear_forms[f], "b2h4g2n90x200d12v10:f16", 83);
     const attend_desc *d = &t.desc;
     answer whole = forward(ctx, &t), out = answer_for(d);
     attend_plan *plan = plan_for(ctx, &t, 120);
@@ -145,8 +135,7 @@ TEST(append_then_look_is_forward) {
                                   part(t.v, d, 2, 200, 10, at)));
     for (int times = 0; times < 2; times++) {
       memset(out.o, 1, rows_of(d) * 20);
-      OK(ctx,
-         attend_state_query(plan, state, 90, t.q, attend_bhtd(out.o), out.lse));
+      OK(ctx, attend_state_query(plan, state, 90, t.q, attend_bhtd(out.o), out.lse));
       for (int b = 0; b < 2; b++)
         if (!same_rows(d, &out, &whole, b, 0, 90))
           CHECK_FAIL("%s: a look has other bits", linear_forms[f]);
@@ -174,12 +163,10 @@ TEST(causal_looks_reach_into_the_open_block_only) {
   answer_free(&out);
   out = answer_for(d);
   attend_view to = part(attend_bhtd(out.o), d, 2, 100, 8, 64);
-  OK(ctx, attend_state_query(plan, state, 36, part(t.q, d, 2, 100, 8, 64), to,
-                             NULL));
+  OK(ctx, attend_state_query(plan, state, 36, part(t.q, d, 2, 100, 8, 64), to, NULL));
   memcpy(out.lse, whole.lse, rows_of(d) * sizeof(float));
   for (int b = 0; b < 2; b++) CHECK(same_rows(d, &out, &whole, b, 64, 100));
-  CHECK_EQ(attend_state_query(plan, state, 37, part(t.q, d, 2, 100, 8, 63), to,
-                              NULL),
+  CHECK_EQ(attend_state_query(plan, state, 37, part(t.q, d, 2, 100, 8, 63), to, NULL),
            ATTEND_INVALID);
   CHECK_SAYS(attend_message(ctx), "the last 36 positions");
   answer_free(&out);
@@ -227,17 +214,15 @@ static void story_end(story *s) {
 }
 
 /* Sequence b of dst: `cut` positions of parents[b] in one, then two's. */
-static void splice(const attend_desc *d, int heads, int width,
-                   const int32_t *parents, const int *cuts, const float *one,
-                   const float *two, float *dst) {
+static void splice(const attend_desc *d, int heads, int width, const int32_t *parents,
+                   const int *cuts, const float *one, const float *two, float *dst) {
   size_t w = (size_t)width, T = (size_t)d->q_len;
   for (int n = 0; n < d->batch * heads; n++)
     for (size_t i = 0; i < T; i++) {
       int b = n / heads, h = n % heads;
       size_t cut = (size_t)cuts[b], to = ((size_t)n * T + i) * w;
       size_t from = ((size_t)(parents[b] * heads + h) * T + i) * w;
-      memcpy(dst + to, i < cut ? one + from : two + to - cut * w,
-             w * sizeof *dst);
+      memcpy(dst + to, i < cut ? one + from : two + to - cut * w, w * sizeof *dst);
     }
 }
 
@@ -255,8 +240,8 @@ static answer expected(story *s, const int32_t *parents, const int *cuts) {
 
 /* n tokens of the second tensors in calls of `step`; sequence b stands at
  * cuts[b]. */
-static void go_on(story *s, attend_state *state, const int32_t *parents,
-                  const int *cuts, int n, int step) {
+static void go_on(story *s, attend_state *state, const int32_t *parents, const int *cuts, int n,
+                  int step) {
   const attend_desc *d = &s->first.desc;
   answer want = expected(s, parents, cuts), got = answer_for(d);
   for (int at = 0; at < n; at += step)
@@ -290,8 +275,7 @@ TEST(forks_go_their_ways) {
     attend_state_free(copy);
     feed(s.plan, s.state, &s.first, 100, LONG - 100, &s.out);
     answer whole = forward(s.ctx, &s.first);
-    for (int b = 0; b < 3; b++)
-      CHECK(same_rows(&s.first.desc, &s.out, &whole, b, 0, LONG));
+    for (int b = 0; b < 3; b++) CHECK(same_rows(&s.first.desc, &s.out, &whole, b, 0, LONG));
     answer_free(&whole);
     story_end(&s);
   }
@@ -322,14 +306,12 @@ TEST(truncated_sequences_go_on) {
       const int cuts[3] = {70, 0, 65};
       float bad = n == 0 ? NAN : n == 1 ? 20 : INFINITY;
       for (int b = 0; b < 3; b++) {
-        size_t at = (size_t)(b * LONG + cuts[b]),
-               left = (size_t)(LONG - cuts[b]);
+        size_t at = (size_t)(b * LONG + cuts[b]), left = (size_t)(LONG - cuts[b]);
         put_all(ATTEND_F32, s.first.k.data, at * 8, left * 8, bad);
         put_all(ATTEND_F32, s.first.v.data, at * 12, left * 12, bad);
       }
       feed(s.plan, s.state, &s.first, 0, 128, &s.out);
-      for (int b = 0; b < 3; b++)
-        OK(s.ctx, attend_state_truncate(s.state, b, cuts[b]));
+      for (int b = 0; b < 3; b++) OK(s.ctx, attend_state_truncate(s.state, b, cuts[b]));
       go_on(&s, s.state, own, cuts, 190, 31);
       story_end(&s);
     }
@@ -357,8 +339,7 @@ TEST(calls_take_no_memory) {
     story_begin(&s, linear_forms[f]);
     size_t bytes = attend_state_bytes(s.state);
     long taken = s.memory.taken;
-    for (int at = 0; at < LONG; at += 20)
-      feed(s.plan, s.state, &s.first, at, 20, &s.out);
+    for (int at = 0; at < LONG; at += 20) feed(s.plan, s.state, &s.first, at, 20, &s.out);
     CHECK_EQ(s.memory.taken, taken);
     CHECK_EQ(attend_state_bytes(s.state), bytes);
     CHECK(attend_plan_workspace(s.plan) < (size_t)8 << 20);
@@ -373,14 +354,12 @@ TEST(another_form_has_no_business_here) {
   attend_desc d = *attend_plan_desc(s.plan);
   d.form.seed = 9;
   attend_plan *other = make_plan(s.ctx, &d);
-  CHECK_EQ(attend_extend(other, s.state, 1, s.first.q, s.first.k, s.first.v,
-                         s.first.o, NULL),
+  CHECK_EQ(attend_extend(other, s.state, 1, s.first.q, s.first.k, s.first.v, s.first.o, NULL),
            ATTEND_INVALID);
   CHECK_SAYS(attend_message(s.ctx), "seed and redraw");
   attend_plan_free(other);
   OK(s.ctx, attend_plan_redraw(s.plan, 5));
-  CHECK_EQ(attend_extend(s.plan, s.state, 1, s.first.q, s.first.k, s.first.v,
-                         s.first.o, NULL),
+  CHECK_EQ(attend_extend(s.plan, s.state, 1, s.first.q, s.first.k, s.first.v, s.first.o, NULL),
            ATTEND_INVALID);
   story_end(&s);
 }

@@ -9,8 +9,7 @@ static attend_context *context(void) {
   return ctx;
 }
 
-#define CHECK_SAME(got, n, want) \
-  CHECK((n) == strlen(want) && !memcmp(got, want, n))
+#define CHECK_SAME(got, n, want) CHECK((n) == strlen(want) && !memcmp(got, want, n))
 
 static void expect(attend_lines *lines, const char *text, size_t number) {
   attend_line line;
@@ -33,8 +32,7 @@ TEST(lines_have_numbers_and_no_ends) {
       "\xef\xbb\xbf"
       "a\tb\r\n\n \nlast\r\r";
   attend_lines *lines;
-  OK(context(), attend_lines_of_bytes(context(), text, sizeof text - 1, "x.tsv",
-                                      0, &lines));
+  OK(context(), attend_lines_of_bytes(context(), text, sizeof text - 1, "x.tsv", 0, &lines));
   expect(lines, "a\tb", 1);
   expect(lines, " ", 3);
   expect(lines, "last\r", 4);
@@ -48,8 +46,7 @@ TEST(json_names_file_and_line) {
   attend_lines *lines;
   attend_line line;
   attend_json *root;
-  OK(context(), attend_lines_of_bytes(context(), text, sizeof text - 1,
-                                      "x.jsonl", 0, &lines));
+  OK(context(), attend_lines_of_bytes(context(), text, sizeof text - 1, "x.jsonl", 0, &lines));
   OK(context(), attend_lines_next(lines, &line));
   OK(context(), attend_lines_json(lines, &root));
   CHECK_EQ(attend_json_count(root), 1);
@@ -75,17 +72,13 @@ TEST(files_give_the_lines_of_memory) {
   enum { N = 300000 };
   char *text = room_for(N, 1);
   for (size_t i = 0; i < N; i++)
-    text[i] = i % 65521 == 7 || (i > 200000 && i % 17 == 3)
-                  ? '\n'
-                  : (char)('a' + i % 26);
+    text[i] = i % 65521 == 7 || (i > 200000 && i % 17 == 3) ? '\n' : (char)('a' + i % 26);
   FILE *file = tmpfile();
   CHECK(file && fwrite(text, 1, N, file) == N);
   rewind(file);
   attend_lines *a, *b;
-  OK(context(),
-     attend_lines_of_bytes(context(), text, N, "t", ATTEND_FORMAT_TSV, &a));
-  OK(context(),
-     attend_lines_of_file(context(), file, "t", ATTEND_FORMAT_TSV, &b));
+  OK(context(), attend_lines_of_bytes(context(), text, N, "t", ATTEND_FORMAT_TSV, &a));
+  OK(context(), attend_lines_of_file(context(), file, "t", ATTEND_FORMAT_TSV, &b));
   for (;;) {
     attend_line x, y;
     OK(context(), attend_lines_next(a, &x));

@@ -16,8 +16,7 @@ TEST(elu_and_back) {
   for (int scale = 1; scale <= 64; scale *= 4) {
     float x[N], y[N], g[N], dx[N];
     refill((uint64_t)scale);
-    for (int i = 0; i < N; i++)
-      x[i] = pool[i] * (float)scale, g[i] = pool[N + i];
+    for (int i = 0; i < N; i++) x[i] = pool[i] * (float)scale, g[i] = pool[N + i];
     x[0] = 0, x[1] = -0.0f, x[2] = 1e-30f, x[3] = -1e-30f, x[4] = -1e30f;
     x[5] = 1e30f;
     kn->map_elu(x, N, y);
@@ -44,8 +43,7 @@ TEST(elu_of_what_is_no_number) {
 
 /* ---- positive random features ----------------------------------------------------- */
 
-static void check_exp(const struct kernels *kn, int dirs, int pairs,
-                      float times, float less) {
+static void check_exp(const struct kernels *kn, int dirs, int pairs, float times, float less) {
   enum { ROWS = 3 };
   int ld = (dirs + LANES - 1) / LANES * LANES, wide = pairs ? 2 * ld : ld;
   float x[ROWS * N], y[ROWS * 2 * N], off[ROWS], shift[ROWS], was[ROWS * N];
@@ -132,8 +130,7 @@ TEST(exponentials_back) {
         if (pairs) down = (double)phi[at + LD] * (double)dphi[at + LD];
         all += up + down;
         size += fabs(up) + fabs(down);
-        CHECK(near((double)e[r * LD + c], up - down,
-                   3 * eps * (fabs(up) + fabs(down))));
+        CHECK(near((double)e[r * LD + c], up - down, 3 * eps * (fabs(up) + fabs(down))));
       }
       CHECK(near((double)sum[r], all, 8 * eps * size));
     }
@@ -224,8 +221,7 @@ static void list_monomials(int dim, int degree, monomials *m) {
 }
 
 /* Monomial c without one x_i for each of `less`, and the factor of that. */
-static double monomial(const monomials *m, int c, const float *x, int dim,
-                       int less) {
+static double monomial(const monomials *m, int c, const float *x, int dim, int less) {
   double product = 1;
   for (int i = 0; i < dim; i++) {
     int n = m->power[c][i] - (i == less);
@@ -248,8 +244,7 @@ TEST(monomials_and_back) {
     float *rows = room_for((size_t)(4 * m.ld), 4), *back = rows + 2 * m.ld;
     for (int i = 0; i < 2 * dim; i++) x[i / dim * LANES + i % dim] = pool[i];
     for (int i = 0; i < 2 * m.ld; i++) rows[i] = NAN;
-    for (int i = 0; i < 2 * m.ld; i++)
-      back[i] = i % m.ld < m.count ? pool[99 + i] : 0;
+    for (int i = 0; i < 2 * m.ld; i++) back[i] = i % m.ld < m.count ? pool[99 + i] : 0;
     kn->map_poly(2, dim, degree, m.start, x, LANES, rows, m.ld);
     for (int r = 0; r < 2; r++) {
       memcpy(y[r], rows + r * m.ld, (size_t)m.ld * 4);
@@ -263,8 +258,8 @@ TEST(monomials_and_back) {
     for (int i = 0; i < 2 * LANES; i++) {
       double want = 0, size = 0;
       for (int c = 0; c < m.count && i % LANES < dim; c++) {
-        double term = (double)dy[i / LANES][c] *
-                      monomial(&m, c, x + i / LANES * LANES, dim, i % LANES);
+        double term =
+            (double)dy[i / LANES][c] * monomial(&m, c, x + i / LANES * LANES, dim, i % LANES);
         if (m.power[c][i % LANES] == 0) continue;
         want += term;
         size += fabs(term);
@@ -292,10 +287,8 @@ TEST(pairs_inside_a_block) {
       for (int r = 0; r < ROWS; r++) top[r] = -300;
       for (int r = 0; r < ROWS; r++) /* the largest that the row sees */
         for (int j = 0; j < seen[r]; j++) top[r] = fmaxf(top[r], shift[j]);
-      a[4 * PANEL - 1] = a[2 * PANEL + n - 1] = was[0] = a[0] =
-          NAN; /* unseen */
-      kn->pair_rows(ROWS, n, shifts ? shift : NULL, top, seen, a, PANEL, sum,
-                    size);
+      a[4 * PANEL - 1] = a[2 * PANEL + n - 1] = was[0] = a[0] = NAN; /* unseen */
+      kn->pair_rows(ROWS, n, shifts ? shift : NULL, top, seen, a, PANEL, sum, size);
       for (int r = 0; r < ROWS; r++) {
         double all = 0, sizes = 0;
         for (int j = 0; j < n; j++) {
@@ -336,16 +329,13 @@ TEST(sums_and_scales) {
     }
     memcpy(y, x, sizeof y);
     kn->scale_rows(ROWS, W, f, y, LD);
-    for (int i = 0; i < ROWS * LD; i++)
-      CHECK(same(y[i], i % LD < W ? x[i] * f[i / LD] : x[i]));
+    for (int i = 0; i < ROWS * LD; i++) CHECK(same(y[i], i % LD < W ? x[i] * f[i / LD] : x[i]));
     memcpy(y, x, sizeof y);
     kn->scale_columns(ROWS, W, f, y, LD);
-    for (int i = 0; i < ROWS * LD; i++)
-      CHECK(same(y[i], i % LD < W ? x[i] * f[i % LD] : x[i]));
+    for (int i = 0; i < ROWS * LD; i++) CHECK(same(y[i], i % LD < W ? x[i] * f[i % LD] : x[i]));
     memcpy(y, x, sizeof y);
     kn->join_all(ROWS * LD, 0.25f, 0.5f, pool + 100, y);
-    for (int i = 0; i < ROWS * LD; i++)
-      CHECK(same(y[i], x[i] * 0.25f + pool[100 + i] * 0.5f));
+    for (int i = 0; i < ROWS * LD; i++) CHECK(same(y[i], x[i] * 0.25f + pool[100 + i] * 0.5f));
   }
 }
 
@@ -353,8 +343,7 @@ TEST(sums_and_scales) {
 
 static uint64_t mix(uint64_t sum, const void *data, size_t bytes) {
   const unsigned char *p = data;
-  for (size_t i = 0; i < bytes; i++)
-    sum = (sum ^ p[i]) * UINT64_C(1099511628211);
+  for (size_t i = 0; i < bytes; i++) sum = (sum ^ p[i]) * UINT64_C(1099511628211);
   return sum;
 }
 #define MIX(array) sum = mix(sum, array, sizeof array)

@@ -19,8 +19,7 @@ static matrices *prepare(uint64_t stream) {
 
 /* One chain for each 256 of depth: a rounding error for each step, each
  * relative to what was summed up to there. */
-static void check_product(const matrices *x, int rows, int n, int depth,
-                          int add) {
+static void check_product(const matrices *x, int rows, int n, int depth, int add) {
   for (int r = 0; r < MOST; r++)
     for (int j = 0; j < LDB; j++) {
       double sum = add ? (double)x->d[r * LDB + j] : 0, size = fabs(sum);
@@ -32,8 +31,7 @@ static void check_product(const matrices *x, int rows, int n, int depth,
       if (r >= rows || j >= n) /* nothing is written outside */
         CHECK(same(x->c[r * LDB + j], x->d[r * LDB + j]));
       else
-        CHECK_NEAR((double)x->c[r * LDB + j], sum,
-                   2 * eps * sqrt(depth + 4.0) * size);
+        CHECK_NEAR((double)x->c[r * LDB + j], sum, 2 * eps * sqrt(depth + 4.0) * size);
     }
 }
 
@@ -66,8 +64,7 @@ TEST(rows_do_not_know_of_each_other) {
         CHECK(!memcmp(alone, x->c + r * LDB, 80 * sizeof *alone));
         memcpy(alone, x->d + r * LDB, sizeof alone);
         for (int j = 0; j < 80; j += 16)
-          kn->matmul(1, 16, 300, x->a + r * LDA, LDA, x->b + j, LDB, alone + j,
-                     LDB, add);
+          kn->matmul(1, 16, 300, x->a + r * LDA, LDA, x->b + j, LDB, alone + j, LDB, add);
         CHECK(!memcmp(alone, x->c + r * LDB, 80 * sizeof *alone));
       }
     }
@@ -82,8 +79,7 @@ TEST(zeros_behind_change_nothing) {
     for (int r = 0; r < 20; r++)
       memset(x->a + r * LDA + depth, 0, (size_t)(64 - depth) * sizeof *x->a);
     kn->matmul(20, 48, 64, x->a, LDA, x->b, LDB, x->d, LDB, false);
-    for (int r = 0; r < 20; r++)
-      CHECK(!memcmp(x->c + r * LDB, x->d + r * LDB, 48 * sizeof *x->c));
+    for (int r = 0; r < 20; r++) CHECK(!memcmp(x->c + r * LDB, x->d + r * LDB, 48 * sizeof *x->c));
   }
 }
 
@@ -107,8 +103,7 @@ TEST(transposes) {
 
 static uint64_t mix(uint64_t sum, const void *data, size_t bytes) {
   const unsigned char *p = data;
-  for (size_t i = 0; i < bytes; i++)
-    sum = (sum ^ p[i]) * UINT64_C(1099511628211);
+  for (size_t i = 0; i < bytes; i++) sum = (sum ^ p[i]) * UINT64_C(1099511628211);
   return sum;
 }
 
@@ -130,7 +125,6 @@ TEST(sets_with_fma_give_the_same_bits) {
     uniform(x->c, MOST * LDB, 3);
     kn->matmul(MOST, LDB, DEPTH, x->a, LDA, x->b, LDB, x->c, LDB, true);
     uint64_t sum = mix(UINT64_C(14695981039346656037), x->c, sizeof x->c);
-    if (sum != known_product)
-      CHECK_FAIL("%s gives %#llx", kn->isa, (unsigned long long)sum);
+    if (sum != known_product) CHECK_FAIL("%s gives %#llx", kn->isa, (unsigned long long)sum);
   }
 }

@@ -27,8 +27,7 @@ static long fail_each(action act, const char *problem, const char *name) {
     status = act(&s);
     s.memory.fail_at = 0;
     if (s.memory.live != live)
-      CHECK_FAIL("%s: failure %ld loses %ld blocks", name, n,
-                 s.memory.live - live);
+      CHECK_FAIL("%s: failure %ld loses %ld blocks", name, n, s.memory.live - live);
     if (!status) break;
     if (status != ATTEND_NO_MEMORY)
       CHECK_FAIL("%s: failure %ld gives status %d", name, n, (int)status);
@@ -45,8 +44,7 @@ static long fail_each(action act, const char *problem, const char *name) {
 
 TEST(contexts) {
   ledger memory = {.fail_at = 1};
-  attend_context_options options = {
-      .allocator = {ledger_take, ledger_give, &memory}};
+  attend_context_options options = {.allocator = {ledger_take, ledger_give, &memory}};
   attend_context *ctx = (attend_context *)&memory;
   CHECK_EQ(attend_context_create(&options, &ctx), ATTEND_NO_MEMORY);
   CHECK(!ctx);
@@ -76,8 +74,7 @@ static attend_status act_plan(stage *s) {
   if (status) CHECK(!plan);
   if (!status) status = attend_forward(plan, t.q, t.k, t.v, t.o, t.lse);
   if (!status && t.desc.purpose & ATTEND_FOR_BACKWARD)
-    status = attend_backward(plan, t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk,
-                             t.dv, t.dbias);
+    status = attend_backward(plan, t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk, t.dv, t.dbias);
   attend_plan_free(plan);
   attend_tensors_free(s->ctx, &t);
   return status;
@@ -89,13 +86,11 @@ static attend_status act_definition(stage *s) {
   attend_tensors t = make_tensors(s->ctx, s->problem, 2);
   s->memory.fail_at = hold + s->memory.taken - before;
   double *out = room_for(1 << 16, sizeof *out);
-  attend_status status =
-      attend_definition_forward(s->ctx, &t.desc, t.q, t.k, t.v, out, NULL);
+  attend_status status = attend_definition_forward(s->ctx, &t.desc, t.q, t.k, t.v, out, NULL);
   if (!status)
-    status = attend_definition_backward(s->ctx, &t.desc, t.q, t.k, t.v, t.d_o,
-                                        out, out + 8192, out + 16384, NULL);
-  if (!status)
-    status = attend_definition_weights(s->ctx, &t.desc, t.q, t.k, out);
+    status = attend_definition_backward(s->ctx, &t.desc, t.q, t.k, t.v, t.d_o, out, out + 8192,
+                                        out + 16384, NULL);
+  if (!status) status = attend_definition_weights(s->ctx, &t.desc, t.q, t.k, out);
   free(out);
   attend_tensors_free(s->ctx, &t);
   return status;
@@ -120,8 +115,8 @@ TEST(plans_and_tensors) {
 
 enum { KEYS = 200 };
 
-static attend_status use_state(attend_plan *plan, const attend_tensors *t,
-                               attend_state *state, attend_state **copy) {
+static attend_status use_state(attend_plan *plan, const attend_tensors *t, attend_state *state,
+                               attend_state **copy) {
   const int32_t parents[3] = {1, 1, 0};
   ATTEND_TRY(attend_extend(plan, state, KEYS, t->q, t->k, t->v, t->o, NULL));
   ATTEND_TRY(attend_state_fork(state, copy));
@@ -152,8 +147,7 @@ static attend_status act_state(stage *s) {
 }
 
 TEST(states) {
-  const char *const problems[] = {"softmax:b3h2n200d8:causal",
-                                  "argmax:b3h4g2n200d8:causal:f16"};
+  const char *const problems[] = {"softmax:b3h2n200d8:causal", "argmax:b3h4g2n200d8:causal:f16"};
   for (int p = 0; p < 2; p++) /* pages, tables, copies of three sequences */
     CHECK(fail_each(act_state, problems[p], problems[p]) > 40);
 }
@@ -184,8 +178,7 @@ static attend_status act_write(stage *s) {
 static attend_status act_file(stage *s) {
   const char *folder = getenv("ATTEND_GOLDEN");
   char path[512];
-  snprintf(path, sizeof path, "%s/attention.safetensors",
-           folder ? folder : "tests/golden");
+  snprintf(path, sizeof path, "%s/attention.safetensors", folder ? folder : "tests/golden");
   attend_tensor_file *file;
   ATTEND_TRY(attend_tensor_file_open(s->ctx, path, &file));
   CHECK_EQ(attend_tensor_file_notes(file), 15);

@@ -21,20 +21,17 @@ typedef struct {
   int rows, inputs, outputs;
 } shape;
 
-static const shape shapes[] = {{1, 1, 1},      {3, 31, 17},    {16, 32, 16},
-                               {17, 33, 48},   {40, 256, 100}, {33, 257, 31},
-                               {200, 300, 70}, {400, 64, 513}};
+static const shape shapes[] = {{1, 1, 1},      {3, 31, 17},   {16, 32, 16},   {17, 33, 48},
+                               {40, 256, 100}, {33, 257, 31}, {200, 300, 70}, {400, 64, 513}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-static attend_linear *layer(attend_context *ctx, const shape *s, bool back,
-                            const float *w, const float *bias) {
+static attend_linear *layer(attend_context *ctx, const shape *s, bool back, const float *w,
+                            const float *bias) {
   attend_linear *l;
-  attend_linear_part part = {.weight = w,
-                             .dtype = ATTEND_F32,
-                             .outputs = s->outputs,
-                             .bias = back ? NULL : bias};
-  OK(ctx, (back ? attend_linear_create_back : attend_linear_create)(
-              ctx, ATTEND_WEIGHTS_MIXED, s->inputs, 1, &part, &l));
+  attend_linear_part part = {
+      .weight = w, .dtype = ATTEND_F32, .outputs = s->outputs, .bias = back ? NULL : bias};
+  OK(ctx, (back ? attend_linear_create_back : attend_linear_create)(ctx, ATTEND_WEIGHTS_MIXED,
+                                                                    s->inputs, 1, &part, &l));
   return l;
 }
 
@@ -50,8 +47,7 @@ static void check_forward(attend_context *ctx, const shape *s) {
   attend_linear *l = layer(ctx, s, false, w, bias);
   for (int add = 0; add < 2; add++) {
     for (int i = 0; i < s->rows * ldy; i++) y[i] = 5;
-    (add ? attend_linear_forward_add : attend_linear_forward)(l, s->rows, x,
-                                                              ldx, y, ldy);
+    (add ? attend_linear_forward_add : attend_linear_forward)(l, s->rows, x, ldx, y, ldy);
     for (int r = 0; r < s->rows; r++)
       for (int o = 0; o < s->outputs; o++) {
         double sum = (double)bias[o] + (add ? 5 : 0), size = fabs(sum) + 1;
@@ -81,25 +77,21 @@ static void check_back(attend_context *ctx, const shape *s) {
     for (int i = 0; i < s->inputs; i++) {
       double sum = 0, size = 1;
       for (int o = 0; o < s->outputs; o++) {
-        double term =
-            (double)dy[r * s->outputs + o] * (double)w[o * s->inputs + i];
+        double term = (double)dy[r * s->outputs + o] * (double)w[o * s->inputs + i];
         sum += term, size += fabs(term);
       }
       CHECK_NEAR((double)dx[r * lddx + i], sum, 4 * eps * size);
     }
-  void *work = room_for(
-      attend_linear_weight_grad_bytes(ctx, s->rows, s->outputs, s->inputs), 1);
+  void *work = room_for(attend_linear_weight_grad_bytes(ctx, s->rows, s->outputs, s->inputs), 1);
   for (int turned = 0; turned < 2; turned++) {
-    attend_linear_weight_grad(ctx, ATTEND_WEIGHTS_MIXED, s->rows, s->outputs,
-                              s->inputs, dy, s->outputs, x, s->inputs, turned,
-                              0, dw, turned ? s->outputs : s->inputs, NULL,
-                              work);
+    attend_linear_weight_grad(ctx, ATTEND_WEIGHTS_MIXED, s->rows, s->outputs, s->inputs, dy,
+                              s->outputs, x, s->inputs, turned, 0, dw,
+                              turned ? s->outputs : s->inputs, NULL, work);
     for (int o = 0; o < s->outputs; o++)
       for (int i = 0; i < s->inputs; i++) {
         double sum = 0, size = 1;
         for (int r = 0; r < s->rows; r++) {
-          double term =
-              (double)dy[r * s->outputs + o] * (double)x[r * s->inputs + i];
+          double term = (double)dy[r * s->outputs + o] * (double)x[r * s->inputs + i];
           sum += term, size += fabs(term);
         }
         float got = turned ? dw[i * s->outputs + o] : dw[o * s->inputs + i];

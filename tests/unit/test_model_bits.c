@@ -5,8 +5,7 @@
 
 static int long_enough(const subject *s) {
   int most = light() ? 70 : 270; /* pages are of 64 keys, blocks of 256 */
-  return s->config->position == ATTEND_POSITIONS_LEARNED &&
-                 s->config->positions < most
+  return s->config->position == ATTEND_POSITIONS_LEARNED && s->config->positions < most
              ? s->config->positions
              : most;
 }
@@ -29,8 +28,8 @@ static float *one_by_one(const subject *s, const int32_t *ids, int n) {
 
 /* ---- cutting -------------------------------------------------------------------------- */
 
-static void check_cut(const subject *s, const int32_t *ids, int n,
-                      const float *want, int chunk, int rows) {
+static void check_cut(const subject *s, const int32_t *ids, int n, const float *want, int chunk,
+                      int rows) {
   attend_session *run = open_run(s, 1, rows);
   size_t vocab = vocab_of(s);
   float *got = room_for((size_t)n * vocab, sizeof *got);
@@ -41,8 +40,8 @@ static void check_cut(const subject *s, const int32_t *ids, int n,
     OK(s->ctx, attend_session_extend(run, 1, take, ids + at, NULL));
     OK(s->ctx, attend_session_next(run, 1, got));
     if (!same_bits(got, want + (size_t)(at + take - 1) * vocab, vocab))
-      CHECK_FAIL("%s: by %d, %d rows at once: token %d differs",
-                 s->config->family, chunk, rows, at + take - 1);
+      CHECK_FAIL("%s: by %d, %d rows at once: token %d differs", s->config->family, chunk, rows,
+                 at + take - 1);
     if (take > rows) { /* not all of it is there */
       CHECK(!attend_session_hidden(run, &ld));
       CHECK_EQ(attend_session_logits(run, 1, NULL, got), ATTEND_INVALID);
@@ -51,8 +50,8 @@ static void check_cut(const subject *s, const int32_t *ids, int n,
     CHECK(attend_session_hidden(run, &ld) != NULL);
     OK(s->ctx, attend_session_logits(run, take, NULL, got));
     if (!same_bits(got, want + (size_t)at * vocab, (size_t)take * vocab))
-      CHECK_FAIL("%s: by %d, %d rows at once: a token before %d differs",
-                 s->config->family, chunk, rows, at + take);
+      CHECK_FAIL("%s: by %d, %d rows at once: a token before %d differs", s->config->family, chunk,
+                 rows, at + take);
   }
   CHECK_EQ(attend_session_length(run, 0), n);
   free(got);
@@ -100,15 +99,14 @@ static void check_batch(const char *name) {
   for (int c = 0; c < CALLS; c++) {
     for (int i = 0; i < BATCH * EACH; i++) call[i] = -1; /* padding */
     for (int b = 0; b < BATCH; b++)
-      memcpy(call + b * EACH, ids[b] + held[b],
-             (size_t)taken[c][b] * sizeof *call);
+      memcpy(call + b * EACH, ids[b] + held[b], (size_t)taken[c][b] * sizeof *call);
     OK(s.ctx, attend_session_extend(run, BATCH, EACH, call, taken[c]));
     OK(s.ctx, attend_session_next(run, BATCH, got));
     for (int b = 0; b < BATCH; b++) {
       held[b] += taken[c][b];
       CHECK_EQ(attend_session_length(run, b), held[b]);
-      if (held[b] && !same_bits(got + (size_t)b * vocab,
-                                want[b] + (size_t)(held[b] - 1) * vocab, vocab))
+      if (held[b] &&
+          !same_bits(got + (size_t)b * vocab, want[b] + (size_t)(held[b] - 1) * vocab, vocab))
         CHECK_FAIL("%s: sequence %d of call %d is not as alone", name, b, c);
     }
   }
@@ -148,8 +146,7 @@ static void check_parents(const char *name) {
       memcpy(line, ids + parents[b] * N, N * sizeof *line);
       memcpy(line + N, more + b * MORE, MORE * sizeof *line);
       float *want = one_by_one(&s, line, n);
-      if (!same_bits(got + (size_t)b * vocab, want + (size_t)(n - 1) * vocab,
-                     vocab))
+      if (!same_bits(got + (size_t)b * vocab, want + (size_t)(n - 1) * vocab, vocab))
         CHECK_FAIL("%s: sequence %d is not what %d was", name, b, parents[b]);
       free(want);
     }
@@ -214,9 +211,8 @@ TEST(forgetting_and_going_on) {
 
 /* ---- calls that fail ------------------------------------------------------------------------ */
 
-static void refuse_call(const subject *s, attend_session *run, int count, int n,
-                        const int32_t *ids, const int32_t *lengths,
-                        const char *why) {
+static void refuse_call(const subject *s, attend_session *run, int count, int n, const int32_t *ids,
+                        const int32_t *lengths, const char *why) {
   CHECK_EQ(attend_session_extend(run, count, n, ids, lengths), ATTEND_INVALID);
   CHECK_SAYS(attend_message(s->ctx), why);
   CHECK_EQ(attend_session_length(run, 0), 5);
@@ -227,8 +223,7 @@ static void check_failing(const char *name) {
   subject s = open_model(name, NULL, 2, NULL);
   size_t vocab = vocab_of(&s);
   int32_t *ids = random_ids(s.config, 51, 200), bad[20], lengths[2] = {5, 6};
-  float *want = one_by_one(&s, ids, 10),
-        *got = room_for(2 * vocab, sizeof *got);
+  float *want = one_by_one(&s, ids, 10), *got = room_for(2 * vocab, sizeof *got);
   attend_session *run = open_run(&s, 2, 4);
   read_source(run, &s, 2, 9);
   memcpy(bad, ids, sizeof bad);
@@ -248,8 +243,7 @@ static void check_failing(const char *name) {
   bad[19] = ids[9];
   OK(s.ctx, attend_session_extend(run, 2, 5, bad + 10, NULL));
   OK(s.ctx, attend_session_next(run, 2, got));
-  for (size_t b = 0; b < 2; b++)
-    CHECK(same_bits(got + b * vocab, want + 9 * vocab, vocab));
+  for (size_t b = 0; b < 2; b++) CHECK(same_bits(got + b * vocab, want + 9 * vocab, vocab));
   CHECK_EQ(attend_session_next(run, 3, got), ATTEND_INVALID);
   int32_t place = 10;
   CHECK_EQ(attend_session_logits(run, 1, &place, got), ATTEND_INVALID);

@@ -15,13 +15,11 @@ static attend_context *context(void) {
 static void refuse(const char *why, const char *what) {
   attend_config config;
   attend_checkpoint *c = NULL;
-  attend_status status =
-      attend_config_read(context(), models_folder(), &config);
+  attend_status status = attend_config_read(context(), models_folder(), &config);
   const char *message = attend_message(context());
   if (!status) CHECK_FAIL("%s is taken", what);
   if (status) {
-    CHECK(status == ATTEND_IO || status == ATTEND_INVALID ||
-          status == ATTEND_UNSUPPORTED);
+    CHECK(status == ATTEND_IO || status == ATTEND_INVALID || status == ATTEND_UNSUPPORTED);
     CHECK_SAYS(message, "config.json");
     CHECK_SAYS(message, why);
     CHECK(!strchr(message, '\n'));
@@ -31,12 +29,11 @@ static void refuse(const char *why, const char *what) {
   attend_checkpoint_close(c);
 }
 
-static void refuse_setting(const char *family, const char *name,
-                           const char *value, const char *why) {
+static void refuse_setting(const char *family, const char *name, const char *value,
+                           const char *why) {
   char what[200];
   forgery *f = forge(family);
-  snprintf(what, sizeof what, "%s: %s = %s", family, name,
-           value ? value : "nothing");
+  snprintf(what, sizeof what, "%s: %s = %s", family, name, value ? value : "nothing");
   forge_config(f, name, value);
   forge_write(f);
   forge_free(f);
@@ -46,52 +43,36 @@ static void refuse_setting(const char *family, const char *name,
 /* ---- sizes ------------------------------------------------------------------------------ */
 
 TEST(sizes_that_are_none) {
-  static const char *const values[] = {"0",
-                                       "-1",
-                                       "-4294967248",
-                                       "1.5",
-                                       "48.5",
-                                       "1e300",
-                                       "\"48\"",
-                                       "[48]",
-                                       "{}",
-                                       "true",
-                                       "999999999999999999999",
-                                       "268435457",
-                                       "2147483648"};
-  static const char *const settings[][2] = {
-      {"gpt2", "n_embd"},
-      {"gpt2", "n_layer"},
-      {"gpt2", "n_head"},
-      {"gpt2", "vocab_size"},
-      {"gpt2", "n_positions"},
-      {"llama-gqa", "hidden_size"},
-      {"llama-gqa", "head_dim"},
-      {"llama-gqa", "num_key_value_heads"},
-      {"bert", "type_vocab_size"},
-      {"bart", "d_model"},
-      {"bart", "encoder_layers"},
-      {"bart", "decoder_attention_heads"},
-      {"t5", "d_kv"},
-      {"t5", "relative_attention_num_buckets"},
-      {"t5", "d_ff"},
-      {"distilbert", "dim"}};
+  static const char *const values[] = {
+      "0",  "-1",   "-4294967248",           "1.5",       "48.5",      "1e300", "\"48\"", "[48]",
+      "{}", "true", "999999999999999999999", "268435457", "2147483648"};
+  static const char *const settings[][2] = {{"gpt2", "n_embd"},
+                                            {"gpt2", "n_layer"},
+                                            {"gpt2", "n_head"},
+                                            {"gpt2", "vocab_size"},
+                                            {"gpt2", "n_positions"},
+                                            {"llama-gqa", "hidden_size"},
+                                            {"llama-gqa", "head_dim"},
+                                            {"llama-gqa", "num_key_value_heads"},
+                                            {"bert", "type_vocab_size"},
+                                            {"bart", "d_model"},
+                                            {"bart", "encoder_layers"},
+                                            {"bart", "decoder_attention_heads"},
+                                            {"t5", "d_kv"},
+                                            {"t5", "relative_attention_num_buckets"},
+                                            {"t5", "d_ff"},
+                                            {"distilbert", "dim"}};
   for (size_t s = 0; s < sizeof settings / sizeof *settings; s++)
     for (size_t v = 0; v < sizeof values / sizeof *values; v++)
       if (!light() || (s + v) % 4 == 0)
-        refuse_setting(settings[s][0], settings[s][1], values[v],
-                       settings[s][1]);
+        refuse_setting(settings[s][0], settings[s][1], values[v], settings[s][1]);
 }
 
 TEST(sizes_that_are_missing) {
-  static const char *const settings[][2] = {{"gpt2", "n_embd"},
-                                            {"gpt2", "vocab_size"},
-                                            {"llama-gqa", "num_hidden_layers"},
-                                            {"bert", "hidden_size"},
-                                            {"roberta", "vocab_size"},
-                                            {"distilbert", "n_heads"},
-                                            {"bart", "decoder_layers"},
-                                            {"t5", "d_model"}};
+  static const char *const settings[][2] = {
+      {"gpt2", "n_embd"},         {"gpt2", "vocab_size"},    {"llama-gqa", "num_hidden_layers"},
+      {"bert", "hidden_size"},    {"roberta", "vocab_size"}, {"distilbert", "n_heads"},
+      {"bart", "decoder_layers"}, {"t5", "d_model"}};
   for (size_t s = 0; s < sizeof settings / sizeof *settings; s++) {
     refuse_setting(settings[s][0], settings[s][1], NULL, settings[s][1]);
     refuse_setting(settings[s][0], settings[s][1], "null", settings[s][1]);
@@ -100,15 +81,14 @@ TEST(sizes_that_are_missing) {
 
 /* Large and lawful: no memory is taken for what the files cannot have. */
 TEST(sizes_that_the_files_do_not_have) {
-  static const char *const settings[][3] = {
-      {"gpt2", "n_layer", "60000"},
-      {"gpt2", "n_layer", "4"},
-      {"gpt2", "vocab_size", "250000000"},
-      {"gpt2", "n_positions", "65"},
-      {"gpt2", "n_inner", "100"},
-      {"bart", "encoder_layers", "3"},
-      {"t5", "d_kv", "8"},
-      {"llama-gqa", "intermediate_size", "8"}};
+  static const char *const settings[][3] = {{"gpt2", "n_layer", "60000"},
+                                            {"gpt2", "n_layer", "4"},
+                                            {"gpt2", "vocab_size", "250000000"},
+                                            {"gpt2", "n_positions", "65"},
+                                            {"gpt2", "n_inner", "100"},
+                                            {"bart", "encoder_layers", "3"},
+                                            {"t5", "d_kv", "8"},
+                                            {"llama-gqa", "intermediate_size", "8"}};
   for (size_t s = 0; s < sizeof settings / sizeof *settings; s++) {
     forgery *f = forge(settings[s][0]);
     ledger memory = {0};
@@ -119,8 +99,8 @@ TEST(sizes_that_the_files_do_not_have) {
     forge_free(f);
     attend_status status = attend_checkpoint_open(ctx, models_folder(), &c);
     if (status != ATTEND_IO || memory.bytes > 64 << 20)
-      CHECK_FAIL("%s = %s gives %d and takes %zu bytes", settings[s][1],
-                 settings[s][2], (int)status, memory.bytes);
+      CHECK_FAIL("%s = %s gives %d and takes %zu bytes", settings[s][1], settings[s][2],
+                 (int)status, memory.bytes);
     CHECK(!c);
     attend_checkpoint_close(c);
     attend_context_free(ctx);
@@ -146,19 +126,15 @@ TEST(names_that_are_not_known) {
   refuse_setting("gpt2", "model_type", "\"\"", "model");
   refuse_setting("gpt2", "model_type", "7", "model_type");
   refuse_setting("gpt2", "model_type", NULL, "model_type");
-  refuse_setting("gpt2", "activation_function", "\"quick_gelu\"",
-                 "\"quick_gelu\"");
+  refuse_setting("gpt2", "activation_function", "\"quick_gelu\"", "\"quick_gelu\"");
   refuse_setting("llama-gqa", "hidden_act", "\"relu6\"", "\"relu6\"");
   refuse_setting("t5", "feed_forward_proj", "\"gated-\"", "activation");
-  refuse_setting("llama-gqa", "rope_parameters",
-                 "{\"rope_type\": \"longrope\"}", "\"longrope\"");
+  refuse_setting("llama-gqa", "rope_parameters", "{\"rope_type\": \"longrope\"}", "\"longrope\"");
   refuse_setting("gpt2", "tie_word_embeddings", "1", "tie_word_embeddings");
   refuse_setting("gpt2", "add_cross_attention", "true", "add_cross_attention");
   refuse_setting("bert", "is_decoder", "true", "is_decoder");
-  refuse_setting("bert", "position_embedding_type", "\"relative_key\"",
-                 "\"relative_key\"");
-  refuse_setting("gpt2", "layer_norm_epsilon", "\"small\"",
-                 "layer_norm_epsilon");
+  refuse_setting("bert", "position_embedding_type", "\"relative_key\"", "\"relative_key\"");
+  refuse_setting("gpt2", "layer_norm_epsilon", "\"small\"", "layer_norm_epsilon");
   refuse_setting("gpt2", "layer_norm_epsilon", "1e999", "a double");
 }
 
@@ -169,28 +145,23 @@ TEST(names_that_are_not_known) {
 static const char *const nonsense[][4] = {
     {"llama-gqa", "hidden_act", "5", "hidden_act is 5: expected a string"},
     {"llama-gqa", "hidden_act", "[]", "hidden_act is an array of 0"},
-    {"llama-gqa", "rope_theta", "\"500000\"",
-     "rope_theta is \"500000\": expected a number"},
+    {"llama-gqa", "rope_theta", "\"500000\"", "rope_theta is \"500000\": expected a number"},
     {"llama-gqa", "rope_theta", "-1", "rope_theta is -1: expected a number"},
     {"llama-gqa", "rope_theta", "0", "rope_theta is 0: expected a number"},
     {"llama-gqa", "rope_parameters", "5", "rope_parameters is 5"},
-    {"llama-gqa", "rope_parameters", "{\"rope_type\": 5}",
-     "rope_type is 5: expected a string"},
+    {"llama-gqa", "rope_parameters", "{\"rope_type\": 5}", "rope_type is 5: expected a string"},
     {"llama-gqa", "rope_parameters", "{\"type\": [5]}", "type is an array"},
     {"llama-gqa", "rope_parameters", "{\"rope_theta\": true}",
      "rope_theta is true: expected a number"},
     {"llama-gqa", "rope_parameters", "{\"factor\": \"4\"}", "factor is \"4\""},
     {"llama-gqa", "rope_parameters", "{\"factor\": -4}", "factor is -4"},
-    {"llama-gqa", "rope_parameters",
-     "{\"original_max_position_embeddings\": {}}",
+    {"llama-gqa", "rope_parameters", "{\"original_max_position_embeddings\": {}}",
      "original_max_position_embeddings is an object"},
-    {"llama-gqa", "rope_parameters",
-     "{\"rope_type\": \"llama3\", \"low_freq_factor\": \"1\"}",
+    {"llama-gqa", "rope_parameters", "{\"rope_type\": \"llama3\", \"low_freq_factor\": \"1\"}",
      "low_freq_factor is \"1\""},
-    {"llama-gqa", "rope_parameters",
-     "{\"rope_type\": \"yarn\", \"beta_fast\": false}", "beta_fast is false"},
-    {"llama-gqa", "rope_parameters",
-     "{\"rope_type\": \"yarn\", \"attention_factor\": -1}",
+    {"llama-gqa", "rope_parameters", "{\"rope_type\": \"yarn\", \"beta_fast\": false}",
+     "beta_fast is false"},
+    {"llama-gqa", "rope_parameters", "{\"rope_type\": \"yarn\", \"attention_factor\": -1}",
      "attention_factor is -1"},
     {"llama-gqa", "rms_norm_eps", "1e39",
      "rms_norm_eps is 1e+39: expected a number from 1e-30 to 1"},
@@ -217,13 +188,12 @@ static const char *const nonsense[][4] = {
     {"t5", "scale_decoder_outputs", "\"yes\"", "scale_decoder_outputs is"}};
 
 TEST(values_of_the_wrong_type_or_without_sense) {
-  static const char *const ids[] = {
-      "bos_token_id",           "eos_token_id",        "pad_token_id",
-      "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id"};
+  static const char *const ids[] = {"bos_token_id",        "eos_token_id",
+                                    "pad_token_id",        "decoder_start_token_id",
+                                    "forced_bos_token_id", "forced_eos_token_id"};
   static const char *const bad[] = {"\"2\"", "2.5", "true", "{}"};
   for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++)
-    refuse_setting(nonsense[i][0], nonsense[i][1], nonsense[i][2],
-                   nonsense[i][3]);
+    refuse_setting(nonsense[i][0], nonsense[i][1], nonsense[i][2], nonsense[i][3]);
   for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
     for (size_t v = 0; v < sizeof bad / sizeof *bad; v++)
       refuse_setting("gpt2", ids[i], bad[v], ids[i]);
@@ -288,8 +258,7 @@ TEST(files_that_are_no_configuration) {
 
 /* ---- what is left out -------------------------------------------------------------------------- */
 
-static attend_config changed(const char *family, const char *name,
-                             const char *value) {
+static attend_config changed(const char *family, const char *name, const char *value) {
   attend_config config;
   forgery *f = forge(family);
   forge_config(f, name, value);
@@ -301,26 +270,21 @@ static attend_config changed(const char *family, const char *name,
 
 TEST(what_is_left_out_has_its_usual_value) {
   CHECK_EQ(changed("gpt2", "n_inner", NULL).decoder.mlp, 4 * 48);
-  CHECK_EQ(changed("gpt2", "activation_function", NULL).activation,
-           ATTEND_GELU_TANH);
-  CHECK_EQ(changed("bert", "hidden_act", "\"relu\"").head_activation,
-           ATTEND_RELU);
-  CHECK_EQ(changed("roberta", "hidden_act", "\"relu\"").head_activation,
-           ATTEND_GELU);
+  CHECK_EQ(changed("gpt2", "activation_function", NULL).activation, ATTEND_GELU_TANH);
+  CHECK_EQ(changed("bert", "hidden_act", "\"relu\"").head_activation, ATTEND_RELU);
+  CHECK_EQ(changed("roberta", "hidden_act", "\"relu\"").head_activation, ATTEND_GELU);
   CHECK_EQ(changed("gpt2", "n_positions", NULL).positions, 1024);
   CHECK_EQ(changed("gpt2", "tie_word_embeddings", NULL).tied, 1);
   CHECK_EQ(changed("llama-gqa", "head_dim", "null").decoder.dim, 8);
-  CHECK_EQ(changed("llama-gqa", "num_key_value_heads", NULL).decoder.kv_heads,
-           6);
+  CHECK_EQ(changed("llama-gqa", "num_key_value_heads", NULL).decoder.kv_heads, 6);
   CHECK_EQ(changed("t5", "num_decoder_layers", NULL).decoder.layers, 2);
   CHECK_EQ(changed("t5", "relative_attention_num_buckets", NULL).buckets, 32);
   CHECK_EQ(changed("bert", "pad_token_id", "99999").pad, -1);
   CHECK_EQ(changed("gpt2", "eos_token_id", "null").n_eos, 0);
   CHECK_EQ(changed("gpt2", "pad_token_id", "-1").pad, -1);
-  CHECK_EQ(changed("gpt2", "eos_token_id", "[1,2,3,4,5,6,7,8,9]").n_eos,
-           ATTEND_MOST_EOS);
-  attend_config c = changed("llama-gqa", "rope_parameters",
-                            "{\"rope_type\": \"linear\", \"factor\": 4.0}");
+  CHECK_EQ(changed("gpt2", "eos_token_id", "[1,2,3,4,5,6,7,8,9]").n_eos, ATTEND_MOST_EOS);
+  attend_config c =
+      changed("llama-gqa", "rope_parameters", "{\"rope_type\": \"linear\", \"factor\": 4.0}");
   CHECK_EQ(c.rope.scaling, ATTEND_ROPE_LINEAR);
   CHECK(c.rope.factor == 4 && c.rope.theta == 10000);
 }

@@ -18,8 +18,7 @@ static void refuse(const char *why) {
   attend_status status = attend_checkpoint_open(context(), models_folder(), &c);
   const char *message = attend_message(context());
   if (!status) CHECK_FAIL("a file is taken that should be refused: %s", why);
-  CHECK(status == ATTEND_IO || status == ATTEND_INVALID ||
-        status == ATTEND_UNSUPPORTED || !status);
+  CHECK(status == ATTEND_IO || status == ATTEND_INVALID || status == ATTEND_UNSUPPORTED || !status);
   CHECK(!status == (c != NULL));
   if (status) {
     CHECK_SAYS(message, why);
@@ -94,22 +93,14 @@ static void cut_off(file_image *image) { image->length -= 1; }
 static void cut_short(file_image *image) { image->length = 8 + 20; }
 static void empty(file_image *image) { image->length = 0; }
 static void too_long(file_image *image) { image_length(image, 1ull << 62); }
-static void longer(file_image *image) {
-  image_length(image, image->header + 1);
-}
-static void overlap(file_image *image) {
-  image_lie(image, "[576,28224]", "[572,28220]");
-}
-static void backwards(file_image *image) {
-  image_lie(image, "[0,576]", "[576,0]");
-}
+static void longer(file_image *image) { image_length(image, image->header + 1); }
+static void overlap(file_image *image) { image_lie(image, "[576,28224]", "[572,28220]"); }
+static void backwards(file_image *image) { image_lie(image, "[0,576]", "[576,0]"); }
 static void hole(file_image *image) {
   image_lie(image, "\"shape\":[144],\"data_offsets\":[0,576]",
             "\"shape\":[143],\"data_offsets\":[0,572]");
 }
-static void misfit(file_image *image) {
-  image_lie(image, "\"shape\":[144]", "\"shape\":[145]");
-}
+static void misfit(file_image *image) { image_lie(image, "\"shape\":[144]", "\"shape\":[145]"); }
 static void twice(file_image *image) {
   image_lie(image, "transformer.h.1.ln_1.bias", "transformer.h.0.ln_1.bias");
 }
@@ -264,17 +255,16 @@ TEST(sixteen_bit_weights) {
 }
 
 TEST(prefixes) {
-  static const char *const cases[][3] = {
-      {"gpt2", "transformer.", ""},
-      {"gpt2", "transformer.", "model."},
-      {"gpt2", "transformer.", "module.transformer."},
-      {"bert", "bert.", ""},
-      {"bert", "bert.", "encoder.bert."},
-      {"roberta", "roberta.", ""},
-      {"distilbert", "distilbert.", ""},
-      {"bart", "model.", ""},
-      {"llama-mqa-tied", "model.", ""},
-      {"llama-mqa-tied", "model.", "a.b.c."}};
+  static const char *const cases[][3] = {{"gpt2", "transformer.", ""},
+                                         {"gpt2", "transformer.", "model."},
+                                         {"gpt2", "transformer.", "module.transformer."},
+                                         {"bert", "bert.", ""},
+                                         {"bert", "bert.", "encoder.bert."},
+                                         {"roberta", "roberta.", ""},
+                                         {"distilbert", "distilbert.", ""},
+                                         {"bart", "model.", ""},
+                                         {"llama-mqa-tied", "model.", ""},
+                                         {"llama-mqa-tied", "model.", "a.b.c."}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     forgery *f = forge_known(cases[i][0]);
     forge_rename(f, cases[i][1], cases[i][2]);
@@ -351,8 +341,7 @@ TEST(the_parameter_table) {
     attend_checkpoint *c;
     attend_parameter p;
     size_t n = 0, bytes = 0;
-    OK(context(),
-       attend_checkpoint_open(context(), model_path(families[i], NULL), &c));
+    OK(context(), attend_checkpoint_open(context(), model_path(families[i], NULL), &c));
     for (; attend_checkpoint_get(c, n, &p); n++) {
       if (!p.tensor) continue;
       bytes += p.tensor->bytes;
@@ -361,8 +350,7 @@ TEST(the_parameter_table) {
       CHECK(!strcmp(p.name, p.tensor->name));
     }
     const attend_tensor *t;
-    for (size_t u = 0; (t = attend_checkpoint_unused(c, u)); u++)
-      bytes += t->bytes;
+    for (size_t u = 0; (t = attend_checkpoint_unused(c, u)); u++) bytes += t->bytes;
     CHECK_EQ(bytes, attend_checkpoint_bytes(c));
     CHECK(attend_checkpoint_has_head(c));
     attend_checkpoint_close(c);
@@ -391,8 +379,7 @@ TEST(an_encoder_alone) {
   float *want = encoded(model_path("t5", NULL), &count);
   forgery *f = forge("t5");
   for (int i = f->count; i-- > 0;)
-    if (!strncmp(f->tensor[i].name, half, strlen(half)))
-      forge_drop(f, f->tensor[i].name);
+    if (!strncmp(f->tensor[i].name, half, strlen(half))) forge_drop(f, f->tensor[i].name);
   forge_write(f);
   refuse("is missing");
   forge_config(f, "architectures", NULL);

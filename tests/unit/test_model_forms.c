@@ -5,21 +5,15 @@
 #include "attend/definition.h"
 #include "models.h"
 
-static const attend_form forms[] = {
-    {.kind = ATTEND_FAVOR, .features = 64},
-    {.kind = ATTEND_ELU},
-    {.kind = ATTEND_ARGMAX},
-    {.kind = ATTEND_ARGMAX, .ties = ATTEND_TIES_AVERAGE},
-    {.kind = ATTEND_POLY, .c = 1},
-    {.kind = ATTEND_FOURIER, .features = 64},
-    {.kind = ATTEND_GAUSSIAN},
-    {.kind = ATTEND_GAUSSIAN, .features = 64}};
-enum {
-  FORMS = sizeof forms / sizeof *forms,
-  TOKENS = 20,
-  SOURCE = 9,
-  KEEP = 1 << 16
-};
+static const attend_form forms[] = {{.kind = ATTEND_FAVOR, .features = 64},
+                                    {.kind = ATTEND_ELU},
+                                    {.kind = ATTEND_ARGMAX},
+                                    {.kind = ATTEND_ARGMAX, .ties = ATTEND_TIES_AVERAGE},
+                                    {.kind = ATTEND_POLY, .c = 1},
+                                    {.kind = ATTEND_FOURIER, .features = 64},
+                                    {.kind = ATTEND_GAUSSIAN},
+                                    {.kind = ATTEND_GAUSSIAN, .features = 64}};
+enum { FORMS = sizeof forms / sizeof *forms, TOKENS = 20, SOURCE = 9, KEEP = 1 << 16 };
 
 /* ---- what is seen, against the definition --------------------------------------------- */
 
@@ -49,8 +43,7 @@ static attend_hooked kept(const attend_hooked *s, float *room) {
 static const float *relative_of(const attend_checkpoint *files, bool encoder) {
   attend_parameter p;
   for (size_t i = 0; attend_checkpoint_get(files, i, &p); i++)
-    if (p.tensor && !p.encoder == !encoder &&
-        strstr(p.name, "relative_attention_bias"))
+    if (p.tensor && !p.encoder == !encoder && strstr(p.name, "relative_attention_bias"))
       return p.tensor->data;
   return NULL;
 }
@@ -106,8 +99,8 @@ static void judge_weights(const watcher *w, const attend_desc *d) {
     if (!(error <= worst)) worst = isnan(error) ? INFINITY : error;
   }
   if (!(worst <= 2e-3))
-    CHECK_FAIL("%s, form %d: a weight is off by %g", w->s->config->family,
-               (int)w->form->kind, worst);
+    CHECK_FAIL("%s, form %d: a weight is off by %g", w->s->config->family, (int)w->form->kind,
+               worst);
   free(want);
 }
 
@@ -118,9 +111,8 @@ static void judge(watcher *w, const attend_hooked *mixed, const float *o) {
   double *want = room_for(n, sizeof *want);
   double worst = 0, largest = 0;
   OK(w->s->ctx,
-     attend_definition_forward(w->s->ctx, &d, attend_input(w->q.view),
-                               attend_input(w->k.view), attend_input(w->v.view),
-                               want, NULL));
+     attend_definition_forward(w->s->ctx, &d, attend_input(w->q.view), attend_input(w->k.view),
+                               attend_input(w->v.view), want, NULL));
   for (size_t i = 0; i < n; i++) {
     if (is_noise(w, want + i / M * M, M)) continue;
     double error = fabs((double)o[i] - want[i]);
@@ -128,9 +120,8 @@ static void judge(watcher *w, const attend_hooked *mixed, const float *o) {
     largest = fmax(largest, fabs(want[i]));
   }
   if (!(worst <= 2e-3 * largest))
-    CHECK_FAIL("%s, form %d, layer %d: an error of %g of %g",
-               w->s->config->family, (int)w->form->kind, mixed->layer, worst,
-               largest);
+    CHECK_FAIL("%s, form %d, layer %d: an error of %g of %g", w->s->config->family,
+               (int)w->form->kind, mixed->layer, worst, largest);
   w->judged++;
   free(want);
   judge_weights(w, &d);
@@ -156,8 +147,7 @@ static void see(const attend_hooked *sight, void *user) {
   for (int i = 0; i < 4; i++) n *= (size_t)sight->shape[i];
   CHECK(n <= KEEP);
   if (n > KEEP) return;
-  if (sight->role == ATTEND_CROSS && sight->point == ATTEND_AT_PATTERN)
-    check_shared(w, sight);
+  if (sight->role == ATTEND_CROSS && sight->point == ATTEND_AT_PATTERN) check_shared(w, sight);
   if (sight->role == ATTEND_CROSS) return;
   if (sight->point == ATTEND_AT_PATTERN) w->weights = kept(sight, w->room[3]);
   if (sight->point == ATTEND_AT_QUERY) w->q = kept(sight, w->room[0]);
@@ -174,9 +164,8 @@ static attend_session *open_traced(const subject *s, watcher *w) {
   attend_session_options o = {.batch = 2};
   attend_session *run;
   OK(s->ctx, attend_session_create(s->model, &o, &run));
-  attend_hook hook = {.points = ATTEND_AT_QUERY | ATTEND_AT_KEY |
-                                ATTEND_AT_VALUE | ATTEND_AT_PATTERN |
-                                ATTEND_AT_HEAD_OUTPUT,
+  attend_hook hook = {.points = ATTEND_AT_QUERY | ATTEND_AT_KEY | ATTEND_AT_VALUE |
+                                ATTEND_AT_PATTERN | ATTEND_AT_HEAD_OUTPUT,
                       .read = see,
                       .user = w};
   attend_session_set_hooks(run, 1, &hook);
@@ -185,12 +174,10 @@ static attend_session *open_traced(const subject *s, watcher *w) {
 
 static void check_finite(const subject *s, const float *x, size_t n) {
   for (size_t i = 0; i < n; i++)
-    if (!isfinite(x[i]))
-      CHECK_FAIL("%s: logit %zu is %g", s->config->family, i, (double)x[i]);
+    if (!isfinite(x[i])) CHECK_FAIL("%s: logit %zu is %g", s->config->family, i, (double)x[i]);
 }
 
-static void check_decoder(const subject *s, attend_session *run,
-                          const int32_t *ids) {
+static void check_decoder(const subject *s, attend_session *run, const int32_t *ids) {
   size_t vocab = (size_t)s->config->vocab;
   float *whole = room_for(2 * TOKENS * vocab, sizeof *whole);
   float *next = room_for(2 * vocab, sizeof *next);
@@ -204,11 +191,9 @@ static void check_decoder(const subject *s, attend_session *run,
     OK(s->ctx, attend_session_extend(again, 2, 1, two, NULL));
     OK(s->ctx, attend_session_next(again, 2, next));
     for (int b = 0; b < 2; b++)
-      if (!same_bits(next + (size_t)b * vocab,
-                     whole + (size_t)(b * TOKENS + i) * vocab, vocab))
-        CHECK_FAIL(
-            "%s, form %d: token %d of sequence %d is not as in the whole",
-            s->config->family, (int)attend_model_form(s->model)->kind, i, b);
+      if (!same_bits(next + (size_t)b * vocab, whole + (size_t)(b * TOKENS + i) * vocab, vocab))
+        CHECK_FAIL("%s, form %d: token %d of sequence %d is not as in the whole", s->config->family,
+                   (int)attend_model_form(s->model)->kind, i, b);
   }
   attend_session_free(again);
   free(whole);
@@ -265,8 +250,7 @@ TEST(values_of_another_width) {
       attend_model_options o = {.form = &forms[i]};
       subject s = {.ctx = open_context(NULL, 2, NULL)};
       write_in_folder("config.json", configs[c], strlen(configs[c]));
-      OK(s.ctx, attend_checkpoint_init_pytorch(s.ctx, in_folder("config.json"),
-                                               5, &s.files));
+      OK(s.ctx, attend_checkpoint_init_pytorch(s.ctx, in_folder("config.json"), 5, &s.files));
       OK(s.ctx, attend_model_create(s.files, &o, &s.model));
       s.config = attend_model_config(s.model);
       const attend_stack *d = &s.config->decoder;

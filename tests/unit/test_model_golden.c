@@ -27,15 +27,13 @@ static void draw(portrait *p, sheet *s, const attend_hooked *from) {
   bool reader = from->role == ATTEND_ENCODER_SELF;
   int both = p->config->parts == ATTEND_BOTH;
   int queries = both && !reader ? p->in->decoder_tokens : p->in->tokens;
-  int keys = both && from->role == ATTEND_DECODER_SELF ? p->in->decoder_tokens
-                                                       : p->in->tokens;
+  int keys = both && from->role == ATTEND_DECODER_SELF ? p->in->decoder_tokens : p->in->tokens;
   int first = reader ? 0 : p->position;
   if (!s->data) {
     s->heads = from->shape[1];
     s->length = queries;
     s->width = from->point == ATTEND_AT_PATTERN ? keys : from->shape[3];
-    s->count = (size_t)p->in->sequences * (size_t)s->heads * (size_t)s->length *
-               (size_t)s->width;
+    s->count = (size_t)p->in->sequences * (size_t)s->heads * (size_t)s->length * (size_t)s->width;
     s->data = room_for(s->count, sizeof *s->data);
   }
   const float *data = from->view.data;
@@ -43,41 +41,34 @@ static void draw(portrait *p, sheet *s, const attend_hooked *from) {
   for (int b = 0; b < from->shape[0]; b++)
     for (int h = 0; h < s->heads; h++)
       for (int i = 0; i < from->shape[2] && first + i < s->length; i++)
-        memcpy(s->data + (((p->sequence + b) * s->heads + h) * s->length +
-                          first + i) *
-                             s->width,
+        memcpy(s->data + (((p->sequence + b) * s->heads + h) * s->length + first + i) * s->width,
                data + b * step[0] + h * step[1] + i * step[2],
-               (size_t)(from->shape[3] < s->width ? from->shape[3] : s->width) *
-                   sizeof *data);
+               (size_t)(from->shape[3] < s->width ? from->shape[3] : s->width) * sizeof *data);
 }
 
 static void see(const attend_hooked *sight, void *user) {
   portrait *p = user;
   draw(p,
-       sight->point == ATTEND_AT_RESIDUAL
-           ? &p->hidden[sight->role][sight->layer]
-           : &p->attention[sight->role][sight->layer],
+       sight->point == ATTEND_AT_RESIDUAL ? &p->hidden[sight->role][sight->layer]
+                                          : &p->attention[sight->role][sight->layer],
        sight);
 }
 
-static void draw_logits(portrait *p, const subject *s, attend_session *run,
-                        int count, int n) {
+static void draw_logits(portrait *p, const subject *s, attend_session *run, int count, int n) {
   int vocab = s->config->vocab;
   float *logits = room_for((size_t)(count * n * vocab), sizeof *logits);
   OK(s->ctx, attend_session_logits(run, count * n, NULL, logits));
-  attend_hooked sight = {.point = ATTEND_AT_RESIDUAL,
-                         .role = s->config->parts == ATTEND_ENCODER
-                                     ? ATTEND_ENCODER_SELF
-                                     : ATTEND_DECODER_SELF,
-                         .shape = {count, 1, n, vocab},
-                         .view = {logits, {(ptrdiff_t)n * vocab, 0, vocab, 1}}};
+  attend_hooked sight = {
+      .point = ATTEND_AT_RESIDUAL,
+      .role = s->config->parts == ATTEND_ENCODER ? ATTEND_ENCODER_SELF : ATTEND_DECODER_SELF,
+      .shape = {count, 1, n, vocab},
+      .view = {logits, {(ptrdiff_t)n * vocab, 0, vocab, 1}}};
   draw(p, &p->logits, &sight);
   free(logits);
 }
 
 /* The decoder takes n tokens of `count` sequences from p->position on. */
-static void extend(portrait *p, const subject *s, attend_session *run,
-                   int count, int n) {
+static void extend(portrait *p, const subject *s, attend_session *run, int count, int n) {
   const inputs *in = p->in;
   int both = s->config->parts == ATTEND_BOTH;
   int whole = both ? in->decoder_tokens : in->tokens;
@@ -87,8 +78,7 @@ static void extend(portrait *p, const subject *s, attend_session *run,
     int length = both ? whole : in->lengths[p->sequence + b];
     int left = length - p->position;
     real[b] = left < 0 ? 0 : left < n ? left : n;
-    memcpy(ids + b * n, from + (p->sequence + b) * whole + p->position,
-           (size_t)n * sizeof *ids);
+    memcpy(ids + b * n, from + (p->sequence + b) * whole + p->position, (size_t)n * sizeof *ids);
   }
   OK(s->ctx, attend_session_extend(run, count, n, ids, real));
   draw_logits(p, s, run, count, n);
@@ -96,12 +86,10 @@ static void extend(portrait *p, const subject *s, attend_session *run,
 
 /* Sequences [first, first + count), the decoder's in calls of `piece` tokens (0:
  * all of them). */
-static void pose(portrait *p, const subject *s, int first, int count,
-                 int piece) {
+static void pose(portrait *p, const subject *s, int first, int count, int piece) {
   const inputs *in = p->in;
   attend_session *run = open_run(s, count, 0);
-  attend_hook hook = {
-      .points = ATTEND_AT_RESIDUAL | ATTEND_AT_PATTERN, .read = see, .user = p};
+  attend_hook hook = {.points = ATTEND_AT_RESIDUAL | ATTEND_AT_PATTERN, .read = see, .user = p};
   int n = count == 1 ? in->lengths[first] : in->tokens;
   int both = s->config->parts == ATTEND_BOTH;
   int end = both ? in->decoder_tokens : n;
@@ -110,9 +98,8 @@ static void pose(portrait *p, const subject *s, int first, int count,
   p->position = 0;
   if (s->config->parts & ATTEND_ENCODER)
     OK(s->ctx,
-       attend_session_encode(
-           run, count, n, in->ids + first * in->tokens, in->lengths + first,
-           in->types ? in->types + first * in->tokens : NULL));
+       attend_session_encode(run, count, n, in->ids + first * in->tokens, in->lengths + first,
+                             in->types ? in->types + first * in->tokens : NULL));
   if (s->config->parts == ATTEND_ENCODER) draw_logits(p, s, run, count, n);
   if (s->config->parts & ATTEND_DECODER)
     for (; p->position < end; p->position += piece ? piece : end)
@@ -120,8 +107,7 @@ static void pose(portrait *p, const subject *s, int first, int count,
   attend_session_free(run);
 }
 
-static portrait portrait_of(const subject *s, const inputs *in, bool alone,
-                            int piece) {
+static portrait portrait_of(const subject *s, const inputs *in, bool alone, int piece) {
   portrait p = {.in = in, .config = s->config};
   if (!alone) pose(&p, s, 0, in->sequences, piece);
   for (int b = 0; alone && b < in->sequences; b++) pose(&p, s, b, 1, piece);
@@ -140,8 +126,7 @@ static void throw_away(portrait *p) {
 /* ---- comparing -------------------------------------------------------------------- */
 
 /* A row of a sheet, by its number, is that of a real token. */
-static bool is_real(const portrait *p, const sheet *s, bool reader,
-                    size_t row) {
+static bool is_real(const portrait *p, const sheet *s, bool reader, size_t row) {
   size_t length = (size_t)s->length, i = row % length;
   size_t b = row / length / (size_t)s->heads;
   if (p->config->parts == ATTEND_BOTH && !reader) return true;
@@ -149,31 +134,28 @@ static bool is_real(const portrait *p, const sheet *s, bool reader,
 }
 
 /* Only what real tokens give: padding may be anything. */
-static void check_same(const portrait *p, const sheet *a, const sheet *b,
-                       bool reader, const char *what) {
+static void check_same(const portrait *p, const sheet *a, const sheet *b, bool reader,
+                       const char *what) {
   CHECK(!a->data == !b->data);
   if (!a->data || !b->data) return;
   CHECK_EQ(a->count, b->count);
   for (size_t row = 0; row < a->count / (size_t)a->width; row++)
     if (is_real(p, a, reader, row) &&
-        !same_bits(a->data + row * (size_t)a->width,
-                   b->data + row * (size_t)a->width, (size_t)a->width))
+        !same_bits(a->data + row * (size_t)a->width, b->data + row * (size_t)a->width,
+                   (size_t)a->width))
       CHECK_FAIL("%s %s: row %zu has other bits", p->config->family, what, row);
 }
 
-static void check_alike(const portrait *a, const portrait *b,
-                        const char *what) {
+static void check_alike(const portrait *a, const portrait *b, const char *what) {
   for (int r = 0; r < ROLES; r++)
     for (int l = 0; l < LAYERS; l++) {
       check_same(a, &a->hidden[r][l], &b->hidden[r][l], r == 0, what);
       check_same(a, &a->attention[r][l], &b->attention[r][l], r == 0, what);
     }
-  check_same(a, &a->logits, &b->logits, a->config->parts == ATTEND_ENCODER,
-             what);
+  check_same(a, &a->logits, &b->logits, a->config->parts == ATTEND_ENCODER, what);
 }
 
-static double check_near(const portrait *p, const sheet *s, const char *name,
-                         bool reader) {
+static double check_near(const portrait *p, const sheet *s, const char *name, bool reader) {
   const attend_tensor *t = attend_tensor_file_find(p->in->file, name);
   double worst = 0, largest = 0;
   CHECK(t && s->data);
@@ -188,17 +170,15 @@ static double check_near(const portrait *p, const sheet *s, const char *name,
     if (!(error <= worst)) worst = isnan(error) ? INFINITY : error;
   }
   if (!(worst <= BOUND * largest))
-    CHECK_FAIL("%s %s: an error of %g of %g", p->config->family, name, worst,
-               largest);
+    CHECK_FAIL("%s %s: an error of %g of %g", p->config->family, name, worst, largest);
   return worst / largest;
 }
 
-static const char *named(const portrait *p, int role, const char *what,
-                         int layer) {
+static const char *named(const portrait *p, int role, const char *what, int layer) {
   static const char *const sides[] = {"encoder_", "decoder_", "cross_"};
   static char name[64];
-  snprintf(name, sizeof name, "%s%s.%d",
-           p->config->parts == ATTEND_BOTH ? sides[role] : "", what, layer);
+  snprintf(name, sizeof name, "%s%s.%d", p->config->parts == ATTEND_BOTH ? sides[role] : "", what,
+           layer);
   return name;
 }
 
@@ -209,8 +189,7 @@ static void check_golden(const portrait *p) {
     for (int l = 0; l < LAYERS; l++) {
       const sheet *hidden = &p->hidden[r][l], *weights = &p->attention[r][l];
       if (hidden->data) check_near(p, hidden, named(p, r, "hidden", l), r == 0);
-      if (weights->data)
-        check_near(p, weights, named(p, r, "attention", l), r == 0);
+      if (weights->data) check_near(p, weights, named(p, r, "attention", l), r == 0);
       seen += (hidden->data != NULL) + (weights->data != NULL);
     }
   int wanted = 0;
@@ -225,8 +204,7 @@ static void check_golden(const portrait *p) {
 
 /* ---- all families, all ways ---------------------------------------------------------- */
 
-static void check_ways(const subject *s, const inputs *in,
-                       const portrait *together) {
+static void check_ways(const subject *s, const inputs *in, const portrait *together) {
   int pieces[] = {1, 3};
   portrait alone = portrait_of(s, in, true, 0);
   check_alike(together, &alone, "alone");
@@ -323,22 +301,19 @@ static void compare_sight(insides *in, const attend_hooked *s, const char *name,
           int at = rows_of_heads ? ((b * n[2] + i) * n[1] + h) * n[3] + j
                                  : ((b * n[1] + h) * n[2] + i) * n[3] + j;
           double theirs = (double)number_at(t, (size_t)at);
-          double ours = (double)
-              data[b * step[0] + h * step[1] + i * step[2] + j * step[3]];
+          double ours = (double)data[b * step[0] + h * step[1] + i * step[2] + j * step[3]];
           largest = fmax(largest, fabs(theirs));
           worst = fmax(worst, fabs(ours - theirs));
           if (isnan(ours)) worst = INFINITY;
         }
-  if (!(worst <= BOUND * largest))
-    CHECK_FAIL("%s: an error of %g of %g", name, worst, largest);
+  if (!(worst <= BOUND * largest)) CHECK_FAIL("%s: an error of %g of %g", name, worst, largest);
   in->seen++;
 }
 
 static void see_insides(const attend_hooked *s, void *user) {
   static const char *const hidden[] = {"x", "block0"};
   insides *in = user;
-  if (s->point == ATTEND_AT_RESIDUAL && s->layer < 2)
-    compare_sight(in, s, hidden[s->layer], false);
+  if (s->point == ATTEND_AT_RESIDUAL && s->layer < 2) compare_sight(in, s, hidden[s->layer], false);
   if (s->layer) return;
   if (s->point == ATTEND_AT_QUERY) compare_sight(in, s, "q", false);
   if (s->point == ATTEND_AT_KEY) compare_sight(in, s, "k", false);
@@ -354,9 +329,7 @@ static void write_with_biases(const attend_tensor_file *partials) {
   const attend_tensor *ln1 = attend_tensor_file_find(partials, "ln1");
   const attend_tensor *qkv = attend_tensor_file_find(partials, "qkv");
   forged *bias = forge_find(f, "transformer.h.0.attn.c_attn.bias");
-  const float *w =
-      (const float *)(void *)forge_find(f, "transformer.h.0.attn.c_attn.weight")
-          ->data;
+  const float *w = (const float *)(void *)forge_find(f, "transformer.h.0.attn.c_attn.weight")->data;
   for (size_t j = 0; j < 144; j++) {
     double mean = 0;
     for (size_t row = 0; row < 33; row++) {
@@ -376,8 +349,7 @@ TEST(a_model_to_its_insides) {
     attend_context *ctx = open_context(isa, 2, NULL);
     attend_tensor_file *file;
     OK(ctx,
-       attend_tensor_file_open(
-           ctx, model_path("gpt-nano-sort", "partials.safetensors"), &file));
+       attend_tensor_file_open(ctx, model_path("gpt-nano-sort", "partials.safetensors"), &file));
     if (!file) return;
     write_with_biases(file);
     subject s = open_path(ctx, models_folder(), NULL);
@@ -418,8 +390,7 @@ TEST(a_model_that_sorts) {
     int count[3] = {0}, at = 0, right = c->count == N;
     for (int j = 0; j < N; j++) count[letters[i][j]]++;
     for (int letter = 0; letter < 3; letter++)
-      for (int k = 0; k < count[letter] && right; k++)
-        right = c->ids[at++] == letter;
+      for (int k = 0; k < count[letter] && right; k++) right = c->ids[at++] == letter;
     sorted += right;
   }
   CHECK_EQ(sorted, inputs_asked);

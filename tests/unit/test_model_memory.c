@@ -27,14 +27,12 @@ static attend_status use(const scene *s, attend_model *model) {
   float logits[2 * 256];
   int32_t parents[2] = {1, 1};
   ATTEND_TRY(attend_session_create(model, &o, &run));
-  attend_status status =
-      s->watch ? attend_session_set_hooks(run, 1, &hook) : ATTEND_OK;
+  attend_status status = s->watch ? attend_session_set_hooks(run, 1, &hook) : ATTEND_OK;
   if (!status && c->parts & ATTEND_ENCODER)
     status = attend_session_encode(run, 2, 4, ids, NULL, NULL);
   if (!status && c->parts & ATTEND_DECODER) {
     status = attend_session_extend(run, 2, 4, ids, NULL);
-    for (int b = 0; status && b < 2; b++)
-      CHECK_EQ(attend_session_length(run, b), 0);
+    for (int b = 0; status && b < 2; b++) CHECK_EQ(attend_session_length(run, b), 0);
     if (status) { /* what failed gives nothing, and may be tried again */
       CHECK_EQ(attend_session_logits(run, 1, NULL, logits), ATTEND_INVALID);
       if (attend_session_extend(run, 2, 4, ids, NULL))
@@ -43,8 +41,7 @@ static attend_status use(const scene *s, attend_model *model) {
     }
     if (!status) {
       status = attend_session_reorder(run, parents);
-      for (int b = 0; status && b < 2; b++)
-        CHECK_EQ(attend_session_length(run, b), 0);
+      for (int b = 0; status && b < 2; b++) CHECK_EQ(attend_session_length(run, b), 0);
     }
     if (!status) status = attend_session_extend(run, 2, 2, ids, NULL);
     if (!status) status = attend_session_next(run, 2, logits);
@@ -95,14 +92,12 @@ static void fail_each(scene s) {
     status = play(&s);
     memory.fail_at = 0;
     if (memory.live != live)
-      CHECK_FAIL("%s: failure %ld loses %ld blocks", s.name, n,
-                 memory.live - live);
+      CHECK_FAIL("%s: failure %ld loses %ld blocks", s.name, n, memory.live - live);
     if (!status) break;
     if (status != ATTEND_NO_MEMORY)
       CHECK_FAIL("%s: failure %ld gives status %d", s.name, n, (int)status);
     if (!strstr(attend_message(s.ctx), "no memory for"))
-      CHECK_FAIL("%s: failure %ld says \"%s\"", s.name, n,
-                 attend_message(s.ctx));
+      CHECK_FAIL("%s: failure %ld says \"%s\"", s.name, n, attend_message(s.ctx));
   }
   CHECK(!status);
   CHECK(n > 30);
@@ -134,8 +129,7 @@ TEST(both_without_memory) {
 TEST(sums_instead_of_caches) {
   attend_form favor = {.kind = ATTEND_FAVOR, .features = 16};
   fail_each((scene){.name = "gpt2", .form = &favor, .generate = few(2, 0)});
-  fail_each((scene){
-      .name = "gpt2", .form = &favor, .watch = 63, .generate = few(1, 0)});
+  fail_each((scene){.name = "gpt2", .form = &favor, .watch = 63, .generate = few(1, 0)});
 }
 
 TEST(sliding_windows) {

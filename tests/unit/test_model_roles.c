@@ -24,19 +24,16 @@ static void check_names(const char *text, unsigned want, const char *back) {
 TEST(roles_have_names) {
   unsigned roles;
   check_names("encoder", ATTEND_IN_ENCODER, "encoder");
-  check_names("cross, encoder", ATTEND_IN_ENCODER | ATTEND_IN_CROSS,
-              "encoder,cross");
+  check_names("cross, encoder", ATTEND_IN_ENCODER | ATTEND_IN_CROSS, "encoder,cross");
   check_names(" cross decoder encoder ", 7, "encoder,decoder,cross");
-  static const char *const wrong[] = {"encoders", "enc", "all",
-                                      "",         " , ", "cross;decoder"};
+  static const char *const wrong[] = {"encoders", "enc", "all", "", " , ", "cross;decoder"};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     CHECK_EQ(attend_roles_parse(context(), wrong[i], &roles), ATTEND_INVALID);
     CHECK_SAYS(attend_message(context()), "encoder, decoder");
   }
 }
 
-static attend_config write_and_read_roles(const char *family,
-                                          const char *attention,
+static attend_config write_and_read_roles(const char *family, const char *attention,
                                           unsigned roles) {
   attend_architecture a = sides(family, true);
   a.attention = attention;
@@ -45,17 +42,14 @@ static attend_config write_and_read_roles(const char *family,
 }
 
 TEST(roles_go_through_config_json) {
-  attend_config c =
-      write_and_read_roles("bart", "favor(m=8)", ATTEND_IN_ENCODER);
+  attend_config c = write_and_read_roles("bart", "favor(m=8)", ATTEND_IN_ENCODER);
   CHECK(c.roles == ATTEND_IN_ENCODER && c.form.kind == ATTEND_FAVOR);
   CHECK_EQ(write_and_read_roles("t5", "elu", 0).roles, 0);
   attend_architecture a = sides("bart", true);
   a.roles = ATTEND_IN_CROSS;
   refuse_write(a, "say where a form is: name one");
-  a = (attend_architecture){.family = "gpt2",
-                            .vocab = 50,
-                            .attention = "elu",
-                            .roles = ATTEND_IN_CROSS};
+  a = (attend_architecture){
+      .family = "gpt2", .vocab = 50, .attention = "elu", .roles = ATTEND_IN_CROSS};
   refuse_write(a, "a gpt2 has no attention of the role cross");
 }
 
@@ -77,20 +71,16 @@ static float *copy_sight(const attend_hooked *s, size_t *n) {
   float *to = room_for(*n, sizeof *to), *at = to;
   for (int h = 0; h < s->shape[1]; h++)
     for (int i = 0; i < s->shape[2]; i++, at += s->shape[3])
-      memcpy(at,
-             (const float *)s->view.data + h * s->view.stride[1] +
-                 i * s->view.stride[2],
+      memcpy(at, (const float *)s->view.data + h * s->view.stride[1] + i * s->view.stride[2],
              (size_t)s->shape[3] * sizeof *at);
   return to;
 }
 
 static void see(const attend_hooked *s, void *user) {
   watcher *w = user;
-  if (s->point == ATTEND_AT_RESIDUAL && s->role == ATTEND_ENCODER_SELF &&
-      s->layer == w->layers)
+  if (s->point == ATTEND_AT_RESIDUAL && s->role == ATTEND_ENCODER_SELF && s->layer == w->layers)
     w->d->encoder = copy_sight(s, &w->d->n[0]);
-  if (s->point == ATTEND_AT_HEAD_OUTPUT && s->role == ATTEND_DECODER_SELF &&
-      s->layer == 0)
+  if (s->point == ATTEND_AT_HEAD_OUTPUT && s->role == ATTEND_DECODER_SELF && s->layer == 0)
     w->d->first = copy_sight(s, &w->d->n[1]);
 }
 
@@ -102,9 +92,8 @@ static doings run_it(const subject *s, const attend_model *model) {
   subject mine = *s;
   mine.model = (attend_model *)model;
   attend_session *run = open_run(&mine, 1, 0);
-  attend_hook hook = {.points = ATTEND_AT_RESIDUAL | ATTEND_AT_HEAD_OUTPUT,
-                      .read = see,
-                      .user = &w};
+  attend_hook hook = {
+      .points = ATTEND_AT_RESIDUAL | ATTEND_AT_HEAD_OUTPUT, .read = see, .user = &w};
   int32_t *ids = random_ids(s->config, 5, ANSWER);
   attend_session_set_hooks(run, 1, &hook);
   read_source(run, s, 1, SOURCE);
@@ -130,8 +119,8 @@ static unsigned same_parts(const doings *a, const doings *b) {
          (same_bits(a->logits, b->logits, a->n[2]) ? 4u : 0u);
 }
 
-static unsigned like_softmax(const subject *s, const doings *plain,
-                             const attend_form *form, unsigned roles) {
+static unsigned like_softmax(const subject *s, const doings *plain, const attend_form *form,
+                             unsigned roles) {
   attend_model *model;
   OK(s->ctx, attend_model_with_roles(s->model, form, roles, &model));
   doings d = run_it(s, model);
@@ -173,8 +162,7 @@ TEST(all_roles_are_no_roles) {
 
 /* ---- asked for, and learnt with ---------------------------------------------------- */
 
-static void check_kinds(const attend_form *f, int encoder, int decoder,
-                        int cross) {
+static void check_kinds(const attend_form *f, int encoder, int decoder, int cross) {
   CHECK_EQ(f[ATTEND_ENCODER_SELF].kind, encoder);
   CHECK_EQ(f[ATTEND_DECODER_SELF].kind, decoder);
   CHECK_EQ(f[ATTEND_CROSS].kind, cross);
@@ -183,10 +171,8 @@ static void check_kinds(const attend_form *f, int encoder, int decoder,
 TEST(asked_for_goes_before_learnt_with) {
   enum { S = ATTEND_SOFTMAX, F = ATTEND_FAVOR, E = ATTEND_ELU };
   attend_form elu = form_of("elu"), forms[ATTEND_ROLES];
-  attend_config c = write_and_read_roles("bart", "favor(m=8)",
-                                         ATTEND_IN_ENCODER | ATTEND_IN_CROSS);
-#define FORMS(form, roles) \
-  OK(context(), attend_config_forms(context(), &c, form, roles, forms))
+  attend_config c = write_and_read_roles("bart", "favor(m=8)", ATTEND_IN_ENCODER | ATTEND_IN_CROSS);
+#define FORMS(form, roles) OK(context(), attend_config_forms(context(), &c, form, roles, forms))
   FORMS(NULL, 0);
   check_kinds(forms, F, S, F);
   FORMS(&elu, 0);
@@ -214,25 +200,20 @@ TEST(roles_in_config_json_are_obeyed) {
   grow_weights(l);
   make_copy_task(attend_trainer_config(l), 5, &b);
   double asked = loss_of(l, &b);
-  OK(context(),
-     attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
+  OK(context(), attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
   end(l, files);
   subject plain = open_path(context(), models_folder(), NULL);
   attend_model *mixed;
-  OK(context(),
-     attend_model_with_roles(plain.model, &elu, ATTEND_IN_ENCODER, &mixed));
+  OK(context(), attend_model_with_roles(plain.model, &elu, ATTEND_IN_ENCODER, &mixed));
   a.attention = "elu";
   a.roles = ATTEND_IN_ENCODER;
   write_and_read(&a);
   subject own = open_path(context(), models_folder(), NULL);
-  doings x = run_it(&plain, mixed), y = run_it(&own, own.model),
-         z = run_it(&plain, plain.model);
+  doings x = run_it(&plain, mixed), y = run_it(&own, own.model), z = run_it(&plain, plain.model);
   CHECK_EQ(same_parts(&x, &y), 7);
   CHECK_EQ(same_parts(&x, &z), 2);
-  CHECK_EQ(attend_model_role_form(own.model, ATTEND_ENCODER_SELF)->kind,
-           ATTEND_ELU);
-  CHECK_EQ(attend_model_role_form(own.model, ATTEND_CROSS)->kind,
-           ATTEND_SOFTMAX);
+  CHECK_EQ(attend_model_role_form(own.model, ATTEND_ENCODER_SELF)->kind, ATTEND_ELU);
+  CHECK_EQ(attend_model_role_form(own.model, ATTEND_CROSS)->kind, ATTEND_SOFTMAX);
   OK(context(), attend_trainer_create(own.files, NULL, &l));
   CHECK(loss_of(l, &b) == asked);
   attend_trainer_free(l);
@@ -277,8 +258,7 @@ TEST(mixed_forms_decode_as_they_read) {
     copy_task b;
     make_copy_task(s.config, 3, &b);
     float *alone = logits_alone(&s, &b), *at_once = logits_at_once(&s, &b);
-    CHECK(
-        same_bits(alone, at_once, (size_t)(TEXTS * WRITTEN * s.config->vocab)));
+    CHECK(same_bits(alone, at_once, (size_t)(TEXTS * WRITTEN * s.config->vocab)));
     free(alone);
     free(at_once);
     close_files(&s);
@@ -287,10 +267,8 @@ TEST(mixed_forms_decode_as_they_read) {
 
 /* ---- lenses ------------------------------------------------------------------------------ */
 
-static float *seen_weights(const subject *s, attend_role role, int n,
-                           attend_lens_shape *shape) {
-  attend_trace_options what = {.points = ATTEND_AT_QUERY | ATTEND_AT_KEY |
-                                         ATTEND_AT_VALUE |
+static float *seen_weights(const subject *s, attend_role role, int n, attend_lens_shape *shape) {
+  attend_trace_options what = {.points = ATTEND_AT_QUERY | ATTEND_AT_KEY | ATTEND_AT_VALUE |
                                          ATTEND_AT_DENOMINATOR};
   attend_trace *trace;
   attend_lens *lens;
@@ -304,8 +282,7 @@ static float *seen_weights(const subject *s, attend_role role, int n,
   OK(s->ctx, attend_lens_create(s->model, trace, NULL, 0, &lens));
   CHECK(attend_lens_role(lens, role, shape));
   float *weights = room_for((size_t)(n * shape->keys), sizeof *weights);
-  OK(s->ctx, attend_lens_block(lens, (attend_head_id){role, 0, 1}, 0, n, 0,
-                               shape->keys, weights));
+  OK(s->ctx, attend_lens_block(lens, (attend_head_id){role, 0, 1}, 0, n, 0, shape->keys, weights));
   attend_lens_free(lens);
   attend_trace_free(trace);
   attend_session_free(run);

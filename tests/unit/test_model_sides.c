@@ -44,8 +44,7 @@ TEST(what_cannot_be_is_refused) {
   a = sides("t5", true);
   a.decoder_width = -10;
   refuse_write(a, "a width of -10");
-  a = (attend_architecture){
-      .family = "gpt2", .vocab = 50, .decoder_width = 128};
+  a = (attend_architecture){.family = "gpt2", .vocab = 50, .decoder_width = 128};
   refuse_write(a, "a gpt2 has one side");
 }
 
@@ -97,16 +96,14 @@ static void fill_twin(const twin *t, const attend_trainer_parameter *x) {
     int64_t row = place(i / columns, twice.rows);
     int64_t column = columns > 1 ? place(i % columns, twice.columns) : 0;
     float value;
-    memcpy(&value, (const char *)g->data + 4 * (row * narrow + column),
-           sizeof value);
+    memcpy(&value, (const char *)g->data + 4 * (row * narrow + column), sizeof value);
     x->value[i] = twice.factor * value;
   }
 }
 
 static void fill_projection(const attend_trainer_parameter *x) {
   for (int64_t o = 0; o < x->shape[0]; o++)
-    for (int64_t i = 0; i < x->shape[1]; i++)
-      x->value[o * x->shape[1] + i] = o % x->shape[1] == i;
+    for (int64_t i = 0; i < x->shape[1]; i++) x->value[o * x->shape[1] + i] = o % x->shape[1] == i;
 }
 
 /* golden bart's weights in a model whose encoder is twice as wide. */
@@ -115,11 +112,9 @@ static void write_twin(void) {
   attend_checkpoint *files;
   attend_trainer *l;
   attend_trainer_parameter x;
+  OK(context(), attend_config_read(context(), model_path("bart", NULL), &t.config));
   OK(context(),
-     attend_config_read(context(), model_path("bart", NULL), &t.config));
-  OK(context(),
-     attend_tensor_file_open(context(), model_path("bart", "model.safetensors"),
-                             &t.golden));
+     attend_tensor_file_open(context(), model_path("bart", "model.safetensors"), &t.golden));
   const attend_stack *e = &t.config.encoder, *d = &t.config.decoder;
   attend_architecture a = {.family = "bart",
                            .layers = e->layers,
@@ -141,8 +136,7 @@ static void write_twin(void) {
       fill_projection(&x);
     else
       fill_twin(&t, &x);
-  OK(context(),
-     attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
+  OK(context(), attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
   end(l, files);
   attend_tensor_file_close(t.golden);
 }
@@ -165,13 +159,11 @@ TEST(a_wide_twin_of_bart_says_what_bart_says) {
   int n = in.decoder_tokens, rows = in.sequences * n, ld;
   float *logits = room_for((size_t)(rows * s.config->vocab), sizeof *logits);
   CHECK(s.config->encoder.width == 2 * s.config->decoder.width);
-  OK(context(), attend_session_encode(run, in.sequences, in.tokens, in.ids,
-                                      in.lengths, NULL));
+  OK(context(), attend_session_encode(run, in.sequences, in.tokens, in.ids, in.lengths, NULL));
   CHECK(attend_session_hidden(run, &ld) && ld == 2 * s.config->decoder.width);
   CHECK_EQ(attend_session_logits(run, 1, NULL, logits), ATTEND_INVALID);
   CHECK_SAYS(attend_message(context()), "extend the decoder");
-  OK(context(),
-     attend_session_extend(run, in.sequences, n, in.decoder_ids, NULL));
+  OK(context(), attend_session_extend(run, in.sequences, n, in.decoder_ids, NULL));
   OK(context(), attend_session_logits(run, rows, NULL, logits));
   double gap = furthest(logits, attend_tensor_file_find(in.file, "logits"));
   printf("logits within %.1e of transformers'\n", gap);
@@ -191,8 +183,7 @@ TEST(gradients_are_what_differences_say) {
     attend_trainer_options o = {.recompute = i % 2};
     attend_trainer *l = begin(&a, &o, &files);
     int checked = check_gradients(l);
-    printf("%s, %d beside %d: %d parameters\n", a.family, a.width,
-           a.decoder_width, checked);
+    printf("%s, %d beside %d: %d parameters\n", a.family, a.width, a.decoder_width, checked);
     CHECK(checked > 20);
     end(l, files);
   }
@@ -220,8 +211,7 @@ static double learn(attend_trainer *l, int steps, double *first) {
   return last;
 }
 
-static double cross_entropy(const float *logits, const copy_task *b,
-                            int vocab) {
+static double cross_entropy(const float *logits, const copy_task *b, int vocab) {
   double loss = 0;
   for (int i = 0; i < TEXTS * WRITTEN; i++) {
     const float *row = logits + (size_t)i * (size_t)vocab;
@@ -237,8 +227,7 @@ static void check_saved(attend_trainer *l) {
   copy_task b;
   make_copy_task(attend_trainer_config(l), 2, &b);
   double loss = loss_of(l, &b);
-  OK(context(),
-     attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
+  OK(context(), attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
   subject s = open_path(context(), models_folder(), NULL);
   float *alone = logits_alone(&s, &b), *at_once = logits_at_once(&s, &b);
   CHECK(same_bits(alone, at_once, (size_t)(TEXTS * WRITTEN * s.config->vocab)));
@@ -274,8 +263,7 @@ TEST(each_side_is_seen_in_its_own_width) {
   copy_task b;
   attend_trace *trace;
   attend_hooked seen;
-  OK(context(),
-     attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
+  OK(context(), attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
   end(l, files);
   subject s = open_path(context(), models_folder(), NULL);
   make_copy_task(s.config, 1, &b);
@@ -287,11 +275,9 @@ TEST(each_side_is_seen_in_its_own_width) {
   OK(context(), attend_session_encode(run, 1, READ, b.ids, NULL, NULL));
   OK(context(), attend_session_extend(run, 1, WRITTEN, b.decoder_ids, NULL));
   OK(context(), attend_trace_status(trace));
-  CHECK(attend_trace_get(trace, ATTEND_AT_RESIDUAL, ATTEND_ENCODER_SELF, 2,
-                         &seen));
+  CHECK(attend_trace_get(trace, ATTEND_AT_RESIDUAL, ATTEND_ENCODER_SELF, 2, &seen));
   CHECK(seen.shape[2] == READ && seen.shape[3] == 24);
-  CHECK(attend_trace_get(trace, ATTEND_AT_RESIDUAL, ATTEND_DECODER_SELF, 1,
-                         &seen));
+  CHECK(attend_trace_get(trace, ATTEND_AT_RESIDUAL, ATTEND_DECODER_SELF, 1, &seen));
   CHECK(seen.shape[2] == WRITTEN && seen.shape[3] == 10);
   CHECK(attend_trace_get(trace, ATTEND_AT_KEY, ATTEND_CROSS, 0, &seen));
   CHECK(seen.shape[1] == 2 && seen.shape[2] == READ && seen.shape[3] == 5);

@@ -41,8 +41,7 @@ static attend_config write_and_read(const attend_architecture *a) {
 
 /* ---- config.json ---------------------------------------------------------------- */
 
-static void check_stack(const attend_stack *s, const attend_architecture *a,
-                        int layers) {
+static void check_stack(const attend_stack *s, const attend_architecture *a, int layers) {
   CHECK_EQ(s->layers, layers);
   CHECK_EQ(s->width, a->width);
   CHECK_EQ(s->heads, a->heads);
@@ -52,8 +51,8 @@ static void check_stack(const attend_stack *s, const attend_architecture *a,
 }
 
 TEST(what_was_asked_for_is_read_back) {
-  static const attend_parts parts[] = {
-      ATTEND_DECODER, ATTEND_DECODER, ATTEND_ENCODER, ATTEND_BOTH, ATTEND_BOTH};
+  static const attend_parts parts[] = {ATTEND_DECODER, ATTEND_DECODER, ATTEND_ENCODER, ATTEND_BOTH,
+                                       ATTEND_BOTH};
   for (int i = 0; made[i]; i++) {
     attend_architecture a = small(made[i]);
     attend_config c = write_and_read(&a);
@@ -89,8 +88,7 @@ TEST(what_was_left_open_is_usual) {
 
 static void refuse(attend_architecture a, const char *why) {
   attend_config c = write_and_read(&(attend_architecture){.vocab = 77});
-  attend_status status =
-      attend_config_write(context(), in_folder("config.json"), &a);
+  attend_status status = attend_config_write(context(), in_folder("config.json"), &a);
   CHECK_EQ(status, ATTEND_INVALID);
   CHECK_SAYS(attend_message(context()), why);
   OK(context(), attend_config_read(context(), models_folder(), &c));
@@ -119,8 +117,7 @@ TEST(what_cannot_be_is_refused) {
   REFUSE(kv_heads, -2, "cannot share -2");
   REFUSE(heads, 48, "choose an even one"); /* one number a head */
 #undef REFUSE
-  CHECK_EQ(attend_config_write(context(), "/nowhere/config.json", &a),
-           ATTEND_IO);
+  CHECK_EQ(attend_config_write(context(), "/nowhere/config.json", &a), ATTEND_IO);
 }
 
 /* ---- how weights begin ------------------------------------------------------------ */
@@ -128,14 +125,11 @@ TEST(what_cannot_be_is_refused) {
 static attend_checkpoint *begin(const attend_architecture *a, uint64_t seed) {
   attend_checkpoint *files;
   write_and_read(a);
-  OK(context(),
-     attend_checkpoint_init(context(), models_folder(), seed, &files));
+  OK(context(), attend_checkpoint_init(context(), models_folder(), seed, &files));
   return files;
 }
 
-static bool has(const char *text, const char *part) {
-  return strstr(text, part) != NULL;
-}
+static bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }
 
 /* As data sheets of the families say; F is 48, the width inside 80, a head 8. */
 static double wanted_spread(const char *family, const attend_parameter *p) {
@@ -167,8 +161,7 @@ static void check_tensor(const char *family, const attend_parameter *p) {
   double want = wanted_spread(family, p), got = sqrt(squares / n);
   if (!(fabs(got - want) <= 5 * want / sqrt(2 * n)))
     CHECK_FAIL("%s: a deviation of %g, not %g", p->name, got, want);
-  if (!(fabs(sum / n) <= 5 * want / sqrt(n)))
-    CHECK_FAIL("%s: a mean of %g", p->name, sum / n);
+  if (!(fabs(sum / n) <= 5 * want / sqrt(n))) CHECK_FAIL("%s: a mean of %g", p->name, sum / n);
 }
 
 TEST(weights_begin_as_documented) {
@@ -191,8 +184,7 @@ TEST(weights_begin_as_documented) {
 
 /* ---- names ------------------------------------------------------------------------ */
 
-static void compare_names(const char *mine, const char *theirs,
-                          const char *whose) {
+static void compare_names(const char *mine, const char *theirs, const char *whose) {
   attend_tensor_file *a, *b;
   OK(context(), attend_tensor_file_open(context(), mine, &a));
   OK(context(), attend_tensor_file_open(context(), theirs, &b));
@@ -200,10 +192,8 @@ static void compare_names(const char *mine, const char *theirs,
     const attend_tensor *x = attend_tensor_file_get(a, i);
     const attend_tensor *y = attend_tensor_file_find(b, x->name);
     /* BART's readers put zeros where it is not there */
-    if (!y && strcmp(x->name, "final_logits_bias"))
-      CHECK_FAIL("%s alone has %s", whose, x->name);
-    if (y && (x->rank != y->rank ||
-              memcmp(x->shape, y->shape, (size_t)x->rank * sizeof *x->shape)))
+    if (!y && strcmp(x->name, "final_logits_bias")) CHECK_FAIL("%s alone has %s", whose, x->name);
+    if (y && (x->rank != y->rank || memcmp(x->shape, y->shape, (size_t)x->rank * sizeof *x->shape)))
       CHECK_FAIL("%s has another shape", x->name);
   }
   attend_tensor_file_close(a);
@@ -215,17 +205,16 @@ static attend_architecture like(const char *family, const char *golden) {
   attend_config c;
   OK(context(), attend_config_read(context(), model_path(golden, NULL), &c));
   const attend_stack *s = c.parts & ATTEND_ENCODER ? &c.encoder : &c.decoder;
-  return (attend_architecture){
-      .family = family,
-      .layers = s->layers,
-      .decoder_layers = c.decoder.layers,
-      .width = s->width,
-      .heads = s->heads,
-      .kv_heads = strcmp(family, "llama") ? 0 : s->kv_heads,
-      .mlp = s->mlp,
-      .positions = c.positions,
-      .vocab = c.vocab,
-      .untied = !c.tied};
+  return (attend_architecture){.family = family,
+                               .layers = s->layers,
+                               .decoder_layers = c.decoder.layers,
+                               .width = s->width,
+                               .heads = s->heads,
+                               .kv_heads = strcmp(family, "llama") ? 0 : s->kv_heads,
+                               .mlp = s->mlp,
+                               .positions = c.positions,
+                               .vocab = c.vocab,
+                               .untied = !c.tied};
 }
 
 /* T5's goldens have fewer buckets of distance than new ones. */
@@ -249,11 +238,9 @@ TEST(names_are_those_of_transformers) {
     attend_trainer *l;
     write_and_read(&a);
     if (!strcmp(pairs[i][0], "t5")) fewer_buckets();
-    OK(context(),
-       attend_checkpoint_init(context(), models_folder(), 1, &files));
+    OK(context(), attend_checkpoint_init(context(), models_folder(), 1, &files));
     OK(context(), attend_trainer_create(files, NULL, &l));
-    OK(context(), attend_trainer_save(l, in_folder("model.safetensors"),
-                                      ATTEND_STORED_F32));
+    OK(context(), attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
     const char *mine = in_folder("model.safetensors");
     const char *theirs = model_path(pairs[i][1], "model.safetensors");
     compare_names(mine, theirs, "attend");
@@ -346,7 +333,6 @@ TEST(forms_with_settings_go_through_config_json) {
   attend_architecture a = small("gpt2");
   a.attention = "favor(m=24,seed=9)";
   attend_config c = write_and_read(&a);
-  CHECK(c.form.kind == ATTEND_FAVOR && c.form.features == 24 &&
-        c.form.seed == 9);
+  CHECK(c.form.kind == ATTEND_FAVOR && c.form.features == 24 && c.form.seed == 9);
   CHECK(!strcmp(c.attention, "favor(m=24,seed=9)"));
 }

@@ -3,10 +3,9 @@
 #include "attend/layers.h"
 #include "kernel_list.h"
 
-#define FOR_EACH_CONTEXT(ctx)                                  \
-  FOR_EACH_ISA(isa_)                                           \
-  for (attend_context *ctx = open_context(isa_, 2, NULL); ctx; \
-       attend_context_free(ctx), ctx = NULL)
+#define FOR_EACH_CONTEXT(ctx) \
+  FOR_EACH_ISA(isa_)          \
+  for (attend_context *ctx = open_context(isa_, 2, NULL); ctx; attend_context_free(ctx), ctx = NULL)
 
 enum { MOST_ROWS = 300, MOST = 513, LD = MOST + 2 };
 static const int lengths[] = {1, 2, 15, 16, 17, 100, 513};
@@ -54,8 +53,7 @@ static double loss_of(bool centre, int n, const double *v, const double *g) {
 }
 
 /* dx of it, g being dy weight. */
-static double slope_of(bool centre, int n, const double *v, const double *g,
-                       int at) {
+static double slope_of(bool centre, int n, const double *v, const double *g, int at) {
   moments m = moments_of(centre, n, 1, v);
   double sum = 0, dot = 0;
   for (int i = 0; i < n; i++) {
@@ -70,8 +68,7 @@ TEST(slopes_are_finite_differences) {
   refill(9);
   for (int n = 1; n <= 40; n += 3)
     for (int t = 0; t < 2 * n; t++) {
-      for (int i = 0; i < n; i++)
-        v[i] = (double)pool[i] + 1, g[i] = (double)pool[100 + i];
+      for (int i = 0; i < n; i++) v[i] = (double)pool[i] + 1, g[i] = (double)pool[100 + i];
       int at = t / 2;
       double h = 1e-5, slope = slope_of(t % 2, n, v, g, at);
       double x_at = v[at];
@@ -85,24 +82,22 @@ TEST(slopes_are_finite_differences) {
 
 /* ---- against it ------------------------------------------------------------------------- */
 
-static void run(attend_context *ctx, kind_of_norm kind, int rows, int n,
-                const float *weight, bool add, float *to, float *dweight,
-                float *dbias) {
+static void run(attend_context *ctx, kind_of_norm kind, int rows, int n, const float *weight,
+                bool add, float *to, float *dweight, float *dbias) {
   if (kind == LAYER)
-    attend_layer_norm_back(ctx, rows, n, x, LD, weight, EPS, dy, LD, add, to,
-                           LD, dweight, dbias, work);
+    attend_layer_norm_back(ctx, rows, n, x, LD, weight, EPS, dy, LD, add, to, LD, dweight, dbias,
+                           work);
   if (kind == RMS)
-    attend_rms_norm_back(ctx, rows, n, x, LD, weight, EPS, dy, LD, add, to, LD,
-                         dweight, work);
+    attend_rms_norm_back(ctx, rows, n, x, LD, weight, EPS, dy, LD, add, to, LD, dweight, work);
   if (kind != BATCH) return;
   attend_batch_moments(ctx, rows, n, x, LD, mean, variance);
-  attend_batch_norm_back(ctx, rows, n, x, LD, mean, variance, weight, EPS, dy,
-                         LD, add, to, LD, dweight, dbias);
+  attend_batch_norm_back(ctx, rows, n, x, LD, mean, variance, weight, EPS, dy, LD, add, to, LD,
+                         dweight, dbias);
 }
 
 /* Row `at`, or column `at`, of dx. */
-static void check_slopes(kind_of_norm kind, int rows, int n,
-                         const float *weight, bool add, int at) {
+static void check_slopes(kind_of_norm kind, int rows, int n, const float *weight, bool add,
+                         int at) {
   static double v[MOST], g[MOST];
   bool columns = kind == BATCH;
   int count = columns ? rows : n, step = columns ? LD : 1;
@@ -121,8 +116,7 @@ static void check_slopes(kind_of_norm kind, int rows, int n,
     double want = slope_of(kind != RMS, count, v, g, i);
     double h = 1 + fabs(v[i] - m.mean) * m.factor;
     /* what x - mean loses to rounding is far |factor| of h */
-    double may = 16 * eps * m.factor * (fabs(g[i]) + size * h * h) *
-                     (1 + far * m.factor) +
+    double may = 16 * eps * m.factor * (fabs(g[i]) + size * h * h) * (1 + far * m.factor) +
                  2 * eps * fabs(had);
     CHECK_NEAR((double)dx[from + i * step], want + had, may);
   }
@@ -137,29 +131,26 @@ static void check_sums(kind_of_norm kind, int rows, int n) {
     if (kind == BATCH) m = moments_of(true, rows, 1, v);
     for (int r = 0; r < rows; r++) {
       double d = (double)dy[r * LD + j], row[MOST];
-      for (int i = 0; i < n && kind != BATCH; i++)
-        row[i] = (double)x[r * LD + i];
+      for (int i = 0; i < n && kind != BATCH; i++) row[i] = (double)x[r * LD + i];
       if (kind != BATCH) m = moments_of(kind == LAYER, n, 1, row);
       double h = (v[r] - m.mean) * m.factor;
       w += d * h, b += d;
       size_w += fabs(d) * (fabs(h) + fabs(v[r]) * m.factor), size_b += fabs(d);
     }
     CHECK_NEAR((double)dw[j], w + (double)w_was[j], 24 * eps * (size_w + 1));
-    if (kind != RMS)
-      CHECK_NEAR((double)db[j], b + (double)w_was[j], 8 * eps * (size_b + 1));
+    if (kind != RMS) CHECK_NEAR((double)db[j], b + (double)w_was[j], 8 * eps * (size_b + 1));
   }
 }
 
-static void check_norm(attend_context *ctx, kind_of_norm kind, int rows, int n,
-                       bool weighted, bool add) {
+static void check_norm(attend_context *ctx, kind_of_norm kind, int rows, int n, bool weighted,
+                       bool add) {
   const float *weight = weighted ? pool + 30000 : NULL;
   memcpy(dx, was, sizeof dx);
   memcpy(dw, w_was, sizeof dw);
   memcpy(db, w_was, sizeof db);
   run(ctx, kind, rows, n, weight, add, dx, dw, kind == RMS ? NULL : db);
   int units = kind == BATCH ? n : rows;
-  for (int i = 0; i < units; i += 1 + units / 20)
-    check_slopes(kind, rows, n, weight, add, i);
+  for (int i = 0; i < units; i += 1 + units / 20) check_slopes(kind, rows, n, weight, add, i);
   check_sums(kind, rows, n);
   for (int r = 0; r < rows; r++) CHECK(dx[r * LD + n] == was[r * LD + n]);
   if (rows < MOST_ROWS) CHECK(dx[rows * LD] == was[rows * LD]);
@@ -169,8 +160,7 @@ static void check_norm(attend_context *ctx, kind_of_norm kind, int rows, int n,
   static float again[MOST_ROWS * LD];
   memcpy(again, dy, sizeof dy);
   run(ctx, kind, rows, n, weight, false, dy, NULL, NULL);
-  for (int r = 0; r < rows; r++)
-    CHECK(!memcmp(dy + r * LD, dx + r * LD, (size_t)n * sizeof *dx));
+  for (int r = 0; r < rows; r++) CHECK(!memcmp(dy + r * LD, dx + r * LD, (size_t)n * sizeof *dx));
   memcpy(dy, again, sizeof dy);
 }
 
@@ -197,8 +187,7 @@ TEST(norms_have_the_same_bits) {
       attend_context *ctx = open_context(isa, threads, NULL);
       bool first = threads == 1 && (!of || !strcmp(of, "scalar"));
       memset(dw, 0, sizeof dw), memset(db, 0, sizeof db);
-      run(ctx, (kind_of_norm)kind, MOST_ROWS, MOST, w_was, false, dx, dw,
-          kind == RMS ? NULL : db);
+      run(ctx, (kind_of_norm)kind, MOST_ROWS, MOST, w_was, false, dx, dw, kind == RMS ? NULL : db);
       if (first) {
         of = isa;
         memcpy(known, dx, sizeof dx);
@@ -211,12 +200,11 @@ TEST(norms_have_the_same_bits) {
       for (int r = 0; r < MOST_ROWS && kind != BATCH; r += 37) {
         float one[MOST];
         if (kind == LAYER)
-          attend_layer_norm_back(ctx, 1, MOST, x + r * LD, LD, w_was, EPS,
-                                 dy + r * LD, LD, 0, one, MOST, NULL, NULL,
-                                 NULL);
+          attend_layer_norm_back(ctx, 1, MOST, x + r * LD, LD, w_was, EPS, dy + r * LD, LD, 0, one,
+                                 MOST, NULL, NULL, NULL);
         else
-          attend_rms_norm_back(ctx, 1, MOST, x + r * LD, LD, w_was, EPS,
-                               dy + r * LD, LD, 0, one, MOST, NULL, NULL);
+          attend_rms_norm_back(ctx, 1, MOST, x + r * LD, LD, w_was, EPS, dy + r * LD, LD, 0, one,
+                               MOST, NULL, NULL);
         CHECK(!memcmp(one, known + r * LD, sizeof one));
       }
       attend_context_free(ctx);

@@ -35,18 +35,14 @@ enum { ASK_ROWS = 1, ASK_TOP = 2, ASK_ENTROPY = 4, ASK_MASS = 8, ASK_ALL = 15 };
 
 static attend_observation look_for(const sight *s, int ask) {
   attend_observation look = {0};
-  if (ask & ASK_ROWS)
-    look.rows = chosen, look.n_rows = ROWS, look.weights = s->weights;
-  if (ask & ASK_TOP)
-    look.top = TOP, look.top_index = s->top_index,
-    look.top_weight = s->top_weight;
+  if (ask & ASK_ROWS) look.rows = chosen, look.n_rows = ROWS, look.weights = s->weights;
+  if (ask & ASK_TOP) look.top = TOP, look.top_index = s->top_index, look.top_weight = s->top_weight;
   if (ask & ASK_ENTROPY) look.entropy = s->entropy;
   if (ask & ASK_MASS) look.mass = s->mass;
   return look;
 }
 
-static sight observe(attend_context *ctx, attend_plan *plan,
-                     const attend_tensors *t, int ask) {
+static sight observe(attend_context *ctx, attend_plan *plan, const attend_tensors *t, int ask) {
   sight s = sight_for(&t->desc, (size_t)t->desc.kv_len);
   attend_observation look = look_for(&s, ask);
   OK(ctx, attend_observe(plan, t->q, t->k, t->lse, &look));
@@ -54,13 +50,10 @@ static sight observe(attend_context *ctx, attend_plan *plan,
 }
 
 static int same_sight(const sight *a, const sight *b, int ask) {
-  return (!(ask & ASK_ROWS) ||
-          !memcmp(a->weights, b->weights, a->n_weights * 4)) &&
-         (!(ask & ASK_TOP) ||
-          (!memcmp(a->top_index, b->top_index, a->n_top * 4) &&
-           !memcmp(a->top_weight, b->top_weight, a->n_top * 4))) &&
-         (!(ask & ASK_ENTROPY) ||
-          !memcmp(a->entropy, b->entropy, a->n_rows * 4)) &&
+  return (!(ask & ASK_ROWS) || !memcmp(a->weights, b->weights, a->n_weights * 4)) &&
+         (!(ask & ASK_TOP) || (!memcmp(a->top_index, b->top_index, a->n_top * 4) &&
+                               !memcmp(a->top_weight, b->top_weight, a->n_top * 4))) &&
+         (!(ask & ASK_ENTROPY) || !memcmp(a->entropy, b->entropy, a->n_rows * 4)) &&
          (!(ask & ASK_MASS) || !memcmp(a->mass, b->mass, a->n_mass * 4));
 }
 
@@ -86,8 +79,7 @@ static void repeat_keys(const attend_tensors *t) {
   const attend_desc *d = &t->desc;
   size_t row = (size_t)d->dim * attend_dtype_size(d->dtype);
   for (size_t j = 0; j < keys_of(d); j++)
-    memcpy((char *)t->k.data + j * row,
-           (char *)t->k.data + (j / 32 * 32 + j % 8) * row, row);
+    memcpy((char *)t->k.data + j * row, (char *)t->k.data + (j / 32 * 32 + j % 8) * row, row);
 }
 
 static double nth_largest(const double *w, int n, int nth) {
@@ -105,14 +97,13 @@ static double nth_largest(const double *w, int n, int nth) {
   return x;
 }
 
-static void check_top(const attend_desc *d, const sight *s, const double *w,
-                      size_t r, int hard, double slack) {
+static void check_top(const attend_desc *d, const sight *s, const double *w, size_t r, int hard,
+                      double slack) {
   int S = d->kv_len, visible = 0;
   int b = (int)(r / (size_t)(d->heads * d->q_len));
   const int32_t *index = s->top_index + r * TOP;
   const float *weight = s->top_weight + r * TOP;
-  for (int j = 0; j < S; j++)
-    visible += attend_visible(d, b, (int)(r % (size_t)d->q_len), j);
+  for (int j = 0; j < S; j++) visible += attend_visible(d, b, (int)(r % (size_t)d->q_len), j);
   for (int n = 0; n < TOP; n++) {
     if (n >= visible) {
       CHECK(index[n] == -1 && weight[n] == 0);
@@ -145,8 +136,7 @@ static void check_sight(const attend_desc *d, const sight *s, const double *w) {
     CHECK_NEAR(s->entropy[r], entropy, 1e-4);
     check_top(d, s, w + r * S, r, hard, slack);
   }
-  for (size_t n = 0; n < s->n_mass; n++)
-    CHECK_NEAR(s->mass[n], mass[n], 1e-6 + (double)T * slack);
+  for (size_t n = 0; n < s->n_mass; n++) CHECK_NEAR(s->mass[n], mass[n], 1e-6 + (double)T * slack);
   for (size_t n = 0; n < s->n_weights; n++) {
     size_t head = n / S / ROWS, row = head * T + (size_t)chosen[n / S % ROWS];
     double truth = w[row * S + n % S];
@@ -222,34 +212,29 @@ TEST(looking_changes_nothing) {
 
 static const char *const decoded[] = {
     "softmax:b2h4g2n140d16:causal:alibi", "softmax:b2h2n140d16:causal:f16",
-    "argmax(ties=average):b2h2n140d16:causal",
-    "argmax(t=2):b1h2n140d16:causal:window=30",
+    "argmax(ties=average):b2h2n140d16:causal", "argmax(t=2):b1h2n140d16:causal:window=30",
     "softmax:b2h4g2n140d16:causal:alibi:cap=2:bf16"};
 enum { DECODED = sizeof decoded / sizeof *decoded };
 
 /* The last n queries of a state against those of the whole. */
-static void check_state(attend_context *ctx, const attend_tensors *t,
-                        attend_plan *plan, attend_state *state, int n,
-                        const sight *whole) {
+static void check_state(attend_context *ctx, const attend_tensors *t, attend_plan *plan,
+                        attend_state *state, int n, const sight *whole) {
   const attend_desc *d = &t->desc;
   size_t T = (size_t)d->q_len, D = (size_t)d->dim, heads = whole->n_rows / T;
   size_t from = T - (size_t)n;
   float *lse = room_for(heads * (size_t)n, sizeof *lse);
   for (size_t i = 0; i < heads * (size_t)n; i++)
     lse[i] = t->lse[i / (size_t)n * T + from + i % (size_t)n];
-  attend_view q = {
-      (char *)t->q.data + from * D * attend_dtype_size(d->dtype),
-      {(ptrdiff_t)(T * D) * d->heads, (ptrdiff_t)(T * D), (ptrdiff_t)D, 1}};
+  attend_view q = {(char *)t->q.data + from * D * attend_dtype_size(d->dtype),
+                   {(ptrdiff_t)(T * D) * d->heads, (ptrdiff_t)(T * D), (ptrdiff_t)D, 1}};
   sight s = sight_for(d, T);
-  attend_observation look =
-      look_for(&s, n == (int)T ? ASK_ALL : ASK_ENTROPY | ASK_TOP);
+  attend_observation look = look_for(&s, n == (int)T ? ASK_ALL : ASK_ENTROPY | ASK_TOP);
   OK(ctx, attend_state_observe(plan, state, n, q, lse, &look));
   if (n == (int)T) CHECK(same_sight(&s, whole, ASK_ALL));
   for (size_t i = 0; i < heads * (size_t)n; i++) {
     size_t row = i / (size_t)n * T + from + i % (size_t)n;
     CHECK(s.entropy[i] == whole->entropy[row]);
-    CHECK(
-        !memcmp(s.top_index + i * TOP, whole->top_index + row * TOP, TOP * 4));
+    CHECK(!memcmp(s.top_index + i * TOP, whole->top_index + row * TOP, TOP * 4));
   }
   sight_free(&s);
   free(lse);

@@ -12,8 +12,8 @@ typedef struct {
 } problem;
 
 /* The caller's similarity: not a product of anything. */
-static double near_in_all(const double *q, const double *k, int dim, double *dq,
-                          double *dk, void *user) {
+static double near_in_all(const double *q, const double *k, int dim, double *dq, double *dk,
+                          void *user) {
   double sum = 0;
   (void)dq, (void)dk, (void)user;
   for (int i = 0; i < dim; i++) sum += fabs(q[i] - k[i]);
@@ -71,8 +71,7 @@ static void repeat_keys(const attend_tensors *t) {
   size_t row = (size_t)d->dim * attend_dtype_size(d->dtype);
   size_t S = (size_t)d->kv_len;
   for (size_t j = 0; j < keys_of(d); j++)
-    memmove((char *)t->k.data + j * row,
-            (char *)t->k.data + (j / S * S + j % S % 40) * row, row);
+    memmove((char *)t->k.data + j * row, (char *)t->k.data + (j / S * S + j % S % 40) * row, row);
 }
 
 static attend_tensors tensors_of(attend_context *ctx, const problem *p) {
@@ -83,8 +82,7 @@ static attend_tensors tensors_of(attend_context *ctx, const problem *p) {
   if (!strcmp(p->form, "sim"))
     t.desc.form = (attend_form){.kind = ATTEND_CUSTOM, .sim = near_in_all};
   if (!strcmp(p->form, "phi"))
-    t.desc.form = (attend_form){
-        .kind = ATTEND_CUSTOM, .phi = bent, .features = 2 * t.desc.dim};
+    t.desc.form = (attend_form){.kind = ATTEND_CUSTOM, .phi = bent, .features = 2 * t.desc.dim};
   if (t.desc.form.kind == ATTEND_ARGMAX) repeat_keys(&t);
   t.desc.engine = p->engine;
   return t;
@@ -107,24 +105,21 @@ static void gather(const attend_weight_span *s, void *user) {
   gathered *g = user;
   int H = g->d->heads;
   if (s->b < 0 || s->b >= g->d->batch || s->h < 0 || s->h >= H || s->slot < 0 ||
-      s->slot >= g->slots || s->n <= 0 || s->key < g->from ||
-      s->key + s->n > g->to ||
+      s->slot >= g->slots || s->n <= 0 || s->key < g->from || s->key + s->n > g->to ||
       s->row != (g->rows ? g->rows[s->slot] : s->slot)) {
     __atomic_add_fetch(&g->wrong, 1, __ATOMIC_RELAXED);
     return;
   }
   size_t row = (size_t)((s->b * H + s->h) * g->slots + s->slot);
   size_t at = row * (size_t)g->keys + (size_t)s->key;
-  if (s->key < g->reached[row])
-    __atomic_add_fetch(&g->wrong, 1, __ATOMIC_RELAXED);
+  if (s->key < g->reached[row]) __atomic_add_fetch(&g->wrong, 1, __ATOMIC_RELAXED);
   g->reached[row] = s->key + s->n;
   for (int j = 0; j < s->n; j++) g->count[at + (size_t)j]++;
   memcpy(g->weights + at, s->weights, (size_t)s->n * sizeof *s->weights);
 }
 
-static gathered gathered_for(const attend_desc *d, int T, int S,
-                             const int32_t *rows, int n_rows, int64_t from,
-                             int64_t to) {
+static gathered gathered_for(const attend_desc *d, int T, int S, const int32_t *rows, int n_rows,
+                             int64_t from, int64_t to) {
   gathered g = {.d = d,
                 .rows = rows,
                 .slots = rows ? n_rows : T,
@@ -148,8 +143,7 @@ static attend_observation look_for(gathered *g, int64_t from, int64_t to) {
 }
 
 /* Against whole rows [B,H,T,S]. visible: NULL, or what must have come. */
-static void check_gathered(gathered *g, const float *whole,
-                           const uint8_t *visible, int T) {
+static void check_gathered(gathered *g, const float *whole, const uint8_t *visible, int T) {
   size_t S = (size_t)g->keys;
   CHECK_EQ(g->wrong, 0);
   for (size_t r = 0; r < (size_t)(g->d->batch * g->d->heads * g->slots); r++) {
@@ -217,8 +211,7 @@ static void close_scene(scene *s) {
 
 static void check_scene(scene *s, const int32_t *rows, int n_rows, range keys) {
   const attend_desc *d = attend_plan_desc(s->plan);
-  gathered g =
-      gathered_for(d, d->q_len, d->kv_len, rows, n_rows, keys.from, keys.to);
+  gathered g = gathered_for(d, d->q_len, d->kv_len, rows, n_rows, keys.from, keys.to);
   attend_observation look = look_for(&g, keys.from, keys.to);
   OK(s->ctx, attend_observe(s->plan, s->t.q, s->t.k, s->t.lse, &look));
   check_gathered(&g, s->whole, s->visible, d->q_len);
@@ -238,10 +231,9 @@ static void check_problem(const char *isa, int threads, const problem *p) {
   int failures = check_failures;
   scene s = open_scene(isa, threads, p);
   int64_t S = s.t.desc.kv_len;
-  const range ranges[] = {{0, 0},     {0, S},          {0, 1},
-                          {S - 1, S}, {S / 3, S},      {5, S / 2 + 1},
-                          {64, 65},   {S / 2, 10 * S}, {S + 3, S + 9},
-                          {100, 256}, {256, 300},      {257, 1000}};
+  const range ranges[] = {{0, 0},         {0, S},         {0, 1},     {S - 1, S},
+                          {S / 3, S},     {5, S / 2 + 1}, {64, 65},   {S / 2, 10 * S},
+                          {S + 3, S + 9}, {100, 256},     {256, 300}, {257, 1000}};
   for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
     check_scene(&s, NULL, 0, ranges[i]);
     for (int kind = 0; kind < 3; kind++) {
@@ -253,8 +245,7 @@ static void check_problem(const char *isa, int threads, const problem *p) {
     }
   }
   close_scene(&s);
-  if (check_failures > failures)
-    printf("in %s on %s\n", named(p->form, p->shape), isa);
+  if (check_failures > failures) printf("in %s on %s\n", named(p->form, p->shape), isa);
 }
 
 TEST(all_stretches_are_all_weights) {
@@ -299,9 +290,8 @@ static const problem decoded[] = {
 };
 
 /* The last n queries of sequences of two lengths. */
-static void check_state(attend_context *ctx, const attend_tensors *t,
-                        attend_plan *plan, attend_state *state, int n,
-                        range keys) {
+static void check_state(attend_context *ctx, const attend_tensors *t, attend_plan *plan,
+                        attend_state *state, int n, range keys) {
   const attend_desc *d = &t->desc;
   int T = d->q_len, longest = 0;
   size_t D = (size_t)d->dim, heads = (size_t)(d->batch * d->heads);
@@ -310,9 +300,8 @@ static void check_state(attend_context *ctx, const attend_tensors *t,
     int held = (int)attend_state_length(state, b);
     longest = held > longest ? held : longest;
   }
-  attend_view q = {
-      (char *)t->q.data + (size_t)(T - n) * D * attend_dtype_size(d->dtype),
-      {(ptrdiff_t)(T * d->dim) * d->heads, (ptrdiff_t)T * d->dim, d->dim, 1}};
+  attend_view q = {(char *)t->q.data + (size_t)(T - n) * D * attend_dtype_size(d->dtype),
+                   {(ptrdiff_t)(T * d->dim) * d->heads, (ptrdiff_t)T * d->dim, d->dim, 1}};
   OK(ctx, attend_state_query(plan, state, n, q, t->o, lse));
   int32_t *all = room_for((size_t)n, sizeof *all);
   for (int i = 0; i < n; i++) all[i] = i;
@@ -320,12 +309,10 @@ static void check_state(attend_context *ctx, const attend_tensors *t,
   attend_observation rows = {.rows = all, .n_rows = n, .weights = whole};
   OK(ctx, attend_state_observe(plan, state, n, q, lse, &rows));
   double sum = 0;
-  for (size_t i = 0; i < heads * (size_t)(n * longest); i++)
-    sum += (double)whole[i];
+  for (size_t i = 0; i < heads * (size_t)(n * longest); i++) sum += (double)whole[i];
   CHECK_NEAR(sum, (double)heads * n, 1e-3 * (double)heads * n);
   for (int some = 0; some < 2; some++) {
-    gathered g = gathered_for(d, n, longest, some ? all : NULL, (n + 1) / 2,
-                              keys.from, keys.to);
+    gathered g = gathered_for(d, n, longest, some ? all : NULL, (n + 1) / 2, keys.from, keys.to);
     attend_observation look = look_for(&g, keys.from, keys.to);
     OK(ctx, attend_state_observe(plan, state, n, q, lse, &look));
     check_gathered(&g, whole, NULL, n);
@@ -368,8 +355,7 @@ TEST(over_states) {
 /* ---- what cannot be asked for --------------------------------------------------------------- */
 
 TEST(questions_that_are_refused) {
-  static const char *const engines[] = {"softmax-tiled", "linear",
-                                        "definition"};
+  static const char *const engines[] = {"softmax-tiled", "linear", "definition"};
   for (int e = 0; e < 3; e++) {
     int p = 0;
     while (!problems[p].engine || strcmp(problems[p].engine, engines[e])) p++;
@@ -377,11 +363,7 @@ TEST(questions_that_are_refused) {
     const int32_t rows[] = {0, 3}, beyond[] = {0, s.t.desc.q_len};
     gathered g = {.d = &s.t.desc};
     attend_observation bad[] = {
-        {.rows = rows,
-         .n_rows = 2,
-         .each = gather,
-         .user = &g,
-         .weights = s.whole},
+        {.rows = rows, .n_rows = 2, .each = gather, .user = &g, .weights = s.whole},
         {.rows = beyond, .n_rows = 2, .each = gather, .user = &g},
         {.n_rows = 2, .each = gather, .user = &g},
         {.each = gather, .user = &g, .key_from = 4, .key_to = 4},
@@ -390,8 +372,7 @@ TEST(questions_that_are_refused) {
         {.rows = rows, .n_rows = -1, .each = gather, .user = &g},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-      CHECK_EQ(attend_observe(s.plan, s.t.q, s.t.k, s.t.lse, &bad[i]),
-               ATTEND_INVALID);
+      CHECK_EQ(attend_observe(s.plan, s.t.q, s.t.k, s.t.lse, &bad[i]), ATTEND_INVALID);
       CHECK(attend_message(s.ctx)[0]);
     }
     CHECK_EQ(g.wrong, 0);

@@ -46,8 +46,7 @@ static void link_files(const char *family, const char *folder) {
 #define COMMIT "0123456789abcdef0123456789abcdef01234567"
 
 static void set_up(void) {
-  static const char *const variables[] = {"HF_HUB_CACHE", "HF_HOME",
-                                          "XDG_CACHE_HOME"};
+  static const char *const variables[] = {"HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"};
   for (int i = 0; i < 3; i++) unsetenv(variables[i]);
   setenv("HOME", models_folder(), 1);
   setenv("ATTEND_MODELS", in_folder("ships"), 1);
@@ -102,8 +101,7 @@ TEST(names_open_models) {
     attend_model *model = NULL;
     ledger memory = {0};
     attend_context *ctx = open_context(NULL, 1, &memory);
-    OK(ctx, attend_open(ctx, folder ? in_folder(there[i].name) : there[i].name,
-                        &model));
+    OK(ctx, attend_open(ctx, folder ? in_folder(there[i].name) : there[i].name, &model));
     if (model) CHECK_SAME(attend_model_config(model)->family, there[i].family);
     attend_model_free(model);
     attend_context_free(ctx);

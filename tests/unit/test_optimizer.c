@@ -6,13 +6,11 @@
 
 enum { STEPS = 10 };
 
-static void read_losses(attend_context *ctx, const char *name,
-                        double losses[STEPS]) {
+static void read_losses(attend_context *ctx, const char *name, double losses[STEPS]) {
   const char *golden = getenv("ATTEND_GOLDEN");
   char path[1024], text[4096];
   attend_json *root;
-  snprintf(path, sizeof path, "%s/steps/%s.json",
-           golden ? golden : "tests/golden", name);
+  snprintf(path, sizeof path, "%s/steps/%s.json", golden ? golden : "tests/golden", name);
   FILE *file = fopen(path, "rb");
   CHECK(file != NULL);
   if (!file) exit(1);
@@ -20,21 +18,18 @@ static void read_losses(attend_context *ctx, const char *name,
   fclose(file);
   OK(ctx, attend_json_parse(ctx, path, text, n, &root));
   for (size_t i = 0; i < STEPS; i++)
-    losses[i] = attend_json_number(
-        attend_json_at(attend_json_get(root, "loss"), i), NAN);
+    losses[i] = attend_json_number(attend_json_at(attend_json_get(root, "loss"), i), NAN);
   attend_json_free(root);
 }
 
 /* The loss before each step; the values after the last, to be freed. */
-static float *take_steps(const char *name, int threads, double losses[STEPS],
-                         size_t *count) {
+static float *take_steps(const char *name, int threads, double losses[STEPS], size_t *count) {
   attend_context *ctx = open_context(NULL, threads, NULL);
   attend_checkpoint *files;
   attend_tensor_file *file;
   attend_optimizer *steps;
   attend_trainer *l = open_trainer(ctx, name, NULL, &files);
-  OK(ctx, attend_tensor_file_open(ctx, model_path(name, "golden.safetensors"),
-                                  &file));
+  OK(ctx, attend_tensor_file_open(ctx, model_path(name, "golden.safetensors"), &file));
   OK(ctx, attend_optimizer_create(l, NULL, &steps));
   golden_batch golden = read_golden(file, attend_trainer_config(l));
   attend_batch batch = batch_of(&golden);
@@ -65,13 +60,10 @@ TEST(ten_steps_are_those_of_pytorch) {
     size_t count;
     read_losses(ctx, families[f], theirs);
     free(take_steps(families[f], 2, ours, &count));
-    for (int i = 0; i < STEPS; i++)
-      worst = fmax(worst, fabs(ours[i] / theirs[i] - 1));
-    printf("%s: %.4f to %.4f, worst %.1e\n", families[f], ours[0],
-           ours[STEPS - 1], worst);
+    for (int i = 0; i < STEPS; i++) worst = fmax(worst, fabs(ours[i] / theirs[i] - 1));
+    printf("%s: %.4f to %.4f, worst %.1e\n", families[f], ours[0], ours[STEPS - 1], worst);
     if (worst >= 1e-4)
-      for (int i = 0; i < STEPS; i++)
-        printf("  %.7f %.7f\n", ours[i], theirs[i]);
+      for (int i = 0; i < STEPS; i++) printf("  %.7f %.7f\n", ours[i], theirs[i]);
     CHECK(worst < 1e-4);
   }
   attend_context_free(ctx);
@@ -117,8 +109,7 @@ TEST(sgd_with_momentum) {
   attend_checkpoint *files;
   attend_optimizer *steps;
   attend_trainer_parameter x;
-  attend_optimizer_options o = {
-      .kind = ATTEND_SGD, .momentum = 0.5f, .decay = {0.25f, 0.25f, 0}};
+  attend_optimizer_options o = {.kind = ATTEND_SGD, .momentum = 0.5f, .decay = {0.25f, 0.25f, 0}};
   attend_trainer *l = open_trainer(ctx, "gpt2", NULL, &files);
   OK(ctx, attend_optimizer_create(l, &o, &steps));
   CHECK(attend_trainer_get(l, 0, &x) && x.group == ATTEND_TABLES);

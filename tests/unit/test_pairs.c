@@ -17,8 +17,7 @@ static size_t query_bytes(int n, int width) {
   return ROWS * (size_t)wide(width) * sizeof(float);
 }
 
-static void pack_queries(const float *rows, int ld, int n, int width,
-                         void *dst) {
+static void pack_queries(const float *rows, int ld, int n, int width, void *dst) {
   float *out = dst;
   memset(dst, 0, query_bytes(n, width));
   for (int r = 0; r < n; r++)
@@ -30,18 +29,15 @@ static uint16_t element(source src, const uint8_t *valid, int i, int x) {
   return ((const uint16_t *)src.data)[i * src.row + x * src.col];
 }
 
-static void pack_keys(source src, const uint8_t *valid, int n, int width,
-                      void *dst) {
+static void pack_keys(source src, const uint8_t *valid, int n, int width, void *dst) {
   int whole = (int)round_up((size_t)n, LANES);
   memset(dst, 0, (size_t)(whole * wide(width)) * 2);
   for (int i = 0; i < n; i++)
     for (int x = 0; x < width; x++)
-      ((uint16_t *)dst)[panel_key_at(2, wide(width), i, x)] =
-          element(src, valid, i, x);
+      ((uint16_t *)dst)[panel_key_at(2, wide(width), i, x)] = element(src, valid, i, x);
 }
 
-static bool pack_values(source src, const uint8_t *valid, int n, int width,
-                        void *dst, int ld) {
+static bool pack_values(source src, const uint8_t *valid, int n, int width, void *dst, int ld) {
   int whole = (int)round_up((size_t)n, STEP);
   bool finite = true;
   memset(dst, 0, (size_t)(whole * ld) * 2);
@@ -55,29 +51,25 @@ static bool pack_values(source src, const uint8_t *valid, int n, int width,
 }
 
 static float key_at(const void *k, int width, int i, int x) {
-  return bf16_to_float(
-      ((const uint16_t *)k)[panel_key_at(2, wide(width), i, x)]);
+  return bf16_to_float(((const uint16_t *)k)[panel_key_at(2, wide(width), i, x)]);
 }
 
 static float longest(int n, int width, const void *k) {
   float top = 0;
   for (int i = 0; i < n; i++) {
     float sum = 0;
-    for (int x = 0; x < width; x++)
-      sum += key_at(k, width, i, x) * key_at(k, width, i, x);
+    for (int x = 0; x < width; x++) sum += key_at(k, width, i, x) * key_at(k, width, i, x);
     if (sum > top) top = sum;
   }
   return top;
 }
 
-static void scores(int rows, int width, const void *q, const void *k, int j0,
-                   int j1, float *s) {
+static void scores(int rows, int width, const void *q, const void *k, int j0, int j1, float *s) {
   for (int r = 0; r < rows; r++)
     for (int j = j0; j < j1; j++) {
       double sum = 0;
       for (int x = 0; x < width; x++)
-        sum += (double)((const float *)q)[r * wide(width) + x] *
-               (double)key_at(k, width, j, x);
+        sum += (double)((const float *)q)[r * wide(width) + x] * (double)key_at(k, width, j, x);
       s[r * BLOCK + j] = (float)sum;
     }
 }
@@ -91,8 +83,7 @@ static float top_of(const struct block_soft *x, const float *s) {
   return top > -INFINITY ? ceilf(top) : 0;
 }
 
-static void join(const struct block_soft *x, int r, float block_m, double cut,
-                 double whole) {
+static void join(const struct block_soft *x, int r, float block_m, double cut, double whole) {
   float joint = fmaxf(x->m[r], block_m), *l = x->l + 2 * r;
   x->alpha[r] = x->m[r] == -INFINITY ? 0 : exp2f(x->m[r] - joint);
   x->beta[r] = block_m == -INFINITY ? 0 : exp2f(block_m - joint);
@@ -117,31 +108,26 @@ static void softmax(const struct block_soft *x) {
   for (int r = 0; r < x->rows; r++) soft_row(x, r);
 }
 
-static void weigh(int rows, int j0, int j1, const void *p, const void *const *v,
-                  int ld, const float *alpha, const float *beta, float *o) {
+static void weigh(int rows, int j0, int j1, const void *p, const void *const *v, int ld,
+                  const float *alpha, const float *beta, float *o) {
   for (int r = 0; r < rows; r++)
     for (int c = 0; c < ld; c++) {
       double sum = 0;
       for (int j = j0; j < j1; j++) {
         const uint16_t *panel = v[j / PANEL];
         const uint16_t *w = (const uint16_t *)p + 2 * weights_at(r);
-        sum +=
-            (double)bf16_to_float(w[j]) *
-            (double)bf16_to_float(panel[panel_value_at(2, ld, j % PANEL, c)]);
+        sum += (double)bf16_to_float(w[j]) *
+               (double)bf16_to_float(panel[panel_value_at(2, ld, j % PANEL, c)]);
       }
       o[r * ld + c] = o[r * ld + c] * alpha[r] + (float)sum * beta[r];
     }
 }
 
-static void overlap(const struct block_soft *soft,
-                    const struct block_products *ride) {
+static void overlap(const struct block_soft *soft, const struct block_products *ride) {
   if (soft) softmax(soft);
   for (int j = 0; ride->q && j < KEYS; j += PANEL)
-    scores(ROWS, ride->width, ride->q, ride->k[j / PANEL], 0, PANEL,
-           ride->s + j);
-  if (ride->p)
-    weigh(ROWS, 0, KEYS, ride->p, ride->v, ride->ld, ride->alpha, ride->beta,
-          ride->o);
+    scores(ROWS, ride->width, ride->q, ride->k[j / PANEL], 0, PANEL, ride->s + j);
+  if (ride->p) weigh(ROWS, 0, KEYS, ride->p, ride->v, ride->ld, ride->alpha, ride->beta, ride->o);
 }
 
 static const struct block_kernels pairs = {
@@ -177,13 +163,12 @@ static attend_context *open_pairs(int threads) {
 
 /* Weights are rounded to bf16, so a tolerance of a few 2^-9 of the values. */
 TEST(as_the_definition) {
-  const char *const problems[] = {
-      "softmax:b2h4g2n70x300d24v40:bf16",
-      "gaussian:b2h4g2n70x300d24v40:bf16",
-      "gaussian:b1h6g1n65d17v9:causal:window=33:bf16",
-      "gaussian:b2h2n150x257d64:padleft:alibi:bf16",
-      "gaussian(sigma=0.5):b2h2n70x300d9:bottom:bf16",
-      "poly(p=3,a=0.1,c=-2):b2h4g2n70x300d24v40:bf16"};
+  const char *const problems[] = {"softmax:b2h4g2n70x300d24v40:bf16",
+                                  "gaussian:b2h4g2n70x300d24v40:bf16",
+                                  "gaussian:b1h6g1n65d17v9:causal:window=33:bf16",
+                                  "gaussian:b2h2n150x257d64:padleft:alibi:bf16",
+                                  "gaussian(sigma=0.5):b2h2n70x300d9:bottom:bf16",
+                                  "poly(p=3,a=0.1,c=-2):b2h4g2n70x300d24v40:bf16"};
   for (int p = 0; p < 6; p++) {
     attend_context *ctx = open_pairs(2);
     attend_tensors t = make_tensors(ctx, problems[p], 71);
@@ -193,11 +178,9 @@ TEST(as_the_definition) {
     outcome got = outcome_of(ctx, &t);
     OK(ctx, attend_definition_forward(ctx, d, t.q, t.k, t.v, o, lse));
     float *wide_o = widened(ATTEND_BF16, got.part[OUT_O], n);
-    for (size_t i = 0; i < n; i++)
-      CHECK_NEAR(wide_o[i], o[i], 0x1p-8 * (fabs(o[i]) + 1));
+    for (size_t i = 0; i < n; i++) CHECK_NEAR(wide_o[i], o[i], 0x1p-8 * (fabs(o[i]) + 1));
     for (size_t i = 0; i < rows_of(d); i++)
-      CHECK_NEAR(((float *)got.part[OUT_LSE])[i], lse[i],
-                 3e-6 * (1 + fabs(lse[i])));
+      CHECK_NEAR(((float *)got.part[OUT_LSE])[i], lse[i], 3e-6 * (1 + fabs(lse[i])));
     free(o), free(lse), free(wide_o);
     outcome_free(&got);
     attend_tensors_free(ctx, &t);
@@ -207,15 +190,12 @@ TEST(as_the_definition) {
 
 /* ---- states in pairs ------------------------------------------------------------------ */
 
-static attend_view rows_from(attend_view whole, const attend_desc *d, int width,
-                             int at) {
+static attend_view rows_from(attend_view whole, const attend_desc *d, int width, int at) {
   ptrdiff_t head = (ptrdiff_t)d->q_len * width;
-  return (attend_view){(char *)whole.data + (size_t)(at * width) * 2,
-                       {0, head, width, 1}};
+  return (attend_view){(char *)whole.data + (size_t)(at * width) * 2, {0, head, width, 1}};
 }
 
-static void feed(attend_context *ctx, const attend_tensors *t, int chunk,
-                 char *o) {
+static void feed(attend_context *ctx, const attend_tensors *t, int chunk, char *o) {
   attend_desc d = t->desc;
   d.mask.causal = ATTEND_CAUSAL_BOTTOM;
   d.purpose = ATTEND_FOR_EXTEND;
@@ -226,8 +206,7 @@ static void feed(attend_context *ctx, const attend_tensors *t, int chunk,
     n = d.q_len - at < chunk ? d.q_len - at : chunk;
     OK(ctx,
        attend_extend(plan, state, n, rows_from(t->q, &t->desc, d.dim, at),
-                     rows_from(t->k, &t->desc, d.dim, at),
-                     rows_from(t->v, &t->desc, d.dim_v, at),
+                     rows_from(t->k, &t->desc, d.dim, at), rows_from(t->v, &t->desc, d.dim_v, at),
                      rows_from(attend_bhtd(o), &t->desc, d.dim_v, at), NULL));
   }
   attend_state_free(state);
@@ -236,13 +215,12 @@ static void feed(attend_context *ctx, const attend_tensors *t, int chunk,
 
 /* Pages lie in pairs; poly and a narrow gaussian want lanes of f32 from them. */
 TEST(fed_in_pieces) {
-  const char *const problems[] = {
-      "softmax:h4g2n300d24v40:causal:bf16",
-      "gaussian:h4g2n300d17v9:causal:window=33:bf16",
-      "gaussian(sigma=0.5):h4g2n300d17v9:causal:bf16",
-      "gaussian(sigma=0.5):h2n300d64:causal:alibi:bf16",
-      "poly(p=3,a=0.1,c=2):h4g1n300d17v40:causal:bf16",
-      "poly(p=2):h2n300d1v1:causal:window=70:bf16"};
+  const char *const problems[] = {"softmax:h4g2n300d24v40:causal:bf16",
+                                  "gaussian:h4g2n300d17v9:causal:window=33:bf16",
+                                  "gaussian(sigma=0.5):h4g2n300d17v9:causal:bf16",
+                                  "gaussian(sigma=0.5):h2n300d64:causal:alibi:bf16",
+                                  "poly(p=3,a=0.1,c=2):h4g1n300d17v40:causal:bf16",
+                                  "poly(p=2):h2n300d1v1:causal:window=70:bf16"};
   const int chunks[] = {1, 37, 64, 300};
   for (int p = 0; p < 6; p++) {
     attend_context *ctx = open_pairs(2);
@@ -264,9 +242,8 @@ TEST(fed_in_pieces) {
 
 /* What takes kernels of f32 anyway does not notice. */
 TEST(forms_of_f32_have_their_bits) {
-  const char *const problems[] = {
-      "poly(p=3,a=0.1,c=2):b2h4g1n70x300d17v40:bf16:bwd",
-      "gaussian(sigma=0.5):b2h4g2n70x300d17v9:bf16:bwd"};
+  const char *const problems[] = {"poly(p=3,a=0.1,c=2):b2h4g1n70x300d17v40:bf16:bwd",
+                                  "gaussian(sigma=0.5):b2h4g2n70x300d17v9:bf16:bwd"};
   for (int p = 0; p < 2; p++) {
     attend_context *plain = open_context(NULL, 2, NULL), *ctx = open_pairs(2);
     attend_tensors t = make_tensors(ctx, problems[p], 73);

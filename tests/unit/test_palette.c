@@ -16,16 +16,14 @@ static int next_colour(const char **at, char digits[7]) {
   return 0;
 }
 
-static void check_colours(const char *text, const char *name, const colour *c,
-                          int count) {
+static void check_colours(const char *text, const char *name, const colour *c, int count) {
   const char *at = strstr(text, name);
   if (!at) CHECK_FAIL("there is no %s", name);
   for (int i = 0; at && i < count; i++) {
     char digits[7] = "", expected[7];
     snprintf(expected, sizeof expected, "%02x%02x%02x", c[i].r, c[i].g, c[i].b);
     if (!next_colour(&at, digits) || strcmp(digits, expected))
-      CHECK_FAIL("%s, %d: the page has %s, palette.c %s", name, i, digits,
-                 expected);
+      CHECK_FAIL("%s, %d: the page has %s, palette.c %s", name, i, digits, expected);
   }
 }
 

@@ -33,8 +33,8 @@ static void count(const void *args, int64_t i, int worker) {
   int seen = __atomic_fetch_add(&c->cell[i], 1, __ATOMIC_RELAXED);
   /* The phase before must be over, all of it: its neighbours show that. */
   int next = __atomic_load_n(&c->cell[(i + 997) % ITEMS], __ATOMIC_RELAXED);
-  if (seen != c->phase || next < c->phase || next > c->phase + 1 ||
-      worker < 0 || worker >= c->threads)
+  if (seen != c->phase || next < c->phase || next > c->phase + 1 || worker < 0 ||
+      worker >= c->threads)
     __atomic_fetch_add(c->wrong, 1, __ATOMIC_RELAXED);
 }
 
@@ -154,8 +154,7 @@ typedef struct {
 } loops;
 
 /* One by one, in either order: no lane may wait for another. */
-static void loop(int n, void (*body)(void *args, int i), void *args,
-                 void *user) {
+static void loop(int n, void (*body)(void *args, int i), void *args, void *user) {
   loops *l = user;
   l->calls++;
   if (n > l->most) l->most = n;
@@ -168,8 +167,7 @@ TEST(a_callers_parallel_for) {
   attend_context_free(ctx);
   for (int i = 0; i < 2; i++) {
     loops l = {.backwards = i == 1};
-    attend_context_options o = {
-        .threads = 5, .parallel_for = loop, .parallel_user = &l};
+    attend_context_options o = {.threads = 5, .parallel_for = loop, .parallel_user = &l};
     OK(ctx, attend_context_create(&o, &ctx));
     CHECK(run_problem(ctx) == want);
     CHECK(l.calls > 0);

@@ -22,9 +22,7 @@ typedef struct {
 /* From the letters' feet to the top of an x: what touches is read as one. */
 static box box_of(const shape *s) {
   double width = draw_text_width(s->text, s->size, s->bold);
-  double from = s->anchor == ANCHOR_START    ? 0
-                : s->anchor == ANCHOR_MIDDLE ? -width / 2
-                                             : -width;
+  double from = s->anchor == ANCHOR_START ? 0 : s->anchor == ANCHOR_MIDDLE ? -width / 2 : -width;
   double top = -s->size * GLYPHS_X, turn = s->turn * 3.14159265358979 / 180;
   double c = cos(turn), n = sin(turn);
   double px[4] = {from, from + width, from + width, from};
@@ -42,12 +40,9 @@ static int is_apart(const box *a, const box *b) {
   for (int i = 0; i < 4; i++) {
     int j = (i + 1) % 4, outside = 1;
     double dx = a->x[j] - a->x[i], dy = a->y[j] - a->y[i];
-    double in =
-        dx * (a->y[(i + 2) % 4] - a->y[i]) - dy * (a->x[(i + 2) % 4] - a->x[i]);
+    double in = dx * (a->y[(i + 2) % 4] - a->y[i]) - dy * (a->x[(i + 2) % 4] - a->x[i]);
     for (int k = 0; k < 4 && outside; k++)
-      outside = (dx * (b->y[k] - a->y[i]) - dy * (b->x[k] - a->x[i])) *
-                    (in > 0 ? 1 : -1) <=
-                0.01;
+      outside = (dx * (b->y[k] - a->y[i]) - dy * (b->x[k] - a->x[i])) * (in > 0 ? 1 : -1) <= 0.01;
     if (outside) return 1;
   }
   return 0;
@@ -55,8 +50,7 @@ static int is_apart(const box *a, const box *b) {
 
 static int is_inside(const box *b, const drawing *d) {
   for (int i = 0; i < 4; i++)
-    if (b->x[i] < 0 || b->x[i] > d->width || b->y[i] < 0 || b->y[i] > d->height)
-      return 0;
+    if (b->x[i] < 0 || b->x[i] > d->width || b->y[i] < 0 || b->y[i] > d->height) return 0;
   return 1;
 }
 
@@ -73,8 +67,7 @@ static void check_texts(const char *name, const drawing *d) {
       CHECK_FAIL("%s %.0f px: \"%s\" leaves the page", name, d->width, s->text);
     for (size_t j = 0; j < n; j++)
       if (!is_apart(&boxes[j], &boxes[n]) && !is_apart(&boxes[n], &boxes[j]))
-        CHECK_FAIL("%s %.0f px: \"%s\" lies on \"%s\"", name, d->width, s->text,
-                   of[j]->text);
+        CHECK_FAIL("%s %.0f px: \"%s\" lies on \"%s\"", name, d->width, s->text, of[j]->text);
     n++;
   }
   CHECK(n > 3);
@@ -82,8 +75,7 @@ static void check_texts(const char *name, const drawing *d) {
   free(of);
 }
 
-static void check_drawing(const char *name, const char *why, drawing *d,
-                          double width) {
+static void check_drawing(const char *name, const char *why, drawing *d, double width) {
   if (why) CHECK_FAIL("%s: %s", name, why);
   CHECK(d->width <= (width < 480 ? 480 : width) || !strcmp(name, "neuron"));
   CHECK(d->height > 100 && d->height < 20000);
@@ -97,24 +89,18 @@ static void check_drawing(const char *name, const char *why, drawing *d,
 enum { MOST = 400 };
 
 static const char *const words[] = {
-    "[CLS]",     "The",    "animal",
-    "didn",      "'t",     "cross",
-    "the",       "street", "because",
-    "it",        "was",    "too",
-    "tired",     ",",      "antidisestablishmentarianism",
-    "\xff\xfe",  "漢字",   "<|endoftext|>",
-    "a",         "\n",     "naïve",
-    "e\xcc\x81", "##ing",  "."};
+    "[CLS]",    "The",       "animal",        "didn",    "'t",
+    "cross",    "the",       "street",        "because", "it",
+    "was",      "too",       "tired",         ",",       "antidisestablishmentarianism",
+    "\xff\xfe", "漢字",      "<|endoftext|>", "a",       "\n",
+    "naïve",    "e\xcc\x81", "##ing",         "."};
 static const char *token[MOST];
 
 static void name_tokens(void) {
-  for (int i = 0; i < MOST; i++)
-    token[i] = words[i * 7 % (int)(sizeof words / sizeof *words)];
+  for (int i = 0; i < MOST; i++) token[i] = words[i * 7 % (int)(sizeof words / sizeof *words)];
 }
 
-static picture_tokens tokens(int count) {
-  return (picture_tokens){token, count};
-}
+static picture_tokens tokens(int count) { return (picture_tokens){token, count}; }
 
 static uint32_t state;
 static float chance(void) {
@@ -128,24 +114,21 @@ static float *numbers(int count, float low) {
   return to;
 }
 
-static const picture_about about = {"gpt2", "softmax", "decoder",
-                                    3,      1,         "From 100 of 200 rows."};
+static const picture_about about = {"gpt2", "softmax", "decoder", 3, 1, "From 100 of 200 rows."};
 
 static const struct {
   double width;
   int tokens, layers, heads;
   bool dark;
-} sizes[] = {{1200, 1, 4, 2, false},    {480, 5, 4, 4, true},
-             {1200, 24, 12, 12, false}, {700, 44, 4, 16, false},
-             {1200, 200, 6, 12, true},  {900, 390, 24, 16, false},
+} sizes[] = {{1200, 1, 4, 2, false},  {480, 5, 4, 4, true},     {1200, 24, 12, 12, false},
+             {700, 44, 4, 16, false}, {1200, 200, 6, 12, true}, {900, 390, 24, 16, false},
              {300, 30, 48, 32, false}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-#define EACH(i)                                                           \
-  name_tokens();                                                          \
-  for (int i = 0; i < SIZES; i++)                                         \
-    for (picture_look look = {sizes[i].width, sizes[i].dark}; look.width; \
-         look.width = 0)
+#define EACH(i)                   \
+  name_tokens();                  \
+  for (int i = 0; i < SIZES; i++) \
+    for (picture_look look = {sizes[i].width, sizes[i].dark}; look.width; look.width = 0)
 
 TEST(the_model_fits) {
   EACH(i) {
@@ -153,8 +136,7 @@ TEST(the_model_fits) {
     uint8_t *cells = calloc((size_t)count * 48 * 32, 1);
     const char **does = calloc((size_t)count, sizeof *does);
     for (int j = 0; j < count; j++) does[j] = j % 3 ? "positional" : "";
-    picture_model_data d = {
-        about, sizes[i].layers, sizes[i].heads, 32, 48, cells, does};
+    picture_model_data d = {about, sizes[i].layers, sizes[i].heads, 32, 48, cells, does};
     drawing out;
     const char *why = picture_model(&d, &look, &out);
     check_drawing("model", why, &out, sizes[i].width);
@@ -195,8 +177,7 @@ TEST(neurons_fit) {
                              .weights = w,
                              .out = q};
     drawing out;
-    check_drawing("neuron", picture_neuron(&d, &look, &out), &out,
-                  sizes[i].width);
+    check_drawing("neuron", picture_neuron(&d, &look, &out), &out, sizes[i].width);
     free(q);
     free(k);
     free(w);
@@ -208,8 +189,7 @@ TEST(matrices_fit) {
     int n = sizes[i].tokens, cells = n > 200 ? n / 3 : n;
     float *w = numbers(cells * cells, 0);
     uint8_t *mask = calloc((size_t)(cells * cells), 1);
-    for (int j = 0; j < cells * cells; j++)
-      mask[j] = (uint8_t)(j % 5 ? 0 : j % 4);
+    for (int j = 0; j < cells * cells; j++) mask[j] = (uint8_t)(j % 5 ? 0 : j % 4);
     picture_matrix_data d = {.about = about,
                              .rows = tokens(n),
                              .keys = tokens(n),
@@ -221,13 +201,11 @@ TEST(matrices_fit) {
                              .key = -1,
                              .entropy = w};
     drawing out;
-    check_drawing("matrix", picture_matrix(&d, &look, &out), &out,
-                  sizes[i].width);
+    check_drawing("matrix", picture_matrix(&d, &look, &out), &out, sizes[i].width);
     d.mask = NULL;
     d.entropy = NULL;
     d.key = n / 3;
-    check_drawing("matrix", picture_matrix(&d, &look, &out), &out,
-                  sizes[i].width);
+    check_drawing("matrix", picture_matrix(&d, &look, &out), &out, sizes[i].width);
     free(w);
     free(mask);
   }
@@ -272,8 +250,7 @@ TEST(flows_fit) {
     float *shares = numbers((layers + 1) * n, 0);
     uint8_t *reached = calloc((size_t)((layers + 1) * n), 1);
     picture_edge edges[2] = {{0, n - 1, 0, 1}, {0, n - 1, n - 1, -1}};
-    picture_flow_data d = {about,  tokens(n), layers, n - 1,
-                           shares, reached,   edges,  2};
+    picture_flow_data d = {about, tokens(n), layers, n - 1, shares, reached, edges, 2};
     drawing out;
     check_drawing("flow", picture_flow(&d, &look, &out), &out, sizes[i].width);
     d.shares = NULL;
@@ -295,8 +272,7 @@ TEST(comparisons_fit) {
                               1.5,       2.25,      layers,
                               heads,     distances};
     drawing out;
-    check_drawing("compare", picture_compare(&d, &look, &out), &out,
-                  sizes[i].width);
+    check_drawing("compare", picture_compare(&d, &look, &out), &out, sizes[i].width);
     free(a);
     free(b);
     free(distances);
@@ -308,15 +284,12 @@ TEST(generations_fit) {
     int n = sizes[i].tokens;
     picture_step *steps = calloc((size_t)n, sizeof *steps);
     picture_candidate candidates[10];
-    for (int j = 0; j < 10; j++)
-      candidates[j] = (picture_candidate){token[j], 0.5 / (j + 1)};
+    for (int j = 0; j < 10; j++) candidates[j] = (picture_candidate){token[j], 0.5 / (j + 1)};
     for (int j = 0; j < n; j++)
       steps[j] = (picture_step){token[j], 0.3, candidates, 10, 1e4 * (j + 9)};
-    picture_generate_data d = {about, "Once upon a time there was a fox who",
-                               steps, n};
+    picture_generate_data d = {about, "Once upon a time there was a fox who", steps, n};
     drawing out;
-    check_drawing("generate", picture_generate(&d, &look, &out), &out,
-                  sizes[i].width);
+    check_drawing("generate", picture_generate(&d, &look, &out), &out, sizes[i].width);
     free(steps);
   }
 }
@@ -326,14 +299,12 @@ TEST(embeddings_fit) {
     int n = sizes[i].tokens, dim = 8 << i;
     float *cosine = numbers(n * n, -1), *table = numbers(64 * dim, -1);
     float *shift = numbers(dim * dim, -1);
-    picture_embeddings_data d = {
-        about, tokens(n), tokens(n), n, n, cosine, 64, dim, table, shift, 2e-7};
+    picture_embeddings_data d = {about, tokens(n), tokens(n), n,     n,   cosine,
+                                 64,    dim,       table,     shift, 2e-7};
     drawing out;
-    check_drawing("embeddings", picture_embeddings(&d, &look, &out), &out,
-                  sizes[i].width);
+    check_drawing("embeddings", picture_embeddings(&d, &look, &out), &out, sizes[i].width);
     d.count = 0;
-    check_drawing("embeddings", picture_embeddings(&d, &look, &out), &out,
-                  sizes[i].width);
+    check_drawing("embeddings", picture_embeddings(&d, &look, &out), &out, sizes[i].width);
     free(cosine);
     free(table);
     free(shift);
@@ -350,10 +321,8 @@ TEST(nothing_to_draw_is_said) {
   CHECK(picture_film(&(picture_film_data){0}, &look, &out) && !out.count);
   CHECK(picture_flow(&(picture_flow_data){0}, &look, &out) && !out.count);
   CHECK(picture_compare(&(picture_compare_data){0}, &look, &out) && !out.count);
-  CHECK(picture_generate(&(picture_generate_data){0}, &look, &out) &&
-        !out.count);
-  CHECK(picture_embeddings(&(picture_embeddings_data){0}, &look, &out) &&
-        !out.count);
+  CHECK(picture_generate(&(picture_generate_data){0}, &look, &out) && !out.count);
+  CHECK(picture_embeddings(&(picture_embeddings_data){0}, &look, &out) && !out.count);
 }
 
 /* ---- memory ---------------------------------------------------------------------- */
@@ -468,8 +437,7 @@ static void check_terminal(const terminal_look *look, int n, int heads) {
   terminal_model(out, &model, look);
   int wide = widest_line(out);
   if (wide > look->columns || wide < 8)
-    CHECK_FAIL("%d tokens, %d heads: %d of %d columns", n, heads, wide,
-               look->columns);
+    CHECK_FAIL("%d tokens, %d heads: %d of %d columns", n, heads, wide, look->columns);
   fclose(out);
   free(w);
   free(cells);

@@ -39,10 +39,8 @@ static const char *text_rest(const char *at) {
   static const char *const entities[] = {"&lt;", "&gt;", "&amp;", "&quot;"};
   while (*at && *at != '<') {
     int known = *at != '&';
-    for (int i = 0; i < 4 && !known; i++)
-      known = !strncmp(at, entities[i], strlen(entities[i]));
-    if (!known || *at == '>' || ((unsigned char)*at < 0x20 && *at != '\n'))
-      return NULL;
+    for (int i = 0; i < 4 && !known; i++) known = !strncmp(at, entities[i], strlen(entities[i]));
+    if (!known || *at == '>' || ((unsigned char)*at < 0x20 && *at != '\n')) return NULL;
     at++;
   }
   return at;
@@ -109,8 +107,7 @@ static void check_places(const scale *s) {
   double before = -1e-9;
   for (int i = 0; i <= 50; i++) {
     double t = i / 50.0;
-    double x = s->log ? s->low * pow(s->high / s->low, t)
-                      : s->low + (s->high - s->low) * t;
+    double x = s->log ? s->low * pow(s->high / s->low, t) : s->low + (s->high - s->low) * t;
     double at = scale_place(s, x);
     CHECK(at > before && at <= 1 + 1e-9);
     before = at;
@@ -138,8 +135,8 @@ static void check_scale(double low, double high, bool log, axis_ends ends) {
   }
   check_places(&s);
   if (check_failures > bad)
-    CHECK_FAIL("from %g to %g, log %d, tight %d: %d ticks", low, high, log,
-               ends == TIGHT_ENDS, s.count);
+    CHECK_FAIL("from %g to %g, log %d, tight %d: %d ticks", low, high, log, ends == TIGHT_ENDS,
+               s.count);
 }
 
 TEST(ticks_cover_any_range) {
@@ -147,8 +144,7 @@ TEST(ticks_cover_any_range) {
   for (int i = 0; i < 4000; i++) {
     attend_random_uniform((attend_random){7, 1}, 4 * (uint64_t)i, 4, u);
     double size = pow(10, 40 * (double)u[0] - 20);
-    double low = size * (2 * (double)u[1] - 1),
-           high = low + size * (double)u[2];
+    double low = size * (2 * (double)u[1] - 1), high = low + size * (double)u[2];
     if (u[3] < 0.3F) high = low * (1 + 1e-6 * (double)u[2]);
     if (low > high) high = low + size;
     axis_ends ends = i % 2 ? ROUND_ENDS : TIGHT_ENDS;
@@ -159,10 +155,9 @@ TEST(ticks_cover_any_range) {
 }
 
 TEST(ticks_of_odd_ranges) {
-  const double odd[][2] = {{5, 5},           {0, 0},         {-1e300, 1e300},
-                           {1e-300, 1},      {1e308, 1e308}, {-3, -3},
-                           {1e-320, 2e-320}, {1, 1 + 1e-15}, {0, 1e-12},
-                           {0, 1e9},         {1e9, 1e9 + 1}};
+  const double odd[][2] = {{5, 5},         {0, 0},   {-1e300, 1e300},  {1e-300, 1},
+                           {1e308, 1e308}, {-3, -3}, {1e-320, 2e-320}, {1, 1 + 1e-15},
+                           {0, 1e-12},     {0, 1e9}, {1e9, 1e9 + 1}};
   for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
     scale s = scale_of(odd[i][0], odd[i][1], false, ROUND_ENDS);
     CHECK(s.count >= 3 && s.count <= MOST_TICKS && s.low < s.high);
@@ -283,8 +278,7 @@ static const char hostile[] =
     "</text><script>alert(1)</script>&amp;\"'\x01\x7f\n\xff\xc3 \xef\xbf\xbf "
     "\xe4\xbd\xa0 a name that is far too long to be shown beside any line";
 static const double values[] = {3, NAN, 1e9, -1e-12, INFINITY, 0};
-static const double below[] = {2, 0, 1e8, -1, 0, -1},
-                    above[] = {4, 0, 2e9, 1, 0, 1};
+static const double below[] = {2, 0, 1e8, -1, 0, -1}, above[] = {4, 0, 2e9, 1, 0, 1};
 static const char *const names[] = {"a", hostile, "", "d", "e", "f"};
 
 static attend_plot_panel panel_of(attend_plot_kind kind, int log,
@@ -310,15 +304,11 @@ static attend_status whole(attend_context *ctx, char **text) {
       {.name = "b", .count = 6, .y = below, .points = 1, .dashed = 1}};
   attend_plot_mark mark = {2, hostile};
   attend_plot_panel panels[6];
-  for (int i = 0; i < 6; i++)
-    panels[i] = panel_of((attend_plot_kind)(i % 3), i / 3, series);
+  for (int i = 0; i < 6; i++) panels[i] = panel_of((attend_plot_kind)(i % 3), i / 3, series);
   panels[0].marks = 1;
   panels[0].mark = &mark;
-  attend_plot plot = {.title = hostile,
-                      .notes = hostile,
-                      .across = 3,
-                      .count = 6,
-                      .panels = panels};
+  attend_plot plot = {
+      .title = hostile, .notes = hostile, .across = 3, .count = 6, .panels = panels};
   return attend_plot_svg(ctx, &plot, text, NULL);
 }
 
@@ -369,10 +359,8 @@ TEST(little_or_nothing) {
                                .columns = n,
                                .rows = n,
                                .cells = values};
-        attend_plot plot = {.count = 1,
-                            .panels = &p,
-                            .width = wide ? 3000 : 160,
-                            .height = wide ? 0 : 60};
+        attend_plot plot = {
+            .count = 1, .panels = &p, .width = wide ? 3000 : 160, .height = wide ? 0 : 60};
         attend_plot_free(ctx, drawn(ctx, &plot));
       }
   attend_context_free(ctx);
@@ -382,8 +370,7 @@ TEST(large_heat_maps_are_pooled) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   double *cells = room_for(500 * 1000, sizeof *cells);
   for (int i = 0; i < 500 * 1000; i++) cells[i] = i % 1000 < i / 500;
-  attend_plot_panel p = {
-      .kind = ATTEND_PLOT_HEAT, .rows = 500, .columns = 1000, .cells = cells};
+  attend_plot_panel p = {.kind = ATTEND_PLOT_HEAT, .rows = 500, .columns = 1000, .cells = cells};
   attend_plot plot = {.count = 1, .panels = &p};
   char *text = drawn(ctx, &plot);
   CHECK_SAYS(text, "a cell is the mean of 4 x 7");
@@ -456,11 +443,8 @@ TEST(a_file_is_there_as_a_whole) {
 }
 
 static size_t lines_through(const double *cells, int diverging) {
-  attend_plot_panel one = {.kind = ATTEND_PLOT_HEAT,
-                           .rows = 40,
-                           .columns = 40,
-                           .cells = cells,
-                           .diverging = diverging};
+  attend_plot_panel one = {
+      .kind = ATTEND_PLOT_HEAT, .rows = 40, .columns = 40, .cells = cells, .diverging = diverging};
   attend_plot plot = {.count = 1, .panels = &one};
   attend_context *ctx;
   char *text;
@@ -468,8 +452,7 @@ static size_t lines_through(const double *cells, int diverging) {
   CHECK(!attend_context_create(NULL, &ctx));
   CHECK(!attend_plot_svg(ctx, &plot, &text, NULL));
   for (const char *at = text; (at = strstr(at, "stroke-linecap:butt")); at++)
-    for (const char *p = strstr(at, " d=\"") + 4; *p != '"'; p++)
-      n += *p == 'M';
+    for (const char *p = strstr(at, " d=\"") + 4; *p != '"'; p++) n += *p == 'M';
   attend_plot_free(ctx, text);
   attend_context_free(ctx);
   return n;

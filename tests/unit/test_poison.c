@@ -57,9 +57,8 @@ static const int32_t some_rows[3] = {0, 7, 19};
 static glance observe_with(attend_context *ctx, const attend_tensors *t) {
   size_t heads = (size_t)(t->desc.batch * t->desc.heads);
   size_t S = (size_t)t->desc.kv_len, rows = rows_of(&t->desc);
-  glance g = {room_for(heads * 3 * S, 4), room_for(rows * TOP, 4),
-              room_for(rows, 4), room_for(heads * S, 4),
-              room_for(rows * TOP, 4)};
+  glance g = {room_for(heads * 3 * S, 4), room_for(rows * TOP, 4), room_for(rows, 4),
+              room_for(heads * S, 4), room_for(rows * TOP, 4)};
   attend_observation look = {.rows = some_rows,
                              .n_rows = 3,
                              .weights = g.weights,
@@ -80,8 +79,7 @@ static void glance_free(glance *g) {
   free(g->top_index);
 }
 
-static void check_same_glance(const attend_tensors *t, const glance *a,
-                              const glance *b) {
+static void check_same_glance(const attend_tensors *t, const glance *a, const glance *b) {
   size_t heads = (size_t)(t->desc.batch * t->desc.heads);
   size_t S = (size_t)t->desc.kv_len, rows = rows_of(&t->desc);
   CHECK(!memcmp(a->weights, b->weights, heads * 3 * S * 4));
@@ -91,8 +89,7 @@ static void check_same_glance(const attend_tensors *t, const glance *a,
   CHECK(!memcmp(a->mass, b->mass, heads * S * 4));
 }
 
-static void check_finite(const attend_tensors *t, const outcome *out,
-                         const char *name) {
+static void check_finite(const attend_tensors *t, const outcome *out, const char *name) {
   for (int n = OUT_DQ; n < OUT_PARTS; n++) {
     if (!out->part[n]) continue;
     attend_dtype dtype = n == OUT_DBIAS ? ATTEND_F32 : t->desc.dtype;
@@ -146,31 +143,27 @@ enum { SHARED = sizeof shared / sizeof *shared };
 
 /* Row i keeps its bits in o, lse and dq when a key that it does not see goes
  * wild; a row that sees the key must notice. */
-static void check_rows(const attend_desc *d, int wild, const outcome *clean,
-                       const outcome *out, const char *name) {
+static void check_rows(const attend_desc *d, int wild, const outcome *clean, const outcome *out,
+                       const char *name) {
   size_t size = attend_dtype_size(d->dtype);
   size_t o_row = (size_t)d->dim_v * size, q_row = (size_t)d->dim * size;
   int noticed = 0;
   for (size_t r = 0; r < rows_of(d); r++) {
     int i = (int)(r % (size_t)d->q_len);
-    int same =
-        !memcmp(clean->part[OUT_O] + r * o_row, out->part[OUT_O] + r * o_row,
-                o_row) &&
-        !memcmp(clean->part[OUT_LSE] + r * 4, out->part[OUT_LSE] + r * 4, 4);
+    int same = !memcmp(clean->part[OUT_O] + r * o_row, out->part[OUT_O] + r * o_row, o_row) &&
+               !memcmp(clean->part[OUT_LSE] + r * 4, out->part[OUT_LSE] + r * 4, 4);
     if (attend_visible(d, 0, i, wild)) {
       noticed += !same;
       continue;
     }
     if (!same) CHECK_FAIL("%s: key %d reaches row %d", name, wild, i);
-    if (memcmp(clean->part[OUT_DQ] + r * q_row, out->part[OUT_DQ] + r * q_row,
-               q_row))
+    if (memcmp(clean->part[OUT_DQ] + r * q_row, out->part[OUT_DQ] + r * q_row, q_row))
       CHECK_FAIL("%s: key %d reaches dq of row %d", name, wild, i);
   }
   CHECK(noticed > 0);
 }
 
-static void spoil_key(const attend_tensors *t, int j, int keys, int values,
-                      float with) {
+static void spoil_key(const attend_tensors *t, int j, int keys, int values, float with) {
   const attend_desc *d = &t->desc;
   size_t D = (size_t)d->dim, M = (size_t)d->dim_v;
   for (size_t g = 0; g < (size_t)d->kv_heads; g++) {
@@ -202,12 +195,9 @@ TEST(a_wild_key_reaches_only_rows_that_see_it) {
 /* ---- rows that see nothing ----------------------------------------------------------- */
 
 static const char *const dying[] = {
-    "softmax:b1h4g2n80x20d8v12:bottom:bwd",
-    "softmax:b3h2n40x70d8:lengths:bottom:bwd",
-    "softmax:b1h2n40x11d8:window=4:bf16:bwd",
-    "argmax:b1h2n80x20d8:bottom:bwd",
-    "argmax(t=1):b1h2n80x20d8:bottom:alibi:bwd",
-    "gaussian:b1h2n30x20d8:bottom:bwd",
+    "softmax:b1h4g2n80x20d8v12:bottom:bwd",      "softmax:b3h2n40x70d8:lengths:bottom:bwd",
+    "softmax:b1h2n40x11d8:window=4:bf16:bwd",    "argmax:b1h2n80x20d8:bottom:bwd",
+    "argmax(t=1):b1h2n80x20d8:bottom:alibi:bwd", "gaussian:b1h2n30x20d8:bottom:bwd",
 };
 enum { DYING = sizeof dying / sizeof *dying };
 
@@ -311,10 +301,8 @@ typedef struct {
 static fenced fence(const void *from, size_t bytes) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   fenced f = {.mapped = (bytes + page - 1) / page * page + page};
-  f.pages = mmap(NULL, f.mapped, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (f.pages == MAP_FAILED ||
-      mprotect(f.pages + f.mapped - page, page, PROT_NONE)) {
+  f.pages = mmap(NULL, f.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (f.pages == MAP_FAILED || mprotect(f.pages + f.mapped - page, page, PROT_NONE)) {
     printf("no pages for a fence\n");
     exit(1);
   }
@@ -343,8 +331,8 @@ TEST(nothing_beyond_the_end_is_read) {
     size_t D = (size_t)t.desc.dim * size, M = (size_t)t.desc.dim_v * size;
     outcome want = outcome_of(ctx, &t);
     attend_view *views[] = {&t.q, &t.k, &t.v, &t.d_o};
-    size_t bytes[] = {rows_of(&t.desc) * D, keys_of(&t.desc) * D,
-                      keys_of(&t.desc) * M, rows_of(&t.desc) * M};
+    size_t bytes[] = {rows_of(&t.desc) * D, keys_of(&t.desc) * D, keys_of(&t.desc) * M,
+                      rows_of(&t.desc) * M};
     fenced f[4];
     for (int n = 0; n < 4; n++) {
       f[n] = fence(views[n]->data, bytes[n]);

@@ -86,8 +86,7 @@ TEST(gradient_of_powers) {
       double slack = mine * 3 * (n + 2) * eps / (fabs(den[r]) + 1e-9);
       CHECK_NEAR(s[i], mine ? p : (double)pool[i], slack * power(size, n));
       CHECK_NEAR(dp[i], mine ? ds : (double)pool[20000 + i],
-                 slack * n * power(size, n - 1) *
-                     (fabsf(pool[20000 + i]) + fabsf(delta[r])));
+                 slack * n * power(size, n - 1) * (fabsf(pool[20000 + i]) + fabsf(delta[r])));
     }
   }
 }
@@ -107,10 +106,8 @@ TEST(distances_do_not_cancel) {
     for (int rows = 1; rows <= kn->rows; rows++) {
       int width = widths[w], ld = (int)round_up((size_t)width, LANES);
       for (int i = 0; i < GROUP * ld; i++) q[i] = 100 + pool[i] * 0.01f;
-      for (int i = 0; i < PANEL * width; i++)
-        k[i] = 100 + pool[999 + i] * 0.01f;
-      kn->pack_lanes((source){k, ATTEND_F32, width, 1}, NULL, PANEL, width,
-                     lanes);
+      for (int i = 0; i < PANEL * width; i++) k[i] = 100 + pool[999 + i] * 0.01f;
+      kn->pack_lanes((source){k, ATTEND_F32, width, 1}, NULL, PANEL, width, lanes);
       int j0 = rows % 3 * 16, j1 = j0 + 16 * (1 + rows % 2);
       for (int i = 0; i < GROUP * BLOCK; i++) s[i] = canary;
       kn->distances(rows, width, q, ld, lanes, j0, j1, s);
@@ -120,8 +117,7 @@ TEST(distances_do_not_cancel) {
         bool mine = r < rows && j >= j0 && j < j1;
         for (int x = 0; mine && x < width; x++)
           sum += power((double)q[r * ld + x] - (double)k[j * width + x], 2);
-        CHECK_NEAR(s[i], mine ? -sum / 2 : (double)canary,
-                   (width + 4) * eps * sum);
+        CHECK_NEAR(s[i], mine ? -sum / 2 : (double)canary, (width + 4) * eps * sum);
       }
     }
 }
@@ -140,8 +136,7 @@ TEST(weighted_differences) {
         for (int i = 0; i <= ld; i++) {
           double sum = pool[10000 + i], size = fabs(sum);
           for (int t = 0; t < n && i < ld; t++) {
-            double more =
-                (double)p[t * step] * ((double)x[t * ld + i] - (double)y[i]);
+            double more = (double)p[t * step] * ((double)x[t * ld + i] - (double)y[i]);
             sum += more, size += fabs(more);
           }
           CHECK_NEAR(o[i], sum, (n + 3) * eps * size * (n > 0 && i < ld));
@@ -164,8 +159,7 @@ TEST(lengths_of_keys) {
       kn->pack_lanes(src, NULL, n, width, lanes);
       memset(pairs, 0, sizeof pairs);
       for (int j = 0; j < n; j++)
-        for (int i = 0; i < width; i++)
-          pairs[panel_key_at(2, wide, j, i)] = half[j * WIDEST + i];
+        for (int i = 0; i < width; i++) pairs[panel_key_at(2, wide, j, i)] = half[j * WIDEST + i];
       for (int pair = 1; pair <= 2; pair++) {
         for (int j = 0; j < PANEL + LANES; j++) out[j] = canary;
         kn->key_squares(pair, n, pair == 1 ? width : wide,
@@ -193,8 +187,7 @@ TEST(sums_of_columns_and_scaled_sums) {
     for (int j = 0; j < BLOCK; j++) {
       double sum = pool[j], size = fabs(sum);
       for (int r = 0; r < n && j >= j0 && j < j1; r++)
-        sum += pool[1000 + r * BLOCK + j],
-            size += fabsf(pool[1000 + r * BLOCK + j]);
+        sum += pool[1000 + r * BLOCK + j], size += fabsf(pool[1000 + r * BLOCK + j]);
       CHECK_NEAR(out[j], sum, (n + 1) * eps * size);
       double want = (double)0.3f * pool[500 + j] + pool[900 + j];
       CHECK_NEAR(y[j], j < j1 ? want : (double)pool[j], 4 * eps * 5);
@@ -221,8 +214,7 @@ TEST(pairs_come_apart) {
 
 static uint64_t mix(uint64_t sum, const void *data, size_t bytes) {
   const unsigned char *p = data;
-  for (size_t i = 0; i < bytes; i++)
-    sum = (sum ^ p[i]) * UINT64_C(1099511628211);
+  for (size_t i = 0; i < bytes; i++) sum = (sum ^ p[i]) * UINT64_C(1099511628211);
   return sum;
 }
 
@@ -246,11 +238,9 @@ static uint64_t all_bits(const struct kernels *kn, int group) {
   for (int r = 0; r < ROWS; r += group) {
     int n = ROWS - r < group ? ROWS - r : group;
     kn->distances(n, WIDTH, q + r * LD, LD, k, 0, PANEL, s + r * BLOCK);
-    kn->power_grad(n, 16, 112, 0.5f, 1, 5, s + r * BLOCK, dp + r * BLOCK,
-                   den + r, delta + r);
+    kn->power_grad(n, 16, 112, 0.5f, 1, 5, s + r * BLOCK, dp + r * BLOCK, den + r, delta + r);
     kn->power(n, 32, 240, 0.5f, -0.3f, 3, s + r * BLOCK);
-    kn->join_sums(n, 32, 240, s + r * BLOCK, m + r, l + 2 * r, alpha + r,
-                  beta + r);
+    kn->join_sums(n, 32, 240, s + r * BLOCK, m + r, l + 2 * r, alpha + r, beta + r);
   }
   kn->weigh_differences(ROWS, dp + 20, BLOCK, q, LD, k, o);
   kn->key_squares(1, PANEL, WIDTH, k, 0.7f, out);
@@ -274,8 +264,7 @@ TEST(sets_with_fma_give_the_same_bits) {
       uint64_t bits = all_bits(kn, group);
       if (plain && group == 1) scalar = bits;
       if (bits != (plain ? scalar : known))
-        CHECK_FAIL("%s, groups of %d: %#llx", kn->isa, group,
-                   (unsigned long long)bits);
+        CHECK_FAIL("%s, groups of %d: %#llx", kn->isa, group, (unsigned long long)bits);
     }
   }
 }

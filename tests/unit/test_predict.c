@@ -13,17 +13,13 @@ typedef struct {
 
 enum { WIDTH_V = 16 };
 
-static trial open_trial(attend_context *ctx, const char *form, int queries,
-                        int keys, int dim) {
+static trial open_trial(attend_context *ctx, const char *form, int queries, int keys, int dim) {
   char text[128];
   attend_problem p;
-  snprintf(text, sizeof text, "%s:n%dx%dd%dv%d", form, queries, keys, dim,
-           WIDTH_V);
+  snprintf(text, sizeof text, "%s:n%dx%dd%dv%d", form, queries, keys, dim, WIDTH_V);
   OK(ctx, attend_problem_parse(ctx, text, &p));
-  trial t = {.ctx = ctx,
-             .d = p.desc,
-             .rows = (size_t)(queries * dim),
-             .keys = (size_t)(keys * dim)};
+  trial t = {
+      .ctx = ctx, .d = p.desc, .rows = (size_t)(queries * dim), .keys = (size_t)(keys * dim)};
   t.q = room_for(t.rows, sizeof(float));
   t.k = room_for(t.keys, sizeof(float));
   t.v = room_for((size_t)(keys * WIDTH_V), sizeof(float));
@@ -43,25 +39,23 @@ static void close_trial(trial *t) {
 static void draw(trial *t, uint64_t seed, double spread) {
   attend_random_normal((attend_random){seed, 11}, 0, t->rows, t->q);
   attend_random_normal((attend_random){seed, 12}, 0, t->keys, t->k);
-  attend_random_normal((attend_random){seed, 13}, 0,
-                       (size_t)(t->d.kv_len * WIDTH_V), t->v);
+  attend_random_normal((attend_random){seed, 13}, 0, (size_t)(t->d.kv_len * WIDTH_V), t->v);
   for (size_t n = 0; n < t->rows; n++) t->q[n] *= (float)spread;
   for (size_t n = 0; n < t->keys; n++) t->k[n] *= (float)spread;
 }
 
 static void forward(trial *t, const attend_desc *d, float *o) {
   attend_plan *plan = make_plan(t->ctx, d);
-  OK(t->ctx, attend_forward(plan, attend_bhtd(t->q), attend_bhtd(t->k),
-                            attend_bhtd(t->v), attend_bhtd(o), NULL));
+  OK(t->ctx, attend_forward(plan, attend_bhtd(t->q), attend_bhtd(t->k), attend_bhtd(t->v),
+                            attend_bhtd(o), NULL));
   attend_plan_free(plan);
 }
 
 static attend_desc exactly(const trial *t) {
   attend_desc d = t->d;
-  d.form = (attend_form){
-      .kind =
-          t->d.form.kind == ATTEND_GAUSSIAN ? ATTEND_GAUSSIAN : ATTEND_SOFTMAX,
-      .sigma = t->d.form.kind == ATTEND_GAUSSIAN ? t->d.form.sigma : 0};
+  d.form =
+      (attend_form){.kind = t->d.form.kind == ATTEND_GAUSSIAN ? ATTEND_GAUSSIAN : ATTEND_SOFTMAX,
+                    .sigma = t->d.form.kind == ATTEND_GAUSSIAN ? t->d.form.sigma : 0};
   return d;
 }
 
@@ -72,13 +66,11 @@ static double measure(trial *t, int draws, double *wrong) {
   attend_desc exact = exactly(t), d = t->d;
   double size = 0, sum = 0;
   forward(t, &exact, t->exact);
-  for (size_t x = 0; x < n; x++)
-    size += (double)t->exact[x] * (double)t->exact[x];
+  for (size_t x = 0; x < n; x++) size += (double)t->exact[x] * (double)t->exact[x];
   for (int draw = 0; draw < draws; draw++) {
     d.form.redraw = (uint64_t)draw;
     forward(t, &d, t->o);
-    for (size_t x = 0; x < n; x++)
-      sum += pow((double)t->o[x] - (double)t->exact[x], 2);
+    for (size_t x = 0; x < n; x++) sum += pow((double)t->o[x] - (double)t->exact[x], 2);
   }
   *wrong += sum / draws;
   return size;
@@ -88,8 +80,8 @@ typedef struct {
   double measured, predicted, by_spread;
 } comparison;
 
-static comparison compare(const char *form, int queries, int keys, int dim,
-                          double spread, int sets, int draws) {
+static comparison compare(const char *form, int queries, int keys, int dim, double spread, int sets,
+                          int draws) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   trial t = open_trial(ctx, form, queries, keys, dim);
   double wrong = 0, size = 0, predicted = 0;
@@ -97,8 +89,7 @@ static comparison compare(const char *form, int queries, int keys, int dim,
   for (int set = 0; set < sets; set++) {
     draw(&t, (uint64_t)set, spread);
     size += measure(&t, draws, &wrong);
-    OK(ctx,
-       attend_predict(ctx, &t.d, attend_bhtd(t.q), attend_bhtd(t.k), 0.1, &p));
+    OK(ctx, attend_predict(ctx, &t.d, attend_bhtd(t.q), attend_bhtd(t.k), 0.1, &p));
     predicted += p.error * p.error;
   }
   OK(ctx, attend_predict_spread(ctx, &t.d, spread, 0.1, &p));
@@ -112,14 +103,14 @@ static void check_near(const char *form, int keys, int dim, double spread) {
   comparison c = compare(form, 16, keys, dim, spread, sets, 4);
   double a = c.predicted / c.measured, b = c.by_spread / c.measured;
   if (!(a > 0.5 && a < 2))
-    CHECK_FAIL("%s, %d keys, width %d, rms %g: errs by %.3g, not %.3g", form,
-               keys, dim, spread, c.measured, c.predicted);
+    CHECK_FAIL("%s, %d keys, width %d, rms %g: errs by %.3g, not %.3g", form, keys, dim, spread,
+               c.measured, c.predicted);
   if (!(b > 0.45 && b < 2.2))
-    CHECK_FAIL("%s, %d keys, width %d, rms %g: errs by %.3g, from rms %.3g",
-               form, keys, dim, spread, c.measured, c.by_spread);
+    CHECK_FAIL("%s, %d keys, width %d, rms %g: errs by %.3g, from rms %.3g", form, keys, dim,
+               spread, c.measured, c.by_spread);
   if (getenv("ATTEND_TEST_SHOW"))
-    printf("%s n%d d%d %g: %.4f %.4f %.4f\n", form, keys, dim, spread,
-           c.measured, c.predicted, c.by_spread);
+    printf("%s n%d d%d %g: %.4f %.4f %.4f\n", form, keys, dim, spread, c.measured, c.predicted,
+           c.by_spread);
 }
 
 TEST(predicts_what_is_measured) {
@@ -150,8 +141,7 @@ TEST(predicts_gaussian_kernels) {
 
 /* Unit normal at width 64: no number of features that fits in memory helps. */
 TEST(says_when_it_is_large) {
-  static const char *const forms[] = {"favor(m=256)", "favor(m=256,draw=iid)",
-                                      "fourier(m=256)"};
+  static const char *const forms[] = {"favor(m=256)", "favor(m=256,draw=iid)", "fourier(m=256)"};
   for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
     comparison c = compare(forms[f], 16, 64, 64, 1, 2, 2);
     CHECK(c.measured > 0.5);
@@ -162,8 +152,8 @@ TEST(says_when_it_is_large) {
 
 /* ---- consistency ------------------------------------------------------------- */
 
-static attend_prediction by_spread(attend_context *ctx, const char *text,
-                                   double spread, double wanted) {
+static attend_prediction by_spread(attend_context *ctx, const char *text, double spread,
+                                   double wanted) {
   attend_problem p;
   attend_prediction out = {0};
   OK(ctx, attend_problem_parse(ctx, text, &p));
@@ -201,12 +191,11 @@ TEST(features_reach_the_error) {
       CHECK(p.affordable && fmod(p.features, 16) == 0);
       const char *kind = f == 1 ? ",kind=pair" : "";
       const char *name = f == 2 ? "fourier" : "favor";
-      snprintf(sized, sizeof sized, "%s(m=%d%s):n1x300d40", name,
-               (int)p.features, kind);
+      snprintf(sized, sizeof sized, "%s(m=%d%s):n1x300d40", name, (int)p.features, kind);
       CHECK(by_spread(ctx, sized, 0.35, wanted).error <= wanted);
       if (p.features <= 64) continue; /* steps of 16 are coarse there */
-      snprintf(sized, sizeof sized, "%s(m=%d%s):n1x300d40", name,
-               (int)(p.features * 0.7) / 2 * 2, kind);
+      snprintf(sized, sizeof sized, "%s(m=%d%s):n1x300d40", name, (int)(p.features * 0.7) / 2 * 2,
+               kind);
       CHECK(by_spread(ctx, sized, 0.35, wanted).error > wanted);
     }
   attend_context_free(ctx);
@@ -215,15 +204,13 @@ TEST(features_reach_the_error) {
 TEST(descriptions_take_an_error) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_problem p;
-  OK(ctx,
-     attend_problem_parse(ctx, "favor(error=0.1,spread=0.35):n100d64", &p));
+  OK(ctx, attend_problem_parse(ctx, "favor(error=0.1,spread=0.35):n100d64", &p));
   CHECK(p.desc.form.features > 0 && p.desc.form.features % 16 == 0);
   attend_prediction told = by_spread(ctx, "favor:n300d64", 0.35, 0.1);
   CHECK_EQ(p.desc.form.features, (int)told.features);
   CHECK(attend_problem_parse(ctx, "favor(error=0.05):n100d64", &p));
   CHECK_SAYS(attend_message(ctx), "an error of 0.05 would take about ");
-  CHECK_SAYS(attend_message(ctx),
-             " features at width 64 with q and k of rms 1");
+  CHECK_SAYS(attend_message(ctx), " features at width 64 with q and k of rms 1");
   CHECK_SAYS(attend_message(ctx), "rms 0.35 needs about ");
   CHECK_SAYS(attend_message(ctx), "use softmax");
   attend_context_free(ctx);
@@ -231,8 +218,8 @@ TEST(descriptions_take_an_error) {
 
 /* ---- few keys, masks, hostile numbers ------------------------------------------ */
 
-static attend_prediction predict_on(attend_context *ctx, const char *text,
-                                    float q, float k, attend_status want) {
+static attend_prediction predict_on(attend_context *ctx, const char *text, float q, float k,
+                                    attend_status want) {
   attend_tensors t = make_tensors(ctx, text, 3);
   size_t n = rows_of(&t.desc) * (size_t)t.desc.dim;
   attend_prediction out = {.error = -1};
@@ -276,9 +263,9 @@ static void check_sane(attend_prediction p) {
 
 TEST(huge_numbers_stay_numbers) {
   attend_context *ctx = open_context(NULL, 1, NULL);
-  static const char *const texts[] = {
-      "favor:n5x40d8", "favor(kind=pair,draw=iid):n5x40d8", "fourier:n5x40d8",
-      "fourier(draw=iid):n5x3d1", "gaussian(m=64):n5x40d8"};
+  static const char *const texts[] = {"favor:n5x40d8", "favor(kind=pair,draw=iid):n5x40d8",
+                                      "fourier:n5x40d8", "fourier(draw=iid):n5x3d1",
+                                      "gaussian(m=64):n5x40d8"};
   static const float sizes[] = {3, 10, 30, 1e3f, 1e10f, 1e30f, 1e-30f};
   for (size_t n = 0; n < sizeof texts / sizeof *texts; n++)
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
@@ -306,8 +293,7 @@ TEST(masked_keys_are_not_read) {
   OK(ctx, attend_predict(ctx, &t.desc, t.q, t.k, 0.1, &before));
   for (int b = 0; b < 2; b++) {
     int first = t.desc.mask.lengths[b];
-    put_all(ATTEND_F32, t.k.data, (size_t)((b * 80 + first) * 8),
-            (size_t)((80 - first) * 8), NAN);
+    put_all(ATTEND_F32, t.k.data, (size_t)((b * 80 + first) * 8), (size_t)((80 - first) * 8), NAN);
   }
   OK(ctx, attend_predict(ctx, &t.desc, t.q, t.k, 0.1, &after));
   CHECK(memcmp(&before, &after, sizeof before) == 0);
@@ -318,10 +304,8 @@ TEST(masked_keys_are_not_read) {
 /* A few rows stand for many. */
 TEST(samples_agree_with_the_whole) {
   attend_context *ctx = open_context(NULL, 1, NULL);
-  attend_prediction whole =
-      predict_on(ctx, "favor:b1h2n50x500d16", 0.5f, 0.5f, ATTEND_OK);
-  attend_prediction part =
-      predict_on(ctx, "favor:b2h4n500x500d16:bf16", 1, 1, ATTEND_OK);
+  attend_prediction whole = predict_on(ctx, "favor:b1h2n50x500d16", 0.5f, 0.5f, ATTEND_OK);
+  attend_prediction part = predict_on(ctx, "favor:b2h4n500x500d16:bf16", 1, 1, ATTEND_OK);
   CHECK_EQ(whole.pairs, 2 * 50 * 500);
   CHECK(part.pairs >= 24 * 500 && part.pairs < 3e5);
   part = predict_on(ctx, "favor:b2h4n500x500d16", 0.5f, 0.5f, ATTEND_OK);
@@ -331,16 +315,14 @@ TEST(samples_agree_with_the_whole) {
 
 TEST(questions_are_checked) {
   attend_context *ctx = open_context(NULL, 1, NULL);
-  attend_desc d = {
-      .form.kind = ATTEND_FAVOR, .q_len = 4, .kv_len = 4, .dim = 4};
+  attend_desc d = {.form.kind = ATTEND_FAVOR, .q_len = 4, .kv_len = 4, .dim = 4};
   attend_prediction out;
   CHECK_EQ(attend_predict_spread(ctx, &d, 0, 0.1, &out), ATTEND_INVALID);
   CHECK_EQ(attend_predict_spread(ctx, &d, NAN, 0.1, &out), ATTEND_INVALID);
   CHECK_EQ(attend_predict_spread(ctx, &d, 1, 0, &out), ATTEND_INVALID);
   CHECK_EQ(attend_predict_spread(ctx, &d, 1, NAN, &out), ATTEND_INVALID);
-  CHECK_EQ(
-      attend_predict(ctx, &d, attend_bhtd(NULL), attend_bhtd(NULL), 0.1, &out),
-      ATTEND_INVALID);
+  CHECK_EQ(attend_predict(ctx, &d, attend_bhtd(NULL), attend_bhtd(NULL), 0.1, &out),
+           ATTEND_INVALID);
   d.form.kind = ATTEND_SOFTMAX;
   CHECK_EQ(attend_predict_spread(ctx, &d, 1, 0.1, &out), ATTEND_INVALID);
   CHECK_SAYS(attend_message(ctx), "choose favor, fourier");

@@ -67,30 +67,25 @@ TEST(print_is_canonical) {
       {"gaussian(m=8):n4d16", "gaussian(m=8):b1h1n4d16"},
       {"gaussian(map=fourier,m=8,sigma=3,draw=iid,redraw=1,seed=2):n4d16",
        "gaussian(sigma=3,m=8,seed=2,redraw=1,draw=iid,map=fourier):b1h1n4d16"},
-      {"gaussian(map=favor,draw=orthogonal,seed=0):n4d16",
-       "gaussian:b1h1n4d16"},
+      {"gaussian(map=favor,draw=orthogonal,seed=0):n4d16", "gaussian:b1h1n4d16"},
       {"elu:n4d4", "elu:b1h1n4d4"},
       {"favor(m=256,kind=plain):n4d4", "favor:b1h1n4d4"},
-      {"favor(kind=pair,m=32):n4d4:scale=0.5",
-       "favor(m=32,kind=pair):b1h1n4d4"},
+      {"favor(kind=pair,m=32):n4d4:scale=0.5", "favor(m=32,kind=pair):b1h1n4d4"},
       {"favor(m=33):n4d4:scale=2", "favor(m=33):b1h1n4d4:scale=2"},
       {"favor(sigma=2):n4d4:scale=0.25", "favor(sigma=2):b1h1n4d4"},
       {"favor(sigma=0.7,seed=18446744073709551615):n4d4",
        "favor(sigma=0.7,seed=18446744073709551615):b1h1n4d4"},
-      {"fourier(redraw=7,m=10):n4d4:bwd",
-       "fourier(m=10,redraw=7):b1h1n4d4:bwd"},
+      {"fourier(redraw=7,m=10):n4d4:bwd", "fourier(m=10,redraw=7):b1h1n4d4:bwd"},
       {"softmax:n9d4:decode:bottom", "softmax:b1h1n9d4:decode"},
       {"softmax:n9d4:scale=0.5", "softmax:b1h1n9d4"},
       {"softmax:n9d4:scale=1e2", "softmax:b1h1n9d4:scale=100"},
       {"softmax:n9d4:scale=1e12", "softmax:b1h1n9d4:scale=1e+12"},
       {"softmax:n9d4:bwd:cap=50", "softmax:b1h1n9d4:cap=50:bwd"},
-      {"argmax(t=2):n9d4:cap=0.1:scale=3",
-       "argmax(t=2):b1h1n9d4:scale=3:cap=0.1"},
+      {"argmax(t=2):n9d4:cap=0.1:scale=3", "argmax(t=2):b1h1n9d4:scale=3:cap=0.1"},
       {"softmax:n9d4:bwd:bthd:f16:scale=0.333333343:dense:lengths:window=3:top",
        "softmax:b1h1n9d4:top:window=3:lengths:dense:scale=0.33333334:f16:bthd:"
        "bwd"},
-      {"softmax:n0x5d4:buckets:padright",
-       "softmax:b1h1n0x5d4:padright:buckets"},
+      {"softmax:n0x5d4:buckets:padright", "softmax:b1h1n0x5d4:padright:buckets"},
       {"softmax:n5x3d4:bottom", "softmax:b1h1n5x3d4:bottom"},
       {"sgemm:k3n2m1", "sgemm:m1n2k3"},
   };
@@ -118,11 +113,9 @@ TEST(an_error_is_printed_as_features) {
 TEST(round_trips) {
   enum { FORMS = 10 };
   static const char *const lists[][FORMS] = {
-      {"softmax", "argmax(ties=average,t=0.1)", "poly(p=5,a=-0.3,c=1e-7)",
-       "gaussian(sigma=0.7)", "argmax", "elu",
-       "favor(m=31,seed=5,redraw=6,draw=iid,sigma=1.1)",
-       "favor(m=30,kind=pair)", "fourier(m=30,seed=123456789012345678)",
-       "gaussian(sigma=0.3,m=64,map=fourier,seed=1)"},
+      {"softmax", "argmax(ties=average,t=0.1)", "poly(p=5,a=-0.3,c=1e-7)", "gaussian(sigma=0.7)",
+       "argmax", "elu", "favor(m=31,seed=5,redraw=6,draw=iid,sigma=1.1)", "favor(m=30,kind=pair)",
+       "fourier(m=30,seed=123456789012345678)", "gaussian(sigma=0.3,m=64,map=fourier,seed=1)"},
       {":b3h4g2n7d5v6", ":b1h1n7d5", ":n7d7v5", ":h6g3n7d1v9", ":b2n7d64"},
       {"", ":causal", ":top", ":bottom", ":window=3"},
       {"", ":lengths", ":padleft", ":padright:bwd", ":decode"},
@@ -157,8 +150,7 @@ TEST(print_counts_like_snprintf) {
 TEST(refusals) {
   static const char *const cases[][2] = {
       {"", "is empty"},
-      {"softmx:n4d4",
-       "choose softmax, argmax, poly, gaussian, elu, fourier, favor or sgemm"},
+      {"softmx:n4d4", "choose softmax, argmax, poly, gaussian, elu, fourier, favor or sgemm"},
       {"custom:n4d4", "from C only"},
       {"softmax", "has no shape"},
       {"softmax:", "has no shape"},
@@ -205,10 +197,8 @@ TEST(refusals) {
       {"argmax(ties=last):n4d4", "choose ties=first or ties=average"},
       {"argmax(t=-1):n4d4", "temperature is -1"},
       {"gaussian(sigma=-1):n4d4", "sigma is -1"},
-      {"gaussian(kind=pair):n4d4",
-       "it has sigma, m, seed, redraw, draw and map"},
-      {"fourier(map=favor):n4d4",
-       "it has sigma, m, seed, redraw, draw, error and spread"},
+      {"gaussian(kind=pair):n4d4", "it has sigma, m, seed, redraw, draw and map"},
+      {"fourier(map=favor):n4d4", "it has sigma, m, seed, redraw, draw, error and spread"},
       {"elu(m=4):n4d4", "elu has no setting \"m\": it has none"},
       {"elu:n4d4:scale=2", "elu has no scale"},
       {"favor(m=0):n4d4", "the number of features m is \"0\""},
@@ -244,8 +234,7 @@ TEST(refusals) {
 
 TEST(refusals_name_the_word) {
   attend_problem p;
-  CHECK_EQ(attend_problem_parse(context(), "softmax:n4d4:bwd:caudal", &p),
-           ATTEND_INVALID);
+  CHECK_EQ(attend_problem_parse(context(), "softmax:n4d4:bwd:caudal", &p), ATTEND_INVALID);
   CHECK_SAYS(attend_message(context()), "word 4 \"caudal\"");
 }
 
@@ -266,8 +255,8 @@ TEST(layouts_hold_the_same_numbers) {
   int differ = 0;
   for (int n = 0; n < 2 * 3 * 5 * 4; n++) {
     int w = n % 4, i = n / 4 % 5, h = n / 20 % 3, e = n / 60;
-    ptrdiff_t at = e * b.d_o.stride[0] + h * b.d_o.stride[1] +
-                   i * b.d_o.stride[2] + w * b.d_o.stride[3];
+    ptrdiff_t at =
+        e * b.d_o.stride[0] + h * b.d_o.stride[1] + i * b.d_o.stride[2] + w * b.d_o.stride[3];
     CHECK(x[n] == y[at]);
     differ += at != n;
   }
@@ -314,8 +303,7 @@ TEST(padding_is_awkward) {
     t = tensors(left ? "softmax:b3n12d4:padleft" : "softmax:b3n12d4:padright");
     for (int b = 0; b < 3; b++)
       for (int j = 0; j < 12; j++)
-        CHECK_EQ(t.desc.mask.key_mask[b * 12 + j],
-                 left ? j >= 5 + b : j < 12 - 5 - b);
+        CHECK_EQ(t.desc.mask.key_mask[b * 12 + j], left ? j >= 5 + b : j < 12 - 5 - b);
     attend_tensors_free(context(), &t);
   }
 }
@@ -333,9 +321,7 @@ TEST(bias_gradients_have_its_shape) {
     CHECK_EQ(t.dbias_count, cases[n].count);
     CHECK_EQ(t.dbias != NULL, cases[n].count > 0);
     double *out = malloc(2 * 3 * 5 * 4 * sizeof *out);
-    CHECK_EQ(
-        attend_definition_forward(context(), &t.desc, t.q, t.k, t.v, out, NULL),
-        ATTEND_OK);
+    CHECK_EQ(attend_definition_forward(context(), &t.desc, t.q, t.k, t.v, out, NULL), ATTEND_OK);
     free(out);
     attend_tensors_free(context(), &t);
   }

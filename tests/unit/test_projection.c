@@ -27,8 +27,7 @@ static uint64_t hash(const float *w, size_t n) {
   for (size_t i = 0; i < n; i++) {
     uint32_t bits;
     memcpy(&bits, w + i, sizeof bits);
-    for (int byte = 0; byte < 4; byte++)
-      h = (h ^ (bits >> 8 * byte & 255)) * 1099511628211u;
+    for (int byte = 0; byte < 4; byte++) h = (h ^ (bits >> 8 * byte & 255)) * 1099511628211u;
   }
   return h;
 }
@@ -36,8 +35,7 @@ static uint64_t hash(const float *w, size_t n) {
 TEST(iid_directions_are_one_stream) {
   attend_form f = {.seed = 5, .redraw = 7, .draw = ATTEND_IID};
   float *w = draw(&f, 9, 7), want[63];
-  attend_random_normal((attend_random){5, (UINT64_C(1) << 63) + 14}, 0, 63,
-                       want);
+  attend_random_normal((attend_random){5, (UINT64_C(1) << 63) + 14}, 0, 63, want);
   CHECK(!memcmp(w, want, sizeof want));
   free(w);
 }

@@ -5,8 +5,7 @@
 
 /* ---- against the definition ------------------------------------------------------ */
 
-static void plain_of(const attend_tensors *t, const attend_desc *d,
-                     plain_data *p) {
+static void plain_of(const attend_tensors *t, const attend_desc *d, plain_data *p) {
   size_t M = (size_t)d->dim_v;
   *p = (plain_data){.q = t->q.data, .k = t->k.data, .v = t->v.data};
   p->o = room_for(rows_of(d) * M, sizeof(float));
@@ -16,8 +15,7 @@ static void plain_of(const attend_tensors *t, const attend_desc *d,
 
 /* (o, lse) of f32 tensors against the definition; the budget is the plain
  * run's. */
-static void check_against_definition(attend_context *ctx,
-                                     const attend_tensors *t, const float *o,
+static void check_against_definition(attend_context *ctx, const attend_tensors *t, const float *o,
                                      const float *lse, const char *name) {
   attend_desc d = t->desc;
   OK(ctx, attend_desc_complete(ctx, &d));
@@ -25,8 +23,7 @@ static void check_against_definition(attend_context *ctx,
   double *truth = room_for(n + rows_of(&d), sizeof *truth);
   plain_data p;
   plain_of(t, &d, &p);
-  OK(ctx,
-     attend_definition_forward(ctx, &d, t->q, t->k, t->v, truth, truth + n));
+  OK(ctx, attend_definition_forward(ctx, &d, t->q, t->k, t->v, truth, truth + n));
   check_budget(name, "o", o, p.o, truth, n, p.size[0]);
   check_budget(name, "lse", lse, p.lse, truth + n, rows_of(&d), p.size[1]);
   free(truth);
@@ -34,23 +31,17 @@ static void check_against_definition(attend_context *ctx,
   free(p.lse);
 }
 
-static void check_problem(attend_context *ctx, const attend_tensors *t,
-                          const char *name) {
+static void check_problem(attend_context *ctx, const attend_tensors *t, const char *name) {
   outcome out = outcome_of(ctx, t);
-  check_against_definition(ctx, t, (float *)out.part[OUT_O],
-                           (float *)out.part[OUT_LSE], name);
+  check_against_definition(ctx, t, (float *)out.part[OUT_O], (float *)out.part[OUT_LSE], name);
   outcome_free(&out);
 }
 
 /* ---- merging ---------------------------------------------------------------------- */
 
 static const char *const mergeable[] = {
-    "softmax:b2h4g2n7x90d16v24",
-    "argmax:b2h4g2n7x90d16",
-    "argmax(ties=average):b2h2n7x90d16",
-    "argmax(t=0.5):b1h2n7x90d16",
-    "gaussian:b1h2n7x90d8",
-    "poly(p=2,c=1):b1h2n7x90d8",
+    "softmax:b2h4g2n7x90d16v24",  "argmax:b2h4g2n7x90d16", "argmax(ties=average):b2h2n7x90d16",
+    "argmax(t=0.5):b1h2n7x90d16", "gaussian:b1h2n7x90d8",  "poly(p=2,c=1):b1h2n7x90d8",
     "softmax:b1h1n300x90d8",
 };
 enum { MERGEABLE = sizeof mergeable / sizeof *mergeable };
@@ -68,8 +59,7 @@ TEST(parts_merge_to_the_whole) {
       forward_part(ctx, &t, 0, cuts[c], o, lse);
       forward_part(ctx, &t, cuts[c], 90, o + n, lse + rows);
       attend_plan *plan = make_plan(ctx, &t.desc);
-      OK(ctx, attend_merge(plan, attend_bhtd(o), lse, attend_bhtd(o + n),
-                           lse + rows));
+      OK(ctx, attend_merge(plan, attend_bhtd(o), lse, attend_bhtd(o + n), lse + rows));
       check_against_definition(ctx, &t, o, lse, mergeable[p]);
       free(o);
       attend_plan_free(plan);
@@ -82,22 +72,19 @@ TEST(parts_merge_to_the_whole) {
  * between them leaves one on each side. */
 TEST(ties_go_to_the_first_or_to_all) {
   enum { HALF = 45, ROWS = 2 * 7, WIDTH = 8, N = ROWS * WIDTH };
-  const char *const problems[] = {"argmax:h2n7x90d8:bwd",
-                                  "argmax(ties=average):h2n7x90d8:bwd"};
+  const char *const problems[] = {"argmax:h2n7x90d8:bwd", "argmax(ties=average):h2n7x90d8:bwd"};
   FOR_EACH_ISA(isa)
   for (int p = 0; p < 2; p++) {
     attend_context *ctx = open_context(isa, 2, NULL);
     attend_tensors t = make_tensors(ctx, problems[p], 48);
     float *k = t.k.data, o[2 * N], lse[2 * ROWS];
     for (int h = 0; h < 2; h++)
-      memcpy(k + (2 * h + 1) * HALF * WIDTH, k + 2 * h * HALF * WIDTH,
-             HALF * WIDTH * sizeof *k);
+      memcpy(k + (2 * h + 1) * HALF * WIDTH, k + 2 * h * HALF * WIDTH, HALF * WIDTH * sizeof *k);
     check_problem(ctx, &t, problems[p]);
     outcome whole = outcome_of(ctx, &t);
     double *grad = room_for(4 * 90 * WIDTH * 2, sizeof *grad);
     double *dk = grad + 2 * 90 * WIDTH, *dv = dk + 2 * 90 * WIDTH;
-    OK(ctx, attend_definition_backward(ctx, &t.desc, t.q, t.k, t.v, t.d_o, grad,
-                                       dk, dv, NULL));
+    OK(ctx, attend_definition_backward(ctx, &t.desc, t.q, t.k, t.v, t.d_o, grad, dk, dv, NULL));
     for (int i = 0; i < 2 * 90 * WIDTH; i++) {
       CHECK(((float *)whole.part[OUT_DK])[i] == 0);
       CHECK_NEAR(((float *)whole.part[OUT_DV])[i], dv[i], 1e-6);
@@ -105,8 +92,7 @@ TEST(ties_go_to_the_first_or_to_all) {
     forward_part(ctx, &t, 0, HALF, o, lse);
     forward_part(ctx, &t, HALF, 2 * HALF, o + N, lse + ROWS);
     attend_plan *plan = make_plan(ctx, &t.desc);
-    OK(ctx,
-       attend_merge(plan, attend_bhtd(o), lse, attend_bhtd(o + N), lse + ROWS));
+    OK(ctx, attend_merge(plan, attend_bhtd(o), lse, attend_bhtd(o + N), lse + ROWS));
     CHECK(!memcmp(o, whole.part[OUT_O], sizeof o / 2));
     CHECK(!memcmp(lse, whole.part[OUT_LSE], sizeof lse / 2));
     free(grad);
@@ -170,12 +156,10 @@ TEST(huge_logits_that_tie) {
 }
 
 TEST(huge_logits) {
-  const char *const problems[] = {"softmax:b1h4g2n40x300d8:scale=1e4:bwd",
-                                  "softmax:h2n40d8:scale=1e7:bwd",
-                                  "softmax:h2n40d8:scale=-1e4:causal:bwd",
-                                  "argmax(t=1e-4):h2n40d8:bwd",
-                                  "softmax:h2n40x300d8:scale=3e5:bwd",
-                                  "softmax:h2n40x90d64:scale=300:bwd"};
+  const char *const problems[] = {
+      "softmax:b1h4g2n40x300d8:scale=1e4:bwd", "softmax:h2n40d8:scale=1e7:bwd",
+      "softmax:h2n40d8:scale=-1e4:causal:bwd", "argmax(t=1e-4):h2n40d8:bwd",
+      "softmax:h2n40x300d8:scale=3e5:bwd",     "softmax:h2n40x90d64:scale=300:bwd"};
   FOR_EACH_ISA(isa)
   for (int p = 0; p < 6; p++) {
     attend_context *ctx = open_context(isa, 2, NULL);
@@ -194,12 +178,10 @@ TEST(huge_logits) {
 
 TEST(small_and_long_shapes) {
   const char *const problems[] = {
-      "softmax:n1x1d1",         "softmax:n5x7d1:bwd",
-      "softmax:b2h3n1x130d3v1", "argmax:n5x7d1",
-      "softmax:n17x1d5:top",    "softmax:b3h1n2x65d64:window=1",
-      "softmax:n257x256d4:bwd", "softmax:n65x513d130v200",
-      "softmax:h2g1n3x9000d8",  "argmax:h2g1n3x9000d8",
-      "softmax:h2g1n3x65536d8", "argmax:h2g1n3x65536d8",
+      "softmax:n1x1d1",         "softmax:n5x7d1:bwd",      "softmax:b2h3n1x130d3v1",
+      "argmax:n5x7d1",          "softmax:n17x1d5:top",     "softmax:b3h1n2x65d64:window=1",
+      "softmax:n257x256d4:bwd", "softmax:n65x513d130v200", "softmax:h2g1n3x9000d8",
+      "argmax:h2g1n3x9000d8",   "softmax:h2g1n3x65536d8",  "argmax:h2g1n3x65536d8",
   };
   FOR_EACH_ISA(isa)
   for (int p = 0; p < (light() ? 10 : 12); p++) {
@@ -227,23 +209,18 @@ TEST(no_query_and_no_key) {
     attend_plan *plan = make_plan(ctx, &d);
     float k[2 * 5 * 4] = {0}, dk[40], dv[40];
     for (int i = 0; i < 40; i++) dk[i] = dv[i] = 7;
-    OK(ctx,
-       attend_forward(plan, none, attend_bhtd(k), attend_bhtd(k), none, NULL));
-    OK(ctx,
-       attend_backward(plan, none, attend_bhtd(k), attend_bhtd(k), none, NULL,
-                       none, none, attend_bhtd(dk), attend_bhtd(dv), NULL));
+    OK(ctx, attend_forward(plan, none, attend_bhtd(k), attend_bhtd(k), none, NULL));
+    OK(ctx, attend_backward(plan, none, attend_bhtd(k), attend_bhtd(k), none, NULL, none, none,
+                            attend_bhtd(dk), attend_bhtd(dv), NULL));
     for (int i = 0; i < 40; i++) CHECK(dk[i] == 0 && dv[i] == 0);
     attend_plan_free(plan);
     d.q_len = 3, d.kv_len = 0;
     plan = make_plan(ctx, &d);
-    OK(ctx,
-       attend_forward(plan, attend_bhtd(q), none, none, attend_bhtd(o), lse));
+    OK(ctx, attend_forward(plan, attend_bhtd(q), none, none, attend_bhtd(o), lse));
     for (int i = 0; i < 24; i++) CHECK(o[i] == 0);
-    for (int i = 0; i < 6; i++)
-      CHECK(lse[i] == (kind == ATTEND_POLY ? 0 : -INFINITY));
-    OK(ctx,
-       attend_backward(plan, attend_bhtd(q), none, none, attend_bhtd(o), lse,
-                       attend_bhtd(q), attend_bhtd(dq), none, none, NULL));
+    for (int i = 0; i < 6; i++) CHECK(lse[i] == (kind == ATTEND_POLY ? 0 : -INFINITY));
+    OK(ctx, attend_backward(plan, attend_bhtd(q), none, none, attend_bhtd(o), lse, attend_bhtd(q),
+                            attend_bhtd(dq), none, none, NULL));
     for (int i = 0; i < 24; i++) CHECK(dq[i] == 0);
     attend_plan_free(plan);
     attend_context_free(ctx);
@@ -282,8 +259,7 @@ TEST(threads_do_not_matter) {
 /* A row alone, as a batch of one with one query, has the bits it has among
  * others. */
 TEST(company_does_not_matter) {
-  const char *const problems[] = {"softmax:b3h4g2n37x300d24v40",
-                                  "softmax:b3h4g2n37x300d24v40:f16",
+  const char *const problems[] = {"softmax:b3h4g2n37x300d24v40", "softmax:b3h4g2n37x300d24v40:f16",
                                   "argmax:b3h4g1n37x300d24"};
   FOR_EACH_ISA(isa)
   for (int p = 0; p < 3; p++) {
@@ -301,8 +277,7 @@ TEST(company_does_not_matter) {
       size_t b = r / T / H, g = r / T % H * G / H, at = (b * G + g) * S;
       OK(ctx, attend_forward(plan, attend_bhtd((char *)t.q.data + r * D * size),
                              attend_bhtd((char *)t.k.data + at * D * size),
-                             attend_bhtd((char *)t.v.data + at * M * size),
-                             attend_bhtd(o), &lse));
+                             attend_bhtd((char *)t.v.data + at * M * size), attend_bhtd(o), &lse));
       CHECK(!memcmp(o, all.part[OUT_O] + r * M * size, M * size));
       CHECK(!memcmp(&lse, all.part[OUT_LSE] + r * 4, 4));
     }
@@ -323,41 +298,34 @@ typedef struct {
 } moved;
 enum { STRIDES = 3 };
 
-static moved move(const attend_desc *d, attend_view from, int heads, int length,
-                  int width, int kind) {
+static moved move(const attend_desc *d, attend_view from, int heads, int length, int width,
+                  int kind) {
   ptrdiff_t size = (ptrdiff_t)attend_dtype_size(d->dtype);
   ptrdiff_t H = heads, T = length, D = width;
   ptrdiff_t room = 4 * d->batch * (H + 1) * (T + 1) * (D + 3);
   moved m = {room_for((size_t)room, (size_t)size), {0}};
   m.view = attend_bthd(m.block, heads, length, width);
   if (kind == 1)
-    m.view = (attend_view){
-        m.block,
-        {H * (T + 1) * (2 * D + 3), (T + 1) * (2 * D + 3), 2 * D + 3, 2}};
-  if (kind == 2)
     m.view =
-        (attend_view){m.block + (T * D - 1) * size, {H * T * D, T * D, -D, -1}};
+        (attend_view){m.block, {H * (T + 1) * (2 * D + 3), (T + 1) * (2 * D + 3), 2 * D + 3, 2}};
+  if (kind == 2) m.view = (attend_view){m.block + (T * D - 1) * size, {H * T * D, T * D, -D, -1}};
   for (ptrdiff_t n = 0; n < d->batch * H * T * D; n++) {
-    ptrdiff_t at = n / D / T / H * m.view.stride[0] +
-                   n / D / T % H * m.view.stride[1] +
+    ptrdiff_t at = n / D / T / H * m.view.stride[0] + n / D / T % H * m.view.stride[1] +
                    n / D % T * m.view.stride[2] + n % D * m.view.stride[3];
     if (from.data)
-      memcpy((char *)m.view.data + at * size, (char *)from.data + n * size,
-             (size_t)size);
+      memcpy((char *)m.view.data + at * size, (char *)from.data + n * size, (size_t)size);
   }
   return m;
 }
 
-static int same_elements(const attend_desc *d, const moved *m, const char *want,
-                         int heads, int length, int width) {
+static int same_elements(const attend_desc *d, const moved *m, const char *want, int heads,
+                         int length, int width) {
   ptrdiff_t size = (ptrdiff_t)attend_dtype_size(d->dtype);
   ptrdiff_t H = heads, T = length, D = width;
   for (ptrdiff_t n = 0; n < d->batch * H * T * D; n++) {
-    ptrdiff_t at = n / D / T / H * m->view.stride[0] +
-                   n / D / T % H * m->view.stride[1] +
+    ptrdiff_t at = n / D / T / H * m->view.stride[0] + n / D / T % H * m->view.stride[1] +
                    n / D % T * m->view.stride[2] + n % D * m->view.stride[3];
-    if (memcmp((char *)m->view.data + at * size, want + n * size, (size_t)size))
-      return 0;
+    if (memcmp((char *)m->view.data + at * size, want + n * size, (size_t)size)) return 0;
   }
   return 1;
 }
@@ -376,8 +344,8 @@ static void check_strides(attend_context *ctx, const char *name, int kind) {
   moved dk = move(d, none, G, S, D, kind), dv = move(d, none, G, S, M, kind);
   OK(ctx, attend_forward(plan, q.view, k.view, v.view, o.view, t.lse));
   CHECK(!memcmp(t.lse, want.part[OUT_LSE], want.bytes[OUT_LSE]));
-  OK(ctx, attend_backward(plan, q.view, k.view, v.view, o.view, t.lse, d_o.view,
-                          dq.view, dk.view, dv.view, NULL));
+  OK(ctx, attend_backward(plan, q.view, k.view, v.view, o.view, t.lse, d_o.view, dq.view, dk.view,
+                          dv.view, NULL));
   if (!same_elements(d, &o, want.part[OUT_O], H, T, M) ||
       !same_elements(d, &dq, want.part[OUT_DQ], H, T, D) ||
       !same_elements(d, &dk, want.part[OUT_DK], G, S, D) ||
@@ -391,14 +359,13 @@ static void check_strides(attend_context *ctx, const char *name, int kind) {
 }
 
 TEST(strides_do_not_matter) {
-  const char *const problems[] = {
-      "softmax:b2h4g2n20x70d17v24:bwd", "softmax:b2h2n20x70d16:bf16:top:bwd",
-      "argmax:b2h2n20x70d16:f16:bwd", "gaussian:b1h2n9x12d8:bwd"};
+  const char *const problems[] = {"softmax:b2h4g2n20x70d17v24:bwd",
+                                  "softmax:b2h2n20x70d16:bf16:top:bwd",
+                                  "argmax:b2h2n20x70d16:f16:bwd", "gaussian:b1h2n9x12d8:bwd"};
   FOR_EACH_ISA(isa) {
     attend_context *ctx = open_context(isa, 2, NULL);
     for (int p = 0; p < 4; p++)
-      for (int kind = 0; kind < STRIDES; kind++)
-        check_strides(ctx, problems[p], kind);
+      for (int kind = 0; kind < STRIDES; kind++) check_strides(ctx, problems[p], kind);
     attend_context_free(ctx);
   }
 }
@@ -439,8 +406,7 @@ TEST(calls_take_no_memory) {
     long taken = memory.taken;
     OK(ctx, attend_forward(plan, t.q, t.k, t.v, t.o, t.lse));
     if (t.desc.purpose & ATTEND_FOR_BACKWARD)
-      OK(ctx, attend_backward(plan, t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq,
-                              t.dk, t.dv, t.dbias));
+      OK(ctx, attend_backward(plan, t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk, t.dv, t.dbias));
     attend_observe(plan, t.q, t.k, t.lse, &look);
     OK(ctx, attend_merge(plan, t.o, t.lse, t.o, t.lse));
     CHECK_EQ(memory.taken, taken);

@@ -3,18 +3,15 @@
 #include "attend/base.h"
 #include "check.h"
 
-static void check_block(uint64_t index, uint64_t stream, uint64_t seed,
-                        const uint32_t want[4]) {
+static void check_block(uint64_t index, uint64_t stream, uint64_t seed, const uint32_t want[4]) {
   uint32_t got[4];
   attend_random_block((attend_random){seed, stream}, index, got);
   for (int n = 0; n < 4; n++) CHECK_EQ(got[n], want[n]);
 }
 
 TEST(known_answers) {
-  check_block(0, 0, 0,
-              (uint32_t[]){0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
-  check_block(~0ull, ~0ull, ~0ull,
-              (uint32_t[]){0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
+  check_block(0, 0, 0, (uint32_t[]){0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+  check_block(~0ull, ~0ull, ~0ull, (uint32_t[]){0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
   check_block(0x85a308d3243f6a88, 0x0370734413198a2e, 0x299f31d0a4093822,
               (uint32_t[]){0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 }

@@ -7,13 +7,12 @@
 
 enum { FITS = 300, LONG = 1000, PREFIX = 4 };
 
-static const attend_form forms[] = {
-    {.kind = ATTEND_ELU},
-    {.kind = ATTEND_FAVOR, .features = 48},
-    {.kind = ATTEND_FAVOR, .features = 32, .pairs = 1, .seed = 9},
-    {.kind = ATTEND_FOURIER, .features = 32},
-    {.kind = ATTEND_GAUSSIAN, .features = 32},
-    {.kind = ATTEND_POLY, .c = 1}};
+static const attend_form forms[] = {{.kind = ATTEND_ELU},
+                                    {.kind = ATTEND_FAVOR, .features = 48},
+                                    {.kind = ATTEND_FAVOR, .features = 32, .pairs = 1, .seed = 9},
+                                    {.kind = ATTEND_FOURIER, .features = 32},
+                                    {.kind = ATTEND_GAUSSIAN, .features = 32},
+                                    {.kind = ATTEND_POLY, .c = 1}};
 enum { FORMS = sizeof forms / sizeof *forms };
 
 /* A bart with windows of several blocks of keys. */
@@ -50,8 +49,7 @@ static attend_reading *open_reading(const subject *s, int rows) {
 }
 
 static void read_on(const subject *s, attend_reading *x) {
-  for (int i = 0; i < 100000 && !attend_reading_done(x); i++)
-    OK(s->ctx, attend_reading_next(x));
+  for (int i = 0; i < 100000 && !attend_reading_done(x); i++) OK(s->ctx, attend_reading_next(x));
   CHECK(attend_reading_done(x));
 }
 
@@ -62,17 +60,14 @@ static void say(const subject *s, attend_session *run, float *logits) {
   OK(s->ctx, attend_session_next(run, 1, logits));
 }
 
-static void say_reading(const subject *s, const attend_reading *x,
-                        float *logits) {
-  attend_session *run =
-      open_run(s, 2, 0); /* another batch than the reading's */
+static void say_reading(const subject *s, const attend_reading *x, float *logits) {
+  attend_session *run = open_run(s, 2, 0); /* another batch than the reading's */
   OK(s->ctx, attend_session_recall(run, x));
   say(s, run, logits);
   attend_session_free(run);
 }
 
-static void say_read(const subject *s, int rows, int64_t n, const int32_t *ids,
-                     float *logits) {
+static void say_read(const subject *s, int rows, int64_t n, const int32_t *ids, float *logits) {
   attend_reading *x = open_reading(s, rows);
   OK(s->ctx, attend_reading_begin(x, n, ids));
   read_on(s, x);
@@ -94,8 +89,7 @@ TEST(what_fits_is_as_in_one_piece) {
       say_read(&s, 64 + (int)i, lengths[i], ids, got);
       /* poly in one piece may go by pairs */
       double near = forms[f].kind == ATTEND_POLY ? 1e-4 : 0;
-      for (int j = 0; j < s.config->vocab; j++)
-        CHECK_NEAR((double)got[j], (double)want[j], near);
+      for (int j = 0; j < s.config->vocab; j++) CHECK_NEAR((double)got[j], (double)want[j], near);
     }
     free(ids);
     close_model(&s);
@@ -163,8 +157,7 @@ static void count_give(void *block, void *user) {
 
 static size_t peak_of(int64_t n, size_t *said) {
   counter c = {0, 0};
-  attend_context_options o = {.threads = 2,
-                              .allocator = {count_take, count_give, &c}};
+  attend_context_options o = {.threads = 2, .allocator = {count_take, count_give, &c}};
   attend_context *ctx;
   attend_context_create(&o, &ctx);
   subject s = open_bart(ctx, &forms[1]);
@@ -367,8 +360,7 @@ TEST(generation_from_a_reading_is_that_from_the_prompt) {
 
 /* ---- refusals ------------------------------------------------------------------------ */
 
-static void refused(const char *name, const attend_form *form,
-                    const char *why) {
+static void refused(const char *name, const attend_form *form, const char *why) {
   attend_model_options o = {.form = form};
   subject s = open_model(name, NULL, 1, &o);
   attend_reading *x;

@@ -6,16 +6,13 @@
 static const char *golden_path(const char *name) {
   static char path[4096];
   const char *golden = getenv("ATTEND_GOLDEN");
-  snprintf(path, sizeof path, "%s/rouge/%s", golden ? golden : "tests/golden",
-           name);
+  snprintf(path, sizeof path, "%s/rouge/%s", golden ? golden : "tests/golden", name);
   return path;
 }
 
-static attend_rouge_scores rouge(attend_context *ctx, const char *summary,
-                                 const char *reference) {
+static attend_rouge_scores rouge(attend_context *ctx, const char *summary, const char *reference) {
   attend_rouge_scores s;
-  OK(ctx, attend_rouge(ctx, summary, strlen(summary), reference,
-                       strlen(reference), NULL, &s));
+  OK(ctx, attend_rouge(ctx, summary, strlen(summary), reference, strlen(reference), NULL, &s));
   return s;
 }
 
@@ -29,8 +26,7 @@ static void check_numbers(const attend_rouge_scores *s, const attend_json *want,
   for (size_t i = 0; i < 12; i++) {
     double w = attend_json_number(attend_json_at(want, i), NAN);
     if (!(got[i] == w))
-      CHECK_FAIL("number %zu beside \"%.60s\" is %.17g, not %.17g", i,
-                 reference, got[i], w);
+      CHECK_FAIL("number %zu beside \"%.60s\" is %.17g, not %.17g", i, reference, got[i], w);
   }
 }
 
@@ -72,8 +68,7 @@ TEST(rouge_score_says_the_same) {
   size_t count = attend_json_count(pairs);
   double *f1 = room_for(count, sizeof *f1);
   CHECK(count >= 200);
-  for (size_t i = 0; i < count; i++)
-    f1[i] = check_pair(ctx, attend_json_at(pairs, i));
+  for (size_t i = 0; i < count; i++) f1[i] = check_pair(ctx, attend_json_at(pairs, i));
   check_interval(ctx, f1, count, attend_json_get(root, "intervals"));
   free(f1);
   attend_json_free(root);
@@ -103,8 +98,7 @@ static uint32_t draw(uint64_t *at, uint32_t below) {
   return out[0] % below;
 }
 
-static size_t table_length(size_t n, const uint32_t *a, size_t m,
-                           const uint32_t *b) {
+static size_t table_length(size_t n, const uint32_t *a, size_t m, const uint32_t *b) {
   size_t *row = room_for(m + 1, sizeof *row);
   for (size_t i = 0; i < n; i++) {
     size_t diagonal = 0;
@@ -195,8 +189,7 @@ TEST(equal_texts_score_one_and_order_matters_to_pairs_alone) {
 TEST(of_several_references_the_best_counts_for_each_kind) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   const char *summary = "a b c d";
-  attend_rouge_scores s[3] = {rouge(ctx, summary, "d c b a"),
-                              rouge(ctx, summary, "a b x y"),
+  attend_rouge_scores s[3] = {rouge(ctx, summary, "d c b a"), rouge(ctx, summary, "a b x y"),
                               rouge(ctx, summary, "x a y b z c w")};
   attend_rouge_scores best = attend_rouge_best(3, s);
   CHECK(best.rouge1.f1 == 1);
@@ -212,8 +205,7 @@ TEST(bytes_that_are_no_text_are_separators) {
       "a\0b\xFF"
       "c\xC4";
   attend_rouge_scores s;
-  OK(ctx,
-     attend_rouge(ctx, wild, sizeof wild - 1, "\xE2\x84 a b\tC", 8, NULL, &s));
+  OK(ctx, attend_rouge(ctx, wild, sizeof wild - 1, "\xE2\x84 a b\tC", 8, NULL, &s));
   CHECK(s.rouge1.f1 == 1 && s.rougeL.f1 == 1);
   attend_context_free(ctx);
 }
@@ -245,14 +237,12 @@ TEST(novelty_counts_what_the_source_does_not_have) {
   const char *source = "The program draws plots. It reads tables.",
              *summary = "Draws tables, tables and plots";
   attend_novelty n;
-  OK(ctx, attend_novelty_count(ctx, summary, strlen(summary), source,
-                               strlen(source), NULL, &n));
+  OK(ctx, attend_novelty_count(ctx, summary, strlen(summary), source, strlen(source), NULL, &n));
   CHECK_EQ(n.words, 5);
   CHECK_EQ(n.new_words, 1);
   CHECK_EQ(n.bigrams, 4);
   CHECK_EQ(n.new_bigrams, 4);
-  OK(ctx, attend_novelty_count(ctx, source, strlen(source), source,
-                               strlen(source), NULL, &n));
+  OK(ctx, attend_novelty_count(ctx, source, strlen(source), source, strlen(source), NULL, &n));
   CHECK(n.words == 7 && !n.new_words && n.bigrams == 6 && !n.new_bigrams);
   OK(ctx, attend_novelty_count(ctx, "", 0, source, strlen(source), NULL, &n));
   CHECK(!n.words && !n.new_words && !n.bigrams && !n.new_bigrams);
@@ -273,8 +263,7 @@ TEST(intervals_cover_the_truth) {
   for (int t = 0; t < TRIALS; t++) {
     attend_bootstrap_options o = {.resamples = 300, .seed = (uint64_t)t};
     attend_interval i;
-    attend_random_normal((attend_random){11, 3}, (uint64_t)t * VALUES, VALUES,
-                         normal);
+    attend_random_normal((attend_random){11, 3}, (uint64_t)t * VALUES, VALUES, normal);
     for (int v = 0; v < VALUES; v++) values[v] = normal[v];
     OK(ctx, attend_bootstrap(ctx, VALUES, 1, values, &o, &i));
     CHECK(i.low < i.mid && i.mid < i.high);

@@ -20,8 +20,7 @@ TEST(a_run_after_a_head_without_memory) {
     OK(ctx, attend_session_next(run, 1, want));
     OK(ctx, attend_session_truncate(run, 0, 4));
     memory.fail_at = memory.taken + n;
-    attend_status status =
-        attend_session_head(run, ROWS, x, (int)width, logits);
+    attend_status status = attend_session_head(run, ROWS, x, (int)width, logits);
     memory.fail_at = 0;
     CHECK(!status || status == ATTEND_NO_MEMORY);
     OK(ctx, attend_session_extend(run, 1, 1, ids + 4, NULL));
@@ -50,8 +49,7 @@ TEST(a_decoder_after_an_encoder_without_memory) {
   for (int n = 1; n < 12; n++) {
     run = open_run(&s, 1, 0);
     memory.fail_at = memory.taken + n;
-    attend_status status =
-        attend_session_encode(run, 1, LONG, text, NULL, NULL);
+    attend_status status = attend_session_encode(run, 1, LONG, text, NULL, NULL);
     memory.fail_at = 0;
     if (status) attend_session_extend(run, 1, 4, ids, NULL);
     OK(ctx, attend_session_encode(run, 1, LONG, text, NULL, NULL));
@@ -66,8 +64,7 @@ TEST(a_decoder_after_an_encoder_without_memory) {
 }
 
 static void keep_logits(const attend_hooked *s, void *user) {
-  memcpy(user, s->view.data,
-         (size_t)(s->shape[2] * s->shape[3]) * sizeof(float));
+  memcpy(user, s->view.data, (size_t)(s->shape[2] * s->shape[3]) * sizeof(float));
 }
 
 TEST(logits_that_are_shown_are_those_given) {
@@ -75,8 +72,7 @@ TEST(logits_that_are_shown_are_those_given) {
   size_t vocab = (size_t)s.config->vocab;
   attend_session *run = open_run(&s, 2, 0);
   static float shown[512], given[512];
-  attend_hook hook = {
-      .points = ATTEND_AT_LOGITS, .read = keep_logits, .user = shown};
+  attend_hook hook = {.points = ATTEND_AT_LOGITS, .read = keep_logits, .user = shown};
   OK(s.ctx, attend_session_extend(run, 1, 4, ids, NULL));
   attend_session_set_hooks(run, 1, &hook);
   OK(s.ctx, attend_session_next(run, 2, given)); /* the second holds no token */

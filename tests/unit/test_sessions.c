@@ -58,8 +58,7 @@ static void prefill(job *j) {
   const int32_t lengths[BATCH] = {PROMPT, PROMPT - 3};
   int32_t *ids = random_ids(j->s->config, (uint64_t)j->number, BATCH * PROMPT);
   if (j->s->config->parts == ATTEND_BOTH)
-    EXPECT(j, !attend_session_encode(j->session, BATCH, PROMPT, ids, lengths,
-                                     NULL));
+    EXPECT(j, !attend_session_encode(j->session, BATCH, PROMPT, ids, lengths, NULL));
   EXPECT(j, !attend_session_extend(j->session, BATCH, PROMPT, ids, lengths));
   add_next(j);
   free(ids);
@@ -99,12 +98,10 @@ static void fail_on_purpose(job *j) {
   const int32_t ids[BATCH] = {4, bad}, place = 1000 + j->number;
   char part[64];
   float *row = room_for((size_t)vocab, sizeof *row);
-  EXPECT(j, attend_session_extend(j->session, BATCH, 1, ids, NULL) ==
-                ATTEND_INVALID);
+  EXPECT(j, attend_session_extend(j->session, BATCH, 1, ids, NULL) == ATTEND_INVALID);
   snprintf(part, sizeof part, "token 0 of sequence 1 is %d:", bad);
   EXPECT(j, strstr(attend_session_message(j->session), part));
-  EXPECT(j,
-         attend_session_logits(j->session, 1, &place, row) == ATTEND_INVALID);
+  EXPECT(j, attend_session_logits(j->session, 1, &place, row) == ATTEND_INVALID);
   snprintf(part, sizeof part, "place %d is not", 1000 + j->number);
   EXPECT(j, strstr(attend_session_message(j->session), part));
   free(row);
@@ -119,16 +116,14 @@ static void overflow(job *j) {
   char part[64];
   snprintf(part, sizeof part, "%lld tokens are more than",
            (long long)(n + attend_session_length(j->session, 0)));
-  EXPECT(j,
-         attend_session_extend(j->session, 1, n, ids, NULL) == ATTEND_INVALID);
+  EXPECT(j, attend_session_extend(j->session, 1, n, ids, NULL) == ATTEND_INVALID);
   EXPECT(j, strstr(attend_session_message(j->session), part));
   free(ids);
 }
 
 /* ---- generation ------------------------------------------------------------------ */
 
-static void add_generation(job *j, const attend_generate_options *o,
-                           attend_prompt prompt) {
+static void add_generation(job *j, const attend_generate_options *o, attend_prompt prompt) {
   attend_generation *g;
   const attend_continuation *c;
   EXPECT(j, !attend_generate(j->s->model, 1, &prompt, o, &g));
@@ -166,9 +161,8 @@ static void generate(job *j) {
 
 /* ---- all of it, on all threads ------------------------------------------------------ */
 
-static void (*const steps[])(job *) = {
-    create, prefill,  decode,       logits,          reorder,
-    decode, generate, truncate_one, fail_on_purpose, overflow};
+static void (*const steps[])(job *) = {create, prefill,  decode,       logits,          reorder,
+                                       decode, generate, truncate_one, fail_on_purpose, overflow};
 enum { STEPS = sizeof steps / sizeof *steps };
 
 static void *work_alone(void *user) {
@@ -190,9 +184,7 @@ static void *work_together(void *user) {
 static void run_threads(void *(*body)(void *), void *users, size_t size) {
   pthread_t thread[THREADS];
   for (int i = 0; i < THREADS; i++)
-    if (pthread_create(&thread[i], NULL, body,
-                       (char *)users + (size_t)i * size))
-      exit(1);
+    if (pthread_create(&thread[i], NULL, body, (char *)users + (size_t)i * size)) exit(1);
   for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
 }
 
@@ -201,18 +193,15 @@ static void check_model(const char *name, const attend_form *form) {
   attend_model_options options = {.form = form};
   subject s = open_model(name, NULL, 2, &options);
   attend_tokenizer *tokenizer = NULL;
-  if (!strcmp(name, "stories260K"))
-    tokenizer = load_path(s.ctx, model_path(name, NULL));
+  if (!strcmp(name, "stories260K")) tokenizer = load_path(s.ctx, model_path(name, NULL));
   for (int i = 0; i < THREADS * SESSIONS; i++) {
-    alone[i] = together[i] =
-        (job){.s = &s, .tokenizer = tokenizer, .number = i};
+    alone[i] = together[i] = (job){.s = &s, .tokenizer = tokenizer, .number = i};
     work_alone(&alone[i]);
   }
   run_threads(work_together, together, SESSIONS * sizeof *together);
   check_jobs(alone, THREADS * SESSIONS);
   check_jobs(together, THREADS * SESSIONS);
-  for (int i = 0; i < THREADS * SESSIONS; i++)
-    CHECK(same_sums(&alone[i].sum, &together[i].sum));
+  for (int i = 0; i < THREADS * SESSIONS; i++) CHECK(same_sums(&alone[i].sum, &together[i].sum));
   CHECK_EQ(cache_held(s.ctx), 0);
   attend_tokenizer_free(tokenizer);
   close_model(&s);
@@ -222,8 +211,7 @@ TEST(sessions_of_a_story_model) { check_model("stories260K", NULL); }
 TEST(sessions_with_learned_positions) { check_model("gpt2", NULL); }
 TEST(sessions_of_an_encoder_decoder) { check_model("t5", NULL); }
 TEST(sessions_with_a_linear_form) {
-  check_model("llama-gqa",
-              &(attend_form){.kind = ATTEND_FAVOR, .features = 32});
+  check_model("llama-gqa", &(attend_form){.kind = ATTEND_FAVOR, .features = 32});
 }
 
 /* The context itself, by one of the threads. */
@@ -234,8 +222,7 @@ static void attend_once(job *j, const char *engine) {
   t.desc.engine = engine;
   EXPECT(j, !attend_plan_create(ctx, &t.desc, &plan));
   EXPECT(j, !attend_forward(plan, t.q, t.k, t.v, t.o, t.lse));
-  EXPECT(j, attend_forward(plan, (attend_view){0}, t.k, t.v, t.o, t.lse) ==
-                ATTEND_INVALID);
+  EXPECT(j, attend_forward(plan, (attend_view){0}, t.k, t.v, t.o, t.lse) == ATTEND_INVALID);
   attend_plan_free(plan);
   attend_tensors_free(ctx, &t);
 }
@@ -256,8 +243,7 @@ static void *come_and_go(void *user) {
 
 TEST(sessions_come_and_go) {
   ledger memory = {0};
-  subject s = open_path(open_context(NULL, 2, &memory),
-                        model_path("llama-gqa", NULL), NULL);
+  subject s = open_path(open_context(NULL, 2, &memory), model_path("llama-gqa", NULL), NULL);
   long live = memory.live;
   job j[THREADS];
   for (int i = 0; i < THREADS; i++) j[i] = (job){.s = &s, .number = i};
@@ -303,8 +289,7 @@ TEST(threads_do_not_pass_the_limit_of_caches_together) {
     run_threads(fill_caches, j, sizeof *j);
     check_jobs(j, THREADS);
     size_t held = 0;
-    for (int i = 0; i < THREADS; i++)
-      held += attend_session_cache_bytes(j[i].session);
+    for (int i = 0; i < THREADS; i++) held += attend_session_cache_bytes(j[i].session);
     CHECK(held <= LIMIT);
     CHECK_EQ(held, cache_held(ctx));
     for (int i = 0; i < THREADS; i++) attend_session_free(j[i].session);
@@ -346,8 +331,7 @@ static void *read_text(void *user) {
   snprintf(part, sizeof part, " is %d:", ids[LONG - 1]);
   EXPECT(j, strstr(attend_reading_message(x), part));
   EXPECT(j, !attend_reading_begin(x, LONG - 1, ids));
-  while (!attend_reading_done(x) && !j->line)
-    EXPECT(j, !attend_reading_next(x));
+  while (!attend_reading_done(x) && !j->line) EXPECT(j, !attend_reading_next(x));
   recall(j, x);
   if (shared) recall(j, shared);
   attend_reading_free(x);
@@ -371,8 +355,7 @@ TEST(readings_on_many_threads) {
   run_threads(read_text, together, sizeof *together);
   check_jobs(alone, THREADS);
   check_jobs(together, THREADS);
-  for (int i = 0; i < THREADS; i++)
-    CHECK(same_sums(&alone[i].sum, &together[i].sum));
+  for (int i = 0; i < THREADS; i++) CHECK(same_sums(&alone[i].sum, &together[i].sum));
   attend_reading_free(x);
   CHECK_EQ(cache_held(s.ctx), 0);
   free(ids);
@@ -401,8 +384,7 @@ static void encode(job *j, attend_encoding *e, attend_detokenizer *d) {
   const char *said;
   size_t length;
   for (int i = 0; i < 20; i++) {
-    int n = snprintf(text, sizeof text,
-                     "ab %d baab \xc3\xa9t\xc3\xa9 %d, once upon a time 1 aaa",
+    int n = snprintf(text, sizeof text, "ab %d baab \xc3\xa9t\xc3\xa9 %d, once upon a time 1 aaa",
                      i, j->number);
     EXPECT(j, !attend_encode(e, text, (size_t)n, NULL));
     attend_digest_add(&j->sum, e->id, e->count * sizeof *e->id);
@@ -464,18 +446,15 @@ static void check_tokenizer(const char *path) {
   run_threads(use_tokenizer, together, sizeof *together);
   check_jobs(alone, THREADS);
   check_jobs(together, THREADS);
-  for (int i = 0; i < THREADS; i++)
-    CHECK(same_sums(&alone[i].sum, &together[i].sum));
+  for (int i = 0; i < THREADS; i++) CHECK(same_sums(&alone[i].sum, &together[i].sum));
   attend_tokenizer_free(t);
   attend_context_free(ctx);
 }
 
 TEST(tokenizers_on_many_threads) {
-  static const char *const names[] = {"bert-tokenizer.json", "gpt2-vocab.json",
-                                      "llama.model", "unigram.model",
-                                      "tok512.bin"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    check_tokenizer(token_path(names[i]));
+  static const char *const names[] = {"bert-tokenizer.json", "gpt2-vocab.json", "llama.model",
+                                      "unigram.model", "tok512.bin"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_tokenizer(token_path(names[i]));
 }
 
 TEST(a_regular_expression_on_many_threads) {

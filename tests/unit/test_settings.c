@@ -8,8 +8,7 @@ static const double BOUND = 1e-4;
 
 /* Rows of `width` floats, ld apart, beside a golden: the largest gap, as a share of
  * the golden's largest number. */
-static double distance(const attend_tensor *golden, const float *got, int width,
-                       int ld) {
+static double distance(const attend_tensor *golden, const float *got, int width, int ld) {
   double most = 0, gap = 0;
   for (int64_t i = 0; i < golden->count; i++) {
     float want;
@@ -21,9 +20,8 @@ static double distance(const attend_tensor *golden, const float *got, int width,
   return gap / most;
 }
 
-static double check_near(const attend_tensor_file *golden, const char *name,
-                         const char *what, const float *got, int width,
-                         int ld) {
+static double check_near(const attend_tensor_file *golden, const char *name, const char *what,
+                         const float *got, int width, int ld) {
   const attend_tensor *t = attend_tensor_file_find(golden, what);
   double far = t ? distance(t, got, width, ld) : NAN;
   if (!(far <= BOUND)) CHECK_FAIL("%s: %s is off by %.1e", name, what, far);
@@ -43,8 +41,8 @@ static void see_hidden(const attend_hooked *x, void *user) {
   hidden_check *h = user;
   char key[32];
   snprintf(key, sizeof key, "hidden.%d", x->layer);
-  h->worst = fmax(h->worst, check_near(h->golden, h->name, key, x->view.data,
-                                       x->shape[3], (int)x->view.stride[2]));
+  h->worst = fmax(h->worst, check_near(h->golden, h->name, key, x->view.data, x->shape[3],
+                                       (int)x->view.stride[2]));
   h->seen++;
 }
 
@@ -53,32 +51,28 @@ TEST(logits_and_hidden_states_are_those_of_pytorch) {
   for (const toy_case *c = toy_cases; c->name; c++) {
     toy_model m = open_case(c->name, c->family, NULL, 2);
     hidden_check h = {c->name, m.golden, 0, 0};
-    attend_hook hook = {
-        .points = ATTEND_AT_RESIDUAL, .read = see_hidden, .user = &h};
+    attend_hook hook = {.points = ATTEND_AT_RESIDUAL, .read = see_hidden, .user = &h};
     CHECK(!attend_checkpoint_unused(m.files, 0));
     float *logits = logits_of(&m, &hook, false, TOY_TOKENS);
-    double off =
-        check_near(m.golden, c->name, "logits", logits, m.vocab, m.vocab);
+    double off = check_near(m.golden, c->name, "logits", logits, m.vocab, m.vocab);
     CHECK_EQ(h.seen, attend_checkpoint_config(m.files)->decoder.layers + 1);
     logits_off = fmax(logits_off, off);
     hidden_off = fmax(hidden_off, h.worst);
     free(logits);
     close_case(&m);
   }
-  printf("logits are off by %.1e, hidden states by %.1e at most\n", logits_off,
-         hidden_off);
+  printf("logits are off by %.1e, hidden states by %.1e at most\n", logits_off, hidden_off);
 }
 
-static void check_bits(const toy_case *c, const char *isa, int threads,
-                       float **first) {
+static void check_bits(const toy_case *c, const char *isa, int threads, float **first) {
   static const int pieces[] = {1, 7, TOY_TOKENS};
   toy_model m = open_case(c->name, c->family, isa, threads);
   if (!*first) *first = logits_of(&m, NULL, false, TOY_TOKENS);
   for (int i = 0; i < 6; i++) {
     float *got = logits_of(&m, NULL, i % 2, pieces[i / 2]);
     if (memcmp(*first, got, TOY_ROWS * (size_t)m.vocab * sizeof *got))
-      CHECK_FAIL("%s: %s, %d threads, pieces of %d, %s: other bits", c->name,
-                 isa, threads, pieces[i / 2], i % 2 ? "alone" : "together");
+      CHECK_FAIL("%s: %s, %d threads, pieces of %d, %s: other bits", c->name, isa, threads,
+                 pieces[i / 2], i % 2 ? "alone" : "together");
     free(got);
   }
   close_case(&m);
@@ -104,8 +98,7 @@ static double check_gradients(const toy_trainer *t, const char *name) {
   for (; attend_trainer_get(t->trainer, i, &x); i++) {
     char key[300];
     snprintf(key, sizeof key, "grad.%s", x.name);
-    worst = fmax(worst, check_near(t->golden, name, key, x.gradient,
-                                   (int)x.count, (int)x.count));
+    worst = fmax(worst, check_near(t->golden, name, key, x.gradient, (int)x.count, (int)x.count));
   }
   size_t others = 3; /* ids, logits, loss; and what comes into layers and out */
   others += (size_t)attend_trainer_config(t->trainer)->decoder.layers + 1;
@@ -121,13 +114,11 @@ TEST(loss_and_gradients_are_those_of_pytorch) {
       toy_trainer t;
       open_trainer(&t, c, 2, &o);
       float loss = (float)accumulate(&t);
-      loss_off =
-          fmax(loss_off, check_near(t.golden, c->name, "loss", &loss, 1, 1));
+      loss_off = fmax(loss_off, check_near(t.golden, c->name, "loss", &loss, 1, 1));
       worst = fmax(worst, check_gradients(&t, c->name));
       close_trainer(&t);
     }
-  printf("the loss is off by %.1e, gradients by %.1e at most\n", loss_off,
-         worst);
+  printf("the loss is off by %.1e, gradients by %.1e at most\n", loss_off, worst);
 }
 
 TEST(threads_and_recomputing_change_no_bit_of_gradients) {
@@ -140,8 +131,8 @@ TEST(threads_and_recomputing_change_no_bit_of_gradients) {
         o.recompute = i % 2;
         float *got = gradients_by(c, 1 + i / 2, &o, &count);
         if (memcmp(first, got, count * sizeof *got))
-          CHECK_FAIL("%s: %d threads, recompute %d, dropout %d: other bits",
-                     c->name, 1 + i / 2, i % 2, dropped);
+          CHECK_FAIL("%s: %d threads, recompute %d, dropout %d: other bits", c->name, 1 + i / 2,
+                     i % 2, dropped);
         free(got);
       }
       free(first);
@@ -165,8 +156,7 @@ TEST(gradients_with_dropout_are_slopes) {
     for (int side = 0; side < 2; side++) {
       values = attend_trainer_values(t.trainer, NULL);
       for (size_t i = 0; i < n; i++)
-        values[i] =
-            (float)((double)start[i] + (side ? -by : by) * (double)g[i]);
+        values[i] = (float)((double)start[i] + (side ? -by : by) * (double)g[i]);
       OK(t.ctx, attend_trainer_refresh(t.trainer));
       loss[side] = accumulate(&t);
     }
@@ -192,8 +182,7 @@ TEST(norms_of_queries_and_keys_are_two_lines_and_a_setting_of_a_family) {
   toy_model with = open_case("qk-norm-head", &toy_qk_head, NULL, 1);
   logits = logits_of(&with, NULL, false, TOY_TOKENS);
   CHECK(attend_checkpoint_unused(with.files, 0) == NULL);
-  check_near(with.golden, "qk-norm-head", "logits", logits, with.vocab,
-             with.vocab);
+  check_near(with.golden, "qk-norm-head", "logits", logits, with.vocab, with.vocab);
   free(logits);
   close_case(&with);
 }
@@ -216,8 +205,7 @@ TEST(encoders_rotate_as_decoders_do) {
   float *logits = room_for(TOY_ROWS * (size_t)m.vocab, sizeof *logits);
   const float *golden = attend_tensor_file_find(m.golden, "logits")->data;
   OK(m.ctx, attend_session_create(m.model, &o, &s));
-  OK(m.ctx, attend_session_encode(s, TOY_TEXTS, TOY_TOKENS, toy_ids(m.golden),
-                                  NULL, NULL));
+  OK(m.ctx, attend_session_encode(s, TOY_TEXTS, TOY_TOKENS, toy_ids(m.golden), NULL, NULL));
   OK(m.ctx, attend_session_logits(s, TOY_ROWS, NULL, logits));
   for (int b = 0; b < TOY_TEXTS; b++)
     for (int i = 0; i < m.vocab; i++) {
@@ -234,8 +222,7 @@ TEST(layers_that_share_weights_are_counted_each) {
   const attend_config *c = attend_checkpoint_config(m.files);
   const attend_stack *s = &c->decoder;
   double layer = 4.0 * s->width * s->heads * s->dim + 3.0 * s->width * s->mlp;
-  CHECK_EQ(attend_model_flops(m.model),
-           2 * (s->layers * layer + c->vocab * s->width));
+  CHECK_EQ(attend_model_flops(m.model), 2 * (s->layers * layer + c->vocab * s->width));
   close_case(&m);
 }
 
@@ -260,12 +247,8 @@ static void configure_changed(config_reader *r, attend_config *c) {
 static void nothing(attend_config *c) { (void)c; }
 static void whole_heads(attend_config *c) { c->rotary = 0; }
 static void root_of_dim(attend_config *c) { c->score_factor = 0.5f; }
-static void own_groups(attend_config *c) {
-  c->layer_groups = c->decoder.layers;
-}
-static void tables_as_wide(attend_config *c) {
-  c->embed_width = c->decoder.width;
-}
+static void own_groups(attend_config *c) { c->layer_groups = c->decoder.layers; }
+static void tables_as_wide(attend_config *c) { c->embed_width = c->decoder.width; }
 static void wide_window(attend_config *c) {
   c->window = TOY_TOKENS;
   c->some_slide = 0;
@@ -284,16 +267,12 @@ static const struct {
   const family *one;
   void (*change_one)(attend_config *c);
   void (*change_other)(attend_config *c);
-} equal[] = {{"base", &least, nothing, nothing},
-             {"base", &changed, nothing, whole_heads},
-             {"base", &changed, nothing, root_of_dim},
-             {"base", &changed, nothing, own_groups},
-             {"base", &changed, nothing, tables_as_wide},
-             {"base", &changed, nothing, wide_window},
-             {"base", &changed, nothing, none_slides},
-             {"sliding", &changed, all_slide, each_slides},
-             {"sliding", &changed, nothing, same_rope},
-             {"rotary-none", &changed, nothing, no_limit}};
+} equal[] = {
+    {"base", &least, nothing, nothing},          {"base", &changed, nothing, whole_heads},
+    {"base", &changed, nothing, root_of_dim},    {"base", &changed, nothing, own_groups},
+    {"base", &changed, nothing, tables_as_wide}, {"base", &changed, nothing, wide_window},
+    {"base", &changed, nothing, none_slides},    {"sliding", &changed, all_slide, each_slides},
+    {"sliding", &changed, nothing, same_rope},   {"rotary-none", &changed, nothing, no_limit}};
 
 static float *bits_of(const char *name, const family *f, size_t *count) {
   toy_case c = {name, f};

@@ -66,8 +66,7 @@ TEST(only_the_columns_that_are_asked_for) {
 
 TEST(extremes_of_a_cap) {
   FOR_EACH_KERNELS(kn) {
-    float s[LANES] = {INFINITY, -INFINITY, NAN,    0,
-                      -0.0f,    3e38f,     -3e38f, 1e-40f};
+    float s[LANES] = {INFINITY, -INFINITY, NAN, 0, -0.0f, 3e38f, -3e38f, 1e-40f};
     kn->soft_cap(1, 0, LANES, 1.0f, 50.0f, s);
     CHECK(s[0] == 50 && s[1] == -50 && isnan(s[2]));
     CHECK(s[3] == 0 && s[4] == 0 && s[7] >= 0);
@@ -115,8 +114,7 @@ TEST(large_and_small_caps) {
     attend_plan *plan = make_plan(ctx, &t.desc);
     OK(ctx, attend_forward(plan, t.q, t.k, t.v, t.o, t.lse));
     if (i == 0) memcpy(plain, t.lse, bytes);
-    for (size_t r = 0; r < n; r++)
-      CHECK_NEAR(t.lse[r], i < 2 ? (double)plain[r] : log(40), 1e-5);
+    for (size_t r = 0; r < n; r++) CHECK_NEAR(t.lse[r], i < 2 ? (double)plain[r] : log(40), 1e-5);
     attend_plan_free(plan);
   }
   free(plain);
@@ -134,13 +132,10 @@ TEST(no_nan_comes_through_a_mask) {
     put_all(ATTEND_F32, t.v.data, last, 16, NAN);
     attend_plan *plan = make_plan(ctx, &t.desc);
     OK(ctx, attend_forward(plan, t.q, t.k, t.v, t.o, t.lse));
-    put_all(ATTEND_F32, t.d_o.data, last, 16,
-            0); /* the last row alone sees it */
-    OK(ctx, attend_backward(plan, t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk,
-                            t.dv, NULL));
+    put_all(ATTEND_F32, t.d_o.data, last, 16, 0); /* the last row alone sees it */
+    OK(ctx, attend_backward(plan, t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk, t.dv, NULL));
     for (size_t i = 0; i < last; i++)
-      CHECK(isfinite(((float *)t.o.data)[i]) &&
-            isfinite(((float *)t.dq.data)[i]));
+      CHECK(isfinite(((float *)t.o.data)[i]) && isfinite(((float *)t.dq.data)[i]));
     attend_plan_free(plan);
     attend_tensors_free(ctx, &t);
     attend_context_free(ctx);
@@ -159,11 +154,9 @@ TEST(no_product_comes_through_a_mask) {
     }
     attend_plan *plan = make_plan(ctx, &t.desc);
     OK(ctx, attend_forward(plan, t.q, t.k, t.v, t.o, t.lse));
-    OK(ctx, attend_backward(plan, t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk,
-                            t.dv, NULL));
+    OK(ctx, attend_backward(plan, t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk, t.dv, NULL));
     for (size_t i = 0; i < 70 * 16; i++)
-      CHECK(isfinite(((float *)t.dq.data)[i]) &&
-            isfinite(((float *)t.dk.data)[i]));
+      CHECK(isfinite(((float *)t.dq.data)[i]) && isfinite(((float *)t.dk.data)[i]));
     attend_plan_free(plan);
     attend_tensors_free(ctx, &t);
     attend_context_free(ctx);
@@ -193,8 +186,7 @@ TEST(refusals) {
     d.soft_cap = cases[i].cap;
     CHECK_EQ(attend_plan_create(ctx, &d, &plan), ATTEND_INVALID);
     if (!strstr(attend_message(ctx), cases[i].says))
-      CHECK_FAIL("\"%s\" does not say \"%s\"", attend_message(ctx),
-                 cases[i].says);
+      CHECK_FAIL("\"%s\" does not say \"%s\"", attend_message(ctx), cases[i].says);
   }
   attend_desc soft = {.form = {.kind = ATTEND_ARGMAX, .temperature = 1e-25f},
                       .q_len = 4,

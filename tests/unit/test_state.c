@@ -7,8 +7,7 @@ static void repeat_keys(const attend_tensors *t) {
   const attend_desc *d = &t->desc;
   size_t row = (size_t)d->dim * attend_dtype_size(d->dtype);
   for (size_t j = 0; j < keys_of(d); j++)
-    memcpy((char *)t->k.data + j * row,
-           (char *)t->k.data + j / 32 * 32 * row + j % 8 * row, row);
+    memcpy((char *)t->k.data + j * row, (char *)t->k.data + j / 32 * 32 * row + j % 8 * row, row);
 }
 
 /* ---- any chunking ---------------------------------------------------------------- */
@@ -39,8 +38,8 @@ static int next_chunk(int style, int at, int left) {
   return n < left ? n : left;
 }
 
-static void check_chunking(attend_context *ctx, const attend_tensors *t,
-                           int style, const answer *whole, const char *name) {
+static void check_chunking(attend_context *ctx, const attend_tensors *t, int style,
+                           const answer *whole, const char *name) {
   const attend_desc *d = &t->desc;
   attend_plan *plan = plan_for(ctx, t, d->q_len);
   attend_state *state = state_for(plan);
@@ -53,8 +52,8 @@ static void check_chunking(attend_context *ctx, const attend_tensors *t,
     int real = d->mask.lengths ? d->mask.lengths[b] : d->q_len;
     CHECK_EQ(attend_state_length(state, b), real);
     if (!same_rows(d, &out, whole, b, 0, real))
-      CHECK_FAIL("%s on %s, %d threads: chunking %d has other bits", name,
-                 attend_context_isa(ctx), attend_context_threads(ctx), style);
+      CHECK_FAIL("%s on %s, %d threads: chunking %d has other bits", name, attend_context_isa(ctx),
+                 attend_context_threads(ctx), style);
     answer zeros = answer_for(d);
     for (size_t i = 0; i < rows_of(d); i++) zeros.lse[i] = -INFINITY;
     CHECK(same_rows(d, &out, &zeros, b, real, d->q_len));
@@ -98,13 +97,11 @@ TEST(append_then_look_is_forward) {
     attend_plan *plan = plan_for(ctx, &t, 120);
     attend_state *state = state_for(plan);
     for (int at = 0; at < 200; at += 100)
-      OK(ctx,
-         attend_state_append(plan, state, 100, part(t.k, d, 2, 200, d->dim, at),
-                             part(t.v, d, 2, 200, d->dim_v, at)));
+      OK(ctx, attend_state_append(plan, state, 100, part(t.k, d, 2, 200, d->dim, at),
+                                  part(t.v, d, 2, 200, d->dim_v, at)));
     for (int times = 0; times < 2; times++) {
       memset(out.o, 1, rows_of(d) * (size_t)d->dim_v * 2);
-      OK(ctx,
-         attend_state_query(plan, state, 9, t.q, attend_bhtd(out.o), out.lse));
+      OK(ctx, attend_state_query(plan, state, 9, t.q, attend_bhtd(out.o), out.lse));
       for (int b = 0; b < 2; b++) CHECK(same_rows(d, &out, &whole, b, 0, 9));
       CHECK_EQ(attend_state_length(state, 1), 200);
     }
@@ -152,16 +149,14 @@ static void story_end(story *s) {
 }
 
 /* dst[b] becomes src_a[parent][0, cut) and then src_b[b][0, ..). */
-static void splice(const attend_desc *d, int heads, int width, int b,
-                   int parent, int cut, const float *one, const float *two,
-                   float *dst) {
+static void splice(const attend_desc *d, int heads, int width, int b, int parent, int cut,
+                   const float *one, const float *two, float *dst) {
   size_t w = (size_t)width, T = (size_t)d->q_len;
   for (int h = 0; h < heads; h++)
     for (size_t i = 0; i < T; i++) {
       size_t to = ((size_t)(b * heads + h) * T + i) * w;
       size_t from = ((size_t)(parent * heads + h) * T + i) * w;
-      const float *row =
-          i < (size_t)cut ? one + from : two + to - (size_t)cut * w;
+      const float *row = i < (size_t)cut ? one + from : two + to - (size_t)cut * w;
       memcpy(dst + to, row, w * sizeof *dst);
     }
 }
@@ -172,12 +167,9 @@ static answer expected(story *s, const int32_t *parents, const int *cuts) {
   attend_tensors t = make_tensors(s->ctx, beams, 1);
   const attend_desc *d = &t.desc;
   for (int b = 0; b < d->batch; b++) {
-    splice(d, 2, 8, b, parents[b], cuts[b], s->first.q.data, s->second.q.data,
-           t.q.data);
-    splice(d, 1, 8, b, parents[b], cuts[b], s->first.k.data, s->second.k.data,
-           t.k.data);
-    splice(d, 1, 12, b, parents[b], cuts[b], s->first.v.data, s->second.v.data,
-           t.v.data);
+    splice(d, 2, 8, b, parents[b], cuts[b], s->first.q.data, s->second.q.data, t.q.data);
+    splice(d, 1, 8, b, parents[b], cuts[b], s->first.k.data, s->second.k.data, t.k.data);
+    splice(d, 1, 12, b, parents[b], cuts[b], s->first.v.data, s->second.v.data, t.v.data);
   }
   answer a = forward(s->ctx, &t);
   attend_tensors_free(s->ctx, &t);
@@ -186,8 +178,8 @@ static answer expected(story *s, const int32_t *parents, const int *cuts) {
 
 /* Goes on with n tokens of the second tensors in calls of `step`, and compares
  * with what must come; sequence b stands at cuts[b]. */
-static void go_on(story *s, attend_state *state, const int32_t *parents,
-                  const int *cuts, int n, int step) {
+static void go_on(story *s, attend_state *state, const int32_t *parents, const int *cuts, int n,
+                  int step) {
   const attend_desc *d = &s->first.desc;
   answer want = expected(s, parents, cuts), got = answer_for(d);
   for (int at = 0; at < n; at += step)
@@ -196,10 +188,8 @@ static void go_on(story *s, attend_state *state, const int32_t *parents,
     CHECK_EQ(attend_state_length(state, b), cuts[b] + n);
     for (int h = 0; h < d->heads; h++) {
       size_t head = (size_t)((b * d->heads + h) * d->q_len);
-      if (memcmp(got.lse + head, want.lse + head + cuts[b],
-                 (size_t)n * sizeof(float)) ||
-          memcmp(got.o + head * 12 * 4, want.o + (head + (size_t)cuts[b]) * 48,
-                 (size_t)n * 48))
+      if (memcmp(got.lse + head, want.lse + head + cuts[b], (size_t)n * sizeof(float)) ||
+          memcmp(got.o + head * 12 * 4, want.o + (head + (size_t)cuts[b]) * 48, (size_t)n * 48))
         CHECK_FAIL("sequence %d, head %d has other bits", b, h);
     }
   }
@@ -236,8 +226,7 @@ TEST(forks_share_pages_and_go_their_ways) {
   attend_state_free(copy);
   feed(s.plan, s.state, &s.first, 101, LONG - 101, &s.out);
   answer whole = forward(s.ctx, &s.first);
-  for (int b = 0; b < 3; b++)
-    CHECK(same_rows(&s.first.desc, &s.out, &whole, b, 0, LONG));
+  for (int b = 0; b < 3; b++) CHECK(same_rows(&s.first.desc, &s.out, &whole, b, 0, LONG));
   answer_free(&whole);
   story_end(&s);
 }
@@ -250,13 +239,11 @@ TEST(a_truncated_fork_leaves_its_origin_alone) {
   const int cuts[3] = {70, 0, 64};
   feed(s.plan, s.state, &s.first, 0, 200, &s.out);
   OK(s.ctx, attend_state_fork(s.state, &copy));
-  for (int b = 0; b < 3; b++)
-    OK(s.ctx, attend_state_truncate(copy, b, cuts[b]));
+  for (int b = 0; b < 3; b++) OK(s.ctx, attend_state_truncate(copy, b, cuts[b]));
   go_on(&s, copy, own, cuts, 150, 150);
   feed(s.plan, s.state, &s.first, 200, LONG - 200, &s.out);
   answer whole = forward(s.ctx, &s.first);
-  for (int b = 0; b < 3; b++)
-    CHECK(same_rows(&s.first.desc, &s.out, &whole, b, 0, LONG));
+  for (int b = 0; b < 3; b++) CHECK(same_rows(&s.first.desc, &s.out, &whole, b, 0, LONG));
   answer_free(&whole);
   attend_state_free(copy);
   story_end(&s);
@@ -287,8 +274,7 @@ TEST(copied_sequences_go_on) {
   feed(s.plan, s.state, &s.first, 0, 65, &s.out);
   attend_state *to = state_for(s.plan);
   feed(s.plan, to, &s.second, 0, 7, &s.out); /* which is forgotten */
-  for (int b = 0; b < 3; b++)
-    OK(s.ctx, attend_state_copy(s.state, parents[b], to, b));
+  for (int b = 0; b < 3; b++) OK(s.ctx, attend_state_copy(s.state, parents[b], to, b));
   CHECK_EQ(attend_state_copy(s.state, 3, to, 0), ATTEND_INVALID);
   CHECK_EQ(attend_state_copy(s.state, 0, to, -1), ATTEND_INVALID);
   CHECK_EQ(attend_state_copy(other.state, 0, to, 0), ATTEND_INVALID);
@@ -306,11 +292,9 @@ TEST(truncated_sequences_go_on) {
   const int cuts[3] = {70, 0, 64};
   float *v = s.first.v.data;
   for (int b = 0; b < 3; b++)
-    put_all(ATTEND_F32, v, (size_t)(b * LONG + cuts[b]) * 12,
-            (size_t)(LONG - cuts[b]) * 12, NAN);
+    put_all(ATTEND_F32, v, (size_t)(b * LONG + cuts[b]) * 12, (size_t)(LONG - cuts[b]) * 12, NAN);
   feed(s.plan, s.state, &s.first, 0, 130, &s.out);
-  for (int b = 0; b < 3; b++)
-    OK(s.ctx, attend_state_truncate(s.state, b, cuts[b]));
+  for (int b = 0; b < 3; b++) OK(s.ctx, attend_state_truncate(s.state, b, cuts[b]));
   CHECK_EQ(attend_state_truncate(s.state, 0, 71), ATTEND_INVALID);
   CHECK_EQ(attend_state_truncate(s.state, 3, 0), ATTEND_INVALID);
   go_on(&s, s.state, own, cuts, 190, 31);
@@ -323,8 +307,7 @@ TEST(truncated_sequences_go_on) {
  * anything is taken; keys that come one by one end at the limit too. */
 static void check_limit(attend_context *ctx, attend_state *s, size_t limit) {
   char bytes[32], most[32];
-  snprintf(bytes, sizeof bytes, "%zu bytes",
-           attend_state_reserve_bytes(s, 1 << 20));
+  snprintf(bytes, sizeof bytes, "%zu bytes", attend_state_reserve_bytes(s, 1 << 20));
   snprintf(most, sizeof most, "cache_limit is %zu", limit);
   CHECK_EQ(attend_state_reserve(s, 1 << 20), ATTEND_NO_MEMORY);
   CHECK_SAYS(attend_message(ctx), bytes);
@@ -339,12 +322,11 @@ TEST(a_reserve_honours_the_limit) {
   attend_context *ctx;
   attend_state *s;
   OK(ctx, attend_context_create(&o, &ctx));
-  attend_plan *plan =
-      make_plan(ctx, &(attend_desc){.batch = 2,
-                                    .q_len = 64,
-                                    .dim = D,
-                                    .mask.causal = ATTEND_CAUSAL_BOTTOM,
-                                    .purpose = ATTEND_FOR_EXTEND});
+  attend_plan *plan = make_plan(ctx, &(attend_desc){.batch = 2,
+                                                    .q_len = 64,
+                                                    .dim = D,
+                                                    .mask.causal = ATTEND_CAUSAL_BOTTOM,
+                                                    .purpose = ATTEND_FOR_EXTEND});
   OK(ctx, attend_state_create(plan, &s));
   long taken = memory.taken;
   check_limit(ctx, s, LIMIT);
@@ -376,13 +358,11 @@ TEST(reserved_pages_need_no_memory) {
   OK(s.ctx, attend_state_reserve(s.state, LONG));
   size_t bytes = attend_state_bytes(s.state);
   long taken = s.memory.taken;
-  for (int at = 0; at < LONG; at += 20)
-    feed(s.plan, s.state, &s.first, at, 20, &s.out);
+  for (int at = 0; at < LONG; at += 20) feed(s.plan, s.state, &s.first, at, 20, &s.out);
   CHECK_EQ(s.memory.taken, taken);
   CHECK_EQ(attend_state_bytes(s.state), bytes);
   answer whole = forward(s.ctx, &s.first);
-  for (int b = 0; b < 3; b++)
-    CHECK(same_rows(&s.first.desc, &s.out, &whole, b, 0, LONG));
+  for (int b = 0; b < 3; b++) CHECK(same_rows(&s.first.desc, &s.out, &whole, b, 0, LONG));
   answer_free(&whole);
   story_end(&s);
 }
@@ -398,8 +378,7 @@ TEST(a_call_that_fails_changes_nothing) {
   OK(s.ctx, attend_state_fork(s.state, &copy));
   for (long n = 1; n < 100; n++) {
     s.memory.fail_at = s.memory.taken + n;
-    attend_status status =
-        feed_to(s.plan, s.state, &s.first, 60, LONG - 60, 60, &s.out);
+    attend_status status = feed_to(s.plan, s.state, &s.first, 60, LONG - 60, 60, &s.out);
     s.memory.fail_at = 0;
     if (status == ATTEND_OK) break;
     CHECK_EQ(status, ATTEND_NO_MEMORY);
@@ -411,8 +390,7 @@ TEST(a_call_that_fails_changes_nothing) {
   const int cuts[3] = {60, 60, 60};
   go_on(&s, copy, own, cuts, 100, 9);
   answer whole = forward(s.ctx, &s.first);
-  for (int b = 0; b < 3; b++)
-    CHECK(same_rows(&s.first.desc, &s.out, &whole, b, 0, LONG));
+  for (int b = 0; b < 3; b++) CHECK(same_rows(&s.first.desc, &s.out, &whole, b, 0, LONG));
   answer_free(&whole);
   attend_state_free(copy);
   story_end(&s);
@@ -422,12 +400,11 @@ TEST(a_call_that_fails_changes_nothing) {
 
 enum { MANY = 65536 + 77, STEP = 8192 };
 
-static void look_long(attend_context *ctx, const attend_tensors *t,
-                      attend_state *state, int threads, float *out) {
+static void look_long(attend_context *ctx, const attend_tensors *t, attend_state *state,
+                      int threads, float *out) {
   attend_context_set_threads(ctx, threads);
   attend_plan *plan = plan_for(ctx, t, STEP);
-  OK(ctx, attend_state_query(plan, state, 3, t->q, attend_bhtd(out),
-                             out + 3 * 4 * 8));
+  OK(ctx, attend_state_query(plan, state, 3, t->q, attend_bhtd(out), out + 3 * 4 * 8));
   attend_plan_free(plan);
 }
 
@@ -439,11 +416,9 @@ TEST(long_keys_split_over_threads) {
     attend_state *state = state_for(plan);
     for (int at = 0; at < MANY; at += STEP) { /* the last ones tower over */
       int n = MANY - at < STEP ? MANY - at : STEP;
-      for (size_t i = 0; i < keys_of(&t.desc) * 8; i++)
-        ((float *)t.k.data)[i] *= 1.1f;
-      OK(ctx,
-         attend_state_append(plan, state, n, part(t.k, &t.desc, 2, STEP, 8, 0),
-                             part(t.v, &t.desc, 2, STEP, 8, 0)));
+      for (size_t i = 0; i < keys_of(&t.desc) * 8; i++) ((float *)t.k.data)[i] *= 1.1f;
+      OK(ctx, attend_state_append(plan, state, n, part(t.k, &t.desc, 2, STEP, 8, 0),
+                                  part(t.v, &t.desc, 2, STEP, 8, 0)));
     }
     CHECK_EQ(attend_state_length(state, 0), MANY);
     float one[3 * 4 * 9], more[3 * 4 * 9];

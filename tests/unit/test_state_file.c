@@ -45,8 +45,7 @@ static void close_world(world_of *w) {
   remove(path);
 }
 
-static attend_view from(const world_of *w, attend_view v, int heads, int width,
-                        int at) {
+static attend_view from(const world_of *w, attend_view v, int heads, int width, int at) {
   ptrdiff_t row = width, head = (ptrdiff_t)w->t.desc.q_len * row;
   size_t bytes = (size_t)(at * width) * attend_dtype_size(w->t.desc.dtype);
   return (attend_view){(char *)v.data + bytes, {heads * head, head, row, 1}};
@@ -61,8 +60,7 @@ static void feed(const world_of *w, attend_state *s, int at, int n, char *o) {
   attend_plan_set_padding(w->plan, NULL, d->mask.key_mask ? mask : NULL);
   OK(w->ctx, attend_extend(w->plan, s, n, from(w, w->t.q, d->heads, d->dim, at),
                            from(w, w->t.k, d->kv_heads, d->dim, at),
-                           from(w, w->t.v, d->kv_heads, d->dim_v, at),
-                           attend_bhtd(o), NULL));
+                           from(w, w->t.v, d->kv_heads, d->dim_v, at), attend_bhtd(o), NULL));
 }
 
 TEST(going_on_from_a_file_gives_the_same_bits) {

@@ -3,8 +3,7 @@
 #include "study_check.h"
 
 TEST(says_what_the_documents_print) {
-  const attend_setting_value at[] = {
-      {"distances", "0.5,0.7,1"}, {"seeds", "2"}, {0}};
+  const attend_setting_value at[] = {{"distances", "0.5,0.7,1"}, {"seeds", "2"}, {0}};
   const double s = 0.25, both = (exp(s) - 1) * (1 - exp(-s));
   study_result r = study_result_of("approximation", 3, at);
   study_prints(&r, "identity", 0, 1e-9);
@@ -20,8 +19,7 @@ TEST(says_what_the_documents_print) {
   study_prints(&r, "variance-favor-pairs-0.5", both, 0.05);
   study_prints(&r, "orthogonal-fourier-0.7", 1, 0.05);
   /* O(N(M+D)D_random): at N = 1024, D = 64, M = 67, 128 directions. */
-  study_prints(&r, "operations",
-               1024.0 * (4 * 64 * 128 + 4 * 256 * 68 + 128 * (256 + 67)), 0);
+  study_prints(&r, "operations", 1024.0 * (4 * 64 * 128 + 4 * 256 * 68 + 128 * (256 + 67)), 0);
   study_prints(&r, "twice-n", 2, 0);
   study_prints(&r, "one-d", 4, 0);
   study_prints(&r, "one-m", 8 * 128 + 128, 0);
@@ -29,12 +27,10 @@ TEST(says_what_the_documents_print) {
   study_end(&r);
 }
 
-static const attend_study_table *table_of(const study_result *s,
-                                          const char *name) {
+static const attend_study_table *table_of(const study_result *s, const char *name) {
   for (size_t i = 0; i < s->report->n_blocks; i++) {
     const attend_study_block *b = &s->report->blocks[i];
-    if (b->kind == ATTEND_BLOCK_TABLE && !strcmp(b->table->name, name))
-      return b->table;
+    if (b->kind == ATTEND_BLOCK_TABLE && !strcmp(b->table->name, name)) return b->table;
   }
   CHECK_FAIL("there is no table \"%s\"", name);
   return NULL;
@@ -42,8 +38,7 @@ static const attend_study_table *table_of(const study_result *s,
 
 static double cell(const attend_study_table *t, size_t row, const char *name) {
   for (size_t i = 0; t && i < t->columns; i++)
-    if (!strcmp(t->column[i].name, name))
-      return t->cells[row * t->columns + i].number;
+    if (!strcmp(t->column[i].name, name)) return t->cells[row * t->columns + i].number;
   CHECK_FAIL("there is no column \"%s\"", name);
   return NAN;
 }
@@ -52,11 +47,8 @@ static double cell(const attend_study_table *t, size_t row, const char *name) {
  * sums take either sign; scaled by D^(-1/4) they are fine. favor keeps its
  * sign. More features help the right variance alone. */
 TEST(sines_and_cosines_lose_their_sign) {
-  const attend_setting_value at[] = {{"widths", "64"},
-                                     {"features", "32,512"},
-                                     {"seeds", "5"},
-                                     {"redraws", "200"},
-                                     {0}};
+  const attend_setting_value at[] = {
+      {"widths", "64"}, {"features", "32,512"}, {"seeds", "5"}, {"redraws", "200"}, {0}};
   study_result s = study_result_of("approximation", 6, at);
   const attend_study_table *t = table_of(&s, "widths");
   study_prints(&s, "fourier-sign", 1, 0);

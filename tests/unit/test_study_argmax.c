@@ -2,8 +2,7 @@
 #include "study_cell.h"
 
 TEST(says_what_the_documents_print) {
-  static const double scores[] = {3, 11, 5, 2}, weights[] = {0, 1, 0, 0},
-                      output[] = {1, 4, 3};
+  static const double scores[] = {3, 11, 5, 2}, weights[] = {0, 1, 0, 0}, output[] = {1, 4, 3};
   study_result s = study_result_of("argmax", 0, NULL);
   char name[32];
   for (int i = 0; i < 4; i++) {
@@ -46,8 +45,7 @@ TEST(training_moves_winning_values_alone) {
     CHECK_EQ(study_cell_of(&s, "training", 1, "queries"), 12);
     CHECK_EQ(study_cell_of(&s, "training", 1, "keys"), 12);
     CHECK_EQ(study_cell_of(&s, "training", 1, "values"), 12);
-    CHECK(study_cell_of(&s, "training", 1, "after") <
-          study_cell_of(&s, "training", 1, "before"));
+    CHECK(study_cell_of(&s, "training", 1, "after") < study_cell_of(&s, "training", 1, "before"));
     study_end(&s);
   }
 }
@@ -65,8 +63,7 @@ TEST(temperature_goes_from_hard_to_soft) {
 
 /* One query and key more or less, one step: nothing is out of bounds. */
 TEST(awkward_sizes) {
-  const attend_setting_value least[] = {
-      {"queries", "2"}, {"d", "1"}, {"steps", "1"}, {0}};
+  const attend_setting_value least[] = {{"queries", "2"}, {"d", "1"}, {"steps", "1"}, {0}};
   const attend_setting_value most[] = {
       {"queries", "32"}, {"d", "33"}, {"steps", "7"}, {"rate", "0.05"}, {0}};
   study_result a = study_result_of("argmax", 2, least);

@@ -10,8 +10,7 @@ static void bits(const study_result *s, const char *form, int chunk) {
 
 TEST(sums_are_the_mask) {
   static const char *const forms[] = {"elu", "favor", "poly-2"};
-  const attend_setting_value at[] = {
-      {"chunks", "1,5,64,65,200"}, {"n", "150"}, {0}};
+  const attend_setting_value at[] = {{"chunks", "1,5,64,65,200"}, {"n", "150"}, {0}};
   study_result s = study_result_of("causal", 1, at);
   char name[60];
   study_prints(&s, "recurrence", 0, 1e-12);

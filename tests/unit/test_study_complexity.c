@@ -32,8 +32,7 @@ TEST(exponents) {
 
 /* Even where n_t n_s / (n_t + n_s) = d_model. */
 TEST(which_term_dominates) {
-  const attend_setting_value at[] = {
-      {"map-n", "16,64,128"}, {"map-d", "16,64"}, {0}};
+  const attend_setting_value at[] = {{"map-n", "16,64,128"}, {"map-d", "16,64"}, {0}};
   study_result s = study_result_of("complexity", 3, at);
   study_prints(&s, "even-self", 0, 0);
   study_prints(&s, "even-cross", 0, 0);
@@ -49,9 +48,7 @@ TEST(heads_divide_the_width) {
   attend_context *ctx;
   attend_report *report = NULL;
   CHECK(!attend_context_create(NULL, &ctx));
-  CHECK_EQ(
-      attend_study_run(ctx, attend_study_find("complexity"), &how, &report),
-      ATTEND_INVALID);
+  CHECK_EQ(attend_study_run(ctx, attend_study_find("complexity"), &how, &report), ATTEND_INVALID);
   CHECK_SAYS(report->message, "not a multiple of 3 heads");
   attend_report_free(report);
   attend_context_free(ctx);

@@ -8,8 +8,7 @@ TEST(compute_and_memory_access) {
   study_result s = study_result_of("decoding", 1, at);
   study_prints(&s, "flops-g4-b1-n15", 8 * 64 * 64 + 4 * 16 * 64, 0);
   study_prints(&s, "flops-g4-b3-n70", 3 * (8 * 64 * 64 + 4 * 71 * 64), 0);
-  study_prints(&s, "flops-g1-b3-n70", 3 * (4 * 64 * (64 + 16) + 4 * 71 * 64),
-               0);
+  study_prints(&s, "flops-g1-b3-n70", 3 * (4 * 64 * (64 + 16) + 4 * 71 * 64), 0);
   study_prints(&s, "weights-g4-b1-n15", 4 * 4 * 64 * 64, 0);
   study_prints(&s, "weights-g1-b3-n70", 4 * (2 * 64 * 64 + 2 * 64 * 16), 0);
   study_prints(&s, "cache-g4-b3-n70", 4 * 2 * 3 * 71 * 64, 0);
@@ -32,8 +31,7 @@ TEST(weights_and_cache_are_even) {
 }
 
 TEST(steps_are_the_whole) {
-  const attend_setting_value at[] = {
-      {"d", "48"}, {"h", "6"}, {"groups", "6,3,1"}, {0}};
+  const attend_setting_value at[] = {{"d", "48"}, {"h", "6"}, {"groups", "6,3,1"}, {0}};
   study_result s = study_result_of("decoding", 3, at);
   study_prints(&s, "steps-g6", 0, 0);
   study_prints(&s, "steps-g3", 0, 0);
@@ -48,8 +46,7 @@ TEST(groups_divide_the_heads) {
   attend_context *ctx;
   attend_report *report = NULL;
   CHECK(!attend_context_create(NULL, &ctx));
-  CHECK_EQ(attend_study_run(ctx, attend_study_find("decoding"), &how, &report),
-           ATTEND_INVALID);
+  CHECK_EQ(attend_study_run(ctx, attend_study_find("decoding"), &how, &report), ATTEND_INVALID);
   CHECK_SAYS(report->message, "must divide");
   attend_report_free(report);
   attend_context_free(ctx);

@@ -4,13 +4,11 @@
 #include "study_check.h"
 
 static study_result heads_of(const char *model) {
-  const attend_setting_value at[] = {
-      {"model", model_path(model, NULL)}, {"length", "24"}, {0}};
+  const attend_setting_value at[] = {{"model", model_path(model, NULL)}, {"length", "24"}, {0}};
   return study_result_of("heads", 2, at);
 }
 
-static const attend_study_table *table_of(const study_result *s,
-                                          const char *name) {
+static const attend_study_table *table_of(const study_result *s, const char *name) {
   for (size_t i = 0; i < s->report->n_blocks; i++) {
     const attend_study_table *t = s->report->blocks[i].table;
     if (t && !strcmp(t->name, name)) return t;
@@ -47,8 +45,7 @@ TEST(all_heads_are_counted) {
   const attend_study_table *t = table_of(&s, "layers");
   double sum = 0;
   for (size_t i = 0; t && i < t->rows; i++)
-    for (size_t j = 2; j < t->columns; j++)
-      sum += t->cells[i * t->columns + j].number;
+    for (size_t j = 2; j < t->columns; j++) sum += t->cells[i * t->columns + j].number;
   CHECK_EQ(t ? t->rows : 0, 2 * 5);
   CHECK_EQ((int)sum, 2 * 5 * 8);
   study_end(&s);
@@ -64,11 +61,9 @@ TEST(what_has_no_formula_is_not_claimed) {
 }
 
 static void refuses(const char *name, const char *value, const char *says) {
-  const attend_setting_value both[] = {
-      {"model", model_path("stories260K", NULL)}, {name, value}};
+  const attend_setting_value both[] = {{"model", model_path("stories260K", NULL)}, {name, value}};
   const bool model = !strcmp(name, "model");
-  attend_study_options how = {
-      .quick = 1, .count = model ? 1 : 2, .settings = both + model};
+  attend_study_options how = {.quick = 1, .count = model ? 1 : 2, .settings = both + model};
   attend_context *ctx;
   attend_report *report = NULL;
   CHECK(!attend_context_create(NULL, &ctx));

@@ -27,11 +27,8 @@ TEST(known_rows) {
 /* Equal weights at one end; at the other the mean is where the gap's density
  * says, and the median is gone. */
 TEST(scale_from_soft_to_hard) {
-  const attend_setting_value at[] = {{"spread", "0.001,50"},
-                                     {"tables", "40"},
-                                     {"queries", "20"},
-                                     {"keys", "16"},
-                                     {0}};
+  const attend_setting_value at[] = {
+      {"spread", "0.001,50"}, {"tables", "40"}, {"queries", "20"}, {"keys", "16"}, {0}};
   study_result s = study_result_of("jacobian", 5, at);
   double mean = study_cell_of(&s, "scale", 1, "mean");
   CHECK_NEAR(study_cell_of(&s, "scale", 0, "mean"), sqrt(15) / 16, 1e-5);
@@ -44,11 +41,9 @@ TEST(scale_from_soft_to_hard) {
 TEST(width_matters_without_the_scale) {
   const attend_setting_value at[] = {{"d", "16,1024"}, {"tables", "4"}, {0}};
   study_result s = study_result_of("jacobian", 1, at);
-  CHECK_NEAR(study_cell_of(&s, "width", 2, "median") /
-                 study_cell_of(&s, "width", 0, "median"),
-             1, 0.2);
-  CHECK(study_cell_of(&s, "width", 3, "median") <
-        0.1 * study_cell_of(&s, "width", 1, "median"));
+  CHECK_NEAR(study_cell_of(&s, "width", 2, "median") / study_cell_of(&s, "width", 0, "median"), 1,
+             0.2);
+  CHECK(study_cell_of(&s, "width", 3, "median") < 0.1 * study_cell_of(&s, "width", 1, "median"));
   CHECK(study_cell_of(&s, "width", 3, "dq_median") <
         0.1 * study_cell_of(&s, "width", 3, "dq_mean"));
   study_end(&s);

@@ -2,8 +2,7 @@
  * map, and of time and space. */
 #include "study_check.h"
 
-static const attend_study_table *table_of(const study_result *s,
-                                          const char *name) {
+static const attend_study_table *table_of(const study_result *s, const char *name) {
   for (size_t i = 0; s->report && i < s->report->n_blocks; i++) {
     const attend_study_table *t = s->report->blocks[i].table;
     if (t && !strcmp(t->name, name)) return t;
@@ -13,8 +12,7 @@ static const attend_study_table *table_of(const study_result *s,
 }
 
 TEST(one_sign_keeps_the_denominator) {
-  static const char *const positive[] = {"softmax", "gaussian", "elu", "favor",
-                                         "poly-2"};
+  static const char *const positive[] = {"softmax", "gaussian", "elu", "favor", "poly-2"};
   study_result s = study_result_of("kernels", 1, NULL);
   char name[40];
   for (size_t i = 0; i < sizeof positive / sizeof *positive; i++) {
@@ -43,8 +41,7 @@ TEST(signed_similarities_cancel) {
 
 /* 001 6(b): C = (D+1)(D+2)/2. 003 leaves the cross terms out. */
 TEST(the_quadratic_map) {
-  const attend_setting_value at[] = {
-      {"widths", "2,3,64"}, {"pairs", "500"}, {0}};
+  const attend_setting_value at[] = {{"widths", "2,3,64"}, {"pairs", "500"}, {0}};
   study_result s = study_result_of("kernels", 3, at);
   study_prints(&s, "C-D2", 6, 0);
   study_prints(&s, "C-D3", 10, 0);
@@ -57,8 +54,7 @@ TEST(the_quadratic_map) {
 
 /* 001 6(c), (d): N²(D+M) and NCM. At D = M = 8, C is 45. */
 TEST(time_and_space) {
-  const attend_setting_value at[] = {
-      {"d", "8"}, {"lengths", "64,128,256,300"}, {0}};
+  const attend_setting_value at[] = {{"d", "8"}, {"lengths", "64,128,256,300"}, {0}};
   study_result s = study_result_of("kernels", 4, at);
   study_prints(&s, "flops-pairs-N256", 2.0 * 256 * 256 * 16, 0);
   study_prints(&s, "flops-features-N64", 64 * (2 * 45 * 9 + 128 * 53), 0);

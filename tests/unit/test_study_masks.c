@@ -64,9 +64,8 @@ TEST(awkward_sizes) {
                                         {"padding", "8"},
                                         {"d", "8"},
                                         {0}};
-  const attend_setting_value most[] = {{"length", "64"},  {"real", "63"},
-                                       {"written", "64"}, {"tokens", "129"},
-                                       {"padding", "65"}, {0}};
+  const attend_setting_value most[] = {{"length", "64"},  {"real", "63"},    {"written", "64"},
+                                       {"tokens", "129"}, {"padding", "65"}, {0}};
   study_result a = study_result_of("masks", 2, least);
   study_result b = study_result_of("masks", 2, most);
   study_end(&a);
@@ -79,8 +78,7 @@ TEST(without_padding_there_is_nothing_to_show) {
   attend_context *ctx;
   attend_report *report;
   CHECK(!attend_context_create(NULL, &ctx));
-  CHECK_EQ(attend_study_run(ctx, attend_study_find("masks"), &how, &report),
-           ATTEND_INVALID);
+  CHECK_EQ(attend_study_run(ctx, attend_study_find("masks"), &how, &report), ATTEND_INVALID);
   CHECK_SAYS(report->message, "choose fewer real tokens");
   attend_report_free(report);
   attend_context_free(ctx);

@@ -6,9 +6,7 @@ TEST(dependences_are_those_of_the_solution) {
   static const struct {
     const char *name;
     int yes[4];
-  } norms[] = {{"layer", {1, 0, 1, 0}},
-               {"batch", {1, 1, 0, 0}},
-               {"stored", {1, 0, 0, 0}}};
+  } norms[] = {{"layer", {1, 0, 1, 0}}, {"batch", {1, 1, 0, 0}}, {"stored", {1, 0, 0, 0}}};
   const attend_setting_value at[] = {{"rows", "3"}, {"columns", "5"}, {0}};
   study_result s = study_result_of("norms", 5, at);
   for (int k = 0; k < 3; k++)
@@ -21,8 +19,7 @@ TEST(dependences_are_those_of_the_solution) {
 }
 
 TEST(lengths_are_gamma_sqrt_d) {
-  const attend_setting_value at[] = {
-      {"d", "9,100"}, {"gamma", "2"}, {"beta", "-3,0"}, {0}};
+  const attend_setting_value at[] = {{"d", "9,100"}, {"gamma", "2"}, {"beta", "-3,0"}, {0}};
   study_result s = study_result_of("norms", 1, at);
   study_prints(&s, "length-d9-gamma2-beta-3", 6, 1e-4);
   study_prints(&s, "length-d100-gamma2-beta0", 20, 1e-4);

@@ -2,8 +2,7 @@
 #include "study_check.h"
 
 TEST(steps_are_rotations) {
-  const attend_setting_value at[] = {
-      {"d", "6"}, {"positions", "80"}, {"steps", "1,64"}, {0}};
+  const attend_setting_value at[] = {{"d", "6"}, {"positions", "80"}, {"steps", "1,64"}, {0}};
   study_result s = study_result_of("positions", 3, at);
   study_prints(&s, "formula", 0, 3e-8);
   study_prints(&s, "step", 0, 5e-7);
@@ -14,8 +13,7 @@ TEST(steps_are_rotations) {
 }
 
 TEST(dot_products_depend_on_the_distance) {
-  const attend_setting_value at[] = {
-      {"d", "64"}, {"positions", "100"}, {"steps", "1,64"}, {0}};
+  const attend_setting_value at[] = {{"d", "64"}, {"positions", "100"}, {"steps", "1,64"}, {0}};
   study_result s = study_result_of("positions", 0, at);
   study_prints(&s, "length", 32, 2e-4);
   study_prints(&s, "dot-0", 0, 2e-4);
@@ -26,8 +24,7 @@ TEST(dot_products_depend_on_the_distance) {
 
 /* The table's numbers, by the definition. */
 TEST(the_table_says_it) {
-  const attend_setting_value at[] = {
-      {"d", "4"}, {"positions", "40"}, {"steps", "3"}, {0}};
+  const attend_setting_value at[] = {{"d", "4"}, {"positions", "40"}, {"steps", "3"}, {0}};
   study_result s = study_result_of("positions", 0, at);
   for (size_t i = 0; i < s.report->n_blocks; i++) {
     const attend_study_table *t = s.report->blocks[i].table;
@@ -45,8 +42,7 @@ static void refuses(const char *name, const char *value, const char *says) {
   attend_context *ctx;
   attend_report *report = NULL;
   CHECK(!attend_context_create(NULL, &ctx));
-  CHECK_EQ(attend_study_run(ctx, attend_study_find("positions"), &how, &report),
-           ATTEND_INVALID);
+  CHECK_EQ(attend_study_run(ctx, attend_study_find("positions"), &how, &report), ATTEND_INVALID);
   CHECK_SAYS(report->message, says);
   attend_report_free(report);
   attend_context_free(ctx);

@@ -21,8 +21,7 @@ TEST(shares_are_those_of_the_formula) {
   for (int i = 0; i < 8; i++) {
     char name[20];
     snprintf(name, sizeof name, "kept-%d", i + 1);
-    study_prints(&s, name, sigma[i] * sigma[i] / (sigma[i] * sigma[i] + 4),
-                 1e-8);
+    study_prints(&s, name, sigma[i] * sigma[i] / (sigma[i] * sigma[i] + 4), 1e-8);
     snprintf(name, sizeof name, "sigma-%d", i + 1);
     study_prints(&s, name, sigma[i], 1e-10);
   }
@@ -31,9 +30,8 @@ TEST(shares_are_those_of_the_formula) {
 
 /* Three ways, and only a start of the descent: it is where it should be. */
 TEST(gradient_descent_is_on_its_way) {
-  const attend_setting_value at[] = {{"singular", "3,2,1"}, {"keep", "1"},
-                                     {"samples", "17"},     {"lambda", "0.5,2"},
-                                     {"steps", "10"},       {0}};
+  const attend_setting_value at[] = {{"singular", "3,2,1"}, {"keep", "1"},   {"samples", "17"},
+                                     {"lambda", "0.5,2"},   {"steps", "10"}, {0}};
   study_result s = study_result_of("purification", 5, at);
   const attend_study_claim *c = study_claim_of(&s, "descent-0.5");
   if (c) CHECK(c->expected > 1e-3);
@@ -48,9 +46,7 @@ static void refused(const attend_setting_value *settings, const char *says) {
   attend_report *report;
   attend_study_options how = {.quick = 1, .count = 1, .settings = settings};
   CHECK(!attend_context_create(NULL, &ctx));
-  CHECK_EQ(
-      attend_study_run(ctx, attend_study_find("purification"), &how, &report),
-      ATTEND_INVALID);
+  CHECK_EQ(attend_study_run(ctx, attend_study_find("purification"), &how, &report), ATTEND_INVALID);
   CHECK_SAYS(report->message, says);
   attend_report_free(report);
   attend_context_free(ctx);

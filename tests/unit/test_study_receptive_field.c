@@ -4,8 +4,7 @@
 #include "study_check.h"
 
 TEST(fields_are_those_of_the_solution) {
-  const attend_setting_value at[] = {
-      {"heads", "1,2,3"}, {"tokens", "64"}, {"model", ""}, {0}};
+  const attend_setting_value at[] = {{"heads", "1,2,3"}, {"tokens", "64"}, {"model", ""}, {0}};
   study_result s = study_result_of("receptive-field", 3, at);
   study_prints(&s, "field-k1-n1", 2, 0);
   study_prints(&s, "field-k1-n3", 8, 0);
@@ -18,9 +17,8 @@ TEST(fields_are_those_of_the_solution) {
 
 /* One head among T: the node itself, and another with chance 1 - 1/T. */
 TEST(fields_by_chance) {
-  const attend_setting_value at[] = {{"heads", "1,2"}, {"tokens", "16"},
-                                     {"model", ""},    {"draws", "20"},
-                                     {"layers", "2"},  {0}};
+  const attend_setting_value at[] = {{"heads", "1,2"}, {"tokens", "16"}, {"model", ""},
+                                     {"draws", "20"},  {"layers", "2"},  {0}};
   study_result s = study_result_of("receptive-field", 4, at);
   const double one = 2 - 1.0 / 16;
   study_prints(&s, "chance-k1-n1", one, 0.4);
@@ -59,8 +57,7 @@ TEST(a_model_that_is_not_there) {
   attend_context *ctx;
   attend_report *report = NULL;
   CHECK(!attend_context_create(NULL, &ctx));
-  CHECK(attend_study_run(ctx, attend_study_find("receptive-field"), &how,
-                         &report));
+  CHECK(attend_study_run(ctx, attend_study_find("receptive-field"), &how, &report));
   CHECK_SAYS(report->message, "no/such/folder");
   attend_report_free(report);
   attend_context_free(ctx);

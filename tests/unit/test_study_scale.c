@@ -5,8 +5,7 @@
 #include "study_check.h"
 
 TEST(says_what_the_documents_print) {
-  const attend_setting_value at[] = {
-      {"d", "4,64"}, {"mu", "0.5"}, {"sigma", "2"}, {0}};
+  const attend_setting_value at[] = {{"d", "4,64"}, {"mu", "0.5"}, {"sigma", "2"}, {0}};
   study_result s = study_result_of("scale", 3, at);
   study_prints(&s, "mean-standard-d64", 0, 2);
   study_prints(&s, "variance-standard-d64", 64, 20);
@@ -37,12 +36,11 @@ TEST(same_seed_same_numbers) {
   study_end(&c);
 }
 
-static const char *refusal(const char *name, const char *value,
-                           attend_report **report, attend_context *ctx) {
+static const char *refusal(const char *name, const char *value, attend_report **report,
+                           attend_context *ctx) {
   attend_setting_value one = {name, value};
   attend_study_options how = {.count = 1, .settings = &one};
-  CHECK_EQ(attend_study_run(ctx, attend_study_find("scale"), &how, report),
-           ATTEND_INVALID);
+  CHECK_EQ(attend_study_run(ctx, attend_study_find("scale"), &how, report), ATTEND_INVALID);
   return (*report)->message;
 }
 
@@ -61,8 +59,7 @@ TEST(bad_settings_are_named) {
   CHECK(!attend_context_create(NULL, &ctx));
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     attend_report *report = NULL;
-    CHECK_SAYS(refusal(cases[i].name, cases[i].value, &report, ctx),
-               cases[i].says);
+    CHECK_SAYS(refusal(cases[i].name, cases[i].value, &report, ctx), cases[i].says);
     attend_report_free(report);
   }
   attend_context_free(ctx);
@@ -79,8 +76,7 @@ TEST(stops_when_asked) {
   int calls = 0;
   attend_study_options how = {.quick = 1, .step = stop_at_once, .user = &calls};
   CHECK(!attend_context_create(NULL, &ctx));
-  CHECK_EQ(attend_study_run(ctx, attend_study_find("scale"), &how, &report),
-           ATTEND_STOPPED);
+  CHECK_EQ(attend_study_run(ctx, attend_study_find("scale"), &how, &report), ATTEND_STOPPED);
   CHECK_EQ(calls, 1);
   CHECK_SAYS(report->message, "stopped");
   attend_report_free(report);

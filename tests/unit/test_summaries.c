@@ -19,8 +19,7 @@ static library open_library(const char *name) {
   library l = {.s = open_model(name, NULL, 2, NULL)};
   l.ids = random_ids(l.s.config, 11, DOCUMENTS * LONGEST);
   for (int i = 0; i < DOCUMENTS; i++)
-    l.document[i] =
-        (attend_prompt){l.ids + i * LONGEST, 3 + (i * 7) % (LONGEST - 2)};
+    l.document[i] = (attend_prompt){l.ids + i * LONGEST, 3 + (i * 7) % (LONGEST - 2)};
   return l;
 }
 
@@ -47,8 +46,7 @@ static attend_generate_options options_of(int beams, int samples) {
 }
 
 /* Teacher forcing: the logits of each token of a text, from one call. */
-static float *read_again(const library *l, int document, const int32_t *ids,
-                         int count) {
+static float *read_again(const library *l, int document, const int32_t *ids, int count) {
   const subject *s = &l->s;
   const attend_prompt *d = &l->document[document];
   size_t vocab = (size_t)s->config->vocab;
@@ -74,8 +72,7 @@ static double log_p(const library *l, const float *logits, int32_t id) {
 
 /* ---- the same bits ------------------------------------------------------------------ */
 
-static void check_again(const library *l, const attend_continuation *c,
-                        bool exact) {
+static void check_again(const library *l, const attend_continuation *c, bool exact) {
   float *logits = read_again(l, c->prompt, c->ids, c->count);
   double sum = 0;
   for (int i = 0; i < c->count; i++)
@@ -90,8 +87,8 @@ static void check_again(const library *l, const attend_continuation *c,
 TEST(written_and_read_again) {
   for (int w = 0; writers[w]; w++) {
     library l = open_library(writers[w]);
-    attend_generate_options ways[] = {options_of(1, 1), options_of(1, 3),
-                                      options_of(4, 4), options_of(6, 6)};
+    attend_generate_options ways[] = {options_of(1, 1), options_of(1, 3), options_of(4, 4),
+                                      options_of(6, 6)};
     ways[1].temperature = 1;
     ways[3].groups = 3;
     ways[3].diversity = 2;
@@ -117,8 +114,7 @@ static void record(const attend_choice *c, void *user) {
   recorder *r = user;
   if (c->prompt != r->document) return;
   CHECK_EQ(c->count, r->seen);
-  memcpy(r->rows + (size_t)r->seen++ * (size_t)c->n, c->logits,
-         (size_t)c->n * sizeof *c->logits);
+  memcpy(r->rows + (size_t)r->seen++ * (size_t)c->n, c->logits, (size_t)c->n * sizeof *c->logits);
 }
 
 /* In a batch with others, padded to the longest, from caches. */
@@ -166,10 +162,8 @@ TEST(beams_beat_greed) {
   }
 }
 
-static bool same_text(const attend_continuation *a,
-                      const attend_continuation *b) {
-  return a->count == b->count && a->score == b->score &&
-         a->log_probability == b->log_probability &&
+static bool same_text(const attend_continuation *a, const attend_continuation *b) {
+  return a->count == b->count && a->score == b->score && a->log_probability == b->log_probability &&
          !memcmp(a->ids, b->ids, (size_t)a->count * sizeof *a->ids);
 }
 
@@ -182,8 +176,7 @@ TEST(groups_without_cost) {
   o.diversity = 3;
   g = write_with(&l, 5, &o);
   for (int i = 0; i < 10; i++)
-    CHECK(same_text(attend_generation_get(g, i),
-                    attend_generation_get(plain, i)));
+    CHECK(same_text(attend_generation_get(g, i), attend_generation_get(plain, i)));
   attend_generation_free(g);
   o = options_of(6, 6);
   o.groups = 3;
@@ -198,16 +191,14 @@ TEST(groups_without_cost) {
 
 /* Groups of one beam, by hand: each takes the best token after what those
  * before it cost. */
-static void by_hand(const library *l, int document, int groups, float cost,
-                    int32_t texts[][NEW]) {
+static void by_hand(const library *l, int document, int groups, float cost, int32_t texts[][NEW]) {
   int vocab = l->s.config->vocab;
   for (int step = 0; step < NEW; step++)
     for (int g = 0; g < groups; g++) {
       float *rows = read_again(l, document, texts[g], step + 1);
       float *last = rows + (size_t)step * (size_t)vocab;
       int32_t best = 0;
-      for (int before = 0; before < g; before++)
-        last[texts[before][step]] -= cost;
+      for (int before = 0; before < g; before++) last[texts[before][step]] -= cost;
       for (int32_t id = 1; id < vocab; id++)
         if (last[id] > last[best]) best = id;
       texts[g][step] = best;
@@ -228,10 +219,8 @@ TEST(groups_by_hand) {
     attend_generation *g = write_with(&l, document + 1, &o);
     by_hand(&l, document, GROUPS, o.diversity, texts);
     for (int i = 0; i < GROUPS; i++) {
-      const attend_continuation *c =
-          attend_generation_get(g, document * GROUPS + i);
-      for (int k = 0; k < GROUPS; k++)
-        found += !memcmp(c->ids, texts[k], sizeof texts[k]);
+      const attend_continuation *c = attend_generation_get(g, document * GROUPS + i);
+      for (int k = 0; k < GROUPS; k++) found += !memcmp(c->ids, texts[k], sizeof texts[k]);
     }
     CHECK_EQ(found, GROUPS);
     attend_generation_free(g);
@@ -283,8 +272,7 @@ static void forbid_odd(const attend_choice *c, void *user) {
 
 TEST(what_is_forbidden_is_not_written) {
   library l = open_library("t5");
-  attend_generate_options ways[] = {options_of(1, 1), options_of(1, 2),
-                                    options_of(4, 4)};
+  attend_generate_options ways[] = {options_of(1, 1), options_of(1, 2), options_of(4, 4)};
   ways[1].temperature = 2;
   for (int w = 0; w < 3; w++) {
     ways[w].on_logits = forbid_odd;

@@ -14,14 +14,12 @@ typedef struct {
 static void draw(problem *p, size_t rows, size_t columns, size_t rank) {
   float left[MOST * MOST], right[MOST * MOST];
   attend_random_normal((attend_random){rows, columns}, 0, rows * rank, left);
-  attend_random_normal((attend_random){rows, columns}, 7777, rank * columns,
-                       right);
+  attend_random_normal((attend_random){rows, columns}, 7777, rank * columns, right);
   *p = (problem){.rows = rows, .columns = columns};
   for (size_t i = 0; i < rows; i++)
     for (size_t j = 0; j < columns; j++)
       for (size_t k = 0; k < rank; k++)
-        p->x[i * columns + j] +=
-            (double)left[i * rank + k] * (double)right[k * columns + j];
+        p->x[i * columns + j] += (double)left[i * rank + k] * (double)right[k * columns + j];
 }
 
 /* U is orthogonal, and U^T X has orthogonal rows of length s, which falls. */
@@ -31,8 +29,7 @@ static void check_defines(const problem *p) {
   for (size_t i = 0; i < m; i++)
     for (size_t j = 0; j < n; j++) {
       y[i * n + j] = 0;
-      for (size_t k = 0; k < m; k++)
-        y[i * n + j] += p->u[k * m + i] * p->x[k * n + j];
+      for (size_t k = 0; k < m; k++) y[i * n + j] += p->u[k * m + i] * p->x[k * n + j];
     }
   for (size_t i = 0; i < m; i++) {
     if (i) CHECK(p->s[i] <= p->s[i - 1]);
@@ -84,9 +81,7 @@ TEST(nothing_at_all) {
 /* The document's X: two rows that are nearly one. */
 TEST(very_different_values) {
   static problem p = {
-      .rows = 2,
-      .columns = 4,
-      .x = {-2.17, 1.98, 2.41, -2.03, 0.02, -0.01, 0.01, -0.02}};
+      .rows = 2, .columns = 4, .x = {-2.17, 1.98, 2.41, -2.03, 0.02, -0.01, 0.01, -0.02}};
   static double copy[8];
   memcpy(copy, p.x, sizeof copy);
   svd_by_rotations(2, 4, copy, p.u, p.s);

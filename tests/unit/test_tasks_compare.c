@@ -9,13 +9,11 @@
 static const int32_t ids[] = {3, 14, 15, 92, 65, 35, 89, 79, 32, 38};
 enum { N = sizeof ids / sizeof *ids };
 static const char *const forms[] = {"softmax", "softmax", "argmax"};
-#define OPTIONS(...)                                                 \
-  (&(attend_compare_options){.size = sizeof(attend_compare_options), \
-                             __VA_ARGS__})
+#define OPTIONS(...) \
+  (&(attend_compare_options){.size = sizeof(attend_compare_options), __VA_ARGS__})
 
 TEST(a_form_beside_itself_changes_nothing) {
-  static const char *const models[] = {"gpt2", "llama-gqa", "bert", "t5",
-                                       "bart"};
+  static const char *const models[] = {"gpt2", "llama-gqa", "bert", "t5", "bart"};
   for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
     subject s = open_model(models[m], NULL, 2, NULL);
     attend_comparison *c;
@@ -51,12 +49,10 @@ TEST(the_loss_is_the_text_s) {
   double sum = 0;
   OK(s.ctx, attend_session_extend(session, 1, N, ids, NULL));
   OK(s.ctx, attend_session_logits(session, N - 1, NULL, logits));
-  attend_cross_entropy(s.ctx, N - 1, s.config->vocab, logits, s.config->vocab,
-                       ids + 1, loss, NULL);
+  attend_cross_entropy(s.ctx, N - 1, s.config->vocab, logits, s.config->vocab, ids + 1, loss, NULL);
   for (int i = 0; i < N - 1; i++) sum += (double)loss[i];
   attend_comparison *c;
-  OK(s.ctx, attend_comparison_create(s.model, N, ids, 1, forms,
-                                     OPTIONS(.no_attention = 1), &c));
+  OK(s.ctx, attend_comparison_create(s.model, N, ids, 1, forms, OPTIONS(.no_attention = 1), &c));
   const attend_form_result *r = attend_comparison_get(c, 0);
   CHECK(r->loss == sum / (N - 1));
   CHECK(isnan(r->attention) && !r->attention_heads);
@@ -82,18 +78,16 @@ TEST(stopping_leaves_what_is_finished) {
   attend_comparison *c;
   for (int finished = 0; finished <= 2; finished++) {
     steps x = {.until = finished / 3.0 + 0.1};
-    CHECK_EQ(attend_comparison_create(
-                 s.model, N, ids, 3, forms,
-                 OPTIONS(.progress = count_steps, .user = &x), &c),
+    CHECK_EQ(attend_comparison_create(s.model, N, ids, 3, forms,
+                                      OPTIONS(.progress = count_steps, .user = &x), &c),
              ATTEND_STOPPED);
     CHECK(!finished || attend_comparison_get(c, finished - 1));
     CHECK(!attend_comparison_get(c, finished));
     attend_comparison_free(c);
   }
   steps x = {.until = 2};
-  OK(s.ctx, attend_comparison_create(
-                s.model, N, ids, 3, forms,
-                OPTIONS(.progress = count_steps, .user = &x), &c));
+  OK(s.ctx, attend_comparison_create(s.model, N, ids, 3, forms,
+                                     OPTIONS(.progress = count_steps, .user = &x), &c));
   CHECK(x.last > 2.0 / 3);
   attend_comparison_free(c);
   close_model(&s);
@@ -110,8 +104,7 @@ TEST(failing_memory_is_a_status) {
     long failures = 0, live = memory.live, step = light() ? 7 : 1;
     for (; status && failures < 100000; failures += step) {
       memory.fail_at = memory.taken + failures + 1;
-      status = attend_comparison_create(s.model, N, ids, 3, forms,
-                                        OPTIONS(.repeat = 1), &c);
+      status = attend_comparison_create(s.model, N, ids, 3, forms, OPTIONS(.repeat = 1), &c);
       if (!status) break;
       CHECK_EQ(status, ATTEND_NO_MEMORY);
       CHECK(!c && memory.live == live);
@@ -127,14 +120,11 @@ TEST(what_cannot_be_compared_is_said) {
   subject s = open_model("gpt2", NULL, 1, NULL);
   attend_comparison *c;
   const char *wrong[] = {"softmax", "nothing"};
-  CHECK_EQ(attend_comparison_create(s.model, 1, ids, 1, forms, NULL, &c),
-           ATTEND_INVALID);
+  CHECK_EQ(attend_comparison_create(s.model, 1, ids, 1, forms, NULL, &c), ATTEND_INVALID);
   CHECK_SAYS(attend_message(s.ctx), "at least two");
-  CHECK_EQ(attend_comparison_create(s.model, N, ids, 2, wrong, NULL, &c),
-           ATTEND_INVALID);
+  CHECK_EQ(attend_comparison_create(s.model, N, ids, 2, wrong, NULL, &c), ATTEND_INVALID);
   CHECK_SAYS(attend_message(s.ctx), "is no form");
-  CHECK_EQ(attend_comparison_create(s.model, N, ids, 1, forms,
-                                    &(attend_compare_options){0}, &c),
+  CHECK_EQ(attend_comparison_create(s.model, N, ids, 1, forms, &(attend_compare_options){0}, &c),
            ATTEND_INVALID);
   CHECK_SAYS(attend_message(s.ctx), "initialiser");
   CHECK(!c);
@@ -158,14 +148,11 @@ static void remove_log(const char *name) {
   rmdir(in_folder(name));
 }
 
-static attend_status read_two(attend_context *ctx, int join,
-                              attend_runs **runs) {
+static attend_status read_two(attend_context *ctx, int join, attend_runs **runs) {
   const char *folders[] = {in_folder("r-s1"), in_folder("r-s2")};
   return attend_runs_read(
       ctx, 2, folders,
-      &(attend_runs_options){.size = sizeof(attend_runs_options),
-                             .join_seeds = join},
-      runs);
+      &(attend_runs_options){.size = sizeof(attend_runs_options), .join_seeds = join}, runs);
 }
 
 /* The third line has no end yet: the run is still training. */
@@ -176,9 +163,7 @@ TEST(logs_of_training_runs_are_read_and_seeds_joined) {
   write_log("r-s1",
             "{\"step\": 1, \"loss\": 5, \"step_s\": 2}\n"
             "{\"step\": 2, \"loss\": 4, \"step_s\": 4, \"valid\": 3}\n{\"st");
-  write_log(
-      "r-s2",
-      "{\"step\": 2, \"loss\": 4, \"step_s\": 1, \"valid\": 5}\nno line\n");
+  write_log("r-s2", "{\"step\": 2, \"loss\": 4, \"step_s\": 1, \"valid\": 5}\nno line\n");
   OK(ctx, read_two(ctx, 0, &runs));
   const attend_run_facts *f = attend_runs_get(runs, 0);
   CHECK(!strcmp(f->name, "r-s1") && f->points == 1 && f->seconds[0] == 6);

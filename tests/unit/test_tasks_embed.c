@@ -3,8 +3,7 @@
 #include "attend/embed.h"
 #include "task_models.h"
 
-static attend_embedder *embedder_of(const task_model *t,
-                                    attend_embed_options o) {
+static attend_embedder *embedder_of(const task_model *t, attend_embed_options o) {
   attend_embedder *e;
   o.size = sizeof o;
   if (attend_embedder_create(t->s.model, t->tokenizer, &o, &e)) {
@@ -14,16 +13,14 @@ static attend_embedder *embedder_of(const task_model *t,
   return e;
 }
 
-static attend_status embed_one(attend_embedder *e, const char *text,
-                               float *vector) {
+static attend_status embed_one(attend_embedder *e, const char *text, float *vector) {
   return attend_embed_texts(e, 1, &text, NULL, vector, NULL);
 }
 
 enum { WIDTH = 48, TOKENS = 5 };
 
 /* [CLS] the cat sat [SEP], as the session gives it. */
-static const float *rows_of_text(const task_model *t, attend_session *session,
-                                 int *ld) {
+static const float *rows_of_text(const task_model *t, attend_session *session, int *ld) {
   static const int32_t ids[TOKENS] = {2, 5, 7, 9, 3};
   OK(t->s.ctx, attend_session_encode(session, 1, TOKENS, ids, NULL, NULL));
   return attend_session_hidden(session, ld);
@@ -52,14 +49,13 @@ TEST(poolings) {
     attend_pooling pooling = (attend_pooling)p;
     CHECK(!strcmp(attend_pooling_name(pooling), names[p]));
     CHECK_EQ(attend_pooling_find(names[p]), p);
-    attend_embedder *e = embedder_of(
-        &t, (attend_embed_options){.pooling = pooling, .no_normalize = 1});
+    attend_embedder *e =
+        embedder_of(&t, (attend_embed_options){.pooling = pooling, .no_normalize = 1});
     float vector[WIDTH];
     CHECK_EQ(attend_embedder_width(e), WIDTH);
     CHECK_EQ(attend_embedder_pooling(e), p ? p : 1);
     OK(t.s.ctx, embed_one(e, "the cat sat", vector));
-    for (int i = 0; i < WIDTH; i++)
-      CHECK(vector[i] == pooled(pooling, rows, ld, i));
+    for (int i = 0; i < WIDTH; i++) CHECK(vector[i] == pooled(pooling, rows, ld, i));
     attend_embedder_free(e);
   }
   CHECK(!attend_pooling_name((attend_pooling)5));
@@ -69,12 +65,8 @@ TEST(poolings) {
 }
 
 static const char *const texts[] = {
-    "the cat sat on the mat",
-    "",
-    "a dog",
-    "the cats , the dogs",
-    "a dog",
-    "the cat sat on the mat . the dog sat on the cat ."};
+    "the cat sat on the mat", "",      "a dog",
+    "the cats , the dogs",    "a dog", "the cat sat on the mat . the dog sat on the cat ."};
 enum { TEXTS = sizeof texts / sizeof *texts };
 
 static void check_alone(const char *model) {
@@ -88,13 +80,11 @@ static void check_alone(const char *model) {
   OK(t.s.ctx, attend_embed_texts(e, TEXTS, texts, NULL, all, tokens));
   for (int i = 0; i < TEXTS; i++) {
     const float *vector = all + (size_t)i * width;
-    attend_embedder *alone =
-        embedder_of(&t, (attend_embed_options){.threads = 1 + i % 2});
+    attend_embedder *alone = embedder_of(&t, (attend_embed_options){.threads = 1 + i % 2});
     OK(t.s.ctx, embed_one(alone, texts[i], one));
     CHECK(!memcmp(one, vector, width * sizeof *one));
     double norm = 0;
-    for (size_t j = 0; j < width; j++)
-      norm += (double)vector[j] * (double)vector[j];
+    for (size_t j = 0; j < width; j++) norm += (double)vector[j] * (double)vector[j];
     CHECK_NEAR(norm, tokens[i] ? 1 : 0, 1e-6);
     CHECK(tokens[i] >= 0);
     attend_embedder_free(alone);
@@ -147,10 +137,9 @@ TEST(stopping) {
   float *vectors = room_for(MANY * WIDTH, sizeof *vectors);
   for (int i = 0; i < MANY; i++) many[i] = texts[i % TEXTS];
   open_task(&t, "bert");
-  attend_embedder *e = embedder_of(
-      &t, (attend_embed_options){.progress = stop_at_once, .user = &done});
-  CHECK_EQ(attend_embed_texts(e, MANY, many, NULL, vectors, tokens),
-           ATTEND_STOPPED);
+  attend_embedder *e =
+      embedder_of(&t, (attend_embed_options){.progress = stop_at_once, .user = &done});
+  CHECK_EQ(attend_embed_texts(e, MANY, many, NULL, vectors, tokens), ATTEND_STOPPED);
   CHECK_SAYS(attend_embedder_message(e), "stopped after");
   CHECK(done > 0 && done < 1);
   for (int i = 0; i < MANY; i++) {
@@ -195,8 +184,7 @@ static void check_setting(const task_model *t, const setting *s) {
   put_file(s->file, s->text);
   o.folder = models_folder();
   o.pooling = s->chosen;
-  attend_status status =
-      attend_embedder_create(t->s.model, t->tokenizer, &o, &e);
+  attend_status status = attend_embedder_create(t->s.model, t->tokenizer, &o, &e);
   CHECK_EQ(status != ATTEND_OK, s->failure != NULL);
   if (status && s->failure) CHECK_SAYS(attend_message(t->s.ctx), s->failure);
   if (!status) CHECK_EQ(attend_embedder_pooling(e), s->pooling);
@@ -206,27 +194,22 @@ static void check_setting(const task_model *t, const setting *s) {
 }
 
 TEST(a_folder_says_how_to_pool) {
-  static const char config[] = "1_Pooling/config.json",
-                    length[] = "sentence_bert_config.json";
-  const attend_pooling none = ATTEND_POOLING_DEFAULT,
-                       mean = ATTEND_POOLING_MEAN, cls = ATTEND_POOLING_CLS,
-                       last = ATTEND_POOLING_LAST;
+  static const char config[] = "1_Pooling/config.json", length[] = "sentence_bert_config.json";
+  const attend_pooling none = ATTEND_POOLING_DEFAULT, mean = ATTEND_POOLING_MEAN,
+                       cls = ATTEND_POOLING_CLS, last = ATTEND_POOLING_LAST;
   const setting settings[] = {
       {config, "{\"pooling_mode_cls_token\": true}", none, NULL, cls, 40},
       {config, "{\"pooling_mode\": \"lasttoken\"}", none, NULL, last, 40},
       {config, "{\"pooling_mode_cls_token\": true}", mean, NULL, mean, 40},
       {config, "{}", none, NULL, mean, 40},
-      {config,
-       "{\"pooling_mode_cls_token\": true, \"pooling_mode_max_tokens\": true}",
-       none, "several at once", none, 0},
+      {config, "{\"pooling_mode_cls_token\": true, \"pooling_mode_max_tokens\": true}", none,
+       "several at once", none, 0},
       {config, "{\"pooling_mode\": \"median\"}", none, "median", none, 0},
-      {config, "{\"pooling_mode_weightedmean_tokens\": true}", none,
-       "weightedmean", none, 0},
+      {config, "{\"pooling_mode_weightedmean_tokens\": true}", none, "weightedmean", none, 0},
       {config, "[]", none, "expected an object", none, 0},
-      {"modules.json", "[{\"type\": \"x.Dense\", \"path\": \"2\"}]", none,
-       "the step x.Dense", none, 0},
-      {"modules.json", "[{\"type\": \"x.Dense\", \"path\": \"2\"}]", mean, NULL,
-       mean, 40},
+      {"modules.json", "[{\"type\": \"x.Dense\", \"path\": \"2\"}]", none, "the step x.Dense", none,
+       0},
+      {"modules.json", "[{\"type\": \"x.Dense\", \"path\": \"2\"}]", mean, NULL, mean, 40},
       {"modules.json", "[{\"type\": \"x.Pooling\", \"path\": \"../x\"}]", none,
        "without a type and a path", none, 0},
       {"modules.json", "{", none, "modules.json", none, 0},
@@ -235,8 +218,7 @@ TEST(a_folder_says_how_to_pool) {
       {length, "{\"max_seq_length\": 0}", none, "max_seq_length", none, 0}};
   task_model t;
   open_task(&t, "bert");
-  for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
-    check_setting(&t, &settings[i]);
+  for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) check_setting(&t, &settings[i]);
   close_task(&t);
 }
 
@@ -246,9 +228,8 @@ static void refuse(attend_embed_options o, bool tokenizer, const char *why) {
   task_model t;
   attend_embedder *e;
   open_task(&t, "bert");
-  CHECK_EQ(
-      attend_embedder_create(t.s.model, tokenizer ? t.tokenizer : NULL, &o, &e),
-      ATTEND_INVALID);
+  CHECK_EQ(attend_embedder_create(t.s.model, tokenizer ? t.tokenizer : NULL, &o, &e),
+           ATTEND_INVALID);
   CHECK(!e);
   CHECK_SAYS(attend_message(t.s.ctx), why);
   close_task(&t);
@@ -273,8 +254,7 @@ TEST(what_is_refused) {
   attend_embedder *e = embedder_of(&t, (attend_embed_options){0});
   CHECK_EQ(attend_embed_texts(e, 2, some, NULL, vectors, NULL), ATTEND_INVALID);
   CHECK_SAYS(attend_embedder_message(e), "text 1 is NULL");
-  CHECK_EQ(attend_embed_texts(e, -1, some, NULL, vectors, NULL),
-           ATTEND_INVALID);
+  CHECK_EQ(attend_embed_texts(e, -1, some, NULL, vectors, NULL), ATTEND_INVALID);
   CHECK_EQ(attend_embed_texts(e, 1, some, NULL, NULL, NULL), ATTEND_INVALID);
   OK(t.s.ctx, attend_embed_texts(e, 0, NULL, NULL, NULL, NULL));
   OK(t.s.ctx, embed_one(e, "a", vectors));
@@ -287,10 +267,8 @@ static attend_status use(task_model *t) {
   float vectors[TEXTS * WIDTH];
   attend_embed_options o = ATTEND_EMBED_OPTIONS;
   o.folder = models_folder();
-  attend_status status =
-      attend_embedder_create(t->s.model, t->tokenizer, &o, &e);
-  if (!status)
-    status = attend_embed_texts(e, TEXTS, texts, NULL, vectors, NULL);
+  attend_status status = attend_embedder_create(t->s.model, t->tokenizer, &o, &e);
+  if (!status) status = attend_embed_texts(e, TEXTS, texts, NULL, vectors, NULL);
   if (status && e) CHECK_SAYS(attend_embedder_message(e), "no memory");
   attend_embedder_free(e);
   return status;

@@ -8,12 +8,10 @@ static const char story[] =
     "asked his big dog to help.";
 
 /* Sequence 0 of the golden file; PyTorch computed its loss. */
-static const int32_t golden[] = {203, 88,  105, 185, 117, 36, 165,
-                                 186, 108, 7,   52,  193, 124};
+static const int32_t golden[] = {203, 88, 105, 185, 117, 36, 165, 186, 108, 7, 52, 193, 124};
 enum { GOLDEN = sizeof golden / sizeof *golden };
 
-static attend_evaluation *evaluation_of(const task_model *t,
-                                        attend_evaluate_options o) {
+static attend_evaluation *evaluation_of(const task_model *t, attend_evaluate_options o) {
   attend_evaluation *e;
   o.size = sizeof o;
   if (attend_evaluation_create(t->s.model, t->tokenizer, &o, &e)) {
@@ -51,8 +49,7 @@ TEST(the_loss_of_a_golden) {
 TEST(a_text_in_windows) {
   task_model t;
   open_task(&t, "stories260K");
-  attend_evaluation *e =
-      evaluation_of(&t, (attend_evaluate_options){.context = 32, .stride = 10});
+  attend_evaluation *e = evaluation_of(&t, (attend_evaluate_options){.context = 32, .stride = 10});
   OK(t.s.ctx, attend_evaluation_set_text(e, story, sizeof story - 1));
   OK(t.s.ctx, attend_evaluation_run(e));
   double mean = attend_evaluation_loss(e) / attend_evaluation_tokens(e);
@@ -80,8 +77,8 @@ static int stop_always(double done, void *user) {
 }
 
 /* The sum, in one call or stopped after each batch. */
-static double loss_of(const task_model *t, attend_evaluate_options o,
-                      const char *text, bool stopped) {
+static double loss_of(const task_model *t, attend_evaluate_options o, const char *text,
+                      bool stopped) {
   double last = 0;
   if (stopped) o.progress = stop_always, o.user = &last;
   attend_evaluation *e = evaluation_of(t, o);
@@ -100,8 +97,7 @@ static double loss_of(const task_model *t, attend_evaluate_options o,
   return loss;
 }
 
-static void check_bits(const char *model, attend_evaluate_options o,
-                       const char *text) {
+static void check_bits(const char *model, attend_evaluate_options o, const char *text) {
   task_model t;
   open_task(&t, model);
   double loss = loss_of(&t, o, text, false);
@@ -123,8 +119,7 @@ TEST(any_batch_and_interruption_give_the_same_bits) {
 TEST(a_limit_scores_the_first_tokens) {
   task_model t;
   open_task(&t, "bert");
-  attend_evaluation *e =
-      evaluation_of(&t, (attend_evaluate_options){.limit = 2});
+  attend_evaluation *e = evaluation_of(&t, (attend_evaluate_options){.limit = 2});
   OK(t.s.ctx, attend_evaluation_set_text(e, "the cat sat", 11));
   OK(t.s.ctx, attend_evaluation_run(e));
   CHECK_EQ(attend_evaluation_tokens(e), 2);
@@ -138,13 +133,12 @@ TEST(a_limit_scores_the_first_tokens) {
   close_task(&t);
 }
 
-static void refuse(const char *model, attend_evaluate_options o, bool tokenizer,
-                   const char *why) {
+static void refuse(const char *model, attend_evaluate_options o, bool tokenizer, const char *why) {
   task_model t;
   attend_evaluation *e;
   open_task(&t, model);
-  attend_status status = attend_evaluation_create(
-      t.s.model, tokenizer ? t.tokenizer : NULL, &o, &e);
+  attend_status status =
+      attend_evaluation_create(t.s.model, tokenizer ? t.tokenizer : NULL, &o, &e);
   CHECK_EQ(status, ATTEND_INVALID);
   CHECK(!e);
   CHECK_SAYS(attend_message(t.s.ctx), why);
@@ -175,9 +169,7 @@ TEST(older_options) {
   task_model t;
   attend_evaluation *e;
   attend_evaluate_options o = {
-      .size = offsetof(attend_evaluate_options, stride),
-      .context = 8,
-      .stride = 99};
+      .size = offsetof(attend_evaluate_options, stride), .context = 8, .stride = 99};
   open_task(&t, "gpt2");
   OK(t.s.ctx, attend_evaluation_create(t.s.model, NULL, &o, &e));
   CHECK_EQ(attend_evaluation_stride(e), 4);
@@ -206,8 +198,7 @@ static attend_status use(task_model *t) {
   attend_evaluation *e;
   attend_evaluate_options o = ATTEND_EVALUATE_OPTIONS;
   o.context = 8;
-  attend_status status =
-      attend_evaluation_create(t->s.model, t->tokenizer, &o, &e);
+  attend_status status = attend_evaluation_create(t->s.model, t->tokenizer, &o, &e);
   if (!status) status = attend_evaluation_set_text(e, "the cat sat on", 14);
   if (!status) status = attend_evaluation_run(e);
   if (status && e) CHECK_SAYS(attend_evaluation_message(e), "no memory");

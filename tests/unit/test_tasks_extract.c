@@ -48,8 +48,7 @@ TEST(sentences_and_ranks) {
 
 /* z_i = sum over j other than i of exp(x_i.x_j / tau), and z_i / sum z. */
 TEST(vectors_of_the_caller) {
-  static const float v[ROWS][2] = {
-      {1, 0}, {0.6f, 0.8f}, {0, 1}, {0.8f, 0.6f}, {-1, 0}};
+  static const float v[ROWS][2] = {{1, 0}, {0.6f, 0.8f}, {0, 1}, {0.8f, 0.6f}, {-1, 0}};
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_extraction *x = cut(ctx);
   attend_extract_options o = ATTEND_EXTRACT_OPTIONS;
@@ -59,8 +58,7 @@ TEST(vectors_of_the_caller) {
   OK(ctx, attend_extraction_rank(x, v[0], 2, &o));
   for (int i = 0; i < ROWS; i++)
     for (int j = 0; j < ROWS; j++)
-      if (i != j)
-        z[i] += exp((double)(v[i][0] * v[j][0] + v[i][1] * v[j][1]) / 0.25);
+      if (i != j) z[i] += exp((double)(v[i][0] * v[j][0] + v[i][1] * v[j][1]) / 0.25);
   for (int i = 0; i < ROWS; i++) sum += z[i];
   for (int i = 0, row = 0; i < SENTENCES; i++) {
     const attend_ranked_sentence *s = attend_extraction_get(x, i);

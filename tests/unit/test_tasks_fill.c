@@ -56,8 +56,7 @@ TEST(probabilities_are_a_softmax_of_the_logits) {
 }
 
 TEST(masks_of_every_spelling_and_a_pair) {
-  static const char *const texts[] = {"the ___ sat", "the <mask> sat",
-                                      "the _____ sat"};
+  static const char *const texts[] = {"the ___ sat", "the <mask> sat", "the _____ sat"};
   static const char pair[] = "a [MASK] .";
   task_model t;
   open_task(&t, "bert");
@@ -126,8 +125,7 @@ TEST(stopping) {
     task_model t;
     open_task(&t, names[i]);
     int left = i * 2; /* steps that may be done */
-    attend_filler *f = filler_of(
-        &t, (attend_fill_options){.progress = stop_at, .user = &left});
+    attend_filler *f = filler_of(&t, (attend_fill_options){.progress = stop_at, .user = &left});
     CHECK_EQ(fill(f, "a [MASK] sat"), ATTEND_STOPPED);
     CHECK_SAYS(attend_filler_message(f), "stopped");
     CHECK(!attend_filler_get(f, 0));
@@ -139,13 +137,11 @@ TEST(stopping) {
   }
 }
 
-static void refuse(const char *name, attend_fill_options o, bool tokenizer,
-                   const char *why) {
+static void refuse(const char *name, attend_fill_options o, bool tokenizer, const char *why) {
   task_model t;
   attend_filler *f;
   open_task(&t, name);
-  CHECK(
-      attend_filler_create(t.s.model, tokenizer ? t.tokenizer : NULL, &o, &f));
+  CHECK(attend_filler_create(t.s.model, tokenizer ? t.tokenizer : NULL, &o, &f));
   CHECK(!f);
   CHECK_SAYS(attend_message(t.s.ctx), why);
   close_task(&t);

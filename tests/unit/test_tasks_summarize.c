@@ -17,8 +17,7 @@ typedef struct {
   subject m;
 } world;
 
-static void link_file(const char *from, const char *directory,
-                      const char *name) {
+static void link_file(const char *from, const char *directory, const char *name) {
   char to[128], *whole = realpath(model_path(from, name), NULL);
   snprintf(to, sizeof to, "%s/%s", directory, name);
   if (!whole || symlink(whole, to)) CHECK_FAIL("%s cannot be made", to);
@@ -87,8 +86,7 @@ static attend_generate_options generate_options(int beams, int max_new) {
   return o;
 }
 
-static attend_summarizer *open_summarizer(const world *w,
-                                          const attend_generate_options *how) {
+static attend_summarizer *open_summarizer(const world *w, const attend_generate_options *how) {
   attend_summarize_options o = ATTEND_SUMMARIZE_OPTIONS;
   attend_summarizer *s = NULL;
   o.generate = how;
@@ -110,19 +108,14 @@ TEST(ids_of_transformers) {
     const char *model;
     int beams, count;
     int32_t ids[15];
-  } cases[] = {
-      {"bart", 4, 10, {31, 31, 31, 31, 31, 31, 31, 31, 31, 31}},
-      {"t5",
-       1,
-       15,
-       {166, 15, 201, 91, 116, 31, 7, 31, 7, 31, 31, 31, 31, 31, 31}},
-      {"t5", 4, 10, {166, 15, 201, 91, 116, 91, 31, 7, 31, 7}},
-      {"t5-gated", 4, 10, {9, 9, 107, 115, 115, 9, 152, 115, 115, 115}}};
+  } cases[] = {{"bart", 4, 10, {31, 31, 31, 31, 31, 31, 31, 31, 31, 31}},
+               {"t5", 1, 15, {166, 15, 201, 91, 116, 31, 7, 31, 7, 31, 31, 31, 31, 31, 31}},
+               {"t5", 4, 10, {166, 15, 201, 91, 116, 91, 31, 7, 31, 7}},
+               {"t5-gated", 4, 10, {9, 9, 107, 115, 115, 9, 152, 115, 115, 115}}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     world w = open_world(cases[i].model);
     open_in(&w);
-    attend_generate_options how =
-        generate_options(cases[i].beams, cases[i].count);
+    attend_generate_options how = generate_options(cases[i].beams, cases[i].count);
     attend_summarizer *s = open_summarizer(&w, &how);
     attend_document d[] = {document_of(" \n", 0), document_of(row, 1)};
     attend_summaries *all = NULL;
@@ -133,8 +126,7 @@ TEST(ids_of_transformers) {
     CHECK(one->done && one->tokens == 11 && one->count == 1 && !one->cut);
     CHECK_EQ(one->read, strlen(row));
     CHECK_EQ(one->best[0].count, cases[i].count);
-    CHECK(!memcmp(one->best[0].ids, cases[i].ids,
-                  (size_t)cases[i].count * sizeof(int32_t)));
+    CHECK(!memcmp(one->best[0].ids, cases[i].ids, (size_t)cases[i].count * sizeof(int32_t)));
     CHECK(!attend_summaries_get(all, 2) && !attend_summaries_get(all, -1));
     attend_summaries_free(all);
     attend_summarizer_free(s);
@@ -168,8 +160,7 @@ TEST(stopping_keeps_what_is_done) {
   attend_generate_options how = generate_options(1, 4);
   how.batch = 1;
   attend_summarizer *s = open_summarizer(&w, &how);
-  attend_document d[] = {document_of(row, 0), document_of("w5", 1),
-                         document_of("w5 w6 w7", 2)};
+  attend_document d[] = {document_of(row, 0), document_of("w5", 1), document_of("w5 w6 w7", 2)};
   counter c = {.stop_after = 5};
   attend_summarize_callbacks callbacks = ATTEND_SUMMARIZE_CALLBACKS;
   callbacks.progress = count_progress;
@@ -232,8 +223,7 @@ static char *long_text(void) {
 
 static const char *top_text(const attend_long_summary *x) {
   const attend_long_state state = attend_long_summary_state(x);
-  const attend_summary_node *n =
-      attend_long_summary_node(x, state.levels - 1, 0);
+  const attend_summary_node *n = attend_long_summary_node(x, state.levels - 1, 0);
   return n && n->n_best ? n->best[0].text : "";
 }
 
@@ -249,15 +239,12 @@ static void check_tree(const attend_long_summary *x) {
       CHECK_EQ(n->first_word, word + 1);
       CHECK(n->n_best == 1 && *n->best[0].text);
       word = n->last_word;
-      if (level)
-        CHECK_EQ(n->start,
-                 attend_long_summary_node(x, level - 1, n->first)->start);
+      if (level) CHECK_EQ(n->start, attend_long_summary_node(x, level - 1, n->first)->start);
     }
   }
 }
 
-static attend_long_summary *open_long(attend_summarizer *s, const world *w,
-                                      const char *text,
+static attend_long_summary *open_long(attend_summarizer *s, const world *w, const char *text,
                                       const attend_long_options *o) {
   attend_document d = document_of(text, 0);
   attend_long_summary *x = NULL;
@@ -268,8 +255,7 @@ static attend_long_summary *open_long(attend_summarizer *s, const world *w,
 
 /* Stopped again and again, with and without a new process's handle, in both modes:
  * the same summary, and nothing in the journal is computed twice. */
-static void check_resuming(const char *model, attend_long_mode mode,
-                           const char *work) {
+static void check_resuming(const char *model, attend_long_mode mode, const char *work) {
   world w = open_world(model);
   char directory[128], *text = long_text();
   open_in(&w);
@@ -301,8 +287,7 @@ static void check_resuming(const char *model, attend_long_mode mode,
   }
   CHECK(stops > 1 && !status);
   CHECK(!strcmp(top_text(x), top_text(whole)));
-  if (work && mode == ATTEND_LONG_CHUNKS)
-    CHECK(attend_long_summary_state(x).journaled >= written);
+  if (work && mode == ATTEND_LONG_CHUNKS) CHECK(attend_long_summary_state(x).journaled >= written);
   attend_long_summary_free(x);
   attend_long_summary_free(whole);
   attend_summarizer_free(s);
@@ -376,8 +361,7 @@ TEST(bad_options) {
   CHECK(!x);
   attend_summarizer_free(s);
   subject bert = open_model("bert", NULL, 1, NULL);
-  CHECK_EQ(attend_summarizer_create(bert.model, w.path, NULL, &s),
-           ATTEND_INVALID);
+  CHECK_EQ(attend_summarizer_create(bert.model, w.path, NULL, &s), ATTEND_INVALID);
   CHECK_SAYS(attend_message(bert.ctx), "writes no summaries");
   close_model(&bert);
   close_world(&w);
@@ -386,8 +370,7 @@ TEST(bad_options) {
 /* ---- memory --------------------------------------------------------------------------- */
 
 /* Everything once; the first failure. */
-static attend_status use_all(const world *w, const char *text,
-                             const char *work) {
+static attend_status use_all(const world *w, const char *text, const char *work) {
   attend_summarize_options so = ATTEND_SUMMARIZE_OPTIONS;
   attend_generate_options how = generate_options(2, 3);
   attend_long_options lo = ATTEND_LONG_OPTIONS;
@@ -428,11 +411,9 @@ TEST(failing_allocations) {
     status = use_all(&w, text, work);
     w.memory.fail_at = 0;
     if (w.memory.live != live)
-      CHECK_FAIL("allocation %ld: %ld blocks are lost", n,
-                 w.memory.live - live);
+      CHECK_FAIL("allocation %ld: %ld blocks are lost", n, w.memory.live - live);
     if (status && status != ATTEND_NO_MEMORY)
-      CHECK_FAIL("allocation %ld: status %d, %s", n, (int)status,
-                 attend_message(w.m.ctx));
+      CHECK_FAIL("allocation %ld: status %d, %s", n, (int)status, attend_message(w.m.ctx));
   }
   CHECK(!status && trials > 20);
   free(text);

@@ -10,8 +10,7 @@
 
 static attend_context *context(void) {
   static attend_context *ctx;
-  if (!ctx)
-    attend_context_create(&(attend_context_options){.isa = "scalar"}, &ctx);
+  if (!ctx) attend_context_create(&(attend_context_options){.isa = "scalar"}, &ctx);
   return ctx;
 }
 
@@ -102,10 +101,8 @@ TEST(a_good_file) {
 
 TEST(metadata_may_stand_anywhere) {
   attend_tensor_file *file;
-  write_file("{\"a\":" ENTRY(
-                 "BF16", "[1]",
-                 "[0,2]") ",\"__metadata__\":{},\"b\":" ENTRY("BOOL", "[2]",
-                                                              "[2,4]") "}",
+  write_file("{\"a\":" ENTRY("BF16", "[1]", "[0,2]") ",\"__metadata__\":{},\"b\":" ENTRY(
+                 "BOOL", "[2]", "[2,4]") "}",
              4, 0);
   CHECK_EQ(attend_tensor_file_open(context(), path, &file), ATTEND_OK);
   if (!file) return;
@@ -154,9 +151,8 @@ TEST(headers) {
   refuse("[]", 0, "not an object");
   refuse("{\"a\":1}", 0, "not described by an object");
   refuse("{\"a\":{}}", 0, "no more");
-  refuse("{\"a\":" ENTRY("U8", "[1]", "[0,1]") ",\"a\":" ENTRY("U8", "[1]",
-                                                               "[1,2]") "}",
-         2, "comes twice");
+  refuse("{\"a\":" ENTRY("U8", "[1]", "[0,1]") ",\"a\":" ENTRY("U8", "[1]", "[1,2]") "}", 2,
+         "comes twice");
   refuse("{\"a\\u0000b\":" ENTRY("U8", "[1]", "[0,1]") "}", 1, "zero byte");
   refuse("{\"__metadata__\":3}", 0, "metadata");
   refuse("{\"__metadata__\":{\"x\":3}}", 0, "\"x\" is not a string");
@@ -165,39 +161,31 @@ TEST(headers) {
 
 TEST(tensors_that_lie) {
   refuse("{\"t\":" ENTRY("F33", "[1]", "[0,4]") "}", 4, "dtype");
-  refuse("{\"t\":{\"dtype\":3,\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
-         "no dtype");
+  refuse("{\"t\":{\"dtype\":3,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "no dtype");
   refuse("{\"t\":" ENTRY("F32", "4", "[0,4]") "}", 4, "no shape");
   refuse("{\"t\":" ENTRY("F32", "[-1]", "[0,4]") "}", 4, "whole number");
   refuse("{\"t\":" ENTRY("F32", "[1.5]", "[0,4]") "}", 4, "whole number");
   refuse("{\"t\":" ENTRY("F32", "[\"1\"]", "[0,4]") "}", 4, "whole number");
-  refuse("{\"t\":" ENTRY("U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]") "}", 1,
-         "dimensions");
-  refuse("{\"t\":" ENTRY("U8", "[4294967296,4294967296]", "[0,0]") "}", 0,
-         "overflows");
-  refuse("{\"t\":" ENTRY("F64", "[2305843009213693952]", "[0,0]") "}", 0,
-         "do not fit");
+  refuse("{\"t\":" ENTRY("U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]") "}", 1, "dimensions");
+  refuse("{\"t\":" ENTRY("U8", "[4294967296,4294967296]", "[0,0]") "}", 0, "overflows");
+  refuse("{\"t\":" ENTRY("F64", "[2305843009213693952]", "[0,0]") "}", 0, "do not fit");
   refuse("{\"t\":" ENTRY("F32", "[1]", "[0]") "}", 4, "two whole numbers");
   refuse("{\"t\":" ENTRY("F32", "[1]", "[0,4,8]") "}", 8, "two whole numbers");
   refuse("{\"t\":" ENTRY("F32", "[1]", "[4,0]") "}", 4, "backwards");
   refuse("{\"t\":" ENTRY("F32", "[1]", "[-4,0]") "}", 4, "backwards");
   refuse("{\"t\":" ENTRY("F32", "[2]", "[0,8]") "}", 4, "beyond the end");
-  refuse("{\"t\":" ENTRY("F32", "[1]", "[0,9223372036854775807]") "}", 4,
-         "beyond the end");
+  refuse("{\"t\":" ENTRY("F32", "[1]", "[0,9223372036854775807]") "}", 4, "beyond the end");
   refuse("{\"t\":" ENTRY("F32", "[1]", "[0,3]") "}", 3, "do not fit");
   refuse("{\"t\":" ENTRY("F32", "[1]", "[0,8]") "}", 8, "do not fit");
 }
 
 TEST(tensors_that_do_not_cover) {
-  refuse("{\"a\":" ENTRY("U8", "[4]", "[0,4]") ",\"b\":" ENTRY("U8", "[4]",
-                                                               "[2,6]") "}",
-         6, "\"b\" overlaps");
-  refuse("{\"a\":" ENTRY("U8", "[4]", "[0,4]") ",\"b\":" ENTRY("U8", "[4]",
-                                                               "[0,4]") "}",
-         4, "overlaps");
-  refuse("{\"a\":" ENTRY("U8", "[2]", "[0,2]") ",\"b\":" ENTRY("U8", "[2]",
-                                                               "[4,6]") "}",
-         6, "\"b\" has a hole before it");
+  refuse("{\"a\":" ENTRY("U8", "[4]", "[0,4]") ",\"b\":" ENTRY("U8", "[4]", "[2,6]") "}", 6,
+         "\"b\" overlaps");
+  refuse("{\"a\":" ENTRY("U8", "[4]", "[0,4]") ",\"b\":" ENTRY("U8", "[4]", "[0,4]") "}", 4,
+         "overlaps");
+  refuse("{\"a\":" ENTRY("U8", "[2]", "[0,2]") ",\"b\":" ENTRY("U8", "[2]", "[4,6]") "}", 6,
+         "\"b\" has a hole before it");
   refuse("{\"a\":" ENTRY("U8", "[2]", "[1,3]") "}", 3, "hole");
   refuse("{\"a\":" ENTRY("U8", "[2]", "[0,2]") "}", 5, "3 bytes after");
   refuse("{}", 1, "1 bytes after");
@@ -244,11 +232,8 @@ static int files_in(const char *name) {
 
 static attend_status fill_while_another_writes(size_t i, void *to, void *user) {
   static float one[3] = {7, 8, 9};
-  attend_tensor t = {.name = "inner",
-                     .stored = ATTEND_STORED_F32,
-                     .rank = 1,
-                     .shape = {3},
-                     .data = one};
+  attend_tensor t = {
+      .name = "inner", .stored = ATTEND_STORED_F32, .rank = 1, .shape = {3}, .data = one};
   memset(to, (int)i + 1, LONG);
   if (i == 1) CHECK(!attend_tensor_file_write(context(), path, 1, &t));
   return user ? ATTEND_IO : ATTEND_OK;
@@ -258,12 +243,9 @@ static attend_status write_around(void *give_up) {
   attend_tensor outer[3];
   static const char *const names[] = {"a", "b", "c"};
   for (int i = 0; i < 3; i++)
-    outer[i] = (attend_tensor){.name = names[i],
-                               .stored = ATTEND_STORED_U8,
-                               .rank = 1,
-                               .shape = {LONG}};
-  return attend_tensor_file_make(context(), path, 3, outer,
-                                 fill_while_another_writes, give_up);
+    outer[i] =
+        (attend_tensor){.name = names[i], .stored = ATTEND_STORED_U8, .rank = 1, .shape = {LONG}};
+  return attend_tensor_file_make(context(), path, 3, outer, fill_while_another_writes, give_up);
 }
 
 /* One writes the path while another is at it: each file is whole, the last to

@@ -5,11 +5,10 @@
 /* ---- texts that grow --------------------------------------------------------- */
 
 /* A tokenizer whose normalizer or decoder has n steps alike. */
-static attend_tokenizer *load_steps(attend_context *ctx, const char *part,
-                                    const char *list, const char *step, int n) {
+static attend_tokenizer *load_steps(attend_context *ctx, const char *part, const char *list,
+                                    const char *step, int n) {
   sheet s = {0};
-  put(&s, "{%s, \"%s\": {\"type\": \"Sequence\", \"%s\": [", letters, part,
-      list);
+  put(&s, "{%s, \"%s\": {\"type\": \"Sequence\", \"%s\": [", letters, part, list);
   for (int i = 0; i < n; i++) put(&s, "%s%s", i ? ", " : "", step);
   put(&s, "]}}");
   return load_sheet(ctx, "t.json", &s);
@@ -22,8 +21,7 @@ static attend_tokenizer *load_steps(attend_context *ctx, const char *part,
 
 TEST(replacing_again_and_again) {
   attend_context *ctx = open_scant();
-  attend_tokenizer *t =
-      load_steps(ctx, "normalizer", "normalizers", REPLACE("a", "aa"), 40);
+  attend_tokenizer *t = load_steps(ctx, "normalizer", "normalizers", REPLACE("a", "aa"), 40);
   size_t count;
   CHECK(!encodes(ctx, t, "a", 10, &count));
   CHECK_SAYS(attend_message(ctx), "normalizer");
@@ -82,8 +80,7 @@ TEST(what_grows_in_earnest_is_taken) {
 
 TEST(decoders_that_grow) {
   attend_context *ctx = open_scant();
-  attend_tokenizer *t =
-      load_steps(ctx, "decoder", "decoders", REPLACE("a", "aaaaaaaa"), 16);
+  attend_tokenizer *t = load_steps(ctx, "decoder", "decoders", REPLACE("a", "aaaaaaaa"), 16);
   attend_detokenizer *d;
   const char *text;
   size_t n;
@@ -99,24 +96,21 @@ TEST(decoders_that_grow) {
 
 TEST(very_many_steps) {
   attend_context *ctx = open_scant();
-  CHECK(
-      !load_steps(ctx, "normalizer", "normalizers", REPLACE("x", "y"), 20000));
+  CHECK(!load_steps(ctx, "normalizer", "normalizers", REPLACE("x", "y"), 20000));
   CHECK_SAYS(attend_message(ctx), "steps");
   CHECK(!load_steps(ctx, "normalizer", "normalizers",
                     "{\"type\": \"Replace\", \"pattern\": {\"Regex\": "
                     "\"a(?=a{0,50}b|)\"}, \"content\": \"a\"}",
                     200));
   CHECK_SAYS(attend_message(ctx), "regular expressions");
-  CHECK(!load_steps(ctx, "pre_tokenizer", "pretokenizers",
-                    "{\"type\": \"Whitespace\"}", 20000));
+  CHECK(!load_steps(ctx, "pre_tokenizer", "pretokenizers", "{\"type\": \"Whitespace\"}", 20000));
   CHECK_SAYS(attend_message(ctx), "steps");
   close_scant(ctx);
 }
 
 /* ---- regular expressions ----------------------------------------------------- */
 
-static attend_tokenizer *load_pattern(attend_context *ctx,
-                                      const char *pattern) {
+static attend_tokenizer *load_pattern(attend_context *ctx, const char *pattern) {
   sheet s = {0};
   put(&s,
       "{%s, \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": "
@@ -126,9 +120,8 @@ static attend_tokenizer *load_pattern(attend_context *ctx,
 }
 
 TEST(patterns_that_backtrack) {
-  static const char *const patterns[] = {
-      "a(?=(?:a{0,2}){0,9}b|)", "a(?=(?:a|aa){0,22}b|)",
-      "a(?=(?:a(?=.*$)|aa(?=.*$)){0,18}b|)", "(?:a+)+[bc]"};
+  static const char *const patterns[] = {"a(?=(?:a{0,2}){0,9}b|)", "a(?=(?:a|aa){0,22}b|)",
+                                         "a(?=(?:a(?=.*$)|aa(?=.*$)){0,18}b|)", "(?:a+)+[bc]"};
   for (int i = 0; i < 4; i++) {
     attend_context *ctx = open_scant();
     attend_tokenizer *t = load_pattern(ctx, patterns[i]);
@@ -269,8 +262,7 @@ TEST(very_many_added_tokens) {
   size_t count;
   enum { TOKENS = 200000 };
   put(&s, "{%s, \"added_tokens\": [{\"id\": 4, \"content\": \"z\"}", letters);
-  for (int i = 1; i < TOKENS; i++)
-    put(&s, ", {\"id\": %d, \"content\": \"a%x\"}", i + 4, i);
+  for (int i = 1; i < TOKENS; i++) put(&s, ", {\"id\": %d, \"content\": \"a%x\"}", i + 4, i);
   put(&s, "]}");
   attend_tokenizer *t = load_sheet(ctx, "t.json", &s);
   CHECK(t && attend_tokenizer_count(t) == TOKENS + 4);

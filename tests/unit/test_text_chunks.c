@@ -24,10 +24,8 @@ static char *make_text(attend_context *ctx, size_t wanted, size_t *length) {
   return text;
 }
 
-static void check_same(const attend_encoding *a, const attend_encoding *b,
-                       const char *what) {
-  bool same = a->count == b->count &&
-              !memcmp(a->id, b->id, a->count * sizeof *a->id) &&
+static void check_same(const attend_encoding *a, const attend_encoding *b, const char *what) {
+  bool same = a->count == b->count && !memcmp(a->id, b->id, a->count * sizeof *a->id) &&
               !memcmp(a->start, b->start, a->count * sizeof *a->start) &&
               !memcmp(a->end, b->end, a->count * sizeof *a->end);
   if (!same) CHECK_FAIL("%s: other ids or places", what);
@@ -178,14 +176,12 @@ TEST(fairseq_ids) {
   CHECK_EQ(attend_tokenizer_special(t, ATTEND_SPECIAL_MASK), mask);
   OK(ctx, attend_encoding_create(t, &e));
   OK(ctx, attend_encoding_create(plain, &p));
-  OK(ctx, attend_encode(p, "Hello world", 11,
-                        &(attend_encode_options){.no_special = true}));
+  OK(ctx, attend_encode(p, "Hello world", 11, &(attend_encode_options){.no_special = true}));
   OK(ctx, attend_encode(e, "Hello world <mask>", 18,
                         &(attend_encode_options){.pair = "", .no_special = 0}));
   CHECK_EQ(e->count, p->count + 5); /* <s> .. <mask> </s> </s> </s> */
   CHECK_EQ(e->id[0], 0);
-  for (size_t i = 0; i < p->count; i++)
-    CHECK_EQ(e->id[i + 1], p->id[i] < 3 ? 3 : p->id[i] + 1);
+  for (size_t i = 0; i < p->count; i++) CHECK_EQ(e->id[i + 1], p->id[i] < 3 ? 3 : p->id[i] + 1);
   CHECK_EQ(e->id[p->count + 1], mask);
   for (size_t i = p->count + 2; i < e->count; i++) CHECK_EQ(e->id[i], 2);
   attend_encoding_free(e);
@@ -193,7 +189,6 @@ TEST(fairseq_ids) {
   attend_tokenizer_free(t);
   attend_tokenizer_free(plain);
   free(bytes);
-  remove_files((const char *const[]){"sentencepiece.bpe.model",
-                                     "tokenizer_config.json", NULL});
+  remove_files((const char *const[]){"sentencepiece.bpe.model", "tokenizer_config.json", NULL});
   attend_context_free(ctx);
 }

@@ -4,12 +4,9 @@
 #include "tokens.h"
 #include "train/corpus.h"
 
-static const char *const names[] = {"a.txt", "b.txt", "a.jsonl",
-                                    "a.tsv", "a.csv", NULL};
+static const char *const names[] = {"a.txt", "b.txt", "a.jsonl", "a.tsv", "a.csv", NULL};
 
-__attribute__((destructor)) static void leave_nothing(void) {
-  remove_files(names);
-}
+__attribute__((destructor)) static void leave_nothing(void) { remove_files(names); }
 
 static attend_context *context(void) {
   static attend_context *ctx;
@@ -40,8 +37,7 @@ static attend_corpus *empty_corpus(void) {
 }
 
 /* A file of that text, read; `length` 0: up to its zero. */
-static attend_status read_text(attend_corpus *c, const char *name,
-                               const char *text, size_t length,
+static attend_status read_text(attend_corpus *c, const char *name, const char *text, size_t length,
                                const attend_corpus_options *o) {
   const char *path = write_file(name, text, length ? length : strlen(text));
   return attend_corpus_read(c, path, o);
@@ -49,9 +45,8 @@ static attend_status read_text(attend_corpus *c, const char *name,
 
 /* Part i of a corpus has the ids of a text, with `before` and `after` around them
  * where these are not negative. */
-static void check_part(const attend_corpus *c, size_t i,
-                       const attend_corpus_options *o, int32_t before,
-                       const char *text, int32_t after) {
+static void check_part(const attend_corpus *c, size_t i, const attend_corpus_options *o,
+                       int32_t before, const char *text, int32_t after) {
   attend_encoding *e;
   attend_encode_options none = {.no_special = true};
   size_t front = before >= 0, back = after >= 0;
@@ -186,8 +181,7 @@ TEST(long_texts_without_a_place_to_cut) {
     CHECK(attend_corpus_tokens(c) > LENGTH / 64);
     attend_corpus_free(c);
   }
-  for (size_t i = 0; i + 3 <= LENGTH; i += 3)
-    memcpy(text + i, "\xe2\x82\xac", 3);
+  for (size_t i = 0; i + 3 <= LENGTH; i += 3) memcpy(text + i, "\xe2\x82\xac", 3);
   attend_corpus *c = empty_corpus();
   OK(context(), read_text(c, "a.txt", text, LENGTH / 3 * 3, &o));
   /* one each, what begins a text, a mark before either piece: none is broken */
@@ -243,9 +237,8 @@ TEST(pairs_end_whether_the_tokenizer_ends_texts_or_not) {
 }
 
 TEST(pairs_from_objects) {
-  static const char *const lines[] = {
-      "{\"document\": \"a cat\", \"summary\": \"a dog\"}\n",
-      "{\"target\": \"a dog\", \"source\": \"a cat\"}\n"};
+  static const char *const lines[] = {"{\"document\": \"a cat\", \"summary\": \"a dog\"}\n",
+                                      "{\"target\": \"a dog\", \"source\": \"a cat\"}\n"};
   attend_corpus_options o = paired("gpt2-vocab.json", ATTEND_DECODER);
   attend_corpus *c = empty_corpus();
   o.end = END_OF_TEXT;
@@ -256,8 +249,7 @@ TEST(pairs_from_objects) {
   }
   o.field = "q";
   o.answer_field = "a";
-  OK(context(),
-     read_text(c, "a.jsonl", "{\"q\": \"a cat\", \"a\": \"a dog\"}", 0, &o));
+  OK(context(), read_text(c, "a.jsonl", "{\"q\": \"a cat\", \"a\": \"a dog\"}", 0, &o));
   check_part(c, 5, &o, -1, "a dog", END_OF_TEXT);
   attend_corpus_free(c);
 }
@@ -282,9 +274,8 @@ TEST(long_pairs_are_cut) {
 
 /* ---- what is refused ------------------------------------------------------------------ */
 
-static void refuse(attend_corpus *c, const char *name, const char *text,
-                   size_t length, const attend_corpus_options *o,
-                   const char *why) {
+static void refuse(attend_corpus *c, const char *name, const char *text, size_t length,
+                   const attend_corpus_options *o, const char *why) {
   uint64_t digest = attend_corpus_digest(c);
   size_t bytes = attend_corpus_bytes(c), cut = attend_corpus_dropped(c);
   CHECK(read_text(c, name, text, length, o) != ATTEND_OK);
@@ -300,20 +291,17 @@ TEST(wrong_lines_are_refused_with_their_number) {
   o.source_length = o.target_length = 3;
   static const struct {
     const char *name, *text, *why;
-  } pairs[] = {
-      {"a.tsv", "a b c d e\tb\nc d\n", "line 2 has no tab"},
-      {"a.tsv", "a b c d e\tb\n\n\tb\n", "line 3: one side"},
-      {"a.tsv", "a b c d e\tb\nb\t\r\n", "line 2: one side"},
-      {"a.jsonl", "{\"source\": \"a b c d e\", \"target\": \"b\"}\n[]\n",
-       "line 2: there is no string called \"document\" or \"source\""},
-      {"a.jsonl", "\n{\"source\": \"a\"}\n",
-       "line 2: there is no string called \"summary\" or \"target\""},
-      {"a.jsonl", "{\"source\": \"\", \"target\": \"b\"}\n",
-       "line 1: one side"},
-      {"a.jsonl",
-       "{\"source\": \"a\", \"target\": \"b\"}\n{\"source\": ", "line 2"},
-      {"a.txt", "a\tb\n", ".jsonl or .tsv"},
-      {"a.csv", "a,b\n", ".jsonl or .tsv"}};
+  } pairs[] = {{"a.tsv", "a b c d e\tb\nc d\n", "line 2 has no tab"},
+               {"a.tsv", "a b c d e\tb\n\n\tb\n", "line 3: one side"},
+               {"a.tsv", "a b c d e\tb\nb\t\r\n", "line 2: one side"},
+               {"a.jsonl", "{\"source\": \"a b c d e\", \"target\": \"b\"}\n[]\n",
+                "line 2: there is no string called \"document\" or \"source\""},
+               {"a.jsonl", "\n{\"source\": \"a\"}\n",
+                "line 2: there is no string called \"summary\" or \"target\""},
+               {"a.jsonl", "{\"source\": \"\", \"target\": \"b\"}\n", "line 1: one side"},
+               {"a.jsonl", "{\"source\": \"a\", \"target\": \"b\"}\n{\"source\": ", "line 2"},
+               {"a.txt", "a\tb\n", ".jsonl or .tsv"},
+               {"a.csv", "a,b\n", ".jsonl or .tsv"}};
   for (int empty = 1; empty >= 0; empty--) {
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
       refuse(c, pairs[i].name, pairs[i].text, 0, &o, pairs[i].why);
@@ -386,10 +374,8 @@ TEST(a_file_that_is_cut_while_it_is_read) {
 /* ---- memory --------------------------------------------------------------------------- */
 
 static attend_status read_two(attend_context *ctx, attend_tokenizer *t) {
-  attend_corpus_options o = {.tokenizer = t,
-                             .task = ATTEND_LEARN_PAIRS,
-                             .parts = ATTEND_BOTH,
-                             .end = 2};
+  attend_corpus_options o = {
+      .tokenizer = t, .task = ATTEND_LEARN_PAIRS, .parts = ATTEND_BOTH, .end = 2};
   attend_corpus *c;
   ATTEND_TRY(attend_corpus_create(ctx, &c));
   attend_status status = attend_corpus_read(c, scratch_file("a.tsv"), &o);
@@ -406,8 +392,7 @@ static attend_status read_two(attend_context *ctx, attend_tokenizer *t) {
 TEST(memory_that_fails) {
   static const char line[] = "{\"source\": \"a cat\", \"target\": \"a dog\"}\n";
   char *text = room_for(600 * sizeof line, 1);
-  for (size_t i = 0; i < 600; i++)
-    memcpy(text + i * (sizeof line - 1), line, sizeof line - 1);
+  for (size_t i = 0; i < 600; i++) memcpy(text + i * (sizeof line - 1), line, sizeof line - 1);
   write_file("a.jsonl", text, strlen(text));
   write_file("a.tsv", "a cat\ta dog\n", 12);
   free(text);

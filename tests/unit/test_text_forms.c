@@ -8,10 +8,9 @@ enum { CHARS = 12 };
 
 /* Letters, marks of many classes, what composes with what comes before. */
 static const uint32_t alphabet[] = {
-    'a',    'e',    'q',    ' ',    0x300,  0x301,   0x305,  0x308,  0x323,
-    0x327,  0x328,  0x345,  0xe9,   0x1e0b, 0x1e69,  0x1ea5, 0x212b, 0xfb01,
-    0x2460, 0xbd,   0x1100, 0x1161, 0x11a8, 0xac00,  0xac01, 0xd55c, 0x958,
-    0x9c7,  0x9be,  0x5d0,  0x5b0,  0x5c1,  0xfb2c,  0x3a9,  0x342,  0x1fb7,
+    'a',    'e',    'q',    ' ',    0x300,  0x301,   0x305,  0x308,  0x323,  0x327,  0x328,  0x345,
+    0xe9,   0x1e0b, 0x1e69, 0x1ea5, 0x212b, 0xfb01,  0x2460, 0xbd,   0x1100, 0x1161, 0x11a8, 0xac00,
+    0xac01, 0xd55c, 0x958,  0x9c7,  0x9be,  0x5d0,   0x5b0,  0x5c1,  0xfb2c, 0x3a9,  0x342,  0x1fb7,
     0x3099, 0x304b, 0xff76, 0xff9e, 0xfdfa, 0x1d15e, 0x4e00, 0xf900, 0x1f44d};
 enum { LETTERS = sizeof alphabet / sizeof *alphabet };
 
@@ -20,9 +19,8 @@ static size_t make_string(uint64_t trial, char *text) {
   size_t n = 0;
   attend_random_uniform((attend_random){3, trial}, 0, CHARS, u);
   for (int i = 0; i < CHARS; i++)
-    n += (size_t)utf8proc_encode_char(
-        (utf8proc_int32_t)alphabet[(int)(u[i] * (float)LETTERS)],
-        (utf8proc_uint8_t *)text + n);
+    n += (size_t)utf8proc_encode_char((utf8proc_int32_t)alphabet[(int)(u[i] * (float)LETTERS)],
+                                      (utf8proc_uint8_t *)text + n);
   text[n] = 0;
   return n;
 }
@@ -30,14 +28,13 @@ static size_t make_string(uint64_t trial, char *text) {
 /* A tokenizer that normalizes and then gives every byte its own id. */
 static attend_tokenizer *bytes_behind(attend_context *ctx, const char *form) {
   char json[8192];
-  size_t at = (size_t)snprintf(
-      json, sizeof json,
-      "{\"normalizer\": {\"type\": \"%s\"}, \"model\": {\"type\": \"BPE\", "
-      "\"byte_fallback\": true, \"merges\": [], \"vocab\": {",
-      form);
+  size_t at =
+      (size_t)snprintf(json, sizeof json,
+                       "{\"normalizer\": {\"type\": \"%s\"}, \"model\": {\"type\": \"BPE\", "
+                       "\"byte_fallback\": true, \"merges\": [], \"vocab\": {",
+                       form);
   for (int b = 0; b < 256; b++)
-    at += (size_t)snprintf(json + at, sizeof json - at, "%s\"<0x%02X>\": %d",
-                           b ? ", " : "", b, b);
+    at += (size_t)snprintf(json + at, sizeof json - at, "%s\"<0x%02X>\": %d", b ? ", " : "", b, b);
   snprintf(json + at, sizeof json - at, "}}}");
   return load_text(ctx, json);
 }
@@ -51,9 +48,8 @@ static void compare_form(const char *form, int options) {
     char text[4 * CHARS + 1];
     utf8proc_uint8_t *want;
     size_t n = make_string(trial, text);
-    utf8proc_ssize_t m =
-        utf8proc_map((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)n, &want,
-                     (utf8proc_option_t)(options | UTF8PROC_STABLE));
+    utf8proc_ssize_t m = utf8proc_map((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)n, &want,
+                                      (utf8proc_option_t)(options | UTF8PROC_STABLE));
     OK(ctx, attend_encode(e, text, n, NULL));
     bool same = m >= 0 && e->count == (size_t)m;
     for (size_t i = 0; i < e->count && same; i++) {

@@ -22,8 +22,8 @@ static void close_goldens(goldens *g) {
   attend_context_free(g->ctx);
 }
 
-static void compare_list(const char *text, const attend_json *want,
-                         const int32_t *got, size_t count, const char *what) {
+static void compare_list(const char *text, const attend_json *want, const int32_t *got,
+                         size_t count, const char *what) {
   int64_t id;
   bool same = attend_json_count(want) == count;
   for (size_t i = 0; i < count && same; i++)
@@ -33,32 +33,28 @@ static void compare_list(const char *text, const attend_json *want,
 
 /* Tokens follow each other through the text; together they cover it where the
  * tokenizer loses nothing. */
-static void check_offsets(const attend_encoding *e, const char *text,
-                          size_t length, bool covers) {
+static void check_offsets(const attend_encoding *e, const char *text, size_t length, bool covers) {
   size_t at = 0;
   for (size_t i = 0; i < e->count; i++) {
     CHECK(e->start[i] <= e->end[i] && e->end[i] <= length);
     if (e->part[i] < 0) continue;
-    if (covers && e->start[i] != at)
-      CHECK_FAIL("a gap at byte %zu of \"%s\"", at, text);
+    if (covers && e->start[i] != at) CHECK_FAIL("a gap at byte %zu of \"%s\"", at, text);
     CHECK(e->start[i] >= at || e->end[i] >= at);
     at = e->end[i];
   }
   if (covers && at != length) CHECK_FAIL("the end of \"%s\" is lost", text);
 }
 
-static void check_round_trip(attend_context *ctx, attend_detokenizer *d,
-                             const attend_encoding *e, const char *text,
-                             size_t length) {
+static void check_round_trip(attend_context *ctx, attend_detokenizer *d, const attend_encoding *e,
+                             const char *text, size_t length) {
   const char *back;
   size_t n;
   OK(ctx, attend_decode(d, e->id, e->count, &back, &n));
-  if (n != length || memcmp(back, text, n))
-    CHECK_FAIL("\"%s\" comes back as \"%s\"", text, back);
+  if (n != length || memcmp(back, text, n)) CHECK_FAIL("\"%s\" comes back as \"%s\"", text, back);
 }
 
-static void check_all(const char *file, const char *column, bool special,
-                      bool covers, bool lossless) {
+static void check_all(const char *file, const char *column, bool special, bool covers,
+                      bool lossless) {
   goldens g = open_goldens();
   const attend_json *list = attend_json_get(g.root, "single");
   attend_tokenizer *t = load_path(g.ctx, token_path(file));
@@ -85,12 +81,8 @@ static void check_all(const char *file, const char *column, bool special,
 }
 
 TEST(gpt2) { check_all("gpt2-vocab.json", "gpt2", true, true, true); }
-TEST(gpt2_by_its_merges) {
-  check_all("gpt2-merges.txt", "gpt2", true, true, true);
-}
-TEST(bert_json) {
-  check_all("bert-tokenizer.json", "bert", true, false, false);
-}
+TEST(gpt2_by_its_merges) { check_all("gpt2-merges.txt", "gpt2", true, true, true); }
+TEST(bert_json) { check_all("bert-tokenizer.json", "bert", true, false, false); }
 TEST(bert_list) { check_all("bert-vocab.txt", "bert", true, false, false); }
 TEST(llama) { check_all("llama.model", "llama", false, true, true); }
 TEST(unigram) { check_all("unigram.model", "unigram", false, false, false); }
@@ -110,8 +102,7 @@ static void check_pairs(const char *file) {
     attend_encode_options o = {.pair = b, .pair_length = m};
     OK(g.ctx, attend_encode(e, a, n, &o));
     compare_list(a, attend_json_get(entry, "bert"), e->id, e->count, "ids");
-    compare_list(a, attend_json_get(entry, "types"), e->type, e->count,
-                 "types");
+    compare_list(a, attend_json_get(entry, "types"), e->type, e->count, "types");
   }
   attend_encoding_free(e);
   attend_tokenizer_free(t);
@@ -130,8 +121,7 @@ TEST(pieces) {
   attend_tokenizer *t = load_path(g.ctx, token_path("bert-tokenizer.json"));
   for (size_t i = 0; i < attend_json_count(list); i++) {
     const attend_json *ids = attend_json_get(attend_json_at(list, i), "bert");
-    const attend_json *names =
-        attend_json_get(attend_json_at(list, i), "bert_tokens");
+    const attend_json *names = attend_json_get(attend_json_at(list, i), "bert_tokens");
     for (size_t j = 0; j < attend_json_count(ids); j++) {
       int64_t id;
       size_t n;

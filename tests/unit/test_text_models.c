@@ -28,8 +28,7 @@ static void join_best(const attend_tokenizer *t, symbols *s) {
     if (least == INT32_MAX) return;
     const char *made = attend_tokenizer_piece(t, least, NULL);
     memcpy(s->text[best], made, strlen(made) + 1);
-    memmove(s->text[best + 1], s->text[best + 2],
-            (s->count - best - 2) * sizeof *s->text);
+    memmove(s->text[best + 1], s->text[best + 2], (s->count - best - 2) * sizeof *s->text);
     s->count--;
   }
 }
@@ -54,8 +53,7 @@ TEST(long_words_by_definition) {
       s.text[i + 1][1] = 0;
     }
     join_best(t, &s);
-    OK(ctx, attend_encode(e, text, length,
-                          &(attend_encode_options){.no_special = true}));
+    OK(ctx, attend_encode(e, text, length, &(attend_encode_options){.no_special = true}));
     bool same = e->count == s.count;
     for (size_t i = 0; i < s.count && same; i++)
       same = !strcmp(attend_tokenizer_piece(t, e->id[i], NULL), s.text[i]);
@@ -84,12 +82,10 @@ static strings open_strings(void) {
 
 static const char *string_at(const strings *s, size_t i, size_t *length) {
   const attend_json *list = attend_json_get(s->root, "single");
-  return attend_json_string(attend_json_get(attend_json_at(list, i), "text"),
-                            length);
+  return attend_json_string(attend_json_get(attend_json_at(list, i), "text"), length);
 }
 
-static void check_same(const attend_encoding *a, const attend_encoding *b,
-                       const char *text) {
+static void check_same(const attend_encoding *a, const attend_encoding *b, const char *text) {
   if (a->count != b->count || memcmp(a->id, b->id, a->count * sizeof *a->id))
     CHECK_FAIL("other ids for \"%s\"", text);
   for (size_t i = 0; i < a->count && i < b->count; i++)
@@ -97,8 +93,8 @@ static void check_same(const attend_encoding *a, const attend_encoding *b,
 }
 
 TEST(memory_of_words_changes_nothing) {
-  static const char *const files[] = {"gpt2-vocab.json", "bert-vocab.txt",
-                                      "llama.model", "unigram.model"};
+  static const char *const files[] = {"gpt2-vocab.json", "bert-vocab.txt", "llama.model",
+                                      "unigram.model"};
   strings s = open_strings();
   for (int f = 0; f < 4; f++) {
     attend_tokenizer *t = load_path(s.ctx, token_path(files[f]));

@@ -3,9 +3,8 @@
 #include "base/base.h"
 #include "tokens.h"
 
-static const char *const files[] = {"gpt2-vocab.json", "bert-tokenizer.json",
-                                    "llama.model",     "unigram.model",
-                                    "tok512.bin",      "bert-vocab.txt"};
+static const char *const files[] = {"gpt2-vocab.json", "bert-tokenizer.json", "llama.model",
+                                    "unigram.model",   "tok512.bin",          "bert-vocab.txt"};
 enum { FILES = sizeof files / sizeof *files };
 
 /* ---- any bytes ---------------------------------------------------------------------- */
@@ -46,8 +45,7 @@ static size_t make_bytes(uint64_t seed, char *out, size_t size) {
 
 /* Joined, what a decoder says piece by piece is what it says at once; and all
  * of it is UTF-8, which the JSON reader checks. */
-static void check_stream(attend_context *ctx, attend_detokenizer *d,
-                         const attend_encoding *e) {
+static void check_stream(attend_context *ctx, attend_detokenizer *d, const attend_encoding *e) {
   char joined[4096];
   size_t length = 0, n;
   const char *text;
@@ -120,10 +118,8 @@ TEST(broken_characters_are_replaced) {
   OK(ctx, attend_encoding_create(t, &b));
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     OK(ctx, attend_encode(a, cases[i].broken, strlen(cases[i].broken), NULL));
-    OK(ctx,
-       attend_encode(b, cases[i].replaced, strlen(cases[i].replaced), NULL));
-    CHECK(a->count == b->count &&
-          !memcmp(a->id, b->id, a->count * sizeof *a->id));
+    OK(ctx, attend_encode(b, cases[i].replaced, strlen(cases[i].replaced), NULL));
+    CHECK(a->count == b->count && !memcmp(a->id, b->id, a->count * sizeof *a->id));
     CHECK_EQ(a->end[a->count - 1], strlen(cases[i].broken));
   }
   attend_encoding_free(a);
@@ -175,8 +171,7 @@ static void try_file(attend_context *ctx, const char *path) {
 }
 
 /* Cut at every length, then with bytes changed. */
-static void torture(const char *name, const char *bytes, size_t length,
-                    int cuts, int changes) {
+static void torture(const char *name, const char *bytes, size_t length, int cuts, int changes) {
   ledger memory = {0};
   attend_context *ctx = open_context("scalar", 1, &memory);
   char *copy = copy_of(bytes, length);
@@ -199,12 +194,10 @@ static void torture(const char *name, const char *bytes, size_t length,
   remove_files((const char *const[]){name, NULL});
 }
 
-static void torture_golden(const char *golden, const char *name, int cuts,
-                           int changes) {
+static void torture_golden(const char *golden, const char *name, int cuts, int changes) {
   size_t length;
   char *bytes = read_whole(token_path(golden), &length);
-  torture(name, bytes, length, light() ? cuts / 4 + 1 : cuts,
-          light() ? changes / 4 + 1 : changes);
+  torture(name, bytes, length, light() ? cuts / 4 + 1 : cuts, light() ? changes / 4 + 1 : changes);
   free(bytes);
 }
 
@@ -246,8 +239,7 @@ TEST(lying_json) {
   CHECK_EQ(attend_tokenizer_count(t), 10);
   attend_tokenizer_free(t);
   attend_context_free(ctx);
-  torture("t.json", everything, sizeof everything - 1, light() ? 50 : 300,
-          light() ? 200 : 2000);
+  torture("t.json", everything, sizeof everything - 1, light() ? 50 : 300, light() ? 200 : 2000);
 }
 
 /* Each was a finding of the fuzzers, or of looking where they look. */
@@ -257,17 +249,14 @@ TEST(small_files_that_lie) {
   ledger memory = {0};
   attend_context *ctx = open_context("scalar", 1, &memory);
   attend_tokenizer *t;
-  CHECK_EQ(attend_tokenizer_load(ctx, write_file("n.model", number, 2), &t),
-           ATTEND_IO);
+  CHECK_EQ(attend_tokenizer_load(ctx, write_file("n.model", number, 2), &t), ATTEND_IO);
   write_file("merges.txt", "", 0);
   memory.bytes = 0;
-  CHECK_EQ(attend_tokenizer_load(
-               ctx, write_file("vocab.json", far, sizeof far - 1), &t),
+  CHECK_EQ(attend_tokenizer_load(ctx, write_file("vocab.json", far, sizeof far - 1), &t),
            ATTEND_IO);
   CHECK_SAYS(attend_message(ctx), "the id 4000000");
   CHECK(memory.bytes < 1 << 20);
-  remove_files(
-      (const char *const[]){"n.model", "merges.txt", "vocab.json", NULL});
+  remove_files((const char *const[]){"n.model", "merges.txt", "vocab.json", NULL});
   attend_context_free(ctx);
 }
 
@@ -305,10 +294,8 @@ TEST(paths_that_lead_nowhere) {
   CHECK_SAYS(attend_message(ctx), "/no/such/folder");
   CHECK_EQ(attend_tokenizer_load(ctx, scratch_folder(), &t), ATTEND_IO);
   CHECK_SAYS(attend_message(ctx), "has no tokenizer");
-  CHECK_EQ(attend_tokenizer_load(ctx, write_file("x.dat", "1", 1), &t),
-           ATTEND_INVALID);
-  CHECK_EQ(attend_tokenizer_load(ctx, write_file("vocab.json", "{}", 2), &t),
-           ATTEND_IO);
+  CHECK_EQ(attend_tokenizer_load(ctx, write_file("x.dat", "1", 1), &t), ATTEND_INVALID);
+  CHECK_EQ(attend_tokenizer_load(ctx, write_file("vocab.json", "{}", 2), &t), ATTEND_IO);
   CHECK_SAYS(attend_message(ctx), "merges.txt");
   remove_files((const char *const[]){"x.dat", "vocab.json", NULL});
   attend_tokenizer_free(NULL);
@@ -341,8 +328,7 @@ TEST(settings) {
   attend_encoding_free(e);
   attend_tokenizer_free(t);
   free(bytes);
-  remove_files(
-      (const char *const[]){"tokenizer.model", "tokenizer_config.json", NULL});
+  remove_files((const char *const[]){"tokenizer.model", "tokenizer_config.json", NULL});
   attend_context_free(ctx);
 }
 

@@ -42,8 +42,7 @@ static void check_case_of(const char *marked) {
   for (attend_sentence s = {0}; attend_sentence_next(w.text, w.length, &s);) {
     size_t end = s.start + s.length;
     bool last = count + 1 >= w.count;
-    if (count >= w.count || w.end[count] != end ||
-        w.paragraph[count] != s.ends_paragraph)
+    if (count >= w.count || w.end[count] != end || w.paragraph[count] != s.ends_paragraph)
       same = false;
     memcpy(got + n, w.text + at, end - at);
     n += end - at;
@@ -66,29 +65,23 @@ static void check_cases(const char *const *cases) {
 
 TEST(plain_stops_end_sentences) {
   CASES("The rain stopped.| We went outside.", "Is it late?| I think so.",
-        "There it goes!| Did you see it?| No.", "Nothing ends this one",
-        "What?!| Never!!!| Fine.", "He sold 12.| Then he left.",
-        "It was 1984.| 5 men came.",
+        "There it goes!| Did you see it?| No.", "Nothing ends this one", "What?!| Never!!!| Fine.",
+        "He sold 12.| Then he left.", "It was 1984.| 5 men came.",
         "Our shop opened in 2019.| Sales doubled.");
 }
 
 TEST(titles_and_initials_go_on) {
-  CASES("Mr. Smith met Mrs. Jones.| They spoke.",
-        "Dr. J. R. R. Hartley wrote it.| It sold well.",
-        "Ask Prof. Ada B. Stone about it.",
-        "Gen. Marsh and Lt. Col. Finch disagreed.",
+  CASES("Mr. Smith met Mrs. Jones.| They spoke.", "Dr. J. R. R. Hartley wrote it.| It sold well.",
+        "Ask Prof. Ada B. Stone about it.", "Gen. Marsh and Lt. Col. Finch disagreed.",
         "St. Mary lies on Mt. Ida near Ft. Worth.",
-        "We won, you and I.| Did you see Albert I. Jones?",
-        "He took vitamin C.| It helped.",
+        "We won, you and I.| Did you see Albert I. Jones?", "He took vitamin C.| It helped.",
         "Sammy Davis Jr. sang.| Martin Luther King Jr. spoke.");
 }
 
 TEST(abbreviations_go_on_unless_a_sentence_begins) {
-  CASES("Fruit, e.g. Apples from Kent, i.e. The best ones.",
-        "Smith et al. Found nothing new.", "It rains, snows, etc. in winter.",
-        "They sell nails, screws, etc.| We bought some.",
-        "She works for Acme Inc. in Paris.| He does not.",
-        "She works for Acme Inc.| He does not.",
+  CASES("Fruit, e.g. Apples from Kent, i.e. The best ones.", "Smith et al. Found nothing new.",
+        "It rains, snows, etc. in winter.", "They sell nails, screws, etc.| We bought some.",
+        "She works for Acme Inc. in Paris.| He does not.", "She works for Acme Inc.| He does not.",
         "He worked for the U.S. Government.", "He lives in the U.S.| She left.",
         "I met the Ph.D. Candidate.", "Born Jan. 5, died Dec. 12.",
         "We came in Jan.| There was snow.", "Army vs. Navy, approx. Noon.",
@@ -96,11 +89,9 @@ TEST(abbreviations_go_on_unless_a_sentence_begins) {
 }
 
 TEST(numbers_keep_their_stops) {
-  CASES("Pi is 3.14159 or so.| Good.", "See No. 5 and Nos. 7 and 8.",
-        "Did you?| No.| I did not.", "It cost $1.50.| That was cheap.",
-        "Cf. Fig. 3, pp. 12 and Vol. II, Chap. IV.",
-        "Version 2.0.1 of libfoo.so.6 is out.| Get it.",
-        "It is .5 of one.| The rest is gone.");
+  CASES("Pi is 3.14159 or so.| Good.", "See No. 5 and Nos. 7 and 8.", "Did you?| No.| I did not.",
+        "It cost $1.50.| That was cheap.", "Cf. Fig. 3, pp. 12 and Vol. II, Chap. IV.",
+        "Version 2.0.1 of libfoo.so.6 is out.| Get it.", "It is .5 of one.| The rest is gone.");
 }
 
 TEST(times_of_day) {
@@ -113,8 +104,7 @@ TEST(times_of_day) {
 TEST(addresses_and_names_are_one_word) {
   CASES("Visit www.example.com.| Then mail joe.doe@example.com today.",
         "Node.js and ASP.NET are here.| Try them.",
-        "Look at http://x.org/a?b=C.d&e!f for more.| Done.",
-        "Buy an iPod.| iPods are old.",
+        "Look at http://x.org/a?b=C.d&e!f for more.| Done.", "Buy an iPod.| iPods are old.",
         "It works.|Really.| Not so x.Y or a.Bc or F.Gh here.");
 }
 
@@ -125,26 +115,22 @@ TEST(glued_sentences_come_apart) {
 }
 
 TEST(ellipses) {
-  CASES("I was ... well, late.", "He paused...| Then he spoke.",
-        "It was . . . odd to see.", "They were not abandoned. . . .| The end.",
-        "Well... I do not know.", "So it goes\xe2\x80\xa6| They left.",
-        "I never meant that....| She left the store.");
+  CASES("I was ... well, late.", "He paused...| Then he spoke.", "It was . . . odd to see.",
+        "They were not abandoned. . . .| The end.", "Well... I do not know.",
+        "So it goes\xe2\x80\xa6| They left.", "I never meant that....| She left the store.");
 }
 
 TEST(quotes_and_brackets_belong_to_what_they_close) {
-  CASES("\"Stop!\" he said.| \"Why?\"| She laughed.",
-        "He said \"It is over.\"| Then he left.",
+  CASES("\"Stop!\" he said.| \"Why?\"| She laughed.", "He said \"It is over.\"| Then he left.",
         "\xe2\x80\x9cGo on.\xe2\x80\x9d| \xe2\x80\x9cNo.\xe2\x80\x9d| He sat.",
-        "He left (it was late.)| She stayed.",
-        "He teaches (he is trained.) at the school.",
-        "This is known.[12]| That is not.[3][4]| Fine.",
-        "'Tis true.'| 'Is it?' asked Tom.", "_Why?_ he asked.| *Never.*| Good.",
-        "(Yes.)| [No.]| {Perhaps.}");
+        "He left (it was late.)| She stayed.", "He teaches (he is trained.) at the school.",
+        "This is known.[12]| That is not.[3][4]| Fine.", "'Tis true.'| 'Is it?' asked Tom.",
+        "_Why?_ he asked.| *Never.*| Good.", "(Yes.)| [No.]| {Perhaps.}");
 }
 
 TEST(lower_case_goes_on_save_behind_a_whole_word) {
-  CASES("Oh! that I were there.", "Yahoo! is a name.",
-        "it was dark.| nobody came.", "This is a library.| libfoo needs it.");
+  CASES("Oh! that I were there.", "Yahoo! is a name.", "it was dark.| nobody came.",
+        "This is a library.| libfoo needs it.");
 }
 
 TEST(items_keep_their_numbers) {
@@ -181,12 +167,10 @@ TEST(blank_lines_end_paragraphs) {
 }
 
 TEST(items_of_lists_end_paragraphs) {
-  CASES(
-      "We have:||\n - apples||\n - pears, which are\n   soft||\n - plums",
-      "We have:||\n1. One||\n2. Two||\n10) Ten", "Intro||\n* a||\n* b",
-      "# Title||\n## Part||\n- x",
-      "Text.||\n\xe2\x80\xa2 one||\n\xe2\x80\xa2 two",
-      "Either\n\xe2\x80\x94 or so we hope \xe2\x80\x94 the thing works well.");
+  CASES("We have:||\n - apples||\n - pears, which are\n   soft||\n - plums",
+        "We have:||\n1. One||\n2. Two||\n10) Ten", "Intro||\n* a||\n* b",
+        "# Title||\n## Part||\n- x", "Text.||\n\xe2\x80\xa2 one||\n\xe2\x80\xa2 two",
+        "Either\n\xe2\x80\x94 or so we hope \xe2\x80\x94 the thing works well.");
 }
 
 TEST(rules_stand_alone) {
@@ -258,8 +242,7 @@ static size_t make_text(uint64_t seed, char *out) {
 static bool is_gap(const char *s, size_t n) {
   while (n) {
     size_t width = is_blank(*s) ? 1 : 0;
-    if (n >= 2 && (!memcmp(s, "\xc2\xa0", 2) || !memcmp(s, "\xc2\x85", 2)))
-      width = 2;
+    if (n >= 2 && (!memcmp(s, "\xc2\xa0", 2) || !memcmp(s, "\xc2\x85", 2))) width = 2;
     if (n >= 3 && !memcmp(s, "\xe3\x80\x80", 3)) width = 3;
     if (!width) return false;
     s += width, n -= width;
@@ -274,8 +257,7 @@ static void check_cover(const char *text, size_t n) {
   for (attend_sentence s = {0}; attend_sentence_next(text, n, &s);) {
     CHECK(s.start >= at && s.length > 0 && s.length <= n - s.start);
     CHECK(is_gap(text + at, s.start - at));
-    CHECK(!is_gap(text + s.start, 1) &&
-          !is_gap(text + s.start + s.length - 1, 1));
+    CHECK(!is_gap(text + s.start, 1) && !is_gap(text + s.start + s.length - 1, 1));
     at = s.start + s.length;
     ended = s.ends_paragraph;
   }

@@ -13,8 +13,7 @@ typedef struct {
 
 static int hear(const attend_token *t, void *user) {
   heard *h = user;
-  if (h->length + t->length < sizeof h->text)
-    memcpy(h->text + h->length, t->text, t->length);
+  if (h->length + t->length < sizeof h->text) memcpy(h->text + h->length, t->text, t->length);
   h->length += t->length;
   h->tokens += t->id >= 0;
   return 0;
@@ -29,8 +28,8 @@ typedef struct {
   int count;
 } story;
 
-static attend_generation *tell_until(const story *t, const char *const *stops,
-                                     int n_stops, heard *h) {
+static attend_generation *tell_until(const story *t, const char *const *stops, int n_stops,
+                                     heard *h) {
   attend_prompt prompt = {t->prompt->id, (int)t->prompt->count};
   attend_generate_options o = attend_generate_defaults();
   attend_generation *g = NULL;
@@ -50,8 +49,7 @@ static story open_story(void) {
   static const char begin[] = "Once upon a time";
   story t = {.s = open_model("stories260K", NULL, 2, NULL)};
   heard h;
-  OK(t.s.ctx, attend_tokenizer_load(t.s.ctx, model_path("stories260K", NULL),
-                                    &t.tokenizer));
+  OK(t.s.ctx, attend_tokenizer_load(t.s.ctx, model_path("stories260K", NULL), &t.tokenizer));
   OK(t.s.ctx, attend_encoding_create(t.tokenizer, &t.prompt));
   OK(t.s.ctx, attend_encode(t.prompt, begin, strlen(begin), NULL));
   attend_generation *g = tell_until(&t, NULL, 0, &h);
@@ -95,11 +93,9 @@ static void check_stops(const story *t, const char *const *stops, int n) {
   if (strlen(c->text) != length || memcmp(c->text, t->whole, length))
     CHECK_FAIL("until \"%s\": \"%s\"", stops[0], c->text);
   if (h.length != length || memcmp(h.text, t->whole, length))
-    CHECK_FAIL("until \"%s\" was heard: \"%.*s\"", stops[0], (int)h.length,
-               h.text);
+    CHECK_FAIL("until \"%s\" was heard: \"%.*s\"", stops[0], (int)h.length, h.text);
   CHECK_EQ(c->end, stopped ? ATTEND_FINISH_STOP : ATTEND_FINISH_LENGTH);
-  CHECK(c->count <= t->count &&
-        !memcmp(c->ids, t->ids, (size_t)c->count * sizeof *c->ids));
+  CHECK(c->count <= t->count && !memcmp(c->ids, t->ids, (size_t)c->count * sizeof *c->ids));
   attend_generation_free(g);
 }
 
@@ -111,8 +107,7 @@ TEST(any_part_of_the_text_stops_it) {
     float u[2];
     char stop[32] = "";
     attend_random_uniform((attend_random){9, (uint64_t)i}, 0, 2, u);
-    size_t n = 1 + (size_t)(u[1] * 20),
-           at = (size_t)(u[0] * (float)(length - n));
+    size_t n = 1 + (size_t)(u[1] * 20), at = (size_t)(u[0] * (float)(length - n));
     memcpy(stop, t.whole + at, n);
     const char *stops[] = {stop};
     check_stops(&t, stops, 1);

@@ -1,8 +1,7 @@
 /* Templates that name a text more than once. */
 #include "bombs.h"
 
-static attend_tokenizer *load_template(attend_context *ctx,
-                                       const char *post_processor) {
+static attend_tokenizer *load_template(attend_context *ctx, const char *post_processor) {
   sheet s = {0};
   put(&s, "{%s, \"post_processor\": ", letters);
   put_run(&s, post_processor, 1);
@@ -10,20 +9,16 @@ static attend_tokenizer *load_template(attend_context *ctx,
   return load_sheet(ctx, "t.json", &s);
 }
 
-#define SEQUENCE(id, type) \
-  "{\"Sequence\": {\"id\": \"" id "\", \"type_id\": " type "}}"
+#define SEQUENCE(id, type) "{\"Sequence\": {\"id\": \"" id "\", \"type_id\": " type "}}"
 #define SPECIAL "{\"SpecialToken\": {\"id\": \"c\", \"type_id\": 0}}"
 #define SPECIALS "\"special_tokens\": {\"c\": {\"id\": \"c\", \"ids\": [2]}}"
 static const char twice[] =
     "{\"type\": \"TemplateProcessing\", \"single\": [" SPECIAL
     ", " SEQUENCE("A", "0") ", " SEQUENCE("A", "1") "], \"pair\": [" SEQUENCE(
-        "A", "0") ", " SEQUENCE("B", "1") ", " SPECIAL
-                                          ", " SEQUENCE("A", "2") "], " SPECIALS
-                                                                  "}";
+        "A", "0") ", " SEQUENCE("B", "1") ", " SPECIAL ", " SEQUENCE("A", "2") "], " SPECIALS "}";
 
-static void check_encoding(const attend_encoding *e, size_t count,
-                           const int32_t *id, const int32_t *type,
-                           const signed char *part) {
+static void check_encoding(const attend_encoding *e, size_t count, const int32_t *id,
+                           const int32_t *type, const signed char *part) {
   CHECK_EQ(e->count, count);
   for (size_t i = 0; i < count && i < e->count; i++) {
     CHECK_EQ(e->id[i], id[i]);
@@ -65,8 +60,7 @@ TEST(a_template_that_repeats_is_truncated) {
   OK(ctx, attend_encode(e, "aaaa", 4, &o));
   CHECK_EQ(e->count, 5);
   CHECK_EQ(e->dropped, 2);
-  o = (attend_encode_options){
-      .pair = "bbbb", .pair_length = 4, .max_length = 10};
+  o = (attend_encode_options){.pair = "bbbb", .pair_length = 4, .max_length = 10};
   OK(ctx, attend_encode(e, "aaaa", 4, &o));
   CHECK_EQ(e->count, 10);
   CHECK_EQ(e->dropped, 2);
@@ -101,12 +95,11 @@ TEST(two_templates_are_refused) {
   CHECK(!load_template(ctx, two));
   CHECK_SAYS(attend_message(ctx), "more than one post-processor");
   free(two);
-  CHECK(!load_template(
-      ctx,
-      "{\"type\": \"Sequence\", \"processors\": [{\"type\": "
-      "\"BertProcessing\", \"cls\": [\"a\", 0], \"sep\": [\"b\", 1]}, "
-      "{\"type\": \"BertProcessing\", \"cls\": [\"a\", 0], \"sep\": "
-      "[\"b\", 1]}]}"));
+  CHECK(!load_template(ctx,
+                       "{\"type\": \"Sequence\", \"processors\": [{\"type\": "
+                       "\"BertProcessing\", \"cls\": [\"a\", 0], \"sep\": [\"b\", 1]}, "
+                       "{\"type\": \"BertProcessing\", \"cls\": [\"a\", 0], \"sep\": "
+                       "[\"b\", 1]}]}"));
   CHECK_SAYS(attend_message(ctx), "more than one post-processor");
   close_scant(ctx);
 }

@@ -30,8 +30,7 @@ static void slow_letters(slow *s, const char *const *words) {
   for (int inside = 0; inside <= s->wordpiece; inside++)
     for (const char *c = plain; *c; c++) {
       bool occurs = !s->wordpiece;
-      for (int w = 0; w < s->words; w++)
-        occurs |= strchr(words[w] + inside, *c) != NULL;
+      for (int w = 0; w < s->words; w++) occurs |= strchr(words[w] + inside, *c) != NULL;
       snprintf(name, sizeof name, "%s%c", inside ? "##" : "", *c);
       if (occurs) slow_piece(s, name);
     }
@@ -42,8 +41,7 @@ static void slow_words(slow *s, const char *const *words) {
   char name[8];
   for (int w = 0; w < s->words; w++) {
     s->length[w] = 0;
-    if (w && !s->wordpiece)
-      s->word[w][s->length[w]++] = slow_piece(s, "\xc4\xa0");
+    if (w && !s->wordpiece) s->word[w][s->length[w]++] = slow_piece(s, "\xc4\xa0");
     for (const char *c = words[w]; *c; c++) {
       bool inside = s->wordpiece && c > words[w];
       snprintf(name, sizeof name, "%s%c", inside ? "##" : "", *c);
@@ -66,8 +64,7 @@ static long slow_best(const slow *s, int longest, int *left, int *right) {
   long best = 0;
   memset(times, 0, sizeof times);
   for (int w = 0; w < s->words; w++)
-    for (int i = 0; i + 1 < s->length[w]; i++)
-      times[s->word[w][i]][s->word[w][i + 1]]++;
+    for (int i = 0; i + 1 < s->length[w]; i++) times[s->word[w][i]][s->word[w][i + 1]]++;
   for (int a = 0; a < s->count; a++)
     for (int b = 0; b < s->count; b++) {
       bool fits = slow_letter_count(s, a) + slow_letter_count(s, b) <= longest;
@@ -87,8 +84,7 @@ static void slow_merge(slow *s, int left, int right, long times) {
   for (int w = 0; w < s->words; w++) {
     int n = 0;
     for (int i = 0; i < s->length[w]; i++) {
-      bool here = i + 1 < s->length[w] && s->word[w][i] == left &&
-                  s->word[w][i + 1] == right;
+      bool here = i + 1 < s->length[w] && s->word[w][i] == left && s->word[w][i + 1] == right;
       s->word[w][n++] = here ? made : s->word[w][i];
       i += here;
     }
@@ -100,8 +96,7 @@ static void slow_merge(slow *s, int left, int right, long times) {
   s->times[s->merges++] = times;
 }
 
-static void slow_learn(slow *s, const char *const *words, int merges,
-                       long least, int longest) {
+static void slow_learn(slow *s, const char *const *words, int merges, long least, int longest) {
   int left = 0, right = 0;
   slow_letters(s, words);
   slow_words(s, words);
@@ -115,8 +110,7 @@ static void slow_learn(slow *s, const char *const *words, int merges,
 /* ---- beside the fast one ------------------------------------------------------------ */
 
 /* Words of few letters, so that runs and ties abound. */
-static void make_words(uint64_t seed, char text[WORDS * LETTERS],
-                       const char *words[WORDS]) {
+static void make_words(uint64_t seed, char text[WORDS * LETTERS], const char *words[WORDS]) {
   char *at = text;
   for (int w = 0; w < WORDS; w++) {
     uint32_t r[4];
@@ -137,18 +131,17 @@ static void check_pieces(const slow *s, const attend_text_trainer *r) {
   CHECK_EQ(said->merges, s->merges);
   for (int i = 0; i < s->merges; i++) {
     if (!attend_text_trainer_merge(r, (size_t)i, &m)) break;
-    if (strcmp(m.left, s->name[s->left[i]]) ||
-        strcmp(m.right, s->name[s->right[i]]) || (long)m.count != s->times[i])
-      CHECK_FAIL("merge %d is %s %s, %d times, not %s %s, %ld times", i, m.left,
-                 m.right, (int)m.count, s->name[s->left[i]],
-                 s->name[s->right[i]], s->times[i]);
+    if (strcmp(m.left, s->name[s->left[i]]) || strcmp(m.right, s->name[s->right[i]]) ||
+        (long)m.count != s->times[i])
+      CHECK_FAIL("merge %d is %s %s, %d times, not %s %s, %ld times", i, m.left, m.right,
+                 (int)m.count, s->name[s->left[i]], s->name[s->right[i]], s->times[i]);
     const char *piece = attend_tokenizer_piece(t, first + i, NULL);
     CHECK(piece && !strcmp(piece, s->name[s->made[i]]));
   }
 }
 
-static void compare(attend_context *ctx, uint64_t seed, bool wordpiece,
-                    int merges, long least, int longest) {
+static void compare(attend_context *ctx, uint64_t seed, bool wordpiece, int merges, long least,
+                    int longest) {
   char text[WORDS * LETTERS];
   const char *words[WORDS];
   slow s = {.wordpiece = wordpiece, .words = WORDS};
@@ -220,8 +213,8 @@ static size_t make_mixture(uint64_t seed, char *out, size_t size) {
 }
 
 /* What the trainer counted is what encoding the whole makes. */
-static void check_tokens(attend_context *ctx, const attend_text_trainer *r,
-                         const char *text, size_t length) {
+static void check_tokens(attend_context *ctx, const attend_text_trainer *r, const char *text,
+                         size_t length) {
   attend_encoding *e;
   attend_encode_options bare = {.no_special = true};
   OK(ctx, attend_encoding_create(attend_text_trainer_tokenizer(r), &e));
@@ -271,8 +264,7 @@ TEST(any_order_of_texts) {
     OK(ctx[turn], attend_text_trainer_create(ctx[turn], &o, &r[turn]));
     for (size_t i = 0; i < copies; i++) {
       size_t n = turn ? copies - i : i + 1; /* of a length of its own */
-      OK(ctx[turn],
-         attend_text_trainer_feed(r[turn], text + 97 * n, length - 131 * n));
+      OK(ctx[turn], attend_text_trainer_feed(r[turn], text + 97 * n, length - 131 * n));
       OK(ctx[turn], attend_text_trainer_end(r[turn]));
     }
     OK(ctx[turn], attend_text_trainer_learn(r[turn]));

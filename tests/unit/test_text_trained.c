@@ -11,8 +11,7 @@ static int64_t number_of(const attend_json *j, const char *name) {
   return n;
 }
 
-static void check_pieces(const attend_text_trainer *r, const char *name,
-                         const attend_json *want) {
+static void check_pieces(const attend_text_trainer *r, const char *name, const attend_json *want) {
   const attend_tokenizer *t = attend_text_trainer_tokenizer(r);
   CHECK_EQ(attend_tokenizer_count(t), attend_json_count(want));
   for (size_t i = 0; i < attend_json_count(want); i++) {
@@ -24,8 +23,7 @@ static void check_pieces(const attend_text_trainer *r, const char *name,
   }
 }
 
-static void check_merges(const attend_text_trainer *r, const char *name,
-                         const attend_json *want) {
+static void check_merges(const attend_text_trainer *r, const char *name, const attend_json *want) {
   attend_text_merge m;
   for (size_t i = 0; i < attend_json_count(want); i++) {
     const char *theirs = attend_json_string(attend_json_at(want, i), NULL);
@@ -38,17 +36,15 @@ static void check_merges(const attend_text_trainer *r, const char *name,
   }
 }
 
-static void compare(attend_context *ctx, const attend_json *golden,
-                    const char *text, size_t length) {
+static void compare(attend_context *ctx, const attend_json *golden, const char *text,
+                    size_t length) {
   const char *name = attend_json_name(golden, NULL);
   const char *like = attend_json_string(attend_json_get(golden, "like"), NULL);
   attend_text_train_options o = {
       .vocab = (int32_t)number_of(golden, "vocab"),
       .least = (uint64_t)number_of(golden, "least"),
-      .lowercase =
-          attend_json_boolean(attend_json_get(golden, "lowercase"), false)};
-  while (attend_like_name(o.like) && strcmp(attend_like_name(o.like), like))
-    o.like++;
+      .lowercase = attend_json_boolean(attend_json_get(golden, "lowercase"), false)};
+  while (attend_like_name(o.like) && strcmp(attend_like_name(o.like), like)) o.like++;
   attend_text_trainer *r = learn(ctx, &o, text, length);
   check_pieces(r, name, attend_json_get(golden, "pieces"));
   check_merges(r, name, attend_json_get(golden, "merges"));
@@ -61,8 +57,7 @@ TEST(as_hugging_face_learns) {
   char path[4096];
   attend_json *root;
   size_t length, size, cases = 0;
-  snprintf(path, sizeof path, "%s/trained/trained.json",
-           folder ? folder : "tests/golden");
+  snprintf(path, sizeof path, "%s/trained/trained.json", folder ? folder : "tests/golden");
   char *text = golden_text(&length), *json = read_whole(path, &size);
   OK(ctx, attend_json_parse(ctx, path, json, size, &root));
   CHECK(attend_json_get(root, "gpt2") && attend_json_get(root, "bert-lower"));
@@ -87,17 +82,16 @@ static void remove_all(void) {
   rmdir(scratch_folder());
 }
 
-static const char *const texts[] = {
-    "Hello world",
-    "",
-    " ",
-    "  two  spaces\n\nand lines\t x",
-    "don't we'll I'M",
-    "caf\xc3\xa9 E\xcc\x81",
-    "\xe5\x8c\x97\xe4\xba\xac you \xf0\x9f\x91\x8d",
-    "<s> in  <mask> text </s><|endoftext|>[CLS] a [MASK].<extra>!",
-    "bad \xff\xe5\x8c bytes",
-    "12 3.14 \x01"};
+static const char *const texts[] = {"Hello world",
+                                    "",
+                                    " ",
+                                    "  two  spaces\n\nand lines\t x",
+                                    "don't we'll I'M",
+                                    "caf\xc3\xa9 E\xcc\x81",
+                                    "\xe5\x8c\x97\xe4\xba\xac you \xf0\x9f\x91\x8d",
+                                    "<s> in  <mask> text </s><|endoftext|>[CLS] a [MASK].<extra>!",
+                                    "bad \xff\xe5\x8c bytes",
+                                    "12 3.14 \x01"};
 enum { TEXTS = sizeof texts / sizeof *texts };
 
 static void check_same_ids(attend_context *ctx, const attend_tokenizer *a,
@@ -107,12 +101,10 @@ static void check_same_ids(attend_context *ctx, const attend_tokenizer *a,
   OK(ctx, attend_encoding_create(b, &y));
   for (int i = 0; i < TEXTS; i++)
     for (int two = 0; two < 2; two++) {
-      attend_encode_options o = {.pair = two ? "a pair" : NULL,
-                                 .pair_length = 6};
+      attend_encode_options o = {.pair = two ? "a pair" : NULL, .pair_length = 6};
       OK(ctx, attend_encode(x, texts[i], strlen(texts[i]), &o));
       OK(ctx, attend_encode(y, texts[i], strlen(texts[i]), &o));
-      if (x->count != y->count ||
-          memcmp(x->id, y->id, x->count * sizeof *x->id) ||
+      if (x->count != y->count || memcmp(x->id, y->id, x->count * sizeof *x->id) ||
           memcmp(x->type, y->type, x->count * sizeof *x->type))
         CHECK_FAIL("%s: other ids for \"%s\"", what, texts[i]);
     }
@@ -123,8 +115,8 @@ static void check_same_ids(attend_context *ctx, const attend_tokenizer *a,
   attend_encoding_free(y);
 }
 
-static void check_files(attend_context *ctx, const attend_text_train_options *o,
-                        const char *text, size_t length) {
+static void check_files(attend_context *ctx, const attend_text_train_options *o, const char *text,
+                        size_t length) {
   const char *name = attend_like_name(o->like);
   attend_text_trainer *r = learn(ctx, o, text, length);
   OK(ctx, attend_text_trainer_save(r, scratch_folder()));
@@ -160,8 +152,7 @@ TEST(both_ways_of_loading) {
   attend_context_free(ctx);
 }
 
-static void check_around(attend_context *ctx, attend_like like,
-                         const char *want) {
+static void check_around(attend_context *ctx, attend_like like, const char *want) {
   attend_text_train_options o = {.like = like, .vocab = 300};
   attend_text_trainer *r = learn(ctx, &o, "ab ab ab", 8);
   attend_encoding *e;
@@ -169,8 +160,7 @@ static void check_around(attend_context *ctx, attend_like like,
   OK(ctx, attend_encoding_create(attend_text_trainer_tokenizer(r), &e));
   OK(ctx, attend_encode(e, "ab", 2, NULL));
   for (size_t i = 0; i < e->count; i++) {
-    strcat(got, attend_tokenizer_piece(attend_text_trainer_tokenizer(r),
-                                       e->id[i], NULL));
+    strcat(got, attend_tokenizer_piece(attend_text_trainer_tokenizer(r), e->id[i], NULL));
     strcat(got, " ");
   }
   if (strcmp(got, want)) CHECK_FAIL("\"%s\" is not \"%s\"", got, want);
@@ -197,8 +187,7 @@ TEST(bytes_come_back) {
   attend_detokenizer *d;
   const char *back;
   OK(ctx, attend_encoding_create(attend_text_trainer_tokenizer(r), &e));
-  OK(ctx,
-     attend_detokenizer_create(attend_text_trainer_tokenizer(r), false, &d));
+  OK(ctx, attend_detokenizer_create(attend_text_trainer_tokenizer(r), false, &d));
   OK(ctx, attend_encode(e, text, length, NULL));
   OK(ctx, attend_decode(d, e->id, e->count, &back, &n));
   CHECK(n == length && !memcmp(back, text, n));
@@ -225,8 +214,7 @@ TEST(special_tokens_are_not_learnt) {
   static const char *const names[] = {"<sep>", "\xc4\xa0zz"};
   static const char text[] = "<sep>a<sep>a<sep>a zz zz zz zz<sep>";
   attend_context *ctx = open_context(NULL, 1, NULL);
-  attend_text_train_options o = {
-      .vocab = 300, .specials = names, .n_specials = 2};
+  attend_text_train_options o = {.vocab = 300, .specials = names, .n_specials = 2};
   attend_text_trainer *r = learn(ctx, &o, text, sizeof text - 1);
   attend_text_merge m;
   CHECK_EQ(attend_text_trainer_report(r)->specials, 3);
@@ -240,8 +228,7 @@ TEST(special_tokens_are_not_learnt) {
 
 /* ---- what is refused --------------------------------------------------------------- */
 
-static void refuse(attend_text_train_options o, const char *text,
-                   const char *says) {
+static void refuse(attend_text_train_options o, const char *text, const char *says) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_text_trainer *r = NULL;
   attend_status status = attend_text_trainer_create(ctx, &o, &r);
@@ -254,9 +241,8 @@ static void refuse(attend_text_train_options o, const char *text,
 }
 
 TEST(refusals) {
-  static const char *const space[] = {"a b"}, *const letter[] = {"a"},
-                           *const none[] = {""}, *const bad[] = {"\xff"},
-                           *const inside[] = {"##a"};
+  static const char *const space[] = {"a b"}, *const letter[] = {"a"}, *const none[] = {""},
+                           *const bad[] = {"\xff"}, *const inside[] = {"##a"};
   attend_text_train_options bert = {.like = ATTEND_LIKE_BERT};
   refuse((attend_text_train_options){.vocab = 256}, "x", "257 at least");
   refuse((attend_text_train_options){0}, "", "no text");
@@ -264,14 +250,11 @@ TEST(refusals) {
   refuse((attend_text_train_options){.vocab = -1}, "x", "vocabulary of -1");
   refuse((attend_text_train_options){.longest = 129}, "x", "129 letters");
   refuse((attend_text_train_options){.like = ATTEND_LIKES}, "x", "no kind");
-  refuse((attend_text_train_options){.specials = space, .n_specials = 1}, "x",
-         "\"a b\" cannot be");
-  refuse((attend_text_train_options){.specials = letter, .n_specials = 1}, "x",
-         "a letter");
+  refuse((attend_text_train_options){.specials = space, .n_specials = 1}, "x", "\"a b\" cannot be");
+  refuse((attend_text_train_options){.specials = letter, .n_specials = 1}, "x", "a letter");
   refuse((attend_text_train_options){.specials = none, .n_specials = 1}, "x",
          "cannot be a special");
-  refuse((attend_text_train_options){.specials = bad, .n_specials = 1}, "x",
-         "cannot be a special");
+  refuse((attend_text_train_options){.specials = bad, .n_specials = 1}, "x", "cannot be a special");
   bert.vocab = 9;
   refuse(bert, "abcd", "12 at least");
   bert.vocab = 5;
@@ -321,8 +304,7 @@ TEST(a_small_alphabet) {
   static const char text[] = "aab aab aab bza bza bza bza ab";
   char longer[512];
   attend_context *ctx = open_context(NULL, 1, NULL);
-  attend_text_train_options o = {
-      .like = ATTEND_LIKE_BERT, .vocab = 100, .alphabet = 2};
+  attend_text_train_options o = {.like = ATTEND_LIKE_BERT, .vocab = 100, .alphabet = 2};
   memset(longer, 'b', sizeof longer);
   memcpy(longer, text, sizeof text - 1);
   longer[sizeof text - 1] = ' ';
@@ -345,8 +327,7 @@ static int stop_at_three(size_t merges, size_t most, void *user) {
 TEST(stopping) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   size_t most = 0, length;
-  attend_text_train_options o = {
-      .vocab = 300, .progress = stop_at_three, .user = &most};
+  attend_text_train_options o = {.vocab = 300, .progress = stop_at_three, .user = &most};
   attend_text_trainer *r;
   char *text = golden_text(&length);
   OK(ctx, attend_text_trainer_create(ctx, &o, &r));

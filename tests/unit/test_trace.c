@@ -5,33 +5,29 @@
 #include "traces.h"
 
 enum { LAYERS = 4 };
-static const char *const kinds[] = {
-    "gpt2", "llama-gqa", "mistral-window", "bert", "bart", "t5", NULL};
+static const char *const kinds[] = {"gpt2", "llama-gqa", "mistral-window", "bert", "bart",
+                                    "t5",   NULL};
 
-#define FOR_EACH_SIGHT(what, role, layer)                                  \
-  for (int kind_ = 0; kind_ < ATTEND_POINTS * ATTEND_ROLES * (LAYERS + 1); \
-       kind_++)                                                            \
-    for (attend_point what = (attend_point)(1 << kind_ % ATTEND_POINTS),   \
-                      *once_ = &what;                                      \
-         once_; once_ = NULL)                                              \
-      for (int role = kind_ / ATTEND_POINTS % ATTEND_ROLES,                \
-               layer = kind_ / ATTEND_POINTS / ATTEND_ROLES, go_ = 1;      \
+#define FOR_EACH_SIGHT(what, role, layer)                                                       \
+  for (int kind_ = 0; kind_ < ATTEND_POINTS * ATTEND_ROLES * (LAYERS + 1); kind_++)             \
+    for (attend_point what = (attend_point)(1 << kind_ % ATTEND_POINTS), *once_ = &what; once_; \
+         once_ = NULL)                                                                          \
+      for (int role = kind_ / ATTEND_POINTS % ATTEND_ROLES,                                     \
+               layer = kind_ / ATTEND_POINTS / ATTEND_ROLES, go_ = 1;                           \
            go_; go_ = 0)
 
 static const float *at(const attend_hooked *s, int b, int h, int i) {
-  return (const float *)s->view.data + b * s->view.stride[0] +
-         h * s->view.stride[1] + i * s->view.stride[2];
+  return (const float *)s->view.data + b * s->view.stride[0] + h * s->view.stride[1] +
+         i * s->view.stride[2];
 }
 
 static size_t row_floats(const attend_hooked *s) {
   return (size_t)s->shape[1] * (size_t)s->shape[3];
 }
 
-static int same_row(const attend_hooked *a, int i, const attend_hooked *b,
-                    int j) {
+static int same_row(const attend_hooked *a, int i, const attend_hooked *b, int j) {
   for (int h = 0; h < a->shape[1]; h++)
-    if (!same_bits(at(a, 0, h, i), at(b, 0, h, j), (size_t)a->shape[3]))
-      return 0;
+    if (!same_bits(at(a, 0, h, i), at(b, 0, h, j), (size_t)a->shape[3])) return 0;
   return 1;
 }
 
@@ -65,8 +61,7 @@ static void bear_witness(const attend_hooked *s, void *user) {
   float *data = room_for(row_floats(s) * (size_t)s->shape[2], sizeof *data);
   CHECK(!to->view.data);
   *to = *s;
-  to->view =
-      (attend_const_view){data, {0, s->shape[3], (ptrdiff_t)row_floats(s), 1}};
+  to->view = (attend_const_view){data, {0, s->shape[3], (ptrdiff_t)row_floats(s), 1}};
   for (int i = 0; i < s->shape[2]; i++)
     for (int h = 0; h < s->shape[1]; h++)
       memcpy(data + (size_t)i * row_floats(s) + h * s->shape[3], at(s, 0, h, i),
@@ -96,17 +91,14 @@ TEST(a_trace_is_what_was_seen) {
       CHECK(b.point == what && (int)b.role == role && b.layer == layer);
       for (int i = 0; i < a->shape[2]; i++)
         if (!same_row(a, i, &b, i))
-          CHECK_FAIL("%s: %s %d, %s, row %d", kinds[k],
-                     attend_role_name(b.role), layer, attend_point_name(what),
-                     i);
+          CHECK_FAIL("%s: %s %d, %s, row %d", kinds[k], attend_role_name(b.role), layer,
+                     attend_point_name(what), i);
     }
     CHECK_EQ(found, w.calls);
     CHECK(found > 10);
     const attend_config *c = r.s.config;
-    CHECK_EQ(attend_trace_layers(r.trace, ATTEND_ENCODER_SELF),
-             c->encoder.layers);
-    CHECK_EQ(attend_trace_layers(r.trace, ATTEND_DECODER_SELF),
-             c->decoder.layers);
+    CHECK_EQ(attend_trace_layers(r.trace, ATTEND_ENCODER_SELF), c->encoder.layers);
+    CHECK_EQ(attend_trace_layers(r.trace, ATTEND_DECODER_SELF), c->decoder.layers);
     CHECK_EQ(attend_trace_layers(r.trace, ATTEND_CROSS),
              c->parts == ATTEND_BOTH ? c->decoder.layers : 0);
     FOR_EACH_SIGHT(what, role, layer)
@@ -120,9 +112,8 @@ TEST(a_trace_is_what_was_seen) {
 
 /* Rows of `whole` that are real are those of `part`. Of the decoder's attention
  * in pieces the last piece is there, which is as wide as the whole. */
-static void check_same_record(const attend_trace *whole,
-                              const attend_trace *part, int real, int last,
-                              const char *name) {
+static void check_same_record(const attend_trace *whole, const attend_trace *part, int real,
+                              int last, const char *name) {
   FOR_EACH_SIGHT(what, role, layer) {
     attend_hooked a, b;
     int is = attend_trace_get(whole, what, (attend_role)role, layer, &a);
@@ -140,8 +131,8 @@ static void check_same_record(const attend_trace *whole,
     }
     for (int i = 0; i < n; i++)
       if (!same_row(&a, skip + i, &b, i))
-        CHECK_FAIL("%s: %s %d, %s, row %d", name, attend_role_name(a.role),
-                   layer, attend_point_name(what), i);
+        CHECK_FAIL("%s: %s %d, %s, row %d", name, attend_role_name(a.role), layer,
+                   attend_point_name(what), i);
   }
 }
 
@@ -156,15 +147,13 @@ TEST(pieces_become_one_text) {
       /* calls of 3 tokens, single tokens, one call that the run cuts */
       recording r = open_recording(kinds[k], 0, 2, what, way == 2 ? 3 : 0);
       record(&r, way == 0 ? 3 : way == 1 ? 1 : 0);
-      check_same_record(whole.trace, r.trace, 0,
-                        last_piece(r.decoded, way == 1 ? 1 : 3), kinds[k]);
+      check_same_record(whole.trace, r.trace, 0, last_piece(r.decoded, way == 1 ? 1 : 3), kinds[k]);
       attend_trace_clear(r.trace);
       CHECK_EQ(attend_trace_bytes(r.trace), 0);
       CHECK_EQ(attend_trace_layers(r.trace, ATTEND_DECODER_SELF), 0);
       attend_session_reset(r.run);
       record(&r, 2); /* and once more into the same */
-      check_same_record(whole.trace, r.trace, 0, last_piece(r.decoded, 2),
-                        kinds[k]);
+      check_same_record(whole.trace, r.trace, 0, last_piece(r.decoded, 2), kinds[k]);
       close_recording(&r);
     }
     close_recording(&whole);
@@ -173,8 +162,7 @@ TEST(pieces_become_one_text) {
 
 /* Sequence b of a batch with padding: the same as alone. */
 TEST(one_sequence_of_several) {
-  const unsigned what =
-      EVERYTHING & ~(unsigned)ATTEND_AT_LOGITS & ~(unsigned)ATTEND_AT_PATTERN;
+  const unsigned what = EVERYTHING & ~(unsigned)ATTEND_AT_LOGITS & ~(unsigned)ATTEND_AT_PATTERN;
   for (int k = 0; kinds[k]; k++)
     for (int b = 0; b < 2; b++) {
       recording alone = recorded(kinds[k], b, 1, what);
@@ -187,16 +175,14 @@ TEST(one_sequence_of_several) {
       attend_session *run = open_run(&alone.s, in->sequences, 0);
       attend_session_set_hooks(run, 1, &hook);
       if (alone.encoded)
-        OK(alone.s.ctx, attend_session_encode(run, in->sequences, in->tokens,
-                                              in->ids, in->lengths, in->types));
+        OK(alone.s.ctx,
+           attend_session_encode(run, in->sequences, in->tokens, in->ids, in->lengths, in->types));
       if (alone.decoded)
         OK(alone.s.ctx,
-           attend_session_extend(
-               run, in->sequences, both ? in->decoder_tokens : in->tokens,
-               both ? in->decoder_ids : in->ids, both ? NULL : in->lengths));
+           attend_session_extend(run, in->sequences, both ? in->decoder_tokens : in->tokens,
+                                 both ? in->decoder_ids : in->ids, both ? NULL : in->lengths));
       OK(alone.s.ctx, attend_trace_status(trace));
-      check_same_record(alone.trace, trace, alone.encoded ? alone.real : 0, 0,
-                        kinds[k]);
+      check_same_record(alone.trace, trace, alone.encoded ? alone.real : 0, 0, kinds[k]);
       attend_session_free(run);
       attend_trace_free(trace);
       close_recording(&alone);
@@ -211,8 +197,7 @@ TEST(recording_changes_no_bit) {
     size_t n = (size_t)((r.encoded + r.decoded) * r.s.config->vocab);
     float *traced = room_for_logits(&r), *plain = room_for_logits(&r);
     int ld, ld2, rows = r.decoded ? r.decoded : r.encoded;
-    int width =
-        r.decoded ? r.s.config->decoder.width : r.s.config->encoder.width;
+    int width = r.decoded ? r.s.config->decoder.width : r.s.config->encoder.width;
     ask_for_logits(&r, traced);
     const float *a = attend_session_hidden(r.run, &ld);
     attend_session *run = r.run;
@@ -267,14 +252,12 @@ TEST(bytes_are_foretold) {
 TEST(too_much_is_refused) {
   for (int k = 0; kinds[k]; k++) {
     recording r = open_recording(kinds[k], 0, 1, 0, 0);
-    size_t all =
-        attend_model_trace_bytes(r.s.model, FOR_A_LENS, r.encoded, r.decoded);
+    size_t all = attend_model_trace_bytes(r.s.model, FOR_A_LENS, r.encoded, r.decoded);
     float *a = room_for_logits(&r), *b = room_for_logits(&r);
     record(&r, 0);
     ask_for_logits(&r, a);
     for (int enough = 0; enough < 2; enough++) {
-      attend_trace_options o = {.points = FOR_A_LENS,
-                                .most_bytes = all - !enough};
+      attend_trace_options o = {.points = FOR_A_LENS, .most_bytes = all - !enough};
       attend_trace *trace;
       OK(r.s.ctx, attend_trace_create(r.s.ctx, &o, &trace));
       attend_hook hook = attend_trace_hook(trace);
@@ -283,8 +266,7 @@ TEST(too_much_is_refused) {
       record(&r, 0); /* the run goes on */
       ask_for_logits(&r, b);
       CHECK(same_bits(a, b, (size_t)r.s.config->vocab));
-      CHECK_EQ(attend_trace_status(trace),
-               enough ? ATTEND_OK : ATTEND_NO_MEMORY);
+      CHECK_EQ(attend_trace_status(trace), enough ? ATTEND_OK : ATTEND_NO_MEMORY);
       if (!enough) CHECK_SAYS(attend_message(r.s.ctx), "raise the limit");
       CHECK(attend_trace_bytes(trace) <= o.most_bytes);
       attend_trace_clear(trace);

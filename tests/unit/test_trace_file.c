@@ -7,8 +7,7 @@
 #include "traces.h"
 
 static const float *row_at(const attend_hooked *s, int h, int i) {
-  return (const float *)s->view.data + h * s->view.stride[1] +
-         i * s->view.stride[2];
+  return (const float *)s->view.data + h * s->view.stride[1] + i * s->view.stride[2];
 }
 
 /* The place that is written to, and what lies beside it meanwhile. */
@@ -21,8 +20,7 @@ static const char *place(void) {
 static int no_draft(void) {
   DIR *dir = opendir(models_folder());
   int drafts = 0;
-  for (struct dirent *e; dir && (e = readdir(dir));)
-    drafts += strstr(e->d_name, ".part") != NULL;
+  for (struct dirent *e; dir && (e = readdir(dir));) drafts += strstr(e->d_name, ".part") != NULL;
   if (dir) closedir(dir);
   return !drafts;
 }
@@ -30,8 +28,7 @@ static int no_draft(void) {
 /* ---- files ------------------------------------------------------------------------ */
 
 /* Every tensor of the file is the trace's, and the other way round. */
-static void check_file(attend_context *ctx, const attend_trace *trace,
-                       const char *path) {
+static void check_file(attend_context *ctx, const attend_trace *trace, const char *path) {
   attend_tensor_file *file;
   size_t listed = 0;
   OK(ctx, attend_tensor_file_open(ctx, path, &file));
@@ -42,10 +39,8 @@ static void check_file(attend_context *ctx, const attend_trace *trace,
         attend_hooked s;
         char name[64];
         attend_point what = (attend_point)(1 << kind);
-        if (!attend_trace_get(trace, what, (attend_role)role, layer, &s))
-          continue;
-        snprintf(name, sizeof name, "%s.%d.%s",
-                 attend_role_name((attend_role)role), layer,
+        if (!attend_trace_get(trace, what, (attend_role)role, layer, &s)) continue;
+        snprintf(name, sizeof name, "%s.%d.%s", attend_role_name((attend_role)role), layer,
                  attend_point_name(what));
         const attend_tensor *t = attend_tensor_file_find(file, name);
         CHECK(t && t->stored == ATTEND_STORED_F32 && t->rank == 3);
@@ -57,9 +52,8 @@ static void check_file(attend_context *ctx, const attend_trace *trace,
         CHECK_EQ((uintptr_t)t->data % 8, 0);
         for (int i = 0; i < s.shape[2]; i++)
           for (int h = 0; h < s.shape[1]; h++)
-            CHECK(!memcmp(
-                (const char *)t->data + 4 * (i * s.shape[1] + h) * s.shape[3],
-                row_at(&s, h, i), 4 * (size_t)s.shape[3]));
+            CHECK(!memcmp((const char *)t->data + 4 * (i * s.shape[1] + h) * s.shape[3],
+                          row_at(&s, h, i), 4 * (size_t)s.shape[3]));
       }
   CHECK_EQ(attend_tensor_file_count(file), listed);
   CHECK(listed > 10);
@@ -131,8 +125,7 @@ TEST(a_file_of_nothing) {
 /* ---- logits from recorded states ------------------------------------------------------ */
 
 TEST(the_head_on_recorded_states) {
-  static const char *const names[] = {"gpt2", "llama-gqa", "bert",
-                                      "bart", "t5",        NULL};
+  static const char *const names[] = {"gpt2", "llama-gqa", "bert", "bart", "t5", NULL};
   for (int k = 0; names[k]; k++) {
     recording r = recorded(names[k], 0, 2, ATTEND_AT_RESIDUAL);
     const attend_config *c = r.s.config;
@@ -144,8 +137,7 @@ TEST(the_head_on_recorded_states) {
     attend_hooked s;
     OK(r.s.ctx, attend_session_logits(r.run, n, NULL, want));
     CHECK(attend_trace_get(r.trace, ATTEND_AT_RESIDUAL, role,
-                           r.decoded ? c->decoder.layers : c->encoder.layers,
-                           &s));
+                           r.decoded ? c->decoder.layers : c->encoder.layers, &s));
     if (r.decoded) OK(r.s.ctx, attend_session_next(r.run, 1, next[0]));
     int F = s.shape[3];
     OK(r.s.ctx, attend_session_head(r.run, n, s.view.data, F, got));
@@ -153,15 +145,13 @@ TEST(the_head_on_recorded_states) {
     CHECK(!attend_session_hidden(r.run, &ld));
     /* one by one, and more than the run has ever held, in wider rows */
     for (int i = n - 1; i >= 0; i--)
-      OK(r.s.ctx, attend_session_head(r.run, 1, row_at(&s, 0, i), F,
-                                      got + (size_t)i * vocab));
+      OK(r.s.ctx, attend_session_head(r.run, 1, row_at(&s, 0, i), F, got + (size_t)i * vocab));
     CHECK(same_bits(want, got, rows * vocab));
     float *wide = room_for(rows * 50, 4 * (size_t)(F + 3));
     for (int i = 0; i < 50 * n; i++)
       memcpy(wide + i * (F + 3), row_at(&s, 0, i % n), 4 * (size_t)F);
     OK(r.s.ctx, attend_session_head(r.run, 50 * n, wide, F + 3, many));
-    for (size_t i = 0; i < 50; i++)
-      CHECK(same_bits(want, many + i * rows * vocab, rows * vocab));
+    for (size_t i = 0; i < 50; i++) CHECK(same_bits(want, many + i * rows * vocab, rows * vocab));
     if (r.decoded) { /* and the text goes on as if nothing had been asked */
       OK(r.s.ctx, attend_session_next(r.run, 1, next[1]));
       CHECK(same_bits(next[0], next[1], vocab));
@@ -170,8 +160,7 @@ TEST(the_head_on_recorded_states) {
       OK(r.s.ctx, attend_session_next(r.run, 1, next[1]));
       CHECK(same_bits(next[0], next[1], vocab));
     }
-    CHECK_EQ(attend_session_head(r.run, 1, s.view.data, F - 1, got),
-             ATTEND_INVALID);
+    CHECK_EQ(attend_session_head(r.run, 1, s.view.data, F - 1, got), ATTEND_INVALID);
     free(want), free(many), free(wide);
     close_recording(&r);
   }
@@ -181,16 +170,13 @@ TEST(the_head_on_recorded_states) {
 
 TEST(entropies_are_of_the_weights) {
   for (int k = 0; golden_models[k]; k++) {
-    recording r =
-        recorded(golden_models[k], 0, 1, ATTEND_AT_PATTERN | ATTEND_AT_ENTROPY);
+    recording r = recorded(golden_models[k], 0, 1, ATTEND_AT_PATTERN | ATTEND_AT_ENTROPY);
     int seen = 0;
     for (int place = 0; place < ATTEND_ROLES * 4; place++) {
       attend_role role = (attend_role)(place % ATTEND_ROLES);
       attend_hooked w, e;
-      if (!attend_trace_get(r.trace, ATTEND_AT_PATTERN, role,
-                            place / ATTEND_ROLES, &w) ||
-          !attend_trace_get(r.trace, ATTEND_AT_ENTROPY, role,
-                            place / ATTEND_ROLES, &e))
+      if (!attend_trace_get(r.trace, ATTEND_AT_PATTERN, role, place / ATTEND_ROLES, &w) ||
+          !attend_trace_get(r.trace, ATTEND_AT_ENTROPY, role, place / ATTEND_ROLES, &e))
         continue;
       CHECK_EQ(e.shape[1], w.shape[1]);
       CHECK_EQ(e.shape[2], w.shape[2]);
@@ -216,9 +202,8 @@ TEST(entropies_are_of_the_weights) {
 /* GPT-2 between attention and mlp: what came in, and what the heads gave through
  * the projection of the files. */
 TEST(between_attention_and_mlp) {
-  recording r = recorded(
-      "gpt2", 0, 1,
-      ATTEND_AT_RESIDUAL | ATTEND_AT_RESIDUAL_MIDDLE | ATTEND_AT_HEAD_OUTPUT);
+  recording r = recorded("gpt2", 0, 1,
+                         ATTEND_AT_RESIDUAL | ATTEND_AT_RESIDUAL_MIDDLE | ATTEND_AT_HEAD_OUTPUT);
   const int F = r.s.config->decoder.width, M = r.s.config->decoder.dim_v;
   for (int l = 0; l < r.s.config->decoder.layers; l++) {
     attend_hooked in, middle, mixed, out;
@@ -235,8 +220,7 @@ TEST(between_attention_and_mlp) {
     const attend_role role = ATTEND_DECODER_SELF;
     CHECK(attend_trace_get(r.trace, ATTEND_AT_RESIDUAL, role, l, &in));
     CHECK(attend_trace_get(r.trace, ATTEND_AT_RESIDUAL, role, l + 1, &out));
-    CHECK(
-        attend_trace_get(r.trace, ATTEND_AT_RESIDUAL_MIDDLE, role, l, &middle));
+    CHECK(attend_trace_get(r.trace, ATTEND_AT_RESIDUAL_MIDDLE, role, l, &middle));
     CHECK(attend_trace_get(r.trace, ATTEND_AT_HEAD_OUTPUT, role, l, &mixed));
     CHECK(!memcmp(in.shape, middle.shape, sizeof in.shape));
     if (check_failures) break;
@@ -261,24 +245,19 @@ TEST(between_attention_and_mlp) {
 /* In all families it is there, of the stream's shape, and something else. */
 TEST(the_middle_of_every_layer) {
   for (int k = 0; golden_models[k]; k++) {
-    recording r = recorded(golden_models[k], 0, 1,
-                           ATTEND_AT_RESIDUAL | ATTEND_AT_RESIDUAL_MIDDLE);
+    recording r = recorded(golden_models[k], 0, 1, ATTEND_AT_RESIDUAL | ATTEND_AT_RESIDUAL_MIDDLE);
     for (int side = 0; side < 2; side++) {
-      const attend_stack *s =
-          side ? &r.s.config->decoder : &r.s.config->encoder;
+      const attend_stack *s = side ? &r.s.config->decoder : &r.s.config->encoder;
       for (int l = 0; l < s->layers; l++) {
         attend_hooked in, middle, out;
         attend_role role = side ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF;
         CHECK(attend_trace_get(r.trace, ATTEND_AT_RESIDUAL, role, l, &in));
-        CHECK(attend_trace_get(r.trace, ATTEND_AT_RESIDUAL_MIDDLE, role, l,
-                               &middle));
+        CHECK(attend_trace_get(r.trace, ATTEND_AT_RESIDUAL_MIDDLE, role, l, &middle));
         CHECK(attend_trace_get(r.trace, ATTEND_AT_RESIDUAL, role, l + 1, &out));
         CHECK_EQ(middle.shape[3], s->width);
         CHECK_EQ(middle.shape[2], side ? r.decoded : r.encoded);
-        CHECK(!same_bits(row_at(&middle, 0, 0), row_at(&in, 0, 0),
-                         (size_t)s->width));
-        CHECK(!same_bits(row_at(&middle, 0, 0), row_at(&out, 0, 0),
-                         (size_t)s->width));
+        CHECK(!same_bits(row_at(&middle, 0, 0), row_at(&in, 0, 0), (size_t)s->width));
+        CHECK(!same_bits(row_at(&middle, 0, 0), row_at(&out, 0, 0), (size_t)s->width));
       }
     }
     close_recording(&r);

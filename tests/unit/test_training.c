@@ -3,9 +3,7 @@
  * threads; measuring is the sum over batches. */
 #include "training_runs.h"
 
-__attribute__((destructor)) static void leave_nothing(void) {
-  remove_below(models_folder());
-}
+__attribute__((destructor)) static void leave_nothing(void) { remove_below(models_folder()); }
 
 /* ---- a step ---------------------------------------------------------------------- */
 
@@ -90,10 +88,8 @@ static void write_more(attend_json_writer *w, void *user) {
 
 static void save_training(training_run *c, attend_stored stored) {
   int more = 17;
-  attend_save_options keep = {.beside = model_path("gpt2", NULL),
-                              .stored = stored,
-                              .write = write_more,
-                              .user = &more};
+  attend_save_options keep = {
+      .beside = model_path("gpt2", NULL), .stored = stored, .write = write_more, .user = &more};
   OK(c->ctx, attend_training_save(c->training, saved(), &keep));
 }
 
@@ -101,8 +97,7 @@ static void go_on(training_run *c) {
   attend_json *notes;
   int64_t more;
   OK(c->ctx, attend_training_resume(c->training, saved(), &notes));
-  CHECK(attend_json_integer(attend_json_get(notes, "more"), &more) &&
-        more == 17);
+  CHECK(attend_json_integer(attend_json_get(notes, "more"), &more) && more == 17);
   attend_json_free(notes);
 }
 
@@ -136,8 +131,7 @@ static void check_resume(training_plan p, attend_stored stored) {
 }
 
 TEST(what_goes_on_has_the_same_bits) {
-  static const attend_stored kinds[] = {0, ATTEND_STORED_F32,
-                                        ATTEND_STORED_BF16};
+  static const attend_stored kinds[] = {0, ATTEND_STORED_F32, ATTEND_STORED_BF16};
   for (int i = 0; i < 3; i++) {
     check_resume((training_plan){.dropout = 0.1f, .accumulate = 2}, kinds[i]);
     check_resume((training_plan){.kind = ATTEND_SGD, .seed = 5}, kinds[i]);
@@ -190,14 +184,12 @@ TEST(a_measure_is_the_sum_over_batches) {
     }
   }
   OK(c.ctx, attend_training_evaluate(c.trainer, in_order, 0, NULL, NULL, &all));
-  OK(c.ctx,
-     attend_training_evaluate(c.trainer, in_order, 4, NULL, NULL, &some));
+  OK(c.ctx, attend_training_evaluate(c.trainer, in_order, 4, NULL, NULL, &some));
   CHECK(all.loss == sum[0].loss && all.scored == sum[0].scored);
   CHECK(some.loss == sum[1].loss && some.scored == sum[1].scored);
   CHECK_EQ(all.scored, 299); /* all but the first */
-  CHECK_EQ(
-      attend_training_evaluate(c.trainer, in_order, 0, stop_after, &stop, &all),
-      ATTEND_STOPPED);
+  CHECK_EQ(attend_training_evaluate(c.trainer, in_order, 0, stop_after, &stop, &all),
+           ATTEND_STOPPED);
   standing after = stand(&c);
   CHECK(same_standing(&before, &after)); /* nothing was learnt */
   free_standing(&before);

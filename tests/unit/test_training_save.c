@@ -6,16 +6,14 @@
 
 #include "training_runs.h"
 
-__attribute__((destructor)) static void leave_nothing(void) {
-  remove_below(models_folder());
-}
+__attribute__((destructor)) static void leave_nothing(void) { remove_below(models_folder()); }
 
 static const char *place(const char *file) {
   static char paths[4][600];
   static int next;
   char *path = paths[next++ % 4];
-  snprintf(path, sizeof paths[0], "%s/step%s%s", models_folder(),
-           file ? "/" : "", file ? file : "");
+  snprintf(path, sizeof paths[0], "%s/step%s%s", models_folder(), file ? "/" : "",
+           file ? file : "");
   return path;
 }
 
@@ -44,8 +42,8 @@ static training_run saved_training(training_plan p) {
 
 TEST(a_saved_step_is_a_model_with_its_training) {
   training_run c = saved_training((training_plan){0});
-  static const char *const files[] = {"config.json", "model.safetensors",
-                                      "training.json", "training.safetensors"};
+  static const char *const files[] = {"config.json", "model.safetensors", "training.json",
+                                      "training.safetensors"};
   for (int i = 0; i < 4; i++) CHECK(is_there(place(files[i])));
   CHECK_EQ(count_names(models_folder(), 1), 0);
   subject s = open_path(open_context(NULL, 1, NULL), place(NULL), NULL);
@@ -81,8 +79,7 @@ static void save_within(attend_json_writer *w, void *user) {
 
 TEST(two_savers_of_one_step_do_not_mix) {
   training_run c = saved_training((training_plan){0});
-  attend_save_options keep = {
-      .beside = model_path("gpt2", NULL), .write = save_within, .user = &c};
+  attend_save_options keep = {.beside = model_path("gpt2", NULL), .write = save_within, .user = &c};
   OK(c.ctx, attend_training_save(c.training, place(NULL), &keep));
   CHECK(is_there(place("config.json")) && !is_there(place("inner.txt")));
   CHECK_EQ(count_names(models_folder(), 1), 0);
@@ -153,8 +150,7 @@ TEST(a_place_that_cannot_be_is_told) {
   CHECK_EQ(attend_training_save(c.training, place(NULL), &keep), ATTEND_IO);
   CHECK_SAYS(attend_message(c.ctx), "nothing");
   keep = (attend_save_options){.stored = ATTEND_STORED_I8};
-  CHECK_EQ(attend_training_save(c.training, place(NULL), &keep),
-           ATTEND_INVALID);
+  CHECK_EQ(attend_training_save(c.training, place(NULL), &keep), ATTEND_INVALID);
   CHECK(!is_there(place(NULL)));
   CHECK_EQ(count_names(models_folder(), 1), 0);
   OK(c.ctx, attend_training_save(c.training, place(NULL), NULL));
@@ -174,8 +170,8 @@ static void sign(attend_context *ctx) {
     if (e->d_name[0] == '.' || !strcmp(e->d_name, "digests.json")) continue;
     OK(ctx, attend_digest_file(ctx, place(e->d_name), &digest));
     attend_digest_text(&digest, text);
-    n += (size_t)snprintf(list + n, sizeof list - n, "%c\"%s\": \"%s\"",
-                          n ? ',' : '{', e->d_name, text);
+    n += (size_t)snprintf(list + n, sizeof list - n, "%c\"%s\": \"%s\"", n ? ',' : '{', e->d_name,
+                          text);
   }
   if (dir) closedir(dir);
   n += (size_t)snprintf(list + n, sizeof list - n, "}");
@@ -186,16 +182,14 @@ TEST(digests_are_those_of_others) { /* of MurmurHash3 x64 128 */
   static const char *const known[][2] = {
       {"", "00000000000000000000000000000000"},
       {"hello", "cbd8a7b341bd9b025b1e906a48ae1d19"},
-      {"The quick brown fox jumps over the lazy dog.",
-       "cd99481f9ee902c9695da1a38987b6e7"}};
+      {"The quick brown fox jumps over the lazy dog.", "cd99481f9ee902c9695da1a38987b6e7"}};
   for (int i = 0; i < 3; i++) {
     size_t length = strlen(known[i][0]);
     for (size_t piece = 1; piece <= length + 1; piece++) {
       char text[ATTEND_DIGEST_TEXT];
       attend_digest d = {0};
       for (size_t at = 0; at < length; at += piece)
-        attend_digest_add(&d, known[i][0] + at,
-                          piece < length - at ? piece : length - at);
+        attend_digest_add(&d, known[i][0] + at, piece < length - at ? piece : length - at);
       attend_digest_text(&d, text);
       CHECK(!strcmp(text, known[i][1]));
     }
@@ -204,8 +198,8 @@ TEST(digests_are_those_of_others) { /* of MurmurHash3 x64 128 */
 
 /* Any bit of any file; and files of another step. */
 TEST(a_step_that_was_changed_is_refused_by_name) {
-  static const char *const files[] = {"config.json", "model.safetensors",
-                                      "training.json", "training.safetensors"};
+  static const char *const files[] = {"config.json", "model.safetensors", "training.json",
+                                      "training.safetensors"};
   training_run c = saved_training((training_plan){0});
   OK(c.ctx, attend_training_verify(c.ctx, place(NULL)));
   for (int i = 0; i < 4; i++) {
@@ -214,8 +208,7 @@ TEST(a_step_that_was_changed_is_refused_by_name) {
     for (size_t bit = 0; bit < 8 * length; bit += 8 * length / 23 + 1) {
       bytes[bit / 8] ^= (char)(1 << bit % 8);
       put_file(place(files[i]), bytes, length);
-      CHECK_EQ(attend_training_resume(c.training, place(NULL), NULL),
-               ATTEND_IO);
+      CHECK_EQ(attend_training_resume(c.training, place(NULL), NULL), ATTEND_IO);
       CHECK_SAYS(attend_message(c.ctx), files[i]);
       bytes[bit / 8] ^= (char)(1 << bit % 8);
     }
@@ -248,8 +241,7 @@ TEST(what_goes_beside_must_be_what_went) {
   training_run c = saved_training((training_plan){0});
   const char *beside = model_path("gpt2", NULL);
   OK(c.ctx, attend_training_verify_beside(c.ctx, place(NULL), beside));
-  CHECK_EQ(attend_training_verify_beside(c.ctx, place(NULL), models_folder()),
-           ATTEND_IO);
+  CHECK_EQ(attend_training_verify_beside(c.ctx, place(NULL), models_folder()), ATTEND_IO);
   CHECK_SAYS(attend_message(c.ctx), "is missing, or not what");
   static const char *const lies[] = {"", "[5]", "{\"config.json\": 5}",
                                      "{\"../step/config.json\": \"00\"}"};
@@ -266,8 +258,7 @@ TEST(what_goes_beside_must_be_what_went) {
 static void refuse(training_run *c, const char *why) {
   standing before = stand(c);
   attend_json *notes = (attend_json *)why;
-  attend_status status =
-      attend_training_resume(c->training, place(NULL), &notes);
+  attend_status status = attend_training_resume(c->training, place(NULL), &notes);
   CHECK(status == ATTEND_IO || status == ATTEND_INVALID);
   CHECK(!notes);
   CHECK_SAYS(attend_message(c->ctx), why);
@@ -343,26 +334,25 @@ static void put_instead(const char *text, const char *word, const char *other) {
   const char *at = strstr(text, word);
   CHECK(at != NULL);
   if (!at) return;
-  int n = snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text,
-                   other, at + strlen(word));
+  int n = snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, other,
+                   at + strlen(word));
   put_file(place("training.json"), changed, (size_t)n);
 }
 
 TEST(notes_that_lie_are_refused) {
-  static const char *const lies[][2] = {
-      {"\"step\": 2", "\"step\": -2"},
-      {"\"step\": 2", "\"step\": 3"},
-      {"\"step\": 2", "\"step\": 9223372036854775807"},
-      {"\"step\": 2", "\"step\": 1e300"},
-      {"\"step\": 2", "\"step\": \"2\""},
-      {"\"step\": 2", "\"stop\": 2"},
-      {"\"lesson\": 2", "\"lesson\": 4"},
-      {"\"lesson\": 2", "\"lesson\": null"},
-      {"\"lessons\": \"", "\"lessons\": \"0"},
-      {"\"lessons\"", "\"other\""},
-      {"\"weights\": \"f32\"", "\"weights\": 5"},
-      {"\"weights\": \"f32\"", "\"weights\": \"bf16\""},
-      {"{", "["}};
+  static const char *const lies[][2] = {{"\"step\": 2", "\"step\": -2"},
+                                        {"\"step\": 2", "\"step\": 3"},
+                                        {"\"step\": 2", "\"step\": 9223372036854775807"},
+                                        {"\"step\": 2", "\"step\": 1e300"},
+                                        {"\"step\": 2", "\"step\": \"2\""},
+                                        {"\"step\": 2", "\"stop\": 2"},
+                                        {"\"lesson\": 2", "\"lesson\": 4"},
+                                        {"\"lesson\": 2", "\"lesson\": null"},
+                                        {"\"lessons\": \"", "\"lessons\": \"0"},
+                                        {"\"lessons\"", "\"other\""},
+                                        {"\"weights\": \"f32\"", "\"weights\": 5"},
+                                        {"\"weights\": \"f32\"", "\"weights\": \"bf16\""},
+                                        {"{", "["}};
   training_run c = saved_training((training_plan){0});
   size_t length;
   char *text = read_all_of(place("training.json"), &length);
@@ -382,9 +372,8 @@ TEST(moments_of_another_model_are_refused) {
   attend_trainer_values(c.trainer, &count);
   float *zeros = room_for(count + 1, sizeof *zeros);
   int64_t n = (int64_t)count;
-  attend_tensor t[2] = {
-      {"moments.0", ATTEND_STORED_F32, NULL, 1, {n}, n, zeros, 0},
-      {"moments.1", ATTEND_STORED_F32, NULL, 1, {n}, n, zeros, 0}};
+  attend_tensor t[2] = {{"moments.0", ATTEND_STORED_F32, NULL, 1, {n}, n, zeros, 0},
+                        {"moments.1", ATTEND_STORED_F32, NULL, 1, {n}, n, zeros, 0}};
   char path[600];
   snprintf(path, sizeof path, "%s", place("training.safetensors"));
   OK(c.ctx, attend_tensor_file_write(c.ctx, path, 2, t));
@@ -411,8 +400,7 @@ TEST(moments_of_another_model_are_refused) {
 
 static attend_status create_again(training_run *c) {
   attend_training *t;
-  attend_status status =
-      attend_training_create(c->trainer, c->optimizer, c->batches, NULL, &t);
+  attend_status status = attend_training_create(c->trainer, c->optimizer, c->batches, NULL, &t);
   CHECK(!status == (t != NULL));
   attend_training_free(t);
   return status;
@@ -428,8 +416,8 @@ static attend_status resume_again(training_run *c) {
   return attend_training_resume(c->training, place(NULL), NULL);
 }
 
-static void fail_each(training_run *c, ledger *memory,
-                      attend_status (*act)(training_run *c), long least) {
+static void fail_each(training_run *c, ledger *memory, attend_status (*act)(training_run *c),
+                      long least) {
   attend_status status = ATTEND_NO_MEMORY;
   standing before = stand(c);
   long n = 0;

@@ -15,15 +15,14 @@ static attend_problem parse(attend_context *ctx, const char *text) {
 static const char *attention_goldens(void) {
   static char path[1024];
   const char *golden = getenv("ATTEND_GOLDEN");
-  snprintf(path, sizeof path, "%s/attention.safetensors",
-           golden ? golden : "tests/golden");
+  snprintf(path, sizeof path, "%s/attention.safetensors", golden ? golden : "tests/golden");
   return path;
 }
 
 TEST(engines_are_compared_with_the_definition) {
-  static const char *const texts[] = {
-      "softmax:b2h4g2n33d8:causal:bwd", "argmax:b1h2n17x33d3:bwd",
-      "softmax:b1h2n40d8:decode:padleft", "favor(m=33):b1h2n20d8:bwd"};
+  static const char *const texts[] = {"softmax:b2h4g2n33d8:causal:bwd", "argmax:b1h2n17x33d3:bwd",
+                                      "softmax:b1h2n40d8:decode:padleft",
+                                      "favor(m=33):b1h2n20d8:bwd"};
   attend_context *ctx = open_context(NULL, 2, NULL);
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     attend_problem p = parse(ctx, texts[i]);
@@ -70,8 +69,7 @@ TEST(pairwise_cases_have_every_pair) {
   attend_context_free(ctx);
 }
 
-static void count_check(const char *check, const attend_verification *v,
-                        void *user) {
+static void count_check(const char *check, const attend_verification *v, void *user) {
   int *count = user;
   if (!v->ok || v->error[v->worst] != 0) CHECK_FAIL("%s differs", check);
   ++*count;
@@ -80,8 +78,7 @@ static void count_check(const char *check, const attend_verification *v,
 TEST(bits_do_not_depend_on_threads_layouts_and_chunks) {
   attend_context *ctx = open_context(NULL, 2, NULL);
   int count = 0;
-  OK(ctx, attend_invariance(ctx, attend_invariance_problem(0), 1, count_check,
-                            &count));
+  OK(ctx, attend_invariance(ctx, attend_invariance_problem(0), 1, count_check, &count));
   CHECK_EQ(count, 11); /* settings 5, batch, rows, states 4 */
   CHECK_EQ(attend_context_threads(ctx), 2);
   CHECK(!attend_invariance_problem(1000));
@@ -100,12 +97,10 @@ TEST(golden_cases_are_read_once_for_several_contexts) {
     OK(other, attend_golden_run(golden, i, other, &v));
     CHECK(v.ok);
   }
-  CHECK_EQ(attend_golden_run(golden, attend_golden_count(golden), other, &v),
-           ATTEND_INVALID);
+  CHECK_EQ(attend_golden_run(golden, attend_golden_count(golden), other, &v), ATTEND_INVALID);
   CHECK_SAYS(attend_message(other), "has no case");
   attend_golden_close(golden);
-  OK(ctx,
-     attend_golden_open(ctx, model_path("gpt2", "model.safetensors"), &golden));
+  OK(ctx, attend_golden_open(ctx, model_path("gpt2", "model.safetensors"), &golden));
   CHECK(attend_golden_run(golden, 0, other, &v) != ATTEND_OK);
   CHECK_SAYS(attend_message(other), "the settings of a golden case");
   attend_golden_close(golden);
@@ -131,9 +126,8 @@ TEST(models_are_compared_with_their_golden_files) {
     subject s = open_model(models[m], NULL, 2, NULL);
     tally t = {0};
     size_t skipped;
-    OK(s.ctx,
-       attend_golden_model(s.model, model_path(models[m], "golden.safetensors"),
-                           count_row, &t, &skipped));
+    OK(s.ctx, attend_golden_model(s.model, model_path(models[m], "golden.safetensors"), count_row,
+                                  &t, &skipped));
     CHECK(t.rows > 5 && !t.wrong && skipped);
     close_model(&s);
   }
@@ -177,14 +171,12 @@ TEST(golden_tensors_of_other_shapes_are_refused) {
   const char *path = in_folder("a.safetensors");
   empty_folder();
   OK(s.ctx, attend_tensor_file_write(s.ctx, path, 2, file));
-  CHECK_EQ(attend_golden_model(s.model, path, count_row, &t, &skipped),
-           ATTEND_IO);
+  CHECK_EQ(attend_golden_model(s.model, path, count_row, &t, &skipped), ATTEND_IO);
   CHECK_SAYS(attend_message(s.ctx), "mask of 1 x 1 ids");
   file[1] = file[2];
   file[2] = file[3];
   OK(s.ctx, attend_tensor_file_write(s.ctx, path, 3, file));
-  CHECK_EQ(attend_golden_model(s.model, path, count_row, &t, &skipped),
-           ATTEND_IO);
+  CHECK_EQ(attend_golden_model(s.model, path, count_row, &t, &skipped), ATTEND_IO);
   CHECK_SAYS(attend_message(s.ctx), "logits are not");
   remove_folder();
   close_model(&s);
@@ -217,8 +209,7 @@ static attend_status verify_decode(attend_context *ctx) {
 }
 static attend_status verify_bits(attend_context *ctx) {
   int count = 0;
-  return attend_invariance(ctx, "softmax:b2h1n5d3:causal:padleft:bwd", 1,
-                           count_check, &count);
+  return attend_invariance(ctx, "softmax:b2h1n5d3:causal:padleft:bwd", 1, count_check, &count);
 }
 static attend_status verify_file(attend_context *ctx) {
   attend_golden *golden;
@@ -241,8 +232,7 @@ static void fail_each(work run) {
   attend_status status = run(ctx); /* what contexts keep is there now */
   long failures = 0, live = memory.live, step = light() ? 5 : 1;
   CHECK_EQ(status, ATTEND_OK);
-  for (status = ATTEND_NO_MEMORY; status && failures < 100000;
-       failures += step) {
+  for (status = ATTEND_NO_MEMORY; status && failures < 100000; failures += step) {
     memory.fail_at = memory.taken + failures + 1;
     status = run(ctx);
     if (status) CHECK_EQ(status, ATTEND_NO_MEMORY);
@@ -253,9 +243,8 @@ static void fail_each(work run) {
 }
 
 TEST(failing_memory_is_a_status) {
-  static const work all[] = {verify_favor,  verify_argmax, verify_signed,
-                             verify_decode, verify_bits,   verify_file,
-                             make_cases};
+  static const work all[] = {verify_favor, verify_argmax, verify_signed, verify_decode,
+                             verify_bits,  verify_file,   make_cases};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) fail_each(all[i]);
 }
 

@@ -23,8 +23,7 @@ static session open_session(const char *model, size_t most_bytes) {
   o.most_bytes = most_bytes;
   s.ctx = open_context(NULL, 2, NULL);
   OK(s.ctx, attend_viewer_create(s.ctx, &o, &s.v));
-  OK(s.ctx, attend_viewer_add(
-                s.v, &(attend_view_source){.path = model_path(model, NULL)}));
+  OK(s.ctx, attend_viewer_add(s.v, &(attend_view_source){.path = model_path(model, NULL)}));
   return s;
 }
 
@@ -35,8 +34,7 @@ static void close_session(session *s) {
 
 static const attend_view_run *run_text(const session *s, const char *of) {
   const attend_view_run *run = NULL;
-  OK(s->ctx,
-     attend_viewer_run(s->v, &(attend_view_case){.text = of}, NULL, &run));
+  OK(s->ctx, attend_viewer_run(s->v, &(attend_view_case){.text = of}, NULL, &run));
   return run;
 }
 
@@ -60,8 +58,7 @@ TEST(structs_agree) {
   CHECK_EQ(run->side[0].n, 0);
   OK(s.ctx, attend_viewer_block(s.v, &h, NULL, &b));
   OK(s.ctx, attend_viewer_thumbs(s.v, &h, 48, &t));
-  OK(s.ctx,
-     attend_viewer_vectors(s.v, &h, &(attend_view_range){6, 1, 0, N}, &x));
+  OK(s.ctx, attend_viewer_vectors(s.v, &h, &(attend_view_range){6, 1, 0, N}, &x));
   OK(s.ctx, attend_viewer_tile(s.v, &(attend_view_place){.head = h}, &tile));
   OK(s.ctx, attend_viewer_rollout(s.v, &h, N - 1, &r));
   OK(s.ctx, attend_viewer_compare(s.v, &h, run, &c));
@@ -84,8 +81,7 @@ TEST(structs_agree) {
   for (int j = 0; j < N; j++) sum += (double)r.shares[j];
   CHECK_NEAR(sum, 1, 1e-5);
   CHECK(!c.why && c.difference[0].distance == 0 && c.hidden[0] == 0);
-  void *memory[] = {b.memory, t.memory,    x.memory,
-                    r.memory, tile.memory, c.memory};
+  void *memory[] = {b.memory, t.memory, x.memory, r.memory, tile.memory, c.memory};
   for (int i = 0; i < 6; i++) attend_viewer_release(s.v, memory[i]);
   close_session(&s);
 }
@@ -110,16 +106,14 @@ TEST(generated_tokens_are_those_of_the_run) {
   session s = open_session("gpt2", 0);
   const attend_view_run *run;
   attend_view_generate o = {.new_tokens = 5};
-  OK(s.ctx, attend_viewer_generate(s.v, &(attend_view_case){.text = text}, &o,
-                                   NULL, &run));
+  OK(s.ctx, attend_viewer_generate(s.v, &(attend_view_case){.text = text}, &o, NULL, &run));
   CHECK_EQ(run->n_steps, 5);
   CHECK_EQ(run->side[1].n, N + 5);
   for (int i = 0; i < 5; i++) {
     attend_view_candidate best;
     int n;
     CHECK_EQ(run->steps[i].id, run->side[1].ids[N + i]);
-    OK(s.ctx, attend_viewer_candidates(s.v, run, ATTEND_DECODER_SELF, N + i - 1,
-                                       1, &best, &n));
+    OK(s.ctx, attend_viewer_candidates(s.v, run, ATTEND_DECODER_SELF, N + i - 1, 1, &best, &n));
     CHECK_EQ(best.id, run->steps[i].id);
     CHECK_NEAR(best.p, run->steps[i].p, 1e-6);
   }
@@ -141,16 +135,11 @@ TEST(bad_arguments_are_refused) {
   attend_view_embeddings e;
   attend_view_positions p;
   attend_view_thumbs thumbs;
+  refused(&s, attend_viewer_run(s.v, &(attend_view_case){.model = 1}, NULL, &none), "no model 1");
+  refused(&s, attend_viewer_run(s.v, &(attend_view_case){.text = " "}, NULL, &none), "no tokens");
   refused(&s,
-          attend_viewer_run(s.v, &(attend_view_case){.model = 1}, NULL, &none),
-          "no model 1");
-  refused(&s,
-          attend_viewer_run(s.v, &(attend_view_case){.text = " "}, NULL, &none),
-          "no tokens");
-  refused(&s,
-          attend_viewer_run(
-              s.v, &(attend_view_case){.text = "1", .attention = "nonsense"},
-              NULL, &none),
+          attend_viewer_run(s.v, &(attend_view_case){.text = "1", .attention = "nonsense"}, NULL,
+                            &none),
           "nonsense");
   CHECK(!none);
   run = run_text(&s, text);
@@ -168,12 +157,8 @@ TEST(bad_arguments_are_refused) {
   refused(&s, attend_viewer_block(s.v, &h, NULL, &b), "nonsense");
   h.form = NULL;
   refused(&s, attend_viewer_thumbs(s.v, &h, 1000, &thumbs), "4 to 256");
-  refused(&s,
-          attend_viewer_tile(s.v, &(attend_view_place){.head = h, .x = 9}, &t),
-          "outside");
-  refused(&s,
-          attend_viewer_embeddings(s.v, run, ATTEND_ENCODER_SELF, 0, NULL, &e),
-          "side");
+  refused(&s, attend_viewer_tile(s.v, &(attend_view_place){.head = h, .x = 9}, &t), "outside");
+  refused(&s, attend_viewer_embeddings(s.v, run, ATTEND_ENCODER_SELF, 0, NULL, &e), "side");
   refused(&s, attend_viewer_positions(s.v, -1, -1, 1, 64, &p), "2 to 512");
   refused(&s, attend_viewer_add(s.v, &(attend_view_source){0}), "path");
   close_session(&s);
@@ -217,8 +202,7 @@ static attend_status use_all(attend_viewer *v) {
   h.form = "elu";
   if (!status) status = attend_viewer_block(v, &h, NULL, &b);
   if (!status) status = attend_viewer_compare(v, &h, NULL, &d);
-  if (!status)
-    status = attend_viewer_embeddings(v, run, ATTEND_DECODER_SELF, 1, NULL, &e);
+  if (!status) status = attend_viewer_embeddings(v, run, ATTEND_DECODER_SELF, 1, NULL, &e);
   void *memory[] = {t.memory, p.memory, b.memory, d.memory, e.memory};
   for (int i = 0; i < 5; i++) attend_viewer_release(v, memory[i]);
   return status;
@@ -246,10 +230,8 @@ TEST(every_allocation_may_fail) {
     memory.fail_at = memory.taken + n;
     attend_status status = whole_session(ctx);
     memory.fail_at = 0;
-    if (status != ATTEND_NO_MEMORY)
-      CHECK_FAIL("failure %ld gives status %d", n, (int)status);
-    if (memory.live != live)
-      CHECK_FAIL("failure %ld loses %ld blocks", n, memory.live - live);
+    if (status != ATTEND_NO_MEMORY) CHECK_FAIL("failure %ld gives status %d", n, (int)status);
+    if (memory.live != live) CHECK_FAIL("failure %ld loses %ld blocks", n, memory.live - live);
   }
   attend_context_free(ctx);
 }
@@ -260,9 +242,8 @@ typedef struct {
   session *s;
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  bool begun, queued,
-      finished; /* the long call; the quick one waits; the long call */
-  bool between; /* the quick one ran before the long one ended */
+  bool begun, queued, finished; /* the long call; the quick one waits; the long call */
+  bool between;                 /* the quick one ran before the long one ended */
   int tokens;
 } shared;
 
@@ -294,8 +275,7 @@ static void generate_long(void *user) {
   const attend_view_run *run;
   attend_view_listener l = {.token = on_token, .user = x};
   attend_view_generate o = {.new_tokens = 8};
-  OK(x->s->ctx, attend_viewer_generate(
-                    x->s->v, &(attend_view_case){.text = text}, &o, &l, &run));
+  OK(x->s->ctx, attend_viewer_generate(x->s->v, &(attend_view_case){.text = text}, &o, &l, &run));
   set(x, &x->finished);
 }
 

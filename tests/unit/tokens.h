@@ -12,8 +12,7 @@
 static inline const char *token_path(const char *name) {
   static char path[4096];
   const char *golden = getenv("ATTEND_GOLDEN");
-  snprintf(path, sizeof path, "%s/tokens/%s", golden ? golden : "tests/golden",
-           name);
+  snprintf(path, sizeof path, "%s/tokens/%s", golden ? golden : "tests/golden", name);
   return path;
 }
 
@@ -32,8 +31,7 @@ static inline char *read_whole(const char *path, size_t *length) {
   return bytes;
 }
 
-static inline attend_tokenizer *load_path(attend_context *ctx,
-                                          const char *path) {
+static inline attend_tokenizer *load_path(attend_context *ctx, const char *path) {
   attend_tokenizer *t;
   if (attend_tokenizer_load(ctx, path, &t)) {
     CHECK_FAIL("%s: %s", path, attend_message(ctx));
@@ -60,8 +58,7 @@ static inline const char *scratch_file(const char *name) {
   return path;
 }
 
-static inline const char *write_file(const char *name, const void *bytes,
-                                     size_t length) {
+static inline const char *write_file(const char *name, const void *bytes, size_t length) {
   const char *path = scratch_file(name);
   FILE *f = fopen(path, "wb");
   if (!f || fwrite(bytes, 1, length, f) != length || fclose(f)) exit(1);
@@ -74,8 +71,7 @@ static inline void remove_files(const char *const names[]) {
 }
 
 /* A tokenizer.json given as text, and the ids of a text, as "1 2 3". */
-static inline attend_tokenizer *load_text(attend_context *ctx,
-                                          const char *json) {
+static inline attend_tokenizer *load_text(attend_context *ctx, const char *json) {
   const char *path = write_file("made.json", json, strlen(json));
   attend_tokenizer *t = load_path(ctx, path);
   unlink(path);
@@ -83,17 +79,15 @@ static inline attend_tokenizer *load_text(attend_context *ctx,
   return t;
 }
 
-static inline void check_ids(attend_context *ctx, attend_encoding *e,
-                             const char *text, const char *want) {
+static inline void check_ids(attend_context *ctx, attend_encoding *e, const char *text,
+                             const char *want) {
   char got[4096] = "";
   OK(ctx, attend_encode(e, text, strlen(text), NULL));
   for (size_t i = 0; i < e->count; i++) {
     size_t used = strlen(got);
-    snprintf(got + used, sizeof got - used, "%s%d", used ? " " : "",
-             (int)e->id[i]);
+    snprintf(got + used, sizeof got - used, "%s%d", used ? " " : "", (int)e->id[i]);
   }
-  if (strcmp(got, want))
-    CHECK_FAIL("\"%s\" is [%s], not [%s]", text, got, want);
+  if (strcmp(got, want)) CHECK_FAIL("\"%s\" is [%s], not [%s]", text, got, want);
 }
 
 #endif

@@ -7,14 +7,12 @@
 
 /* ---- the family ------------------------------------------------------------------ */
 
-static inline int toy_choice(config_reader *r, const char *name,
-                             const char *const names[]) {
+static inline int toy_choice(config_reader *r, const char *name, const char *const names[]) {
   const char *text = read_text_of(r, r->json, name, names[0]);
   for (int i = 0; !r->status && names[i]; i++)
     if (!strcmp(text, names[i])) return i;
   if (!r->status)
-    r->status =
-        fail(r->ctx, ATTEND_IO, "%s: %s cannot be \"%s\"", r->path, name, text);
+    r->status = fail(r->ctx, ATTEND_IO, "%s: %s cannot be \"%s\"", r->path, name, text);
   return 0;
 }
 
@@ -53,8 +51,7 @@ static inline void toy_attention(config_reader *r, attend_config *c) {
 
 /* All but norms of queries and keys. */
 static inline void toy_configure(config_reader *r, attend_config *c) {
-  static const char *const norms[] = {"before", "sum",  "after",
-                                      "both",   "none", NULL};
+  static const char *const norms[] = {"before", "sum", "after", "both", "none", NULL};
   static const char *const parallel[] = {"none", "shared", "separate", NULL};
   toy_sizes(r, c);
   toy_attention(r, c);
@@ -76,23 +73,18 @@ static inline void toy_configure(config_reader *r, attend_config *c) {
 #define IN 0 /* of either side: a toy has one */
 enum { ANY = BIASED | MAY_LACK };
 
-#define TOY_LINES                                                   \
-  {TOKENS, 0, "embed", "VD", 0},                                    \
-      {PROJECTION, IN, "embed_projection", "FD", BIASED},           \
-      {SELF_NORM, IN, "layers.%d.attn_norm", "F", ANY},             \
-      {SELF_Q, IN, "layers.%d.q", "QF", ANY},                       \
-      {SELF_K, IN, "layers.%d.k", "KF", ANY},                       \
-      {SELF_V, IN, "layers.%d.v", "WF", ANY},                       \
-      {SELF_O, IN, "layers.%d.o", "FO", ANY},                       \
-      {SELF_AFTER_NORM, IN, "layers.%d.attn_after_norm", "F", ANY}, \
-      {MLP_NORM, IN, "layers.%d.mlp_norm", "F", ANY},               \
-      {MLP_GATE, IN, "layers.%d.gate", "IF", ANY | IF_GATED},       \
-      {MLP_UP, IN, "layers.%d.up", "IF", ANY},                      \
-      {MLP_DOWN, IN, "layers.%d.down", "FI", ANY},                  \
-      {MLP_AFTER_NORM, IN, "layers.%d.mlp_after_norm", "F", ANY},   \
-      {FINAL_NORM, IN, "final_norm", "F", ANY},                     \
-      {TRANSFORM, 0, "transform", "DF", ANY}, {                     \
-    HEAD, 0, "head", "VF", ANY | OUTSIDE                            \
+#define TOY_LINES                                                                               \
+  {TOKENS, 0, "embed", "VD", 0}, {PROJECTION, IN, "embed_projection", "FD", BIASED},            \
+      {SELF_NORM, IN, "layers.%d.attn_norm", "F", ANY}, {SELF_Q, IN, "layers.%d.q", "QF", ANY}, \
+      {SELF_K, IN, "layers.%d.k", "KF", ANY}, {SELF_V, IN, "layers.%d.v", "WF", ANY},           \
+      {SELF_O, IN, "layers.%d.o", "FO", ANY},                                                   \
+      {SELF_AFTER_NORM, IN, "layers.%d.attn_after_norm", "F", ANY},                             \
+      {MLP_NORM, IN, "layers.%d.mlp_norm", "F", ANY},                                           \
+      {MLP_GATE, IN, "layers.%d.gate", "IF", ANY | IF_GATED},                                   \
+      {MLP_UP, IN, "layers.%d.up", "IF", ANY}, {MLP_DOWN, IN, "layers.%d.down", "FI", ANY},     \
+      {MLP_AFTER_NORM, IN, "layers.%d.mlp_after_norm", "F", ANY},                               \
+      {FINAL_NORM, IN, "final_norm", "F", ANY}, {TRANSFORM, 0, "transform", "DF", ANY}, {       \
+    HEAD, 0, "head", "VF", ANY | OUTSIDE                                                        \
   }
 
 static const line toy_lines[] = {TOY_LINES, {.name = NULL}};
@@ -106,17 +98,15 @@ static inline void toy_configure_qk(config_reader *r, attend_config *c) {
   toy_configure(r, c);
 }
 
-static const line toy_head_lines[] = {
-    TOY_LINES,
-    {Q_NORM, IN, "layers.%d.q_norm", "N", ANY},
-    {K_NORM, IN, "layers.%d.k_norm", "N", ANY},
-    {.name = NULL}};
+static const line toy_head_lines[] = {TOY_LINES,
+                                      {Q_NORM, IN, "layers.%d.q_norm", "N", ANY},
+                                      {K_NORM, IN, "layers.%d.k_norm", "N", ANY},
+                                      {.name = NULL}};
 static const line toy_all_lines[] = {TOY_LINES,
                                      {Q_NORM, IN, "layers.%d.q_norm", "Q", ANY},
                                      {K_NORM, IN, "layers.%d.k_norm", "K", ANY},
                                      {.name = NULL}};
-static const family toy_qk_head = {
-    {"toy"}, "", toy_configure_qk, toy_head_lines};
+static const family toy_qk_head = {{"toy"}, "", toy_configure_qk, toy_head_lines};
 static const family toy_qk_all = {{"toy"}, "", toy_configure_qk, toy_all_lines};
 
 #endif

@@ -59,14 +59,12 @@ static inline const char *toy_path(const char *name, const char *file) {
   static char paths[2][1024];
   const char *golden = getenv("ATTEND_GOLDEN");
   char *path = paths[file != NULL];
-  snprintf(path, sizeof paths[0], "%s/settings/%s%s%s",
-           golden ? golden : "tests/golden", name, file ? "/" : "",
-           file ? file : "");
+  snprintf(path, sizeof paths[0], "%s/settings/%s%s%s", golden ? golden : "tests/golden", name,
+           file ? "/" : "", file ? file : "");
   return path;
 }
 
-static inline attend_checkpoint *open_toy(attend_context *ctx, const char *name,
-                                          const family *f) {
+static inline attend_checkpoint *open_toy(attend_context *ctx, const char *name, const family *f) {
   attend_checkpoint *files;
   if (checkpoint_open_as(ctx, toy_path(name, NULL), f, &files)) {
     printf("%s: %s\n", name, attend_message(ctx));
@@ -75,11 +73,9 @@ static inline attend_checkpoint *open_toy(attend_context *ctx, const char *name,
   return files;
 }
 
-static inline attend_tensor_file *open_golden(attend_context *ctx,
-                                              const char *name) {
+static inline attend_tensor_file *open_golden(attend_context *ctx, const char *name) {
   attend_tensor_file *file;
-  if (attend_tensor_file_open(ctx, toy_path(name, "golden.safetensors"),
-                              &file)) {
+  if (attend_tensor_file_open(ctx, toy_path(name, "golden.safetensors"), &file)) {
     printf("%s: %s\n", name, attend_message(ctx));
     exit(1);
   }
@@ -100,8 +96,7 @@ typedef struct {
   int vocab;
 } toy_model;
 
-static inline toy_model open_case(const char *name, const family *f,
-                                  const char *isa, int threads) {
+static inline toy_model open_case(const char *name, const family *f, const char *isa, int threads) {
   toy_model m = {.ctx = open_context(isa, threads, NULL)};
   m.files = open_toy(m.ctx, name, f);
   m.golden = open_golden(m.ctx, name);
@@ -119,9 +114,8 @@ static inline void close_case(toy_model *m) {
 
 /* Logits [texts][tokens][V] of `count` texts from `first` on, in calls of `piece`
  * tokens. */
-static inline void extend_texts(const toy_model *m, const attend_hook *hook,
-                                int first, int count, int piece,
-                                float *logits) {
+static inline void extend_texts(const toy_model *m, const attend_hook *hook, int first, int count,
+                                int piece, float *logits) {
   attend_session_options o = {.batch = count};
   attend_session *s;
   const size_t row = (size_t)m->vocab;
@@ -143,8 +137,7 @@ static inline void extend_texts(const toy_model *m, const attend_hook *hook,
   attend_session_free(s);
 }
 
-static inline float *logits_of(const toy_model *m, const attend_hook *hook,
-                               bool alone, int piece) {
+static inline float *logits_of(const toy_model *m, const attend_hook *hook, bool alone, int piece) {
   float *logits = room_for(TOY_ROWS * (size_t)m->vocab, sizeof *logits);
   for (int b = 0; b < TOY_TEXTS; b += alone ? 1 : TOY_TEXTS)
     extend_texts(m, hook, b, alone ? 1 : TOY_TEXTS, piece, logits);
@@ -169,12 +162,9 @@ static inline void open_trainer(toy_trainer *t, const toy_case *c, int threads,
   t->golden = open_golden(t->ctx, c->name);
   OK(t->ctx, attend_trainer_create(t->files, o, &t->trainer));
   const int32_t *ids = toy_ids(t->golden);
-  for (int i = 0; i < TOY_ROWS; i++)
-    t->targets[i] = (i + 1) % TOY_TOKENS ? ids[i + 1] : -1;
-  t->batch = (attend_batch){.count = TOY_TEXTS,
-                            .length = TOY_TOKENS,
-                            .ids = ids,
-                            .targets = t->targets};
+  for (int i = 0; i < TOY_ROWS; i++) t->targets[i] = (i + 1) % TOY_TOKENS ? ids[i + 1] : -1;
+  t->batch =
+      (attend_batch){.count = TOY_TEXTS, .length = TOY_TOKENS, .ids = ids, .targets = t->targets};
 }
 
 static inline void close_trainer(toy_trainer *t) {
@@ -192,15 +182,13 @@ static inline double accumulate(toy_trainer *t) {
   return got.loss / got.scored;
 }
 
-static inline float *gradients_by(const toy_case *c, int threads,
-                                  const attend_trainer_options *o,
+static inline float *gradients_by(const toy_case *c, int threads, const attend_trainer_options *o,
                                   size_t *count) {
   toy_trainer t;
   open_trainer(&t, c, threads, o);
   accumulate(&t);
   attend_trainer_values(t.trainer, count);
-  float *copy =
-      copy_of(attend_trainer_gradients(t.trainer), *count * sizeof *copy);
+  float *copy = copy_of(attend_trainer_gradients(t.trainer), *count * sizeof *copy);
   close_trainer(&t);
   return copy;
 }

@@ -10,12 +10,10 @@ enum { EVERYTHING = (1 << ATTEND_POINTS) - 1 };
 
 /* All that have other people's attention. */
 static const char *const golden_models[] = {
-    "gpt2",           "gpt2-by-layer", "llama-gqa",
-    "llama-mqa-tied", "llama-biases",  "llama-linear",
-    "llama-rope3",    "llama-yarn",    "mistral-window",
-    "bert",           "distilbert",    "roberta",
-    "bart",           "bart-forced",   "t5",
-    "t5-gated",       "t5-untied",     NULL};
+    "gpt2",         "gpt2-by-layer", "llama-gqa",  "llama-mqa-tied", "llama-biases",
+    "llama-linear", "llama-rope3",   "llama-yarn", "mistral-window", "bert",
+    "distilbert",   "roberta",       "bart",       "bart-forced",    "t5",
+    "t5-gated",     "t5-untied",     NULL};
 
 /* ---- one sequence of a golden model, recorded ------------------------------- */
 
@@ -33,8 +31,8 @@ typedef struct {
 } recording;
 
 /* Nothing has been read yet. rows: of the run. */
-static inline recording open_recording(const char *name, int sequence,
-                                       int threads, unsigned what, int rows) {
+static inline recording open_recording(const char *name, int sequence, int threads, unsigned what,
+                                       int rows) {
   recording r = {.sequence = sequence};
   r.s = open_model(name, NULL, threads, NULL);
   r.in = open_inputs(r.s.ctx, name);
@@ -48,8 +46,7 @@ static inline recording open_recording(const char *name, int sequence,
   }
   if (r.s.config->parts & ATTEND_DECODER) {
     r.decoded = both ? in->decoder_tokens : in->lengths[sequence];
-    r.target = both ? in->decoder_ids + sequence * r.decoded
-                    : in->ids + sequence * in->tokens;
+    r.target = both ? in->decoder_ids + sequence * r.decoded : in->ids + sequence * in->tokens;
   }
   attend_trace_options o = {.points = what};
   OK(r.s.ctx, attend_trace_create(r.s.ctx, &o, &r.trace));
@@ -59,16 +56,14 @@ static inline recording open_recording(const char *name, int sequence,
   return r;
 }
 
-static inline attend_status read_encoder(const recording *r,
-                                         attend_session *run) {
+static inline attend_status read_encoder(const recording *r, attend_session *run) {
   if (!r->encoded) return ATTEND_OK;
   int32_t real = r->real;
   return attend_session_encode(run, 1, r->encoded, r->source, &real, r->types);
 }
 
 /* The decoder takes `piece` tokens a call; 0: all of them in one. */
-static inline attend_status read_decoder(const recording *r,
-                                         attend_session *run, int piece) {
+static inline attend_status read_decoder(const recording *r, attend_session *run, int piece) {
   attend_status status = ATTEND_OK;
   int step = piece ? piece : r->decoded;
   for (int i = 0; i < r->decoded && !status; i += step) {
@@ -91,8 +86,7 @@ static inline void close_recording(recording *r) {
   close_model(&r->s);
 }
 
-static inline recording recorded(const char *name, int sequence, int threads,
-                                 unsigned what) {
+static inline recording recorded(const char *name, int sequence, int threads, unsigned what) {
   recording r = open_recording(name, sequence, threads, what, 0);
   record(&r, 0);
   return r;
@@ -101,12 +95,11 @@ static inline recording recorded(const char *name, int sequence, int threads,
 /* ---- lenses ------------------------------------------------------------------- */
 
 enum {
-  FOR_A_LENS = ATTEND_AT_QUERY | ATTEND_AT_KEY | ATTEND_AT_VALUE |
-               ATTEND_AT_DENOMINATOR | ATTEND_AT_HEAD_OUTPUT
+  FOR_A_LENS = ATTEND_AT_QUERY | ATTEND_AT_KEY | ATTEND_AT_VALUE | ATTEND_AT_DENOMINATOR |
+               ATTEND_AT_HEAD_OUTPUT
 };
 
-static inline attend_lens *lens_of(const recording *r,
-                                   const attend_form *form) {
+static inline attend_lens *lens_of(const recording *r, const attend_form *form) {
   attend_lens *lens;
   if (attend_lens_create(r->s.model, r->trace, form, r->real, &lens)) {
     printf("no lens: %s\n", attend_message(r->s.ctx));
@@ -116,8 +109,8 @@ static inline attend_lens *lens_of(const recording *r,
 }
 
 /* All weights of a head, [T][S]. */
-static inline float *whole_block(attend_context *ctx, attend_lens *lens,
-                                 attend_head_id at, attend_lens_shape *s) {
+static inline float *whole_block(attend_context *ctx, attend_lens *lens, attend_head_id at,
+                                 attend_lens_shape *s) {
   if (!attend_lens_role(lens, at.role, s)) {
     printf("the lens has no %s\n", attend_role_name(at.role));
     exit(1);
@@ -128,22 +121,20 @@ static inline float *whole_block(attend_context *ctx, attend_lens *lens,
 }
 
 /* Every head of every layer of every role that the lens has. */
-#define FOR_EACH_HEAD(lens, shape, at)                                        \
-  for (int role_ = 0; role_ < ATTEND_ROLES; role_++)                          \
-    for (int i_ = 0; attend_lens_role(lens, (attend_role)role_, &shape) &&    \
-                     i_ < shape.layers * shape.heads;                         \
-         i_++)                                                                \
-      for (attend_head_id                                                     \
-               at = {(attend_role)role_, i_ / shape.heads, i_ % shape.heads}, \
-               *once_ = &at;                                                  \
+#define FOR_EACH_HEAD(lens, shape, at)                                                          \
+  for (int role_ = 0; role_ < ATTEND_ROLES; role_++)                                            \
+    for (int i_ = 0;                                                                            \
+         attend_lens_role(lens, (attend_role)role_, &shape) && i_ < shape.layers * shape.heads; \
+         i_++)                                                                                  \
+      for (attend_head_id at = {(attend_role)role_, i_ / shape.heads, i_ % shape.heads},        \
+                          *once_ = &at;                                                         \
            once_; once_ = NULL)
 
 /* n random tokens on every side, without padding. */
 static inline recording long_recording(const char *name, int n, int threads) {
   recording r = open_recording(name, 0, threads, FOR_A_LENS, 0);
   int32_t *ids = random_ids(r.s.config, 9, (size_t)n);
-  if (r.encoded)
-    OK(r.s.ctx, attend_session_encode(r.run, 1, n, ids, NULL, NULL));
+  if (r.encoded) OK(r.s.ctx, attend_session_encode(r.run, 1, n, ids, NULL, NULL));
   if (r.decoded) OK(r.s.ctx, attend_session_extend(r.run, 1, n, ids, NULL));
   OK(r.s.ctx, attend_trace_status(r.trace));
   r.real = 0;
@@ -155,8 +146,7 @@ static inline recording long_recording(const char *name, int n, int threads) {
 
 /* An untrained model of one head, for the shape alone: GPT-2 reads one way, BERT
  * both ways. */
-static inline subject bare_model(attend_context *ctx, const char *family,
-                                 int width, int layers) {
+static inline subject bare_model(attend_context *ctx, const char *family, int width, int layers) {
   char config[700];
   subject s = {.ctx = ctx};
   bool one_way = !strcmp(family, "gpt2");
@@ -184,9 +174,8 @@ static inline subject bare_model(attend_context *ctx, const char *family,
 }
 
 /* n rows of W floats of the one head. */
-static inline void show(attend_trace *trace, attend_point what,
-                        attend_role role, int layer, int n, int width,
-                        const float *rows) {
+static inline void show(attend_trace *trace, attend_point what, attend_role role, int layer, int n,
+                        int width, const float *rows) {
   attend_hooked s = {.point = what,
                      .role = role,
                      .layer = layer,

@@ -53,22 +53,18 @@ static inline training_run open_training(const training_plan *p) {
   training_run c = {0};
   attend_optimizer_options how = attend_optimizer_defaults();
   attend_trainer_options learn = {.dropout = p->dropout, .seed = p->seed};
-  attend_batch_options cut = {
-      .batch = p->batch ? p->batch : 4, .length = 12, .seed = p->seed};
-  attend_training_options o = {
-      .schedule = {ATTEND_COSINE_RATE, 3e-3, 3e-4, 2, 20},
-      .accumulate = p->accumulate};
+  attend_batch_options cut = {.batch = p->batch ? p->batch : 4, .length = 12, .seed = p->seed};
+  attend_training_options o = {.schedule = {ATTEND_COSINE_RATE, 3e-3, 3e-4, 2, 20},
+                               .accumulate = p->accumulate};
   how.kind = p->kind;
   how.momentum = 0.9f;
   c.ctx = open_context(NULL, p->threads ? p->threads : 1, p->memory);
-  OK(c.ctx, attend_checkpoint_open(
-                c.ctx, p->from ? p->from : model_path("gpt2", NULL), &c.files));
+  OK(c.ctx, attend_checkpoint_open(c.ctx, p->from ? p->from : model_path("gpt2", NULL), &c.files));
   OK(c.ctx, attend_trainer_create(c.files, &learn, &c.trainer));
   OK(c.ctx, attend_optimizer_create(c.trainer, &how, &c.optimizer));
   c.corpus = some_text(c.ctx, p->tokens ? p->tokens : 300);
   OK(c.ctx, attend_batches_create(c.corpus, &cut, &c.batches));
-  OK(c.ctx, attend_training_create(c.trainer, c.optimizer, c.batches, &o,
-                                   &c.training));
+  OK(c.ctx, attend_training_create(c.trainer, c.optimizer, c.batches, &o, &c.training));
   return c;
 }
 
@@ -99,8 +95,7 @@ static inline standing stand(const training_run *c) {
 
 static inline int same_standing(const standing *a, const standing *b) {
   size_t bytes = a->count * sizeof(float);
-  return a->count == b->count && a->steps == b->steps &&
-         !memcmp(a->values, b->values, bytes) &&
+  return a->count == b->count && a->steps == b->steps && !memcmp(a->values, b->values, bytes) &&
          !memcmp(a->first, b->first, bytes) && !a->second == !b->second &&
          (!a->second || !memcmp(a->second, b->second, bytes));
 }
@@ -118,8 +113,7 @@ static inline int count_names(const char *folder, int hidden) {
   DIR *dir = opendir(folder);
   int n = 0;
   for (struct dirent *e; dir && (e = readdir(dir));)
-    n += strcmp(e->d_name, ".") && strcmp(e->d_name, "..") &&
-         (!hidden || *e->d_name == '.');
+    n += strcmp(e->d_name, ".") && strcmp(e->d_name, "..") && (!hidden || *e->d_name == '.');
   if (dir) closedir(dir);
   return n;
 }

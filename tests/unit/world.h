@@ -25,8 +25,7 @@ typedef struct {
 
 static inline void *ledger_take(size_t bytes, void *user) {
   ledger *l = user;
-  if (__atomic_add_fetch(&l->taken, 1, __ATOMIC_RELAXED) == l->fail_at)
-    return NULL;
+  if (__atomic_add_fetch(&l->taken, 1, __ATOMIC_RELAXED) == l->fail_at) return NULL;
   __atomic_add_fetch(&l->live, 1, __ATOMIC_RELAXED);
   __atomic_add_fetch(&l->bytes, bytes, __ATOMIC_RELAXED);
   return aligned_alloc(64, (bytes + 63) / 64 * 64);
@@ -49,8 +48,7 @@ static inline const char *isa_here(int n) {
   return NULL;
 }
 
-static inline attend_context *open_context(const char *isa, int threads,
-                                           ledger *l) {
+static inline attend_context *open_context(const char *isa, int threads, ledger *l) {
   attend_context_options options = {.isa = isa, .threads = threads};
   if (l) options.allocator = (attend_allocator){ledger_take, ledger_give, l};
   attend_context *ctx;
@@ -72,20 +70,17 @@ static inline attend_context *open_context(const char *isa, int threads,
 
 /* ---- tensors --------------------------------------------------------------- */
 
-static inline attend_tensors make_tensors(attend_context *ctx, const char *text,
-                                          uint64_t seed) {
+static inline attend_tensors make_tensors(attend_context *ctx, const char *text, uint64_t seed) {
   attend_problem p;
   attend_tensors t;
-  if (attend_problem_parse(ctx, text, &p) ||
-      attend_problem_tensors(ctx, &p, seed, &t)) {
+  if (attend_problem_parse(ctx, text, &p) || attend_problem_tensors(ctx, &p, seed, &t)) {
     printf("%s: %s\n", text, attend_message(ctx));
     exit(1);
   }
   return t;
 }
 
-static inline attend_plan *make_plan(attend_context *ctx,
-                                     const attend_desc *d) {
+static inline attend_plan *make_plan(attend_context *ctx, const attend_desc *d) {
   attend_plan *plan;
   if (attend_plan_create(ctx, d, &plan)) {
     printf("no plan: %s\n", attend_message(ctx));
@@ -113,8 +108,7 @@ static inline void *copy_of(const void *from, size_t bytes) {
 }
 
 /* Every one of n floats, in place, of a tensor stored as dtype. */
-static inline void put_all(attend_dtype dtype, void *dst, size_t at, size_t n,
-                           float x) {
+static inline void put_all(attend_dtype dtype, void *dst, size_t at, size_t n, float x) {
   size_t size = attend_dtype_size(dtype);
   for (size_t i = at; i < at + n; i++)
     attend_convert_from_f32(dtype, &x, 1, (char *)dst + i * size);

@@ -141,9 +141,7 @@ INLINE vf v_gelu_slope(vf x) {
 }
 
 /* 4 s(2x) s(-2x). Relative error 1.3e-6 while it is no less than 1e-30. */
-INLINE vf v_tanh_slope(vf x) {
-  return v_mul(v_set1(4.0f), v_logistic(v_add(x, x)).slope);
-}
+INLINE vf v_tanh_slope(vf x) { return v_mul(v_set1(4.0f), v_logistic(v_add(x, x)).slope); }
 
 /* activation'(x) dy; relu's is 0 at 0. */
 INLINE vf v_slope_times(const attend_activation activation, vf x, vf dy) {
@@ -165,18 +163,17 @@ INLINE vf v_slope_times(const attend_activation activation, vf x, vf dy) {
 
 /* ---- rows ------------------------------------------------------------------------------ */
 
-INLINE void activate_lanes(const attend_activation activation, const float *x,
-                           const float *times, float *y) {
+INLINE void activate_lanes(const attend_activation activation, const float *x, const float *times,
+                           float *y) {
   vf a = v_activation(activation, v_load(x));
   if (times) a = v_mul(a, v_load(times));
   v_store(y, a);
 }
 
-INLINE void activate_row(const attend_activation activation, int n,
-                         const float *x, const float *times, float *y) {
+INLINE void activate_row(const attend_activation activation, int n, const float *x,
+                         const float *times, float *y) {
   int i = 0;
-  for (; i + VW <= n; i += VW)
-    activate_lanes(activation, x + i, times ? times + i : NULL, y + i);
+  for (; i + VW <= n; i += VW) activate_lanes(activation, x + i, times ? times + i : NULL, y + i);
   if (i >= n) return;
   float tail[2][VW] = {{0}};
   size_t bytes = (size_t)(n - i) * sizeof *x;
@@ -186,9 +183,8 @@ INLINE void activate_row(const attend_activation activation, int n,
   memcpy(y + i, tail[0], bytes);
 }
 
-void KERNEL(activate)(attend_activation activation, int rows, int n,
-                      const float *x, int ldx, const float *times, int ld_times,
-                      float *y, int ldy) {
+void KERNEL(activate)(attend_activation activation, int rows, int n, const float *x, int ldx,
+                      const float *times, int ld_times, float *y, int ldy) {
   for (int r = 0; r < rows; r++) {
     const float *from = x + (size_t)r * (size_t)ldx;
     const float *with = times ? times + (size_t)r * (size_t)ld_times : NULL;
@@ -235,20 +231,17 @@ INLINE void back_one(const attend_activation activation, int n, back_row b) {
   memcpy(x, b.x + i, bytes);
   memcpy(dy, b.dy + i, bytes);
   if (b.times) memcpy(times, b.times + i, bytes);
-  back_lanes(activation, (back_row){x, b.times ? times : NULL, dy, x, times},
-             0);
+  back_lanes(activation, (back_row){x, b.times ? times : NULL, dy, x, times}, 0);
   memcpy(b.dx + i, x, bytes);
   if (b.times) memcpy(b.dtimes + i, times, bytes);
 }
 
-void KERNEL(activate_back)(attend_activation activation, int rows, int n,
-                           const float *x, int ldx, const float *times,
-                           int ld_times, const float *dy, int lddy, float *dx,
+void KERNEL(activate_back)(attend_activation activation, int rows, int n, const float *x, int ldx,
+                           const float *times, int ld_times, const float *dy, int lddy, float *dx,
                            int lddx, float *dtimes, int ld_dtimes) {
   for (int r = 0; r < rows; r++) {
     size_t at = (size_t)r;
-    back_row b = {x + at * (size_t)ldx, NULL, dy + at * (size_t)lddy,
-                  dx + at * (size_t)lddx, NULL};
+    back_row b = {x + at * (size_t)ldx, NULL, dy + at * (size_t)lddy, dx + at * (size_t)lddx, NULL};
     if (times) {
       b.times = times + at * (size_t)ld_times;
       b.dtimes = dtimes + at * (size_t)ld_dtimes;
@@ -265,16 +258,13 @@ void KERNEL(activate_back)(attend_activation activation, int rows, int n,
 /* ---- the soft cap of scores -------------------------------------------------------- */
 
 /* Relative error 3.4e-7: that of tanh, and two roundings. */
-void KERNEL(soft_cap)(int rows, int j0, int j1, float inner, float outer,
-                      float *s) {
+void KERNEL(soft_cap)(int rows, int j0, int j1, float inner, float outer, float *s) {
   const vf in = v_set1(inner), out = v_set1(outer);
   for (int r = 0; r < rows; r++, s += BLOCK)
-    for (int j = j0; j < j1; j += VW)
-      v_store(s + j, v_mul(out, v_tanh(v_mul(in, v_load(s + j)))));
+    for (int j = j0; j < j1; j += VW) v_store(s + j, v_mul(out, v_tanh(v_mul(in, v_load(s + j)))));
 }
 
-void KERNEL(soft_cap_grad)(int rows, int j0, int j1, float inner,
-                           const float *s, float *ds) {
+void KERNEL(soft_cap_grad)(int rows, int j0, int j1, float inner, const float *s, float *ds) {
   const vf in = v_set1(inner);
   for (int r = 0; r < rows; r++, s += BLOCK, ds += BLOCK)
     for (int j = j0; j < j1; j += VW) {

@@ -35,8 +35,8 @@ static void draw(attend_random r, uint64_t block, uint32_t drawn[DRAWN]) {
   }
 }
 
-void KERNEL(drop_row)(attend_random r, uint64_t first, uint32_t least,
-                      float factor, int n, const float *x, float *y) {
+void KERNEL(drop_row)(attend_random r, uint64_t first, uint32_t least, float factor, int n,
+                      const float *x, float *y) {
   int skip = (int)(first % 4);
   uint64_t block = first / 4;
   for (int j = 0; j < n; block += LANES) {

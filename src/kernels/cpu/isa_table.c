@@ -11,41 +11,34 @@ static int query_ld(int width) { return (int)round_up((size_t)width, LANES); }
 static size_t query_bytes(int n, int width) {
   return (size_t)n * (size_t)query_ld(width) * sizeof(float);
 }
-static void pack_queries(const float *rows, int ld, int n, int width,
-                         void *dst) {
+static void pack_queries(const float *rows, int ld, int n, int width, void *dst) {
   size_t to = (size_t)query_ld(width);
   for (int r = 0; r < n; r++)
     memcpy((float *)dst + (size_t)r * to, rows + (size_t)r * (size_t)ld,
            (size_t)width * sizeof(float));
 }
-static void pack_keys(source src, const uint8_t *valid, int n, int width,
-                      void *dst) {
+static void pack_keys(source src, const uint8_t *valid, int n, int width, void *dst) {
   KERNEL(pack_lanes)(src, valid, n, width, dst);
 }
 /* Kernels take whole lanes: the last rows are zeros where there are no keys. */
-static bool pack_values(source src, const uint8_t *valid, int n, int width,
-                        void *dst, int ld) {
+static bool pack_values(source src, const uint8_t *valid, int n, int width, void *dst, int ld) {
   size_t whole = round_up((size_t)n, LANES);
   memset((float *)dst + (size_t)n * (size_t)ld, 0,
          (whole - (size_t)n) * (size_t)ld * sizeof(float));
   KERNEL(pack_rows)(src, valid, n, width, dst, ld);
   return KERNEL(all_finite)(dst, (size_t)n * (size_t)ld);
 }
-static void scores(int rows, int width, const void *q, const void *k, int j0,
-                   int j1, float *s) {
+static void scores(int rows, int width, const void *q, const void *k, int j0, int j1, float *s) {
   KERNEL(scores)(rows, width, q, query_ld(width), k, j0, j1, s);
 }
-static float longest(int n, int width, const void *k) {
-  return KERNEL(longest)(n, width, k);
-}
+static float longest(int n, int width, const void *k) { return KERNEL(longest)(n, width, k); }
 static void softmax(const struct block_soft *x) {
   KERNEL(softmax)
-  (x->rows, x->j0, x->j1, x->factor, x->bounded, x->s, x->m, x->l, x->alpha,
-   x->beta);
+  (x->rows, x->j0, x->j1, x->factor, x->bounded, x->s, x->m, x->l, x->alpha, x->beta);
 }
 static size_t weights_at(int row) { return (size_t)row * BLOCK; }
-static void weigh(int rows, int j0, int j1, const void *p, const void *const *v,
-                  int ld, const float *alpha, const float *beta, float *o) {
+static void weigh(int rows, int j0, int j1, const void *p, const void *const *v, int ld,
+                  const float *alpha, const float *beta, float *o) {
   const float *panels[PANELS];
   for (int i = j0 / PANEL; i * PANEL < j1; i++) panels[i] = v[i];
   KERNEL(weigh)(rows, j0, j1, p, panels, ld, alpha, beta, o);

@@ -13,8 +13,8 @@ typedef struct {
   float g, gh; /* means */
 } row_terms;
 
-static row_terms norm_terms(bool centre, int n, const float *x,
-                            const float *weight, float eps, const float *dy) {
+static row_terms norm_terms(bool centre, int n, const float *x, const float *weight, float eps,
+                            const float *dy) {
   row_terms t = {.mean = centre ? row_sum(n, x) / (float)n : 0.0f};
   float variance = row_squares(n, x, t.mean) / (float)n;
   t.factor = 1.0f / sqrtf(variance + eps);
@@ -41,9 +41,8 @@ INLINE void add_to(float *p, int j, int n, const vf x[NV]) {
   store_lanes(p + j, n, a);
 }
 
-static void norm_back(row_terms t, int n, const float *x, const float *weight,
-                      const float *dy, bool add, float *dx, float *dweight,
-                      float *dbias) {
+static void norm_back(row_terms t, int n, const float *x, const float *weight, const float *dy,
+                      bool add, float *dx, float *dweight, float *dbias) {
   vf a[NV], d[NV], w[NV], out[NV];
   for (int j = 0; j < n; j += LANES) {
     load_lanes(x + j, n - j, t.mean, a);
@@ -64,10 +63,9 @@ static void norm_back(row_terms t, int n, const float *x, const float *weight,
 }
 
 /* dweight and dbias, which may be NULL, take the rows in order. */
-void KERNEL(norm_rows_back)(bool centre, int rows, int n, const float *x,
-                            int ldx, const float *weight, float eps,
-                            const float *dy, int lddy, bool add, float *dx,
-                            int lddx, float *dweight, float *dbias) {
+void KERNEL(norm_rows_back)(bool centre, int rows, int n, const float *x, int ldx,
+                            const float *weight, float eps, const float *dy, int lddy, bool add,
+                            float *dx, int lddx, float *dweight, float *dbias) {
   for (int r = 0; r < rows; r++, x += ldx, dy += lddy, dx += lddx) {
     row_terms t = norm_terms(centre, n, x, weight, eps, dy);
     norm_back(t, n, x, weight, dy, add, dx, dweight, dbias);
@@ -78,9 +76,8 @@ void KERNEL(norm_rows_back)(bool centre, int rows, int n, const float *x,
 
 /* total[0] the sums of dy, total[1] of dy (x - mean), of 16 columns: floats sum
  * BLOCK rows, doubles the rest. */
-static void column_terms(int rows, int n, const float *x, size_t ldx,
-                         const vf mean[NV], const float *dy, size_t lddy,
-                         double total[2][LANES]) {
+static void column_terms(int rows, int n, const float *x, size_t ldx, const vf mean[NV],
+                         const float *dy, size_t lddy, double total[2][LANES]) {
   for (int r = 0; r < rows; r += BLOCK) {
     float part[2][LANES];
     vf sum[NV], dots[NV], a[NV], d[NV];
@@ -101,10 +98,9 @@ static void column_terms(int rows, int n, const float *x, size_t ldx,
 /* The moments are those of these rows, and so depend on x:
  * dx = f (dy - mean of dy - h mean of dy h) with f = weight / sqrt(variance +
  * eps), h = (x - mean) / sqrt(variance + eps). */
-void KERNEL(norm_columns_back)(int rows, int n, const float *x, int ldx,
-                               const float *mean, const float *variance,
-                               const float *weight, float eps, const float *dy,
-                               int lddy, bool add, float *dx, int lddx,
+void KERNEL(norm_columns_back)(int rows, int n, const float *x, int ldx, const float *mean,
+                               const float *variance, const float *weight, float eps,
+                               const float *dy, int lddy, bool add, float *dx, int lddx,
                                float *dweight, float *dbias) {
   for (int j = 0; j < n; j += LANES) {
     int here = n - j < LANES ? n - j : LANES;
@@ -116,8 +112,7 @@ void KERNEL(norm_columns_back)(int rows, int n, const float *x, int ldx,
     load_or(weight, j, here, 1.0f, w);
     ALL(i) f[i] = v_div(v_set1(1.0f), v_sqrt(v_add(f[i], v_set1(eps))));
     store_lanes(s, LANES, f);
-    column_terms(rows, here, x + j, (size_t)ldx, m, dy + j, (size_t)lddy,
-                 total);
+    column_terms(rows, here, x + j, (size_t)ldx, m, dy + j, (size_t)lddy, total);
     for (int i = 0; i < LANES; i++) {
       double h = total[1][i] * (double)s[i];
       g[i] = (float)(total[0][i] / rows);
@@ -161,8 +156,7 @@ double KERNEL(sum_less)(int n, const float *x, float less) {
 }
 
 /* y = factor e^(x - less) - off, no x larger than less. y may be x. */
-void KERNEL(exp_row)(int n, const float *x, float less, float factor, float off,
-                     float *y) {
+void KERNEL(exp_row)(int n, const float *x, float less, float factor, float off, float *y) {
   for (int j = 0; j < n; j += LANES) {
     vf a[NV];
     load_lanes(x + j, n - j, -INFINITY, a);

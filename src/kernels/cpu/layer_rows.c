@@ -6,8 +6,8 @@
 
 /* ---- norms ----------------------------------------------------------------------- */
 
-static void scale_row(int n, const float *x, float less, float factor,
-                      const float *weight, const float *bias, float *y) {
+static void scale_row(int n, const float *x, float less, float factor, const float *weight,
+                      const float *bias, float *y) {
   vf a[NV], w[NV], b[NV];
   for (int j = 0; j < n; j += LANES) {
     load_lanes(x + j, n - j, less, a);
@@ -20,9 +20,8 @@ static void scale_row(int n, const float *x, float less, float factor,
 }
 
 /* (x - mean) / sqrt(variance + eps) weight + bias; mean 0 without `centre`. */
-void KERNEL(norm_rows)(bool centre, int rows, int n, const float *x, int ldx,
-                       const float *weight, const float *bias, float eps,
-                       float *y, int ldy) {
+void KERNEL(norm_rows)(bool centre, int rows, int n, const float *x, int ldx, const float *weight,
+                       const float *bias, float eps, float *y, int ldy) {
   for (int r = 0; r < rows; r++, x += ldx, y += ldy) {
     float mean = centre ? row_sum(n, x) / (float)n : 0.0f;
     float variance = row_squares(n, x, mean) / (float)n;
@@ -31,9 +30,8 @@ void KERNEL(norm_rows)(bool centre, int rows, int n, const float *x, int ldx,
 }
 
 /* The same by columns, with what is given. */
-void KERNEL(norm_columns)(int rows, int n, const float *x, int ldx,
-                          const float *mean, const float *variance,
-                          const float *weight, const float *bias, float eps,
+void KERNEL(norm_columns)(int rows, int n, const float *x, int ldx, const float *mean,
+                          const float *variance, const float *weight, const float *bias, float eps,
                           float *y, int ldy) {
   for (int j = 0; j < n; j += LANES) {
     vf m[NV], f[NV], w[NV], b[NV];
@@ -69,8 +67,8 @@ static void lane_sums(bool squares, int rows, int n, const float *x, int ldx,
   }
 }
 
-void KERNEL(column_moments)(int rows, int n, const float *x, int ldx,
-                            float *mean, float *variance) {
+void KERNEL(column_moments)(int rows, int n, const float *x, int ldx, float *mean,
+                            float *variance) {
   for (int j = 0; j < n; j += LANES) {
     int here = n - j < LANES ? n - j : LANES;
     float m[LANES] = {0};
@@ -86,16 +84,13 @@ void KERNEL(column_moments)(int rows, int n, const float *x, int ldx,
 }
 
 /* total += the sums of U lanes of columns; `here` of the last are there. */
-INLINE void wide_sums(const int U, int rows, int here, const float *x,
-                      size_t ldx, double *total) {
+INLINE void wide_sums(const int U, int rows, int here, const float *x, size_t ldx, double *total) {
   for (int r = 0; r < rows; r += BLOCK) {
     float part[U * LANES];
     vf sum[U * NV], a[NV];
     UNROLL for (int i = 0; i < U * NV; i++) sum[i] = v_zero();
-    for (int k = r; k < rows && k < r + BLOCK; k++)
-      UNROLL for (int u = 0; u < U; u++) {
-        load_lanes(x + (size_t)k * ldx + u * LANES, u < U - 1 ? LANES : here, 0,
-                   a);
+    for (int k = r; k < rows && k < r + BLOCK; k++) UNROLL for (int u = 0; u < U; u++) {
+        load_lanes(x + (size_t)k * ldx + u * LANES, u < U - 1 ? LANES : here, 0, a);
         ALL(i) sum[u * NV + i] = v_add(sum[u * NV + i], a[i]);
       }
     UNROLL for (int i = 0; i < U * NV; i++) v_store(part + i * VW, sum[i]);
@@ -105,29 +100,25 @@ INLINE void wide_sums(const int U, int rows, int here, const float *x,
 
 /* out (+)= the sums of columns. Four lanes are read together: alone, every line
  * would be in another page. */
-void KERNEL(add_columns)(int rows, int n, const float *x, int ldx, bool add,
-                         float *out) {
+void KERNEL(add_columns)(int rows, int n, const float *x, int ldx, bool add, float *out) {
   enum { FOUR = 4 };
   for (int j = 0; j < n;) {
     int here = n - j < LANES ? n - j : LANES;
     double sum[FOUR * LANES] = {0};
     if (n - j >= FOUR * LANES)
-      here = FOUR * LANES,
-      wide_sums(FOUR, rows, LANES, x + j, (size_t)ldx, sum);
+      here = FOUR * LANES, wide_sums(FOUR, rows, LANES, x + j, (size_t)ldx, sum);
     else
       wide_sums(1, rows, here, x + j, (size_t)ldx, sum);
-    for (int i = 0; i < here; i++)
-      out[j + i] = (float)((add ? (double)out[j + i] : 0) + sum[i]);
+    for (int i = 0; i < here; i++) out[j + i] = (float)((add ? (double)out[j + i] : 0) + sum[i]);
     j += here;
   }
 }
 
-void KERNEL(add_both)(int rows, int n, const float *a, int lda, const float *b,
-                      int ldb, float *y, int ldy) {
+void KERNEL(add_both)(int rows, int n, const float *a, int lda, const float *b, int ldb, float *y,
+                      int ldy) {
   for (int r = 0; r < rows; r++, a += lda, b += ldb, y += ldy) {
     int i = 0;
-    for (; i + VW <= n; i += VW)
-      v_store(y + i, v_add(v_load(a + i), v_load(b + i)));
+    for (; i + VW <= n; i += VW) v_store(y + i, v_add(v_load(a + i), v_load(b + i)));
     for (; i < n; i++) y[i] = a[i] + b[i];
   }
 }
@@ -141,8 +132,8 @@ INLINE vf load_as(attend_dtype dtype, const void *p, int at) {
 }
 
 /* y = factor src, or added to y; src may lie anywhere, so it is copied first. */
-void KERNEL(embed_row)(attend_dtype dtype, const void *src, int n, float factor,
-                       bool add, float *y) {
+void KERNEL(embed_row)(attend_dtype dtype, const void *src, int n, float factor, bool add,
+                       float *y) {
   enum { CHUNK = 64 };
   float near[CHUNK] __attribute__((aligned(64))) = {0};
   size_t size = dtype == ATTEND_F32 ? 4 : 2;
@@ -154,8 +145,7 @@ void KERNEL(embed_row)(attend_dtype dtype, const void *src, int n, float factor,
       load_or(add ? y : NULL, j + i, here - i, 0.0f, b);
       ALL(k) a[k] = load_as(dtype, near, i + k * VW);
       ALL(k)
-      a[k] =
-          add ? v_fma(a[k], v_set1(factor), b[k]) : v_mul(a[k], v_set1(factor));
+      a[k] = add ? v_fma(a[k], v_set1(factor), b[k]) : v_mul(a[k], v_set1(factor));
       store_lanes(y + j + i, here - i, a);
     }
   }
@@ -163,8 +153,8 @@ void KERNEL(embed_row)(attend_dtype dtype, const void *src, int n, float factor,
 
 /* Pairs i0 .. i0 + n - 1 of every head: (a, b) <- (a cos - b sin,
  * b cos + a sin); pair i is (x[i], x[i + dim/2]). */
-void KERNEL(rotate_pairs)(int heads, int dim, int half, int i0, int n,
-                          const float *cosine, const float *sine, float *x) {
+void KERNEL(rotate_pairs)(int heads, int dim, int half, int i0, int n, const float *cosine,
+                          const float *sine, float *x) {
   for (int h = 0; h < heads; h++, x += dim)
     for (int i = 0; i < n; i += LANES) {
       vf a[NV], b[NV], c[NV], s[NV], d[NV];

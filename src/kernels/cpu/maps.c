@@ -16,11 +16,9 @@ void KERNEL(map_elu)(const float *x, size_t n, float *y) {
 }
 
 /* dx = dphi min(phi, 1): phi is its own derivative below 1. */
-void KERNEL(map_elu_back)(const float *phi, const float *dphi, size_t n,
-                          float *dx) {
+void KERNEL(map_elu_back)(const float *phi, const float *dphi, size_t n, float *dx) {
   for (size_t i = 0; i < n; i += VW)
-    v_store(dx + i,
-            v_mul(v_load(dphi + i), v_min(v_load(phi + i), v_set1(1.0f))));
+    v_store(dx + i, v_mul(v_load(dphi + i), v_min(v_load(phi + i), v_set1(1.0f))));
 }
 
 /* ---- positive random features ------------------------------------------------ */
@@ -35,14 +33,12 @@ INLINE float largest_size(int n, const float *s) {
   vf m[NV];
   UNROLL for (int i = 0; i < NV; i++) m[i] = v_zero();
   for (int j = 0; j < n; j += LANES)
-    UNROLL for (int i = 0; i < NV; i++) m[i] =
-        v_max(v_abs(v_load(s + j + i * VW)), m[i]);
+    UNROLL for (int i = 0; i < NV; i++) m[i] = v_max(v_abs(v_load(s + j + i * VW)), m[i]);
   return fold_max(m);
 }
 
 /* y = 2^(sign x - less - shift) */
-INLINE void exp_part(int n, const float *x, float sign, float less, float shift,
-                     float *y) {
+INLINE void exp_part(int n, const float *x, float sign, float less, float shift, float *y) {
   for (int j = 0; j < n; j += VW) {
     vf s = v_fma(v_load(x + j), v_set1(sign), v_set1(-less));
     v_store(y + j, v_exp2_less(s, 1.0f, shift));
@@ -52,8 +48,8 @@ INLINE void exp_part(int n, const float *x, float sign, float less, float shift,
 /* x[rows][ld]: w.x in log2; less: log2 of what divides a row. y[rows][ld], or
  * [rows][2 ld] with pairs. shift: the least integer not below the row's largest
  * exponent. Exponents beyond 2^14 are taken relative to the shift first. */
-void KERNEL(map_exp)(int rows, int dirs, int ld, bool pairs, const float *less,
-                     float *x, float *y, float *shift) {
+void KERNEL(map_exp)(int rows, int dirs, int ld, bool pairs, const float *less, float *x, float *y,
+                     float *shift) {
   int wide = pairs ? 2 * ld : ld;
   for (int r = 0; r < rows; r++, x += ld, y += wide) {
     pad_row(dirs, ld, x[0], x);
@@ -73,8 +69,8 @@ void KERNEL(map_exp)(int rows, int dirs, int ld, bool pairs, const float *less,
 
 /* e[rows][ld] = dphi phi, with pairs the difference of the two halves; sum[r]
  * = all of dphi phi. */
-void KERNEL(map_exp_back)(int rows, int ld, bool pairs, const float *phi,
-                          const float *dphi, float *e, float *sum) {
+void KERNEL(map_exp_back)(int rows, int ld, bool pairs, const float *phi, const float *dphi,
+                          float *e, float *sum) {
   int wide = pairs ? 2 * ld : ld;
   for (int r = 0; r < rows; r++, phi += wide, dphi += wide, e += ld) {
     vf all[NV];
@@ -119,8 +115,7 @@ INLINE void v_cos_sin(vf t, vf *cosine, vf *sine) {
 }
 
 /* x[rows][ld]: w.x in units of 2 pi. y[rows][2 ld]: factor_r cos, then factor_r sin. */
-void KERNEL(map_trig)(int rows, int dirs, int ld, const float *factor,
-                      const float *x, float *y) {
+void KERNEL(map_trig)(int rows, int dirs, int ld, const float *factor, const float *x, float *y) {
   for (int r = 0; r < rows; r++, x += ld, y += 2 * ld) {
     vf f = v_set1(factor[r]);
     for (int j = 0; j < ld; j += VW) {
@@ -136,8 +131,8 @@ void KERNEL(map_trig)(int rows, int dirs, int ld, const float *factor,
 
 /* e[rows][ld] = dsin cos - dcos sin: the derivative by the angle; sum[r] = dphi
  * phi. */
-void KERNEL(map_trig_back)(int rows, int ld, const float *phi,
-                           const float *dphi, float *e, float *sum) {
+void KERNEL(map_trig_back)(int rows, int ld, const float *phi, const float *dphi, float *e,
+                           float *sum) {
   for (int r = 0; r < rows; r++, phi += 2 * ld, dphi += 2 * ld, e += ld) {
     vf all[NV];
     UNROLL for (int i = 0; i < NV; i++) all[i] = v_zero();
@@ -158,8 +153,8 @@ void KERNEL(map_trig_back)(int rows, int ld, const float *phi,
  * of the degree below whose first variable is i or later: a suffix of them.
  * start[d][i], d from 1, is where the suffix begins, [d][dim] the end. What is
  * written beyond an end is overwritten by what follows; the row has room. */
-void KERNEL(map_poly)(int rows, int dim, int degree, const int32_t *start,
-                      const float *x, int ldx, float *y, int ld) {
+void KERNEL(map_poly)(int rows, int dim, int degree, const int32_t *start, const float *x, int ldx,
+                      float *y, int ld) {
   for (int r = 0; r < rows; r++, x += ldx, y += ld) {
     y[0] = 1.0f;
     memcpy(y + 1, x, (size_t)dim * sizeof *x);
@@ -170,8 +165,7 @@ void KERNEL(map_poly)(int rows, int dim, int degree, const int32_t *start,
         float *to = y + below[dim + 1 + i];
         int n = below[dim] - below[i];
         vf a = v_set1(x[i]);
-        for (int j = 0; j < n; j += VW)
-          v_store(to + j, v_mul(a, v_load(from + j)));
+        for (int j = 0; j < n; j += VW) v_store(to + j, v_mul(a, v_load(from + j)));
       }
     int end = degree < 1 ? 1 : below[dim];
     for (int j = end; j < ld; j++) y[j] = 0;
@@ -179,8 +173,7 @@ void KERNEL(map_poly)(int rows, int dim, int degree, const int32_t *start,
 }
 
 /* y += a x, and returns x . z over n elements; the order is fixed. */
-INLINE float add_and_dot(int n, float a, const float *x, const float *z,
-                         float *y) {
+INLINE float add_and_dot(int n, float a, const float *x, const float *z, float *y) {
   vf sum[NV];
   UNROLL for (int i = 0; i < NV; i++) sum[i] = v_zero();
   int j = 0;
@@ -199,17 +192,15 @@ INLINE float add_and_dot(int n, float a, const float *x, const float *z,
 }
 
 /* dx from dphi, which is overwritten. */
-void KERNEL(map_poly_back)(int rows, int dim, int degree, const int32_t *start,
-                           const float *x, int ldx, const float *phi,
-                           float *dphi, int ld, float *dx) {
+void KERNEL(map_poly_back)(int rows, int dim, int degree, const int32_t *start, const float *x,
+                           int ldx, const float *phi, float *dphi, int ld, float *dx) {
   for (int r = 0; r < rows; r++, x += ldx, dx += ldx, phi += ld, dphi += ld) {
     for (int i = 0; i < ldx; i++) dx[i] = 0;
     for (int d = degree; d >= 2; d--) {
       const int32_t *below = start + (size_t)(d - 2) * (size_t)(dim + 1);
       for (int i = 0; i < dim; i++)
-        dx[i] +=
-            add_and_dot(below[dim] - below[i], x[i], dphi + below[dim + 1 + i],
-                        phi + below[i], dphi + below[i]);
+        dx[i] += add_and_dot(below[dim] - below[i], x[i], dphi + below[dim + 1 + i], phi + below[i],
+                             dphi + below[i]);
     }
     for (int i = 0; i < dim && degree >= 1; i++) dx[i] += dphi[1 + i];
   }
@@ -218,8 +209,7 @@ void KERNEL(map_poly_back)(int rows, int dim, int degree, const int32_t *start,
 /* y[r] = x[r] * f, elements of a row */
 void KERNEL(scale_columns)(int rows, int n, const float *f, float *x, int ld) {
   for (int r = 0; r < rows; r++, x += ld)
-    for (int j = 0; j < n; j += VW)
-      v_store(x + j, v_mul(v_load(x + j), v_load(f + j)));
+    for (int j = 0; j < n; j += VW) v_store(x + j, v_mul(v_load(x + j), v_load(f + j)));
 }
 
 /* ---- inside a block ------------------------------------------------------------------ */
@@ -228,9 +218,8 @@ void KERNEL(scale_columns)(int rows, int n, const float *f, float *x, int ld) {
  * become 0; where the keys have shifts, 2^(shift_j - top_r) is taken in. sum[r]
  * is their sum, size[r] (unless NULL) that of their absolute values. n: whole
  * lanes. */
-void KERNEL(pair_rows)(int rows, int n, const float *shift, const float *top,
-                       const int32_t *seen, float *a, int ld, float *sum,
-                       float *size) {
+void KERNEL(pair_rows)(int rows, int n, const float *shift, const float *top, const int32_t *seen,
+                       float *a, int ld, float *sum, float *size) {
   for (int r = 0; r < rows; r++, a += ld) {
     for (int j = seen[r]; j < n; j++) a[j] = 0;
     vf all[NV], sizes[NV];
@@ -253,8 +242,8 @@ void KERNEL(pair_rows)(int rows, int n, const float *shift, const float *top,
 }
 
 /* out[r] = a_r . b for one b; size[r] (unless NULL) = |a_r| . |b|. */
-void KERNEL(dot_rows)(int rows, int n, const float *a, int ld, const float *b,
-                      float *out, float *size) {
+void KERNEL(dot_rows)(int rows, int n, const float *a, int ld, const float *b, float *out,
+                      float *size) {
   for (int r = 0; r < rows; r++, a += ld) {
     vf sum[NV], sizes[NV];
     UNROLL for (int i = 0; i < NV; i++) sum[i] = sizes[i] = v_zero();
@@ -274,8 +263,7 @@ void KERNEL(sum_rows)(int rows, int n, const float *a, int ld, float *out) {
     vf sum[NV];
     UNROLL for (int i = 0; i < NV; i++) sum[i] = v_zero();
     for (int j = 0; j < n; j += LANES)
-      UNROLL for (int i = 0; i < NV; i++) sum[i] =
-          v_add(sum[i], v_load(a + j + i * VW));
+      UNROLL for (int i = 0; i < NV; i++) sum[i] = v_add(sum[i], v_load(a + j + i * VW));
     out[r] = fold_sum(sum);
   }
 }

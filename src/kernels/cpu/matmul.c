@@ -14,8 +14,8 @@ typedef struct {
   bool add;
 } product;
 
-INLINE void product_tile(const int R, const int U, const product x,
-                         const float *a, const float *b, float *c) {
+INLINE void product_tile(const int R, const int U, const product x, const float *a, const float *b,
+                         float *c) {
   const float *row[ROWS];
   UNROLL for (int r = 0; r < R; r++) row[r] = a + (size_t)r * (size_t)x.lda;
   vf acc[COLS];
@@ -33,30 +33,27 @@ INLINE void product_tile(const int R, const int U, const product x,
     if (x.add)
       UNROLL for (int i = 0; i < U * NV; i++) acc[r * U * NV + i] =
           v_add(v_load(c + i * VW), acc[r * U * NV + i]);
-    UNROLL for (int i = 0; i < U * NV; i++)
-        v_store(c + i * VW, acc[r * U * NV + i]);
+    UNROLL for (int i = 0; i < U * NV; i++) v_store(c + i * VW, acc[r * U * NV + i]);
   }
 }
 
-INLINE void product_strip(const int U, int rows, const product x,
-                          const float *a, const float *b, float *c) {
+INLINE void product_strip(const int U, int rows, const product x, const float *a, const float *b,
+                          float *c) {
   const size_t lda = (size_t)x.lda, ldc = (size_t)x.ldc;
   for (int r = 0; r < rows; r += ROWS)
     product_tile(ROWS, U, x, a + (size_t)r * lda, b, c + (size_t)r * ldc);
 }
 
-INLINE void product_rows(const int R, int n, const product x, const float *a,
-                         const float *b, float *c) {
+INLINE void product_rows(const int R, int n, const product x, const float *a, const float *b,
+                         float *c) {
   const int U = UNITS(R);
   int j = 0;
-  for (; j + U * LANES <= n; j += U * LANES)
-    product_tile(R, U, x, a, b + j, c + j);
+  for (; j + U * LANES <= n; j += U * LANES) product_tile(R, U, x, a, b + j, c + j);
   for (; j < n; j += LANES) product_tile(R, 1, x, a, b + j, c + j);
 }
 
 /* Few rows (decoding): wide strips, so that enough chains hide the latency. */
-static void few_rows(int rows, int n, const product x, const float *a,
-                     const float *b, float *c) {
+static void few_rows(int rows, int n, const product x, const float *a, const float *b, float *c) {
   while (rows > 0) {
     int done = rows >= 4 && ROWS >= 4 ? 4 : rows >= 2 ? 2 : 1;
     if (done == 4)
@@ -71,19 +68,17 @@ static void few_rows(int rows, int n, const product x, const float *a,
   }
 }
 
-static void many_rows(int rows, int n, const product x, const float *a,
-                      const float *b, float *c) {
+static void many_rows(int rows, int n, const product x, const float *a, const float *b, float *c) {
   const int U = UNITS(ROWS);
   int whole = rows / ROWS * ROWS, j = 0;
-  for (; j + U * LANES <= n; j += U * LANES)
-    product_strip(U, whole, x, a, b + j, c + j);
+  for (; j + U * LANES <= n; j += U * LANES) product_strip(U, whole, x, a, b + j, c + j);
   for (; j < n; j += LANES) product_strip(1, whole, x, a, b + j, c + j);
   few_rows(rows - whole, n, x, a + (size_t)whole * (size_t)x.lda, b,
            c + (size_t)whole * (size_t)x.ldc);
 }
 
-void KERNEL(matmul)(int rows, int n, int depth, const float *a, int lda,
-                    const float *b, int ldb, float *c, int ldc, bool add) {
+void KERNEL(matmul)(int rows, int n, int depth, const float *a, int lda, const float *b, int ldb,
+                    float *c, int ldc, bool add) {
   for (int k = 0; k < depth || k == 0; k += BLOCK) {
     int left = depth - k < BLOCK ? depth - k : BLOCK;
     product x = {left, lda, ldb, ldc, add || k > 0};
@@ -94,23 +89,21 @@ void KERNEL(matmul)(int rows, int n, int depth, const float *a, int lda,
   }
 }
 
-static void transpose_rest(int r0, int r1, int c0, int c1, const float *src,
-                           size_t ld, float *dst, size_t ld_dst) {
+static void transpose_rest(int r0, int r1, int c0, int c1, const float *src, size_t ld, float *dst,
+                           size_t ld_dst) {
   for (int c = c0; c < c1; c++)
     for (int r = r0; r < r1; r++)
       dst[(size_t)c * ld_dst + (size_t)r] = src[(size_t)r * ld + (size_t)c];
 }
 
-void KERNEL(transpose)(int rows, int cols, const float *src, int ld, float *dst,
-                       int ld_dst) {
+void KERNEL(transpose)(int rows, int cols, const float *src, int ld, float *dst, int ld_dst) {
   int tall = rows / VW * VW, wide = cols / VW * VW;
   transpose_rest(tall, rows, 0, wide, src, (size_t)ld, dst, (size_t)ld_dst);
   transpose_rest(0, rows, wide, cols, src, (size_t)ld, dst, (size_t)ld_dst);
   for (int r = 0; r < tall; r += VW)
     for (int c = 0; c < wide; c += VW) {
       vf block[VW];
-      UNROLL for (int i = 0; i < VW; i++) block[i] =
-          v_load(src + (size_t)(r + i) * (size_t)ld + c);
+      UNROLL for (int i = 0; i < VW; i++) block[i] = v_load(src + (size_t)(r + i) * (size_t)ld + c);
       v_transpose(block);
       UNROLL for (int i = 0; i < VW; i++)
           v_store(dst + (size_t)(c + i) * (size_t)ld_dst + r, block[i]);

@@ -16,11 +16,9 @@ INLINE float max_of(int j0, int j1, const float *s) {
   UNROLL for (int i = 0; i < 4 * NV; i++) m[i] = v_set1(-INFINITY);
   int j = j0;
   for (; j + 4 * LANES <= j1; j += 4 * LANES)
-    UNROLL for (int i = 0; i < 4 * NV; i++) m[i] =
-        v_max(v_load(s + j + i * VW), m[i]);
+    UNROLL for (int i = 0; i < 4 * NV; i++) m[i] = v_max(v_load(s + j + i * VW), m[i]);
   for (; j < j1; j += LANES)
-    UNROLL for (int i = 0; i < NV; i++) m[i] =
-        v_max(v_load(s + j + i * VW), m[i]);
+    UNROLL for (int i = 0; i < NV; i++) m[i] = v_max(v_load(s + j + i * VW), m[i]);
   UNROLL for (int i = NV; i < 4 * NV; i++) m[i % NV] = v_max(m[i], m[i % NV]);
   return fold_max(m);
 }
@@ -43,8 +41,8 @@ INLINE float lower_row(int j0, int j1, float *factor, float m, float *s) {
 
 /* Joins (block_m, block_l) to (m, l); m is an integer or -inf (no key yet). The factors
  * are powers of two, so that only the sum is rounded. */
-INLINE void join(float block_m, const float block_l[2], float *m, float l[2],
-                 float *alpha, float *beta) {
+INLINE void join(float block_m, const float block_l[2], float *m, float l[2], float *alpha,
+                 float *beta) {
   float joint = *m > block_m ? *m : block_m;
   *alpha = *m == -INFINITY ? 0.0f : power_of_two(*m - joint);
   *beta = block_m == -INFINITY ? 0.0f : power_of_two(block_m - joint);

@@ -19,15 +19,13 @@ static float load_one(attend_dtype dtype, const void *p, ptrdiff_t i) {
   return dtype == ATTEND_F16 ? half_to_float(h) : bf16_to_float(h);
 }
 
-INLINE void load_vectors(const attend_dtype dtype, const void *p, int width,
-                         float *dst) {
+INLINE void load_vectors(const attend_dtype dtype, const void *p, int width, float *dst) {
   size_t size = dtype == ATTEND_F32 ? 4 : 2;
   for (int i = 0; i + VW <= width; i += VW)
     v_store(dst + i, load_as(dtype, (const char *)p + (size_t)i * size));
 }
 
-static void load_row(attend_dtype dtype, const void *p, ptrdiff_t col,
-                     int width, float *dst) {
+static void load_row(attend_dtype dtype, const void *p, ptrdiff_t col, int width, float *dst) {
   int done = 0;
   if (col == 1) {
     done = width / VW * VW;
@@ -43,8 +41,7 @@ bool KERNEL(all_finite)(const float *x, size_t n) {
   vf zero[NV];
   for (int i = 0; i < NV; i++) zero[i] = v_zero();
   for (size_t i = 0; i < n; i += LANES)
-    for (int k = 0; k < NV; k++)
-      zero[k] = v_fma(v_load(x + i + k * VW), v_zero(), zero[k]);
+    for (int k = 0; k < NV; k++) zero[k] = v_fma(v_load(x + i + k * VW), v_zero(), zero[k]);
   return fold_sum(zero) == 0.0f;
 }
 
@@ -55,8 +52,8 @@ static const void *row_at(const source *src, int i, int column) {
 
 /* ---- packing -------------------------------------------------------------- */
 
-static void pack_some(const source *src, const uint8_t *valid, int n,
-                      int column, int width, float *dst, int ld) {
+static void pack_some(const source *src, const uint8_t *valid, int n, int column, int width,
+                      float *dst, int ld) {
   for (int i = 0; i < n; i++, dst += ld) {
     int from = 0;
     if (!valid || valid[i]) {
@@ -67,8 +64,7 @@ static void pack_some(const source *src, const uint8_t *valid, int n,
   }
 }
 
-void KERNEL(pack_rows)(source src, const uint8_t *valid, int n, int width,
-                       float *dst, int ld) {
+void KERNEL(pack_rows)(source src, const uint8_t *valid, int n, int width, float *dst, int ld) {
   pack_some(&src, valid, n, 0, width, dst, ld);
 }
 
@@ -85,14 +81,12 @@ static void transpose(const float *rows, ptrdiff_t ld, int width, float *dst) {
 }
 
 /* Can rows be transposed where they lie? */
-static bool lies_ready(const source *src, const uint8_t *valid, int rows,
-                       int width) {
-  return src->dtype == ATTEND_F32 && src->col == 1 && rows == LANES &&
-         width % VW == 0 && (!valid || !memchr(valid, 0, LANES));
+static bool lies_ready(const source *src, const uint8_t *valid, int rows, int width) {
+  return src->dtype == ATTEND_F32 && src->col == 1 && rows == LANES && width % VW == 0 &&
+         (!valid || !memchr(valid, 0, LANES));
 }
 
-void KERNEL(pack_lanes)(source src, const uint8_t *valid, int n, int width,
-                        float *dst) {
+void KERNEL(pack_lanes)(source src, const uint8_t *valid, int n, int width, float *dst) {
   float tmp[LANES * CHUNK] __attribute__((aligned(64)));
   for (int i = 0; i < n; i += LANES, dst += (size_t)width * LANES) {
     source part = src;
@@ -128,8 +122,7 @@ static void store_one(attend_dtype dtype, void *p, ptrdiff_t i, float x) {
   if (dtype == ATTEND_F32)
     ((float *)p)[i] = x;
   else
-    ((uint16_t *)p)[i] =
-        dtype == ATTEND_F16 ? half_from_float(x) : bf16_from_float(x);
+    ((uint16_t *)p)[i] = dtype == ATTEND_F16 ? half_from_float(x) : bf16_from_float(x);
 }
 
 static void store_vector(attend_dtype dtype, void *p, int i, vf x) {
@@ -139,8 +132,8 @@ static void store_vector(attend_dtype dtype, void *p, int i, vf x) {
 }
 
 /* Division by lanes and by one agree: both round once. */
-static void store_row(const float *src, int width, float divisor,
-                      attend_dtype dtype, ptrdiff_t col, void *p) {
+static void store_row(const float *src, int width, float divisor, attend_dtype dtype, ptrdiff_t col,
+                      void *p) {
   int i = 0;
   if (col == 1)
     for (; i + VW <= width; i += VW)
@@ -148,8 +141,8 @@ static void store_row(const float *src, int width, float divisor,
   for (; i < width; i++) store_one(dtype, p, i * col, src[i] / divisor);
 }
 
-void KERNEL(store_rows)(const float *src, int ld, int n, int width,
-                        const float *divisor, target dst) {
+void KERNEL(store_rows)(const float *src, int ld, int n, int width, const float *divisor,
+                        target dst) {
   static const float zeros[CHUNK];
   ptrdiff_t element = dst.dtype == ATTEND_F32 ? 4 : 2;
   for (int i = 0; i < n; i++) {
@@ -159,13 +152,12 @@ void KERNEL(store_rows)(const float *src, int ld, int n, int width,
       continue;
     }
     for (int c = 0; c < width; c += CHUNK)
-      store_row(zeros, width - c < CHUNK ? width - c : CHUNK, 1.0f, dst.dtype,
-                dst.col, p + c * dst.col * element);
+      store_row(zeros, width - c < CHUNK ? width - c : CHUNK, 1.0f, dst.dtype, dst.col,
+                p + c * dst.col * element);
   }
 }
 
-void KERNEL(add_rows)(const float *src, int ld, int n, int width, float factor,
-                      target dst) {
+void KERNEL(add_rows)(const float *src, int ld, int n, int width, float factor, target dst) {
   vf f = v_set1(factor);
   for (int r = 0; r < n; r++, src += ld) {
     float *out = (float *)dst.data + r * dst.row;
@@ -177,8 +169,7 @@ void KERNEL(add_rows)(const float *src, int ld, int n, int width, float factor,
   }
 }
 
-void KERNEL(row_dots)(int n, int width, const float *a, const float *b, int ld,
-                      float *out) {
+void KERNEL(row_dots)(int n, int width, const float *a, const float *b, int ld, float *out) {
   for (int r = 0; r < n; r++) {
     vf sum[NV];
     for (int k = 0; k < NV; k++) sum[k] = v_zero();
@@ -193,7 +184,6 @@ void KERNEL(row_dots)(int n, int width, const float *a, const float *b, int ld,
 
 void KERNEL(scale_all)(const float *x, size_t n, float factor, float *y) {
   size_t i = 0;
-  for (; i + VW <= n; i += VW)
-    v_store(y + i, v_mul(v_load(x + i), v_set1(factor)));
+  for (; i + VW <= n; i += VW) v_store(y + i, v_mul(v_load(x + i), v_set1(factor)));
   for (; i < n; i++) y[i] = x[i] * factor;
 }

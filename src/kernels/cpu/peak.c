@@ -20,8 +20,7 @@ float KERNEL(sum_all)(const float *x, size_t n) {
   UNROLL for (int i = 0; i < 4 * NV; i++) sum[i] = v_zero();
   size_t j = 0;
   for (; j + 4 * LANES <= n; j += 4 * LANES)
-    UNROLL for (int i = 0; i < 4 * NV; i++) sum[i] =
-        v_add(sum[i], v_load(x + j + (size_t)i * VW));
+    UNROLL for (int i = 0; i < 4 * NV; i++) sum[i] = v_add(sum[i], v_load(x + j + (size_t)i * VW));
   for (int i = NV; i < 4 * NV; i++) sum[i % NV] = v_add(sum[i % NV], sum[i]);
   return fold_sum(sum);
 }

@@ -37,8 +37,7 @@ INLINE vf v_power(vf x, int n) {
 
 /* ---- weights ---------------------------------------------------------------- */
 
-INLINE void power_rows(const int degree, int rows, int j0, int j1, float a,
-                       float c, float *s) {
+INLINE void power_rows(const int degree, int rows, int j0, int j1, float a, float c, float *s) {
   for (int r = 0; r < rows; r++, s += BLOCK)
     for (int j = j0; j < j1; j += VW) {
       vf base = v_fma_once(v_load(s + j), v_set1(a), v_set1(c));
@@ -46,16 +45,15 @@ INLINE void power_rows(const int degree, int rows, int j0, int j1, float a,
     }
 }
 
-void KERNEL(power)(int rows, int j0, int j1, float a, float c, int degree,
-                   float *s) {
+void KERNEL(power)(int rows, int j0, int j1, float a, float c, int degree, float *s) {
 #define CALL(D) power_rows(D, rows, j0, j1, a, c, s)
   FOR_DEGREE(degree, CALL)
 #undef CALL
 }
 
 /* A block's maximum is 0 whatever its sum: signed weights may cancel. */
-void KERNEL(join_sums)(int rows, int j0, int j1, const float *s, float *m,
-                       float *l, float *alpha, float *beta) {
+void KERNEL(join_sums)(int rows, int j0, int j1, const float *s, float *m, float *l, float *alpha,
+                       float *beta) {
   for (int r = 0; r < rows; r++, s += BLOCK) {
     vf sum[NV], size[NV];
     UNROLL for (int i = 0; i < NV; i++) sum[i] = size[i] = v_zero();
@@ -71,8 +69,8 @@ void KERNEL(join_sums)(int rows, int j0, int j1, const float *s, float *m,
 
 /* ---- backward --------------------------------------------------------------- */
 
-INLINE void grad_row(const int degree, int j0, int j1, float a, float c,
-                     float den, float delta, float *s, float *dp) {
+INLINE void grad_row(const int degree, int j0, int j1, float a, float c, float den, float delta,
+                     float *s, float *dp) {
   const vf one_over = v_set1(den), d = v_set1(delta);
   const vf times = v_set1((float)degree);
   for (int j = j0; j < j1; j += VW) {
@@ -84,9 +82,8 @@ INLINE void grad_row(const int degree, int j0, int j1, float a, float c,
   }
 }
 
-INLINE void grad_rows(const int degree, int rows, int j0, int j1, float a,
-                      float c, float *s, float *dp, const float *den,
-                      const float *delta) {
+INLINE void grad_rows(const int degree, int rows, int j0, int j1, float a, float c, float *s,
+                      float *dp, const float *den, const float *delta) {
   size_t bytes = (size_t)(j1 - j0) * sizeof *s;
   for (int r = 0; r < rows; r++, s += BLOCK, dp += BLOCK) {
     if (den[r] != 0.0f) {
@@ -98,9 +95,8 @@ INLINE void grad_rows(const int degree, int rows, int j0, int j1, float a,
   }
 }
 
-void KERNEL(power_grad)(int rows, int j0, int j1, float a, float c, int degree,
-                        float *s, float *dp, const float *den,
-                        const float *delta) {
+void KERNEL(power_grad)(int rows, int j0, int j1, float a, float c, int degree, float *s, float *dp,
+                        const float *den, const float *delta) {
 #define CALL(D) grad_rows(D, rows, j0, j1, a, c, s, dp, den, delta)
   FOR_DEGREE(degree, CALL)
 #undef CALL
@@ -116,8 +112,8 @@ void KERNEL(column_sums)(int n, int j0, int j1, const float *a, float *out) {
 
 /* ---- differences -------------------------------------------------------------- */
 
-INLINE void gap_columns(const int U, int n, const float *p, int step,
-                        const float *x, int ld, const float *y, float *o) {
+INLINE void gap_columns(const int U, int n, const float *p, int step, const float *x, int ld,
+                        const float *y, float *o) {
   vf acc[4 * NV], less[4 * NV];
   UNROLL for (int i = 0; i < U * NV; i++) {
     acc[i] = v_zero();
@@ -128,18 +124,15 @@ INLINE void gap_columns(const int U, int n, const float *p, int step,
     UNROLL for (int i = 0; i < U * NV; i++) acc[i] =
         v_fma(w, v_sub(v_load(x + i * VW), less[i]), acc[i]);
   }
-  UNROLL for (int i = 0; i < U * NV; i++)
-      v_store(o + i * VW, v_add(v_load(o + i * VW), acc[i]));
+  UNROLL for (int i = 0; i < U * NV; i++) v_store(o + i * VW, v_add(v_load(o + i * VW), acc[i]));
 }
 
-void KERNEL(weigh_differences)(int n, const float *p, int step, const float *x,
-                               int ld, const float *y, float *o) {
+void KERNEL(weigh_differences)(int n, const float *p, int step, const float *x, int ld,
+                               const float *y, float *o) {
   const int U = NV > 4 ? 1 : 4;
   int c = 0;
-  for (; c + U * LANES <= ld; c += U * LANES)
-    gap_columns(U, n, p, step, x + c, ld, y + c, o + c);
-  for (; U > 1 && c < ld; c += LANES)
-    gap_columns(1, n, p, step, x + c, ld, y + c, o + c);
+  for (; c + U * LANES <= ld; c += U * LANES) gap_columns(U, n, p, step, x + c, ld, y + c, o + c);
+  for (; U > 1 && c < ld; c += LANES) gap_columns(1, n, p, step, x + c, ld, y + c, o + c);
 }
 
 /* ---- lengths of keys ---------------------------------------------------------- */
@@ -147,8 +140,7 @@ void KERNEL(weigh_differences)(int n, const float *p, int step, const float *x,
 static void squares_of_lanes(int width, const float *k, float out[LANES]) {
   vf sum[NV];
   UNROLL for (int i = 0; i < NV; i++) sum[i] = v_zero();
-  for (int d = 0; d < width; d++, k += LANES)
-    UNROLL for (int i = 0; i < NV; i++) {
+  for (int d = 0; d < width; d++, k += LANES) UNROLL for (int i = 0; i < NV; i++) {
       vf x = v_load(k + i * VW);
       sum[i] = v_fma(x, x, sum[i]);
     }
@@ -160,8 +152,7 @@ static void squares_of_pairs(int width, const uint16_t *k, float out[LANES]) {
   vf sum[2 * NV];
   float both[2 * LANES];
   UNROLL for (int i = 0; i < 2 * NV; i++) sum[i] = v_zero();
-  for (int d = 0; d < width; d += 2, k += 2 * LANES)
-    UNROLL for (int i = 0; i < 2 * NV; i++) {
+  for (int d = 0; d < width; d += 2, k += 2 * LANES) UNROLL for (int i = 0; i < 2 * NV; i++) {
       vf x = v_load_bf16(k + i * VW);
       sum[i] = v_fma(x, x, sum[i]);
     }
@@ -169,21 +160,18 @@ static void squares_of_pairs(int width, const uint16_t *k, float out[LANES]) {
   for (int i = 0; i < LANES; i++) out[i] = both[2 * i] + both[2 * i + 1];
 }
 
-void KERNEL(key_squares)(int pair, int n, int width, const void *k,
-                         float factor, float *out) {
+void KERNEL(key_squares)(int pair, int n, int width, const void *k, float factor, float *out) {
   for (int j = 0; j < n; j += LANES, out += LANES) {
     size_t at = (size_t)j * (size_t)width;
     if (pair == 1)
       squares_of_lanes(width, (const float *)k + at, out);
     else
       squares_of_pairs(width, (const uint16_t *)k + at, out);
-    for (int i = 0; i < LANES; i += VW)
-      v_store(out + i, v_mul(v_load(out + i), v_set1(factor)));
+    for (int i = 0; i < LANES; i += VW) v_store(out + i, v_mul(v_load(out + i), v_set1(factor)));
   }
 }
 
-void KERNEL(scale_add)(const float *x, size_t n, float factor, const float *add,
-                       float *y) {
+void KERNEL(scale_add)(const float *x, size_t n, float factor, const float *add, float *y) {
   for (size_t i = 0; i < n; i += VW)
     v_store(y + i, v_fma(v_load(x + i), v_set1(factor), v_load(add + i)));
 }
@@ -191,8 +179,7 @@ void KERNEL(scale_add)(const float *x, size_t n, float factor, const float *add,
 /* ---- pairs ------------------------------------------------------------------- */
 
 /* bf16 is the upper half of a float; the first of a pair lies low. */
-void KERNEL(split_pairs)(const void *src, size_t n, float *first,
-                         float *second) {
+void KERNEL(split_pairs)(const void *src, size_t n, float *first, float *second) {
   for (size_t i = 0; i < n; i++) {
     uint32_t both, low;
     memcpy(&both, (const uint16_t *)src + 2 * i, sizeof both);

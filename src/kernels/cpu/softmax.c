@@ -42,29 +42,26 @@
 #endif
 
 /* The rows of the tile that starts at row r of a group. */
-static int tile_rows(int rows, int r) {
-  return rows - r < ROWS ? rows - r : ROWS;
-}
+static int tile_rows(int rows, int r) { return rows - r < ROWS ? rows - r : ROWS; }
 
 /* ---- scores --------------------------------------------------------------- */
 
 /* q.k, or if apart -|q - k|^2 / 2. */
-INLINE void score_tile(const bool apart, const int R, const int U, int width,
-                       const float *q, int ld, const float *k, float *s) {
+INLINE void score_tile(const bool apart, const int R, const int U, int width, const float *q,
+                       int ld, const float *k, float *s) {
   const float *row[GROUP];
   UNROLL for (int r = 0; r < R; r++) row[r] = q + (size_t)r * (size_t)ld;
   vf acc[COLS];
   UNROLL for (int i = 0; i < R * U * NV; i++) acc[i] = v_zero();
   BY_FOUR for (int d = 0; d < width; d++, k += LANES) {
     vf b[4 * NV];
-    UNROLL for (int u = 0; u < U; u++) UNROLL for (int i = 0; i < NV; i++)
-        b[u * NV + i] = v_load(k + (size_t)u * width * LANES + i * VW);
+    UNROLL for (int u = 0; u < U; u++) UNROLL for (int i = 0; i < NV; i++) b[u * NV + i] =
+        v_load(k + (size_t)u * width * LANES + i * VW);
     UNROLL for (int r = 0; r < R; r++) {
       vf a = v_set1(row[r][d]);
       UNROLL for (int i = 0; i < U * NV; i++) {
         vf gap = apart ? v_sub(a, b[i]) : a;
-        acc[r * U * NV + i] =
-            v_fma(gap, apart ? gap : b[i], acc[r * U * NV + i]);
+        acc[r * U * NV + i] = v_fma(gap, apart ? gap : b[i], acc[r * U * NV + i]);
       }
     }
   }
@@ -74,8 +71,8 @@ INLINE void score_tile(const bool apart, const int R, const int U, int width,
   }
 }
 
-INLINE void score_rows(const bool apart, const int R, int width, const float *q,
-                       int ld, const float *k, int j0, int j1, float *s) {
+INLINE void score_rows(const bool apart, const int R, int width, const float *q, int ld,
+                       const float *k, int j0, int j1, float *s) {
   const int U = UNITS(R);
   int j = j0;
   for (; j + U * LANES <= j1; j += U * LANES)
@@ -84,8 +81,8 @@ INLINE void score_rows(const bool apart, const int R, int width, const float *q,
     score_tile(apart, R, 1, width, q, ld, k + (size_t)j * width, s + j);
 }
 
-void KERNEL(scores)(int rows, int width, const float *q, int ld, const float *k,
-                    int j0, int j1, float *s) {
+void KERNEL(scores)(int rows, int width, const float *q, int ld, const float *k, int j0, int j1,
+                    float *s) {
   for (int r = 0; r < rows; r += ROWS, q += ROWS * ld, s += ROWS * BLOCK) {
 #define CALL(R) score_rows(false, R, width, q, ld, k, j0, j1, s)
     FOR_ROWS(tile_rows(rows, r), CALL)
@@ -93,8 +90,8 @@ void KERNEL(scores)(int rows, int width, const float *q, int ld, const float *k,
   }
 }
 
-void KERNEL(distances)(int rows, int width, const float *q, int ld,
-                       const float *k, int j0, int j1, float *s) {
+void KERNEL(distances)(int rows, int width, const float *q, int ld, const float *k, int j0, int j1,
+                       float *s) {
   for (int r = 0; r < rows; r += ROWS, q += ROWS * ld, s += ROWS * BLOCK) {
 #define CALL(R) score_rows(true, R, width, q, ld, k, j0, j1, s)
     FOR_ROWS(tile_rows(rows, r), CALL)
@@ -128,12 +125,9 @@ void KERNEL(add_ramp)(int j0, int j1, float slope, float distance, float *s) {
 
 /* ---- softmax -------------------------------------------------------------- */
 
-float KERNEL(row_max)(int j0, int j1, const float *s) {
-  return max_of(j0, j1, s);
-}
+float KERNEL(row_max)(int j0, int j1, const float *s) { return max_of(j0, j1, s); }
 
-INLINE float exp_row(const bool bounded, int j0, int j1, float factor, float m,
-                     float *s) {
+INLINE float exp_row(const bool bounded, int j0, int j1, float factor, float m, float *s) {
   if (!bounded) m = lower_row(j0, j1, &factor, m, s);
   vf sum[NV];
   UNROLL for (int i = 0; i < NV; i++) sum[i] = v_zero();
@@ -147,8 +141,8 @@ INLINE float exp_row(const bool bounded, int j0, int j1, float factor, float m,
 }
 
 /* Loop by loop, so that the folds of one row overlap with the next row. */
-void KERNEL(softmax)(int rows, int j0, int j1, float factor, bool bounded,
-                     float *s, float *m, float *l, float *alpha, float *beta) {
+void KERNEL(softmax)(int rows, int j0, int j1, float factor, bool bounded, float *s, float *m,
+                     float *l, float *alpha, float *beta) {
   float shift[GROUP] = {0}, sum[GROUP][2];
   if (bounded) {
     for (int r = 0; r < rows; r++)
@@ -157,16 +151,14 @@ void KERNEL(softmax)(int rows, int j0, int j1, float factor, bool bounded,
     for (int r = 0; r < rows; r++) shift[r] = max_of(j0, j1, s + r * BLOCK);
     for (int r = 0; r < rows; r++) shift[r] = shift_of(shift[r] * factor);
     for (int r = 0; r < rows; r++)
-      sum[r][0] = sum[r][1] =
-          exp_row(false, j0, j1, factor, shift[r], s + r * BLOCK);
+      sum[r][0] = sum[r][1] = exp_row(false, j0, j1, factor, shift[r], s + r * BLOCK);
   }
   for (int r = 0; r < rows; r++)
-    join(sum[r][0] == 0.0f ? -INFINITY : shift[r], sum[r], m + r, l + 2 * r,
-         alpha + r, beta + r);
+    join(sum[r][0] == 0.0f ? -INFINITY : shift[r], sum[r], m + r, l + 2 * r, alpha + r, beta + r);
 }
 
-void KERNEL(join_rows)(int rows, int ld, const float *m2, const float *l2,
-                       const float *o2, float *m, float *l, float *o) {
+void KERNEL(join_rows)(int rows, int ld, const float *m2, const float *l2, const float *o2,
+                       float *m, float *l, float *o) {
   for (int r = 0; r < rows; r++, o += ld, o2 += ld) {
     float alpha, beta;
     join(m2[r], l2 + 2 * r, m + r, l + 2 * r, &alpha, &beta);
@@ -179,8 +171,8 @@ void KERNEL(join_rows)(int rows, int ld, const float *m2, const float *l2,
 /* ---- weighted values ------------------------------------------------------ */
 
 /* acc += p v over n keys of a panel. */
-INLINE void weigh_panel(const int R, const int U, int n, const float *p,
-                        const float *v, int ld, vf *acc) {
+INLINE void weigh_panel(const int R, const int U, int n, const float *p, const float *v, int ld,
+                        vf *acc) {
   BY_FOUR for (int j = 0; j < n; j++, v += ld) {
     vf b[4 * NV];
     UNROLL for (int i = 0; i < U * NV; i++) b[i] = v_load(v + i * VW);
@@ -193,8 +185,8 @@ INLINE void weigh_panel(const int R, const int U, int n, const float *p,
 }
 
 INLINE void weigh_tile(const int R, const int U, int j0, int j1, const float *p,
-                       const float *const *v, int ld, const float *alpha,
-                       const float *beta, float *o) {
+                       const float *const *v, int ld, const float *alpha, const float *beta,
+                       float *o) {
   vf acc[COLS];
   UNROLL for (int i = 0; i < R * U * NV; i++) acc[i] = v_zero();
   for (int j = j0; j < j1;) {
@@ -212,9 +204,9 @@ INLINE void weigh_tile(const int R, const int U, int j0, int j1, const float *p,
 }
 
 /* Columns [c, end) of R rows. */
-INLINE void weigh_rows(const int R, int c, int end, int j0, int j1,
-                       const float *p, const float *const *v, int ld,
-                       const float *alpha, const float *beta, float *o) {
+INLINE void weigh_rows(const int R, int c, int end, int j0, int j1, const float *p,
+                       const float *const *v, int ld, const float *alpha, const float *beta,
+                       float *o) {
   const int U = UNITS(R);
   const float *panel[PANELS];
   for (; c + U * LANES <= end; c += U * LANES) {
@@ -229,16 +221,14 @@ INLINE void weigh_rows(const int R, int c, int end, int j0, int j1,
 
 /* Where a tile is one unit wide, sixteen columns of the values stay in L1 for all tiles
  * of the group. */
-void KERNEL(weigh)(int rows, int j0, int j1, const float *p,
-                   const float *const *v, int ld, const float *alpha,
-                   const float *beta, float *o) {
+void KERNEL(weigh)(int rows, int j0, int j1, const float *p, const float *const *v, int ld,
+                   const float *alpha, const float *beta, float *o) {
   int step = UNITS(ROWS) == 1 && rows > ROWS ? LANES : ld;
   for (int c = 0; c < ld; c += step)
     for (int r = 0; r < rows; r += ROWS) {
       const float *weights = p + r * BLOCK;
       float *out = o + (size_t)r * (size_t)ld;
-#define CALL(R) \
-  weigh_rows(R, c, c + step, j0, j1, weights, v, ld, alpha + r, beta + r, out)
+#define CALL(R) weigh_rows(R, c, c + step, j0, j1, weights, v, ld, alpha + r, beta + r, out)
       FOR_ROWS(tile_rows(rows, r), CALL)
 #undef CALL
     }

@@ -6,8 +6,8 @@
 
 enum { KEYS = ROWS, UNITS = ACC / (ROWS * NV) };
 
-void KERNEL(softmax_grad)(int rows, int j0, int j1, float factor, float *s,
-                          float *dp, const float *lse2, const float *delta) {
+void KERNEL(softmax_grad)(int rows, int j0, int j1, float factor, float *s, float *dp,
+                          const float *lse2, const float *delta) {
   const vf c = v_set1(factor);
   for (int r = 0; r < rows; r++, s += BLOCK, dp += BLOCK) {
     vf shift = v_set1(-lse2[r]), d = v_set1(delta[r]);
@@ -21,8 +21,8 @@ void KERNEL(softmax_grad)(int rows, int j0, int j1, float factor, float *s,
   }
 }
 
-INLINE void key_tile(const int R, const int U, int n, const float *a,
-                     const float *b, int ld, float *c) {
+INLINE void key_tile(const int R, const int U, int n, const float *a, const float *b, int ld,
+                     float *c) {
   vf acc[COLS];
   UNROLL for (int i = 0; i < R * U * NV; i++) acc[i] = v_zero();
   for (int r = 0; r < n; r++, a += BLOCK, b += ld) {
@@ -40,19 +40,16 @@ INLINE void key_tile(const int R, const int U, int n, const float *a,
   }
 }
 
-INLINE void key_rows(const int U, int n, int i0, int i1, const float *a,
-                     const float *b, int ld, float *c) {
+INLINE void key_rows(const int U, int n, int i0, int i1, const float *a, const float *b, int ld,
+                     float *c) {
   int i = i0;
-  for (; i + KEYS <= i1; i += KEYS)
-    key_tile(KEYS, U, n, a + i, b, ld, c + (size_t)i * ld);
+  for (; i + KEYS <= i1; i += KEYS) key_tile(KEYS, U, n, a + i, b, ld, c + (size_t)i * ld);
   for (; i < i1; i++) key_tile(1, U, n, a + i, b, ld, c + (size_t)i * ld);
 }
 
-void KERNEL(weigh_keys)(int n, int i0, int i1, const float *a, const float *b,
-                        int ld, float *c) {
+void KERNEL(weigh_keys)(int n, int i0, int i1, const float *a, const float *b, int ld, float *c) {
   int col = 0;
   for (; col + UNITS * LANES <= ld; col += UNITS * LANES)
     key_rows(UNITS, n, i0, i1, a, b + col, ld, c + col);
-  for (; UNITS > 1 && col < ld; col += LANES)
-    key_rows(1, n, i0, i1, a, b + col, ld, c + col);
+  for (; UNITS > 1 && col < ld; col += LANES) key_rows(1, n, i0, i1, a, b + col, ld, c + col);
 }

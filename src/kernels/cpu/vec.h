@@ -103,8 +103,6 @@ INLINE vf v_exp2_less(vf s, float factor, float m) {
 }
 
 /* 2^x for any x. */
-INLINE vf v_exp2(vf x) {
-  return v_exp2_less(v_min(v_set1(128.0f), x), 1.0f, 0.0f);
-}
+INLINE vf v_exp2(vf x) { return v_exp2_less(v_min(v_set1(128.0f), x), 1.0f, 0.0f); }
 
 #endif

@@ -19,17 +19,14 @@ static inline vf v_max(vf a, vf b) { return _mm256_max_ps(a, b); }
 static inline vf v_min(vf a, vf b) { return _mm256_min_ps(a, b); }
 static inline vf v_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
 #define v_fma_once v_fma
-static inline vf v_abs(vf a) {
-  return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a);
-}
+static inline vf v_abs(vf a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
 static inline vf v_sqrt(vf a) { return _mm256_sqrt_ps(a); }
 static inline vf v_below(vf a, vf b, vf x, vf y) {
   return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
 }
 static inline vf v_eighths(vf t) {
   __m256i u = _mm256_castps_si256(t);
-  __m256i root = _mm256_permutevar8x32_epi32(
-      _mm256_loadu_si256((const __m256i *)eighth_roots), u);
+  __m256i root = _mm256_permutevar8x32_epi32(_mm256_loadu_si256((const __m256i *)eighth_roots), u);
   return _mm256_castsi256_ps(_mm256_add_epi32(root, _mm256_slli_epi32(u, 20)));
 }
 static inline vf v_iota(void) { return _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7); }
@@ -45,19 +42,16 @@ static inline vf v_load_bf16(const uint16_t *p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
 }
 static inline vf v_load_i8(const int8_t *p) {
-  return _mm256_cvtepi32_ps(
-      _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
 static inline void v_store_bf16(uint16_t *p, vf a) {
   __m256i u = _mm256_castps_si256(a);
-  __m256i even =
-      _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
-  __m256i r =
-      _mm256_add_epi32(u, _mm256_add_epi32(even, _mm256_set1_epi32(0x7fff)));
+  __m256i even = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+  __m256i r = _mm256_add_epi32(u, _mm256_add_epi32(even, _mm256_set1_epi32(0x7fff)));
   __m256i nan = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
   __m256 is_nan = _mm256_cmp_ps(a, a, _CMP_UNORD_Q);
-  r = _mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(r),
-                                           _mm256_castsi256_ps(nan), is_nan));
+  r = _mm256_castps_si256(
+      _mm256_blendv_ps(_mm256_castsi256_ps(r), _mm256_castsi256_ps(nan), is_nan));
   r = _mm256_srli_epi32(r, 16);
   r = _mm256_packus_epi32(r, r);
   r = _mm256_permute4x64_epi64(r, 0x08);

@@ -26,8 +26,7 @@ static inline vf v_below(vf a, vf b, vf x, vf y) {
 }
 static inline vf v_eighths(vf t) {
   __m512i u = _mm512_castps_si512(t);
-  __m512i roots =
-      _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)eighth_roots));
+  __m512i roots = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)eighth_roots));
   __m512i root = _mm512_permutexvar_epi32(u, roots);
   return _mm512_castsi512_ps(_mm512_add_epi32(root, _mm512_slli_epi32(u, 20)));
 }
@@ -39,27 +38,22 @@ static inline vf v_load_f16(const uint16_t *p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
 static inline void v_store_f16(uint16_t *p, vf a) {
-  _mm256_storeu_si256((__m256i *)p,
-                      _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+  _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
 }
 static inline vf v_load_bf16(const uint16_t *p) {
   __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
   return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
 static inline vf v_load_i8(const int8_t *p) {
-  return _mm512_cvtepi32_ps(
-      _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
 static inline void v_store_bf16(uint16_t *p, vf a) {
   __m512i u = _mm512_castps_si512(a);
-  __m512i even =
-      _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
-  __m512i r =
-      _mm512_add_epi32(u, _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff)));
+  __m512i even = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+  __m512i r = _mm512_add_epi32(u, _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff)));
   __mmask16 is_nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
   r = _mm512_mask_or_epi32(r, is_nan, u, _mm512_set1_epi32(0x400000));
-  _mm256_storeu_si256((__m256i *)p,
-                      _mm512_cvtepi32_epi16(_mm512_srli_epi32(r, 16)));
+  _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(r, 16)));
 }
 
 INLINE float v_fold(const vf v[1], vf (*f)(vf, vf)) {

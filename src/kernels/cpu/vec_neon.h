@@ -21,9 +21,7 @@ static inline vf v_fma(vf a, vf b, vf c) { return vfmaq_f32(c, a, b); }
 #define v_fma_once v_fma
 static inline vf v_abs(vf a) { return vabsq_f32(a); }
 static inline vf v_sqrt(vf a) { return vsqrtq_f32(a); }
-static inline vf v_below(vf a, vf b, vf x, vf y) {
-  return vbslq_f32(vcltq_f32(a, b), x, y);
-}
+static inline vf v_below(vf a, vf b, vf x, vf y) { return vbslq_f32(vcltq_f32(a, b), x, y); }
 static inline vf v_eighths(vf t) {
   uint32x4_t u = vreinterpretq_u32_f32(t);
   uint32x4_t byte = vandq_u32(u, vdupq_n_u32(7)); /* the root's four bytes */
@@ -31,8 +29,7 @@ static inline vf v_eighths(vf t) {
   const uint8_t *roots = (const uint8_t *)eighth_roots;
   uint8x16x2_t table = {{vld1q_u8(roots), vld1q_u8(roots + 16)}};
   uint8x16_t root = vqtbl2q_u8(table, vreinterpretq_u8_u32(byte));
-  return vreinterpretq_f32_u32(
-      vaddq_u32(vreinterpretq_u32_u8(root), vshlq_n_u32(u, 20)));
+  return vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_u8(root), vshlq_n_u32(u, 20)));
 }
 static inline vf v_iota(void) {
   const float32_t iota[4] = {0, 1, 2, 3};

@@ -18,9 +18,7 @@ static inline vf v_div(vf a, vf b) { return a / b; }
 static inline vf v_max(vf a, vf b) { return a > b ? a : b; }
 static inline vf v_min(vf a, vf b) { return a < b ? a : b; }
 static inline vf v_fma(vf a, vf b, vf c) { return a * b + c; }
-static inline vf v_fma_once(vf a, vf b, vf c) {
-  return (float)((double)a * (double)b + (double)c);
-}
+static inline vf v_fma_once(vf a, vf b, vf c) { return (float)((double)a * (double)b + (double)c); }
 static inline vf v_abs(vf a) { return fabsf(a); }
 static inline vf v_sqrt(vf a) { return sqrtf(a); }
 static inline vf v_below(vf a, vf b, vf x, vf y) { return a < b ? x : y; }

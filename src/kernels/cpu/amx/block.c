@@ -20,7 +20,7 @@
 #include "kernels/cpu/online_softmax.h"
 
 enum {
-  KEYS = 128, /* keys that share a maximum: 32 rows of scores are 16 KiB */
+  KEYS = 128,                      /* keys that share a maximum: 32 rows of scores are 16 KiB */
   HALF = KEYS / DEEP * TILE * DEEP /* weights of one tile of rows */
 };
 
@@ -34,8 +34,7 @@ static size_t query_bytes(int n, int width) {
   return 2 * TILE * padded_width(width) * sizeof(uint16_t);
 }
 
-static void pack_queries(const float *rows, int ld, int n, int width,
-                         void *dst) {
+static void pack_queries(const float *rows, int ld, int n, int width, void *dst) {
   uint16_t *out = dst;
   size_t wide = padded_width(width);
   memset(dst, 0, query_bytes(n, width));
@@ -50,8 +49,7 @@ static void pack_queries(const float *rows, int ld, int n, int width,
 
 /* n elements of a row, from any stride, zeros up to 32. */
 static __m512i load_bf16(source src, int row, int column, int n) {
-  const uint16_t *p =
-      (const uint16_t *)src.data + row * src.row + column * src.col;
+  const uint16_t *p = (const uint16_t *)src.data + row * src.row + column * src.col;
   if (n <= 0) return _mm512_setzero_si512();
   __mmask32 keep = n >= 32 ? ~(__mmask32)0 : ((__mmask32)1 << n) - 1;
   if (src.col == 1) return _mm512_maskz_loadu_epi16(keep, p);
@@ -62,8 +60,7 @@ static __m512i load_bf16(source src, int row, int column, int n) {
 
 /* Sixteen keys by sixteen pairs are transposed as sixteen by sixteen words;
  * moving words changes no bits. */
-static void pack_keys(source src, const uint8_t *valid, int n, int width,
-                      void *dst) {
+static void pack_keys(source src, const uint8_t *valid, int n, int width, void *dst) {
   float *out = dst;
   for (int key = 0; key < n; key += TILE)
     for (int d = 0; d < width; d += DEEP, out += TILE * TILE) {
@@ -79,8 +76,7 @@ static void pack_keys(source src, const uint8_t *valid, int n, int width,
 
 /* Key 2 i beside key 2 i + 1; whole steps of 32 keys are written, zeros where
  * there are none. */
-static bool pack_values(source src, const uint8_t *valid, int n, int width,
-                        void *dst, int ld) {
+static bool pack_values(source src, const uint8_t *valid, int n, int width, void *dst, int ld) {
   const __m512i exponent = _mm512_set1_epi16(0x7f80);
   __mmask32 non_finite = 0;
   uint32_t *out = dst;
@@ -92,16 +88,12 @@ static bool pack_values(source src, const uint8_t *valid, int n, int width,
         __m512i a = load_bf16(src, i, c, lo ? width - c : 0);
         __m512i b = load_bf16(src, i + 1, c, hi ? width - c : 0);
         for (int half = 0; half < 2 && c + half * TILE < ld; half++) {
-          __m256i x = half ? _mm512_extracti64x4_epi64(a, 1)
-                           : _mm512_castsi512_si256(a);
-          __m256i y = half ? _mm512_extracti64x4_epi64(b, 1)
-                           : _mm512_castsi512_si256(b);
-          __m512i pair =
-              _mm512_or_si512(_mm512_cvtepu16_epi32(x),
-                              _mm512_slli_epi32(_mm512_cvtepu16_epi32(y), 16));
+          __m256i x = half ? _mm512_extracti64x4_epi64(a, 1) : _mm512_castsi512_si256(a);
+          __m256i y = half ? _mm512_extracti64x4_epi64(b, 1) : _mm512_castsi512_si256(b);
+          __m512i pair = _mm512_or_si512(_mm512_cvtepu16_epi32(x),
+                                         _mm512_slli_epi32(_mm512_cvtepu16_epi32(y), 16));
           _mm512_storeu_si512(out + c + half * TILE, pair);
-          non_finite |= _mm512_cmpeq_epi16_mask(
-              _mm512_and_si512(pair, exponent), exponent);
+          non_finite |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(pair, exponent), exponent);
         }
       }
   return non_finite == 0;
@@ -126,8 +118,8 @@ static float longest(int n, int width, const void *k) {
 
 /* One or two tiles of queries on one or two of keys: four products for four
  * loads. */
-INLINE void score_tiles(const int A, const int B, size_t width,
-                        const uint16_t *q, const uint16_t *k, float *s) {
+INLINE void score_tiles(const int A, const int B, size_t width, const uint16_t *q,
+                        const uint16_t *k, float *s) {
   _tile_zero(0);
   if (B > 1) _tile_zero(1);
   if (A > 1) _tile_zero(2);
@@ -152,16 +144,15 @@ INLINE void score_tiles(const int A, const int B, size_t width,
   if (A > 1 && B > 1) _tile_stored(3, s + TILE * BLOCK + TILE, BLOCK * 4);
 }
 
-INLINE void score_columns(const int A, size_t width, const uint16_t *q,
-                          const uint16_t *k, int j0, int j1, float *s) {
+INLINE void score_columns(const int A, size_t width, const uint16_t *q, const uint16_t *k, int j0,
+                          int j1, float *s) {
   int j = j0;
   for (; j + 2 * TILE <= j1; j += 2 * TILE)
     score_tiles(A, 2, width, q, k + (size_t)j * width, s + j);
   if (j < j1) score_tiles(A, 1, width, q, k + (size_t)j * width, s + j);
 }
 
-static void scores(int rows, int width, const void *q, const void *k, int j0,
-                   int j1, float *s) {
+static void scores(int rows, int width, const void *q, const void *k, int j0, int j1, float *s) {
   size_t wide = padded_width(width);
   WRITTEN;
   if (rows > TILE)
@@ -197,8 +188,7 @@ typedef struct {
 
 static exponent exponent_of(float factor, float m) {
   return (exponent){v_set1(factor), v_set1(786432.0f - m), /* 1.5 * 2^19 */
-                    v_set1((m - 127.0f) / factor),
-                    _mm512_loadu_si512(sixteenth_roots)};
+                    v_set1((m - 127.0f) / factor), _mm512_loadu_si512(sixteenth_roots)};
 }
 
 /* 2^(s factor - m), as v_exp2_less and, if bounded, v_exp2_near; with sixteen roots
@@ -222,15 +212,14 @@ typedef struct {
 
 /* A row's weights, rounded to the nearest bf16, into tiles [step][16][32]; steps
  * that are only partly asked for are filled with zeros. */
-INLINE sums weigh_row(const bool bounded, int j0, int j1, const exponent *e,
-                      const float *s, uint16_t *out) {
+INLINE sums weigh_row(const bool bounded, int j0, int j1, const exponent *e, const float *s,
+                      uint16_t *out) {
   const __m512bh ones = (__m512bh)_mm512_set1_epi16(0x3f80);
   sums x = {v_zero(), v_zero()};
   for (int j = j0 / DEEP * DEEP; j < j1; j += DEEP) {
     vf a = v_zero(), b = v_zero();
     if (bounded || j >= j0) a = exp2_short(bounded, v_load(s + j), e);
-    if (bounded || j + TILE < j1)
-      b = exp2_short(bounded, v_load(s + j + TILE), e);
+    if (bounded || j + TILE < j1) b = exp2_short(bounded, v_load(s + j + TILE), e);
     __m512bh cut = _mm512_cvtne2ps_pbh(b, a);
     x.whole = v_add(x.whole, v_add(a, b));
     x.cut = _mm512_dpbf16_ps(x.cut, cut, ones);
@@ -239,13 +228,10 @@ INLINE sums weigh_row(const bool bounded, int j0, int j1, const exponent *e,
   return x;
 }
 
-static size_t weights_at(int row) {
-  return (size_t)(row / TILE * HALF + row % TILE * DEEP) / 2;
-}
+static size_t weights_at(int row) { return (size_t)(row / TILE * HALF + row % TILE * DEEP) / 2; }
 
 /* Folds sixteen rows at once, each in the order of fold_sum. */
-#define FOLD(a, b, shuffle, low, high) \
-  v_add(shuffle(a, b, low), shuffle(a, b, high))
+#define FOLD(a, b, shuffle, low, high) v_add(shuffle(a, b, low), shuffle(a, b, high))
 INLINE void fold_rows(vf r[TILE], float out[TILE]) {
   UNROLL for (int i = 0; i < 8; i++) r[i] =
       FOLD(r[2 * i], r[2 * i + 1], _mm512_shuffle_f32x4, 0x44, 0xee);
@@ -254,13 +240,11 @@ INLINE void fold_rows(vf r[TILE], float out[TILE]) {
   UNROLL for (int i = 0; i < 2; i++) r[i] =
       FOLD(r[2 * i], r[2 * i + 1], _mm512_shuffle_ps, 0x44, 0xee);
   vf all = FOLD(r[0], r[1], _mm512_shuffle_ps, 0x88, 0xdd);
-  const __m512i order =
-      _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   v_store(out, _mm512_permutexvar_ps(order, all));
 }
 
-typedef struct interleaved
-    interleaved; /* products that take turns with the rows: below */
+typedef struct interleaved interleaved; /* products that take turns with the rows: below */
 static void interleaved_next(interleaved *x);
 
 /* Room for the sums of a group, and what its rows join with. */
@@ -269,8 +253,8 @@ typedef struct {
   float shift[GROUP], sum[2][GROUP];
 } soft_room;
 
-INLINE void soft_rows(const bool bounded, const struct block_soft *x,
-                      soft_room *room, interleaved *ride) {
+INLINE void soft_rows(const bool bounded, const struct block_soft *x, soft_room *room,
+                      interleaved *ride) {
   exponent e = exponent_of(x->factor, 0);
   for (int r = 0; r < x->rows; r++) {
     if (ride) interleaved_next(ride);
@@ -279,16 +263,14 @@ INLINE void soft_rows(const bool bounded, const struct block_soft *x,
       float m = lower_row(x->j0, x->j1, &factor, room->shift[r], s);
       e = exponent_of(factor, m);
     }
-    sums of = weigh_row(bounded, x->j0, x->j1, &e, s,
-                        (uint16_t *)((float *)x->p + weights_at(r)));
+    sums of = weigh_row(bounded, x->j0, x->j1, &e, s, (uint16_t *)((float *)x->p + weights_at(r)));
     room->cut[r] = of.cut;
     room->whole[r] = of.whole;
   }
 }
 
 static void soft_join(const struct block_soft *x, soft_room *room) {
-  for (int r = x->rows; r < GROUP; r++)
-    room->cut[r] = room->whole[r] = v_zero();
+  for (int r = x->rows; r < GROUP; r++) room->cut[r] = room->whole[r] = v_zero();
   for (int r = 0; r < x->rows; r += TILE) {
     fold_rows(room->cut + r, room->sum[0] + r);
     fold_rows(room->whole + r, room->sum[1] + r);
@@ -300,8 +282,7 @@ static void soft_join(const struct block_soft *x, soft_room *room) {
       x->l[2 * r + 1] += sum[1];
       x->alpha[r] = x->beta[r] = 1.0f;
     } else {
-      join(sum[0] == 0.0f ? -INFINITY : m, sum, x->m + r, x->l + 2 * r,
-           x->alpha + r, x->beta + r);
+      join(sum[0] == 0.0f ? -INFINITY : m, sum, x->m + r, x->l + 2 * r, x->alpha + r, x->beta + r);
     }
   }
 }
@@ -312,10 +293,8 @@ static void soft_all(const struct block_soft *x, interleaved *ride) {
     memset(room.shift, 0, sizeof room.shift);
     soft_rows(true, x, &room, ride);
   } else {
-    for (int r = 0; r < x->rows; r++)
-      room.shift[r] = max_of(x->j0, x->j1, x->s + r * BLOCK);
-    for (int r = 0; r < x->rows; r++)
-      room.shift[r] = shift_of(room.shift[r] * x->factor);
+    for (int r = 0; r < x->rows; r++) room.shift[r] = max_of(x->j0, x->j1, x->s + r * BLOCK);
+    for (int r = 0; r < x->rows; r++) room.shift[r] = shift_of(room.shift[r] * x->factor);
     soft_rows(false, x, &room, ride);
   }
   soft_join(x, &room);
@@ -341,28 +320,24 @@ static bool all_ones(int n, const float *alpha, const float *beta) {
 
 /* A tile of values whose keys are not all asked for: zeros for the others, so
  * that a NaN there meets no weight, not even 0. */
-static void part_values(const uint32_t *v, const weighing *w, int j,
-                        uint32_t out[TILE][TILE]) {
+static void part_values(const uint32_t *v, const weighing *w, int j, uint32_t out[TILE][TILE]) {
   for (int i = 0; i < TILE; i++) {
     int key = j + 2 * i;
     bool low = key >= w->j0 && key < w->j1;
     bool high = key + 1 >= w->j0 && key + 1 < w->j1;
     uint32_t keep = (low ? 0xffffu : 0) | (high ? 0xffff0000u : 0);
     __m512i pair = _mm512_loadu_si512(v + (size_t)i * (size_t)w->ld);
-    _mm512_store_si512(out[i],
-                       _mm512_and_si512(pair, _mm512_set1_epi32((int)keep)));
+    _mm512_store_si512(out[i], _mm512_and_si512(pair, _mm512_set1_epi32((int)keep)));
   }
   WRITTEN;
 }
 
 /* o = alpha o + beta tile, rows [first, first + 16) of the group */
-static void join_tile(float tile[TILE][TILE], const weighing *w, int first,
-                      float *o) {
+static void join_tile(float tile[TILE][TILE], const weighing *w, int first, float *o) {
   int n = w->rows - first < TILE ? w->rows - first : TILE;
   o += (size_t)first * (size_t)w->ld;
   if (w->plain) {
-    for (int r = 0; r < n; r++, o += w->ld)
-      v_store(o, v_add(v_load(tile[r]), v_load(o)));
+    for (int r = 0; r < n; r++, o += w->ld) v_store(o, v_add(v_load(tile[r]), v_load(o)));
     return;
   }
   for (int r = 0; r < n; r++, o += w->ld)
@@ -382,8 +357,7 @@ static void join_tile(float tile[TILE][TILE], const weighing *w, int first,
   } while (0)
 
 /* One or two tiles of rows, one or two of columns. */
-INLINE void weigh_tiles(const int A, const int B, const weighing *w, int column,
-                        float *o) {
+INLINE void weigh_tiles(const int A, const int B, const weighing *w, int column, float *o) {
   uint32_t part[TILE][TILE] __attribute__((aligned(64)));
   float out[4][TILE][TILE] __attribute__((aligned(64)));
   _tile_zero(0);
@@ -391,8 +365,8 @@ INLINE void weigh_tiles(const int A, const int B, const weighing *w, int column,
   if (A > 1) _tile_zero(2);
   if (A > 1 && B > 1) _tile_zero(3);
   for (int j = w->j0 / DEEP * DEEP; j < w->j1; j += DEEP) {
-    const uint32_t *values = (const uint32_t *)w->v[j / PANEL] + column +
-                             (size_t)(j % PANEL / 2) * (size_t)w->ld;
+    const uint32_t *values =
+        (const uint32_t *)w->v[j / PANEL] + column + (size_t)(j % PANEL / 2) * (size_t)w->ld;
     bool whole = j >= w->j0 && j + DEEP <= w->j1;
     _tile_loadd(4, w->p + j * TILE, 64);
     LOAD_VALUES(6, values);
@@ -412,8 +386,7 @@ INLINE void weigh_tiles(const int A, const int B, const weighing *w, int column,
   if (A > 1) _tile_stored(2, out[2], 64);
   if (A > 1 && B > 1) _tile_stored(3, out[3], 64);
   for (int a = 0; a < A; a++)
-    for (int b = 0; b < B; b++)
-      join_tile(out[a * 2 + b], w, a * TILE, o + column + b * TILE);
+    for (int b = 0; b < B; b++) join_tile(out[a * 2 + b], w, a * TILE, o + column + b * TILE);
 }
 
 INLINE void weigh_columns(const int A, const weighing *w, float *o) {
@@ -422,10 +395,9 @@ INLINE void weigh_columns(const int A, const weighing *w, float *o) {
   if (c < w->ld) weigh_tiles(A, 1, w, c, o);
 }
 
-static void weigh(int rows, int j0, int j1, const void *p, const void *const *v,
-                  int ld, const float *alpha, const float *beta, float *o) {
-  weighing w = {
-      rows, j0, j1, ld, p, v, alpha, beta, all_ones(rows, alpha, beta)};
+static void weigh(int rows, int j0, int j1, const void *p, const void *const *v, int ld,
+                  const float *alpha, const float *beta, float *o) {
+  weighing w = {rows, j0, j1, ld, p, v, alpha, beta, all_ones(rows, alpha, beta)};
   WRITTEN;
   if (rows > TILE)
     weigh_columns(2, &w, o);
@@ -454,10 +426,9 @@ static void interleaved_start(const struct block_products *r, interleaved *x) {
   x->block = x->step = x->column = 0;
   x->scoring = r->q != NULL;
   x->stored = false;
-  x->w = (weighing){
-      2 * TILE, 0,       KEYS,
-      r->ld,    r->p,    r->v,
-      r->alpha, r->beta, r->p && all_ones(2 * TILE, r->alpha, r->beta)};
+  x->w = (weighing){2 * TILE, 0,       KEYS,
+                    r->ld,    r->p,    r->v,
+                    r->alpha, r->beta, r->p && all_ones(2 * TILE, r->alpha, r->beta)};
 }
 
 static bool interleaved_done(const interleaved *x) {
@@ -504,8 +475,8 @@ static void score_piece(interleaved *x) {
 static void weigh_piece(interleaved *x) {
   int j = x->step * DEEP;
   const uint16_t *p = x->r->p;
-  const uint32_t *values = (const uint32_t *)x->r->v[j / PANEL] + x->column +
-                           (size_t)(j % PANEL / 2) * (size_t)x->r->ld;
+  const uint32_t *values =
+      (const uint32_t *)x->r->v[j / PANEL] + x->column + (size_t)(j % PANEL / 2) * (size_t)x->r->ld;
   if (x->step == 0) zero_tiles();
   _tile_loadd(4, p + j * TILE, 64);
   _tile_loadd(6, values, (size_t)x->r->ld * 4);
@@ -524,8 +495,7 @@ static void weigh_piece(interleaved *x) {
 /* A piece after the products, so that nobody waits for them. */
 static void join_piece(interleaved *x) {
   for (int i = 0; i < 4; i++)
-    join_tile(x->out[i], &x->w, i / 2 * TILE,
-              x->r->o + x->column + i % 2 * TILE);
+    join_tile(x->out[i], &x->w, i / 2 * TILE, x->r->o + x->column + i % 2 * TILE);
   x->stored = false;
   x->column += 2 * TILE;
 }
@@ -547,8 +517,7 @@ static void interleaved_next(interleaved *x) {
   if (!interleaved_done(x)) interleaved_piece(x);
 }
 
-static void overlap(const struct block_soft *soft,
-                    const struct block_products *ride) {
+static void overlap(const struct block_soft *soft, const struct block_products *ride) {
   interleaved x;
   WRITTEN;
   interleaved_start(ride, &x);
@@ -585,12 +554,11 @@ extern const struct block_kernels block_avx512;
 extern const struct mixed_kernels mixed_amx; /* amx/dense.c */
 
 extern const struct kernels kernels_amx;
-const struct kernels kernels_amx = {
-    .isa = "amx",
-    .rows = 2 * ROWS,
-    .block = {&block_avx512, &block_avx512, &block_bf16},
-    .mixed = &mixed_amx,
+const struct kernels kernels_amx = {.isa = "amx",
+                                    .rows = 2 * ROWS,
+                                    .block = {&block_avx512, &block_avx512, &block_bf16},
+                                    .mixed = &mixed_amx,
 #define K(returns, name, arguments) .name = name##_avx512,
-    KERNEL_LIST(K)
+                                    KERNEL_LIST(K)
 #undef K
 };

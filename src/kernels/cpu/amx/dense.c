@@ -25,9 +25,7 @@ enum {
 
 /* ---- packing ------------------------------------------------------------------ */
 
-static size_t lane_elements(int depth) {
-  return round_up((size_t)depth, DEEP) * LANES;
-}
+static size_t lane_elements(int depth) { return round_up((size_t)depth, DEEP) * LANES; }
 
 INLINE __m512i pair_up(__m512 even, __m512 odd) {
   __m512i lo = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(even));
@@ -36,16 +34,13 @@ INLINE __m512i pair_up(__m512 even, __m512 odd) {
 }
 
 /* One of the lanes, from rows ld apart of which n columns are there. */
-static void pack_pairs(int depth, int n, const float *w, size_t ld,
-                       uint16_t *to) {
+static void pack_pairs(int depth, int n, const float *w, size_t ld, uint16_t *to) {
   __mmask16 keep = (__mmask16)(n >= LANES ? 0xffff : (1u << n) - 1);
   int whole = (int)round_up((size_t)depth, DEEP);
   for (int k = 0; k < whole; k += 2, to += 2 * LANES) {
     const float *row = w + (size_t)k * ld;
-    __m512 even =
-        k < depth ? _mm512_maskz_loadu_ps(keep, row) : _mm512_setzero_ps();
-    __m512 odd = k + 1 < depth ? _mm512_maskz_loadu_ps(keep, row + ld)
-                               : _mm512_setzero_ps();
+    __m512 even = k < depth ? _mm512_maskz_loadu_ps(keep, row) : _mm512_setzero_ps();
+    __m512 odd = k + 1 < depth ? _mm512_maskz_loadu_ps(keep, row + ld) : _mm512_setzero_ps();
     _mm512_storeu_si512(to, pair_up(even, odd));
   }
 }
@@ -60,16 +55,13 @@ static void deal(int rows, int n, const float *x, int ldx, uint16_t *to) {
 }
 
 /* Rows of bf16, STEP apart, zeros up to whole tiles. */
-static void round_rows(int rows, int depth, const float *x, size_t ldx,
-                       uint16_t *to) {
+static void round_rows(int rows, int depth, const float *x, size_t ldx, uint16_t *to) {
   int tall = (int)round_up((size_t)rows, TILE);
   int whole = (int)round_up((size_t)depth, DEEP);
   for (int r = 0; r < tall; r++, to += STEP)
     for (int k = 0; k < whole; k += LANES) {
       int left = r < rows ? depth - k : 0;
-      __mmask16 keep = (__mmask16)(left >= LANES ? 0xffff
-                                   : left > 0    ? (1u << left) - 1
-                                                 : 0);
+      __mmask16 keep = (__mmask16)(left >= LANES ? 0xffff : left > 0 ? (1u << left) - 1 : 0);
       __m512 v = _mm512_maskz_loadu_ps(keep, x + (size_t)r * ldx + k);
       _mm256_storeu_si256((__m256i *)(to + k), (__m256i)_mm512_cvtneps_pbh(v));
     }
@@ -90,8 +82,7 @@ typedef struct {
 
 /* What tile `row`, `lane` begins with; where it goes. */
 INLINE const void *from_at(const tiles *b, int row, int lane) {
-  return (const char *)(b->from + lane * TILE) +
-         (size_t)(row * TILE) * b->from_step;
+  return (const char *)(b->from + lane * TILE) + (size_t)(row * TILE) * b->from_step;
 }
 INLINE void *to_at(const tiles *b, int row, int lane) {
   return (char *)(b->y + lane * TILE) + (size_t)(row * TILE) * b->step;
@@ -140,10 +131,9 @@ static void few(int rows, int lanes, tiles b) {
   size_t step = b.step / sizeof *y, wide = (size_t)lanes * TILE;
   if (b.from && b.from_step) {
     for (int r = 0; r < rows; r++)
-      memcpy(beside + r * 2 * TILE,
-             (const char *)b.from + (size_t)r * b.from_step, wide * sizeof *y);
-    memset(beside + rows * 2 * TILE, 0,
-           (size_t)(TILE - rows) * 2 * TILE * sizeof *y);
+      memcpy(beside + r * 2 * TILE, (const char *)b.from + (size_t)r * b.from_step,
+             wide * sizeof *y);
+    memset(beside + rows * 2 * TILE, 0, (size_t)(TILE - rows) * 2 * TILE * sizeof *y);
     b.from = beside;
     b.from_step = 2 * TILE * sizeof *y;
   }
@@ -182,16 +172,14 @@ static void rows_of(int rows, int lanes, tiles b) {
   if (r < rows) few(rows - r, lanes, b);
 }
 
-static void add_bias(int rows, int lanes, const float *bias, float *y,
-                     size_t ldy) {
+static void add_bias(int rows, int lanes, const float *bias, float *y, size_t ldy) {
   for (int r = 0; r < rows; r++, y += ldy)
     for (int i = 0; i < lanes * LANES; i += VW)
       v_store(y + i, v_add(v_load(y + i), v_load(bias + i)));
 }
 
-static void multiply(int rows, int depth, int lanes, const float *x, int ldx,
-                     const uint16_t *w, const float *bias, bool add, float *y,
-                     int ldy) {
+static void multiply(int rows, int depth, int lanes, const float *x, int ldx, const uint16_t *w,
+                     const float *bias, bool add, float *y, int ldy) {
   uint16_t near[ROW_BLOCK * STEP] __attribute__((aligned(64)));
   size_t lane = lane_elements(depth), step = (size_t)ldy * sizeof *y;
   tiles_begin();
@@ -222,7 +210,5 @@ static void multiply(int rows, int depth, int lanes, const float *x, int ldx,
 }
 
 extern const struct mixed_kernels mixed_amx;
-const struct mixed_kernels mixed_amx = {.lane_elements = lane_elements,
-                                        .pack = pack,
-                                        .deal = deal,
-                                        .multiply = multiply};
+const struct mixed_kernels mixed_amx = {
+    .lane_elements = lane_elements, .pack = pack, .deal = deal, .multiply = multiply};
