@@ -59,6 +59,43 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   }
 }
 
+static void take_weights(struct argp_state *state, const char *arg, void *value, void *input) {
+  model_options *o = value;
+  (void)input;
+  o->weights = read_weights(state, arg);
+  o->weights_given = arg;
+}
+
+static void take_device(struct argp_state *state, const char *arg, void *value, void *input) {
+  (void)value;
+  (void)input;
+  if (strcmp(arg, "cpu"))
+    argp_error(state, "--device takes cpu: this build computes nowhere else, not on \"%s\"", arg);
+}
+
+const option_row option_rows_model[] = {
+    {"attention", "FORM",
+     "Run every attention of the model in this form, such as favor(m=256) (default: what the "
+     "model was trained with: softmax unless its config.json names another)",
+     TEXT(model_options, attention)},
+    {"attention-roles", "ROLES",
+     "Roles with that form: encoder, decoder, cross or several with commas; the others keep "
+     "theirs (default: all)",
+     TEXT(model_options, roles)},
+    {"weights", "KIND", "Store the weights as f32, bf16 or int8 (default: f32)",
+     .kind = OPTION_CALL, .call = take_weights},
+    {"device", "NAME", "Where to compute: cpu", .kind = OPTION_CALL, .call = take_device},
+    {0}};
+
+void model_words(struct argp_state *state, char **words, int count, model_options *o) {
+  if (!count)
+    argp_error(state,
+               "name a model: a folder, attend:NAME (what ships), hf:OWNER/NAME or npm:PACKAGE");
+  o->path = words[0];
+  o->words = words + 1;
+  o->count = count - 1;
+}
+
 const struct argp options_model = {.options = list, .parser = parse};
 const struct argp_child model_children[] = {
     {&options_json, 0, NULL, 0}, {&options_run, 0, NULL, 0}, {&options_model, 0, NULL, 0}, {0}};

@@ -1,8 +1,7 @@
 /* Opening the model that a verb runs, and the options of it.
  *
- * Every verb that runs a model has options_model among its argp children and a
- * model_options as the input of that child. If its arguments are MODEL [WORD...],
- * model_children and model_parse do that for it.
+ * Every verb that runs a model has option_rows_model among its parts. If its arguments are
+ * MODEL [WORD...], model_words reads them.
  */
 #ifndef CLI_MODEL_OPEN_H
 #define CLI_MODEL_OPEN_H
@@ -22,6 +21,12 @@ typedef struct {
   char **words;              /* [count], the arguments after MODEL */
   int count;
 } model_options;
+
+/* --attention, --attention-roles, --weights, --device: they store into a model_options. */
+extern const option_row option_rows_model[];
+
+/* Reads MODEL [WORD...]; for the function `finish` of a verb. */
+void model_words(struct argp_state *state, char **words, int count, model_options *o);
 
 /* --attention, --attention-roles, --weights, --device. The input is a model_options. */
 extern const struct argp options_model;

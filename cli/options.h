@@ -3,8 +3,103 @@
 #define CLI_OPTIONS_H
 
 #include <argp.h>
+#include <stddef.h>
 
 #include "cli.h"
+
+/* ---- option tables --------------------------------------------------------------------
+ *
+ * A verb lists its options, one row each, and reads them with options_read:
+ *
+ *   static const option_row own[] = {
+ *       {"top", "K", "Print the K most probable (default: 5)", NUMBER(run, fill.top, 1, 1000)},
+ *       {"pair", "TEXT", "A second text", TEXT(run, pair)},
+ *       {0}};
+ *   static const option_part parts[] = {
+ *       {own, 0}, {option_rows_json, offsetof(run, common)}, {0}};
+ *   static const verb_options verb = {parts, "MODEL [TEXT...]", "What it does.", take_words};
+ *   ...
+ *   options_read(&verb, argc, argv, &o);
+ *
+ * A row says where the value is stored in the structure that its part begins at, and which
+ * values are accepted; a row with help alone is a heading. */
+typedef enum {
+  OPTION_FLAG, /* bool, set to true */
+  OPTION_TEXT,
+  OPTION_LIST, /* text_list; may be repeated */
+  OPTION_INT,  /* integers, from low to high */
+  OPTION_INT64,
+  OPTION_SIZE,
+  OPTION_FLOAT, /* real numbers, from least to most */
+  OPTION_DOUBLE,
+  OPTION_CHOICE, /* int or enum: the index in choices, "cosine, linear or constant" */
+  OPTION_WORD,   /* the text, one of choices */
+  OPTION_CALL    /* `call` reads it */
+} option_kind;
+
+typedef struct {
+  const char **text; /* to be freed; the texts are those of argv */
+  size_t count;
+  bool replace; /* the next one begins the list anew */
+} text_list;
+
+typedef struct {
+  const char *name; /* NULL: a heading */
+  const char *arg;  /* NULL: takes none */
+  const char *help;
+  option_kind kind;
+  size_t at; /* offset of the value */
+  long long low, high;
+  double least, most;
+  const char *choices;
+  /* value: the address at `at`; input: the whole structure of the verb. */
+  void (*call)(struct argp_state *state, const char *arg, void *value, void *input);
+  size_t marks;  /* offset of an unsigned that gets the bits of `mark` */
+  unsigned mark; /* 0: none */
+  char letter;
+  bool hidden;
+} option_row;
+
+#define FLAG(type, member) .kind = OPTION_FLAG, .at = offsetof(type, member)
+#define TEXT(type, member) .kind = OPTION_TEXT, .at = offsetof(type, member)
+#define LIST(type, member) .kind = OPTION_LIST, .at = offsetof(type, member)
+#define NUMBER(type, member, from, to)       \
+  .kind = _Generic(((type *)0)->member, int  \
+                   : OPTION_INT, int64_t     \
+                   : OPTION_INT64, long long \
+                   : OPTION_INT64, size_t    \
+                   : OPTION_SIZE),           \
+  .at = offsetof(type, member), .low = (from), .high = (to)
+#define REAL(type, member, from, to)          \
+  .kind = _Generic(((type *)0)->member, float \
+                   : OPTION_FLOAT, double     \
+                   : OPTION_DOUBLE),          \
+  .at = offsetof(type, member), .least = (from), .most = (to)
+#define CHOICE(type, member, words) \
+  .kind = OPTION_CHOICE, .at = offsetof(type, member), .choices = (words)
+#define WORD(type, member, words) \
+  .kind = OPTION_WORD, .at = offsetof(type, member), .choices = (words)
+#define CALL(type, member, function) \
+  .kind = OPTION_CALL, .at = offsetof(type, member), .call = (function)
+#define MARK(type, member, bits) .marks = offsetof(type, member), .mark = (bits)
+
+/* Rows for a part of the verb's structure, which begins `at` bytes into it. */
+typedef struct {
+  const option_row *rows; /* the last has no name and no help */
+  size_t at;
+} option_part;
+
+typedef struct {
+  const option_part *parts;
+  const char *arguments; /* "MODEL [TEXT...]" */
+  const char *about;     /* before the options and, behind \v, after them */
+  /* At the end: the words that are no options, and what must be checked; may be NULL,
+   * if the verb takes none. Reports with argp_error. */
+  void (*finish)(struct argp_state *state, char **words, int count, void *input);
+} verb_options;
+
+/* Exits after --help and after an error. */
+void options_read(const verb_options *v, int argc, char **argv, void *input);
 
 typedef struct {
   int threads;     /* 0: the environment's, else all cores */
@@ -15,7 +110,11 @@ typedef struct {
   const char *engine; /* NULL: the plan chooses */
 } options;
 
-/* Children for an argp whose input starts with `options`. */
+/* Rows that store into `options`. */
+extern const option_row option_rows_json[], option_rows_run[], option_rows_seed[],
+    option_rows_repeat[], option_rows_engine[];
+
+/* The same as children for an argp whose input starts with `options`. */
 extern const struct argp options_json, options_run, options_seed, options_repeat, options_engine;
 
 /* Passes the input on to `count` children: call it at ARGP_KEY_INIT. */

@@ -31,39 +31,28 @@ typedef struct {
 
 /* ---- options --------------------------------------------------------------------------- */
 
-enum { KEY_TOP = 1000, KEY_PAIR };
-
-static const struct argp_option list[] = {
-    {"top", KEY_TOP, "K", 0, "Print the K most probable (default: 5)", 0},
-    {"pair", KEY_PAIR, "TEXT", 0, "A second text; it may have masks too", 0},
+static const option_row own[] = {
+    {"top", "K", "Print the K most probable (default: 5)", NUMBER(fill_options, fill.top, 1, 1000)},
+    {"pair", "TEXT", "A second text; it may have masks too", TEXT(fill_options, pair)},
     {0}};
+static const option_part parts[] = {{own, 0},
+                                    {option_rows_json, offsetof(fill_options, common)},
+                                    {option_rows_run, offsetof(fill_options, common)},
+                                    {option_rows_model, offsetof(fill_options, model)},
+                                    {0}};
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  fill_options *o = state->input;
-  switch (key) {
-    case KEY_TOP:
-      o->fill.top = (int)options_number(state, "--top", arg, 1, 1000);
-      return 0;
-    case KEY_PAIR:
-      o->pair = arg;
-      return 0;
-    default:
-      return model_parse(key, state, &o->model);
-  }
+static void finish(struct argp_state *state, char **words, int count, void *input) {
+  fill_options *o = input;
+  model_words(state, words, count, &o->model);
 }
 
-static const struct argp argp = {
-    .options = list,
-    .parser = parse,
-    .args_doc = "MODEL [TEXT...]",
-    .doc =
-        "The most probable tokens in the place of each mask. A mask is [MASK], "
-        "<mask> or ___, whatever the model's own is. Without a TEXT, each line "
-        "of the standard input is one."
-        "\vBERT, DistilBERT and RoBERTa give the probability of each token. "
-        "BART and T5 write the missing text by a beam search with K beams; the "
-        "probability is that of all tokens written.",
-    .children = model_children};
+static const verb_options verb_fill = {
+    parts, "MODEL [TEXT...]",
+    "The most probable tokens in the place of each mask. A mask is [MASK], <mask> or ___, "
+    "whatever the model's own is. Without a TEXT, each line of the standard input is one."
+    "\vBERT, DistilBERT and RoBERTa give the probability of each token. BART and T5 write the "
+    "missing text by a beam search with K beams; the probability is that of all tokens written.",
+    finish};
 
 /* ---- results ----------------------------------------------------------------------------- */
 
@@ -147,7 +136,7 @@ static int fill(fill_run *run) {
 int cmd_fill(int argc, char **argv) {
   fill_options o = {.fill = ATTEND_FILL_OPTIONS};
   fill_run run = {.o = &o, .rows = table_start(columns)};
-  argp_parse(&argp, argc, argv, 0, NULL, &o);
+  options_read(&verb_fill, argc, argv, &o);
   int code = fill(&run);
   table_free(&run.rows);
   line_free(&run.in);
