@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "printable.h"
 #include "progress.h"
+#include "text.h"
 
 static const verb verbs[] = {
     {"view", "where a model attends: in the browser, as a picture, here", cmd_view},
@@ -35,7 +35,7 @@ enum { VERBS = sizeof verbs / sizeof *verbs };
 
 /* ---- shared by the verbs --------------------------------------------------- */
 
-void complain(const char *sentence, ...) {
+int complain(const char *sentence, ...) {
   char text[4096];
   va_list args;
   progress_end();
@@ -46,6 +46,7 @@ void complain(const char *sentence, ...) {
   char *safe = printable(text, strlen(text), "\n");
   fprintf(stderr, "attend: %s\n", safe);
   free(safe);
+  return EXIT_FAILED;
 }
 
 int complain_status(const attend_context *ctx, attend_status status) {

@@ -40,8 +40,8 @@ int cmd_study(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 
-/* Prints an error on stderr, after "attend: ". */
-void complain(const char *sentence, ...) __attribute__((format(printf, 1, 2)));
+/* Prints an error on stderr, after "attend: ", and returns EXIT_FAILED. */
+int complain(const char *sentence, ...) __attribute__((format(printf, 1, 2)));
 /* Prints the context's message; ATTEND_INVALID is a usage error. */
 int complain_status(const attend_context *ctx, attend_status status);
 

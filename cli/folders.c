@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,8 @@
 #include <unistd.h>
 
 #include "progress.h"
+
+extern char **environ;
 
 char *path_of(const char *format, ...) {
   va_list args;
@@ -25,6 +28,13 @@ char *path_of(const char *format, ...) {
   vsnprintf(path, (size_t)length + 1, format, args);
   va_end(args);
   return path;
+}
+
+char *without_slashes(const char *path) {
+  char *copy = need_copy(path);
+  size_t length = strlen(copy);
+  while (length > 1 && copy[length - 1] == '/') copy[--length] = 0;
+  return copy;
 }
 
 /* ---- folders ----------------------------------------------------------------- */
@@ -107,13 +117,15 @@ void remove_folder(const char *path) {
 
 /* ---- names ------------------------------------------------------------------- */
 
-void names_add(names *list, const char *name) {
+char *names_take(names *list, char *name) {
   if (list->count == list->capacity) {
     list->capacity = 2 * list->capacity + 16;
     list->name = need_more(list->name, list->count, list->capacity, sizeof *list->name);
   }
-  list->name[list->count++] = need_copy(name);
+  return list->name[list->count++] = name;
 }
+
+void names_add(names *list, const char *name) { names_take(list, need_copy(name)); }
 
 static int by_name(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
@@ -178,4 +190,25 @@ int lock_take(const char *path) {
 
 void lock_drop(int lock) {
   if (lock >= 0) close(lock);
+}
+
+/* ---- pages in a browser ------------------------------------------------------ */
+
+void browser_open(const char *address) {
+  char program[] = "xdg-open", *words[] = {program, (char *)address, NULL};
+  pid_t child;
+  if (posix_spawnp(&child, words[0], NULL, NULL, words, environ))
+    complain("no browser could be started: open %s yourself", address);
+}
+
+char *browser_file(const char *name) {
+  char *path = path_of("/tmp/attend-%s-XXXXXX.html", name);
+  int file = mkstemps(path, 5);
+  if (file >= 0) {
+    close(file);
+    return path;
+  }
+  complain("no file can be made in /tmp for the page: use --out page.html");
+  free(path);
+  return NULL;
 }

@@ -1,4 +1,4 @@
-/* Paths, folders, lists of files, locks. */
+/* Paths, folders, lists of files, locks; pages in a browser. */
 #ifndef CLI_FOLDERS_H
 #define CLI_FOLDERS_H
 
@@ -7,6 +7,8 @@
 /* printf into memory that the caller frees. */
 char *path_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* A copy without the slashes at its end, to be freed; "/" stays. */
+char *without_slashes(const char *path);
 /* Whether a name ends so. */
 bool path_ends(const char *name, const char *end);
 /* The extension: "svg"; "" if there is none. */
@@ -31,7 +33,9 @@ typedef struct {
   char **name;
   size_t count, capacity;
 } names;
-void names_add(names *list, const char *name);
+void names_add(names *list, const char *name); /* a copy of it */
+/* Takes ownership of the name, and returns it. */
+char *names_take(names *list, char *name);
 bool names_below(const char *folder, names *list);
 void names_free(names *list);
 
@@ -42,5 +46,12 @@ bool is_hex(const char *text, size_t length);
  * The filelock package uses flock too: other clients' pulls wait as well. */
 int lock_take(const char *path);
 void lock_drop(int lock);
+
+/* Opens a page in the user's browser. No browser is no failure: the address is printed. */
+void browser_open(const char *address);
+
+/* An empty temporary file /tmp/attend-NAME-XXXXXX.html; the caller frees the path.
+ * NULL after an error message. */
+char *browser_file(const char *name);
 
 #endif

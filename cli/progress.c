@@ -1,6 +1,7 @@
-/* A progress line on stderr. */
+/* A progress line on stderr, and Ctrl-C. */
 #include "progress.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,6 @@
 #include <unistd.h>
 
 #include "table.h"
-#include "printable.h"
 
 enum { LINE = 78 }; /* characters, so that it never wraps */
 
@@ -107,3 +107,38 @@ void progress_end(void) {
   fflush(stderr);
   line.visible = false;
 }
+
+/* ---- Ctrl-C ------------------------------------------------------------------- */
+
+static volatile sig_atomic_t noted;
+static struct timespec first;
+
+/* One key press may be delivered twice, by way of a wrapper such as timeout(1):
+ * within a quarter of a second it counts once. */
+static void note(int number) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (!noted) first = now;
+  double since = (double)(now.tv_sec - first.tv_sec) + 1e-9 * (double)(now.tv_nsec - first.tv_nsec);
+  if (noted && since > 0.25) {
+    signal(number, SIG_DFL);
+    raise(number);
+  }
+  noted = 1;
+}
+
+static void watch(int number) {
+  struct sigaction action = {.sa_handler = note, .sa_flags = SA_RESTART};
+  sigemptyset(&action.sa_mask);
+  sigaction(number, &action, NULL);
+}
+
+void interrupt_watch(void) { watch(SIGINT); }
+
+void interrupt_watch_ends(void) {
+  struct sigaction now;
+  watch(SIGTERM);
+  if (!sigaction(SIGHUP, NULL, &now) && now.sa_handler != SIG_IGN) watch(SIGHUP);
+}
+
+bool is_interrupted(void) { return noted; }

@@ -1,4 +1,4 @@
-/* A progress line on stderr, for whatever may take more than two seconds. */
+/* A progress line on stderr, for whatever may take more than two seconds; and Ctrl-C. */
 #ifndef CLI_PROGRESS_H
 #define CLI_PROGRESS_H
 
@@ -18,5 +18,15 @@ void progress_note(const char *now);
 void progress_end(void);
 
 double seconds_now(void);
+
+/* Ctrl-C: the first requests a stop, the second kills. For verbs that print or save
+ * partial results. */
+enum { EXIT_INTERRUPTED = 130 }; /* as in shells: 128 + SIGINT */
+
+/* From here on the first interrupt only sets a flag. */
+void interrupt_watch(void);
+/* The same for SIGTERM and SIGHUP (unless ignored, nohup). */
+void interrupt_watch_ends(void);
+bool is_interrupted(void);
 
 #endif

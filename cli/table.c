@@ -9,11 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
-
-#include "attend/json.h"
-#include "printable.h"
 
 enum { MOST_COLUMNS = 24, NARROWEST = 80, CELL_SIZE = 32 };
 
@@ -112,23 +107,6 @@ void format_cell(cell_kind kind, double number, char *text, size_t size) {
   }
 }
 
-int text_width(const char *text) {
-  int width = 0;
-  for (; *text; text++) width += (*text & 0xc0) != 0x80;
-  return width;
-}
-
-bool is_colourful(FILE *out) {
-  const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-  return isatty(fileno(out)) && !(no && *no) && !(term && !strcmp(term, "dumb"));
-}
-
-static int terminal_width(FILE *out) {
-  struct winsize size;
-  if (!isatty(fileno(out)) || ioctl(fileno(out), TIOCGWINSZ, &size) || size.ws_col == 0) return 0;
-  return size.ws_col < NARROWEST ? NARROWEST : size.ws_col;
-}
-
 /* ---- the table ------------------------------------------------------------- */
 
 /* Names come from files: escape them. */
@@ -166,20 +144,11 @@ static void fit(const table *t, int *widths, int available) {
     total += widths[c] + 2;
     if (t->columns[c].kind == CELL_TEXT && (widest < 0 || widths[c] > widths[widest])) widest = c;
   }
-  if (!available || total - 2 <= available || widest < 0) return;
+  if (!available || widest < 0) return;
+  if (available < NARROWEST) available = NARROWEST;
+  if (total - 2 <= available) return;
   int kept = widths[widest] - (total - 2 - available);
   widths[widest] = kept < 12 ? 12 : kept;
-}
-
-/* The first `width` characters; the last is … if truncated. */
-static void print_cut(FILE *out, const char *text, int width) {
-  int have = text_width(text), shown = have > width ? width - 1 : have;
-  const char *end = text;
-  for (int n = 0; n < shown; n++) do
-      end++;
-    while ((*end & 0xc0) == 0x80);
-  fwrite(text, 1, (size_t)(end - text), out);
-  if (have > width) fputs("…", out);
 }
 
 static void print_cell(FILE *out, const char *text, int width, bool left, bool last,
@@ -187,7 +156,7 @@ static void print_cell(FILE *out, const char *text, int width, bool left, bool l
   int pad = width - text_width(text);
   if (!left) fprintf(out, "%*s", pad > 0 ? pad : 0, "");
   if (colour) fputs(colour, out);
-  print_cut(out, text, width);
+  text_print_cut(out, text, width);
   if (colour) fputs("\033[0m", out);
   if (!last && left) fprintf(out, "%*s", pad > 0 ? pad : 0, "");
   fputs(last ? "\n" : "  ", out);
@@ -225,7 +194,7 @@ int table_print(const table *t, FILE *out) {
   make_printable(t);
   for (int c = 0; c < t->width; c++)
     if (t->columns[c].title) widths[c] = column_width(t, c);
-  fit(t, widths, terminal_width(out));
+  fit(t, widths, text_room(out));
   for (int c = 0; c <= last; c++)
     if (t->columns[c].title)
       print_cell(out, t->columns[c].title, widths[c], t->columns[c].kind == CELL_TEXT, c == last,
@@ -261,4 +230,50 @@ int table_print_json(const table *t, attend_context *ctx, FILE *out) {
   attend_json_close(&w, ']');
   attend_status status = attend_json_finish(&w);
   return status ? complain_status(ctx, status) : EXIT_OK;
+}
+
+/* ---- members of JSON objects ------------------------------------------------ */
+
+void json_text(attend_json_writer *w, const char *name, const char *text) {
+  attend_json_member(w, name);
+  if (text)
+    attend_json_put_string(w, text);
+  else
+    attend_json_put_null(w);
+}
+
+void json_number(attend_json_writer *w, const char *name, double number) {
+  attend_json_member(w, name);
+  attend_json_put_number(w, number);
+}
+
+void json_truth(attend_json_writer *w, const char *name, bool truth) {
+  attend_json_member(w, name);
+  attend_json_put_boolean(w, truth);
+}
+
+static void put_elements(attend_json_writer *w, const attend_json *value, bool named) {
+  attend_json_open(w, named ? '{' : '[');
+  for (size_t i = 0; i < attend_json_count(value); i++) {
+    const attend_json *one = attend_json_at(value, i);
+    if (named) attend_json_member(w, attend_json_name(one, NULL));
+    json_tree(w, one);
+  }
+  attend_json_close(w, named ? '}' : ']');
+}
+
+void json_tree(attend_json_writer *w, const attend_json *value) {
+  size_t length;
+  const char *text = attend_json_string(value, &length);
+  attend_json_kind kind = attend_json_kind_of(value);
+  if (kind == ATTEND_JSON_OBJECT || kind == ATTEND_JSON_ARRAY)
+    put_elements(w, value, kind == ATTEND_JSON_OBJECT);
+  else if (kind == ATTEND_JSON_STRING)
+    attend_json_put_bytes(w, text, length);
+  else if (kind == ATTEND_JSON_NUMBER)
+    attend_json_put_number(w, attend_json_number(value, 0));
+  else if (kind == ATTEND_JSON_BOOL)
+    attend_json_put_boolean(w, attend_json_boolean(value, false));
+  else
+    attend_json_put_null(w);
 }

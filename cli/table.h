@@ -1,10 +1,9 @@
-/* Rows printed as a table or as JSON. */
+/* Output: rows printed as a table or as JSON; members of JSON objects. */
 #ifndef CLI_TABLE_H
 #define CLI_TABLE_H
 
-#include <stdio.h>
-
-#include "cli.h"
+#include "attend/json.h"
+#include "text.h"
 
 typedef enum {
   CELL_TEXT,
@@ -50,11 +49,14 @@ void table_free(table *t);
 
 /* "12.3 ms", "1.5 MiB", "51.5 G". */
 void format_cell(cell_kind kind, double number, char *text, size_t size);
-/* Characters that a text takes on a terminal. */
-int text_width(const char *text);
-/* Whether to colour what goes to this stream. */
-bool is_colourful(FILE *out);
 /* Prints an error unless everything written to the stream arrived. */
 int check_written(FILE *out, const char *name);
+
+/* NULL and non-finite numbers become null. */
+void json_text(attend_json_writer *w, const char *name, const char *text);
+void json_number(attend_json_writer *w, const char *name, double number);
+void json_truth(attend_json_writer *w, const char *name, bool truth);
+/* Copies a parsed value, as an element or after its member's name. */
+void json_tree(attend_json_writer *w, const attend_json *value);
 
 #endif

@@ -15,8 +15,8 @@
 #include "attend/file.h"
 #include "attend/problem.h"
 #include "folders.h"
-#include "input.h"
-#include "json_members.h"
+#include "table.h"
+#include "text.h"
 
 /* ---- lists ----------------------------------------------------------------------- */
 

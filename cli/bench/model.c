@@ -16,7 +16,7 @@
 #include "attend/machine.h"
 #include "attend/problem.h"
 #include "bench/share.h"
-#include "model_path.h"
+#include "model_open.h"
 #include "progress.h"
 #include "table.h"
 

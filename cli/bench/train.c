@@ -15,8 +15,7 @@
 #include "bench/lengths.h"
 #include "bench/model.h"
 #include "bench/share.h"
-#include "interrupt.h"
-#include "model_path.h"
+#include "model_open.h"
 #include "progress.h"
 #include "table.h"
 

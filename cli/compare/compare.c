@@ -7,11 +7,10 @@
 
 #include "attend/compare.h"
 #include "compare/runs.h"
-#include "input.h"
-#include "json_members.h"
 #include "model_open.h"
 #include "progress.h"
 #include "table.h"
+#include "text.h"
 
 enum { MOST_FORMS = 64, LIMIT = 512 /* tokens */ };
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "design/show.h"
-#include "json_members.h"
+#include "table.h"
 
 static void put_names(attend_json_writer *w, const char *name, const attend_design *d,
                       const char *(*get)(const attend_design *, int)) {

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "browser.h"
 #include "design/show.h"
 #include "folders.h"
 #include "table.h"

@@ -10,9 +10,9 @@
 #include "embed/file.h"
 #include "embed/open.h"
 #include "embed/print.h"
-#include "lines.h"
 #include "progress.h"
 #include "table.h"
+#include "text.h"
 
 enum { WINDOW = 4096 }; /* lines at a time */
 

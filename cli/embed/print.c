@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lines.h"
 #include "table.h"
+#include "text.h"
 
 /* ---- cosines ---------------------------------------------------------------------------- */
 

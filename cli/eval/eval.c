@@ -10,11 +10,10 @@
 
 #include "attend/evaluate.h"
 #include "eval/rouge.h"
-#include "input.h"
-#include "interrupt.h"
 #include "model_open.h"
 #include "progress.h"
 #include "table.h"
+#include "text.h"
 
 typedef struct {
   options common;

@@ -4,10 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "folders.h"
-#include "interrupt.h"
-#include "progress.h"
 #include "eval/rouge.h"
+#include "folders.h"
+#include "progress.h"
 
 bool is_eval_rouge(int argc, char **argv) {
   for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)

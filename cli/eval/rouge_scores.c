@@ -6,7 +6,6 @@
 
 #include "attend/file.h"
 #include "eval/rouge.h"
-#include "json_members.h"
 #include "progress.h"
 #include "table.h"
 

@@ -7,10 +7,9 @@
 #include <string.h>
 
 #include "attend/fill.h"
-#include "lines.h"
 #include "model_open.h"
-#include "printable.h"
 #include "table.h"
+#include "text.h"
 
 typedef struct {
   options common;

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sampling.h"
 #include "generate/generate.h"
-#include "interrupt.h"
+#include "progress.h"
+#include "sampling.h"
 #include "table.h"
 
 enum { TOKENS = 256, MOST_TOKENS = 1 << 24 };

@@ -5,8 +5,8 @@
 #define CLI_GENERATE_H
 
 #include "attend/generate.h"
-#include "input.h"
 #include "model_open.h"
+#include "text.h"
 
 typedef struct {
   options common;

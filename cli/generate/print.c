@@ -9,13 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "json_members.h"
 #include "attend/json.h"
 #include "generate/generate.h"
-#include "interrupt.h"
-#include "printable.h"
 #include "progress.h"
 #include "table.h"
+#include "text.h"
 
 /* ---- text ------------------------------------------------------------------------ */
 

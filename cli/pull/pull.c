@@ -9,13 +9,11 @@
 #include "attend/json.h"
 #include "options.h"
 #include "pull/pull.h"
-#include "pull/digest.h"
 #include "table.h"
 
 typedef struct {
   options common;
-  pull_request request;
-  const char *given;
+  pull pull;
 } pull_options;
 
 /* ---- options --------------------------------------------------------------------- */
@@ -32,35 +30,34 @@ static const struct argp_option list[] = {
 static bool is_hub(const char *given) { return !strncmp(given, "hf:", 3); }
 static bool is_npm(const char *given) { return !strncmp(given, "npm:", 4); }
 
-static void parse_arguments(pull_options *o, struct argp_state *state) {
-  o->given = state->argv[state->next];
-  o->request.files = state->argv + state->next + 1;
-  o->request.count = state->argc - state->next - 1;
-  if (!is_hub(o->given) && !is_npm(o->given))
-    argp_error(state, "\"%s\" is neither hf:OWNER/NAME nor npm:PACKAGE", o->given);
-  if (is_hub(o->given) && o->request.to)
+static void parse_arguments(pull *p, struct argp_state *state) {
+  p->given = state->argv[state->next];
+  p->patterns = state->argv + state->next + 1;
+  p->count = state->argc - state->next - 1;
+  if (!is_hub(p->given) && !is_npm(p->given))
+    argp_error(state, "\"%s\" is neither hf:OWNER/NAME nor npm:PACKAGE", p->given);
+  if (is_hub(p->given) && p->to)
     argp_error(state,
                "--to is for npm packages: the hub's files go into its "
                "cache, which HF_HUB_CACHE names");
-  if (is_npm(o->given) && (o->request.count || o->request.all))
+  if (is_npm(p->given) && (p->count || p->all))
     argp_error(state, "a package is pulled whole: name no files");
-  if (o->request.all && o->request.count)
-    argp_error(state, "--all pulls every file: name none, or leave it away");
+  if (p->all && p->count) argp_error(state, "--all pulls every file: name no files, or omit --all");
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
   pull_options *o = state->input;
   switch (key) {
     case KEY_ALL:
-      return o->request.all = true, 0;
+      return o->pull.all = true, 0;
     case KEY_OFFLINE:
-      return o->request.offline = true, 0;
+      return o->pull.offline = true, 0;
     case KEY_TO:
-      return o->request.to = arg, 0;
+      return o->pull.to = arg, 0;
     case 'j':
       return o->common.json = true, 0;
     case ARGP_KEY_ARGS:
-      parse_arguments(o, state);
+      parse_arguments(&o->pull, state);
       return 0;
     case ARGP_KEY_NO_ARGS:
       argp_error(state, "name a model: hf:OWNER/NAME or npm:PACKAGE");
@@ -86,55 +83,109 @@ static const struct argp argp = {
         "MODEL."};
 
 #ifdef ATTEND_HAVE_PULL
+#include <errno.h>
+#include <openssl/evp.h>
 
-/* ---- the answer -------------------------------------------------------------------- */
+#include "text.h"
 
-static bool put_file(attend_json_writer *w, const pulled *got, size_t i) {
-  char hex[SHA256_DIGITS + 1];
-  char *path = path_of("%s/%s", got->root, got->files.name[i]);
-  bool fine = digest_sha256(path, hex);
+/* ---- shared by the sources ------------------------------------------------------- */
+
+const char *keep(pull *p, char *text) { return text ? names_take(&p->texts, text) : NULL; }
+
+void pull_add(pull *p, const char *name, bool already) {
+  size_t n = p->files.count;
+  p->already = need_more(p->already, n, n + 1, sizeof *p->already);
+  p->already[n] = already;
+  names_add(&p->files, name);
+}
+
+attend_json *read_json(attend_context *ctx, const char *path) {
+  size_t length;
+  attend_json *root = NULL;
+  char *text = input_file(path, &length);
+  if (text && attend_json_parse(ctx, path, text, length, &root)) {
+    complain("%s", attend_message(ctx));
+    root = NULL;
+  }
+  free(text);
+  return root;
+}
+
+static bool add_file(EVP_MD_CTX *hash, FILE *f) {
+  enum { CHUNK = 1 << 20 };
+  unsigned char *chunk = need(CHUNK, 1);
+  size_t n;
+  bool fine = true;
+  while (fine && (n = fread(chunk, 1, CHUNK, f)) > 0) fine = EVP_DigestUpdate(hash, chunk, n);
+  free(chunk);
+  return fine && !ferror(f);
+}
+
+bool file_digest(const char *path, bool git, char hex[SHA256_DIGITS + 1]) {
+  char before[32];
+  unsigned char bytes[EVP_MAX_MD_SIZE];
+  unsigned length = 0;
+  int size = snprintf(before, sizeof before, "blob %lld", (long long)file_bytes(path)) + 1;
+  FILE *f = fopen(path, "rb");
+  EVP_MD_CTX *hash = EVP_MD_CTX_new();
+  bool fine = f && hash && EVP_DigestInit_ex(hash, git ? EVP_sha1() : EVP_sha256(), NULL) &&
+              (!git || EVP_DigestUpdate(hash, before, (size_t)size)) && add_file(hash, f) &&
+              EVP_DigestFinal_ex(hash, bytes, &length);
+  if (!fine) complain("%s cannot be checked: %s", path, strerror(errno));
+  for (unsigned i = 0; i < length; i++) snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
+  EVP_MD_CTX_free(hash);
+  if (f) fclose(f);
+  return fine;
+}
+
+/* ---- the result ------------------------------------------------------------------ */
+
+static bool put_file(attend_json_writer *w, const pull *p, size_t i) {
+  char hex[SHA256_DIGITS + 1] = "";
+  char *path = path_of("%s/%s", p->root, p->files.name[i]);
+  bool fine = file_digest(path, false, hex);
   attend_json_open(w, '{');
   attend_json_indent(w, false); /* one line a file */
   attend_json_member(w, "name");
-  attend_json_put_string(w, got->files.name[i]);
+  attend_json_put_string(w, p->files.name[i]);
   attend_json_member(w, "bytes");
   attend_json_put_integer(w, file_bytes(path));
   attend_json_member(w, "sha256");
-  attend_json_put_string(w, fine ? hex : "");
+  attend_json_put_string(w, hex);
   attend_json_member(w, "already");
-  attend_json_put_boolean(w, got->already[i]);
+  attend_json_put_boolean(w, p->already[i]);
   attend_json_close(w, '}');
   attend_json_indent(w, true);
   free(path);
   return fine;
 }
 
-static int print_json(attend_context *ctx, const pulled *got) {
-  attend_json_writer w = attend_json_writer_file(ctx, stdout);
+static int print_json(const pull *p) {
+  attend_json_writer w = attend_json_writer_file(p->ctx, stdout);
   bool fine = true;
   attend_json_indent(&w, true);
   attend_json_open(&w, '{');
   attend_json_member(&w, "path");
-  attend_json_put_string(&w, got->path);
+  attend_json_put_string(&w, p->path);
   attend_json_member(&w, "version");
-  attend_json_put_string(&w, got->version);
+  attend_json_put_string(&w, p->version);
   attend_json_member(&w, "files");
   attend_json_open(&w, '[');
-  for (size_t i = 0; i < got->files.count; i++) fine = put_file(&w, got, i) && fine;
+  for (size_t i = 0; i < p->files.count; i++) fine = put_file(&w, p, i) && fine;
   attend_json_close(&w, ']');
   attend_json_close(&w, '}');
   attend_status status = attend_json_finish(&w);
   attend_json_writer_free(&w);
-  if (status) return complain_status(ctx, status);
+  if (status) return complain_status(p->ctx, status);
   return fine ? EXIT_OK : EXIT_FAILED;
 }
 
-static int print_path(const pulled *got) {
-  puts(got->path);
+static int print_path(const pull *p) {
+  puts(p->path);
   return check_written(stdout, "the path");
 }
 
-/* ---- main ---------------------------------------------------------------------------- */
+/* ---- main ------------------------------------------------------------------------ */
 
 /* As the hub's own clients read such variables. */
 static bool is_on(const char *variable) {
@@ -143,39 +194,26 @@ static bool is_on(const char *variable) {
                    !strcasecmp(value, "true"));
 }
 
-/* A folder's name without the slashes at its end. */
-static char *clean_folder(const char *path) {
-  char *folder = need_copy(path);
-  size_t length = strlen(folder);
-  while (length > 1 && folder[length - 1] == '/') folder[--length] = 0;
-  return folder;
-}
-
-static int pull(pull_options *o) {
-  pulled got = {0};
-  char *to = o->request.to ? clean_folder(o->request.to) : NULL;
-  o->request.to = to;
-  if (is_hub(o->given) && is_on("HF_HUB_OFFLINE")) o->request.offline = true;
-  int code = is_hub(o->given) ? pull_from_hub(o->given, &o->request, &got)
-                              : pull_from_npm(o->given, &o->request, &got);
-  if (!code) code = o->common.json ? print_json(o->request.ctx, &got) : print_path(&got);
-  names_free(&got.files);
-  free(got.already);
-  free(got.path);
-  free(got.root);
-  free(got.version);
-  free(to);
+static int run(pull *p, bool json) {
+  bool hub = is_hub(p->given);
+  if (p->to) p->to = keep(p, without_slashes(p->to));
+  if (hub && is_on("HF_HUB_OFFLINE")) p->offline = true;
+  int code = hub ? pull_from_hub(p) : pull_from_npm(p);
+  if (!code) code = json ? print_json(p) : print_path(p);
+  names_free(&p->files);
+  names_free(&p->texts);
+  free(p->already);
   return code;
 }
 
 #else
 
-static int pull(pull_options *o) {
-  complain(
-      "this build has no pull, so that %s is not pulled: build the "
-      "program with -DATTEND_PULL=ON, not statically",
-      o->given);
-  return EXIT_FAILED;
+static int run(pull *p, bool json) {
+  (void)json;
+  return complain(
+      "this build has no pull, so that %s is not pulled: build the program with -DATTEND_PULL=ON, "
+      "not statically",
+      p->given);
 }
 
 #endif
@@ -184,9 +222,9 @@ int cmd_pull(int argc, char **argv) {
   pull_options o = {0};
   int code;
   argp_parse(&argp, argc, argv, 0, NULL, &o);
-  o.request.ctx = options_context(&o.common, NULL, &code);
-  if (!o.request.ctx) return code;
-  code = pull(&o);
-  attend_context_free(o.request.ctx);
+  o.pull.ctx = options_context(&o.common, NULL, &code);
+  if (!o.pull.ctx) return code;
+  code = run(&o.pull, o.common.json);
+  attend_context_free(o.pull.ctx);
   return code;
 }

@@ -1,27 +1,18 @@
 /* Unpacking a package's tarball where it can do no harm.
  *
- * Between npm, which fetched it, and the cache.
- *
- * gzip undoes the compression; the archive is read here. A tar file is blocks
- * of 512 bytes: a header, then the bytes of the file it describes. Names that
- * are too long for a header come in an entry of their own before it, in the
+ * A tar file is blocks of 512 bytes: a header, then the bytes of the file it describes.
+ * Names that are too long for a header come in an entry of their own before it, in the
  * manner of POSIX (pax) or of GNU.
  */
-#define _GNU_SOURCE /* pipe2 */
-#include "pull/unpack.h"
-
 #include <errno.h>
 #include <fcntl.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
+#include <zlib.h>
 
-#include "folders.h"
-
-extern char **environ;
+#include "pull/pull.h"
 
 enum { BLOCK = 512, LONGEST_EXTRA = 1 << 16 };
 
@@ -33,12 +24,12 @@ typedef struct { /* layout in the file */
 _Static_assert(sizeof(header) == BLOCK, "a header fills a block");
 
 typedef struct {
-  FILE *in;
-  const char *tarball, *folder;
+  gzFile in;
+  const char *folder;
   char *name;      /* that the next entry has instead of its own */
   int64_t size;    /* likewise; -1: none */
   const char *why; /* what is wrong with it */
-  bool said;       /* and somebody has complained already */
+  bool reported;   /* the error has been printed */
 } archive;
 
 /* ---- reading blocks -------------------------------------------------------------- */
@@ -49,7 +40,7 @@ static bool wrong(archive *a, const char *why) {
 }
 
 static bool read_block(archive *a, void *block) {
-  return fread(block, BLOCK, 1, a->in) == 1 || wrong(a, "it is cut short or damaged");
+  return gzread(a->in, block, BLOCK) == BLOCK || wrong(a, "it is cut short or damaged");
 }
 
 /* Octal, ended by a space or a zero byte; -1 if it is anything else. */
@@ -160,8 +151,8 @@ static bool write_bytes(archive *a, int out, int64_t size) {
 }
 
 static bool write_file(archive *a, const char *path, int64_t size) {
-  a->said = !make_room(path);
-  if (a->said) return wrong(a, "it has no room");
+  a->reported = !make_room(path);
+  if (a->reported) return wrong(a, "it has no room");
   int out = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (out < 0) return wrong(a, strerror(errno));
   bool fine = write_bytes(a, out, size);
@@ -205,46 +196,24 @@ static bool take_next(archive *a) {
 
 /* ---- the tarball ----------------------------------------------------------------------- */
 
-/* gzip on the tarball, its output in *in; 0 if it cannot be run. */
-static pid_t start_gzip(const char *tarball, FILE **in) {
-  char *arguments[] = {(char *)"gzip", (char *)"-dc", NULL};
-  posix_spawn_file_actions_t plan;
-  int ends[2];
-  pid_t child = 0;
-  if (pipe2(ends, O_CLOEXEC)) return 0;
-  posix_spawn_file_actions_init(&plan);
-  posix_spawn_file_actions_addopen(&plan, STDIN_FILENO, tarball, O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&plan, ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&plan, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  if (posix_spawnp(&child, "gzip", &plan, NULL, arguments, environ)) child = 0;
-  posix_spawn_file_actions_destroy(&plan);
-  close(ends[1]);
-  *in = fdopen(ends[0], "r");
-  return child;
-}
-
-/* What follows the end is padding; gzip must come to its end to judge. */
+/* What follows the end is padding, and then gzip's checksum. */
 static bool drain(archive *a) {
   char block[BLOCK];
-  while (fread(block, 1, sizeof block, a->in)) continue;
-  return !ferror(a->in);
+  int n;
+  while ((n = gzread(a->in, block, sizeof block)) > 0) continue;
+  return n == 0 && !gzdirect(a->in);
 }
 
 bool unpack(const char *tarball, const char *folder) {
-  archive a = {.tarball = tarball, .folder = folder, .size = -1};
-  int status = 0;
-  pid_t gzip = start_gzip(tarball, &a.in);
-  if (!gzip) {
-    if (a.in) fclose(a.in);
-    complain("gzip cannot be run: install it, and pull again");
+  archive a = {.in = gzopen(tarball, "rb"), .folder = folder, .size = -1};
+  if (!a.in) {
+    complain("%s cannot be opened: %s", tarball, strerror(errno));
     return false;
   }
   while (take_next(&a)) continue;
-  if (!a.why) drain(&a);
-  fclose(a.in);
-  waitpid(gzip, &status, 0);
-  if (!a.why && status) wrong(&a, "it is cut short or damaged");
+  bool sound = a.why || drain(&a);
+  if (gzclose(a.in) || !sound) wrong(&a, "it is cut short or damaged");
   free(a.name);
-  if (a.why && !a.said) complain("the package is not unpacked: %s", a.why);
+  if (a.why && !a.reported) complain("the package is not unpacked: %s", a.why);
   return !a.why;
 }

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "json_members.h"
 #include "show/print.h"
+#include "table.h"
 
 /* As a double a float would be written with digits that no one gave. */
 static double short_of(float x) {

@@ -8,7 +8,6 @@
 #include "attend/problem.h"
 #include "attend/text.h"
 #include "model_open.h"
-#include "model_path.h"
 #include "show/print.h"
 
 typedef struct {

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "attend/file.h"
-#include "browser.h"
 #include "folders.h"
 #include "study/study.h"
 

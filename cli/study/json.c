@@ -1,6 +1,6 @@
 /* Reports as JSON: paragraphs, tables, claims, and the data of plots. */
-#include "json_members.h"
 #include "study/study.h"
+#include "table.h"
 
 static void put_cell(attend_json_writer *w, const attend_study_cell *c) {
   if (c->text)

@@ -3,8 +3,8 @@
  */
 #include <string.h>
 
-#include "html.h"
 #include "study/study.h"
+#include "text.h"
 
 enum { LONG = 32 }; /* a cell of more bytes may be broken */
 

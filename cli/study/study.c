@@ -7,8 +7,7 @@
 #include <string.h>
 
 #include "folders.h"
-#include "interrupt.h"
-#include "model_path.h"
+#include "model_open.h"
 #include "progress.h"
 #include "study/study.h"
 

@@ -5,7 +5,7 @@
 #include "folders.h"
 #include "progress.h"
 #include "summarize/summarize.h"
-#include "text_source.h"
+#include "text.h"
 
 typedef struct {
   documents docs;

@@ -9,8 +9,7 @@
 #include <string.h>
 
 #include "embed/open.h"
-#include "interrupt.h"
-#include "model_path.h"
+#include "model_open.h"
 #include "progress.h"
 #include "summarize/summarize.h"
 

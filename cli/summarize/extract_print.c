@@ -6,12 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "html.h"
-#include "lines.h"
-#include "json_members.h"
-#include "printable.h"
 #include "summarize/summarize.h"
 #include "table.h"
+#include "text.h"
 #include "view/view.h"
 
 enum {

@@ -8,8 +8,6 @@
 #include <sys/resource.h>
 
 #include "folders.h"
-#include "interrupt.h"
-#include "json_members.h"
 #include "progress.h"
 #include "summarize/summarize.h"
 #include "table.h"

@@ -8,11 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lines.h"
-#include "json_members.h"
-#include "printable.h"
 #include "summarize/summarize.h"
 #include "table.h"
+#include "text.h"
 
 int count_words(const char *text) {
   static const char between[] = " \t\r\n\v\f";

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "folders.h"
-#include "interrupt.h"
 #include "progress.h"
 #include "summarize/summarize.h"
 #include "table.h"

@@ -9,10 +9,9 @@
 #include <string.h>
 
 #include "attend/file.h"
-#include "html.h"
-#include "lines.h"
-#include "json_members.h"
 #include "summarize/summarize.h"
+#include "table.h"
+#include "text.h"
 
 static const char *node_text(const attend_summary_node *n) {
   return n->n_best ? n->best[0].text : "";

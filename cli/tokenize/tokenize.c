@@ -9,11 +9,10 @@
 
 #include "attend/json.h"
 #include "attend/text.h"
-#include "input.h"
-#include "model_path.h"
+#include "model_open.h"
 #include "options.h"
-#include "printable.h"
 #include "table.h"
+#include "text.h"
 #include "tokenize/train.h"
 
 typedef struct {
@@ -137,7 +136,7 @@ static bool line_fill(lines_buffer *b) {
 }
 
 /* The next line without its end; NULL after the last. */
-static char *line_next(lines_buffer *b, size_t *length) {
+static char *next_line(lines_buffer *b, size_t *length) {
   size_t seen = 0;
   char *found = NULL;
   line_room(b, 1);
@@ -322,7 +321,7 @@ static int all_lines(tokenize_run *run) {
   size_t number = 0, length;
   char *line;
   int code = EXIT_OK;
-  while (!code && (line = line_next(&run->in, &length)))
+  while (!code && (line = next_line(&run->in, &length)))
     code = one_line(run, line, length, ++number);
   if (!code && run->in.failed) {
     complain("the standard input cannot be read: %s", strerror(run->in.failed));

@@ -11,7 +11,7 @@
 #include "options.h"
 #include "progress.h"
 #include "table.h"
-#include "text_source.h"
+#include "text.h"
 
 enum { MOST_LISTED = 1024 };
 

@@ -11,9 +11,9 @@
 #include "attend/file.h"
 #include "attend/json.h"
 #include "folders.h"
-#include "input.h"
-#include "json_members.h"
-#include "model_path.h"
+#include "model_open.h"
+#include "table.h"
+#include "text.h"
 #include "train/train.h"
 
 /* ---- copying ---------------------------------------------------------------------- */

@@ -6,10 +6,9 @@
 
 #include "attend/plot.h"
 #include "folders.h"
-#include "interrupt.h"
-#include "printable.h"
 #include "progress.h"
 #include "table.h"
+#include "text.h"
 #include "train/train.h"
 
 static void say(const train_run *run, const char *text) {

@@ -5,8 +5,7 @@
 
 #include "attend/problem.h"
 #include "folders.h"
-#include "interrupt.h"
-#include "model_path.h"
+#include "model_open.h"
 #include "progress.h"
 #include "train/train.h"
 

@@ -3,7 +3,7 @@
 
 #include "attend/text_train.h"
 #include "progress.h"
-#include "text_source.h"
+#include "text.h"
 #include "train/train.h"
 
 static attend_like like_of(const char *family) {

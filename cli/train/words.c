@@ -9,8 +9,8 @@
 
 #include "attend/file.h"
 #include "attend/json.h"
-#include "input.h"
-#include "json_members.h"
+#include "table.h"
+#include "text.h"
 #include "train/train.h"
 
 /* ---- reading them --------------------------------------------------------------- */

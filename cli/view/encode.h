@@ -4,7 +4,7 @@
 #ifndef CLI_VIEW_ENCODE_H
 #define CLI_VIEW_ENCODE_H
 
-#include "json_members.h"
+#include "table.h"
 #include "view/viewer.h"
 
 typedef enum { PART_F32, PART_F16, PART_U8, PART_I32 } part_type;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "json_members.h"
+#include "table.h"
 #include "view/state.h"
 
 typedef struct {

@@ -8,7 +8,7 @@
 
 #include "view/view.h"
 #ifdef ATTEND_HAVE_SERVER
-#include "browser.h"
+#include "folders.h"
 #include "view/server.h"
 
 static void wait_for_end(const sigset_t *ends) {

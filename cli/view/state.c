@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "json_members.h"
+#include "table.h"
 
 static const char *const views[] = {"model", "head",    "neuron",   "matrix",
                                     "flow",  "compare", "generate", "embeddings"};

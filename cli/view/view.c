@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "attend/training_run.h"
-#include "input.h"
-#include "model_path.h"
+#include "model_open.h"
+#include "text.h"
 #include "view/view.h"
 
 enum {

@@ -14,9 +14,6 @@ attend_status tokenizer_parse(attend_context *ctx, const char *what, const char 
 attend_status load_tokenizer_json(attend_tokenizer *t, const char *what, const attend_json *root);
 attend_status load_sentencepiece(attend_tokenizer *t, const char *path, const char *folder);
 attend_status load_llama2c(attend_tokenizer *t, const char *path);
-attend_status load_vocab_txt(attend_tokenizer *t, const char *path, const char *folder);
-attend_status load_vocab_merges(attend_tokenizer *t, const char *vocab_path,
-                                const char *merges_path);
 
 /* load_json.c, for the other readers too */
 attend_status read_vocab_object(attend_tokenizer *t, const char *what, const attend_json *j);
@@ -39,9 +36,6 @@ attend_status load_decoder(attend_tokenizer *t, const char *what, const attend_j
 
 /* Names in tokenizer_config.json: "bos_token" and so on. */
 extern const char *const special_names[ATTEND_SPECIALS];
-/* load_settings.c: the files beside the main one. folder may be NULL. whole: the main
- * file was a tokenizer.json, which takes precedence. */
-attend_status read_settings(attend_tokenizer *t, const char *folder, bool whole);
 /* Whether ids are numbered as in XLM-R. */
 attend_status settings_fairseq(attend_context *ctx, const char *folder, bool *fairseq);
 /* Sets both templates from ids; -1 leaves one out. */

@@ -10,10 +10,86 @@
 #ifndef TEXT_TOKENIZER_H
 #define TEXT_TOKENIZER_H
 
+#include <string.h>
+
 #include "attend/text.h"
+#include "base/base.h"
 #include "base/hash.h"
-#include "text/pool.h"
-#include "text/aligned_text.h"
+#include "text/unicode.h"
+
+/* ---- text with alignments ------------------------------------------------------------
+ *
+ * Normalizers and pre-tokenizers rewrite text; tokens get their offsets from it (Hugging
+ * Face's NormalizedString). Every byte carries the range [from, to) of the original that
+ * it stands for. Bytes that a step inserted (a prefix mark) carry an empty range. A view
+ * without ranges is the original itself, from `base` on. */
+
+typedef struct {
+  uint32_t start, end;
+} span;
+
+typedef struct {
+  const char *bytes;
+  const uint32_t *from, *to; /* [length], or NULL: base + i, base + i + 1 */
+  size_t length;
+  uint32_t base;
+} view;
+
+typedef struct { /* a view with room to grow */
+  char *bytes;
+  uint32_t *from, *to;
+  size_t length, capacity;
+  size_t most; /* that it may grow to; what it has already it may use */
+} aligned_text;
+
+static inline uint32_t view_from(const view *v, size_t i) {
+  return v->from ? v->from[i] : v->base + (uint32_t)i;
+}
+static inline uint32_t view_to(const view *v, size_t i) {
+  return v->to ? v->to[i] : v->base + (uint32_t)i + 1;
+}
+static inline view view_slice(const view *v, size_t start, size_t end) {
+  view s = {v->bytes ? v->bytes + start : NULL, v->from ? v->from + start : NULL,
+            v->to ? v->to + start : NULL, end - start, v->base + (uint32_t)start};
+  return s;
+}
+static inline view aligned_view(const aligned_text *s) {
+  return (view){s->bytes, s->from, s->to, s->length, 0};
+}
+
+/* What steps may make of a text: so many times its bytes, and some for
+ * prefixes. NFKD makes 33 bytes of the 3 of U+FDFA, and no character grows
+ * more. */
+enum { MOST_GROWTH = 32, MOST_PREFIXES = 1 << 16 };
+
+/* Appends bytes that all stand for the same range. */
+attend_status aligned_put(attend_context *ctx, aligned_text *s, const char *bytes, size_t length,
+                          uint32_t from, uint32_t to);
+/* Appends bytes [start, end) of a view, ranges and all. */
+attend_status aligned_copy(attend_context *ctx, aligned_text *s, const view *v, size_t start,
+                           size_t end);
+attend_status aligned_put_char(attend_context *ctx, aligned_text *s, uint32_t c, uint32_t from,
+                               uint32_t to);
+void aligned_free(const attend_context *ctx, aligned_text *s);
+
+/* Appends the text with malformed bytes replaced as Rust and Python do. */
+attend_status aligned_put_lossy(attend_context *ctx, aligned_text *s, const char *text,
+                                size_t length);
+
+/* ---- strings that live as long as their tokenizer ------------------------------------ */
+
+struct pool_chunk;
+
+typedef struct {
+  struct pool_chunk *last;
+  char *at;
+  size_t left;
+} pool;
+
+/* A copy that ends in a zero byte, aligned to 8. */
+attend_status pool_copy(attend_context *ctx, pool *p, const void *bytes, size_t length,
+                        const char **copy);
+void pool_free(const attend_context *ctx, pool *p);
 
 /* ---- normalizers and pre-tokenizers: a list of steps each --------------------- */
 
@@ -329,13 +405,8 @@ void scratch_free(scratch *s);
 attend_status check_growth(const scratch *s, size_t bytes);
 /* *result is v itself if nothing changes. */
 attend_status normalize(const attend_tokenizer *t, scratch *s, view v, view *result);
-/* The replacement of c in a step that maps single characters; UTF8_BAD: unchanged. */
-uint32_t mapped(step_kind kind, uint32_t c);
 /* normalize.c: fills in st->plain. */
 attend_status plain_find(attend_tokenizer *t, step *st);
-/* The first position >= at whose character is not in the set; is in the set. */
-size_t plain_end(const plain_set *set, const view *v, size_t at);
-size_t rough_end(const plain_set *set, const view *v, size_t at);
 static inline bool plain_has(const plain_set *set, uint32_t c) {
   return c < PLAIN_TABLE && set->bits[c >> 6] >> (c & 63) & 1;
 }
@@ -343,25 +414,12 @@ static inline bool plain_has(const plain_set *set, uint32_t c) {
 static inline bool may_join(const unsigned char *joins, unsigned char a, unsigned char b) {
   return joins[a << 4 | b >> 3] >> (b & 7) & 1;
 }
-/* Whether long texts may be processed in chunks, called once all is loaded; and the
- * end of the chunk that starts at `at`. */
+/* segments.c: whether long texts may be processed in chunks, once all is loaded. */
 bool may_chunk(const attend_tokenizer *t);
-size_t chunk_end(const attend_tokenizer *t, const view *v, size_t at);
-/* nfkc.c: rough is the first character that is not plain. */
-attend_status put_normal_form(attend_context *ctx, scratch *s, const step *st, const view *v,
-                              size_t rough, aligned_text *out);
-/* Whether it neither decomposes nor composes with its neighbours. */
-bool has_no_parts(uint32_t c, bool compat);
-/* charsmap.c */
 attend_status charsmap_check(attend_context *ctx, const char *what, const char *blob, size_t length,
                              charsmap *map);
-attend_status put_charsmap(attend_context *ctx, const step *st, const view *v, aligned_text *out);
-/* ASCII that the table does not replace before ASCII. */
-bool charsmap_leaves(const charsmap *map, unsigned char c);
 /* Whether an entry has this byte after its first. */
 bool charsmap_holds(const charsmap *map, unsigned char byte);
-attend_status put_sp_spaces(attend_context *ctx, const scratch *s, const step *st, const view *v,
-                            aligned_text *out);
 
 /* split.c: splits *v into spans; *v may become a new text. */
 attend_status split_text(const attend_tokenizer *t, scratch *s, view *v, span **spans,
@@ -377,9 +435,6 @@ typedef struct {
 attend_status segment_text(const attend_tokenizer *t, scratch *s, const char *text, size_t length,
                            const segment_sink *sink);
 
-/* added.c: the first added token at or after `at`; false: none. */
-bool added_find(const added_list *list, bool normalized, const view *v, size_t at, size_t *start,
-                size_t *end, int32_t *id);
 attend_status added_put(attend_tokenizer *t, const added_token *token);
 /* Called once all added tokens and normalizers are loaded. */
 attend_status added_finish(attend_tokenizer *t);
@@ -399,11 +454,6 @@ void vocab_free(const attend_context *ctx, vocab *v);
 
 /* GPT-2's byte-level alphabet. */
 uint32_t byte_char(unsigned char byte);
-/* The bytes that a piece stands for; false if it has other characters. out has room
- * for `length` bytes. */
-bool bytes_of_piece(const char *name, size_t length, char *out, size_t *n);
-
-/* trie.c */
 static inline size_t trie_slot(const trie *t, uint64_t key) {
   return (size_t)hash_word(t->hash, key) & t->mask;
 }

@@ -6,6 +6,151 @@
  */
 #include "text/tokenizer.h"
 
+/* ---- strings that live as long as their tokenizer ---------------------------------- */
+
+struct pool_chunk {
+  struct pool_chunk *before;
+};
+
+enum { HEAD = 64, CHUNK = 1 << 16 };
+
+static attend_status add_chunk(attend_context *ctx, pool *p, size_t bytes) {
+  struct pool_chunk *fresh;
+  size_t size = bytes > CHUNK ? bytes : CHUNK;
+  ATTEND_TRY(take(ctx, HEAD + size, "a vocabulary", &fresh));
+  fresh->before = p->last;
+  p->last = fresh;
+  p->at = (char *)fresh + HEAD;
+  p->left = size;
+  return ATTEND_OK;
+}
+
+attend_status pool_copy(attend_context *ctx, pool *p, const void *bytes, size_t length,
+                        const char **copy) {
+  size_t size = round_up(length + 1, 8);
+  if (size > p->left) ATTEND_TRY(add_chunk(ctx, p, size));
+  if (length) memcpy(p->at, bytes, length);
+  p->at[length] = 0;
+  *copy = p->at;
+  p->at += size;
+  p->left -= size;
+  return ATTEND_OK;
+}
+
+void pool_free(const attend_context *ctx, pool *p) {
+  while (p->last) {
+    struct pool_chunk *before = p->last->before;
+    give(ctx, p->last);
+    p->last = before;
+  }
+  *p = (pool){0};
+}
+
+/* ---- tries ------------------------------------------------------------------------- */
+
+/* WordPiece and unigram search for the pieces that start at a
+ * position, and added tokens are matched with it.
+ *
+ * Edges are one hash table from (node, byte) to node, plus a direct table for the
+ * root, where every search begins. Building is one pass over the vocabulary, a step
+ * is one probe, and nothing depends on the number of children. The hash is keyed.
+ */
+
+/* LONGEST_KEY: bounds the steps from each position of a text. */
+enum { FIRST_SLOTS = 64, LONGEST_KEY = 1024 };
+
+static attend_status take_edges(attend_context *ctx, trie *t, size_t slots) {
+  t->mask = slots - 1;
+  return take_zeroed(ctx, (slots + 256) * sizeof *t->edge, "a vocabulary", &t->edge);
+}
+
+attend_status trie_start(attend_context *ctx, trie *t) {
+  t->nodes = 1;
+  t->hash = hash_key_draw();
+  return take_edges(ctx, t, FIRST_SLOTS);
+}
+
+static trie_edge *edge_of(const trie *t, uint64_t key) {
+  if (key <= 256) return &t->edge[t->mask + key];
+  size_t at = trie_slot(t, key);
+  while (t->edge[at].key && t->edge[at].key != key) at = (at + 1) & t->mask;
+  return &t->edge[at];
+}
+
+/* Twice as many slots; at most half of them are ever in use. */
+static attend_status trie_widen(attend_context *ctx, trie *t) {
+  trie wide = *t;
+  ATTEND_TRY(take_edges(ctx, &wide, 2 * (t->mask + 1)));
+  for (size_t i = 0; i <= t->mask + 256; i++)
+    if (t->edge[i].key) *edge_of(&wide, t->edge[i].key) = t->edge[i];
+  give(ctx, t->edge);
+  *t = wide;
+  return ATTEND_OK;
+}
+
+attend_status trie_put(attend_context *ctx, trie *t, const char *key, size_t length,
+                       int32_t **value) {
+  uint32_t node = 0;
+  if (length > LONGEST_KEY)
+    return fail(ctx, ATTEND_IO,
+                "the tokenizer's piece \"%.40s..\" has %zu bytes: %d are the "
+                "most of an added token or a piece of WordPiece or unigram",
+                key, length, LONGEST_KEY);
+  for (size_t i = 0; i < length; i++) {
+    uint64_t k = ((uint64_t)node << 8 | (unsigned char)key[i]) + 1;
+    trie_edge *e = edge_of(t, k);
+    if (!e->key && 2 * t->nodes > t->mask) {
+      ATTEND_TRY(trie_widen(ctx, t));
+      e = edge_of(t, k);
+    }
+    if (!e->key) *e = (trie_edge){k, (uint32_t)t->nodes++, -1};
+    node = e->child;
+    *value = &e->value;
+  }
+  return ATTEND_OK;
+}
+
+void trie_free(const attend_context *ctx, trie *t) { give(ctx, t->edge); }
+
+/* ---- the byte-level alphabet --------------------------------------------- */
+
+/* GPT-2's byte-level alphabet (bytes_to_unicode): every byte as a printable
+ * character. Printable Latin-1 stands for itself; the other 68 bytes are U+0100 and
+ * up, in order. */
+
+static bool is_itself(unsigned b) {
+  return (b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) || (b >= 0xae && b <= 0xff);
+}
+
+uint32_t byte_char(unsigned char byte) {
+  if (is_itself(byte)) return byte;
+  uint32_t c = 0x100;
+  for (unsigned b = 0; b < byte; b++) c += !is_itself(b);
+  return c;
+}
+
+/* -1: the character stands for no byte. */
+static int byte_of(uint32_t c) {
+  if (c < 0x100) return is_itself(c) ? (int)c : -1;
+  if (c <= 0x120) return (int)c - 0x100;        /* 00 to 20 */
+  if (c <= 0x142) return (int)c - 0x121 + 0x7f; /* 7f to a0 */
+  return c == 0x143 ? 0xad : -1;
+}
+
+static bool bytes_of_piece(const char *name, size_t length, char *out, size_t *n) {
+  *n = 0;
+  for (size_t i = 0; i < length;) {
+    uint32_t c;
+    i += utf8_next(name + i, length - i, &c);
+    int byte = byte_of(c);
+    if (byte < 0) return false;
+    out[(*n)++] = (char)byte;
+  }
+  return true;
+}
+
+/* ---- pieces ------------------------------------------------------------------------ */
+
 /* Bounds on ids. There may be gaps, but a short list must not lead to a huge table. */
 enum { MOST_PIECES = 1 << 22, HOLES = 1 << 16, HOLES_EACH = 4 };
 
@@ -164,43 +309,6 @@ void vocab_free(const attend_context *ctx, vocab *v) {
   give(ctx, v->piece);
   give(ctx, v->names.slot);
   give(ctx, v->keys.slot);
-}
-
-/* ---- the byte-level alphabet --------------------------------------------- */
-
-/* GPT-2's byte-level alphabet (bytes_to_unicode): every byte as a printable
- * character. Printable Latin-1 stands for itself; the other 68 bytes are U+0100 and
- * up, in order. */
-
-static bool is_itself(unsigned b) {
-  return (b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) || (b >= 0xae && b <= 0xff);
-}
-
-uint32_t byte_char(unsigned char byte) {
-  if (is_itself(byte)) return byte;
-  uint32_t c = 0x100;
-  for (unsigned b = 0; b < byte; b++) c += !is_itself(b);
-  return c;
-}
-
-/* -1: the character stands for no byte. */
-static int byte_of(uint32_t c) {
-  if (c < 0x100) return is_itself(c) ? (int)c : -1;
-  if (c <= 0x120) return (int)c - 0x100;        /* 00 to 20 */
-  if (c <= 0x142) return (int)c - 0x121 + 0x7f; /* 7f to a0 */
-  return c == 0x143 ? 0xad : -1;
-}
-
-bool bytes_of_piece(const char *name, size_t length, char *out, size_t *n) {
-  *n = 0;
-  for (size_t i = 0; i < length;) {
-    uint32_t c;
-    i += utf8_next(name + i, length - i, &c);
-    int byte = byte_of(c);
-    if (byte < 0) return false;
-    out[(*n)++] = (char)byte;
-  }
-  return true;
 }
 
 /* ---- accessors of a tokenizer -------------------------------------------- */

@@ -23,13 +23,14 @@ struct viewer {
 
 /* ---- what attend.c has for the program ------------------------------------- */
 
-void complain(const char *sentence, ...) {
+int complain(const char *sentence, ...) {
   va_list args;
   fputs("attend: ", stderr);
   va_start(args, sentence);
   vfprintf(stderr, sentence, args);
   va_end(args);
   fputc('\n', stderr);
+  return EXIT_FAILED;
 }
 
 void *need(size_t count, size_t size) {
