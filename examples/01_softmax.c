@@ -29,11 +29,11 @@ int main(void) {
   double share = (near - far) / (near + 2 + far);
   int right = !status;
   for (int i = 0; !status && i < 4; i++) {
-    printf("position %d looks at itself and gets (%8.5f, %8.5f)\n", i, o[2 * i], o[2 * i + 1]);
+    printf("position %d attends to itself: output (%8.5f, %8.5f)\n", i, o[2 * i], o[2 * i + 1]);
     for (int x = 0; x < 2; x++) right = right && fabs(o[2 * i + x] - share * v[2 * i + x]) < 1e-6;
   }
-  printf("by hand it keeps %.5f of its own value: %s\n", share,
-         right ? "the same" : "NOT the same");
+  printf("by hand %.5f of its own value: %s\n", share,
+         right ? "the same" : "DIFFERENT");
 
   attend_plan_free(plan);
   attend_context_free(ctx);

@@ -1,9 +1,8 @@
-/* Masks: who sees what, as rules, never as a T x S array.
+/* Masks: rules for which keys a query sees, never a T x S array.
  *
  * The same six positions under several rules. Each picture has a row per query
- * and a column per key: '#' is seen, '.' is not. That the library obeys is
- * checked with values that count: value j is 1 at j, so that the output of a
- * row is its weights.
+ * and a column per key: '#' is visible, '.' is not. The outputs are checked with
+ * one-hot values (value j is 1 at j), so that the output of a row is its weights.
  */
 #include <attend/attend.h>
 #include <math.h>
@@ -11,9 +10,9 @@
 
 enum { T = 6 };
 
-static const float zeros[T * T]; /* equal queries: equal weights on all seen */
+static const float zeros[T * T]; /* equal scores: equal weights on all visible keys */
 
-/* Output row i is 1/n at the n keys that the rule lets through, else 0. */
+/* Output row i is 1/n at the n visible keys, else 0. */
 static int obeys(attend_context *ctx, const attend_desc *d) {
   float v[T * T] = {0}, o[T * T];
   int right = 1;
@@ -68,7 +67,7 @@ int main(void) {
   d.mask = (attend_mask){.causal = ATTEND_CAUSAL, .key_mask = padding};
   right &= show(ctx, "causal, padded on the left: two rows see nothing", d);
 
-  /* Fewer queries than keys: say where they stand; it is never guessed. */
+  /* Fewer queries than keys: the alignment must be stated; it is never guessed. */
   d = (attend_desc){.q_len = 2, .kv_len = T, .dim = T, .mask.causal = ATTEND_CAUSAL_BOTTOM};
   right &= show(ctx, "bottom: the last query stands at the last key", d);
 

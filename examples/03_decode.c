@@ -1,7 +1,7 @@
-/* Decoding with a state: a prompt at once, then token by token, then two
- * continuations that share what they have in common.
+/* Decoding with a KV cache: a prompt at once, then token by token, then two
+ * continuations that share the cache of their common prefix.
  *
- * However the tokens are fed, the bits are those of one call on all of them.
+ * However the tokens are chunked, the bits are those of one call on all of them.
  */
 #include <attend/attend.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ static float whole[H * T * D], fed[H * T * D];
 #define TRY(call) \
   if (call) return fprintf(stderr, "%s\n", attend_message(ctx)), 1
 
-/* Position `at` of a tensor [heads, T, D]: strides do what a copy would. */
+/* Rows from position `at` of a tensor [heads, T, D], without a copy. */
 static attend_view from(float *x, int at) {
   attend_view view = {x + at * D, {0, T * D, D, 1}};
   return view;
@@ -41,7 +41,7 @@ int main(void) {
   TRY(attend_forward(once, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v), attend_bhtd(whole),
                      NULL));
 
-  /* The same with a state: q_len is now the most positions in one call. */
+  /* The same with a state: q_len is now the largest number of positions per call. */
   d.q_len = PROMPT;
   d.mask.causal = ATTEND_CAUSAL_BOTTOM;
   d.purpose = ATTEND_FOR_EXTEND;
@@ -54,9 +54,9 @@ int main(void) {
   for (int at = PROMPT; at < T; at++) TRY(feed(plan, state, at, 1));
   int same = !memcmp(whole, fed, sizeof whole);
   printf("then %d tokens, one by one: %s bits as in one call\n", T - PROMPT,
-         same ? "the same" : "OTHER");
+         same ? "the same" : "DIFFERENT");
 
-  /* The fork still stands at the end of the prompt, and goes on by itself. */
+  /* The fork is still at the end of the prompt and continues independently. */
   int untouched = attend_state_length(fork, 0) == PROMPT;
   memset(fed, 0, sizeof fed);
   TRY(feed(plan, fork, PROMPT, T - PROMPT));
@@ -64,7 +64,7 @@ int main(void) {
     same = same && !memcmp(whole + (h * T + PROMPT) * D, fed + (h * T + PROMPT) * D,
                            (T - PROMPT) * D * sizeof(float));
   printf("a fork from the prompt on, %d tokens at once: %s bits\n", T - PROMPT,
-         same ? "the same" : "OTHER");
+         same ? "the same" : "DIFFERENT");
 
   attend_state_free(fork);
   attend_state_free(state);

@@ -1,5 +1,5 @@
-/* Backward: gradients of q, k and v from (o, lse) alone, and a check that
- * anyone can follow: nudge a number, see how the loss moves.
+/* Backward: gradients of q, k and v from (o, lse) alone, checked by finite
+ * differences.
  *
  * The loss is sum(o * w) with fixed random w, so that w is the gradient of o.
  */
@@ -11,7 +11,7 @@ enum { H = 2, T = 12, D = 8, N = H * T * D };
 
 static float q[N], k[N], v[N], w[N], o[N], dq[N], dk[N], dv[N], lse[H * T];
 
-/* In double, through the definition: small differences need the digits. */
+/* In double, by the definition: finite differences need the precision. */
 static double loss(attend_context *ctx, const attend_desc *d) {
   double out[N], sum = 0;
   if (attend_definition_forward(ctx, d, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v), out, NULL))

@@ -1,9 +1,9 @@
 /* Observe: where queries look, recomputed from q, k and lse.
  *
- * A toy sentence with keys chosen by hand: every word looks at the words of its
- * kind (nouns at nouns, verbs at verbs), at the near ones more. Asked for are
- * whole rows, to draw; of every query its heaviest key and its entropy; of
- * every key the weight it receives.
+ * A toy sentence with keys chosen by hand: every word attends to words of its
+ * kind (nouns to nouns, verbs to verbs), more to later ones. The observation has
+ * whole rows, the heaviest key and the entropy of every query, and the weight that
+ * every key receives.
  */
 #include <attend/attend.h>
 #include <math.h>
@@ -79,7 +79,7 @@ int main(void) {
     if (mass[i] > mass[most]) most = i;
     total += (double)mass[i];
   }
-  printf("most looked at: \"%s\", with %.2f of the %.2f that %d queries give\n", words[most],
+  printf("heaviest key: \"%s\", with %.2f of the total weight %.2f of %d queries\n", words[most],
          (double)mass[most], total, T);
   right = right && fabs(total - T) < 1e-4;
 

@@ -1,9 +1,9 @@
 /* Linear attention in ten lines: the form is elu, the rest is as in softmax.
  *
  * sim(q, k) = phi(q).phi(k) with phi(x) = elu(x) + 1. The sums over keys do not
- * depend on the query, so they are taken once and carried along: twice as many
- * words cost twice as much, where softmax takes four times. The answer is still
- * that of the equation, which the definition computes pair by pair in double.
+ * depend on the query, so they are updated once per key: twice the length costs
+ * twice as much, four times as much with softmax. The result is still that of the
+ * equation, which the definition computes pairwise in double.
  */
 #include <attend/attend.h>
 #include <math.h>
@@ -14,7 +14,7 @@ enum { H = 2, T = 1000, D = 16, N = H * T * D };
 static float q[N], k[N], v[N], o[N];
 static double want[N];
 
-/* Operations of a causal forward pass over this many words. */
+/* Operations of a causal forward pass of this length. */
 static double work(attend_context *ctx, attend_form_kind kind, int length) {
   attend_desc d = {.form.kind = kind,
                    .heads = H,

@@ -1,7 +1,7 @@
 /* A feature map of your own, with its derivative.
  *
- * Whoever can write sim(q, k) as phi(q).phi(k) has linear attention, forward and
- * backward. The map here is the quadratic one,
+ * Any sim(q, k) = phi(q).phi(k) gives linear attention, forward and backward. The
+ * map here is the quadratic one,
  *
  *   phi(x) = 1, sqrt(2) x_i, x_i^2, sqrt(2) x_i x_j (i < j)
  *
@@ -16,8 +16,8 @@ enum { T = 150, D = 8, C = (D + 1) * (D + 2) / 2, N = T * D };
 
 static float q[N], k[N], v[N], d_o[N];
 
-/* `key` says which side x is on: here both have the same map. Rows are mapped by
- * several threads at once, so a map keeps nothing between calls. */
+/* `key` is 1 for keys, 0 for queries: here both have the same map. Several threads
+ * map rows at once, so a map must not keep state between calls. */
 static void phi(const float *x, int dim, int key, float *f, int count, void *user) {
   const float root = sqrtf(2.0f);
   int n = 0;
@@ -46,7 +46,7 @@ static void phi_back(const float *x, int dim, int key, const float *df, int coun
   }
 }
 
-typedef struct { /* what a form makes of the inputs */
+typedef struct { /* outputs and gradients of a form */
   float o[N], lse[T], dq[N], dk[N], dv[N];
 } answer;
 

@@ -1,10 +1,10 @@
 /* A million tokens in constant memory: 08_million_tokens [TOKENS]
  *
  * The state of a linear form is a sum over keys: it is as large after a million
- * tokens as after a thousand, and a token costs the same. On the way the state
- * goes into a file and comes back; the last tokens are fed one by one, to the
- * restored state, and in one call to the one that was never saved: the bits are
- * the same. The last token is then checked by the equation, over all keys.
+ * tokens as after a thousand, and a token costs the same. Before the last tokens
+ * the state is saved to a file and loaded. They are then fed one by one to the loaded
+ * state and in one call to the original: the bits are the same. The last token
+ * is checked against the equation, over all keys.
  */
 #include <attend/attend.h>
 #include <math.h>
@@ -16,7 +16,7 @@
 
 enum { D = 16, CHUNK = 500 };
 
-/* Tokens by number, drawn when they are needed: no one keeps the million. */
+/* Tokens are drawn by number when needed, so the million is never stored. */
 static float drawn[3 * CHUNK * D];
 static float *const q = drawn, *const k = drawn + CHUNK * D;
 static float *const v = drawn + 2 * CHUNK * D;
@@ -37,7 +37,7 @@ static attend_status feed(attend_plan *plan, attend_state *state, int at, int n,
 
 static double phi(float x) { return x > 0 ? (double)x + 1 : exp((double)x); }
 
-/* The equation for one query: every key is drawn again, and weighed. */
+/* The equation for one query: every key is drawn again. */
 static void by_the_equation(const float *query, long chunks, double *out) {
   double row[D], sum = 0;
   for (int i = 0; i < D; i++) row[i] = phi(query[i]), out[i] = 0;
@@ -65,7 +65,7 @@ int main(int argc, char **argv) {
   attend_plan *plan;
   attend_state *state, *restored = NULL;
   attend_desc d = {.form.kind = ATTEND_ELU,
-                   .q_len = CHUNK, /* the most in one call */
+                   .q_len = CHUNK, /* largest number per call */
                    .dim = D,
                    .mask.causal = ATTEND_CAUSAL_BOTTOM,
                    .purpose = ATTEND_FOR_EXTEND};
@@ -95,8 +95,8 @@ int main(int argc, char **argv) {
   printf("the state has %zu bytes at %d tokens, %zu at %lld\n", early, 2 * CHUNK, late,
          (long long)attend_state_length(state, 0));
   int same = !memcmp(o, single, sizeof o);
-  printf("the last %d one by one, after the file: %s bits, %.1f us each\n", CHUNK,
-         same ? "the same" : "OTHER", 1e6 * seconds / CHUNK);
+  printf("the last %d one by one, after loading: %s bits, %.1f us each\n", CHUNK,
+         same ? "the same" : "DIFFERENT", 1e6 * seconds / CHUNK);
 
   double want[D], worst = 0, largest = 0;
   const float *last = o + (CHUNK - 1) * D;

@@ -1,8 +1,8 @@
-/* What the heads of a model do: 11_heads [MODEL]
+/* Head patterns of a model: 11_heads [MODEL]
  *
- * A text, as token ids, goes through a decoder while a trace records queries,
- * keys, values and denominators. A lens then says of every head what it does,
- * and shows the weights of the one that looks most at the token before.
+ * A decoder reads a text, as token ids, while a trace records queries, keys, values
+ * and denominators. A lens then scores the pattern of every head, and computes the
+ * weights of the head that attends most to the previous token.
  */
 #include <attend/attend.h>
 #include <attend/lens.h>
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A pattern that comes twice: heads that copy have something to find. */
+/* A repeated sequence, for induction heads. */
 static const int32_t ids[] = {1, 72, 40, 96, 51, 120, 8, 33, 72, 40, 96, 51, 120, 8, 33, 72};
 enum { N = sizeof ids / sizeof *ids };
 
@@ -40,7 +40,7 @@ int main(int argc, char **argv) {
   TRY(attend_model_create(files, NULL, &model));
   TRY(attend_session_create(model, NULL, &session));
   TRY(attend_trace_create(ctx, &what, &trace));
-  printf("recording %d tokens takes %zu bytes\n", N,
+  printf("a trace of %d tokens takes %zu bytes\n", N,
          attend_model_trace_bytes(model, what.points, 0, N));
   attend_hook hook = attend_trace_hook(trace);
   TRY(attend_session_set_hooks(session, 1, &hook));
@@ -69,7 +69,7 @@ int main(int argc, char **argv) {
 
   float weights[N * N];
   TRY(attend_lens_block(lens, best, 0, N, 0, N, weights));
-  printf("layer %d, head %d: %.2f of its weight on the token before\n", best.layer, best.head,
+  printf("layer %d, head %d: %.2f of its weight on the previous token\n", best.layer, best.head,
          most);
   draw(weights);
 

@@ -1,8 +1,8 @@
-/* A model that learns a rhyme by heart: 12_train [FOLDER]
+/* A small GPT-2 trained to recite a rhyme: 12_train [DIRECTORY]
  *
- * Untrained weights of a small GPT-2, letters as tokens, AdamW. After 150 steps it
- * knows how the rhyme goes on. With a FOLDER, config.json and model.safetensors are
- * left there, as Hugging Face lays them out.
+ * Untrained weights, letters as tokens, AdamW. After 150 steps the model continues the
+ * rhyme. With a DIRECTORY, config.json and model.safetensors are saved there, in Hugging
+ * Face layout.
  */
 #include <attend/attend.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
-/* A transformer designed by hand: three letters from back to front.
+/* A transformer designed by hand: it reverses three letters.
  *
- * One head that selects by a predicate table on positions. It is checked on every
- * input, run with softmax as sharp as it must be, and then spoilt, to see the
- * counterexample.
+ * One head selects by a table of pairs of positions. The design is checked on every
+ * input, run with softmax at the least sharpness that passes, and then broken, to show
+ * the counterexample.
  */
 #include <attend/attend.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ int main(void) {
 
   char other[sizeof spec];
   memcpy(other, spec, sizeof spec);
-  strstr(other, "[\"0\"]")[2] = '1'; /* the last place looks at the middle */
+  strstr(other, "[\"0\"]")[2] = '1'; /* the last position attends to the middle */
   TRY(attend_design_read(ctx, "spoilt", other, strlen(other), &spoilt));
   TRY(attend_design_check(spoilt, argmax, NULL, &wrong));
   say(&wrong);

@@ -1,4 +1,4 @@
-/* A study from C: sizes of your own, the claims, and one of its plots as a file.
+/* A study from C, with sizes of your own: its claims, and one of its plots as a file.
  *
  *   cc 14_study.c $(pkg-config --cflags --libs attend-lab) && ./a.out
  *
@@ -14,7 +14,7 @@ static int fail(const char *why) {
   return 1;
 }
 
-/* What a formula predicts, beside what was measured. */
+/* Predictions of formulas beside measurements. */
 static int print_claims(const attend_report *report) {
   int wrong = 0;
   for (size_t i = 0; i < report->n_claims; i++) {

@@ -1,15 +1,15 @@
 /* Which heads matter: 15_hooks [MODEL]
  *
- * A decoder reads a text once as it is, then once for every head with that head's
- * output set to zero by a hook. The table shows by how much that changes the loss
- * on the text: in a trained model the few heads that matter stand out.
+ * A decoder reads a text unchanged, then once for every head with that head's output
+ * set to zero by a hook. The table shows the change in the loss on the text: in a
+ * trained model the few heads that matter stand out.
  */
 #include <attend/attend.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A pattern that comes twice: heads that copy have something to find. */
+/* A repeated sequence, for induction heads. */
 static const int32_t ids[] = {1, 72, 40, 96, 51, 120, 8, 33, 72, 40, 96, 51, 120, 8, 33, 72};
 enum { N = sizeof ids / sizeof *ids };
 

@@ -1,4 +1,4 @@
-/* Sentence vectors and their cosines: 16_embed [MODEL [TOKENIZER]]
+/* Sentence embeddings and their cosines: 16_embed [MODEL [TOKENIZER]]
  */
 #include <attend/attend.h>
 #include <attend/embed.h>
@@ -18,7 +18,7 @@ int main(int argc, char **argv) {
   attend_model *model;
   attend_tokenizer *tokenizer;
   attend_embedder *e;
-  o.folder = path; /* pooling as sentence-transformers wrote it there */
+  o.folder = path; /* pooling configured by sentence-transformers */
   TRY(attend_context_create(NULL, &ctx));
   TRY(attend_checkpoint_open(ctx, path, &files));
   TRY(attend_model_create(files, NULL, &model));

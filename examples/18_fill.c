@@ -1,4 +1,4 @@
-/* What fills a mask: 18_fill [MODEL [TOKENIZER [TEXT]]]
+/* The most probable tokens for a mask: 18_fill [MODEL [TOKENIZER [TEXT]]]
  */
 #include <attend/attend.h>
 #include <attend/fill.h>

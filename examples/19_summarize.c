@@ -1,4 +1,4 @@
-/* The summary of a text, and where its words come from:
+/* The summary of a text, and the sources of its words:
  * 19_summarize [DIRECTORY [TEXT]]
  */
 #include <attend/attend.h>

@@ -1,4 +1,4 @@
-/* What another form of attention changes in a model: 20_compare [MODEL] */
+/* One model under several forms of attention: 20_compare [MODEL] */
 #include <attend/attend.h>
 #include <attend/compare.h>
 #include <stdio.h>

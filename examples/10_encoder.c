@@ -1,9 +1,9 @@
-/* Sentence vectors by an encoder: 10_embed [MODEL]
+/* Sentence vectors by an encoder: 10_encoder [MODEL]
  *
- * Three texts, as token ids, become vectors: the mean of what the encoder gives
- * for their tokens, of length 1, so that a dot product is a cosine. Two of them
- * differ in one token. Together in a batch, shorter ones padded, or each by
- * itself: the bits are the same.
+ * The vector of a text is the mean of its tokens' hidden states, normalised, so that
+ * a dot product is a cosine. Two of the three texts differ in one token. In a padded
+ * batch and one by one the bits are the same. 16_embed.c does the same with a
+ * tokenizer and the pooling of the model's directory.
  */
 #include <attend/attend.h>
 #include <attend/model.h>
@@ -21,7 +21,7 @@ static const int32_t lengths[TEXTS] = {9, 9, 4};
 #define TRY(call) \
   if (call) return fprintf(stderr, "%s\n", attend_message(ctx)), 1
 
-/* The mean of `count` rows, divided by its length. */
+/* The mean of `count` rows, normalised. */
 static void pool(const float *rows, int ld, int count, int width, float *out) {
   double sum = 0;
   for (int i = 0; i < width; i++) {
@@ -57,7 +57,7 @@ int main(int argc, char **argv) {
   float *alone = malloc(TEXTS * (size_t)width * sizeof *alone);
   if (!together || !alone) return 1;
 
-  /* All at once: lengths say what is real. */
+  /* All in one batch: lengths exclude the padding. */
   TRY(attend_session_encode(session, TEXTS, LONGEST, *ids, lengths, NULL));
   const float *hidden = attend_session_hidden(session, &ld);
   for (int b = 0; b < TEXTS; b++)
@@ -75,7 +75,7 @@ int main(int argc, char **argv) {
     putchar('\n');
   }
   int same = !memcmp(together, alone, TEXTS * (size_t)width * sizeof *alone);
-  printf("in a batch and alone: %s bits\n", same ? "the same" : "OTHER");
+  printf("in a batch and alone: %s bits\n", same ? "the same" : "DIFFERENT");
   double near = dot(together, together + width, width);
   double far = dot(together, together + 2 * width, width);
 
