@@ -35,7 +35,12 @@ static attend_status show_argmax(attend_context *ctx) {
   static const float q[3] = {1, 1, 2};
   float o[3], best;
   attend_plan *plan;
-  attend_desc d = {.form.kind = ATTEND_ARGMAX, .q_len = 1, .kv_len = 4, .dim = 3, .scale = 1};
+  attend_desc d = {ATTEND_INIT(attend_desc),
+                   .form.kind = ATTEND_ARGMAX,
+                   .q_len = 1,
+                   .kv_len = 4,
+                   .dim = 3,
+                   .scale = 1};
   attend_status status = attend_plan_create(ctx, &d, &plan);
   if (status) return status;
   status = attend_forward(plan, attend_bhtd_input(q), attend_bhtd_input(k), attend_bhtd_input(v),
@@ -114,11 +119,12 @@ static attend_status weigh(attend_context *ctx, const float *q, const float *k, 
   float o[LENGTH * WIDTH], lse[LENGTH];
   int32_t rows[LENGTH];
   attend_plan *plan;
-  attend_desc d = {.q_len = LENGTH, .kv_len = LENGTH, .dim = WIDTH};
+  attend_desc d = {ATTEND_INIT(attend_desc), .q_len = LENGTH, .kv_len = LENGTH, .dim = WIDTH};
   attend_status status = attend_plan_create(ctx, &d, &plan);
   if (status) return status;
   for (int i = 0; i < LENGTH; i++) rows[i] = i;
-  attend_observation look = {.rows = rows, .n_rows = LENGTH, .weights = weights};
+  attend_observation look = {ATTEND_INIT(attend_observation), .rows = rows, .n_rows = LENGTH,
+                             .weights = weights};
   status = attend_forward(plan, attend_bhtd_input(q), attend_bhtd_input(k), attend_bhtd_input(k),
                           attend_bhtd(o), lse);
   if (!status)

@@ -179,7 +179,8 @@ static attend_status load(const model_options *o, model_opened *m) {
   attend_status status = model_form(m->ctx, o, &m->form, &m->roles);
   if (!status) status = attend_checkpoint_open(m->ctx, m->path, &m->files);
   if (status) return status;
-  attend_model_options chosen = {.weights = o->weights,
+  attend_model_options chosen = {ATTEND_INIT(attend_model_options),
+                                 .weights = o->weights,
                                  .form = o->attention ? &m->form : NULL,
                                  .roles = m->roles,
                                  .no_head = o->no_head,

@@ -255,7 +255,8 @@ void options_share(struct argp_state *state, int count) {
 
 attend_context *options_context(const options *o, const char *isa, int *code) {
   attend_context *ctx;
-  attend_context_options chosen = {.isa = isa ? isa : o->isa, .threads = o->threads};
+  attend_context_options chosen = {ATTEND_INIT(attend_context_options), .isa = isa ? isa : o->isa,
+                                   .threads = o->threads};
   attend_status status = attend_context_create(&chosen, &ctx);
   *code = EXIT_OK;
   if (!status) return ctx;

@@ -15,7 +15,7 @@ int main(void) {
 
   attend_context *ctx;
   attend_plan *plan = NULL;
-  attend_desc d = {.q_len = 4, .kv_len = 4, .dim = 2};
+  attend_desc d = {ATTEND_INIT(attend_desc), .q_len = 4, .kv_len = 4, .dim = 2};
   attend_status status = attend_context_create(NULL, &ctx);
   if (!status) status = attend_plan_create(ctx, &d, &plan);
   if (!status)
@@ -32,8 +32,7 @@ int main(void) {
     printf("position %d attends to itself: output (%8.5f, %8.5f)\n", i, o[2 * i], o[2 * i + 1]);
     for (int x = 0; x < 2; x++) right = right && fabs(o[2 * i + x] - share * v[2 * i + x]) < 1e-6;
   }
-  printf("by hand %.5f of its own value: %s\n", share,
-         right ? "the same" : "DIFFERENT");
+  printf("by hand %.5f of its own value: %s\n", share, right ? "the same" : "DIFFERENT");
 
   attend_plan_free(plan);
   attend_context_free(ctx);

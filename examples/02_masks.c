@@ -52,7 +52,7 @@ int main(void) {
   attend_context *ctx;
   if (attend_context_create(NULL, &ctx)) return fprintf(stderr, "%s\n", attend_message(ctx)), 1;
 
-  attend_desc d = {.q_len = T, .kv_len = T, .dim = T};
+  attend_desc d = {ATTEND_INIT(attend_desc), .q_len = T, .kv_len = T, .dim = T};
   int right = show(ctx, "no mask: everyone sees everyone", d);
 
   d.mask.causal = ATTEND_CAUSAL;
@@ -68,7 +68,8 @@ int main(void) {
   right &= show(ctx, "causal, padded on the left: two rows see nothing", d);
 
   /* Fewer queries than keys: the alignment must be stated; it is never guessed. */
-  d = (attend_desc){.q_len = 2, .kv_len = T, .dim = T, .mask.causal = ATTEND_CAUSAL_BOTTOM};
+  d = (attend_desc){ATTEND_INIT(attend_desc), .q_len = 2, .kv_len = T, .dim = T,
+                    .mask.causal = ATTEND_CAUSAL_BOTTOM};
   right &= show(ctx, "bottom: the last query stands at the last key", d);
 
   d.mask.causal = ATTEND_CAUSAL;

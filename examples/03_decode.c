@@ -36,7 +36,8 @@ int main(void) {
 
   /* All positions in one call. */
   attend_desc d = {
-      .heads = H, .kv_heads = G, .q_len = T, .kv_len = T, .dim = D, .mask.causal = ATTEND_CAUSAL};
+      ATTEND_INIT(attend_desc),    .heads = H, .kv_heads = G, .q_len = T, .kv_len = T, .dim = D,
+      .mask.causal = ATTEND_CAUSAL};
   TRY(attend_plan_create(ctx, &d, &once));
   TRY(attend_forward(once, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v), attend_bhtd(whole),
                      NULL));

@@ -47,7 +47,8 @@ int main(void) {
   for (int n = 0; n < 4; n++)
     attend_random_normal((attend_random){4, (uint64_t)n}, 0, N, inputs[n]);
 
-  attend_desc d = {.heads = H,
+  attend_desc d = {ATTEND_INIT(attend_desc),
+                   .heads = H,
                    .q_len = T,
                    .kv_len = T,
                    .dim = D,

@@ -51,8 +51,10 @@ int main(void) {
   write_words(q, k);
   for (int i = 0; i < T; i++) rows[i] = i;
 
-  attend_desc d = {.q_len = T, .kv_len = T, .dim = D, .mask.causal = ATTEND_CAUSAL};
-  attend_observation look = {.rows = rows,
+  attend_desc d = {ATTEND_INIT(attend_desc), .q_len = T, .kv_len = T, .dim = D,
+                   .mask.causal = ATTEND_CAUSAL};
+  attend_observation look = {ATTEND_INIT(attend_observation),
+                             .rows = rows,
                              .n_rows = T,
                              .weights = weights,
                              .top = TOP,

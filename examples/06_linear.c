@@ -16,7 +16,8 @@ static double want[N];
 
 /* Operations of a causal forward pass of this length. */
 static double work(attend_context *ctx, attend_form_kind kind, int length) {
-  attend_desc d = {.form.kind = kind,
+  attend_desc d = {ATTEND_INIT(attend_desc),
+                   .form.kind = kind,
                    .heads = H,
                    .q_len = length,
                    .kv_len = length,
@@ -36,7 +37,8 @@ int main(void) {
 
   attend_context *ctx;
   attend_plan *plan = NULL;
-  attend_desc d = {.form.kind = ATTEND_ELU,
+  attend_desc d = {ATTEND_INIT(attend_desc),
+                   .form.kind = ATTEND_ELU,
                    .heads = H,
                    .q_len = T,
                    .kv_len = T,

@@ -87,7 +87,8 @@ int main(void) {
   for (int n = 0; n < 4; n++)
     attend_random_normal((attend_random){7, (uint64_t)n}, 0, N, inputs[n]);
 
-  attend_desc d = {.form = {.kind = ATTEND_CUSTOM, .features = C, .phi = phi, .phi_back = phi_back},
+  attend_desc d = {ATTEND_INIT(attend_desc),
+                   .form = {.kind = ATTEND_CUSTOM, .features = C, .phi = phi, .phi_back = phi_back},
                    .q_len = T,
                    .kv_len = T,
                    .dim = D,

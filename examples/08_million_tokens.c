@@ -64,7 +64,8 @@ int main(int argc, char **argv) {
   attend_context *ctx;
   attend_plan *plan;
   attend_state *state, *restored = NULL;
-  attend_desc d = {.form.kind = ATTEND_ELU,
+  attend_desc d = {ATTEND_INIT(attend_desc),
+                   .form.kind = ATTEND_ELU,
                    .q_len = CHUNK, /* largest number per call */
                    .dim = D,
                    .mask.causal = ATTEND_CAUSAL_BOTTOM,

@@ -45,8 +45,9 @@ int main(int argc, char **argv) {
   attend_checkpoint *files;
   attend_model *model;
   attend_session *session;
-  attend_model_options no_head = {.no_head = 1}; /* vectors need no logits */
-  attend_session_options batch = {.batch = TEXTS};
+  attend_model_options no_head = {ATTEND_INIT(attend_model_options),
+                                  .no_head = 1}; /* vectors need no logits */
+  attend_session_options batch = {ATTEND_INIT(attend_session_options), .batch = TEXTS};
   TRY(attend_context_create(NULL, &ctx));
   TRY(attend_checkpoint_open(ctx, path, &files));
   TRY(attend_model_create(files, &no_head, &model));

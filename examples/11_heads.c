@@ -33,7 +33,8 @@ int main(int argc, char **argv) {
   attend_session *session;
   attend_trace *trace;
   attend_lens *lens;
-  attend_trace_options what = {.points = ATTEND_AT_QUERY | ATTEND_AT_KEY | ATTEND_AT_VALUE |
+  attend_trace_options what = {ATTEND_INIT(attend_trace_options),
+                               .points = ATTEND_AT_QUERY | ATTEND_AT_KEY | ATTEND_AT_VALUE |
                                          ATTEND_AT_HEAD_OUTPUT | ATTEND_AT_DENOMINATOR};
   TRY(attend_context_create(NULL, &ctx));
   TRY(attend_checkpoint_open(ctx, path, &files));
@@ -56,7 +57,8 @@ int main(int argc, char **argv) {
     printf("layer %d:", l);
     for (int h = 0; h < shape.heads; h++) {
       attend_head_id at = {ATTEND_DECODER_SELF, l, h};
-      attend_pattern_options text = {.row_ids = ids, .key_ids = ids};
+      attend_pattern_options text = {ATTEND_INIT(attend_pattern_options), .row_ids = ids,
+                                     .key_ids = ids};
       attend_pattern_scores p;
       TRY(attend_lens_pattern(lens, at, &text, &p));
       printf(" %s", p.pattern < 0 ? "-" : attend_head_pattern_name((attend_head_pattern)p.pattern));

@@ -44,7 +44,8 @@ int main(int argc, char **argv) {
 
   int32_t ids[LENGTH], next[LENGTH];
   for (int i = 0; i < LENGTH; i++) ids[i] = rhyme[i], next[i] = rhyme[i + 1];
-  attend_batch batch = {.count = 1, .length = LENGTH, .ids = ids, .targets = next};
+  attend_batch batch = {ATTEND_INIT(attend_batch), .count = 1, .length = LENGTH, .ids = ids,
+                        .targets = next};
   attend_schedule rate = {ATTEND_COSINE_RATE, 3e-3, 3e-4, 10, STEPS};
   for (int i = 0; i < STEPS; i++) {
     attend_batch_loss got;

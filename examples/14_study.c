@@ -34,7 +34,8 @@ static attend_status save_plot(attend_context *ctx, const attend_report *report,
 
 int main(void) {
   const attend_setting_value sizes[] = {{"d", "16,64"}, {"samples", "2000"}};
-  attend_study_options how = {.seed = 1, .count = 2, .settings = sizes};
+  attend_study_options how = {ATTEND_INIT(attend_study_options), .seed = 1, .count = 2,
+                              .settings = sizes};
   attend_report *report;
   attend_context *ctx;
   if (attend_context_create(NULL, &ctx)) return fail(attend_message(ctx));

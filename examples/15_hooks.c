@@ -55,11 +55,9 @@ int main(int argc, char **argv) {
   for (int layer = 0; layer < c->decoder.layers; layer++) {
     printf("layer %d", layer);
     for (int head = 0; head < c->decoder.heads; head++) {
-      attend_hook hook = {.points = ATTEND_AT_HEAD_OUTPUT,
-                          .layers = &layer,
-                          .n_layers = 1,
-                          .edit = ablate,
-                          .user = &head};
+      attend_hook hook = {ATTEND_INIT(attend_hook), .points = ATTEND_AT_HEAD_OUTPUT,
+                          .layers = &layer,         .n_layers = 1,
+                          .edit = ablate,           .user = &head};
       TRY(attend_session_set_hooks(session, 1, &hook));
       TRY(loss_of(ctx, session, c->vocab, logits, &loss));
       printf("  %+.4f", loss - plain);

@@ -12,7 +12,7 @@ int main(int argc, char **argv) {
   const char *path = argc > 1 ? argv[1] : "tests/golden/models/bert";
   const char *words = argc > 2 ? argv[2] : "tests/golden/words";
   const char *texts[] = {"the cat sat on the mat", "the cats sat", "a dog"};
-  attend_embed_options o = ATTEND_EMBED_OPTIONS;
+  attend_embed_options o = {ATTEND_INIT(attend_embed_options)};
   attend_context *ctx;
   attend_checkpoint *files;
   attend_model *model;

@@ -12,7 +12,7 @@ int main(int argc, char **argv) {
   const char *path = argc > 1 ? argv[1] : "tests/golden/models/bert";
   const char *words = argc > 2 ? argv[2] : "tests/golden/words";
   const char *text = argc > 3 ? argv[3] : "the cat [MASK] on the ___";
-  attend_fill_options top3 = ATTEND_FILL_OPTIONS;
+  attend_fill_options top3 = {ATTEND_INIT(attend_fill_options)};
   attend_context *ctx;
   attend_checkpoint *files;
   attend_model *model;

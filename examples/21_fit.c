@@ -19,12 +19,12 @@ int main(int argc, char **argv) {
   attend_context *ctx;
   attend_corpus *texts, *held;
   attend_batches *batches;
-  attend_batch_options cut = {.batch = 4, .length = 32};
-  attend_fit_options how = ATTEND_FIT_OPTIONS;
+  attend_batch_options cut = {ATTEND_INIT(attend_batch_options), .batch = 4, .length = 32};
+  attend_fit_options how = {ATTEND_INIT(attend_fit_options)};
   attend_fit_result end;
   int32_t ids[3000]; /* attend_corpus_read tokenizes files instead */
   for (int i = 0; i < 3000; i++) ids[i] = i % 89 * i % 97;
-  how.training.schedule = (attend_schedule){.rate = 1e-3, .steps = 40};
+  how.schedule = (attend_schedule){.rate = 1e-3, .steps = 40};
   how.report = show, how.user = stdout;
   TRY(attend_context_create(NULL, &ctx));
   TRY(attend_corpus_create(ctx, &texts));

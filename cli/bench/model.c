@@ -161,7 +161,8 @@ static attend_status prepare(model_bench *m, const bench_model_options *o) {
   for (int i = 0; i < n; i++) m->ids[i] = (int32_t)((i * 7919LL + 13) % m->config->vocab);
   m->logits = need((size_t)m->sequences * (size_t)m->config->vocab, sizeof *m->logits);
   m->ceiling = ceiling_open();
-  attend_session_options r = {.batch = m->sequences, .rows = m->tokens};
+  attend_session_options r = {ATTEND_INIT(attend_session_options), .batch = m->sequences,
+                              .rows = m->tokens};
   return attend_session_create(m->model, &r, &m->session);
 }
 
@@ -177,8 +178,8 @@ static attend_status bench_weights(attend_context *ctx, attend_checkpoint *files
                                    const char *name, const attend_form *form, unsigned roles,
                                    table *t) {
   model_bench m = {.ctx = ctx, .config = attend_checkpoint_config(files)};
-  attend_model_options how = {
-      .weights = kind, .form = form, .roles = roles, .no_head = m.config->parts & ATTEND_ENCODER};
+  attend_model_options how = {ATTEND_INIT(attend_model_options), .weights = kind, .form = form,
+                              .roles = roles, .no_head = m.config->parts & ATTEND_ENCODER};
   attend_status status = attend_model_create(files, &how, &m.model);
   if (!status) status = prepare(&m, o);
   if (!status) status = measure(&m, name, t);

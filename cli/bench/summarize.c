@@ -103,7 +103,7 @@ static attend_status read_flops(const summarize_bench *r, const form_bench *f, i
                                 double *flops) {
   const attend_config *config = attend_model_config(f->model);
   const attend_stack *e = &config->encoder, *d = &config->decoder;
-  attend_desc desc;
+  attend_desc desc = {ATTEND_INIT(attend_desc)};
   attend_cost attention;
   if (!attend_model_attention(f->model, ATTEND_ENCODER_SELF, 0, &desc)) return ATTEND_INVALID;
   desc.batch = 1;
@@ -251,7 +251,7 @@ static attend_status draw(const summarize_bench *r, int lengths) {
   for (int p = 0; p < PANELS; p++) panels[p] = draw_panel(r, lengths, p, &all[p]);
   snprintf(notes, sizeof notes, "One document; %d threads, %s, medians.",
            attend_context_threads(r->ctx), attend_context_isa(r->ctx));
-  attend_plot plot = {.count = PANELS, .panels = panels, .notes = notes};
+  attend_plot plot = {ATTEND_INIT(attend_plot), .count = PANELS, .panels = panels, .notes = notes};
   return attend_plot_save(r->ctx, &plot, r->o->curve);
 }
 
@@ -271,7 +271,7 @@ static void random_ids(summarize_bench *r) {
 
 static attend_status open_models(summarize_bench *r) {
   unsigned roles = ATTEND_IN_ENCODER | ATTEND_IN_CROSS;
-  attend_model_options model = {.weights = r->o->model.weights};
+  attend_model_options model = {ATTEND_INIT(attend_model_options), .weights = r->o->model.weights};
   attend_status status = attend_model_create(r->files, &model, &r->model);
   if (!status && r->o->model.roles) status = attend_roles_parse(r->ctx, r->o->model.roles, &roles);
   for (int k = 0; k < r->forms.count && !status; k++) {

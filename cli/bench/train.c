@@ -130,7 +130,8 @@ static void prepare(train_bench *t, const bench_model_options *o) {
     t->ids[i] = (int32_t)(words[0] % (uint32_t)c->vocab);
     t->targets[i] = (int32_t)(words[1] % (uint32_t)c->vocab);
   }
-  t->batch = (attend_batch){.count = batch, .length = length, .ids = t->ids, .targets = t->targets};
+  t->batch = (attend_batch){ATTEND_INIT(attend_batch), .count = batch, .length = length,
+                            .ids = t->ids, .targets = t->targets};
   if (c->parts == ATTEND_BOTH) {
     t->batch.decoder_length = o->curve && length > SUMMARY ? SUMMARY : length;
     t->batch.decoder_ids = t->ids;
@@ -157,7 +158,8 @@ static attend_status bench_one(const train_benches *all, const bench_model_optio
                                double *seconds, double *bytes) {
   train_bench t = {.ctx = all->ctx, .name = attention ? attention : "learn"};
   attend_form form = {0};
-  attend_trainer_options wanted = {.weights = kind, .recompute = o->recompute};
+  attend_trainer_options wanted = {ATTEND_INIT(attend_trainer_options), .weights = kind,
+                                   .recompute = o->recompute};
   attend_status status = ATTEND_OK;
   if (attention) {
     status = attend_form_parse(t.ctx, attention, &form);
@@ -230,7 +232,7 @@ static attend_status draw_curves(const train_benches *all, const curves *c) {
   snprintf(decoder, sizeof decoder, " and %d decoder tokens", SUMMARY);
   snprintf(notes, sizeof notes, "One text%s a step: forward, backward, AdamW; %d threads, %s.",
            both ? decoder : "", attend_context_threads(all->ctx), attend_context_isa(all->ctx));
-  attend_plot plot = {.count = 2, .panels = panels, .notes = notes};
+  attend_plot plot = {ATTEND_INIT(attend_plot), .count = 2, .panels = panels, .notes = notes};
   return attend_plot_save(all->ctx, &plot, all->o->curve);
 }
 

@@ -295,7 +295,7 @@ static int show_progress(double done, void *user) {
 }
 
 static int compare(const model_opened *m, compare_options *o, const id_list *ids) {
-  attend_compare_options how = ATTEND_COMPARE_OPTIONS;
+  attend_compare_options how = {ATTEND_INIT(attend_compare_options)};
   attend_comparison *c;
   double bytes = attend_comparison_bytes(m->model, ids->count);
   if (!o->no_attention && bytes > 4e9) {

@@ -256,7 +256,8 @@ static attend_status plot_runs(attend_context *ctx, const attend_run_facts *runs
                                  .y = {.label = "nats per token", .log = 1},
                                  .count = (size_t)count,
                                  .series = time}};
-  attend_plot plot = {.count = is_timed(runs, count) ? 2 : 1,
+  attend_plot plot = {ATTEND_INIT(attend_plot),
+                      .count = is_timed(runs, count) ? 2 : 1,
                       .panels = panels,
                       .width = 840,
                       .height = 320,
@@ -284,7 +285,7 @@ static int print_all(attend_context *ctx, const runs_options *o, const attend_ru
 
 int compare_runs(int argc, char **argv) {
   runs_options o = {0};
-  attend_runs_options how = ATTEND_RUNS_OPTIONS;
+  attend_runs_options how = {ATTEND_INIT(attend_runs_options)};
   attend_runs *runs = NULL;
   int code, count = 0;
   argp_parse(&argp, argc, argv, 0, NULL, &o);

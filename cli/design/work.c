@@ -56,8 +56,8 @@ void design_close(designed *g) {
 /* ---- checking ------------------------------------------------------------------------- */
 
 static attend_check_options check_options(const design_options *o) {
-  return (attend_check_options){
-      .length = o->length, .most_inputs = o->most_inputs, .progress = step};
+  return (attend_check_options){ATTEND_INIT(attend_check_options), .length = o->length,
+                                .most_inputs = o->most_inputs, .progress = step};
 }
 
 static int check_way(designed *g, const design_options *o, attend_way way, attend_verdict *v) {
@@ -100,12 +100,9 @@ int design_refuse(const designed *g) {
 
 static int study(designed *g, const design_options *o) {
   char what[96];
-  attend_twin_options s = {.steps = o->steps,
-                           .batch = o->batch,
-                           .rate = o->rate,
-                           .has_seed = o->has_seed,
-                           .seed = o->common.seed,
-                           .progress = step};
+  attend_twin_options s = {
+      ATTEND_INIT(attend_twin_options), .steps = o->steps,      .batch = o->batch, .rate = o->rate,
+      .has_seed = o->has_seed,          .seed = o->common.seed, .progress = step};
   snprintf(what, sizeof what, "%s learns", g->facts.name);
   progress_start(what, (size_t)(o->steps ? o->steps : g->facts.steps));
   double from = seconds_now();

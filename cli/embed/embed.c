@@ -292,7 +292,7 @@ static int embed(embed_run *run) {
 }
 
 int cmd_embed(int argc, char **argv) {
-  embed_options o = {.embed = ATTEND_EMBED_OPTIONS};
+  embed_options o = {.embed = {ATTEND_INIT(attend_embed_options)}};
   embed_run run = {.o = &o};
   argp_parse(&argp, argc, argv, 0, NULL, &o);
   int code = embed(&run);

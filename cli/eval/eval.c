@@ -260,7 +260,7 @@ static int score_all(eval_run *run) {
 
 int cmd_eval(int argc, char **argv) {
   if (is_eval_rouge(argc, argv)) return eval_rouge(argc, argv);
-  eval_options o = {.evaluate = ATTEND_EVALUATE_OPTIONS};
+  eval_options o = {.evaluate = {ATTEND_INIT(attend_evaluate_options)}};
   eval_run run = {.o = &o};
   argp_parse(&argp, argc, argv, 0, NULL, &o);
   o.model.text = !o.is_ids;

@@ -257,7 +257,7 @@ static void take_summaries(const attend_summaries *all, const rouge_pairs *pairs
 
 static attend_status summarize(attend_summarizer *s, const rouge_pairs *pairs,
                                attend_summaries **all) {
-  attend_summarize_callbacks callbacks = ATTEND_SUMMARIZE_CALLBACKS;
+  attend_summarize_callbacks callbacks = {ATTEND_INIT(attend_summarize_callbacks)};
   rouge_progress progress = {.count = pairs->count};
   attend_document *docs = need((size_t)pairs->count, sizeof *docs);
   for (int i = 0; i < pairs->count; i++)
@@ -324,7 +324,7 @@ static int score(attend_context *ctx, const rouge_options *o) {
 }
 
 int eval_rouge(int argc, char **argv) {
-  rouge_options o = {.how = summary_defaults()};
+  rouge_options o = {.how = summary_defaults(), .rouge = {ATTEND_INIT(attend_rouge_options)}};
   int code;
   argp_parse(&argp, argc, argv, 0, NULL, &o);
   attend_context *ctx = options_context(&o.common, NULL, &code);

@@ -66,7 +66,8 @@ int scores_make(attend_context *ctx, const rouge_options *o, const rouge_pairs *
                 rouge_scores *t) {
   _Static_assert(sizeof(attend_rouge_scores) == SCORE_WORDS * sizeof(double),
                  "scores are the first columns");
-  attend_bootstrap_options bootstrap = {.seed = o->how.how.seed};
+  attend_bootstrap_options bootstrap = {ATTEND_INIT(attend_bootstrap_options),
+                                        .seed = o->how.how.seed};
   *t = (rouge_scores){.novelty = true};
   t->values = need((size_t)pairs->count * SCORE_COLUMNS, sizeof *t->values);
   t->pair = need((size_t)pairs->count, sizeof *t->pair);

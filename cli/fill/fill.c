@@ -133,7 +133,7 @@ static int fill(fill_run *run) {
 }
 
 int cmd_fill(int argc, char **argv) {
-  fill_options o = {.fill = ATTEND_FILL_OPTIONS};
+  fill_options o = {.fill = {ATTEND_INIT(attend_fill_options)}};
   fill_run run = {.o = &o, .rows = table_start(columns)};
   options_read(&verb_fill, argc, argv, &o);
   int code = fill(&run);

@@ -153,7 +153,8 @@ static attend_status count_state(model_facts *f) {
     form = (attend_form){.kind = ATTEND_ELU};
     f->state_form = "elu";
   }
-  attend_desc d = {.form = form,
+  attend_desc d = {ATTEND_INIT(attend_desc),
+                   .form = form,
                    .heads = s->heads,
                    .kv_heads = s->kv_heads,
                    .q_len = 1,
@@ -187,7 +188,8 @@ static attend_status attention_of(const model_facts *f, attend_role role, int ro
                                   attend_cost *cost) {
   const attend_stack *s = role == ATTEND_ENCODER_SELF ? &f->config->encoder : &f->config->decoder;
   const bool causal = role == ATTEND_DECODER_SELF;
-  attend_desc d = {.form = f->forms[role],
+  attend_desc d = {ATTEND_INIT(attend_desc),
+                   .form = f->forms[role],
                    .batch = 1,
                    .heads = s->heads,
                    .kv_heads = s->kv_heads,

@@ -193,7 +193,8 @@ static int run(studied *s, const attend_study *study, const study_options *o, pl
   attend_status status = ATTEND_OK;
   int code = give_all(&g, study, o);
   p->name = study->name;
-  attend_study_options how = {.seed = o->common.seed,
+  attend_study_options how = {ATTEND_INIT(attend_study_options),
+                              .seed = o->common.seed,
                               .quick = o->quick,
                               .count = g.count,
                               .settings = g.values,

@@ -193,7 +193,7 @@ static int open_model(extract_run *run) {
   }
   model_options model = o->model;
   model.path = run->model;
-  attend_embed_options embed = ATTEND_EMBED_OPTIONS;
+  attend_embed_options embed = {ATTEND_INIT(attend_embed_options)};
   embed.progress = on_embedded;
   embed.user = run;
   code = embedder_open(&o->common, &model, embed, &run->m, &run->e);
@@ -237,7 +237,7 @@ static int on_ranked(double done, void *user) {
 static attend_status rank_document(const extract_run *run, extracted *d, const float *vectors,
                                    int width) {
   const extract_options *e = &run->o->extract;
-  attend_extract_options o = ATTEND_EXTRACT_OPTIONS;
+  attend_extract_options o = {ATTEND_INIT(attend_extract_options)};
   o.count = e->count;
   o.share = e->share;
   o.tau = (float)e->tau;

@@ -223,7 +223,7 @@ static int say_interrupted(const job *j, int i) {
 
 static attend_status open_document(job *j, int i, const char *work, progress_line *line) {
   const long_options *l = &j->o->longer;
-  attend_long_options o = ATTEND_LONG_OPTIONS;
+  attend_long_options o = {ATTEND_INIT(attend_long_options)};
   o.mode = l->linear ? ATTEND_LONG_LINEAR : ATTEND_LONG_CHUNKS;
   o.parts = l->parts;
   o.levels = l->levels;

@@ -119,7 +119,7 @@ summary_options summary_defaults(void) {
 int summarizer_open(const options *common, const model_options *model, const summary_options *o,
                     summarizer *s) {
   model_options chosen = *model;
-  attend_summarize_options how = ATTEND_SUMMARIZE_OPTIONS;
+  attend_summarize_options how = {ATTEND_INIT(attend_summarize_options)};
   *s = (summarizer){0};
   if (!chosen.path) chosen.path = "attend:summarizer";
   if (chosen.attention && !chosen.roles) chosen.roles = SUMMARY_ROLES;
@@ -154,7 +154,7 @@ static void on_done(int document, const attend_summarized *one, void *user) {
 
 static int write_window(summarizer *s, const documents *docs, int first, int n,
                         attend_summaries **all) {
-  attend_summarize_callbacks callbacks = ATTEND_SUMMARIZE_CALLBACKS;
+  attend_summarize_callbacks callbacks = {ATTEND_INIT(attend_summarize_callbacks)};
   int done = first;
   callbacks.progress = on_progress;
   callbacks.on_done = on_done;

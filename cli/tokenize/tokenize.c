@@ -194,9 +194,8 @@ static int read_ids(tokenize_run *run, const char *text) {
 
 static attend_status encode(const tokenize_run *run, const char *text, size_t length) {
   const tokenize_options *o = run->o;
-  attend_encode_options how = {.no_special = o->no_special,
-                               .pair = o->pair,
-                               .pair_length = o->pair ? strlen(o->pair) : 0,
+  attend_encode_options how = {ATTEND_INIT(attend_encode_options), .no_special = o->no_special,
+                               .pair = o->pair, .pair_length = o->pair ? strlen(o->pair) : 0,
                                .max_length = o->max_length};
   attend_status status = attend_encode(run->encoding, text, length, &how);
   if (!status && run->encoding->dropped)

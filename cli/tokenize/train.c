@@ -384,6 +384,7 @@ int tokenize_train(int argc, char **argv) {
   train_options *o = need(1, sizeof *o);
   train_run run = {.o = o};
   int code;
+  o->train.size = sizeof o->train;
   argp_parse(&argp, argc, argv, 0, NULL, o);
   double started = seconds_now();
   run.ctx = options_context(&o->common, NULL, &code);

@@ -44,7 +44,7 @@ static attend_status save_plot(train_run *run) {
                              .y = {.label = "nats per token"},
                              .count = valid.count ? 2 : 1,
                              .series = series};
-  attend_plot plot = {.count = 1, .panels = &panel};
+  attend_plot plot = {ATTEND_INIT(attend_plot), .count = 1, .panels = &panel};
   char *path = path_of("%s/loss.svg", run->s->out);
   attend_status status = attend_plot_save(run->ctx, &plot, path);
   free(path);

@@ -448,7 +448,8 @@ const struct argp train_argp = {
     .children = children};
 
 train_settings train_defaults(void) {
-  train_settings s = {.valid_share = -1,
+  train_settings s = {.made = {ATTEND_INIT(attend_architecture)},
+                      .valid_share = -1,
                       .steps = 1000,
                       .schedule = ATTEND_COSINE_RATE,
                       .rate = -1,

@@ -76,7 +76,8 @@ static int make_trainer(train_run *run) {
   attend_form form = {0};
   const char *attention = s->made.attention;
   if (attention) TRY(run, attend_form_parse(run->ctx, attention, &form));
-  attend_trainer_options how = {.form = attention ? &form : NULL,
+  attend_trainer_options how = {ATTEND_INIT(attend_trainer_options),
+                                .form = attention ? &form : NULL,
                                 .roles = run->roles,
                                 .weights = s->weights,
                                 .recompute = s->recompute,
@@ -142,6 +143,7 @@ static int read_files(train_run *run, const word_list *files, attend_corpus *to)
   bool joined = parts == ATTEND_DECODER;
   if (joined && !s->target_length) target = length / 2;
   attend_corpus_options how = {
+      ATTEND_INIT(attend_corpus_options),
       .tokenizer = run->tokenizer,
       .task = run->task,
       .parts = parts,
@@ -180,7 +182,8 @@ static int read_texts(train_run *run) {
 static int make_batches(train_run *run) {
   const train_settings *s = run->s;
   const attend_config *c = attend_trainer_config(run->trainer);
-  attend_batch_options how = {.task = run->task,
+  attend_batch_options how = {ATTEND_INIT(attend_batch_options),
+                              .task = run->task,
                               .parts = c->parts,
                               .batch = s->batch,
                               .length = longest(run),
@@ -232,9 +235,10 @@ static attend_schedule schedule_of(const train_run *run) {
 
 static int begin(train_run *run) {
   const train_settings *s = run->s;
-  attend_fit_options how = ATTEND_FIT_OPTIONS;
-  how.training = (attend_training_options){
-      .schedule = schedule_of(run), .accumulate = s->accumulate, .smoothing = (float)s->smoothing};
+  attend_fit_options how = {ATTEND_INIT(attend_fit_options)};
+  how.schedule = schedule_of(run);
+  how.accumulate = s->accumulate;
+  how.smoothing = (float)s->smoothing;
   how.base = run->base;
   how.valid = run->valid;
   how.valid_batches = (uint64_t)s->valid_batches;

@@ -41,8 +41,9 @@ int learn_tokenizer(const train_run *run, const char *folder) {
   const train_settings *s = run->s;
   attend_text_trainer *trainer;
   int vocab = s->made.vocab ? s->made.vocab : 4096;
-  attend_text_train_options how = {
-      .like = like_of(s->made.family), .vocab = vocab, .lowercase = false, .progress = say_merges};
+  attend_text_train_options how = {ATTEND_INIT(attend_text_train_options),
+                                   .like = like_of(s->made.family), .vocab = vocab,
+                                   .lowercase = false, .progress = say_merges};
   attend_status status = attend_text_trainer_create(run->ctx, &how, &trainer);
   int code = status ? EXIT_FAILED : feed_all(run, trainer);
   if (!code && !status) {

@@ -416,7 +416,7 @@ static int say_token(const attend_view_step *step, void *user) {
 
 /* Nobody listens where a long request comes without events. */
 static const attend_view_listener *listener_of(request *r, attend_view_listener *l) {
-  *l = (attend_view_listener){say_progress, say_token, r};
+  *l = (attend_view_listener){ATTEND_INIT(attend_view_listener), say_progress, say_token, r};
   return r->say ? l : NULL;
 }
 
@@ -460,7 +460,7 @@ static bool answer_case(request *r, const attend_json *q, const attend_view_gene
 static bool answer_run(request *r) { return answer_case(r, r->q, NULL); }
 
 static bool answer_generate(request *r) {
-  attend_view_generate g = {0};
+  attend_view_generate g = {ATTEND_INIT(attend_view_generate)};
   return request_generate(r, &g) && answer_case(r, attend_json_get(r->q, "case"), &g);
 }
 

@@ -22,9 +22,9 @@ static int show_progress(double done, double total, const char *what, void *user
 /* new_tokens 0: nothing is generated. */
 static bool run_either(viewer *v, const view_case *c, int new_tokens, const attend_view_run **run,
                        char error[SUBJECT_ERROR]) {
-  const attend_view_listener shown = {.progress = show_progress};
+  const attend_view_listener shown = {ATTEND_INIT(attend_view_listener), .progress = show_progress};
   const attend_view_listener *listener = v->live ? NULL : &shown;
-  attend_view_generate g = {.new_tokens = new_tokens};
+  attend_view_generate g = {ATTEND_INIT(attend_view_generate), .new_tokens = new_tokens};
   attend_view_case found;
   *run = NULL;
   if (!case_find(v, c, &found, error)) return false;

@@ -55,11 +55,13 @@ static int add_training(viewer *v, const char *path) {
   if (!status)
     status = attend_training_run_folder(v->training, attend_training_run_last(v->training), last);
   if (status) return complain_status(v->ctx, status);
-  return add_model(v, (attend_view_source){last, NULL, step_path, v->training}, path);
+  return add_model(
+      v, (attend_view_source){ATTEND_INIT(attend_view_source), last, NULL, step_path, v->training},
+      path);
 }
 
 int viewer_open(attend_context *ctx, const viewer_options *o, viewer **out) {
-  attend_viewer_options session = ATTEND_VIEWER_OPTIONS;
+  attend_viewer_options session = {ATTEND_INIT(attend_viewer_options)};
   viewer *v = *out = need(1, sizeof *v);
   int code = EXIT_OK;
   session.weights = o->weights;
@@ -70,7 +72,8 @@ int viewer_open(attend_context *ctx, const viewer_options *o, viewer **out) {
   if (status) return complain_status(ctx, status);
   if (o->run) code = add_training(v, o->run);
   for (int i = 0; i < o->n && !code; i++)
-    code = add_model(v, (attend_view_source){.path = o->paths[i]}, o->paths[i]);
+    code = add_model(v, (attend_view_source){ATTEND_INIT(attend_view_source), .path = o->paths[i]},
+                     o->paths[i]);
   return code;
 }
 
@@ -113,7 +116,8 @@ void case_free(view_case *c) {
 }
 
 bool case_find(const viewer *v, const view_case *c, attend_view_case *to, char error[640]) {
-  *to = (attend_view_case){.model = viewer_model(v, c->model),
+  *to = (attend_view_case){ATTEND_INIT(attend_view_case),
+                           .model = viewer_model(v, c->model),
                            .text = c->text,
                            .second = c->second,
                            .attention = c->attention,

@@ -6,8 +6,8 @@
  * The form chooses sim, the mask chooses what is visible, the bias adds to the
  * score. A description is plain data and zero means default:
  *
- *   attend_desc d = {.heads = 12, .q_len = 1024, .kv_len = 1024, .dim = 64,
- *                    .mask.causal = ATTEND_CAUSAL};
+ *   attend_desc d = {ATTEND_INIT(attend_desc), .heads = 12, .q_len = 1024,
+ *                    .kv_len = 1024, .dim = 64, .mask.causal = ATTEND_CAUSAL};
  *   attend_plan *plan;
  *   attend_plan_create(ctx, &d, &plan);
  *   attend_forward(plan, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v),
@@ -147,6 +147,7 @@ ATTEND_API int attend_bucket(const attend_bias *bias, int64_t key_minus_query);
 enum { ATTEND_FOR_BACKWARD = 1, ATTEND_FOR_EXTEND = 2 };
 
 typedef struct {
+  size_t size;
   attend_form form;
   int batch, heads;  /* 0: 1                                                 */
   int kv_heads;      /* 0: heads; otherwise divides heads                    */

@@ -46,6 +46,19 @@ extern "C" {
 #define ATTEND_VERSION_PATCH 0
 #define ATTEND_VERSION "0.1.0"
 
+/* Begins a struct that the caller fills in: its first member is its size, so that later
+ * versions of the library can add members at its end. What is not named is 0, the default:
+ *
+ *   attend_desc d = {ATTEND_INIT(attend_desc), .heads = 12, .dim = 64};
+ *
+ * A struct without it is refused, and so is one of a newer version of the library that
+ * uses a member which this version does not have. */
+#ifdef __cplusplus
+#define ATTEND_INIT(type) sizeof(type)
+#else
+#define ATTEND_INIT(type) .size = sizeof(type)
+#endif
+
 /* The version of the linked library, "major.minor.patch". */
 ATTEND_API const char *attend_version(void);
 
@@ -75,6 +88,7 @@ typedef struct {
 typedef void (*attend_parallel_for)(int n, void (*body)(void *args, int i), void *args, void *user);
 
 typedef struct {
+  size_t size;
   const char *isa; /* "scalar", "avx2", "avx512", "amx", "neon"; NULL: the
                       environment's ATTEND_ISA, else the best of this CPU */
   int threads;     /* 0: ATTEND_NUM_THREADS, else OMP_NUM_THREADS, else cores */

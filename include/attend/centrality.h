@@ -20,8 +20,9 @@ extern "C" {
 #endif
 
 typedef struct { /* zero means default */
-  float tau;     /* temperature; 0: 0.5 */
-  double jump;   /* in [0, 1): probability of a jump to a uniform vector, as in
+  size_t size;
+  float tau;   /* temperature; 0: 0.5 */
+  double jump; /* in [0, 1): probability of a jump to a uniform vector, as in
                     PageRank; with it power iteration runs, a pass of attention
                     each, until the sum of changes is below 1e-6 */
   /* Called with the completed fraction; a result other than 0 ends the call with

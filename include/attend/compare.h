@@ -20,8 +20,8 @@
 extern "C" {
 #endif
 
-typedef struct {    /* zero means default */
-  size_t size;      /* ATTEND_COMPARE_OPTIONS sets it */
+typedef struct { /* zero means default */
+  size_t size;
   unsigned roles;   /* of attend_in: attention of these roles has the form, other
                      roles that of the configuration; 0: all */
   int repeat;       /* passes that are timed; 0: 3 */
@@ -30,9 +30,6 @@ typedef struct {    /* zero means default */
   int (*progress)(double done, void *user);
   void *user;
 } attend_compare_options;
-
-#define ATTEND_COMPARE_OPTIONS \
-  { .size = sizeof(attend_compare_options) }
 
 /* One form beside the first. NaN: the model has no such number, or it was not
  * measured. */
@@ -109,13 +106,10 @@ typedef struct {
   double *step, *seconds, *loss, *low, *high; /* [points]; seconds of training */
 } attend_run_facts;
 
-typedef struct {  /* zero means default */
-  size_t size;    /* ATTEND_RUNS_OPTIONS sets it */
+typedef struct { /* zero means default */
+  size_t size;
   int join_seeds; /* NAME-s1, NAME-s2, .. become NAME, where the first of them is */
 } attend_runs_options;
-
-#define ATTEND_RUNS_OPTIONS \
-  { .size = sizeof(attend_runs_options) }
 
 typedef struct attend_runs attend_runs;
 

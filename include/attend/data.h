@@ -40,6 +40,7 @@ typedef enum {
 } attend_task;
 
 typedef struct { /* zero means default */
+  size_t size;
   const attend_tokenizer *tokenizer;
   attend_task task;
   attend_parts parts;       /* of the model: for a decoder, pairs are one text      */
@@ -80,6 +81,7 @@ ATTEND_API attend_status attend_corpus_split(attend_corpus *corpus, double share
 /* ---- batches -------------------------------------------------------------------- */
 
 typedef struct { /* zero means default */
+  size_t size;
   attend_task task;
   attend_parts parts; /* of the model: pairs are one sequence for a decoder   */
   int batch;          /* sequences in a batch; 0: 8                          */

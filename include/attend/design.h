@@ -164,7 +164,8 @@ ATTEND_API attend_design_inside attend_design_run_head(const attend_design_run *
 
 enum { ATTEND_INPUT_TEXT = 512 };
 
-typedef struct {        /* zero means default */
+typedef struct { /* zero means default */
+  size_t size;
   int length;           /* longest input; 0: the spec's, and not above it      */
   uint64_t most_inputs; /* more are refused; 0: a million                     */
   /* Called now and then; what is not 0 ends the work with ATTEND_STOPPED. */
@@ -208,6 +209,7 @@ ATTEND_API attend_status attend_design_least(const attend_design *design,
 /* ---- the learned twin --------------------------------------------------------------- */
 
 typedef struct { /* zero, and a rate or decay below 0: the spec's */
+  size_t size;
   int steps, batch;
   double rate, decay;
   int has_seed; /* seed counts                                                */

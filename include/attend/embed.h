@@ -1,7 +1,7 @@
 /* attend/embed.h - vectors of texts.
  *
  *   attend_embedder *e;
- *   attend_embed_options o = ATTEND_EMBED_OPTIONS;
+ *   attend_embed_options o = {ATTEND_INIT(attend_embed_options)};
  *   const char *texts[] = {"a happy person", "a very happy person"};
  *   o.folder = folder;                               pooling as the model's folder says
  *   attend_embedder_create(model, tokenizer, &o, &e);
@@ -56,9 +56,6 @@ typedef struct { /* zero means default */
   int (*progress)(double done, void *user);
   void *user;
 } attend_embed_options;
-
-#define ATTEND_EMBED_OPTIONS \
-  { .size = sizeof(attend_embed_options) }
 
 typedef struct attend_embedder attend_embedder;
 

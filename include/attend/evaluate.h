@@ -46,9 +46,6 @@ typedef struct { /* zero means default */
   void *user;
 } attend_evaluate_options;
 
-#define ATTEND_EVALUATE_OPTIONS \
-  { .size = sizeof(attend_evaluate_options) }
-
 typedef struct attend_evaluation attend_evaluation;
 
 /* A decoder, or an encoder with a masked-LM head; an encoder-decoder is refused.

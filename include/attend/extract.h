@@ -62,9 +62,6 @@ typedef struct { /* zero means default */
   int (*progress)(double done, void *user); /* other than 0: ATTEND_STOPPED  */
   void *user;
 } attend_extract_options;
-#define ATTEND_EXTRACT_OPTIONS \
-  { .size = sizeof(attend_extract_options) }
-
 /* Ranks and chooses; may be called again. vectors [rows, width], of length 1, of the
  * sentences with words in their order; NULL: TF-IDF vectors. options may be NULL. */
 ATTEND_API attend_status attend_extraction_rank(attend_extraction *extraction, const float *vectors,

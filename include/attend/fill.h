@@ -38,9 +38,6 @@ typedef struct { /* zero means default */
   void *user;
 } attend_fill_options;
 
-#define ATTEND_FILL_OPTIONS \
-  { .size = sizeof(attend_fill_options) }
-
 typedef struct attend_filler attend_filler;
 
 /* Decoders, models without a head and tokenizers without a mask token are refused.

@@ -1,7 +1,7 @@
 /* attend/fit.h - a whole training run: steps, validation, checkpoints, resuming.
  *
- *   attend_fit_options how = ATTEND_FIT_OPTIONS;
- *   how.training.schedule = (attend_schedule){ATTEND_COSINE_RATE, 1e-3, 1e-4, 100, 5000};
+ *   attend_fit_options how = {ATTEND_INIT(attend_fit_options)};
+ *   how.schedule = (attend_schedule){ATTEND_COSINE_RATE, 1e-3, 1e-4, 100, 5000};
  *   how.valid = valid;
  *   attend_fit_model(ctx, "run", "stories15M", NULL, NULL, batches, &how, &result);
  *
@@ -74,11 +74,13 @@ typedef struct {
 
 typedef struct { /* zero means default */
   size_t size;
-  attend_training_options training; /* schedule.steps: in all                     */
-  const char *base;                 /* files that go with every checkpoint: config.json, the
+  attend_schedule schedule; /* steps: in all                                      */
+  int accumulate;           /* as in attend_training_options                      */
+  float smoothing;
+  const char *base;       /* files that go with every checkpoint: config.json, the
                             tokenizer's; NULL: FOLDER/base                         */
-  attend_batches *valid;            /* in_order; NULL: no validation                         */
-  uint64_t valid_batches;           /* to evaluate, at most; 0: all                         */
+  attend_batches *valid;  /* in_order; NULL: no validation                         */
+  uint64_t valid_batches; /* to evaluate, at most; 0: all                         */
   uint64_t save_every, valid_every, log_every; /* steps; 0: a tenth of all, as
                             save_every, a hundredth of all                         */
   uint64_t keep;        /* checkpoints to keep beside the first, best and last; 0: all   */
@@ -92,9 +94,6 @@ typedef struct { /* zero means default */
   int (*progress)(double done, void *user);
   void *user; /* of both                                                          */
 } attend_fit_options;
-#define ATTEND_FIT_OPTIONS \
-  { .size = sizeof(attend_fit_options) }
-
 /* Resumes, where the run does, and opens the log. The trainer, optimizer and batches,
  * those of options too, must stay until attend_fit_close. ATTEND_INVALID: they are not
  * those that the run was begun with. */

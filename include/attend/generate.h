@@ -53,6 +53,7 @@ typedef struct {
 } attend_choice;
 
 typedef struct {
+  size_t size;
   int max_new;         /* tokens                                                      */
   int min_new;         /* no end token before so many                                 */
   bool ignore_end;     /* never choose an end token                               */

@@ -8,8 +8,8 @@
  *                i * x->view.stride[2], 0, x->shape[3] * sizeof *data);
  *   }
  *   int layer = 3, head = 1;
- *   attend_hook hook = {.points = ATTEND_AT_HEAD_OUTPUT, .layers = &layer,
- *                       .n_layers = 1, .edit = ablate, .user = &head};
+ *   attend_hook hook = {ATTEND_INIT(attend_hook), .points = ATTEND_AT_HEAD_OUTPUT,
+ *                       .layers = &layer, .n_layers = 1, .edit = ablate, .user = &head};
  *   attend_session_set_hooks(session, 1, &hook);
  *
  * A hook is attached to points of the forward pass, in some layers and roles. It
@@ -68,7 +68,8 @@ typedef struct {
 
 /* A hook at the pattern takes B H T S floats while it runs. Hooks at keys and values
  * of cross-attention are called after the encoder, all others with their layer. */
-typedef struct {     /* zero means default */
+typedef struct { /* zero means default */
+  size_t size;
   unsigned points;   /* of attend_point */
   unsigned roles;    /* of attend_in; 0: all */
   const int *layers; /* [n_layers]; NULL: all */

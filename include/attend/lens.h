@@ -92,7 +92,8 @@ ATTEND_API attend_status attend_lens_pool(attend_lens *lens, attend_head_id at,
                                           const attend_area *area, attend_lens *other,
                                           float *cells /* [height, width] */, int *rows_sampled);
 
-typedef struct {     /* NULL: not requested */
+typedef struct { /* NULL: not requested */
+  size_t size;
   float *entropy;    /* [T] nats */
   int32_t *top;      /* [T] the heaviest key, -1: none is visible */
   float *top_weight; /* [T] */
@@ -121,6 +122,7 @@ ATTEND_API const char *attend_head_pattern_name(attend_head_pattern pattern);  /
 ATTEND_API const char *attend_head_pattern_about(attend_head_pattern pattern); /* a sentence */
 
 typedef struct {
+  size_t size;
   const int32_t *row_ids;   /* [T] tokens of the queries */
   const int32_t *key_ids;   /* [S] tokens of the keys */
   const uint8_t *separator; /* [S] 1: the key is a separator; NULL: none is */

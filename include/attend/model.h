@@ -143,7 +143,8 @@ ATTEND_API attend_status attend_config_forms(attend_context *ctx, const attend_c
                                              attend_form forms[ATTEND_ROLES]);
 
 /* Writes the config.json of a new model, in its family's format. */
-typedef struct {              /* zero means default */
+typedef struct { /* zero means default */
+  size_t size;
   const char *family;         /* gpt2, llama, bert, bart or t5                     */
   int layers;                 /* 4; of an encoder-decoder, the encoder's           */
   int decoder_layers;         /* 0: as many                                        */
@@ -218,6 +219,7 @@ ATTEND_API int attend_checkpoint_has_head(const attend_checkpoint *checkpoint);
 /* ---- models --------------------------------------------------------------------- */
 
 typedef struct { /* zero means default */
+  size_t size;
   attend_weights weights;
   const attend_form *form; /* of attention; NULL: the configuration's         */
   unsigned roles;          /* of attend_in: where that form is; 0: everywhere */
@@ -266,17 +268,18 @@ ATTEND_API double attend_model_flops(const attend_model *model);
 ATTEND_API size_t attend_model_trace_bytes(const attend_model *model, unsigned what,
                                            int64_t encoder, int64_t decoder);
 /* The description of one layer's attention in a role, with lengths 0; a bias table is
- * the model's, in host memory. 0 if the model has no such attention. */
-ATTEND_API int attend_model_attention(const attend_model *model, attend_role role, int layer,
-                                      attend_desc *desc);
+ * the model's, in host memory. False if the model has no such attention. */
+ATTEND_API bool attend_model_attention(const attend_model *model, attend_role role, int layer,
+                                       attend_desc *desc /* begins with ATTEND_INIT */);
 
 /* ---- sessions --------------------------------------------------------------------- */
 
 typedef struct { /* zero means default */
-  int batch;     /* sequences side by side; 0: 1                             */
-  int rows;      /* of one sequence computed at once in the decoder; longer
+  size_t size;
+  int batch;   /* sequences side by side; 0: 1                             */
+  int rows;    /* of one sequence computed at once in the decoder; longer
                     calls are split; 0: 512 over the batch                   */
-  int threads;   /* of its calls; 0: the context's                           */
+  int threads; /* of its calls; 0: the context's                           */
 } attend_session_options;
 
 typedef struct attend_session attend_session;
@@ -362,8 +365,9 @@ ATTEND_API size_t attend_session_work_bytes(const attend_session *session);
 typedef struct attend_reading attend_reading;
 
 typedef struct { /* zero means default */
-  int rows;      /* of a chunk; 0: 512                                       */
-  int threads;   /* of its calls; 0: the context's                           */
+  size_t size;
+  int rows;    /* of a chunk; 0: 512                                       */
+  int threads; /* of its calls; 0: the context's                           */
 } attend_reading_options;
 
 ATTEND_API attend_status attend_reading_create(attend_model *model,

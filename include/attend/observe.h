@@ -21,6 +21,7 @@ typedef struct {
 } attend_weight_span;
 
 typedef struct { /* NULL or 0: not requested */
+  size_t size;
   /* Whole rows: the weights of n_rows queries (the same positions in every
    * head) over all S keys. */
   const int32_t *rows; /* [n_rows], each in [0, T)            */

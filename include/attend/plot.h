@@ -5,7 +5,7 @@
  *   attend_plot_panel panel = {.title = "Loss", .x = {.label = "step"},
  *                              .y = {.label = "nats per token", .log = 1},
  *                              .count = 1, .series = &train};
- *   attend_plot plot = {.count = 1, .panels = &panel};
+ *   attend_plot plot = {ATTEND_INIT(attend_plot), .count = 1, .panels = &panel};
  *   attend_plot_save(ctx, &plot, "loss.svg");
  *
  * A plot is plain data in which zero means default; nothing of it is kept. The
@@ -88,6 +88,7 @@ typedef struct {
 } attend_plot_panel;
 
 typedef struct {
+  size_t size;
   const char *title;
   const char *notes; /* under it; lines end in \n, long ones are broken      */
   double width;      /* px; 0: 720                                           */

@@ -36,8 +36,9 @@ typedef struct {
 } attend_rouge_scores;
 
 typedef struct { /* zero means default */
-  int stem;      /* compare stems */
-  int lines;     /* compute rougeLsum; time grows with lines times words */
+  size_t size;
+  int stem;  /* compare stems */
+  int lines; /* compute rougeLsum; time grows with lines times words */
 } attend_rouge_options;
 
 /* options may be NULL. */
@@ -72,7 +73,8 @@ ATTEND_API size_t attend_stem(char *word, size_t length);
 
 /* ---- intervals ---------------------------------------------------------------------- */
 
-typedef struct {     /* zero means default */
+typedef struct { /* zero means default */
+  size_t size;
   int resamples;     /* 0: 1000 */
   double confidence; /* 0: 0.95 */
   uint64_t seed;

@@ -1,6 +1,6 @@
 /* attend/state.h - decoding: a state that keys and values are appended to.
  *
- *   attend_desc d = {..., .q_len = 512, .mask.causal = ATTEND_CAUSAL_BOTTOM,
+ *   attend_desc d = {ATTEND_INIT(attend_desc), .., .q_len = 512, .mask.causal = ATTEND_CAUSAL_BOTTOM,
  *                    .purpose = ATTEND_FOR_EXTEND};
  *   attend_state_create(plan, &state);
  *   attend_extend(plan, state, 300, q, k, v, o, NULL);   prefill 300 tokens

@@ -1,6 +1,6 @@
 /* attend/study.h - questions about attention, answered by measurement.
  *
- *   attend_study_options how = {.seed = 1};
+ *   attend_study_options how = {ATTEND_INIT(attend_study_options), .seed = 1};
  *   attend_report *report;
  *   attend_status s = attend_study_run(ctx, attend_study_find("scale"), &how,
  *                                      &report);
@@ -132,6 +132,7 @@ typedef struct {
 } attend_report;
 
 typedef struct {
+  size_t size;
   uint64_t seed;
   int quick; /* defaults are those for little time */
   size_t count;

@@ -47,9 +47,6 @@ typedef struct { /* zero means default */
   unsigned given;           /* of the enum above: not taken from the directory */
   int min_words, max_words; /* of a summary; 0: no bound */
 } attend_summarize_options;
-#define ATTEND_SUMMARIZE_OPTIONS \
-  { .size = sizeof(attend_summarize_options) }
-
 /* 4 beams, 128 tokens, batches of 32 sequences, one summary. */
 ATTEND_API attend_generate_options attend_summary_generate_defaults(void);
 
@@ -111,9 +108,6 @@ typedef struct { /* members may be NULL */
   void (*on_done)(int document, const attend_summarized *one, void *user);
   void *user;
 } attend_summarize_callbacks;
-#define ATTEND_SUMMARIZE_CALLBACKS \
-  { .size = sizeof(attend_summarize_callbacks) }
-
 typedef struct attend_summaries attend_summaries;
 
 /* Summaries of `count` documents, in batches of similar length. A summary depends
@@ -156,7 +150,7 @@ ATTEND_API const attend_sourced_word *attend_sources_get(const attend_sources *s
 
 /* ---- documents of any length -------------------------------------------------------- */
 
-/*   attend_long_options o = ATTEND_LONG_OPTIONS;
+/*   attend_long_options o = {ATTEND_INIT(attend_long_options)};
  *   o.work = "work";                              may be killed and started again
  *   attend_long_summary_create(s, &d, &o, &x);
  *   attend_long_summary_write(x);
@@ -186,9 +180,6 @@ typedef struct { /* zero means default */
   int (*progress)(double done, void *user);
   void *user;
 } attend_long_options;
-#define ATTEND_LONG_OPTIONS \
-  { .size = sizeof(attend_long_options) }
-
 typedef struct {
   size_t start, end;            /* bytes of the document that it covers        */
   size_t first_word, last_word; /* from 1                                      */

@@ -85,7 +85,8 @@ ATTEND_API bool attend_tokenizer_is_special(const attend_tokenizer *tokenizer, i
 
 /* ---- text to ids ------------------------------------------------------------ */
 
-typedef struct {    /* zero means default */
+typedef struct { /* zero means default */
+  size_t size;
   bool no_special;  /* add no special tokens: bos, [CLS], .. */
   const char *pair; /* a second text, or NULL */
   size_t pair_length;

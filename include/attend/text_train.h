@@ -1,7 +1,7 @@
 /* attend/text_train.h - training tokenizers on text.
  *
  *   attend_text_trainer *trainer;
- *   attend_text_train_options o = {.like = ATTEND_LIKE_GPT2, .vocab = 8192};
+ *   attend_text_train_options o = {ATTEND_INIT(attend_text_train_options), .vocab = 8192};
  *   attend_text_trainer_create(ctx, &o, &trainer);
  *   while (more) attend_text_trainer_feed(trainer, text, length);
  *   attend_text_trainer_end(trainer); // end of a text; others may follow
@@ -45,6 +45,7 @@ typedef enum {
 ATTEND_API const char *attend_like_name(attend_like like);
 
 typedef struct { /* zero means default */
+  size_t size;
   attend_like like;
   int32_t vocab;               /* size, special tokens included; 0: 8192 */
   uint64_t least;              /* minimum count of a pair; 0: 2 */

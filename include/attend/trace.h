@@ -1,6 +1,6 @@
 /* attend/trace.h - recording activations of a model.
  *
- *   attend_trace_options o = {.points = ATTEND_AT_QUERY | ATTEND_AT_KEY};
+ *   attend_trace_options o = {ATTEND_INIT(attend_trace_options), .points = ATTEND_AT_QUERY};
  *   attend_trace *trace;
  *   attend_trace_create(ctx, &o, &trace);
  *   attend_hook hook = attend_trace_hook(trace);
@@ -27,6 +27,7 @@ extern "C" {
 /* ---- recording ---------------------------------------------------------------- */
 
 typedef struct {
+  size_t size;
   unsigned points;   /* of attend_point */
   int sequence;      /* of the batch */
   int rows;          /* expected rows of the decoder, to allocate once; 0:

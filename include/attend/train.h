@@ -3,8 +3,8 @@
  *   attend_trainer *trainer;
  *   attend_checkpoint_open(ctx, "stories15M", &files);     or _fresh
  *   attend_trainer_create(files, NULL, &trainer);
- *   attend_batch batch = {.count = 8, .length = 256, .ids = ids,
- *                         .targets = next};
+ *   attend_batch batch = {ATTEND_INIT(attend_batch), .count = 8, .length = 256,
+ *                         .ids = ids, .targets = next};
  *   attend_trainer_accumulate(trainer, &batch, &outcome);      adds gradients
  *
  * A trainer holds a model's parameters as f32, each with its gradient, under the
@@ -23,7 +23,8 @@
 extern "C" {
 #endif
 
-typedef struct {           /* zero means default */
+typedef struct { /* zero means default */
+  size_t size;
   const attend_form *form; /* of attention; NULL: the configuration's                  */
   unsigned roles;          /* of attend_in: where that form is; 0: everywhere          */
   attend_weights weights;  /* of products: f32, bf16 or mixed (values and sums stay
@@ -85,6 +86,7 @@ ATTEND_API attend_status attend_trainer_save(attend_trainer *trainer, const char
 /* ---- batches ------------------------------------------------------------------------ */
 
 typedef struct {
+  size_t size;
   int count, length;              /* texts, and tokens of each                        */
   const int32_t *ids;             /* [count][length]: the encoder's, or the decoder's
                              of a model without one                           */
@@ -127,6 +129,7 @@ ATTEND_API size_t attend_trainer_work_bytes(const attend_trainer *trainer);
 typedef enum { ATTEND_ADAMW = 0, ATTEND_SGD } attend_optimizer_kind;
 
 typedef struct {
+  size_t size;
   attend_optimizer_kind kind;
   float beta1, beta2, eps;    /* AdamW                                           */
   float momentum;             /* SGD                                             */

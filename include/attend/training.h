@@ -24,6 +24,7 @@ extern "C" {
 #endif
 
 typedef struct { /* zero means default */
+  size_t size;
   attend_schedule schedule;
   int accumulate;  /* batches of a step; 0: 1. Their mean is over all positions
                       that they score, as of one large batch                  */
@@ -64,7 +65,8 @@ ATTEND_API attend_status attend_training_evaluate(attend_trainer *trainer, atten
 
 /* ---- checkpoints ---------------------------------------------------------------- */
 
-typedef struct {        /* zero means default */
+typedef struct { /* zero means default */
+  size_t size;
   const char *beside;   /* a folder whose files go with the weights:
                              config.json, the tokenizer's                      */
   attend_stored stored; /* of the weights: F32 or BF16, or 0: F32. Training

@@ -2,9 +2,10 @@
  *
  *   attend_viewer *v;
  *   attend_viewer_create(ctx, NULL, &v);
- *   attend_viewer_add(v, &(attend_view_source){.path = "models/gutenberg"});
+ *   attend_viewer_add(v, &(attend_view_source){ATTEND_INIT(attend_view_source), .path = "models/gutenberg"});
  *   const attend_view_run *run;
- *   attend_viewer_run(v, &(attend_view_case){.text = "It was the day"}, NULL, &run);
+ *   attend_view_case c = {ATTEND_INIT(attend_view_case), .text = "It was"};
+ *   attend_viewer_run(v, &c, NULL, &run);
  *   attend_view_head head = {.run = run, .at = {ATTEND_DECODER_SELF, 1, 2}};
  *   attend_view_block b;
  *   attend_viewer_block(v, &head, NULL, &b);        b.weights [b.rows, b.keys]
@@ -52,13 +53,10 @@ enum {
 typedef struct attend_viewer attend_viewer;
 
 typedef struct { /* zero means default */
-  size_t size;   /* sizeof(attend_viewer_options) */
+  size_t size;
   attend_weights weights;
   size_t most_bytes; /* of recorded runs; 2 GiB */
 } attend_viewer_options;
-#define ATTEND_VIEWER_OPTIONS \
-  { .size = sizeof(attend_viewer_options) }
-
 /* options may be NULL. */
 ATTEND_API attend_status attend_viewer_create(attend_context *ctx,
                                               const attend_viewer_options *options,
@@ -69,6 +67,7 @@ ATTEND_API void attend_viewer_free(attend_viewer *viewer);
 ATTEND_API void attend_viewer_release(attend_viewer *viewer, void *memory);
 
 typedef struct {
+  size_t size;
   const char *path; /* the directory of a checkpoint; copied */
   const char *name; /* in sentences; NULL: the path; copied */
   /* Models of a training run have weights by step: writes the directory of a
@@ -94,6 +93,7 @@ ATTEND_API const attend_view_model *attend_viewer_model(const attend_viewer *vie
 /* ---- runs ------------------------------------------------------------------------- */
 
 typedef struct {
+  size_t size;
   int model;
   const char *text;
   const char *second;    /* the other sentence of a pair (encoders), or the decoder's
@@ -144,6 +144,7 @@ typedef struct {
 /* What happens during a long call, in the thread that computes. Other than 0 stops
  * the call: ATTEND_STOPPED. Members may be NULL. */
 typedef struct {
+  size_t size;
   /* Ten times a second at most. what: "reading the text", .. */
   int (*progress)(double done, double total, const char *what, void *user);
   int (*token)(const attend_view_step *step, void *user); /* generated */
@@ -156,7 +157,8 @@ ATTEND_API attend_status attend_viewer_run(attend_viewer *viewer, const attend_v
                                            const attend_view_listener *listener,
                                            const attend_view_run **run);
 
-typedef struct {  /* zero means default */
+typedef struct { /* zero means default */
+  size_t size;
   int new_tokens; /* 20 */
   float temperature;
   int top_k;

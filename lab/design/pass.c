@@ -151,6 +151,7 @@ static attend_status open_head(design_pass *p, int i, double sharpness, float *i
   layer_weights *w = &p->model.decoder.layers[i];
   activations *to = &p->at[i];
   attend_desc desc = {
+      ATTEND_INIT(attend_desc),
       .batch = p->p.count,
       .q_len = d->places,
       .kv_len = d->places,
@@ -297,7 +298,8 @@ attend_status pass_attention(const design_pass *p, int head, int rows, float *we
   int32_t all[MOST_PLACES];
   int n = p->d->places, ld = padded(qkv_width(h));
   for (int i = 0; i < rows; i++) all[i] = i;
-  attend_observation what = {.rows = all, .n_rows = rows, .weights = weights};
+  attend_observation what = {ATTEND_INIT(attend_observation), .rows = all, .n_rows = rows,
+                             .weights = weights};
   return attend_observe(p->plans[head], heads_at(a->qkv, n, ld, h->dim),
                         heads_at(a->qkv + h->dim, n, ld, h->dim), a->lse, &what);
 }

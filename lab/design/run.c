@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/options.h"
 #include "design/design.h"
 
 /* ---- one input ------------------------------------------------------------------------- */
@@ -209,7 +210,7 @@ static attend_status run_check(checking *c) {
 attend_status attend_design_check(const attend_design *d, attend_way way,
                                   const attend_check_options *options, attend_verdict *verdict) {
   checking c = {.d = d, .way = way, .to = verdict};
-  if (options) c.options = *options;
+  ATTEND_TRY(OPTIONS_READ(d->ctx, attend_check_options, options, &c.options));
   return run_check(&c);
 }
 
@@ -249,7 +250,7 @@ attend_status attend_design_least(const attend_design *d, const attend_check_opt
                                   attend_least *least) {
   attend_verdict v;
   checking c = {.d = d, .to = &v, .least = least};
-  if (options) c.options = *options;
+  ATTEND_TRY(OPTIONS_READ(d->ctx, attend_check_options, options, &c.options));
   *least = (attend_least){.highest = HIGHEST};
   for (double t; (t = next_sharpness(least)) > 0;) {
     ATTEND_TRY(try_sharpness(&c, t));

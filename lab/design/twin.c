@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "attend/train.h"
+#include "base/options.h"
 #include "design/design.h"
 #include "numeric/svd.h"
 
@@ -162,7 +163,7 @@ attend_status attend_design_learn(attend_design *d, const attend_twin_options *o
   studying s = {.d = d};
   attend_curve unused;
   if (!curve) curve = &unused;
-  if (options) s.o = *options;
+  ATTEND_TRY(OPTIONS_READ(d->ctx, attend_twin_options, options, &s.o));
   *curve = (attend_curve){0};
   attend_status status = begin(&s);
   if (!status) status = study(&s, curve);

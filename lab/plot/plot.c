@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "attend/file.h"
+#include "base/options.h"
 #include "plot/plot.h"
 
 enum {
@@ -199,12 +200,14 @@ static void put_page(svg *s, const page *g) {
 
 attend_status attend_plot_svg(attend_context *ctx, const attend_plot *plot, char **text,
                               size_t *length) {
-  page g = {.is = plot, .across = plot->across ? plot->across : 1};
+  attend_plot is;
   svg s = {.memory = ctx->allocator};
   *text = NULL;
-  ATTEND_TRY(check(ctx, plot));
-  if (g.across > plot->count) g.across = plot->count;
-  size_t bytes = size_times(plot->count, sizeof *g.panels);
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_plot, plot, &is));
+  ATTEND_TRY(check(ctx, &is));
+  page g = {.is = &is, .across = is.across ? is.across : 1};
+  if (g.across > is.count) g.across = is.count;
+  size_t bytes = size_times(is.count, sizeof *g.panels);
   ATTEND_TRY(take_zeroed(ctx, bytes, "the panels of a plot", &g.panels));
   lay_out(ctx, &g);
   put_page(&s, &g);

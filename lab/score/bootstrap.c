@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "base/options.h"
 #include "base/parallel.h"
 #include "score/score.h"
 
@@ -65,7 +66,8 @@ static attend_status check(attend_context *ctx, size_t n, const attend_bootstrap
 attend_status attend_bootstrap(attend_context *ctx, size_t n, size_t columns, const double *values,
                                const attend_bootstrap_options *options,
                                attend_interval *intervals) {
-  attend_bootstrap_options o = options ? *options : (attend_bootstrap_options){0};
+  attend_bootstrap_options o;
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_bootstrap_options, options, &o));
   if (!o.resamples) o.resamples = 1000;
   if (o.confidence == 0) o.confidence = 0.95;
   ATTEND_TRY(check(ctx, n, &o));

@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "base/options.h"
 #include "score/score.h"
 
 /* ---- keys ------------------------------------------------------------------------------ */
@@ -108,9 +109,10 @@ static attend_status score_all(attend_context *ctx, const word_pair *w, bool lin
 attend_status attend_rouge(attend_context *ctx, const char *summary, size_t length,
                            const char *reference, size_t reference_length,
                            const attend_rouge_options *options, attend_rouge_scores *scores) {
-  attend_rouge_options o = options ? *options : (attend_rouge_options){0};
+  attend_rouge_options o;
   word_pair w;
   *scores = (attend_rouge_scores){0};
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_rouge_options, options, &o));
   ATTEND_TRY(
       words_read(ctx, (span[2]){{summary, length}, {reference, reference_length}}, o.stem, &w));
   attend_status status = score_all(ctx, &w, o.lines, scores);
@@ -137,10 +139,11 @@ attend_status attend_novelty_count(attend_context *ctx, const char *summary, siz
                                    const char *source, size_t source_length,
                                    const attend_rouge_options *options, attend_novelty *novelty) {
   overlap one = {0}, two = {0};
+  attend_rouge_options o;
   word_pair w;
   *novelty = (attend_novelty){0};
-  ATTEND_TRY(words_read(ctx, (span[2]){{summary, length}, {source, source_length}},
-                        options && options->stem, &w));
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_rouge_options, options, &o));
+  ATTEND_TRY(words_read(ctx, (span[2]){{summary, length}, {source, source_length}}, o.stem, &w));
   attend_status status = overlap_of(ctx, &w, 1, false, &one);
   if (!status) status = overlap_of(ctx, &w, 2, false, &two);
   words_free(ctx, &w);

@@ -59,7 +59,8 @@ typedef struct {
 } tensors;
 
 static attend_desc desc_of(const study_run *r, const trial *t) {
-  return (attend_desc){.form = {.kind = t->kind, .features = t->features, .draw = t->draw},
+  return (attend_desc){ATTEND_INIT(attend_desc),
+                       .form = {.kind = t->kind, .features = t->features, .draw = t->draw},
                        .q_len = study_count(r, "queries"),
                        .kv_len = study_count(r, "keys"),
                        .dim = t->dim,
@@ -553,7 +554,8 @@ typedef struct {
  * the denominator is the estimate. */
 static attend_status scatter(study_run *r, pairs *p, const estimator *e, study_moments *moments) {
   const size_t draws = (size_t)study_count(r, "redraws");
-  attend_desc d = {.form = e->form, .q_len = (int)p->n, .kv_len = 1, .dim = p->dim};
+  attend_desc d = {ATTEND_INIT(attend_desc), .form = e->form, .q_len = (int)p->n, .kv_len = 1,
+                   .dim = p->dim};
   double *seen = NULL;
   attend_plan *plan;
   attend_status status = ATTEND_OK;
@@ -749,7 +751,8 @@ static attend_status variances(study_run *r, pairs *p) {
 
 /* ln of the similarity of one key to each query, in double. */
 static attend_status logs(study_run *r, const pairs *p, attend_form_kind kind, double *lse) {
-  attend_desc d = {.form.kind = kind, .q_len = (int)p->n, .kv_len = 1, .dim = p->dim};
+  attend_desc d = {ATTEND_INIT(attend_desc), .form.kind = kind, .q_len = (int)p->n, .kv_len = 1,
+                   .dim = p->dim};
   return attend_definition_forward(r->ctx, &d, attend_bhtd(p->q), attend_bhtd(p->k),
                                    attend_bhtd(p->v), NULL, lse);
 }
@@ -809,7 +812,8 @@ enum { BLOCK = 64, COST_CURVE = 31 };
 
 static attend_status flops(study_run *r, const char *engine, int n, int d, int m, int directions,
                            double *out) {
-  attend_desc desc = {.form = {.kind = ATTEND_FOURIER, .features = 2 * directions},
+  attend_desc desc = {ATTEND_INIT(attend_desc),
+                      .form = {.kind = ATTEND_FOURIER, .features = 2 * directions},
                       .q_len = n,
                       .kv_len = n,
                       .dim = d,

@@ -31,6 +31,7 @@ typedef struct {
 
 static attend_desc problem(float temperature, bool soft) {
   return (attend_desc){
+      ATTEND_INIT(attend_desc),
       .form = {.kind = soft ? ATTEND_SOFTMAX : ATTEND_ARGMAX, .temperature = temperature},
       .q_len = 1,
       .kv_len = KEYS,
@@ -434,11 +435,8 @@ static attend_status train_with(study_run *r, attend_plan *plan, memory *m, cons
 }
 
 static attend_status train(study_run *r, attend_form_kind form, memory *m, double *loss) {
-  attend_desc desc = {.form.kind = form,
-                      .q_len = m->n,
-                      .kv_len = m->n,
-                      .dim = m->d,
-                      .purpose = ATTEND_FOR_BACKWARD};
+  attend_desc desc = {ATTEND_INIT(attend_desc), .form.kind = form, .q_len = m->n,
+                      .kv_len = m->n,           .dim = m->d,       .purpose = ATTEND_FOR_BACKWARD};
   attend_plan *plan;
   slopes s;
   TRY(take_slopes(r, m, &s));

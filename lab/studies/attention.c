@@ -21,8 +21,9 @@ static attend_status look(attend_plan *plan, const study_pass *p) {
   memset(p->weights, 0,
          (size_t)d->batch * (size_t)d->heads * (size_t)d->q_len * (size_t)d->kv_len *
              sizeof *p->weights);
-  return attend_observe(plan, attend_bhtd_input(p->q), attend_bhtd_input(p->k), p->lse,
-                        &(attend_observation){.each = keep_stretch, .user = &sheet});
+  return attend_observe(
+      plan, attend_bhtd_input(p->q), attend_bhtd_input(p->k), p->lse,
+      &(attend_observation){ATTEND_INIT(attend_observation), .each = keep_stretch, .user = &sheet});
 }
 
 static attend_status pass(attend_plan *plan, const study_pass *p) {

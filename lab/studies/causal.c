@@ -55,12 +55,9 @@ static attend_status draw(study_run *r, uint64_t stream, tokens *t) {
 }
 
 static attend_desc whole(study_run *r, const kind *k, const tokens *t) {
-  return (attend_desc){.form = form_of(r, k),
-                       .q_len = t->n,
-                       .kv_len = t->n,
-                       .dim = t->width,
-                       .mask.causal = ATTEND_CAUSAL,
-                       .engine = "linear"};
+  return (attend_desc){
+      ATTEND_INIT(attend_desc), .form = form_of(r, k),        .q_len = t->n,     .kv_len = t->n,
+      .dim = t->width,          .mask.causal = ATTEND_CAUSAL, .engine = "linear"};
 }
 
 static attend_status masked(study_run *r, const kind *k, const tokens *t, float *o) {
@@ -240,11 +237,9 @@ typedef struct {
 } price;
 
 static attend_desc one_token(study_run *r, const kind *k) {
-  return (attend_desc){.form = form_of(r, k),
-                       .heads = study_count(r, "heads"),
-                       .q_len = 1,
-                       .dim = study_count(r, "width"),
-                       .mask.causal = ATTEND_CAUSAL_BOTTOM,
+  return (attend_desc){ATTEND_INIT(attend_desc),         .form = form_of(r, k),
+                       .heads = study_count(r, "heads"), .q_len = 1,
+                       .dim = study_count(r, "width"),   .mask.causal = ATTEND_CAUSAL_BOTTOM,
                        .purpose = ATTEND_FOR_EXTEND};
 }
 

@@ -85,11 +85,8 @@ static attend_status module_make(study_run *r, module *m) {
   const int values = s.value * s.heads;
   const int inputs[LAYERS] = {s.d_model, s.d_model, s.d_model, values};
   const int outputs[LAYERS] = {s.d_model, s.d_model, values, s.d_model};
-  const attend_desc d = {.heads = s.heads,
-                         .q_len = s.n_t,
-                         .kv_len = s.n_s,
-                         .dim = s.d_model / s.heads,
-                         .dim_v = s.value};
+  const attend_desc d = {ATTEND_INIT(attend_desc), .heads = s.heads,           .q_len = s.n_t,
+                         .kv_len = s.n_s,          .dim = s.d_model / s.heads, .dim_v = s.value};
   for (int i = 0; i < LAYERS; i++) {
     const attend_linear_part part = {.weight = m->weights, .outputs = outputs[i]};
     TRY(attend_linear_create(r->ctx, ATTEND_WEIGHTS_F32, inputs[i], 1, &part, &m->layer[i]));

@@ -113,7 +113,8 @@ static attend_status make_layers(study_run *r, decoder *d, const float *weights)
 }
 
 static attend_desc describe(const decoder_shape *s, int q_len, int kv_len) {
-  return (attend_desc){.batch = s->batch,
+  return (attend_desc){ATTEND_INIT(attend_desc),
+                       .batch = s->batch,
                        .heads = s->heads,
                        .kv_heads = s->groups,
                        .q_len = q_len,
@@ -300,9 +301,10 @@ enum { QUERIES = 32, KEYS = 256 };
 
 /* Mean entropy of the weights of normal queries on normal keys, in nats. */
 static attend_status entropy_at(study_run *r, int width, float scale, double *entropy) {
-  const attend_desc d = {.q_len = QUERIES, .kv_len = KEYS, .dim = width, .scale = scale};
+  const attend_desc d = {ATTEND_INIT(attend_desc), .q_len = QUERIES, .kv_len = KEYS, .dim = width,
+                         .scale = scale};
   float *k = NULL, *o = NULL, lse[QUERIES], each[QUERIES];
-  const attend_observation look = {.entropy = each};
+  const attend_observation look = {ATTEND_INIT(attend_observation), .entropy = each};
   attend_plan *plan;
   TAKE(r, &k, KEYS * 2 * (size_t)width);
   TAKE(r, &o, QUERIES * (size_t)width);

@@ -99,8 +99,9 @@ static attend_status look_ahead(study_run *r, const traced *w, attend_head_id at
 }
 
 static attend_status look(study_run *r, const traced *w, const traced_text *t, survey *s) {
-  const attend_pattern_options o = {
-      .row_ids = t->ids, .key_ids = t->ids, .separator = t->separators ? t->separator : NULL};
+  const attend_pattern_options o = {ATTEND_INIT(attend_pattern_options), .row_ids = t->ids,
+                                    .key_ids = t->ids,
+                                    .separator = t->separators ? t->separator : NULL};
   *s = (survey){.shape = w->shape, .heads = w->shape.layers * w->shape.heads};
   TAKE(r, &s->pattern, (size_t)s->heads);
   for (int h = 0; h < s->heads; h++) {

@@ -44,7 +44,8 @@ static attend_status draw(study_run *r, maps *m, uint64_t first, bool identical)
 
 static attend_status attend_maps(study_run *r, maps *m, uint64_t first, bool identical) {
   TRY(draw(r, m, first, identical));
-  attend_desc desc = {.batch = m->count, .q_len = m->n, .kv_len = m->n, .dim = m->d};
+  attend_desc desc = {ATTEND_INIT(attend_desc), .batch = m->count, .q_len = m->n, .kv_len = m->n,
+                      .dim = m->d};
   return study_attend(
       r, &desc,
       &(study_pass){

@@ -65,7 +65,8 @@ static attend_status take_sheet(study_run *r, size_t n, size_t d, sheet *s) {
  * is a itself, and the gradient of a bias is that of the scores. Row i of n
  * equal queries yields the gradient of a_i. */
 static attend_status differentiate(study_run *r, int n, int d, float scale, const sheet *s) {
-  attend_desc desc = {.q_len = n,
+  attend_desc desc = {ATTEND_INIT(attend_desc),
+                      .q_len = n,
                       .kv_len = n,
                       .dim = d,
                       .dim_v = n,
@@ -225,11 +226,8 @@ static attend_status take_crowd(study_run *r, int d, sample *c) {
 }
 
 static attend_status attend_crowd(study_run *r, const sample *c, double scale) {
-  attend_desc desc = {.batch = c->tables,
-                      .q_len = c->queries,
-                      .kv_len = c->keys,
-                      .dim = c->d,
-                      .dim_v = VALUE_WIDTH,
+  attend_desc desc = {ATTEND_INIT(attend_desc), .batch = c->tables, .q_len = c->queries,
+                      .kv_len = c->keys,        .dim = c->d,        .dim_v = VALUE_WIDTH,
                       .scale = (float)scale};
   return study_attend(
       r, &desc,

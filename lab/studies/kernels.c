@@ -31,7 +31,8 @@ static const attend_setting settings[] = {
 /* ---- running the library --------------------------------------------------------- */
 
 static attend_desc kernel_poly(int degree, int n, int width, const char *engine) {
-  return (attend_desc){.form = {.kind = ATTEND_POLY, .degree = degree, .c = 1},
+  return (attend_desc){ATTEND_INIT(attend_desc),
+                       .form = {.kind = ATTEND_POLY, .degree = degree, .c = 1},
                        .q_len = n,
                        .kv_len = n,
                        .dim = width,
@@ -129,7 +130,8 @@ static void reach_of(const attend_desc *d, const float *v, const float *o, denom
 static attend_status look(study_run *r, const similarity *s, const float *const qkv[3],
                           double *shares, denominators *out) {
   const int n = study_count(r, "queries"), width = study_count(r, "d");
-  attend_desc d = {.form = s->form, .q_len = n, .kv_len = study_count(r, "keys"), .dim = width};
+  attend_desc d = {ATTEND_INIT(attend_desc), .form = s->form, .q_len = n,
+                   .kv_len = study_count(r, "keys"), .dim = width};
   float *o = NULL, *lse = NULL;
   *out = (denominators){.smallest = INFINITY};
   if (s->form.kind == ATTEND_FAVOR || s->form.kind == ATTEND_FOURIER)
@@ -389,7 +391,7 @@ static const char *const method_names[METHODS] = {"by pairs", "by features", "so
 static attend_desc method_desc(int method, int n, int width) {
   attend_desc d = kernel_poly(2, n, width, method == PAIRS ? "kernel-direct" : "linear");
   if (method != SOFTMAX) return d;
-  return (attend_desc){.q_len = n, .kv_len = n, .dim = width};
+  return (attend_desc){ATTEND_INIT(attend_desc), .q_len = n, .kv_len = n, .dim = width};
 }
 
 /* ---- the same numbers ----------------------------------------------------------- */

@@ -47,9 +47,8 @@ enum { PICTURES = sizeof pictures / sizeof *pictures };
 static attend_desc desc_of(study_run *r, const picture *p, uint8_t *key_mask) {
   const int n = study_count(r, "length"), real = study_count(r, "real");
   for (int j = 0; j < n; j++) key_mask[j] = p->left ? j >= n - real : j < real;
-  return (attend_desc){.q_len = p->cross ? study_count(r, "written") : n,
-                       .kv_len = n,
-                       .dim = 1,
+  return (attend_desc){ATTEND_INIT(attend_desc), .q_len = p->cross ? study_count(r, "written") : n,
+                       .kv_len = n, .dim = 1,
                        .mask = {.causal = p->causal ? ATTEND_CAUSAL : ATTEND_NOT_CAUSAL,
                                 .key_mask = p->padded ? key_mask : NULL}};
 }
@@ -201,9 +200,7 @@ static attend_status fill(study_run *r, text *t, int first, bool poisoned) {
 
 static attend_status attend_text(study_run *r, const text *t, bool causal, bool masked,
                                  bool backward) {
-  attend_desc desc = {.q_len = t->rows,
-                      .kv_len = t->rows,
-                      .dim = t->d,
+  attend_desc desc = {ATTEND_INIT(attend_desc), .q_len = t->rows, .kv_len = t->rows, .dim = t->d,
                       .mask = {.causal = causal ? ATTEND_CAUSAL : ATTEND_NOT_CAUSAL,
                                .key_mask = masked ? t->real : NULL}};
   return study_attend(r, &desc,
@@ -407,11 +404,13 @@ static attend_status read_batch(attend_session *run, attend_parts parts, const b
 
 static attend_status witness_model(attend_model *model, const batch *b, bool lengths, witness *w) {
   attend_session *run;
-  attend_hook hook = {.points = ATTEND_AT_PATTERN, .read = see, .user = w};
+  attend_hook hook = {ATTEND_INIT(attend_hook), .points = ATTEND_AT_PATTERN, .read = see,
+                      .user = w};
   batch given = *b;
   *w = (witness){.real = b->real[PADDED], .written = b->written_real[PADDED]};
   if (!lengths) given.real = given.written_real = NULL;
-  TRY(attend_session_create(model, &(attend_session_options){.batch = BATCH}, &run));
+  TRY(attend_session_create(
+      model, &(attend_session_options){ATTEND_INIT(attend_session_options), .batch = BATCH}, &run));
   attend_status status = attend_session_set_hooks(run, 1, &hook);
   if (!status) status = read_batch(run, attend_model_config(model)->parts, &given);
   attend_session_free(run);
@@ -465,7 +464,7 @@ static attend_status claim(study_run *r, const module *m, bool causal, const wit
 static attend_status show_module(study_run *r, table_store *t, const module *m,
                                  const attend_model *model, const witness *with,
                                  const witness *without) {
-  attend_desc desc;
+  attend_desc desc = {ATTEND_INIT(attend_desc)};
   if (!attend_model_attention(model, m->role, 0, &desc))
     return study_fail(r, ATTEND_INVALID, "%s has no %s", m->family, role_titles[m->role]);
   const bool causal = desc.mask.causal != ATTEND_NOT_CAUSAL;
@@ -486,7 +485,9 @@ static attend_status last_rows(attend_model *model, const batch *b, int which, i
   const int n = parts & ATTEND_DECODER ? b->written : b->n;
   attend_session *run;
   int ld;
-  TRY(attend_session_create(model, &(attend_session_options){.batch = b->count}, &run));
+  TRY(attend_session_create(
+      model, &(attend_session_options){ATTEND_INIT(attend_session_options), .batch = b->count},
+      &run));
   attend_status status = read_batch(run, parts, b);
   const float *hidden = status ? NULL : attend_session_hidden(run, &ld);
   for (int i = 0; hidden && i < rows; i++)
@@ -528,7 +529,8 @@ static attend_status ask(study_run *r, table_store *t, int first, attend_model *
 }
 
 static attend_status ask_family(study_run *r, table_store *t, int first, const batch *b) {
-  const attend_architecture a = {.family = modules[first].family,
+  const attend_architecture a = {ATTEND_INIT(attend_architecture),
+                                 .family = modules[first].family,
                                  .layers = 2,
                                  .width = 32,
                                  .heads = 2,

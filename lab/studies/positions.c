@@ -347,7 +347,8 @@ static attend_status look_with(study_run *r, const world *w, attend_plan *plan, 
   float *weight = lse + n, *o = weight + n;
   TAKE(r, &top, n);
   const attend_view rows = {(void *)w->p, {0, 0, w->ld, 1}}, turned = {(void *)q, {0, 0, w->ld, 1}};
-  const attend_observation look = {.top = 1, .top_index = top, .top_weight = weight};
+  const attend_observation look = {ATTEND_INIT(attend_observation), .top = 1, .top_index = top,
+                                   .top_weight = weight};
   TRY(attend_forward(plan, turned, rows, rows, attend_bhtd(o), lse));
   TRY(attend_observe(plan, turned, rows, lse, &look));
   for (int t = shift; t < w->n; t++) l->right += top[t] == t - shift;
@@ -358,7 +359,8 @@ static attend_status look_with(study_run *r, const world *w, attend_plan *plan, 
 static attend_status look_back(study_run *r, const world *w, const float *q, double scale,
                                looking *l) {
   const int shift = study_count(r, "shift");
-  attend_desc d = {.q_len = w->n, .kv_len = w->n, .dim = w->d, .scale = (float)scale};
+  attend_desc d = {ATTEND_INIT(attend_desc), .q_len = w->n, .kv_len = w->n, .dim = w->d,
+                   .scale = (float)scale};
   attend_plan *plan = NULL;
   *l = (looking){.predicted = predicted_weight(w, shift, scale)};
   TRY(attend_plan_create(r->ctx, &d, &plan));

@@ -66,7 +66,8 @@ static int by_chance(const network *w, int layer, int head, int t, const uint32_
 static attend_status make_network(study_run *r, int k, int T, network *w) {
   *w = (network){.k = k, .n = study_count(r, "layers"), .T = T};
   const size_t n = (size_t)T, heads = (size_t)k;
-  attend_desc d = {.form = {.kind = ATTEND_ARGMAX},
+  attend_desc d = {ATTEND_INIT(attend_desc),
+                   .form = {.kind = ATTEND_ARGMAX},
                    .heads = k,
                    .kv_heads = 1,
                    .q_len = T,
@@ -387,7 +388,7 @@ static attend_status locate(study_run *r, const traced *w, depths *d) {
   const int T = w->shape.rows, heads = w->shape.layers * w->shape.heads;
   int32_t *top = NULL;
   TAKE(r, &top, (size_t)T);
-  const attend_row_stats stats = {.top = top};
+  const attend_row_stats stats = {ATTEND_INIT(attend_row_stats), .top = top};
   for (int h = 0; h < heads; h++) {
     const attend_head_id at = {w->role, h / w->shape.heads, h % w->shape.heads};
     TRY(attend_lens_stats(w->lens, at, &stats));

@@ -273,6 +273,7 @@ attend_status study_figure(study_run *r, const char *name, const attend_plot *pl
   TAKE(r, &f, 1);
   f->name = copy_text(&c, name);
   f->plot = *plot;
+  f->plot.size = sizeof f->plot;
   f->plot.title = copy_text(&c, plot->title);
   f->plot.notes = copy_text(&c, plot->notes);
   attend_plot_panel *panels = (attend_plot_panel *)COPY(&c, plot->panels, plot->count);

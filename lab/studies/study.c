@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/options.h"
 #include "studies/report.h"
 
 static const study_topic *const topics[] = {
@@ -152,14 +153,16 @@ attend_status attend_study_run(attend_context *ctx, const attend_study *study,
                                const attend_study_options *options, attend_report **report) {
   const study_topic *topic = topic_of(study);
   report_store *store = report_create();
-  study_run r = {ctx, options->seed, store, options};
+  attend_study_options o;
   *report = (attend_report *)store;
   if (!store) return ATTEND_NO_MEMORY;
+  attend_status status = OPTIONS_READ(ctx, attend_study_options, options, &o);
+  study_run r = {ctx, o.seed, store, &o};
   store->report.study = study;
-  store->report.seed = options->seed;
+  store->report.seed = o.seed;
   if (!topic) return study_fail(&r, ATTEND_INVALID, "there is no such study");
   double begin = study_now();
-  attend_status status = read_settings(&r, study);
+  if (!status) status = read_settings(&r, study);
   if (!status) status = topic->run(&r);
   store->report.seconds = study_now() - begin;
   if (status && !store->report.message) study_fail(&r, status, "%s", attend_message(ctx));

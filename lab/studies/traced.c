@@ -46,7 +46,7 @@ static attend_status copy_text(study_run *r, const attend_tokenizer *tok, const 
 static attend_status encode(study_run *r, const attend_tokenizer *tok, const char *text, int most,
                             traced_text *t) {
   attend_encoding *e = NULL;
-  const attend_encode_options o = {.max_length = (size_t)most};
+  const attend_encode_options o = {ATTEND_INIT(attend_encode_options), .max_length = (size_t)most};
   attend_status status = attend_encoding_create(tok, &e);
   if (!status) status = attend_encode(e, text, strlen(text), &o);
   if (!status) status = copy_text(r, tok, e, t);
@@ -78,8 +78,8 @@ static attend_status read_text(const traced *w, attend_session *run, const trace
 }
 
 static attend_status trace_text(study_run *r, const traced_text *t, traced *w) {
-  const attend_trace_options o = {.points = SEEN, .rows = t->n};
-  const attend_session_options rows = {.rows = t->n};
+  const attend_trace_options o = {ATTEND_INIT(attend_trace_options), .points = SEEN, .rows = t->n};
+  const attend_session_options rows = {ATTEND_INIT(attend_session_options), .rows = t->n};
   attend_session *run = NULL;
   TRY(attend_trace_create(r->ctx, &o, &w->trace));
   TRY(attend_session_create(w->model, &rows, &run));
@@ -94,7 +94,7 @@ static attend_status trace_text(study_run *r, const traced_text *t, traced *w) {
 
 attend_status traced_open(study_run *r, const char *path, traced_weights weights,
                           const attend_form *form, const traced_text *text, traced *w) {
-  const attend_model_options o = {.form = form, .no_head = 1};
+  const attend_model_options o = {ATTEND_INIT(attend_model_options), .form = form, .no_head = 1};
   *w = (traced){.role = text->config.parts & ATTEND_ENCODER ? ATTEND_ENCODER_SELF
                                                             : ATTEND_DECODER_SELF};
   TRY(weights == TRACED_UNTRAINED ? attend_checkpoint_init(r->ctx, path, r->seed, &w->files)

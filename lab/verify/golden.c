@@ -97,6 +97,7 @@ static attend_status read_settings(golden_case *c, const char *text) {
   c->desc.scale = (float)attend_json_number(attend_json_get(c->settings, "scale"), 0);
   c->desc.soft_cap = (float)attend_json_number(attend_json_get(c->settings, "softcap"), 0);
   c->desc.purpose = ATTEND_FOR_BACKWARD;
+  c->desc.size = sizeof c->desc;
   ATTEND_TRY(attend_desc_complete(ctx, &c->desc));
   return read_lengths(c);
 }

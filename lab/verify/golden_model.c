@@ -190,9 +190,9 @@ static attend_status decode(golden_model *g, attend_session *session, int count,
 
 /* count sequences from g->sequence on; those alone have no padding. */
 static attend_status compute(golden_model *g, int count) {
-  attend_session_options o = {.batch = count};
-  attend_hook hook = {
-      .points = ATTEND_AT_RESIDUAL | ATTEND_AT_PATTERN, .read = read_hooked, .user = g};
+  attend_session_options o = {ATTEND_INIT(attend_session_options), .batch = count};
+  attend_hook hook = {ATTEND_INIT(attend_hook), .points = ATTEND_AT_RESIDUAL | ATTEND_AT_PATTERN,
+                      .read = read_hooked, .user = g};
   attend_session *session;
   int n = count == 1 ? g->lengths[g->sequence] : g->tokens;
   attend_status status = attend_session_create(g->model, &o, &session);
@@ -304,7 +304,7 @@ static attend_status shift_right(golden_model *g, const int32_t *labels, int32_t
 
 static attend_status labelled_logits(golden_model *g, const int32_t *labels, float *logits) {
   attend_session *session;
-  attend_session_options o = {.batch = g->sequences};
+  attend_session_options o = {ATTEND_INIT(attend_session_options), .batch = g->sequences};
   int32_t *ids;
   ATTEND_TRY(shift_right(g, labels, &ids));
   ATTEND_TRY(attend_session_create(g->model, &o, &session));

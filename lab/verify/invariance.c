@@ -85,7 +85,7 @@ static attend_status observe(memory *m, attend_solver *s, const attend_tensors *
   const attend_desc *d = &t->desc;
   size_t rows = (size_t)d->batch * (size_t)d->heads;
   const int32_t chosen[1] = {d->q_len / 2};
-  attend_observation l = {.rows = chosen, .n_rows = 1, .top = 3};
+  attend_observation l = {ATTEND_INIT(attend_observation), .rows = chosen, .n_rows = 1, .top = 3};
   TAKE(m, &l.weights, rows * (size_t)d->kv_len);
   TAKE(m, &l.mass, rows * (size_t)d->kv_len);
   TAKE(m, &l.entropy, rows * (size_t)d->q_len);

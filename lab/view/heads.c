@@ -154,9 +154,8 @@ attend_status attend_viewer_patterns(attend_viewer *v, const attend_view_head *h
   p->scores = p->memory;
   uint8_t *separator = (uint8_t *)p->memory + scores;
   mark_separators(run, keys, separator);
-  attend_pattern_options o = {.row_ids = rows->ids,
-                              .key_ids = keys->ids,
-                              .separator = separator,
+  attend_pattern_options o = {ATTEND_INIT(attend_pattern_options), .row_ids = rows->ids,
+                              .key_ids = keys->ids, .separator = separator,
                               .most_pairs = SCORE_PAIRS / (s->layers * s->heads)};
   attend_status status = fill_patterns(lens, role, &o, p);
   if (status) give(v->ctx, p->memory), p->memory = NULL;
@@ -197,7 +196,8 @@ attend_status attend_viewer_stats(attend_viewer *v, const attend_view_head *head
   to->rows = s->rows, to->keys = s->keys;
   to->entropy = to->memory, to->top_weight = to->entropy + T;
   to->mass = to->top_weight + T, to->top = (int32_t *)(to->mass + S);
-  attend_row_stats stats = {to->entropy, to->top, to->top_weight, to->mass};
+  attend_row_stats stats = {ATTEND_INIT(attend_row_stats), to->entropy, to->top, to->top_weight,
+                            to->mass};
   attend_status status = attend_lens_stats(lens, head->at, &stats);
   if (status) give(v->ctx, to->memory), to->memory = NULL;
   return status;

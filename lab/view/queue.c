@@ -94,8 +94,8 @@ static bool queue_ending(const attend_viewer *v) {
 }
 
 int job_progress(view_job *j, double done, double total, const char *what) {
-  const attend_view_listener *l = j->listener;
-  if (!l) return 0;
+  const attend_view_listener *l = &j->listener;
+  if (!l->size) return 0;
   queue_yield(j->v);
   double now = seconds_now();
   if (now - j->reported < 0.1) return 0;

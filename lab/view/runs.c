@@ -47,8 +47,8 @@ typedef struct { /* a text on its way to tokens */
 
 static attend_status add_encoded(attend_context *ctx, view_run *run, const view_text *t,
                                  size_t most, attend_encoding *e, view_side *s) {
-  attend_encode_options o = {
-      .pair = t->pair, .pair_length = t->pair ? strlen(t->pair) : 0, .max_length = most};
+  attend_encode_options o = {ATTEND_INIT(attend_encode_options), .pair = t->pair,
+                             .pair_length = t->pair ? strlen(t->pair) : 0, .max_length = most};
   ATTEND_TRY(attend_encode(e, t->text, strlen(t->text), &o));
   size_t n = e->count;
   while (t->open_end && n > 1 && e->part[n - 1] < 0) n--;
@@ -215,7 +215,8 @@ static attend_status runs_room(attend_viewer *v, size_t bytes);
 
 static attend_status open_trace(attend_viewer *v, view_run *run, int new_tokens) {
   int expected = run->side[1].n + new_tokens;
-  attend_trace_options o = {.points = RECORDED, .rows = expected};
+  attend_trace_options o = {ATTEND_INIT(attend_trace_options), .points = RECORDED,
+                            .rows = expected};
   ATTEND_TRY(
       runs_room(v, attend_model_trace_bytes(run->model, RECORDED, run->side[0].n, expected)));
   return attend_trace_create(v->ctx, &o, &run->trace);
@@ -239,7 +240,7 @@ static attend_status read_encoder(attend_context *ctx, view_run *run, attend_ses
 static attend_status read_tokens(reading *r, attend_session *session) {
   view_run *run = r->run;
   const view_side *d = &run->side[1];
-  attend_hook hook = {.points = RECORDED, .read = record, .user = run};
+  attend_hook hook = {ATTEND_INIT(attend_hook), .points = RECORDED, .read = record, .user = run};
   ATTEND_TRY(attend_session_set_hooks(session, 1, &hook));
   ATTEND_TRY(read_encoder(r->job->v->ctx, run, session));
   return d->n ? attend_session_extend(session, 1, d->n, d->ids, NULL) : ATTEND_OK;
@@ -249,7 +250,7 @@ static attend_status run_begin(view_job *j, view_run *run, int new_tokens,
                                attend_session **session) {
   const attend_config *c = &run->of->config;
   int n = run->side[1].n, calls = (n + ROWS - 1) / ROWS;
-  attend_session_options o = {.rows = n < ROWS ? n + 1 : ROWS};
+  attend_session_options o = {ATTEND_INIT(attend_session_options), .rows = n < ROWS ? n + 1 : ROWS};
   reading r = {j, run, 0, c->encoder.layers + (double)calls * c->decoder.layers};
   ATTEND_TRY(open_trace(j->v, run, new_tokens));
   ATTEND_TRY(attend_session_create(run->model, &o, session));
@@ -335,8 +336,8 @@ static size_t cache_bytes(const view_run *run, const attend_session *r) {
 }
 
 static attend_status report_token(view_job *j, const attend_view_step *s) {
-  const attend_view_listener *l = j->listener;
-  bool stop = l && l->token && l->token(s, l->user);
+  const attend_view_listener *l = &j->listener;
+  bool stop = l->token && l->token(s, l->user);
   return stop ? fail(j->v->ctx, ATTEND_STOPPED, "stopped") : ATTEND_OK;
 }
 
@@ -501,7 +502,7 @@ const attend_trace *attend_view_run_trace(const attend_view_run *run) {
 static attend_status case_read(const attend_viewer *v, const attend_view_case *given,
                                attend_view_case *c) {
   attend_context *ctx = v->ctx;
-  *c = *given;
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_view_case, given, c));
   ATTEND_CHECK(ctx, attend_viewer_model(v, c->model), "there is no model %d: the viewer has %zu",
                c->model, v->n_models);
   if (!c->text) c->text = "";
@@ -584,18 +585,19 @@ static attend_status run_case(view_job *j, const attend_view_case *c, const char
 
 attend_status attend_viewer_run(attend_viewer *v, const attend_view_case *given,
                                 const attend_view_listener *listener, const attend_view_run **run) {
-  view_job j = {v, listener, 0};
   generating g = {.choose = attend_generate_defaults()};
   attend_view_case c;
+  view_job j;
   *run = NULL;
+  ATTEND_TRY(job_open(v, listener, &j));
   ATTEND_TRY(case_read(v, given, &c));
   return run_case(&j, &c, "", &g, run);
 }
 
-static attend_status read_generate(attend_context *ctx, const attend_view_generate *o,
+static attend_status read_generate(attend_context *ctx, const attend_view_generate *options,
                                    generating *g) {
-  static const attend_view_generate defaults = {0};
-  if (!o) o = &defaults;
+  attend_view_generate read, *o = &read;
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_view_generate, options, o));
   ATTEND_CHECK(ctx, o->new_tokens >= 0 && o->new_tokens <= ATTEND_VIEW_NEW,
                "%d tokens to generate: at most %d", o->new_tokens, ATTEND_VIEW_NEW);
   ATTEND_CHECK(ctx,
@@ -617,11 +619,12 @@ attend_status attend_viewer_generate(attend_viewer *v, const attend_view_case *g
                                      const attend_view_generate *options,
                                      const attend_view_listener *listener,
                                      const attend_view_run **run) {
-  view_job j = {v, listener, 0};
   generating g;
   attend_view_case c;
+  view_job j;
   char more[128];
   *run = NULL;
+  ATTEND_TRY(job_open(v, listener, &j));
   ATTEND_TRY(case_read(v, given, &c));
   ATTEND_TRY(read_generate(v->ctx, options, &g));
   snprintf(more, sizeof more, "new %d t %g k %d p %g seed %llu", g.new_tokens,

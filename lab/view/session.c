@@ -8,7 +8,6 @@
 #include <stdio.h>
 
 #include "attend/problem.h"
-#include "base/options.h"
 
 enum { PATH_ROOM = 4096 };
 
@@ -25,7 +24,7 @@ attend_status attend_viewer_create(attend_context *ctx, const attend_viewer_opti
                                    attend_viewer **out) {
   attend_viewer_options o;
   *out = NULL;
-  ATTEND_TRY(options_read(ctx, options, sizeof o, &o));
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_viewer_options, options, &o));
   ATTEND_TRY(take_zeroed(ctx, sizeof **out, "a viewer", out));
   (*out)->ctx = ctx;
   (*out)->options = o;
@@ -88,11 +87,13 @@ static attend_status open_model(attend_context *ctx, const attend_view_source *s
 attend_status attend_viewer_add(attend_viewer *v, const attend_view_source *source) {
   attend_context *ctx = v->ctx;
   view_model *m = NULL;
-  ATTEND_CHECK(ctx, source && source->path, "a model to view needs a path");
+  attend_view_source o;
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_view_source, source, &o));
+  ATTEND_CHECK(ctx, o.path, "a model to view needs a path");
   ATTEND_TRY(grow(ctx, &v->models, &v->model_room, v->n_models + 1, sizeof *v->models,
                   "the models of a viewer"));
   ATTEND_TRY(take_zeroed(ctx, sizeof *m, "a model to view", &m));
-  attend_status status = open_model(ctx, source, m);
+  attend_status status = open_model(ctx, &o, m);
   if (status)
     model_free(ctx, m);
   else
@@ -113,7 +114,8 @@ static int load_step(size_t done, size_t total, void *user) {
 
 static attend_status weights_load(view_job *j, const char *path, bool fresh, view_weights *w) {
   attend_context *ctx = j->v->ctx;
-  attend_model_options o = {.weights = j->v->options.weights, .progress = load_step, .user = j};
+  attend_model_options o = {ATTEND_INIT(attend_model_options), .weights = j->v->options.weights,
+                            .progress = load_step, .user = j};
   attend_status status = fresh ? attend_checkpoint_init_pytorch(ctx, path, w->seed, &w->files)
                                : attend_checkpoint_open(ctx, path, &w->files);
   if (!status) status = attend_model_create(w->files, &o, &w->model);

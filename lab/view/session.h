@@ -8,6 +8,7 @@
 
 #include "attend/view.h"
 #include "base/base.h"
+#include "base/options.h"
 
 enum {
   OTHER_FORMS = 4, /* lenses of a run at once, beside its own */
@@ -89,9 +90,15 @@ struct attend_viewer {
 /* A long call in progress. */
 typedef struct {
   attend_viewer *v;
-  const attend_view_listener *listener; /* NULL: nobody listens, and nobody waits */
-  double reported;                      /* when progress was reported last */
+  attend_view_listener listener; /* size 0: there is none, and nobody waits */
+  double reported;               /* when progress was reported last */
 } view_job;
+
+static inline attend_status job_open(attend_viewer *v, const attend_view_listener *listener,
+                                     view_job *j) {
+  *j = (view_job){.v = v};
+  return listener ? OPTIONS_READ(v->ctx, attend_view_listener, listener, &j->listener) : ATTEND_OK;
+}
 
 /* Between the steps of a long call: runs the quick calls that wait, and reports. Other
  * than 0: stop. */

@@ -52,7 +52,7 @@ attend_status attend_viewer_candidates(attend_viewer *v, const attend_view_run *
                                        attend_role side, int position, int top,
                                        attend_view_candidate *list, int *n) {
   attend_context *ctx = v->ctx;
-  attend_session_options o = {.rows = 1};
+  attend_session_options o = {ATTEND_INIT(attend_session_options), .rows = 1};
   attend_session *r = NULL;
   side_states s;
   float *logits;

@@ -151,8 +151,9 @@ static void hold(view_run *run, int by) {
 
 attend_status attend_viewer_refine(attend_viewer *v, const attend_view_place *p,
                                    const attend_view_listener *listener) {
-  view_job j = {v, listener, 0};
+  view_job j;
   tile_job t;
+  ATTEND_TRY(job_open(v, listener, &j));
   ATTEND_TRY(read_place(v, p, &t));
   bool quick = (double)t.area.rows * t.area.keys <= QUICK;
   if (quick || cached(&t)) return ATTEND_OK;

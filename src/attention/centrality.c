@@ -16,6 +16,7 @@
 
 #include "attend/attention.h"
 #include "base/base.h"
+#include "base/options.h"
 
 enum {
   ROWS = 2048,  /* of a call: progress is reported between calls */
@@ -49,7 +50,8 @@ static attend_status report(ranking *w, double part) {
 
 /* Rows [a, b) attend to all keys before them. */
 static attend_status attend_before(ranking *w, int side, int a, int b) {
-  attend_desc d = {.q_len = b - a, .kv_len = b - 1, .dim = w->dim, .dim_v = 1};
+  attend_desc d = {ATTEND_INIT(attend_desc), .q_len = b - a, .kv_len = b - 1, .dim = w->dim,
+                   .dim_v = 1};
   attend_plan *plan = NULL;
   d.scale = 1.0f / (w->o->tau > 0 ? w->o->tau : 0.5f);
   d.mask.causal = ATTEND_CAUSAL_BOTTOM;
@@ -182,10 +184,11 @@ static size_t cut(ranking *w, arena a) {
 
 attend_status attend_centrality(attend_context *ctx, const float *x, int n, int dim,
                                 const attend_centrality_options *options, double *centrality) {
-  const attend_centrality_options none = {0};
-  ranking w = {.ctx = ctx, .o = options ? options : &none, .n = n, .dim = dim};
+  attend_centrality_options o;
+  ranking w = {.ctx = ctx, .o = &o, .n = n, .dim = dim};
   size_t count = n > 0 && dim > 0 ? (size_t)n * (size_t)dim : 0;
   void *block = NULL;
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_centrality_options, options, &o));
   ATTEND_TRY(check(ctx, x, count, n, dim, w.o));
   if (n == 0) return ATTEND_OK;
   ATTEND_TRY(take_zeroed(ctx, cut(&w, (arena){0}), "vectors in reverse", &block));

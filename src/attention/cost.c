@@ -29,6 +29,7 @@
  * for softmax.
  */
 #include "attention/engine.h"
+#include "base/options.h"
 
 #include <string.h>
 
@@ -148,9 +149,10 @@ static bool is_by_sums(const attend_context *ctx, const char *name) {
 }
 
 attend_status attend_desc_cost(attend_context *ctx, const attend_desc *desc, attend_cost *cost) {
-  attend_desc d = *desc;
+  attend_desc d;
   *cost = (attend_cost){0};
-  ATTEND_TRY(attend_desc_complete(ctx, &d));
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_desc, desc, &d));
+  ATTEND_TRY(desc_complete(ctx, &d));
   *cost = cost_of(&d, d.engine, is_by_sums(ctx, d.engine));
   return ATTEND_OK;
 }

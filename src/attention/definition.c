@@ -15,6 +15,7 @@
 #include <math.h>
 
 #include "attention/definition.h"
+#include "base/options.h"
 
 /* ---- reading ------------------------------------------------------------ */
 
@@ -218,7 +219,7 @@ size_t definition_row_bytes(const attend_desc *complete) {
 
 static attend_status check_row(attend_context *ctx, attend_desc *d, attend_view q, attend_view k) {
   d->purpose &= ~(unsigned)ATTEND_FOR_EXTEND; /* kv_len is meant here */
-  ATTEND_TRY(attend_desc_complete(ctx, d));
+  ATTEND_TRY(desc_complete(ctx, d));
   ATTEND_TRY(desc_check_pointers(ctx, d));
   ATTEND_TRY(definition_check_data(ctx, q.data, "q", d->q_len));
   return definition_check_data(ctx, k.data, "k", d->kv_len);
@@ -226,8 +227,9 @@ static attend_status check_row(attend_context *ctx, attend_desc *d, attend_view 
 
 attend_status definition_row_open(attend_context *ctx, const attend_desc *desc, attend_view q,
                                   attend_view k, definition_row *row) {
-  *row = (definition_row){.d = *desc};
+  *row = (definition_row){0};
   attend_desc *d = &row->d;
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_desc, desc, d));
   ATTEND_TRY(check_row(ctx, d, q, k));
   row->q = view_complete(q, d->heads, d->q_len, d->dim);
   row->k = view_complete(k, d->kv_heads, d->kv_len, d->dim);

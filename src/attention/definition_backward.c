@@ -9,6 +9,7 @@
 
 #include "attend/definition.h"
 #include "attention/definition.h"
+#include "base/options.h"
 
 typedef struct {
   definition_row row;
@@ -232,7 +233,8 @@ attend_status attend_definition_backward(attend_context *ctx, const attend_desc 
                                          attend_view d_o, double *dq, double *dk, double *dv,
                                          double *dbias) {
   backward_pass p = {.dq = dq, .dk = dk, .dv = dv, .dbias = dbias};
-  attend_desc meant = *desc;
+  attend_desc meant;
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_desc, desc, &meant));
   meant.purpose |= ATTEND_FOR_BACKWARD; /* a phi must have its derivative */
   ATTEND_TRY(definition_row_open(ctx, &meant, q, k, &p.row));
   const attend_desc *d = &p.row.d;

@@ -10,6 +10,7 @@
 #include "attend/definition.h"
 #include "attention/features.h"
 #include "attention/predict.h"
+#include "base/options.h"
 
 /* ---- forms --------------------------------------------------------------- */
 
@@ -352,7 +353,7 @@ static attend_status check_bias(attend_context *ctx, const attend_bias *bias) {
   return ATTEND_OK;
 }
 
-attend_status attend_desc_complete(attend_context *ctx, attend_desc *desc) {
+attend_status desc_complete(attend_context *ctx, attend_desc *desc) {
   desc_defaults(desc);
   ATTEND_TRY(check_choices(ctx, desc));
   ATTEND_TRY(check_sizes(ctx, desc));
@@ -365,6 +366,14 @@ attend_status attend_desc_complete(attend_context *ctx, attend_desc *desc) {
   ATTEND_TRY(choose_features(ctx, desc));
   ATTEND_TRY(check_mask(ctx, desc));
   return check_bias(ctx, &desc->bias);
+}
+
+attend_status attend_desc_complete(attend_context *ctx, attend_desc *desc) {
+  attend_desc d;
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_desc, desc, &d));
+  ATTEND_TRY(desc_complete(ctx, &d));
+  options_write(&d, sizeof d, desc);
+  return ATTEND_OK;
 }
 
 attend_status desc_check_pointers(attend_context *ctx, const attend_desc *d) {

@@ -11,6 +11,9 @@ enum { FORM_DEGREE = 2, FORM_FEATURES = 256 };
 /* Whether the form reads desc.scale. */
 bool form_has_scale(attend_form_kind kind);
 
+/* attend_desc_complete for a struct of this library's size. */
+attend_status desc_complete(attend_context *ctx, attend_desc *desc);
+
 /* The defaults alone, without a check; doing it twice changes nothing. */
 void desc_defaults(attend_desc *desc);
 

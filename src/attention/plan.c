@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "attention/engine.h"
+#include "base/options.h"
 
 const attend_engine *const cpu_engines[] = {&engine_softmax, &engine_argmax,     &engine_direct,
                                             &engine_linear,  &engine_definition, NULL};
@@ -92,7 +93,7 @@ static attend_status check_purpose(const attend_plan *p) {
 enum { MOST_ROWS = INT32_MAX - (1 << 12) };
 
 static attend_status make(attend_plan *p) {
-  ATTEND_TRY(attend_desc_complete(p->ctx, &p->desc));
+  ATTEND_TRY(desc_complete(p->ctx, &p->desc));
   ATTEND_CHECK(p->ctx, (int64_t)p->desc.q_len * (p->desc.heads / p->desc.kv_heads) <= MOST_ROWS,
                "%d queries of %d heads share a kv head: cut the queries into "
                "several calls",
@@ -121,8 +122,8 @@ attend_status attend_plan_create(attend_context *ctx, const attend_desc *desc, a
   attend_plan *p;
   ATTEND_TRY(take_zeroed(ctx, sizeof *p, "a plan", &p));
   p->ctx = ctx;
-  p->desc = *desc;
-  attend_status status = make(p);
+  attend_status status = OPTIONS_READ(ctx, attend_desc, desc, &p->desc);
+  if (!status) status = make(p);
   if (status == ATTEND_OK)
     *plan = p;
   else
@@ -239,14 +240,16 @@ attend_status attend_backward(attend_plan *p, attend_view q, attend_view k, atte
 }
 
 attend_status attend_observe(attend_plan *p, attend_view q, attend_view k, const float *lse,
-                             const attend_observation *obs) {
+                             const attend_observation *observation) {
   const attend_desc *d = &p->desc;
+  attend_observation obs;
+  ATTEND_TRY(OPTIONS_READ(p->ctx, attend_observation, observation, &obs));
   ATTEND_TRY(check_inputs(p, q, k, k));
   ATTEND_CHECK(p->ctx, lse || d->q_len == 0, "lse is NULL: give the one that attend_forward wrote");
   call c = call_of(p, q, k, (attend_view){0});
   c.v.data = NULL;
   c.lse_in = lse;
-  c.obs = obs;
+  c.obs = observation ? &obs : NULL;
   if (p->engine->at_once) plan_wait(p);
   attend_status status = p->engine->observe(&c);
   plan_wait(p);

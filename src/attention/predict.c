@@ -8,6 +8,7 @@
 
 #include "attend/definition.h"
 #include "attention/definition.h"
+#include "base/options.h"
 
 /* ==== the variance of one key's weight ========================================
  *
@@ -455,9 +456,10 @@ static attend_status check_request(attend_context *ctx, const attend_form *f, do
 
 attend_status attend_predict(attend_context *ctx, const attend_desc *desc, attend_view q,
                              attend_view k, double target, attend_prediction *out) {
-  attend_desc d = *desc;
+  attend_desc d;
   *out = (attend_prediction){0};
-  ATTEND_TRY(attend_desc_complete(ctx, &d));
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_desc, desc, &d));
+  ATTEND_TRY(desc_complete(ctx, &d));
   ATTEND_TRY(check_request(ctx, &d.form, target));
   predictor p = {.form = d.form, .dim = d.dim};
   ATTEND_TRY(collect_terms(ctx, &d, q, k, &p.terms));
@@ -484,7 +486,8 @@ static attend_status normal_terms(attend_context *ctx, const attend_desc *d, dou
 }
 
 static attend_desc sample_desc(const attend_form *form, int keys, int dim, float scale) {
-  return (attend_desc){.form = *form,
+  return (attend_desc){ATTEND_INIT(attend_desc),
+                       .form = *form,
                        .batch = 1,
                        .heads = 1,
                        .kv_heads = 1,
@@ -497,9 +500,10 @@ static attend_desc sample_desc(const attend_form *form, int keys, int dim, float
 
 attend_status attend_predict_spread(attend_context *ctx, const attend_desc *desc, double spread,
                                     double target, attend_prediction *out) {
-  attend_desc d = *desc;
+  attend_desc d;
   *out = (attend_prediction){0};
-  ATTEND_TRY(attend_desc_complete(ctx, &d));
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_desc, desc, &d));
+  ATTEND_TRY(desc_complete(ctx, &d));
   ATTEND_TRY(check_request(ctx, &d.form, target));
   ATTEND_CHECK(ctx, spread > 0 && spread < 1e30,
                "the spread of q and k is %g: choose a positive number below "

@@ -512,7 +512,8 @@ static attend_status finish(reader *r) {
   if (p->op == ATTEND_OP_DECODE) ATTEND_TRY(finish_decode(r));
   if (p->op == ATTEND_OP_BACKWARD) p->desc.purpose |= ATTEND_FOR_BACKWARD;
   if (p->desc.kv_len < 0) p->desc.kv_len = p->desc.q_len;
-  return attend_desc_complete(r->ctx, &p->desc);
+  p->desc.size = sizeof p->desc;
+  return desc_complete(r->ctx, &p->desc);
 }
 
 attend_status attend_problem_parse(attend_context *ctx, const char *text, attend_problem *problem) {
@@ -608,7 +609,7 @@ static void put_setting(writer *w, const problem_setting *s, const void *at) {
 /* The parenthesis opens before the first setting that is not a default. */
 static void put_form(writer *w, const attend_form *f, int dim) {
   bool open = false;
-  attend_desc usual = {.form.kind = f->kind, .dim = dim};
+  attend_desc usual = {ATTEND_INIT(attend_desc), .form.kind = f->kind, .dim = dim};
   desc_defaults(&usual);
   put(w, "%s", f->kind == ATTEND_CUSTOM ? "custom" : problem_forms[f->kind]);
   for (const problem_setting *s = problem_settings; s->name; s++) {
@@ -658,7 +659,7 @@ static int group_value(const attend_problem *p, problem_word_group group) {
 }
 
 static void put_words(writer *w, const attend_problem *p, const attend_desc *d) {
-  attend_desc usual = {.dim = d->dim};
+  attend_desc usual = {ATTEND_INIT(attend_desc), .dim = d->dim};
   desc_defaults(&usual);
   bool renamed =
       d->form.kind != ATTEND_SOFTMAX && d->form.kind != ATTEND_ARGMAX && d->form.sigma != 0;

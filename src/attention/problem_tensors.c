@@ -157,7 +157,8 @@ attend_status attend_problem_tensors(attend_context *ctx, const attend_problem *
   ATTEND_CHECK(ctx, p.op != ATTEND_OP_SGEMM,
                "sgemm has no queries, keys and values: make its three matrices "
                "from m, n and k");
-  ATTEND_TRY(attend_desc_complete(ctx, &p.desc));
+  p.desc.size = sizeof p.desc;
+  ATTEND_TRY(desc_complete(ctx, &p.desc));
   ATTEND_TRY(check_total(ctx, &p.desc));
   arena a = {0};
   cut_tensors(&a, &p, tensors);

@@ -10,6 +10,7 @@
 
 #include "attention/features.h"
 #include "base/files.h"
+#include "base/options.h"
 
 /* ---- creating, forking ------------------------------------------------------------ */
 
@@ -256,7 +257,9 @@ attend_status attend_extend(attend_plan *p, attend_state *s, int n, attend_view 
 }
 
 attend_status attend_state_observe(attend_plan *p, attend_state *s, int n, attend_view q,
-                                   const float *lse, const attend_observation *obs) {
+                                   const float *lse, const attend_observation *observation) {
+  attend_observation obs;
+  ATTEND_TRY(OPTIONS_READ(p->ctx, attend_observation, observation, &obs));
   ATTEND_TRY(check_call(p, s, n));
   ATTEND_CHECK(p->ctx, s->kind->has_keys,
                "a linear state holds sums and no keys to observe: store the "
@@ -267,7 +270,7 @@ attend_status attend_state_observe(attend_plan *p, attend_state *s, int n, atten
   call c = state_call(p, s, n);
   c.q = view_complete(q, p->desc.heads, n, p->desc.dim);
   c.lse_in = lse;
-  c.obs = obs;
+  c.obs = observation ? &obs : NULL;
   if (p->engine->at_once) plan_wait(p);
   attend_status status = p->engine->observe(&c);
   plan_wait(p);

@@ -1,6 +1,7 @@
 /* Creating and freeing contexts: choosing device, engines, kernels and threads. */
 #define _GNU_SOURCE
 #include "attention/engine.h"
+#include "base/options.h"
 #include "base/parallel.h"
 #include "device/device.h"
 #include "device/trap.h"
@@ -66,19 +67,21 @@ static attend_status choose_device(attend_context *ctx, const char *wanted) {
 }
 
 attend_status attend_context_create(const attend_context_options *options, attend_context **out) {
-  attend_context_options o = options ? *options : (attend_context_options){0};
-  attend_context blank = {.allocator = o.allocator,
-                          .threads = 1,
-                          .parallel_for = o.parallel_for,
-                          .parallel_user = o.parallel_user};
+  attend_context_options o;
+  attend_context blank = {.threads = 1};
   attend_context *ctx;
   *out = NULL;
+  attend_status status = OPTIONS_READ(&blank, attend_context_options, options, &o);
+  if (!status) blank.allocator = o.allocator;
   ATTEND_TRY(take(&blank, sizeof blank, "a context", &ctx));
   *ctx = blank;
+  ctx->parallel_for = o.parallel_for;
+  ctx->parallel_user = o.parallel_user;
   ctx->near_bytes = near_bytes();
   ctx->cache_limit = o.cache_limit ? o.cache_limit : memory_bytes();
   *out = ctx;
   pools_create(ctx);
+  ATTEND_TRY(status);
   ATTEND_TRY(choose_device(ctx, o.device));
   const char *isa = o.isa ? o.isa : getenv("ATTEND_ISA");
   ATTEND_TRY(kernels_choose(ctx, isa && *isa ? isa : NULL));

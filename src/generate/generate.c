@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/options.h"
 #include "generate/generate.h"
 
 enum { BATCH = 8, MOST_BEAMS = 1024 };
@@ -141,7 +142,7 @@ static attend_status make_batch(batch *b) {
   ATTEND_TRY(take(b->ctx, SIZE_PRODUCT(2, (size_t)c->vocab, sizeof *b->scratch), "candidates",
                   &b->scratch));
   ATTEND_TRY(take_history(b));
-  attend_session_options o = {.batch = batch_size(b)};
+  attend_session_options o = {ATTEND_INIT(attend_session_options), .batch = batch_size(b)};
   return session_create(b->ctx, b->model, &o, &b->session);
 }
 
@@ -236,9 +237,11 @@ static attend_status run_all(attend_generation *g, int n_prompts, const attend_p
 }
 
 static attend_status generate(attend_generation *g, int n_prompts, const attend_prompt *prompts,
-                              const attend_generate_options *o) {
+                              const attend_generate_options *options) {
   const attend_config *c = attend_model_config(g->model);
-  ATTEND_CHECK(g->ctx, o, "options is NULL: begin with attend_generate_defaults()");
+  attend_generate_options how, *o = &how;
+  ATTEND_TRY(OPTIONS_READ(g->ctx, attend_generate_options, options, o));
+  ATTEND_CHECK(g->ctx, options, "options is NULL: begin with attend_generate_defaults()");
   int each = o->beams > 1 ? o->beams : o->samples;
   ATTEND_TRY(check_options(g->ctx, o));
   ATTEND_CHECK(g->ctx, c->parts & ATTEND_DECODER,

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/options.h"
 #include "generate/generate.h"
 
 /* ---- penalties --------------------------------------------------------------------- */
@@ -193,7 +194,9 @@ int32_t choose_adjusted(const attend_generate_options *o, const float *logits, i
 attend_status attend_choose(attend_context *ctx, const attend_generate_options *options,
                             float *logits, int n, const int32_t *history, int n_history,
                             float uniform, int32_t *id) {
+  attend_generate_options o;
   int32_t *scratch;
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_generate_options, options, &o));
   ATTEND_CHECK(ctx, options && logits && id && n >= 1,
                "choosing needs options, a place for the id and at least one "
                "logit, not %d",
@@ -202,8 +205,8 @@ attend_status attend_choose(attend_context *ctx, const attend_generate_options *
                "the history has %d ids%s: give 0 or more, and their address", n_history,
                history ? "" : " and is NULL");
   ATTEND_TRY(take(ctx, SIZE_PRODUCT(2, (size_t)n, sizeof *scratch), "candidates", &scratch));
-  adjust_logits(options, logits, n, history, n_history);
-  *id = choose_adjusted(options, logits, n, uniform, scratch);
+  adjust_logits(&o, logits, n, history, n_history);
+  *id = choose_adjusted(&o, logits, n, uniform, scratch);
   give(ctx, scratch);
   return ATTEND_OK;
 }

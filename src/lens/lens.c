@@ -2,6 +2,7 @@
  * problem: its rows of the trace are views, and attend_observe recomputes the requested
  * weights.
  */
+#include "base/options.h"
 #include "lens/lens.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@
 /* ---- creating -------------------------------------------------------------------------- */
 
 static attend_status read_shape(attend_lens *l, attend_role role, int real_keys) {
-  attend_desc d;
+  attend_desc d = {ATTEND_INIT(attend_desc)};
   attend_hooked q, k;
   role_lens *r = &l->role[role];
   if (!attend_model_attention(l->model, role, 0, &d)) return ATTEND_OK;
@@ -147,7 +148,7 @@ static attend_status ask_engine(const attend_lens *l, attend_role role, attend_d
 /* Layers differ in their windows. */
 static attend_status make_plan(attend_lens *l, attend_role role, int layer) {
   role_lens *r = &l->role[role];
-  attend_desc d;
+  attend_desc d = {ATTEND_INIT(attend_desc)};
   attend_model_attention(l->model, role, layer, &d);
   if (r->plan && attend_plan_desc(r->plan)->mask.window == d.mask.window) return ATTEND_OK;
   attend_plan_free(r->plan);
@@ -165,7 +166,7 @@ static attend_status make_plan(attend_lens *l, attend_role role, int layer) {
 }
 
 static void read_column(const attend_lens *l, attend_head_id at) {
-  attend_desc d;
+  attend_desc d = {ATTEND_INIT(attend_desc)};
   float *column = l->role[at.role].column;
   if (!column) return;
   attend_model_attention(l->model, at.role, at.layer, &d);
@@ -264,7 +265,8 @@ static void fill(const attend_weight_span *s, void *user) {
 attend_status lens_band(attend_lens *l, const band *b, float *weights) {
   attend_view q, k;
   filling f = {b, weights};
-  attend_observation look = {.rows = b->rows,
+  attend_observation look = {ATTEND_INIT(attend_observation),
+                             .rows = b->rows,
                              .n_rows = b->n,
                              .each = fill,
                              .user = &f,
@@ -298,16 +300,19 @@ attend_status attend_lens_block(attend_lens *l, attend_head_id at, int row, int 
   return status;
 }
 
-attend_status attend_lens_stats(attend_lens *l, attend_head_id at, const attend_row_stats *stats) {
+attend_status attend_lens_stats(attend_lens *l, attend_head_id at, const attend_row_stats *wanted) {
   attend_view q, k;
+  attend_row_stats o, *stats = &o;
   void *unasked = NULL; /* observe returns keys and weights together */
+  ATTEND_TRY(OPTIONS_READ(l->ctx, attend_row_stats, wanted, &o));
   ATTEND_TRY(lens_enter(l, at));
   ATTEND_TRY(head_view(l, ATTEND_AT_QUERY, at, at.head, &q));
   ATTEND_TRY(head_view(l, ATTEND_AT_KEY, at, key_head(l, at), &k));
   if (!stats->top != !stats->top_weight)
     ATTEND_TRY(take(l->ctx, (size_t)l->role[at.role].shape.rows * sizeof(int32_t),
                     "the heaviest keys", &unasked));
-  attend_observation look = {.top = stats->top || stats->top_weight,
+  attend_observation look = {ATTEND_INIT(attend_observation),
+                             .top = stats->top || stats->top_weight,
                              .top_index = stats->top ? stats->top : unasked,
                              .top_weight = stats->top_weight ? stats->top_weight : unasked,
                              .entropy = stats->entropy,

@@ -7,6 +7,7 @@
  */
 #include <math.h>
 
+#include "base/options.h"
 #include "lens/lens.h"
 
 typedef struct {
@@ -144,18 +145,20 @@ static void conclude(const measure *m, attend_pattern_scores *p) {
 }
 
 attend_status attend_lens_pattern(attend_lens *l, attend_head_id at,
-                                  const attend_pattern_options *o, attend_pattern_scores *p) {
+                                  const attend_pattern_options *options, attend_pattern_scores *p) {
   attend_lens_shape s;
+  attend_pattern_options o;
+  ATTEND_TRY(OPTIONS_READ(l->ctx, attend_pattern_options, options, &o));
   ATTEND_CHECK(l->ctx, attend_lens_role(l, at.role, &s), "the run has no such attention: %s",
                attend_role_name(at.role));
-  measure m = {.o = o, .shape = &s, .self = at.role != ATTEND_CROSS};
+  measure m = {.o = &o, .shape = &s, .self = at.role != ATTEND_CROSS};
   size_t distances = (size_t)(s.rows + s.keys);
   int32_t *rows = NULL;
   int n = 0;
   m.offset = s.keys;
   ATTEND_TRY(take_zeroed(l->ctx, distances * (sizeof *m.at + sizeof *m.of), "distances", &m.at));
   m.of = (int *)(m.at + distances);
-  attend_status status = lens_rows(l, 0, s.rows, 16, s.keys, o->most_pairs, &rows, &n);
+  attend_status status = lens_rows(l, 0, s.rows, 16, s.keys, o.most_pairs, &rows, &n);
   if (!status) status = lens_each_row(l, at, n, rows, measure_row, &m);
   if (!status) conclude(&m, p);
   p->rows_sampled = n;

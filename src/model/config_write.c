@@ -5,6 +5,7 @@
 
 #include "attend/problem.h"
 #include "base/files.h"
+#include "base/options.h"
 #include "model/family.h"
 
 static void put_id(attend_json_writer *w, const char *name, const int *value) {
@@ -116,8 +117,7 @@ static int find(const char *name) {
   return -1;
 }
 
-static attend_architecture complete(const attend_architecture *given) {
-  attend_architecture a = *given;
+static attend_architecture complete(attend_architecture a) {
   if (!a.family) a.family = "gpt2";
   if (!a.layers) a.layers = 4;
   if (!a.decoder_layers) a.decoder_layers = a.layers;
@@ -190,8 +190,10 @@ static attend_status check(attend_context *ctx, const attend_architecture *a) {
 
 attend_status attend_config_write(attend_context *ctx, const char *path,
                                   const attend_architecture *architecture) {
-  attend_architecture a = complete(architecture);
+  attend_architecture a;
   char roles[ATTEND_ROLES_TEXT];
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_architecture, architecture, &a));
+  a = complete(a);
   ATTEND_TRY(check(ctx, &a));
   const int kind = find(a.family);
   attend_json_writer w = attend_json_writer_text(ctx);

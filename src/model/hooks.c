@@ -9,6 +9,7 @@
  * sums, so while a hook reads its rows, a KV cache is kept beside it from the first
  * token on.
  */
+#include "base/options.h"
 #include "model/hooks.h"
 
 #include <string.h>
@@ -38,28 +39,36 @@ static attend_status check_hook(attend_context *ctx, int i, const attend_hook *x
   return ATTEND_OK;
 }
 
+/* The caller's hooks are as far apart as the first one is large. */
+static attend_status read_hooks(attend_context *ctx, hooks *x, const attend_hook *list) {
+  size_t layers = 0;
+  for (int i = 0; i < x->n; i++) {
+    attend_hook *own = &x->list[i];
+    ATTEND_TRY(OPTIONS_READ(ctx, attend_hook, (const char *)list + (size_t)i * list->size, own));
+    ATTEND_TRY(check_hook(ctx, i, own));
+    layers += (size_t)own->n_layers;
+    x->points |= own->points;
+    if (own->edit) x->edits |= own->points;
+  }
+  ATTEND_TRY(take(ctx, size_times(layers, sizeof *x->layers), "hooks", &x->layers));
+  int *to = x->layers;
+  for (int i = 0; i < x->n; i++) {
+    attend_hook *own = &x->list[i];
+    if (own->n_layers) memcpy(to, own->layers, (size_t)own->n_layers * sizeof *to);
+    own->layers = own->n_layers ? to : NULL;
+    to += own->n_layers;
+  }
+  return ATTEND_OK;
+}
+
 attend_status hooks_set(attend_context *ctx, hooks *h, int n, const attend_hook *list) {
   hooks x = {.n = n};
-  size_t layers = 0;
   ATTEND_CHECK(ctx, n >= 0 && (list || !n), "%d hooks in a list that is NULL", n);
-  for (int i = 0; i < n; i++) {
-    ATTEND_TRY(check_hook(ctx, i, &list[i]));
-    layers += (size_t)list[i].n_layers;
-    x.points |= list[i].points;
-    if (list[i].edit) x.edits |= list[i].points;
-  }
-  ATTEND_TRY(take(ctx, size_times((size_t)n, sizeof *list), "hooks", &x.list));
-  attend_status status = take(ctx, size_times(layers, sizeof *x.layers), "hooks", &x.layers);
+  ATTEND_TRY(take(ctx, size_times((size_t)n, sizeof *x.list), "hooks", &x.list));
+  attend_status status = read_hooks(ctx, &x, list);
   if (status) {
     hooks_free(ctx, &x);
     return status;
-  }
-  int *to = x.layers;
-  for (int i = 0; i < n; i++) {
-    x.list[i] = list[i];
-    if (list[i].n_layers) memcpy(to, list[i].layers, (size_t)list[i].n_layers * sizeof *to);
-    x.list[i].layers = list[i].n_layers ? to : NULL;
-    to += list[i].n_layers;
   }
   hooks_free(ctx, h);
   *h = x;
@@ -347,7 +356,8 @@ static attend_status pattern_make(pattern *x, const layer_attention *m, const at
                  "attention that is hooked", &rows));
   for (int i = 0; i < p->n; i++) rows[i] = i;
   ATTEND_TRY(take_weights(x, &x->weights));
-  attend_observation all = {.rows = rows, .n_rows = p->n, .weights = x->weights};
+  attend_observation all = {ATTEND_INIT(attend_observation), .rows = rows, .n_rows = p->n,
+                            .weights = x->weights};
   return observe_rows(p, &x->by, t, lse, &all);
 }
 
@@ -426,7 +436,7 @@ static attend_status hook_entropy(const pass *p, const layer_attention *m,
   ATTEND_TRY(device_take(
       p->ctx, SIZE_PRODUCT((size_t)d->batch, (size_t)d->heads, (size_t)p->n, sizeof *entropy),
       "entropy that is hooked", &entropy));
-  attend_observation what = {.entropy = entropy};
+  attend_observation what = {ATTEND_INIT(attend_observation), .entropy = entropy};
   attend_hooked at = row_place(p, m, ATTEND_AT_ENTROPY, entropy);
   attend_status status = observe_rows(p, &by, t, lse, &what);
   if (!status) status = hook_at(p, &at, HOOK_FORWARD);

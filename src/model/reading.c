@@ -18,6 +18,7 @@
 
 #include "attend/file.h"
 #include "base/files.h"
+#include "base/options.h"
 #include "model/transformer.h"
 
 enum { ROWS = 512 };
@@ -100,11 +101,12 @@ static attend_status list_files(attend_reading *x) {
 attend_status attend_reading_create(attend_model *model, const attend_reading_options *options,
                                     attend_reading **reading) {
   attend_reading *x;
-  attend_session_options o = {.batch = 1,
-                              .rows = options && options->rows ? options->rows : ROWS,
-                              .threads = options ? options->threads : 0};
+  attend_reading_options how;
   *reading = NULL;
+  ATTEND_TRY(OPTIONS_READ(model->ctx, attend_reading_options, options, &how));
   ATTEND_TRY(check_model(model));
+  attend_session_options o = {ATTEND_INIT(attend_session_options), .batch = 1,
+                              .rows = how.rows ? how.rows : ROWS, .threads = how.threads};
   ATTEND_CHECK(model->ctx, o.rows > 0, "chunks of %d rows: choose 1 or more", o.rows);
   ATTEND_TRY(take_zeroed(model->ctx, sizeof *x, "a reading", &x));
   x->model = model;

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/options.h"
 #include "base/parallel.h"
 #include "model/hooks.h"
 
@@ -157,9 +158,10 @@ static attend_status make_session(attend_session *r) {
 
 attend_status session_create(attend_context *ctx, attend_model *model,
                              const attend_session_options *options, attend_session **session) {
-  attend_session_options o = options ? *options : (attend_session_options){0};
+  attend_session_options o;
   attend_session *r;
   *session = NULL;
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_session_options, options, &o));
   ATTEND_CHECK(ctx, o.batch >= 0 && o.rows >= 0 && o.threads >= 0,
                "a session of %d sequences, %d rows at once, %d threads: none "
                "may be negative",

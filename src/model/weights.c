@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/options.h"
 #include "model/transformer.h"
 
 /* ---- what holds weights --------------------------------------------------------------- */
@@ -323,19 +324,18 @@ static attend_status read_all(attend_model *m, const attend_model_options *optio
 
 attend_status attend_model_create(attend_checkpoint *checkpoint,
                                   const attend_model_options *options, attend_model **model) {
-  static const attend_model_options none = {0};
+  attend_model_options o;
   attend_model *m;
   *model = NULL;
-  if (!options) options = &none;
+  ATTEND_TRY(OPTIONS_READ(checkpoint->ctx, attend_model_options, options, &o));
   ATTEND_TRY(take_zeroed(checkpoint->ctx, sizeof *m, "a model", &m));
   m->ctx = checkpoint->ctx;
   m->files = checkpoint;
   m->config = checkpoint->config;
-  m->weights = options->weights;
-  m->form = options->form ? *options->form : m->config.form;
-  attend_status status =
-      attend_config_forms(m->ctx, &m->config, options->form, options->roles, m->forms);
-  if (!status) status = read_all(m, options);
+  m->weights = o.weights;
+  m->form = o.form ? *o.form : m->config.form;
+  attend_status status = attend_config_forms(m->ctx, &m->config, o.form, o.roles, m->forms);
+  if (!status) status = read_all(m, &o);
   if (status)
     attend_model_free(m);
   else
@@ -381,13 +381,9 @@ int model_attention(const attend_model *m, attend_role role, int layer, attend_d
   const attend_stack *s = encoder ? &c->encoder : &c->decoder;
   const stack *side = encoder ? &m->encoder : &m->decoder;
   if (!(roles_of(c->parts) & 1u << role)) return 0;
-  *desc = (attend_desc){.form = m->forms[role],
-                        .heads = s->heads,
-                        .kv_heads = s->kv_heads,
-                        .dim = s->dim,
-                        .dim_v = s->dim_v,
-                        .scale = c->score_factor,
-                        .soft_cap = c->score_cap};
+  *desc = (attend_desc){ATTEND_INIT(attend_desc), .form = m->forms[role],  .heads = s->heads,
+                        .kv_heads = s->kv_heads,  .dim = s->dim,           .dim_v = s->dim_v,
+                        .scale = c->score_factor, .soft_cap = c->score_cap};
   if (role == ATTEND_DECODER_SELF) {
     desc->mask.causal = ATTEND_CAUSAL;
     if (layer_kind(c, side, layer) == SLIDING) desc->mask.window = c->window;
@@ -401,11 +397,14 @@ int model_attention(const attend_model *m, attend_role role, int layer, attend_d
   return 1;
 }
 
-int attend_model_attention(const attend_model *m, attend_role role, int layer, attend_desc *desc) {
+bool attend_model_attention(const attend_model *m, attend_role role, int layer, attend_desc *desc) {
   const stack *s = role == ATTEND_ENCODER_SELF ? &m->encoder : &m->decoder;
-  int found = model_attention(m, role, layer, desc);
-  if (found && desc->bias.table) desc->bias.table = s->relative_host;
-  return found;
+  attend_desc d;
+  if (OPTIONS_READ(m->ctx, attend_desc, desc, &d)) return false;
+  if (!model_attention(m, role, layer, &d)) return false;
+  if (d.bias.table) d.bias.table = s->relative_host;
+  options_write(&d, sizeof d, desc);
+  return true;
 }
 
 size_t attend_model_bytes(const attend_model *m) { return m->bytes; }

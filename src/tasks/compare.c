@@ -110,13 +110,14 @@ static float *first_weights(const attend_comparison *c, int layer) {
 
 /* A form's weights given the first form's q, k and v. */
 static attend_status direct_weights(attend_comparison *c, const attend_form *form, int layer) {
-  attend_desc d;
+  attend_desc d = {ATTEND_INIT(attend_desc)};
   attend_plan *plan;
   attend_model_attention(c->model, c->role, layer, &d);
   d.form = *form;
   d.q_len = d.kv_len = c->n;
   ATTEND_TRY(attend_plan_create(c->ctx, &d, &plan));
-  attend_observation all = {.rows = c->rows, .n_rows = c->n, .weights = c->other};
+  attend_observation all = {ATTEND_INIT(attend_observation), .rows = c->rows, .n_rows = c->n,
+                            .weights = c->other};
   attend_view q = attend_bhtd(c->q), k = attend_bhtd(c->k);
   attend_status status = attend_forward(plan, q, k, attend_bhtd(c->v), attend_bhtd(c->o), c->lse);
   if (!status) status = attend_observe(plan, q, k, c->lse, &all);
@@ -241,9 +242,8 @@ static attend_status read_text(form_run *r, double *seconds) {
 
 static attend_status read_with_hook(form_run *r) {
   unsigned first = r->form ? 0 : ATTEND_AT_QUERY | ATTEND_AT_KEY | ATTEND_AT_VALUE;
-  attend_hook hook = {.points = ATTEND_AT_PATTERN | first,
-                      .roles = 1u << r->c->role,
-                      .read = r->form ? read_other : read_first,
+  attend_hook hook = {ATTEND_INIT(attend_hook), .points = ATTEND_AT_PATTERN | first,
+                      .roles = 1u << r->c->role, .read = r->form ? read_other : read_first,
                       .user = r};
   ATTEND_TRY(attend_session_set_hooks(r->session, 1, &hook));
   ATTEND_TRY(read_text(r, NULL));
@@ -284,7 +284,8 @@ static double mean_of(const double *x, int n) {
 static attend_status run_form(attend_comparison *c, attend_model *model, int i) {
   attend_form_result *f = &c->results[i];
   form_run r = {.c = c, .result = f, .form = i};
-  attend_session_options o = {.rows = c->n > c->n_decoder ? c->n : c->n_decoder};
+  attend_session_options o = {ATTEND_INIT(attend_session_options),
+                              .rows = c->n > c->n_decoder ? c->n : c->n_decoder};
   if (!c->options.no_attention) {
     r.attention = c->heads + 2 * i * cells(c);
     r.direct = r.attention + cells(c);
@@ -409,7 +410,7 @@ attend_status attend_comparison_create(attend_model *model, int n, const int32_t
   attend_compare_options o;
   attend_comparison *c;
   *comparison = NULL;
-  ATTEND_TRY(options_read(ctx, options, sizeof o, &o));
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_compare_options, options, &o));
   ATTEND_CHECK(ctx, n >= 2, "the text has %d tokens: give it at least two", n);
   ATTEND_CHECK(ctx, count >= 0 && o.repeat >= 0,
                "%d forms, repeated %d times: neither may be negative", count, o.repeat);

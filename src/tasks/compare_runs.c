@@ -298,7 +298,7 @@ attend_status attend_runs_read(attend_context *ctx, int count, const char *const
   attend_runs_options o;
   attend_runs *r;
   *runs = NULL;
-  ATTEND_TRY(options_read(ctx, options, sizeof o, &o));
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_runs_options, options, &o));
   ATTEND_CHECK(ctx, count > 0, "%d training runs: name at least one folder", count);
   ATTEND_TRY(take_zeroed(ctx, sizeof *r, "training runs", &r));
   r->ctx = ctx;

@@ -52,7 +52,8 @@ typedef struct { /* of a call */
 
 static attend_status encode_text(embedding *b, int i, const char *text, size_t length) {
   attend_embedder *e = b->e;
-  attend_encode_options o = {.max_length = (size_t)e->o.max_length};
+  attend_encode_options o = {ATTEND_INIT(attend_encode_options),
+                             .max_length = (size_t)e->o.max_length};
   ATTEND_CHECK(&e->own, text, "text %d is NULL: give its address", i);
   attend_status status = attend_encode(e->encoding, text, length, &o);
   if (status) return encoding_failed(&e->own, status, e->encoding);
@@ -91,7 +92,7 @@ static attend_status encode_all(embedding *b, const char *const *texts, const si
  * texts do not decide how much memory a batch of short ones takes. */
 static attend_status session_for(attend_embedder *e, int batch, int rows) {
   if (e->session && e->batch == batch && e->rows == rows) return ATTEND_OK;
-  attend_session_options o = {.batch = batch, .rows = rows};
+  attend_session_options o = {ATTEND_INIT(attend_session_options), .batch = batch, .rows = rows};
   attend_session_free(e->session);
   e->session = NULL;
   e->batch = batch;
@@ -268,7 +269,7 @@ attend_status attend_embedder_create(attend_model *model, const attend_tokenizer
   e->model = model;
   e->tokenizer = tokenizer;
   attend_status status = context_child(model->ctx, 0, &e->own);
-  if (!status) status = options_read(&e->own, options, sizeof e->o, &e->o);
+  if (!status) status = OPTIONS_READ(&e->own, attend_embed_options, options, &e->o);
   if (!status) status = prepare(e);
   if (status)
     attend_embedder_free(e);

@@ -195,7 +195,7 @@ static attend_status make_scorer(scorer *s) {
   size_t batch = (size_t)e->o.batch;
   int around = e->front + e->back + 1; /* a part has one token at least */
   size_t most = (size_t)max64(max64(e->o.context, around), PIECE);
-  attend_session_options o = {.batch = e->o.batch};
+  attend_session_options o = {ATTEND_INIT(attend_session_options), .batch = e->o.batch};
   ATTEND_TRY(take(ctx, SIZE_PRODUCT(batch, most, sizeof *s->ids), "the ids of a batch", &s->ids));
   ATTEND_TRY(take(ctx, batch * sizeof *s->lengths, "the lengths of a batch", &s->lengths));
   ATTEND_TRY(take(ctx, batch * sizeof *s->windows, "the windows of a batch", &s->windows));
@@ -379,7 +379,7 @@ attend_status attend_evaluation_create(attend_model *model, const attend_tokeniz
   e->model = model;
   e->tokenizer = tokenizer;
   attend_status status = context_child(model->ctx, 0, &e->own);
-  if (!status) status = options_read(&e->own, options, sizeof e->o, &e->o);
+  if (!status) status = OPTIONS_READ(&e->own, attend_evaluate_options, options, &e->o);
   if (!status) status = prepare(e);
   if (status)
     attend_evaluation_free(e);

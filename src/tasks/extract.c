@@ -170,8 +170,8 @@ static attend_status check(attend_context *ctx, const float *vectors, int width,
 
 static attend_status rank_vectors(attend_extraction *x, const float *vectors, int width,
                                   const attend_extract_options *o) {
-  attend_centrality_options how = {
-      .tau = o->tau, .jump = o->jump, .progress = o->progress, .user = o->user};
+  attend_centrality_options how = {ATTEND_INIT(attend_centrality_options), .tau = o->tau,
+                                   .jump = o->jump, .progress = o->progress, .user = o->user};
   size_t rows = (size_t)x->rows;
   double *centrality = NULL;
   candidate *list = NULL;
@@ -191,7 +191,7 @@ attend_status attend_extraction_rank(attend_extraction *x, const float *vectors,
                                      const attend_extract_options *options) {
   attend_extract_options o;
   float *own = NULL;
-  ATTEND_TRY(options_read(x->ctx, options, sizeof o, &o));
+  ATTEND_TRY(OPTIONS_READ(x->ctx, attend_extract_options, options, &o));
   ATTEND_TRY(check(x->ctx, vectors, width, &o));
   if (!vectors) {
     ATTEND_TRY(word_vectors(x, &own));

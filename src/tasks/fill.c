@@ -152,7 +152,7 @@ static attend_status stopped(attend_filler *f) {
 static attend_status encode(attend_filler *f) {
   const attend_config *c = attend_model_config(f->model);
   bool bounded = c->position == ATTEND_POSITIONS_LEARNED;
-  attend_encode_options o = {.pair = f->pair.text,
+  attend_encode_options o = {ATTEND_INIT(attend_encode_options), .pair = f->pair.text,
                              .pair_length = f->pair.length,
                              .max_length = bounded ? (size_t)c->positions : 0};
   attend_status status = attend_encode(f->encoding, f->text.text, f->text.length, &o);
@@ -443,7 +443,7 @@ attend_status attend_filler_create(attend_model *model, const attend_tokenizer *
   f->model = model;
   f->tokenizer = tokenizer;
   attend_status status = context_child(model->ctx, 0, &f->own);
-  if (!status) status = options_read(&f->own, options, sizeof f->o, &f->o);
+  if (!status) status = OPTIONS_READ(&f->own, attend_fill_options, options, &f->o);
   if (!status) status = prepare(f);
   if (status)
     attend_filler_free(f);

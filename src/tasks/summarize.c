@@ -70,7 +70,9 @@ static attend_status fill(attend_summarizer *s, const char *directory,
                "min_words %d is more than max_words %d", o->min_words, o->max_words);
   ATTEND_TRY(text_copy(s->ctx, directory, strlen(directory), &s->directory));
   ATTEND_TRY(attend_tokenizer_load(s->ctx, directory, &s->tokenizer));
-  s->how = o->generate ? *o->generate : attend_summary_generate_defaults();
+  const attend_generate_options defaults = attend_summary_generate_defaults();
+  ATTEND_TRY(OPTIONS_READ(s->ctx, attend_generate_options, o->generate ? o->generate : &defaults,
+                          &s->how));
   ATTEND_CHECK(s->ctx, s->how.context >= 0, "context is %d: choose 0 or more", s->how.context);
   int made = attend_model_config(s->model)->positions;
   s->context = s->how.context && (!made || s->how.context < made) ? s->how.context : made;
@@ -93,7 +95,7 @@ attend_status attend_summarizer_create(attend_model *model, const char *director
   attend_summarizer *s;
   *summarizer = NULL;
   ATTEND_CHECK(ctx, directory, "directory is NULL: name the model's");
-  ATTEND_TRY(options_read(ctx, options, sizeof o, &o));
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_summarize_options, options, &o));
   ATTEND_TRY(take_zeroed(ctx, sizeof *s, "a summarizer", &s));
   s->ctx = ctx;
   s->model = model;
@@ -131,7 +133,7 @@ const attend_tokenizer *attend_summarizer_tokenizer(const attend_summarizer *s) 
 attend_status document_encode(const attend_summarizer *s, const attend_document *d,
                               attend_encoding *e) {
   size_t front = strlen(s->prefix), length = text_trimmed(d->text, d->length);
-  attend_encode_options o = {.max_length = (size_t)s->context};
+  attend_encode_options o = {ATTEND_INIT(attend_encode_options), .max_length = (size_t)s->context};
   char *text;
   ATTEND_TRY(take(s->ctx, front + length + 1, "a document", &text));
   memcpy(text, s->prefix, front);
@@ -403,7 +405,7 @@ attend_status attend_summarize(attend_summarizer *s, int count, const attend_doc
   attend_summaries *all;
   *summaries = NULL;
   ATTEND_TRY(check_documents(s->ctx, count, documents));
-  ATTEND_TRY(options_read(s->ctx, callbacks, sizeof c.o, &c.o));
+  ATTEND_TRY(OPTIONS_READ(s->ctx, attend_summarize_callbacks, callbacks, &c.o));
   ATTEND_TRY(take_zeroed(s->ctx, sizeof *all, "summaries", &all));
   *all = (attend_summaries){.ctx = s->ctx, .count = count};
   attend_status status =

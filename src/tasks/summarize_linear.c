@@ -38,7 +38,7 @@ static size_t portion_end(const char *text, size_t length, size_t at) {
 
 static attend_status put_text(attend_long_summary *x, attend_encoding *e, const char *text,
                               size_t length) {
-  attend_encode_options o = {.no_special = true};
+  attend_encode_options o = {ATTEND_INIT(attend_encode_options), .no_special = true};
   for (size_t at = 0, end; at < length; at = end) {
     end = portion_end(text, length, at);
     ATTEND_TRY(attend_encode(e, text + at, end - at, &o));
@@ -79,7 +79,7 @@ static attend_status encode_document(attend_long_summary *x) {
 /* ---- the form ------------------------------------------------------------------- */
 
 static bool is_linear(const attend_model *m) {
-  attend_desc d;
+  attend_desc d = {ATTEND_INIT(attend_desc)};
   for (int i = 0; i < 2; i++)
     if (!attend_model_attention(m, i ? ATTEND_CROSS : ATTEND_ENCODER_SELF, 0, &d) ||
         attend_form_features(&d.form, d.dim) == 0)

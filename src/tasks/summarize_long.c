@@ -36,7 +36,7 @@ attend_status attend_long_summary_create(attend_summarizer *s, const attend_docu
   attend_long_options o;
   attend_long_summary *x;
   *summary = NULL;
-  ATTEND_TRY(options_read(s->ctx, options, sizeof o, &o));
+  ATTEND_TRY(OPTIONS_READ(s->ctx, attend_long_options, options, &o));
   ATTEND_TRY(check(s->ctx, document, &o));
   ATTEND_TRY(take_zeroed(s->ctx, sizeof *x, "a long summary", &x));
   x->ctx = s->ctx;

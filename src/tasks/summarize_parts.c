@@ -36,7 +36,7 @@ static attend_status put(units *u, unit one) {
 }
 
 static attend_status count_tokens(units *u, const char *text, size_t length) {
-  attend_encode_options o = {.no_special = true};
+  attend_encode_options o = {ATTEND_INIT(attend_encode_options), .no_special = true};
   return attend_encode(u->encoding, text, length, &o);
 }
 

@@ -79,7 +79,8 @@ static bool is_linear(const attend_model *model) {
 }
 
 static attend_status run_session(finding *f, attend_session *session, const int32_t *ids) {
-  attend_hook hook = {.points = ATTEND_AT_PATTERN, .read = add_weights, .user = f};
+  attend_hook hook = {ATTEND_INIT(attend_hook), .points = ATTEND_AT_PATTERN, .read = add_weights,
+                      .user = f};
   const attend_summarized *d = &f->job->out;
   if (is_linear(f->s->model)) ATTEND_TRY(attend_session_set_hooks(session, 1, &hook));
   ATTEND_TRY(attend_session_encode(session, 1, d->tokens, d->ids, NULL, NULL));
@@ -89,7 +90,7 @@ static attend_status run_session(finding *f, attend_session *session, const int3
 
 static attend_status find_weights(finding *f) {
   attend_session *session = NULL;
-  attend_session_options o = {.rows = f->one->count};
+  attend_session_options o = {ATTEND_INIT(attend_session_options), .rows = f->one->count};
   int32_t *ids;
   size_t n = (size_t)f->one->count;
   ATTEND_TRY(take_zeroed(f->ctx, SIZE_PRODUCT((size_t)f->rows, (size_t)f->keys, sizeof *f->weights),

@@ -57,7 +57,7 @@ static attend_status classify_all(word_bounds *b, const attend_tokenizer *t, att
 /* A token whose text ends in a letter. */
 static attend_status find_letter(const attend_tokenizer *t, int32_t *letter) {
   attend_encoding *e;
-  attend_encode_options o = {.no_special = true};
+  attend_encode_options o = {ATTEND_INIT(attend_encode_options), .no_special = true};
   attend_status status = attend_encoding_create(t, &e);
   if (!status) status = attend_encode(e, "a", 1, &o);
   *letter = !status && e->count ? e->id[e->count - 1] : 0;

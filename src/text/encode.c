@@ -4,6 +4,7 @@
  * WordPiece, unigram) turns words into ids, and the template (the post-processor)
  * adds special tokens.
  */
+#include "base/options.h"
 #include "text/pattern.h"
 #include "text/tokenizer.h"
 
@@ -240,8 +241,9 @@ static attend_status assemble(encoding *e, const attend_encode_options *o, const
 attend_status attend_encode(attend_encoding *result, const char *text, size_t length,
                             const attend_encode_options *options) {
   encoding *e = (encoding *)result;
-  attend_encode_options o = options ? *options : (attend_encode_options){0};
+  attend_encode_options o;
   e->public.count = e->public.dropped = e->s.raw_count = 0;
+  ATTEND_TRY(OPTIONS_READ(e->s.ctx, attend_encode_options, options, &o));
   ATTEND_TRY(encode_text(e, text, length));
   size_t first_b = e->s.raw_count;
   if (o.pair) ATTEND_TRY(encode_text(e, o.pair, o.pair_length));

@@ -1,4 +1,5 @@
 /* Training a tokenizer: the public functions. train.h describes the parts. */
+#include "base/options.h"
 #include "base/parallel.h"
 #include "text/train.h"
 
@@ -70,8 +71,8 @@ attend_status attend_text_trainer_create(attend_context *ctx,
   ATTEND_TRY(take_zeroed(ctx, sizeof *r, "a trainer", &r));
   r->ctx = ctx;
   pthread_mutex_init(&r->memory, NULL);
-  if (options) r->o = *options;
-  attend_status status = prepare(r);
+  attend_status status = OPTIONS_READ(ctx, attend_text_train_options, options, &r->o);
+  if (!status) status = prepare(r);
   r->o.specials = NULL; /* the caller's, for this call only */
   if (status)
     attend_text_trainer_free(r);

@@ -10,6 +10,7 @@
 
 #include "attend/file.h"
 #include "base/base.h"
+#include "base/options.h"
 
 typedef struct {
   float *rows; /* [room][heads * width] */
@@ -56,13 +57,15 @@ const char *attend_role_name(attend_role role) {
 
 attend_status attend_trace_create(attend_context *ctx, const attend_trace_options *options,
                                   attend_trace **trace) {
+  attend_trace_options o;
   *trace = NULL;
-  ATTEND_CHECK(ctx, options && options->sequence >= 0,
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_trace_options, options, &o));
+  ATTEND_CHECK(ctx, options && o.sequence >= 0,
                "a trace needs options: the points to record and a sequence of 0 or "
                "more");
   ATTEND_TRY(take_zeroed(ctx, sizeof **trace, "a trace", trace));
   (*trace)->ctx = ctx;
-  (*trace)->options = *options;
+  (*trace)->options = o;
   return ATTEND_OK;
 }
 
@@ -188,7 +191,8 @@ void attend_trace_read(const attend_hooked *tensor, void *trace) {
 }
 
 attend_hook attend_trace_hook(attend_trace *t) {
-  return (attend_hook){.points = t->options.points, .read = attend_trace_read, .user = t};
+  return (attend_hook){ATTEND_INIT(attend_hook), .points = t->options.points,
+                       .read = attend_trace_read, .user = t};
 }
 
 /* ---- reading ------------------------------------------------------------------------ */

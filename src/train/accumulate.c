@@ -1,6 +1,7 @@
 /* A batch: checks, forward, loss, backward. */
 #include <math.h>
 
+#include "base/options.h"
 #include "kernels/kernels.h"
 #include "model/hooks.h"
 #include "train/trainer.h"
@@ -298,10 +299,12 @@ static attend_status backward(attend_trainer *tr) {
   return ATTEND_OK;
 }
 
-attend_status attend_trainer_accumulate(attend_trainer *tr, const attend_batch *batch,
+attend_status attend_trainer_accumulate(attend_trainer *tr, const attend_batch *given,
                                         attend_batch_loss *outcome) {
+  attend_batch batch;
   *outcome = (attend_batch_loss){0};
-  ATTEND_TRY(open_batch(tr, batch));
+  ATTEND_TRY(OPTIONS_READ(tr->ctx, attend_batch, given, &batch));
+  ATTEND_TRY(open_batch(tr, &batch));
   trainer_side *e = &tr->encoder, *d = &tr->decoder;
   mirror_back(tr->ctx, &tr->gradients);
   mirror_changed(&tr->gradients);
@@ -313,7 +316,7 @@ attend_status attend_trainer_accumulate(attend_trainer *tr, const attend_batch *
   ATTEND_TRY(side_forward(tr, d));
   copy_open(tr);
   ATTEND_TRY(head_losses(tr, d->layers ? d : e, outcome));
-  return batch->no_grad ? ATTEND_OK : backward(tr);
+  return batch.no_grad ? ATTEND_OK : backward(tr);
 }
 
 attend_status attend_trainer_set_hooks(attend_trainer *tr, int n, const attend_hook *list) {

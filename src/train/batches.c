@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/files.h"
+#include "base/options.h"
 #include "train/corpus.h"
 
 enum { POOL = 64 }; /* batches whose pairs are sorted together */
@@ -361,8 +362,8 @@ attend_status attend_batches_create(const attend_corpus *corpus,
   ATTEND_TRY(take_zeroed(corpus->ctx, sizeof *b, "the batches", &b));
   b->ctx = corpus->ctx;
   b->c = corpus;
-  if (options) b->o = *options;
-  attend_status status = open_batches(b);
+  attend_status status = OPTIONS_READ(b->ctx, attend_batch_options, options, &b->o);
+  if (!status) status = open_batches(b);
   if (status)
     attend_batches_free(b);
   else

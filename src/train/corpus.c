@@ -1,4 +1,5 @@
 /* A corpus: documents as ids, in one array; read from text, JSONL and TSV files. */
+#include "base/options.h"
 #include "train/corpus.h"
 
 #include <stdio.h>
@@ -210,7 +211,8 @@ static attend_status note_text(reader *r, const char *text) {
 }
 
 static attend_status append_plain(reader *r, const char *text, size_t length) {
-  static const attend_encode_options plain = {.no_special = true};
+  static const attend_encode_options plain = {ATTEND_INIT(attend_encode_options),
+                                              .no_special = true};
   while (length) {
     size_t n = piece_length(text, length);
     ATTEND_TRY(attend_encode(r->encoding, text, n, &plain));
@@ -258,7 +260,7 @@ static attend_status add_side(reader *r, const char *text, size_t length, bool w
     if (!wanted) ATTEND_TRY(append_id(r, r->open));
     ATTEND_TRY(append_plain(r, text, length));
   } else {
-    attend_encode_options how = {.max_length = most};
+    attend_encode_options how = {ATTEND_INIT(attend_encode_options), .max_length = most};
     ATTEND_TRY(attend_encode(r->encoding, text, length, &how));
     ATTEND_TRY(append(c, r->encoding->count, r->encoding->id));
     c->dropped += r->encoding->dropped;
@@ -431,9 +433,11 @@ static attend_status read_file(reader *r) {
 
 attend_status attend_corpus_read(attend_corpus *c, const char *path,
                                  const attend_corpus_options *options) {
-  reader r = {.c = c, .o = options, .path = path};
+  attend_corpus_options o;
+  reader r = {.c = c, .o = &o, .path = path};
   const attend_corpus before = *c;
-  ATTEND_TRY(attend_encoding_create(options->tokenizer, &r.encoding));
+  ATTEND_TRY(OPTIONS_READ(c->ctx, attend_corpus_options, options, &o));
+  ATTEND_TRY(attend_encoding_create(o.tokenizer, &r.encoding));
   attend_status status = read_file(&r);
   if (status) take_back(c, &before);
   attend_encoding_free(r.encoding);

@@ -209,8 +209,8 @@ static uint64_t every(uint64_t given, uint64_t steps, uint64_t part) {
 
 static attend_status read_options(attend_fit *f, const attend_fit_options *options) {
   attend_fit_options *o = &f->o;
-  ATTEND_TRY(options_read(f->ctx, options, sizeof *o, o));
-  const uint64_t steps = o->training.schedule.steps;
+  ATTEND_TRY(OPTIONS_READ(f->ctx, attend_fit_options, options, o));
+  const uint64_t steps = o->schedule.steps;
   o->save_every = every(o->save_every, steps, 10);
   o->valid_every = every(o->valid_every, o->save_every, 1);
   o->log_every = every(o->log_every, steps, 100);
@@ -235,7 +235,10 @@ attend_status attend_fit_begin(attend_fit *f, attend_trainer *trainer, attend_op
   ATTEND_TRY(read_options(f, options));
   f->trainer = trainer;
   f->optimizer = optimizer;
-  ATTEND_TRY(attend_training_create(trainer, optimizer, batches, &f->o.training, &f->training));
+  const attend_training_options how = {ATTEND_INIT(attend_training_options),
+                                       .schedule = f->o.schedule, .accumulate = f->o.accumulate,
+                                       .smoothing = f->o.smoothing};
+  ATTEND_TRY(attend_training_create(trainer, optimizer, batches, &how, &f->training));
   if (f->resumes) ATTEND_TRY(resume(f));
   f->result = (attend_fit_result){.average_valid = NAN};
   return run_log_open(f->ctx, f->folder, f->resumes, f->begun, &f->log);
@@ -245,7 +248,7 @@ attend_status attend_fit_begin(attend_fit *f, attend_trainer *trainer, attend_op
 
 static uint64_t now_at(const attend_fit *f) { return attend_training_steps(f->training); }
 
-static uint64_t steps_of(const attend_fit *f) { return f->o.training.schedule.steps; }
+static uint64_t steps_of(const attend_fit *f) { return f->o.schedule.steps; }
 
 static double seconds_in_all(const attend_fit *f) {
   return f->tally.seconds + seconds_now() - f->started;
@@ -312,8 +315,8 @@ static bool is_finite(const attend_fit *f) {
 static attend_status save(attend_fit *f, bool best) {
   uint64_t step = now_at(f);
   char path[LONGEST_PATH], why[1024];
-  attend_save_options keep = {
-      .beside = f->base, .stored = f->o.stored, .write = write_tally, .user = f};
+  attend_save_options keep = {ATTEND_INIT(attend_save_options), .beside = f->base,
+                              .stored = f->o.stored, .write = write_tally, .user = f};
   if (!is_finite(f))
     return fail_step(f, now_at(f), ATTEND_INVALID, "a weight is not finite: choose a smaller rate");
   ATTEND_TRY(step_path(f->ctx, f->folder, step, NULL, path));
@@ -609,8 +612,7 @@ attend_status attend_fit_model(attend_context *ctx, const char *folder, const ch
   parts p = {0};
   attend_fit_options o;
   *result = (attend_fit_result){0};
-  ATTEND_TRY(options_read(ctx, options, sizeof o, &o));
-  o.size = sizeof o;
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_fit_options, options, &o));
   if (!o.base) o.base = model;
   attend_status status = attend_fit_open(ctx, folder, ATTEND_FIT_RESUME, 0, &p.fit);
   if (!status) status = open_parts(ctx, model, trainer, optimizer, &p);

@@ -5,6 +5,7 @@
  */
 #include <math.h>
 
+#include "base/options.h"
 #include "train/trainer.h"
 
 struct attend_optimizer {
@@ -38,7 +39,8 @@ static attend_status take_moments(attend_optimizer *o) {
 }
 
 attend_optimizer_options attend_optimizer_defaults(void) {
-  return (attend_optimizer_options){.kind = ATTEND_ADAMW,
+  return (attend_optimizer_options){ATTEND_INIT(attend_optimizer_options),
+                                    .kind = ATTEND_ADAMW,
                                     .beta1 = 0.9f,
                                     .beta2 = 0.999f,
                                     .eps = 1e-8f,
@@ -55,8 +57,10 @@ attend_status attend_optimizer_create(attend_trainer *trainer,
   ATTEND_TRY(take_zeroed(ctx, sizeof *o, "an optimizer", &o));
   o->ctx = ctx;
   o->trainer = trainer;
-  o->options = options ? *options : attend_optimizer_defaults();
-  attend_status status = check(ctx, &o->options);
+  const attend_optimizer_options defaults = attend_optimizer_defaults();
+  attend_status status =
+      OPTIONS_READ(ctx, attend_optimizer_options, options ? options : &defaults, &o->options);
+  if (!status) status = check(ctx, &o->options);
   if (!status) status = take_moments(o);
   if (status)
     attend_optimizer_free(o);

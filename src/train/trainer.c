@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/files.h"
+#include "base/options.h"
 #include "model/hooks.h"
 #include "train/trainer.h"
 
@@ -184,11 +185,12 @@ attend_status attend_trainer_create(attend_checkpoint *files, const attend_train
   ATTEND_TRY(take_zeroed(files->ctx, sizeof *tr, "a trainer", &tr));
   tr->ctx = files->ctx;
   tr->files = files;
-  if (options) tr->options = *options;
+  attend_status status = OPTIONS_READ(tr->ctx, attend_trainer_options, options, &tr->options);
   tr->model = (attend_model){
       .ctx = tr->ctx, .files = files, .config = files->config, .weights = tr->options.weights};
-  attend_status status = attend_config_forms(tr->ctx, &tr->model.config, tr->options.form,
-                                             tr->options.roles, tr->model.forms);
+  if (!status)
+    status = attend_config_forms(tr->ctx, &tr->model.config, tr->options.form, tr->options.roles,
+                                 tr->model.forms);
   if (!status) status = open_trainer(tr);
   if (status)
     attend_trainer_free(tr);

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/files.h"
+#include "base/options.h"
 #include "train/corpus.h"
 #include "train/run_folder.h"
 #include "train/trainer.h"
@@ -31,14 +32,16 @@ attend_status attend_training_create(attend_trainer *trainer, attend_optimizer *
                                      attend_batches *batches,
                                      const attend_training_options *options,
                                      attend_training **training) {
+  attend_training_options o;
   attend_training *t;
   *training = NULL;
+  ATTEND_TRY(OPTIONS_READ(trainer->ctx, attend_training_options, options, &o));
   ATTEND_TRY(take_zeroed(trainer->ctx, sizeof *t, "a training", &t));
   t->ctx = trainer->ctx;
   t->trainer = trainer;
   t->optimizer = optimizer;
   t->batches = batches;
-  if (options) t->o = *options;
+  t->o = o;
   if (t->o.accumulate < 1) t->o.accumulate = 1;
   *training = t;
   return ATTEND_OK;
@@ -56,7 +59,7 @@ uint64_t attend_training_steps(const attend_training *t) {
 
 static attend_status count_places(attend_training *t, uint64_t first, attend_step_report *r) {
   for (int i = 0; i < t->o.accumulate; i++) {
-    attend_batch batch = {0};
+    attend_batch batch = {ATTEND_INIT(attend_batch)};
     ATTEND_TRY(attend_batches_get(t->batches, first + (uint64_t)i, &batch));
     r->scored += attend_batch_scored(&batch);
     r->tokens += attend_batch_tokens(&batch);
@@ -65,7 +68,8 @@ static attend_status count_places(attend_training *t, uint64_t first, attend_ste
 }
 
 static attend_status accumulate(attend_training *t, uint64_t number, attend_step_report *r) {
-  attend_batch batch = {.smoothing = t->o.smoothing, .scale = 1 / (float)r->scored, .step = number};
+  attend_batch batch = {ATTEND_INIT(attend_batch), .smoothing = t->o.smoothing,
+                        .scale = 1 / (float)r->scored, .step = number};
   attend_batch_loss outcome;
   ATTEND_TRY(attend_batches_get(t->batches, number, &batch));
   ATTEND_TRY(attend_trainer_accumulate(t->trainer, &batch, &outcome));
@@ -94,7 +98,7 @@ attend_status attend_training_evaluate(attend_trainer *trainer, attend_batches *
   if (most && most < total) total = most;
   *outcome = (attend_batch_loss){0};
   for (uint64_t i = 0; i < total; i++) {
-    attend_batch batch = {.no_grad = 1};
+    attend_batch batch = {ATTEND_INIT(attend_batch), .no_grad = 1};
     attend_batch_loss one;
     ATTEND_TRY(attend_batches_get(batches, i, &batch));
     ATTEND_TRY(attend_trainer_accumulate(trainer, &batch, &one));
@@ -257,8 +261,9 @@ static attend_status write_folder(saving *s) {
 
 attend_status attend_training_save(attend_training *t, const char *folder,
                                    const attend_save_options *keep) {
-  static const attend_save_options none = {0};
-  saving s = {.t = t, .keep = keep ? keep : &none};
+  attend_save_options o;
+  saving s = {.t = t, .keep = &o};
+  ATTEND_TRY(OPTIONS_READ(t->ctx, attend_save_options, keep, &o));
   attend_stored as = s.keep->stored;
   ATTEND_CHECK(t->ctx, !as || as == ATTEND_STORED_F32 || as == ATTEND_STORED_BF16,
                "weights are saved as f32 or bf16");

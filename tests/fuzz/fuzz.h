@@ -57,7 +57,7 @@ static inline attend_context *fuzz_open_context(void) {
   static attend_context blank = {.allocator = {fuzz_take, fuzz_give, NULL}, .threads = 1};
   attend_context *ctx = &blank;
 #ifdef FUZZ_WHOLE
-  attend_context_options o = {.isa = "scalar", .threads = 1};
+  attend_context_options o = {ATTEND_INIT(attend_context_options), .isa = "scalar", .threads = 1};
   o.allocator = blank.allocator;
   MUST(!attend_context_create(&o, &ctx));
 #endif
@@ -160,8 +160,10 @@ static inline void fuzz_use(attend_context *ctx, const attend_tokenizer *t) {
   MUST(!attend_detokenizer_create(t, false, &d));
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     const char *other = texts[(i + 1) % 4];
-    attend_encode_options o = {.pair = other, .pair_length = strlen(other)};
-    fuzz_encode(ctx, t, e, d, texts[i], (attend_encode_options){0});
+    attend_encode_options o = {ATTEND_INIT(attend_encode_options), .pair = other,
+                               .pair_length = strlen(other)};
+    fuzz_encode(ctx, t, e, d, texts[i],
+                (attend_encode_options){ATTEND_INIT(attend_encode_options)});
     fuzz_encode(ctx, t, e, d, texts[i], o);
     o.max_length = 7;
     fuzz_encode(ctx, t, e, d, texts[i], o);

@@ -68,7 +68,7 @@ static void check_config(attend_context *ctx, const attend_config *c, const char
 static attend_status run_model(attend_model *model) {
   const attend_config *c = attend_model_config(model);
   static const int32_t ids[3] = {0, 1, 0};
-  attend_session_options o = {.batch = 1, .rows = 4};
+  attend_session_options o = {ATTEND_INIT(attend_session_options), .batch = 1, .rows = 4};
   attend_session *run;
   attend_status status = attend_session_create(model, &o, &run);
   if (status) return status;

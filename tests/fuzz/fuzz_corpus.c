@@ -37,7 +37,8 @@ static void check_batch(const attend_batch *l) {
 }
 
 static void use_batches(attend_context *ctx, const attend_corpus *c, int k) {
-  attend_batch_options o = {.task = kinds[k].task,
+  attend_batch_options o = {ATTEND_INIT(attend_batch_options),
+                            .task = kinds[k].task,
                             .parts = kinds[k].parts,
                             .batch = 3,
                             .length = 64,
@@ -52,7 +53,7 @@ static void use_batches(attend_context *ctx, const attend_corpus *c, int k) {
     return;
   }
   for (uint64_t i = 0; i < 4; i++) {
-    attend_batch l = {0};
+    attend_batch l = {ATTEND_INIT(attend_batch)};
     MUST(!attend_batches_get(b, i * i, &l));
     check_batch(&l);
   }
@@ -64,7 +65,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   attend_corpus *c;
   if (!length) return 0;
   int k = bytes[0] % KINDS;
-  attend_corpus_options o = {.tokenizer = tokenizer(ctx),
+  attend_corpus_options o = {ATTEND_INIT(attend_corpus_options),
+                             .tokenizer = tokenizer(ctx),
                              .task = kinds[k].task,
                              .parts = kinds[k].parts,
                              .end = 2,

@@ -21,7 +21,7 @@ static void check_scores(const attend_rouge_scores *s) {
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   if (length < 2) return 0;
   attend_context *ctx = fuzz_context(length);
-  attend_rouge_options o = {.stem = bytes[0] & 1, .lines = 1};
+  attend_rouge_options o = {ATTEND_INIT(attend_rouge_options), .stem = bytes[0] & 1, .lines = 1};
   attend_rouge_scores s, t;
   attend_novelty n;
   const char *a = (const char *)bytes + 1;

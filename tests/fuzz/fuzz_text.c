@@ -50,7 +50,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   world *w = &worlds[bytes[0] % KINDS];
   const char *text = (const char *)bytes + 1;
   MUST(!attend_encode(w->e, text, length - 1, NULL));
-  fuzz_check_encoding(w->t, w->e, length - 1, &(attend_encode_options){0});
+  fuzz_check_encoding(w->t, w->e, length - 1,
+                      &(attend_encode_options){ATTEND_INIT(attend_encode_options)});
   fuzz_check_decoding(ctx, w->d, w->e);
   if (length % 8 == 0) check_fresh(w, text, length - 1);
   return 0;

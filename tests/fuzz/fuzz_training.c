@@ -26,7 +26,7 @@ static void fuzz_parse(int n, char **words) {
 
 train_settings train_defaults(void) { return (train_settings){.out = "."}; }
 attend_context *options_context(const options *o, const char *isa, int *code) {
-  attend_context_options one = {.isa = "scalar", .threads = 1};
+  attend_context_options one = {ATTEND_INIT(attend_context_options), .isa = "scalar", .threads = 1};
   attend_context *ctx;
   (void)o;
   (void)isa;

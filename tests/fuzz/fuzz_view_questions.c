@@ -16,7 +16,7 @@ bool answer_picture(request *r) { return request_fail(r, 501, "no pictures"); }
 static viewer *open_viewer(void) {
   static viewer *v;
   attend_context *ctx;
-  attend_context_options one = {.threads = 1};
+  attend_context_options one = {ATTEND_INIT(attend_context_options), .threads = 1};
   char path[1024];
   const char *golden = getenv("ATTEND_GOLDEN");
   if (v) return v;

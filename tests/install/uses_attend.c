@@ -17,7 +17,7 @@ int main(void) {
     return fail();
   }
   float q[2] = {0, 0}, k[4] = {1, 0, 0, 1}, v[4] = {1, 2, 3, 4}, o[2];
-  attend_desc d = {.q_len = 1, .kv_len = 2, .dim = 2};
+  attend_desc d = {ATTEND_INIT(attend_desc), .q_len = 1, .kv_len = 2, .dim = 2};
   attend_plan *plan;
   if (attend_plan_create(ctx, &d, &plan) ||
       attend_forward(plan, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v), attend_bhtd(o), NULL)) {

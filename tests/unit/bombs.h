@@ -35,7 +35,7 @@ static inline void scant_give(void *block, void *user) {
 }
 
 static inline attend_context *open_scant(void) {
-  attend_context_options o = {.isa = "scalar", .threads = 1};
+  attend_context_options o = {ATTEND_INIT(attend_context_options), .isa = "scalar", .threads = 1};
   attend_context *ctx;
   o.allocator = (attend_allocator){scant_take, scant_give, NULL};
   if (attend_context_create(&o, &ctx)) exit(1);

@@ -37,7 +37,7 @@ static inline attend_batches *cut(const attend_corpus *c, attend_batch_options o
 }
 
 static inline attend_batch batch_at(attend_batches *b, uint64_t number) {
-  attend_batch l = {0};
+  attend_batch l = {ATTEND_INIT(attend_batch)};
   OK(context(), attend_batches_get(b, number, &l));
   return l;
 }
@@ -59,7 +59,8 @@ static inline void add_pairs(attend_corpus *c, int count, int longest) {
 
 /* Of batches: causal, masked, pairs of an encoder-decoder, pairs of a decoder. */
 static inline attend_batch_options kind(int which) {
-  attend_batch_options o = {.batch = 6, .length = 64, .seed = 3, .start = 1, .pad = 0};
+  attend_batch_options o = {
+      ATTEND_INIT(attend_batch_options), .batch = 6, .length = 64, .seed = 3, .start = 1, .pad = 0};
   if (which == 1) o.task = ATTEND_LEARN_MASKED;
   if (which == 1) o.mask = 5, o.cls = 2, o.sep = 3, o.vocab = 4000;
   if (which >= 2) o.task = ATTEND_LEARN_PAIRS;

@@ -75,7 +75,8 @@ static inline golden_batch read_golden(const attend_tensor_file *file, const att
 }
 
 static inline attend_batch batch_of(const golden_batch *s) {
-  return (attend_batch){.count = s->count,
+  return (attend_batch){ATTEND_INIT(attend_batch),
+                        .count = s->count,
                         .length = s->length,
                         .ids = s->ids,
                         .lengths = s->lengths,

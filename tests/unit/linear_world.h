@@ -16,8 +16,9 @@ static inline void *nan_take(size_t bytes, void *user) {
 
 static inline attend_context *open_dirty(const char *isa, int threads, ledger *l) {
   static ledger nobodys;
-  attend_context_options options = {
-      .isa = isa, .threads = threads, .allocator = {nan_take, ledger_give, l ? l : &nobodys}};
+  attend_context_options options = {ATTEND_INIT(attend_context_options), .isa = isa,
+                                    .threads = threads,
+                                    .allocator = {nan_take, ledger_give, l ? l : &nobodys}};
   attend_context *ctx;
   if (attend_context_create(&options, &ctx)) {
     printf("no context: %s\n", attend_message(ctx));

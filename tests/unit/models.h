@@ -63,7 +63,7 @@ static inline void close_model(subject *s) {
 }
 
 static inline attend_session *open_run(const subject *s, int batch, int rows) {
-  attend_session_options o = {.batch = batch, .rows = rows};
+  attend_session_options o = {ATTEND_INIT(attend_session_options), .batch = batch, .rows = rows};
   attend_session *run;
   if (attend_session_create(s->model, &o, &run)) {
     printf("no run: %s\n", attend_message(s->ctx));

@@ -16,7 +16,8 @@ static inline attend_context *context(void) {
 /* The decoder narrower than the encoder, or wider. */
 static inline attend_architecture sides(const char *family, bool narrow) {
   static const int bos = 1, eos = 2, pad = 0;
-  return (attend_architecture){.family = family,
+  return (attend_architecture){ATTEND_INIT(attend_architecture),
+                               .family = family,
                                .layers = 2,
                                .decoder_layers = 1,
                                .width = narrow ? 24 : 12,
@@ -85,7 +86,8 @@ static inline void make_copy_task(const attend_config *c, uint64_t seed, copy_ta
 }
 
 static inline attend_batch batch_in(const copy_task *b, bool no_grad) {
-  return (attend_batch){.count = TEXTS,
+  return (attend_batch){ATTEND_INIT(attend_batch),
+                        .count = TEXTS,
                         .length = READ,
                         .ids = b->ids,
                         .lengths = real,

@@ -19,7 +19,8 @@ typedef struct {
 static study_result study_result_of(const char *name, uint64_t seed,
                                     const attend_setting_value *settings) {
   study_result s = {0};
-  attend_study_options how = {.seed = seed, .quick = 1, .settings = settings};
+  attend_study_options how = {ATTEND_INIT(attend_study_options), .seed = seed, .quick = 1,
+                              .settings = settings};
   const attend_study *study = attend_study_find(name);
   while (settings && settings[how.count].name) how.count++;
   CHECK(study);

@@ -10,7 +10,7 @@
 enum { DIM = 24, MOST = 150 };
 
 static attend_context *context(int threads) {
-  attend_context_options o = {.threads = threads};
+  attend_context_options o = {ATTEND_INIT(attend_context_options), .threads = threads};
   attend_context *ctx;
   CHECK_EQ(attend_context_create(&o, &ctx), ATTEND_OK);
   return ctx;
@@ -66,7 +66,7 @@ static void rest(const double *a, int n, double jump, double *y) {
 static void check_walk(attend_context *ctx, int n, float tau, double jump) {
   float x[MOST * DIM];
   double got[MOST], want[MOST], sum = 0;
-  attend_centrality_options o = {.tau = tau, .jump = jump};
+  attend_centrality_options o = {ATTEND_INIT(attend_centrality_options), .tau = tau, .jump = jump};
   make_vectors((uint64_t)n, n, x);
   double *a = make_weights(x, n, (double)tau);
   rest(a, n, jump, want);
@@ -94,7 +94,7 @@ TEST(a_small_tau_loses_nothing) {
   attend_context *ctx = context(1);
   float x[17 * DIM];
   double got[17], z[17], sum = 0;
-  attend_centrality_options o = {.tau = 0.02f};
+  attend_centrality_options o = {ATTEND_INIT(attend_centrality_options), .tau = 0.02f};
   make_vectors(5, 17, x);
   for (int i = 0; i < 17; i++) {
     z[i] = 0;
@@ -145,7 +145,7 @@ TEST(alike_vectors_share_alike) {
   for (int i = 0; i < 4; i++) CHECK_NEAR(got[i], 0.25, 1e-7);
   CHECK_EQ(attend_centrality(ctx, x, 1, DIM, NULL, got), ATTEND_OK);
   CHECK_NEAR(got[0], 1, 0);
-  attend_centrality_options jumps = {.jump = 0.2};
+  attend_centrality_options jumps = {ATTEND_INIT(attend_centrality_options), .jump = 0.2};
   CHECK_EQ(attend_centrality(ctx, x, 1, DIM, &jumps, got), ATTEND_OK);
   CHECK_NEAR(got[0], 1, 0);
   CHECK_EQ(attend_centrality(ctx, NULL, 0, DIM, NULL, NULL), ATTEND_OK);
@@ -161,13 +161,14 @@ TEST(what_is_wrong_is_said) {
   attend_context *ctx = context(1);
   float x[2 * DIM] = {0};
   double got[2], done = -1;
-  attend_centrality_options o = {.tau = -1};
+  attend_centrality_options o = {ATTEND_INIT(attend_centrality_options), .tau = -1};
   CHECK_EQ(attend_centrality(ctx, x, 2, DIM, &o, got), ATTEND_INVALID);
   CHECK_SAYS(attend_message(ctx), "tau is -1");
-  o = (attend_centrality_options){.jump = 1};
+  o = (attend_centrality_options){ATTEND_INIT(attend_centrality_options), .jump = 1};
   CHECK_EQ(attend_centrality(ctx, x, 2, DIM, &o, got), ATTEND_INVALID);
   CHECK_SAYS(attend_message(ctx), "jump is 1");
-  o = (attend_centrality_options){.progress = stop_at_once, .user = &done};
+  o = (attend_centrality_options){ATTEND_INIT(attend_centrality_options), .progress = stop_at_once,
+                                  .user = &done};
   CHECK_EQ(attend_centrality(ctx, x, 2, DIM, &o, got), ATTEND_STOPPED);
   CHECK(done > 0 && done <= 1);
   x[DIM] = NAN;

@@ -54,7 +54,9 @@ TEST(the_width_is_read_back_and_refused) {
   CHECK_EQ(write_and_read(&a).copy, 0);
   a.copy = -1;
   refuse_write(a, "a copy head of width -1");
-  refuse_write((attend_architecture){.family = "gpt2", .vocab = 9, .copy = 4}, "in a gpt2");
+  refuse_write((attend_architecture){ATTEND_INIT(attend_architecture), .family = "gpt2", .vocab = 9,
+                                     .copy = 4},
+               "in a gpt2");
   static const char zero[] =
       "{\"model_type\": \"t5\", \"d_model\": 8, \"num_heads\": 2, \"d_ff\": 8, "
       "\"num_layers\": 1, \"vocab_size\": 9, \"attend_copy_width\": %s}";
@@ -245,7 +247,7 @@ TEST(gradients_are_what_differences_say) {
   for (int i = 0; i < 4; i++) {
     attend_architecture a = copier(both[i / 2], i % 2);
     attend_checkpoint *files;
-    attend_trainer_options o = {.recompute = i % 2};
+    attend_trainer_options o = {ATTEND_INIT(attend_trainer_options), .recompute = i % 2};
     attend_trainer *l = begin(&a, &o, &files);
     stir_copy(l);
     smoothing = i == 1 || i == 2 ? 0.1f : 0;

@@ -21,7 +21,8 @@ static void walk_windows(attend_batches *b, uint64_t epoch, int count, int lengt
 TEST(every_window_once_an_epoch) {
   enum { COUNT = 1007, LENGTH = 10, UNITS = 100 };
   attend_corpus *c = counting(COUNT);
-  attend_batches *b = cut(c, (attend_batch_options){.batch = 1, .length = LENGTH, .seed = 4});
+  attend_batches *b = cut(c, (attend_batch_options){ATTEND_INIT(attend_batch_options), .batch = 1,
+                                                    .length = LENGTH, .seed = 4});
   int before[UNITS], starts[UNITS];
   CHECK_EQ(attend_batches_epoch(b), UNITS);
   for (uint64_t epoch = 0; epoch < 3; epoch++) {
@@ -44,7 +45,8 @@ TEST(every_window_once_an_epoch) {
 
 TEST(a_text_shorter_than_a_window_is_a_ring) {
   attend_corpus *c = counting(3);
-  attend_batches *b = cut(c, (attend_batch_options){.batch = 2, .length = 8, .seed = 1});
+  attend_batches *b = cut(c, (attend_batch_options){ATTEND_INIT(attend_batch_options), .batch = 2,
+                                                    .length = 8, .seed = 1});
   CHECK_EQ(attend_batches_epoch(b), 1);
   attend_batch l = batch_at(b, 5);
   for (int i = 0; i < 16; i++) {
@@ -58,7 +60,8 @@ TEST(a_text_shorter_than_a_window_is_a_ring) {
 /* Windows of one token show the order itself. */
 static void check_bijection(uint64_t n, uint64_t seed) {
   attend_corpus *c = counting((size_t)n);
-  attend_batches *b = cut(c, (attend_batch_options){.batch = 1, .length = 1, .seed = seed});
+  attend_batches *b = cut(c, (attend_batch_options){ATTEND_INIT(attend_batch_options), .batch = 1,
+                                                    .length = 1, .seed = seed});
   unsigned char *seen = room_for((size_t)n, 1);
   CHECK_EQ(attend_batches_epoch(b), n);
   for (uint64_t i = 0; i < n; i++) seen[batch_at(b, 2 * n + i).ids[0]]++;
@@ -79,7 +82,8 @@ TEST(an_order_has_every_place_once) {
 TEST(in_order_every_token_is_scored_once) {
   enum { COUNT = 103 };
   attend_corpus *c = counting(COUNT);
-  attend_batches *b = cut(c, (attend_batch_options){.batch = 4, .length = 9, .in_order = 1});
+  attend_batches *b = cut(c, (attend_batch_options){ATTEND_INIT(attend_batch_options), .batch = 4,
+                                                    .length = 9, .in_order = 1});
   int scored[COUNT] = {0};
   CHECK_EQ(attend_batches_epoch(b), 3); /* 12 windows */
   for (uint64_t i = 0; i < 3; i++) {
@@ -96,7 +100,8 @@ TEST(in_order_every_token_is_scored_once) {
   CHECK_EQ(batch_at(b, 3).count, 0);
   CHECK_EQ(batch_at(b, UINT64_MAX).count, 0);
   attend_batches_free(b);
-  b = cut(c, (attend_batch_options){.batch = 5, .length = 9, .in_order = 1});
+  b = cut(c, (attend_batch_options){ATTEND_INIT(attend_batch_options), .batch = 5, .length = 9,
+                                    .in_order = 1});
   CHECK_EQ(batch_at(b, 2).count, 2); /* the last is smaller */
   attend_batches_free(b);
   attend_corpus_free(c);
@@ -139,7 +144,7 @@ TEST(a_batch_is_its_number) {
       batch_at(b, order[i] + 3);
       attend_batch y = batch_at(b, order[i]);
       CHECK(same_batch(&x, &y));
-      CHECK(!same_batch(&x, &(attend_batch){0}));
+      CHECK(!same_batch(&x, &(attend_batch){ATTEND_INIT(attend_batch)}));
     }
     attend_batch x = batch_at(a, 0), y = batch_at(b, 1);
     CHECK(!same_batch(&x, &y));
@@ -180,12 +185,10 @@ TEST(pairs_for_an_encoder_and_a_decoder) {
   enum { PAIRS = 401 };
   attend_corpus *c = empty_corpus();
   add_pairs(c, PAIRS, 60);
-  attend_batches *b = cut(c, (attend_batch_options){.task = ATTEND_LEARN_PAIRS,
-                                                    .parts = ATTEND_BOTH,
-                                                    .batch = 4,
-                                                    .length = 64,
-                                                    .start = START,
-                                                    .pad = PAD});
+  attend_batches *b =
+      cut(c, (attend_batch_options){ATTEND_INIT(attend_batch_options), .task = ATTEND_LEARN_PAIRS,
+                                    .parts = ATTEND_BOTH, .batch = 4, .length = 64, .start = START,
+                                    .pad = PAD});
   uint64_t epoch = attend_batches_epoch(b);
   int order[2][PAIRS], same = 0;
   CHECK_EQ(epoch, 101);
@@ -304,7 +307,8 @@ TEST(like_lengths_go_together) {
 enum { MASK = 5, CLS = 2, SEP = 3, BLANK = 0, VOCAB = 50000 };
 
 static attend_batch_options masked(void) {
-  return (attend_batch_options){.task = ATTEND_LEARN_MASKED,
+  return (attend_batch_options){ATTEND_INIT(attend_batch_options),
+                                .task = ATTEND_LEARN_MASKED,
                                 .parts = ATTEND_ENCODER,
                                 .batch = 16,
                                 .length = 128,

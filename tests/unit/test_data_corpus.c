@@ -83,7 +83,8 @@ TEST(batches_that_cannot_be) {
 
 /* Tokens of a corpus, counted in seen; every document begins with its number. */
 static void count_tokens(const attend_corpus *c, int *seen) {
-  attend_batches *b = cut(c, (attend_batch_options){.batch = 1, .length = 1, .in_order = 1});
+  attend_batches *b = cut(c, (attend_batch_options){ATTEND_INIT(attend_batch_options), .batch = 1,
+                                                    .length = 1, .in_order = 1});
   for (uint64_t i = 0; i < attend_batches_epoch(b); i++) {
     attend_batch l = batch_at(b, i);
     if (!i) seen[l.ids[0]]++;

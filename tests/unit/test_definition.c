@@ -30,13 +30,13 @@ static void check_one(attend_desc d, const float *q, const float *k, const float
 }
 
 TEST(argmax_takes_the_best_value) {
-  attend_desc d = {.q_len = 1, .kv_len = 4, .dim = 3, .scale = 1};
+  attend_desc d = {ATTEND_INIT(attend_desc), .q_len = 1, .kv_len = 4, .dim = 3, .scale = 1};
   d.form.kind = ATTEND_ARGMAX;
   check_one(d, (float[]){1, 1, 2}, four_keys, four_values, (double[]){1, 4, 3}, 11);
 }
 
 TEST(argmax_ties) {
-  attend_desc d = {.q_len = 1, .kv_len = 3, .dim = 1, .scale = 1};
+  attend_desc d = {ATTEND_INIT(attend_desc), .q_len = 1, .kv_len = 3, .dim = 1, .scale = 1};
   d.form.kind = ATTEND_ARGMAX;
   const float q = 1, k[] = {2, 1, 2}, v[] = {3, 100, 8};
   check_one(d, &q, k, v, (double[]){3}, 2);
@@ -45,7 +45,7 @@ TEST(argmax_ties) {
 }
 
 TEST(average_shares_the_gradient_of_a_tie) {
-  attend_desc d = {.q_len = 1, .kv_len = 3, .dim = 1};
+  attend_desc d = {ATTEND_INIT(attend_desc), .q_len = 1, .kv_len = 3, .dim = 1};
   d.form = (attend_form){.kind = ATTEND_ARGMAX, .ties = ATTEND_TIES_AVERAGE};
   const float q = 1, k[] = {2, 1, 2}, v[] = {3, 9, 8}, d_o = 4;
   double dq, dk[3], dv[3];
@@ -62,7 +62,7 @@ TEST(average_shares_the_gradient_of_a_tie) {
 }
 
 TEST(softmax_by_hand) {
-  attend_desc d = {.q_len = 1, .kv_len = 2, .dim = 1};
+  attend_desc d = {ATTEND_INIT(attend_desc), .q_len = 1, .kv_len = 2, .dim = 1};
   const float q = 2, k[] = {0, 1}, v[] = {1, 3};
   double e = exp(2);
   check_one(d, &q, k, v, (double[]){(1 + 3 * e) / (1 + e)}, log(1 + e));
@@ -75,14 +75,14 @@ TEST(softmax_by_hand) {
 }
 
 TEST(softmax_does_not_overflow) {
-  attend_desc d = {.q_len = 1, .kv_len = 2, .dim = 1};
+  attend_desc d = {ATTEND_INIT(attend_desc), .q_len = 1, .kv_len = 2, .dim = 1};
   const float q = 1e4f, v[] = {1, 3};
   check_one(d, &q, (float[]){1, 1}, v, (double[]){2}, 1e4 + log(2));
   check_one(d, &q, (float[]){-1, -1}, v, (double[]){2}, -1e4 + log(2));
 }
 
 TEST(poly_by_hand) {
-  attend_desc d = {.q_len = 1, .kv_len = 2, .dim = 1};
+  attend_desc d = {ATTEND_INIT(attend_desc), .q_len = 1, .kv_len = 2, .dim = 1};
   const float q = 2, k[] = {3, -1}, v[] = {1, 10};
   d.form.kind = ATTEND_POLY;
   check_one(d, &q, k, v, (double[]){(36 + 40) / 40.0}, 40);
@@ -97,7 +97,7 @@ TEST(poly_by_hand) {
 }
 
 TEST(gaussian_by_hand) {
-  attend_desc d = {.q_len = 1, .kv_len = 2, .dim = 2, .dim_v = 1};
+  attend_desc d = {ATTEND_INIT(attend_desc), .q_len = 1, .kv_len = 2, .dim = 2, .dim_v = 1};
   const float q[] = {1, 1}, k[] = {1, 1, 4, 5}, v[] = {2, 6};
   d.form = (attend_form){.kind = ATTEND_GAUSSIAN, .sigma = 5};
   double e = exp(-0.5);
@@ -105,7 +105,8 @@ TEST(gaussian_by_hand) {
 }
 
 TEST(biases_by_hand) {
-  attend_desc d = {.heads = 2, .kv_heads = 1, .q_len = 1, .kv_len = 3, .dim = 1};
+  attend_desc d = {
+      ATTEND_INIT(attend_desc), .heads = 2, .kv_heads = 1, .q_len = 1, .kv_len = 3, .dim = 1};
   const float q[] = {0, 0}, k[] = {0, 0, 0};
   d.mask.causal = ATTEND_CAUSAL_BOTTOM;
   d.bias = (attend_bias){.kind = ATTEND_ALIBI, .slopes = (float[]){1, 0.5f}};
@@ -130,7 +131,8 @@ TEST(biases_by_hand) {
 }
 
 TEST(neighbouring_heads_share_a_kv_head) {
-  attend_desc d = {.heads = 6, .kv_heads = 2, .q_len = 1, .kv_len = 1, .dim = 1};
+  attend_desc d = {
+      ATTEND_INIT(attend_desc), .heads = 6, .kv_heads = 2, .q_len = 1, .kv_len = 1, .dim = 1};
   const float q[6] = {0}, k[2] = {0}, v[] = {3, 7};
   double o[6];
   OK(attend_definition_forward(context(), &d, attend_bhtd_input(q), attend_bhtd_input(k),
@@ -140,7 +142,7 @@ TEST(neighbouring_heads_share_a_kv_head) {
 
 /* Reading any key but the first would leave the address space. */
 TEST(masked_keys_are_not_read) {
-  attend_desc d = {.q_len = 1, .kv_len = 2, .dim = 1};
+  attend_desc d = {ATTEND_INIT(attend_desc), .q_len = 1, .kv_len = 2, .dim = 1};
   const float one = 1;
   const uint8_t mask[] = {1, 0};
   attend_view far = {(void *)&one, {0, 0, (ptrdiff_t)1 << 44, 1}};
@@ -156,7 +158,7 @@ TEST(masked_keys_are_not_read) {
 }
 
 TEST(nothing_but_minus_infinity_is_nothing) {
-  attend_desc d = {.q_len = 1, .kv_len = 2, .dim = 1};
+  attend_desc d = {ATTEND_INIT(attend_desc), .q_len = 1, .kv_len = 2, .dim = 1};
   const float q = 1, k[] = {1, 1}, v[] = {NAN, NAN};
   float dense[] = {-INFINITY, -INFINITY};
   d.bias = (attend_bias){.kind = ATTEND_DENSE, .dense = attend_bhtd(dense)};
@@ -166,7 +168,7 @@ TEST(nothing_but_minus_infinity_is_nothing) {
 }
 
 TEST(a_visible_nan_is_seen) {
-  attend_desc d = {.q_len = 1, .kv_len = 2, .dim = 1};
+  attend_desc d = {ATTEND_INIT(attend_desc), .q_len = 1, .kv_len = 2, .dim = 1};
   const float q = 1, k[] = {1, NAN}, v[] = {1, 2};
   for (int kind = ATTEND_SOFTMAX; kind < ATTEND_CUSTOM; kind++) {
     double o;
@@ -203,7 +205,7 @@ TEST(layouts_and_dtypes_agree) {
 }
 
 TEST(refusals) {
-  attend_desc d = {.q_len = 2, .kv_len = 1, .dim = 1};
+  attend_desc d = {ATTEND_INIT(attend_desc), .q_len = 2, .kv_len = 1, .dim = 1};
   float x[2] = {0};
   double y[2];
   attend_view some = attend_bhtd(x), none = attend_bhtd(NULL);
@@ -223,7 +225,7 @@ TEST(refusals) {
 }
 
 TEST(no_query_and_no_key) {
-  attend_desc d = {.q_len = 0, .kv_len = 0, .dim = 1};
+  attend_desc d = {ATTEND_INIT(attend_desc), .q_len = 0, .kv_len = 0, .dim = 1};
   attend_view none = attend_bhtd(NULL);
   OK(attend_definition_forward(context(), &d, none, none, none, NULL, NULL));
   const float q = 1;

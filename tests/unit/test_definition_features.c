@@ -14,7 +14,8 @@ enum { DIM = 4 };
 
 /* Of one query and one key lse is log sim, or sim where it is signed. */
 static double sim_of(const attend_form *form, float scale, const float *q, const float *k) {
-  attend_desc d = {.form = *form, .q_len = 1, .kv_len = 1, .dim = DIM, .scale = scale};
+  attend_desc d = {
+      ATTEND_INIT(attend_desc), .form = *form, .q_len = 1, .kv_len = 1, .dim = DIM, .scale = scale};
   const float v[DIM] = {1, 2, 3, 4};
   double o[DIM], lse;
   OK(context(), attend_definition_forward(context(), &d, attend_bhtd_input(q), attend_bhtd_input(k),
@@ -89,7 +90,7 @@ TEST(the_callers_phi_by_hand) {
   attend_form f = {.kind = ATTEND_CUSTOM, .phi = pick, .features = 3, .user = factors};
   double want = (0.125 - 0.5) * -2 + (2 - 0.5) * 1 + (-1.25 - 0.5) * 1.5;
   CHECK_NEAR(sim_of(&f, 0, some_q, some_k), want, 0);
-  attend_desc d = {.form = f, .q_len = 1, .kv_len = 1, .dim = DIM};
+  attend_desc d = {ATTEND_INIT(attend_desc), .form = f, .q_len = 1, .kv_len = 1, .dim = DIM};
   double out[DIM];
   CHECK_EQ(attend_definition_backward(context(), &d, attend_bhtd_input(some_q),
                                       attend_bhtd_input(some_k), attend_bhtd_input(some_k),
@@ -100,7 +101,7 @@ TEST(the_callers_phi_by_hand) {
 
 /* |w.x'| is in the thousands: no exponential of it exists. */
 TEST(favor_does_not_overflow) {
-  attend_desc d = {.q_len = 1, .kv_len = 2, .dim = DIM, .scale = 1};
+  attend_desc d = {ATTEND_INIT(attend_desc), .q_len = 1, .kv_len = 2, .dim = DIM, .scale = 1};
   d.form = (attend_form){.kind = ATTEND_FAVOR, .features = 8, .pairs = 1};
   const float q[DIM] = {1000, 0, 0, 0}, k[2 * DIM] = {1000, 0, 0, 0, 900};
   const float v[2 * DIM] = {1, 1, 1, 1, 2, 2, 2, 2};

@@ -133,7 +133,8 @@ static attend_desc prepare(int form, int mask, int bias) {
   fill(data.d_o, O_COUNT, 4);
   fill(data.bias, BIAS_COUNT, 5);
   for (int n = 0; n < BIAS_COUNT; n++) data.bias[n] *= 0.25f;
-  attend_desc d = {.batch = B,
+  attend_desc d = {ATTEND_INIT(attend_desc),
+                   .batch = B,
                    .heads = H,
                    .kv_heads = G,
                    .q_len = T,

@@ -11,7 +11,7 @@ static attend_context *context(void) {
 }
 
 static attend_desc small(void) {
-  return (attend_desc){.heads = 4, .q_len = 6, .kv_len = 6, .dim = 16};
+  return (attend_desc){ATTEND_INIT(attend_desc), .heads = 4, .q_len = 6, .kv_len = 6, .dim = 16};
 }
 
 TEST(defaults) {
@@ -116,6 +116,7 @@ TEST(completing_twice_changes_nothing) {
   for (int kind = ATTEND_SOFTMAX; kind < ATTEND_CUSTOM; kind++) {
     attend_desc d, once;
     memset(&d, 0, sizeof d);
+    d.size = sizeof d;
     d.q_len = d.kv_len = 3;
     d.dim = 5;
     d.form.kind = (attend_form_kind)kind;
@@ -279,7 +280,7 @@ static void check_picture(attend_desc d, const char *picture) {
 }
 
 TEST(visible) {
-  attend_desc d = {.batch = 2, .q_len = 3, .kv_len = 5, .dim = 1};
+  attend_desc d = {ATTEND_INIT(attend_desc), .batch = 2, .q_len = 3, .kv_len = 5, .dim = 1};
   check_picture(d, "xxxxx xxxxx xxxxx");
   d.mask.causal = ATTEND_CAUSAL_TOP;
   check_picture(d, "x.... xx... xxx..");
@@ -297,7 +298,7 @@ TEST(visible) {
   d.mask.key_mask = (uint8_t[]){1, 1, 1, 1, 1, 0, 1, 0, 2, 1};
   check_picture(d, ".x.x. .x.x. .x.x.");
   CHECK_EQ(attend_visible(&d, 0, 0, 0), 0);
-  attend_desc dead = {.batch = 2, .q_len = 3, .kv_len = 1, .dim = 1};
+  attend_desc dead = {ATTEND_INIT(attend_desc), .batch = 2, .q_len = 3, .kv_len = 1, .dim = 1};
   dead.mask.causal = ATTEND_CAUSAL_BOTTOM;
   check_picture(dead, ". . x");
   CHECK_EQ(attend_visible(&dead, 0, 2, -1), 0);

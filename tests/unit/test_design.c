@@ -180,7 +180,7 @@ TEST(too_many_inputs_are_refused) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_design *d = open_design(ctx, "content");
   attend_verdict v;
-  attend_check_options o = {.most_inputs = 100};
+  attend_check_options o = {ATTEND_INIT(attend_check_options), .most_inputs = 100};
   attend_way way = {ATTEND_DESIGNED, 0};
   CHECK_EQ(attend_design_check(d, way, &o, &v), ATTEND_INVALID);
   CHECK_SAYS(attend_message(ctx), "120 inputs up to length 4, and 100 are");
@@ -228,7 +228,7 @@ TEST(a_saved_design_is_the_same_to_the_bit) {
   char path[] = "/tmp/attend-design-XXXXXX.safetensors";
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_design *d = open_design(ctx, "induction"), *again;
-  attend_twin_options few = {.steps = 3};
+  attend_twin_options few = {ATTEND_INIT(attend_twin_options), .steps = 3};
   int file = mkstemps(path, 12);
   CHECK(file >= 0);
   close(file);
@@ -260,7 +260,7 @@ static attend_status everything(attend_context *ctx, const char *spec) {
   attend_verdict v;
   attend_design_run *run;
   attend_likeness like;
-  attend_twin_options few = {.steps = 2};
+  attend_twin_options few = {ATTEND_INIT(attend_twin_options), .steps = 2};
   attend_way way = {ATTEND_DESIGNED, 0};
   ATTEND_TRY(attend_design_read(ctx, "spec", spec, strlen(spec), &d));
   attend_status status = attend_design_check(d, way, NULL, &v);

@@ -68,11 +68,12 @@ TEST(gradients_are_the_slopes) {
 
 /* Full batches on purpose: they are large enough for several threads. */
 static float *learnt_by(const char *device, int threads, const char *name, size_t *n) {
-  attend_context_options options = {.device = device, .threads = threads};
+  attend_context_options options = {ATTEND_INIT(attend_context_options), .device = device,
+                                    .threads = threads};
   attend_context *ctx;
   if (attend_context_create(&options, &ctx)) exit(1);
   attend_design *d = open_design(ctx, name);
-  attend_twin_options o = {.steps = 4, .batch = 4096};
+  attend_twin_options o = {ATTEND_INIT(attend_twin_options), .steps = 4, .batch = 4096};
   OK(ctx, attend_design_learn(d, &o, NULL));
   const float *w = attend_design_weights(d, ATTEND_LEARNED, n);
   float *copy = copy_of(w, *n * sizeof *w);
@@ -122,7 +123,7 @@ TEST(twins_learn_their_task) {
 TEST(likeness_does_not_see_what_changes_nothing) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_design *d = open_design(ctx, "content");
-  attend_twin_options few = {.steps = 1};
+  attend_twin_options few = {ATTEND_INIT(attend_twin_options), .steps = 1};
   OK(ctx, attend_design_learn(d, &few, NULL));
   memcpy(d->weights[1], d->weights[0], d->count * sizeof(float));
   float *q = d->weights[1] + head_part(d, 0, 0)->at, *k = d->weights[1] + head_part(d, 0, 1)->at,

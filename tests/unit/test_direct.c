@@ -208,7 +208,8 @@ static outcome solve_scores(attend_context *ctx, int n, const float *k, const fl
                             attend_observation *look) {
   float one = 1, d_o = 1;
   outcome out = {{0}, {0}};
-  attend_desc d = {.form = {.kind = ATTEND_POLY, .degree = 1},
+  attend_desc d = {ATTEND_INIT(attend_desc),
+                   .form = {.kind = ATTEND_POLY, .degree = 1},
                    .q_len = 1,
                    .kv_len = n,
                    .dim = 1,
@@ -247,7 +248,8 @@ TEST(a_denominator_of_zero_is_a_row_that_sees_nothing) {
     const int32_t row[1] = {0};
     float top = 7, entropy = 7;
     int32_t index = 7;
-    attend_observation look = {.rows = row, .n_rows = 1, .weights = weights, .top = 1};
+    attend_observation look = {ATTEND_INIT(attend_observation), .rows = row, .n_rows = 1,
+                               .weights = weights, .top = 1};
     look.top_index = &index, look.top_weight = &top, look.entropy = &entropy;
     for (int j = 0; j < N; j++) k[j] = j % 2 ? -1 : 1, v[j] = (float)(j % 7);
     outcome x = solve_scores(ctx, N, k, v, &look);
@@ -360,7 +362,8 @@ TEST(what_is_seen_is_what_was_weighed) {
     float *w = room_for(n * S, 4), *top = room_for(n * TOP, 4);
     double *truth = room_for(n * S, 8);
     for (int i = 0; i < d->q_len; i++) rows[i] = i;
-    attend_observation look = {.rows = rows, .n_rows = d->q_len, .weights = w};
+    attend_observation look = {ATTEND_INIT(attend_observation), .rows = rows, .n_rows = d->q_len,
+                               .weights = w};
     look.top = TOP, look.top_index = index, look.top_weight = top;
     OK(ctx, attend_forward(plan, t.q, t.k, t.v, t.o, t.lse));
     OK(ctx, attend_observe(plan, t.q, t.k, t.lse, &look));
@@ -394,7 +397,8 @@ TEST(what_it_does_not_take) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_plan *plan;
   float slope[1] = {1};
-  attend_desc d = {.form = {.kind = ATTEND_POLY},
+  attend_desc d = {ATTEND_INIT(attend_desc),
+                   .form = {.kind = ATTEND_POLY},
                    .q_len = 4,
                    .kv_len = 4,
                    .dim = 4,

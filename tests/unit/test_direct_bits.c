@@ -55,7 +55,7 @@ static outcome fed(attend_context *ctx, const attend_tensors *t, int chunk) {
     OK(ctx, attend_extend(plan, state, n, q, rows_from(t->k, &t->desc, d.dim, at),
                           rows_from(t->v, &t->desc, d.dim_v, at),
                           rows_from(t->o, &t->desc, d.dim_v, at), lse));
-    attend_observation look = {.entropy = some};
+    attend_observation look = {ATTEND_INIT(attend_observation), .entropy = some};
     OK(ctx, attend_state_observe(plan, state, n, q, lse, &look));
     for (size_t i = 0; i < H * (size_t)n; i++) {
       size_t to = i / (size_t)n * T + (size_t)at + i % (size_t)n;
@@ -88,7 +88,7 @@ TEST(fed_in_pieces) {
     outcome whole = outcome_of(ctx, &t);
     attend_plan *plan = make_plan(ctx, &t.desc);
     float *entropy = room_for(rows_of(&t.desc), 4);
-    attend_observation look = {.entropy = entropy};
+    attend_observation look = {ATTEND_INIT(attend_observation), .entropy = entropy};
     OK(ctx, attend_observe(plan, t.q, t.k, t.lse, &look));
     outcome_keep(&whole, OUT_DBIAS, entropy, rows_of(&t.desc), 4);
     for (int n = light() ? 1 : 0; n < 5; n++) {

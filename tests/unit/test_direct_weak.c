@@ -7,11 +7,8 @@ static int64_t count_vanished(attend_context *ctx, attend_form form, const uint8
                               float q, float *o) {
   enum { KEYS_HERE = 4 };
   float k[KEYS_HERE] = {1, 1, 1, 1}, v[KEYS_HERE] = {1, 2, 3, 4}, row[3], lse[3];
-  attend_desc d = {.form = form,
-                   .q_len = n,
-                   .kv_len = KEYS_HERE,
-                   .dim = 1,
-                   .mask.key_mask = key_mask,
+  attend_desc d = {ATTEND_INIT(attend_desc), .form = form, .q_len = n,
+                   .kv_len = KEYS_HERE,      .dim = 1,     .mask.key_mask = key_mask,
                    .engine = "kernel-direct"};
   for (int i = 0; i < n; i++) row[i] = i == 1 ? 1.0f : q;
   attend_plan *plan = make_plan(ctx, &d);
@@ -47,7 +44,8 @@ TEST(weights_that_vanish_are_weak_rows_of_a_state) {
   float x[1] = {1}, q[1] = {1e-15f}, o[1];
   uint8_t real[1] = {0};
   attend_context *ctx = open_context(NULL, 1, NULL);
-  attend_desc d = {.form = {.kind = ATTEND_POLY, .degree = 4, .a = 1},
+  attend_desc d = {ATTEND_INIT(attend_desc),
+                   .form = {.kind = ATTEND_POLY, .degree = 4, .a = 1},
                    .q_len = 1,
                    .dim = 1,
                    .mask.causal = ATTEND_CAUSAL_BOTTOM,

@@ -11,7 +11,8 @@ static void ragged(attend_context *ctx, attend_form_kind form, int window) {
   attend_random_normal((attend_random){7, 0}, 0, N * D, q);
   attend_random_normal((attend_random){7, 1}, 0, 16 * D, k);
   attend_random_normal((attend_random){7, 2}, 0, 16 * D, v);
-  attend_desc d = {.form.kind = form,
+  attend_desc d = {ATTEND_INIT(attend_desc),
+                   .form.kind = form,
                    .q_len = 16,
                    .dim = D,
                    .mask.causal = ATTEND_CAUSAL_BOTTOM,
@@ -111,7 +112,8 @@ TEST(weights_looked_at_stay_weights) {
   attend_plan *plan = make_plan(ctx, &t.desc);
   float entropy[140], top[140];
   int32_t index[140];
-  attend_observation look = {.entropy = entropy, .top = 1, .top_index = index, .top_weight = top};
+  attend_observation look = {ATTEND_INIT(attend_observation), .entropy = entropy, .top = 1,
+                             .top_index = index, .top_weight = top};
   OK(ctx, attend_forward(plan, t.q, t.k, t.v, t.o, t.lse));
   OK(ctx, attend_observe(plan, t.q, t.k, t.lse, &look));
   for (int i = 0; i < 140; i++) {
@@ -133,7 +135,7 @@ static void check_refused(attend_context *ctx, attend_desc d, const char *part) 
 
 TEST(what_no_float_or_int_holds_is_refused) {
   attend_context *ctx = open_context(NULL, 1, NULL);
-  attend_desc d = {.q_len = 4, .kv_len = 4, .dim = 4};
+  attend_desc d = {ATTEND_INIT(attend_desc), .q_len = 4, .kv_len = 4, .dim = 4};
   attend_desc scale = d, hot = d, wide = d, far = d;
   scale.scale = 3e38f;
   check_refused(ctx, scale, "overflow f32");
@@ -158,7 +160,8 @@ static void give_back(void *block, void *user) {
   free(block);
 }
 static attend_context *open_small(size_t *most) {
-  attend_context_options o = {.threads = 2, .allocator = {take_little, give_back, most}};
+  attend_context_options o = {ATTEND_INIT(attend_context_options), .threads = 2,
+                              .allocator = {take_little, give_back, most}};
   attend_context *ctx;
   OK(ctx, attend_context_create(&o, &ctx));
   return ctx;
@@ -186,12 +189,9 @@ TEST(plans_for_the_longest_keys_do_not_wrap) {
     for (int t = 0; t < 2; t++)
       for (int less = 0; less < 300; less += 50) {
         if (forms[f] == ATTEND_ARGMAX && !t) continue; /* needs no workspace */
-        check_longest(ctx, (attend_desc){.form.kind = forms[f],
-                                         .q_len = 1,
-                                         .kv_len = INT32_MAX - less,
-                                         .dim = 8,
-                                         .dtype = dtypes[t],
-                                         .purpose = ATTEND_FOR_BACKWARD});
+        check_longest(ctx, (attend_desc){ATTEND_INIT(attend_desc), .form.kind = forms[f],
+                                         .q_len = 1, .kv_len = INT32_MAX - less, .dim = 8,
+                                         .dtype = dtypes[t], .purpose = ATTEND_FOR_BACKWARD});
       }
   attend_context_free(ctx);
 }
@@ -200,14 +200,10 @@ TEST(plans_for_the_longest_keys_do_not_wrap) {
 TEST(workspaces_that_no_size_holds_are_refused) {
   size_t most = 0;
   attend_context *ctx = open_small(&most);
-  attend_desc d = {.batch = 1 << 13,
-                   .heads = 1 << 9,
-                   .q_len = 1 << 21,
-                   .kv_len = 1 << 21,
-                   .dim = 1 << 16,
-                   .dim_v = 1 << 16,
-                   .purpose = ATTEND_FOR_BACKWARD,
-                   .engine = "definition"};
+  attend_desc d = {
+      ATTEND_INIT(attend_desc), .batch = 1 << 13, .heads = 1 << 9,  .q_len = 1 << 21,
+      .kv_len = 1 << 21,        .dim = 1 << 16,   .dim_v = 1 << 16, .purpose = ATTEND_FOR_BACKWARD,
+      .engine = "definition"};
   attend_plan *plan = NULL;
   CHECK_EQ(attend_plan_create(ctx, &d, &plan), ATTEND_NO_MEMORY);
   CHECK_SAYS(attend_message(ctx), "would exceed the address space");
@@ -258,7 +254,8 @@ TEST(a_state_refuses_such_an_output_before_it_grows) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_form_kind forms[] = {ATTEND_SOFTMAX, ATTEND_ELU};
   for (int f = 0; f < 2; f++) {
-    attend_desc d = {.form.kind = forms[f],
+    attend_desc d = {ATTEND_INIT(attend_desc),
+                     .form.kind = forms[f],
                      .q_len = 16,
                      .dim = D,
                      .mask.causal = ATTEND_CAUSAL_BOTTOM,
@@ -283,8 +280,8 @@ TEST(a_state_refuses_such_an_output_before_it_grows) {
 TEST(a_state_stays_in_its_context) {
   attend_context *a = open_context(NULL, 1, NULL);
   attend_context *b = open_context(NULL, 1, NULL);
-  attend_desc d = {
-      .q_len = 1, .dim = 4, .mask.causal = ATTEND_CAUSAL_BOTTOM, .purpose = ATTEND_FOR_EXTEND};
+  attend_desc d = {ATTEND_INIT(attend_desc), .q_len = 1, .dim = 4,
+                   .mask.causal = ATTEND_CAUSAL_BOTTOM, .purpose = ATTEND_FOR_EXTEND};
   attend_plan *here = make_plan(a, &d), *there = make_plan(b, &d);
   attend_state *state;
   float x[4] = {0};

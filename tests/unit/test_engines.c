@@ -58,7 +58,7 @@ static void forward_and_back(attend_plan *plan, attend_tensors *t) {
 }
 
 static void observe(attend_plan *plan, attend_tensors *t, float *entropy) {
-  attend_observation look = {.entropy = entropy};
+  attend_observation look = {ATTEND_INIT(attend_observation), .entropy = entropy};
   CHECK_EQ(attend_observe(plan, t->q, t->k, t->lse, &look), ATTEND_OK);
 }
 

@@ -40,7 +40,7 @@ static void count_event(const attend_fit_report *r, void *user) {
   world *w = user;
   w->events[r->event]++;
   if (r->event == ATTEND_FIT_VALIDATED) CHECK(isfinite(r->valid));
-  CHECK_EQ(r->steps, w->how.training.schedule.steps);
+  CHECK_EQ(r->steps, w->how.schedule.steps);
 }
 
 static int stop(double done, void *user) {
@@ -48,12 +48,13 @@ static int stop(double done, void *user) {
   CHECK(done >= w->done && done < 1);
   w->done = done;
   w->asked++;
-  return w->stop_at && (int)(done * (double)w->how.training.schedule.steps + 0.5) >= w->stop_at;
+  return w->stop_at && (int)(done * (double)w->how.schedule.steps + 0.5) >= w->stop_at;
 }
 
 static attend_batches *cut(attend_context *ctx, const attend_corpus *c, int in_order) {
   attend_batches *b;
-  attend_batch_options o = {.batch = 3, .length = 12, .in_order = in_order};
+  attend_batch_options o = {ATTEND_INIT(attend_batch_options), .batch = 3, .length = 12,
+                            .in_order = in_order};
   OK(ctx, attend_batches_create(c, &o, &b));
   return b;
 }
@@ -63,8 +64,8 @@ static world open_world(ledger *memory) {
   w.texts = some_text(w.ctx, 300);
   OK(w.ctx, attend_corpus_split(w.texts, 0.2, 1, &w.held));
   w.batches = cut(w.ctx, w.texts, 0);
-  w.how = (attend_fit_options)ATTEND_FIT_OPTIONS;
-  w.how.training.schedule = (attend_schedule){ATTEND_COSINE_RATE, 3e-3, 3e-4, 2, 12};
+  w.how = (attend_fit_options){ATTEND_INIT(attend_fit_options)};
+  w.how.schedule = (attend_schedule){ATTEND_COSINE_RATE, 3e-3, 3e-4, 2, 12};
   w.how.valid = cut(w.ctx, w.held, 1);
   w.how.save_every = 4;
   w.how.valid_every = 3;
@@ -83,7 +84,8 @@ static void close_world(world *w) {
 }
 
 static attend_status fit(world *w, const char *run) {
-  attend_trainer_options dropout = {.dropout = 0.1f, .seed = 3};
+  attend_trainer_options dropout = {ATTEND_INIT(attend_trainer_options), .dropout = 0.1f,
+                                    .seed = 3};
   w->how.user = w;
   w->done = 0;
   return attend_fit_model(w->ctx, in_run(run, NULL), model_path("gpt2", NULL), &dropout, NULL,
@@ -179,7 +181,7 @@ TEST(every_event_is_reported) {
 
 TEST(a_run_that_does_not_improve_stops_early) {
   world w = open_world(NULL);
-  w.how.training.schedule.rate = w.how.training.schedule.least = 0;
+  w.how.schedule.rate = w.how.schedule.least = 0;
   w.how.valid_every = 1;
   w.how.patience = 2;
   OK(w.ctx, fit(&w, "early"));

@@ -53,10 +53,10 @@ TEST(calls_that_make_no_sense_are_refused) {
     check_refused(&s, 1, &none, &usual, "its ids are NULL");
     check_refused(&s, 1, &less, &usual, "has no token");
     check_refused(&s, 1, &good, NULL, "options is NULL");
-    check_refused(
-        &s, INT32_MAX, &good,
-        &(attend_generate_options){.max_new = 1, .samples = 2, .beams = 1, .repetition = 1},
-        "too many for one call");
+    check_refused(&s, INT32_MAX, &good,
+                  &(attend_generate_options){ATTEND_INIT(attend_generate_options), .max_new = 1,
+                                             .samples = 2, .beams = 1, .repetition = 1},
+                  "too many for one call");
     CHECK_EQ(attend_generate(NULL, 1, &good, &usual, NULL), ATTEND_INVALID);
     attend_generate_options o[9];
     static const char *const names[] = {"min_new", "n_ends",  "top_k", "no_repeat", "groups",

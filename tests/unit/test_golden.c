@@ -22,7 +22,8 @@ static int number(const attend_json *settings, const char *name) {
 }
 
 static attend_desc read_desc(const attend_json *s, int32_t *lengths) {
-  attend_desc d = {.batch = number(s, "batch"),
+  attend_desc d = {ATTEND_INIT(attend_desc),
+                   .batch = number(s, "batch"),
                    .heads = number(s, "heads"),
                    .kv_heads = number(s, "kv_heads"),
                    .q_len = number(s, "q_len"),

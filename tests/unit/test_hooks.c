@@ -46,7 +46,7 @@ TEST(reading_changes_no_bit) {
   for (int f = 0; families[f]; f++) {
     subject s = open_model(families[f], NULL, 2, NULL);
     int seen[1] = {0}, n;
-    attend_hook all = {.points = EVERYWHERE, .read = count, .user = seen};
+    attend_hook all = {ATTEND_INIT(attend_hook), .points = EVERYWHERE, .read = count, .user = seen};
     float *plain = logits_with(&s, 0, NULL, &n);
     float *read = logits_with(&s, 1, &all, &n);
     CHECK(!memcmp(plain, read, (size_t)(n * s.config->vocab) * sizeof *plain));
@@ -118,13 +118,10 @@ TEST(equal_scores_are_a_mean) {
   for (int by_token = 0; by_token < 2; by_token++) {
     change zero = {0};
     kept_tensor rows = {0};
-    attend_hook hooks[] = {
-        {.points = ATTEND_AT_QUERY, .layers = &layer, .n_layers = 1, .edit = edit, .user = &zero},
-        {.points = ATTEND_AT_PATTERN,
-         .layers = &layer,
-         .n_layers = 1,
-         .read = keep,
-         .user = &rows}};
+    attend_hook hooks[] = {{ATTEND_INIT(attend_hook), .points = ATTEND_AT_QUERY, .layers = &layer,
+                            .n_layers = 1, .edit = edit, .user = &zero},
+                           {ATTEND_INIT(attend_hook), .points = ATTEND_AT_PATTERN, .layers = &layer,
+                            .n_layers = 1, .read = keep, .user = &rows}};
     run_text(&s, by_token, 2, hooks);
     CHECK_EQ(zero.calls, by_token ? 3 : 1);
     CHECK_EQ(rows.shape[3], 6);
@@ -154,17 +151,12 @@ static void keep_first(const attend_hooked *x, void *user) {
 static void check_first_only(const subject *s, bool by_token) {
   int calls = 0, layer = 0;
   kept_tensor values = {0}, heads = {0};
-  attend_hook hooks[] = {{.points = ATTEND_AT_VALUE,
-                          .layers = &layer,
-                          .n_layers = 1,
-                          .read = keep_first,
-                          .user = &values},
-                         {.points = ATTEND_AT_PATTERN, .edit = first_only, .user = &calls},
-                         {.points = ATTEND_AT_HEAD_OUTPUT,
-                          .layers = &layer,
-                          .n_layers = 1,
-                          .read = keep,
-                          .user = &heads}};
+  attend_hook hooks[] = {
+      {ATTEND_INIT(attend_hook), .points = ATTEND_AT_VALUE, .layers = &layer, .n_layers = 1,
+       .read = keep_first, .user = &values},
+      {ATTEND_INIT(attend_hook), .points = ATTEND_AT_PATTERN, .edit = first_only, .user = &calls},
+      {ATTEND_INIT(attend_hook), .points = ATTEND_AT_HEAD_OUTPUT, .layers = &layer, .n_layers = 1,
+       .read = keep, .user = &heads}};
   run_text(s, by_token, 3, hooks);
   CHECK(calls > 0);
   int group = heads.shape[1] / values.shape[1], M = heads.shape[3];
@@ -183,7 +175,7 @@ TEST(rows_that_are_edited_weigh_the_values) {
       attend_form form;
       attend_context *ctx = open_context(NULL, 2, NULL);
       OK(ctx, attend_form_parse(ctx, forms[i], &form));
-      attend_model_options o = {.form = &form};
+      attend_model_options o = {ATTEND_INIT(attend_model_options), .form = &form};
       subject s = open_path(ctx, model_path("llama-gqa", NULL), &o);
       check_first_only(&s, by_token);
       close_model(&s);
@@ -195,16 +187,10 @@ TEST(a_denominator_twice_as_large_halves_the_heads) {
   int layer = 0;
   change twice = {.factor = 1, .add = logf(2)};
   kept_tensor before = {0}, after = {0};
-  attend_hook hooks[] = {{.points = ATTEND_AT_DENOMINATOR,
-                          .layers = &layer,
-                          .n_layers = 1,
-                          .edit = edit,
-                          .user = &twice},
-                         {.points = ATTEND_AT_HEAD_OUTPUT,
-                          .layers = &layer,
-                          .n_layers = 1,
-                          .read = keep,
-                          .user = &after}};
+  attend_hook hooks[] = {{ATTEND_INIT(attend_hook), .points = ATTEND_AT_DENOMINATOR,
+                          .layers = &layer, .n_layers = 1, .edit = edit, .user = &twice},
+                         {ATTEND_INIT(attend_hook), .points = ATTEND_AT_HEAD_OUTPUT,
+                          .layers = &layer, .n_layers = 1, .read = keep, .user = &after}};
   run_text(&s, false, 2, hooks);
   hooks[1].user = &before;
   run_text(&s, false, 1, hooks + 1);
@@ -220,14 +206,12 @@ TEST(an_mlp_that_adds_nothing) {
   int layer = 0, next = 1;
   change none = {0};
   kept_tensor middle = {0}, out = {0};
-  attend_hook hooks[] = {
-      {.points = ATTEND_AT_MLP, .layers = &layer, .n_layers = 1, .edit = edit, .user = &none},
-      {.points = ATTEND_AT_RESIDUAL_MIDDLE,
-       .layers = &layer,
-       .n_layers = 1,
-       .read = keep,
-       .user = &middle},
-      {.points = ATTEND_AT_RESIDUAL, .layers = &next, .n_layers = 1, .read = keep, .user = &out}};
+  attend_hook hooks[] = {{ATTEND_INIT(attend_hook), .points = ATTEND_AT_MLP, .layers = &layer,
+                          .n_layers = 1, .edit = edit, .user = &none},
+                         {ATTEND_INIT(attend_hook), .points = ATTEND_AT_RESIDUAL_MIDDLE,
+                          .layers = &layer, .n_layers = 1, .read = keep, .user = &middle},
+                         {ATTEND_INIT(attend_hook), .points = ATTEND_AT_RESIDUAL, .layers = &next,
+                          .n_layers = 1, .read = keep, .user = &out}};
   run_text(&s, true, 3, hooks);
   CHECK_EQ(none.calls, 3);
   CHECK(!memcmp(middle.data, out.data, (size_t)(out.shape[2] * out.shape[3]) * sizeof *out.data));
@@ -241,11 +225,11 @@ TEST(edits_do_not_depend_on_how_a_text_is_cut) {
     subject s = open_model(decoders[f], NULL, 2, NULL);
     size_t vocab = (size_t)s.config->vocab;
     change c = {.factor = 0.75f, .add = 0.1f};
-    attend_hook hook = {.points = ATTEND_AT_RESIDUAL | ATTEND_AT_QUERY | ATTEND_AT_KEY |
+    attend_hook hook = {ATTEND_INIT(attend_hook),
+                        .points = ATTEND_AT_RESIDUAL | ATTEND_AT_QUERY | ATTEND_AT_KEY |
                                   ATTEND_AT_VALUE | ATTEND_AT_HEAD_OUTPUT |
                                   ATTEND_AT_RESIDUAL_MIDDLE | ATTEND_AT_MLP | ATTEND_AT_LOGITS,
-                        .edit = edit,
-                        .user = &c};
+                        .edit = edit, .user = &c};
     float *got[3];
     for (int way = 0; way < 3; way++) {
       attend_session *run = open_run(&s, 1, way == 2 ? 3 : 8);
@@ -271,10 +255,11 @@ TEST(hooks_that_cannot_be) {
   subject s = open_model("gpt2", NULL, 1, NULL);
   attend_session *run = open_run(&s, 1, 8);
   change c = {0};
-  attend_hook none = {.points = ATTEND_AT_QUERY};
-  attend_hook nowhere = {.read = count};
-  attend_hook entropy = {.points = ATTEND_AT_ENTROPY, .edit = edit, .user = &c};
-  attend_hook beyond = {.points = 1u << ATTEND_POINTS, .read = count};
+  attend_hook none = {ATTEND_INIT(attend_hook), .points = ATTEND_AT_QUERY};
+  attend_hook nowhere = {ATTEND_INIT(attend_hook), .read = count};
+  attend_hook entropy = {ATTEND_INIT(attend_hook), .points = ATTEND_AT_ENTROPY, .edit = edit,
+                         .user = &c};
+  attend_hook beyond = {ATTEND_INIT(attend_hook), .points = 1u << ATTEND_POINTS, .read = count};
   CHECK_EQ(attend_session_set_hooks(run, 1, &none), ATTEND_INVALID);
   CHECK_SAYS(attend_session_message(run), "neither reads nor edits");
   CHECK_EQ(attend_session_set_hooks(run, 1, &nowhere), ATTEND_INVALID);
@@ -330,11 +315,12 @@ static float *gradients_of(class *c, double *loss) {
 TEST(reading_changes_no_gradient) {
   for (int f = 0; families[f]; f++)
     for (int recompute = 0; recompute < 2; recompute++) {
-      attend_trainer_options o = {.recompute = recompute};
+      attend_trainer_options o = {ATTEND_INIT(attend_trainer_options), .recompute = recompute};
       class c = open_class(families[f], &o);
       int seen[1] = {0};
       double a, b;
-      attend_hook hook = {.points = EVERYWHERE, .read = count, .user = seen};
+      attend_hook hook = {ATTEND_INIT(attend_hook), .points = EVERYWHERE, .read = count,
+                          .user = seen};
       float *plain = gradients_of(&c, &a);
       OK(c.ctx, attend_trainer_set_hooks(c.trainer, 1, &hook));
       float *read = gradients_of(&c, &b);
@@ -359,7 +345,8 @@ static double loss_along(class *c, const float *start, const float *g, double by
 /* The gradient is the slope of the loss, with the edit made. */
 static void check_slope(const char *name, attend_point point, change how) {
   class c = open_class(name, NULL);
-  attend_hook hook = {.points = point, .edit = edit, .edit_gradient = edit_back, .user = &how};
+  attend_hook hook = {ATTEND_INIT(attend_hook), .points = point, .edit = edit,
+                      .edit_gradient = edit_back, .user = &how};
   double plain, loss, squares = 0;
   free(gradients_of(&c, &plain));
   OK(c.ctx, attend_trainer_set_hooks(c.trainer, 1, &hook));
@@ -396,14 +383,13 @@ TEST(recomputing_changes_no_bit_of_edits) {
     double loss[2];
     size_t n = 0;
     for (int recompute = 0; recompute < 2; recompute++) {
-      attend_trainer_options o = {.recompute = recompute};
+      attend_trainer_options o = {ATTEND_INIT(attend_trainer_options), .recompute = recompute};
       class c = open_class(some[f], &o);
       change how = {.factor = 0.9f, .add = 0.05f};
       attend_hook hook = {
+          ATTEND_INIT(attend_hook),
           .points = EVERYWHERE & ~(unsigned)(ATTEND_AT_ENTROPY | ATTEND_AT_DENOMINATOR),
-          .edit = edit,
-          .edit_gradient = edit_back,
-          .user = &how};
+          .edit = edit, .edit_gradient = edit_back, .user = &how};
       OK(c.ctx, attend_trainer_set_hooks(c.trainer, 1, &hook));
       g[recompute] = gradients_of(&c, &loss[recompute]);
       n = c.n;
@@ -426,12 +412,9 @@ static void ablate(const attend_hooked *x, float *data, void *user) {
 TEST(ablating_a_head_is_zeroing_its_columns) {
   int layer = 1, head = 2;
   class a = open_class("llama-gqa", NULL), b = open_class("llama-gqa", NULL);
-  attend_hook hook = {.points = ATTEND_AT_HEAD_OUTPUT,
-                      .layers = &layer,
-                      .n_layers = 1,
-                      .edit = ablate,
-                      .edit_gradient = ablate,
-                      .user = &head};
+  attend_hook hook = {
+      ATTEND_INIT(attend_hook), .points = ATTEND_AT_HEAD_OUTPUT, .layers = &layer, .n_layers = 1,
+      .edit = ablate,           .edit_gradient = ablate,         .user = &head};
   attend_trainer_parameter x;
   double loss[2];
   const int dim = attend_trainer_config(b.trainer)->decoder.dim_v;

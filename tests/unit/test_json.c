@@ -7,7 +7,9 @@
 
 static attend_context *context(void) {
   static attend_context *ctx;
-  if (!ctx) attend_context_create(&(attend_context_options){.isa = "scalar"}, &ctx);
+  if (!ctx)
+    attend_context_create(
+        &(attend_context_options){ATTEND_INIT(attend_context_options), .isa = "scalar"}, &ctx);
   return ctx;
 }
 
@@ -280,7 +282,8 @@ static void give_back(void *block, void *user) {
 TEST(memory_runs_out) {
   attend_context *ctx;
   attend_json *r;
-  attend_context_options o = {.isa = "scalar", .allocator = {take_some, give_back, NULL}};
+  attend_context_options o = {ATTEND_INIT(attend_context_options), .isa = "scalar",
+                              .allocator = {take_some, give_back, NULL}};
   allowed = 1;
   attend_context_create(&o, &ctx);
   for (size_t n = 0; n < 2; n++) {

@@ -114,7 +114,9 @@ static float *gradients_by(const char *name, int threads, const attend_trainer_o
 
 TEST(threads_and_recomputing_change_no_bit) {
   for (int f = 0; families[f]; f++) {
-    attend_trainer_options plain = {.dropout = 0.1f, .seed = 3}, again = plain;
+    attend_trainer_options plain = {ATTEND_INIT(attend_trainer_options), .dropout = 0.1f,
+                                    .seed = 3},
+                           again = plain;
     size_t count, n;
     double loss, other;
     again.recompute = 1;
@@ -150,7 +152,7 @@ static void check_slope(attend_context *ctx, const char *name, const char *form_
   attend_batch_loss got;
   size_t n;
   OK(ctx, attend_form_parse(ctx, form_name, &form));
-  attend_trainer_options o = {.form = &form};
+  attend_trainer_options o = {ATTEND_INIT(attend_trainer_options), .form = &form};
   attend_trainer *l = open_trainer(ctx, name, &o, &files);
   OK(ctx, attend_tensor_file_open(ctx, model_path(name, "golden.safetensors"), &file));
   golden_batch golden = read_golden(file, attend_trainer_config(l));

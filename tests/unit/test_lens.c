@@ -148,7 +148,7 @@ static void check_stats(attend_context *ctx, attend_lens *lens, attend_head_id a
   float *entropy = room_for(2 * T + S, 4), *weight = entropy + T;
   float *mass = weight + T;
   int32_t *top = room_for(T, 4);
-  attend_row_stats all = {entropy, top, weight, mass};
+  attend_row_stats all = {ATTEND_INIT(attend_row_stats), entropy, top, weight, mass};
   OK(ctx, attend_lens_stats(lens, at, &all));
   for (size_t j = 0; j < S; j++) {
     double sum = 0;
@@ -172,13 +172,17 @@ static void check_stats(attend_context *ctx, attend_lens *lens, attend_head_id a
   /* one at a time */
   float *one = room_for(T + S, 4);
   int32_t *index = room_for(T, 4);
-  OK(ctx, attend_lens_stats(lens, at, &(attend_row_stats){.entropy = one}));
+  OK(ctx, attend_lens_stats(lens, at,
+                            &(attend_row_stats){ATTEND_INIT(attend_row_stats), .entropy = one}));
   CHECK(same_bits(one, entropy, T));
-  OK(ctx, attend_lens_stats(lens, at, &(attend_row_stats){.mass = one}));
+  OK(ctx,
+     attend_lens_stats(lens, at, &(attend_row_stats){ATTEND_INIT(attend_row_stats), .mass = one}));
   CHECK(same_bits(one, mass, S));
-  OK(ctx, attend_lens_stats(lens, at, &(attend_row_stats){.top = index}));
+  OK(ctx,
+     attend_lens_stats(lens, at, &(attend_row_stats){ATTEND_INIT(attend_row_stats), .top = index}));
   CHECK(!memcmp(index, top, T * 4));
-  OK(ctx, attend_lens_stats(lens, at, &(attend_row_stats){.top_weight = one}));
+  OK(ctx, attend_lens_stats(lens, at,
+                            &(attend_row_stats){ATTEND_INIT(attend_row_stats), .top_weight = one}));
   CHECK(same_bits(one, weight, T));
   free(w), free(entropy), free(top), free(one), free(index);
 }
@@ -248,7 +252,7 @@ TEST(places_that_are_not_there) {
   float w[4];
   int32_t ids[64] = {0};
   attend_pattern_scores pattern;
-  attend_pattern_options o = {ids, ids, NULL, 0};
+  attend_pattern_options o = {ATTEND_INIT(attend_pattern_options), ids, ids, NULL, 0};
   attend_area area = {0, 2, 0, 2, 1, 1, ATTEND_POOL_MAX, 0};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     CHECK_EQ(attend_lens_block(lens, bad[i], 0, 1, 0, 1, w), ATTEND_INVALID);
@@ -288,7 +292,8 @@ TEST(traces_of_part_of_a_run) {
   int layers = r.s.config->decoder.layers;
   for (int seen = 1; seen <= layers; seen++) {
     stopper s = {r.trace, layers + seen};
-    attend_hook hook = {.points = FOR_A_LENS, .read = pass_on, .user = &s};
+    attend_hook hook = {ATTEND_INIT(attend_hook), .points = FOR_A_LENS, .read = pass_on,
+                        .user = &s};
     attend_status want = seen < layers ? ATTEND_INVALID : ATTEND_OK;
     float w[13 * 13];
     attend_trace_clear(r.trace);

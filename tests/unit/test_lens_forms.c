@@ -25,7 +25,7 @@ typedef struct {
 static direct run_direct(const recording *r, const attend_form *form, attend_role role, int layer,
                          int real, int32_t *lengths) {
   attend_hooked q, k, v;
-  attend_desc d;
+  attend_desc d = {ATTEND_INIT(attend_desc)};
   direct x;
   CHECK(attend_trace_get(r->trace, ATTEND_AT_QUERY, role, layer, &q));
   CHECK(attend_trace_get(r->trace, ATTEND_AT_KEY, role, layer, &k));
@@ -44,7 +44,8 @@ static direct run_direct(const recording *r, const attend_form *form, attend_rol
   x.weights = room_for(rows * (size_t)d.kv_len, sizeof *x.weights);
   int32_t *all = room_for((size_t)d.q_len, sizeof *all);
   for (int i = 0; i < d.q_len; i++) all[i] = i;
-  attend_observation look = {.rows = all, .n_rows = d.q_len, .weights = x.weights};
+  attend_observation look = {ATTEND_INIT(attend_observation), .rows = all, .n_rows = d.q_len,
+                             .weights = x.weights};
   OK(r->s.ctx, attend_forward(x.plan, attend_input(q.view), attend_input(k.view),
                               attend_input(v.view), attend_bhtd(x.o), x.lse));
   OK(r->s.ctx, attend_observe(x.plan, attend_input(q.view), attend_input(k.view), x.lse, &look));
@@ -182,10 +183,10 @@ static void take_head(digest *to, attend_context *ctx, attend_lens *lens, attend
     OK(ctx, attend_lens_pool(lens, at, &a, n % 2 ? other : NULL, cells, NULL));
     join_part(to, cells, sizeof cells);
   }
-  attend_row_stats stats = {.entropy = w, .mass = w + s.rows};
+  attend_row_stats stats = {ATTEND_INIT(attend_row_stats), .entropy = w, .mass = w + s.rows};
   OK(ctx, attend_lens_stats(lens, at, &stats));
   join_part(to, w, (size_t)(s.rows + s.keys) * sizeof *w);
-  attend_pattern_options o = {ids, ids, NULL, 0};
+  attend_pattern_options o = {ATTEND_INIT(attend_pattern_options), ids, ids, NULL, 0};
   attend_pattern_scores p;
   attend_difference d;
   OK(ctx, attend_lens_pattern(lens, at, &o, &p));

@@ -47,10 +47,11 @@ static const attend_head_id at = {ATTEND_DECODER_SELF, 0, 0};
 
 static world *open_world(int n) {
   world *w = room_for(1, sizeof *w);
-  attend_context_options o = {.threads = 2, .allocator = {meter_take, meter_give, &w->memory}};
-  attend_trace_options what = {.points = FOR_A_LENS};
+  attend_context_options o = {ATTEND_INIT(attend_context_options), .threads = 2,
+                              .allocator = {meter_take, meter_give, &w->memory}};
+  attend_trace_options what = {ATTEND_INIT(attend_trace_options), .points = FOR_A_LENS};
   attend_form elu = {.kind = ATTEND_ELU};
-  attend_desc d;
+  attend_desc d = {ATTEND_INIT(attend_desc)};
   attend_plan *plan;
   size_t floats = (size_t)n * D;
   w->n = n;
@@ -143,7 +144,7 @@ static void ask_difference(world *w) {
 }
 
 static void ask_pattern(world *w) {
-  attend_pattern_options o = {w->ids, w->ids, NULL, 2e7};
+  attend_pattern_options o = {ATTEND_INIT(attend_pattern_options), w->ids, w->ids, NULL, 2e7};
   attend_pattern_scores p;
   OK(w->ctx, attend_lens_pattern(w->lens, at, &o, &p));
   CHECK_EQ(p.pattern, ATTEND_PATTERN_BROAD); /* random directions */

@@ -45,7 +45,7 @@ static attend_status use_head(const trial *t, attend_session *run, const attend_
 }
 
 static attend_status act_record(trial *t) {
-  attend_trace_options o = {.points = EVERYTHING};
+  attend_trace_options o = {ATTEND_INIT(attend_trace_options), .points = EVERYTHING};
   attend_trace *trace = NULL;
   attend_session *run = NULL;
   attend_status status = attend_trace_create(t->s.ctx, &o, &trace);
@@ -91,8 +91,9 @@ static attend_status ask_difference(looking *l) {
   return attend_lens_pool(l->lens, l->at, &a, l->other, l->a.difference, NULL);
 }
 static attend_status ask_stats(looking *l) {
-  attend_row_stats all = {l->a.entropy, l->a.top, l->a.weight, l->a.mass};
-  attend_row_stats few = {.top = l->a.top};
+  attend_row_stats all = {ATTEND_INIT(attend_row_stats), l->a.entropy, l->a.top, l->a.weight,
+                          l->a.mass};
+  attend_row_stats few = {ATTEND_INIT(attend_row_stats), .top = l->a.top};
   ATTEND_TRY(attend_lens_stats(l->lens, l->at, &all));
   return attend_lens_stats(l->other, l->at, &few);
 }
@@ -102,7 +103,7 @@ static attend_status ask_denominators(looking *l) {
   return attend_lens_denominators(l->other, l->at, l->a.lse);
 }
 static attend_status ask_pattern(looking *l) {
-  attend_pattern_options o = {ids, ids, NULL, 0};
+  attend_pattern_options o = {ATTEND_INIT(attend_pattern_options), ids, ids, NULL, 0};
   return attend_lens_pattern(l->lens, l->at, &o, &l->a.pattern);
 }
 static attend_status ask_rollout(looking *l) {
@@ -182,7 +183,7 @@ static long fail_each(const char *name, trial *t, action act) {
 static void try_model(const char *name, const char *form) {
   trial t = {.form = form};
   attend_context *ctx = open_context(NULL, 2, &t.memory);
-  attend_trace_options o = {.points = FOR_A_LENS};
+  attend_trace_options o = {ATTEND_INIT(attend_trace_options), .points = FOR_A_LENS};
   attend_session *run;
   t.s = open_path(ctx, model_path(name, NULL), NULL);
   CHECK(fail_each(name, &t, act_record) > 20);

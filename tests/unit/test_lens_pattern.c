@@ -102,7 +102,7 @@ typedef struct {
 
 static stage open_stage(const char *family, int real) {
   stage g = {.ctx = open_context(NULL, 2, NULL)};
-  attend_trace_options o = {.points = FOR_A_LENS};
+  attend_trace_options o = {ATTEND_INIT(attend_trace_options), .points = FOR_A_LENS};
   bool one_way = !strcmp(family, "gpt2");
   static head h;
   make_texts();
@@ -128,7 +128,7 @@ static void close_stage(stage *g) {
 
 static attend_pattern_scores pattern_of(const stage *g, int layer, const int32_t *ids,
                                         const uint8_t *marks, double most_pairs) {
-  attend_pattern_options o = {ids, ids, marks, most_pairs};
+  attend_pattern_options o = {ATTEND_INIT(attend_pattern_options), ids, ids, marks, most_pairs};
   attend_pattern_scores p = {.pattern = -2};
   OK(g->ctx, attend_lens_pattern(g->lens, (attend_head_id){g->role, layer, 0}, &o, &p));
   return p;
@@ -187,7 +187,7 @@ TEST(questions_that_do_not_apply) {
   close_stage(&g);
   recording r = recorded("bart", 0, 1, FOR_A_LENS);
   attend_lens *lens = lens_of(&r, NULL);
-  attend_pattern_options o = {r.target, r.source, NULL, 0};
+  attend_pattern_options o = {ATTEND_INIT(attend_pattern_options), r.target, r.source, NULL, 0};
   OK(r.s.ctx, attend_lens_pattern(lens, (attend_head_id){ATTEND_CROSS, 0, 0}, &o, &p));
   const attend_head_pattern places[] = {ATTEND_PATTERN_PREVIOUS, ATTEND_PATTERN_NEXT,
                                         ATTEND_PATTERN_SELF, ATTEND_PATTERN_POSITIONAL,
@@ -229,7 +229,7 @@ static void check_scores(const recording *r, attend_lens *lens, attend_head_id a
     if (i > from) before_sum += (double)row[i - 1], n++;
     self_sum += (double)row[i];
   }
-  attend_pattern_options o = {ids, ids, NULL, 0};
+  attend_pattern_options o = {ATTEND_INIT(attend_pattern_options), ids, ids, NULL, 0};
   attend_pattern_scores p;
   OK(r->s.ctx, attend_lens_pattern(lens, at, &o, &p));
   CHECK_NEAR(p.entropy, entropy / rows, 1e-6);

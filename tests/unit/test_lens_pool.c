@@ -150,7 +150,7 @@ TEST(as_many_rows_as_it_says) {
       for (int i = 0; i < height * 3; i++) /* not more than there is */
         CHECK((double)cells[i] <= cell(&a, s.keys, w, NULL, i / 3, i % 3));
     }
-    attend_pattern_options o = {ids, ids, NULL, most};
+    attend_pattern_options o = {ATTEND_INIT(attend_pattern_options), ids, ids, NULL, most};
     attend_pattern_scores p;
     attend_difference d;
     pairs = 0;
@@ -170,7 +170,7 @@ TEST(rows_that_are_all_alike) {
   enum { T = 90, D = 16 };
   attend_context *ctx = open_context(NULL, 2, NULL);
   subject s = bare_model(ctx, "bert", D, 1);
-  attend_trace_options o = {.points = FOR_A_LENS};
+  attend_trace_options o = {ATTEND_INIT(attend_trace_options), .points = FOR_A_LENS};
   attend_trace *trace;
   attend_lens *lens;
   static float q[T * D], k[T * D], lse[T];

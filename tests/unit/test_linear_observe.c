@@ -51,7 +51,8 @@ TEST(whole_rows) {
       int S = d->kv_len;
       const int32_t rows[] = {d->q_len - 1, 0, d->q_len / 2};
       float *w = room_for((size_t)(d->batch * d->heads * 3 * S), sizeof *w);
-      attend_observation look = {.rows = rows, .n_rows = 3, .weights = w};
+      attend_observation look = {ATTEND_INIT(attend_observation), .rows = rows, .n_rows = 3,
+                                 .weights = w};
       OK(x.ctx, attend_observe(x.plan, x.t.q, x.t.k, x.t.lse, &look));
       for (int h = 0; h < d->batch * d->heads; h++)
         for (int r = 0; r < 3; r++) {
@@ -73,8 +74,12 @@ TEST(statistics_are_those_of_whole_rows) {
     float *entropy = room_for(x.rows, 4), *mass = room_for(heads * S, 4);
     float *weight = room_for(x.rows * TOP, 4);
     int32_t *index = room_for(x.rows * TOP, 4);
-    attend_observation look = {
-        .top = TOP, .top_index = index, .top_weight = weight, .entropy = entropy, .mass = mass};
+    attend_observation look = {ATTEND_INIT(attend_observation),
+                               .top = TOP,
+                               .top_index = index,
+                               .top_weight = weight,
+                               .entropy = entropy,
+                               .mass = mass};
     OK(x.ctx, attend_observe(x.plan, x.t.q, x.t.k, x.t.lse, &look));
     double *sum = room_for(heads * S, sizeof *sum);
     for (size_t r = 0; r < x.rows; r++) {
@@ -111,7 +116,7 @@ TEST(the_gap_to_softmax) {
     soft.form = (attend_form){.kind = ATTEND_SOFTMAX};
     soft.engine = NULL;
     OK(x.ctx, attend_definition_weights(x.ctx, &soft, x.t.q, x.t.k, exact));
-    attend_observation look = {.softmax_gap = gap};
+    attend_observation look = {ATTEND_INIT(attend_observation), .softmax_gap = gap};
     OK(x.ctx, attend_observe(x.plan, x.t.q, x.t.k, x.t.lse, &look));
     for (size_t r = 0; r < x.rows; r++) {
       double want = 0;
@@ -125,7 +130,8 @@ TEST(the_gap_to_softmax) {
 
 TEST(what_cannot_be_observed_says_so) {
   attend_context *ctx = open_context(NULL, 1, NULL);
-  attend_desc d = {.form.kind = ATTEND_ELU,
+  attend_desc d = {ATTEND_INIT(attend_desc),
+                   .form.kind = ATTEND_ELU,
                    .q_len = 4,
                    .dim = 4,
                    .mask.causal = ATTEND_CAUSAL_BOTTOM,
@@ -135,7 +141,8 @@ TEST(what_cannot_be_observed_says_so) {
   float q[16] = {0}, lse[4] = {0};
   OK(ctx, attend_state_create(plan, &s));
   CHECK_EQ(
-      attend_state_observe(plan, s, 1, attend_bhtd(q), lse, &(attend_observation){.entropy = lse}),
+      attend_state_observe(plan, s, 1, attend_bhtd(q), lse,
+                           &(attend_observation){ATTEND_INIT(attend_observation), .entropy = lse}),
       ATTEND_INVALID);
   CHECK_SAYS(attend_message(ctx), "store the keys");
   attend_state_free(s);

@@ -44,7 +44,8 @@ static long fail_each(action act, const char *problem, const char *name) {
 
 TEST(contexts) {
   ledger memory = {.fail_at = 1};
-  attend_context_options options = {.allocator = {ledger_take, ledger_give, &memory}};
+  attend_context_options options = {ATTEND_INIT(attend_context_options),
+                                    .allocator = {ledger_take, ledger_give, &memory}};
   attend_context *ctx = (attend_context *)&memory;
   CHECK_EQ(attend_context_create(&options, &ctx), ATTEND_NO_MEMORY);
   CHECK(!ctx);

@@ -283,7 +283,8 @@ TEST(encoders_refuse_what_they_cannot) {
 
 TEST(sizes_and_parents_that_there_are_not) {
   subject s = open_model("gpt2", NULL, 1, NULL);
-  attend_session_options many = {.batch = 1 << 20, .rows = 1 << 20};
+  attend_session_options many = {ATTEND_INIT(attend_session_options), .batch = 1 << 20,
+                                 .rows = 1 << 20};
   int32_t ids[4] = {5, 6, 7, 8}, parents[2] = {1, 2};
   attend_session *run;
   CHECK_EQ(attend_session_create(s.model, &many, &run), ATTEND_INVALID);

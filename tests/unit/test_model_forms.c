@@ -51,14 +51,9 @@ static const float *relative_of(const attend_checkpoint *files, bool encoder) {
 static attend_desc described(const watcher *w) {
   const attend_config *c = w->s->config;
   bool encoder = w->q.role == ATTEND_ENCODER_SELF;
-  attend_desc d = {.form = *w->form,
-                   .batch = w->q.shape[0],
-                   .heads = w->q.shape[1],
-                   .kv_heads = w->k.shape[1],
-                   .q_len = w->q.shape[2],
-                   .kv_len = w->k.shape[2],
-                   .dim = w->q.shape[3],
-                   .dim_v = w->v.shape[3],
+  attend_desc d = {ATTEND_INIT(attend_desc), .form = *w->form,          .batch = w->q.shape[0],
+                   .heads = w->q.shape[1],   .kv_heads = w->k.shape[1], .q_len = w->q.shape[2],
+                   .kv_len = w->k.shape[2],  .dim = w->q.shape[3],      .dim_v = w->v.shape[3],
                    .scale = c->score_factor};
   if (!encoder) d.mask.causal = ATTEND_CAUSAL;
   if (c->position == ATTEND_POSITIONS_BUCKETS)
@@ -161,13 +156,13 @@ static void see(const attend_hooked *sight, void *user) {
 /* ---- families ---------------------------------------------------------------------------- */
 
 static attend_session *open_traced(const subject *s, watcher *w) {
-  attend_session_options o = {.batch = 2};
+  attend_session_options o = {ATTEND_INIT(attend_session_options), .batch = 2};
   attend_session *run;
   OK(s->ctx, attend_session_create(s->model, &o, &run));
-  attend_hook hook = {.points = ATTEND_AT_QUERY | ATTEND_AT_KEY | ATTEND_AT_VALUE |
+  attend_hook hook = {ATTEND_INIT(attend_hook),
+                      .points = ATTEND_AT_QUERY | ATTEND_AT_KEY | ATTEND_AT_VALUE |
                                 ATTEND_AT_PATTERN | ATTEND_AT_HEAD_OUTPUT,
-                      .read = see,
-                      .user = w};
+                      .read = see, .user = w};
   attend_session_set_hooks(run, 1, &hook);
   return run;
 }
@@ -225,7 +220,7 @@ TEST(every_form_in_every_family) {
   for (int f = 0; families[f]; f++)
     for (int i = 0; i < FORMS; i++) {
       if (light() && (f + i) % 3) continue;
-      attend_model_options o = {.form = &forms[i]};
+      attend_model_options o = {ATTEND_INIT(attend_model_options), .form = &forms[i]};
       subject s = open_model(families[f], NULL, 2, &o);
       check_subject(&s, &forms[i]);
       close_model(&s);
@@ -247,7 +242,7 @@ TEST(values_of_another_width) {
       NULL};
   for (int c = 0; configs[c]; c++)
     for (int i = 0; i < FORMS; i++) {
-      attend_model_options o = {.form = &forms[i]};
+      attend_model_options o = {ATTEND_INIT(attend_model_options), .form = &forms[i]};
       subject s = {.ctx = open_context(NULL, 2, NULL)};
       write_in_folder("config.json", configs[c], strlen(configs[c]));
       OK(s.ctx, attend_checkpoint_init_pytorch(s.ctx, in_folder("config.json"), 5, &s.files));
@@ -270,8 +265,8 @@ static void look_away(const attend_hooked *sight, void *user) {
  * empty in all layers, and the failure's own sentence. */
 TEST(a_linear_form_after_a_call_that_failed) {
   attend_form favor = {.kind = ATTEND_FAVOR, .features = 16};
-  attend_model_options o = {.form = &favor};
-  attend_hook hook = {.points = ATTEND_AT_PATTERN, .read = look_away};
+  attend_model_options o = {ATTEND_INIT(attend_model_options), .form = &favor};
+  attend_hook hook = {ATTEND_INIT(attend_hook), .points = ATTEND_AT_PATTERN, .read = look_away};
   subject s = open_model("llama-gqa", NULL, 1, &o);
   int32_t *ids = random_ids(s.config, 5, 90);
   size_t vocab = (size_t)s.config->vocab;

@@ -89,7 +89,8 @@ static void extend(portrait *p, const subject *s, attend_session *run, int count
 static void pose(portrait *p, const subject *s, int first, int count, int piece) {
   const inputs *in = p->in;
   attend_session *run = open_run(s, count, 0);
-  attend_hook hook = {.points = ATTEND_AT_RESIDUAL | ATTEND_AT_PATTERN, .read = see, .user = p};
+  attend_hook hook = {ATTEND_INIT(attend_hook), .points = ATTEND_AT_RESIDUAL | ATTEND_AT_PATTERN,
+                      .read = see, .user = p};
   int n = count == 1 ? in->lengths[first] : in->tokens;
   int both = s->config->parts == ATTEND_BOTH;
   int end = both ? in->decoder_tokens : n;
@@ -354,7 +355,7 @@ TEST(a_model_to_its_insides) {
     write_with_biases(file);
     subject s = open_path(ctx, models_folder(), NULL);
     insides in = {file, 0};
-    attend_hook hook = {.points = 63, .read = see_insides, .user = &in};
+    attend_hook hook = {ATTEND_INIT(attend_hook), .points = 63, .read = see_insides, .user = &in};
     const attend_tensor *idx = attend_tensor_file_find(file, "idx");
     int32_t ids[33];
     for (size_t i = 0; i < 33; i++) ids[i] = (int32_t)number_at(idx, i);

@@ -21,8 +21,8 @@ static void look_away(const attend_hooked *sight, void *user) {
 static attend_status use(const scene *s, attend_model *model) {
   const attend_config *c = attend_model_config(model);
   static const int32_t ids[] = {5, 6, 7, 8, 9, 10, 11, 12};
-  attend_session_options o = {.batch = 2, .rows = 3};
-  attend_hook hook = {.points = s->watch, .read = look_away};
+  attend_session_options o = {ATTEND_INIT(attend_session_options), .batch = 2, .rows = 3};
+  attend_hook hook = {ATTEND_INIT(attend_hook), .points = s->watch, .read = look_away};
   attend_session *run;
   float logits[2 * 256];
   int32_t parents[2] = {1, 1};
@@ -66,7 +66,7 @@ static attend_status speak(const scene *s, attend_model *model) {
 static attend_status play(const scene *s) {
   attend_checkpoint *files;
   attend_model *model;
-  attend_model_options o = {.form = s->form};
+  attend_model_options o = {ATTEND_INIT(attend_model_options), .form = s->form};
   const char *path = s->path ? s->path : model_path(s->name, NULL);
   ATTEND_TRY(attend_checkpoint_open(s->ctx, path, &files));
   attend_status status = attend_model_create(files, &o, &model);
@@ -162,7 +162,8 @@ TEST(a_load_that_is_stopped) {
   attend_checkpoint *files;
   attend_model *model;
   int calls = 0;
-  attend_model_options o = {.progress = stop_at_third, .user = &calls};
+  attend_model_options o = {ATTEND_INIT(attend_model_options), .progress = stop_at_third,
+                            .user = &calls};
   OK(ctx, attend_checkpoint_open(ctx, model_path("bart", NULL), &files));
   CHECK_EQ(attend_model_create(files, &o, &model), ATTEND_STOPPED);
   CHECK_SAYS(attend_message(ctx), "stopped");

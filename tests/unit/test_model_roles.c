@@ -48,8 +48,8 @@ TEST(roles_go_through_config_json) {
   attend_architecture a = sides("bart", true);
   a.roles = ATTEND_IN_CROSS;
   refuse_write(a, "say where a form is: name one");
-  a = (attend_architecture){
-      .family = "gpt2", .vocab = 50, .attention = "elu", .roles = ATTEND_IN_CROSS};
+  a = (attend_architecture){ATTEND_INIT(attend_architecture), .family = "gpt2", .vocab = 50,
+                            .attention = "elu", .roles = ATTEND_IN_CROSS};
   refuse_write(a, "a gpt2 has no attention of the role cross");
 }
 
@@ -92,8 +92,9 @@ static doings run_it(const subject *s, const attend_model *model) {
   subject mine = *s;
   mine.model = (attend_model *)model;
   attend_session *run = open_run(&mine, 1, 0);
-  attend_hook hook = {
-      .points = ATTEND_AT_RESIDUAL | ATTEND_AT_HEAD_OUTPUT, .read = see, .user = &w};
+  attend_hook hook = {ATTEND_INIT(attend_hook),
+                      .points = ATTEND_AT_RESIDUAL | ATTEND_AT_HEAD_OUTPUT, .read = see,
+                      .user = &w};
   int32_t *ids = random_ids(s->config, 5, ANSWER);
   attend_session_set_hooks(run, 1, &hook);
   read_source(run, s, 1, SOURCE);
@@ -148,8 +149,8 @@ TEST(what_is_not_of_the_role_keeps_its_bits) {
 
 TEST(all_roles_are_no_roles) {
   attend_form form = form_of("elu");
-  attend_model_options every = {.form = &form};
-  attend_model_options named = {.form = &form, .roles = 7};
+  attend_model_options every = {ATTEND_INIT(attend_model_options), .form = &form};
+  attend_model_options named = {ATTEND_INIT(attend_model_options), .form = &form, .roles = 7};
   subject a = open_path(context(), model_path("bart", NULL), &every);
   subject b = open_path(context(), model_path("bart", NULL), &named);
   doings x = run_it(&a, a.model), y = run_it(&b, b.model);
@@ -194,7 +195,8 @@ TEST(roles_in_config_json_are_obeyed) {
   attend_form elu = form_of("elu");
   attend_architecture a = sides("bart", false);
   attend_checkpoint *files;
-  attend_trainer_options o = {.form = &elu, .roles = ATTEND_IN_ENCODER};
+  attend_trainer_options o = {ATTEND_INIT(attend_trainer_options), .form = &elu,
+                              .roles = ATTEND_IN_ENCODER};
   attend_trainer *l = begin(&a, &o, &files);
   copy_task b;
   grow_weights(l);
@@ -242,7 +244,8 @@ TEST(gradients_of_mixed_forms_are_what_differences_say) {
   for (size_t i = 0; i < sizeof mixes / sizeof *mixes; i++) {
     attend_architecture a = sides(mixes[i].family, i % 2);
     attend_form form = form_of(mixes[i].form);
-    attend_trainer_options o = {.form = &form, .roles = mixes[i].roles};
+    attend_trainer_options o = {ATTEND_INIT(attend_trainer_options), .form = &form,
+                                .roles = mixes[i].roles};
     attend_checkpoint *files;
     attend_trainer *l = begin(&a, &o, &files);
     CHECK(check_gradients(l) > 20);
@@ -253,7 +256,8 @@ TEST(gradients_of_mixed_forms_are_what_differences_say) {
 TEST(mixed_forms_decode_as_they_read) {
   for (size_t i = 0; i < sizeof mixes / sizeof *mixes; i++) {
     attend_form form = form_of(mixes[i].form);
-    attend_model_options o = {.form = &form, .roles = mixes[i].roles};
+    attend_model_options o = {ATTEND_INIT(attend_model_options), .form = &form,
+                              .roles = mixes[i].roles};
     subject s = open_path(context(), model_path(mixes[i].family, NULL), &o);
     copy_task b;
     make_copy_task(s.config, 3, &b);
@@ -268,8 +272,9 @@ TEST(mixed_forms_decode_as_they_read) {
 /* ---- lenses ------------------------------------------------------------------------------ */
 
 static float *seen_weights(const subject *s, attend_role role, int n, attend_lens_shape *shape) {
-  attend_trace_options what = {.points = ATTEND_AT_QUERY | ATTEND_AT_KEY | ATTEND_AT_VALUE |
-                                         ATTEND_AT_DENOMINATOR};
+  attend_trace_options what = {
+      ATTEND_INIT(attend_trace_options),
+      .points = ATTEND_AT_QUERY | ATTEND_AT_KEY | ATTEND_AT_VALUE | ATTEND_AT_DENOMINATOR};
   attend_trace *trace;
   attend_lens *lens;
   OK(s->ctx, attend_trace_create(s->ctx, &what, &trace));
@@ -294,7 +299,8 @@ static float *seen_weights(const subject *s, attend_role role, int n, attend_len
  * not, and are the bits that they are without. */
 TEST(a_lens_shows_the_form_of_the_role) {
   attend_form form = form_of("fourier(m=32)");
-  attend_model_options o = {.form = &form, .roles = ATTEND_IN_ENCODER};
+  attend_model_options o = {ATTEND_INIT(attend_model_options), .form = &form,
+                            .roles = ATTEND_IN_ENCODER};
   subject plain = open_path(context(), model_path("bart", NULL), NULL);
   subject mixed = open_path(context(), model_path("bart", NULL), &o);
   attend_lens_shape shape;

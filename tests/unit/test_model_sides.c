@@ -23,7 +23,8 @@ TEST(both_sides_are_read_back) {
 
 TEST(what_is_left_open_is_the_encoders) {
   for (int i = 0; i < 2; i++) {
-    attend_architecture a = {.family = both[i], .mlp = 600, .vocab = 50};
+    attend_architecture a = {ATTEND_INIT(attend_architecture), .family = both[i], .mlp = 600,
+                             .vocab = 50};
     attend_config c = write_and_read(&a);
     CHECK(c.decoder.width == 256 && c.decoder.mlp == 600);
     a.decoder_width = 128;
@@ -44,7 +45,8 @@ TEST(what_cannot_be_is_refused) {
   a = sides("t5", true);
   a.decoder_width = -10;
   refuse_write(a, "a width of -10");
-  a = (attend_architecture){.family = "gpt2", .vocab = 50, .decoder_width = 128};
+  a = (attend_architecture){ATTEND_INIT(attend_architecture), .family = "gpt2", .vocab = 50,
+                            .decoder_width = 128};
   refuse_write(a, "a gpt2 has one side");
 }
 
@@ -116,7 +118,8 @@ static void write_twin(void) {
   OK(context(),
      attend_tensor_file_open(context(), model_path("bart", "model.safetensors"), &t.golden));
   const attend_stack *e = &t.config.encoder, *d = &t.config.decoder;
-  attend_architecture a = {.family = "bart",
+  attend_architecture a = {ATTEND_INIT(attend_architecture),
+                           .family = "bart",
                            .layers = e->layers,
                            .decoder_layers = d->layers,
                            .width = 2 * e->width,
@@ -180,7 +183,7 @@ TEST(gradients_are_what_differences_say) {
   for (int i = 0; i < 4; i++) {
     attend_architecture a = sides(both[i / 2], i % 2);
     attend_checkpoint *files;
-    attend_trainer_options o = {.recompute = i % 2};
+    attend_trainer_options o = {ATTEND_INIT(attend_trainer_options), .recompute = i % 2};
     attend_trainer *l = begin(&a, &o, &files);
     int checked = check_gradients(l);
     printf("%s, %d beside %d: %d parameters\n", a.family, a.width, a.decoder_width, checked);
@@ -268,7 +271,8 @@ TEST(each_side_is_seen_in_its_own_width) {
   subject s = open_path(context(), models_folder(), NULL);
   make_copy_task(s.config, 1, &b);
   attend_session *run = open_run(&s, 1, 0);
-  attend_trace_options what = {.points = ATTEND_AT_RESIDUAL | ATTEND_AT_KEY};
+  attend_trace_options what = {ATTEND_INIT(attend_trace_options),
+                               .points = ATTEND_AT_RESIDUAL | ATTEND_AT_KEY};
   OK(context(), attend_trace_create(context(), &what, &trace));
   attend_hook hook = attend_trace_hook(trace);
   attend_session_set_hooks(run, 1, &hook);

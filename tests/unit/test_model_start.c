@@ -18,7 +18,8 @@ static attend_context *context(void) {
 static attend_architecture small(const char *family) {
   bool both = !strcmp(family, "bart") || !strcmp(family, "t5");
   static const int bos = 1, eos = 2, pad = 0;
-  return (attend_architecture){.family = family,
+  return (attend_architecture){ATTEND_INIT(attend_architecture),
+                               .family = family,
                                .layers = 2,
                                .decoder_layers = both ? 3 : 0,
                                .width = 48,
@@ -75,19 +76,20 @@ TEST(what_was_asked_for_is_read_back) {
 
 TEST(what_was_left_open_is_usual) {
   for (int i = 0; made[i]; i++) {
-    attend_architecture a = {.family = made[i], .vocab = 100};
+    attend_architecture a = {ATTEND_INIT(attend_architecture), .family = made[i], .vocab = 100};
     attend_config c = write_and_read(&a);
     const attend_stack *s = c.parts & ATTEND_DECODER ? &c.decoder : &c.encoder;
     CHECK(s->layers == 4 && s->width == 256 && s->heads == 4);
     CHECK_EQ(s->mlp, strcmp(made[i], "llama") ? 1024 : 704);
     CHECK(c.bos == -1 && c.n_eos == 0 && c.pad == -1);
   }
-  attend_architecture a = {.vocab = 100};
+  attend_architecture a = {ATTEND_INIT(attend_architecture), .vocab = 100};
   CHECK(!strcmp(write_and_read(&a).family, "gpt2"));
 }
 
 static void refuse(attend_architecture a, const char *why) {
-  attend_config c = write_and_read(&(attend_architecture){.vocab = 77});
+  attend_config c =
+      write_and_read(&(attend_architecture){ATTEND_INIT(attend_architecture), .vocab = 77});
   attend_status status = attend_config_write(context(), in_folder("config.json"), &a);
   CHECK_EQ(status, ATTEND_INVALID);
   CHECK_SAYS(attend_message(context()), why);
@@ -205,7 +207,8 @@ static attend_architecture like(const char *family, const char *golden) {
   attend_config c;
   OK(context(), attend_config_read(context(), model_path(golden, NULL), &c));
   const attend_stack *s = c.parts & ATTEND_ENCODER ? &c.encoder : &c.decoder;
-  return (attend_architecture){.family = family,
+  return (attend_architecture){ATTEND_INIT(attend_architecture),
+                               .family = family,
                                .layers = s->layers,
                                .decoder_layers = c.decoder.layers,
                                .width = s->width,
@@ -257,18 +260,14 @@ enum { TEXTS = 4, TOKENS = 32 };
 static double first_loss(attend_checkpoint *files, const attend_form *form) {
   attend_trainer *l;
   attend_batch_loss got;
-  attend_trainer_options how = {.form = form};
+  attend_trainer_options how = {ATTEND_INIT(attend_trainer_options), .form = form};
   OK(context(), attend_trainer_create(files, &how, &l));
   const attend_config *c = attend_trainer_config(l);
   int32_t *ids = random_ids(c, 3, TEXTS * TOKENS);
   int32_t *next = random_ids(c, 4, TEXTS * TOKENS);
-  attend_batch batch = {.count = TEXTS,
-                        .length = TOKENS,
-                        .ids = ids,
-                        .decoder_length = TOKENS,
-                        .decoder_ids = ids,
-                        .targets = next,
-                        .no_grad = 1};
+  attend_batch batch = {
+      ATTEND_INIT(attend_batch), .count = TEXTS,     .length = TOKENS, .ids = ids,
+      .decoder_length = TOKENS,  .decoder_ids = ids, .targets = next,  .no_grad = 1};
   OK(context(), attend_trainer_accumulate(l, &batch, &got));
   CHECK_EQ(got.scored, TEXTS * TOKENS);
   attend_trainer_free(l);
@@ -318,7 +317,7 @@ static void check_form(const char *family) {
   OK(context(), attend_model_create(files, NULL, &model));
   CHECK_EQ(attend_model_form(model)->kind, ATTEND_ELU);
   attend_model_free(model);
-  attend_model_options o = {.form = &softmax};
+  attend_model_options o = {ATTEND_INIT(attend_model_options), .form = &softmax};
   OK(context(), attend_model_create(files, &o, &model));
   CHECK_EQ(attend_model_form(model)->kind, ATTEND_SOFTMAX);
   attend_model_free(model);

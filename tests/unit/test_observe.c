@@ -34,7 +34,7 @@ static void sight_free(sight *s) {
 enum { ASK_ROWS = 1, ASK_TOP = 2, ASK_ENTROPY = 4, ASK_MASS = 8, ASK_ALL = 15 };
 
 static attend_observation look_for(const sight *s, int ask) {
-  attend_observation look = {0};
+  attend_observation look = {ATTEND_INIT(attend_observation)};
   if (ask & ASK_ROWS) look.rows = chosen, look.n_rows = ROWS, look.weights = s->weights;
   if (ask & ASK_TOP) look.top = TOP, look.top_index = s->top_index, look.top_weight = s->top_weight;
   if (ask & ASK_ENTROPY) look.entropy = s->entropy;
@@ -275,11 +275,11 @@ TEST(wrong_questions_are_refused) {
   const int32_t beyond[1] = {20};
   float weights[2 * 4 * 300];
   attend_observation bad[] = {
-      {.rows = beyond, .n_rows = 1, .weights = weights},
-      {.rows = chosen, .n_rows = 1},
-      {.top = 3},
-      {.top = -1},
-      {.n_rows = -1},
+      {ATTEND_INIT(attend_observation), .rows = beyond, .n_rows = 1, .weights = weights},
+      {ATTEND_INIT(attend_observation), .rows = chosen, .n_rows = 1},
+      {ATTEND_INIT(attend_observation), .top = 3},
+      {ATTEND_INIT(attend_observation), .top = -1},
+      {ATTEND_INIT(attend_observation), .n_rows = -1},
   };
   for (int n = 0; n < 5; n++) {
     CHECK_EQ(attend_observe(plan, t.q, t.k, t.lse, &bad[n]), ATTEND_INVALID);

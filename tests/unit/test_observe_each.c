@@ -134,7 +134,8 @@ static gathered gathered_for(const attend_desc *d, int T, int S, const int32_t *
 }
 
 static attend_observation look_for(gathered *g, int64_t from, int64_t to) {
-  return (attend_observation){.rows = g->rows,
+  return (attend_observation){ATTEND_INIT(attend_observation),
+                              .rows = g->rows,
                               .n_rows = g->rows ? g->slots : 0,
                               .each = gather,
                               .user = g,
@@ -191,7 +192,8 @@ static scene open_scene(const char *isa, int threads, const problem *p) {
   for (int i = 0; i < T; i++) all[i] = i;
   s.whole = room_for(rows_of(d) * (size_t)S, sizeof *s.whole);
   s.visible = room_for(rows_of(d) * (size_t)S, 1);
-  attend_observation look = {.rows = all, .n_rows = T, .weights = s.whole};
+  attend_observation look = {ATTEND_INIT(attend_observation), .rows = all, .n_rows = T,
+                             .weights = s.whole};
   OK(s.ctx, attend_observe(s.plan, s.t.q, s.t.k, s.t.lse, &look));
   for (int r = 0; r < d->batch * d->heads * T; r++)
     for (int j = 0; j < S; j++)
@@ -261,7 +263,7 @@ TEST(asked_together_or_alone) {
     size_t rows = rows_of(d), heads = (size_t)(d->batch * d->heads);
     size_t S = (size_t)d->kv_len;
     float *entropy = room_for(2 * rows, 4), *mass = room_for(2 * heads * S, 4);
-    attend_observation alone = {.entropy = entropy, .mass = mass};
+    attend_observation alone = {ATTEND_INIT(attend_observation), .entropy = entropy, .mass = mass};
     gathered g = gathered_for(d, d->q_len, d->kv_len, NULL, 0, 2, 9);
     attend_observation both = look_for(&g, 2, 9);
     both.entropy = entropy + rows;
@@ -306,7 +308,8 @@ static void check_state(attend_context *ctx, const attend_tensors *t, attend_pla
   int32_t *all = room_for((size_t)n, sizeof *all);
   for (int i = 0; i < n; i++) all[i] = i;
   float *whole = room_for(heads * (size_t)(n * longest), sizeof *whole);
-  attend_observation rows = {.rows = all, .n_rows = n, .weights = whole};
+  attend_observation rows = {ATTEND_INIT(attend_observation), .rows = all, .n_rows = n,
+                             .weights = whole};
   OK(ctx, attend_state_observe(plan, state, n, q, lse, &rows));
   double sum = 0;
   for (size_t i = 0; i < heads * (size_t)(n * longest); i++) sum += (double)whole[i];
@@ -363,13 +366,14 @@ TEST(questions_that_are_refused) {
     const int32_t rows[] = {0, 3}, beyond[] = {0, s.t.desc.q_len};
     gathered g = {.d = &s.t.desc};
     attend_observation bad[] = {
-        {.rows = rows, .n_rows = 2, .each = gather, .user = &g, .weights = s.whole},
-        {.rows = beyond, .n_rows = 2, .each = gather, .user = &g},
-        {.n_rows = 2, .each = gather, .user = &g},
-        {.each = gather, .user = &g, .key_from = 4, .key_to = 4},
-        {.each = gather, .user = &g, .key_from = 4, .key_to = 2},
-        {.each = gather, .user = &g, .key_from = -1, .key_to = 2},
-        {.rows = rows, .n_rows = -1, .each = gather, .user = &g},
+        {ATTEND_INIT(attend_observation), .rows = rows, .n_rows = 2, .each = gather, .user = &g,
+         .weights = s.whole},
+        {ATTEND_INIT(attend_observation), .rows = beyond, .n_rows = 2, .each = gather, .user = &g},
+        {ATTEND_INIT(attend_observation), .n_rows = 2, .each = gather, .user = &g},
+        {ATTEND_INIT(attend_observation), .each = gather, .user = &g, .key_from = 4, .key_to = 4},
+        {ATTEND_INIT(attend_observation), .each = gather, .user = &g, .key_from = 4, .key_to = 2},
+        {ATTEND_INIT(attend_observation), .each = gather, .user = &g, .key_from = -1, .key_to = 2},
+        {ATTEND_INIT(attend_observation), .rows = rows, .n_rows = -1, .each = gather, .user = &g},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
       CHECK_EQ(attend_observe(s.plan, s.t.q, s.t.k, s.t.lse, &bad[i]), ATTEND_INVALID);

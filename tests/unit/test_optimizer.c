@@ -109,7 +109,8 @@ TEST(sgd_with_momentum) {
   attend_checkpoint *files;
   attend_optimizer *steps;
   attend_trainer_parameter x;
-  attend_optimizer_options o = {.kind = ATTEND_SGD, .momentum = 0.5f, .decay = {0.25f, 0.25f, 0}};
+  attend_optimizer_options o = {ATTEND_INIT(attend_optimizer_options), .kind = ATTEND_SGD,
+                                .momentum = 0.5f, .decay = {0.25f, 0.25f, 0}};
   attend_trainer *l = open_trainer(ctx, "gpt2", NULL, &files);
   OK(ctx, attend_optimizer_create(l, &o, &steps));
   CHECK(attend_trainer_get(l, 0, &x) && x.group == ATTEND_TABLES);

@@ -167,7 +167,8 @@ TEST(a_callers_parallel_for) {
   attend_context_free(ctx);
   for (int i = 0; i < 2; i++) {
     loops l = {.backwards = i == 1};
-    attend_context_options o = {.threads = 5, .parallel_for = loop, .parallel_user = &l};
+    attend_context_options o = {ATTEND_INIT(attend_context_options), .threads = 5,
+                                .parallel_for = loop, .parallel_user = &l};
     OK(ctx, attend_context_create(&o, &ctx));
     CHECK(run_problem(ctx) == want);
     CHECK(l.calls > 0);

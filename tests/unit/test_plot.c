@@ -264,7 +264,7 @@ TEST(long_series_make_small_files) {
   for (int i = 0; i < LONG; i++) y[i] = sin(i * 0.1) + (i % 97);
   attend_plot_series t = {.count = LONG, .y = y, .low = y, .high = y};
   attend_plot_panel p = {.count = 1, .series = &t};
-  attend_plot plot = {.count = 1, .panels = &p};
+  attend_plot plot = {ATTEND_INIT(attend_plot), .count = 1, .panels = &p};
   char *text = drawn(ctx, &plot);
   CHECK(text && strlen(text) < 150000);
   attend_plot_free(ctx, text);
@@ -308,7 +308,8 @@ static attend_status whole(attend_context *ctx, char **text) {
   panels[0].marks = 1;
   panels[0].mark = &mark;
   attend_plot plot = {
-      .title = hostile, .notes = hostile, .across = 3, .count = 6, .panels = panels};
+      ATTEND_INIT(attend_plot), .title = hostile, .notes = hostile, .across = 3, .count = 6,
+      .panels = panels};
   return attend_plot_svg(ctx, &plot, text, NULL);
 }
 
@@ -359,8 +360,8 @@ TEST(little_or_nothing) {
                                .columns = n,
                                .rows = n,
                                .cells = values};
-        attend_plot plot = {
-            .count = 1, .panels = &p, .width = wide ? 3000 : 160, .height = wide ? 0 : 60};
+        attend_plot plot = {ATTEND_INIT(attend_plot), .count = 1, .panels = &p,
+                            .width = wide ? 3000 : 160, .height = wide ? 0 : 60};
         attend_plot_free(ctx, drawn(ctx, &plot));
       }
   attend_context_free(ctx);
@@ -371,7 +372,7 @@ TEST(large_heat_maps_are_pooled) {
   double *cells = room_for(500 * 1000, sizeof *cells);
   for (int i = 0; i < 500 * 1000; i++) cells[i] = i % 1000 < i / 500;
   attend_plot_panel p = {.kind = ATTEND_PLOT_HEAT, .rows = 500, .columns = 1000, .cells = cells};
-  attend_plot plot = {.count = 1, .panels = &p};
+  attend_plot plot = {ATTEND_INIT(attend_plot), .count = 1, .panels = &p};
   char *text = drawn(ctx, &plot);
   CHECK_SAYS(text, "a cell is the mean of 4 x 7");
   CHECK(strlen(text) < 400000);
@@ -384,7 +385,7 @@ TEST(what_is_refused) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_plot_series t = {.count = 2};
   attend_plot_panel p = {.count = 1, .series = &t};
-  attend_plot plot = {.count = 1, .panels = &p};
+  attend_plot plot = {ATTEND_INIT(attend_plot), .count = 1, .panels = &p};
   char *text;
   CHECK_EQ(attend_plot_svg(ctx, &plot, &text, NULL), ATTEND_INVALID);
   CHECK_SAYS(attend_message(ctx), "no y");
@@ -418,7 +419,7 @@ TEST(a_file_is_there_as_a_whole) {
   char folder[] = "/tmp/attend-plot-XXXXXX", path[64];
   attend_plot_series t = {.count = 3, .y = below};
   attend_plot_panel p = {.count = 1, .series = &t};
-  attend_plot plot = {.count = 1, .panels = &p};
+  attend_plot plot = {ATTEND_INIT(attend_plot), .count = 1, .panels = &p};
   CHECK(mkdtemp(folder) != NULL);
   snprintf(path, sizeof path, "%s/a.svg", folder);
   FILE *f = fopen(path, "wb");
@@ -445,7 +446,7 @@ TEST(a_file_is_there_as_a_whole) {
 static size_t lines_through(const double *cells, int diverging) {
   attend_plot_panel one = {
       .kind = ATTEND_PLOT_HEAT, .rows = 40, .columns = 40, .cells = cells, .diverging = diverging};
-  attend_plot plot = {.count = 1, .panels = &one};
+  attend_plot plot = {ATTEND_INIT(attend_plot), .count = 1, .panels = &one};
   attend_context *ctx;
   char *text;
   size_t n = 0;

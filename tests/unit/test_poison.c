@@ -59,7 +59,8 @@ static glance observe_with(attend_context *ctx, const attend_tensors *t) {
   size_t S = (size_t)t->desc.kv_len, rows = rows_of(&t->desc);
   glance g = {room_for(heads * 3 * S, 4), room_for(rows * TOP, 4), room_for(rows, 4),
               room_for(heads * S, 4), room_for(rows * TOP, 4)};
-  attend_observation look = {.rows = some_rows,
+  attend_observation look = {ATTEND_INIT(attend_observation),
+                             .rows = some_rows,
                              .n_rows = 3,
                              .weights = g.weights,
                              .top = TOP,

@@ -315,7 +315,8 @@ TEST(samples_agree_with_the_whole) {
 
 TEST(questions_are_checked) {
   attend_context *ctx = open_context(NULL, 1, NULL);
-  attend_desc d = {.form.kind = ATTEND_FAVOR, .q_len = 4, .kv_len = 4, .dim = 4};
+  attend_desc d = {ATTEND_INIT(attend_desc), .form.kind = ATTEND_FAVOR, .q_len = 4, .kv_len = 4,
+                   .dim = 4};
   attend_prediction out;
   CHECK_EQ(attend_predict_spread(ctx, &d, 0, 0.1, &out), ATTEND_INVALID);
   CHECK_EQ(attend_predict_spread(ctx, &d, NAN, 0.1, &out), ATTEND_INVALID);
@@ -333,7 +334,7 @@ TEST(questions_are_checked) {
 
 /* Every allocation may fail, and nothing stays behind. */
 TEST(memory_may_run_out) {
-  attend_desc d = {.form.kind = ATTEND_FAVOR, .kv_len = 40, .dim = 4};
+  attend_desc d = {ATTEND_INIT(attend_desc), .form.kind = ATTEND_FAVOR, .kv_len = 40, .dim = 4};
   attend_status status = ATTEND_NO_MEMORY;
   for (long at = 2; status; at++) {
     ledger l = {.fail_at = at};

@@ -201,7 +201,8 @@ TEST(no_query_and_no_key) {
   FOR_EACH_ISA(isa)
   for (int kind = 0; kind < 4; kind++) {
     attend_context *ctx = open_context(isa, 2, NULL);
-    attend_desc d = {.form.kind = (attend_form_kind)kind,
+    attend_desc d = {ATTEND_INIT(attend_desc),
+                     .form.kind = (attend_form_kind)kind,
                      .heads = 2,
                      .dim = 4,
                      .purpose = ATTEND_FOR_BACKWARD,
@@ -376,11 +377,8 @@ TEST(workspace_stays_small) {
   for (int threads = 1; threads <= 16; threads *= 4)
     for (int causal = 0; causal < 2; causal++) {
       attend_context *ctx = open_context(NULL, threads, NULL);
-      attend_desc d = {.heads = 12,
-                       .q_len = 65536,
-                       .kv_len = 65536,
-                       .dim = 64,
-                       .mask.causal = (attend_causal)causal};
+      attend_desc d = {ATTEND_INIT(attend_desc), .heads = 12, .q_len = 65536,
+                       .kv_len = 65536,          .dim = 64,   .mask.causal = (attend_causal)causal};
       attend_plan *plan = make_plan(ctx, &d);
       CHECK(attend_plan_workspace(plan) <= (size_t)threads << 22);
       attend_plan_free(plan);
@@ -402,7 +400,7 @@ TEST(calls_take_no_memory) {
     attend_tensors t = make_tensors(ctx, problems[p], 47);
     attend_plan *plan = make_plan(ctx, &t.desc);
     float *entropy = room_for(rows_of(&t.desc), sizeof *entropy);
-    attend_observation look = {.entropy = entropy};
+    attend_observation look = {ATTEND_INIT(attend_observation), .entropy = entropy};
     long taken = memory.taken;
     OK(ctx, attend_forward(plan, t.q, t.k, t.v, t.o, t.lse));
     if (t.desc.purpose & ATTEND_FOR_BACKWARD)

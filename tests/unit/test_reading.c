@@ -18,7 +18,8 @@ enum { FORMS = sizeof forms / sizeof *forms };
 /* A bart with windows of several blocks of keys. */
 static subject open_bart(attend_context *ctx, const attend_form *form) {
   subject s = {.ctx = ctx};
-  attend_architecture a = {.family = "bart",
+  attend_architecture a = {ATTEND_INIT(attend_architecture),
+                           .family = "bart",
                            .layers = 3,
                            .decoder_layers = 2,
                            .width = 32,
@@ -30,7 +31,7 @@ static subject open_bart(attend_context *ctx, const attend_form *form) {
                            .bos = (const int[]){0},
                            .eos = (const int[]){2},
                            .pad = (const int[]){1}};
-  attend_model_options o = {.form = form};
+  attend_model_options o = {ATTEND_INIT(attend_model_options), .form = form};
   OK(ctx, attend_config_write(ctx, in_folder("config.json"), &a));
   OK(ctx, attend_checkpoint_init_pytorch(ctx, models_folder(), 5, &s.files));
   OK(ctx, attend_model_create(s.files, &o, &s.model));
@@ -39,7 +40,7 @@ static subject open_bart(attend_context *ctx, const attend_form *form) {
 }
 
 static attend_reading *open_reading(const subject *s, int rows) {
-  attend_reading_options o = {.rows = rows};
+  attend_reading_options o = {ATTEND_INIT(attend_reading_options), .rows = rows};
   attend_reading *x;
   if (attend_reading_create(s->model, &o, &x)) {
     printf("no reading: %s\n", attend_message(s->ctx));
@@ -157,7 +158,8 @@ static void count_give(void *block, void *user) {
 
 static size_t peak_of(int64_t n, size_t *said) {
   counter c = {0, 0};
-  attend_context_options o = {.threads = 2, .allocator = {count_take, count_give, &c}};
+  attend_context_options o = {ATTEND_INIT(attend_context_options), .threads = 2,
+                              .allocator = {count_take, count_give, &c}};
   attend_context *ctx;
   attend_context_create(&o, &ctx);
   subject s = open_bart(ctx, &forms[1]);
@@ -189,7 +191,7 @@ TEST(a_reading_without_memory) {
   float want[64], got[64];
   say_read(&s, 64, 200, ids, want);
   for (int n = 1; n < 40; n++) {
-    attend_reading_options o = {.rows = 64};
+    attend_reading_options o = {ATTEND_INIT(attend_reading_options), .rows = 64};
     attend_reading *x;
     memory.fail_at = memory.taken + n;
     attend_status status = attend_reading_create(s.model, &o, &x);
@@ -361,7 +363,7 @@ TEST(generation_from_a_reading_is_that_from_the_prompt) {
 /* ---- refusals ------------------------------------------------------------------------ */
 
 static void refused(const char *name, const attend_form *form, const char *why) {
-  attend_model_options o = {.form = form};
+  attend_model_options o = {ATTEND_INIT(attend_model_options), .form = form};
   subject s = open_model(name, NULL, 1, &o);
   attend_reading *x;
   CHECK(attend_reading_create(s.model, NULL, &x) && !x);

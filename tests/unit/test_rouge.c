@@ -36,7 +36,7 @@ static double check_pair(attend_context *ctx, const attend_json *pair) {
   const char *summary = attend_json_string(attend_json_at(pair, 1), &m);
   attend_rouge_scores s[2];
   for (int stem = 0; stem < 2; stem++) {
-    attend_rouge_options o = {.stem = stem, .lines = 1};
+    attend_rouge_options o = {ATTEND_INIT(attend_rouge_options), .stem = stem, .lines = 1};
     OK(ctx, attend_rouge(ctx, summary, m, reference, n, &o, &s[stem]));
     check_numbers(&s[stem], attend_json_at(pair, 2 + (size_t)stem), reference);
   }
@@ -216,7 +216,7 @@ TEST(long_texts_end) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   char *a = room_for(n, 1), *b = room_for(n, 1);
   uint64_t at = 1 << 21;
-  attend_rouge_options o = {.stem = 1};
+  attend_rouge_options o = {ATTEND_INIT(attend_rouge_options), .stem = 1};
   attend_rouge_scores s;
   for (size_t i = 0; i < n; i++) {
     a[i] = i % 7 == 6 ? ' ' : (char)('a' + draw(&at, 26));
@@ -261,7 +261,8 @@ TEST(intervals_cover_the_truth) {
   float normal[VALUES];
   int covered = 0;
   for (int t = 0; t < TRIALS; t++) {
-    attend_bootstrap_options o = {.resamples = 300, .seed = (uint64_t)t};
+    attend_bootstrap_options o = {ATTEND_INIT(attend_bootstrap_options), .resamples = 300,
+                                  .seed = (uint64_t)t};
     attend_interval i;
     attend_random_normal((attend_random){11, 3}, (uint64_t)t * VALUES, VALUES, normal);
     for (int v = 0; v < VALUES; v++) values[v] = normal[v];
@@ -277,7 +278,7 @@ TEST(intervals_are_the_same_on_any_number_of_threads) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   double values[60];
   attend_interval one[3], four[3], other[3];
-  attend_bootstrap_options o = {.seed = 5};
+  attend_bootstrap_options o = {ATTEND_INIT(attend_bootstrap_options), .seed = 5};
   for (int i = 0; i < 60; i++) values[i] = i % 3 == 2 ? 4 : sin(i);
   OK(ctx, attend_bootstrap(ctx, 20, 3, values, &o, one));
   OK(ctx, attend_context_set_threads(ctx, 4));
@@ -297,7 +298,7 @@ TEST(what_cannot_be_resampled_is_said) {
   attend_interval i;
   CHECK_EQ(attend_bootstrap(ctx, 0, 1, &one, NULL, &i), ATTEND_INVALID);
   CHECK_SAYS(attend_message(ctx), "nothing");
-  attend_bootstrap_options o = {.confidence = 1.5};
+  attend_bootstrap_options o = {ATTEND_INIT(attend_bootstrap_options), .confidence = 1.5};
   CHECK_EQ(attend_bootstrap(ctx, 1, 1, &one, &o, &i), ATTEND_INVALID);
   CHECK_SAYS(attend_message(ctx), "between 0 and 1");
   attend_context_free(ctx);
@@ -306,7 +307,7 @@ TEST(what_cannot_be_resampled_is_said) {
 TEST(failing_memory_is_said_and_nothing_is_lost) {
   ledger memory = {0};
   attend_context *ctx = open_context(NULL, 1, &memory);
-  attend_rouge_options o = {.lines = 1};
+  attend_rouge_options o = {ATTEND_INIT(attend_rouge_options), .lines = 1};
   attend_rouge_scores s;
   attend_status status = ATTEND_NO_MEMORY;
   int failures = 0;

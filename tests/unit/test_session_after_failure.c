@@ -72,7 +72,8 @@ TEST(logits_that_are_shown_are_those_given) {
   size_t vocab = (size_t)s.config->vocab;
   attend_session *run = open_run(&s, 2, 0);
   static float shown[512], given[512];
-  attend_hook hook = {.points = ATTEND_AT_LOGITS, .read = keep_logits, .user = shown};
+  attend_hook hook = {ATTEND_INIT(attend_hook), .points = ATTEND_AT_LOGITS, .read = keep_logits,
+                      .user = shown};
   OK(s.ctx, attend_session_extend(run, 1, 4, ids, NULL));
   attend_session_set_hooks(run, 1, &hook);
   OK(s.ctx, attend_session_next(run, 2, given)); /* the second holds no token */

@@ -50,7 +50,7 @@ static void add_next(job *j) {
 }
 
 static void create(job *j) {
-  attend_session_options o = {BATCH, ROWS, threads_of(j)};
+  attend_session_options o = {ATTEND_INIT(attend_session_options), BATCH, ROWS, threads_of(j)};
   EXPECT(j, !attend_session_create(j->s->model, &o, &j->session));
 }
 
@@ -190,7 +190,7 @@ static void run_threads(void *(*body)(void *), void *users, size_t size) {
 
 static void check_model(const char *name, const attend_form *form) {
   static job alone[THREADS * SESSIONS], together[THREADS * SESSIONS];
-  attend_model_options options = {.form = form};
+  attend_model_options options = {ATTEND_INIT(attend_model_options), .form = form};
   subject s = open_model(name, NULL, 2, &options);
   attend_tokenizer *tokenizer = NULL;
   if (!strcmp(name, "stories260K")) tokenizer = load_path(s.ctx, model_path(name, NULL));
@@ -278,7 +278,8 @@ static void *fill_caches(void *user) {
 TEST(threads_do_not_pass_the_limit_of_caches_together) {
   enum { LIMIT = 1 << 20 };
   ledger memory = {0};
-  attend_context_options o = {.threads = 1, .cache_limit = LIMIT};
+  attend_context_options o = {ATTEND_INIT(attend_context_options), .threads = 1,
+                              .cache_limit = LIMIT};
   o.allocator = (attend_allocator){take_late, ledger_give, &memory};
   attend_context *ctx;
   OK(ctx, attend_context_create(&o, &ctx));
@@ -303,7 +304,8 @@ TEST(threads_do_not_pass_the_limit_of_caches_together) {
 
 static subject open_reader(void) {
   static const attend_form elu = {.kind = ATTEND_ELU};
-  return open_model("bart", NULL, 2, &(attend_model_options){.form = &elu});
+  return open_model("bart", NULL, 2,
+                    &(attend_model_options){ATTEND_INIT(attend_model_options), .form = &elu});
 }
 
 static const attend_reading *shared; /* recalled by all threads */
@@ -321,7 +323,8 @@ static void recall(job *j, const attend_reading *x) {
 static void *read_text(void *user) {
   job *j = user;
   enum { LONG = 150 };
-  attend_reading_options o = {.rows = 32, .threads = threads_of(j)};
+  attend_reading_options o = {ATTEND_INIT(attend_reading_options), .rows = 32,
+                              .threads = threads_of(j)};
   attend_reading *x;
   int32_t *ids = random_ids(j->s->config, (uint64_t)j->number, LONG);
   char part[64];
@@ -396,7 +399,7 @@ static void encode(job *j, attend_encoding *e, attend_detokenizer *d) {
 
 /* Longer than the call may be, or no room for the special tokens. */
 static void fail_to_encode(job *j, attend_encoding *e) {
-  const attend_encode_options one = {.max_length = 1};
+  const attend_encode_options one = {ATTEND_INIT(attend_encode_options), .max_length = 1};
   size_t long_text = (size_t)INT32_MAX + (size_t)j->number;
   char part[64];
   EXPECT(j, !attend_encode(e, "a", 1, NULL));

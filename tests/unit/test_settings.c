@@ -51,7 +51,8 @@ TEST(logits_and_hidden_states_are_those_of_pytorch) {
   for (const toy_case *c = toy_cases; c->name; c++) {
     toy_model m = open_case(c->name, c->family, NULL, 2);
     hidden_check h = {c->name, m.golden, 0, 0};
-    attend_hook hook = {.points = ATTEND_AT_RESIDUAL, .read = see_hidden, .user = &h};
+    attend_hook hook = {ATTEND_INIT(attend_hook), .points = ATTEND_AT_RESIDUAL, .read = see_hidden,
+                        .user = &h};
     CHECK(!attend_checkpoint_unused(m.files, 0));
     float *logits = logits_of(&m, &hook, false, TOY_TOKENS);
     double off = check_near(m.golden, c->name, "logits", logits, m.vocab, m.vocab);
@@ -110,7 +111,7 @@ TEST(loss_and_gradients_are_those_of_pytorch) {
   double loss_off = 0, worst = 0;
   for (const toy_case *c = toy_cases; c->name; c++)
     for (int recompute = 0; recompute < 2; recompute++) {
-      attend_trainer_options o = {.recompute = recompute};
+      attend_trainer_options o = {ATTEND_INIT(attend_trainer_options), .recompute = recompute};
       toy_trainer t;
       open_trainer(&t, c, 2, &o);
       float loss = (float)accumulate(&t);
@@ -124,7 +125,8 @@ TEST(loss_and_gradients_are_those_of_pytorch) {
 TEST(threads_and_recomputing_change_no_bit_of_gradients) {
   for (const toy_case *c = toy_cases; c->name; c++)
     for (int dropped = 0; dropped < 2; dropped++) {
-      attend_trainer_options o = {.dropout = dropped ? 0.2f : 0, .seed = 3};
+      attend_trainer_options o = {ATTEND_INIT(attend_trainer_options),
+                                  .dropout = dropped ? 0.2f : 0, .seed = 3};
       size_t count;
       float *first = gradients_by(c, 1, &o, &count);
       for (int i = 1; i < 4; i++) {
@@ -142,7 +144,7 @@ TEST(threads_and_recomputing_change_no_bit_of_gradients) {
 /* Along the gradient the loss rises as it says, with what dropout leaves. */
 TEST(gradients_with_dropout_are_slopes) {
   for (const toy_case *c = toy_cases; c->name; c++) {
-    attend_trainer_options o = {.dropout = 0.2f, .seed = 3};
+    attend_trainer_options o = {ATTEND_INIT(attend_trainer_options), .dropout = 0.2f, .seed = 3};
     toy_trainer t;
     size_t n;
     double squares = 0, loss[2];
@@ -201,7 +203,7 @@ TEST(encoders_rotate_as_decoders_do) {
   static const family encoder = {{"toy"}, "", configure_encoder, toy_lines};
   toy_model m = open_case("norm-none", &encoder, NULL, 1);
   attend_session *s;
-  attend_session_options o = {.batch = TOY_TEXTS};
+  attend_session_options o = {ATTEND_INIT(attend_session_options), .batch = TOY_TEXTS};
   float *logits = room_for(TOY_ROWS * (size_t)m.vocab, sizeof *logits);
   const float *golden = attend_tensor_file_find(m.golden, "logits")->data;
   OK(m.ctx, attend_session_create(m.model, &o, &s));
@@ -279,7 +281,8 @@ static float *bits_of(const char *name, const family *f, size_t *count) {
   size_t n;
   toy_model m = open_case(name, f, NULL, 1);
   float *logits = logits_of(&m, NULL, false, 5);
-  float *gradients = gradients_by(&c, 1, &(attend_trainer_options){0}, &n);
+  float *gradients =
+      gradients_by(&c, 1, &(attend_trainer_options){ATTEND_INIT(attend_trainer_options)}, &n);
   size_t rows = TOY_ROWS * (size_t)m.vocab;
   float *all = room_for(*count = rows + n, sizeof *all);
   memcpy(all, logits, rows * sizeof *all);

@@ -181,14 +181,16 @@ TEST(refusals) {
   };
   attend_context *ctx = open_context(NULL, 1, NULL);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    attend_desc d = {.form = cases[i].form, .q_len = 4, .kv_len = 4, .dim = 4};
+    attend_desc d = {ATTEND_INIT(attend_desc), .form = cases[i].form, .q_len = 4, .kv_len = 4,
+                     .dim = 4};
     attend_plan *plan = NULL;
     d.soft_cap = cases[i].cap;
     CHECK_EQ(attend_plan_create(ctx, &d, &plan), ATTEND_INVALID);
     if (!strstr(attend_message(ctx), cases[i].says))
       CHECK_FAIL("\"%s\" does not say \"%s\"", attend_message(ctx), cases[i].says);
   }
-  attend_desc soft = {.form = {.kind = ATTEND_ARGMAX, .temperature = 1e-25f},
+  attend_desc soft = {ATTEND_INIT(attend_desc),
+                      .form = {.kind = ATTEND_ARGMAX, .temperature = 1e-25f},
                       .q_len = 4,
                       .kv_len = 4,
                       .dim = 4,

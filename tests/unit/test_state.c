@@ -317,16 +317,15 @@ static void check_limit(attend_context *ctx, attend_state *s, size_t limit) {
 TEST(a_reserve_honours_the_limit) {
   enum { LIMIT = 2 << 20, D = 64 };
   ledger memory = {0};
-  attend_context_options o = {.allocator = {ledger_take, ledger_give, &memory},
+  attend_context_options o = {ATTEND_INIT(attend_context_options),
+                              .allocator = {ledger_take, ledger_give, &memory},
                               .cache_limit = LIMIT};
   attend_context *ctx;
   attend_state *s;
   OK(ctx, attend_context_create(&o, &ctx));
-  attend_plan *plan = make_plan(ctx, &(attend_desc){.batch = 2,
-                                                    .q_len = 64,
-                                                    .dim = D,
-                                                    .mask.causal = ATTEND_CAUSAL_BOTTOM,
-                                                    .purpose = ATTEND_FOR_EXTEND});
+  attend_plan *plan = make_plan(
+      ctx, &(attend_desc){ATTEND_INIT(attend_desc), .batch = 2, .q_len = 64, .dim = D,
+                          .mask.causal = ATTEND_CAUSAL_BOTTOM, .purpose = ATTEND_FOR_EXTEND});
   OK(ctx, attend_state_create(plan, &s));
   long taken = memory.taken;
   check_limit(ctx, s, LIMIT);

@@ -44,7 +44,8 @@ TEST(which_term_dominates) {
 
 TEST(heads_divide_the_width) {
   const attend_setting_value three = {"h", "3"};
-  attend_study_options how = {.quick = 1, .count = 1, .settings = &three};
+  attend_study_options how = {ATTEND_INIT(attend_study_options), .quick = 1, .count = 1,
+                              .settings = &three};
   attend_context *ctx;
   attend_report *report = NULL;
   CHECK(!attend_context_create(NULL, &ctx));

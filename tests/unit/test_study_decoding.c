@@ -42,7 +42,8 @@ TEST(steps_are_the_whole) {
 
 TEST(groups_divide_the_heads) {
   const attend_setting_value three = {"groups", "3"};
-  attend_study_options how = {.quick = 1, .count = 1, .settings = &three};
+  attend_study_options how = {ATTEND_INIT(attend_study_options), .quick = 1, .count = 1,
+                              .settings = &three};
   attend_context *ctx;
   attend_report *report = NULL;
   CHECK(!attend_context_create(NULL, &ctx));

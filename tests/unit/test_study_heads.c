@@ -63,7 +63,8 @@ TEST(what_has_no_formula_is_not_claimed) {
 static void refuses(const char *name, const char *value, const char *says) {
   const attend_setting_value both[] = {{"model", model_path("stories260K", NULL)}, {name, value}};
   const bool model = !strcmp(name, "model");
-  attend_study_options how = {.quick = 1, .count = model ? 1 : 2, .settings = both + model};
+  attend_study_options how = {ATTEND_INIT(attend_study_options), .quick = 1, .count = model ? 1 : 2,
+                              .settings = both + model};
   attend_context *ctx;
   attend_report *report = NULL;
   CHECK(!attend_context_create(NULL, &ctx));

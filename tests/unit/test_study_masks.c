@@ -74,7 +74,8 @@ TEST(awkward_sizes) {
 
 TEST(without_padding_there_is_nothing_to_show) {
   const attend_setting_value at[] = {{"length", "5"}, {"real", "5"}};
-  attend_study_options how = {.quick = 1, .count = 2, .settings = at};
+  attend_study_options how = {ATTEND_INIT(attend_study_options), .quick = 1, .count = 2,
+                              .settings = at};
   attend_context *ctx;
   attend_report *report;
   CHECK(!attend_context_create(NULL, &ctx));

@@ -38,7 +38,8 @@ TEST(the_table_says_it) {
 
 static void refuses(const char *name, const char *value, const char *says) {
   attend_setting_value one = {name, value};
-  attend_study_options how = {.quick = 1, .count = 1, .settings = &one};
+  attend_study_options how = {ATTEND_INIT(attend_study_options), .quick = 1, .count = 1,
+                              .settings = &one};
   attend_context *ctx;
   attend_report *report = NULL;
   CHECK(!attend_context_create(NULL, &ctx));

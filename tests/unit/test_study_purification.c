@@ -44,7 +44,8 @@ TEST(gradient_descent_is_on_its_way) {
 static void refused(const attend_setting_value *settings, const char *says) {
   attend_context *ctx;
   attend_report *report;
-  attend_study_options how = {.quick = 1, .count = 1, .settings = settings};
+  attend_study_options how = {ATTEND_INIT(attend_study_options), .quick = 1, .count = 1,
+                              .settings = settings};
   CHECK(!attend_context_create(NULL, &ctx));
   CHECK_EQ(attend_study_run(ctx, attend_study_find("purification"), &how, &report), ATTEND_INVALID);
   CHECK_SAYS(report->message, says);

@@ -53,7 +53,8 @@ TEST(models) {
 
 TEST(a_model_that_is_not_there) {
   attend_setting_value one = {"model", "no/such/folder"};
-  attend_study_options how = {.quick = 1, .count = 1, .settings = &one};
+  attend_study_options how = {ATTEND_INIT(attend_study_options), .quick = 1, .count = 1,
+                              .settings = &one};
   attend_context *ctx;
   attend_report *report = NULL;
   CHECK(!attend_context_create(NULL, &ctx));

@@ -39,7 +39,7 @@ TEST(same_seed_same_numbers) {
 static const char *refusal(const char *name, const char *value, attend_report **report,
                            attend_context *ctx) {
   attend_setting_value one = {name, value};
-  attend_study_options how = {.count = 1, .settings = &one};
+  attend_study_options how = {ATTEND_INIT(attend_study_options), .count = 1, .settings = &one};
   CHECK_EQ(attend_study_run(ctx, attend_study_find("scale"), &how, report), ATTEND_INVALID);
   return (*report)->message;
 }
@@ -74,7 +74,8 @@ TEST(stops_when_asked) {
   attend_context *ctx;
   attend_report *report;
   int calls = 0;
-  attend_study_options how = {.quick = 1, .step = stop_at_once, .user = &calls};
+  attend_study_options how = {ATTEND_INIT(attend_study_options), .quick = 1, .step = stop_at_once,
+                              .user = &calls};
   CHECK(!attend_context_create(NULL, &ctx));
   CHECK_EQ(attend_study_run(ctx, attend_study_find("scale"), &how, &report), ATTEND_STOPPED);
   CHECK_EQ(calls, 1);

@@ -9,8 +9,7 @@
 static const int32_t ids[] = {3, 14, 15, 92, 65, 35, 89, 79, 32, 38};
 enum { N = sizeof ids / sizeof *ids };
 static const char *const forms[] = {"softmax", "softmax", "argmax"};
-#define OPTIONS(...) \
-  (&(attend_compare_options){.size = sizeof(attend_compare_options), __VA_ARGS__})
+#define OPTIONS(...) (&(attend_compare_options){ATTEND_INIT(attend_compare_options), __VA_ARGS__})
 
 TEST(a_form_beside_itself_changes_nothing) {
   static const char *const models[] = {"gpt2", "llama-gqa", "bert", "t5", "bart"};
@@ -124,9 +123,10 @@ TEST(what_cannot_be_compared_is_said) {
   CHECK_SAYS(attend_message(s.ctx), "at least two");
   CHECK_EQ(attend_comparison_create(s.model, N, ids, 2, wrong, NULL, &c), ATTEND_INVALID);
   CHECK_SAYS(attend_message(s.ctx), "is no form");
-  CHECK_EQ(attend_comparison_create(s.model, N, ids, 1, forms, &(attend_compare_options){0}, &c),
-           ATTEND_INVALID);
-  CHECK_SAYS(attend_message(s.ctx), "initialiser");
+  CHECK_EQ(
+      attend_comparison_create(s.model, N, ids, 1, forms, &(attend_compare_options){.size = 0}, &c),
+      ATTEND_INVALID);
+  CHECK_SAYS(attend_message(s.ctx), "ATTEND_INIT");
   CHECK(!c);
   close_model(&s);
 }
@@ -151,8 +151,8 @@ static void remove_log(const char *name) {
 static attend_status read_two(attend_context *ctx, int join, attend_runs **runs) {
   const char *folders[] = {in_folder("r-s1"), in_folder("r-s2")};
   return attend_runs_read(
-      ctx, 2, folders,
-      &(attend_runs_options){.size = sizeof(attend_runs_options), .join_seeds = join}, runs);
+      ctx, 2, folders, &(attend_runs_options){ATTEND_INIT(attend_runs_options), .join_seeds = join},
+      runs);
 }
 
 /* The third line has no end yet: the run is still training. */

@@ -50,7 +50,8 @@ TEST(poolings) {
     CHECK(!strcmp(attend_pooling_name(pooling), names[p]));
     CHECK_EQ(attend_pooling_find(names[p]), p);
     attend_embedder *e =
-        embedder_of(&t, (attend_embed_options){.pooling = pooling, .no_normalize = 1});
+        embedder_of(&t, (attend_embed_options){ATTEND_INIT(attend_embed_options),
+                                               .pooling = pooling, .no_normalize = 1});
     float vector[WIDTH];
     CHECK_EQ(attend_embedder_width(e), WIDTH);
     CHECK_EQ(attend_embedder_pooling(e), p ? p : 1);
@@ -72,7 +73,7 @@ enum { TEXTS = sizeof texts / sizeof *texts };
 static void check_alone(const char *model) {
   task_model t;
   open_task(&t, model);
-  attend_embedder *e = embedder_of(&t, (attend_embed_options){0});
+  attend_embedder *e = embedder_of(&t, (attend_embed_options){ATTEND_INIT(attend_embed_options)});
   size_t width = (size_t)attend_embedder_width(e);
   float *all = room_for(TEXTS * width, sizeof *all);
   float *one = room_for(width, sizeof *one);
@@ -80,7 +81,8 @@ static void check_alone(const char *model) {
   OK(t.s.ctx, attend_embed_texts(e, TEXTS, texts, NULL, all, tokens));
   for (int i = 0; i < TEXTS; i++) {
     const float *vector = all + (size_t)i * width;
-    attend_embedder *alone = embedder_of(&t, (attend_embed_options){.threads = 1 + i % 2});
+    attend_embedder *alone = embedder_of(
+        &t, (attend_embed_options){ATTEND_INIT(attend_embed_options), .threads = 1 + i % 2});
     OK(t.s.ctx, embed_one(alone, texts[i], one));
     CHECK(!memcmp(one, vector, width * sizeof *one));
     double norm = 0;
@@ -108,14 +110,15 @@ TEST(long_texts_are_truncated) {
   task_model t;
   float a[WIDTH], b[WIDTH];
   open_task(&t, "bert");
-  attend_embedder *e = embedder_of(&t, (attend_embed_options){.max_length = 4});
+  attend_embedder *e =
+      embedder_of(&t, (attend_embed_options){ATTEND_INIT(attend_embed_options), .max_length = 4});
   OK(t.s.ctx, embed_one(e, "the cat sat on", a));
   OK(t.s.ctx, embed_one(e, "the cat", b));
   CHECK(!memcmp(a, b, sizeof a));
   CHECK_EQ(attend_embedder_truncated(e), 1);
   CHECK_EQ(attend_embedder_max_length(e), 4);
   attend_embedder_free(e);
-  e = embedder_of(&t, (attend_embed_options){0});
+  e = embedder_of(&t, (attend_embed_options){ATTEND_INIT(attend_embed_options)});
   CHECK_EQ(attend_embedder_max_length(e), 40);
   attend_embedder_free(e);
   close_task(&t);
@@ -138,7 +141,8 @@ TEST(stopping) {
   for (int i = 0; i < MANY; i++) many[i] = texts[i % TEXTS];
   open_task(&t, "bert");
   attend_embedder *e =
-      embedder_of(&t, (attend_embed_options){.progress = stop_at_once, .user = &done});
+      embedder_of(&t, (attend_embed_options){ATTEND_INIT(attend_embed_options),
+                                             .progress = stop_at_once, .user = &done});
   CHECK_EQ(attend_embed_texts(e, MANY, many, NULL, vectors, tokens), ATTEND_STOPPED);
   CHECK_SAYS(attend_embedder_message(e), "stopped after");
   CHECK(done > 0 && done < 1);
@@ -179,7 +183,7 @@ typedef struct {
 } setting;
 
 static void check_setting(const task_model *t, const setting *s) {
-  attend_embed_options o = ATTEND_EMBED_OPTIONS;
+  attend_embed_options o = {ATTEND_INIT(attend_embed_options)};
   attend_embedder *e;
   put_file(s->file, s->text);
   o.folder = models_folder();
@@ -236,7 +240,7 @@ static void refuse(attend_embed_options o, bool tokenizer, const char *why) {
 }
 
 TEST(what_is_refused) {
-  attend_embed_options o = ATTEND_EMBED_OPTIONS;
+  attend_embed_options o = {ATTEND_INIT(attend_embed_options)};
   refuse(o, false, "needs a tokenizer");
   o.max_length = 41;
   refuse(o, true, "more than the 40 positions");
@@ -245,13 +249,13 @@ TEST(what_is_refused) {
   o.pooling = (attend_pooling)9;
   refuse(o, true, "pooling 9 does not exist");
   o.size = 0;
-  refuse(o, true, "initialiser");
+  refuse(o, true, "ATTEND_INIT");
 
   task_model t;
   float vectors[2 * WIDTH];
   const char *some[] = {"a", NULL};
   open_task(&t, "bert");
-  attend_embedder *e = embedder_of(&t, (attend_embed_options){0});
+  attend_embedder *e = embedder_of(&t, (attend_embed_options){ATTEND_INIT(attend_embed_options)});
   CHECK_EQ(attend_embed_texts(e, 2, some, NULL, vectors, NULL), ATTEND_INVALID);
   CHECK_SAYS(attend_embedder_message(e), "text 1 is NULL");
   CHECK_EQ(attend_embed_texts(e, -1, some, NULL, vectors, NULL), ATTEND_INVALID);
@@ -265,7 +269,7 @@ TEST(what_is_refused) {
 static attend_status use(task_model *t) {
   attend_embedder *e;
   float vectors[TEXTS * WIDTH];
-  attend_embed_options o = ATTEND_EMBED_OPTIONS;
+  attend_embed_options o = {ATTEND_INIT(attend_embed_options)};
   o.folder = models_folder();
   attend_status status = attend_embedder_create(t->s.model, t->tokenizer, &o, &e);
   if (!status) status = attend_embed_texts(e, TEXTS, texts, NULL, vectors, NULL);

@@ -24,7 +24,8 @@ static attend_evaluation *evaluation_of(const task_model *t, attend_evaluate_opt
 TEST(the_loss_of_a_golden) {
   task_model t;
   open_task(&t, "gpt2");
-  attend_evaluation *e = evaluation_of(&t, (attend_evaluate_options){0});
+  attend_evaluation *e =
+      evaluation_of(&t, (attend_evaluate_options){ATTEND_INIT(attend_evaluate_options)});
   OK(t.s.ctx, attend_evaluation_set_ids(e, golden, GOLDEN));
   CHECK_EQ(attend_evaluation_target(e), GOLDEN - 1);
   CHECK_EQ(attend_evaluation_tokens(e), 0);
@@ -49,7 +50,9 @@ TEST(the_loss_of_a_golden) {
 TEST(a_text_in_windows) {
   task_model t;
   open_task(&t, "stories260K");
-  attend_evaluation *e = evaluation_of(&t, (attend_evaluate_options){.context = 32, .stride = 10});
+  attend_evaluation *e = evaluation_of(
+      &t,
+      (attend_evaluate_options){ATTEND_INIT(attend_evaluate_options), .context = 32, .stride = 10});
   OK(t.s.ctx, attend_evaluation_set_text(e, story, sizeof story - 1));
   OK(t.s.ctx, attend_evaluation_run(e));
   double mean = attend_evaluation_loss(e) / attend_evaluation_tokens(e);
@@ -111,15 +114,17 @@ static void check_bits(const char *model, attend_evaluate_options o, const char 
 }
 
 TEST(any_batch_and_interruption_give_the_same_bits) {
-  check_bits("stories260K", (attend_evaluate_options){.context = 9}, story);
-  check_bits("bert", (attend_evaluate_options){.context = 6},
+  check_bits("stories260K",
+             (attend_evaluate_options){ATTEND_INIT(attend_evaluate_options), .context = 9}, story);
+  check_bits("bert", (attend_evaluate_options){ATTEND_INIT(attend_evaluate_options), .context = 6},
              "the cat sat on the mat , a dog sat on the cats .");
 }
 
 TEST(a_limit_scores_the_first_tokens) {
   task_model t;
   open_task(&t, "bert");
-  attend_evaluation *e = evaluation_of(&t, (attend_evaluate_options){.limit = 2});
+  attend_evaluation *e = evaluation_of(
+      &t, (attend_evaluate_options){ATTEND_INIT(attend_evaluate_options), .limit = 2});
   OK(t.s.ctx, attend_evaluation_set_text(e, "the cat sat", 11));
   OK(t.s.ctx, attend_evaluation_run(e));
   CHECK_EQ(attend_evaluation_tokens(e), 2);
@@ -146,7 +151,7 @@ static void refuse(const char *model, attend_evaluate_options o, bool tokenizer,
 }
 
 TEST(options_that_are_refused) {
-  attend_evaluate_options o = ATTEND_EVALUATE_OPTIONS;
+  attend_evaluate_options o = {ATTEND_INIT(attend_evaluate_options)};
   refuse("t5", o, true, "writes an answer");
   refuse("bert", o, false, "is a masked model");
   o.stride = 2;
@@ -161,7 +166,7 @@ TEST(options_that_are_refused) {
   o.batch = 257;
   refuse("gpt2", o, true, "choose 1 to 256");
   o.size = 0;
-  refuse("gpt2", o, true, "initialiser");
+  refuse("gpt2", o, true, "ATTEND_INIT");
 }
 
 /* A caller that was compiled when there was no stride yet. */
@@ -196,7 +201,7 @@ TEST(texts_that_are_refused) {
 
 static attend_status use(task_model *t) {
   attend_evaluation *e;
-  attend_evaluate_options o = ATTEND_EVALUATE_OPTIONS;
+  attend_evaluate_options o = {ATTEND_INIT(attend_evaluate_options)};
   o.context = 8;
   attend_status status = attend_evaluation_create(t->s.model, t->tokenizer, &o, &e);
   if (!status) status = attend_evaluation_set_text(e, "the cat sat on", 14);

@@ -37,7 +37,7 @@ TEST(sentences_and_ranks) {
   CHECK_EQ(attend_extraction_get(x, REPEATED)->same, 0);
   CHECK(!attend_extraction_get(x, REPEATED)->chosen);
   CHECK(!attend_extraction_get(x, SENTENCES));
-  attend_extract_options o = ATTEND_EXTRACT_OPTIONS;
+  attend_extract_options o = {ATTEND_INIT(attend_extract_options)};
   o.alike = 1;
   o.share = 1;
   OK(ctx, attend_extraction_rank(x, NULL, 0, &o));
@@ -51,7 +51,7 @@ TEST(vectors_of_the_caller) {
   static const float v[ROWS][2] = {{1, 0}, {0.6f, 0.8f}, {0, 1}, {0.8f, 0.6f}, {-1, 0}};
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_extraction *x = cut(ctx);
-  attend_extract_options o = ATTEND_EXTRACT_OPTIONS;
+  attend_extract_options o = {ATTEND_INIT(attend_extract_options)};
   double z[ROWS] = {0}, sum = 0;
   o.tau = 0.25f;
   o.count = 1;
@@ -78,10 +78,10 @@ static int stop(double done, void *user) {
 TEST(refused_and_stopped) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_extraction *x = cut(ctx), *none = NULL;
-  attend_extract_options o = {.count = 2};
+  attend_extract_options o = {.size = 0, .count = 2};
   int calls = 0;
   CHECK_EQ(attend_extraction_rank(x, NULL, 0, &o), ATTEND_INVALID);
-  CHECK_SAYS(attend_message(ctx), "initialiser");
+  CHECK_SAYS(attend_message(ctx), "ATTEND_INIT");
   o.size = sizeof o;
   o.share = 1.5;
   CHECK_EQ(attend_extraction_rank(x, NULL, 0, &o), ATTEND_INVALID);

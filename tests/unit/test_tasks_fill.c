@@ -31,7 +31,8 @@ TEST(probabilities_are_a_softmax_of_the_logits) {
   float logits[211];
   double sum = 0, total = 0, last = 1;
   open_task(&t, "bert");
-  attend_filler *f = filler_of(&t, (attend_fill_options){.top = 1000});
+  attend_filler *f =
+      filler_of(&t, (attend_fill_options){ATTEND_INIT(attend_fill_options), .top = 1000});
   read_logits(&t, logits);
   for (int i = 0; i < 211; i++) sum += exp((double)logits[i]);
   OK(t.s.ctx, fill(f, "a [MASK] sat"));
@@ -60,7 +61,8 @@ TEST(masks_of_every_spelling_and_a_pair) {
   static const char pair[] = "a [MASK] .";
   task_model t;
   open_task(&t, "bert");
-  attend_filler *f = filler_of(&t, (attend_fill_options){.top = 2});
+  attend_filler *f =
+      filler_of(&t, (attend_fill_options){ATTEND_INIT(attend_fill_options), .top = 2});
   for (int i = 0; i < 3; i++) {
     OK(t.s.ctx, fill(f, texts[i]));
     CHECK(!strcmp(attend_filler_text(f), "the [MASK] sat"));
@@ -81,7 +83,8 @@ TEST(many_masks) {
   char text[1024] = "";
   task_model t;
   open_task(&t, "roberta");
-  attend_filler *f = filler_of(&t, (attend_fill_options){.top = 1});
+  attend_filler *f =
+      filler_of(&t, (attend_fill_options){ATTEND_INIT(attend_fill_options), .top = 1});
   for (int i = 0; i < 30; i++) strcat(text, "[MASK] ");
   OK(t.s.ctx, fill(f, text));
   CHECK_EQ(attend_filler_masks(f), 30);
@@ -97,7 +100,8 @@ TEST(many_masks) {
 TEST(an_encoder_decoder_rewrites_the_text) {
   task_model t;
   open_task(&t, "bart");
-  attend_filler *f = filler_of(&t, (attend_fill_options){.top = 3});
+  attend_filler *f =
+      filler_of(&t, (attend_fill_options){ATTEND_INIT(attend_fill_options), .top = 3});
   OK(t.s.ctx, fill(f, "the [MASK] sat"));
   double last = 1;
   for (int i = 0; i < 3; i++) {
@@ -125,7 +129,8 @@ TEST(stopping) {
     task_model t;
     open_task(&t, names[i]);
     int left = i * 2; /* steps that may be done */
-    attend_filler *f = filler_of(&t, (attend_fill_options){.progress = stop_at, .user = &left});
+    attend_filler *f = filler_of(&t, (attend_fill_options){ATTEND_INIT(attend_fill_options),
+                                                           .progress = stop_at, .user = &left});
     CHECK_EQ(fill(f, "a [MASK] sat"), ATTEND_STOPPED);
     CHECK_SAYS(attend_filler_message(f), "stopped");
     CHECK(!attend_filler_get(f, 0));
@@ -148,17 +153,17 @@ static void refuse(const char *name, attend_fill_options o, bool tokenizer, cons
 }
 
 TEST(what_is_refused) {
-  attend_fill_options o = ATTEND_FILL_OPTIONS;
+  attend_fill_options o = {ATTEND_INIT(attend_fill_options)};
   refuse("gpt2", o, true, "does not see what comes after");
   refuse("bert", o, false, "needs the model's tokenizer");
   o.top = 1001;
   refuse("bert", o, true, "choose 1 to 1000");
   o.size = 3;
-  refuse("bert", o, true, "initialiser");
+  refuse("bert", o, true, "ATTEND_INIT");
 
   task_model t;
   open_task(&t, "bart");
-  attend_filler *f = filler_of(&t, (attend_fill_options){0});
+  attend_filler *f = filler_of(&t, (attend_fill_options){ATTEND_INIT(attend_fill_options)});
   CHECK_EQ(fill(f, "a cat"), ATTEND_INVALID);
   CHECK_SAYS(attend_filler_message(f), "write [MASK]");
   CHECK_EQ(attend_fill(f, NULL, 3, NULL, 0), ATTEND_INVALID);
@@ -169,7 +174,7 @@ TEST(what_is_refused) {
 }
 
 static attend_status use(task_model *t) {
-  attend_fill_options o = ATTEND_FILL_OPTIONS;
+  attend_fill_options o = {ATTEND_INIT(attend_fill_options)};
   attend_filler *f;
   o.top = 2;
   attend_status status = attend_filler_create(t->s.model, t->tokenizer, &o, &f);

@@ -87,7 +87,7 @@ static attend_generate_options generate_options(int beams, int max_new) {
 }
 
 static attend_summarizer *open_summarizer(const world *w, const attend_generate_options *how) {
-  attend_summarize_options o = ATTEND_SUMMARIZE_OPTIONS;
+  attend_summarize_options o = {ATTEND_INIT(attend_summarize_options)};
   attend_summarizer *s = NULL;
   o.generate = how;
   o.given = ATTEND_SUMMARY_BEAMS | ATTEND_SUMMARY_MAX_NEW;
@@ -162,7 +162,7 @@ TEST(stopping_keeps_what_is_done) {
   attend_summarizer *s = open_summarizer(&w, &how);
   attend_document d[] = {document_of(row, 0), document_of("w5", 1), document_of("w5 w6 w7", 2)};
   counter c = {.stop_after = 5};
-  attend_summarize_callbacks callbacks = ATTEND_SUMMARIZE_CALLBACKS;
+  attend_summarize_callbacks callbacks = {ATTEND_INIT(attend_summarize_callbacks)};
   callbacks.progress = count_progress;
   callbacks.on_done = count_done;
   callbacks.user = &c;
@@ -262,7 +262,7 @@ static void check_resuming(const char *model, attend_long_mode mode, const char 
   attend_generate_options how = generate_options(2, 6);
   how.batch = 2; /* one document: what a stop leaves is done again */
   attend_summarizer *s = open_summarizer(&w, &how);
-  attend_long_options o = ATTEND_LONG_OPTIONS;
+  attend_long_options o = {ATTEND_INIT(attend_long_options)};
   snprintf(directory, sizeof directory, "%s/work", w.path);
   o.mode = mode;
   attend_long_summary *whole = open_long(s, &w, text, &o);
@@ -307,7 +307,7 @@ TEST(journals) {
   open_in(&w);
   attend_generate_options how = generate_options(1, 3);
   attend_summarizer *s = open_summarizer(&w, &how);
-  attend_long_options o = ATTEND_LONG_OPTIONS;
+  attend_long_options o = {ATTEND_INIT(attend_long_options)};
   snprintf(directory, sizeof directory, "%s/work", w.path);
   o.work = directory;
   attend_long_summary *x = open_long(s, &w, text, &o), *other = NULL;
@@ -333,16 +333,16 @@ TEST(bad_options) {
   open_in(&w);
   attend_context *ctx = w.m.ctx;
   attend_summarizer *s = NULL;
-  attend_summarize_options o = {.max_words = 3};
+  attend_summarize_options o = {.size = 0, .max_words = 3};
   CHECK_EQ(attend_summarizer_create(w.m.model, w.path, &o, &s), ATTEND_INVALID);
-  CHECK_SAYS(attend_message(ctx), "initialiser");
+  CHECK_SAYS(attend_message(ctx), "ATTEND_INIT");
   o.size = sizeof o;
   o.min_words = 4;
   CHECK_EQ(attend_summarizer_create(w.m.model, w.path, &o, &s), ATTEND_INVALID);
   CHECK_SAYS(attend_message(ctx), "min_words 4 is more than max_words 3");
   CHECK_EQ(attend_summarizer_create(w.m.model, NULL, NULL, &s), ATTEND_INVALID);
   attend_generate_options how = generate_options(0, 4);
-  o = (attend_summarize_options){.size = sizeof o, .generate = &how};
+  o = (attend_summarize_options){ATTEND_INIT(attend_summarize_options), .generate = &how};
   o.given = ATTEND_SUMMARY_BEAMS;
   CHECK_EQ(attend_summarizer_create(w.m.model, w.path, &o, &s), ATTEND_INVALID);
   CHECK_SAYS(attend_message(ctx), "0 beams");
@@ -353,7 +353,7 @@ TEST(bad_options) {
   CHECK_EQ(attend_summarize(s, 1, &none, NULL, &all), ATTEND_INVALID);
   CHECK(!all);
   attend_long_summary *x = NULL;
-  attend_long_options l = ATTEND_LONG_OPTIONS;
+  attend_long_options l = {ATTEND_INIT(attend_long_options)};
   l.mode = ATTEND_LONG_LINEAR;
   attend_document d = document_of(row, 0);
   CHECK_EQ(attend_long_summary_create(s, &d, &l, &x), ATTEND_INVALID);
@@ -371,9 +371,9 @@ TEST(bad_options) {
 
 /* Everything once; the first failure. */
 static attend_status use_all(const world *w, const char *text, const char *work) {
-  attend_summarize_options so = ATTEND_SUMMARIZE_OPTIONS;
+  attend_summarize_options so = {ATTEND_INIT(attend_summarize_options)};
   attend_generate_options how = generate_options(2, 3);
-  attend_long_options lo = ATTEND_LONG_OPTIONS;
+  attend_long_options lo = {ATTEND_INIT(attend_long_options)};
   attend_summarizer *s = NULL;
   attend_summaries *all = NULL;
   attend_sources *sources = NULL;

@@ -10,7 +10,9 @@
 
 static attend_context *context(void) {
   static attend_context *ctx;
-  if (!ctx) attend_context_create(&(attend_context_options){.isa = "scalar"}, &ctx);
+  if (!ctx)
+    attend_context_create(
+        &(attend_context_options){ATTEND_INIT(attend_context_options), .isa = "scalar"}, &ctx);
   return ctx;
 }
 

@@ -176,9 +176,12 @@ TEST(fairseq_ids) {
   CHECK_EQ(attend_tokenizer_special(t, ATTEND_SPECIAL_MASK), mask);
   OK(ctx, attend_encoding_create(t, &e));
   OK(ctx, attend_encoding_create(plain, &p));
-  OK(ctx, attend_encode(p, "Hello world", 11, &(attend_encode_options){.no_special = true}));
+  OK(ctx, attend_encode(
+              p, "Hello world", 11,
+              &(attend_encode_options){ATTEND_INIT(attend_encode_options), .no_special = true}));
   OK(ctx, attend_encode(e, "Hello world <mask>", 18,
-                        &(attend_encode_options){.pair = "", .no_special = 0}));
+                        &(attend_encode_options){ATTEND_INIT(attend_encode_options), .pair = "",
+                                                 .no_special = 0}));
   CHECK_EQ(e->count, p->count + 5); /* <s> .. <mask> </s> </s> </s> */
   CHECK_EQ(e->id[0], 0);
   for (size_t i = 0; i < p->count; i++) CHECK_EQ(e->id[i + 1], p->id[i] < 3 ? 3 : p->id[i] + 1);

@@ -27,7 +27,8 @@ static const attend_tokenizer *tokenizer(const char *file) {
 }
 
 static attend_corpus_options plain(const char *file) {
-  return (attend_corpus_options){.tokenizer = tokenizer(file), .end = -1};
+  return (attend_corpus_options){ATTEND_INIT(attend_corpus_options), .tokenizer = tokenizer(file),
+                                 .end = -1};
 }
 
 static attend_corpus *empty_corpus(void) {
@@ -48,7 +49,7 @@ static attend_status read_text(attend_corpus *c, const char *name, const char *t
 static void check_part(const attend_corpus *c, size_t i, const attend_corpus_options *o,
                        int32_t before, const char *text, int32_t after) {
   attend_encoding *e;
-  attend_encode_options none = {.no_special = true};
+  attend_encode_options none = {ATTEND_INIT(attend_encode_options), .no_special = true};
   size_t front = before >= 0, back = after >= 0;
   CHECK(i < c->parts);
   if (i >= c->parts) return;
@@ -374,8 +375,8 @@ TEST(a_file_that_is_cut_while_it_is_read) {
 /* ---- memory --------------------------------------------------------------------------- */
 
 static attend_status read_two(attend_context *ctx, attend_tokenizer *t) {
-  attend_corpus_options o = {
-      .tokenizer = t, .task = ATTEND_LEARN_PAIRS, .parts = ATTEND_BOTH, .end = 2};
+  attend_corpus_options o = {ATTEND_INIT(attend_corpus_options), .tokenizer = t,
+                             .task = ATTEND_LEARN_PAIRS, .parts = ATTEND_BOTH, .end = 2};
   attend_corpus *c;
   ATTEND_TRY(attend_corpus_create(ctx, &c));
   attend_status status = attend_corpus_read(c, scratch_file("a.tsv"), &o);

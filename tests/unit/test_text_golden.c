@@ -67,7 +67,7 @@ static void check_all(const char *file, const char *column, bool special, bool c
     const attend_json *entry = attend_json_at(list, i);
     size_t n;
     const char *text = attend_json_string(attend_json_get(entry, "text"), &n);
-    attend_encode_options o = {.no_special = !special};
+    attend_encode_options o = {ATTEND_INIT(attend_encode_options), .no_special = !special};
     OK(g.ctx, attend_encode(e, text, n, &o));
     compare_list(text, attend_json_get(entry, column), e->id, e->count, "ids");
     check_offsets(e, text, n, covers);
@@ -99,7 +99,7 @@ static void check_pairs(const char *file) {
     size_t n, m;
     const char *a = attend_json_string(attend_json_get(entry, "a"), &n);
     const char *b = attend_json_string(attend_json_get(entry, "b"), &m);
-    attend_encode_options o = {.pair = b, .pair_length = m};
+    attend_encode_options o = {ATTEND_INIT(attend_encode_options), .pair = b, .pair_length = m};
     OK(g.ctx, attend_encode(e, a, n, &o));
     compare_list(a, attend_json_get(entry, "bert"), e->id, e->count, "ids");
     compare_list(a, attend_json_get(entry, "types"), e->type, e->count, "types");

@@ -53,7 +53,9 @@ TEST(long_words_by_definition) {
       s.text[i + 1][1] = 0;
     }
     join_best(t, &s);
-    OK(ctx, attend_encode(e, text, length, &(attend_encode_options){.no_special = true}));
+    OK(ctx, attend_encode(
+                e, text, length,
+                &(attend_encode_options){ATTEND_INIT(attend_encode_options), .no_special = true}));
     bool same = e->count == s.count;
     for (size_t i = 0; i < s.count && same; i++)
       same = !strcmp(attend_tokenizer_piece(t, e->id[i], NULL), s.text[i]);

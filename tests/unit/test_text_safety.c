@@ -271,7 +271,7 @@ TEST(nothing_at_all) {
   attend_encoding *e;
   for (int f = 0; f < FILES; f++) {
     attend_tokenizer *t = load_path(ctx, token_path(files[f]));
-    attend_encode_options bare = {.no_special = true};
+    attend_encode_options bare = {ATTEND_INIT(attend_encode_options), .no_special = true};
     OK(ctx, attend_encoding_create(t, &e));
     OK(ctx, attend_encode(e, NULL, 0, &bare));
     CHECK_EQ(e->count, 0);

@@ -277,14 +277,16 @@ TEST(truncation) {
   attend_tokenizer *t = words(TEMPLATE);
   attend_encoding *e;
   OK(ctx, attend_encoding_create(t, &e));
-  OK(ctx, attend_encode(e, "a b a b", 7, &(attend_encode_options){.max_length = 3}));
+  OK(ctx,
+     attend_encode(e, "a b a b", 7,
+                   &(attend_encode_options){ATTEND_INIT(attend_encode_options), .max_length = 3}));
   CHECK_EQ(e->count, 3);
   CHECK_EQ(e->dropped, 2);
   CHECK_EQ(e->id[0], 5);
   CHECK_EQ(e->part[0], -1);
-  OK(ctx,
-     attend_encode(e, "a b a b a", 9,
-                   &(attend_encode_options){.pair = "b b", .pair_length = 3, .max_length = 5}));
+  OK(ctx, attend_encode(e, "a b a b a", 9,
+                        &(attend_encode_options){ATTEND_INIT(attend_encode_options), .pair = "b b",
+                                                 .pair_length = 3, .max_length = 5}));
   CHECK_EQ(e->count, 5); /* a b [S] b b */
   CHECK_EQ(e->dropped, 3);
   CHECK_EQ(e->id[2], 6);
@@ -292,10 +294,13 @@ TEST(truncation) {
   CHECK_EQ(e->start[4], 2);
   CHECK_EQ(e->part[4], 1);
   CHECK_EQ(attend_encode(e, "a", 1,
-                         &(attend_encode_options){.pair = "b", .pair_length = 1, .max_length = 1}),
+                         &(attend_encode_options){ATTEND_INIT(attend_encode_options), .pair = "b",
+                                                  .pair_length = 1, .max_length = 1}),
            ATTEND_OK);
   CHECK_EQ(e->count, 1);
-  OK(ctx, attend_encode(e, "a b", 3, &(attend_encode_options){.no_special = true}));
+  OK(ctx, attend_encode(
+              e, "a b", 3,
+              &(attend_encode_options){ATTEND_INIT(attend_encode_options), .no_special = true}));
   CHECK_EQ(e->count, 2);
   attend_encoding_free(e);
   attend_tokenizer_free(t);

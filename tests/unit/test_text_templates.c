@@ -38,7 +38,7 @@ TEST(a_template_repeats_the_text) {
                  (signed char[]){-1, 0, 0, 0, 0});
   CHECK_EQ(e->start[4], 2);
   CHECK_EQ(e->end[4], 3);
-  attend_encode_options o = {.pair = "b", .pair_length = 1};
+  attend_encode_options o = {ATTEND_INIT(attend_encode_options), .pair = "b", .pair_length = 1};
   OK(ctx, attend_encode(e, "a", 1, &o));
   check_encoding(e, 4, (int32_t[]){0, 1, 2, 0}, (int32_t[]){0, 1, 0, 2},
                  (signed char[]){0, 1, -1, 0});
@@ -56,11 +56,12 @@ TEST(a_template_that_repeats_is_truncated) {
   attend_tokenizer *t = load_template(ctx, twice);
   attend_encoding *e;
   OK(ctx, attend_encoding_create(t, &e));
-  attend_encode_options o = {.max_length = 6};
+  attend_encode_options o = {ATTEND_INIT(attend_encode_options), .max_length = 6};
   OK(ctx, attend_encode(e, "aaaa", 4, &o));
   CHECK_EQ(e->count, 5);
   CHECK_EQ(e->dropped, 2);
-  o = (attend_encode_options){.pair = "bbbb", .pair_length = 4, .max_length = 10};
+  o = (attend_encode_options){ATTEND_INIT(attend_encode_options), .pair = "bbbb", .pair_length = 4,
+                              .max_length = 10};
   OK(ctx, attend_encode(e, "aaaa", 4, &o));
   CHECK_EQ(e->count, 10);
   CHECK_EQ(e->dropped, 2);

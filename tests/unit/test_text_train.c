@@ -148,10 +148,9 @@ static void compare(attend_context *ctx, uint64_t seed, bool wordpiece, int merg
   make_words(seed, text, words);
   slow_learn(&s, words, merges, least, longest);
   attend_text_train_options o = {
-      .like = wordpiece ? ATTEND_LIKE_BERT : ATTEND_LIKE_GPT2,
-      .least = (uint64_t)least,
-      .longest = longest,
-      .vocab = wordpiece ? 5 + s.count - s.merges + merges : 257 + merges};
+      ATTEND_INIT(attend_text_train_options),
+      .like = wordpiece ? ATTEND_LIKE_BERT : ATTEND_LIKE_GPT2, .least = (uint64_t)least,
+      .longest = longest, .vocab = wordpiece ? 5 + s.count - s.merges + merges : 257 + merges};
   for (int w = 0; w + 1 < WORDS; w++) text[words[w + 1] - text - 1] = ' ';
   attend_text_trainer *r = learn(ctx, &o, text, strlen(text));
   check_pieces(&s, r);
@@ -216,7 +215,7 @@ static size_t make_mixture(uint64_t seed, char *out, size_t size) {
 static void check_tokens(attend_context *ctx, const attend_text_trainer *r, const char *text,
                          size_t length) {
   attend_encoding *e;
-  attend_encode_options bare = {.no_special = true};
+  attend_encode_options bare = {ATTEND_INIT(attend_encode_options), .no_special = true};
   OK(ctx, attend_encoding_create(attend_text_trainer_tokenizer(r), &e));
   OK(ctx, attend_encode(e, text, length, &bare));
   CHECK_EQ(attend_text_trainer_report(r)->tokens, e->count);
@@ -226,7 +225,8 @@ static void check_tokens(attend_context *ctx, const attend_text_trainer *r, cons
 
 static void check_chunks(attend_like like, const char *text, size_t length) {
   static const size_t chunks[] = {1, 7, 4099, 65537, 300000};
-  attend_text_train_options o = {.like = like, .vocab = 700};
+  attend_text_train_options o = {ATTEND_INIT(attend_text_train_options), .like = like,
+                                 .vocab = 700};
   attend_context *one = open_context(NULL, 1, NULL);
   attend_text_trainer *all = learn(one, &o, text, length);
   check_tokens(one, all, text, length);
@@ -256,7 +256,7 @@ TEST(any_chunks_and_threads) {
 TEST(any_order_of_texts) {
   size_t length, copies = light() ? 4 : 50;
   char *text = golden_text(&length);
-  attend_text_train_options o = {.vocab = 1000};
+  attend_text_train_options o = {ATTEND_INIT(attend_text_train_options), .vocab = 1000};
   attend_text_trainer *r[2];
   attend_context *ctx[2];
   for (int turn = 0; turn < 2; turn++) {
@@ -288,7 +288,7 @@ TEST(one_long_word) {
     attend_random_block((attend_random){5, 5}, i, r);
     for (int k = 0; k < 4; k++) text[4 * i + (size_t)k] = "acgt"[r[k] & 3];
   }
-  attend_text_train_options o = {.vocab = 2000};
+  attend_text_train_options o = {ATTEND_INIT(attend_text_train_options), .vocab = 2000};
   attend_text_trainer *r = learn_in_chunks(ctx, &o, text, LONG, 100000);
   CHECK_EQ(attend_text_trainer_report(r)->distinct, 1);
   CHECK_EQ(attend_text_trainer_report(r)->vocab, 2000);

@@ -41,7 +41,7 @@ static void compare(attend_context *ctx, const attend_json *golden, const char *
   const char *name = attend_json_name(golden, NULL);
   const char *like = attend_json_string(attend_json_get(golden, "like"), NULL);
   attend_text_train_options o = {
-      .vocab = (int32_t)number_of(golden, "vocab"),
+      ATTEND_INIT(attend_text_train_options), .vocab = (int32_t)number_of(golden, "vocab"),
       .least = (uint64_t)number_of(golden, "least"),
       .lowercase = attend_json_boolean(attend_json_get(golden, "lowercase"), false)};
   while (attend_like_name(o.like) && strcmp(attend_like_name(o.like), like)) o.like++;
@@ -101,7 +101,8 @@ static void check_same_ids(attend_context *ctx, const attend_tokenizer *a,
   OK(ctx, attend_encoding_create(b, &y));
   for (int i = 0; i < TEXTS; i++)
     for (int two = 0; two < 2; two++) {
-      attend_encode_options o = {.pair = two ? "a pair" : NULL, .pair_length = 6};
+      attend_encode_options o = {ATTEND_INIT(attend_encode_options), .pair = two ? "a pair" : NULL,
+                                 .pair_length = 6};
       OK(ctx, attend_encode(x, texts[i], strlen(texts[i]), &o));
       OK(ctx, attend_encode(y, texts[i], strlen(texts[i]), &o));
       if (x->count != y->count || memcmp(x->id, y->id, x->count * sizeof *x->id) ||
@@ -139,7 +140,8 @@ TEST(both_ways_of_loading) {
   size_t length;
   char *text = golden_text(&length);
   for (int like = 0; like < ATTEND_LIKES; like++) {
-    attend_text_train_options o = {.like = (attend_like)like, .vocab = 700};
+    attend_text_train_options o = {ATTEND_INIT(attend_text_train_options),
+                                   .like = (attend_like)like, .vocab = 700};
     check_files(ctx, &o, text, length);
     o.specials = extra;
     o.n_specials = 3;
@@ -153,7 +155,8 @@ TEST(both_ways_of_loading) {
 }
 
 static void check_around(attend_context *ctx, attend_like like, const char *want) {
-  attend_text_train_options o = {.like = like, .vocab = 300};
+  attend_text_train_options o = {ATTEND_INIT(attend_text_train_options), .like = like,
+                                 .vocab = 300};
   attend_text_trainer *r = learn(ctx, &o, "ab ab ab", 8);
   attend_encoding *e;
   char got[256] = "";
@@ -179,7 +182,7 @@ TEST(what_goes_around) {
 
 TEST(bytes_come_back) {
   attend_context *ctx = open_context(NULL, 1, NULL);
-  attend_text_train_options o = {.vocab = 600};
+  attend_text_train_options o = {ATTEND_INIT(attend_text_train_options), .vocab = 600};
   size_t length, n;
   char *text = golden_text(&length);
   attend_text_trainer *r = learn(ctx, &o, text, length);
@@ -214,7 +217,8 @@ TEST(special_tokens_are_not_learnt) {
   static const char *const names[] = {"<sep>", "\xc4\xa0zz"};
   static const char text[] = "<sep>a<sep>a<sep>a zz zz zz zz<sep>";
   attend_context *ctx = open_context(NULL, 1, NULL);
-  attend_text_train_options o = {.vocab = 300, .specials = names, .n_specials = 2};
+  attend_text_train_options o = {ATTEND_INIT(attend_text_train_options), .vocab = 300,
+                                 .specials = names, .n_specials = 2};
   attend_text_trainer *r = learn(ctx, &o, text, sizeof text - 1);
   attend_text_merge m;
   CHECK_EQ(attend_text_trainer_report(r)->specials, 3);
@@ -243,18 +247,30 @@ static void refuse(attend_text_train_options o, const char *text, const char *sa
 TEST(refusals) {
   static const char *const space[] = {"a b"}, *const letter[] = {"a"}, *const none[] = {""},
                            *const bad[] = {"\xff"}, *const inside[] = {"##a"};
-  attend_text_train_options bert = {.like = ATTEND_LIKE_BERT};
-  refuse((attend_text_train_options){.vocab = 256}, "x", "257 at least");
-  refuse((attend_text_train_options){0}, "", "no text");
+  attend_text_train_options bert = {ATTEND_INIT(attend_text_train_options),
+                                    .like = ATTEND_LIKE_BERT};
+  refuse((attend_text_train_options){ATTEND_INIT(attend_text_train_options), .vocab = 256}, "x",
+         "257 at least");
+  refuse((attend_text_train_options){ATTEND_INIT(attend_text_train_options)}, "", "no text");
   refuse(bert, " \n ", "no text");
-  refuse((attend_text_train_options){.vocab = -1}, "x", "vocabulary of -1");
-  refuse((attend_text_train_options){.longest = 129}, "x", "129 letters");
-  refuse((attend_text_train_options){.like = ATTEND_LIKES}, "x", "no kind");
-  refuse((attend_text_train_options){.specials = space, .n_specials = 1}, "x", "\"a b\" cannot be");
-  refuse((attend_text_train_options){.specials = letter, .n_specials = 1}, "x", "a letter");
-  refuse((attend_text_train_options){.specials = none, .n_specials = 1}, "x",
-         "cannot be a special");
-  refuse((attend_text_train_options){.specials = bad, .n_specials = 1}, "x", "cannot be a special");
+  refuse((attend_text_train_options){ATTEND_INIT(attend_text_train_options), .vocab = -1}, "x",
+         "vocabulary of -1");
+  refuse((attend_text_train_options){ATTEND_INIT(attend_text_train_options), .longest = 129}, "x",
+         "129 letters");
+  refuse((attend_text_train_options){ATTEND_INIT(attend_text_train_options), .like = ATTEND_LIKES},
+         "x", "no kind");
+  refuse((attend_text_train_options){ATTEND_INIT(attend_text_train_options), .specials = space,
+                                     .n_specials = 1},
+         "x", "\"a b\" cannot be");
+  refuse((attend_text_train_options){ATTEND_INIT(attend_text_train_options), .specials = letter,
+                                     .n_specials = 1},
+         "x", "a letter");
+  refuse((attend_text_train_options){ATTEND_INIT(attend_text_train_options), .specials = none,
+                                     .n_specials = 1},
+         "x", "cannot be a special");
+  refuse((attend_text_train_options){ATTEND_INIT(attend_text_train_options), .specials = bad,
+                                     .n_specials = 1},
+         "x", "cannot be a special");
   bert.vocab = 9;
   refuse(bert, "abcd", "12 at least");
   bert.vocab = 5;
@@ -291,7 +307,7 @@ TEST(in_the_wrong_order) {
 
 TEST(a_small_text_fills_no_vocabulary) {
   attend_context *ctx = open_context(NULL, 1, NULL);
-  attend_text_train_options o = {.vocab = 5000};
+  attend_text_train_options o = {ATTEND_INIT(attend_text_train_options), .vocab = 5000};
   attend_text_trainer *r = learn(ctx, &o, "to be or not to be", 18);
   CHECK_EQ(attend_text_trainer_report(r)->vocab, 257 + 3); /* be, Ġbe, to */
   attend_text_trainer_free(r);
@@ -304,7 +320,8 @@ TEST(a_small_alphabet) {
   static const char text[] = "aab aab aab bza bza bza bza ab";
   char longer[512];
   attend_context *ctx = open_context(NULL, 1, NULL);
-  attend_text_train_options o = {.like = ATTEND_LIKE_BERT, .vocab = 100, .alphabet = 2};
+  attend_text_train_options o = {ATTEND_INIT(attend_text_train_options), .like = ATTEND_LIKE_BERT,
+                                 .vocab = 100, .alphabet = 2};
   memset(longer, 'b', sizeof longer);
   memcpy(longer, text, sizeof text - 1);
   longer[sizeof text - 1] = ' ';
@@ -327,7 +344,8 @@ static int stop_at_three(size_t merges, size_t most, void *user) {
 TEST(stopping) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   size_t most = 0, length;
-  attend_text_train_options o = {.vocab = 300, .progress = stop_at_three, .user = &most};
+  attend_text_train_options o = {ATTEND_INIT(attend_text_train_options), .vocab = 300,
+                                 .progress = stop_at_three, .user = &most};
   attend_text_trainer *r;
   char *text = golden_text(&length);
   OK(ctx, attend_text_trainer_create(ctx, &o, &r));
@@ -343,7 +361,8 @@ TEST(stopping) {
 /* ---- memory ------------------------------------------------------------------------ */
 
 static attend_status use(attend_context *ctx, attend_like like) {
-  attend_text_train_options o = {.like = like, .vocab = 400, .alphabet = 20};
+  attend_text_train_options o = {ATTEND_INIT(attend_text_train_options), .like = like, .vocab = 400,
+                                 .alphabet = 20};
   attend_text_trainer *r;
   attend_status status = attend_text_trainer_create(ctx, &o, &r);
   for (int i = 0; i < TEXTS && !status; i++) {

@@ -74,7 +74,8 @@ TEST(a_trace_is_what_was_seen) {
   for (int k = 0; kinds[k]; k++) {
     recording r = open_recording(kinds[k], 1, 2, EVERYTHING, 0);
     witness w = {.trace = r.trace};
-    attend_hook hook = {.points = EVERYTHING, .read = bear_witness, .user = &w};
+    attend_hook hook = {ATTEND_INIT(attend_hook), .points = EVERYTHING, .read = bear_witness,
+                        .user = &w};
     int found = 0;
     attend_session_set_hooks(r.run, 1, &hook);
     record(&r, 0);
@@ -168,7 +169,7 @@ TEST(one_sequence_of_several) {
       recording alone = recorded(kinds[k], b, 1, what);
       const inputs *in = &alone.in;
       int both = alone.s.config->parts == ATTEND_BOTH;
-      attend_trace_options o = {.points = what, .sequence = b};
+      attend_trace_options o = {ATTEND_INIT(attend_trace_options), .points = what, .sequence = b};
       attend_trace *trace;
       OK(alone.s.ctx, attend_trace_create(alone.s.ctx, &o, &trace));
       attend_hook hook = attend_trace_hook(trace);
@@ -219,7 +220,8 @@ TEST(recording_changes_no_bit) {
  * from the beginning: what the trace holds, and what was foretold. */
 static void check_bytes(const char *name, unsigned bit, int piece, bool known) {
   recording r = open_recording(name, 0, 1, bit, 0);
-  attend_trace_options o = {.points = bit, .rows = known ? r.decoded : 0};
+  attend_trace_options o = {ATTEND_INIT(attend_trace_options), .points = bit,
+                            .rows = known ? r.decoded : 0};
   attend_trace *trace;
   float *logits = room_for_logits(&r);
   OK(r.s.ctx, attend_trace_create(r.s.ctx, &o, &trace));
@@ -257,7 +259,8 @@ TEST(too_much_is_refused) {
     record(&r, 0);
     ask_for_logits(&r, a);
     for (int enough = 0; enough < 2; enough++) {
-      attend_trace_options o = {.points = FOR_A_LENS, .most_bytes = all - !enough};
+      attend_trace_options o = {ATTEND_INIT(attend_trace_options), .points = FOR_A_LENS,
+                                .most_bytes = all - !enough};
       attend_trace *trace;
       OK(r.s.ctx, attend_trace_create(r.s.ctx, &o, &trace));
       attend_hook hook = attend_trace_hook(trace);

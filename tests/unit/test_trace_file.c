@@ -108,7 +108,7 @@ TEST(a_full_disk_leaves_the_old_file) {
 
 TEST(a_file_of_nothing) {
   attend_context *ctx = open_context(NULL, 1, NULL);
-  attend_trace_options o = {.points = EVERYTHING};
+  attend_trace_options o = {ATTEND_INIT(attend_trace_options), .points = EVERYTHING};
   attend_trace *trace;
   attend_tensor_file *file;
   const char *path = place();

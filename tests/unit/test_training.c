@@ -88,8 +88,8 @@ static void write_more(attend_json_writer *w, void *user) {
 
 static void save_training(training_run *c, attend_stored stored) {
   int more = 17;
-  attend_save_options keep = {
-      .beside = model_path("gpt2", NULL), .stored = stored, .write = write_more, .user = &more};
+  attend_save_options keep = {ATTEND_INIT(attend_save_options), .beside = model_path("gpt2", NULL),
+                              .stored = stored, .write = write_more, .user = &more};
   OK(c->ctx, attend_training_save(c->training, saved(), &keep));
 }
 
@@ -167,14 +167,15 @@ static int stop_after(uint64_t done, uint64_t total, void *user) {
 TEST(a_measure_is_the_sum_over_batches) {
   training_run c = open_training(&(training_plan){.dropout = 0.3f});
   attend_batches *in_order;
-  attend_batch_options o = {.batch = 3, .length = 12, .in_order = 1};
+  attend_batch_options o = {ATTEND_INIT(attend_batch_options), .batch = 3, .length = 12,
+                            .in_order = 1};
   OK(c.ctx, attend_batches_create(c.corpus, &o, &in_order));
   uint64_t batches = attend_batches_epoch(in_order), stop = 2;
   attend_batch_loss all, some, sum[2] = {{0, 0}, {0, 0}};
   standing before = stand(&c);
   CHECK_EQ(batches, 9);
   for (uint64_t i = 0; i < batches; i++) {
-    attend_batch batch = {.no_grad = 1};
+    attend_batch batch = {ATTEND_INIT(attend_batch), .no_grad = 1};
     attend_batch_loss one;
     OK(c.ctx, attend_batches_get(in_order, i, &batch));
     OK(c.ctx, attend_trainer_accumulate(c.trainer, &batch, &one));

@@ -18,7 +18,7 @@ static const char *place(const char *file) {
 }
 
 static attend_status save_at(training_run *c, const char *folder) {
-  attend_save_options keep = {.beside = model_path("gpt2", NULL)};
+  attend_save_options keep = {ATTEND_INIT(attend_save_options), .beside = model_path("gpt2", NULL)};
   return attend_training_save(c->training, folder, &keep);
 }
 
@@ -79,7 +79,8 @@ static void save_within(attend_json_writer *w, void *user) {
 
 TEST(two_savers_of_one_step_do_not_mix) {
   training_run c = saved_training((training_plan){0});
-  attend_save_options keep = {.beside = model_path("gpt2", NULL), .write = save_within, .user = &c};
+  attend_save_options keep = {ATTEND_INIT(attend_save_options), .beside = model_path("gpt2", NULL),
+                              .write = save_within, .user = &c};
   OK(c.ctx, attend_training_save(c.training, place(NULL), &keep));
   CHECK(is_there(place("config.json")) && !is_there(place("inner.txt")));
   CHECK_EQ(count_names(models_folder(), 1), 0);
@@ -146,10 +147,10 @@ TEST(a_place_that_cannot_be_is_told) {
   CHECK_EQ(save_at(&c, place("below")), ATTEND_IO); /* there is no folder */
   CHECK_SAYS(attend_message(c.ctx), "below");
   CHECK_EQ(save_at(&c, text), ATTEND_INVALID);
-  attend_save_options keep = {.beside = place("nothing")};
+  attend_save_options keep = {ATTEND_INIT(attend_save_options), .beside = place("nothing")};
   CHECK_EQ(attend_training_save(c.training, place(NULL), &keep), ATTEND_IO);
   CHECK_SAYS(attend_message(c.ctx), "nothing");
-  keep = (attend_save_options){.stored = ATTEND_STORED_I8};
+  keep = (attend_save_options){ATTEND_INIT(attend_save_options), .stored = ATTEND_STORED_I8};
   CHECK_EQ(attend_training_save(c.training, place(NULL), &keep), ATTEND_INVALID);
   CHECK(!is_there(place(NULL)));
   CHECK_EQ(count_names(models_folder(), 1), 0);

@@ -19,11 +19,12 @@ typedef struct {
 
 static session open_session(const char *model, size_t most_bytes) {
   session s = {0};
-  attend_viewer_options o = ATTEND_VIEWER_OPTIONS;
+  attend_viewer_options o = {ATTEND_INIT(attend_viewer_options)};
   o.most_bytes = most_bytes;
   s.ctx = open_context(NULL, 2, NULL);
   OK(s.ctx, attend_viewer_create(s.ctx, &o, &s.v));
-  OK(s.ctx, attend_viewer_add(s.v, &(attend_view_source){.path = model_path(model, NULL)}));
+  OK(s.ctx, attend_viewer_add(s.v, &(attend_view_source){ATTEND_INIT(attend_view_source),
+                                                         .path = model_path(model, NULL)}));
   return s;
 }
 
@@ -34,7 +35,8 @@ static void close_session(session *s) {
 
 static const attend_view_run *run_text(const session *s, const char *of) {
   const attend_view_run *run = NULL;
-  OK(s->ctx, attend_viewer_run(s->v, &(attend_view_case){.text = of}, NULL, &run));
+  OK(s->ctx, attend_viewer_run(s->v, &(attend_view_case){ATTEND_INIT(attend_view_case), .text = of},
+                               NULL, &run));
   return run;
 }
 
@@ -105,8 +107,10 @@ TEST(runs_are_found_again_until_their_room_is_needed) {
 TEST(generated_tokens_are_those_of_the_run) {
   session s = open_session("gpt2", 0);
   const attend_view_run *run;
-  attend_view_generate o = {.new_tokens = 5};
-  OK(s.ctx, attend_viewer_generate(s.v, &(attend_view_case){.text = text}, &o, NULL, &run));
+  attend_view_generate o = {ATTEND_INIT(attend_view_generate), .new_tokens = 5};
+  OK(s.ctx,
+     attend_viewer_generate(s.v, &(attend_view_case){ATTEND_INIT(attend_view_case), .text = text},
+                            &o, NULL, &run));
   CHECK_EQ(run->n_steps, 5);
   CHECK_EQ(run->side[1].n, N + 5);
   for (int i = 0; i < 5; i++) {
@@ -135,11 +139,19 @@ TEST(bad_arguments_are_refused) {
   attend_view_embeddings e;
   attend_view_positions p;
   attend_view_thumbs thumbs;
-  refused(&s, attend_viewer_run(s.v, &(attend_view_case){.model = 1}, NULL, &none), "no model 1");
-  refused(&s, attend_viewer_run(s.v, &(attend_view_case){.text = " "}, NULL, &none), "no tokens");
   refused(&s,
-          attend_viewer_run(s.v, &(attend_view_case){.text = "1", .attention = "nonsense"}, NULL,
-                            &none),
+          attend_viewer_run(s.v, &(attend_view_case){ATTEND_INIT(attend_view_case), .model = 1},
+                            NULL, &none),
+          "no model 1");
+  refused(&s,
+          attend_viewer_run(s.v, &(attend_view_case){ATTEND_INIT(attend_view_case), .text = " "},
+                            NULL, &none),
+          "no tokens");
+  refused(&s,
+          attend_viewer_run(s.v,
+                            &(attend_view_case){ATTEND_INIT(attend_view_case), .text = "1",
+                                                .attention = "nonsense"},
+                            NULL, &none),
           "nonsense");
   CHECK(!none);
   run = run_text(&s, text);
@@ -160,7 +172,8 @@ TEST(bad_arguments_are_refused) {
   refused(&s, attend_viewer_tile(s.v, &(attend_view_place){.head = h, .x = 9}, &t), "outside");
   refused(&s, attend_viewer_embeddings(s.v, run, ATTEND_ENCODER_SELF, 0, NULL, &e), "side");
   refused(&s, attend_viewer_positions(s.v, -1, -1, 1, 64, &p), "2 to 512");
-  refused(&s, attend_viewer_add(s.v, &(attend_view_source){0}), "path");
+  refused(&s, attend_viewer_add(s.v, &(attend_view_source){ATTEND_INIT(attend_view_source)}),
+          "path");
   close_session(&s);
 }
 
@@ -173,9 +186,9 @@ static int stop(double done, double total, const char *what, void *user) {
 TEST(a_run_that_is_stopped_loses_nothing) {
   session s = open_session("gpt2", 0);
   int calls = 0;
-  attend_view_listener l = {.progress = stop, .user = &calls};
+  attend_view_listener l = {ATTEND_INIT(attend_view_listener), .progress = stop, .user = &calls};
   const attend_view_run *run;
-  attend_view_case c = {.text = text};
+  attend_view_case c = {ATTEND_INIT(attend_view_case), .text = text};
   CHECK_EQ(attend_viewer_run(s.v, &c, &l, &run), ATTEND_STOPPED);
   CHECK(calls == 1 && !run);
   run = run_text(&s, text);
@@ -187,8 +200,8 @@ TEST(a_run_that_is_stopped_loses_nothing) {
 
 static attend_status use_all(attend_viewer *v) {
   const attend_view_run *run;
-  attend_view_case c = {.text = text};
-  attend_view_generate g = {.new_tokens = 2};
+  attend_view_case c = {ATTEND_INIT(attend_view_case), .text = text};
+  attend_view_generate g = {ATTEND_INIT(attend_view_generate), .new_tokens = 2};
   attend_view_thumbs t = {0};
   attend_view_patterns p = {0};
   attend_view_block b = {0};
@@ -210,7 +223,7 @@ static attend_status use_all(attend_viewer *v) {
 
 static attend_status whole_session(attend_context *ctx) {
   attend_viewer *v = NULL;
-  attend_view_source source = {.path = model_path("gpt2", NULL)};
+  attend_view_source source = {ATTEND_INIT(attend_view_source), .path = model_path("gpt2", NULL)};
   attend_status status = attend_viewer_create(ctx, NULL, &v);
   if (!status) status = attend_viewer_add(v, &source);
   if (!status) status = use_all(v);
@@ -273,9 +286,11 @@ static int on_token(const attend_view_step *step, void *user) {
 static void generate_long(void *user) {
   shared *x = user;
   const attend_view_run *run;
-  attend_view_listener l = {.token = on_token, .user = x};
-  attend_view_generate o = {.new_tokens = 8};
-  OK(x->s->ctx, attend_viewer_generate(x->s->v, &(attend_view_case){.text = text}, &o, &l, &run));
+  attend_view_listener l = {ATTEND_INIT(attend_view_listener), .token = on_token, .user = x};
+  attend_view_generate o = {ATTEND_INIT(attend_view_generate), .new_tokens = 8};
+  OK(x->s->ctx,
+     attend_viewer_generate(
+         x->s->v, &(attend_view_case){ATTEND_INIT(attend_view_case), .text = text}, &o, &l, &run));
   set(x, &x->finished);
 }
 

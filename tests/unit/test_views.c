@@ -47,7 +47,7 @@ TEST(last_queries_are_a_problem_of_their_own) {
   attend_random_normal((attend_random){1, 1}, 0, H * T * D, q);
   attend_random_normal((attend_random){1, 2}, 0, H * T * D, k);
   attend_random_normal((attend_random){1, 3}, 0, H * T * D, v);
-  attend_desc d = {.heads = H, .q_len = T, .kv_len = T, .dim = D};
+  attend_desc d = {ATTEND_INIT(attend_desc), .heads = H, .q_len = T, .kv_len = T, .dim = D};
   attend_plan *plan;
   d.mask.causal = ATTEND_CAUSAL_BOTTOM;
   OK(ctx, attend_plan_create(ctx, &d, &plan));

@@ -116,7 +116,7 @@ static inline void close_case(toy_model *m) {
  * tokens. */
 static inline void extend_texts(const toy_model *m, const attend_hook *hook, int first, int count,
                                 int piece, float *logits) {
-  attend_session_options o = {.batch = count};
+  attend_session_options o = {ATTEND_INIT(attend_session_options), .batch = count};
   attend_session *s;
   const size_t row = (size_t)m->vocab;
   float *got = room_for(TOY_ROWS * row, sizeof *got);
@@ -163,8 +163,8 @@ static inline void open_trainer(toy_trainer *t, const toy_case *c, int threads,
   OK(t->ctx, attend_trainer_create(t->files, o, &t->trainer));
   const int32_t *ids = toy_ids(t->golden);
   for (int i = 0; i < TOY_ROWS; i++) t->targets[i] = (i + 1) % TOY_TOKENS ? ids[i + 1] : -1;
-  t->batch =
-      (attend_batch){.count = TOY_TEXTS, .length = TOY_TOKENS, .ids = ids, .targets = t->targets};
+  t->batch = (attend_batch){ATTEND_INIT(attend_batch), .count = TOY_TEXTS, .length = TOY_TOKENS,
+                            .ids = ids, .targets = t->targets};
 }
 
 static inline void close_trainer(toy_trainer *t) {

@@ -48,7 +48,7 @@ static inline recording open_recording(const char *name, int sequence, int threa
     r.decoded = both ? in->decoder_tokens : in->lengths[sequence];
     r.target = both ? in->decoder_ids + sequence * r.decoded : in->ids + sequence * in->tokens;
   }
-  attend_trace_options o = {.points = what};
+  attend_trace_options o = {ATTEND_INIT(attend_trace_options), .points = what};
   OK(r.s.ctx, attend_trace_create(r.s.ctx, &o, &r.trace));
   r.run = open_run(&r.s, 1, rows);
   attend_hook hook = attend_trace_hook(r.trace);

@@ -52,9 +52,12 @@ static inline void close_training(training_run *c) {
 static inline training_run open_training(const training_plan *p) {
   training_run c = {0};
   attend_optimizer_options how = attend_optimizer_defaults();
-  attend_trainer_options learn = {.dropout = p->dropout, .seed = p->seed};
-  attend_batch_options cut = {.batch = p->batch ? p->batch : 4, .length = 12, .seed = p->seed};
-  attend_training_options o = {.schedule = {ATTEND_COSINE_RATE, 3e-3, 3e-4, 2, 20},
+  attend_trainer_options learn = {ATTEND_INIT(attend_trainer_options), .dropout = p->dropout,
+                                  .seed = p->seed};
+  attend_batch_options cut = {ATTEND_INIT(attend_batch_options), .batch = p->batch ? p->batch : 4,
+                              .length = 12, .seed = p->seed};
+  attend_training_options o = {ATTEND_INIT(attend_training_options),
+                               .schedule = {ATTEND_COSINE_RATE, 3e-3, 3e-4, 2, 20},
                                .accumulate = p->accumulate};
   how.kind = p->kind;
   how.momentum = 0.9f;

@@ -49,7 +49,8 @@ static inline const char *isa_here(int n) {
 }
 
 static inline attend_context *open_context(const char *isa, int threads, ledger *l) {
-  attend_context_options options = {.isa = isa, .threads = threads};
+  attend_context_options options = {ATTEND_INIT(attend_context_options), .isa = isa,
+                                    .threads = threads};
   if (l) options.allocator = (attend_allocator){ledger_take, ledger_give, l};
   attend_context *ctx;
   if (attend_context_create(&options, &ctx)) {
