@@ -1,6 +1,7 @@
 /* A progress line on stderr, and Ctrl-C. */
 #include "progress.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,6 +100,15 @@ void progress_bytes(size_t done, size_t before) {
 
 void progress_note(const char *now) {
   if (isatty(STDERR_FILENO)) show(now);
+}
+
+int progress_report(double done, const char *now, void *user) {
+  (void)user;
+  if (isnan(done))
+    progress_note(now);
+  else
+    progress_share(done, now);
+  return is_interrupted();
 }
 
 void progress_end(void) {

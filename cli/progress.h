@@ -15,6 +15,9 @@ void progress_share(double share, const char *now);
 void progress_bytes(size_t done, size_t before);
 /* Shows a note at once, for a step without progress. */
 void progress_note(const char *now);
+/* For callbacks of the library: progress_share, or progress_note for NaN. Stops after
+ * an interrupt that is watched for (interrupt.h). */
+int progress_report(double done, const char *now, void *user);
 void progress_end(void);
 
 double seconds_now(void);

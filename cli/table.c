@@ -232,6 +232,12 @@ int table_print_json(const table *t, attend_context *ctx, FILE *out) {
   return status ? complain_status(ctx, status) : EXIT_OK;
 }
 
+int table_finish(table *t, attend_context *ctx, bool json) {
+  int code = json ? table_print_json(t, ctx, stdout) : table_print(t, stdout);
+  table_free(t);
+  return code;
+}
+
 /* ---- members of JSON objects ------------------------------------------------ */
 
 void json_text(attend_json_writer *w, const char *name, const char *text) {

@@ -46,6 +46,8 @@ void table_add(table *t, const cell *row); /* copies the texts */
 int table_print(const table *t, FILE *out);
 int table_print_json(const table *t, attend_context *ctx, FILE *out);
 void table_free(table *t);
+/* Prints to the standard output, as JSON or as a table, and frees it. */
+int table_finish(table *t, attend_context *ctx, bool json);
 
 /* "12.3 ms", "1.5 MiB", "51.5 G". */
 void format_cell(cell_kind kind, double number, char *text, size_t size);

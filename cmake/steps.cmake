@@ -19,7 +19,7 @@ set(not_in_thread
 # No kernel of their own, or those that verify --all and --invariance call too:
 # slow to emulate. test_parallel: the emulator cannot start threads after a fork.
 # test_settings: nor keep account of the addresses that the trapping device reserves.
-set(not_in_neon test_parallel test_settings
+set(not_in_neon test_parallel test_settings test_bench
   test_predict test_definition_sweep test_lens* test_trace* test_observe_each
   test_session_after_failure test_linear_bits test_linear_state test_linear_plan
   test_linear_observe test_direct_bits test_data* test_training* test_design*

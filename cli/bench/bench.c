@@ -1,23 +1,15 @@
-/* attend bench: options, problems and their table.
- *
- * A problem is verified at a small size before it is timed.
- */
+/* attend bench: options; problems, ceilings and crossovers as tables. */
+#include "bench/bench.h"
+
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/blas.h"
-#include "bench/ceilings.h"
-#include "bench/lengths.h"
-#include "bench/model.h"
-#include "bench/crossover.h"
-#include "options.h"
+#include "attend/file.h"
 #include "progress.h"
 #include "table.h"
-#include "bench/timing.h"
-#include "verify/verify.h"
-#include "bench/cost_models.h"
 
 /* What `--table` times: bench/results.csv is diffed, so the list is fixed. */
 static const char *const fixed_list[] = {
@@ -49,188 +41,120 @@ static const char *const fixed_list[] = {
     "favor:b1h12n16384d64:decode",
     "fourier:b1h12n4096d64:causal",
 };
-
-typedef struct {
-  options common;
-  bool table;
-  const char *out;
-  crossover_options crossover;
-  bench_model_options model;
-  char **problems;
-  int count;
-} bench_options;
+enum { FIXED = sizeof fixed_list / sizeof *fixed_list };
 
 /* ---- options ------------------------------------------------------------------- */
 
-enum {
-  KEY_TABLE = 256,
-  KEY_OUT,
-  KEY_DIM,
-  KEY_SECONDS,
-  KEY_BATCH,
-  KEY_RECOMPUTE,
-  KEY_CURVE,
-  KEY_LENGTHS,
-  KEY_FORMS
-};
-
-static const struct argp_option list[] = {
-    {"table", KEY_TABLE, 0, 0, "Time a fixed list of problems and write it as CSV", 0},
-    {"out", KEY_OUT, "FILE", 0, "Where --table writes (default: bench/results.csv)", 0},
-    {"dim", KEY_DIM, "N", 0, "Width of q and k for crossover, unless FORM has one (default: 64)",
-     0},
-    {"seconds", KEY_SECONDS, "N", 0,
-     "How long crossover searches, for each operation (default: 20); the "
-     "longest reading of summarize (default: 180)",
-     0},
-    {"tokens", 'n', "N", 0,
-     "Tokens of a text that model reads or train learns from (default: 512; "
-     "encoders that read: 128)",
-     0},
-    {"batch", KEY_BATCH, "N", 0,
-     "Texts at once, of model (default: 1; encoders 32) and of train "
-     "(default: 2)",
-     0},
-    {"recompute", KEY_RECOMPUTE, 0, 0,
-     "Of train: keep each layer's input alone and compute the rest again", 0},
-    {"curve", KEY_CURVE, "FILE.svg", 0,
-     "Of summarize: a plot of time and memory. Of train: softmax, elu and "
-     "favor at one text of 512 tokens, 1024, up to --tokens (default: 16384), "
-     "and a "
-     "plot of the time of a step and of its memory",
-     0},
-    {"lengths", KEY_LENGTHS, "FROM..TO", 0,
-     "Tokens that summarize, or train with --curve, reads: FROM, twice as "
-     "many, up "
-     "to TO (default: 256..65536; 512..16384)",
-     0},
-    {"forms", KEY_FORMS, "FORM,FORM..", 0,
-     "Of the same (default: softmax,elu,favor(m=64); summarize favor(m=256) "
-     "too)",
-     0},
+static const option_row own[] = {
+    {"table", NULL, "Time a fixed list of problems and write it as CSV",
+     FLAG(bench_options, table)},
+    {"out", "FILE", "Where --table writes (default: bench/results.csv)", TEXT(bench_options, out)},
+    {"dim", "N", "Width of q and k for crossover, unless FORM has one (default: 64)",
+     NUMBER(bench_options, dim, 1, 1 << 16)},
+    {"seconds", "N",
+     "How long crossover searches, for each operation (default: 20); the longest reading of "
+     "summarize (default: 180)",
+     NUMBER(bench_options, limit_s, 1, 1 << 16)},
+    {"tokens", "N",
+     "Tokens of a text that model reads or train learns from (default: 512; encoders that "
+     "read: 128)",
+     NUMBER(bench_options, tokens, 1, 1 << 20), .letter = 'n'},
+    {"batch", "N", "Texts at once, of model (default: 1; encoders 32) and of train (default: 2)",
+     NUMBER(bench_options, batch, 1, 1 << 16)},
+    {"recompute", NULL, "Of train: keep each layer's input alone and compute the rest again",
+     FLAG(bench_options, recompute)},
+    {"curve", "FILE.svg",
+     "Of summarize: a plot of time and memory. Of train: softmax, elu and favor at one text of "
+     "512 tokens, 1024, up to --tokens (default: 16384), and a plot of the time of a step and "
+     "of its memory",
+     TEXT(bench_options, curve)},
+    {"lengths", "FROM..TO",
+     "Tokens that summarize, or train with --curve, reads: FROM, twice as many, up to TO "
+     "(default: 256..65536; 512..16384)",
+     TEXT(bench_options, lengths)},
+    {"forms", "FORM,FORM..",
+     "Of the same (default: softmax,elu,favor(m=64); summarize favor(m=256) too)",
+     TEXT(bench_options, forms)},
     {0}};
+static const option_part parts[] = {{own, 0},
+                                    {option_rows_run, offsetof(bench_options, common)},
+                                    {option_rows_seed, offsetof(bench_options, common)},
+                                    {option_rows_repeat, offsetof(bench_options, common)},
+                                    {option_rows_engine, offsetof(bench_options, common)},
+                                    {option_rows_json, offsetof(bench_options, common)},
+                                    {option_rows_model, offsetof(bench_options, model)},
+                                    {0}};
 
 static bool is_mode(const bench_options *o, const char *name) {
   return o->count > 0 && !strcmp(o->problems[0], name);
 }
 
+static bool is_model_mode(const bench_options *o) {
+  return is_mode(o, "model") || is_mode(o, "train") || is_mode(o, "summarize");
+}
+
 /* Which options belong to which mode. */
-static void check_crossover(struct argp_state *state, bench_options *o) {
+static void check_crossover(struct argp_state *state, const bench_options *o) {
   bool crossover = is_mode(o, "crossover");
-  if (!crossover && o->crossover.dim) argp_error(state, "--dim goes with crossover");
-  if (!crossover && !is_mode(o, "summarize") && o->crossover.limit_s)
+  if (!crossover && o->dim) argp_error(state, "--dim goes with crossover");
+  if (!crossover && !is_mode(o, "summarize") && o->limit_s)
     argp_error(state, "--seconds goes with crossover and summarize");
   if (crossover && o->count != 2)
     argp_error(state, "crossover takes a form, such as \"favor(m=256)\"");
   if (crossover && o->common.engine)
     argp_error(state, "crossover compares engines: leave out --engine");
-  if (crossover) o->crossover.form = o->problems[1];
 }
 
 static void check_lengths(struct argp_state *state, const bench_options *o) {
-  const bench_model_options *m = &o->model;
-  length_list lengths;
+  int lengths[MOST_LENGTHS];
   bool train = is_mode(o, "train"), summarize = is_mode(o, "summarize");
-  if (!train && m->recompute) argp_error(state, "--recompute goes with train");
-  if (!train && !summarize && m->curve) argp_error(state, "--curve goes with train and summarize");
-  if ((m->lengths || m->forms) && !summarize && !(train && m->curve))
+  if (!train && o->recompute) argp_error(state, "--recompute goes with train");
+  if (!train && !summarize && o->curve) argp_error(state, "--curve goes with train and summarize");
+  if ((o->lengths || o->forms) && !summarize && !(train && o->curve))
     argp_error(state, "--lengths and --forms go with summarize and train --curve");
-  if (summarize && (m->tokens || m->batch))
+  if (summarize && (o->tokens || o->batch))
     argp_error(state, "summarize takes --lengths, not --tokens or --batch");
-  if (m->lengths && !lengths_parse(m->lengths, &lengths))
-    argp_error(state, "--lengths %s: give numbers of tokens, as 256..65536", m->lengths);
+  if (o->lengths && !lengths_parse(o->lengths, lengths))
+    argp_error(state, "--lengths %s: give numbers of tokens, as 256..65536", o->lengths);
 }
 
-static void check_options(struct argp_state *state, bench_options *o) {
-  if (o->table == (o->count > 0))
-    argp_error(state, "name problems, or machine, crossover or --table");
+static void finish(struct argp_state *state, char **words, int count, void *input) {
+  bench_options *o = input;
+  o->problems = words;
+  o->count = count;
+  if (o->table == (count > 0)) argp_error(state, "name problems, or machine, crossover or --table");
   if (o->out && !o->table) argp_error(state, "--out goes with --table");
   check_crossover(state, o);
-  bool model = is_mode(o, "model") || is_mode(o, "train") || is_mode(o, "summarize");
-  if (model && o->count != 2)
-    argp_error(state, "%s takes a folder, which may hold config.json alone", o->problems[0]);
-  if (model) o->model.model.path = o->problems[1];
-  o->model.limit_s = o->crossover.limit_s;
+  if (is_model_mode(o) && count != 2)
+    argp_error(state, "%s takes a folder, which may hold config.json alone", words[0]);
   check_lengths(state, o);
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  bench_options *o = state->input;
-  switch (key) {
-    case KEY_TABLE:
-      o->table = true;
-      return 0;
-    case KEY_OUT:
-      o->out = arg;
-      return 0;
-    case KEY_DIM:
-      o->crossover.dim = (int)options_number(state, "--dim", arg, 1, 1 << 16);
-      return 0;
-    case KEY_SECONDS:
-      o->crossover.limit_s = (int)options_number(state, "--seconds", arg, 1, 1 << 16);
-      return 0;
-    case 'n':
-      o->model.tokens = (int)options_number(state, "--tokens", arg, 1, 1 << 20);
-      return 0;
-    case KEY_BATCH:
-      o->model.batch = (int)options_number(state, "--batch", arg, 1, 1 << 16);
-      return 0;
-    case KEY_RECOMPUTE:
-      o->model.recompute = true;
-      return 0;
-    case KEY_CURVE:
-      o->model.curve = arg;
-      return 0;
-    case KEY_LENGTHS:
-      o->model.lengths = arg;
-      return 0;
-    case KEY_FORMS:
-      o->model.forms = arg;
-      return 0;
-    case ARGP_KEY_INIT:
-      options_share(state, 5);
-      state->child_inputs[5] = &o->model.model;
-      return 0;
-    case ARGP_KEY_ARGS:
-      o->problems = state->argv + state->next;
-      o->count = state->argc - state->next;
-      return 0;
-    case ARGP_KEY_END:
-      check_options(state, o);
-      return 0;
-    default:
-      return ARGP_ERR_UNKNOWN;
-  }
-}
-
-static const struct argp_child children[] = {{&options_run, 0, NULL, 0},
-                                             {&options_seed, 0, NULL, 0},
-                                             {&options_repeat, 0, NULL, 0},
-                                             {&options_engine, 0, NULL, 0},
-                                             {&options_json, 0, NULL, 0},
-                                             {&options_model, 0, NULL, 0},
-                                             {0}};
-static const struct argp argp = {
-    .options = list,
-    .parser = parse,
-    .args_doc =
-        "PROBLEM...\nmachine\nmodel MODEL\ntrain MODEL\nsummarize "
-        "MODEL\ncrossover "
-        "FORM[:SHAPE]\n--table",
-    .doc =
-        "Verifies each problem at a small size, then times it: medians. "
-        "Several problems take turns, and are compared with the first."
-        "\v`machine' measures the ceilings that `attend explain' divides "
-        "by, and keeps them. `crossover' finds the length from which on a "
-        "form with a feature map is faster by sums than pair by pair. `model' "
-        "reads a prompt and writes tokens, as shares of what sgemm and memory "
-        "could do; a folder with config.json alone is enough. `summarize' "
-        "reads "
-        "documents of 256 to 65536 tokens with an encoder-decoder and writes "
-        "after them: time and memory by length, for several forms.",
-    .children = children};
+static const verb_options verb_bench = {
+    parts,
+    "PROBLEM...\nmachine\nmodel MODEL\ntrain MODEL\nsummarize MODEL\ncrossover "
+    "FORM[:SHAPE]\n--table",
+    "Verifies each problem at a small size, then times it: medians. Several problems take turns, "
+    "and are compared with the first."
+    "\v`machine' measures the ceilings that `attend explain' divides by, and keeps them. "
+    "`crossover' finds the length from which on a form with a feature map is faster by sums than "
+    "pair by pair. `model' reads a prompt and writes tokens, as shares of what sgemm and memory "
+    "could do; a folder with config.json alone is enough. `summarize' reads documents of 256 to "
+    "65536 tokens with an encoder-decoder and writes after them: time and memory by length, for "
+    "several forms.",
+    finish};
 
 /* ---- the machine ----------------------------------------------------------------- */
+
+attend_status ceilings_get(attend_context *ctx, attend_machine *machine) {
+  int threads = attend_context_threads(ctx);
+  if (attend_machine_load(ctx, machine)) return ATTEND_OK;
+  fprintf(stderr, "attend: measuring what this machine can do with %s on %d thread%s, once\n",
+          attend_context_isa(ctx), threads, threads == 1 ? "" : "s");
+  attend_status status = attend_machine_measure(ctx, machine);
+  if (!status) attend_machine_save(ctx, machine);
+  return status;
+}
 
 static int bench_machine(const bench_options *o, attend_context *ctx) {
   static const column columns[] = {{"isa", "isa", CELL_TEXT},
@@ -241,19 +165,93 @@ static int bench_machine(const bench_options *o, attend_context *ctx) {
                                    {"read_all", "bytes/s, all", CELL_NUMBER},
                                    {NULL, NULL, CELL_TEXT}};
   attend_machine m;
-  bool kept;
-  attend_status status = ceilings_measure(ctx, &m, &kept);
+  attend_status status = attend_machine_measure(ctx, &m);
   if (status) return complain_status(ctx, status);
+  attend_machine_save(ctx, &m);
   table t = table_start(columns);
   table_add(&t, (cell[]){cell_text(attend_context_isa(ctx)), cell_number(m.threads),
                          cell_number(m.flops_one), cell_number(m.flops_all),
                          cell_number(m.read_one), cell_number(m.read_all)});
-  int code = o->common.json ? table_print_json(&t, ctx, stdout) : table_print(&t, stdout);
-  table_free(&t);
-  return code;
+  return table_finish(&t, ctx, o->common.json);
 }
 
-/* ---- rows ---------------------------------------------------------------------- */
+void warn_if_slower(const attend_problem *problem, const char *engine,
+                    const attend_methods *methods) {
+  double exact = methods->exact.limit.least_s, linear = methods->linear.limit.least_s;
+  char text[256], slow[32], fast[32], from[64] = "at no length";
+  if (strcmp(engine, "linear") || !attend_problem_has_features(problem)) return;
+  if (!*methods->exact.engine || !(exact > 0 && exact < linear)) return;
+  attend_problem_print(problem, text, sizeof text);
+  format_cell(CELL_SECONDS, linear, slow, sizeof slow);
+  format_cell(CELL_SECONDS, exact, fast, sizeof fast);
+  if (!isnan(methods->crossover))
+    snprintf(from, sizeof from, "from n = %.0f on", methods->crossover);
+  complain("%s: linear is predicted to take %s, %s by pairs %s: sums of features are worth it %s",
+           text, slow, methods->exact.engine, fast, from);
+}
+
+/* ---- crossover --------------------------------------------------------------------- */
+
+static const column crossover_columns[] = {{"form", NULL, CELL_TEXT},
+                                           {"operation", "operation", CELL_TEXT},
+                                           {"isa", "isa", CELL_TEXT},
+                                           {"threads", "threads", CELL_COUNT},
+                                           {"predicted_n", "predicted n", CELL_COUNT},
+                                           {"measured_n", "measured n", CELL_COUNT},
+                                           {"n", "times at n", CELL_COUNT},
+                                           {"exact_engine", "exact", CELL_TEXT},
+                                           {"exact_s", "exact", CELL_SECONDS},
+                                           {"linear_s", "linear", CELL_SECONDS},
+                                           {NULL, NULL, CELL_TEXT}};
+
+/* The shape without its length, which the search determines. */
+static void form_text(const attend_problem *p, char *text, size_t size) {
+  const attend_desc *d = &p->desc;
+  attend_problem_print(p, text, size);
+  char *shape = strstr(text, ":b");
+  if (shape)
+    snprintf(shape, size - (size_t)(shape - text), ":b%dh%dg%dd%dv%d", d->batch, d->heads,
+             d->kv_heads, d->dim, d->dim_v);
+}
+
+static int bench_crossover(const bench_options *o, attend_context *ctx) {
+  static const struct {
+    const char *name;
+    attend_op op;
+  } operations[] = {{"forward", ATTEND_OP_FORWARD},
+                    {"forward+backward", ATTEND_OP_BACKWARD},
+                    {"decode", ATTEND_OP_DECODE}};
+  attend_bench_options how = {ATTEND_INIT(attend_bench_options)};
+  attend_machine machine;
+  attend_problem form;
+  char text[256];
+  how.seed = o->common.seed;
+  how.limit_s = o->limit_s;
+  how.progress = progress_report;
+  attend_status status = attend_crossover_parse(ctx, o->problems[1], o->dim, &form);
+  if (!status) status = ceilings_get(ctx, &machine);
+  if (status) return complain_status(ctx, status);
+  form_text(&form, text, sizeof text);
+  table t = table_start(crossover_columns);
+  for (size_t n = 0; n < sizeof operations / sizeof *operations && !status; n++) {
+    attend_crossover at;
+    progress_start(operations[n].name, 0);
+    status = attend_bench_crossover(ctx, &machine, &form, operations[n].op, &how, &at);
+    progress_end();
+    table_add(
+        &t,
+        (cell[]){cell_text(text), cell_text(operations[n].name), cell_text(attend_context_isa(ctx)),
+                 cell_number(attend_context_threads(ctx)), cell_number(at.predicted_n),
+                 cell_number(at.found ? at.n : NAN), cell_number(at.n), cell_text(at.exact_engine),
+                 cell_number(at.exact_s), cell_number(at.linear_s)});
+  }
+  if (!status && !o->common.json) puts(text);
+  if (!status) return table_finish(&t, ctx, o->common.json);
+  table_free(&t);
+  return complain_status(ctx, status);
+}
+
+/* ---- problems ------------------------------------------------------------------------ */
 
 static const column columns[] = {{"problem", "problem", CELL_TEXT},
                                  {"engine", "engine", CELL_TEXT},
@@ -269,32 +267,29 @@ static const column columns[] = {{"problem", "problem", CELL_TEXT},
                                  {NULL, NULL, CELL_TEXT}};
 enum { COLUMNS = sizeof columns / sizeof *columns - 1, ALONE = COLUMNS - 2 };
 
-/* ratio: of GFLOP/s; speedup: of time. Both against the first. */
-static void add_row(table *t, attend_context *ctx, const bench_case *c, const bench_case *first) {
-  cell row[COLUMNS] = {cell_text(c->text),
-                       cell_text(c->engine),
-                       cell_text(attend_context_isa(ctx)),
-                       cell_number(attend_context_threads(ctx)),
-                       cell_number(c->median_s),
-                       cell_number(c->best_s),
-                       cell_number(c->flops / c->median_s * 1e-9),
-                       cell_number(c->bytes / c->median_s * 1e-9),
-                       cell_number(c->workspace),
-                       cell_number(c->flops / c->median_s / (first->flops / first->median_s)),
-                       cell_number(first->median_s / c->median_s)};
-  table_add(t, row);
-}
+typedef struct {
+  const char *text;
+  attend_timing time;
+} row;
 
-static int print_rows(const bench_options *o, attend_context *ctx, const bench_case *all,
-                      int count) {
-  column shown[COLUMNS + 1];
-  memcpy(shown, columns, sizeof shown);
+/* ratio: of GFLOP/s; speedup: of time. Both against the first. One problem is shown
+ * without them. */
+static table make_rows(attend_context *ctx, const row *rows, int count, column shown[COLUMNS + 1]) {
+  memcpy(shown, columns, sizeof columns);
   if (count < 2) shown[ALONE] = columns[COLUMNS];
   table t = table_start(shown);
-  for (int n = 0; n < count; n++) add_row(&t, ctx, &all[n], &all[0]);
-  int code = o->common.json ? table_print_json(&t, ctx, stdout) : table_print(&t, stdout);
-  table_free(&t);
-  return code;
+  for (int n = 0; n < count; n++) {
+    const attend_timing *first = &rows[0].time, *r = &rows[n].time;
+    double rate = r->flops / r->median_s;
+    table_add(&t,
+              (cell[]){cell_text(rows[n].text), cell_text(r->engine),
+                       cell_text(attend_context_isa(ctx)), cell_number(attend_context_threads(ctx)),
+                       cell_number(r->median_s), cell_number(r->best_s), cell_number(rate * 1e-9),
+                       cell_number(r->bytes / r->median_s * 1e-9), cell_number(r->workspace_bytes),
+                       cell_number(rate / (first->flops / first->median_s)),
+                       cell_number(first->median_s / r->median_s)});
+  }
+  return t;
 }
 
 /* Checks before minutes of timing that the result can be written. */
@@ -305,153 +300,129 @@ static int check_writable(const char *path) {
   return EXIT_FAILED;
 }
 
-static void put_csv(FILE *f, const cell *row) {
+static void put_csv(FILE *f, const cell *cells) {
   for (int c = 0; c < ALONE; c++) {
     bool whole = columns[c].kind == CELL_COUNT || columns[c].kind == CELL_BYTES;
     if (c) fputc(',', f);
-    if (row[c].text)
-      fprintf(f, c ? "%s" : "\"%s\"", row[c].text); /* problems have commas */
+    if (cells[c].text)
+      fprintf(f, c ? "%s" : "\"%s\"", cells[c].text); /* problems have commas */
     else
-      fprintf(f, whole ? "%.0f" : "%.4g", row[c].number);
+      fprintf(f, whole ? "%.0f" : "%.4g", cells[c].number);
   }
   fputc('\n', f);
 }
 
-static int write_csv(attend_context *ctx, const bench_case *all, int count, const char *path) {
+static int write_csv(attend_context *ctx, const table *t, const char *path) {
   attend_draft *draft;
   attend_status status = attend_draft_open(ctx, path, &draft);
   if (status) return complain_status(ctx, status);
   FILE *f = attend_draft_file(draft);
-  table t = table_start(columns);
   for (int c = 0; c < ALONE; c++) fprintf(f, "%s%s", c ? "," : "", columns[c].name);
   fputc('\n', f);
-  for (int n = 0; n < count; n++) {
-    add_row(&t, ctx, &all[n], &all[0]);
-    put_csv(f, t.cells + n * COLUMNS);
-  }
-  table_free(&t);
+  for (size_t n = 0; n < t->rows; n++) put_csv(f, t->cells + n * (size_t)t->width);
   status = attend_draft_keep(draft);
   return status ? complain_status(ctx, status) : EXIT_OK;
 }
 
-/* ---- running ------------------------------------------------------------------- */
-
-int verify_small(attend_context *ctx, const attend_problem *problem, uint64_t seed) {
-  attend_problem small = shrunken(problem);
-  attend_verifier *verifier;
-  attend_verification v = {0};
-  verify_note(&small);
-  attend_status status = attend_verifier_create(ctx, &small, seed, &verifier);
-  if (!status) status = attend_verifier_run(verifier, ctx, &v);
-  attend_verifier_free(verifier);
-  if (status) return complain_status(ctx, status);
-  if (v.ok) return EXIT_OK;
-  char text[256];
-  attend_problem_print(&small, text, sizeof text);
-  complain(
-      "%s is wrong (%s errs by %.2e, allowed are %.2e): run attend verify "
-      "\"%s\"",
-      text, attend_output_name(v.worst), v.error[v.worst], v.bound[v.worst], text);
-  return EXIT_FAILED;
-}
-
-static int prepare(attend_context *ctx, const bench_options *o, bench_case *c) {
-  attend_status status = attend_problem_parse(ctx, c->text, &c->problem);
-  if (status) return complain_status(ctx, status);
-  c->problem.desc.engine = o->common.engine;
-  if (c->problem.op == ATTEND_OP_SGEMM) {
-    if (blas_name()) return EXIT_OK;
-    complain("%s needs OpenBLAS; %s, or leave the problem out", c->text, blas_missing());
+static int parse_all(const bench_options *o, attend_context *ctx, int count, const row *rows,
+                     attend_problem *problems) {
+  for (int n = 0; n < count; n++) {
+    attend_status status = attend_problem_parse(ctx, rows[n].text, &problems[n]);
+    if (status) return complain_status(ctx, status);
+    problems[n].desc.engine = o->common.engine;
+    if (problems[n].op != ATTEND_OP_SGEMM || blas_product()) continue;
+    complain("%s needs OpenBLAS; %s, or leave the problem out", rows[n].text, blas_missing());
     return EXIT_FAILED;
   }
-  if (c->problem.op == ATTEND_OP_DECODE && c->problem.pad == ATTEND_PAD_LENGTHS) {
-    complain("%s: decoding takes padleft or padright, not lengths", c->text);
-    return EXIT_USAGE;
-  }
-  return verify_small(ctx, &c->problem, o->common.seed);
+  return EXIT_OK;
 }
 
-/* Warns of linear cases that would be faster by pairs. */
-static attend_status warn_all(attend_context *ctx, const bench_case *all, int count) {
+static attend_status warn_all(attend_context *ctx, int count, const attend_problem *problems,
+                              const row *rows) {
   attend_machine machine;
   bool known = false;
-  attend_status status = ATTEND_OK;
-  for (int n = 0; n < count && !status; n++) {
-    if (strcmp(all[n].engine, "linear")) continue;
-    if (!known) status = ceilings_get(ctx, &machine);
+  for (int n = 0; n < count; n++) {
+    attend_methods methods;
+    if (strcmp(rows[n].time.engine, "linear")) continue;
+    attend_status status = known ? ATTEND_OK : ceilings_get(ctx, &machine);
+    if (status) return status;
     known = true;
-    if (!status) warn_if_slower(ctx, &machine, &all[n].problem, all[n].engine);
+    attend_problem_methods(ctx, &machine, &problems[n], &methods);
+    warn_if_slower(&problems[n], rows[n].time.engine, &methods);
   }
-  return status;
+  return ATTEND_OK;
 }
 
-static int time_all(attend_context *ctx, const bench_options *o, bench_case *all, int count) {
-  int code = EXIT_OK;
-  attend_status status = ATTEND_OK;
-  progress_start("verifying", (size_t)count);
-  for (int n = 0; n < count && !code; n++) {
-    progress_step((size_t)n, all[n].text);
-    code = prepare(ctx, o, &all[n]);
-  }
-  for (int n = 0; n < count && !code && !status; n++)
-    status = bench_case_open(ctx, o->common.seed, &all[n]);
-  if (!code && !status) status = warn_all(ctx, all, count);
-  if (!code && !status) status = time_cases(ctx, all, count, o->common.repeat);
+static attend_status time_all(const bench_options *o, attend_context *ctx, int count,
+                              const attend_problem *problems, row *rows) {
+  attend_timing *times = need((size_t)count, sizeof *times);
+  attend_bench_options how = {ATTEND_INIT(attend_bench_options)};
+  how.seed = o->common.seed;
+  how.repeat = o->common.repeat;
+  how.product = blas_product();
+  how.progress = progress_report;
+  progress_start("bench", 0);
+  attend_status status = attend_bench(ctx, count, problems, &how, times);
   progress_end();
-  return status ? complain_status(ctx, status) : code;
+  for (int n = 0; n < count; n++) rows[n].time = times[n];
+  free(times);
+  return status ? status : warn_all(ctx, count, problems, rows);
 }
 
 /* A ratio of AVX2 to AVX-512 says little. */
-static void compare_likes(attend_context *ctx, const bench_case *all, int count) {
+static void compare_likes(attend_context *ctx, const table *t) {
   if (strcmp(attend_context_isa(ctx), "avx2") || !blas_is_wide()) return;
-  for (int n = 0; n < count; n++)
-    if (all[n].problem.op == ATTEND_OP_SGEMM) {
+  for (size_t n = 0; n < t->rows; n++)
+    if (!strncmp(t->cells[n * (size_t)t->width].text, "sgemm", 5)) {
       complain(
           "%s has AVX-512 and isa avx2 has not: set OPENBLAS_CORETYPE=Haswell "
           "to compare like with like",
-          blas_name());
+          blas_product()->name);
       return;
     }
 }
 
-static int bench(attend_context *ctx, const bench_options *o) {
+static int bench_problems(const bench_options *o, attend_context *ctx) {
   const char *path = o->out ? o->out : "bench/results.csv";
   if (o->table && check_writable(path)) return EXIT_FAILED;
-  int most = o->table ? (int)(sizeof fixed_list / sizeof *fixed_list) : o->count;
-  int count = 0;
-  bench_case *all = need((size_t)most, sizeof *all);
+  int most = o->table ? FIXED : o->count, count = 0;
+  row *rows = need((size_t)most, sizeof *rows);
+  attend_problem *problems = need((size_t)most, sizeof *problems);
   for (int n = 0; n < most; n++) {
     const char *text = o->table ? fixed_list[n] : o->problems[n];
-    bool left_out = o->table && !strncmp(text, "sgemm", 5) && !blas_name();
-    if (!left_out) all[count++].text = text;
+    bool left_out = o->table && !strncmp(text, "sgemm", 5) && !blas_product();
+    if (!left_out) rows[count++].text = text;
   }
-  int code = time_all(ctx, o, all, count);
-  if (!code && o->table) code = write_csv(ctx, all, count, path);
-  if (!code) code = print_rows(o, ctx, all, count);
-  if (!code && !o->common.json) compare_likes(ctx, all, count);
-  for (int n = 0; n < count; n++) bench_case_close(ctx, &all[n]);
-  free(all);
+  int code = parse_all(o, ctx, count, rows, problems);
+  attend_status status = code ? ATTEND_OK : time_all(o, ctx, count, problems, rows);
+  if (status) code = complain_status(ctx, status);
+  if (!code) {
+    column shown[COLUMNS + 1];
+    table t = make_rows(ctx, rows, count, shown);
+    if (o->table) code = write_csv(ctx, &t, path);
+    if (!code && !o->common.json) compare_likes(ctx, &t);
+    int printed = table_finish(&t, ctx, o->common.json);
+    if (!code) code = printed;
+  }
+  free(problems);
+  free(rows);
   return code;
 }
 
 int cmd_bench(int argc, char **argv) {
   bench_options o = {0};
   int code;
-  argp_parse(&argp, argc, argv, 0, NULL, &o);
+  options_read(&verb_bench, argc, argv, &o);
   attend_context *ctx = options_context(&o.common, NULL, &code);
   if (!ctx) return code;
   if (o.count == 1 && is_mode(&o, "machine"))
     code = bench_machine(&o, ctx);
   else if (is_mode(&o, "crossover"))
-    code = bench_crossover(ctx, &o.common, &o.crossover);
-  else if (is_mode(&o, "model"))
-    code = bench_model(ctx, &o.common, &o.model);
-  else if (is_mode(&o, "train"))
-    code = bench_train(ctx, &o.common, &o.model);
-  else if (is_mode(&o, "summarize"))
-    code = bench_summarize(ctx, &o.common, &o.model);
+    code = bench_crossover(&o, ctx);
+  else if (is_model_mode(&o))
+    code = bench_models(ctx, &o);
   else
-    code = bench(ctx, &o);
+    code = bench_problems(&o, ctx);
   attend_context_free(ctx);
   return code;
 }

@@ -4,7 +4,7 @@
  * Both are opened at first use rather than linked: loading OpenBLAS reserves
  * hundreds of megabytes of addresses, and where there are fewer it never returns.
  */
-#include "bench/blas.h"
+#include "bench/bench.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,34 +32,31 @@ static void find_functions(void *library) {
     snprintf(blas.name, sizeof blas.name, "openblas-%s", corename());
 }
 
-const char *blas_name(void) {
+static void multiply(int threads, int m, int n, int k, const float *a, const float *b, float *c) {
+  blas.set_threads(threads);
+  blas.sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1, a, k, b, n, 0, c, n);
+}
+
+const attend_product *blas_product(void) {
+  static const attend_product product = {blas.name, multiply};
   if (!blas.tried) {
     void *library = open_openblas();
     if (library) find_functions(library);
     blas.tried = true;
   }
-  return *blas.name ? blas.name : NULL;
+  return *blas.name ? &product : NULL;
 }
 
 const char *blas_missing(void) {
   return "libopenblas.so.0 cannot be opened, or is not OpenBLAS: install "
          "Debian's libopenblas0-openmp, say";
 }
-
-void blas_sgemm(int threads, int m, int n, int k, const float *a, const float *b, float *c) {
-  blas.set_threads(threads);
-  blas.sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1, a, k, b, n, 0, c, n);
-}
 #else
-const char *blas_name(void) { return NULL; }
+const attend_product *blas_product(void) { return NULL; }
 
 const char *blas_missing(void) {
   return "the program was built without: build a shared one with "
          "ATTEND_BLAS on";
-}
-
-void blas_sgemm(int threads, int m, int n, int k, const float *a, const float *b, float *c) {
-  (void)threads, (void)m, (void)n, (void)k, (void)a, (void)b, (void)c;
 }
 #endif
 
@@ -81,14 +78,8 @@ lapack_int LAPACKE_dgesvd(int layout, char job_u, char job_vt, lapack_int m, lap
 
 bool blas_is_wide(void) {
   static const char *const wide[] = {"SkylakeX", "Cooperlake", "SapphireRapids"};
-  const char *name = blas_name();
-  for (size_t n = 0; name && n < sizeof wide / sizeof *wide; n++)
-    if (strstr(name, wide[n])) return true;
+  const attend_product *product = blas_product();
+  for (size_t n = 0; product && n < sizeof wide / sizeof *wide; n++)
+    if (strstr(product->name, wide[n])) return true;
   return false;
-}
-
-double sgemm_flops(const attend_problem *p) { return 2.0 * p->m * p->n * p->k; }
-
-double sgemm_bytes(const attend_problem *p) {
-  return 4.0 * ((double)p->m * p->k + (double)p->k * p->n + (double)p->m * p->n);
 }

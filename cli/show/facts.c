@@ -208,10 +208,10 @@ static attend_status attention_of(const model_facts *f, attend_role role, int ro
 static void add_cost(model_facts *f, const char *what, double flops, double bytes) {
   token_cost *c = &f->costs[f->n_costs++];
   attend_machine machine;
-  f->measured = ceilings_find(f->ctx, &machine);
+  f->measured = attend_machine_load(f->ctx, &machine);
   *c = (token_cost){.what = what, .flops = flops, .bytes = bytes};
-  c->limit = (limit){NAN, NAN, NAN, NULL};
-  if (f->measured) c->limit = limit_of(&machine, flops, bytes);
+  c->limit = (attend_limit){NAN, NAN, NAN, NULL};
+  if (f->measured) c->limit = attend_machine_limit(&machine, flops, bytes);
 }
 
 /* Read at once: the weights come from memory once for all tokens. */

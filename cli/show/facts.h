@@ -6,7 +6,8 @@
 #define CLI_SHOW_FACTS_H
 
 #include "attend/model.h"
-#include "bench/ceilings.h"
+#include "attend/bench.h"
+#include "cli.h"
 
 enum { MOST_KINDS = 16 };
 
@@ -19,7 +20,7 @@ typedef struct { /* what the model uses, by how it is stored */
 typedef struct {
   const char *what;
   double flops, bytes; /* for one token */
-  limit limit;         /* NaN without the machine's ceilings */
+  attend_limit limit;  /* NaN without the machine's ceilings */
 } token_cost;
 
 typedef struct {

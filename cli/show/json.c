@@ -113,8 +113,8 @@ static void put_costs(attend_json_writer *w, const model_facts *f) {
     json_number(w, "flops", c->flops);
     json_number(w, "bytes", c->bytes);
     json_text(w, "bound", c->limit.bound);
-    json_number(w, "predicted_s", c->limit.predicted_s);
-    json_number(w, "tokens_per_s", 1 / c->limit.predicted_s);
+    json_number(w, "predicted_s", c->limit.least_s);
+    json_number(w, "tokens_per_s", 1 / c->limit.least_s);
     close_line(w);
   }
   attend_json_close(w, ']');

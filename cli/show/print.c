@@ -181,10 +181,9 @@ static int print_costs(const model_facts *f) {
     const token_cost *c = &f->costs[i];
     bool write = !strcmp(c->what, "write");
     snprintf(what, sizeof what, write ? "%s, after %d" : "%s, %d at once", c->what, f->context);
-    table_add(&t,
-              (cell[]){cell_text(what), cell_number(c->flops), cell_number(c->bytes),
-                       c->limit.bound ? cell_text(c->limit.bound) : cell_text("-"),
-                       cell_number(c->limit.predicted_s), cell_number(1 / c->limit.predicted_s)});
+    table_add(&t, (cell[]){cell_text(what), cell_number(c->flops), cell_number(c->bytes),
+                           c->limit.bound ? cell_text(c->limit.bound) : cell_text("-"),
+                           cell_number(c->limit.least_s), cell_number(1 / c->limit.least_s)});
   }
   putchar('\n');
   int code = table_print(&t, stdout);

@@ -1,5 +1,5 @@
 /* attend verify: options and tables of attend/verify.h. */
-#include "verify/verify.h"
+#include "attend/verify.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "table.h"
 
 typedef struct {
-  options common; /* first: the children of argp share it */
+  options common;
   bool all, invariance, light;
   const char *golden;
   model_options model; /* path NULL: attention alone */
@@ -22,94 +22,53 @@ typedef struct {
   const verify_options *options;
   attend_context *contexts[MOST_ISAS]; /* one per instruction set */
   int isas;
+  attend_context *ctx;      /* in use: of messages */
+  const char *const *names; /* of the problems */
   table rows;
   size_t failed, skipped, undecided;
 } verify_run;
 
 /* ---- options ------------------------------------------------------------------- */
 
-enum { KEY_ALL = 256, KEY_INVARIANCE, KEY_GOLDEN, KEY_LIGHT };
-
-static const struct argp_option list[] = {
-    {"all", KEY_ALL, 0, 0,
-     "Every form, mask, bias, dtype and layout in pairs, at awkward sizes, on "
-     "every instruction set that runs here",
-     0},
-    {"invariance", KEY_INVARIANCE, 0, 0,
-     "The same bits over threads, batches, tiles, layouts, states and "
-     "observers",
-     0},
-    {"golden", KEY_GOLDEN, "FILE", 0, "The cases of a safetensors file that other code computed",
-     0},
-    {"model", 'm', "MODEL", 0,
-     "With --golden: what the file holds of this model's logits, hidden "
-     "states, attention and generated ids",
-     0},
-    {"light", KEY_LIGHT, 0, 0, "Smaller sizes and fewer, for emulators", 0},
+static const option_row own[] = {
+    {"all", NULL,
+     "Every form, mask, bias, dtype and layout in pairs, at awkward sizes, on every instruction "
+     "set that runs here",
+     FLAG(verify_options, all)},
+    {"invariance", NULL,
+     "The same bits over threads, batches, tiles, layouts, states and observers",
+     FLAG(verify_options, invariance)},
+    {"golden", "FILE", "The cases of a safetensors file that other code computed",
+     TEXT(verify_options, golden)},
+    {"model", "MODEL",
+     "With --golden: what the file holds of this model's logits, hidden states, attention and "
+     "generated ids",
+     TEXT(verify_options, model.path), .letter = 'm'},
+    {"light", NULL, "Smaller sizes and fewer, for emulators", FLAG(verify_options, light)},
     {0}};
+static const option_part parts[] = {{own, 0},
+                                    {option_rows_run, offsetof(verify_options, common)},
+                                    {option_rows_seed, offsetof(verify_options, common)},
+                                    {option_rows_engine, offsetof(verify_options, common)},
+                                    {option_rows_json, offsetof(verify_options, common)},
+                                    {0}};
 
-static void check_choice(struct argp_state *state, const verify_options *o) {
-  int modes = o->all + o->invariance + (o->golden != NULL) + (o->count > 0);
-  if (modes != 1)
-    argp_error(state,
-               "name problems, or one of --all, --invariance and "
-               "--golden FILE");
+static void finish(struct argp_state *state, char **words, int count, void *input) {
+  verify_options *o = input;
+  o->problems = words;
+  o->count = count;
+  if (o->all + o->invariance + (o->golden != NULL) + (count > 0) != 1)
+    argp_error(state, "name problems, or one of --all, --invariance and --golden FILE");
   if (o->model.path && !o->golden) argp_error(state, "--model goes with --golden FILE");
-  if (o->common.engine && o->count == 0) argp_error(state, "--engine goes with problems");
+  if (o->common.engine && count == 0) argp_error(state, "--engine goes with problems");
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  verify_options *o = state->input;
-  switch (key) {
-    case KEY_ALL:
-      o->all = true;
-      return 0;
-    case KEY_INVARIANCE:
-      o->invariance = true;
-      return 0;
-    case KEY_GOLDEN:
-      o->golden = arg;
-      return 0;
-    case 'm':
-      o->model.path = arg;
-      return 0;
-    case KEY_LIGHT:
-      o->light = true;
-      return 0;
-    case ARGP_KEY_INIT:
-      options_share(state, 4);
-      return 0;
-    case ARGP_KEY_ARGS:
-      o->problems = state->argv + state->next;
-      o->count = state->argc - state->next;
-      return 0;
-    case ARGP_KEY_END:
-      check_choice(state, o);
-      return 0;
-    default:
-      return ARGP_ERR_UNKNOWN;
-  }
-}
-
-static const struct argp_child children[] = {{&options_run, 0, NULL, 0},
-                                             {&options_seed, 0, NULL, 0},
-                                             {&options_engine, 0, NULL, 0},
-                                             {&options_json, 0, NULL, 0},
-                                             {0}};
-static const struct argp argp = {
-    .options = list,
-    .parser = parse,
-    .args_doc =
-        "PROBLEM...\n--all\n--invariance\n--golden FILE\n--model MODEL "
-        "--golden "
-        "FILE",
-    .doc =
-        "Runs the engine that the plan chooses and compares with the "
-        "definition in double. The error may be twice that of a naive run "
-        "in float."
-        "\v--isa all takes every instruction set that runs here. Exits with "
-        "1 if anything is wrong.",
-    .children = children};
+static const verb_options verb_verify = {
+    parts, "PROBLEM...\n--all\n--invariance\n--golden FILE\n--model MODEL --golden FILE",
+    "Runs the engine that the plan chooses and compares with the definition in double. The error "
+    "may be twice that of a naive run in float."
+    "\v--isa all takes every instruction set that runs here. Exits with 1 if anything is wrong.",
+    finish};
 
 /* ---- rows ---------------------------------------------------------------------- */
 
@@ -222,10 +181,8 @@ static int print_groups(const table *rows, int by) {
         &t, (cell[]){cell_text(g->isa), cell_text(g->name), cell_number((double)g->count),
                      cell_number((double)g->failed), cell_number(g->share), cell_text(g->problem)});
   }
-  int code = table_print(&t, stdout);
-  table_free(&t);
   free(groups);
-  return code;
+  return table_finish(&t, NULL, false);
 }
 
 static int print_failures(const table *rows) {
@@ -254,75 +211,49 @@ static int print_answer(verify_run *run) {
 
 /* ---- problems ------------------------------------------------------------------ */
 
-void verify_note(const attend_problem *problem) {
-  const attend_desc *d = &problem->desc;
-  double pairs = (double)d->batch * d->heads * d->q_len * d->kv_len;
-  int passes = problem->op == ATTEND_OP_BACKWARD ? 4 : 1;
-  double seconds = pairs * (d->dim + d->dim_v) * passes * 4e-9;
-  char text[96];
-  if (seconds < 2) return;
-  snprintf(text, sizeof text, "computing the definition in double, about %.0f s", seconds);
-  progress_note(text);
+static void add_verdict(attend_context *ctx, size_t i, const attend_problem *problem,
+                        const attend_verification *v, void *user) {
+  verify_run *run = user;
+  (void)problem;
+  if (v)
+    add_row(run, ctx, run->names[i], "definition", v);
+  else
+    run->skipped++;
 }
 
-static int run_on_all(verify_run *run, attend_verifier *verifier, const char *text, bool may_skip) {
-  for (int n = 0; n < run->isas; n++) {
-    attend_context *ctx = run->contexts[n];
-    attend_verification v;
-    attend_status status = attend_verifier_run(verifier, ctx, &v);
-    if (status == ATTEND_UNSUPPORTED && may_skip)
-      run->skipped++;
-    else if (status)
-      return complain_status(ctx, status);
-    else
-      add_row(run, ctx, text, "definition", &v);
+static attend_status verify_problems(verify_run *run, size_t count, const char *const *names) {
+  attend_problem *problems = need(count, sizeof *problems);
+  attend_verify_options how = {ATTEND_INIT(attend_verify_options)};
+  attend_status status = ATTEND_OK;
+  how.seed = run->options->common.seed;
+  how.skip = run->options->all;
+  how.each = add_verdict;
+  how.progress = progress_report;
+  how.user = run;
+  run->names = names;
+  for (size_t n = 0; n < count && !status; n++) {
+    status = attend_problem_parse(run->contexts[0], names[n], &problems[n]);
+    problems[n].desc.engine = run->options->common.engine;
   }
-  return EXIT_OK;
+  if (!status) status = attend_verify(run->isas, run->contexts, count, problems, &how);
+  free(problems);
+  return status;
 }
 
-static int verify_problem(verify_run *run, const char *text, bool may_skip) {
-  attend_context *ctx = run->contexts[0];
-  attend_problem problem;
-  attend_verifier *verifier;
-  attend_status status = attend_problem_parse(ctx, text, &problem);
-  if (status) return complain_status(ctx, status);
-  problem.desc.engine = run->options->common.engine;
-  verify_note(&problem);
-  status = attend_verifier_create(ctx, &problem, run->options->common.seed, &verifier);
-  if (status) return complain_status(ctx, status);
-  int code = run_on_all(run, verifier, text, may_skip);
-  attend_verifier_free(verifier);
-  return code;
-}
-
-static int verify_list(verify_run *run) {
-  int code = EXIT_OK, count = run->options->count;
-  progress_start("verifying", (size_t)count);
-  for (int n = 0; n < count && !code; n++) {
-    progress_step((size_t)n, run->options->problems[n]);
-    code = verify_problem(run, run->options->problems[n], false);
-  }
-  progress_end();
-  return code;
-}
-
-static int verify_cases(verify_run *run) {
+static attend_status verify_cases(verify_run *run) {
   attend_cases *cases;
-  const char *text;
-  int code = EXIT_OK;
   attend_status status = attend_cases_create(run->contexts[0], run->options->light, &cases);
-  if (status) return complain_status(run->contexts[0], status);
-  progress_start("verifying", attend_cases_count(cases));
-  for (size_t n = 0; (text = attend_cases_get(cases, n)) && !code; n++) {
-    progress_step(n, text);
-    code = verify_problem(run, text, true);
-  }
-  progress_end();
+  if (status) return status;
+  size_t count = attend_cases_count(cases);
+  const char **names = need(count, sizeof *names);
+  for (size_t n = 0; n < count; n++) names[n] = attend_cases_get(cases, n);
+  status = verify_problems(run, count, names);
+  free(names);
   attend_cases_free(cases);
-  return code;
+  return status;
 }
 
-/* ---- invariance ---------------------------------------------------------------- */
+/* ---- invariance and golden files -------------------------------------------------- */
 
 typedef struct {
   verify_run *run;
@@ -335,48 +266,41 @@ static void add_check(const char *check, const attend_verification *v, void *use
   add_row(i->run, i->ctx, i->problem, check, v);
 }
 
-static int verify_invariance(verify_run *run) {
+static attend_status verify_invariance(verify_run *run) {
   size_t count = 0;
+  attend_status status = ATTEND_OK;
   while (attend_invariance_problem(count)) count++;
   if (run->options->light) count = ATTEND_INVARIANCE_LIGHT;
-  progress_start("invariance", count * (size_t)run->isas);
-  for (int c = 0; c < run->isas; c++)
-    for (size_t n = 0; n < count; n++) {
-      invariance i = {run, run->contexts[c], attend_invariance_problem(n)};
-      progress_step((size_t)c * count + n, i.problem);
-      attend_status status =
-          attend_invariance(i.ctx, i.problem, run->options->common.seed, add_check, &i);
-      if (status == ATTEND_UNSUPPORTED)
-        run->skipped++;
-      else if (status)
-        return complain_status(i.ctx, status);
-    }
-  progress_end();
-  return EXIT_OK;
-}
-
-/* ---- golden files ---------------------------------------------------------------- */
-
-static int verify_golden(verify_run *run) {
-  attend_golden *golden;
-  attend_context *ctx = run->contexts[0];
-  attend_status status = attend_golden_open(ctx, run->options->golden, &golden);
-  if (status) return complain_status(ctx, status);
-  size_t cases = attend_golden_count(golden);
-  progress_start("golden cases", cases);
-  for (size_t n = 0; n < cases && !status; n++) {
-    progress_step(n, attend_golden_name(golden, n));
-    for (int c = 0; c < run->isas && !status; c++) {
-      attend_verification v;
-      ctx = run->contexts[c];
-      status = attend_golden_run(golden, n, ctx, &v);
-      if (!status) add_row(run, ctx, attend_golden_name(golden, n), "golden", &v);
+  for (size_t n = 0; n < count * (size_t)run->isas && !status; n++) {
+    attend_context *ctx = run->ctx = run->contexts[n / count];
+    invariance i = {run, ctx, attend_invariance_problem(n % count)};
+    progress_share((double)n / (double)(count * (size_t)run->isas), i.problem);
+    status = attend_invariance(ctx, i.problem, run->options->common.seed, add_check, &i);
+    if (status == ATTEND_UNSUPPORTED) {
+      run->skipped++;
+      status = ATTEND_OK;
     }
   }
-  progress_end();
-  if (status) complain_status(ctx, status);
+  return status;
+}
+
+static attend_status verify_golden(verify_run *run) {
+  attend_golden *golden;
+  attend_status status = attend_golden_open(run->contexts[0], run->options->golden, &golden);
+  if (status) return status;
+  size_t cases = attend_golden_count(golden);
+  for (size_t n = 0; n < cases && !status; n++) {
+    const char *name = attend_golden_name(golden, n);
+    progress_share((double)n / (double)cases, name);
+    for (int c = 0; c < run->isas && !status; c++) {
+      attend_verification v;
+      run->ctx = run->contexts[c];
+      status = attend_golden_run(golden, n, run->ctx, &v);
+      if (!status) add_row(run, run->ctx, name, "golden", &v);
+    }
+  }
   attend_golden_close(golden);
-  return status ? EXIT_FAILED : EXIT_OK;
+  return status;
 }
 
 static const column model_columns[] = {{"quantity", "quantity", CELL_TEXT},
@@ -426,10 +350,15 @@ static int open_contexts(verify_run *run) {
 
 static int verify(verify_run *run) {
   const verify_options *o = run->options;
-  if (o->all) return verify_cases(run);
-  if (o->invariance) return verify_invariance(run);
-  if (o->golden) return verify_golden(run);
-  return verify_list(run);
+  progress_start("verifying", 0);
+  run->ctx = run->contexts[0];
+  attend_status status =
+      o->all          ? verify_cases(run)
+      : o->invariance ? verify_invariance(run)
+      : o->golden     ? verify_golden(run)
+                      : verify_problems(run, (size_t)o->count, (const char *const *)o->problems);
+  progress_end();
+  return status ? complain_status(run->ctx, status) : EXIT_OK;
 }
 
 static int open_and_verify(verify_options *o) {
@@ -442,7 +371,7 @@ static int open_and_verify(verify_options *o) {
 
 int cmd_verify(int argc, char **argv) {
   verify_options o = {0};
-  argp_parse(&argp, argc, argv, 0, NULL, &o);
+  options_read(&verb_verify, argc, argv, &o);
   if (o.model.path) return open_and_verify(&o);
   verify_run run = {.options = &o, .rows = table_start(columns)};
   int code = open_contexts(&run);

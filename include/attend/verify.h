@@ -55,6 +55,26 @@ ATTEND_API attend_status attend_verifier_run(attend_verifier *verifier, attend_c
                                              attend_verification *verdict);
 ATTEND_API void attend_verifier_free(attend_verifier *verifier);
 
+typedef struct { /* zero means default */
+  size_t size;
+  uint64_t seed; /* of the tensors */
+  bool small;    /* cut batch, heads and lengths (300): a moment for each problem */
+  bool skip;     /* a problem that no engine takes is no failure: each gets NULL */
+  /* Called for each verdict. */
+  void (*each)(attend_context *ctx, size_t i, const attend_problem *problem,
+               const attend_verification *verdict, void *user);
+  /* Called before each problem with the share that is done, 0..1, or NaN before seconds
+   * without a call. Other than 0 stops with ATTEND_STOPPED. */
+  int (*progress)(double done, const char *now, void *user);
+  void *user;
+} attend_verify_options;
+
+/* Verifies each problem in each context, one for every instruction set; the definition
+ * is computed once. Messages are in the first context. */
+ATTEND_API attend_status attend_verify(int contexts, attend_context *const *context, size_t count,
+                                       const attend_problem *problems /* [count] */,
+                                       const attend_verify_options *options);
+
 /* ---- pairwise cases ------------------------------------------------------------ */
 
 typedef struct attend_cases attend_cases;

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/options.h"
 #include "verify/naive.h"
 
 struct attend_verifier {
@@ -198,4 +199,70 @@ void attend_verifier_free(attend_verifier *t) {
   attend_tensors_free(ctx, &t->tensors);
   memory_free(&t->memory);
   give(ctx, t);
+}
+
+/* ---- many problems --------------------------------------------------------------- */
+
+enum { SHORT = 300 };
+
+/* Lengths to 300, with their difference kept in kind; batch to 2; the heads of one kv
+ * head stay together. */
+static attend_problem shrunken(const attend_problem *problem) {
+  attend_problem p = *problem;
+  attend_desc *d = &p.desc;
+  int group = d->heads / d->kv_heads;
+  bool square = d->q_len == d->kv_len;
+  d->batch = (int)min64(d->batch, 2);
+  d->kv_heads = (int)min64(d->kv_heads, group > 2 ? 1 : 2);
+  d->heads = d->kv_heads * group;
+  d->q_len = (int)min64(d->q_len, square ? SHORT : SHORT - 43);
+  d->kv_len = (int)min64(d->kv_len, SHORT);
+  return p;
+}
+
+static double definition_seconds(const attend_problem *p) {
+  const attend_desc *d = &p->desc;
+  double pairs = (double)d->batch * d->heads * d->q_len * d->kv_len;
+  return pairs * (d->dim + d->dim_v) * (p->op == ATTEND_OP_BACKWARD ? 4 : 1) * 4e-9;
+}
+
+static attend_status announce(attend_context *ctx, const attend_verify_options *o, double done,
+                              const attend_problem *p) {
+  char now[256];
+  if (!o->progress) return ATTEND_OK;
+  double seconds = definition_seconds(p);
+  attend_problem_print(p, now, sizeof now);
+  int stop = o->progress(done, now, o->user);
+  snprintf(now, sizeof now, "computing the definition in double, about %.0f s", seconds);
+  if (!stop && seconds >= 2) stop = o->progress(NAN, now, o->user);
+  return stop ? fail(ctx, ATTEND_STOPPED, "verifying was stopped") : ATTEND_OK;
+}
+
+static attend_status run_in_all(attend_verifier *t, int contexts, attend_context *const *context,
+                                size_t i, const attend_verify_options *o) {
+  for (int c = 0; c < contexts; c++) {
+    attend_verification v;
+    attend_status status = attend_verifier_run(t, context[c], &v);
+    bool skipped = status == ATTEND_UNSUPPORTED && o->skip;
+    if (status && !skipped && c) fail(context[0], status, "%s", attend_message(context[c]));
+    if (status && !skipped) return status;
+    if (o->each) o->each(context[c], i, &t->problem, skipped ? NULL : &v, o->user);
+  }
+  return ATTEND_OK;
+}
+
+attend_status attend_verify(int contexts, attend_context *const *context, size_t count,
+                            const attend_problem *problems, const attend_verify_options *options) {
+  attend_verify_options o;
+  ATTEND_TRY(OPTIONS_READ(context[0], attend_verify_options, options, &o));
+  for (size_t i = 0; i < count; i++) {
+    attend_problem p = o.small ? shrunken(&problems[i]) : problems[i];
+    attend_verifier *t;
+    ATTEND_TRY(announce(context[0], &o, (double)i / (double)count, &p));
+    ATTEND_TRY(attend_verifier_create(context[0], &p, o.seed, &t));
+    attend_status status = run_in_all(t, contexts, context, i, &o);
+    attend_verifier_free(t);
+    if (status) return status;
+  }
+  return ATTEND_OK;
 }

@@ -426,7 +426,7 @@ static attend_status find_all(attend_checkpoint *c) {
 
 /* ---- public functions ----------------------------------------------------------------- */
 
-attend_status checkpoint_make(attend_context *ctx, const char *path, const family *f,
+attend_status checkpoint_make(attend_context *ctx, const char *path, const family *f, int positions,
                               attend_status (*fill)(attend_checkpoint *c, const void *user),
                               const void *user, attend_checkpoint **checkpoint) {
   attend_checkpoint *c;
@@ -435,6 +435,7 @@ attend_status checkpoint_make(attend_context *ctx, const char *path, const famil
   c->ctx = ctx;
   c->family = f;
   attend_status status = config_read_as(ctx, path, &c->family, &c->config);
+  if (c->config.positions && c->config.positions < positions) c->config.positions = positions;
   if (!status) status = table_make(ctx, &c->config, c->family->lines, &c->table);
   if (!status) status = fill(c, user);
   if (status)
@@ -457,7 +458,7 @@ static attend_status fill_from_files(attend_checkpoint *c, const void *path) {
 
 attend_status checkpoint_open_as(attend_context *ctx, const char *path, const family *f,
                                  attend_checkpoint **checkpoint) {
-  return checkpoint_make(ctx, path, f, fill_from_files, path, checkpoint);
+  return checkpoint_make(ctx, path, f, 0, fill_from_files, path, checkpoint);
 }
 
 attend_status attend_checkpoint_open(attend_context *ctx, const char *path,

@@ -57,11 +57,17 @@ struct attend_checkpoint {
 attend_status checkpoint_open_as(attend_context *ctx, const char *path, const family *f,
                                  attend_checkpoint **checkpoint);
 
-/* A checkpoint of the config.json at path (as family f; NULL: as model_type says),
- * whose tensors come from `fill`. */
-attend_status checkpoint_make(attend_context *ctx, const char *path, const family *f,
+/* A checkpoint of the config.json at path (as family f; NULL: as model_type says), with at
+ * least so many positions if they are limited, whose tensors come from `fill`. */
+attend_status checkpoint_make(attend_context *ctx, const char *path, const family *f, int positions,
                               attend_status (*fill)(attend_checkpoint *c, const void *user),
                               const void *user, attend_checkpoint **checkpoint);
+
+/* Untrained weights, as attend_checkpoint_init (training) or attend_checkpoint_init_pytorch,
+ * with at least so many positions. */
+attend_status checkpoint_init(attend_context *ctx, const char *path, uint64_t seed, int positions,
+                              bool training, attend_checkpoint **checkpoint)
+    FOR_LAB(checkpoint_init);
 
 /* The entry of that slot, or NULL if the table or the files have none. */
 const parameter *checkpoint_find(const attend_checkpoint *c, enum slot slot, attend_parts of,

@@ -127,12 +127,18 @@ static attend_status draw_all(attend_checkpoint *c, const void *user) {
   return ATTEND_OK;
 }
 
+attend_status checkpoint_init(attend_context *ctx, const char *path, uint64_t seed, int positions,
+                              bool training, attend_checkpoint **checkpoint) {
+  const drawing how = {seed, training ? draw_start : draw_reset};
+  return checkpoint_make(ctx, path, NULL, positions, draw_all, &how, checkpoint);
+}
+
 attend_status attend_checkpoint_init_pytorch(attend_context *ctx, const char *path, uint64_t seed,
                                              attend_checkpoint **checkpoint) {
-  return checkpoint_make(ctx, path, NULL, draw_all, &(drawing){seed, draw_reset}, checkpoint);
+  return checkpoint_init(ctx, path, seed, 0, false, checkpoint);
 }
 
 attend_status attend_checkpoint_init(attend_context *ctx, const char *path, uint64_t seed,
                                      attend_checkpoint **checkpoint) {
-  return checkpoint_make(ctx, path, NULL, draw_all, &(drawing){seed, draw_start}, checkpoint);
+  return checkpoint_init(ctx, path, seed, 0, true, checkpoint);
 }

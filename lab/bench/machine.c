@@ -1,0 +1,143 @@
+/* The machine's ceilings, kept in a file, and what they make of a cost.
+ *
+ * The file is a JSON array with one entry for each CPU, instruction set and number of
+ * threads: a home folder may be shared between machines. What cannot be read is as if it
+ * were not there.
+ */
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "attend/bench.h"
+#include "attend/find.h"
+#include "base/files.h"
+
+enum { CPU_NAME = 256 };
+
+/* ---- kept ceilings ------------------------------------------------------------- */
+
+static const struct {
+  const char *name;
+  size_t offset; /* of a double */
+} rates[] = {{"flops_one", offsetof(attend_machine, flops_one)},
+             {"flops_all", offsetof(attend_machine, flops_all)},
+             {"read_one", offsetof(attend_machine, read_one)},
+             {"read_all", offsetof(attend_machine, read_all)}};
+enum { RATES = sizeof rates / sizeof *rates };
+
+static double *rate_of(attend_machine *m, int i) {
+  return (double *)(void *)((char *)m + rates[i].offset);
+}
+
+/* Beside the cache of npm packages. */
+static attend_status cache_path(attend_context *ctx, char path[ATTEND_PATH_SIZE]) {
+  ATTEND_TRY(attend_npm_home(ctx, path));
+  size_t folder = strlen(path) - strlen("npm");
+  snprintf(path + folder, ATTEND_PATH_SIZE - folder, "machine.json");
+  return ATTEND_OK;
+}
+
+/* The name of the CPU, or "" where the system has none. */
+static void cpu_name(char name[CPU_NAME]) {
+  char line[512];
+  FILE *f = fopen("/proc/cpuinfo", "r");
+  name[0] = 0;
+  while (f && !name[0] && fgets(line, sizeof line, f)) {
+    char *colon = strchr(line, ':');
+    if (strncmp(line, "model name", 10) || !colon) continue;
+    line[strcspn(line, "\n")] = 0;
+    snprintf(name, CPU_NAME, "%s", colon + 1 + strspn(colon + 1, " "));
+  }
+  if (f) fclose(f);
+}
+
+static attend_json *read_cache(attend_context *ctx, const char *path) {
+  attend_json *root = NULL;
+  char *text = NULL;
+  size_t length;
+  if (!file_read(ctx, path, &text, &length)) attend_json_parse(ctx, path, text, length, &root);
+  give(ctx, text);
+  return root;
+}
+
+static const char *member_text(const attend_json *entry, const char *name) {
+  const char *text = attend_json_string(attend_json_get(entry, name), NULL);
+  return text ? text : "";
+}
+
+static attend_machine read_entry(const attend_json *entry) {
+  attend_machine m = {.threads = (int)attend_json_number(attend_json_get(entry, "threads"), 0)};
+  for (int i = 0; i < RATES; i++)
+    *rate_of(&m, i) = attend_json_number(attend_json_get(entry, rates[i].name), 0);
+  return m;
+}
+
+static bool is_ours(attend_context *ctx, const attend_json *entry) {
+  char cpu[CPU_NAME];
+  cpu_name(cpu);
+  return !strcmp(member_text(entry, "isa"), attend_context_isa(ctx)) &&
+         read_entry(entry).threads == attend_context_threads(ctx) &&
+         !strcmp(member_text(entry, "cpu"), cpu);
+}
+
+bool attend_machine_load(attend_context *ctx, attend_machine *machine) {
+  char path[ATTEND_PATH_SIZE];
+  bool found = false;
+  if (cache_path(ctx, path)) return false;
+  attend_json *root = read_cache(ctx, path);
+  for (size_t n = 0; n < attend_json_count(root) && !found; n++) {
+    const attend_json *entry = attend_json_at(root, n);
+    *machine = read_entry(entry);
+    found = is_ours(ctx, entry) && machine->flops_all > 0 && machine->read_all > 0;
+  }
+  attend_json_free(root);
+  return found;
+}
+
+static void put_entry(attend_json_writer *w, const char *cpu, const char *isa, attend_machine m) {
+  attend_json_open(w, '{');
+  json_put_text(w, "cpu", cpu);
+  json_put_text(w, "isa", isa);
+  json_put_integer(w, "threads", m.threads);
+  for (int i = 0; i < RATES; i++) json_put_number(w, rates[i].name, *rate_of(&m, i));
+  attend_json_close(w, '}');
+}
+
+static void make_folders(const char *path) {
+  char folder[ATTEND_PATH_SIZE];
+  for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
+    mkdir(folder, 0777); /* if it fails, so will opening the file */
+  }
+}
+
+attend_status attend_machine_save(attend_context *ctx, const attend_machine *machine) {
+  char path[ATTEND_PATH_SIZE], cpu[CPU_NAME];
+  ATTEND_TRY(cache_path(ctx, path));
+  make_folders(path);
+  attend_json *old = read_cache(ctx, path);
+  attend_json_writer w = attend_json_writer_text(ctx);
+  cpu_name(cpu);
+  attend_json_indent(&w, true);
+  attend_json_open(&w, '[');
+  for (size_t n = 0; n < attend_json_count(old); n++) {
+    const attend_json *entry = attend_json_at(old, n);
+    if (!is_ours(ctx, entry))
+      put_entry(&w, member_text(entry, "cpu"), member_text(entry, "isa"), read_entry(entry));
+  }
+  put_entry(&w, cpu, attend_context_isa(ctx), *machine);
+  attend_json_close(&w, ']');
+  attend_status status = attend_json_finish(&w);
+  if (!status) status = attend_file_write(ctx, path, w.text, w.length);
+  attend_json_writer_free(&w);
+  attend_json_free(old);
+  return status;
+}
+
+attend_limit attend_machine_limit(const attend_machine *machine, double flops, double bytes) {
+  attend_limit l = {.arithmetic_s = flops / machine->flops_all,
+                    .memory_s = bytes / machine->read_all};
+  bool arithmetic = l.arithmetic_s >= l.memory_s;
+  l.bound = arithmetic ? "arithmetic" : "memory";
+  l.least_s = arithmetic ? l.arithmetic_s : l.memory_s;
+  return l;
+}
