@@ -27,6 +27,7 @@ int cmd_bench(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_summarize(int argc, char **argv);
 int cmd_eval(int argc, char **argv);
+int cmd_eval_rouge(int argc, char **argv); /* with --rouge */
 int cmd_tokenize(int argc, char **argv);
 int cmd_embed(int argc, char **argv);
 int cmd_fill(int argc, char **argv);

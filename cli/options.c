@@ -155,14 +155,15 @@ static void list_rows(parsing *p) {
       assert(p->count <= MOST_ROWS);
       if (!row->name) group++;
       p->place[i] = (option_place){row, (char *)p->input + part->at};
-      p->list[i] = (struct argp_option){.name = row->name,
-                                        .key = !row->name    ? 0
-                                               : row->letter ? row->letter
-                                                             : FIRST_KEY + i,
-                                        .arg = row->arg,
-                                        .flags = row->hidden ? OPTION_HIDDEN : 0,
-                                        .doc = row->help,
-                                        .group = group};
+      p->list[i] = (struct argp_option){
+          .name = row->name,
+          .key = !row->name    ? 0
+                 : row->letter ? row->letter
+                               : FIRST_KEY + i,
+          .arg = row->arg,
+          .flags = (row->hidden ? OPTION_HIDDEN : 0) | (row->optional ? OPTION_ARG_OPTIONAL : 0),
+          .doc = row->help,
+          .group = group};
     }
 }
 

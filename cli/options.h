@@ -57,7 +57,7 @@ typedef struct {
   size_t marks;  /* offset of an unsigned that gets the bits of `mark` */
   unsigned mark; /* 0: none */
   char letter;
-  bool hidden;
+  bool hidden, optional; /* optional: the argument; `call` gets NULL without it */
 } option_row;
 
 #define FLAG(type, member) .kind = OPTION_FLAG, .at = offsetof(type, member)

@@ -5,42 +5,37 @@
 #include "attend/generate.h"
 #include "options.h"
 
-enum {
-  KEY_TEMP = 1380,
-  KEY_TOP_K,
-  KEY_TOP_P,
-  KEY_MIN_P,
-  KEY_DRAW_SEED = 's',
-};
+/* Options that were given. */
+enum { SAMPLING_TEMPERATURE = 1, SAMPLING_SEED = 2, SAMPLING_OTHER = 4 };
 
-/* Which were given. */
 typedef struct {
-  bool temperature, other, new_seed;
+  unsigned given;
+  uint64_t seed;
+  bool new_seed; /* --seed random */
 } sampling;
 
-/* Rows of an argp_option list, in the given group. */
-#define SAMPLING_ROWS(temperature_text, seed_text, group)                                       \
-  {"temp", KEY_TEMP, "T", 0, temperature_text, group},                                          \
-      {"top-k", KEY_TOP_K, "N", 0, "Sample from the N most likely tokens", group},              \
-      {"top-p",                                                                                 \
-       KEY_TOP_P,                                                                               \
-       "P",                                                                                     \
-       0,                                                                                       \
-       "Nucleus sampling: keep the smallest set with total probability P",                      \
-       group},                                                                                  \
-      {"min-p", KEY_MIN_P, "P", 0, "Keep tokens with at least P times the highest probability", \
-       group},                                                                                  \
-  {                                                                                             \
-    "seed", KEY_DRAW_SEED, "N", 0, seed_text, group                                             \
+void sampling_seed(struct argp_state *state, const char *arg, void *value, void *input);
+
+/* Rows of a structure with the members attend_generate_options how and sampling draw. */
+#define SAMPLING_ROWS(type, temperature_help, seed_help)                                          \
+  {"temp", "T", temperature_help, REAL(type, how.temperature, 0, 1e6),                            \
+   MARK(type, draw.given, SAMPLING_TEMPERATURE)},                                                 \
+      {"top-k", "N", "Sample from the N most likely tokens", NUMBER(type, how.top_k, 1, 1 << 24), \
+       MARK(type, draw.given, SAMPLING_OTHER)},                                                   \
+      {"top-p", "P", "Nucleus sampling: keep the smallest set with total probability P",          \
+       REAL(type, how.top_p, 0, 1), MARK(type, draw.given, SAMPLING_OTHER)},                      \
+      {"min-p", "P", "Keep tokens with at least P times the highest probability",                 \
+       REAL(type, how.min_p, 0, 1), MARK(type, draw.given, SAMPLING_OTHER)},                      \
+  {                                                                                               \
+    "seed", "N", seed_help, CALL(type, draw, sampling_seed),                                      \
+        MARK(type, draw.given, SAMPLING_SEED), .letter = 's'                                      \
   }
 
-/* Whether the key is one of these. */
-bool sampling_parse(int key, const char *arg, struct argp_state *state, sampling *d,
-                    attend_generate_options *how);
 /* Rejects them together with beam search. */
 void sampling_refuse(struct argp_state *state);
-/* For a verb that samples: its default temperature unless one was given, and the
- * seed. */
-void sampling_settle(const sampling *d, float temperature, attend_generate_options *how);
+/* Sets the seed and, for a verb that samples, its default temperature unless one was
+ * given. */
+void sampling_settle(const sampling *d, bool samples, float temperature,
+                     attend_generate_options *how);
 
 #endif

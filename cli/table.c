@@ -215,21 +215,37 @@ static void put_cell(attend_json_writer *w, const column *of, const cell *at) {
     attend_json_put_number(w, at->number);
 }
 
-int table_print_json(const table *t, attend_context *ctx, FILE *out) {
+static attend_json_writer open_rows(attend_context *ctx, FILE *out) {
   attend_json_writer w = attend_json_writer_file(ctx, out);
   attend_json_open(&w, '[');
+  return w;
+}
+
+attend_json_writer json_rows_open(attend_context *ctx) { return open_rows(ctx, stdout); }
+
+void json_row_open(attend_json_writer *w) {
+  attend_json_indent(w, true);
+  attend_json_open(w, '{');
+  attend_json_indent(w, false);
+}
+
+int json_rows_close(attend_json_writer *w, attend_context *ctx) {
+  attend_json_indent(w, true);
+  attend_json_close(w, ']');
+  attend_status status = attend_json_finish(w);
+  attend_json_writer_free(w);
+  return status ? complain_status(ctx, status) : EXIT_OK;
+}
+
+int table_print_json(const table *t, attend_context *ctx, FILE *out) {
+  attend_json_writer w = open_rows(ctx, out);
   for (size_t r = 0; r < t->rows; r++) {
-    attend_json_indent(&w, true); /* one line a row */
-    attend_json_open(&w, '{');
-    attend_json_indent(&w, false);
+    json_row_open(&w);
     for (int c = 0; c < t->width; c++)
       put_cell(&w, &t->columns[c], &t->cells[r * (size_t)t->width + (size_t)c]);
     attend_json_close(&w, '}');
   }
-  attend_json_indent(&w, true);
-  attend_json_close(&w, ']');
-  attend_status status = attend_json_finish(&w);
-  return status ? complain_status(ctx, status) : EXIT_OK;
+  return json_rows_close(&w, ctx);
 }
 
 int table_finish(table *t, attend_context *ctx, bool json) {

@@ -49,6 +49,12 @@ void table_free(table *t);
 /* Prints to the standard output, as JSON or as a table, and frees it. */
 int table_finish(table *t, attend_context *ctx, bool json);
 
+/* A list of JSON objects on the standard output, one line each. */
+attend_json_writer json_rows_open(attend_context *ctx);
+void json_row_open(attend_json_writer *w);
+/* Frees the writer; an exit code. */
+int json_rows_close(attend_json_writer *w, attend_context *ctx);
+
 /* "12.3 ms", "1.5 MiB", "51.5 G". */
 void format_cell(cell_kind kind, double number, char *text, size_t size);
 /* Prints an error unless everything written to the stream arrived. */

@@ -316,3 +316,18 @@ void html_put_n(FILE *f, const char *text, size_t length) {
 }
 
 void html_put(FILE *f, const char *text) { html_put_n(f, text, strlen(text)); }
+
+int html_write(attend_context *ctx, const char *path, void (*page)(FILE *f, const void *user),
+               const void *user) {
+  char *text = NULL;
+  size_t length = 0;
+  FILE *f = open_memstream(&text, &length);
+  if (f) page(f, user);
+  bool whole = f && !ferror(f);
+  whole = f && !fclose(f) && whole;
+  attend_status status = whole ? attend_file_write(ctx, path, text, length) : ATTEND_OK;
+  free(text);
+  if (status) return complain_status(ctx, status);
+  if (!whole) complain("there is no memory for the page %s", path);
+  return whole ? EXIT_OK : EXIT_FAILED;
+}

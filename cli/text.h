@@ -88,5 +88,8 @@ bool is_colourful(FILE *out);
 /* Escaped, for elements and quoted attributes. */
 void html_put(FILE *f, const char *text);
 void html_put_n(FILE *f, const char *text, size_t length);
+/* Writes to a file what `page` writes; an exit code. */
+int html_write(attend_context *ctx, const char *path, void (*page)(FILE *f, const void *user),
+               const void *user);
 
 #endif

@@ -1,6 +1,6 @@
 /* attend eval: how well a model predicts a text.
  *
- * The losses are attend/evaluate.h's; rouge.c scores generated texts.
+ * The losses are attend/evaluate.h's; rouge.c has --rouge.
  */
 #include <errno.h>
 #include <math.h>
@@ -9,11 +9,10 @@
 #include <string.h>
 
 #include "attend/evaluate.h"
-#include "eval/rouge.h"
-#include "model_open.h"
-#include "progress.h"
-#include "table.h"
 #include "text.h"
+#include "progress.h"
+#include "model_open.h"
+#include "table.h"
 
 typedef struct {
   options common;
@@ -259,7 +258,8 @@ static int score_all(eval_run *run) {
 /* ---- the verb ------------------------------------------------------------------------------ */
 
 int cmd_eval(int argc, char **argv) {
-  if (is_eval_rouge(argc, argv)) return eval_rouge(argc, argv);
+  for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+    if (!strcmp(argv[i], "--rouge")) return cmd_eval_rouge(argc, argv);
   eval_options o = {.evaluate = {ATTEND_INIT(attend_evaluate_options)}};
   eval_run run = {.o = &o};
   argp_parse(&argp, argc, argv, 0, NULL, &o);

@@ -1,76 +1,42 @@
-/* attend eval --rouge: scores summaries by reference summaries; rouge.h says which
- * file does what. */
+/* attend eval --rouge: scores summaries by reference summaries (attend/score.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "eval/rouge.h"
+#include "attend/file.h"
+#include "attend/score.h"
 #include "folders.h"
 #include "progress.h"
+#include "table.h"
+#include "summarize/summarize.h"
 
-bool is_eval_rouge(int argc, char **argv) {
-  for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
-    if (!strcmp(argv[i], "--rouge")) return true;
-  return false;
-}
+typedef struct {
+  options common;
+  model_options model; /* path NULL: attend:summarizer */
+  summary_options how;
+  text_list data; /* files */
+  attend_pairs_options pairs;
+  const char *predictions, *prediction_field;
+  const char *baseline; /* "lead", "words:N" */
+  int words;            /* of the baseline; 0: the lead sentence */
+  bool is_rouge, stem, lines;
+  const char *out;
+} rouge_options;
+
+typedef struct {
+  const rouge_options *o;
+  attend_context *ctx;
+  attend_pairs *pairs;
+  attend_pairs_report report;
+  double seconds; /* of writing the summaries */
+  int cut;        /* documents that were truncated */
+} rouge_run;
 
 /* ---- options ---------------------------------------------------------------------- */
 
-enum {
-  KEY_ROUGE = 1800,
-  KEY_DATA,
-  KEY_FIELD,
-  KEY_ANSWER,
-  KEY_WHERE,
-  KEY_LIMIT,
-  KEY_PREDICTIONS,
-  KEY_PREDICTION_FIELD,
-  KEY_BASELINE,
-  KEY_STEM,
-  KEY_LINES,
-  KEY_OUT
-};
-
-static const struct argp_option list[] = {
-    {"rouge", KEY_ROUGE, 0, 0, "Score summaries", 1},
-    {0, 0, 0, 0, "Documents:", 2},
-    {"data", KEY_DATA, "FILE", 0,
-     "Documents with their summaries: .jsonl, or .tsv; may be repeated", 2},
-    {"field", KEY_FIELD, "NAME", 0, "Of .jsonl: the document (default: document or source)", 2},
-    {"answer-field", KEY_ANSWER, "NAME", 0,
-     "Of .jsonl: the summary, or a list of them, of which the nearest counts "
-     "(default: summary or target)",
-     2},
-    {"where", KEY_WHERE, "NAME=TEXT", 0,
-     "Of .jsonl: only lines whose member NAME is TEXT, such as split=test", 2},
-    {"limit", KEY_LIMIT, "N", 0, "The first N pairs", 2},
-    {0, 0, 0, 0, "Summaries:", 3},
-    {"model", 'm', "MODEL", 0,
-     "A bart or t5: a folder, hf:OWNER/NAME, a run (default: "
-     "attend:summarizer)",
-     3},
-    {"predictions", KEY_PREDICTIONS, "FILE", 0,
-     "No model: the summaries of this file, one a line in the order of the "
-     "data, or .jsonl",
-     3},
-    {"prediction-field", KEY_PREDICTION_FIELD, "NAME", 0,
-     "Of .jsonl: their member (default: summary or prediction)", 3},
-    {"baseline", KEY_BASELINE, "KIND", 0,
-     "No model: lead copies the first sentence, words:N the first N words", 3},
-    {0, 0, 0, 0, "Scoring:", 5},
-    {"stem", KEY_STEM, 0, 0, "Compare stems of words", 5},
-    {"lines", KEY_LINES, 0, 0, "Also compute rougeLsum, line by line", 5},
-    {"out", KEY_OUT, "FILE", 0, "Write each summary with its scores, as lines of JSON", 5},
-    {"seed", 's', "N", OPTION_HIDDEN, 0, 5},
-    {0}};
-
-static void add_data(rouge_options *o, char *path) {
-  size_t n = (size_t)o->n_data++;
-  o->data = need_more(o->data, n, n + 1, sizeof *o->data);
-  o->data[n] = path;
-}
-
-static void read_baseline(struct argp_state *state, rouge_options *o, char *arg) {
+static void take_baseline(struct argp_state *state, const char *arg, void *value, void *input) {
+  rouge_options *o = input;
+  (void)value;
   o->baseline = arg;
   if (!strcmp(arg, "lead")) return;
   if (strncmp(arg, "words:", 6))
@@ -78,22 +44,54 @@ static void read_baseline(struct argp_state *state, rouge_options *o, char *arg)
   o->words = (int)options_number(state, "--baseline words:", arg + 6, 1, 1 << 20);
 }
 
-static void read_where(struct argp_state *state, rouge_options *o, char *arg) {
-  if (!strchr(arg, '=') || *arg == '=')
-    argp_error(state, "--where takes NAME=TEXT, not \"%s\"", arg);
-  o->where = arg;
-}
+static const option_row own[] = {
+    {"rouge", NULL, "Score summaries", FLAG(rouge_options, is_rouge)},
+    {.help = "Documents:"},
+    {"data", "FILE", "Documents with their summaries: .jsonl, or .tsv; may be repeated",
+     LIST(rouge_options, data)},
+    {"field", "NAME", "Of .jsonl: the document (default: document or source)",
+     TEXT(rouge_options, pairs.document)},
+    {"answer-field", "NAME",
+     "Of .jsonl: the summary, or a list of them, of which the nearest counts (default: summary or "
+     "target)",
+     TEXT(rouge_options, pairs.reference)},
+    {"where", "NAME=TEXT", "Of .jsonl: only lines whose member NAME is TEXT, such as split=test",
+     TEXT(rouge_options, pairs.where)},
+    {"limit", "N", "The first N pairs", NUMBER(rouge_options, pairs.limit, 1, INT32_MAX)},
+    {.help = "Summaries:"},
+    {"model", "MODEL", "A bart or t5: a folder, hf:OWNER/NAME, a run (default: attend:summarizer)",
+     TEXT(rouge_options, model.path), .letter = 'm'},
+    {"predictions", "FILE",
+     "No model: the summaries of this file, one a line in the order of the data, or .jsonl",
+     TEXT(rouge_options, predictions)},
+    {"prediction-field", "NAME", "Of .jsonl: their member (default: summary or prediction)",
+     TEXT(rouge_options, prediction_field)},
+    {"baseline", "KIND", "No model: lead copies the first sentence, words:N the first N words",
+     .kind = OPTION_CALL, .call = take_baseline},
+    {.help = "Scoring:"},
+    {"stem", NULL, "Compare stems of words", FLAG(rouge_options, stem)},
+    {"lines", NULL, "Also compute rougeLsum, line by line", FLAG(rouge_options, lines)},
+    {"out", "FILE", "Write each summary with its scores, as lines of JSON",
+     TEXT(rouge_options, out)},
+    {0}};
+static const option_row running[] = {{.help = "Running the model:"}, {0}};
+static const option_part parts[] = {{own, 0},
+                                    {option_rows_summary, offsetof(rouge_options, how)},
+                                    {running, 0},
+                                    {option_rows_model, offsetof(rouge_options, model)},
+                                    {option_rows_run, offsetof(rouge_options, common)},
+                                    {option_rows_json, offsetof(rouge_options, common)},
+                                    {0}};
 
-/* Seeds sampling and the bootstrap: here it does not turn sampling on. */
-static void read_seed(struct argp_state *state, rouge_options *o, const char *arg) {
-  o->how.how.seed = strcmp(arg, "random")
-                        ? (uint64_t)options_number(state, "--seed", arg, 0, INT64_MAX)
-                        : options_new_seed();
-}
-
-/* Summaries have one source. */
-static void check_sources(struct argp_state *state, const rouge_options *o) {
-  if (!o->n_data) argp_error(state, "name the documents and their summaries with --data");
+static void finish(struct argp_state *state, char **words, int count, void *input) {
+  rouge_options *o = input;
+  const char *where = o->pairs.where;
+  if (count > 1 || (count && o->model.path))
+    argp_error(state, "one model, not \"%s\" too: data are --data FILE", words[count - 1]);
+  if (count) o->model.path = words[0];
+  if (where && (!strchr(where, '=') || *where == '='))
+    argp_error(state, "--where takes NAME=TEXT, not \"%s\"", where);
+  if (!o->data.count) argp_error(state, "name the documents and their summaries with --data");
   if (o->predictions && o->baseline)
     argp_error(state, "give --predictions or --baseline, not both");
   if (o->model.path && (o->predictions || o->baseline))
@@ -101,130 +99,26 @@ static void check_sources(struct argp_state *state, const rouge_options *o) {
                o->predictions ? "--predictions" : "--baseline", o->model.path);
   if (o->prediction_field && !o->predictions)
     argp_error(state, "--prediction-field needs --predictions");
+  /* --seed seeds the bootstrap, too: here it does not turn sampling on */
+  if (o->how.draw.new_seed) o->how.draw.seed = options_new_seed();
+  o->how.draw.new_seed = false;
+  o->how.draw.given &= ~(unsigned)SAMPLING_SEED;
+  summary_settle(state, &o->how);
 }
 
-static error_t parse_scoring(int key, char *arg, struct argp_state *state) {
-  rouge_options *o = state->input;
-  switch (key) {
-    case KEY_PREDICTIONS:
-      o->predictions = arg;
-      return 0;
-    case KEY_PREDICTION_FIELD:
-      o->prediction_field = arg;
-      return 0;
-    case KEY_BASELINE:
-      read_baseline(state, o, arg);
-      return 0;
-    case KEY_STEM:
-      o->rouge.stem = 1;
-      return 0;
-    case KEY_LINES:
-      o->rouge.lines = 1;
-      return 0;
-    case KEY_OUT:
-      o->out = arg;
-      return 0;
-    case 's':
-      read_seed(state, o, arg);
-      return 0;
-    default:
-      return ARGP_ERR_UNKNOWN;
-  }
-}
-
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  rouge_options *o = state->input;
-  switch (key) {
-    case KEY_ROUGE:
-      return 0;
-    case KEY_DATA:
-      add_data(o, arg);
-      return 0;
-    case KEY_FIELD:
-      o->field = arg;
-      return 0;
-    case KEY_ANSWER:
-      o->answer_field = arg;
-      return 0;
-    case KEY_WHERE:
-      read_where(state, o, arg);
-      return 0;
-    case KEY_LIMIT:
-      o->limit = (int)options_number(state, "--limit", arg, 1, INT32_MAX);
-      return 0;
-    case 'm':
-      o->model.path = arg;
-      return 0;
-    case ARGP_KEY_INIT:
-      options_share(state, 2);
-      state->child_inputs[2] = &o->model;
-      state->child_inputs[3] = &o->how;
-      return 0;
-    case ARGP_KEY_ARG:
-      if (o->model.path) argp_error(state, "one model, not \"%s\" too: data are --data FILE", arg);
-      o->model.path = arg;
-      return 0;
-    case ARGP_KEY_END:
-      check_sources(state, o);
-      return 0;
-    default:
-      return parse_scoring(key, arg, state);
-  }
-}
-
-static const struct argp_child children[] = {{&options_json, 0, NULL, 7},
-                                             {&options_run, 0, NULL, 7},
-                                             {&options_model, 0, "Running the model:", 6},
-                                             {&options_summary, 0, "Generation:", 4},
-                                             {0}};
-static const struct argp argp = {
-    .options = list,
-    .parser = parse,
-    .args_doc = "[MODEL]",
-    .doc =
-        "Summarizes documents and scores the summaries by reference "
-        "summaries: ROUGE-1, ROUGE-2 and ROUGE-L, as the Python package "
-        "rouge_score computes them."
-        "\vPrecision is the share of the summary's words (rouge2: bigrams) "
-        "that the reference has, recall the share of the reference's that the "
-        "summary has; rougeL uses the longest common subsequence. The interval "
-        "of the mean F1 is a bootstrap of 1000 resamples of the documents, "
-        "seeded by --seed. Of several --samples the one with the best score of "
-        "the model counts. --json prints one object, in which rouge1, rouge2 "
-        "and rougeL are the mean F1.\n\n"
-        "Ctrl-C reports what is done and exits with 130.",
-    .children = children};
+static const verb_options verb_rouge = {
+    parts, "[MODEL]",
+    "Summarizes documents and scores the summaries by reference summaries: ROUGE-1, ROUGE-2 and "
+    "ROUGE-L, as the Python package rouge_score computes them."
+    "\vPrecision is the share of the summary's words (rouge2: bigrams) that the reference has, "
+    "recall the share of the reference's that the summary has; rougeL uses the longest common "
+    "subsequence. The interval of the mean F1 is a bootstrap of 1000 resamples of the documents, "
+    "seeded by --seed. Of several --samples the one with the best score of the model counts. "
+    "--json prints one object, in which rouge1, rouge2 and rougeL are the mean F1.\n\n"
+    "Ctrl-C reports what is done and exits with 130.",
+    finish};
 
 /* ---- summaries ----------------------------------------------------------------------- */
-
-static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
-static rouge_text copy(const char *text, size_t length) {
-  char *own = need(length + 1, 1);
-  if (length) memcpy(own, text, length);
-  return (rouge_text){own, length};
-}
-
-static rouge_text first_words(const rouge_text *t, int words) {
-  size_t start = 0, end;
-  while (start < t->length && is_space(t->text[start])) start++;
-  for (end = start; end < t->length; end++)
-    if (is_space(t->text[end]) && !is_space(t->text[end - 1]) && !--words) break;
-  return copy(t->text + start, end - start);
-}
-
-static rouge_text first_sentence(const rouge_text *t) {
-  attend_sentence s = {0};
-  if (!attend_sentence_next(t->text, t->length, &s)) return copy("", 0);
-  return copy(t->text + s.start, s.length);
-}
-
-static void copy_leads(const rouge_options *o, const rouge_pairs *pairs) {
-  for (int i = 0; i < pairs->count; i++) {
-    rouge_pair *p = &pairs->at[i];
-    p->summary = o->words ? first_words(&p->document, o->words) : first_sentence(&p->document);
-  }
-}
 
 typedef struct {
   int done, count; /* documents */
@@ -245,91 +139,299 @@ static void on_done(int document, const attend_summarized *one, void *user) {
   p->done++;
 }
 
-static void take_summaries(const attend_summaries *all, const rouge_pairs *pairs, int *cut) {
-  for (int i = 0; i < pairs->count; i++) {
+static attend_status take_summaries(const attend_summaries *all, attend_pairs *pairs, int *cut) {
+  attend_status status = ATTEND_OK;
+  for (int i = 0; i < attend_pairs_count(pairs) && !status; i++) {
     const attend_summarized *d = attend_summaries_get(all, i);
     const char *text = d->count ? d->best[0].text : "";
     if (!d->done) continue;
-    pairs->at[i].summary = copy(text, strlen(text));
+    status = attend_pairs_set_summary(pairs, i, text, strlen(text));
     *cut += d->cut > 0;
   }
+  return status;
 }
 
-static attend_status summarize(attend_summarizer *s, const rouge_pairs *pairs,
+static attend_status summarize(attend_summarizer *s, const attend_pairs *pairs,
                                attend_summaries **all) {
   attend_summarize_callbacks callbacks = {ATTEND_INIT(attend_summarize_callbacks)};
-  rouge_progress progress = {.count = pairs->count};
-  attend_document *docs = need((size_t)pairs->count, sizeof *docs);
-  for (int i = 0; i < pairs->count; i++)
-    docs[i] = (attend_document){
-        .text = pairs->at[i].document.text, .length = pairs->at[i].document.length, .number = i};
+  rouge_progress progress = {.count = attend_pairs_count(pairs)};
+  attend_document *docs = need((size_t)progress.count, sizeof *docs);
+  for (int i = 0; i < progress.count; i++) {
+    const attend_pair_text *d = &attend_pairs_get(pairs, i)->document;
+    docs[i] = (attend_document){.text = d->text, .length = d->length, .number = i};
+  }
   callbacks.progress = on_progress;
   callbacks.on_done = on_done;
   callbacks.user = &progress;
-  progress_start("summarizing", (size_t)pairs->count);
-  attend_status status = attend_summarize(s, pairs->count, docs, &callbacks, all);
+  progress_start("summarizing", (size_t)progress.count);
+  attend_status status = attend_summarize(s, progress.count, docs, &callbacks, all);
   progress_end();
   free(docs);
   return status;
 }
 
-static int write_summaries(const rouge_options *o, const rouge_pairs *pairs, int *cut) {
+/* *cut: documents that were truncated. */
+static int write_summaries(const rouge_options *o, attend_context *ctx, attend_pairs *pairs,
+                           int *cut) {
   summarizer s = {0};
   attend_summaries *all = NULL;
   int code = summarizer_open(&o->common, &o->model, &o->how, &s);
   attend_status status = code ? ATTEND_OK : summarize(s.s, pairs, &all);
   if (status && status != ATTEND_STOPPED) code = complain_status(s.m.ctx, status);
-  if (all) take_summaries(all, pairs, cut);
+  status = all ? take_summaries(all, pairs, cut) : ATTEND_OK;
+  if (status) code = complain_status(ctx, status);
   attend_summaries_free(all);
   summarizer_close(&s);
   return code;
 }
 
+/* ---- scores ---------------------------------------------------------------------------- */
+
+static const struct {
+  const char *name;
+  int at; /* of the numbers: precision, recall, F1 */
+} kinds[] = {{"rouge1", ATTEND_PAIR_ROUGE1},
+             {"rouge2", ATTEND_PAIR_ROUGE2},
+             {"rougeL", ATTEND_PAIR_ROUGEL},
+             {"rougeLsum", ATTEND_PAIR_ROUGELSUM}};
+
+static int kinds_of(const rouge_run *run) { return run->o->lines ? 4 : 3; }
+
+static const column columns[] = {{"score", "", CELL_TEXT},
+                                 {"precision", "precision", CELL_RATIO},
+                                 {"recall", "recall", CELL_RATIO},
+                                 {"f1", "F1", CELL_RATIO},
+                                 {"interval", "95% of F1", CELL_TEXT},
+                                 {NULL, NULL, CELL_TEXT}};
+
+static int print_table(const rouge_run *run) {
+  const attend_interval *mean = run->report.mean;
+  const int scored = run->report.scored;
+  table t = table_start(columns);
+  for (int k = 0; k < kinds_of(run); k++) {
+    const attend_interval *m = mean + kinds[k].at;
+    char interval[64];
+    snprintf(interval, sizeof interval, "%.3f .. %.3f", m[2].low, m[2].high);
+    table_add(&t, (cell[]){cell_text(kinds[k].name), cell_number(m[0].mean), cell_number(m[1].mean),
+                           cell_number(m[2].mean), cell_text(interval)});
+  }
+  int code = table_print(&t, stdout);
+  table_free(&t);
+  if (code) return code;
+  printf("\n%d %s of %.1f words, references of %.1f\n", scored,
+         scored == 1 ? "summary" : "summaries", mean[ATTEND_PAIR_WORDS].mean,
+         mean[ATTEND_PAIR_REFERENCE_WORDS].mean);
+  if (run->report.documents == scored)
+    printf("%.1f%% of the words and %.1f%% of the bigrams are not in the document\n",
+           100 * mean[ATTEND_PAIR_NEW_WORDS].mean, 100 * mean[ATTEND_PAIR_NEW_BIGRAMS].mean);
+  if (run->report.empty) printf("%d of the summaries have no word\n", run->report.empty);
+  if (run->cut)
+    printf("%d documents are longer than the model reads, and were truncated\n", run->cut);
+  return check_written(stdout, "the scores");
+}
+
+/* ---- JSON --------------------------------------------------------------------------- */
+
+static void put_interval(attend_json_writer *w, const char *name, const attend_interval *i) {
+  attend_json_member(w, name);
+  if (!i) {
+    attend_json_put_null(w);
+    return;
+  }
+  attend_json_indent(w, false);
+  attend_json_open(w, '{');
+  json_number(w, "mean", i->mean);
+  json_number(w, "low", i->low);
+  json_number(w, "high", i->high);
+  attend_json_close(w, '}');
+  attend_json_indent(w, true);
+}
+
+static void put_scores(attend_json_writer *w, const rouge_run *run) {
+  attend_json_member(w, "scores");
+  attend_json_open(w, '{');
+  for (int k = 0; k < kinds_of(run); k++) {
+    const attend_interval *mean = run->report.mean + kinds[k].at;
+    attend_json_member(w, kinds[k].name);
+    attend_json_open(w, '{');
+    put_interval(w, "precision", &mean[0]);
+    put_interval(w, "recall", &mean[1]);
+    put_interval(w, "f1", &mean[2]);
+    attend_json_close(w, '}');
+  }
+  attend_json_close(w, '}');
+}
+
+static void put_source(attend_json_writer *w, const rouge_options *o) {
+  bool model = !o->predictions && !o->baseline;
+  const char *path = o->model.path ? o->model.path : "attend:summarizer";
+  json_text(w, "model", model ? path : NULL);
+  json_text(w, "attention", model ? o->model.attention : NULL);
+  json_text(w, "predictions", o->predictions);
+  json_text(w, "baseline", o->baseline);
+  json_truth(w, "stem", o->stem);
+  json_number(w, "seed", (double)o->how.how.seed);
+}
+
+static int print_json(const rouge_run *run) {
+  const attend_interval *mean = run->report.mean;
+  const int scored = run->report.scored, all = attend_pairs_count(run->pairs);
+  bool novelty = run->report.documents == scored;
+  attend_json_writer w = attend_json_writer_file(run->ctx, stdout);
+  attend_json_indent(&w, true);
+  attend_json_open(&w, '{');
+  for (int k = 0; k < kinds_of(run); k++)
+    json_number(&w, kinds[k].name, mean[kinds[k].at + 2].mean);
+  json_number(&w, "documents", scored);
+  json_number(&w, "pairs", all);
+  json_truth(&w, "complete", scored == all);
+  put_scores(&w, run);
+  put_interval(&w, "summary_words", &mean[ATTEND_PAIR_WORDS]);
+  put_interval(&w, "reference_words", &mean[ATTEND_PAIR_REFERENCE_WORDS]);
+  put_interval(&w, "new_words", novelty ? &mean[ATTEND_PAIR_NEW_WORDS] : NULL);
+  put_interval(&w, "new_bigrams", novelty ? &mean[ATTEND_PAIR_NEW_BIGRAMS] : NULL);
+  put_source(&w, run->o);
+  json_number(&w, "cut_documents", run->cut);
+  json_number(&w, "empty_summaries", run->report.empty);
+  json_number(&w, "seconds", run->seconds);
+  attend_json_close(&w, '}');
+  attend_status status = attend_json_finish(&w);
+  attend_json_writer_free(&w);
+  return status ? complain_status(run->ctx, status) : EXIT_OK;
+}
+
+/* ---- each summary --------------------------------------------------------------------- */
+
+static void put_references(attend_json_writer *w, const attend_pair *p) {
+  attend_json_member(w, "reference");
+  if (p->references > 1) attend_json_open(w, '[');
+  for (int i = 0; i < p->references; i++)
+    attend_json_put_bytes(w, p->reference[i].text, p->reference[i].length);
+  if (p->references > 1) attend_json_close(w, ']');
+}
+
+static void put_row(attend_json_writer *w, const rouge_run *run, const attend_pair *p,
+                    const double *row) {
+  attend_json_open(w, '{');
+  json_number(w, "line", (double)p->line);
+  attend_json_member(w, "summary");
+  attend_json_put_bytes(w, p->summary.text, p->summary.length);
+  put_references(w, p);
+  for (int k = 0; k < kinds_of(run); k++) {
+    attend_json_member(w, kinds[k].name);
+    attend_json_open(w, '{');
+    json_number(w, "precision", row[kinds[k].at]);
+    json_number(w, "recall", row[kinds[k].at + 1]);
+    json_number(w, "f1", row[kinds[k].at + 2]);
+    attend_json_close(w, '}');
+  }
+  json_number(w, "words", row[ATTEND_PAIR_WORDS]);
+  if (p->document.text) json_number(w, "new_words", row[ATTEND_PAIR_NEW_WORDS]);
+  if (p->document.text) json_number(w, "new_bigrams", row[ATTEND_PAIR_NEW_BIGRAMS]);
+  attend_json_close(w, '}');
+}
+
+/* The file of --out. */
+static int write_rows(const rouge_run *run) {
+  char *text = NULL;
+  size_t length = 0;
+  FILE *memory = open_memstream(&text, &length);
+  attend_status status = memory ? ATTEND_OK : ATTEND_NO_MEMORY;
+  for (int i = 0; i < attend_pairs_count(run->pairs) && !status; i++) {
+    const double *row = attend_pairs_numbers(run->pairs, i);
+    if (!row) continue;
+    attend_json_writer w = attend_json_writer_file(run->ctx, memory);
+    put_row(&w, run, attend_pairs_get(run->pairs, i), row);
+    status = attend_json_finish(&w);
+    attend_json_writer_free(&w);
+  }
+  if (memory && fclose(memory)) status = ATTEND_NO_MEMORY;
+  if (!status) status = attend_file_write(run->ctx, run->o->out, text, length);
+  free(text);
+  return status ? complain_status(run->ctx, status) : EXIT_OK;
+}
+
 /* ---- the verb --------------------------------------------------------------------------- */
 
-static int make_summaries(attend_context *ctx, const rouge_options *o, rouge_pairs *pairs,
-                          int *cut) {
-  if (o->predictions) return predictions_read(ctx, o, pairs);
-  if (!o->baseline) return write_summaries(o, pairs, cut);
-  copy_leads(o, pairs);
-  return EXIT_OK;
+/* Lines that lack a text are a failure that options can remedy. */
+static int complain_lines(const rouge_run *run, attend_status status, const char *remedy) {
+  if (status != ATTEND_UNSUPPORTED) return complain_status(run->ctx, status);
+  complain("%s: name it with %s", attend_message(run->ctx), remedy);
+  return EXIT_FAILED;
+}
+
+static int read_pairs(rouge_run *run) {
+  const rouge_options *o = run->o;
+  attend_pairs_options how = o->pairs;
+  how.may_lack = o->predictions != NULL;
+  attend_status status =
+      attend_pairs_read(run->ctx, (int)o->data.count, o->data.text, &how, &run->pairs);
+  if (status) return complain_lines(run, status, "--field or --answer-field");
+  if (attend_pairs_count(run->pairs)) return EXIT_OK;
+  complain("%s has no pair of a document and a summary%s", o->data.text[o->data.count - 1],
+           how.where ? " that matches --where" : "");
+  return EXIT_FAILED;
+}
+
+static int make_summaries(rouge_run *run) {
+  const rouge_options *o = run->o;
+  if (!o->predictions && !o->baseline) return write_summaries(o, run->ctx, run->pairs, &run->cut);
+  attend_status status =
+      o->predictions ? attend_pairs_read_summaries(run->pairs, o->predictions, o->prediction_field)
+                     : attend_pairs_lead(run->pairs, o->words);
+  return status ? complain_lines(run, status, "--prediction-field") : EXIT_OK;
+}
+
+static int on_scored(double done, void *user) {
+  progress_step((size_t)(done * attend_pairs_count(user)), "summaries");
+  return 0;
+}
+
+static int score_pairs(rouge_run *run) {
+  attend_pairs_score_options how = {ATTEND_INIT(attend_pairs_score_options)};
+  how.rouge = (attend_rouge_options){ATTEND_INIT(attend_rouge_options), .stem = run->o->stem,
+                                     .lines = run->o->lines};
+  how.bootstrap = (attend_bootstrap_options){ATTEND_INIT(attend_bootstrap_options)};
+  how.bootstrap.seed = run->o->how.how.seed;
+  how.progress = on_scored;
+  how.user = run->pairs;
+  progress_start("scoring", (size_t)attend_pairs_count(run->pairs));
+  attend_status status = attend_pairs_score(run->pairs, &how, &run->report);
+  progress_end();
+  return status ? complain_status(run->ctx, status) : EXIT_OK;
 }
 
 /* Short documents are summarized first: an interrupted result is biased. */
-static int report(attend_context *ctx, const rouge_report *a) {
-  int done = a->scores->count, all = a->pairs->count;
-  int code = done ? rouge_print(ctx, a) : EXIT_OK;
-  if (!code && done && a->o->out) code = rouge_write(ctx, a);
+static int report(const rouge_run *run) {
+  int done = run->report.scored, all = attend_pairs_count(run->pairs), code = EXIT_OK;
+  if (done) code = run->o->common.json ? print_json(run) : print_table(run);
+  if (!code && done && run->o->out) code = write_rows(run);
   if (code || done == all) return code;
   complain("interrupted: the numbers are of %d of %d documents, the shortest ones", done, all);
   return EXIT_INTERRUPTED;
 }
 
-static int score(attend_context *ctx, const rouge_options *o) {
-  rouge_pairs pairs = {0};
-  rouge_scores scores = {0};
-  rouge_report a = {.o = o, .pairs = &pairs, .scores = &scores};
-  int code = o->out && !can_write(o->out) ? EXIT_FAILED : EXIT_OK;
-  if (!code) code = pairs_read(ctx, o, &pairs);
+static int score(rouge_run *run) {
+  int code = run->o->out && !can_write(run->o->out) ? EXIT_FAILED : EXIT_OK;
+  if (!code) code = read_pairs(run);
   double start = seconds_now();
   interrupt_watch();
   interrupt_watch_ends();
-  if (!code) code = make_summaries(ctx, o, &pairs, &a.cut);
-  a.seconds = seconds_now() - start;
-  if (!code) code = scores_make(ctx, o, &pairs, &scores);
-  if (!code) code = report(ctx, &a);
-  scores_free(&scores);
-  pairs_free(&pairs);
-  return code;
+  if (!code) code = make_summaries(run);
+  run->seconds = seconds_now() - start;
+  if (!code) code = score_pairs(run);
+  return code ? code : report(run);
 }
 
-int eval_rouge(int argc, char **argv) {
-  rouge_options o = {.how = summary_defaults(), .rouge = {ATTEND_INIT(attend_rouge_options)}};
+int cmd_eval_rouge(int argc, char **argv) {
+  rouge_options o = {.how = summary_defaults(), .pairs = {ATTEND_INIT(attend_pairs_options)}};
+  rouge_run run = {.o = &o};
   int code;
-  argp_parse(&argp, argc, argv, 0, NULL, &o);
-  attend_context *ctx = options_context(&o.common, NULL, &code);
-  if (!code) code = score(ctx, &o);
-  attend_context_free(ctx);
-  free(o.data);
+  options_read(&verb_rouge, argc, argv, &o);
+  run.ctx = options_context(&o.common, NULL, &code);
+  if (!code) code = score(&run);
+  attend_pairs_free(run.pairs);
+  attend_context_free(run.ctx);
+  free(o.data.text);
   return code;
 }

@@ -1,248 +1,239 @@
 /* attend generate: continue texts with a decoder, or answer them with an
- * encoder-decoder. prompts.c prepares the input, print.c the output.
+ * encoder-decoder. print.c prints.
  */
+#include "generate/generate.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "generate/generate.h"
 #include "progress.h"
-#include "sampling.h"
 #include "table.h"
 
-enum { TOKENS = 256, MOST_TOKENS = 1 << 24 };
+enum { TOKENS = 256, MOST_TOKENS = 1 << 24, BEAM_OPTIONS = 1 };
 #define TEMPERATURE 0.8f
-
-/* Parser state of argp. */
-typedef struct {
-  generate_options o;
-  sampling draw;
-  bool beam_words;
-} parsed;
 
 /* ---- options ------------------------------------------------------------------------ */
 
-enum {
-  KEY_IDS = 1400,
-  KEY_LINES,
-  KEY_ECHO,
-  KEY_MIN,
-  KEY_IGNORE_END,
-  KEY_STOP,
-  KEY_CONTEXT,
-  KEY_SLIDE,
-  KEY_BATCH,
-  KEY_REPEAT,
-  KEY_NO_REPEAT,
-  KEY_SAMPLES,
-  KEY_BEAMS,
-  KEY_LENGTH,
-  KEY_EARLY,
-  KEY_STATS
-};
-
-static const struct argp_option list[] = {
-    {0, 0, 0, 0, "What goes in:", 1},
-    {"prompt", 'p', "TEXT", 0,
-     "Continue this; several are several prompts (default: the standard input, "
-     "less its last line end; on a terminal, the beginning of a text)",
-     1},
-    {"lines", KEY_LINES, 0, 0, "Each line of the standard input is a prompt", 1},
-    {"ids", KEY_IDS, "IDS", 0, "Continue these token ids, and print ids: \"1 5 7\"", 1},
-    {0, 0, 0, 0, "What comes out:", 2},
-    {"tokens", 'n', "N", 0, "Write N tokens at most (default: 256)", 2},
-    {"min", KEY_MIN, "N", 0, "Do not end before N tokens", 2},
-    {"stop", KEY_STOP, "TEXT", 0, "End before this text; may be repeated", 2},
-    {"ignore-end", KEY_IGNORE_END, 0, 0, "Never take the model's end token", 2},
-    {"echo", KEY_ECHO, 0, 0, "Print the prompt first", 2},
-    {"samples", KEY_SAMPLES, "N", 0, "Write N texts for each prompt (with --beams: the N best)", 2},
-    {"stats", KEY_STATS, 0, 0, "Print speed and memory on the standard error", 2},
-    {0, 0, 0, 0, "How a token is chosen:", 3},
-    SAMPLING_ROWS("Draw, with logits divided by T; 0 takes the best token "
-                  "(default: 0, greedy; 0.8 if another sampling option is "
-                  "given)",
-                  "Random seed: the same seed gives the same text (default: "
-                  "0); `random' picks a new one and prints it",
-                  3),
-    {"repeat-penalty", KEY_REPEAT, "X", 0, "Repetition penalty on tokens that occurred: 1 is none",
-     3},
-    {"no-repeat", KEY_NO_REPEAT, "N", 0, "Never repeat an n-gram of N tokens", 3},
-    {"beams", KEY_BEAMS, "N", 0, "Beam search with N beams", 3},
-    {"length-penalty", KEY_LENGTH, "X", 0,
-     "Compare beams by log probability / length^X (default: 1)", 3},
-    {"early-stop", KEY_EARLY, 0, 0, "Stop when N beams are finished", 3},
-    {0, 0, 0, 0, "What the model sees:", 4},
-    {"context", KEY_CONTEXT, "N", 0, "Context length in tokens (default: the model's maximum)", 4},
-    {"slide", KEY_SLIDE, 0, 0, "When the context is full, drop its older half and continue", 4},
-    {"batch", KEY_BATCH, "N", 0, "Sequences computed together (default: 8)", 4},
+#define COUNT(member, from) NUMBER(generate_options, member, from, MOST_TOKENS)
+static const option_row own[] = {
+    {.help = "What goes in:"},
+    {"prompt", "TEXT",
+     "Continue this; several are several prompts (default: the standard input, less its last "
+     "line end; on a terminal, the beginning of a text)",
+     LIST(generate_options, prompts), .letter = 'p'},
+    {"lines", NULL, "Each line of the standard input is a prompt", FLAG(generate_options, lines)},
+    {"ids", "IDS", "Continue these token ids, and print ids: \"1 5 7\"",
+     LIST(generate_options, ids)},
+    {.help = "What comes out:"},
+    {"tokens", "N", "Write N tokens at most (default: 256)", COUNT(how.max_new, 1), .letter = 'n'},
+    {"min", "N", "Do not end before N tokens", COUNT(how.min_new, 0)},
+    {"stop", "TEXT", "End before this text; may be repeated", LIST(generate_options, stops)},
+    {"ignore-end", NULL, "Never take the model's end token",
+     FLAG(generate_options, how.ignore_end)},
+    {"echo", NULL, "Print the prompt first", FLAG(generate_options, echo)},
+    {"samples", "N", "Write N texts for each prompt (with --beams: the N best)",
+     COUNT(how.samples, 1)},
+    {"stats", NULL, "Print speed and memory on the standard error", FLAG(generate_options, stats)},
+    {.help = "How a token is chosen:"},
+    SAMPLING_ROWS(generate_options,
+                  "Draw, with logits divided by T; 0 takes the best token (default: 0, greedy; "
+                  "0.8 if another sampling option is given)",
+                  "Random seed: the same seed gives the same text (default: 0); `random' picks a "
+                  "new one and prints it"),
+    {"repeat-penalty", "X", "Repetition penalty on tokens that occurred: 1 is none",
+     REAL(generate_options, how.repetition, 0.01, 100)},
+    {"no-repeat", "N", "Never repeat an n-gram of N tokens", COUNT(how.no_repeat, 0)},
+    {"beams", "N", "Beam search with N beams", COUNT(how.beams, 1)},
+    {"length-penalty", "X", "Compare beams by log probability / length^X (default: 1)",
+     REAL(generate_options, how.length_penalty, -10, 10),
+     MARK(generate_options, given, BEAM_OPTIONS)},
+    {"early-stop", NULL, "Stop when N beams are finished", FLAG(generate_options, how.early_stop),
+     MARK(generate_options, given, BEAM_OPTIONS)},
+    {.help = "What the model sees:"},
+    {"context", "N", "Context length in tokens (default: the model's maximum)",
+     COUNT(how.context, 2)},
+    {"slide", NULL, "When the context is full, drop its older half and continue",
+     FLAG(generate_options, slides)},
+    {"batch", "N", "Sequences computed together (default: 8)", COUNT(how.batch, 1)},
+    {.help = "How it runs:"},
     {0}};
-
-static int read_count(struct argp_state *state, const char *name, const char *text, int low) {
-  return (int)options_number(state, name, text, low, MOST_TOKENS);
-}
-
-/* Lists on the command line grow one by one; they live as long as the program. */
-static void add_word(const char ***words, int *count, const char *word) {
-  size_t n = (size_t)(*count)++;
-  *words = need_more(*words, n, n + 1, sizeof **words);
-  (*words)[n] = word;
-}
-
-static bool parse_input(int key, char *arg, struct argp_state *state, parsed *a) {
-  generate_options *o = &a->o;
-  switch (key) {
-    case 'p':
-    case KEY_IDS:
-      if (o->n_prompts && o->is_ids != (key == KEY_IDS))
-        argp_error(state, "take --prompt or --ids, not both");
-      o->is_ids = key == KEY_IDS;
-      add_word(&o->prompts, &o->n_prompts, arg);
-      return true;
-    case KEY_LINES:
-      o->lines = true;
-      return true;
-    case KEY_CONTEXT:
-      o->how.context = read_count(state, "--context", arg, 2);
-      return true;
-    case KEY_SLIDE:
-      o->how.window = ATTEND_WINDOW_SLIDE;
-      return true;
-    case KEY_BATCH:
-      o->how.batch = read_count(state, "--batch", arg, 1);
-      return true;
-    default:
-      return false;
-  }
-}
-
-static bool parse_output(int key, char *arg, struct argp_state *state, parsed *a) {
-  generate_options *o = &a->o;
-  switch (key) {
-    case 'n':
-      o->how.max_new = read_count(state, "--tokens", arg, 1);
-      return true;
-    case KEY_MIN:
-      o->how.min_new = read_count(state, "--min", arg, 0);
-      return true;
-    case KEY_STOP:
-      if (!*arg) argp_error(state, "--stop takes a text that is not empty");
-      add_word((const char ***)&o->how.stops, &o->how.n_stops, arg);
-      return true;
-    case KEY_IGNORE_END:
-      o->how.ignore_end = true;
-      return true;
-    case KEY_ECHO:
-      o->echo = true;
-      return true;
-    case KEY_SAMPLES:
-      o->how.samples = read_count(state, "--samples", arg, 1);
-      return true;
-    case KEY_STATS:
-      o->stats = true;
-      return true;
-    default:
-      return false;
-  }
-}
-
-static bool parse_choice(int key, char *arg, struct argp_state *state, parsed *a) {
-  attend_generate_options *how = &a->o.how;
-  switch (key) {
-    case KEY_REPEAT:
-      how->repetition = (float)options_real(state, "--repeat-penalty", arg, 0.01, 100);
-      return true;
-    case KEY_NO_REPEAT:
-      how->no_repeat = read_count(state, "--no-repeat", arg, 0);
-      return true;
-    case KEY_BEAMS:
-      how->beams = read_count(state, "--beams", arg, 1);
-      return true;
-    case KEY_LENGTH:
-      how->length_penalty = (float)options_real(state, "--length-penalty", arg, -10, 10);
-      a->beam_words = true;
-      return true;
-    case KEY_EARLY:
-      how->early_stop = true;
-      a->beam_words = true;
-      return true;
-    default:
-      return false;
-  }
-}
+static const option_part parts[] = {{own, 0},
+                                    {option_rows_model, offsetof(generate_options, model)},
+                                    {option_rows_run, offsetof(generate_options, common)},
+                                    {option_rows_json, offsetof(generate_options, common)},
+                                    {0}};
 
 /* Options that exclude each other. */
-static void check(struct argp_state *state, const parsed *a) {
-  const generate_options *o = &a->o;
+static void check(struct argp_state *state, const generate_options *o) {
   if (o->model.count)
-    argp_error(state,
-               "there is one model, and \"%s\" is another word: give a "
-               "prompt with --prompt",
+    argp_error(state, "there is one model, and \"%s\" is another word: give a prompt with --prompt",
                o->model.words[0]);
-  if (o->lines && o->n_prompts)
-    argp_error(state,
-               "--lines reads the standard input: leave --prompt and "
-               "--ids away");
+  if (o->prompts.count && o->ids.count) argp_error(state, "take --prompt or --ids, not both");
+  if (o->lines && o->prompts.count + o->ids.count)
+    argp_error(state, "--lines reads the standard input: leave --prompt and --ids away");
+  for (size_t i = 0; i < o->stops.count; i++)
+    if (!*o->stops.text[i]) argp_error(state, "--stop takes a text that is not empty");
   if (o->how.min_new > o->how.max_new)
     argp_error(state, "--min %d is more than --tokens %d", o->how.min_new, o->how.max_new);
-  if (o->how.beams == 1 && a->beam_words)
+  if (o->how.beams == 1 && o->given & BEAM_OPTIONS)
     argp_error(state, "--length-penalty and --early-stop are for --beams");
   if (o->how.beams == 1) return;
-  if (a->draw.other || o->how.temperature > 0) sampling_refuse(state);
-  if (o->how.window == ATTEND_WINDOW_SLIDE)
-    argp_error(state, "beams cannot --slide: take a longer --context");
+  if (o->draw.given & (SAMPLING_SEED | SAMPLING_OTHER) || o->how.temperature > 0)
+    sampling_refuse(state);
+  if (o->slides) argp_error(state, "beams cannot --slide: take a longer --context");
   if (o->how.samples > o->how.beams)
     argp_error(state, "--samples %d cannot come from --beams %d", o->how.samples, o->how.beams);
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  parsed *a = state->input;
-  if (parse_input(key, arg, state, a) || parse_output(key, arg, state, a) ||
-      sampling_parse(key, arg, state, &a->draw, &a->o.how) || parse_choice(key, arg, state, a))
-    return 0;
-  switch (key) {
-    case ARGP_KEY_END:
-      check(state, a);
-      return 0;
-    default:
-      return model_parse(key, state, &a->o.model);
+static void finish(struct argp_state *state, char **words, int count, void *input) {
+  generate_options *o = input;
+  model_words(state, words, count, &o->model);
+  check(state, o);
+  bool draws =
+      o->draw.given & (SAMPLING_SEED | SAMPLING_OTHER) || (o->how.samples > 1 && o->how.beams == 1);
+  sampling_settle(&o->draw, draws, TEMPERATURE, &o->how);
+  if (o->slides) o->how.window = ATTEND_WINDOW_SLIDE;
+  o->how.stops = o->stops.text;
+  o->how.n_stops = (int)o->stops.count;
+}
+
+static const verb_options verb_generate = {
+    parts, "MODEL",
+    "Continues a text, or with an encoder-decoder answers one. The text goes to the standard "
+    "output as it comes, and nothing else does."
+    "\vDecoding is greedy unless a sampling option is given: --temp, --top-k, --top-p, --min-p, "
+    "--seed, or several --samples. Samples depend only on the seed and the indices of prompt and "
+    "sample. The first Ctrl-C ends the text and exits with 130, the second kills.",
+    finish};
+
+/* ---- prompts: before the model is loaded --------------------------------------------- */
+
+static void add_prompt(generate_run *run, const char *text, size_t length) {
+  size_t n = (size_t)run->n_prompts;
+  if ((n & (n - 1)) == 0) /* room for twice as many */
+    run->prompt = need_more(run->prompt, n, n ? 2 * n : 1, sizeof *run->prompt);
+  generate_prompt *p = &run->prompt[run->n_prompts++];
+  p->text = memcpy(need(length + 1, 1), text, length);
+  p->length = length;
+}
+
+/* The last line end comes from the shell or the editor, not from the author. */
+static int read_input(generate_run *run) {
+  size_t length = 0;
+  int code = EXIT_OK;
+  char *text =
+      isatty(STDIN_FILENO) ? need(1, 1) : input_all(stdin, "the standard input", &length, &code);
+  if (!run->o->lines) add_prompt(run, text, length - (length && text[length - 1] == '\n'));
+  for (size_t at = 0, n; run->o->lines && at < length; at += n + 1) {
+    const char *end = memchr(text + at, '\n', length - at);
+    n = end ? (size_t)(end - text) - at : length - at;
+    add_prompt(run, text + at, n);
   }
+  free(text);
+  return code;
 }
 
-static const struct argp_child children[] = {{&options_json, 0, NULL, 2},
-                                             {&options_run, 0, "", 6},
-                                             {&options_model, 0, "How it runs:", 5},
-                                             {0}};
-static const struct argp argp = {
-    .options = list,
-    .parser = parse,
-    .args_doc = "MODEL",
-    .doc =
-        "Continues a text, or with an encoder-decoder answers one. The text "
-        "goes to the standard output as it comes, and nothing else does."
-        "\vDecoding is greedy unless a sampling option is given: "
-        "--temp, --top-k, --top-p, --min-p, --seed, or several --samples. "
-        "Samples "
-        "depend only on the seed and the indices of prompt and sample."
-        " The first Ctrl-C ends the text and exits with 130, the second "
-        "kills.",
-    .children = children};
-
-/* ---- main ----------------------------------------------------------------------------- */
-
-static void settle(parsed *a) {
-  attend_generate_options *how = &a->o.how;
-  if (a->draw.other || (how->samples > 1 && how->beams == 1))
-    sampling_settle(&a->draw, TEMPERATURE, how);
+static int gather(generate_run *run) {
+  const text_list *given = run->is_ids ? &run->o->ids : &run->o->prompts;
+  for (size_t i = 0; i < given->count; i++) add_prompt(run, given->text[i], strlen(given->text[i]));
+  return given->count ? EXIT_OK : read_input(run);
 }
+
+/* ---- prompts as ids, truncated to the context ------------------------------------------ */
+
+static int encode(const generate_run *run, attend_encoding *e, generate_prompt *p) {
+  attend_prompt ids = {0};
+  attend_status status = attend_prompt_encode(run->m.model, e, p->text, p->length, &ids);
+  if (status) return complain_status(run->m.ctx, status);
+  for (int i = 0; i < ids.count; i++) id_list_add(&p->ids, ids.ids[i]);
+  return EXIT_OK;
+}
+
+static int read_numbers(generate_prompt *p) {
+  int code = input_ids(p->text, &p->ids);
+  free(p->text);
+  p->text = NULL;
+  return code;
+}
+
+static int begin_empty(const generate_run *run, generate_prompt *p) {
+  int32_t begin = attend_begin_token(run->m.model, run->m.tokenizer);
+  if (p->ids.count) return EXIT_OK;
+  if (begin >= 0) {
+    id_list_add(&p->ids, begin);
+    return EXIT_OK;
+  }
+  complain("the model names no token that begins a text: give a prompt");
+  return EXIT_USAGE;
+}
+
+static int check_context(const generate_run *run) {
+  const attend_config *c = attend_model_config(run->m.model);
+  int requested = run->o->how.context, made = c->positions;
+  if (!requested || !made || requested <= made) return EXIT_OK;
+  if (c->position == ATTEND_POSITIONS_LEARNED) {
+    complain("--context %d is more than the %d positions that the model has", requested, made);
+    return EXIT_USAGE;
+  }
+  complain("the model was made for %d tokens: beyond them what it writes may fall apart", made);
+  return EXIT_OK;
+}
+
+/* Keeps the last part, and the first token if it is the begin token: models rely on it
+ * (attention sinks). */
+static void keep_last(const generate_run *run, generate_prompt *p, const char *name) {
+  int keep = run->context, gone = p->ids.count - keep;
+  int front = p->ids.id[0] == attend_model_config(run->m.model)->bos;
+  memmove(p->ids.id + front, p->ids.id + gone + front, (size_t)(keep - front) * sizeof *p->ids.id);
+  p->ids.count = keep;
+  complain("%s is longer than the context of %d tokens: its first %d were left out", name, keep,
+           gone);
+}
+
+static int fit(const generate_run *run, int i) {
+  generate_prompt *p = &run->prompt[i];
+  bool decoder = attend_model_config(run->m.model)->parts == ATTEND_DECODER;
+  char name[32] = "the prompt";
+  if (!run->context || p->ids.count <= run->context) return EXIT_OK;
+  if (run->n_prompts > 1) snprintf(name, sizeof name, "prompt %d", i + 1);
+  if (decoder && run->o->slides) {
+    keep_last(run, p, name);
+    return EXIT_OK;
+  }
+  complain("%s has %d tokens and the context holds %d: shorten it%s", name, p->ids.count,
+           run->context, decoder ? ", or keep its last part with --slide" : "");
+  return EXIT_USAGE;
+}
+
+static int encode_all(const generate_run *run) {
+  attend_encoding *e = NULL;
+  attend_status status = ATTEND_OK;
+  int code = check_context(run);
+  if (code) return code;
+  if (!run->is_ids) status = attend_encoding_create(run->m.tokenizer, &e);
+  if (status) return complain_status(run->m.ctx, status);
+  for (int i = 0; i < run->n_prompts && !code; i++) {
+    generate_prompt *p = &run->prompt[i];
+    code = run->is_ids ? read_numbers(p) : encode(run, e, p);
+    if (!code) code = begin_empty(run, p);
+    if (!code) code = fit(run, i);
+  }
+  attend_encoding_free(e);
+  return code;
+}
+
+/* ---- the verb --------------------------------------------------------------------------- */
 
 /* Texts need the tokenizer; ids only for text output. */
 static int open_tokenizer(generate_run *run) {
-  const generate_options *o = run->o;
-  bool needs = !o->is_ids || o->how.n_stops;
-  if (!needs && !o->common.json) return EXIT_OK;
+  bool needs = !run->is_ids || run->how.n_stops;
+  if (!needs && !run->o->common.json) return EXIT_OK;
   attend_status status = attend_tokenizer_load(run->m.ctx, run->m.path, &run->m.tokenizer);
   if (!status || !needs) return EXIT_OK;
-  complain("%s%s", attend_message(run->m.ctx), o->is_ids ? "" : "; --ids takes token ids instead");
+  complain("%s%s", attend_message(run->m.ctx),
+           run->is_ids ? "" : "; --ids takes token ids instead");
   return EXIT_FAILED;
 }
 
@@ -271,36 +262,39 @@ static int write_all(generate_run *run) {
   return !code && is_interrupted() ? EXIT_INTERRUPTED : code;
 }
 
-static int print_nothing(const generate_run *run) {
-  if (run->o->common.json) puts("[]");
-  return check_written(stdout, "JSON");
-}
-
 static int generate(generate_run *run) {
-  int code = prompts_gather(run);
+  int code = gather(run);
   if (code) return code;
-  if (!run->n_prompts) return print_nothing(run); /* --lines of nothing */
+  if (!run->n_prompts) { /* --lines of nothing */
+    if (run->o->common.json) puts("[]");
+    return check_written(stdout, "JSON");
+  }
   code = model_open(&run->o->common, &run->o->model, &run->m);
   if (!code) code = open_tokenizer(run);
   if (code) return code;
   run->context = run->how.context ? run->how.context : attend_model_config(run->m.model)->positions;
-  code = prompts_encode(run);
+  code = encode_all(run);
   if (code) return code;
   set_ends(run);
   return write_all(run);
 }
 
 int cmd_generate(int argc, char **argv) {
-  parsed a = {.o.how = attend_generate_defaults()};
-  generate_run run = {.o = &a.o};
-  a.o.how.max_new = TOKENS;
-  argp_parse(&argp, argc, argv, 0, NULL, &a);
-  settle(&a);
-  run.how = a.o.how;
+  generate_options o = {.how = attend_generate_defaults()};
+  generate_run run = {.o = &o};
+  o.how.max_new = TOKENS;
+  options_read(&verb_generate, argc, argv, &o);
+  run.how = o.how;
+  run.is_ids = o.ids.count > 0;
   int code = generate(&run);
-  prompts_free(&run);
+  for (int i = 0; i < run.n_prompts; i++) {
+    free(run.prompt[i].text);
+    free(run.prompt[i].ids.id);
+  }
+  free(run.prompt);
   model_close(&run.m);
-  free(a.o.prompts);
-  free((void *)a.o.how.stops);
+  free(o.prompts.text);
+  free(o.ids.text);
+  free(o.stops.text);
   return code;
 }

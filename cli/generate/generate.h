@@ -1,20 +1,21 @@
-/* Shared by the files of attend generate: generate.c has options and the verb,
- * prompts.c the input, print.c the output.
+/* Shared by the files of attend generate: generate.c has the verb, options and prompts,
+ * print.c the output.
  */
 #ifndef CLI_GENERATE_H
 #define CLI_GENERATE_H
 
-#include "attend/generate.h"
-#include "model_open.h"
 #include "text.h"
+#include "model_open.h"
+#include "sampling.h"
 
 typedef struct {
   options common;
   model_options model;
-  const char **prompts; /* texts, or with is_ids numbers */
-  int n_prompts;
-  bool is_ids, lines, echo, stats;
+  text_list prompts, ids, stops;
+  bool lines, echo, slides, stats;
+  unsigned given; /* BEAM_OPTIONS */
   attend_generate_options how;
+  sampling draw;
 } generate_options;
 
 typedef struct {
@@ -29,6 +30,7 @@ typedef struct {
   attend_generate_options how;
   generate_prompt *prompt;
   int n_prompts;
+  bool is_ids; /* given as ids, and printed so */
   int32_t end; /* the begin token: after the first one it ends a text too */
   int context; /* tokens; 0: no limit */
   /* printing */
@@ -44,18 +46,7 @@ static inline int generate_count(const generate_run *run) {
   return run->n_prompts * run->how.samples;
 }
 
-/* ---- prompts.c: exit codes ----------------------------------------- */
-
-/* Reads prompts from the command line or the standard input, before the model is
- * loaded. */
-int prompts_gather(generate_run *run);
-/* Encodes prompts and truncates them to the context, with a notice. */
-int prompts_encode(generate_run *run);
-void prompts_free(generate_run *run);
-
-/* ---- print.c -------------------------------------------------------- */
-
-/* Sets the callbacks of `how` that print. */
+/* Sets the callbacks of `how` that print: print.c. */
 void print_start(generate_run *run);
 /* Prints the rest: last lines, notices, statistics, JSON. */
 int print_end(generate_run *run, const attend_generation *g);

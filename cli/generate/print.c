@@ -55,7 +55,7 @@ static void say_header(generate_run *run, const attend_continuation *c) {
 static void say_continuation(generate_run *run, const attend_continuation *c) {
   say_header(run, c);
   say_prompt(run, &run->prompt[c->prompt]);
-  if (run->o->is_ids)
+  if (run->is_ids)
     for (int i = 0; i < c->count; i++) say_id(run, c->ids[i]);
   else
     say(run, c->text, strlen(c->text));
@@ -70,9 +70,9 @@ static int on_token(const attend_token *t, void *user) {
   run->tokens += t->id >= 0;
   run->slid += t->slid;
   if (!run->stream) return is_interrupted();
-  if (run->o->is_ids && t->id >= 0)
+  if (run->is_ids && t->id >= 0)
     say_id(run, t->id);
-  else if (!run->o->is_ids)
+  else if (!run->is_ids)
     say(run, t->text, t->length);
   fflush(stdout);
   return is_interrupted();
@@ -169,14 +169,6 @@ static void print_stats(const generate_run *run, const attend_generation *g) {
 
 /* ---- JSON ------------------------------------------------------------------------------- */
 
-static void put_text(attend_json_writer *w, const char *name, const char *text, size_t length) {
-  attend_json_member(w, name);
-  if (text)
-    attend_json_put_bytes(w, text, length);
-  else
-    attend_json_put_null(w);
-}
-
 static void put_ids(attend_json_writer *w, const char *name, const int32_t *ids, int count) {
   attend_json_member(w, name);
   attend_json_open(w, '[');
@@ -190,9 +182,13 @@ static void put_words(attend_json_writer *w, const generate_run *run,
   const generate_prompt *p = &run->prompt[c->prompt];
   json_number(w, "number", c->prompt);
   json_number(w, "sample", c->sample);
-  put_text(w, "prompt", p->text, p->length);
-  put_text(w, "text", run->m.tokenizer ? c->text : NULL, strlen(c->text));
-  put_text(w, "end", ends[c->end], strlen(ends[c->end]));
+  attend_json_member(w, "prompt");
+  if (p->text)
+    attend_json_put_bytes(w, p->text, p->length);
+  else
+    attend_json_put_null(w);
+  json_text(w, "text", run->m.tokenizer ? c->text : NULL);
+  json_text(w, "end", ends[c->end]);
   json_number(w, "tokens", c->count);
   json_number(w, "log_probability", c->log_probability);
   json_number(w, "score", run->how.beams > 1 ? c->score : NAN);
@@ -202,9 +198,8 @@ static void put_words(attend_json_writer *w, const generate_run *run,
 
 /* Of the whole call, the same in each row. */
 static void put_speeds(attend_json_writer *w, const generate_run *run, const speeds *s) {
-  const char *weights = weights_name(run->o->model.weights);
-  put_text(w, "attention", form_name(run), strlen(form_name(run)));
-  put_text(w, "weights", weights, strlen(weights));
+  json_text(w, "attention", form_name(run));
+  json_text(w, "weights", weights_name(run->o->model.weights));
   json_number(w, "temperature", round(1e6 * (double)run->how.temperature) / 1e6);
   attend_json_member(w, "seed");
   attend_json_put_integer(w, (int64_t)run->how.seed);
@@ -219,23 +214,16 @@ static void put_speeds(attend_json_writer *w, const generate_run *run, const spe
 }
 
 static int print_json(const generate_run *run, const attend_generation *g) {
-  attend_json_writer w = attend_json_writer_file(run->m.ctx, stdout);
+  attend_json_writer w = json_rows_open(run->m.ctx);
   const attend_continuation *c;
   speeds s = measure(run, g);
-  attend_json_open(&w, '[');
   for (int i = 0; (c = attend_generation_get(g, i)); i++) {
-    attend_json_indent(&w, true); /* one line a row */
-    attend_json_open(&w, '{');
-    attend_json_indent(&w, false);
+    json_row_open(&w);
     put_words(&w, run, c);
     put_speeds(&w, run, &s);
     attend_json_close(&w, '}');
   }
-  attend_json_indent(&w, true);
-  attend_json_close(&w, ']');
-  attend_status status = attend_json_finish(&w);
-  attend_json_writer_free(&w);
-  return status ? complain_status(run->m.ctx, status) : EXIT_OK;
+  return json_rows_close(&w, run->m.ctx);
 }
 
 /* ---- notices ------------------------------------------------------------------------------ */

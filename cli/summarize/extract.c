@@ -1,151 +1,304 @@
-/* attend summarize --extract: the sentences of a text with the highest centrality.
- *
- * The sentences of many documents are embedded together; then each document is
- * ranked by itself.
+/* attend summarize --extract: the sentences of a text with the highest centrality, with
+ * their ranks, as a table of all, as JSON, and as a page of the text in which they are
+ * marked.
  */
-#include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "embed/open.h"
-#include "model_open.h"
+#include "attend/embed.h"
+#include "text.h"
 #include "progress.h"
+#include "table.h"
+#include "model_open.h"
 #include "summarize/summarize.h"
-
-/* ---- options --------------------------------------------------------------------- */
-
-enum { KEY_EXTRACT = 1800, KEY_EMBED, KEY_TAU, KEY_JUMP, KEY_LEAD, KEY_ALIKE, KEY_RANKS, KEY_BARE };
-
-static const struct argp_option list[] = {
-    {"extract", KEY_EXTRACT, "N|P%", OPTION_ARG_OPTIONAL,
-     "Print the N sentences, or P percent of them, with the highest centrality "
-     "(default: 3)",
-     0},
-    {"embed", KEY_EMBED, "MODEL", 0,
-     "Compare sentences by this model's embeddings (default: a pulled MiniLM, "
-     "else \"words\", TF-IDF of the words that they share)",
-     0},
-    {"tau", KEY_TAU, "T", 0,
-     "Weights are exp(cosine / T): with a small T only near sentences count "
-     "(default: 0.5)",
-     0},
-    {"jump", KEY_JUMP, "P", 0,
-     "Jump to any sentence with probability P, as in PageRank (default: 0)", 0},
-    {"lead", KEY_LEAD, "W", 0,
-     "Weigh sentences by exp(-W p), where p goes from 0 to 1 through the text "
-     "(default: 0)",
-     0},
-    {"alike", KEY_ALIKE, "C", 0,
-     "Skip sentences whose cosine with a chosen one is above C (default: 0.8; "
-     "1: none)",
-     0},
-    {"ranks", KEY_RANKS, 0, 0, "Print all sentences with ranks, as a table", 0},
-    {"no-ranks", KEY_BARE, 0, 0, "Print the chosen sentences alone", 0},
-    {0}};
-
-extract_options extract_defaults(void) {
-  return (extract_options){.count = 3, .tau = 0.5, .alike = 0.8};
-}
-
-/* "3" or "10%"; false: neither. */
-static bool read_amount(const char *text, extract_options *o) {
-  char *end;
-  if (*text < '0' || *text > '9') return false;
-  double amount = strtod(text, &end);
-  bool share = *end == '%' && !end[1];
-  if (!share && *end) return false;
-  if (!(amount > 0) || amount > (share ? 100 : 1e6)) return false;
-  if (!share && amount != floor(amount)) return false;
-  o->count = share ? 0 : (int)amount;
-  o->share = share ? amount / 100 : 0;
-  return true;
-}
-
-static bool is_amount(const char *text) {
-  return *text && !text[strspn(text, "0123456789.%")] && *text != '.';
-}
-
-/* "--extract 3" as well as "--extract=3", and "--extract FILE". */
-static void parse_amount(struct argp_state *state, const char *arg, extract_options *o) {
-  o->given = true;
-  if (!arg && state->next < state->argc && is_amount(state->argv[state->next]))
-    arg = state->argv[state->next++];
-  if (arg && !read_amount(arg, o))
-    argp_error(state,
-               "--extract takes a number of sentences, such as 3, or a share, "
-               "such as 10%%, not \"%s\"",
-               arg);
-}
-
-static void check(struct argp_state *state, const extract_options *o) {
-  extract_options plain = extract_defaults();
-  if (!o->given && (o->embed || o->ranks || o->bare || o->tau != plain.tau ||
-                    o->jump != plain.jump || o->lead != plain.lead || o->alike != plain.alike))
-    argp_error(state,
-               "--embed, --tau, --jump, --lead, --alike, --ranks and "
-               "--no-ranks go with --extract");
-  if (o->ranks && o->bare) argp_error(state, "choose one of --ranks and --no-ranks");
-}
-
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  extract_options *o = state->input;
-  switch (key) {
-    case KEY_EXTRACT:
-      parse_amount(state, arg, o);
-      return 0;
-    case KEY_EMBED:
-      o->embed = arg;
-      return 0;
-    case KEY_TAU:
-      o->tau = options_real(state, "--tau", arg, 0.01, 1e6);
-      return 0;
-    case KEY_JUMP:
-      o->jump = options_real(state, "--jump", arg, 0, 0.99);
-      return 0;
-    case KEY_LEAD:
-      o->lead = options_real(state, "--lead", arg, 0, 1e6);
-      return 0;
-    case KEY_ALIKE:
-      o->alike = options_real(state, "--alike", arg, -1, 1);
-      return 0;
-    case KEY_RANKS:
-      o->ranks = true;
-      return 0;
-    case KEY_BARE:
-      o->bare = true;
-      return 0;
-    case ARGP_KEY_END:
-      check(state, o);
-      return 0;
-    default:
-      return ARGP_ERR_UNKNOWN;
-  }
-}
-
-const struct argp options_extract = {.options = list, .parser = parse};
-
-enum {
-  WINDOW = 4096, /* sentences that are enough for good batches */
-  PERMILLE = 1000
-};
 
 static const char WORDS[] = "words"; /* no model */
 
 typedef struct {
+  const char *name, *text;
+  attend_extraction *x;
+} extracted;
+
+typedef struct {
   const summarize_options *o;
   attend_context *ctx;
-  bool by_words;
   model_opened m;
   attend_embedder *e; /* NULL: by words */
   const char *model;  /* as it was named */
   extracted *all;     /* [count] */
   int count;
-  size_t bytes, total; /* of sentences that are embedded; of all texts */
-  size_t window_bytes; /* of the sentences that are embedded now */
-  size_t sentences;    /* that are embedded */
-  int none;            /* documents without sentences */
 } extract_run;
+
+static const attend_ranked_sentence *sentence_of(const extracted *e, int i) {
+  return attend_extraction_get(e->x, i);
+}
+
+/* Not after an interrupt before it was ranked. */
+static bool is_done(const extracted *e) {
+  return attend_extraction_chosen(e->x) || !attend_extraction_rows(e->x);
+}
+
+/* ---- sentences ------------------------------------------------------------------ */
+
+enum {
+  BAR = 8,         /* columns */
+  CUT = 60,        /* characters of a sentence in a table */
+  LEAST_ROOM = 40, /* columns in which sentences are still wrapped */
+  BAR_BYTES = 3 * BAR + 1
+};
+
+static void make_bar(double share, char bar[BAR_BYTES]) {
+  static const char *const eighths[] = {"▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
+  int left = (int)lround(share * BAR * 8);
+  *bar = 0;
+  for (int i = 0; i < BAR; i++, left -= 8)
+    strcat(bar, left <= 0 ? " " : eighths[left > 8 ? 7 : left - 1]);
+}
+
+/* The sentence on one line: runs of white space become a space. */
+static char *make_line(const extracted *e, const attend_ranked_sentence *s) {
+  char *line = need(s->length + 1, 1);
+  size_t n = 0;
+  for (size_t i = 0; i < s->length; i++) {
+    unsigned char c = (unsigned char)e->text[s->start + i];
+    bool gap = c <= 32 || c == 127;
+    if (gap && n && line[n - 1] == ' ') continue;
+    line[n++] = gap ? ' ' : (char)c;
+  }
+  return line;
+}
+
+/* Words on lines of `room` columns, all but the first indented. */
+static void print_wrapped(const char *text, int indent, int room) {
+  for (int at = indent; *text;) {
+    size_t n = strcspn(text, " ");
+    char *word = text_copy(text, n);
+    int width = text_width(word);
+    bool first = at == indent;
+    if (!first && at + 1 + width > room) {
+      printf("\n%*s", indent, "");
+      at = indent;
+      first = true;
+    }
+    if (!first) putchar(' ');
+    put_printable(stdout, word, n);
+    at += width + !first;
+    free(word);
+    text += n + (text[n] == ' ');
+  }
+  putchar('\n');
+}
+
+static int digits_of(int n) { return snprintf(NULL, 0, "%d", n); }
+
+static void print_sentence(const extracted *e, int i, int digits, int room) {
+  const attend_ranked_sentence *s = sentence_of(e, i);
+  char *line = make_line(e, s), bar[BAR_BYTES];
+  printf("%*d  ", digits, s->rank);
+  if (room < LEAST_ROOM) {
+    puts(line);
+  } else {
+    make_bar(s->height, bar);
+    printf("%s  ", bar);
+    print_wrapped(line, digits + 2 + BAR + 2, room);
+  }
+  free(line);
+}
+
+static void print_chosen(const summarize_options *o, const extracted *e) {
+  const attend_ranked_sentence *s;
+  int most = 0, room = text_room(stdout);
+  for (int i = 0; (s = sentence_of(e, i)); i++)
+    if (s->chosen && s->rank > most) most = s->rank;
+  for (int i = 0; (s = sentence_of(e, i)); i++) {
+    if (!s->chosen) continue;
+    if (!o->bare) {
+      print_sentence(e, i, digits_of(most), room);
+      continue;
+    }
+    char *line = make_line(e, s);
+    puts(line);
+    free(line);
+  }
+}
+
+/* ---- the table ------------------------------------------------------------------ */
+
+static const column columns[] = {{"chosen", "", CELL_TEXT},
+                                 {"rank", "rank", CELL_COUNT},
+                                 {"centrality", "centrality", CELL_TEXT},
+                                 {"bar", "", CELL_TEXT},
+                                 {"sentence", "sentence", CELL_COUNT},
+                                 {"start", "start", CELL_COUNT},
+                                 {"end", "end", CELL_COUNT},
+                                 {"text", "text", CELL_TEXT},
+                                 {0}};
+
+/* At most CUT characters. */
+static char *make_cut(const extracted *e, const attend_ranked_sentence *s) {
+  char *line = make_line(e, s), *cut = need(4 * CUT + 8, 1);
+  FILE *to = fmemopen(cut, 4 * CUT + 8, "w");
+  if (to) {
+    text_print_cut(to, line, CUT);
+    fclose(to);
+  }
+  free(line);
+  return cut;
+}
+
+static void add_row(table *t, const extracted *e, int i) {
+  const attend_ranked_sentence *s = sentence_of(e, i);
+  char mark[16] = "", share[32], bar[BAR_BYTES];
+  char *text = make_cut(e, s);
+  if (s->chosen) strcpy(mark, "*");
+  if (s->same >= 0) snprintf(mark, sizeof mark, "=%d", s->same + 1);
+  snprintf(share, sizeof share, "%.3g%%", 100 * s->centrality);
+  make_bar(s->height, bar);
+  cell row[] = {cell_text(mark),
+                cell_number(s->rank),
+                cell_text(share),
+                cell_text(bar),
+                cell_number(i + 1),
+                cell_number((double)s->start),
+                cell_number((double)(s->start + s->length)),
+                cell_text(text)};
+  table_add(t, row);
+  free(text);
+}
+
+static int print_table(const extracted *e) {
+  const attend_ranked_sentence *s;
+  table t = table_start(columns);
+  for (int i = 0; (s = sentence_of(e, i)); i++)
+    if (s->words) add_row(&t, e, i);
+  int code = table_print(&t, stdout);
+  table_free(&t);
+  return code;
+}
+
+/* ---- JSON ----------------------------------------------------------------------- */
+
+static void put_sentence(attend_json_writer *w, const extracted *e, int number, int i) {
+  const attend_ranked_sentence *s = sentence_of(e, i);
+  char *line = make_line(e, s);
+  json_row_open(w);
+  json_text(w, "document", e->name);
+  json_number(w, "number", number);
+  json_number(w, "sentence", i + 1);
+  json_number(w, "rank", s->rank);
+  json_number(w, "centrality", s->centrality);
+  json_truth(w, "chosen", s->chosen);
+  json_number(w, "same_as", s->same < 0 ? (double)NAN : s->same + 1);
+  json_number(w, "start", (double)s->start);
+  json_number(w, "end", (double)(s->start + s->length));
+  json_text(w, "text", line);
+  attend_json_close(w, '}');
+  free(line);
+}
+
+static int print_json(const extract_run *run) {
+  attend_json_writer w = json_rows_open(run->ctx);
+  const attend_ranked_sentence *s;
+  for (int d = 0; d < run->count; d++)
+    for (int i = 0; is_done(&run->all[d]) && (s = sentence_of(&run->all[d], i)); i++)
+      if (s->chosen || (run->o->ranks && s->words)) put_sentence(&w, &run->all[d], d, i);
+  return json_rows_close(&w, run->ctx);
+}
+
+static int print(const extract_run *run) {
+  int code = EXIT_OK;
+  if (run->o->common.json) return print_json(run);
+  for (int d = 0; d < run->count && !code; d++) {
+    const extracted *e = &run->all[d];
+    if (!is_done(e)) continue;
+    if (run->count > 1) printf("%s%s\n", d ? "\n" : "", e->name);
+    if (run->o->ranks)
+      code = print_table(e);
+    else
+      print_chosen(run->o, e);
+  }
+  return code ? code : check_written(stdout, "the sentences");
+}
+
+/* ---- the page -------------------------------------------------------------------- */
+
+static const char head[] =
+    "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n"
+    "<meta name=\"viewport\" content=\"width=device-width\">\n"
+    "<title>Central sentences</title>\n<style>\n"
+    ":root { color-scheme: light dark; --hue: 212 100% 45%; }\n"
+    "body { font: 17px/1.6 Georgia, serif; margin: 2rem auto;\n"
+    "  max-width: 42rem; padding: 0 1rem; }\n"
+    "h1 { font-size: 1.2rem; } small, h1, ol, sup, footer {\n"
+    "  font-family: system-ui, sans-serif; }\n"
+    "ol { padding: 0; list-style: none; } li { margin: .4rem 0;\n"
+    "  display: grid; grid-template-columns: 2rem 5rem 1fr; gap: .6rem;\n"
+    "  font-size: .92rem; }\n"
+    "li a { color: inherit; text-decoration: none; }\n"
+    "li i { height: .5rem; margin-top: .55rem; border-radius: 2px;\n"
+    "  width: calc(100% * var(--c)); background: hsl(var(--hue)); }\n"
+    "mark { color: inherit; border-radius: 3px; padding: .05em .15em;\n"
+    "  background: hsl(var(--hue) / calc(.1 + .25 * var(--c)));\n"
+    "  box-decoration-break: clone; -webkit-box-decoration-break: clone; }\n"
+    "mark:target { outline: 2px solid hsl(var(--hue)); }\n"
+    "sup { font-size: .65em; opacity: .7; } footer { opacity: .7;\n"
+    "  font-size: .85rem; margin: 3rem 0; }\n"
+    "@media (prefers-color-scheme: dark) { :root { --hue: 205 100% 65%; } }\n"
+    "</style>\n";
+
+/* Anchors are numbered by document and sentence. */
+static void put_list(FILE *to, const extracted *e, int d) {
+  fputs("<ol>\n", to);
+  const attend_ranked_sentence *s;
+  for (int i = 0; (s = sentence_of(e, i)); i++) {
+    if (!s->chosen) continue;
+    char *line = make_line(e, s);
+    fprintf(to, "<li><b>%d</b><i style=\"--c: %.3f\"></i><a href=\"#s%d-%d\">", s->rank, s->height,
+            d, i);
+    html_put(to, line);
+    fputs("</a></li>\n", to);
+    free(line);
+  }
+  fputs("</ol>\n<hr>\n", to);
+}
+
+static void put_marked(FILE *to, const extracted *e, int d, int i) {
+  const attend_ranked_sentence *s = sentence_of(e, i);
+  if (s->chosen)
+    fprintf(to,
+            "<mark id=\"s%d-%d\" style=\"--c: %.3f\" title=\"rank %d, %.2f %% "
+            "of the attention\">",
+            d, i, s->height, s->rank, 100 * s->centrality);
+  html_put_n(to, e->text + s->start, s->length);
+  if (s->chosen) fprintf(to, "<sup> %d</sup></mark>", s->rank);
+}
+
+static void put_text(FILE *to, const extracted *e, int d) {
+  fputs("<h1>", to);
+  html_put(to, e->name);
+  fprintf(to, "</h1>\n<small>%d of %d sentences</small>\n", attend_extraction_chosen(e->x),
+          attend_extraction_rows(e->x));
+  put_list(to, e, d);
+  const attend_ranked_sentence *s;
+  for (int i = 0; (s = sentence_of(e, i)); i++) {
+    if (i == 0 || sentence_of(e, i - 1)->ends_paragraph) fputs("<p>", to);
+    put_marked(to, e, d, i);
+    fputs(s->ends_paragraph ? "</p>\n" : " ", to);
+  }
+}
+
+static void put_page(FILE *to, const void *user) {
+  const extract_run *run = user;
+  fputs(head, to);
+  for (int d = 0; d < run->count; d++)
+    if (is_done(&run->all[d])) put_text(to, &run->all[d], d);
+  fprintf(to, "<footer>Ranked by centrality: attention among the vectors of ");
+  html_put(to, run->model);
+  fprintf(to, ", tau %g. The number after a sentence is its rank.</footer>\n",
+          run->o->rank.tau > 0 ? (double)run->o->rank.tau : 0.5);
+}
 
 /* ---- the model ------------------------------------------------------------------ */
 
@@ -165,7 +318,7 @@ static const char *find_usual(void) {
 
 /* The one that was given, a pulled one made for sentences, or none. */
 static const char *choose_model(const summarize_options *o) {
-  if (o->extract.embed) return o->extract.embed;
+  if (o->embed) return o->embed;
   const char *found = o->model.path ? o->model.path : find_usual();
   if (found) return found;
   complain(
@@ -175,148 +328,26 @@ static const char *choose_model(const summarize_options *o) {
   return WORDS;
 }
 
-static int on_embedded(double done, void *user) {
-  const extract_run *run = user;
-  double now = done * (double)run->window_bytes;
-  progress_bytes(run->bytes + (size_t)now, 0);
-  return is_interrupted();
-}
-
 static int open_model(extract_run *run) {
   const summarize_options *o = run->o;
+  model_options model = o->model;
+  attend_embed_options embed = {ATTEND_INIT(attend_embed_options)};
   int code = EXIT_OK;
-  run->model = choose_model(o);
-  run->by_words = !strcmp(run->model, WORDS);
-  if (run->by_words) {
-    run->ctx = options_context(&o->common, NULL, &code);
+  run->model = model.path = choose_model(o);
+  if (!strcmp(run->model, WORDS)) {
+    run->ctx = run->m.ctx = options_context(&o->common, NULL, &code);
     return code;
   }
-  model_options model = o->model;
-  model.path = run->model;
-  attend_embed_options embed = {ATTEND_INIT(attend_embed_options)};
-  embed.progress = on_embedded;
-  embed.user = run;
-  code = embedder_open(&o->common, &model, embed, &run->m, &run->e);
+  model.no_head = model.text = true;
+  code = model_open(&o->common, &model, &run->m);
   run->ctx = run->m.ctx;
-  return code;
-}
-
-/* ---- documents ------------------------------------------------------------------ */
-
-/* vectors [count][width] of the sentences of documents [first, last). */
-static attend_status embed_window(extract_run *run, int first, int last, int count,
-                                  float *vectors) {
-  const char **texts = need((size_t)count, sizeof(char *));
-  size_t *lengths = need((size_t)count, sizeof *lengths), n = 0;
-  const attend_ranked_sentence *s;
-  run->bytes += run->window_bytes;
-  run->window_bytes = 0;
-  for (int d = first; d < last; d++)
-    for (int i = 0; (s = attend_extraction_get(run->all[d].x, i)); i++) {
-      if (!s->words) continue;
-      texts[n] = run->all[d].text + s->start;
-      lengths[n++] = s->length;
-      run->window_bytes += s->length;
-    }
-  progress_start("embedding", run->total);
-  attend_status status = attend_embed_texts(run->e, (int)n, texts, lengths, vectors, NULL);
-  progress_end();
-  run->sentences += n;
-  free(texts);
-  free(lengths);
-  return status;
-}
-
-static int on_ranked(double done, void *user) {
-  (void)user;
-  progress_step((size_t)(done * PERMILLE), "permille");
-  return is_interrupted();
-}
-
-/* vectors [rows][width], or NULL: by words. */
-static attend_status rank_document(const extract_run *run, extracted *d, const float *vectors,
-                                   int width) {
-  const extract_options *e = &run->o->extract;
-  attend_extract_options o = {ATTEND_INIT(attend_extract_options)};
-  o.count = e->count;
-  o.share = e->share;
-  o.tau = (float)e->tau;
-  o.jump = e->jump;
-  o.lead = e->lead;
-  o.alike = e->alike == 0 ? DBL_MIN : e->alike; /* 0 is the default there */
-  o.progress = on_ranked;
-  progress_start("ranking sentences", PERMILLE);
-  attend_status status = attend_extraction_rank(d->x, vectors, width, &o);
-  progress_end();
-  d->done = !status;
-  return status;
-}
-
-/* Documents [first, last). */
-static attend_status rank_window(extract_run *run, int first, int last, int sentences) {
-  int width = run->e ? attend_embedder_width(run->e) : 0;
-  size_t row = (size_t)width;
-  float *vectors = run->e ? need((size_t)sentences * row + 1, sizeof *vectors) : NULL;
-  attend_status status = run->e ? embed_window(run, first, last, sentences, vectors) : ATTEND_OK;
-  for (int d = first, at = 0; d < last && !status; d++) {
-    const float *of = vectors ? vectors + (size_t)at * row : NULL;
-    status = rank_document(run, &run->all[d], of, width);
-    at += attend_extraction_rows(run->all[d].x);
-  }
-  free(vectors);
-  return status;
-}
-
-static void say_warnings(extract_run *run) {
-  size_t truncated = run->e ? attend_embedder_truncated(run->e) : 0;
-  const char *first = NULL;
-  for (int d = run->count - 1; d >= 0; d--)
-    if (!attend_extraction_rows(run->all[d].x)) {
-      run->none++;
-      first = run->all[d].name;
-    }
-  if (run->none == 1)
-    complain("%s has no sentences", first);
-  else if (run->none)
-    complain("%d of %d documents have no sentences, such as %s", run->none, run->count, first);
-  if (truncated)
-    complain(
-        "%zu of %zu sentences %s longer than the %d tokens that the model "
-        "reads, and %s truncated",
-        truncated, run->sentences, truncated == 1 ? "is" : "are",
-        attend_embedder_max_length(run->e), truncated == 1 ? "was" : "were");
-}
-
-static int rank_all(extract_run *run) {
-  attend_status status = ATTEND_OK;
-  interrupt_watch();
-  for (int first = 0, last; first < run->count && !status; first = last) {
-    int sentences = 0;
-    for (last = first; last < run->count && sentences < WINDOW; last++)
-      sentences += attend_extraction_rows(run->all[last].x);
-    status = rank_window(run, first, last, sentences);
-  }
-  say_warnings(run);
-  if (status == ATTEND_STOPPED) return EXIT_OK; /* with what is done */
+  if (code) return code;
+  embed.folder = run->m.path;
+  attend_status status = attend_embedder_create(run->m.model, run->m.tokenizer, &embed, &run->e);
   return status ? complain_status(run->ctx, status) : EXIT_OK;
 }
 
-/* ---- the verb ------------------------------------------------------------------- */
-
-static void say_interrupted(const extract_run *run) {
-  int done = 0;
-  for (int d = 0; d < run->count; d++) done += run->all[d].done;
-  if (is_interrupted()) complain("interrupted: %d of %d documents are done", done, run->count);
-}
-
-static int show(const extract_run *run) {
-  const extract_options *o = &run->o->extract;
-  int code = extracted_print(o, run->o->common.json, run->ctx, run->all, run->count);
-  say_interrupted(run);
-  if (!code && run->o->out)
-    code = extracted_page(run->ctx, run->o->out, o->tau, run->model, run->all, run->count);
-  return code;
-}
+/* ---- ranking -------------------------------------------------------------------- */
 
 static int cut_documents(extract_run *run, const documents *docs) {
   run->all = need((size_t)docs->count + 1, sizeof *run->all);
@@ -326,25 +357,77 @@ static int cut_documents(extract_run *run, const documents *docs) {
     *e = (extracted){.name = docs->name[d], .text = text->text};
     attend_status status = attend_extraction_create(run->ctx, text->text, text->length, &e->x);
     if (status) return complain_status(run->ctx, status);
-    run->total += text->length;
     run->count++;
   }
   return EXIT_OK;
 }
 
+static int on_progress(double done, void *user) {
+  (void)user;
+  progress_share(done, "of the text");
+  return is_interrupted();
+}
+
+static int rank_all(extract_run *run) {
+  attend_extract_options how = run->o->rank;
+  attend_extraction **x = need((size_t)run->count + 1, sizeof *x);
+  for (int d = 0; d < run->count; d++) x[d] = run->all[d].x;
+  how.progress = on_progress;
+  interrupt_watch();
+  progress_start("ranking sentences", 1);
+  attend_status status = attend_extractions_rank(run->count, x, run->e, &how);
+  progress_end();
+  free(x);
+  return status && status != ATTEND_STOPPED ? complain_status(run->ctx, status) : EXIT_OK;
+}
+
+/* Returns how many documents have no sentences. */
+static int say_warnings(const extract_run *run) {
+  size_t truncated = run->e ? attend_embedder_truncated(run->e) : 0, sentences = 0;
+  const char *first = NULL;
+  int none = 0;
+  for (int d = run->count - 1; d >= 0; d--) {
+    int rows = attend_extraction_rows(run->all[d].x);
+    sentences += (size_t)rows;
+    none += !rows;
+    if (!rows) first = run->all[d].name;
+  }
+  if (none == 1)
+    complain("%s has no sentences", first);
+  else if (none)
+    complain("%d of %d documents have no sentences, such as %s", none, run->count, first);
+  if (truncated)
+    complain(
+        "%zu of %zu sentences %s longer than the %d tokens that the model "
+        "reads, and %s truncated",
+        truncated, sentences, truncated == 1 ? "is" : "are", attend_embedder_max_length(run->e),
+        truncated == 1 ? "was" : "were");
+  return none;
+}
+
+static int show(const extract_run *run) {
+  int code = print(run), done = 0;
+  for (int d = 0; d < run->count; d++) done += is_done(&run->all[d]);
+  if (is_interrupted()) complain("interrupted: %d of %d documents are done", done, run->count);
+  if (code || !run->o->out) return code;
+  code = html_write(run->ctx, run->o->out, put_page, run);
+  if (!code) fprintf(stderr, "attend: wrote %s\n", run->o->out);
+  return code;
+}
+
 int summarize_extract(const summarize_options *o) {
   extract_run run = {.o = o};
   documents docs = {0};
-  int code = documents_read(o, &docs);
+  int code = documents_read(o, &docs), none = 0;
   if (!code) code = open_model(&run);
   if (!code) code = cut_documents(&run, &docs);
   if (!code) code = rank_all(&run);
+  if (!code) none = say_warnings(&run);
   if (!code) code = show(&run);
-  bool nothing = run.count && run.none == run.count && !documents_are_rows(o);
+  bool nothing = run.count && none == run.count && !documents_are_rows(o);
   for (int d = 0; d < run.count; d++) attend_extraction_free(run.all[d].x);
   free(run.all);
   attend_embedder_free(run.e);
-  if (run.by_words) attend_context_free(run.ctx);
   model_close(&run.m);
   documents_free(&docs);
   if (!code && is_interrupted()) return EXIT_INTERRUPTED;

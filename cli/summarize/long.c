@@ -1,82 +1,18 @@
-/* attend summarize --long: documents longer than the encoder's context. */
-#include <ctype.h>
+/* attend summarize --long: documents longer than the encoder's context. A tree of summaries
+ * is printed in the terminal, as JSON and as a page.
+ */
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
+#include "attend/score.h"
 #include "folders.h"
+#include "text.h"
 #include "progress.h"
-#include "summarize/summarize.h"
 #include "table.h"
-
-/* ---- options --------------------------------------------------------------------- */
-
-enum { KEY_LONG = 1750, KEY_TREE, KEY_WORK, KEY_PARTS, KEY_LEVELS, KEY_STATS };
-
-static const struct argp_option list[] = {
-    {"long", KEY_LONG, "MODE", 0,
-     "Documents of any length. chunks: summaries of parts that fit the "
-     "encoder, then of these summaries, until one is left. linear: the encoder "
-     "reads all of it with a linear form of attention (--attention; default: "
-     "the model's, else favor(m=256))",
-     1},
-    {"tree", KEY_TREE, 0, 0,
-     "With chunks: print the summaries of all parts, and the words that each "
-     "covers",
-     1},
-    {"parts", KEY_PARTS, "N", 0, "With chunks: stop at N summaries or fewer (default: 1)", 1},
-    {"levels", KEY_LEVELS, "N", 0,
-     "With chunks: at most N levels, 1 being the parts of the document", 1},
-    {"work", KEY_WORK, "DIR", 0, "Journal the work in this directory, and resume from it", 1},
-    {"stats", KEY_STATS, 0, 0, "Print time and memory on the standard error", 1},
-    {0}};
-
-static void read_mode(struct argp_state *state, const char *mode, long_options *o) {
-  o->chunks = !strcmp(mode, "chunks");
-  o->linear = !strcmp(mode, "linear");
-  if (!o->chunks && !o->linear) argp_error(state, "--long is chunks or linear, not \"%s\"", mode);
-}
-
-static error_t check(struct argp_state *state, const long_options *o) {
-  if (!o->chunks && (o->tree || o->parts || o->levels))
-    argp_error(state, "--tree, --parts and --levels need --long chunks");
-  if (!o->chunks && !o->linear && (o->work || o->stats))
-    argp_error(state, "--work and --stats need --long chunks or --long linear");
-  return 0;
-}
-
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  long_options *o = state->input;
-  switch (key) {
-    case KEY_LONG:
-      read_mode(state, arg, o);
-      return 0;
-    case KEY_TREE:
-      o->tree = true;
-      return 0;
-    case KEY_WORK:
-      o->work = arg;
-      return 0;
-    case KEY_PARTS:
-      o->parts = (int)options_number(state, "--parts", arg, 1, 1 << 20);
-      return 0;
-    case KEY_LEVELS:
-      o->levels = (int)options_number(state, "--levels", arg, 1, 1 << 20);
-      return 0;
-    case KEY_STATS:
-      o->stats = true;
-      return 0;
-    case ARGP_KEY_END:
-      return check(state, o);
-    default:
-      return ARGP_ERR_UNKNOWN;
-  }
-}
-
-const struct argp options_long = {.options = list, .parser = parse};
+#include "summarize/summarize.h"
 
 typedef struct {
   const summarize_options *o;
@@ -87,83 +23,162 @@ typedef struct {
   double seconds;
 } job;
 
+/* ---- a tree in the terminal ------------------------------------------------------ */
+
+static const char *node_text(const attend_summary_node *n) {
+  return n->n_best ? n->best[0].text : "";
+}
+
+static void print_text(const char *text, int depth) {
+  char *line = text_on_a_line(text, strlen(text));
+  printf("%*s%s", 2 * depth, "", line);
+  free(line);
+}
+
+static void print_node(const attend_long_summary *x, int level, int i, int depth) {
+  const attend_summary_node *n = attend_long_summary_node(x, level, i);
+  print_text(node_text(n), depth);
+  printf("  [words %zu-%zu]\n", n->first_word, n->last_word);
+  for (int j = 1; j < n->n_best; j++) {
+    print_text(n->best[j].text, depth);
+    putchar('\n');
+  }
+  for (int j = n->first; j < n->first + n->count; j++) print_node(x, level - 1, j, depth + 1);
+}
+
+static void print_tree(const attend_long_summary *x) {
+  int top = attend_long_summary_state(x).levels - 1;
+  for (int i = 0; i < attend_long_summary_count(x, top); i++) print_node(x, top, i, 0);
+}
+
+/* ---- a tree in JSON ------------------------------------------------------------------------ */
+
+static void put_json_tree(attend_json_writer *w, const attend_long_summary *x, int level, int i) {
+  const attend_summary_node *n = attend_long_summary_node(x, level, i);
+  attend_json_open(w, '{');
+  json_text(w, "summary", node_text(n));
+  json_number(w, "score", n->n_best ? n->best[0].score : 0);
+  json_number(w, "start", (double)n->start);
+  json_number(w, "end", (double)n->end);
+  json_number(w, "first_word", (double)n->first_word);
+  json_number(w, "last_word", (double)n->last_word);
+  if (n->count) {
+    attend_json_member(w, "parts");
+    attend_json_open(w, '[');
+    for (int j = n->first; j < n->first + n->count; j++) put_json_tree(w, x, level - 1, j);
+    attend_json_close(w, ']');
+  }
+  attend_json_close(w, '}');
+}
+
+/* ---- a tree as a page, whose nodes open to what they were made of -------------------------------------------------------------------- */
+
+/* One file without scripts: nodes are <details>, which keyboards and screen readers
+ * support. */
+static const char head[] =
+    "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+    "<title>Summaries</title>\n<style>\n"
+    ":root { color-scheme: light dark; --text: #1b1b1f; --page: #fdfdfc;\n"
+    "  --soft: #5a5a64; --line: #d5d5da; --mark: #2f6f9f; }\n"
+    "@media (prefers-color-scheme: dark) { :root { --text: #e6e6ea;\n"
+    "  --page: #17181b; --soft: #a3a3ad; --line: #3a3b41; --mark: #7db7e0; } "
+    "}\n"
+    "body { margin: 2rem auto; padding: 0 1rem; max-width: 52rem;\n"
+    "  background: var(--page); color: var(--text);\n"
+    "  font: 16px/1.5 system-ui, sans-serif; }\n"
+    "h1 { font-size: 1.2rem; overflow-wrap: anywhere; }\n"
+    "details { margin: .2rem 0 .2rem .4rem; padding-left: .8rem;\n"
+    "  border-left: 1px solid var(--line); }\n"
+    "summary { cursor: pointer; padding: .15rem .2rem; }\n"
+    "summary:focus-visible { outline: 2px solid var(--mark); }\n"
+    "summary::marker { color: var(--mark); }\n"
+    "small { color: var(--soft); white-space: nowrap; }\n"
+    "p { white-space: pre-wrap; margin: .3rem 0 .6rem 1.1rem;\n"
+    "  color: var(--soft); overflow-wrap: anywhere; }\n"
+    "ul { margin: .2rem 0; }\n"
+    "</style></head><body>\n";
+
+static void put_samples(FILE *f, const attend_summary_node *n) {
+  if (n->n_best < 2) return;
+  fputs("<ul>", f);
+  for (int j = 1; j < n->n_best; j++) {
+    fputs("<li>", f);
+    html_put_n(f, n->best[j].text, strlen(n->best[j].text));
+    fputs("</li>\n", f);
+  }
+  fputs("</ul>\n", f);
+}
+
+static void put_node(FILE *f, const attend_long_summary *x, const char *document, int level, int i,
+                     bool open) {
+  const attend_summary_node *n = attend_long_summary_node(x, level, i);
+  fputs(open ? "<details open><summary>" : "<details><summary>", f);
+  html_put_n(f, node_text(n), strlen(node_text(n)));
+  fprintf(f, " <small>words %zu&ndash;%zu", n->first_word, n->last_word);
+  if (n->count) fprintf(f, ", %d parts", n->count);
+  fputs("</small></summary>\n", f);
+  put_samples(f, n);
+  if (!n->count) {
+    fputs("<p>", f);
+    html_put_n(f, document + n->start, n->end - n->start);
+    fputs("</p>", f);
+  }
+  for (int j = n->first; j < n->first + n->count; j++)
+    put_node(f, x, document, level - 1, j, false);
+  fputs("</details>\n", f);
+}
+
+static void put_tree(FILE *f, const char *name, const char *document,
+                     const attend_long_summary *x) {
+  int top = x ? attend_long_summary_state(x).levels - 1 : -1;
+  fputs("<h1>", f);
+  html_put_n(f, name, strlen(name));
+  fputs("</h1>\n", f);
+  for (int i = 0; x && i < attend_long_summary_count(x, top); i++)
+    put_node(f, x, document, top, i, true);
+}
+
+typedef struct {
+  const documents *docs;
+  attend_long_summary *const *trees;
+  int count;
+} tree_page;
+
+static void put_trees(FILE *f, const void *user) {
+  const tree_page *page = user;
+  fputs(head, f);
+  for (int i = 0; i < page->count; i++)
+    put_tree(f, page->docs->name[i], page->docs->at[i].text, page->trees[i]);
+  fputs("</body></html>\n", f);
+}
+
 /* ---- cost ------------------------------------------------------------------------ */
 
-enum {
-  PROGRAM = 24 << 20, /* code, its libraries, threads and their stacks */
-  LONG = 20000        /* tokens that take seconds */
-};
-
-static double row_floats(const attend_stack *s, int gated) {
-  double qkv = s->heads * s->dim + s->kv_heads * (s->dim + s->dim_v);
-  return 2.0 * s->width + qkv + s->heads * s->dim_v + s->mlp * (1.0 + gated);
-}
-
-/* Keys and values of a token, in a layer. */
-static double key_floats(const attend_stack *s) { return s->kv_heads * (s->dim + s->dim_v); }
-
-/* Of a batch of texts of so many tokens. */
-static double batch_bytes(const summarizer *s, int tokens) {
-  const attend_config *c = attend_model_config(s->m.model);
-  const attend_generate_options *how = attend_summarizer_generate(s->s);
-  int each = how->beams > 1 ? how->beams : how->samples;
-  double together = how->batch > each ? how->batch : each;
-  double floats = together * tokens * row_floats(&c->encoder, c->gated);
-  floats += together * c->decoder.layers * key_floats(&c->decoder) * (tokens + how->max_new);
-  floats += 2.0 * (together + 1) * c->vocab;
-  return floats * sizeof(float);
-}
-
-/* The program, the model and the text. Embedding rows come from the mapped file. */
-static double base_bytes(const summarizer *s, const attend_document *d) {
-  const attend_config *c = attend_model_config(s->m.model);
-  double rows =
-      4.0 * c->vocab * (c->encoder.width > c->decoder.width ? c->encoder.width : c->decoder.width);
-  double files = (double)attend_checkpoint_bytes(s->m.files);
-  return PROGRAM + (double)attend_model_bytes(s->m.model) + (rows < files ? rows : files) +
-         3.0 * (double)d->length;
-}
+enum { LONG = 20000 }; /* tokens that take seconds */
 
 static size_t peak_bytes(void) {
   struct rusage r;
   return getrusage(RUSAGE_SELF, &r) ? 0 : (size_t)r.ru_maxrss << 10;
 }
 
-static void say_plan(double bytes, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say_plan(double bytes, const char *format, ...) {
-  char text[256], memory[32];
-  va_list args;
-  va_start(args, format);
-  vsnprintf(text, sizeof text, format, args);
-  va_end(args);
-  format_cell(CELL_BYTES, bytes, memory, sizeof memory);
-  fprintf(stderr, "attend: %s; about %s of memory\n", text, memory);
-}
-
 /* Before work that takes long. */
 static void say_cost(const job *j, int i) {
   const attend_long_state state = attend_long_summary_state(j->x[i]);
-  double base = base_bytes(&j->s, &j->docs.at[i]);
-  int context = attend_summarizer_context(j->s.s);
+  char memory[32];
   if (state.tokens < LONG) return;
-  if (j->o->longer.linear)
-    say_plan(base + (double)state.bytes + batch_bytes(&j->s, 1),
-             "%lld tokens, read %d times in portions", (long long)state.tokens,
-             attend_model_config(j->s.m.model)->encoder.layers + 1);
+  format_cell(CELL_BYTES, attend_long_summary_bytes(j->x[i]), memory, sizeof memory);
+  fprintf(stderr, "attend: %lld tokens", (long long)state.tokens);
+  if (j->o->linear)
+    fprintf(stderr, ", read %d times in portions",
+            attend_model_config(j->s.m.model)->encoder.layers + 1);
   else
-    say_plan(base + batch_bytes(&j->s, context ? context : state.part_tokens),
-             "%lld tokens in %d parts of up to %d, and summaries of their "
-             "summaries",
-             (long long)state.tokens, attend_long_summary_count(j->x[i], 0), state.part_tokens);
+    fprintf(stderr, " in %d parts of up to %d, and summaries of their summaries",
+            attend_long_summary_count(j->x[i], 0), state.part_tokens);
+  fprintf(stderr, "; about %s of memory\n", memory);
 }
 
 /* ---- writing -------------------------------------------------------------------- */
-
-static bool is_blank(const attend_document *d) {
-  size_t i = 0;
-  while (i < d->length && isspace((unsigned char)d->text[i])) i++;
-  return i == d->length;
-}
 
 typedef struct {
   const attend_long_summary *x; /* NULL: not made yet */
@@ -201,12 +216,12 @@ static void say_form(const job *j, int i) {
 
 static int say_interrupted(const job *j, int i) {
   const attend_long_state state = attend_long_summary_state(j->x[i]);
-  const char *work = j->o->longer.work;
+  const char *work = j->o->work;
   int all = attend_long_summary_count(j->x[i], state.levels - 1);
-  if (j->o->longer.linear && work)
+  if (j->o->linear && work)
     complain("%.1f %% of the reading is saved in %s: the same command resumes", 100 * state.read,
              work);
-  else if (j->o->longer.linear)
+  else if (j->o->linear)
     complain("%.1f %% was read: with --work DIR it would be saved", 100 * state.read);
   else if (work)
     complain(
@@ -222,7 +237,7 @@ static int say_interrupted(const job *j, int i) {
 }
 
 static attend_status open_document(job *j, int i, const char *work, progress_line *line) {
-  const long_options *l = &j->o->longer;
+  const summarize_options *l = j->o;
   attend_long_options o = {ATTEND_INIT(attend_long_options)};
   o.mode = l->linear ? ATTEND_LONG_LINEAR : ATTEND_LONG_CHUNKS;
   o.parts = l->parts;
@@ -236,7 +251,7 @@ static attend_status open_document(job *j, int i, const char *work, progress_lin
 
 /* `work` is locked meanwhile: another process with the same waits. */
 static int write_in(job *j, int i, const char *work) {
-  progress_line line = {.linear = j->o->longer.linear};
+  progress_line line = {.linear = j->o->linear};
   attend_status status = open_document(j, i, work, &line);
   if (status) return complain_status(j->s.m.ctx, status);
   line.x = j->x[i];
@@ -250,8 +265,8 @@ static int write_in(job *j, int i, const char *work) {
 }
 
 static int write_document(job *j, int i) {
-  const char *work = j->o->longer.work;
-  bool own = work && j->o->longer.linear && j->docs.count > 1;
+  const char *work = j->o->work;
+  bool own = work && j->o->linear && j->docs.count > 1;
   if (!work) return write_in(j, i, NULL);
   char *directory = own ? path_of("%s/%d", work, i + 1) : need_copy(work);
   char *path = path_of("%s/.lock", directory);
@@ -269,7 +284,7 @@ static int write_all(job *j) {
   interrupt_watch();
   j->x = need((size_t)j->docs.count + 1, sizeof(void *));
   for (int i = 0; i < j->docs.count && !code; i++) {
-    if (!is_blank(&j->docs.at[i])) code = write_document(j, i);
+    if (attend_word_count(j->docs.at[i].text, j->docs.at[i].length)) code = write_document(j, i);
     if (!code && !is_interrupted()) j->done = i + 1;
   }
   j->seconds = seconds_now() - start;
@@ -287,20 +302,11 @@ static int top_level(const job *j, int i) { return attend_long_summary_state(j->
 /* one: NULL of a blank document. */
 static void put_row(attend_json_writer *w, const job *j, int i, int node, const attend_summary *one,
                     bool first) {
-  const attend_long_summary *x = j->o->longer.chunks ? j->x[i] : NULL;
-  attend_json_indent(w, true); /* one line a row */
-  attend_json_open(w, '{');
-  attend_json_indent(w, false);
-  json_text(w, "document", j->docs.name[i]);
-  json_number(w, "number", j->docs.at[i].number);
-  json_text(w, "long", j->o->longer.chunks ? "chunks" : "linear");
-  json_text(w, "summary", one ? one->text : NULL);
-  json_number(w, "score", one ? one->score : NAN);
-  json_number(w, "log_probability", one ? one->log_probability : NAN);
-  json_number(w, "words", one ? count_words(one->text) : 0);
-  json_number(w, "tokens", one ? one->count : 0);
+  const attend_long_summary *x = j->o->chunks ? j->x[i] : NULL;
+  json_row_open(w);
+  put_summary(w, j->docs.name[i], j->docs.at[i].number, j->o->chunks ? "chunks" : "linear", one);
   json_number(w, "document_tokens", (double)tokens_of(j, i));
-  if (j->o->longer.stats) {
+  if (j->o->stats) {
     json_number(w, "seconds", j->seconds);
     json_number(w, "peak_bytes", (double)peak_bytes());
   }
@@ -308,7 +314,7 @@ static void put_row(attend_json_writer *w, const job *j, int i, int node, const 
   if (x) json_number(w, "cut_tokens", attend_long_summary_state(x).cut);
   if (x && first) {
     attend_json_member(w, "tree");
-    tree_put_json(w, x, top_level(j, i), node);
+    put_json_tree(w, x, top_level(j, i), node);
   }
   attend_json_close(w, '}');
 }
@@ -321,14 +327,9 @@ static void put_document(attend_json_writer *w, const job *j, int i) {
 }
 
 static int print_json(const job *j) {
-  attend_json_writer w = attend_json_writer_file(j->s.m.ctx, stdout);
-  attend_json_open(&w, '[');
+  attend_json_writer w = json_rows_open(j->s.m.ctx);
   for (int i = 0; i < j->done; i++) put_document(&w, j, i);
-  attend_json_indent(&w, true);
-  attend_json_close(&w, ']');
-  attend_status status = attend_json_finish(&w);
-  attend_json_writer_free(&w);
-  return status ? complain_status(j->s.m.ctx, status) : EXIT_OK;
+  return json_rows_close(&w, j->s.m.ctx);
 }
 
 static int say_blank(const job *j) {
@@ -359,12 +360,12 @@ static void print_document(const job *j, summary_printer *p, int i) {
   printed none = {j->docs.name[i], j->docs.at[i].number, &blank, NULL, 0};
   if (!j->x[i]) {
     summary_printer_put(p, &none);
-  } else if (!j->o->longer.tree) {
+  } else if (!j->o->tree) {
     print_tops(j, p, i);
   } else {
     if (j->docs.count > 1) printf("%s==> %s <==\n", i ? "\n" : "", j->docs.name[i]);
     p->notices.done++;
-    tree_print(j->x[i]);
+    print_tree(j->x[i]);
   }
 }
 
@@ -386,7 +387,7 @@ static void say_stats(const job *j) {
   format_cell(CELL_SECONDS, j->seconds, time, sizeof time);
   format_cell(CELL_BYTES, (double)peak_bytes(), memory, sizeof memory);
   fprintf(stderr, "%lld tokens in %s, %s of memory at most\n", (long long)tokens, time, memory);
-  for (int i = 0; i < j->done && j->o->longer.chunks; i++) {
+  for (int i = 0; i < j->done && j->o->chunks; i++) {
     if (!j->x[i]) continue;
     const attend_long_state s = attend_long_summary_state(j->x[i]);
     fprintf(stderr,
@@ -403,8 +404,9 @@ int summarize_long(const summarize_options *o) {
   if (!code) code = write_all(&j);
   bool stopped = code == EXIT_INTERRUPTED || (!code && is_interrupted());
   if (!code || (stopped && j.done)) code = print(&j);
-  if (!code && o->out) code = tree_page(&j.docs, j.x, j.done, j.s.m.ctx, o->out);
-  if (!code && o->longer.stats) say_stats(&j);
+  tree_page page = {&j.docs, j.x, j.done};
+  if (!code && o->out) code = html_write(j.s.m.ctx, o->out, put_trees, &page);
+  if (!code && o->stats) say_stats(&j);
   for (int i = 0; j.x && i < j.docs.count; i++) attend_long_summary_free(j.x[i]);
   free(j.x);
   summarizer_close(&j.s);

@@ -1,4 +1,4 @@
-/* Printing summaries: text with scores, JSON, sources, warnings.
+/* Printing summaries: text with scores, JSON, sources, warnings; opening the view.
  *
  * With --lines, or a field of each line, the summary of a line is a line; files have
  * their names above.
@@ -8,19 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "summarize/summarize.h"
-#include "table.h"
+#include "attend/score.h"
 #include "text.h"
-
-int count_words(const char *text) {
-  static const char between[] = " \t\r\n\v\f";
-  int words = 0;
-  for (text += strspn(text, between); *text; text += strspn(text, between)) {
-    text += strcspn(text, between);
-    words++;
-  }
-  return words;
-}
+#include "table.h"
+#include "summarize/summarize.h"
 
 /* ---- sources ---------------------------------------------------------------------- */
 
@@ -95,7 +86,8 @@ static int print_table(const attend_summarized *d) {
     const attend_summary *one = &d->best[i];
     char *line = text_on_a_line(one->text, strlen(one->text));
     table_add(&t, (cell[]){cell_number(one->score), cell_number(one->log_probability),
-                           cell_number(count_words(one->text)), cell_text(line)});
+                           cell_number((double)attend_word_count(one->text, strlen(one->text))),
+                           cell_text(line)});
     free(line);
   }
   int code = table_print(&t, stdout);
@@ -139,17 +131,24 @@ static void print_document(summary_printer *p, const printed *x) {
 
 /* ---- JSON ------------------------------------------------------------------------ */
 
-static void put_summary(summary_printer *p, const printed *x, int i) {
-  static const char *const ends[] = {"length", "end", "stop", "context", "interrupted"};
-  const attend_summary *one = i < x->d->count ? &x->d->best[i] : NULL;
-  attend_json_writer *w = &p->w;
-  json_text(w, "document", x->name);
-  json_number(w, "number", x->number);
+void put_summary(attend_json_writer *w, const char *name, int number, const char *mode,
+                 const attend_summary *one) {
+  json_text(w, "document", name);
+  json_number(w, "number", number);
+  if (mode) json_text(w, "long", mode);
   json_text(w, "summary", one ? one->text : NULL);
   json_number(w, "score", one ? one->score : NAN);
   json_number(w, "log_probability", one ? one->log_probability : NAN);
-  json_number(w, "words", one ? count_words(one->text) : 0);
+  json_number(w, "words", one ? (double)attend_word_count(one->text, strlen(one->text)) : 0);
   json_number(w, "tokens", one ? one->count : 0);
+}
+
+static void put_row(summary_printer *p, const printed *x, int i) {
+  static const char *const ends[] = {"length", "end", "stop", "context", "interrupted"};
+  const attend_summary *one = i < x->d->count ? &x->d->best[i] : NULL;
+  attend_json_writer *w = &p->w;
+  json_row_open(w);
+  put_summary(w, x->name, x->number, NULL, one);
   json_text(w, "end", one ? ends[one->end] : NULL);
   json_number(w, "document_tokens", x->d->tokens);
   json_number(w, "cut_tokens", x->d->cut);
@@ -158,57 +157,21 @@ static void put_summary(summary_printer *p, const printed *x, int i) {
   for (int k = 0; one && k < one->count; k++) attend_json_put_integer(w, one->ids[k]);
   attend_json_close(w, ']');
   if (p->o->sources && one) put_sources(p, x, i);
-}
-
-static void put_document(summary_printer *p, const printed *x) {
-  for (int i = 0; i < x->d->count || i == 0; i++) {
-    attend_json_indent(&p->w, true); /* one line a row */
-    attend_json_open(&p->w, '{');
-    attend_json_indent(&p->w, false);
-    put_summary(p, x, i);
-    attend_json_close(&p->w, '}');
-  }
+  attend_json_close(w, '}');
 }
 
 /* ---- warnings --------------------------------------------------------------------- */
 
 static void count_notices(summary_printer *p, const printed *x) {
-  summary_notices *n = &p->notices;
   const attend_summarized *d = x->d;
-  n->done++;
-  if (!d->tokens && !n->empty++) n->first_empty = x->name;
-  if (d->cut && !n->cut++) {
-    n->first_cut = x->name;
-    n->cut_tokens = d->tokens + d->cut;
+  p->notices.done++;
+  if (!d->tokens && !p->notices.empty++) p->notices.first_empty = x->name;
+  if (d->cut && !p->notices.cut++) {
+    p->notices.first_cut = x->name;
+    p->notices.cut_tokens = d->tokens + d->cut;
   }
-  if (d->tokens && d->count < samples_of(p) && !n->few++) n->few_count = d->count;
-  for (int i = 0; i < d->count; i++) n->context += d->best[i].end == ATTEND_FINISH_CONTEXT;
-}
-
-static void say_cut(const summary_printer *p) {
-  const summary_notices *n = &p->notices;
-  int context = attend_summarizer_context(p->s->s);
-  if (n->cut == 1)
-    complain(
-        "%s has %d tokens and the model reads %d: the rest was left out; "
-        "--long chunks reads all of it",
-        n->first_cut, n->cut_tokens, context);
-  else if (n->cut)
-    complain(
-        "%d of %d documents have more than the %d tokens that the model reads, "
-        "and the rest of them was left out; --long chunks reads all of them",
-        n->cut, p->count, context);
-}
-
-static void say_few(const summary_printer *p) {
-  const summary_notices *n = &p->notices;
-  bool samples = attend_summarizer_generate(p->s->s)->temperature > 0;
-  if (!n->few) return;
-  char which[64] = "the document";
-  if (p->count > 1) snprintf(which, sizeof which, "%d of %d documents", n->few, p->count);
-  complain("%s: %s%d different summar%s of %d found: %s", which, n->few > 1 ? "as few as " : "",
-           n->few_count, n->few_count == 1 ? "y" : "ies", samples_of(p),
-           samples ? "raise --temp or --top-p" : "use more --beams");
+  if (d->tokens && d->count < samples_of(p) && !p->notices.few++) p->notices.few_count = d->count;
+  for (int i = 0; i < d->count; i++) p->notices.context += d->best[i].end == ATTEND_FINISH_CONTEXT;
 }
 
 int say_empty(int empty, int count, const char *first, bool rows) {
@@ -219,15 +182,40 @@ int say_empty(int empty, int count, const char *first, bool rows) {
   return count && empty == count && !rows ? EXIT_FAILED : EXIT_OK;
 }
 
+static void say_cut(const summary_printer *p) {
+  int cut = p->notices.cut, context = attend_summarizer_context(p->s->s);
+  if (cut == 1)
+    complain(
+        "%s has %d tokens and the model reads %d: the rest was left out; "
+        "--long chunks reads all of it",
+        p->notices.first_cut, p->notices.cut_tokens, context);
+  else if (cut)
+    complain(
+        "%d of %d documents have more than the %d tokens that the model reads, "
+        "and the rest of them was left out; --long chunks reads all of them",
+        cut, p->count, context);
+}
+
+static void say_few(const summary_printer *p) {
+  int few = p->notices.few, count = p->notices.few_count;
+  bool samples = attend_summarizer_generate(p->s->s)->temperature > 0;
+  char which[64] = "the document";
+  if (!few) return;
+  if (p->count > 1) snprintf(which, sizeof which, "%d of %d documents", few, p->count);
+  complain("%s: %s%d different summar%s of %d found: %s", which, few > 1 ? "as few as " : "", count,
+           count == 1 ? "y" : "ies", samples_of(p),
+           samples ? "raise --temp or --top-p" : "use more --beams");
+}
+
 static int say_notices(const summary_printer *p) {
-  const summary_notices *n = &p->notices;
-  int code = say_empty(n->empty, p->count, n->first_empty, p->rows);
+  int code = say_empty(p->notices.empty, p->count, p->notices.first_empty, p->rows);
+  int done = p->notices.done, context = p->notices.context;
   say_cut(p);
   say_few(p);
-  if (n->context)
-    complain("%d summar%s ended because the decoder has %d positions", n->context,
-             n->context == 1 ? "y" : "ies", attend_model_config(p->s->m.model)->positions);
-  if (n->done < p->count) complain("interrupted: %d of %d documents are done", n->done, p->count);
+  if (context)
+    complain("%d summar%s ended because the decoder has %d positions", context,
+             context == 1 ? "y" : "ies", attend_model_config(p->s->m.model)->positions);
+  if (done < p->count) complain("interrupted: %d of %d documents are done", done, p->count);
   return code;
 }
 
@@ -237,31 +225,98 @@ void summary_printer_start(summary_printer *p, const summarize_options *o, summa
                            int count) {
   *p = (summary_printer){.o = o, .s = s, .count = count};
   p->rows = documents_are_rows(o);
-  if (!o->common.json) return;
-  p->w = attend_json_writer_file(s->m.ctx, stdout);
-  attend_json_open(&p->w, '[');
+  if (o->common.json) p->w = json_rows_open(s->m.ctx);
 }
 
 bool summary_printer_put(summary_printer *p, const printed *one) {
   bool json = p->o->common.json;
   if (!one->d->done) return json || !p->rows;
   count_notices(p, one);
-  if (json)
-    put_document(p, one);
-  else
-    print_document(p, one);
+  if (!json) print_document(p, one);
+  for (int i = 0; json && (i < one->d->count || i == 0); i++) put_row(p, one, i);
   return !p->code;
 }
 
 int summary_printer_end(summary_printer *p, int code) {
-  if (p->o->common.json) {
-    attend_json_indent(&p->w, true);
-    attend_json_close(&p->w, ']');
-    attend_status status = attend_json_finish(&p->w);
-    attend_json_writer_free(&p->w);
-    if (status && !code) code = complain_status(p->s->m.ctx, status);
-  }
+  int finished = p->o->common.json ? json_rows_close(&p->w, p->s->m.ctx) : EXIT_OK;
+  if (!code) code = finished;
   if (!code) code = p->code;
   if (!code) code = check_written(stdout, "the summaries");
   return code ? code : say_notices(p);
+}
+
+/* ---- the view ------------------------------------------------------------------------- */
+
+enum { MOST_WORDS = 32 };
+
+typedef struct {
+  char *word[MOST_WORDS];
+  int count;
+} command;
+
+static void add(command *c, const char *name, const char *value) {
+  if (!value) return;
+  c->word[c->count++] = (char *)name;
+  c->word[c->count++] = (char *)value;
+}
+
+/* What the encoder read: the prefix and the part of the text that fitted. */
+static char *input_of(const summarizer *s, const attend_document *from,
+                      const attend_summarized *d) {
+  const char *prefix = attend_summarizer_prefix(s->s);
+  size_t front = strlen(prefix);
+  char *text = need(front + d->read + 1, 1);
+  memcpy(text, prefix, front);
+  memcpy(text + front, from->text, d->read);
+  return text;
+}
+
+/* All heads of a layer: "0,1,2". */
+static char *all_heads(int heads) {
+  size_t size = 12 * (size_t)heads + 1, used = 0;
+  char *text = need(size, 1);
+  for (int i = 0; i < heads; i++)
+    used += (size_t)snprintf(text + used, size - used, "%s%d", i ? "," : "", i);
+  return text;
+}
+
+/* The decoder's position of the first token that is not special. */
+static int first_place(const summarizer *s, const attend_summary *one) {
+  int i = 0;
+  while (i + 1 < one->count &&
+         attend_tokenizer_is_special(attend_summarizer_tokenizer(s->s), one->ids[i]))
+    i++;
+  return i + 1;
+}
+
+/* At the last layer's cross-attention, with the first word selected. */
+int summary_show(const summarize_options *o, const summarizer *s, const attend_document *from,
+                 const attend_summarized *d) {
+  char layer[16], threads[16], place[16];
+  command c = {{(char *)"attend view"}, 1};
+  if (!d->count) return EXIT_OK;
+  const attend_stack *decoder = &attend_model_config(s->m.model)->decoder;
+  char *text = input_of(s, from, d), *heads = all_heads(decoder->heads);
+  snprintf(layer, sizeof layer, "%d", decoder->layers - 1);
+  snprintf(threads, sizeof threads, "%d", o->common.threads);
+  add(&c, "--model", s->m.path);
+  add(&c, "--view", "head");
+  add(&c, "--role", "cross");
+  add(&c, "--layer", layer);
+  add(&c, "--head", heads);
+  snprintf(place, sizeof place, "%d", first_place(s, &d->best[0]));
+  add(&c, "--token", d->best[0].count > 1 ? place : NULL);
+  add(&c, "--attention", o->model.attention);
+  if (o->model.attention)
+    add(&c, "--attention-roles", o->model.roles ? o->model.roles : SUMMARY_ROLES);
+  add(&c, "--weights", o->model.weights_given);
+  add(&c, "--threads", o->common.threads ? threads : NULL);
+  add(&c, "--out", o->out);
+  if (!o->out) c.word[c.count++] = (char *)"--open";
+  add(&c, "--", text);
+  c.word[c.count++] = (char *)d->best[0].text;
+  int code = cmd_view(c.count, c.word);
+  free(text);
+  free(heads);
+  return code;
 }

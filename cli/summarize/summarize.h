@@ -1,9 +1,8 @@
 /* What the parts of attend summarize share.
  *
- * summarize.c has the verb, options.c the options of generation, documents.c reads
- * the input, print.c prints summaries, show.c opens the view; long.c has --long,
- * tree.c prints its trees; extract.c has --extract, extract_print.c prints it. The
- * library does the rest: attend/summarize.h, attend/extract.h.
+ * summarize.c has the verb, its options and documents; print.c prints summaries; long.c
+ * has --long and its trees; extract.c has --extract. The library does the rest:
+ * attend/summarize.h, attend/extract.h.
  */
 #ifndef CLI_SUMMARIZE_H
 #define CLI_SUMMARIZE_H
@@ -27,10 +26,11 @@ typedef struct {
 } summary_options;
 
 summary_options summary_defaults(void);
-
-/* --beams, --samples, --length, ..: options.c. The input is a summary_options that
- * began as summary_defaults. */
-extern const struct argp options_summary;
+/* --beams, --samples, --length, ..: they store into a summary_options that began as
+ * summary_defaults. */
+extern const option_row option_rows_summary[];
+/* Checks their combinations: for the function `finish` of a verb. */
+void summary_settle(struct argp_state *state, summary_options *o);
 
 /* Where --attention applies unless --attention-roles says: what reads the document.
  * The decoder's own text is short. */
@@ -47,49 +47,36 @@ int summarizer_open(const options *common, const model_options *model, const sum
                     summarizer *s);
 void summarizer_close(summarizer *s);
 
-/* ---- options of the verb ---------------------------------------------------------- */
-
-typedef struct {
-  bool chunks, linear;
-  bool tree; /* print summaries of parts too */
-  const char *work;
-  int parts, levels; /* 0: not given */
-  bool stats;
-} long_options;
-/* A child of the verb's argp: long.c. */
-extern const struct argp options_long;
-
-typedef struct {
-  bool given;
-  int count;                     /* sentences, or 0 */
-  double share;                  /* of the sentences, where count is 0 */
-  const char *embed;             /* a model, or words; NULL: a pulled one */
-  double tau, jump, lead, alike; /* attend/extract.h */
-  bool ranks;                    /* all sentences, as a table */
-  bool bare;                     /* no ranks */
-} extract_options;
-extract_options extract_defaults(void);
-extern const struct argp options_extract; /* extract.c */
+/* ---- the verb ---------------------------------------------------------------------- */
 
 typedef struct {
   options common;
   model_options model; /* path NULL: attend:summarizer */
   summary_options how;
-  extract_options extract;
-  long_options longer;
   char **files; /* [n_files]; none: the standard input */
   int n_files;
-  bool lines;  /* each line is a document */
-  char *field; /* of JSON lines; NULL: document */
-  int sources; /* of each word, to print; 0: none */
-  bool show;   /* in the view, */
-  char *out;   /* or its page or picture */
+  bool lines;        /* each line is a document */
+  const char *field; /* of JSON lines; NULL: document */
+  int sources;       /* of each word, to print; 0: none */
+  bool show;         /* in the view, */
+  const char *out;   /* or its page or picture */
+  /* --long */
+  bool chunks, linear;
+  bool tree; /* print summaries of parts too */
+  const char *work;
+  int parts, levels; /* 0: not given */
+  bool stats;
+  /* --extract */
+  bool extract;
+  unsigned given; /* EXTRACT_OPTION, EXTRACT_ALIKE */
+  attend_extract_options rank;
+  const char *embed; /* a model, or words; NULL: a pulled one */
+  bool ranks;        /* all sentences, as a table */
+  bool bare;         /* no ranks */
 } summarize_options;
 
 int summarize_long(const summarize_options *o);
 int summarize_extract(const summarize_options *o);
-
-/* ---- documents -------------------------------------------------------------------- */
 
 typedef struct {
   char **name;         /* [count] "notes.txt", "line 3 of notes.txt" */
@@ -103,7 +90,7 @@ void documents_free(documents *docs);
 /* Whether each line of the input is a document. */
 bool documents_are_rows(const summarize_options *o);
 
-/* ---- printing --------------------------------------------------------------------- */
+/* ---- printing: print.c ------------------------------------------------------------- */
 
 typedef struct { /* a document and its summaries */
   const char *name;
@@ -114,19 +101,17 @@ typedef struct { /* a document and its summaries */
 } printed;
 
 typedef struct {
-  int done, empty, cut, few, context; /* documents; context: summaries */
-  const char *first_empty, *first_cut;
-  int cut_tokens, few_count; /* of the first ones */
-} summary_notices;
-
-typedef struct {
   const summarize_options *o;
   summarizer *s;
   int count; /* of all documents */
   bool rows; /* a line of input is a line of output */
   int code;
   attend_json_writer w;
-  summary_notices notices;
+  struct {
+    int done, empty, cut, few, context; /* documents; context: summaries */
+    const char *first_empty, *first_cut;
+    int cut_tokens, few_count; /* of the first ones */
+  } notices;
 } summary_printer;
 
 void summary_printer_start(summary_printer *p, const summarize_options *o, summarizer *s,
@@ -139,27 +124,13 @@ int summary_printer_end(summary_printer *p, int code);
 /* Names blank documents, `first` the first of them. Files that are all blank are a
  * failure; rows of a file are not. */
 int say_empty(int empty, int count, const char *first, bool rows);
-int count_words(const char *text);
+/* The members that every row of JSON begins with; mode: of --long, or NULL; one: NULL of a
+ * blank document. */
+void put_summary(attend_json_writer *w, const char *name, int number, const char *mode,
+                 const attend_summary *one);
 
-/* The view of a document and its first summary: show.c. */
+/* Opens the view of a document and its first summary. */
 int summary_show(const summarize_options *o, const summarizer *s, const attend_document *text,
                  const attend_summarized *d);
-
-/* Trees of --long chunks: tree.c. */
-void tree_print(const attend_long_summary *x);
-void tree_put_json(attend_json_writer *w, const attend_long_summary *x, int level, int i);
-int tree_page(const documents *docs, attend_long_summary *const *trees, int count,
-              attend_context *ctx, const char *path);
-
-/* --extract: extract_print.c. */
-typedef struct {
-  const char *name, *text;
-  attend_extraction *x;
-  bool done;
-} extracted;
-int extracted_print(const extract_options *o, bool json, attend_context *ctx, const extracted *all,
-                    int count);
-int extracted_page(attend_context *ctx, const char *path, double tau, const char *model,
-                   const extracted *all, int count);
 
 #endif

@@ -67,6 +67,14 @@ typedef struct { /* zero means default */
 ATTEND_API attend_status attend_extraction_rank(attend_extraction *extraction, const float *vectors,
                                                 int width, const attend_extract_options *options);
 
+/* Ranks several texts of one context, by the vectors of an embedder (attend/embed.h),
+ * whose batches they share; NULL: by TF-IDF vectors. progress is called with the share of
+ * all text that is done. After ATTEND_STOPPED the first of them are ranked. */
+struct attend_embedder;
+ATTEND_API attend_status
+attend_extractions_rank(int count, attend_extraction *const *extractions /* [count] */,
+                        struct attend_embedder *embedder, const attend_extract_options *options);
+
 #ifdef __cplusplus
 }
 #endif

@@ -108,6 +108,15 @@ typedef struct {
   int count;
 } attend_prompt;
 
+/* The ids of a prompt's text, in the encoding until its next call: with all special tokens
+ * for an encoder; for a decoder without those at the end, which would end the text. */
+ATTEND_API attend_status attend_prompt_encode(const attend_model *model, attend_encoding *encoding,
+                                              const char *text, size_t length,
+                                              attend_prompt *prompt);
+/* What a prompt without text consists of: the begin token of the model, else of the
+ * tokenizer, else an end token; -1: none. tokenizer may be NULL. */
+ATTEND_API int32_t attend_begin_token(const attend_model *model, const attend_tokenizer *tokenizer);
+
 typedef enum {
   ATTEND_FINISH_LENGTH = 0, /* max_new                                           */
   ATTEND_FINISH_TOKEN,      /* an end token, which is the last id                */

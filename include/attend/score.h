@@ -93,6 +93,95 @@ ATTEND_API attend_status attend_bootstrap(attend_context *ctx, size_t n, size_t 
                                           const attend_bootstrap_options *options,
                                           attend_interval *intervals);
 
+/* ---- many summaries ----------------------------------------------------------------- */
+
+/*   attend_pairs *pairs;
+ *   attend_pairs_report report;
+ *   const char *files[] = {"test.jsonl"};
+ *   attend_pairs_read(ctx, 1, files, NULL, &pairs);
+ *   attend_pairs_read_summaries(pairs, "summaries.txt", NULL);
+ *   attend_pairs_score(pairs, NULL, &report);
+ *   printf("ROUGE-1: %.3f\n", report.mean[ATTEND_PAIR_ROUGE1 + 2].mean);
+ *   attend_pairs_free(pairs);
+ */
+typedef struct attend_pairs attend_pairs;
+
+typedef struct {
+  const char *text; /* [length], a zero byte behind it; NULL: there is none */
+  size_t length;
+} attend_pair_text;
+
+typedef struct { /* a document, its references and its summary */
+  size_t line;   /* of its file, from 1 */
+  attend_pair_text document, summary;
+  const attend_pair_text *reference; /* [references] */
+  int references;
+} attend_pair;
+
+typedef struct { /* zero means default */
+  size_t size;
+  /* Members of .jsonl lines. NULL: "document" or "source"; "summary" or "target", a text
+   * or a list of them. */
+  const char *document, *reference;
+  const char *where; /* "NAME=TEXT": only lines whose member NAME is TEXT */
+  int limit;         /* the first pairs; 0: all */
+  int may_lack;      /* lines without a document are pairs, too */
+} attend_pairs_options;
+
+/* From files: .tsv, a document and a reference in columns, or else lines of JSON; "-" is
+ * the standard input. A line without the members is ATTEND_UNSUPPORTED. options may be
+ * NULL. */
+ATTEND_API attend_status attend_pairs_read(attend_context *ctx, int count, const char *const *files,
+                                           const attend_pairs_options *options,
+                                           attend_pairs **pairs);
+ATTEND_API void attend_pairs_free(attend_pairs *pairs);
+ATTEND_API int attend_pairs_count(const attend_pairs *pairs);
+/* NULL past the last. */
+ATTEND_API const attend_pair *attend_pairs_get(const attend_pairs *pairs, int i);
+
+/* Summaries: copied from a text; all of them from a file, in the order of the pairs, a
+ * line each, or .jsonl with a member (NULL: "summary" or "prediction"); the first words of
+ * each document, 0: its first sentence. */
+ATTEND_API attend_status attend_pairs_set_summary(attend_pairs *pairs, int i, const char *text,
+                                                  size_t length);
+ATTEND_API attend_status attend_pairs_read_summaries(attend_pairs *pairs, const char *file,
+                                                     const char *member);
+ATTEND_API attend_status attend_pairs_lead(attend_pairs *pairs, int words);
+
+enum {                         /* numbers of a summary */
+       ATTEND_PAIR_ROUGE1 = 0, /* precision, recall, F1: of the nearest reference */
+       ATTEND_PAIR_ROUGE2 = 3,
+       ATTEND_PAIR_ROUGEL = 6,
+       ATTEND_PAIR_ROUGELSUM = 9,
+       ATTEND_PAIR_WORDS = 12,
+       ATTEND_PAIR_REFERENCE_WORDS,
+       ATTEND_PAIR_NEW_WORDS, /* shares of the summary that the document lacks */
+       ATTEND_PAIR_NEW_BIGRAMS,
+       ATTEND_PAIR_NUMBERS
+};
+
+typedef struct { /* zero means default */
+  size_t size;
+  attend_rouge_options rouge;
+  attend_bootstrap_options bootstrap;
+  int (*progress)(double done, void *user); /* other than 0: ATTEND_STOPPED */
+  void *user;
+} attend_pairs_score_options;
+
+typedef struct {
+  int scored;    /* pairs with a summary */
+  int empty;     /* of them, summaries without a word */
+  int documents; /* of them, pairs with a document: new words are known of these */
+  attend_interval mean[ATTEND_PAIR_NUMBERS];
+} attend_pairs_report;
+
+/* Scores the pairs that have a summary; options may be NULL. */
+ATTEND_API attend_status attend_pairs_score(attend_pairs *pairs,
+                                            const attend_pairs_score_options *options,
+                                            attend_pairs_report *report);
+/* [ATTEND_PAIR_NUMBERS]; NULL: not scored. */
+ATTEND_API const double *attend_pairs_numbers(const attend_pairs *pairs, int i);
+
 #ifdef __cplusplus
 }
 #endif

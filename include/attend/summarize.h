@@ -212,6 +212,8 @@ ATTEND_API attend_status attend_long_summary_create(attend_summarizer *summarize
 ATTEND_API attend_status attend_long_summary_write(attend_long_summary *summary);
 ATTEND_API void attend_long_summary_free(attend_long_summary *summary);
 ATTEND_API attend_long_state attend_long_summary_state(const attend_long_summary *summary);
+/* Estimated peak memory of the process while it writes: model, text and batches. */
+ATTEND_API double attend_long_summary_bytes(const attend_long_summary *summary);
 /* Nodes of a level, 0 being the parts of the document; 0 past the last. A blank
  * document has none. */
 ATTEND_API int attend_long_summary_count(const attend_long_summary *summary, int level);

@@ -1,7 +1,8 @@
 /* What the files of scoring share: words as ids, and subsequences of them.
  *
  * words.c tokenizes texts, stem.c stems words, lcs.c finds longest common
- * subsequences, rouge.c scores, bootstrap.c computes confidence intervals.
+ * subsequences, rouge.c scores, bootstrap.c computes confidence intervals, pairs.c reads
+ * and scores files.
  */
 #ifndef SCORE_SCORE_H
 #define SCORE_SCORE_H

@@ -113,6 +113,29 @@ static attend_status check_prompts(attend_generation *g, int n_prompts,
   return ATTEND_OK;
 }
 
+/* ---- prompts ------------------------------------------------------------------------------ */
+
+attend_status attend_prompt_encode(const attend_model *model, attend_encoding *e, const char *text,
+                                   size_t length, attend_prompt *prompt) {
+  bool whole = attend_model_config(model)->parts != ATTEND_DECODER;
+  ATTEND_TRY(attend_encode(e, text, length, NULL));
+  size_t count = e->count;
+  while (!whole && count && e->part[count - 1] < 0 && (count > 1 || length)) count--;
+  ATTEND_CHECK(attend_model_context(model), count <= INT32_MAX,
+               "the prompt has %zu tokens: shorten it", count);
+  *prompt = (attend_prompt){e->id, (int)count};
+  return ATTEND_OK;
+}
+
+int32_t attend_begin_token(const attend_model *model, const attend_tokenizer *t) {
+  const attend_config *c = attend_model_config(model);
+  if (c->bos >= 0) return c->bos;
+  int32_t bos = t ? attend_tokenizer_special(t, ATTEND_SPECIAL_BOS) : -1;
+  if (bos >= 0) return bos;
+  if (c->n_eos) return c->eos[0];
+  return t ? attend_tokenizer_special(t, ATTEND_SPECIAL_EOS) : -1;
+}
+
 /* ---- batches --------------------------------------------------------------------------------- */
 
 static attend_status take_history(batch *b) {

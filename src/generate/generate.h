@@ -34,7 +34,7 @@ void stream_close(stream *s);
 typedef struct {
   attend_continuation public;
   int32_t *ids; /* [capacity] */
-  int capacity;
+  size_t capacity;
   stream stream;
   bool done;
 } continuation;

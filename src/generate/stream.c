@@ -35,15 +35,8 @@ void stream_close(stream *s) {
 }
 
 static attend_status append(stream *s, const char *text, size_t length) {
-  if (s->length + length + 1 > s->capacity) {
-    size_t capacity = 2 * (s->length + length) + 64;
-    char *bigger;
-    ATTEND_TRY(take(s->ctx, capacity, "the text", &bigger));
-    if (s->length) memcpy(bigger, s->text, s->length);
-    give(s->ctx, s->text);
-    s->text = bigger;
-    s->capacity = capacity;
-  }
+  size_t wanted = size_add(s->length, length) + 1;
+  ATTEND_TRY(grow(s->ctx, &s->text, &s->capacity, wanted, 1, "the text"));
   memcpy(s->text + s->length, text, length);
   s->length += length;
   s->text[s->length] = 0;

@@ -74,16 +74,9 @@ bool may_step(batch *b) {
 }
 
 attend_status add_id(attend_context *ctx, continuation *c, int32_t id) {
-  if (c->public.count == c->capacity) {
-    int capacity = (int)min64(2 * (int64_t)c->capacity + 16, INT32_MAX);
-    int32_t *bigger;
-    ATTEND_TRY(take(ctx, size_times((size_t)capacity, sizeof *bigger), "the ids", &bigger));
-    if (c->ids) memcpy(bigger, c->ids, (size_t)c->capacity * sizeof *bigger);
-    give(ctx, c->ids);
-    c->ids = bigger;
-    c->capacity = capacity;
-    c->public.ids = bigger;
-  }
+  size_t wanted = (size_t)c->public.count + 1;
+  ATTEND_TRY(grow(ctx, &c->ids, &c->capacity, wanted, sizeof *c->ids, "the ids"));
+  c->public.ids = c->ids;
   c->ids[c->public.count++] = id;
   return ATTEND_OK;
 }

@@ -9,10 +9,10 @@
 
 #include "attend/compare.h"
 #include "attend/machine.h"
-#include "base/files.h"
+#include "attend/training_run.h"
 #include "base/options.h"
 #include "device/device.h"
-#include "tasks/run_log.h"
+#include "tasks/tasks.h"
 
 struct attend_runs {
   attend_context *ctx;
@@ -39,16 +39,16 @@ static double median(double *x, size_t n) {
 
 /* Seconds of a step before line i. Logs of older programs have the clock alone,
  * which counts pauses. */
-static double pace_at(const run_log_curve *lines, size_t i) {
-  const run_log_point *at = &lines->at[i], *before = i ? at - 1 : NULL;
+static double pace_at(const attend_log_curve *lines, size_t i) {
+  const attend_log_point *at = &lines->at[i], *before = i ? at - 1 : NULL;
   if (isfinite(at->step_s)) return at->step_s;
   double seconds = at->seconds - (before ? before->seconds : 0);
   double steps = at->step - (before ? before->step : 0);
   return steps > 0 ? seconds / steps : NAN;
 }
 
-static attend_status count_pace(attend_runs *runs, const run_log *c, attend_run_facts *f) {
-  const run_log_curve *lines = &c->loss;
+static attend_status count_pace(attend_runs *runs, const attend_log_curve *lines,
+                                attend_run_facts *f) {
   double *pace, *speed;
   TAKE(runs, &pace, lines->count);
   TAKE(runs, &speed, lines->count);
@@ -65,7 +65,7 @@ static attend_status count_pace(attend_runs *runs, const run_log *c, attend_run_
 }
 
 /* Seconds of training up to a step: whole lines, and the share of the next. */
-static double seconds_to(const run_log_curve *lines, double step) {
+static double seconds_to(const attend_log_curve *lines, double step) {
   double sum = 0, from = 0;
   for (size_t i = 0; i < lines->count && from < step; i++) {
     double to = lines->at[i].step < step ? lines->at[i].step : step;
@@ -75,22 +75,21 @@ static double seconds_to(const run_log_curve *lines, double step) {
   return sum;
 }
 
-static attend_status copy_curve(attend_runs *runs, const run_log *c, attend_run_facts *f) {
-  const run_log_curve *from = f->measured ? &c->valid : &c->loss;
+static attend_status copy_curve(attend_runs *runs, const attend_log_curve *lines,
+                                const attend_log_curve *from, attend_run_facts *f) {
   double **lists[] = {&f->step, &f->seconds, &f->loss, &f->low, &f->high};
   for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) TAKE(runs, lists[i], from->count);
   for (size_t i = 0; i < from->count; i++) {
     f->step[i] = from->at[i].step;
-    f->seconds[i] = seconds_to(&c->loss, from->at[i].step);
+    f->seconds[i] = seconds_to(lines, from->at[i].step);
     f->loss[i] = f->low[i] = f->high[i] = from->at[i].loss;
   }
   f->points = from->count;
   return ATTEND_OK;
 }
 
-static void find_best(const run_log *c, attend_run_facts *f) {
-  const run_log_curve *valid = &c->valid;
-  const run_log_point *best = NULL;
+static void find_best(const attend_log_curve *valid, attend_run_facts *f) {
+  const attend_log_point *best = NULL;
   for (size_t i = 0; i < valid->count; i++)
     if (!best || valid->at[i].loss < best->loss) best = &valid->at[i];
   f->measured = best != NULL;
@@ -99,15 +98,17 @@ static void find_best(const run_log *c, attend_run_facts *f) {
   f->number[ATTEND_RUN_LAST] = alone(best ? valid->at[valid->count - 1].loss : NAN);
 }
 
-static attend_status read_log(attend_runs *runs, const run_log *c, attend_run_facts *f) {
-  const run_log_curve *lines = &c->loss;
-  double steps = lines->count ? lines->at[lines->count - 1].step : c->last;
-  if (steps < c->last) steps = c->last;
+/* last: the newest checkpoint's step, or -1. */
+static attend_status read_log(attend_runs *runs, const attend_training_run *run, int last,
+                              attend_run_facts *f) {
+  const attend_log_curve loss = attend_training_run_loss(run);
+  const attend_log_curve valid = attend_training_run_valid(run), *lines = &loss;
+  double steps = fmax(last, lines->count ? lines->at[lines->count - 1].step : 0);
   f->number[ATTEND_RUN_STEPS] = alone(steps);
   f->number[ATTEND_RUN_SECONDS] = alone(lines->count ? seconds_to(lines, steps) : NAN);
-  find_best(c, f);
-  ATTEND_TRY(count_pace(runs, c, f));
-  return copy_curve(runs, c, f);
+  find_best(&valid, f);
+  ATTEND_TRY(count_pace(runs, lines, f));
+  return copy_curve(runs, lines, f->measured ? &valid : lines, f);
 }
 
 /* ---- the model ------------------------------------------------------------------------ */
@@ -163,11 +164,8 @@ static void take_scores(const attend_json *root, attend_run_facts *f) {
 
 /* The output of attend eval --rouge --json, if it was put there. */
 static attend_status read_scores(attend_context *ctx, const char *folder, attend_run_facts *f) {
-  char path[LONGEST_PATH];
   attend_json *root;
-  take_scores(NULL, f);
-  if (!file_beside(folder, "rouge.json", path, sizeof path)) return ATTEND_OK;
-  ATTEND_TRY(json_read(ctx, path, &root));
+  ATTEND_TRY(json_beside(ctx, folder, "rouge.json", &root));
   take_scores(root, f);
   attend_json_free(root);
   return ATTEND_OK;
@@ -189,21 +187,29 @@ static attend_status name_of(attend_runs *runs, const char *path, attend_run_fac
   return set_name(runs, f, path + from, n - from);
 }
 
-static attend_status read_facts(attend_runs *runs, const char *path, const run_log *log,
+/* The model is that of the best step, or else the last. */
+static attend_status read_facts(attend_runs *runs, const char *path, attend_training_run *run,
                                 attend_run_facts *f) {
   attend_context *ctx = runs->ctx;
+  int best = attend_training_run_best(run), last = attend_training_run_last(run);
+  char checkpoint[ATTEND_RUN_PATH];
   f->seeds = 1;
   ATTEND_TRY(name_of(runs, path, f));
-  ATTEND_TRY(log->checkpoint[0] ? read_model(ctx, log->checkpoint, f) : read_base(ctx, path, f));
+  if (last < 0) {
+    ATTEND_TRY(read_base(ctx, path, f));
+  } else {
+    ATTEND_TRY(attend_training_run_folder(run, best >= 0 ? best : last, checkpoint));
+    ATTEND_TRY(read_model(ctx, checkpoint, f));
+  }
   ATTEND_TRY(read_scores(ctx, path, f));
-  return read_log(runs, log, f);
+  return read_log(runs, run, last, f);
 }
 
 static attend_status read_run(attend_runs *runs, const char *path, attend_run_facts *f) {
-  run_log log;
-  attend_status status = run_log_read(runs->ctx, path, &log);
-  if (!status) status = read_facts(runs, path, &log, f);
-  run_log_free(runs->ctx, &log);
+  attend_training_run *run;
+  ATTEND_TRY(attend_training_run_open(runs->ctx, path, &run));
+  attend_status status = read_facts(runs, path, run, f);
+  attend_training_run_close(run);
   return status;
 }
 

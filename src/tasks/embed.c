@@ -7,7 +7,6 @@
 
 #include "base/options.h"
 #include "model/transformer.h"
-#include "tasks/embed_settings.h"
 #include "tasks/tasks.h"
 
 enum {
@@ -46,6 +45,8 @@ typedef struct { /* of a call */
   size_t bytes, done; /* of text: all; embedded */
   float *vectors;     /* [count][width] */
   int32_t *tokens;    /* [count], or NULL */
+  int (*progress)(double done, void *user);
+  void *user;
 } embedding;
 
 /* ---- texts to ids ------------------------------------------------------------------- */
@@ -195,7 +196,7 @@ static attend_status embed_all(embedding *b) {
     count = batch_size(b, &b->texts[at], b->count - at);
     ATTEND_TRY(embed_batch(b, b->texts + at, count));
     double done = b->bytes ? (double)b->done / (double)b->bytes : 1;
-    bool stop = e->o.progress && e->o.progress(done, e->o.user);
+    bool stop = b->progress && b->progress(done, b->user);
     if (stop && at + count < b->count)
       return fail(&e->own, ATTEND_STOPPED, "embedding was stopped after %d of %d texts", at + count,
                   b->count);
@@ -203,9 +204,15 @@ static attend_status embed_all(embedding *b) {
   return ATTEND_OK;
 }
 
-attend_status attend_embed_texts(attend_embedder *e, int count, const char *const *texts,
-                                 const size_t *lengths, float *vectors, int32_t *tokens) {
-  embedding b = {.e = e, .count = count, .vectors = vectors, .tokens = tokens};
+attend_status embed_texts(attend_embedder *e, int count, const char *const *texts,
+                          const size_t *lengths, float *vectors, int32_t *tokens,
+                          int (*progress)(double done, void *user), void *user) {
+  embedding b = {.e = e,
+                 .count = count,
+                 .vectors = vectors,
+                 .tokens = tokens,
+                 .progress = progress,
+                 .user = user};
   ATTEND_CHECK(&e->own, count >= 0, "%d texts: give 0 or more", count);
   if (!count) return ATTEND_OK;
   ATTEND_CHECK(&e->own, texts && vectors, "texts or vectors are NULL: give addresses of %d", count);
@@ -217,6 +224,11 @@ attend_status attend_embed_texts(attend_embedder *e, int count, const char *cons
   give(&e->own, b.ids);
   give(&e->own, b.texts);
   return status;
+}
+
+attend_status attend_embed_texts(attend_embedder *e, int count, const char *const *texts,
+                                 const size_t *lengths, float *vectors, int32_t *tokens) {
+  return embed_texts(e, count, texts, lengths, vectors, tokens, e->o.progress, e->o.user);
 }
 
 double attend_cosine(const float *a, const float *b, int width) {

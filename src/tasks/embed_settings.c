@@ -1,8 +1,10 @@
-/* What a model's folder says about sentence embeddings: see embed_settings.h.
+/* What a model's folder says about sentence embeddings.
+ *
+ * sentence-transformers writes modules.json, a list of steps, beside the model: the
+ * transformer, pooling, perhaps a norm. The folder of the pooling has a config.json;
+ * sentence_bert_config.json has the maximal length.
  */
-#include "tasks/embed_settings.h"
-
-#include "base/files.h"
+#include "tasks/tasks.h"
 
 static const char *const names[] = {"default", "mean", "cls", "last", "max"};
 enum { POOLINGS = sizeof names / sizeof *names };
@@ -15,15 +17,6 @@ attend_pooling attend_pooling_find(const char *name) {
 
 const char *attend_pooling_name(attend_pooling pooling) {
   return (unsigned)pooling < POOLINGS ? names[pooling] : NULL;
-}
-
-/* *root is NULL if there is no such file. */
-static attend_status read_beside(attend_context *ctx, const char *folder, const char *name,
-                                 attend_json **root) {
-  char path[LONGEST_PATH];
-  *root = NULL;
-  if (!file_beside(folder, name, path, sizeof path)) return ATTEND_OK;
-  return json_read(ctx, path, root);
 }
 
 /* ---- pooling ------------------------------------------------------------------------ */
@@ -80,7 +73,7 @@ static attend_status read_pooling(attend_context *ctx, const char *folder, const
   char name[LONGEST_PATH];
   attend_json *json;
   ATTEND_TRY(path_inside(ctx, module, "config.json", name));
-  ATTEND_TRY(read_beside(ctx, folder, name, &json));
+  ATTEND_TRY(json_beside(ctx, folder, name, &json));
   attend_status status = json ? read_modes(ctx, name, json, pooling) : ATTEND_OK;
   attend_json_free(json);
   return status;
@@ -109,7 +102,7 @@ static attend_status read_step(attend_context *ctx, const char *folder, const at
 static attend_status read_steps(attend_context *ctx, const char *folder, attend_pooling *pooling) {
   attend_json *root;
   const attend_json *steps;
-  ATTEND_TRY(read_beside(ctx, folder, "modules.json", &root));
+  ATTEND_TRY(json_beside(ctx, folder, "modules.json", &root));
   if (!root) return read_pooling(ctx, folder, "1_Pooling", pooling);
   attend_status status =
       attend_json_read_tree(ctx, "modules.json", root, NULL, ATTEND_JSON_ARRAY, &steps);
@@ -125,7 +118,7 @@ attend_status embed_settings_read(attend_context *ctx, const char *folder, atten
   attend_json *json;
   int64_t longest = *max_length;
   if (!*pooling) ATTEND_TRY(read_steps(ctx, folder, pooling));
-  ATTEND_TRY(read_beside(ctx, folder, name, &json));
+  ATTEND_TRY(json_beside(ctx, folder, name, &json));
   attend_status status =
       attend_json_read_integer(ctx, name, json, "max_seq_length", 1, INT32_MAX, &longest);
   attend_json_free(json);

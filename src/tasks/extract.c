@@ -5,7 +5,7 @@
  * stationary distribution has a closed form (attend/centrality.h). Sentences are
  * chosen by rank; one that is too similar to a chosen one is passed over.
  */
-#include "tasks/extract.h"
+#include "attend/extract.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,11 +13,24 @@
 #include "attend/centrality.h"
 #include "attend/text.h"
 #include "base/options.h"
+#include "tasks/tasks.h"
 
 static const double ALIKE = 0.8;
-enum { SENTENCES = 3 };
+enum { SENTENCES = 3, WIDTH = 1024 /* of vectors of words */ };
+
+struct attend_extraction {
+  attend_context *ctx;
+  const char *text;
+  size_t length;
+  attend_ranked_sentence *sentence; /* [count] */
+  int count, rows;
+  int chosen;
+};
 
 /* ---- sentences ----------------------------------------------------------------- */
+
+/* Bytes beyond ASCII count as letters. */
+static bool is_word_byte(unsigned char c) { return c >= 0x80 || is_alphanumeric((char)c); }
 
 static bool has_words(const char *text, size_t length) {
   for (size_t i = 0; i < length; i++)
@@ -75,6 +88,109 @@ const attend_ranked_sentence *attend_extraction_get(const attend_extraction *x, 
 int attend_extraction_count(const attend_extraction *x) { return x->count; }
 int attend_extraction_rows(const attend_extraction *x) { return x->rows; }
 int attend_extraction_chosen(const attend_extraction *x) { return x->chosen; }
+
+/* ---- vectors without a model ---------------------------------------------------- */
+
+/* TF-IDF of the words that sentences share: a word counts as often as the sentence has
+ * it, times log(1 + n / d), where d of the n sentences have it. Feature hashing
+ * (Weinberger et al., 2009) maps words to dimensions, with a sign: two words that collide
+ * add noise of 1 / sqrt(WIDTH) to a cosine, and no bias. */
+typedef struct {
+  uint64_t hash; /* 0: free */
+  int count;     /* sentences that have it */
+  int last;      /* the last of them, from 1 */
+} word_slot;
+
+typedef struct {
+  word_slot *slot;
+  size_t mask, used;
+} word_table;
+
+/* The hash of the next word at *at, in lower case (FNV-1a with a final mix); 0:
+ * there is none. */
+static uint64_t next_word(const char *text, size_t length, size_t *at) {
+  uint64_t h = UINT64_C(14695981039346656037);
+  size_t i = *at;
+  while (i < length && !is_word_byte((unsigned char)text[i])) i++;
+  size_t start = i;
+  for (; i < length && is_word_byte((unsigned char)text[i]); i++) {
+    unsigned char c = (unsigned char)text[i];
+    if (c >= 'A' && c <= 'Z') c |= 32;
+    h = (h ^ c) * UINT64_C(1099511628211);
+  }
+  *at = i;
+  h = (h ^ h >> 32) * UINT64_C(0x9e3779b97f4a7c15);
+  h ^= h >> 29;
+  return i == start ? 0 : h ? h : 1;
+}
+
+static word_slot *find_word(word_table *t, uint64_t hash) {
+  size_t i = hash & t->mask;
+  while (t->slot[i].hash && t->slot[i].hash != hash) i = (i + 1) & t->mask;
+  return &t->slot[i];
+}
+
+static attend_status grow_table(attend_context *ctx, word_table *t) {
+  word_table wider = {.mask = t->slot ? 2 * t->mask + 1 : 1023, .used = t->used};
+  ATTEND_TRY(
+      take_zeroed(ctx, size_times(wider.mask + 1, sizeof *wider.slot), "words", &wider.slot));
+  for (size_t i = 0; t->slot && i <= t->mask; i++)
+    if (t->slot[i].hash) *find_word(&wider, t->slot[i].hash) = t->slot[i];
+  give(ctx, t->slot);
+  *t = wider;
+  return ATTEND_OK;
+}
+
+static attend_status count_words(attend_context *ctx, word_table *t, const char *text,
+                                 size_t length, int sentence) {
+  uint64_t h;
+  for (size_t at = 0; (h = next_word(text, length, &at));) {
+    if (!t->slot || 2 * t->used > t->mask) ATTEND_TRY(grow_table(ctx, t));
+    word_slot *s = find_word(t, h);
+    t->used += !s->hash;
+    s->hash = h;
+    if (s->last != sentence) s->count++;
+    s->last = sentence;
+  }
+  return ATTEND_OK;
+}
+
+static void put_words(word_table *t, const char *text, size_t length, int n, float *vector) {
+  double sum = 0;
+  uint64_t h;
+  for (size_t at = 0; (h = next_word(text, length, &at));) {
+    double weight = log(1 + (double)n / find_word(t, h)->count);
+    vector[h >> 32 & (WIDTH - 1)] += (float)(h >> 63 ? weight : -weight);
+  }
+  for (int i = 0; i < WIDTH; i++) sum += (double)vector[i] * (double)vector[i];
+  for (int i = 0; i < WIDTH && sum > 0; i++) vector[i] /= (float)sqrt(sum);
+}
+
+static attend_status count_all(const attend_extraction *x, word_table *t) {
+  for (int i = 0; i < x->count; i++)
+    if (x->sentence[i].words)
+      ATTEND_TRY(
+          count_words(x->ctx, t, x->text + x->sentence[i].start, x->sentence[i].length, i + 1));
+  return ATTEND_OK;
+}
+
+/* vectors [rows, WIDTH]. */
+static attend_status word_vectors(const attend_extraction *x, float **vectors) {
+  word_table t = {0};
+  attend_status status = count_all(x, &t);
+  if (!status)
+    status = take_zeroed(x->ctx, SIZE_PRODUCT((size_t)x->rows, WIDTH, sizeof **vectors),
+                         "vectors of sentences", vectors);
+  float *row = status ? NULL : *vectors;
+  for (int i = 0; i < x->count && row; i++) {
+    const attend_ranked_sentence *s = &x->sentence[i];
+    if (!s->words) continue;
+    put_words(&t, x->text + s->start, s->length, x->rows, row);
+    row += WIDTH;
+  }
+  give(x->ctx, t.slot);
+  return status;
+}
 
 /* ---- ranking ------------------------------------------------------------------- */
 
@@ -196,9 +312,94 @@ attend_status attend_extraction_rank(attend_extraction *x, const float *vectors,
   if (!vectors) {
     ATTEND_TRY(word_vectors(x, &own));
     vectors = own;
-    width = WORD_VECTOR_WIDTH;
+    width = WIDTH;
   }
   attend_status status = rank_vectors(x, vectors, width, &o);
   give(x->ctx, own);
   return status;
+}
+
+/* ---- many texts ----------------------------------------------------------------- */
+
+enum { WINDOW = 4096 }; /* sentences that are embedded together: enough for good batches */
+
+typedef struct {
+  attend_extract_options o; /* the caller's */
+  attend_embedder *e;
+  double all, before, now; /* bytes of text: all; before this window; of it */
+} ranking;
+
+static int window_progress(double done, void *user) {
+  const ranking *r = user;
+  if (!r->o.progress) return 0;
+  return r->o.progress(r->all > 0 ? (r->before + done * r->now) / r->all : 1, r->o.user);
+}
+
+/* The embedding is nearly all of the time: centrality does not advance the progress. */
+static int centrality_progress(double done, void *user) {
+  const ranking *r = user;
+  return window_progress(r->e ? 1 : done, user);
+}
+
+/* vectors [rows, width] of all sentences of the texts. */
+static attend_status embed_sentences(ranking *r, attend_extraction *const *x, int count,
+                                     size_t rows, float *vectors) {
+  attend_context *ctx = x[0]->ctx;
+  const char **texts = NULL;
+  size_t *lengths = NULL, n = 0;
+  attend_status status = take(ctx, rows * sizeof *texts, "sentences", &texts);
+  if (!status) status = take(ctx, rows * sizeof *lengths, "sentences", &lengths);
+  for (int d = 0; d < count && !status; d++)
+    for (int i = 0; i < x[d]->count; i++) {
+      const attend_ranked_sentence *s = &x[d]->sentence[i];
+      if (!s->words) continue;
+      texts[n] = x[d]->text + s->start;
+      lengths[n++] = s->length;
+    }
+  if (!status)
+    status = embed_texts(r->e, (int)n, texts, lengths, vectors, NULL, window_progress, r);
+  give(ctx, lengths);
+  give(ctx, texts);
+  return status;
+}
+
+static attend_status rank_window(ranking *r, attend_extraction *const *x, int count, size_t rows) {
+  attend_context *ctx = x[0]->ctx;
+  attend_extract_options o = r->o;
+  int width = r->e ? attend_embedder_width(r->e) : 0;
+  float *vectors = NULL;
+  attend_status status = ATTEND_OK;
+  o.progress = centrality_progress;
+  o.user = r;
+  if (r->e)
+    status = take(ctx, SIZE_PRODUCT(rows + 1, (size_t)width, sizeof *vectors), "vectors", &vectors);
+  if (vectors) status = embed_sentences(r, x, count, rows, vectors);
+  const float *at = vectors;
+  for (int d = 0; d < count && !status; d++) {
+    status = attend_extraction_rank(x[d], at, width, &o);
+    if (at) at += (size_t)x[d]->rows * (size_t)width;
+  }
+  give(ctx, vectors);
+  return status;
+}
+
+attend_status attend_extractions_rank(int count, attend_extraction *const *x,
+                                      attend_embedder *embedder,
+                                      const attend_extract_options *options) {
+  ranking r = {.e = embedder};
+  if (!count) return ATTEND_OK;
+  ATTEND_TRY(OPTIONS_READ(x[0]->ctx, attend_extract_options, options, &r.o));
+  r.o.size = sizeof r.o;
+  for (int i = 0; i < count; i++) r.all += (double)x[i]->length;
+  for (int first = 0, last; first < count; first = last) {
+    size_t rows = 0;
+    r.now = 0;
+    for (last = first; last < count && (last == first || (embedder && rows < WINDOW)); last++) {
+      rows += (size_t)x[last]->rows;
+      r.now += (double)x[last]->length;
+    }
+    ATTEND_TRY(rank_window(&r, x + first, last - first, rows));
+    r.before += r.now;
+  }
+  return ATTEND_OK;
 }

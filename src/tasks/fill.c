@@ -45,13 +45,6 @@ struct attend_filler {
   int step, most_steps;
 };
 
-static attend_status copy_text(attend_filler *f, const char *text, size_t length, char **copy) {
-  ATTEND_TRY(take(&f->own, size_add(length, 1), "a filled text", copy));
-  memcpy(*copy, text, length);
-  (*copy)[length] = 0;
-  return ATTEND_OK;
-}
-
 /* ---- masks in a text -------------------------------------------------------------------- */
 
 static bool starts_with(const char *text, size_t length, const char *word) {
@@ -121,7 +114,7 @@ static attend_status add_result(attend_filler *f, attend_filled one) {
 
 static attend_status set_token(attend_filler *f, const char *token, size_t length) {
   filled *last = &f->results[f->count - 1];
-  ATTEND_TRY(copy_text(f, token, length, &last->token));
+  ATTEND_TRY(text_copy(&f->own, token, length, &last->token));
   last->public.token = last->token;
   return ATTEND_OK;
 }

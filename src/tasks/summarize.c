@@ -22,13 +22,6 @@ attend_generate_options attend_summary_generate_defaults(void) {
   return o;
 }
 
-attend_status text_copy(attend_context *ctx, const char *text, size_t length, char **copy) {
-  ATTEND_TRY(take(ctx, size_add(length, 1), "a text", copy));
-  if (length) memcpy(*copy, text, length);
-  (*copy)[length] = 0;
-  return ATTEND_OK;
-}
-
 size_t text_trimmed(const char *text, size_t length) {
   while (length && is_space(text[length - 1])) length--;
   return length;

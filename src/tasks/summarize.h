@@ -1,18 +1,16 @@
 /* What the files of summarizing share.
  *
  * summarize.c makes summarizers and writes summaries of documents that fit the
- * encoder; summarize_settings.c reads the model's directory, summarize_words.c
- * bounds a summary's words, summarize_sources.c finds their sources. For long
- * documents, summarize_long.c has the handle, summarize_parts.c cuts texts,
- * summarize_tree.c summarizes parts and then their summaries, with the journal of
- * summarize_journal.c (summarize_identity.c: whose journal it is); summarize_linear.c reads a text as a whole.
+ * encoder; summarize_settings.c reads the model's directory and bounds a summary's words,
+ * summarize_sources.c finds their sources. For long documents, summarize_long.c has the
+ * handle and linear reading, summarize_tree.c cuts a text into parts and summarizes them
+ * and then their summaries, with the journal of summarize_journal.c.
  */
 #ifndef TASKS_SUMMARIZE_H
 #define TASKS_SUMMARIZE_H
 
 #include "attend/summarize.h"
-#include "base/base.h"
-#include "base/files.h"
+#include "tasks/tasks.h"
 
 typedef struct word_bounds word_bounds;
 
@@ -27,11 +25,8 @@ struct attend_summarizer {
   word_bounds *words; /* NULL: none */
 };
 
-/* A copy with a zero byte behind it. */
-attend_status text_copy(attend_context *ctx, const char *text, size_t length, char **copy);
 /* The length without the white space at its end. */
 size_t text_trimmed(const char *text, size_t length);
-static inline bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 /* ---- settings and bounds ----------------------------------------------------------- */
 

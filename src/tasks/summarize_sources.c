@@ -107,9 +107,7 @@ static attend_status find_weights(finding *f) {
 
 /* ---- words of the document --------------------------------------------------------- */
 
-static bool is_punctuation(char c) {
-  return c > ' ' && c < 127 && !((c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z'));
-}
+static bool is_punctuation(char c) { return c > ' ' && c < 127 && !is_alphanumeric(c); }
 
 /* A word without the punctuation around it. */
 static source_word bare_word(const char *text, size_t start, size_t length) {

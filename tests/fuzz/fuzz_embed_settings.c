@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include "fuzz.h"
-#include "tasks/embed_settings.h"
+#include "tasks/tasks.h"
 
 static const char *const files[] = {"modules.json", "1_Pooling/config.json",
                                     "sentence_bert_config.json"};

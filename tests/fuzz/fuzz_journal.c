@@ -6,13 +6,6 @@
 
 #include "../../src/tasks/summarize_journal.c"
 
-attend_status text_copy(attend_context *ctx, const char *text, size_t length, char **copy) {
-  ATTEND_TRY(take(ctx, length + 1, "a text", copy));
-  memcpy(*copy, text, length);
-  (*copy)[length] = 0;
-  return ATTEND_OK;
-}
-
 static const journal_identity identity = {"model", "options"};
 
 static const char *directory(void) {
