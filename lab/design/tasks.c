@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/json_tree.h"
+#include "base/base.h"
 #include "design/design.h"
 
 /* ---- all inputs ----------------------------------------------------------------------- */

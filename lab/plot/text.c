@@ -1,7 +1,7 @@
 /* Labels of plots, and estimates of their widths: the reader's font is not known. */
 #include <string.h>
 
-#include "base/json_tree.h"
+#include "base/base.h"
 #include "plot/plot.h"
 
 /* Bytes of a character; 1 for what is not UTF-8. */

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "attention/engine.h"
-#include "attention/tile.h"
+#include "attention/blocks.h"
 
 static const char *applicable(const attend_desc *d) {
   if (d->form.kind != ATTEND_ARGMAX) return "the form is not argmax";

@@ -1,12 +1,10 @@
-/* Rows, the keys they see, and loading blocks of keys; scores and biases are in
- * scores.c.
- */
+/* Rows, the keys they see, and loading blocks of keys. */
 #include "attention/blocks.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "attention/kv_cache.h"
+#include "attention/state.h"
 
 /* ---- geometry --------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
-/* One query row of the definition: the keys it sees and their weights. Shared by the
- * definition*.c files; predict.c reads exact weights from it.
+/* One query row of the definition: the keys it sees and their weights. definition.c
+ * computes it; predict.c and observing read its exact weights.
  */
 #ifndef ATTENTION_DEFINITION_H
 #define ATTENTION_DEFINITION_H
@@ -46,35 +46,9 @@ void definition_row_close(const attend_context *ctx, definition_row *row);
 /* Moves to query i of head h of batch entry b: query, seen, weight, lse. */
 void definition_row_weigh(definition_row *row, int b, int h, int i);
 
-/* The kv head that this row's head reads. */
-int definition_row_kv_head(const definition_row *row);
-/* What the bias adds to the score of key j. */
-double definition_row_bias(const definition_row *row, int j);
 /* Reads key j into row->key. */
 void definition_row_read_key(const definition_row *row, int j);
 
-/* ---- definition_features.c: random features, the caller's phi ------------ */
-
-bool definition_has_features(const attend_form *form);
-void definition_features_cut(const attend_desc *d, arena *a, definition_features *f);
-/* Draws the directions. */
-attend_status definition_features_open(attend_context *ctx, definition_row *row);
-/* The query of this row has been read. */
-void definition_features_query(definition_row *row);
-/* Of key j, read last: sim, or log sim where it cannot be negative. */
-double definition_features_sim(const definition_row *row, int j);
-/* The derivative of that, dq and dk [D]. */
-void definition_features_slope(const definition_row *row, int j, double *dq, double *dk);
-
-/* ---- reading ------------------------------------------------------------- */
-
-/* Element [b, h, i, :] of a complete view in double. */
-void definition_read(const attend_view *view, attend_dtype dtype, int b, int h, int i, int width,
-                     double *out /* [width] */);
 double definition_dot(const double *x, const double *y, int n);
-double definition_elu(double x); /* elu(x) + 1 */
-/* Fails unless there is data, or nothing to read from it. */
-attend_status definition_check_data(attend_context *ctx, const void *data, const char *name,
-                                    int length);
 
 #endif

@@ -12,8 +12,6 @@
 #include "attention/definition.h"
 #include "attention/engine.h"
 #include "attention/features.h"
-#include "attention/kv_cache.h"
-#include "attention/tile.h"
 #include "attention/state.h"
 #include "attention/blocks.h"
 
@@ -94,19 +92,23 @@ static attend_status pool_context(const attend_plan *p, const workspace *r, pool
   return ATTEND_OK;
 }
 
+/* A row of an output; from NULL: zeros. */
+static void round_row(const call *c, const double *from, int width, const attend_view *to, int b,
+                      int h, int64_t i) {
+  const attend_dtype dtype = c->plan->desc.dtype;
+  const size_t size = attend_dtype_size(dtype);
+  char *row = view_at(to, size, b, h, i);
+  for (int m = 0; m < width; m++) {
+    float x = from ? (float)from[m] : 0;
+    attend_convert_from_f32(dtype, &x, 1, row + (ptrdiff_t)size * m * to->stride[3]);
+  }
+}
+
 static void round_to(const call *c, const double *src, int heads, int64_t length, int width,
-                     const attend_view *dst) {
-  const attend_desc *d = &c->plan->desc;
-  size_t size = attend_dtype_size(d->dtype);
-  for (int b = 0; b < d->batch; b++)
+                     const attend_view *to) {
+  for (int b = 0; b < c->plan->desc.batch; b++)
     for (int h = 0; h < heads; h++)
-      for (int64_t i = 0; i < length; i++) {
-        char *row = view_at(dst, size, b, h, i);
-        for (int m = 0; m < width; m++) {
-          float x = (float)*src++;
-          attend_convert_from_f32(d->dtype, &x, 1, row + (ptrdiff_t)size * m * dst->stride[3]);
-        }
-      }
+      for (int64_t i = 0; i < length; i++, src += width) round_row(c, src, width, to, b, h, i);
 }
 
 /* ---- subproblems: tensors are one, a state is one for each sequence ----------- */
@@ -182,16 +184,6 @@ static void subproblem_close(const call *c, subproblem *p) { give(c->plan->ctx, 
 
 /* ---- forward ---------------------------------------------------------------- */
 
-static void round_row(const call *c, const double *from, int b, int h, int i) {
-  const attend_desc *d = &c->plan->desc;
-  const size_t size = attend_dtype_size(d->dtype);
-  char *row = view_at(&c->o, size, b, h, i);
-  for (int m = 0; m < d->dim_v; m++) {
-    float x = from ? (float)from[m] : 0;
-    attend_convert_from_f32(d->dtype, &x, 1, row + (ptrdiff_t)size * m * c->o.stride[3]);
-  }
-}
-
 /* Rows beyond lengths give zeros, as everywhere. */
 static void write_rows(call *c, const subproblem *p, const double *o, const double *lse) {
   const attend_desc *d = &c->plan->desc;
@@ -201,7 +193,7 @@ static void write_rows(call *c, const subproblem *p, const double *o, const doub
     for (int i = 0; i < c->n; i++) {
       size_t at = (size_t)(h * real + i);
       bool seen = i < real;
-      round_row(c, seen ? o + at * (size_t)d->dim_v : NULL, p->first, h, i);
+      round_row(c, seen ? o + at * (size_t)d->dim_v : NULL, d->dim_v, &c->o, p->first, h, i);
       if (c->lse)
         c->lse[((size_t)p->first * (size_t)d->heads + (size_t)h) * (size_t)c->n + (size_t)i] =
             seen ? (float)lse[at] : nothing;
@@ -299,14 +291,6 @@ typedef struct {
   int i;         /* query */
 } place;
 
-static int64_t width_of(const call *c) {
-  int64_t width = c->plan->desc.kv_len;
-  if (!c->state) return width;
-  width = 0;
-  for (int b = 0; b < c->plan->desc.batch; b++) width = max64(width, c->state->length[b]);
-  return width;
-}
-
 static void write_weights(const place *p, size_t head, const definition_row *row) {
   const attend_observation *obs = p->c->obs;
   for (int r = 0; obs->weights && r < obs->n_rows; r++) {
@@ -395,20 +379,6 @@ static void observe_subproblem(const call *c, const subproblem *p, definition_ro
       }
 }
 
-static attend_status check(const call *c) {
-  const attend_observation *obs = c->obs;
-  attend_context *ctx = c->plan->ctx;
-  ATTEND_CHECK(ctx, obs, "the observation is NULL: say what to compute");
-  ATTEND_CHECK(ctx, !obs->softmax_gap,
-               "the gap to softmax is not known on the definition engine: "
-               "leave softmax_gap NULL");
-  ATTEND_TRY(check_observed_rows(c));
-  ATTEND_CHECK(ctx, !obs->top || (obs->top_index && obs->top_weight),
-               "the heaviest keys were requested, but top_index or top_weight "
-               "is NULL");
-  return ATTEND_OK;
-}
-
 /* Rows beyond lengths write nothing. */
 static void clear(const call *c, int64_t width) {
   const attend_observation *obs = c->obs;
@@ -426,9 +396,9 @@ static void clear(const call *c, int64_t width) {
 }
 
 static attend_status observe(call *c) {
-  ATTEND_TRY(check(c));
+  ATTEND_TRY(check_observation(c, false));
   attend_status status = ATTEND_OK;
-  int64_t width = width_of(c);
+  int64_t width = call_width(c);
   float *line = NULL;
   clear(c, width);
   if (c->obs->each)

@@ -9,7 +9,6 @@
 
 #include "attend/definition.h"
 #include "attention/features.h"
-#include "attention/predict.h"
 #include "base/options.h"
 
 /* ---- forms --------------------------------------------------------------- */

@@ -36,7 +36,7 @@ struct attend_plan {
   float bias_to2;                    /* bias -> the same */
   float cap_in;                      /* soft cap c: q.k -> the argument of tanh, scale / c */
   float cap_out;                     /* tanh -> log2 of the weight: c log2(e) / temperature */
-  bool by_differences;               /* gaussian: from q - k, not from q.k; see direct.c */
+  bool by_differences;               /* gaussian: from q - k, not from q.k; see softmax.c */
   feature_map map;                   /* of linear forms */
   int64_t weak_rows;                 /* of the last call: see attend_plan_weak_rows */
   size_t slot_bytes;                 /* of shared: partial results when keys are split */

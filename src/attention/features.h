@@ -17,7 +17,7 @@ typedef enum {
   MAP_POLY,     /* monomials up to the degree; keys carry the coefficients */
   MAP_ELU,      /* elu(x) + 1 */
   MAP_POSITIVE, /* 2^(w.x - norm |x|^2), w in units of log2 */
-  MAP_TRIG,     /* 2^(norm |x|^2) (cos w.x, sin w.x), w in turns */
+  MAP_TRIG,     /* 2^(norm |x|^2) (cos w.x, sin w.x), w in revolutions */
   MAP_CALLER
 } map_kind;
 

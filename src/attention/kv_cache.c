@@ -5,7 +5,7 @@
  * after, so a call that fails leaves every sequence at its length. All states of a
  * context count their bytes against its cache_limit.
  */
-#include "attention/kv_cache.h"
+#include "attention/state.h"
 
 #include <math.h>
 #include <string.h>

@@ -62,9 +62,6 @@ typedef struct {
   int64_t weak;
 } linear_scratch;
 
-size_t linear_sum_floats(const attend_plan *p);
-/* Cuts s, z and m out of a block of linear_sum_floats. */
-linear_sum linear_sum_at(const attend_plan *p, float *data);
 size_t linear_cut(const attend_plan *p, arena a, linear_scratch *w);
 
 /* Reads block `index` of (b, g), as far as any row sees. */
@@ -86,9 +83,6 @@ void linear_rows(const call *c, tile t, int64_t before, const linear_block *k, l
 
 /* scale and top of each row; m is that of the sum before the block. */
 void linear_tops(const attend_plan *p, tile t, const linear_block *k, float m, linear_tile *w);
-
-/* Zeros for rows that see nothing. */
-void linear_dead_rows(const call *c, tile t, linear_scratch *w);
 
 /* Row `row` of a stack sees the keys [0, end). */
 int64_t linear_row_end(const call *c, int b, int row);

@@ -94,16 +94,6 @@ static void free_stacks(attend_state *s) {
   give(s->ctx, ((linear_state *)s)->stack);
 }
 
-static attend_status reserve(attend_state *s, int keys) {
-  (void)s, (void)keys;
-  return ATTEND_OK;
-}
-
-static size_t reserve_bytes(const attend_state *s, int keys) {
-  (void)s, (void)keys;
-  return 0;
-}
-
 static void stack_copy(const linear_stack *from, size_t floats, linear_stack *to) {
   memcpy(to->data, from->data, floats * sizeof(float));
   to->open.n = from->open.n;
@@ -224,23 +214,17 @@ static void run_stacks(call *c, attend_state *s, bool append, bool queries) {
 }
 
 /* Queries are at the positions of the new keys. */
-static void add_keys(call *c, attend_state *s, bool queries) {
+static attend_status add_keys(call *c, attend_state *s, bool queries) {
   for (int b = 0; b < s->batch; b++) {
     s->before[b] = s->length[b];
     s->length[b] += call_queries(c, b);
   }
   run_stacks(c, s, true, queries);
-}
-
-static attend_status append(call *c, attend_state *s) {
-  add_keys(c, s, false);
   return ATTEND_OK;
 }
 
-static attend_status extend(call *c, attend_state *s) {
-  add_keys(c, s, true);
-  return ATTEND_OK;
-}
+static attend_status append(call *c, attend_state *s) { return add_keys(c, s, false); }
+static attend_status extend(call *c, attend_state *s) { return add_keys(c, s, true); }
 
 static attend_status query(call *c, attend_state *s) {
   const bool causal = c->plan->desc.mask.causal != ATTEND_NOT_CAUSAL;
@@ -295,8 +279,6 @@ const state_kind state_linear = {
     .copy = copy,
     .reorder = reorder,
     .truncate = truncate_to,
-    .reserve = reserve,
-    .reserve_bytes = reserve_bytes,
     .bytes = bytes,
     .append = append,
     .extend = extend,

@@ -12,7 +12,8 @@
 #include <string.h>
 
 #include "attention/linear.h"
-#include "attention/tile.h"
+#include "attention/state.h"
+#include "attention/blocks.h"
 
 enum { TO_STATISTICS = -1, TO_EACH = -2 };
 
@@ -44,11 +45,10 @@ static bool hard(const call *c) {
   return f->kind == ATTEND_ARGMAX && f->temperature == 0;
 }
 
-/* The longest sequence: the width of rows of weights, and of mass. */
-static int64_t call_width(const call *c) {
+int64_t call_width(const call *c) {
   if (!c->state) return c->plan->desc.kv_len;
   int64_t longest = 0;
-  for (int b = 0; b < c->plan->desc.batch; b++) longest = max64(longest, call_keys(c, b));
+  for (int b = 0; b < c->plan->desc.batch; b++) longest = max64(longest, c->state->length[b]);
   return longest;
 }
 
@@ -239,11 +239,13 @@ static void tiled_weights(const call *c, tile t, sink to, observe_scratch *own) 
   tile_visit(c, t, w, group_observe, &to);
 }
 
-typedef struct {
+typedef struct request request;
+struct request {
   call c;
   int64_t width; /* of a row of weights */
   const weight_source *by;
-} request;
+  void (*step)(const request *x, int64_t item, observe_scratch *w); /* of this phase */
+};
 
 static void observe_tile(const request *x, tile t, sink to, observe_scratch *w) {
   const call *c = &x->c;
@@ -265,10 +267,10 @@ static void observe_rows(const request *x, int b, int g, int row, int rows, sink
   }
 }
 
-static void observe_stack(const request *x, int stack, observe_scratch *w) {
+static void observe_stack(const request *x, int64_t stack, observe_scratch *w) {
   const call *c = &x->c;
   const attend_plan *p = c->plan;
-  int b = stack / p->desc.kv_heads, g = stack % p->desc.kv_heads;
+  int b = (int)stack / p->desc.kv_heads, g = (int)stack % p->desc.kv_heads;
   for (int i = 0; c->obs->weights && i < c->obs->n_rows; i++)
     observe_rows(x, b, g, c->obs->rows[i] * p->group, p->group, (sink){i, x->width, 0}, w);
   if (c->obs->mass)
@@ -312,82 +314,61 @@ static void observe_each(const request *x, int64_t item, observe_scratch *w) {
   observe_listed_rows(x, (int)(stack / d->kv_heads), (int)(stack % d->kv_heads), from, end, w);
 }
 
-attend_status check_observed_rows(const call *c) {
+attend_status check_observation(const call *c, bool knows_gap) {
   const attend_observation *obs = c->obs;
   attend_context *ctx = c->plan->ctx;
+  ATTEND_CHECK(ctx, obs, "the observation is NULL: say what to compute");
   ATTEND_CHECK(ctx, obs->n_rows >= 0 && obs->top >= 0,
                "%d rows and top %d were requested: neither may be negative", obs->n_rows, obs->top);
   ATTEND_CHECK(ctx, !obs->n_rows || (obs->rows && !obs->weights != !obs->each),
                "rows were requested: give rows, and one of weights and each");
   ATTEND_CHECK(ctx, obs->key_from >= 0 && (!obs->key_to || obs->key_to > obs->key_from),
-               "keys %lld to %lld were requested: the end must come after the "
-               "beginning",
+               "keys %lld to %lld were requested: the end must come after the beginning",
                (long long)obs->key_from, (long long)obs->key_to);
   for (int i = 0; i < obs->n_rows; i++)
     ATTEND_CHECK(ctx, obs->rows[i] >= 0 && obs->rows[i] < c->n,
                  "row %d was requested, but queries are numbered 0 to %d", (int)obs->rows[i],
                  c->n - 1);
-  return ATTEND_OK;
-}
-
-static attend_status check(const call *c) {
-  const attend_observation *obs = c->obs;
-  attend_context *ctx = c->plan->ctx;
-  ATTEND_CHECK(ctx, obs, "the observation is NULL: say what to compute");
-  ATTEND_TRY(check_observed_rows(c));
   ATTEND_CHECK(ctx, !obs->top || (obs->top_index && obs->top_weight),
-               "the heaviest keys were requested, but top_index or top_weight "
-               "is NULL");
-  ATTEND_CHECK(
-      ctx,
-      !obs->softmax_gap || c->plan->engine->by_sums || c->plan->desc.form.kind == ATTEND_SOFTMAX,
-      "the gap to softmax is known for softmax (0) and on the linear "
-      "engine: leave softmax_gap NULL, or choose that engine");
+               "the heaviest keys were requested, but top_index or top_weight is NULL");
+  ATTEND_CHECK(ctx, !obs->softmax_gap || knows_gap,
+               "the gap to softmax is known for softmax (0) and on the linear engine: leave "
+               "softmax_gap NULL, or choose that engine");
   return ATTEND_OK;
 }
 
-static void stack_item(const void *args, int64_t i, int worker) {
-  const request *x = args;
-  observe_scratch w;
-  x->by->open(x->c.plan, worker, &w);
-  observe_stack(x, (int)i, &w);
-  x->c.plan->fast->end();
+static void observe_statistics(const request *x, int64_t i, observe_scratch *w) {
+  observe_tile(x, call_tile(&x->c, i), (sink){TO_STATISTICS, x->width, 0}, w);
 }
 
-static void tile_item(const void *args, int64_t i, int worker) {
+static void observe_item(const void *args, int64_t i, int worker) {
   const request *x = args;
   observe_scratch w;
   x->by->open(x->c.plan, worker, &w);
-  observe_tile(x, call_tile(&x->c, i), (sink){TO_STATISTICS, x->width, 0}, &w);
-  x->c.plan->fast->end();
-}
-
-static void each_item(const void *args, int64_t i, int worker) {
-  const request *x = args;
-  observe_scratch w;
-  x->by->open(x->c.plan, worker, &w);
-  observe_each(x, i, &w);
+  x->step(x, i, &w);
   x->c.plan->fast->end();
 }
 
 static attend_status observe_with(call *c, const weight_source *by) {
-  ATTEND_TRY(check(c));
   attend_plan *p = c->plan;
   const attend_observation *obs = c->obs;
+  ATTEND_TRY(check_observation(c, p->engine->by_sums || p->desc.form.kind == ATTEND_SOFTMAX));
   int64_t width = call_width(c), heads = (int64_t)p->desc.batch * p->desc.heads;
   int stacks = p->desc.batch * p->desc.kv_heads;
   bool by_tile = (obs->top || obs->entropy || obs->softmax_gap) && !obs->mass;
   call_begin(c);
   if (obs->weights) memset(obs->weights, 0, (size_t)(heads * obs->n_rows * width) * sizeof(float));
   if (obs->mass) memset(obs->mass, 0, (size_t)(heads * width) * sizeof(float));
-  request x = {*c, width, by};
+  request x = {*c, width, by, observe_stack};
   stream_enter(plan_stream(p));
-  STREAM_ADD(plan_stream(p), stacks, stack_item, x);
-  if (by_tile) STREAM_ADD(plan_stream(p), call_tiles(c), tile_item, x);
+  STREAM_ADD(plan_stream(p), stacks, observe_item, x);
+  x.step = observe_statistics;
+  if (by_tile) STREAM_ADD(plan_stream(p), call_tiles(c), observe_item, x);
+  x.step = observe_each;
   if (obs->each) {
     x.c.key_from = obs->key_from;
     x.c.key_to = hard(c) ? 0 : obs->key_to; /* ties are counted in a row */
-    STREAM_ADD(plan_stream(p), each_items(c), each_item, x);
+    STREAM_ADD(plan_stream(p), each_items(c), observe_item, x);
   }
   stream_leave(plan_stream(p));
   return ATTEND_OK;

@@ -1,7 +1,7 @@
 /* Predicting the error of random features: the error of a number of features, and the
  * number that an error needs. attend/predict.h states the result and how well it holds.
  */
-#include "attention/predict.h"
+#include "attend/predict.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -30,7 +30,7 @@ typedef enum {
   WORD_OP
 } problem_word_group;
 
-/* Two kinds of bucket bias, told apart by one word. */
+/* Two kinds of bucket bias, distinguished by one bit. */
 enum { PROBLEM_ONE_SIDED = 1 << 8 };
 
 typedef struct {
@@ -663,7 +663,7 @@ static void put_words(writer *w, const attend_problem *p, const attend_desc *d) 
   desc_defaults(&usual);
   bool renamed =
       d->form.kind != ATTEND_SOFTMAX && d->form.kind != ATTEND_ARGMAX && d->form.sigma != 0;
-  bool scaled = form_has_scale(d->form.kind) && !renamed; /* sigma said it */
+  bool scaled = form_has_scale(d->form.kind) && !renamed; /* sigma sets it */
   for (const problem_word *word = problem_words; word->name; word++) {
     if (word->group == WORD_WINDOW) {
       if (d->mask.window) put(w, ":%s%d", word->name, d->mask.window);

@@ -1,6 +1,6 @@
 /* Softmax attention tiled over keys, as FlashAttention (Dao et al. 2022): memory linear
- * in length. The plan's choice for softmax, and for argmax with a temperature; direct.c
- * runs poly and gaussian on the same code.
+ * in length. The plan's choice for softmax, and for argmax with a temperature; poly
+ * and gaussian run on the same code.
  *
  * A tile of rows iterates over the blocks of keys that it sees. On each block a group of
  * rows computes scores, turns them into weights relative to the block's maximum, and
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "attention/engine.h"
-#include "attention/tile.h"
+#include "attention/blocks.h"
 
 static const char *applicable(const attend_desc *d) {
   if (d->form.kind == ATTEND_SOFTMAX) return NULL;
@@ -47,7 +47,7 @@ static size_t slot_bytes(attend_plan *p, int n) {
   return all < most ? all : most;
 }
 
-void softmax_size(attend_plan *p) {
+static void softmax_size(attend_plan *p) {
   scratch w;
   p->tile = tile_rows(p);
   p->thread_bytes = scratch_cut(p, (arena){NULL, 0}, &w);
@@ -254,7 +254,7 @@ static void forward_split(const call *c, const split *s) {
   stream_leave(on);
 }
 
-attend_status softmax_forward(call *c) {
+static attend_status softmax_forward(call *c) {
   split s;
   c->raw = true;
   call_begin(c);
@@ -271,6 +271,56 @@ const attend_engine engine_softmax = {
     .applicable = applicable,
     .cost = flops_of_pairs,
     .size = softmax_size,
+    .forward = softmax_forward,
+    .backward = softmax_backward,
+    .observe = observe_tiled,
+};
+
+/* ---- poly and gaussian, pair by pair ----------------------------------------------- */
+
+/* Exact, memory linear in length. The plan's choice for gaussian without random features,
+ * and for poly where its feature map would cost more. Only the step from scores to weights
+ * differs from softmax.
+ *
+ *   gaussian  -|q - k|^2 / 2 = q.k - |k|^2 / 2 - |q|^2 / 2: a softmax of scale 1 / sigma^2
+ *             with a bias for each key (block_norms). The last term cancels in every
+ *             weight and is taken from lse at the end. A narrow gaussian weighs keys near
+ *             the query, where these terms are large and their sum is small: it is
+ *             computed from q - k (by_differences), at half the speed of the products.
+ *   poly      (a q.k + c)^p, with no exponential and no maximum. Weights may be negative,
+ *             so l is a plain sum, m is 0 from the first block on, and lse is the
+ *             denominator. In bf16 it uses the f32 kernels: weights that cancel need the
+ *             precision. */
+
+static const char *direct_applicable(const attend_desc *d) {
+  if (d->form.kind == ATTEND_GAUSSIAN)
+    return d->form.features > 0 ? "the form has random features: the linear engine supports it"
+                                : NULL;
+  if (d->form.kind != ATTEND_POLY) return "the form is not poly or gaussian";
+  if (d->bias.kind == ATTEND_NO_BIAS) return NULL;
+  return "biases multiply poly's weights: the definition supports them";
+}
+
+/* At softmax's own width, dim^(1/4), and beyond, rounding in the norms is what
+ * it is in softmax's scores at their usual scale. */
+static bool is_narrow(const attend_desc *d) {
+  double square = (double)d->form.sigma * (double)d->form.sigma;
+  return square < 0.99 * sqrt((double)d->dim);
+}
+
+static void direct_size(attend_plan *p) {
+  bool poly = p->desc.form.kind == ATTEND_POLY;
+  p->by_differences = !poly && is_narrow(&p->desc);
+  if (poly || p->by_differences) p->fast = p->kn->block[ATTEND_F32];
+  softmax_size(p);
+}
+
+const attend_engine engine_direct = {
+    .name = "kernel-direct",
+    .states = &state_kv_cache,
+    .applicable = direct_applicable,
+    .cost = flops_of_pairs,
+    .size = direct_size,
     .forward = softmax_forward,
     .backward = softmax_backward,
     .observe = observe_tiled,

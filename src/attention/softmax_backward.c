@@ -23,7 +23,7 @@
 #include <sched.h>
 #include <string.h>
 
-#include "attention/tile.h"
+#include "attention/blocks.h"
 
 enum { KEYS = BLOCK, ROWS = 96 }; /* 2 x 96 KiB of P and dS */
 

@@ -100,10 +100,6 @@ static attend_status check_limit(attend_context *ctx, size_t held, size_t bytes,
               what, bytes, held, ctx->cache_limit);
 }
 
-attend_status cache_check(attend_context *ctx, size_t bytes, const char *what) {
-  return check_limit(ctx, cache_held(ctx), bytes, what);
-}
-
 attend_status cache_take(attend_context *ctx, size_t bytes, const char *what) {
   size_t held = cache_held(ctx);
   do {
@@ -116,15 +112,15 @@ attend_status cache_take(attend_context *ctx, size_t bytes, const char *what) {
 size_t attend_state_bytes(const attend_state *s) { return s->kind->bytes(s); }
 
 size_t attend_state_reserve_bytes(const attend_state *s, int keys) {
-  return s->kind->reserve_bytes(s, keys);
+  return s->kind->reserve_bytes ? s->kind->reserve_bytes(s, keys) : 0;
 }
 
 attend_status attend_state_reserve(attend_state *s, int keys) {
   char what[64];
   ATTEND_CHECK(s->ctx, keys >= 0, "%d keys cannot be reserved", keys);
   snprintf(what, sizeof what, "a reserve of %d keys for %d sequences", keys, s->batch);
-  ATTEND_TRY(cache_check(s->ctx, attend_state_reserve_bytes(s, keys), what));
-  return s->kind->reserve(s, keys);
+  ATTEND_TRY(check_limit(s->ctx, cache_held(s->ctx), attend_state_reserve_bytes(s, keys), what));
+  return s->kind->reserve ? s->kind->reserve(s, keys) : ATTEND_OK;
 }
 
 /* ---- compatibility of plans and states ---------------------------------------------------------------------- */

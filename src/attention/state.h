@@ -1,7 +1,7 @@
 /* States: the common struct, and the table of functions of a kind.
  *
  * state.c has the public calls and files and works through the table. A kind's struct
- * begins with an attend_state: kv_cache.h (paged keys), linear_state.c (sums). An engine
+ * begins with an attend_state: kv_cache (paged keys), linear_state.c (sums). An engine
  * names its kind of state.
  */
 #ifndef ATTENTION_STATE_H
@@ -40,7 +40,7 @@ struct state_kind {
   attend_status (*copy)(const attend_state *from, int b, attend_state *to, int to_b);
   attend_status (*reorder)(attend_state *s, const int32_t *parents);
   attend_status (*truncate)(attend_state *s, int b, int64_t length);
-  /* For `keys` keys in every sequence. */
+  /* For `keys` keys in every sequence; NULL: the size is constant. */
   attend_status (*reserve)(attend_state *s, int keys);
   size_t (*reserve_bytes)(const attend_state *s, int keys);
   size_t (*bytes)(const attend_state *s);
@@ -74,9 +74,7 @@ static inline int new_keys(const attend_plan *p, int b, int n) {
   return p->desc.mask.lengths ? p->desc.mask.lengths[b] : n;
 }
 
-/* Fails if `bytes` more exceed the context's cache_limit; cache_take also counts them,
- * atomically. */
-attend_status cache_check(attend_context *ctx, size_t bytes, const char *what);
+/* Counts `bytes` more, atomically; fails if they exceed the context's cache_limit. */
 attend_status cache_take(attend_context *ctx, size_t bytes, const char *what);
 
 /* ---- files ------------------------------------------------------- */
@@ -85,5 +83,39 @@ attend_status state_put_number(attend_draft *f, int64_t x);
 attend_status state_get(state_reader *f, void *data, size_t bytes);
 attend_status state_get_number(state_reader *f, int64_t least, int64_t most, const char *what,
                                int64_t *x);
+
+/* ---- the paged KV cache: kv_cache.c writes it, blocks.c reads it ------------------- */
+
+_Static_assert((int)ATTEND_PAGE == (int)PANEL, "a page is a panel of keys");
+
+typedef struct {
+  int refs;        /* sequences that hold it, in states of any thread */
+  bool padded;     /* some of its keys are padding: see real */
+  bool non_finite; /* some value is NaN or infinite */
+  uint8_t real[PANEL];
+  _Alignas(64) unsigned char data[]; /* [G][page_head_bytes] */
+} page;
+
+typedef struct {
+  int64_t start; /* of the keys that the last call appended */
+  int64_t pages, capacity;
+  page **page; /* [capacity], the first `pages` in use or reserved */
+} sequence;
+
+typedef struct {
+  attend_state state;
+  state_layout layout;
+  size_t keys_bytes, head_bytes; /* of one head in a page */
+  sequence *sequence;            /* [batch] */
+} kv_cache;
+
+static inline const kv_cache *kv_cache_of(const attend_state *s) { return (const kv_cache *)s; }
+
+static inline void *page_keys(const kv_cache *s, const page *p, int g) {
+  return (void *)(p->data + s->head_bytes * (size_t)g);
+}
+static inline void *page_values(const kv_cache *s, const page *p, int g) {
+  return (void *)(p->data + s->head_bytes * (size_t)g + s->keys_bytes);
+}
 
 #endif

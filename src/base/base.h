@@ -10,7 +10,7 @@
 #include "attend/base.h"
 
 struct kernels;       /* kernels/kernels.h */
-struct pools;         /* base/threads.c */
+struct pools;         /* base/parallel.c */
 struct attend_engine; /* attention/engine.h */
 struct attend_device; /* device/device.h */
 
@@ -37,7 +37,7 @@ struct attend_context {
   void *device_memory;                        /* the device's own, if it needs any */
   const struct attend_engine *const *engines; /* the device's, then NULL */
   size_t near_bytes;                          /* of the cache that one core has to itself (L2) */
-  struct pools *pools;                        /* of threads: base/threads.c */
+  struct pools *pools;                        /* of threads: base/parallel.c */
   attend_stream stream;                       /* that a session opens for a whole forward pass */
   attend_parallel_for parallel_for;           /* the caller's, in their place, or NULL */
   void *parallel_user;
@@ -163,6 +163,10 @@ uint16_t bf16_from_float(float f);
 uint64_t random_word(attend_random r, uint64_t index) FOR_LAB(random_word);
 /* The image of `place` in a random permutation of [0, n), computed without storing it. */
 uint64_t random_place(attend_random r, uint64_t n, uint64_t place);
+
+/* Bytes of the well-formed UTF-8 character at s, 0 if it is not one: no
+ * overlong forms, no surrogates, nothing above U+10FFFF. */
+int utf8_length(const unsigned char *s, const unsigned char *end) FOR_LAB(utf8_length);
 
 /* Of a monotonic clock. */
 double seconds_now(void) FOR_LAB(seconds_now);

@@ -6,7 +6,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/json_tree.h"
+#include "base/base.h"
+
+int utf8_length(const unsigned char *s, const unsigned char *end) {
+  int more = s[0] < 0x80 ? 0 : s[0] < 0xe0 ? 1 : s[0] < 0xf0 ? 2 : 3;
+  if (!more) return 1;
+  if (s[0] < 0xc2 || s[0] > 0xf4 || end - s <= more) return 0;
+  for (int i = 1; i <= more; i++)
+    if ((s[i] & 0xc0) != 0x80) return 0;
+  if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
+      (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
+    return 0;
+  return more + 1;
+}
 
 typedef struct {
   char *out;

@@ -62,15 +62,9 @@ static inline uint64_t digest_word(const attend_digest *digest) {
   attend_digest_end(digest, word);
   return word[0];
 }
-/* Of what was put into a draft so far. */
-const attend_digest *draft_digest(const attend_draft *draft);
 /* All of a draft is on the disk, and nothing more can be put: the first half of
  * attend_draft_keep, for files that take their names together. */
 attend_status draft_settle(attend_draft *draft);
-/* Makes a draft of `path`, beside it and under a name that nothing else has:
- * PATH.12345678.part. `make` creates it exclusively and returns a number that is
- * not negative, or -1 and errno, and so does this. */
-int draft_make(const char *path, char *draft, size_t size, int (*make)(const char *draft));
 /* ATTEND_IO, and why: as errno says, or 0: the disk may be full. */
 attend_status writing_failed(attend_context *ctx, const char *path);
 

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_tree.h"
+#include "attend/json.h"
+#include "base/base.h"
 
 attend_json_writer attend_json_writer_file(attend_context *ctx, FILE *file) {
   return (attend_json_writer){.ctx = ctx, .file = file, .first = true};

@@ -4,7 +4,6 @@
 #include "base/options.h"
 #include "base/parallel.h"
 #include "device/device.h"
-#include "device/trap.h"
 #include "kernels/kernels.h"
 
 #include <sched.h>

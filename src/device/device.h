@@ -71,4 +71,9 @@ float *mirror_out(attend_context *ctx, mirror *m);
 void mirror_back(attend_context *ctx, mirror *m);
 static inline void mirror_changed(mirror *m) { m->fresh = false; }
 
+/* ---- the trapping test device: trap.c ---------------------------------------------- */
+
+attend_status trap_create(attend_context *ctx);
+void trap_free(attend_context *ctx);
+
 #endif

@@ -11,7 +11,6 @@
 #include "attention/state.h"
 #include "base/parallel.h"
 #include "device/device.h"
-#include "device/trap.h"
 
 static const size_t ADDRESSES = (size_t)1 << 33, PAGE = 4096;
 
@@ -60,12 +59,13 @@ void trap_free(attend_context *ctx) {
   give(ctx, m);
 }
 
-void trap_open(attend_context *ctx) {
+/* Access to the device's memory, and no more. */
+static void trap_open(attend_context *ctx) {
   struct trap_memory *m = ctx->device_memory;
   if (m->open++ == 0 && m->used) mprotect(m->base, m->used, PROT_READ | PROT_WRITE);
 }
 
-void trap_close(attend_context *ctx) {
+static void trap_close(attend_context *ctx) {
   struct trap_memory *m = ctx->device_memory;
   stream_wait(&ctx->stream);
   if (--m->open == 0 && m->used) mprotect(m->base, m->used, PROT_NONE);

@@ -194,7 +194,7 @@ typedef struct {
   K(void, activate_back,                                                                           \
     (attend_activation activation, int rows, int n, const float *x, int ldx, const float *times,   \
      int ld_times, const float *dy, int lddy, float *dx, int lddx, float *dtimes, int ld_dtimes))  \
-  /* Along rows of any n (layer_rows.c says what each does). */                                    \
+  /* Along rows of any n (layers.c says what each does). */                                        \
   K(void, norm_rows,                                                                               \
     (bool centre, int rows, int n, const float *x, int ldx, const float *weight,                   \
      const float *bias, float eps, float *y, int ldy))                                             \
@@ -212,7 +212,7 @@ typedef struct {
   K(void, rotate_pairs,                                                                            \
     (int heads, int dim, int half, int i0, int n, const float *cosine, const float *sine,          \
      float *x))                                                                                    \
-  /* Their gradients (layer_back.c says what each does). */                                        \
+  /* Their gradients (layers.c says what each does). */                                            \
   K(void, norm_rows_back,                                                                          \
     (bool centre, int rows, int n, const float *x, int ldx, const float *weight, float eps,        \
      const float *dy, int lddy, bool add, float *dx, int lddx, float *dweight, float *dbias))      \
@@ -223,7 +223,7 @@ typedef struct {
   K(double, sum_less, (int n, const float *x, float less))                                         \
   K(void, exp_row, (int n, const float *x, float less, float factor, float off, float *y))         \
   /* y = x factor where the stream's element is at least `least` of 2^24, else \
-   * 0; elements first, first + 1, .. (dropout.c). */                   \
+   * 0; elements first, first + 1, .. (layers.c). */                   \
   K(void, drop_row,                                                                                \
     (attend_random r, uint64_t first, uint32_t least, float factor, int n, const float *x,         \
      float *y))                                                                                    \

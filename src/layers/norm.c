@@ -1,49 +1,27 @@
-/* Layer norm, RMS norm, batch norm, their gradients, and addition. Kernels:
- * kernels/cpu/layer_rows.c, layer_back.c. Sums over rows are spread over columns, or
- * summed by chunks of STRETCH rows that are joined in order, so that no sum depends on
- * the number of threads.
+/* Layer norm, RMS norm, batch norm and their gradients; kernels/cpu/layers.c computes.
+ * Sums over rows are spread over columns, or summed by chunks of STRETCH rows that are
+ * joined in order, so that no sum depends on the number of threads.
  */
-#include <string.h>
-
 #include "layers/layers.h"
 
-typedef struct { /* of columns, forward and back */
-  const struct kernels *kn;
-  bool add;
-  int rows, n, parts;
-  const float *x, *weight, *bias, *mean, *variance, *dy;
-  float *y, *dx, *dweight, *dbias;
-  int ldx, ldy, lddy, lddx;
-  float eps;
-} norming;
+/* ---- norms of rows ------------------------------------------------------------------- */
 
-typedef struct {
-  struct op_norm o;
-  const struct kernels *kn;
-  int parts;
-} norm_job;
-
-static void norm_part(const void *args, int64_t p, int worker) {
-  const norm_job *j = args;
-  const struct op_norm *o = &j->o;
-  (void)worker;
-  PART_ROWS(o->rows, j->parts, p);
+static void norm_rows(const struct kernels *kn, const void *op, int r0, int r1) {
+  const struct op_norm *o = op;
   if (!o->groups) {
-    j->kn->norm_rows(!o->rms, r1 - r0, o->width, ROW_AT(o->x, o->ldx), o->ldx, o->weight, o->bias,
-                     o->eps, ROW_AT(o->y, o->ldy), o->ldy);
+    kn->norm_rows(!o->rms, r1 - r0, o->width, ROW(o->x, r0, o->ldx), o->ldx, o->weight, o->bias,
+                  o->eps, ROW(o->y, r0, o->ldy), o->ldy);
     return;
   }
-  for (; r0 < r1; r0++, at++)
-    j->kn->norm_rows(!o->rms, o->groups, o->width, ROW_AT(o->x, o->ldx), o->width, o->weight,
-                     o->bias, o->eps, ROW_AT(o->y, o->ldy), o->width);
+  for (int r = r0; r < r1; r++)
+    kn->norm_rows(!o->rms, o->groups, o->width, ROW(o->x, r, o->ldx), o->width, o->weight, o->bias,
+                  o->eps, ROW(o->y, r, o->ldy), o->width);
 }
 
 static int groups_of(int groups) { return groups ? groups : 1; }
 
 void cpu_norm(attend_context *ctx, const struct op_norm *o) {
-  double work = (double)o->rows * groups_of(o->groups) * o->width;
-  norm_job j = {*o, ctx->kernels, parts_of(ctx, o->rows, work)};
-  PARALLEL_FOR(ctx, j.parts, j.parts, norm_part, j);
+  FOR_ROWS(ctx, o->rows, (double)o->rows * groups_of(o->groups) * o->width, norm_rows, *o);
 }
 
 void attend_layer_norm(attend_context *ctx, int rows, int n, const float *x, int ldx,
@@ -57,39 +35,22 @@ void attend_rms_norm(attend_context *ctx, int rows, int n, const float *x, int l
 }
 
 typedef struct {
-  int j0, j1;
-} columns;
+  int rows, n, ldx;
+  bool add;
+  const float *x;
+  float *out;
+} column_sums;
 
-/* Whole lanes of columns for part p. */
-static columns part_columns(int n, int parts, int64_t p) {
-  int lanes = (n + LANES - 1) / LANES;
-  return (columns){part_begin(lanes, parts, p) * LANES,
-                   (int)min64(n, part_begin(lanes, parts, p + 1) * (int64_t)LANES)};
-}
-
-static int column_parts(const attend_context *ctx, int rows, int n) {
-  return parts_of(ctx, (n + LANES - 1) / LANES, (double)rows * n);
-}
-
-static void sum_part(const void *args, int64_t p, int worker) {
-  const norming *o = args;
-  columns c = part_columns(o->n, o->parts, p);
-  (void)worker;
-  o->kn->add_columns(o->rows, c.j1 - c.j0, o->x + c.j0, o->ldx, o->add, o->y + c.j0);
+static void sum_lanes(const struct kernels *kn, const void *op, int lane, int end) {
+  const column_sums *o = op;
+  const int j = lane * LANES;
+  kn->add_columns(o->rows, lanes_end(o->n, end) - j, o->x + j, o->ldx, o->add, o->out + j);
 }
 
 void sum_columns(attend_context *ctx, int rows, int n, const float *x, int ldx, bool add,
                  float *out) {
-  int parts = column_parts(ctx, rows, n);
-  norming o = {.kn = ctx->kernels,
-               .rows = rows,
-               .n = n,
-               .parts = parts,
-               .x = x,
-               .ldx = ldx,
-               .add = add,
-               .y = out};
-  PARALLEL_FOR(ctx, parts, parts, sum_part, o);
+  column_sums o = {rows, n, ldx, add, x, out};
+  FOR_ROWS(ctx, lanes_of(n), (double)rows * n, sum_lanes, o);
 }
 
 static int stretches(int rows) { return (int)(((int64_t)rows + STRETCH - 1) / STRETCH); }
@@ -119,12 +80,12 @@ static void norm_back_stretch(const void *args, int64_t s, int worker) {
   while (at < end) { /* as many as lie at one distance */
     int row = at / groups, first = at % groups;
     int n = groups == 1 ? end - at : (int)min64(groups - first, end - at);
-    size_t r = (size_t)row, g = (size_t)first * wide;
+    size_t g = (size_t)first * wide;
     bool whole = groups == 1;
-    j->kn->norm_rows_back(!o->rms, n, o->width, o->x + r * (size_t)o->ldx + g,
+    j->kn->norm_rows_back(!o->rms, n, o->width, ROW(o->x, row, o->ldx) + g,
                           whole ? o->ldx : o->width, o->weight, o->eps,
-                          o->dy + r * (size_t)o->lddy + g, whole ? o->lddy : o->width, o->add,
-                          o->dx + r * (size_t)o->lddx + g, whole ? o->lddx : o->width, w, b);
+                          ROW(o->dy, row, o->lddy) + g, whole ? o->lddy : o->width, o->add,
+                          ROW(o->dx, row, o->lddx) + g, whole ? o->lddx : o->width, w, b);
     at += n;
   }
 }
@@ -154,116 +115,88 @@ void attend_rms_norm_back(attend_context *ctx, int rows, int n, const float *x, 
                                             lddy, dx, lddx, dweight, NULL, work});
 }
 
-static void batch_part(const void *args, int64_t p, int worker) {
-  const norming *o = args;
-  (void)worker;
-  PART_ROWS(o->rows, o->parts, p);
-  o->kn->norm_columns(r1 - r0, o->n, ROW_AT(o->x, o->ldx), o->ldx, o->mean, o->variance, o->weight,
-                      o->bias, o->eps, ROW_AT(o->y, o->ldy), o->ldy);
+/* ---- batch norm ---------------------------------------------------------------------- */
+
+typedef struct {
+  bool add;
+  int rows, n, ldx, ldy, lddy, lddx;
+  float eps;
+  const float *x, *mean, *variance, *weight, *bias;
+  float *y;        /* forward */
+  const float *dy; /* backward */
+  float *dx, *dweight, *dbias;
+} batch_norm;
+
+static void batch_rows(const struct kernels *kn, const void *op, int r0, int r1) {
+  const batch_norm *o = op;
+  kn->norm_columns(r1 - r0, o->n, ROW(o->x, r0, o->ldx), o->ldx, o->mean, o->variance, o->weight,
+                   o->bias, o->eps, ROW(o->y, r0, o->ldy), o->ldy);
 }
 
 void attend_batch_norm(attend_context *ctx, int rows, int n, const float *x, int ldx,
                        const float *mean, const float *variance, const float *weight,
                        const float *bias, float eps, float *y, int ldy) {
-  int parts = parts_of(ctx, rows, (double)rows * n);
-  norming o = {.kn = ctx->kernels,
-               .rows = rows,
-               .n = n,
-               .parts = parts,
-               .x = x,
-               .ldx = ldx,
-               .mean = mean,
-               .variance = variance,
-               .weight = weight,
-               .bias = bias,
-               .eps = eps,
-               .y = y,
-               .ldy = ldy};
-  PARALLEL_FOR(ctx, parts, parts, batch_part, o);
+  batch_norm o = {.rows = rows,
+                  .n = n,
+                  .ldx = ldx,
+                  .ldy = ldy,
+                  .eps = eps,
+                  .x = x,
+                  .mean = mean,
+                  .variance = variance,
+                  .weight = weight,
+                  .bias = bias,
+                  .y = y};
+  FOR_ROWS(ctx, rows, (double)rows * n, batch_rows, o);
 }
 
-/* y is the mean, dx the variance. */
-static void moments_part(const void *args, int64_t p, int worker) {
-  const norming *o = args;
-  columns c = part_columns(o->n, o->parts, p);
-  (void)worker;
-  o->kn->column_moments(o->rows, c.j1 - c.j0, o->x + c.j0, o->ldx, o->y + c.j0, o->dx + c.j0);
+typedef struct {
+  int rows, n;
+  const float *x;
+  int ldx;
+  float *mean, *variance;
+} moments;
+
+static void moment_lanes(const struct kernels *kn, const void *op, int lane, int end) {
+  const moments *o = op;
+  const int j = lane * LANES;
+  kn->column_moments(o->rows, lanes_end(o->n, end) - j, o->x + j, o->ldx, o->mean + j,
+                     o->variance + j);
 }
 
 void attend_batch_moments(attend_context *ctx, int rows, int n, const float *x, int ldx,
                           float *mean, float *variance) {
-  int parts = column_parts(ctx, rows, n);
-  norming o = {.kn = ctx->kernels,
-               .rows = rows,
-               .n = n,
-               .parts = parts,
-               .x = x,
-               .ldx = ldx,
-               .y = mean,
-               .dx = variance};
-  PARALLEL_FOR(ctx, parts, parts, moments_part, o);
+  moments o = {rows, n, x, ldx, mean, variance};
+  FOR_ROWS(ctx, lanes_of(n), (double)rows * n, moment_lanes, o);
 }
 
-static void batch_back_part(const void *args, int64_t p, int worker) {
-  const norming *o = args;
-  columns c = part_columns(o->n, o->parts, p);
-  int j = c.j0;
-  (void)worker;
-  o->kn->norm_columns_back(o->rows, c.j1 - j, o->x + j, o->ldx, o->mean + j, o->variance + j,
-                           o->weight ? o->weight + j : NULL, o->eps, o->dy + j, o->lddy, o->add,
-                           o->dx + j, o->lddx, o->dweight ? o->dweight + j : NULL,
-                           o->dbias ? o->dbias + j : NULL);
+static void batch_lanes_back(const struct kernels *kn, const void *op, int lane, int end) {
+  const batch_norm *o = op;
+  const int j = lane * LANES;
+  kn->norm_columns_back(o->rows, lanes_end(o->n, end) - j, o->x + j, o->ldx, o->mean + j,
+                        o->variance + j, o->weight ? o->weight + j : NULL, o->eps, o->dy + j,
+                        o->lddy, o->add, o->dx + j, o->lddx, o->dweight ? o->dweight + j : NULL,
+                        o->dbias ? o->dbias + j : NULL);
 }
 
 void attend_batch_norm_back(attend_context *ctx, int rows, int n, const float *x, int ldx,
                             const float *mean, const float *variance, const float *weight,
                             float eps, const float *dy, int lddy, int add, float *dx, int lddx,
                             float *dweight, float *dbias) {
-  int parts = column_parts(ctx, rows, n);
-  norming o = {.kn = ctx->kernels,
-               .add = add != 0,
-               .rows = rows,
-               .n = n,
-               .parts = parts,
-               .x = x,
-               .ldx = ldx,
-               .mean = mean,
-               .variance = variance,
-               .weight = weight,
-               .eps = eps,
-               .dy = dy,
-               .lddy = lddy,
-               .dx = dx,
-               .lddx = lddx,
-               .dweight = dweight,
-               .dbias = dbias};
-  PARALLEL_FOR(ctx, parts, parts, batch_back_part, o);
-}
-
-/* ---- element by element ------------------------------------------------------------- */
-
-typedef struct {
-  struct op_add o;
-  const struct kernels *kn;
-  int parts;
-} add_job;
-
-static void add_part(const void *args, int64_t p, int worker) {
-  const add_job *j = args;
-  const struct op_add *o = &j->o;
-  (void)worker;
-  PART_ROWS(o->rows, j->parts, p);
-  j->kn->add_both(r1 - r0, o->width, ROW_AT(o->a, o->lda), o->lda, ROW_AT(o->b, o->ldb), o->ldb,
-                  ROW_AT(o->y, o->ldy), o->ldy);
-}
-
-void cpu_add(attend_context *ctx, const struct op_add *o) {
-  double work = (double)o->rows * o->width / 2;
-  add_job j = {*o, ctx->kernels, parts_of(ctx, o->rows, work)};
-  PARALLEL_FOR(ctx, j.parts, j.parts, add_part, j);
-}
-
-void attend_add(attend_context *ctx, int rows, int n, const float *a, int lda, const float *b,
-                int ldb, float *y, int ldy) {
-  cpu_add(ctx, &(struct op_add){rows, n, a, lda, b, ldb, y, ldy});
+  batch_norm o = {.add = add != 0,
+                  .rows = rows,
+                  .n = n,
+                  .ldx = ldx,
+                  .lddy = lddy,
+                  .lddx = lddx,
+                  .eps = eps,
+                  .x = x,
+                  .mean = mean,
+                  .variance = variance,
+                  .weight = weight,
+                  .dy = dy,
+                  .dx = dx,
+                  .dweight = dweight,
+                  .dbias = dbias};
+  FOR_ROWS(ctx, lanes_of(n), (double)rows * n, batch_lanes_back, o);
 }

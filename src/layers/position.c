@@ -39,9 +39,9 @@ static double llama3(const attend_rope *rope, double frequency) {
   return (1 - kept) * frequency / rope->factor + kept * frequency;
 }
 
-/* The (fractional) pair that makes `turns` rotations over the context. */
-static double pair_of(const attend_rope *rope, int dim, double turns) {
-  return dim * log(rope->context / (turns * two_pi)) / (2 * log(rope->theta));
+/* The (fractional) pair that makes `rotations` over the context. */
+static double pair_of(const attend_rope *rope, int dim, double rotations) {
+  return dim * log(rope->context / (rotations * two_pi)) / (2 * log(rope->theta));
 }
 
 typedef struct {
@@ -88,14 +88,8 @@ void attend_rope_frequencies(const attend_rope *rope, int dim, double *frequency
 
 enum { PAIRS = 128 }; /* pairs whose sines are at hand at a time */
 
-typedef struct {
-  struct op_rope o;
-  const struct kernels *kn;
-  int parts;
-} rope_job;
-
-static void rotate_row(const rope_job *j, int64_t position, float *x) {
-  const struct op_rope *o = &j->o;
+static void rotate_row(const struct kernels *kn, const struct op_rope *o, int64_t position,
+                       float *x) {
   const int half = (o->rotary ? o->rotary : o->dim) / 2;
   float cosine[PAIRS], sine[PAIRS];
   for (int i = 0; i < half; i += PAIRS) {
@@ -105,24 +99,20 @@ static void rotate_row(const rope_job *j, int64_t position, float *x) {
       cosine[k] = (float)(cos(angle) * o->attention_factor);
       sine[k] = (float)(sin(angle) * o->attention_factor);
     }
-    j->kn->rotate_pairs(o->heads, o->dim, half, i, n, cosine, sine, x);
+    kn->rotate_pairs(o->heads, o->dim, half, i, n, cosine, sine, x);
   }
 }
 
-static void rope_part(const void *args, int64_t p, int worker) {
-  const rope_job *j = args;
-  const struct op_rope *o = &j->o;
-  (void)worker;
-  PART_ROWS(o->rows, j->parts, p);
-  for (; r0 < r1; r0++, at++)
-    rotate_row(j, (o->back ? -1 : 1) * (int64_t)o->position[r0], ROW_AT(o->x, o->ldx));
+static void rope_rows(const struct kernels *kn, const void *op, int r0, int r1) {
+  const struct op_rope *o = op;
+  for (int r = r0; r < r1; r++)
+    rotate_row(kn, o, (o->back ? -1 : 1) * (int64_t)o->position[r], ROW(o->x, r, o->ldx));
 }
 
 /* A rotation's transpose rotates by as much to the other side. */
 void cpu_rope(attend_context *ctx, const struct op_rope *o) {
   double work = (double)o->rows * (16.0 * o->dim + (double)o->heads * o->dim);
-  rope_job j = {*o, ctx->kernels, parts_of(ctx, o->rows, work)};
-  PARALLEL_FOR(ctx, j.parts, j.parts, rope_part, j);
+  FOR_ROWS(ctx, o->rows, work, rope_rows, *o);
 }
 
 void attend_rope_rotate(attend_context *ctx, const double *frequency, double attention_factor,
@@ -140,19 +130,20 @@ void attend_rope_rotate_back(attend_context *ctx, const double *frequency, doubl
 
 /* ---- sinusoidal ---------------------------------------------------------------------- */
 
-static void sinusoidal_row(const void *args, int64_t r, int worker) {
-  const struct op_sinusoidal *o = args;
-  float *y = o->y + r * o->ldy;
-  (void)worker;
-  for (int i = 0; i < o->width; i += 2) {
-    float pair[2];
-    sinusoidal_pair(o->position[r], o->width, i, pair);
-    y[i] += pair[0];
-    if (i + 1 < o->width) y[i + 1] += pair[1];
+static void sinusoidal_rows(const struct kernels *kn, const void *op, int r0, int r1) {
+  const struct op_sinusoidal *o = op;
+  (void)kn;
+  for (int r = r0; r < r1; r++) {
+    float *y = ROW(o->y, r, o->ldy);
+    for (int i = 0; i < o->width; i += 2) {
+      float pair[2];
+      sinusoidal_pair(o->position[r], o->width, i, pair);
+      y[i] += pair[0];
+      if (i + 1 < o->width) y[i + 1] += pair[1];
+    }
   }
 }
 
 void cpu_sinusoidal(attend_context *ctx, const struct op_sinusoidal *o) {
-  int parts = parts_of(ctx, o->rows, (double)o->rows * o->width * 64);
-  PARALLEL_FOR(ctx, parts, o->rows, sinusoidal_row, *o);
+  FOR_ROWS(ctx, o->rows, (double)o->rows * o->width * 64, sinusoidal_rows, *o);
 }

@@ -26,8 +26,9 @@ typedef struct {
   int keys;
 } gathering;
 
-static void gather(int row, const float *w, void *with) {
+static void gather(int row, const float *w, const float *others, void *with) {
   const gathering *g = with;
+  (void)others;
   double share = (double)g->share[row];
   for (int j = 0; j < g->keys; j++) g->to[j] += share * (double)w[j];
 }
@@ -79,7 +80,7 @@ static attend_status through_layer(rollout *r, int layer, const float *after, fl
   memset(r->to, 0, (size_t)T * sizeof *r->to);
   for (int h = 0; h < r->s.heads; h++) {
     attend_head_id at = {r->role, layer, h};
-    ATTEND_TRY(lens_each_row(r->l, at, n, r->rows, gather, &g));
+    ATTEND_TRY(lens_each_row(r->l, NULL, at, n, r->rows, gather, &g));
     ATTEND_TRY(lens_step(r->l, 1 - (layer + 1 - (h + 1.0) / r->s.heads) / r->s.layers));
   }
   for (int i = 0; i < T; i++) before[i] = after[i];
@@ -129,8 +130,9 @@ static void reach_to(reaching *r, int from, int to, int head) {
   if (r->n < r->most) r->edges[r->n++] = (attend_reach_edge){r->layer, from, to, head};
 }
 
-static void reach_row(int row, const float *w, void *with) {
+static void reach_row(int row, const float *w, const float *others, void *with) {
   reaching *r = with;
+  (void)others;
   int best = 0;
   for (int j = 1; j < r->keys; j++)
     if (w[j] > w[best]) best = j;
@@ -151,7 +153,7 @@ static attend_status reach_layer(attend_lens *l, attend_role role, const attend_
   for (int h = 0; h < s->heads; h++) {
     attend_head_id at = {role, r->layer, h};
     r->head = h;
-    ATTEND_TRY(lens_each_row(l, at, n, rows, reach_row, r));
+    ATTEND_TRY(lens_each_row(l, NULL, at, n, rows, reach_row, r));
     ATTEND_TRY(lens_step(l, 1 - (r->layer + 1 - (h + 1.0) / s->heads) / s->layers));
   }
   return ATTEND_OK;

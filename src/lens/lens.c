@@ -104,7 +104,7 @@ static attend_status check_place(const attend_lens *l, attend_head_id at) {
 }
 
 /* A call that was stopped or failed leaves layers of different lengths. */
-static attend_status check_sight(const attend_lens *l, const attend_hooked *s) {
+static attend_status check_tensor(const attend_lens *l, const attend_hooked *s) {
   const attend_lens_shape *r = &l->role[s->role].shape;
   bool key = s->point == ATTEND_AT_KEY || s->point == ATTEND_AT_VALUE;
   int width = s->point == ATTEND_AT_DENOMINATOR                          ? 1
@@ -124,7 +124,7 @@ static attend_status head_view(const attend_lens *l, attend_point what, attend_h
   attend_hooked s;
   ATTEND_CHECK(l->ctx, attend_trace_get(l->trace, what, at.role, at.layer, &s),
                "the trace holds no %s of layer %d: record it", attend_point_name(what), at.layer);
-  ATTEND_TRY(check_sight(l, &s));
+  ATTEND_TRY(check_tensor(l, &s));
   *view = attend_input(s.view);
   view->data = (float *)view->data + head * view->stride[1];
   return ATTEND_OK;
@@ -178,13 +178,13 @@ static int key_head(const attend_lens *l, attend_head_id at) {
   return at.head / (s->heads / s->kv_heads);
 }
 
-static attend_status lse_room(attend_lens *l, int rows) {
-  if (rows <= l->lse_room) return ATTEND_OK;
+static attend_status reserve_lse(attend_lens *l, int rows) {
+  if (rows <= l->lse_capacity) return ATTEND_OK;
   give(l->ctx, l->lse);
   l->lse = NULL;
-  l->lse_room = 0;
+  l->lse_capacity = 0;
   ATTEND_TRY(take(l->ctx, (size_t)rows * sizeof *l->lse, "a lens", &l->lse));
-  l->lse_room = rows;
+  l->lse_capacity = rows;
   return ATTEND_OK;
 }
 
@@ -214,7 +214,7 @@ attend_status lens_enter(attend_lens *l, attend_head_id at) {
   role_lens *r = &l->role[at.role];
   attend_view lse = {0};
   ATTEND_TRY(make_plan(l, at.role, at.layer));
-  ATTEND_TRY(lse_room(l, r->shape.rows));
+  ATTEND_TRY(reserve_lse(l, r->shape.rows));
   read_column(l, at);
   if (l->other) {
     float *direct;
@@ -344,18 +344,23 @@ attend_status lens_rows(attend_lens *l, int row, int rows, int cells, int keys, 
   return ATTEND_OK;
 }
 
-attend_status lens_each_row(attend_lens *l, attend_head_id at, int n, const int32_t *rows,
-                            row_visit f, void *with) {
+attend_status lens_each_row(attend_lens *l, attend_lens *other, attend_head_id at, int n,
+                            const int32_t *rows, row_visit f, void *with) {
   ATTEND_TRY(lens_enter(l, at));
+  if (other) ATTEND_TRY(lens_enter(other, at));
   int keys = l->role[at.role].shape.keys, most = band_rows(keys);
+  size_t wide = (size_t)keys, floats = (size_t)(n < most ? n : most) * wide;
   float *weights;
-  ATTEND_TRY(take(l->ctx, (size_t)(n < most ? n : most) * (size_t)keys * sizeof *weights,
-                  "weights that are looked at", &weights));
+  ATTEND_TRY(take(l->ctx, (other ? 2 : 1) * floats * sizeof *weights, "weights that are looked at",
+                  &weights));
+  float *others = other ? weights + floats : NULL;
   attend_status status = ATTEND_OK;
   for (int i = 0; i < n && !status; i += most) {
     band b = {at, rows + i, n - i < most ? n - i : most, 0, keys};
     status = lens_band(l, &b, weights);
-    for (int j = 0; j < b.n && !status; j++) f(b.rows[j], weights + (size_t)j * (size_t)keys, with);
+    if (!status && other) status = lens_band(other, &b, others);
+    for (size_t j = 0; j < (size_t)b.n && !status; j++)
+      f(b.rows[j], weights + j * wide, others ? others + j * wide : NULL, with);
     if (!status && i + most < n) status = lens_step(l, (double)i / n);
   }
   give(l->ctx, weights);

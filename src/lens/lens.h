@@ -30,7 +30,7 @@ struct attend_lens {
   bool other;       /* than the run's */
   role_lens role[ATTEND_ROLES];
   float *lse; /* [T] of the current head */
-  int lse_room;
+  int lse_capacity;
   int (*step)(double done, void *user);
   void *user;
 };
@@ -59,11 +59,11 @@ attend_status lens_step(const attend_lens *l, double done);
 attend_status lens_rows(attend_lens *l, int row, int rows, int cells, int keys, double most_pairs,
                         int32_t **list, int *n);
 
-/* Goes over the rows of one head, on all keys, in order. f gets a row's weights;
- * it must not keep them. */
-typedef void (*row_visit)(int row, const float *weights, void *with);
-attend_status lens_each_row(attend_lens *l, attend_head_id at, int n, const int32_t *rows,
-                            row_visit f, void *with);
+/* Goes over the rows of one head, on all keys, in order. f gets a row's weights, and those
+ * of another lens or NULL; it must not keep them. */
+typedef void (*row_visit)(int row, const float *weights, const float *others, void *with);
+attend_status lens_each_row(attend_lens *l, attend_lens *other, attend_head_id at, int n,
+                            const int32_t *rows, row_visit f, void *with);
 
 /* In nats; weights that are not positive add nothing. */
 double lens_entropy(const float *weights, int n);

@@ -98,8 +98,9 @@ static void measure_distances(measure *m, int row, int from, int to, const float
   m->pairs += to - from;
 }
 
-static void measure_row(int row, const float *w, void *with) {
+static void measure_row(int row, const float *w, const float *others, void *with) {
   measure *m = with;
+  (void)others;
   int from, to;
   sees(m, row, &from, &to);
   if (row >= m->shape->real_keys && m->self) return; /* padding */
@@ -159,7 +160,7 @@ attend_status attend_lens_pattern(attend_lens *l, attend_head_id at,
   ATTEND_TRY(take_zeroed(l->ctx, distances * (sizeof *m.at + sizeof *m.of), "distances", &m.at));
   m.of = (int *)(m.at + distances);
   attend_status status = lens_rows(l, 0, s.rows, 16, s.keys, o.most_pairs, &rows, &n);
-  if (!status) status = lens_each_row(l, at, n, rows, measure_row, &m);
+  if (!status) status = lens_each_row(l, NULL, at, n, rows, measure_row, &m);
   if (!status) conclude(&m, p);
   p->rows_sampled = n;
   give(l->ctx, rows);

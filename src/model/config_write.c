@@ -181,7 +181,7 @@ static attend_status check(attend_context *ctx, const attend_architecture *a) {
   ATTEND_CHECK(ctx, a->kv_heads > 0 && a->heads % a->kv_heads == 0,
                "%d heads cannot share %d key-value heads", a->heads, a->kv_heads);
   ATTEND_CHECK(ctx, strcmp(a->family, "llama") || a->width / a->heads % 2 == 0,
-               "%d heads of a width of %d have %d numbers each: llama turns "
+               "%d heads of a width of %d have %d numbers each: llama rotates "
                "them in pairs, so choose an even one",
                a->heads, a->width, a->width / a->heads);
   ATTEND_TRY(check_sides(ctx, a));

@@ -1,7 +1,7 @@
 /* Pointer-generator head (See et al. 2017): p(word) mixes the vocabulary's softmax
  * with attention over the words of the source, so that rare words can be copied.
  *
- * Beside head.c, for encoder-decoders whose config.json has attend_copy_width.
+ * For encoder-decoders whose config.json has attend_copy_width.
  * layers/copy.h has the formula. The keys are made once, with those of
  * cross-attention; sequences that continue one another share them.
  */
@@ -18,7 +18,7 @@ static const char what[] = "what may be copied";
 
 attend_status copy_make(attend_session *r) {
   copying *c = &r->copy;
-  size_t batch = (size_t)r->batch, rows = (size_t)r->head_room;
+  size_t batch = (size_t)r->batch, rows = (size_t)r->head_limit;
   if (!r->model->copy_k.go) return ATTEND_OK;
   TAKE(&r->memory, ON_HOST, length, batch);
   TAKE(&r->memory, ON_HOST, of, batch);
@@ -33,11 +33,11 @@ attend_status copy_make(attend_session *r) {
 
 /* Memory for so many tokens of all texts, n of one; the contents are lost if it
  * grows. */
-static attend_status copy_room(attend_session *r, size_t tokens, int n) {
+static attend_status copy_reserve(attend_session *r, size_t tokens, int n) {
   copying *c = &r->copy;
-  if (tokens <= c->room && n <= c->span) return ATTEND_OK;
+  if (tokens <= c->capacity && n <= c->span) return ATTEND_OK;
   blocks_free(r->ctx, &c->memory);
-  c->room = 0;
+  c->capacity = 0;
   c->n = c->span = 0;
   TAKE(&c->memory, ON_HOST, ids, tokens);
   TAKE(&c->memory, ON_HOST, first, tokens);
@@ -48,8 +48,8 @@ static attend_status copy_room(attend_session *r, size_t tokens, int n) {
   TAKE(&c->memory, ON_DEVICE, device_ids, tokens);
   TAKE(&c->memory, ON_DEVICE, device_first, tokens);
   TAKE(&c->memory, ON_DEVICE, device_often, tokens);
-  TAKE(&c->memory, ON_DEVICE, weight, size_times((size_t)r->head_room, (size_t)n));
-  c->room = tokens;
+  TAKE(&c->memory, ON_DEVICE, weight, size_times((size_t)r->head_limit, (size_t)n));
+  c->capacity = tokens;
   c->span = n;
   return ATTEND_OK;
 }
@@ -77,7 +77,7 @@ attend_status copy_fill(attend_session *r, const int32_t *ids) {
   const attend_model *m = r->model;
   const int count = r->p.count, n = r->p.n, ld = (int)copy_width(r);
   if (!m->copy_k.go) return ATTEND_OK;
-  ATTEND_TRY(copy_room(r, (size_t)r->batch * (size_t)n, n));
+  ATTEND_TRY(copy_reserve(r, (size_t)r->batch * (size_t)n, n));
   c->n = n;
   c->by_words = false;
   multiply_rows(&r->p, &m->copy_k, count * n, r->x, padded(m->config.encoder.width), c->keys, ld);
@@ -140,7 +140,7 @@ static int window_of(const attend_session *r) {
   return positions ? positions : 1024;
 }
 
-static void forget_words(attend_session *r) {
+static void clear_words(attend_session *r) {
   copying *c = &r->copy;
   for (int v = 0; v < r->model->config.vocab; v++) c->seen[v] = -1;
   c->length[0] = 0;
@@ -183,9 +183,9 @@ static void keep_token(copying *c, int row) {
   c->length[0]++;
 }
 
-static attend_status reading_room(attend_session *r) {
+static attend_status reading_reserve(attend_session *r) {
   int64_t most = max64(window_of(r), r->model->config.vocab);
-  return copy_room(r, (size_t)most + (size_t)r->limit, 1);
+  return copy_reserve(r, (size_t)most + (size_t)r->limit, 1);
 }
 
 attend_status copy_read(attend_session *r, const int32_t *ids) {
@@ -193,9 +193,9 @@ attend_status copy_read(attend_session *r, const int32_t *ids) {
   const size_t width = copy_width(r);
   const int n = r->p.n;
   if (!r->model->copy_k.go) return ATTEND_OK;
-  ATTEND_TRY(reading_room(r));
+  ATTEND_TRY(reading_reserve(r));
   if (!c->length[0]) {
-    forget_words(r);
+    clear_words(r);
     r->ctx->device->zero(r->ctx, c->before, width * sizeof *c->before);
     c->by_words = false;
     c->of[0] = 0;
@@ -205,7 +205,7 @@ attend_status copy_read(attend_session *r, const int32_t *ids) {
   memcpy(c->ids + row, ids, (size_t)n * sizeof *ids);
   if (!c->by_words && end > window_of(r)) {
     c->by_words = true;
-    forget_words(r);
+    clear_words(r);
     row = 0;
   }
   if (c->by_words) fold_all(r, row, end);
@@ -220,7 +220,7 @@ attend_status copy_recall(attend_session *r, const attend_session *from) {
   const int n = f->length ? f->length[0] : 0;
   const size_t count = (size_t)n, width = copy_width(r);
   if (!n || !r->model->copy_k.go) return ATTEND_OK;
-  ATTEND_TRY(copy_room(r, count, n));
+  ATTEND_TRY(copy_reserve(r, count, n));
   OP(r->ctx, gather, .rows = n, .width = (int)width, .factor = 1, .x = f->keys, .ldx = (int)width,
      .y = c->keys, .ldy = (int)width);
   memcpy(c->ids, f->ids, count * sizeof *c->ids);
@@ -285,7 +285,7 @@ static bool take_words(attend_session *r, const attend_tensor_file *file, int64_
   r->ctx->device->write(r->ctx, c->keys, keys->data, keys->bytes);
   r->ctx->device->write(r->ctx, c->before, before->data, before->bytes);
   if (often) memcpy(c->often, often->data, often->bytes);
-  forget_words(r);
+  clear_words(r);
   for (int j = 0; j < n; j++) {
     if (c->ids[j] < 0 || c->ids[j] >= vocab) return false;
     if (by_words && c->seen[c->ids[j]] >= 0) return false;
@@ -299,7 +299,7 @@ static bool take_words(attend_session *r, const attend_tensor_file *file, int64_
 
 attend_status copy_load(attend_session *r, const char *path, int64_t rows) {
   attend_tensor_file *file;
-  ATTEND_TRY(reading_room(r));
+  ATTEND_TRY(reading_reserve(r));
   ATTEND_TRY(attend_tensor_file_open(r->ctx, path, &file));
   bool taken = take_words(r, file, rows);
   attend_tensor_file_close(file);

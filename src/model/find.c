@@ -48,10 +48,8 @@ static bool is_folder(const char *path) {
 }
 
 static bool has_config(const char *folder) {
-  struct stat info;
   path_text path;
-  int n = snprintf(path, sizeof path, "%s/config.json", folder);
-  return n > 0 && n < ATTEND_PATH_SIZE && !stat(path, &info) && S_ISREG(info.st_mode);
+  return file_beside(folder, "config.json", path, sizeof path);
 }
 
 static bool is_safe_part(const char *part, size_t length) {

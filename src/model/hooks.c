@@ -1,7 +1,7 @@
 /* Hooks: the caller's functions that read or edit tensors during a forward or
  * backward pass (attend/hooks.h has the points).
  *
- * Called by layer.c, session.c and session_logits.c. Without hooks nothing here runs.
+ * Called by transformer.c, session.c and session_logits.c. Without hooks nothing here runs.
  *
  * Callers see host memory: the tensor itself where device memory is host memory, else
  * a copy that is written back after an edit. Attention rows (the pattern) are
@@ -10,7 +10,7 @@
  * token on.
  */
 #include "base/options.h"
-#include "model/hooks.h"
+#include "model/transformer.h"
 
 #include <string.h>
 
@@ -371,16 +371,16 @@ static attend_status pattern_values(pattern *x, attend_view v) {
   const pass *p = x->p;
   const attend_state *s = x->by.state;
   const size_t width = (size_t)x->d->kv_heads * (size_t)x->d->dim_v;
-  const size_t room = (size_t)x->keys * width;
+  const size_t stride = (size_t)x->keys * width;
   float *copies;
   x->values = v;
   if (!s) return ATTEND_OK;
   ATTEND_TRY(own(p->ctx, &x->memory, ON_DEVICE,
-                 SIZE_PRODUCT((size_t)p->count, room, sizeof *copies), "values that are hooked",
+                 SIZE_PRODUCT((size_t)p->count, stride, sizeof *copies), "values that are hooked",
                  &copies));
   for (int b = 0; b < p->count; b++)
-    s->kind->values(s, b, attend_state_length(s, b), copies + (size_t)b * room);
-  x->values = (attend_view){copies, {(ptrdiff_t)room, x->d->dim_v, (ptrdiff_t)width, 1}};
+    s->kind->values(s, b, attend_state_length(s, b), copies + (size_t)b * stride);
+  x->values = (attend_view){copies, {(ptrdiff_t)stride, x->d->dim_v, (ptrdiff_t)width, 1}};
   return ATTEND_OK;
 }
 

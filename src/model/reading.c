@@ -137,8 +137,7 @@ const char *attend_reading_message(const attend_reading *x) {
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* Restarts from the beginning. */
-static void forget(attend_reading *x) {
+static void restart(attend_reading *x) {
   for (int i = 0; i < x->layers; i++) attend_state_truncate(x->sums[i], 0, 0);
   attend_session_reset(x->session);
   x->now = x->saved = (mark){0, 0};
@@ -177,7 +176,7 @@ attend_status attend_reading_begin(attend_reading *x, int64_t count, const int32
   x->digest = digest_word(&sum);
   x->ids = ids;
   x->count = count;
-  forget(x);
+  restart(x);
   return ATTEND_OK;
 }
 
@@ -278,14 +277,6 @@ attend_status attend_session_recall(attend_session *r, const attend_reading *x) 
 typedef attend_status (*visitor)(attend_reading *x, kept_file *kept, int64_t rows,
                                  const char *path);
 
-static attend_status path_in(const attend_reading *x, const char *folder, const char *name,
-                             char path[LONGEST_PATH]) {
-  int n = snprintf(path, LONGEST_PATH, "%s/%s", folder, name);
-  ATTEND_CHECK(x->ctx, n > 0 && n < LONGEST_PATH, "the name of a file in \"%.300s\" is too long",
-               folder);
-  return ATTEND_OK;
-}
-
 /* Rows that the file must hold to resume from m. */
 static int64_t rows_at(const attend_reading *x, const kept_file *k, mark m) {
   bool done = m.pass > x->layers;
@@ -302,7 +293,7 @@ static attend_status visit_all(attend_reading *x, const char *folder, mark m, vi
     if (!rows) continue;
     snprintf(name, sizeof name, "%016llx-%s-%d-%lld.state", (unsigned long long)x->digest,
              kinds[k->kind], k->number, (long long)rows);
-    ATTEND_TRY(path_in(x, folder, name, path));
+    ATTEND_TRY(path_inside(x->ctx, folder, name, path));
     ATTEND_TRY(what(x, k, rows, path));
   }
   return ATTEND_OK;
@@ -352,7 +343,7 @@ static attend_status put_mark(attend_reading *x, const char *path) {
 attend_status attend_reading_save(attend_reading *x, const char *folder) {
   char path[LONGEST_PATH];
   ATTEND_CHECK(x->ctx, x->count, "there is no text that is being read");
-  ATTEND_TRY(path_in(x, folder, "reading.json", path));
+  ATTEND_TRY(path_inside(x->ctx, folder, "reading.json", path));
   ATTEND_TRY(visit_all(x, folder, x->now, keep_state));
   ATTEND_TRY(put_mark(x, path));
   if (x->saved.pass != x->now.pass || x->saved.at != x->now.at)
@@ -416,16 +407,16 @@ attend_status attend_reading_resume(attend_reading *x, const char *folder) {
   attend_json *json;
   mark m;
   ATTEND_CHECK(x->ctx, x->count, "there is no text to go on with: begin it");
-  ATTEND_TRY(path_in(x, folder, "reading.json", path));
+  ATTEND_TRY(path_inside(x->ctx, folder, "reading.json", path));
   ATTEND_TRY(json_read(x->ctx, path, &json));
   attend_status status = read_mark(x, path, json, &m);
-  if (!status) forget(x);
+  if (!status) restart(x);
   if (!status) status = read_digests(x, path, json);
   attend_json_free(json);
   ATTEND_TRY(status);
   status = visit_all(x, folder, m, load_state);
   if (status)
-    forget(x); /* some states were loaded, some were not */
+    restart(x); /* some states were loaded, some were not */
   else
     x->now = x->saved = m;
   return status;

@@ -9,7 +9,7 @@
 
 #include "base/options.h"
 #include "base/parallel.h"
-#include "model/hooks.h"
+#include "model/transformer.h"
 
 enum {
   ROWS = 512,    /* decoder rows computed at once, over all sequences */
@@ -102,12 +102,12 @@ static widths widths_of(const attend_session *r) {
   return w;
 }
 
-attend_status session_room(attend_session *r, size_t rows) {
+attend_status session_reserve(attend_session *r, size_t rows) {
   static const char what[] = "a session's activations";
-  if (rows <= r->room) return ATTEND_OK;
+  if (rows <= r->capacity) return ATTEND_OK;
   widths w = widths_of(r);
   blocks_free(r->ctx, &r->buffers);
-  r->room = 0;
+  r->capacity = 0;
   r->p.n = 0;
 #define TAKE(place, width) \
   ATTEND_TRY(              \
@@ -130,13 +130,13 @@ attend_status session_room(attend_session *r, size_t rows) {
   r->at.act = r->at.up;
   r->at.cross_q = r->at.qkv;
   r->at.attended = r->at.cross_attended = r->at.cross_heads = r->at.heads;
-  r->room = rows;
+  r->capacity = rows;
   return ATTEND_OK;
 }
 
 static attend_status make_session(attend_session *r) {
   static const char what[] = "a session";
-  size_t b = (size_t)r->batch, rows = (size_t)r->head_room;
+  size_t b = (size_t)r->batch, rows = (size_t)r->head_limit;
   const size_t width = widths_of(r).x;
 #define TAKE(place, field, count) \
   ATTEND_TRY(own(r->ctx, &r->memory, place, size_times(count, sizeof *r->field), what, &r->field))
@@ -153,7 +153,7 @@ static attend_status make_session(attend_session *r) {
   if (!(r->model->config.parts & ATTEND_DECODER)) return ATTEND_OK;
   ATTEND_TRY(make_decoder(r));
   ATTEND_TRY(copy_make(r));
-  return session_room(r, size_times(b, (size_t)r->limit));
+  return session_reserve(r, size_times(b, (size_t)r->limit));
 }
 
 attend_status session_create(attend_context *ctx, attend_model *model,
@@ -175,7 +175,7 @@ attend_status session_create(attend_context *ctx, attend_model *model,
   r->model = model;
   r->batch = o.batch ? o.batch : 1;
   r->limit = o.rows ? o.rows : r->batch >= ROWS ? 1 : ROWS / r->batch;
-  r->head_room = r->batch > HEAD_ROWS ? r->batch : HEAD_ROWS;
+  r->head_limit = r->batch > HEAD_ROWS ? r->batch : HEAD_ROWS;
   r->p = (pass){.ctx = r->ctx, .model = model, .session = r};
   attend_status status = context_child(ctx, o.threads, &r->own);
   if (!status) status = make_session(r);
@@ -258,7 +258,7 @@ attend_status session_layers(attend_session *r, int layers) {
 }
 
 /* Denominators, if hooks read them. */
-static attend_status room_for_hooks(attend_session *r) {
+static attend_status reserve_for_hooks(attend_session *r) {
   const attend_config *c = &r->model->config;
   const int heads = c->encoder.heads > c->decoder.heads ? c->encoder.heads : c->decoder.heads;
   device_give(r->ctx, r->lse);
@@ -274,7 +274,7 @@ static attend_status room_for_hooks(attend_session *r) {
 attend_status session_stack(attend_session *r) {
   const stack *s = r->p.side;
   const int layers = s->shape->layers;
-  ATTEND_TRY(room_for_hooks(r));
+  ATTEND_TRY(reserve_for_hooks(r));
   stream_enter(&r->ctx->stream);
   attend_status status = session_layers(r, layers);
   if (!status && r->model->config.final_norm)
@@ -369,7 +369,7 @@ attend_status attend_session_encode(attend_session *r, int count, int n, const i
   ATTEND_TRY(check_positions(r->ctx, &r->model->config, n));
   ATTEND_CHECK(r->ctx, (int64_t)r->batch * n <= INT32_MAX,
                "%d tokens of %d sequences are too many at once", n, r->batch);
-  ATTEND_TRY(session_room(r, (size_t)r->batch * (size_t)n));
+  ATTEND_TRY(session_reserve(r, (size_t)r->batch * (size_t)n));
   ATTEND_TRY(plan_encoder(r, count, n));
   attend_session_reset(r);
   set_lengths(r, count, n, 0, lengths);
@@ -450,7 +450,7 @@ attend_status attend_session_extend(attend_session *r, int count, int n, const i
   for (int b = 0; b < r->batch; b++) r->held[b] = attend_state_length(r->self[0], b);
   for (int b = 0; b < count; b++)
     ATTEND_TRY(check_positions(r->ctx, &r->model->config, r->held[b] + (lengths ? lengths[b] : n)));
-  ATTEND_TRY(session_room(r, (size_t)r->batch * (size_t)r->limit));
+  ATTEND_TRY(session_reserve(r, (size_t)r->batch * (size_t)r->limit));
   attend_status status = extend_all(r, count, n, ids, lengths);
   if (status) take_back(r);
   return status;
@@ -465,4 +465,79 @@ attend_status attend_session_set_hooks(attend_session *r, int n, const attend_ho
 void attend_session_set_stop(attend_session *r, int (*stop)(void *user), void *user) {
   r->stop = stop;
   r->stop_user = user;
+}
+
+/* ---- the KV cache: length, reordering for beams, truncating, reset ----------------- */
+
+/* Each decoder layer has a state for self-attention and, with an encoder, one for
+ * cross-attention (attend/state.h): a KV cache for softmax, sums for linear forms. */
+
+int64_t attend_session_length(const attend_session *r, int sequence) {
+  return r->self ? attend_state_length(r->self[0], sequence) : 0;
+}
+
+static attend_status reorder(attend_session *r, attend_state **states, const int32_t *parents) {
+  for (int i = 0; states && i < r->model->config.decoder.layers; i++)
+    ATTEND_TRY(attend_state_reorder(states[i], parents));
+  return ATTEND_OK;
+}
+
+static void reorder_last(attend_session *r, const int32_t *parents) {
+  const struct attend_device *d = r->ctx->device;
+  const int ld = padded(r->model->config.decoder.width);
+  d->write(r->ctx, r->head_row, parents, (size_t)r->batch * sizeof *parents);
+  OP(r->ctx, gather, .rows = r->batch, .width = ld, .index = r->head_row, .factor = 1, .x = r->last,
+     .ldx = ld, .y = r->head_rows, .ldy = ld);
+  OP(r->ctx, gather, .rows = r->batch, .width = ld, .factor = 1, .x = r->head_rows, .ldx = ld,
+     .y = r->last, .ldy = ld);
+  for (int b = 0; b < r->batch; b++) r->held[b] = r->last_at[parents[b]];
+  memcpy(r->last_at, r->held, (size_t)r->batch * sizeof *r->last_at);
+}
+
+attend_status attend_session_reorder(attend_session *r, const int32_t *parents) {
+  ATTEND_CHECK(r->ctx, r->self, "%s has no decoder whose sequences have parents",
+               r->model->config.family);
+  for (int b = 0; b < r->batch; b++)
+    ATTEND_CHECK(r->ctx, parents[b] >= 0 && parents[b] < r->batch,
+                 "sequence %d cannot continue sequence %d: choose 0 to %d", b, parents[b],
+                 r->batch - 1);
+  attend_status status = reorder(r, r->self, parents);
+  if (!status) status = reorder(r, r->cross, parents);
+  if (!status) status = caches_reorder(r, parents);
+  if (status) attend_session_reset(r); /* some layers have new parents, some old */
+  if (status) return status;
+  reorder_last(r, parents);
+  copy_reorder(r, parents);
+  return ATTEND_OK;
+}
+
+attend_status attend_session_truncate(attend_session *r, int sequence, int64_t length) {
+  ATTEND_CHECK(r->ctx, r->self && sequence >= 0 && sequence < r->batch,
+               "sequence %d is not one of the %d that the decoder has", sequence,
+               r->self ? r->batch : 0);
+  for (int i = 0; i < r->model->config.decoder.layers; i++)
+    ATTEND_TRY(attend_state_truncate(r->self[i], sequence, length));
+  caches_truncate(r, sequence, length);
+  return ATTEND_OK;
+}
+
+void attend_session_reset(attend_session *r) {
+  memset(r->before, 0, (size_t)r->batch * sizeof *r->before);
+  for (int i = 0; i < r->model->config.decoder.layers; i++)
+    for (int b = 0; r->self && b < r->batch; b++) {
+      attend_state_truncate(r->self[i], b, 0);
+      if (r->cross) attend_state_truncate(r->cross[i], b, 0);
+    }
+  copy_reset(r);
+  caches_free(r);
+  r->p.n = 0;
+}
+
+size_t attend_session_cache_bytes(const attend_session *r) {
+  size_t bytes = blocks_bytes(r->copy.memory);
+  for (int i = 0; r->self && i < r->model->config.decoder.layers; i++) {
+    bytes += attend_state_bytes(r->self[i]);
+    if (r->cross) bytes += attend_state_bytes(r->cross[i]);
+  }
+  return bytes;
 }

@@ -1,11 +1,11 @@
 /* Logits and hidden states of a session's last call.
  *
- * session.c computes the rows, head.c their logits.
+ * session.c computes the rows, transformer.c their logits.
  */
 #include <math.h>
 
 #include "base/parallel.h"
-#include "model/hooks.h"
+#include "model/transformer.h"
 
 static int width_of(const attend_session *r) { return r->p.side->shape->width; }
 
@@ -16,7 +16,7 @@ static int width_of(const attend_session *r) { return r->p.side->shape->width; }
 static void head_piece(attend_session *r, int rows, float *logits) {
   const attend_config *c = &r->model->config;
   const int ld = head_ld(r->model, r->p.side);
-  float *x = r->head_rows, *y = x + (size_t)r->head_room * (size_t)ld;
+  float *x = r->head_rows, *y = x + (size_t)r->head_limit * (size_t)ld;
   float *to = r->device_logits ? r->device_logits : logits;
   head_rows h = {rows, ld, x, y, y, x, to, NULL, c->vocab};
   stream_enter(&r->ctx->stream);
@@ -70,10 +70,10 @@ static attend_status logits_of(attend_session *r, int n, head_source s, float *l
                inputs, width_of(r));
   if (!r->ctx->device->host && !r->device_logits)
     ATTEND_TRY(own(r->ctx, &r->memory, ON_DEVICE,
-                   SIZE_PRODUCT((size_t)r->head_room, (size_t)c->vocab, sizeof *logits), "logits",
+                   SIZE_PRODUCT((size_t)r->head_limit, (size_t)c->vocab, sizeof *logits), "logits",
                    &r->device_logits));
-  for (int start = 0; start < n; start += r->head_room) {
-    int rows = (int)min64(r->head_room, n - start);
+  for (int start = 0; start < n; start += r->head_limit) {
+    int rows = (int)min64(r->head_limit, n - start);
     read_rows(r, &s, start, rows);
     head_piece(r, rows, logits + (size_t)start * (size_t)c->vocab);
   }
@@ -113,7 +113,7 @@ attend_status attend_session_head(attend_session *r, int rows, const float *hidd
   const int width = width_of(r);
   ATTEND_CHECK(r->ctx, rows >= 0 && ld >= width,
                "%d rows of %d numbers, %d apart: they must not overlap", rows, width, ld);
-  ATTEND_TRY(session_room(r, (size_t)rows));
+  ATTEND_TRY(session_reserve(r, (size_t)rows));
   for (int i = 0; i < rows; i++)
     r->ctx->device->write(r->ctx, r->x + (size_t)i * (size_t)padded(width),
                           hidden + (size_t)i * (size_t)ld, (size_t)width * sizeof *hidden);

@@ -1,8 +1,7 @@
 /* The one transformer: its weights, a pass over one side of it, and a session.
  *
- * weights.c loads; layer.c computes a layer and its gradients, embed.c and head.c
- * what comes before and after the layers; session.c and train/ own memory and call
- * them.
+ * weights.c loads; transformer.c computes embeddings, layers and head, and their gradients;
+ * session.c and train/ own memory and call it.
  *
  * Tensors are device memory: model code passes their addresses to ops and does not
  * touch them. rows = count x n tokens; ld is a row width padded to whole lanes.
@@ -221,7 +220,7 @@ void multiply_back(const pass *p, const linear_weights *w, int rows, const float
  * call. */
 void drop_rows(const pass *p, int place, float *x);
 
-/* embed.c. sum: before the norm, as wide as the tables; may be x if neither norm nor
+/* Embeddings. sum: before the norm, as wide as the tables; may be x if neither norm nor
  * projection follows. types may be NULL: 0. */
 void embed_forward(const pass *p, const int32_t *ids, const int32_t *types, float *sum, float *x)
     FOR_LAB(embed_forward);
@@ -230,7 +229,7 @@ void embed_backward(const pass *p, const int32_t *ids, const int32_t *types, con
 int embed_width(const attend_model *m, const stack *s);
 bool embeds_apart(const attend_model *m, const stack *s); /* sum is not x */
 
-/* head.c. Rows that the head reads, each [rows][ld], to logits [rows][ldl]; the
+/* Rows that the head reads, each [rows][ld], to logits [rows][ldl]; the
  * buffers may be the same in inference. */
 typedef struct {
   int rows, ld;
@@ -258,14 +257,14 @@ typedef struct {
   bool by_words;               /* one text, each distinct word once */
   float *often;                /* [n] then: counts */
   float *device_often;         /* log of the count, on the device */
-  size_t room;                 /* tokens that these hold */
-  int n, span;                 /* span: that weight has room for */
+  size_t capacity;             /* tokens that these hold */
+  int n, span;                 /* span: columns of weight */
   int32_t *length, *of, *from; /* [batch]; from: work of reordering */
   int32_t *seen;               /* [V] work */
-  int32_t *texts;              /* [head_room] text that each row copies from */
-  float *q, *gate;             /* [head_room][padded P], [head_room][16] */
-  float *weight;               /* [head_room][n] */
-  blocks memory;               /* of what tokens have room in */
+  int32_t *texts;              /* [head_limit] text that each row copies from */
+  float *q, *gate;             /* [head_limit][padded P], [head_limit][16] */
+  float *weight;               /* [head_limit][n] */
+  blocks memory;               /* of arrays by token */
   float *before;               /* [padded P] twice: scratch of a reading */
   int32_t *fold_to;            /* of a reading's tokens: their words, */
   float *fold_often;           /* and their ordinals among the word's occurrences */
@@ -289,22 +288,22 @@ struct attend_session {
   /* of the current call */
   pass p;
   blocks buffers;       /* those below, */
-  size_t room;          /* rows that the buffers below hold */
-  float *x, *y;         /* [room][ldx]: x output of the layers, y of the next one */
+  size_t capacity;      /* rows that the buffers below hold */
+  float *x, *y;         /* [capacity][ldx]: x output of the layers, y of the next one */
   activations at;       /* the others */
   float *lse;           /* of hooked attention */
-  int32_t *ids, *types; /* [room] of the device */
-  int32_t *position;    /* [room] of the host */
+  int32_t *ids, *types; /* [capacity] of the device */
+  int32_t *position;    /* [capacity] of the host */
   int32_t *lengths;     /* [batch] */
   int32_t *piece;       /* [batch] of them, in a chunk of the encoder's rows */
   int64_t *before;      /* [batch] cached tokens before the call */
   float *last;          /* [batch][padded F]: hidden state after each last token */
   int64_t *last_at;     /* [batch] cached tokens at that time */
-  int head_room;        /* head rows computed at once */
-  float *head_rows;     /* [head_room][padded F] twice */
-  int32_t *head_of;     /* [head_room] the sequence of each, or -1 */
-  int32_t *head_row;    /* [head_room] of the device: which rows it reads */
-  float *device_logits; /* [head_room][V], or NULL: host memory */
+  int head_limit;       /* head rows computed at once */
+  float *head_rows;     /* [head_limit][padded F] twice */
+  int32_t *head_of;     /* [head_limit] the sequence of each, or -1 */
+  int32_t *head_row;    /* [head_limit] of the device: which rows it reads */
+  float *device_logits; /* [head_limit][V], or NULL: host memory */
   float *hidden;        /* host copy for attend_session_hidden */
   int64_t *held;        /* [batch] cached tokens before a call that is split */
   copying copy;
@@ -318,7 +317,7 @@ attend_status states_make(attend_context *ctx, attend_plan *plan, int layers, co
                           attend_state ***states);
 void states_free(const attend_context *ctx, int layers, attend_state **states);
 attend_status check_positions(attend_context *ctx, const attend_config *c, int64_t positions);
-attend_status session_room(attend_session *r, size_t rows);
+attend_status session_reserve(attend_session *r, size_t rows);
 void session_begin(attend_session *r, const stack *side, int count, int n);
 /* All layers and the final norm, from r->x to r->x. */
 attend_status session_stack(attend_session *r);
@@ -345,5 +344,46 @@ attend_status copy_read(attend_session *r, const int32_t *ids);
 attend_status copy_recall(attend_session *r, const attend_session *from);
 attend_status copy_save(attend_session *r, const char *path);
 attend_status copy_load(attend_session *r, const char *path, int64_t rows);
+
+/* ---- hooks in a pass: hooks.c ------------------------------------------------------ */
+
+void hooks_free(const attend_context *ctx, hooks *h);
+attend_status hooks_set(attend_context *ctx, hooks *h, int n, const attend_hook *list);
+/* Whether some hook edits at one of these points. */
+bool hooks_edit(const hooks *h, unsigned points);
+
+/* Calls the hooks of this point with the tensor, which is device memory, or host
+ * memory with HOOK_ON_HOST. */
+enum {
+  HOOK_READS = 1,
+  HOOK_EDITS = 2,
+  HOOK_FORWARD = HOOK_READS | HOOK_EDITS,
+  HOOK_GRADIENTS = 4,
+  HOOK_ON_HOST = 8
+};
+attend_status hook_at(const pass *p, const attend_hooked *at, unsigned which);
+/* The residual stream, a branch's output, or a gradient: [rows][ldx]. */
+attend_status hook_stream(const pass *p, attend_point point, int layer, float *x, unsigned which);
+/* Around a layer's attention, where there are hooks. */
+attend_status hook_before_attention(const pass *p, const layer_attention *m,
+                                    const attention_tensors *t, unsigned which);
+attend_status hook_after_attention(const pass *p, const layer_attention *m,
+                                   const attention_tensors *t, const float *lse);
+/* From the gradient g->o of t->heads to those of q, k and v. */
+attend_status hook_attention_back(const pass *p, const layer_attention *m,
+                                  const attention_tensors *t, const attention_tensors *g,
+                                  const float *lse, float *d_bias);
+/* n keys and values, lengths [batch] of them real. */
+attend_status hook_keys(const pass *p, const layer_attention *m, int n, const int32_t *lengths,
+                        attend_view k, attend_view v, unsigned which);
+/* n keys and values were appended to a state, lengths [batch] of them real. */
+attend_status hook_keep(const pass *p, const layer_attention *m, int n, const int32_t *lengths,
+                        attend_view k, attend_view v);
+attend_status hook_stop(attend_session *r); /* fails if the session's stop callback says so */
+
+/* KV caches beside linear states. */
+attend_status caches_reorder(attend_session *r, const int32_t *parents);
+void caches_truncate(attend_session *r, int b, int64_t length);
+void caches_free(attend_session *r);
 
 #endif

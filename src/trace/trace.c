@@ -13,8 +13,8 @@
 #include "base/options.h"
 
 typedef struct {
-  float *rows; /* [room][heads * width] */
-  int n, room;
+  float *rows; /* [capacity][heads * width] */
+  int n, capacity;
   int heads, width;
 } record;
 
@@ -25,8 +25,8 @@ typedef struct {
 struct attend_trace {
   attend_context *ctx;
   attend_trace_options options;
-  layer_records *layers[ATTEND_ROLES]; /* [room] */
-  int room[ATTEND_ROLES];
+  layer_records *layers[ATTEND_ROLES]; /* [capacity] */
+  int capacity[ATTEND_ROLES];
   size_t bytes;
   attend_status status;
   char message[512]; /* of the first failure */
@@ -71,11 +71,11 @@ attend_status attend_trace_create(attend_context *ctx, const attend_trace_option
 
 void attend_trace_clear(attend_trace *t) {
   for (int role = 0; role < ATTEND_ROLES; role++) {
-    for (int i = 0; i < t->room[role]; i++)
+    for (int i = 0; i < t->capacity[role]; i++)
       for (int j = 0; j < ATTEND_POINTS; j++) give(t->ctx, t->layers[role][i].of[j].rows);
     give(t->ctx, t->layers[role]);
     t->layers[role] = NULL;
-    t->room[role] = 0;
+    t->capacity[role] = 0;
   }
   t->bytes = 0;
   t->status = ATTEND_OK;
@@ -96,26 +96,26 @@ size_t attend_trace_bytes(const attend_trace *t) { return t->bytes; }
 
 /* ---- recording -------------------------------------------------------------------- */
 
-static attend_status layer_room(attend_trace *t, attend_role role, int layer) {
+static attend_status reserve_layers(attend_trace *t, attend_role role, int layer) {
   layer_records *more;
-  int room = t->room[role] ? t->room[role] : 8;
-  if (layer < t->room[role]) return ATTEND_OK;
-  while (room <= layer) room *= 2;
-  ATTEND_TRY(take_zeroed(t->ctx, (size_t)room * sizeof *more, "a trace", &more));
-  if (t->layers[role]) memcpy(more, t->layers[role], (size_t)t->room[role] * sizeof *more);
+  int capacity = t->capacity[role] ? t->capacity[role] : 8;
+  if (layer < t->capacity[role]) return ATTEND_OK;
+  while (capacity <= layer) capacity *= 2;
+  ATTEND_TRY(take_zeroed(t->ctx, (size_t)capacity * sizeof *more, "a trace", &more));
+  if (t->layers[role]) memcpy(more, t->layers[role], (size_t)t->capacity[role] * sizeof *more);
   give(t->ctx, t->layers[role]);
   t->layers[role] = more;
-  t->room[role] = room;
+  t->capacity[role] = capacity;
   return ATTEND_OK;
 }
 
 /* As much as is needed the first time, half as much again after that. */
-static attend_status row_room(attend_trace *t, record *r, int n) {
+static attend_status reserve_rows(attend_trace *t, record *r, int n) {
   float *more;
-  int64_t room = r->room ? max64(n, r->room + r->room / 2) : n;
+  int64_t capacity = r->capacity ? max64(n, r->capacity + r->capacity / 2) : n;
   size_t row = (size_t)r->heads * (size_t)r->width * sizeof *more;
-  size_t bytes = (size_t)room * row;
-  if (n <= r->room) return ATTEND_OK;
+  size_t bytes = (size_t)capacity * row;
+  if (n <= r->capacity) return ATTEND_OK;
   if (t->options.most_bytes && t->bytes + bytes > t->options.most_bytes)
     return fail(t->ctx, ATTEND_NO_MEMORY,
                 "recording needs more than the %zu MB of most_bytes: raise the "
@@ -124,16 +124,16 @@ static attend_status row_room(attend_trace *t, record *r, int n) {
   ATTEND_TRY(take(t->ctx, bytes, "a trace", &more));
   if (r->rows) memcpy(more, r->rows, (size_t)r->n * row);
   give(t->ctx, r->rows);
-  t->bytes += bytes - (size_t)r->room * row;
+  t->bytes += bytes - (size_t)r->capacity * row;
   r->rows = more;
-  r->room = (int)room;
+  r->capacity = (int)capacity;
   return ATTEND_OK;
 }
 
 /* A change of shape starts a new record. */
 static void start_record(attend_trace *t, record *r, const attend_hooked *s) {
   if (r->heads == s->shape[1] && r->width == s->shape[3]) return;
-  t->bytes -= (size_t)r->room * (size_t)r->heads * (size_t)r->width * sizeof(float);
+  t->bytes -= (size_t)r->capacity * (size_t)r->heads * (size_t)r->width * sizeof(float);
   give(t->ctx, r->rows);
   *r = (record){.heads = s->shape[1], .width = s->shape[3]};
 }
@@ -172,13 +172,14 @@ static attend_status keep(attend_trace *t, const attend_hooked *s) {
   int kind = point_number(s->point);
   if (kind < 0 || !(t->options.points & (unsigned)s->point)) return ATTEND_OK;
   if (s->point != ATTEND_AT_LOGITS && t->options.sequence >= s->shape[0]) return ATTEND_OK;
-  ATTEND_TRY(layer_room(t, s->role, s->layer));
+  ATTEND_TRY(reserve_layers(t, s->role, s->layer));
   record *r = &t->layers[s->role][s->layer].of[kind];
   int n = rows_of(t, s);
   start_record(t, r, s);
   if (s->point == ATTEND_AT_PATTERN && s->role != ATTEND_CROSS) r->n = 0;
-  if (!r->room && t->options.rows > n && is_growing(s)) ATTEND_TRY(row_room(t, r, t->options.rows));
-  ATTEND_TRY(row_room(t, r, r->n + n));
+  if (!r->capacity && t->options.rows > n && is_growing(s))
+    ATTEND_TRY(reserve_rows(t, r, t->options.rows));
+  ATTEND_TRY(reserve_rows(t, r, r->n + n));
   add_rows(t, r, s, n);
   return ATTEND_OK;
 }
@@ -200,7 +201,8 @@ attend_hook attend_trace_hook(attend_trace *t) {
 int attend_trace_get(const attend_trace *t, attend_point point, attend_role role, int layer,
                      attend_hooked *tensor) {
   int kind = point_number(point);
-  if (kind < 0 || (unsigned)role >= ATTEND_ROLES || layer < 0 || layer >= t->room[role]) return 0;
+  if (kind < 0 || (unsigned)role >= ATTEND_ROLES || layer < 0 || layer >= t->capacity[role])
+    return 0;
   const record *r = &t->layers[role][layer].of[kind];
   if (!r->rows) return 0;
   ptrdiff_t row = (ptrdiff_t)r->heads * r->width;
@@ -214,7 +216,7 @@ int attend_trace_get(const attend_trace *t, attend_point point, attend_role role
 
 int attend_trace_layers(const attend_trace *t, attend_role role) {
   int layers = 0;
-  for (int i = 0; i < t->room[role]; i++)
+  for (int i = 0; i < t->capacity[role]; i++)
     for (int j = 0; j < ATTEND_POINTS; j++)
       if (t->layers[role][i].of[j].rows && 1 << j != ATTEND_AT_RESIDUAL) layers = i + 1;
   return layers;
@@ -249,11 +251,11 @@ static void list_record(const attend_trace *t, int role, int layer, int kind, li
 attend_status attend_trace_save(const attend_trace *t, const char *path) {
   listing l = {0};
   size_t most = 0;
-  for (int role = 0; role < ATTEND_ROLES; role++) most += (size_t)t->room[role] * ATTEND_POINTS;
+  for (int role = 0; role < ATTEND_ROLES; role++) most += (size_t)t->capacity[role] * ATTEND_POINTS;
   ATTEND_TRY(take(t->ctx, most * sizeof *l.tensors, "a list", &l.tensors));
   attend_status status = take(t->ctx, most * sizeof *l.names, "a list", &l.names);
   for (int role = 0; role < ATTEND_ROLES && !status; role++)
-    for (int i = 0; i < t->room[role]; i++)
+    for (int i = 0; i < t->capacity[role]; i++)
       for (int j = 0; j < ATTEND_POINTS; j++) list_record(t, role, i, j, &l);
   if (!status) status = attend_tensor_file_write(t->ctx, path, l.n, l.tensors);
   give(t->ctx, l.names);

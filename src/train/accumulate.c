@@ -3,7 +3,7 @@
 
 #include "base/options.h"
 #include "kernels/kernels.h"
-#include "model/hooks.h"
+#include "model/transformer.h"
 #include "train/trainer.h"
 
 /* The tokens of one side. */

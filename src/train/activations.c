@@ -6,7 +6,7 @@
  * Activations are kept for each layer; with recomputation, one set is shared by all
  * layers and each keeps its input.
  */
-#include "model/hooks.h"
+#include "model/transformer.h"
 #include "train/trainer.h"
 
 static int widest(int a, int b) { return a > b ? a : b; }

@@ -9,7 +9,7 @@
 
 #include "base/files.h"
 #include "base/options.h"
-#include "model/hooks.h"
+#include "model/transformer.h"
 #include "train/trainer.h"
 
 /* ---- layout --------------------------------------------------------------------- */

@@ -83,15 +83,15 @@ INLINE void fetch_ahead(const stored as, const int U, int k, const void *w, size
 }
 
 /* Few rows: lanes are fetched as they will be used. What lies AHEAD of input
- * `turn` and later ones is beyond the lanes' ends: `jump` bytes further on are
+ * `jump_at` and later ones is beyond the lanes' ends: `jump` bytes further on are
  * those that come next. */
 INLINE void few_chains(const stored as, const int R, const int U, int depth, const float *x,
-                       const size_t ldx, const void *w, size_t step, int turn, size_t jump,
+                       const size_t ldx, const void *w, size_t step, int jump_at, size_t jump,
                        vf *acc) {
   UNROLL for (int i = 0; i < R * U * NV; i++) acc[i] = v_zero();
   int k = 0;
   for (; k + FOUR <= depth; k += FOUR) {
-    fetch_ahead(as, U, k, w, step, k < turn ? AHEAD : AHEAD + jump);
+    fetch_ahead(as, U, k, w, step, k < jump_at ? AHEAD : AHEAD + jump);
     UNROLL for (int i = 0; i < FOUR; i++) link_one(as, R, U, k + i, x, ldx, w, step, acc);
   }
   for (; k < depth; k++) link_one(as, R, U, k, x, ldx, w, step, acc);
@@ -158,10 +158,10 @@ INLINE void few_tile(const stored as, const int R, const int U, const dense *d, 
   int left = d->depth - k < BLOCK ? d->depth - k : BLOCK;
   size_t step = (size_t)d->depth * LANES;
   const void *w = weight_at(as, d->w, (size_t)lane * step + (size_t)k * LANES);
-  int turn = d->depth - k - AHEAD / (LANES * (int)weight_size(as));
+  int jump_at = d->depth - k - AHEAD / (LANES * (int)weight_size(as));
   size_t jump = lane + U < d->lanes ? (size_t)(U - 1) * step * weight_size(as) : 0;
   vf acc[COLS];
-  few_chains(as, R, U, left, d->x + (size_t)row * d->ldx + k, d->ldx, w, step, turn, jump, acc);
+  few_chains(as, R, U, left, d->x + (size_t)row * d->ldx + k, d->ldx, w, step, jump_at, jump, acc);
   settle(R, U, d, row, lane, k == 0, k + left == d->depth, acc);
 }
 

@@ -7,12 +7,6 @@ enum { CHUNK = 64 }; /* columns that are transposed at a time */
 
 /* ---- one row in ----------------------------------------------------------- */
 
-INLINE vf load_as(const attend_dtype dtype, const void *p) {
-  if (dtype == ATTEND_F16) return v_load_f16(p);
-  if (dtype == ATTEND_BF16) return v_load_bf16(p);
-  return v_load(p);
-}
-
 static float load_one(attend_dtype dtype, const void *p, ptrdiff_t i) {
   if (dtype == ATTEND_F32) return ((const float *)p)[i];
   uint16_t h = ((const uint16_t *)p)[i];
@@ -22,7 +16,7 @@ static float load_one(attend_dtype dtype, const void *p, ptrdiff_t i) {
 INLINE void load_vectors(const attend_dtype dtype, const void *p, int width, float *dst) {
   size_t size = dtype == ATTEND_F32 ? 4 : 2;
   for (int i = 0; i + VW <= width; i += VW)
-    v_store(dst + i, load_as(dtype, (const char *)p + (size_t)i * size));
+    v_store(dst + i, v_load_as(dtype, (const char *)p + (size_t)i * size));
 }
 
 static void load_row(attend_dtype dtype, const void *p, ptrdiff_t col, int width, float *dst) {

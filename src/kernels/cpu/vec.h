@@ -65,6 +65,12 @@ enum { COLS = (int)ACC > 4 * NV ? (int)ACC : 4 * NV }; /* vectors in a tile */
 KERNEL_LIST(K)
 #undef K
 
+INLINE vf v_load_as(const attend_dtype dtype, const void *p) {
+  if (dtype == ATTEND_F16) return v_load_f16(p);
+  if (dtype == ATTEND_BF16) return v_load_bf16(p);
+  return v_load(p);
+}
+
 /* Folds 16 lanes in the one order that every set keeps: 8, 4, 2, 1. */
 INLINE float fold_sum(const vf v[NV]) { return v_fold(v, v_add); }
 INLINE float fold_max(const vf v[NV]) { return v_fold(v, v_max); }

@@ -244,39 +244,39 @@ INLINE void fold_rows(vf r[TILE], float out[TILE]) {
   v_store(out, _mm512_permutexvar_ps(order, all));
 }
 
-typedef struct interleaved interleaved; /* products that take turns with the rows: below */
+typedef struct interleaved interleaved; /* products between the rows: below */
 static void interleaved_next(interleaved *x);
 
-/* Room for the sums of a group, and what its rows join with. */
+/* The sums of a group, and what its rows join with. */
 typedef struct {
   vf cut[GROUP], whole[GROUP];
   float shift[GROUP], sum[2][GROUP];
-} soft_room;
+} row_sums;
 
-INLINE void soft_rows(const bool bounded, const struct block_soft *x, soft_room *room,
+INLINE void soft_rows(const bool bounded, const struct block_soft *x, row_sums *sums_of,
                       interleaved *ride) {
   exponent e = exponent_of(x->factor, 0);
   for (int r = 0; r < x->rows; r++) {
     if (ride) interleaved_next(ride);
     float *s = x->s + r * BLOCK, factor = x->factor;
     if (!bounded) {
-      float m = lower_row(x->j0, x->j1, &factor, room->shift[r], s);
+      float m = lower_row(x->j0, x->j1, &factor, sums_of->shift[r], s);
       e = exponent_of(factor, m);
     }
     sums of = weigh_row(bounded, x->j0, x->j1, &e, s, (uint16_t *)((float *)x->p + weights_at(r)));
-    room->cut[r] = of.cut;
-    room->whole[r] = of.whole;
+    sums_of->cut[r] = of.cut;
+    sums_of->whole[r] = of.whole;
   }
 }
 
-static void soft_join(const struct block_soft *x, soft_room *room) {
-  for (int r = x->rows; r < GROUP; r++) room->cut[r] = room->whole[r] = v_zero();
+static void soft_join(const struct block_soft *x, row_sums *sums_of) {
+  for (int r = x->rows; r < GROUP; r++) sums_of->cut[r] = sums_of->whole[r] = v_zero();
   for (int r = 0; r < x->rows; r += TILE) {
-    fold_rows(room->cut + r, room->sum[0] + r);
-    fold_rows(room->whole + r, room->sum[1] + r);
+    fold_rows(sums_of->cut + r, sums_of->sum[0] + r);
+    fold_rows(sums_of->whole + r, sums_of->sum[1] + r);
   }
   for (int r = 0; r < x->rows; r++) {
-    float sum[2] = {room->sum[0][r], room->sum[1][r]}, m = room->shift[r];
+    float sum[2] = {sums_of->sum[0][r], sums_of->sum[1][r]}, m = sums_of->shift[r];
     if (m == 0.0f && x->m[r] == 0.0f) { /* as join would */
       x->l[2 * r] += sum[0];
       x->l[2 * r + 1] += sum[1];
@@ -288,16 +288,16 @@ static void soft_join(const struct block_soft *x, soft_room *room) {
 }
 
 static void soft_all(const struct block_soft *x, interleaved *ride) {
-  soft_room room;
+  row_sums sums_of;
   if (x->bounded && x->j0 % DEEP == 0 && x->j1 % DEEP == 0) {
-    memset(room.shift, 0, sizeof room.shift);
-    soft_rows(true, x, &room, ride);
+    memset(sums_of.shift, 0, sizeof sums_of.shift);
+    soft_rows(true, x, &sums_of, ride);
   } else {
-    for (int r = 0; r < x->rows; r++) room.shift[r] = max_of(x->j0, x->j1, x->s + r * BLOCK);
-    for (int r = 0; r < x->rows; r++) room.shift[r] = shift_of(room.shift[r] * x->factor);
-    soft_rows(false, x, &room, ride);
+    for (int r = 0; r < x->rows; r++) sums_of.shift[r] = max_of(x->j0, x->j1, x->s + r * BLOCK);
+    for (int r = 0; r < x->rows; r++) sums_of.shift[r] = shift_of(sums_of.shift[r] * x->factor);
+    soft_rows(false, x, &sums_of, ride);
   }
-  soft_join(x, &room);
+  soft_join(x, &sums_of);
 }
 
 static void softmax(const struct block_soft *x) { soft_all(x, NULL); }
@@ -492,7 +492,7 @@ static void weigh_piece(interleaved *x) {
   x->stored = true;
 }
 
-/* A piece after the products, so that nobody waits for them. */
+/* A piece after the products, so that nothing waits for them. */
 static void join_piece(interleaved *x) {
   for (int i = 0; i < 4; i++)
     join_tile(x->out[i], &x->w, i / 2 * TILE, x->r->o + x->column + i % 2 * TILE);

@@ -1,20 +1,150 @@
-/* A strict JSON parser. json_tree.c has the accessors, json_members.c typed members,
- * json_write.c the writer.
+/* Reading JSON: accessors of a tree, a strict parser, typed members.
  *
  * A tree is one block: the values, an index of names, the strings. A first pass over the
- * text bounds all three. While parsing, a value is either still
- * waiting for its container to close, on a stack that grows from the front of
- * the values, or has been moved behind it, from the back; so both fit where
+ * text bounds all three. While parsing, a value is either still waiting for its container to
+ * close, on a stack that grows from the front of the values, or has been moved behind it, from the back; so both fit where
  * one does, and the children of a container end up side by side.
  */
-#include "attend/json.h"
-
 #include <locale.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_tree.h"
+#include "attend/json.h"
+#include "base/files.h"
+#include "base/json.h"
+
+/* ---- a tree ------------------------------------------------------------------------ */
+
+enum { FEW = 8 }; /* members that are searched one by one, without an index */
+
+/* By length first: most names of a large object differ there. */
+static int compare_names(const attend_json *a, const char *name, size_t length) {
+  if (a->name_length != length) return a->name_length < length ? -1 : 1;
+  return memcmp(a->name, name, length);
+}
+
+static int compare_members(const attend_json *child, uint32_t i, uint32_t j) {
+  return compare_names(child + i, child[j].name, child[j].name_length);
+}
+
+/* Merges the sorted runs [low, middle) and [middle, high) of from. */
+static void merge(const attend_json *child, const uint32_t *from, size_t low, size_t middle,
+                  size_t high, uint32_t *to) {
+  size_t a = low, b = middle;
+  for (size_t n = low; n < high; n++) {
+    bool left = b >= high || (a < middle && compare_members(child, from[a], from[b]) <= 0);
+    to[n] = from[left ? a++ : b++];
+  }
+}
+
+static size_t at_most(size_t n, size_t most) { return n < most ? n : most; }
+
+/* Merge sort, from short runs to long: names lie in the order of the text, so
+ * that most comparisons are between neighbours, and no input is slow. */
+static void sort_names(const attend_json *child, uint32_t *index, uint32_t *scratch, size_t count) {
+  uint32_t *from = index, *to = scratch;
+  for (size_t i = 0; i < count; i++) from[i] = (uint32_t)i;
+  for (size_t run = 1; run < count; run *= 2) {
+    for (size_t low = 0; low < count; low += 2 * run)
+      merge(child, from, low, at_most(low + run, count), at_most(low + 2 * run, count), to);
+    uint32_t *swap = from;
+    from = to;
+    to = swap;
+  }
+  if (from != index) memcpy(index, from, count * sizeof *index);
+}
+
+static const attend_json *find_duplicate(const attend_json *object) {
+  const attend_json *child = object->child;
+  for (uint32_t i = 1; i < object->count; i++) {
+    if (object->sorted) {
+      const uint32_t *s = object->sorted;
+      if (!compare_members(child, s[i - 1], s[i])) return child + s[i];
+      continue;
+    }
+    for (uint32_t j = 0; j < i; j++)
+      if (!compare_members(child, i, j)) return child + i;
+  }
+  return NULL;
+}
+
+/* Sorts the names of an object into *index, with as much again behind it for
+ * scratch, and steps over what it keeps. Returns a member whose name comes
+ * twice, or NULL. */
+static const attend_json *index_names(attend_json *object, uint32_t **index) {
+  if (object->count > FEW) {
+    sort_names(object->child, *index, *index + object->count, object->count);
+    object->sorted = *index;
+    *index += object->count;
+  }
+  return find_duplicate(object);
+}
+
+attend_json_kind attend_json_kind_of(const attend_json *value) {
+  return value ? (attend_json_kind)value->kind : ATTEND_JSON_NONE;
+}
+
+size_t attend_json_count(const attend_json *value) { return value ? value->count : 0; }
+
+const attend_json *attend_json_at(const attend_json *value, size_t i) {
+  return i < attend_json_count(value) ? value->child + i : NULL;
+}
+
+static const attend_json *search_sorted(const attend_json *object, const char *name,
+                                        size_t length) {
+  size_t low = 0, high = object->count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    const attend_json *m = object->child + object->sorted[middle];
+    int order = compare_names(m, name, length);
+    if (!order) return m;
+    if (order < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return NULL;
+}
+
+const attend_json *attend_json_get(const attend_json *object, const char *name) {
+  if (attend_json_kind_of(object) != ATTEND_JSON_OBJECT) return NULL;
+  size_t length = strlen(name);
+  if (object->sorted) return search_sorted(object, name, length);
+  for (uint32_t i = 0; i < object->count; i++)
+    if (!compare_names(object->child + i, name, length)) return object->child + i;
+  return NULL;
+}
+
+const char *attend_json_name(const attend_json *member, size_t *length) {
+  if (length) *length = member ? member->name_length : 0;
+  return member ? member->name : NULL;
+}
+
+const char *attend_json_string(const attend_json *value, size_t *length) {
+  bool is = attend_json_kind_of(value) == ATTEND_JSON_STRING;
+  if (length) *length = is ? value->length : 0;
+  return is ? value->text : NULL;
+}
+
+double attend_json_number(const attend_json *value, double otherwise) {
+  bool is = attend_json_kind_of(value) == ATTEND_JSON_NUMBER;
+  return is ? value->number : otherwise;
+}
+
+bool attend_json_boolean(const attend_json *value, bool otherwise) {
+  bool is = attend_json_kind_of(value) == ATTEND_JSON_BOOL;
+  return is ? value->truth : otherwise;
+}
+
+bool attend_json_integer(const attend_json *value, int64_t *integer) {
+  if (attend_json_kind_of(value) != ATTEND_JSON_NUMBER || !value->exact) return false;
+  *integer = value->integer;
+  return true;
+}
+
+/* ---- parsing ----------------------------------------------------------------------- */
 
 enum { LONGEST_NUMBER = 400 }; /* more digits than any double needs */
 
@@ -110,18 +240,6 @@ static attend_status read_escape(reader *r, char **out) {
   if (!found) return refuse(r, r->at - 2, "unknown escape");
   *(*out)++ = to[found - from];
   return ATTEND_OK;
-}
-
-int utf8_length(const unsigned char *s, const unsigned char *end) {
-  int more = s[0] < 0x80 ? 0 : s[0] < 0xe0 ? 1 : s[0] < 0xf0 ? 2 : 3;
-  if (!more) return 1;
-  if (s[0] < 0xc2 || s[0] > 0xf4 || end - s <= more) return 0;
-  for (int i = 1; i <= more; i++)
-    if ((s[i] & 0xc0) != 0x80) return 0;
-  if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
-      (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
-    return 0;
-  return more + 1;
 }
 
 static attend_status read_string(reader *r, const char **text, size_t *length) {
@@ -237,7 +355,7 @@ static attend_status close_container(reader *r) {
   value.count = (uint32_t)count;
   value.sorted = NULL;
   const attend_json *twice =
-      value.kind == ATTEND_JSON_OBJECT ? json_index(&value, &r->index) : NULL;
+      value.kind == ATTEND_JSON_OBJECT ? index_names(&value, &r->index) : NULL;
   if (twice)
     return fail(r->ctx, ATTEND_IO,
                 "%s is not valid JSON: the name \"%.80s\" comes twice in the "
@@ -399,4 +517,112 @@ attend_status attend_json_parse(attend_context *ctx, const char *what, const cha
 
 void attend_json_free(attend_json *root) {
   if (root) give(((document *)root)->ctx, root);
+}
+
+/* ---- typed members: one of the wrong type is an error, not a default --------------- */
+
+enum { SHOWN = 48 }; /* bytes of a value in a sentence */
+
+static void describe_value(const attend_json *value, char text[SHOWN + 16]) {
+  int64_t n;
+  size_t size = SHOWN + 16;
+  switch (attend_json_kind_of(value)) {
+    case ATTEND_JSON_BOOL:
+      snprintf(text, size, attend_json_boolean(value, 0) ? "true" : "false");
+      return;
+    case ATTEND_JSON_NUMBER:
+      if (attend_json_integer(value, &n))
+        snprintf(text, size, "%lld", (long long)n);
+      else
+        snprintf(text, size, "%.9g", attend_json_number(value, 0));
+      return;
+    case ATTEND_JSON_STRING:
+      snprintf(text, size, "\"%.*s\"", SHOWN, attend_json_string(value, NULL));
+      return;
+    case ATTEND_JSON_ARRAY:
+      snprintf(text, size, "an array of %zu", attend_json_count(value));
+      return;
+    case ATTEND_JSON_OBJECT:
+      snprintf(text, size, "an object");
+      return;
+    case ATTEND_JSON_NULL:
+    case ATTEND_JSON_NONE:
+      break;
+  }
+  snprintf(text, size, "null");
+}
+
+static attend_status refuse_member(attend_context *ctx, const char *what, const char *name,
+                                   const attend_json *value, const char *expected) {
+  char found[SHOWN + 16];
+  describe_value(value, found);
+  return fail(ctx, ATTEND_IO, "%s: %s is %s: expected %s", what, name, found, expected);
+}
+
+/* The member if it is there and not null. */
+static const attend_json *find_member(const attend_json *object, const char *name) {
+  const attend_json *value = attend_json_get(object, name);
+  return json_is_none(value) ? NULL : value;
+}
+
+attend_status attend_json_read_integer(attend_context *ctx, const char *what,
+                                       const attend_json *object, const char *name, int64_t low,
+                                       int64_t high, int64_t *integer) {
+  const attend_json *value = find_member(object, name);
+  char expected[96];
+  int64_t n;
+  if (!value) return ATTEND_OK;
+  if (attend_json_integer(value, &n) && n >= low && n <= high) {
+    *integer = n;
+    return ATTEND_OK;
+  }
+  bool any = low == INT64_MIN && high == INT64_MAX;
+  snprintf(expected, sizeof expected, "a whole number from %lld to %lld", (long long)low,
+           (long long)high);
+  return refuse_member(ctx, what, name, value, any ? "a whole number" : expected);
+}
+
+attend_status attend_json_read_number(attend_context *ctx, const char *what,
+                                      const attend_json *object, const char *name, double low,
+                                      double high, double *number) {
+  const attend_json *value = find_member(object, name);
+  char expected[96];
+  double x = attend_json_number(value, NAN);
+  if (!value) return ATTEND_OK;
+  if (x >= low && x <= high) {
+    *number = x;
+    return ATTEND_OK;
+  }
+  snprintf(expected, sizeof expected, "a number from %g to %g", low, high);
+  return refuse_member(ctx, what, name, value, expected);
+}
+
+attend_status attend_json_read_boolean(attend_context *ctx, const char *what,
+                                       const attend_json *object, const char *name, bool *truth) {
+  const attend_json *value = find_member(object, name);
+  if (value && attend_json_kind_of(value) != ATTEND_JSON_BOOL)
+    return refuse_member(ctx, what, name, value, "true or false");
+  *truth = attend_json_boolean(value, *truth);
+  return ATTEND_OK;
+}
+
+attend_status attend_json_read_string(attend_context *ctx, const char *what,
+                                      const attend_json *object, const char *name,
+                                      const char **text) {
+  const attend_json *value = find_member(object, name);
+  if (value && attend_json_kind_of(value) != ATTEND_JSON_STRING)
+    return refuse_member(ctx, what, name, value, "a string");
+  if (value) *text = attend_json_string(value, NULL);
+  return ATTEND_OK;
+}
+
+attend_status attend_json_read_tree(attend_context *ctx, const char *what,
+                                    const attend_json *object, const char *name,
+                                    attend_json_kind kind, const attend_json **tree) {
+  const attend_json *value = name ? find_member(object, name) : object;
+  bool wrong = value && attend_json_kind_of(value) != kind;
+  const char *expected = kind == ATTEND_JSON_OBJECT ? "an object" : "an array";
+  *tree = wrong ? NULL : value;
+  if (!wrong) return ATTEND_OK;
+  return refuse_member(ctx, what, name ? name : "the document", value, expected);
 }

@@ -1,6 +1,7 @@
-/* A layer: self-attention, cross-attention and mlp, each a branch; and its gradients.
+/* The one forward pass, for inference, training and designs, and its gradients: layers,
+ * embeddings, head.
  *
- * The one forward pass, for inference, training and designs. A branch f adds to the
+ * A layer is self-attention, cross-attention and mlp, each a branch. A branch f adds to the
  * residual stream x, with norms where the model has them:
  *
  *   before:  x + f(norm(x))            pre-norm: GPT-2, Llama
@@ -13,7 +14,7 @@
  * activations) is not kept for gradients.
  */
 #include "base/parallel.h"
-#include "model/hooks.h"
+#include "model/transformer.h"
 
 static const attend_config *config_of(const pass *p) { return &p->model->config; }
 /* Whether there are norms at ATTEND_NORM_BEFORE, _AFTER or _SUM. */
@@ -455,4 +456,171 @@ attend_status layer_backward(const pass *p, int i, const activations *a, float *
   if (w->cross_q.go) ATTEND_TRY(cross_back(p, i, a, dx));
   ATTEND_TRY(self_back(p, i, a, dy, dx));
   return hook_stream(p, ATTEND_AT_RESIDUAL, i, dx, HOOK_GRADIENTS);
+}
+
+/* ---- embeddings: tables to the residual stream ------------------------------------- */
+
+/* Tables may be narrower than the model: either token rows are projected before positions
+ * are added (an encoder and a decoder of two widths), or the sum after its norm (ALBERT's
+ * factorised embeddings). */
+
+static bool projects_all(const attend_model *m, const stack *s) {
+  return s->projection.go && m->config.embed_width;
+}
+
+int embed_width(const attend_model *m, const stack *s) {
+  return projects_all(m, s) ? m->config.embed_width : s->shape->width;
+}
+
+bool embeds_apart(const attend_model *m, const stack *s) {
+  return m->config.embed_norm || projects_all(m, s);
+}
+
+/* to (+)= rows of a table, as wide as it is. */
+static void look_up(const pass *p, const table_weights *t, int width, const int32_t *ids,
+                    int offset, float factor, bool add, float *to) {
+  OP(p->ctx, embed, .table = t->t, .rows = p->rows, .width = width, .ids = ids, .offset = offset,
+     .factor = factor, .add = add, .y = to, .ldy = padded(width));
+}
+
+static void embed_tokens(const pass *p, int width, const int32_t *ids, float *to) {
+  const linear_weights *w = &p->side->projection;
+  bool narrow = w->go && !p->model->config.embed_width;
+  look_up(p, &p->model->tokens, narrow ? w->inputs : width, ids, 0, p->model->config.embed_factor,
+          false, narrow ? p->h : to);
+  if (narrow) multiply_rows(p, w, p->rows, p->h, padded(w->inputs), to, padded(width));
+}
+
+void embed_forward(const pass *p, const int32_t *ids, const int32_t *types, float *sum, float *x) {
+  const attend_model *m = p->model;
+  const attend_config *c = &m->config;
+  const stack *s = p->side;
+  const int width = embed_width(m, s), ld = padded(width), rows = p->rows;
+  float *normed = projects_all(m, s) ? p->h : x;
+  embed_tokens(p, width, ids, sum);
+  if (c->position == ATTEND_POSITIONS_SINUSOIDAL)
+    OP(p->ctx, sinusoidal, .rows = rows, .width = width, .position = p->position, .y = sum,
+       .ldy = ld);
+  if (s->positions.t.data)
+    look_up(p, &s->positions, width, p->position, c->position_offset, 1, true, sum);
+  if (s->types.t.data) look_up(p, &s->types, width, types, 0, 1, true, sum);
+  if (c->embed_norm) norm_rows(p, &s->embed_norm, rows, width, sum, normed);
+  if (projects_all(m, s))
+    multiply_rows(p, &s->projection, rows, c->embed_norm ? normed : sum, ld, x,
+                  padded(s->shape->width));
+  drop_rows(p, 0, x);
+}
+
+static void table_back(const pass *p, const table_weights *t, int width, const int32_t *ids,
+                       int offset, float factor, const float *dx) {
+  if (t->dw)
+    OP(p->ctx, embed_back, .rows = p->rows, .width = width, .entries = t->t.entries, .ids = ids,
+       .offset = offset, .factor = factor, .dy = dx, .lddy = padded(width), .dtable = t->dw);
+}
+
+static void embed_tokens_back(const pass *p, int width, const int32_t *ids, const float *dx) {
+  const linear_weights *w = &p->side->projection;
+  const table_weights *t = &p->model->tokens;
+  if (w->go && !p->model->config.embed_width) {
+    look_up(p, t, w->inputs, ids, 0, p->model->config.embed_factor, false, p->h);
+    multiply_back(p, w, p->rows, p->h, padded(w->inputs), dx, padded(width), false, p->back.dh,
+                  padded(w->inputs));
+    dx = p->back.dh;
+    width = w->inputs;
+  }
+  table_back(p, t, width, ids, 0, p->model->config.embed_factor, dx);
+}
+
+void embed_backward(const pass *p, const int32_t *ids, const int32_t *types, const float *sum,
+                    float *dx) {
+  const attend_model *m = p->model;
+  const attend_config *c = &m->config;
+  const stack *s = p->side;
+  const int width = embed_width(m, s), ld = padded(width), rows = p->rows;
+  drop_rows(p, 0, dx);
+  if (projects_all(m, s)) {
+    const float *from = c->embed_norm ? p->h : sum;
+    if (c->embed_norm) norm_rows(p, &s->embed_norm, rows, width, sum, p->h);
+    multiply_back(p, &s->projection, rows, from, ld, dx, padded(s->shape->width), false, p->back.dh,
+                  ld);
+    dx = p->back.dh;
+  }
+  if (c->embed_norm) norm_rows_back(p, &s->embed_norm, rows, width, sum, dx, false, dx);
+  table_back(p, &s->types, width, types, 0, 1, dx);
+  table_back(p, &s->positions, width, p->position, c->position_offset, 1, dx);
+  embed_tokens_back(p, width, ids, dx);
+}
+
+/* ---- the head (lm_head): hidden states to logits ----------------------------------- */
+
+/* session_logits.c and train/ choose the rows. A head may transform rows first (masked
+ * language models) and cap its logits. */
+
+int head_ld(const attend_model *m, const stack *s) {
+  const int in = padded(s->shape->width), out = padded(m->transform.outputs);
+  return in > out ? in : out;
+}
+
+const float *head_forward(const pass *p, const head_rows *h) {
+  const attend_model *m = p->model;
+  const attend_config *c = &m->config;
+  const int width = m->transform.outputs;
+  const float *from = h->x;
+  if (m->transform.go) {
+    multiply_rows(p, &m->transform, h->rows, h->x, h->ld, h->dense, h->ld);
+    from = h->dense;
+    if (c->head_activation)
+      OP(p->ctx, activate, .f = c->head_activation, .rows = h->rows, .width = width, .a = h->dense,
+         .lda = h->ld, .y = h->shaped, .ldy = h->ld);
+    if (c->head_activation) from = h->shaped;
+    if (m->transform_norm.w) {
+      OP(p->ctx, norm, .rows = h->rows, .width = width, .x = from, .ldx = h->ld,
+         .weight = m->transform_norm.w, .bias = m->transform_norm.b, .eps = c->norm_eps,
+         .y = h->normed, .ldy = h->ld);
+      from = h->normed;
+    }
+  }
+  multiply_rows(p, &m->head, h->rows, from, h->ld, h->logits, h->ldl);
+  if (c->logit_cap > 0)
+    OP(p->ctx, soft_cap, .rows = h->rows, .width = c->vocab, .cap = c->logit_cap, .x = h->logits,
+       .ldx = h->ldl);
+  if (h->capped)
+    OP(p->ctx, gather, .rows = h->rows, .width = h->ldl, .factor = 1, .x = h->logits, .ldx = h->ldl,
+       .y = h->capped, .ldy = h->ldl);
+  return from;
+}
+
+void head_back(const pass *p, const head_rows *h, const float *read, float *d) {
+  const attend_config *c = &p->model->config;
+  if (h->capped)
+    OP(p->ctx, soft_cap_back, .rows = h->rows, .width = c->vocab, .cap = c->logit_cap,
+       .y = h->capped, .ldy = h->ldl, .dx = h->logits, .lddx = h->ldl);
+  multiply_back(p, &p->model->head, h->rows, read, h->ld, h->logits, h->ldl, false, d, h->ld);
+}
+
+/* The buffers of the forward pass receive the gradients of their contents. */
+void head_transform_back(const pass *p, const head_rows *h, float *d) {
+  const attend_model *m = p->model;
+  const attend_config *c = &m->config;
+  const int width = m->transform.outputs;
+  const norm_weights *n = &m->transform_norm;
+  const float *dy = d, *shaped = c->head_activation ? h->shaped : h->dense;
+  if (!m->transform.go) return;
+  if (n->w) {
+    OP(p->ctx, norm_back, .rows = h->rows, .width = width, .x = shaped, .ldx = h->ld,
+       .weight = n->w, .eps = c->norm_eps, .dy = dy, .lddy = h->ld, .dx = h->normed, .lddx = h->ld,
+       .dweight = n->dw, .dbias = n->db, .work = p->back.scratch);
+    dy = h->normed;
+  }
+  if (c->head_activation) {
+    OP(p->ctx, activate_back, .f = c->head_activation, .rows = h->rows, .width = width,
+       .a = h->dense, .lda = h->ld, .dy = dy, .lddy = h->ld, .da = h->shaped, .ldda = h->ld);
+    dy = h->shaped;
+  }
+  if (dy == d) {
+    OP(p->ctx, gather, .rows = h->rows, .width = width, .factor = 1, .x = d, .ldx = h->ld,
+       .y = h->shaped, .ldy = h->ld);
+    dy = h->shaped;
+  }
+  multiply_back(p, &m->transform, h->rows, h->x, h->ld, dy, h->ld, false, d, h->ld);
 }

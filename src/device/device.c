@@ -1,0 +1,108 @@
+/* The CPU as a device: host memory, and the ops of layers/; and what all devices share. */
+#include "base/parallel.h"
+#include "device/device.h"
+
+static void zero(attend_context *ctx, void *to, size_t bytes) {
+  stream_wait(&ctx->stream);
+  memset(to, 0, bytes);
+}
+
+/* Between host and host; what is queued may still read or write there. */
+static void copy(attend_context *ctx, void *to, const void *from, size_t bytes) {
+  stream_wait(&ctx->stream);
+  if (bytes) memcpy(to, from, bytes);
+}
+
+static attend_status pack(attend_context *ctx, attend_weights kind, bool back, int inputs,
+                          int n_parts, const attend_linear_part *parts, attend_linear **linear) {
+  return (back ? attend_linear_create_back : attend_linear_create)(ctx, kind, inputs, n_parts,
+                                                                   parts, linear);
+}
+
+static attend_status repack(attend_context *ctx, attend_linear *linear, int n_parts,
+                            const attend_linear_part *parts) {
+  (void)ctx;
+  return attend_linear_repack(linear, n_parts, parts);
+}
+
+const struct attend_device device_cpu = {.name = "cpu",
+                                         .host = true,
+                                         .take = take,
+                                         .give = give,
+                                         .zero = zero,
+                                         .write = copy,
+                                         .read = copy,
+                                         .pack = pack,
+                                         .repack = repack,
+#define X(name) .name = cpu_##name,
+                                         OPS(X)
+#undef X
+};
+
+/* ---- lists of blocks: the memory of a model or a session --------------------------- */
+
+struct owned {
+  struct owned *next;
+  void *block;
+  size_t bytes;
+  void (*give)(const attend_context *ctx, void *block);
+};
+
+attend_status own(attend_context *ctx, blocks *list, block_place place, size_t bytes,
+                  const char *what, void *block) {
+  bool host = place == ON_HOST;
+  struct owned *x;
+  ATTEND_TRY(take(ctx, sizeof *x, what, &x));
+  attend_status status =
+      host ? take_zeroed(ctx, bytes, what, block) : device_take(ctx, bytes, what, block);
+  if (status) {
+    give(ctx, x);
+    return status;
+  }
+  *x = (struct owned){.next = *list, .bytes = bytes, .give = host ? give : ctx->device->give};
+  memcpy(&x->block, block, sizeof x->block);
+  *list = x;
+  return ATTEND_OK;
+}
+
+void blocks_free(const attend_context *ctx, blocks *list) {
+  while (*list) {
+    struct owned *x = *list;
+    *list = x->next;
+    x->give(ctx, x->block);
+    give(ctx, x);
+  }
+}
+
+size_t blocks_bytes(blocks list) {
+  size_t sum = 0;
+  for (const struct owned *x = list; x; x = x->next) sum += x->bytes;
+  return sum;
+}
+
+/* ---- host copies that callers read and write --------------------------------------- */
+
+/* Of a trainer's parameters and gradients, an optimizer's moments. */
+
+attend_status mirror_make(attend_context *ctx, size_t count, const char *what, mirror *m) {
+  size_t bytes = size_times(count, sizeof(float));
+  m->count = count;
+  ATTEND_TRY(device_take(ctx, bytes, what, &m->device));
+  return ctx->device->host ? ATTEND_OK : take_zeroed(ctx, bytes, what, &m->host);
+}
+
+void mirror_free(const attend_context *ctx, mirror *m) {
+  device_give(ctx, m->device);
+  give(ctx, m->host);
+}
+
+float *mirror_out(attend_context *ctx, mirror *m) {
+  if (!m->host) return m->device;
+  if (!m->fresh) ctx->device->read(ctx, m->host, m->device, m->count * sizeof(float));
+  m->fresh = true;
+  return m->host;
+}
+
+void mirror_back(attend_context *ctx, mirror *m) {
+  if (m->host && m->fresh) ctx->device->write(ctx, m->device, m->host, m->count * sizeof(float));
+}
