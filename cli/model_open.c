@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attend/find.h"
+#include "attend/model.h"
 #include "attend/problem.h"
 #include "progress.h"
 

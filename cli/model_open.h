@@ -59,7 +59,7 @@ void model_close(model_opened *m);
 
 /* ---- paths ---- */
 
-/* attend_model_find (attend/find.h) for a command line: the caller frees the path. NULL
+/* attend_model_find (attend/model.h) for a command line: the caller frees the path. NULL
  * after an error message; *code is then the exit code. */
 char *model_path(const char *given, int *code);
 /* The same without a message: NULL if the model is not on this machine. */

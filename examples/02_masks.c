@@ -5,6 +5,7 @@
  * one-hot values (value j is 1 at j), so that the output of a row is its weights.
  */
 #include <attend/attend.h>
+#include <attend/problem.h>
 #include <math.h>
 #include <stdio.h>
 

@@ -4,6 +4,7 @@
  * The loss is sum(o * w) with fixed random w, so that w is the gradient of o.
  */
 #include <attend/attend.h>
+#include <attend/problem.h>
 #include <math.h>
 #include <stdio.h>
 

@@ -6,6 +6,7 @@
  * equation, which the definition computes pairwise in double.
  */
 #include <attend/attend.h>
+#include <attend/problem.h>
 #include <math.h>
 #include <stdio.h>
 

@@ -9,6 +9,7 @@
  * two checks: the definition with the same phi, and the library's own poly.
  */
 #include <attend/attend.h>
+#include <attend/problem.h>
 #include <math.h>
 #include <stdio.h>
 

@@ -7,6 +7,7 @@
  * by itself and compares.
  */
 #include <attend/attend.h>
+#include <attend/generate.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

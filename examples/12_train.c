@@ -5,6 +5,8 @@
  * Face layout.
  */
 #include <attend/attend.h>
+#include <attend/generate.h>
+#include <attend/train.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -5,6 +5,7 @@
  * the counterexample.
  */
 #include <attend/attend.h>
+#include <attend/design.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "attend/attend.h"
+#include <attend/attend.h>
+#include <attend/study.h>
 
 static int fail(const char *why) {
   fprintf(stderr, "%s\n", why);

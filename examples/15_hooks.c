@@ -5,6 +5,7 @@
  * trained model the few heads that matter stand out.
  */
 #include <attend/attend.h>
+#include <attend/model.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* A training run with validation; a second start resumes: 21_fit [RUN [MODEL]]
  */
-#include <attend/fit.h>
+#include <attend/train.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* attend pull hf:OWNER/NAME: from a Hugging Face hub into the cache of its own clients,
- * so that each finds what the other pulled. attend_model_find (attend/find.h) reads it.
+ * so that each finds what the other pulled. attend_model_find (attend/model.h) reads it.
  *
  * The hub is HF_ENDPOINT, else https://huggingface.co:
  *   GET  /api/models/ID/revision/REVISION    the commit, and all files' names
@@ -22,7 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "attend/find.h"
+#include "attend/model.h"
 #include "attend/json.h"
 #include "progress.h"
 #include "pull/pull.h"

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "attend/find.h"
+#include "attend/model.h"
 #include "attend/json.h"
 #include "progress.h"
 #include "pull/pull.h"

@@ -2,6 +2,7 @@
 #ifndef CLI_PULL_H
 #define CLI_PULL_H
 
+#include "attend/json.h"
 #include "folders.h"
 
 typedef struct {

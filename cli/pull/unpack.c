@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "attend/model.h"
 #include "pull/pull.h"
 
 enum { BLOCK = 512, LONGEST_EXTRA = 1 << 16 };

@@ -1,9 +1,9 @@
 /* attend train: its settings, and a training run.
  *
  * options.c parses them and words.c saves and reads them again (run.json), run.c opens
- * model and data (base.c, tokens.c), loop.c trains with attend/fit.h and prints.
+ * model and data (base.c, tokens.c), loop.c trains with attend/train.h and prints.
  *
- * What attend/fit.h writes into the folder of the run, and in addition
+ * What attend/train.h writes into the folder of the run, and in addition
  *   run.json         the command line
  *   base/            config.json and the tokenizer, which every step includes
  *   loss.svg         log.jsonl as a plot
@@ -11,8 +11,7 @@
 #ifndef CLI_TRAIN_H
 #define CLI_TRAIN_H
 
-#include "attend/fit.h"
-#include "attend/training_run.h"
+#include "attend/train.h"
 #include "folders.h"
 #include "options.h"
 

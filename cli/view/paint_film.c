@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attend/training_run.h"
+#include "attend/train.h"
 #include "view/painting.h"
 
 enum { FRAMES = 12, POINTS = 400 };

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attend/training_run.h"
+#include "attend/train.h"
 
 /* ---- members --------------------------------------------------------------------------- */
 

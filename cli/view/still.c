@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attend/training_run.h"
+#include "attend/train.h"
 #include "progress.h"
 #include "view/view.h"
 #include "view/subject.h"

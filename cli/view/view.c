@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attend/training_run.h"
+#include "attend/train.h"
 #include "model_open.h"
 #include "text.h"
 #include "view/view.h"

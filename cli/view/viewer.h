@@ -8,6 +8,7 @@
 #ifndef CLI_VIEW_VIEWER_H
 #define CLI_VIEW_VIEWER_H
 
+#include "attend/train.h"
 #include "attend/json.h"
 #include "attend/view.h"
 #include "cli.h"

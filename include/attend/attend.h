@@ -1,34 +1,25 @@
-/* attend/attend.h - everything, in the order in which data flows. */
+/* attend/attend.h - the core: contexts, and attention on tensors.
+ *
+ * Everything else is included by name:
+ *
+ *   problem.h                    test and measure attention
+ *   layers.h                     the other layers of a transformer
+ *   model.h, hooks.h, text.h     models, their activations, tokenizers
+ *   generate.h, lens.h           generating text; attention weights of a recorded run
+ *   train.h, text_train.h        training models and tokenizers
+ *   embed.h, evaluate.h, fill.h, summarize.h, extract.h, compare.h      tasks
+ *   file.h, lines.h, json.h      files
+ *
+ * and of libattend-lab:
+ *
+ *   verify.h, bench.h, score.h   is a result right; what it costs; scores of texts
+ *   study.h, design.h, plot.h    experiments, transformers designed by hand, plots
+ *   view.h                       sessions of `attend view`
+ */
 #ifndef ATTEND_ATTEND_H
 #define ATTEND_ATTEND_H
 
-#include "attend/base.h"
-#include "attend/json.h"
-#include "attend/file.h"
-#include "attend/lines.h"
-#include "attend/text.h"
-#include "attend/text_train.h"
 #include "attend/attention.h"
-#include "attend/state.h"
-#include "attend/observe.h"
-#include "attend/centrality.h"
-#include "attend/definition.h"
-#include "attend/predict.h"
-#include "attend/problem.h"
-#include "attend/machine.h"
-#include "attend/layers.h"
-#include "attend/hooks.h"
-#include "attend/trace.h"
-#include "attend/find.h"
-#include "attend/model.h"
-#include "attend/lens.h"
-#include "attend/generate.h"
-#include "attend/score.h"
-#include "attend/train.h"
-#include "attend/data.h"
-#include "attend/training.h"
-#include "attend/plot.h"
-#include "attend/design.h"
-#include "attend/study.h"
+#include "attend/base.h"
 
 #endif

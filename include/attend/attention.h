@@ -1,4 +1,5 @@
-/* attend/attention.h - attention itself: describe a problem, plan it, run it.
+/* attend/attention.h - attention itself: describe a problem, plan it, run it; decode with
+ * a state; read the weights.
  *
  *   out_i = sum_j sim(q_i, k_j) v_j / sum_j sim(q_i, k_j)
  *           over the keys j that query i may see
@@ -243,6 +244,139 @@ ATTEND_API attend_status attend_desc_cost(attend_context *ctx, const attend_desc
  * *refusal is NULL where the engine applies, else the reason. */
 ATTEND_API int attend_plan_candidate(const attend_plan *plan, int index, const char **name,
                                      const char **refusal);
+
+/* ---- decoding: a state that keys and values are appended to ---------------------- */
+
+/*   attend_desc d = {ATTEND_INIT(attend_desc), .., .q_len = 512,
+ *                    .mask.causal = ATTEND_CAUSAL_BOTTOM, .purpose = ATTEND_FOR_EXTEND};
+ *   attend_state_create(plan, &state);
+ *   attend_extend(plan, state, 300, q, k, v, o, NULL);   prefill 300 tokens
+ *   attend_extend(plan, state, 1, q, k, v, o, NULL);     decode one
+ *
+ * The result is bit-identical however a sequence is split into calls, and equal to
+ * attend_forward on the whole sequence with the same engine. (poly has two engines: a
+ * state uses the linear one, a short attend_forward may not; set the description's
+ * `engine`.)
+ *
+ * For linear forms (elu, favor, fourier, gaussian with features, poly, custom with phi)
+ * a state is the recurrent state of linear attention, the sums S and z over whole
+ * blocks of keys, and the incomplete block: its size is constant, and a token costs the
+ * same at any length.
+ *
+ * For the others a state is a paged KV cache, pages of ATTEND_PAGE keys. It grows a page
+ * at a time without copying; pages shared by sequences or states are copied on write. */
+
+enum { ATTEND_PAGE = 64 };
+
+typedef struct attend_state attend_state;
+
+/* B empty sequences with the shape and dtype of the plan. A state works with every plan
+ * of the same context, batch, kv_heads, widths and dtype. */
+ATTEND_API attend_status attend_state_create(attend_plan *plan, attend_state **state);
+ATTEND_API void attend_state_free(attend_state *state);
+
+/* Allocates pages for `keys` keys in every sequence, so that no call up to there
+ * allocates; fails without allocating if the context's cache_limit does not allow it.
+ * reserve_bytes: the bytes it would allocate; SIZE_MAX on overflow. */
+ATTEND_API attend_status attend_state_reserve(attend_state *state, int keys);
+ATTEND_API size_t attend_state_reserve_bytes(const attend_state *state, int keys);
+
+/* Appends n keys and values to each sequence and attends with n queries, query i at
+ * position length + i. With a causal mask it sees the keys up to there, otherwise all.
+ * The plan's lengths, if set, give the number of real rows of each sequence: the others
+ * are not appended and give zeros. The plan's key_mask, if set, is [B,n] and marks
+ * padding among the new keys. A call that fails leaves the state unchanged. */
+ATTEND_API attend_status attend_extend(attend_plan *plan, attend_state *state, int n,
+                                       attend_view q, /* [B,H,n,D] */
+                                       attend_view k, /* [B,G,n,D] */
+                                       attend_view v, /* [B,G,n,M] */
+                                       attend_view o, /* [B,H,n,M] */
+                                       float *lse /* [B,H,n] or NULL */);
+
+/* The two halves of extend, for keys that are computed once and queried often
+ * (cross-attention). The n queries of attend_state_query are at the last n
+ * positions. */
+ATTEND_API attend_status attend_state_append(attend_plan *plan, attend_state *state, int n,
+                                             attend_view k, attend_view v);
+ATTEND_API attend_status attend_state_query(attend_plan *plan, attend_state *state, int n,
+                                            attend_view q, attend_view o, float *lse);
+
+/* Keys of one sequence; bytes of the state's pages (a shared page counts in each state
+ * that shares it). */
+ATTEND_API int64_t attend_state_length(const attend_state *state, int sequence);
+ATTEND_API size_t attend_state_bytes(const attend_state *state);
+
+/* A copy that shares all pages; a linear state is copied. */
+ATTEND_API attend_status attend_state_fork(const attend_state *state, attend_state **copy);
+/* Sequence b becomes the former sequence parents[b]: a step of beam search. */
+ATTEND_API attend_status attend_state_reorder(attend_state *state,
+                                              const int32_t *parents /* [B] */);
+/* Copies sequence b of a state to sequence to_b of another, whose batch may differ. */
+ATTEND_API attend_status attend_state_copy(const attend_state *from, int b, attend_state *to,
+                                           int to_b);
+/* Removes the keys from position `length` on. A linear state can only be truncated
+ * within its incomplete block, or to 0. */
+ATTEND_API attend_status attend_state_truncate(attend_state *state, int sequence, int64_t length);
+
+/* Saves a state to a file, and loads it for a plan of the same shape, form and (KV
+ * cache) page layout: decoding resumes bit-identically. The file is replaced
+ * atomically. */
+ATTEND_API attend_status attend_state_save(const attend_state *state, const char *path);
+ATTEND_API attend_status attend_state_load(attend_plan *plan, const char *path,
+                                           attend_state **state);
+
+/* ---- attention weights and statistics without a T x S matrix --------------------- */
+
+/* Weights are recomputed as exp(score - lse), for linear forms as phi(q).phi(k) over the
+ * denominator, and only those that are requested. Forward's outputs do not change. */
+
+/* Weights of one query on consecutive keys; 0 where masked. */
+typedef struct {
+  int b, h, row;
+  int slot; /* index of the row in rows; without rows, the row */
+  int key, n;
+  const float *weights; /* [n] for keys [key, key + n) */
+} attend_weight_span;
+
+typedef struct { /* NULL or 0: not requested */
+  size_t size;
+  /* Whole rows: the weights of n_rows queries (the same positions in every
+   * head) over all S keys. */
+  const int32_t *rows; /* [n_rows], each in [0, T)            */
+  int n_rows;
+  float *weights; /* [B,H,n_rows,S]                           */
+  /* The heaviest keys of every query, heaviest first, ties by position; index
+   * -1 and weight 0 where fewer are visible. */
+  int top;
+  int32_t *top_index; /* [B,H,T,top]                          */
+  float *top_weight;  /* [B,H,T,top]                          */
+  /* Entropy of every query's weights, in nats. */
+  float *entropy; /* [B,H,T]                                  */
+  /* The weight every key receives, summed over the queries of a head. */
+  float *mass; /* [B,H,S]                                     */
+  /* Total variation distance of a linear form's weights from exact softmax's: half
+   * the sum of |difference| over a row's keys, 0 equal, 1 disjoint (more with negative
+   * weights). */
+  float *softmax_gap; /* [B,H,T]                              */
+  /* Called with every weight once, in spans of keys: for `rows` if there are any
+   * (weights must be NULL then; in any order), else for all queries; for keys
+   * [key_from, key_to) only, key_to 0: to the last. Called by several threads at once;
+   * one row by one thread, in the order of its keys. Fully masked spans may be
+   * skipped. */
+  void (*each)(const attend_weight_span *span, void *user);
+  void *user;
+  int64_t key_from, key_to;
+} attend_observation;
+
+/* q, k and lse as attend_forward read and wrote them. */
+ATTEND_API attend_status attend_observe(attend_plan *plan, attend_view q, attend_view k,
+                                        const float *lse, const attend_observation *observation);
+
+/* The same over a state: n queries at its last n positions, as in attend_state_query; S
+ * is the length of the longest sequence. */
+ATTEND_API attend_status attend_state_observe(attend_plan *plan, attend_state *state, int n,
+                                              attend_view q, const float *lse,
+                                              const attend_observation *observation);
 
 #ifdef __cplusplus
 }

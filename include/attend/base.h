@@ -28,6 +28,7 @@
 #ifndef ATTEND_BASE_H
 #define ATTEND_BASE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

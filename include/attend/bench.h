@@ -12,9 +12,7 @@
 #ifndef ATTEND_BENCH_H
 #define ATTEND_BENCH_H
 
-#include "attend/machine.h"
 #include "attend/model.h"
-#include "attend/predict.h"
 #include "attend/problem.h"
 
 #ifdef __cplusplus
@@ -54,7 +52,7 @@ typedef struct { /* zero means default */
 /* ---- the machine ------------------------------------------------------------- */
 
 /* What attend_machine_save kept for this CPU, instruction set and number of threads in
- * CACHE/attend/machine.json (attend/find.h says where CACHE is). False: nothing. */
+ * CACHE/attend/machine.json (attend_model_find says where CACHE is). False: nothing. */
 ATTEND_API bool attend_machine_load(attend_context *ctx, attend_machine *machine);
 /* Replaces the file atomically; other machines' entries stay. */
 ATTEND_API attend_status attend_machine_save(attend_context *ctx, const attend_machine *machine);

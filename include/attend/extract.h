@@ -9,13 +9,11 @@
  *   attend_extraction_free(x);
  *
  * Sentences are ranked by centrality, as in LexRank: attention among their vectors
- * (attend/centrality.h). The vectors are an encoder's, or TF-IDF vectors of the words
+ * (attend_centrality). The vectors are an encoder's, or TF-IDF vectors of the words
  * that sentences share, which need no model.
  */
 #ifndef ATTEND_EXTRACT_H
 #define ATTEND_EXTRACT_H
-
-#include <stdbool.h>
 
 #include "attend/base.h"
 
@@ -74,6 +72,36 @@ struct attend_embedder;
 ATTEND_API attend_status
 attend_extractions_rank(int count, attend_extraction *const *extractions /* [count] */,
                         struct attend_embedder *embedder, const attend_extract_options *options);
+
+/* ---- centrality of vectors in a graph of attention ------------------------------- */
+
+/* As LexRank (Erkan and Radev 2004) ranks sentences. Vectors attend to each other, each to
+ * all but itself:
+ *
+ *   a_ij = w_ij / z_i,  w_ij = exp(x_i.x_j / tau),  z_i = sum_{j != i} w_ij
+ *
+ * The centrality of i is the stationary probability of the Markov chain a. As
+ * w_ij = w_ji, it is z_i / sum z without any iteration:
+ * sum_i z_i a_ij = sum_i w_ij = z_j. One pass of attention gives all z as its lse, in
+ * memory linear in n. */
+
+typedef struct { /* zero means default */
+  size_t size;
+  float tau;   /* temperature; 0: 0.5 */
+  double jump; /* in [0, 1): probability of a jump to a uniform vector, as in
+                    PageRank; with it power iteration runs, a pass of attention
+                    each, until the sum of changes is below 1e-6 */
+  /* Called with the completed fraction; a result other than 0 ends the call with
+   * ATTEND_STOPPED. May be NULL. */
+  int (*progress)(double done, void *user);
+  void *user;
+} attend_centrality_options;
+
+/* x [n, dim], finite; normalise it for cosine similarity. centrality [n] sums to 1 and
+ * is bit-identical for any number of threads. options may be NULL. */
+ATTEND_API attend_status attend_centrality(attend_context *ctx, const float *x, int n, int dim,
+                                           const attend_centrality_options *options,
+                                           double *centrality);
 
 #ifdef __cplusplus
 }

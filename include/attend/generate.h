@@ -19,8 +19,6 @@
 #ifndef ATTEND_GENERATE_H
 #define ATTEND_GENERATE_H
 
-#include <stdbool.h>
-
 #include "attend/model.h"
 #include "attend/text.h"
 

@@ -13,7 +13,6 @@
 #ifndef ATTEND_JSON_H
 #define ATTEND_JSON_H
 
-#include <stdbool.h>
 #include <stdio.h>
 
 #include "attend/base.h"

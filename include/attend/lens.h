@@ -20,7 +20,6 @@
 #define ATTEND_LENS_H
 
 #include "attend/model.h"
-#include "attend/trace.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -32,8 +32,6 @@
 #ifndef ATTEND_TEXT_H
 #define ATTEND_TEXT_H
 
-#include <stdbool.h>
-
 #include "attend/base.h"
 
 #ifdef __cplusplus

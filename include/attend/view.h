@@ -14,7 +14,7 @@
  *
  * This is the session behind `attend view`: the page, the pictures, the terminal and
  * --json all show the numbers of these calls. A viewer opens models when they are
- * first used and records each run (attend/trace.h); weights are computed from the
+ * first used and records each run (attend/hooks.h); weights are computed from the
  * record when they are read (attend/lens.h). Runs share a bounded amount of memory:
  * the least recently used one is dropped first.
  *
@@ -27,8 +27,6 @@
  */
 #ifndef ATTEND_VIEW_H
 #define ATTEND_VIEW_H
-
-#include <stdbool.h>
 
 #include "attend/generate.h"
 #include "attend/lens.h"

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "attend/bench.h"
-#include "attend/find.h"
+#include "attend/model.h"
 #include "base/files.h"
 
 enum { CPU_NAME = 256 };

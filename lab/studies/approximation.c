@@ -3,6 +3,7 @@
  *
  * Documents 000 3(a), 002 3(a), 003 6(a).
  */
+#include "attend/problem.h"
 #include "studies/study.h"
 
 enum { APPROX_VALUES = 16 }; /* width of v */
@@ -221,7 +222,7 @@ static attend_status measure(study_run *r, const trial *t, outcome *out) {
   return ATTEND_OK;
 }
 
-/* Where the prediction is trusted (attend/predict.h) it is within a factor of 2,
+/* Where the prediction is trusted (attend/problem.h) it is within a factor of 2,
  * and few seeds do not know how they scatter. */
 static attend_status claim(study_run *r, const trial *t, const outcome *o) {
   if (t->wrong || !(o->predicted < 0.25) || study_count(r, "seeds") < 8) return ATTEND_OK;
@@ -672,7 +673,7 @@ static const attend_study_column variance_columns[] = {
     {"orthogonal", "orthogonal directions", ATTEND_CELL_NUMBER},
     {0}};
 
-/* Relative variance times the number of features: attend/predict.h. */
+/* Relative variance times the number of features: attend/problem.h. */
 static double predicted_variance(const estimator *e, double distance) {
   const double s = distance * distance;
   if (!e->logs) return exp(s) * pow(1 - exp(-s), 2);

@@ -3,6 +3,7 @@
  *
  * Documents 000 3(b), 002 3(b).
  */
+#include "attend/problem.h"
 #include "studies/study.h"
 
 enum { MOST = 12, STREAM = 400, FORMS = 3, BLOCK = 64, WINDOWS = 4 };

@@ -1,6 +1,7 @@
 /* Decoding one token at a time with a cache: MHA, grouped and MQA. What is
  * computed, what is read, and how fast it goes.
  */
+#include "attend/problem.h"
 #include "studies/study.h"
 
 typedef struct {

@@ -3,6 +3,7 @@
  *
  * Documents 001 6(a)-(d), 003 5(a)-(d).
  */
+#include "attend/problem.h"
 #include "studies/study.h"
 
 /* The keys that an engine by sums takes pair by pair: those of the last block. */

@@ -2,6 +2,7 @@
  *
  * Documents 002 1(e), 004 2(b).
  */
+#include "attend/problem.h"
 #include "studies/study.h"
 
 enum { MASKS_LONGEST = 64 }; /* of the pictures and of what models read */

@@ -2,6 +2,7 @@
 #ifndef STUDIES_REPORT_H
 #define STUDIES_REPORT_H
 
+#include "attend/study.h"
 #include "studies/study.h"
 
 enum { LANE_BYTES = 64 }; /* kernels may read whole lanes past an end */

@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "attend/model.h"
+#include "attend/study.h"
 #include "attend/attend.h"
 
 #define TRY(call)                            \

@@ -1,4 +1,5 @@
 /* A model that read a text while a trace recorded it. */
+#include "attend/text.h"
 #include "studies/traced.h"
 
 enum {

@@ -5,6 +5,7 @@
 #ifndef STUDIES_TRACED_H
 #define STUDIES_TRACED_H
 
+#include "attend/lens.h"
 #include "studies/study.h"
 
 /* Tokens of a text; of a model without a tokenizer, tokens drawn at random. */

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "attend/observe.h"
+#include "attend/attention.h"
 #include "verify/verify.h"
 
 static const char *const problems[] = {

@@ -7,8 +7,8 @@
 #ifndef VERIFY_VERIFY_H
 #define VERIFY_VERIFY_H
 
-#include "attend/definition.h"
-#include "attend/state.h"
+#include "attend/problem.h"
+#include "attend/attention.h"
 #include "attend/verify.h"
 #include "device/device.h"
 

@@ -9,7 +9,7 @@
  * A^T y, one step of the power iteration with jumps, is a forward pass too: w is
  * symmetric, so (A^T y)_i = sum_j w_ij y_j / z_j = z_i sum_j a_ij (y_j / z_j).
  */
-#include "attend/centrality.h"
+#include "attend/extract.h"
 
 #include <math.h>
 #include <string.h>

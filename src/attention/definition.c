@@ -12,7 +12,7 @@
  */
 #include <math.h>
 
-#include "attend/definition.h"
+#include "attend/problem.h"
 #include "attention/definition.h"
 #include "attention/features.h"
 #include "base/options.h"

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "attend/definition.h"
+#include "attend/problem.h"
 #include "attention/definition.h"
 #include "attention/engine.h"
 #include "attention/features.h"

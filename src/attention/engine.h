@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-#include "attend/observe.h"
+#include "attend/attention.h"
 #include "attention/desc.h"
 #include "attention/features.h"
 #include "base/parallel.h"

@@ -1,12 +1,11 @@
 /* Predicting the error of random features: the error of a number of features, and the
- * number that an error needs. attend/predict.h states the result and how well it holds.
+ * number that an error needs. attend/problem.h states the result and how well it holds.
  */
-#include "attend/predict.h"
+#include "attend/problem.h"
 
 #include <math.h>
 #include <stdio.h>
 
-#include "attend/definition.h"
 #include "attention/definition.h"
 #include "base/options.h"
 
@@ -332,7 +331,7 @@ static attend_status collect_terms(attend_context *ctx, const attend_desc *desc,
  *  - favor's weights are positive and sum to 1. A key whose similarity no direction
  *    finds is missing, an error of 1 at most as a rule, and averages of so skewed
  *    numbers rarely show their variance. v / (1 + 2 u) was fitted to measurements
- *    (attend/predict.h says how well); u is v, or the variance of the similarity or of
+ *    (attend/problem.h says how well); u is v, or the variance of the similarity or of
  *    the denominator if that is larger, up to 100: a key with nearly all the weight has
  *    almost no error (v is small) until it is not found at all.
  *  - fourier's denominators come near zero. v (1 + 3 w + 15 w^2), w the variance of the

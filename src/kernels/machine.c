@@ -2,7 +2,7 @@
  * plan's cost with them. Arithmetic: multiply-adds in registers. Memory: reading an array
  * of 256 MiB, larger than most caches. The best of several tries counts.
  */
-#include "attend/machine.h"
+#include "attend/problem.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #define LENS_LENS_H
 
 #include "attend/lens.h"
-#include "attend/observe.h"
+#include "attend/attention.h"
 #include "base/base.h"
 
 enum { BAND = 1 << 21 }; /* floats: what a band takes at most, or one row */

@@ -8,7 +8,7 @@
  * and of npm's, which is ours: PACKAGE/VERSION/ holds the unpacked package.
  */
 #define _GNU_SOURCE /* strverscmp */
-#include "attend/find.h"
+#include "attend/model.h"
 
 #include <dirent.h>
 #include <fts.h>
@@ -20,7 +20,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "attend/model.h"
 #include "base/files.h"
 #include "model/transformer.h"
 

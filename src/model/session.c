@@ -470,7 +470,7 @@ void attend_session_set_stop(attend_session *r, int (*stop)(void *user), void *u
 /* ---- the KV cache: length, reordering for beams, truncating, reset ----------------- */
 
 /* Each decoder layer has a state for self-attention and, with an encoder, one for
- * cross-attention (attend/state.h): a KV cache for softmax, sums for linear forms. */
+ * cross-attention (attend_state): a KV cache for softmax, sums for linear forms. */
 
 int64_t attend_session_length(const attend_session *r, int sequence) {
   return r->self ? attend_state_length(r->self[0], sequence) : 0;

@@ -10,8 +10,7 @@
 #define MODEL_TRANSFORMER_H
 
 #include "attend/hooks.h"
-#include "attend/observe.h"
-#include "attend/state.h"
+#include "attend/attention.h"
 #include "device/device.h"
 #include "model/checkpoint.h"
 

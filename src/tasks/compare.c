@@ -10,7 +10,7 @@
 #include <math.h>
 
 #include "attend/generate.h"
-#include "attend/observe.h"
+#include "attend/attention.h"
 #include "attend/problem.h"
 #include "base/options.h"
 #include "device/device.h"

@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 #include "attend/compare.h"
-#include "attend/machine.h"
-#include "attend/training_run.h"
+#include "attend/problem.h"
+#include "attend/train.h"
 #include "base/options.h"
 #include "device/device.h"
 #include "tasks/tasks.h"

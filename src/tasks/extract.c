@@ -2,7 +2,7 @@
  *
  * LexRank (Erkan and Radev, 2004) ranks sentences by a random walk on the graph of
  * their cosines. Here the walk's weights are attention, exp(cosine / tau), whose
- * stationary distribution has a closed form (attend/centrality.h). Sentences are
+ * stationary distribution has a closed form (attend/extract.h). Sentences are
  * chosen by rank; one that is too similar to a chosen one is passed over.
  */
 #include "attend/extract.h"
@@ -10,7 +10,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "attend/centrality.h"
 #include "attend/text.h"
 #include "base/options.h"
 #include "tasks/tasks.h"

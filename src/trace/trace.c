@@ -3,7 +3,7 @@
  * A tensor [B,H,n,W] appends n rows of H x W floats to its record, so a text in several
  * calls becomes one record.
  */
-#include "attend/trace.h"
+#include "attend/hooks.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef TRAIN_CORPUS_H
 #define TRAIN_CORPUS_H
 
-#include "attend/data.h"
+#include "attend/train.h"
 #include "base/base.h"
 
 struct attend_corpus {

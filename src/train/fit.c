@@ -5,7 +5,7 @@
  * the optimizer's state. The log is synced before the checkpoint that it describes, so a
  * resumed run finds every line up to its step.
  */
-#include "attend/fit.h"
+#include "attend/train.h"
 
 #include <math.h>
 #include <string.h>

@@ -14,7 +14,7 @@
 
 #include <stdio.h>
 
-#include "attend/training.h"
+#include "attend/train.h"
 #include "base/files.h"
 
 enum { STEP_NAME = 32 };

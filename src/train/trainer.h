@@ -6,7 +6,7 @@
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 
-#include "attend/observe.h"
+#include "attend/attention.h"
 #include "attend/train.h"
 #include "model/transformer.h"
 

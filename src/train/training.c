@@ -7,7 +7,7 @@
  * digests.json lists the digest of every other file, taken as it was written: a bit
  * that changed since, or a file of another step, is found before anything is read.
  */
-#include "attend/training.h"
+#include "attend/train.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
  * The run may be training meanwhile: a last line of the log without its end is left for
  * the next time.
  */
-#include "attend/training_run.h"
+#include "attend/train.h"
 
 #include <limits.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Files of texts: the first byte chooses the kind of file and what it is for, the
  * rest is the file. What is refused has a sentence and leaves the corpus as it was;
  * what is taken becomes batches. */
-#include "attend/data.h"
+#include "attend/train.h"
 #include "attend/model.h"
 #include "fuzz.h"
 

@@ -7,8 +7,7 @@
 #include <math.h>
 
 #include "attend/model.h"
-#include "attend/training.h"
-#include "attend/training_run.h"
+#include "attend/train.h"
 #include "base/files.h"
 #include "program.h"
 #include "train/run_folder.h"

@@ -2,7 +2,7 @@
 #ifndef TESTS_CORPORA_H
 #define TESTS_CORPORA_H
 
-#include "attend/data.h"
+#include "attend/train.h"
 #include "world.h"
 
 static inline attend_context *context(void) {

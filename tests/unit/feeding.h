@@ -3,6 +3,7 @@
 #ifndef TESTS_FEEDING_H
 #define TESTS_FEEDING_H
 
+#include "attend/problem.h"
 #include "world.h"
 
 /* n positions of a contiguous [B,H,length,width] from `at` on. */

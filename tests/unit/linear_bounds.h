@@ -13,6 +13,7 @@
 #ifndef TESTS_LINEAR_BOUNDS_H
 #define TESTS_LINEAR_BOUNDS_H
 
+#include "attend/problem.h"
 #include "linear_world.h"
 
 enum { OFTEN = 8 };

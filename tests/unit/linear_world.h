@@ -3,6 +3,7 @@
 #ifndef TESTS_LINEAR_WORLD_H
 #define TESTS_LINEAR_WORLD_H
 
+#include "attend/problem.h"
 #include "outcome.h"
 
 /* ---- memory with a past ------------------------------------------------------- */

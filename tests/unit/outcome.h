@@ -2,6 +2,7 @@
 #ifndef TESTS_OUTCOME_H
 #define TESTS_OUTCOME_H
 
+#include "attend/problem.h"
 #include "world.h"
 
 enum { OUT_O, OUT_LSE, OUT_DQ, OUT_DK, OUT_DV, OUT_DBIAS, OUT_PARTS };

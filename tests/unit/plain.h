@@ -3,6 +3,7 @@
 #ifndef TESTS_PLAIN_H
 #define TESTS_PLAIN_H
 
+#include "attend/problem.h"
 #include "world.h"
 
 typedef struct { /* contiguous [B,H,T,D] and so on */

@@ -5,6 +5,7 @@
 #ifndef TESTS_STUDY_CELL_H
 #define TESTS_STUDY_CELL_H
 
+#include "attend/study.h"
 #include "study_check.h"
 
 static inline const attend_study_table *study_table_of(const study_result *s, const char *name) {

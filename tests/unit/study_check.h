@@ -6,6 +6,7 @@
 #ifndef TESTS_STUDY_CHECK_H
 #define TESTS_STUDY_CHECK_H
 
+#include "attend/study.h"
 #include "attend/attend.h"
 #include "check.h"
 

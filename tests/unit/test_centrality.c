@@ -1,6 +1,6 @@
 /* Centrality: the closed form is where a walk ends up, computed with all n x n
  * weights in double and by nothing of the library. */
-#include "attend/centrality.h"
+#include "attend/extract.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,6 @@
 /* The definition: small cases by hand, storage, refusals. The sweep over every
  * form, mask and bias is test_definition_sweep.c. */
+#include "attend/problem.h"
 #include "attend/attend.h"
 #include "check.h"
 

@@ -1,5 +1,6 @@
 /* The definition over every form, mask and bias: its backward pass against
  * central differences of its forward pass, and what must not matter. */
+#include "attend/problem.h"
 #include "attend/attend.h"
 #include "check.h"
 

@@ -1,4 +1,5 @@
 /* Descriptions: defaults, refusals, and the rules they state. */
+#include "attend/problem.h"
 #include "attend/attend.h"
 #include "attention/desc.h"
 #include "attention/features.h"

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "attend/problem.h"
 #include "attend/attend.h"
 #include "check.h"
 

@@ -1,11 +1,10 @@
 /* Whole training runs: a stopped, damaged or starved run resumes to the bits of an
  * undisturbed one; early stopping, reports, averages; what is refused; reading a run. */
-#include "attend/fit.h"
+#include "attend/train.h"
 
 #include <math.h>
 #include <sys/stat.h>
 
-#include "attend/training_run.h"
 #include "training_runs.h"
 
 __attribute__((destructor)) static void leave_nothing(void) { remove_below(models_folder()); }

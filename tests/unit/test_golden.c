@@ -1,6 +1,8 @@
 /* Attention cases computed by PyTorch in float64: outputs and gradients within
  * twice the error of a plain float run and 4 roundings of the largest number, on
  * every instruction set. */
+#include "attend/file.h"
+#include "attend/json.h"
 #include "plain.h"
 
 enum { Q, K, V, D_O, INPUTS };

@@ -1,5 +1,5 @@
 /* The machine's ceilings: that they are numbers, and what is refused. */
-#include "attend/machine.h"
+#include "attend/problem.h"
 
 #include "world.h"
 

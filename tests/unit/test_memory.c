@@ -1,5 +1,7 @@
 /* The n-th allocation fails, for every n: a status with a sentence, nothing
  * lost, nothing broken. */
+#include "attend/file.h"
+#include "attend/json.h"
 #include "base/base.h"
 #include "world.h"
 

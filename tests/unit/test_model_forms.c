@@ -2,7 +2,7 @@
  * are what the definition says of the q, k and v that were seen (T5's bias
  * included), all numbers are finite, and a decoder gives the same bits token by
  * token, with hooks and without. */
-#include "attend/definition.h"
+#include "attend/problem.h"
 #include "models.h"
 
 static const attend_form forms[] = {{.kind = ATTEND_FAVOR, .features = 64},

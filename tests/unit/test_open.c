@@ -1,5 +1,5 @@
 /* attend_open and attend_model_find: folders, models that ship, the two caches. */
-#include "attend/find.h"
+#include "attend/model.h"
 
 #include "models.h"
 

@@ -1,6 +1,7 @@
 /* Structs that begin with their size: older, newer and uninitialised callers. */
 #include <stddef.h>
 
+#include "attend/hooks.h"
 #include "attend/attend.h"
 #include "check.h"
 #include "world.h"

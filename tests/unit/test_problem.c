@@ -1,6 +1,7 @@
 /* Problem strings: what they mean, how they are printed, what is refused. */
 #include <stdlib.h>
 
+#include "attend/problem.h"
 #include "attend/attend.h"
 #include "check.h"
 

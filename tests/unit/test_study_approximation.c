@@ -13,7 +13,7 @@ TEST(says_what_the_documents_print) {
   study_prints(&r, "mean-right-1", exp(-0.5), 0.1);
   study_prints(&r, "mean-wrong-0.5", exp(-2), 0.1);
   study_prints(&r, "mean-wrong-1", exp(-8), 0.1);
-  /* attend/predict.h's formulas, times m, written out once more. */
+  /* attend/problem.h's formulas, times m, written out once more. */
   study_prints(&r, "variance-fourier-0.5", both, 0.05);
   study_prints(&r, "variance-favor-0.5", exp(s) - 1, 0.3);
   study_prints(&r, "variance-favor-pairs-0.5", both, 0.05);

@@ -5,7 +5,7 @@
 #include <dirent.h>
 #include <fts.h>
 
-#include "attend/training.h"
+#include "attend/train.h"
 #include "models.h"
 
 typedef struct {    /* zero means default */

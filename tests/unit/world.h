@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "attend/problem.h"
 #include "attend/attend.h"
 #include "check.h"
 
