@@ -131,8 +131,7 @@ static void clear_rows(const call *c, target rows, int64_t n, int width) {
   }
 }
 
-/* Adds dO of a row to the values of its best keys; without d_o only counts them into
- * l. */
+/* Adds dO of a row to the values of its best keys; without d_o only counts them into l. */
 static void row_scatter(const call *c, tile g, int r, const block *k, int j0, int j1,
                         const float *s, const float *d_o, float *l, float *left, target dv) {
   bool first = c->plan->desc.form.ties == ATTEND_TIES_FIRST;

@@ -165,9 +165,8 @@ int tile_rows(const attend_plan *p); /* rows that a tile should have */
 void tile_begin(const call *c, tile t, scratch *w);          /* packs the queries; uses o */
 void tile_clear(const attend_plan *p, int rows, scratch *w); /* nothing seen */
 
-/* Scores of the group that starts at row `at` of its tile on the loaded block,
- * -inf where a row does not see; for poly their powers, 0 where it does not.
- * False if the group sees none of it. */
+/* Scores of the group that starts at row `at` of its tile on the loaded block, -inf where a row
+ * does not see; for poly their powers, 0 where it does not. False if the group sees none of it. */
 bool tile_scores(const call *c, tile g, int at, int *j0, int *j1, scratch *w);
 
 /* Whether all of [j0, j1) is visible and |scores| are below BOUND, by |q| |k|. */

@@ -60,8 +60,7 @@ void definition_row_read_key(const definition_row *row, int j) {
  *   fourier      mean_r cos(w_r.(q' - k')) exp(|q'|^2/2 + |k'|^2/2)
  *   gaussian     the same two, with exp(-|x'|^2) and without a factor
  *
- * where unit is sqrt(scale), for gaussian 1/sigma; and phi(q).phi(k) with the caller's
- * phi. */
+ * where unit is sqrt(scale), for gaussian 1/sigma; and phi(q).phi(k) with the caller's phi. */
 
 static bool has_features(const attend_form *form) {
   return form_directions(form) > 0 || (form->kind == ATTEND_CUSTOM && form->phi);
@@ -427,8 +426,8 @@ void definition_row_close(const attend_context *ctx, definition_row *row) {
 
 /* ---- the public calls --------------------------------------------------- */
 
-static void sum_values(const definition_row *row, const attend_view *v, double *value /* [M] */,
-                       double *o /* [M] */) {
+void definition_row_output(const definition_row *row, const attend_view *v, double *value,
+                           double *o) {
   int width = row->d.dim_v;
   for (int x = 0; x < width; x++) o[x] = 0;
   for (int s = 0; s < row->n_seen; s++) {
@@ -446,7 +445,7 @@ static void forward(definition_row *row, const attend_view *v, double *value, do
         definition_row_weigh(row, b, h, i);
         if (lse) *lse++ = row->lse;
         if (!o) continue;
-        sum_values(row, v, value, o);
+        definition_row_output(row, v, value, o);
         o += d->dim_v;
       }
 }

@@ -6,9 +6,8 @@
 
 #include "attention/desc.h"
 
-/* Similarities through features: x' = unit x, and phi(x) holds the factor
- * exp(norm |x'|^2). Projections of keys are kept for as long as rows share
- * them. */
+/* Similarities through features: x' = unit x, and phi(x) holds the factor exp(norm |x'|^2).
+ * Projections of keys are kept for as long as rows share them. */
 typedef struct {
   int dirs; /* random directions; 0 for the caller's phi */
   double unit, norm;
@@ -45,6 +44,10 @@ void definition_row_close(const attend_context *ctx, definition_row *row);
 
 /* Moves to query i of head h of batch entry b: query, seen, weight, lse. */
 void definition_row_weigh(definition_row *row, int b, int h, int i);
+
+/* The row's output o [M], from a complete view of values; value [M] is scratch. */
+void definition_row_output(const definition_row *row, const attend_view *v, double *value,
+                           double *o);
 
 /* Reads key j into row->key. */
 void definition_row_read_key(const definition_row *row, int j);

@@ -35,13 +35,12 @@ static size_t count(const attend_desc *d, int heads, int64_t length, int width) 
 }
 
 typedef struct {
-  double *o, *lse, *dq, *dk, *dv, *dbias;
+  double *dq, *dk, *dv, *dbias;
   unsigned char *rows; /* what definition.c takes for a row */
   size_t row_bytes;
 } workspace;
 
-/* A row, backward's scratch, and the directions while they are drawn; each block is
- * rounded up. */
+/* A row, backward's scratch, and the directions while they are drawn; each block is rounded up. */
 static size_t row_bytes(const attend_desc *d) {
   size_t beside = (size_t)d->kv_len + 2 * (size_t)d->dim + 2 * (size_t)d->dim_v;
   int dirs = form_directions(&d->form);
@@ -53,8 +52,6 @@ static size_t row_bytes(const attend_desc *d) {
 static size_t workspace_cut(const attend_desc *d, arena a, workspace *r) {
   size_t f = sizeof(double);
   bool back = d->purpose & ATTEND_FOR_BACKWARD;
-  r->o = arena_cut(&a, size_times(count(d, d->heads, d->q_len, d->dim_v), f));
-  r->lse = arena_cut(&a, size_times(count(d, d->heads, d->q_len, 1), f));
   r->dq = arena_cut(&a, SIZE_PRODUCT(back, count(d, d->heads, d->q_len, d->dim), f));
   r->dk = arena_cut(&a, SIZE_PRODUCT(back, count(d, d->kv_heads, d->kv_len, d->dim), f));
   r->dv = arena_cut(&a, SIZE_PRODUCT(back, count(d, d->kv_heads, d->kv_len, d->dim_v), f));
@@ -185,62 +182,50 @@ static void subproblem_close(const call *c, subproblem *p) { give(c->plan->ctx, 
 /* ---- forward ---------------------------------------------------------------- */
 
 /* Rows beyond lengths give zeros, as everywhere. */
-static void write_rows(call *c, const subproblem *p, const double *o, const double *lse) {
+static void forward_rows(const call *c, const subproblem *p, definition_row *row, double *o) {
   const attend_desc *d = &c->plan->desc;
-  const int real = p->desc.q_len;
+  const attend_view v = view_complete(p->v, d->kv_heads, p->desc.kv_len, d->dim_v);
   const float nothing = attend_form_signed(&d->form) ? 0 : -INFINITY;
-  for (int h = 0; h < d->heads; h++)
-    for (int i = 0; i < c->n; i++) {
-      size_t at = (size_t)(h * real + i);
-      bool seen = i < real;
-      round_row(c, seen ? o + at * (size_t)d->dim_v : NULL, d->dim_v, &c->o, p->first, h, i);
-      if (c->lse)
-        c->lse[((size_t)p->first * (size_t)d->heads + (size_t)h) * (size_t)c->n + (size_t)i] =
-            seen ? (float)lse[at] : nothing;
-    }
+  for (int b = 0; b < p->desc.batch; b++)
+    for (int h = 0; h < d->heads; h++)
+      for (int i = 0; i < c->n; i++) {
+        const bool real = i < p->desc.q_len;
+        const size_t head = (size_t)(p->first + b) * (size_t)d->heads + (size_t)h;
+        if (real) definition_row_weigh(row, b, h, i);
+        if (real) definition_row_output(row, &v, o + d->dim_v, o);
+        round_row(c, real ? o : NULL, d->dim_v, &c->o, p->first + b, h, i);
+        if (c->lse) c->lse[head * (size_t)c->n + (size_t)i] = real ? (float)row->lse : nothing;
+      }
 }
 
-static attend_status forward_subproblem(call *c, const subproblem *p) {
-  const attend_desc *d = &p->desc;
-  attend_context *ctx = c->plan->ctx;
-  size_t rows = (size_t)d->heads * (size_t)d->q_len;
+static attend_status forward_subproblem(const call *c, attend_context *ctx, const subproblem *p) {
+  definition_row row = {0};
   double *o = NULL;
   attend_status status = ATTEND_OK;
-  if (rows) {
-    ATTEND_TRY(
-        take(ctx, SIZE_PRODUCT(rows, (size_t)d->dim_v + 1, sizeof *o), "a state's rows", &o));
-    status = attend_definition_forward(ctx, d, p->q, p->k, p->v, o, o + rows * (size_t)d->dim_v);
+  if (p->desc.q_len) {
+    ATTEND_TRY(definition_row_open(ctx, &p->desc, p->q, p->k, &row));
+    status = take(ctx, SIZE_PRODUCT(2, (size_t)p->desc.dim_v, sizeof *o), "one value", &o);
   }
-  if (!status) write_rows(c, p, o, o ? o + rows * (size_t)d->dim_v : NULL);
+  if (!status) forward_rows(c, p, &row, o);
   give(ctx, o);
-  return status;
-}
-
-static attend_status state_forward(call *c) {
-  attend_status status = ATTEND_OK;
-  for (int i = 0; i < subproblems(c) && !status; i++) {
-    subproblem p;
-    status = subproblem_open(c, i, &p);
-    if (!status) status = forward_subproblem(c, &p);
-    subproblem_close(c, &p);
-  }
+  definition_row_close(ctx, &row);
   return status;
 }
 
 static attend_status forward(call *c) {
-  if (c->state) return state_forward(c);
-  attend_plan *p = c->plan;
-  const attend_desc *d = &p->desc;
+  attend_context own;
   workspace r;
   pool memory;
-  workspace_cut(d, plan_shared_arena(p), &r);
-  attend_context ctx;
-  ATTEND_TRY(pool_context(p, &r, &memory, &ctx));
-  ATTEND_TRY(attend_definition_forward(&ctx, d, c->q, c->k, c->v, r.o, r.lse));
-  round_to(c, r.o, d->heads, d->q_len, d->dim_v, &c->o);
-  for (size_t i = 0; c->lse && i < count(d, d->heads, d->q_len, 1); i++)
-    c->lse[i] = (float)r.lse[i];
-  return ATTEND_OK;
+  attend_status status = ATTEND_OK;
+  workspace_cut(&c->plan->desc, plan_shared_arena(c->plan), &r);
+  ATTEND_TRY(pool_context(c->plan, &r, &memory, &own));
+  for (int i = 0; i < subproblems(c) && !status; i++) {
+    subproblem p;
+    status = subproblem_open(c, i, &p);
+    if (!status) status = forward_subproblem(c, c->state ? c->plan->ctx : &own, &p);
+    subproblem_close(c, &p);
+  }
+  return status;
 }
 
 /* ---- backward --------------------------------------------------------------- */

@@ -42,9 +42,8 @@ int attend_form_signed(const attend_form *form) {
          (form->kind == ATTEND_GAUSSIAN && waves);
 }
 
-/* Monomials of dim variables up to a degree: dim + degree over degree, or
- * INT64_MAX where that is less. After step n the product is n' + n over n, a
- * whole number, and it only grows. */
+/* Monomials of dim variables up to a degree: dim + degree over degree, or INT64_MAX where that is
+ * less. After step n the product is n' + n over n, a whole number, and it only grows. */
 static int64_t monomials(int dim, int degree) {
   int few = dim < degree ? dim : degree, many = dim < degree ? degree : dim;
   int64_t count = 1;
@@ -79,7 +78,6 @@ int64_t attend_form_features(const attend_form *form, int dim) {
 enum { BUCKETS = 32, MAX_DISTANCE = 128 }; /* T5's */
 enum { WIDEST = 1 << 29 };                 /* two of them, padded, are an int */
 enum { FURTHEST = 1 << 24 };               /* a table by distance is spread out */
-enum { MOST_FEATURES = 1 << 20 };          /* a state holds one row of M for each */
 
 /* ---- defaults ----------------------------------------------------------- */
 
@@ -162,9 +160,8 @@ static attend_status check_extent(attend_context *ctx, const attend_desc *d) {
                d->batch, d->kv_heads, d->kv_len, width);
   ATTEND_CHECK(ctx,
                d->bias.kind != ATTEND_DENSE || tensor_fits(d->batch, d->heads, d->q_len, d->kv_len),
-               "a dense bias of batch %d x heads %d x q_len %d x kv_len %d "
-               "exceeds the address space: choose smaller sizes or another "
-               "bias",
+               "a dense bias of batch %d x heads %d x q_len %d x kv_len %d exceeds the address "
+               "space: choose smaller sizes or another bias",
                d->batch, d->heads, d->q_len, d->kv_len);
   ATTEND_CHECK(ctx, (int64_t)d->batch * d->heads <= INT32_MAX,
                "batch %d x heads %d exceed %d: cut the batch into several calls", d->batch,
@@ -180,8 +177,7 @@ static attend_status check_choices(attend_context *ctx, const attend_desc *d) {
     const char *choices;
   } choices[] = {
       {"form", d->form.kind, ATTEND_CUSTOM,
-       "ATTEND_SOFTMAX, _ARGMAX, _POLY, _GAUSSIAN, _ELU, _FOURIER, _FAVOR or "
-       "_CUSTOM"},
+       "ATTEND_SOFTMAX, _ARGMAX, _POLY, _GAUSSIAN, _ELU, _FOURIER, _FAVOR or _CUSTOM"},
       {"ties", d->form.ties, ATTEND_TIES_AVERAGE, "ATTEND_TIES_FIRST or _AVERAGE"},
       {"draw", d->form.draw, ATTEND_IID, "ATTEND_ORTHOGONAL or _IID"},
       {"map", d->form.map, ATTEND_TRIGONOMETRIC, "ATTEND_POSITIVE or _TRIGONOMETRIC"},
@@ -200,8 +196,7 @@ static attend_status check_choices(attend_context *ctx, const attend_desc *d) {
 
 static attend_status check_form(attend_context *ctx, const attend_form *f) {
   ATTEND_CHECK(ctx, f->temperature >= 0 && isfinite(f->temperature),
-               "temperature is %g: choose 0 for a hard argmax or a positive "
-               "number for a soft one",
+               "temperature is %g: choose 0 for a hard argmax or a positive number for a soft one",
                (double)f->temperature);
   ATTEND_CHECK(ctx, f->temperature == 0 || f->kind == ATTEND_ARGMAX,
                "temperature %g belongs to argmax: choose form argmax, or leave "
@@ -245,8 +240,7 @@ static attend_status check_scale(attend_context *ctx, const attend_desc *d) {
                "positive number, or form softmax",
                (double)d->scale);
   ATTEND_CHECK(ctx, f->sigma == 0 || d->scale == scale_of(f),
-               "scale %g and sigma %g disagree: scale is 1/sigma^2, so set one "
-               "of them",
+               "scale %g and sigma %g disagree: scale is 1/sigma^2, so set one of them",
                (double)d->scale, (double)f->sigma);
   return ATTEND_OK;
 }
@@ -255,15 +249,13 @@ static attend_status check_scale(attend_context *ctx, const attend_desc *d) {
 static attend_status check_soft_cap(attend_context *ctx, const attend_desc *d) {
   const attend_form *f = &d->form;
   ATTEND_CHECK(ctx, d->soft_cap == 0 || (d->soft_cap > 1e-15f && d->soft_cap < 1e15f),
-               "soft_cap is %g: choose a number between 1e-15 and 1e15, or 0 "
-               "for none",
+               "soft_cap is %g: choose a number between 1e-15 and 1e15, or 0 for none",
                (double)d->soft_cap);
   ATTEND_CHECK(ctx, d->soft_cap == 0 || f->kind != ATTEND_ARGMAX || f->temperature > 0,
                "a soft cap does not change which key is the best: leave "
                "soft_cap 0 with a hard argmax, or choose a temperature");
   ATTEND_CHECK(ctx, d->soft_cap == 0 || f->kind == ATTEND_SOFTMAX || f->kind == ATTEND_ARGMAX,
-               "soft_cap %g caps the scores of softmax: choose form softmax, "
-               "or leave soft_cap 0",
+               "soft_cap %g caps the scores of softmax: choose form softmax, or leave soft_cap 0",
                (double)d->soft_cap);
   return ATTEND_OK;
 }
@@ -272,16 +264,13 @@ static attend_status check_error(attend_context *ctx, const attend_form *f) {
   ATTEND_CHECK(ctx, f->error == 0 || is_approximate(f),
                "error %g belongs to favor and fourier: leave it 0", (double)f->error);
   ATTEND_CHECK(ctx, f->error >= 0 && isfinite(f->error),
-               "error is %g: choose a positive number, or 0 and a number of "
-               "features",
+               "error is %g: choose a positive number, or 0 and a number of features",
                (double)f->error);
   ATTEND_CHECK(ctx, f->error == 0 || f->features == 0,
-               "error %g and %d features: set one of them, and the other "
-               "follows",
-               (double)f->error, f->features);
+               "error %g and %d features: set one of them, and the other follows", (double)f->error,
+               f->features);
   ATTEND_CHECK(ctx, f->spread == 0 || f->error > 0,
-               "spread %g says what an error is to hold for: set form.error, "
-               "or leave spread 0",
+               "spread %g says what an error is to hold for: set form.error, or leave spread 0",
                (double)f->spread);
   ATTEND_CHECK(ctx, f->spread >= 0 && isfinite(f->spread),
                "spread is %g: choose a positive number, or 0 for 1", (double)f->spread);
@@ -296,9 +285,8 @@ static bool needs_even(const attend_form *f) {
 
 static attend_status check_features(attend_context *ctx, const attend_form *f) {
   ATTEND_CHECK(ctx, f->features >= 0 && f->features <= MOST_FEATURES,
-               "features is %d: choose a number from 1 to %d, or 0 for the "
-               "default",
-               f->features, MOST_FEATURES);
+               "features is %d: choose a number from 1 to %d, or 0 for the default", f->features,
+               MOST_FEATURES);
   ATTEND_CHECK(ctx, !f->pairs || f->kind == ATTEND_FAVOR,
                "pairs belong to favor: choose form favor, or leave pairs 0");
   ATTEND_CHECK(ctx, !needs_even(f) || f->features % 2 == 0,
@@ -325,8 +313,7 @@ static attend_status check_mask(attend_context *ctx, const attend_desc *d) {
   bool guess =
       d->mask.causal == ATTEND_CAUSAL && d->q_len != d->kv_len && !(d->purpose & ATTEND_FOR_EXTEND);
   ATTEND_CHECK(ctx, !guess,
-               "key length %d is %s than query length %d: choose causal "
-               "alignment top or bottom",
+               "key length %d is %s than query length %d: choose causal alignment top or bottom",
                d->kv_len, d->kv_len < d->q_len ? "shorter" : "longer", d->q_len);
   return ATTEND_OK;
 }

@@ -7,6 +7,8 @@
 
 /* Defaults for 0. */
 enum { FORM_DEGREE = 2, FORM_FEATURES = 256 };
+/* A state holds one row of M for each: more alone would be gigabytes. */
+enum { MOST_FEATURES = 1 << 20 };
 
 /* Whether the form reads desc.scale. */
 bool form_has_scale(attend_form_kind kind);

@@ -114,8 +114,7 @@ static inline void plan_weak(attend_plan *p, int64_t rows) {
   if (rows) __atomic_fetch_add(&p->weak_rows, rows, __ATOMIC_RELAXED);
 }
 
-/* A denominator that underflowed, overflowed or cancelled; size: the sum of absolute
- * weights. */
+/* A denominator that underflowed, overflowed or cancelled; size: the sum of absolute weights. */
 static inline bool is_lost(float denominator, float size) {
   return fabsf(denominator) < 0x1p-100f || isinf(denominator) || fabsf(denominator) < 1e-3f * size;
 }

@@ -226,9 +226,6 @@ attend_status features_draw(attend_context *ctx, const attend_desc *d, feature_m
   return ATTEND_OK;
 }
 
-/* Beyond this a state alone would be gigabytes. */
-enum { MOST_FEATURES = 1 << 20 };
-
 /* A map without its numbers. */
 static feature_map map_of(const attend_desc *d) {
   feature_map map = {.kind = kind_of(&d->form)};

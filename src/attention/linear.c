@@ -333,15 +333,14 @@ static void linear_dead_rows(const call *c, tile t, linear_scratch *w) {
 
 /* ---- the engine -------------------------------------------------------------------- */
 
-/* With enough stacks (kv heads of the batch) for all threads, each thread processes whole
- * stacks. Otherwise blocks go in waves, a chunked scan: the sums of a wave's blocks in
- * parallel, their prefix sums in order, then its rows. The operations on a row are the
- * same. */
+/* With enough stacks (kv heads of the batch) for all threads, each thread processes whole stacks.
+ * Otherwise blocks go in waves, a chunked scan: the sums of a wave's blocks in parallel, their
+ * prefix sums in order, then its rows. The operations on a row are the same. */
 
 static const char *applicable(const attend_desc *d) {
   int64_t count = attend_form_features(&d->form, d->dim);
   if (count == 0) return "the form has no feature map";
-  if (count > 1 << 20) return "the feature map has more than a million entries";
+  if (count > MOST_FEATURES) return "the feature map has more than a million entries";
   if (d->form.kind == ATTEND_POLY && d->form.degree > 8)
     return "monomials of a degree above 8 overflow f32 easily";
   if (d->mask.window) return "a sum over keys cannot drop keys: no window";

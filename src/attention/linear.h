@@ -86,8 +86,7 @@ void linear_tops(const attend_plan *p, tile t, const linear_block *k, float m, l
 
 /* Row `row` of a stack sees the keys [0, end). */
 int64_t linear_row_end(const call *c, int b, int row);
-/* The block that a row's keys end in, -1 if it sees none; the last such block
- * of a sequence. */
+/* The block that a row's keys end in, -1 if it sees none; the last such block of a sequence. */
 int64_t linear_row_block(const call *c, int b, int row);
 int64_t linear_last_block(const call *c, int b);
 int64_t linear_last_key(const call *c, int b); /* and the end of its keys */

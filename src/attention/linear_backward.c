@@ -104,8 +104,7 @@ static void make_g(const call *c, tile t, workspace *r) {
   }
 }
 
-/* Features, tops, G and da of the rows; m is the largest shift before the
- * block. */
+/* Features, tops, G and da of the rows; m is the largest shift before the block. */
 static void read_rows(const call *c, tile t, float m, workspace *r) {
   const attend_plan *p = c->plan;
   linear_tile *x = &r->w.tile;

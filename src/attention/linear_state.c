@@ -232,9 +232,8 @@ static attend_status query(call *c, attend_state *s) {
   for (int b = 0; b < s->batch; b++) {
     int64_t summed = stack_of(s, b, 0)->folded * PANEL;
     ATTEND_CHECK(c->plan->ctx, !causal || call_queries(c, b) == 0 || c->before[b] >= summed,
-                 "a linear state holds sums: the last %lld positions of "
-                 "sequence %d can still be queried, not %d; query in "
-                 "attend_extend, or without a causal mask",
+                 "a linear state holds sums: the last %lld positions of sequence %d can still be "
+                 "queried, not %d; query in attend_extend, or without a causal mask",
                  (long long)(s->length[b] - summed), b, call_queries(c, b));
   }
   run_stacks(c, s, false, true);

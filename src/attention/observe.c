@@ -81,8 +81,7 @@ static void harden(const call *c, tile g, int j0, int j1, float *s, float *l, fl
   }
 }
 
-/* s <- the weight, from poly's powers. A denominator of 0 is a row that sees
- * nothing. */
+/* s <- the weight, from poly's powers. A denominator of 0 is a row that sees nothing. */
 static void divide(const call *c, tile g, const block *k, int j0, int j1, float *s) {
   for (int r = 0; r < g.rows; r++) {
     float den = c->lse_in[row_index(c, g, r)], *row = s + r * BLOCK;
@@ -290,8 +289,7 @@ static int64_t each_items(const call *c) {
   return steps * c->plan->desc.batch * c->plan->desc.kv_heads;
 }
 
-/* Rows [from, end) of the request; those that follow each other go
- * together. */
+/* Rows [from, end) of the request; those that follow each other go together. */
 static void observe_listed_rows(const request *x, int b, int g, int from, int end,
                                 observe_scratch *w) {
   const attend_observation *obs = x->c.obs;

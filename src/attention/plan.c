@@ -30,8 +30,7 @@ static attend_status choose_named(attend_plan *p) {
     const char *refusal = (*e)->applicable(&p->desc);
     if (refusal)
       return fail(p->ctx, ATTEND_UNSUPPORTED,
-                  "engine %s does not apply: %s; leave the engine out and the "
-                  "plan will choose",
+                  "engine %s does not apply: %s; leave the engine out and the plan will choose",
                   wanted, refusal);
     p->engine = *e;
     return ATTEND_OK;
@@ -39,8 +38,7 @@ static attend_status choose_named(attend_plan *p) {
   return fail(p->ctx, ATTEND_UNSUPPORTED, "no engine is called \"%.40s\"", wanted);
 }
 
-/* The last engine supports everything that the others do not, so its refusal is the
- * reason. */
+/* The last engine supports everything that the others do not, so its refusal is the reason. */
 static attend_status choose(attend_plan *p) {
   const char *refusal = NULL;
   double least = 0;
@@ -95,8 +93,7 @@ enum { MOST_ROWS = INT32_MAX - (1 << 12) };
 static attend_status make(attend_plan *p) {
   ATTEND_TRY(desc_complete(p->ctx, &p->desc));
   ATTEND_CHECK(p->ctx, (int64_t)p->desc.q_len * (p->desc.heads / p->desc.kv_heads) <= MOST_ROWS,
-               "%d queries of %d heads share a kv head: cut the queries into "
-               "several calls",
+               "%d queries of %d heads share a kv head: cut the queries into several calls",
                p->desc.q_len, p->desc.heads / p->desc.kv_heads);
   derive(p);
   ATTEND_CHECK(p->ctx, p->desc.form.kind != ATTEND_GAUSSIAN || isfinite(p->score_to2),
@@ -163,78 +160,65 @@ void attend_plan_set_padding(attend_plan *plan, const int32_t *lengths, const ui
 
 /* ---- calls ------------------------------------------------------------------------ */
 
-/* A tensor of no elements may have no address. */
-static attend_status check_view(attend_context *ctx, const char *name, attend_view view,
-                                int64_t elements) {
-  ATTEND_CHECK(ctx, view.data || elements == 0, "%s is NULL: give its address", name);
+/* A tensor of a call. */
+typedef struct {
+  const char *name;
+  attend_view *view;
+  int heads, length, width;
+  bool output;
+} operand;
+
+/* Completes and checks them: a tensor of no elements may have no address. */
+static attend_status complete_all(const attend_plan *p, int n, const operand *all /* [n] */) {
+  for (const operand *x = all; x < all + n; x++) {
+    ATTEND_CHECK(p->ctx, x->view->data || x->length == 0, "%s is NULL: give its address", x->name);
+    *x->view = view_complete(*x->view, x->heads, x->length, x->width);
+    if (x->output)
+      ATTEND_TRY(
+          desc_check_output(p->ctx, &p->desc, x->name, x->view, x->heads, x->length, x->width));
+  }
+  return desc_check_pointers(p->ctx, &p->desc);
+}
+
+static attend_status check_lse(const attend_plan *p, const float *lse) {
+  ATTEND_CHECK(p->ctx, lse || p->desc.q_len == 0,
+               "lse is NULL: give the one that attend_forward wrote");
   return ATTEND_OK;
-}
-
-static attend_status check_inputs(const attend_plan *p, attend_view q, attend_view k,
-                                  attend_view v) {
-  const attend_desc *d = &p->desc;
-  ATTEND_TRY(check_view(p->ctx, "q", q, d->q_len));
-  ATTEND_TRY(check_view(p->ctx, "k", k, d->kv_len));
-  ATTEND_TRY(check_view(p->ctx, "v", v, d->kv_len));
-  return desc_check_pointers(p->ctx, d);
-}
-
-static call call_of(attend_plan *p, attend_view q, attend_view k, attend_view v) {
-  const attend_desc *d = &p->desc;
-  call c = {.plan = p, .on = p->fast, .n = d->q_len};
-  c.q = view_complete(q, d->heads, d->q_len, d->dim);
-  c.k = view_complete(k, d->kv_heads, d->kv_len, d->dim);
-  c.v = view_complete(v, d->kv_heads, d->kv_len, d->dim_v);
-  return c;
 }
 
 attend_status attend_forward(attend_plan *p, attend_view q, attend_view k, attend_view v,
                              attend_view o, float *lse) {
   const attend_desc *d = &p->desc;
-  ATTEND_TRY(check_inputs(p, q, k, v));
-  ATTEND_TRY(check_view(p->ctx, "o", o, d->q_len));
-  call c = call_of(p, q, k, v);
-  c.o = view_complete(o, d->heads, d->q_len, d->dim_v);
-  c.lse = lse;
-  ATTEND_TRY(desc_check_output(p->ctx, d, "o", &c.o, d->heads, d->q_len, d->dim_v));
+  const int H = d->heads, G = d->kv_heads, T = d->q_len, S = d->kv_len;
+  call c = {.plan = p, .on = p->fast, .n = T, .q = q, .k = k, .v = v, .o = o, .lse = lse};
+  const operand all[] = {{"q", &c.q, H, T, d->dim, false},
+                         {"k", &c.k, G, S, d->dim, false},
+                         {"v", &c.v, G, S, d->dim_v, false},
+                         {"o", &c.o, H, T, d->dim_v, true}};
+  ATTEND_TRY(complete_all(p, 4, all));
   if (p->engine->at_once) plan_wait(p);
   return p->engine->forward(&c);
-}
-
-static attend_status check_gradients(const call *c) {
-  const attend_desc *d = &c->plan->desc;
-  attend_context *ctx = c->plan->ctx;
-  ATTEND_TRY(desc_check_output(ctx, d, "dq", &c->dq, d->heads, d->q_len, d->dim));
-  ATTEND_TRY(desc_check_output(ctx, d, "dk", &c->dk, d->kv_heads, d->kv_len, d->dim));
-  return desc_check_output(ctx, d, "dv", &c->dv, d->kv_heads, d->kv_len, d->dim_v);
 }
 
 attend_status attend_backward(attend_plan *p, attend_view q, attend_view k, attend_view v,
                               attend_view o, const float *lse, attend_view d_o, attend_view dq,
                               attend_view dk, attend_view dv, float *dbias) {
   const attend_desc *d = &p->desc;
+  const int H = d->heads, G = d->kv_heads, T = d->q_len, S = d->kv_len;
   ATTEND_CHECK(p->ctx, d->purpose & ATTEND_FOR_BACKWARD,
-               "this plan supports forward only: set ATTEND_FOR_BACKWARD "
-               "in the description's purpose");
+               "this plan supports forward only: set ATTEND_FOR_BACKWARD in the description's "
+               "purpose");
   ATTEND_CHECK(p->ctx, !dbias || d->bias.kind != ATTEND_NO_BIAS,
                "dbias was given, but the description has no bias");
-  ATTEND_TRY(check_inputs(p, q, k, v));
-  ATTEND_TRY(check_view(p->ctx, "o", o, d->q_len));
-  ATTEND_TRY(check_view(p->ctx, "d_o", d_o, d->q_len));
-  ATTEND_TRY(check_view(p->ctx, "dq", dq, d->q_len));
-  ATTEND_TRY(check_view(p->ctx, "dk", dk, d->kv_len));
-  ATTEND_TRY(check_view(p->ctx, "dv", dv, d->kv_len));
-  ATTEND_CHECK(p->ctx, lse || d->q_len == 0, "lse is NULL: give the one that attend_forward wrote");
-  call c = call_of(p, q, k, v);
-  c.o = view_complete(o, d->heads, d->q_len, d->dim_v);
-  c.d_o = view_complete(d_o, d->heads, d->q_len, d->dim_v);
-  c.dq = view_complete(dq, d->heads, d->q_len, d->dim);
-  c.dk = view_complete(dk, d->kv_heads, d->kv_len, d->dim);
-  c.dv = view_complete(dv, d->kv_heads, d->kv_len, d->dim_v);
-  c.on = p->kn->block[ATTEND_F32];
-  ATTEND_TRY(check_gradients(&c));
-  c.lse_in = lse;
-  c.dbias = dbias;
+  call c = {.plan = p, .on = p->kn->block[ATTEND_F32], .n = T, .lse_in = lse, .dbias = dbias};
+  c.q = q, c.k = k, c.v = v, c.o = o, c.d_o = d_o, c.dq = dq, c.dk = dk, c.dv = dv;
+  const operand all[] = {
+      {"q", &c.q, H, T, d->dim, false},       {"k", &c.k, G, S, d->dim, false},
+      {"v", &c.v, G, S, d->dim_v, false},     {"o", &c.o, H, T, d->dim_v, false},
+      {"d_o", &c.d_o, H, T, d->dim_v, false}, {"dq", &c.dq, H, T, d->dim, true},
+      {"dk", &c.dk, G, S, d->dim, true},      {"dv", &c.dv, G, S, d->dim_v, true}};
+  ATTEND_TRY(complete_all(p, 8, all));
+  ATTEND_TRY(check_lse(p, lse));
   if (p->engine->at_once) plan_wait(p);
   return p->engine->backward(&c);
 }
@@ -244,23 +228,21 @@ attend_status attend_observe(attend_plan *p, attend_view q, attend_view k, const
   const attend_desc *d = &p->desc;
   attend_observation obs;
   ATTEND_TRY(OPTIONS_READ(p->ctx, attend_observation, observation, &obs));
-  ATTEND_TRY(check_inputs(p, q, k, k));
-  ATTEND_CHECK(p->ctx, lse || d->q_len == 0, "lse is NULL: give the one that attend_forward wrote");
-  call c = call_of(p, q, k, (attend_view){0});
-  c.v.data = NULL;
-  c.lse_in = lse;
+  call c = {.plan = p, .on = p->fast, .n = d->q_len, .q = q, .k = k, .lse_in = lse};
+  const operand all[] = {{"q", &c.q, d->heads, d->q_len, d->dim, false},
+                         {"k", &c.k, d->kv_heads, d->kv_len, d->dim, false}};
+  ATTEND_TRY(complete_all(p, 2, all));
+  ATTEND_TRY(check_lse(p, lse));
   c.obs = observation ? &obs : NULL;
   if (p->engine->at_once) plan_wait(p);
   attend_status status = p->engine->observe(&c);
   plan_wait(p);
   return status;
 }
-
 /* ---- merging ----------------------------------------------------------------------- */
 
-/* Outputs of two disjoint sets of keys, for callers that split keys over calls, files or
- * machines. lse is the log of the denominator, so (o, lse) determines each side's share of
- * the weight. */
+/* Outputs of two disjoint sets of keys, for callers that split keys over calls, files or machines.
+ * lse is the log of the denominator, so (o, lse) determines each side's share of the weight. */
 
 typedef struct {
   double first, second; /* shares of the weight, or 0 and 0 */

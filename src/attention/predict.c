@@ -11,10 +11,9 @@
 
 /* ==== the variance of one key's weight ========================================
  *
- * With z_j = x + y_j (waves: x - y_j) the estimate of similarity j by one direction w,
- * divided by the similarity, is exp(w.z_j - |z_j|^2/2), or the same with cosh (pairs)
- * or cos (waves) in place of exp. So the covariance of two keys of a row is, with
- * c = z_j.z_l,
+ * With z_j = x + y_j (waves: x - y_j) the estimate of similarity j by one direction w, divided by
+ * the similarity, is exp(w.z_j - |z_j|^2/2), or the same with cosh (pairs) or cos (waves) in place
+ * of exp. So the covariance of two keys of a row is, with c = z_j.z_l,
  *
  *   favor            exp(c) - 1
  *   pairs, fourier   cosh(c) - 1
@@ -25,8 +24,7 @@
  *   favor, pairs     exp(-t) F(-t) - 1        F(t) = 1F1(-n; n; t)
  *   fourier          exp(t) F(t) - 1
  *
- * which is negative; for j != l the same function of |c| is close (exact to order c^2
- * up to 1/D).
+ * which is negative; for j != l the same function of |c| is close (exact to order c^2 up to 1/D).
  *
  * Sums over pairs of keys run over all keys in short rows, and over FEW in long ones,
  * sampled systematically in proportion to p^2 (the keys whose errors count) and to p
@@ -380,26 +378,27 @@ static double square_of(const predictor *p, const predict_term *t, double beside
   return fmax(square, NOISE * (1 - FOUND / u));
 }
 
-static double error_of(const predictor *p, double features) {
+/* The mean over keys, in proportion to their weights squared, of the relative variance of a
+ * weight, or of the square of the error that comes of it. */
+static double mean_over_keys(const predictor *p, double features, bool variance) {
   double dirs = directions_of(&p->form, features), beside = partners(p, dirs);
   double sum = 0, share = 0;
   for (size_t n = 0; n < p->terms.count; n++) {
     const predict_term *t = &p->terms.terms[n];
-    sum += t->share * fmin(square_of(p, t, beside, dirs), LARGEST);
+    double x = variance ? variance_by(t->weight, beside, dirs)
+                        : fmin(square_of(p, t, beside, dirs), LARGEST);
+    sum += t->share * x;
     share += t->share;
   }
-  return share > 0 ? sqrt(fmin(sum / share, LARGEST)) : 0;
+  return share > 0 ? sum / share : 0;
+}
+
+static double error_of(const predictor *p, double features) {
+  return sqrt(fmin(mean_over_keys(p, features, false), LARGEST));
 }
 
 static double variance_of(const predictor *p, double features) {
-  double dirs = directions_of(&p->form, features), beside = partners(p, dirs);
-  double sum = 0, share = 0;
-  for (size_t n = 0; n < p->terms.count; n++) {
-    const predict_term *t = &p->terms.terms[n];
-    sum += t->share * variance_by(t->weight, beside, dirs);
-    share += t->share;
-  }
-  return share > 0 ? fmin(features * (sum / share), LARGEST) : 0;
+  return fmin(features * mean_over_keys(p, features, true), LARGEST);
 }
 
 /* ---- the number that an error needs ------------------------------------------------- */
@@ -505,9 +504,7 @@ attend_status attend_predict_spread(attend_context *ctx, const attend_desc *desc
   ATTEND_TRY(desc_complete(ctx, &d));
   ATTEND_TRY(check_request(ctx, &d.form, target));
   ATTEND_CHECK(ctx, spread > 0 && spread < 1e30,
-               "the spread of q and k is %g: choose a positive number below "
-               "1e30",
-               spread);
+               "the spread of q and k is %g: choose a positive number below 1e30", spread);
   attend_desc sample = sample_desc(&d.form, d.kv_len, d.dim, d.scale);
   predictor p = {.form = d.form, .dim = d.dim};
   ATTEND_TRY(normal_terms(ctx, &sample, spread, &p.terms));
@@ -553,9 +550,8 @@ static attend_status refuse(attend_context *ctx, const attend_form *form, int di
   print_count(features, much);
   print_count(fewer, less);
   return fail(ctx, ATTEND_INVALID,
-              "an error of %g would take about %s features at width %d with q "
-              "and k of rms %g: scale q and k down (rms %.2g needs about %s), "
-              "allow a larger error, or use softmax",
+              "an error of %g would take about %s features at width %d with q and k of rms %g: "
+              "scale q and k down (rms %.2g needs about %s), allow a larger error, or use softmax",
               (double)form->error, much, dim, spread, lower, less);
 }
 
@@ -563,9 +559,7 @@ attend_status predict_features(attend_context *ctx, const attend_form *form, int
                                int *features) {
   double spread = form->spread > 0 ? (double)form->spread : 1, count;
   ATTEND_CHECK(ctx, spread < 1e30,
-               "the spread of q and k is %g: choose a positive number below "
-               "1e30",
-               spread);
+               "the spread of q and k is %g: choose a positive number below 1e30", spread);
   ATTEND_TRY(needed(ctx, form, dim, scale, spread, &count));
   if (count > PREDICT_MOST) return refuse(ctx, form, dim, scale, spread, count);
   *features = (int)count;

@@ -87,6 +87,17 @@ static const problem_word problem_words[] = {
     {NULL, WORD_OP, 0},
 };
 
+/* The enum that a group sets, of an int's size; groups with a number have none. */
+static const size_t group_at[] = {
+    [WORD_CAUSAL] = offsetof(attend_problem, desc.mask.causal),
+    [WORD_PAD] = offsetof(attend_problem, pad),
+    [WORD_BIAS] = offsetof(attend_problem, desc.bias.kind),
+    [WORD_DTYPE] = offsetof(attend_problem, desc.dtype),
+    [WORD_LAYOUT] = offsetof(attend_problem, bthd),
+    [WORD_OP] = offsetof(attend_problem, op),
+};
+_Static_assert(sizeof((attend_problem *)0)->bthd == sizeof(int), "set as an enum is");
+
 enum { /* forms that share settings, as bits */
        ARGMAX = 1 << ATTEND_ARGMAX,
        POLY = 1 << ATTEND_POLY,
@@ -212,15 +223,12 @@ static attend_status read_number(reader *r, const char *name, span value, bool m
     return wrong(r, "%s is \"%.*s\": choose a number such as %s=0.5", name, shown(value), value.at,
                  name);
   if (*out == 0 && !may_be_zero)
-    return wrong(r,
-                 "%s is 0: choose another number, or leave it out for the "
-                 "default",
-                 name);
+    return wrong(r, "%s is 0: choose another number, or leave it out for the default", name);
   return ATTEND_OK;
 }
 
 static attend_status read_count(reader *r, const problem_setting *s, span value, int *out) {
-  int most = strcmp(s->name, "m") ? INT_MAX : 1 << 20; /* desc.c's limit */
+  int most = strcmp(s->name, "m") ? INT_MAX : MOST_FEATURES;
   if (read_int(value, out) && *out >= 1) return ATTEND_OK;
   return wrong(r, "%s %s is \"%.*s\": choose a whole number from 1 to %d", s->meaning, s->name,
                shown(value), value.at, most);
@@ -296,9 +304,7 @@ static attend_status read_form_settings(reader *r, span list) {
     span value = cut(&rest, ',');
     span name = cut(&value, '=');
     if (name.length == 0 || value.at == name.at + name.length)
-      return wrong(r,
-                   "\"%.*s\" is no setting: write name=value, with commas "
-                   "between several",
+      return wrong(r, "\"%.*s\" is no setting: write name=value, with commas between several",
                    shown(name), name.at);
     if (occurs_before(list.at, name))
       return wrong(r, "%.*s is set twice: keep one", shown(name), name.at);
@@ -325,9 +331,7 @@ static attend_status read_form(reader *r) {
     r->problem.desc.form.kind = (attend_form_kind)kind;
   if (!open) return ATTEND_OK;
   if (rest.length == 0 || rest.at[rest.length - 1] != ')')
-    return wrong(r,
-                 "the parenthesis does not close at the end of the word: "
-                 "write %s(name=value)",
+    return wrong(r, "the parenthesis does not close at the end of the word: write %s(name=value)",
                  problem_forms[kind]);
   return read_form_settings(r, (span){rest.at, rest.length - 1});
 }
@@ -430,43 +434,19 @@ static attend_status read_window(reader *r, span value) {
 static attend_status read_scale(reader *r, span value) {
   attend_desc *d = &r->problem.desc;
   if (!form_has_scale(d->form.kind))
-    return wrong(r,
-                 "%s has no scale: leave it out, or choose softmax, argmax, "
-                 "fourier or favor",
+    return wrong(r, "%s has no scale: leave it out, or choose softmax, argmax, fourier or favor",
                  problem_forms[d->form.kind]);
   return read_number(r, "scale", value, false, &d->scale);
 }
 
 static attend_status apply_word(reader *r, const problem_word *w, span value) {
-  attend_problem *p = &r->problem;
-  attend_desc *d = &p->desc;
-  switch (w->group) {
-    case WORD_CAUSAL:
-      d->mask.causal = (attend_causal)w->value;
-      break;
-    case WORD_WINDOW:
-      return read_window(r, value);
-    case WORD_PAD:
-      p->pad = (attend_pad)w->value;
-      break;
-    case WORD_BIAS:
-      d->bias.kind = (attend_bias_kind)(w->value & ~PROBLEM_ONE_SIDED);
-      d->bias.one_sided = (w->value & PROBLEM_ONE_SIDED) != 0;
-      break;
-    case WORD_SCALE:
-      return read_scale(r, value);
-    case WORD_CAP:
-      return read_number(r, "cap", value, false, &d->soft_cap);
-    case WORD_DTYPE:
-      d->dtype = (attend_dtype)w->value;
-      break;
-    case WORD_LAYOUT:
-      p->bthd = 1;
-      break;
-    case WORD_OP:
-      p->op = (attend_op)w->value;
-      break;
-  }
+  attend_desc *d = &r->problem.desc;
+  if (w->group == WORD_WINDOW) return read_window(r, value);
+  if (w->group == WORD_SCALE) return read_scale(r, value);
+  if (w->group == WORD_CAP) return read_number(r, "cap", value, false, &d->soft_cap);
+  const int set = w->value & ~PROBLEM_ONE_SIDED;
+  memcpy((char *)&r->problem + group_at[w->group], &set, sizeof set);
+  if (w->group == WORD_BIAS) d->bias.one_sided = (w->value & PROBLEM_ONE_SIDED) != 0;
   return ATTEND_OK;
 }
 
@@ -494,11 +474,9 @@ static attend_status finish_decode(reader *r) {
                "keys held as n and leave x out",
                d->kv_len, d->q_len);
   ATTEND_CHECK(r->ctx, d->q_len >= 1,
-               "a decode has n0: choose n1 or more, the keys held with the new "
-               "one");
+               "a decode has n0: choose n1 or more, the keys held with the new one");
   ATTEND_CHECK(r->ctx, d->mask.causal != ATTEND_CAUSAL_TOP,
-               "a decode puts its query at the last key: leave out top, or "
-               "write bottom");
+               "a decode puts its query at the last key: leave out top, or write bottom");
   d->mask.causal = ATTEND_CAUSAL_BOTTOM;
   d->kv_len = d->q_len;
   d->q_len = 1;
@@ -518,8 +496,7 @@ static attend_status finish(reader *r) {
 
 attend_status attend_problem_parse(attend_context *ctx, const char *text, attend_problem *problem) {
   ATTEND_CHECK(ctx, text && *text,
-               "the problem is empty: write FORM:SHAPE, such as "
-               "softmax:b1h12n1024d64:causal");
+               "the problem is empty: write FORM:SHAPE, such as softmax:b1h12n1024d64:causal");
   reader r = {.ctx = ctx, .rest = text};
   memset(&r.problem, 0, sizeof r.problem); /* its padding too: == is memcmp */
   next_word(&r);
@@ -544,9 +521,8 @@ attend_status attend_form_parse(attend_context *ctx, const char *text, attend_fo
   next_word(&r);
   ATTEND_TRY(read_form(&r));
   ATTEND_CHECK(ctx, !r.rest && r.problem.op != ATTEND_OP_SGEMM,
-               "\"%.*s\" is not a form alone: write one such as softmax or "
-               "favor(m=256)",
-               SHOWN, text);
+               "\"%.*s\" is not a form alone: write one such as softmax or favor(m=256)", SHOWN,
+               text);
   *form = r.problem.desc.form;
   return ATTEND_OK;
 }
@@ -636,26 +612,11 @@ static void put_shape(writer *w, const attend_problem *p, const attend_desc *d) 
 
 /* What the group of a word is set to; a word is printed if it names that. */
 static int group_value(const attend_problem *p, problem_word_group group) {
-  const attend_desc *d = &p->desc;
-  switch (group) {
-    case WORD_CAUSAL: /* a decode is bottom of itself */
-      return p->op == ATTEND_OP_DECODE ? ATTEND_NOT_CAUSAL : (int)d->mask.causal;
-    case WORD_PAD:
-      return (int)p->pad;
-    case WORD_BIAS:
-      return (int)d->bias.kind | (d->bias.one_sided ? PROBLEM_ONE_SIDED : 0);
-    case WORD_DTYPE:
-      return (int)d->dtype;
-    case WORD_LAYOUT:
-      return p->bthd;
-    case WORD_OP:
-      return (int)p->op;
-    case WORD_WINDOW:
-    case WORD_SCALE:
-    case WORD_CAP:
-      break;
-  }
-  return 0;
+  int value;
+  memcpy(&value, (const char *)p + group_at[group], sizeof value);
+  if (group == WORD_CAUSAL && p->op == ATTEND_OP_DECODE) return ATTEND_NOT_CAUSAL; /* implied */
+  if (group == WORD_BIAS && p->desc.bias.one_sided) value |= PROBLEM_ONE_SIDED;
+  return value;
 }
 
 static void put_words(writer *w, const attend_problem *p, const attend_desc *d) {

@@ -143,9 +143,7 @@ static attend_status check_total(attend_context *ctx, const attend_desc *d) {
   double width = (double)d->dim + d->dim_v + 1;
   double bytes = 4 * ((queries + keys) * width + 2 * (double)bias);
   ATTEND_CHECK(ctx, bytes < 0.5 * (double)PTRDIFF_MAX,
-               "the tensors of the problem take about %.3g bytes: choose "
-               "smaller sizes",
-               bytes);
+               "the tensors of the problem take about %.3g bytes: choose smaller sizes", bytes);
   return ATTEND_OK;
 }
 
@@ -155,8 +153,7 @@ attend_status attend_problem_tensors(attend_context *ctx, const attend_problem *
   extras x;
   memset(tensors, 0, sizeof *tensors);
   ATTEND_CHECK(ctx, p.op != ATTEND_OP_SGEMM,
-               "sgemm has no queries, keys and values: make its three matrices "
-               "from m, n and k");
+               "sgemm has no queries, keys and values: make its three matrices from m, n and k");
   p.desc.size = sizeof p.desc;
   ATTEND_TRY(desc_complete(ctx, &p.desc));
   ATTEND_TRY(check_total(ctx, &p.desc));

@@ -106,9 +106,8 @@ static float row_lse(const call *c, tile t, int i, float m, const float l[2]) {
   return (float)(sum - query_norm(c, t, i));
 }
 
-/* See attend_plan_weak_rows: poly has the sum of absolute weights in l[1]. Gaussian's
- * weights are relative to the largest, so their sum is 0 only if every distance
- * overflows f32. */
+/* See attend_plan_weak_rows: poly has the sum of absolute weights in l[1]. Gaussian's weights are
+ * relative to the largest, so their sum is 0 only if every distance overflows f32. */
 static bool row_is_lost(const call *c, const float l[2]) {
   const attend_plan *p = c->plan;
   if (is_poly(p)) return is_lost(l[0], l[1]) || isinf(l[1]);

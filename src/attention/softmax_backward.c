@@ -350,8 +350,7 @@ static void differences_to_keys(const attend_plan *p, tile t, int j0, int j1, ce
   }
 }
 
-/* Onto w->o; a row takes exactly the keys that it sees, so that no NaN meets a
- * weight of 0. */
+/* Onto w->o; a row takes exactly the keys that it sees, so that no NaN meets a weight of 0. */
 static void differences_to_rows(const call *c, tile t, int j0, int j1, cell_scratch *w) {
   const attend_plan *p = c->plan;
   for (int r = 0; r < t.rows; r++) {

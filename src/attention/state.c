@@ -94,9 +94,8 @@ int64_t attend_state_length(const attend_state *s, int b) {
 static attend_status check_limit(attend_context *ctx, size_t held, size_t bytes, const char *what) {
   if (size_add(held, bytes) <= ctx->cache_limit) return ATTEND_OK;
   return fail(ctx, ATTEND_NO_MEMORY,
-              "%s needs %zu bytes beside the %zu that the context's states "
-              "hold, and its cache_limit is %zu: raise the limit or store fewer "
-              "keys",
+              "%s needs %zu bytes beside the %zu that the context's states hold, and its "
+              "cache_limit is %zu: raise the limit or store fewer keys",
               what, bytes, held, ctx->cache_limit);
 }
 
@@ -175,9 +174,8 @@ attend_status attend_state_copy(const attend_state *from, int b, attend_state *t
               same_shape(&from->desc, &to->desc) &&
               (to->kind->has_keys || same_features(&from->desc, &to->desc));
   ATTEND_CHECK(to->ctx, fits,
-               "sequence %d cannot become sequence %d of a state of another "
-               "shape or form",
-               b, to_b);
+               "sequence %d cannot become sequence %d of a state of another shape or form", b,
+               to_b);
   return to->kind->copy(from, b, to, to_b);
 }
 
@@ -361,9 +359,7 @@ attend_status state_get(state_reader *f, void *data, size_t bytes) {
   if (!bytes || fread(data, 1, bytes, f->file) == bytes) return ATTEND_OK;
   if (ferror(f->file)) return file_failed(f, "reading the state from");
   return fail(f->ctx, ATTEND_IO,
-              "\"%.200s\" ends in the middle of a state: it was cut off, save "
-              "it again",
-              f->path);
+              "\"%.200s\" ends in the middle of a state: it was cut off, save it again", f->path);
 }
 
 attend_status state_get_number(state_reader *f, int64_t least, int64_t most, const char *what,

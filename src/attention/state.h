@@ -27,8 +27,7 @@ typedef struct { /* a file that is read */
   FILE *file;
 } state_reader;
 
-/* Sequences, shapes and pointers were checked; a call that fails leaves the
- * state as it was. */
+/* Sequences, shapes and pointers were checked; a call that fails leaves the state as it was. */
 struct state_kind {
   /* Keys are stored, so any form and observe can read them. Otherwise a state works
    * only with plans of the same features. */

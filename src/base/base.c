@@ -78,9 +78,7 @@ attend_status take(attend_context *ctx, size_t bytes, const char *what, void *bl
     return fail(ctx, ATTEND_NO_MEMORY,
                 "%s would exceed the address space: choose a smaller problem", what);
   return fail(ctx, ATTEND_NO_MEMORY,
-              "no memory for %s (%zu bytes): free some or choose a smaller "
-              "problem",
-              what, bytes);
+              "no memory for %s (%zu bytes): free some or choose a smaller problem", what, bytes);
 }
 
 attend_status take_zeroed(attend_context *ctx, size_t bytes, const char *what, void *block) {

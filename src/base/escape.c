@@ -38,31 +38,43 @@ static bool is_control(const unsigned char *s, int length) {
   return length == 2 && s[0] == 0xc2 && s[1] < 0xa0;
 }
 
-size_t attend_escape(const char *text, size_t length, const char *keep, char *out, size_t size) {
+/* What stands for a character of n bytes, or for a byte that is not UTF-8 (n 0); NULL: it
+ * stands for itself. */
+typedef const char *(*replacement)(const unsigned char *s, int n, const char *keep, char piece[16]);
+
+static size_t escape(const char *text, size_t length, replacement of, const char *keep, char *out,
+                     size_t size) {
   const unsigned char *s = (const unsigned char *)text, *end = s + length;
+  char piece[16];
   output o = {out, size, 0};
   put(&o, "", 0);
   for (int n; s < end; s += n ? n : 1) {
     n = utf8_length(s, end);
-    bool plain = n && (!is_control(s, n) || (*s && strchr(keep, *s)));
-    char piece[16];
-    int bytes = n ? n : 1, wrote = 0;
-    for (int i = 0; i < bytes && !plain; i++)
-      wrote += snprintf(piece + wrote, sizeof piece - (size_t)wrote, "\\x%02x", s[i]);
-    if (plain)
-      put(&o, (const char *)s, (size_t)n);
+    const char *instead = of(s, n, keep, piece);
+    if (instead)
+      put(&o, instead, strlen(instead));
     else
-      put(&o, piece, (size_t)wrote);
+      put(&o, (const char *)s, (size_t)n);
   }
   return o.used;
 }
 
-/* NULL: the character of these bytes stands for itself. */
-static const char *entity(const unsigned char *s, int length) {
-  static const char replacement[] = "\xef\xbf\xbd";
-  bool noncharacter = length == 3 && s[0] == 0xef && s[1] == 0xbf && s[2] >= 0xbe;
-  if (!length || noncharacter) return replacement;
-  if (is_control(s, length) && (length > 1 || !*s || !strchr("\t\n\r", *s))) return replacement;
+static const char *for_terminal(const unsigned char *s, int n, const char *keep, char piece[16]) {
+  if (n && (!is_control(s, n) || (*s && strchr(keep, *s)))) return NULL;
+  for (int i = 0; i < (n ? n : 1); i++) snprintf(piece + 4 * i, 5, "\\x%02x", s[i]);
+  return piece;
+}
+
+size_t attend_escape(const char *text, size_t length, const char *keep, char *out, size_t size) {
+  return escape(text, length, for_terminal, keep, out, size);
+}
+
+static const char *for_xml(const unsigned char *s, int n, const char *keep, char piece[16]) {
+  static const char no_character[] = "\xef\xbf\xbd";
+  bool noncharacter = n == 3 && s[0] == 0xef && s[1] == 0xbf && s[2] >= 0xbe;
+  (void)keep, (void)piece;
+  if (!n || noncharacter) return no_character;
+  if (is_control(s, n) && (n > 1 || !*s || !strchr("\t\n\r", *s))) return no_character;
   return *s == '<'   ? "&lt;"
          : *s == '>' ? "&gt;"
          : *s == '&' ? "&amp;"
@@ -71,16 +83,5 @@ static const char *entity(const unsigned char *s, int length) {
 }
 
 size_t attend_escape_xml(const char *text, size_t length, char *out, size_t size) {
-  const unsigned char *s = (const unsigned char *)text, *end = s + length;
-  output o = {out, size, 0};
-  put(&o, "", 0);
-  for (int n; s < end; s += n ? n : 1) {
-    n = utf8_length(s, end);
-    const char *instead = entity(s, n);
-    if (instead)
-      put(&o, instead, strlen(instead));
-    else
-      put(&o, (const char *)s, (size_t)n);
-  }
-  return o.used;
+  return escape(text, length, for_xml, "", out, size);
 }

@@ -75,9 +75,8 @@ typedef struct {
   char path[LONGEST_PATH], draft[LONGEST_PATH];
 } folder_draft;
 attend_status folder_draft_open(attend_context *ctx, const char *path, folder_draft *folder);
-/* The folder's list of names is brought to the disk and the folder renamed; files
- * are by then, as file_write does. A folder that was there is replaced. On failure
- * the draft is dropped. */
+/* The folder's list of names is brought to the disk and the folder renamed; files are by then, as
+ * file_write does. A folder that was there is replaced. On failure the draft is dropped. */
 attend_status folder_draft_keep(const folder_draft *folder);
 void folder_draft_drop(const folder_draft *folder);
 /* folder/name, which need not be there. */

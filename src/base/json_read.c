@@ -70,9 +70,8 @@ static const attend_json *find_duplicate(const attend_json *object) {
   return NULL;
 }
 
-/* Sorts the names of an object into *index, with as much again behind it for
- * scratch, and steps over what it keeps. Returns a member whose name comes
- * twice, or NULL. */
+/* Sorts the names of an object into *index, with as much again behind it for scratch, and steps
+ * over what it keeps. Returns a member whose name comes twice, or NULL. */
 static const attend_json *index_names(attend_json *object, uint32_t **index) {
   if (object->count > FEW) {
     sort_names(object->child, *index, *index + object->count, object->count);

@@ -128,8 +128,7 @@ static void put_escaped(attend_json_writer *w, unsigned c) {
   put(w, text, (size_t)n);
 }
 
-/* DEL and C1 steer terminals as C0 does, although JSON does not ask for their
- * escape. */
+/* DEL and C1 steer terminals as C0 does, although JSON does not ask for their escape. */
 static bool is_plain(const unsigned char *s, int length) {
   if (length == 1) return *s >= 0x20 && *s != 0x7f && *s != '"' && *s != '\\';
   return length > 2 || s[0] != 0xc2 || s[1] >= 0xa0;

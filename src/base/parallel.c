@@ -306,9 +306,8 @@ static void start_workers(struct pool *x) {
 
 /* ---- pools ---------------------------------------------------------------------- */
 
-/* Threads have their memory from the C library, as their stacks: a pool is made
- * when it is first needed, within calls that take nothing from the context's
- * allocator. */
+/* Threads have their memory from the C library, as their stacks: a pool is made when it is first
+ * needed, within calls that take nothing from the context's allocator. */
 static struct pool *pool_create(struct pools *home, int threads, size_t fetch) {
   struct pool *x;
   size_t slots = (size_t)threads * sizeof *x->slot;
@@ -405,13 +404,6 @@ static void pool_queue(struct pool *x, int64_t n, phase_body body, const void *a
   release(x, ++x->queued);
 }
 
-static void pool_reads(struct pool *x, const void *data, int64_t units, size_t unit) {
-  phase *f = &x->ring[(x->queued - 1) % RING];
-  atomic_store_explicit(&f->units, units, memory_order_relaxed);
-  atomic_store_explicit(&f->unit, unit, memory_order_relaxed);
-  atomic_store_explicit(&f->reads, (uintptr_t)data, memory_order_relaxed);
-}
-
 /* ---- streams --------------------------------------------------------------------- */
 
 void stream_enter(attend_stream *s) {
@@ -444,7 +436,11 @@ void stream_resume(attend_stream *s, int depth) {
 }
 
 void stream_reads(attend_stream *s, const void *data, int64_t units, size_t unit) {
-  if (s->pool) pool_reads(s->pool, data, units, unit);
+  if (!s->pool) return;
+  phase *f = &s->pool->ring[(s->pool->queued - 1) % RING];
+  atomic_store_explicit(&f->units, units, memory_order_relaxed);
+  atomic_store_explicit(&f->unit, unit, memory_order_relaxed);
+  atomic_store_explicit(&f->reads, (uintptr_t)data, memory_order_relaxed);
 }
 
 static void run_alone(int64_t n, phase_body body, const void *args) {

@@ -188,14 +188,12 @@ static attend_status read_header(attend_tensor_file *f) {
   for (int i = 7; i >= 0; i--) length = length << 8 | f->map[i];
   if (length > LONGEST_HEADER)
     return fail(f->ctx, ATTEND_IO,
-                "%s: its header claims %llu bytes, more than any tensor file "
-                "has: it is not one",
+                "%s: its header claims %llu bytes, more than any tensor file has: it is not one",
                 f->path, (unsigned long long)length);
   if (length > f->size - 8)
     return fail(f->ctx, ATTEND_IO,
-                "%s: its header claims %llu bytes of a file of %zu: it was cut "
-                "off",
-                f->path, (unsigned long long)length, f->size);
+                "%s: its header claims %llu bytes of a file of %zu: it was cut off", f->path,
+                (unsigned long long)length, f->size);
   f->header = (size_t)length;
   char what[256];
   snprintf(what, sizeof what, "the header of %.200s", f->path);
@@ -402,9 +400,8 @@ static attend_status check_written(const writing *w) {
     ATTEND_CHECK(
         w->ctx,
         t->name && attend_stored_name(t->stored) && t->rank >= 0 && t->rank <= ATTEND_TENSOR_RANK,
-        "tensor %zu of \"%.200s\" has no name, or a kind or rank that "
-        "the format does not have",
-        i, w->path);
+        "tensor %zu of \"%.200s\" has no name, or a kind or rank that the format does not have", i,
+        w->path);
     ATTEND_CHECK(w->ctx, t->data || w->fill || !tensor_bytes(t),
                  "tensor %s of \"%.200s\" has no data", t->name, w->path);
   }

@@ -41,9 +41,7 @@ static attend_status choose_threads(attend_context *ctx, int wanted) {
   if (ours && *ours) {
     long n = strtol(ours, &end, 10);
     ATTEND_CHECK(ctx, *end == 0 && n >= 1 && n <= 4096,
-                 "ATTEND_NUM_THREADS is \"%.40s\": set it to a number from 1 "
-                 "to 4096",
-                 ours);
+                 "ATTEND_NUM_THREADS is \"%.40s\": set it to a number from 1 to 4096", ours);
     return attend_context_set_threads(ctx, (int)n);
   }
   const char *theirs = getenv("OMP_NUM_THREADS");
@@ -57,9 +55,7 @@ static attend_status choose_device(attend_context *ctx, const char *wanted) {
   if (!wanted) wanted = given && *given ? given : "cpu";
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     if (!strcmp(all[i]->name, wanted)) ctx->device = all[i];
-  ATTEND_CHECK(ctx, ctx->device,
-               "there is no device \"%.40s\": choose cpu, or unset "
-               "ATTEND_DEVICE",
+  ATTEND_CHECK(ctx, ctx->device, "there is no device \"%.40s\": choose cpu, or unset ATTEND_DEVICE",
                wanted);
   ctx->engines = cpu_engines;
   return ctx->device == &device_trap ? trap_create(ctx) : ATTEND_OK;

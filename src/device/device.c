@@ -13,12 +13,6 @@ static void copy(attend_context *ctx, void *to, const void *from, size_t bytes) 
   if (bytes) memcpy(to, from, bytes);
 }
 
-static attend_status pack(attend_context *ctx, attend_weights kind, bool back, int inputs,
-                          int n_parts, const attend_linear_part *parts, attend_linear **linear) {
-  return (back ? attend_linear_create_back : attend_linear_create)(ctx, kind, inputs, n_parts,
-                                                                   parts, linear);
-}
-
 static attend_status repack(attend_context *ctx, attend_linear *linear, int n_parts,
                             const attend_linear_part *parts) {
   (void)ctx;
@@ -32,7 +26,7 @@ const struct attend_device device_cpu = {.name = "cpu",
                                          .zero = zero,
                                          .write = copy,
                                          .read = copy,
-                                         .pack = pack,
+                                         .pack = cpu_pack,
                                          .repack = repack,
 #define X(name) .name = cpu_##name,
                                          OPS(X)

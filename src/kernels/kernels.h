@@ -279,9 +279,8 @@ struct block_kernels {
   size_t (*weights_at)(int row); /* where a row's weights lie in p, in floats */
   void (*weigh)(int rows, int j0, int j1, const void *p, const void *const *v, int ld,
                 const float *alpha, const float *beta, float *o);
-  /* NULL, or: the softmax of one group, and while its exponentials keep the
-   * vector units busy, the scores of the next and the values of the last, on
-   * units of their own. soft may be NULL. */
+  /* NULL, or: the softmax of one group, and while its exponentials keep the vector units busy, the
+   * scores of the next and the values of the last, on units of their own. soft may be NULL. */
   void (*overlap)(const struct block_soft *soft, const struct block_products *ride);
 };
 
@@ -306,6 +305,9 @@ struct kernels {
   KERNEL_LIST(K)
 #undef K
 };
+
+/* Of the sets that the build has. */
+extern const struct kernels kernels_scalar, kernels_avx2, kernels_avx512, kernels_amx, kernels_neon;
 
 /* The table of a set by name, or NULL: the best that runs here (select.c). */
 attend_status kernels_choose(attend_context *ctx, const char *wanted);

@@ -81,14 +81,21 @@ static double best_read(attend_context *ctx, int threads, const load *l) {
   return rate;
 }
 
+/* An array of n floats, which each thread clears a part of, and sums. */
+static attend_status load_open(attend_context *ctx, size_t n, load *l) {
+  size_t sums = (size_t)max64(PARTS, ctx->threads) * sizeof *l->sums;
+  *l = (load){.kn = ctx->kernels, .n = n / PARTS};
+  ATTEND_TRY(take(ctx, size_add(size_times(n, sizeof *l->x), sums), "measuring memory", &l->x));
+  l->sums = (double *)(l->x + n);
+  PARALLEL_FOR(ctx, ctx->threads, PARTS, clear_part, *l);
+  return ATTEND_OK;
+}
+
 attend_status attend_machine_read(attend_context *ctx, size_t bytes, double *rate) {
-  load l = {.kn = ctx->kernels, .n = bytes / sizeof *l.x / PARTS};
-  size_t n = l.n * PARTS;
+  load l;
+  const size_t n = bytes / sizeof *l.x / PARTS * PARTS;
   ATTEND_CHECK(ctx, n, "reading %zu bytes cannot be measured: give at least 1024", bytes);
-  ATTEND_TRY(
-      take(ctx, size_add(n * sizeof *l.x, PARTS * sizeof *l.sums), "measuring memory", &l.x));
-  l.sums = (double *)(l.x + n);
-  PARALLEL_FOR(ctx, ctx->threads, PARTS, clear_part, l);
+  ATTEND_TRY(load_open(ctx, n, &l));
   double seconds = 0;
   for (int i = 0; i <= TRIES; i++) {
     double once = (double)(n * sizeof *l.x) / read_once(ctx, ctx->threads, &l);
@@ -100,12 +107,8 @@ attend_status attend_machine_read(attend_context *ctx, size_t bytes, double *rat
 }
 
 attend_status attend_machine_measure(attend_context *ctx, attend_machine *machine) {
-  size_t n = (size_t)64 << 20; /* 256 MiB */
-  size_t sums = (size_t)max64(PARTS, ctx->threads) * sizeof(double);
-  load l = {.kn = ctx->kernels, .n = n / PARTS};
-  ATTEND_TRY(take(ctx, n * sizeof *l.x + sums, "measuring memory", &l.x));
-  l.sums = (double *)(l.x + n);
-  PARALLEL_FOR(ctx, ctx->threads, PARTS, clear_part, l);
+  load l;
+  ATTEND_TRY(load_open(ctx, (size_t)64 << 20, &l)); /* 256 MiB */
   machine->threads = ctx->threads;
   machine->flops_one = best_flops(ctx, 1, l.sums);
   machine->flops_all = best_flops(ctx, ctx->threads, l.sums);

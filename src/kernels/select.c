@@ -36,51 +36,37 @@ static int has_amx(void) {
 }
 #endif
 
-#define TABLES(T) T_SCALAR(T) T_AVX2(T) T_AVX512(T) T_AMX(T) T_NEON(T)
-#define T_SCALAR(T) T(scalar, 1)
-#ifdef ATTEND_HAVE_AVX2
-#define T_AVX2(T) \
-  T(avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
-#else
-#define T_AVX2(T)
-#endif
-#ifdef ATTEND_HAVE_AVX512
-#define T_AVX512(T)                                                                    \
-  T(avx512, __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && \
-                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-#else
-#define T_AVX512(T)
-#endif
-#ifdef ATTEND_HAVE_AMX
-#define T_AMX(T) T(amx, has_amx())
-#else
-#define T_AMX(T)
-#endif
-#ifdef ATTEND_HAVE_NEON
-#define T_NEON(T) T(neon, 1)
-#else
-#define T_NEON(T)
-#endif
-
-#define T(name, runs) extern const struct kernels kernels_##name;
-TABLES(T)
-#undef T
-
 typedef struct {
   const struct kernels *kernels;
   int runs_here;
 } choice;
 
-static int choices(choice out[8]) {
+enum { MOST_SETS = 8 };
+
+/* The sets of this build in rising order; returns their number. */
+static int choices(choice out[MOST_SETS]) {
   int n = 0;
-#define T(name, runs) out[n++] = (choice){&kernels_##name, !!(runs)};
-  TABLES(T)
-#undef T
+  out[n++] = (choice){&kernels_scalar, 1};
+#ifdef ATTEND_HAVE_AVX2
+  out[n++] = (choice){
+      &kernels_avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()};
+#endif
+#ifdef ATTEND_HAVE_AVX512
+  out[n++] = (choice){&kernels_avx512,
+                      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")};
+#endif
+#ifdef ATTEND_HAVE_AMX
+  out[n++] = (choice){&kernels_amx, has_amx()};
+#endif
+#ifdef ATTEND_HAVE_NEON
+  out[n++] = (choice){&kernels_neon, 1};
+#endif
   return n;
 }
 
 const char *attend_isa_name(int index, int *runs_here) {
-  choice all[8];
+  choice all[MOST_SETS];
   int n = choices(all);
   if (index < 0 || index >= n) return NULL;
   if (runs_here) *runs_here = all[index].runs_here;
@@ -88,7 +74,7 @@ const char *attend_isa_name(int index, int *runs_here) {
 }
 
 static void name_all(char *text, size_t size, int only_here) {
-  choice all[8];
+  choice all[MOST_SETS];
   int n = choices(all);
   text[0] = 0;
   for (int i = 0; i < n; i++) {
@@ -99,7 +85,7 @@ static void name_all(char *text, size_t size, int only_here) {
 }
 
 attend_status kernels_choose(attend_context *ctx, const char *wanted) {
-  choice all[8];
+  choice all[MOST_SETS];
   int n = choices(all);
   char names[128];
   for (int i = n - 1; i >= 0; i--) {

@@ -32,8 +32,7 @@ void attend_embed(attend_context *ctx, const attend_table *table, int rows, int 
   cpu_embed(ctx, &(struct op_embed){*table, rows, n, ids, 0, factor, add != 0, y, ldy});
 }
 
-/* Rows may have the same id: a thread has some lanes of columns and takes all rows in
- * order. */
+/* Rows may have the same id: a thread has some lanes of columns and takes all rows in order. */
 static void embed_lanes_back(const struct kernels *kn, const void *op, int lane, int end) {
   const struct op_embed_back *o = op;
   const int n = o->width, j0 = lane * LANES, j1 = lanes_end(n, end);

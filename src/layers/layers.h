@@ -6,8 +6,7 @@
 #include "kernels/kernels.h"
 #include "layers/ops.h"
 
-/* Rows of one partial sum over rows: fixed, so that sums do not depend on the number of
- * threads. */
+/* Rows of one partial sum over rows: fixed, so that sums do not depend on the number of threads. */
 enum { STRETCH = 64 };
 
 /* Below this many elements waking the threads costs more than they save. */

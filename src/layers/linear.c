@@ -184,9 +184,8 @@ static attend_status count_outputs(attend_context *ctx, int inputs, int n_parts,
   for (int p = 0; p < n_parts; p++) {
     ATTEND_CHECK(ctx, parts[p].weight, "part %d of a linear layer has no weights", p);
     ATTEND_CHECK(ctx, (unsigned)parts[p].dtype <= ATTEND_BF16,
-                 "part %d of a linear layer is of dtype %d: choose among f32, "
-                 "f16, bf16",
-                 p, (int)parts[p].dtype);
+                 "part %d of a linear layer is of dtype %d: choose among f32, f16, bf16", p,
+                 (int)parts[p].dtype);
     ATTEND_CHECK(ctx, parts[p].outputs >= 1,
                  "part %d of a linear layer has %d outputs: give at least 1", p, parts[p].outputs);
     sum += parts[p].outputs;
@@ -220,8 +219,8 @@ static attend_status take_linear(attend_context *ctx, const attend_linear *like,
   return status;
 }
 
-static attend_status create(attend_context *ctx, attend_weights kind, bool back, int inputs,
-                            int n_parts, const attend_linear_part *parts, attend_linear **linear) {
+attend_status cpu_pack(attend_context *ctx, attend_weights kind, bool back, int inputs, int n_parts,
+                       const attend_linear_part *parts, attend_linear **linear) {
   *linear = NULL;
   if (kind == ATTEND_WEIGHTS_MIXED && !ctx->kernels->mixed) kind = ATTEND_WEIGHTS_BF16;
   attend_linear like = {.ctx = ctx, .kind = kind, .back = back};
@@ -242,13 +241,13 @@ static attend_status create(attend_context *ctx, attend_weights kind, bool back,
 attend_status attend_linear_create(attend_context *ctx, attend_weights kind, int inputs,
                                    int n_parts, const attend_linear_part *parts,
                                    attend_linear **linear) {
-  return create(ctx, kind, false, inputs, n_parts, parts, linear);
+  return cpu_pack(ctx, kind, false, inputs, n_parts, parts, linear);
 }
 
 attend_status attend_linear_create_back(attend_context *ctx, attend_weights kind, int inputs,
                                         int n_parts, const attend_linear_part *parts,
                                         attend_linear **linear) {
-  return create(ctx, kind, true, inputs, n_parts, parts, linear);
+  return cpu_pack(ctx, kind, true, inputs, n_parts, parts, linear);
 }
 
 attend_status attend_linear_repack(attend_linear *l, int n_parts, const attend_linear_part *parts) {

@@ -16,8 +16,7 @@ typedef struct { /* a row as the loss sees it */
   int32_t right;
 } logits;
 
-/* -sum_j q_j log p_j, q = 1 - smoothing for the right one and smoothing / n for
- * each. */
+/* -sum_j q_j log p_j, q = 1 - smoothing for the right one and smoothing / n for each. */
 static float row_loss(const logits *l, int at, double sum) {
   double most = (double)l->x[at], s = (double)l->smoothing;
   double right = most - (double)l->x[l->right];

@@ -215,8 +215,7 @@ struct op_sinusoidal {
   int ldy;
 };
 
-/* y[i] = factor x[index[i]]; index NULL: i. scatter: y[index[i]] = factor x[i], no
- * index twice. */
+/* y[i] = factor x[index[i]]; index NULL: i. scatter: y[index[i]] = factor x[i], no index twice. */
 struct op_gather {
   int rows, width;
   const int32_t *index;
@@ -268,9 +267,8 @@ struct copy_texts {
   const int32_t *length;      /* [texts], of the host */
 };
 
-/* The loss of a copying head, and its gradients in place of logits, gates and
- * weights (then of the scores). loss NULL: logits become log p. of[i]: the text that
- * row i copies from, or -1. */
+/* The loss of a copying head, and its gradients in place of logits, gates and weights (then of the
+ * scores). loss NULL: logits become log p. of[i]: the text that row i copies from, or -1. */
 struct op_copy_loss {
   struct copy_texts texts;
   int rows, vocab;
@@ -347,6 +345,9 @@ struct op_step {
   float rate, decay, shrink, beta1, beta2, eps, fix1, fix2, momentum;
 };
 
+/* attend_linear_create, or with `back` attend_linear_create_back. */
+attend_status cpu_pack(attend_context *ctx, attend_weights kind, bool back, int inputs, int n_parts,
+                       const attend_linear_part *parts, attend_linear **linear);
 #define X(name) void cpu_##name(attend_context *ctx, const struct op_##name *op);
 OPS(X)
 #undef X

@@ -10,8 +10,7 @@
 static attend_status check(const attend_lens *l, attend_role role, int token,
                            attend_lens_shape *s) {
   ATTEND_CHECK(l->ctx, role != ATTEND_CROSS && attend_lens_role(l, role, s),
-               "a token is followed through self-attention: the run has none "
-               "of the %s",
+               "a token is followed through self-attention: the run has none of the %s",
                attend_role_name(role));
   ATTEND_CHECK(l->ctx, token >= 0 && token < s->rows,
                "token %d was requested: they are numbered 0 to %d", token, s->rows - 1);
@@ -70,8 +69,7 @@ typedef struct {
   double *to;
 } rollout;
 
-/* before <- after, through layer `layer`; *passed: the share of rows that were not
- * followed. */
+/* before <- after, through layer `layer`; *passed: the share of rows that were not followed. */
 static attend_status through_layer(rollout *r, int layer, const float *after, float *before,
                                    double *passed) {
   int T = r->s.rows, n = choose_rows(after, T, r->most, r->heavy, r->rows);

@@ -42,8 +42,7 @@ typedef struct {
   int key, keys;
 } band;
 
-/* Reads the place's denominators and its column of the bias; to be called before
- * bands of it. */
+/* Reads the place's denominators and its column of the bias; to be called before bands of it. */
 attend_status lens_enter(attend_lens *l, attend_head_id at);
 attend_status lens_band(attend_lens *l, const band *b, float *weights /* [n, keys] */);
 /* Rows of a band over that many keys. */

@@ -104,15 +104,13 @@ static attend_status check(const pooling *p) {
                a->row >= 0 && a->rows > 0 && a->rows <= s->rows - a->row && a->key >= 0 &&
                    a->keys > 0 && a->keys <= s->keys - a->key && a->height > 0 && a->width > 0 &&
                    a->height <= a->rows && a->width <= a->keys,
-               "%d x %d cells of rows %d + %d, keys %d + %d: the head has %d "
-               "rows and %d "
-               "keys, and a cell holds at least one of each",
+               "%d x %d cells of rows %d + %d, keys %d + %d: the head has %d rows and %d keys, "
+               "and a cell holds at least one of each",
                a->height, a->width, a->row, a->rows, a->key, a->keys, s->rows, s->keys);
   if (!p->other) return ATTEND_OK;
   const attend_lens_shape *o = &p->other->role[p->at.role].shape;
   ATTEND_CHECK(ctx, o->rows == s->rows && o->keys == s->keys,
-               "one run has %d x %d weights, the other %d x %d: there is no "
-               "difference to compute",
+               "one run has %d x %d weights, the other %d x %d: there is no difference to compute",
                s->rows, s->keys, o->rows, o->keys);
   return ATTEND_OK;
 }
@@ -184,8 +182,7 @@ attend_status attend_lens_compare(attend_lens *l, attend_lens *other, attend_hea
   ATTEND_TRY(lens_enter(other, at));
   const attend_lens_shape *s = &l->role[at.role].shape, *o = &other->role[at.role].shape;
   ATTEND_CHECK(l->ctx, s->rows == o->rows && s->keys == o->keys && s->dim_v == o->dim_v,
-               "one run has %d x %d weights, the other %d x %d: there is no "
-               "difference to compute",
+               "one run has %d x %d weights, the other %d x %d: there is no difference to compute",
                s->rows, s->keys, o->rows, o->keys);
   enum { STRETCHES = 4 }; /* long ones: rows side by side share their keys */
   gap g = {.keys = s->keys};

@@ -59,9 +59,8 @@ static attend_status shard_names(attend_checkpoint *c, const char *index, const 
     shard[i] = (mention){attend_json_string(attend_json_at(map, i), NULL), i};
     if (!shard[i].name || !is_plain_name(shard[i].name))
       return fail(c->ctx, ATTEND_IO,
-                  "%s: the shard of \"%.100s\" is not the name of a file beside "
-                  "it",
-                  index, attend_json_name(attend_json_at(map, i), NULL));
+                  "%s: the shard of \"%.100s\" is not the name of a file beside it", index,
+                  attend_json_name(attend_json_at(map, i), NULL));
   }
   qsort(shard, n, sizeof *shard, by_name);
   for (size_t i = 0; i < n; i++)
@@ -118,9 +117,8 @@ static attend_status open_files(attend_checkpoint *c, const char *folder) {
   }
   if (!sharded)
     return fail(c->ctx, ATTEND_IO,
-                "%s has neither model.safetensors nor "
-                "model.safetensors.index.json: weights in other formats are "
-                "not read",
+                "%s has neither model.safetensors nor model.safetensors.index.json: weights in "
+                "other formats are not read",
                 folder);
   ATTEND_TRY(json_read(c->ctx, path, &index));
   attend_status status = open_shards(c, folder, path, attend_json_get(index, "weight_map"));
@@ -338,8 +336,7 @@ static attend_status find_prefix(attend_checkpoint *c) {
               name, c->config.family);
 }
 
-/* Heads are outside the base model: without its prefix, or with the prefix less its
- * last part. */
+/* Heads are outside the base model: without its prefix, or with the prefix less its last part. */
 static void search(const attend_checkpoint *c, parameter *p) {
   char outer[LONGEST_NAME], name[LONGEST_NAME];
   const char *prefixes[3] = {c->prefix, NULL, NULL};

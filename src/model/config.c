@@ -90,8 +90,7 @@ attend_activation activation_called(config_reader *r, const char *text) {
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (!strcmp(text, known[i].name)) return known[i].is;
   REFUSE(r, ATTEND_UNSUPPORTED,
-         "%s: the activation \"%.40s\" is not known here: use relu, gelu, "
-         "gelu_new, silu or tanh",
+         "%s: the activation \"%.40s\" is not known here: use relu, gelu, gelu_new, silu or tanh",
          r->path, text);
   return ATTEND_IDENTITY;
 }
@@ -134,9 +133,8 @@ static void read_eos(config_reader *r, attend_config *c) {
     int64_t id = list ? -1 : read_integer(r, name, INT64_MIN, INT64_MAX, -1);
     if (list && !attend_json_integer(attend_json_at(value, i), &id))
       REFUSE(r, ATTEND_IO,
-             "%s: element %zu of %s is not a whole number: expected the ids of "
-             "tokens",
-             r->path, i, name);
+             "%s: element %zu of %s is not a whole number: expected the ids of tokens", r->path, i,
+             name);
     if (id >= 0 && id < c->vocab && n < ATTEND_MOST_EOS) c->eos[n++] = (int)id;
   }
   if (n) c->n_eos = n;
@@ -174,9 +172,7 @@ attend_status attend_roles_parse(attend_context *ctx, const char *text, unsigned
       const char *name = attend_role_name((attend_role)i);
       if (strlen(name) == n && !strncmp(name, at, n)) found = 1u << i;
     }
-    ATTEND_CHECK(ctx, found,
-                 "attention has the roles encoder, decoder and cross, not "
-                 "\"%.*s\"",
+    ATTEND_CHECK(ctx, found, "attention has the roles encoder, decoder and cross, not \"%.*s\"",
                  n < 40 ? (int)n : 40, at);
     *roles |= found;
     at += n;
@@ -267,9 +263,7 @@ static attend_status refuse_weights(attend_context *ctx, const char *path) {
     what = "a file of weights (safetensors): give the folder that it is in, or";
   if (!what) return ATTEND_OK;
   return fail(ctx, ATTEND_IO,
-              "%s is %s a folder with config.json, model.safetensors and a "
-              "tokenizer",
-              path, what);
+              "%s is %s a folder with config.json, model.safetensors and a tokenizer", path, what);
 }
 
 attend_status config_read_as(attend_context *ctx, const char *path, const family **f,

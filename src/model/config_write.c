@@ -72,8 +72,7 @@ static bool is_lopsided(const attend_architecture *a) {
   return a->width != a->decoder_width || a->heads != a->decoder_heads || a->mlp != a->decoder_mlp;
 }
 
-/* T5 has one size for both sides: where they differ, our own members give the
- * encoder's. */
+/* T5 has one size for both sides: where they differ, our own members give the encoder's. */
 static void write_t5_sides(attend_json_writer *w, const attend_architecture *a) {
   json_put_integer(w, "d_model", a->decoder_width);
   json_put_integer(w, "num_layers", a->layers);

@@ -31,8 +31,7 @@ attend_status copy_make(attend_session *r) {
   return ATTEND_OK;
 }
 
-/* Memory for so many tokens of all texts, n of one; the contents are lost if it
- * grows. */
+/* Memory for so many tokens of all texts, n of one; the contents are lost if it grows. */
 static attend_status copy_reserve(attend_session *r, size_t tokens, int n) {
   copying *c = &r->copy;
   if (tokens <= c->capacity && n <= c->span) return ATTEND_OK;

@@ -11,11 +11,10 @@
 #include "attend/model.h"
 #include "base/base.h"
 
-/* Slots: where a tensor goes in the one transformer, that is, which member of the
- * model, of a side or of a layer holds it (model/transformer.h), and its description.
- * Training lays parameters out in this order. Slots of one member are adjacent; a
- * family has some of them: query, key and value fused, or three tensors. A tied head
- * is the token table and has no tensor of its own. */
+/* Slots: where a tensor goes in the one transformer, that is, which member of the model, of a side
+ * or of a layer holds it (model/transformer.h), and its description. Training lays parameters out
+ * in this order. Slots of one member are adjacent; a family has some of them: query, key and value
+ * fused, or three tensors. A tied head is the token table and has no tensor of its own. */
 #define SLOT_LIST(X)                                                              \
   X(TOKENS, attend_model, tokens, "token table")                                  \
   X(PROJECTION, stack, projection, "embedding projection")                        \
@@ -76,10 +75,9 @@ enum {                 /* flags of a line */
        FIXED = 1024         /* not trained */
 };
 
-/* Sizes by letter: V vocabulary, F width, E encoder's width, D width of token rows, N
- * dim of a head, P rows of positions, T types, Q heads x dim, K kv heads x dim, W kv
- * heads x dim_v, O heads x dim_v, A = Q + K + W, I inner mlp, B buckets, H heads, C
- * width of copy keys, 1 one. */
+/* Sizes by letter: V vocabulary, F width, E encoder's width, D width of token rows, N dim of a
+ * head, P rows of positions, T types, Q heads x dim, K kv heads x dim, W kv heads x dim_v, O heads
+ * x dim_v, A = Q + K + W, I inner mlp, B buckets, H heads, C width of copy keys, 1 one. */
 typedef struct {
   enum slot slot;
   attend_parts of;  /* which stack; 0: neither */

@@ -101,9 +101,8 @@ static bool is_hub_revision(const char *text) {
 
 static bool is_npm_part(const char *part, size_t length) {
   if (!length || strchr("-._", part[0])) return false;
-  return strspn(part,
-                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                "0123456789-._~") >= length;
+  return strspn(part, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~") >=
+         length;
 }
 
 static bool is_npm_name(const char *name) {
@@ -369,9 +368,7 @@ static attend_status find_shipped(attend_context *ctx, const char *text,
     if (*folder) list_shipped(folder, all, sizeof all);
   return fail(ctx, ATTEND_IO, "%.100s does not come with this program: %s%s", text,
               *all ? "these do: " : "",
-              *all ? all
-                   : "no models were found beside it (ATTEND_MODELS says where "
-                     "they are)");
+              *all ? all : "no models were found beside it (ATTEND_MODELS says where they are)");
 }
 
 /* ---- finding and opening ----------------------------------------------------------------- */

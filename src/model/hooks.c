@@ -31,9 +31,7 @@ static attend_status check_hook(attend_context *ctx, int i, const attend_hook *x
   ATTEND_CHECK(ctx, x->points && !(x->points >> ATTEND_POINTS),
                "hook %d has points %#x: choose some of attend_point", i, x->points);
   ATTEND_CHECK(ctx, !x->edit || !(x->points & ATTEND_AT_ENTROPY),
-               "hook %d edits entropies, which nothing is computed from: edit "
-               "the pattern",
-               i);
+               "hook %d edits entropies, which nothing is computed from: edit the pattern", i);
   ATTEND_CHECK(ctx, x->n_layers >= 0 && (x->layers || !x->n_layers),
                "hook %d has a list of %d layers that is NULL", i, x->n_layers);
   return ATTEND_OK;
@@ -280,8 +278,7 @@ static attend_status observed(const pass *p, const layer_attention *m, layer_att
   for (int b = 0; b < p->count; b++)
     ATTEND_CHECK(p->ctx,
                  by->state && attend_state_length(by->state, b) == attend_state_length(m->state, b),
-                 "a linear form keeps no keys: hook its attention from the "
-                 "first token on");
+                 "a linear form keeps no keys: hook its attention from the first token on");
   attend_plan_set_padding(by->plan, p->lengths, NULL);
   return ATTEND_OK;
 }
@@ -444,8 +441,7 @@ static attend_status hook_entropy(const pass *p, const layer_attention *m,
   return status;
 }
 
-/* Recomputes `heads` from edited denominators, in a copy. In backward nothing is read
- * again. */
+/* Recomputes `heads` from edited denominators, in a copy. In backward nothing is read again. */
 static attend_status hook_denominator(const pass *p, const layer_attention *m, attend_view heads,
                                       const float *lse, unsigned which) {
   const attend_desc *d = attend_plan_desc(m->plan);

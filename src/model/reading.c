@@ -57,8 +57,7 @@ static attend_status check_model(const attend_model *m) {
   const attend_config *c = &m->config;
   attend_desc d;
   ATTEND_CHECK(m->ctx, c->parts == ATTEND_BOTH,
-               "%s is not an encoder with a decoder: only those read a text of "
-               "any length",
+               "%s is not an encoder with a decoder: only those read a text of any length",
                c->family);
   for (int i = 0; i < 2; i++) {
     model_attention(m, i ? ATTEND_CROSS : ATTEND_ENCODER_SELF, 0, &d);
@@ -254,8 +253,7 @@ size_t attend_reading_bytes(const attend_reading *x) {
 
 attend_status attend_session_recall(attend_session *r, const attend_reading *x) {
   ATTEND_CHECK(r->ctx, attend_reading_done(x),
-               "the text is not read to its end: go on with "
-               "attend_reading_next");
+               "the text is not read to its end: go on with attend_reading_next");
   ATTEND_CHECK(
       r->ctx,
       r->cross && r->model->config.decoder.layers == x->session->model->config.decoder.layers,

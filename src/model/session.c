@@ -163,8 +163,7 @@ attend_status session_create(attend_context *ctx, attend_model *model,
   *session = NULL;
   ATTEND_TRY(OPTIONS_READ(ctx, attend_session_options, options, &o));
   ATTEND_CHECK(ctx, o.batch >= 0 && o.rows >= 0 && o.threads >= 0,
-               "a session of %d sequences, %d rows at once, %d threads: none "
-               "may be negative",
+               "a session of %d sequences, %d rows at once, %d threads: none may be negative",
                o.batch, o.rows, o.threads);
   ATTEND_CHECK(ctx, (int64_t)o.batch * o.rows <= INT32_MAX,
                "a session of %d sequences, %d rows at once: choose fewer, so "
@@ -305,9 +304,8 @@ static attend_status check_ids(const attend_session *r, int count, int n, const 
 static attend_status check_call(const attend_session *r, int count, int n, const int32_t *ids,
                                 const int32_t *lengths) {
   ATTEND_CHECK(r->ctx, count >= 1 && count <= r->batch && n >= 1,
-               "a call of %d sequences and %d tokens to a session of %d "
-               "sequences",
-               count, n, r->batch);
+               "a call of %d sequences and %d tokens to a session of %d sequences", count, n,
+               r->batch);
   ATTEND_CHECK(r->ctx, ids, "ids is NULL: give [%d, %d] tokens", count, n);
   return check_ids(r, count, n, ids, lengths);
 }

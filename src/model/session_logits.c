@@ -61,9 +61,7 @@ static attend_status logits_of(attend_session *r, int n, head_source s, float *l
   const attend_model *m = r->model;
   const attend_config *c = &m->config;
   const int inputs = m->transform.go ? m->transform.inputs : m->head.inputs;
-  ATTEND_CHECK(r->ctx, m->head.go,
-               "the checkpoint has no head (lm_head), or it was not "
-               "loaded");
+  ATTEND_CHECK(r->ctx, m->head.go, "the checkpoint has no head (lm_head), or it was not loaded");
   ATTEND_CHECK(r->ctx, width_of(r) == inputs,
                "the head reads the decoder's rows of %d numbers, not the "
                "encoder's of %d: extend the decoder",

@@ -116,9 +116,8 @@ attend_status model_keep(attend_model *m, size_t bytes, void *block /* T ** */) 
 
 /* ---- a pass over one side ------------------------------------------------------- */
 
-/* Activations of a layer. In inference layers share these buffers, and some members
- * are the same buffer: then a step works in place. Training keeps a set per layer for
- * backward. */
+/* Activations of a layer. In inference layers share these buffers, and some members are the same
+ * buffer: then a step works in place. Training keeps a set per layer for backward. */
 typedef struct {
   float *x;          /* [rows][ldx] the residual stream, input */
   float *qkv;        /* [rows][..] queries, keys, values */
@@ -215,8 +214,7 @@ void multiply_rows(const pass *p, const linear_weights *w, int rows, const float
 /* dx (+)= dy W, and the gradients of W and b. dx may be NULL. */
 void multiply_back(const pass *p, const linear_weights *w, int rows, const float *x, int ldx,
                    const float *dy, int lddy, bool add, float *dx, int lddx);
-/* Dropout. place: 0 embeddings, then three per layer. Backward drops with the same
- * call. */
+/* Dropout. place: 0 embeddings, then three per layer. Backward drops with the same call. */
 void drop_rows(const pass *p, int place, float *x);
 
 /* Embeddings. sum: before the norm, as wide as the tables; may be x if neither norm nor
@@ -337,8 +335,7 @@ attend_status copy_fill(attend_session *r, const int32_t *ids);
 void copy_rows(attend_session *r, int rows, const float *x, int ld, float *logits, int ldl);
 void copy_reorder(attend_session *r, const int32_t *parents);
 void copy_reset(attend_session *r);
-/* A reading's next tokens, from x; copying a finished reading to another session; and
- * its file. */
+/* A reading's next tokens, from x; copying a finished reading to another session; and its file. */
 attend_status copy_read(attend_session *r, const int32_t *ids);
 attend_status copy_recall(attend_session *r, const attend_session *from);
 attend_status copy_save(attend_session *r, const char *path);

@@ -156,8 +156,7 @@ static attend_status read_norm(attend_model *m, enum slot slot, attend_parts of,
   return p ? read_floats(m, p, &w->b) : ATTEND_OK;
 }
 
-/* Lookup tables stay in the mapped file if the device can read it; score biases are
- * f32. */
+/* Lookup tables stay in the mapped file if the device can read it; score biases are f32. */
 static attend_status read_table(attend_model *m, enum slot slot, attend_parts of,
                                 table_weights *t) {
   const parameter *p = checkpoint_find(m->files, slot, of, -1, false);

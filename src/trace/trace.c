@@ -61,8 +61,7 @@ attend_status attend_trace_create(attend_context *ctx, const attend_trace_option
   *trace = NULL;
   ATTEND_TRY(OPTIONS_READ(ctx, attend_trace_options, options, &o));
   ATTEND_CHECK(ctx, options && o.sequence >= 0,
-               "a trace needs options: the points to record and a sequence of 0 or "
-               "more");
+               "a trace needs options: the points to record and a sequence of 0 or more");
   ATTEND_TRY(take_zeroed(ctx, sizeof **trace, "a trace", trace));
   (*trace)->ctx = ctx;
   (*trace)->options = o;

@@ -82,9 +82,8 @@ INLINE void fetch_ahead(const stored as, const int U, int k, const void *w, size
       __builtin_prefetch(weight_at(as, w, (size_t)u * step + (size_t)k * LANES) + i + ahead);
 }
 
-/* Few rows: lanes are fetched as they will be used. What lies AHEAD of input
- * `jump_at` and later ones is beyond the lanes' ends: `jump` bytes further on are
- * those that come next. */
+/* Few rows: lanes are fetched as they will be used. What lies AHEAD of input `jump_at` and later
+ * ones is beyond the lanes' ends: `jump` bytes further on are those that come next. */
 INLINE void few_chains(const stored as, const int R, const int U, int depth, const float *x,
                        const size_t ldx, const void *w, size_t step, int jump_at, size_t jump,
                        vf *acc) {
@@ -205,9 +204,8 @@ typedef struct { /* one stretch of up to WIDE lanes */
   int lane;
   const float *w;
   size_t step; /* from lanes to lanes */
-  /* The panel after this one, as stored: fetched while this one is at work. A
-   * tile takes a line for every PAIR of inputs, so that the first `shares`
-   * tiles bring one of its lanes. */
+  /* The panel after this one, as stored: fetched while this one is at work. A tile takes a line
+   * for every PAIR of inputs, so that the first `shares` tiles bring one of its lanes. */
   const char *next;
   size_t next_step;
   int shares;

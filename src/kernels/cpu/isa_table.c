@@ -63,7 +63,6 @@ const struct block_kernels KERNEL(block) = {
     .weigh = weigh,
 };
 
-extern const struct kernels KERNEL(kernels);
 const struct kernels KERNEL(kernels) = {
 #define NAME_(isa) #isa
 #define NAME(isa) NAME_(isa)

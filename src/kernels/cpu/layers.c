@@ -402,9 +402,8 @@ void KERNEL(exp_row)(int n, const float *x, float less, float factor, float off,
 
 /* ---- dropout ----------------------------------------------------------------------- */
 
-/* By elements of a random stream: Philox of base/random.c, 16 blocks side by side,
- * vectorised by the compiler (with ivdep; without, it unrolls the 16 first and takes twice
- * the time). */
+/* By elements of a random stream: Philox of base/random.c, 16 blocks side by side, vectorised by
+ * the compiler (with ivdep; without, it unrolls the 16 first and takes twice the time). */
 
 enum { DRAWN = 4 * LANES }; /* elements that are drawn together */
 

@@ -129,8 +129,7 @@ void KERNEL(map_trig)(int rows, int dirs, int ld, const float *factor, const flo
   }
 }
 
-/* e[rows][ld] = dsin cos - dcos sin: the derivative by the angle; sum[r] = dphi
- * phi. */
+/* e[rows][ld] = dsin cos - dcos sin: the derivative by the angle; sum[r] = dphi phi. */
 void KERNEL(map_trig_back)(int rows, int ld, const float *phi, const float *dphi, float *e,
                            float *sum) {
   for (int r = 0; r < rows; r++, phi += 2 * ld, dphi += 2 * ld, e += ld) {
@@ -214,10 +213,9 @@ void KERNEL(scale_columns)(int rows, int n, const float *f, float *x, int ld) {
 
 /* ---- inside a block ------------------------------------------------------------------ */
 
-/* a[r][j], weights of row r on the keys of its block: those from seen[r] on
- * become 0; where the keys have shifts, 2^(shift_j - top_r) is taken in. sum[r]
- * is their sum, size[r] (unless NULL) that of their absolute values. n: whole
- * lanes. */
+/* a[r][j], weights of row r on the keys of its block: those from seen[r] on become 0; where the
+ * keys have shifts, 2^(shift_j - top_r) is taken in. sum[r] is their sum, size[r] (unless NULL)
+ * that of their absolute values. n: whole lanes. */
 void KERNEL(pair_rows)(int rows, int n, const float *shift, const float *top, const int32_t *seen,
                        float *a, int ld, float *sum, float *size) {
   for (int r = 0; r < rows; r++, a += ld) {

@@ -28,9 +28,8 @@ INLINE float max_of(int j0, int j1, const float *s) {
  * depend on how its keys are split into blocks. */
 INLINE float shift_of(float top) { return top > -INFINITY ? ceilf(top) : 0.0f; }
 
-/* Subtracts m from scores that are too large for v_exp2_less's integers. Returns the
- * remaining shift; applies the factor too, rounded as for the maximum, so that no score
- * exceeds it. */
+/* Subtracts m from scores that are too large for v_exp2_less's integers. Returns the remaining
+ * shift; applies the factor too, rounded as for the maximum, so that no score exceeds it. */
 INLINE float lower_row(int j0, int j1, float *factor, float m, float *s) {
   if (!(fabsf(m) > 0x1p14f)) return m;
   for (int j = j0; j < j1; j += VW)

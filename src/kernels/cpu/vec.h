@@ -77,19 +77,16 @@ INLINE float fold_max(const vf v[NV]) { return v_fold(v, v_max); }
 
 /* 2^(factor s - m) for an integer m with |m| <= 2^14, factor s <= m + 128.
  *
- * factor s - m = n/8 + f with |f| <= 1/16. The sum factor s + (magic - m) leaves
- * n in its low bits; 2^(n/8) is one of eight roots with n/8's integer part added
- * to its exponent, and 2^f a cubic that is 1 at 0 (its error 4e-8, by Remez
- * exchange with float coefficients). The product is not rounded before the
- * subtraction, so f is as good as exact. A vector of it costs ten
- * operations: the root comes from a permutation, on a port that multiply-adds
- * leave free.
+ * factor s - m = n/8 + f with |f| <= 1/16. The sum factor s + (magic - m) leaves n in its low
+ * bits; 2^(n/8) is one of eight roots with n/8's integer part added to its exponent, and 2^f a
+ * cubic that is 1 at 0 (its error 4e-8, by Remez exchange with float coefficients). The product is
+ * not rounded before the subtraction, so f is as good as exact. A vector of it costs ten
+ * operations: the root comes from a permutation, on a port that multiply-adds leave free.
  *
- * Bound, tested over every float (factor 1, m = 0): within 1.9 units in the
- * last place for -126 <= s < 127.9375, from where on it is infinite. Lower
- * values err by less than 2^-126 and from -127 on are 0; NaN stays NaN. Another
- * factor adds less than 0.05 units. Because m is an integer, another m gives the
- * same result times a power of two.
+ * Bound, tested over every float (factor 1, m = 0): within 1.9 units in the last place for -126 <=
+ * s < 127.9375, from where on it is infinite. Lower values err by less than 2^-126 and from -127
+ * on are 0; NaN stays NaN. Another factor adds less than 0.05 units. Because m is an integer,
+ * another m gives the same result times a power of two.
  *
  * v_exp2_near is the same for what is known to be no lower than m - 126. */
 INLINE vf v_exp2_near(vf s, float factor, float m) {

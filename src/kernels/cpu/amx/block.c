@@ -74,8 +74,7 @@ static void pack_keys(source src, const uint8_t *valid, int n, int width, void *
     }
 }
 
-/* Key 2 i beside key 2 i + 1; whole steps of 32 keys are written, zeros where
- * there are none. */
+/* Key 2 i beside key 2 i + 1; whole steps of 32 keys are written, zeros where there are none. */
 static bool pack_values(source src, const uint8_t *valid, int n, int width, void *dst, int ld) {
   const __m512i exponent = _mm512_set1_epi16(0x7f80);
   __mmask32 non_finite = 0;
@@ -116,8 +115,7 @@ static float longest(int n, int width, const void *k) {
 
 /* ---- scores --------------------------------------------------------------------- */
 
-/* One or two tiles of queries on one or two of keys: four products for four
- * loads. */
+/* One or two tiles of queries on one or two of keys: four products for four loads. */
 INLINE void score_tiles(const int A, const int B, size_t width, const uint16_t *q,
                         const uint16_t *k, float *s) {
   _tile_zero(0);
@@ -553,7 +551,6 @@ extern const struct block_kernels block_avx512;
 
 extern const struct mixed_kernels mixed_amx; /* amx/dense.c */
 
-extern const struct kernels kernels_amx;
 const struct kernels kernels_amx = {.isa = "amx",
                                     .rows = 2 * ROWS,
                                     .block = {&block_avx512, &block_avx512, &block_bf16},
