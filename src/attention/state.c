@@ -41,11 +41,16 @@ static attend_status make_empty(const state_kind *kind, attend_context *ctx,
   return ATTEND_OK;
 }
 
+static attend_status check_purpose(const attend_plan *plan) {
+  ATTEND_CHECK(plan->ctx, plan->desc.purpose & ATTEND_FOR_EXTEND,
+               "this plan was not made for states: set ATTEND_FOR_EXTEND in the description's "
+               "purpose");
+  return ATTEND_OK;
+}
+
 attend_status attend_state_create(attend_plan *plan, attend_state **state) {
   *state = NULL;
-  ATTEND_CHECK(plan->ctx, plan->desc.purpose & ATTEND_FOR_EXTEND,
-               "this plan was not made for states: set ATTEND_FOR_EXTEND in "
-               "the description's purpose");
+  ATTEND_TRY(check_purpose(plan));
   return make_empty(plan->engine->states, plan->ctx, &plan->desc, state);
 }
 
@@ -146,9 +151,7 @@ static bool same_shape(const attend_desc *a, const attend_desc *b) {
 
 static attend_status check_call(const attend_plan *p, const attend_state *s, int n) {
   const attend_desc *a = &p->desc, *b = &s->desc;
-  ATTEND_CHECK(p->ctx, a->purpose & ATTEND_FOR_EXTEND,
-               "this plan was not made for states: set ATTEND_FOR_EXTEND in "
-               "the description's purpose");
+  ATTEND_TRY(check_purpose(p));
   ATTEND_CHECK(p->ctx, p->ctx == s->ctx,
                "the state belongs to another context: use a plan of that one");
   ATTEND_CHECK(p->ctx, a->batch == b->batch && same_shape(a, b),

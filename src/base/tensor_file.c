@@ -425,8 +425,7 @@ static attend_status write_file(const writing *w) {
 
 attend_status attend_tensor_file_write(attend_context *ctx, const char *path, size_t count,
                                        const attend_tensor *tensors) {
-  writing w = {.ctx = ctx, .path = path, .count = count, .tensors = tensors};
-  return write_file(&w);
+  return attend_tensor_file_write_noted(ctx, path, count, tensors, 0, NULL);
 }
 
 attend_status tensor_file_make(attend_context *ctx, const char *path, size_t count,

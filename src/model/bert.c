@@ -15,23 +15,33 @@ static void refuse_relative(config_reader *r) {
            "%s: position_embedding_type \"%.40s\" is not supported: absolute is", r->path, kind);
 }
 
-static void configure_bert(config_reader *r, attend_config *c) {
+typedef struct { /* what the families call them */
+  const char *layers, *width, *heads, *mlp, *activation;
+} encoder_names;
+
+static void configure_encoder(config_reader *r, const encoder_names *n, attend_config *c) {
   attend_stack *s = &c->encoder;
   c->parts = ATTEND_ENCODER;
-  s->layers = read_size(r, "num_hidden_layers", -1);
-  s->width = read_size(r, "hidden_size", -1);
-  s->heads = read_size(r, "num_attention_heads", -1);
-  s->mlp = read_size(r, "intermediate_size", -1);
+  s->layers = read_size(r, n->layers, -1);
+  s->width = read_size(r, n->width, -1);
+  s->heads = read_size(r, n->heads, -1);
+  s->mlp = read_size(r, n->mlp, -1);
   complete_stack(r, s);
   c->vocab = read_size(r, "vocab_size", -1);
   c->positions = read_size(r, "max_position_embeddings", 512);
-  c->types = read_size(r, "type_vocab_size", 2);
-  c->norm_eps = read_epsilon(r, "layer_norm_eps", 1e-12);
+  c->norm_eps = 1e-12f;
   c->norms = ATTEND_NORM_SUM;
   c->embed_norm = c->transform = 1;
-  c->activation = read_activation(r, "hidden_act", "gelu");
-  c->head_activation = c->activation;
+  c->activation = c->head_activation = read_activation(r, n->activation, "gelu");
   c->tied = read_switch(r, "tie_word_embeddings", true);
+}
+
+static void configure_bert(config_reader *r, attend_config *c) {
+  static const encoder_names names = {"num_hidden_layers", "hidden_size", "num_attention_heads",
+                                      "intermediate_size", "hidden_act"};
+  configure_encoder(r, &names, c);
+  c->types = read_size(r, "type_vocab_size", 2);
+  c->norm_eps = read_epsilon(r, "layer_norm_eps", 1e-12);
   refuse_switch(r, "is_decoder", "BERT as a decoder");
   refuse_relative(r);
 }
@@ -88,21 +98,8 @@ const family family_roberta = {
 /* ---- DistilBERT ------------------------------------------------------------------ */
 
 static void configure_distilbert(config_reader *r, attend_config *c) {
-  attend_stack *s = &c->encoder;
-  c->parts = ATTEND_ENCODER;
-  s->layers = read_size(r, "n_layers", -1);
-  s->width = read_size(r, "dim", -1);
-  s->heads = read_size(r, "n_heads", -1);
-  s->mlp = read_size(r, "hidden_dim", -1);
-  complete_stack(r, s);
-  c->vocab = read_size(r, "vocab_size", -1);
-  c->positions = read_size(r, "max_position_embeddings", 512);
-  c->norm_eps = 1e-12f;
-  c->norms = ATTEND_NORM_SUM;
-  c->embed_norm = c->transform = 1;
-  c->activation = read_activation(r, "activation", "gelu");
-  c->head_activation = c->activation;
-  c->tied = read_switch(r, "tie_word_embeddings", true);
+  static const encoder_names names = {"n_layers", "dim", "n_heads", "hidden_dim", "activation"};
+  configure_encoder(r, &names, c);
 }
 
 #define LAYER "transformer.layer.%d."

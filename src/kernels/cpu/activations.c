@@ -183,25 +183,26 @@ INLINE void activate_row(const attend_activation activation, int n, const float 
   memcpy(y + i, tail[0], bytes);
 }
 
+/* Activations are constants to the compiler. */
+#define FOR_ACTIVATION(activation, CALL) \
+  switch (activation) {                  \
+    CASE_OF(CALL, ATTEND_IDENTITY)       \
+    CASE_OF(CALL, ATTEND_RELU)           \
+    CASE_OF(CALL, ATTEND_GELU)           \
+    CASE_OF(CALL, ATTEND_GELU_TANH)      \
+    CASE_OF(CALL, ATTEND_SILU)           \
+    CASE_OF(CALL, ATTEND_TANH)           \
+  }
+
 void KERNEL(activate)(attend_activation activation, int rows, int n, const float *x, int ldx,
                       const float *times, int ld_times, float *y, int ldy) {
   for (int r = 0; r < rows; r++) {
     const float *from = x + (size_t)r * (size_t)ldx;
     const float *with = times ? times + (size_t)r * (size_t)ld_times : NULL;
     float *to = y + (size_t)r * (size_t)ldy;
-#define CASE(kind)                         \
-  case kind:                               \
-    activate_row(kind, n, from, with, to); \
-    break;
-#define CASES            \
-  CASE(ATTEND_IDENTITY)  \
-  CASE(ATTEND_RELU)      \
-  CASE(ATTEND_GELU)      \
-  CASE(ATTEND_GELU_TANH) \
-  CASE(ATTEND_SILU)      \
-  CASE(ATTEND_TANH)
-    switch (activation) { CASES }
-#undef CASE
+#define CALL(kind) activate_row(kind, n, from, with, to)
+    FOR_ACTIVATION(activation, CALL)
+#undef CALL
   }
 }
 
@@ -246,12 +247,9 @@ void KERNEL(activate_back)(attend_activation activation, int rows, int n, const 
       b.times = times + at * (size_t)ld_times;
       b.dtimes = dtimes + at * (size_t)ld_dtimes;
     }
-#define CASE(kind)        \
-  case kind:              \
-    back_one(kind, n, b); \
-    break;
-    switch (activation) { CASES }
-#undef CASE
+#define CALL(kind) back_one(kind, n, b)
+    FOR_ACTIVATION(activation, CALL)
+#undef CALL
   }
 }
 

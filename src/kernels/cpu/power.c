@@ -18,18 +18,10 @@ INLINE vf v_power(vf x, int n) {
 /* Small degrees are constants to the compiler. */
 #define FOR_DEGREE(degree, CALL) \
   switch (degree) {              \
-    case 1:                      \
-      CALL(1);                   \
-      break;                     \
-    case 2:                      \
-      CALL(2);                   \
-      break;                     \
-    case 3:                      \
-      CALL(3);                   \
-      break;                     \
-    case 4:                      \
-      CALL(4);                   \
-      break;                     \
+    CASE_OF(CALL, 1)             \
+    CASE_OF(CALL, 2)             \
+    CASE_OF(CALL, 3)             \
+    CASE_OF(CALL, 4)             \
     default:                     \
       CALL(degree);              \
       break;                     \

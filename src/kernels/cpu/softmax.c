@@ -11,36 +11,22 @@
 
 #define UNITS(R) ((R)*4 * NV <= ACC ? 4 : (R)*2 * NV <= ACC ? 2 : 1)
 
-/* Calls tile(R, U, ...) with R a constant. */
-#define FOR_ROWS(rows, CALL) \
-  switch (rows) {            \
-    case 1:                  \
-      CALL(1);               \
-      break;                 \
-    case 2:                  \
-      CALL(2);               \
-      break;                 \
-    case 3:                  \
-      CALL(3);               \
-      break;                 \
-    case 4:                  \
-      CALL(4);               \
-      break;                 \
-      MORE_ROWS(CALL)        \
-    default:                 \
-      break;                 \
-  }
+/* Calls CALL(R) with R a constant. */
 #if defined(ISA_SCALAR)
 #define MORE_ROWS(CALL)
 #else
-#define MORE_ROWS(CALL) \
-  case 5:               \
-    CALL(5);            \
-    break;              \
-  case 6:               \
-    CALL(6);            \
-    break;
+#define MORE_ROWS(CALL) CASE_OF(CALL, 5) CASE_OF(CALL, 6)
 #endif
+#define FOR_ROWS(rows, CALL) \
+  switch (rows) {            \
+    CASE_OF(CALL, 1)         \
+    CASE_OF(CALL, 2)         \
+    CASE_OF(CALL, 3)         \
+    CASE_OF(CALL, 4)         \
+    MORE_ROWS(CALL)          \
+    default:                 \
+      break;                 \
+  }
 
 /* The rows of the tile that starts at row r of a group. */
 static int tile_rows(int rows, int r) { return rows - r < ROWS ? rows - r : ROWS; }
@@ -82,22 +68,23 @@ INLINE void score_rows(const bool apart, const int R, int width, const float *q,
     score_tile(apart, R, 1, width, q, ld, k + (size_t)j * width, s + j);
 }
 
-void KERNEL(scores)(int rows, int width, const float *q, int ld, const float *k, int j0, int j1,
-                    float *s) {
+INLINE void score_group(const bool apart, int rows, int width, const float *q, int ld,
+                        const float *k, int j0, int j1, float *s) {
   for (int r = 0; r < rows; r += ROWS, q += ROWS * ld, s += ROWS * BLOCK) {
-#define CALL(R) score_rows(false, R, width, q, ld, k, j0, j1, s)
+#define CALL(R) score_rows(apart, R, width, q, ld, k, j0, j1, s)
     FOR_ROWS(tile_rows(rows, r), CALL)
 #undef CALL
   }
 }
 
+void KERNEL(scores)(int rows, int width, const float *q, int ld, const float *k, int j0, int j1,
+                    float *s) {
+  score_group(false, rows, width, q, ld, k, j0, j1, s);
+}
+
 void KERNEL(distances)(int rows, int width, const float *q, int ld, const float *k, int j0, int j1,
                        float *s) {
-  for (int r = 0; r < rows; r += ROWS, q += ROWS * ld, s += ROWS * BLOCK) {
-#define CALL(R) score_rows(true, R, width, q, ld, k, j0, j1, s)
-    FOR_ROWS(tile_rows(rows, r), CALL)
-#undef CALL
-  }
+  score_group(true, rows, width, q, ld, k, j0, j1, s);
 }
 
 float KERNEL(longest)(int n, int width, const float *k) {

@@ -57,6 +57,12 @@ enum { COLS = (int)ACC > 4 * NV ? (int)ACC : 4 * NV }; /* vectors in a tile */
 #define BY_FOUR _Pragma("GCC unroll 4")
 #endif
 
+/* In a switch: CALL with a constant, for the compiler to unroll. */
+#define CASE_OF(CALL, n) \
+  case n:                \
+    CALL(n);             \
+    break;
+
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
 #define KERNEL(name) JOIN(name, ISA)
