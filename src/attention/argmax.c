@@ -20,7 +20,7 @@ static const char *applicable(const attend_desc *d) {
   return NULL;
 }
 
-/* ---- workspace ---------------------------------------------------------------- */
+/* ---- workspace ------------------------------------------------------------------- */
 
 /* dV in f32 if the caller's is 16-bit: [B,G,S,M]. */
 static size_t dv_bytes(const attend_plan *p) {
@@ -37,16 +37,12 @@ static void size(attend_plan *p) {
   p->shared_bytes = size_add(round_up(bias_shared_bytes(p), 64), dv_bytes(p));
 }
 
-/* ---- forward ------------------------------------------------------------------ */
+/* ---- forward --------------------------------------------------------------------- */
 
 static bool any_nan(int j0, int j1, const float *s) {
   int nan = 0;
   for (int j = j0; j < j1; j++) nan |= s[j] != s[j];
   return nan;
-}
-
-static void add_value(const call *c, const block *k, int j, float *o) {
-  for (int i = 0; i < c->plan->desc.dim_v; i++) o[i] += block_value(c, k, j, i);
 }
 
 /* Updates (m, l, o) of a row with its scores on a block. */
@@ -62,7 +58,7 @@ static void row_fold(const call *c, const block *k, int j0, int j1, const float 
   }
   for (int j = j0; j < j1 && !(first && *l > 0); j++)
     if (s[j] == top) {
-      add_value(c, k, j, o);
+      for (int i = 0; i < c->plan->desc.dim_v; i++) o[i] += block_value(c, k, j, i);
       *l += 1.0f;
     }
 }
@@ -86,18 +82,15 @@ static void group_fold(const visit *v, void *with) {
              w->o + (size_t)row * (size_t)ld);
 }
 
-static void whole_tile(const call *c, tile t, scratch *w) {
-  tile_begin(c, t, w);
-  tile_clear(c->plan, t.rows, w);
-  tile_visit(c, t, w, group_fold, NULL);
-  tile_end(c, t, w);
-}
-
 static void tile_item(const void *args, int64_t i, int worker) {
   const call *c = args;
   scratch w;
+  const tile t = call_tile(c, i);
   scratch_open(c->plan, worker, &w);
-  whole_tile(c, call_tile(c, i), &w);
+  tile_begin(c, t, &w);
+  tile_clear(c->plan, t.rows, &w);
+  tile_visit(c, t, &w, group_fold, NULL);
+  tile_end(c, t, &w);
   c->plan->fast->end();
 }
 
@@ -107,7 +100,7 @@ static attend_status forward(call *c) {
   return ATTEND_OK;
 }
 
-/* ---- backward ----------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------- */
 
 /* Rows of dV that one stack owns, in f32. */
 static target dv_rows(const call *c, int b, int g) {
@@ -119,16 +112,6 @@ static target dv_rows(const call *c, int b, int g) {
   float *all = arena_cut(&a, 0);
   size_t stack = (size_t)b * (size_t)d->kv_heads + (size_t)g;
   return (target){all + stack * (size_t)d->kv_len * (size_t)d->dim_v, ATTEND_F32, d->dim_v, 1};
-}
-
-static void clear_rows(const call *c, target rows, int64_t n, int width) {
-  static const float zero[1];
-  size_t size = attend_dtype_size(rows.dtype);
-  for (int64_t i = 0; i < n; i++) {
-    target row = rows;
-    row.data = (char *)rows.data + (ptrdiff_t)size * i * rows.row;
-    c->plan->kn->store_rows(zero, 0, 1, width, zero, row);
-  }
 }
 
 /* Adds dO of a row to the values of its best keys; without d_o only counts them into l. */
@@ -165,7 +148,7 @@ static void stack_backward(const call *c, int b, int g, scratch *w) {
   const attend_plan *p = c->plan;
   const attend_desc *d = &p->desc;
   target dv = dv_rows(c, b, g);
-  clear_rows(c, dv, d->kv_len, d->dim_v);
+  rows_store(p, NULL, 0, d->kv_len, d->dim_v, dv);
   int64_t rows = (int64_t)c->n * p->group;
   for (int64_t row = 0; row < rows; row += p->tile) {
     tile t = {b, g, (int)row, (int)min64(p->tile, rows - row)};
@@ -177,11 +160,8 @@ static void stack_backward(const call *c, int b, int g, scratch *w) {
     tile_visit(c, t, w, group_scatter, &dv);
   }
   if (d->dtype == ATTEND_F32) return;
-  static const float one[1] = {1.0f};
-  for (int64_t j = 0; j < d->kv_len; j++) {
-    target out = {view_at(&c->dv, 2, b, g, j), d->dtype, 0, c->dv.stride[3]};
-    p->kn->store_rows((float *)dv.data + j * dv.row, d->dim_v, 1, d->dim_v, one, out);
-  }
+  rows_store(p, dv.data, d->dim_v, d->kv_len, d->dim_v,
+             (target){view_at(&c->dv, 2, b, g, 0), d->dtype, c->dv.stride[2], c->dv.stride[3]});
 }
 
 static void clear_view(const call *c, const attend_view *v, int heads, int64_t length, int width) {
@@ -190,7 +170,7 @@ static void clear_view(const call *c, const attend_view *v, int heads, int64_t l
     for (int h = 0; h < heads; h++) {
       target rows = {view_at(v, attend_dtype_size(d->dtype), b, h, 0), d->dtype, v->stride[2],
                      v->stride[3]};
-      clear_rows(c, rows, length, width);
+      rows_store(c->plan, NULL, 0, length, width, rows);
     }
 }
 

@@ -6,7 +6,7 @@
 
 #include "attention/state.h"
 
-/* ---- geometry --------------------------------------------------------------- */
+/* ---- geometry -------------------------------------------------------------------- */
 
 int64_t call_keys(const call *c, int b) {
   if (c->state) return c->state->length[b];
@@ -81,7 +81,7 @@ tile call_tile(const call *c, int64_t i) {
   return t;
 }
 
-/* ---- blocks ----------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------- */
 
 static size_t element_bytes(const struct block_kernels *on) {
   return on->pair == 1 ? sizeof(float) : sizeof(uint16_t);
@@ -271,7 +271,7 @@ void pages_prefetch(const call *c, int b, int g, span keys) {
     }
 }
 
-/* ---- queries ---------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------- */
 
 void *row_address(const call *c, const attend_view *view, int b, int g, int row) {
   const attend_plan *p = c->plan;
@@ -308,5 +308,15 @@ void rows_load(const call *c, const attend_view *view, tile t, int width, int ld
     bool all = rows_valid(c, run, drop_dead, valid);
     src.data = row_address(c, view, t.b, t.g, run.row);
     p->kn->pack_rows(src, all ? NULL : valid, run.rows, width, dst, ld);
+  }
+}
+
+void rows_store(const attend_plan *p, const float *from, int ld, int64_t n, int width, target to) {
+  static const float one = 1.0f, zero = 0.0f; /* divided by: 0 gives zeros */
+  const ptrdiff_t step = to.row * (ptrdiff_t)attend_dtype_size(to.dtype);
+  for (int64_t i = 0; i < n; i++) {
+    target row = to;
+    row.data = (char *)to.data + i * step;
+    p->kn->store_rows(from ? from + i * ld : &zero, ld, 1, width, from ? &one : &zero, row);
   }
 }

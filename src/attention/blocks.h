@@ -37,7 +37,7 @@ typedef struct {
   float *k_rows, *v_lanes; /* [BLOCK][ldk], [BLOCK][M] */
 } block;
 
-/* ---- geometry --------------------------------------------------------------- */
+/* ---- geometry -------------------------------------------------------------------- */
 
 int64_t call_keys(const call *c, int b);                /* keys that exist */
 int64_t call_position(const call *c, int b);            /* of query 0 */
@@ -65,7 +65,7 @@ static inline bool block_part(span s, int64_t start, int *j0, int *j1) {
   return true;
 }
 
-/* ---- loading ---------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------- */
 
 /* Element (key, i) of the block's values. */
 float block_value(const call *c, const block *k, int key, int i);
@@ -92,10 +92,12 @@ void pages_prefetch(const call *c, int b, int g, span keys);
  * see no key) become zeros when asked. */
 void rows_load(const call *c, const attend_view *view, tile t, int width, int ld, bool drop_dead,
                float *dst);
+/* n rows of ld floats, rounded to the target's type; from NULL: zeros. */
+void rows_store(const attend_plan *p, const float *from, int ld, int64_t n, int width, target to);
 /* The address of a row in a view over queries. */
 void *row_address(const call *c, const attend_view *view, int b, int g, int row);
 
-/* ---- scores ----------------------------------------------------------------- */
+/* ---- scores ---------------------------------------------------------------------- */
 
 static inline bool is_poly(const attend_plan *p) { return p->desc.form.kind == ATTEND_POLY; }
 static inline bool is_gaussian(const attend_plan *p) {
@@ -144,7 +146,7 @@ static inline size_t row_index(const call *c, tile t, int r) {
 
 size_t bias_shared_bytes(const attend_plan *p); /* the bias table */
 
-/* ---- tiles: queries, running result, one block of keys ----------------------------- */
+/* ---- tiles: queries, running result, one block of keys --------------------------- */
 
 typedef struct {
   block keys;
@@ -204,7 +206,7 @@ static inline bool seen_block_load(const call *c, tile t, int64_t i, span seen, 
   return true;
 }
 
-/* ---- calls of the tiled engines: softmax.c, softmax_backward.c, observe.c ------- */
+/* ---- calls of the tiled engines: softmax.c, softmax_backward.c, observe.c -------- */
 
 void softmax_backward_size(attend_plan *p); /* adds to the plan's bytes */
 attend_status softmax_backward(call *c);

@@ -38,7 +38,7 @@ typedef struct {
   double passes;       /* expected */
 } ranking;
 
-/* ---- a pass -------------------------------------------------------------------- */
+/* ---- a pass ---------------------------------------------------------------------- */
 
 static attend_status report(ranking *w, double part) {
   if (!w->o->progress) return ATTEND_OK;
@@ -75,7 +75,7 @@ static attend_status pass(ranking *w) {
   return ATTEND_OK;
 }
 
-/* ---- power iteration ------------------------------------------------------------------ */
+/* ---- power iteration ------------------------------------------------------------- */
 
 static double add_logs(double a, double b) {
   double most = a > b ? a : b;
@@ -153,7 +153,7 @@ static attend_status run(ranking *w, double *centrality) {
   return w->o->jump > 0 && w->n > 1 ? iterate(w, centrality) : ATTEND_OK;
 }
 
-/* ---- the public call ------------------------------------------------------------------ */
+/* ---- the public call ------------------------------------------------------------- */
 
 static attend_status check(attend_context *ctx, const float *x, size_t count, int n, int dim,
                            const attend_centrality_options *o) {

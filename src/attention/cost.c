@@ -33,7 +33,7 @@
 
 #include <string.h>
 
-/* ---- sums over rows ---------------------------------------------------------------- */
+/* ---- sums over rows -------------------------------------------------------------- */
 
 /* sum_{x=1..n} of x, and of the place of key x - 1 in its block, from 1 on. */
 static double up_to(int64_t n) { return (double)n * ((double)n + 1) / 2; }
@@ -81,7 +81,7 @@ static double visible_pairs(const attend_desc *d) {
   return pairs * r.times;
 }
 
-/* ---- operations -------------------------------------------------------------------- */
+/* ---- operations ------------------------------------------------------------------ */
 
 double flops_of_pairs(const attend_desc *d) {
   double each = 2 * ((double)d->dim + d->dim_v);
@@ -109,7 +109,7 @@ double flops_of_sums(const attend_desc *d) {
          r.times * before * sum * (back ? 3 : 1) + r.times * inside * pair * (back ? 4 : 1);
 }
 
-/* ---- bytes --------------------------------------------------------------------------- */
+/* ---- bytes ----------------------------------------------------------------------- */
 
 /* The sums (S, z) of every kv head, in f32. */
 static double sums_bytes(const attend_desc *d) {

@@ -17,7 +17,7 @@
 #include "attention/features.h"
 #include "base/options.h"
 
-/* ---- reading ------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------- */
 
 static double read_element(const void *data, attend_dtype dtype, ptrdiff_t n) {
   if (dtype == ATTEND_F32) return ((const float *)data)[n];
@@ -51,7 +51,7 @@ void definition_row_read_key(const definition_row *row, int j) {
   read_row(&row->k, row->d.dtype, row->b, kv_head_of(row), j, row->d.dim, row->key);
 }
 
-/* ---- similarities by feature maps -------------------------------------------------- */
+/* ---- similarities by feature maps ------------------------------------------------ */
 
 /* With random directions w and x' = unit x,
  *
@@ -96,7 +96,7 @@ static attend_status features_open(attend_context *ctx, definition_row *row) {
   return projection_draw(ctx, form, f->dirs, row->d.dim, f->w);
 }
 
-/* ---- along the directions ------------------------------------------------ */
+/* ---- along the directions -------------------------------------------------------- */
 
 static void project(const definition_row *row, const double *x, double *along) {
   const definition_features *f = &row->features;
@@ -106,10 +106,6 @@ static void project(const definition_row *row, const double *x, double *along) {
     for (int i = 0; i < row->d.dim; i++) sum += (double)*w++ * x[i];
     along[r] = f->unit * sum;
   }
-}
-
-static void features_query(definition_row *row) {
-  if (row->features.dirs) project(row, row->query, row->features.q_along);
 }
 
 static const double *key_along(const definition_row *row, int j) {
@@ -130,7 +126,7 @@ static double log_factor(const definition_row *row) {
   return f->norm * f->unit * f->unit * squares;
 }
 
-/* ---- positive features --------------------------------------------------- */
+/* ---- positive features ----------------------------------------------------------- */
 
 /* The log of the mean of exp(w.(q' + k')), with the largest exponent taken out
  * so that nothing overflows. share_r becomes the derivative along w_r. */
@@ -150,7 +146,7 @@ static double log_positive(const definition_row *row, const double *b) {
   return most + log(sum / (pairs ? 2 * f->dirs : f->dirs));
 }
 
-/* ---- sines and cosines --------------------------------------------------- */
+/* ---- sines and cosines ----------------------------------------------------------- */
 
 /* The mean of cos(w.(q' - k')); share as above. */
 static double mean_cosine(const definition_row *row, const double *b) {
@@ -164,7 +160,7 @@ static double mean_cosine(const definition_row *row, const double *b) {
   return sum / f->dirs;
 }
 
-/* ---- the caller's -------------------------------------------------------- */
+/* ---- the caller's ---------------------------------------------------------------- */
 
 static double caller_sim(const definition_row *row) {
   const attend_form *form = &row->d.form;
@@ -194,7 +190,7 @@ static void caller_slope(const definition_row *row, double *dq, double *dk) {
   }
 }
 
-/* ---- dispatch --------------------------------------------------------- */
+/* ---- dispatch -------------------------------------------------------------------- */
 
 static double features_sim(const definition_row *row, int j) {
   if (row->features.dirs == 0) return caller_sim(row);
@@ -230,7 +226,7 @@ static void features_slope(const definition_row *row, int j, double *dq, double 
   }
 }
 
-/* ---- similarity --------------------------------------------------------- */
+/* ---- similarity ------------------------------------------------------------------ */
 
 static double bias_of(const definition_row *row, int j) {
   const attend_bias *bias = &row->d.bias;
@@ -295,7 +291,7 @@ static double similarity(const definition_row *row, int j) {
   return f->sim(q, k, dim, NULL, NULL, f->user) * exp(bias);
 }
 
-/* ---- weights ------------------------------------------------------------ */
+/* ---- weights --------------------------------------------------------------------- */
 
 static double sum_of(const double *x, int n) {
   double sum = 0;
@@ -322,11 +318,6 @@ static void choose_best(const definition_row *row, double best) {
   }
 }
 
-/* In place: exp of the logarithms, relative to the largest. */
-static void exponentiate(const definition_row *row, double most) {
-  for (int s = 0; s < row->n_seen; s++) row->weight[s] = exp(row->weight[s] - most);
-}
-
 static void drop_zeros(definition_row *row) {
   int kept = 0;
   for (int s = 0; s < row->n_seen; s++) {
@@ -350,7 +341,7 @@ static void weigh_logarithms(definition_row *row) {
   if (hard)
     choose_best(row, best);
   else
-    exponentiate(row, best);
+    for (int s = 0; s < row->n_seen; s++) row->weight[s] = exp(row->weight[s] - best);
   if (!isnan(best)) drop_zeros(row);
   if (!hard) row->lse = best + log(sum_of(row->weight, row->n_seen));
 }
@@ -370,7 +361,7 @@ void definition_row_weigh(definition_row *row, int b, int h, int i) {
   row->i = i;
   row->n_seen = 0;
   read_row(&row->q, row->d.dtype, b, h, i, row->d.dim, row->query);
-  features_query(row);
+  if (row->features.dirs) project(row, row->query, row->features.q_along);
   for (int j = 0; j < row->d.kv_len; j++) {
     if (!attend_visible(&row->d, b, i, j)) continue;
     definition_row_read_key(row, j);
@@ -424,7 +415,7 @@ void definition_row_close(const attend_context *ctx, definition_row *row) {
   row->block = NULL; /* closing twice is allowed */
 }
 
-/* ---- the public calls --------------------------------------------------- */
+/* ---- the public calls ------------------------------------------------------------ */
 
 void definition_row_output(const definition_row *row, const attend_view *v, double *value,
                            double *o) {
@@ -487,7 +478,7 @@ attend_status attend_definition_weights(attend_context *ctx, const attend_desc *
   return ATTEND_OK;
 }
 
-/* ---- the derivative, one sum at a time --------------------------------------------- */
+/* ---- the derivative, one sum at a time ------------------------------------------- */
 
 /* With p_j = sim_j / sum sim and dp_j = dO . v_j, out's dependence on any
  * similarity is dsim_j = (dp_j - delta) / sum sim, delta = sum_j p_j dp_j.
@@ -513,7 +504,7 @@ static void add(double *y, double factor, const double *x, int n) {
   for (int i = 0; i < n; i++) y[i] += factor * x[i];
 }
 
-/* ---- through the similarity --------------------------------------------- */
+/* ---- through the similarity ------------------------------------------------------ */
 
 static void through_poly(backward_pass *p, double gap, double bias, double *dq, double *dk) {
   const definition_row *row = &p->row;
@@ -630,7 +621,7 @@ static void through_key(backward_pass *p, int s, double gap) {
   if (p->dbias) through_bias(p, j, dlog);
 }
 
-/* ---- one row ------------------------------------------------------------ */
+/* ---- one row --------------------------------------------------------------------- */
 
 /* dv takes its part, and dp is filled in. Returns delta. */
 static double through_values(backward_pass *p) {
@@ -659,7 +650,7 @@ static void backward_row(backward_pass *p, int b, int h, int i) {
   for (int s = 0; s < row->n_seen; s++) through_key(p, s, p->dp[s] - delta);
 }
 
-/* ---- the public call ---------------------------------------------------- */
+/* ---- the public call ------------------------------------------------------------- */
 
 static void zero(double *x, size_t n) {
   for (size_t i = 0; x && i < n; i++) x[i] = 0;

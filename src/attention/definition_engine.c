@@ -17,8 +17,8 @@
 
 static const char *applicable(const attend_desc *d) {
   if (d->purpose & ATTEND_FOR_EXTEND && d->bias.kind && !d->mask.causal)
-    return "a bias by position has no place in a state of this form that is "
-           "not causal: choose softmax, or attend_forward";
+    return "a state of this form that is not causal supports no bias by position: choose softmax, "
+           "or attend_forward";
   return NULL;
 }
 
@@ -28,7 +28,7 @@ static double cost(const attend_desc *d) {
   return INFINITY;
 }
 
-/* ---- workspace -------------------------------------------------------------- */
+/* ---- workspace ------------------------------------------------------------------- */
 
 static size_t count(const attend_desc *d, int heads, int64_t length, int width) {
   return SIZE_PRODUCT((size_t)d->batch, (size_t)heads, (size_t)length, (size_t)width);
@@ -108,7 +108,7 @@ static void round_to(const call *c, const double *src, int heads, int64_t length
       for (int64_t i = 0; i < length; i++, src += width) round_row(c, src, width, to, b, h, i);
 }
 
-/* ---- subproblems: tensors are one, a state is one for each sequence ----------- */
+/* ---- subproblems: tensors are one, a state is one for each sequence -------------- */
 
 typedef struct {
   attend_desc desc; /* q_len 0: no queries or no keys */
@@ -179,7 +179,7 @@ static attend_status subproblem_open(const call *c, int i, subproblem *p) {
 
 static void subproblem_close(const call *c, subproblem *p) { give(c->plan->ctx, p->block); }
 
-/* ---- forward ---------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------- */
 
 /* Rows beyond lengths give zeros, as everywhere. */
 static void forward_rows(const call *c, const subproblem *p, definition_row *row, double *o) {
@@ -228,7 +228,7 @@ static attend_status forward(call *c) {
   return status;
 }
 
-/* ---- backward --------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------- */
 
 /* The definition's dbias is [B,H,T,S]; broadcast dimensions are summed. */
 static void sum_dense(const call *c, const double *src) {
@@ -266,7 +266,7 @@ static attend_status backward(call *c) {
   return ATTEND_OK;
 }
 
-/* ---- observe: weights recomputed in double, a row at a time ------------------- */
+/* ---- observe: weights recomputed in double, a row at a time ---------------------- */
 
 typedef struct {
   const call *c;

@@ -11,7 +11,7 @@
 #include "attention/features.h"
 #include "base/options.h"
 
-/* ---- forms --------------------------------------------------------------- */
+/* ---- forms ----------------------------------------------------------------------- */
 
 bool form_has_scale(attend_form_kind kind) {
   return kind == ATTEND_SOFTMAX || kind == ATTEND_ARGMAX || kind == ATTEND_FOURIER ||
@@ -79,7 +79,7 @@ enum { BUCKETS = 32, MAX_DISTANCE = 128 }; /* T5's */
 enum { WIDEST = 1 << 29 };                 /* two of them, padded, are an int */
 enum { FURTHEST = 1 << 24 };               /* a table by distance is spread out */
 
-/* ---- defaults ----------------------------------------------------------- */
+/* ---- defaults -------------------------------------------------------------------- */
 
 /* favor and fourier stand in for softmax. */
 static bool is_approximate(const attend_form *form) {
@@ -120,7 +120,7 @@ void desc_defaults(attend_desc *d) {
   bias_defaults(&d->bias);
 }
 
-/* ---- checks ------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------- */
 
 static attend_status check_sizes(attend_context *ctx, const attend_desc *d) {
   const struct {
@@ -395,7 +395,7 @@ attend_status desc_check_output(attend_context *ctx, const attend_desc *d, const
   return ATTEND_OK;
 }
 
-/* ---- rules -------------------------------------------------------------- */
+/* ---- rules ----------------------------------------------------------------------- */
 
 int attend_visible(const attend_desc *d, int b, int64_t i, int64_t j) {
   const attend_mask *mask = &d->mask;

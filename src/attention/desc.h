@@ -37,7 +37,7 @@ static inline int64_t desc_position(const attend_desc *desc, int64_t i) {
   return i + (bottom ? (int64_t)desc->kv_len - desc->q_len : 0);
 }
 
-/* ---- features for an error: predict.c ---------------------------------------------- */
+/* ---- features for an error: predict.c -------------------------------------------- */
 
 /* The least multiple of 16 features with which the form (favor or fourier, its error
  * set) reaches its error on q and k of rms `spread`, at this width and scale; fails if

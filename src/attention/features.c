@@ -119,7 +119,7 @@ attend_status projection_draw(attend_context *ctx, const attend_form *form, int 
 
 static const double TWO_PI = 6.28318530717958647692;
 
-/* ---- building a map ------------------------------------------------------------------- */
+/* ---- building a map -------------------------------------------------------------- */
 
 static map_kind kind_of(const attend_form *f) {
   switch (f->kind) {
@@ -344,7 +344,7 @@ void features_rows(const attend_plan *p, bool key, int n, const float *x, float 
   }
 }
 
-/* ---- the derivative --------------------------------------------------------------------- */
+/* ---- the derivative -------------------------------------------------------------- */
 
 /* dx = unit (e . w) + along sum x, where e and sum come from the kernels. */
 static void through_directions(const attend_plan *p, int n, const float *x, const float *e,

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- one page ---------------------------------------------------------------- */
+/* ---- one page -------------------------------------------------------------------- */
 
 static size_t page_bytes(const kv_cache *s) {
   return size_add(sizeof(page), size_times(s->head_bytes, (size_t)s->state.desc.kv_heads));
@@ -32,7 +32,7 @@ static void page_drop(kv_cache *s, page *p) {
 
 static int64_t pages_for(int64_t keys) { return (keys + PANEL - 1) / PANEL; }
 
-/* ---- a sequence of pages ----------------------------------------------------- */
+/* ---- a sequence of pages --------------------------------------------------------- */
 
 static attend_status table_reserve(kv_cache *s, sequence *q, int64_t capacity) {
   if (capacity <= q->capacity) return ATTEND_OK;
@@ -89,7 +89,7 @@ static attend_status sequence_share(kv_cache *s, const sequence *from, int64_t k
   return ATTEND_OK;
 }
 
-/* ---- a state ---------------------------------------------------------------- */
+/* ---- a state --------------------------------------------------------------------- */
 
 static size_t kv_reserve_bytes(const attend_state *state, int keys) {
   const kv_cache *s = kv_cache_of(state);
@@ -113,7 +113,7 @@ static size_t kv_bytes(const attend_state *state) {
 
 /* ==== the kind of state ====================================================== */
 
-/* ---- creating, sharing ------------------------------------------------------------ */
+/* ---- creating, sharing ----------------------------------------------------------- */
 
 static attend_status kv_make(attend_context *ctx, const attend_desc *desc, attend_state **out) {
   kv_cache *s;
@@ -182,7 +182,7 @@ static attend_status kv_truncate(attend_state *s, int b, int64_t length) {
   return ATTEND_OK;
 }
 
-/* ---- appending -------------------------------------------------------------------- */
+/* ---- appending ------------------------------------------------------------------- */
 
 /* Copies one element bit by bit; returns whether it is finite. */
 static bool copy_element(attend_dtype dtype, const void *src, void *dst) {
@@ -288,7 +288,7 @@ static attend_status kv_append(call *c, attend_state *state) {
   return ATTEND_OK;
 }
 
-/* ---- queries: the plan's engine reads keys from pages ------------------------------ */
+/* ---- queries: the plan's engine reads keys from pages ---------------------------- */
 
 static attend_status kv_query(call *c, attend_state *s) {
   (void)s;
@@ -303,7 +303,7 @@ static attend_status kv_extend(call *c, attend_state *s) {
   return kv_query(c, s);
 }
 
-/* ---- files ------------------------------------------------------------------------ */
+/* ---- files ----------------------------------------------------------------------- */
 
 static size_t page_data_bytes(const kv_cache *s) {
   return s->head_bytes * (size_t)s->state.desc.kv_heads;

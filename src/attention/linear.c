@@ -8,7 +8,7 @@
 #include "attention/engine.h"
 #include "attention/linear.h"
 
-/* ---- workspace ----------------------------------------------------------------- */
+/* ---- workspace ------------------------------------------------------------------- */
 
 static size_t linear_sum_floats(const attend_plan *p) {
   return size_add(size_times((size_t)p->map.ld, (size_t)(p->ldv + 1)), LANES);
@@ -116,7 +116,7 @@ void linear_read(const call *c, int b, int g, int64_t index, linear_scratch *w) 
   k->index = index;
 }
 
-/* ---- sums --------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------ */
 
 void linear_factors(const linear_block *k, float m, float factor[PANEL]) {
   for (int j = 0; j < PANEL; j++)
@@ -150,7 +150,7 @@ void linear_join(const attend_plan *p, linear_sum sum, linear_sum part) {
   *sum.m = top;
 }
 
-/* ---- rows ---------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------ */
 
 int64_t linear_row_end(const call *c, int b, int row) {
   const attend_plan *p = c->plan;
@@ -248,18 +248,14 @@ static void store_outputs(const call *c, tile t, const linear_tile *x) {
   }
 }
 
-/* Whether a row without a shift sees a key: padding is not visible, a key that
- * overflows f32 is. A state has not stored which. */
-static bool sees_keys(const call *c, tile t, int i) {
-  return !c->state && row_sees(c, t.b, t.row + i);
-}
-
 static void store_rows(const call *c, tile t, linear_scratch *w) {
   const attend_plan *p = c->plan;
   linear_tile *x = &w->tile;
   bool is_signed = attend_form_signed(&p->desc.form);
   for (int i = 0; i < t.rows; i++) {
-    bool sees = x->top[i] > -INFINITY || sees_keys(c, t, i);
+    /* Without a shift: padding is not visible, a key that overflows f32 is. A state has not
+     * stored which. */
+    bool sees = x->top[i] > -INFINITY || (!c->state && row_sees(c, t.b, t.row + i));
     if (x->top[i] == -INFINITY) x->den[i] = 0.0f;
     float den = x->den[i], lse = 0.0f;
     if (c->lse || is_signed) lse = lse_of(p, den, x->shift[i], x->top[i]);
@@ -331,7 +327,7 @@ static void linear_dead_rows(const call *c, tile t, linear_scratch *w) {
   store_rows(c, t, w);
 }
 
-/* ---- the engine -------------------------------------------------------------------- */
+/* ---- the engine ------------------------------------------------------------------ */
 
 /* With enough stacks (kv heads of the batch) for all threads, each thread processes whole stacks.
  * Otherwise blocks go in waves, a chunked scan: the sums of a wave's blocks in parallel, their
@@ -360,7 +356,7 @@ static attend_status prepare(attend_plan *p) { return features_make(p->ctx, &p->
 
 static void release(attend_plan *p) { features_free(p->ctx, &p->map); }
 
-/* ---- workspace ------------------------------------------------------------------ */
+/* ---- workspace ------------------------------------------------------------------- */
 
 /* Blocks of a wave for each stack: about four tasks a thread. */
 static int64_t wave_blocks(const attend_plan *p) {
@@ -382,7 +378,7 @@ static void size(attend_plan *p) {
   if (backward > p->thread_bytes) p->thread_bytes = backward;
 }
 
-/* ---- one stack after the other --------------------------------------------------------- */
+/* ---- one stack after the other --------------------------------------------------- */
 
 static void whole_stack(const call *c, int b, int g, linear_scratch *w) {
   const attend_plan *p = c->plan;
@@ -416,7 +412,7 @@ static void stack_item(const void *args, int64_t i, int worker) {
   plan_weak(c->plan, w.weak);
 }
 
-/* ---- waves of blocks --------------------------------------------------------------------- */
+/* ---- waves of blocks ------------------------------------------------------------- */
 
 typedef struct wave wave;
 typedef void (*wave_step)(const wave *x, int64_t item, linear_scratch *w);

@@ -62,7 +62,7 @@ size_t linear_backward_bytes(const attend_plan *p) {
   return workspace_cut(p, (arena){NULL, 0}, &r);
 }
 
-/* ---- a block of keys, a tile of rows ---------------------------------------------- */
+/* ---- a block of keys, a tile of rows --------------------------------------------- */
 
 static void read_block(const call *c, int b, int g, int64_t index, workspace *r) {
   const attend_plan *p = c->plan;
@@ -121,11 +121,10 @@ static void read_rows(const call *c, tile t, float m, workspace *r) {
                    PANEL, unused, NULL);
 }
 
-static void store(const call *c, const float *src, int ld, int width, attend_dtype dtype, void *to,
-                  ptrdiff_t col) {
-  const float one = 1.0f;
-  target out = {.data = to, .dtype = dtype, .row = 0, .col = col};
-  c->plan->kn->store_rows(src, ld, 1, width, &one, out);
+static void store_dq(const call *c, tile t, int i, const float *dx) {
+  const attend_plan *p = c->plan;
+  target to = {row_address(c, &c->dq, t.b, t.g, t.row + i), p->desc.dtype, 0, c->dq.stride[3]};
+  rows_store(p, dx, p->ldk, 1, p->desc.dim, to);
 }
 
 /* dphi of the rows takes the keys of the block; those that are NaN or infinite
@@ -159,7 +158,7 @@ static void seeing_rows(const attend_plan *p, tile t, int n, const float *x, int
   }
 }
 
-/* ---- forward sweep: dq ---------------------------------------------------------------- */
+/* ---- forward sweep: dq ----------------------------------------------------------- */
 
 static void rows_dq(const call *c, tile t, workspace *r) {
   const attend_plan *p = c->plan;
@@ -176,17 +175,8 @@ static void rows_dq(const call *c, tile t, workspace *r) {
   for (int i = 0; i < t.rows; i++) {
     float *dx = r->dx + (size_t)i * (size_t)p->ldk;
     if (x->top[i] == -INFINITY) memset(dx, 0, (size_t)p->ldk * sizeof *dx);
-    store(c, dx, p->ldk, p->desc.dim, p->desc.dtype, row_address(c, &c->dq, t.b, t.g, t.row + i),
-          c->dq.stride[3]);
+    store_dq(c, t, i, dx);
   }
-}
-
-static void zero_dq(const call *c, tile t, workspace *r) {
-  const attend_plan *p = c->plan;
-  memset(r->dx, 0, (size_t)p->ldk * sizeof *r->dx);
-  for (int i = 0; i < t.rows; i++)
-    store(c, r->dx, p->ldk, p->desc.dim, p->desc.dtype, row_address(c, &c->dq, t.b, t.g, t.row + i),
-          c->dq.stride[3]);
 }
 
 /* sum += part: [M+1][ld], relative to m and part_m. */
@@ -218,7 +208,7 @@ static void sweep_forward(const call *c, int b, int g, workspace *r) {
   r->m = -INFINITY;
   while (row < end && linear_row_block(c, b, row) < 0) {
     tile t = linear_run(c, b, g, row, end);
-    zero_dq(c, t, r);
+    for (int i = 0; i < t.rows; i++) store_dq(c, t, i, NULL);
     row += t.rows;
   }
   for (int64_t own = 0; own <= last; own++) {
@@ -233,7 +223,7 @@ static void sweep_forward(const call *c, int b, int g, workspace *r) {
   }
 }
 
-/* ---- backward sweep: dk, dv ------------------------------------------------------------- */
+/* ---- backward sweep: dk, dv ------------------------------------------------------ */
 
 /* Contributions of the rows of later blocks: sum is theirs, relative to 2^-m. */
 static void from_later(const attend_plan *p, workspace *r) {
@@ -290,13 +280,12 @@ static void fold_rows(const attend_plan *p, tile t, float before, workspace *r) 
 
 static void store_keys(const call *c, int b, int g, int64_t first, int n, const workspace *r) {
   const attend_plan *p = c->plan;
-  size_t size = attend_dtype_size(p->desc.dtype);
-  for (int j = 0; j < n; j++) {
-    store(c, r->dx + (size_t)j * (size_t)p->ldk, p->ldk, p->desc.dim, p->desc.dtype,
-          view_at(&c->dk, size, b, g, first + j), c->dk.stride[3]);
-    store(c, r->dv + (size_t)j * (size_t)p->ldv, p->ldv, p->desc.dim_v, p->desc.dtype,
-          view_at(&c->dv, size, b, g, first + j), c->dv.stride[3]);
-  }
+  const attend_dtype dtype = p->desc.dtype;
+  const size_t size = attend_dtype_size(dtype);
+  rows_store(p, r->dx, p->ldk, n, p->desc.dim,
+             (target){view_at(&c->dk, size, b, g, first), dtype, c->dk.stride[2], c->dk.stride[3]});
+  rows_store(p, r->dv, p->ldv, n, p->desc.dim_v,
+             (target){view_at(&c->dv, size, b, g, first), dtype, c->dv.stride[2], c->dv.stride[3]});
 }
 
 /* Keys that are padding get zeros whatever their map's derivative is. */

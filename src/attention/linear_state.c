@@ -25,7 +25,7 @@ static linear_stack *stack_of(const attend_state *s, int b, int g) {
   return &((const linear_state *)s)->stack[b * s->desc.kv_heads + g];
 }
 
-/* ---- memory --------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------- */
 
 /* A stack is one block of floats, so that it can be copied; returns their number. */
 static size_t stack_point(const linear_state *s, float *data, linear_stack *x) {
@@ -137,7 +137,7 @@ static attend_status truncate_to(attend_state *s, int b, int64_t length) {
   return ATTEND_OK;
 }
 
-/* ---- appending and querying --------------------------------------------------------- */
+/* ---- appending and querying ------------------------------------------------------ */
 
 static void fold_open(const attend_plan *p, linear_stack *x, linear_scratch *w) {
   if (x->open.n < PANEL) return;
@@ -240,7 +240,7 @@ static attend_status query(call *c, attend_state *s) {
   return ATTEND_OK;
 }
 
-/* ---- files ------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------- */
 
 static attend_status put(attend_draft *f, const attend_state *s, int b) {
   size_t floats = ((const linear_state *)s)->stack_floats;

@@ -106,7 +106,7 @@ static void count_best(const call *c, tile g, int j0, int j1, const float *s, fl
   }
 }
 
-/* ---- writing results ---------------------------------------------------------------- */
+/* ---- writing results ------------------------------------------------------------- */
 
 static void row_weights(const call *c, tile g, int r, int slot, int64_t width, int64_t start,
                         int j0, int j1, const float *p) {
@@ -206,7 +206,7 @@ static void row_finish(const call *c, size_t row) {
   if (top) weights_of(c, best, top, best);
 }
 
-/* ---- iterating over rows ------------------------------------------------------------------------- */
+/* ---- iterating over rows --------------------------------------------------------- */
 
 static void group_count(const visit *v, void *with) {
   (void)with;
@@ -276,7 +276,7 @@ static void observe_stack(const request *x, int64_t stack, observe_scratch *w) {
     observe_rows(x, b, g, 0, c->n * p->group, (sink){TO_STATISTICS, x->width, 0}, w);
 }
 
-/* ---- every weight once ------------------------------------------------------------------ */
+/* ---- every weight once ----------------------------------------------------------- */
 
 static int each_rows(const call *c) { return c->obs->n_rows ? c->obs->n_rows : c->n; }
 /* Rows of a query's heads that a tile takes, in queries. */
@@ -418,7 +418,7 @@ static void linear_queries(const call *c, tile t, linear_scratch *w) {
   features_rows(p, false, t.rows, w->tile.x, w->tile.phi, w->tile.shift, w->work);
 }
 
-/* ---- distance from softmax ------------------------------------------------------ */
+/* ---- distance from softmax ------------------------------------------------------- */
 
 /* scores[t.rows][PANEL] = q.k of the block that was read. */
 static void block_scores(const call *c, tile t, linear_scratch *w) {

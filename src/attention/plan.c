@@ -21,7 +21,7 @@ int attend_plan_candidate(const attend_plan *plan, int index, const char **name,
   return 1;
 }
 
-/* ---- creating ------------------------------------------------------------------ */
+/* ---- creating -------------------------------------------------------------------- */
 
 static attend_status choose_named(attend_plan *p) {
   const char *wanted = p->desc.engine;
@@ -83,7 +83,7 @@ static attend_status check_purpose(const attend_plan *p) {
   const attend_desc *d = &p->desc;
   if (!(d->purpose & ATTEND_FOR_EXTEND) || d->bias.kind != ATTEND_DENSE) return ATTEND_OK;
   return fail(p->ctx, ATTEND_UNSUPPORTED,
-              "a dense bias has no place in a state, which grows: choose "
+              "a state grows, so that it supports no dense bias: choose "
               "ALiBi or buckets, or attend_forward");
 }
 
@@ -158,7 +158,7 @@ void attend_plan_set_padding(attend_plan *plan, const int32_t *lengths, const ui
   plan->desc.mask.key_mask = key_mask;
 }
 
-/* ---- calls ------------------------------------------------------------------------ */
+/* ---- calls ----------------------------------------------------------------------- */
 
 /* A tensor of a call. */
 typedef struct {
@@ -239,7 +239,7 @@ attend_status attend_observe(attend_plan *p, attend_view q, attend_view k, const
   plan_wait(p);
   return status;
 }
-/* ---- merging ----------------------------------------------------------------------- */
+/* ---- merging --------------------------------------------------------------------- */
 
 /* Outputs of two disjoint sets of keys, for callers that split keys over calls, files or machines.
  * lse is the log of the denominator, so (o, lse) determines each side's share of the weight. */

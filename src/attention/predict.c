@@ -153,7 +153,7 @@ static void choose_keys(const row_view *l, bool squared, few_keys *few) {
   }
 }
 
-/* ---- one row ---------------------------------------------------------------------- */
+/* ---- one row --------------------------------------------------------------------- */
 
 static double inner(const row_view *l, const few_keys *a, int i, const few_keys *b, int j) {
   int dim = l->row.d.dim;
@@ -255,7 +255,7 @@ static attend_status add_row_terms(attend_context *ctx, row_view *l, int b, int 
   return ATTEND_OK;
 }
 
-/* ---- all rows ---------------------------------------------------------------------- */
+/* ---- all rows -------------------------------------------------------------------- */
 
 /* What the features stand in for. */
 static attend_form exact_form(const attend_form *f) {
@@ -344,7 +344,7 @@ typedef struct {
   predict_terms terms;
 } predictor;
 
-/* ---- the error of a number of features -------------------------------------------- */
+/* ---- the error of a number of features ------------------------------------------- */
 
 static bool is_wave(const attend_form *f) {
   return f->kind == ATTEND_FOURIER ||
@@ -401,7 +401,7 @@ static double variance_of(const predictor *p, double features) {
   return fmin(features * mean_over_keys(p, features, true), LARGEST);
 }
 
-/* ---- the number that an error needs ------------------------------------------------- */
+/* ---- the number that an error needs ---------------------------------------------- */
 
 /* Between `few`, which are not enough, and `many`, which are, to 1 percent. */
 static double narrow(const predictor *p, double target, double few, double many) {
@@ -439,7 +439,7 @@ static void predict(const predictor *p, double target, attend_prediction *out) {
   out->affordable = out->features <= PREDICT_MOST;
 }
 
-/* ---- from tensors ------------------------------------------------------------------- */
+/* ---- from tensors ---------------------------------------------------------------- */
 
 static attend_status check_request(attend_context *ctx, const attend_form *f, double target) {
   bool random = f->kind == ATTEND_FAVOR || f->kind == ATTEND_FOURIER ||
@@ -466,7 +466,7 @@ attend_status attend_predict(attend_context *ctx, const attend_desc *desc, atten
   return ATTEND_OK;
 }
 
-/* ---- from a scale --------------------------------------------------------------------- */
+/* ---- from a scale ---------------------------------------------------------------- */
 
 /* The same normal numbers at every spread: what follows changes smoothly. */
 static attend_status normal_terms(attend_context *ctx, const attend_desc *d, double spread,
@@ -513,7 +513,7 @@ attend_status attend_predict_spread(attend_context *ctx, const attend_desc *desc
   return ATTEND_OK;
 }
 
-/* ---- for descriptions ------------------------------------------------------------------- */
+/* ---- for descriptions ------------------------------------------------------------ */
 
 static attend_status needed(attend_context *ctx, const attend_form *form, int dim, float scale,
                             double spread, double *features) {

@@ -149,7 +149,7 @@ typedef struct {
   span taken[WORD_OP + 1]; /* the word that spoke for each group      */
 } reader;
 
-/* ---- small pieces ------------------------------------------------------- */
+/* ---- small pieces ---------------------------------------------------------------- */
 
 enum { SHOWN = 48 }; /* characters of the text that a sentence repeats */
 
@@ -214,7 +214,7 @@ static bool read_float(span s, float *value) {
   return *end == 0 && isfinite(*value);
 }
 
-/* ---- FORM(name=value,...) ----------------------------------------------- */
+/* ---- FORM(name=value,...) -------------------------------------------------------- */
 
 /* In a description 0 means the default; a string leaves the setting out. */
 static attend_status read_number(reader *r, const char *name, span value, bool may_be_zero,
@@ -304,7 +304,7 @@ static attend_status read_form_settings(reader *r, span list) {
     span value = cut(&rest, ',');
     span name = cut(&value, '=');
     if (name.length == 0 || value.at == name.at + name.length)
-      return wrong(r, "\"%.*s\" is no setting: write name=value, with commas between several",
+      return wrong(r, "\"%.*s\" is not a setting: write name=value, with commas between several",
                    shown(name), name.at);
     if (occurs_before(list.at, name))
       return wrong(r, "%.*s is set twice: keep one", shown(name), name.at);
@@ -321,7 +321,7 @@ static attend_status read_form(reader *r) {
   while (kind < FORMS && !span_is(name, problem_forms[kind])) kind++;
   if (kind == FORMS)
     return wrong(r,
-                 "\"%.*s\" is no form: choose softmax, argmax, poly, "
+                 "\"%.*s\" is not a form: choose softmax, argmax, poly, "
                  "gaussian, elu, fourier, favor or sgemm%s",
                  shown(name), name.at,
                  span_is(name, "custom") ? "; custom needs a function and works from C only" : "");
@@ -336,7 +336,7 @@ static attend_status read_form(reader *r) {
   return read_form_settings(r, (span){rest.at, rest.length - 1});
 }
 
-/* ---- SHAPE -------------------------------------------------------------- */
+/* ---- SHAPE ----------------------------------------------------------------------- */
 
 typedef struct {
   char letter;
@@ -364,7 +364,7 @@ static attend_status read_measures(reader *r, measure *m, int count, const char 
   const char *at = r->word.at, *end = at + r->word.length;
   while (at < end) {
     measure *found = find_measure(m, count, *at);
-    if (!found) return wrong(r, "\"%c\" is no size: the letters are %s", *at, letters);
+    if (!found) return wrong(r, "\"%c\" is not a size: the letters are %s", *at, letters);
     const char *stop = ++at;
     while (stop < end && isdigit((unsigned char)*stop)) stop++;
     ATTEND_TRY(read_measure(r, found, (span){at, (size_t)(stop - at)}));
@@ -402,7 +402,7 @@ static attend_status read_shape(reader *r) {
   return read_measures(r, m, sizeof m / sizeof *m, "b, h, g, n, x, d and v");
 }
 
-/* ---- WORDS -------------------------------------------------------------- */
+/* ---- WORDS ----------------------------------------------------------------------- */
 
 static attend_status unknown_word(reader *r) {
   char list[256] = "";
@@ -464,7 +464,7 @@ static attend_status read_word(reader *r) {
   return apply_word(r, w, (span){r->word.at + name, r->word.length - name});
 }
 
-/* ---- the whole ---------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------- */
 
 /* n counted the keys held; the one query stands at the last of them. */
 static attend_status finish_decode(reader *r) {

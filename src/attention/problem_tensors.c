@@ -67,7 +67,7 @@ static void cut_extras(arena *a, const attend_problem *p, extras *x) {
   if (d->bias.kind == ATTEND_DENSE) x->dense = arena_cut(a, bias);
 }
 
-/* ---- filling ------------------------------------------------------------ */
+/* ---- filling --------------------------------------------------------------------- */
 
 enum { PIECE = 256 };
 
@@ -133,7 +133,7 @@ static void fill_extras(uint64_t seed, const attend_problem *p, const extras *x)
   for (size_t n = 0; n < count; n++) x->table[n] *= 0.5f;
 }
 
-/* ---- the public calls --------------------------------------------------- */
+/* ---- the public calls ------------------------------------------------------------ */
 
 /* What the block adds up to must fit too; each piece alone does already. */
 static attend_status check_total(attend_context *ctx, const attend_desc *d) {

@@ -22,7 +22,7 @@ static const char *applicable(const attend_desc *d) {
   return "argmax without a temperature is not soft";
 }
 
-/* ---- workspace ----------------------------------------------------------------- */
+/* ---- workspace ------------------------------------------------------------------- */
 
 /* Splitting pays with few tiles for the threads. A slot is the partial result of one
  * (tile, block): m and l of each row, then o. */
@@ -58,7 +58,7 @@ static void softmax_size(attend_plan *p) {
   if (p->desc.purpose & ATTEND_FOR_BACKWARD) softmax_backward_size(p);
 }
 
-/* ---- one tile ------------------------------------------------------------------ */
+/* ---- one tile -------------------------------------------------------------------- */
 
 /* Rows in a tile from which bounding its scores by |q| |k| pays. */
 enum { BOUNDED_ROWS = 48 };
@@ -114,25 +114,21 @@ static bool row_is_lost(const call *c, const float l[2]) {
   return is_gaussian(p) && p->desc.bias.kind == ATTEND_NO_BIAS && l[1] == 0;
 }
 
-static void count_weak(const call *c, tile t, const float *l) {
-  int64_t weak = 0;
-  for (int i = 0; i < t.rows; i++) weak += row_is_lost(c, l + 2 * i) && row_sees(c, t.b, t.row + i);
-  plan_weak(c->plan, weak);
-}
-
 static void tile_end(const call *c, tile t, const float *o, const float *m, const float *l) {
   const attend_plan *p = c->plan;
   target out = {.dtype = p->desc.dtype, .row = 0, .col = c->o.stride[3]};
+  int64_t weak = 0;
   for (int i = 0; i < t.rows; i++) {
     int row = t.row + i;
+    weak += row_is_lost(c, l + 2 * i) && row_sees(c, t.b, row);
     out.data = row_address(c, &c->o, t.b, t.g, row);
     p->kn->store_rows(o + (size_t)i * p->ldv, p->ldv, 1, p->desc.dim_v, l + 2 * i, out);
     if (c->lse) c->lse[row_index(c, t, i)] = row_lse(c, t, i, m[i], l + 2 * i);
   }
-  count_weak(c, t, l);
+  plan_weak(c->plan, weak);
 }
 
-/* ---- forward ------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------- */
 
 static void whole_tile(const call *c, tile t, scratch *w) {
   span seen = rows_see(c, t.b, t.row, t.rows);
@@ -151,7 +147,7 @@ static void tile_item(const void *args, int64_t i, int worker) {
   c->plan->fast->end();
 }
 
-/* ---- forward, keys split over threads ---------------------------------------------- */
+/* ---- forward, keys split over threads -------------------------------------------- */
 
 typedef struct {
   float *data;
@@ -275,7 +271,7 @@ const attend_engine engine_softmax = {
     .observe = observe_tiled,
 };
 
-/* ---- poly and gaussian, pair by pair ----------------------------------------------- */
+/* ---- poly and gaussian, pair by pair --------------------------------------------- */
 
 /* Exact, memory linear in length. The plan's choice for gaussian without random features,
  * and for poly where its feature map would cost more. Only the step from scores to weights

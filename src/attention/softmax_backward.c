@@ -77,7 +77,7 @@ static size_t cell_scratch_cut(const attend_plan *p, arena a, cell_scratch *w) {
   return a.used;
 }
 
-/* ---- loading ---------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------- */
 
 static tile cell_tile(const call *c, int64_t stack, int64_t i) {
   const attend_plan *p = c->plan;
@@ -117,7 +117,7 @@ static bool cell_keys_load(const call *c, int b, int g, int64_t start, span seen
   return true;
 }
 
-/* ---- P and dS --------------------------------------------------------------------- */
+/* ---- P and dS -------------------------------------------------------------------- */
 
 /* Scores of the group; with a soft cap its products are kept. */
 static void cell_scores(const call *c, tile g, int at, int j0, int j1, cell_scratch *w, float *s) {
@@ -175,11 +175,6 @@ static void cell_compute(const call *c, tile t, int j0, int j1, cell_scratch *w)
     }
     if (from < to) cell_group(c, g, i, from, to, w);
   }
-}
-
-static void cell_uncap(const call *c, tile t, int j0, int j1, cell_scratch *w) {
-  const attend_plan *p = c->plan;
-  if (w->raw) p->kn->soft_cap_grad(t.rows, j0, j1, p->cap_in, w->raw, w->ds);
 }
 
 /* ---- the gradient of the bias -------------------------------------------------------
@@ -301,11 +296,6 @@ static void dense_dbias(const call *c, const cell_shared *s) {
   STREAM_ADD(plan_stream(p), alone ? row_tiles(p) : 1, dense_item, x);
 }
 
-static void bias_finish(const call *c, const cell_shared *s) {
-  if (bias_entries(c->plan)) sum_dbias(c, s);
-  if (c->plan->desc.bias.kind == ATTEND_DENSE) dense_dbias(c, s);
-}
-
 /* ---- workspace ------------------------------------------------------------------- */
 
 static size_t shared_cut(const attend_plan *p, arena a, cell_shared *s) {
@@ -334,7 +324,7 @@ void softmax_backward_size(attend_plan *p) {
   if (bytes > p->shared_bytes) p->shared_bytes = bytes;
 }
 
-/* ---- contributions of a cell ---------------------------------------------------- */
+/* ---- contributions of a cell ----------------------------------------------------- */
 
 /* What is left to multiply: ds is by the exponent, or by poly's base. */
 static float score_slope(const attend_plan *p) {
@@ -411,7 +401,7 @@ static void add_dq(const call *c, tile t, int j0, int j1, const cell_shared *s, 
   }
 }
 
-/* ---- items ----------------------------------------------------------------------------- */
+/* ---- items ----------------------------------------------------------------------- */
 
 static void wait_for(const int *passed, int tiles) {
   for (int spins = 0; __atomic_load_n(passed, __ATOMIC_ACQUIRE) < tiles;)
@@ -450,7 +440,7 @@ static void cell(const call *c, tile t, const cell_shared *s, double *sums, cons
   cell_rows_load(c, t, s, w);
   cell_compute(c, t, j0, j1, w);
   if (c->dbias && bias_entries(p)) bias_gather(c, t, j0, j1, w, sums);
-  cell_uncap(c, t, j0, j1, w);
+  if (w->raw) p->kn->soft_cap_grad(t.rows, j0, j1, p->cap_in, w->raw, w->ds);
   p->kn->weigh_keys(t.rows, j0, j1, w->p, w->d_o, p->ldv, w->dv);
   if (p->by_differences)
     differences_to_keys(p, t, j0, j1, w);
@@ -486,47 +476,42 @@ static void item(const call *c, int64_t index, const cell_shared *s, cell_scratc
   __atomic_store_n(passed, (int)row_tiles(p), __ATOMIC_RELEASE);
 }
 
-/* ---- dQ before and after ------------------------------------------------------------------ */
+/* ---- dQ before and after --------------------------------------------------------- */
 
 typedef struct {
   call c;
   cell_shared s;
 } gradient;
 
+/* Where dQ of a head is. */
+static target head_dq(const call *c, int64_t head) {
+  const attend_desc *d = &c->plan->desc;
+  void *first = view_at(&c->dq, attend_dtype_size(d->dtype), head / d->heads, head % d->heads, 0);
+  return (target){first, d->dtype, c->dq.stride[2], c->dq.stride[3]};
+}
+
 /* dQ of one head; in 16 bits it is summed in the workspace. */
 static void clear_item(const void *args, int64_t head, int worker) {
   const gradient *x = args;
   const call *c = &x->c;
-  const attend_desc *d = &c->plan->desc;
-  static const float zero[1];
+  const int dim = c->plan->desc.dim;
+  const size_t n = (size_t)c->n * (size_t)dim;
   (void)worker;
-  if (x->s.dq) {
-    size_t n = (size_t)c->n * (size_t)d->dim;
+  if (x->s.dq)
     memset(x->s.dq + (size_t)head * n, 0, n * sizeof(float));
-    return;
-  }
-  for (int i = 0; i < c->n; i++) {
-    target out = {view_at(&c->dq, sizeof(float), head / d->heads, head % d->heads, i), ATTEND_F32,
-                  0, c->dq.stride[3]};
-    c->plan->kn->store_rows(zero, 0, 1, d->dim, zero, out); /* by 0: zeros */
-  }
+  else
+    rows_store(c->plan, NULL, 0, c->n, dim, head_dq(c, head));
 }
 
 static void round_item(const void *args, int64_t head, int worker) {
   const gradient *x = args;
   const call *c = &x->c;
-  const attend_desc *d = &c->plan->desc;
-  const float *from = x->s.dq + head * c->n * d->dim;
-  static const float one[1] = {1.0f};
+  const int dim = c->plan->desc.dim;
   (void)worker;
-  for (int i = 0; i < c->n; i++, from += d->dim) {
-    target out = {view_at(&c->dq, 2, head / d->heads, head % d->heads, i), d->dtype, 0,
-                  c->dq.stride[3]};
-    c->plan->kn->store_rows(from, d->dim, 1, d->dim, one, out);
-  }
+  rows_store(c->plan, x->s.dq + head * c->n * dim, dim, c->n, dim, head_dq(c, head));
 }
 
-/* ---- backward ---------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------- */
 
 static void start_item(const void *args, int64_t i, int worker) {
   const gradient *x = args;
@@ -574,7 +559,8 @@ attend_status softmax_backward(call *c) {
   stream_leave(on);
   if (c->dbias) {
     plan_wait(p);
-    bias_finish(c, &x.s);
+    if (bias_entries(p)) sum_dbias(c, &x.s);
+    if (p->desc.bias.kind == ATTEND_DENSE) dense_dbias(c, &x.s);
   }
   return ATTEND_OK;
 }

@@ -12,7 +12,7 @@
 #include "base/files.h"
 #include "base/options.h"
 
-/* ---- creating, forking ------------------------------------------------------------ */
+/* ---- creating, forking ----------------------------------------------------------- */
 
 state_layout state_layout_of(const attend_context *ctx, const attend_desc *desc) {
   const struct block_kernels *on = ctx->kernels->block[desc->dtype];
@@ -94,7 +94,7 @@ int64_t attend_state_length(const attend_state *s, int b) {
   return b >= 0 && b < s->batch ? s->length[b] : 0;
 }
 
-/* ---- memory ------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------- */
 
 static attend_status check_limit(attend_context *ctx, size_t held, size_t bytes, const char *what) {
   if (size_add(held, bytes) <= ctx->cache_limit) return ATTEND_OK;
@@ -127,7 +127,7 @@ attend_status attend_state_reserve(attend_state *s, int keys) {
   return s->kind->reserve ? s->kind->reserve(s, keys) : ATTEND_OK;
 }
 
-/* ---- compatibility of plans and states ---------------------------------------------------------------------- */
+/* ---- compatibility of plans and states ------------------------------------------- */
 
 static bool same_map(const attend_form *a, const attend_form *b) {
   return a->kind == b->kind && a->degree == b->degree && a->a == b->a && a->c == b->c &&
@@ -182,7 +182,7 @@ attend_status attend_state_copy(const attend_state *from, int b, attend_state *t
   return to->kind->copy(from, b, to, to_b);
 }
 
-/* ---- calls -------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------- */
 
 static call state_call(attend_plan *p, attend_state *s, int n) {
   return (call){.plan = p, .on = p->fast, .state = s, .before = s->before, .n = n};
@@ -326,13 +326,14 @@ static void shape_of(const attend_state *s, field f[SHAPE_FIELDS]) {
   memcpy(f, all, sizeof all);
 }
 
-/* ---- writing ------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------- */
 
 attend_status state_put_number(attend_draft *f, int64_t x) {
   return attend_draft_put(f, &x, sizeof x);
 }
 
-static attend_status put_state(attend_draft *f, const attend_state *s) {
+static attend_status put_state(attend_draft *f, void *user) {
+  const attend_state *s = user;
   field shape[SHAPE_FIELDS];
   shape_of(s, shape);
   ATTEND_TRY(attend_draft_put(f, MAGIC, sizeof MAGIC));
@@ -344,13 +345,11 @@ static attend_status put_state(attend_draft *f, const attend_state *s) {
   return state_put_number(f, END_MARK);
 }
 
-static attend_status put_file(attend_draft *draft, void *user) { return put_state(draft, user); }
-
 attend_status attend_state_save(const attend_state *s, const char *path) {
-  return draft_write(s->ctx, path, put_file, (void *)s, NULL);
+  return draft_write(s->ctx, path, put_state, (void *)s, NULL);
 }
 
-/* ---- reading ---------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------- */
 
 static attend_status file_failed(const state_reader *f, const char *what) {
   return fail(f->ctx, ATTEND_IO, "%s \"%.200s\" failed: %s", what, f->path,

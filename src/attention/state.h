@@ -76,14 +76,14 @@ static inline int new_keys(const attend_plan *p, int b, int n) {
 /* Counts `bytes` more, atomically; fails if they exceed the context's cache_limit. */
 attend_status cache_take(attend_context *ctx, size_t bytes, const char *what);
 
-/* ---- files ------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------- */
 
 attend_status state_put_number(attend_draft *f, int64_t x);
 attend_status state_get(state_reader *f, void *data, size_t bytes);
 attend_status state_get_number(state_reader *f, int64_t least, int64_t most, const char *what,
                                int64_t *x);
 
-/* ---- the paged KV cache: kv_cache.c writes it, blocks.c reads it ------------------- */
+/* ---- the paged KV cache: kv_cache.c writes it, blocks.c reads it ----------------- */
 
 _Static_assert((int)ATTEND_PAGE == (int)PANEL, "a page is a panel of keys");
 

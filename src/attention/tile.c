@@ -10,7 +10,7 @@
 
 #include "attention/blocks.h"
 
-/* ---- buckets: a table by distance, spread out once per call ------------------- */
+/* ---- buckets: a table by distance, spread out once per call ---------------------- */
 
 static size_t spread_length(const attend_plan *p) {
   return 2 * (size_t)p->desc.bias.max_distance + 1;
@@ -59,12 +59,6 @@ static void add_buckets(const float *spread, int far, int64_t distance, int j0, 
   }
 }
 
-/* Beyond the last key there is no bias to read. */
-static void add_dense(const float *bias, ptrdiff_t col, float factor, int j0, int j1, int keys,
-                      float *s) {
-  for (int j = j0; j < j1 && j < keys; j++) s[j] += factor * bias[j * col];
-}
-
 static void add_row(const call *c, int b, int h, int64_t query, int64_t start, int j0, int j1,
                     float *s) {
   const attend_plan *p = c->plan;
@@ -77,20 +71,15 @@ static void add_row(const call *c, int b, int h, int64_t query, int64_t start, i
                 s);
   if (bias->kind == ATTEND_DENSE) {
     attend_view v = view_complete(bias->dense, p->desc.heads, c->n, (int)p->desc.kv_len);
-    add_dense((const float *)view_at(&v, sizeof(float), b, h, query) + start * v.stride[3],
-              v.stride[3], p->bias_to2, j0, j1, (int)min64(BLOCK, p->desc.kv_len - start), s);
+    const float factor = p->bias_to2;
+    const ptrdiff_t col = v.stride[3];
+    const float *line = (const float *)view_at(&v, sizeof(float), b, h, query) + start * col;
+    const int end = (int)min64(j1, p->desc.kv_len - start); /* of the bias */
+    for (int j = j0; j < end; j++) s[j] += factor * line[j * col];
   }
 }
 
-/* ALiBi, buckets or dense, onto s[rows][BLOCK], times bias_to2. */
-static void bias_add(const call *c, tile t, int64_t start, int j0, int j1, float *s) {
-  if (c->plan->desc.bias.kind == ATTEND_NO_BIAS) return;
-  for (int r = 0; r < t.rows; r++)
-    add_row(c, t.b, row_head(c->plan, t.g, t.row + r), (t.row + r) / c->plan->group, start, j0, j1,
-            s + r * BLOCK);
-}
-
-/* ---- norms -------------------------------------------------------------------- */
+/* ---- norms ----------------------------------------------------------------------- */
 
 void block_norms(const call *c, span seen, block *k) {
   const attend_plan *p = c->plan;
@@ -123,7 +112,7 @@ float row_lse2(const call *c, tile t, int r) {
   return (float)(((double)lse + query_norm(c, t, r)) * LOG2E);
 }
 
-/* ---- scores and masks --------------------------------------------------------- */
+/* ---- scores and masks ------------------------------------------------------------ */
 
 /* Whether more than a factor comes between the product and the exponential. */
 static bool call_adds(const call *c) {
@@ -172,13 +161,10 @@ void group_finish(const call *c, tile t, const block *k, int j0, int j1, float *
     p->kn->soft_cap(t.rows, j0, j1, p->cap_in, p->cap_out, s);
   else
     scale_scores(c, t, k, j0, j1, s);
-  bias_add(c, t, k->start, j0, j1, s);
-}
-
-static void group_scores(const call *c, tile t, const void *q, const block *k, int j0, int j1,
-                         float *s) {
-  group_products(c, t, q, k, j0, j1, s);
-  group_finish(c, t, k, j0, j1, s);
+  if (p->desc.bias.kind == ATTEND_NO_BIAS) return;
+  for (int r = 0; r < t.rows; r++)
+    add_row(c, t.b, row_head(p, t.g, t.row + r), (t.row + r) / p->group, k->start, j0, j1,
+            s + r * BLOCK);
 }
 
 void group_mask(const call *c, tile t, const block *k, int j0, int j1, float value, float *s) {
@@ -219,7 +205,7 @@ void group_weigh(const call *c, tile t, const block *k, int j0, int j1, const fl
     c->on->weigh(t.rows, j0, j1, s, k->rows, ld, alpha, beta, o);
 }
 
-/* ---- tiles ------------------------------------------------------------------------- */
+/* ---- tiles ----------------------------------------------------------------------- */
 
 enum { TILE_ROWS = 16 };
 
@@ -306,7 +292,8 @@ bool tile_scores(const call *c, tile g, int at, int *j0, int *j1, scratch *w) {
   span seen = rows_see(c, g.b, g.row, g.rows);
   seen.hi = min64(seen.hi, k->start + c->on->keys);
   if (!block_part(seen, k->start, j0, j1)) return false;
-  group_scores(c, g, tile_queries(c, at, w), k, *j0, *j1, w->s);
+  group_products(c, g, tile_queries(c, at, w), k, *j0, *j1, w->s);
+  group_finish(c, g, k, *j0, *j1, w->s);
   const attend_form *f = &c->plan->desc.form;
   bool poly = is_poly(c->plan);
   if (poly) c->plan->kn->power(g.rows, *j0, *j1, f->a, f->c, f->degree, w->s);
@@ -331,7 +318,7 @@ void tile_visit(const call *c, tile t, scratch *w, void (*f)(const visit *v, voi
   }
 }
 
-/* ---- overlap ----------------------------------------------------------------------- */
+/* ---- overlap --------------------------------------------------------------------- */
 
 /* A software pipeline over the groups of a tile: while one group's exponentials run, the
  * scores of the next and the weighted values of the last are computed (as FlashAttention-3

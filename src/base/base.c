@@ -136,7 +136,7 @@ attend_view attend_view_rows(attend_view view, attend_dtype dtype, int heads, in
   return view;
 }
 
-/* ---- structs that begin with their size ------------------------------------ */
+/* ---- structs that begin with their size ------------------------------------------ */
 
 attend_status options_read(attend_context *ctx, const char *type, const void *from, size_t size,
                            void *to) {
@@ -154,7 +154,7 @@ attend_status options_read(attend_context *ctx, const char *type, const void *fr
   return ATTEND_OK;
 }
 
-/* ---- f16 and bf16, one value at a time; kernels convert whole rows ----------------- */
+/* ---- f16 and bf16, one value at a time; kernels convert whole rows --------------- */
 
 float bf16_to_float(uint16_t h) { return float_of_bits((uint32_t)h << 16); }
 

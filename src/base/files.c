@@ -118,32 +118,32 @@ attend_status json_read(attend_context *ctx, const char *path, attend_json **roo
   return status;
 }
 
-/* ---- formats that are not text, by their first bytes --------------------------- */
+/* ---- formats that are not text, by their first bytes ----------------------------- */
 
 static const struct {
   const char *begins;
   size_t length;
   const char *is;
-} binary_formats[] = {{"\x1f\x8b", 2, "packed by gzip: unpack it"},
-                      {"\x28\xb5\x2f\xfd", 4, "packed by zstd: unpack it"},
+} binary_formats[] = {{"\x1f\x8b", 2, "packed by gzip; unpack it"},
+                      {"\x28\xb5\x2f\xfd", 4, "packed by zstd; unpack it"},
                       {"\xfd"
                        "7zXZ",
-                       5, "packed by xz: unpack it"},
-                      {"PK\3\4", 4, "a zip archive: unpack it"},
-                      {"PAR1\x15", 5, "a Parquet file: write it as .jsonl"},
-                      {"\xff\xfe", 2, "UTF-16: write it as UTF-8"},
-                      {"\xfe\xff", 2, "UTF-16: write it as UTF-8"}};
+                       5, "packed by xz; unpack it"},
+                      {"PK\3\4", 4, "a zip archive; unpack it"},
+                      {"PAR1\x15", 5, "a Parquet file; write it as .jsonl"},
+                      {"\xff\xfe", 2, "UTF-16; write it as UTF-8"},
+                      {"\xfe\xff", 2, "UTF-16; write it as UTF-8"}};
 
 attend_status attend_text_check(attend_context *ctx, const char *name, const char *bytes,
                                 size_t length) {
   for (size_t i = 0; i < sizeof binary_formats / sizeof *binary_formats; i++)
     if (length >= binary_formats[i].length &&
         !memcmp(bytes, binary_formats[i].begins, binary_formats[i].length))
-      return fail(ctx, ATTEND_IO, "%.300s is no text, but %s first", name, binary_formats[i].is);
+      return fail(ctx, ATTEND_IO, "%.300s is not text: it is %s first", name, binary_formats[i].is);
   return ATTEND_OK;
 }
 
-/* ---- writing ----------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------- */
 
 struct attend_draft {
   attend_context *ctx;

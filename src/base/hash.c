@@ -79,7 +79,7 @@ void attend_digest_text(const attend_digest *d, char text[ATTEND_DIGEST_TEXT]) {
            (unsigned long long)word[1]);
 }
 
-/* ---- keyed hashing ----------------------------------------------------------------- */
+/* ---- keyed hashing --------------------------------------------------------------- */
 
 /* Where the system has no random bytes, an address and the clock must do: the
  * key guards against slow tables, not secrets. */

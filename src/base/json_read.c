@@ -1,9 +1,9 @@
 /* Reading JSON: accessors of a tree, a strict parser, typed members.
  *
- * A tree is one block: the values, an index of names, the strings. A first pass over the
- * text bounds all three. While parsing, a value is either still waiting for its container to
- * close, on a stack that grows from the front of the values, or has been moved behind it, from the back; so both fit where
- * one does, and the children of a container end up side by side.
+ * A tree is one block: the values, an index of names, the strings. A first pass over the text
+ * bounds all three. While parsing, a value is either still waiting for its container to close,
+ * on a stack that grows from the front of the values, or has been moved behind it, from the
+ * back; so both fit where one does, and the children of a container end up side by side.
  */
 #include <locale.h>
 #include <math.h>
@@ -15,7 +15,7 @@
 #include "base/files.h"
 #include "base/json.h"
 
-/* ---- a tree ------------------------------------------------------------------------ */
+/* ---- a tree ---------------------------------------------------------------------- */
 
 enum { FEW = 8 }; /* members that are searched one by one, without an index */
 
@@ -143,7 +143,7 @@ bool attend_json_integer(const attend_json *value, int64_t *integer) {
   return true;
 }
 
-/* ---- parsing ----------------------------------------------------------------------- */
+/* ---- parsing --------------------------------------------------------------------- */
 
 enum { LONGEST_NUMBER = 400 }; /* more digits than any double needs */
 
@@ -173,7 +173,7 @@ static attend_status refuse(reader *r, const char *at, const char *why) {
               (size_t)(at - r->begin));
 }
 
-/* ---- strings --------------------------------------------------------------- */
+/* ---- strings --------------------------------------------------------------------- */
 
 static int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -267,7 +267,7 @@ static attend_status read_string(reader *r, const char **text, size_t *length) {
   return ATTEND_OK;
 }
 
-/* ---- numbers --------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------- */
 
 static bool is_digit(const reader *r) { return r->at < r->end && *r->at >= '0' && *r->at <= '9'; }
 
@@ -333,7 +333,7 @@ static attend_status read_number(reader *r, attend_json *value) {
   return ATTEND_OK;
 }
 
-/* ---- containers ------------------------------------------------------------ */
+/* ---- containers ------------------------------------------------------------------ */
 
 static attend_status open_container(reader *r, attend_json *value) {
   if (r->depth == ATTEND_JSON_DEPTH) return refuse(r, r->at, "nesting deeper than 256 levels");
@@ -383,7 +383,7 @@ static attend_status read_word(reader *r, attend_json *value) {
     r->at += n;
     return ATTEND_OK;
   }
-  return refuse(r, r->at, "something that is no value");
+  return refuse(r, r->at, "something that is not a value");
 }
 
 /* One value; of a container only its bracket. */
@@ -518,7 +518,7 @@ void attend_json_free(attend_json *root) {
   if (root) give(((document *)root)->ctx, root);
 }
 
-/* ---- typed members: one of the wrong type is an error, not a default --------------- */
+/* ---- typed members: one of the wrong type is an error, not a default ------------- */
 
 enum { SHOWN = 48 }; /* bytes of a value in a sentence */
 

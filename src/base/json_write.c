@@ -40,7 +40,7 @@ static void put_line(attend_json_writer *w) {
   for (int i = 0; i < w->depth; i++) put(w, "  ", 2);
 }
 
-/* ---- balance -------------------------------------------------------------------- */
+/* ---- balance --------------------------------------------------------------------- */
 
 static bool in_object(const attend_json_writer *w) {
   int level = w->depth - 1;
@@ -82,7 +82,7 @@ static void push_level(attend_json_writer *w, char bracket) {
   w->depth++;
 }
 
-/* ---- values ----------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------- */
 
 /* What stands between the last value and the next. */
 static void separate(attend_json_writer *w) {

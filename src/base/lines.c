@@ -39,7 +39,7 @@ int attend_format_parse(const char *name, attend_format *format) {
   return 0;
 }
 
-/* ---- creating --------------------------------------------------------------------- */
+/* ---- creating -------------------------------------------------------------------- */
 
 static attend_status create(attend_context *ctx, const char *name, attend_format format,
                             attend_lines **lines) {
@@ -73,7 +73,7 @@ void attend_lines_free(attend_lines *lines) {
   give(lines->ctx, lines);
 }
 
-/* ---- lines -------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------- */
 
 /* More of the file, behind what is left of it in memory; *more: there was any. */
 static attend_status fill(attend_lines *l, bool *more) {

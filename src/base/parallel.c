@@ -88,7 +88,7 @@ struct pools {
   pid_t process;
 };
 
-/* ---- claiming items ------------------------------------------------------------- */
+/* ---- claiming items -------------------------------------------------------------- */
 
 /* The next item of worker w's range in phase p, or -1. The number of items may be
  * read of a later phase if p is over: then `current` is no longer p. */
@@ -159,7 +159,7 @@ static bool steal(struct pool *x, uint64_t p, int worker) {
   return false;
 }
 
-/* ---- waiting -------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------- */
 
 static inline void relax(void) {
 #if defined(__x86_64__)
@@ -261,7 +261,7 @@ static void work(struct pool *x, int worker, moment m, waiter *w) {
   idle(x, m, worker, w);
 }
 
-/* ---- threads -------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------- */
 
 typedef struct {
   struct pool *pool;
@@ -304,7 +304,7 @@ static void start_workers(struct pool *x) {
   pthread_attr_destroy(&attributes);
 }
 
-/* ---- pools ---------------------------------------------------------------------- */
+/* ---- pools ----------------------------------------------------------------------- */
 
 /* Threads have their memory from the C library, as their stacks: a pool is made when it is first
  * needed, within calls that take nothing from the context's allocator. */
@@ -378,7 +378,7 @@ static void pool_give(struct pool *x) {
   pthread_mutex_unlock(&all->lock);
 }
 
-/* ---- queueing ------------------------------------------------------------------- */
+/* ---- queueing -------------------------------------------------------------------- */
 
 static void pool_run(struct pool *x) {
   for (moment m = look(x); m.current < m.limit; m = look(x)) work(x, 0, m, &x->caller);

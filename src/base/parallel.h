@@ -54,7 +54,7 @@ void parallel_for(attend_context *ctx, int threads, int64_t n, phase_body body, 
     parallel_for(ctx, threads, n, body, &(args), sizeof(args));       \
   } while (0)
 
-/* ---- of a context ------------------------------------------------------------- */
+/* ---- of a context ---------------------------------------------------------------- */
 
 void pools_create(attend_context *ctx);
 void pools_free(attend_context *ctx);

@@ -54,7 +54,7 @@ const char *attend_stored_name(attend_stored stored) {
   return (unsigned)stored < STORED_KINDS ? stored_kinds[stored].name : NULL;
 }
 
-/* ---- one tensor ------------------------------------------------------------ */
+/* ---- one tensor ------------------------------------------------------------------ */
 
 static attend_status refuse(const attend_tensor_file *f, const attend_tensor *t, const char *why) {
   return fail(f->ctx, ATTEND_IO, "%s: tensor \"%.100s\" %s", f->path, t->name, why);
@@ -70,7 +70,7 @@ static attend_status read_dtype(const attend_tensor_file *f, attend_tensor *t,
     t->dtype = stored_kinds[i].name;
     return ATTEND_OK;
   }
-  return refuse(f, t, "has a dtype that is not known here");
+  return refuse(f, t, "has a dtype that is not supported");
 }
 
 static attend_status read_shape(const attend_tensor_file *f, attend_tensor *t,
@@ -124,7 +124,7 @@ static attend_status read_tensor(const attend_tensor_file *f, attend_tensor *t,
   return read_offsets(f, t, entry);
 }
 
-/* ---- the whole header ------------------------------------------------------ */
+/* ---- the whole header ------------------------------------------------------------ */
 
 static attend_status read_notes(attend_tensor_file *f, const attend_json *notes) {
   if (attend_json_kind_of(notes) != ATTEND_JSON_OBJECT)
@@ -171,7 +171,7 @@ static attend_status check_contiguous(const attend_tensor_file *f, const attend_
     at += sorted[i]->bytes;
   }
   if (at == f->map + f->size) return ATTEND_OK;
-  return fail(f->ctx, ATTEND_IO, "%s: %zu bytes after the last tensor belong to none", f->path,
+  return fail(f->ctx, ATTEND_IO, "%s: %zu bytes after the last tensor belong to no tensor", f->path,
               (size_t)(f->map + f->size - at));
 }
 
@@ -204,7 +204,7 @@ static attend_status read_header(attend_tensor_file *f) {
   return check_whole(f);
 }
 
-/* ---- opening --------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------- */
 
 static attend_status map_descriptor(attend_tensor_file *f, int fd) {
   struct stat info;
@@ -255,7 +255,7 @@ void attend_tensor_file_close(attend_tensor_file *file) {
   give(file->ctx, file);
 }
 
-/* ---- questions ------------------------------------------------------------- */
+/* ---- questions ------------------------------------------------------------------- */
 
 size_t attend_tensor_file_count(const attend_tensor_file *file) { return file->count; }
 
@@ -297,7 +297,7 @@ const char *attend_tensor_file_note_find(const attend_tensor_file *file, const c
   return attend_json_string(attend_json_get(file->notes, name), NULL);
 }
 
-/* ---- writing ----------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------- */
 
 typedef struct {
   attend_context *ctx;

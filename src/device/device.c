@@ -33,7 +33,7 @@ const struct attend_device device_cpu = {.name = "cpu",
 #undef X
 };
 
-/* ---- lists of blocks: the memory of a model or a session --------------------------- */
+/* ---- lists of blocks: the memory of a model or a session ------------------------- */
 
 struct owned {
   struct owned *next;
@@ -74,7 +74,7 @@ size_t blocks_bytes(blocks list) {
   return sum;
 }
 
-/* ---- host copies that callers read and write --------------------------------------- */
+/* ---- host copies that callers read and write ------------------------------------- */
 
 /* Of a trainer's parameters and gradients, an optimizer's moments. */
 

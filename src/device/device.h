@@ -2,8 +2,8 @@
  * packed weights. Model, generation and training code calls these and never accesses the
  * memory itself; the device `trap` (device/trap.c) checks that.
  *
- * Attention engines and their states belong to a device too (attention/engine.h). Lengths of sequences, and what ops call "of the host", are
- * host memory on every device.
+ * Attention engines and their states belong to a device too (attention/engine.h). Lengths of
+ * sequences, and what ops call "of the host", are host memory on every device.
  */
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
@@ -71,7 +71,7 @@ float *mirror_out(attend_context *ctx, mirror *m);
 void mirror_back(attend_context *ctx, mirror *m);
 static inline void mirror_changed(mirror *m) { m->fresh = false; }
 
-/* ---- the trapping test device: trap.c ---------------------------------------------- */
+/* ---- the trapping test device: trap.c -------------------------------------------- */
 
 attend_status trap_create(attend_context *ctx);
 void trap_free(attend_context *ctx);

@@ -126,7 +126,7 @@ static attend_status trap_repack(attend_context *ctx, attend_linear *linear, int
   return status;
 }
 
-/* ---- ops --------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------- */
 
 /* The addresses of the device that each op has; NULL where one is left out. */
 #define ADDRESSES_OF(P)                                                                       \
@@ -179,7 +179,7 @@ static void check(const attend_context *ctx, int n, const void *const *all) {
 ADDRESSES_OF(P)
 #undef P
 
-/* ---- engines ------------------------------------------------------------------------- */
+/* ---- engines --------------------------------------------------------------------- */
 
 static const trap_engine *engine_of(const call *c) { return (const trap_engine *)c->plan->engine; }
 

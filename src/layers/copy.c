@@ -26,7 +26,8 @@ void copy_lag(int n, int width, int ld, const float *before, float *keys) {
     memset(keys + at, 0, bytes);
 }
 
-void copy_lag_back(int n, int width, int ld, float *d_keys) {
+/* The same for gradients, in reverse. */
+static void copy_lag_back(int n, int width, int ld, float *d_keys) {
   const size_t at = (size_t)(width / 2), step = (size_t)ld;
   const size_t bytes = ((size_t)width - at) * sizeof *d_keys;
   size_t j = 0;
@@ -64,6 +65,15 @@ void copy_mix(const attend_context *ctx, const copy_text *t, float gate, float *
   }
 }
 
+/* The loss of a word,
+ *   -(1 - smoothing) log p(right) - smoothing / V sum_v log softmax(logits)_v,
+ * and scale times its gradients: of the logits and of the scores q . k_j in place
+ * of logits and weights, and of the gate. */
+typedef struct {
+  int32_t right;
+  float smoothing, scale;
+} copy_aim;
+
 /* With r the vocabulary's share of p(right), and 1 - r that of copying:
  * d logits = (1 - s) r (softmax - [v = right]) + s (softmax - 1 / V),
  * d gate = (1 - s) (c - (1 - r)), d score_j = (1 - s) (1 - r) (a_j - a_j [id_j =
@@ -98,8 +108,8 @@ static void score_back(const copy_text *t, int32_t right, double copies, double 
   }
 }
 
-float copy_back(const attend_context *ctx, const copy_text *t, copy_aim aim, float gate,
-                float *dgate, float *weight, int vocab, float *logits) {
+static float copy_back(const attend_context *ctx, const copy_text *t, copy_aim aim, float gate,
+                       float *dgate, float *weight, int vocab, float *logits) {
   const struct kernels *kn = ctx->kernels;
   mixture m = mix(ctx, t, aim.right, gate, weight, vocab, logits);
   double s = (double)aim.smoothing, scale = (double)aim.scale, loss = m.loss;
@@ -117,7 +127,7 @@ float copy_back(const attend_context *ctx, const copy_text *t, copy_aim aim, flo
   return (float)loss;
 }
 
-/* ---- as ops ----------------------------------------------------------------------- */
+/* ---- as ops ---------------------------------------------------------------------- */
 
 static copy_text text_at(const struct copy_texts *t, int32_t text) {
   if (text < 0 || !t->length[text]) return (copy_text){0};

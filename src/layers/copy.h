@@ -16,8 +16,6 @@
  * tokens is copied token by token. keys [n][ld]: shifts the second half of the width by
  * one row; the first row takes that of before [ld], or zeros. */
 void copy_lag(int n, int width, int ld, const float *before, float *keys);
-/* The same for gradients, in reverse. */
-void copy_lag_back(int n, int width, int ld, float *d_keys);
 
 typedef struct { /* the input tokens; n 0: none, then c is 0 */
   int n;
@@ -34,16 +32,5 @@ void copy_weigh(const attend_context *ctx, const copy_text *t, int ld, const flo
 /* logits <- log p. Destroys the weights. */
 void copy_mix(const attend_context *ctx, const copy_text *t, float gate, float *weight, int vocab,
               float *logits);
-
-/* The loss of a word,
- *   -(1 - smoothing) log p(right) - smoothing / V sum_v log softmax(logits)_v,
- * and scale times its gradients: of the logits and of the scores q . k_j in place
- * of logits and weights, and of the gate. */
-typedef struct {
-  int32_t right;
-  float smoothing, scale;
-} copy_aim;
-float copy_back(const attend_context *ctx, const copy_text *t, copy_aim aim, float gate,
-                float *dgate, float *weight, int vocab, float *logits);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "layers/layers.h"
 
-/* ---- rows over threads ------------------------------------------------------------- */
+/* ---- rows over threads ----------------------------------------------------------- */
 
 typedef struct {
   const struct kernels *kn;
@@ -29,7 +29,7 @@ void for_rows(attend_context *ctx, int rows, double work, rows_body body, const 
   PARALLEL_FOR(ctx, j.parts, j.parts, rows_part, j);
 }
 
-/* ---- activations and gates ---------------------------------------------------------- */
+/* ---- activations and gates ------------------------------------------------------- */
 
 const char *attend_activation_name(attend_activation activation) {
   static const char *const names[] = {"identity", "relu", "gelu", "gelu-tanh", "silu", "tanh"};
@@ -80,7 +80,7 @@ void attend_activate_back(attend_context *ctx, attend_activation activation, int
   attend_gate_back(ctx, activation, rows, n, x, ldx, NULL, 0, dy, lddy, dx, lddx, NULL, 0);
 }
 
-/* ---- addition, scaling, copying ----------------------------------------------------- */
+/* ---- addition, scaling, copying -------------------------------------------------- */
 
 static void add_rows(const struct kernels *kn, const void *op, int r0, int r1) {
   const struct op_add *o = op;
@@ -126,7 +126,7 @@ void cpu_gather(attend_context *ctx, const struct op_gather *o) {
   FOR_ROWS(ctx, o->rows, (double)o->rows * o->width, gather_rows, *o);
 }
 
-/* ---- the soft cap -------------------------------------------------------------------- */
+/* ---- the soft cap ---------------------------------------------------------------- */
 
 static void cap_rows(const struct kernels *kn, const void *op, int r0, int r1) {
   const struct op_soft_cap *o = op;
@@ -159,7 +159,7 @@ void cpu_soft_cap_back(attend_context *ctx, const struct op_soft_cap_back *o) {
   FOR_ROWS(ctx, o->rows, (double)o->rows * o->width, cap_rows_back, *o);
 }
 
-/* ---- dropout ------------------------------------------------------------------------- */
+/* ---- dropout --------------------------------------------------------------------- */
 
 /* The mask depends on the position in a random stream alone, so backward draws it again and
  * nothing is stored. */

@@ -226,7 +226,7 @@ attend_status cpu_pack(attend_context *ctx, attend_weights kind, bool back, int 
   attend_linear like = {.ctx = ctx, .kind = kind, .back = back};
   int outputs;
   ATTEND_CHECK(ctx, (unsigned)kind <= ATTEND_WEIGHTS_MIXED,
-               "%d is no kind of weights: choose f32, bf16 or int8", (int)kind);
+               "%d is not a kind of weights: choose f32, bf16 or int8", (int)kind);
   ATTEND_TRY(count_outputs(ctx, inputs, n_parts, parts, &outputs));
   like.inputs = back ? outputs : inputs;
   like.outputs = back ? inputs : outputs;
@@ -272,7 +272,7 @@ int attend_linear_inputs(const attend_linear *l) { return l->inputs; }
 int attend_linear_outputs(const attend_linear *l) { return l->outputs; }
 size_t attend_linear_bytes(const attend_linear *l) { return l->bytes; }
 
-/* ---- forward ---------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------- */
 
 /* Parts for each thread: who is done takes another's. Four even out cores that are
  * slowed by others (MiniLM on 16 cores: 81 ms instead of 89). With few rows long
@@ -420,7 +420,7 @@ void attend_linear_forward_add(const attend_linear *l, int rows, const float *x,
                  .linear = l, .rows = rows, .x = x, .ldx = ldx, .y = y, .ldy = ldy, .add = true});
 }
 
-/* ---- gradients of the weights: dW = dY^T X, db = the sums of dY -------------------- */
+/* ---- gradients of the weights: dW = dY^T X, db = the sums of dY ------------------ */
 
 /* With a = dY and b = X (or the other way round for weights that are stored transposed),
  * c[m][n] = sum_r a[r][m] b[r][n]. The rows of b lie in lanes already, but far apart: they
@@ -466,7 +466,7 @@ size_t attend_linear_weight_grad_bytes(const attend_context *ctx, int rows, int 
   return size_add(size_times(floats, sizeof(float)), 64);
 }
 
-/* ---- b into lanes ------------------------------------------------------------------- */
+/* ---- b into lanes ---------------------------------------------------------------- */
 
 /* Stretches before the last are whole, so they lie where their rows say. */
 static float *stretch_at(const outer *x, int k) {
@@ -490,7 +490,7 @@ static void pack_stretch(const void *args, int64_t item, int worker) {
   x->ctx->kernels->deal_lanes(stretch_rows(x, k), x->n, from, (int)x->ldb, stretch_at(x, k));
 }
 
-/* ---- blocks of c --------------------------------------------------------------------- */
+/* ---- blocks of c ----------------------------------------------------------------- */
 
 /* The last lane of c, where it is not whole, is computed beside it: behind a row
  * of c lies the next. */
@@ -573,7 +573,7 @@ static void outer_product(outer x, int rows) {
   }
 }
 
-/* ---- the public call ------------------------------------------------------------------- */
+/* ---- the public call ------------------------------------------------------------- */
 
 void attend_linear_weight_grad(attend_context *ctx, attend_weights kind, int rows, int outputs,
                                int inputs, const float *dy, int lddy, const float *x, int ldx,

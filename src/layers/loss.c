@@ -6,7 +6,7 @@
 
 #include "layers/layers.h"
 
-/* ---- cross entropy ------------------------------------------------------------------- */
+/* ---- cross entropy --------------------------------------------------------------- */
 
 typedef struct { /* a row as the loss sees it */
   const struct kernels *kn;
@@ -108,7 +108,7 @@ void cpu_loss(attend_context *ctx, const struct op_loss *o) {
                             o->scale, o->loss, o->x, o->ldx);
 }
 
-/* ---- probabilities of a row that a person reads: in double, term by term --------------- */
+/* ---- probabilities of a row that a person reads: in double, term by term --------- */
 
 double exp_sum(int n, const float *x, float largest) {
   double sum = 0;

@@ -4,7 +4,7 @@
  */
 #include "layers/layers.h"
 
-/* ---- norms of rows ------------------------------------------------------------------- */
+/* ---- norms of rows --------------------------------------------------------------- */
 
 static void norm_rows(const struct kernels *kn, const void *op, int r0, int r1) {
   const struct op_norm *o = op;
@@ -115,7 +115,7 @@ void attend_rms_norm_back(attend_context *ctx, int rows, int n, const float *x, 
                                             lddy, dx, lddx, dweight, NULL, work});
 }
 
-/* ---- batch norm ---------------------------------------------------------------------- */
+/* ---- batch norm ------------------------------------------------------------------ */
 
 typedef struct {
   bool add;

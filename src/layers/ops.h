@@ -237,7 +237,7 @@ struct op_loss {
   float *loss; /* [rows] */
 };
 
-/* ---- the pointer-generator head: layers/copy.h ------------------------------------- */
+/* ---- the pointer-generator head: layers/copy.h ----------------------------------- */
 
 /* The later half of each key moves on by a row, in each of `texts` texts of n keys;
  * back: gradients move the other way. before: [2][ld], the key before the first and
@@ -324,7 +324,7 @@ struct op_divide {
   attend_view o;
 };
 
-/* ---- optimizer steps ----------------------------------------------------------- */
+/* ---- optimizer steps ------------------------------------------------------------- */
 
 /* sums[i] = the sum of squares of chunk i of SQUARES_STRETCH floats, in double. */
 enum { SQUARES_STRETCH = 4096 };
@@ -335,8 +335,8 @@ struct op_sum_squares {
   double *sums; /* [stretches] */
 };
 
-/* AdamW (second not NULL; Loshchilov and Hutter 2019) or SGD with momentum, of n values. shrink: of the
- * gradient; fix1, fix2: Adam's bias corrections. */
+/* AdamW (second not NULL; Loshchilov and Hutter 2019) or SGD with momentum, of n values.
+ * shrink: of the gradient; fix1, fix2: Adam's bias corrections. */
 struct op_step {
   size_t n;
   float *values;

@@ -46,7 +46,7 @@ void cpu_pattern(attend_context *ctx, const struct op_pattern *o) {
   PARALLEL_FOR(ctx, parts_of(ctx, n, work), n, apply_head, *o);
 }
 
-/* ---- gradients ------------------------------------------------------------------------ */
+/* ---- gradients ------------------------------------------------------------------- */
 
 static void rows_grad(const void *args, int64_t item, int worker) {
   const struct op_pattern *o = args;
@@ -105,7 +105,7 @@ void cpu_pattern_back(attend_context *ctx, const struct op_pattern_back *o) {
   PARALLEL_FOR(ctx, parts_of(ctx, n, work), n, keys_back, *o);
 }
 
-/* ---- denominators ----------------------------------------------------------------------- */
+/* ---- denominators ---------------------------------------------------------------- */
 
 static void divide_head(const void *args, int64_t item, int worker) {
   const struct op_divide *o = args;

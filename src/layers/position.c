@@ -27,7 +27,7 @@ void attend_sinusoidal(int64_t position, int n, float *y) {
   }
 }
 
-/* ---- frequencies ------------------------------------------------------------------- */
+/* ---- frequencies ----------------------------------------------------------------- */
 
 /* Waves longer than context / low are slowed down by factor, those shorter than
  * context / high kept; in between, a mixture by how many fit the context. */
@@ -84,7 +84,7 @@ void attend_rope_frequencies(const attend_rope *rope, int dim, double *frequency
   }
 }
 
-/* ---- rotating ------------------------------------------------------------------------ */
+/* ---- rotating -------------------------------------------------------------------- */
 
 enum { PAIRS = 128 }; /* pairs whose sines are at hand at a time */
 
@@ -128,7 +128,7 @@ void attend_rope_rotate_back(attend_context *ctx, const double *frequency, doubl
                                   lddx, true});
 }
 
-/* ---- sinusoidal ---------------------------------------------------------------------- */
+/* ---- sinusoidal ------------------------------------------------------------------ */
 
 static void sinusoidal_rows(const struct kernels *kn, const void *op, int r0, int r1) {
   const struct op_sinusoidal *o = op;

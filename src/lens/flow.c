@@ -17,7 +17,7 @@ static attend_status check(const attend_lens *l, attend_role role, int token,
   return ATTEND_OK;
 }
 
-/* ---- rollout ---------------------------------------------------------------------------- */
+/* ---- rollout --------------------------------------------------------------------- */
 
 typedef struct {
   const float *share; /* [T] after the layer */
@@ -114,7 +114,7 @@ attend_status attend_lens_rollout(attend_lens *l, attend_role role, int token, d
   return status;
 }
 
-/* ---- the heaviest alone -------------------------------------------------------------------- */
+/* ---- the heaviest alone ---------------------------------------------------------- */
 
 typedef struct {
   uint8_t *before; /* [T] */

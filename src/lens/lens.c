@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- creating -------------------------------------------------------------------------- */
+/* ---- creating -------------------------------------------------------------------- */
 
 static attend_status read_shape(attend_lens *l, attend_role role, int real_keys) {
   attend_desc d = {ATTEND_INIT(attend_desc)};
@@ -91,7 +91,7 @@ int attend_lens_role(const attend_lens *l, attend_role role, attend_lens_shape *
   return 1;
 }
 
-/* ---- one head ----------------------------------------------------------------------- */
+/* ---- one head -------------------------------------------------------------------- */
 
 static attend_status check_place(const attend_lens *l, attend_head_id at) {
   ATTEND_CHECK(l->ctx, (unsigned)at.role < ATTEND_ROLES && l->role[at.role].shape.layers,
@@ -249,7 +249,7 @@ attend_status attend_lens_denominators(attend_lens *l, attend_head_id at, float 
   return ATTEND_OK;
 }
 
-/* ---- bands --------------------------------------------------------------------------- */
+/* ---- bands ----------------------------------------------------------------------- */
 
 typedef struct {
   const band *b;
@@ -322,7 +322,7 @@ attend_status attend_lens_stats(attend_lens *l, attend_head_id at, const attend_
   return status;
 }
 
-/* ---- which rows ------------------------------------------------------------------------ */
+/* ---- which rows ------------------------------------------------------------------ */
 
 static int64_t cut(int i, int n, int parts) { return (int64_t)i * n / parts; }
 

@@ -112,7 +112,7 @@ static void measure_row(int row, const float *w, const float *others, void *with
   if (m->self) measure_distances(m, row, from, to, w);
 }
 
-/* ---- scores ------------------------------------------------------------------ */
+/* ---- scores ---------------------------------------------------------------------- */
 
 static double positional(const measure *m) {
   double mean = m->pairs ? m->total / m->pairs : 0, explained = 0;

@@ -140,7 +140,7 @@ attend_status attend_lens_pool(attend_lens *l, attend_head_id at, const attend_a
   return status;
 }
 
-/* ---- distances between one head's attention in two runs, or under two forms -------- */
+/* ---- distances between one head's attention in two runs, or under two forms ------ */
 
 typedef struct {
   int keys;

@@ -91,7 +91,7 @@ static attend_status open_shards(attend_checkpoint *c, const char *folder, const
   return status;
 }
 
-/* ---- a folder ---------------------------------------------------------------------- */
+/* ---- a folder -------------------------------------------------------------------- */
 
 /* The only .safetensors file of a folder, whatever its name. */
 static int only_file(const char *folder, char *path, size_t size) {
@@ -126,7 +126,7 @@ static attend_status open_files(attend_checkpoint *c, const char *folder) {
   return status;
 }
 
-/* ---- all tensors by name ------------------------------------------------------------ */
+/* ---- all tensors by name --------------------------------------------------------- */
 
 /* Of several with the same name, that of the first file comes first. */
 static int by_tensor_name(const void *a, const void *b) {
@@ -176,7 +176,7 @@ const attend_tensor *attend_checkpoint_unused(const attend_checkpoint *c, size_t
   return i < c->tensors ? c->list[i].tensor : NULL;
 }
 
-/* ---- the parameter table: a family's lines for every layer, with their shapes ----- */
+/* ---- the parameter table: a family's lines for every layer, with their shapes ---- */
 
 static const attend_stack *stack_of(const attend_config *c, attend_parts of) {
   bool encoder = of == ATTEND_ENCODER || c->parts == ATTEND_ENCODER;
@@ -273,7 +273,7 @@ static attend_status table_make(attend_context *ctx, const attend_config *config
   return ATTEND_OK;
 }
 
-/* ---- names ------------------------------------------------------------------------ */
+/* ---- names ----------------------------------------------------------------------- */
 
 /* Checkpoints converted from TensorFlow call the weights of norms gamma and beta. */
 static named_tensor *find_either(const attend_checkpoint *c, const parameter *p, char *name) {
@@ -363,7 +363,7 @@ static void search(const attend_checkpoint *c, parameter *p) {
   parameter_name(p, c->prefix, p->name);
 }
 
-/* ---- checking ----------------------------------------------------------------------- */
+/* ---- checking -------------------------------------------------------------------- */
 
 bool tensor_dtype(const attend_tensor *t, attend_dtype *dtype) {
   const bool f16 = t->stored == ATTEND_STORED_F16;
@@ -421,7 +421,7 @@ static attend_status find_all(attend_checkpoint *c) {
   return ATTEND_OK;
 }
 
-/* ---- public functions ----------------------------------------------------------------- */
+/* ---- public functions ------------------------------------------------------------ */
 
 attend_status checkpoint_make(attend_context *ctx, const char *path, const family *f, int positions,
                               attend_status (*fill)(attend_checkpoint *c, const void *user),

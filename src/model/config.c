@@ -22,7 +22,7 @@ static const family *family_of(const char *type) {
   return NULL;
 }
 
-/* ---- one value ------------------------------------------------------------------ */
+/* ---- one value ------------------------------------------------------------------- */
 
 int64_t read_integer(config_reader *r, const char *name, int64_t low, int64_t high,
                      int64_t otherwise) {
@@ -90,7 +90,7 @@ attend_activation activation_called(config_reader *r, const char *text) {
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (!strcmp(text, known[i].name)) return known[i].is;
   REFUSE(r, ATTEND_UNSUPPORTED,
-         "%s: the activation \"%.40s\" is not known here: use relu, gelu, gelu_new, silu or tanh",
+         "%s: the activation \"%.40s\" is not supported: use relu, gelu, gelu_new, silu or tanh",
          r->path, text);
   return ATTEND_IDENTITY;
 }
@@ -212,7 +212,7 @@ attend_status attend_config_forms(attend_context *ctx, const attend_config *c,
   return ATTEND_OK;
 }
 
-/* ---- the whole -------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------- */
 
 static attend_status read_config(attend_context *ctx, const char *path, const attend_json *json,
                                  const family **f, attend_config *c) {
@@ -224,7 +224,7 @@ static attend_status read_config(attend_context *ctx, const char *path, const at
   if (!*f) *f = family_of(type);
   if (!*f)
     return fail(ctx, ATTEND_UNSUPPORTED,
-                "%s: models of type \"%.40s\" are not known here: gpt2, llama, "
+                "%s: models of type \"%.40s\" are not supported: gpt2, llama, "
                 "mistral, bert, distilbert, roberta, bart and t5 are",
                 path, type);
   snprintf(c->family, sizeof c->family, "%s", type);

@@ -12,7 +12,7 @@ static void put_id(attend_json_writer *w, const char *name, const int *value) {
   if (value && *value >= 0) json_put_integer(w, name, *value);
 }
 
-/* ---- families ---------------------------------------------------------------- */
+/* ---- families -------------------------------------------------------------------- */
 
 static void write_gpt2(attend_json_writer *w, const attend_architecture *a) {
   json_put_integer(w, "n_layer", a->layers);
@@ -108,7 +108,7 @@ static const struct {
              {"bart", "BartForConditionalGeneration", write_bart},
              {"t5", "T5ForConditionalGeneration", write_t5}};
 
-/* ---- the whole ---------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------- */
 
 static int find(const char *name) {
   for (int i = 0; i < (int)(sizeof known / sizeof *known); i++)

@@ -124,7 +124,7 @@ void copy_reset(attend_session *r) {
   if (c->length) memset(c->length, 0, (size_t)r->batch * sizeof *c->length);
 }
 
-/* ---- a text of any length, for reading.c ------------------------------------------ */
+/* ---- a text of any length, for reading.c ----------------------------------------- */
 
 /* A text that fits the model's window keeps a key for every token, bit-identical to
  * attend_session_encode. A longer one keeps one entry per distinct word: the mean of
@@ -234,7 +234,7 @@ attend_status copy_recall(attend_session *r, const attend_session *from) {
   return ATTEND_OK;
 }
 
-/* ---- its files -------------------------------------------------------------------------- */
+/* ---- its files ------------------------------------------------------------------- */
 
 static attend_tensor tensor_of(const char *name, attend_stored stored, int64_t n, int64_t width,
                                const void *data) {

@@ -111,7 +111,7 @@ unsigned roles_of(attend_parts parts);
 attend_status config_read_as(attend_context *ctx, const char *path, const family **f,
                              attend_config *config);
 
-/* ---- reading a configuration (config.c) --------------------------------------- */
+/* ---- reading a configuration (config.c) ------------------------------------------ */
 
 /* Unless something failed before. */
 #define REFUSE(r, ...) ((r)->status ? (r)->status : ((r)->status = fail((r)->ctx, __VA_ARGS__)))

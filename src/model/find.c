@@ -27,7 +27,7 @@ enum { COMMIT_DIGITS = 40, MOST_NAME = 1024, MOST_PART = 200 };
 
 typedef char path_text[ATTEND_PATH_SIZE];
 
-/* ---- paths --------------------------------------------------------------------- */
+/* ---- paths ----------------------------------------------------------------------- */
 
 __attribute__((format(printf, 3, 4))) static attend_status put_path(attend_context *ctx,
                                                                     path_text path,
@@ -72,7 +72,7 @@ int attend_name_is_safe(const char *name, size_t length) {
   }
 }
 
-/* ---- names --------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------- */
 
 /* One part of a hub id, by the hub's rules: they also keep "--" unambiguous in the
  * name of the folder. */
@@ -159,7 +159,7 @@ attend_status attend_model_name_parse(attend_context *ctx, const char *text,
               sources[source].form);
 }
 
-/* ---- where the caches are --------------------------------------------------------- */
+/* ---- where the caches are -------------------------------------------------------- */
 
 static attend_status cache_home(attend_context *ctx, path_text path) {
   const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -218,7 +218,7 @@ attend_status attend_model_cache(attend_context *ctx, const attend_model_name *n
                   slash + 1);
 }
 
-/* ---- the hub's cache ---------------------------------------------------------------- */
+/* ---- the hub's cache ------------------------------------------------------------- */
 
 static bool is_commit(const char *text) {
   return strlen(text) == COMMIT_DIGITS && strspn(text, "0123456789abcdef") == COMMIT_DIGITS;
@@ -249,7 +249,7 @@ static attend_status find_in_hub(attend_context *ctx, const char *text,
               text);
 }
 
-/* ---- npm's cache --------------------------------------------------------------------- */
+/* ---- npm's cache ----------------------------------------------------------------- */
 
 /* A release is newer than its pre-releases, 2.0.0-rc.1. */
 static bool is_newer(const char *a, const char *b) {
@@ -294,7 +294,7 @@ static attend_status find_in_npm(attend_context *ctx, const char *text,
   char version[MOST_NAME];
   path_text package, folder;
   ATTEND_CHECK(ctx, !name_ends(name->name, ".tgz") && !name_ends(name->name, ".tar.gz"),
-               "%.150s is no package's name: run attend pull %.150s, and give "
+               "%.150s is not the name of a package: run attend pull %.150s, and give "
                "the folder that it prints",
                text, text);
   ATTEND_TRY(attend_model_cache(ctx, name, package));
@@ -308,7 +308,7 @@ static attend_status find_in_npm(attend_context *ctx, const char *text,
   return fail(ctx, ATTEND_IO, "%.200s has not been pulled: run attend pull %.200s", text, text);
 }
 
-/* ---- models that ship ------------------------------------------------------------------ */
+/* ---- models that ship ------------------------------------------------------------ */
 
 /* The file that holds this code: the program, or the shared library. */
 static bool loaded_from(path_text path) {
@@ -371,7 +371,7 @@ static attend_status find_shipped(attend_context *ctx, const char *text,
               *all ? all : "no models were found beside it (ATTEND_MODELS says where they are)");
 }
 
-/* ---- finding and opening ----------------------------------------------------------------- */
+/* ---- finding and opening --------------------------------------------------------- */
 
 /* `attend train` writes its best step, and its last, below its folder. */
 static attend_status find_folder(attend_context *ctx, const char *text,

@@ -17,7 +17,7 @@
 #include "attention/state.h"
 #include "base/parallel.h"
 
-/* ---- the list ------------------------------------------------------------------------- */
+/* ---- the list -------------------------------------------------------------------- */
 
 void hooks_free(const attend_context *ctx, hooks *h) {
   give(ctx, h->list);
@@ -95,7 +95,7 @@ static unsigned hooks_asked(const pass *p, const attend_hooked *at) {
 
 bool hooks_edit(const hooks *h, unsigned points) { return h && h->edits & points; }
 
-/* ---- calling them ------------------------------------------------------------------------ */
+/* ---- calling them ---------------------------------------------------------------- */
 
 /* Floats from the tensor's first element to its last. */
 static size_t extent(const attend_hooked *at) {
@@ -167,7 +167,7 @@ attend_status hook_stream(const pass *p, attend_point point, int layer, float *x
   return hook_at(p, &at, which);
 }
 
-/* ---- stopping --------------------------------------------------------------------------- */
+/* ---- stopping -------------------------------------------------------------------- */
 
 attend_status hook_stop(attend_session *r) {
   if (!r->stop) return ATTEND_OK;
@@ -178,7 +178,7 @@ attend_status hook_stop(attend_session *r) {
   return fail(r->ctx, ATTEND_STOPPED, "stopped before it was done");
 }
 
-/* ---- how much it would be ------------------------------------------------------------------- */
+/* ---- how much it would be -------------------------------------------------------- */
 
 /* Of attention between T queries and S keys. */
 static double attention_floats(const attend_stack *s, unsigned points, double T, double S) {
@@ -214,7 +214,7 @@ size_t attend_model_trace_bytes(const attend_model *m, unsigned points, int64_t 
   return size_times(floats > 0 ? (size_t)floats : 0, sizeof(float));
 }
 
-/* ---- at attention ----------------------------------------------------------------------- */
+/* ---- at attention ---------------------------------------------------------------- */
 
 /* [count, heads, n, width]; a view without strides is contiguous. */
 static attend_hooked place_of(const pass *p, const layer_attention *m, attend_point point,
@@ -235,7 +235,7 @@ static unsigned hooked_at(const pass *p, const layer_attention *m, attend_point 
   return hooks_asked(p, &at);
 }
 
-/* ---- keys beside linear states ----------------------------------------------------- */
+/* ---- keys beside linear states --------------------------------------------------- */
 
 static int cache_kind(const layer_attention *m) { return m->role == ATTEND_CROSS; }
 
@@ -313,7 +313,7 @@ void caches_free(attend_session *r) {
   }
 }
 
-/* ---- attention rows ---------------------------------------------------------------- */
+/* ---- attention rows -------------------------------------------------------------- */
 
 /* The rows of one layer's attention, as numbers. */
 typedef struct {
@@ -414,7 +414,7 @@ static attend_status hook_pattern(const pass *p, const layer_attention *m,
   return status;
 }
 
-/* ---- denominators and entropies --------------------------------------------------------------- */
+/* ---- denominators and entropies -------------------------------------------------- */
 
 /* One number for each query of each head: [B,H,n,1]. */
 static attend_hooked row_place(const pass *p, const layer_attention *m, attend_point point,
@@ -463,7 +463,7 @@ static attend_status hook_denominator(const pass *p, const layer_attention *m, a
   return status;
 }
 
-/* ---- a layer's attention ------------------------------------------------------------------------- */
+/* ---- a layer's attention --------------------------------------------------------- */
 
 attend_status hook_keys(const pass *p, const layer_attention *m, int n, const int32_t *lengths,
                         attend_view k, attend_view v, unsigned which) {

@@ -40,7 +40,7 @@ static void read_scaling(config_reader *r, const attend_json *rope, attend_rope 
   while (scaling <= ATTEND_ROPE_YARN && strcmp(type, types[scaling])) scaling++;
   if (scaling > ATTEND_ROPE_YARN)
     REFUSE(r, ATTEND_UNSUPPORTED,
-           "%s: rotary scaling of type \"%.40s\" is not known here: default, "
+           "%s: rotary scaling of type \"%.40s\" is not supported: default, "
            "linear, llama3 and yarn are",
            r->path, type);
   p->scaling = scaling;

@@ -51,7 +51,7 @@ struct attend_reading {
   int files;
 };
 
-/* ---- making ------------------------------------------------------------------------------ */
+/* ---- making ---------------------------------------------------------------------- */
 
 static attend_status check_model(const attend_model *m) {
   const attend_config *c = &m->config;
@@ -134,7 +134,7 @@ const char *attend_reading_message(const attend_reading *x) {
   return attend_session_message(x->session);
 }
 
-/* ---- reading ------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------- */
 
 static void restart(attend_reading *x) {
   for (int i = 0; i < x->layers; i++) attend_state_truncate(x->sums[i], 0, 0);
@@ -253,7 +253,7 @@ size_t attend_reading_bytes(const attend_reading *x) {
 
 attend_status attend_session_recall(attend_session *r, const attend_reading *x) {
   ATTEND_CHECK(r->ctx, attend_reading_done(x),
-               "the text is not read to its end: go on with attend_reading_next");
+               "the text is not read to its end: continue with attend_reading_next");
   ATTEND_CHECK(
       r->ctx,
       r->cross && r->model->config.decoder.layers == x->session->model->config.decoder.layers,
@@ -267,7 +267,7 @@ attend_status attend_session_recall(attend_session *r, const attend_reading *x) 
   return status;
 }
 
-/* ---- files -------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------- */
 
 /* A state's file is named after the text and the number of tokens in it, so that it
  * never changes. reading.json records the progress and is written last; files that it
@@ -377,7 +377,7 @@ static attend_status read_digests(attend_reading *x, const char *path, const att
   for (int i = 0; i < x->files; i++) {
     const char *text = attend_json_string(attend_json_at(list, (size_t)i), NULL);
     if (!text)
-      return fail(x->ctx, ATTEND_IO, "%.300s lacks digests of what was read: begin anew", path);
+      return fail(x->ctx, ATTEND_IO, "%.300s lacks digests of what was read: start again", path);
     snprintf(x->kept[i].digest, sizeof x->kept[i].digest, "%s", text);
   }
   return ATTEND_OK;
@@ -393,9 +393,9 @@ static attend_status read_mark(const attend_reading *x, const char *path, const 
       !attend_json_integer(attend_json_get(json, "pass"), &number) ||
       !attend_json_integer(attend_json_get(json, "at"), &m->at) || number < 0 ||
       number > x->layers + 1 || m->at < 0 || (m->at && (m->at >= tokens || number > x->layers)))
-    return fail(x->ctx, ATTEND_IO, "%.300s does not say how far the reading is: begin anew", path);
+    return fail(x->ctx, ATTEND_IO, "%.300s does not say how far the reading is: start again", path);
   ATTEND_CHECK(x->ctx, tokens == x->count && !strcmp(of, mine),
-               "%.300s is of another text or another model: begin anew", path);
+               "%.300s is of another text or another model: start again", path);
   m->pass = (int)number;
   return ATTEND_OK;
 }
@@ -404,7 +404,7 @@ attend_status attend_reading_resume(attend_reading *x, const char *folder) {
   char path[LONGEST_PATH];
   attend_json *json;
   mark m;
-  ATTEND_CHECK(x->ctx, x->count, "there is no text to go on with: begin it");
+  ATTEND_CHECK(x->ctx, x->count, "there is no text to resume: begin one");
   ATTEND_TRY(path_inside(x->ctx, folder, "reading.json", path));
   ATTEND_TRY(json_read(x->ctx, path, &json));
   attend_status status = read_mark(x, path, json, &m);

@@ -18,7 +18,7 @@ enum {
 
 static const attend_stack *decoder_of(const attend_session *r) { return &r->model->config.decoder; }
 
-/* ---- plans and states ----------------------------------------------------------------- */
+/* ---- plans and states ------------------------------------------------------------ */
 
 attend_status states_make(attend_context *ctx, attend_plan *plan, int layers, const char *what,
                           attend_state ***states) {
@@ -76,7 +76,7 @@ static attend_status plan_encoder(attend_session *r, int count, int n) {
   return ATTEND_OK;
 }
 
-/* ---- buffers ----------------------------------------------------------------------------- */
+/* ---- buffers --------------------------------------------------------------------- */
 
 typedef struct {
   size_t x, qkv, heads, up; /* floats of a row */
@@ -218,7 +218,7 @@ size_t attend_session_work_bytes(const attend_session *r) {
   return bytes;
 }
 
-/* ---- a pass ------------------------------------------------------------------------------- */
+/* ---- a pass ---------------------------------------------------------------------- */
 
 void session_begin(attend_session *r, const stack *side, int count, int n) {
   r->p.side = side;
@@ -283,7 +283,7 @@ attend_status session_stack(attend_session *r) {
   return status;
 }
 
-/* ---- the encoder ----------------------------------------------------------------------------- */
+/* ---- the encoder ----------------------------------------------------------------- */
 
 static attend_status check_ids(const attend_session *r, int count, int n, const int32_t *ids,
                                const int32_t *lengths) {
@@ -382,7 +382,7 @@ attend_status attend_session_encode(attend_session *r, int count, int n, const i
   return status;
 }
 
-/* ---- the decoder ------------------------------------------------------------------------------ */
+/* ---- the decoder ----------------------------------------------------------------- */
 
 static void keep_last(attend_session *r) {
   const int width = padded(decoder_of(r)->width);
@@ -454,7 +454,7 @@ attend_status attend_session_extend(attend_session *r, int count, int n, const i
   return status;
 }
 
-/* ---- hooks -------------------------------------------------------------------------------------- */
+/* ---- hooks ----------------------------------------------------------------------- */
 
 attend_status attend_session_set_hooks(attend_session *r, int n, const attend_hook *list) {
   return hooks_set(r->ctx, &r->hooks, n, list);
@@ -465,7 +465,7 @@ void attend_session_set_stop(attend_session *r, int (*stop)(void *user), void *u
   r->stop_user = user;
 }
 
-/* ---- the KV cache: length, reordering for beams, truncating, reset ----------------- */
+/* ---- the KV cache: length, reordering for beams, truncating, reset --------------- */
 
 /* Each decoder layer has a state for self-attention and, with an encoder, one for
  * cross-attention (attend_state): a KV cache for softmax, sums for linear forms. */

@@ -9,7 +9,7 @@
 
 static int width_of(const attend_session *r) { return r->p.side->shape->width; }
 
-/* ---- logits --------------------------------------------------------------------------------- */
+/* ---- logits ---------------------------------------------------------------------- */
 
 /* Rows in head_rows to logits; with a copy head, to log probabilities of generating
  * and copying together. */

@@ -23,7 +23,7 @@ static bool norms(const pass *p, attend_norms there) {
   return n == there || (n == ATTEND_NORM_BOTH && there != ATTEND_NORM_SUM);
 }
 
-/* ---- steps that embeddings and head share ------------------------------------------- */
+/* ---- steps that embeddings and head share ---------------------------------------- */
 
 void norm_rows(const pass *p, const norm_weights *w, int rows, int width, const float *x,
                float *y) {
@@ -56,7 +56,8 @@ void multiply_back(const pass *p, const linear_weights *w, int rows, const float
        .add = add);
 }
 
-void drop_rows(const pass *p, int place, float *x) {
+/* Dropout. place: 0 embeddings, then three per layer. Backward drops with the same call. */
+static void drop_rows(const pass *p, int place, float *x) {
   const int width = p->side->shape->width;
   attend_random random = p->dropout;
   if (!(p->drop > 0)) return;
@@ -65,7 +66,7 @@ void drop_rows(const pass *p, int place, float *x) {
      .ldx = padded(width));
 }
 
-/* ---- rows of the stream ------------------------------------------------------------- */
+/* ---- rows of the stream ---------------------------------------------------------- */
 
 static void add_rows(const pass *p, int width, const float *a, const float *b, float *y) {
   const int ld = padded(p->side->shape->width);
@@ -78,7 +79,7 @@ static void copy_stream(const pass *p, int width, const float *x, int ldx, float
      .ldy = ldy);
 }
 
-/* ---- branches, forward -------------------------------------------------------------- */
+/* ---- branches, forward ----------------------------------------------------------- */
 
 /* A branch of the layer: its norms, and its buffers. */
 typedef struct {
@@ -132,7 +133,7 @@ static attend_status branch_output(const pass *p, const branch *b, const linear_
   return ATTEND_OK;
 }
 
-/* ---- attention ----------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------- */
 
 /* Queries in rows of ldq floats; n keys, and values beside them, in rows of ld. */
 static attention_tensors tensors_at(const pass *p, const attend_desc *d, float *q, int ldq,
@@ -261,7 +262,7 @@ static attend_status cross_attention(const pass *p, int i, const activations *a)
   return branch_output(p, &b, &w->cross_out, a->cross_heads, padded(s->heads * s->dim_v), 0, i);
 }
 
-/* ---- mlp and the whole layer ----------------------------------------------------------- */
+/* ---- mlp and the whole layer ----------------------------------------------------- */
 
 static int up_ld(const pass *p) { return padded(p->side->shape->mlp * (1 + config_of(p)->gated)); }
 static int act_ld(const pass *p, const activations *a) {
@@ -302,7 +303,7 @@ attend_status layer_forward(const pass *p, int i, const activations *a) {
   return w->up.go ? mlp(p, i, a) : ATTEND_OK;
 }
 
-/* ---- branches, backward ------------------------------------------------------------------ */
+/* ---- branches, backward ---------------------------------------------------------- */
 
 /* From the gradient dx of the branch's sum to that of its last product, in dy; dx
  * becomes that of the residual. point: as in branch_output. */
@@ -458,7 +459,7 @@ attend_status layer_backward(const pass *p, int i, const activations *a, float *
   return hook_stream(p, ATTEND_AT_RESIDUAL, i, dx, HOOK_GRADIENTS);
 }
 
-/* ---- embeddings: tables to the residual stream ------------------------------------- */
+/* ---- embeddings: tables to the residual stream ----------------------------------- */
 
 /* Tables may be narrower than the model: either token rows are projected before positions
  * are added (an encoder and a decoder of two widths), or the sum after its norm (ALBERT's
@@ -551,7 +552,7 @@ void embed_backward(const pass *p, const int32_t *ids, const int32_t *types, con
   embed_tokens_back(p, width, ids, dx);
 }
 
-/* ---- the head (lm_head): hidden states to logits ----------------------------------- */
+/* ---- the head (lm_head): hidden states to logits --------------------------------- */
 
 /* session_logits.c and train/ choose the rows. A head may transform rows first (masked
  * language models) and cap its logits. */

@@ -114,7 +114,7 @@ attend_status model_repack(attend_model *m) FOR_LAB(model_repack);
 /* A device block that lives as long as the model. */
 attend_status model_keep(attend_model *m, size_t bytes, void *block /* T ** */) FOR_LAB(model_keep);
 
-/* ---- a pass over one side ------------------------------------------------------- */
+/* ---- a pass over one side -------------------------------------------------------- */
 
 /* Activations of a layer. In inference layers share these buffers, and some members are the same
  * buffer: then a step works in place. Training keeps a set per layer for backward. */
@@ -214,8 +214,6 @@ void multiply_rows(const pass *p, const linear_weights *w, int rows, const float
 /* dx (+)= dy W, and the gradients of W and b. dx may be NULL. */
 void multiply_back(const pass *p, const linear_weights *w, int rows, const float *x, int ldx,
                    const float *dy, int lddy, bool add, float *dx, int lddx);
-/* Dropout. place: 0 embeddings, then three per layer. Backward drops with the same call. */
-void drop_rows(const pass *p, int place, float *x);
 
 /* Embeddings. sum: before the norm, as wide as the tables; may be x if neither norm nor
  * projection follows. types may be NULL: 0. */
@@ -243,7 +241,7 @@ const float *head_forward(const pass *p, const head_rows *h) FOR_LAB(head_forwar
 void head_back(const pass *p, const head_rows *h, const float *read, float *d) FOR_LAB(head_back);
 void head_transform_back(const pass *p, const head_rows *h, float *d);
 
-/* ---- a session -------------------------------------------------------------------- */
+/* ---- a session ------------------------------------------------------------------- */
 
 /* Pointer-generator state: the source words that sequences may copy, with keys.
  * Sequence b reads text of[b]; a text of length 0 is none. */
@@ -324,7 +322,7 @@ attend_status session_layers(attend_session *r, int layers);
 void session_embed(attend_session *r, const int32_t *ids, int apart, const int32_t *types);
 /* Keys and values of cross-attention, from the encoder's output in x. */
 attend_status cross_fill(attend_session *r);
-/* ---- copy_head.c: what a head that copies needs, where the model has one ---- */
+/* ---- copy_head.c: what a head that copies needs, where the model has one --------- */
 static inline size_t copy_width(const attend_session *r) { /* of a key's row */
   return (size_t)padded(r->model->config.copy);
 }
@@ -341,7 +339,7 @@ attend_status copy_recall(attend_session *r, const attend_session *from);
 attend_status copy_save(attend_session *r, const char *path);
 attend_status copy_load(attend_session *r, const char *path, int64_t rows);
 
-/* ---- hooks in a pass: hooks.c ------------------------------------------------------ */
+/* ---- hooks in a pass: hooks.c ---------------------------------------------------- */
 
 void hooks_free(const attend_context *ctx, hooks *h);
 attend_status hooks_set(attend_context *ctx, hooks *h, int n, const attend_hook *list);

@@ -10,7 +10,7 @@
 #include "base/options.h"
 #include "model/transformer.h"
 
-/* ---- what holds weights --------------------------------------------------------------- */
+/* ---- what holds weights ---------------------------------------------------------- */
 
 #define KIND(x) \
   _Generic((x), linear_weights : A_LINEAR, norm_weights : A_NORM, table_weights : A_TABLE)
@@ -52,7 +52,7 @@ attend_status model_each(attend_model *m, field_visit visit, void *user) {
   return visit_slots(&v, TRANSFORM, SLOTS, 0, -1, m);
 }
 
-/* ---- sides and rotations ----------------------------------------------------------------- */
+/* ---- sides and rotations --------------------------------------------------------- */
 
 attend_status model_keep(attend_model *m, size_t bytes, void *block) {
   m->bytes += bytes;
@@ -119,7 +119,7 @@ void model_close(attend_model *m) {
   blocks_free(m->ctx, &m->kept);
 }
 
-/* ---- small tensors ------------------------------------------------------------------ */
+/* ---- small tensors --------------------------------------------------------------- */
 
 typedef struct {
   const attend_model_options *options;
@@ -184,7 +184,7 @@ static attend_status host_table(attend_model *m, stack *s) {
   return ATTEND_OK;
 }
 
-/* ---- linear layers ------------------------------------------------------------------- */
+/* ---- linear layers --------------------------------------------------------------- */
 
 typedef struct {
   int count, inputs;
@@ -270,7 +270,7 @@ static attend_status read_linear(attend_model *m, loading *l, const field *f, at
   return status;
 }
 
-/* ---- linear layers in memory ------------------------------------------------------------ */
+/* ---- linear layers in memory ----------------------------------------------------- */
 
 static attend_linear_part part_of(const linear_weights *x) {
   return (attend_linear_part){
@@ -297,7 +297,7 @@ static attend_status repack_field(attend_model *m, const field *f, attend_parts 
 
 attend_status model_repack(attend_model *m) { return model_each(m, repack_field, NULL); }
 
-/* ---- the whole ------------------------------------------------------------------------ */
+/* ---- the whole ------------------------------------------------------------------- */
 
 static attend_status read_field(attend_model *m, const field *f, attend_parts of, int number,
                                 void *place, void *user) {

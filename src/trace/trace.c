@@ -32,7 +32,7 @@ struct attend_trace {
   char message[512]; /* of the first failure */
 };
 
-/* ---- names ---------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------- */
 
 static int point_number(attend_point point) {
   for (int i = 0; i < ATTEND_POINTS; i++)
@@ -53,7 +53,7 @@ const char *attend_role_name(attend_role role) {
   return (unsigned)role < ATTEND_ROLES ? names[role] : "nothing";
 }
 
-/* ---- creating ------------------------------------------------------------------------ */
+/* ---- creating -------------------------------------------------------------------- */
 
 attend_status attend_trace_create(attend_context *ctx, const attend_trace_options *options,
                                   attend_trace **trace) {
@@ -93,7 +93,7 @@ attend_status attend_trace_status(attend_trace *t) {
 
 size_t attend_trace_bytes(const attend_trace *t) { return t->bytes; }
 
-/* ---- recording -------------------------------------------------------------------- */
+/* ---- recording ------------------------------------------------------------------- */
 
 static attend_status reserve_layers(attend_trace *t, attend_role role, int layer) {
   layer_records *more;
@@ -195,7 +195,7 @@ attend_hook attend_trace_hook(attend_trace *t) {
                        .read = attend_trace_read, .user = t};
 }
 
-/* ---- reading ------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------- */
 
 int attend_trace_get(const attend_trace *t, attend_point point, attend_role role, int layer,
                      attend_hooked *tensor) {
@@ -221,7 +221,7 @@ int attend_trace_layers(const attend_trace *t, attend_role role) {
   return layers;
 }
 
-/* ---- a file --------------------------------------------------------------------------- */
+/* ---- a file ---------------------------------------------------------------------- */
 
 enum { NAME = 48 };
 

@@ -42,7 +42,7 @@ grep -q 'comparing over the first 4 of 10 tokens' "$work/err" ||
   fail "does not say that the text was cut"
 says '^favor\(m=256\)'
 
-complains 2 'is no form' compare "$models/gpt2" --ids "$ids" --form nothing
+complains 2 'is not a form' compare "$models/gpt2" --ids "$ids" --form nothing
 complains 2 'at least two' compare "$models/gpt2" --ids "5"
 complains 1 'tokenizer' compare "$models/gpt2" --text "there is none"
 complains 1 'cannot be (read|loaded)' compare "$models/stories260K" --file "$work"

@@ -88,7 +88,7 @@ says 'like bert'
 # What is there is replaced only if asked, and then as a whole.
 cp "$text" "$work/bert/notes.txt"
 printf '\x1f\x8b\x08rest' >"$work/packed.txt"
-complains 1 'packed by gzip: unpack it' tokenize --train "$work/packed.txt" --out "$work/t"
+complains 1 'packed by gzip; unpack it' tokenize --train "$work/packed.txt" --out "$work/t"
 complains 1 'has a tokenizer, .*--force' tokenize --train "$text" --out "$work/bert"
 run 0 tokenize --train "$text" --out "$work/bert" --vocab 600 --force
 [[ ! -e $work/bert/vocab.txt && -e $work/bert/notes.txt ]] || fail "--force"

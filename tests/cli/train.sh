@@ -143,7 +143,7 @@ complains 2 'holds no training to go on with' train --resume --out "$work/new"
 complains 2 'holds a training run already' "${new[@]}" --out "$work/gpt2"
 complains 2 'has its own family and sizes' "${new[@]}" "$stories"
 complains 2 '17 cannot be cut into 2 heads' "${new[@]}" --width 17
-complains 2 'is no form' "${new[@]}" --attention fovar
+complains 2 'is not a form' "${new[@]}" --attention fovar
 complains 2 'cannot learn the task masked' "${new[@]}" --task masked
 complains 2 'mask token' "${new[@]}" --family bert
 complains 2 '.jsonl or .tsv' "${new[@]}" --family t5

@@ -92,14 +92,14 @@ TEST(what_is_refused) {
   refuse("", "ends too early");
   refuse("  ", "ends too early at byte 2");
   refuse("{", "without a name");
-  refuse("[1,]", "no value at byte 3");
+  refuse("[1,]", "not a value at byte 3");
   refuse("[1 2]", "missing comma or ] at byte 3");
   refuse("{\"a\" 1}", "without a colon at byte 5");
   refuse("{\"a\":1,}", "without a name at byte 7");
   refuse("{a:1}", "without a name");
   refuse("[1}", "missing comma or ]");
   refuse("1 2", "after the end at byte 2");
-  refuse("nul", "no value");
+  refuse("nul", "not a value");
   refuse("truely", "after the end");
   refuse("\"abc", "no end at byte 0");
   refuse("\"a\nb\"", "control character");
@@ -117,8 +117,8 @@ TEST(what_is_refused) {
   refuse("-", "without digits");
   refuse("1.", "fraction");
   refuse("1e", "exponent");
-  refuse("+1", "no value");
-  refuse("NaN", "no value");
+  refuse("+1", "not a value");
+  refuse("NaN", "not a value");
   refuse("1e999", "range of a double");
   refuse("{\"a\":1,\"b\":2,\"a\":3}", "\"a\" comes twice");
 }

@@ -122,7 +122,7 @@ TEST(what_cannot_be_compared_is_said) {
   CHECK_EQ(attend_comparison_create(s.model, 1, ids, 1, forms, NULL, &c), ATTEND_INVALID);
   CHECK_SAYS(attend_message(s.ctx), "at least two");
   CHECK_EQ(attend_comparison_create(s.model, N, ids, 2, wrong, NULL, &c), ATTEND_INVALID);
-  CHECK_SAYS(attend_message(s.ctx), "is no form");
+  CHECK_SAYS(attend_message(s.ctx), "is not a form");
   CHECK_EQ(
       attend_comparison_create(s.model, N, ids, 1, forms, &(attend_compare_options){.size = 0}, &c),
       ATTEND_INVALID);

@@ -91,7 +91,7 @@ INLINE vf v_activation(const attend_activation activation, vf x) {
   }
 }
 
-/* ---- derivatives ------------------------------------------------------------------- */
+/* ---- derivatives ----------------------------------------------------------------- */
 
 /* With e = e^-|x|, s(x) = 1 / (1 + e^-x) and its derivative s(x) s(-x) are sums
  * and quotients of what is positive, and nothing overflows. */
@@ -161,7 +161,7 @@ INLINE vf v_slope_times(const attend_activation activation, vf x, vf dy) {
   }
 }
 
-/* ---- rows ------------------------------------------------------------------------------ */
+/* ---- rows ------------------------------------------------------------------------ */
 
 INLINE void activate_lanes(const attend_activation activation, const float *x, const float *times,
                            float *y) {
@@ -253,7 +253,7 @@ void KERNEL(activate_back)(attend_activation activation, int rows, int n, const 
   }
 }
 
-/* ---- the soft cap of scores -------------------------------------------------------- */
+/* ---- the soft cap of scores ------------------------------------------------------ */
 
 /* Relative error 3.4e-7: that of tanh, and two roundings. */
 void KERNEL(soft_cap)(int rows, int j0, int j1, float inner, float outer, float *s) {

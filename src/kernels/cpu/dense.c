@@ -146,7 +146,7 @@ INLINE void settle(const int R, const int U, const dense *d, int row, int lane, 
         settle_scaled(U * NV, scale, bias, d->add, first, last, y, acc + r * U * NV);
 }
 
-/* ---- few rows --------------------------------------------------------------- */
+/* ---- few rows -------------------------------------------------------------------- */
 
 enum { EIGHT = !CHECKED && 8 * 2 * NV <= (int)ACC };
 /* The scalar set has its 16 chains in any lanes, and compiles for long enough. */
@@ -192,7 +192,7 @@ INLINE void few_rows(const stored as, const dense *d) {
   }
 }
 
-/* ---- many rows -------------------------------------------------------------- */
+/* ---- many rows ------------------------------------------------------------------- */
 
 typedef struct { /* one stretch of a block of rows */
   int row, rows, depth;
@@ -298,7 +298,7 @@ DENSE(dense_f32, AS_F32)
 DENSE(dense_bf16, AS_BF16)
 DENSE(dense_i8, AS_I8)
 
-/* ---- packing ---------------------------------------------------------------- */
+/* ---- packing --------------------------------------------------------------------- */
 
 /* DEAL lanes at a time: whole lines of a row in one go, and few enough places to
  * write to, 16 kB apart for BLOCK rows, that they share a cache set. One at a

@@ -172,7 +172,7 @@ void KERNEL(add_both)(int rows, int n, const float *a, int lda, const float *b, 
   }
 }
 
-/* ---- embeddings and positions ----------------------------------------------------- */
+/* ---- embeddings and positions ---------------------------------------------------- */
 
 /* y = factor src, or added to y; src may lie anywhere, so it is copied first. */
 void KERNEL(embed_row)(attend_dtype dtype, const void *src, int n, float factor, bool add,
@@ -214,7 +214,7 @@ void KERNEL(rotate_pairs)(int heads, int dim, int half, int i0, int n, const flo
 
 /* Gradients of norms. Moments are recomputed: cheaper than storing them. */
 
-/* ---- gradients of norms of rows --------------------------------------------------------------- */
+/* ---- gradients of norms of rows -------------------------------------------------- */
 
 /* With h = (x - mean) f and g = dy weight, what the row's sums have to give:
  * dx = f (g - mean of g - h mean of g h). Without `centre` both means of x and
@@ -283,7 +283,7 @@ void KERNEL(norm_rows_back)(bool centre, int rows, int n, const float *x, int ld
   }
 }
 
-/* ---- gradients of norms of columns -------------------------------------------------------------- */
+/* ---- gradients of norms of columns ----------------------------------------------- */
 
 /* total[0] the sums of dy, total[1] of dy (x - mean), of 16 columns: floats sum
  * BLOCK rows, doubles the rest. */
@@ -349,7 +349,7 @@ void KERNEL(norm_columns_back)(int rows, int n, const float *x, int ldx, const f
   }
 }
 
-/* ---- loss ------------------------------------------------------------------------------ */
+/* ---- loss ------------------------------------------------------------------------ */
 
 static const float log2_e = 0x1.715476p0f;
 
@@ -400,7 +400,7 @@ void KERNEL(exp_row)(int n, const float *x, float less, float factor, float off,
   }
 }
 
-/* ---- dropout ----------------------------------------------------------------------- */
+/* ---- dropout --------------------------------------------------------------------- */
 
 /* By elements of a random stream: Philox of base/random.c, 16 blocks side by side, vectorised by
  * the compiler (with ivdep; without, it unrolls the 16 first and takes twice the time). */

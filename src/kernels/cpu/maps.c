@@ -3,7 +3,7 @@
  */
 #include "kernels/cpu/online_softmax.h"
 
-/* ---- elu ------------------------------------------------------------------- */
+/* ---- elu ------------------------------------------------------------------------- */
 
 /* e^x >= x + 1, and for x > 0 the bounded exponential is 1: the larger of the
  * two is the map on either side. NaN stays. */
@@ -21,7 +21,7 @@ void KERNEL(map_elu_back)(const float *phi, const float *dphi, size_t n, float *
     v_store(dx + i, v_mul(v_load(dphi + i), v_min(v_load(phi + i), v_set1(1.0f))));
 }
 
-/* ---- positive random features ------------------------------------------------ */
+/* ---- positive random features ---------------------------------------------------- */
 
 /* The columns beyond the last direction repeat the first until the largest is
  * found, and are 0 in the end. */
@@ -86,7 +86,7 @@ void KERNEL(map_exp_back)(int rows, int ld, bool pairs, const float *phi, const 
   }
 }
 
-/* ---- sines and cosines -------------------------------------------------------- */
+/* ---- sines and cosines ----------------------------------------------------------- */
 
 /* cos and sin of 2 pi t, |t| < 2^21: t is brought to [-1/2, 1/2], exactly; then
  * with a = |t| - 1/4 in [-1/4, 1/4], cos(2 pi t) = -sin(2 pi a), and sin(2 pi t)
@@ -146,7 +146,7 @@ void KERNEL(map_trig_back)(int rows, int ld, const float *phi, const float *dphi
   }
 }
 
-/* ---- monomials ------------------------------------------------------------------ */
+/* ---- monomials ------------------------------------------------------------------- */
 
 /* Monomials by degree: 1, then x, then for each further degree x_i times those
  * of the degree below whose first variable is i or later: a suffix of them.
@@ -211,7 +211,7 @@ void KERNEL(scale_columns)(int rows, int n, const float *f, float *x, int ld) {
     for (int j = 0; j < n; j += VW) v_store(x + j, v_mul(v_load(x + j), v_load(f + j)));
 }
 
-/* ---- inside a block ------------------------------------------------------------------ */
+/* ---- inside a block -------------------------------------------------------------- */
 
 /* a[r][j], weights of row r on the keys of its block: those from seen[r] on become 0; where the
  * keys have shifts, 2^(shift_j - top_r) is taken in. sum[r] is their sum, size[r] (unless NULL)

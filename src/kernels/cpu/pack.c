@@ -5,7 +5,7 @@
 
 enum { CHUNK = 64 }; /* columns that are transposed at a time */
 
-/* ---- one row in ----------------------------------------------------------- */
+/* ---- one row in ------------------------------------------------------------------ */
 
 static float load_one(attend_dtype dtype, const void *p, ptrdiff_t i) {
   if (dtype == ATTEND_F32) return ((const float *)p)[i];
@@ -44,7 +44,7 @@ static const void *row_at(const source *src, int i, int column) {
   return (const char *)src->data + (i * src->row + column * src->col) * element;
 }
 
-/* ---- packing -------------------------------------------------------------- */
+/* ---- packing --------------------------------------------------------------------- */
 
 static void pack_some(const source *src, const uint8_t *valid, int n, int column, int width,
                       float *dst, int ld) {
@@ -110,7 +110,7 @@ void KERNEL(widen)(attend_dtype dtype, const void *src, size_t n, float *dst) {
   for (; i < n; i++) dst[i] = load_one(dtype, p, (ptrdiff_t)i);
 }
 
-/* ---- and back ------------------------------------------------------------- */
+/* ---- and back -------------------------------------------------------------------- */
 
 static void store_one(attend_dtype dtype, void *p, ptrdiff_t i, float x) {
   if (dtype == ATTEND_F32)

@@ -27,7 +27,7 @@ INLINE vf v_power(vf x, int n) {
       break;                     \
   }
 
-/* ---- weights ---------------------------------------------------------------- */
+/* ---- weights --------------------------------------------------------------------- */
 
 INLINE void power_rows(const int degree, int rows, int j0, int j1, float a, float c, float *s) {
   for (int r = 0; r < rows; r++, s += BLOCK)
@@ -59,7 +59,7 @@ void KERNEL(join_sums)(int rows, int j0, int j1, const float *s, float *m, float
   }
 }
 
-/* ---- backward --------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------- */
 
 INLINE void grad_row(const int degree, int j0, int j1, float a, float c, float den, float delta,
                      float *s, float *dp) {
@@ -102,7 +102,7 @@ void KERNEL(column_sums)(int n, int j0, int j1, const float *a, float *out) {
   }
 }
 
-/* ---- differences -------------------------------------------------------------- */
+/* ---- differences ----------------------------------------------------------------- */
 
 INLINE void gap_columns(const int U, int n, const float *p, int step, const float *x, int ld,
                         const float *y, float *o) {
@@ -127,7 +127,7 @@ void KERNEL(weigh_differences)(int n, const float *p, int step, const float *x, 
   for (; U > 1 && c < ld; c += LANES) gap_columns(1, n, p, step, x + c, ld, y + c, o + c);
 }
 
-/* ---- lengths of keys ---------------------------------------------------------- */
+/* ---- lengths of keys ------------------------------------------------------------- */
 
 static void squares_of_lanes(int width, const float *k, float out[LANES]) {
   vf sum[NV];
@@ -168,7 +168,7 @@ void KERNEL(scale_add)(const float *x, size_t n, float factor, const float *add,
     v_store(y + i, v_fma(v_load(x + i), v_set1(factor), v_load(add + i)));
 }
 
-/* ---- pairs ------------------------------------------------------------------- */
+/* ---- pairs ----------------------------------------------------------------------- */
 
 /* bf16 is the upper half of a float; the first of a pair lies low. */
 void KERNEL(split_pairs)(const void *src, size_t n, float *first, float *second) {

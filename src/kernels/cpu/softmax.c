@@ -31,7 +31,7 @@
 /* The rows of the tile that starts at row r of a group. */
 static int tile_rows(int rows, int r) { return rows - r < ROWS ? rows - r : ROWS; }
 
-/* ---- scores --------------------------------------------------------------- */
+/* ---- scores ---------------------------------------------------------------------- */
 
 /* q.k, or if apart -|q - k|^2 / 2. */
 INLINE void score_tile(const bool apart, const int R, const int U, int width, const float *q,
@@ -111,7 +111,7 @@ void KERNEL(add_ramp)(int j0, int j1, float slope, float distance, float *s) {
   }
 }
 
-/* ---- softmax -------------------------------------------------------------- */
+/* ---- softmax --------------------------------------------------------------------- */
 
 float KERNEL(row_max)(int j0, int j1, const float *s) { return max_of(j0, j1, s); }
 
@@ -156,7 +156,7 @@ void KERNEL(join_rows)(int rows, int ld, const float *m2, const float *l2, const
   }
 }
 
-/* ---- weighted values ------------------------------------------------------ */
+/* ---- weighted values ------------------------------------------------------------- */
 
 /* acc += p v over n keys of a panel. */
 INLINE void weigh_panel(const int R, const int U, int n, const float *p, const float *v, int ld,
@@ -222,7 +222,7 @@ void KERNEL(weigh)(int rows, int j0, int j1, const float *p, const float *const 
     }
 }
 
-/* ---- backward ---------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------- */
 
 /* For attention/softmax_backward.c: dS from scores, and P and dS times rows for dV and dK.
  * dP and dQ use the kernels above. */

@@ -24,7 +24,7 @@ enum {
   HALF = KEYS / DEEP * TILE * DEEP /* weights of one tile of rows */
 };
 
-/* ---- packing ------------------------------------------------------------------ */
+/* ---- packing --------------------------------------------------------------------- */
 
 static size_t padded_width(int width) { return round_up((size_t)width, DEEP); }
 
@@ -113,7 +113,7 @@ static float longest(int n, int width, const void *k) {
   return fold_max(&top);
 }
 
-/* ---- scores --------------------------------------------------------------------- */
+/* ---- scores ---------------------------------------------------------------------- */
 
 /* One or two tiles of queries on one or two of keys: four products for four loads. */
 INLINE void score_tiles(const int A, const int B, size_t width, const uint16_t *q,
@@ -159,7 +159,7 @@ static void scores(int rows, int width, const void *q, const void *k, int j0, in
     score_columns(1, wide, q, k, j0, j1, s);
 }
 
-/* ---- weights -------------------------------------------------------------------------- */
+/* ---- weights --------------------------------------------------------------------- */
 
 /* 2^(i/16) less i in the bits where the exponent is added. */
 static const uint32_t sixteenth_roots[16] = {0x3f800000u,
@@ -300,7 +300,7 @@ static void soft_all(const struct block_soft *x, interleaved *ride) {
 
 static void softmax(const struct block_soft *x) { soft_all(x, NULL); }
 
-/* ---- weighted values ---------------------------------------------------------------------- */
+/* ---- weighted values ------------------------------------------------------------- */
 
 typedef struct {
   int rows, j0, j1, ld;
@@ -403,7 +403,7 @@ static void weigh(int rows, int j0, int j1, const void *p, const void *const *v,
     weigh_columns(1, &w, o);
 }
 
-/* ---- overlap ------------------------------------------------------------------------------- */
+/* ---- overlap --------------------------------------------------------------------- */
 
 /* Products interleaved with a softmax, a piece at a time: four products of a score block
  * or of a pair of columns, then the stores. Tiles keep their contents between pieces,
@@ -523,7 +523,7 @@ static void overlap(const struct block_soft *soft, const struct block_products *
   while (!interleaved_done(&x)) interleaved_piece(&x);
 }
 
-/* ---- tables --------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------- */
 
 static const struct block_kernels block_bf16 = {
     .rows = 2 * TILE,

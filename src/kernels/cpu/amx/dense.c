@@ -23,7 +23,7 @@ enum {
   STEP = BLOCK     /* elements from row to row of a block */
 };
 
-/* ---- packing ------------------------------------------------------------------ */
+/* ---- packing --------------------------------------------------------------------- */
 
 static size_t lane_elements(int depth) { return round_up((size_t)depth, DEEP) * LANES; }
 
@@ -67,7 +67,7 @@ static void round_rows(int rows, int depth, const float *x, size_t ldx, uint16_t
     }
 }
 
-/* ---- products ----------------------------------------------------------------------- */
+/* ---- products -------------------------------------------------------------------- */
 
 typedef struct {
   int depth;         /* of this stretch, whole tiles */
