@@ -5,8 +5,6 @@
 #include "attend/json.h"
 #include "verify/verify.h"
 
-enum { IN_Q, IN_K, IN_V, IN_DO, INS };
-
 typedef struct {
   memory memory;
   const char *path, *name;
@@ -14,7 +12,6 @@ typedef struct {
   attend_json *settings;
   attend_desc desc;
   int32_t *lengths;
-  float *in[INS];
   attend_tensors tensors;
   outputs truth, naive;
   double magnitude[ATTEND_OUTPUTS];
@@ -127,35 +124,23 @@ static attend_status read_truth(golden_case *c) {
   return ATTEND_OK;
 }
 
-static attend_status read_inputs(golden_case *c) {
-  const outputs *like = &c->truth; /* gradients have the shapes */
-  static const char *const parts[INS] = {"q", "k", "v", "do"};
-  static const int shapes[INS] = {ATTEND_OUT_DQ, ATTEND_OUT_DK, ATTEND_OUT_DV, ATTEND_OUT_O};
-  for (int n = 0; n < INS; n++) {
-    size_t count = like->count[shapes[n]];
-    TAKE(&c->memory, &c->in[n], count);
-    ATTEND_TRY(read_tensor(c, parts[n], count, c->in[n]));
+static attend_status read_inputs(golden_case *c, inputs *in) {
+  const struct {
+    const char *name;
+    attend_view *view;
+    int like; /* gradients have the shapes */
+  } parts[] = {{"q", &in->q, ATTEND_OUT_DQ},
+               {"k", &in->k, ATTEND_OUT_DK},
+               {"v", &in->v, ATTEND_OUT_DV},
+               {"do", &in->d_o, ATTEND_OUT_O}};
+  *in = (inputs){.desc = &c->desc};
+  for (size_t n = 0; n < sizeof parts / sizeof *parts; n++) {
+    size_t count = c->truth.count[parts[n].like];
+    float *block;
+    TAKE(&c->memory, &block, count);
+    ATTEND_TRY(read_tensor(c, parts[n].name, count, block));
+    *parts[n].view = attend_bhtd(block);
   }
-  return ATTEND_OK;
-}
-
-static attend_status take_tensors(golden_case *c) {
-  const outputs *o = &c->truth;
-  size_t total = 0;
-  float *block;
-  for (int x = 0; x < ATTEND_OUTPUTS; x++) total += o->count[x];
-  TAKE(&c->memory, &block, total);
-  attend_tensors t = {.desc = c->desc};
-  t.q = attend_bhtd(c->in[IN_Q]);
-  t.k = attend_bhtd(c->in[IN_K]);
-  t.v = attend_bhtd(c->in[IN_V]);
-  t.d_o = attend_bhtd(c->in[IN_DO]);
-  t.o = attend_bhtd(block);
-  t.lse = block + o->count[ATTEND_OUT_O];
-  t.dq = attend_bhtd(t.lse + o->count[ATTEND_OUT_LSE]);
-  t.dk = attend_bhtd((float *)t.dq.data + o->count[ATTEND_OUT_DQ]);
-  t.dv = attend_bhtd((float *)t.dk.data + o->count[ATTEND_OUT_DK]);
-  c->tensors = t;
   return ATTEND_OK;
 }
 
@@ -168,10 +153,10 @@ static void close_case(golden_case *c) {
 static attend_status read_case(golden_case *c, const char *settings) {
   ATTEND_TRY(read_settings(c, settings));
   ATTEND_TRY(read_truth(c));
-  ATTEND_TRY(read_inputs(c));
-  ATTEND_TRY(take_tensors(c));
+  inputs in;
+  ATTEND_TRY(read_inputs(c, &in));
+  ATTEND_TRY(results_take(&c->memory, &in, false, &c->tensors));
   ATTEND_TRY(outputs_take(&c->memory, &c->desc, true, &c->naive));
-  inputs in = inputs_of(&c->tensors);
   return run_naive(c->memory.ctx, &in, &c->naive, c->magnitude);
 }
 

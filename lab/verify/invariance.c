@@ -57,29 +57,6 @@ typedef struct {
 
 /* ---- solving ------------------------------------------------------------------- */
 
-/* New tensors for the results, in either layout, in one block. */
-static attend_status take_results(memory *m, const inputs *in, bool bthd, attend_tensors *t) {
-  const attend_desc *d = in->desc;
-  outputs shape = outputs_shape(d, in->d_o.data != NULL);
-  size_t bytes = 0;
-  char *at;
-  for (int x = 0; x < ATTEND_OUTPUTS; x++) bytes += shape.count[x] * 4 + 64;
-  TAKE(m, &at, bytes);
-  *t = (attend_tensors){.desc = *d, .q = in->q, .k = in->k, .v = in->v, .d_o = in->d_o};
-  attend_view *views[ATTEND_OUTPUTS] = {&t->o, NULL, &t->dq, &t->dk, &t->dv, NULL};
-  const int heads[] = {d->heads, 0, d->heads, d->kv_heads, d->kv_heads};
-  const int lengths[] = {d->q_len, 0, d->q_len, d->kv_len, d->kv_len};
-  const int widths[] = {d->dim_v, 0, d->dim, d->dim, d->dim_v};
-  for (int x = 0; x < ATTEND_OUTPUTS; x++) {
-    if (views[x])
-      *views[x] = bthd ? attend_bthd(at, heads[x], lengths[x], widths[x]) : attend_bhtd(at);
-    if (x == ATTEND_OUT_LSE) t->lse = (float *)(void *)at;
-    if (x == ATTEND_OUT_DBIAS && shape.count[x]) t->dbias = (float *)(void *)at;
-    at += (shape.count[x] * 4 + 63) / 64 * 64;
-  }
-  return ATTEND_OK;
-}
-
 /* One row, the heaviest keys, entropies and masses. */
 static attend_status observe(memory *m, attend_solver *s, const attend_tensors *t) {
   const attend_desc *d = &t->desc;
@@ -114,7 +91,7 @@ static attend_status solve_with(memory *m, const inputs *in, setting how, output
   bool backward = in->d_o.data != NULL;
   attend_problem problem = {.desc = *in->desc,
                             .op = backward ? ATTEND_OP_BACKWARD : ATTEND_OP_FORWARD};
-  ATTEND_TRY(take_results(m, in, how.bthd, &t));
+  ATTEND_TRY(results_take(m, in, how.bthd, &t));
   ATTEND_TRY(attend_solver_create(m->ctx, &problem, &t, &s));
   attend_status status = run_solver(m, s, &t, how.observed);
   if (!status) status = outputs_read(m, &t, backward, out);

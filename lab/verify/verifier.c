@@ -11,18 +11,292 @@
 #include <stdio.h>
 
 #include "base/options.h"
-#include "verify/naive.h"
+#include "verify/verify.h"
 
-struct attend_verifier {
-  memory memory;
+/* ---- outputs --------------------------------------------------------------------- */
+
+const char *attend_output_name(int output) {
+  static const char *const names[ATTEND_OUTPUTS] = {"o", "lse", "dq", "dk", "dv", "dbias"};
+  return names[output];
+}
+
+static size_t extent(int a, int b, int c, int d) {
+  return (size_t)a * (size_t)b * (size_t)c * (size_t)d;
+}
+
+/* Numbers in the bias's own shape. */
+static size_t bias_count(const attend_desc *d) {
+  size_t count = 1;
+  switch (d->bias.kind) {
+    case ATTEND_NO_BIAS:
+      return 0;
+    case ATTEND_ALIBI:
+      return (size_t)d->heads;
+    case ATTEND_BUCKETS:
+      return extent(d->bias.buckets, d->heads, 1, 1);
+    case ATTEND_DENSE:
+      break;
+  }
+  const ptrdiff_t *s = d->bias.dense.stride;
+  const int sizes[4] = {d->batch, d->heads, d->q_len, d->kv_len};
+  bool contiguous = !s[0] && !s[1] && !s[2] && !s[3];
+  for (int n = 0; n < 4; n++)
+    if (contiguous || s[n] || !sizes[n]) count *= (size_t)sizes[n];
+  return count;
+}
+
+ptrdiff_t dense_at(const attend_desc *d, int b, int h, int i, int j) {
+  attend_view view = view_complete(d->bias.dense, d->heads, d->q_len, d->kv_len);
+  const ptrdiff_t *s = view.stride;
+  return b * s[0] + h * s[1] + i * s[2] + j * s[3];
+}
+
+typedef struct {
+  int heads, length, width;
+} shape;
+
+/* Of every output but dbias. */
+static shape shape_of(const attend_desc *d, int x) {
+  const shape all[] = {{d->heads, d->q_len, d->dim_v},
+                       {d->heads, d->q_len, 1},
+                       {d->heads, d->q_len, d->dim},
+                       {d->kv_heads, d->kv_len, d->dim},
+                       {d->kv_heads, d->kv_len, d->dim_v}};
+  return all[x];
+}
+
+static size_t output_count(const attend_desc *d, bool gradients, int x) {
+  if (x >= ATTEND_OUT_DQ && !gradients) return 0;
+  if (x == ATTEND_OUT_DBIAS) return bias_count(d);
+  shape s = shape_of(d, x);
+  return extent(d->batch, s.heads, s.length, s.width);
+}
+
+attend_status outputs_take(memory *m, const attend_desc *d, bool gradients, outputs *out) {
+  *out = (outputs){0};
+  for (int x = 0; x < ATTEND_OUTPUTS; x++) {
+    out->count[x] = output_count(d, gradients, x);
+    if (x < ATTEND_OUT_DQ || (gradients && x < ATTEND_OUT_DBIAS) || out->count[x])
+      TAKE(m, &out->at[x], out->count[x]);
+  }
+  return ATTEND_OK;
+}
+
+/* ---- views ------------------------------------------------------------------ */
+
+attend_view view_from(attend_view v, attend_dtype dtype, int b, int h, int i) {
+  ptrdiff_t skip = b * v.stride[0] + h * v.stride[1] + i * v.stride[2];
+  v.data = (char *)v.data + skip * (ptrdiff_t)attend_dtype_size(dtype);
+  return v;
+}
+
+static double read_one(const void *data, attend_dtype dtype, ptrdiff_t at) {
+  float f;
+  const char *from = (const char *)data + at * (ptrdiff_t)attend_dtype_size(dtype);
+  attend_convert_to_f32(dtype, from, 1, &f);
+  return f;
+}
+
+void view_read(attend_view v, attend_dtype dtype, int batch, int heads, int length, int width,
+               double *out) {
+  v = view_complete(v, heads, length, width);
+  for (int b = 0; b < batch; b++)
+    for (int h = 0; h < heads; h++)
+      for (int i = 0; i < length; i++) {
+        attend_view row = view_from(v, dtype, b, h, i);
+        for (int x = 0; x < width; x++) *out++ = read_one(row.data, dtype, x * v.stride[3]);
+      }
+}
+
+attend_status outputs_read(memory *m, const attend_tensors *t, bool gradients, outputs *out) {
+  const attend_desc *d = &t->desc;
+  const attend_view *views[] = {&t->o, NULL, &t->dq, &t->dk, &t->dv};
+  ATTEND_TRY(outputs_take(m, d, gradients, out));
+  for (int x = 0; x < ATTEND_OUT_DBIAS; x++) {
+    shape s = shape_of(d, x);
+    if (views[x] && out->at[x])
+      view_read(*views[x], d->dtype, d->batch, s.heads, s.length, s.width, out->at[x]);
+  }
+  for (size_t n = 0; n < out->count[ATTEND_OUT_LSE]; n++) out->at[ATTEND_OUT_LSE][n] = t->lse[n];
+  for (size_t n = 0; n < out->count[ATTEND_OUT_DBIAS]; n++)
+    out->at[ATTEND_OUT_DBIAS][n] = t->dbias[n];
+  return ATTEND_OK;
+}
+
+inputs inputs_of(const attend_tensors *t) {
+  return (inputs){.desc = &t->desc, .q = t->q, .k = t->k, .v = t->v, .d_o = t->d_o};
+}
+
+attend_status results_take(memory *m, const inputs *in, bool bthd, attend_tensors *t) {
+  const attend_desc *d = in->desc;
+  size_t bytes[ATTEND_OUTPUTS], total = 0;
+  char *at;
+  for (int x = 0; x < ATTEND_OUTPUTS; x++)
+    total += bytes[x] = round_up(output_count(d, in->d_o.data, x) * sizeof(float), 64);
+  TAKE(m, &at, total);
+  *t = (attend_tensors){.desc = *d, .q = in->q, .k = in->k, .v = in->v, .d_o = in->d_o};
+  attend_view *views[ATTEND_OUTPUTS] = {&t->o, NULL, &t->dq, &t->dk, &t->dv, NULL};
+  for (int x = 0; x < ATTEND_OUTPUTS; at += bytes[x++]) {
+    if (views[x]) {
+      shape s = shape_of(d, x);
+      *views[x] = bthd ? attend_bthd(at, s.heads, s.length, s.width) : attend_bhtd(at);
+    }
+    if (x == ATTEND_OUT_LSE) t->lse = (float *)(void *)at;
+    if (x == ATTEND_OUT_DBIAS && bytes[x]) t->dbias = (float *)(void *)at;
+  }
+  return ATTEND_OK;
+}
+
+/* ---- the definition --------------------------------------------------------- */
+
+/* The definition gives a dense bias's gradient before summing over what the
+ * bias repeats. */
+static void fold_dense(const attend_desc *d, const double *full, double *out) {
+  for (int b = 0; b < d->batch; b++)
+    for (int h = 0; h < d->heads; h++)
+      for (int i = 0; i < d->q_len; i++)
+        for (int j = 0; j < d->kv_len; j++) out[dense_at(d, b, h, i, j)] += *full++;
+}
+
+attend_status run_definition(attend_context *ctx, const inputs *in, outputs *out) {
+  const attend_desc *d = in->desc;
+  double *full = NULL;
+  memory m = {.ctx = ctx};
+  ATTEND_TRY(attend_definition_forward(ctx, d, in->q, in->k, in->v, out->at[ATTEND_OUT_O],
+                                       out->at[ATTEND_OUT_LSE]));
+  if (!in->d_o.data) return ATTEND_OK;
+  bool dense = d->bias.kind == ATTEND_DENSE;
+  if (dense) TAKE(&m, &full, extent(d->batch, d->heads, d->q_len, d->kv_len));
+  attend_status status = attend_definition_backward(
+      ctx, d, in->q, in->k, in->v, in->d_o, out->at[ATTEND_OUT_DQ], out->at[ATTEND_OUT_DK],
+      out->at[ATTEND_OUT_DV], dense ? full : out->at[ATTEND_OUT_DBIAS]);
+  if (!status && dense) fold_dense(d, full, out->at[ATTEND_OUT_DBIAS]);
+  memory_free(&m);
+  return status;
+}
+
+/* ---- running the library on a problem's tensors --------------------------------- */
+
+enum { CHUNK = 1024 }; /* keys appended in one call */
+
+struct attend_solver {
+  attend_context *ctx;
   attend_problem problem;
-  attend_tensors tensors;
-  outputs truth, naive;
-  double magnitude[ATTEND_OUTPUTS];
-  bool naive_rounds;        /* the naive run rounds its weights to bf16 */
-  unsigned char *undecided; /* [B,H,T] */
-  size_t n_undecided;
+  attend_tensors *tensors; /* the caller's */
+  attend_plan *plan;
+  attend_state *state; /* of a decode: all keys but the last */
+  uint8_t *new_mask;   /* [B] whether a decode's last key is real */
 };
+
+/* The columns [from, from + n) of the key mask, [B,n]; NULL where there is none. */
+static attend_status mask_chunk(attend_context *ctx, const attend_desc *d, int from, int n,
+                                uint8_t **mask) {
+  *mask = NULL;
+  if (!d->mask.key_mask) return ATTEND_OK;
+  ATTEND_TRY(take(ctx, (size_t)d->batch * (size_t)n, "a key mask", mask));
+  for (int b = 0; b < d->batch; b++)
+    memcpy(*mask + (ptrdiff_t)b * n, d->mask.key_mask + (ptrdiff_t)b * d->kv_len + from, (size_t)n);
+  return ATTEND_OK;
+}
+
+static attend_status append_keys(attend_solver *s, attend_plan *plan, int from, int n) {
+  attend_tensors *t = s->tensors;
+  const attend_desc *d = &t->desc;
+  attend_view k = view_complete(t->k, d->kv_heads, d->kv_len, d->dim);
+  attend_view v = view_complete(t->v, d->kv_heads, d->kv_len, d->dim_v);
+  uint8_t *mask;
+  ATTEND_TRY(mask_chunk(s->ctx, d, from, n, &mask));
+  attend_plan_set_padding(plan, NULL, mask);
+  attend_status status = attend_state_append(plan, s->state, n, view_from(k, d->dtype, 0, 0, from),
+                                             view_from(v, d->dtype, 0, 0, from));
+  attend_plan_set_padding(plan, NULL, NULL);
+  give(s->ctx, mask);
+  return status;
+}
+
+/* All keys but the last, through a plan that takes many at a time: the one
+ * that decodes takes one. */
+static attend_status fill_state(attend_solver *s, attend_desc d) {
+  attend_plan *filler = NULL;
+  int keys = d.kv_len;
+  ATTEND_TRY(attend_state_create(s->plan, &s->state));
+  ATTEND_TRY(attend_state_reserve(s->state, keys));
+  ATTEND_TRY(mask_chunk(s->ctx, &s->tensors->desc, keys - 1, 1, &s->new_mask));
+  d.q_len = CHUNK;
+  attend_status status = attend_plan_create(s->ctx, &d, &filler);
+  for (int from = 0; from < keys - 1 && !status; from += CHUNK) {
+    int left = keys - 1 - from;
+    status = append_keys(s, filler, from, left < CHUNK ? left : CHUNK);
+  }
+  attend_plan_free(filler);
+  attend_plan_set_padding(s->plan, NULL, s->new_mask);
+  return status;
+}
+
+static attend_status open_solver(attend_solver *s) {
+  attend_desc d = s->tensors->desc;
+  bool decode = s->problem.op == ATTEND_OP_DECODE;
+  if (s->problem.op == ATTEND_OP_BACKWARD) d.purpose |= ATTEND_FOR_BACKWARD;
+  if (decode) {
+    d.purpose |= ATTEND_FOR_EXTEND;
+    d.mask.key_mask = NULL;
+    d.mask.lengths = NULL;
+  }
+  ATTEND_TRY(attend_plan_create(s->ctx, &d, &s->plan));
+  return decode ? fill_state(s, d) : ATTEND_OK;
+}
+
+attend_status attend_solver_create(attend_context *ctx, const attend_problem *problem,
+                                   attend_tensors *tensors, attend_solver **solver) {
+  attend_solver *s;
+  *solver = NULL;
+  ATTEND_TRY(take_zeroed(ctx, sizeof *s, "a solver", &s));
+  s->ctx = ctx;
+  s->problem = *problem;
+  s->tensors = tensors;
+  attend_status status = open_solver(s);
+  if (status)
+    attend_solver_free(s);
+  else
+    *solver = s;
+  return status;
+}
+
+void attend_solver_free(attend_solver *s) {
+  if (!s) return;
+  attend_state_free(s->state);
+  attend_plan_free(s->plan);
+  give(s->ctx, s->new_mask);
+  give(s->ctx, s);
+}
+
+attend_plan *attend_solver_plan(const attend_solver *s) { return s->plan; }
+
+static attend_status extend_once(attend_solver *s) {
+  attend_tensors *t = s->tensors;
+  const attend_desc *d = &t->desc;
+  int last = d->kv_len - 1;
+  attend_view k = view_complete(t->k, d->kv_heads, d->kv_len, d->dim);
+  attend_view v = view_complete(t->v, d->kv_heads, d->kv_len, d->dim_v);
+  return attend_extend(s->plan, s->state, 1, t->q, view_from(k, d->dtype, 0, 0, last),
+                       view_from(v, d->dtype, 0, 0, last), t->o, t->lse);
+}
+
+attend_status attend_solver_run(attend_solver *s) {
+  attend_tensors *t = s->tensors;
+  if (s->problem.op == ATTEND_OP_DECODE) return extend_once(s);
+  ATTEND_TRY(attend_forward(s->plan, t->q, t->k, t->v, t->o, t->lse));
+  if (s->problem.op != ATTEND_OP_BACKWARD) return ATTEND_OK;
+  return attend_backward(s->plan, t->q, t->k, t->v, t->o, t->lse, t->d_o, t->dq, t->dk, t->dv,
+                         t->dbias);
+}
+
+attend_status attend_solver_rewind(attend_solver *s) {
+  const attend_desc *d = &s->tensors->desc;
+  if (s->problem.op != ATTEND_OP_DECODE) return ATTEND_OK;
+  for (int b = 0; b < d->batch; b++) ATTEND_TRY(attend_state_truncate(s->state, b, d->kv_len - 1));
+  return ATTEND_OK;
+}
 
 /* ---- verdicts ------------------------------------------------------------------ */
 
@@ -81,6 +355,17 @@ attend_verification judge(const attend_desc *desc, const outputs *truth, const o
   return v;
 }
 
+struct attend_verifier {
+  memory memory;
+  attend_problem problem;
+  attend_tensors tensors;
+  outputs truth, naive;
+  double magnitude[ATTEND_OUTPUTS];
+  bool naive_rounds;        /* the naive run rounds its weights to bf16 */
+  unsigned char *undecided; /* [B,H,T] */
+  size_t n_undecided;
+};
+
 /* ---- rows that float arithmetic does not decide ---------------------------------- */
 
 static void repeat_keys(attend_verifier *t) {
@@ -129,7 +414,7 @@ static attend_status open_verifier(attend_verifier *t, uint64_t seed) {
   ATTEND_TRY(attend_problem_tensors(ctx, &t->problem, seed, &t->tensors));
   const attend_desc *d = &t->tensors.desc;
   bool backward = t->problem.op == ATTEND_OP_BACKWARD;
-  if (naive_is_hard(d)) repeat_keys(t);
+  if (is_hard(d)) repeat_keys(t);
   ATTEND_TRY(outputs_take(&t->memory, d, backward, &t->truth));
   ATTEND_TRY(outputs_take(&t->memory, d, backward, &t->naive));
   TAKE(&t->memory, &t->undecided, t->truth.count[ATTEND_OUT_LSE]);

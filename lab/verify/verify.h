@@ -1,7 +1,7 @@
 /* What the files of lab/verify share: memory, outputs, runs, verdicts.
  *
- * Read naive.c (the reference implementation in float), verifier.c (the definition,
- * the naive run and the verdict), then cases.c, invariance.c, golden.c and
+ * Read verifier.c (outputs, the definition, running an engine, the verdict) and naive.c
+ * (the reference implementation in float), then cases.c, invariance.c, golden.c and
  * golden_model.c, which choose what to verify.
  */
 #ifndef VERIFY_VERIFY_H
@@ -33,8 +33,6 @@ typedef struct {
 
 /* Zeroed arrays for a problem: o and lse, and the gradients if requested. */
 attend_status outputs_take(memory *m, const attend_desc *desc, bool gradients, outputs *out);
-/* The same without arrays. */
-outputs outputs_shape(const attend_desc *desc, bool gradients);
 /* What a solver wrote. */
 attend_status outputs_read(memory *m, const attend_tensors *tensors, bool gradients, outputs *out);
 
@@ -58,7 +56,12 @@ typedef struct {
 } inputs;
 
 inputs inputs_of(const attend_tensors *tensors);
+/* The inputs with new tensors for the results, in either layout, in one block. */
+attend_status results_take(memory *m, const inputs *in, bool bthd, attend_tensors *tensors);
 
+static inline bool is_hard(const attend_desc *d) {
+  return d->form.kind == ATTEND_ARGMAX && d->form.temperature == 0;
+}
 /* Whether a context's engine does that: softmax in bf16 on AMX. A naive run in
  * the same precision must do it too. */
 bool rounds_weights(const attend_context *ctx, const attend_desc *desc);
