@@ -93,41 +93,34 @@ static bool is_model_mode(const bench_options *o) {
   return is_mode(o, "model") || is_mode(o, "train") || is_mode(o, "summarize");
 }
 
-/* Which options belong to which mode. */
-static void check_crossover(struct argp_state *state, const bench_options *o) {
-  bool crossover = is_mode(o, "crossover");
-  if (!crossover && o->dim) argp_error(state, "--dim goes with crossover");
-  if (!crossover && !is_mode(o, "summarize") && o->limit_s)
-    argp_error(state, "--seconds goes with crossover and summarize");
-  if (crossover && o->count != 2)
-    argp_error(state, "crossover takes a form, such as \"favor(m=256)\"");
-  if (crossover && o->common.engine)
-    argp_error(state, "crossover compares engines: leave out --engine");
-}
-
-static void check_lengths(struct argp_state *state, const bench_options *o) {
-  int lengths[MOST_LENGTHS];
-  bool train = is_mode(o, "train"), summarize = is_mode(o, "summarize");
-  if (!train && o->recompute) argp_error(state, "--recompute goes with train");
-  if (!train && !summarize && o->curve) argp_error(state, "--curve goes with train and summarize");
-  if ((o->lengths || o->forms) && !summarize && !(train && o->curve))
-    argp_error(state, "--lengths and --forms go with summarize and train --curve");
-  if (summarize && (o->tokens || o->batch))
-    argp_error(state, "summarize takes --lengths, not --tokens or --batch");
-  if (o->lengths && !lengths_parse(o->lengths, lengths))
-    argp_error(state, "--lengths %s: give numbers of tokens, as 256..65536", o->lengths);
-}
-
 static void finish(struct argp_state *state, char **words, int count, void *input) {
   bench_options *o = input;
+  int lengths[MOST_LENGTHS];
   o->problems = words;
   o->count = count;
-  if (o->table == (count > 0)) argp_error(state, "name problems, or machine, crossover or --table");
-  if (o->out && !o->table) argp_error(state, "--out goes with --table");
-  check_crossover(state, o);
+  bool crossover = is_mode(o, "crossover"), train = is_mode(o, "train");
+  bool summarize = is_mode(o, "summarize"), by_length = summarize || (train && o->curve);
+  const struct {
+    bool given, fits;
+    const char *sentence;
+  } rules[] = {
+      {true, o->table != (count > 0), "name problems, or machine, crossover or --table"},
+      {o->out, o->table, "--out goes with --table"},
+      {o->dim, crossover, "--dim goes with crossover"},
+      {o->limit_s, crossover || summarize, "--seconds goes with crossover and summarize"},
+      {crossover, count == 2, "crossover takes a form, such as \"favor(m=256)\""},
+      {o->common.engine, !crossover, "crossover compares engines: leave out --engine"},
+      {o->recompute, train, "--recompute goes with train"},
+      {o->curve, train || summarize, "--curve goes with train and summarize"},
+      {o->lengths || o->forms, by_length,
+       "--lengths and --forms go with summarize and train --curve"},
+      {o->tokens || o->batch, !summarize, "summarize takes --lengths, not --tokens or --batch"}};
+  for (size_t n = 0; n < sizeof rules / sizeof *rules; n++)
+    if (rules[n].given && !rules[n].fits) argp_error(state, "%s", rules[n].sentence);
   if (is_model_mode(o) && count != 2)
     argp_error(state, "%s takes a folder, which may hold config.json alone", words[0]);
-  check_lengths(state, o);
+  if (o->lengths && !lengths_parse(o->lengths, lengths))
+    argp_error(state, "--lengths %s: give numbers of tokens, as 256..65536", o->lengths);
 }
 
 static const verb_options verb_bench = {

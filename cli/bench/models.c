@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attend/plot.h"
 #include "bench/bench.h"
 #include "folders.h"
 #include "progress.h"
@@ -68,44 +67,12 @@ static int parse_forms(bench *b, const char *text) {
   }
 }
 
-/* ---- plots by length ------------------------------------------------------------------ */
-
-enum { PANELS = 3 };
-
-typedef struct {
-  const char *title, *unit;
-  double (*value)(const attend_model_timing *t);
-} panel;
-
-static attend_status draw(const bench *b, const char *what, const char *notes, int count,
-                          const panel *panels) {
-  double x[MOST_LENGTHS], y[PANELS][MOST_FORMS][MOST_LENGTHS];
-  attend_plot_series series[PANELS][MOST_FORMS];
-  attend_plot_panel drawn[PANELS];
-  for (int p = 0; p < count; p++) {
-    for (int k = 0; k < b->forms; k++) {
-      for (int i = 0; i < b->lengths; i++) {
-        x[i] = b->tokens[i];
-        y[p][k][i] = panels[p].value(&b->at[i * b->forms + k]);
-      }
-      series[p][k] = (attend_plot_series){
-          .name = b->name[k], .count = (size_t)b->lengths, .x = x, .y = y[p][k], .points = 1};
-    }
-    drawn[p] = (attend_plot_panel){.title = panels[p].title,
-                                   .x = {.label = what, .log = 1},
-                                   .y = {.label = panels[p].unit, .log = 1},
-                                   .count = (size_t)b->forms,
-                                   .series = series[p]};
-  }
-  attend_plot plot = {ATTEND_INIT(attend_plot), .count = (size_t)count, .panels = drawn,
-                      .notes = notes};
-  return attend_plot_save(b->ctx, &plot, b->o->curve);
+static attend_status draw(const bench *b, const char *notes, bool training) {
+  const char *labels[MOST_FORMS];
+  for (int k = 0; k < b->forms; k++) labels[k] = b->name[k];
+  return attend_bench_plot(b->ctx, b->o->curve, b->forms, labels, b->lengths, b->tokens, b->at,
+                           training, notes);
 }
-
-static double read_seconds(const attend_model_timing *t) { return t->read_s; }
-static double token_seconds(const attend_model_timing *t) { return t->token_s; }
-static double session_bytes(const attend_model_timing *t) { return t->work_bytes + t->cache_bytes; }
-static double peak_bytes(const attend_model_timing *t) { return t->peak_bytes; }
 
 /* ---- model ----------------------------------------------------------------------------- */
 
@@ -198,8 +165,6 @@ static attend_status train_plain(bench *b) {
 
 /* What was not measured before an interrupt is a gap. */
 static attend_status train_by_length(bench *b) {
-  static const panel panels[] = {{"A step of training, by length", "seconds", read_seconds},
-                                 {"Its memory, with parameters and moments", "bytes", peak_bytes}};
   bool narrow = b->o->model.weights == ATTEND_WEIGHTS_BF16;
   char notes[200], decoder[40] = "";
   attend_status status =
@@ -219,7 +184,7 @@ static attend_status train_by_length(bench *b) {
     snprintf(decoder, sizeof decoder, " and %d decoder tokens", SUMMARY);
   snprintf(notes, sizeof notes, "One text%s a step: forward, backward, AdamW; %d threads, %s.",
            decoder, attend_context_threads(b->ctx), attend_context_isa(b->ctx));
-  return draw(b, "tokens of the text", notes, 2, panels);
+  return draw(b, notes, true);
 }
 
 /* ---- summarize -------------------------------------------------------------------------- */
@@ -252,9 +217,6 @@ static void add_document(bench *b, const char *form, const attend_model_timing *
 }
 
 static attend_status read_documents(bench *b, const attend_model *model) {
-  static const panel panels[PANELS] = {{"Reading a document", "seconds", read_seconds},
-                                       {"Writing a token after it", "seconds", token_seconds},
-                                       {"Memory, the weights apart", "bytes", session_bytes}};
   unsigned roles = b->how.roles ? b->how.roles : ATTEND_IN_ENCODER | ATTEND_IN_CROSS;
   attend_model *models[MOST_FORMS] = {0};
   attend_machine machine;
@@ -271,7 +233,7 @@ static attend_status read_documents(bench *b, const attend_model *model) {
     if (b->at[i].tokens) add_document(b, b->name[i % b->forms], &b->at[i], &machine);
   snprintf(notes, sizeof notes, "One document; %d threads, %s, medians.",
            attend_context_threads(b->ctx), attend_context_isa(b->ctx));
-  return b->o->curve ? draw(b, "tokens of the document", notes, PANELS, panels) : ATTEND_OK;
+  return b->o->curve ? draw(b, notes, false) : ATTEND_OK;
 }
 
 static attend_status bench_documents(bench *b) {

@@ -15,18 +15,22 @@ typedef struct {
 } explain_options;
 
 typedef struct {
-  const explain_options *options;
-  attend_context *ctx;
-  attend_machine machine;
-  table rows; /* for JSON */
-} explain_run;
-
-typedef struct {
   attend_problem problem;
   char text[256];
   double spread;
+  bool variant; /* of the decode problem before, with another number of kv heads */
   attend_explanation is;
 } explanation;
+
+typedef struct {
+  const explain_options *options;
+  attend_context *ctx;
+  attend_machine machine;
+  explanation *all;
+  int count;
+} explain_run;
+
+enum { MOST_VARIANTS = 3 };
 
 /* ---- options ------------------------------------------------------------------- */
 
@@ -65,6 +69,39 @@ static attend_status explain(explain_run *run, explanation *e) {
   if (!status && !*e->is.engine)
     snprintf(e->is.engine, sizeof e->is.engine, "%s",
              blas_product() ? blas_product()->name : "none");
+  return status;
+}
+
+/* A decode problem also with as many kv heads as heads, as it has, and with one. */
+static attend_status explain_variants(explain_run *run, explanation main) {
+  const int heads[MOST_VARIANTS] = {main.problem.desc.heads, main.problem.desc.kv_heads, 1};
+  attend_status status = explain(run, &main);
+  run->all[run->count++] = main;
+  main.variant = true;
+  for (int n = 0; n < MOST_VARIANTS && !status && main.problem.op == ATTEND_OP_DECODE; n++) {
+    if (n && heads[n] == heads[n - 1]) continue;
+    main.problem.desc.kv_heads = heads[n];
+    status = explain(run, &main);
+    run->all[run->count++] = main;
+  }
+  return status;
+}
+
+static attend_status explain_all(explain_run *run) {
+  const explain_options *o = run->options;
+  attend_problem p;
+  /* Checked before a second is spent on measuring. */
+  for (int n = 0; n < o->count; n++) {
+    attend_status status = attend_problem_parse(run->ctx, o->problems[n], &p);
+    if (status) return status;
+  }
+  attend_status status = ceilings_get(run->ctx, &run->machine);
+  for (int n = 0; n < o->count && !status; n++) {
+    explanation e = {.spread = spread_of(o->problems[n])};
+    status = attend_problem_parse(run->ctx, o->problems[n], &e.problem);
+    e.problem.desc.engine = o->common.engine;
+    if (!status) status = explain_variants(run, e);
+  }
   return status;
 }
 
@@ -152,160 +189,100 @@ static void print_explanation(const explain_run *run, const explanation *of) {
   print_error(&e->prediction, of->spread);
 }
 
-static const column heads_columns[] = {{"kv_heads", "kv heads", CELL_COUNT},
-                                       {"flops", "FLOPs", CELL_NUMBER},
-                                       {"bytes", "bytes", CELL_BYTES},
-                                       {"cache_bytes", "cache", CELL_BYTES},
-                                       {"intensity", "intensity", CELL_RATIO},
-                                       {"bound", "bound", CELL_TEXT},
-                                       {"predicted_s", "at least", CELL_SECONDS},
-                                       {NULL, NULL, CELL_TEXT}};
-
-static void add_heads(table *t, const explanation *of) {
-  const attend_explanation *e = &of->is;
-  table_add(t, (cell[]){cell_number(of->problem.desc.kv_heads), cell_number(e->flops),
-                        cell_number(e->bytes), cell_number(e->cache_bytes),
-                        cell_number(e->flops / e->bytes), cell_text(e->limit.bound),
-                        cell_number(e->limit.least_s)});
+static int print_variants(const explain_run *run, const explanation *of) {
+  static const column columns[] = {{"kv_heads", "kv heads", CELL_COUNT},
+                                   {"flops", "FLOPs", CELL_NUMBER},
+                                   {"bytes", "bytes", CELL_BYTES},
+                                   {"cache_bytes", "cache", CELL_BYTES},
+                                   {"intensity", "intensity", CELL_RATIO},
+                                   {"bound", "bound", CELL_TEXT},
+                                   {"predicted_s", "at least", CELL_SECONDS},
+                                   {NULL, NULL, CELL_TEXT}};
+  table t = table_start(columns);
+  for (; of < run->all + run->count && of->variant; of++) {
+    const attend_explanation *e = &of->is;
+    table_add(&t, (cell[]){cell_number(of->problem.desc.kv_heads), cell_number(e->flops),
+                           cell_number(e->bytes), cell_number(e->cache_bytes),
+                           cell_number(e->flops / e->bytes), cell_text(e->limit.bound),
+                           cell_number(e->limit.least_s)});
+  }
+  return table_finish(&t, run->ctx, false);
 }
 
-/* ---- rows for programs ------------------------------------------------------------ */
-
-static const column json_columns[] = {{"problem", NULL, CELL_TEXT},
-                                      {"engine", NULL, CELL_TEXT},
-                                      {"isa", NULL, CELL_TEXT},
-                                      {"threads", NULL, CELL_COUNT},
-                                      {"refused", NULL, CELL_TEXT},
-                                      {"kv_heads", NULL, CELL_COUNT},
-                                      {"flops", NULL, CELL_NUMBER},
-                                      {"bytes", NULL, CELL_NUMBER},
-                                      {"cache_bytes", NULL, CELL_NUMBER},
-                                      {"intensity", NULL, CELL_NUMBER},
-                                      {"workspace_bytes", NULL, CELL_NUMBER},
-                                      {"bound", NULL, CELL_TEXT},
-                                      {"arithmetic_s", NULL, CELL_NUMBER},
-                                      {"memory_s", NULL, CELL_NUMBER},
-                                      {"predicted_s", NULL, CELL_NUMBER},
-                                      {"exact_engine", NULL, CELL_TEXT},
-                                      {"exact_flops", NULL, CELL_NUMBER},
-                                      {"exact_s", NULL, CELL_NUMBER},
-                                      {"exact_memory_bytes", NULL, CELL_NUMBER},
-                                      {"exact_growth", NULL, CELL_TEXT},
-                                      {"linear_flops", NULL, CELL_NUMBER},
-                                      {"linear_s", NULL, CELL_NUMBER},
-                                      {"linear_memory_bytes", NULL, CELL_NUMBER},
-                                      {"linear_growth", NULL, CELL_TEXT},
-                                      {"crossover_n", NULL, CELL_COUNT},
-                                      {"expected_error", NULL, CELL_NUMBER},
-                                      {"spread", NULL, CELL_NUMBER},
-                                      {"features_for_tenth", NULL, CELL_NUMBER},
-                                      {NULL, NULL, CELL_TEXT}};
-
-static cell number_if(bool there, double number) {
-  return there ? cell_number(number) : cell_none();
+static int print_text(const explain_run *run) {
+  for (int n = 0; n < run->count; n++) {
+    if (run->all[n].variant) continue;
+    if (n) puts("");
+    print_explanation(run, &run->all[n]);
+    if (n + 1 < run->count && run->all[n + 1].variant) print_variants(run, &run->all[n + 1]);
+  }
+  return check_written(stdout, "the explanation");
 }
 
-static cell text_if(bool there, const char *text) { return there ? cell_text(text) : cell_none(); }
+/* ---- JSON ------------------------------------------------------------------------- */
 
-static void add_row(explain_run *run, const explanation *of) {
+static void put_row(const explain_run *run, attend_json_writer *w, const explanation *of) {
   const attend_explanation *e = &of->is;
   const attend_method *exact = &e->methods.exact, *linear = &e->methods.linear;
   bool attention = of->problem.op != ATTEND_OP_SGEMM;
   bool pairs = e->has_features && *exact->engine, sums = e->has_features && *linear->engine;
-  table_add(&run->rows, (cell[]){cell_text(of->text),
-                                 cell_text(e->engine),
-                                 cell_text(attend_context_isa(run->ctx)),
-                                 cell_number(attend_context_threads(run->ctx)),
-                                 cell_text(e->refused),
-                                 number_if(attention, of->problem.desc.kv_heads),
-                                 cell_number(e->flops),
-                                 cell_number(e->bytes),
-                                 cell_number(e->cache_bytes),
-                                 cell_number(e->flops / e->bytes),
-                                 number_if(attention, e->workspace_bytes),
-                                 cell_text(e->limit.bound),
-                                 cell_number(e->limit.arithmetic_s),
-                                 cell_number(e->limit.memory_s),
-                                 cell_number(e->limit.least_s),
-                                 text_if(pairs, exact->engine),
-                                 number_if(pairs, exact->flops),
-                                 number_if(pairs, exact->limit.least_s),
-                                 number_if(pairs, exact->memory_bytes),
-                                 text_if(e->has_features, exact->growth),
-                                 number_if(sums, linear->flops),
-                                 number_if(sums, linear->limit.least_s),
-                                 number_if(sums, linear->memory_bytes),
-                                 text_if(e->has_features, linear->growth),
-                                 cell_number(e->methods.crossover),
-                                 cell_number(e->prediction.error),
-                                 number_if(!isnan(e->prediction.error), of->spread),
-                                 cell_number(e->prediction.features)});
+  json_row_open(w);
+  json_text(w, "problem", of->text);
+  json_text(w, "engine", e->engine);
+  json_text(w, "isa", attend_context_isa(run->ctx));
+  json_number(w, "threads", attend_context_threads(run->ctx));
+  json_text(w, "refused", e->refused);
+  json_number(w, "kv_heads", attention ? of->problem.desc.kv_heads : NAN);
+  json_number(w, "flops", e->flops);
+  json_number(w, "bytes", e->bytes);
+  json_number(w, "cache_bytes", e->cache_bytes);
+  json_number(w, "intensity", e->flops / e->bytes);
+  json_number(w, "workspace_bytes", attention ? e->workspace_bytes : NAN);
+  json_text(w, "bound", e->limit.bound);
+  json_number(w, "arithmetic_s", e->limit.arithmetic_s);
+  json_number(w, "memory_s", e->limit.memory_s);
+  json_number(w, "predicted_s", e->limit.least_s);
+  json_text(w, "exact_engine", pairs ? exact->engine : NULL);
+  json_number(w, "exact_flops", pairs ? exact->flops : NAN);
+  json_number(w, "exact_s", pairs ? exact->limit.least_s : NAN);
+  json_number(w, "exact_memory_bytes", pairs ? exact->memory_bytes : NAN);
+  json_text(w, "exact_growth", exact->growth);
+  json_number(w, "linear_flops", sums ? linear->flops : NAN);
+  json_number(w, "linear_s", sums ? linear->limit.least_s : NAN);
+  json_number(w, "linear_memory_bytes", sums ? linear->memory_bytes : NAN);
+  json_text(w, "linear_growth", linear->growth);
+  json_number(w, "crossover_n", e->methods.crossover);
+  json_number(w, "expected_error", e->prediction.error);
+  json_number(w, "spread", isnan(e->prediction.error) ? NAN : of->spread);
+  json_number(w, "features_for_tenth", e->prediction.features);
+  attend_json_close(w, '}');
 }
 
-/* ---- the verb ------------------------------------------------------------------ */
-
-/* A decode problem with as many kv heads as heads, as it has, and with one. */
-static attend_status explain_heads(explain_run *run, const explanation *of) {
-  const int heads[3] = {of->problem.desc.heads, of->problem.desc.kv_heads, 1};
-  bool json = run->options->common.json;
-  table t = table_start(heads_columns);
-  attend_status status = ATTEND_OK;
-  for (int n = 0; n < 3 && !status; n++) {
-    explanation e = *of;
-    if (n && heads[n] == heads[n - 1]) continue;
-    e.problem.desc.kv_heads = heads[n];
-    status = explain(run, &e);
-    if (!status && json) add_row(run, &e);
-    if (!status) add_heads(&t, &e);
-  }
-  if (!status && !json) table_print(&t, stdout);
-  table_free(&t);
-  return status;
-}
-
-static int explain_one(explain_run *run, explanation *e) {
-  bool json = run->options->common.json, decode = e->problem.op == ATTEND_OP_DECODE;
-  attend_status status = explain(run, e);
-  if (!status && json && !decode) add_row(run, e);
-  if (!status && !json) print_explanation(run, e);
-  if (!status && decode) status = explain_heads(run, e);
-  if (status) return complain_status(run->ctx, status);
-  warn_if_slower(&e->problem, e->is.engine, &e->is.methods);
-  return EXIT_OK;
-}
-
-static int explain_all(explain_run *run, explanation *all) {
-  const explain_options *o = run->options;
-  attend_status status = ATTEND_OK;
-  /* Parsed before a second is spent on measuring. */
-  for (int n = 0; n < o->count && !status; n++) {
-    status = attend_problem_parse(run->ctx, o->problems[n], &all[n].problem);
-    all[n].problem.desc.engine = o->common.engine;
-    all[n].spread = spread_of(o->problems[n]);
-  }
-  if (!status) status = ceilings_get(run->ctx, &run->machine);
-  if (status) return complain_status(run->ctx, status);
-  int code = EXIT_OK;
-  for (int n = 0; n < o->count && !code; n++) {
-    if (n && !o->common.json) puts("");
-    code = explain_one(run, &all[n]);
-  }
-  if (code) return code;
-  return o->common.json ? table_print_json(&run->rows, run->ctx, stdout)
-                        : check_written(stdout, "the explanation");
+/* Of a decode problem the variants alone. */
+static int print_json(const explain_run *run) {
+  attend_json_writer w = json_rows_open(run->ctx);
+  for (int n = 0; n < run->count; n++)
+    if (run->all[n].variant || run->all[n].problem.op != ATTEND_OP_DECODE)
+      put_row(run, &w, &run->all[n]);
+  return json_rows_close(&w, run->ctx);
 }
 
 int cmd_explain(int argc, char **argv) {
   explain_options o = {0};
   int code;
   options_read(&verb_explain, argc, argv, &o);
-  explain_run run = {.options = &o, .rows = table_start(json_columns)};
+  explain_run run = {.options = &o};
   run.ctx = options_context(&o.common, NULL, &code);
   if (!run.ctx) return code;
-  explanation *all = need((size_t)o.count, sizeof *all);
-  code = explain_all(&run, all);
-  free(all);
-  table_free(&run.rows);
+  run.all = need((size_t)o.count * (1 + MOST_VARIANTS), sizeof *run.all);
+  attend_status status = explain_all(&run);
+  code = status          ? complain_status(run.ctx, status)
+         : o.common.json ? print_json(&run)
+                         : print_text(&run);
+  for (int n = 0; n < run.count && !code; n++)
+    if (!run.all[n].variant)
+      warn_if_slower(&run.all[n].problem, run.all[n].is.engine, &run.all[n].is.methods);
+  free(run.all);
   attend_context_free(run.ctx);
   return code;
 }

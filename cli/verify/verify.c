@@ -18,14 +18,26 @@ typedef struct {
   int count;
 } verify_options;
 
+/* Rows of one instruction set and engine, or check. */
+typedef struct {
+  const char *isa, *name;
+  size_t count, failed;
+  double share; /* the largest error / bound */
+  const char *problem;
+} group;
+
+enum { MOST_GROUPS = 128 };
+
 typedef struct {
   const verify_options *options;
   attend_context *contexts[MOST_ISAS]; /* one per instruction set */
   int isas;
   attend_context *ctx;      /* in use: of messages */
   const char *const *names; /* of the problems */
-  table rows;
-  size_t failed, skipped, undecided;
+  table rows, failures;
+  group groups[MOST_GROUPS];
+  int n_groups;
+  size_t skipped, undecided;
 } verify_run;
 
 /* ---- options ------------------------------------------------------------------- */
@@ -72,20 +84,6 @@ static const verb_options verb_verify = {
 
 /* ---- rows ---------------------------------------------------------------------- */
 
-enum {
-  AT_PROBLEM,
-  AT_CHECK,
-  AT_ENGINE,
-  AT_ISA,
-  AT_THREADS,
-  AT_WORST,
-  AT_ERROR,
-  AT_BOUND,
-  AT_OK,
-  AT_UNDECIDED,
-  AT_OUTPUTS
-};
-
 static const column columns[] = {{"problem", "problem", CELL_TEXT},
                                  {"check", NULL, CELL_TEXT},
                                  {"engine", "engine", CELL_TEXT},
@@ -104,62 +102,50 @@ static const column columns[] = {{"problem", "problem", CELL_TEXT},
                                  {"dbias", NULL, CELL_SMALL},
                                  {NULL, NULL, CELL_TEXT}};
 
+static group *find_group(verify_run *run, const char *isa, const char *name) {
+  for (int n = 0; n < run->n_groups; n++)
+    if (!strcmp(run->groups[n].isa, isa) && !strcmp(run->groups[n].name, name))
+      return &run->groups[n];
+  if (run->n_groups < MOST_GROUPS) run->n_groups++;
+  run->groups[run->n_groups - 1] = (group){.isa = isa, .name = name, .share = -1};
+  return &run->groups[run->n_groups - 1];
+}
+
 static void add_row(verify_run *run, attend_context *ctx, const char *problem, const char *check,
                     const attend_verification *v) {
-  cell row[AT_OUTPUTS + ATTEND_OUTPUTS];
-  row[AT_PROBLEM] = cell_text(problem);
-  row[AT_CHECK] = cell_text(check);
-  row[AT_ENGINE] = cell_text(v->engine);
-  row[AT_ISA] = cell_text(attend_context_isa(ctx));
-  row[AT_THREADS] = cell_number(attend_context_threads(ctx));
-  row[AT_WORST] = cell_text(attend_output_name(v->worst));
-  row[AT_ERROR] = cell_number(v->error[v->worst]);
-  row[AT_BOUND] = cell_number(v->bound[v->worst]);
-  row[AT_OK] = cell_number(v->ok);
-  row[AT_UNDECIDED] = cell_number((double)v->undecided);
-  for (int x = 0; x < ATTEND_OUTPUTS; x++) row[AT_OUTPUTS + x] = cell_number(v->error[x]);
+  double error = v->error[v->worst], bound = v->bound[v->worst];
+  double share = error == 0 ? 0 : error / bound;
+  cell row[] = {cell_text(problem),
+                cell_text(check),
+                cell_text(v->engine),
+                cell_text(attend_context_isa(ctx)),
+                cell_number(attend_context_threads(ctx)),
+                cell_text(attend_output_name(v->worst)),
+                cell_number(error),
+                cell_number(bound),
+                cell_number(v->ok),
+                cell_number((double)v->undecided),
+                cell_number(v->error[ATTEND_OUT_O]),
+                cell_number(v->error[ATTEND_OUT_LSE]),
+                cell_number(v->error[ATTEND_OUT_DQ]),
+                cell_number(v->error[ATTEND_OUT_DK]),
+                cell_number(v->error[ATTEND_OUT_DV]),
+                cell_number(v->error[ATTEND_OUT_DBIAS])};
   table_add(&run->rows, row);
-  run->failed += !v->ok;
+  if (!v->ok) table_add(&run->failures, row);
   run->undecided += v->undecided;
-}
-
-static const cell *row_at(const table *t, size_t r) { return t->cells + r * (size_t)t->width; }
-
-/* ---- summaries of many rows ----------------------------------------------------- */
-
-typedef struct {
-  const char *isa, *name;
-  size_t count, failed;
-  double share; /* the largest error / bound */
-  const char *problem;
-} group;
-
-static group *find_group(group *groups, size_t *count, const char *isa, const char *name) {
-  for (size_t n = 0; n < *count; n++)
-    if (!strcmp(groups[n].isa, isa) && !strcmp(groups[n].name, name)) return &groups[n];
-  groups[*count] = (group){.isa = isa, .name = name, .share = -1};
-  return &groups[(*count)++];
-}
-
-static size_t make_groups(const table *rows, int by, group *groups) {
-  size_t count = 0;
-  for (size_t r = 0; r < rows->rows; r++) {
-    const cell *row = row_at(rows, r);
-    group *g = find_group(groups, &count, row[AT_ISA].text, row[by].text);
-    double error = row[AT_ERROR].number, bound = row[AT_BOUND].number;
-    double share = error == 0 ? 0 : error / bound;
-    g->count++;
-    g->failed += !row[AT_OK].number;
-    if (share > g->share) {
-      g->share = share;
-      g->problem = row[AT_PROBLEM].text;
-    }
-  }
-  return count;
+  /* The table's copies of the texts stay. */
+  const cell *kept = run->rows.cells + (run->rows.rows - 1) * (size_t)run->rows.width;
+  group *g = find_group(run, kept[3].text, run->options->all ? kept[2].text : kept[1].text);
+  g->count++;
+  g->failed += !v->ok;
+  if (!(share > g->share)) return;
+  g->share = share;
+  g->problem = kept[0].text;
 }
 
 /* One row for each instruction set and engine, or instruction set and check. */
-static int print_groups(const table *rows, int by) {
+static int print_groups(const verify_run *run) {
   static const column by_engine[] = {{"isa", "isa", CELL_TEXT},
                                      {"engine", "engine", CELL_TEXT},
                                      {"runs", "runs", CELL_COUNT},
@@ -172,26 +158,14 @@ static int print_groups(const table *rows, int by) {
       {"runs", "problems", CELL_COUNT}, {"failed", "failed", CELL_COUNT},
       {"share", NULL, CELL_RATIO},      {"worst", NULL, CELL_TEXT},
       {NULL, NULL, CELL_TEXT}};
-  group *groups = need(rows->rows, sizeof *groups);
-  size_t count = make_groups(rows, by, groups);
-  table t = table_start(by == AT_ENGINE ? by_engine : by_check);
-  for (size_t n = 0; n < count; n++) {
-    const group *g = &groups[n];
+  table t = table_start(run->options->all ? by_engine : by_check);
+  for (int n = 0; n < run->n_groups; n++) {
+    const group *g = &run->groups[n];
     table_add(
         &t, (cell[]){cell_text(g->isa), cell_text(g->name), cell_number((double)g->count),
                      cell_number((double)g->failed), cell_number(g->share), cell_text(g->problem)});
   }
-  free(groups);
   return table_finish(&t, NULL, false);
-}
-
-static int print_failures(const table *rows) {
-  table t = table_start(columns);
-  for (size_t r = 0; r < rows->rows; r++)
-    if (!row_at(rows, r)[AT_OK].number) table_add(&t, row_at(rows, r));
-  int code = t.rows ? table_print(&t, stdout) : EXIT_OK;
-  table_free(&t);
-  return code;
 }
 
 static int print_answer(verify_run *run) {
@@ -201,9 +175,9 @@ static int print_answer(verify_run *run) {
             run->undecided);
   if (o->common.json) return table_print_json(&run->rows, run->contexts[0], stdout);
   if (!o->all && !o->invariance) return table_print(&run->rows, stdout);
-  int code = print_failures(&run->rows);
-  if (!code) code = print_groups(&run->rows, o->all ? AT_ENGINE : AT_CHECK);
-  printf("%zu of %zu ok", run->rows.rows - run->failed, run->rows.rows);
+  int code = run->failures.rows ? table_print(&run->failures, stdout) : EXIT_OK;
+  if (!code) code = print_groups(run);
+  printf("%zu of %zu ok", run->rows.rows - run->failures.rows, run->rows.rows);
   if (run->skipped) printf(", %zu that no engine takes", run->skipped);
   puts("");
   return code ? code : check_written(stdout, "the answer");
@@ -373,15 +347,16 @@ int cmd_verify(int argc, char **argv) {
   verify_options o = {0};
   options_read(&verb_verify, argc, argv, &o);
   if (o.model.path) return open_and_verify(&o);
-  verify_run run = {.options = &o, .rows = table_start(columns)};
+  verify_run run = {.options = &o, .rows = table_start(columns), .failures = table_start(columns)};
   int code = open_contexts(&run);
   if (!code) code = verify(&run);
   if (!code || run.rows.rows) {
     int printed = print_answer(&run);
     if (!code) code = printed;
   }
-  if (!code && run.failed) code = EXIT_FAILED;
+  if (!code && run.failures.rows) code = EXIT_FAILED;
   table_free(&run.rows);
+  table_free(&run.failures);
   for (int n = 0; n < run.isas; n++) attend_context_free(run.contexts[n]);
   return code;
 }

@@ -189,6 +189,14 @@ ATTEND_API attend_status attend_bench_documents(
     int count, attend_model *const *models, int lengths, const int *tokens /* [lengths] */,
     const attend_bench_options *options, attend_model_timing *timings /* [lengths][count] */);
 
+/* Time and memory by length as an SVG file: of attend_bench_documents, or of training
+ * one text. notes: under the plot. */
+ATTEND_API attend_status attend_bench_plot(attend_context *ctx, const char *path, int count,
+                                           const char *const *names /* [count] */, int lengths,
+                                           const int *tokens /* [lengths] */,
+                                           const attend_model_timing *timings, bool training,
+                                           const char *notes);
+
 #ifdef __cplusplus
 }
 #endif

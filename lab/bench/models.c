@@ -12,6 +12,7 @@
 #endif
 
 #include "attend/bench.h"
+#include "attend/plot.h"
 #include "attend/train.h"
 #include "base/options.h"
 #include "model/checkpoint.h"
@@ -440,5 +441,66 @@ attend_status attend_bench_documents(int count, attend_model *const *models, int
   if (!status) status = bench_documents(&b, count, models, documents, lengths, tokens, timings);
   give(ctx, documents);
   close_bench(&b);
+  return status;
+}
+
+/* ---- plots by length ------------------------------------------------------------------- */
+
+enum { PANELS = 3 };
+
+typedef struct {
+  const char *title, *unit;
+  double (*value)(const attend_model_timing *t);
+} panel;
+
+static double read_seconds(const attend_model_timing *t) { return t->read_s; }
+static double token_seconds(const attend_model_timing *t) { return t->token_s; }
+static double session_bytes(const attend_model_timing *t) { return t->work_bytes + t->cache_bytes; }
+static double peak_bytes(const attend_model_timing *t) { return t->peak_bytes; }
+
+static const panel document_panels[] = {{"Reading a document", "seconds", read_seconds},
+                                        {"Writing a token after it", "seconds", token_seconds},
+                                        {"Memory, the weights apart", "bytes", session_bytes}};
+static const panel training_panels[] = {
+    {"A step of training, by length", "seconds", read_seconds},
+    {"Its memory, with parameters and moments", "bytes", peak_bytes}};
+
+/* y [count][lengths] and series [count] stay until the plot is saved. */
+static attend_plot_panel draw_panel(const panel *of, const char *const *names, size_t count,
+                                    size_t lengths, const double *x, double *y,
+                                    const attend_model_timing *timings,
+                                    attend_plot_series *series) {
+  for (size_t k = 0; k < count; k++, y += lengths) {
+    for (size_t i = 0; i < lengths; i++) y[i] = of->value(&timings[i * count + k]);
+    series[k] =
+        (attend_plot_series){.name = names[k], .count = lengths, .x = x, .y = y, .points = 1};
+  }
+  return (attend_plot_panel){.title = of->title,
+                             .x = {.log = 1},
+                             .y = {.label = of->unit, .log = 1},
+                             .count = count,
+                             .series = series};
+}
+
+attend_status attend_bench_plot(attend_context *ctx, const char *path, int count,
+                                const char *const *names, int lengths, const int *tokens,
+                                const attend_model_timing *timings, bool training,
+                                const char *notes) {
+  size_t panels = training ? 2 : 3, forms = (size_t)count, n = (size_t)lengths;
+  attend_plot_panel drawn[PANELS];
+  attend_plot_series *series = NULL;
+  double *x = NULL;
+  attend_status status = take(ctx, SIZE_PRODUCT(1 + panels * forms, n, sizeof *x), "a plot", &x);
+  if (!status) status = take(ctx, SIZE_PRODUCT(panels, forms, sizeof *series), "a plot", &series);
+  for (size_t i = 0; i < n && !status; i++) x[i] = tokens[i];
+  for (size_t p = 0; p < panels && !status; p++) {
+    drawn[p] = draw_panel(training ? &training_panels[p] : &document_panels[p], names, forms, n, x,
+                          x + (1 + p * forms) * n, timings, series + p * forms);
+    drawn[p].x.label = training ? "tokens of the text" : "tokens of the document";
+  }
+  attend_plot plot = {ATTEND_INIT(attend_plot), .count = panels, .panels = drawn, .notes = notes};
+  if (!status) status = attend_plot_save(ctx, &plot, path);
+  give(ctx, series);
+  give(ctx, x);
   return status;
 }
