@@ -16,7 +16,6 @@
  */
 #include <math.h>
 
-#include "attend/machine.h"
 #include "verify/verify.h"
 
 typedef struct { /* every row of q, or of k */
