@@ -64,7 +64,5 @@ int check_written(FILE *out, const char *name);
 void json_text(attend_json_writer *w, const char *name, const char *text);
 void json_number(attend_json_writer *w, const char *name, double number);
 void json_truth(attend_json_writer *w, const char *name, bool truth);
-/* Copies a parsed value, as an element or after its member's name. */
-void json_tree(attend_json_writer *w, const attend_json *value);
 
 #endif

@@ -244,6 +244,21 @@ int text_read(text_source *s, const char *path) {
   return code;
 }
 
+static attend_status feed(const char *text, size_t length, bool ends, void *user) {
+  attend_status status = attend_text_trainer_feed(user, text, length);
+  return status || !ends ? status : attend_text_trainer_end(user);
+}
+
+int text_train(text_source *s, char **paths, int count, attend_text_trainer *trainer) {
+  int code = EXIT_OK;
+  s->put = feed;
+  s->user = trainer;
+  progress_start("reading", text_bytes(paths, count));
+  for (int i = 0; i < count && !code; i++) code = text_read(s, paths[i]);
+  progress_end();
+  return code;
+}
+
 /* ---- terminals ----------------------------------------------------------------------- */
 
 int text_width(const char *text) {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "attend/lines.h"
+#include "attend/text_train.h"
 #include "cli.h"
 
 /* ---- whole texts, and ids ------------------------------------------------------------ */
@@ -62,6 +63,8 @@ size_t text_bytes(char **paths, int count);
 /* Reads a file, or "-", the standard input, with progress. Prints an error and
  * returns an exit code. */
 int text_read(text_source *s, const char *path);
+/* Feeds all files to the trainer of a tokenizer, likewise. */
+int text_train(text_source *s, char **paths, int count, attend_text_trainer *trainer);
 
 /* ---- terminals ----------------------------------------------------------------------- */
 

@@ -13,11 +13,11 @@
 #include "options.h"
 #include "table.h"
 #include "text.h"
-#include "tokenize/train.h"
+#include "tokenize/tokenize.h"
 
 typedef struct {
   options common;
-  bool lines, decode, no_special;
+  bool lines, decode, no_special, train;
   const char *pair;
   size_t max_length;
   const char *model;
@@ -37,80 +37,47 @@ typedef struct {
   attend_tokenizer *tokenizer;
   attend_encoding *encoding;
   attend_detokenizer *decoder;
-  int32_t *ids;
-  size_t count, capacity;
+  id_list ids;
   lines_buffer in, out;
 } tokenize_run;
 
 /* ---- options --------------------------------------------------------------------- */
 
-enum { KEY_LINES = 1000, KEY_DECODE, KEY_NO_SPECIAL, KEY_PAIR, KEY_MAX, KEY_TRAIN };
-
-static const struct argp_option list[] = {
-    {"decode", KEY_DECODE, 0, 0, "Take ids and print their text", 0},
-    {"jsonl", KEY_LINES, 0, 0,
-     "Read a JSON string on each line and print its ids on a line; with "
-     "--decode the other way round",
-     0},
-    {"no-special", KEY_NO_SPECIAL, 0, 0,
-     "Put no special tokens around the text; with --decode, leave them out", 0},
-    {"pair", KEY_PAIR, "TEXT", 0, "Encode this as a second text", 0},
-    {"max-length", KEY_MAX, "N", 0, "Keep N ids at most, and say so", 0},
-    {"train", KEY_TRAIN, 0, 0, "Train a tokenizer on text: see attend tokenize --train --help", 0},
+static const option_row rows[] = {
+    {"decode", NULL, "Take ids and print their text", FLAG(tokenize_options, decode)},
+    {"jsonl", NULL,
+     "Read a JSON string on each line and print its ids on a line; with --decode the other way "
+     "round",
+     FLAG(tokenize_options, lines)},
+    {"no-special", NULL, "Put no special tokens around the text; with --decode, leave them out",
+     FLAG(tokenize_options, no_special)},
+    {"pair", "TEXT", "Encode this as a second text", TEXT(tokenize_options, pair)},
+    {"max-length", "N", "Keep N ids at most, and report how many were cut",
+     NUMBER(tokenize_options, max_length, 1, INT32_MAX)},
+    {"train", NULL, "Train a tokenizer on text: see attend tokenize --train --help",
+     FLAG(tokenize_options, train)},
     {0}};
+static const option_part parts[] = {
+    {rows, 0}, {option_rows_json, offsetof(tokenize_options, common)}, {0}};
 
-static void parse_arguments(tokenize_options *o, struct argp_state *state) {
-  o->model = state->argv[state->next];
-  o->words = state->argv + state->next + 1;
-  o->count = state->argc - state->next - 1;
+static void finish(struct argp_state *state, char **words, int count, void *input) {
+  tokenize_options *o = input;
+  if (!count) argp_error(state, "name a model's folder or a tokenizer's file");
+  o->model = words[0];
+  o->words = words + 1;
+  o->count = count - 1;
+  if (o->lines && o->count)
+    argp_error(state, "--jsonl reads the standard input: leave the text away");
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  tokenize_options *o = state->input;
-  switch (key) {
-    case ARGP_KEY_INIT:
-      options_share(state, 1);
-      return 0;
-    case KEY_LINES:
-      o->lines = true;
-      return 0;
-    case KEY_DECODE:
-      o->decode = true;
-      return 0;
-    case KEY_NO_SPECIAL:
-      o->no_special = true;
-      return 0;
-    case KEY_PAIR:
-      o->pair = arg;
-      return 0;
-    case KEY_MAX:
-      o->max_length = (size_t)options_number(state, "--max-length", arg, 1, INT32_MAX);
-      return 0;
-    case ARGP_KEY_ARGS:
-      parse_arguments(o, state);
-      return 0;
-    case ARGP_KEY_NO_ARGS:
-      argp_error(state, "name a model's folder or a tokenizer's file");
-      return 0;
-    default:
-      return ARGP_ERR_UNKNOWN;
-  }
-}
-
-static const struct argp_child children[] = {{&options_json, 0, NULL, 0}, {0}};
-static const struct argp argp = {
-    .options = list,
-    .parser = parse,
-    .args_doc = "MODEL [TEXT...]",
-    .doc =
-        "The ids, pieces and offsets of a text's tokens. MODEL is a folder "
-        "with a tokenizer, one of its files (tokenizer.json, vocab.json, "
-        "vocab.txt, tokenizer.model, a llama2.c tok*.bin), or what was pulled: "
-        "attend:NAME (what ships), hf:OWNER/NAME, npm:PACKAGE. Without a TEXT "
-        "it is read from the "
-        "standard input."
-        "\vOffsets are bytes of the text, [start, end).",
-    .children = children};
+static const verb_options verb_tokenize = {
+    parts, "MODEL [TEXT...]",
+    "The ids, pieces and offsets of a text's tokens. MODEL is a folder with a tokenizer, one of "
+    "its files (tokenizer.json, vocab.json, vocab.txt, tokenizer.model, a llama2.c tok*.bin), or "
+    "what was pulled: attend:NAME (what ships), hf:OWNER/NAME, npm:PACKAGE. Without a TEXT it is "
+    "read from the standard input."
+    "\vOffsets are bytes of the text, [start, end).",
+    finish};
 
 /* ---- input ------------------------------------------------------------------------- */
 
@@ -164,30 +131,6 @@ static char *read_text(const tokenize_options *o, size_t *length, int *code) {
   }
   *length = strlen(text);
   return text;
-}
-
-static void keep_id(tokenize_run *run, int32_t id) {
-  if (run->count == run->capacity) {
-    run->capacity = 2 * run->capacity + 64;
-    run->ids = need_more(run->ids, run->count, run->capacity, sizeof *run->ids);
-  }
-  run->ids[run->count++] = id;
-}
-
-/* Numbers separated by anything that is no digit. */
-static int read_ids(tokenize_run *run, const char *text) {
-  run->count = 0;
-  for (const char *at = text + strspn(text, " \t\r\n,[]"); *at; at += strspn(at, " \t\r\n,[]")) {
-    char *end;
-    long long id = strtoll(at, &end, 10);
-    if (end == at || id < INT32_MIN || id > INT32_MAX) {
-      complain("\"%.20s\" is no id: give numbers, as tokenize prints them", at);
-      return EXIT_USAGE;
-    }
-    keep_id(run, (int32_t)id);
-    at = end;
-  }
-  return EXIT_OK;
 }
 
 /* ---- encoding ------------------------------------------------------------------------ */
@@ -280,15 +223,16 @@ static attend_status encode_line(tokenize_run *run, const attend_json *line, int
 static attend_status decode_line(tokenize_run *run, const attend_json *line) {
   const char *text;
   size_t length;
-  run->count = 0;
+  run->ids.count = 0;
   if (attend_json_kind_of(line) != ATTEND_JSON_ARRAY) return ATTEND_INVALID;
   for (size_t i = 0; i < attend_json_count(line); i++) {
     int64_t id;
     if (!attend_json_integer(attend_json_at(line, i), &id) || id < INT32_MIN || id > INT32_MAX)
       return ATTEND_INVALID;
-    keep_id(run, (int32_t)id);
+    id_list_add(&run->ids, (int32_t)id);
   }
-  attend_status status = attend_decode(run->decoder, run->ids, run->count, &text, &length);
+  attend_status status =
+      attend_decode(run->decoder, run->ids.id, (size_t)run->ids.count, &text, &length);
   if (status) return status;
   attend_json_writer w = attend_json_writer_file(run->ctx, stdout);
   attend_json_put_bytes(&w, text, length);
@@ -322,10 +266,9 @@ static int all_lines(tokenize_run *run) {
   int code = EXIT_OK;
   while (!code && (line = next_line(&run->in, &length)))
     code = one_line(run, line, length, ++number);
-  if (!code && run->in.failed) {
-    complain("the standard input cannot be read: %s", strerror(run->in.failed));
-    code = EXIT_FAILED;
-  }
+  if (!code && run->in.failed)
+    code = complain("the standard input cannot be read: %s", strerror(run->in.failed));
+
   int written = check_written(stdout, "the lines");
   return code ? code : written;
 }
@@ -337,10 +280,11 @@ static int decode_text(tokenize_run *run) {
   const char *text;
   int code = EXIT_OK;
   char *input = read_text(run->o, &length, &code);
-  if (!code) code = read_ids(run, input);
+  if (!code) code = input_ids(input, &run->ids);
   free(input);
   if (code) return code;
-  attend_status status = attend_decode(run->decoder, run->ids, run->count, &text, &length);
+  attend_status status =
+      attend_decode(run->decoder, run->ids.id, (size_t)run->ids.count, &text, &length);
   if (status) return complain_status(run->ctx, status);
   put_printable(stdout, text, length);
   putchar('\n');
@@ -368,20 +312,15 @@ int cmd_tokenize(int argc, char **argv) {
   tokenize_run run = {.o = &o};
   int code;
   if (is_tokenize_train(argc, argv)) return tokenize_train(argc, argv);
-  argp_parse(&argp, argc, argv, 0, NULL, &o);
+  options_read(&verb_tokenize, argc, argv, &o);
   run.ctx = options_context(&o.common, NULL, &code);
   if (!run.ctx) return code;
-  if (o.lines && o.count) {
-    complain("--jsonl reads the standard input: leave the text away");
-    code = EXIT_USAGE;
-  } else {
-    code = tokenize(&run);
-  }
+  code = tokenize(&run);
   attend_detokenizer_free(run.decoder);
   attend_encoding_free(run.encoding);
   attend_tokenizer_free(run.tokenizer);
   attend_context_free(run.ctx);
-  free(run.ids);
+  free(run.ids.id);
   free(run.in.text);
   free(run.out.text);
   return code;

@@ -1,5 +1,5 @@
 /* attend tokenize --train: train a tokenizer on text. */
-#include "tokenize/train.h"
+#include "tokenize/tokenize.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,16 +13,12 @@
 #include "table.h"
 #include "text.h"
 
-enum { MOST_LISTED = 1024 };
-
 typedef struct {
   options common;
   attend_text_train_options train;
-  attend_format format;
-  const char *kind, *like, *out;
-  char *special[MOST_LISTED], *field[MOST_LISTED];
-  int specials, fields;
-  bool force;
+  const char *format, *kind, *like, *out;
+  text_list special, field;
+  bool ask, force;
   char **data;
   int count;
 } train_options;
@@ -35,171 +31,65 @@ bool is_tokenize_train(int argc, char **argv) {
 
 /* ---- options --------------------------------------------------------------------- */
 
-enum {
-  KEY_TRAIN = 1000,
-  KEY_OUT,
-  KEY_KIND,
-  KEY_LIKE,
-  KEY_VOCAB,
-  KEY_LEAST,
-  KEY_SPECIAL,
-  KEY_LOWERCASE,
-  KEY_ACCENTS,
-  KEY_ALPHABET,
-  KEY_LONGEST,
-  KEY_FORMAT,
-  KEY_FIELD,
-  KEY_FORCE
-};
-
-static const struct argp_option list[] = {
-    {"train", KEY_TRAIN, 0, 0, "Train on DATA", 0},
-    {"out", KEY_OUT, "DIR", 0, "Write the tokenizer into this folder", 0},
-    {"like", KEY_LIKE, "MODEL", 0,
-     "Special tokens and template as in gpt2, "
-     "bert, bart or llama (default: gpt2)",
-     0},
-    {"kind", KEY_KIND, "KIND", 0, "bpe, which is --like gpt2, or wordpiece, which is --like bert",
-     0},
-    {"vocab", KEY_VOCAB, "N", 0, "Pieces, special ones too (default: 8192)", 0},
-    {"min-count", KEY_LEAST, "N", 0, "Merge pairs that occur N times or more (default: 2)", 0},
-    {"special", KEY_SPECIAL, "TOKEN", 0, "One more special token; may be repeated", 0},
-    {"lowercase", KEY_LOWERCASE, 0, 0, "WordPiece: lower case, without accents, as bert-uncased",
-     0},
-    {"keep-accents", KEY_ACCENTS, 0, 0, "With --lowercase: keep accents", 0},
-    {"alphabet", KEY_ALPHABET, "N", 0, "WordPiece: the N most frequent characters (default: 1000)",
-     0},
-    {"longest", KEY_LONGEST, "N", 0,
-     "Maximum length of a piece: bytes (default: 128), or characters "
-     "(WordPiece, 100)",
-     0},
-    {"format", KEY_FORMAT, "NAME", 0, "What DATA is: text, jsonl or tsv (default: by its name)", 0},
-    {"field", KEY_FIELD, "NAME", 0,
-     "A field of each line's object that is text; may be repeated (default: "
-     "text, else all strings)",
-     0},
-    {"threads", 't', "N", 0, "Use N threads; the files are the same", 0},
-    {"force", KEY_FORCE, 0, 0, "Replace a tokenizer that is there", 0},
+static const option_row rows[] = {
+    {"train", NULL, "Train on DATA", FLAG(train_options, ask)},
+    {"out", "DIR", "Write the tokenizer into this folder", TEXT(train_options, out)},
+    {"like", "MODEL", "Special tokens and template as in gpt2, bert, bart or llama (default: gpt2)",
+     WORD(train_options, like, "gpt2, bert, bart or llama")},
+    {"kind", "KIND", "bpe, which is --like gpt2, or wordpiece, which is --like bert",
+     WORD(train_options, kind, "bpe or wordpiece")},
+    {"vocab", "N", "Pieces, special ones too (default: 8192)",
+     NUMBER(train_options, train.vocab, 1, INT32_MAX)},
+    {"min-count", "N", "Merge pairs that occur N times or more (default: 2)",
+     NUMBER(train_options, train.least, 1, INT64_MAX)},
+    {"special", "TOKEN", "One more special token; may be repeated", LIST(train_options, special)},
+    {"lowercase", NULL, "WordPiece: lower case, without accents, as bert-uncased",
+     FLAG(train_options, train.lowercase)},
+    {"keep-accents", NULL, "With --lowercase: keep accents",
+     FLAG(train_options, train.keep_accents)},
+    {"alphabet", "N", "WordPiece: the N most frequent characters (default: 1000)",
+     NUMBER(train_options, train.alphabet, 1, INT32_MAX)},
+    {"longest", "N",
+     "Maximum length of a piece: bytes (default: 128), or characters (WordPiece, 100)",
+     NUMBER(train_options, train.longest, 1, INT32_MAX)},
+    {"format", "NAME", "What DATA is: text, jsonl or tsv (default: by its name)",
+     WORD(train_options, format, "text, jsonl or tsv")},
+    {"field", "NAME",
+     "A field of each line's object that is text; may be repeated (default: text, else all "
+     "strings)",
+     LIST(train_options, field)},
+    {"threads", "N", "Use N threads; the files are the same",
+     NUMBER(train_options, common.threads, 1, 4096), .letter = 't'},
+    {"force", NULL, "Replace a tokenizer that is there", FLAG(train_options, force)},
     {0}};
+static const option_part parts[] = {
+    {rows, 0}, {option_rows_json, offsetof(train_options, common)}, {0}};
 
-static void put_in_list(struct argp_state *state, char **to, int *count, char *what) {
-  if (*count == MOST_LISTED)
-    argp_error(state, "an option is repeated more than %d times", MOST_LISTED);
-  to[(*count)++] = what;
-}
-
-static void choose_like(train_options *o, struct argp_state *state) {
-  const char *like = o->like, *name;
-  if (o->kind && o->like) argp_error(state, "--like says the kind: leave --kind away");
-  if (o->kind && strcmp(o->kind, "bpe") && strcmp(o->kind, "wordpiece"))
-    argp_error(state, "--kind is bpe or wordpiece, not \"%s\"", o->kind);
+static void finish(struct argp_state *state, char **words, int count, void *input) {
+  train_options *o = input;
+  attend_text_train_options *t = &o->train;
+  const char *name, *like = o->like;
+  o->data = words;
+  o->count = count;
+  if (o->kind && like) argp_error(state, "--like says the kind: leave --kind away");
   if (o->kind) like = strcmp(o->kind, "bpe") ? "bert" : "gpt2";
-  for (int i = 0; like && (name = attend_like_name((attend_like)i)); i++) {
-    if (strcmp(like, name)) continue;
-    o->train.like = (attend_like)i;
-    like = NULL;
-  }
-  if (like && attend_like_name(ATTEND_LIKE_GPT2))
-    argp_error(state, "--like is gpt2, bert, bart or llama, not \"%s\"", like);
-}
-
-static void check_options(train_options *o, struct argp_state *state) {
-  const attend_text_train_options *t = &o->train;
-  choose_like(o, state);
+  for (int i = 0; like && (name = attend_like_name((attend_like)i)); i++)
+    if (!strcmp(like, name)) t->like = (attend_like)i;
   if (!o->out) argp_error(state, "name a folder for the tokenizer with --out");
-  if (!o->count) argp_error(state, "name files to learn from, or -");
+  if (!count) argp_error(state, "name files to train on, or -");
   if ((t->lowercase || t->keep_accents || t->alphabet) && t->like != ATTEND_LIKE_BERT)
     argp_error(state,
-               "--lowercase, --keep-accents and --alphabet are WordPiece's: "
-               "add --like bert");
+               "--lowercase, --keep-accents and --alphabet are WordPiece's: add --like bert");
   if (t->keep_accents && !t->lowercase) argp_error(state, "only --lowercase takes accents away");
 }
 
-static error_t parse_number(int key, char *arg, struct argp_state *state) {
-  train_options *o = state->input;
-  switch (key) {
-    case 't':
-      o->common.threads = (int)options_number(state, "--threads", arg, 1, 4096);
-      return 0;
-    case KEY_VOCAB:
-      o->train.vocab = (int32_t)options_number(state, "--vocab", arg, 1, INT32_MAX);
-      return 0;
-    case KEY_LEAST:
-      o->train.least = (uint64_t)options_number(state, "--min-count", arg, 1, INT64_MAX);
-      return 0;
-    case KEY_ALPHABET:
-      o->train.alphabet = (int32_t)options_number(state, "--alphabet", arg, 1, INT32_MAX);
-      return 0;
-    case KEY_LONGEST:
-      o->train.longest = (int32_t)options_number(state, "--longest", arg, 1, INT32_MAX);
-      return 0;
-    default:
-      return ARGP_ERR_UNKNOWN;
-  }
-}
-
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  train_options *o = state->input;
-  switch (key) {
-    case ARGP_KEY_INIT:
-      options_share(state, 1);
-      return 0;
-    case KEY_TRAIN:
-      return 0;
-    case KEY_OUT:
-      o->out = arg;
-      return 0;
-    case KEY_KIND:
-      o->kind = arg;
-      return 0;
-    case KEY_LIKE:
-      o->like = arg;
-      return 0;
-    case KEY_SPECIAL:
-      put_in_list(state, o->special, &o->specials, arg);
-      return 0;
-    case KEY_FIELD:
-      put_in_list(state, o->field, &o->fields, arg);
-      return 0;
-    case KEY_LOWERCASE:
-      o->train.lowercase = true;
-      return 0;
-    case KEY_ACCENTS:
-      o->train.keep_accents = true;
-      return 0;
-    case KEY_FORMAT:
-      if (!attend_format_parse(arg, &o->format))
-        argp_error(state, "--format is text, jsonl or tsv, not \"%s\"", arg);
-      return 0;
-    case KEY_FORCE:
-      o->force = true;
-      return 0;
-    case ARGP_KEY_ARGS:
-      o->data = state->argv + state->next;
-      o->count = state->argc - state->next;
-      return 0;
-    case ARGP_KEY_END:
-      check_options(o, state);
-      return 0;
-    default:
-      return parse_number(key, arg, state);
-  }
-}
-
-static const struct argp_child children[] = {{&options_json, 0, NULL, 0}, {0}};
-static const struct argp argp = {
-    .options = list,
-    .parser = parse,
-    .args_doc = "--train DATA... --out DIR",
-    .doc =
-        "Trains a tokenizer on texts: byte-level BPE, or WordPiece. DATA are "
-        "text files, .jsonl (an object or a string on each line), .tsv (each "
-        "column is a text), or - for the standard input."
-        "\vDIR then holds tokenizer.json, tokenizer_config.json, "
-        "special_tokens_map.json, and vocab.json with merges.txt, or "
-        "vocab.txt. "
-        "They depend only on the texts and the options.",
-    .children = children};
+static const verb_options verb_train = {
+    parts, "--train DATA... --out DIR",
+    "Trains a tokenizer on texts: byte-level BPE, or WordPiece. DATA are text files, .jsonl (an "
+    "object or a string on each line), .tsv (each column is a text), or - for the standard input."
+    "\vDIR then holds tokenizer.json, tokenizer_config.json, special_tokens_map.json, and "
+    "vocab.json with merges.txt, or vocab.txt. They depend only on the texts and the options.",
+    finish};
 
 /* ---- learning -------------------------------------------------------------------- */
 
@@ -210,12 +100,6 @@ typedef struct {
   double seconds;
 } train_run;
 
-static attend_status put_text(const char *text, size_t length, bool ends, void *user) {
-  attend_text_trainer *trainer = user;
-  attend_status status = attend_text_trainer_feed(trainer, text, length);
-  return status || !ends ? status : attend_text_trainer_end(trainer);
-}
-
 static int show_merges(size_t merges, size_t most, void *user) {
   (void)user;
   if (merges == 1) progress_start("learning", most);
@@ -225,17 +109,10 @@ static int show_merges(size_t merges, size_t most, void *user) {
 
 static int read_data(train_run *run) {
   const train_options *o = run->o;
-  text_source source = {.ctx = run->ctx,
-                        .format = o->format,
-                        .field = (char **)o->field,
-                        .fields = o->fields,
-                        .put = put_text,
-                        .user = run->trainer};
-  int code = EXIT_OK;
-  progress_start("reading", text_bytes(o->data, o->count));
-  for (int i = 0; i < o->count && !code; i++) code = text_read(&source, o->data[i]);
-  progress_end();
-  return code;
+  text_source source = {
+      .ctx = run->ctx, .field = (char **)o->field.text, .fields = (int)o->field.count};
+  if (o->format) attend_format_parse(o->format, &source.format);
+  return text_train(&source, o->data, o->count, run->trainer);
 }
 
 /* Checked before anything is read: what would be replaced, and whether it may be. */
@@ -246,16 +123,15 @@ static int check_place(const train_options *o) {
     bool there = file_bytes(path) >= 0;
     free(path);
     if (!there) continue;
-    complain("%s has a tokenizer, %s: --force replaces it", o->out, name);
-    return EXIT_FAILED;
+    return complain("%s has a tokenizer, %s: --force replaces it", o->out, name);
   }
   return EXIT_OK;
 }
 
 static int learn(train_run *run) {
   attend_text_train_options t = run->o->train;
-  t.specials = (const char *const *)run->o->special;
-  t.n_specials = (size_t)run->o->specials;
+  t.specials = run->o->special.text;
+  t.n_specials = run->o->special.count;
   t.progress = show_merges;
   attend_status status = attend_text_trainer_create(run->ctx, &t, &run->trainer);
   if (status) return complain_status(run->ctx, status);
@@ -381,13 +257,12 @@ static int answer(const train_run *run) {
 }
 
 int tokenize_train(int argc, char **argv) {
-  train_options *o = need(1, sizeof *o);
-  train_run run = {.o = o};
+  train_options o = {.train = {ATTEND_INIT(attend_text_train_options)}};
+  train_run run = {.o = &o};
   int code;
-  o->train.size = sizeof o->train;
-  argp_parse(&argp, argc, argv, 0, NULL, o);
+  options_read(&verb_train, argc, argv, &o);
   double started = seconds_now();
-  run.ctx = options_context(&o->common, NULL, &code);
+  run.ctx = options_context(&o.common, NULL, &code);
   if (run.ctx) {
     code = learn_into_folder(&run);
     run.seconds = seconds_now() - started;
@@ -395,6 +270,7 @@ int tokenize_train(int argc, char **argv) {
     attend_text_trainer_free(run.trainer);
     attend_context_free(run.ctx);
   }
-  free(o);
+  free(o.special.text);
+  free(o.field.text);
   return code;
 }

@@ -1,12 +1,14 @@
-/* Opening a training run: folder, model, texts, batches. */
+/* A training run: its folder, base, model, texts and batches; attend/train.h trains. */
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "attend/problem.h"
-#include "folders.h"
+#include "attend/text_train.h"
 #include "model_open.h"
 #include "progress.h"
+#include "text.h"
 #include "train/train.h"
 
 #define TRY(run, call)                                                \
@@ -20,23 +22,9 @@
     if (code_) return code_; \
   } while (0)
 
-/* ---- the folder -------------------------------------------------------------------- */
+/* ---- the folder ------------------------------------------------------------------------ */
 
-static bool has_in(const char *out, const char *name) {
-  char *path = path_of("%s/%s", out, name);
-  bool there = file_bytes(path) >= 0 || is_folder(path);
-  free(path);
-  return there;
-}
-
-/* base/ of somebody else is not replaced. */
-static int check_out(const train_run *run) {
-  const char *out = run->s->out;
-  if (run->resumes || !has_in(out, "base") || has_in(out, "run.json")) return EXIT_OK;
-  complain("%s/base is in the way: choose another --out", out);
-  return EXIT_USAGE;
-}
-
+/* A base/ that is not a run's is not replaced. */
 static int open_folder(train_run *run) {
   const train_settings *s = run->s;
   attend_fit_start start = s->from_good     ? ATTEND_FIT_LAST_GOOD
@@ -45,29 +33,117 @@ static int open_folder(train_run *run) {
                                             : ATTEND_FIT_NEW;
   TRY(run, attend_fit_open(run->ctx, s->out, start, (uint64_t)s->from_step, &run->fit));
   run->resumes = attend_fit_checkpoint(run->fit) != NULL;
-  return check_out(run);
+  run->base = path_of("%s/base", s->out);
+  char *words = path_of("%s/run.json", s->out);
+  bool other = !run->resumes && file_bytes(words) < 0 &&
+               (is_folder(run->base) || file_bytes(run->base) >= 0);
+  free(words);
+  if (other) {
+    complain("%s is in the way: choose another --out", run->base);
+    return EXIT_USAGE;
+  }
+  if (!run->resumes || !s->is_other) return EXIT_OK;
+  /* Sizes and forms are those of the weights that were saved. */
+  complain(
+      "%s was begun with another model: leave family, sizes, --copy and --attention as they were, "
+      "or train %s/best on into another folder",
+      s->out, s->out);
+  return EXIT_USAGE;
 }
 
-/* ---- the weights ------------------------------------------------------------------------- */
+/* ---- the base -------------------------------------------------------------------------- */
+
+static int say_merges(size_t merges, size_t most, void *user) {
+  (void)most;
+  (void)user;
+  progress_step(merges, "merges");
+  return 0;
+}
+
+static int feed_data(const train_run *run, attend_text_trainer *trainer) {
+  const train_settings *s = run->s;
+  char *fields[2];
+  text_source source = {.ctx = run->ctx, .field = fields};
+  if (s->field) fields[source.fields++] = (char *)s->field;
+  if (s->answer_field) fields[source.fields++] = (char *)s->answer_field;
+  return text_train(&source, (char **)s->data.text, (int)s->data.count, trainer);
+}
+
+/* A tokenizer for a new model, trained on the model's data. */
+static int train_tokenizer(const train_run *run, const char *folder) {
+  static const char *const like[] = {"gpt2", "bert", "bart", "llama"};
+  const attend_architecture *made = &run->s->made;
+  attend_text_train_options how = {ATTEND_INIT(attend_text_train_options),
+                                   .vocab = made->vocab ? made->vocab : 4096,
+                                   .progress = say_merges};
+  attend_text_trainer *trainer;
+  if (made->family && !strcmp(made->family, "t5")) how.like = ATTEND_LIKE_BART;
+  for (int i = 0; made->family && i < ATTEND_LIKES; i++)
+    if (!strcmp(made->family, like[i])) how.like = (attend_like)i;
+  TRY(run, attend_text_trainer_create(run->ctx, &how, &trainer));
+  int code = feed_data(run, trainer);
+  if (!code) {
+    progress_start("learning pieces", (size_t)how.vocab);
+    attend_status status = attend_text_trainer_learn(trainer);
+    progress_end();
+    if (!status) status = attend_text_trainer_save(trainer, folder);
+    if (status) code = complain_status(run->ctx, status);
+  }
+  attend_text_trainer_free(trainer);
+  return code;
+}
+
+static int create_base(const train_run *run, const char *model, const char *tokenizer) {
+  attend_architecture made = run->s->made;
+  attend_base_options how = {ATTEND_INIT(attend_base_options)};
+  made.roles = run->roles;
+  if (!made.positions) made.positions = run->s->length;
+  how.model = model;
+  how.tokenizer = tokenizer;
+  how.made = &made;
+  TRY(run, attend_base_create(run->ctx, run->base, &how));
+  return EXIT_OK;
+}
+
+static int make_base(const train_run *run) {
+  const train_settings *s = run->s;
+  int code = EXIT_OK;
+  char *model = s->model ? model_path(s->model, &code) : NULL;
+  char *tokenizer = s->tokenizer && !code ? model_path(s->tokenizer, &code) : NULL;
+  char *trained = model || tokenizer || code ? NULL : path_of("%s/.tokenizer", s->out);
+  if (trained) code = train_tokenizer(run, trained);
+  if (!code) code = create_base(run, model, trained ? trained : tokenizer);
+  if (trained) remove_folder(trained);
+  free(trained);
+  free(tokenizer);
+  free(model);
+  return code;
+}
+
+/* A run without a checkpoint begins anew: its options may have changed. One that resumes
+ * must include the same files in its next checkpoints. */
+static int open_base(train_run *run) {
+  const char *from = attend_fit_checkpoint(run->fit);
+  if (from) TRY(run, attend_training_verify_beside(run->ctx, from, run->base));
+  if (!run->resumes) remove_folder(run->base);
+  if (!is_folder(run->base)) GO(make_base(run));
+  TRY(run, attend_tokenizer_load(run->ctx, run->base, &run->tokenizer));
+  return EXIT_OK;
+}
+
+/* ---- the trainer ----------------------------------------------------------------------- */
 
 static int open_weights(train_run *run) {
   const train_settings *s = run->s;
   const char *from = attend_fit_checkpoint(run->fit);
   int code = EXIT_OK;
-  char *path = from       ? need_copy(from)
-               : s->model ? model_path(s->model, &code)
-                          : need_copy(run->base);
+  char *path = from || !s->model ? NULL : model_path(s->model, &code);
   if (code) return code;
-  attend_status status = from || s->model
-                             ? attend_checkpoint_open(run->ctx, path, &run->files)
-                             : attend_checkpoint_init(run->ctx, path, s->common.seed, &run->files);
+  attend_status status =
+      from || path ? attend_checkpoint_open(run->ctx, from ? from : path, &run->files)
+                   : attend_checkpoint_init(run->ctx, run->base, s->common.seed, &run->files);
   free(path);
-  return status ? complain_status(run->ctx, status) : EXIT_OK;
-}
-
-static int read_roles(train_run *run) {
-  const char *text = run->s->roles;
-  if (text) TRY(run, attend_roles_parse(run->ctx, text, &run->roles));
+  TRY(run, status);
   return EXIT_OK;
 }
 
@@ -76,19 +152,20 @@ static int make_trainer(train_run *run) {
   attend_form form = {0};
   const char *attention = s->made.attention;
   if (attention) TRY(run, attend_form_parse(run->ctx, attention, &form));
-  attend_trainer_options how = {ATTEND_INIT(attend_trainer_options),
-                                .form = attention ? &form : NULL,
-                                .roles = run->roles,
-                                .weights = s->weights,
-                                .recompute = s->recompute,
-                                .dropout = (float)s->dropout,
-                                .seed = s->common.seed};
+  attend_trainer_options how = {
+      ATTEND_INIT(attend_trainer_options),
+      .form = attention ? &form : NULL,
+      .roles = run->roles,
+      .weights = s->weights_bf16 ? ATTEND_WEIGHTS_MIXED : ATTEND_WEIGHTS_F32,
+      .recompute = s->recompute,
+      .dropout = (float)s->dropout,
+      .seed = s->common.seed};
   TRY(run, attend_trainer_create(run->files, &how, &run->trainer));
   TRY(run, attend_optimizer_create(run->trainer, &s->optimizer, &run->optimizer));
   return EXIT_OK;
 }
 
-/* ---- the texts ------------------------------------------------------------------------------- */
+/* ---- the texts ------------------------------------------------------------------------- */
 
 static attend_task task_of(const train_run *run) {
   static const char *const tasks[] = {"causal", "masked", "pairs"};
@@ -100,30 +177,34 @@ static attend_task task_of(const train_run *run) {
   return path_ends(run->s->data.text[0], ".tsv") ? ATTEND_LEARN_PAIRS : ATTEND_LEARN_CAUSAL;
 }
 
-static int check_task(const train_run *run) {
-  attend_parts parts = attend_trainer_config(run->trainer)->parts;
-  static const char *const sides[] = {"", "an encoder", "a decoder", "an encoder-decoder"};
-  bool fits = run->task == ATTEND_LEARN_PAIRS    ? parts != ATTEND_ENCODER
-              : run->task == ATTEND_LEARN_MASKED ? parts == ATTEND_ENCODER
-                                                 : parts == ATTEND_DECODER;
-  if (fits) return EXIT_OK;
-  complain("%s cannot learn the task %s", sides[parts], run->s->task ? run->s->task : "asked for");
-  return EXIT_USAGE;
-}
-
 static int longest(const train_run *run) {
   int positions = attend_trainer_config(run->trainer)->positions;
   if (run->s->length) return run->s->length;
   return positions && positions < 256 ? positions : 256;
 }
 
-static int check_length(const train_run *run) {
-  int positions = attend_trainer_config(run->trainer)->positions;
-  if (!positions || longest(run) <= positions) return EXIT_OK;
-  complain(
-      "texts of %d tokens are longer than the %d that the model can take: "
-      "choose a smaller --length",
-      longest(run), positions);
+/* An id past the vocabulary would be refused in the middle of a step. */
+static int check_model(const train_run *run) {
+  static const char *const sides[] = {"", "an encoder", "a decoder", "an encoder-decoder"};
+  const attend_config *c = attend_trainer_config(run->trainer);
+  int tokens = attend_tokenizer_count(run->tokenizer);
+  bool fits = run->task == ATTEND_LEARN_PAIRS    ? c->parts != ATTEND_ENCODER
+              : run->task == ATTEND_LEARN_MASKED ? c->parts == ATTEND_ENCODER
+                                                 : c->parts == ATTEND_DECODER;
+  if (!fits)
+    complain("%s cannot learn the task %s", sides[c->parts],
+             run->s->task ? run->s->task : "asked for");
+  else if (c->positions && longest(run) > c->positions)
+    complain(
+        "texts of %d tokens are longer than the %d that the model can take: choose a smaller "
+        "--length",
+        longest(run), c->positions);
+  else if (tokens > c->vocab)
+    return complain(
+        "the tokenizer has %d tokens and the model takes %d: they do not belong together", tokens,
+        c->vocab);
+  else
+    return EXIT_OK;
   return EXIT_USAGE;
 }
 
@@ -134,26 +215,31 @@ static int say_read(size_t done, size_t total, void *user) {
   return is_interrupted();
 }
 
-static int read_files(train_run *run, const word_list *files, attend_corpus *to) {
+static int special(const train_run *run, attend_special which, attend_special otherwise) {
+  int id = attend_tokenizer_special(run->tokenizer, which);
+  return id >= 0 ? id : attend_tokenizer_special(run->tokenizer, otherwise);
+}
+
+/* A decoder reads pairs as one text. */
+static int read_files(train_run *run, const text_list *files, attend_corpus *to) {
   const train_settings *s = run->s;
   bool masked = run->task == ATTEND_LEARN_MASKED;
-  size_t length = (size_t)longest(run);
-  size_t target = s->target_length ? (size_t)s->target_length : length;
   attend_parts parts = attend_trainer_config(run->trainer)->parts;
   bool joined = parts == ATTEND_DECODER;
-  if (joined && !s->target_length) target = length / 2;
-  attend_corpus_options how = {
-      ATTEND_INIT(attend_corpus_options),
-      .tokenizer = run->tokenizer,
-      .task = run->task,
-      .parts = parts,
-      .end = masked ? train_special(run, ATTEND_SPECIAL_SEP, ATTEND_SPECIAL_EOS)
-                    : train_special(run, ATTEND_SPECIAL_EOS, ATTEND_SPECIAL_SEP),
-      .field = s->field,
-      .answer_field = s->answer_field,
-      .source_length = joined ? (length > target ? length - target : 1) : length,
-      .target_length = target,
-      .progress = say_read};
+  size_t length = (size_t)longest(run);
+  size_t target = s->target_length ? (size_t)s->target_length : joined ? length / 2 : length;
+  attend_corpus_options how = {.tokenizer = run->tokenizer,
+                               .task = run->task,
+                               .parts = parts,
+                               .end = masked ? special(run, ATTEND_SPECIAL_SEP, ATTEND_SPECIAL_EOS)
+                                             : special(run, ATTEND_SPECIAL_EOS, ATTEND_SPECIAL_SEP),
+                               .field = s->field,
+                               .answer_field = s->answer_field,
+                               .source_length = !joined           ? length
+                                                : length > target ? length - target
+                                                                  : 1,
+                               .target_length = target,
+                               .progress = say_read};
   for (size_t i = 0; i < files->count; i++) {
     int64_t bytes = file_bytes(files->text[i]);
     progress_start("reading", bytes > 0 ? (size_t)bytes : 0);
@@ -176,8 +262,6 @@ static int read_texts(train_run *run) {
   if (share > 0) TRY(run, attend_corpus_split(run->texts, share, s->common.seed, &run->held));
   return EXIT_OK;
 }
-
-/* ---- the batches -------------------------------------------------------------------------------- */
 
 static int make_batches(train_run *run) {
   const train_settings *s = run->s;
@@ -202,19 +286,7 @@ static int make_batches(train_run *run) {
   return EXIT_OK;
 }
 
-/* An id past the vocabulary would be refused in the middle of a step. */
-static int check_vocabulary(const train_run *run) {
-  int vocab = attend_trainer_config(run->trainer)->vocab;
-  int tokens = attend_tokenizer_count(run->tokenizer);
-  if (tokens <= vocab) return EXIT_OK;
-  complain(
-      "the tokenizer has %d tokens and the model takes %d: they do not "
-      "belong together",
-      tokens, vocab);
-  return EXIT_FAILED;
-}
-
-/* ---- training ------------------------------------------------------------------------------------- */
+/* ---- the fit --------------------------------------------------------------------------- */
 
 static attend_schedule schedule_of(const train_run *run) {
   const train_settings *s = run->s;
@@ -222,13 +294,11 @@ static attend_schedule schedule_of(const train_run *run) {
   double epoch = (double)attend_batches_epoch(run->batches) / accumulate;
   uint64_t steps = s->epochs > 0 ? (uint64_t)ceil(s->epochs * epoch) : (uint64_t)s->steps;
   double rate = s->rate >= 0 ? s->rate : s->model ? 1e-4 : 1e-3;
-  bool linear = s->schedule == ATTEND_LINEAR_RATE;
+  double least = s->schedule == ATTEND_LINEAR_RATE ? 0 : rate / 10;
   uint64_t warmup = steps / 10 < 100 ? steps / 10 : 100;
   return (attend_schedule){.kind = s->schedule,
                            .rate = rate,
-                           .least = s->least >= 0 ? s->least
-                                    : linear      ? 0
-                                                  : rate / 10,
+                           .least = s->least >= 0 ? s->least : least,
                            .warmup = s->warmup >= 0 ? (uint64_t)s->warmup : warmup,
                            .steps = steps};
 }
@@ -256,53 +326,21 @@ static int begin(train_run *run) {
   return EXIT_OK;
 }
 
-/* Sizes and forms are those of the weights that were saved. */
-static int check_same(const train_run *run) {
-  if (!run->resumes || !run->s->is_other) return EXIT_OK;
-  complain(
-      "%s was begun with another model: leave family, sizes, --copy and "
-      "--attention as they were, or train %s/best on into another folder",
-      run->s->out, run->s->out);
-  return EXIT_USAGE;
-}
-
-/* ---- all of it ---------------------------------------------------------------------------------------- */
-
-/* Before base/ is read: the next checkpoints must include the same files. */
-static int check_base(const train_run *run) {
-  const char *from = attend_fit_checkpoint(run->fit);
-  char *base = path_of("%s/base", run->s->out);
-  attend_status status = from ? attend_training_verify_beside(run->ctx, from, base) : ATTEND_OK;
-  free(base);
-  return status ? complain_status(run->ctx, status) : EXIT_OK;
-}
-
-static int open_all(train_run *run, int argc, char **argv) {
+static int open_run(train_run *run, int argc, char **argv) {
   GO(open_folder(run));
-  GO(check_same(run));
-  GO(read_roles(run));
+  if (run->s->roles) TRY(run, attend_roles_parse(run->ctx, run->s->roles, &run->roles));
   TRY(run, train_keep_words(run->ctx, run->s, argc, argv));
-  GO(check_base(run));
-  GO(train_base(run));
+  GO(open_base(run));
   GO(open_weights(run));
   GO(make_trainer(run));
   run->task = task_of(run);
-  GO(check_task(run));
-  GO(check_length(run));
-  GO(check_vocabulary(run));
+  GO(check_model(run));
   GO(read_texts(run));
   GO(make_batches(run));
   return begin(run);
 }
 
-int train_open(const train_settings *s, int argc, char **argv, train_run *run) {
-  int code;
-  *run = (train_run){.s = s};
-  run->ctx = options_context(&s->common, NULL, &code);
-  return code ? code : open_all(run, argc, argv);
-}
-
-void train_close(train_run *run) {
+static void close_run(train_run *run) {
   attend_training_run_close(run->log);
   attend_fit_close(run->fit);
   attend_batches_free(run->batches);
@@ -315,4 +353,18 @@ void train_close(train_run *run) {
   attend_tokenizer_free(run->tokenizer);
   attend_context_free(run->ctx);
   free(run->base);
+}
+
+int cmd_train(int argc, char **argv) {
+  train_settings settings;
+  train_run run = {.s = &settings};
+  signal(SIGXFSZ, SIG_IGN); /* a full disk is an error, not a signal */
+  signal(SIGPIPE, SIG_IGN); /* a closed output does not end the training */
+  int code = train_parse(argc, argv, &settings);
+  if (!code) run.ctx = options_context(&settings.common, NULL, &code);
+  if (!code) code = open_run(&run, argc, argv);
+  if (!code) code = train_loop(&run);
+  close_run(&run);
+  train_forget(&settings);
+  return code;
 }

@@ -1,7 +1,7 @@
 /* attend train: its settings, and a training run.
  *
  * options.c parses them and words.c saves and reads them again (run.json), run.c opens
- * model and data (base.c, tokens.c), loop.c trains with attend/train.h and prints.
+ * model and data, loop.c trains with attend/train.h and prints.
  *
  * What attend/train.h writes into the folder of the run, and in addition
  *   run.json         the command line
@@ -16,28 +16,22 @@
 #include "options.h"
 
 typedef struct {
-  const char **text;
-  size_t count;
-  int round; /* of parsing: a later one begins the list anew */
-} word_list;
-
-typedef struct {
   options common;
-  int round;
   bool resume;
   bool resume_from; /* from_step, or the last that is not damaged */
   bool from_good;
   long long from_step;
   const char *out, *model, *tokenizer;
-  word_list data, valid;
+  text_list data, valid;
   double valid_share;
   const char *field, *answer_field;
   const char *task;         /* causal, masked, pairs; NULL: by the model */
   attend_architecture made; /* from nothing */
-  bool is_made;             /* some of it was given */
-  bool is_other;            /* than what the run was begun with */
-  const char *roles;        /* where its attention is; NULL: everywhere */
-  attend_weights weights;
+  unsigned is_made;         /* some of it was given */
+  bool untied;
+  bool is_other;     /* than what the run was begun with */
+  const char *roles; /* where its attention is; NULL: everywhere */
+  int weights_bf16;
   bool recompute;
   double dropout;
   int batch, length, target_length, accumulate;
@@ -53,12 +47,12 @@ typedef struct {
   long long keep;          /* 0: all */
   int patience;            /* 0: none */
   int average;             /* of so many saved steps in the end; 0: none */
-  bool save_bf16;
+  int save_bf16;
   names kept; /* words of run.json, which others here point to */
 } train_settings;
 
 train_settings train_defaults(void);
-extern const struct argp train_argp; /* its input is a train_settings */
+extern const verb_options verb_train; /* of a train_settings */
 
 /* Parses the saved command lines of a run that resumes, then the current one. An exit
  * code. */
@@ -87,16 +81,6 @@ typedef struct {
   double drawn, shown;      /* when loss.svg and the terminal's line were */
   bool failed;              /* loss.svg cannot be written */
 } train_run;
-
-int train_open(const train_settings *s, int argc, char **argv, train_run *run);
-void train_close(train_run *run);
-
-/* base/ and the tokenizer in it; base.c. An exit code. */
-int train_base(train_run *run);
-/* A token of the tokenizer, or another; -1: it has neither. */
-int train_special(const train_run *run, attend_special which, attend_special otherwise);
-/* Into a folder; tokens.c. An exit code. */
-int learn_tokenizer(const train_run *run, const char *folder);
 
 /* ---- training, shown (loop.c) ---------------------------------------------------------- */
 

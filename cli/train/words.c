@@ -18,17 +18,13 @@
 /* *json: out/run.json, or NULL if there is none. An exit code. */
 static int read_run(attend_context *ctx, const char *out, attend_json **json) {
   size_t length;
-  int code = EXIT_OK;
   char *path = path_of("%s/run.json", out);
-  FILE *file = fopen(path, "rb");
+  char *text = file_bytes(path) >= 0 ? input_file(path, &length) : NULL;
+  int code = file_bytes(path) >= 0 && !text ? EXIT_FAILED : EXIT_OK;
   *json = NULL;
-  if (file) {
-    char *text = input_all(file, path, &length, &code);
-    fclose(file);
-    if (!code && attend_json_parse(ctx, path, text, length, json))
-      code = complain_status(ctx, ATTEND_IO);
-    free(text);
-  }
+  if (text && attend_json_parse(ctx, path, text, length, json))
+    code = complain_status(ctx, ATTEND_IO);
+  free(text);
   free(path);
   return code;
 }
@@ -43,8 +39,8 @@ static void parse_list(const attend_json *list, train_settings *s) {
   size_t n = s->kept.count - first;
   char **words = need(n + 1, sizeof *words); /* argp moves them about */
   memcpy(words, s->kept.name + first, n * sizeof *words);
-  s->round++;
-  argp_parse(&train_argp, (int)n, words, 0, NULL, s);
+  s->data.replace = s->valid.replace = true;
+  options_read(&verb_train, (int)n, words, s);
   free(words);
 }
 
@@ -70,15 +66,15 @@ static int parse_kept(const char *out, train_settings *s) {
 
 static int check_words(const train_settings *s) {
   if (!s->out)
-    complain("say --out DIR: where the run is kept");
+    complain("name the run's folder with --out DIR");
   else if (s->model && file_bytes(s->model) >= 0)
-    complain("%s is a file, and no model: say --data %s to learn from it", s->model, s->model);
+    complain("%s is a file, and no model: --data %s trains on it", s->model, s->model);
   else if (!s->data.count && s->resume)
-    complain("%s holds no training to go on with: say --data FILE to begin one", s->out);
+    complain("%s holds no training to go on with: --data FILE begins one", s->out);
   else if (!s->data.count)
-    complain("say --data FILE: what to learn from");
+    complain("name the texts to train on with --data FILE");
   else if (s->roles && !s->made.attention)
-    complain("--attention-roles says where a form is: say --attention FORM");
+    complain("--attention-roles needs a form: add --attention FORM");
   else if (s->model && s->is_made)
     complain(
         "%s has its own family and sizes: give a model, or --family and "
@@ -110,14 +106,13 @@ static bool is_same_model(const train_settings *a, const train_settings *b) {
 
 int train_parse(int argc, char **argv, train_settings *s) {
   *s = train_defaults();
-  s->round = 1;
-  argp_parse(&train_argp, argc, argv, 0, NULL, s);
+  options_read(&verb_train, argc, argv, s);
   if (s->resume && s->out) {
     int code = parse_kept(s->out, s);
     if (code) return code;
     const train_settings kept = *s;
-    s->round++;
-    argp_parse(&train_argp, argc, argv, 0, NULL, s);
+    s->data.replace = s->valid.replace = true;
+    options_read(&verb_train, argc, argv, s);
     s->is_other = !is_same_model(&kept, s);
   }
   return check_words(s);
@@ -202,13 +197,14 @@ static void put_run(attend_json_writer *w, const attend_json *old, const names *
   json_text(w, "version", attend_version());
   attend_json_member(w, "words");
   if (old)
-    json_tree(w, attend_json_get(old, "words"));
+    attend_json_put_value(w, attend_json_get(old, "words"));
   else
     put_words(w, words);
   if (old) {
     attend_json_member(w, "later");
     attend_json_open(w, '[');
-    for (size_t i = 0; i < attend_json_count(later); i++) json_tree(w, attend_json_at(later, i));
+    for (size_t i = 0; i < attend_json_count(later); i++)
+      attend_json_put_value(w, attend_json_at(later, i));
     put_words(w, words);
     attend_json_close(w, ']');
   }

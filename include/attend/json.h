@@ -114,6 +114,8 @@ ATTEND_API void attend_json_put_number(attend_json_writer *w, double number);
 ATTEND_API void attend_json_put_integer(attend_json_writer *w, int64_t number);
 ATTEND_API void attend_json_put_boolean(attend_json_writer *w, bool truth);
 ATTEND_API void attend_json_put_null(attend_json_writer *w);
+/* A parsed value, with all that is in it. */
+ATTEND_API void attend_json_put_value(attend_json_writer *w, const attend_json *value);
 
 /* Ends the document with a newline, flushes the file and returns the first failure.
  * Calls that do not form a document (a value without a name in an object, a name

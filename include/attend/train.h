@@ -361,6 +361,24 @@ ATTEND_API attend_status attend_training_verify_beside(attend_context *ctx, cons
 ATTEND_API attend_status attend_training_resume(attend_training *training, const char *folder,
                                                 attend_json **notes);
 
+/* ---- the base ------------------------------------------------------------------------
+ *
+ * A folder with config.json and the tokenizer's files, which every checkpoint includes. */
+
+typedef struct { /* zero means default */
+  size_t size;
+  const char *model;     /* a folder, whose config.json and tokenizer are copied; NULL: a new
+                       model                                                      */
+  const char *tokenizer; /* a folder, or one of its files; NULL: the model's            */
+  const attend_architecture *made; /* of a new model, whose vocabulary and special tokens
+                       are the tokenizer's; positions 0: 256. attention and roles: also of
+                       a model that is trained further with another form          */
+} attend_base_options;
+
+/* Makes the folder, or replaces it, as a whole. */
+ATTEND_API attend_status attend_base_create(attend_context *ctx, const char *folder,
+                                            const attend_base_options *options);
+
 /* ---- a whole training run -------------------------------------------------------- */
 
 /*   attend_fit_options how = {ATTEND_INIT(attend_fit_options)};

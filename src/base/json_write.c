@@ -210,6 +210,32 @@ void attend_json_put_null(attend_json_writer *w) {
   put(w, "null", 4);
 }
 
+static void put_elements(attend_json_writer *w, const attend_json *value, bool named) {
+  attend_json_open(w, named ? '{' : '[');
+  for (size_t i = 0; i < attend_json_count(value); i++) {
+    const attend_json *one = attend_json_at(value, i);
+    if (named) attend_json_member(w, attend_json_name(one, NULL));
+    attend_json_put_value(w, one);
+  }
+  attend_json_close(w, named ? '}' : ']');
+}
+
+void attend_json_put_value(attend_json_writer *w, const attend_json *value) {
+  size_t length;
+  const char *text = attend_json_string(value, &length);
+  attend_json_kind kind = attend_json_kind_of(value);
+  if (kind == ATTEND_JSON_OBJECT || kind == ATTEND_JSON_ARRAY)
+    put_elements(w, value, kind == ATTEND_JSON_OBJECT);
+  else if (kind == ATTEND_JSON_STRING)
+    attend_json_put_bytes(w, text, length);
+  else if (kind == ATTEND_JSON_NUMBER)
+    attend_json_put_number(w, attend_json_number(value, 0));
+  else if (kind == ATTEND_JSON_BOOL)
+    attend_json_put_boolean(w, attend_json_boolean(value, false));
+  else
+    attend_json_put_null(w);
+}
+
 attend_status attend_json_finish(attend_json_writer *w) {
   if (w->depth) refuse(w, "an object or an array was not closed");
   if (!w->depth && w->first) refuse(w, "a document needs a value");

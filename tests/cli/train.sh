@@ -138,7 +138,7 @@ valid=$(field valid)
 new=(train --data "$text" --tokenizer "$stories" "${tiny[@]}" --out "$work/new")
 complains 2 '--out DIR' train --data "$text"
 complains 2 '--data FILE' train --out "$work/new"
-complains 2 'say --data' train "$text" --out "$work/new"
+complains 2 '--data' train "$text" --out "$work/new"
 complains 2 'holds no training to go on with' train --resume --out "$work/new"
 complains 2 'holds a training run already' "${new[@]}" --out "$work/gpt2"
 complains 2 'has its own family and sizes' "${new[@]}" "$stories"
@@ -155,7 +155,7 @@ complains 1 'line 1: there is no string called "body"' "${new[@]}" \
 complains 1 'nothing.txt cannot be opened' "${new[@]}" --data "$work/nothing.txt"
 complains 1 'they do not belong together' train "$work/bert" --tokenizer "$stories" \
   --data "$text" --out "$work/new"
-complains 1 'has no tokenizer.*say --tokenizer' train "$models/gpt2" --data "$text" \
+complains 1 'has no tokenizer.*name a tokenizer' train "$models/gpt2" --data "$text" \
   --out "$work/new"
 complains 1 'cannot be made' "${new[@]}" --out "$text/below"
 for pair in --family=gpt9 --steps=-1 --rate=fast --schedule=round --task=all \

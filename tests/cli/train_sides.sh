@@ -66,7 +66,7 @@ if [[ $ATTEND_VIEW == ON ]]; then
 fi
 complains 2 'one form beside softmax' train "$model" --data "$work/pairs.tsv" \
   --attention elu --attention-roles decoder --out "$work/new"
-complains 2 'say --attention FORM' train "${new[@]}" --attention-roles cross \
+complains 2 'add --attention FORM' train "${new[@]}" --attention-roles cross \
   --out "$work/new"
 complains 2 'encoder, decoder and cross, not "crass"' generate "$model" --prompt a \
   --attention elu --attention-roles crass

@@ -3,7 +3,6 @@
  * is the file. A step's file gets the digest that it has, so that what reads it is
  * reached; what has another is refused.
  * What is refused changes nothing; what is taken can be written again. */
-#include <argp.h>
 #include <math.h>
 
 #include "attend/model.h"
@@ -12,14 +11,14 @@
 #include "program.h"
 #include "train/run_folder.h"
 
-/* Words are taken as they come: argp would end the program at a wrong one. */
+/* Words are taken as they come: options_read would end the program at a wrong one. */
 static void fuzz_parse(int n, char **words) {
   for (int i = 0; i < n; i++) MUST(words[i] && strlen(words[i]) < 1 << 20);
   MUST(n > 0 && !words[n]);
 }
-#define argp_parse(argp, n, words, flags, place, input) fuzz_parse(n, words)
+#define options_read(verb, n, words, input) fuzz_parse(n, words)
 #include "../../cli/train/words.c"
-#undef argp_parse
+#undef options_read
 
 /* ---- what the program has elsewhere -------------------------------------------- */
 

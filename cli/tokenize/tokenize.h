@@ -1,6 +1,6 @@
-/* attend tokenize --train: train a tokenizer on text. */
-#ifndef CLI_TOKENIZE_TRAIN_H
-#define CLI_TOKENIZE_TRAIN_H
+/* attend tokenize: train.c has --train. */
+#ifndef CLI_TOKENIZE_H
+#define CLI_TOKENIZE_H
 
 #include "cli.h"
 
