@@ -10,17 +10,8 @@
 
 enum { LENGTH = 24, WIDTH = 16 }; /* of the drawn examples */
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  (void)arg;
-  if (key != ARGP_KEY_INIT) return ARGP_ERR_UNKNOWN;
-  options_share(state, 2);
-  return 0;
-}
-
-static const struct argp_child children[] = {
-    {&options_run, 0, NULL, 0}, {&options_seed, 0, NULL, 0}, {0}};
-static const struct argp argp = {
-    .parser = parse, .doc = "Draws worked examples of attention.", .children = children};
+static const option_part parts[] = {{option_rows_run, 0}, {option_rows_seed, 0}, {0}};
+static const verb_options verb_demo = {parts, NULL, "Draws worked examples of attention.", NULL};
 
 /* ---- argmax -------------------------------------------------------------------- */
 
@@ -149,7 +140,7 @@ static attend_status show_maps(attend_context *ctx, uint64_t seed) {
 int cmd_demo(int argc, char **argv) {
   options o = {0};
   int code;
-  argp_parse(&argp, argc, argv, 0, NULL, &o);
+  options_read(&verb_demo, argc, argv, &o);
   attend_context *ctx = options_context(&o, NULL, &code);
   if (!ctx) return code;
   attend_status status = show_argmax(ctx);

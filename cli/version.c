@@ -5,20 +5,12 @@
 #include "options.h"
 #include "table.h"
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  (void)arg;
-  if (key == ARGP_KEY_INIT) options_share(state, 2);
-  return key == ARGP_KEY_INIT ? 0 : ARGP_ERR_UNKNOWN;
-}
-
-static const struct argp_child children[] = {
-    {&options_json, 0, NULL, 0}, {&options_run, 0, NULL, 0}, {0}};
-static const struct argp argp = {
-    .parser = parse,
-    .doc =
-        "The version, the instruction sets compiled in and which of them "
-        "run here, the threads, the compiler.",
-    .children = children};
+static const option_part parts[] = {{option_rows_json, 0}, {option_rows_run, 0}, {0}};
+static const verb_options verb_version = {
+    parts, NULL,
+    "The version, the instruction sets compiled in and which of them run here, the threads, the "
+    "compiler.",
+    NULL};
 
 static const char *compiler(void) {
 #if defined(__clang__)
@@ -59,7 +51,7 @@ int cmd_version(int argc, char **argv) {
   options o = {0};
   int code;
   char compiled[128], running[128];
-  argp_parse(&argp, argc, argv, 0, NULL, &o);
+  options_read(&verb_version, argc, argv, &o);
   attend_context *ctx = options_context(&o, NULL, &code);
   if (!ctx) return code;
   list_isas(false, compiled, sizeof compiled);

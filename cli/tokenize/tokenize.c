@@ -43,7 +43,7 @@ typedef struct {
 
 /* ---- options --------------------------------------------------------------------- */
 
-static const option_row rows[] = {
+static const option_row own[] = {
     {"decode", NULL, "Take ids and print their text", FLAG(tokenize_options, decode)},
     {"jsonl", NULL,
      "Read a JSON string on each line and print its ids on a line; with --decode the other way "
@@ -58,7 +58,7 @@ static const option_row rows[] = {
      FLAG(tokenize_options, train)},
     {0}};
 static const option_part parts[] = {
-    {rows, 0}, {option_rows_json, offsetof(tokenize_options, common)}, {0}};
+    {own, 0}, {option_rows_json, offsetof(tokenize_options, common)}, {0}};
 
 static void finish(struct argp_state *state, char **words, int count, void *input) {
   tokenize_options *o = input;
@@ -66,8 +66,6 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
   o->model = words[0];
   o->words = words + 1;
   o->count = count - 1;
-  if (o->lines && o->count)
-    argp_error(state, "--jsonl reads the standard input: leave the text away");
 }
 
 static const verb_options verb_tokenize = {
@@ -153,7 +151,7 @@ static const column columns[] = {{"token", "token", CELL_COUNT}, {"id", "id", CE
                                  {"part", NULL, CELL_TEXT},      {NULL, NULL, CELL_TEXT}};
 
 static void add_row(const tokenize_run *run, table *t, size_t i) {
-  static const char *const parts[] = {"special", "text", "pair"};
+  static const char *const names[] = {"special", "text", "pair"};
   const attend_encoding *e = run->encoding;
   const char *piece = attend_tokenizer_piece(run->tokenizer, e->id[i], NULL);
   cell none = cell_none();
@@ -161,7 +159,7 @@ static void add_row(const tokenize_run *run, table *t, size_t i) {
   table_add(t, (cell[]){cell_number((double)i), cell_number(e->id[i]), cell_text(piece),
                         real ? cell_number((double)e->start[i]) : none,
                         real ? cell_number((double)e->end[i]) : none, cell_number(e->type[i]),
-                        cell_text(parts[e->part[i] + 1])});
+                        cell_text(names[e->part[i] + 1])});
 }
 
 static int encode_text(tokenize_run *run) {
@@ -313,6 +311,10 @@ int cmd_tokenize(int argc, char **argv) {
   int code;
   if (is_tokenize_train(argc, argv)) return tokenize_train(argc, argv);
   options_read(&verb_tokenize, argc, argv, &o);
+  if (o.lines && o.count) {
+    complain("--jsonl reads the standard input: leave the text away");
+    return EXIT_USAGE;
+  }
   run.ctx = options_context(&o.common, NULL, &code);
   if (!run.ctx) return code;
   code = tokenize(&run);

@@ -31,7 +31,7 @@ bool is_tokenize_train(int argc, char **argv) {
 
 /* ---- options --------------------------------------------------------------------- */
 
-static const option_row rows[] = {
+static const option_row own[] = {
     {"train", NULL, "Train on DATA", FLAG(train_options, ask)},
     {"out", "DIR", "Write the tokenizer into this folder", TEXT(train_options, out)},
     {"like", "MODEL", "Special tokens and template as in gpt2, bert, bart or llama (default: gpt2)",
@@ -63,7 +63,7 @@ static const option_row rows[] = {
     {"force", NULL, "Replace a tokenizer that is there", FLAG(train_options, force)},
     {0}};
 static const option_part parts[] = {
-    {rows, 0}, {option_rows_json, offsetof(train_options, common)}, {0}};
+    {own, 0}, {option_rows_json, offsetof(train_options, common)}, {0}};
 
 static void finish(struct argp_state *state, char **words, int count, void *input) {
   train_options *o = input;

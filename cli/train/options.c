@@ -21,7 +21,7 @@ static void read_resume_from(struct argp_state *state, const char *arg, void *va
   if (!s->from_good) s->from_step = options_number(state, "--resume-from", arg, 0, MANY);
 }
 
-static const option_row rows[] = {
+static const option_row own[] = {
     {.help = "Data:"},
     {"data", "FILE", "Text, .jsonl or .tsv (pairs); may be repeated", LIST(train_settings, data)},
     {"valid", "FILE", "Validation data; may be repeated", LIST(train_settings, valid)},
@@ -147,7 +147,7 @@ static const option_row rows[] = {
      CHOICE(train_settings, save_bf16, "f32 or bf16")},
     {0}};
 
-static const option_part parts[] = {{rows, 0},
+static const option_part parts[] = {{own, 0},
                                     {option_rows_json, offsetof(train_settings, common)},
                                     {option_rows_run, offsetof(train_settings, common)},
                                     {option_rows_seed, offsetof(train_settings, common)},

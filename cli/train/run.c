@@ -228,7 +228,8 @@ static int read_files(train_run *run, const text_list *files, attend_corpus *to)
   bool joined = parts == ATTEND_DECODER;
   size_t length = (size_t)longest(run);
   size_t target = s->target_length ? (size_t)s->target_length : joined ? length / 2 : length;
-  attend_corpus_options how = {.tokenizer = run->tokenizer,
+  attend_corpus_options how = {ATTEND_INIT(attend_corpus_options),
+                               .tokenizer = run->tokenizer,
                                .task = run->task,
                                .parts = parts,
                                .end = masked ? special(run, ATTEND_SPECIAL_SEP, ATTEND_SPECIAL_EOS)

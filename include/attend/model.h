@@ -455,6 +455,57 @@ ATTEND_API attend_status attend_package_model(attend_context *ctx, const char *p
  * without "..", backslashes or control characters. */
 ATTEND_API int attend_name_is_safe(const char *name, size_t length);
 
+/* ---- what a model costs ---------------------------------------------------------
+ *
+ *   attend_model_cost cost = {ATTEND_INIT(attend_model_cost)};
+ *   attend_checkpoint_cost(files, NULL, ATTEND_WEIGHTS_F32, &cost);
+ *
+ * Parameters, memory, and operations per token, from the headers of the files and the
+ * configuration: no weight is read. Costs are those of one sequence. A multiplication and
+ * an addition count as two operations; bytes are those that must come from memory. */
+
+enum { ATTEND_MOST_DTYPES = 16 };
+
+typedef struct { /* tensors of one type in the files */
+  const char *dtype;
+  size_t tensors;
+  double parameters, bytes;
+} attend_stored_part;
+
+typedef struct { /* for one token */
+  double flops, bytes;
+} attend_token_cost;
+
+typedef struct {
+  size_t size;
+  /* as stored, of what the model uses */
+  attend_stored_part stored[ATTEND_MOST_DTYPES];
+  int n_stored;
+  size_t tensors;
+  double parameters, bytes;
+  size_t unused; /* tensors that it does not use */
+  double unused_bytes;
+  /* bytes to run */
+  double packed[3];                /* of the weights, by attend_weights                 */
+  double tables;                   /* lookup tables, which stay in the files            */
+  double cache_token, cross_token; /* KV cache of a token, of an encoded token; NaN: no decoder,
+                      no encoder beside it                                                */
+  double state;                    /* of a linear form at any length; NaN: no decoder   */
+  attend_form state_form;          /* that form: the decoder's, or elu if it is not linear    */
+  double work;                     /* buffers, with 512 rows at once                      */
+  /* of one token */
+  int context;              /* tokens that costs are counted at: 1024, or positions */
+  attend_token_cost encode; /* `context` tokens at once, by an encoder; 0: none */
+  attend_token_cost read;   /* the same, by a decoder alone; 0: none             */
+  attend_token_cost write;  /* one after `context`; 0: no decoder                */
+} attend_model_cost;
+
+/* forms [ATTEND_ROLES] of attend_config_forms; NULL: the configuration's. weights: what
+ * costs are counted with. */
+ATTEND_API attend_status attend_checkpoint_cost(const attend_checkpoint *checkpoint,
+                                                const attend_form *forms, attend_weights weights,
+                                                attend_model_cost *cost);
+
 #ifdef __cplusplus
 }
 #endif
