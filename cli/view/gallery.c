@@ -169,7 +169,7 @@ static void write_hello(attend_json_writer *w, const encoded *e) {
   attend_json_open(w, '[');
   for (int i = 0; attend_viewer_model(v->session, i); i++) write_model(w, v, i);
   attend_json_close(w, ']');
-  attend_json_member(w, "course");
+  attend_json_member(w, "training");
   encoded_write(w, &training);
   attend_json_member(w, "start");
   state_write(w, v->start);

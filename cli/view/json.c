@@ -144,7 +144,7 @@ static bool put_all(writing *p) {
   state_write(&p->w, &p->o->state);
   put(p, "run", ATTEND_OK, encode_run(p->v, p->run), NULL);
   if (viewer_training(p->v, p->o->state.c.model))
-    put(p, "course", ATTEND_OK, encode_training(p->v), NULL);
+    put(p, "training", ATTEND_OK, encode_training(p->v), NULL);
   if (p->other) put(p, "other", ATTEND_OK, encode_run(p->v, p->other), NULL);
   attend_json_member(&p->w, "answers");
   attend_json_open(&p->w, '{');

@@ -488,7 +488,7 @@ typedef struct {
 } known_request;
 
 static const known_request requests[] = {{"hello", false, answer_hello},
-                                         {"course", false, answer_training},
+                                         {"training", false, answer_training},
                                          {"run", true, answer_run},
                                          {"generate", true, answer_generate},
                                          {"refine", true, answer_refine},

@@ -464,7 +464,7 @@ with_page(
     same([row, key], ["2", "1"], "the marked cell");
     same_floats([Number(number)], [weights[2][1]], "its weight");
     must(
-      (await test(page, "spoken").innerText()).includes("looks at"),
+      (await test(page, "spoken").innerText()).includes("attends to"),
       "the move is not spoken",
     );
   },

@@ -152,7 +152,7 @@ function model_with_words(name) {
 }
 
 // What a few seconds of training leave: steps 0, 10, .. 40 of a small model.
-export function made_course(name) {
+export function made_training(name) {
   const words = join(WORK, name + ".txt");
   const lines = Array.from(
     { length: 120 },

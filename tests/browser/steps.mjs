@@ -17,7 +17,7 @@ import {
   watched_page,
 } from "./browser.mjs";
 import {
-  made_course,
+  made_training,
   numbers,
   serve,
   stop_servers,
@@ -27,8 +27,8 @@ import {
 
 const STEPS = [0, 10, 20, 30, 40];
 const TEXT = "The cat saw the ball. The dog";
-const course = made_course("course");
-const args = ["--run", course, TEXT];
+const training = made_training("training");
+const args = ["--run", training, TEXT];
 const browser = await open_browser();
 const server = await serve(args);
 
@@ -219,7 +219,7 @@ check("on a phone nothing is wider than the page, light or dark", async () => {
 });
 
 check("a new step comes, and is followed", async () => {
-  renameSync(join(course, "step-00000040"), join(WORK, "later"));
+  renameSync(join(training, "step-00000040"), join(WORK, "later"));
   const page = await opened({ view: "model", step: 30 });
   await until(
     async () =>
@@ -227,7 +227,7 @@ check("a new step comes, and is followed", async () => {
     "four steps",
   );
   await test(page, "follow").click();
-  renameSync(join(WORK, "later"), join(course, "step-00000040"));
+  renameSync(join(WORK, "later"), join(training, "step-00000040"));
   await at_step(page, 40);
   same(await test(page, "step-slider").getAttribute("max"), "4", "steps");
   await page.context().close();

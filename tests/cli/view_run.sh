@@ -5,24 +5,24 @@
 without_view
 [[ $ATTEND_TEXT == ON ]] || exit 0
 
-course=$work/run text="The cat saw the ball."
+training=$work/run text="The cat saw the ball."
 for i in $(seq 120); do
   echo "The $( ((i % 2)) && echo cat || echo dog) saw the $( ((i % 3)) && echo ball || echo tree)."
 done >"$work/words.txt"
-run 0 train --data "$work/words.txt" --out "$course" --layers 2 --heads 4 --width 32 \
+run 0 train --data "$work/words.txt" --out "$training" --layers 2 --heads 4 --width 32 \
   --tokenizer "$models/stories260K" --length 32 --positions 256 --batch 4 --steps 40 \
   --save-every 10 --valid-share 0.2
-look() { run 0 view --run "$course" "$@"; }
+look() { run 0 view --run "$training" "$@"; }
 
 # What is not finished is no step, and a line of the log that has not ended is none.
-mkdir "$course/step-00000099.part" "$course/.step-00000098" "$course/step-old"
-printf '{"step": 41, "lo' >>"$course/log.jsonl"
+mkdir "$training/step-00000099.part" "$training/.step-00000098" "$training/step-old"
+printf '{"step": 41, "lo' >>"$training/log.jsonl"
 
 # ---- numbers -------------------------------------------------------------------
 for step in 0 20 40; do
   look --json --view head --layer 1 --head 2 --step $step "$text"
   cp "$work/out" "$work/step$step.json"
-  run 0 view --model "$course/step-000000$(printf %02d $step)" --json --view head \
+  run 0 view --model "$training/step-000000$(printf %02d $step)" --json --view head \
     --layer 1 --head 2 "$text"
   cp "$work/out" "$work/model$step.json"
 done
@@ -41,20 +41,20 @@ for step in (0, 20, 40):
     assert mine["run"]["case"]["step"] == step and model["run"]["case"]["step"] == -1
     heads[step] = mine["answers"]["block"]["weights"]
     assert heads[step] == model["answers"]["block"]["weights"], step
-    assert "course" not in model
+    assert "training" not in model
 assert heads[0] != heads[20] != heads[40]
 assert read("last")["answers"] == read("step40")["answers"]
-course = read("last")["course"]
-assert course["steps"] == [0, 10, 20, 30, 40] and course["last"] == 40
-assert course["best"] in course["steps"] and course["left_out"] == 0
+training = read("last")["training"]
+assert training["steps"] == [0, 10, 20, 30, 40] and training["last"] == 40
+assert training["best"] in training["steps"] and training["left_out"] == 0
 lines = [json.loads(x) for x in open(f"{sys.argv[1]}/run/log.jsonl") if x.endswith("\n")]
-assert [p[0] for p in course["valid"]] == [x["step"] for x in lines if "valid" in x]
-assert [p[1] for p in course["loss"]] == [x["loss"] for x in lines if "loss" in x]
-assert all(low <= mean <= high for _, mean, low, high in course["loss"])
+assert [p[0] for p in training["valid"]] == [x["step"] for x in lines if "valid" in x]
+assert [p[1] for p in training["loss"]] == [x["loss"] for x in lines if "loss" in x]
+assert all(low <= mean <= high for _, mean, low, high in training["loss"])
 against = read("against")
 assert against["other"]["case"]["step"] == 0 and against["state"]["view"] == "compare"
 assert max(map(max, against["answers"]["compare"]["distance"])) > 0
-assert read("best")["run"]["case"]["step"] == course["best"]
+assert read("best")["run"]["case"]["step"] == training["best"]
 assert "learned" in read("best")["answers"]["positions"]
 PYTHON
 
@@ -81,15 +81,15 @@ def still(name):
     page = (work / name).read_text().split('id="still">')[1].split("</script>")[0]
     return json.loads(page)
 small, large = still("page.html"), still("long.html")
-assert small["hello"]["course"]["left_out"] == 0
+assert small["hello"]["training"]["left_out"] == 0
 ran = [r["case"]["step"] for r in small["runs"].values() if not r["steps"]]
 assert sorted(ran) == [0, 10, 20, 30, 40]
 wrote = [r["case"]["step"] for r in small["runs"].values() if r["steps"]]
 assert sorted(wrote) == [0, 10, 20, 30, 40]
 for id, r in small["runs"].items():
     assert r["steps"] or any(k.startswith("thumbs?") and id in k for k in small["answers"])
-kept = large["hello"]["course"]["steps"]
-assert 20 in kept and large["hello"]["course"]["left_out"] == 5 - len(kept) > 0
+kept = large["hello"]["training"]["steps"]
+assert 20 in kept and large["hello"]["training"]["left_out"] == 5 - len(kept) > 0
 assert sorted({r["case"]["step"] for r in large["runs"].values()}) == kept
 assert (work / "long.html").stat().st_size < 60e6
 PYTHON
@@ -102,13 +102,13 @@ COLUMNS=60 look --terminal --step 0 --layer 1 --head 2 "$text"
 complains 1 'is no folder: name one that attend train' view --run "$work/none" --json "$text"
 mkdir "$work/empty"
 complains 1 'has no saved step' view --run "$work/empty" --json "$text"
-complains 1 'is a model, not a run' view --run "$course/last" --json "$text"
-complains 1 'no step "7": its 5 steps go from 0 to 40' view --run "$course" --step 7 --json x
-complains 1 'no step "soon"' view --run "$course" --against step=soon --json "$text"
-run 2 view --model "$course/last" --step 3 --json "$text"
+complains 1 'is a model, not a run' view --run "$training/last" --json "$text"
+complains 1 'no step "7": its 5 steps go from 0 to 40' view --run "$training" --step 7 --json x
+complains 1 'no step "soon"' view --run "$training" --against step=soon --json "$text"
+run 2 view --model "$training/last" --step 3 --json "$text"
 grep -q 'a step is one of a --run' "$work/err" || fail "a step of no run: $(cat "$work/err")"
-cp -r "$course" "$work/broken"
-head -c 1000 "$course/step-00000020/model.safetensors" \
+cp -r "$training" "$work/broken"
+head -c 1000 "$training/step-00000020/model.safetensors" \
   >"$work/broken/step-00000020/model.safetensors"
 complains 1 'step-00000020' view --run "$work/broken" --step 20 --json "$text"
 run 0 view --run "$work/broken" --step 10 --json "$text"
@@ -118,10 +118,10 @@ run 0 view --run "$work/broken" --step last --json "$text"
 says '"step": 40'
 
 # ---- a run that grows, and more steps than are open at once ---------------------------
-mv "$course/step-00000040" "$work/later"
-ln -sfn step-00000030 "$course/last"
-serve --run "$course" "$text"
-python3 - "$address" "$course" "$work" <<'PYTHON' || fail "the answers about a run"
+mv "$training/step-00000040" "$work/later"
+ln -sfn step-00000030 "$training/last"
+serve --run "$training" "$text"
+python3 - "$address" "$training" "$work" <<'PYTHON' || fail "the answers about a run"
 import json, os, sys, urllib.error, urllib.request
 address, run, work = sys.argv[1:]
 def ask(name, question):
@@ -135,14 +135,14 @@ def ran(case):
     return name, json.loads(data.removeprefix("data: "))
 hello = json.loads(ask("hello", {}))
 case = hello["start"]["case"]
-assert hello["course"]["steps"] == [0, 10, 20, 30] and case["step"] == 30
+assert hello["training"]["steps"] == [0, 10, 20, 30] and case["step"] == 30
 os.rename(work + "/later", run + "/step-00000040")
 with open(run + "/log.jsonl", "a") as log: log.write('ss": 1.5}\n')
-course = json.loads(ask("course", {}))
-assert course["steps"] == [0, 10, 20, 30, 40]
-assert course["loss"][-1][:2] == [41, 1.5], "a line that was finished is read"
+training = json.loads(ask("training", {}))
+assert training["steps"] == [0, 10, 20, 30, 40]
+assert training["loss"][-1][:2] == [41, 1.5], "a line that was finished is read"
 ids = {}
-for step in course["steps"]:
+for step in training["steps"]:
     name, answer = ran({**case, "step": step})
     assert name == "event: done" and answer["case"]["step"] == step, answer
     ids[step] = answer["run"]

@@ -8,7 +8,7 @@
 static const char *const names[] = {"hello",    "run",     "generate",   "refine",     "thumbs",
                                     "patterns", "block",   "stats",      "vectors",    "tile",
                                     "flow",     "compare", "candidates", "embeddings", "positions",
-                                    "picture",  "nothing", "course"};
+                                    "picture",  "nothing", "training"};
 enum { NAMES = sizeof names / sizeof *names };
 
 bool answer_picture(request *r) { return request_fail(r, 501, "no pictures"); }

@@ -1,8 +1,8 @@
-// Asking the source: one cache for the page, runs on demand, scenes for the
+// Requests to the source: one cache for the page, runs on demand, scenes for the
 // views.
 //
 // A scene is everything that a view draws, fetched together and replaced
-// together: while the next one is on its way the old picture stays, whole and
+// together: while the next one loads, the old picture stays, complete and
 // consistent.
 
 import { batch, signal } from "@preact/signals";
@@ -14,10 +14,10 @@ import { say, state } from "./state";
 
 export const source = open_source();
 export const hello = signal<Hello | null>(null);
-// Of the state's case; the old one until then.
+// The run of the state's case; the previous run while that one loads.
 export const run = signal<Run | null>(null);
 export const other_run = signal<Run | null>(null); // of the state's other case
-// The case that `run` is of, in its one spelling.
+// The case of `run`, in canonical form.
 export const run_asked = signal("");
 export const other_asked = signal("");
 export const progress = signal<Progress | null>(null);
@@ -56,12 +56,11 @@ async function once<T>(
   return value;
 }
 
-// Runs by id, the youngest last; their tokens are what takes room.
+// Runs by id, the newest last; most of their memory is tokens.
 const runs = new Map<string, Run>();
 const RUN_TOKENS = 400_000;
 
-// A run that the program let go of is run again, once, and the question asked
-// anew.
+// A run that the program evicted is run again, once, and the request repeated.
 async function despite_gone<T>(
   request: Request,
   ask: () => Promise<T>,
@@ -88,7 +87,7 @@ async function despite_gone<T>(
 let questions = 0;
 export const is_asking = () => questions > 0;
 
-// Several tiles find the same run gone at once: it is run again once.
+// Several tiles may find the same run evicted: it is run again once.
 const reviving = new Map<string, Promise<unknown>>();
 
 function revive(r: Run): Promise<unknown> {
@@ -125,7 +124,7 @@ export function ask_binary(
   );
 }
 
-// Tiles have a cache of their own, drawn already.
+// Tiles have their own cache, of rendered images.
 export function ask_tile(
   request: Request,
   signal?: AbortSignal,
@@ -152,8 +151,7 @@ export function remember_run(r: Run): void {
   }
 }
 
-// By the case as it was asked: a run's own case may say more (what was
-// written).
+// By the requested case: a run's own case also contains generated text.
 const asked_runs = new Map<string, string>();
 const MOST_ASKED = 40;
 
@@ -167,7 +165,7 @@ function run_case(c: Case, signal: AbortSignal): Promise<Run> {
   });
 }
 
-// Beside what the page waits for.
+// In the background: the page does not wait for it.
 export function run_quietly(c: Case, signal: AbortSignal): Promise<Run> {
   return run_telling(c, signal, () => {});
 }
@@ -207,7 +205,7 @@ export function cancel_run(): void {
 
 let asking_case = "";
 
-// Called whenever the state changes; does something only when its case did.
+// Called whenever the state changes; acts only if its case changed.
 export async function follow_case(): Promise<void> {
   const c = state.value.case;
   const id = canonical(c);

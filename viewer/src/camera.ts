@@ -1,4 +1,4 @@
-// Which part of a matrix is seen, and how large: tokens to pixels and back.
+// The visible part of a matrix and its scale: tokens to pixels and back.
 
 import { clamp } from "./numbers";
 
@@ -27,7 +27,7 @@ export class Camera {
     this.hold();
   }
 
-  // As an address has it: where it looks, and how closely.
+  // For the address: position and scale.
   get words(): string {
     if (this.scale <= this.fitting * 1.001) return "";
     return [this.x.toFixed(2), this.y.toFixed(2), this.scale.toPrecision(4)]
@@ -82,7 +82,7 @@ export class Camera {
     );
   }
 
-  // The row and key under a point of the plot, or null beside the matrix.
+  // The row and key under a point of the plot, or null outside the matrix.
   cell(px: number, py: number): { row: number; key: number } | null {
     const key = Math.floor(this.x + px / this.scale);
     const row = Math.floor(this.y + py / this.scale);

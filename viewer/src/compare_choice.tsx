@@ -1,11 +1,11 @@
-// What is compared with what. All of it is in the state: `form` for another
-// form in one head alone, `other` for another run.
+// The choice of the comparison. All of it is in the state: `form` for another form in
+// one head alone, `other` for another run.
 
 import { signal } from "@preact/signals";
 import { useId } from "preact/hooks";
 import { hello, run, source } from "./asking";
 import { Slider, Switch } from "./controls";
-import { course_here } from "./course";
+import { training_here } from "./training";
 import { count_text } from "./numbers";
 import { Case } from "./protocol";
 import { go, state } from "./state";
@@ -16,7 +16,7 @@ const DEFAULT_FORM = "favor(m=256)";
 const FORMS = ["favor", "fourier", "elu", "poly", "gaussian", "argmax"];
 const WITH_FEATURES = ["favor", "fourier"];
 
-// Two cases that are alike do not tell what is compared: the last choice does.
+// Equal cases do not determine the kind of comparison: the last choice does.
 const chosen_kind = signal<Kind | null>(null);
 addEventListener("popstate", () => (chosen_kind.value = null));
 
@@ -34,8 +34,7 @@ export function compared_form(): string {
   return state.value.form || DEFAULT_FORM;
 }
 
-// A link holds what was chosen; what follows from the text is made to follow
-// here.
+// A link has the chosen values; values derived from the text are computed here.
 export function settle_other(): void {
   const { case: c, other, form } = state.value;
   if (!other) {
@@ -66,7 +65,7 @@ function choose_kind(kind: Kind): void {
   const c = state.value.case;
   const models = hello.value!.models;
   chosen_kind.value = kind;
-  if (kind === "step") go({ other: { ...c, step: course_here()!.steps[0] } });
+  if (kind === "step") go({ other: { ...c, step: training_here()!.steps[0] } });
   else if (kind === "form") go({ other: null, form: compared_form() });
   else if (kind === "untrained")
     go({ other: { ...c, untrained: !c.untrained } });
@@ -138,7 +137,7 @@ function FormChoice() {
         value={whole ? "whole" : "alone"}
         options={[
           { value: "alone", label: "in this head alone" },
-          { value: "whole", label: "through the whole model" },
+          { value: "whole", label: "in the whole model" },
         ]}
         choose={(scope) =>
           go(
@@ -186,7 +185,7 @@ function OtherStep() {
           go({ other: { ...other, step: Number(e.currentTarget.value) } })
         }
       >
-        {course_here()!.steps.map((s) => (
+        {training_here()!.steps.map((s) => (
           <option key={s} value={s}>
             {count_text(s)}
           </option>
@@ -207,7 +206,7 @@ export function CompareChoice() {
     { value: "text", label: "another text" },
   ];
   if (models.length > 1) kinds.push({ value: "model", label: "another model" });
-  if (course_here()) kinds.push({ value: "step", label: "another step" });
+  if (training_here()) kinds.push({ value: "step", label: "another step" });
   if (!source.live && !run.value) return null;
   return (
     <>
@@ -220,7 +219,7 @@ export function CompareChoice() {
       />
       {kind === "form" && <FormChoice />}
       {kind === "text" && <OtherText />}
-      {kind === "step" && course_here() && <OtherStep />}
+      {kind === "step" && training_here() && <OtherStep />}
       {kind === "model" && (
         <div class="field">
           <label for={id}>The other model</label>

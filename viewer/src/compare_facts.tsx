@@ -1,4 +1,4 @@
-// A comparison in numbers: of the chosen head, of every head, and of the hidden
+// A comparison in numbers: for the chosen head, for every head, and for the hidden
 // states.
 
 import type { CompareScene } from "./compare_view";
@@ -51,7 +51,7 @@ export function CompareFacts({
         >
           {compact_text(other_entropy)}
         </dd>
-        <dt>error of what it gives</dt>
+        <dt>error of the head output</dt>
         <dd class="number" data-test="output-error" data-number={error ?? ""}>
           {compact_text(error)}
         </dd>
@@ -96,7 +96,7 @@ function HiddenError({ errors }: { errors: number[] }) {
   );
 }
 
-// Every head's distance: where a change of form tells most.
+// The distance of every head: shows where a change of form has the largest effect.
 export function DistanceGrid({
   scene,
   place,

@@ -1,5 +1,5 @@
-// One place under two conditions: both maps, their difference, and how far
-// apart all heads are.
+// One head under two conditions: both maps, their difference, and the distance of all
+// heads.
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
@@ -103,7 +103,7 @@ const WORDS = {
   ],
 };
 
-// Both weights and their difference at the cell that is pointed at.
+// Both weights and their difference at the cell under the pointer.
 function Cell({
   at,
   sights,
@@ -148,7 +148,7 @@ function Maps({ scene, place }: { scene: CompareScene; place: Place }) {
   const sights = useSignal<(Sight | null)[]>([null, null, null]);
   const specs = specs_of(scene, place);
   const { token, key, case: c, other } = state.value;
-  if (!specs) return <p class="hint">The other model has no such attention.</p>;
+  if (!specs) return <p class="hint">The other model has no attention of this role.</p>;
   const names = WORDS[scene.other ? kind_of(c, other) : "form"](scene);
   const mark =
     hover.value ?? (token >= 0 && key >= 0 ? { row: token, key } : null);
@@ -202,7 +202,7 @@ export function CompareView() {
   const { case: c, other, form } = state.value;
   useEffect(settle_other, [c, other, form]);
   const { value: scene, error, fresh } = useComparison();
-  // The role of what is drawn: the chosen one may be on its way.
+  // The role that is drawn: the chosen one may still be loading.
   const place =
     scene &&
     place_in(scene.run, { ...state.value, role: scene.role.role }).place;

@@ -1,4 +1,4 @@
-// The small controls that views share: switches, chips, steppers, where one is.
+// Controls that views share: switches, chips, steppers, role and head.
 
 import { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";

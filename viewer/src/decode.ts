@@ -35,7 +35,7 @@ function half(bits: number): number {
 }
 
 function from_halves(source: Uint16Array): Float32Array {
-  // 65,536 entries: a look-up is many times faster than taking bits apart.
+  // 65,536 entries: a table look-up is many times faster than decoding bits.
   if (!halves)
     halves = Float32Array.from({ length: 65536 }, (_, bits) => half(bits));
   const out = new Float32Array(source.length);
@@ -45,10 +45,10 @@ function from_halves(source: Uint16Array): Float32Array {
 
 export function decode(buffer: ArrayBuffer): Answer {
   if (buffer.byteLength < 4)
-    throw new Error("The answer is cut off: it has no header.");
+    throw new Error("The answer is truncated: it has no header.");
   const n = new DataView(buffer).getUint32(0, true);
   if (4 + n > buffer.byteLength)
-    throw new Error("The answer is cut off in its header.");
+    throw new Error("The answer is truncated in its header.");
   const header = JSON.parse(
     new TextDecoder().decode(new Uint8Array(buffer, 4, n)),
   );

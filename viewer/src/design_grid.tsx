@@ -5,7 +5,7 @@ import { ink_css, ink_over, Inks } from "./palette";
 import { Matrix } from "./design_math";
 import { theme } from "./state";
 
-// As few characters as tell it: 1, .33, −2.4, 12.
+// A short number: 1, .33, −2.4, 12.
 function short_text(x: number): string {
   const size = Math.abs(x);
   const minus = x < 0 ? "−" : "";

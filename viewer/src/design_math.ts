@@ -1,8 +1,8 @@
-// A design as the page gets it, and one input through it.
+// A design as the page receives it, and its forward pass.
 //
-// The weights are few enough to be run here, so that a page from disk answers any
-// input at any sharpness. The program's own run of the example comes along, and
-// the tests hold the two against each other.
+// The weights are few enough to be computed here, so that a page from disk answers
+// any input at any sharpness. The page also contains the program's run of the
+// example, and the tests compare the two.
 
 interface DesignHead {
   name: string;
@@ -114,7 +114,7 @@ export function head_part(
   return part_of(d, twin, p.name);
 }
 
-// Letters of a text, or the sentence that says why there are none.
+// Letters of a text, or an error message.
 export function letters_of(d: Design, text: string): number[] | string {
   const letters = d.tokens.slice(0, d.letters);
   const ids: number[] = [];
@@ -169,7 +169,7 @@ function times(x: Matrix, w: Matrix): Matrix {
   return y;
 }
 
-// The weights of a row of scores; what is not seen has none.
+// The weights of a row of scores; masked keys have weight 0.
 function weigh(scores: number[], sharpness: number, first: boolean): number[] {
   const most = Math.max(...scores);
   if (sharpness > 0) {

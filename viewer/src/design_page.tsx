@@ -1,6 +1,6 @@
 // The page of `attend design`: a design and its learned twin, map above map.
 //
-// It needs no program: the weights came with it (design_math.ts runs them).
+// It works without the program: it contains the weights, and design_math.ts runs them.
 
 import { signal, useSignal } from "@preact/signals";
 import { Grid } from "./design_grid";
@@ -259,7 +259,7 @@ function Answers({ d, sides }: { d: Design; sides: Side[] }) {
   );
 }
 
-// ---- what was found ----------------------------------------------------------------
+// ---- results -----------------------------------------------------------------------
 
 function facts_of(d: Design): string[] {
   const { designed, learned } = d;

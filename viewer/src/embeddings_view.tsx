@@ -1,4 +1,4 @@
-// How alike tokens are, layer by layer, and how positions are told apart.
+// Cosines of tokens by layer, and positional encodings.
 
 import { useSignal } from "@preact/signals";
 import { ask_binary, run, hello } from "./asking";
@@ -24,7 +24,7 @@ function slice_side(side: Side, from: number, count: number): Side {
   };
 }
 
-// Cosines shown as a matrix whose rows and keys are one side's tokens.
+// A matrix of cosines whose rows and keys are the tokens of one side.
 function cosine_spec(
   r: Run,
   name: SideName,
@@ -114,7 +114,7 @@ function Facts({
         <dd class="number">{signed_text(cosine, 3)}</dd>
         {norms && (
           <>
-            <dt>length of its vector</dt>
+            <dt>norm</dt>
             <dd class="number" data-test="norm" data-number={norms[at.row]}>
               {signed_text(norms[at.row], 2)}
             </dd>
@@ -124,7 +124,7 @@ function Facts({
       {tokens.length <= 512 && (
         <table data-test="nearest">
           <caption>
-            Most like <TokenLabel token={tokens[at.row]} />
+            Nearest to <TokenLabel token={tokens[at.row]} />
           </caption>
           <tbody>
             {largest(others, 6).map((k) => (
@@ -183,7 +183,7 @@ export function EmbeddingsView() {
     (token >= 0 ? { row: token, key: key >= 0 ? key : token } : null);
   const label =
     layer === 0
-      ? "the words alone"
+      ? "token embeddings"
       : layer === layers
         ? "after the last layer"
         : `before layer ${layer}`;
@@ -242,7 +242,7 @@ export function EmbeddingsView() {
             />
           ) : (
             <p class="faint hint">
-              Point at a cell to read how alike two tokens are.
+              Point at a cell to read the cosine of two tokens.
             </p>
           )}
           {sight.value && <ScaleLegend inks={sight.value.inks} what="cosine" />}

@@ -1,14 +1,14 @@
-// One head at several steps of a course, as a strip of small maps on one scale.
+// One head at several steps of a training run, as a strip of small maps on one scale.
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { ask_binary, run, run_quietly } from "./asking";
 import { Problem } from "./controls";
-import { choose_step, stop_playing } from "./course";
+import { choose_step, stop_playing } from "./training";
 import { Answer } from "./decode";
 import { Heat } from "./heat";
 import { Inks } from "./palette";
-import { canonical, Case, Course } from "./protocol";
+import { canonical, Case, Training } from "./protocol";
 import { place_in, state, theme } from "./state";
 
 const FRAMES = 12;
@@ -69,10 +69,10 @@ function weights_of(f: Frame, index: number): Float32Array {
   );
 }
 
-export function Film({ course, step }: { course: Course; step: number }) {
+export function Film({ training, step }: { training: Training; step: number }) {
   const r = run.value;
   const at = r && place_in(r, state.value);
-  const steps = some(course.steps);
+  const steps = some(training.steps);
   const { frames, trouble } = useFrames(steps, at?.role.role ?? null);
   if (!at) return null;
   const index = at.place.layer * at.role.heads + at.place.head;
@@ -90,7 +90,7 @@ export function Film({ course, step }: { course: Course; step: number }) {
     <div class="film" data-test="film">
       <p class="faint hint">
         Layer {at.place.layer}, head {at.place.head} at {steps.length} of{" "}
-        {course.steps.length} steps, on one scale
+        {training.steps.length} steps, on one scale
         {frames.length < steps.length && !trouble
           ? `: ${frames.length} so far…`
           : "."}

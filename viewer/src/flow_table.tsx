@@ -1,5 +1,4 @@
-// The flow in numbers: how many tokens are reached layer by layer, and which
-// count most.
+// The flow in numbers: tokens reached by layer, and the largest shares.
 
 import { FlowScene } from "./flow_view";
 import { count_text, percent_text } from "./numbers";

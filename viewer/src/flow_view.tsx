@@ -1,4 +1,4 @@
-// Where one token's output comes from: its receptive field through the layers.
+// The receptive field of one token's output through the layers.
 
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { ask_json, run, useScene } from "./asking";
@@ -52,8 +52,7 @@ function scene_of(
 
 function useFlowScene() {
   const r = run.value;
-  // Through the layers of one side: of the decoder's, where cross-attention is
-  // chosen.
+  // Through the layers of one side; for cross-attention, of the decoder.
   const role = state.value.role === "cross" ? "decoder" : state.value.role;
   const at = r && place_in(r, { ...state.value, role });
   const token = at ? (at.token >= 0 ? at.token : at.row_side.real - 1) : 0;
@@ -196,7 +195,7 @@ function TokenRow({ scene, step }: { scene: FlowScene; step: number }) {
     <div
       class="flow-tokens"
       role="group"
-      aria-label="Choose the token whose output is followed"
+      aria-label="Choose the token whose output is traced"
       onKeyDown={(e) => rove(e, side.tokens.length)}
     >
       {side.tokens.map((t, i) => (
@@ -230,10 +229,10 @@ function words_of(scene: FlowScene): string {
   const visible = role.causal ? token + 1 : role.real_keys;
   if (scene.way === "rollout") {
     return (
-      `Rollout follows the mean of all heads, half of it passing straight through each layer: ` +
+      `Rollout traces the mean of all heads, with half of the weight on the residual in each layer: ` +
       `${count_text(reached)} input tokens have a share.` +
       (scene.rest[layers] > 0.0005
-        ? ` ${percent_text(scene.rest[layers])} is spread over more.`
+        ? ` ${percent_text(scene.rest[layers])} is on other tokens.`
         : "")
     );
   }
@@ -241,7 +240,7 @@ function words_of(scene: FlowScene): string {
   const most = bound > 1e6 ? `${role.heads + 1}^${layers}` : count_text(bound);
   return (
     `Following each head's strongest link, ${layers} layers of ${role.heads} heads reach ` +
-    `${count_text(reached)} of ${count_text(visible)} visible tokens (at most (k+1)^n = ${most}).`
+    `${count_text(reached)} of ${count_text(visible)} visible tokens (at most (k+1)ⁿ = ${most}).`
   );
 }
 

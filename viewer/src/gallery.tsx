@@ -1,4 +1,4 @@
-// Texts worth looking at, with the documents' questions beside the view.
+// Example texts, with the questions of the course documents beside the view.
 
 import { signal, useSignal } from "@preact/signals";
 import { hello } from "./asking";
@@ -8,7 +8,7 @@ import { go, state, with_defaults } from "./state";
 
 export const gallery_open = signal(false);
 
-// The model on which an entry makes sense, the present one if it will do.
+// A model that suits an entry, the current one if it does.
 function model_for(entry: GalleryEntry): string | null {
   const fits = (hello.value?.models ?? []).filter(
     (m) => m.parts === entry.for || m.parts === "both",
@@ -77,7 +77,7 @@ export function Gallery() {
   );
 }
 
-// The entry that is being looked at: its text is what tells.
+// The current entry, identified by its text.
 function current_entry(): GalleryEntry | undefined {
   const { text, second } = state.value.case;
   return hello.value?.gallery.find(

@@ -1,8 +1,7 @@
-// Decoding, step by step: what was generated so far, and which step is looked
-// at.
+// Decoding, step by step: the tokens generated so far, and the selected step.
 //
-// The same prompt and seed give the same tokens, so one more step asks for one
-// more token of the same prompt; going back asks for nothing.
+// The same prompt and seed give the same tokens, so another step requests one more
+// token for the same prompt; going back needs no request.
 
 import { signal } from "@preact/signals";
 import { remember_run, source } from "./asking";
@@ -33,8 +32,8 @@ function identity(c: Case): string {
   return canonical({ ...c, ...rest });
 }
 
-// Another prompt or another way to draw: begin anew. Another step of a course
-// goes on from the same prompt, as far as the one before.
+// Another prompt or other sampling settings: start over. Another checkpoint of a
+// training run generates as many tokens from the same prompt.
 export function settle_prompt(c: Case): void {
   const id = identity(c);
   if (id === of_what) return;

@@ -1,5 +1,4 @@
-// The model writes: one token at a time, with what else it might have written,
-// where it looked, and what it keeps in memory.
+// Generation, one token at a time, with candidates, attention and the size of the cache.
 
 import { useEffect, useId } from "preact/hooks";
 import { run, source, useScene } from "./asking";
@@ -308,8 +307,7 @@ export function GenerateView() {
   const c = state.value.case;
   useEffect(() => settle_prompt(c), [c]);
   useEffect(() => stop, []);
-  // What an encoder does is done before the first token: the decoder is what to
-  // look at.
+  // The encoder runs before the first token, so the decoder is shown.
   const role = run.value && place_in(run.value, state.value).role;
   useEffect(() => {
     if (role?.role === "encoder") go({ role: "cross" }, "same");
@@ -326,8 +324,8 @@ export function GenerateView() {
       <Text prompt={c.text} spaced={run.value?.model.words === false} />
       {!step && (
         <p class="faint hint">
-          Step writes the next token, Run writes several; press a token to look
-          at its step.
+          Step generates the next token, Run several; press a token to select
+          its step.
         </p>
       )}
       {step && (
@@ -339,14 +337,14 @@ export function GenerateView() {
               <Problem text={looked.error} />
               {!looked.value && !looked.error && !writing.value && (
                 <p class="faint hint">
-                  Where it looked is known once a run has ended: Run or Step
+                  Attention is available once a run has ended: press Run or Step
                   again.
                 </p>
               )}
               {looked.value && place && (
                 <>
                   <LookedAt
-                    title={`Where layer ${place.layer}, head ${place.head} looked to choose it`}
+                    title={`Attention of layer ${place.layer}, head ${place.head} at this step`}
                     test="looked-head"
                     weights={looked.value.head}
                     side={looked.value.side}
@@ -362,7 +360,7 @@ export function GenerateView() {
             </div>
             <figure ref={box} class="memory">
               <figcaption>
-                Kept in memory:{" "}
+                KV cache:{" "}
                 <b data-test="cache-bytes" data-number={step.cache_bytes}>
                   {bytes_text(step.cache_bytes)}
                 </b>{" "}
@@ -372,7 +370,7 @@ export function GenerateView() {
                 values={bytes}
                 at={at_step.value}
                 width={width}
-                label={`Memory grows from ${bytes_text(bytes[0])} to ${bytes_text(bytes[bytes.length - 1])}`}
+                label={`The KV cache grows from ${bytes_text(bytes[0])} to ${bytes_text(bytes[bytes.length - 1])}`}
               />
             </figure>
           </div>

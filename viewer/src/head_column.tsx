@@ -1,5 +1,4 @@
-// A column of tokens in the head view, to be pointed at, walked through and
-// pinned.
+// A column of tokens in the head view: hover, arrow keys and pinning.
 
 import { HeadScene } from "./head_scene";
 import { weight_text } from "./numbers";
@@ -24,7 +23,7 @@ export function Column(props: {
   const text = scene.run.sides[side === "row" ? role.row_side : role.key_side]!;
   const first = side === "row" ? range.row : range.key;
   const count = side === "row" ? range.rows : range.keys;
-  // Where Tab enters the column: at what is pinned, if that is in sight.
+  // Tab enters the column at the pinned token, if it is visible.
   const marked = props.pinned?.side === side ? props.pinned.index : -1;
   const entry = marked >= first && marked < first + count ? marked : first;
   const pin = (index: number) => {
@@ -39,7 +38,7 @@ export function Column(props: {
     <div
       class={"tokens " + side}
       role="group"
-      aria-label={side === "row" ? "Tokens that look" : "Tokens looked at"}
+      aria-label={side === "row" ? "Queries" : "Keys"}
       onKeyDown={walk}
     >
       {Array.from({ length: count }, (_, i) => {
@@ -115,7 +114,7 @@ function Numbers({
   index: number;
   focus: Focus | null;
 }) {
-  // Their room is kept when there are none: no token moves under the pointer.
+  // Their space is reserved when there are none, so that no token moves under the pointer.
   if (!focus || focus.side === side) return <span class="numbers" />;
   const row = side === "key" ? focus.index : index;
   const key = side === "key" ? index : focus.index;

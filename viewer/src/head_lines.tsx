@@ -10,7 +10,7 @@ export interface Line {
   colour: string;
 }
 
-// An SVG element per line is dear: beyond this many they are painted.
+// An SVG element per line is slow: above this number they are painted on a canvas.
 const SVG_LINES = 1200;
 
 interface Box {

@@ -1,8 +1,8 @@
-// What the head view draws: the weights of its heads among a window of tokens.
+// Contents of the head view: the weights of its heads in a window of tokens.
 //
-// A head that fits into one block is asked for whole, as a recording keeps it.
-// Of a longer text a window is asked for, and how much weight lies outside is
-// told.
+// A head that fits into one block is requested as a whole, as a recording keeps it.
+// For a longer text a window is requested, and the view shows the share of the
+// weight outside.
 
 import { ask_binary, hello, run, Scene, useScene } from "./asking";
 import { floats } from "./decode";
@@ -60,7 +60,7 @@ export async function ask_block(
     weights[(row - asked.row) * asked.keys + key - asked.key];
 }
 
-// One whole row: what a token looks at, wherever that is.
+// One whole row: the weights of a token on all keys.
 export async function ask_row(
   r: Run,
   role: Role,
@@ -78,8 +78,8 @@ function window_at(role: Role, start: number): Range {
   const rows = role.rows <= ALL ? role.rows : WINDOW;
   const keys = role.keys <= ALL ? role.keys : WINDOW;
   const row = clamp(start, 0, role.rows - rows);
-  // Keys of another side have no place of their own: the same share of the way
-  // in.
+  // Keys of the other side have no corresponding position: use the same fraction of
+  // the length.
   const same = role.row_side === role.key_side;
   const key = same
     ? row

@@ -1,4 +1,4 @@
-// One layer's heads as lines from the tokens that look to the tokens looked at.
+// The heads of a layer as lines from queries to keys.
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo, useState } from "preact/hooks";
@@ -269,7 +269,7 @@ export function HeadView() {
             row={focus?.side === "row" ? focus.index : token}
             caption={
               focus?.side === "key"
-                ? `Who looks at “${token_text(scene.run.sides[role.key_side]!.tokens[focus.index] ?? "")}”: see the left column.`
+                ? `Tokens that attend to “${token_text(scene.run.sides[role.key_side]!.tokens[focus.index] ?? "")}”: see the left column.`
                 : "Point at a token, or press Enter on it to pin it: its weights are listed here."
             }
           />

@@ -1,5 +1,5 @@
-// A small heat map: one canvas pixel a cell, made large by the browser without
-// blur.
+// A small heat map: one canvas pixel per cell, enlarged by the browser without
+// smoothing.
 
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { Inks, paint_cells } from "./palette";
@@ -58,7 +58,7 @@ export function Heat(props: {
   );
 }
 
-// The scale under a map, with the numbers that its ends stand for.
+// The scale under a map, with the numbers at its ends.
 export function ScaleLegend({ inks, what }: { inks: Inks; what: string }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const { theme, signed, top, scale } = inks;

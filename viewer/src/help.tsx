@@ -1,4 +1,4 @@
-// What each view shows, in two sentences.
+// Descriptions of the views and keys.
 
 import { ViewName } from "./protocol";
 import { useDialog } from "./dialog";
@@ -8,74 +8,74 @@ export const VIEW_WORDS: Record<ViewName, { title: string; about: string }> = {
   model: {
     title: "Model",
     about:
-      "Every head of every layer as a small map of who looks at whom. The " +
-      "chips find heads by what they do, such as looking at the token " +
-      "before, each measured from 0 to 1.",
+      "Every head of every layer as a small map of its weights. The chips " +
+      "sort heads by a pattern, such as attending to the previous token, " +
+      "measured from 0 to 1.",
   },
   head: {
     title: "Head",
     about:
-      "Lines run from each token on the left to the tokens it looks at on " +
+      "Lines run from each token on the left to the tokens it attends to on " +
       "the right; the stronger the line, the larger the weight. Point at a " +
-      "token to see its lines and numbers alone, press to keep it, and " +
+      "token to see only its lines and numbers, press to pin it, and " +
       "switch heads on and off by their colour.",
   },
   neuron: {
     title: "Neuron",
     about:
-      "For one query token: how q and each k multiply, number by number, " +
-      "into a score, how scores become weights, and how weighted values add " +
-      "up to what the head gives. Blue is positive, orange negative.",
+      "For one query token: the products of q with each k, element by " +
+      "element, the scores, the weights, and the head output, which is the " +
+      "weighted sum of the values. Blue is positive, orange negative.",
   },
   matrix: {
     title: "Matrix",
     about:
-      "The whole table of weights, a row for each token that looks and a " +
-      "column for each looked at, from one glance at a hundred thousand " +
-      "tokens down to single weights. Hatched cells are hidden by a mask, " +
-      "and the legend says which.",
+      "The whole matrix of weights, a row for each query and a column for " +
+      "each key, from an overview of a hundred thousand tokens down to " +
+      "single weights. Hatched cells are masked; the legend explains the " +
+      "masks.",
   },
   flow: {
     title: "Flow",
     about:
-      "Which tokens of the input can reach one token's output through the " +
-      "layers. Argmax follows each head's strongest link, so that k heads " +
-      "and n layers reach at most (k+1) to the power n tokens; rollout " +
-      "multiplies the mean attention of all layers.",
+      "The receptive field: tokens of the input that reach one token's " +
+      "output through the layers. Argmax follows the largest weight of each " +
+      "head, so that k heads and n layers reach at most (k+1)ⁿ tokens; " +
+      "rollout multiplies the mean attention of all layers.",
   },
   compare: {
     title: "Compare",
     about:
-      "The same place under two conditions: another form of attention, " +
+      "The same head under two conditions: another form of attention, " +
       "random weights, another text or another model. The middle map is the " +
-      "difference, blue where the first has more and orange where the " +
-      "second has.",
+      "difference, blue where the first is larger and orange where the " +
+      "second is.",
   },
   generate: {
     title: "Generate",
     about:
-      "The model writes one token at a time: its candidates with their " +
-      "probabilities, where it looked for them, and how its memory grows. " +
-      "Step, run, and go back.",
+      "Generation one token at a time: candidates with their " +
+      "probabilities, the attention at each step, and the size of the KV " +
+      "cache. Step, run, and go back.",
   },
   embeddings: {
     title: "Embeddings",
     about:
-      "How alike the tokens' vectors are before each layer, as cosines, " +
-      "from words alone to words in context. Below, the sinusoidal " +
-      "positions, and the one matrix that moves every position to the next.",
+      "The cosines of the tokens' hidden states before each layer, from " +
+      "token embeddings to tokens in context. Below, the sinusoidal " +
+      "positions, and the matrix that maps every position to the next.",
   },
 };
 
 export const help_open = signal(false);
 
 const KEYS: [string, string][] = [
-  ["Tab", "from part to part"],
+  ["Tab", "move between controls"],
   ["Arrows", "within tabs, grids and token columns; move the matrix"],
   ["Enter", "enter a head, pin a token"],
   ["+ − 0", "zoom the matrix, show all of it"],
   ["Shift + arrows", "move the marked cell"],
-  ["[ ]", "the step of training before or after"],
+  ["[ ]", "previous or next training step"],
 ];
 
 export function Help({ view }: { view: ViewName }) {
@@ -89,7 +89,7 @@ export function Help({ view }: { view: ViewName }) {
       onClose={() => (help_open.value = false)}
     >
       <div class="panel-top">
-        <h2 id="help-title">What the views show</h2>
+        <h2 id="help-title">The views</h2>
         <button
           type="button"
           class="quiet"

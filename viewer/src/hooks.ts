@@ -1,4 +1,4 @@
-// A few facts for tests and the curious, as window.attend.
+// Facts for tests and debugging, as window.attend.
 
 import { cache_bytes, is_asking, progress, run } from "./asking";
 import { address_of, state } from "./state";
@@ -12,11 +12,11 @@ export const hooks = {
   get ready(): boolean {
     return run.value !== null && progress.value === null;
   },
-  // Ready, and no question is on its way.
+  // Ready, and no request is pending.
   get idle(): boolean {
     return hooks.ready && !is_asking();
   },
-  // The step of training that what is shown was run with; -1: none.
+  // The training step of the shown run; -1: none.
   get shown_step(): number {
     return run.value?.case.step ?? -1;
   },

@@ -1,12 +1,12 @@
-// The loss over the steps of a course, with the saved ones marked: a press
-// chooses the nearest.
+// The loss over the steps of a training run, with the checkpoints marked: a press
+// selects the nearest.
 
 import { ticks } from "d3-array";
 import { useRef } from "preact/hooks";
-import { choose_step, nearest, stop_playing } from "./course";
+import { choose_step, nearest, stop_playing } from "./training";
 import { clamp } from "./numbers";
 import { head_colour } from "./palette";
-import { Course, Point } from "./protocol";
+import { Training, Point } from "./protocol";
 import { theme } from "./state";
 import { useWidth } from "./width";
 
@@ -26,7 +26,7 @@ interface Axes {
 
 export const valid_colour = () => head_colour(2, theme.value);
 
-function axes_of(c: Course, width: number): Axes {
+function axes_of(c: Training, width: number): Axes {
   const all = [...c.loss, ...c.valid];
   const first = Math.min(c.steps[0], ...all.map((p) => p[0]));
   const last = Math.max(c.steps[c.steps.length - 1], ...all.map((p) => p[0]));
@@ -75,7 +75,7 @@ function line(points: Point[], a: Axes): string {
     .join("");
 }
 
-// From the least to the most of each stretch.
+// The range of each segment.
 function band(points: Point[], a: Axes): string {
   const along = (which: 2 | 3, list: Point[]) =>
     list.map((p) => spot(a, p[0], p[which]));
@@ -86,15 +86,15 @@ function band(points: Point[], a: Axes): string {
   );
 }
 
-export function LossCurve({ course, step }: { course: Course; step: number }) {
+export function LossCurve({ training, step }: { training: Training; step: number }) {
   const { box, width } = useWidth(600);
   const held = useRef(false);
-  const a = axes_of(course, width);
+  const a = axes_of(training, width);
   const choose = (e: PointerEvent, how: "step" | "same") => {
     const left = (e.currentTarget as Element).getBoundingClientRect().left;
     stop_playing();
-    const at = nearest(course.steps, a.step_of(e.clientX - left));
-    choose_step(course.steps[at], how);
+    const at = nearest(training.steps, a.step_of(e.clientX - left));
+    choose_step(training.steps[at], how);
   };
   const here = a.x(step);
   return (
@@ -104,7 +104,7 @@ export function LossCurve({ course, step }: { course: Course; step: number }) {
         height={HEIGHT}
         class="plot loss-curve"
         role="img"
-        aria-label={`Loss over ${course.steps.length} saved steps; step ${step} is chosen`}
+        aria-label={`Loss over ${training.steps.length} saved steps; step ${step} is chosen`}
         data-test="loss-curve"
         onPointerDown={(e) => {
           held.current = true;
@@ -134,11 +134,11 @@ export function LossCurve({ course, step }: { course: Course; step: number }) {
             </text>
           </g>
         ))}
-        {course.loss.length > 1 && (
-          <path d={band(course.loss, a)} class="loss-band" />
+        {training.loss.length > 1 && (
+          <path d={band(training.loss, a)} class="loss-band" />
         )}
-        <path d={line(course.loss, a)} class="plot-line" />
-        {course.valid.map((p) => (
+        <path d={line(training.loss, a)} class="plot-line" />
+        {training.valid.map((p) => (
           <circle
             key={p[0]}
             cx={a.x(p[0])}
@@ -147,14 +147,14 @@ export function LossCurve({ course, step }: { course: Course; step: number }) {
             fill={valid_colour()}
           />
         ))}
-        {course.steps.map((s) => (
+        {training.steps.map((s) => (
           <line
             key={s}
             x1={a.x(s)}
             x2={a.x(s)}
             y1={HEIGHT - BOTTOM + 4}
             y2={HEIGHT - 4}
-            class={s === course.best ? "loss-step best" : "loss-step"}
+            class={s === training.best ? "loss-step best" : "loss-step"}
           />
         ))}
         <line

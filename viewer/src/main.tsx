@@ -13,8 +13,8 @@ import {
 } from "./asking";
 import { rove } from "./controls";
 import { CompareView } from "./compare_view";
-import { course, follow_course } from "./course";
-import { CourseBar } from "./course_bar";
+import { training, follow_training } from "./training";
+import { TrainingBar } from "./training_bar";
 import { DesignPage, start_design } from "./design_page";
 import { EmbeddingsView } from "./embeddings_view";
 import { FlowView } from "./flow_view";
@@ -75,7 +75,7 @@ function Header() {
             onChange={(e) => {
               const to = e.currentTarget.value;
               const step =
-                course.value?.model === to ? (course.value.last ?? -1) : -1;
+                training.value?.model === to ? (training.value.last ?? -1) : -1;
               change_case({ model: to, second: null, step });
             }}
           >
@@ -206,7 +206,7 @@ function Page() {
           )}
         </div>
       </main>
-      <CourseBar />
+      <TrainingBar />
       <Gallery />
       <Help view={view} />
       <div class="hidden" role="status" aria-live="polite" data-test="spoken">
@@ -225,7 +225,7 @@ function App() {
       (h) => {
         follow_address(h.start);
         hello.value = h;
-        follow_course();
+        follow_training();
         gallery_open.value = h.open_gallery && h.live && !location.hash;
         effect(() => {
           state.value;

@@ -1,4 +1,5 @@
-// What a query may not see, and why: hatched in the matrix, told in its legend.
+// Masked regions of a matrix and their reasons: hatched in the plot, explained in its
+// legend.
 
 import { Camera } from "./camera";
 import { Role } from "./protocol";
@@ -15,21 +16,21 @@ export function masks_of(role: Role): Mask[] {
     out.push({
       id: "causal",
       title: "causal",
-      why: "a token cannot look at what comes after it",
+      why: "a token does not attend to later tokens",
     });
   }
   if (role.window > 0) {
     out.push({
       id: "window",
       title: "window",
-      why: `a token looks at the ${role.window} nearest tokens only`,
+      why: `a token attends to the ${role.window} nearest tokens only`,
     });
   }
   if (role.real_keys < role.keys) {
     out.push({
       id: "padding",
       title: "padding",
-      why: "the text was filled up to this length; nobody looks at the filling",
+      why: "the text is padded to this length; padding is not attended to",
     });
   }
   return out;
@@ -39,7 +40,7 @@ export function cross_words(role: Role): string {
   if (role.role !== "cross") return "";
   return (
     "Cross-attention has no causal mask: every token of the decoder sees the whole input" +
-    (role.real_keys < role.keys ? ", save its padding." : ".")
+    (role.real_keys < role.keys ? ", except its padding." : ".")
   );
 }
 
@@ -56,7 +57,7 @@ export function is_masked(
   return null;
 }
 
-// Stripes in another direction for each reason, so that colour need not tell.
+// Stripes in a different direction for each reason, so that colour is not needed.
 export function hatch(
   context: CanvasRenderingContext2D,
   id: Mask["id"],
@@ -93,8 +94,8 @@ export function hatch(
   return context.createPattern(tile, "repeat")!;
 }
 
-// The region of a mask in pixels of the plot. Steps are drawn where they can be
-// seen; further out the edge is a straight line.
+// The region of a mask in pixels of the plot. Steps are drawn where they are visible;
+// at coarser scales the edge is a straight line.
 export function mask_path(role: Role, id: Mask["id"], cam: Camera): Path2D {
   const path = new Path2D();
   const X = (key: number) => (key - cam.x) * cam.scale;

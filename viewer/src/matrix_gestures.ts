@@ -1,4 +1,4 @@
-// Hands on a matrix: drag, wheel, pinch and keys, for any element that shows a
+// Gestures on a matrix: drag, wheel, pinch and keys, for any element that shows a
 // plot.
 
 import { MatrixPlot } from "./matrix_plot";

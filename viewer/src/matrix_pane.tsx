@@ -16,7 +16,7 @@ export interface At {
   key: number;
 }
 
-// What is in sight, told after every frame that was not part of a drag.
+// The visible part, reported after every frame that is not part of a drag.
 export interface Sight {
   plot: MatrixPlot;
   spec: TileSpec;
@@ -59,7 +59,7 @@ function pinned(): At | null {
   return token >= 0 && key >= 0 ? { row: token, key } : null;
 }
 
-// A new head's first tile replaces the old picture, not an empty store.
+// The old picture stays until the first tile of a new head arrives.
 function follow_spec(
   spec: TileSpec,
   plot: { current: MatrixPlot | null },

@@ -1,8 +1,8 @@
 // Draws a matrix: tiles, hatched masks, token labels and the marked cell, in
 // one canvas.
 //
-// Everything happens in one requestAnimationFrame and touches no layout: what a
-// frame needs (size, colours, labels) is known before.
+// Everything is drawn in one requestAnimationFrame without reading the layout: size,
+// colours and labels are known before.
 
 import { tickStep } from "d3-array";
 import { Camera } from "./camera";
@@ -37,7 +37,7 @@ export class MatrixPlot {
   private dragging = false;
   private hatches = new Map<string, CanvasPattern>();
   rate = 0; // frames a second of the last drag
-  // Plots that are looked at together, this one among them.
+  // Plots that move together, including this one.
   beside: MatrixPlot[] = [];
 
   constructor(
@@ -60,7 +60,7 @@ export class MatrixPlot {
     this.redraw();
   }
 
-  // Another head or text: the same place is kept where the sizes agree.
+  // Another head or text: the position is kept if the sizes agree.
   show(store: TileStore): void {
     const { rows, keys } = store.spec.role;
     const same = rows === this.cam.rows && keys === this.cam.keys;
@@ -84,7 +84,7 @@ export class MatrixPlot {
     this.redraw();
   }
 
-  // A hand moved this plot: those beside it follow.
+  // The user moved this plot: linked plots follow.
   moved(): void {
     for (const p of this.beside) {
       if (
@@ -164,7 +164,7 @@ export class MatrixPlot {
     this.choose_inks(drawn.map((d) => d[0]));
     c.imageSmoothingEnabled = false;
     for (const [tile, x, y] of drawn) this.draw_tile(c, tile, level, x, y);
-    // The whole matrix in one tile is a ground to fall back on while panning.
+    // The whole matrix in one tile is the background while panning.
     const ground = { level: store.levels, x: 0, y: 0 };
     if (!store.find(ground)) wanted.unshift(ground);
     store.want(wanted);
@@ -182,9 +182,8 @@ export class MatrixPlot {
     return undefined;
   }
 
-  // One scale for all that is in sight. It grows while panning and is chosen
-  // anew when another level comes into sight: a mean is smaller the more it is
-  // the mean of.
+  // One colour scale for all visible tiles. It grows while panning and is reset when the
+  // level changes: means over more cells are smaller.
   private inks_level = -1;
   private own_top = 0;
   private choose_inks(tiles: Tile[]): void {
@@ -322,7 +321,7 @@ export class MatrixPlot {
     c.strokeRect(x - size / 2, y - size / 2, size, size);
   }
 
-  // The pooled value under a cell, from the finest tile at hand.
+  // The pooled value under a cell, from the finest tile available.
   value_at(row: number, key: number): { value: number; tile: Tile } | null {
     const first = this.cam.level(this.store.levels, this.dense);
     for (let level = first; level <= this.store.levels; level++) {

@@ -38,7 +38,7 @@ function CellFacts({
   const masked = is_masked(role, at.row, at.key);
   const rough = !!found && (found.tile.level > 0 || !found.tile.precise);
   const key = rough && !masked ? [spec_key(spec), at.row, at.key].join() : null;
-  // The weight itself, once the pointer rests: what is drawn here is pooled.
+  // The exact weight, once the pointer rests: the drawn value is pooled.
   const exact = useScene(key, async (signal) => {
     await new Promise((done) => setTimeout(done, 150));
     if (signal.aborted) throw new Error("passed over");
@@ -160,7 +160,7 @@ function Refine({ sight }: { sight: Sight }) {
   return (
     <div class="refine">
       <span data-test="sampled">
-        Sampled: some rows of each cell were looked at, not all.
+        Sampled: computed from some rows of each cell.
       </span>
       <button type="button" data-test="refine" onClick={start}>
         Compute exactly
@@ -206,7 +206,7 @@ export function MatrixView() {
             {
               value: "root",
               label: "root",
-              title: "by the square root: brings out small weights",
+              title: "square root: shows small weights",
             },
             { value: "linear", label: "linear" },
           ]}
@@ -235,7 +235,7 @@ export function MatrixView() {
           )}
           {token >= 0 && token < shown.role.rows && (
             <details class="row-details" data-test="row-details">
-              <summary>What row {count_text(token)} looks at most</summary>
+              <summary>Largest weights of row {count_text(token)}</summary>
               <RowTable
                 row={token}
                 caption=""
@@ -273,12 +273,12 @@ export function spoken_cell(p: MatrixPlot, at: At): string {
   const masked = is_masked(role, at.row, at.key);
   const found = p.value_at(at.row, at.key);
   const words =
-    `${token_text(r.sides[role.row_side]!.tokens[at.row])} looks at ` +
+    `${token_text(r.sides[role.row_side]!.tokens[at.row])} attends to ` +
     token_text(r.sides[role.key_side]!.tokens[at.key]);
   return (
     words +
     (masked
-      ? `: hidden, ${masked}`
+      ? `: masked, ${masked}`
       : found
         ? `: ${weight_text(found.value)}`
         : "")

@@ -1,5 +1,4 @@
-// The model at a glance: every head of every layer as a small map, and what it
-// does.
+// Overview of the model: every head of every layer as a small map, with its pattern.
 
 import { useMemo } from "preact/hooks";
 import { ask_binary, ask_json, run, useScene } from "./asking";
@@ -138,8 +137,8 @@ function Thumb({
   );
 }
 
-// A causal model cannot look at the next token: no chip for what no head could
-// do.
+// A causal model cannot attend to the next token: no chip for patterns that cannot
+// occur.
 function applies(p: Patterns, at: number): boolean {
   return p.scores.some((layer) => layer.some((head) => head[at] !== null));
 }
@@ -149,7 +148,7 @@ function Chips({ patterns }: { patterns: Patterns }) {
   const about = patterns.about[patterns.names.indexOf(sort)];
   return (
     <div class="chips-box">
-      <div class="chips" role="group" aria-label="Find heads by what they do">
+      <div class="chips" role="group" aria-label="Sort heads by pattern">
         {patterns.names.map(
           (name, i) =>
             applies(patterns, i) && (
@@ -167,7 +166,7 @@ function Chips({ patterns }: { patterns: Patterns }) {
       </div>
       <p class="faint hint">
         {about ||
-          "Choose what a head may do: the heads that do it most come first, each with its score from 0 to 1."}
+          "Choose a pattern to sort the heads by its score, from 0 to 1."}
       </p>
     </div>
   );
@@ -254,8 +253,8 @@ export function ModelView() {
         </div>
       </div>
       <p class="faint hint">
-        Rows of a map are the tokens that look, columns the tokens looked at;
-        dark is much. Each map is scaled to its own largest weight.
+        Rows of a map are queries, columns are keys; darker is larger. Each map
+        is scaled to its own largest weight.
         {looked &&
           ` Scores are from ${count_text(patterns.rows_looked)} of ${count_text(patterns.rows)} rows.`}
       </p>

@@ -1,5 +1,4 @@
-// What the neuron view draws: one query, its keys and values, and what they
-// make.
+// Contents of the neuron view: one query, its keys and values, and the head output.
 
 import { ask_binary, run, useScene } from "./asking";
 import { Answer, floats } from "./decode";
@@ -105,7 +104,7 @@ export function useNeuronScene(first: number) {
   });
 }
 
-// Without a choice: the last token, which sees the most.
+// By default the last token, which sees the most keys.
 function chosen_token(role: Role, token: number): number {
   return token >= 0
     ? token

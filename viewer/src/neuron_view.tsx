@@ -1,5 +1,4 @@
-// Inside one head, for one query: from q and k, number by number, to what it
-// gives.
+// One head for one query: from the elements of q and k to the head output.
 
 import { useSignal } from "@preact/signals";
 import { useId, useState } from "preact/hooks";
@@ -177,7 +176,7 @@ export function NeuronView() {
               <b>out</b>
             </span>
             <span class="out-words faint">
-              the sum of every v times its weight
+              the weighted sum of v
               {softmax ? "" : ` (${scene.form})`}
             </span>
             <Strip
@@ -187,14 +186,14 @@ export function NeuronView() {
               index={-1}
               read={read}
               test="strip-out"
-              label={`What the head gives, ${role.dim_v} numbers`}
+              label={`Head output, ${role.dim_v} numbers`}
             />
           </div>
         </div>
       </div>
       <p class="faint hint">
         Scores are q · k times {signed_text(scene.scale, 4)}
-        {role.bias ? ", and the bias of the distance," : ""}
+        {role.bias ? ", plus the position bias," : ""}
         {softmax
           ? ` and their softmax is the weight: exp(score − ${signed_text(scene.lse, 3)}).`
           : `; the weights are those of ${scene.form}.`}{" "}

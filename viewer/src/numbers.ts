@@ -1,4 +1,4 @@
-// Numbers as the page writes them: of even width where they stand in columns.
+// Formatted numbers, of equal width in columns.
 
 export function weight_text(w: number): string {
   if (!Number.isFinite(w)) return "–";

@@ -1,8 +1,8 @@
 // Colours: those of lab/svg/palette.h; tests/unit/test_palette.c compares them.
 //
-// Weights: even steps of lightness, which every kind of colour vision and grey
-// print keep in order. Signed numbers: blue above zero, orange below. Heads:
-// colours that stay apart for colour-blind eyes.
+// Weights: even steps of lightness, which stay in order for every kind of colour vision
+// and in grey print. Signed numbers: blue above zero, orange below. Heads: colours that
+// colour-blind readers can distinguish.
 
 const hex = (words: string): number[] =>
   words.split(" ").map((w) => parseInt(w, 16));
@@ -62,7 +62,7 @@ export interface Inks {
   scale: Scale; // root: the square root of number / top, as in the pictures
 }
 
-// Where a number lies on its ramp.
+// The position of a number on its ramp.
 function ink_index(value: number, inks: Inks): number {
   const t = inks.top > 0 ? value / inks.top : 0;
   const size = Math.min(1, Math.abs(t));
@@ -88,7 +88,7 @@ function luminance(word: number): number {
   return 0.2126 * part(0) + 0.7152 * part(8) + 0.0722 * part(16);
 }
 
-// Black or white, whichever reads better over a number's colour.
+// Black or white, whichever has more contrast with a number's colour.
 export function ink_over(value: number, inks: Inks): string {
   const behind = luminance(ink_ramp(inks)[ink_index(value, inks)]);
   return (behind + 0.05) / 0.05 > 1.05 / (behind + 0.05)

@@ -1,4 +1,4 @@
-// A small plot of one number over steps, with ticks that a person would choose.
+// A small plot of one number over steps, with round ticks.
 
 import { ticks } from "d3-array";
 import { bytes_text } from "./numbers";

@@ -1,4 +1,4 @@
-// Tiles made in the page from a whole head, by the rules of the request `tile`.
+// Tiles computed in the page from a whole head, by the rules of the request `tile`.
 
 import { Pool } from "./protocol";
 

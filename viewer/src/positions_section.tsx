@@ -1,5 +1,5 @@
-// Sinusoidal positions: their table, how alike they are, and the matrix M that
-// moves each to the next; beside them, the positions that the model learned.
+// Sinusoidal positions: their table, their cosines, and the matrix M that maps each to
+// the next; and the positions that the model learned.
 
 import { useSignal } from "@preact/signals";
 import { ask_binary, useScene } from "./asking";
@@ -67,7 +67,7 @@ function Map({
   );
 }
 
-// Learned positions are those of a step, where the model is a course.
+// Learned positions depend on the step of a training run.
 export function PositionsSection({
   model,
   step,
@@ -98,14 +98,14 @@ export function PositionsSection({
       <h2>Positions</h2>
       <p class="hint faint">
         This model's own positions are {model.positions}. The sinusoidal ones
-        below put position t into sines and cosines of falling frequency; one
-        matrix M turns every position into the next: p(t+1) = M p(t).
+        below encode position t by sines and cosines of decreasing frequency;
+        one matrix M maps every position to the next: pₜ₊₁ = M pₜ.
       </p>
       <Problem text={error} />
       {value && (
         <>
           <p data-test="shift-error" data-number={value.error}>
-            Largest error of p(t+1) = M p(t):{" "}
+            Largest error of pₜ₊₁ = M pₜ:{" "}
             <b class="number">{compact_text(value.error)}</b>
           </p>
           <div class="position-maps">
@@ -122,7 +122,7 @@ export function PositionsSection({
             />
             <Map
               title="Cosines"
-              about="how alike two positions are: near ones are"
+              about="cosines of two positions: near ones are similar"
               values={value.cosine}
               rows={COUNT}
               columns={COUNT}
@@ -131,7 +131,7 @@ export function PositionsSection({
             />
             <Map
               title="M"
-              about="turns by each frequency's angle: two by two blocks"
+              about="rotations by each frequency's angle: 2 × 2 blocks"
               values={value.shift}
               rows={WIDTH}
               columns={WIDTH}

@@ -1,4 +1,4 @@
-// What the page and the program say to each other: viewer/README.md as types.
+// The protocol of page and program: viewer/README.md as types.
 
 export type RoleName = "encoder" | "decoder" | "cross";
 export type ViewName =
@@ -37,13 +37,13 @@ export interface Case {
   untrained: boolean;
   seed: number;
   pad: number;
-  step: number; // of a course; -1: the model has none
+  step: number; // of a training run; -1: the model has none
 }
 
-// A stretch of a curve: its step, its mean, its least, its most.
+// A segment of a curve: step, mean, minimum, maximum.
 export type Point = [number, number, number, number];
 
-export interface Course {
+export interface Training {
   model: string;
   steps: number[]; // rising
   left_out: number; // of a still page: saved steps that are not in it
@@ -83,7 +83,7 @@ export interface GalleryEntry {
 export interface Hello {
   version: string;
   models: Model[];
-  course: Course | null;
+  training: Training | null;
   start: Partial<State>;
   gallery: GalleryEntry[];
   open_gallery: boolean;
@@ -162,7 +162,7 @@ export interface Patterns {
 }
 
 export interface Comparison {
-  // null: rows cannot be matched, and `why` says why.
+  // null: rows cannot be matched; `why` has the reason.
   distance: (number | null)[][] | null;
   entropy: number[][] | null;
   other_entropy: number[][] | null;
@@ -191,7 +191,7 @@ export interface Progress {
 
 export type Request = Record<string, unknown>;
 
-// One spelling per request: the key of the page's cache and of a still file.
+// Canonical form of a request: the key of the page's cache and of a still file.
 export function canonical(value: unknown): string {
   if (Array.isArray(value)) return "[" + value.map(canonical).join(",") + "]";
   if (value && typeof value === "object") {

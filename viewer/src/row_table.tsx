@@ -1,5 +1,4 @@
-// What one token looks at, as a table: the numbers behind the lines, for eyes
-// and ears.
+// The weights of one token as a table, also for screen readers.
 
 import { useScene } from "./asking";
 import { ask_row, fits_a_block, HeadScene } from "./head_scene";
@@ -26,8 +25,7 @@ export function RowTable({
     ? [run.run, role.role, place.layer, heads.join(), row].join()
     : null;
   const { value, error } = useScene(key, async (signal) => {
-    // A row of a long text costs a request: not for every token that is passed
-    // over.
+    // A row of a long text needs a request, which is delayed while the pointer moves.
     if (!fits_a_block(role)) await new Promise((done) => setTimeout(done, 120));
     if (signal.aborted) throw new Error("passed over");
     const rows = await Promise.all(

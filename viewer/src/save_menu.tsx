@@ -1,5 +1,4 @@
-// Saving what is seen: a picture drawn by the program, or the link to this very
-// view.
+// Saving the view: a picture drawn by the program, or a link.
 
 import { useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";

@@ -1,8 +1,7 @@
-// Where answers come from: the program that serves the page, or the page's own
-// file.
+// The source of answers: the program that serves the page, or the page's own file.
 //
-// The views know neither. A Source answers a request by name; what comes back
-// is JSON, a binary answer, or a stream of events that ends in "done".
+// Views do not depend on which. A Source answers a request by name; the answer is
+// JSON, binary, or a stream of events that ends with "done".
 
 import { Answer, decode } from "./decode";
 import { Hello, Progress, Request, Step } from "./protocol";
@@ -15,7 +14,7 @@ interface Listener {
 
 export interface Source {
   readonly live: boolean;
-  // A continuation can be had, at least a recorded one.
+  // Continuations are available, at least a recorded one.
   readonly writes: boolean;
   hello(): Promise<Hello>;
   json<T>(name: string, request: Request, signal?: AbortSignal): Promise<T>;
@@ -29,7 +28,7 @@ export interface Source {
   picture(request: Request): Promise<Blob>;
 }
 
-// The run was let go of to make room: whoever asked may run it again.
+// The run was evicted: the caller may run it again.
 export class GoneError extends Error {}
 
 async function refuse(response: Response): Promise<never> {
@@ -40,7 +39,7 @@ async function refuse(response: Response): Promise<never> {
     if (typeof body.error === "string") sentence = body.error;
     gone = body.gone === true;
   } catch {
-    // Not JSON: the sentence above stands.
+    // Not JSON: keep the message above.
   }
   throw gone ? new GoneError(sentence) : new Error(sentence);
 }
@@ -48,7 +47,7 @@ async function refuse(response: Response): Promise<never> {
 class LiveSource implements Source {
   readonly live = true;
   readonly writes = true;
-  // Of the address that the program printed: it goes with every question.
+  // The token of the printed address, sent with every request.
   private readonly token = new URLSearchParams(location.search).get("token");
 
   private async ask(
@@ -118,8 +117,8 @@ class LiveSource implements Source {
   }
 }
 
-// Server-sent events over fetch: EventSource cannot POST, nor say why it was
-// refused.
+// Server-sent events over fetch: EventSource cannot POST, and does not report why a
+// request was refused.
 async function* events(
   response: Response,
 ): AsyncGenerator<{ event: string; data: unknown }> {

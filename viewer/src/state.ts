@@ -1,8 +1,7 @@
-// What is looked at, as signals, and the address that says the same.
+// The state of the page as signals, synchronised with the address.
 //
-// `state` is all that a link needs. The address and the state follow each
-// other: a change of what is looked at is a step that Back undoes, a hover or a
-// keystroke in the text replaces the step it is part of.
+// `state` is all that a link needs. A change of the view is a history entry that Back
+// undoes; a hover or a keystroke in the text replaces the current entry.
 
 import { computed, effect, signal } from "@preact/signals";
 import { Case, Run, State, ViewName } from "./protocol";
@@ -48,7 +47,7 @@ export const VIEWS: ViewName[] = [
   "embeddings",
 ];
 
-// Longer texts stay out of the address: browsers cut or refuse such links.
+// Longer texts are left out of the address: browsers truncate or refuse such links.
 const LINK_TEXT = 100_000;
 
 export const state = signal<State>(DEFAULT_STATE);
@@ -145,7 +144,7 @@ export function with_defaults(s: Partial<State>): State {
   };
 }
 
-// "step": Back returns here. "same": part of the step that is under way.
+// "step": a new history entry. "same": replaces the current entry.
 export function go(
   change: Partial<State>,
   how: "step" | "same" = "step",
@@ -168,7 +167,7 @@ export function go(
   }
 }
 
-// Browsers allow few history changes a second, and a hover makes many.
+// Browsers limit history changes per second, and hovering makes many.
 let waiting: number | undefined;
 let replacement: string | null = null;
 
@@ -206,7 +205,7 @@ export function follow_address(start: Partial<State>): void {
   addEventListener("popstate", read);
 }
 
-// The state's place, made to fit a run: another model may have fewer heads.
+// The state's role, layer and head, limited to a run: another model may have fewer heads.
 export function place_in(run: Run, s: State) {
   const role = run.roles.find((r) => r.role === s.role) ?? run.roles[0];
   return {
@@ -238,7 +237,7 @@ function remembered(): ThemeChoice {
     const value = localStorage.getItem("theme") as ThemeChoice;
     return THEMES.includes(value) ? value : "auto";
   } catch {
-    // Storage is closed to pages opened from disk in some browsers.
+    // Some browsers have no storage for pages opened from disk.
     return "auto";
   }
 }
@@ -261,7 +260,7 @@ effect(() => {
   }
 });
 
-// What the live region says to those who listen instead of looking.
+// The text of the live region, for screen readers.
 export const spoken = signal("");
 export function say(sentence: string): void {
   spoken.value = sentence;

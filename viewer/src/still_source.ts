@@ -1,8 +1,7 @@
-// Answers out of the page's own file: what `attend view --out page.html` wrote.
+// Answers from the page's own file, written by `attend view --out page.html`.
 //
-// The file keeps whole heads. Ranges are cut out of them and tiles are pooled
-// from them here, so that a recording can be looked at as closely as the live
-// page.
+// The file contains whole heads. Ranges and tiles are computed from them here, so that
+// a recording can be zoomed like the live page.
 
 import { Answer, bytes_of_base64, decode, floats, Part } from "./decode";
 import { canonical, Case, Hello, Request, Run } from "./protocol";
@@ -22,8 +21,7 @@ interface Still {
 
 const RANGE = ["row", "rows", "key", "keys"];
 
-// Which part's shape is cut by rows, which by keys, in the answers that have
-// ranges.
+// The parts that are sliced by rows and by keys, in answers with ranges.
 const CUTS: Record<string, Record<string, [boolean, boolean]>> = {
   block: { weights: [true, true] },
   vectors: {
@@ -71,7 +69,7 @@ export class StillSource implements Source {
 
   private missing(): Error {
     const model = this.still.hello.models[0]?.name ?? "MODEL";
-    const what = this.still.hello.course ? "--run" : "--model";
+    const what = this.still.hello.training ? "--run" : "--model";
     return new Error(
       `This part needs the live page: attend view ${what} ${model}`,
     );
@@ -200,7 +198,7 @@ export class StillSource implements Source {
     );
   }
 
-  // The recorded continuation of this prompt, as far as it was asked for.
+  // The recorded continuation of this prompt, up to the requested length.
   private wrote(request: Request): Run | null {
     const { model, text, step } = request.case as Case;
     const run = Object.values(this.still.runs).find(

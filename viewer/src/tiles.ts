@@ -1,5 +1,5 @@
-// Tiles of one head's matrix: fetched as they come into sight, painted once,
-// let go of when there are too many.
+// Tiles of one head's matrix: fetched when visible, painted once, evicted when there are
+// too many.
 //
 // Level l has cells of 2^l tokens a side. A short text's tiles are pooled in
 // the page from the whole head; a long one's come from the program.
@@ -22,7 +22,7 @@ export interface TileSpec {
   pool: Pool;
   attention?: string;
   minus?: { run: Run; attention?: string };
-  // Numbers that are no weights (cosines): all of them, and a name for them.
+  // Numbers other than weights (cosines): all of them, and their name.
   given?: { id: string; values: () => Promise<Float32Array> };
 }
 
@@ -69,7 +69,7 @@ export class TileStore {
   private queue: Spot[] = [];
   private underway = new Map<string, AbortController>();
   private whole: Promise<Float32Array> | null = null;
-  // Not asked for again: a redraw would ask for ever.
+  // Not requested again: every redraw would repeat the request.
   private failed = new Set<string>();
   error = "";
 
@@ -99,8 +99,8 @@ export class TileStore {
     return tile;
   }
 
-  // What is in sight and not here, most wanted first; what is no longer in
-  // sight is dropped.
+  // Visible tiles that are missing, by priority; tiles that are no longer visible are
+  // dropped.
   want(spots: Spot[]): void {
     const names = new Set(spots.map(name_of));
     for (const [id, control] of this.underway) {

@@ -5,8 +5,7 @@ import { useCallback, useRef, useState } from "preact/hooks";
 export function useWidth(first = 200) {
   const [width, set_width] = useState(first);
   const observer = useRef<ResizeObserver | null>(null);
-  // A callback and not an object: the element may come later than the
-  // component.
+  // A callback ref, because the element may be created later than the component.
   const box = useCallback((element: HTMLElement | null) => {
     observer.current?.disconnect();
     if (!element) return;

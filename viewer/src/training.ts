@@ -1,25 +1,24 @@
-// A course of training: its saved steps, which of them is looked at, and walking
-// through them.
+// A training run: its checkpoints, the selected one, and playing them in order.
 //
 // The step is part of the case, so it is in the address, and every view follows
-// it like any other change of what is run.
+// it like any other change of the case.
 
 import { signal } from "@preact/signals";
 import { hello, is_asking, problem, progress, run, source } from "./asking";
 import { writing } from "./generate_state";
-import { Course, Point } from "./protocol";
+import { Training, Point } from "./protocol";
 import { go, say, state } from "./state";
 
-export const course = signal<Course | null>(null);
+export const training = signal<Training | null>(null);
 export const playing = signal(false);
 export const following = signal(false); // new steps are shown as they come
 
 const LOOK_AGAIN = 3000; // ms
-const A_STEP = 700; // ms at least, so that an eye can follow
+const A_STEP = 700; // ms at least, so that a viewer can follow
 
-// The course that the case is of, if it is.
-export function course_here(): Course | null {
-  const c = course.value;
+// The training run of the case's model, if it has one.
+export function training_here(): Training | null {
+  const c = training.value;
   return c && c.model === state.value.case.model ? c : null;
 }
 
@@ -28,7 +27,7 @@ export function step_here(): number {
   return step >= 0 ? step : (run.value?.case.step ?? -1);
 }
 
-// The place of the saved step that is nearest.
+// The index of the nearest checkpoint.
 export function nearest(steps: number[], step: number): number {
   let best = 0;
   steps.forEach((s, i) => {
@@ -46,13 +45,13 @@ export function choose_step(
 }
 
 export function step_by(by: number): void {
-  const c = course_here();
+  const c = training_here();
   if (!c) return;
   const at = nearest(c.steps, step_here()) + by;
   if (at >= 0 && at < c.steps.length) choose_step(c.steps[at]);
 }
 
-// What was measured nearest to a step, no farther than the next saved one.
+// The measurement nearest to a step, no farther than the next point.
 export function measured(points: Point[], step: number): number | null {
   if (points.length === 0) return null;
   const at = nearest(
@@ -64,7 +63,7 @@ export function measured(points: Point[], step: number): number | null {
   return far ? null : points[at][1];
 }
 
-// ---- walking ----------------------------------------------------------------
+// ---- playing ----------------------------------------------------------------
 
 const pause = (ms: number) => new Promise((done) => setTimeout(done, ms));
 
@@ -82,14 +81,14 @@ export function stop_playing(): void {
 }
 
 export async function play(): Promise<void> {
-  const c = course_here();
+  const c = training_here();
   if (!c || playing.value) return;
   playing.value = true;
   if (step_here() === c.steps[c.steps.length - 1]) choose_step(c.steps[0]);
   while (playing.value) {
     await pause(A_STEP);
     const here = step_here();
-    const steps = course_here()?.steps;
+    const steps = training_here()?.steps;
     if (!steps || problem.value) break;
     if (!is_shown(here)) continue;
     const next = steps[nearest(steps, here) + 1];
@@ -99,28 +98,28 @@ export async function play(): Promise<void> {
   playing.value = false;
 }
 
-// ---- a course that goes on ---------------------------------------------------
+// ---- a run that is still training ------------------------------------------------
 
 async function look_again(): Promise<void> {
-  const before = course.value;
+  const before = training.value;
   if (!before || document.visibilityState !== "visible") return;
-  let now: Course;
+  let now: Training;
   try {
-    now = await source.json<Course>("course", {});
+    now = await source.json<Training>("training", {});
   } catch {
-    return; // what is known stays; whoever asks for more is told why
+    return; // keep the known steps; the next request reports the error
   }
   if (JSON.stringify(now) === JSON.stringify(before)) return;
   const newest = now.steps[now.steps.length - 1];
   const is_new = !before.steps.includes(newest);
-  course.value = now;
+  training.value = now;
   if (is_new) say(`Step ${newest} was saved.`);
-  if (is_new && following.value && course_here()) choose_step(newest);
+  if (is_new && following.value && training_here()) choose_step(newest);
 }
 
-export function follow_course(): void {
-  course.value = hello.value?.course ?? null;
-  if (!course.value) return;
+export function follow_training(): void {
+  training.value = hello.value?.training ?? null;
+  if (!training.value) return;
   if (source.live) setInterval(() => void look_again(), LOOK_AGAIN);
   addEventListener("keydown", (e) => {
     const at = e.target as HTMLElement;

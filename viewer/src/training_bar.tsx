@@ -1,5 +1,5 @@
-// The steps of a course, below every view: the loss, a slider, and a button that
-// walks through them.
+// The steps of a training run, below every view: the loss, a slider, and a button that
+// plays them.
 
 import { useSignal } from "@preact/signals";
 import { useId } from "preact/hooks";
@@ -7,7 +7,7 @@ import { source } from "./asking";
 import { Chip } from "./controls";
 import {
   choose_step,
-  course_here,
+  training_here,
   following,
   measured,
   nearest,
@@ -16,19 +16,19 @@ import {
   step_by,
   step_here,
   stop_playing,
-} from "./course";
+} from "./training";
 import { Film } from "./film";
 import { LossCurve, valid_colour } from "./loss_curve";
 import { compact_text, count_text } from "./numbers";
-import { Course } from "./protocol";
+import { Training } from "./protocol";
 
-function Words({ course, step }: { course: Course; step: number }) {
-  const loss = measured(course.loss, step);
-  const valid = measured(course.valid, step);
+function Words({ training, step }: { training: Training; step: number }) {
+  const loss = measured(training.loss, step);
+  const valid = measured(training.valid, step);
   return (
-    <span class="course-words" data-test="step-words" data-number={step}>
+    <span class="training-words" data-test="step-words" data-number={step}>
       step <b>{count_text(step)}</b>
-      {step === course.best && " (best)"}
+      {step === training.best && " (best)"}
       {loss !== null && (
         <span>
           {" "}
@@ -50,23 +50,23 @@ function Words({ course, step }: { course: Course; step: number }) {
   );
 }
 
-function Slide({ course, step }: { course: Course; step: number }) {
+function Slide({ training, step }: { training: Training; step: number }) {
   const id = useId();
-  const at = nearest(course.steps, step);
-  const last = course.steps.length - 1;
+  const at = nearest(training.steps, step);
+  const last = training.steps.length - 1;
   return (
     <>
       <button
         type="button"
         class="small"
-        aria-label="Step before"
+        aria-label="Previous step"
         disabled={at <= 0}
         onClick={() => step_by(-1)}
       >
         ‹
       </button>
       <label class="hidden" for={id}>
-        Step of training
+        Training step
       </label>
       <input
         id={id}
@@ -79,13 +79,13 @@ function Slide({ course, step }: { course: Course; step: number }) {
         data-test="step-slider"
         onInput={(e) => {
           stop_playing();
-          choose_step(course.steps[Number(e.currentTarget.value)]);
+          choose_step(training.steps[Number(e.currentTarget.value)]);
         }}
       />
       <button
         type="button"
         class="small"
-        aria-label="Step after"
+        aria-label="Next step"
         disabled={at >= last}
         onClick={() => step_by(1)}
       >
@@ -95,17 +95,17 @@ function Slide({ course, step }: { course: Course; step: number }) {
   );
 }
 
-export function CourseBar() {
+export function TrainingBar() {
   const film = useSignal(false);
-  const course = course_here();
-  if (!course) return null;
+  const training = training_here();
+  if (!training) return null;
   const step = step_here();
   const on = playing.value;
   return (
-    <section class="course" aria-label="Steps of training" data-test="course">
-      {film.value && <Film course={course} step={step} />}
-      <LossCurve course={course} step={step} />
-      <div class="course-tools">
+    <section class="training" aria-label="Training steps" data-test="training">
+      {film.value && <Film training={training} step={step} />}
+      <LossCurve training={training} step={step} />
+      <div class="training-tools">
         <button
           type="button"
           class="round"
@@ -116,15 +116,15 @@ export function CourseBar() {
         >
           {on ? "❚❚" : "▶"}
         </button>
-        <Slide course={course} step={step} />
-        <Words course={course} step={step} />
-        {course.left_out > 0 && (
+        <Slide training={training} step={step} />
+        <Words training={training} step={step} />
+        {training.left_out > 0 && (
           <span class="faint hint" data-test="left-out">
-            {course.steps.length} of {course.steps.length + course.left_out}{" "}
+            {training.steps.length} of {training.steps.length + training.left_out}{" "}
             steps are in this page
           </span>
         )}
-        <span class="course-more">
+        <span class="training-more">
           {source.live && (
             <Chip
               on={following.value}
