@@ -21,7 +21,7 @@ export const VIEWS = [
   "embeddings",
 ];
 
-// What stands in a view once it is drawn.
+// Elements that a view has once it is drawn.
 const DRAWN = {
   model: "[data-test=pattern-broad]",
   head: "[data-test=head-box]",
@@ -112,7 +112,7 @@ export async function drawn(page, view) {
   same(
     await test(page, "problem").allTextContents(),
     [],
-    `problems told in the view ${view}`,
+    `problems shown in the view ${view}`,
   );
 }
 

@@ -118,7 +118,7 @@ check("inputs are answered, sharpness counts, designs are chosen", async () => {
   same(
     await test(page, "design-pointed").innerText(),
     "Km[A, A] = 1.0000",
-    "what is said of a cell",
+    "the description of a cell",
   );
   no_faults(page);
   const where = page.url();

@@ -107,7 +107,7 @@ with_page(
 );
 
 with_page(
-  "a pair's sentences are told apart",
+  "the sentences of a pair are distinguished",
   PAIR,
   { view: "head", layer: 1, head: 1 },
   async (page) => {

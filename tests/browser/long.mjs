@@ -111,13 +111,13 @@ async function weight_of(server, run, { row, key }) {
 // Every value that the bar of refining shows.
 function record_progress(page) {
   return page.evaluate(() => {
-    window.progress_told = [];
+    window.progress_reports = [];
     const look = () => {
       const value = document.querySelector(
         "[data-test=refining] progress",
       )?.value;
-      if (value !== undefined && value !== window.progress_told.at(-1))
-        window.progress_told.push(value);
+      if (value !== undefined && value !== window.progress_reports.at(-1))
+        window.progress_reports.push(value);
       requestAnimationFrame(look);
     };
     look();
@@ -356,11 +356,11 @@ check("100,000 tokens of one head, by tiles", async () => {
     .slice(before)
     .filter((t) => t.exact);
   must(exact.length > 0, "no exact tile was asked for");
-  const told = await page.evaluate(() => window.progress_told.length);
-  must(told > 2, `the work told its progress ${told} times`);
+  const reports = await page.evaluate(() => window.progress_reports.length);
+  must(reports > 2, `progress was reported ${reports} times`);
   const refined =
     `${exact.length} tiles of level ${exact[0].level} made exact in ` +
-    `${((Date.now() - begun) / 1000).toFixed(1)} s, progress told ${told} times`;
+    `${((Date.now() - begun) / 1000).toFixed(1)} s, ${reports} progress reports`;
 
   await until(async () => {
     await zoom(page, 2);

@@ -130,11 +130,11 @@ for (const [name, kind, role] of [
     { view: "matrix", role, layer: 1, head: 2 },
     async (page, { block }) => {
       const cells = await readings(page, "matrix", "cell");
-      const told = cells.filter((c) => block.weights[c.row][c.key] !== 0);
-      must(told.length > 0, "every cell that was pointed at is hidden");
+      const visible = cells.filter((c) => block.weights[c.row][c.key] !== 0);
+      must(visible.length > 0, "every cell under the pointer is masked");
       same_floats(
-        told.map((c) => c.number),
-        told.map((c) => block.weights[c.row][c.key]),
+        visible.map((c) => c.number),
+        visible.map((c) => block.weights[c.row][c.key]),
         "cells",
       );
     },
@@ -235,7 +235,7 @@ with_page(
       patterns.does
         .flat()
         .map((d) => (d ? patterns.labels[patterns.names.indexOf(d)] : "")),
-      "what heads are said to do",
+      "the patterns of heads",
     );
     must(compared >= 5, `only ${compared} patterns were there to compare`);
   },
@@ -389,7 +389,7 @@ with_page(
     await test(page, "run").click();
     await until(
       async () => (await test(page, "looked-mean").count()) > 0,
-      "where it looked",
+      "attention of the step",
     );
     const { steps } = run;
     same(steps.length, 5, "steps of --json");

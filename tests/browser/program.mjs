@@ -54,7 +54,7 @@ function ask(url, name, body) {
   });
 }
 
-// serve(["--model", ..]) -> {url, pid, ask, stop}. One that ends before it is told to is a
+// serve(["--model", ..]) -> {url, pid, ask, stop}. Ending before stop() is a
 // fault, which stop_servers() tells.
 export function serve(args, { program = ATTEND, cwd = WORK } = {}) {
   const child = spawn(program, ["view", ...args], {

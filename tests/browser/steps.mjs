@@ -112,7 +112,7 @@ check("a press on the loss chooses the nearest step, and Back returns", async ()
   await at_step(page, 10);
   must(
     (await test(page, "step-words").innerText()).includes("validation"),
-    "what was measured is not told",
+    "the measurement is not shown",
   );
   await page.goBack();
   await at_step(page, 40);
@@ -121,7 +121,7 @@ check("a press on the loss chooses the nearest step, and Back returns", async ()
   await page.context().close();
 });
 
-check("playing walks from the first step to the last, and stops", async () => {
+check("playing goes from the first step to the last, and stops", async () => {
   const page = await opened({ view: "matrix", step: 40 });
   const seen = new Set();
   await test(page, "play").click();

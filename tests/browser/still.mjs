@@ -49,7 +49,7 @@ function states_of(kind) {
   ];
 }
 
-// The numbers that both pages show once they have come to rest: the same, or told apart.
+// The numbers that both pages show once they are idle: equal, or reported as different.
 async function agreed_numbers(live, still, where) {
   let before = "";
   let pair;
@@ -110,7 +110,7 @@ check("every view of a page from disk opens by its tab", async () => {
   }
   must(
     (await test(page, "recording").innerText()).includes("attend view"),
-    "it is not told how to edit the text",
+    "it does not explain how to edit the text",
   );
   same(await test(page, "text").count(), 0, "places to edit a text");
   no_faults(page);
@@ -121,7 +121,7 @@ check("every view of a page from disk opens by its tab", async () => {
   );
 });
 
-check("what a page from disk does not keep is told in a sentence", async () => {
+check("data missing from a page on disk is reported in a sentence", async () => {
   const url = pathToFileURL(write_page("short.html", DECODER.args)).href;
   const page = await watched_page(browser, url);
   await page.goto(url + address({ view: "compare", form: "poly(p=3)" }));

@@ -9,7 +9,7 @@ run 0 study --json
 sed -n 's/.*"topic": "\([^"]*\)".*/\1/p' "$work/out" >"$work/topics"
 python3 tests/cli/book_pages.py links docs/book "$work/topics" || fail "links"
 
-# The rest is the program's own numbers, which the normal step looks at.
+# The rest is the program's own numbers, which the normal step checks.
 if [[ ${ATTEND_TEST_LIGHT:-0} != 0 || $ATTEND_TEXT == OFF || $ATTEND_VIEW == OFF ]]; then
   exit 0
 fi

@@ -72,7 +72,7 @@ printf '{"step": %d, "loss": 5, "seconds": %d}\n' 1 1 2 2 3 102 4 103 \
   >"$work/old/log.jsonl"
 run 0 compare --runs "$work/old" --json
 [[ $(field step_s) == 1 ]] || fail "pauses of an old log count"
-[[ $(field bytes) == null ]] || fail "bytes that nobody logged"
+[[ $(field bytes) == null ]] || fail "bytes that were not logged"
 
 rm -r "$work"/old/step-* "$work/old/last" # a log is enough
 run 0 compare --runs "$work/old" --json

@@ -89,9 +89,9 @@ grep -Eq '^test +2 +1 +29\.' "$work/table" || fail "table: $(cat "$work/table")"
 refuses() {
   local code=$1 pattern=$2 got=0
   shift 2
-  "$@" >"$work/said" 2>&1 || got=$?
-  ((got == code)) || fail "$*: exits with $got, not $code: $(cat "$work/said")"
-  tail -n 1 "$work/said" | grep -Eq "$pattern" || fail "$*: $(cat "$work/said")"
+  "$@" >"$work/messages" 2>&1 || got=$?
+  ((got == code)) || fail "$*: exits with $got, not $code: $(cat "$work/messages")"
+  tail -n 1 "$work/messages" | grep -Eq "$pattern" || fail "$*: $(cat "$work/messages")"
 }
 refuses 2 usage $script
 mkdir "$work/empty"
@@ -112,8 +112,8 @@ command -v apt-get >/dev/null || exit 0
 } >"$archive/../Release"
 echo "deb [trusted=yes arch=amd64] copy:$work/archive tiny main" >"$work/sources.list"
 chmod 755 "$work"
-SOURCES=$work/sources.list $script "$work/apt" >"$work/table" 2>"$work/said" ||
-  fail "apt: $(cat "$work/said")"
+SOURCES=$work/sources.list $script "$work/apt" >"$work/table" 2>"$work/messages" ||
+  fail "apt: $(cat "$work/messages")"
 for file in train valid test near; do
   cmp "$work/out/$file.jsonl" "$work/apt/$file.jsonl" || fail "apt gives another $file"
 done

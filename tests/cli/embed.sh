@@ -162,4 +162,4 @@ exec 9>&-
 code=0
 wait $child || code=$?
 ((code == 1)) || fail "a model that was cut: exits with $code"
-grep -q '^attend: a model.s file was shortened' "$work/err" || fail "not said: $(cat "$work/err")"
+grep -q '^attend: a model.s file was shortened' "$work/err" || fail "not reported: $(cat "$work/err")"

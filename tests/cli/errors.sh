@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What goes wrong is said in one sentence, with the right exit code.
+# Failures are reported in one sentence, with the right exit code.
 . "$(dirname "$0")/lib.bash"
 
 # the user's mistakes: 2

@@ -23,16 +23,16 @@ run 0 generate "$models/bart" --ids "5 6 7 2" -n 8 --beams 3 --samples 2
 says '^==> beam 2 <==$'
 run 0 generate "$models/gpt-nano-sort" --ids "0 1 2" --ids "2 1 0" -n 20
 grep -q '^attend: 2 of 2 texts ended because the context of 11 tokens is full: --slide' \
-  "$work/err" || fail "a full context is not said: $(cat "$work/err")"
+  "$work/err" || fail "a full context is not reported: $(cat "$work/err")"
 run 0 generate "$models/gpt-nano-sort" --ids "0 1 2" -n 20 --slide
 [[ $(wc -w <"$work/out") == 20 ]] || fail "--slide does not go on"
 grep -q 'full 2 times, and its older half was dropped' "$work/err" ||
-  fail "sliding is not said: $(cat "$work/err")"
+  fail "sliding is not reported: $(cat "$work/err")"
 long="0 1 2 0 1 2 0 1 2 0 1 2"
 complains 2 'the prompt has 12 tokens and the context holds 11: .*--slide' \
   generate "$models/gpt-nano-sort" --ids "$long"
 run 0 generate "$models/gpt-nano-sort" --ids "$long" --slide -n 1
-grep -q 'its first 1 were left out' "$work/err" || fail "a cut is not said"
+grep -q 'its first 1 were left out' "$work/err" || fail "truncation is not reported"
 
 # What does not go together, and what is not there.
 complains 2 'more than the 11 positions' \
@@ -130,7 +130,7 @@ wait $pid || got=$?
 ((got == 130)) || fail "an interrupt exits with $got"
 [[ -z $(tail -c 1 "$work/out") ]] || fail "no line end after an interrupt"
 
-# No lines are no texts; what cannot be read is said.
+# An empty input has no texts; unreadable input is reported.
 [[ $("$ATTEND" generate "$stories" --lines --json </dev/null) == '[]' ]] ||
   fail "no lines are not an empty array"
 got=0

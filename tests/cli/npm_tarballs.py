@@ -1,4 +1,4 @@
-"""Writes packages that nobody should unpack, and some that one should.
+"""Writes malicious npm packages, and some valid ones.
 
     npm_tarballs.py FOLDER
 

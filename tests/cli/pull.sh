@@ -39,7 +39,7 @@ export HF_ENDPOINT=http://127.0.0.1:$port
 hub=$work/cache/huggingface/hub
 bert=$hub/models--small--bert
 
-forget() { rm -rf "$hub"; }
+remove_hub() { rm -rf "$hub"; }
 # same REPOSITORY FILE: what lies in the snapshot is what the hub has.
 same() {
   cmp "$world/models/$1/$2" "$(cat "$work/out")/$2" || fail "$1/$2 differs"
@@ -122,7 +122,7 @@ same big/sharded 'shard 2.safetensors'
 # ---- what breaks ---------------------------------------------------------------
 
 # A connection that breaks is taken up where it broke.
-forget
+remove_hub
 switches cut=1000000:2
 run 0 pull hf:small/bert
 same small/bert model.safetensors
@@ -131,7 +131,7 @@ same small/bert model.safetensors
 tidy
 
 # One that always breaks is given up, and the next pull goes on.
-forget
+remove_hub
 switches cut=1000
 complains 1 'broke 4 times .*goes on' pull hf:small/bert model.safetensors
 [[ $(stat -c %s "$bert"/blobs/*.incomplete) == 4000 ]] || fail "what came"
@@ -143,19 +143,19 @@ same small/bert model.safetensors
 tidy
 
 # A server that knows no ranges starts over.
-forget
+remove_hub
 switches cut=1000:1 whole=1
 run 0 pull hf:small/bert model.safetensors
 same small/bert model.safetensors
 
 # Too much of a file is none of it; so is all of it with wrong bytes.
 blob=$bert/blobs/${sha%% *}
-forget
+remove_hub
 mkdir -p "$bert/blobs"
 head -c 3000001 /dev/zero >"$blob.incomplete"
 run 0 pull hf:small/bert model.safetensors
 same small/bert model.safetensors
-forget
+remove_hub
 mkdir -p "$bert/blobs"
 head -c 3000000 /dev/zero >"$blob.incomplete"
 complains 1 'another hash .*thrown away: pull again' pull hf:small/bert \
@@ -164,19 +164,19 @@ run 0 pull hf:small/bert model.safetensors
 same small/bert model.safetensors
 
 # Wrong bytes are thrown away.
-forget
+remove_hub
 switches wrong=1
 complains 1 'another hash .*thrown away: pull again' pull hf:small/bert
 [[ ! -e $blob && ! -e $blob.incomplete ]] || fail "wrong bytes are kept"
 [[ ! -e $bert/refs/main ]] || fail "half a model has a name"
 complains 1 'run attend pull' tokenize hf:small/bert x
-forget
+remove_hub
 switches etag=0123456789012345678901234567890123456789
 complains 1 'another hash' pull hf:small/bert config.json
 [[ -z $(ls "$bert/blobs") ]] || fail "wrong bytes are kept"
 
 # A server in trouble is asked again, and not for ever.
-forget
+remove_hub
 switches status=503:2
 run 0 pull hf:small/bert config.json
 switches status=503
@@ -185,7 +185,7 @@ complains 1 'fails with 503: pull again later' pull hf:small/bert
 
 # ---- interrupted, and two at once ------------------------------------------------
 
-forget
+remove_hub
 switches slow=1
 set -m # as from a terminal: a job of its own, which hears SIGINT
 "$ATTEND" pull hf:small/bert >"$work/out" 2>&1 &
@@ -206,7 +206,7 @@ same small/bert model.safetensors
 [[ $(asked "^store .*range=bytes=$size-") == 1 ]] || fail "SIGINT lost bytes"
 tidy
 
-forget
+remove_hub
 switches slow=1
 "$ATTEND" pull hf:small/bert >"$work/out" &
 first=$!
@@ -221,7 +221,7 @@ tidy
 
 # ---- who may -----------------------------------------------------------------------
 
-forget
+remove_hub
 switches token=sesame
 complains 1 'small/bert is gated: .*set HF_TOKEN' pull hf:small/bert
 HF_TOKEN=wrong complains 1 'is gated' pull hf:small/bert
@@ -230,7 +230,7 @@ same small/bert model.safetensors
 [[ $(asked '^hub .*token=Bearer sesame') -gt 3 ]] || fail "no token"
 [[ $(asked '^store ') == 1 ]] || fail "the store is not asked"
 [[ $(asked '^store .*token=.') == 0 ]] || fail "the token leaves its hub"
-forget
+remove_hub
 mkdir -p "$work/home"
 echo sesame >"$work/home/token"
 HF_HOME=$work/home run 0 pull hf:old/name config.json
@@ -260,7 +260,7 @@ done
 
 # ---- hostile servers -------------------------------------------------------------------
 
-forget
+remove_hub
 for name in ../config.json /etc/config.json a/../../config.json 'a\config.json' \
   a//b . a/./b $'a\tb' 'line%0Aend'; do
   switches "name=${name/$'\t'/%09}"
@@ -273,7 +273,7 @@ complains 1 'gives no hash' pull hf:small/bert config.json
 
 # ---- a full disk -------------------------------------------------------------------------
 
-forget
+remove_hub
 switches
 (
   ulimit -f 1000 # blocks of 1024 bytes
@@ -292,7 +292,7 @@ if ((EUID == 0)) && mount -t tmpfs -o size=1m none "$work/disk" 2>/dev/null; the
   HF_HUB_CACHE=$work/disk run 0 pull hf:small/bert model.safetensors
   same small/bert model.safetensors
   [[ $(asked '^store .*range=bytes=[1-9]') == 1 ]] ||
-    fail "room was made: no resume"
+    fail "no download was resumed"
 fi
 if [[ -w /dev/full ]]; then
   got=0

@@ -18,10 +18,10 @@ cat >"$work/pairs.jsonl" <<'END'
 {"document": "A library for sorting. Fast.", "summary": ["sorting library", "library of sorted lists"], "split": "test"}
 {"document": "One more. It is not asked for.", "summary": "another", "split": "train"}
 END
-printf '%s\n' 'draws plots of tables' 'a library for sorting' '' >"$work/said.txt"
+printf '%s\n' 'draws plots of tables' 'a library for sorting' '' >"$work/predictions.txt"
 
 # Ready summaries, beside one reference or several; numbers by hand.
-run 0 eval --rouge --data "$work/pairs.jsonl" --predictions "$work/said.txt" \
+run 0 eval --rouge --data "$work/pairs.jsonl" --predictions "$work/predictions.txt" \
   --limit 2 --json --out "$work/each.jsonl"
 is rouge1 "$(value rouge1)" 0.8333333333333333 # 1 and 2/3
 is rouge2 "$(value rouge2)" 0.5
@@ -42,7 +42,7 @@ diff <(grep -v 'predictions\|seconds' "$work/first") \
   <(grep -v 'predictions\|seconds' "$work/out") || fail "scored again, other numbers"
 
 # An empty line is an empty summary; a pair needs no document here.
-run 0 eval --rouge --data "$work/pairs.jsonl" --predictions "$work/said.txt"
+run 0 eval --rouge --data "$work/pairs.jsonl" --predictions "$work/predictions.txt"
 says '^rouge2 +0\.333 +0\.333 +0\.333 +0\.000 \.\. 1\.000$'
 says '^1 of the summaries have no word$'
 echo '{"text": "two words"}' >"$work/bare.jsonl"
@@ -53,14 +53,14 @@ is 'new words' "$(value new_words)" null
 
 # Stems, lines, columns.
 printf 'about dogs\tdogs running fast\n' >"$work/pairs.tsv"
-echo 'A dog runs' >"$work/said.txt"
-run 0 eval --rouge --data "$work/pairs.tsv" --predictions "$work/said.txt" --json
+echo 'A dog runs' >"$work/predictions.txt"
+run 0 eval --rouge --data "$work/pairs.tsv" --predictions "$work/predictions.txt" --json
 is rouge1 "$(value rouge1)" 0
-run 0 eval --rouge --data "$work/pairs.tsv" --predictions "$work/said.txt" --json --stem
+run 0 eval --rouge --data "$work/pairs.tsv" --predictions "$work/predictions.txt" --json --stem
 is rouge1 "$(value rouge1)" 0.6666666666666666
 printf '{"summary": "a b\\nc d"}\n' >"$work/lines.jsonl"
-printf '"c d\\na b"\n' >"$work/said.jsonl"
-run 0 eval --rouge --data "$work/lines.jsonl" --predictions "$work/said.jsonl" \
+printf '"c d\\na b"\n' >"$work/predictions.jsonl"
+run 0 eval --rouge --data "$work/lines.jsonl" --predictions "$work/predictions.jsonl" \
   --lines --json
 is rougeLsum "$(value rougeLsum)" 1
 is rougeL "$(value rougeL)" 0.5
@@ -84,39 +84,39 @@ run 2 eval --rouge --data "$work/pairs.jsonl" --baseline words:0
 run 2 eval --rouge --data "$work/pairs.jsonl" --where test --baseline lead
 run 2 eval --rouge --data "$work/pairs.jsonl" --baseline lead "$models/bart"
 run 2 eval --rouge --data "$work/pairs.jsonl" --baseline lead --predictions x
-said=(--predictions "$work/said.txt")
-complains 1 'cannot be read' eval --rouge --data /no/such/file "${said[@]}"
-complains 1 'it is a directory' eval --rouge --data "$work" "${said[@]}"
+predictions=(--predictions "$work/predictions.txt")
+complains 1 'cannot be read' eval --rouge --data /no/such/file "${predictions[@]}"
+complains 1 'it is a directory' eval --rouge --data "$work" "${predictions[@]}"
 complains 1 'has 1 summaries, and there are 3 pairs' \
-  eval --rouge --data "$work/pairs.jsonl" "${said[@]}"
+  eval --rouge --data "$work/pairs.jsonl" "${predictions[@]}"
 complains 1 'pairs.jsonl, line 1 has no text called "text": .*--field' \
-  eval --rouge --data "$work/pairs.jsonl" --field text "${said[@]}"
+  eval --rouge --data "$work/pairs.jsonl" --field text "${predictions[@]}"
 complains 1 'line 1 has no text called "summary" or "target": .*--answer-field' \
-  eval --rouge --data "$work/bare.jsonl" "${said[@]}"
+  eval --rouge --data "$work/bare.jsonl" "${predictions[@]}"
 complains 1 'no pair .* --where' \
   eval --rouge --data "$work/pairs.jsonl" --where split=dev --baseline lead
 complains 2 'has columns' \
   eval --rouge --data "$work/pairs.tsv" --where a=b --baseline lead
 printf '{"summary": "x"}\n{"summary": ' >"$work/broken.jsonl"
-complains 1 'broken.jsonl, line 2' eval --rouge --data "$work/broken.jsonl" "${said[@]}"
+complains 1 'broken.jsonl, line 2' eval --rouge --data "$work/broken.jsonl" "${predictions[@]}"
 echo nothing >"$work/none.tsv"
-complains 1 'line 1 has no tab' eval --rouge --data "$work/none.tsv" "${said[@]}"
+complains 1 'line 1 has no tab' eval --rouge --data "$work/none.tsv" "${predictions[@]}"
 printf '\037\213\010\0\0\0\0\0' >"$work/packed.jsonl"
-run 1 eval --rouge --data "$work/packed.jsonl" "${said[@]}"
+run 1 eval --rouge --data "$work/packed.jsonl" "${predictions[@]}"
 if [[ -e /dev/full ]]; then
-  "$ATTEND" eval --rouge --data "$work/pairs.tsv" "${said[@]}" >/dev/full \
+  "$ATTEND" eval --rouge --data "$work/pairs.tsv" "${predictions[@]}" >/dev/full \
     2>"$work/err" && fail "a full disk is no failure"
 fi
 # What is no file is written to and stays what it is.
 mkfifo "$work/pipe"
 cat "$work/pipe" >"$work/piped" &
-run 0 eval --rouge --data "$work/pairs.tsv" "${said[@]}" --out "$work/pipe"
+run 0 eval --rouge --data "$work/pairs.tsv" "${predictions[@]}" --out "$work/pipe"
 wait $!
 [[ -p $work/pipe && -s $work/piped ]] || fail "a pipe was replaced"
 complains 1 'it is a folder' \
-  eval --rouge --data "$work/pairs.tsv" "${said[@]}" --out "$work"
+  eval --rouge --data "$work/pairs.tsv" "${predictions[@]}" --out "$work"
 complains 1 'cannot be' \
-  eval --rouge --data "$work/pairs.tsv" "${said[@]}" --out "$work/said.txt/each"
+  eval --rouge --data "$work/pairs.tsv" "${predictions[@]}" --out "$work/predictions.txt/each"
 
 without_tokenizers eval --rouge "$models/bart" --data "$work/pairs.jsonl"
 
@@ -143,7 +143,7 @@ is attention "$(value attention)" '"elu"'
 grep -Eq '"words": ([3-9]|[0-9]{2})' "$work/each.jsonl" && fail "--length 2 is not kept"
 complains 2 'is an encoder' eval --rouge "$models/bert" --data "$work/many.jsonl"
 
-# Interrupted: what is done is printed and written, and said to be a part. The pipe
+# Interrupted: what is done is printed and written, and reported as incomplete. The pipe
 # is empty when nearly all of it was read.
 awk '{ for (i = 0; i < 400; i++) print }' "$work/many.jsonl" >"$work/more.jsonl"
 rm -f "$work/each.jsonl"
@@ -158,7 +158,7 @@ code=0
 wait $child || code=$?
 is 'the exit code' "$code" 130
 done=$(sed -n 's/.*interrupted: the numbers are of \([0-9]*\) of 4800 .*/\1/p' "$work/err")
-[[ -n $done ]] || fail "not said to be a part: $(cat "$work/err")"
+[[ -n $done ]] || fail "not reported as incomplete: $(cat "$work/err")"
 ((done == 0)) || {
   is complete "$(value complete)" false
   is documents "$(value documents)" "$done"

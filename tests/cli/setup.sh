@@ -10,17 +10,17 @@ printf '#!/bin/sh\necho "$NODE"\n' >"$work/bin/node"
 printf '#!/bin/sh\n' | tee "$work/bin/npm" >"$work/bin/apt-get"
 chmod +x "$work/bin/"*
 
-# setup VERSION: tools/setup where Node.js is VERSION; what it says is in $work/said
+# setup VERSION: tools/setup where Node.js is VERSION; its output is in $work/messages
 setup() {
-  NODE=$1 PATH=$work/bin:$PATH tools/setup test >"$work/said" 2>&1
+  NODE=$1 PATH=$work/bin:$PATH tools/setup test >"$work/messages" 2>&1
 }
 
 for version in v18.0.0 v18.20.4 v20.20.2 v100.1.0; do
-  setup "$version" || fail "$version is refused: $(cat "$work/said")"
-  [[ ! -s $work/said ]] || fail "$version: it says: $(cat "$work/said")"
+  setup "$version" || fail "$version is refused: $(cat "$work/messages")"
+  [[ ! -s $work/messages ]] || fail "$version: it says: $(cat "$work/messages")"
 done
 for version in v4.9.1 v16.20.2 v17.99.0; do
   ! setup "$version" || fail "$version is taken"
-  grep -q "Node.js ${version#v}.*at least 18.*apt-get install npm" "$work/said" ||
-    fail "$version: $(cat "$work/said")"
+  grep -q "Node.js ${version#v}.*at least 18.*apt-get install npm" "$work/messages" ||
+    fail "$version: $(cat "$work/messages")"
 done

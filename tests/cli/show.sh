@@ -37,7 +37,7 @@ says '\{"name": "transformer.wpe.weight", "shape": \[64, 48\], "dtype": "F32", "
 
 # ---- three gigabytes in two shards, none of which is there ----------------------
 
-# shard FILE "NAME SHAPE"...: a file of zeros that takes no room.
+# shard FILE "NAME SHAPE"...: a sparse file of zeros.
 shard() {
   local file=$1 at=0 header='{' i one name shape bytes size length=''
   shift

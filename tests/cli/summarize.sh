@@ -39,7 +39,7 @@ writes() { # MODEL OPTIONS.. IDS
 writes "$bart" --beams 1 -n 15 "31 31 31 31 31 31 31 31 31 31 31 31 31 31 31"
 writes "$bart" --beams 4 -n 10 "31 31 31 31 31 31 31 31 31 31"
 writes "$t5" --beams 1 -n 15 "166 15 201 91 116 31 7 31 7 31 31 31 31 31 31"
-writes "$t5" -n 10 "166 15 201 91 116 91 31 7 31 7" # 4 beams unless said
+writes "$t5" -n 10 "166 15 201 91 116 91 31 7 31 7" # 4 beams by default
 writes "$gated" --beams 1 -n 15 "9 9 107 115 115 115 9 152 115 115 115 115 115 100 131"
 writes "$gated" --beams 4 -n 10 "9 9 107 115 115 9 152 115 115 115"
 says '"summary": "w9 w9 w107 w115 '
@@ -99,7 +99,7 @@ cmp "$work/lines1" "$work/lines40" || fail "a batch changes summaries"
 [[ $(wc -l <"$work/lines1") == 5 && -z $(sed -n 2p "$work/lines1") ]] ||
   fail "lines do not stay in step: $(cat "$work/lines1")"
 grep -q '1 of 5 documents are empty, such as line 2 of' "$work/err" ||
-  fail "an empty line is not said: $(cat "$work/err")"
+  fail "an empty line is not reported: $(cat "$work/err")"
 run 0 summarize --model "$t5" "$work/row.txt"
 head -n 1 "$work/lines40" | cmp - "$work/out" || fail "alone it differs"
 sed 's/.*/{"id": 1, "document": "&"}/;2s/""/" "/' "$work/lines" >"$work/rows.jsonl"
@@ -128,10 +128,10 @@ texts | cmp -s - "$work/other" && fail "every seed draws the same"
 run 0 summarize --model "$gated" --samples 3 --length 3 "$work/row.txt"
 says '^ *score +total +words +summary$'
 
-# What cannot differ is said.
+# Fewer different summaries than requested are reported.
 run 0 summarize --model "$bart" --samples 3 --top-k 1 -n 2 "$work/row.txt"
 grep -q '1 different summary of 3 found: raise --temp' "$work/err" ||
-  fail "too few are not said: $(cat "$work/err")"
+  fail "too few are not reported: $(cat "$work/err")"
 
 # The N best beams; groups: others than the best ones.
 run 0 summarize --model "$t5" --beams 3 --samples 3 -n 6 --json "$work/row.txt"
@@ -166,11 +166,11 @@ if [[ $ATTEND_VIEW == ON ]]; then
   grep -q '"role": *"cross"' "$work/shown.json" || fail "not cross-attention"
 fi
 
-# Long documents are cut, which is said, with the remedy.
+# Long documents are truncated, with a warning that names the remedy.
 printf 'w5 %.0s' {1..70} >"$work/long.txt"
 run 0 summarize --model "$bart" -n 4 "$work/long.txt"
 grep -q 'has 70 tokens and the model reads 64: the rest was left out; --long' \
-  "$work/err" || fail "a cut is not said: $(cat "$work/err")"
+  "$work/err" || fail "a cut is not reported: $(cat "$work/err")"
 run 0 summarize --model "$t5" -n 4 --json "$work/long.txt"
 says '"document_tokens": 70, "cut_tokens": 0, '
 run 0 summarize --model "$t5" -n 4 --json --context 8 "$work/long.txt"
@@ -217,7 +217,7 @@ wait $pid || got=$?
 ((got == 130)) || fail "an interrupt exits with $got"
 [[ $(sort -u "$work/out") == "w166 w15 w201" ]] || fail "lines are not whole"
 grep -q "interrupted: $(wc -l <"$work/out") of 50000 documents are done" \
-  "$work/err" || fail "an interrupt is not said: $(cat "$work/err")"
+  "$work/err" || fail "an interrupt is not reported: $(cat "$work/err")"
 
 # A head that config.json does not name is not passed over.
 cp -r models/summarizer "$work/mute"

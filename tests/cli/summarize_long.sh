@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # attend summarize --long: every word is in a part; however it is interrupted, the
-# answer is the same; what a work folder must not be used for is said.
+# answer is the same; misuse of a work directory is reported.
 . "$(dirname "$0")/lib.bash"
 
 # The golden models with words w3 .. w210, as in summarize.sh.

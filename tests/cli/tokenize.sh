@@ -42,9 +42,9 @@ run 0 tokenize --decode "$golden/gpt2-merges.txt" 15496 995
 run 0 tokenize --decode --no-special "$golden/bert-vocab.txt" 101 7592 102
 [[ $(cat "$work/out") == "hello" ]] || fail "decode: $(cat "$work/out")"
 
-# What is cut off is said.
+# Truncation is reported.
 run 0 tokenize --max-length 4 "$golden/bert-vocab.txt" "a b c d"
-grep -q '2 ids are beyond --max-length 4' "$work/err" || fail "not said"
+grep -q '2 ids are beyond --max-length 4' "$work/err" || fail "not reported"
 
 # Files that ask for much: a template of 32 texts, a text that doubles 40 times,
 # a pattern that looks ahead without end.

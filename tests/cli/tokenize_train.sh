@@ -55,7 +55,7 @@ is_json 1
 fields folder kind like vocab specials letters merges first_merge last_merge \
   last_count texts bytes words distinct tokens unknown bytes_per_token seconds
 says '"merges": 3, "first_merge": "a b", .*"texts": 4, '
-grep -q 'pairs for 260 of 8192 pieces' "$work/err" || fail "smaller: not said"
+grep -q 'pairs for 260 of 8192 pieces' "$work/err" || fail "smaller: not reported"
 run 0 tokenize --train "$work/two.jsonl" --out "$work/f2" --json --field document
 says '"merges": 2, .*"texts": 2, '
 run 0 tokenize --train "$work/two.jsonl" --out "$work/f3" --json \
@@ -123,7 +123,7 @@ run 2 tokenize --train "$text" --out "$work/e" --like bert --kind bpe
 run 2 tokenize --train "$text" --out "$work/e" --lowercase
 [[ ! -e $work/e ]] || fail "a folder is left behind"
 
-# A full disk is said in one sentence, and leaves what was there before. The
+# A full disk is reported in one sentence, and previous files stay. The
 # thread sanitizer's own files have half a megabyte, so these have more.
 seq 100000 130000 >"$work/numbers"
 if (
@@ -133,5 +133,5 @@ if (
     --vocab 20000 --min-count 1 >"$work/out" 2>"$work/err"
 ); then fail "a full disk is not noticed"; fi
 grep -q '^attend: .*tokenizer.json cannot be written: ' "$work/err" ||
-  fail "not said: $(cat "$work/err")"
+  fail "not reported: $(cat "$work/err")"
 same "$work/one"

@@ -166,9 +166,9 @@ done
 mkdir -p "$work/theirs/base"
 complains 2 'base is in the way' "${new[@]}" --out "$work/theirs"
 
-# What failed before its first step is in nobody's way.
+# A run that failed before its first step does not block another.
 run 0 "${new[@]}" --family llama --steps 1
 grep -q '"model_type": "llama"' "$work/new/last/config.json" || fail "an old base"
-run 1 "${new[@]}" --out "$work/wild" --rate 1000 --clip 0 --optimizer sgd --steps 20
+run 1 "${new[@]}" --out "$work/diverged" --rate 1000 --clip 0 --optimizer sgd --steps 20
 grep -Eq 'smaller (--)?rate' "$work/err" || fail "$(cat "$work/err")"
-run 0 eval "$work/wild/last" "$text"
+run 0 eval "$work/diverged/last" "$text"

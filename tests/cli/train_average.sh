@@ -44,8 +44,8 @@ no_leftovers ended
 
 # One that has ended; another number; fewer than asked for, without step 0.
 learn later "${new[@]}" --json
-[[ $(field averaged) == null ]] || fail "nobody asked for a mean"
-[[ ! -e $work/later/average ]] || fail "nobody asked for average/"
+[[ $(field averaged) == null ]] || fail "an average that was not requested"
+[[ ! -e $work/later/average ]] || fail "an average/ that was not requested"
 learn later --resume --average 2
 says '^the mean of 2 steps, 6 to 8: validation [0-9.]+ \(perplexity [0-9.]+\), in '
 is_mean later 6 8
@@ -57,7 +57,7 @@ is_mean later 2 4 6 8
 cmp -s "$work/later/last/training.safetensors" "$work/ended/last/training.safetensors" ||
   fail "the mean changed the run"
 
-# The loss that is said is that of the model that lies there.
+# The printed loss is that of the saved average.
 cp -r "$work/ended/average" "$work/mean"
 learn again "$work/mean" --data "$work/text.txt" --length 16 --batch 2 --steps 0 --json
 [[ $(field valid) == "$valid" ]] || fail "the mean has a loss of $(field valid)"

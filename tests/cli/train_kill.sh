@@ -2,7 +2,7 @@
 # attend train, killed at any instant, 200 times over: the next start goes on without a
 # word, no saved step is lost, and in the end everything has the bits of a run that was
 # never killed.
-# In memory, where there is room for it: a disk's own time says nothing here.
+# In memory if possible: the speed of the disk does not matter here.
 if [[ -w /dev/shm ]]; then export TMPDIR=/dev/shm; fi
 . "$(dirname "$0")/lib.bash"
 . "$(dirname "$0")/train.bash"

@@ -11,7 +11,7 @@ words=(--data "$work/text.txt" --tokenizer "$stories" "${tiny[@]}" --dropout 0.1
 begin() {
   local out=$1
   shift
-  "$ATTEND" train --out "$work/$out" "${words[@]}" "$@" >"$work/said" 2>&1 &
+  "$ATTEND" train --out "$work/$out" "${words[@]}" "$@" >"$work/messages" 2>&1 &
   child=$!
   for _ in {1..1500}; do
     if [[ -s $work/$out/last/config.json && $(wc -l <"$work/$out/log.jsonl") -gt 4 ]]; then
@@ -19,7 +19,7 @@ begin() {
     fi
     sleep 0.02
   done
-  fail "nothing was learnt: $(cat "$work/said")"
+  fail "nothing was trained: $(cat "$work/messages")"
 }
 
 # end SIGNAL WORDS: it saves, says so, and exits with 130.
@@ -27,8 +27,8 @@ end() {
   local code=0
   kill -"$1" "$child"
   wait "$child" || code=$?
-  [[ $code == 130 ]] || fail "SIG$1: exits with $code: $(cat "$work/said")"
-  grep -q "$2" "$work/said" || fail "SIG$1: $(cat "$work/said")"
+  [[ $code == 130 ]] || fail "SIG$1: exits with $code: $(cat "$work/messages")"
+  grep -q "$2" "$work/messages" || fail "SIG$1: $(cat "$work/messages")"
 }
 
 step_of() { readlink "$work/$1/last" | sed 's/step-0*//'; }
@@ -63,7 +63,7 @@ learn stopped --resume --steps $end --threads 1
 learn straight "${words[@]}" --steps $end --save-every 100000 --log-every 1000003
 grep -q '"best": false' "$work/straight/log.jsonl" || fail "every step was the best"
 same_run straight stopped
-begin told --steps 100000 --save-every 100000 --json
+begin signal --steps 100000 --save-every 100000 --json
 end TERM '"interrupted": true'
 
 # ---- a full disk ---------------------------------------------------------------------------

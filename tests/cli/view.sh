@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Looking at models: pages, pictures and numbers that agree with each other and
 # with attend compare; one clear sentence for what cannot be; a server that ends
-# when it is told to.
+# on a signal.
 . "$(dirname "$0")/lib.bash"
 without_view
 
@@ -172,7 +172,7 @@ def ask(name, question):
 PYTHON
 export PYTHONPATH=$work PYTHONDONTWRITEBYTECODE=1
 serve --model "$work/nan" "$ids"
-python3 - "$address" <<'PYTHON' || fail "the page is not told of weights that are NaN"
+python3 - "$address" <<'PYTHON' || fail "weights that are NaN are not reported"
 import json
 from asking import ask
 case = json.loads(ask("hello", {}))["start"]["case"]

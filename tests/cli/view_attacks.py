@@ -56,7 +56,7 @@ def trickle(server, text, pause=0.1):
         for byte in text:
             s.sendall(bytes([byte]))
             time.sleep(pause)
-            assert time.time() < until, "nobody cuts the connection"
+            assert time.time() < until, "the connection is not closed"
     except ConnectionError:
         pass
     refused(drain(s), 400, 408)

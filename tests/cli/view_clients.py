@@ -60,7 +60,7 @@ def run(case, name="run"):
 
 
 def look(text, form):
-    """All that is said of one case."""
+    """All answers about one case."""
     found = run({"text": text, "attention": form})
     about = {"run": found["run"], "role": "decoder"}
     place = {**about, "layer": 2, "head": 1}
@@ -106,9 +106,9 @@ def nonsense(_):
         status, got = SERVER.ask(name, body)
         long = name in ("run", "generate", "refine") and status == 200
         harmless = status == 200 and b'"error"' not in got
-        said = got.split(b"data: ")[-1] if long else got
+        event = got.split(b"data: ")[-1] if long else got
         if not harmless:
-            assert json.loads(said)["error"], (name, body, got[:200])
+            assert json.loads(event)["error"], (name, body, got[:200])
             assert long or 400 <= status < 500, (name, body, status)
 
 
@@ -192,8 +192,8 @@ def main():
     print(f"{sum(d for d, _ in good)} proper looks, {sum(d for d, _ in bad)} improper, "
           f"peak {before >> 10} MiB alone, {after >> 10} MiB with all of them")
     # Sanitizers keep memory of their own for every thread of the server.
-    room = 1024 if os.environ["ATTEND_SANITIZE"] else 64
-    assert after < before + room * 1024, (before, after)
+    allowed = 1024 if os.environ["ATTEND_SANITIZE"] else 64
+    assert after < before + allowed * 1024, (before, after)
 
 
 main()

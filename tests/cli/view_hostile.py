@@ -94,10 +94,10 @@ class Server:
 
     def stop(self):
         """What it says of itself; its end must be a clean one."""
-        said, _ = self.process.communicate(timeout=GUARD)
+        output, _ = self.process.communicate(timeout=GUARD)
         assert self.process.returncode == 0, self.process.returncode
         return dict((n, int(v)) for n, v in
-                    (part.split("=") for part in said.split()))
+                    (part.split("=") for part in output.split()))
 
 
 def pattern(length):
@@ -300,7 +300,7 @@ def check_attack(page):
 
 
 def check_streams(server):
-    """16 at once and no more; who leaves makes room."""
+    """At most 16 connections; closing one admits another."""
     def begin():
         s = server.connect()
         s.sendall(server.head("endless", "Content-Length: 2\r\n") + b"{}")
@@ -325,14 +325,14 @@ def check_stop(server, held):
     held[-1].sendall(server.head("slow", "Content-Length: 0\r\n"))
     held[-2].sendall(server.head(more="Content-Length: 1000\r\n") + b"x" * 500)
     time.sleep(0.2)
-    said = server.stop()
-    assert said["begun"] == said["ended"] and said["unheard"] > 16, said
+    output = server.stop()
+    assert output["begun"] == output["ended"] and output["unheard"] > 16, output
     for s in held:
         assert b"event: done" not in drain(s)
 
 
 def check_room():
-    """Bodies in all are bounded; small questions have room all the same."""
+    """The total of bodies is bounded; small requests are still served."""
     server = Server("held=600000", "arrive=8")
     open_ones = []
     for _ in range(2):
@@ -355,7 +355,7 @@ def check_room():
 
 
 def check_tokens():
-    """Each server has its own; one without answers whoever asks."""
+    """Each server has its own token; --no-token answers every client."""
     one, other = Server(), Server()
     one.token, other.token = other.token, one.token
     for server in one, other:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Who may ask attend view: whoever has the address that it printed, on a machine that
+# Access to attend view: clients with the printed address, on a machine that
 # others use too.
 . "$(dirname "$0")/lib.bash"
 without_view

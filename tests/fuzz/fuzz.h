@@ -113,14 +113,14 @@ static inline void fuzz_check_encoding(const attend_tokenizer *t, const attend_e
 static inline void fuzz_check_decoding(attend_context *ctx, attend_detokenizer *d,
                                        const attend_encoding *e) {
   char *joined = NULL;
-  size_t total = 0, room = 0, n;
+  size_t total = 0, capacity = 0, n;
   const char *text;
   attend_status status = ATTEND_OK;
   for (size_t i = 0; i <= e->count && !status; i++) {
     status = i < e->count ? attend_detokenizer_push(d, e->id[i], &text, &n)
                           : attend_detokenizer_finish(d, &text, &n);
     if (status) break;
-    if (total + n >= room) joined = realloc(joined, room = 2 * (total + n + 1));
+    if (total + n >= capacity) joined = realloc(joined, capacity = 2 * (total + n + 1));
     MUST(joined);
     memcpy(joined + total, text, n);
     total += n;

@@ -1,4 +1,4 @@
-/* JSON: parse, walk, write, and parse what was written. */
+/* JSON: parse, traverse, write, and parse the result. */
 #include "fuzz.h"
 
 static void write_value(attend_json_writer *w, const attend_json *j) {

@@ -1,4 +1,4 @@
-/* Makes the n-th allocation fail, once: the test is linked with --wrap=calloc and
+/* Makes the n-th allocation fail, once, in a test linked with --wrap=calloc and
  * --wrap=malloc. */
 #ifndef TESTS_ALLOCATION_FAILS_H
 #define TESTS_ALLOCATION_FAILS_H

@@ -1,16 +1,16 @@
-/* Small tokenizer files that ask for much, and what they may take: an alarm and
- * an allocator stop what takes more. */
+/* Small tokenizer files that demand excessive time or memory, and the limits on both,
+ * enforced by an alarm and an allocator. */
 #ifndef TESTS_BOMBS_H
 #define TESTS_BOMBS_H
 
 #include <stdarg.h>
 
 #include "base/base.h"
-#include "tokens.h"
+#include "tokenizer_fixtures.h"
 
 /* ---- limits ------------------------------------------------------------------ */
 
-/* Twenty times what a bomb may take, for sanitizers and emulators. */
+/* Twenty times the intended limits, for sanitizers and emulators. */
 enum { MOST_SECONDS = 40, MOST_BYTES = 256 << 20, HEAD = 64 };
 
 static size_t live_bytes;

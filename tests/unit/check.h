@@ -3,8 +3,8 @@
  *
  *   TEST(name) { CHECK(1 + 1 == 2); }
  *
- * A failed check is printed and counted; the test goes on. Each test file is a
- * program; an argument runs only the tests whose names contain it.
+ * A failed check is printed and counted, and the test continues. Each test file is a
+ * program; an argument selects the tests whose names contain it.
  */
 #ifndef TESTS_CHECK_H
 #define TESTS_CHECK_H

@@ -1,9 +1,9 @@
-/* Batches of the golden models, as Hugging Face transformers was given them. */
+/* The batches for which Hugging Face transformers computed the golden models' results. */
 #ifndef TESTS_GOLDEN_BATCHES_H
 #define TESTS_GOLDEN_BATCHES_H
 
 #include "attend/train.h"
-#include "models.h"
+#include "golden_models.h"
 
 typedef struct {
   int count, length, decoder_length;
@@ -14,7 +14,7 @@ static inline int32_t *integers(const attend_tensor_file *file, const char *name
                                 int *columns) {
   const attend_tensor *t = attend_tensor_file_find(file, name);
   if (!t) return NULL;
-  int32_t *to = room_for((size_t)t->count, sizeof *to);
+  int32_t *to = zeroed_block((size_t)t->count, sizeof *to);
   for (int64_t i = 0; i < t->count; i++) {
     int64_t x;
     memcpy(&x, (const char *)t->data + 8 * i, sizeof x);
@@ -27,7 +27,7 @@ static inline int32_t *integers(const attend_tensor_file *file, const char *name
 
 /* Masks are 1 for real tokens, from the first on. */
 static inline int32_t *count_real(const int32_t *mask, int batch, int length) {
-  int32_t *real = room_for((size_t)batch, sizeof *real);
+  int32_t *real = zeroed_block((size_t)batch, sizeof *real);
   for (int b = 0; b < batch; b++)
     for (int i = 0; i < length; i++) real[b] += mask[b * length + i];
   return real;
@@ -36,7 +36,7 @@ static inline int32_t *count_real(const int32_t *mask, int batch, int length) {
 /* What is not scored is padding to the decoder. */
 static inline int32_t *shifted(const int32_t *labels, int batch, int n, int32_t first,
                                int32_t pad) {
-  int32_t *to = room_for((size_t)(batch * n), sizeof *to);
+  int32_t *to = zeroed_block((size_t)(batch * n), sizeof *to);
   for (int b = 0; b < batch; b++)
     for (int i = 0; i < n; i++)
       to[b * n + i] = i == 0 ? first : labels[b * n + i - 1] >= 0 ? labels[b * n + i - 1] : pad;
@@ -45,7 +45,7 @@ static inline int32_t *shifted(const int32_t *labels, int batch, int n, int32_t 
 
 /* Causal models: row 0, every token predicts the next. */
 static inline int32_t *next_tokens(const int32_t *ids, int n) {
-  int32_t *to = room_for((size_t)n, sizeof *to);
+  int32_t *to = zeroed_block((size_t)n, sizeof *to);
   for (int i = 0; i < n; i++) to[i] = i + 1 < n ? ids[i + 1] : -1;
   return to;
 }

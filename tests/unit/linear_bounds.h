@@ -1,4 +1,4 @@
-/* How far a linear form's f32 run may be from the definition.
+/* Bounds on the error of a linear form in f32 against the definition.
  *
  * A weight a_ij = phi(q_i).phi(k_j) is rounded relative to its size s_ij, the
  * sum of |phi_c(q)| |phi_c(k)|, and a feature that is a function of w.x relative
@@ -7,14 +7,14 @@
  *
  *   OFTEN eps sum_j u_ij (|v_j| + |o_i|)
  *
- * and gradients by the same sums over what they are made of. OFTEN stands for
- * the roundings that one term meets on its way: products, two chains of 64 (of
- * which errors like the square root remain), joins, a division. */
+ * and gradients by the same sums over their terms. OFTEN is the number of
+ * roundings of one term: products, two chains of 64 (whose errors grow like the
+ * square root), joins, a division. */
 #ifndef TESTS_LINEAR_BOUNDS_H
 #define TESTS_LINEAR_BOUNDS_H
 
 #include "attend/problem.h"
-#include "linear_world.h"
+#include "linear_fixtures.h"
 
 enum { OFTEN = 8 };
 static const double unit_roundoff = 0x1p-24;
@@ -78,7 +78,7 @@ static inline double slope(const bounds *x, const float *q, const float *k, int 
   return 1 + 2 * qi; /* elu and bent: not more than the weight itself */
 }
 
-static inline double *doubles(size_t n) { return room_for(n, sizeof(double)); }
+static inline double *doubles(size_t n) { return zeroed_block(n, sizeof(double)); }
 
 static inline const float *key_row(const bounds *x, const float *keys, size_t r, size_t j,
                                    int width, size_t *at) {

@@ -1,9 +1,9 @@
-/* Models with tokenizers for the tests of tasks, and failing their allocations. */
+/* For tests of tasks: models with tokenizers, and failing allocations. */
 #ifndef TESTS_TASK_MODELS_H
 #define TESTS_TASK_MODELS_H
 
 #include "attend/text.h"
-#include "models.h"
+#include "golden_models.h"
 
 typedef struct {
   subject s;

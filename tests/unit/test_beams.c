@@ -2,7 +2,7 @@
  * continuations, the answers are the best of them all, in order, by the sum of
  * log probabilities over length^penalty. Few beams find what the search, done by
  * hand, finds. */
-#include "forge.h"
+#include "changed_checkpoints.h"
 
 __attribute__((destructor)) static void leave_nothing(void) { remove_folder(); }
 

@@ -2,11 +2,11 @@
  * temperature, top-k, top-p and min-p leave; penalties as Hugging Face
  * transformers defines them; ties, -inf and NaN among the logits. */
 #include "attend/generate.h"
-#include "world.h"
+#include "attention_fixtures.h"
 
 enum { MOST = 64 };
 
-static attend_context *context(void) {
+static attend_context *scalar_context(void) {
   static attend_context *ctx;
   if (!ctx) ctx = open_context("scalar", 1, NULL);
   return ctx;
@@ -23,7 +23,7 @@ static int32_t choose(const attend_generate_options *o, const float *logits, int
   float copy[MOST];
   int32_t id = -2;
   memcpy(copy, logits, (size_t)n * sizeof *copy);
-  OK(context(), attend_choose(context(), o, copy, n, NULL, 0, uniform, &id));
+  OK(scalar_context(), attend_choose(scalar_context(), o, copy, n, NULL, 0, uniform, &id));
   return id;
 }
 
@@ -122,7 +122,7 @@ static double chi_square(const attend_generate_options *o, const float *logits, 
   enum { DRAWS = 40000, N = 10 };
   int hits[N] = {0}, draws = light() ? 4000 : DRAWS;
   double sum = 0;
-  float *u = room_for(DRAWS, sizeof *u);
+  float *u = zeroed_block(DRAWS, sizeof *u);
   attend_random_uniform((attend_random){seed, 0}, 0, DRAWS, u);
   for (int i = 0; i < draws; i++) hits[choose(o, logits, N, u[i])]++;
   for (int i = 0; i < N; i++) sum += pow(hits[i] - share[i] * draws, 2) / (share[i] * draws);
@@ -215,25 +215,25 @@ TEST(repetition_penalty) {
   int32_t id;
   o.repetition = 1.5f;
   memcpy(logits, before, sizeof logits);
-  OK(context(), attend_choose(context(), &o, logits, 6, history, 8, 0, &id));
+  OK(scalar_context(), attend_choose(scalar_context(), &o, logits, 6, history, 8, 0, &id));
   CHECK(!memcmp(logits, after, sizeof logits));
   CHECK_EQ(id, 3);
   o.repetition = 8;
   memcpy(logits, before, sizeof logits);
-  OK(context(), attend_choose(context(), &o, logits, 6, history, 8, 0, &id));
+  OK(scalar_context(), attend_choose(scalar_context(), &o, logits, 6, history, 8, 0, &id));
   CHECK_EQ(id, 2);
 }
 
 TEST(repetition_penalty_of_large_ids) {
   enum { N = 300000 }; /* more than are marked by bits */
-  float *logits = room_for(N, sizeof *logits);
+  float *logits = zeroed_block(N, sizeof *logits);
   int32_t history[] = {299999, 5, 299999, 270000}, id;
   attend_generate_options o = attend_generate_defaults();
   logits[299999] = 4;
   logits[270000] = -4;
   logits[5] = 3;
   o.repetition = 2;
-  OK(context(), attend_choose(context(), &o, logits, N, history, 4, 0, &id));
+  OK(scalar_context(), attend_choose(scalar_context(), &o, logits, N, history, 4, 0, &id));
   CHECK(logits[299999] == 2 && logits[270000] == -8 && logits[5] == 1.5f);
   CHECK_EQ(id, 299999);
   free(logits);
@@ -260,7 +260,7 @@ TEST(no_repeats) {
     attend_random_uniform((attend_random){(uint64_t)c, 8}, 0, LONG, u);
     for (int i = 0; i < count; i++) history[i] = (int32_t)(u[i] * N);
     o.no_repeat = size;
-    OK(context(), attend_choose(context(), &o, logits, N, history, count, 0, &id));
+    OK(scalar_context(), attend_choose(scalar_context(), &o, logits, N, history, count, 0, &id));
     for (int32_t i = 0; i < N; i++) {
       bool forbidden = stands(history, count, size, i);
       CHECK(forbidden ? logits[i] == -INFINITY : logits[i] == 1);

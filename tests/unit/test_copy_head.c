@@ -4,7 +4,7 @@
  * copy from their own text. It learns to copy strings that a model without it does
  * not, is saved, and is refused where its tensors are missing. */
 #include "layers/copy.h"
-#include "sides.h"
+#include "unequal_sides.h"
 
 enum { P = 6 };
 
@@ -143,17 +143,17 @@ static void define(const copy_weights *w, const attend_config *c, const float *h
 static float *hidden_rows(const attend_session *run, int rows, int width, float factor) {
   int ld;
   const float *x = attend_session_hidden(run, &ld);
-  float *to = room_for((size_t)(rows * width), sizeof *to);
+  float *to = zeroed_block((size_t)(rows * width), sizeof *to);
   for (int i = 0; i < rows * width; i++) to[i] = factor * x[i / width * ld + i % width];
   return to;
 }
 
-/* The same weights as a model without the head: its tensors get names that nobody
+/* The same weights as a model without the head: its tensors get names that no family
  * knows. The file that is mapped stays as it is. */
 static void hide_copy(const char *family, bool narrow) {
   attend_architecture a = sides(family, narrow);
   size_t length;
-  char *bytes = read_all_of(in_folder("model.safetensors"), &length);
+  char *bytes = read_whole(in_folder("model.safetensors"), &length);
   for (char *at; (at = strstr(bytes + 8, "\"copy."));) at[1] = 'k';
   unlink(in_folder("model.safetensors"));
   FILE *f = fopen(in_folder("model.safetensors"), "wb");
@@ -171,16 +171,16 @@ static void check_formula(const char *family, bool narrow) {
   subject plain = open_path(context(), models_folder(), NULL);
   const attend_config *c = s.config;
   copy_weights w = weights_in(s.files);
-  static const int32_t ids[READ] = {5, 9, 5, 28, 0, 9, 5}, said[WRITTEN] = {2, 5};
+  static const int32_t ids[READ] = {5, 9, 5, 28, 0, 9, 5}, decoder_ids[WRITTEN] = {2, 5};
   float *logits[2];
   float *h = NULL, *e = NULL;
   double p[64], worst = 0, far = 0;
   for (int i = 0; i < 2; i++) {
     attend_session *run = open_run(i ? &s : &plain, 1, 0);
-    logits[i] = room_for((size_t)(WRITTEN * c->vocab), sizeof *logits[i]);
+    logits[i] = zeroed_block((size_t)(WRITTEN * c->vocab), sizeof *logits[i]);
     OK(context(), attend_session_encode(run, 1, READ, ids, NULL, NULL));
     if (i) e = hidden_rows(run, READ, c->encoder.width, 1);
-    OK(context(), attend_session_extend(run, 1, WRITTEN, said, NULL));
+    OK(context(), attend_session_extend(run, 1, WRITTEN, decoder_ids, NULL));
     if (i) h = hidden_rows(run, WRITTEN, c->decoder.width, c->head_factor);
     OK(context(), attend_session_logits(run, WRITTEN, NULL, logits[i]));
     attend_session_free(run);
@@ -271,7 +271,7 @@ static void study_with(int threads, float **gradient, size_t *count) {
   attend_batch batch = batch_in(&b, false);
   OK(ctx, attend_trainer_accumulate(l, &batch, &got));
   attend_trainer_values(l, count);
-  *gradient = room_for(*count, sizeof **gradient);
+  *gradient = zeroed_block(*count, sizeof **gradient);
   memcpy(*gradient, attend_trainer_gradients(l), *count * sizeof **gradient);
   attend_trainer_free(l);
   attend_checkpoint_close(files);
@@ -312,12 +312,12 @@ TEST(batches_padding_caches_and_threads_change_no_bit) {
   }
 }
 
-/* log p after `said`, by a run of its own. */
-static void say_alone(const subject *s, const int32_t *ids, int n, const int32_t *said, int count,
+/* log p after `decoder_ids`, by a run of its own. */
+static void say_alone(const subject *s, const int32_t *ids, int n, const int32_t *decoder_ids, int count,
                       float *logits) {
   attend_session *run = open_run(s, 1, 0);
   OK(s->ctx, attend_session_encode(run, 1, n, ids, NULL, NULL));
-  OK(s->ctx, attend_session_extend(run, 1, count, said, NULL));
+  OK(s->ctx, attend_session_extend(run, 1, count, decoder_ids, NULL));
   OK(s->ctx, attend_session_next(run, 1, logits));
   attend_session_free(run);
 }
@@ -332,7 +332,7 @@ TEST(sequences_copy_from_the_text_of_their_parents) {
   static const int32_t spread[4] = {0, 0, 1, 1}, swap[4] = {3, 1, 0, 0};
   static const int32_t text[4] = {1, 0, 0, 0};
   static const int32_t first[4] = {2, 2, 2, 2}, next[4] = {4, 5, 6, 7};
-  float *got = room_for(4 * V, sizeof *got), *want = room_for(V, sizeof *want);
+  float *got = zeroed_block(4 * V, sizeof *got), *want = zeroed_block(V, sizeof *want);
   attend_session *run = open_run(&s, 4, 0);
   OK(context(), attend_session_encode(run, 2, READ, b.ids, real, NULL));
   OK(context(), attend_session_extend(run, 2, 1, first, NULL));
@@ -341,8 +341,8 @@ TEST(sequences_copy_from_the_text_of_their_parents) {
   OK(context(), attend_session_reorder(run, swap));
   OK(context(), attend_session_next(run, 4, got));
   for (int i = 0; i < 4; i++) {
-    int32_t said[2] = {2, next[swap[i]]};
-    say_alone(&s, b.ids + text[i] * READ, real[text[i]], said, 2, want);
+    int32_t decoder_ids[2] = {2, next[swap[i]]};
+    say_alone(&s, b.ids + text[i] * READ, real[text[i]], decoder_ids, 2, want);
     CHECK(same_bits(got + (size_t)i * V, want, V));
   }
   attend_session_free(run);
@@ -359,7 +359,7 @@ TEST(hidden_states_are_of_the_first_sequence) {
   copy_task b;
   make_copy_task(s.config, 7, &b);
   size_t V = (size_t)s.config->vocab;
-  float *want = room_for(WRITTEN * V, sizeof *want), *got = room_for(V, 4), *h;
+  float *want = zeroed_block(WRITTEN * V, sizeof *want), *got = zeroed_block(V, 4), *h;
   int F = s.config->decoder.width;
   attend_session *run = open_run(&s, 1, 0);
   OK(context(), attend_session_encode(run, 1, READ, b.ids, NULL, NULL));

@@ -1,5 +1,5 @@
 /* What attend_plan_cost says, against counting row by row. */
-#include "world.h"
+#include "attention_fixtures.h"
 
 enum { BLOCK_OF_KEYS = 64 };
 

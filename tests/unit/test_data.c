@@ -1,6 +1,6 @@
 /* Batches: every window and every pair once an epoch, in another order each; the
  * same batch whatever was asked before; padding, masks, joined pairs. */
-#include "corpora.h"
+#include "small_corpora.h"
 
 /* ---- windows -------------------------------------------------------------------- */
 
@@ -62,7 +62,7 @@ static void check_bijection(uint64_t n, uint64_t seed) {
   attend_corpus *c = counting((size_t)n);
   attend_batches *b = cut(c, (attend_batch_options){ATTEND_INIT(attend_batch_options), .batch = 1,
                                                     .length = 1, .seed = seed});
-  unsigned char *seen = room_for((size_t)n, 1);
+  unsigned char *seen = zeroed_block((size_t)n, 1);
   CHECK_EQ(attend_batches_epoch(b), n);
   for (uint64_t i = 0; i < n; i++) seen[batch_at(b, 2 * n + i).ids[0]]++;
   size_t once = 0;
@@ -323,7 +323,7 @@ static attend_batch_options masked(void) {
 /* Words of 1000 and up, with separators and padding among them. */
 static attend_corpus *words(int n) {
   attend_corpus *c = empty_corpus();
-  int32_t *ids = room_for((size_t)n, sizeof *ids);
+  int32_t *ids = zeroed_block((size_t)n, sizeof *ids);
   for (int i = 0; i < n; i++) ids[i] = i % 23 == 22 ? SEP : i % 97 == 96 ? BLANK : 1000 + i % 5000;
   OK(context(), attend_corpus_add(c, (size_t)n, ids, 0, NULL));
   free(ids);

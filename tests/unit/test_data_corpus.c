@@ -1,6 +1,6 @@
 /* Corpora: what they hold, what is refused, holding a share back, memory that
  * fails. */
-#include "corpora.h"
+#include "small_corpora.h"
 
 /* ---- what a corpus is --------------------------------------------------------------------------- */
 

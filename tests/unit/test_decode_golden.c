@@ -1,9 +1,9 @@
 /* Choosing and searching against Hugging Face transformers: what its logits
  * processors leave of random logits, and its beam search under other penalties,
  * early stopping and end tokens. */
-#include "models.h"
+#include "golden_models.h"
 
-static attend_context *context(void) {
+static attend_context *threaded_context(void) {
   static attend_context *ctx;
   if (!ctx) ctx = open_context(NULL, 2, NULL);
   return ctx;
@@ -13,7 +13,7 @@ static attend_tensor_file *open_golden(const char *name) {
   char above[128];
   attend_tensor_file *file = NULL;
   snprintf(above, sizeof above, "../decode/%s", name);
-  OK(context(), attend_tensor_file_open(context(), model_path(above, NULL), &file));
+  OK(threaded_context(), attend_tensor_file_open(threaded_context(), model_path(above, NULL), &file));
   return file;
 }
 
@@ -52,7 +52,7 @@ static void draws_what_is_left(const attend_tensor_file *file, const char *name,
     for (int i = 0; i < DRAWS; i++) {
       int32_t id;
       memcpy(copy, logits, sizeof copy);
-      OK(context(), attend_choose(context(), &o, copy, V, NULL, 0, ((float)i + 0.5f) / DRAWS, &id));
+      OK(threaded_context(), attend_choose(threaded_context(), &o, copy, V, NULL, 0, ((float)i + 0.5f) / DRAWS, &id));
       drawn[id]++;
     }
     for (int i = 0; i < V; i++) sum += exp((double)left[i]);
@@ -95,13 +95,13 @@ TEST(processors) {
     o.repetition = 1.7f;
     read_row(tensor(file, "logits"), r, logits);
     read_row(tensor(file, "repetition"), r, theirs);
-    OK(context(), attend_choose(context(), &o, logits, V, history, HISTORY, 0, &id));
+    OK(threaded_context(), attend_choose(threaded_context(), &o, logits, V, history, HISTORY, 0, &id));
     for (int i = 0; i < V; i++) CHECK(fabsf(logits[i] - theirs[i]) <= 1e-6f * fabsf(theirs[i]));
     o.repetition = 1;
     o.no_repeat = 3;
     read_row(tensor(file, "logits"), r, logits);
     read_row(tensor(file, "ngram"), r, theirs);
-    OK(context(), attend_choose(context(), &o, logits, V, history, HISTORY, 0, &id));
+    OK(threaded_context(), attend_choose(threaded_context(), &o, logits, V, history, HISTORY, 0, &id));
     CHECK(!memcmp(logits, theirs, sizeof logits));
   }
   attend_tensor_file_close(file);
@@ -139,7 +139,7 @@ static void beams_agree(attend_model *model, const attend_tensor_file *file, con
   o.max_new = NEW;
   o.samples = (int)t->shape[0];
   attend_prompt prompt = {ids, PROMPT};
-  OK(context(), attend_generate(model, 1, &prompt, &o, &g));
+  OK(threaded_context(), attend_generate(model, 1, &prompt, &o, &g));
   for (int r = 0; r < o.samples; r++) {
     const attend_continuation *c = attend_generation_get(g, r);
     float score;
@@ -153,7 +153,7 @@ static void beams_agree(attend_model *model, const attend_tensor_file *file, con
 
 TEST(beams) {
   attend_tensor_file *file = open_golden("beams.safetensors");
-  subject s = open_path(context(), model_path("gpt2", NULL), NULL);
+  subject s = open_path(threaded_context(), model_path("gpt2", NULL), NULL);
   static const int32_t ends[END] = {10, 154};
   for (int e = 0; e < END; e++) {
     attend_generate_options o = attend_generate_defaults();

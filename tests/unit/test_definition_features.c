@@ -2,13 +2,7 @@
  * arithmetic; and what they are for, against the similarities that they stand
  * in for. Their gradients are in test_definition_sweep.c. */
 #include "attention/features.h"
-#include "world.h"
-
-static attend_context *context(void) {
-  static attend_context *ctx;
-  if (!ctx) ctx = open_context(NULL, 1, NULL);
-  return ctx;
-}
+#include "attention_fixtures.h"
 
 enum { DIM = 4 };
 
@@ -37,7 +31,7 @@ static double dot(const float *a, const float *b) {
 /* sim with the features written out: x' is unit x. */
 static double by_hand(const attend_form *f, double unit, const float *q, const float *k) {
   int dirs = form_directions(f);
-  float *w = room_for((size_t)dirs * DIM, sizeof *w);
+  float *w = zeroed_block((size_t)dirs * DIM, sizeof *w);
   double qq = unit * unit * dot(q, q), kk = unit * unit * dot(k, k), sum = 0;
   OK(context(), projection_draw(context(), f, dirs, DIM, w));
   for (int r = 0; r < dirs; r++) {

@@ -1,6 +1,6 @@
 /* Rows times packed weights, the kernels alone: against double, the same bits
  * whatever rides along, and narrowing. */
-#include "kernel_list.h"
+#include "kernel_fixtures.h"
 
 enum { MOST = 41, DEPTH = 600, LDX = 608, GROUPS = 7, LDY = 16 * GROUPS + 16 };
 
@@ -93,7 +93,7 @@ TEST(products_are_right) {
 TEST(many_rows_are_right) {
   enum { ROWS = 600, D = 300 };
   layer *l = prepare(0, D);
-  float *x = room_for(ROWS * D, 4), *y = room_for(ROWS * 48, 4), one[48];
+  float *x = zeroed_block(ROWS * D, 4), *y = zeroed_block(ROWS * 48, 4), one[48];
   uniform(x, ROWS * D, 9);
   FOR_EACH_KERNELS(kn)
   for (int rows = light() ? 599 : 190; rows <= ROWS; rows += 41) {
@@ -132,8 +132,8 @@ TEST(rows_do_not_know_of_each_other) {
 TEST(near_rows_are_the_same) {
   enum { ROWS = 200, D = 250 };
   layer *l = prepare(0, D);
-  float *x = room_for(ROWS * NEAR_STEP, 4), *far = room_for(ROWS * D, 4);
-  float *y = room_for(ROWS * 48, 4), *z = room_for(ROWS * 48, 4);
+  float *x = zeroed_block(ROWS * NEAR_STEP, 4), *far = zeroed_block(ROWS * D, 4);
+  float *y = zeroed_block(ROWS * 48, 4), *z = zeroed_block(ROWS * 48, 4);
   uniform(x, ROWS * NEAR_STEP, 9);
   for (int i = 0; i < ROWS * D; i++) far[i] = x[i / D * NEAR_STEP + i % D];
   memset(l->bias, 0, sizeof l->bias);

@@ -5,7 +5,7 @@
 
 #include "attend/file.h"
 #include "base/base.h"
-#include "designs.h"
+#include "design_fixtures.h"
 #include "device/device.h"
 
 /* ---- specs -------------------------------------------------------------------------- */

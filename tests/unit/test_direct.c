@@ -1,7 +1,7 @@
 /* Poly and gaussian, pair by pair: against the definition, over masks, and where
  * denominators cancel. */
-#include "outcome.h"
-#include "plain.h"
+#include "saved_outputs.h"
+#include "naive_attention.h"
 
 static attend_tensors tensors_of(attend_context *ctx, const char *text, uint64_t seed) {
   attend_tensors t = make_tensors(ctx, text, seed);
@@ -46,7 +46,7 @@ static floats floats_for(const attend_desc *d) {
   size_t D = (size_t)d->dim, M = (size_t)d->dim_v;
   floats f = {
       .count = {rows_of(d) * M, rows_of(d), rows_of(d) * D, keys_of(d) * D, keys_of(d) * M}};
-  for (int n = 0; n <= OUT_DV; n++) f.part[n] = room_for(f.count[n], sizeof(float));
+  for (int n = 0; n <= OUT_DV; n++) f.part[n] = zeroed_block(f.count[n], sizeof(float));
   return f;
 }
 
@@ -61,7 +61,7 @@ static floats plain_all(const attend_desc *d, const attend_tensors *t) {
   plain_data p = {.q = t->q.data, .k = t->k.data, .v = t->v.data};
   p.o = f.part[OUT_O], p.lse = f.part[OUT_LSE];
   plain_run(d, &p);
-  float *w = room_for(S, sizeof *w);
+  float *w = zeroed_block(S, sizeof *w);
   for (size_t r = 0; r < rows_of(d); r++) {
     size_t head = r / T, b = head / (size_t)d->heads;
     size_t g = head % (size_t)d->heads / (size_t)(d->heads / d->kv_heads);
@@ -104,7 +104,7 @@ static void check_all(attend_context *ctx, const attend_tensors *t, const char *
   OK(ctx, attend_desc_complete(ctx, &d));
   floats plain = plain_all(&d, t);
   double *truth[OUT_DV + 1];
-  for (int n = 0; n <= OUT_DV; n++) truth[n] = room_for(plain.count[n], 8);
+  for (int n = 0; n <= OUT_DV; n++) truth[n] = zeroed_block(plain.count[n], 8);
   OK(ctx, attend_definition_forward(ctx, &d, t->q, t->k, t->v, truth[OUT_O], truth[OUT_LSE]));
   OK(ctx, attend_definition_backward(ctx, &d, t->q, t->k, t->v, t->d_o, truth[OUT_DQ],
                                      truth[OUT_DK], truth[OUT_DV], NULL));
@@ -180,8 +180,8 @@ TEST(weights_that_cancel) {
     attend_tensors t = tensors_of(ctx, problems_here[p], 63);
     const attend_desc *d = &t.desc;
     size_t n = rows_of(d), M = (size_t)d->dim_v, S = (size_t)d->kv_len;
-    double *w = room_for(n * S, 8), *o = room_for(n * M, 8);
-    double *den = room_for(n, 8);
+    double *w = zeroed_block(n * S, 8), *o = zeroed_block(n * M, 8);
+    double *den = zeroed_block(n, 8);
     OK(ctx, attend_definition_weights(ctx, d, t.q, t.k, w));
     OK(ctx, attend_definition_forward(ctx, d, t.q, t.k, t.v, o, den));
     outcome got = outcome_of(ctx, &t);
@@ -218,8 +218,8 @@ static outcome solve_scores(attend_context *ctx, int n, const float *k, const fl
   attend_plan *plan = make_plan(ctx, &d);
   attend_view q = attend_bhtd(&one), key = attend_bhtd((void *)k);
   attend_view value = attend_bhtd((void *)v);
-  float o = 7, lse = 7, dq = 7, *dk = room_for((size_t)n, 4), size = 0;
-  float *dv = room_for((size_t)n, 4);
+  float o = 7, lse = 7, dq = 7, *dk = zeroed_block((size_t)n, 4), size = 0;
+  float *dv = zeroed_block((size_t)n, 4);
   OK(ctx, attend_forward(plan, q, key, value, attend_bhtd(&o), &lse));
   for (int j = 0; j < n; j++) size += fabsf(k[j]);
   CHECK_EQ(attend_plan_weak_rows(plan), fabsf(lse) < 0x1p-100f || fabsf(lse) < size / 1000);
@@ -358,9 +358,9 @@ TEST(what_is_seen_is_what_was_weighed) {
     const attend_desc *d = &t.desc;
     attend_plan *plan = make_plan(ctx, d);
     size_t T = (size_t)d->q_len, S = (size_t)d->kv_len, n = rows_of(d);
-    int32_t *rows = room_for(T, 4), *index = room_for(n * TOP, 4);
-    float *w = room_for(n * S, 4), *top = room_for(n * TOP, 4);
-    double *truth = room_for(n * S, 8);
+    int32_t *rows = zeroed_block(T, 4), *index = zeroed_block(n * TOP, 4);
+    float *w = zeroed_block(n * S, 4), *top = zeroed_block(n * TOP, 4);
+    double *truth = zeroed_block(n * S, 8);
     for (int i = 0; i < d->q_len; i++) rows[i] = i;
     attend_observation look = {ATTEND_INIT(attend_observation), .rows = rows, .n_rows = d->q_len,
                                .weights = w};

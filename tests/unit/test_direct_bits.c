@@ -1,6 +1,6 @@
 /* Poly and gaussian give the same bits on any number of threads and in any
  * cutting of what is fed to a state. */
-#include "outcome.h"
+#include "saved_outputs.h"
 
 static attend_tensors tensors_of(attend_context *ctx, const char *text, uint64_t seed) {
   attend_tensors t = make_tensors(ctx, text, seed);
@@ -47,8 +47,8 @@ static outcome fed(attend_context *ctx, const attend_tensors *t, int chunk) {
   attend_state *state;
   OK(ctx, attend_state_create(plan, &state));
   size_t H = (size_t)d.heads, T = (size_t)d.q_len;
-  float *lse = room_for(H * T, 4), *all = room_for(H * T, 4);
-  float *entropy = room_for(H * T, 4), *some = room_for(H * T, 4);
+  float *lse = zeroed_block(H * T, 4), *all = zeroed_block(H * T, 4);
+  float *entropy = zeroed_block(H * T, 4), *some = zeroed_block(H * T, 4);
   for (int at = 0, n; at < d.q_len; at += n) {
     n = d.q_len - at < chunk ? d.q_len - at : chunk;
     attend_view q = rows_from(t->q, &t->desc, d.dim, at);
@@ -87,7 +87,7 @@ TEST(fed_in_pieces) {
     attend_tensors t = tensors_of(ctx, causal[p], 67);
     outcome whole = outcome_of(ctx, &t);
     attend_plan *plan = make_plan(ctx, &t.desc);
-    float *entropy = room_for(rows_of(&t.desc), 4);
+    float *entropy = zeroed_block(rows_of(&t.desc), 4);
     attend_observation look = {ATTEND_INIT(attend_observation), .entropy = entropy};
     OK(ctx, attend_observe(plan, t.q, t.k, t.lse, &look));
     outcome_keep(&whole, OUT_DBIAS, entropy, rows_of(&t.desc), 4);

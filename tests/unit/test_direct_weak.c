@@ -1,5 +1,5 @@
 /* Poly and gaussian, pair by pair: rows whose weights vanish in f32. */
-#include "world.h"
+#include "attention_fixtures.h"
 
 /* Weights of 1e-60 are 0 in f32: a row that sees such keys alone gives zeros
  * where the truth is 2.5, and is counted; one that sees no key is not. */

@@ -2,7 +2,7 @@
  * over tiles, scales that are tiny, huge or more than an f32 holds. */
 #include <math.h>
 
-#include "world.h"
+#include "attention_fixtures.h"
 
 /* 16 keys fill the lanes of the first row; the second row is not real. */
 static void ragged(attend_context *ctx, attend_form_kind form, int window) {
@@ -61,7 +61,7 @@ static void shared_bias(int threads, float *dbias /* [n][x] */) {
 /* Tiles of rows cut the five heads of a query apart. */
 TEST(a_bias_shared_by_heads_has_one_gradient) {
   enum { N = 200 * 130 };
-  float *one = room_for(N, sizeof *one), *many = room_for(N, sizeof *many);
+  float *one = zeroed_block(N, sizeof *one), *many = zeroed_block(N, sizeof *many);
   shared_bias(1, one);
   for (int run = 0; run < (light() ? 5 : 40); run++) {
     shared_bias(2 + run % 4, many);
@@ -77,7 +77,7 @@ static void check_scale(attend_context *ctx, float scale) {
   d.scale = scale;
   attend_plan *plan = make_plan(ctx, &d);
   size_t rows = rows_of(attend_plan_desc(plan)), n = rows * 16;
-  double *o = room_for(n, sizeof *o), *lse = room_for(rows, sizeof *lse);
+  double *o = zeroed_block(n, sizeof *o), *lse = zeroed_block(rows, sizeof *lse);
   OK(ctx, attend_forward(plan, t.q, t.k, t.v, t.o, t.lse));
   OK(ctx, attend_definition_forward(ctx, &d, t.q, t.k, t.v, o, lse));
   OK(ctx, attend_backward(plan, t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk, t.dv, NULL));

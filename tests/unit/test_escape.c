@@ -1,7 +1,7 @@
 /* What comes from files is escaped before people see it: in text, and in every
  * sentence of a context. */
 #include "attend/json.h"
-#include "world.h"
+#include "attention_fixtures.h"
 
 static void check_escape(const char *text, const char *keep, const char *want) {
   char out[64];

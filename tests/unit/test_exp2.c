@@ -3,7 +3,7 @@
 
 #include "base/parallel.h"
 #include "kernels/kernels.h"
-#include "world.h"
+#include "attention_fixtures.h"
 
 /* CHUNK numbers with the same sign and exponent are tried at a time. */
 enum { CHUNK = 4096, LANES_OF_MAX = 8, ISAS = 8 };

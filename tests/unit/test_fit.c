@@ -18,12 +18,6 @@ static const char *in_run(const char *run, const char *file) {
   return path;
 }
 
-static attend_context *context(void) {
-  static attend_context *ctx;
-  if (!ctx) ctx = open_context(NULL, 1, NULL);
-  return ctx;
-}
-
 typedef struct {
   attend_context *ctx;
   attend_corpus *texts, *held;
@@ -101,8 +95,8 @@ static void make_whole(void) {
 
 static int same_file(const char *run, const char *file) {
   size_t n, m;
-  char *a = read_all_of(in_run("whole", file), &n);
-  char *b = read_all_of(in_run(run, file), &m);
+  char *a = read_whole(in_run("whole", file), &n);
+  char *b = read_whole(in_run(run, file), &m);
   int same = n == m && !memcmp(a, b, n);
   free(a);
   free(b);

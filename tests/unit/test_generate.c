@@ -2,7 +2,7 @@
  * samples and prompts decide what is drawn, and batches and threads do not;
  * windows stop or slide; ends are kept off or passed over; ids that the
  * configuration forces come where they should. */
-#include "forge.h"
+#include "changed_checkpoints.h"
 
 __attribute__((destructor)) static void leave_nothing(void) { remove_folder(); }
 
@@ -83,7 +83,7 @@ TEST(calls_that_make_no_sense_are_refused) {
 static int32_t best_next(const subject *s, attend_session *run, const int32_t *forbidden, int n,
                          double *log_p) {
   int vocab = s->config->vocab, best = -1;
-  float *logits = room_for((size_t)vocab, sizeof *logits);
+  float *logits = zeroed_block((size_t)vocab, sizeof *logits);
   double sum = 0;
   OK(s->ctx, attend_session_next(run, 1, logits));
   for (int i = 0; i < vocab; i++) {

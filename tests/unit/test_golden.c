@@ -3,7 +3,7 @@
  * every instruction set. */
 #include "attend/file.h"
 #include "attend/json.h"
-#include "plain.h"
+#include "naive_attention.h"
 
 enum { Q, K, V, D_O, INPUTS };
 enum { O = INPUTS, LSE, DQ, DK, DV, PARTS };
@@ -81,7 +81,7 @@ typedef struct {
 
 static results results_for(const golden *c) {
   results r = {{0}};
-  for (int n = O; n < PARTS; n++) r.part[n] = room_for(c->count[n], 4);
+  for (int n = O; n < PARTS; n++) r.part[n] = zeroed_block(c->count[n], 4);
   return r;
 }
 
@@ -106,7 +106,7 @@ static void try_case(attend_context *ctx, const golden *c) {
   run_engine(plan, ctx, c, &engine);
   plain_run(attend_plan_desc(plan), &p);
   for (int n = O; n < PARTS; n++) {
-    double *truth = room_for(c->count[n], sizeof *truth);
+    double *truth = zeroed_block(c->count[n], sizeof *truth);
     for (size_t i = 0; i < c->count[n]; i++) truth[i] = c->part[n][i];
     check_budget(c->name, part_names[n], engine.part[n], plain.part[n], truth, c->count[n],
                  p.size[n - O]);

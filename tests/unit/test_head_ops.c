@@ -2,7 +2,7 @@
  * rows of their own: norms of each head and their gradients, rotations of a part of
  * each. What lies around the heads stays, and threads change nothing. */
 #include "device/device.h"
-#include "kernel_list.h"
+#include "kernel_fixtures.h"
 
 enum { ROWS = 300, HEADS = 5, WIDEST = 100, BEFORE = 3, BEHIND = 7 };
 enum { LD = BEFORE + HEADS * WIDEST + BEHIND, ALL = ROWS * LD };
@@ -14,7 +14,7 @@ typedef struct { /* the same heads twice */
 } heads;
 
 static heads make_heads(uint64_t stream, int n) {
-  heads h = {room_for(ALL, sizeof(float)), room_for(ALL, sizeof(float))};
+  heads h = {zeroed_block(ALL, sizeof(float)), zeroed_block(ALL, sizeof(float))};
   attend_random_normal((attend_random){5, stream}, 0, ALL, h.row);
   for (int i = 0; i < ROWS; i++)
     memcpy(h.own + i * HEADS * n, h.row + i * LD + BEFORE, (size_t)(HEADS * n) * sizeof(float));
@@ -58,7 +58,7 @@ static void check_norm_back(attend_context *ctx, attend_context *one, bool rms, 
   heads x = make_heads(2, n), dy = make_heads(3, n);
   float *was = copy_of(dy.row, ALL * sizeof *was);
   float sums[4][WIDEST] = {{0}};
-  void *work = room_for(attend_norm_back_bytes(ROWS * HEADS, n), 1);
+  void *work = zeroed_block(attend_norm_back_bytes(ROWS * HEADS, n), 1);
   OP(ctx, norm_back, .rms = rms, .rows = ROWS, .groups = HEADS, .width = n, .x = x.row + BEFORE,
      .ldx = LD, .weight = pool, .eps = 0.01f, .dy = dy.row + BEFORE, .lddy = LD,
      .dx = dy.row + BEFORE, .lddx = LD, .dweight = sums[0], .dbias = rms ? NULL : sums[1],

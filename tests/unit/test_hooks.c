@@ -22,7 +22,7 @@ static float *logits_with(const subject *s, int n_hooks, const attend_hook *hook
   attend_session *run = open_run(s, 1, 5); /* the prompt is cut */
   int32_t *ids = random_ids(s->config, 5, PROMPT + MORE);
   const size_t vocab = (size_t)s->config->vocab;
-  float *logits = room_for((MORE + 1) * vocab, sizeof *logits);
+  float *logits = zeroed_block((MORE + 1) * vocab, sizeof *logits);
   OK(s->ctx, attend_session_set_hooks(run, n_hooks, hooks));
   if (s->config->parts & ATTEND_ENCODER)
     OK(s->ctx, attend_session_encode(run, 1, PROMPT, ids, NULL, NULL));
@@ -92,7 +92,7 @@ static void keep(const attend_hooked *x, void *user) {
   const size_t W = (size_t)x->shape[3], rows = (size_t)x->shape[2];
   free(k->data);
   memcpy(k->shape, x->shape, sizeof k->shape);
-  k->data = room_for((size_t)x->shape[1] * rows * W, sizeof *k->data);
+  k->data = zeroed_block((size_t)x->shape[1] * rows * W, sizeof *k->data);
   for (int h = 0; h < x->shape[1]; h++)
     for (int i = 0; i < x->shape[2]; i++)
       for (int j = 0; j < x->shape[3]; j++)
@@ -234,7 +234,7 @@ TEST(edits_do_not_depend_on_how_a_text_is_cut) {
     for (int way = 0; way < 3; way++) {
       attend_session *run = open_run(&s, 1, way == 2 ? 3 : 8);
       int32_t *ids = random_ids(s.config, 9, 8);
-      got[way] = room_for(vocab, sizeof **got);
+      got[way] = zeroed_block(vocab, sizeof **got);
       OK(s.ctx, attend_session_set_hooks(run, 1, &hook));
       if (s.config->parts & ATTEND_ENCODER)
         OK(s.ctx, attend_session_encode(run, 1, 8, ids, NULL, NULL));
@@ -304,7 +304,7 @@ static void close_class(class *c) {
 
 static float *gradients_of(class *c, double *loss) {
   attend_batch_loss got;
-  float *g = room_for(c->n, sizeof *g);
+  float *g = zeroed_block(c->n, sizeof *g);
   attend_trainer_zero_grad(c->trainer);
   OK(c->ctx, attend_trainer_accumulate(c->trainer, &c->batch, &got));
   memcpy(g, attend_trainer_gradients(c->trainer), c->n * sizeof *g);
@@ -351,7 +351,7 @@ static void check_slope(const char *name, attend_point point, change how) {
   free(gradients_of(&c, &plain));
   OK(c.ctx, attend_trainer_set_hooks(c.trainer, 1, &hook));
   float *g = gradients_of(&c, &loss);
-  float *start = room_for(c.n, sizeof *start);
+  float *start = zeroed_block(c.n, sizeof *start);
   memcpy(start, attend_trainer_values(c.trainer, NULL), c.n * sizeof *start);
   for (size_t i = 0; i < c.n; i++) squares += (double)g[i] * (double)g[i];
   double by = 1e-3 / squares;

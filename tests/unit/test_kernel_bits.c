@@ -3,7 +3,7 @@
  * Each set does the same battery in groups of its own size; what comes out is
  * summed up in one number. The number is written down here, so that sets that
  * never meet on one machine (NEON and AVX) are compared too. */
-#include "kernel_list.h"
+#include "kernel_fixtures.h"
 
 enum { ROWS_ALL = 24, WIDTH = 37, LD = 48 }; /* 24: whole groups of any size */
 

@@ -1,6 +1,6 @@
 /* Weights, their running maximum and sum, and their gradient: every instruction
  * set that runs here against plain loops in double. */
-#include "kernel_list.h"
+#include "kernel_fixtures.h"
 
 /* 1, two of every day (log2 e over a root), and one that is far from both. */
 static const float factors[] = {1, 0.1803368801f, 0.2550348616f, 1442.695f};

@@ -1,7 +1,7 @@
 /* Every kernel of the list, on every instruction set that runs here, against
  * plain loops in double; softmax and its gradient are in test_kernel_softmax.c,
  * and the bits of all sets with fma are compared in test_kernel_bits.c. */
-#include "kernel_list.h"
+#include "kernel_fixtures.h"
 
 enum { MAX_WIDTH = 80, MAX_LD = 80 };
 static const int widths[] = {1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 48, 64, 65, 80};
@@ -23,7 +23,7 @@ static void packing_make(packing *p, attend_dtype dtype, ptrdiff_t col, uint64_t
   enum { ROW = 3 * MAX_WIDTH + GAP };
   size_t size = attend_dtype_size(dtype);
   refill(stream);
-  p->block = room_for(PACK_N * ROW * 2, size);
+  p->block = zeroed_block(PACK_N * ROW * 2, size);
   char *zero = (char *)p->block + (size_t)ROW * size;
   p->src = (source){zero, dtype, ROW, col};
   for (int i = 0; i < PACK_N; i++)
@@ -97,16 +97,16 @@ TEST(packing_says_whether_all_was_finite) {
   static packing p;
   uint8_t valid[PACK_N];
   for (int i = 0; i < PACK_N; i++) valid[i] = i != 4;
-  const float wild[] = {NAN, INFINITY, -INFINITY};
+  const float nonfinite[] = {NAN, INFINITY, -INFINITY};
   FOR_EACH_KERNELS(kn)
   for (int dtype = 0; dtype < 3; dtype++)
     for (int n = 0; n < 3; n++)
       for (int w = 0; w < WIDTHS; w++) {
         packing_make(&p, (attend_dtype)dtype, 1, 90);
-        for (int x = 0; x < MAX_WIDTH; x++) spoil(&p, 4, x, wild[n]);
+        for (int x = 0; x < MAX_WIDTH; x++) spoil(&p, 4, x, nonfinite[n]);
         check_rows(kn, &p, valid, 20, widths[w], true);
         check_lanes(kn, &p, valid, 20, widths[w]);
-        spoil(&p, 19, widths[w] - 1, wild[n]);
+        spoil(&p, 19, widths[w] - 1, nonfinite[n]);
         check_rows(kn, &p, valid, 20, widths[w], false);
         check_rows(kn, &p, valid, 19, widths[w], true);
         free(p.block);

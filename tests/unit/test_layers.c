@@ -1,7 +1,7 @@
 /* Activations, norms, embeddings, positions and losses against double, on every
  * instruction set that runs here. */
 #include "attend/layers.h"
-#include "kernel_list.h"
+#include "kernel_fixtures.h"
 
 #define FOR_EACH_CONTEXT(ctx) \
   FOR_EACH_ISA(isa_)          \

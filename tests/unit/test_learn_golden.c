@@ -101,7 +101,7 @@ static float *gradients_by(const char *name, int threads, const attend_trainer_o
   batch.step = 7;
   OK(ctx, attend_trainer_accumulate(l, &batch, &got));
   attend_trainer_values(l, count);
-  float *copy = room_for(*count, sizeof *copy);
+  float *copy = zeroed_block(*count, sizeof *copy);
   memcpy(copy, attend_trainer_gradients(l), *count * sizeof *copy);
   *loss = got.loss;
   free_golden(&golden);
@@ -160,7 +160,7 @@ static void check_slope(attend_context *ctx, const char *name, const char *form_
   batch.smoothing = 0.1f;
   OK(ctx, attend_trainer_accumulate(l, &batch, &got));
   float *values = attend_trainer_values(l, &n);
-  float *start = room_for(n, sizeof *start), *g = room_for(n, sizeof *g);
+  float *start = zeroed_block(n, sizeof *start), *g = zeroed_block(n, sizeof *g);
   double squares = 0;
   memcpy(start, values, n * sizeof *start);
   memcpy(g, attend_trainer_gradients(l), n * sizeof *g);

@@ -117,7 +117,7 @@ static void check_mean(const char *name, const char *other) {
   const char *const same[] = {own, own, own}, *const mixed[] = {own, others};
   size_t count;
   float *values = attend_trainer_values(l, &count);
-  float *kept = room_for(count, sizeof *kept);
+  float *kept = zeroed_block(count, sizeof *kept);
   memcpy(kept, values, count * sizeof *kept);
   for (size_t i = 0; i < count; i++) values[i] = 1;
   OK(ctx, attend_trainer_average(l, 3, same));

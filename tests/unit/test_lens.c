@@ -1,7 +1,7 @@
 /* Lenses: the weights that they compute again are those that Hugging Face
  * transformers computed and those that a hook read, in parts and as a whole,
  * and numbers about them are what they say. */
-#include "traces.h"
+#include "trace_fixtures.h"
 
 /* A theirs-shaped name: decoders and encoders alone have no prefix. */
 static const attend_tensor *golden_attention(const recording *r, attend_head_id at) {
@@ -104,7 +104,7 @@ TEST(what_the_shape_says) {
 static void check_slices(attend_context *ctx, attend_lens *lens, attend_head_id at) {
   attend_lens_shape s;
   float *whole = whole_block(ctx, lens, at, &s), u[4];
-  float *part = room_for((size_t)(s.rows * s.keys), sizeof *part);
+  float *part = zeroed_block((size_t)(s.rows * s.keys), sizeof *part);
   for (uint64_t n = 0; n < 12; n++) {
     attend_random_uniform((attend_random){n, 8}, 0, 4, u);
     int row = (int)(u[0] * (float)s.rows), key = (int)(u[1] * (float)s.keys);
@@ -145,9 +145,9 @@ static void check_stats(attend_context *ctx, attend_lens *lens, attend_head_id a
   attend_lens_shape s;
   float *w = whole_block(ctx, lens, at, &s);
   size_t T = (size_t)s.rows, S = (size_t)s.keys;
-  float *entropy = room_for(2 * T + S, 4), *weight = entropy + T;
+  float *entropy = zeroed_block(2 * T + S, 4), *weight = entropy + T;
   float *mass = weight + T;
-  int32_t *top = room_for(T, 4);
+  int32_t *top = zeroed_block(T, 4);
   attend_row_stats all = {ATTEND_INIT(attend_row_stats), entropy, top, weight, mass};
   OK(ctx, attend_lens_stats(lens, at, &all));
   for (size_t j = 0; j < S; j++) {
@@ -170,8 +170,8 @@ static void check_stats(attend_context *ctx, attend_lens *lens, attend_head_id a
     CHECK_NEAR(weight[i], most, 0);
   }
   /* one at a time */
-  float *one = room_for(T + S, 4);
-  int32_t *index = room_for(T, 4);
+  float *one = zeroed_block(T + S, 4);
+  int32_t *index = zeroed_block(T, 4);
   OK(ctx, attend_lens_stats(lens, at,
                             &(attend_row_stats){ATTEND_INIT(attend_row_stats), .entropy = one}));
   CHECK(same_bits(one, entropy, T));
@@ -212,7 +212,7 @@ TEST(vectors_belong_together) {
     FOR_EACH_HEAD(lens, s, at) {
       attend_view q, key, v, out;
       float *w = whole_block(r.s.ctx, lens, at, &s);
-      float *lse = room_for((size_t)s.rows, sizeof *lse);
+      float *lse = zeroed_block((size_t)s.rows, sizeof *lse);
       OK(r.s.ctx, attend_lens_vectors(lens, at, &q, &key, &v, &out));
       OK(r.s.ctx, attend_lens_denominators(lens, at, lse));
       for (int i = 0; i < s.rows; i++) {

@@ -1,6 +1,6 @@
 /* How far a token sees through the layers: against products of whole matrices in
  * double, and against walking the heaviest keys one by one. */
-#include "traces.h"
+#include "trace_fixtures.h"
 
 static const char *const names[] = {"gpt2", "llama-gqa", "bert", "mistral-window", "t5", NULL};
 
@@ -30,8 +30,8 @@ static double *matrix_shares(const recording *r, attend_lens *lens, int token, i
   attend_role role = self_of(r);
   attend_lens_role(lens, role, &s);
   int T = s.rows, L = s.layers;
-  double *shares = room_for((size_t)((L + 1) * T), sizeof *shares);
-  uint8_t *followed = room_for((size_t)T, 1);
+  double *shares = zeroed_block((size_t)((L + 1) * T), sizeof *shares);
+  uint8_t *followed = zeroed_block((size_t)T, 1);
   *passed = 0;
   shares[L * T + token] = 1;
   for (int l = L - 1; l >= 0; l--) {
@@ -55,7 +55,7 @@ static void check_shares(const recording *r, attend_lens *lens, int token, int m
   attend_lens_shape s;
   attend_lens_role(lens, self_of(r), &s);
   size_t T = (size_t)s.rows, L = (size_t)s.layers;
-  float *shares = room_for((L + 1) * T, sizeof *shares);
+  float *shares = zeroed_block((L + 1) * T, sizeof *shares);
   double pairs = most < s.rows ? (double)most * s.keys * s.heads * s.layers : 0;
   double passed = -1, left, *want = matrix_shares(r, lens, token, most, &left);
   OK(r->s.ctx, attend_lens_rollout(lens, self_of(r), token, pairs, shares, &passed));
@@ -100,7 +100,7 @@ TEST(shares_from_the_heaviest_rows) {
 static int by_edge(const void *a, const void *b) { return memcmp(a, b, sizeof(attend_reach_edge)); }
 
 /* One token: how many edges, and where they go. */
-static int walk(const recording *r, attend_lens *lens, int token, uint8_t *reached,
+static int trace_back(const recording *r, attend_lens *lens, int token, uint8_t *reached,
                 attend_reach_edge *edges) {
   attend_lens_shape s;
   attend_role role = self_of(r);
@@ -131,13 +131,13 @@ TEST(reaching_by_the_heaviest) {
     CHECK(attend_lens_role(lens, self_of(&r), &s));
     size_t bytes = (size_t)((s.layers + 1) * s.rows);
     int most = s.layers * s.rows * (s.heads + 1), n, few;
-    uint8_t *got = room_for(bytes, 1), *want = room_for(bytes, 1);
-    attend_reach_edge *a = room_for((size_t)most, sizeof *a);
-    attend_reach_edge *b = room_for((size_t)most, sizeof *b);
+    uint8_t *got = zeroed_block(bytes, 1), *want = zeroed_block(bytes, 1);
+    attend_reach_edge *a = zeroed_block((size_t)most, sizeof *a);
+    attend_reach_edge *b = zeroed_block((size_t)most, sizeof *b);
     for (int token = 0; token < s.rows; token++) {
       memset(want, 0, bytes);
       memset(got, 7, bytes);
-      int edges = walk(&r, lens, token, want, b);
+      int edges = trace_back(&r, lens, token, want, b);
       OK(r.s.ctx, attend_lens_reach(lens, self_of(&r), token, got, a, most, &n));
       CHECK_EQ(n, edges);
       CHECK(!memcmp(got, want, bytes));
@@ -165,8 +165,8 @@ TEST(reaching_by_the_heaviest) {
 TEST(tokens_that_cannot_be_followed) {
   recording r = recorded("t5", 0, 1, FOR_A_LENS);
   attend_lens *lens = lens_of(&r, NULL);
-  float *shares = room_for(1000, sizeof *shares);
-  uint8_t *reached = room_for(1000, 1);
+  float *shares = zeroed_block(1000, sizeof *shares);
+  uint8_t *reached = zeroed_block(1000, 1);
   double passed;
   int n;
   const int tokens[] = {-1, 0, 1000};
@@ -197,9 +197,9 @@ TEST(an_answer_that_is_stopped) {
   recording r = recorded("llama-gqa", 0, 1, FOR_A_LENS);
   attend_lens *lens = lens_of(&r, NULL);
   attend_role role = ATTEND_DECODER_SELF;
-  float *shares = room_for(1000, sizeof *shares);
-  float *again = room_for(1000, sizeof *again);
-  uint8_t *reached = room_for(1000, 1);
+  float *shares = zeroed_block(1000, sizeof *shares);
+  float *again = zeroed_block(1000, sizeof *again);
+  uint8_t *reached = zeroed_block(1000, 1);
   double passed;
   int n, total = r.s.config->decoder.layers * r.s.config->decoder.heads;
   OK(r.s.ctx, attend_lens_rollout(lens, role, 5, 0, shares, &passed));

@@ -1,7 +1,7 @@
 /* A lens of another form shows what attend_forward and attend_observe give on
  * the recorded queries, keys and values; and any lens shows the same bits on any
  * number of threads. */
-#include "traces.h"
+#include "trace_fixtures.h"
 
 static const char *const forms[] = {"softmax",
                                     "argmax",
@@ -39,10 +39,10 @@ static direct run_direct(const recording *r, const attend_form *form, attend_rol
   if (role != ATTEND_DECODER_SELF) d.mask.lengths = lengths;
   x.plan = make_plan(r->s.ctx, &d);
   size_t rows = (size_t)d.heads * (size_t)d.q_len;
-  x.o = room_for(rows * (size_t)d.dim_v, sizeof *x.o);
-  x.lse = room_for(rows, sizeof *x.lse);
-  x.weights = room_for(rows * (size_t)d.kv_len, sizeof *x.weights);
-  int32_t *all = room_for((size_t)d.q_len, sizeof *all);
+  x.o = zeroed_block(rows * (size_t)d.dim_v, sizeof *x.o);
+  x.lse = zeroed_block(rows, sizeof *x.lse);
+  x.weights = zeroed_block(rows * (size_t)d.kv_len, sizeof *x.weights);
+  int32_t *all = zeroed_block((size_t)d.q_len, sizeof *all);
   for (int i = 0; i < d.q_len; i++) all[i] = i;
   attend_observation look = {ATTEND_INIT(attend_observation), .rows = all, .n_rows = d.q_len,
                              .weights = x.weights};
@@ -62,7 +62,7 @@ static void check_head(const recording *r, attend_lens *lens, attend_head_id at,
   attend_lens_shape s;
   attend_view out;
   float *w = whole_block(r->s.ctx, lens, at, &s);
-  float *lse = room_for((size_t)s.rows, sizeof *lse);
+  float *lse = zeroed_block((size_t)s.rows, sizeof *lse);
   OK(r->s.ctx, attend_lens_vectors(lens, at, NULL, NULL, NULL, &out));
   OK(r->s.ctx, attend_lens_denominators(lens, at, lse));
   for (int i = 0; i < s.rows; i++) {
@@ -159,13 +159,13 @@ TEST(a_run_of_another_form) {
 
 typedef struct {
   unsigned char *bytes;
-  size_t n, room;
+  size_t n, capacity;
 } digest;
 
 static void join_part(digest *to, const void *bytes, size_t n) {
-  while (to->n + n > to->room) {
-    to->room = 2 * to->room + n;
-    to->bytes = realloc(to->bytes, to->room);
+  while (to->n + n > to->capacity) {
+    to->capacity = 2 * to->capacity + n;
+    to->bytes = realloc(to->bytes, to->capacity);
     if (!to->bytes) exit(1);
   }
   memcpy(to->bytes + to->n, bytes, n);
@@ -213,8 +213,8 @@ static digest digest_of(const char *name, const char *form, int threads) {
   if (r.encoded) take_head(&to, r.s.ctx, lens, other, (attend_head_id){ATTEND_CROSS, 0, 3}, ids);
   int layers = r.s.config->decoder.layers, n;
   size_t floats = (size_t)((layers + 1) * N);
-  float *shares = room_for(floats, sizeof *shares);
-  uint8_t *reached = room_for(floats, 1);
+  float *shares = zeroed_block(floats, sizeof *shares);
+  uint8_t *reached = zeroed_block(floats, 1);
   OK(r.s.ctx, attend_lens_rollout(lens, role, N - 1, 0, shares, NULL));
   join_part(&to, shares, floats * sizeof *shares);
   OK(r.s.ctx, attend_lens_reach(lens, role, N - 1, reached, NULL, 0, &n));

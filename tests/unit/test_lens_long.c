@@ -1,6 +1,6 @@
 /* 20,000 tokens through a lens: what it takes grows with the text, not with its
  * square, which would be 1.6 GB. */
-#include "traces.h"
+#include "trace_fixtures.h"
 
 enum { D = 8 };
 
@@ -12,8 +12,8 @@ typedef struct {
 
 static void *meter_take(size_t bytes, void *user) {
   meter *m = user;
-  size_t room = (bytes + 63) / 64 * 64;
-  char *block = aligned_alloc(64, 64 + room);
+  size_t size = (bytes + 63) / 64 * 64;
+  char *block = aligned_alloc(64, 64 + size);
   if (!block) return NULL;
   memcpy(block, &bytes, sizeof bytes);
   m->live += bytes;
@@ -46,7 +46,7 @@ typedef struct {
 static const attend_head_id at = {ATTEND_DECODER_SELF, 0, 0};
 
 static world *open_world(int n) {
-  world *w = room_for(1, sizeof *w);
+  world *w = zeroed_block(1, sizeof *w);
   attend_context_options o = {ATTEND_INIT(attend_context_options), .threads = 2,
                               .allocator = {meter_take, meter_give, &w->memory}};
   attend_trace_options what = {ATTEND_INIT(attend_trace_options), .points = FOR_A_LENS};
@@ -57,17 +57,17 @@ static world *open_world(int n) {
   w->n = n;
   OK(w->ctx, attend_context_create(&o, &w->ctx));
   w->s = bare_model(w->ctx, "gpt2", D, 1);
-  w->q = room_for(floats, sizeof *w->q);
-  w->k = room_for(floats, sizeof *w->k);
-  w->lse = room_for((size_t)n, sizeof *w->lse);
-  w->ids = room_for((size_t)n, sizeof *w->ids);
+  w->q = zeroed_block(floats, sizeof *w->q);
+  w->k = zeroed_block(floats, sizeof *w->k);
+  w->lse = zeroed_block((size_t)n, sizeof *w->lse);
+  w->ids = zeroed_block((size_t)n, sizeof *w->ids);
   for (int i = 0; i < n; i++) w->ids[i] = i % 97;
   attend_random_normal((attend_random){1, 1}, 0, floats, w->q);
   attend_random_normal((attend_random){1, 2}, 0, floats, w->k);
   attend_model_attention(w->s.model, at.role, at.layer, &d);
   d.q_len = d.kv_len = n;
   plan = make_plan(w->ctx, &d);
-  float *out = room_for(floats, sizeof *out);
+  float *out = zeroed_block(floats, sizeof *out);
   OK(w->ctx, attend_forward(plan, attend_bhtd(w->q), attend_bhtd(w->k), attend_bhtd(w->k),
                             attend_bhtd(out), w->lse));
   attend_plan_free(plan);
@@ -84,7 +84,7 @@ static world *open_world(int n) {
   return w;
 }
 
-static void close_world(world *w) {
+static void close_half(world *w) {
   attend_lens_free(w->lens);
   attend_lens_free(w->other);
   attend_trace_free(w->trace);
@@ -100,7 +100,7 @@ typedef void (*question)(world *w);
 
 static void ask_block(world *w) {
   const int rows = 100, row = w->n - 150;
-  float *weights = room_for((size_t)rows * (size_t)w->n, sizeof *weights);
+  float *weights = zeroed_block((size_t)rows * (size_t)w->n, sizeof *weights);
   OK(w->ctx, attend_lens_block(w->lens, at, row, rows, 0, w->n, weights));
   for (int i = 0; i < rows; i += 33) {
     double sum = 0;
@@ -151,8 +151,8 @@ static void ask_pattern(world *w) {
 }
 
 static void ask_flow(world *w) {
-  float *shares = room_for(2 * (size_t)w->n, sizeof *shares);
-  uint8_t *reached = room_for(2 * (size_t)w->n, 1);
+  float *shares = zeroed_block(2 * (size_t)w->n, sizeof *shares);
+  uint8_t *reached = zeroed_block(2 * (size_t)w->n, 1);
   int n;
   OK(w->ctx, attend_lens_rollout(w->lens, at.role, w->n - 1, 0, shares, NULL));
   OK(w->ctx, attend_lens_reach(w->lens, at.role, w->n - 1, reached, NULL, 0, &n));
@@ -188,6 +188,6 @@ TEST(memory_grows_with_the_text) {
     if (!(b - a < 100.0 * n))
       CHECK_FAIL("%s takes %.0f bytes for half of it, %.0f for all", questions[i].name, a, b);
   }
-  close_world(half);
-  close_world(all);
+  close_half(half);
+  close_half(all);
 }

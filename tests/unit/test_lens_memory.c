@@ -2,7 +2,7 @@
  * looked at through lenses: a status with a sentence, nothing lost, and the next
  * try gives what it would have given. */
 #include "base/base.h"
-#include "traces.h"
+#include "trace_fixtures.h"
 
 typedef struct {
   ledger memory;
@@ -34,11 +34,11 @@ static attend_status use_head(const trial *t, attend_session *run, const attend_
   const attend_config *c = t->s.config;
   bool decoder = c->parts & ATTEND_DECODER;
   attend_hooked s;
-  float *logits = room_for((size_t)(50 * N * c->vocab), sizeof *logits);
+  float *logits = zeroed_block((size_t)(50 * N * c->vocab), sizeof *logits);
   CHECK(attend_trace_get(trace, ATTEND_AT_RESIDUAL,
                          decoder ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF,
                          decoder ? c->decoder.layers : c->encoder.layers, &s));
-  float *many = room_for((size_t)(50 * N * s.shape[3]), sizeof *many);
+  float *many = zeroed_block((size_t)(50 * N * s.shape[3]), sizeof *many);
   attend_status status = attend_session_head(run, 50 * N, many, s.shape[3], logits);
   free(many), free(logits);
   return status;

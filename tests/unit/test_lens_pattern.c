@@ -1,6 +1,6 @@
 /* What heads do, on heads made by hand that do one thing: then it scores near 1
  * and stands out. */
-#include "traces.h"
+#include "trace_fixtures.h"
 
 enum { T = 44, D = 64, HALF = 22 };
 

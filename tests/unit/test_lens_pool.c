@@ -1,6 +1,6 @@
 /* Pictures of heads, and how far two are apart: against brute force over all
  * weights. */
-#include "traces.h"
+#include "trace_fixtures.h"
 
 static int start(int c, int n, int cells) { return (int)((int64_t)c * n / cells); }
 
@@ -22,7 +22,7 @@ static double cell(const attend_area *a, int S, const float *w, const float *w2,
 static void check_area(attend_context *ctx, attend_lens *lens, attend_lens *other,
                        attend_head_id at, const attend_area *a, int S, const float *w,
                        const float *w2) {
-  float *cells = room_for((size_t)(a->height * a->width), sizeof *cells);
+  float *cells = zeroed_block((size_t)(a->height * a->width), sizeof *cells);
   int looked = -1;
   OK(ctx, attend_lens_pool(lens, at, a, other, cells, &looked));
   CHECK_EQ(looked, a->rows);

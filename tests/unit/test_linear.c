@@ -89,7 +89,7 @@ TEST(parts_merge_to_the_whole) {
     attend_context *ctx = open_dirty(isa, 2, NULL);
     attend_tensors t = linear_tensors(ctx, linear_forms[f], "b2h4g2n7x150d12v10", 63);
     size_t rows = rows_of(&t.desc), n = rows * 10;
-    float *o = room_for(2 * (n + rows), sizeof *o), *lse = o + 2 * n;
+    float *o = zeroed_block(2 * (n + rows), sizeof *o), *lse = o + 2 * n;
     bounds x;
     bounds_open(ctx, &t, &x);
     attend_plan *plan = make_plan(ctx, &t.desc);

@@ -1,7 +1,7 @@
 /* Gradients of linear layers: of the weights against double, back through the
  * layer, added products, new weights in old memory. */
 #include "attend/layers.h"
-#include "kernel_list.h"
+#include "kernel_fixtures.h"
 
 static void uniform(float *x, size_t n, uint64_t stream) {
   attend_random_uniform((attend_random){83, stream}, 0, n, x);
@@ -9,7 +9,7 @@ static void uniform(float *x, size_t n, uint64_t stream) {
 }
 
 static float *some(size_t n, uint64_t stream) {
-  float *x = room_for(n, sizeof *x);
+  float *x = zeroed_block(n, sizeof *x);
   uniform(x, n, stream);
   return x;
 }
@@ -52,7 +52,7 @@ static void drop(gradients *g) {
 
 static void run(attend_context *ctx, const problem *p, gradients *g) {
   size_t bytes = attend_linear_weight_grad_bytes(ctx, p->rows, p->outputs, p->inputs);
-  char *work = room_for(bytes + 5, 1);
+  char *work = zeroed_block(bytes + 5, 1);
   memset(work + bytes, 77, 5);
   memcpy(g->dw, g->was, g->dw_size * sizeof *g->dw);
   memcpy(g->db, g->db_was, (size_t)(p->outputs + 1) * sizeof *g->db);
@@ -152,7 +152,7 @@ TEST(weight_gradients_may_come_in_pieces) {
   float dw[OUT * IN], pieces[OUT * IN];
   FOR_EACH_ISA(isa) {
     attend_context *ctx = open_context(isa, 2, NULL);
-    void *work = room_for(attend_linear_weight_grad_bytes(ctx, ROWS, OUT, IN), 1);
+    void *work = zeroed_block(attend_linear_weight_grad_bytes(ctx, ROWS, OUT, IN), 1);
     CHECK_EQ(attend_linear_weight_grad_bytes(ctx, 1 << 30, OUT, IN),
              attend_linear_weight_grad_bytes(ctx, 4096, OUT, IN));
     attend_linear_weight_grad(ctx, ATTEND_WEIGHTS_F32, ROWS, OUT, IN, dy, OUT, x, IN, 0, 0, dw, IN,

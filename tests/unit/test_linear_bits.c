@@ -1,7 +1,7 @@
 /* Linear attention: a row's bits depend on the row and on the keys that it
  * sees. Not on threads, company or strides, not on what comes later or is
  * padding, whatever numbers stand there. */
-#include "linear_world.h"
+#include "linear_fixtures.h"
 
 /* ---- threads ------------------------------------------------------------------ */
 
@@ -105,7 +105,7 @@ TEST(a_row_alone_has_its_bits) {
 /* Contiguous [B,H,T,D] from a view with strides. */
 static char *gathered(attend_view view, int heads, int length, int width, int batch, size_t size) {
   size_t n = (size_t)batch * (size_t)(heads * length * width);
-  char *out = room_for(n, size);
+  char *out = zeroed_block(n, size);
   for (size_t i = 0; i < n; i++) {
     size_t x = i % (size_t)width, row = i / (size_t)width;
     size_t at = row % (size_t)length, head = row / (size_t)length;

@@ -3,7 +3,7 @@
 #include "attend/layers.h"
 #include "layers/layers.h"
 #include "layers/ops.h"
-#include "world.h"
+#include "attention_fixtures.h"
 
 static const double eps = 0x1p-24;
 
@@ -28,9 +28,9 @@ static void add_part(model *m, int outputs, attend_dtype dtype, int way, int bia
   ptrdiff_t row = way == 1 ? 1 : way == 2 ? 2 * in + 3 : in;
   ptrdiff_t col = way == 1 ? outputs + 2 : way == 2 ? 2 : 1;
   size_t size = attend_dtype_size(dtype);
-  float *x = room_for((size_t)(outputs * in), 4);
+  float *x = zeroed_block((size_t)(outputs * in), 4);
   uniform(x, (size_t)(outputs * in), (uint64_t)(p + 1));
-  m->stored[p] = room_for((size_t)((outputs + 2) * (2 * in + 3)), size);
+  m->stored[p] = zeroed_block((size_t)((outputs + 2) * (2 * in + 3)), size);
   for (int o = 0; o < outputs; o++)
     for (int i = 0; i < in; i++) {
       char *at = (char *)m->stored[p] + (size_t)(o * row + i * col) * size;
@@ -99,7 +99,7 @@ static void check_layer(attend_context *ctx, const model *m, attend_weights kind
     for (int o = m->outputs; o < wide; o++) CHECK(y[r * ldy + o] == 0);
     CHECK(y[r * ldy + wide] == -77); /* nothing beyond */
   }
-  const int n = m->outputs; /* the same without room for zeros */
+  const int n = m->outputs; /* the same without padding by zeros */
   tight[rows * n] = -77;
   attend_linear_forward(l, rows, x, ldx, tight, n);
   for (int r = 0; r < rows; r++) CHECK(!memcmp(tight + r * n, y + r * ldy, (size_t)n * sizeof *y));
@@ -320,14 +320,14 @@ TEST(wrong_layers_are_refused) {
 
 /* ---- what has been read --------------------------------------------------------- */
 
-static size_t told;
-static const char *told_until;
+static size_t freed;
+static const char *freed_until;
 
 static void read_on(const void *from, size_t bytes, void *user) {
-  if (told == 0) told_until = user;
-  CHECK((const char *)from == told_until);
-  told_until = (const char *)from + bytes;
-  told += bytes;
+  if (freed == 0) freed_until = user;
+  CHECK((const char *)from == freed_until);
+  freed_until = (const char *)from + bytes;
+  freed += bytes;
 }
 
 TEST(weights_are_told_once_in_order) {
@@ -336,15 +336,15 @@ TEST(weights_are_told_once_in_order) {
   float *w = calloc((size_t)IN * OUT, sizeof *w);
   attend_linear_part part = {.weight = w, .outputs = OUT, .packed = read_on, .user = w};
   attend_linear *l;
-  told = 0;
+  freed = 0;
   OK(ctx, attend_linear_create(ctx, ATTEND_WEIGHTS_F32, IN, 1, &part, &l));
-  CHECK_EQ(told, (size_t)IN * OUT * sizeof *w);
+  CHECK_EQ(freed, (size_t)IN * OUT * sizeof *w);
   attend_linear_free(l);
   part.output_stride = 1; /* turned: no stretch of memory is done before all */
   part.input_stride = OUT;
-  told = 0;
+  freed = 0;
   OK(ctx, attend_linear_create(ctx, ATTEND_WEIGHTS_F32, IN, 1, &part, &l));
-  CHECK_EQ(told, 0);
+  CHECK_EQ(freed, 0);
   attend_linear_free(l);
   attend_context_free(ctx);
   free(w);

@@ -1,6 +1,6 @@
 /* A million tokens through a state of fixed size, against the recurrence in
  * double. */
-#include "linear_world.h"
+#include "linear_fixtures.h"
 
 enum { WIDE = 16, CALL = 1000 };
 

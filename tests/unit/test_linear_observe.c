@@ -1,6 +1,6 @@
 /* Looking at linear forms: the weights that features imply are those of the
  * definition, in every way of asking. */
-#include "world.h"
+#include "attention_fixtures.h"
 
 static const char *const PROBLEMS[] = {
     "elu:b2h4g2n130d24v40:causal",         "elu:b1h2n70x150d7:lengths",
@@ -25,7 +25,7 @@ static void open_seen(const char *isa, const char *problem, seen *x) {
   d->engine = "linear";
   x->plan = make_plan(x->ctx, d);
   x->rows = rows_of(d);
-  x->want = room_for(x->rows * (size_t)d->kv_len, sizeof *x->want);
+  x->want = zeroed_block(x->rows * (size_t)d->kv_len, sizeof *x->want);
   OK(x->ctx, attend_definition_weights(x->ctx, d, x->t.q, x->t.k, x->want));
   OK(x->ctx, attend_forward(x->plan, x->t.q, x->t.k, x->t.v, x->t.o, x->t.lse));
 }
@@ -50,7 +50,7 @@ TEST(whole_rows) {
       const attend_desc *d = &x.t.desc;
       int S = d->kv_len;
       const int32_t rows[] = {d->q_len - 1, 0, d->q_len / 2};
-      float *w = room_for((size_t)(d->batch * d->heads * 3 * S), sizeof *w);
+      float *w = zeroed_block((size_t)(d->batch * d->heads * 3 * S), sizeof *w);
       attend_observation look = {ATTEND_INIT(attend_observation), .rows = rows, .n_rows = 3,
                                  .weights = w};
       OK(x.ctx, attend_observe(x.plan, x.t.q, x.t.k, x.t.lse, &look));
@@ -71,9 +71,9 @@ TEST(statistics_are_those_of_whole_rows) {
     open_seen(NULL, PROBLEMS[i], &x);
     const attend_desc *d = &x.t.desc;
     size_t S = (size_t)d->kv_len, heads = (size_t)(d->batch * d->heads);
-    float *entropy = room_for(x.rows, 4), *mass = room_for(heads * S, 4);
-    float *weight = room_for(x.rows * TOP, 4);
-    int32_t *index = room_for(x.rows * TOP, 4);
+    float *entropy = zeroed_block(x.rows, 4), *mass = zeroed_block(heads * S, 4);
+    float *weight = zeroed_block(x.rows * TOP, 4);
+    int32_t *index = zeroed_block(x.rows * TOP, 4);
     attend_observation look = {ATTEND_INIT(attend_observation),
                                .top = TOP,
                                .top_index = index,
@@ -81,7 +81,7 @@ TEST(statistics_are_those_of_whole_rows) {
                                .entropy = entropy,
                                .mass = mass};
     OK(x.ctx, attend_observe(x.plan, x.t.q, x.t.k, x.t.lse, &look));
-    double *sum = room_for(heads * S, sizeof *sum);
+    double *sum = zeroed_block(heads * S, sizeof *sum);
     for (size_t r = 0; r < x.rows; r++) {
       const double *want = x.want + r * S;
       double h = 0, scale = largest_in(want, (int)S) + 1e-30;
@@ -111,8 +111,8 @@ TEST(the_gap_to_softmax) {
     open_seen(NULL, PROBLEMS[i], &x);
     attend_desc soft = x.t.desc;
     size_t S = (size_t)soft.kv_len;
-    double *exact = room_for(x.rows * S, sizeof *exact);
-    float *gap = room_for(x.rows, sizeof *gap);
+    double *exact = zeroed_block(x.rows * S, sizeof *exact);
+    float *gap = zeroed_block(x.rows, sizeof *gap);
     soft.form = (attend_form){.kind = ATTEND_SOFTMAX};
     soft.engine = NULL;
     OK(x.ctx, attend_definition_weights(x.ctx, &soft, x.t.q, x.t.k, exact));

@@ -1,7 +1,7 @@
 /* Plans of linear forms: every allocation fails once; directions are drawn anew
  * and back; rows whose denominator was lost are counted. */
 #include "base/base.h"
-#include "linear_world.h"
+#include "linear_fixtures.h"
 
 /* ---- memory ------------------------------------------------------------------- */
 

@@ -1,8 +1,8 @@
 /* States of linear forms: sums and an open block. Any way of feeding gives the
  * bits of attend_forward; a state's size does not grow; what is summed cannot
  * be taken back. */
-#include "feeding.h"
-#include "linear_world.h"
+#include "state_fixtures.h"
+#include "linear_fixtures.h"
 
 /* ---- any chunking ------------------------------------------------------------------- */
 
@@ -83,7 +83,7 @@ TEST(sequences_grow_at_their_own_pace) {
     attend_state *state = state_for(plan);
     int at[3] = {0, 0, 0};
     for (int r = 0; r < ROUNDS; r++) {
-      float *in = room_for(3 * (4 * 8 + 2 * 8 + 2 * 6 + 4 * 6 + 4) * N, 4);
+      float *in = zeroed_block(3 * (4 * 8 + 2 * 8 + 2 * 6 + 4 * 6 + 4) * N, 4);
       float *q = in, *k = q + 3 * 4 * N * 8, *v = k + 3 * 2 * N * 8;
       float *o = v + 3 * 2 * N * 6, *lse = o + 3 * 4 * N * 6;
       for (int b = 0; b < 3; b++)

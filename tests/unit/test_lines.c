@@ -1,13 +1,7 @@
 /* attend/lines.h: the same lines from memory and from files read in any chunks. */
 #include "attend/lines.h"
 
-#include "world.h"
-
-static attend_context *context(void) {
-  static attend_context *ctx;
-  if (!ctx) ctx = open_context(NULL, 1, NULL);
-  return ctx;
-}
+#include "attention_fixtures.h"
 
 #define CHECK_SAME(got, n, want) CHECK((n) == strlen(want) && !memcmp(got, want, n))
 
@@ -70,7 +64,7 @@ TEST(columns_may_be_empty) {
 /* Lines longer and shorter than a chunk; memory grows with the longest alone. */
 TEST(files_give_the_lines_of_memory) {
   enum { N = 300000 };
-  char *text = room_for(N, 1);
+  char *text = zeroed_block(N, 1);
   for (size_t i = 0; i < N; i++)
     text[i] = i % 65521 == 7 || (i > 200000 && i % 17 == 3) ? '\n' : (char)('a' + i % 26);
   FILE *file = tmpfile();

@@ -1,7 +1,7 @@
 /* The machine's ceilings: that they are numbers, and what is refused. */
 #include "attend/problem.h"
 
-#include "world.h"
+#include "attention_fixtures.h"
 
 TEST(reading_again_and_again) {
   attend_context *ctx = open_context(NULL, 2, NULL);

@@ -1,6 +1,6 @@
 /* Feature maps and their derivatives, and what happens inside a block: each
  * kernel against plain formulas in double, and the same bits on every set. */
-#include "kernel_list.h"
+#include "kernel_fixtures.h"
 
 enum { N = 64 };
 
@@ -241,7 +241,7 @@ TEST(monomials_and_back) {
     float x[2 * LANES] = {0};
     list_monomials(dim, degree, &m);
     refill((uint64_t)n);
-    float *rows = room_for((size_t)(4 * m.ld), 4), *back = rows + 2 * m.ld;
+    float *rows = zeroed_block((size_t)(4 * m.ld), 4), *back = rows + 2 * m.ld;
     for (int i = 0; i < 2 * dim; i++) x[i / dim * LANES + i % dim] = pool[i];
     for (int i = 0; i < 2 * m.ld; i++) rows[i] = NAN;
     for (int i = 0; i < 2 * m.ld; i++) back[i] = i % m.ld < m.count ? pool[99 + i] : 0;

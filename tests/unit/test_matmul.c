@@ -1,6 +1,6 @@
 /* Small products and transposes: against plain loops, and the same bits whatever
  * rides along. */
-#include "kernel_list.h"
+#include "kernel_fixtures.h"
 
 enum { MOST = 70, DEPTH = 600, LDA = 608, LDB = 112 };
 

@@ -3,7 +3,7 @@
 #include "attend/file.h"
 #include "attend/json.h"
 #include "base/base.h"
-#include "world.h"
+#include "attention_fixtures.h"
 
 /* ---- the trial --------------------------------------------------------------------- */
 
@@ -88,7 +88,7 @@ static attend_status act_definition(stage *s) {
   s->memory.fail_at = 0;
   attend_tensors t = make_tensors(s->ctx, s->problem, 2);
   s->memory.fail_at = hold + s->memory.taken - before;
-  double *out = room_for(1 << 16, sizeof *out);
+  double *out = zeroed_block(1 << 16, sizeof *out);
   attend_status status = attend_definition_forward(s->ctx, &t.desc, t.q, t.k, t.v, out, NULL);
   if (!status)
     status = attend_definition_backward(s->ctx, &t.desc, t.q, t.k, t.v, t.d_o, out, out + 8192,

@@ -1,11 +1,11 @@
 /* Linear layers in mixed precision: where both sides are bf16 numbers already, only
  * the sums are rounded; and a row is the same whatever rides along. */
 #include "attend/layers.h"
-#include "kernel_list.h"
+#include "kernel_fixtures.h"
 
 /* Numbers that bf16 holds. */
 static float *some(size_t n, uint64_t stream) {
-  float *x = room_for(n, sizeof *x);
+  float *x = zeroed_block(n, sizeof *x);
   uint16_t half;
   attend_random_normal((attend_random){91, stream}, 0, n, x);
   for (size_t i = 0; i < n; i++) {
@@ -41,7 +41,7 @@ static void check_forward(attend_context *ctx, const shape *s) {
   int ldx = s->inputs + 3, ldy = padded(s->outputs) + 16;
   float *w = some(in * out, 1), *bias = some(out, 2);
   float *x = some((size_t)(s->rows * ldx), 3);
-  float *y = room_for((size_t)(s->rows * ldy), sizeof *y);
+  float *y = zeroed_block((size_t)(s->rows * ldy), sizeof *y);
   for (int r = 0; r < s->rows; r++)
     for (int i = s->inputs; i < ldx; i++) x[r * ldx + i] = NAN;
   attend_linear *l = layer(ctx, s, false, w, bias);
@@ -70,7 +70,7 @@ static void check_back(attend_context *ctx, const shape *s) {
   float *w = some(in * out, 1), *x = some(rows * in, 3);
   float *dy = some(rows * out, 4), *dw = some(in * out, 5);
   int lddx = padded(s->inputs);
-  float *dx = room_for(rows * (size_t)lddx, sizeof *dx);
+  float *dx = zeroed_block(rows * (size_t)lddx, sizeof *dx);
   attend_linear *back = layer(ctx, s, true, w, NULL);
   attend_linear_forward(back, s->rows, dy, s->outputs, dx, lddx);
   for (int r = 0; r < s->rows; r++)
@@ -82,7 +82,7 @@ static void check_back(attend_context *ctx, const shape *s) {
       }
       CHECK_NEAR((double)dx[r * lddx + i], sum, 4 * eps * size);
     }
-  void *work = room_for(attend_linear_weight_grad_bytes(ctx, s->rows, s->outputs, s->inputs), 1);
+  void *work = zeroed_block(attend_linear_weight_grad_bytes(ctx, s->rows, s->outputs, s->inputs), 1);
   for (int turned = 0; turned < 2; turned++) {
     attend_linear_weight_grad(ctx, ATTEND_WEIGHTS_MIXED, s->rows, s->outputs, s->inputs, dy,
                               s->outputs, x, s->inputs, turned, 0, dw,
@@ -119,7 +119,7 @@ TEST(rows_are_alone) {
   FOR_EACH_ISA(isa) {
     shape s = {ROWS, IN, OUT};
     float *w = some(IN * OUT, 1), *bias = some(OUT, 2), *x = some(ROWS * IN, 3);
-    float *all = room_for(ROWS * LD, sizeof *all), one[LD];
+    float *all = zeroed_block(ROWS * LD, sizeof *all), one[LD];
     for (int threads = 1; threads <= 3; threads += 2) {
       attend_context *ctx = open_context(isa, threads, NULL);
       attend_linear *l = layer(ctx, &s, false, w, bias);
@@ -128,7 +128,7 @@ TEST(rows_are_alone) {
         attend_linear_forward(l, 1, x + r * IN, IN, one, LD);
         CHECK(!memcmp(one, all + r * LD, OUT * sizeof *one));
       }
-      float *again = room_for(ROWS * LD, sizeof *again);
+      float *again = zeroed_block(ROWS * LD, sizeof *again);
       attend_linear_forward(l, ROWS, x, IN, again, LD);
       for (int r = 0; r < ROWS; r++)
         CHECK(!memcmp(again + r * LD, all + r * LD, OUT * sizeof *again));

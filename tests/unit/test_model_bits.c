@@ -1,7 +1,7 @@
 /* What a token gives depends on the tokens it sees alone: not on how a prompt
  * was cut into calls, how many rows are computed at once, what else is in the
  * batch, or what was forgotten before. And a call that fails changes nothing. */
-#include "models.h"
+#include "golden_models.h"
 
 static int long_enough(const subject *s) {
   int most = light() ? 70 : 270; /* pages are of 64 keys, blocks of 256 */
@@ -14,7 +14,7 @@ static size_t vocab_of(const subject *s) { return (size_t)s->config->vocab; }
 
 /* Logits after each of n tokens, fed one by one: what all other ways must give. */
 static float *one_by_one(const subject *s, const int32_t *ids, int n) {
-  float *logits = room_for((size_t)n * vocab_of(s), sizeof *logits);
+  float *logits = zeroed_block((size_t)n * vocab_of(s), sizeof *logits);
   attend_session *run = open_run(s, 1, 1);
   read_source(run, s, 1, 9);
   for (int i = 0; i < n; i++) {
@@ -32,7 +32,7 @@ static void check_cut(const subject *s, const int32_t *ids, int n, const float *
                       int rows) {
   attend_session *run = open_run(s, 1, rows);
   size_t vocab = vocab_of(s);
-  float *got = room_for((size_t)n * vocab, sizeof *got);
+  float *got = zeroed_block((size_t)n * vocab, sizeof *got);
   int ld;
   read_source(run, s, 1, 9);
   for (int at = 0; at < n; at += chunk) {
@@ -89,7 +89,7 @@ static void check_batch(const char *name) {
   size_t vocab = vocab_of(&s), whole = (size_t)(CALLS * EACH);
   int32_t *ids[BATCH], call[BATCH * EACH];
   int held[BATCH] = {0};
-  float *want[BATCH], *got = room_for(BATCH * vocab, sizeof *got);
+  float *want[BATCH], *got = zeroed_block(BATCH * vocab, sizeof *got);
   attend_session *run = open_run(&s, BATCH, 8);
   read_source(run, &s, BATCH, 9);
   for (int b = 0; b < BATCH; b++) {
@@ -133,7 +133,7 @@ static void check_parents(const char *name) {
   size_t vocab = vocab_of(&s);
   int32_t *ids = random_ids(s.config, 31, B * N);
   int32_t *more = random_ids(s.config, 32, B * MORE), line[N + MORE];
-  float *got = room_for(B * vocab, sizeof *got);
+  float *got = zeroed_block(B * vocab, sizeof *got);
   attend_session *run = open_run(&s, B, 0);
   read_source(run, &s, B, 9);
   OK(s.ctx, attend_session_extend(run, B, N, ids, NULL));
@@ -171,7 +171,7 @@ static void check_forgetting(const char *name) {
   int n = 60;
   int32_t *ids = random_ids(s.config, 41, (size_t)n * 2);
   int32_t *other = random_ids(s.config, 42, (size_t)n);
-  float *want = one_by_one(&s, ids, n), *got = room_for(2 * vocab, sizeof *got);
+  float *want = one_by_one(&s, ids, n), *got = zeroed_block(2 * vocab, sizeof *got);
   attend_session *run = open_run(&s, 2, 0);
   read_source(run, &s, 2, 9);
   memcpy(ids + n, ids, (size_t)n * sizeof *ids);
@@ -223,7 +223,7 @@ static void check_failing(const char *name) {
   subject s = open_model(name, NULL, 2, NULL);
   size_t vocab = vocab_of(&s);
   int32_t *ids = random_ids(s.config, 51, 200), bad[20], lengths[2] = {5, 6};
-  float *want = one_by_one(&s, ids, 10), *got = room_for(2 * vocab, sizeof *got);
+  float *want = one_by_one(&s, ids, 10), *got = zeroed_block(2 * vocab, sizeof *got);
   attend_session *run = open_run(&s, 2, 4);
   read_source(run, &s, 2, 9);
   memcpy(bad, ids, sizeof bad);

@@ -1,15 +1,9 @@
 /* config.json: sizes that are none, heads that do not divide, names that are not
  * known, files that are no JSON: one sentence that names the file and the
  * setting. And what checkpoints leave out has its usual value. */
-#include "forge.h"
+#include "changed_checkpoints.h"
 
 __attribute__((destructor)) static void leave_nothing(void) { remove_folder(); }
-
-static attend_context *context(void) {
-  static attend_context *ctx;
-  if (!ctx) ctx = open_context(NULL, 1, NULL);
-  return ctx;
-}
 
 /* Both doors refuse: the configuration alone, and the checkpoint. */
 static void refuse(const char *why, const char *what) {

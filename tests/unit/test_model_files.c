@@ -1,11 +1,11 @@
 /* Checkpoints that lie are refused in one sentence that names the file or the
  * tensor; those that are only laid out otherwise (other prefixes, shards, 16-bit
  * floats, odd addresses) give what they should. */
-#include "forge.h"
+#include "changed_checkpoints.h"
 
 __attribute__((destructor)) static void leave_nothing(void) { remove_folder(); }
 
-static attend_context *context(void) {
+static attend_context *threaded_context(void) {
   static attend_context *ctx;
   if (!ctx) ctx = open_context(NULL, 2, NULL);
   return ctx;
@@ -15,8 +15,8 @@ static attend_context *context(void) {
 
 static void refuse(const char *why) {
   attend_checkpoint *c = NULL;
-  attend_status status = attend_checkpoint_open(context(), models_folder(), &c);
-  const char *message = attend_message(context());
+  attend_status status = attend_checkpoint_open(threaded_context(), models_folder(), &c);
+  const char *message = attend_message(threaded_context());
   if (!status) CHECK_FAIL("a file is taken that should be refused: %s", why);
   CHECK(status == ATTEND_IO || status == ATTEND_INVALID || status == ATTEND_UNSUPPORTED || !status);
   CHECK(!status == (c != NULL));
@@ -64,7 +64,7 @@ TEST(tensors_that_are_not_what_they_should_be) {
   t->rank = 3;
   t->shape[1] = t->shape[2] = 2;
   t->bytes *= 4;
-  t->data = room_for(t->bytes, 1);
+  t->data = zeroed_block(t->bytes, 1);
   refuse_forged(f, "\"transformer.h.1.ln_1.weight\"");
   f = forge("gpt2"); /* stored by bytes */
   t = forge_find(f, "transformer.h.2.ln_1.weight");
@@ -86,7 +86,7 @@ static void refuse_image(void (*lie)(file_image *), const char *why) {
   forge_write_config(f);
   forge_free(f);
   refuse("model.safetensors");
-  CHECK_SAYS(attend_message(context()), why);
+  CHECK_SAYS(attend_message(threaded_context()), why);
 }
 
 static void cut_off(file_image *image) { image->length -= 1; }
@@ -129,8 +129,8 @@ TEST(folders_without_weights) {
   refuse("model.safetensors");
   empty_folder();
   attend_checkpoint *c;
-  CHECK_EQ(attend_checkpoint_open(context(), "/nowhere/at/all", &c), ATTEND_IO);
-  CHECK_SAYS(attend_message(context()), "/nowhere/at/all");
+  CHECK_EQ(attend_checkpoint_open(threaded_context(), "/nowhere/at/all", &c), ATTEND_IO);
+  CHECK_SAYS(attend_message(threaded_context()), "/nowhere/at/all");
   forge_free(f);
 }
 
@@ -168,7 +168,7 @@ enum { TOKENS = 9, VOCAB = 211 };
 static float reference[TOKENS * VOCAB], got[TOKENS * VOCAB];
 
 static void logits_of(const char *path, float *logits) {
-  subject s = open_path(context(), path, NULL);
+  subject s = open_path(threaded_context(), path, NULL);
   attend_session *run = open_run(&s, 1, 0);
   int32_t *ids = random_ids(s.config, 71, TOKENS);
   read_source(run, &s, 1, 9);
@@ -232,7 +232,7 @@ TEST(odd_addresses) {
 
 /* 16-bit weights are their f32 values, to the bit, and near the unrounded. */
 static void check_narrow(const char *family, attend_dtype dtype, double bound) {
-  float *unrounded = room_for(TOKENS * VOCAB, sizeof *unrounded);
+  float *unrounded = zeroed_block(TOKENS * VOCAB, sizeof *unrounded);
   forgery *f = forge_known(family);
   memcpy(unrounded, reference, sizeof reference);
   forge_round(f, dtype);
@@ -303,15 +303,15 @@ TEST(tied_heads) {
   forge_write(f);
   attend_checkpoint *c;
   attend_model *m;
-  OK(context(), attend_checkpoint_open(context(), models_folder(), &c));
+  OK(threaded_context(), attend_checkpoint_open(threaded_context(), models_folder(), &c));
   CHECK(!attend_checkpoint_has_head(c));
-  OK(context(), attend_model_create(c, NULL, &m));
-  subject s = {context(), c, m, attend_model_config(m)};
+  OK(threaded_context(), attend_model_create(c, NULL, &m));
+  subject s = {threaded_context(), c, m, attend_model_config(m)};
   attend_session *run = open_run(&s, 1, 0);
   int32_t id = 5;
-  OK(context(), attend_session_extend(run, 1, 1, &id, NULL));
+  OK(threaded_context(), attend_session_extend(run, 1, 1, &id, NULL));
   CHECK_EQ(attend_session_next(run, 1, got), ATTEND_INVALID);
-  CHECK_SAYS(attend_message(context()), "no head");
+  CHECK_SAYS(attend_message(threaded_context()), "no head");
   attend_session_free(run);
   close_files(&s);
   forge_free(f);
@@ -325,7 +325,7 @@ TEST(what_is_not_asked_for_is_listed) {
   t->shape[0] = 1;
   forge_write(f);
   attend_checkpoint *c;
-  OK(context(), attend_checkpoint_open(context(), models_folder(), &c));
+  OK(threaded_context(), attend_checkpoint_open(threaded_context(), models_folder(), &c));
   const attend_tensor *first = attend_checkpoint_unused(c, 0);
   const attend_tensor *second = attend_checkpoint_unused(c, 1);
   CHECK(first && !strcmp(first->name, "transformer.h.0.attn.bias"));
@@ -341,7 +341,7 @@ TEST(the_parameter_table) {
     attend_checkpoint *c;
     attend_parameter p;
     size_t n = 0, bytes = 0;
-    OK(context(), attend_checkpoint_open(context(), model_path(families[i], NULL), &c));
+    OK(threaded_context(), attend_checkpoint_open(threaded_context(), model_path(families[i], NULL), &c));
     for (; attend_checkpoint_get(c, n, &p); n++) {
       if (!p.tensor) continue;
       bytes += p.tensor->bytes;

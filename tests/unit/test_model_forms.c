@@ -3,7 +3,7 @@
  * included), all numbers are finite, and a decoder gives the same bits token by
  * token, with hooks and without. */
 #include "attend/problem.h"
-#include "models.h"
+#include "golden_models.h"
 
 static const attend_form forms[] = {{.kind = ATTEND_FAVOR, .features = 64},
                                     {.kind = ATTEND_ELU},
@@ -21,22 +21,22 @@ typedef struct {
   const subject *s;
   const attend_form *form;
   attend_hooked q, k, v, weights;
-  float room[4][KEEP];
+  float buffer[4][KEEP];
   int judged;
 } watcher;
 
 /* A contiguous copy: the run overwrites what it shows. */
-static attend_hooked kept(const attend_hooked *s, float *room) {
+static attend_hooked kept(const attend_hooked *s, float *buffer) {
   const float *data = s->view.data;
   const ptrdiff_t *step = s->view.stride;
-  float *to = room;
+  float *to = buffer;
   for (int b = 0; b < s->shape[0]; b++)
     for (int h = 0; h < s->shape[1]; h++)
       for (int i = 0; i < s->shape[2]; i++)
         for (int j = 0; j < s->shape[3]; j++)
           *to++ = data[b * step[0] + h * step[1] + i * step[2] + j * step[3]];
   attend_hooked copy = *s;
-  copy.view = (attend_const_view){.data = room};
+  copy.view = (attend_const_view){.data = buffer};
   return copy;
 }
 
@@ -81,7 +81,7 @@ static void judge_weights(const watcher *w, const attend_desc *d) {
   const float *got = w->weights.view.data;
   size_t S = (size_t)d->kv_len;
   size_t n = (size_t)d->batch * (size_t)d->heads * (size_t)d->q_len * S;
-  double *want = room_for(n, sizeof *want), worst = 0;
+  double *want = zeroed_block(n, sizeof *want), worst = 0;
   CHECK_EQ(w->weights.shape[2], d->q_len);
   CHECK_EQ(w->weights.shape[3], d->kv_len);
   OK(w->s->ctx, attend_definition_weights(w->s->ctx, d, attend_input(w->q.view),
@@ -103,7 +103,7 @@ static void judge(watcher *w, const attend_hooked *mixed, const float *o) {
   attend_desc d = described(w);
   size_t rows = (size_t)d.batch * (size_t)d.heads * (size_t)d.q_len;
   size_t M = (size_t)d.dim_v, n = rows * M;
-  double *want = room_for(n, sizeof *want);
+  double *want = zeroed_block(n, sizeof *want);
   double worst = 0, largest = 0;
   OK(w->s->ctx,
      attend_definition_forward(w->s->ctx, &d, attend_input(w->q.view), attend_input(w->k.view),
@@ -144,10 +144,10 @@ static void see(const attend_hooked *sight, void *user) {
   if (n > KEEP) return;
   if (sight->role == ATTEND_CROSS && sight->point == ATTEND_AT_PATTERN) check_shared(w, sight);
   if (sight->role == ATTEND_CROSS) return;
-  if (sight->point == ATTEND_AT_PATTERN) w->weights = kept(sight, w->room[3]);
-  if (sight->point == ATTEND_AT_QUERY) w->q = kept(sight, w->room[0]);
-  if (sight->point == ATTEND_AT_KEY) w->k = kept(sight, w->room[1]);
-  if (sight->point == ATTEND_AT_VALUE) w->v = kept(sight, w->room[2]);
+  if (sight->point == ATTEND_AT_PATTERN) w->weights = kept(sight, w->buffer[3]);
+  if (sight->point == ATTEND_AT_QUERY) w->q = kept(sight, w->buffer[0]);
+  if (sight->point == ATTEND_AT_KEY) w->k = kept(sight, w->buffer[1]);
+  if (sight->point == ATTEND_AT_VALUE) w->v = kept(sight, w->buffer[2]);
   if (sight->point != ATTEND_AT_HEAD_OUTPUT) return;
   kept(sight, o);
   judge(w, sight, o);
@@ -174,8 +174,8 @@ static void check_finite(const subject *s, const float *x, size_t n) {
 
 static void check_decoder(const subject *s, attend_session *run, const int32_t *ids) {
   size_t vocab = (size_t)s->config->vocab;
-  float *whole = room_for(2 * TOKENS * vocab, sizeof *whole);
-  float *next = room_for(2 * vocab, sizeof *next);
+  float *whole = zeroed_block(2 * TOKENS * vocab, sizeof *whole);
+  float *next = zeroed_block(2 * vocab, sizeof *next);
   OK(s->ctx, attend_session_extend(run, 2, TOKENS, ids, NULL));
   OK(s->ctx, attend_session_logits(run, 2 * TOKENS, NULL, whole));
   check_finite(s, whole, 2 * TOKENS * vocab);
@@ -270,7 +270,7 @@ TEST(a_linear_form_after_a_call_that_failed) {
   subject s = open_model("llama-gqa", NULL, 1, &o);
   int32_t *ids = random_ids(s.config, 5, 90);
   size_t vocab = (size_t)s.config->vocab;
-  float *want = room_for(vocab, sizeof *want), *got = room_for(vocab, 4);
+  float *want = zeroed_block(vocab, sizeof *want), *got = zeroed_block(vocab, 4);
   attend_session *run = open_run(&s, 1, 0);
   OK(s.ctx, attend_session_extend(run, 1, 90, ids, NULL));
   OK(s.ctx, attend_session_next(run, 1, want));

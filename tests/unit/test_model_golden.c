@@ -2,7 +2,7 @@
  * hidden states and attention within 1e-4 of the largest, and the same bits
  * whether sequences ride together with padding, alone, or come token by token;
  * on 1, 2 and 3 threads; on AVX2 and AVX-512. */
-#include "forge.h"
+#include "changed_checkpoints.h"
 
 static const double BOUND = 1e-4;
 
@@ -34,7 +34,7 @@ static void draw(portrait *p, sheet *s, const attend_hooked *from) {
     s->length = queries;
     s->width = from->point == ATTEND_AT_PATTERN ? keys : from->shape[3];
     s->count = (size_t)p->in->sequences * (size_t)s->heads * (size_t)s->length * (size_t)s->width;
-    s->data = room_for(s->count, sizeof *s->data);
+    s->data = zeroed_block(s->count, sizeof *s->data);
   }
   const float *data = from->view.data;
   const ptrdiff_t *step = from->view.stride;
@@ -56,7 +56,7 @@ static void see(const attend_hooked *sight, void *user) {
 
 static void draw_logits(portrait *p, const subject *s, attend_session *run, int count, int n) {
   int vocab = s->config->vocab;
-  float *logits = room_for((size_t)(count * n * vocab), sizeof *logits);
+  float *logits = zeroed_block((size_t)(count * n * vocab), sizeof *logits);
   OK(s->ctx, attend_session_logits(run, count * n, NULL, logits));
   attend_hooked sight = {
       .point = ATTEND_AT_RESIDUAL,

@@ -2,7 +2,7 @@
  * and a session runs, has hooks and generates: a status with a sentence, nothing
  * lost, and a session that failed can still be freed. */
 #include "base/base.h"
-#include "forge.h"
+#include "changed_checkpoints.h"
 
 typedef struct {
   attend_context *ctx;

@@ -3,7 +3,7 @@
  * gradients through mixed forms are what differences say; decoding is reading. */
 #include "attend/lens.h"
 #include "attend/problem.h"
-#include "sides.h"
+#include "unequal_sides.h"
 
 static attend_form form_of(const char *text) {
   attend_form form = {0};
@@ -59,16 +59,16 @@ TEST(roles_go_through_config_json) {
 typedef struct {
   float *encoder, *first, *logits; /* encoder's last, decoder's first mix */
   size_t n[3];
-} doings;
+} run_outputs;
 
 typedef struct {
-  doings *d;
+  run_outputs *d;
   int layers;
 } watcher;
 
 static float *copy_sight(const attend_hooked *s, size_t *n) {
   *n = (size_t)s->shape[1] * (size_t)s->shape[2] * (size_t)s->shape[3];
-  float *to = room_for(*n, sizeof *to), *at = to;
+  float *to = zeroed_block(*n, sizeof *to), *at = to;
   for (int h = 0; h < s->shape[1]; h++)
     for (int i = 0; i < s->shape[2]; i++, at += s->shape[3])
       memcpy(at, (const float *)s->view.data + h * s->view.stride[1] + i * s->view.stride[2],
@@ -86,8 +86,8 @@ static void see(const attend_hooked *s, void *user) {
 
 enum { SOURCE = 9, ANSWER = 6 };
 
-static doings run_it(const subject *s, const attend_model *model) {
-  doings d = {0};
+static run_outputs run_it(const subject *s, const attend_model *model) {
+  run_outputs d = {0};
   watcher w = {&d, s->config->encoder.layers};
   subject mine = *s;
   mine.model = (attend_model *)model;
@@ -100,33 +100,33 @@ static doings run_it(const subject *s, const attend_model *model) {
   read_source(run, s, 1, SOURCE);
   OK(s->ctx, attend_session_extend(run, 1, ANSWER, ids, NULL));
   d.n[2] = (size_t)(ANSWER * s->config->vocab);
-  d.logits = room_for(d.n[2], sizeof *d.logits);
+  d.logits = zeroed_block(d.n[2], sizeof *d.logits);
   OK(s->ctx, attend_session_logits(run, ANSWER, NULL, d.logits));
   attend_session_free(run);
   free(ids);
   return d;
 }
 
-static void free_doings(doings *d) {
+static void free_outputs(run_outputs *d) {
   free(d->encoder);
   free(d->first);
   free(d->logits);
 }
 
 /* Of encoder, decoder's first layer, logits: which have the same bits. */
-static unsigned same_parts(const doings *a, const doings *b) {
+static unsigned same_parts(const run_outputs *a, const run_outputs *b) {
   return (same_bits(a->encoder, b->encoder, a->n[0]) ? 1u : 0u) |
          (same_bits(a->first, b->first, a->n[1]) ? 2u : 0u) |
          (same_bits(a->logits, b->logits, a->n[2]) ? 4u : 0u);
 }
 
-static unsigned like_softmax(const subject *s, const doings *plain, const attend_form *form,
+static unsigned like_softmax(const subject *s, const run_outputs *plain, const attend_form *form,
                              unsigned roles) {
   attend_model *model;
   OK(s->ctx, attend_model_with_roles(s->model, form, roles, &model));
-  doings d = run_it(s, model);
+  run_outputs d = run_it(s, model);
   unsigned same = same_parts(plain, &d);
-  free_doings(&d);
+  free_outputs(&d);
   attend_model_free(model);
   return same;
 }
@@ -134,7 +134,7 @@ static unsigned like_softmax(const subject *s, const doings *plain, const attend
 TEST(what_is_not_of_the_role_keeps_its_bits) {
   static const char *const forms[] = {"elu", "favor(m=16)", "argmax"};
   subject s = open_path(context(), model_path("bart", NULL), NULL);
-  doings plain = run_it(&s, s.model);
+  run_outputs plain = run_it(&s, s.model);
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
     attend_form form = form_of(forms[i]);
     CHECK_EQ(like_softmax(&s, &plain, &form, ATTEND_IN_ENCODER), 2);
@@ -143,7 +143,7 @@ TEST(what_is_not_of_the_role_keeps_its_bits) {
     CHECK_EQ(like_softmax(&s, &plain, &form, 0), 0);
     CHECK_EQ(like_softmax(&s, &plain, &form, 7), 0);
   }
-  free_doings(&plain);
+  free_outputs(&plain);
   close_files(&s);
 }
 
@@ -153,10 +153,10 @@ TEST(all_roles_are_no_roles) {
   attend_model_options named = {ATTEND_INIT(attend_model_options), .form = &form, .roles = 7};
   subject a = open_path(context(), model_path("bart", NULL), &every);
   subject b = open_path(context(), model_path("bart", NULL), &named);
-  doings x = run_it(&a, a.model), y = run_it(&b, b.model);
+  run_outputs x = run_it(&a, a.model), y = run_it(&b, b.model);
   CHECK_EQ(same_parts(&x, &y), 7);
-  free_doings(&x);
-  free_doings(&y);
+  free_outputs(&x);
+  free_outputs(&y);
   close_files(&a);
   close_files(&b);
 }
@@ -211,7 +211,7 @@ TEST(roles_in_config_json_are_obeyed) {
   a.roles = ATTEND_IN_ENCODER;
   write_and_read(&a);
   subject own = open_path(context(), models_folder(), NULL);
-  doings x = run_it(&plain, mixed), y = run_it(&own, own.model), z = run_it(&plain, plain.model);
+  run_outputs x = run_it(&plain, mixed), y = run_it(&own, own.model), z = run_it(&plain, plain.model);
   CHECK_EQ(same_parts(&x, &y), 7);
   CHECK_EQ(same_parts(&x, &z), 2);
   CHECK_EQ(attend_model_role_form(own.model, ATTEND_ENCODER_SELF)->kind, ATTEND_ELU);
@@ -222,9 +222,9 @@ TEST(roles_in_config_json_are_obeyed) {
   OK(context(), attend_trainer_create(plain.files, NULL, &l));
   CHECK(loss_of(l, &b) != asked);
   attend_trainer_free(l);
-  free_doings(&x);
-  free_doings(&y);
-  free_doings(&z);
+  free_outputs(&x);
+  free_outputs(&y);
+  free_outputs(&z);
   attend_model_free(mixed);
   close_files(&own);
   close_files(&plain);
@@ -286,7 +286,7 @@ static float *seen_weights(const subject *s, attend_role role, int n, attend_len
   OK(s->ctx, attend_session_extend(run, 1, ANSWER, ids, NULL));
   OK(s->ctx, attend_lens_create(s->model, trace, NULL, 0, &lens));
   CHECK(attend_lens_role(lens, role, shape));
-  float *weights = room_for((size_t)(n * shape->keys), sizeof *weights);
+  float *weights = zeroed_block((size_t)(n * shape->keys), sizeof *weights);
   OK(s->ctx, attend_lens_block(lens, (attend_head_id){role, 0, 1}, 0, n, 0, shape->keys, weights));
   attend_lens_free(lens);
   attend_trace_free(trace);

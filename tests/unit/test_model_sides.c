@@ -3,7 +3,7 @@
  * gives what Hugging Face transformers computed with it; gradients are what
  * differences of the loss say; such a model learns, is saved, and decodes as it
  * reads. */
-#include "sides.h"
+#include "unequal_sides.h"
 
 /* ---- config.json ------------------------------------------------------------------- */
 
@@ -160,7 +160,7 @@ TEST(a_wide_twin_of_bart_says_what_bart_says) {
   inputs in = open_inputs(context(), "bart");
   attend_session *run = open_run(&s, in.sequences, 0);
   int n = in.decoder_tokens, rows = in.sequences * n, ld;
-  float *logits = room_for((size_t)(rows * s.config->vocab), sizeof *logits);
+  float *logits = zeroed_block((size_t)(rows * s.config->vocab), sizeof *logits);
   CHECK(s.config->encoder.width == 2 * s.config->decoder.width);
   OK(context(), attend_session_encode(run, in.sequences, in.tokens, in.ids, in.lengths, NULL));
   CHECK(attend_session_hidden(run, &ld) && ld == 2 * s.config->decoder.width);

@@ -8,7 +8,7 @@ static const char *const made[] = {"gpt2", "llama", "bert", "bart", "t5", NULL};
 
 __attribute__((destructor)) static void leave_nothing(void) { remove_folder(); }
 
-static attend_context *context(void) {
+static attend_context *threaded_context(void) {
   static attend_context *ctx;
   if (!ctx) ctx = open_context(NULL, 2, NULL);
   return ctx;
@@ -35,8 +35,8 @@ static attend_architecture small(const char *family) {
 
 static attend_config write_and_read(const attend_architecture *a) {
   attend_config c;
-  OK(context(), attend_config_write(context(), in_folder("config.json"), a));
-  OK(context(), attend_config_read(context(), models_folder(), &c));
+  OK(threaded_context(), attend_config_write(threaded_context(), in_folder("config.json"), a));
+  OK(threaded_context(), attend_config_read(threaded_context(), models_folder(), &c));
   return c;
 }
 
@@ -90,10 +90,10 @@ TEST(what_was_left_open_is_usual) {
 static void refuse(attend_architecture a, const char *why) {
   attend_config c =
       write_and_read(&(attend_architecture){ATTEND_INIT(attend_architecture), .vocab = 77});
-  attend_status status = attend_config_write(context(), in_folder("config.json"), &a);
+  attend_status status = attend_config_write(threaded_context(), in_folder("config.json"), &a);
   CHECK_EQ(status, ATTEND_INVALID);
-  CHECK_SAYS(attend_message(context()), why);
-  OK(context(), attend_config_read(context(), models_folder(), &c));
+  CHECK_SAYS(attend_message(threaded_context()), why);
+  OK(threaded_context(), attend_config_read(threaded_context(), models_folder(), &c));
   CHECK_EQ(c.vocab, 77); /* what was there stays */
 }
 
@@ -119,7 +119,7 @@ TEST(what_cannot_be_is_refused) {
   REFUSE(kv_heads, -2, "cannot share -2");
   REFUSE(heads, 48, "choose an even one"); /* one number a head */
 #undef REFUSE
-  CHECK_EQ(attend_config_write(context(), "/nowhere/config.json", &a), ATTEND_IO);
+  CHECK_EQ(attend_config_write(threaded_context(), "/nowhere/config.json", &a), ATTEND_IO);
 }
 
 /* ---- how weights begin ------------------------------------------------------------ */
@@ -127,7 +127,7 @@ TEST(what_cannot_be_is_refused) {
 static attend_checkpoint *begin(const attend_architecture *a, uint64_t seed) {
   attend_checkpoint *files;
   write_and_read(a);
-  OK(context(), attend_checkpoint_init(context(), models_folder(), seed, &files));
+  OK(threaded_context(), attend_checkpoint_init(threaded_context(), models_folder(), seed, &files));
   return files;
 }
 
@@ -188,8 +188,8 @@ TEST(weights_begin_as_documented) {
 
 static void compare_names(const char *mine, const char *theirs, const char *whose) {
   attend_tensor_file *a, *b;
-  OK(context(), attend_tensor_file_open(context(), mine, &a));
-  OK(context(), attend_tensor_file_open(context(), theirs, &b));
+  OK(threaded_context(), attend_tensor_file_open(threaded_context(), mine, &a));
+  OK(threaded_context(), attend_tensor_file_open(threaded_context(), theirs, &b));
   for (size_t i = 0; i < attend_tensor_file_count(a); i++) {
     const attend_tensor *x = attend_tensor_file_get(a, i);
     const attend_tensor *y = attend_tensor_file_find(b, x->name);
@@ -205,7 +205,7 @@ static void compare_names(const char *mine, const char *theirs, const char *whos
 /* A new model in the sizes of one that transformers saved. */
 static attend_architecture like(const char *family, const char *golden) {
   attend_config c;
-  OK(context(), attend_config_read(context(), model_path(golden, NULL), &c));
+  OK(threaded_context(), attend_config_read(threaded_context(), model_path(golden, NULL), &c));
   const attend_stack *s = c.parts & ATTEND_ENCODER ? &c.encoder : &c.decoder;
   return (attend_architecture){ATTEND_INIT(attend_architecture),
                                .family = family,
@@ -223,7 +223,7 @@ static attend_architecture like(const char *family, const char *golden) {
 /* T5's goldens have fewer buckets of distance than new ones. */
 static void fewer_buckets(void) {
   size_t length;
-  char *text = read_all_of(in_folder("config.json"), &length);
+  char *text = read_whole(in_folder("config.json"), &length);
   char *at = strstr(text, "num_buckets\": 32");
   CHECK(at != NULL);
   if (at) memcpy(at, "num_buckets\":  8", 16);
@@ -241,9 +241,9 @@ TEST(names_are_those_of_transformers) {
     attend_trainer *l;
     write_and_read(&a);
     if (!strcmp(pairs[i][0], "t5")) fewer_buckets();
-    OK(context(), attend_checkpoint_init(context(), models_folder(), 1, &files));
-    OK(context(), attend_trainer_create(files, NULL, &l));
-    OK(context(), attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
+    OK(threaded_context(), attend_checkpoint_init(threaded_context(), models_folder(), 1, &files));
+    OK(threaded_context(), attend_trainer_create(files, NULL, &l));
+    OK(threaded_context(), attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
     const char *mine = in_folder("model.safetensors");
     const char *theirs = model_path(pairs[i][1], "model.safetensors");
     compare_names(mine, theirs, "attend");
@@ -261,14 +261,14 @@ static double first_loss(attend_checkpoint *files, const attend_form *form) {
   attend_trainer *l;
   attend_batch_loss got;
   attend_trainer_options how = {ATTEND_INIT(attend_trainer_options), .form = form};
-  OK(context(), attend_trainer_create(files, &how, &l));
+  OK(threaded_context(), attend_trainer_create(files, &how, &l));
   const attend_config *c = attend_trainer_config(l);
   int32_t *ids = random_ids(c, 3, TEXTS * TOKENS);
   int32_t *next = random_ids(c, 4, TEXTS * TOKENS);
   attend_batch batch = {
       ATTEND_INIT(attend_batch), .count = TEXTS,     .length = TOKENS, .ids = ids,
       .decoder_length = TOKENS,  .decoder_ids = ids, .targets = next,  .no_grad = 1};
-  OK(context(), attend_trainer_accumulate(l, &batch, &got));
+  OK(threaded_context(), attend_trainer_accumulate(l, &batch, &got));
   CHECK_EQ(got.scored, TEXTS * TOKENS);
   attend_trainer_free(l);
   free(ids);
@@ -314,11 +314,11 @@ static void check_form(const char *family) {
   CHECK(with != without);
   CHECK(first_loss(files, NULL) == with);
   CHECK(first_loss(files, &softmax) == without); /* asked for is obeyed first */
-  OK(context(), attend_model_create(files, NULL, &model));
+  OK(threaded_context(), attend_model_create(files, NULL, &model));
   CHECK_EQ(attend_model_form(model)->kind, ATTEND_ELU);
   attend_model_free(model);
   attend_model_options o = {ATTEND_INIT(attend_model_options), .form = &softmax};
-  OK(context(), attend_model_create(files, &o, &model));
+  OK(threaded_context(), attend_model_create(files, &o, &model));
   CHECK_EQ(attend_model_form(model)->kind, ATTEND_SOFTMAX);
   attend_model_free(model);
   attend_checkpoint_close(files);

@@ -1,7 +1,7 @@
 /* Gradients of norms against double and against finite differences, on every
  * instruction set that runs here. */
 #include "attend/layers.h"
-#include "kernel_list.h"
+#include "kernel_fixtures.h"
 
 #define FOR_EACH_CONTEXT(ctx) \
   FOR_EACH_ISA(isa_)          \

@@ -1,6 +1,6 @@
 /* Looking at attention: what observe says is what the definition weighs, and
  * looking changes nothing. */
-#include "world.h"
+#include "attention_fixtures.h"
 
 enum { TOP = 6, ROWS = 3 };
 static const int32_t chosen[ROWS] = {0, 11, 19};
@@ -18,11 +18,11 @@ static sight sight_for(const attend_desc *d, size_t keys) {
              .n_top = rows_of(d) * TOP,
              .n_rows = rows_of(d),
              .n_mass = heads * keys};
-  s.weights = room_for(s.n_weights, 4);
-  s.top_weight = room_for(s.n_top, 4);
-  s.top_index = room_for(s.n_top, 4);
-  s.entropy = room_for(s.n_rows, 4);
-  s.mass = room_for(s.n_mass, 4);
+  s.weights = zeroed_block(s.n_weights, 4);
+  s.top_weight = zeroed_block(s.n_top, 4);
+  s.top_index = zeroed_block(s.n_top, 4);
+  s.entropy = zeroed_block(s.n_rows, 4);
+  s.mass = zeroed_block(s.n_mass, 4);
   return s;
 }
 
@@ -125,7 +125,7 @@ static void check_sight(const attend_desc *d, const sight *s, const double *w) {
   size_t S = (size_t)d->kv_len, T = (size_t)d->q_len;
   int hard = d->form.kind == ATTEND_ARGMAX && d->form.temperature == 0;
   double slack = hard ? 1e-7 : 1e-5; /* a third is not exact */
-  double *mass = room_for(s->n_mass, sizeof *mass);
+  double *mass = zeroed_block(s->n_mass, sizeof *mass);
   for (size_t r = 0; r < rows_of(d); r++) {
     double entropy = 0;
     for (size_t j = 0; j < S; j++) {
@@ -154,7 +154,7 @@ TEST(what_is_seen_is_what_is_defined) {
     if (t.desc.form.kind == ATTEND_ARGMAX) repeat_keys(&t);
     attend_plan *plan = make_plan(ctx, &t.desc);
     size_t S = (size_t)t.desc.kv_len;
-    double *w = room_for(rows_of(&t.desc) * S, sizeof *w);
+    double *w = zeroed_block(rows_of(&t.desc) * S, sizeof *w);
     OK(ctx, attend_forward(plan, t.q, t.k, t.v, t.o, t.lse));
     sight s = observe(ctx, plan, &t, ASK_ALL);
     OK(ctx, attend_definition_weights(ctx, &t.desc, t.q, t.k, w));
@@ -222,7 +222,7 @@ static void check_state(attend_context *ctx, const attend_tensors *t, attend_pla
   const attend_desc *d = &t->desc;
   size_t T = (size_t)d->q_len, D = (size_t)d->dim, heads = whole->n_rows / T;
   size_t from = T - (size_t)n;
-  float *lse = room_for(heads * (size_t)n, sizeof *lse);
+  float *lse = zeroed_block(heads * (size_t)n, sizeof *lse);
   for (size_t i = 0; i < heads * (size_t)n; i++)
     lse[i] = t->lse[i / (size_t)n * T + from + i % (size_t)n];
   attend_view q = {(char *)t->q.data + from * D * attend_dtype_size(d->dtype),

@@ -1,6 +1,6 @@
 /* Every weight once, stretch by stretch: put together they are the rows of
  * weights, bit for bit, whatever was asked for, of every form on every engine. */
-#include "linear_world.h"
+#include "linear_fixtures.h"
 
 static int same_bits(const float *a, const float *b, size_t n) {
   return !memcmp(a, b, n * sizeof *a);
@@ -127,9 +127,9 @@ static gathered gathered_for(const attend_desc *d, int T, int S, const int32_t *
                 .from = from,
                 .to = to && to < S ? to : S};
   size_t n = (size_t)(d->batch * d->heads) * (size_t)g.slots;
-  g.weights = room_for(n * (size_t)S, sizeof *g.weights);
-  g.count = room_for(n * (size_t)S, 1);
-  g.reached = room_for(n, sizeof *g.reached);
+  g.weights = zeroed_block(n * (size_t)S, sizeof *g.weights);
+  g.count = zeroed_block(n * (size_t)S, 1);
+  g.reached = zeroed_block(n, sizeof *g.reached);
   return g;
 }
 
@@ -188,10 +188,10 @@ static scene open_scene(const char *isa, int threads, const problem *p) {
     CHECK_FAIL("%s runs", attend_plan_engine(s.plan));
   OK(s.ctx, attend_forward(s.plan, s.t.q, s.t.k, s.t.v, s.t.o, s.t.lse));
   int T = d->q_len, S = d->kv_len;
-  int32_t *all = room_for((size_t)T, sizeof *all);
+  int32_t *all = zeroed_block((size_t)T, sizeof *all);
   for (int i = 0; i < T; i++) all[i] = i;
-  s.whole = room_for(rows_of(d) * (size_t)S, sizeof *s.whole);
-  s.visible = room_for(rows_of(d) * (size_t)S, 1);
+  s.whole = zeroed_block(rows_of(d) * (size_t)S, sizeof *s.whole);
+  s.visible = zeroed_block(rows_of(d) * (size_t)S, 1);
   attend_observation look = {ATTEND_INIT(attend_observation), .rows = all, .n_rows = T,
                              .weights = s.whole};
   OK(s.ctx, attend_observe(s.plan, s.t.q, s.t.k, s.t.lse, &look));
@@ -221,7 +221,7 @@ static void check_scene(scene *s, const int32_t *rows, int n_rows, range keys) {
 
 /* Rows with gaps; from the last to the first; some twice. */
 static int32_t *some_rows(int kind, int T, int *n) {
-  int32_t *rows = room_for((size_t)T + 3, sizeof *rows);
+  int32_t *rows = zeroed_block((size_t)T + 3, sizeof *rows);
   *n = 0;
   for (int i = 0; i < T; i++)
     if (kind || i % 7 < 4) rows[(*n)++] = kind == 1 ? T - 1 - i : i;
@@ -262,7 +262,7 @@ TEST(asked_together_or_alone) {
     const attend_desc *d = attend_plan_desc(s.plan);
     size_t rows = rows_of(d), heads = (size_t)(d->batch * d->heads);
     size_t S = (size_t)d->kv_len;
-    float *entropy = room_for(2 * rows, 4), *mass = room_for(2 * heads * S, 4);
+    float *entropy = zeroed_block(2 * rows, 4), *mass = zeroed_block(2 * heads * S, 4);
     attend_observation alone = {ATTEND_INIT(attend_observation), .entropy = entropy, .mass = mass};
     gathered g = gathered_for(d, d->q_len, d->kv_len, NULL, 0, 2, 9);
     attend_observation both = look_for(&g, 2, 9);
@@ -297,7 +297,7 @@ static void check_state(attend_context *ctx, const attend_tensors *t, attend_pla
   const attend_desc *d = &t->desc;
   int T = d->q_len, longest = 0;
   size_t D = (size_t)d->dim, heads = (size_t)(d->batch * d->heads);
-  float *lse = room_for(heads * (size_t)n, sizeof *lse);
+  float *lse = zeroed_block(heads * (size_t)n, sizeof *lse);
   for (int b = 0; b < d->batch; b++) {
     int held = (int)attend_state_length(state, b);
     longest = held > longest ? held : longest;
@@ -305,9 +305,9 @@ static void check_state(attend_context *ctx, const attend_tensors *t, attend_pla
   attend_view q = {(char *)t->q.data + (size_t)(T - n) * D * attend_dtype_size(d->dtype),
                    {(ptrdiff_t)(T * d->dim) * d->heads, (ptrdiff_t)T * d->dim, d->dim, 1}};
   OK(ctx, attend_state_query(plan, state, n, q, t->o, lse));
-  int32_t *all = room_for((size_t)n, sizeof *all);
+  int32_t *all = zeroed_block((size_t)n, sizeof *all);
   for (int i = 0; i < n; i++) all[i] = i;
-  float *whole = room_for(heads * (size_t)(n * longest), sizeof *whole);
+  float *whole = zeroed_block(heads * (size_t)(n * longest), sizeof *whole);
   attend_observation rows = {ATTEND_INIT(attend_observation), .rows = all, .n_rows = n,
                              .weights = whole};
   OK(ctx, attend_state_observe(plan, state, n, q, lse, &rows));

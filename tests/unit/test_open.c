@@ -1,7 +1,7 @@
 /* attend_open and attend_model_find: folders, models that ship, the two caches. */
 #include "attend/model.h"
 
-#include "models.h"
+#include "golden_models.h"
 
 #define CHECK_SAME(got, want) CHECK(!strcmp(got, want))
 
@@ -69,12 +69,6 @@ static void tear_down(void) {
   char command[400];
   snprintf(command, sizeof command, "rm -r '%s'", models_folder());
   CHECK(!system(command));
-}
-
-static attend_context *context(void) {
-  static attend_context *ctx;
-  if (!ctx) ctx = open_context(NULL, 1, NULL);
-  return ctx;
 }
 
 /* ---- tests ------------------------------------------------------------------------- */
@@ -178,7 +172,7 @@ TEST(caches_are_where_the_environment_says) {
 
 /* A path of any length is refused or found, never cut. */
 TEST(long_paths_are_refused) {
-  char *name = room_for(3 * ATTEND_PATH_SIZE, 1);
+  char *name = zeroed_block(3 * ATTEND_PATH_SIZE, 1);
   set_up();
   for (size_t n = ATTEND_PATH_SIZE - 20; n < ATTEND_PATH_SIZE + 20; n++) {
     attend_model *model;

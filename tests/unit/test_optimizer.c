@@ -42,7 +42,7 @@ static float *take_steps(const char *name, int threads, double losses[STEPS], si
   }
   CHECK_EQ(attend_optimizer_steps(steps), STEPS);
   float *values = attend_trainer_values(l, count);
-  float *copy = room_for(*count, sizeof *copy);
+  float *copy = zeroed_block(*count, sizeof *copy);
   memcpy(copy, values, *count * sizeof *copy);
   free_golden(&golden);
   attend_tensor_file_close(file);
@@ -89,7 +89,7 @@ TEST(a_gradient_that_is_not_finite_moves_nothing) {
   attend_trainer *l = open_trainer(ctx, "gpt2", NULL, &files);
   OK(ctx, attend_optimizer_create(l, NULL, &steps));
   float *values = attend_trainer_values(l, &count);
-  float *before = room_for(count, sizeof *before);
+  float *before = zeroed_block(count, sizeof *before);
   memcpy(before, values, count * sizeof *before);
   attend_trainer_gradients(l)[count / 2] = NAN;
   CHECK(attend_optimizer_step(steps, 1e-3f, NULL) == ATTEND_INVALID);

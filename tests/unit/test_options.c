@@ -4,7 +4,7 @@
 #include "attend/hooks.h"
 #include "attend/attend.h"
 #include "check.h"
-#include "world.h"
+#include "attention_fixtures.h"
 
 typedef struct {
   attend_desc desc;

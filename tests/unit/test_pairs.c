@@ -2,7 +2,7 @@
  * is no AMX: plain loops stand in for its kernels, in its layouts, with its
  * number of keys, weights rounded to bf16, and overlap. */
 #include "attention/engine.h"
-#include "outcome.h"
+#include "saved_outputs.h"
 
 enum { ROWS = 32, KEYS = 128, STEP = 32 };
 
@@ -174,7 +174,7 @@ TEST(as_the_definition) {
     attend_tensors t = make_tensors(ctx, problems[p], 71);
     const attend_desc *d = &t.desc;
     size_t n = rows_of(d) * (size_t)d->dim_v;
-    double *o = room_for(n, 8), *lse = room_for(rows_of(d), 8);
+    double *o = zeroed_block(n, 8), *lse = zeroed_block(rows_of(d), 8);
     outcome got = outcome_of(ctx, &t);
     OK(ctx, attend_definition_forward(ctx, d, t.q, t.k, t.v, o, lse));
     float *wide_o = widened(ATTEND_BF16, got.part[OUT_O], n);
@@ -228,7 +228,7 @@ TEST(fed_in_pieces) {
     if (p) t.desc.engine = "kernel-direct";
     outcome whole = outcome_of(ctx, &t);
     for (int c = light() ? 1 : 0; c < 4; c++) {
-      char *o = room_for(whole.bytes[OUT_O], 1);
+      char *o = zeroed_block(whole.bytes[OUT_O], 1);
       feed(ctx, &t, chunks[c], o);
       if (memcmp(o, whole.part[OUT_O], whole.bytes[OUT_O]))
         CHECK_FAIL("%s in pieces of %d has other bits", problems[p], chunks[c]);

@@ -5,7 +5,7 @@
 
 #include "base/files.h"
 #include "base/parallel.h"
-#include "world.h"
+#include "attention_fixtures.h"
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)

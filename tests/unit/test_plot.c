@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "plot/plot.h"
-#include "world.h"
+#include "attention_fixtures.h"
 
 /* ---- well-formed XML, as far as plots use it --------------------------------------- */
 
@@ -213,7 +213,7 @@ static panel flat_panel(void) {
 
 TEST(long_series_keep_their_extremes) {
   attend_context *ctx = open_context(NULL, 1, NULL);
-  double *y = room_for(LONG, sizeof *y), most = -1e9, least = 1e9;
+  double *y = zeroed_block(LONG, sizeof *y), most = -1e9, least = 1e9;
   for (int i = 0; i < LONG; i++) y[i] = sin(i * 1e-3);
   y[12345] = 1.9;
   y[77777] = -1.7;
@@ -239,7 +239,7 @@ TEST(long_series_keep_their_extremes) {
 
 TEST(gaps_stay_gaps) {
   attend_context *ctx = open_context(NULL, 1, NULL);
-  double *y = room_for(LONG, sizeof *y);
+  double *y = zeroed_block(LONG, sizeof *y);
   for (int i = 0; i < LONG; i++) y[i] = i / 20000 % 2 ? NAN : 1;
   y[3] = INFINITY; /* narrower than a pixel */
   panel p = flat_panel();
@@ -260,7 +260,7 @@ TEST(gaps_stay_gaps) {
 
 TEST(long_series_make_small_files) {
   attend_context *ctx = open_context(NULL, 1, NULL);
-  double *y = room_for(LONG, sizeof *y);
+  double *y = zeroed_block(LONG, sizeof *y);
   for (int i = 0; i < LONG; i++) y[i] = sin(i * 0.1) + (i % 97);
   attend_plot_series t = {.count = LONG, .y = y, .low = y, .high = y};
   attend_plot_panel p = {.count = 1, .series = &t};
@@ -369,7 +369,7 @@ TEST(little_or_nothing) {
 
 TEST(large_heat_maps_are_pooled) {
   attend_context *ctx = open_context(NULL, 1, NULL);
-  double *cells = room_for(500 * 1000, sizeof *cells);
+  double *cells = zeroed_block(500 * 1000, sizeof *cells);
   for (int i = 0; i < 500 * 1000; i++) cells[i] = i % 1000 < i / 500;
   attend_plot_panel p = {.kind = ATTEND_PLOT_HEAT, .rows = 500, .columns = 1000, .cells = cells};
   attend_plot plot = {ATTEND_INIT(attend_plot), .count = 1, .panels = &p};

@@ -4,9 +4,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "outcome.h"
+#include "saved_outputs.h"
 
-/* ---- keys that nobody sees ------------------------------------------------------ */
+/* ---- masked keys ------------------------------------------------------ */
 
 static const char *const problems[] = {
     "softmax:b3h4g2n70x150d16v24:bottom:window=20:bwd",
@@ -57,8 +57,8 @@ static const int32_t some_rows[3] = {0, 7, 19};
 static glance observe_with(attend_context *ctx, const attend_tensors *t) {
   size_t heads = (size_t)(t->desc.batch * t->desc.heads);
   size_t S = (size_t)t->desc.kv_len, rows = rows_of(&t->desc);
-  glance g = {room_for(heads * 3 * S, 4), room_for(rows * TOP, 4), room_for(rows, 4),
-              room_for(heads * S, 4), room_for(rows * TOP, 4)};
+  glance g = {zeroed_block(heads * 3 * S, 4), zeroed_block(rows * TOP, 4), zeroed_block(rows, 4),
+              zeroed_block(heads * S, 4), zeroed_block(rows * TOP, 4)};
   attend_observation look = {ATTEND_INIT(attend_observation),
                              .rows = some_rows,
                              .n_rows = 3,
@@ -142,9 +142,9 @@ static const char *const shared[] = {
 };
 enum { SHARED = sizeof shared / sizeof *shared };
 
-/* Row i keeps its bits in o, lse and dq when a key that it does not see goes
- * wild; a row that sees the key must notice. */
-static void check_rows(const attend_desc *d, int wild, const outcome *clean, const outcome *out,
+/* Row i keeps its bits in o, lse and dq when a masked key is
+ * poisoned; a row that sees the key must change. */
+static void check_rows(const attend_desc *d, int poisoned, const outcome *clean, const outcome *out,
                        const char *name) {
   size_t size = attend_dtype_size(d->dtype);
   size_t o_row = (size_t)d->dim_v * size, q_row = (size_t)d->dim * size;
@@ -153,13 +153,13 @@ static void check_rows(const attend_desc *d, int wild, const outcome *clean, con
     int i = (int)(r % (size_t)d->q_len);
     int same = !memcmp(clean->part[OUT_O] + r * o_row, out->part[OUT_O] + r * o_row, o_row) &&
                !memcmp(clean->part[OUT_LSE] + r * 4, out->part[OUT_LSE] + r * 4, 4);
-    if (attend_visible(d, 0, i, wild)) {
+    if (attend_visible(d, 0, i, poisoned)) {
       noticed += !same;
       continue;
     }
-    if (!same) CHECK_FAIL("%s: key %d reaches row %d", name, wild, i);
+    if (!same) CHECK_FAIL("%s: key %d reaches row %d", name, poisoned, i);
     if (memcmp(clean->part[OUT_DQ] + r * q_row, out->part[OUT_DQ] + r * q_row, q_row))
-      CHECK_FAIL("%s: key %d reaches dq of row %d", name, wild, i);
+      CHECK_FAIL("%s: key %d reaches dq of row %d", name, poisoned, i);
   }
   CHECK(noticed > 0);
 }
@@ -180,12 +180,12 @@ TEST(a_wild_key_reaches_only_rows_that_see_it) {
     for (int kind = 0; kind < 4; kind++) {
       attend_context *ctx = open_context(isa, 2, NULL);
       attend_tensors t = make_tensors(ctx, shared[p], 32);
-      int wild = t.desc.kv_len - 1 - kind * 17;
+      int poisoned = t.desc.kv_len - 1 - kind * 17;
       outcome clean = outcome_of(ctx, &t);
-      spoil_key(&t, wild, kind != 1, kind != 0, kind == 3 ? INFINITY : NAN);
+      spoil_key(&t, poisoned, kind != 1, kind != 0, kind == 3 ? INFINITY : NAN);
       outcome out = outcome_of(ctx, &t);
       if (strncmp(shared[p], "argmax", 6) || kind != 1)
-        check_rows(&t.desc, wild, &clean, &out, shared[p]);
+        check_rows(&t.desc, poisoned, &clean, &out, shared[p]);
       outcome_free(&clean);
       outcome_free(&out);
       attend_tensors_free(ctx, &t);
@@ -292,7 +292,7 @@ TEST(states_do_not_read_padding) {
 
 /* ---- beyond the end --------------------------------------------------------------- */
 
-/* Bytes that end where a page begins that nobody may touch. */
+/* Bytes that end where a page begins that is inaccessible. */
 typedef struct {
   char *pages;
   size_t mapped;

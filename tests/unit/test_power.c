@@ -1,7 +1,7 @@
 /* The kernels of poly and gaussian, on every instruction set that runs here,
  * against plain loops in double; and the same bits from every set with fma. */
 #include "attention/engine.h"
-#include "kernel_list.h"
+#include "kernel_fixtures.h"
 
 static const float canary = -77.0f;
 

@@ -1,6 +1,6 @@
 /* Predicted errors of random features against measured ones; and that nothing
  * hostile gets a number that looks like an answer. */
-#include "world.h"
+#include "attention_fixtures.h"
 
 /* ---- predicted and measured ------------------------------------------------- */
 
@@ -20,11 +20,11 @@ static trial open_trial(attend_context *ctx, const char *form, int queries, int 
   OK(ctx, attend_problem_parse(ctx, text, &p));
   trial t = {
       .ctx = ctx, .d = p.desc, .rows = (size_t)(queries * dim), .keys = (size_t)(keys * dim)};
-  t.q = room_for(t.rows, sizeof(float));
-  t.k = room_for(t.keys, sizeof(float));
-  t.v = room_for((size_t)(keys * WIDTH_V), sizeof(float));
-  t.o = room_for((size_t)(queries * WIDTH_V), sizeof(float));
-  t.exact = room_for((size_t)(queries * WIDTH_V), sizeof(float));
+  t.q = zeroed_block(t.rows, sizeof(float));
+  t.k = zeroed_block(t.keys, sizeof(float));
+  t.v = zeroed_block((size_t)(keys * WIDTH_V), sizeof(float));
+  t.o = zeroed_block((size_t)(queries * WIDTH_V), sizeof(float));
+  t.exact = zeroed_block((size_t)(queries * WIDTH_V), sizeof(float));
   return t;
 }
 
@@ -206,8 +206,8 @@ TEST(descriptions_take_an_error) {
   attend_problem p;
   OK(ctx, attend_problem_parse(ctx, "favor(error=0.1,spread=0.35):n100d64", &p));
   CHECK(p.desc.form.features > 0 && p.desc.form.features % 16 == 0);
-  attend_prediction told = by_spread(ctx, "favor:n300d64", 0.35, 0.1);
-  CHECK_EQ(p.desc.form.features, (int)told.features);
+  attend_prediction predicted = by_spread(ctx, "favor:n300d64", 0.35, 0.1);
+  CHECK_EQ(p.desc.form.features, (int)predicted.features);
   CHECK(attend_problem_parse(ctx, "favor(error=0.05):n100d64", &p));
   CHECK_SAYS(attend_message(ctx), "an error of 0.05 would take about ");
   CHECK_SAYS(attend_message(ctx), " features at width 64 with q and k of rms 1");
@@ -285,7 +285,7 @@ TEST(nan_and_infinity_are_refused) {
   attend_context_free(ctx);
 }
 
-/* What nobody sees does not matter. */
+/* Masked keys do not matter. */
 TEST(masked_keys_are_not_read) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_tensors t = make_tensors(ctx, "favor:b2n9x80d8:lengths", 1);

@@ -1,16 +1,10 @@
 /* Random directions: their layout, their orthogonality, their lengths, and that
  * they are the same floats everywhere (the emulated run checks the same hash). */
 #include "attention/features.h"
-#include "world.h"
-
-static attend_context *context(void) {
-  static attend_context *ctx;
-  if (!ctx) ctx = open_context(NULL, 1, NULL);
-  return ctx;
-}
+#include "attention_fixtures.h"
 
 static float *draw(const attend_form *form, int dirs, int dim) {
-  float *w = room_for((size_t)dirs * (size_t)dim, sizeof *w);
+  float *w = zeroed_block((size_t)dirs * (size_t)dim, sizeof *w);
   OK(context(), projection_draw(context(), form, dirs, dim, w));
   return w;
 }

@@ -1,15 +1,15 @@
 /* What must hold for every engine: parts merge to the whole, large logits and
  * small shapes work, and nothing but a row and its keys decides its bits. */
-#include "outcome.h"
-#include "plain.h"
+#include "saved_outputs.h"
+#include "naive_attention.h"
 
 /* ---- against the definition ------------------------------------------------------ */
 
 static void plain_of(const attend_tensors *t, const attend_desc *d, plain_data *p) {
   size_t M = (size_t)d->dim_v;
   *p = (plain_data){.q = t->q.data, .k = t->k.data, .v = t->v.data};
-  p->o = room_for(rows_of(d) * M, sizeof(float));
-  p->lse = room_for(rows_of(d), sizeof(float));
+  p->o = zeroed_block(rows_of(d) * M, sizeof(float));
+  p->lse = zeroed_block(rows_of(d), sizeof(float));
   plain_run(d, p);
 }
 
@@ -20,7 +20,7 @@ static void check_against_definition(attend_context *ctx, const attend_tensors *
   attend_desc d = t->desc;
   OK(ctx, attend_desc_complete(ctx, &d));
   size_t n = rows_of(&d) * (size_t)d.dim_v;
-  double *truth = room_for(n + rows_of(&d), sizeof *truth);
+  double *truth = zeroed_block(n + rows_of(&d), sizeof *truth);
   plain_data p;
   plain_of(t, &d, &p);
   OK(ctx, attend_definition_forward(ctx, &d, t->q, t->k, t->v, truth, truth + n));
@@ -54,7 +54,7 @@ TEST(parts_merge_to_the_whole) {
       attend_context *ctx = open_context(isa, 2, NULL);
       attend_tensors t = make_tensors(ctx, mergeable[p], 41);
       size_t rows = rows_of(&t.desc), n = rows * (size_t)t.desc.dim_v;
-      float *o = room_for(2 * (n + rows), sizeof *o);
+      float *o = zeroed_block(2 * (n + rows), sizeof *o);
       float *lse = o + 2 * n;
       forward_part(ctx, &t, 0, cuts[c], o, lse);
       forward_part(ctx, &t, cuts[c], 90, o + n, lse + rows);
@@ -82,7 +82,7 @@ TEST(ties_go_to_the_first_or_to_all) {
       memcpy(k + (2 * h + 1) * HALF * WIDTH, k + 2 * h * HALF * WIDTH, HALF * WIDTH * sizeof *k);
     check_problem(ctx, &t, problems[p]);
     outcome whole = outcome_of(ctx, &t);
-    double *grad = room_for(4 * 90 * WIDTH * 2, sizeof *grad);
+    double *grad = zeroed_block(4 * 90 * WIDTH * 2, sizeof *grad);
     double *dk = grad + 2 * 90 * WIDTH, *dv = dk + 2 * 90 * WIDTH;
     OK(ctx, attend_definition_backward(ctx, &t.desc, t.q, t.k, t.v, t.d_o, grad, dk, dv, NULL));
     for (int i = 0; i < 2 * 90 * WIDTH; i++) {
@@ -303,8 +303,8 @@ static moved move(const attend_desc *d, attend_view from, int heads, int length,
                   int kind) {
   ptrdiff_t size = (ptrdiff_t)attend_dtype_size(d->dtype);
   ptrdiff_t H = heads, T = length, D = width;
-  ptrdiff_t room = 4 * d->batch * (H + 1) * (T + 1) * (D + 3);
-  moved m = {room_for((size_t)room, (size_t)size), {0}};
+  ptrdiff_t elements = 4 * d->batch * (H + 1) * (T + 1) * (D + 3);
+  moved m = {zeroed_block((size_t)elements, (size_t)size), {0}};
   m.view = attend_bthd(m.block, heads, length, width);
   if (kind == 1)
     m.view =
@@ -399,7 +399,7 @@ TEST(calls_take_no_memory) {
     attend_context *ctx = open_context(isa, 3, &memory);
     attend_tensors t = make_tensors(ctx, problems[p], 47);
     attend_plan *plan = make_plan(ctx, &t.desc);
-    float *entropy = room_for(rows_of(&t.desc), sizeof *entropy);
+    float *entropy = zeroed_block(rows_of(&t.desc), sizeof *entropy);
     attend_observation look = {ATTEND_INIT(attend_observation), .entropy = entropy};
     long taken = memory.taken;
     OK(ctx, attend_forward(plan, t.q, t.k, t.v, t.o, t.lse));

@@ -3,7 +3,7 @@
  * memory does not grow. */
 #include <dirent.h>
 
-#include "models.h"
+#include "golden_models.h"
 
 enum { FITS = 300, LONG = 1000, PREFIX = 4 };
 
@@ -54,7 +54,7 @@ static void read_on(const subject *s, attend_reading *x) {
   CHECK(attend_reading_done(x));
 }
 
-/* What the decoder says after a few tokens: logits [V]. */
+/* The decoder's output after a few tokens: logits [V]. */
 static void say(const subject *s, attend_session *run, float *logits) {
   static const int32_t ids[PREFIX] = {2, 17, 5, 40};
   OK(s->ctx, attend_session_extend(run, 1, PREFIX, ids, NULL));
@@ -100,14 +100,14 @@ TEST(what_fits_is_as_in_one_piece) {
 TEST(chunks_and_threads_change_nothing) {
   static const struct {
     int rows, threads;
-  } ways[] = {{0, 1}, {5, 2}, {64, 3}, {101, 1}, {LONG, 2}};
+  } cases[] = {{0, 1}, {5, 2}, {64, 3}, {101, 1}, {LONG, 2}};
   for (int f = 0; f < 2; f++) {
     float want[64], got[64];
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-      attend_context *ctx = open_context(NULL, ways[i].threads, NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+      attend_context *ctx = open_context(NULL, cases[i].threads, NULL);
       subject s = open_bart(ctx, &forms[f]);
       int32_t *ids = random_ids(s.config, 4, LONG);
-      say_read(&s, ways[i].rows, LONG, ids, i ? got : want);
+      say_read(&s, cases[i].rows, LONG, ids, i ? got : want);
       if (i) CHECK(same_bits(want, got, (size_t)s.config->vocab));
       free(ids);
       close_model(&s);
@@ -156,7 +156,7 @@ static void count_give(void *block, void *user) {
   free(at);
 }
 
-static size_t peak_of(int64_t n, size_t *said) {
+static size_t peak_of(int64_t n, size_t *reported) {
   counter c = {0, 0};
   attend_context_options o = {ATTEND_INIT(attend_context_options), .threads = 2,
                               .allocator = {count_take, count_give, &c}};
@@ -169,7 +169,7 @@ static size_t peak_of(int64_t n, size_t *said) {
   attend_reading *x = open_reading(&s, 128);
   OK(ctx, attend_reading_begin(x, n, ids));
   read_on(&s, x);
-  *said = attend_reading_bytes(x);
+  *reported = attend_reading_bytes(x);
   attend_reading_free(x);
   free(ids);
   close_model(&s);
@@ -177,10 +177,10 @@ static size_t peak_of(int64_t n, size_t *said) {
 }
 
 TEST(memory_does_not_grow) {
-  size_t said[2], peak[2] = {peak_of(300, &said[0]), peak_of(20000, &said[1])};
+  size_t reported[2], peak[2] = {peak_of(300, &reported[0]), peak_of(20000, &reported[1])};
   CHECK_EQ(peak[1], peak[0]);
-  CHECK_EQ(said[1], said[0]);
-  CHECK(said[0] <= peak[0] && (double)said[0] > 0.9 * (double)peak[0]);
+  CHECK_EQ(reported[1], reported[0]);
+  CHECK(reported[0] <= peak[0] && (double)reported[0] > 0.9 * (double)peak[0]);
 }
 
 TEST(a_reading_without_memory) {
@@ -245,10 +245,10 @@ TEST(what_was_saved_goes_on_to_the_same_bits) {
   mkdir(folder, 0777);
   say_read(&s, 0, LONG, ids, want);
   double share = 0;
-  for (int turn = 0; share < 1; turn++) {
-    attend_reading *x = open_reading(&s, 90 + turn);
+  for (int attempt = 0; share < 1; attempt++) {
+    attend_reading *x = open_reading(&s, 90 + attempt);
     OK(s.ctx, attend_reading_begin(x, LONG, ids));
-    if (turn) OK(s.ctx, attend_reading_resume(x, folder));
+    if (attempt) OK(s.ctx, attend_reading_resume(x, folder));
     CHECK_NEAR(attend_reading_share(x), share, 0);
     for (int i = 0; i < 13 && !attend_reading_done(x); i++) {
       OK(s.ctx, attend_reading_next(x));

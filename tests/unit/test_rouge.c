@@ -1,7 +1,7 @@
 /* Scores of texts: rouge_score's and NLTK's answers, plain definitions, and what
  * must hold whatever the texts are. */
 #include "score/score.h"
-#include "tokens.h"
+#include "tokenizer_fixtures.h"
 
 static const char *golden_path(const char *name) {
   static char path[4096];
@@ -66,7 +66,7 @@ TEST(rouge_score_says_the_same) {
   OK(ctx, attend_json_parse(ctx, "rouge.json", text, length, &root));
   const attend_json *pairs = attend_json_get(root, "pairs");
   size_t count = attend_json_count(pairs);
-  double *f1 = room_for(count, sizeof *f1);
+  double *f1 = zeroed_block(count, sizeof *f1);
   CHECK(count >= 200);
   for (size_t i = 0; i < count; i++) f1[i] = check_pair(ctx, attend_json_at(pairs, i));
   check_interval(ctx, f1, count, attend_json_get(root, "intervals"));
@@ -99,7 +99,7 @@ static uint32_t draw(uint64_t *at, uint32_t below) {
 }
 
 static size_t table_length(size_t n, const uint32_t *a, size_t m, const uint32_t *b) {
-  size_t *row = room_for(m + 1, sizeof *row);
+  size_t *row = zeroed_block(m + 1, sizeof *row);
   for (size_t i = 0; i < n; i++) {
     size_t diagonal = 0;
     for (size_t j = 0; j < m; j++) {
@@ -201,11 +201,11 @@ TEST(of_several_references_the_best_counts_for_each_kind) {
 
 TEST(bytes_that_are_no_text_are_separators) {
   attend_context *ctx = open_context(NULL, 1, NULL);
-  const char wild[] =
+  const char unusual[] =
       "a\0b\xFF"
       "c\xC4";
   attend_rouge_scores s;
-  OK(ctx, attend_rouge(ctx, wild, sizeof wild - 1, "\xE2\x84 a b\tC", 8, NULL, &s));
+  OK(ctx, attend_rouge(ctx, unusual, sizeof unusual - 1, "\xE2\x84 a b\tC", 8, NULL, &s));
   CHECK(s.rouge1.f1 == 1 && s.rougeL.f1 == 1);
   attend_context_free(ctx);
 }
@@ -214,7 +214,7 @@ TEST(bytes_that_are_no_text_are_separators) {
 TEST(long_texts_end) {
   size_t n = light() ? 1 << 16 : 1 << 20;
   attend_context *ctx = open_context(NULL, 1, NULL);
-  char *a = room_for(n, 1), *b = room_for(n, 1);
+  char *a = zeroed_block(n, 1), *b = zeroed_block(n, 1);
   uint64_t at = 1 << 21;
   attend_rouge_options o = {ATTEND_INIT(attend_rouge_options), .stem = 1};
   attend_rouge_scores s;

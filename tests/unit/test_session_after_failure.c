@@ -1,6 +1,6 @@
 /* A run that found no memory, and one that holds no token: what is left can be
  * used, and what is shown is what is given. */
-#include "traces.h"
+#include "trace_fixtures.h"
 
 static const int32_t ids[] = {5, 6, 7, 5, 6};
 
@@ -11,7 +11,7 @@ TEST(a_run_after_a_head_without_memory) {
   subject s = open_path(ctx, model_path("gpt2", NULL), NULL);
   enum { ROWS = 700 };
   size_t vocab = (size_t)s.config->vocab, width = 48;
-  float *logits = room_for(ROWS * vocab, 4), *x = room_for(ROWS * width, 4);
+  float *logits = zeroed_block(ROWS * vocab, 4), *x = zeroed_block(ROWS * width, 4);
   float want[256], got[256];
   for (int n = 1; n < 12; n++) {
     attend_session *run = open_run(&s, 1, 0);

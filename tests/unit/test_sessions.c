@@ -6,8 +6,8 @@
 
 #include "attend/file.h"
 #include "base/base.h"
-#include "models.h"
-#include "tokens.h"
+#include "golden_models.h"
+#include "tokenizer_fixtures.h"
 
 enum { THREADS = 8, SESSIONS = 8, BATCH = 2, PROMPT = 20, ROWS = 16 };
 
@@ -43,7 +43,7 @@ static int threads_of(const job *j) { return (int[]){1, 2, 4}[j->number % 3]; }
 
 static void add_next(job *j) {
   size_t n = (size_t)(BATCH * j->s->config->vocab);
-  float *logits = room_for(n, sizeof *logits);
+  float *logits = zeroed_block(n, sizeof *logits);
   EXPECT(j, !attend_session_next(j->session, BATCH, logits));
   attend_digest_add(&j->sum, logits, n * sizeof *logits);
   free(logits);
@@ -75,7 +75,7 @@ static void decode(job *j) {
 static void logits(job *j) {
   const int32_t ids[BATCH * 3] = {7, 8, 9, 10, 11, 12}, places[] = {4, 0, 2};
   size_t n = 3 * (size_t)j->s->config->vocab;
-  float *out = room_for(n, sizeof *out);
+  float *out = zeroed_block(n, sizeof *out);
   EXPECT(j, !attend_session_extend(j->session, BATCH, 3, ids, NULL));
   EXPECT(j, !attend_session_logits(j->session, 3, places, out));
   attend_digest_add(&j->sum, out, n * sizeof *out);
@@ -97,7 +97,7 @@ static void fail_on_purpose(job *j) {
   const int vocab = j->s->config->vocab, bad = vocab + j->number;
   const int32_t ids[BATCH] = {4, bad}, place = 1000 + j->number;
   char part[64];
-  float *row = room_for((size_t)vocab, sizeof *row);
+  float *row = zeroed_block((size_t)vocab, sizeof *row);
   EXPECT(j, attend_session_extend(j->session, BATCH, 1, ids, NULL) == ATTEND_INVALID);
   snprintf(part, sizeof part, "token 0 of sequence 1 is %d:", bad);
   EXPECT(j, strstr(attend_session_message(j->session), part));
@@ -384,7 +384,7 @@ static attend_encoding *encoding_of(job *j) {
 
 static void encode(job *j, attend_encoding *e, attend_detokenizer *d) {
   char text[256];
-  const char *said;
+  const char *text;
   size_t length;
   for (int i = 0; i < 20; i++) {
     int n = snprintf(text, sizeof text, "ab %d baab \xc3\xa9t\xc3\xa9 %d, once upon a time 1 aaa",
@@ -392,8 +392,8 @@ static void encode(job *j, attend_encoding *e, attend_detokenizer *d) {
     EXPECT(j, !attend_encode(e, text, (size_t)n, NULL));
     attend_digest_add(&j->sum, e->id, e->count * sizeof *e->id);
     attend_digest_add(&j->sum, e->start, e->count * sizeof *e->start);
-    EXPECT(j, !attend_decode(d, e->id, e->count, &said, &length));
-    attend_digest_add(&j->sum, said, length);
+    EXPECT(j, !attend_decode(d, e->id, e->count, &text, &length));
+    attend_digest_add(&j->sum, text, length);
   }
 }
 
@@ -414,10 +414,10 @@ static void fail_to_encode(job *j, attend_encoding *e) {
 
 static void fail_to_decode(job *j, attend_detokenizer *d, int i) {
   int bad = attend_tokenizer_count(j->tokenizer) + 1000 * j->number + i;
-  const char *said;
+  const char *text;
   size_t length;
   char part[64];
-  EXPECT(j, attend_detokenizer_push(d, bad, &said, &length) == ATTEND_INVALID);
+  EXPECT(j, attend_detokenizer_push(d, bad, &text, &length) == ATTEND_INVALID);
   snprintf(part, sizeof part, "the id %d has no piece", bad);
   EXPECT(j, strstr(attend_detokenizer_message(d), part));
 }

@@ -2,7 +2,7 @@
  * (tests/golden/make_settings.py): logits and hidden states of sessions, loss and
  * gradients of trainers, within 1e-4 of the largest; and the same bits however a
  * prompt comes, on any number of threads, and where layers are computed again. */
-#include "toy_cases.h"
+#include "settings_goldens.h"
 
 static const double BOUND = 1e-4;
 
@@ -204,7 +204,7 @@ TEST(encoders_rotate_as_decoders_do) {
   toy_model m = open_case("norm-none", &encoder, NULL, 1);
   attend_session *s;
   attend_session_options o = {ATTEND_INIT(attend_session_options), .batch = TOY_TEXTS};
-  float *logits = room_for(TOY_ROWS * (size_t)m.vocab, sizeof *logits);
+  float *logits = zeroed_block(TOY_ROWS * (size_t)m.vocab, sizeof *logits);
   const float *golden = attend_tensor_file_find(m.golden, "logits")->data;
   OK(m.ctx, attend_session_create(m.model, &o, &s));
   OK(m.ctx, attend_session_encode(s, TOY_TEXTS, TOY_TOKENS, toy_ids(m.golden), NULL, NULL));
@@ -284,7 +284,7 @@ static float *bits_of(const char *name, const family *f, size_t *count) {
   float *gradients =
       gradients_by(&c, 1, &(attend_trainer_options){ATTEND_INIT(attend_trainer_options)}, &n);
   size_t rows = TOY_ROWS * (size_t)m.vocab;
-  float *all = room_for(*count = rows + n, sizeof *all);
+  float *all = zeroed_block(*count = rows + n, sizeof *all);
   memcpy(all, logits, rows * sizeof *all);
   memcpy(all + rows, gradients, n * sizeof *all);
   free(logits);

@@ -1,7 +1,7 @@
 /* The soft cap of scores: its kernels against tanh in double and with the same
  * bits from every set with fma; what it does to weights; that a key behind a mask
  * does not reach a gradient; what is refused. */
-#include "kernel_list.h"
+#include "kernel_fixtures.h"
 
 /* ---- kernels ------------------------------------------------------------------- */
 
@@ -107,7 +107,7 @@ TEST(large_and_small_caps) {
   attend_context *ctx = open_context(NULL, 2, NULL);
   attend_tensors t = make_tensors(ctx, "softmax:b2h2n40d16", 3);
   size_t n = rows_of(&t.desc), bytes = n * sizeof(float);
-  float *plain = room_for(n, sizeof *plain);
+  float *plain = zeroed_block(n, sizeof *plain);
   for (int i = 0; i < 3; i++) {
     const float caps[3] = {0, 1e4f, 1e-6f};
     t.desc.soft_cap = caps[i];

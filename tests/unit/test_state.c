@@ -1,6 +1,6 @@
 /* States: any way of feeding a sequence gives the bits of attend_forward; forks
  * and beams share pages until they write. */
-#include "feeding.h"
+#include "state_fixtures.h"
 
 /* Keys that are equal, so that argmax has ties. */
 static void repeat_keys(const attend_tensors *t) {

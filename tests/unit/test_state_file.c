@@ -2,7 +2,7 @@
  * changed or meant for another plan is refused with a sentence. */
 #include <unistd.h>
 
-#include "world.h"
+#include "attention_fixtures.h"
 
 static const char *const PROBLEMS[] = {
     "elu:b2h4g2n150d24v40:causal",
@@ -69,7 +69,7 @@ TEST(going_on_from_a_file_gives_the_same_bits) {
     open_world(PROBLEMS[i], &w);
     const attend_desc *d = &w.t.desc;
     size_t bytes = (size_t)(d->batch * d->heads * ALL * d->dim_v) * 4;
-    char *a = room_for(bytes, 1), *b = room_for(bytes, 1);
+    char *a = zeroed_block(bytes, 1), *b = zeroed_block(bytes, 1);
     attend_state *back = NULL;
     feed(&w, w.state, 0, CUT, a);
     OK(w.ctx, attend_state_save(w.state, path));
@@ -85,9 +85,9 @@ TEST(going_on_from_a_file_gives_the_same_bits) {
   }
 }
 
-static size_t read_file(char *data, size_t room) {
+static size_t read_file(char *data, size_t capacity) {
   FILE *f = fopen(path, "rb");
-  size_t n = fread(data, 1, room, f);
+  size_t n = fread(data, 1, capacity, f);
   fclose(f);
   return n;
 }
@@ -102,11 +102,11 @@ TEST(a_file_that_was_cut_off_is_refused) {
   for (int i = 0; i < CASES; i++) {
     world_of w;
     open_world(PROBLEMS[i], &w);
-    size_t room = 1 << 22, step = 1;
-    char *o = room_for(room, 1), *data = room_for(room, 1);
+    size_t capacity = 1 << 22, step = 1;
+    char *o = zeroed_block(capacity, 1), *data = zeroed_block(capacity, 1);
     feed(&w, w.state, 0, CUT, o);
     OK(w.ctx, attend_state_save(w.state, path));
-    size_t all = read_file(data, room);
+    size_t all = read_file(data, capacity);
     for (size_t n = 0; n < all; n += step) {
       attend_state *back = NULL;
       write_file(data, n);
@@ -124,11 +124,11 @@ TEST(a_file_that_was_cut_off_is_refused) {
 TEST(a_file_that_lies_is_refused) {
   world_of w;
   open_world(PROBLEMS[0], &w);
-  size_t room = 1 << 22;
-  char *o = room_for(room, 1), *data = room_for(room, 1);
+  size_t capacity = 1 << 22;
+  char *o = zeroed_block(capacity, 1), *data = zeroed_block(capacity, 1);
   feed(&w, w.state, 0, CUT, o);
   OK(w.ctx, attend_state_save(w.state, path));
-  size_t all = read_file(data, room);
+  size_t all = read_file(data, capacity);
   for (size_t n = 0; n < 16 + 22 * 8 + 8 + 24; n++) { /* up to the sums */
     attend_state *back = NULL;
     data[n] = (char)(data[n] ^ 0x41);

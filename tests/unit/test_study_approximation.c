@@ -1,6 +1,6 @@
 /* attend study approximation: the kernel that documents 000, 002 and 003 print,
  * the variance that it needs, their cost, and where sines and cosines fail. */
-#include "study_check.h"
+#include "study_results.h"
 
 TEST(says_what_the_documents_print) {
   const attend_setting_value at[] = {{"distances", "0.5,0.7,1"}, {"seeds", "2"}, {0}};

@@ -1,5 +1,5 @@
 /* attend study argmax: documents 001 2 and 003 3, and what training can do. */
-#include "study_cell.h"
+#include "study_results.h"
 
 TEST(says_what_the_documents_print) {
   static const double scores[] = {3, 11, 5, 2}, weights[] = {0, 1, 0, 0}, output[] = {1, 4, 3};

@@ -1,6 +1,6 @@
 /* attend study causal: S_i and Z_i are the mask, by 000 3(b), and a token costs
  * the same at any length. */
-#include "study_check.h"
+#include "study_results.h"
 
 static void bits(const study_result *s, const char *form, int chunk) {
   char name[60];

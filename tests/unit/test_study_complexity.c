@@ -1,6 +1,6 @@
 /* attend study complexity: the terms of 004 2(c), their exponents, and where each
  * of them dominates, 004 2(d). */
-#include "study_check.h"
+#include "study_results.h"
 
 /* n_t = n_s = 32, d_model = 32, 4 heads, where not said otherwise. */
 TEST(the_terms_are_the_document_s) {

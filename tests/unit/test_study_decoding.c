@@ -1,6 +1,6 @@
 /* attend study decoding: what 001 4(f), (g) say of compute and memory access, and
  * that steps with a cache are the attention of the whole. */
-#include "study_check.h"
+#include "study_results.h"
 
 /* d = 64, h = 4, so k = 16. */
 TEST(compute_and_memory_access) {

@@ -1,7 +1,7 @@
 /* attend study heads: untrained heads are broad, causal ones never look ahead,
  * and the counts are those of all heads. */
-#include "models.h"
-#include "study_check.h"
+#include "golden_models.h"
+#include "study_results.h"
 
 static study_result heads_of(const char *model) {
   const attend_setting_value at[] = {{"model", model_path(model, NULL)}, {"length", "24"}, {0}};

@@ -1,5 +1,5 @@
 /* attend study heatmaps: document 002 1(a)-(b). */
-#include "study_cell.h"
+#include "study_results.h"
 
 /* "Would you expect weights to sum to 1 if we sum over the queries dimension, or
  * over the keys dimension?" */

@@ -1,5 +1,5 @@
 /* attend study jacobian: document 004 1(a). */
-#include "study_cell.h"
+#include "study_results.h"
 
 /* The formulas that 004 1(a) prints: the Jacobian, its squared norm, n² ε². */
 TEST(says_what_the_document_prints) {

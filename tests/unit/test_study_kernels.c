@@ -1,6 +1,6 @@
 /* attend study kernels: what 001 6 and 003 5 say of similarities, of the quadratic
  * map, and of time and space. */
-#include "study_check.h"
+#include "study_results.h"
 
 static const attend_study_table *table_of(const study_result *s, const char *name) {
   for (size_t i = 0; s->report && i < s->report->n_blocks; i++) {

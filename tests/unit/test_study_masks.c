@@ -1,5 +1,5 @@
 /* attend study masks: documents 002 1(e) and 004 2(b). */
-#include "study_cell.h"
+#include "study_results.h"
 
 /* 004 2(b): (i) only key padding in an encoder; (ii) only causal in a decoder;
  * (iii) key padding on encoder self-attention and cross-attention, causal on

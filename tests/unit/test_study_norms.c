@@ -1,5 +1,5 @@
 /* attend study norms: the four answers of 004 3(a), the length of 004 3(b). */
-#include "study_check.h"
+#include "study_results.h"
 
 TEST(dependences_are_those_of_the_solution) {
   static const char *const parts[] = {"i", "ii", "iii", "iv"};

@@ -1,5 +1,5 @@
 /* attend study positions: a step is a rotation, a dot product a distance. */
-#include "study_check.h"
+#include "study_results.h"
 
 TEST(steps_are_rotations) {
   const attend_setting_value at[] = {{"d", "6"}, {"positions", "80"}, {"steps", "1,64"}, {0}};

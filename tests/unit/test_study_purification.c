@@ -1,6 +1,6 @@
 /* attend study purification: what document 003 prints in 1(a) to 1(c), and what
  * must be so for other data. */
-#include "study_check.h"
+#include "study_results.h"
 
 TEST(says_what_the_document_prints) {
   study_result s = study_result_of("purification", 3, NULL);

@@ -1,7 +1,7 @@
 /* attend study receptive-field: (k+1)^n, counted on heads that look where they
  * are told, at random, and on models. */
-#include "models.h"
-#include "study_check.h"
+#include "golden_models.h"
+#include "study_results.h"
 
 TEST(fields_are_those_of_the_solution) {
   const attend_setting_value at[] = {{"heads", "1,2,3"}, {"tokens", "64"}, {"model", ""}, {0}};

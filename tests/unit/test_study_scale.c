@@ -2,7 +2,7 @@
  * the same numbers from the same seed, reports without memory. */
 #include <stdlib.h>
 
-#include "study_check.h"
+#include "study_results.h"
 
 TEST(says_what_the_documents_print) {
   const attend_setting_value at[] = {{"d", "4,64"}, {"mu", "0.5"}, {"sigma", "2"}, {0}};

@@ -2,7 +2,7 @@
  * the bits that writing it gave, token by token beside longer documents. Beams
  * find better texts than greed. Groups of beams do what is done by hand. Draws
  * are by their streams, and a caller may forbid tokens. */
-#include "models.h"
+#include "golden_models.h"
 
 static const char *const writers[] = {"bart", "t5", "t5-gated", NULL};
 
@@ -50,8 +50,8 @@ static float *read_again(const library *l, int document, const int32_t *ids, int
   const subject *s = &l->s;
   const attend_prompt *d = &l->document[document];
   size_t vocab = (size_t)s->config->vocab;
-  float *logits = room_for((size_t)count * vocab, sizeof *logits);
-  int32_t *fed = room_for((size_t)count, sizeof *fed);
+  float *logits = zeroed_block((size_t)count * vocab, sizeof *logits);
+  int32_t *fed = zeroed_block((size_t)count, sizeof *fed);
   attend_session *run = open_run(s, 1, count);
   fed[0] = s->config->decoder_start;
   memcpy(fed + 1, ids, (size_t)(count - 1) * sizeof *fed);
@@ -87,14 +87,14 @@ static void check_again(const library *l, const attend_continuation *c, bool exa
 TEST(written_and_read_again) {
   for (int w = 0; writers[w]; w++) {
     library l = open_library(writers[w]);
-    attend_generate_options ways[] = {options_of(1, 1), options_of(1, 3), options_of(4, 4),
+    attend_generate_options cases[] = {options_of(1, 1), options_of(1, 3), options_of(4, 4),
                                       options_of(6, 6)};
-    ways[1].temperature = 1;
-    ways[3].groups = 3;
-    ways[3].diversity = 2;
-    ways[3].no_repeat = 2; /* what it costs the search is not the text's */
+    cases[1].temperature = 1;
+    cases[3].groups = 3;
+    cases[3].diversity = 2;
+    cases[3].no_repeat = 2; /* what it costs the search is not the text's */
     for (int i = 0; i < 4; i++) {
-      attend_generation *g = write_with(&l, 6, &ways[i]);
+      attend_generation *g = write_with(&l, 6, &cases[i]);
       const attend_continuation *c;
       for (int k = 0; (c = attend_generation_get(g, k)); k++)
         if (c->count) check_again(&l, c, i < 2);
@@ -124,7 +124,7 @@ TEST(logits_of_a_padded_batch) {
     size_t vocab = (size_t)l.s.config->vocab;
     for (int document = 0; document < 4; document++) {
       attend_generate_options o = options_of(1, 1);
-      recorder r = {&l, room_for(NEW * vocab, sizeof(float)), document, 0};
+      recorder r = {&l, zeroed_block(NEW * vocab, sizeof(float)), document, 0};
       o.on_logits = record;
       o.user = &r;
       attend_generation *g = write_with(&l, 8, &o);
@@ -272,11 +272,11 @@ static void forbid_odd(const attend_choice *c, void *user) {
 
 TEST(what_is_forbidden_is_not_written) {
   library l = open_library("t5");
-  attend_generate_options ways[] = {options_of(1, 1), options_of(1, 2), options_of(4, 4)};
-  ways[1].temperature = 2;
+  attend_generate_options cases[] = {options_of(1, 1), options_of(1, 2), options_of(4, 4)};
+  cases[1].temperature = 2;
   for (int w = 0; w < 3; w++) {
-    ways[w].on_logits = forbid_odd;
-    attend_generation *g = write_with(&l, 4, &ways[w]);
+    cases[w].on_logits = forbid_odd;
+    attend_generation *g = write_with(&l, 4, &cases[w]);
     const attend_continuation *c;
     for (int i = 0; (c = attend_generation_get(g, i)); i++)
       for (int k = 0; k < c->count; k++) CHECK(c->ids[k] % 2 == 0);

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "models.h"
+#include "golden_models.h"
 
 static const int32_t ids[] = {3, 14, 15, 92, 65, 35, 89, 79, 32, 38};
 enum { N = sizeof ids / sizeof *ids };

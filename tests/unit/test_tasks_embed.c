@@ -75,8 +75,8 @@ static void check_alone(const char *model) {
   open_task(&t, model);
   attend_embedder *e = embedder_of(&t, (attend_embed_options){ATTEND_INIT(attend_embed_options)});
   size_t width = (size_t)attend_embedder_width(e);
-  float *all = room_for(TEXTS * width, sizeof *all);
-  float *one = room_for(width, sizeof *one);
+  float *all = zeroed_block(TEXTS * width, sizeof *all);
+  float *one = zeroed_block(width, sizeof *one);
   int32_t tokens[TEXTS];
   OK(t.s.ctx, attend_embed_texts(e, TEXTS, texts, NULL, all, tokens));
   for (int i = 0; i < TEXTS; i++) {
@@ -137,7 +137,7 @@ TEST(stopping) {
   int computed = 0;
   const char *many[MANY];
   int32_t tokens[MANY];
-  float *vectors = room_for(MANY * WIDTH, sizeof *vectors);
+  float *vectors = zeroed_block(MANY * WIDTH, sizeof *vectors);
   for (int i = 0; i < MANY; i++) many[i] = texts[i % TEXTS];
   open_task(&t, "bert");
   attend_embedder *e =

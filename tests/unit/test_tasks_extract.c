@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "attend/extract.h"
-#include "world.h"
+#include "attention_fixtures.h"
 
 static const char text[] =
     "The river flooded the old town. Boats left the old town. My aunt likes "

@@ -4,7 +4,7 @@
 #include <dirent.h>
 
 #include "attend/summarize.h"
-#include "models.h"
+#include "golden_models.h"
 
 /* The row of the golden models, as words of the tokenizer below. */
 static const char row[] = "w203 w88 w105 w185 w117 w36 w165 w186 w108 w7 w52";
@@ -209,7 +209,7 @@ TEST(sources_are_words_of_the_document) {
 enum { WORDS = 3000 };
 
 static char *long_text(void) {
-  char *text = room_for(WORDS * 8 + 16, 1);
+  char *text = zeroed_block(WORDS * 8 + 16, 1);
   size_t at = 0;
   unsigned state = 5;
   for (int i = 0; i < WORDS; i++) {

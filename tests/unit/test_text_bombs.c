@@ -337,7 +337,7 @@ TEST(stripping_bit_by_bit) {
       "\": 0}, \"merges\": []}, \"decoder\": {\"type\": \"Strip\", "
       "\"content\": \"a\", \"start\": 1000000, \"stop\": 0}}");
   attend_tokenizer *t = load_sheet(ctx, "t.json", &s);
-  int32_t *ids = room_for(4096, sizeof *ids);
+  int32_t *ids = zeroed_block(4096, sizeof *ids);
   OK(ctx, attend_detokenizer_create(t, false, &d));
   OK(ctx, attend_decode(d, ids, 4096, &text, &n));
   CHECK_EQ(n, 0);

@@ -1,7 +1,7 @@
 /* Long texts are taken apart where it changes nothing: with portions and
  * without, cut at marks and not, ids and places are the same. */
 #include "text/tokenizer.h"
-#include "tokens.h"
+#include "tokenizer_fixtures.h"
 
 /* What golden strings make, with a number between, until it is so long. */
 static char *make_text(attend_context *ctx, size_t wanted, size_t *length) {
@@ -11,7 +11,7 @@ static char *make_text(attend_context *ctx, size_t wanted, size_t *length) {
   OK(ctx, attend_json_parse(ctx, "tokens.json", golden, n, &root));
   free(golden);
   const attend_json *list = attend_json_get(root, "single");
-  char *text = room_for(wanted + (1 << 16), 1);
+  char *text = zeroed_block(wanted + (1 << 16), 1);
   *length = 0;
   for (size_t i = 0; *length < wanted; i++) {
     const attend_json *entry = attend_json_at(list, i % 216);

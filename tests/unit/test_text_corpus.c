@@ -1,18 +1,12 @@
 /* Files of texts into corpora: documents, objects, pairs; long texts in pieces with
  * the ids of the whole; what is wrong is refused with its line, and leaves the
  * corpus as it was. */
-#include "tokens.h"
+#include "tokenizer_fixtures.h"
 #include "train/corpus.h"
 
 static const char *const names[] = {"a.txt", "b.txt", "a.jsonl", "a.tsv", "a.csv", NULL};
 
 __attribute__((destructor)) static void leave_nothing(void) { remove_files(names); }
-
-static attend_context *context(void) {
-  static attend_context *ctx;
-  if (!ctx) ctx = open_context(NULL, 1, NULL);
-  return ctx;
-}
 
 static const attend_tokenizer *tokenizer(const char *file) {
   static struct {
@@ -125,7 +119,7 @@ static char *long_text(size_t *length) {
   static const char *const parts[] = {
       "The cat sat",  " on the mat. ", "\n\n\n", "caf\xc3\xa9 ",
       "\t  x=1;\r\n", " 12345",        "'s ",    "\xe5\x8c\x97\xe4\xba\xac"};
-  char *text = room_for((1 << 20) + (1 << 18), 1);
+  char *text = zeroed_block((1 << 20) + (1 << 18), 1);
   size_t n = 0;
   for (uint64_t i = 0; n < (1 << 20) + (1 << 17); i++) {
     float draw;
@@ -174,7 +168,7 @@ TEST(long_texts_without_a_place_to_cut) {
   enum { LENGTH = (1 << 20) + 5000 };
   static const unsigned char bytes[] = {0x80, 0xff, 'x', 0};
   attend_corpus_options o = plain("tok512.bin");
-  char *text = room_for(LENGTH, 1);
+  char *text = zeroed_block(LENGTH, 1);
   for (int i = 0; i < (light() ? 1 : 4); i++) {
     attend_corpus *c = empty_corpus();
     memset(text, bytes[i], LENGTH);
@@ -392,7 +386,7 @@ static attend_status read_two(attend_context *ctx, attend_tokenizer *t) {
 
 TEST(memory_that_fails) {
   static const char line[] = "{\"source\": \"a cat\", \"target\": \"a dog\"}\n";
-  char *text = room_for(600 * sizeof line, 1);
+  char *text = zeroed_block(600 * sizeof line, 1);
   for (size_t i = 0; i < 600; i++) memcpy(text + i * (sizeof line - 1), line, sizeof line - 1);
   write_file("a.jsonl", text, strlen(text));
   write_file("a.tsv", "a cat\ta dog\n", 12);

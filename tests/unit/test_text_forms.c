@@ -2,7 +2,7 @@
  * which do not. */
 #include <utf8proc.h>
 
-#include "tokens.h"
+#include "tokenizer_fixtures.h"
 
 enum { CHARS = 12 };
 

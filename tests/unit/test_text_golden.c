@@ -1,6 +1,6 @@
 /* Token ids from Hugging Face tokenizers and sentencepiece: 216 strings, four
  * tokenizers, and BERT's pairs. */
-#include "tokens.h"
+#include "tokenizer_fixtures.h"
 
 typedef struct {
   attend_context *ctx;

@@ -1,6 +1,6 @@
 /* Models against the plainest way to say what they do, and the same vocabulary
  * in other files. */
-#include "tokens.h"
+#include "tokenizer_fixtures.h"
 
 /* ---- BPE by its definition ----------------------------------------------------------- */
 

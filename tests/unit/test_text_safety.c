@@ -1,7 +1,7 @@
 /* Tokenizers and what wishes them ill: bytes that are no text, files that lie,
  * memory that runs out. */
 #include "base/base.h"
-#include "tokens.h"
+#include "tokenizer_fixtures.h"
 
 static const char *const files[] = {"gpt2-vocab.json", "bert-tokenizer.json", "llama.model",
                                     "unigram.model",   "tok512.bin",          "bert-vocab.txt"};

@@ -1,5 +1,5 @@
 /* The parts of a tokenizer.json, one by one, on small vocabularies. */
-#include "tokens.h"
+#include "tokenizer_fixtures.h"
 
 static attend_context *ctx;
 

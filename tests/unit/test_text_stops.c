@@ -3,7 +3,7 @@
  * never a part of a stop string, and a string that almost comes stops nothing. */
 #include <ctype.h>
 
-#include "models.h"
+#include "golden_models.h"
 
 typedef struct {
   char text[4096];

@@ -1,6 +1,6 @@
 /* Learning tokenizers: against a slow trainer that counts everything anew for
  * every merge; in any chunks, by any number of threads. */
-#include "learnt.h"
+#include "trained_tokenizers.h"
 
 /* ---- the slow trainer ------------------------------------------------------------- */
 
@@ -125,10 +125,10 @@ static void make_words(uint64_t seed, char text[WORDS * LETTERS], const char *wo
 
 static void check_pieces(const slow *s, const attend_text_trainer *r) {
   const attend_tokenizer *t = attend_text_trainer_tokenizer(r);
-  const attend_text_trained *said = attend_text_trainer_report(r);
-  int first = said->vocab - said->merges;
+  const attend_text_trained *report = attend_text_trainer_report(r);
+  int first = report->vocab - report->merges;
   attend_text_merge m;
-  CHECK_EQ(said->merges, s->merges);
+  CHECK_EQ(report->merges, s->merges);
   for (int i = 0; i < s->merges; i++) {
     if (!attend_text_trainer_merge(r, (size_t)i, &m)) break;
     if (strcmp(m.left, s->name[s->left[i]]) || strcmp(m.right, s->name[s->right[i]]) ||
@@ -243,7 +243,7 @@ static void check_chunks(attend_like like, const char *text, size_t length) {
 
 TEST(any_chunks_and_threads) {
   size_t size = light() ? 150000 : 400000;
-  char *text = room_for(size, 1);
+  char *text = zeroed_block(size, 1);
   for (uint64_t seed = 0; seed < 2; seed++) {
     size_t length = make_mixture(seed, text, size);
     check_chunks(ATTEND_LIKE_GPT2, text, length);
@@ -259,21 +259,21 @@ TEST(any_order_of_texts) {
   attend_text_train_options o = {ATTEND_INIT(attend_text_train_options), .vocab = 1000};
   attend_text_trainer *r[2];
   attend_context *ctx[2];
-  for (int turn = 0; turn < 2; turn++) {
-    ctx[turn] = open_context(NULL, 1 + 2 * turn, NULL);
-    OK(ctx[turn], attend_text_trainer_create(ctx[turn], &o, &r[turn]));
+  for (int round = 0; round < 2; round++) {
+    ctx[round] = open_context(NULL, 1 + 2 * round, NULL);
+    OK(ctx[round], attend_text_trainer_create(ctx[round], &o, &r[round]));
     for (size_t i = 0; i < copies; i++) {
-      size_t n = turn ? copies - i : i + 1; /* of a length of its own */
-      OK(ctx[turn], attend_text_trainer_feed(r[turn], text + 97 * n, length - 131 * n));
-      OK(ctx[turn], attend_text_trainer_end(r[turn]));
+      size_t n = round ? copies - i : i + 1; /* of a length of its own */
+      OK(ctx[round], attend_text_trainer_feed(r[round], text + 97 * n, length - 131 * n));
+      OK(ctx[round], attend_text_trainer_end(r[round]));
     }
-    OK(ctx[turn], attend_text_trainer_learn(r[turn]));
+    OK(ctx[round], attend_text_trainer_learn(r[round]));
   }
   check_same_learnt(r[0], r[1], "order");
   CHECK_EQ(attend_text_trainer_report(r[0])->texts, copies);
-  for (int turn = 0; turn < 2; turn++) {
-    attend_text_trainer_free(r[turn]);
-    attend_context_free(ctx[turn]);
+  for (int round = 0; round < 2; round++) {
+    attend_text_trainer_free(r[round]);
+    attend_context_free(ctx[round]);
   }
   free(text);
 }
@@ -282,7 +282,7 @@ TEST(any_order_of_texts) {
 TEST(one_long_word) {
   enum { LONG = 240000 };
   attend_context *ctx = open_context(NULL, 2, NULL);
-  char *text = room_for(LONG, 1);
+  char *text = zeroed_block(LONG, 1);
   for (size_t i = 0; i < LONG / 4; i++) {
     uint32_t r[4];
     attend_random_block((attend_random){5, 5}, i, r);

@@ -1,7 +1,7 @@
 /* Learnt tokenizers as files: Hugging Face's trainers learn the same, both ways
  * of loading give the same ids, bytes come back; and what can go wrong. */
 #include "base/base.h"
-#include "learnt.h"
+#include "trained_tokenizers.h"
 
 /* ---- Hugging Face's trainers ------------------------------------------------------- */
 
@@ -326,9 +326,9 @@ TEST(a_small_alphabet) {
   memcpy(longer, text, sizeof text - 1);
   longer[sizeof text - 1] = ' ';
   attend_text_trainer *r = learn(ctx, &o, longer, sizeof longer);
-  const attend_text_trained *said = attend_text_trainer_report(r);
-  CHECK_EQ(said->letters, 4); /* a, b, ##a, ##b */
-  CHECK_EQ(said->unknown, 5);
+  const attend_text_trained *report = attend_text_trainer_report(r);
+  CHECK_EQ(report->letters, 4); /* a, b, ##a, ##b */
+  CHECK_EQ(report->unknown, 5);
   attend_text_merge m;
   CHECK(attend_text_trainer_merge(r, 0, &m));
   CHECK(!strcmp(m.left, "a") && !strcmp(m.right, "##a") && m.count == 3);

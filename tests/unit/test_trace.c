@@ -2,7 +2,7 @@
  * costs what was foretold, changes no bit of what a run gives, and goes into a
  * file whole or not at all. */
 
-#include "traces.h"
+#include "trace_fixtures.h"
 
 enum { LAYERS = 4 };
 static const char *const kinds[] = {"gpt2", "llama-gqa", "mistral-window", "bert", "bart",
@@ -37,14 +37,14 @@ static void ask_for_logits(const recording *r, float *logits) {
 }
 
 static float *room_for_logits(const recording *r) {
-  return room_for((size_t)((r->decoded + r->encoded) * r->s.config->vocab), 4);
+  return zeroed_block((size_t)((r->decoded + r->encoded) * r->s.config->vocab), 4);
 }
 
 /* ---- a plain hook --------------------------------------------------------------- */
 
 /* Copies what it is shown, once each, and passes it on. */
 typedef struct {
-  attend_hooked sight[ATTEND_POINTS][ATTEND_ROLES][LAYERS + 1];
+  attend_hooked point[ATTEND_POINTS][ATTEND_ROLES][LAYERS + 1];
   attend_trace *trace;
   int calls;
 } witness;
@@ -57,8 +57,8 @@ static int number_of(attend_point what) {
 
 static void bear_witness(const attend_hooked *s, void *user) {
   witness *w = user;
-  attend_hooked *to = &w->sight[number_of(s->point)][s->role][s->layer];
-  float *data = room_for(row_floats(s) * (size_t)s->shape[2], sizeof *data);
+  attend_hooked *to = &w->point[number_of(s->point)][s->role][s->layer];
+  float *data = zeroed_block(row_floats(s) * (size_t)s->shape[2], sizeof *data);
   CHECK(!to->view.data);
   *to = *s;
   to->view = (attend_const_view){data, {0, s->shape[3], (ptrdiff_t)row_floats(s), 1}};
@@ -82,7 +82,7 @@ TEST(a_trace_is_what_was_seen) {
     float *logits = room_for_logits(&r);
     ask_for_logits(&r, logits);
     FOR_EACH_SIGHT(what, role, layer) {
-      const attend_hooked *a = &w.sight[number_of(what)][role][layer];
+      const attend_hooked *a = &w.point[number_of(what)][role][layer];
       attend_hooked b;
       int is = attend_trace_get(r.trace, what, (attend_role)role, layer, &b);
       CHECK_EQ(is, a->view.data != NULL);
@@ -103,7 +103,7 @@ TEST(a_trace_is_what_was_seen) {
     CHECK_EQ(attend_trace_layers(r.trace, ATTEND_CROSS),
              c->parts == ATTEND_BOTH ? c->decoder.layers : 0);
     FOR_EACH_SIGHT(what, role, layer)
-    free((void *)w.sight[number_of(what)][role][layer].view.data);
+    free((void *)w.point[number_of(what)][role][layer].view.data);
     free(logits);
     close_recording(&r);
   }
@@ -216,7 +216,7 @@ TEST(recording_changes_no_bit) {
   }
 }
 
-/* One sight alone, in calls of `piece` tokens (0: one call), with room for `rows`
+/* One point alone, in calls of `piece` tokens (0: one call), with room for `rows`
  * from the beginning: what the trace holds, and what was foretold. */
 static void check_bytes(const char *name, unsigned bit, int piece, bool known) {
   recording r = open_recording(name, 0, 1, bit, 0);
@@ -229,12 +229,12 @@ static void check_bytes(const char *name, unsigned bit, int piece, bool known) {
   attend_session_set_hooks(r.run, 1, &hook);
   record(&r, piece);
   if (!piece) ask_for_logits(&r, logits);
-  size_t told = attend_model_trace_bytes(r.s.model, bit, r.encoded, r.decoded);
+  size_t predicted = attend_model_trace_bytes(r.s.model, bit, r.encoded, r.decoded);
   size_t bytes = attend_trace_bytes(trace);
   if (known || !piece)
-    CHECK_EQ(bytes, told);
+    CHECK_EQ(bytes, predicted);
   else
-    CHECK(bytes >= told && bytes < told + told / 2);
+    CHECK(bytes >= predicted && bytes < predicted + predicted / 2);
   attend_trace_free(trace);
   free(logits);
   close_recording(&r);
@@ -290,7 +290,7 @@ static int stop_at(void *user) { return --*(int *)user == 0; }
 static void check_stopping(const char *name, int before) {
   recording r = open_recording(name, 0, 2, 0, 3);
   size_t vocab = (size_t)r.s.config->vocab;
-  float *want = room_for(vocab, 4), *got = room_for(vocab, 4);
+  float *want = zeroed_block(vocab, 4), *got = zeroed_block(vocab, 4);
   int left, rest = r.decoded - before, stops = 0;
   OK(r.s.ctx, read_encoder(&r, r.run));
   OK(r.s.ctx, attend_session_extend(r.run, 1, r.decoded, r.target, NULL));

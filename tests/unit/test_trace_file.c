@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "traces.h"
+#include "trace_fixtures.h"
 
 static const float *row_at(const attend_hooked *s, int h, int i) {
   return (const float *)s->view.data + h * s->view.stride[1] + i * s->view.stride[2];
@@ -79,21 +79,21 @@ TEST(a_full_disk_leaves_the_old_file) {
   struct rlimit before, small;
   size_t length, whole;
   OK(r.s.ctx, attend_trace_save(r.trace, path));
-  free(read_all_of(path, &whole));
+  free(read_whole(path, &whole));
   write_in_folder("a.safetensors", "the old", 7);
   getrlimit(RLIMIT_FSIZE, &before);
   void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
   /* in the header, in the data, at the last byte */
-  const size_t rooms[] = {0, 100, 5000, whole / 2, whole - 1};
+  const size_t limits[] = {0, 100, 5000, whole / 2, whole - 1};
   for (int i = 0; i < 5; i++) {
     small = before;
-    small.rlim_cur = rooms[i];
+    small.rlim_cur = limits[i];
     setrlimit(RLIMIT_FSIZE, &small);
     attend_status status = attend_trace_save(r.trace, path);
     setrlimit(RLIMIT_FSIZE, &before);
     CHECK_EQ(status, ATTEND_IO);
     CHECK_SAYS(attend_message(r.s.ctx), path);
-    char *bytes = read_all_of(path, &length);
+    char *bytes = read_whole(path, &length);
     CHECK(length == 7 && !memcmp(bytes, "the old", 7));
     free(bytes);
     CHECK(no_draft());
@@ -132,8 +132,8 @@ TEST(the_head_on_recorded_states) {
     int n = r.decoded ? r.decoded : r.encoded, ld;
     size_t vocab = (size_t)c->vocab, rows = (size_t)n;
     attend_role role = r.decoded ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF;
-    float *want = room_for(3 * rows * vocab, 4), *got = want + rows * vocab;
-    float *many = room_for(rows * 50, 4 * vocab), next[2][256];
+    float *want = zeroed_block(3 * rows * vocab, 4), *got = want + rows * vocab;
+    float *many = zeroed_block(rows * 50, 4 * vocab), next[2][256];
     attend_hooked s;
     OK(r.s.ctx, attend_session_logits(r.run, n, NULL, want));
     CHECK(attend_trace_get(r.trace, ATTEND_AT_RESIDUAL, role,
@@ -147,7 +147,7 @@ TEST(the_head_on_recorded_states) {
     for (int i = n - 1; i >= 0; i--)
       OK(r.s.ctx, attend_session_head(r.run, 1, row_at(&s, 0, i), F, got + (size_t)i * vocab));
     CHECK(same_bits(want, got, rows * vocab));
-    float *wide = room_for(rows * 50, 4 * (size_t)(F + 3));
+    float *wide = zeroed_block(rows * 50, 4 * (size_t)(F + 3));
     for (int i = 0; i < 50 * n; i++)
       memcpy(wide + i * (F + 3), row_at(&s, 0, i % n), 4 * (size_t)F);
     OK(r.s.ctx, attend_session_head(r.run, 50 * n, wide, F + 3, many));

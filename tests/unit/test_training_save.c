@@ -139,7 +139,7 @@ TEST(a_place_that_cannot_be_is_told) {
   CHECK_EQ(save_at(&c, place(NULL)), ATTEND_IO);
   CHECK_SAYS(attend_message(c.ctx), "step");
   size_t length;
-  char *bytes = read_all_of(place(NULL), &length);
+  char *bytes = read_whole(place(NULL), &length);
   CHECK(length == 4 && !memcmp(bytes, "mine", 4));
   free(bytes);
   CHECK_EQ(save_at(&c, place("below")), ATTEND_IO); /* it is no folder */
@@ -205,7 +205,7 @@ TEST(a_step_that_was_changed_is_refused_by_name) {
   OK(c.ctx, attend_training_verify(c.ctx, place(NULL)));
   for (int i = 0; i < 4; i++) {
     size_t length;
-    char *bytes = read_all_of(place(files[i]), &length);
+    char *bytes = read_whole(place(files[i]), &length);
     for (size_t bit = 0; bit < 8 * length; bit += 8 * length / 23 + 1) {
       bytes[bit / 8] ^= (char)(1 << bit % 8);
       put_file(place(files[i]), bytes, length);
@@ -217,7 +217,7 @@ TEST(a_step_that_was_changed_is_refused_by_name) {
     free(bytes);
   }
   size_t length;
-  char *older = read_all_of(place("model.safetensors"), &length);
+  char *older = read_whole(place("model.safetensors"), &length);
   take_steps(&c, 1);
   OK(c.ctx, save_at(&c, place(NULL)));
   put_file(place("model.safetensors"), older, length);
@@ -303,7 +303,7 @@ TEST(another_optimizer_is_refused) {
 TEST(files_that_were_cut_short_are_refused) {
   training_run c = saved_training((training_plan){0});
   size_t length;
-  char *bytes = read_all_of(place("training.safetensors"), &length);
+  char *bytes = read_whole(place("training.safetensors"), &length);
   take_steps(&c, 1);
   for (size_t n = 0; n < length; n = n ? 3 * n : 1) {
     put_file(place("training.safetensors"), bytes, n);
@@ -317,7 +317,7 @@ TEST(files_that_were_cut_short_are_refused) {
   sign(c.ctx);
   refuse(&c, "training.safetensors");
   free(bytes);
-  bytes = read_all_of(place("training.json"), &length);
+  bytes = read_whole(place("training.json"), &length);
   for (size_t n = 0; n + 2 < length; n += 7) {
     put_file(place("training.json"), bytes, n);
     sign(c.ctx);
@@ -356,7 +356,7 @@ TEST(notes_that_lie_are_refused) {
                                         {"{", "["}};
   training_run c = saved_training((training_plan){0});
   size_t length;
-  char *text = read_all_of(place("training.json"), &length);
+  char *text = read_whole(place("training.json"), &length);
   for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
     put_instead(text, lies[i][0], lies[i][1]);
     sign(c.ctx);
@@ -371,7 +371,7 @@ TEST(moments_of_another_model_are_refused) {
   training_run c = saved_training((training_plan){0});
   size_t count;
   attend_trainer_values(c.trainer, &count);
-  float *zeros = room_for(count + 1, sizeof *zeros);
+  float *zeros = zeroed_block(count + 1, sizeof *zeros);
   int64_t n = (int64_t)count;
   attend_tensor t[2] = {{"moments.0", ATTEND_STORED_F32, NULL, 1, {n}, n, zeros, 0},
                         {"moments.1", ATTEND_STORED_F32, NULL, 1, {n}, n, zeros, 0}};

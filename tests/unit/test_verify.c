@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "models.h"
+#include "golden_models.h"
 
 static attend_problem parse(attend_context *ctx, const char *text) {
   attend_problem p;

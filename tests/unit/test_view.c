@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "base/base.h"
-#include "models.h"
+#include "golden_models.h"
 
 static const char text[] = "5 17 40 96 51 17 40";
 enum { N = 7 };

@@ -1,7 +1,7 @@
 /* Views: slices of rows, and which constructors make outputs. */
 #include <string.h>
 
-#include "world.h"
+#include "attention_fixtures.h"
 
 enum { B = 2, H = 3, T = 7, D = 5 };
 

@@ -6,7 +6,7 @@
 #include <fts.h>
 
 #include "attend/train.h"
-#include "models.h"
+#include "golden_models.h"
 
 typedef struct {    /* zero means default */
   const char *from; /* a folder; NULL: the golden gpt2 */
@@ -123,10 +123,10 @@ static inline int count_names(const char *folder, int hidden) {
 
 static inline void remove_below(const char *folder) {
   char *roots[] = {(char *)folder, NULL};
-  FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
-  for (FTSENT *at; walk && (at = fts_read(walk));)
+  FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+  for (FTSENT *at; tree && (at = fts_read(tree));)
     if (at->fts_info != FTS_D) remove(at->fts_path);
-  if (walk) fts_close(walk);
+  if (tree) fts_close(tree);
 }
 
 #endif

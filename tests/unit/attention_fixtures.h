@@ -1,7 +1,7 @@
-/* What the tests of attention stand on: contexts for every instruction set, an
- * allocator that counts and can fail, tensors from problem strings. */
-#ifndef TESTS_WORLD_H
-#define TESTS_WORLD_H
+/* For tests of attention: contexts for every instruction set, an allocator that counts
+ * and can fail, tensors from problem strings. */
+#ifndef TESTS_ATTENTION_FIXTURES_H
+#define TESTS_ATTENTION_FIXTURES_H
 
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 #include "attend/attend.h"
 #include "check.h"
 
-/* Under sanitizers and emulators: fewer and smaller, never none. */
+/* Under sanitizers and emulators: fewer and smaller cases, but never none. */
 static inline int light(void) {
   const char *set = getenv("ATTEND_TEST_LIGHT");
   return set && *set && strcmp(set, "0");
@@ -61,6 +61,13 @@ static inline attend_context *open_context(const char *isa, int threads, ledger 
   return ctx;
 }
 
+/* For tests that need only one context: of one thread, on the widest instruction set. */
+static inline attend_context *context(void) {
+  static attend_context *ctx;
+  if (!ctx) ctx = open_context(NULL, 1, NULL);
+  return ctx;
+}
+
 #define FOR_EACH_ISA(name)                                        \
   for (int isa_number_ = 0; isa_here(isa_number_); isa_number_++) \
     for (const char *name = isa_here(isa_number_); name; name = NULL)
@@ -99,14 +106,29 @@ static inline size_t keys_of(const attend_desc *d) {
   return (size_t)d->batch * (size_t)d->kv_heads * (size_t)d->kv_len;
 }
 
-static inline void *room_for(size_t n, size_t size) {
+static inline void *zeroed_block(size_t n, size_t size) {
   void *p = calloc(n ? n : 1, size);
   if (!p) exit(1);
   return p;
 }
 
+static inline char *read_whole(const char *path, size_t *length) {
+  FILE *f = fopen(path, "rb");
+  if (!f) {
+    printf("%s cannot be opened\n", path);
+    exit(1);
+  }
+  fseek(f, 0, SEEK_END);
+  *length = (size_t)ftell(f);
+  rewind(f);
+  char *bytes = zeroed_block(*length + 1, 1);
+  if (fread(bytes, 1, *length, f) != *length) exit(1);
+  fclose(f);
+  return bytes;
+}
+
 static inline void *copy_of(const void *from, size_t bytes) {
-  return memcpy(room_for(bytes, 1), from, bytes);
+  return memcpy(zeroed_block(bytes, 1), from, bytes);
 }
 
 /* Every one of n floats, in place, of a tensor stored as dtype. */
@@ -117,7 +139,7 @@ static inline void put_all(attend_dtype dtype, void *dst, size_t at, size_t n, f
 }
 
 static inline float *widened(attend_dtype dtype, const void *src, size_t n) {
-  float *out = room_for(n, sizeof *out);
+  float *out = zeroed_block(n, sizeof *out);
   attend_convert_to_f32(dtype, src, n, out);
   return out;
 }

@@ -1,14 +1,13 @@
-/* What the tests of models stand on: the golden checkpoints, opened; what was
- * fed to them; runs over them. */
-#ifndef TESTS_MODELS_H
-#define TESTS_MODELS_H
+/* For tests of models: the golden checkpoints, their inputs, and runs over them. */
+#ifndef TESTS_GOLDEN_MODELS_H
+#define TESTS_GOLDEN_MODELS_H
 
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "attend/generate.h"
 #include "attend/model.h"
-#include "world.h"
+#include "attention_fixtures.h"
 
 static const char *const families[] = {"gpt2",       "llama-gqa", "llama-mqa-tied", "bert",
                                        "distilbert", "roberta",   "bart",           "t5",
@@ -16,7 +15,7 @@ static const char *const families[] = {"gpt2",       "llama-gqa", "llama-mqa-tie
 static const char *const decoders[] = {"gpt2",     "llama-gqa", "llama-mqa-tied", "bart", "t5",
                                        "t5-gated", NULL};
 
-/* Stays until three more were asked for. */
+/* Valid until the fourth call after. */
 static inline const char *model_path(const char *name, const char *file) {
   static char paths[4][1024];
   static int next;
@@ -84,7 +83,7 @@ static inline int32_t *golden_ids(const attend_tensor_file *file, const char *na
                                   int *cols) {
   const attend_tensor *t = attend_tensor_file_find(file, name);
   if (!t) return NULL;
-  int32_t *ids = room_for((size_t)t->count, sizeof *ids);
+  int32_t *ids = zeroed_block((size_t)t->count, sizeof *ids);
   for (int64_t i = 0; i < t->count; i++) {
     int64_t id;
     memcpy(&id, (const char *)t->data + 8 * i, 8);
@@ -105,7 +104,7 @@ static inline inputs open_inputs(attend_context *ctx, const char *name) {
   in.types = golden_ids(in.file, "token_type_ids", NULL, NULL);
   in.decoder_ids = golden_ids(in.file, "decoder_ids", NULL, &in.decoder_tokens);
   int32_t *mask = golden_ids(in.file, "mask", NULL, NULL);
-  in.lengths = room_for((size_t)in.sequences, sizeof *in.lengths);
+  in.lengths = zeroed_block((size_t)in.sequences, sizeof *in.lengths);
   for (int i = 0; i < in.sequences * in.tokens; i++) in.lengths[i / in.tokens] += mask[i];
   free(mask);
   return in;
@@ -121,8 +120,8 @@ static inline void close_inputs(inputs *in) {
 
 /* n ids of a vocabulary, at random; not the ends of texts. */
 static inline int32_t *random_ids(const attend_config *c, uint64_t seed, size_t n) {
-  int32_t *ids = room_for(n, sizeof *ids);
-  float *u = room_for(n, sizeof *u);
+  int32_t *ids = zeroed_block(n, sizeof *ids);
+  float *u = zeroed_block(n, sizeof *u);
   attend_random_uniform((attend_random){seed, 3}, 0, n, u);
   int first = c->vocab > 8 ? 4 : 0;
   for (size_t i = 0; i < n; i++) ids[i] = first + (int32_t)(u[i] * (float)(c->vocab - first));
@@ -134,7 +133,7 @@ static inline int32_t *random_ids(const attend_config *c, uint64_t seed, size_t 
 static inline void read_source(attend_session *run, const subject *s, int batch, int n) {
   if (s->config->parts != ATTEND_BOTH) return;
   int32_t *one = random_ids(s->config, 77, (size_t)n);
-  int32_t *ids = room_for((size_t)(batch * n), sizeof *ids);
+  int32_t *ids = zeroed_block((size_t)(batch * n), sizeof *ids);
   for (int b = 0; b < batch; b++) memcpy(ids + b * n, one, (size_t)n * sizeof *ids);
   OK(s->ctx, attend_session_encode(run, batch, n, ids, NULL, NULL));
   free(one);
@@ -192,19 +191,5 @@ static inline void remove_folder(void) {
   rmdir(models_folder());
 }
 
-static inline char *read_all_of(const char *path, size_t *length) {
-  FILE *f = fopen(path, "rb");
-  if (!f) {
-    printf("%s cannot be opened\n", path);
-    exit(1);
-  }
-  fseek(f, 0, SEEK_END);
-  *length = (size_t)ftell(f);
-  rewind(f);
-  char *bytes = room_for(*length + 1, 1);
-  if (fread(bytes, 1, *length, f) != *length) exit(1);
-  fclose(f);
-  return bytes;
-}
 
 #endif

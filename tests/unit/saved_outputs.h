@@ -1,9 +1,9 @@
-/* One run of a problem, kept: outputs and gradients, to compare bit by bit. */
-#ifndef TESTS_OUTCOME_H
-#define TESTS_OUTCOME_H
+/* Saved outputs and gradients of a problem, for bitwise comparison. */
+#ifndef TESTS_SAVED_OUTPUTS_H
+#define TESTS_SAVED_OUTPUTS_H
 
 #include "attend/problem.h"
-#include "world.h"
+#include "attention_fixtures.h"
 
 enum { OUT_O, OUT_LSE, OUT_DQ, OUT_DK, OUT_DV, OUT_DBIAS, OUT_PARTS };
 

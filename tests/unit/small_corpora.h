@@ -1,15 +1,10 @@
-/* Corpora made on the spot, and batches cut from them. */
-#ifndef TESTS_CORPORA_H
-#define TESTS_CORPORA_H
+/* Small synthetic corpora, and their batches. */
+#ifndef TESTS_SMALL_CORPORA_H
+#define TESTS_SMALL_CORPORA_H
 
 #include "attend/train.h"
-#include "world.h"
+#include "attention_fixtures.h"
 
-static inline attend_context *context(void) {
-  static attend_context *ctx;
-  if (!ctx) ctx = open_context(NULL, 1, NULL);
-  return ctx;
-}
 
 static inline attend_corpus *empty_corpus(void) {
   attend_corpus *c;
@@ -20,7 +15,7 @@ static inline attend_corpus *empty_corpus(void) {
 /* One document whose tokens are 0, 1, 2, .. */
 static inline attend_corpus *counting(size_t n) {
   attend_corpus *c = empty_corpus();
-  int32_t *ids = room_for(n, sizeof *ids);
+  int32_t *ids = zeroed_block(n, sizeof *ids);
   for (size_t i = 0; i < n; i++) ids[i] = (int32_t)i;
   OK(context(), attend_corpus_add(c, n, ids, 0, NULL));
   free(ids);

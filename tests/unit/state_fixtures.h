@@ -1,10 +1,9 @@
-/* What the tests of states share: tensors fed in pieces, and comparing what came
- * out. */
-#ifndef TESTS_FEEDING_H
-#define TESTS_FEEDING_H
+/* For tests of states: tensors fed in chunks, and comparison of the outputs. */
+#ifndef TESTS_STATE_FIXTURES_H
+#define TESTS_STATE_FIXTURES_H
 
 #include "attend/problem.h"
-#include "world.h"
+#include "attention_fixtures.h"
 
 /* n positions of a contiguous [B,H,length,width] from `at` on. */
 static inline attend_view part(attend_view whole, const attend_desc *d, int heads, int length,
@@ -21,7 +20,7 @@ typedef struct {
 } answer;
 
 static inline answer answer_for(const attend_desc *d) {
-  answer a = {room_for(rows_of(d) * (size_t)d->dim_v, 4), room_for(rows_of(d), sizeof(float))};
+  answer a = {zeroed_block(rows_of(d) * (size_t)d->dim_v, 4), zeroed_block(rows_of(d), sizeof(float))};
   return a;
 }
 static inline void answer_free(answer *a) { free(a->o), free(a->lse); }
@@ -33,8 +32,8 @@ static inline attend_status feed_to(attend_plan *plan, attend_state *state, cons
   const attend_desc *d = &t->desc;
   int B = d->batch, H = d->heads, T = d->q_len;
   int32_t lengths[8];
-  uint8_t *mask = room_for((size_t)(B * n), 1);
-  float *lse = room_for((size_t)(B * H * n), sizeof *lse);
+  uint8_t *mask = zeroed_block((size_t)(B * n), 1);
+  float *lse = zeroed_block((size_t)(B * H * n), sizeof *lse);
   for (int b = 0; b < B; b++) {
     int left = d->mask.lengths ? d->mask.lengths[b] - from : n;
     lengths[b] = left < 0 ? 0 : left > n ? n : left;

@@ -1,17 +1,12 @@
-/* Small encoder-decoders whose sides differ, batches for them, and gradients by
- * differences of the loss. */
-#ifndef TESTS_SIDES_H
-#define TESTS_SIDES_H
+/* Small encoder-decoders whose encoder and decoder differ in size, batches for them, and
+ * gradients by finite differences. */
+#ifndef TESTS_UNEQUAL_SIDES_H
+#define TESTS_UNEQUAL_SIDES_H
 
 #include "golden_batches.h"
 
 __attribute__((destructor)) static void leave_nothing(void) { remove_folder(); }
 
-static inline attend_context *context(void) {
-  static attend_context *ctx;
-  if (!ctx) ctx = open_context(NULL, 1, NULL);
-  return ctx;
-}
 
 /* The decoder narrower than the encoder, or wider. */
 static inline attend_architecture sides(const char *family, bool narrow) {
@@ -113,7 +108,7 @@ static inline double loss_of(attend_trainer *l, const copy_task *b) {
 static inline double slope(attend_trainer *l, const copy_task *b, const attend_trainer_parameter *x,
                            const float *d, double step) {
   size_t n = (size_t)x->count;
-  float *kept = room_for(n, sizeof *kept);
+  float *kept = zeroed_block(n, sizeof *kept);
   double loss[2];
   memcpy(kept, x->value, n * sizeof *kept);
   for (int up = 0; up < 2; up++) {
@@ -137,7 +132,7 @@ static inline double length_of(const float *x, int64_t n) {
 static inline void check_parameter(attend_trainer *l, const copy_task *b,
                                    const attend_trainer_parameter *x, double largest) {
   size_t n = (size_t)x->count;
-  float *d = room_for(n, sizeof *d);
+  float *d = zeroed_block(n, sizeof *d);
   double length = length_of(x->gradient, x->count);
   for (int random = 0; random < 2; random++) {
     double want = 0;
@@ -196,7 +191,7 @@ static inline int check_gradients(attend_trainer *l) {
 /* Logits of all that the decoder was given, text by text, token by token. */
 static inline float *logits_alone(const subject *s, const copy_task *b) {
   size_t V = (size_t)s->config->vocab;
-  float *logits = room_for(TEXTS * WRITTEN * V, sizeof *logits);
+  float *logits = zeroed_block(TEXTS * WRITTEN * V, sizeof *logits);
   for (int t = 0; t < TEXTS; t++) {
     attend_session *run = open_run(s, 1, 1);
     OK(s->ctx, attend_session_encode(run, 1, real[t], b->ids + t * READ, NULL, NULL));
@@ -212,7 +207,7 @@ static inline float *logits_alone(const subject *s, const copy_task *b) {
 /* The same, all at once, with padding. */
 static inline float *logits_at_once(const subject *s, const copy_task *b) {
   size_t V = (size_t)s->config->vocab;
-  float *logits = room_for(TEXTS * WRITTEN * V, sizeof *logits);
+  float *logits = zeroed_block(TEXTS * WRITTEN * V, sizeof *logits);
   attend_session *run = open_run(s, TEXTS, 0);
   OK(s->ctx, attend_session_encode(run, TEXTS, READ, b->ids, real, NULL));
   OK(s->ctx, attend_session_extend(run, TEXTS, WRITTEN, b->decoder_ids, NULL));

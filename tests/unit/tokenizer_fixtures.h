@@ -1,34 +1,19 @@
-/* What the tests of tokenizers stand on: goldens, files written on the spot. */
-#ifndef TESTS_TOKENS_H
-#define TESTS_TOKENS_H
+/* For tests of tokenizers: golden files, and synthetic ones. */
+#ifndef TESTS_TOKENIZER_FIXTURES_H
+#define TESTS_TOKENIZER_FIXTURES_H
 
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "attend/json.h"
 #include "attend/text.h"
-#include "world.h"
+#include "attention_fixtures.h"
 
 static inline const char *token_path(const char *name) {
   static char path[4096];
   const char *golden = getenv("ATTEND_GOLDEN");
   snprintf(path, sizeof path, "%s/tokens/%s", golden ? golden : "tests/golden", name);
   return path;
-}
-
-static inline char *read_whole(const char *path, size_t *length) {
-  FILE *f = fopen(path, "rb");
-  if (!f) {
-    printf("%s cannot be opened\n", path);
-    exit(1);
-  }
-  fseek(f, 0, SEEK_END);
-  *length = (size_t)ftell(f);
-  rewind(f);
-  char *bytes = room_for(*length + 1, 1);
-  if (fread(bytes, 1, *length, f) != *length) exit(1);
-  fclose(f);
-  return bytes;
 }
 
 static inline attend_tokenizer *load_path(attend_context *ctx, const char *path) {

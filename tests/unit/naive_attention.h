@@ -1,10 +1,9 @@
-/* Attention as anyone would write it first, in float: the yardstick. An engine
- * may err twice as much as this does. */
-#ifndef TESTS_PLAIN_H
-#define TESTS_PLAIN_H
+/* Naive attention in float. The error bound of an engine is twice the error of this. */
+#ifndef TESTS_NAIVE_ATTENTION_H
+#define TESTS_NAIVE_ATTENTION_H
 
 #include "attend/problem.h"
-#include "world.h"
+#include "attention_fixtures.h"
 
 typedef struct { /* contiguous [B,H,T,D] and so on */
   const float *q, *k, *v, *d_o;
@@ -69,7 +68,7 @@ static inline void plain_row_backward(const attend_desc *d, const float *w, cons
                                       const float *k, const float *v, const float *d_o, float *dq,
                                       float *dk, float *dv, double *dq_size, double *dk_size) {
   size_t D = (size_t)d->dim, M = (size_t)d->dim_v;
-  float mean = 0, *dw = room_for((size_t)d->kv_len, sizeof *dw);
+  float mean = 0, *dw = zeroed_block((size_t)d->kv_len, sizeof *dw);
   for (size_t j = 0; j < (size_t)d->kv_len; j++) {
     for (size_t x = 0; x < M; x++) dw[j] += d_o[x] * v[j * M + x];
     mean += w[j] * dw[j];
@@ -101,9 +100,9 @@ static inline double plain_largest(const float *x, const double *y, size_t n) {
 static inline void plain_run(const attend_desc *d, plain_data *p) {
   size_t T = (size_t)d->q_len, S = (size_t)d->kv_len;
   size_t D = (size_t)d->dim, M = (size_t)d->dim_v;
-  float *w = room_for(S, sizeof *w);
-  double *dq_size = room_for(rows_of(d) * D, sizeof *dq_size);
-  double *dk_size = room_for(keys_of(d) * D, sizeof *dk_size);
+  float *w = zeroed_block(S, sizeof *w);
+  double *dq_size = zeroed_block(rows_of(d) * D, sizeof *dq_size);
+  double *dk_size = zeroed_block(keys_of(d) * D, sizeof *dk_size);
   for (size_t r = 0; r < rows_of(d); r++) {
     size_t head = r / T, b = head / (size_t)d->heads;
     size_t g = head % (size_t)d->heads / (size_t)(d->heads / d->kv_heads);

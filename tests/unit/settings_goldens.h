@@ -1,11 +1,11 @@
-/* The golden models of tests/golden/settings, opened: sessions that read their texts,
- * trainers for them. */
-#ifndef TESTS_TOY_CASES_H
-#define TESTS_TOY_CASES_H
+/* The golden models of tests/golden/settings: sessions that read their texts, and
+ * trainers. */
+#ifndef TESTS_SETTINGS_GOLDENS_H
+#define TESTS_SETTINGS_GOLDENS_H
 
 #include "attend/train.h"
-#include "models.h"
-#include "toy.h"
+#include "golden_models.h"
+#include "settings_family.h"
 
 /* ---- golden cases ------------------------------------------------------------------ */
 
@@ -119,7 +119,7 @@ static inline void extend_texts(const toy_model *m, const attend_hook *hook, int
   attend_session_options o = {ATTEND_INIT(attend_session_options), .batch = count};
   attend_session *s;
   const size_t row = (size_t)m->vocab;
-  float *got = room_for(TOY_ROWS * row, sizeof *got);
+  float *got = zeroed_block(TOY_ROWS * row, sizeof *got);
   OK(m->ctx, attend_session_create(m->model, &o, &s));
   OK(m->ctx, attend_session_set_hooks(s, hook ? 1 : 0, hook));
   for (int at = 0, n; at < TOY_TOKENS; at += n) {
@@ -138,7 +138,7 @@ static inline void extend_texts(const toy_model *m, const attend_hook *hook, int
 }
 
 static inline float *logits_of(const toy_model *m, const attend_hook *hook, bool alone, int piece) {
-  float *logits = room_for(TOY_ROWS * (size_t)m->vocab, sizeof *logits);
+  float *logits = zeroed_block(TOY_ROWS * (size_t)m->vocab, sizeof *logits);
   for (int b = 0; b < TOY_TEXTS; b += alone ? 1 : TOY_TEXTS)
     extend_texts(m, hook, b, alone ? 1 : TOY_TEXTS, piece, logits);
   return logits;

@@ -1,12 +1,12 @@
-/* Checkpoints made on the spot from the golden ones: tensors taken out, renamed,
- * stored otherwise; configurations with one thing changed. They are written to
- * the process's folder (models.h). */
-#ifndef TESTS_FORGE_H
-#define TESTS_FORGE_H
+/* Variants of the golden checkpoints: tensors removed, renamed or stored in another type;
+ * configurations with one change. They are written to the process's directory
+ * (golden_models.h). */
+#ifndef TESTS_CHANGED_CHECKPOINTS_H
+#define TESTS_CHANGED_CHECKPOINTS_H
 
 #include <inttypes.h>
 
-#include "models.h"
+#include "golden_models.h"
 
 enum { FORGED = 256 };
 
@@ -27,7 +27,7 @@ typedef struct {
 } forgery;
 
 static inline forgery *forge(const char *family) {
-  forgery *f = room_for(1, sizeof *f);
+  forgery *f = zeroed_block(1, sizeof *f);
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_tensor_file *file;
   size_t length;
@@ -44,7 +44,7 @@ static inline forgery *forge(const char *family) {
   }
   attend_tensor_file_close(file);
   attend_context_free(ctx);
-  f->config = read_all_of(model_path(family, "config.json"), &length);
+  f->config = read_whole(model_path(family, "config.json"), &length);
   empty_folder();
   return f;
 }
@@ -74,7 +74,7 @@ static inline forged *forge_add(forgery *f, const char *name, int rank, int64_t 
   *t = (forged){.dtype = "F32", .rank = rank, .shape = {first, second}};
   snprintf(t->name, sizeof t->name, "%s", name);
   t->bytes = (size_t)(first * (rank > 1 ? second : 1)) * sizeof(float);
-  t->data = room_for(t->bytes, 1);
+  t->data = zeroed_block(t->bytes, 1);
   return t;
 }
 
@@ -103,7 +103,7 @@ static inline void forge_round(forgery *f, attend_dtype dtype) {
   for (int i = 0; i < f->count; i++) {
     size_t n = f->tensor[i].bytes / sizeof(float);
     float *floats = (float *)(void *)f->tensor[i].data;
-    uint16_t *narrow = room_for(n, sizeof *narrow);
+    uint16_t *narrow = zeroed_block(n, sizeof *narrow);
     attend_convert_from_f32(dtype, floats, n, narrow);
     attend_convert_to_f32(dtype, narrow, n, floats);
     free(narrow);
@@ -114,7 +114,7 @@ static inline void forge_store(forgery *f, attend_dtype dtype) {
   for (int i = 0; i < f->count; i++) {
     forged *t = &f->tensor[i];
     size_t n = t->bytes / sizeof(float);
-    char *narrow = room_for(n, attend_dtype_size(dtype));
+    char *narrow = zeroed_block(n, attend_dtype_size(dtype));
     attend_convert_from_f32(dtype, (const float *)(void *)t->data, n, narrow);
     free(t->data);
     t->data = narrow;
@@ -134,7 +134,7 @@ static inline const char *behind_value(const char *at) {
 /* "name": value instead of what stands there; NULL: the name becomes another;
  * what is not there is put in front. */
 static inline void forge_config(forgery *f, const char *name, const char *value) {
-  char key[64], *made = room_for(strlen(f->config) + 1000, 1);
+  char key[64], *made = zeroed_block(strlen(f->config) + 1000, 1);
   snprintf(key, sizeof key, "\"%s\":", name);
   const char *at = strstr(f->config, key), *end = at;
   if (at) end = value ? behind_value(at + strlen(key)) : at + 1;
@@ -162,7 +162,7 @@ static inline void image_length(file_image *image, uint64_t length) {
 /* Tensors [first, last), one behind another. */
 static inline file_image forge_image(const forgery *f, int first, int last) {
   size_t data = 0, at = 0;
-  char *header = room_for((size_t)(last - first) * 400 + 64, 1);
+  char *header = zeroed_block((size_t)(last - first) * 400 + 64, 1);
   size_t n = (size_t)sprintf(header, "{");
   for (int i = first; i < last; i++) {
     const forged *t = &f->tensor[i];
@@ -175,7 +175,7 @@ static inline file_image forge_image(const forgery *f, int first, int last) {
   }
   n += (size_t)sprintf(header + n, "}");
   while ((n + 8) % 8 != (size_t)f->spaces % 8) header[n++] = ' ';
-  file_image image = {room_for(8 + n + data, 1), 8 + n + data, n};
+  file_image image = {zeroed_block(8 + n + data, 1), 8 + n + data, n};
   image_length(&image, n);
   memcpy(image.bytes + 8, header, n);
   for (int i = first; i < last; i++) {
@@ -215,7 +215,7 @@ static inline void forge_write(const forgery *f) {
 /* In three files, with an index. */
 static inline void forge_write_shards(const forgery *f) {
   static const char *const names[] = {"a.safetensors", "b.safetensors", "c.safetensors"};
-  char *index = room_for((size_t)f->count * 260 + 100, 1);
+  char *index = zeroed_block((size_t)f->count * 260 + 100, 1);
   size_t n = (size_t)sprintf(index, "{\"metadata\":{},\"weight_map\":{");
   for (int s = 0; s < 3; s++) {
     int first = f->count * s / 3, last = f->count * (s + 1) / 3;

@@ -1,7 +1,7 @@
-/* A toy family whose config.json names every setting of the one transformer:
- * tests/golden/make_settings.py has the reference. */
-#ifndef TESTS_TOY_H
-#define TESTS_TOY_H
+/* A test family whose config.json has every setting of the forward pass;
+ * tests/golden/make_settings.py is the reference implementation. */
+#ifndef TESTS_SETTINGS_FAMILY_H
+#define TESTS_SETTINGS_FAMILY_H
 
 #include "model/checkpoint.h"
 

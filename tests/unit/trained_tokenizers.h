@@ -1,9 +1,9 @@
-/* What the tests of learning tokenizers share: a trainer fed with a text. */
-#ifndef TESTS_LEARNT_H
-#define TESTS_LEARNT_H
+/* For tests of tokenizer training: a trainer fed with a text. */
+#ifndef TESTS_TRAINED_TOKENIZERS_H
+#define TESTS_TRAINED_TOKENIZERS_H
 
 #include "attend/text_train.h"
-#include "tokens.h"
+#include "tokenizer_fixtures.h"
 
 static inline char *golden_text(size_t *length) {
   char path[4096];

@@ -1,10 +1,10 @@
-/* A study, run once for a test: its claims by name.
+/* For tests of studies: a study run once, with its claims and cells by name.
  *
- * Under test_study_*.c. The values that documents print stand in the tests, so that a
- * study that expects something else is noticed.
+ * The tests contain the values that the documents print, to detect a study that expects
+ * others.
  */
-#ifndef TESTS_STUDY_CHECK_H
-#define TESTS_STUDY_CHECK_H
+#ifndef TESTS_STUDY_RESULTS_H
+#define TESTS_STUDY_RESULTS_H
 
 #include "attend/study.h"
 #include "attend/attend.h"
@@ -51,6 +51,26 @@ static void study_prints(const study_result *s, const char *name, double value, 
   if (!c) return;
   CHECK_NEAR(c->expected, value, 1e-9 * (1 + fabs(value)));
   CHECK(c->slack <= slack);
+}
+
+/* Cells of a report by the names of table and column. */
+static inline const attend_study_table *study_table_of(const study_result *s, const char *name) {
+  for (size_t i = 0; s->report && i < s->report->n_blocks; i++) {
+    const attend_study_table *t = s->report->blocks[i].table;
+    if (t && !strcmp(t->name, name)) return t;
+  }
+  CHECK_FAIL("there is no table \"%s\"", name);
+  return NULL;
+}
+
+/* NaN if there is none. */
+static inline double study_cell_of(const study_result *s, const char *table, size_t row,
+                                   const char *column) {
+  const attend_study_table *t = study_table_of(s, table);
+  for (size_t i = 0; t && row < t->rows && i < t->columns; i++)
+    if (!strcmp(t->column[i].name, column)) return t->cells[row * t->columns + i].number;
+  CHECK_FAIL("%s has no row %zu with a \"%s\"", table, row, column);
+  return NAN;
 }
 
 static void study_end(study_result *s) {

@@ -1,14 +1,14 @@
-/* What the tests of linear forms share: the forms, memory that remembers the
- * worst, and tensors whose plan must be the linear engine's. */
-#ifndef TESTS_LINEAR_WORLD_H
-#define TESTS_LINEAR_WORLD_H
+/* For tests of linear forms: the forms, an allocator that returns NaN, and tensors whose
+ * plan must choose the linear engine. */
+#ifndef TESTS_LINEAR_FIXTURES_H
+#define TESTS_LINEAR_FIXTURES_H
 
 #include "attend/problem.h"
-#include "outcome.h"
+#include "saved_outputs.h"
 
-/* ---- memory with a past ------------------------------------------------------- */
+/* ---- memory filled with NaN --------------------------------------------------- */
 
-/* Every block comes full of NaN: a number that nobody wrote shows. */
+/* Every block is filled with NaN, which exposes uninitialised reads. */
 static inline void *nan_take(size_t bytes, void *user) {
   void *block = ledger_take(bytes, user);
   if (block) memset(block, 0xff, bytes);

@@ -1,9 +1,9 @@
-/* Designs for tests: the shipped specs, and changed ones. */
-#ifndef TESTS_DESIGNS_H
-#define TESTS_DESIGNS_H
+/* The built-in designs, and changed ones. */
+#ifndef TESTS_DESIGN_FIXTURES_H
+#define TESTS_DESIGN_FIXTURES_H
 
 #include "attend/design.h"
-#include "world.h"
+#include "attention_fixtures.h"
 
 static const char *const shipped[] = {"content",   "position", "unique",  "previous",
                                       "induction", "sort",     "brackets"};
@@ -25,7 +25,7 @@ static inline char *changed(attend_context *ctx, const char *name, const char *f
                             const char *to) {
   attend_design *d = open_design(ctx, name);
   const char *spec = attend_design_about(d).spec, *at;
-  char *out = room_for(strlen(spec) * 4 + 1024, 1), *end = out;
+  char *out = zeroed_block(strlen(spec) * 4 + 1024, 1), *end = out;
   if (!strstr(spec, from)) CHECK_FAIL("%s does not have %s", name, from);
   while ((at = strstr(spec, from))) {
     end += sprintf(end, "%.*s%s", (int)(at - spec), spec, to);

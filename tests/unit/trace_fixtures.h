@@ -1,14 +1,14 @@
-/* What the tests of traces and lenses stand on: golden models run over what the
- * goldens were computed from, recorded; traces made by hand. */
-#ifndef TESTS_TRACES_H
-#define TESTS_TRACES_H
+/* For tests of traces and lenses: recorded runs of the golden models on their inputs, and
+ * synthetic traces. */
+#ifndef TESTS_TRACE_FIXTURES_H
+#define TESTS_TRACE_FIXTURES_H
 
 #include "attend/lens.h"
-#include "models.h"
+#include "golden_models.h"
 
 enum { EVERYTHING = (1 << ATTEND_POINTS) - 1 };
 
-/* All that have other people's attention. */
+/* The models whose golden results include attention. */
 static const char *const golden_models[] = {
     "gpt2",         "gpt2-by-layer", "llama-gqa",  "llama-mqa-tied", "llama-biases",
     "llama-linear", "llama-rope3",   "llama-yarn", "mistral-window", "bert",
@@ -115,7 +115,7 @@ static inline float *whole_block(attend_context *ctx, attend_lens *lens, attend_
     printf("the lens has no %s\n", attend_role_name(at.role));
     exit(1);
   }
-  float *w = room_for((size_t)s->rows * (size_t)s->keys, sizeof *w);
+  float *w = zeroed_block((size_t)s->rows * (size_t)s->keys, sizeof *w);
   OK(ctx, attend_lens_block(lens, at, 0, s->rows, 0, s->keys, w));
   return w;
 }

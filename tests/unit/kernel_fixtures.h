@@ -1,9 +1,9 @@
-/* What the tests of kernels share: numbers to try, and a walk over the sets. */
-#ifndef TESTS_KERNEL_LIST_H
-#define TESTS_KERNEL_LIST_H
+/* For tests of kernels: input numbers, and a loop over the instruction sets. */
+#ifndef TESTS_KERNEL_FIXTURES_H
+#define TESTS_KERNEL_FIXTURES_H
 
 #include "kernels/kernels.h"
-#include "world.h"
+#include "attention_fixtures.h"
 
 static const double eps = 0x1p-24; /* half a unit of 1's last place */
 
