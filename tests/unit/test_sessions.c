@@ -384,7 +384,7 @@ static attend_encoding *encoding_of(job *j) {
 
 static void encode(job *j, attend_encoding *e, attend_detokenizer *d) {
   char text[256];
-  const char *text;
+  const char *decoded;
   size_t length;
   for (int i = 0; i < 20; i++) {
     int n = snprintf(text, sizeof text, "ab %d baab \xc3\xa9t\xc3\xa9 %d, once upon a time 1 aaa",
@@ -392,8 +392,8 @@ static void encode(job *j, attend_encoding *e, attend_detokenizer *d) {
     EXPECT(j, !attend_encode(e, text, (size_t)n, NULL));
     attend_digest_add(&j->sum, e->id, e->count * sizeof *e->id);
     attend_digest_add(&j->sum, e->start, e->count * sizeof *e->start);
-    EXPECT(j, !attend_decode(d, e->id, e->count, &text, &length));
-    attend_digest_add(&j->sum, text, length);
+    EXPECT(j, !attend_decode(d, e->id, e->count, &decoded, &length));
+    attend_digest_add(&j->sum, decoded, length);
   }
 }
 
@@ -414,10 +414,10 @@ static void fail_to_encode(job *j, attend_encoding *e) {
 
 static void fail_to_decode(job *j, attend_detokenizer *d, int i) {
   int bad = attend_tokenizer_count(j->tokenizer) + 1000 * j->number + i;
-  const char *text;
+  const char *decoded;
   size_t length;
   char part[64];
-  EXPECT(j, attend_detokenizer_push(d, bad, &text, &length) == ATTEND_INVALID);
+  EXPECT(j, attend_detokenizer_push(d, bad, &decoded, &length) == ATTEND_INVALID);
   snprintf(part, sizeof part, "the id %d has no piece", bad);
   EXPECT(j, strstr(attend_detokenizer_message(d), part));
 }
