@@ -191,5 +191,4 @@ static inline void remove_folder(void) {
   rmdir(models_folder());
 }
 
-
 #endif

@@ -5,7 +5,6 @@
 #include "attend/train.h"
 #include "attention_fixtures.h"
 
-
 static inline attend_corpus *empty_corpus(void) {
   attend_corpus *c;
   OK(context(), attend_corpus_create(context(), &c));

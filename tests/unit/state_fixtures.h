@@ -20,7 +20,8 @@ typedef struct {
 } answer;
 
 static inline answer answer_for(const attend_desc *d) {
-  answer a = {zeroed_block(rows_of(d) * (size_t)d->dim_v, 4), zeroed_block(rows_of(d), sizeof(float))};
+  answer a = {zeroed_block(rows_of(d) * (size_t)d->dim_v, 4),
+              zeroed_block(rows_of(d), sizeof(float))};
   return a;
 }
 static inline void answer_free(answer *a) { free(a->o), free(a->lse); }

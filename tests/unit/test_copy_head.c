@@ -313,8 +313,8 @@ TEST(batches_padding_caches_and_threads_change_no_bit) {
 }
 
 /* log p after `decoder_ids`, by a run of its own. */
-static void say_alone(const subject *s, const int32_t *ids, int n, const int32_t *decoder_ids, int count,
-                      float *logits) {
+static void say_alone(const subject *s, const int32_t *ids, int n, const int32_t *decoder_ids,
+                      int count, float *logits) {
   attend_session *run = open_run(s, 1, 0);
   OK(s->ctx, attend_session_encode(run, 1, n, ids, NULL, NULL));
   OK(s->ctx, attend_session_extend(run, 1, count, decoder_ids, NULL));

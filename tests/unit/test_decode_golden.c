@@ -13,7 +13,8 @@ static attend_tensor_file *open_golden(const char *name) {
   char above[128];
   attend_tensor_file *file = NULL;
   snprintf(above, sizeof above, "../decode/%s", name);
-  OK(threaded_context(), attend_tensor_file_open(threaded_context(), model_path(above, NULL), &file));
+  OK(threaded_context(),
+     attend_tensor_file_open(threaded_context(), model_path(above, NULL), &file));
   return file;
 }
 
@@ -52,7 +53,8 @@ static void draws_what_is_left(const attend_tensor_file *file, const char *name,
     for (int i = 0; i < DRAWS; i++) {
       int32_t id;
       memcpy(copy, logits, sizeof copy);
-      OK(threaded_context(), attend_choose(threaded_context(), &o, copy, V, NULL, 0, ((float)i + 0.5f) / DRAWS, &id));
+      OK(threaded_context(),
+         attend_choose(threaded_context(), &o, copy, V, NULL, 0, ((float)i + 0.5f) / DRAWS, &id));
       drawn[id]++;
     }
     for (int i = 0; i < V; i++) sum += exp((double)left[i]);
@@ -95,13 +97,15 @@ TEST(processors) {
     o.repetition = 1.7f;
     read_row(tensor(file, "logits"), r, logits);
     read_row(tensor(file, "repetition"), r, theirs);
-    OK(threaded_context(), attend_choose(threaded_context(), &o, logits, V, history, HISTORY, 0, &id));
+    OK(threaded_context(),
+       attend_choose(threaded_context(), &o, logits, V, history, HISTORY, 0, &id));
     for (int i = 0; i < V; i++) CHECK(fabsf(logits[i] - theirs[i]) <= 1e-6f * fabsf(theirs[i]));
     o.repetition = 1;
     o.no_repeat = 3;
     read_row(tensor(file, "logits"), r, logits);
     read_row(tensor(file, "ngram"), r, theirs);
-    OK(threaded_context(), attend_choose(threaded_context(), &o, logits, V, history, HISTORY, 0, &id));
+    OK(threaded_context(),
+       attend_choose(threaded_context(), &o, logits, V, history, HISTORY, 0, &id));
     CHECK(!memcmp(logits, theirs, sizeof logits));
   }
   attend_tensor_file_close(file);

@@ -32,7 +32,8 @@ static void check_gradients(attend_context *ctx, const char *name) {
   attend_design *d = open_design(ctx, name);
   design_pass *p;
   size_t n = d->count, rows = (size_t)(4 * d->places * padded(d->answers));
-  float *w = zeroed_block(n, sizeof *w), *g = zeroed_block(n, sizeof *g), *c = zeroed_block(rows, sizeof *c);
+  float *w = zeroed_block(n, sizeof *w), *g = zeroed_block(n, sizeof *g),
+        *c = zeroed_block(rows, sizeof *c);
   attend_random_normal((attend_random){7, 1}, 0, n, w);
   OK(ctx, pass_create(d, w, 1, 4, true, &p));
   put_some(p, attend_design_about(d).inputs);

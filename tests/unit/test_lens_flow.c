@@ -101,7 +101,7 @@ static int by_edge(const void *a, const void *b) { return memcmp(a, b, sizeof(at
 
 /* One token: how many edges, and where they go. */
 static int trace_back(const recording *r, attend_lens *lens, int token, uint8_t *reached,
-                attend_reach_edge *edges) {
+                      attend_reach_edge *edges) {
   attend_lens_shape s;
   attend_role role = self_of(r);
   attend_lens_role(lens, role, &s);

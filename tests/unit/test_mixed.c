@@ -82,7 +82,8 @@ static void check_back(attend_context *ctx, const shape *s) {
       }
       CHECK_NEAR((double)dx[r * lddx + i], sum, 4 * eps * size);
     }
-  void *work = zeroed_block(attend_linear_weight_grad_bytes(ctx, s->rows, s->outputs, s->inputs), 1);
+  void *work =
+      zeroed_block(attend_linear_weight_grad_bytes(ctx, s->rows, s->outputs, s->inputs), 1);
   for (int turned = 0; turned < 2; turned++) {
     attend_linear_weight_grad(ctx, ATTEND_WEIGHTS_MIXED, s->rows, s->outputs, s->inputs, dy,
                               s->outputs, x, s->inputs, turned, 0, dw,

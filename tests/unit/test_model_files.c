@@ -341,7 +341,8 @@ TEST(the_parameter_table) {
     attend_checkpoint *c;
     attend_parameter p;
     size_t n = 0, bytes = 0;
-    OK(threaded_context(), attend_checkpoint_open(threaded_context(), model_path(families[i], NULL), &c));
+    OK(threaded_context(),
+       attend_checkpoint_open(threaded_context(), model_path(families[i], NULL), &c));
     for (; attend_checkpoint_get(c, n, &p); n++) {
       if (!p.tensor) continue;
       bytes += p.tensor->bytes;

@@ -211,7 +211,8 @@ TEST(roles_in_config_json_are_obeyed) {
   a.roles = ATTEND_IN_ENCODER;
   write_and_read(&a);
   subject own = open_path(context(), models_folder(), NULL);
-  run_outputs x = run_it(&plain, mixed), y = run_it(&own, own.model), z = run_it(&plain, plain.model);
+  run_outputs x = run_it(&plain, mixed), y = run_it(&own, own.model),
+              z = run_it(&plain, plain.model);
   CHECK_EQ(same_parts(&x, &y), 7);
   CHECK_EQ(same_parts(&x, &z), 2);
   CHECK_EQ(attend_model_role_form(own.model, ATTEND_ENCODER_SELF)->kind, ATTEND_ELU);

@@ -243,7 +243,8 @@ TEST(names_are_those_of_transformers) {
     if (!strcmp(pairs[i][0], "t5")) fewer_buckets();
     OK(threaded_context(), attend_checkpoint_init(threaded_context(), models_folder(), 1, &files));
     OK(threaded_context(), attend_trainer_create(files, NULL, &l));
-    OK(threaded_context(), attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
+    OK(threaded_context(),
+       attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
     const char *mine = in_folder("model.safetensors");
     const char *theirs = model_path(pairs[i][1], "model.safetensors");
     compare_names(mine, theirs, "attend");

@@ -88,7 +88,7 @@ TEST(written_and_read_again) {
   for (int w = 0; writers[w]; w++) {
     library l = open_library(writers[w]);
     attend_generate_options cases[] = {options_of(1, 1), options_of(1, 3), options_of(4, 4),
-                                      options_of(6, 6)};
+                                       options_of(6, 6)};
     cases[1].temperature = 1;
     cases[3].groups = 3;
     cases[3].diversity = 2;

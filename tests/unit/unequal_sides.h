@@ -7,7 +7,6 @@
 
 __attribute__((destructor)) static void leave_nothing(void) { remove_folder(); }
 
-
 /* The decoder narrower than the encoder, or wider. */
 static inline attend_architecture sides(const char *family, bool narrow) {
   static const int bos = 1, eos = 2, pad = 0;
