@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "models.h"
+#include "golden_models.h"
 
 static const attend_machine machine = {1, 1e11, 1e11, 1e10, 1e10};
 
