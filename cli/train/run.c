@@ -110,7 +110,7 @@ static int make_base(const train_run *run) {
   int code = EXIT_OK;
   char *model = s->model ? model_path(s->model, &code) : NULL;
   char *tokenizer = s->tokenizer && !code ? model_path(s->tokenizer, &code) : NULL;
-  char *trained = model || tokenizer || code ? NULL : path_of("%s/.tokenizer", s->out);
+  char *trained = model || tokenizer || code ? NULL : path_of("%s/.tokenizer.part", s->out);
   if (trained) code = train_tokenizer(run, trained);
   if (!code) code = create_base(run, model, trained ? trained : tokenizer);
   if (trained) remove_folder(trained);

@@ -4,6 +4,7 @@
  * Compiled instead of the other files where ATTEND_TEXT is OFF (a target without
  * utf8proc and PCRE2).
  */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
 #include <string.h>
 
 #include "attend/text.h"
@@ -20,122 +21,78 @@ attend_status attend_tokenizer_load(attend_context *ctx, const char *path,
 }
 
 /* Unreachable, since no tokenizer can be created. */
-void attend_tokenizer_free(attend_tokenizer *t) { (void)t; }
-const char *attend_tokenizer_kind(const attend_tokenizer *t) {
-  (void)t;
-  return "none";
-}
-int32_t attend_tokenizer_count(const attend_tokenizer *t) {
-  (void)t;
-  return 0;
-}
+void attend_tokenizer_free(attend_tokenizer *t) {}
+const char *attend_tokenizer_kind(const attend_tokenizer *t) { return "none"; }
+int32_t attend_tokenizer_count(const attend_tokenizer *t) { return 0; }
 const char *attend_tokenizer_piece(const attend_tokenizer *t, int32_t id, size_t *length) {
-  (void)t, (void)id;
   if (length) *length = 0;
   return NULL;
 }
 int32_t attend_tokenizer_find(const attend_tokenizer *t, const char *piece, size_t length) {
-  (void)t, (void)piece, (void)length;
   return -1;
 }
-int32_t attend_tokenizer_special(const attend_tokenizer *t, attend_special which) {
-  (void)t, (void)which;
-  return -1;
-}
-bool attend_tokenizer_is_special(const attend_tokenizer *t, int32_t id) {
-  (void)t, (void)id;
-  return false;
-}
+int32_t attend_tokenizer_special(const attend_tokenizer *t, attend_special which) { return -1; }
+bool attend_tokenizer_is_special(const attend_tokenizer *t, int32_t id) { return false; }
 attend_status attend_encoding_create(const attend_tokenizer *t, attend_encoding **encoding) {
-  (void)t;
   *encoding = NULL;
   return ATTEND_UNSUPPORTED;
 }
-void attend_encoding_free(attend_encoding *encoding) { (void)encoding; }
-const char *attend_encoding_message(const attend_encoding *encoding) {
-  (void)encoding;
-  return "";
-}
+void attend_encoding_free(attend_encoding *encoding) {}
+const char *attend_encoding_message(const attend_encoding *encoding) { return ""; }
 attend_status attend_encode(attend_encoding *encoding, const char *text, size_t length,
                             const attend_encode_options *options) {
-  (void)encoding, (void)text, (void)length, (void)options;
   return ATTEND_UNSUPPORTED;
 }
 attend_status attend_detokenizer_create(const attend_tokenizer *t, bool skip_special,
                                         attend_detokenizer **decoder) {
-  (void)t, (void)skip_special;
   *decoder = NULL;
   return ATTEND_UNSUPPORTED;
 }
-void attend_detokenizer_free(attend_detokenizer *decoder) { (void)decoder; }
-const char *attend_detokenizer_message(const attend_detokenizer *decoder) {
-  (void)decoder;
-  return "";
-}
+void attend_detokenizer_free(attend_detokenizer *decoder) {}
+const char *attend_detokenizer_message(const attend_detokenizer *decoder) { return ""; }
 attend_status attend_detokenizer_push(attend_detokenizer *decoder, int32_t id, const char **text,
                                       size_t *length) {
-  (void)decoder, (void)id, (void)text, (void)length;
   return ATTEND_UNSUPPORTED;
 }
 attend_status attend_detokenizer_finish(attend_detokenizer *decoder, const char **text,
                                         size_t *length) {
-  (void)decoder, (void)text, (void)length;
   return ATTEND_UNSUPPORTED;
 }
 attend_status attend_decode(attend_detokenizer *decoder, const int32_t *ids, size_t count,
                             const char **text, size_t *length) {
-  (void)decoder, (void)ids, (void)count, (void)text, (void)length;
   return ATTEND_UNSUPPORTED;
 }
 
-const char *attend_like_name(attend_like like) {
-  (void)like;
-  return NULL;
-}
+const char *attend_like_name(attend_like like) { return NULL; }
 attend_status attend_text_trainer_create(attend_context *ctx,
                                          const attend_text_train_options *options,
                                          attend_text_trainer **trainer) {
-  (void)options;
   *trainer = NULL;
   return fail(ctx, ATTEND_UNSUPPORTED,
               "no tokenizer can be trained: this build has no tokenizers "
               "(configure with -DATTEND_TEXT=ON)");
 }
-void attend_text_trainer_free(attend_text_trainer *trainer) { (void)trainer; }
+void attend_text_trainer_free(attend_text_trainer *trainer) {}
 attend_status attend_text_trainer_feed(attend_text_trainer *trainer, const char *text,
                                        size_t length) {
-  (void)trainer, (void)text, (void)length;
   return ATTEND_UNSUPPORTED;
 }
-attend_status attend_text_trainer_end(attend_text_trainer *trainer) {
-  (void)trainer;
-  return ATTEND_UNSUPPORTED;
-}
-attend_status attend_text_trainer_learn(attend_text_trainer *trainer) {
-  (void)trainer;
-  return ATTEND_UNSUPPORTED;
-}
+attend_status attend_text_trainer_end(attend_text_trainer *trainer) { return ATTEND_UNSUPPORTED; }
+attend_status attend_text_trainer_learn(attend_text_trainer *trainer) { return ATTEND_UNSUPPORTED; }
 const attend_text_trained *attend_text_trainer_report(const attend_text_trainer *trainer) {
-  (void)trainer;
   return NULL;
 }
 const attend_tokenizer *attend_text_trainer_tokenizer(const attend_text_trainer *trainer) {
-  (void)trainer;
   return NULL;
 }
 bool attend_text_trainer_merge(const attend_text_trainer *trainer, size_t i,
                                attend_text_merge *merge) {
-  (void)trainer, (void)i, (void)merge;
   return false;
 }
 attend_status attend_text_trainer_save(attend_text_trainer *trainer, const char *folder) {
-  (void)trainer, (void)folder;
   return ATTEND_UNSUPPORTED;
 }
-const char *attend_text_trainer_file(int i) {
-  (void)i;
-  return NULL;
-}
+const char *attend_text_trainer_file(int i) { return NULL; }
 
 /* Without character classes the whole text is one sentence. */
 bool attend_sentence_next(const char *text, size_t length, attend_sentence *sentence) {

@@ -146,9 +146,9 @@ static attend_status read_bert_settings(attend_tokenizer *t, const char *folder)
   bool lower = vocab_name(&t->vocab, "The", 3) < 0;
   if (folder && file_beside(folder, "tokenizer_config.json", path, sizeof path))
     ATTEND_TRY(json_read(t->ctx, path, &root));
-  lower = attend_json_boolean(attend_json_get(root, "do_lower_case"), lower);
-  bool chinese = attend_json_boolean(attend_json_get(root, "tokenize_chinese_chars"), true);
-  bool strip = attend_json_boolean(attend_json_get(root, "strip_accents"), lower);
+  lower = flag(root, "do_lower_case", lower);
+  bool chinese = flag(root, "tokenize_chinese_chars", true);
+  bool strip = flag(root, "strip_accents", lower);
   attend_json_free(root);
   return add_bert_steps(t, lower, chinese, strip);
 }
@@ -238,10 +238,6 @@ attend_status settings_fairseq(attend_context *ctx, const char *folder, bool *fa
 
 /* ---- added tokens ------------------------------------------------------------------------ */
 
-static bool flag(const attend_json *j, const char *name) {
-  return attend_json_boolean(attend_json_get(j, name), false);
-}
-
 /* tokenizer_config.json: {"id": {"content": .., "special": ..}} */
 static attend_status add_from_config(attend_tokenizer *t, const settings *s) {
   const attend_json *list = attend_json_get(s->config, "added_tokens_decoder");
@@ -251,11 +247,8 @@ static attend_status add_from_config(attend_tokenizer *t, const settings *s) {
     const char *name = attend_json_name(j, NULL);
     char *end = NULL;
     long long id = name ? strtoll(name, &end, 10) : -1;
-    added_token a = {.lstrip = flag(j, "lstrip"),
-                     .rstrip = flag(j, "rstrip"),
-                     .single_word = flag(j, "single_word"),
-                     .normalized = flag(j, "normalized") && !t->model.single,
-                     .special = flag(j, "special")};
+    added_token a = {.normalized = flag(j, "normalized", false) && !t->model.single};
+    token_flags(j, &a);
     a.content.bytes = attend_json_string(attend_json_get(j, "content"), &a.content.length);
     if (!a.content.bytes || !a.content.length || id < 0 || !end || *end)
       return fail(t->ctx, ATTEND_IO,
@@ -332,8 +325,8 @@ static void surround_sentencepiece(attend_tokenizer *t, const settings *s) {
   int32_t bos = t->special[ATTEND_SPECIAL_BOS];
   int32_t eos = t->special[ATTEND_SPECIAL_EOS];
   bool ends = is_one_of(s, encoders) || bos < 0;
-  bool before = attend_json_boolean(attend_json_get(s->config, "add_bos_token"), !ends);
-  bool after = attend_json_boolean(attend_json_get(s->config, "add_eos_token"), ends);
+  bool before = flag(s->config, "add_bos_token", !ends);
+  bool after = flag(s->config, "add_eos_token", ends);
   template_around(t, before ? bos : -1, after ? eos : -1, -1, 0);
 }
 
@@ -345,7 +338,7 @@ static void surround_bytes(attend_tokenizer *t, const settings *s) {
   int32_t eos = t->special[ATTEND_SPECIAL_EOS];
   bool masks = t->special[ATTEND_SPECIAL_MASK] >= 0;
   bool both = bos >= 0 && eos >= 0 && bos != eos;
-  bool first = bos >= 0 && flag(s->config, "add_bos_token");
+  bool first = bos >= 0 && flag(s->config, "add_bos_token", false);
   if (both && (is_one_of(s, roberta) || (masks && !first)))
     template_around(t, bos, eos, eos, 0);
   else if (first)
@@ -376,7 +369,7 @@ static attend_status apply(attend_tokenizer *t, const settings *s, bool whole) {
   ATTEND_TRY(vocab_index(t));
   ATTEND_TRY(find_specials(t, s, whole));
   if (!whole) surround(t, s);
-  if (!whole && t->model.byte_level && flag(s->config, "add_prefix_space"))
+  if (!whole && t->model.byte_level && flag(s->config, "add_prefix_space", false))
     t->splitters.step[0].prefix = true;
   return ATTEND_OK;
 }

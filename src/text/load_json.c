@@ -123,9 +123,9 @@ static attend_status read_bpe(attend_tokenizer *t, const char *what, const atten
                 what);
   ATTEND_TRY(keep_member(t, j, "continuing_subword_prefix", &m->prefix));
   ATTEND_TRY(keep_member(t, j, "end_of_word_suffix", &m->suffix));
-  m->fuse_unk = attend_json_boolean(attend_json_get(j, "fuse_unk"), false);
-  m->byte_fallback = attend_json_boolean(attend_json_get(j, "byte_fallback"), false);
-  m->ignore_merges = attend_json_boolean(attend_json_get(j, "ignore_merges"), false);
+  m->fuse_unk = flag(j, "fuse_unk", false);
+  m->byte_fallback = flag(j, "byte_fallback", false);
+  m->ignore_merges = flag(j, "ignore_merges", false);
   ATTEND_TRY(read_vocab_object(t, what, attend_json_get(j, "vocab")));
   m->unk = unk_of(t, j);
   ATTEND_TRY(read_merges(t, what, attend_json_get(j, "merges")));
@@ -169,7 +169,7 @@ static attend_status read_unigram(attend_tokenizer *t, const char *what, const a
   m->kind = MODEL_UNIGRAM;
   m->fuse_unk = true;
   t->kind = "unigram";
-  m->byte_fallback = attend_json_boolean(attend_json_get(j, "byte_fallback"), false);
+  m->byte_fallback = flag(j, "byte_fallback", false);
   ATTEND_TRY(read_vocab_list(t, what, attend_json_get(j, "vocab")));
   attend_json_integer(attend_json_get(j, "unk_id"), &unk);
   if (unk >= (int64_t)t->vocab.count)
@@ -198,44 +198,20 @@ static attend_status read_model(attend_tokenizer *t, const char *what, const att
               what, type);
 }
 
-/* ---- the file --------------------------------------------------------------------------- */
-
-static attend_status read_added(attend_tokenizer *t, const char *what, const attend_json *j) {
-  t->vocab.listed += attend_json_count(j);
-  for (size_t i = 0; i < attend_json_count(j); i++) {
-    const attend_json *a = attend_json_at(j, i);
-    added_token token = {0};
-    int64_t id;
-    token.content.bytes = attend_json_string(attend_json_get(a, "content"), &token.content.length);
-    if (!token.content.bytes || !token.content.length ||
-        !attend_json_integer(attend_json_get(a, "id"), &id))
-      return fail(t->ctx, ATTEND_IO, "%s: added token %zu has no content or no id", what, i);
-    token.single_word = attend_json_boolean(attend_json_get(a, "single_word"), false);
-    token.lstrip = attend_json_boolean(attend_json_get(a, "lstrip"), false);
-    token.rstrip = attend_json_boolean(attend_json_get(a, "rstrip"), false);
-    token.special = attend_json_boolean(attend_json_get(a, "special"), false);
-    token.normalized = attend_json_boolean(attend_json_get(a, "normalized"), !token.special);
-    ATTEND_TRY(put_added(t, what, id, token));
-  }
-  return vocab_index(t);
-}
-
-attend_status load_tokenizer_json(attend_tokenizer *t, const char *what, const attend_json *root) {
-  ATTEND_TRY(load_normalizer(t, what, attend_json_get(root, "normalizer")));
-  ATTEND_TRY(load_splitter(t, what, attend_json_get(root, "pre_tokenizer")));
-  ATTEND_TRY(read_model(t, what, attend_json_get(root, "model")));
-  ATTEND_TRY(read_added(t, what, attend_json_get(root, "added_tokens")));
-  ATTEND_TRY(load_template(t, what, attend_json_get(root, "post_processor")));
-  return load_decoder(t, what, attend_json_get(root, "decoder"));
-}
-
 /* ---- normalizers and pre-tokenizers -------------------------------------- */
 
-/* Sequences are flattened. An unknown step is an error that names it: leaving it out
- * would silently give other ids. */
-
-static bool flag(const attend_json *j, const char *name, bool otherwise) {
-  return attend_json_boolean(attend_json_get(j, name), otherwise);
+/* Reads a step, or those of a Sequence, whose member `list` has them. An unknown step is an
+ * error that names it: leaving it out would silently give other ids. */
+typedef attend_status step_reader(attend_tokenizer *t, const char *what, const attend_json *j,
+                                  const char *type);
+static attend_status each_step(attend_tokenizer *t, const char *what, const attend_json *j,
+                               const char *list, step_reader *read) {
+  if (json_is_none(j)) return ATTEND_OK;
+  if (strcmp(step_type(j), "Sequence")) return read(t, what, j, step_type(j));
+  const attend_json *items = attend_json_get(j, list);
+  for (size_t i = 0; i < attend_json_count(items); i++)
+    ATTEND_TRY(each_step(t, what, attend_json_at(items, i), list, read));
+  return ATTEND_OK;
 }
 
 static attend_status keep_text(attend_tokenizer *t, const char *what, const attend_json *j,
@@ -364,16 +340,9 @@ static attend_status read_normalizer_members(attend_tokenizer *t, const char *wh
   return ATTEND_OK;
 }
 
-attend_status load_normalizer(attend_tokenizer *t, const char *what, const attend_json *j) {
-  const char *type = step_type(j);
+static attend_status read_normalizer(attend_tokenizer *t, const char *what, const attend_json *j,
+                                     const char *type) {
   step st = {0};
-  if (json_is_none(j)) return ATTEND_OK;
-  if (!strcmp(type, "Sequence")) {
-    const attend_json *list = attend_json_get(j, "normalizers");
-    for (size_t i = 0; i < attend_json_count(list); i++)
-      ATTEND_TRY(load_normalizer(t, what, attend_json_at(list, i)));
-    return ATTEND_OK;
-  }
   if (!strcmp(type, "BertNormalizer")) return read_bert(t, j);
   if (!find_kind(type, true, &st.kind))
     return fail(t->ctx, ATTEND_UNSUPPORTED, "%s: the normalizer \"%.40s\" is not known here", what,
@@ -460,16 +429,9 @@ static attend_status check_order(attend_tokenizer *t, const char *what) {
   return ATTEND_OK;
 }
 
-attend_status load_splitter(attend_tokenizer *t, const char *what, const attend_json *j) {
-  const char *type = step_type(j);
+static attend_status read_splitter(attend_tokenizer *t, const char *what, const attend_json *j,
+                                   const char *type) {
   step st = {0};
-  if (json_is_none(j)) return ATTEND_OK;
-  if (!strcmp(type, "Sequence")) {
-    const attend_json *list = attend_json_get(j, "pretokenizers");
-    for (size_t i = 0; i < attend_json_count(list); i++)
-      ATTEND_TRY(load_splitter(t, what, attend_json_at(list, i)));
-    return ATTEND_OK;
-  }
   if (!find_kind(type, false, &st.kind))
     return fail(t->ctx, ATTEND_UNSUPPORTED, "%s: the pre-tokenizer \"%.40s\" is not known here",
                 what, type);
@@ -523,8 +485,8 @@ static attend_status put_special(attend_tokenizer *t, const char *what, const at
               name ? name : "");
 }
 
-static attend_status read_template(attend_tokenizer *t, const char *what, const attend_json *list,
-                                   const attend_json *specials, template *to) {
+static attend_status read_entries(attend_tokenizer *t, const char *what, const attend_json *list,
+                                  const attend_json *specials, template *to) {
   for (size_t i = 0; i < attend_json_count(list); i++) {
     const attend_json *entry = attend_json_at(list, i);
     const attend_json *special = attend_json_get(entry, "SpecialToken");
@@ -576,21 +538,14 @@ static attend_status read_cls_sep(attend_tokenizer *t, const char *what, const a
   ATTEND_TRY(pair_id(t, what, j, "cls", &cls));
   ATTEND_TRY(pair_id(t, what, j, "sep", &sep));
   template_around(t, cls, sep, roberta ? sep : -1, roberta ? 0 : 1);
-  if (roberta) t->trim = attend_json_boolean(attend_json_get(j, "trim_offsets"), true);
+  if (roberta) t->trim = flag(j, "trim_offsets", true);
   return ATTEND_OK;
 }
 
-attend_status load_template(attend_tokenizer *t, const char *what, const attend_json *j) {
-  const char *type = step_type(j);
-  if (json_is_none(j)) return ATTEND_OK;
-  if (!strcmp(type, "Sequence")) {
-    const attend_json *list = attend_json_get(j, "processors");
-    for (size_t i = 0; i < attend_json_count(list); i++)
-      ATTEND_TRY(load_template(t, what, attend_json_at(list, i)));
-    return ATTEND_OK;
-  }
+static attend_status read_template(attend_tokenizer *t, const char *what, const attend_json *j,
+                                   const char *type) {
   if (!strcmp(type, "ByteLevel")) {
-    t->trim = attend_json_boolean(attend_json_get(j, "trim_offsets"), true);
+    t->trim = flag(j, "trim_offsets", true);
     return ATTEND_OK;
   }
   /* Hugging Face passes the parts that the first made to the second as separate
@@ -602,8 +557,8 @@ attend_status load_template(attend_tokenizer *t, const char *what, const attend_
                 what);
   if (!strcmp(type, "TemplateProcessing")) {
     const attend_json *specials = attend_json_get(j, "special_tokens");
-    ATTEND_TRY(read_template(t, what, attend_json_get(j, "single"), specials, &t->single));
-    return read_template(t, what, attend_json_get(j, "pair"), specials, &t->pair);
+    ATTEND_TRY(read_entries(t, what, attend_json_get(j, "single"), specials, &t->single));
+    return read_entries(t, what, attend_json_get(j, "pair"), specials, &t->pair);
   }
   if (!strcmp(type, "BertProcessing")) return read_cls_sep(t, what, j, false);
   if (!strcmp(type, "RobertaProcessing")) return read_cls_sep(t, what, j, true);
@@ -658,8 +613,7 @@ static attend_status read_replace(attend_tokenizer *t, const char *what, const a
 static attend_status read_decoder_metaspace(attend_tokenizer *t, const attend_json *j,
                                             decode_step *st) {
   const char *scheme = attend_json_string(attend_json_get(j, "prepend_scheme"), NULL);
-  st->prepend = scheme ? strcmp(scheme, "never") != 0
-                       : attend_json_boolean(attend_json_get(j, "add_prefix_space"), true);
+  st->prepend = scheme ? strcmp(scheme, "never") != 0 : flag(j, "add_prefix_space", true);
   return keep(t, attend_json_get(j, "replacement"), "\xe2\x96\x81", &st->text);
 }
 
@@ -673,7 +627,7 @@ static attend_status read_members(attend_tokenizer *t, const char *what, const a
     case DECODE_METASPACE:
       return read_decoder_metaspace(t, j, st);
     case DECODE_WORDPIECE:
-      st->cleanup = attend_json_boolean(attend_json_get(j, "cleanup"), true);
+      st->cleanup = flag(j, "cleanup", true);
       return keep(t, attend_json_get(j, "prefix"), "##", &st->text);
     case DECODE_SUFFIX:
       return keep(t, attend_json_get(j, "suffix"), "</w>", &st->text);
@@ -682,7 +636,8 @@ static attend_status read_members(attend_tokenizer *t, const char *what, const a
   }
 }
 
-attend_status load_decoder(attend_tokenizer *t, const char *what, const attend_json *j) {
+static attend_status read_decoder(attend_tokenizer *t, const char *what, const attend_json *j,
+                                  const char *type) {
   static const char *const names[] = {[DECODE_REPLACE] = "Replace",
                                       [DECODE_BYTES] = "ByteFallback",
                                       [DECODE_FUSE] = "Fuse",
@@ -691,14 +646,6 @@ attend_status load_decoder(attend_tokenizer *t, const char *what, const attend_j
                                       [DECODE_METASPACE] = "Metaspace",
                                       [DECODE_BYTE_LEVEL] = "ByteLevel",
                                       [DECODE_SUFFIX] = "BPEDecoder"};
-  const char *type = step_type(j);
-  if (json_is_none(j)) return ATTEND_OK;
-  if (!strcmp(type, "Sequence")) {
-    const attend_json *list = attend_json_get(j, "decoders");
-    for (size_t i = 0; i < attend_json_count(list); i++)
-      ATTEND_TRY(load_decoder(t, what, attend_json_at(list, i)));
-    return ATTEND_OK;
-  }
   for (int kind = 0; kind <= DECODE_SUFFIX; kind++) {
     decode_step st = {.kind = (decode_kind)kind};
     if (strcmp(names[kind], type)) continue;
@@ -707,4 +654,35 @@ attend_status load_decoder(attend_tokenizer *t, const char *what, const attend_j
   }
   return fail(t->ctx, ATTEND_UNSUPPORTED, "%s: the decoder \"%.40s\" is not known here", what,
               type);
+}
+
+/* ---- the file --------------------------------------------------------------------------- */
+
+static attend_status read_added(attend_tokenizer *t, const char *what, const attend_json *j) {
+  t->vocab.listed += attend_json_count(j);
+  for (size_t i = 0; i < attend_json_count(j); i++) {
+    const attend_json *a = attend_json_at(j, i);
+    added_token token = {0};
+    int64_t id;
+    token.content.bytes = attend_json_string(attend_json_get(a, "content"), &token.content.length);
+    if (!token.content.bytes || !token.content.length ||
+        !attend_json_integer(attend_json_get(a, "id"), &id))
+      return fail(t->ctx, ATTEND_IO, "%s: added token %zu has no content or no id", what, i);
+    token_flags(a, &token);
+    token.normalized = flag(a, "normalized", !token.special);
+    ATTEND_TRY(put_added(t, what, id, token));
+  }
+  return vocab_index(t);
+}
+
+attend_status load_tokenizer_json(attend_tokenizer *t, const char *what, const attend_json *root) {
+  ATTEND_TRY(
+      each_step(t, what, attend_json_get(root, "normalizer"), "normalizers", read_normalizer));
+  ATTEND_TRY(
+      each_step(t, what, attend_json_get(root, "pre_tokenizer"), "pretokenizers", read_splitter));
+  ATTEND_TRY(read_model(t, what, attend_json_get(root, "model")));
+  ATTEND_TRY(read_added(t, what, attend_json_get(root, "added_tokens")));
+  ATTEND_TRY(
+      each_step(t, what, attend_json_get(root, "post_processor"), "processors", read_template));
+  return each_step(t, what, attend_json_get(root, "decoder"), "decoders", read_decoder);
 }

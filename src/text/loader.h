@@ -28,11 +28,16 @@ static inline const char *step_type(const attend_json *j) {
   return type ? type : "";
 }
 
-/* The parts of a tokenizer.json. NULL and null: none. */
-attend_status load_normalizer(attend_tokenizer *t, const char *what, const attend_json *j);
-attend_status load_splitter(attend_tokenizer *t, const char *what, const attend_json *j);
-attend_status load_template(attend_tokenizer *t, const char *what, const attend_json *j);
-attend_status load_decoder(attend_tokenizer *t, const char *what, const attend_json *j);
+static inline bool flag(const attend_json *j, const char *name, bool otherwise) {
+  return attend_json_boolean(attend_json_get(j, name), otherwise);
+}
+/* What an added token's object says of matching it, except `normalized`. */
+static inline void token_flags(const attend_json *j, added_token *token) {
+  token->single_word = flag(j, "single_word", false);
+  token->lstrip = flag(j, "lstrip", false);
+  token->rstrip = flag(j, "rstrip", false);
+  token->special = flag(j, "special", false);
+}
 
 /* Names in tokenizer_config.json: "bos_token" and so on. */
 extern const char *const special_names[ATTEND_SPECIALS];

@@ -130,10 +130,7 @@ attend_status words_gather(attend_text_trainer *r);
 /* train_merges.c: from the rows, which are consumed. */
 attend_status merges_learn(attend_text_trainer *r);
 
-/* train_write.c: each into *w, which is finished. */
+/* train_write.c: into *w, which is finished. */
 attend_status write_tokenizer_json(const attend_text_trainer *r, attend_json_writer *w);
-attend_status write_vocab_json(const attend_text_trainer *r, attend_json_writer *w);
-attend_status write_config_json(const attend_text_trainer *r, attend_json_writer *w);
-attend_status write_specials_json(const attend_text_trainer *r, attend_json_writer *w);
 
 #endif

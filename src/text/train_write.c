@@ -5,6 +5,7 @@
  * carry the same facts for older readers.
  */
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -14,9 +15,23 @@
 
 /* ---- members --------------------------------------------------------------------- */
 
-static void put_null(attend_json_writer *w, const char *name) {
+/* A member whose value is given as text, with printf's fields, and ' for ". */
+static void put_literal(attend_json_writer *w, const char *name, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void put_literal(attend_json_writer *w, const char *name, const char *format, ...) {
+  char text[1024];
+  attend_json *value = NULL;
+  va_list fields;
+  va_start(fields, format);
+  vsnprintf(text, sizeof text, format, fields);
+  va_end(fields);
+  for (char *at = text; *at; at++)
+    if (*at == '\'') *at = '"';
+  if (!w->status) w->status = attend_json_parse(w->ctx, name, text, strlen(text), &value);
+  if (w->status) return;
   attend_json_member(w, name);
-  attend_json_put_null(w);
+  attend_json_put_value(w, value);
+  attend_json_free(value);
 }
 
 static void open_member(attend_json_writer *w, const char *name, char bracket) {
@@ -27,6 +42,8 @@ static void open_member(attend_json_writer *w, const char *name, char bracket) {
 static int32_t id_of(const attend_text_trainer *r, const char *special) {
   return special_named(r, special, strlen(special));
 }
+
+static const char *word_of(bool truth) { return truth ? "true" : "false"; }
 
 /* ---- special tokens -------------------------------------------------------------- */
 
@@ -75,131 +92,63 @@ static void put_roles(const attend_text_trainer *r, attend_json_writer *w) {
   if (more) attend_json_close(w, ']');
 }
 
-/* ---- templates: special tokens around a text ------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------- */
 
-static void put_entry(attend_json_writer *w, const char *kind, const char *id, int type) {
-  attend_json_open(w, '{');
-  open_member(w, kind, '{');
-  json_put_text(w, "id", id);
-  json_put_integer(w, "type_id", type);
-  attend_json_close(w, '}');
-  attend_json_close(w, '}');
-}
+#define BYTE_LEVEL(trim) \
+  "{'type': 'ByteLevel', 'add_prefix_space': false, 'trim_offsets': " trim ", 'use_regex': true}"
+#define SPECIAL(name, type) "{'SpecialToken': {'id': '" name "', 'type_id': " type "}}"
+#define SEQUENCE(name, type) "{'Sequence': {'id': '" name "', 'type_id': " type "}}"
+#define TOKEN(name) "'" name "': {'id': '" name "', 'ids': [%d], 'tokens': ['" name "']}"
 
-static void put_template_special(const attend_text_trainer *r, attend_json_writer *w,
-                                 const char *name) {
-  open_member(w, name, '{');
-  json_put_text(w, "id", name);
-  open_member(w, "ids", '[');
-  attend_json_put_integer(w, id_of(r, name));
-  attend_json_close(w, ']');
-  open_member(w, "tokens", '[');
-  attend_json_put_string(w, name);
-  attend_json_close(w, ']');
-  attend_json_close(w, '}');
-}
-
-/* first A last, and first A middle B last; NULL leaves out. */
-static void put_template(const attend_text_trainer *r, attend_json_writer *w, const char *first,
-                         const char *middle, const char *last) {
-  json_put_text(w, "type", "TemplateProcessing");
-  for (int two = 0; two < 2; two++) {
-    open_member(w, two ? "pair" : "single", '[');
-    put_entry(w, "SpecialToken", first, 0);
-    put_entry(w, "Sequence", "A", 0);
-    if (two) put_entry(w, "SpecialToken", middle, 0);
-    if (two) put_entry(w, "Sequence", "B", 1);
-    if (last) put_entry(w, "SpecialToken", last, two);
-    attend_json_close(w, ']');
-  }
-  open_member(w, "special_tokens", '{');
-  put_template_special(r, w, first);
-  if (last) put_template_special(r, w, last);
-  attend_json_close(w, '}');
-}
-
-static void put_pair_of(const attend_text_trainer *r, attend_json_writer *w, const char *name,
-                        const char *special) {
-  open_member(w, name, '[');
-  attend_json_put_string(w, special);
-  attend_json_put_integer(w, id_of(r, special));
-  attend_json_close(w, ']');
-}
-
-static void put_byte_level(attend_json_writer *w, bool trim) {
-  json_put_text(w, "type", "ByteLevel");
-  json_put_truth(w, "add_prefix_space", false);
-  json_put_truth(w, "trim_offsets", trim);
-  json_put_truth(w, "use_regex", true);
-}
-
-static void put_llama(const attend_text_trainer *r, attend_json_writer *w) {
-  json_put_text(w, "type", "Sequence");
-  open_member(w, "processors", '[');
-  attend_json_open(w, '{');
-  put_byte_level(w, false);
-  attend_json_close(w, '}');
-  attend_json_open(w, '{');
-  put_template(r, w, "<s>", "<s>", NULL);
-  attend_json_close(w, '}');
-  attend_json_close(w, ']');
-}
-
-static void put_around(const attend_text_trainer *r, attend_json_writer *w) {
-  open_member(w, "post_processor", '{');
-  switch (r->o.like) {
-    case ATTEND_LIKE_BERT:
-      put_template(r, w, "[CLS]", "[SEP]", "[SEP]");
-      break;
-    case ATTEND_LIKE_BART:
-      json_put_text(w, "type", "RobertaProcessing");
-      put_pair_of(r, w, "sep", "</s>");
-      put_pair_of(r, w, "cls", "<s>");
-      json_put_truth(w, "trim_offsets", true);
-      json_put_truth(w, "add_prefix_space", false);
-      break;
-    case ATTEND_LIKE_LLAMA:
-      put_llama(r, w);
-      break;
-    default:
-      put_byte_level(w, false);
-  }
-  attend_json_close(w, '}');
-}
-
-/* ---- steps, model ---------------------------------------------------------------- */
-
-static void put_steps(const attend_text_trainer *r, attend_json_writer *w) {
+static void put_normalizer(const attend_text_trainer *r, attend_json_writer *w) {
   if (!r->like->wordpiece) {
-    put_null(w, "normalizer");
-    open_member(w, "pre_tokenizer", '{');
-    put_byte_level(w, true);
-    attend_json_close(w, '}');
+    json_put_text(w, "normalizer", NULL);
+    put_literal(w, "pre_tokenizer", BYTE_LEVEL("true"));
     return;
   }
-  open_member(w, "normalizer", '{');
-  json_put_text(w, "type", "BertNormalizer");
-  json_put_truth(w, "clean_text", true);
-  json_put_truth(w, "handle_chinese_chars", true);
-  json_put_truth(w, "strip_accents", r->o.lowercase && !r->o.keep_accents);
-  json_put_truth(w, "lowercase", r->o.lowercase);
-  attend_json_close(w, '}');
-  open_member(w, "pre_tokenizer", '{');
-  json_put_text(w, "type", "BertPreTokenizer");
-  attend_json_close(w, '}');
+  put_literal(w, "normalizer",
+              "{'type': 'BertNormalizer', 'clean_text': true, 'handle_chinese_chars': true, "
+              "'strip_accents': %s, 'lowercase': %s}",
+              word_of(r->o.lowercase && !r->o.keep_accents), word_of(r->o.lowercase));
+  put_literal(w, "pre_tokenizer", "{'type': 'BertPreTokenizer'}");
 }
 
-static void put_decoder(const attend_text_trainer *r, attend_json_writer *w) {
-  open_member(w, "decoder", '{');
-  if (r->like->wordpiece) {
-    json_put_text(w, "type", "WordPiece");
-    json_put_text(w, "prefix", "##");
-    json_put_truth(w, "cleanup", true);
-  } else {
-    put_byte_level(w, true);
+/* The special tokens around a text, and around a pair. */
+static void put_template(const attend_text_trainer *r, attend_json_writer *w) {
+  static const char name[] = "post_processor";
+  switch (r->o.like) {
+    case ATTEND_LIKE_BERT:
+      put_literal(w, name,
+                  "{'type': 'TemplateProcessing', "
+                  "'single': [" SPECIAL("[CLS]", "0") ", " SEQUENCE("A", "0") ", "
+                  SPECIAL("[SEP]", "0") "], "
+                  "'pair': [" SPECIAL("[CLS]", "0") ", " SEQUENCE("A", "0") ", "
+                  SPECIAL("[SEP]", "0") ", " SEQUENCE("B", "1") ", " SPECIAL("[SEP]", "1") "], "
+                  "'special_tokens': {" TOKEN("[CLS]") ", " TOKEN("[SEP]") "}}",
+                  (int)id_of(r, "[CLS]"), (int)id_of(r, "[SEP]"));
+      break;
+    case ATTEND_LIKE_BART:
+      put_literal(w, name,
+                  "{'type': 'RobertaProcessing', 'sep': ['</s>', %d], 'cls': ['<s>', %d], "
+                  "'trim_offsets': true, 'add_prefix_space': false}",
+                  (int)id_of(r, "</s>"), (int)id_of(r, "<s>"));
+      break;
+    case ATTEND_LIKE_LLAMA:
+      put_literal(w, name,
+                  "{'type': 'Sequence', 'processors': [" BYTE_LEVEL("false") ", "
+                  "{'type': 'TemplateProcessing', "
+                  "'single': [" SPECIAL("<s>", "0") ", " SEQUENCE("A", "0") "], "
+                  "'pair': [" SPECIAL("<s>", "0") ", " SEQUENCE("A", "0") ", "
+                  SPECIAL("<s>", "0") ", " SEQUENCE("B", "1") "], "
+                  "'special_tokens': {" TOKEN("<s>") "}}]}",
+                  (int)id_of(r, "<s>"));
+      break;
+    default:
+      put_literal(w, name, BYTE_LEVEL("false"));
   }
-  attend_json_close(w, '}');
 }
+
+/* ---- the model ------------------------------------------------------------------- */
 
 static void put_vocab(const attend_text_trainer *r, attend_json_writer *w) {
   attend_json_open(w, '{');
@@ -219,17 +168,6 @@ static void put_merges(const attend_text_trainer *r, attend_json_writer *w) {
   attend_json_close(w, ']');
 }
 
-static void put_bpe(attend_json_writer *w) {
-  json_put_text(w, "type", "BPE");
-  put_null(w, "dropout");
-  put_null(w, "unk_token"); /* every byte is known */
-  json_put_text(w, "continuing_subword_prefix", "");
-  json_put_text(w, "end_of_word_suffix", "");
-  json_put_truth(w, "fuse_unk", false);
-  json_put_truth(w, "byte_fallback", false);
-  json_put_truth(w, "ignore_merges", false);
-}
-
 static void put_model(const attend_text_trainer *r, attend_json_writer *w) {
   open_member(w, "model", '{');
   if (r->like->wordpiece) {
@@ -238,7 +176,14 @@ static void put_model(const attend_text_trainer *r, attend_json_writer *w) {
     json_put_text(w, "continuing_subword_prefix", "##");
     json_put_integer(w, "max_input_chars_per_word", LONGEST_CHARS);
   } else {
-    put_bpe(w);
+    json_put_text(w, "type", "BPE");
+    json_put_text(w, "dropout", NULL);
+    json_put_text(w, "unk_token", NULL); /* every byte is known */
+    json_put_text(w, "continuing_subword_prefix", "");
+    json_put_text(w, "end_of_word_suffix", "");
+    json_put_truth(w, "fuse_unk", false);
+    json_put_truth(w, "byte_fallback", false);
+    json_put_truth(w, "ignore_merges", false);
   }
   attend_json_member(w, "vocab");
   put_vocab(r, w);
@@ -252,18 +197,21 @@ attend_status write_tokenizer_json(const attend_text_trainer *r, attend_json_wri
   attend_json_indent(w, true);
   attend_json_open(w, '{');
   json_put_text(w, "version", "1.0");
-  put_null(w, "truncation");
-  put_null(w, "padding");
+  json_put_text(w, "truncation", NULL);
+  json_put_text(w, "padding", NULL);
   put_specials(r, w);
-  put_steps(r, w);
-  put_around(r, w);
-  put_decoder(r, w);
+  put_normalizer(r, w);
+  put_template(r, w);
+  if (r->like->wordpiece)
+    put_literal(w, "decoder", "{'type': 'WordPiece', 'prefix': '##', 'cleanup': true}");
+  else
+    put_literal(w, "decoder", BYTE_LEVEL("true"));
   put_model(r, w);
   attend_json_close(w, '}');
   return attend_json_finish(w);
 }
 
-attend_status write_vocab_json(const attend_text_trainer *r, attend_json_writer *w) {
+static attend_status write_vocab_json(const attend_text_trainer *r, attend_json_writer *w) {
   put_vocab(r, w);
   return attend_json_finish(w);
 }
@@ -281,7 +229,7 @@ static void put_added_decoder(const attend_text_trainer *r, attend_json_writer *
   attend_json_close(w, '}');
 }
 
-attend_status write_config_json(const attend_text_trainer *r, attend_json_writer *w) {
+static attend_status write_config_json(const attend_text_trainer *r, attend_json_writer *w) {
   attend_json_indent(w, true);
   attend_json_open(w, '{');
   json_put_text(w, "tokenizer_class", r->like->class);
@@ -300,7 +248,7 @@ attend_status write_config_json(const attend_text_trainer *r, attend_json_writer
   return attend_json_finish(w);
 }
 
-attend_status write_specials_json(const attend_text_trainer *r, attend_json_writer *w) {
+static attend_status write_specials_json(const attend_text_trainer *r, attend_json_writer *w) {
   attend_json_indent(w, true);
   attend_json_open(w, '{');
   put_roles(r, w);

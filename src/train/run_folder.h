@@ -7,7 +7,7 @@
  *   average/         the mean of the last checkpoints
  *   log.jsonl        an object a line: losses, rate, speed
  *
- * run_folder.c, run_log.c (writing the log), training_run.c (reading all of it), fit.c.
+ * run_folder.c writes it, training_run.c reads it; fit.c.
  */
 #ifndef TRAIN_RUN_FOLDER_H
 #define TRAIN_RUN_FOLDER_H
@@ -45,7 +45,7 @@ attend_status thin_steps(attend_context *ctx, const char *folder, uint64_t newes
 /* Removes the checkpoints after `last`, and a link to one of them. */
 attend_status drop_later(attend_context *ctx, const char *folder, uint64_t last);
 
-/* ---- the log (run_log.c) --------------------------------------------------------- */
+/* ---- the log --------------------------------------------------------- */
 
 typedef struct {
   attend_context *ctx;
