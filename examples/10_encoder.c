@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
   TRY(attend_model_create(files, &no_head, &model));
   TRY(attend_session_create(model, &batch, &session));
 
-  int width = attend_model_config(model)->encoder.width, ld;
+  int width = attend_config_stack(attend_model_config(model), ATTEND_ENCODER)->width, ld;
   float *together = malloc(TEXTS * (size_t)width * sizeof *together);
   float *alone = malloc(TEXTS * (size_t)width * sizeof *alone);
   if (!together || !alone) return 1;

@@ -49,18 +49,18 @@ int main(int argc, char **argv) {
   TRY(attend_model_create(files, NULL, &model));
   TRY(attend_session_create(model, NULL, &session));
   const attend_config *c = attend_model_config(model);
-  float *logits = malloc((size_t)(N * c->vocab) * sizeof *logits);
+  float *logits = malloc((size_t)(N * attend_config_get(c, ATTEND_CONFIG_VOCAB)) * sizeof *logits);
   if (!logits) return 1;
-  TRY(loss_of(ctx, session, c->vocab, logits, &plain));
+  TRY(loss_of(ctx, session, attend_config_get(c, ATTEND_CONFIG_VOCAB), logits, &plain));
   printf("loss %.4f; change of the loss without head 0, 1, ..\n", plain);
-  for (int layer = 0; layer < c->decoder.layers; layer++) {
+  for (int layer = 0; layer < attend_config_stack(c, ATTEND_DECODER)->layers; layer++) {
     printf("layer %d", layer);
-    for (int head = 0; head < c->decoder.heads; head++) {
+    for (int head = 0; head < attend_config_stack(c, ATTEND_DECODER)->heads; head++) {
       attend_hook hook = {ATTEND_INIT(attend_hook), .points = ATTEND_AT_HEAD_OUTPUT,
                           .layers = &layer,         .n_layers = 1,
                           .edit = ablate,           .user = &head};
       TRY(attend_session_set_hooks(session, 1, &hook));
-      TRY(loss_of(ctx, session, c->vocab, logits, &loss));
+      TRY(loss_of(ctx, session, attend_config_get(c, ATTEND_CONFIG_VOCAB), logits, &loss));
       printf("  %+.4f", loss - plain);
     }
     putchar('\n');

@@ -180,7 +180,7 @@ static attend_status train_by_length(bench *b) {
     if (!status) status = train_one(b, narrow ? "bf16" : "f32", b->name[i % b->forms], t);
   }
   if (status && status != ATTEND_STOPPED) return status;
-  if (attend_checkpoint_config(b->files)->parts == ATTEND_BOTH)
+  if (attend_config_parts(attend_checkpoint_config(b->files)) == ATTEND_BOTH)
     snprintf(decoder, sizeof decoder, " and %d decoder tokens", SUMMARY);
   snprintf(notes, sizeof notes, "One text%s a step: forward, backward, AdamW; %d threads, %s.",
            decoder, attend_context_threads(b->ctx), attend_context_isa(b->ctx));
@@ -253,7 +253,7 @@ static attend_status bench_documents(bench *b) {
 
 static int prepare(bench *b, bool documents, bool by_length) {
   const bench_options *o = b->o;
-  attend_config config;
+  attend_config *config;
   char lengths[32] = "256..65536";
   const char *forms = "softmax,elu,favor(m=64)";
   int most = o->tokens ? o->tokens : 16384;
@@ -270,8 +270,10 @@ static int prepare(bench *b, bool documents, bool by_length) {
     status = attend_form_parse(b->ctx, o->model.attention, &b->form[0]);
     b->how.form = &b->form[0];
   }
+  bool both = config && attend_config_parts(config) == ATTEND_BOTH;
+  attend_config_free(config);
   if (status) return complain_status(b->ctx, status);
-  if (documents && config.parts != ATTEND_BOTH) {
+  if (documents && !both) {
     complain("%s has no encoder and decoder, which bench summarize measures: give a bart or t5",
              b->path);
     return EXIT_USAGE;

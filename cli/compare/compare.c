@@ -158,7 +158,7 @@ static int find_ids(const model_opened *m, const compare_options *o, id_list *id
 
 /* At most --limit tokens, and no more than the model has positions for. */
 static void cut_ids(const model_opened *m, int limit, id_list *ids) {
-  int positions = attend_model_config(m->model)->positions;
+  int positions = attend_config_get(attend_model_config(m->model), ATTEND_CONFIG_POSITIONS);
   int most = limit ? limit : LIMIT;
   if (positions && most > positions) most = positions;
   if (ids->count <= most) return;

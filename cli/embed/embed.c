@@ -246,9 +246,10 @@ static int finish_file(embed_run *run) {
   const embed_options *o = run->o;
   attend_pooling pooling = attend_embedder_pooling(run->e);
   double seconds = seconds_now() - run->started;
-  const char *metadata[] = {
-      "model",  attend_model_config(run->m.model)->family, "pool", attend_pooling_name(pooling),
-      "length", o->embed.no_normalize ? "any" : "1",       NULL};
+  const char *metadata[] = {"model",  attend_config_family(attend_model_config(run->m.model)),
+                            "pool",   attend_pooling_name(pooling),
+                            "length", o->embed.no_normalize ? "any" : "1",
+                            NULL};
   int code = vector_file_finish(&run->file, metadata);
   if (code || o->common.json || o->vectors) return code;
   printf("%zu texts of %zu tokens: [%zu, %d] in %s, %.1f texts/s\n", run->texts, run->tokens,

@@ -171,9 +171,9 @@ static int begin_empty(const generate_run *run, generate_prompt *p) {
 
 static int check_context(const generate_run *run) {
   const attend_config *c = attend_model_config(run->m.model);
-  int requested = run->o->how.context, made = c->positions;
+  int requested = run->o->how.context, made = attend_config_get(c, ATTEND_CONFIG_POSITIONS);
   if (!requested || !made || requested <= made) return EXIT_OK;
-  if (c->position == ATTEND_POSITIONS_LEARNED) {
+  if (attend_config_get(c, ATTEND_CONFIG_POSITION) == ATTEND_POSITIONS_LEARNED) {
     complain("--context %d is more than the %d positions that the model has", requested, made);
     return EXIT_USAGE;
   }
@@ -185,7 +185,8 @@ static int check_context(const generate_run *run) {
  * (attention sinks). */
 static void keep_last(const generate_run *run, generate_prompt *p, const char *name) {
   int keep = run->context, gone = p->ids.count - keep;
-  int front = p->ids.id[0] == attend_model_config(run->m.model)->bos;
+  int front =
+      p->ids.id[0] == attend_config_get(attend_model_config(run->m.model), ATTEND_CONFIG_BOS);
   memmove(p->ids.id + front, p->ids.id + gone + front, (size_t)(keep - front) * sizeof *p->ids.id);
   p->ids.count = keep;
   complain("%s is longer than the context of %d tokens: its first %d were left out", name, keep,
@@ -194,7 +195,7 @@ static void keep_last(const generate_run *run, generate_prompt *p, const char *n
 
 static int fit(const generate_run *run, int i) {
   generate_prompt *p = &run->prompt[i];
-  bool decoder = attend_model_config(run->m.model)->parts == ATTEND_DECODER;
+  bool decoder = attend_config_parts(attend_model_config(run->m.model)) == ATTEND_DECODER;
   char name[32] = "the prompt";
   if (!run->context || p->ids.count <= run->context) return EXIT_OK;
   if (run->n_prompts > 1) snprintf(name, sizeof name, "prompt %d", i + 1);
@@ -240,9 +241,10 @@ static int open_tokenizer(generate_run *run) {
 /* A begin token after the first one starts another text: treat it as an end. */
 static void set_ends(generate_run *run) {
   const attend_config *c = attend_model_config(run->m.model);
-  run->end = c->bos;
+  run->end = attend_config_get(c, ATTEND_CONFIG_BOS);
   run->how.tokenizer = run->m.tokenizer;
-  if (c->parts != ATTEND_DECODER || c->bos < 0) return;
+  if (attend_config_parts(c) != ATTEND_DECODER || attend_config_get(c, ATTEND_CONFIG_BOS) < 0)
+    return;
   run->how.ends = &run->end;
   run->how.n_ends = 1;
 }
@@ -272,7 +274,9 @@ static int generate(generate_run *run) {
   code = model_open(&run->o->common, &run->o->model, &run->m);
   if (!code) code = open_tokenizer(run);
   if (code) return code;
-  run->context = run->how.context ? run->how.context : attend_model_config(run->m.model)->positions;
+  run->context = run->how.context ? run->how.context
+                                  : attend_config_get(attend_model_config(run->m.model),
+                                                      ATTEND_CONFIG_POSITIONS);
   code = encode_all(run);
   if (code) return code;
   set_ends(run);

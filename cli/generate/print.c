@@ -138,7 +138,7 @@ static const char *weights_name(attend_weights kind) {
 
 static const char *form_name(const generate_run *run) {
   const char *requested = run->o->model.attention;
-  const char *trained = attend_model_config(run->m.model)->attention;
+  const char *trained = attend_config_attention(attend_model_config(run->m.model));
   return requested ? requested : *trained ? trained : "softmax";
 }
 
@@ -154,7 +154,7 @@ static void print_stats(const generate_run *run, const attend_generation *g) {
   speeds s = measure(run, g);
   const attend_generation_cost *c = &s.cost;
   fprintf(stderr, "model   %s, %s, %s weights, loaded in %s\n",
-          attend_model_config(run->m.model)->family, form_name(run),
+          attend_config_family(attend_model_config(run->m.model)), form_name(run),
           weights_name(run->o->model.weights), as(CELL_SECONDS, run->m.seconds));
   fprintf(stderr, "prompt  %d token%s in %s: %s tokens/s\n", c->prompt_tokens,
           c->prompt_tokens == 1 ? "" : "s", as(CELL_SECONDS, c->prompt_seconds),

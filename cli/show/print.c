@@ -51,7 +51,9 @@ static bool show_tensor(const attend_checkpoint *files, tensor_place *place, sho
     if (!p.tensor) continue;
     *t = (shown_tensor){.tensor = p.tensor, .layer = p.layer};
     snprintf(t->what, sizeof t->what, "%s%s%s",
-             p.encoder && attend_checkpoint_config(files)->parts == ATTEND_BOTH ? "encoder: " : "",
+             p.encoder && attend_config_parts(attend_checkpoint_config(files)) == ATTEND_BOTH
+                 ? "encoder: "
+                 : "",
              p.what, p.bias ? ", bias" : "");
     return true;
   }
@@ -101,44 +103,52 @@ static void print_stack(const char *name, const attend_stack *s) {
 }
 
 static void print_positions(const attend_config *c) {
-  printf("  %-11s %s", "positions", positions_name(c->position));
-  if (c->positions)
-    printf(", %d", c->positions);
+  printf("  %-11s %s", "positions",
+         positions_name((attend_positions)attend_config_get(c, ATTEND_CONFIG_POSITION)));
+  if (attend_config_get(c, ATTEND_CONFIG_POSITIONS))
+    printf(", %d", attend_config_get(c, ATTEND_CONFIG_POSITIONS));
   else
     fputs(", no limit", stdout);
-  if (c->position == ATTEND_POSITIONS_ROTARY) printf(", theta %g", c->rope.theta);
-  if (c->position == ATTEND_POSITIONS_BUCKETS)
-    printf(", %d up to distance %d", c->buckets, c->max_distance);
+  if (attend_config_get(c, ATTEND_CONFIG_POSITION) == ATTEND_POSITIONS_ROTARY)
+    printf(", theta %g", attend_config_rope_theta(c));
+  if (attend_config_get(c, ATTEND_CONFIG_POSITION) == ATTEND_POSITIONS_BUCKETS)
+    printf(", %d up to distance %d", attend_config_get(c, ATTEND_CONFIG_BUCKETS),
+           attend_config_get(c, ATTEND_CONFIG_MAX_DISTANCE));
   putchar('\n');
 }
 
 static void print_attention(const attend_config *c) {
   char roles[ATTEND_ROLES_TEXT];
-  if (!*c->attention) return;
-  printf("  %-11s %s", "attention", c->attention);
-  if (c->roles) printf(" in %s", attend_roles_text(c->roles, roles));
+  if (!*attend_config_attention(c)) return;
+  printf("  %-11s %s", "attention", attend_config_attention(c));
+  if (attend_config_roles(c)) printf(" in %s", attend_roles_text(attend_config_roles(c), roles));
   putchar('\n');
 }
 
 static void print_config(const shown *s) {
   const attend_config *c = attend_checkpoint_config(s->files);
   bool head = attend_checkpoint_has_head(s->files);
-  printf("%s\n  %-11s %s, %s\n", s->path, "family", c->family, parts_name(c->parts));
-  print_stack("encoder", &c->encoder);
-  print_stack("decoder", &c->decoder);
+  printf("%s\n  %-11s %s, %s\n", s->path, "family", attend_config_family(c),
+         parts_name(attend_config_parts(c)));
+  print_stack("encoder", attend_config_stack(c, ATTEND_ENCODER));
+  print_stack("decoder", attend_config_stack(c, ATTEND_DECODER));
   print_attention(c);
   print_positions(c);
-  printf("  %-11s %s%s\n", "activation", attend_activation_name(c->activation),
-         c->gated ? ", gated" : "");
-  printf("  %-11s %s, eps %g, %s%s%s\n", "norm", c->rms ? "rms" : "layer", (double)c->norm_eps,
-         norms_name(c->norms), c->embed_norm ? ", after the embeddings" : "",
-         c->final_norm ? ", at the end" : "");
-  printf("  %-11s %d%s\n", "vocabulary", c->vocab, c->types ? ", with segments" : "");
+  printf("  %-11s %s%s\n", "activation",
+         attend_activation_name((attend_activation)attend_config_get(c, ATTEND_CONFIG_ACTIVATION)),
+         attend_config_get(c, ATTEND_CONFIG_GATED) ? ", gated" : "");
+  printf("  %-11s %s, eps %g, %s%s%s\n", "norm",
+         attend_config_get(c, ATTEND_CONFIG_RMS) ? "rms" : "layer", attend_config_norm_eps(c),
+         norms_name((attend_norms)attend_config_get(c, ATTEND_CONFIG_NORMS)),
+         attend_config_get(c, ATTEND_CONFIG_EMBED_NORM) ? ", after the embeddings" : "",
+         attend_config_get(c, ATTEND_CONFIG_FINAL_NORM) ? ", at the end" : "");
+  printf("  %-11s %d%s\n", "vocabulary", attend_config_get(c, ATTEND_CONFIG_VOCAB),
+         attend_config_get(c, ATTEND_CONFIG_TYPES) ? ", with segments" : "");
   printf("  %-11s %s\n", "head",
-         !head          ? "none: hidden states only"
-         : c->transform ? "masked LM"
-         : c->tied      ? "the token table"
-                        : "of its own");
+         !head                                           ? "none: hidden states only"
+         : attend_config_get(c, ATTEND_CONFIG_TRANSFORM) ? "masked LM"
+         : attend_config_get(c, ATTEND_CONFIG_TIED)      ? "the token table"
+                                                         : "of its own");
   if (s->tokenizer)
     printf("  %-11s %s, %d ids\n", "tokenizer", s->tokenizer, (int)s->tokens);
   else
@@ -214,10 +224,9 @@ static int print_costs(const shown *s) {
     bool write = !strcmp(c->what, "write");
     snprintf(what, sizeof what, write ? "%s, after %d" : "%s, %d at once", c->what,
              s->cost.context);
-    table_add(&t,
-              (cell[]){cell_text(what), cell_number(c->cost.flops), cell_number(c->cost.bytes),
-                       c->limit.bound ? cell_text(c->limit.bound) : cell_text("-"),
-                       cell_number(c->limit.least_s), cell_number(1 / c->limit.least_s)});
+    table_add(&t, (cell[]){cell_text(what), cell_number(c->cost.flops), cell_number(c->cost.bytes),
+                           c->limit.bound ? cell_text(c->limit.bound) : cell_text("-"),
+                           cell_number(c->limit.least_s), cell_number(1 / c->limit.least_s)});
   }
   putchar('\n');
   int code = table_print(&t, stdout);
@@ -278,22 +287,26 @@ static void put_stack(attend_json_writer *w, const char *name, const attend_stac
 static void put_config(attend_json_writer *w, const shown *s) {
   const attend_config *c = attend_checkpoint_config(s->files);
   json_text(w, "path", s->path);
-  json_text(w, "family", c->family);
-  json_text(w, "parts", parts_name(c->parts));
-  put_stack(w, "encoder", &c->encoder);
-  put_stack(w, "decoder", &c->decoder);
+  json_text(w, "family", attend_config_family(c));
+  json_text(w, "parts", parts_name(attend_config_parts(c)));
+  put_stack(w, "encoder", attend_config_stack(c, ATTEND_ENCODER));
+  put_stack(w, "decoder", attend_config_stack(c, ATTEND_DECODER));
   char roles[ATTEND_ROLES_TEXT];
-  json_text(w, "attention", *c->attention ? c->attention : "softmax");
-  json_text(w, "attention_roles", c->roles ? attend_roles_text(c->roles, roles) : NULL);
-  json_text(w, "position", positions_name(c->position));
-  json_number(w, "positions", c->positions);
-  json_text(w, "activation", attend_activation_name(c->activation));
-  json_truth(w, "gated", c->gated);
-  json_text(w, "norm", c->rms ? "rms" : "layer");
-  json_number(w, "norm_eps", short_of(c->norm_eps));
-  json_truth(w, "post_norm", c->norms == ATTEND_NORM_SUM);
-  json_number(w, "vocabulary", c->vocab);
-  json_truth(w, "tied", c->tied);
+  json_text(w, "attention", *attend_config_attention(c) ? attend_config_attention(c) : "softmax");
+  json_text(w, "attention_roles",
+            attend_config_roles(c) ? attend_roles_text(attend_config_roles(c), roles) : NULL);
+  json_text(w, "position",
+            positions_name((attend_positions)attend_config_get(c, ATTEND_CONFIG_POSITION)));
+  json_number(w, "positions", attend_config_get(c, ATTEND_CONFIG_POSITIONS));
+  json_text(
+      w, "activation",
+      attend_activation_name((attend_activation)attend_config_get(c, ATTEND_CONFIG_ACTIVATION)));
+  json_truth(w, "gated", attend_config_get(c, ATTEND_CONFIG_GATED));
+  json_text(w, "norm", attend_config_get(c, ATTEND_CONFIG_RMS) ? "rms" : "layer");
+  json_number(w, "norm_eps", short_of(attend_config_norm_eps(c)));
+  json_truth(w, "post_norm", attend_config_get(c, ATTEND_CONFIG_NORMS) == ATTEND_NORM_SUM);
+  json_number(w, "vocabulary", attend_config_get(c, ATTEND_CONFIG_VOCAB));
+  json_truth(w, "tied", attend_config_get(c, ATTEND_CONFIG_TIED));
   json_truth(w, "head", attend_checkpoint_has_head(s->files));
   json_text(w, "tokenizer", s->tokenizer);
   json_number(w, "tokenizer_ids", s->tokens);

@@ -171,7 +171,7 @@ static void say_cost(const job *j, int i) {
   fprintf(stderr, "attend: %lld tokens", (long long)state.tokens);
   if (j->o->linear)
     fprintf(stderr, ", read %d times in portions",
-            attend_model_config(j->s.m.model)->encoder.layers + 1);
+            attend_config_stack(attend_model_config(j->s.m.model), ATTEND_ENCODER)->layers + 1);
   else
     fprintf(stderr, " in %d parts of up to %d, and summaries of their summaries",
             attend_long_summary_count(j->x[i], 0), state.part_tokens);

@@ -214,7 +214,8 @@ static int say_notices(const summary_printer *p) {
   say_few(p);
   if (context)
     complain("%d summar%s ended because the decoder has %d positions", context,
-             context == 1 ? "y" : "ies", attend_model_config(p->s->m.model)->positions);
+             context == 1 ? "y" : "ies",
+             attend_config_get(attend_model_config(p->s->m.model), ATTEND_CONFIG_POSITIONS));
   if (done < p->count) complain("interrupted: %d of %d documents are done", done, p->count);
   return code;
 }
@@ -295,7 +296,8 @@ int summary_show(const summarize_options *o, const summarizer *s, const attend_d
   char layer[16], threads[16], place[16];
   command c = {{(char *)"attend view"}, 1};
   if (!d->count) return EXIT_OK;
-  const attend_stack *decoder = &attend_model_config(s->m.model)->decoder;
+  const attend_stack *decoder =
+      attend_config_stack(attend_model_config(s->m.model), ATTEND_DECODER);
   char *text = input_of(s, from, d), *heads = all_heads(decoder->heads);
   snprintf(layer, sizeof layer, "%d", decoder->layers - 1);
   snprintf(threads, sizeof threads, "%d", o->common.threads);

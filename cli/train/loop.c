@@ -146,9 +146,9 @@ static void describe(const train_run *run) {
   format_cell(CELL_NUMBER, (double)count, parameters, sizeof parameters);
   format_cell(CELL_BYTES, (double)attend_corpus_bytes(run->texts), bytes, sizeof bytes);
   snprintf(text, sizeof text, "%s of %s parameters learns from %s: %zu %s%s, %zu tokens%s",
-           c->family, parameters, bytes, texts, run->task == ATTEND_LEARN_PAIRS ? "pair" : "text",
-           texts == 1 ? "" : "s", attend_corpus_tokens(run->texts),
-           run->resumes ? "; it goes on" : "");
+           attend_config_family(c), parameters, bytes, texts,
+           run->task == ATTEND_LEARN_PAIRS ? "pair" : "text", texts == 1 ? "" : "s",
+           attend_corpus_tokens(run->texts), run->resumes ? "; it goes on" : "");
   say(run, text);
   if (attend_corpus_dropped(run->texts)) {
     snprintf(text, sizeof text, "%zu tokens were cut off: texts were longer than --length",

@@ -169,7 +169,7 @@ static int make_trainer(train_run *run) {
 
 static attend_task task_of(const train_run *run) {
   static const char *const tasks[] = {"causal", "masked", "pairs"};
-  attend_parts parts = attend_trainer_config(run->trainer)->parts;
+  attend_parts parts = attend_config_parts(attend_trainer_config(run->trainer));
   for (int i = 0; run->s->task && i < 3; i++)
     if (!strcmp(tasks[i], run->s->task)) return (attend_task)i;
   if (parts == ATTEND_BOTH) return ATTEND_LEARN_PAIRS;
@@ -178,7 +178,7 @@ static attend_task task_of(const train_run *run) {
 }
 
 static int longest(const train_run *run) {
-  int positions = attend_trainer_config(run->trainer)->positions;
+  int positions = attend_config_get(attend_trainer_config(run->trainer), ATTEND_CONFIG_POSITIONS);
   if (run->s->length) return run->s->length;
   return positions && positions < 256 ? positions : 256;
 }
@@ -188,21 +188,22 @@ static int check_model(const train_run *run) {
   static const char *const sides[] = {"", "an encoder", "a decoder", "an encoder-decoder"};
   const attend_config *c = attend_trainer_config(run->trainer);
   int tokens = attend_tokenizer_count(run->tokenizer);
-  bool fits = run->task == ATTEND_LEARN_PAIRS    ? c->parts != ATTEND_ENCODER
-              : run->task == ATTEND_LEARN_MASKED ? c->parts == ATTEND_ENCODER
-                                                 : c->parts == ATTEND_DECODER;
+  bool fits = run->task == ATTEND_LEARN_PAIRS    ? attend_config_parts(c) != ATTEND_ENCODER
+              : run->task == ATTEND_LEARN_MASKED ? attend_config_parts(c) == ATTEND_ENCODER
+                                                 : attend_config_parts(c) == ATTEND_DECODER;
   if (!fits)
-    complain("%s cannot learn the task %s", sides[c->parts],
+    complain("%s cannot learn the task %s", sides[attend_config_parts(c)],
              run->s->task ? run->s->task : "asked for");
-  else if (c->positions && longest(run) > c->positions)
+  else if (attend_config_get(c, ATTEND_CONFIG_POSITIONS) &&
+           longest(run) > attend_config_get(c, ATTEND_CONFIG_POSITIONS))
     complain(
         "texts of %d tokens are longer than the %d that the model can take: choose a smaller "
         "--length",
-        longest(run), c->positions);
-  else if (tokens > c->vocab)
+        longest(run), attend_config_get(c, ATTEND_CONFIG_POSITIONS));
+  else if (tokens > attend_config_get(c, ATTEND_CONFIG_VOCAB))
     return complain(
         "the tokenizer has %d tokens and the model takes %d: they do not belong together", tokens,
-        c->vocab);
+        attend_config_get(c, ATTEND_CONFIG_VOCAB));
   else
     return EXIT_OK;
   return EXIT_USAGE;
@@ -224,7 +225,7 @@ static int special(const train_run *run, attend_special which, attend_special ot
 static int read_files(train_run *run, const text_list *files, attend_corpus *to) {
   const train_settings *s = run->s;
   bool masked = run->task == ATTEND_LEARN_MASKED;
-  attend_parts parts = attend_trainer_config(run->trainer)->parts;
+  attend_parts parts = attend_config_parts(attend_trainer_config(run->trainer));
   bool joined = parts == ATTEND_DECODER;
   size_t length = (size_t)longest(run);
   size_t target = s->target_length ? (size_t)s->target_length : joined ? length / 2 : length;
@@ -269,16 +270,18 @@ static int make_batches(train_run *run) {
   const attend_config *c = attend_trainer_config(run->trainer);
   attend_batch_options how = {ATTEND_INIT(attend_batch_options),
                               .task = run->task,
-                              .parts = c->parts,
+                              .parts = attend_config_parts(c),
                               .batch = s->batch,
                               .length = longest(run),
                               .seed = s->common.seed,
-                              .start = c->decoder_start >= 0 ? c->decoder_start : c->bos,
-                              .pad = c->pad,
+                              .start = attend_config_get(c, ATTEND_CONFIG_DECODER_START) >= 0
+                                           ? attend_config_get(c, ATTEND_CONFIG_DECODER_START)
+                                           : attend_config_get(c, ATTEND_CONFIG_BOS),
+                              .pad = attend_config_get(c, ATTEND_CONFIG_PAD),
                               .mask = attend_tokenizer_special(run->tokenizer, ATTEND_SPECIAL_MASK),
                               .cls = attend_tokenizer_special(run->tokenizer, ATTEND_SPECIAL_CLS),
                               .sep = attend_tokenizer_special(run->tokenizer, ATTEND_SPECIAL_SEP),
-                              .vocab = c->vocab,
+                              .vocab = attend_config_get(c, ATTEND_CONFIG_VOCAB),
                               .mask_share = (float)s->mask_share};
   TRY(run, attend_batches_create(run->texts, &how, &run->batches));
   if (!run->held) return EXIT_OK;

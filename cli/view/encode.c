@@ -215,22 +215,23 @@ void write_model(attend_json_writer *w, const viewer *v, int model) {
   static const char *const positions[] = {"learned", "sinusoidal", "rotary", "buckets"};
   const attend_view_model *m = attend_viewer_model(v->session, model);
   const attend_config *c = m->config;
-  const attend_stack *s = c->parts & ATTEND_ENCODER ? &c->encoder : &c->decoder;
+  const attend_stack *s = attend_config_stack(
+      c, attend_config_parts(c) & ATTEND_ENCODER ? ATTEND_ENCODER : ATTEND_DECODER);
   char id[12];
   snprintf(id, sizeof id, "%d", model);
   attend_json_open(w, '{');
   json_text(w, "id", id);
   json_text(w, "name", m->name);
-  json_text(w, "family", c->family);
-  json_text(w, "parts", parts[c->parts]);
+  json_text(w, "family", attend_config_family(c));
+  json_text(w, "parts", parts[attend_config_parts(c)]);
   json_number(w, "layers", s->layers);
   json_number(w, "heads", s->heads);
-  json_number(w, "context", c->positions);
-  json_truth(w, "writes", c->parts & ATTEND_DECODER);
-  json_truth(w, "fills", c->parts == ATTEND_ENCODER);
-  json_truth(w, "pairs", c->parts == ATTEND_ENCODER && m->tokenizer);
+  json_number(w, "context", attend_config_get(c, ATTEND_CONFIG_POSITIONS));
+  json_truth(w, "writes", attend_config_parts(c) & ATTEND_DECODER);
+  json_truth(w, "fills", attend_config_parts(c) == ATTEND_ENCODER);
+  json_truth(w, "pairs", attend_config_parts(c) == ATTEND_ENCODER && m->tokenizer);
   json_truth(w, "words", m->tokenizer != NULL);
-  json_text(w, "positions", positions[c->position]);
+  json_text(w, "positions", positions[attend_config_get(c, ATTEND_CONFIG_POSITION)]);
   attend_json_close(w, '}');
 }
 

@@ -111,7 +111,7 @@ static const example examples[] = {
 static const char *model_for(const viewer *v, attend_parts kind, char id[12]) {
   const attend_view_model *m;
   for (int i = 0; (m = attend_viewer_model(v->session, i)); i++)
-    if (m->config->parts == kind) {
+    if (attend_config_parts(m->config) == kind) {
       snprintf(id, 12, "%d", i);
       return id;
     }

@@ -336,7 +336,8 @@ static bool request_side(request *r, const attend_view_run *run, attend_role *ro
   const attend_config *c = attend_viewer_model(r->v->session, run->c.model)->config;
   *role = decoder ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF;
   *tokens = run->side[decoder].n;
-  *layers = decoder ? c->decoder.layers : c->encoder.layers;
+  *layers = decoder ? attend_config_stack(c, ATTEND_DECODER)->layers
+                    : attend_config_stack(c, ATTEND_ENCODER)->layers;
   return true;
 }
 

@@ -263,7 +263,8 @@ static void keep_table(recording *r, int model, int step) {
 static void keep_positions(recording *r) {
   const attend_view_model *m;
   for (int i = 0; (m = attend_viewer_model(r->v->session, i)); i++) {
-    bool each = m->has_steps && m->config->position == ATTEND_POSITIONS_LEARNED;
+    bool each = m->has_steps &&
+                attend_config_get(m->config, ATTEND_CONFIG_POSITION) == ATTEND_POSITIONS_LEARNED;
     for (int k = 0; k < (each ? r->n_kept : 1); k++) keep_table(r, i, each ? r->kept[k] : -1);
   }
 }
@@ -358,7 +359,7 @@ static void keep_training(recording *r) {
   r->most = MOST_BYTES + FORM_BYTES;
   size_t rest = r->most > r->spent ? r->most - r->spent : 0;
   size_t whole = step_bytes(run, (size_t)r->o->new_tokens);
-  bool generates = config->parts & ATTEND_DECODER && whole * (size_t)count < rest;
+  bool generates = attend_config_parts(config) & ATTEND_DECODER && whole * (size_t)count < rest;
   choose_steps(r, c, generates ? whole : step_bytes(run, 0));
   progress_start("recording steps", (size_t)r->n_kept);
   for (int i = 0; i < r->n_kept; i++) {
@@ -389,7 +390,7 @@ static bool record_runs(recording *r) {
     memcpy(r->other, run->id, sizeof r->other);
     put_run(r, run);
   }
-  if (!(config->parts & ATTEND_DECODER)) return true;
+  if (!(attend_config_parts(config) & ATTEND_DECODER)) return true;
   if (!run_generated(r->v, &s->c, r->o->new_tokens, &run, r->error)) return false;
   put_run(r, run);
   return true;
@@ -411,7 +412,7 @@ static void record(recording *r) {
   progress_step(1, "heads");
   if (s->has_other) keep_case(r, &s->other, 0, false);
   progress_step(2, "heads");
-  if (config->parts & ATTEND_DECODER) keep_case(r, &s->c, r->o->new_tokens, false);
+  if (attend_config_parts(config) & ATTEND_DECODER) keep_case(r, &s->c, r->o->new_tokens, false);
   progress_end();
   keep_training(r);
   keep_positions(r);

@@ -324,9 +324,9 @@ static int read_file(const char *path, char **text) {
 static const char *example_text(const viewer *v) {
   const attend_view_model *m = attend_viewer_model(v->session, 0);
   if (!m->tokenizer) return "0 1 2 0 1 2";
-  return m->config->parts == ATTEND_DECODER ? "The dog sitting in the car"
-                                            : "The keys to the old cabinet are "
-                                              "on the table.";
+  return attend_config_parts(m->config) == ATTEND_DECODER ? "The dog sitting in the car"
+                                                          : "The keys to the old cabinet are "
+                                                            "on the table.";
 }
 
 static int fail_step(const viewer *v) {
@@ -365,9 +365,9 @@ static void complete_form(const viewer *v, const model_options *o, view_case *c)
   char learnt[ATTEND_ROLES_TEXT];
   const char *form = o->attention;
   const char *roles = o->roles ? o->roles : "";
-  if (!form && config->attention[0]) {
-    form = config->attention;
-    roles = attend_roles_text(config->roles, learnt);
+  if (!form && attend_config_attention(config)[0]) {
+    form = attend_config_attention(config);
+    roles = attend_roles_text(attend_config_roles(config), learnt);
   }
   if (!form) return;
   char text[2 * ATTEND_VIEW_FORM];

@@ -61,79 +61,61 @@ typedef enum {
   ATTEND_NORM_NONE
 } attend_norms;
 
-/* Norms of queries and keys, before rotary positions. */
+/* The configuration of a model: its folder's config.json. */
+typedef struct attend_config attend_config;
+
+/* path: a folder with config.json, or the file. */
+ATTEND_API attend_status attend_config_read(attend_context *ctx, const char *path,
+                                            attend_config **config);
+/* Of one that was read; those of models and checkpoints are theirs. */
+ATTEND_API void attend_config_free(attend_config *config);
+
+ATTEND_API const char *attend_config_family(const attend_config *config); /* "gpt2" */
+ATTEND_API attend_parts attend_config_parts(const attend_config *config);
+/* ATTEND_ENCODER or ATTEND_DECODER. */
+ATTEND_API const attend_stack *attend_config_stack(const attend_config *config, attend_parts side);
+
 typedef enum {
-  ATTEND_QK_NORM_NONE = 0,
-  ATTEND_QK_NORM_HEAD, /* of each head: Qwen 3                                */
-  ATTEND_QK_NORM_ALL   /* of all heads together: OLMo 2                       */
-} attend_qk_norm;
+  ATTEND_CONFIG_VOCAB = 0,
+  ATTEND_CONFIG_TYPES,        /* of segments; 0: none                            */
+  ATTEND_CONFIG_POSITIONS,    /* maximum length; 0: no limit                     */
+  ATTEND_CONFIG_POSITION,     /* attend_positions                                */
+  ATTEND_CONFIG_BUCKETS,      /* of relative positions                           */
+  ATTEND_CONFIG_MAX_DISTANCE, /* of them                                         */
+  ATTEND_CONFIG_NORMS,        /* attend_norms                                    */
+  ATTEND_CONFIG_RMS,          /* 1: RMS norm instead of layer norm               */
+  ATTEND_CONFIG_EMBED_NORM,   /* 1: a norm after the embeddings                  */
+  ATTEND_CONFIG_FINAL_NORM,   /* 1: a norm after the last layer                  */
+  ATTEND_CONFIG_ACTIVATION,   /* attend_activation                               */
+  ATTEND_CONFIG_GATED,        /* 1: activation(gate x) (up x) instead of activation(up x) */
+  ATTEND_CONFIG_TRANSFORM,    /* 1: a masked-LM head: dense, activation, norm first */
+  ATTEND_CONFIG_TIED,         /* 1: the head is the embedding table              */
+  ATTEND_CONFIG_COPY,         /* key width of a pointer-generator head; 0: none  */
+  /* Token ids, -1: none. */
+  ATTEND_CONFIG_BOS,
+  ATTEND_CONFIG_PAD,
+  ATTEND_CONFIG_DECODER_START,
+  ATTEND_CONFIG_FORCED_BOS,
+  ATTEND_CONFIG_FORCED_EOS
+} attend_config_key;
 
-/* Whether attention and mlp read the same x. */
-typedef enum {
-  ATTEND_PARALLEL_NONE = 0,
-  ATTEND_PARALLEL_SHARED,  /* through one norm: GPT-J, Phi                    */
-  ATTEND_PARALLEL_SEPARATE /* through two: GPT-NeoX                           */
-} attend_parallel;
-
-enum { ATTEND_MOST_EOS = 8, ATTEND_MOST_LAYERS = 1024 };
-
-typedef struct {
-  char family[16]; /* config.json's model_type: "gpt2", "bert", ..            */
-  attend_parts parts;
-  attend_stack encoder, decoder;
-  int vocab;
-  int types; /* of segments; 0: none */
-  attend_positions position;
-  int positions;       /* maximum length; 0: no limit                        */
-  int position_offset; /* of the first row of the table                      */
-  attend_rope rope;
-  attend_rope rope_sliding; /* of layers with a window; theta 0: the same      */
-  int rotary;               /* dims of a head that rotate; 0: all              */
-  int buckets, max_distance;
-  int rms; /* RMS norm instead of layer norm                        */
-  float norm_eps;
-  attend_norms norms;
-  attend_qk_norm qk_norm;
-  attend_parallel parallel;
-  int embed_norm;     /* a norm after the embeddings                           */
-  int final_norm;     /* a norm after the last layer                           */
-  float embed_factor; /* embeddings times this                               */
-  float head_factor;  /* the head's input times this                         */
-  int embed_width;    /* of the tables, projected to the model's; 0: the same */
-  int layer_groups;   /* layers share weights: layer i has those of group
-                         i groups / layers; 0: each has its own               */
-  float score_factor; /* of q.k; 0: 1/sqrt(dim)                              */
-  float score_cap;    /* c: scores s become c tanh(s / c); 0: none            */
-  float logit_cap;    /* the same of logits                                  */
-  int window;         /* a token sees itself and window - 1 before; 0: all    */
-  int some_slide;     /* in some layers only: bit i of slides, in bytes       */
-  unsigned char slides[ATTEND_MOST_LAYERS / 8];
-  int score_by_layer; /* and divided by the layer index + 1                  */
-  attend_form form;   /* of attention: config.json's attend_attention, which
-                         `attend train` writes; else softmax                  */
-  char attention[64]; /* the same as it is written there; "": softmax         */
-  unsigned roles;     /* of attend_in: attention of these has that form, others
-                         softmax: config.json's attend_attention_roles; 0: all */
-  attend_activation activation;
-  int gated;                         /* activation(gate x) (up x) instead of activation(up x) */
-  int attention_biases, mlp_biases;  /* llama's switches: q, k, v, o; mlp     */
-  int transform;                     /* masked-LM heads: dense, activation, norm first        */
-  attend_activation head_activation; /* of the transform                     */
-  int tied;                          /* the head is the embedding table                       */
-  int copy;                          /* bart, t5: key width of a pointer-generator head:
-               config.json's attend_copy_width; 0: none              */
-  int bos, eos[ATTEND_MOST_EOS], n_eos, pad; /* -1: none                     */
-  int decoder_start, forced_bos, forced_eos; /* -1: none                     */
-} attend_config;
+ATTEND_API int attend_config_get(const attend_config *config, attend_config_key key);
+/* End token i, -1 past the last. */
+ATTEND_API int attend_config_eos(const attend_config *config, int i);
+ATTEND_API double attend_config_norm_eps(const attend_config *config);
+ATTEND_API double attend_config_rope_theta(const attend_config *config);
+/* The form of attention that config.json names (attend_attention, which `attend train`
+ * writes), else softmax; as it is written there, or ""; and the roles that have it, bits of
+ * attend_in, 0: all. */
+ATTEND_API const attend_form *attend_config_form(const attend_config *config);
+ATTEND_API const char *attend_config_attention(const attend_config *config);
+ATTEND_API unsigned attend_config_roles(const attend_config *config);
 
 /* "encoder,cross" or "encoder cross"; and back, into text, with commas. */
 enum { ATTEND_ROLES_TEXT = 32 };
 ATTEND_API attend_status attend_roles_parse(attend_context *ctx, const char *text, unsigned *roles);
 ATTEND_API const char *attend_roles_text(unsigned roles, char text[ATTEND_ROLES_TEXT]);
 
-/* path: a folder with config.json, or the file. */
-ATTEND_API attend_status attend_config_read(attend_context *ctx, const char *path,
-                                            attend_config *config);
 /* The form of every role: `form` in `roles` (0: all), the configuration's in the others,
  * or in all of them if form is NULL. */
 ATTEND_API attend_status attend_config_forms(attend_context *ctx, const attend_config *config,

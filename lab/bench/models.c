@@ -40,12 +40,17 @@ static attend_status open_bench(attend_context *ctx, const attend_bench_options 
 static attend_status draw_ids(bench *b, size_t n, int batch) {
   ATTEND_TRY(take(b->ctx, size_times(n, sizeof *b->ids), "ids", &b->ids));
   ATTEND_TRY(take(b->ctx, size_times(n, sizeof *b->targets), "ids", &b->targets));
-  ATTEND_TRY(take(b->ctx, SIZE_PRODUCT((size_t)batch, (size_t)b->config->vocab, sizeof *b->logits),
-                  "logits", &b->logits));
+  ATTEND_TRY(
+      take(b->ctx,
+           SIZE_PRODUCT((size_t)batch, (size_t)attend_config_get(b->config, ATTEND_CONFIG_VOCAB),
+                        sizeof *b->logits),
+           "logits", &b->logits));
   for (size_t i = 0; i < n; i++) {
     uint64_t word = random_word((attend_random){7, 0}, i);
-    b->ids[i] = (int32_t)((uint32_t)word % (uint32_t)b->config->vocab);
-    b->targets[i] = (int32_t)((uint32_t)(word >> 32) % (uint32_t)b->config->vocab);
+    b->ids[i] =
+        (int32_t)((uint32_t)word % (uint32_t)attend_config_get(b->config, ATTEND_CONFIG_VOCAB));
+    b->targets[i] = (int32_t)((uint32_t)(word >> 32) %
+                              (uint32_t)attend_config_get(b->config, ATTEND_CONFIG_VOCAB));
   }
   return ATTEND_OK;
 }
@@ -137,7 +142,7 @@ static attend_status decode(const bench *b, attend_session *session, int batch, 
 static attend_status read_texts(const bench *b, attend_session *session, int batch, int n,
                                 double *seconds) {
   double start = seconds_now();
-  if (b->config->parts & ATTEND_ENCODER) {
+  if (attend_config_parts(b->config) & ATTEND_ENCODER) {
     ATTEND_TRY(attend_session_encode(session, batch, n, b->ids, NULL, NULL));
   } else {
     attend_session_reset(session);
@@ -151,9 +156,11 @@ static attend_status read_texts(const bench *b, attend_session *session, int bat
 /* Products of weights, and of queries with keys and weights with values. */
 static double read_flops(const attend_model *model, const attend_model_timing *t) {
   const attend_config *c = attend_model_config(model);
-  const attend_stack *s = c->parts & ATTEND_ENCODER ? &c->encoder : &c->decoder;
-  bool causal = c->parts == ATTEND_DECODER;
-  double n = t->tokens, layers = layer_flops(s, c->gated, false) * s->layers;
+  const attend_stack *s = attend_config_stack(
+      c, attend_config_parts(c) & ATTEND_ENCODER ? ATTEND_ENCODER : ATTEND_DECODER);
+  bool causal = attend_config_parts(c) == ATTEND_DECODER;
+  double n = t->tokens,
+         layers = layer_flops(s, attend_config_get(c, ATTEND_CONFIG_GATED), false) * s->layers;
   double head = causal ? fmax(0, attend_model_flops(model) - layers) : 0; /* of one row */
   return t->batch * (n * layers + head + pair_flops(s, causal ? n * (n + 1) / 2 : n * n));
 }
@@ -163,7 +170,7 @@ static attend_status measure_model(const bench *b, attend_model *model, attend_s
                                    attend_model_timing *t) {
   enum { TIMED = 5 };
   double read[TIMED + 1], token[TIMED + 1], product[TIMED + 1], memory[TIMED + 1];
-  bool decodes = b->config->parts == ATTEND_DECODER;
+  bool decodes = attend_config_parts(b->config) == ATTEND_DECODER;
   for (int i = 0; i <= TIMED; i++) {
     ATTEND_TRY(report(b, (double)i / (TIMED + 1), "reading and decoding"));
     ATTEND_TRY(read_texts(b, session, t->batch, t->tokens, &read[i]));
@@ -185,12 +192,12 @@ static attend_status measure_model(const bench *b, attend_model *model, attend_s
 }
 
 static attend_status bench_model(bench *b, attend_model *model, attend_model_timing *t) {
-  bool encoder = b->config->parts & ATTEND_ENCODER;
+  bool encoder = attend_config_parts(b->config) & ATTEND_ENCODER;
   attend_session *session;
   t->batch = b->o.batch ? b->o.batch : encoder ? 32 : 1;
   t->tokens = b->o.tokens ? b->o.tokens : encoder ? 128 : 512;
-  int most = b->config->positions - (encoder ? 0 : DECODED);
-  if (b->config->positions && t->tokens > most) t->tokens = most;
+  int most = attend_config_get(b->config, ATTEND_CONFIG_POSITIONS) - (encoder ? 0 : DECODED);
+  if (attend_config_get(b->config, ATTEND_CONFIG_POSITIONS) && t->tokens > most) t->tokens = most;
   ATTEND_TRY(draw_ids(b, (size_t)t->batch * (size_t)t->tokens, t->batch));
   attend_session_options r = {ATTEND_INIT(attend_session_options), .batch = t->batch,
                               .rows = t->tokens};
@@ -209,7 +216,7 @@ attend_status attend_bench_model(attend_checkpoint *checkpoint, const attend_ben
       open_bench(checkpoint->ctx, options, attend_checkpoint_config(checkpoint), &b);
   attend_model_options o = {ATTEND_INIT(attend_model_options), .weights = b.o.weights,
                             .form = b.o.form, .roles = b.o.roles,
-                            .no_head = b.config->parts & ATTEND_ENCODER};
+                            .no_head = attend_config_parts(b.config) & ATTEND_ENCODER};
   if (!status) status = attend_model_create(checkpoint, &o, &model);
   if (!status) status = bench_model(&b, model, t);
   attend_model_free(model);
@@ -223,16 +230,22 @@ enum { LONG_S = 20 }; /* after that, three steps are enough */
 
 /* One text forward; with the decoder's tokens of an encoder-decoder. */
 static double text_flops(const attend_config *c, const attend_batch *l) {
-  bool both = c->parts == ATTEND_BOTH;
+  bool both = attend_config_parts(c) == ATTEND_BOTH;
   double read = l->length, decoded = both ? l->decoder_length : l->length, flops = 0;
-  const attend_stack *last = c->parts & ATTEND_DECODER ? &c->decoder : &c->encoder;
-  if (c->parts & ATTEND_ENCODER)
-    flops += read * c->encoder.layers * layer_flops(&c->encoder, c->gated, false) +
-             pair_flops(&c->encoder, read * read);
-  if (c->parts & ATTEND_DECODER)
-    flops += decoded * c->decoder.layers * layer_flops(&c->decoder, c->gated, both) +
-             pair_flops(&c->decoder, decoded * decoded / 2 + (both ? decoded * read : 0));
-  return flops + 2.0 * decoded * c->vocab * last->width;
+  const attend_stack *last = attend_config_stack(
+      c, attend_config_parts(c) & ATTEND_DECODER ? ATTEND_DECODER : ATTEND_ENCODER);
+  if (attend_config_parts(c) & ATTEND_ENCODER)
+    flops += read * attend_config_stack(c, ATTEND_ENCODER)->layers *
+                 layer_flops(attend_config_stack(c, ATTEND_ENCODER),
+                             attend_config_get(c, ATTEND_CONFIG_GATED), false) +
+             pair_flops(attend_config_stack(c, ATTEND_ENCODER), read * read);
+  if (attend_config_parts(c) & ATTEND_DECODER)
+    flops += decoded * attend_config_stack(c, ATTEND_DECODER)->layers *
+                 layer_flops(attend_config_stack(c, ATTEND_DECODER),
+                             attend_config_get(c, ATTEND_CONFIG_GATED), both) +
+             pair_flops(attend_config_stack(c, ATTEND_DECODER),
+                        decoded * decoded / 2 + (both ? decoded * read : 0));
+  return flops + 2.0 * decoded * attend_config_get(c, ATTEND_CONFIG_VOCAB) * last->width;
 }
 
 static attend_status step(attend_trainer *trainer, attend_optimizer *optimizer,
@@ -268,11 +281,13 @@ static attend_status measure_steps(const bench *b, attend_trainer *trainer,
 static attend_status bench_steps(bench *b, attend_trainer *trainer, attend_model_timing *t) {
   int batch = b->o.batch ? b->o.batch : 2, length = b->o.tokens ? b->o.tokens : 512;
   attend_optimizer *optimizer;
-  if (b->config->positions && length > b->config->positions) length = b->config->positions;
+  if (attend_config_get(b->config, ATTEND_CONFIG_POSITIONS) &&
+      length > attend_config_get(b->config, ATTEND_CONFIG_POSITIONS))
+    length = attend_config_get(b->config, ATTEND_CONFIG_POSITIONS);
   ATTEND_TRY(draw_ids(b, (size_t)batch * (size_t)length, 1));
   attend_batch texts = {ATTEND_INIT(attend_batch), .count = batch, .length = length, .ids = b->ids,
                         .targets = b->targets};
-  if (b->config->parts == ATTEND_BOTH) {
+  if (attend_config_parts(b->config) == ATTEND_BOTH) {
     int decoded = b->o.decoder_tokens;
     texts.decoder_length = decoded && decoded < length ? decoded : length;
     texts.decoder_ids = b->ids;
@@ -341,7 +356,8 @@ static attend_status measure_document(const bench *b, document *d, int n) {
 /* Weights of the encoder's layers and of the keys and values of cross-attention, and
  * attention among the tokens, by the plan's cost. */
 static attend_status document_flops(const bench *b, const document *d, int n, double *flops) {
-  const attend_stack *e = &b->config->encoder, *s = &b->config->decoder;
+  const attend_stack *e = attend_config_stack(b->config, ATTEND_ENCODER),
+                     *s = attend_config_stack(b->config, ATTEND_DECODER);
   attend_desc desc = {ATTEND_INIT(attend_desc)};
   attend_cost attention;
   ATTEND_CHECK(b->ctx, attend_model_attention(d->model, ATTEND_ENCODER_SELF, 0, &desc),
@@ -351,8 +367,10 @@ static attend_status document_flops(const bench *b, const document *d, int n, do
   if (attend_form_features(&desc.form, desc.dim)) desc.engine = "linear";
   ATTEND_TRY(attend_desc_cost(b->ctx, &desc, &attention));
   double keys = 2.0 * e->width * s->kv_heads * (s->dim + s->dim_v);
-  *flops = e->layers * (n * layer_flops(e, b->config->gated, false) + attention.flops) +
-           (double)n * s->layers * keys;
+  *flops =
+      e->layers * (n * layer_flops(e, attend_config_get(b->config, ATTEND_CONFIG_GATED), false) +
+                   attention.flops) +
+      (double)n * s->layers * keys;
   return ATTEND_OK;
 }
 
@@ -360,10 +378,11 @@ static attend_status document_flops(const bench *b, const document *d, int n, do
  * the caches. */
 static double document_token_bytes(const bench *b, double cache) {
   static const double size[] = {4, 2, 1};
-  const attend_stack *d = &b->config->decoder;
-  double layer = layer_flops(d, b->config->gated, false) / 2 +
+  const attend_stack *d = attend_config_stack(b->config, ATTEND_DECODER);
+  double layer = layer_flops(d, attend_config_get(b->config, ATTEND_CONFIG_GATED), false) / 2 +
                  (double)d->width * d->heads * (d->dim + d->dim_v);
-  double weights = d->layers * layer + (double)b->config->vocab * d->width;
+  double weights =
+      d->layers * layer + (double)attend_config_get(b->config, ATTEND_CONFIG_VOCAB) * d->width;
   return cache + weights * size[b->o.weights];
 }
 
@@ -433,7 +452,7 @@ attend_status attend_bench_documents(int count, attend_model *const *models, int
   attend_context *ctx = attend_model_context(models[0]);
   for (int i = 0; i < lengths * count; i++) timings[i] = unmeasured();
   attend_status status = open_bench(ctx, options, attend_model_config(models[0]), &b);
-  if (!status && b.config->parts != ATTEND_BOTH)
+  if (!status && attend_config_parts(b.config) != ATTEND_BOTH)
     status = fail(ctx, ATTEND_INVALID, "documents are read by encoder-decoders: give a bart or t5");
   if (!status) status = draw_ids(&b, (size_t)tokens[lengths - 1], 1);
   if (!status)

@@ -317,7 +317,7 @@ static attend_status claim_even(study_run *r, const survey *s) {
 }
 
 static attend_status claims(study_run *r, const traced_text *text, const survey *s) {
-  if (text->config.position != ATTEND_POSITIONS_BUCKETS) TRY(claim_even(r, &s[1]));
+  if (text->position != ATTEND_POSITIONS_BUCKETS) TRY(claim_even(r, &s[1]));
   for (int w = 0; w < WEIGHTS && s->shape.causal; w++)
     TRY(study_claim(r, study_format(r, "causal-%s", names[w]),
                     study_format(r, "%s: weight on later tokens", names[w]), s[w].forward, 0, 0));
@@ -334,7 +334,7 @@ static attend_status say_all(study_run *r, const traced_text *text, const survey
                 "elsewhere, itself, what followed the same token before; if nothing "
                 "does, it is broad if its entropy is at least 0.9 of what equal weights "
                 "have.",
-                text->config.family, s->shape.layers, s->shape.heads,
+                text->family, s->shape.layers, s->shape.heads,
                 text->drawn ? "random tokens, for want of a tokenizer, a text" : "a text",
                 text->n));
   TRY(say_layers(r, s));

@@ -413,7 +413,7 @@ static attend_status witness_model(attend_model *model, const batch *b, bool len
   TRY(attend_session_create(
       model, &(attend_session_options){ATTEND_INIT(attend_session_options), .batch = BATCH}, &run));
   attend_status status = attend_session_set_hooks(run, 1, &hook);
-  if (!status) status = read_batch(run, attend_model_config(model)->parts, &given);
+  if (!status) status = read_batch(run, attend_config_parts(attend_model_config(model)), &given);
   attend_session_free(run);
   return status;
 }
@@ -482,7 +482,7 @@ static attend_status show_module(study_run *r, table_store *t, const module *m,
  * [width] of `out`. */
 static attend_status last_rows(attend_model *model, const batch *b, int which, int rows, int width,
                                float *out) {
-  const attend_parts parts = attend_model_config(model)->parts;
+  const attend_parts parts = attend_config_parts(attend_model_config(model));
   const int n = parts & ATTEND_DECODER ? b->written : b->n;
   attend_session *run;
   int ld;
@@ -501,9 +501,10 @@ static attend_status last_rows(attend_model *model, const batch *b, int which, i
 /* A padded text beside a longer one, and the same text alone. */
 static attend_status same_bits(study_run *r, const module *m, attend_model *model, const batch *b) {
   const attend_config *c = attend_model_config(model);
-  const bool writes = c->parts & ATTEND_DECODER;
+  const bool writes = attend_config_parts(c) & ATTEND_DECODER;
   const int rows = writes ? b->written_real[PADDED] : b->real[PADDED],
-            width = writes ? c->decoder.width : c->encoder.width;
+            width = writes ? attend_config_stack(c, ATTEND_DECODER)->width
+                           : attend_config_stack(c, ATTEND_ENCODER)->width;
   const batch one = alone(b);
   float *beside = NULL, *by_itself = NULL;
   TAKE(r, &beside, (size_t)rows * (size_t)width);

@@ -532,7 +532,7 @@ static attend_status receptive_field_of_model(study_run *r) {
                 "the "
                 "token before for %.0f %%, the first for %.0f %% (untrained %.0f, %.0f "
                 "and %.0f %%).",
-                text.config.family, L, d->heads,
+                text.family, L, d->heads,
                 text.drawn ? "random tokens, for want of a tokenizer, a text" : "a text", text.n,
                 d->bound[L], L, d->seen[1], d->seen[L], d[2].seen[1], d[2].seen[L], 100 * d->itself,
                 100 * d->before, 100 * d->first, 100 * d[2].itself, 100 * d[2].before,

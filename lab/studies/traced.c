@@ -23,13 +23,13 @@ static attend_status draw_text(study_run *r, traced_text *t, int n) {
   TAKE(r, &u, (size_t)n);
   TRY(take_text(r, t, (size_t)n));
   attend_random_uniform((attend_random){r->seed, DRAWN}, 0, (size_t)n, u);
-  for (int i = 0; i < n; i++) t->ids[i] = (int32_t)((double)u[i] * t->config.vocab);
+  for (int i = 0; i < n; i++) t->ids[i] = (int32_t)((double)u[i] * t->vocab);
   return ATTEND_OK;
 }
 
 static attend_status copy_text(study_run *r, const attend_tokenizer *tok, const attend_encoding *e,
                                traced_text *t) {
-  const bool continues = t->config.parts == ATTEND_DECODER;
+  const bool continues = t->parts == ATTEND_DECODER;
   int32_t mark = attend_tokenizer_special(tok, ATTEND_SPECIAL_SEP);
   size_t n = e->count;
   if (mark < 0) mark = attend_tokenizer_special(tok, ATTEND_SPECIAL_EOS);
@@ -58,10 +58,16 @@ static attend_status encode(study_run *r, const attend_tokenizer *tok, const cha
 attend_status traced_text_read(study_run *r, const char *path, const char *text, int most,
                                traced_text *t) {
   attend_tokenizer *tok = NULL;
+  attend_config *c;
   *t = (traced_text){0};
-  TRY(attend_config_read(r->ctx, path, &t->config));
-  if (t->config.position == ATTEND_POSITIONS_LEARNED && t->config.positions < most)
-    most = t->config.positions;
+  TRY(attend_config_read(r->ctx, path, &c));
+  t->family = study_format(r, "%s", attend_config_family(c));
+  t->parts = attend_config_parts(c);
+  t->position = (attend_positions)attend_config_get(c, ATTEND_CONFIG_POSITION);
+  t->vocab = attend_config_get(c, ATTEND_CONFIG_VOCAB);
+  const int positions = attend_config_get(c, ATTEND_CONFIG_POSITIONS);
+  attend_config_free(c);
+  if (t->position == ATTEND_POSITIONS_LEARNED && positions < most) most = positions;
   if (attend_tokenizer_load(r->ctx, path, &tok)) return draw_text(r, t, most);
   attend_status status = encode(r, tok, text, most, t);
   attend_tokenizer_free(tok);
@@ -96,8 +102,7 @@ static attend_status trace_text(study_run *r, const traced_text *t, traced *w) {
 attend_status traced_open(study_run *r, const char *path, traced_weights weights,
                           const attend_form *form, const traced_text *text, traced *w) {
   const attend_model_options o = {ATTEND_INIT(attend_model_options), .form = form, .no_head = 1};
-  *w = (traced){.role = text->config.parts & ATTEND_ENCODER ? ATTEND_ENCODER_SELF
-                                                            : ATTEND_DECODER_SELF};
+  *w = (traced){.role = text->parts & ATTEND_ENCODER ? ATTEND_ENCODER_SELF : ATTEND_DECODER_SELF};
   TRY(weights == TRACED_UNTRAINED ? attend_checkpoint_init(r->ctx, path, r->seed, &w->files)
                                   : attend_checkpoint_open(r->ctx, path, &w->files));
   TRY(attend_model_create(w->files, &o, &w->model));

@@ -15,7 +15,10 @@ typedef struct {
   uint8_t *separator; /* [n] */
   int separators;
   bool drawn;
-  attend_config config;
+  const char *family;
+  attend_parts parts;
+  attend_positions position;
+  int vocab;
 } traced_text;
 
 /* path: a model's folder; text: what is read, cut after `most` tokens or where

@@ -62,7 +62,7 @@ static attend_status golden_ids(golden_model *g, const char *name, int *rows, in
 }
 
 static attend_status read_inputs(golden_model *g) {
-  bool both = g->config->parts == ATTEND_BOTH;
+  bool both = attend_config_parts(g->config) == ATTEND_BOTH;
   int *rows = &g->sequences, *cols = &g->tokens;
   int32_t *mask = NULL;
   ATTEND_TRY(golden_ids(g, "ids", rows, cols, &g->ids));
@@ -89,7 +89,7 @@ static quantity *golden_quantity(golden_model *g, const char *name) {
 /* ---- what hooks read --------------------------------------------------------- */
 
 static const char *side_prefix(const golden_model *g, const attend_hooked *s) {
-  if (g->config->parts != ATTEND_BOTH) return "";
+  if (attend_config_parts(g->config) != ATTEND_BOTH) return "";
   if (s->role == ATTEND_CROSS) return "cross_";
   return s->role == ATTEND_ENCODER_SELF ? "encoder_" : "decoder_";
 }
@@ -127,20 +127,20 @@ static void read_hooked(const attend_hooked *s, void *user) {
            s->layer);
   if (!g->status) g->status = fill(g, name, s);
   if (!g->status && hidden && s->role == ATTEND_ENCODER_SELF &&
-      s->layer == g->config->encoder.layers)
+      s->layer == attend_config_stack(g->config, ATTEND_ENCODER)->layers)
     g->status = fill(g, "encoder_out", s);
 }
 
 static attend_status fill_logits(golden_model *g, attend_session *session, int count, int n) {
-  int vocab = g->config->vocab;
+  int vocab = attend_config_get(g->config, ATTEND_CONFIG_VOCAB);
   float *logits;
   ATTEND_TRY(take(g->ctx, SIZE_PRODUCT((size_t)count, (size_t)n, (size_t)vocab, sizeof *logits),
                   "logits", &logits));
   attend_status status = attend_session_logits(session, count * n, NULL, logits);
-  attend_hooked s = {
-      .role = g->config->parts == ATTEND_ENCODER ? ATTEND_ENCODER_SELF : ATTEND_DECODER_SELF,
-      .shape = {count, 1, n, vocab},
-      .view = {logits, {(ptrdiff_t)n * vocab, 0, vocab, 1}}};
+  attend_hooked s = {.role = attend_config_parts(g->config) == ATTEND_ENCODER ? ATTEND_ENCODER_SELF
+                                                                              : ATTEND_DECODER_SELF,
+                     .shape = {count, 1, n, vocab},
+                     .view = {logits, {(ptrdiff_t)n * vocab, 0, vocab, 1}}};
   if (!status) status = fill(g, "logits", &s);
   give(g->ctx, logits);
   return status;
@@ -153,7 +153,8 @@ static attend_status encode(golden_model *g, attend_session *session, int count,
   size_t at = (size_t)g->sequence * (size_t)g->tokens;
   attend_status status = attend_session_encode(
       session, count, n, g->ids + at, g->lengths + g->sequence, g->types ? g->types + at : NULL);
-  if (!status && g->config->parts == ATTEND_ENCODER && attend_tensor_file_find(g->file, "logits"))
+  if (!status && attend_config_parts(g->config) == ATTEND_ENCODER &&
+      attend_tensor_file_find(g->file, "logits"))
     status = fill_logits(g, session, count, n);
   return status;
 }
@@ -178,7 +179,7 @@ static attend_status decode_chunk(golden_model *g, attend_session *session, int 
 }
 
 static attend_status decode(golden_model *g, attend_session *session, int count, int length) {
-  bool both = g->config->parts == ATTEND_BOTH;
+  bool both = attend_config_parts(g->config) == ATTEND_BOTH;
   int whole = both ? g->decoder_tokens : g->tokens;
   int n = g->method == CACHED ? 1 : both ? whole : length;
   attend_status status = ATTEND_OK;
@@ -198,15 +199,17 @@ static attend_status compute(golden_model *g, int count) {
   attend_status status = attend_session_create(g->model, &o, &session);
   if (status) return status;
   status = attend_session_set_hooks(session, 1, &hook);
-  if (!status && g->config->parts & ATTEND_ENCODER) status = encode(g, session, count, n);
-  if (!status && g->config->parts & ATTEND_DECODER) status = decode(g, session, count, n);
+  if (!status && attend_config_parts(g->config) & ATTEND_ENCODER)
+    status = encode(g, session, count, n);
+  if (!status && attend_config_parts(g->config) & ATTEND_DECODER)
+    status = decode(g, session, count, n);
   attend_session_free(session);
   return g->status ? g->status : status;
 }
 
 static attend_status compute_all(golden_model *g) {
   attend_status status = ATTEND_OK;
-  int methods = g->config->parts & ATTEND_DECODER ? METHODS : CACHED;
+  int methods = attend_config_parts(g->config) & ATTEND_DECODER ? METHODS : CACHED;
   for (g->method = 0; g->method < methods && !status; g->method++) {
     g->sequence = 0;
     if (g->method != ALONE) {
@@ -229,7 +232,7 @@ static void golden_row(golden_model *g, const char *name, const char *method, do
 static bool is_real(const golden_model *g, const attend_tensor *t, int64_t row) {
   int64_t length = t->shape[t->rank - 2];
   int64_t heads = t->rank == 4 ? t->shape[1] : 1;
-  bool decoder = g->config->parts == ATTEND_BOTH && length == g->decoder_tokens &&
+  bool decoder = attend_config_parts(g->config) == ATTEND_BOTH && length == g->decoder_tokens &&
                  strncmp(t->name, "encoder", 7);
   if (decoder) return true;
   return row % length < g->lengths[row / length / heads];
@@ -276,7 +279,7 @@ static void judge_quantities(golden_model *g) {
  * Both: the decoder is fed the labels shifted right. */
 static attend_status mean_loss(golden_model *g, const float *logits, const int32_t *targets,
                                int rows, double *mean) {
-  int n = g->config->vocab, counted = 0;
+  int n = attend_config_get(g->config, ATTEND_CONFIG_VOCAB), counted = 0;
   float *loss;
   double sum = 0;
   TAKE(&g->memory, &loss, rows);
@@ -295,8 +298,9 @@ static attend_status shift_right(golden_model *g, const int32_t *labels, int32_t
   int32_t *ids;
   TAKE(&g->memory, &ids, (size_t)g->sequences * (size_t)n);
   for (int i = 0; i < g->sequences * n; i++) {
-    int32_t before = i % n ? labels[i - 1] : g->config->decoder_start;
-    ids[i] = before < 0 ? g->config->pad : before;
+    int32_t before =
+        i % n ? labels[i - 1] : attend_config_get(g->config, ATTEND_CONFIG_DECODER_START);
+    ids[i] = before < 0 ? attend_config_get(g->config, ATTEND_CONFIG_PAD) : before;
   }
   *shifted = ids;
   return ATTEND_OK;
@@ -318,7 +322,7 @@ static attend_status labelled_logits(golden_model *g, const int32_t *labels, flo
 }
 
 static attend_status compute_loss(golden_model *g, double *loss) {
-  bool both = g->config->parts == ATTEND_BOTH;
+  bool both = attend_config_parts(g->config) == ATTEND_BOTH;
   int *cols = both ? &g->decoder_tokens : &g->tokens;
   int rows = g->sequences * *cols;
   const quantity *q = golden_quantity(g, "logits");
@@ -326,13 +330,15 @@ static attend_status compute_loss(golden_model *g, double *loss) {
   int32_t *labels;
   ATTEND_TRY(golden_ids(g, "labels", &g->sequences, cols, &labels));
   if (both && labels) {
-    TAKE(&g->memory, &logits, (size_t)rows * (size_t)g->config->vocab);
+    TAKE(&g->memory, &logits,
+         (size_t)rows * (size_t)attend_config_get(g->config, ATTEND_CONFIG_VOCAB));
     ATTEND_TRY(labelled_logits(g, labels, logits));
   } else if (!logits) {
     return ATTEND_OK;
-  } else if (q->tensor->count != (int64_t)rows * g->config->vocab) {
+  } else if (q->tensor->count !=
+             (int64_t)rows * attend_config_get(g->config, ATTEND_CONFIG_VOCAB)) {
     return fail(g->ctx, ATTEND_IO, "%s: the logits are not [%d, %d, %d]", g->path, g->sequences,
-                *cols, g->config->vocab);
+                *cols, attend_config_get(g->config, ATTEND_CONFIG_VOCAB));
   }
   if (labels) return mean_loss(g, logits, labels, rows, loss);
   return mean_loss(g, logits, g->ids + 1, g->tokens - 1, loss);
@@ -357,19 +363,19 @@ enum { PROMPT = 5 }; /* tokens that the goldens' decoders start from */
 
 static bool same_ids(const golden_model *g, const attend_continuation *c, const int32_t *golden,
                      int n) {
-  int before = g->config->parts == ATTEND_BOTH ? 1 : PROMPT;
+  int before = attend_config_parts(g->config) == ATTEND_BOTH ? 1 : PROMPT;
   if (c->count != n - before) return false;
   return !memcmp(c->ids, golden + before, (size_t)c->count * sizeof *golden);
 }
 
 static int prompt_length(const golden_model *g, int b) {
-  bool both = g->config->parts == ATTEND_BOTH;
+  bool both = attend_config_parts(g->config) == ATTEND_BOTH;
   int most = PROMPT < g->tokens ? PROMPT : g->tokens;
   return b == 0 && !both ? most : g->lengths[b];
 }
 
 static attend_status judge_generated(golden_model *g, const char *name, int beams, int prompts) {
-  int rows = 0, n = 0, before = g->config->parts == ATTEND_BOTH ? 1 : PROMPT;
+  int rows = 0, n = 0, before = attend_config_parts(g->config) == ATTEND_BOTH ? 1 : PROMPT;
   int32_t *golden;
   attend_prompt *prompt;
   attend_generate_options o = attend_generate_defaults();
@@ -398,20 +404,22 @@ static attend_status next_uncached(golden_model *g, const int32_t *ids, int n, i
   attend_session *session = NULL;
   memory m = {.ctx = g->ctx};
   float *logits;
-  TAKE(&m, &logits, g->config->vocab);
+  TAKE(&m, &logits, attend_config_get(g->config, ATTEND_CONFIG_VOCAB));
   attend_status status = attend_session_create(g->model, NULL, &session);
-  if (!status && g->config->parts == ATTEND_BOTH)
+  if (!status && attend_config_parts(g->config) == ATTEND_BOTH)
     status = attend_session_encode(session, 1, g->lengths[0], g->ids, NULL, NULL);
   if (!status) status = attend_session_extend(session, 1, n, ids, NULL);
   if (!status) status = attend_session_next(session, 1, logits);
-  if (!status) status = attend_choose(g->ctx, &o, logits, g->config->vocab, NULL, 0, 0, next);
+  if (!status)
+    status = attend_choose(g->ctx, &o, logits, attend_config_get(g->config, ATTEND_CONFIG_VOCAB),
+                           NULL, 0, 0, next);
   memory_free(&m);
   attend_session_free(session);
   return status;
 }
 
 static attend_status judge_uncached(golden_model *g) {
-  int rows = 0, n = 0, at = g->config->parts == ATTEND_BOTH ? 1 : PROMPT;
+  int rows = 0, n = 0, at = attend_config_parts(g->config) == ATTEND_BOTH ? 1 : PROMPT;
   int32_t *golden;
   attend_status status = ATTEND_OK;
   bool ok = true;
@@ -419,8 +427,9 @@ static attend_status judge_uncached(golden_model *g) {
   if (!golden) return ATTEND_OK;
   for (int first = at; at < n && !status && ok; at++) {
     int32_t next;
-    bool forced = (at == first && g->config->forced_bos == golden[at]) ||
-                  (at == n - 1 && g->config->forced_eos == golden[at]);
+    bool forced =
+        (at == first && attend_config_get(g->config, ATTEND_CONFIG_FORCED_BOS) == golden[at]) ||
+        (at == n - 1 && attend_config_get(g->config, ATTEND_CONFIG_FORCED_EOS) == golden[at]);
     if (forced) continue; /* not chosen by the model */
     status = next_uncached(g, golden, at, &next);
     ok = !status && next == golden[at];
@@ -437,7 +446,7 @@ static attend_status judge_all(golden_model *g) {
   if (status) return status;
   judge_quantities(g);
   status = judge_loss(g);
-  if (!(g->config->parts & ATTEND_DECODER)) return status;
+  if (!(attend_config_parts(g->config) & ATTEND_DECODER)) return status;
   for (int prompts = 1; prompts <= g->sequences && !status; prompts += g->sequences - 1) {
     status = judge_generated(g, "greedy", 1, prompts);
     if (!status) status = judge_generated(g, "beam4", 4, prompts);

@@ -69,7 +69,7 @@ static attend_status encode_text(attend_context *ctx, view_run *run, const view_
 
 static attend_status read_ids(attend_context *ctx, view_run *run, const char *text, size_t most,
                               view_side *s) {
-  const int vocab = run->of->config.vocab;
+  const int vocab = attend_config_get(run->of->config, ATTEND_CONFIG_VOCAB);
   size_t dropped = 0;
   ATTEND_TRY(side_room(ctx, run, strlen(text), s));
   for (const char *at = text; *at;) {
@@ -95,9 +95,11 @@ static attend_status read_ids(attend_context *ctx, view_run *run, const char *te
 }
 
 static size_t longest(const view_run *run, int beside) {
-  const attend_config *c = &run->of->config;
+  const attend_config *c = run->of->config;
+  const int made = attend_config_get(c, ATTEND_CONFIG_POSITIONS);
   int64_t most = ATTEND_VIEW_LONGEST;
-  if (c->position == ATTEND_POSITIONS_LEARNED && c->positions < most) most = c->positions;
+  if (attend_config_get(c, ATTEND_CONFIG_POSITION) == ATTEND_POSITIONS_LEARNED && made < most)
+    most = made;
   return (size_t)(most > beside + 1 ? most - beside : 1);
 }
 
@@ -109,7 +111,7 @@ static attend_status fill_side(attend_context *ctx, view_run *run, const view_te
 }
 
 static void pad_side(view_run *run, view_side *s) {
-  int most = (int)longest(run, 0), pad = run->of->config.pad;
+  int most = (int)longest(run, 0), pad = attend_config_get(run->of->config, ATTEND_CONFIG_PAD);
   int to = run->is.c.pad < most ? run->is.c.pad : most;
   while (s->n < to) {
     s->ids[s->n] = pad >= 0 ? pad : 0;
@@ -121,14 +123,16 @@ static void pad_side(view_run *run, view_side *s) {
  * trained, with the mark that the tokenizer puts in front (BART's <s>). */
 static attend_status add_answer(attend_context *ctx, view_run *run, const view_side *text,
                                 view_side *s) {
-  const attend_config *c = &run->of->config;
+  const attend_config *c = run->of->config;
   ATTEND_TRY(side_room(ctx, run, (size_t)text->n, s));
-  if (c->decoder_start >= 0) side_add(s, c->decoder_start, -1);
-  if (c->forced_bos >= 0) side_add(s, c->forced_bos, -1);
+  const int start = attend_config_get(c, ATTEND_CONFIG_DECODER_START);
+  const int forced = attend_config_get(c, ATTEND_CONFIG_FORCED_BOS);
+  if (start >= 0) side_add(s, start, -1);
+  if (forced >= 0) side_add(s, forced, -1);
   for (int i = 0, front = 1; i < text->n; i++) {
     int32_t id = text->ids[i];
     front &= text->part[i] < 0;
-    if (front && id != c->decoder_start && id != c->forced_bos)
+    if (front && id != start && id != forced)
       side_add(s, id, -1);
     else if (text->part[i] >= 0)
       side_add(s, id, 0);
@@ -149,12 +153,12 @@ static attend_status answer_side(attend_context *ctx, view_run *run, view_side *
 
 static attend_status run_tokens(attend_context *ctx, view_run *run) {
   static const char empty[] = "the text has no tokens: write something";
-  const attend_config *c = &run->of->config;
+  const attend_config *c = run->of->config;
   const attend_view_case *of = &run->is.c;
-  const char *pair = c->parts == ATTEND_ENCODER ? of->second : NULL;
+  const char *pair = attend_config_parts(c) == ATTEND_ENCODER ? of->second : NULL;
   view_side *encoder = &run->side[0], *decoder = &run->side[1];
-  view_text t = {of->text, pair, 0, c->parts == ATTEND_DECODER};
-  if (c->parts == ATTEND_DECODER) {
+  view_text t = {of->text, pair, 0, attend_config_parts(c) == ATTEND_DECODER};
+  if (attend_config_parts(c) == ATTEND_DECODER) {
     ATTEND_TRY(fill_side(ctx, run, &t, decoder));
     ATTEND_CHECK(ctx, decoder->n, "%s", empty);
     return ATTEND_OK;
@@ -163,7 +167,7 @@ static attend_status run_tokens(attend_context *ctx, view_run *run) {
   ATTEND_TRY(fill_side(ctx, run, &t, encoder));
   ATTEND_CHECK(ctx, encoder->n, "%s", empty);
   pad_side(run, encoder);
-  return c->parts == ATTEND_ENCODER ? ATTEND_OK : answer_side(ctx, run, decoder);
+  return attend_config_parts(c) == ATTEND_ENCODER ? ATTEND_OK : answer_side(ctx, run, decoder);
 }
 
 /* ---- the model over them -------------------------------------------------------------- */
@@ -225,7 +229,7 @@ static attend_status open_trace(attend_viewer *v, view_run *run, int new_tokens)
 static attend_status read_encoder(attend_context *ctx, view_run *run, attend_session *r) {
   const view_side *s = &run->side[0];
   int32_t *types, lengths[1] = {s->real};
-  bool typed = run->of->config.types > 1, second = false;
+  bool typed = attend_config_get(run->of->config, ATTEND_CONFIG_TYPES) > 1, second = false;
   if (!s->n) return ATTEND_OK;
   ATTEND_TRY(take_zeroed(ctx, (size_t)s->n * sizeof *types, "token types", &types));
   for (int i = 0; i < s->real; i++) { /* 1 from the second text on */
@@ -248,10 +252,12 @@ static attend_status read_tokens(reading *r, attend_session *session) {
 
 static attend_status run_begin(view_job *j, view_run *run, int new_tokens,
                                attend_session **session) {
-  const attend_config *c = &run->of->config;
+  const attend_config *c = run->of->config;
   int n = run->side[1].n, calls = (n + ROWS - 1) / ROWS;
   attend_session_options o = {ATTEND_INIT(attend_session_options), .rows = n < ROWS ? n + 1 : ROWS};
-  reading r = {j, run, 0, c->encoder.layers + (double)calls * c->decoder.layers};
+  reading r = {j, run, 0,
+               attend_config_stack(c, ATTEND_ENCODER)->layers +
+                   (double)calls * attend_config_stack(c, ATTEND_DECODER)->layers};
   ATTEND_TRY(open_trace(j->v, run, new_tokens));
   ATTEND_TRY(attend_session_create(run->model, &o, session));
   attend_session_set_stop(*session, stop_reading, &r);
@@ -305,14 +311,15 @@ typedef struct {
 } generating;
 
 static bool is_end(const attend_config *c, int32_t id) {
-  for (int i = 0; i < c->n_eos; i++)
-    if (c->eos[i] == id) return true;
+  int32_t end;
+  for (int i = 0; (end = attend_config_eos(c, i)) >= 0; i++)
+    if (end == id) return true;
   return false;
 }
 
 static attend_status choose(attend_context *ctx, view_run *run, const generating *g,
                             attend_view_step *s) {
-  int vocab = run->of->config.vocab;
+  int vocab = attend_config_get(run->of->config, ATTEND_CONFIG_VOCAB);
   const view_side *d = &run->side[1];
   float uniform, *logits = g->logits, *copy = logits + vocab;
   attend_random_uniform((attend_random){g->choose.seed, 0}, (uint64_t)d->n, 1, &uniform);
@@ -328,7 +335,7 @@ static attend_status choose(attend_context *ctx, view_run *run, const generating
 
 /* What the next step reads: keys and values so far, or a state of fixed size. */
 static size_t cache_bytes(const view_run *run, const attend_session *r) {
-  const attend_stack *s = &run->of->config.decoder;
+  const attend_stack *s = attend_config_stack(run->of->config, ATTEND_DECODER);
   size_t token = (size_t)(s->kv_heads * (s->dim + s->dim_v)) * sizeof(float);
   if (attend_form_features(attend_model_role_form(run->model, ATTEND_DECODER_SELF), s->dim))
     return attend_session_cache_bytes(r);
@@ -351,13 +358,13 @@ static attend_status generate_one(view_job *j, view_run *run, const generating *
   s->length = (int)attend_session_length(g->session, 0);
   run->is.n_steps++;
   run->is.generated++;
-  *end = is_end(&run->of->config, s->id);
+  *end = is_end(run->of->config, s->id);
   return g->report ? report_token(j, s) : ATTEND_OK;
 }
 
 static attend_status generate(view_job *j, view_run *run, generating *g) {
   attend_context *ctx = j->v->ctx;
-  size_t vocab = (size_t)run->of->config.vocab;
+  size_t vocab = (size_t)attend_config_get(run->of->config, ATTEND_CONFIG_VOCAB);
   int room = (int)longest(run, 0) - run->side[1].n;
   int most = g->new_tokens < room ? g->new_tokens : room;
   attend_status status = ATTEND_OK;
@@ -377,13 +384,14 @@ static attend_status generate(view_job *j, view_run *run, generating *g) {
 /* ---- a whole run -------------------------------------------------------------------------- */
 
 static void note_length(view_run *run) {
-  const attend_config *c = &run->of->config;
+  const attend_config *c = run->of->config;
   int n = run->side[1].n > run->side[0].n ? run->side[1].n : run->side[0].n;
-  if (!run->is.notice[0] && c->positions && n > c->positions)
+  const int made = attend_config_get(c, ATTEND_CONFIG_POSITIONS);
+  if (!run->is.notice[0] && made && n > made)
     snprintf(run->is.notice, sizeof run->is.notice,
              "%d tokens are more than the %d that the model was made for: what "
              "it does beyond them is a guess.",
-             n, c->positions);
+             n, made);
 }
 
 static void publish(view_run *run) {
@@ -551,9 +559,10 @@ static void case_id(const attend_view_case *c, const char *more, char id[20]) {
 static attend_status run_new(view_job *j, const attend_view_case *c, generating *g, view_run *run) {
   ATTEND_TRY(case_copy(j->v->ctx, c, &run->is.c));
   ATTEND_TRY(model_take(j, c, run));
-  ATTEND_CHECK(j->v->ctx, !g->report || run->of->config.parts & ATTEND_DECODER,
+  ATTEND_CHECK(j->v->ctx, !g->report || attend_config_parts(run->of->config) & ATTEND_DECODER,
                "%s reads and does not write: it has no decoder", run->of->name);
-  if (run->of->config.parts == ATTEND_BOTH && !c->second && !g->report) g->new_tokens = ANSWER;
+  if (attend_config_parts(run->of->config) == ATTEND_BOTH && !c->second && !g->report)
+    g->new_tokens = ANSWER;
   run->weights->held++;
   attend_status status = run_all(j, run, g);
   run->weights->held--;

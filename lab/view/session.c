@@ -43,6 +43,7 @@ static void model_free(attend_context *ctx, view_model *m) {
   for (int i = 0; i < FRESH; i++) weights_free(&m->fresh[i]);
   for (int i = 0; i < STEPS; i++) weights_free(&m->steps[i]);
   attend_tokenizer_free(m->tokenizer);
+  attend_config_free(m->config);
   give(ctx, m->name);
   give(ctx, m->path);
   give(ctx, m);
@@ -80,7 +81,7 @@ static attend_status open_model(attend_context *ctx, const attend_view_source *s
   ATTEND_TRY(open_tokenizer(ctx, m));
   m->step_path = source->step_path;
   m->user = source->user;
-  m->is = (attend_view_model){m->name, &m->config, m->tokenizer, m->step_path != NULL};
+  m->is = (attend_view_model){m->name, m->config, m->tokenizer, m->step_path != NULL};
   return ATTEND_OK;
 }
 
@@ -159,11 +160,16 @@ static view_weights *slot_for(view_model *m, int step) {
 
 /* Configuration and tokenizer are those of the model's path. */
 static bool is_alike(const attend_config *a, const attend_config *b) {
-  const attend_stack *x = a->parts & ATTEND_ENCODER ? &a->encoder : &a->decoder;
-  const attend_stack *y = b->parts & ATTEND_ENCODER ? &b->encoder : &b->decoder;
-  return a->parts == b->parts && a->vocab == b->vocab && a->positions == b->positions &&
-         x->layers == y->layers && x->heads == y->heads && x->kv_heads == y->kv_heads &&
-         x->dim == y->dim && x->dim_v == y->dim_v && a->decoder.layers == b->decoder.layers;
+  const attend_parts parts = attend_config_parts(a),
+                     side = parts & ATTEND_ENCODER ? ATTEND_ENCODER : ATTEND_DECODER;
+  const attend_stack *x = attend_config_stack(a, side), *y = attend_config_stack(b, side);
+  static const attend_config_key keys[] = {ATTEND_CONFIG_VOCAB, ATTEND_CONFIG_POSITIONS};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (attend_config_get(a, keys[i]) != attend_config_get(b, keys[i])) return false;
+  return parts == attend_config_parts(b) && x->layers == y->layers && x->heads == y->heads &&
+         x->kv_heads == y->kv_heads && x->dim == y->dim && x->dim_v == y->dim_v &&
+         attend_config_stack(a, ATTEND_DECODER)->layers ==
+             attend_config_stack(b, ATTEND_DECODER)->layers;
 }
 
 static attend_status load_step_weights(view_job *j, view_model *m, int step, view_weights *w) {
@@ -173,7 +179,7 @@ static attend_status load_step_weights(view_job *j, view_model *m, int step, vie
                "the run has no step %d, or not any more: choose another", step);
   w->step = step;
   ATTEND_TRY(weights_load(j, path, false, w));
-  if (is_alike(&m->config, attend_model_config(w->model))) return ATTEND_OK;
+  if (is_alike(m->config, attend_model_config(w->model))) return ATTEND_OK;
   weights_drop(j->v, w);
   return fail(ctx, ATTEND_INVALID, "step %d is another kind of model than the others", step);
 }

@@ -32,7 +32,7 @@ typedef struct {
 typedef struct {
   attend_view_model is;
   char *path, *name;
-  attend_config config;
+  attend_config *config;
   attend_tokenizer *tokenizer;
   int (*step_path)(int step, char *path, size_t room, void *user);
   void *user;

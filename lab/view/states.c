@@ -21,9 +21,10 @@ static attend_status read_side(attend_context *ctx, const attend_view_run *of, a
   bool decoder = role == ATTEND_DECODER_SELF;
   ATTEND_CHECK(ctx, run && (decoder || role == ATTEND_ENCODER_SELF) && run->side[decoder].n,
                "the side must be one that this run has");
-  const attend_config *c = &run->of->config;
+  const attend_config *c = run->of->config;
   *s = (side_states){.run = run,
-                     .layers = decoder ? c->decoder.layers : c->encoder.layers,
+                     .layers = decoder ? attend_config_stack(c, ATTEND_DECODER)->layers
+                                       : attend_config_stack(c, ATTEND_ENCODER)->layers,
                      .tokens = run->side[decoder].n};
   if (layer < 0) layer = s->layers;
   ATTEND_CHECK(ctx, attend_trace_get(run->trace, ATTEND_AT_RESIDUAL, role, layer, &s->hidden),
@@ -37,8 +38,9 @@ static attend_status read_side(attend_context *ctx, const attend_view_run *of, a
 static attend_status read_source(const view_run *run, attend_session *r) {
   const view_side *s = &run->side[0];
   int32_t real[1] = {s->real};
-  return run->of->config.copy && s->n ? attend_session_encode(r, 1, s->n, s->ids, real, NULL)
-                                      : ATTEND_OK;
+  return attend_config_get(run->of->config, ATTEND_CONFIG_COPY) && s->n
+             ? attend_session_encode(r, 1, s->n, s->ids, real, NULL)
+             : ATTEND_OK;
 }
 
 static attend_status head_logits(const side_states *s, int position, attend_session *r,
@@ -60,16 +62,18 @@ attend_status attend_viewer_candidates(attend_viewer *v, const attend_view_run *
   ATTEND_TRY(read_side(ctx, run, side, -1, &s));
   ATTEND_CHECK(ctx, position >= 0 && position < s.tokens && top > 0,
                "position %d: there are %d tokens, counted from 0", position, s.tokens);
-  const attend_config *c = &s.run->of->config;
-  const attend_stack *last = c->parts & ATTEND_DECODER ? &c->decoder : &c->encoder;
+  const attend_config *c = s.run->of->config;
+  const attend_stack *last = attend_config_stack(
+      c, attend_config_parts(c) & ATTEND_DECODER ? ATTEND_DECODER : ATTEND_ENCODER);
   ATTEND_CHECK(ctx, s.hidden.shape[3] == last->width,
                "the head reads rows of %d numbers, those of the decoder: the "
                "encoder's are of %d",
                last->width, s.hidden.shape[3]);
-  ATTEND_TRY(take(ctx, (size_t)c->vocab * sizeof *logits, "logits", &logits));
+  ATTEND_TRY(take(ctx, (size_t)attend_config_get(c, ATTEND_CONFIG_VOCAB) * sizeof *logits, "logits",
+                  &logits));
   attend_status status = attend_session_create(s.run->model, &o, &r);
   if (!status) status = head_logits(&s, position, r, logits);
-  if (!status) *n = candidates_of(logits, c->vocab, top, list);
+  if (!status) *n = candidates_of(logits, attend_config_get(c, ATTEND_CONFIG_VOCAB), top, list);
   attend_session_free(r);
   give(ctx, logits);
   return status;
@@ -219,7 +223,7 @@ attend_status attend_viewer_positions(attend_viewer *v, int model, int step, int
   p->shift_error = shift_error(p->table, count, width, p->shift);
   const view_model *m = model < 0 ? NULL : v->models[model];
   attend_status status = ATTEND_OK;
-  if (m && m->config.position == ATTEND_POSITIONS_LEARNED)
+  if (m && attend_config_get(m->config, ATTEND_CONFIG_POSITION) == ATTEND_POSITIONS_LEARNED)
     status = learned_cosines(ctx, m, step, count, learned, &own);
   if (own) p->learned = learned;
   if (status) give(ctx, p->memory), p->memory = NULL;

@@ -286,7 +286,62 @@ attend_status config_read_as(attend_context *ctx, const char *path, const family
   return status;
 }
 
-attend_status attend_config_read(attend_context *ctx, const char *path, attend_config *config) {
+attend_status config_read(attend_context *ctx, const char *path, attend_config *config) {
   const family *f = NULL;
   return config_read_as(ctx, path, &f, config);
+}
+
+attend_status attend_config_read(attend_context *ctx, const char *path, attend_config **config) {
+  *config = NULL;
+  ATTEND_TRY(take_zeroed(ctx, sizeof **config, "a configuration", config));
+  attend_status status = config_read(ctx, path, *config);
+  (*config)->ctx = ctx;
+  if (!status) return ATTEND_OK;
+  attend_config_free(*config);
+  *config = NULL;
+  return status;
+}
+
+void attend_config_free(attend_config *config) {
+  if (config) give(config->ctx, config);
+}
+
+/* ---- access ---------------------------------------------------------------------- */
+
+const char *attend_config_family(const attend_config *c) { return c->family; }
+attend_parts attend_config_parts(const attend_config *c) { return c->parts; }
+const attend_stack *attend_config_stack(const attend_config *c, attend_parts side) {
+  return side == ATTEND_ENCODER ? &c->encoder : &c->decoder;
+}
+int attend_config_eos(const attend_config *c, int i) {
+  return i >= 0 && i < c->n_eos ? c->eos[i] : -1;
+}
+double attend_config_norm_eps(const attend_config *c) { return (double)c->norm_eps; }
+double attend_config_rope_theta(const attend_config *c) { return c->rope.theta; }
+const attend_form *attend_config_form(const attend_config *c) { return &c->form; }
+const char *attend_config_attention(const attend_config *c) { return c->attention; }
+unsigned attend_config_roles(const attend_config *c) { return c->roles; }
+
+int attend_config_get(const attend_config *c, attend_config_key key) {
+  const int numbers[] = {[ATTEND_CONFIG_VOCAB] = c->vocab,
+                         [ATTEND_CONFIG_TYPES] = c->types,
+                         [ATTEND_CONFIG_POSITIONS] = c->positions,
+                         [ATTEND_CONFIG_POSITION] = (int)c->position,
+                         [ATTEND_CONFIG_BUCKETS] = c->buckets,
+                         [ATTEND_CONFIG_MAX_DISTANCE] = c->max_distance,
+                         [ATTEND_CONFIG_NORMS] = (int)c->norms,
+                         [ATTEND_CONFIG_RMS] = c->rms,
+                         [ATTEND_CONFIG_EMBED_NORM] = c->embed_norm,
+                         [ATTEND_CONFIG_FINAL_NORM] = c->final_norm,
+                         [ATTEND_CONFIG_ACTIVATION] = (int)c->activation,
+                         [ATTEND_CONFIG_GATED] = c->gated,
+                         [ATTEND_CONFIG_TRANSFORM] = c->transform,
+                         [ATTEND_CONFIG_TIED] = c->tied,
+                         [ATTEND_CONFIG_COPY] = c->copy,
+                         [ATTEND_CONFIG_BOS] = c->bos,
+                         [ATTEND_CONFIG_PAD] = c->pad,
+                         [ATTEND_CONFIG_DECODER_START] = c->decoder_start,
+                         [ATTEND_CONFIG_FORCED_BOS] = c->forced_bos,
+                         [ATTEND_CONFIG_FORCED_EOS] = c->forced_eos};
+  return (size_t)key < sizeof numbers / sizeof *numbers ? numbers[key] : 0;
 }

@@ -10,6 +10,7 @@
 #include "attend/json.h"
 #include "attend/model.h"
 #include "base/base.h"
+#include "model/config.h"
 
 /* Slots: where a tensor goes in the one transformer, that is, which member of the model, of a side
  * or of a layer holds it (model/transformer.h), and its description. Training lays parameters out

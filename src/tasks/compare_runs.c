@@ -12,6 +12,7 @@
 #include "attend/train.h"
 #include "base/options.h"
 #include "device/device.h"
+#include "model/config.h"
 #include "tasks/tasks.h"
 
 struct attend_runs {
@@ -130,7 +131,7 @@ static attend_status read_base(attend_context *ctx, const char *folder, attend_r
   attend_config config = {0};
   f->number[ATTEND_RUN_PARAMETERS] = alone(NAN);
   if (!file_beside(folder, "base/config.json", path, sizeof path)) return ATTEND_OK;
-  ATTEND_TRY(attend_config_read(ctx, path, &config));
+  ATTEND_TRY(config_read(ctx, path, &config));
   describe(&config, f);
   return ATTEND_OK;
 }

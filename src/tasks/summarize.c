@@ -5,6 +5,7 @@
  * replaced by the next, so that a seed gives the same set whatever else is in the
  * batch.
  */
+#include "model/config.h"
 #include "tasks/summarize.h"
 
 #include <stdlib.h>

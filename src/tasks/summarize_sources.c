@@ -7,6 +7,7 @@
  * in the document and averaged in the summary. Weights of special tokens and of the
  * prefix belong to no word.
  */
+#include "model/config.h"
 #include "tasks/summarize.h"
 
 typedef struct {

@@ -6,6 +6,7 @@
 #include "attend/train.h"
 #include "base/files.h"
 #include "base/options.h"
+#include "model/config.h"
 
 static const char *const settings_files[] = {"config.json", "generation_config.json", NULL};
 static const char *const tokenizer_files[] = {"tokenizer.json",
@@ -141,7 +142,7 @@ static attend_status set_attention(base *b) {
 static attend_status check_roles(base *b) {
   const unsigned roles = b->made.roles;
   attend_config c;
-  ATTEND_TRY(attend_config_read(b->ctx, b->o.model, &c));
+  ATTEND_TRY(config_read(b->ctx, b->o.model, &c));
   bool covered = c.roles && !(c.roles & ~roles);
   ATTEND_CHECK(b->ctx, !roles || c.form.kind == ATTEND_SOFTMAX || covered,
                "%.300s was trained with %s, and a model has one form beside softmax: name no "

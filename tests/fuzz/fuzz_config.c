@@ -4,6 +4,7 @@
 
 #include "attend/model.h"
 #include "fuzz.h"
+#include "model/config.h"
 
 static const char *const families[] = {"gpt2", "llama-gqa",  "llama-mqa-tied",
                                        "bert", "distilbert", "roberta",
@@ -97,7 +98,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   attend_status status = attend_checkpoint_open(ctx, folder, &files);
   MUST((status == ATTEND_OK) == (files != NULL));
   attend_config config;
-  if (!attend_config_read(ctx, folder, &config))
+  if (!config_read(ctx, folder, &config))
     check_config(ctx, &config, (const char *)bytes + 1, length - 1);
   if (!status) status = attend_model_create(files, NULL, &model);
   if (!status) status = run_model(model);

@@ -8,6 +8,7 @@
 #include "attend/generate.h"
 #include "attend/model.h"
 #include "attention_fixtures.h"
+#include "model/config.h"
 
 static const char *const families[] = {"gpt2",       "llama-gqa", "llama-mqa-tied", "bert",
                                        "distilbert", "roberta",   "bart",           "t5",

@@ -66,7 +66,7 @@ TEST(the_width_is_read_back_and_refused) {
     char text[256];
     int n = snprintf(text, sizeof text, zero, given[i]);
     write_in_folder("config.json", text, (size_t)n);
-    attend_status status = attend_config_read(context(), models_folder(), &c);
+    attend_status status = config_read(context(), models_folder(), &c);
     CHECK_EQ(status, i < 2 ? ATTEND_OK : ATTEND_IO);
     if (i < 2) CHECK_EQ(c.copy, i * 3);
   }

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <sys/stat.h>
 
+#include "model/config.h"
 #include "training_runs.h"
 
 __attribute__((destructor)) static void leave_nothing(void) { remove_below(models_folder()); }

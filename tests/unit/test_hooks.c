@@ -4,6 +4,7 @@
 
 #include "attend/problem.h"
 #include "golden_batches.h"
+#include "model/config.h"
 
 static const unsigned EVERYWHERE = (1u << ATTEND_POINTS) - 1;
 

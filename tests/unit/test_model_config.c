@@ -9,7 +9,7 @@ __attribute__((destructor)) static void leave_nothing(void) { remove_folder(); }
 static void refuse(const char *why, const char *what) {
   attend_config config;
   attend_checkpoint *c = NULL;
-  attend_status status = attend_config_read(context(), models_folder(), &config);
+  attend_status status = config_read(context(), models_folder(), &config);
   const char *message = attend_message(context());
   if (!status) CHECK_FAIL("%s is taken", what);
   if (status) {
@@ -197,7 +197,7 @@ TEST(values_of_the_wrong_type_or_without_sense) {
 static void refuse_generation(const char *text, const char *why) {
   attend_config config;
   write_in_folder("generation_config.json", text, strlen(text));
-  CHECK_EQ(attend_config_read(context(), models_folder(), &config), ATTEND_IO);
+  CHECK_EQ(config_read(context(), models_folder(), &config), ATTEND_IO);
   CHECK_SAYS(attend_message(context()), "generation_config.json");
   CHECK_SAYS(attend_message(context()), why);
 }
@@ -257,7 +257,7 @@ static attend_config changed(const char *family, const char *name, const char *v
   forgery *f = forge(family);
   forge_config(f, name, value);
   forge_write_config(f);
-  OK(context(), attend_config_read(context(), models_folder(), &config));
+  OK(context(), config_read(context(), models_folder(), &config));
   forge_free(f);
   return config;
 }
@@ -290,7 +290,7 @@ TEST(a_null_hides_no_rotary_scaling) {
   forge_config(f, "rope_parameters", "null");
   forge_config(f, "rope_scaling", "{\"type\": \"linear\", \"factor\": 4.0}");
   forge_write_config(f);
-  OK(context(), attend_config_read(context(), models_folder(), &c));
+  OK(context(), config_read(context(), models_folder(), &c));
   CHECK_EQ(c.rope.scaling, ATTEND_ROPE_LINEAR);
   CHECK(c.rope.factor == 4);
   forge_free(f);

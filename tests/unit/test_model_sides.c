@@ -114,7 +114,7 @@ static void write_twin(void) {
   attend_checkpoint *files;
   attend_trainer *l;
   attend_trainer_parameter x;
-  OK(context(), attend_config_read(context(), model_path("bart", NULL), &t.config));
+  OK(context(), config_read(context(), model_path("bart", NULL), &t.config));
   OK(context(),
      attend_tensor_file_open(context(), model_path("bart", "model.safetensors"), &t.golden));
   const attend_stack *e = &t.config.encoder, *d = &t.config.decoder;

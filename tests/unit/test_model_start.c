@@ -36,7 +36,7 @@ static attend_architecture small(const char *family) {
 static attend_config write_and_read(const attend_architecture *a) {
   attend_config c;
   OK(threaded_context(), attend_config_write(threaded_context(), in_folder("config.json"), a));
-  OK(threaded_context(), attend_config_read(threaded_context(), models_folder(), &c));
+  OK(threaded_context(), config_read(threaded_context(), models_folder(), &c));
   return c;
 }
 
@@ -93,7 +93,7 @@ static void refuse(attend_architecture a, const char *why) {
   attend_status status = attend_config_write(threaded_context(), in_folder("config.json"), &a);
   CHECK_EQ(status, ATTEND_INVALID);
   CHECK_SAYS(attend_message(threaded_context()), why);
-  OK(threaded_context(), attend_config_read(threaded_context(), models_folder(), &c));
+  OK(threaded_context(), config_read(threaded_context(), models_folder(), &c));
   CHECK_EQ(c.vocab, 77); /* what was there stays */
 }
 
@@ -205,7 +205,7 @@ static void compare_names(const char *mine, const char *theirs, const char *whos
 /* A new model in the sizes of one that transformers saved. */
 static attend_architecture like(const char *family, const char *golden) {
   attend_config c;
-  OK(threaded_context(), attend_config_read(threaded_context(), model_path(golden, NULL), &c));
+  OK(threaded_context(), config_read(threaded_context(), model_path(golden, NULL), &c));
   const attend_stack *s = c.parts & ATTEND_ENCODER ? &c.encoder : &c.decoder;
   return (attend_architecture){ATTEND_INIT(attend_architecture),
                                .family = family,

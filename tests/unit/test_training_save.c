@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include "model/config.h"
 #include "training_runs.h"
 
 __attribute__((destructor)) static void leave_nothing(void) { remove_below(models_folder()); }

@@ -4,6 +4,7 @@
 #define TESTS_UNEQUAL_SIDES_H
 
 #include "golden_batches.h"
+#include "model/config.h"
 
 __attribute__((destructor)) static void leave_nothing(void) { remove_folder(); }
 
@@ -32,7 +33,7 @@ static const char *const both[] = {"bart", "t5"};
 static inline attend_config write_and_read(const attend_architecture *a) {
   attend_config c;
   OK(context(), attend_config_write(context(), in_folder("config.json"), a));
-  OK(context(), attend_config_read(context(), models_folder(), &c));
+  OK(context(), config_read(context(), models_folder(), &c));
   return c;
 }
 
