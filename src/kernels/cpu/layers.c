@@ -1,6 +1,6 @@
-/* Kernels of layers along rows of any length: norms, sums, embedding lookup, RoPE, parts
- * of the loss. Sums along a row run in 16 lanes that fold 8, 4, 2, 1; the last lanes are
- * padded with neutral values.
+/* Kernels of layers along rows of any length: norms and their gradients, sums, embedding
+ * lookup, RoPE, the loss, dropout. Sums along a row run in 16 lanes that fold 8, 4, 2, 1; the
+ * last lanes are padded with neutral values.
  */
 #include "kernels/cpu/vec.h"
 
@@ -172,46 +172,6 @@ void KERNEL(add_both)(int rows, int n, const float *a, int lda, const float *b, 
   }
 }
 
-/* ---- embeddings and positions ---------------------------------------------------- */
-
-/* y = factor src, or added to y; src may lie anywhere, so it is copied first. */
-void KERNEL(embed_row)(attend_dtype dtype, const void *src, int n, float factor, bool add,
-                       float *y) {
-  enum { CHUNK = 64 };
-  float near[CHUNK] __attribute__((aligned(64))) = {0};
-  size_t size = dtype == ATTEND_F32 ? 4 : 2;
-  for (int j = 0; j < n; j += CHUNK) {
-    int here = n - j < CHUNK ? n - j : CHUNK;
-    memcpy(near, (const char *)src + (size_t)j * size, (size_t)here * size);
-    for (int i = 0; i < here; i += LANES) {
-      vf a[NV], b[NV];
-      load_or(add ? y : NULL, j + i, here - i, 0.0f, b);
-      ALL(k) a[k] = v_load_as(dtype, (const char *)near + (size_t)(i + k * VW) * size);
-      ALL(k)
-      a[k] = add ? v_fma(a[k], v_set1(factor), b[k]) : v_mul(a[k], v_set1(factor));
-      store_lanes(y + j + i, here - i, a);
-    }
-  }
-}
-
-/* Pairs i0 .. i0 + n - 1 of every head: (a, b) <- (a cos - b sin,
- * b cos + a sin); pair i is (x[i], x[i + dim/2]). */
-void KERNEL(rotate_pairs)(int heads, int dim, int half, int i0, int n, const float *cosine,
-                          const float *sine, float *x) {
-  for (int h = 0; h < heads; h++, x += dim)
-    for (int i = 0; i < n; i += LANES) {
-      vf a[NV], b[NV], c[NV], s[NV], d[NV];
-      load_lanes(x + i0 + i, n - i, 0, a);
-      load_lanes(x + i0 + i + half, n - i, 0, b);
-      load_lanes(cosine + i, n - i, 0, c);
-      load_lanes(sine + i, n - i, 0, s);
-      ALL(k) d[k] = v_sub(v_mul(a[k], c[k]), v_mul(b[k], s[k]));
-      ALL(k) b[k] = v_add(v_mul(b[k], c[k]), v_mul(a[k], s[k]));
-      store_lanes(x + i0 + i, n - i, d);
-      store_lanes(x + i0 + i + half, n - i, b);
-    }
-}
-
 /* Gradients of norms. Moments are recomputed: cheaper than storing them. */
 
 /* ---- gradients of norms of rows -------------------------------------------------- */
@@ -347,6 +307,46 @@ void KERNEL(norm_columns_back)(int rows, int n, const float *x, int ldx, const f
         store_lanes(dx + (size_t)r * (size_t)lddx + j, here, d);
     }
   }
+}
+
+/* ---- embeddings and positions ---------------------------------------------------- */
+
+/* y = factor src, or added to y; src may lie anywhere, so it is copied first. */
+void KERNEL(embed_row)(attend_dtype dtype, const void *src, int n, float factor, bool add,
+                       float *y) {
+  enum { CHUNK = 64 };
+  float near[CHUNK] __attribute__((aligned(64))) = {0};
+  size_t size = dtype == ATTEND_F32 ? 4 : 2;
+  for (int j = 0; j < n; j += CHUNK) {
+    int here = n - j < CHUNK ? n - j : CHUNK;
+    memcpy(near, (const char *)src + (size_t)j * size, (size_t)here * size);
+    for (int i = 0; i < here; i += LANES) {
+      vf a[NV], b[NV];
+      load_or(add ? y : NULL, j + i, here - i, 0.0f, b);
+      ALL(k) a[k] = v_load_as(dtype, (const char *)near + (size_t)(i + k * VW) * size);
+      ALL(k)
+      a[k] = add ? v_fma(a[k], v_set1(factor), b[k]) : v_mul(a[k], v_set1(factor));
+      store_lanes(y + j + i, here - i, a);
+    }
+  }
+}
+
+/* Pairs i0 .. i0 + n - 1 of every head: (a, b) <- (a cos - b sin,
+ * b cos + a sin); pair i is (x[i], x[i + dim/2]). */
+void KERNEL(rotate_pairs)(int heads, int dim, int half, int i0, int n, const float *cosine,
+                          const float *sine, float *x) {
+  for (int h = 0; h < heads; h++, x += dim)
+    for (int i = 0; i < n; i += LANES) {
+      vf a[NV], b[NV], c[NV], s[NV], d[NV];
+      load_lanes(x + i0 + i, n - i, 0, a);
+      load_lanes(x + i0 + i + half, n - i, 0, b);
+      load_lanes(cosine + i, n - i, 0, c);
+      load_lanes(sine + i, n - i, 0, s);
+      ALL(k) d[k] = v_sub(v_mul(a[k], c[k]), v_mul(b[k], s[k]));
+      ALL(k) b[k] = v_add(v_mul(b[k], c[k]), v_mul(a[k], s[k]));
+      store_lanes(x + i0 + i, n - i, d);
+      store_lanes(x + i0 + i + half, n - i, b);
+    }
 }
 
 /* ---- loss ------------------------------------------------------------------------ */
