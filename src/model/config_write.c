@@ -132,8 +132,12 @@ static attend_architecture complete(attend_architecture a) {
   return a;
 }
 
+static bool has_both(const attend_architecture *a) {
+  return !strcmp(a->family, "bart") || !strcmp(a->family, "t5");
+}
+
 static attend_status check_sides(attend_context *ctx, const attend_architecture *a) {
-  bool both = !strcmp(a->family, "bart") || !strcmp(a->family, "t5");
+  const bool both = has_both(a);
   ATTEND_CHECK(ctx, both || !is_lopsided(a),
                "a %s has one side: bart and t5 have a decoder that may be wider "
                "or narrower than their encoder",
@@ -152,11 +156,10 @@ static attend_status check_sides(attend_context *ctx, const attend_architecture 
   return ATTEND_OK;
 }
 
-/* Checked by reading the result back. */
+/* What reading the written file would refuse. */
 static attend_status check_roles(attend_context *ctx, const attend_architecture *a) {
   attend_form form = {0}, forms[ATTEND_ROLES];
-  bool both = !strcmp(a->family, "bart") || !strcmp(a->family, "t5");
-  attend_config c = {.parts = both                         ? ATTEND_BOTH
+  attend_config c = {.parts = has_both(a)                  ? ATTEND_BOTH
                               : !strcmp(a->family, "bert") ? ATTEND_ENCODER
                                                            : ATTEND_DECODER};
   snprintf(c.family, sizeof c.family, "%s", a->family);
