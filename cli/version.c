@@ -42,9 +42,7 @@ static int print_json(attend_context *ctx, const char *compiled, const char *run
   table_add(&t, (cell[]){cell_text(attend_version()), cell_text(attend_context_isa(ctx)),
                          cell_text(running), cell_text(compiled),
                          cell_number(attend_context_threads(ctx)), cell_text(compiler())});
-  int code = table_print_json(&t, ctx, stdout);
-  table_free(&t);
-  return code;
+  return table_finish(&t, ctx, true);
 }
 
 int cmd_version(int argc, char **argv) {

@@ -86,9 +86,7 @@ static int print_tensors(const shown *s) {
                        one.layer < 0 ? cell_none() : cell_number(one.layer), cell_text(one.what)});
   }
   putchar('\n');
-  int code = table_print(&t, stdout);
-  table_free(&t);
-  return code;
+  return table_finish(&t, s->ctx, false);
 }
 
 /* ---- configuration ------------------------------------------------------------------------- */
@@ -177,9 +175,7 @@ static int print_stored(const shown *s) {
     table_add(&t, (cell[]){cell_text("not used"), cell_number((double)s->cost.unused), cell_none(),
                            cell_number(s->cost.unused_bytes)});
   putchar('\n');
-  int code = table_print(&t, stdout);
-  table_free(&t);
-  return code;
+  return table_finish(&t, s->ctx, false);
 }
 
 static const column memory_columns[] = {
@@ -203,9 +199,7 @@ static int print_memory(const shown *s) {
   add_memory(&t, state, s->cost.state);
   add_memory(&t, "workspace, 512 rows at once", s->cost.work);
   putchar('\n');
-  int code = table_print(&t, stdout);
-  table_free(&t);
-  return code;
+  return table_finish(&t, s->ctx, false);
 }
 
 static const column cost_columns[] = {{"what", "a token", CELL_TEXT},
@@ -229,8 +223,7 @@ static int print_costs(const shown *s) {
                            cell_number(c->limit.least_s), cell_number(1 / c->limit.least_s)});
   }
   putchar('\n');
-  int code = table_print(&t, stdout);
-  table_free(&t);
+  int code = table_finish(&t, s->ctx, false);
   if (!s->measured) puts("How fast that is here, once `attend bench machine' has measured it.");
   return code;
 }

@@ -171,8 +171,7 @@ static int encode_text(tokenize_run *run) {
   if (!code) {
     table t = table_start(columns);
     for (size_t i = 0; i < run->encoding->count; i++) add_row(run, &t, i);
-    code = run->o->common.json ? table_print_json(&t, run->ctx, stdout) : table_print(&t, stdout);
-    table_free(&t);
+    code = table_finish(&t, run->ctx, run->o->common.json);
   }
   free(text);
   return code;

@@ -206,9 +206,7 @@ static int print_json(const train_run *run) {
                      cell_number((double)t->words), cell_number((double)t->distinct),
                      cell_number((double)t->tokens), cell_number((double)t->unknown),
                      cell_number(bytes_per_token(t)), cell_number(run->seconds)});
-  int code = table_print_json(&rows, run->ctx, stdout);
-  table_free(&rows);
-  return code;
+  return table_finish(&rows, run->ctx, true);
 }
 
 static void print_merges(const train_run *run, const char *name, size_t from, size_t to) {

@@ -1,5 +1,6 @@
 /* Training, shown: the lines that are printed, loss.svg, and the end. */
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,14 @@
 #include "text.h"
 #include "train/train.h"
 
-static void say(const train_run *run, const char *text) {
+static void say(const train_run *run, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void say(const train_run *run, const char *format, ...) {
+  char text[256];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
   progress_end();
   if (!run->s->common.json) {
     put_printable(stdout, text, strlen(text));
@@ -89,27 +97,6 @@ static void show_step(train_run *run, const attend_fit_report *r) {
   progress_note(text);
 }
 
-static void show_evaluation(const attend_fit_report *r) {
-  if (r->done == 1) progress_start("measuring", (size_t)r->total);
-  progress_step((size_t)r->done, "batches");
-  if (r->done == r->total) progress_end();
-}
-
-static void say_validated(const train_run *run, const attend_fit_report *r) {
-  char text[160];
-  snprintf(text, sizeof text, "step %llu: validation %.4f (perplexity %.4g)%s",
-           (unsigned long long)r->step, r->valid, exp(r->valid), r->best ? ", the best" : "");
-  say(run, text);
-}
-
-static void say_saving(const train_run *run, const attend_fit_report *r) {
-  char text[160];
-  if (!isnan(r->valid) || isnan(r->loss)) return;
-  snprintf(text, sizeof text, "step %llu: training loss %.4f", (unsigned long long)r->step,
-           r->loss);
-  say(run, text);
-}
-
 void train_report(const attend_fit_report *r, void *user) {
   train_run *run = user;
   switch (r->event) {
@@ -120,13 +107,17 @@ void train_report(const attend_fit_report *r, void *user) {
       draw(run, false);
       break;
     case ATTEND_FIT_VALIDATING:
-      show_evaluation(r);
+      if (r->done == 1) progress_start("measuring", (size_t)r->total);
+      progress_step((size_t)r->done, "batches");
+      if (r->done == r->total) progress_end();
       break;
     case ATTEND_FIT_VALIDATED:
-      say_validated(run, r);
+      say(run, "step %llu: validation %.4f (perplexity %.4g)%s", (unsigned long long)r->step,
+          r->valid, exp(r->valid), r->best ? ", the best" : "");
       break;
     case ATTEND_FIT_SAVING:
-      say_saving(run, r);
+      if (isnan(r->valid) && !isnan(r->loss))
+        say(run, "step %llu: training loss %.4f", (unsigned long long)r->step, r->loss);
       draw(run, true);
       break;
   }
@@ -140,21 +131,17 @@ int train_progress(double done, void *user) {
 
 static void describe(const train_run *run) {
   size_t count, texts = attend_corpus_documents(run->texts);
-  char text[240], bytes[32], parameters[32];
+  char bytes[32], parameters[32];
   const attend_config *c = attend_trainer_config(run->trainer);
   attend_trainer_values(run->trainer, &count);
   format_cell(CELL_NUMBER, (double)count, parameters, sizeof parameters);
   format_cell(CELL_BYTES, (double)attend_corpus_bytes(run->texts), bytes, sizeof bytes);
-  snprintf(text, sizeof text, "%s of %s parameters learns from %s: %zu %s%s, %zu tokens%s",
-           attend_config_family(c), parameters, bytes, texts,
-           run->task == ATTEND_LEARN_PAIRS ? "pair" : "text", texts == 1 ? "" : "s",
-           attend_corpus_tokens(run->texts), run->resumes ? "; it goes on" : "");
-  say(run, text);
-  if (attend_corpus_dropped(run->texts)) {
-    snprintf(text, sizeof text, "%zu tokens were cut off: texts were longer than --length",
-             attend_corpus_dropped(run->texts));
-    say(run, text);
-  }
+  say(run, "%s of %s parameters trains on %s: %zu %s%s, %zu tokens%s", attend_config_family(c),
+      parameters, bytes, texts, run->task == ATTEND_LEARN_PAIRS ? "pair" : "text",
+      texts == 1 ? "" : "s", attend_corpus_tokens(run->texts), run->resumes ? "; it resumes" : "");
+  if (attend_corpus_dropped(run->texts))
+    say(run, "%zu tokens were cut off: texts were longer than --length",
+        attend_corpus_dropped(run->texts));
 }
 
 /* ---- the end ------------------------------------------------------------------------------- */
@@ -178,9 +165,7 @@ static int put_json(const train_run *run, const attend_fit_result *r, bool stopp
                cell_number(r->seconds), cell_number(r->stopped_early), cell_number(stopped),
                cell_text(folder), r->averaged ? cell_number(r->averaged) : cell_none(),
                cell_number(r->averaged ? r->average_valid : NAN), cell_number(r->bytes)});
-  int code = table_print_json(&rows, run->ctx, stdout);
-  table_free(&rows);
-  return code;
+  return table_finish(&rows, run->ctx, true);
 }
 
 static void put_average(const train_run *run, const attend_fit_result *r) {

@@ -12,7 +12,7 @@ without_tokenizers train --data "$text" --tokenizer "$stories" --out "$work/x"
 
 # ---- what a run leaves --------------------------------------------------------------
 learn gpt2 --data "$text" --tokenizer "$stories" "${tiny[@]}" "${short[@]}"
-says '^gpt2 of [0-9.]+ k parameters learns from [0-9.]+ KiB: 1 text, [0-9]+ tokens$'
+says '^gpt2 of [0-9.]+ k parameters trains on [0-9.]+ KiB: 1 text, [0-9]+ tokens$'
 says '^step 6: validation [0-9.]+ \(perplexity [0-9.]+\)'
 says "^6 steps, 192 tokens, [0-9]+ s, [0-9.]+ [KM]iB of memory: $work/gpt2/best, and $work/gpt2/loss.svg$"
 for file in run.json log.jsonl loss.svg base/config.json last/config.json \

@@ -38,7 +38,7 @@ learn whole "${words[@]}" --steps 14 --save-every 5 --threads 1
 learn parts "${words[@]}" --steps 5 --save-every 5 --threads 2
 learn parts --resume --steps 10 --threads 1
 learn parts --resume --steps 14 --threads 2
-says 'it goes on'
+says 'it resumes'
 [[ $(step_of parts) == 14 ]] || fail "parts"
 for file in model.safetensors training.safetensors; do
   cmp "$work/whole/last/$file" "$work/parts/last/$file" || fail "$file"
