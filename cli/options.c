@@ -197,6 +197,29 @@ const option_row option_rows_repeat[] = {
      NUMBER(options, repeat, 1, 1000000), .letter = 'r'},
     {0}};
 
+/* ---- sampling -------------------------------------------------------------------------- */
+
+void sampling_seed(struct argp_state *state, const char *arg, void *value, void *input) {
+  sampling *d = value;
+  (void)input;
+  d->new_seed = !strcmp(arg, "random");
+  if (!d->new_seed) d->seed = (uint64_t)options_number(state, "--seed", arg, 0, INT64_MAX);
+}
+
+void sampling_refuse(struct argp_state *state) {
+  argp_error(state,
+             "beam search does not sample: leave out --temp, --top-k, --top-p, "
+             "--min-p and --seed");
+}
+
+void sampling_settle(const sampling *d, bool samples, float temperature,
+                     attend_generate_options *how) {
+  how->seed = d->seed;
+  if (!samples) return;
+  if (!(d->given & SAMPLING_TEMPERATURE)) how->temperature = temperature;
+  if (d->new_seed) how->seed = options_new_seed();
+}
+
 /* ---- argp children of verbs that have no table yet ------------------------------------- */
 
 static error_t parse(int key, char *arg, struct argp_state *state) {

@@ -6,7 +6,7 @@
 
 #include "text.h"
 #include "model_open.h"
-#include "sampling.h"
+#include "options.h"
 
 typedef struct {
   options common;

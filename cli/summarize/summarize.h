@@ -11,7 +11,7 @@
 #include "attend/json.h"
 #include "attend/summarize.h"
 #include "model_open.h"
-#include "sampling.h"
+#include "options.h"
 
 /* ---- the model ------------------------------------------------------------------ */
 

@@ -6,7 +6,7 @@
 #include "fuzz.h"
 #include "progress.h"
 
-void complain(const char *sentence, ...) { (void)sentence; }
+int complain(const char *sentence, ...) { return (void)sentence, EXIT_FAILED; }
 int complain_status(const attend_context *ctx, attend_status status) {
   MUST(*attend_message(ctx));
   return (int)status;
@@ -25,5 +25,7 @@ void *need_more(void *block, size_t used, size_t count, size_t size) {
 char *need_copy(const char *text) { return strcpy(need(strlen(text) + 1, 1), text); }
 void progress_note(const char *now) { (void)now; }
 void progress_end(void) {}
+void progress_start(const char *what, size_t total) { (void)what, (void)total; }
+void progress_bytes(size_t done, size_t before) { (void)done, (void)before; }
 
 #endif
