@@ -73,7 +73,7 @@ static const option_row own[] = {
      "(default: 256..65536; 512..16384)",
      TEXT(bench_options, lengths)},
     {"forms", "FORM,FORM..",
-     "Of the same (default: softmax,elu,favor(m=64); summarize favor(m=256) too)",
+     "Forms for those lengths (default: softmax,elu,favor(m=64); summarize favor(m=256) too)",
      TEXT(bench_options, forms)},
     {0}};
 static const option_part parts[] = {{own, 0},
@@ -179,8 +179,8 @@ void warn_if_slower(const attend_problem *problem, const char *engine,
   format_cell(CELL_SECONDS, exact, fast, sizeof fast);
   if (!isnan(methods->crossover))
     snprintf(from, sizeof from, "from n = %.0f on", methods->crossover);
-  complain("%s: linear is predicted to take %s, %s by pairs %s: sums of features are worth it %s",
-           text, slow, methods->exact.engine, fast, from);
+  complain("%s: linear is predicted to take %s, %s by pairs %s: linear is faster %s", text, slow,
+           methods->exact.engine, fast, from);
 }
 
 /* ---- crossover --------------------------------------------------------------------- */
@@ -214,13 +214,11 @@ static int bench_crossover(const bench_options *o, attend_context *ctx) {
   } operations[] = {{"forward", ATTEND_OP_FORWARD},
                     {"forward+backward", ATTEND_OP_BACKWARD},
                     {"decode", ATTEND_OP_DECODE}};
-  attend_bench_options how = {ATTEND_INIT(attend_bench_options)};
+  attend_bench_options how = {ATTEND_INIT(attend_bench_options), .seed = o->common.seed,
+                              .limit_s = o->limit_s, .progress = progress_report};
   attend_machine machine;
   attend_problem form;
   char text[256];
-  how.seed = o->common.seed;
-  how.limit_s = o->limit_s;
-  how.progress = progress_report;
   attend_status status = attend_crossover_parse(ctx, o->problems[1], o->dim, &form);
   if (!status) status = ceilings_get(ctx, &machine);
   if (status) return complain_status(ctx, status);
@@ -261,21 +259,23 @@ static const column columns[] = {{"problem", "problem", CELL_TEXT},
 enum { COLUMNS = sizeof columns / sizeof *columns - 1, ALONE = COLUMNS - 2 };
 
 typedef struct {
-  const char *text;
-  attend_timing time;
-} row;
+  int count;
+  const char *const *texts; /* [count] */
+  attend_problem *problems;
+  attend_timing *times;
+} problem_list;
 
 /* ratio: of GFLOP/s; speedup: of time. Both against the first. One problem is shown
  * without them. */
-static table make_rows(attend_context *ctx, const row *rows, int count, column shown[COLUMNS + 1]) {
+static table make_rows(attend_context *ctx, const problem_list *l, column shown[COLUMNS + 1]) {
   memcpy(shown, columns, sizeof columns);
-  if (count < 2) shown[ALONE] = columns[COLUMNS];
+  if (l->count < 2) shown[ALONE] = columns[COLUMNS];
   table t = table_start(shown);
-  for (int n = 0; n < count; n++) {
-    const attend_timing *first = &rows[0].time, *r = &rows[n].time;
+  for (int n = 0; n < l->count; n++) {
+    const attend_timing *first = &l->times[0], *r = &l->times[n];
     double rate = r->flops / r->median_s;
     table_add(&t,
-              (cell[]){cell_text(rows[n].text), cell_text(r->engine),
+              (cell[]){cell_text(l->texts[n]), cell_text(r->engine),
                        cell_text(attend_context_isa(ctx)), cell_number(attend_context_threads(ctx)),
                        cell_number(r->median_s), cell_number(r->best_s), cell_number(rate * 1e-9),
                        cell_number(r->bytes / r->median_s * 1e-9), cell_number(r->workspace_bytes),
@@ -317,49 +317,42 @@ static int write_csv(attend_context *ctx, const table *t, const char *path) {
   return status ? complain_status(ctx, status) : EXIT_OK;
 }
 
-static int parse_all(const bench_options *o, attend_context *ctx, int count, const row *rows,
-                     attend_problem *problems) {
-  for (int n = 0; n < count; n++) {
-    attend_status status = attend_problem_parse(ctx, rows[n].text, &problems[n]);
+static int parse_all(const bench_options *o, attend_context *ctx, const problem_list *l) {
+  for (int n = 0; n < l->count; n++) {
+    attend_status status = attend_problem_parse(ctx, l->texts[n], &l->problems[n]);
     if (status) return complain_status(ctx, status);
-    problems[n].desc.engine = o->common.engine;
-    if (problems[n].op != ATTEND_OP_SGEMM || blas_product()) continue;
-    complain("%s needs OpenBLAS; %s, or leave the problem out", rows[n].text, blas_missing());
+    l->problems[n].desc.engine = o->common.engine;
+    if (l->problems[n].op != ATTEND_OP_SGEMM || blas_product()) continue;
+    complain("%s needs OpenBLAS; %s, or leave the problem out", l->texts[n], blas_missing());
     return EXIT_FAILED;
   }
   return EXIT_OK;
 }
 
-static attend_status warn_all(attend_context *ctx, int count, const attend_problem *problems,
-                              const row *rows) {
+static attend_status warn_all(attend_context *ctx, const problem_list *l) {
   attend_machine machine;
   bool known = false;
-  for (int n = 0; n < count; n++) {
+  for (int n = 0; n < l->count; n++) {
     attend_methods methods;
-    if (strcmp(rows[n].time.engine, "linear")) continue;
+    if (strcmp(l->times[n].engine, "linear")) continue;
     attend_status status = known ? ATTEND_OK : ceilings_get(ctx, &machine);
     if (status) return status;
     known = true;
-    attend_problem_methods(ctx, &machine, &problems[n], &methods);
-    warn_if_slower(&problems[n], rows[n].time.engine, &methods);
+    attend_problem_methods(ctx, &machine, &l->problems[n], &methods);
+    warn_if_slower(&l->problems[n], l->times[n].engine, &methods);
   }
   return ATTEND_OK;
 }
 
-static attend_status time_all(const bench_options *o, attend_context *ctx, int count,
-                              const attend_problem *problems, row *rows) {
-  attend_timing *times = need((size_t)count, sizeof *times);
-  attend_bench_options how = {ATTEND_INIT(attend_bench_options)};
-  how.seed = o->common.seed;
-  how.repeat = o->common.repeat;
-  how.product = blas_product();
-  how.progress = progress_report;
+static int time_all(const bench_options *o, attend_context *ctx, const problem_list *l) {
+  attend_bench_options how = {ATTEND_INIT(attend_bench_options), .seed = o->common.seed,
+                              .repeat = o->common.repeat, .product = blas_product(),
+                              .progress = progress_report};
   progress_start("bench", 0);
-  attend_status status = attend_bench(ctx, count, problems, &how, times);
+  attend_status status = attend_bench(ctx, l->count, l->problems, &how, l->times);
   progress_end();
-  for (int n = 0; n < count; n++) rows[n].time = times[n];
-  free(times);
-  return status ? status : warn_all(ctx, count, problems, rows);
+  if (!status) status = warn_all(ctx, l);
+  return status ? complain_status(ctx, status) : EXIT_OK;
 }
 
 /* A ratio of AVX2 to AVX-512 says little. */
@@ -375,30 +368,31 @@ static void compare_likes(attend_context *ctx, const table *t) {
     }
 }
 
+static int print_rows(const bench_options *o, attend_context *ctx, const problem_list *l,
+                      const char *path) {
+  column shown[COLUMNS + 1];
+  table t = make_rows(ctx, l, shown);
+  int code = o->table ? write_csv(ctx, &t, path) : EXIT_OK;
+  if (!code && !o->common.json) compare_likes(ctx, &t);
+  int printed = table_finish(&t, ctx, o->common.json);
+  return code ? code : printed;
+}
+
 static int bench_problems(const bench_options *o, attend_context *ctx) {
   const char *path = o->out ? o->out : "bench/results.csv";
+  problem_list l = {o->count, (const char *const *)o->problems, NULL, NULL};
   if (o->table && check_writable(path)) return EXIT_FAILED;
-  int most = o->table ? FIXED : o->count, count = 0;
-  row *rows = need((size_t)most, sizeof *rows);
-  attend_problem *problems = need((size_t)most, sizeof *problems);
-  for (int n = 0; n < most; n++) {
-    const char *text = o->table ? fixed_list[n] : o->problems[n];
-    bool left_out = o->table && !strncmp(text, "sgemm", 5) && !blas_product();
-    if (!left_out) rows[count++].text = text;
+  if (o->table) { /* without sgemm where there is no BLAS */
+    l.texts = fixed_list + !blas_product();
+    l.count = FIXED - !blas_product();
   }
-  int code = parse_all(o, ctx, count, rows, problems);
-  attend_status status = code ? ATTEND_OK : time_all(o, ctx, count, problems, rows);
-  if (status) code = complain_status(ctx, status);
-  if (!code) {
-    column shown[COLUMNS + 1];
-    table t = make_rows(ctx, rows, count, shown);
-    if (o->table) code = write_csv(ctx, &t, path);
-    if (!code && !o->common.json) compare_likes(ctx, &t);
-    int printed = table_finish(&t, ctx, o->common.json);
-    if (!code) code = printed;
-  }
-  free(problems);
-  free(rows);
+  l.problems = need((size_t)l.count, sizeof *l.problems);
+  l.times = need((size_t)l.count, sizeof *l.times);
+  int code = parse_all(o, ctx, &l);
+  if (!code) code = time_all(o, ctx, &l);
+  if (!code) code = print_rows(o, ctx, &l, path);
+  free(l.problems);
+  free(l.times);
   return code;
 }
 

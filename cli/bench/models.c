@@ -257,13 +257,13 @@ static int prepare(bench *b, bool documents, bool by_length) {
   char lengths[32] = "256..65536";
   const char *forms = "softmax,elu,favor(m=64)";
   int most = o->tokens ? o->tokens : 16384;
-  b->how = (attend_bench_options){ATTEND_INIT(attend_bench_options)};
-  b->how.product = blas_product();
-  b->how.progress = progress_report;
-  b->how.batch = o->batch;
-  b->how.tokens = o->tokens;
-  b->how.recompute = o->recompute;
-  b->how.limit_s = o->limit_s ? o->limit_s : 180;
+  b->how = (attend_bench_options){ATTEND_INIT(attend_bench_options),
+                                  .product = blas_product(),
+                                  .progress = progress_report,
+                                  .batch = o->batch,
+                                  .tokens = o->tokens,
+                                  .recompute = o->recompute,
+                                  .limit_s = o->limit_s ? o->limit_s : 180};
   attend_status status = attend_config_read(b->ctx, b->path, &config);
   if (!status && o->model.roles) status = attend_roles_parse(b->ctx, o->model.roles, &b->how.roles);
   if (!status && !by_length && o->model.attention) {

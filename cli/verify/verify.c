@@ -171,7 +171,7 @@ static int print_groups(const verify_run *run) {
 static int print_answer(verify_run *run) {
   const verify_options *o = run->options;
   if (run->undecided)
-    fprintf(stderr, "attend: %zu rows were left out, since no float decides them\n",
+    fprintf(stderr, "attend: %zu rows were left out: float precision does not decide them\n",
             run->undecided);
   if (o->common.json) return table_print_json(&run->rows, run->contexts[0], stdout);
   if (!o->all && !o->invariance) return table_print(&run->rows, stdout);
@@ -197,13 +197,11 @@ static void add_verdict(attend_context *ctx, size_t i, const attend_problem *pro
 
 static attend_status verify_problems(verify_run *run, size_t count, const char *const *names) {
   attend_problem *problems = need(count, sizeof *problems);
-  attend_verify_options how = {ATTEND_INIT(attend_verify_options)};
+  attend_verify_options how = {
+      ATTEND_INIT(attend_verify_options), .seed = run->options->common.seed,
+      .skip = run->options->all,          .each = add_verdict,
+      .progress = progress_report,        .user = run};
   attend_status status = ATTEND_OK;
-  how.seed = run->options->common.seed;
-  how.skip = run->options->all;
-  how.each = add_verdict;
-  how.progress = progress_report;
-  how.user = run;
   run->names = names;
   for (size_t n = 0; n < count && !status; n++) {
     status = attend_problem_parse(run->contexts[0], names[n], &problems[n]);

@@ -30,19 +30,6 @@ static attend_status refuse(const golden_case *c, const char *why) {
   return fail(c->memory.ctx, ATTEND_IO, "%s: case \"%s\" %s", c->path, c->name, why);
 }
 
-static attend_status read_size(const golden_case *c, const char *name, int *size) {
-  const attend_json *value = attend_json_get(c->settings, name);
-  int64_t n = 0;
-  attend_json_kind kind = attend_json_kind_of(value);
-  *size = 0;
-  if (kind == ATTEND_JSON_NONE || kind == ATTEND_JSON_NULL) return ATTEND_OK;
-  if (!attend_json_integer(value, &n) || n < 0 || n > INT32_MAX)
-    return fail(c->memory.ctx, ATTEND_IO, "%s: case \"%s\" has a %s that is not a size", c->path,
-                c->name, name);
-  *size = (int)n;
-  return ATTEND_OK;
-}
-
 static attend_status read_sizes(golden_case *c) {
   attend_desc *d = &c->desc;
   const struct {
@@ -51,8 +38,12 @@ static attend_status read_sizes(golden_case *c) {
   } sizes[] = {{"batch", &d->batch}, {"heads", &d->heads},       {"kv_heads", &d->kv_heads},
                {"q_len", &d->q_len}, {"kv_len", &d->kv_len},     {"dim", &d->dim},
                {"dim_v", &d->dim_v}, {"window", &d->mask.window}};
-  for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++)
-    ATTEND_TRY(read_size(c, sizes[n].name, sizes[n].size));
+  for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++) {
+    int64_t size = 0;
+    ATTEND_TRY(attend_json_read_integer(c->memory.ctx, c->path, c->settings, sizes[n].name, 0,
+                                        INT32_MAX, &size));
+    *sizes[n].size = (int)size;
+  }
   return ATTEND_OK;
 }
 

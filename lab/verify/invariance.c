@@ -164,11 +164,10 @@ static inputs batch_entry(const inputs *in, attend_desc *one, int b) {
     one->bias.dense =
         view_from(view_complete(d->bias.dense, d->heads, d->q_len, d->kv_len), ATTEND_F32, b, 0, 0);
   inputs entry = {.desc = one};
-  entry.q = view_from(view_complete(in->q, d->heads, d->q_len, d->dim), d->dtype, b, 0, 0);
-  entry.k = view_from(view_complete(in->k, d->kv_heads, d->kv_len, d->dim), d->dtype, b, 0, 0);
-  entry.v = view_from(view_complete(in->v, d->kv_heads, d->kv_len, d->dim_v), d->dtype, b, 0, 0);
-  if (in->d_o.data)
-    entry.d_o = view_from(view_complete(in->d_o, d->heads, d->q_len, d->dim_v), d->dtype, b, 0, 0);
+  entry.q = view_from(in->q, d->dtype, b, 0, 0);
+  entry.k = view_from(in->k, d->dtype, b, 0, 0);
+  entry.v = view_from(in->v, d->dtype, b, 0, 0);
+  if (in->d_o.data) entry.d_o = view_from(in->d_o, d->dtype, b, 0, 0);
   return entry;
 }
 
@@ -254,7 +253,7 @@ static attend_status check_rows(subject *s) {
 typedef struct {
   attend_plan *plan;
   attend_state *state;
-  attend_view q, k, v, o;
+  attend_view o;
   float *lse;    /* [B,H,n] of the call */
   double *all;   /* [B,H,T] of the whole */
   uint8_t *mask; /* [B,n] of the call */
@@ -268,8 +267,8 @@ static attend_status feed(const subject *s, feeding *f, int from, int n) {
            (size_t)n);
   attend_plan_set_padding(f->plan, NULL, f->mask);
   attend_status status = attend_extend(
-      f->plan, f->state, n, view_from(f->q, t, 0, 0, from), view_from(f->k, t, 0, 0, from),
-      view_from(f->v, t, 0, 0, from), view_from(f->o, t, 0, 0, from), f->lse);
+      f->plan, f->state, n, view_from(s->in.q, t, 0, 0, from), view_from(s->in.k, t, 0, 0, from),
+      view_from(s->in.v, t, 0, 0, from), view_from(f->o, t, 0, 0, from), f->lse);
   for (int row = 0; row < d->batch * d->heads; row++)
     for (int i = 0; i < n; i++)
       f->all[(ptrdiff_t)row * d->q_len + from + i] = f->lse[(ptrdiff_t)row * n + i];
@@ -332,9 +331,7 @@ static bool can_be_fed(const attend_desc *d) {
 static attend_status check_feeding(subject *s, memory *m) {
   attend_desc d = *s->in.desc;
   size_t rows = (size_t)d.batch * (size_t)d.heads * (size_t)d.q_len;
-  feeding f = {.q = view_complete(s->in.q, d.heads, d.q_len, d.dim),
-               .k = view_complete(s->in.k, d.kv_heads, d.kv_len, d.dim),
-               .v = view_complete(s->in.v, d.kv_heads, d.kv_len, d.dim_v)};
+  feeding f = {0};
   float *o; /* of any dtype */
   TAKE(m, &o, rows * (size_t)d.dim_v);
   TAKE(m, &f.lse, rows);

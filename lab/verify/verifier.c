@@ -124,7 +124,13 @@ attend_status outputs_read(memory *m, const attend_tensors *t, bool gradients, o
 }
 
 inputs inputs_of(const attend_tensors *t) {
-  return (inputs){.desc = &t->desc, .q = t->q, .k = t->k, .v = t->v, .d_o = t->d_o};
+  const attend_desc *d = &t->desc;
+  inputs in = {.desc = d,
+               .q = view_complete(t->q, d->heads, d->q_len, d->dim),
+               .k = view_complete(t->k, d->kv_heads, d->kv_len, d->dim),
+               .v = view_complete(t->v, d->kv_heads, d->kv_len, d->dim_v)};
+  if (t->d_o.data) in.d_o = view_complete(t->d_o, d->heads, d->q_len, d->dim_v);
+  return in;
 }
 
 attend_status results_take(memory *m, const inputs *in, bool bthd, attend_tensors *t) {
@@ -183,6 +189,7 @@ struct attend_solver {
   attend_context *ctx;
   attend_problem problem;
   attend_tensors *tensors; /* the caller's */
+  inputs in;               /* of them */
   attend_plan *plan;
   attend_state *state; /* of a decode: all keys but the last */
   uint8_t *new_mask;   /* [B] whether a decode's last key is real */
@@ -200,15 +207,13 @@ static attend_status mask_chunk(attend_context *ctx, const attend_desc *d, int f
 }
 
 static attend_status append_keys(attend_solver *s, attend_plan *plan, int from, int n) {
-  attend_tensors *t = s->tensors;
-  const attend_desc *d = &t->desc;
-  attend_view k = view_complete(t->k, d->kv_heads, d->kv_len, d->dim);
-  attend_view v = view_complete(t->v, d->kv_heads, d->kv_len, d->dim_v);
+  const attend_desc *d = s->in.desc;
   uint8_t *mask;
   ATTEND_TRY(mask_chunk(s->ctx, d, from, n, &mask));
   attend_plan_set_padding(plan, NULL, mask);
-  attend_status status = attend_state_append(plan, s->state, n, view_from(k, d->dtype, 0, 0, from),
-                                             view_from(v, d->dtype, 0, 0, from));
+  attend_status status =
+      attend_state_append(plan, s->state, n, view_from(s->in.k, d->dtype, 0, 0, from),
+                          view_from(s->in.v, d->dtype, 0, 0, from));
   attend_plan_set_padding(plan, NULL, NULL);
   give(s->ctx, mask);
   return status;
@@ -254,6 +259,7 @@ attend_status attend_solver_create(attend_context *ctx, const attend_problem *pr
   s->ctx = ctx;
   s->problem = *problem;
   s->tensors = tensors;
+  s->in = inputs_of(tensors);
   attend_status status = open_solver(s);
   if (status)
     attend_solver_free(s);
@@ -274,12 +280,10 @@ attend_plan *attend_solver_plan(const attend_solver *s) { return s->plan; }
 
 static attend_status extend_once(attend_solver *s) {
   attend_tensors *t = s->tensors;
-  const attend_desc *d = &t->desc;
-  int last = d->kv_len - 1;
-  attend_view k = view_complete(t->k, d->kv_heads, d->kv_len, d->dim);
-  attend_view v = view_complete(t->v, d->kv_heads, d->kv_len, d->dim_v);
-  return attend_extend(s->plan, s->state, 1, t->q, view_from(k, d->dtype, 0, 0, last),
-                       view_from(v, d->dtype, 0, 0, last), t->o, t->lse);
+  attend_dtype dtype = t->desc.dtype;
+  int last = t->desc.kv_len - 1;
+  return attend_extend(s->plan, s->state, 1, t->q, view_from(s->in.k, dtype, 0, 0, last),
+                       view_from(s->in.v, dtype, 0, 0, last), t->o, t->lse);
 }
 
 attend_status attend_solver_run(attend_solver *s) {
@@ -368,27 +372,24 @@ struct attend_verifier {
 
 /* ---- rows that float arithmetic does not decide ---------------------------------- */
 
-static void repeat_keys(attend_verifier *t) {
-  const attend_desc *d = &t->tensors.desc;
-  attend_view k = view_complete(t->tensors.k, d->kv_heads, d->kv_len, d->dim);
+static void repeat_keys(const inputs *in) {
+  const attend_desc *d = in->desc;
   size_t bytes = (size_t)d->dim * attend_dtype_size(d->dtype);
   for (int b = 0; b < d->batch; b++)
     for (int g = 0; g < d->kv_heads; g++)
       for (int j = 1; j < d->kv_len; j += 2)
-        memcpy(view_from(k, d->dtype, b, g, j).data, view_from(k, d->dtype, b, g, j - 1).data,
-               bytes);
+        memcpy(view_from(in->k, d->dtype, b, g, j).data,
+               view_from(in->k, d->dtype, b, g, j - 1).data, bytes);
 }
 
-static void clear_gradients(attend_verifier *t) {
-  const attend_desc *d = &t->tensors.desc;
-  if (!t->tensors.d_o.data) return;
-  attend_view view = view_complete(t->tensors.d_o, d->heads, d->q_len, d->dim_v);
-  const unsigned char *mark = t->undecided;
+static void clear_gradients(const inputs *in, const unsigned char *mark /* [B,H,T] */) {
+  const attend_desc *d = in->desc;
+  if (!in->d_o.data) return;
   for (int b = 0; b < d->batch; b++)
     for (int h = 0; h < d->heads; h++)
       for (int i = 0; i < d->q_len; i++)
         if (*mark++)
-          memset(view_from(view, d->dtype, b, h, i).data, 0,
+          memset(view_from(in->d_o, d->dtype, b, h, i).data, 0,
                  (size_t)d->dim_v * attend_dtype_size(d->dtype));
 }
 
@@ -414,13 +415,13 @@ static attend_status open_verifier(attend_verifier *t, uint64_t seed) {
   ATTEND_TRY(attend_problem_tensors(ctx, &t->problem, seed, &t->tensors));
   const attend_desc *d = &t->tensors.desc;
   bool backward = t->problem.op == ATTEND_OP_BACKWARD;
-  if (is_hard(d)) repeat_keys(t);
+  inputs in = inputs_of(&t->tensors);
+  if (is_hard(d)) repeat_keys(&in);
   ATTEND_TRY(outputs_take(&t->memory, d, backward, &t->truth));
   ATTEND_TRY(outputs_take(&t->memory, d, backward, &t->naive));
   TAKE(&t->memory, &t->undecided, t->truth.count[ATTEND_OUT_LSE]);
-  inputs in = inputs_of(&t->tensors);
   ATTEND_TRY(mark_undecided(ctx, &in, t->undecided, &t->n_undecided));
-  if (t->n_undecided) clear_gradients(t);
+  if (t->n_undecided) clear_gradients(&in, t->undecided);
   ATTEND_TRY(run_definition(ctx, &in, &t->truth));
   clear_undecided(t, &t->truth);
   return run_reference(t, rounds_weights(ctx, d));

@@ -50,7 +50,7 @@ ptrdiff_t dense_at(const attend_desc *desc, int b, int h, int i, int j);
 
 typedef struct {
   const attend_desc *desc;        /* complete */
-  attend_view q, k, v, d_o;       /* d_o.data NULL: forward only */
+  attend_view q, k, v, d_o;       /* complete; d_o.data NULL: forward only */
   bool round_weights;             /* to bf16, before they are multiplied by values */
   const unsigned char *undecided; /* [B,H,T] rows without a magnitude, or NULL */
 } inputs;
