@@ -67,13 +67,6 @@ static int parse_forms(bench *b, const char *text) {
   }
 }
 
-static attend_status draw(const bench *b, const char *notes, bool training) {
-  const char *labels[MOST_FORMS];
-  for (int k = 0; k < b->forms; k++) labels[k] = b->name[k];
-  return attend_bench_plot(b->ctx, b->o->curve, b->forms, labels, b->lengths, b->tokens, b->at,
-                           training, notes);
-}
-
 /* ---- model ----------------------------------------------------------------------------- */
 
 static const column model_columns[] = {
@@ -135,56 +128,31 @@ static const column train_columns[] = {
     {"held_bytes", "parameters", CELL_BYTES}, {"work_bytes", "activations", CELL_BYTES},
     {"peak_bytes", "peak", CELL_BYTES},       {NULL, NULL, CELL_TEXT}};
 
-static attend_status train_one(bench *b, const char *weights, const char *name,
-                               attend_model_timing *t) {
+static void add_step(bench *b, const char *weights, const char *name,
+                     const attend_model_timing *t) {
   char what[96];
-  attend_status status = attend_bench_train(b->files, &b->how, t);
-  if (status) return status;
   double rate = t->read_flops / t->read_s;
-  snprintf(what, sizeof what, "%s %d x %d", name ? name : "learn", t->batch, t->tokens);
+  snprintf(what, sizeof what, "%s %d x %d", name, t->batch, t->tokens);
   table_add(&b->rows, (cell[]){cell_text(weights), cell_text(what), cell_number(t->read_s),
                                cell_number((double)t->batch * t->tokens / t->read_s),
                                cell_number(rate * 1e-9), cell_number(rate / t->product_flops),
                                cell_number(t->weights_bytes), cell_number(t->work_bytes),
                                cell_number(t->peak_bytes)});
-  return status;
 }
 
-static attend_status train_plain(bench *b) {
+static attend_status bench_train(bench *b) {
   static const char *const kinds[] = {"f32", "bf16"};
   static const attend_weights weights[] = {ATTEND_WEIGHTS_F32, ATTEND_WEIGHTS_MIXED};
   const char *only = b->o->model.weights_given, *attention = b->o->model.attention;
   attend_status status = attend_checkpoint_init(b->ctx, b->path, 1, &b->files);
   for (int i = 0; i < 2 && !status; i++) {
     attend_model_timing t;
+    if (only && strcmp(only, kinds[i])) continue;
     b->how.weights = weights[i];
-    if (!only || !strcmp(only, kinds[i])) status = train_one(b, kinds[i], attention, &t);
+    status = attend_bench_train(b->files, &b->how, &t);
+    if (!status) add_step(b, kinds[i], attention ? attention : "learn", &t);
   }
   return status;
-}
-
-/* What was not measured before an interrupt is a gap. */
-static attend_status train_by_length(bench *b) {
-  bool narrow = b->o->model.weights == ATTEND_WEIGHTS_BF16;
-  char notes[200], decoder[40] = "";
-  attend_status status =
-      attend_bench_checkpoint(b->ctx, b->path, b->tokens[b->lengths - 1], true, &b->files);
-  b->how.weights = narrow ? ATTEND_WEIGHTS_MIXED : ATTEND_WEIGHTS_F32;
-  b->how.batch = 1;
-  b->how.decoder_tokens = SUMMARY;
-  for (int i = 0; i < b->lengths * b->forms; i++) {
-    attend_model_timing *t = &b->at[i];
-    t->read_s = t->peak_bytes = NAN;
-    b->how.tokens = b->tokens[i / b->forms];
-    b->how.form = &b->form[i % b->forms];
-    if (!status) status = train_one(b, narrow ? "bf16" : "f32", b->name[i % b->forms], t);
-  }
-  if (status && status != ATTEND_STOPPED) return status;
-  if (attend_config_parts(attend_checkpoint_config(b->files)) == ATTEND_BOTH)
-    snprintf(decoder, sizeof decoder, " and %d decoder tokens", SUMMARY);
-  snprintf(notes, sizeof notes, "One text%s a step: forward, backward, AdamW; %d threads, %s.",
-           decoder, attend_context_threads(b->ctx), attend_context_isa(b->ctx));
-  return draw(b, notes, true);
 }
 
 /* ---- summarize -------------------------------------------------------------------------- */
@@ -216,37 +184,56 @@ static void add_document(bench *b, const char *form, const attend_model_timing *
                      cell_number(t->cache_bytes), cell_number(t->peak_bytes)});
 }
 
-static attend_status read_documents(bench *b, const attend_model *model) {
-  unsigned roles = b->how.roles ? b->how.roles : ATTEND_IN_ENCODER | ATTEND_IN_CROSS;
-  attend_model *models[MOST_FORMS] = {0};
-  attend_machine machine;
-  char notes[160];
-  attend_status status = ceilings_get(b->ctx, &machine);
-  for (int k = 0; k < b->forms && !status; k++)
-    status = attend_model_with_roles(model, &b->form[k], roles, &models[k]);
-  if (!status)
-    status = attend_bench_documents(b->forms, models, b->lengths, b->tokens, &b->how, b->at);
-  for (int k = 0; k < b->forms; k++) attend_model_free(models[k]);
-  progress_end();
-  if (status && status != ATTEND_STOPPED) return status;
-  for (int i = 0; i < b->lengths * b->forms; i++)
-    if (b->at[i].tokens) add_document(b, b->name[i % b->forms], &b->at[i], &machine);
-  snprintf(notes, sizeof notes, "One document; %d threads, %s, medians.",
-           attend_context_threads(b->ctx), attend_context_isa(b->ctx));
-  return b->o->curve ? draw(b, notes, false) : ATTEND_OK;
+/* ---- by length --------------------------------------------------------------------------- */
+
+static attend_status measure_lengths(bench *b, bool training, attend_machine *machine) {
+  int most = b->tokens[b->lengths - 1];
+  bool narrow = training && b->o->model.weights == ATTEND_WEIGHTS_BF16;
+  attend_status status = attend_bench_checkpoint(b->ctx, b->path, most, training, &b->files);
+  b->how.weights = narrow     ? ATTEND_WEIGHTS_MIXED
+                   : training ? ATTEND_WEIGHTS_F32
+                              : b->o->model.weights;
+  b->how.batch = 1;
+  b->how.decoder_tokens = SUMMARY;
+  if (!status && training)
+    return attend_bench_steps(b->files, b->forms, b->form, b->lengths, b->tokens, &b->how, b->at);
+  if (!status) status = ceilings_get(b->ctx, machine);
+  if (status) return status;
+  return attend_bench_documents(b->files, b->forms, b->form, b->lengths, b->tokens, &b->how, b->at);
 }
 
-static attend_status bench_documents(bench *b) {
-  attend_model *model = NULL;
-  int most = b->tokens[b->lengths - 1];
-  attend_model_options how = {ATTEND_INIT(attend_model_options), .weights = b->o->model.weights};
-  b->how.weights = how.weights;
-  attend_status status =
-      attend_bench_checkpoint(b->ctx, b->path, most > 16 ? most : 16, false, &b->files);
-  if (!status) status = attend_model_create(b->files, &how, &model);
-  if (!status) status = read_documents(b, model);
-  attend_model_free(model);
-  return status;
+static attend_status draw(const bench *b, bool training) {
+  const char *labels[MOST_FORMS];
+  char notes[200], decoder[40] = "";
+  int threads = attend_context_threads(b->ctx);
+  const char *isa = attend_context_isa(b->ctx);
+  if (attend_config_parts(attend_checkpoint_config(b->files)) == ATTEND_BOTH)
+    snprintf(decoder, sizeof decoder, " and %d decoder tokens", SUMMARY);
+  if (training)
+    snprintf(notes, sizeof notes, "One text%s a step: forward, backward, AdamW; %d threads, %s.",
+             decoder, threads, isa);
+  else
+    snprintf(notes, sizeof notes, "One document; %d threads, %s, medians.", threads, isa);
+  for (int k = 0; k < b->forms; k++) labels[k] = b->name[k];
+  return attend_bench_plot(b->ctx, b->o->curve, b->forms, labels, b->lengths, b->tokens, b->at,
+                           training, notes);
+}
+
+/* What was not measured before an interrupt is a gap. */
+static attend_status bench_lengths(bench *b, bool training) {
+  attend_machine machine;
+  attend_status status = measure_lengths(b, training, &machine);
+  progress_end();
+  if (status && status != ATTEND_STOPPED) return status;
+  for (int i = 0; i < b->lengths * b->forms; i++) {
+    const char *name = b->name[i % b->forms];
+    if (!b->at[i].tokens) continue;
+    if (training)
+      add_step(b, b->o->model.weights == ATTEND_WEIGHTS_BF16 ? "bf16" : "f32", name, &b->at[i]);
+    else
+      add_document(b, name, &b->at[i], &machine);
+  }
+  return b->o->curve ? draw(b, training) : ATTEND_OK;
 }
 
 /* ---- all of them ------------------------------------------------------------------------- */
@@ -289,25 +276,23 @@ static int prepare(bench *b, bool documents, bool by_length) {
 
 int bench_models(attend_context *ctx, const bench_options *o) {
   bool train = !strcmp(o->problems[0], "train"), documents = !strcmp(o->problems[0], "summarize");
+  bool by_length = documents || (train && o->curve);
   int code;
   char *path = model_path(o->problems[1], &code);
   if (!path) return code;
   bench b = {.ctx = ctx, .o = o, .path = path};
   b.rows = table_start(train ? train_columns : documents ? document_columns : model_columns);
-  code = prepare(&b, documents, documents || (train && o->curve));
+  code = prepare(&b, documents, by_length);
   progress_start("measuring", 0);
   if (!code) {
-    attend_status status = documents  ? bench_documents(&b)
-                           : !train   ? bench_model(&b)
-                           : o->curve ? train_by_length(&b)
-                                      : train_plain(&b);
+    attend_status status = by_length ? bench_lengths(&b, train)
+                           : train   ? bench_train(&b)
+                                     : bench_model(&b);
     progress_end();
     if (status) code = complain_status(ctx, status);
   }
-  if (code)
-    table_free(&b.rows);
-  else
-    code = table_finish(&b.rows, ctx, o->common.json);
+  if (!code) code = table_finish(&b.rows, ctx, o->common.json);
+  table_free(&b.rows);
   attend_checkpoint_close(b.files);
   free(path);
   return !code && is_interrupted() ? EXIT_INTERRUPTED : code;

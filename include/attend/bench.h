@@ -182,15 +182,27 @@ ATTEND_API attend_status attend_bench_model(attend_checkpoint *checkpoint,
 ATTEND_API attend_status attend_bench_train(attend_checkpoint *checkpoint,
                                             const attend_bench_options *options,
                                             attend_model_timing *timing);
-/* Encoder-decoders by document length: each of `count` models (forms of one model) reads
- * a document of tokens[i], rising, and decodes 16 tokens. After ATTEND_STOPPED the
- * timings that were measured are there. */
-ATTEND_API attend_status attend_bench_documents(
-    int count, attend_model *const *models, int lengths, const int *tokens /* [lengths] */,
-    const attend_bench_options *options, attend_model_timing *timings /* [lengths][count] */);
 
-/* Time and memory by length as an SVG file: of attend_bench_documents, or of training
- * one text. notes: under the plot. */
+/* ---- forms by length ------------------------------------------------------------
+ *
+ * timings [lengths][count], tokens rising. After ATTEND_STOPPED those that were measured
+ * are there; of the others tokens is 0. */
+
+/* A step of training on one text, or on options->batch. */
+ATTEND_API attend_status attend_bench_steps(attend_checkpoint *checkpoint, int count,
+                                            const attend_form *forms /* [count] */, int lengths,
+                                            const int *tokens /* [lengths] */,
+                                            const attend_bench_options *options,
+                                            attend_model_timing *timings);
+/* An encoder-decoder reads a document and decodes 16 tokens. options->roles 0: the forms are
+ * in the encoder and in cross-attention. Forms take turns. */
+ATTEND_API attend_status attend_bench_documents(attend_checkpoint *checkpoint, int count,
+                                                const attend_form *forms, int lengths,
+                                                const int *tokens,
+                                                const attend_bench_options *options,
+                                                attend_model_timing *timings);
+/* Time and memory as an SVG file: of attend_bench_steps (training) or of
+ * attend_bench_documents. notes: under the plot. */
 ATTEND_API attend_status attend_bench_plot(attend_context *ctx, const char *path, int count,
                                            const char *const *names /* [count] */, int lengths,
                                            const int *tokens /* [lengths] */,

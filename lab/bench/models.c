@@ -322,6 +322,23 @@ attend_status attend_bench_train(attend_checkpoint *checkpoint, const attend_ben
   return status;
 }
 
+attend_status attend_bench_steps(attend_checkpoint *checkpoint, int count, const attend_form *forms,
+                                 int lengths, const int *tokens,
+                                 const attend_bench_options *options,
+                                 attend_model_timing *timings) {
+  attend_bench_options o;
+  ATTEND_TRY(OPTIONS_READ(checkpoint->ctx, attend_bench_options, options, &o));
+  o.size = sizeof o;
+  if (!o.batch) o.batch = 1;
+  for (int i = 0; i < lengths * count; i++) timings[i] = unmeasured();
+  for (int i = 0; i < lengths * count; i++) {
+    o.tokens = tokens[i / count];
+    o.form = &forms[i % count];
+    ATTEND_TRY(attend_bench_train(checkpoint, &o, &timings[i]));
+  }
+  return ATTEND_OK;
+}
+
 /* ---- documents by length ------------------------------------------------------------- */
 
 enum { LIMIT_S = 180 };
@@ -444,21 +461,39 @@ static attend_status bench_documents(const bench *b, int count, attend_model *co
   return ATTEND_OK;
 }
 
-attend_status attend_bench_documents(int count, attend_model *const *models, int lengths,
-                                     const int *tokens, const attend_bench_options *options,
+/* A model of every form, with the weights of one. */
+static attend_status open_forms(const bench *b, const attend_model *model, int count,
+                                const attend_form *forms, attend_model **models) {
+  unsigned roles = b->o.roles ? b->o.roles : ATTEND_IN_ENCODER | ATTEND_IN_CROSS;
+  for (int k = 0; k < count; k++)
+    ATTEND_TRY(attend_model_with_roles(model, &forms[k], roles, &models[k]));
+  return ATTEND_OK;
+}
+
+attend_status attend_bench_documents(attend_checkpoint *checkpoint, int count,
+                                     const attend_form *forms, int lengths, const int *tokens,
+                                     const attend_bench_options *options,
                                      attend_model_timing *timings) {
   bench b;
+  attend_context *ctx = checkpoint->ctx;
+  attend_model *model = NULL, **models = NULL;
   document *documents = NULL;
-  attend_context *ctx = attend_model_context(models[0]);
+  size_t n = (size_t)count;
   for (int i = 0; i < lengths * count; i++) timings[i] = unmeasured();
-  attend_status status = open_bench(ctx, options, attend_model_config(models[0]), &b);
+  attend_status status = open_bench(ctx, options, attend_checkpoint_config(checkpoint), &b);
+  attend_model_options how = {ATTEND_INIT(attend_model_options), .weights = b.o.weights};
   if (!status && attend_config_parts(b.config) != ATTEND_BOTH)
     status = fail(ctx, ATTEND_INVALID, "documents are read by encoder-decoders: give a bart or t5");
   if (!status) status = draw_ids(&b, (size_t)tokens[lengths - 1], 1);
-  if (!status)
-    status = take(ctx, size_times((size_t)count, sizeof *documents), "documents", &documents);
+  if (!status) status = take_zeroed(ctx, size_times(n, sizeof *models), "models", &models);
+  if (!status) status = take(ctx, size_times(n, sizeof *documents), "documents", &documents);
+  if (!status) status = attend_model_create(checkpoint, &how, &model);
+  if (!status) status = open_forms(&b, model, count, forms, models);
   if (!status) status = bench_documents(&b, count, models, documents, lengths, tokens, timings);
+  for (int k = 0; models && k < count; k++) attend_model_free(models[k]);
+  attend_model_free(model);
   give(ctx, documents);
+  give(ctx, models);
   close_bench(&b);
   return status;
 }

@@ -13,8 +13,7 @@ typedef struct {
   attend_desc desc;
   int32_t *lengths;
   attend_tensors tensors;
-  outputs truth, naive;
-  double magnitude[ATTEND_OUTPUTS];
+  reference reference;
 } golden_case;
 
 struct attend_golden {
@@ -104,13 +103,13 @@ static attend_status read_tensor(const golden_case *c, const char *part, size_t 
 }
 
 static attend_status read_truth(golden_case *c) {
-  ATTEND_TRY(outputs_take(&c->memory, &c->desc, true, &c->truth));
+  ATTEND_TRY(outputs_take(&c->memory, &c->desc, true, &c->reference.truth));
   for (int x = 0; x < ATTEND_OUT_DBIAS; x++) {
-    size_t count = c->truth.count[x];
+    size_t count = c->reference.truth.count[x];
     float *from;
     TAKE(&c->memory, &from, count);
     ATTEND_TRY(read_tensor(c, attend_output_name(x), count, from));
-    for (size_t n = 0; n < count; n++) c->truth.at[x][n] = (double)from[n];
+    for (size_t n = 0; n < count; n++) c->reference.truth.at[x][n] = (double)from[n];
   }
   return ATTEND_OK;
 }
@@ -126,7 +125,7 @@ static attend_status read_inputs(golden_case *c, inputs *in) {
                {"do", &in->d_o, ATTEND_OUT_O}};
   *in = (inputs){.desc = &c->desc};
   for (size_t n = 0; n < sizeof parts / sizeof *parts; n++) {
-    size_t count = c->truth.count[parts[n].like];
+    size_t count = c->reference.truth.count[parts[n].like];
     float *block;
     TAKE(&c->memory, &block, count);
     ATTEND_TRY(read_tensor(c, parts[n].name, count, block));
@@ -147,8 +146,8 @@ static attend_status read_case(golden_case *c, const char *settings) {
   inputs in;
   ATTEND_TRY(read_inputs(c, &in));
   ATTEND_TRY(results_take(&c->memory, &in, false, &c->tensors));
-  ATTEND_TRY(outputs_take(&c->memory, &c->desc, true, &c->naive));
-  return run_naive(c->memory.ctx, &in, &c->naive, c->magnitude);
+  ATTEND_TRY(outputs_take(&c->memory, &c->desc, true, &c->reference.naive));
+  return run_naive(c->memory.ctx, &in, &c->reference.naive, c->reference.magnitude);
 }
 
 /* ---- running ------------------------------------------------------------------- */
@@ -165,30 +164,13 @@ static attend_status open_case(attend_golden *g, size_t i) {
   return status;
 }
 
-static attend_status judge_case(golden_case *c, attend_context *ctx, attend_verification *v) {
-  memory m = {.ctx = ctx};
-  outputs out;
-  attend_status status = outputs_read(&m, &c->tensors, true, &out);
-  if (!status) *v = judge(&c->desc, &c->truth, &c->naive, &out, c->magnitude);
-  memory_free(&m);
-  return status;
-}
-
 attend_status attend_golden_run(attend_golden *g, size_t i, attend_context *ctx,
                                 attend_verification *v) {
-  attend_solver *s;
   attend_status status = open_case(g, i);
   golden_case *c = &g->now;
   attend_problem problem = {.desc = c->desc, .op = ATTEND_OP_BACKWARD};
-  if (status && ctx != g->ctx) return fail(ctx, status, "%s", attend_message(g->ctx));
-  if (status) return status;
-  ATTEND_TRY(attend_solver_create(ctx, &problem, &c->tensors, &s));
-  status = attend_solver_run(s);
-  if (!status) status = judge_case(c, ctx, v);
-  if (!status)
-    snprintf(v->engine, sizeof v->engine, "%s", attend_plan_engine(attend_solver_plan(s)));
-  attend_solver_free(s);
-  return status;
+  if (status && ctx != g->ctx) fail(ctx, status, "%s", attend_message(g->ctx));
+  return status ? status : run_and_judge(ctx, &problem, &c->tensors, &c->reference, v);
 }
 
 static attend_status open_golden(attend_golden *g, const char *path) {

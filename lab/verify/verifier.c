@@ -329,45 +329,64 @@ static double storage_rounding(attend_dtype dtype, double size) {
   return 0;
 }
 
-static double bound_of(const attend_desc *d, int x, const outputs *truth, const outputs *naive,
-                       double magnitude) {
-  size_t n = truth->count[x];
-  double size = largest_size(n, truth->at[x]);
-  double least = 4 * (double)FLT_EPSILON * (magnitude > size ? magnitude : size);
+static double bound_of(const attend_desc *d, int x, const reference *r) {
+  size_t n = r->truth.count[x];
+  double size = largest_size(n, r->truth.at[x]);
+  double least = 4 * (double)FLT_EPSILON * fmax(r->magnitude[x], size);
   if (x != ATTEND_OUT_LSE && x != ATTEND_OUT_DBIAS) least += storage_rounding(d->dtype, size);
-  return 2 * largest_error(n, truth->at[x], naive->at[x]) + least;
+  return 2 * largest_error(n, r->truth.at[x], r->naive.at[x]) + least;
 }
 
-attend_verification judge(const attend_desc *desc, const outputs *truth, const outputs *naive,
-                          const outputs *engine, const double magnitude[ATTEND_OUTPUTS]) {
-  attend_verification v = {.ok = 1};
+static void judge(const attend_desc *d, const reference *r, const outputs *engine,
+                  attend_verification *v) {
   double worst = -1;
+  *v = (attend_verification){.ok = 1, .undecided = r->n_undecided};
   for (int x = 0; x < ATTEND_OUTPUTS; x++) {
-    v.error[x] = v.bound[x] = NAN;
-    if (!truth->at[x] || !engine->at[x]) continue;
-    v.error[x] = largest_error(truth->count[x], truth->at[x], engine->at[x]);
-    v.bound[x] = bound_of(desc, x, truth, naive, magnitude[x]);
-    bool ok = v.error[x] <= v.bound[x] && isfinite(v.bound[x]);
-    double share = v.error[x] == 0 ? 0 : v.error[x] / v.bound[x];
+    v->error[x] = v->bound[x] = NAN;
+    if (!r->truth.at[x] || !engine->at[x]) continue;
+    v->error[x] = largest_error(r->truth.count[x], r->truth.at[x], engine->at[x]);
+    v->bound[x] = bound_of(d, x, r);
+    bool ok = v->error[x] <= v->bound[x] && isfinite(v->bound[x]);
+    double share = v->error[x] == 0 ? 0 : v->error[x] / v->bound[x];
     if (!ok) share = INFINITY; /* the first that fails is named */
     if (share > worst) {
       worst = share;
-      v.worst = x;
+      v->worst = x;
     }
-    v.ok = v.ok && ok;
+    v->ok = v->ok && ok;
   }
-  return v;
+}
+
+static void clear_undecided(const attend_desc *d, const reference *r, outputs *out) {
+  size_t width = (size_t)d->dim_v;
+  for (size_t row = 0; r->n_undecided && row < out->count[ATTEND_OUT_LSE]; row++)
+    if (r->undecided[row]) memset(out->at[ATTEND_OUT_O] + row * width, 0, width * sizeof(double));
+}
+
+attend_status run_and_judge(attend_context *ctx, const attend_problem *problem,
+                            attend_tensors *tensors, const reference *r, attend_verification *v) {
+  memory m = {.ctx = ctx};
+  outputs out;
+  attend_solver *s;
+  ATTEND_TRY(attend_solver_create(ctx, problem, tensors, &s));
+  attend_status status = attend_solver_run(s);
+  if (!status) status = outputs_read(&m, tensors, problem->op == ATTEND_OP_BACKWARD, &out);
+  if (!status) {
+    clear_undecided(&tensors->desc, r, &out);
+    judge(&tensors->desc, r, &out, v);
+    snprintf(v->engine, sizeof v->engine, "%s", attend_plan_engine(attend_solver_plan(s)));
+  }
+  attend_solver_free(s);
+  memory_free(&m);
+  return status;
 }
 
 struct attend_verifier {
   memory memory;
   attend_problem problem;
   attend_tensors tensors;
-  outputs truth, naive;
-  double magnitude[ATTEND_OUTPUTS];
-  bool naive_rounds;        /* the naive run rounds its weights to bf16 */
-  unsigned char *undecided; /* [B,H,T] */
-  size_t n_undecided;
+  reference reference;
+  bool naive_rounds; /* the naive run rounds its weights to bf16 */
 };
 
 /* ---- rows that float arithmetic does not decide ---------------------------------- */
@@ -393,20 +412,15 @@ static void clear_gradients(const inputs *in, const unsigned char *mark /* [B,H,
                  (size_t)d->dim_v * attend_dtype_size(d->dtype));
 }
 
-static void clear_undecided(const attend_verifier *t, outputs *out) {
-  size_t width = (size_t)t->tensors.desc.dim_v;
-  for (size_t row = 0; row < out->count[ATTEND_OUT_LSE]; row++)
-    if (t->undecided[row]) memset(out->at[ATTEND_OUT_O] + row * width, 0, width * sizeof(double));
-}
-
 /* ---- the verifier ---------------------------------------------------------------- */
 
 static attend_status run_reference(attend_verifier *t, bool rounds) {
   inputs in = inputs_of(&t->tensors);
+  reference *r = &t->reference;
   in.round_weights = t->naive_rounds = rounds;
-  in.undecided = t->undecided;
-  ATTEND_TRY(run_naive(t->memory.ctx, &in, &t->naive, t->magnitude));
-  clear_undecided(t, &t->naive);
+  in.undecided = r->undecided;
+  ATTEND_TRY(run_naive(t->memory.ctx, &in, &r->naive, r->magnitude));
+  clear_undecided(in.desc, r, &r->naive);
   return ATTEND_OK;
 }
 
@@ -415,15 +429,16 @@ static attend_status open_verifier(attend_verifier *t, uint64_t seed) {
   ATTEND_TRY(attend_problem_tensors(ctx, &t->problem, seed, &t->tensors));
   const attend_desc *d = &t->tensors.desc;
   bool backward = t->problem.op == ATTEND_OP_BACKWARD;
+  reference *r = &t->reference;
   inputs in = inputs_of(&t->tensors);
   if (is_hard(d)) repeat_keys(&in);
-  ATTEND_TRY(outputs_take(&t->memory, d, backward, &t->truth));
-  ATTEND_TRY(outputs_take(&t->memory, d, backward, &t->naive));
-  TAKE(&t->memory, &t->undecided, t->truth.count[ATTEND_OUT_LSE]);
-  ATTEND_TRY(mark_undecided(ctx, &in, t->undecided, &t->n_undecided));
-  if (t->n_undecided) clear_gradients(&in, t->undecided);
-  ATTEND_TRY(run_definition(ctx, &in, &t->truth));
-  clear_undecided(t, &t->truth);
+  ATTEND_TRY(outputs_take(&t->memory, d, backward, &r->truth));
+  ATTEND_TRY(outputs_take(&t->memory, d, backward, &r->naive));
+  TAKE(&t->memory, &r->undecided, r->truth.count[ATTEND_OUT_LSE]);
+  ATTEND_TRY(mark_undecided(ctx, &in, r->undecided, &r->n_undecided));
+  if (r->n_undecided) clear_gradients(&in, r->undecided);
+  ATTEND_TRY(run_definition(ctx, &in, &r->truth));
+  clear_undecided(d, r, &r->truth);
   return run_reference(t, rounds_weights(ctx, d));
 }
 
@@ -453,30 +468,10 @@ attend_status attend_verifier_create(attend_context *ctx, const attend_problem *
   return status;
 }
 
-static attend_status judge_solved(attend_verifier *t, attend_context *ctx, attend_verification *v) {
-  memory m = {.ctx = ctx};
-  outputs out;
-  attend_status status = outputs_read(&m, &t->tensors, t->problem.op == ATTEND_OP_BACKWARD, &out);
-  if (!status) {
-    clear_undecided(t, &out);
-    *v = judge(&t->tensors.desc, &t->truth, &t->naive, &out, t->magnitude);
-    v->undecided = t->n_undecided;
-  }
-  memory_free(&m);
-  return status;
-}
-
 attend_status attend_verifier_run(attend_verifier *t, attend_context *ctx, attend_verification *v) {
-  attend_solver *s;
   bool rounds = rounds_weights(ctx, &t->tensors.desc);
   if (rounds != t->naive_rounds) ATTEND_TRY(run_reference(t, rounds));
-  ATTEND_TRY(attend_solver_create(ctx, &t->problem, &t->tensors, &s));
-  attend_status status = attend_solver_run(s);
-  if (!status) status = judge_solved(t, ctx, v);
-  if (!status)
-    snprintf(v->engine, sizeof v->engine, "%s", attend_plan_engine(attend_solver_plan(s)));
-  attend_solver_free(s);
-  return status;
+  return run_and_judge(ctx, &t->problem, &t->tensors, &t->reference, v);
 }
 
 void attend_verifier_free(attend_verifier *t) {

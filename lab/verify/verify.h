@@ -85,9 +85,18 @@ attend_status mark_undecided(attend_context *ctx, const inputs *in, unsigned cha
 
 /* ---- verdicts ------------------------------------------------------------------ */
 
-/* Each error against twice the naive run's, plus what rounding alone may do:
- * 4 eps of the magnitude, and half a unit of the storage's last place. */
-attend_verification judge(const attend_desc *desc, const outputs *truth, const outputs *naive,
-                          const outputs *engine, const double magnitude[ATTEND_OUTPUTS]);
+typedef struct { /* what an engine is compared with */
+  outputs truth, naive;
+  double magnitude[ATTEND_OUTPUTS]; /* of run_naive */
+  unsigned char *undecided;         /* [B,H,T] rows that are left out, or NULL */
+  size_t n_undecided;
+} reference;
+
+/* Runs the plan's engine on the tensors and compares: each error against twice the naive
+ * run's, plus what rounding alone may do: 4 eps of the magnitude, and half a unit of the
+ * storage's last place. */
+attend_status run_and_judge(attend_context *ctx, const attend_problem *problem,
+                            attend_tensors *tensors, const reference *reference,
+                            attend_verification *verdict);
 
 #endif

@@ -146,21 +146,25 @@ TEST(models_read_decode_and_learn) {
   attend_context_free(ctx);
 }
 
-TEST(documents_are_read_by_several_forms) {
-  subject s = open_model("bart", NULL, 2, NULL);
-  attend_form elu = {.kind = ATTEND_ELU};
-  attend_model *models[2] = {s.model, NULL};
+TEST(forms_are_measured_by_length) {
+  attend_context *ctx = open_context(NULL, 2, NULL);
+  attend_form forms[] = {{.kind = ATTEND_SOFTMAX}, {.kind = ATTEND_ELU}};
   attend_bench_options o = {ATTEND_INIT(attend_bench_options)};
+  attend_checkpoint *files;
   attend_model_timing t[4];
   const int lengths[] = {8, 32};
-  OK(s.ctx, attend_model_with_roles(s.model, &elu, ATTEND_IN_CROSS, &models[1]));
-  OK(s.ctx, attend_bench_documents(2, models, 2, lengths, &o, t));
+  OK(ctx, attend_bench_checkpoint(ctx, model_path("bart", NULL), 32, false, &files));
+  OK(ctx, attend_bench_documents(files, 2, forms, 2, lengths, &o, t));
   for (int i = 0; i < 4; i++)
     CHECK(t[i].tokens == lengths[i / 2] && t[i].read_s > 0 && t[i].token_s > 0 &&
           t[i].cache_bytes > 0 && isnan(t[i].expected_s));
   o.limit_s = 1e-9; /* the second length is skipped */
-  OK(s.ctx, attend_bench_documents(2, models, 2, lengths, &o, t));
+  OK(ctx, attend_bench_documents(files, 2, forms, 2, lengths, &o, t));
   CHECK(t[0].read_s > 0 && isnan(t[2].read_s) && t[2].expected_s > 1e-9);
-  attend_model_free(models[1]);
-  close_model(&s);
+  OK(ctx, attend_bench_steps(files, 2, forms, 2, lengths, &o, t));
+  for (int i = 0; i < 4; i++)
+    CHECK(t[i].batch == 1 && t[i].tokens == lengths[i / 2] && t[i].read_s > 0 &&
+          isnan(t[i].read_flops) == i % 2);
+  attend_checkpoint_close(files);
+  attend_context_free(ctx);
 }
