@@ -263,9 +263,8 @@ static void complain_broken(const http *h, CURLcode code) {
   if (code == CURLE_TOO_MANY_REDIRECTS)
     complain("%s redirects without end, or to an unsafe address: check HF_ENDPOINT", h->home);
   else if (is_passing(code))
-    complain(
-        "the connection to %s broke %d times (%s): pull again, it goes on from where it stopped",
-        h->home, RETRIES + 1, why);
+    complain("the connection to %s broke %d times (%s): pull again, it resumes where it stopped",
+             h->home, RETRIES + 1, why);
   else
     complain(
         "%s cannot be reached (%s): check the network, or take what the cache has with --offline",
@@ -326,9 +325,8 @@ bool http_file(http *h, const char *url, const char *path, int64_t size, answer 
   if (!code && !s.error && (ftruncate(s.file, s.at) || fsync(s.file))) s.error = errno;
   if (s.file >= 0 && close(s.file) && !s.error) s.error = errno;
   if (s.error)
-    complain(
-        "%s cannot be written (%s): make room and pull again, it goes on from where it stopped",
-        path, strerror(s.error));
+    complain("%s cannot be written (%s): make room and pull again, it resumes where it stopped",
+             path, strerror(s.error));
   else if (code == CURLE_WRITE_ERROR)
     complain("%s sends other bytes than it announced: pull again later", h->home);
   else if (code)

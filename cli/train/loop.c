@@ -188,7 +188,7 @@ static int put_lines(const train_run *run, const attend_fit_result *r, bool stop
         "ended early: step %llu was the best, and %d measurements since no "
         "better\n",
         (unsigned long long)r->best_step, r->worse);
-  if (stopped) printf("interrupted: --resume goes on\n");
+  if (stopped) printf("interrupted: --resume continues it\n");
   printf("%llu steps, %s tokens, %s, %s of memory: %s, and %s/loss.svg\n",
          (unsigned long long)r->steps, tokens, time, bytes, folder, run->s->out);
   return check_written(stdout, "the standard output");

@@ -5,7 +5,6 @@
  * adds special tokens.
  */
 #include "base/options.h"
-#include "text/pattern.h"
 #include "text/tokenizer.h"
 
 typedef struct {

@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 
 #include "text/loader.h"
-#include "text/pattern.h"
 
 /* ---- common to all formats ------------------------------------------------------------ */
 

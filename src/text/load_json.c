@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "text/loader.h"
-#include "text/pattern.h"
 
 /* ---- vocabularies --------------------------------------------------------------------- */
 

@@ -4,7 +4,6 @@
  */
 #include <utf8proc.h>
 
-#include "text/pattern.h"
 #include "text/tokenizer.h"
 
 /* ---- text with alignments ---------------------------------------------------------- */

@@ -8,7 +8,7 @@
 #include <pcre2.h>
 #include <string.h>
 
-#include "text/pattern.h"
+#include "text/tokenizer.h"
 
 /* Limits of a match: memory, steps per start position before its work is counted, and
  * regular expressions of a tokenizer. Real tokenizers stay far below. */

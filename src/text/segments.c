@@ -4,7 +4,6 @@
  * encode.c turns the words into ids, train_words.c counts them: training counts
  * exactly the words that encoding will see.
  */
-#include "text/pattern.h"
 #include "text/tokenizer.h"
 
 /* ---- added tokens ------------------------------------------------------------------ */

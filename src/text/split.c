@@ -4,7 +4,6 @@
  * also insert marks, and so write a new text.
  */
 #include "text/loader.h"
-#include "text/pattern.h"
 
 typedef struct { /* of one text */
   const attend_tokenizer *t;

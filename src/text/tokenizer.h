@@ -137,7 +137,7 @@ typedef struct {
   size_t length;
 } chars;
 
-typedef struct pattern pattern; /* text/pattern.h */
+typedef struct pattern pattern; /* pattern.c */
 
 typedef struct { /* SentencePiece's table: a double array and strings */
   const uint32_t *unit;
@@ -420,6 +420,36 @@ attend_status charsmap_check(attend_context *ctx, const char *what, const char *
                              charsmap *map);
 /* Whether an entry has this byte after its first. */
 bool charsmap_holds(const charsmap *map, unsigned char byte);
+
+/* pattern.c: what a text is split at, a string or a regular expression; for the steps
+ * REPLACE and SPLIT, and byte-level pre-tokenizing. */
+
+/* The end of the match of GPT-2's pattern at `at`; it matches everywhere. */
+size_t scan_gpt2(const char *s, size_t n, size_t at);
+/* The same for Llama 3's pattern, with at most `digits` digits in a row (Qwen: 1). */
+size_t scan_llama3(const char *s, size_t n, size_t at, int digits);
+
+/* From {"String": ..} or {"Regex": ..}. Freed with the tokenizer's steps. */
+attend_status pattern_string(attend_tokenizer *t, const char *text, size_t length, pattern **p);
+attend_status pattern_regex(attend_tokenizer *t, const char *text, size_t length, pattern **p);
+/* Whether it is this string; whether it always splits between an ASCII letter or
+ * digit and a space. */
+bool pattern_is(const pattern *p, const char *text);
+bool pattern_cuts_words(const pattern *p);
+void pattern_free(const attend_context *ctx, pattern *p);
+
+/* The first match in [at, end) of the text, perhaps empty, if *found. The text
+ * outside is not seen. */
+attend_status pattern_next(scratch *s, const pattern *p, const char *text, size_t end, size_t at,
+                           span *match, bool *found);
+
+/* Steps of matching (PCRE2's match limit) that the slow matches of a text may use in
+ * total: for each byte, plus a constant. */
+enum { WORK_EACH = 64, WORK_FREE = 1 << 18 };
+
+/* Buffers of matching; they stay NULL if no pattern needs them. */
+attend_status pattern_scratch(scratch *s);
+void pattern_scratch_free(scratch *s);
 
 /* split.c: splits *v into spans; *v may become a new text. */
 attend_status split_text(const attend_tokenizer *t, scratch *s, view *v, span **spans,

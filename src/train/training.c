@@ -158,15 +158,10 @@ typedef struct {
   attend_json_writer digests; /* an object: names of files, digests */
 } saving;
 
-static void put_text(attend_json_writer *w, const char *name, const char *text) {
-  attend_json_member(w, name);
-  attend_json_put_string(w, text);
-}
-
 static void note_digest(saving *s, const char *name, const attend_digest *digest) {
   char text[ATTEND_DIGEST_TEXT];
   attend_digest_text(digest, text);
-  put_text(&s->digests, name, text);
+  json_put_text(&s->digests, name, text);
 }
 
 static attend_status put_file(saving *s, const char *name, const char *bytes, size_t length) {
@@ -230,13 +225,11 @@ static attend_status write_notes(saving *s) {
   attend_json_writer w = attend_json_writer_text(t->ctx);
   attend_json_indent(&w, true);
   attend_json_open(&w, '{');
-  attend_json_member(&w, "step");
-  attend_json_put_integer(&w, (int64_t)step);
+  json_put_integer(&w, "step", (int64_t)step);
   /* These two names are older than the word batch; saved runs have them. */
-  attend_json_member(&w, "lesson");
-  attend_json_put_integer(&w, (int64_t)(step * (uint64_t)t->o.accumulate));
-  put_text(&w, "lessons", batches);
-  put_text(&w, "weights", s->exact ? "f32" : "bf16");
+  json_put_integer(&w, "lesson", (int64_t)(step * (uint64_t)t->o.accumulate));
+  json_put_text(&w, "lessons", batches);
+  json_put_text(&w, "weights", s->exact ? "f32" : "bf16");
   if (s->keep->write) s->keep->write(&w, s->keep->user);
   attend_json_close(&w, '}');
   attend_status status = attend_json_finish(&w);

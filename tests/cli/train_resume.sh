@@ -54,7 +54,7 @@ says '^14 steps'
 begin stopped --steps 100000 --save-every 100000 --log-every 1000003
 complains 1 'in use by another training' train --resume --out "$work/stopped"
 complains 1 'in use by another training' train "${words[@]}" --out "$work/stopped"
-end INT 'interrupted: --resume goes on'
+end INT 'interrupted: --resume continues it'
 no_leftovers stopped
 complains 2 'holds a training run already' train "${words[@]}" --out "$work/stopped"
 n=$(step_of stopped)
