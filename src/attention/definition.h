@@ -11,26 +11,26 @@
 typedef struct {
   int dirs; /* random directions; 0 for the caller's phi */
   double unit, norm;
-  float *w;        /* [dirs][D]                                 */
-  double *q_along; /* [dirs], w.q'                              */
-  double *k_along; /* [S][dirs], w.k'                           */
+  float *w;        /* [dirs][D] */
+  double *q_along; /* [dirs], w.q' */
+  double *k_along; /* [S][dirs], w.k' */
   int *k_head;     /* [S], whose k_along it is: 1 + b G + g, or 0 */
-  double *share;   /* [dirs], of the derivative                 */
+  double *share;   /* [dirs], of the derivative */
   float *x, *phi;  /* [2][D] and [2][C]: query, key; the caller's phi */
-  float *dx;       /* [D]                                       */
+  float *dx;       /* [D] */
 } definition_features;
 
 typedef struct {
-  attend_desc d;      /* complete                                             */
+  attend_desc d;      /* complete */
   attend_view q, k;   /* complete; rows of the dense bias are in d.bias.dense */
-  double *query;      /* [D]                                                  */
-  double *key;        /* [D], the key read last                               */
-  int *seen;          /* [S], the n_seen visible keys in rising order         */
-  double *weight;     /* [S], weight[s] belongs to key seen[s]                */
-  double denominator; /* sum of sim, where sim is signed                     */
-  double lse;         /* as in attend_forward                                */
-  int n_seen;         /* 0 also where the denominator is zero                */
-  int b, h, i;        /* the row                                             */
+  double *query;      /* [D] */
+  double *key;        /* [D], the key read last */
+  int *seen;          /* [S], the n_seen visible keys in rising order */
+  double *weight;     /* [S], weight[s] belongs to key seen[s] */
+  double denominator; /* sum of sim, where sim is signed */
+  double lse;         /* as in attend_forward */
+  int n_seen;         /* 0 also where the denominator is zero */
+  int b, h, i;        /* the row */
   definition_features features;
   void *block;
 } definition_row;

@@ -4,70 +4,63 @@
 
 #include "attend/model.h"
 
-/* Norms of queries and keys, before rotary positions. */
-typedef enum {
-  ATTEND_QK_NORM_NONE = 0,
-  ATTEND_QK_NORM_HEAD, /* of each head: Qwen 3                                */
-  ATTEND_QK_NORM_ALL   /* of all heads together: OLMo 2                       */
-} attend_qk_norm;
+/* Norms of queries and keys, before rotary positions: of each head (Qwen 3), or of all heads
+ * together (OLMo 2). */
+typedef enum { ATTEND_QK_NORM_NONE = 0, ATTEND_QK_NORM_HEAD, ATTEND_QK_NORM_ALL } attend_qk_norm;
 
 /* Whether attention and mlp read the same x. */
 typedef enum {
   ATTEND_PARALLEL_NONE = 0,
-  ATTEND_PARALLEL_SHARED,  /* through one norm: GPT-J, Phi                    */
-  ATTEND_PARALLEL_SEPARATE /* through two: GPT-NeoX                           */
+  ATTEND_PARALLEL_SHARED,  /* through one norm: GPT-J, Phi */
+  ATTEND_PARALLEL_SEPARATE /* through two: GPT-NeoX */
 } attend_parallel;
 
 enum { ATTEND_MOST_EOS = 8, ATTEND_MOST_LAYERS = 1024 };
 
 struct attend_config {
-  attend_context *ctx; /* of attend_config_read                                  */
-  char family[16];     /* config.json's model_type: "gpt2", "bert", ..            */
+  attend_context *ctx; /* of attend_config_read */
+  char family[16];     /* config.json's model_type: "gpt2", "bert", .. */
   attend_parts parts;
   attend_stack encoder, decoder;
   int vocab;
   int types; /* of segments; 0: none */
   attend_positions position;
-  int positions;       /* maximum length; 0: no limit                        */
-  int position_offset; /* of the first row of the table                      */
+  int positions;       /* maximum length; 0: no limit */
+  int position_offset; /* of the first row of the table */
   attend_rope rope;
-  attend_rope rope_sliding; /* of layers with a window; theta 0: the same      */
-  int rotary;               /* dims of a head that rotate; 0: all              */
+  attend_rope rope_sliding; /* of layers with a window; theta 0: the same */
+  int rotary;               /* dims of a head that rotate; 0: all */
   int buckets, max_distance;
-  int rms; /* RMS norm instead of layer norm                        */
+  int rms; /* RMS norm instead of layer norm */
   float norm_eps;
   attend_norms norms;
   attend_qk_norm qk_norm;
   attend_parallel parallel;
-  int embed_norm;     /* a norm after the embeddings                           */
-  int final_norm;     /* a norm after the last layer                           */
-  float embed_factor; /* embeddings times this                               */
-  float head_factor;  /* the head's input times this                         */
+  int embed_norm;     /* a norm after the embeddings */
+  int final_norm;     /* a norm after the last layer */
+  float embed_factor; /* embeddings times this */
+  float head_factor;  /* the head's input times this */
   int embed_width;    /* of the tables, projected to the model's; 0: the same */
-  int layer_groups;   /* layers share weights: layer i has those of group
-                         i groups / layers; 0: each has its own               */
-  float score_factor; /* of q.k; 0: 1/sqrt(dim)                              */
-  float score_cap;    /* c: scores s become c tanh(s / c); 0: none            */
-  float logit_cap;    /* the same of logits                                  */
-  int window;         /* a token sees itself and window - 1 before; 0: all    */
-  int some_slide;     /* in some layers only: bit i of slides, in bytes       */
+  int layer_groups;   /* layer i has the weights of group i groups / layers; 0: its own */
+  float score_factor; /* of q.k; 0: 1/sqrt(dim) */
+  float score_cap;    /* c: scores s become c tanh(s / c); 0: none */
+  float logit_cap;    /* the same of logits */
+  int window;         /* a token sees itself and window - 1 before it; 0: all */
+  int some_slide;     /* a window in some layers only: bit i of slides */
   unsigned char slides[ATTEND_MOST_LAYERS / 8];
-  int score_by_layer; /* and divided by the layer index + 1                  */
-  attend_form form;   /* of attention: config.json's attend_attention, which
-                         `attend train` writes; else softmax                  */
-  char attention[64]; /* the same as it is written there; "": softmax         */
-  unsigned roles;     /* of attend_in: attention of these has that form, others
-                         softmax: config.json's attend_attention_roles; 0: all */
+  int score_by_layer; /* scores are also divided by the layer index + 1 */
+  attend_form form;   /* attend_attention, which `attend train` writes; else softmax */
+  char attention[64]; /* the same as it is written there; "": softmax */
+  unsigned roles;     /* attend_attention_roles: others are softmax; 0: all have it */
   attend_activation activation;
   int gated;                         /* activation(gate x) (up x) instead of activation(up x) */
-  int attention_biases, mlp_biases;  /* llama's switches: q, k, v, o; mlp     */
-  int transform;                     /* masked-LM heads: dense, activation, norm first        */
-  attend_activation head_activation; /* of the transform                     */
-  int tied;                          /* the head is the embedding table                       */
-  int copy;                          /* bart, t5: key width of a pointer-generator head:
-               config.json's attend_copy_width; 0: none              */
-  int bos, eos[ATTEND_MOST_EOS], n_eos, pad; /* -1: none                     */
-  int decoder_start, forced_bos, forced_eos; /* -1: none                     */
+  int attention_biases, mlp_biases;  /* Llama's switches: q, k, v, o; mlp */
+  int transform;                     /* masked-LM heads: dense, activation, norm first */
+  attend_activation head_activation; /* of the transform */
+  int tied;                          /* the head is the embedding table */
+  int copy; /* attend_copy_width: of a pointer-generator head's keys; 0: none */
+  int bos, eos[ATTEND_MOST_EOS], n_eos, pad; /* -1: none */
+  int decoder_start, forced_bos, forced_eos; /* -1: none */
 };
 
 /* attend_config_read into *config, with nothing to free. */
