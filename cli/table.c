@@ -253,20 +253,3 @@ int table_finish(table *t, attend_context *ctx, bool json) {
   table_free(t);
   return code;
 }
-
-/* ---- members of JSON objects ------------------------------------------------ */
-
-void json_text(attend_json_writer *w, const char *name, const char *text) {
-  attend_json_member(w, name);
-  attend_json_put_string(w, text);
-}
-
-void json_number(attend_json_writer *w, const char *name, double number) {
-  attend_json_member(w, name);
-  attend_json_put_number(w, number);
-}
-
-void json_truth(attend_json_writer *w, const char *name, bool truth) {
-  attend_json_member(w, name);
-  attend_json_put_boolean(w, truth);
-}

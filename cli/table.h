@@ -61,8 +61,14 @@ void format_cell(cell_kind kind, double number, char *text, size_t size);
 int check_written(FILE *out, const char *name);
 
 /* NULL and non-finite numbers become null. */
-void json_text(attend_json_writer *w, const char *name, const char *text);
-void json_number(attend_json_writer *w, const char *name, double number);
-void json_truth(attend_json_writer *w, const char *name, bool truth);
+static inline void json_text(attend_json_writer *w, const char *name, const char *text) {
+  attend_json_member_string(w, name, text);
+}
+static inline void json_number(attend_json_writer *w, const char *name, double number) {
+  attend_json_member_number(w, name, number);
+}
+static inline void json_truth(attend_json_writer *w, const char *name, bool truth) {
+  attend_json_member_boolean(w, name, truth);
+}
 
 #endif

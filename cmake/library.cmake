@@ -60,7 +60,7 @@ attend_objects(attend_base attend ${sources})
 get_property(have GLOBAL PROPERTY attend_have)
 target_compile_definitions(attend_base PRIVATE ${have})
 file(GLOB lab_sources CONFIGURE_DEPENDS lab/*/*.c)
-list(FILTER lab_sources EXCLUDE REGEX "/lab/pictures/") # cmake/pictures.cmake
+list(FILTER lab_sources EXCLUDE REGEX "/lab/(page|pictures)/") # cmake/pictures.cmake
 attend_objects(attend_lab_base attend_lab ${lab_sources})
 foreach(target attend_base attend_lab_base)
   target_compile_options(${target} PRIVATE ${ATTEND_BASE_FLAGS})

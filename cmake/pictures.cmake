@@ -5,10 +5,10 @@
 # program still draws in the terminal.
 set(picture_sources ${cli_sources})
 list(FILTER picture_sources INCLUDE REGEX "/lab/(pictures|svg)/")
+list(FILTER cli_sources EXCLUDE REGEX "/lab/(pictures|svg)/")
 set(terminal_sources ${picture_sources})
 list(FILTER terminal_sources INCLUDE REGEX
-     "/lab/(pictures/(letters|terminal_(map|design))|svg/palette)\\.c$")
-list(FILTER cli_sources EXCLUDE REGEX "/lab/")
+     "/lab/(pictures/terminal|svg/(palette|svg))\\.c$")
 if(NOT ATTEND_VIEW OR CMAKE_CROSSCOMPILING)
   list(APPEND cli_sources ${terminal_sources})
   return()
@@ -35,7 +35,7 @@ else()
 endif()
 set(plain ${ATTEND_FONTS}/DejaVuSans.ttf)
 set(bold ${ATTEND_FONTS}/DejaVuSans-Bold.ttf)
-set_source_files_properties(lab/pictures/font.c PROPERTIES
+set_source_files_properties(lab/pictures/raster.c PROPERTIES
   OBJECT_DEPENDS "${plain};${bold}"
   COMPILE_DEFINITIONS
   "ATTEND_FONT_PLAIN=\"${plain}\";ATTEND_FONT_BOLD=\"${bold}\"")

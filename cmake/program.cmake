@@ -1,6 +1,6 @@
 # The program: build/attend, on the public headers alone.
 file(GLOB cli_sources CONFIGURE_DEPENDS cli/*.c cli/*/*.c
-     lab/pictures/*.c lab/svg/*.c)
+     lab/page/*.c lab/pictures/*.c lab/svg/*.c)
 if(NOT cli_sources)
   message(STATUS "cli/ is empty: no program is built")
   return()
@@ -8,9 +8,6 @@ endif()
 include(cmake/pull.cmake)
 list(FILTER cli_sources EXCLUDE REGEX ${ATTEND_PULL_LEAVES_OUT})
 include(cmake/pictures.cmake)
-if(NOT TARGET attend_pictures)
-  list(FILTER cli_sources EXCLUDE REGEX "/cli/view/paint[^/]*$")
-endif()
 include(cmake/viewer.cmake)
 file(GLOB designs CONFIGURE_DEPENDS models/designs/*.json)
 set_source_files_properties(cli/design/specs.c PROPERTIES

@@ -8,7 +8,7 @@
 # The targets exist where they can be; nothing is written among the sources.
 set(page_files "/cli/view/page_data\\.c$")
 set(server_files
-    "/cli/view/(body|deadlines|events|guard|listen|respond|server)\\.c$")
+    "/cli/view/(connections|guard|server)\\.c$")
 set(page_sources ${cli_sources})
 set(server_sources ${cli_sources})
 list(FILTER cli_sources EXCLUDE REGEX "${page_files}|${server_files}")

@@ -12,7 +12,6 @@
 #include "attend/json.h"
 #include "options.h"
 #include "pictures/pictures.h"
-#include "pictures/terminal_map.h"
 
 enum { DESIGN_HEADS = 16, DESIGNS_MOST = 16 };
 

@@ -65,7 +65,7 @@ static bool same_place(const place *a, const place *b) {
   return !strcasecmp(a->name, b->name);
 }
 
-/* ---- from whom -------------------------------------------------------------- */
+/* ---- the origin of a request ------------------------------------------------ */
 
 /* A link on another site may open the page, whose requests are then its own. */
 static bool opens_page(const guard_request *q) {
@@ -86,11 +86,9 @@ static const char *why_refused(const guard_rules *r, const guard_request *q) {
   place host;
   if (q->twice) return "a header or a token that may come once came twice";
   if (!q->host || !read_place(q->host, &host) || !is_ours(r, &host))
-    return "the request names another host: open the address that attend "
-           "view printed";
+    return "the request names another host: open the address that attend view printed";
   if (!is_own_page(q, &host))
-    return "the request comes from a page of another site, and only this "
-           "program's own is allowed: "
+    return "the request comes from a page of another site, and only this program's own is allowed: "
            "type the address that attend view printed";
   return NULL;
 }
@@ -111,7 +109,7 @@ static bool has_token(const guard_rules *r, const guard_request *q, guard_target
          same_token(q->authorization + sizeof scheme - 1, r->token);
 }
 
-/* ---- for what -------------------------------------------------------------- */
+/* ---- its target ------------------------------------------------------------- */
 
 static bool read_name(const char *path, char name[GUARD_NAME + 1]) {
   static const char below[] = "/api/";
@@ -174,7 +172,7 @@ guard_verdict guard_check(const guard_rules *r, const guard_request *q) {
 /* ---- lists in headers ------------------------------------------------------ */
 
 /* Whether ";q=0" or the like follows: a weight of nothing. */
-static bool weighs_nothing(const char *text, size_t length) {
+static bool has_zero_weight(const char *text, size_t length) {
   const char *q = memchr(text, '=', length);
   if (!q || q == text || (q[-1] != 'q' && q[-1] != 'Q')) return false;
   size_t left = length - (size_t)(q + 1 - text);
@@ -186,7 +184,7 @@ bool guard_takes_gzip(const char *accepted) {
   while (accepted && *accepted) {
     accepted += strspn(accepted, ", \t");
     size_t whole = strcspn(accepted, ","), name = strcspn(accepted, ",; \t");
-    bool takes = !weighs_nothing(accepted + name, whole - name);
+    bool takes = !has_zero_weight(accepted + name, whole - name);
     if (name == 4 && !strncasecmp(accepted, "gzip", 4)) return takes;
     if (name == 1 && *accepted == '*') any = takes;
     accepted += whole;

@@ -39,7 +39,7 @@ enum { GUARD_NAME = 24 };
 
 typedef struct {
   int status;           /* 200: go on */
-  const char *sentence; /* otherwise what is wrong */
+  const char *sentence; /* otherwise the error */
   const char *allow;    /* the methods there are, for 405; else NULL */
   guard_target target;
   char name[GUARD_NAME + 1]; /* of the API request */

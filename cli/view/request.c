@@ -1,18 +1,16 @@
-/* The requests of the page: decoded, computed by attend/view.h, encoded.
- *
- * What comes in here may be anything.
+/* The requests of the page: JSON of untrusted origin becomes a question (view.h), which is
+ * answered in the one thread that computes.
  */
-#include "view/request.h"
-
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "attend/train.h"
+#include "table.h"
+#include "view/view.h"
 
-/* ---- members --------------------------------------------------------------------------- */
+/* ---- values of any request ------------------------------------------------------------- */
 
 bool request_fail(request *r, int status, const char *sentence, ...) {
   va_list list;
@@ -24,7 +22,7 @@ bool request_fail(request *r, int status, const char *sentence, ...) {
   return false;
 }
 
-bool request_status(request *r, attend_status status) {
+static bool request_computed(request *r, attend_status status) {
   if (status == ATTEND_OK) return true;
   return request_fail(r,
                       status == ATTEND_NO_MEMORY ? 503
@@ -56,30 +54,19 @@ bool request_integer(request *r, const char *name, int64_t low, int64_t high, in
   return true;
 }
 
-bool request_reply(request *r, const encoded *e) {
-  return request_status(r, encoded_reply(r->v->ctx, e, r->reply));
+static bool request_model(request *r, const char *otherwise, int *model) {
+  const char *id;
+  *model = -1;
+  if (!request_text(r, "model", otherwise, &id)) return false;
+  if (id) *model = viewer_model(r->v, id);
+  return !id || *model >= 0 ||
+         request_fail(r, 400, "there is no model \"%.20s\": hello lists them", id);
 }
 
-/* ---- cases ---------------------------------------------------------------------------------- */
-
-static bool copy_member(request *r, const char *name, const char *otherwise, char **to) {
-  const char *text;
-  if (!request_text(r, name, otherwise, &text)) return false;
-  *to = text ? need_copy(text) : NULL;
-  return true;
-}
-
-static bool request_seed(request *r, view_case *c) {
-  int64_t seed = 0;
-  const attend_json *value = attend_json_get(r->q, "seed");
-  if (value && (!attend_json_integer(value, &seed) || seed < 0))
-    return request_fail(r, 400, "\"seed\" must be a whole number, 0 or more");
-  c->seed = (uint64_t)seed;
-  return true;
-}
+/* ---- cases and states ------------------------------------------------------------------ */
 
 /* Of a training run the last step, unless one is named. */
-static bool request_step(request *r, view_case *c) {
+static bool request_step(request *r, attend_view_case *c) {
   const attend_training_run *of = viewer_training(r->v, c->model);
   if (!request_integer(r, "step", -1, INT_MAX, -1, &c->step)) return false;
   if (!of) c->step = -1;
@@ -87,46 +74,116 @@ static bool request_step(request *r, view_case *c) {
   return true;
 }
 
-bool request_case(request *r, const attend_json *q, view_case *c) {
-  const attend_json *whole = r->q;
-  const char *form = NULL;
-  *c = (view_case){0};
+static bool request_case(request *r, const attend_json *q, attend_view_case *c) {
+  const attend_json *whole = r->q, *seed = attend_json_get(q, "seed");
+  int64_t number = 0;
+  *c = (attend_view_case){ATTEND_INIT(attend_view_case)};
   if (attend_json_kind_of(q) != ATTEND_JSON_OBJECT)
     return request_fail(r, 400, "a case must be an object with a text");
   r->q = q;
-  bool ok = copy_member(r, "model", "0", &c->model) && copy_member(r, "text", "", &c->text) &&
-            copy_member(r, "second", NULL, &c->second) &&
-            request_text(r, "attention", "softmax", &form) &&
-            request_integer(r, "pad", 0, ATTEND_VIEW_LONGEST, 0, &c->pad) && request_seed(r, c) &&
-            request_step(r, c);
-  c->untrained = attend_json_boolean(attend_json_get(q, "untrained"), false);
+  bool ok = request_model(r, "0", &c->model) && request_text(r, "text", "", &c->text) &&
+            request_text(r, "second", NULL, &c->second) &&
+            request_text(r, "attention", "softmax", &c->attention) &&
+            request_integer(r, "pad", 0, ATTEND_VIEW_LONGEST, 0, &c->pad) && request_step(r, c);
   r->q = whole;
-  if (ok && strlen(form) >= sizeof c->attention)
-    ok = request_fail(r, 400, "\"attention\" is longer than any form");
-  if (ok) snprintf(c->attention, sizeof c->attention, "%s", form);
-  if (!c->untrained) c->seed = 0;
+  if (ok && seed && (!attend_json_integer(seed, &number) || number < 0))
+    ok = request_fail(r, 400, "\"seed\" must be a whole number, 0 or more");
+  c->untrained = attend_json_boolean(attend_json_get(q, "untrained"), false);
+  c->seed = c->untrained ? (uint64_t)number : 0;
   return ok;
 }
 
-bool request_steps(request *r) {
+static bool request_heads(request *r, view_state *s) {
+  const attend_json *heads = attend_json_get(r->q, "heads");
+  size_t n = attend_json_count(heads);
+  if (n > VIEW_HEADS)
+    return request_fail(r, 400, "%zu heads are more than %d at once", n, VIEW_HEADS);
+  for (size_t i = 0; i < n; i++) {
+    int64_t head;
+    if (!attend_json_integer(attend_json_at(heads, i), &head) || head < 0 || head > 4096)
+      return request_fail(r, 400, "\"heads\" must be numbers of heads");
+    s->heads[s->n_heads++] = (int)head;
+  }
+  return true;
+}
+
+bool request_state(request *r, const attend_json *q, view_state *s) {
+  const attend_json *whole = r->q, *other = attend_json_get(q, "other");
+  bool ok = true;
+  *s = view_defaults();
+  const struct {
+    const char *name, **to;
+  } words[] = {{"view", &s->view}, {"role", &s->role}, {"filter", &s->filter}, {"pool", &s->pool},
+               {"way", &s->way},   {"form", &s->form}, {"sort", &s->sort}};
+  r->q = q;
+  s->has_other = attend_json_kind_of(other) == ATTEND_JSON_OBJECT;
+  for (size_t i = 0; i < sizeof words / sizeof *words && ok; i++)
+    ok = request_text(r, words[i].name, *words[i].to, words[i].to);
+  ok = ok && request_integer(r, "layer", -1, 4096, -1, &s->layer) &&
+       request_integer(r, "head", -1, 4096, -1, &s->head) &&
+       request_integer(r, "token", -1, ATTEND_VIEW_LONGEST, -1, &s->token) &&
+       request_integer(r, "key", -1, ATTEND_VIEW_LONGEST, -1, &s->key) && request_heads(r, s) &&
+       request_case(r, attend_json_get(q, "case"), &s->c) &&
+       (!s->has_other || request_case(r, other, &s->other));
+  if (ok && !view_exists(s->view)) ok = request_fail(r, 400, "there is no view \"%.40s\"", s->view);
+  r->q = whole;
+  return ok;
+}
+
+/* ---- members of a question ----------------------------------------------------------------- */
+
+typedef struct member {
+  const char *name;
+  bool (*read)(request *r, const struct member *m); /* NULL: an integer */
+  const char *(*text)(const view_query *q);         /* in a key; NULL: left out, or no text */
+  size_t at;                                        /* of the integer, in view_query .. */
+  int low, high, otherwise;                         /* .. which high bounds, or .. */
+} member;
+
+/* .. these lengths, which the role or the side of a run sets. */
+enum { LAST_LAYER = -9, LAST_HEAD, LAST_ROW, ROWS, ROWS_LEFT, KEYS, KEYS_LEFT, HIGHEST };
+
+static int highest(const request *r, const member *m) {
+  const view_query *q = &r->query;
+  switch (m->high) {
+    case LAST_LAYER:
+      return r->layers;
+    case LAST_HEAD:
+      return q->head.run->shape[q->head.at.role].heads - 1;
+    case LAST_ROW:
+      return r->rows - 1;
+    case ROWS:
+      return r->rows;
+    case ROWS_LEFT:
+      return r->rows - q->range.row;
+    case KEYS:
+      return r->keys;
+    case KEYS_LEFT:
+      return r->keys - q->range.key;
+    default:
+      return m->high;
+  }
+}
+
+static int *integer_of(const view_query *q, const member *m) { return (int *)((char *)q + m->at); }
+
+static bool read_integer(request *r, const member *m) {
+  int high = highest(r, m), otherwise = m->otherwise == HIGHEST ? high : m->otherwise;
+  return request_integer(r, m->name, m->low, high, otherwise, integer_of(&r->query, m));
+}
+
+/* Not a member: reads which steps the training run has now. */
+static bool read_steps(request *r, const member *m) {
   attend_training_run *of = r->v->training;
   int count = 0;
+  (void)m;
   if (!of) return true;
   if (!attend_training_run_refresh(of)) attend_training_run_steps(of, &count);
   if (count) return true;
   return request_fail(r, 404, "\"%s\" has no steps any more", attend_training_run_path(of));
 }
 
-static bool answer_training(request *r) {
-  if (!request_steps(r)) return false;
-  encoded e = encode_training(r->v);
-  return request_reply(r, &e);
-}
-
-/* ---- heads ------------------------------------------------------------------------------------ */
-
-static bool request_run_named(request *r, const char *id, const char *which,
-                              const attend_view_run **run) {
+static bool find_run(request *r, const char *id, const char *which, const attend_view_run **run) {
   *run = attend_viewer_find(r->v->session, id);
   if (*run) return true;
   r->gone = true;
@@ -136,19 +193,54 @@ static bool request_run_named(request *r, const char *id, const char *which,
 static bool request_run(request *r, const attend_json *q, const attend_view_run **run) {
   const char *id = attend_json_string(attend_json_get(q, "run"), NULL);
   if (!id) return request_fail(r, 400, "\"run\" must be the id that a run gave");
-  return request_run_named(r, id, "this", run);
+  return find_run(r, id, "this", run);
 }
 
-static bool request_role(request *r, attend_view_head *h) {
+static bool read_run(request *r, const member *m) {
+  (void)m;
+  return request_run(r, r->q, &r->query.head.run);
+}
+
+static const char *run_text(const view_query *q) { return q->head.run->id; }
+
+static bool read_other(request *r, const member *m) {
+  const char *id = attend_json_string(attend_json_get(r->q, m->name), NULL);
+  return !id || find_run(r, id, "the other", &r->query.other);
+}
+
+static const char *other_text(const view_query *q) { return q->other ? q->other->id : NULL; }
+
+static bool read_role(request *r, const member *m) {
+  attend_view_head *h = &r->query.head;
   const char *name;
-  if (!request_text(r, "role", "", &name)) return false;
-  for (int i = 0; i < ATTEND_ROLES; i++)
-    if (h->run->has_role[i] && !strcmp(name, attend_role_name((attend_role)i))) {
-      h->at.role = (attend_role)i;
-      return true;
-    }
+  if (!request_text(r, m->name, "", &name)) return false;
+  for (int i = 0; i < ATTEND_ROLES; i++) {
+    const attend_lens_shape *s = &h->run->shape[i];
+    if (!h->run->has_role[i] || strcmp(name, attend_role_name((attend_role)i))) continue;
+    h->at.role = (attend_role)i;
+    r->layers = s->layers - 1, r->rows = s->rows, r->keys = s->keys;
+    return true;
+  }
   return request_fail(r, 400, "\"role\" must be one that this run lists");
 }
+
+static const char *role_text(const view_query *q) { return attend_role_name(q->head.at.role); }
+
+static bool read_side(request *r, const member *m) {
+  const attend_view_run *run = r->query.head.run;
+  const attend_config *c = attend_viewer_model(r->v->session, run->c.model)->config;
+  const char *name;
+  if (!request_text(r, m->name, run->side[1].n ? "decoder" : "encoder", &name)) return false;
+  bool decoder = !strcmp(name, "decoder");
+  if ((!decoder && strcmp(name, "encoder")) || !run->side[decoder].n)
+    return request_fail(r, 400, "\"side\" must be one that this run has");
+  r->query.side = decoder ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF;
+  r->layers = attend_config_stack(c, decoder ? ATTEND_DECODER : ATTEND_ENCODER)->layers;
+  r->rows = r->keys = run->side[decoder].n;
+  return true;
+}
+
+static const char *side_text(const view_query *q) { return attend_role_name(q->side); }
 
 static bool request_form(request *r, const attend_json *q, const char **form) {
   const attend_json *value = attend_json_get(q, "attention");
@@ -158,274 +250,62 @@ static bool request_form(request *r, const attend_json *q, const char **form) {
   return request_fail(r, 400, "\"attention\" must be a form, such as \"favor(m=256)\"");
 }
 
-/* All heads of a role of a run, through a form. */
-static bool request_heads(request *r, attend_view_head *h) {
-  *h = (attend_view_head){0};
-  return request_run(r, r->q, &h->run) && request_role(r, h) && request_form(r, r->q, &h->form);
+static bool read_form(request *r, const member *m) {
+  (void)m;
+  return request_form(r, r->q, &r->query.head.form);
 }
 
-static bool request_head(request *r, attend_view_head *h) {
-  if (!request_heads(r, h)) return false;
-  const attend_lens_shape *s = &h->run->shape[h->at.role];
-  return request_integer(r, "layer", 0, s->layers - 1, 0, &h->at.layer) &&
-         request_integer(r, "head", 0, s->heads - 1, 0, &h->at.head);
-}
+static const char *form_text(const view_query *q) { return q->head.form; }
 
-/* All rows and keys where they are not given. */
-static bool request_range(request *r, int rows, int keys, attend_view_range *g) {
-  return request_integer(r, "row", 0, rows, 0, &g->row) &&
-         request_integer(r, "rows", 0, rows - g->row, rows - g->row, &g->rows) &&
-         request_integer(r, "key", 0, keys, 0, &g->key) &&
-         request_integer(r, "keys", 0, keys - g->key, keys - g->key, &g->keys);
-}
-
-static bool answer_thumbs(request *r) {
-  attend_view_head h;
-  attend_view_thumbs t;
-  int size;
-  if (!request_heads(r, &h) || !request_integer(r, "size", 4, 256, 48, &size) ||
-      !request_status(r, attend_viewer_thumbs(r->v->session, &h, size, &t)))
-    return false;
-  encoded e = encode_thumbs(&t);
-  bool ok = request_reply(r, &e);
-  attend_viewer_release(r->v->session, t.memory);
-  return ok;
-}
-
-static bool answer_patterns(request *r) {
-  attend_view_head h;
-  attend_view_patterns p;
-  if (!request_heads(r, &h) || !request_status(r, attend_viewer_patterns(r->v->session, &h, &p)))
-    return false;
-  encoded e = encode_patterns(&p);
-  bool ok = request_reply(r, &e);
-  attend_viewer_release(r->v->session, p.memory);
-  return ok;
-}
-
-static bool request_block(request *r, attend_view_head *h, attend_view_range *g) {
-  if (!request_head(r, h)) return false;
-  const attend_lens_shape *s = &h->run->shape[h->at.role];
-  return request_range(r, s->rows, s->keys, g);
-}
-
-static bool answer_block(request *r) {
-  attend_view_head h;
-  attend_view_range g;
-  attend_view_block b;
-  if (!request_block(r, &h, &g) ||
-      !request_status(r, attend_viewer_block(r->v->session, &h, &g, &b)))
-    return false;
-  encoded e = encode_block(&b);
-  bool ok = request_reply(r, &e);
-  attend_viewer_release(r->v->session, b.memory);
-  return ok;
-}
-
-static bool answer_stats(request *r) {
-  attend_view_head h;
-  attend_view_stats s;
-  if (!request_head(r, &h) || !request_status(r, attend_viewer_stats(r->v->session, &h, &s)))
-    return false;
-  encoded e = encode_stats(&s);
-  bool ok = request_reply(r, &e);
-  attend_viewer_release(r->v->session, s.memory);
-  return ok;
-}
-
-static bool answer_vectors(request *r) {
-  attend_view_head h;
-  attend_view_range g;
-  attend_view_vectors x;
-  if (!request_block(r, &h, &g) ||
-      !request_status(r, attend_viewer_vectors(r->v->session, &h, &g, &x)))
-    return false;
-  encoded e = encode_vectors(&x, h.form ? h.form : h.run->c.attention);
-  bool ok = request_reply(r, &e);
-  attend_viewer_release(r->v->session, x.memory);
-  return ok;
-}
-
-/* ---- tiles -------------------------------------------------------------------------------------- */
-
-static bool request_tile(request *r, attend_view_place *p) {
-  const attend_json *minus = attend_json_get(r->q, "minus");
-  const char *pool;
-  *p = (attend_view_place){0};
-  if (!request_head(r, &p->head) ||
-      !request_integer(r, "level", 0, ATTEND_VIEW_LEVELS, 0, &p->level) ||
-      !request_integer(r, "x", 0, ATTEND_VIEW_LONGEST, 0, &p->x) ||
-      !request_integer(r, "y", 0, ATTEND_VIEW_LONGEST, 0, &p->y) ||
-      !request_text(r, "pool", "max", &pool))
-    return false;
-  if (strcmp(pool, "max") && strcmp(pool, "mean"))
-    return request_fail(r, 400, "\"pool\" must be \"max\" or \"mean\"");
-  p->pool = strcmp(pool, "max") ? ATTEND_POOL_MEAN : ATTEND_POOL_MAX;
+static bool read_minus(request *r, const member *m) {
+  const attend_json *minus = attend_json_get(r->q, m->name);
   return attend_json_kind_of(minus) != ATTEND_JSON_OBJECT ||
-         (request_run(r, minus, &p->minus) && request_form(r, minus, &p->minus_form));
+         (request_run(r, minus, &r->query.minus) && request_form(r, minus, &r->query.minus_form));
 }
 
-static bool answer_tile(request *r) {
-  attend_view_place p;
-  attend_view_tile t;
-  if (!request_tile(r, &p) || !request_status(r, attend_viewer_tile(r->v->session, &p, &t)))
-    return false;
-  encoded e = encode_tile(&t, p.level);
-  bool ok = request_reply(r, &e);
-  attend_viewer_release(r->v->session, t.memory);
-  return ok;
+/* One of two words, the first of which is the default. */
+static bool request_choice(request *r, const char *name, const char *first, const char *second,
+                           const char **word) {
+  if (!request_text(r, name, first, word)) return false;
+  return !strcmp(*word, first) || !strcmp(*word, second) ||
+         request_fail(r, 400, "\"%s\" must be \"%s\" or \"%s\"", name, first, second);
 }
 
-/* ---- through the layers; two runs ------------------------------------------------------------------ */
-
-static bool reply_rollout(request *r, const attend_view_head *h, int token) {
-  attend_view_rollout x;
-  if (!request_status(r, attend_viewer_rollout(r->v->session, h, token, &x))) return false;
-  encoded e = encode_rollout(&x);
-  bool ok = request_reply(r, &e);
-  attend_viewer_release(r->v->session, x.memory);
-  return ok;
-}
-
-static bool reply_reach(request *r, const attend_view_head *h, int token) {
-  attend_view_reach x;
-  if (!request_status(r, attend_viewer_reach(r->v->session, h, token, &x))) return false;
-  encoded e = encode_reach(&x);
-  bool ok = request_reply(r, &e);
-  attend_viewer_release(r->v->session, x.memory);
-  return ok;
-}
-
-static bool answer_flow(request *r) {
-  attend_view_head h;
-  const char *way;
-  int token;
-  if (!request_heads(r, &h)) return false;
-  int last = h.run->shape[h.at.role].rows - 1;
-  if (!request_integer(r, "token", 0, last, last, &token) ||
-      !request_text(r, "way", "rollout", &way))
-    return false;
-  if (!strcmp(way, "rollout")) return reply_rollout(r, &h, token);
-  if (!strcmp(way, "argmax")) return reply_reach(r, &h, token);
-  return request_fail(r, 400, "\"way\" must be \"rollout\" or \"argmax\"");
-}
-
-static bool answer_compare(request *r) {
-  attend_view_head h;
-  const attend_view_run *other = NULL;
-  attend_view_comparison c;
-  const char *id = attend_json_string(attend_json_get(r->q, "other"), NULL);
-  if (!request_heads(r, &h) || (id && !request_run_named(r, id, "the other", &other)) ||
-      !request_status(r, attend_viewer_compare(r->v->session, &h, other, &c)))
-    return false;
-  encoded e = encode_comparison(&c);
-  bool ok = request_reply(r, &e);
-  attend_viewer_release(r->v->session, c.memory);
-  return ok;
-}
-
-/* ---- tokens as vectors ------------------------------------------------------------------------------ */
-
-static bool request_side(request *r, const attend_view_run *run, attend_role *role, int *tokens,
-                         int *layers) {
-  const char *name;
-  if (!request_text(r, "side", run->side[1].n ? "decoder" : "encoder", &name)) return false;
-  bool decoder = !strcmp(name, "decoder");
-  if ((!decoder && strcmp(name, "encoder")) || !run->side[decoder].n)
-    return request_fail(r, 400, "\"side\" must be one that this run has");
-  const attend_config *c = attend_viewer_model(r->v->session, run->c.model)->config;
-  *role = decoder ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF;
-  *tokens = run->side[decoder].n;
-  *layers = decoder ? attend_config_stack(c, ATTEND_DECODER)->layers
-                    : attend_config_stack(c, ATTEND_ENCODER)->layers;
+static bool read_pool(request *r, const member *m) {
+  const char *pool;
+  if (!request_choice(r, m->name, "max", "mean", &pool)) return false;
+  r->query.pool = strcmp(pool, "max") ? ATTEND_POOL_MEAN : ATTEND_POOL_MAX;
   return true;
 }
 
-static bool answer_candidates(request *r) {
-  const attend_view_run *run;
-  attend_view_candidate list[64];
-  attend_role side;
-  int tokens, layers, position, top, n;
-  if (!request_run(r, r->q, &run) || !request_side(r, run, &side, &tokens, &layers) ||
-      !request_integer(r, "position", 0, tokens - 1, tokens - 1, &position) ||
-      !request_integer(r, "top", 1, 64, 10, &top) ||
-      !request_status(r,
-                      attend_viewer_candidates(r->v->session, run, side, position, top, list, &n)))
-    return false;
-  encoded e = encode_candidates(r->v, run->c.model, list, n);
-  return request_reply(r, &e);
+static bool read_way(request *r, const member *m) {
+  return request_choice(r, m->name, "rollout", "argmax", &r->query.way);
 }
 
-static bool answer_embeddings(request *r) {
-  const attend_view_run *run;
-  attend_view_range g;
-  attend_view_embeddings x;
-  attend_role side;
-  int tokens, layers, layer;
-  if (!request_run(r, r->q, &run) || !request_side(r, run, &side, &tokens, &layers) ||
-      !request_integer(r, "layer", 0, layers, 0, &layer) || !request_range(r, tokens, tokens, &g) ||
-      !request_status(r, attend_viewer_embeddings(r->v->session, run, side, layer, &g, &x)))
-    return false;
-  encoded e = encode_embeddings(&x);
-  bool ok = request_reply(r, &e);
-  attend_viewer_release(r->v->session, x.memory);
-  return ok;
+static const char *way_text(const view_query *q) { return q->way; }
+
+static bool read_model(request *r, const member *m) {
+  (void)m;
+  return request_model(r, NULL, &r->query.model);
 }
 
-static bool request_model(request *r, int *model) {
-  const char *id;
-  *model = -1;
-  if (!request_text(r, "model", NULL, &id)) return false;
-  if (id) *model = viewer_model(r->v, id);
-  return !id || *model >= 0 ||
-         request_fail(r, 400, "there is no model \"%.20s\": hello lists them", id);
+static const char *model_text(const view_query *q) {
+  static const char *const ids[VIEW_MODELS + 1] = {"0", "1", "2", "3", "4", "5", "6", "7", "8"};
+  return ids[q->model];
 }
 
-static bool answer_positions(request *r) {
-  attend_view_positions p;
-  int count, width, model, step;
-  if (!request_integer(r, "count", 2, 512, 64, &count) ||
-      !request_integer(r, "width", 2, 512, 64, &width) || !request_model(r, &model) ||
-      !request_integer(r, "step", -1, INT_MAX, -1, &step) ||
-      !request_status(r, attend_viewer_positions(r->v->session, model, step, count, width, &p)))
-    return false;
-  encoded e = encode_positions(&p);
-  bool ok = request_reply(r, &e);
-  attend_viewer_release(r->v->session, p.memory);
-  return ok;
+static bool read_case(request *r, const member *m) {
+  return request_case(r, attend_json_get(r->q, m->name), &r->query.c);
 }
 
-/* ---- long requests ------------------------------------------------------------------------------------ */
-
-static int say_progress(double done, double total, const char *what, void *user) {
-  request *r = user;
-  char line[200];
-  snprintf(line, sizeof line, "{\"done\":%.6g,\"total\":%.6g,\"what\":\"%s\"}", done, total, what);
-  return r->say("progress", line, r->user);
-}
-
-static int say_token(const attend_view_step *step, void *user) {
-  request *r = user;
-  attend_json_writer w = attend_json_writer_text(r->v->ctx);
-  write_step(&w, attend_viewer_model(r->v->session, r->model), step);
-  int stop = attend_json_finish(&w) != ATTEND_OK;
-  if (!stop && w.length && w.text[w.length - 1] == '\n') w.text[w.length - 1] = 0;
-  stop = stop || r->say("token", w.text, r->user);
-  attend_json_writer_free(&w);
-  return stop;
-}
-
-/* Nobody listens where a long request comes without events. */
-static const attend_view_listener *listener_of(request *r, attend_view_listener *l) {
-  *l = (attend_view_listener){ATTEND_INIT(attend_view_listener), say_progress, say_token, r};
-  return r->say ? l : NULL;
-}
-
-static bool request_generate(request *r, attend_view_generate *g) {
+/* All settings of generation. */
+static bool read_generate(request *r, const member *m) {
+  attend_view_generate *g = &r->query.generate;
   double t = attend_json_number(attend_json_get(r->q, "temperature"), 0);
   double p = attend_json_number(attend_json_get(r->q, "top_p"), 1);
   int64_t seed = 0;
-  if (!request_integer(r, "new", 1, ATTEND_VIEW_NEW, 20, &g->new_tokens) ||
+  *g = (attend_view_generate){ATTEND_INIT(attend_view_generate)};
+  if (!request_integer(r, m->name, 1, ATTEND_VIEW_NEW, 20, &g->new_tokens) ||
       !request_integer(r, "top_k", 0, 1 << 20, 0, &g->top_k))
     return false;
   if (!(t >= 0 && t <= 100) || !(p >= 0 && p <= 1))
@@ -437,112 +317,149 @@ static bool request_generate(request *r, attend_view_generate *g) {
   return true;
 }
 
-/* Runs q's case; g NULL: nothing is generated. */
-static bool answer_case(request *r, const attend_json *q, const attend_view_generate *g) {
-  attend_viewer *s = r->v->session;
-  attend_view_listener l;
-  attend_view_case found;
-  const attend_view_run *run = NULL;
-  view_case c;
-  char error[640];
-  bool ok = request_case(r, q, &c);
-  if (ok && !case_find(r->v, &c, &found, error)) ok = request_fail(r, 400, "%s", error);
-  if (ok) {
-    r->model = found.model;
-    ok = request_status(r, g ? attend_viewer_generate(s, &found, g, listener_of(r, &l), &run)
-                             : attend_viewer_run(s, &found, listener_of(r, &l), &run));
+#define INTEGER(name, field, low, high, otherwise) \
+  { name, read_integer, NULL, offsetof(view_query, field), low, high, otherwise }
+
+/* In the order in which they are read: lengths before what they bound. */
+static const member members[] = {
+    {.name = "steps", .read = read_steps},
+    {.name = "new", .read = read_generate},
+    {.name = "case", .read = read_case},
+    {.name = "run", .read = read_run, .text = run_text},
+    {.name = "role", .read = read_role, .text = role_text},
+    {.name = "side", .read = read_side, .text = side_text},
+    {.name = "attention", .read = read_form, .text = form_text},
+    INTEGER("layer", head.at.layer, 0, LAST_LAYER, 0),
+    INTEGER("head", head.at.head, 0, LAST_HEAD, 0),
+    INTEGER("row", range.row, 0, ROWS, 0),
+    INTEGER("rows", range.rows, 0, ROWS_LEFT, HIGHEST),
+    INTEGER("key", range.key, 0, KEYS, 0),
+    INTEGER("keys", range.keys, 0, KEYS_LEFT, HIGHEST),
+    INTEGER("size", size, 4, 256, 48),
+    INTEGER("level", level, 0, ATTEND_VIEW_LEVELS, 0),
+    INTEGER("x", x, 0, ATTEND_VIEW_LONGEST, 0),
+    INTEGER("y", y, 0, ATTEND_VIEW_LONGEST, 0),
+    {.name = "pool", .read = read_pool},
+    {.name = "minus", .read = read_minus},
+    INTEGER("token", token, 0, LAST_ROW, HIGHEST),
+    {.name = "way", .read = read_way, .text = way_text},
+    {.name = "other", .read = read_other, .text = other_text},
+    INTEGER("position", position, 0, LAST_ROW, HIGHEST),
+    INTEGER("top", top, 1, 64, 10),
+    INTEGER("count", count, 2, 512, 64),
+    INTEGER("width", width, 2, 512, 64),
+    {.name = "model", .read = read_model, .text = model_text},
+    INTEGER("step", step, -1, INT_MAX, -1),
+};
+enum { MEMBERS = sizeof members / sizeof *members };
+
+/* Whether a list of words has one that is `length` bytes long. */
+static bool has_word(const char *list, const char *word) {
+  size_t length = strlen(word);
+  for (const char *at = list; *at; at += strspn(at, " ")) {
+    size_t n = strcspn(at, " ");
+    if (n == length && !memcmp(at, word, n)) return true;
+    at += n;
   }
-  case_free(&c);
-  if (!ok) return false;
-  encoded e = encode_run(r->v, run);
-  return request_reply(r, &e);
+  return false;
 }
 
-static bool answer_run(request *r) { return answer_case(r, r->q, NULL); }
-
-static bool answer_generate(request *r) {
-  attend_view_generate g = {ATTEND_INIT(attend_view_generate)};
-  return request_generate(r, &g) && answer_case(r, attend_json_get(r->q, "case"), &g);
+static bool read_members(request *r, const view_route *route) {
+  for (int i = 0; i < MEMBERS; i++)
+    if (has_word(route->members, members[i].name) && !members[i].read(r, &members[i])) return false;
+  return true;
 }
 
-static void write_nothing(attend_json_writer *w, const encoded *e) {
-  (void)e;
-  attend_json_open(w, '{');
-  attend_json_close(w, '}');
+static const member *next_member(const char **list) {
+  size_t n = strcspn(*list, " ");
+  int i = 0;
+  while (strlen(members[i].name) != n || memcmp(members[i].name, *list, n)) i++;
+  *list += n + strspn(*list + n, " ");
+  return &members[i];
 }
 
-static bool answer_refine(request *r) {
-  attend_view_place p;
-  attend_view_listener l;
-  if (!request_tile(r, &p) ||
-      !request_status(r, attend_viewer_refine(r->v->session, &p, listener_of(r, &l))))
-    return false;
-  return request_reply(r, &(encoded){.write = write_nothing});
+void request_key(const view_route *route, const view_query *q, char *key, size_t room) {
+  size_t n = (size_t)snprintf(key, room, "%s?{", route->name);
+  for (const char *list = route->members, *comma = ""; *list;) {
+    const member *m = next_member(&list);
+    const char *text = m->text ? m->text(q) : NULL;
+    bool integer = m->read == read_integer && *integer_of(q, m) >= 0;
+    if (n >= room || (!text && !integer)) continue;
+    if (text)
+      n += (size_t)snprintf(key + n, room - n, "%s\"%s\":\"%s\"", comma, m->name, text);
+    else
+      n += (size_t)snprintf(key + n, room - n, "%s\"%s\":%d", comma, m->name, *integer_of(q, m));
+    comma = ",";
+  }
+  if (n < room) snprintf(key + n, room - n, "}");
 }
 
-/* ---- the list --------------------------------------------------------------------------------------------- */
+/* ---- what long answers say ------------------------------------------------------------------- */
 
-typedef struct {
-  const char *name;
-  bool is_long;
-  bool (*answer)(request *r);
-} known_request;
-
-static const known_request requests[] = {{"hello", false, answer_hello},
-                                         {"training", false, answer_training},
-                                         {"run", true, answer_run},
-                                         {"generate", true, answer_generate},
-                                         {"refine", true, answer_refine},
-                                         {"thumbs", false, answer_thumbs},
-                                         {"patterns", false, answer_patterns},
-                                         {"block", false, answer_block},
-                                         {"stats", false, answer_stats},
-                                         {"vectors", false, answer_vectors},
-                                         {"tile", false, answer_tile},
-                                         {"flow", false, answer_flow},
-                                         {"compare", false, answer_compare},
-                                         {"candidates", false, answer_candidates},
-                                         {"embeddings", false, answer_embeddings},
-                                         {"positions", false, answer_positions},
-                                         {"picture", false, answer_picture}};
-
-static const known_request *find(const char *name) {
-  for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
-    if (!strcmp(requests[i].name, name)) return &requests[i];
-  return NULL;
+static int say_progress(double done, double total, const char *what, void *user) {
+  request *r = user;
+  char line[200];
+  snprintf(line, sizeof line, "{\"done\":%.6g,\"total\":%.6g,\"what\":\"%s\"}", done, total, what);
+  return r->say("progress", line, r->user);
 }
 
-bool view_knows(const char *name) { return find(name) != NULL; }
-bool view_is_long(const char *name) {
-  const known_request *r = find(name);
-  return r && r->is_long;
+static int say_token(const attend_view_step *step, void *user) {
+  request *r = user;
+  attend_json_writer w = attend_json_writer_text(r->v->ctx);
+  write_step(&w, attend_viewer_model(r->v->session, r->query.c.model), step);
+  int stop = attend_json_finish(&w) != ATTEND_OK;
+  if (!stop && w.length && w.text[w.length - 1] == '\n') w.text[w.length - 1] = 0;
+  stop = stop || r->say("token", w.text, r->user);
+  attend_json_writer_free(&w);
+  return stop;
 }
 
-/* ---- answering ----------------------------------------------------------------------------------------------- */
-
-static void write_error(attend_json_writer *w, const encoded *e) {
-  const request *r = e->of;
-  attend_json_open(w, '{');
-  json_text(w, "error", r->error);
-  if (r->gone) json_truth(w, "gone", true);
-  attend_json_close(w, '}');
-}
+/* ---- answering ----------------------------------------------------------------------------------- */
 
 static void reply_error(request *r) {
-  free(r->reply->bytes);
-  *r->reply = (view_reply){0};
-  encoded_reply(r->v->ctx, &(encoded){.write = write_error, .of = r}, r->reply);
-  r->reply->type = "application/json";
-  r->reply->status = r->status;
+  attend_json_writer w = attend_json_writer_text(r->v->ctx);
+  attend_json_open(&w, '{');
+  json_text(&w, "error", r->error);
+  if (r->gone) json_truth(&w, "gone", true);
+  attend_json_close(&w, '}');
+  *r->reply = (view_reply){r->status, "application/json", NULL, 0};
+  if (!attend_json_finish(&w)) r->reply->bytes = need_copy(w.text), r->reply->length = w.length;
+  attend_json_writer_free(&w);
+}
+
+static void reply_computed(request *r, const view_route *route) {
+  view_reply_bytes b;
+  if (request_computed(r, view_answer_reply(r->v, route, &r->query, &b)))
+    *r->reply = (view_reply){200, b.binary ? "application/octet-stream" : "application/json",
+                             b.bytes, b.length};
+}
+
+static void answer_route(request *r, const view_route *route) {
+  attend_view_listener listener = {ATTEND_INIT(attend_view_listener), say_progress, say_token, r};
+  if (r->say) r->query.listener = &listener;
+  if (attend_json_kind_of(r->q) != ATTEND_JSON_OBJECT)
+    request_fail(r, 400, "a request is a JSON object");
+  else if (!route->answer)
+    answer_picture(r);
+  else if (read_members(r, route) &&
+           (strcmp(route->name, "run") || request_case(r, r->q, &r->query.c)))
+    reply_computed(r, route);
+}
+
+bool view_knows(const char *name) { return view_route_of(name) != NULL; }
+
+bool view_is_long(const char *name) {
+  const view_route *route = view_route_of(name);
+  return route && route->is_long;
 }
 
 typedef struct {
   request r;
-  const known_request *of;
+  const view_route *route;
   const char *body;
   size_t length;
   view_cancelled cancelled;
-  void *by; /* whom cancelled is about */
+  void *client; /* the argument of cancelled */
 } work;
 
 static void answer(void *user) {
@@ -550,28 +467,23 @@ static void answer(void *user) {
   request *r = &job->r;
   attend_json *root = NULL;
   *r->reply = (view_reply){0};
-  if (!job->of)
+  if (!job->route)
     request_fail(r, 404, "there is no such request");
-  else if (request_status(
-               r, attend_json_parse(r->v->ctx, "the request", job->body, job->length, &root))) {
-    r->q = root;
-    if (attend_json_kind_of(root) != ATTEND_JSON_OBJECT)
-      request_fail(r, 400, "a request is a JSON object");
-    else if (!job->of->answer(r))
-      request_fail(r, 500, "the request was not answered");
-  }
-  attend_json_free(root);
+  else if (request_computed(
+               r, attend_json_parse(r->v->ctx, "the request", job->body, job->length, &root)))
+    r->q = root, answer_route(r, job->route);
   if (r->status) reply_error(r);
+  attend_json_free(root);
 }
 
 static int is_cancelled(void *user) {
   const work *job = user;
-  return job->cancelled(job->by);
+  return job->cancelled(job->client);
 }
 
 bool view_answer(viewer *v, const char *name, const char *body, size_t length,
                  view_cancelled cancelled, void *user, view_reply *reply) {
-  work job = {{.v = v, .reply = reply}, find(name), body, length, cancelled, user};
+  work job = {{.v = v, .reply = reply}, view_route_of(name), body, length, cancelled, user};
   return attend_viewer_call(
       v->session, &(attend_view_task){
                       .work = answer, .waiting = cancelled ? is_cancelled : NULL, .user = &job});
@@ -586,7 +498,7 @@ void view_stream(viewer *v, const char *name, const char *body, size_t length, v
                  void *user) {
   view_reply reply = {0};
   work job = {.r = {.v = v, .reply = &reply, .say = say, .user = user},
-              .of = find(name),
+              .route = view_route_of(name),
               .body = body,
               .length = length};
   attend_view_task task = {answer, true, say_waiting, &job};

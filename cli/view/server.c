@@ -1,27 +1,210 @@
-/* The server of `attend view`: libmicrohttpd on one side, answer.h on the other.
+/* The server of `attend view`: libmicrohttpd on one side, server.h on the other.
  *
- * An exchange: the headers are checked (guard.h), the body arrives (body.h), the
- * response is computed and sent (respond.h).
+ * An exchange: the headers are checked (guard.h), the body arrives, the response is computed
+ * and sent.
  */
+#define _GNU_SOURCE /* accept4 */
 #include "view/server.h"
 
+#include <errno.h>
 #include <microhttpd.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "cli.h"
-#include "view/body.h"
-#include "view/events.h"
+#include "view/connections.h"
 #include "view/guard.h"
-#include "view/listen.h"
-#include "view/respond.h"
-#include "view/deadlines.h"
+
+/* ---- the body of a request while it arrives ---------------------------------------- */
+
+/* Bounded by itself and in total. A body that is too long is dropped but read to its end,
+ * since a client that still sends does not read the refusal; one that is far too long is cut
+ * off. */
+enum { BODY_MOST = 1 << 20, BODY_READ_ON = 8 << 20 };
+
+/* Bytes of all bodies above the small size that each may have. */
+typedef struct {
+  atomic_size_t held;
+  size_t most;
+} body_room;
+
+typedef struct {
+  char *bytes; /* [length], then a 0; NULL while there are none */
+  size_t length, capacity;
+  size_t dropped; /* bytes read and dropped */
+  int status;     /* 413: too long, 503: no room; else 0 */
+} view_body;
+
+/* Small requests do not count, so that large ones cannot block them. */
+enum { SMALL = 1 << 14 };
+
+static size_t counted(size_t capacity) { return capacity > SMALL ? capacity : 0; }
+
+static bool grow(body_room *room, view_body *b, size_t length) {
+  size_t capacity = SMALL;
+  while (capacity < length + 1) capacity *= 2;
+  if (b->bytes && capacity <= b->capacity) return true;
+  size_t more = counted(capacity) - counted(b->capacity);
+  bool fits = atomic_fetch_add(&room->held, more) + more <= room->most;
+  char *bytes = fits || !more ? realloc(b->bytes, capacity) : NULL;
+  if (!bytes) {
+    atomic_fetch_sub(&room->held, more);
+    return false;
+  }
+  b->bytes = bytes;
+  b->capacity = capacity;
+  return true;
+}
+
+static bool drop_bytes(view_body *b, size_t count) {
+  b->dropped += count;
+  return b->dropped <= BODY_READ_ON;
+}
+
+/* The bytes now belong to the caller; room is given back all the same. */
+static char *body_release(body_room *room, view_body *b) {
+  char *bytes = b->bytes;
+  atomic_fetch_sub(&room->held, counted(b->capacity));
+  b->bytes = NULL;
+  b->capacity = 0;
+  return bytes;
+}
+
+static void body_clear(body_room *room, view_body *b) {
+  free(body_release(room, b));
+  b->length = 0;
+}
+
+/* False: it is time to cut the connection. */
+static bool body_take(body_room *room, view_body *b, const char *bytes, size_t count) {
+  if (b->status) return drop_bytes(b, count);
+  if (count > BODY_MOST - b->length)
+    b->status = 413;
+  else if (!grow(room, b, b->length + count))
+    b->status = 503;
+  if (b->status) {
+    body_clear(room, b);
+    return drop_bytes(b, count);
+  }
+  if (count) memcpy(b->bytes + b->length, bytes, count);
+  b->length += count;
+  b->bytes[b->length] = 0;
+  return true;
+}
+
+/* ---- responses ----------------------------------------------------------------------------- */
+
+enum { TAG_SIZE = 24 };
+
+/* ETags of the files, plain and in gzip. */
+typedef struct {
+  char plain[PAGE_FILES][TAG_SIZE], packed[PAGE_FILES][TAG_SIZE];
+} page_tags;
+
+enum { STREAM_BLOCK = 1 << 14 };
+
+typedef struct {
+  const char *name, *value;
+} header;
+
+static const header every_reply[] = {
+    {"Content-Security-Policy",
+     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' "
+     "blob: data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+     "frame-ancestors 'none'"},
+    {"X-Content-Type-Options", "nosniff"},
+    {"Referrer-Policy", "no-referrer"},
+    {"Cross-Origin-Opener-Policy", "same-origin"},
+    {"Cross-Origin-Resource-Policy", "same-origin"},
+};
+enum { EVERY_REPLY = sizeof every_reply / sizeof *every_reply };
+
+static bool add(struct MHD_Response *r, const char *name, const char *value) {
+  return MHD_add_response_header(r, name, value) == MHD_YES;
+}
+
+/* Queues the response and drops its reference in any case. */
+static enum MHD_Result send_reply(struct MHD_Connection *c, int status, const char *type,
+                                  const char *cached, struct MHD_Response *r) {
+  bool fine = add(r, "Cache-Control", cached);
+  if (type) fine = add(r, "Content-Type", type) && fine;
+  for (int i = 0; i < EVERY_REPLY; i++)
+    fine = add(r, every_reply[i].name, every_reply[i].value) && fine;
+  enum MHD_Result sent = MHD_NO;
+  if (fine) sent = MHD_queue_response(c, (unsigned)status, r);
+  MHD_destroy_response(r);
+  return sent;
+}
+
+/* ---- the page -------------------------------------------------------------- */
+
+/* FNV-1a. */
+static uint64_t hash(const unsigned char *bytes, size_t length) {
+  uint64_t h = 0xcbf29ce484222325u;
+  for (size_t i = 0; i < length; i++) h = (h ^ bytes[i]) * 0x100000001b3u;
+  return h;
+}
+
+static void page_tags_make(page_tags *tags) {
+  for (int i = 0; i < PAGE_FILES; i++) {
+    page_file f = page_data((page_part)i);
+    unsigned long long h = hash(f.bytes, f.length);
+    snprintf(tags->plain[i], TAG_SIZE, "\"%016llx\"", h);
+    snprintf(tags->packed[i], TAG_SIZE, "\"%016llx-gz\"", h);
+  }
+}
+
+static const char *header_of(struct MHD_Connection *c, const char *name) {
+  return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
+}
+
+static enum MHD_Result respond_page(struct MHD_Connection *c, const page_tags *tags, page_part part,
+                                    size_t *bytes) {
+  page_file f = page_data(part);
+  bool packed = guard_takes_gzip(header_of(c, "Accept-Encoding"));
+  const char *tag = packed ? tags->packed[part] : tags->plain[part];
+  bool known = guard_has_tag(header_of(c, "If-None-Match"), tag);
+  *bytes = known ? 0 : packed ? f.packed_length : f.length;
+  struct MHD_Response *r = MHD_create_response_from_buffer(
+      *bytes, (void *)(packed ? f.packed : f.bytes), MHD_RESPMEM_PERSISTENT);
+  if (!r) return MHD_NO;
+  bool fine = add(r, "ETag", tag) && add(r, "Vary", "Accept-Encoding");
+  if (packed && !known) fine = add(r, "Content-Encoding", "gzip") && fine;
+  if (fine) return send_reply(c, known ? 304 : 200, known ? NULL : f.type, "no-cache", r);
+  MHD_destroy_response(r);
+  return MHD_NO;
+}
+
+/* ---- answers --------------------------------------------------------------- */
+
+static enum MHD_Result respond_answer(struct MHD_Connection *c, view_reply *reply, size_t *bytes) {
+  struct MHD_Response *r =
+      MHD_create_response_from_buffer(reply->length, reply->bytes, MHD_RESPMEM_MUST_FREE);
+  *bytes = reply->length;
+  if (!r) return free(reply->bytes), MHD_NO;
+  return send_reply(c, reply->status, reply->type, "no-store", r);
+}
+
+static enum MHD_Result respond_refusal(struct MHD_Connection *c, int status, const char *sentence,
+                                       const char *allow, size_t *bytes) {
+  char text[512];
+  *bytes = (size_t)snprintf(text, sizeof text, "{\"error\": \"%s\"}\n", sentence);
+  struct MHD_Response *r = MHD_create_response_from_buffer(*bytes, text, MHD_RESPMEM_MUST_COPY);
+  if (!r) return MHD_NO;
+  if (!allow || add(r, "Allow", allow))
+    return send_reply(c, status, "application/json", "no-store", r);
+  MHD_destroy_response(r);
+  return MHD_NO;
+}
+
+/* ---- exchanges ----------------------------------------------------------------------------- */
 
 enum {
   HEADERS_MOST = 1 << 15, /* bytes, with what else a connection needs */
@@ -38,7 +221,9 @@ struct view_server {
   page_tags tags;
   body_room room;
   deadlines *deadlines;
-  acceptor *acceptor;
+  int listening;
+  pthread_t accepting;
+  bool accepts; /* accepting was started */
   atomic_bool stopping;
   events *events;
   struct sigaction pipe; /* what SIGPIPE did before */
@@ -162,12 +347,14 @@ static enum MHD_Result answer_long(view_server *s, struct MHD_Connection *c, exc
   if (!l->stream) {
     free(l);
     return refuse(s, c, v, 503,
-                  "too much is being worked on: wait until something ends, or "
-                  "close another page");
+                  "too much is being worked on: wait until something ends, or close another page");
   }
   body_release(&s->room, &v->body);
   deadline_send(s->deadlines, v->deadline, s->limits.idle_seconds, 0);
-  return respond_stream(c, &(respond_source){read_stream, leave_stream, l});
+  struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK,
+                                                             read_stream, l, leave_stream);
+  if (!r) return leave_stream(l), MHD_NO;
+  return send_reply(c, 200, "text/event-stream", "no-store", r);
 }
 
 /* ---- answers --------------------------------------------------------------- */
@@ -278,13 +465,28 @@ static void set_limits(view_server *s, const view_server_options *o) {
   if (gethostname(s->machine, sizeof s->machine - 1)) *s->machine = 0;
 }
 
-/* libmicrohttpd calls connected(); the slot is taken already. */
-static bool enter(int socket, const struct sockaddr *from, socklen_t length, void *user) {
-  view_server *s = user;
-  return MHD_add_connection(s->daemon, socket, from, length) == MHD_YES;
+/* libmicrohttpd would accept every connection and close those above its limit; here they
+ * stay in the backlog until there is a slot. False: the slot is free again. */
+static bool accept_one(view_server *s) {
+  struct sockaddr_storage from;
+  socklen_t length = sizeof from;
+  int socket =
+      accept4(s->listening, (struct sockaddr *)&from, &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (socket >= 0) /* calls connected() */
+    return MHD_add_connection(s->daemon, socket, (struct sockaddr *)&from, length) == MHD_YES;
+  if (errno != EINTR && errno != ECONNABORTED)
+    usleep(50000); /* out of descriptors or memory: try again soon */
+  return false;
 }
 
-/* The acceptor bounds connections. libmicrohttpd must not: at its own limit version
+static void *accept_connections(void *user) {
+  view_server *s = user;
+  while (!s->stopping)
+    if (deadlines_take_slot(s->deadlines) && !accept_one(s)) deadlines_remove(s->deadlines, NULL);
+  return NULL;
+}
+
+/* accept_connections bounds connections. libmicrohttpd must not: at its own limit version
  * 0.9.75 deadlocks. */
 static struct MHD_Daemon *start_daemon(view_server *s) {
   unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL |
@@ -300,7 +502,7 @@ static struct MHD_Daemon *start_daemon(view_server *s) {
 }
 
 /* Threads are born with these signals blocked. */
-static bool start_threads(view_server *s, viewer *v, int listening) {
+static bool start_threads(view_server *s, viewer *v) {
   sigset_t ours, before;
   sigemptyset(&ours);
   sigaddset(&ours, SIGINT);
@@ -310,12 +512,9 @@ static bool start_threads(view_server *s, viewer *v, int listening) {
   s->deadlines = deadlines_open(s->limits.most_connections);
   s->events = events_open(v, s->limits.most_streams);
   if (s->deadlines && s->events) s->daemon = start_daemon(s);
-  if (s->daemon)
-    s->acceptor = acceptor_open(listening, s->deadlines, enter, s);
-  else
-    close(listening);
+  if (s->daemon) s->accepts = !pthread_create(&s->accepting, NULL, accept_connections, s);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return s->acceptor;
+  return s->accepts;
 }
 
 int view_server_start(viewer *v, const view_server_options *o, view_server **server) {
@@ -327,10 +526,11 @@ int view_server_start(viewer *v, const view_server_options *o, view_server **ser
   if (code) return code;
   view_server *s = need(1, sizeof *s);
   s->viewer = v;
+  s->listening = listening;
   set_limits(s, &asked);
   page_tags_make(&s->tags);
   sigaction(SIGPIPE, &ignore, &s->pipe);
-  if (start_threads(s, v, listening)) return *server = s, EXIT_OK;
+  if (start_threads(s, v)) return *server = s, EXIT_OK;
   complain("the server cannot be started: end other programs and try again");
   view_server_stop(s);
   return EXIT_FAILED;
@@ -341,7 +541,9 @@ int view_server_port(const view_server *s) { return s->rules.port; }
 void view_server_stop(view_server *s) {
   if (!s) return;
   s->stopping = true;
-  acceptor_close(s->acceptor);
+  shutdown(s->listening, SHUT_RDWR); /* ends accept */
+  if (s->accepts) pthread_join(s->accepting, NULL);
+  close(s->listening);
   if (s->events) events_stop(s->events);
   if (s->daemon) MHD_stop_daemon(s->daemon);
   events_close(s->events);

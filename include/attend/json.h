@@ -116,6 +116,11 @@ ATTEND_API void attend_json_put_boolean(attend_json_writer *w, bool truth);
 ATTEND_API void attend_json_put_null(attend_json_writer *w);
 /* A parsed value, with all that is in it. */
 ATTEND_API void attend_json_put_value(attend_json_writer *w, const attend_json *value);
+/* A member with its value; NULL and non-finite numbers are null. */
+ATTEND_API void attend_json_member_string(attend_json_writer *w, const char *name,
+                                          const char *text);
+ATTEND_API void attend_json_member_number(attend_json_writer *w, const char *name, double number);
+ATTEND_API void attend_json_member_boolean(attend_json_writer *w, const char *name, bool truth);
 
 /* Ends the document with a newline, flushes the file and returns the first failure.
  * Calls that do not form a document (a value without a name in an object, a name

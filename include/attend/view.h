@@ -88,6 +88,12 @@ typedef struct {
 /* NULL past the last. */
 ATTEND_API const attend_view_model *attend_viewer_model(const attend_viewer *viewer, int model);
 
+enum { ATTEND_VIEW_TOKEN = 260 };
+/* A token as it is shown: SentencePiece's U+2581 is a space; without a tokenizer the id.
+ * Returns its bytes, which may include zero bytes; a zero byte follows them. */
+ATTEND_API size_t attend_view_token_text(const attend_view_model *model, int32_t id,
+                                         char text[ATTEND_VIEW_TOKEN]);
+
 /* ---- runs ------------------------------------------------------------------------- */
 
 typedef struct {

@@ -169,7 +169,7 @@ static void draw_titles(const layout *l, double y) {
   for (int i = 0; i < l->h->grids; i++) {
     const picture_grid *g = &l->h->grid[0][i];
     x += l->left[i];
-    page_bold(l->p, x, y, g->title, LABEL_SIZE, ANCHOR_START, l->p->colours->ink, 0);
+    page_heading(l->p, x, y, g->title);
     x += g->columns * l->cell + GAP;
   }
 }

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pictures/glyphs.h"
-#include "pictures/letters.h"
+#include "pictures/raster.h"
 
 void drawing_start(drawing *d, double width, colour background) {
   *d = (drawing){.width = width, .background = background};
@@ -25,8 +24,7 @@ const char *draw_message(attend_status status) {
   if (status == ATTEND_OK) return NULL;
   if (status == ATTEND_NO_MEMORY)
     return "no memory for the picture: free some, or take a smaller width";
-  return "the picture is too large to be drawn in pixels: take a smaller "
-         "width, or .svg";
+  return "the picture is too large to be drawn in pixels: take a smaller width, or .svg";
 }
 
 static void *copy(drawing *d, const void *from, size_t size) {

@@ -97,7 +97,29 @@ double draw_text_width(const char *text, double size, bool bold);
  * ATTEND_INVALID: that is too large. */
 attend_status draw_svg(const drawing *d, char **bytes, size_t *length);
 attend_status draw_png(const drawing *d, double scale, void **bytes, size_t *length);
+/* as: "svg", or "png" with two pixels a px. */
+attend_status draw_file(const drawing *d, const char *as, void **bytes, size_t *length);
 /* What a status of these means, and the remedy; NULL for ATTEND_OK. */
 const char *draw_message(attend_status status);
+
+/* ---- UTF-8 --------------------------------------------------------------------------------- */
+
+/* A token may be a part of a character, or no UTF-8 at all. */
+
+enum { LETTER_NONE = 0xfffd, LETTER_BYTES = 4 };
+
+/* The character at *text, which is advanced: 0 at the end; LETTER_NONE for bytes that are
+ * not UTF-8 and for control characters, except that the end of a line becomes an arrow down
+ * and left, a tab an arrow to a bar. */
+uint32_t letters_next(const char **text);
+
+/* Writes a character, and returns how many bytes it took. */
+size_t letters_put(uint32_t code, char bytes[LETTER_BYTES]);
+
+/* Terminal columns of a character: 0 (combining), 1, 2. */
+int letters_columns(uint32_t code);
+
+/* Columns of a text as letters_next reads it. */
+int letters_width(const char *text);
 
 #endif

@@ -7,36 +7,13 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "pictures/map.h"
+#include "pictures/page.h"
 
 enum { GAP = 40, LARGEST = 44 };
 
-static map cosine_map(const picture_embeddings_data *d) {
-  return (map){.rows = d->rows,
-               .keys = d->keys,
-               .height = d->height,
-               .width = d->width,
-               .cells = d->cosine,
-               .scale = SCALE_EVEN,
-               .most = 1,
-               .token = -1,
-               .key = -1,
-               .names_left = true,
-               .names_top = true};
-}
-
 static map numbers_map(const float *cells, int height, int width) {
-  return (map){.rows = {NULL, height},
-               .keys = {NULL, width},
-               .height = height,
-               .width = width,
-               .cells = cells,
-               .scale = SCALE_EVEN,
-               .most = 1,
-               .token = -1,
-               .key = -1,
-               .names_left = true,
-               .names_top = true};
+  return map_of_cells((picture_tokens){NULL, height}, (picture_tokens){NULL, width}, cells, height,
+                      width, SCALE_EVEN, 1);
 }
 
 /* Of a map and the words above it. */
@@ -107,8 +84,8 @@ static void start(const picture_embeddings_data *d, const picture_look *look, dr
     page_start(p, out, look, content, "%s: tokens as vectors before layer %d", model,
                d->about.layer);
     page_say(p,
-             "How alike two tokens are: the cosine of the angle between their "
-             "states before layer %d (%s).",
+             "How similar two tokens are: the cosine of the angle between their states before "
+             "layer %d (%s).",
              d->about.layer, d->about.form ? d->about.form : "as they are");
   }
   page_notice(p, &d->about);
@@ -125,7 +102,7 @@ const char *picture_embeddings(const picture_embeddings_data *d, const picture_l
   map m = {0};
   pair two = {0};
   if (tokens) {
-    m = cosine_map(d);
+    m = map_of_cells(d->rows, d->keys, d->cosine, d->height, d->width, SCALE_EVEN, 1);
     map_fit(&m, room, 1400, LARGEST);
     content = map_width(&m);
   }

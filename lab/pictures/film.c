@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pictures/map.h"
+#include "pictures/page.h"
 
 enum {
   LARGEST = 176, /* px of a map */
@@ -65,8 +65,7 @@ static void curve_axes(const frame *f, page *p) {
         f->log ? f->low * pow(f->high / f->low, i / 2.0) : f->low + (f->high - f->low) * i / 2;
     double y = at_y(f, loss);
     draw_line(p->to, f->x, y, f->x + f->w, y, 1, p->colours->grid);
-    page_text(p, f->x - 8, page_middle(y, SMALL_SIZE), page_number(loss, text), SMALL_SIZE,
-              ANCHOR_END, p->colours->faint, 0);
+    page_small(p, f->x - 8, page_middle(y, SMALL_SIZE), page_number(loss, text), ANCHOR_END);
   }
 }
 
@@ -125,17 +124,13 @@ static void draw_curve_of(page *p, const picture_film_data *d) {
 static map map_of(const film *f, int head, int i, bool names) {
   const picture_film_data *d = f->d;
   size_t one = (size_t)d->height * (size_t)d->width;
-  return (map){.rows = d->rows,
-               .keys = d->keys,
-               .height = d->height,
-               .width = d->width,
-               .cells = d->cells + ((size_t)head * (size_t)d->frames + (size_t)i) * one,
-               .mask = d->mask,
-               .scale = d->is_signed ? SCALE_SIGN : SCALE_WEIGHT,
-               .most = f->most,
-               .token = -1,
-               .key = -1,
-               .names_left = names};
+  const float *cells = d->cells + ((size_t)head * (size_t)d->frames + (size_t)i) * one;
+  map m = map_of_cells(d->rows, d->keys, cells, d->height, d->width,
+                       d->is_signed ? SCALE_SIGN : SCALE_WEIGHT, f->most);
+  m.mask = d->mask;
+  m.names_left = names;
+  m.names_top = false;
+  return m;
 }
 
 /* As many beside each other as are not too small. */
@@ -187,7 +182,7 @@ static void draw_head(const film *f, page *p, int head) {
   char text[32];
   if (f->d->heads > 1) {
     snprintf(text, sizeof text, "head %d", f->d->head[head]);
-    page_bold(p, p->left + f->left, p->y + 12, text, LABEL_SIZE, ANCHOR_START, p->colours->ink, 0);
+    page_heading(p, p->left + f->left, p->y + 12, text);
     p->y += ABOVE;
   }
   for (int from = 0; from < f->d->frames; from += f->across)
@@ -204,8 +199,8 @@ const char *picture_film(const picture_film_data *d, const picture_look *look, d
   page_start(&p, out, look, f.left + f.across * (f.w + GAP) - GAP, "%s, from step %.0f to %.0f",
              page_place(&d->about, place), d->step[0], d->step[d->frames - 1]);
   page_say(&p,
-           "Where each token (row) looks, after more and more training: the "
-           "weights of %s, all on one scale.%s",
+           "What each token (row) attends to as training goes on: the weights of %s, all on one "
+           "scale.%s",
            page_attention(&d->about, attention),
            d->left_out ? " Not all steps that are saved are shown." : "");
   page_notice(&p, &d->about);

@@ -1,7 +1,7 @@
 /* How a token draws on others through the layers.
  *
  * Columns are tokens; the top row is what came out of the last layer, the
- * bottom row what went into the first. Either every head passes on its heaviest
+ * bottom row what went into the first. Either every head passes on its largest
  * key alone (argmax: edges), or shares are multiplied through (rollout: cells).
  */
 #include <math.h>
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pictures/names.h"
+#include "pictures/page.h"
 
 enum { AXIS = 104, NAME_MOST = 110, BAR = 64 };
 
@@ -190,11 +190,11 @@ static void marked(const weave *w, page *p) {
 
 static void body(weave *w, page *p) {
   const picture_flow_data *d = w->d;
-  names n = {.tokens = &d->tokens,
-             .count = d->tokens.count,
-             .length = w->pitch * d->tokens.count,
-             .marked = d->token,
-             .most = NAME_MOST};
+  token_names n = {.tokens = &d->tokens,
+                   .count = d->tokens.count,
+                   .length = w->pitch * d->tokens.count,
+                   .marked = d->token,
+                   .most = NAME_MOST};
   names_fit(&n, true);
   w->x = p->left + AXIS;
   w->y = p->y + (d->shares ? w->step / 2 : 38);
@@ -207,7 +207,7 @@ static void body(weave *w, page *p) {
   p->y = row(w, 0) + (d->shares ? w->step / 2 + 14 : 12);
   if (d->shares) {
     draw_bars(w, p, p->y);
-    page_text(p, w->x - 14, p->y + BAR, "share", SMALL_SIZE, ANCHOR_END, p->colours->faint, 0);
+    page_small(p, w->x - 14, p->y + BAR, "share", ANCHOR_END);
     p->y += BAR + 2;
   }
   names_draw_below(&n, p, w->x, p->y);
@@ -219,13 +219,13 @@ static void caption(const picture_flow_data *d, page *p) {
   const char *token = d->tokens.text[d->token];
   if (d->shares)
     page_say(p,
-             "What “%s” is made of: the share of each token's state in it, "
-             "where a layer passes on half by itself and half by %s.",
+             "Attention rollout of “%s”: the share of each token in its state, where a layer keeps "
+             "half of a state and mixes half by %s.",
              token, page_attention(&d->about, attention));
   else
     page_say(p,
-             "What “%s” can draw on if every head of the %s takes its heaviest "
-             "key alone.",
+             "The tokens that reach “%s” if every head of the %s takes the key with the largest "
+             "weight alone.",
              token, page_attention(&d->about, attention));
   page_notice(p, &d->about);
 }
@@ -243,7 +243,7 @@ const char *picture_flow(const picture_flow_data *d, const picture_look *look, d
   if (w.pitch > 4) w.pitch = floor(w.pitch);
   w.step =
       d->shares ? fmin(fmax(460.0 / d->layers, 18), 38) : fmin(fmax(560.0 / d->layers, 34), 72);
-  page_start(&p, out, look, AXIS + w.pitch * d->tokens.count, "%s: what “%s” draws on",
+  page_start(&p, out, look, AXIS + w.pitch * d->tokens.count, "%s: what reaches “%s”",
              d->about.model ? d->about.model : "a model", d->tokens.text[d->token]);
   caption(d, &p);
   body(&w, &p);

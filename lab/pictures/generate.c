@@ -31,8 +31,7 @@ static double chip(const list *l, page *p, const picture_candidate *c, bool chos
             p->colours->weight[chosen ? 5 : 3]);
   (chosen ? page_bold : page_text)(p, x + gap + 2, page_middle(middle, LABEL_SIZE) - 0.5, c->text,
                                    LABEL_SIZE, ANCHOR_START, p->colours->ink, 90);
-  page_text(p, x + wide - gap - 1, page_middle(middle, SMALL_SIZE) - 0.5, text, SMALL_SIZE,
-            ANCHOR_END, p->colours->faint, 0);
+  page_small(p, x + wide - gap - 1, page_middle(middle, SMALL_SIZE) - 0.5, text, ANCHOR_END);
   return wide + 8;
 }
 
@@ -44,8 +43,7 @@ static void bar(const list *l, page *p, double probability, double y) {
   draw_rect(p->to, l->x_bar, middle - h / 2, full, h, 2, p->colours->panel);
   draw_rect(p->to, l->x_bar, middle - h / 2, wide, h, 2, p->colours->weight[5]);
   snprintf(text, sizeof text, "%.1f %%", probability * 100);
-  page_text(p, l->x_bar + full + 7, page_middle(middle, SMALL_SIZE), text, SMALL_SIZE, ANCHOR_START,
-            p->colours->faint, 0);
+  page_small(p, l->x_bar + full + 7, page_middle(middle, SMALL_SIZE), text, ANCHOR_START);
 }
 
 static void step(const list *l, page *p, int i) {
@@ -54,8 +52,7 @@ static void step(const list *l, page *p, int i) {
   double y = p->y + i * l->pitch, x = l->x_chips, wide = 1;
   double middle = y + l->pitch / 2;
   snprintf(number, sizeof number, "%d", i + 1);
-  page_text(p, p->left + NUMBER - 12, page_middle(middle, SMALL_SIZE), number, SMALL_SIZE,
-            ANCHOR_END, p->colours->faint, 0);
+  page_small(p, p->left + NUMBER - 12, page_middle(middle, SMALL_SIZE), number, ANCHOR_END);
   page_bold(p, l->x_token, page_middle(middle, TEXT_SIZE), s->text, TEXT_SIZE, ANCHOR_START,
             p->colours->ink, TOKEN - 12);
   bar(l, p, s->p, y);
@@ -95,9 +92,8 @@ static void cache(const picture_generate_data *d, page *p) {
   points = drawing_take(p->to, (size_t)d->step_count * 2, sizeof *points);
   if (!points) return;
   p->y += 30;
-  page_bold(p, p->left, p->y, "cache", LABEL_SIZE, ANCHOR_START, p->colours->ink, 0);
-  page_text(p, p->left + 48, p->y, "bytes that the model keeps of the text so far", SMALL_SIZE,
-            ANCHOR_START, p->colours->faint, 0);
+  page_heading(p, p->left, p->y, "cache");
+  page_small(p, p->left + 48, p->y, "bytes that the model keeps of the text so far", ANCHOR_START);
   double bottom = p->y + 30 + h;
   for (int i = 0; i < d->step_count; i++) {
     points[2 * i] = p->left + i * width / (d->step_count - 1);
@@ -130,8 +126,7 @@ static const char *prompt_end(const char *prompt) {
 static void heads_of(const list *l, page *p) {
   static const char *const titles[] = {"token", "probability", "candidates"};
   const double x[] = {l->x_token, l->x_bar, l->x_chips};
-  for (int i = 0; i < 3; i++)
-    page_text(p, x[i], p->y, titles[i], SMALL_SIZE, ANCHOR_START, p->colours->faint, 0);
+  for (int i = 0; i < 3; i++) page_small(p, x[i], p->y, titles[i], ANCHOR_START);
   p->y += 6;
 }
 
@@ -144,9 +139,7 @@ const char *picture_generate(const picture_generate_data *d, const picture_look 
   page_start(&p, out, look, page_room(look), "%s: %d token%s, one by one",
              d->about.model ? d->about.model : "a model", d->step_count,
              d->step_count == 1 ? "" : "s");
-  page_say(&p,
-           "Each token that the model chose with %s, how likely it was, and "
-           "what else it had in mind.",
+  page_say(&p, "Each token that the model chose with %s, its probability, and the alternatives.",
            page_attention(&d->about, attention));
   page_notice(&p, &d->about);
   if (d->prompt && *d->prompt) {

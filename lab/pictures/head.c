@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "pictures/names.h"
+#include "pictures/page.h"
 
 enum { MOST_CURVES = 4000, TALLEST = 1800, NAME_MOST = 150 };
 #define LIGHTEST 0.02
@@ -83,7 +83,7 @@ static void draw_curves(const lines *l, page *p) {
         }
 }
 
-static double heaviest(const picture_head_data *d) {
+static double largest_weight(const picture_head_data *d) {
   double most = 0;
   for (int h = 0; h < d->heads; h++)
     for (int j = 0; j < d->keys.count; j++)
@@ -96,7 +96,7 @@ static void draw_bars(const lines *l, page *p, double x) {
   const picture_head_data *d = l->d;
   double h = fmin(l->key_pitch - 2, 14) / d->heads;
   if (d->token < 0 || h < 0.5) return;
-  double most = heaviest(d);
+  double most = largest_weight(d);
   for (int j = 0; j < d->keys.count; j++)
     for (int n = 0; n < d->heads; n++) {
       char text[24];
@@ -106,14 +106,14 @@ static void draw_bars(const lines *l, page *p, double x) {
       double wide = fmax(w / most * (l->bars - 48), 1);
       draw_rect(p->to, x, y, wide, h, h > 5 ? 2 : 0, palette_head(p->colours, d->head[n]));
       if (d->heads == 1 && l->key_pitch >= 11)
-        page_text(p, x + wide + 5, page_middle(y + h / 2, SMALL_SIZE), page_number(w, text),
-                  SMALL_SIZE, ANCHOR_START, p->colours->faint, 0);
+        page_small(p, x + wide + 5, page_middle(y + h / 2, SMALL_SIZE), page_number(w, text),
+                   ANCHOR_START);
     }
 }
 
 /* Names right of x, as names_draw_left has them left of it. */
-static void draw_keys(const names *n, page *p, double x, double y) {
-  names mirrored = *n;
+static void draw_keys(const token_names *n, page *p, double x, double y) {
+  token_names mirrored = *n;
   for (int i = 0; i < n->count; i++) {
     if (i % n->step) continue;
     char number[16];
@@ -128,12 +128,12 @@ static void draw_keys(const names *n, page *p, double x, double y) {
 
 static double pitch_of(int count) { return fmin(fmax(floor(TALLEST / (double)count), 3), 24); }
 
-static names names_of(const picture_tokens *tokens, double pitch, int marked, double most) {
-  names n = {.tokens = tokens,
-             .count = tokens->count,
-             .length = pitch * tokens->count,
-             .marked = marked,
-             .most = most};
+static token_names names_of(const picture_tokens *tokens, double pitch, int marked, double most) {
+  token_names n = {.tokens = tokens,
+                   .count = tokens->count,
+                   .length = pitch * tokens->count,
+                   .marked = marked,
+                   .most = most};
   names_fit(&n, false);
   return n;
 }
@@ -165,13 +165,12 @@ static void caption(const picture_head_data *d, page *p, double least) {
   char attention[PAGE_WORDS], number[24];
   snprintf(number, sizeof number, "%.2g", least);
   if (d->token >= 0)
-    page_say(p, "Where “%s” looks: the weights of %s.", d->rows.text[d->token],
+    page_say(p, "What “%s” attends to: the weights of %s.", d->rows.text[d->token],
              page_attention(&d->about, attention));
   else
     page_say(p,
-             "Tokens that look (left) and what they look at (right): the more "
-             "solid a curve, the heavier its weight in %s; weights under %s "
-             "are left out.",
+             "Queries (left) and the keys they attend to (right): the more solid a curve, the "
+             "larger its weight in %s; weights under %s are left out.",
              page_attention(&d->about, attention), number);
   page_notice(p, &d->about);
 }
@@ -189,8 +188,8 @@ const char *picture_head(const picture_head_data *d, const picture_look *look, d
   l.row_pitch = pitch_of(d->rows.count);
   l.key_pitch = pitch_of(d->keys.count);
   double room = page_room(look), most = fmin(NAME_MOST, room * 0.2);
-  names rows = names_of(&d->rows, l.row_pitch, d->token, most);
-  names keys = names_of(&d->keys, l.key_pitch, -1, most);
+  token_names rows = names_of(&d->rows, l.row_pitch, d->token, most);
+  token_names keys = names_of(&d->keys, l.key_pitch, -1, most);
   l.bars = d->token >= 0 ? fmin(150, room * 0.25) : 0;
   double content = fmin(room, rows.room + keys.room + l.bars + 460);
   head_words(d, heads, sizeof heads);

@@ -74,8 +74,8 @@ static void label(const grid *g, page *p, int index, double x, double y) {
 static void axes(const grid *g, page *p, double x, double y) {
   char number[16];
   int every = (int)ceil(20 / g->dx);
-  page_text(p, p->left, y - 10, "layer", SMALL_SIZE, ANCHOR_START, p->colours->faint, 0);
-  page_text(p, x, y - 28, "head", SMALL_SIZE, ANCHOR_START, p->colours->faint, 0);
+  page_small(p, p->left, y - 10, "layer", ANCHOR_START);
+  page_small(p, x, y - 28, "head", ANCHOR_START);
   for (int h = 0; h < g->d->heads; h += every) {
     snprintf(number, sizeof number, "%d", h);
     page_text(p, x + h * g->dx + g->w / 2, y - 10, number, LABEL_SIZE, ANCHOR_MIDDLE,
@@ -115,10 +115,10 @@ const char *picture_model(const picture_model_data *d, const picture_look *look,
              d->about.model ? d->about.model : "a model", d->layers, d->layers == 1 ? "" : "s",
              d->heads, d->heads == 1 ? "" : "s");
   page_say(&p,
-           "Every head of the %s: rows look at columns, the stronger the colour "
-           "the heavier%s.",
+           "Every head of the %s: rows attend to columns; the stronger the colour, the larger the "
+           "weight%s.",
            page_attention(&d->about, attention),
-           has_labels(d, g.w) ? "; below, what it mostly does" : "");
+           has_labels(d, g.w) ? "; below, the pattern of the head" : "");
   page_notice(&p, &d->about);
   draw_grid(&g, &p);
   page_legend_scale(&p, SCALE_WEIGHT, 1, "share of the head's largest weight");

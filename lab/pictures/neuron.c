@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pictures/map.h"
+#include "pictures/page.h"
 
 enum { MOST_KEYS = 32, ROW = 22, STRIP = 14, NAME = 120, SCORE = 96, WEIGHT = 124, GAP = 16 };
 
@@ -34,7 +34,8 @@ static bool is_shown(const sheet *s, int j) {
   return false;
 }
 
-/* Puts key j into the list of the heaviest, which falls; the last drops out. */
+/* Inserts key j into the list of the largest weights, in descending order; the last drops
+ * out. */
 static void insert(sheet *s, int j) {
   int at = s->count;
   while (at > 0 && weight(s, j) > weight(s, s->shown[at - 1])) at--;
@@ -97,8 +98,8 @@ static void score_bar(const sheet *s, page *p, double score, double most, double
   double zero = s->x_score + half;
   draw_rect(p->to, w < 0 ? zero + w : zero, y + 2, fmax(fabs(w), 1), STRIP - 4, 1,
             p->colours->sign[w < 0 ? 1 : 7]);
-  page_text(p, s->x_score + SCORE, page_middle(y + STRIP / 2.0, SMALL_SIZE),
-            page_number(score, text), SMALL_SIZE, ANCHOR_END, p->colours->faint, 0);
+  page_small(p, s->x_score + SCORE, page_middle(y + STRIP / 2.0, SMALL_SIZE),
+             page_number(score, text), ANCHOR_END);
 }
 
 static void weight_bar(const sheet *s, page *p, double w, double most, double y) {
@@ -110,9 +111,9 @@ static void weight_bar(const sheet *s, page *p, double w, double most, double y)
 }
 
 static void title(page *p, double x, double y, const char *name, const char *about) {
-  page_bold(p, x, y, name, LABEL_SIZE, ANCHOR_START, p->colours->ink, 0);
+  page_heading(p, x, y, name);
   double wide = draw_text_width(name, LABEL_SIZE, true);
-  page_text(p, x + wide + 6, y, about, SMALL_SIZE, ANCHOR_START, p->colours->faint, 0);
+  page_small(p, x + wide + 6, y, about, ANCHOR_START);
 }
 
 static void titles(const sheet *s, page *p, double y) {
@@ -133,8 +134,7 @@ static void key_row(const sheet *s, page *p, int i, double y, const double most[
   snprintf(place, sizeof place, "%d", d->first + j);
   page_text(p, p->left, page_middle(middle, LABEL_SIZE), d->keys.text[j], LABEL_SIZE, ANCHOR_START,
             p->colours->ink, NAME - 34);
-  page_text(p, p->left + NAME - 6, page_middle(middle, SMALL_SIZE), place, SMALL_SIZE, ANCHOR_END,
-            p->colours->faint, 0);
+  page_small(p, p->left + NAME - 6, page_middle(middle, SMALL_SIZE), place, ANCHOR_END);
   strip(p, s->x_k, y, s->strip, d->k + (size_t)j * (size_t)d->dim, d->dim, most[0]);
   strip(p, s->x_product, y, s->strip, products, d->dim, most[1]);
   score_bar(s, p, sum * d->scale, most[2], y);
@@ -194,7 +194,7 @@ static void draw_sheet(const sheet *s, page *p) {
     char text[96], number[24];
     snprintf(text, sizeof text, "%d other keys, together %s", d->keys.count - s->count,
              page_number(s->rest, number));
-    page_text(p, s->x_v - GAP, p->y + 11, text, SMALL_SIZE, ANCHOR_END, p->colours->faint, 0);
+    page_small(p, s->x_v - GAP, p->y + 11, text, ANCHOR_END);
     p->y += 16;
   }
   p->y += 12;
@@ -216,12 +216,11 @@ const char *picture_neuron(const picture_neuron_data *d, const picture_look *loo
   picture_look wide = *look;
   wide.width = room + 2 * PAGE_MARGIN; /* columns need it */
   choose(&s);
-  page_start(&p, out, &wide, lay_out(&s, PAGE_MARGIN, room), "%s: how “%s” looks",
+  page_start(&p, out, &wide, lay_out(&s, PAGE_MARGIN, room), "%s: how “%s” attends",
              page_place(&d->about, place), d->query);
   page_say(&p,
-           "How the query of “%s” (token %d) meets each key in %s: the products "
-           "add up to a score, the scores become weights, the weights mix the "
-           "values.",
+           "The query of “%s” (token %d) and each key in %s: the products add up to a score, the "
+           "scores become weights, and the output is the weighted sum of the values.",
            d->query, d->row, page_attention(&d->about, attention));
   page_notice(&p, &d->about);
   draw_sheet(&s, &p);

@@ -1,4 +1,5 @@
-/* What the pictures share: a page with a title, sentences, a legend.
+/* The layout that pictures share: a page with title, captions and legend; names along an
+ * axis; a matrix as a heat map.
  */
 #ifndef PICTURES_PAGE_H
 #define PICTURES_PAGE_H
@@ -38,7 +39,7 @@ void page_end(page *p);
 /* "softmax self-attention of the decoder" */
 enum { PAGE_WORDS = 160 };
 const char *page_attention(const picture_about *about, char to[PAGE_WORDS]);
-/* "gpt2, layer 3, head 5", or as much of it as is said. */
+/* "gpt2, layer 3, head 5", or as much of it as is known. */
 const char *page_place(const picture_about *about, char to[PAGE_WORDS]);
 
 /* One text in a size, a colour and with a width that it is cut to (0: none). */
@@ -46,6 +47,9 @@ void page_text(page *p, double x, double y, const char *text, double size, text_
                colour paint, double most);
 void page_bold(page *p, double x, double y, const char *text, double size, text_anchor anchor,
                colour paint, double most);
+/* A number or note in small faint letters; a heading within the picture. */
+void page_small(page *p, double x, double y, const char *text, text_anchor anchor);
+void page_heading(page *p, double x, double y, const char *text);
 /* Where a text of this size stands so that it is in the middle of y. */
 double page_middle(double y, double size);
 
@@ -67,5 +71,66 @@ void page_legend_end(page *p);
 const char *page_number(double x, char to[24]);
 /* The same; below 0.0005 "<0.001". */
 const char *page_weight(double w, char to[24]);
+
+/* ---- names of tokens along an axis --------------------------------------------------------- */
+
+typedef struct {
+  const picture_tokens *tokens; /* text NULL: numbers */
+  int count;
+  double length; /* px of the axis */
+  int marked;    /* -1: none */
+  double most;   /* px that a name may take along itself */
+
+  /* Set by names_fit. */
+  int step;     /* one name every `step` tokens */
+  bool numbers; /* since names would be too many */
+  int turn;     /* 0, -45, -90: of an axis along x */
+  double size;
+  double room; /* px that the names take across the axis */
+  double over; /* px that the last one leans out */
+} token_names;
+
+void names_fit(token_names *n, bool along_x);
+/* Names end at x, one row for each. */
+void names_draw_left(const token_names *n, page *p, double x, double y);
+/* Names stand on y, above columns; or hang from it, below them. */
+void names_draw_top(const token_names *n, page *p, double x, double y);
+void names_draw_below(const token_names *n, page *p, double x, double y);
+
+/* ---- a matrix as a heat map, with names of rows and columns -------------------------------- */
+
+typedef struct {
+  picture_tokens rows, keys; /* text NULL: their places as numbers */
+  int height, width;
+  const float *cells;  /* [height, width] */
+  const uint8_t *mask; /* [height, width] or NULL */
+  page_scale scale;
+  double most;
+  int token, key; /* marked; -1: none */
+  bool names_left, names_top;
+
+  /* Set by map_fit. */
+  double cell;      /* px a side */
+  int pooled;       /* cells that became one, a side; the largest shows */
+  double w, h;      /* of the cells alone */
+  double left, top; /* room that the names take */
+  double over;      /* how far the names on top lean out to the right */
+} map;
+
+/* Cells of tokens, or of numbers (rows and keys with text NULL), with names on both sides and
+ * nothing marked. */
+map map_of_cells(picture_tokens rows, picture_tokens keys, const float *cells, int height,
+                 int width, page_scale scale, double most);
+/* Cells as large as the room allows, up to `largest`. */
+void map_fit(map *m, double room_w, double room_h, double largest);
+/* (x, y) is the corner of the cells; the names are left of it and above. */
+void map_draw(const map *m, page *p, double x, double y);
+
+/* The middle of a row (or column) of `count` on `length` px. */
+double map_along(int i, int count, double length);
+/* The largest size of a cell. */
+double map_most(const float *cells, int height, int width);
+/* The legend's items for the masks that occur. */
+void map_legend_masks(page *p, const uint8_t *mask, int height, int width);
 
 #endif

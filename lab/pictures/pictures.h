@@ -1,4 +1,4 @@
-/* Still pictures of attention: what each shows, as plain data.
+/* Pictures of attention: what each shows, as plain data.
  *
  * Pictures know neither models nor lenses: tokens are strings, weights are
  * floats. They fit the given width and choose their height.
@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "pictures/draw.h"
 
@@ -131,7 +132,7 @@ typedef struct {
 
 const char *picture_film(const picture_film_data *d, const picture_look *look, drawing *out);
 
-/* ---- how far a token sees through the layers -------------------------------------- */
+/* ---- how a token is reached through the layers -------------------------------------- */
 
 typedef struct {
   int layer, from, to, head; /* head -1: the token itself */
@@ -176,7 +177,7 @@ typedef struct {
 typedef struct {
   const char *text;                    /* the token that was chosen */
   double p;                            /* NaN: not known */
-  const picture_candidate *candidates; /* likeliest first */
+  const picture_candidate *candidates; /* most probable first */
   int candidate_count;
   double cache_bytes; /* NaN: not known */
 } picture_step;
@@ -235,5 +236,33 @@ typedef struct {
 } picture_design_data;
 
 const char *picture_design(const picture_design_data *d, const picture_look *look, drawing *out);
+
+/* ---- the same data in a terminal -------------------------------------------------------- */
+
+typedef enum {
+  TERMINAL_SHADES, /* ░▒▓█, for a file or without colour */
+  TERMINAL_256,
+  TERMINAL_TRUE /* 24 bits */
+} terminal_colours;
+
+typedef struct {
+  int columns;
+  terminal_colours colours;
+  bool dark; /* the terminal's background */
+} terminal_look;
+
+/* Of a stream: its width, or COLUMNS, or 80; colours by COLORTERM, NO_COLOR, TERM
+ * and COLORFGBG. */
+terminal_look terminal_look_of(FILE *out);
+
+/* Sets the colour of letters, or of what is behind them; no-op for shades. */
+void terminal_colour(FILE *out, const terminal_look *look, bool behind, colour c);
+void terminal_plain(FILE *out, const terminal_look *look);
+
+/* Cells are pooled by their largest where they are more than columns. Fails
+ * without memory, before anything is written. */
+attend_status terminal_matrix(FILE *out, const picture_matrix_data *d, const terminal_look *look);
+void terminal_model(FILE *out, const picture_model_data *d, const terminal_look *look);
+void terminal_design(FILE *out, const picture_design_data *d, const terminal_look *look);
 
 #endif

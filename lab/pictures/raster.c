@@ -1,23 +1,42 @@
-/* Paths filled with a colour, as pixels. */
-#define STB_TRUETYPE_IMPLEMENTATION
+/* Paths filled with a colour, as pixels, and the outlines of letters; both by stb_truetype. */
 #include "pictures/raster.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "pictures/stb.h"
+#include "pictures/draw.h"
 
-void *stb_take(size_t size, stb_memory *m) {
+/* What calls into stb_truetype take their memory from: its userdata. */
+typedef struct {
+  bool *failed; /* set where there is no memory */
+  /* stbtt_Rasterize does not check its fourth allocation, a row of floats: it is
+   * made beforehand. */
+  void *row;
+  size_t row_size;
+  int calls;
+} stb_memory;
+
+static void *stb_take(size_t size, stb_memory *m) {
   if (++m->calls == 4 && size <= m->row_size) return m->row;
   void *block = malloc(size ? size : 1);
   if (!block) *m->failed = true;
   return block;
 }
 
-void stb_give(void *block, stb_memory *m) {
+static void stb_give(void *block, stb_memory *m) {
   if (block != m->row) free(block);
 }
+
+/* stb_truetype as it is used here: vertices of floats, memory that may run out, no
+ * assertions. */
+#define STB_TRUETYPE_IMPLEMENTATION
+#define stbtt_vertex_type float
+#define stbtt_vertex path_vertex
+#define STBTT_malloc(size, user) stb_take(size, user)
+#define STBTT_free(block, user) stb_give(block, user)
+#define STBTT_assert(x) ((void)0)
+#include <stb/stb_truetype.h>
 
 /* ---- paths ---------------------------------------------------------------------- */
 
@@ -181,4 +200,92 @@ void path_fill(path *p, canvas *to, colour paint) {
   bounds b = bounds_of(p, to);
   if (b.x0 < b.x1 && b.y0 < b.y1) fill(p, &b, to, paint);
   p->count = 0;
+}
+
+/* ---- letters ------------------------------------------------------------------------------- */
+
+/* The bytes of the two built-in font files; cmake/pictures.cmake finds them. */
+#define EMBED(name, file)             \
+  __asm__(                            \
+      ".pushsection .rodata\n"        \
+      ".balign 16\n"                  \
+      ".global " #name                \
+      "\n"                            \
+      ".hidden " #name "\n" #name     \
+      ":\n"                           \
+      ".incbin \"" file               \
+      "\"\n"                          \
+      ".global " #name                \
+      "_end\n"                        \
+      ".hidden " #name "_end\n" #name \
+      "_end:\n"                       \
+      ".byte 0\n"                     \
+      ".popsection\n")
+
+EMBED(glyphs_font_plain, ATTEND_FONT_PLAIN);
+EMBED(glyphs_font_bold, ATTEND_FONT_BOLD);
+extern const unsigned char glyphs_font_plain[], glyphs_font_bold[];
+
+/* The font comes from the build and is trusted, as stb_truetype requires. */
+static stbtt_fontinfo font_open(bool bold, stb_memory *m) {
+  stbtt_fontinfo f;
+  stbtt_InitFont(&f, bold ? glyphs_font_bold : glyphs_font_plain, 0);
+  f.userdata = m;
+  return f;
+}
+
+/* Of a character that the font lacks. */
+static double box_width(uint32_t code) {
+  return letters_columns(code) == 0 ? 0 : letters_columns(code) == 2 ? 1 : 0.6;
+}
+
+double glyphs_advance(bool bold, uint32_t code) {
+  stbtt_fontinfo f = font_open(bold, NULL);
+  int advance, bearing, glyph = stbtt_FindGlyphIndex(&f, (int)code);
+  if (!glyph) return box_width(code);
+  stbtt_GetGlyphHMetrics(&f, glyph, &advance, &bearing);
+  return advance * (double)stbtt_ScaleForMappingEmToPixels(&f, 1);
+}
+
+static void transform(const affine *m, float *x, float *y) {
+  double u = (double)*x, v = (double)*y;
+  *x = (float)(m->a * u + m->c * v + m->e);
+  *y = (float)(m->b * u + m->d * v + m->f);
+}
+
+static void add(path *to, const affine *m, path_vertex v) {
+  transform(m, &v.x, &v.y);
+  transform(m, &v.cx, &v.cy);
+  path_add(to, v);
+}
+
+static void rectangle(path *to, const affine *m, double x0, double y0, double x1, double y1) {
+  const double corner[4][2] = {{x0, y0}, {x0, y1}, {x1, y1}, {x1, y0}};
+  for (int i = 0; i < 4; i++)
+    add(to, m,
+        (path_vertex){.x = (float)corner[i][0],
+                      .y = (float)corner[i][1],
+                      .type = i ? STBTT_vline : STBTT_vmove});
+}
+
+static void box(path *to, const affine *m, double width) {
+  if (width <= 0) return;
+  rectangle(to, m, 0.08, 0, width - 0.08, GLYPHS_CAPITAL);
+  rectangle(to, m, width - 0.13, 0.05, 0.13, GLYPHS_CAPITAL - 0.05);
+}
+
+void glyphs_outline(bool bold, uint32_t code, const affine *m, path *to) {
+  stb_memory memory = {.failed = &to->failed};
+  stbtt_fontinfo f = font_open(bold, &memory);
+  int glyph = stbtt_FindGlyphIndex(&f, (int)code);
+  if (!glyph) {
+    box(to, m, box_width(code));
+    return;
+  }
+  path_vertex *vertex;
+  int count = stbtt_GetGlyphShape(&f, glyph, &vertex);
+  double unit = (double)stbtt_ScaleForMappingEmToPixels(&f, 1);
+  affine scaled = {m->a * unit, m->b * unit, m->c * unit, m->d * unit, m->e, m->f};
+  for (int i = 0; i < count; i++) add(to, &scaled, vertex[i]);
+  stbtt_FreeShape(&f, vertex);
 }

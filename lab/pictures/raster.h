@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "attend/base.h"
 #include "svg/palette.h"
 
 typedef struct {
@@ -46,5 +47,35 @@ void path_stroke_cubic(path *p, const double c[8], double width);
 void path_fill(path *p, canvas *to, colour paint);
 
 void raster_blend(canvas *to, int x, int y, colour paint, double coverage);
+
+/* ---- letters: the advances and outlines of the built-in font ------------------------------- */
+
+/* The font is DejaVu Sans and DejaVu Sans Bold, read at build time from Debian's
+ * fonts-dejavu-core and put into the program as they are. Their license (Bitstream Vera's,
+ * and public domain for what DejaVu added) lets them be embedded, copied and sold as part
+ * of a program; docs/fonts.md has its words. */
+
+/* Height of capitals and of an x, parts of the size. */
+#define GLYPHS_CAPITAL 0.729
+#define GLYPHS_X 0.547
+
+/* How far the pen moves, as a part of the size. */
+double glyphs_advance(bool bold, uint32_t code);
+
+/* x' = a x + c y + e, y' = b x + d y + f. */
+typedef struct {
+  double a, b, c, d, e, f;
+} affine;
+
+/* Adds the outline of a character, in parts of the size with y upwards before it is
+ * transformed. A character that the font lacks is a box. */
+void glyphs_outline(bool bold, uint32_t code, const affine *m, path *to);
+
+/* ---- files --------------------------------------------------------------------------------- */
+
+/* Pixels as a PNG file. channels: 3 RGB, 4 RGBA. Bytes to be freed by free(); NULL on
+ * failure. */
+attend_status png_write(const uint8_t *pixels /* [height, width, channels] */, int width,
+                        int height, int channels, void **bytes, size_t *length);
 
 #endif

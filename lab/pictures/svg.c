@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "pictures/draw.h"
-#include "pictures/png_write.h"
+#include "pictures/raster.h"
 
 static void paint(svg *to, const shape *s) {
   if (s->stroke <= 0) {
@@ -44,7 +44,7 @@ static void circle(svg *to, const shape *s) {
   svg_add(to, "/>\n");
 }
 
-static void path(svg *to, const shape *s) {
+static void outline(svg *to, const shape *s) {
   svg_add(to, "<path d=\"M");
   for (int i = 0; i < s->count; i++)
     svg_add(to, "%s%f %f",
@@ -81,8 +81,7 @@ static void image(svg *to, const shape *s) {
   box(to, s);
   svg_add(to,
           " preserveAspectRatio=\"none\" image-rendering=\"pixelated\" "
-          "style=\"image-rendering:pixelated\" "
-          "href=\"data:image/png;base64,");
+          "style=\"image-rendering:pixelated\" href=\"data:image/png;base64,");
   svg_base64(to, png, length);
   svg_add(to, "\"/>\n");
   free(png);
@@ -121,8 +120,7 @@ static void head(svg *to, const drawing *d) {
           "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%f\" "
           "height=\"%f\" viewBox=\"0 0 %f %f\" role=\"img\" "
           "font-family=\"'DejaVu Sans', Verdana, sans-serif\" "
-          "xml:space=\"preserve\">\n<title>%t</title>\n"
-          "<rect width=\"100%%\" height=\"100%%\"",
+          "xml:space=\"preserve\">\n<title>%t</title>\n<rect width=\"100%%\" height=\"100%%\"",
           d->width, d->height, d->width, d->height, d->title ? d->title : "attention");
   svg_paint(to, "fill", d->background);
   svg_add(to, "/>\n");
@@ -139,7 +137,7 @@ static void put_shape(svg *to, const drawing *d, size_t i) {
       break;
     case SHAPE_LINE:
     case SHAPE_CURVE:
-      path(to, s);
+      outline(to, s);
       break;
     case SHAPE_TEXT:
       text(to, s);

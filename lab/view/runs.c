@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "attend/layers.h"
 #include "view/session.h"
 
 enum { ANSWER = 24 }; /* tokens that an encoder-decoder generates by itself */
@@ -76,8 +77,7 @@ static attend_status read_ids(attend_context *ctx, view_run *run, const char *te
     char *end;
     long id = strtol(at, &end, 10);
     ATTEND_CHECK(ctx, end != at || *at == ' ' || *at == ',',
-                 "this model has no tokenizer: its text is numbers from 0 to "
-                 "%d between spaces",
+                 "this model has no tokenizer: its text is numbers from 0 to %d between spaces",
                  vocab - 1);
     if (end == at) {
       at++;
@@ -268,24 +268,8 @@ static attend_status run_begin(view_job *j, view_run *run, int new_tokens,
 
 /* ---- generating ------------------------------------------------------------------------- */
 
-static int likelier(const void *x, const void *y) {
-  const attend_view_candidate *a = x, *b = y;
-  if (a->p != b->p) return a->p < b->p ? 1 : -1;
-  return (a->id > b->id) - (a->id < b->id);
-}
-
-/* log of the sum of exp, by which logits become probabilities. */
-static double log_sum(const float *logits, int n) {
-  float top = -INFINITY;
-  double sum = 0;
-  for (int i = 0; i < n; i++)
-    if (logits[i] > top) top = logits[i];
-  for (int i = 0; i < n; i++) sum += exp((double)logits[i] - (double)top);
-  return (double)top + log(sum);
-}
-
 int candidates_of(const float *logits, int n, int most, attend_view_candidate *to) {
-  double all = log_sum(logits, n);
+  double all = attend_log_sum_exp(n, logits);
   int count = 0;
   for (int i = 0; i < n; i++) {
     double p = exp((double)logits[i] - all);
@@ -297,7 +281,6 @@ int candidates_of(const float *logits, int n, int most, attend_view_candidate *t
     }
     to[at] = (attend_view_candidate){i, p};
   }
-  qsort(to, (size_t)count, sizeof *to, likelier);
   return count;
 }
 
@@ -328,7 +311,7 @@ static attend_status choose(attend_context *ctx, view_run *run, const generating
   memcpy(copy, logits, (size_t)vocab * sizeof *logits);
   ATTEND_TRY(attend_choose(ctx, &g->choose, copy, vocab, d->ids, d->n, uniform, &s->id));
   ATTEND_CHECK(ctx, s->id >= 0, "the model gave no number to choose by");
-  s->p = exp((double)logits[s->id] - log_sum(logits, vocab));
+  s->p = exp((double)logits[s->id] - attend_log_sum_exp(vocab, logits));
   s->position = d->n;
   return ATTEND_OK;
 }
@@ -612,8 +595,7 @@ static attend_status read_generate(attend_context *ctx, const attend_view_genera
   ATTEND_CHECK(ctx,
                o->temperature >= 0 && o->temperature <= 100 && o->top_p >= 0 && o->top_p <= 1 &&
                    o->top_k >= 0,
-               "temperature goes from 0 to 100, top_p from 0 to 1, top_k from "
-               "0 on");
+               "temperature goes from 0 to 100, top_p from 0 to 1, top_k from 0 on");
   *g = (generating){.new_tokens = o->new_tokens ? o->new_tokens : 20,
                     .choose = attend_generate_defaults(),
                     .report = true};

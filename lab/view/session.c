@@ -107,6 +107,25 @@ const attend_view_model *attend_viewer_model(const attend_viewer *v, int model) 
   return there ? &v->models[model]->is : NULL;
 }
 
+size_t attend_view_token_text(const attend_view_model *m, int32_t id,
+                              char text[ATTEND_VIEW_TOKEN]) {
+  static const char mark[] = "\xe2\x96\x81";
+  char spare[16];
+  size_t length, n = 0;
+  const char *piece = m->tokenizer ? attend_tokenizer_piece(m->tokenizer, id, &length) : NULL;
+  if (!piece) {
+    length = (size_t)snprintf(spare, sizeof spare, "%d", (int)id);
+    piece = spare;
+  }
+  for (size_t i = 0; i < length && n < ATTEND_VIEW_TOKEN - 4; i++) {
+    bool space = length - i >= 3 && !memcmp(piece + i, mark, 3);
+    text[n++] = space ? ' ' : piece[i];
+    if (space) i += 2;
+  }
+  text[n] = 0;
+  return n;
+}
+
 /* ---- weights --------------------------------------------------------------------------- */
 
 static int load_step(size_t done, size_t total, void *user) {

@@ -90,7 +90,7 @@ struct attend_viewer {
 /* A long call in progress. */
 typedef struct {
   attend_viewer *v;
-  attend_view_listener listener; /* size 0: there is none, and nobody waits */
+  attend_view_listener listener; /* size 0: there is none, and no call waits */
   double reported;               /* when progress was reported last */
 } view_job;
 
@@ -111,7 +111,7 @@ void runs_forget(attend_viewer *v, const view_weights *w);
 void run_free(attend_viewer *v, view_run *run);
 
 attend_status text_copy(attend_context *ctx, const char *text, char **to);
-/* The likeliest of n logits, sorted. */
+/* The most probable of n logits, sorted. */
 int candidates_of(const float *logits, int n, int most, attend_view_candidate *to);
 
 /* The run behind a head and the lens that shows it; whole: `at` must be a head. */

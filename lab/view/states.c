@@ -66,8 +66,7 @@ attend_status attend_viewer_candidates(attend_viewer *v, const attend_view_run *
   const attend_stack *last = attend_config_stack(
       c, attend_config_parts(c) & ATTEND_DECODER ? ATTEND_DECODER : ATTEND_ENCODER);
   ATTEND_CHECK(ctx, s.hidden.shape[3] == last->width,
-               "the head reads rows of %d numbers, those of the decoder: the "
-               "encoder's are of %d",
+               "the head reads rows of %d numbers, those of the decoder: the encoder's are of %d",
                last->width, s.hidden.shape[3]);
   ATTEND_TRY(take(ctx, (size_t)attend_config_get(c, ATTEND_CONFIG_VOCAB) * sizeof *logits, "logits",
                   &logits));

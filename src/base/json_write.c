@@ -236,6 +236,21 @@ void attend_json_put_value(attend_json_writer *w, const attend_json *value) {
     attend_json_put_null(w);
 }
 
+void attend_json_member_string(attend_json_writer *w, const char *name, const char *text) {
+  attend_json_member(w, name);
+  attend_json_put_string(w, text);
+}
+
+void attend_json_member_number(attend_json_writer *w, const char *name, double number) {
+  attend_json_member(w, name);
+  attend_json_put_number(w, number);
+}
+
+void attend_json_member_boolean(attend_json_writer *w, const char *name, bool truth) {
+  attend_json_member(w, name);
+  attend_json_put_boolean(w, truth);
+}
+
 attend_status attend_json_finish(attend_json_writer *w) {
   if (w->depth) refuse(w, "an object or an array was not closed");
   if (!w->depth && w->first) refuse(w, "a document needs a value");

@@ -72,6 +72,7 @@ without_view() {
 # serve ARGUMENT...: attend view ARGUMENT... until end_server; $address is where.
 # shellcheck disable=SC2034 # address is for the tests
 serve() {
+  : >"$work/served" # no address of the server before
   "$ATTEND" view "$@" >"$work/served" 2>"$work/err" &
   server=$!
   for _ in $(seq 200); do

@@ -3,7 +3,7 @@
  * one of JSON or parts whose header is right; a refusal has a sentence. */
 #include "attend/model.h"
 #include "program.h"
-#include "view/request.h"
+#include "view/view.h"
 
 static const char *const names[] = {"hello",    "run",     "generate",   "refine",     "thumbs",
                                     "patterns", "block",   "stats",      "vectors",    "tile",
@@ -14,18 +14,18 @@ enum { NAMES = sizeof names / sizeof *names };
 bool answer_picture(request *r) { return request_fail(r, 501, "no pictures"); }
 
 static viewer *open_viewer(void) {
-  static viewer *v;
-  attend_context *ctx;
+  static viewer v;
   attend_context_options one = {ATTEND_INIT(attend_context_options), .threads = 1};
+  attend_viewer_options o = {ATTEND_INIT(attend_viewer_options), .most_bytes = 64 << 20};
   char path[1024];
   const char *golden = getenv("ATTEND_GOLDEN");
-  if (v) return v;
+  if (v.session) return &v;
   snprintf(path, sizeof path, "%s/models/gpt2", golden ? golden : "tests/golden");
-  char *paths[] = {path};
-  viewer_options o = {.paths = paths, .n = 1, .most_bytes = 64 << 20};
-  MUST(!attend_context_create(&one, &ctx));
-  MUST(!viewer_open(ctx, &o, &v));
-  return v;
+  attend_view_source source = {ATTEND_INIT(attend_view_source), .path = path};
+  MUST(!attend_context_create(&one, &v.ctx));
+  MUST(!attend_viewer_create(v.ctx, &o, &v.session));
+  MUST(!attend_viewer_add(v.session, &source));
+  return &v;
 }
 
 /* The run of "1 2 3 4", run again where it was dropped. */

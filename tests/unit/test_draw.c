@@ -8,8 +8,7 @@
 #include "allocation_fails.h"
 #include "check.h"
 #include "pictures/draw.h"
-#include "pictures/glyphs.h"
-#include "pictures/letters.h"
+#include "pictures/raster.h"
 #include "svg/palette.h"
 
 static const colour black = {0, 0, 0, 255}, white = {255, 255, 255, 255};

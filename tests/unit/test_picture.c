@@ -8,10 +8,9 @@
 
 #include "allocation_fails.h"
 #include "check.h"
-#include "pictures/glyphs.h"
-#include "pictures/letters.h"
+#include "pictures/raster.h"
+#include "pictures/draw.h"
 #include "pictures/pictures.h"
-#include "pictures/terminal_map.h"
 
 /* ---- texts as boxes ------------------------------------------------------------- */
 

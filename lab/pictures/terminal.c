@@ -1,11 +1,10 @@
-/* Weights drawn in a terminal: one head's matrix, or all heads.
+/* Weights and designs drawn in a terminal; and UTF-8, with the columns of its characters.
  *
- * In colour a character holds two cells, one above the other: a half block with
- * one cell's colour on the other's. A matrix that is small enough has a line
- * for each row instead, with the row's name and its heaviest key. Without
- * colour, five shades.
+ * In colour a character holds two cells, one above the other: a half block with one cell's
+ * colour on the other's. A matrix that is small enough has a line for each row instead,
+ * with the row's name and its key of largest weight. Without colour, five shades.
  */
-#include "pictures/terminal_map.h"
+#include "pictures/pictures.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +12,87 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "pictures/letters.h"
+/* ---- UTF-8 --------------------------------------------------------------------------------- */
+
+static int length_of(unsigned char first) {
+  if (first < 0x80) return 1;
+  if (first >= 0xc2 && first < 0xe0) return 2;
+  if (first >= 0xe0 && first < 0xf0) return 3;
+  if (first >= 0xf0 && first < 0xf5) return 4;
+  return 0;
+}
+
+static uint32_t shown(uint32_t code) {
+  if (code == '\n') return 0x21b5;
+  if (code == '\t') return 0x21e5;
+  bool control = code < 0x20 || (code >= 0x7f && code < 0xa0);
+  bool surrogate = code >= 0xd800 && code < 0xe000;
+  bool nothing = (code & 0xfffe) == 0xfffe || code > 0x10ffff;
+  return control || surrogate || nothing ? LETTER_NONE : code;
+}
+
+uint32_t letters_next(const char **text) {
+  static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+  const unsigned char *at = (const unsigned char *)*text;
+  int length = length_of(*at);
+  if (*at == 0) return 0;
+  *text += 1;
+  if (length == 0) return LETTER_NONE;
+  uint32_t code = length == 1 ? *at : *at & (0x7fu >> length);
+  for (int i = 1; i < length; i++) {
+    if ((at[i] & 0xc0) != 0x80) return LETTER_NONE;
+    code = code << 6 | (at[i] & 0x3f);
+  }
+  if (code < least[length]) return LETTER_NONE;
+  *text += length - 1;
+  return shown(code);
+}
+
+size_t letters_put(uint32_t code, char bytes[LETTER_BYTES]) {
+  size_t length = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+  static const unsigned char first[] = {0, 0, 0xc0, 0xe0, 0xf0};
+  for (size_t i = length; i-- > 1; code >>= 6) bytes[i] = (char)(0x80 | (code & 0x3f));
+  bytes[0] = (char)(first[length] | code);
+  return length;
+}
+
+/* ---- columns ------------------------------------------------------------------ */
+
+typedef struct {
+  uint32_t first, last;
+} range;
+
+/* Marks that join the letter before, of the scripts that tokens mostly have. */
+static const range joining[] = {
+    {0x300, 0x36f},   {0x483, 0x489},     {0x591, 0x5bd},    {0x5bf, 0x5bf},   {0x5c1, 0x5c2},
+    {0x610, 0x61a},   {0x64b, 0x65f},     {0x670, 0x670},    {0x900, 0x902},   {0x93a, 0x93a},
+    {0x93c, 0x93c},   {0x941, 0x948},     {0x94d, 0x94d},    {0x951, 0x957},   {0xe31, 0xe31},
+    {0xe34, 0xe3a},   {0xe47, 0xe4e},     {0x1ab0, 0x1aff},  {0x1dc0, 0x1dff}, {0x200b, 0x200f},
+    {0x202a, 0x202e}, {0x2060, 0x2064},   {0x20d0, 0x20ff},  {0xfe00, 0xfe0f}, {0xfe20, 0xfe2f},
+    {0xfeff, 0xfeff}, {0x1f3fb, 0x1f3ff}, {0xe0100, 0xe01ef}};
+
+static const range wide_letters[] = {{0x1100, 0x115f},   {0x2e80, 0x303e},   {0x3041, 0xa4cf},
+                                     {0xac00, 0xd7a3},   {0xf900, 0xfaff},   {0xfe30, 0xfe6f},
+                                     {0xff00, 0xff60},   {0xffe0, 0xffe6},   {0x1f300, 0x1f64f},
+                                     {0x1f680, 0x1f6ff}, {0x1f900, 0x1faff}, {0x20000, 0x3fffd}};
+
+static bool is_in(uint32_t code, const range *ranges, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (code >= ranges[i].first && code <= ranges[i].last) return true;
+  return false;
+}
+
+int letters_columns(uint32_t code) {
+  if (code < 0x300) return 1;
+  if (is_in(code, joining, sizeof joining / sizeof *joining)) return 0;
+  return is_in(code, wide_letters, sizeof wide_letters / sizeof *wide_letters) ? 2 : 1;
+}
+
+int letters_width(const char *text) {
+  int width = 0;
+  for (uint32_t code; (code = letters_next(&text));) width += letters_columns(code);
+  return width;
+}
 
 enum { NARROWEST = 24, NAME = 16, LINES = 48, TILE_LEAST = 6, TILE_MOST = 16 };
 
@@ -84,6 +163,8 @@ void terminal_plain(FILE *out, const terminal_look *look) {
   if (look->colours != TERMINAL_SHADES) fputs("\033[0m", out);
 }
 
+static void print_spaces(FILE *out, int n) { fprintf(out, "%*s", n, ""); }
+
 /* ---- a field of cells ---------------------------------------------------------------- */
 
 typedef struct {
@@ -134,7 +215,7 @@ static void print_row(FILE *out, const field *f, const terminal_look *look, int 
       continue;
     }
     set_colour(out, look, true, colour_at(f, look, y, x));
-    fprintf(out, "%*s", wide, "");
+    print_spaces(out, wide);
   }
   if (coloured) fputs("\033[0m", out);
 }
@@ -158,7 +239,7 @@ static void print_pair(FILE *out, const field *f, const terminal_look *look, int
 static void print_name(FILE *out, const char *text, int columns, bool right) {
   int width = letters_width(text), room = width > columns ? columns - 1 : columns;
   int used = 0;
-  if (right && width < columns) fprintf(out, "%*s", columns - width, "");
+  if (right && width < columns) print_spaces(out, columns - width);
   for (uint32_t code; (code = letters_next(&text));) {
     char bytes[LETTER_BYTES];
     int wide = letters_columns(code);
@@ -168,7 +249,7 @@ static void print_name(FILE *out, const char *text, int columns, bool right) {
     used += wide;
   }
   if (width > columns) fputs("…", out), used++;
-  if (!right && used < columns) fprintf(out, "%*s", columns - used, "");
+  if (!right && used < columns) print_spaces(out, columns - used);
 }
 
 /* ---- a matrix --------------------------------------------------------------------------- */
@@ -189,7 +270,7 @@ static double most_of(const picture_matrix_data *d) {
   return most;
 }
 
-/* The heaviest of the cells that share one; NaN if none is seen. */
+/* The largest of the cells that share one; NaN if all are masked. */
 static float pooled(const picture_matrix_data *d, const field *f, int y, int x) {
   float best = NAN;
   for (int i = y * d->height / f->rows; i < (y + 1) * d->height / f->rows; i++)
@@ -236,7 +317,7 @@ static void print_places(FILE *out, const sheet *s) {
   int every = 5, columns = s->f.columns * s->wide, at = 0;
   double per = (double)s->d->keys.count / columns;
   while (every < 8 * per || every * s->wide < 5) every *= 2;
-  fprintf(out, "%*s", s->name + 1, "");
+  print_spaces(out, s->name + 1);
   for (int key = 0; key < s->d->keys.count; key += every) {
     int column = (int)(key / per + 0.5);
     if (column < at || column + 4 > columns) continue;
@@ -254,7 +335,7 @@ static void print_label(FILE *out, const sheet *s, int y) {
 }
 
 /* "0.57 street", where there is room for it. */
-static void print_heaviest(FILE *out, const sheet *s, int row) {
+static void print_largest(FILE *out, const sheet *s, int row) {
   const picture_matrix_data *d = s->d;
   int room = s->look->columns - s->name - 1 - s->f.columns * s->wide - 8;
   int best = -1;
@@ -283,7 +364,7 @@ attend_status terminal_matrix(FILE *out, const picture_matrix_data *d, const ter
       print_row(out, &s.f, look, y, s.wide);
     else
       print_pair(out, &s.f, look, y);
-    if (s.each) print_heaviest(out, &s, y);
+    if (s.each) print_largest(out, &s, y);
     fputc('\n', out);
   }
   free(s.f.share);
@@ -363,4 +444,122 @@ void terminal_model(FILE *out, const picture_model_data *d, const terminal_look 
     print_heads(out, &w, first, count);
     for (int l = 0; l < d->layers; l++) print_band(out, &w, l, first, count);
   }
+}
+
+/* ---- a design: the maps of each head, designed above learned ------------------------------- */
+
+/* A cell is two columns wide. In colour it is painted; without, a positive value is a shade
+ * and a negative one a shade behind a minus. */
+enum { CELL = 2, ROW_NAME = 5, GAP = 2, MOST_COLUMNS = 40 };
+
+static int grid_width(const picture_grid *g) {
+  int columns = g->columns < MOST_COLUMNS ? g->columns : MOST_COLUMNS;
+  int wide = ROW_NAME + CELL * columns, title = ROW_NAME + (int)strlen(g->title);
+  return (wide > title ? wide : title) + GAP;
+}
+
+/* As many maps as fit beside each other; at least one. */
+static int fitting(const picture_design_head *h, int from, int columns) {
+  int n = 0, wide = 0;
+  while (from + n < h->grids) {
+    wide += grid_width(&h->grid[0][from + n]);
+    if (n && wide - GAP > columns) break;
+    n++;
+  }
+  return n;
+}
+
+static double largest(const picture_grid *g) {
+  double most = 0;
+  for (int i = 0; i < g->rows * g->columns; i++) {
+    double size = fabs((double)g->cells[i]);
+    if (size > most) most = size;
+  }
+  return g->is_weight ? 1 : most;
+}
+
+/* A name in ROW_NAME columns, its end kept. */
+static void print_row_name(FILE *out, const picture_grid *g, int row) {
+  char number[16];
+  const char *name = number;
+  snprintf(number, sizeof number, "%d", row);
+  if (g->row_names) name = g->row_names[row];
+  int wide = letters_width(name);
+  const char *value = strchr(name, '=');
+  if (wide > ROW_NAME - 1 && value && value > name) name = value;
+  wide = letters_width(name);
+  while (wide > ROW_NAME - 1) {
+    do name++;
+    while ((*(const unsigned char *)name & 0xc0) == 0x80);
+    wide = letters_width(name);
+  }
+  print_spaces(out, ROW_NAME - 1 - wide);
+  fprintf(out, "%s ", name);
+}
+
+static void print_cell(FILE *out, const terminal_look *look, const picture_grid *g, double v,
+                       double most) {
+  static const char *const shades[] = {"·", "░", "▒", "▓", "█"};
+  const palette *p = palette_get(look->dark);
+  double share = most > 0 ? v / most : 0;
+  if (look->colours == TERMINAL_SHADES) {
+    int shade = (int)(sqrt(fabs(share)) * 4.999);
+    fprintf(out, "%s%s", shade && v < 0 ? "-" : shade ? shades[shade] : " ", shades[shade]);
+    return;
+  }
+  terminal_colour(out, look, true,
+                  g->is_weight ? palette_weight(p, palette_share(v, 1)) : palette_sign(p, share));
+  print_spaces(out, CELL);
+}
+
+static void print_line(FILE *out, const terminal_look *look, const picture_grid *g, int row) {
+  int columns = g->columns < MOST_COLUMNS ? g->columns : MOST_COLUMNS;
+  double most = largest(g);
+  if (row >= g->rows) {
+    print_spaces(out, grid_width(g));
+    return;
+  }
+  print_row_name(out, g, row);
+  for (int j = 0; j < columns; j++)
+    print_cell(out, look, g, (double)g->cells[row * g->columns + j], most);
+  terminal_plain(out, look);
+  print_spaces(out, grid_width(g) - ROW_NAME - CELL * columns);
+}
+
+static void print_titles(FILE *out, const picture_design_head *h, int from, int n) {
+  for (int i = from; i < from + n; i++) {
+    const picture_grid *g = &h->grid[0][i];
+    print_spaces(out, ROW_NAME);
+    fprintf(out, "%-*s", grid_width(g) - ROW_NAME, g->title);
+  }
+  fputc('\n', out);
+}
+
+static void print_twin(FILE *out, const picture_design_head *h, int twin, int from, int n,
+                       const terminal_look *look) {
+  int rows = 0;
+  for (int i = from; i < from + n; i++)
+    if (h->grid[twin][i].rows > rows) rows = h->grid[twin][i].rows;
+  for (int r = 0; r < rows; r++) {
+    for (int i = from; i < from + n; i++) print_line(out, look, &h->grid[twin][i], r);
+    fputc('\n', out);
+  }
+}
+
+static void print_head(FILE *out, const picture_design_head *h, const terminal_look *look) {
+  static const char *const twins[] = {"designed", "learned"};
+  fprintf(out, "\n%s\n", h->name);
+  for (int from = 0, n; from < h->grids; from += n) {
+    n = fitting(h, from, look->columns);
+    print_titles(out, h, from, n);
+    for (int t = 0; t < h->twins; t++) {
+      fprintf(out, "%s\n", twins[t]);
+      print_twin(out, h, t, from, n, look);
+    }
+  }
+}
+
+void terminal_design(FILE *out, const picture_design_data *d, const terminal_look *look) {
+  fprintf(out, "\n%s\n", d->title);
+  for (int i = 0; i < d->heads; i++) print_head(out, &d->head[i], look);
 }

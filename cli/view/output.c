@@ -1,0 +1,393 @@
+/* What attend view puts out: JSON, pictures, the terminal, everything recorded, or the page,
+ * served until Ctrl-C.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "attend/file.h"
+#include "folders.h"
+#include "progress.h"
+#include "table.h"
+#include "view/view.h"
+
+int view_write_bytes(attend_context *ctx, const char *path, const void *bytes, size_t length) {
+  if (!strcmp(path, "-")) {
+    fwrite(bytes, 1, length, stdout);
+    return check_written(stdout, "the output");
+  }
+  attend_status status = attend_file_write(ctx, path, bytes, length);
+  return status ? complain_status(ctx, status) : EXIT_OK;
+}
+
+/* ---- runs --------------------------------------------------------------------------------- */
+
+static int show_progress(double done, double total, const char *what, void *user) {
+  (void)user;
+  progress_step((size_t)(100 * done / (total > 0 ? total : 1)), what);
+  return 0;
+}
+static const attend_view_listener shown = {ATTEND_INIT(attend_view_listener),
+                                           .progress = show_progress};
+
+/* The runs of a state; the view generate has new tokens. */
+static bool run_state(viewer *v, int new_tokens, view_subject *to, char error[VIEW_ERROR]) {
+  const view_state *s = to->state;
+  char id[sizeof to->run->id];
+  bool generates = !strcmp(s->view, "generate");
+  if (!viewer_run(v, &s->c, generates ? new_tokens : 0, &to->run, error)) return false;
+  if (!s->has_other) return true;
+  memcpy(id, to->run->id, sizeof id);
+  if (!viewer_run(v, &s->other, 0, &to->other, error)) return false;
+  to->run = attend_viewer_find(v->session, id); /* the other may have its room */
+  if (!to->run)
+    snprintf(error, VIEW_ERROR,
+             "the two runs need more than the memory that is allowed: start with a larger "
+             "--memory");
+  return to->run;
+}
+
+/* The role that is named, or else the first. */
+static int find_role(const attend_view_run *run, const char *name) {
+  for (int i = 0; i < ATTEND_ROLES; i++)
+    if (run->has_role[i] && (!*name || !strcmp(name, attend_role_name((attend_role)i)))) return i;
+  return -1;
+}
+
+/* Runs a state and finds the head that it names. */
+static bool find_subject(viewer *v, const view_state *s, int new_tokens, view_subject *to,
+                         char error[VIEW_ERROR]) {
+  *to = (view_subject){.ctx = v->ctx, .viewer = v->session, .state = s, .listener = v->listener};
+  if (v->listener) progress_start("percent", 100);
+  bool ok = run_state(v, new_tokens, to, error);
+  if (v->listener) progress_end();
+  if (!ok) return false;
+  int role = find_role(to->run, s->role);
+  if (role < 0) {
+    snprintf(error, VIEW_ERROR, "this run has no attention of the role \"%.40s\"", s->role);
+    return false;
+  }
+  const attend_head_id at = {(attend_role)role, s->layer < 0 ? 0 : s->layer,
+                             s->head < 0 ? 0 : s->head};
+  to->head = (attend_view_head){.run = to->run, .at = at};
+  const attend_lens_shape *of = view_shape(to);
+  bool after_last = !strcmp(s->view, "embeddings");
+  if (at.layer < of->layers + after_last && at.head < of->heads && s->token < of->rows &&
+      s->key < of->keys)
+    return true;
+  snprintf(error, VIEW_ERROR,
+           "layer %d, head %d, token %d, key %d: the %s has %d layers, %d heads, %d queries and "
+           "%d keys, counted from 0",
+           at.layer, at.head, s->token, s->key, attend_role_name(at.role), of->layers, of->heads,
+           of->rows, of->keys);
+  return false;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+/* The numbers of a view, as the page gets them: the state, the runs, and the answers that
+ * the view is drawn from, those in parts as nested lists. */
+typedef struct {
+  viewer *v;
+  view_subject s;
+  attend_json_writer w;
+  char error[VIEW_ERROR];
+} writing;
+
+static bool put(writing *p, const char *member, const char *route, const view_query *q) {
+  attend_json_member(&p->w, member);
+  attend_status status = view_answer_write(p->v, view_route_of(route), q, &p->w);
+  if (status) snprintf(p->error, sizeof p->error, "%s", attend_message(p->v->ctx));
+  return !status;
+}
+
+/* A head in full, or in cells. */
+static bool put_head(writing *p, const char *member, int head) {
+  const attend_lens_shape *of = view_shape(&p->s);
+  bool mean = !strcmp(p->s.state->pool, "mean");
+  view_query q = {.head = p->s.head,
+                  .range = {0, of->rows, 0, of->keys},
+                  .level = view_level(of),
+                  .pool = mean ? ATTEND_POOL_MEAN : ATTEND_POOL_MAX};
+  q.head.at.head = head;
+  return put(p, member, q.level ? "tile" : "block", &q);
+}
+
+static bool put_heads(writing *p) {
+  const view_state *s = p->s.state;
+  if (!s->n_heads) return put_head(p, "block", p->s.head.at.head);
+  bool ok = true;
+  attend_json_member(&p->w, "heads");
+  attend_json_open(&p->w, '{');
+  for (int i = 0; i < s->n_heads && ok; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "%d", s->heads[i]);
+    ok = put_head(p, name, s->heads[i]);
+  }
+  attend_json_close(&p->w, '}');
+  return ok;
+}
+
+static bool put_embeddings(writing *p, view_query *q) {
+  const attend_view_case *c = &p->s.state->c;
+  int n = q->range.rows < VIEW_CELLS ? q->range.rows : VIEW_CELLS;
+  q->side = q->head.at.role == ATTEND_CROSS ? ATTEND_DECODER_SELF : q->head.at.role;
+  q->range = (attend_view_range){0, n, 0, n};
+  q->model = c->model, q->step = c->step;
+  q->count = q->width = 64;
+  return put(p, "embeddings", "embeddings", q) && put(p, "positions", "positions", q);
+}
+
+/* A token is followed through self-attention: cross-attention's is the decoder's. */
+static bool put_flow(writing *p, view_query *q) {
+  if (q->head.at.role == ATTEND_CROSS) q->head.at.role = ATTEND_DECODER_SELF;
+  return put(p, "flow", "flow", q);
+}
+
+static bool put_view(writing *p) {
+  const view_state *s = p->s.state;
+  const attend_lens_shape *of = view_shape(&p->s);
+  const char *view = s->view;
+  int token = s->token < 0 ? of->rows - 1 : s->token;
+  view_query q = {.head = p->s.head,
+                  .range = {0, of->rows, 0, of->keys},
+                  .token = token,
+                  .way = s->way,
+                  .other = p->s.other,
+                  .size = 48};
+  if (!strcmp(view, "head") || !strcmp(view, "matrix")) return put_heads(p);
+  if (!strcmp(view, "flow")) return put_flow(p, &q);
+  if (!strcmp(view, "embeddings")) return put_embeddings(p, &q);
+  if (!strcmp(view, "generate")) return true; /* the run has the steps */
+  if (!strcmp(view, "neuron")) {
+    q.range = (attend_view_range){token, 1, 0, of->keys};
+    return put(p, "vectors", "vectors", &q);
+  }
+  if (!strcmp(view, "compare")) {
+    q.head.form = *s->form ? s->form : VIEW_OTHER_FORM;
+    return put(p, "compare", "compare", &q) && put_head(p, "block", q.head.at.head);
+  }
+  return put(p, "patterns", "patterns", &q) && put(p, "thumbs", "thumbs", &q);
+}
+
+static bool put_all(writing *p) {
+  attend_json_writer *w = &p->w;
+  attend_json_open(w, '{');
+  attend_json_member(w, "state");
+  write_state(w, p->s.state);
+  attend_json_member(w, "run");
+  write_run(w, p->v, p->s.run);
+  if (viewer_training(p->v, p->s.state->c.model)) {
+    attend_json_member(w, "training");
+    write_training(w, p->v);
+  }
+  if (p->s.other) {
+    attend_json_member(w, "other");
+    write_run(w, p->v, p->s.other);
+  }
+  attend_json_member(w, "answers");
+  attend_json_open(w, '{');
+  bool ok = put_view(p);
+  attend_json_close(w, '}');
+  attend_json_close(w, '}');
+  return ok;
+}
+
+static int print_json(viewer *v, const view_options *o, const char *path) {
+  writing p = {.v = v, .w = attend_json_writer_text(v->ctx)};
+  int code;
+  attend_json_indent(&p.w, false);
+  if (!find_subject(v, &o->state, o->new_tokens, &p.s, p.error) || !put_all(&p))
+    code = complain("%s", p.error);
+  else if (attend_json_finish(&p.w))
+    code = complain_status(v->ctx, p.w.status);
+  else
+    code = view_write_bytes(v->ctx, path, p.w.text, p.w.length);
+  attend_json_writer_free(&p.w);
+  return code;
+}
+
+/* ---- pictures ------------------------------------------------------------------------------------ */
+
+#ifdef ATTEND_HAVE_PICTURES
+bool answer_picture(request *r) {
+  view_state s;
+  view_subject subject;
+  const char *as;
+  picture_look look = {.dark = attend_json_boolean(attend_json_get(r->q, "dark"), false)};
+  void *bytes = NULL;
+  size_t length = 0;
+  int width;
+  if (!request_state(r, attend_json_get(r->q, "state"), &s) || !request_text(r, "as", "svg", &as) ||
+      !request_integer(r, "width", 320, 4000, 1200, &width))
+    return false;
+  if (strcmp(as, "svg") && strcmp(as, "png"))
+    return request_fail(r, 400, "\"as\" must be \"svg\" or \"png\"");
+  look.width = width;
+  char error[VIEW_ERROR];
+  if (!find_subject(r->v, &s, 20, &subject, error) ||
+      !view_picture(&subject, &look, as, &bytes, &length, error))
+    return request_fail(r, 400, "%s", error);
+  const char *type = strcmp(as, "svg") ? "image/png" : "image/svg+xml";
+  *r->reply = (view_reply){200, type, bytes, length};
+  return true;
+}
+
+/* Of a training run without --step, a picture of all heads shows one at its steps. */
+static int write_picture(viewer *v, const view_options *o, const char *as) {
+  picture_look look = {o->width, o->dark};
+  view_subject s;
+  char error[VIEW_ERROR];
+  void *bytes = NULL;
+  size_t length = 0;
+  bool ok = find_subject(v, &o->state, o->new_tokens, &s, error);
+  if (!o->step && !strcmp(o->state.view, "model")) s.steps = v->training;
+  progress_start("percent", 100);
+  ok = ok && view_picture(&s, &look, as, &bytes, &length, error);
+  progress_end();
+  if (!ok) return complain("%s", error);
+  int code = view_write_bytes(v->ctx, o->out, bytes, length);
+  free(bytes);
+  return code;
+}
+
+/* One head if one was named, otherwise all of them. */
+static int draw_terminal(viewer *v, const view_options *o) {
+  terminal_look look = terminal_look_of(stdout);
+  view_state s = o->state;
+  view_subject subject;
+  char error[VIEW_ERROR];
+  bool one = s.head >= 0 || s.layer >= 0 || !strcmp(s.view, "matrix") || !strcmp(s.view, "head");
+  if (o->dark) look.dark = true;
+  s.view = one ? "matrix" : "model";
+  if (!find_subject(v, &s, 0, &subject, error) || !view_terminal(&subject, &look, stdout, error))
+    return complain("%s", error);
+  return check_written(stdout, "the drawing");
+}
+#else
+bool answer_picture(request *r) { return request_fail(r, 501, "this build draws no pictures"); }
+static int write_picture(viewer *v, const view_options *o, const char *as) {
+  (void)v, (void)o, (void)as;
+  return complain("this build draws no pictures: build with ATTEND_VIEW on");
+}
+static int draw_terminal(viewer *v, const view_options *o) {
+  (void)v, (void)o;
+  return complain("this build draws nothing: build with ATTEND_VIEW on");
+}
+#endif
+
+/* ---- files ---------------------------------------------------------------------------------------- */
+
+/* Everything that was recorded, for NumPy and PyTorch. */
+static int write_trace(viewer *v, const view_options *o) {
+  const attend_view_run *run;
+  char error[VIEW_ERROR];
+  if (!viewer_run(v, &o->state.c, 0, &run, error)) return complain("%s", error);
+  attend_status status = attend_trace_save(attend_view_run_trace(run), o->out);
+  return status ? complain_status(v->ctx, status) : EXIT_OK;
+}
+
+static int write_as(viewer *v, const view_options *o, const char *as) {
+  if (!strcmp(as, "html")) return view_write_still(v, o);
+  if (!strcmp(as, "svg") || !strcmp(as, "png")) return write_picture(v, o, as);
+  if (!strcmp(as, "json")) return print_json(v, o, o->out);
+  if (!strcmp(as, "safetensors")) return write_trace(v, o);
+  complain("--out takes a name that ends in .html, .svg, .png, .json or .safetensors, not \"%s\"",
+           o->out);
+  return EXIT_USAGE;
+}
+
+/* ---- the server -------------------------------------------------------------------------------------- */
+
+#ifdef ATTEND_HAVE_SERVER
+enum { TOKEN_BYTES = 16, ADDRESS = 240 };
+
+static bool make_token(char token[2 * TOKEN_BYTES + 1]) {
+  unsigned char bytes[TOKEN_BYTES];
+  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) {
+    complain("the system has no random bytes for a token: try --no-token");
+    return false;
+  }
+  for (int i = 0; i < TOKEN_BYTES; i++) snprintf(token + 2 * i, 3, "%02x", bytes[i]);
+  return true;
+}
+
+static void write_address(const view_options *o, int port, const char *token,
+                          char address[ADDRESS]) {
+  const char *host = o->bind ? o->bind : "127.0.0.1";
+  bool six = strchr(host, ':') && host[0] != '[';
+  snprintf(address, ADDRESS, "http://%s%s%s:%d/%s%s", six ? "[" : "", host, six ? "]" : "", port,
+           token ? "?token=" : "", token ? token : "");
+}
+
+/* Opens a file that leads to the address and that its owner alone can read: all users of
+ * the machine see what programs are started with. The path, or NULL. */
+static char *open_address(const char *address) {
+  char *path = browser_file("view");
+  FILE *out = path ? fopen(path, "w") : NULL;
+  if (!out) return free(path), NULL;
+  fprintf(out, "<!doctype html><meta http-equiv=\"refresh\" content=\"0;url=%s\">\n", address);
+  fclose(out);
+  browser_open(path);
+  return path;
+}
+
+static void serve_until_end(const view_options *o, const char *address, const sigset_t *ends) {
+  int which;
+  printf("attend view: %s\nOpen it in a browser; Ctrl-C ends.\n", address);
+  fflush(stdout);
+  char *opened = o->open ? open_address(address) : NULL;
+  while (sigwait(ends, &which)) continue;
+  if (opened) unlink(opened);
+  free(opened);
+}
+
+static int serve(viewer *v, const view_options *o) {
+  char token[2 * TOKEN_BYTES + 1], address[ADDRESS];
+  view_server_options wanted = {.bind = o->bind,
+                                .port = o->port,
+                                .allow_remote = o->allow_remote,
+                                .token = o->no_token ? NULL : token,
+                                .most_streams = 64}; /* most of them wait in the queue */
+  view_server *server = NULL;
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGTERM);
+  sigaddset(&ends, SIGHUP);
+  pthread_sigmask(SIG_BLOCK, &ends, NULL);
+  if (!o->no_token && !make_token(token)) return EXIT_FAILED;
+  attend_status status = attend_viewer_start(v->session);
+  v->live = true;
+  v->listener = NULL;
+  int code = status ? complain_status(v->ctx, status) : EXIT_OK;
+  if (!code) code = view_server_start(v, &wanted, &server);
+  if (!code) {
+    write_address(o, view_server_port(server), wanted.token, address);
+    serve_until_end(o, address, &ends);
+    view_server_stop(server);
+  }
+  attend_viewer_stop(v->session);
+  return code;
+}
+#else
+static int serve(viewer *v, const view_options *o) {
+  (void)v, (void)o;
+  return complain(
+      "this build has no server: write a page with --out page.html, or build with ATTEND_VIEW on");
+}
+#endif
+
+int view_show(viewer *v, const view_options *o) {
+  v->listener = &shown;
+  if (o->out) {
+    int code = write_as(v, o, path_ending(o->out));
+    if (!code) fprintf(stderr, "attend: wrote %s\n", o->out);
+    return code;
+  }
+  if (o->common.json) return print_json(v, o, "-");
+  return o->terminal ? draw_terminal(v, o) : serve(v, o);
+}

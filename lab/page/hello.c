@@ -1,0 +1,215 @@
+/* States, and hello: the first answer of a page, with the gallery (the course documents'
+ * examples and their questions).
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "page/page.h"
+
+int viewer_model(const viewer *v, const char *id) {
+  for (int i = 0; attend_viewer_model(v->session, i); i++) {
+    char own[12];
+    snprintf(own, sizeof own, "%d", i);
+    if (!strcmp(own, id)) return i;
+  }
+  return -1;
+}
+
+attend_training_run *viewer_training(const viewer *v, int model) {
+  return model ? NULL : v->training;
+}
+
+bool viewer_run(viewer *v, const attend_view_case *c, int new_tokens, const attend_view_run **run,
+                char error[VIEW_ERROR]) {
+  attend_view_generate g = {ATTEND_INIT(attend_view_generate), .new_tokens = new_tokens};
+  attend_status status = new_tokens ? attend_viewer_generate(v->session, c, &g, v->listener, run)
+                                    : attend_viewer_run(v->session, c, v->listener, run);
+  if (status) snprintf(error, VIEW_ERROR, "%s", attend_message(v->ctx));
+  return !status;
+}
+
+/* ---- states --------------------------------------------------------------------------------- */
+
+bool view_exists(const char *name) {
+  static const char *const views[] = {"model", "head",    "neuron",   "matrix",
+                                      "flow",  "compare", "generate", "embeddings"};
+  for (size_t i = 0; i < sizeof views / sizeof *views; i++)
+    if (!strcmp(name, views[i])) return true;
+  return false;
+}
+
+view_state view_defaults(void) {
+  return (view_state){.view = "model",
+                      .c = {ATTEND_INIT(attend_view_case), .attention = "softmax", .step = -1},
+                      .other = {ATTEND_INIT(attend_view_case), .step = -1},
+                      .role = "",
+                      .layer = -1,
+                      .head = -1,
+                      .token = -1,
+                      .key = -1,
+                      .filter = "all",
+                      .pool = "max",
+                      .way = "rollout",
+                      .form = "",
+                      .sort = ""};
+}
+
+/* ---- hello -------------------------------------------------------------------------------------- */
+
+/* An example is for one kind of model; it opens on the first model of that kind, or on
+ * the first of all. */
+typedef struct {
+  const char *id, *title;
+  attend_parts kind;
+  const char *view, *text, *second;
+  const char *other_text, *other_second; /* compared with; NULL: nothing */
+  bool untrained;                        /* the other has untrained weights */
+  const char *questions[4];
+} example;
+
+static const example examples[] = {
+    {.id = "dog-ran",
+     .title = "The dog ran",
+     .kind = ATTEND_DECODER,
+     .view = "head",
+     .text = "The dog ran",
+     .questions = {"Which earlier word does \"ran\" look at, and in which heads? Would you need "
+                   "that word to go on?",
+                   "Open neurons: which numbers of query and key make their product large?"}},
+    {.id = "dog-car",
+     .title = "The dog sitting in the car",
+     .kind = ATTEND_DECODER,
+     .view = "head",
+     .text = "The dog sitting in the car",
+     .questions =
+         {"Does the last word look more at the subject, \"dog\", or at the words around it?",
+          "What is alike in \"The dog ran\", and what is different?"}},
+    {.id = "salazar",
+     .title = "A name, and who is meant later",
+     .kind = ATTEND_DECODER,
+     .view = "head",
+     .text = "Jaime Salazar is running for election. Despite his party affiliation, Mr.",
+     .questions = {"After \"Mr.\" a name must follow: which heads look back at it?",
+                   "How does attention change from the first layers to the last? Watch how much "
+                   "falls on the first token."}},
+    {.id = "party-cake",
+     .title = "Two sentences: a party and a cake",
+     .kind = ATTEND_ENCODER,
+     .view = "head",
+     .text = "We went to her birthday party.",
+     .second = "Everyone had a piece of the cake.",
+     .questions = {"Which kinds of tokens are looked at in which layers: the next, the one before, "
+                   "[CLS], [SEP]?",
+                   "Filter A to B and B to A: which words connect the two sentences?",
+                   "How does this differ from GPT, and what about the models makes it differ?"}},
+    {.id = "play",
+     .title = "\"play\" as verb and as noun",
+     .kind = ATTEND_ENCODER,
+     .view = "compare",
+     .text = "We like to play outside.",
+     .other_text = "We saw a play outside.",
+     .questions = {"The sentences are built alike: do the maps look alike?",
+                   "Open neurons for \"play\" in both: where do its key and its value differ?"}},
+    {.id = "reversed-words",
+     .title = "The same words, backwards",
+     .kind = ATTEND_ENCODER,
+     .view = "compare",
+     .text = "the cat chased the small grey mouse",
+     .other_text = "mouse grey small the chased cat the",
+     .questions = {"Which heads follow places, and which follow words? Those that follow words "
+                   "turn around with the text.",
+                   "Does training on real sentences show?"}},
+    {.id = "reversed-order",
+     .title = "The same sentences in the other order",
+     .kind = ATTEND_ENCODER,
+     .view = "compare",
+     .text = "She baked a cake.",
+     .second = "Then the guests arrived.",
+     .other_text = "Then the guests arrived.",
+     .other_second = "She baked a cake.",
+     .questions = {"BERT was trained to tell whether one sentence follows another: where would you "
+                   "look for that?",
+                   "What do the heads on [CLS] and [SEP] do in both?"}},
+    {.id = "heads",
+     .title = "Many heads at once",
+     .kind = ATTEND_ENCODER,
+     .view = "model",
+     .text = "The keys to the old cabinet are on the table.",
+     .questions =
+         {"Do different heads do different things? Why would they?",
+          "Which can you name: the token before, [SEP], everything alike, the same word?"}},
+    {.id = "untrained",
+     .title = "Trained against untrained weights",
+     .kind = ATTEND_ENCODER,
+     .view = "compare",
+     .text = "I am happy",
+     .second = "I am not sad",
+     .untrained = true,
+     .questions = {"What differs between the patterns of random and of trained weights?",
+                   "Between which words would you expect strong attention, and what would the "
+                   "gradient of such a head do there?"}}};
+
+static int model_for(const viewer *v, attend_parts kind) {
+  const attend_view_model *m;
+  for (int i = 0; (m = attend_viewer_model(v->session, i)); i++)
+    if (attend_config_parts(m->config) == kind) return i;
+  return 0;
+}
+
+static void write_example_case(attend_json_writer *w, int model, const char *text,
+                               const char *second, bool untrained) {
+  char id[12];
+  snprintf(id, sizeof id, "%d", model);
+  attend_json_open(w, '{');
+  attend_json_member_string(w, "model", id);
+  attend_json_member_string(w, "text", text);
+  if (second) attend_json_member_string(w, "second", second);
+  attend_json_member_boolean(w, "untrained", untrained);
+  attend_json_close(w, '}');
+}
+
+static void write_example(attend_json_writer *w, const viewer *v, const example *e) {
+  int model = model_for(v, e->kind);
+  attend_json_open(w, '{');
+  attend_json_member_string(w, "id", e->id);
+  attend_json_member_string(w, "title", e->title);
+  attend_json_member_string(w, "for", e->kind == ATTEND_DECODER ? "decoder" : "encoder");
+  attend_json_member(w, "questions");
+  attend_json_open(w, '[');
+  for (int i = 0; i < 4 && e->questions[i]; i++) attend_json_put_string(w, e->questions[i]);
+  attend_json_close(w, ']');
+  attend_json_member(w, "state");
+  attend_json_open(w, '{');
+  attend_json_member_string(w, "view", e->view);
+  attend_json_member(w, "case");
+  write_example_case(w, model, e->text, e->second, false);
+  if (e->other_text || e->untrained) {
+    attend_json_member(w, "other");
+    write_example_case(w, model, e->other_text ? e->other_text : e->text,
+                       e->other_text ? e->other_second : e->second, e->untrained);
+  }
+  attend_json_close(w, '}');
+  attend_json_close(w, '}');
+}
+
+void write_hello(attend_json_writer *w, const viewer *v) {
+  const view_state defaults = view_defaults();
+  attend_json_open(w, '{');
+  attend_json_member_string(w, "version", attend_version());
+  attend_json_member(w, "models");
+  attend_json_open(w, '[');
+  for (int i = 0; attend_viewer_model(v->session, i); i++) write_model(w, v, i);
+  attend_json_close(w, ']');
+  attend_json_member(w, "training");
+  write_training(w, v);
+  attend_json_member(w, "start");
+  write_state(w, v->start ? v->start : &defaults);
+  attend_json_member(w, "gallery");
+  attend_json_open(w, '[');
+  for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) write_example(w, v, &examples[i]);
+  attend_json_close(w, ']');
+  attend_json_member_boolean(w, "open_gallery", v->gallery);
+  attend_json_member_boolean(w, "live", v->live);
+  attend_json_member_number(w, "block_cells", ATTEND_VIEW_CELLS);
+  attend_json_close(w, '}');
+}

@@ -1,0 +1,390 @@
+/* What a still page keeps: the answers to what it will ask.
+ *
+ * Whole heads are kept where they fit; for what does not fit the still page refers to the
+ * live one. Forms to compare with are taken in the order of the list for as long as
+ * there is room; of the steps of a training run as many as fit into the rest, evenly.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "page/page.h"
+#include "svg/svg.h"
+
+enum {
+  FORM_BYTES = 8 << 20, /* of other forms */
+  MOST_BYTES = VIEW_STILL_BYTES - FORM_BYTES,
+  FOLLOWED = 96, /* tokens that flow is kept for, each */
+  THUMB = 48,
+  POSITIONS = 64
+};
+
+static const char *const forms[] = {"favor(m=256)",  "favor(m=64)", "favor(m=16)",   "elu",
+                                    "argmax",        "poly(p=2)",   "favor(m=1024)", "favor(m=512)",
+                                    "favor(m=128)",  "favor(m=32)", "favor(m=8)",    "gaussian",
+                                    "fourier(m=256)"};
+
+typedef struct {
+  viewer *v;
+  const view_state *s;
+  int new_tokens;
+  void (*key)(const view_route *route, const view_query *q, char *key, size_t room);
+  svg answers;             /* members of an object */
+  attend_json_writer runs; /* an open object */
+  size_t spent, on_forms, most;
+  char other[20];    /* the run that the case is compared with; "": none */
+  int *kept, n_kept; /* steps of a training run */
+  char first[20];    /* the run of the first of them */
+  char *error;
+} recording;
+
+static void report(recording *r, double done, double total, const char *what) {
+  const attend_view_listener *l = r->v->listener;
+  if (l && l->progress) l->progress(done, total, what, l->user);
+}
+
+static void add_key(svg *t, const char *key) {
+  svg_add(t, t->length ? ", \"" : "\"");
+  for (; *key; key++) {
+    if (*key == '"' || *key == '\\') svg_put(t, "\\", 1);
+    svg_put(t, key, 1);
+  }
+  svg_add(t, "\": ");
+}
+
+/* Records the answer to a question. One that fails is left out, which the page reports. */
+static void keep(recording *r, const char *name, const view_query *q) {
+  const view_route *route = view_route_of(name);
+  svg *t = &r->answers;
+  view_reply_bytes reply;
+  char key[512];
+  if (view_answer_reply(r->v, route, q, &reply)) return;
+  bool json = !reply.binary;
+  r->key(route, q, key, sizeof key);
+  add_key(t, key);
+  svg_add(t, "{\"type\": \"%s\", \"data\": %s", json ? "json" : "binary", json ? "" : "\"");
+  if (json)
+    svg_put(t, reply.bytes, reply.length);
+  else
+    svg_base64(t, reply.bytes, reply.length);
+  svg_add(t, json ? "}" : "\"}");
+  r->spent += reply.length;
+  free(reply.bytes);
+}
+
+/* ---- what the page will ask ------------------------------------------------------------ */
+
+/* A role of a run, and from there on heads and tokens of it. */
+typedef struct {
+  view_query q;
+  attend_lens_shape s;
+} subject;
+
+/* The next role of a run, from i on; false past the last. */
+static bool next_role(const attend_view_run *run, int *i, subject *x) {
+  while (*i < ATTEND_ROLES && !run->has_role[*i]) ++*i;
+  if (*i == ATTEND_ROLES) return false;
+  attend_role role = (attend_role)*i;
+  *x = (subject){.s = run->shape[*i]};
+  x->q = (view_query){.head = {.run = run, .at.role = role},
+                      .side = role,
+                      .range = {0, x->s.rows, 0, x->s.keys},
+                      .size = THUMB};
+  ++*i;
+  return true;
+}
+
+static int head_count(const subject *x) { return x->s.layers * x->s.heads; }
+
+static void choose_head(subject *x, int i) {
+  x->q.head.at.layer = i / x->s.heads;
+  x->q.head.at.head = i % x->s.heads;
+}
+
+static size_t head_bytes(const subject *x) {
+  return (size_t)x->s.rows * (size_t)x->s.keys * sizeof(float);
+}
+
+static bool fits_one_call(const subject *x) {
+  return head_bytes(x) <= ATTEND_VIEW_CELLS * sizeof(float);
+}
+
+static size_t vector_bytes(const subject *x) {
+  size_t numbers = (size_t)(x->s.dim + x->s.dim_v);
+  return head_bytes(x) + (size_t)(x->s.rows + x->s.keys) * numbers * sizeof(float);
+}
+
+static bool is_chosen(const recording *r, const subject *x) {
+  const view_state *s = r->s;
+  return x->q.head.at.layer == (s->layer < 0 ? 0 : s->layer) &&
+         x->q.head.at.head == (s->head < 0 ? 0 : s->head);
+}
+
+static void keep_heads(recording *r, subject x) {
+  size_t heads = (size_t)head_count(&x);
+  bool blocks = r->spent + heads * head_bytes(&x) < r->most;
+  bool vectors = r->spent + heads * (head_bytes(&x) + vector_bytes(&x)) < r->most;
+  for (int i = 0; i < head_count(&x) && fits_one_call(&x); i++) {
+    choose_head(&x, i);
+    bool chosen = is_chosen(r, &x);
+    if (blocks || chosen) keep(r, "block", &x.q);
+    if (vectors || chosen) keep(r, "vectors", &x.q);
+  }
+}
+
+static void keep_flow(recording *r, subject x) {
+  if (x.q.head.at.role == ATTEND_CROSS) return;
+  for (int token = 0; token < x.s.rows; token++) {
+    bool last = token == x.s.rows - 1 || token == r->s->token;
+    if (x.s.rows > FOLLOWED && !last) continue;
+    x.q.token = token;
+    x.q.way = "argmax";
+    keep(r, "flow", &x.q);
+    x.q.way = "rollout";
+    keep(r, "flow", &x.q);
+  }
+}
+
+static void keep_states(recording *r, subject x) {
+  if (x.q.head.at.role == ATTEND_CROSS || !fits_one_call(&x)) return;
+  for (int i = 0; i <= x.s.layers; i++) {
+    x.q.head.at.layer = i;
+    keep(r, "embeddings", &x.q);
+  }
+}
+
+/* The case under one more form, in each head by itself. */
+static void keep_form(recording *r, subject x, const char *form) {
+  size_t before = r->spent;
+  if (r->on_forms + (size_t)head_count(&x) * head_bytes(&x) > FORM_BYTES) return;
+  x.q.head.form = form;
+  keep(r, "compare", &x.q);
+  for (int i = 0; i < head_count(&x); i++) {
+    choose_head(&x, i);
+    keep(r, "block", &x.q);
+  }
+  r->on_forms += r->spent - before;
+}
+
+/* Beside the run of this id, if it is still there. */
+static void keep_other(recording *r, subject x, const char *id) {
+  x.q.other = attend_viewer_find(r->v->session, id);
+  if (x.q.other) keep(r, "compare", &x.q);
+}
+
+static void keep_comparison(recording *r, const subject *x) {
+  const char *given = r->s->form;
+  if (*r->other) keep_other(r, *x, r->other);
+  if (*given) keep_form(r, *x, given);
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+    if (strcmp(forms[i], given)) keep_form(r, *x, forms[i]);
+}
+
+static void keep_run(recording *r, const attend_view_run *run, bool first) {
+  subject x;
+  for (int i = 0; next_role(run, &i, &x);) {
+    keep(r, "thumbs", &x.q);
+    keep(r, "patterns", &x.q);
+    keep_heads(r, x);
+    keep_flow(r, x);
+    keep_states(r, x);
+    if (first) keep_comparison(r, &x);
+  }
+}
+
+/* Learned positions are those of a step. */
+static void keep_positions(recording *r) {
+  const attend_view_model *m;
+  for (int i = 0; (m = attend_viewer_model(r->v->session, i)); i++) {
+    view_query q = {.count = POSITIONS, .width = POSITIONS, .model = i, .step = -1};
+    bool each = m->has_steps &&
+                attend_config_get(m->config, ATTEND_CONFIG_POSITION) == ATTEND_POSITIONS_LEARNED;
+    for (int k = 0; k < (each ? r->n_kept : 1); k++) {
+      if (each) q.step = r->kept[k];
+      keep(r, "positions", &q);
+    }
+  }
+}
+
+/* ---- steps of a training run ----------------------------------------------------------- */
+
+/* About what the answers about one step take, and those about its continuation by so
+ * many tokens. */
+static size_t step_bytes(const attend_view_run *run, size_t more) {
+  subject x;
+  size_t bytes = 0;
+  for (int i = 0; next_role(run, &i, &x);) {
+    size_t heads = (size_t)head_count(&x), n = (size_t)x.s.rows;
+    size_t followed = n < FOLLOWED ? n : 2, written = n + more;
+    bytes += heads * (head_bytes(&x) + vector_bytes(&x) + THUMB * THUMB) +
+             (size_t)(x.s.layers + 1) * n * (followed * 30 + n * sizeof(float));
+    if (more) bytes += heads * written * written * sizeof(float) + 1000 * more;
+  }
+  return bytes;
+}
+
+static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+
+/* As many as there is room for, with the one that was asked for among them. */
+static void choose_steps(recording *r, const attend_training_run *run, size_t each) {
+  int count;
+  const int *steps = attend_training_run_steps(run, &count);
+  size_t rest = r->most > r->spent ? r->most - r->spent : 0;
+  size_t n = 1 + rest / (each ? each : 1);
+  int *kept = calloc((size_t)count, sizeof *kept);
+  int at = attend_training_run_find(run, r->s->c.step), nearest = 0;
+  if (!kept) {
+    r->answers.status = ATTEND_NO_MEMORY;
+    return;
+  }
+  r->n_kept = view_spread(count, n < (size_t)count ? (int)n : count, kept);
+  for (int i = 0; i < r->n_kept; i++)
+    if (abs(kept[i] - at) < abs(kept[nearest] - at)) nearest = i;
+  kept[nearest] = at;
+  qsort(kept, (size_t)r->n_kept, sizeof *kept, by_number);
+  for (int i = 0; i < r->n_kept; i++) kept[i] = steps[kept[i]];
+  r->kept = kept;
+}
+
+static void put_run(recording *r, const attend_view_run *run) {
+  attend_json_member(&r->runs, run->id);
+  write_run(&r->runs, r->v, run);
+}
+
+/* Blocks alone: the view generate shows no more. */
+static void keep_generated(recording *r, const attend_view_case *c) {
+  const attend_view_run *run;
+  subject x;
+  if (!viewer_run(r->v, c, r->new_tokens, &run, r->error)) return;
+  put_run(r, run);
+  for (int i = 0; next_role(run, &i, &x);)
+    for (int k = 0; k < head_count(&x) && fits_one_call(&x); k++) {
+      choose_head(&x, k);
+      keep(r, "block", &x.q);
+    }
+}
+
+/* A step is run, recorded and dropped before the next. The first stays: the others
+ * are compared with it. */
+static void keep_step(recording *r, int step, bool generates) {
+  attend_view_case c = r->s->c;
+  const attend_view_run *run;
+  subject x;
+  bool own = step == c.step;
+  c.step = step;
+  if (!viewer_run(r->v, &c, 0, &run, r->error)) return;
+  if (!*r->first) memcpy(r->first, run->id, sizeof r->first);
+  if (strcmp(r->first, run->id))
+    for (int i = 0; next_role(run, &i, &x);) keep_other(r, x, r->first);
+  if (own) return;
+  put_run(r, run);
+  keep_run(r, run, false);
+  if (generates) keep_generated(r, &c);
+}
+
+/* Whether the model generates. */
+static bool writes(const recording *r) {
+  return attend_config_parts(attend_viewer_model(r->v->session, 0)->config) & ATTEND_DECODER;
+}
+
+static void keep_training(recording *r) {
+  const attend_view_case *own = &r->s->c;
+  const attend_training_run *of = viewer_training(r->v, own->model);
+  int count;
+  const attend_view_run *run;
+  if (!of || !viewer_run(r->v, own, 0, &run, r->error)) return;
+  attend_training_run_steps(of, &count);
+  r->most = VIEW_STILL_BYTES;
+  size_t rest = r->most > r->spent ? r->most - r->spent : 0;
+  size_t whole = step_bytes(run, (size_t)r->new_tokens);
+  bool generates = writes(r) && whole * (size_t)count < rest;
+  choose_steps(r, of, generates ? whole : step_bytes(run, 0));
+  for (int i = 0; i < r->n_kept; i++) {
+    report(r, i, r->n_kept, "recording steps");
+    keep_step(r, r->kept[i], generates);
+  }
+  r->v->kept = r->kept;
+  r->v->n_kept = r->n_kept;
+}
+
+/* ---- the file -------------------------------------------------------------------------- */
+
+/* The case, what it is compared with, and the case with its continuation. */
+static bool record_runs(recording *r) {
+  const view_state *s = r->s;
+  const attend_view_run *run;
+  if (!viewer_run(r->v, &s->c, 0, &run, r->error)) return false;
+  put_run(r, run);
+  if (s->has_other) {
+    if (!viewer_run(r->v, &s->other, 0, &run, r->error)) return false;
+    memcpy(r->other, run->id, sizeof r->other);
+    put_run(r, run);
+  }
+  if (!writes(r)) return true;
+  if (!viewer_run(r->v, &s->c, r->new_tokens, &run, r->error)) return false;
+  put_run(r, run);
+  return true;
+}
+
+/* The answers about a case; it is run again where it made room for another. */
+static void keep_case(recording *r, const attend_view_case *c, int new_tokens, bool first) {
+  const attend_view_run *run;
+  if (viewer_run(r->v, c, new_tokens, &run, r->error)) keep_run(r, run, first);
+}
+
+static void record(recording *r) {
+  const view_state *s = r->s;
+  keep_case(r, &s->c, 0, true);
+  report(r, 1, 3, "recording answers");
+  if (s->has_other) keep_case(r, &s->other, 0, false);
+  report(r, 2, 3, "recording answers");
+  if (writes(r)) keep_case(r, &s->c, r->new_tokens, false);
+  keep_training(r);
+  keep_positions(r);
+}
+
+/* hello says which steps are kept, so it comes after them. */
+static attend_status write_all(recording *r, svg *all) {
+  attend_json_writer hello = attend_json_writer_text(r->v->ctx);
+  write_hello(&hello, r->v);
+  attend_json_close(&r->runs, '}');
+  attend_status status = attend_json_finish(&r->runs);
+  if (!status) status = attend_json_finish(&hello);
+  if (!status) status = r->answers.status;
+  if (!status) {
+    svg_add(all, "{\"answers\": {");
+    svg_put(all, r->answers.text, r->answers.length);
+    svg_add(all, "}, \"hello\": %s, \"runs\": %s}", hello.text, r->runs.text);
+    status = all->status;
+  }
+  attend_json_writer_free(&hello);
+  return status;
+}
+
+bool view_still(viewer *v, const view_state *s, int new_tokens,
+                void (*key)(const view_route *route, const view_query *q, char *key, size_t room),
+                char **json, size_t *length, view_still_steps *steps, char error[VIEW_ERROR]) {
+  recording r = {.v = v,
+                 .s = s,
+                 .new_tokens = new_tokens,
+                 .key = key,
+                 .runs = attend_json_writer_text(v->ctx),
+                 .most = MOST_BYTES,
+                 .error = error};
+  svg all = {0};
+  attend_json_open(&r.runs, '{');
+  bool ok = record_runs(&r);
+  if (ok) {
+    record(&r);
+    ok = !write_all(&r, &all);
+    if (!ok) snprintf(error, VIEW_ERROR, "%s", draw_message(ATTEND_NO_MEMORY));
+  }
+  *steps = (view_still_steps){.kept = r.n_kept};
+  if (v->training) attend_training_run_steps(v->training, &steps->steps);
+  v->n_kept = 0;
+  *json = all.text;
+  *length = all.length;
+  free(r.kept);
+  svg_free(&r.answers);
+  attend_json_writer_free(&r.runs);
+  return ok;
+}

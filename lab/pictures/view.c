@@ -1,0 +1,572 @@
+/* A view of `attend view` as a picture: from the session of attend/view.h to pictures.h. */
+#include "pictures/view.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_KEYS = 200, FRAMES = 12, POINTS = 400, LABEL = 256 };
+
+typedef struct block { /* memory that lives as long as the painter */
+  struct block *next;
+  max_align_t bytes[];
+} block;
+
+typedef struct {
+  view_subject s;
+  attend_lens_shape shape; /* of s.head; running other steps may drop the run */
+  picture_look look;
+  const terminal_look *terminal; /* NULL: into out */
+  FILE *file;
+  drawing out;
+  char name[160], notice[256];
+  picture_about about;
+  picture_tokens rows, keys;
+  block *blocks;
+  char *error;
+} painter;
+
+/* True where there is no sentence. */
+static bool succeed(painter *p, const char *sentence) {
+  if (sentence) snprintf(p->error, VIEW_ERROR, "%s", sentence);
+  return !sentence;
+}
+
+static bool computed(painter *p, attend_status status) {
+  return succeed(p, status ? attend_message(p->s.ctx) : NULL);
+}
+
+/* Zeroed; NULL after a sentence. */
+static void *take(painter *p, size_t count, size_t size) {
+  block *b = calloc(1, sizeof *b + count * size);
+  if (!b) return succeed(p, draw_message(ATTEND_NO_MEMORY)), NULL;
+  b->next = p->blocks;
+  p->blocks = b;
+  return b->bytes;
+}
+
+/* ---- tokens as they are drawn --------------------------------------------------------- */
+
+/* Bytes of a space at the beginning, as tokenizers write it: U+0120, U+2581. */
+static size_t space_at(const char *text) {
+  if (*text == ' ') return 1;
+  if (!strncmp(text, "\xc4\xa0", 2)) return 2;
+  return strncmp(text, "\xe2\x96\x81", 3) ? 0 : 3;
+}
+
+static size_t line_end_at(const char *text) {
+  return *text == '\n' ? 1 : strncmp(text, "\xc4\x8a", 2) ? 0 : 2;
+}
+
+/* As the page shows tokens (viewer/src/token_label.tsx): a dot is the space before a word. */
+static void write_label(const char *token, char label[LABEL]) {
+  size_t n = 0, skip;
+  const char *mark = "";
+  if (!strcmp(token, "<0x0A>")) token = "\n";
+  if ((skip = space_at(token)) && token[skip]) mark = "·";
+  if (!strncmp(token, "##", 2) && token[2]) skip = 2, mark = "–";
+  if (*mark) token += skip;
+  n = (size_t)snprintf(label, LABEL, "%s", mark);
+  while (*token && n + 8 < LABEL) {
+    const char *shown = (skip = space_at(token))      ? "␣"
+                        : (skip = line_end_at(token)) ? "⏎"
+                        : *token == '\t'              ? "⇥"
+                                                      : NULL;
+    if (shown)
+      n += (size_t)snprintf(label + n, LABEL - n, "%s", shown);
+    else
+      label[n++] = *token;
+    token += skip ? skip : 1;
+  }
+  label[n] = 0;
+  if (!n) snprintf(label, LABEL, "∅");
+}
+
+static const char *label_of(painter *p, int model, int32_t id) {
+  char text[ATTEND_VIEW_TOKEN], label[LABEL];
+  attend_view_token_text(attend_viewer_model(p->s.viewer, model), id, text);
+  write_label(text, label);
+  char *copy = take(p, strlen(label) + 1, 1);
+  return copy ? strcpy(copy, label) : "";
+}
+
+/* The tokens of the head's rows or keys. */
+static const attend_view_side *side_of(const painter *p, bool keys) {
+  attend_role role = p->s.head.at.role;
+  return &p->s.run->side[role == ATTEND_DECODER_SELF || (role == ATTEND_CROSS && !keys)];
+}
+
+static bool label_side(painter *p, bool keys, picture_tokens *tokens) {
+  const attend_view_side *side = side_of(p, keys);
+  const char **text = take(p, (size_t)side->n + 1, sizeof *text);
+  for (int i = 0; text && i < side->n; i++) text[i] = label_of(p, p->s.run->c.model, side->ids[i]);
+  *tokens = (picture_tokens){text, side->n};
+  return !*p->error;
+}
+
+/* ---- a head in cells --------------------------------------------------------------------- */
+
+typedef struct {
+  float *cells;
+  uint8_t *mask;
+  int height, width;
+} grid;
+
+/* Why no weight of a cell can be other than 0. */
+static void fill_mask(const attend_lens_shape *s, grid *g) {
+  for (int y = 0; y < g->height; y++)
+    for (int x = 0; x < g->width; x++) {
+      int64_t row = (int64_t)y * s->rows / g->height;
+      int64_t last = (int64_t)(y + 1) * s->rows / g->height - 1;
+      int64_t key = (int64_t)x * s->keys / g->width;
+      int64_t end = (int64_t)(x + 1) * s->keys / g->width - 1;
+      uint8_t *m = &g->mask[y * g->width + x];
+      if (s->causal && key > last) *m = PICTURE_LATER;
+      if (s->window && end < row - s->window + 1) *m = PICTURE_FAR;
+      if (key >= s->real_keys) *m = PICTURE_PADDING;
+    }
+}
+
+static bool make_grid(painter *p, const float *cells, int height, int width, grid *g) {
+  size_t n = (size_t)height * (size_t)width;
+  *g = (grid){take(p, n, sizeof *g->cells), take(p, n, 1), height, width};
+  if (!g->cells || !g->mask) return false;
+  memcpy(g->cells, cells, n * sizeof *cells);
+  fill_mask(&p->shape, g);
+  return true;
+}
+
+/* What part of a pair of texts a filter leaves. */
+static void filter_grid(const painter *p, float *w) {
+  const char *filter = p->s.state->filter;
+  if (strlen(filter) != 2) return;
+  const signed char *a = side_of(p, false)->part, *b = side_of(p, true)->part;
+  for (int i = 0; i < p->shape.rows; i++)
+    for (int j = 0; j < p->shape.keys; j++)
+      if (a[i] != filter[0] - 'a' || b[j] != filter[1] - 'a') w[i * p->shape.keys + j] = 0;
+}
+
+/* As the page shows them. */
+static void level_cells(attend_view_tile *t) {
+  size_t n = (size_t)t->height * (size_t)t->width;
+  view_levels l = view_levels_of(t->cells, n);
+  for (size_t i = 0; i < n; i++) t->cells[i] = view_level_value(l, view_level_byte(l, t->cells[i]));
+}
+
+/* Of a run (NULL: the first), with a form (NULL: its own). */
+static bool get_grid(painter *p, const attend_view_run *run, const char *form, grid *g) {
+  attend_view_head h = {run ? run : p->s.run, p->s.head.at, form};
+  int level = view_level(&p->shape);
+  bool mean = !strcmp(p->s.state->pool, "mean"), ok;
+  attend_view_place place = {
+      .head = h, .level = level, .pool = mean ? ATTEND_POOL_MEAN : ATTEND_POOL_MAX};
+  attend_view_tile t = {0};
+  attend_view_block b = {0};
+  if (level) {
+    ok = computed(p, attend_viewer_tile(p->s.viewer, &place, &t));
+    if (ok) level_cells(&t);
+    ok = ok && make_grid(p, t.cells, t.height, t.width, g);
+  } else {
+    ok = computed(p, attend_viewer_block(p->s.viewer, &h, NULL, &b)) &&
+         make_grid(p, b.weights, b.rows, b.keys, g);
+  }
+  attend_viewer_release(p->s.viewer, t.memory);
+  attend_viewer_release(p->s.viewer, b.memory);
+  if (ok && !level && !run) filter_grid(p, g->cells);
+  return ok;
+}
+
+/* The heads that are chosen; one: that of the subject. */
+static int chosen_heads(const painter *p, const int **heads) {
+  const view_state *s = p->s.state;
+  *heads = s->n_heads ? s->heads : &p->about.head;
+  return s->n_heads ? s->n_heads : 1;
+}
+
+/* ---- one run -------------------------------------------------------------------------------- */
+
+/* The thumbnails' bytes and the names of what heads do; "": nothing stands out. */
+static bool draw_thumbs(painter *p, const attend_view_thumbs *t, const attend_view_patterns *x) {
+  int heads = t->layers * t->heads;
+  size_t n = (size_t)heads * (size_t)(t->height * t->width);
+  uint8_t *bytes = take(p, n, 1);
+  const char **does = take(p, (size_t)heads, sizeof *does);
+  if (!bytes || !does) return false;
+  for (size_t i = 0; i < n; i++) bytes[i] = (uint8_t)lrintf(t->cells[i]);
+  for (int i = 0; i < heads; i++) {
+    int pattern = x->scores[i].pattern;
+    does[i] = pattern < 0 ? "" : attend_head_pattern_name((attend_head_pattern)pattern);
+  }
+  picture_model_data d = {p->about, t->layers, t->heads, t->height, t->width, bytes, does};
+  if (p->s.state->head < 0) d.about.layer = d.about.head = -1;
+  if (!p->terminal) return succeed(p, picture_model(&d, &p->look, &p->out));
+  terminal_model(p->file, &d, p->terminal);
+  return true;
+}
+
+static bool paint_model(painter *p) {
+  attend_viewer *v = p->s.viewer;
+  attend_view_thumbs thumbs;
+  attend_view_patterns patterns = {0};
+  bool ok = computed(p, attend_viewer_thumbs(v, &p->s.head, 48, &thumbs)) &&
+            computed(p, attend_viewer_patterns(v, &p->s.head, &patterns)) &&
+            draw_thumbs(p, &thumbs, &patterns);
+  attend_viewer_release(v, thumbs.memory);
+  attend_viewer_release(v, patterns.memory);
+  return ok;
+}
+
+static bool paint_head(painter *p) {
+  const int *heads;
+  int n = chosen_heads(p, &heads);
+  size_t one = (size_t)p->shape.rows * (size_t)p->shape.keys;
+  if (p->shape.rows > VIEW_CELLS || p->shape.keys > VIEW_CELLS)
+    return succeed(p,
+                   "a text of more than 256 tokens is too long for lines: draw the view matrix, "
+                   "or open the page");
+  float *weights = take(p, (size_t)n * one, sizeof *weights);
+  if (!weights) return false;
+  for (int i = 0; i < n; i++) {
+    grid g;
+    p->s.head.at.head = heads[i];
+    if (!get_grid(p, NULL, NULL, &g)) return false;
+    memcpy(weights + (size_t)i * one, g.cells, one * sizeof *weights);
+  }
+  picture_head_data d = {p->about, p->rows, p->keys, n, heads, weights, p->s.state->token};
+  d.about.head = -1;
+  return succeed(p, picture_head(&d, &p->look, &p->out));
+}
+
+static bool paint_neuron(painter *p) {
+  const attend_lens_shape *s = &p->shape;
+  int row = p->s.state->token < 0 ? s->rows - 1 : p->s.state->token;
+  int end = s->causal ? row + 1 : s->real_keys;
+  int first = end > MOST_KEYS ? end - MOST_KEYS : 0;
+  attend_view_range range = {row, 1, first, end - first};
+  attend_view_vectors x;
+  if (!computed(p, attend_viewer_vectors(p->s.viewer, &p->s.head, &range, &x))) return false;
+  picture_neuron_data d = {.about = p->about,
+                           .query = p->rows.text[row],
+                           .row = row,
+                           .keys = {p->keys.text + first, end - first},
+                           .first = first,
+                           .dim = x.dim,
+                           .dim_v = x.dim_v,
+                           .scale = (double)x.scale,
+                           .q = x.q,
+                           .k = x.k,
+                           .v = x.v,
+                           .weights = x.weights,
+                           .out = x.out};
+  bool ok = succeed(p, picture_neuron(&d, &p->look, &p->out));
+  attend_viewer_release(p->s.viewer, x.memory);
+  return ok;
+}
+
+static bool paint_matrix(painter *p) {
+  grid g;
+  if (!get_grid(p, NULL, NULL, &g)) return false;
+  picture_matrix_data d = {.about = p->about,
+                           .rows = p->rows,
+                           .keys = p->keys,
+                           .height = g.height,
+                           .width = g.width,
+                           .cells = g.cells,
+                           .mask = g.mask,
+                           .is_signed = p->shape.is_signed,
+                           .token = p->s.state->token,
+                           .key = p->s.state->key};
+  return succeed(p, p->terminal ? draw_message(terminal_matrix(p->file, &d, p->terminal))
+                                : picture_matrix(&d, &p->look, &p->out));
+}
+
+static bool draw_flow(painter *p, int token, picture_flow_data d) {
+  d.about = p->about;
+  d.about.layer = d.about.head = -1;
+  d.tokens = p->rows;
+  d.layers = p->shape.layers;
+  d.token = token;
+  return succeed(p, picture_flow(&d, &p->look, &p->out));
+}
+
+static bool draw_reach(painter *p, int token, const attend_view_reach *x) {
+  picture_edge *edges = take(p, (size_t)x->n_edges + 1, sizeof *edges);
+  if (!edges) return false;
+  for (int i = 0; i < x->n_edges; i++) {
+    const attend_reach_edge *e = &x->edges[i];
+    edges[i] = (picture_edge){e->layer, e->from, e->to, e->head};
+  }
+  return draw_flow(
+      p, token,
+      (picture_flow_data){.reached = x->reached, .edges = edges, .edge_count = x->n_edges});
+}
+
+/* A token is followed through self-attention: cross-attention's is the decoder's. */
+static bool paint_flow(painter *p) {
+  attend_viewer *v = p->s.viewer;
+  int token = p->s.state->token < 0 ? p->shape.rows - 1 : p->s.state->token;
+  attend_view_head h = p->s.head;
+  attend_view_reach reach = {0};
+  attend_view_rollout rollout = {0};
+  bool ok;
+  if (h.at.role == ATTEND_CROSS) h.at.role = ATTEND_DECODER_SELF;
+  if (!strcmp(p->s.state->way, "argmax"))
+    ok = computed(p, attend_viewer_reach(v, &h, token, &reach)) && draw_reach(p, token, &reach);
+  else
+    ok = computed(p, attend_viewer_rollout(v, &h, token, &rollout)) &&
+         draw_flow(p, token, (picture_flow_data){.shares = rollout.shares});
+  attend_viewer_release(v, reach.memory);
+  attend_viewer_release(v, rollout.memory);
+  return ok;
+}
+
+static bool paint_generate(painter *p) {
+  const attend_view_run *run = p->s.run;
+  picture_step *steps = take(p, (size_t)run->n_steps + 1, sizeof *steps);
+  for (int i = 0; steps && i < run->n_steps; i++) {
+    const attend_view_step *x = &run->steps[i];
+    picture_candidate *c = take(p, (size_t)x->n + 1, sizeof *c);
+    for (int k = 0; c && k < x->n; k++)
+      c[k] = (picture_candidate){label_of(p, run->c.model, x->candidate[k].id), x->candidate[k].p};
+    steps[i] = (picture_step){.text = label_of(p, run->c.model, x->id),
+                              .p = x->p,
+                              .candidates = c,
+                              .candidate_count = x->n,
+                              .cache_bytes = (double)x->cache_bytes};
+  }
+  picture_generate_data d = {p->about, p->s.state->c.text, steps, run->n_steps};
+  return !*p->error && succeed(p, picture_generate(&d, &p->look, &p->out));
+}
+
+static bool draw_embeddings(painter *p, int n, const float *cosine,
+                            const attend_view_positions *x) {
+  picture_embeddings_data d = {.about = p->about,
+                               .rows = {p->rows.text, n},
+                               .keys = {p->rows.text, n},
+                               .height = n,
+                               .width = n,
+                               .cosine = cosine,
+                               .count = x->count,
+                               .dim = x->width,
+                               .table = x->table,
+                               .shift = x->shift,
+                               .shift_error = x->shift_error};
+  return succeed(p, picture_embeddings(&d, &p->look, &p->out));
+}
+
+static bool paint_embeddings(painter *p) {
+  attend_viewer *v = p->s.viewer;
+  const attend_head_id at = p->s.head.at;
+  int n = p->shape.rows < VIEW_CELLS ? p->shape.rows : VIEW_CELLS;
+  attend_role side = at.role == ATTEND_CROSS ? ATTEND_DECODER_SELF : at.role;
+  attend_view_range all = {0, n, 0, n};
+  attend_view_embeddings e;
+  attend_view_positions x = {0};
+  bool ok = computed(p, attend_viewer_embeddings(v, p->s.run, side, at.layer, &all, &e)) &&
+            computed(p, attend_viewer_positions(v, -1, -1, 64, 64, &x)) &&
+            draw_embeddings(p, n, e.cosine, &x);
+  attend_viewer_release(v, e.memory);
+  attend_viewer_release(v, x.memory);
+  return ok;
+}
+
+/* ---- two runs, or two forms ------------------------------------------------------------------- */
+
+/* What tells one of the two from the other. */
+static void name_case(const painter *p, bool second, char name[200]) {
+  const view_state *s = p->s.state;
+  const attend_view_case *a = &s->c, *b = &s->other, *c = second ? b : a;
+  const attend_view_run *run = second && p->s.other ? p->s.other : p->s.run;
+  if (!p->s.other)
+    snprintf(name, 200, "%s", !second ? a->attention : *s->form ? s->form : VIEW_OTHER_FORM);
+  else if (strcmp(a->text, b->text))
+    snprintf(name, 200, "%.120s", c->text);
+  else if (a->model != b->model)
+    snprintf(name, 200, "%s", attend_viewer_model(p->s.viewer, run->c.model)->name);
+  else if (a->step != b->step)
+    snprintf(name, 200, "step %d", c->step);
+  else if (a->untrained != b->untrained)
+    snprintf(name, 200, "%s", c->untrained ? "untrained" : "trained");
+  else
+    snprintf(name, 200, "%s", c->attention);
+}
+
+static bool draw_pair(painter *p, const attend_view_comparison *c, const grid *a, const grid *b) {
+  char name[200], other[200];
+  int n = c->layers * c->heads;
+  const attend_difference *own = &c->difference[p->s.head.at.layer * c->heads + p->s.head.at.head];
+  float *distances = take(p, (size_t)n, sizeof *distances);
+  if (!distances) return false;
+  for (int i = 0; i < n; i++) distances[i] = (float)c->difference[i].distance;
+  name_case(p, false, name);
+  name_case(p, true, other);
+  picture_compare_data d = {.about = p->about,
+                            .name = name,
+                            .other_name = other,
+                            .rows = p->rows,
+                            .keys = p->keys,
+                            .height = a->height,
+                            .width = a->width,
+                            .cells = a->cells,
+                            .other = b->cells,
+                            .mask = a->mask,
+                            .distance = own->distance,
+                            .output_error = own->output,
+                            .entropy = own->entropy,
+                            .other_entropy = own->other_entropy,
+                            .layers = c->layers,
+                            .heads = c->heads,
+                            .distances = distances};
+  return succeed(p, picture_compare(&d, &p->look, &p->out));
+}
+
+static bool paint_compare(painter *p) {
+  const char *given = p->s.state->form;
+  const char *form = p->s.other ? NULL : *given ? given : VIEW_OTHER_FORM;
+  attend_view_head h = {p->s.run, p->s.head.at, form};
+  attend_view_comparison c;
+  grid a, b;
+  if (!computed(p, attend_viewer_compare(p->s.viewer, &h, p->s.other, &c))) return false;
+  if (c.why) {
+    snprintf(p->error, VIEW_ERROR, "there is no difference to draw: %s", c.why);
+    return false;
+  }
+  bool ok =
+      get_grid(p, NULL, NULL, &a) && get_grid(p, p->s.other, form, &b) && draw_pair(p, &c, &a, &b);
+  attend_viewer_release(p->s.viewer, c.memory);
+  return ok;
+}
+
+/* ---- the steps of a training run ---------------------------------------------------------------- */
+
+typedef struct {
+  picture_film_data d;
+  int places[FRAMES];
+  double step[FRAMES], loss[FRAMES];
+  float *cells; /* [heads][frames][height][width] */
+} film;
+
+static bool keep_grid(painter *p, film *f, int frame, int head, const grid *g) {
+  picture_film_data *d = &f->d;
+  size_t one = (size_t)g->height * (size_t)g->width;
+  if (!f->cells) {
+    f->cells = take(p, (size_t)(d->heads * d->frames) * one, sizeof *f->cells);
+    if (!f->cells) return false;
+    d->cells = f->cells;
+    d->height = g->height;
+    d->width = g->width;
+    d->mask = g->mask;
+  }
+  if (g->height != d->height || g->width != d->width)
+    return succeed(p, "the text has other tokens at another step");
+  memcpy(f->cells + (size_t)(head * d->frames + frame) * one, g->cells, one * sizeof *g->cells);
+  return true;
+}
+
+/* Each step is run and may be dropped before the next: the cells of its maps stay. */
+static bool record_step(painter *p, film *f, int frame, int step) {
+  const attend_view_run *run;
+  attend_view_case c = p->s.state->c;
+  c.step = step;
+  f->step[frame] = step;
+  f->loss[frame] = attend_training_run_loss_at(p->s.steps, step);
+  bool ok = computed(p, attend_viewer_run(p->s.viewer, &c, p->s.listener, &run));
+  for (int i = 0; i < f->d.heads && ok; i++) {
+    grid g;
+    p->s.head.at.head = f->d.head[i];
+    ok = get_grid(p, run, NULL, &g) && keep_grid(p, f, frame, i, &g);
+  }
+  return ok;
+}
+
+/* Stretches of a long curve become their means. */
+static const picture_point *points_of(painter *p, attend_log_curve curve, int *n) {
+  size_t count = curve.count < POINTS ? curve.count : POINTS;
+  picture_point *points = take(p, count + 1, sizeof *points);
+  *n = points ? (int)count : 0;
+  for (size_t i = 0; points && i < count; i++) {
+    size_t from = i * curve.count / count, to = (i + 1) * curve.count / count;
+    for (size_t k = from; k < to; k++) {
+      points[i].step += curve.at[k].step / (double)(to - from);
+      points[i].loss += curve.at[k].loss / (double)(to - from);
+    }
+  }
+  return points;
+}
+
+static bool paint_film(painter *p) {
+  film f = {.d = {.about = p->about,
+                  .rows = p->rows,
+                  .keys = p->keys,
+                  .step = f.step,
+                  .loss = f.loss,
+                  .is_signed = p->shape.is_signed}};
+  picture_film_data *d = &f.d;
+  int count;
+  const int *steps = attend_training_run_steps(p->s.steps, &count);
+  d->frames = view_spread(count, FRAMES, f.places);
+  d->heads = chosen_heads(p, &d->head);
+  d->left_out = d->frames < count;
+  for (int i = 0; i < d->frames; i++)
+    if (!record_step(p, &f, i, steps[f.places[i]])) return false;
+  d->curve = points_of(p, attend_training_run_loss(p->s.steps), &d->losses);
+  d->valid = points_of(p, attend_training_run_valid(p->s.steps), &d->valids);
+  d->about.model = attend_viewer_model(p->s.viewer, 0)->name;
+  if (d->heads > 1) d->about.head = -1;
+  return !*p->error && succeed(p, picture_film(d, &p->look, &p->out));
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+/* "gpt2", or "tiny, step 500". */
+static void name_model(painter *p) {
+  const attend_view_case *c = &p->s.run->c;
+  const char *name = attend_viewer_model(p->s.viewer, c->model)->name;
+  int n = snprintf(p->name, sizeof p->name, "%.120s", name);
+  if (c->step >= 0) snprintf(p->name + n, sizeof p->name - (size_t)n, ", step %d", c->step);
+}
+
+static bool paint(painter *p) {
+  static const struct {
+    const char *view;
+    bool (*paint)(painter *p);
+  } views[] = {{"model", paint_model},       {"head", paint_head},
+               {"neuron", paint_neuron},     {"matrix", paint_matrix},
+               {"flow", paint_flow},         {"compare", paint_compare},
+               {"generate", paint_generate}, {"embeddings", paint_embeddings}};
+  const attend_head_id at = p->s.head.at;
+  *p->error = 0;
+  p->shape = *view_shape(&p->s);
+  name_model(p);
+  memcpy(p->notice, p->s.run->notice, sizeof p->notice);
+  p->about = (picture_about){.model = p->name,
+                             .form = p->s.state->c.attention,
+                             .role = attend_role_name(at.role),
+                             .layer = at.layer,
+                             .head = at.head,
+                             .notice = *p->notice ? p->notice : NULL};
+  bool ok = label_side(p, false, &p->rows) && label_side(p, true, &p->keys);
+  if (ok && p->s.steps) ok = paint_film(p);
+  for (size_t i = 0; ok && !p->s.steps && i < sizeof views / sizeof *views; i++)
+    if (!strcmp(views[i].view, p->s.state->view)) ok = views[i].paint(p);
+  for (block *next; p->blocks; p->blocks = next) {
+    next = p->blocks->next;
+    free(p->blocks);
+  }
+  return ok;
+}
+
+bool view_picture(const view_subject *s, const picture_look *look, const char *as, void **bytes,
+                  size_t *length, char error[VIEW_ERROR]) {
+  painter p = {.s = *s, .look = *look, .error = error};
+  bool ok = paint(&p) && succeed(&p, draw_message(draw_file(&p.out, as, bytes, length)));
+  drawing_free(&p.out);
+  return ok;
+}
+
+bool view_terminal(const view_subject *s, const terminal_look *look, FILE *out,
+                   char error[VIEW_ERROR]) {
+  painter p = {.s = *s, .terminal = look, .file = out, .error = error};
+  return paint(&p);
+}

@@ -1,0 +1,98 @@
+/* A view of `attend view` as a picture: from the session of attend/view.h to pictures.h. */
+#ifndef PICTURES_VIEW_H
+#define PICTURES_VIEW_H
+
+#include <math.h>
+
+#include "attend/train.h"
+#include "attend/view.h"
+#include "pictures/pictures.h"
+
+enum {
+  VIEW_HEADS = 64,
+  VIEW_CELLS = 256, /* a head is drawn in full up to so many a side, else in cells */
+  VIEW_ERROR = 640
+};
+
+/* The form compared with by default. */
+#define VIEW_OTHER_FORM "favor(m=256)"
+
+/* What is viewed: runs, and role, head and settings of the view. A link of the page holds
+ * all of it; viewer/README.md lists the members. Strings belong to the caller. */
+typedef struct {
+  const char *view; /* "model", "head", .. */
+  attend_view_case c, other;
+  bool has_other;
+  const char *role; /* "": the first that the run has */
+  int layer, head;  /* -1: not given */
+  int heads[VIEW_HEADS], n_heads;
+  int token, key; /* -1: none */
+  const char *filter, *pool, *way;
+  const char *form; /* compared with; "": the default */
+  const char *sort;
+} view_state;
+
+/* A state with its runs. */
+typedef struct {
+  attend_context *ctx;
+  attend_viewer *viewer;
+  const view_state *state;
+  const attend_view_run *run, *other; /* other NULL: none */
+  attend_view_head head;              /* the head of run that is viewed */
+  /* A picture of all heads shows the chosen ones at the steps of a training run; NULL: it
+   * does not. The listener is of running these steps. */
+  const attend_training_run *steps;
+  const attend_view_listener *listener;
+} view_subject;
+
+static inline const attend_lens_shape *view_shape(const view_subject *s) {
+  return &s->run->shape[s->head.at.role];
+}
+
+/* The level of detail at which a head has at most VIEW_CELLS cells a side. */
+static inline int view_level(const attend_lens_shape *s) {
+  int level = 0;
+  while (s->rows >> level > VIEW_CELLS || s->keys >> level > VIEW_CELLS) level++;
+  return level;
+}
+
+/* Cells as the page gets them where they are many: a byte stands for low + scale * byte. */
+typedef struct {
+  double low, scale;
+} view_levels;
+
+static inline view_levels view_levels_of(const float *x, size_t n) {
+  double least = 0, most = 0;
+  for (size_t i = 0; i < n; i++) {
+    if (!isfinite(x[i])) continue;
+    least = fmin(least, (double)x[i]);
+    most = fmax(most, (double)x[i]);
+  }
+  return (view_levels){least, most > least ? (most - least) / 255 : 1};
+}
+
+static inline uint8_t view_level_byte(view_levels l, float x) {
+  double level = isfinite(x) ? ((double)x - l.low) / l.scale : 0;
+  return (uint8_t)lrint(fmax(0, fmin(255, level)));
+}
+
+static inline float view_level_value(view_levels l, uint8_t byte) {
+  return (float)(l.low + l.scale * byte);
+}
+
+/* n of count indices, evenly spaced, the first and the last among them. Returns how many. */
+static inline int view_spread(int count, int n, int *index /* [n] */) {
+  if (n > count) n = count;
+  for (int i = 0; i < n; i++)
+    index[i] = n == 1 ? count - 1 : (int)((int64_t)i * (count - 1) / (n - 1));
+  return n;
+}
+
+/* as: "svg" or "png"; bytes to be freed by free(). False after a sentence in error. */
+bool view_picture(const view_subject *s, const picture_look *look, const char *as, void **bytes,
+                  size_t *length, char error[VIEW_ERROR]);
+/* One head if the state's view is "matrix", otherwise all heads of a role. */
+bool view_terminal(const view_subject *s, const terminal_look *look, FILE *out,
+                   char error[VIEW_ERROR]);
+
+#endif
