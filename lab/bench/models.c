@@ -479,6 +479,7 @@ attend_status attend_bench_documents(attend_checkpoint *checkpoint, int count,
   attend_model *model = NULL, **models = NULL;
   document *documents = NULL;
   size_t n = (size_t)count;
+  ATTEND_CHECK(ctx, count > 0 && lengths > 0, "documents need a form and a length");
   for (int i = 0; i < lengths * count; i++) timings[i] = unmeasured();
   attend_status status = open_bench(ctx, options, attend_checkpoint_config(checkpoint), &b);
   attend_model_options how = {ATTEND_INIT(attend_model_options), .weights = b.o.weights};

@@ -158,6 +158,7 @@ TEST(forms_are_measured_by_length) {
   for (int i = 0; i < 4; i++)
     CHECK(t[i].tokens == lengths[i / 2] && t[i].read_s > 0 && t[i].token_s > 0 &&
           t[i].cache_bytes > 0 && isnan(t[i].expected_s));
+  CHECK_EQ(attend_bench_documents(files, 2, forms, 0, lengths, &o, t), ATTEND_INVALID);
   o.limit_s = 1e-9; /* the second length is skipped */
   OK(ctx, attend_bench_documents(files, 2, forms, 2, lengths, &o, t));
   CHECK(t[0].read_s > 0 && isnan(t[2].read_s) && t[2].expected_s > 1e-9);
