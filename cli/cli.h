@@ -34,6 +34,7 @@ int cmd_fill(int argc, char **argv);
 int cmd_show(int argc, char **argv);
 int cmd_pull(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
+int cmd_compare_runs(int argc, char **argv); /* with --runs */
 int cmd_view(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_design(int argc, char **argv);

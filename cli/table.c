@@ -237,12 +237,16 @@ int json_rows_close(attend_json_writer *w, attend_context *ctx) {
   return status ? complain_status(ctx, status) : EXIT_OK;
 }
 
+void table_put_members(const table *t, size_t row, attend_json_writer *w) {
+  for (int c = 0; c < t->width; c++)
+    put_cell(w, &t->columns[c], &t->cells[row * (size_t)t->width + (size_t)c]);
+}
+
 int table_print_json(const table *t, attend_context *ctx, FILE *out) {
   attend_json_writer w = open_rows(ctx, out);
   for (size_t r = 0; r < t->rows; r++) {
     json_row_open(&w);
-    for (int c = 0; c < t->width; c++)
-      put_cell(&w, &t->columns[c], &t->cells[r * (size_t)t->width + (size_t)c]);
+    table_put_members(t, r, &w);
     attend_json_close(&w, '}');
   }
   return json_rows_close(&w, ctx);

@@ -52,6 +52,8 @@ int table_finish(table *t, attend_context *ctx, bool json);
 /* A list of JSON objects on the standard output, one line each. */
 attend_json_writer json_rows_open(attend_context *ctx);
 void json_row_open(attend_json_writer *w);
+/* The members of a row, for an object that has more. */
+void table_put_members(const table *t, size_t row, attend_json_writer *w);
 /* Frees the writer; an exit code. */
 int json_rows_close(attend_json_writer *w, attend_context *ctx);
 

@@ -1,24 +1,22 @@
 /* attend compare: one model, one text, several forms of attention
- * (attend/compare.h). */
+ * (attend/compare.h). runs.c has --runs. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "attend/compare.h"
-#include "compare/runs.h"
 #include "model_open.h"
 #include "progress.h"
 #include "table.h"
 #include "text.h"
 
-enum { MOST_FORMS = 64, LIMIT = 512 /* tokens */ };
+enum { LIMIT = 512 /* tokens */ };
 
 typedef struct {
   options common;
   model_options model;
-  const char *forms[MOST_FORMS];
-  int n_forms;
+  text_list forms;
   const char *text, *file, *ids;
   int limit;
   bool heads, no_attention;
@@ -26,134 +24,79 @@ typedef struct {
 
 /* ---- options ------------------------------------------------------------------------- */
 
-enum { KEY_TEXT = 1300, KEY_FILE, KEY_IDS, KEY_LIMIT, KEY_HEADS, KEY_NO_ATTENTION };
-
-static const struct argp_option list[] = {
-    {"form", 'f', "FORM", 0,
-     "A form to compare with the first; may be repeated (default: "
-     "softmax, and favor, fourier, elu, poly and argmax against it)",
-     0},
-    {"text", KEY_TEXT, "TEXT", 0, "The text (default: the standard input)", 0},
-    {"file", KEY_FILE, "FILE", 0, "The text is in a file; - is the input", 0},
-    {"ids", KEY_IDS, "IDS", 0, "Token ids in place of a text: \"1 5 7\"", 0},
-    {"limit", KEY_LIMIT, "N", 0,
-     "Compare over the first N tokens (default: 512, or the model's positions)", 0},
-    {"heads", KEY_HEADS, 0, 0, "Show the attention difference of every layer and head", 0},
-    {"no-attention", KEY_NO_ATTENTION, 0, 0,
-     "Do not compare weights, which takes layers x heads x tokens^2 floats", 0},
+static const option_row own[] = {
+    {"form", "FORM",
+     "A form to compare with the first; may be repeated (default: softmax, and favor, fourier, "
+     "elu, poly and argmax against it)",
+     LIST(compare_options, forms), .letter = 'f'},
+    {"text", "TEXT", "The text (default: the standard input)", TEXT(compare_options, text)},
+    {"file", "FILE", "The text is in a file; - is the input", TEXT(compare_options, file)},
+    {"ids", "IDS", "Token ids in place of a text: \"1 5 7\"", TEXT(compare_options, ids)},
+    {"limit", "N", "Compare over the first N tokens (default: 512, or the model's positions)",
+     NUMBER(compare_options, limit, 2, 1 << 20)},
+    {"heads", NULL, "Show the attention difference of every layer and head",
+     FLAG(compare_options, heads)},
+    {"no-attention", NULL, "Do not compare weights, which takes layers x heads x tokens^2 floats",
+     FLAG(compare_options, no_attention)},
     {0}};
+static const option_part parts[] = {{own, 0},
+                                    {option_rows_json, offsetof(compare_options, common)},
+                                    {option_rows_run, offsetof(compare_options, common)},
+                                    {option_rows_repeat, offsetof(compare_options, common)},
+                                    {option_rows_model, offsetof(compare_options, model)},
+                                    {0}};
 
-static void add_form(compare_options *o, struct argp_state *state, const char *form) {
-  if (o->n_forms == MOST_FORMS)
-    argp_error(state, "--form may be given %d times at most", MOST_FORMS);
-  o->forms[o->n_forms++] = form;
+static void finish(struct argp_state *state, char **words, int count, void *input) {
+  compare_options *o = input;
+  model_words(state, words, count, &o->model);
+  if (o->model.count)
+    argp_error(state, "one model at a time: leave \"%s\" away", o->model.words[0]);
+  if ((o->text != NULL) + (o->file != NULL) + (o->ids != NULL) > 1)
+    argp_error(state, "give one of --text, --file and --ids");
+  if (o->model.attention) argp_error(state, "name forms with --form: the first is compared with");
+  o->model.text = !o->ids;
+  o->model.attention = o->forms.count ? o->forms.text[0] : "softmax";
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  compare_options *o = state->input;
-  switch (key) {
-    case ARGP_KEY_INIT:
-      state->child_inputs[3] = o; /* --repeat */
-      return model_parse(key, state, &o->model);
-    case 'f':
-      add_form(o, state, arg);
-      return 0;
-    case KEY_TEXT:
-      o->text = arg;
-      return 0;
-    case KEY_FILE:
-      o->file = arg;
-      return 0;
-    case KEY_IDS:
-      o->ids = arg;
-      return 0;
-    case KEY_LIMIT:
-      o->limit = (int)options_number(state, "--limit", arg, 2, 1 << 20);
-      return 0;
-    case KEY_HEADS:
-      o->heads = true;
-      return 0;
-    case KEY_NO_ATTENTION:
-      o->no_attention = true;
-      return 0;
-    case ARGP_KEY_END:
-      if (o->model.count)
-        argp_error(state, "one model at a time: leave \"%s\" away", o->model.words[0]);
-      if ((o->text != NULL) + (o->file != NULL) + (o->ids != NULL) > 1)
-        argp_error(state, "give one of --text, --file and --ids");
-      if (o->model.attention)
-        argp_error(state, "name forms with --form: the first is compared with");
-      return 0;
-    default:
-      return model_parse(key, state, &o->model);
-  }
-}
-
-static const struct argp_child children[] = {{&options_json, 0, NULL, 0},
-                                             {&options_run, 0, NULL, 0},
-                                             {&options_model, 0, NULL, 0},
-                                             {&options_repeat, 0, NULL, 0},
-                                             {0}};
-static const struct argp argp = {
-    .options = list,
-    .parser = parse,
-    .args_doc = "MODEL",
-    .doc =
-        "Runs a model on one text under several forms of attention and says "
-        "what each changes: the tokens it would choose, the perplexity, the "
-        "hidden states, the attention of each head, time and memory."
-        "\vagree: share of tokens that the form would choose as the first "
-        "form does. drift: 1 - cosine of the pooled hidden states. direct: how "
-        "far the form's weights are from the first form's, given the same "
-        "queries and keys; attention: the same in the running model, whose "
-        "layers have drifted apart (0 the same, 1 disjoint).\n\n"
-        "attend compare --runs sets trainings side by side: see attend compare "
-        "--runs --help.",
-    .children = children};
+static const verb_options verb_compare = {
+    parts, "MODEL",
+    "Runs a model on one text under several forms of attention and says what each changes: the "
+    "tokens it would choose, the perplexity, the hidden states, the attention of each head, time "
+    "and memory."
+    "\vagree: share of tokens that the form would choose as the first form does. drift: 1 - cosine "
+    "of the pooled hidden states. direct: how far the form's weights are from the first form's, "
+    "given the same queries and keys; attention: the same in the running model, whose layers have "
+    "drifted apart (0 the same, 1 disjoint).\n\n"
+    "attend compare --runs sets trainings side by side: see attend compare --runs --help.",
+    finish};
 
 /* ---- the text --------------------------------------------------------------------------- */
 
 static char *read_text(const compare_options *o, size_t *length) {
+  int code = EXIT_OK;
+  if (o->file && strcmp(o->file, "-")) return input_file(o->file, length);
   if (o->text) {
     *length = strlen(o->text);
     return need_copy(o->text);
   }
-  bool named = o->file && strcmp(o->file, "-");
-  FILE *f = named ? fopen(o->file, "rb") : stdin;
-  if (!f) {
-    complain("%s cannot be opened: name a file that can be read", o->file);
-    return NULL;
-  }
-  int code = EXIT_OK;
-  char *text = input_all(f, named ? o->file : "the standard input", length, &code);
-  if (named) fclose(f);
-  if (code) free(text);
-  return code ? NULL : text;
-}
-
-static void copy_ids(id_list *to, const int32_t *ids, size_t count) {
-  to->id = need(count, sizeof *to->id);
-  to->count = (int)count;
-  memcpy(to->id, ids, count * sizeof *ids);
-}
-
-static int encode_text(const model_opened *m, const char *text, size_t length, id_list *ids) {
-  attend_encoding *e = NULL;
-  attend_status status = attend_encoding_create(m->tokenizer, &e);
-  if (!status) status = attend_encode(e, text, length, NULL);
-  if (!status) copy_ids(ids, e->id, e->count);
-  attend_encoding_free(e);
-  return status ? complain_status(m->ctx, status) : EXIT_OK;
+  char *text = input_all(stdin, "the standard input", length, &code);
+  if (!code) return text;
+  free(text);
+  return NULL;
 }
 
 static int find_ids(const model_opened *m, const compare_options *o, id_list *ids) {
+  attend_encoding *e = NULL;
   size_t length;
   if (o->ids) return input_ids(o->ids, ids);
   char *text = read_text(o, &length);
   if (!text) return EXIT_FAILED;
-  int code = encode_text(m, text, length, ids);
+  attend_status status = attend_encoding_create(m->tokenizer, &e);
+  if (!status) status = attend_encode(e, text, length, NULL);
+  for (size_t i = 0; !status && i < e->count; i++) id_list_add(ids, e->id[i]);
+  attend_encoding_free(e);
   free(text);
-  return code;
+  return status ? complain_status(m->ctx, status) : EXIT_OK;
 }
 
 /* At most --limit tokens, and no more than the model has positions for. */
@@ -214,37 +157,19 @@ static void put_heads(attend_json_writer *w, const attend_comparison *c, const c
   attend_json_close(w, ']');
 }
 
-static void put_form(attend_json_writer *w, const attend_comparison *c,
-                     const attend_form_result *f) {
-  attend_json_open(w, '{');
-  json_text(w, "form", f->form);
-  json_number(w, "agreement", f->agreement);
-  json_number(w, "loss", f->loss);
-  json_number(w, "perplexity", exp(f->loss));
-  json_number(w, "drift", f->drift);
-  json_number(w, "hidden", f->hidden);
-  json_number(w, "direct", f->direct);
-  json_number(w, "attention", f->attention);
-  json_number(w, "read_s", f->read_s);
-  json_number(w, "token_s", f->token_s);
-  json_number(w, "cache_bytes", (double)f->cache_bytes);
-  json_number(w, "work_bytes", (double)f->work_bytes);
-  if (f->attention_heads) {
-    put_heads(w, c, "attention_heads", f->attention_heads);
-    put_heads(w, c, "direct_heads", f->direct_heads);
-  }
-  attend_json_close(w, '}');
-}
-
-static int print_json(attend_context *ctx, const attend_comparison *c) {
-  attend_json_writer w = attend_json_writer_file(ctx, stdout);
+static int print_json(const table *t, attend_context *ctx, const attend_comparison *c) {
+  attend_json_writer w = json_rows_open(ctx);
   const attend_form_result *f;
-  attend_json_open(&w, '[');
-  for (int i = 0; (f = attend_comparison_get(c, i)); i++) put_form(&w, c, f);
-  attend_json_close(&w, ']');
-  attend_status status = attend_json_finish(&w);
-  attend_json_writer_free(&w);
-  return status ? complain_status(ctx, status) : EXIT_OK;
+  for (int i = 0; (f = attend_comparison_get(c, i)); i++) {
+    json_row_open(&w);
+    table_put_members(t, (size_t)i, &w);
+    if (f->attention_heads) {
+      put_heads(&w, c, "attention_heads", f->attention_heads);
+      put_heads(&w, c, "direct_heads", f->direct_heads);
+    }
+    attend_json_close(&w, '}');
+  }
+  return json_rows_close(&w, ctx);
 }
 
 /* Nine steps from nothing to all. */
@@ -274,13 +199,13 @@ static void print_map(const attend_comparison *c, const attend_form_result *f) {
   }
 }
 
-static int print_tables(const attend_comparison *c, bool heads) {
+static int print(const attend_comparison *c, const compare_options *o, attend_context *ctx) {
   table t = table_start(columns);
   const attend_form_result *f;
   for (int i = 0; (f = attend_comparison_get(c, i)); i++) add_row(&t, f);
-  int code = table_print(&t, stdout);
+  int code = o->common.json ? print_json(&t, ctx, c) : table_print(&t, stdout);
   table_free(&t);
-  for (int i = 1; heads && (f = attend_comparison_get(c, i)); i++)
+  for (int i = 1; o->heads && !o->common.json && (f = attend_comparison_get(c, i)); i++)
     if (f->attention_heads) print_map(c, f);
   return code ? code : check_written(stdout, "the answer");
 }
@@ -288,13 +213,13 @@ static int print_tables(const attend_comparison *c, bool heads) {
 /* ---- the verb --------------------------------------------------------------------------------- */
 
 static int show_progress(double done, void *user) {
-  const compare_options *o = user;
-  int count = o->n_forms ? o->n_forms : 1, i = (int)(done * count);
-  progress_share(done, o->n_forms && i < count ? o->forms[i] : "forms");
+  const text_list *forms = user;
+  size_t i = (size_t)(done * (double)forms->count);
+  progress_share(done, i < forms->count ? forms->text[i] : "forms");
   return 0;
 }
 
-static int compare(const model_opened *m, compare_options *o, const id_list *ids) {
+static int compare(const model_opened *m, const compare_options *o, const id_list *ids) {
   attend_compare_options how = {ATTEND_INIT(attend_compare_options)};
   attend_comparison *c;
   double bytes = attend_comparison_bytes(m->model, ids->count);
@@ -309,13 +234,13 @@ static int compare(const model_opened *m, compare_options *o, const id_list *ids
   how.repeat = o->common.repeat;
   how.no_attention = o->no_attention;
   how.progress = show_progress;
-  how.user = o;
+  how.user = (void *)&o->forms;
   progress_start("comparing", 1);
-  attend_status status =
-      attend_comparison_create(m->model, (int)ids->count, ids->id, o->n_forms, o->forms, &how, &c);
+  attend_status status = attend_comparison_create(
+      m->model, (int)ids->count, ids->id, (int)o->forms.count, o->forms.text, &how, &c);
   progress_end();
   if (status) return complain_status(m->ctx, status);
-  int code = o->common.json ? print_json(m->ctx, c) : print_tables(c, o->heads);
+  int code = print(c, o, m->ctx);
   attend_comparison_free(c);
   return code;
 }
@@ -324,10 +249,9 @@ int cmd_compare(int argc, char **argv) {
   compare_options o = {0};
   model_opened m = {0};
   id_list ids = {0};
-  if (is_compare_runs(argc, argv)) return compare_runs(argc, argv);
-  argp_parse(&argp, argc, argv, 0, NULL, &o);
-  o.model.text = !o.ids;
-  o.model.attention = o.n_forms ? o.forms[0] : "softmax";
+  for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+    if (!strcmp(argv[i], "--runs")) return cmd_compare_runs(argc, argv);
+  options_read(&verb_compare, argc, argv, &o);
   int code = model_open(&o.common, &o.model, &m);
   if (!code) code = find_ids(&m, &o, &ids);
   if (!code) {
@@ -335,6 +259,7 @@ int cmd_compare(int argc, char **argv) {
     code = compare(&m, &o, &ids);
   }
   free(ids.id);
+  free(o.forms.text);
   model_close(&m);
   return code;
 }

@@ -7,82 +7,46 @@
 
 #include "attend/compare.h"
 #include "attend/plot.h"
-#include "compare/runs.h"
 #include "options.h"
 #include "table.h"
 
 typedef struct {
   options common;
-  const char **paths;
+  char **paths; /* [count] */
   int count;
+  bool is_runs, seeds;
   const char *curve;
-  bool seeds;
 } runs_options;
-
-bool is_compare_runs(int argc, char **argv) {
-  for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
-    if (!strcmp(argv[i], "--runs")) return true;
-  return false;
-}
 
 /* ---- options ------------------------------------------------------------------------ */
 
-enum { KEY_RUNS = 1900, KEY_CURVE, KEY_SEEDS };
-
-static const struct argp_option list[] = {
-    {"runs", KEY_RUNS, 0, 0, "Compare trainings", 0},
-    {"curve", KEY_CURVE, "FILE.svg", 0,
-     "Draw their validation losses, by steps and by time, as SVG", 0},
-    {"seeds", KEY_SEEDS, 0, 0,
-     "NAME-s1, NAME-s2, .. are one setting: its mean, and from the least to "
-     "the "
-     "most",
-     0},
+static const option_row own[] = {
+    {"runs", NULL, "Compare trainings", FLAG(runs_options, is_runs)},
+    {"curve", "FILE.svg", "Draw their validation losses, by steps and by time, as SVG",
+     TEXT(runs_options, curve)},
+    {"seeds", NULL,
+     "NAME-s1, NAME-s2, .. are one setting: its mean, and from the least to the most",
+     FLAG(runs_options, seeds)},
     {0}};
+static const option_part parts[] = {
+    {own, 0}, {option_rows_json, offsetof(runs_options, common)}, {0}};
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  runs_options *o = state->input;
-  switch (key) {
-    case ARGP_KEY_INIT:
-      options_share(state, 1);
-      o->paths = need((size_t)state->argc, sizeof *o->paths);
-      return 0;
-    case KEY_RUNS:
-      return 0;
-    case KEY_CURVE:
-      o->curve = arg;
-      return 0;
-    case KEY_SEEDS:
-      o->seeds = true;
-      return 0;
-    case ARGP_KEY_ARG:
-      o->paths[o->count++] = arg;
-      return 0;
-    case ARGP_KEY_END:
-      if (!o->count) argp_error(state, "name the folders that attend train --out made");
-      return 0;
-    default:
-      return ARGP_ERR_UNKNOWN;
-  }
+static void finish(struct argp_state *state, char **words, int count, void *input) {
+  runs_options *o = input;
+  if (!count) argp_error(state, "name the folders that attend train --out made");
+  o->paths = words;
+  o->count = count;
 }
 
-static const struct argp_child children[] = {{&options_json, 0, NULL, 0}, {0}};
-static const struct argp argp = {
-    .options = list,
-    .parser = parse,
-    .args_doc = "DIR...",
-    .doc =
-        "Sets trainings side by side: folders of attend train --out, finished "
-        "or "
-        "still growing."
-        "\vvalid is the best validation loss, in nats per token, at step `at'; "
-        "last the last one. s/step and tokens/s are medians over the lines of "
-        "the log and count learning alone, so that pauses, measurements and "
-        "saved steps cost nothing here. memory is what learning holds: values, "
-        "gradients, moments, packed weights, activations. Where a run's folder "
-        "has a rouge.json, as attend eval --rouge --json prints it, its scores "
-        "are shown, too.",
-    .children = children};
+static const verb_options verb_runs = {
+    parts, "DIR...",
+    "Sets trainings side by side: folders of attend train --out, finished or still growing."
+    "\vvalid is the best validation loss, in nats per token, at step `at'; last the last one. "
+    "s/step and tokens/s are medians over the lines of the log and count learning alone, so that "
+    "pauses, measurements and saved steps cost nothing here. memory is what learning holds: "
+    "values, gradients, moments, packed weights, activations. Where a run's folder has a "
+    "rouge.json, as attend eval --rouge --json prints it, its scores are shown, too.",
+    finish};
 
 /* ---- the table ----------------------------------------------------------------------- */
 
@@ -283,22 +247,21 @@ static int print_all(attend_context *ctx, const runs_options *o, const attend_ru
   return code ? code : print_scores(runs, count);
 }
 
-int compare_runs(int argc, char **argv) {
+int cmd_compare_runs(int argc, char **argv) {
   runs_options o = {0};
   attend_runs_options how = {ATTEND_INIT(attend_runs_options)};
   attend_runs *runs = NULL;
   int code, count = 0;
-  argp_parse(&argp, argc, argv, 0, NULL, &o);
+  options_read(&verb_runs, argc, argv, &o);
   how.join_seeds = o.seeds;
   attend_context *ctx = options_context(&o.common, NULL, &code);
   if (!code) {
-    attend_status status = attend_runs_read(ctx, o.count, o.paths, &how, &runs);
+    attend_status status = attend_runs_read(ctx, o.count, (const char *const *)o.paths, &how, &runs);
     if (status) code = complain_status(ctx, status);
   }
   while (runs && attend_runs_get(runs, count)) count++;
   if (!code) code = print_all(ctx, &o, attend_runs_get(runs, 0), count);
   attend_runs_free(runs);
-  free(o.paths);
   attend_context_free(ctx);
   return code;
 }

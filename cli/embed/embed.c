@@ -1,29 +1,45 @@
-/* attend embed: vectors of texts, and their cosines.
+/* attend embed: vectors of texts, their cosines, and the nearest texts (attend/embed.h).
  *
  * Lines are embedded in windows, so that memory does not grow with their number; vectors
  * are printed in the order of the input.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-#include "embed/file.h"
-#include "embed/open.h"
-#include "embed/print.h"
+#include "attend/embed.h"
+#include "attend/file.h"
+#include "model_open.h"
 #include "progress.h"
 #include "table.h"
 #include "text.h"
 
-enum { WINDOW = 4096 }; /* lines at a time */
+enum { WINDOW = 4096, NEAREST = 10 }; /* lines at a time; results of --search */
 
 typedef struct {
   options common;
   model_options model;
   attend_embed_options embed;
-  bool vectors;
+  bool raw, vectors, lines;
   int top;
   const char *out, *query;
 } embed_options;
+
+typedef struct { /* texts that are embedded together */
+  char **text;   /* [room] */
+  size_t *length;
+  int32_t *tokens;
+  float *vectors; /* [room][width] */
+  int count, room, width;
+} embed_window;
+
+typedef struct {
+  double cosine;
+  size_t number; /* of the text, from 1 */
+  char *text;
+} hit;
 
 typedef struct {
   const embed_options *o;
@@ -35,87 +51,275 @@ typedef struct {
   size_t texts, tokens, empty;
   double started;
   attend_json_writer w;
-  vector_file file;
-  float *query; /* its vector */
-  nearest found;
+  attend_draft *draft; /* of --out; NULL: not open */
+  size_t rows;         /* written to it */
+  float *query;        /* [width] the vector of --search */
+  hit *hits;           /* [most], best first; the earlier one where cosines are equal */
+  int found, most;
 } embed_run;
+
+static const float *vector_at(const embed_window *w, int i) {
+  return w->vectors + (size_t)i * (size_t)w->width;
+}
 
 /* ---- options --------------------------------------------------------------------------- */
 
-enum { KEY_POOL = 1000, KEY_RAW, KEY_VECTORS, KEY_MAX, KEY_OUT, KEY_SEARCH, KEY_TOP, KEY_LINES };
+static void take_pooling(struct argp_state *state, const char *arg, void *value, void *input) {
+  attend_pooling *pooling = value;
+  (void)input;
+  *pooling = attend_pooling_find(arg);
+  if (!*pooling) argp_error(state, "--pool takes mean, cls, last or max, not \"%s\"", arg);
+}
 
-static const struct argp_option list[] = {
-    {"pool", KEY_POOL, "HOW", 0,
-     "Pool the vectors of the tokens: mean, cls (the first), last or max "
-     "(default: as the folder says, else mean, of decoders last)",
-     0},
-    {"no-normalize", KEY_RAW, 0, 0, "Do not divide vectors by their length", 0},
-    {"max-length", KEY_MAX, "N", 0,
-     "Truncate texts to N tokens (default: as the folder says, else the "
-     "model's positions)",
-     0},
-    {"vectors", KEY_VECTORS, 0, 0, "Print vectors, not cosines", 0},
-    {"out", KEY_OUT, "FILE", 0, "Write the vectors to a safetensors file, as \"embeddings\"", 0},
-    {"search", KEY_SEARCH, "QUERY", 0, "Print the texts nearest to QUERY", 0},
-    {"top", KEY_TOP, "K", 0, "With --search: how many (default: 10)", 0},
-    {"lines", KEY_LINES, 0, 0,
-     "Each line of the standard input is a text (the default without TEXT)", 0},
+static const option_row own[] = {
+    {"pool", "HOW",
+     "Pool the vectors of the tokens: mean, cls (the first), last or max (default: as the folder "
+     "says, else mean, of decoders last)",
+     CALL(embed_options, embed.pooling, take_pooling)},
+    {"no-normalize", NULL, "Do not divide vectors by their length", FLAG(embed_options, raw)},
+    {"max-length", "N",
+     "Truncate texts to N tokens (default: as the folder says, else the model's positions)",
+     NUMBER(embed_options, embed.max_length, 1, INT32_MAX)},
+    {"vectors", NULL, "Print vectors, not cosines", FLAG(embed_options, vectors)},
+    {"out", "FILE", "Write the vectors to a safetensors file, as \"embeddings\"",
+     TEXT(embed_options, out)},
+    {"search", "QUERY", "Print the texts nearest to QUERY", TEXT(embed_options, query)},
+    {"top", "K", "With --search: how many (default: 10)", NUMBER(embed_options, top, 1, 1000000)},
+    {"lines", NULL, "Each line of the standard input is a text (the default without TEXT)",
+     FLAG(embed_options, lines)},
     {0}};
+static const option_part parts[] = {{own, 0},
+                                    {option_rows_json, offsetof(embed_options, common)},
+                                    {option_rows_run, offsetof(embed_options, common)},
+                                    {option_rows_model, offsetof(embed_options, model)},
+                                    {0}};
 
-static void check_options(const embed_options *o, struct argp_state *state) {
+static void finish(struct argp_state *state, char **words, int count, void *input) {
+  embed_options *o = input;
+  model_words(state, words, count, &o->model);
+  o->embed.no_normalize = o->raw;
   if (o->top && !o->query) argp_error(state, "--top goes with --search");
   if (o->query && (o->out || o->vectors))
     argp_error(state, "--search prints texts: omit --out and --vectors");
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  embed_options *o = state->input;
-  switch (key) {
-    case KEY_POOL:
-      o->embed.pooling = attend_pooling_find(arg);
-      if (!o->embed.pooling)
-        argp_error(state, "--pool takes mean, cls, last or max, not \"%s\"", arg);
-      return 0;
-    case KEY_RAW:
-      o->embed.no_normalize = true;
-      return 0;
-    case KEY_VECTORS:
-      o->vectors = true;
-      return 0;
-    case KEY_MAX:
-      o->embed.max_length = (int)options_number(state, "--max-length", arg, 1, INT32_MAX);
-      return 0;
-    case KEY_OUT:
-      o->out = arg;
-      return 0;
-    case KEY_SEARCH:
-      o->query = arg;
-      return 0;
-    case KEY_TOP:
-      o->top = (int)options_number(state, "--top", arg, 1, 1000000);
-      return 0;
-    case KEY_LINES:
-      return 0;
-    case ARGP_KEY_END:
-      check_options(o, state);
-      return 0;
-    default:
-      return model_parse(key, state, &o->model);
+static const verb_options verb_embed = {
+    parts, "MODEL [TEXT...]",
+    "Vectors of texts. Two or more TEXTs are compared: a table of their cosines. Without a TEXT, "
+    "each line of the standard input is one, and its vector is a line of numbers."
+    "\vVectors have length 1 and do not depend on the other texts, down to the bits. Texts longer "
+    "than the model reads are truncated, and their number is printed on the standard error.",
+    finish};
+
+/* ---- a file of vectors ------------------------------------------------------------------ */
+
+/* The header has the number of rows, which is known at the end: space is reserved for it
+ * and padded with spaces, as the format allows. Until the file is complete, and after a
+ * failure, an older one is as it was. */
+enum { HEADER = 1024 - 8 }; /* rows begin at a cache line */
+
+static int start_file(embed_run *run) {
+  static const char reserved[8 + HEADER];
+  const char *path = run->o->out;
+  struct stat about;
+  if (!stat(path, &about) && !S_ISREG(about.st_mode)) { /* cannot seek to the header */
+    complain("%s is not a plain file: name one to write the vectors to", path);
+    return EXIT_FAILED;
   }
+  attend_status status = attend_draft_open(run->m.ctx, path, &run->draft);
+  if (!status) status = attend_draft_put(run->draft, reserved, sizeof reserved);
+  return status ? complain_status(run->m.ctx, status) : EXIT_OK;
 }
 
-static const struct argp argp = {
-    .options = list,
-    .parser = parse,
-    .args_doc = "MODEL [TEXT...]",
-    .doc =
-        "Vectors of texts. Two or more TEXTs are compared: a table of their "
-        "cosines. Without a TEXT, each line of the standard input is one, and "
-        "its vector is a line of numbers."
-        "\vVectors have length 1 and do not depend on the other texts, down to "
-        "the bits. Texts longer than the model reads are truncated, and their "
-        "number is printed on the standard error.",
-    .children = model_children};
+static int add_vector(embed_run *run, const float *vector) {
+  attend_status status =
+      attend_draft_put(run->draft, vector, (size_t)run->window.width * sizeof *vector);
+  run->rows++;
+  return status ? complain_status(run->m.ctx, status) : EXIT_OK;
+}
+
+static void put_pair(attend_json_writer *w, const char *name, size_t a, size_t b) {
+  attend_json_member(w, name);
+  attend_json_open(w, '[');
+  attend_json_put_integer(w, (int64_t)a);
+  attend_json_put_integer(w, (int64_t)b);
+  attend_json_close(w, ']');
+}
+
+static void put_header(const embed_run *run, attend_json_writer *w) {
+  size_t width = (size_t)run->window.width;
+  attend_json_open(w, '{');
+  attend_json_member(w, "__metadata__");
+  attend_json_open(w, '{');
+  json_text(w, "model", attend_config_family(attend_model_config(run->m.model)));
+  json_text(w, "pool", attend_pooling_name(attend_embedder_pooling(run->e)));
+  json_text(w, "length", run->o->raw ? "any" : "1");
+  attend_json_close(w, '}');
+  attend_json_member(w, "embeddings");
+  attend_json_open(w, '{');
+  json_text(w, "dtype", "F32");
+  put_pair(w, "shape", run->rows, width);
+  put_pair(w, "data_offsets", 0, run->rows * width * sizeof(float));
+  attend_json_close(w, '}');
+  attend_json_close(w, '}');
+}
+
+static int finish_file(embed_run *run) {
+  const embed_options *o = run->o;
+  unsigned char header[8 + HEADER];
+  double seconds = seconds_now() - run->started;
+  attend_json_writer w = attend_json_writer_text(run->m.ctx);
+  put_header(run, &w);
+  attend_status status = attend_json_finish(&w);
+  if (!status) {
+    memset(header, ' ', sizeof header); /* the JSON has some 200 bytes */
+    for (int i = 0; i < 8; i++) header[i] = (unsigned char)((uint64_t)HEADER >> 8 * i);
+    memcpy(header + 8, w.text, w.length < HEADER ? w.length : HEADER);
+    rewind(attend_draft_file(run->draft));
+    status = attend_draft_put(run->draft, header, sizeof header);
+  }
+  attend_json_writer_free(&w);
+  if (!status) {
+    status = attend_draft_keep(run->draft);
+    run->draft = NULL;
+  }
+  if (status) return complain_status(run->m.ctx, status);
+  if (!o->common.json && !o->vectors)
+    printf("%zu texts of %zu tokens: [%zu, %d] in %s, %.1f texts/s\n", run->texts, run->tokens,
+           run->rows, run->window.width, o->out, (double)run->texts / seconds);
+  return EXIT_OK;
+}
+
+/* ---- cosines ---------------------------------------------------------------------------- */
+
+enum { CELL = 7, LEAST_TEXT = 16 };
+
+/* Of the 256 colours, by rising cosine; NULL: none. */
+static const char *colour_of(double cosine) {
+  static const char *const rising[] = {"\033[48;5;236m", "\033[48;5;22m", "\033[48;5;28m",
+                                       "\033[30;48;5;34m", "\033[30;48;5;40m"};
+  if (cosine < -0.1) return "\033[48;5;52m";
+  if (cosine < 0.1) return NULL;
+  int step = (int)((cosine - 0.1) / 0.18);
+  return rising[step > 4 ? 4 : step];
+}
+
+static void print_cell(double cosine, bool colourful) {
+  const char *colour = colourful ? colour_of(cosine) : NULL;
+  if (colour) fputs(colour, stdout);
+  /* no "-0.000" */
+  printf("%*.3f", CELL, fabs(cosine) < 0.0005 ? 0.0 : cosine);
+  if (colour) fputs("\033[0m", stdout);
+}
+
+/* A row and a column for each text; coloured on a terminal. */
+static int print_cosines(const embed_window *window) {
+  int n = window->count;
+  bool colourful = is_colourful(stdout);
+  int room = text_room(stdout), left = room - CELL * n - 6;
+  int shown = !room ? 1 << 20 : left < LEAST_TEXT ? LEAST_TEXT : left;
+  printf("    ");
+  for (int j = 0; j < n; j++) printf("%*d", CELL, j + 1);
+  putchar('\n');
+  for (int i = 0; i < n; i++) {
+    printf("%4d", i + 1);
+    for (int j = 0; j < n; j++)
+      print_cell(attend_cosine(vector_at(window, i), vector_at(window, j), window->width),
+                 colourful);
+    char *text = text_on_a_line(window->text[i], window->length[i]);
+    fputs("  ", stdout);
+    text_print_cut(stdout, text, shown);
+    putchar('\n');
+    free(text);
+  }
+  return check_written(stdout, "the table");
+}
+
+/* ---- vectors ---------------------------------------------------------------------------- */
+
+/* One line of numbers that read back as the same floats. */
+static void print_vector(const embed_window *window, int i) {
+  const float *vector = vector_at(window, i);
+  for (int j = 0; j < window->width; j++) printf("%s%.9g", j ? " " : "", (double)vector[j]);
+  putchar('\n');
+}
+
+/* Nine digits identify a float; as a double it would be written with seventeen. */
+static double nine_digits(float x) {
+  char text[32];
+  snprintf(text, sizeof text, "%.9g", (double)x);
+  return strtod(text, NULL);
+}
+
+static void put_cosines(attend_json_writer *w, const embed_window *window, int i) {
+  attend_json_member(w, "cosines");
+  attend_json_open(w, '[');
+  for (int j = 0; j < window->count; j++)
+    attend_json_put_number(w, nine_digits((float)attend_cosine(
+                                  vector_at(window, i), vector_at(window, j), window->width)));
+  attend_json_close(w, ']');
+}
+
+/* One object: text, tokens, vector, and its cosines with all texts if `cosines`. */
+static void put_embedding(attend_json_writer *w, const embed_window *window, int i, bool cosines) {
+  json_row_open(w);
+  attend_json_member(w, "text");
+  attend_json_put_bytes(w, window->text[i], window->length[i]);
+  json_number(w, "tokens", window->tokens[i]);
+  attend_json_member(w, "vector");
+  attend_json_open(w, '[');
+  for (int j = 0; j < window->width; j++)
+    attend_json_put_number(w, nine_digits(vector_at(window, i)[j]));
+  attend_json_close(w, ']');
+  if (cosines) put_cosines(w, window, i);
+  attend_json_close(w, '}');
+}
+
+/* ---- the nearest ------------------------------------------------------------------------- */
+
+static int start_search(embed_run *run) {
+  const embed_options *o = run->o;
+  int32_t tokens;
+  run->query = need((size_t)run->window.width, sizeof *run->query);
+  attend_status status = attend_embed_texts(run->e, 1, &o->query, NULL, run->query, &tokens);
+  if (status) return complain_status(run->m.ctx, status);
+  run->empty += tokens == 0;
+  run->most = o->top ? o->top : NEAREST;
+  run->hits = need((size_t)run->most, sizeof *run->hits);
+  return EXIT_OK;
+}
+
+/* number: of text i of the window, from 1. */
+static void offer_hit(embed_run *run, size_t number, int i) {
+  const embed_window *window = &run->window;
+  double cosine = attend_cosine(run->query, vector_at(window, i), window->width);
+  int at = run->found;
+  while (at > 0 && run->hits[at - 1].cosine < cosine) at--;
+  if (at == run->most) return;
+  if (run->found == run->most) free(run->hits[--run->found].text);
+  memmove(run->hits + at + 1, run->hits + at, (size_t)(run->found - at) * sizeof *run->hits);
+  run->hits[at] = (hit){cosine, number, text_on_a_line(window->text[i], window->length[i])};
+  run->found++;
+}
+
+static const column columns[] = {{"rank", "rank", CELL_COUNT},
+                                 {"cosine", "cosine", CELL_RATIO},
+                                 {"line", "line", CELL_COUNT},
+                                 {"text", "text", CELL_TEXT},
+                                 {NULL, NULL, CELL_TEXT}};
+
+static int print_hits(const embed_run *run) {
+  table t = table_start(columns);
+  for (int i = 0; i < run->found; i++) {
+    const hit *h = &run->hits[i];
+    table_add(&t, (cell[]){cell_number(i + 1), cell_number(h->cosine),
+                           cell_number((double)h->number), cell_text(h->text)});
+  }
+  int code = run->o->common.json ? table_print_json(&t, run->m.ctx, stdout)
+                                 : table_print(&t, stdout);
+  table_free(&t);
+  return code;
+}
 
 /* ---- windows ------------------------------------------------------------------------ */
 
@@ -183,12 +387,12 @@ static int put_window(embed_run *run, size_t before) {
   int code = EXIT_OK;
   for (int i = 0; i < w->count && !code; i++) {
     if (o->query)
-      nearest_offer(&run->found, before + (size_t)i + 1, w, i);
+      offer_hit(run, before + (size_t)i + 1, i);
     else if (o->common.json)
       put_embedding(&run->w, w, i, o->model.count);
     else if (o->vectors || (!o->out && o->model.count < 2))
       print_vector(w, i);
-    if (o->out) code = vector_file_add(&run->file, vector_at(w, i));
+    if (o->out) code = add_vector(run, vector_at(w, i));
   }
   if (!code && ferror(stdout)) code = check_written(stdout, "the vectors");
   return code;
@@ -208,27 +412,15 @@ static int all_windows(embed_run *run) {
   return code ? code : line_check(&run->in);
 }
 
-/* ---- before and after --------------------------------------------------------------- */
-
-static int start_search(embed_run *run) {
-  const embed_options *o = run->o;
-  int32_t tokens;
-  run->query = need((size_t)run->window.width, sizeof *run->query);
-  attend_status status = attend_embed_texts(run->e, 1, &o->query, NULL, run->query, &tokens);
-  if (status) return complain_status(run->m.ctx, status);
-  run->empty += tokens == 0;
-  run->found.most = o->top ? o->top : 10;
-  run->found.query = run->query;
-  run->found.hits = need((size_t)run->found.most, sizeof(hit));
-  return EXIT_OK;
-}
+/* ---- the verb ---------------------------------------------------------------------- */
 
 static int start(embed_run *run) {
   const embed_options *o = run->o;
   int width = attend_embedder_width(run->e);
+  run->started = seconds_now();
   run->in = (line_source){.words = o->model.words, .count = o->model.count};
   make_window(&run->window, o->model.count ? o->model.count : WINDOW, width);
-  if (o->out) return vector_file_start(&run->file, run->m.ctx, o->out, width);
+  if (o->out) return start_file(run);
   return o->query ? start_search(run) : EXIT_OK;
 }
 
@@ -242,65 +434,52 @@ static void print_warnings(const embed_run *run) {
              empty == 1 ? "has" : "have", empty == 1 ? "its vector is" : "their vectors are");
 }
 
-static int finish_file(embed_run *run) {
-  const embed_options *o = run->o;
-  attend_pooling pooling = attend_embedder_pooling(run->e);
-  double seconds = seconds_now() - run->started;
-  const char *metadata[] = {"model",  attend_config_family(attend_model_config(run->m.model)),
-                            "pool",   attend_pooling_name(pooling),
-                            "length", o->embed.no_normalize ? "any" : "1",
-                            NULL};
-  int code = vector_file_finish(&run->file, metadata);
-  if (code || o->common.json || o->vectors) return code;
-  printf("%zu texts of %zu tokens: [%zu, %d] in %s, %.1f texts/s\n", run->texts, run->tokens,
-         run->file.rows, run->window.width, o->out, (double)run->texts / seconds);
-  return EXIT_OK;
-}
-
-static int finish(embed_run *run) {
+static int finish_all(embed_run *run) {
   const embed_options *o = run->o;
   int code = o->out ? finish_file(run) : EXIT_OK;
   print_warnings(run);
   if (o->query)
-    code = nearest_print(&run->found, run->m.ctx, o->common.json);
+    code = print_hits(run);
   else if (!o->common.json && !o->out && !o->vectors && o->model.count > 1)
     code = print_cosines(&run->window);
   return code ? code : check_written(stdout, "the vectors");
 }
 
+static int open_model(embed_run *run) {
+  model_options model = run->o->model;
+  attend_embed_options how = run->o->embed;
+  model.no_head = model.text = true;
+  int code = model_open(&run->o->common, &model, &run->m);
+  if (code) return code;
+  how.folder = run->m.path;
+  how.progress = show_progress;
+  how.user = run;
+  attend_status status = attend_embedder_create(run->m.model, run->m.tokenizer, &how, &run->e);
+  return status ? complain_status(run->m.ctx, status) : EXIT_OK;
+}
+
 static int embed(embed_run *run) {
-  const embed_options *o = run->o;
-  bool rows = o->common.json && !o->query;
-  attend_embed_options embed_as = o->embed;
-  embed_as.progress = show_progress;
-  embed_as.user = run;
-  int code = embedder_open(&o->common, &o->model, embed_as, &run->m, &run->e);
-  run->started = seconds_now();
+  bool rows = run->o->common.json && !run->o->query;
+  int code = open_model(run);
   if (!code) code = start(run);
   if (code) return code;
-  if (rows) {
-    run->w = attend_json_writer_file(run->m.ctx, stdout);
-    attend_json_open(&run->w, '[');
-  }
+  if (rows) run->w = json_rows_open(run->m.ctx);
   code = all_windows(run);
-  if (rows) {
-    attend_json_indent(&run->w, true);
-    attend_json_close(&run->w, ']');
-    attend_status status = attend_json_finish(&run->w);
-    if (status && !code) code = complain_status(run->m.ctx, status);
-  }
-  return code ? code : finish(run);
+  int closed = rows ? json_rows_close(&run->w, run->m.ctx) : EXIT_OK;
+  if (!code) code = closed;
+  return code ? code : finish_all(run);
 }
 
 int cmd_embed(int argc, char **argv) {
   embed_options o = {.embed = {ATTEND_INIT(attend_embed_options)}};
   embed_run run = {.o = &o};
-  argp_parse(&argp, argc, argv, 0, NULL, &o);
+  options_read(&verb_embed, argc, argv, &o);
   int code = embed(&run);
   free_window(&run.window);
+  for (int i = 0; i < run.found; i++) free(run.hits[i].text);
+  free(run.hits);
   free(run.query);
-  nearest_free(&run.found);
-  vector_file_drop(&run.file);
+  attend_draft_drop(run.draft);
   line_free(&run.in);
   attend_embedder_free(run.e);
   model_close(&run.m);

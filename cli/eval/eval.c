@@ -2,7 +2,6 @@
  *
  * The losses are attend/evaluate.h's; rouge.c has --rouge.
  */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,104 +33,77 @@ typedef struct {
 
 /* ---- options ------------------------------------------------------------------------ */
 
-enum { KEY_STRIDE = 1500, KEY_CONTEXT, KEY_LIMIT, KEY_BATCH, KEY_IDS };
-
-static const struct argp_option list[] = {
-    {"stride", KEY_STRIDE, "N", 0,
-     "Tokens that each window after the first scores (default: half of the "
-     "context)",
-     0},
-    {"context", KEY_CONTEXT, "N", 0,
-     "Tokens of a window (default: the model's positions, at most 2048; of a "
-     "masked model at most 128)",
-     0},
-    {"limit", KEY_LIMIT, "N", 0, "Score N tokens of each text at most", 0},
-    {"batch", KEY_BATCH, "N", 0, "Windows at once (default: 4)", 0},
-    {"ids", KEY_IDS, 0, 0, "The texts are token ids, without special tokens around them", 0},
+static const option_row own[] = {
+    {"stride", "N",
+     "Tokens that each window after the first scores (default: half of the context)",
+     NUMBER(eval_options, evaluate.stride, 1, 1 << 24)},
+    {"context", "N",
+     "Tokens of a window (default: the model's positions, at most 2048; of a masked model at most "
+     "128)",
+     NUMBER(eval_options, evaluate.context, 1, 1 << 24)},
+    {"limit", "N", "Score N tokens of each text at most",
+     NUMBER(eval_options, evaluate.limit, 1, INT32_MAX)},
+    {"batch", "N", "Windows at once (default: 4)", NUMBER(eval_options, evaluate.batch, 1, 256)},
+    {"ids", NULL, "The texts are token ids, without special tokens around them",
+     FLAG(eval_options, is_ids)},
     {0}};
+static const option_part parts[] = {{own, 0},
+                                    {option_rows_json, offsetof(eval_options, common)},
+                                    {option_rows_run, offsetof(eval_options, common)},
+                                    {option_rows_model, offsetof(eval_options, model)},
+                                    {0}};
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  eval_options *o = state->input;
-  switch (key) {
-    case KEY_STRIDE:
-      o->evaluate.stride = (int)options_number(state, "--stride", arg, 1, 1 << 24);
-      return 0;
-    case KEY_CONTEXT:
-      o->evaluate.context = (int)options_number(state, "--context", arg, 1, 1 << 24);
-      return 0;
-    case KEY_LIMIT:
-      o->evaluate.limit = (int)options_number(state, "--limit", arg, 1, INT32_MAX);
-      return 0;
-    case KEY_BATCH:
-      o->evaluate.batch = (int)options_number(state, "--batch", arg, 1, 256);
-      return 0;
-    case KEY_IDS:
-      o->is_ids = true;
-      return 0;
-    default:
-      return model_parse(key, state, &o->model);
-  }
+static void finish(struct argp_state *state, char **words, int count, void *input) {
+  eval_options *o = input;
+  model_words(state, words, count, &o->model);
+  o->model.text = !o->is_ids;
 }
 
-static const struct argp argp = {
-    .options = list,
-    .parser = parse,
-    .args_doc = "MODEL [FILE...]",
-    .doc =
-        "The perplexity of texts: files, or the standard input. Loss is the "
-        "mean of -log p over the tokens, in nats; perplexity its exponential; "
-        "bits per byte the sum over the bytes of the text."
-        "\vDecoders read windows of --context tokens, each ending --stride "
-        "tokens after the one before. The first window scores all of its "
-        "tokens, a later one the last --stride. Each token is scored once and "
-        "sees at least context - stride + 1 tokens before it, unless the text "
-        "has fewer. If the model has a begin token, it precedes the text, and "
-        "the first token is scored too.\n\n"
-        "Masked models read parts of --context tokens side by side, with one "
-        "token masked at a time (pseudo-perplexity).\n\n"
-        "Ctrl-C prints the results so far and exits with 130.\n\n"
-        "attend eval --rouge scores summaries: see attend eval --rouge --help.",
-    .children = model_children};
+static const verb_options verb_eval = {
+    parts, "MODEL [FILE...]",
+    "The perplexity of texts: files, or the standard input. Loss is the mean of -log p over the "
+    "tokens, in nats; perplexity its exponential; bits per byte the sum over the bytes of the text."
+    "\vDecoders read windows of --context tokens, each ending --stride tokens after the one "
+    "before. The first window scores all of its tokens, a later one the last --stride. Each token "
+    "is scored once and sees at least context - stride + 1 tokens before it, unless the text has "
+    "fewer. If the model has a begin token, it precedes the text, and the first token is scored "
+    "too.\n\n"
+    "Masked models read parts of --context tokens side by side, with one token masked at a time "
+    "(pseudo-perplexity).\n\n"
+    "Ctrl-C prints the results so far and exits with 130.\n\n"
+    "attend eval --rouge scores summaries: see attend eval --rouge --help.",
+    finish};
 
 /* ---- texts ---------------------------------------------------------------------------- */
-
-static char *read_file(const char *name, size_t *length, int *code) {
-  FILE *in = fopen(name, "rb");
-  if (!in) {
-    complain("%s cannot be read: %s", name, strerror(errno));
-    *code = EXIT_FAILED;
-    return NULL;
-  }
-  char *text = input_all(in, name, length, code);
-  fclose(in);
-  return text;
-}
 
 static const char *name_of(const eval_run *run, int i) {
   return run->o->model.count ? run->o->model.words[i] : "-";
 }
 
-static int set_ids(attend_evaluation *e, const char *text, attend_status *status) {
+static int set_ids(const eval_run *run, attend_evaluation *e, const char *text) {
   id_list ids = {0};
+  attend_status status = ATTEND_OK;
   int code = input_ids(text, &ids);
-  if (!code) *status = attend_evaluation_set_ids(e, ids.id, ids.count);
+  if (!code) status = attend_evaluation_set_ids(e, ids.id, ids.count);
   free(ids.id);
-  return code;
+  return status ? complain_status(run->m.ctx, status) : code;
 }
 
-static int read_text(eval_run *run, int i) {
+static int read_text(const eval_run *run, int i) {
   size_t length = 0;
   int code = EXIT_OK;
-  attend_status status = ATTEND_OK;
   attend_evaluation *e = run->text[i];
-  char *text = run->o->model.count ? read_file(name_of(run, i), &length, &code)
+  char *text = run->o->model.count ? input_file(name_of(run, i), &length)
                                    : input_all(stdin, "the standard input", &length, &code);
-  if (!code && run->o->is_ids)
-    code = set_ids(e, text, &status);
-  else if (!code)
-    status = attend_evaluation_set_text(e, text, length);
+  if (!text) return EXIT_FAILED;
+  if (!code && run->o->is_ids) {
+    code = set_ids(run, e, text);
+  } else if (!code) {
+    attend_status status = attend_evaluation_set_text(e, text, length);
+    if (status) code = complain_status(run->m.ctx, status);
+  }
   free(text);
-  return status ? complain_status(run->m.ctx, status) : code;
+  return code;
 }
 
 static int show_progress(double done, void *user) {
@@ -262,8 +234,7 @@ int cmd_eval(int argc, char **argv) {
     if (!strcmp(argv[i], "--rouge")) return cmd_eval_rouge(argc, argv);
   eval_options o = {.evaluate = {ATTEND_INIT(attend_evaluate_options)}};
   eval_run run = {.o = &o};
-  argp_parse(&argp, argc, argv, 0, NULL, &o);
-  o.model.text = !o.is_ids;
+  options_read(&verb_eval, argc, argv, &o);
   int code = model_open(&o.common, &o.model, &run.m);
   if (!code) code = read_texts(&run);
   if (!code) code = score_all(&run);
