@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_COLUMNS = 24, NARROWEST = 80, CELL_SIZE = 32 };
+enum { MOST_COLUMNS = 32, NARROWEST = 80, CELL_SIZE = 32 };
 
 cell cell_none(void) { return (cell){NULL, NAN}; }
 
@@ -239,7 +239,8 @@ int json_rows_close(attend_json_writer *w, attend_context *ctx) {
 
 void table_put_members(const table *t, size_t row, attend_json_writer *w) {
   for (int c = 0; c < t->width; c++)
-    put_cell(w, &t->columns[c], &t->cells[row * (size_t)t->width + (size_t)c]);
+    if (*t->columns[c].name)
+      put_cell(w, &t->columns[c], &t->cells[row * (size_t)t->width + (size_t)c]);
 }
 
 int table_print_json(const table *t, attend_context *ctx, FILE *out) {

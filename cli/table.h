@@ -19,7 +19,7 @@ typedef enum {
 } cell_kind;
 
 typedef struct {
-  const char *name;  /* in JSON */
+  const char *name;  /* in JSON; "": only in a table */
   const char *title; /* of the column; NULL: only in JSON */
   cell_kind kind;
 } column;

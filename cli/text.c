@@ -35,7 +35,7 @@ char *input_file(const char *path, size_t *length) {
   FILE *in = fopen(path, "rb");
   int code = EXIT_OK;
   if (!in) {
-    complain("%s cannot be opened: %s", path, strerror(errno));
+    complain("%s cannot be read: %s", path, strerror(errno));
     return NULL;
   }
   char *text = input_all(in, path, length, &code);

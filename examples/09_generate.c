@@ -81,8 +81,8 @@ static int draw(attend_prompt prompt, attend_generate_options o) {
 }
 
 static int write_on(const char *text, int tokens) {
-  TRY(attend_encode(encoding, text, strlen(text), NULL));
-  attend_prompt prompt = {encoding->id, (int)encoding->count};
+  attend_prompt prompt;
+  TRY(attend_prompt_encode(model, encoding, text, strlen(text), &prompt));
   attend_generate_options o = attend_generate_defaults();
   o.tokenizer = tokenizer;
   o.max_new = tokens;

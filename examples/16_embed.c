@@ -14,14 +14,12 @@ int main(int argc, char **argv) {
   const char *texts[] = {"the cat sat on the mat", "the cats sat", "a dog"};
   attend_embed_options o = {ATTEND_INIT(attend_embed_options)};
   attend_context *ctx;
-  attend_checkpoint *files;
   attend_model *model;
   attend_tokenizer *tokenizer;
   attend_embedder *e;
   o.folder = path; /* pooling configured by sentence-transformers */
   TRY(attend_context_create(NULL, &ctx));
-  TRY(attend_checkpoint_open(ctx, path, &files));
-  TRY(attend_model_create(files, NULL, &model));
+  TRY(attend_open(ctx, path, &model));
   if (attend_tokenizer_load(ctx, words, &tokenizer) == ATTEND_UNSUPPORTED)
     return puts(attend_message(ctx)), 0; /* a build without tokenizers */
   TRY(attend_embedder_create(model, tokenizer, &o, &e));
@@ -34,7 +32,6 @@ int main(int argc, char **argv) {
   attend_embedder_free(e);
   attend_tokenizer_free(tokenizer);
   attend_model_free(model);
-  attend_checkpoint_close(files);
   attend_context_free(ctx);
   return 0;
 }

@@ -12,13 +12,11 @@ int main(int argc, char **argv) {
   const char *path = argc > 1 ? argv[1] : "tests/golden/models/stories260K";
   const char *text = argc > 2 ? argv[2] : "Tom had a red boat. It was a zebra.";
   attend_context *ctx;
-  attend_checkpoint *files;
   attend_model *model;
   attend_tokenizer *tokenizer;
   attend_evaluation *e;
   TRY(attend_context_create(NULL, &ctx));
-  TRY(attend_checkpoint_open(ctx, path, &files));
-  TRY(attend_model_create(files, NULL, &model));
+  TRY(attend_open(ctx, path, &model));
   if (attend_tokenizer_load(ctx, path, &tokenizer) == ATTEND_UNSUPPORTED)
     return puts(attend_message(ctx)), 0; /* a build without tokenizers */
   TRY(attend_evaluation_create(model, tokenizer, NULL, &e));
@@ -34,7 +32,6 @@ int main(int argc, char **argv) {
   attend_evaluation_free(e);
   attend_tokenizer_free(tokenizer);
   attend_model_free(model);
-  attend_checkpoint_close(files);
   attend_context_free(ctx);
   return 0;
 }

@@ -14,15 +14,13 @@ int main(int argc, char **argv) {
   const char *text = argc > 3 ? argv[3] : "the cat [MASK] on the ___";
   attend_fill_options top3 = {ATTEND_INIT(attend_fill_options)};
   attend_context *ctx;
-  attend_checkpoint *files;
   attend_model *model;
   attend_tokenizer *tokenizer;
   attend_filler *filler;
   const attend_filled *one;
   top3.top = 3;
   TRY(attend_context_create(NULL, &ctx));
-  TRY(attend_checkpoint_open(ctx, path, &files));
-  TRY(attend_model_create(files, NULL, &model));
+  TRY(attend_open(ctx, path, &model));
   if (attend_tokenizer_load(ctx, words, &tokenizer) == ATTEND_UNSUPPORTED)
     return puts(attend_message(ctx)), 0; /* a build without tokenizers */
   TRY(attend_filler_create(model, tokenizer, &top3, &filler));
@@ -33,7 +31,6 @@ int main(int argc, char **argv) {
   attend_filler_free(filler);
   attend_tokenizer_free(tokenizer);
   attend_model_free(model);
-  attend_checkpoint_close(files);
   attend_context_free(ctx);
   return 0;
 }

@@ -7,7 +7,6 @@
 #include <string.h>
 
 static attend_context *ctx;
-static attend_checkpoint *files;
 static attend_model *model;
 
 static attend_status summarize(attend_summarizer *s, const char *text) {
@@ -30,12 +29,11 @@ int main(int argc, char **argv) {
              *text = argc > 2 ? argv[2] : "This package has a fast tool to compress files.";
   attend_summarizer *s = NULL;
   attend_status status = attend_context_create(NULL, &ctx);
-  if (!status) status = attend_checkpoint_open(ctx, path, &files);
-  if (!status) status = attend_model_create(files, NULL, &model);
+  if (!status) status = attend_open(ctx, path, &model);
   if (!status) status = attend_summarizer_create(model, path, NULL, &s);
   if (!status) status = summarize(s, text);
   if (status) fprintf(stderr, "%s\n", attend_message(ctx));
   attend_summarizer_free(s), attend_model_free(model);
-  attend_checkpoint_close(files), attend_context_free(ctx);
+  attend_context_free(ctx);
   return status && status != ATTEND_UNSUPPORTED; /* built without tokenizers */
 }

@@ -11,20 +11,17 @@ int main(int argc, char **argv) {
   const char *forms[] = {"softmax", "favor(m=256)", "elu", "argmax"};
   const int32_t ids[] = {3, 14, 15, 92, 65, 35, 89, 79, 32, 38};
   attend_context *ctx;
-  attend_checkpoint *files;
   attend_model *model;
   attend_comparison *c;
   const attend_form_result *r;
   TRY(attend_context_create(NULL, &ctx));
-  TRY(attend_checkpoint_open(ctx, path, &files));
-  TRY(attend_model_create(files, NULL, &model));
+  TRY(attend_open(ctx, path, &model));
   TRY(attend_comparison_create(model, 10, ids, 4, forms, NULL, &c));
   printf("%-14s %9s %9s %9s\n", "form", "loss", "agreement", "attention");
   for (int i = 0; (r = attend_comparison_get(c, i)); i++)
     printf("%-14s %9.4f %9.2f %9.4f\n", r->form, r->loss, r->agreement, r->attention);
   attend_comparison_free(c);
   attend_model_free(model);
-  attend_checkpoint_close(files);
   attend_context_free(ctx);
   return 0;
 }

@@ -236,8 +236,8 @@ static int compare(const model_opened *m, const compare_options *o, const id_lis
   how.progress = show_progress;
   how.user = (void *)&o->forms;
   progress_start("comparing", 1);
-  attend_status status = attend_comparison_create(
-      m->model, (int)ids->count, ids->id, (int)o->forms.count, o->forms.text, &how, &c);
+  attend_status status = attend_comparison_create(m->model, (int)ids->count, ids->id,
+                                                  (int)o->forms.count, o->forms.text, &how, &c);
   progress_end();
   if (status) return complain_status(m->ctx, status);
   int code = print(c, o, m->ctx);

@@ -48,23 +48,39 @@ static const verb_options verb_runs = {
     "rouge.json, as attend eval --rouge --json prints it, its scores are shown, too.",
     finish};
 
-/* ---- the table ----------------------------------------------------------------------- */
+/* ---- tables and JSON ------------------------------------------------------------------ */
 
-/* valid and rouge1.. are given with their ends; the table has a text for them. */
-static const column columns[] = {
-    {"run", "run", CELL_TEXT},          {"form", "form", CELL_TEXT},
-    {"roles", "in", CELL_TEXT},         {"parameters", "parameters", CELL_NUMBER},
-    {"steps", "steps", CELL_COUNT},     {"valid", "valid", CELL_TEXT},
-    {"best_step", "at", CELL_COUNT},    {"last", "last", CELL_RATIO},
-    {"step_s", "s/step", CELL_SECONDS}, {"tokens_per_s", "tokens/s", CELL_NUMBER},
-    {"bytes", "memory", CELL_BYTES},    {NULL, NULL, CELL_TEXT}};
+enum { CELL = 48 };
+
+/* Numbers with their ends: in a table one text. */
+#define WITH_ENDS(name, title)                                                                   \
+  {name, NULL, CELL_RATIO}, {name "_low", NULL, CELL_RATIO}, {name "_high", NULL, CELL_RATIO}, { \
+    "", title, CELL_TEXT                                                                         \
+  }
+static const column columns[] = {{"run", "run", CELL_TEXT},
+                                 {"form", "form", CELL_TEXT},
+                                 {"roles", "in", CELL_TEXT},
+                                 {"encoder_width", NULL, CELL_COUNT},
+                                 {"decoder_width", NULL, CELL_COUNT},
+                                 {"seeds", NULL, CELL_COUNT},
+                                 {"parameters", "parameters", CELL_NUMBER},
+                                 {"steps", "steps", CELL_COUNT},
+                                 WITH_ENDS("valid", "valid"),
+                                 {"best_step", "at", CELL_COUNT},
+                                 {"last", "last", CELL_RATIO},
+                                 {"step_s", "s/step", CELL_SECONDS},
+                                 {"tokens_per_s", "tokens/s", CELL_NUMBER},
+                                 {"seconds", NULL, CELL_SECONDS},
+                                 {"bytes", "memory", CELL_BYTES},
+                                 WITH_ENDS("rouge1", NULL),
+                                 WITH_ENDS("rouge2", NULL),
+                                 WITH_ENDS("rougeL", NULL),
+                                 {0}};
 static const column scored[] = {{"run", "run", CELL_TEXT},
                                 {"rouge1", "ROUGE-1", CELL_TEXT},
                                 {"rouge2", "ROUGE-2", CELL_TEXT},
                                 {"rougeL", "ROUGE-L", CELL_TEXT},
-                                {NULL, NULL, CELL_TEXT}};
-
-enum { CELL = 48 };
+                                {0}};
 
 static cell known(double x) { return isfinite(x) ? cell_number(x) : cell_none(); }
 
@@ -80,91 +96,37 @@ static cell spread_cell(const attend_run_number *n, char text[CELL]) {
 static cell text_or_none(const char *text) { return text[0] ? cell_text(text) : cell_none(); }
 
 static void add_row(table *t, const attend_run_facts *f) {
-  const attend_run_number *n = f->number;
-  char valid[CELL];
-  table_add(t,
-            (cell[]){cell_text(f->name), text_or_none(f->form), text_or_none(f->roles),
-                     known(n[ATTEND_RUN_PARAMETERS].mean), known(n[ATTEND_RUN_STEPS].mean),
-                     spread_cell(&n[ATTEND_RUN_VALID], valid), known(n[ATTEND_RUN_BEST_STEP].mean),
-                     known(n[ATTEND_RUN_LAST].mean), known(n[ATTEND_RUN_STEP_SECONDS].mean),
-                     known(n[ATTEND_RUN_SPEED].mean), known(n[ATTEND_RUN_BYTES].mean)});
-}
-
-static int print_runs(const attend_run_facts *runs, int count) {
-  table t = table_start(columns);
-  for (int i = 0; i < count; i++) add_row(&t, &runs[i]);
-  int code = table_print(&t, stdout);
-  table_free(&t);
-  return code;
-}
-
-static int print_scores(const attend_run_facts *runs, int count) {
-  table t = table_start(scored);
-  char text[3][CELL];
-  int some = 0;
-  for (int i = 0; i < count; i++) {
-    const attend_run_number *n = &runs[i].number[ATTEND_RUN_ROUGE1];
-    if (!isfinite(n->mean)) continue;
-    table_add(&t, (cell[]){cell_text(runs[i].name), spread_cell(n, text[0]),
-                           spread_cell(n + 1, text[1]), spread_cell(n + 2, text[2])});
-    some++;
-  }
-  if (some) printf("\n");
-  int code = some ? table_print(&t, stdout) : EXIT_OK;
-  table_free(&t);
-  return code;
-}
-
-/* ---- JSON ------------------------------------------------------------------------------ */
-
-#define WITH_ENDS(name) \
-  {name, NULL, CELL_RATIO}, {name "_low", NULL, CELL_RATIO}, { name "_high", NULL, CELL_RATIO }
-static const column members[] = {{"run", NULL, CELL_TEXT},
-                                 {"form", NULL, CELL_TEXT},
-                                 {"roles", NULL, CELL_TEXT},
-                                 {"encoder_width", NULL, CELL_COUNT},
-                                 {"decoder_width", NULL, CELL_COUNT},
-                                 {"seeds", NULL, CELL_COUNT},
-                                 {"parameters", NULL, CELL_COUNT},
-                                 {"steps", NULL, CELL_COUNT},
-                                 WITH_ENDS("valid"),
-                                 {"best_step", NULL, CELL_COUNT},
-                                 {"last", NULL, CELL_RATIO},
-                                 {"step_s", NULL, CELL_SECONDS},
-                                 {"tokens_per_s", NULL, CELL_NUMBER},
-                                 {"seconds", NULL, CELL_SECONDS},
-                                 {"bytes", NULL, CELL_BYTES},
-                                 WITH_ENDS("rouge1"),
-                                 WITH_ENDS("rouge2"),
-                                 WITH_ENDS("rougeL"),
-                                 {NULL, NULL, CELL_TEXT}};
-
-static int put_number(cell *row, int at, const attend_run_facts *f, int which) {
-  const attend_run_number *n = &f->number[which];
-  row[at++] = known(n->mean);
-  if (which != ATTEND_RUN_VALID && which < ATTEND_RUN_ROUGE1) return at;
-  row[at++] = known(n->low);
-  row[at++] = known(n->high);
-  return at;
-}
-
-static void add_members(table *t, const attend_run_facts *f) {
-  cell row[sizeof members / sizeof *members] = {
+  cell row[sizeof columns / sizeof *columns] = {
       cell_text(f->name),
       text_or_none(f->form),
       text_or_none(f->roles),
       f->encoder_width ? cell_number(f->encoder_width) : cell_none(),
       f->decoder_width ? cell_number(f->decoder_width) : cell_none(),
       cell_number(f->seeds)};
+  char spread[ATTEND_RUN_NUMBERS][CELL];
   int at = 6;
-  for (int i = 0; i < ATTEND_RUN_NUMBERS; i++) at = put_number(row, at, f, i);
+  for (int i = 0; i < ATTEND_RUN_NUMBERS; i++) {
+    const attend_run_number *n = &f->number[i];
+    row[at++] = known(n->mean);
+    if (i != ATTEND_RUN_VALID && i < ATTEND_RUN_ROUGE1) continue;
+    row[at++] = known(n->low);
+    row[at++] = known(n->high);
+    row[at++] = spread_cell(n, spread[i]);
+  }
   table_add(t, row);
 }
 
-static int print_json(attend_context *ctx, const attend_run_facts *runs, int count) {
-  table t = table_start(members);
-  for (int i = 0; i < count; i++) add_members(&t, &runs[i]);
-  int code = table_print_json(&t, ctx, stdout);
+static int print_scores(const attend_run_facts *runs, int count) {
+  table t = table_start(scored);
+  char text[3][CELL];
+  for (int i = 0; i < count; i++) {
+    const attend_run_number *n = &runs[i].number[ATTEND_RUN_ROUGE1];
+    if (isfinite(n->mean))
+      table_add(&t, (cell[]){cell_text(runs[i].name), spread_cell(n, text[0]),
+                             spread_cell(n + 1, text[1]), spread_cell(n + 2, text[2])});
+  }
+  if (t.rows) printf("\n");
+  int code = t.rows ? table_print(&t, stdout) : EXIT_OK;
   table_free(&t);
   return code;
 }
@@ -236,15 +198,17 @@ static attend_status plot_runs(attend_context *ctx, const attend_run_facts *runs
   return status;
 }
 
-/* ---- the whole --------------------------------------------------------------------------- */
+/* ---- the verb ------------------------------------------------------------------------------ */
 
-static int print_all(attend_context *ctx, const runs_options *o, const attend_run_facts *runs,
-                     int count) {
+static int print(attend_context *ctx, const runs_options *o, const attend_run_facts *runs,
+                 int count) {
   attend_status status = o->curve ? plot_runs(ctx, runs, count, o->curve) : ATTEND_OK;
   if (status) return complain_status(ctx, status);
-  if (o->common.json) return print_json(ctx, runs, count);
-  int code = print_runs(runs, count);
-  return code ? code : print_scores(runs, count);
+  table t = table_start(columns);
+  for (int i = 0; i < count; i++) add_row(&t, &runs[i]);
+  int code = o->common.json ? table_print_json(&t, ctx, stdout) : table_print(&t, stdout);
+  table_free(&t);
+  return code || o->common.json ? code : print_scores(runs, count);
 }
 
 int cmd_compare_runs(int argc, char **argv) {
@@ -256,11 +220,12 @@ int cmd_compare_runs(int argc, char **argv) {
   how.join_seeds = o.seeds;
   attend_context *ctx = options_context(&o.common, NULL, &code);
   if (!code) {
-    attend_status status = attend_runs_read(ctx, o.count, (const char *const *)o.paths, &how, &runs);
+    attend_status status =
+        attend_runs_read(ctx, o.count, (const char *const *)o.paths, &how, &runs);
     if (status) code = complain_status(ctx, status);
   }
   while (runs && attend_runs_get(runs, count)) count++;
-  if (!code) code = print_all(ctx, &o, attend_runs_get(runs, 0), count);
+  if (!code) code = print(ctx, &o, attend_runs_get(runs, 0), count);
   attend_runs_free(runs);
   attend_context_free(ctx);
   return code;

@@ -315,8 +315,8 @@ static int print_hits(const embed_run *run) {
     table_add(&t, (cell[]){cell_number(i + 1), cell_number(h->cosine),
                            cell_number((double)h->number), cell_text(h->text)});
   }
-  int code = run->o->common.json ? table_print_json(&t, run->m.ctx, stdout)
-                                 : table_print(&t, stdout);
+  int code =
+      run->o->common.json ? table_print_json(&t, run->m.ctx, stdout) : table_print(&t, stdout);
   table_free(&t);
   return code;
 }

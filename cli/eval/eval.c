@@ -34,8 +34,7 @@ typedef struct {
 /* ---- options ------------------------------------------------------------------------ */
 
 static const option_row own[] = {
-    {"stride", "N",
-     "Tokens that each window after the first scores (default: half of the context)",
+    {"stride", "N", "Tokens that each window after the first scores (default: half of the context)",
      NUMBER(eval_options, evaluate.stride, 1, 1 << 24)},
     {"context", "N",
      "Tokens of a window (default: the model's positions, at most 2048; of a masked model at most "

@@ -124,87 +124,69 @@ static void print_chosen(const summarize_options *o, const extracted *e) {
   }
 }
 
-/* ---- the table ------------------------------------------------------------------ */
+/* ---- tables and JSON ------------------------------------------------------------- */
 
-static const column columns[] = {{"chosen", "", CELL_TEXT},
-                                 {"rank", "rank", CELL_COUNT},
-                                 {"centrality", "centrality", CELL_TEXT},
-                                 {"bar", "", CELL_TEXT},
-                                 {"sentence", "sentence", CELL_COUNT},
-                                 {"start", "start", CELL_COUNT},
-                                 {"end", "end", CELL_COUNT},
-                                 {"text", "text", CELL_TEXT},
-                                 {0}};
+static const column columns[] = {{"document", NULL, CELL_TEXT},  {"number", NULL, CELL_COUNT},
+                                 {"sentence", NULL, CELL_COUNT}, {"", "", CELL_TEXT},
+                                 {"rank", "rank", CELL_COUNT},   {"centrality", NULL, CELL_NUMBER},
+                                 {"chosen", NULL, CELL_OK},      {"same_as", NULL, CELL_COUNT},
+                                 {"", "centrality", CELL_TEXT},  {"", "", CELL_TEXT},
+                                 {"", "sentence", CELL_COUNT},   {"start", "start", CELL_COUNT},
+                                 {"end", "end", CELL_COUNT},     {"text", NULL, CELL_TEXT},
+                                 {"", "text", CELL_TEXT},        {0}};
 
 /* At most CUT characters. */
-static char *make_cut(const extracted *e, const attend_ranked_sentence *s) {
-  char *line = make_line(e, s), *cut = need(4 * CUT + 8, 1);
+static char *make_cut(const char *line) {
+  char *cut = need(4 * CUT + 8, 1);
   FILE *to = fmemopen(cut, 4 * CUT + 8, "w");
   if (to) {
     text_print_cut(to, line, CUT);
     fclose(to);
   }
-  free(line);
   return cut;
 }
 
-static void add_row(table *t, const extracted *e, int i) {
+static void add_row(table *t, const extract_run *run, int d, int i) {
+  const extracted *e = &run->all[d];
   const attend_ranked_sentence *s = sentence_of(e, i);
   char mark[16] = "", share[32], bar[BAR_BYTES];
-  char *text = make_cut(e, s);
+  char *line = make_line(e, s), *cut = make_cut(line);
   if (s->chosen) strcpy(mark, "*");
   if (s->same >= 0) snprintf(mark, sizeof mark, "=%d", s->same + 1);
   snprintf(share, sizeof share, "%.3g%%", 100 * s->centrality);
   make_bar(s->height, bar);
-  cell row[] = {cell_text(mark),
-                cell_number(s->rank),
-                cell_text(share),
-                cell_text(bar),
-                cell_number(i + 1),
-                cell_number((double)s->start),
-                cell_number((double)(s->start + s->length)),
-                cell_text(text)};
-  table_add(t, row);
-  free(text);
+  table_add(t,
+            (cell[]){cell_text(e->name), cell_number(d), cell_number(i + 1), cell_text(mark),
+                     cell_number(s->rank), cell_number(s->centrality), cell_number(s->chosen),
+                     s->same < 0 ? cell_none() : cell_number(s->same + 1), cell_text(share),
+                     cell_text(bar), cell_number(i + 1), cell_number((double)s->start),
+                     cell_number((double)(s->start + s->length)), cell_text(line), cell_text(cut)});
+  free(line);
+  free(cut);
 }
 
-static int print_table(const extracted *e) {
+/* The chosen sentences of a document, or `all`. */
+static void add_rows(table *t, const extract_run *run, int d, bool all) {
   const attend_ranked_sentence *s;
+  for (int i = 0; (s = sentence_of(&run->all[d], i)); i++)
+    if (s->chosen || (all && s->words)) add_row(t, run, d, i);
+}
+
+static int print_json(const extract_run *run) {
   table t = table_start(columns);
-  for (int i = 0; (s = sentence_of(e, i)); i++)
-    if (s->words) add_row(&t, e, i);
-  int code = table_print(&t, stdout);
+  for (int d = 0; d < run->count; d++)
+    if (is_done(&run->all[d])) add_rows(&t, run, d, run->o->ranks);
+  int code = table_print_json(&t, run->ctx, stdout);
   table_free(&t);
   return code;
 }
 
-/* ---- JSON ----------------------------------------------------------------------- */
-
-static void put_sentence(attend_json_writer *w, const extracted *e, int number, int i) {
-  const attend_ranked_sentence *s = sentence_of(e, i);
-  char *line = make_line(e, s);
-  json_row_open(w);
-  json_text(w, "document", e->name);
-  json_number(w, "number", number);
-  json_number(w, "sentence", i + 1);
-  json_number(w, "rank", s->rank);
-  json_number(w, "centrality", s->centrality);
-  json_truth(w, "chosen", s->chosen);
-  json_number(w, "same_as", s->same < 0 ? (double)NAN : s->same + 1);
-  json_number(w, "start", (double)s->start);
-  json_number(w, "end", (double)(s->start + s->length));
-  json_text(w, "text", line);
-  attend_json_close(w, '}');
-  free(line);
-}
-
-static int print_json(const extract_run *run) {
-  attend_json_writer w = json_rows_open(run->ctx);
-  const attend_ranked_sentence *s;
-  for (int d = 0; d < run->count; d++)
-    for (int i = 0; is_done(&run->all[d]) && (s = sentence_of(&run->all[d], i)); i++)
-      if (s->chosen || (run->o->ranks && s->words)) put_sentence(&w, &run->all[d], d, i);
-  return json_rows_close(&w, run->ctx);
+static int print_table(const extract_run *run, int d) {
+  table t = table_start(columns);
+  add_rows(&t, run, d, true);
+  int code = table_print(&t, stdout);
+  table_free(&t);
+  return code;
 }
 
 static int print(const extract_run *run) {
@@ -215,7 +197,7 @@ static int print(const extract_run *run) {
     if (!is_done(e)) continue;
     if (run->count > 1) printf("%s%s\n", d ? "\n" : "", e->name);
     if (run->o->ranks)
-      code = print_table(e);
+      code = print_table(run, d);
     else
       print_chosen(run->o, e);
   }

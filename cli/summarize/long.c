@@ -71,10 +71,10 @@ static void put_json_tree(attend_json_writer *w, const attend_long_summary *x, i
   attend_json_close(w, '}');
 }
 
-/* ---- a tree as a page, whose nodes open to what they were made of -------------------------------------------------------------------- */
+/* ---- a tree as a page -------------------------------------------------------------- */
 
 /* One file without scripts: nodes are <details>, which keyboards and screen readers
- * support. */
+ * support, and open to what they were made of, down to the text itself. */
 static const char head[] =
     "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
@@ -104,7 +104,7 @@ static void put_samples(FILE *f, const attend_summary_node *n) {
   fputs("<ul>", f);
   for (int j = 1; j < n->n_best; j++) {
     fputs("<li>", f);
-    html_put_n(f, n->best[j].text, strlen(n->best[j].text));
+    html_put(f, n->best[j].text);
     fputs("</li>\n", f);
   }
   fputs("</ul>\n", f);
@@ -114,7 +114,7 @@ static void put_node(FILE *f, const attend_long_summary *x, const char *document
                      bool open) {
   const attend_summary_node *n = attend_long_summary_node(x, level, i);
   fputs(open ? "<details open><summary>" : "<details><summary>", f);
-  html_put_n(f, node_text(n), strlen(node_text(n)));
+  html_put(f, node_text(n));
   fprintf(f, " <small>words %zu&ndash;%zu", n->first_word, n->last_word);
   if (n->count) fprintf(f, ", %d parts", n->count);
   fputs("</small></summary>\n", f);
@@ -129,27 +129,18 @@ static void put_node(FILE *f, const attend_long_summary *x, const char *document
   fputs("</details>\n", f);
 }
 
-static void put_tree(FILE *f, const char *name, const char *document,
-                     const attend_long_summary *x) {
-  int top = x ? attend_long_summary_state(x).levels - 1 : -1;
-  fputs("<h1>", f);
-  html_put_n(f, name, strlen(name));
-  fputs("</h1>\n", f);
-  for (int i = 0; x && i < attend_long_summary_count(x, top); i++)
-    put_node(f, x, document, top, i, true);
-}
-
-typedef struct {
-  const documents *docs;
-  attend_long_summary *const *trees;
-  int count;
-} tree_page;
-
-static void put_trees(FILE *f, const void *user) {
-  const tree_page *page = user;
+static void put_page(FILE *f, const void *user) {
+  const job *j = user;
   fputs(head, f);
-  for (int i = 0; i < page->count; i++)
-    put_tree(f, page->docs->name[i], page->docs->at[i].text, page->trees[i]);
+  for (int d = 0; d < j->done; d++) {
+    const attend_long_summary *x = j->x[d];
+    int top = x ? attend_long_summary_state(x).levels - 1 : -1;
+    fputs("<h1>", f);
+    html_put(f, j->docs.name[d]);
+    fputs("</h1>\n", f);
+    for (int i = 0; x && i < attend_long_summary_count(x, top); i++)
+      put_node(f, x, j->docs.at[d].text, top, i, true);
+  }
   fputs("</body></html>\n", f);
 }
 
@@ -404,8 +395,7 @@ int summarize_long(const summarize_options *o) {
   if (!code) code = write_all(&j);
   bool stopped = code == EXIT_INTERRUPTED || (!code && is_interrupted());
   if (!code || (stopped && j.done)) code = print(&j);
-  tree_page page = {&j.docs, j.x, j.done};
-  if (!code && o->out) code = html_write(j.s.m.ctx, o->out, put_trees, &page);
+  if (!code && o->out) code = html_write(j.s.m.ctx, o->out, put_page, &j);
   if (!code && o->stats) say_stats(&j);
   for (int i = 0; j.x && i < j.docs.count; i++) attend_long_summary_free(j.x[i]);
   free(j.x);

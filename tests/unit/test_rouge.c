@@ -320,3 +320,72 @@ TEST(failing_memory_is_said_and_nothing_is_lost) {
   CHECK(!status && failures > 5);
   attend_context_free(ctx);
 }
+
+/* ---- files of pairs ---------------------------------------------------------------------- */
+
+static const char *write_scratch(const char *name, const char *text) {
+  const char *path = scratch_file(name);
+  FILE *to = fopen(path, "wb");
+  if (!to || fputs(text, to) < 0 || fclose(to)) exit(1);
+  return path;
+}
+
+static attend_status score_file(attend_context *ctx, const char *path, const char *summaries,
+                                attend_pairs **pairs, attend_pairs_report *report) {
+  attend_status status = attend_pairs_read(ctx, 1, &path, NULL, pairs);
+  if (!status && summaries) status = attend_pairs_read_summaries(*pairs, summaries, NULL);
+  if (!status && !summaries) status = attend_pairs_lead(*pairs, 2);
+  return status ? status : attend_pairs_score(*pairs, NULL, report);
+}
+
+TEST(pairs_of_a_file_are_scored_by_the_nearest_reference) {
+  attend_context *ctx = open_context(NULL, 1, NULL);
+  attend_pairs *pairs = NULL;
+  attend_pairs_report report;
+  char path[256], summaries[256];
+  snprintf(path, sizeof path, "%s",
+           write_scratch("pairs.jsonl",
+                         "{\"source\": \"a b c\", \"target\": [\"x y\", \"a b\"]}\n\n"
+                         "{\"source\": \"d e\", \"target\": \"d\"}\n"));
+  snprintf(summaries, sizeof summaries, "%s", write_scratch("summaries.txt", "a b\n\n"));
+  OK(ctx, score_file(ctx, path, summaries, &pairs, &report));
+  CHECK_EQ(attend_pairs_count(pairs), 2);
+  CHECK_EQ(attend_pairs_get(pairs, 1)->line, 3);
+  CHECK_EQ(attend_pairs_get(pairs, 0)->references, 2);
+  CHECK_EQ(attend_pairs_numbers(pairs, 0)[ATTEND_PAIR_ROUGE1 + 2], 1);
+  CHECK_EQ(attend_pairs_numbers(pairs, 1)[ATTEND_PAIR_ROUGE1 + 2], 0);
+  CHECK_EQ(report.scored, 2);
+  CHECK_EQ(report.empty, 1);
+  CHECK_EQ(report.documents, 2);
+  CHECK_NEAR(report.mean[ATTEND_PAIR_ROUGE1 + 2].mean, 0.5, 0);
+  CHECK(!attend_pairs_get(pairs, 2) && !attend_pairs_numbers(pairs, 2));
+  attend_pairs_free(pairs);
+  OK(ctx, score_file(ctx, path, NULL, &pairs, &report));
+  CHECK_EQ(strcmp(attend_pairs_get(pairs, 0)->summary.text, "a b"), 0);
+  attend_pairs_free(pairs);
+  const char *wrong = write_scratch("wrong.jsonl", "{\"source\": 1}\n");
+  CHECK_EQ(attend_pairs_read(ctx, 1, &wrong, NULL, &pairs), ATTEND_UNSUPPORTED);
+  CHECK_SAYS(attend_message(ctx), "line 1 has no text called \"summary\" or \"target\"");
+  CHECK(!pairs);
+  attend_context_free(ctx);
+}
+
+TEST(failing_memory_loses_no_pair) {
+  ledger memory = {0};
+  attend_context *ctx = open_context(NULL, 1, &memory);
+  const char *path = write_scratch("few.tsv", "a b c\tb\nd e\te\n");
+  attend_status status = ATTEND_NO_MEMORY;
+  int failures = 0;
+  for (long live = memory.live; status && failures < 200; failures++) {
+    attend_pairs *pairs = NULL;
+    attend_pairs_report report;
+    memory.fail_at = memory.taken + failures + 1;
+    status = score_file(ctx, path, NULL, &pairs, &report);
+    memory.fail_at = 0;
+    attend_pairs_free(pairs);
+    CHECK_EQ(memory.live, live);
+    if (status) CHECK_EQ(status, ATTEND_NO_MEMORY);
+  }
+  CHECK(!status && failures > 10);
+  attend_context_free(ctx);
+}

@@ -120,3 +120,35 @@ TEST(failing_allocations) {
   attend_context_free(ctx);
   CHECK_EQ(memory.live, 0);
 }
+
+static int count_calls(double done, void *user) {
+  CHECK(done >= 0 && done <= 1);
+  ++*(int *)user;
+  return 0;
+}
+
+/* Texts that are ranked together have the ranks that they have alone; a blank one none. */
+TEST(many_texts) {
+  attend_context *ctx = open_context(NULL, 2, NULL);
+  attend_extraction *alone = cut(ctx), *x[3] = {cut(ctx), NULL, cut(ctx)};
+  attend_extract_options o = {ATTEND_INIT(attend_extract_options), .count = 2};
+  int calls = 0;
+  OK(ctx, attend_extraction_create(ctx, " ", 1, &x[1]));
+  OK(ctx, attend_extraction_rank(alone, NULL, 0, &o));
+  o.progress = count_calls;
+  o.user = &calls;
+  OK(ctx, attend_extractions_rank(3, x, NULL, &o));
+  CHECK(calls > 0);
+  for (int i = 0; i < SENTENCES; i++) {
+    const attend_ranked_sentence *a = attend_extraction_get(x[2], i);
+    const attend_ranked_sentence *b = attend_extraction_get(alone, i);
+    CHECK(a->rank == b->rank && a->chosen == b->chosen && a->centrality == b->centrality);
+  }
+  CHECK_EQ(attend_extraction_chosen(x[1]), 0);
+  o.progress = stop;
+  CHECK_EQ(attend_extractions_rank(3, x, NULL, &o), ATTEND_STOPPED);
+  OK(ctx, attend_extractions_rank(0, NULL, NULL, NULL));
+  for (int i = 0; i < 3; i++) attend_extraction_free(x[i]);
+  attend_extraction_free(alone);
+  attend_context_free(ctx);
+}
