@@ -17,30 +17,30 @@
 
 /* ---- text ------------------------------------------------------------------------ */
 
-static void say(generate_run *run, const char *text, size_t length) {
+static void put_text(generate_run *run, const char *text, size_t length) {
   if (!length) return;
   put_printable(stdout, text, length);
   run->last = text[length - 1];
 }
 
-static void say_id(generate_run *run, int32_t id) {
+static void print_id(generate_run *run, int32_t id) {
   char text[16];
   int n = snprintf(text, sizeof text, "%s%d", run->last && run->last != '\n' ? " " : "", id);
-  say(run, text, (size_t)n);
+  put_text(run, text, (size_t)n);
 }
 
-static void say_prompt(generate_run *run, const generate_prompt *p) {
+static void print_prompt(generate_run *run, const generate_prompt *p) {
   if (!run->o->echo) return;
-  if (p->text) say(run, p->text, p->length);
-  for (int i = 0; !p->text && i < p->ids.count; i++) say_id(run, p->ids.id[i]);
+  if (p->text) put_text(run, p->text, p->length);
+  for (int i = 0; !p->text && i < p->ids.count; i++) print_id(run, p->ids.id[i]);
 }
 
 static void end_line(generate_run *run) {
-  if (run->last && run->last != '\n') say(run, "\n", 1);
+  if (run->last && run->last != '\n') put_text(run, "\n", 1);
 }
 
 /* Only where there are several: "==> prompt 2, sample 1 <==". */
-static void say_header(generate_run *run, const attend_continuation *c) {
+static void print_header(generate_run *run, const attend_continuation *c) {
   bool colour = is_colourful(stdout);
   const char *kind = run->how.beams > 1 ? "beam" : "sample";
   bool prompts = run->n_prompts > 1, samples = run->how.samples > 1;
@@ -52,14 +52,14 @@ static void say_header(generate_run *run, const attend_continuation *c) {
   run->last = '\n';
 }
 
-static void say_continuation(generate_run *run, const attend_continuation *c) {
-  say_header(run, c);
-  say_prompt(run, &run->prompt[c->prompt]);
+static void print_continuation(generate_run *run, const attend_continuation *c) {
+  print_header(run, c);
+  print_prompt(run, &run->prompt[c->prompt]);
   if (run->is_ids)
-    for (int i = 0; i < c->count; i++) say_id(run, c->ids[i]);
+    for (int i = 0; i < c->count; i++) print_id(run, c->ids[i]);
   else
-    say(run, c->text, strlen(c->text));
-  if (run->last != '\n') say(run, "\n", 1);
+    put_text(run, c->text, strlen(c->text));
+  if (run->last != '\n') put_text(run, "\n", 1);
   fflush(stdout);
 }
 
@@ -71,9 +71,9 @@ static int on_token(const attend_token *t, void *user) {
   run->slid += t->slid;
   if (!run->stream) return is_interrupted();
   if (run->is_ids && t->id >= 0)
-    say_id(run, t->id);
+    print_id(run, t->id);
   else if (!run->is_ids)
-    say(run, t->text, t->length);
+    put_text(run, t->text, t->length);
   fflush(stdout);
   return is_interrupted();
 }
@@ -94,7 +94,7 @@ static void on_done(const attend_continuation *one, void *user) {
   if (run->stream || run->o->common.json) return;
   for (; run->next < generate_count(run) && run->done[run->next]; run->next++) {
     progress_end();
-    say_continuation(run, run->done[run->next]);
+    print_continuation(run, run->done[run->next]);
   }
 }
 
@@ -106,7 +106,7 @@ void print_start(generate_run *run) {
   run->how.on_step = on_step;
   run->how.on_done = on_done;
   run->how.user = run;
-  if (run->stream) say_prompt(run, &run->prompt[0]);
+  if (run->stream) print_prompt(run, &run->prompt[0]);
   fflush(stdout);
   progress_start("generating",
                  (size_t)run->how.max_new * (run->how.beams > 1 ? (size_t)run->n_prompts : count));
@@ -228,7 +228,7 @@ static int print_json(const generate_run *run, const attend_generation *g) {
 
 /* ---- notices ------------------------------------------------------------------------------ */
 
-static void notice_context(const generate_run *run) {
+static void warn_context(const generate_run *run) {
   int count = generate_count(run), full = 0;
   for (int i = 0; i < count; i++)
     full += run->done[i] && run->done[i]->end == ATTEND_FINISH_CONTEXT;
@@ -252,10 +252,10 @@ int print_end(generate_run *run, const attend_generation *g) {
     code = print_json(run, g);
   } else {
     for (; !run->stream && run->next < count; run->next++)
-      if (run->done[run->next]) say_continuation(run, run->done[run->next]);
+      if (run->done[run->next]) print_continuation(run, run->done[run->next]);
     code = check_written(stdout, "the text");
   }
-  notice_context(run);
+  warn_context(run);
   if (run->o->stats) print_stats(run, g);
   return code;
 }

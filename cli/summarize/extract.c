@@ -345,8 +345,8 @@ static int cut_documents(extract_run *run, const documents *docs) {
 }
 
 static int on_progress(double done, void *user) {
-  (void)user;
-  progress_share(done, "of the text");
+  const extract_run *run = user;
+  progress_share(done, run->model);
   return is_interrupted();
 }
 
@@ -355,6 +355,7 @@ static int rank_all(extract_run *run) {
   attend_extraction **x = need((size_t)run->count + 1, sizeof *x);
   for (int d = 0; d < run->count; d++) x[d] = run->all[d].x;
   how.progress = on_progress;
+  how.user = run;
   interrupt_watch();
   progress_start("ranking sentences", 1);
   attend_status status = attend_extractions_rank(run->count, x, run->e, &how);
@@ -364,7 +365,7 @@ static int rank_all(extract_run *run) {
 }
 
 /* Returns how many documents have no sentences. */
-static int say_warnings(const extract_run *run) {
+static int print_warnings(const extract_run *run) {
   size_t truncated = run->e ? attend_embedder_truncated(run->e) : 0, sentences = 0;
   const char *first = NULL;
   int none = 0;
@@ -404,7 +405,7 @@ int summarize_extract(const summarize_options *o) {
   if (!code) code = open_model(&run);
   if (!code) code = cut_documents(&run, &docs);
   if (!code) code = rank_all(&run);
-  if (!code) none = say_warnings(&run);
+  if (!code) none = print_warnings(&run);
   if (!code) code = show(&run);
   bool nothing = run.count && none == run.count && !documents_are_rows(o);
   for (int d = 0; d < run.count; d++) attend_extraction_free(run.all[d].x);

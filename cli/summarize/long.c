@@ -154,7 +154,7 @@ static size_t peak_bytes(void) {
 }
 
 /* Before work that takes long. */
-static void say_cost(const job *j, int i) {
+static void print_cost(const job *j, int i) {
   const attend_long_state state = attend_long_summary_state(j->x[i]);
   char memory[32];
   if (state.tokens < LONG) return;
@@ -198,14 +198,14 @@ static int on_progress(double done, void *user) {
   return is_interrupted();
 }
 
-static void say_form(const job *j, int i) {
+static void print_form(const job *j, int i) {
   if (i == 0 && attend_long_summary_state(j->x[i]).other_form)
     fprintf(stderr,
             "attend: the model's attention is not linear: reading with "
             "favor(m=256) in its place (--attention chooses another)\n");
 }
 
-static int say_interrupted(const job *j, int i) {
+static int warn_interrupted(const job *j, int i) {
   const attend_long_state state = attend_long_summary_state(j->x[i]);
   const char *work = j->o->work;
   int all = attend_long_summary_count(j->x[i], state.levels - 1);
@@ -246,12 +246,12 @@ static int write_in(job *j, int i, const char *work) {
   attend_status status = open_document(j, i, work, &line);
   if (status) return complain_status(j->s.m.ctx, status);
   line.x = j->x[i];
-  say_form(j, i);
-  say_cost(j, i);
+  print_form(j, i);
+  print_cost(j, i);
   if (line.linear) progress_start("reading", 100);
   status = attend_long_summary_write(j->x[i]);
   progress_end();
-  if (status == ATTEND_STOPPED) return say_interrupted(j, i);
+  if (status == ATTEND_STOPPED) return warn_interrupted(j, i);
   return status ? complain_status(j->s.m.ctx, status) : EXIT_OK;
 }
 
@@ -323,7 +323,7 @@ static int print_json(const job *j) {
   return json_rows_close(&w, j->s.m.ctx);
 }
 
-static int say_blank(const job *j) {
+static int warn_blank(const job *j) {
   int empty = 0;
   const char *first = NULL;
   for (int i = j->done - 1; i >= 0; i--)
@@ -331,7 +331,7 @@ static int say_blank(const job *j) {
       empty++;
       first = j->docs.name[i];
     }
-  return say_empty(empty, j->docs.count, first, documents_are_rows(j->o));
+  return warn_empty(empty, j->docs.count, first, documents_are_rows(j->o));
 }
 
 static void print_tops(const job *j, summary_printer *p, int i) {
@@ -364,14 +364,14 @@ static int print(job *j) {
   summary_printer p;
   if (j->o->common.json) {
     int code = print_json(j);
-    return code ? code : say_blank(j);
+    return code ? code : warn_blank(j);
   }
   summary_printer_start(&p, j->o, &j->s, j->docs.count);
   for (int i = 0; i < j->done && !p.code; i++) print_document(j, &p, i);
   return summary_printer_end(&p, EXIT_OK);
 }
 
-static void say_stats(const job *j) {
+static void print_stats(const job *j) {
   char time[32], memory[32];
   int64_t tokens = 0;
   for (int i = 0; i < j->done; i++) tokens += tokens_of(j, i);
@@ -396,7 +396,7 @@ int summarize_long(const summarize_options *o) {
   bool stopped = code == EXIT_INTERRUPTED || (!code && is_interrupted());
   if (!code || (stopped && j.done)) code = print(&j);
   if (!code && o->out) code = html_write(j.s.m.ctx, o->out, put_page, &j);
-  if (!code && o->stats) say_stats(&j);
+  if (!code && o->stats) print_stats(&j);
   for (int i = 0; j.x && i < j.docs.count; i++) attend_long_summary_free(j.x[i]);
   free(j.x);
   summarizer_close(&j.s);

@@ -174,7 +174,7 @@ static void count_notices(summary_printer *p, const printed *x) {
   for (int i = 0; i < d->count; i++) p->notices.context += d->best[i].end == ATTEND_FINISH_CONTEXT;
 }
 
-int say_empty(int empty, int count, const char *first, bool rows) {
+int warn_empty(int empty, int count, const char *first, bool rows) {
   if (empty && count == 1)
     complain("%s is empty: there is nothing to summarize", first);
   else if (empty)
@@ -182,7 +182,7 @@ int say_empty(int empty, int count, const char *first, bool rows) {
   return count && empty == count && !rows ? EXIT_FAILED : EXIT_OK;
 }
 
-static void say_cut(const summary_printer *p) {
+static void warn_cut(const summary_printer *p) {
   int cut = p->notices.cut, context = attend_summarizer_context(p->s->s);
   if (cut == 1)
     complain(
@@ -196,7 +196,7 @@ static void say_cut(const summary_printer *p) {
         cut, p->count, context);
 }
 
-static void say_few(const summary_printer *p) {
+static void warn_few(const summary_printer *p) {
   int few = p->notices.few, count = p->notices.few_count;
   bool samples = attend_summarizer_generate(p->s->s)->temperature > 0;
   char which[64] = "the document";
@@ -207,11 +207,11 @@ static void say_few(const summary_printer *p) {
            samples ? "raise --temp or --top-p" : "use more --beams");
 }
 
-static int say_notices(const summary_printer *p) {
-  int code = say_empty(p->notices.empty, p->count, p->notices.first_empty, p->rows);
+static int warn_notices(const summary_printer *p) {
+  int code = warn_empty(p->notices.empty, p->count, p->notices.first_empty, p->rows);
   int done = p->notices.done, context = p->notices.context;
-  say_cut(p);
-  say_few(p);
+  warn_cut(p);
+  warn_few(p);
   if (context)
     complain("%d summar%s ended because the decoder has %d positions", context,
              context == 1 ? "y" : "ies",
@@ -243,7 +243,7 @@ int summary_printer_end(summary_printer *p, int code) {
   if (!code) code = finished;
   if (!code) code = p->code;
   if (!code) code = check_written(stdout, "the summaries");
-  return code ? code : say_notices(p);
+  return code ? code : warn_notices(p);
 }
 
 /* ---- the view ------------------------------------------------------------------------- */

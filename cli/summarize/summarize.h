@@ -123,7 +123,7 @@ bool summary_printer_put(summary_printer *p, const printed *one);
 int summary_printer_end(summary_printer *p, int code);
 /* Names blank documents, `first` the first of them. Files that are all blank are a
  * failure; rows of a file are not. */
-int say_empty(int empty, int count, const char *first, bool rows);
+int warn_empty(int empty, int count, const char *first, bool rows);
 /* The members that every row of JSON begins with; mode: of --long, or NULL; one: NULL of a
  * blank document. */
 void put_summary(attend_json_writer *w, const char *name, int number, const char *mode,

@@ -102,11 +102,11 @@ typedef struct {
   uint64_t *kept;  /* [stride, words] rows before every stride-th id */
   uint64_t *block; /* [stride, words] those after each id of a stretch */
   size_t stride;
-} trail;
+} backtrack;
 
 static size_t stride_of(size_t m) { return (size_t)sqrt((double)m) + 1; }
 
-static void keep_rows(const trail *t, size_t m, const uint32_t *b) {
+static void keep_rows(const backtrack *t, size_t m, const uint32_t *b) {
   size_t bytes = t->m.words * sizeof(uint64_t);
   memset(t->m.row, 0xFF, bytes);
   for (size_t j = 0; j < m; j++) {
@@ -115,7 +115,7 @@ static void keep_rows(const trail *t, size_t m, const uint32_t *b) {
   }
 }
 
-static void fill_block(const trail *t, size_t from, size_t end, const uint32_t *b) {
+static void fill_block(const backtrack *t, size_t from, size_t end, const uint32_t *b) {
   size_t words = t->m.words, bytes = words * sizeof(uint64_t);
   memcpy(t->m.row, t->kept + from / t->stride * words, bytes);
   for (size_t j = from; j < end; j++) {
@@ -125,8 +125,8 @@ static void fill_block(const trail *t, size_t from, size_t end, const uint32_t *
 }
 
 /* Marks the places of one longest common subsequence of a and b. */
-static void walk_back(const trail *t, size_t n, const uint32_t *a, size_t m, const uint32_t *b,
-                      unsigned char *in_any) {
+static void trace_back(const backtrack *t, size_t n, const uint32_t *a, size_t m, const uint32_t *b,
+                       unsigned char *in_any) {
   size_t i = n, j = m;
   keep_rows(t, m, b);
   while (i && j) {
@@ -164,7 +164,7 @@ static size_t longest_line(const word_list *l) {
 
 attend_status lcs_union(attend_context *ctx, size_t kinds, const word_list *a, const word_list *b,
                         unsigned char *in_any) {
-  trail t = {0};
+  backtrack t = {0};
   size_t n = longest_line(a), words = words_of(n);
   t.stride = stride_of(longest_line(b));
   memset(in_any, 0, a->count);
@@ -180,7 +180,7 @@ attend_status lcs_union(attend_context *ctx, size_t kinds, const word_list *a, c
     matcher_set(&t.m, a->id + i, end - i);
     for (size_t j = 0, stop; j < b->count; j = stop) {
       stop = line_end(b, j);
-      walk_back(&t, end - i, a->id + i, stop - j, b->id + j, in_any + i);
+      trace_back(&t, end - i, a->id + i, stop - j, b->id + j, in_any + i);
     }
     matcher_unset(&t.m, a->id + i, end - i);
   }

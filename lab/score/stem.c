@@ -109,7 +109,7 @@ static void drop_plural(stem_word *w) {
 }
 
 /* After -ed or -ing was taken off. */
-static void mend(stem_word *w) {
+static void repair(stem_word *w) {
   if (ends_with(w, "at") || ends_with(w, "bl") || ends_with(w, "iz"))
     w->at[w->n++] = 'e';
   else if (ends_double(w))
@@ -126,11 +126,11 @@ static void drop_past(stem_word *w) {
     w->n -= measure(w->at, w->n - 3) > 0;
   } else if (n && has_vowel(w->at, w->n - n)) {
     w->n -= n;
-    mend(w);
+    repair(w);
   }
 }
 
-static void turn_y(stem_word *w) {
+static void replace_y(stem_word *w) {
   if (w->n > 2 && w->at[w->n - 1] == 'y' && is_consonant(w->at, w->n - 2)) w->at[w->n - 1] = 'i';
 }
 
@@ -193,7 +193,7 @@ size_t attend_stem(char *word, size_t length) {
   if (length <= 2 || is_irregular(&w)) return w.n;
   drop_plural(&w);
   drop_past(&w);
-  turn_y(&w);
+  replace_y(&w);
   join_suffixes(&w);
   apply(&w, longer, 1);
   drop_suffix(&w);

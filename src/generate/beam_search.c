@@ -43,9 +43,9 @@ typedef struct {
   int groups, k;   /* of a prompt; beams of a group */
   candidate *best; /* [2k] of one group, best first */
   int32_t *parents, *ids, *lengths;
-  int32_t *took; /* [sequences] in this step; -1: nothing */
-  int step;      /* tokens that every open beam has */
-  bool lost;     /* a sum was NaN */
+  int32_t *chosen; /* [sequences] in this step; -1: nothing */
+  int step;        /* tokens that every open beam has */
+  bool lost;       /* a sum was NaN */
 } search;
 
 /* ---- candidates ---------------------------------------------------------------------- */
@@ -72,11 +72,11 @@ static void log_softmax(attend_context *ctx, float *logits, int n) {
 }
 
 /* Diversity penalty: what other groups chose in this step. */
-static void make_different(const search *s, int group, float *log_p) {
+static void apply_diversity(const search *s, int group, float *log_p) {
   int first = group - group % s->groups;
   for (int g = first; g < group; g++)
     for (int i = g * s->k; i < (g + 1) * s->k; i++)
-      if (s->took[i] >= 0) log_p[s->took[i]] -= s->b->o->diversity;
+      if (s->chosen[i] >= 0) log_p[s->chosen[i]] -= s->b->o->diversity;
 }
 
 /* The scores of a beam's next tokens: log p after the caller's changes. */
@@ -91,7 +91,7 @@ static const float *prepare(search *s, int group, int beam, float *log_p) {
   adjust_logits(b->o, changed, c->vocab, b->history[sequence], b->held[sequence]);
   if (h->count < b->o->min_new || b->o->ignore_end) forbid_end(b, changed);
   caller_logits(b, sequence, h->ids, h->count, changed);
-  make_different(s, group, changed);
+  apply_diversity(s, group, changed);
   int32_t forced = forced_id(b, h->count);
   for (int i = 0; forced >= 0 && i < c->vocab; i++) changed[i] = i == forced ? 0 : -INFINITY;
   return changed;
@@ -129,7 +129,7 @@ static void extend_into(hypothesis *to, const hypothesis *from, const candidate 
   to->own = c->own;
 }
 
-static void put_aside(search *s, beams *p, const hypothesis *from, const candidate *c) {
+static void add_finished(search *s, beams *p, const hypothesis *from, const candidate *c) {
   int k = s->k, at;
   double score = score_of(s, c->sum, from->count + 1);
   if (p->n_ended == k && score <= p->ended[k - 1].score) return;
@@ -156,12 +156,12 @@ static int advance_group(search *s, int group) {
   for (int i = 0; i < count && open < k; i++) {
     const candidate *x = &s->best[i];
     if (is_end(b, x->id)) {
-      if (i < k) put_aside(s, p, &p->open[x->beam], x);
+      if (i < k) add_finished(s, p, &p->open[x->beam], x);
       continue;
     }
     extend_into(&p->next[open], &p->open[x->beam], x);
     s->parents[group * k + open] = group * k + x->beam;
-    s->took[group * k + open] = x->id;
+    s->chosen[group * k + open] = x->id;
     s->ids[group * k + open++] = x->id;
   }
   hypothesis *swap = p->open;
@@ -188,7 +188,7 @@ static void end_open(search *s, beams *p, int open, attend_finish_reason why) {
     candidate last = {h->sum, h->own, i, h->ids[h->count - 1]};
     hypothesis shorter = *h;
     shorter.count--;
-    put_aside(s, p, &shorter, &last);
+    add_finished(s, p, &shorter, &last);
   }
 }
 
@@ -202,7 +202,7 @@ static attend_status advance(search *s, bool *live) {
   batch *b = s->b;
   int k = s->k;
   *live = false;
-  for (int i = 0; i < batch_size(b); i++) s->took[i] = -1;
+  for (int i = 0; i < batch_size(b); i++) s->chosen[i] = -1;
   for (int i = 0; i < all_groups(s); i++) {
     beams *p = &s->of[i];
     if (p->done) continue;
@@ -354,7 +354,7 @@ static attend_status take_search(search *s, int32_t **ids) {
   ATTEND_TRY(take_zeroed(b->ctx, SIZE_PRODUCT(4, all, sizeof *s->ids), "the beams", &s->ids));
   s->parents = s->ids + all;
   s->lengths = s->parents + all;
-  s->took = s->lengths + all;
+  s->chosen = s->lengths + all;
   ATTEND_TRY(take_zeroed(b->ctx, SIZE_PRODUCT(3, all, (size_t)b->o->max_new, sizeof **ids),
                          "the beams", ids));
   at = *ids;

@@ -16,7 +16,7 @@ attend_status stream_open(attend_context *ctx, const attend_generate_options *o,
 }
 
 /* The tokenizer's context may be another than the model's. */
-static attend_status tell(const stream *s, attend_status status) {
+static attend_status detokenized(const stream *s, attend_status status) {
   if (!status) return ATTEND_OK;
   return fail(s->ctx, status, "%s", attend_detokenizer_message(s->detokenizer));
 }
@@ -25,7 +25,7 @@ attend_status stream_prime(stream *s, const int32_t *ids, int count) {
   const char *text;
   size_t length;
   for (int i = 0; s->detokenizer && i < count; i++)
-    ATTEND_TRY(tell(s, attend_detokenizer_push(s->detokenizer, ids[i], &text, &length)));
+    ATTEND_TRY(detokenized(s, attend_detokenizer_push(s->detokenizer, ids[i], &text, &length)));
   return ATTEND_OK;
 }
 
@@ -70,7 +70,7 @@ static size_t undecided(const stream *s) {
   return most;
 }
 
-static void hand_out(stream *s, bool all, const char **piece, size_t *length) {
+static void emit(stream *s, bool all, const char **piece, size_t *length) {
   size_t until = s->length - (all || s->stopped ? 0 : undecided(s));
   *piece = s->text ? s->text + s->emitted : "";
   *length = until - s->emitted;
@@ -83,10 +83,10 @@ attend_status stream_push(stream *s, int32_t id, const char **piece, size_t *len
   *piece = "";
   *length = 0;
   if (!s->detokenizer || s->stopped) return ATTEND_OK;
-  ATTEND_TRY(tell(s, attend_detokenizer_push(s->detokenizer, id, &text, &n)));
+  ATTEND_TRY(detokenized(s, attend_detokenizer_push(s->detokenizer, id, &text, &n)));
   ATTEND_TRY(append(s, text, n));
   cut_at_stop(s);
-  hand_out(s, false, piece, length);
+  emit(s, false, piece, length);
   return ATTEND_OK;
 }
 
@@ -97,10 +97,10 @@ attend_status stream_end(stream *s, const char **piece, size_t *length) {
   *length = 0;
   if (!s->detokenizer) return ATTEND_OK;
   if (!s->stopped) {
-    ATTEND_TRY(tell(s, attend_detokenizer_finish(s->detokenizer, &text, &n)));
+    ATTEND_TRY(detokenized(s, attend_detokenizer_finish(s->detokenizer, &text, &n)));
     ATTEND_TRY(append(s, text, n));
     cut_at_stop(s);
   }
-  hand_out(s, true, piece, length);
+  emit(s, true, piece, length);
   return ATTEND_OK;
 }

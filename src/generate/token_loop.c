@@ -177,7 +177,7 @@ static int32_t pick(batch *b, int i, float *log_probability) {
   return id;
 }
 
-static int tell(batch *b, int i, int32_t id, const char *text, size_t length, bool slid) {
+static int report_token(batch *b, int i, int32_t id, const char *text, size_t length, bool slid) {
   const continuation *one = one_of(b, i);
   attend_token t = {one->public.prompt, one->public.sample, id, text, length, slid};
   return b->o->on_token ? b->o->on_token(&t, b->o->user) : 0;
@@ -192,7 +192,7 @@ static attend_status finish(batch *b, int i, attend_finish_reason why, step *s) 
   s->lengths[i] = 0;
   ATTEND_TRY(stream_end(&one->stream, &text, &length));
   one->public.text = one->stream.text ? one->stream.text : "";
-  if (length && tell(b, i, -1, text, length, false)) b->stop = true;
+  if (length && report_token(b, i, -1, text, length, false)) b->stop = true;
   report_done(b, one);
   return ATTEND_OK;
 }
@@ -221,7 +221,7 @@ static attend_status take_token(batch *b, int i, int32_t id, float logp, step *s
   ATTEND_TRY(stream_push(&one->stream, id, &text, &length));
   bool full = is_full(b, i);
   bool slides = full && b->o->window == ATTEND_WINDOW_SLIDE;
-  if (tell(b, i, id, text, length, slides)) b->stop = true;
+  if (report_token(b, i, id, text, length, slides)) b->stop = true;
   if (is_end(b, id)) return finish(b, i, ATTEND_FINISH_TOKEN, s);
   if (one->stream.stopped) return finish(b, i, ATTEND_FINISH_STOP, s);
   if (one->public.count >= b->o->max_new) return finish(b, i, ATTEND_FINISH_LENGTH, s);
