@@ -17,23 +17,20 @@ typedef struct {
 enum { QUERY = 410, MOST = 12 };
 
 static const attend_setting settings[] = {
-    {"d", "16", NULL, "width of q and k for pairs, and over the features", ATTEND_SETTING_WHOLE, 1,
-     2, 512},
-    {"distances", "0.25,0.5,0.7,1,1.5,2", "0.25,0.5,1", "of q and k, in units of sigma",
-     ATTEND_SETTING_NUMBERS, 8, 0.01, 4},
-    {"redraws", "8000", "1000", "draws of the directions for each pair", ATTEND_SETTING_WHOLE, 1,
-     200, 1e6},
-    {"features", "16,32,64,128,256,512,1024,2048", "64,256", "numbers of features",
-     ATTEND_SETTING_WHOLE, MOST, 16, 65536},
-    {"widths", "4,8,16,32,64,128", "4,64", "widths of q and k", ATTEND_SETTING_WHOLE, MOST, 1, 512},
-    {"rms", "0.125,0.18,0.25,0.35,0.5,0.71,1,1.4,2", "0.35", "root mean squares of q and k",
-     ATTEND_SETTING_NUMBERS, MOST, 0.01, 8},
-    {"count", "256", NULL, "features over widths and scales", ATTEND_SETTING_WHOLE, 1, 16, 65536},
-    {"width", "64", NULL, "width over scales", ATTEND_SETTING_WHOLE, 1, 2, 512},
-    {"queries", "64", "16", "rows of an attention", ATTEND_SETTING_WHOLE, 1, 1, 4096},
-    {"keys", "64", "16", "keys of an attention", ATTEND_SETTING_WHOLE, 1, 2, 4096},
-    {"seeds", "15", "8", "attentions, each with its own directions", ATTEND_SETTING_WHOLE, 1, 2,
-     10000},
+    {"d", "16", NULL, "width of q and k for pairs, and over the features", WHOLE, 1, 2, 512},
+    {"distances", "0.25,0.5,0.7,1,1.5,2", "0.25,0.5,1", "of q and k, in units of sigma", REAL, 8,
+     0.01, 4},
+    {"redraws", "8000", "1000", "draws of the directions for each pair", WHOLE, 1, 200, 1e6},
+    {"features", "16,32,64,128,256,512,1024,2048", "64,256", "numbers of features", WHOLE, MOST, 16,
+     65536},
+    {"widths", "4,8,16,32,64,128", "4,64", "widths of q and k", WHOLE, MOST, 1, 512},
+    {"rms", "0.125,0.18,0.25,0.35,0.5,0.71,1,1.4,2", "0.35", "root mean squares of q and k", REAL,
+     MOST, 0.01, 8},
+    {"count", "256", NULL, "features over widths and scales", WHOLE, 1, 16, 65536},
+    {"width", "64", NULL, "width over scales", WHOLE, 1, 2, 512},
+    {"queries", "64", "16", "rows of an attention", WHOLE, 1, 1, 4096},
+    {"keys", "64", "16", "keys of an attention", WHOLE, 1, 2, 4096},
+    {"seeds", "15", "8", "attentions, each with its own directions", WHOLE, 1, 2, 10000},
     {0}};
 
 /* ---- one attention ------------------------------------------------------------------ */
@@ -55,10 +52,6 @@ typedef struct {
   double negative, weak; /* shares of rows */
 } outcome;
 
-typedef struct {
-  float *q, *k, *v, *o, *exact, *lse;
-} tensors;
-
 static attend_desc desc_of(const study_run *r, const trial *t) {
   return (attend_desc){ATTEND_INIT(attend_desc),
                        .form = {.kind = t->kind, .features = t->features, .draw = t->draw},
@@ -68,67 +61,32 @@ static attend_desc desc_of(const study_run *r, const trial *t) {
                        .dim_v = APPROX_VALUES};
 }
 
-static attend_status take(study_run *r, const attend_desc *d, tensors *x) {
-  const size_t n = (size_t)d->q_len, keys = (size_t)d->kv_len;
-  TAKE(r, &x->q, n * (size_t)d->dim);
-  TAKE(r, &x->k, keys * (size_t)d->dim);
-  TAKE(r, &x->v, keys * APPROX_VALUES);
-  TAKE(r, &x->o, n * APPROX_VALUES);
-  TAKE(r, &x->exact, n * APPROX_VALUES);
-  TAKE(r, &x->lse, n);
-  return ATTEND_OK;
-}
-
-static void draw(const study_run *r, const attend_desc *d, double rms, uint64_t seed, tensors *x) {
+/* Draws number `seed` of the inputs. */
+static void draw(const study_run *r, const attend_desc *d, double rms, uint64_t seed,
+                 const study_pass *p) {
   const size_t n[] = {(size_t)d->q_len * (size_t)d->dim, (size_t)d->kv_len * (size_t)d->dim,
                       (size_t)d->kv_len * APPROX_VALUES};
-  float *const to[] = {x->q, x->k, x->v};
+  float *const to[] = {(float *)p->q, (float *)p->k, (float *)p->v};
   for (int i = 0; i < 3; i++) {
     study_normal(r, QUERY + (uint64_t)i, seed * n[i], n[i], to[i]);
     for (size_t j = 0; i < 2 && j < n[i]; j++) to[i][j] *= (float)rms;
   }
 }
 
-static attend_status forward(study_run *r, const attend_desc *d, const tensors *x, float *o,
-                             float *lse, int64_t *weak) {
-  attend_plan *plan;
-  TRY(attend_plan_create(r->ctx, d, &plan));
-  attend_status status = attend_forward(plan, attend_bhtd(x->q), attend_bhtd(x->k),
-                                        attend_bhtd(x->v), attend_bhtd(o), lse);
-  *weak = attend_plan_weak_rows(plan);
-  attend_plan_free(plan);
-  return status;
-}
-
 /* Of a whole output, and of each of its rows. */
-static double error_of(const tensors *x, int n, double *rows) {
-  double wrong = 0, size = 0;
+static double error_of(const float *o, const float *exact, int n, double *rows) {
+  double gap = 0, size = 0;
   for (int i = 0; i < n; i++) {
-    double w = 0, is = 0;
+    double row_gap = 0, row_size = 0;
     for (int m = i * APPROX_VALUES; m < (i + 1) * APPROX_VALUES; m++) {
-      w += pow((double)x->o[m] - (double)x->exact[m], 2);
-      is += pow((double)x->exact[m], 2);
+      row_gap += pow((double)o[m] - (double)exact[m], 2);
+      row_size += pow((double)exact[m], 2);
     }
-    rows[i] = sqrt(w / is);
-    wrong += w;
-    size += is;
+    rows[i] = sqrt(row_gap / row_size);
+    gap += row_gap;
+    size += row_size;
   }
-  return sqrt(wrong / size);
-}
-
-/* ---- many of them ----------------------------------------------------------------------- */
-
-static void count_rows(const attend_desc *d, const float *lse, int64_t weak, outcome *out) {
-  if (attend_form_signed(&d->form))
-    for (int i = 0; i < d->q_len; i++) out->negative += lse[i] < 0;
-  out->weak += (double)weak;
-}
-
-static attend_status predict(study_run *r, const trial *t, const attend_desc *d, outcome *out) {
-  attend_prediction p = {.error = NAN};
-  if (!t->wrong) TRY(attend_predict_spread(r->ctx, d, t->rms, 0.1, &p));
-  out->predicted = p.error;
-  return ATTEND_OK;
+  return sqrt(gap / size);
 }
 
 /* ---- features as the documents print them ---------------------------------- */
@@ -184,30 +142,33 @@ static attend_form approx_printed_form(study_run *r, int dim, int features, uint
 
 static attend_status measure(study_run *r, const trial *t, outcome *out) {
   const size_t seeds = (size_t)study_count(r, "seeds");
-  attend_desc d = desc_of(r, t), exact = d;
+  attend_desc d = desc_of(r, t), softmax = d;
   const size_t n = (size_t)d.q_len;
   double *errors = NULL, *squares = NULL, *rows = NULL;
   float *w = NULL;
-  tensors x;
+  study_pass x, exact;
   approx_printed p;
-  *out = (outcome){0};
-  exact.form = (attend_form){.kind = ATTEND_SOFTMAX};
-  TRY(predict(r, t, &d, out));
+  attend_prediction prediction = {.error = NAN};
+  softmax.form = (attend_form){.kind = ATTEND_SOFTMAX};
+  if (!t->wrong) TRY(attend_predict_spread(r->ctx, &d, t->rms, 0.1, &prediction));
+  *out = (outcome){.predicted = prediction.error};
   TAKE(r, &errors, seeds);
   TAKE(r, &squares, seeds);
   TAKE(r, &rows, seeds * n);
   if (t->wrong) TAKE(r, &w, (size_t)t->dim * (size_t)(t->features + 1));
-  TRY(take(r, &d, &x));
+  TRY(study_tensors(r, &d, QUERY, STUDY_OUTPUT, &x));
+  exact = x;
+  TAKE(r, &exact.o, n * APPROX_VALUES);
   for (uint64_t s = 0; s < seeds; s++) {
-    int64_t weak;
     draw(r, &d, t->rms, s, &x);
     d.form.seed = r->seed;
     d.form.redraw = s;
     if (t->wrong) d.form = approx_printed_form(r, t->dim, t->features, s, w, &p);
-    TRY(forward(r, &exact, &x, x.exact, NULL, &weak));
-    TRY(forward(r, &d, &x, x.o, x.lse, &weak));
-    count_rows(&d, x.lse, weak, out);
-    errors[s] = error_of(&x, d.q_len, rows + s * n);
+    TRY(study_attend(r, &softmax, &exact));
+    TRY(study_attend(r, &d, &x));
+    for (size_t i = 0; i < n && attend_form_signed(&d.form); i++) out->negative += x.lse[i] < 0;
+    out->weak += (double)x.weak_rows;
+    errors[s] = error_of(x.o, exact.o, d.q_len, rows + s * n);
     squares[s] = errors[s] * errors[s];
   }
   study_moments m = study_moments_of(squares, seeds);
@@ -229,10 +190,9 @@ static attend_status claim(study_run *r, const trial *t, const outcome *o) {
   const char *name = t->kind == ATTEND_FAVOR ? "favor" : "fourier";
   const char *how = t->draw == ATTEND_IID ? "iid" : "orthogonal";
   return study_claim(
-      r, study_format(r, "predicted-%s-%s-d%d-m%d-rms%.3g", name, how, t->dim, t->features, t->rms),
-      study_format(r, "log2(error / predicted), %s %s, D = %d, m = %d, rms %.3g", name, how, t->dim,
-                   t->features, t->rms),
-      log2(o->rms / o->predicted), 0, 1 + 6 * o->rms_error / log(2));
+      r, log2(o->rms / o->predicted), 0, 1 + 6 * o->rms_error / log(2),
+      "predicted-%s-%s-d%d-m%d-rms%.3g: log2(error / predicted), %s %s, D = %d, m = %d, rms %.3g",
+      name, how, t->dim, t->features, t->rms, name, how, t->dim, t->features, t->rms);
 }
 
 /* ---- curves ------------------------------------------------------------------------------ */
@@ -259,14 +219,10 @@ static attend_status add(study_run *r, curve *c, double x, const trial *t, outco
 static size_t put_curves(const curve *c, size_t n, attend_plot_series *out) {
   size_t at = 0;
   for (size_t i = 0; i < n; i++) {
-    out[at++] = (attend_plot_series){.name = c[i].name,
-                                     .count = c[i].n,
-                                     .x = c[i].x,
-                                     .y = c[i].median,
-                                     .low = c[i].low,
-                                     .high = c[i].high,
-                                     .points = 2,
-                                     .colour = (int)i + 1};
+    out[at++] = (attend_plot_series){c[i].name,       c[i].n,
+                                     c[i].x,          c[i].median,
+                                     .low = c[i].low, .high = c[i].high,
+                                     .points = 2,     .colour = (int)i + 1};
     if (!isnan(c[i].predicted[0]))
       out[at++] = (attend_plot_series){.count = c[i].n,
                                        .x = c[i].x,
@@ -279,12 +235,10 @@ static size_t put_curves(const curve *c, size_t n, attend_plot_series *out) {
 
 static attend_plot_panel panel_of(const char *title, const char *x, size_t count,
                                   const attend_plot_series *series) {
-  return (attend_plot_panel){.title = title,
-                             .x = {.label = x, .log = 1},
-                             .y = {.label = "relative error", .log = 1, .low = 0.001, .high = 1000},
-                             .key = ATTEND_KEY_ABOVE,
-                             .count = count,
-                             .series = series};
+  return study_lines(
+      title, study_log(x),
+      (attend_plot_axis){.label = "relative error", .log = 1, .low = 0.001, .high = 1000}, count,
+      series);
 }
 
 static attend_status plot_two(study_run *r, const char *name, const char *const titles[2],
@@ -293,25 +247,25 @@ static attend_status plot_two(study_run *r, const char *name, const char *const 
   attend_plot_series a[8], b[8];
   attend_plot_panel panels[] = {panel_of(titles[0], x, put_curves(left, lefts, a), a),
                                 panel_of(titles[1], x, put_curves(right, rights, b), b)};
-  return study_figure(r, name,
-                      &(attend_plot){.notes = "Marks: median over seeds, bands from 10 to 90 "
-                                              "percent; lines: predicted.",
-                                     .height = 260,
-                                     .count = 2,
-                                     .across = 2,
-                                     .panels = panels});
+  return study_figure(
+      r, name,
+      &(attend_plot){
+          .notes = "Marks: median over seeds, bands from 10 to 90 percent; lines: predicted.",
+          .height = 260,
+          .count = 2,
+          .across = 2,
+          .panels = panels});
 }
 
 /* ---- over the features --------------------------------------------------------------------- */
 
-static const attend_study_column features_columns[] = {
-    {"features", "features", ATTEND_CELL_COUNT},
-    {"fourier_iid", "fourier iid", ATTEND_CELL_NUMBER},
-    {"fourier", "orthogonal", ATTEND_CELL_NUMBER},
-    {"printed", "as printed", ATTEND_CELL_NUMBER},
-    {"favor_iid", "favor iid", ATTEND_CELL_NUMBER},
-    {"favor", "orthogonal", ATTEND_CELL_NUMBER},
-    {0}};
+static const attend_study_column features_columns[] = {{"features", "features", COUNT},
+                                                       {"fourier_iid", "fourier iid", NUMBER},
+                                                       {"fourier", "orthogonal", NUMBER},
+                                                       {"printed", "as printed", NUMBER},
+                                                       {"favor_iid", "favor iid", NUMBER},
+                                                       {"favor", "orthogonal", NUMBER},
+                                                       {0}};
 
 static attend_status over_features(study_run *r) {
   static const char *const titles[] = {"sines and cosines (fourier)", "positive features (favor)"};
@@ -328,15 +282,13 @@ static attend_status over_features(study_run *r) {
   table_store *t;
   TRY(study_heading(r, "More features"));
   TRY(study_say(r,
-                "Now whole attentions, %d queries over %d keys, each with "
-                "directions of its own: the relative error ‖o′ − o‖/‖o‖ of the "
-                "output. q and k have %d normal elements with rms D^(−1/4) = "
-                "%.3g, so that ‖x−y‖² is 2 on average, whatever D is.",
+                "Now whole attentions, %d queries over %d keys, each with directions of its own: "
+                "the relative error ‖o′ − o‖/‖o‖ of the output. q and k have %d normal elements "
+                "with rms D^(−1/4) = %.3g, so that ‖x−y‖² is 2 on average, whatever D is.",
                 study_count(r, "queries"), study_count(r, "keys"), dim, rms));
-  TRY(study_table(r, "features",
-                  study_format(r, "Median error over %d seeds, D = %d, rms %.3g",
-                               study_count(r, "seeds"), dim, rms),
-                  features_columns, &t));
+  TRY(study_table(r, &t, "features", features_columns,
+                  "Median error over %d seeds, D = %d, rms %.3g", study_count(r, "seeds"), dim,
+                  rms));
   for (size_t i = 0; i < n; i++) {
     TRY(study_cell(t, features[i]));
     for (int k = 0; k < 5; k++) {
@@ -354,33 +306,31 @@ static attend_status over_features(study_run *r) {
   }
   TRY(plot_two(r, "approximation-features", titles, "features", c, 3, c + 3, 2));
   TRY(measure(r, &(trial){.kind = ATTEND_FOURIER, .dim = dim, .rms = rms, .wrong = true}, &limit));
-  return study_say(r,
-                   "Once it is small the error falls like 1/√m: from %.0f to %.0f features "
-                   "fourier's falls %.2f times, and √ of their ratio is %.2f. With the "
-                   "variance as printed it still is %.3g at the end. Those features "
-                   "estimate "
-                   "another kernel, σ² times as narrow as they should: no key is near a "
-                   "query, and the sums are noise that crosses zero. Without noise, by that "
-                   "kernel itself, the error is %.3g: this is where more features lead to.",
-                   features[0], features[n - 1], c[0].median[0] / c[0].median[n - 1],
-                   sqrt(features[n - 1] / features[0]), c[2].median[n - 1], limit.median);
+  return study_say(
+      r,
+      "Once it is small the error falls like 1/√m: from %.0f to %.0f features fourier's falls %.2f "
+      "times, and √ of their ratio is %.2f. With the variance as printed it still is %.3g at the "
+      "end. Those features estimate another kernel, σ² times as narrow as they should: no key is "
+      "near a query, and the sums are noise that crosses zero. Without noise, by that kernel "
+      "itself, the error is %.3g: this is where more features lead to.",
+      features[0], features[n - 1], c[0].median[0] / c[0].median[n - 1],
+      sqrt(features[n - 1] / features[0]), c[2].median[n - 1], limit.median);
 }
 
 /* ---- over the width ---------------------------------------------------------------------------- */
 
-static const attend_study_column widths_columns[] = {
-    {"d", "D", ATTEND_CELL_COUNT},
-    {"rms", "rms of q, k", ATTEND_CELL_NUMBER},
-    {"fourier", "fourier: error", ATTEND_CELL_NUMBER},
-    {"fourier_high", "90 %", ATTEND_CELL_NUMBER},
-    {"fourier_row", "median row", ATTEND_CELL_NUMBER},
-    {"negative", "rows below 0", ATTEND_CELL_NUMBER},
-    {"weak", "weak rows", ATTEND_CELL_NUMBER},
-    {"favor", "favor: error", ATTEND_CELL_NUMBER},
-    {"favor_high", "90 %", ATTEND_CELL_NUMBER},
-    {"favor_row", "median row", ATTEND_CELL_NUMBER},
-    {"favor_weak", "weak rows", ATTEND_CELL_NUMBER},
-    {0}};
+static const attend_study_column widths_columns[] = {{"d", "D", COUNT},
+                                                     {"rms", "rms of q, k", NUMBER},
+                                                     {"fourier", "fourier: error", NUMBER},
+                                                     {"fourier_high", "90 %", NUMBER},
+                                                     {"fourier_row", "median row", NUMBER},
+                                                     {"negative", "rows below 0", NUMBER},
+                                                     {"weak", "weak rows", NUMBER},
+                                                     {"favor", "favor: error", NUMBER},
+                                                     {"favor_high", "90 %", NUMBER},
+                                                     {"favor_row", "median row", NUMBER},
+                                                     {"favor_weak", "weak rows", NUMBER},
+                                                     {0}};
 
 /* Both forms at one width and scale: a row of the table. */
 static attend_status both(study_run *r, table_store *t, int dim, double rms, double x, curve *c,
@@ -392,34 +342,33 @@ static attend_status both(study_run *r, table_store *t, int dim, double rms, dou
                 .rms = rms};
     TRY(add(r, &c[k], x, &is, &o[k]));
   }
-  return study_row(t, 11, (double)dim, rms, o[0].median, o[0].high, o[0].row, o[0].negative,
-                   o[0].weak, o[1].median, o[1].high, o[1].row, o[1].weak);
+  return study_row(t, (double)dim, rms, o[0].median, o[0].high, o[0].row, o[0].negative, o[0].weak,
+                   o[1].median, o[1].high, o[1].row, o[1].weak);
 }
 
 static attend_status explain_widths(study_run *r, int dim, const outcome unit[2],
                                     const outcome scaled[2]) {
-  return study_say(r,
-                   "For unit-normal q and k ‖x−y‖² is 2√D on average, and the variance of "
-                   "sines and cosines grows like exp(2√D). At D = %d the median error of "
-                   "fourier is %.3g (of its median row %.3g: a few rows make most of it), "
-                   "and %.3g of its denominators are below zero. Where that share is near a "
-                   "half, the sign of a sum is the toss of a coin, and a row whose sum is "
-                   "near zero is divided by nearly nothing. Favor's sums cannot be "
-                   "negative. Its error is %.3g: no approximation either, but bounded, "
-                   "since its weights are positive and sum to 1, and every output is an "
-                   "average of values. With q and k scaled by D^(−1/4) the errors at the "
-                   "same width are %.3g and %.3g.",
-                   dim, unit[0].median, unit[0].row, unit[0].negative, unit[1].median,
-                   scaled[0].median, scaled[1].median);
+  return study_say(
+      r,
+      "For unit-normal q and k ‖x−y‖² is 2√D on average, and the variance of sines and cosines "
+      "grows like exp(2√D). At D = %d the median error of fourier is %.3g (of its median row %.3g: "
+      "a few rows make most of it), and %.3g of its denominators are below zero. Where that share "
+      "is near a half, the sign of a sum is the toss of a coin, and a row whose sum is near zero "
+      "is divided by nearly nothing. Favor's sums cannot be negative. Its error is %.3g: no "
+      "approximation either, but bounded, since its weights are positive and sum to 1, and every "
+      "output is an average of values. With q and k scaled by D^(−1/4) the errors at the same "
+      "width are %.3g and %.3g.",
+      dim, unit[0].median, unit[0].row, unit[0].negative, unit[1].median, scaled[0].median,
+      scaled[1].median);
 }
 
 /* With so many rows and so few features some sum is below zero. */
 static attend_status claim_signs(study_run *r, double negative_unit, double favor_weak) {
-  TRY(study_claim(r, "favor-sign", "share of favor's rows without a sum", favor_weak, 0, 0));
+  TRY(study_claim(r, favor_weak, 0, 0, "favor-sign: share of favor's rows without a sum"));
   if (study_count(r, "queries") * study_count(r, "seeds") < 64 || study_count(r, "count") > 1024)
     return ATTEND_OK;
-  return study_claim(r, "fourier-sign", "fourier's denominators cross zero (1: yes)",
-                     negative_unit > 0, 1, 0);
+  return study_claim(r, negative_unit > 0, 1, 0,
+                     "fourier-sign: fourier's denominators cross zero (1: yes)");
 }
 
 static attend_status over_widths(study_run *r) {
@@ -432,9 +381,8 @@ static attend_status over_widths(study_run *r) {
   double favor_weak = 0, negative = 0;
   table_store *t;
   TRY(study_heading(r, "Wider q and k"));
-  TRY(study_table(r, "widths",
-                  study_format(r, "Errors over the width, %d features", study_count(r, "count")),
-                  widths_columns, &t));
+  TRY(study_table(r, &t, "widths", widths_columns, "Errors over the width, %d features",
+                  study_count(r, "count")));
   for (int scaled = 0; scaled < 2; scaled++)
     for (size_t i = 0; i < n; i++) {
       outcome o[2];
@@ -462,10 +410,8 @@ static attend_status over_scales(study_run *r) {
   attend_plot_series series[8];
   table_store *t;
   TRY(study_heading(r, "Larger q and k"));
-  TRY(study_table(
-      r, "scales",
-      study_format(r, "Errors over the scale, D = %d, %d features", dim, study_count(r, "count")),
-      widths_columns, &t));
+  TRY(study_table(r, &t, "scales", widths_columns, "Errors over the scale, D = %d, %d features",
+                  dim, study_count(r, "count")));
   for (size_t i = 0; i < n; i++) {
     outcome o[2];
     TRY(both(r, t, dim, rms[i], rms[i], c, o));
@@ -474,14 +420,12 @@ static attend_status over_scales(study_run *r) {
   attend_plot_panel panel =
       panel_of(study_format(r, "D = %d, %d features", dim, study_count(r, "count")),
                "rms of q and k", put_curves(c, 2, series), series);
-  TRY(study_figure(r, "approximation-scales", &(attend_plot){.count = 1, .panels = &panel}));
+  TRY(study_plot(r, "approximation-scales", 1, &panel));
   return study_say(r,
-                   "The variance is exponential in the square of the scale: "
-                   "twice as large q and k need the fourth power of what "
-                   "exp(‖x−y‖²) was. Where the error is small, the prediction "
-                   "of `attend_predict_spread` is within a factor of 2, from "
-                   "the scale alone; beyond 0.5 it says no more than that the "
-                   "error is large.");
+                   "The variance is exponential in the square of the scale: twice as large q and k "
+                   "need the fourth power of what exp(‖x−y‖²) was. Where the error is small, the "
+                   "prediction of `attend_predict_spread` is within a factor of 2, from the scale "
+                   "alone; beyond 0.5 it says no more than that the error is large.");
 }
 
 /* ---- one pair of q and k --------------------------------------------------- */
@@ -502,7 +446,7 @@ enum {
 
 /* Beyond this the estimate's fourth moment comes from draws that are too rare
  * for a sample to know its own error. */
-static const double TAME = 0.5;
+static const double TRUSTED = 0.5;
 
 /* A key, and queries at given distances from it, in units of sigma. */
 typedef struct {
@@ -519,26 +463,21 @@ static attend_status draw_pairs(study_run *r, pairs *p) {
   p->distance = study_list(r, "distances", &p->n);
   p->sigma = pow((double)d, 0.25);
   TAKE(r, &p->q, p->n * d);
-  TAKE(r, &p->k, d);
   TAKE(r, &p->v, d);
   TAKE(r, &p->o, p->n * d);
   TAKE(r, &p->lse, p->n);
-  study_normal(r, KEY, 0, d, p->k);
-  study_normal(r, OFFSETS, 0, p->n * d, p->q);
-  return ATTEND_OK;
+  return study_draw(r, KEY, d, &p->k);
 }
 
-/* Points the offsets' lengths right: |q - sign k| as it should be. */
+/* Random offsets of the right lengths from sign k. */
 static void place(const study_run *r, pairs *p, double sign) {
   const size_t d = (size_t)p->dim;
   study_normal(r, OFFSETS, 0, p->n * d, p->q);
   for (size_t i = 0; i < p->n; i++) {
-    double square = 0;
     float *q = p->q + i * d;
-    for (size_t k = 0; k < d; k++) square += (double)q[k] * (double)q[k];
+    const double norm = study_norm(q, d);
     for (size_t k = 0; k < d; k++)
-      q[k] =
-          (float)(sign * (double)p->k[k] + p->sigma * p->distance[i] * (double)q[k] / sqrt(square));
+      q[k] = (float)(sign * (double)p->k[k] + p->sigma * p->distance[i] * (double)q[k] / norm);
   }
 }
 
@@ -559,38 +498,33 @@ static attend_status scatter(study_run *r, pairs *p, const estimator *e, study_m
                    .dim = p->dim};
   double *seen = NULL;
   attend_plan *plan;
-  attend_status status = ATTEND_OK;
   d.form.features = FEATURES;
   d.form.seed = r->seed;
   TAKE(r, &seen, p->n * draws);
   place(r, p, e->sign);
-  TRY(attend_plan_create(r->ctx, &d, &plan));
-  for (size_t t = 0; t < draws && !status; t++) {
-    status = attend_plan_redraw(plan, t);
-    if (!status)
-      status = attend_forward(plan, attend_bhtd(p->q), attend_bhtd(p->k), attend_bhtd(p->v),
-                              attend_bhtd(p->o), p->lse);
+  TRY(study_plan(r, &d, &plan));
+  for (size_t t = 0; t < draws; t++) {
+    TRY(attend_plan_redraw(plan, t));
+    TRY(attend_forward(plan, attend_bhtd(p->q), attend_bhtd(p->k), attend_bhtd(p->v),
+                       attend_bhtd(p->o), p->lse));
     for (size_t i = 0; i < p->n; i++) {
       double x = (double)p->lse[i];
       seen[i * draws + t] = e->logs ? exp(x) : x;
     }
-    if (!status && t % 1000 == 0) status = study_step(r, 0.1);
+    if (t % 1000 == 0) TRY(study_step(r, 0.1));
   }
-  attend_plan_free(plan);
-  for (size_t i = 0; i < p->n && !status; i++)
-    moments[i] = study_moments_of(seen + i * draws, draws);
-  return status;
+  for (size_t i = 0; i < p->n; i++) moments[i] = study_moments_of(seen + i * draws, draws);
+  return ATTEND_OK;
 }
 
 /* ---- the wrong variance ------------------------------------------------------------ */
 
-static const attend_study_column mean_columns[] = {
-    {"distance", "‖q−k‖/σ", ATTEND_CELL_NUMBER},
-    {"right", "w ~ N(0, I/σ²): mean", ATTEND_CELL_NUMBER},
-    {"kernel", "exp(−‖q−k‖²/2σ²)", ATTEND_CELL_NUMBER},
-    {"wrong", "w ~ N(0, σ²I): mean", ATTEND_CELL_NUMBER},
-    {"wrong_predicted", "exp(−σ²‖q−k‖²/2)", ATTEND_CELL_NUMBER},
-    {0}};
+static const attend_study_column mean_columns[] = {{"distance", "‖q−k‖/σ", NUMBER},
+                                                   {"right", "w ~ N(0, I/σ²): mean", NUMBER},
+                                                   {"kernel", "exp(−‖q−k‖²/2σ²)", NUMBER},
+                                                   {"wrong", "w ~ N(0, σ²I): mean", NUMBER},
+                                                   {"wrong_predicted", "exp(−σ²‖q−k‖²/2)", NUMBER},
+                                                   {0}};
 
 /* Var of a direction's cosine is (1 - kernel^2)^2 / 2. */
 static double right_kernel(double distance) { return exp(-distance * distance / 2); }
@@ -599,42 +533,24 @@ static double wrong_kernel(const pairs *p, double distance) {
   return exp(-pow(p->sigma, 4) * distance * distance / 2);
 }
 
-static attend_status plot_means(study_run *r, const pairs *p, const study_moments *right,
-                                const study_moments *wrong) {
-  double x[PAIR_CURVE], y[2][PAIR_CURVE], mean[2][MOST_DISTANCES], last = 0;
-  for (size_t i = 0; i < p->n; i++) {
-    mean[0][i] = right[i].mean;
-    mean[1][i] = wrong[i].mean;
-    if (p->distance[i] > last) last = p->distance[i];
-  }
+static attend_status plot_means(study_run *r, const pairs *p, const table_store *t) {
+  double x[PAIR_CURVE], y[2][PAIR_CURVE], last = 0;
+  for (size_t i = 0; i < p->n; i++) last = fmax(last, p->distance[i]);
   for (int i = 0; i < PAIR_CURVE; i++) {
     x[i] = last * i / (PAIR_CURVE - 1);
     y[0][i] = right_kernel(x[i]);
     y[1][i] = wrong_kernel(p, x[i]);
   }
-  attend_plot_series series[4];
-  for (int i = 0; i < 2; i++) {
-    series[2 * i] = (attend_plot_series){.name = i ? "w ~ N(0, σ²I), as printed" : "w ~ N(0, I/σ²)",
-                                         .count = p->n,
-                                         .x = p->distance,
-                                         .y = mean[i],
-                                         .points = 2,
-                                         .colour = i + 1};
-    series[2 * i + 1] = (attend_plot_series){.name = i ? "exp(−σ²‖q−k‖²/2)" : "exp(−‖q−k‖²/2σ²)",
-                                             .count = PAIR_CURVE,
-                                             .x = x,
-                                             .y = y[i],
-                                             .dashed = i,
-                                             .colour = i + 1};
-  }
-  attend_plot_panel panel = {
-      .title = study_format(r, "Mean of φ(q).φ(k), D = %d and σ² = √D", p->dim),
-      .x = {.label = "‖q−k‖/σ", .zero = 1},
-      .y = {.label = "similarity", .low = 0, .high = 1},
-      .key = ATTEND_KEY_ABOVE,
-      .count = 4,
-      .series = series};
-  return study_figure(r, "approximation-kernel", &(attend_plot){.count = 1, .panels = &panel});
+  attend_plot_series series[] = {
+      {"w ~ N(0, I/σ²)", p->n, p->distance, study_column(t, "right"), .points = 2, .colour = 1},
+      {"exp(−‖q−k‖²/2σ²)", PAIR_CURVE, x, y[0], .colour = 1},
+      {"w ~ N(0, σ²I), as printed", p->n, p->distance, study_column(t, "wrong"), .points = 2,
+       .colour = 2},
+      {"exp(−σ²‖q−k‖²/2)", PAIR_CURVE, x, y[1], .dashed = 1, .colour = 2}};
+  attend_plot_panel panel =
+      study_lines(study_format(r, "Mean of φ(q).φ(k), D = %d and σ² = √D", p->dim),
+                  study_zero("‖q−k‖/σ"), study_range("similarity", 0, 1), 4, series);
+  return study_plot(r, "approximation-kernel", 1, &panel);
 }
 
 static attend_status means(study_run *r, pairs *p) {
@@ -649,28 +565,26 @@ static attend_status means(study_run *r, pairs *p) {
   wrong.form.sigma = (float)(1 / p->sigma); /* w of variance sigma^2 */
   TRY(scatter(r, p, &right, a));
   TRY(scatter(r, p, &wrong, b));
-  TRY(study_table(r, "means", "Which variance the directions must have", mean_columns, &t));
+  TRY(study_table(r, &t, "means", mean_columns, "Which variance the directions must have"));
   for (size_t i = 0; i < p->n; i++) {
     const double z = p->distance[i], k = right_kernel(z), w = wrong_kernel(p, z);
-    TRY(study_row(t, 5, z, a[i].mean, k, b[i].mean, w));
-    TRY(study_estimate(r, study_format(r, "mean-right-%g", z),
-                       study_format(r, "E φ(q).φ(k), w ~ N(0, I/σ²), %g σ apart", z), a[i].mean, k,
-                       a[i].mean_error));
-    TRY(study_estimate(r, study_format(r, "mean-wrong-%g", z),
-                       study_format(r, "E φ(q).φ(k), w ~ N(0, σ²I), %g σ apart", z), b[i].mean, w,
-                       b[i].mean_error));
+    TRY(study_row(t, z, a[i].mean, k, b[i].mean, w));
+    TRY(study_estimate(r, a[i].mean, k, a[i].mean_error,
+                       "mean-right-%g: E φ(q).φ(k), w ~ N(0, I/σ²), %g σ apart", z, z));
+    TRY(study_estimate(r, b[i].mean, w, b[i].mean_error,
+                       "mean-wrong-%g: E φ(q).φ(k), w ~ N(0, σ²I), %g σ apart", z, z));
   }
-  return plot_means(r, p, a, b);
+  return plot_means(r, p, t);
 }
 
 /* ---- variances ----------------------------------------------------------------------- */
 
 static const attend_study_column variance_columns[] = {
-    {"form", "features", ATTEND_CELL_TEXT},
-    {"distance", "‖x∓y‖", ATTEND_CELL_NUMBER},
-    {"variance", "m · relative variance", ATTEND_CELL_NUMBER},
-    {"predicted", "predicted", ATTEND_CELL_NUMBER},
-    {"orthogonal", "orthogonal directions", ATTEND_CELL_NUMBER},
+    {"form", "features", TEXT},
+    {"distance", "‖x∓y‖", NUMBER},
+    {"variance", "m · relative variance", NUMBER},
+    {"predicted", "predicted", NUMBER},
+    {"orthogonal", "orthogonal directions", NUMBER},
     {0}};
 
 /* Relative variance times the number of features: attend/problem.h. */
@@ -690,24 +604,22 @@ static double exact(const pairs *p, const estimator *e, size_t i) {
 }
 
 static attend_status variance_rows(study_run *r, pairs *p, const estimator *e, table_store *t) {
-  study_moments iid[MOST_DISTANCES], across[MOST_DISTANCES];
-  estimator turned = *e;
-  turned.form.draw = ATTEND_ORTHOGONAL;
+  study_moments iid[MOST_DISTANCES], orthogonal[MOST_DISTANCES];
+  estimator other = *e;
+  other.form.draw = ATTEND_ORTHOGONAL;
   TRY(scatter(r, p, e, iid));
-  TRY(scatter(r, p, &turned, across));
+  TRY(scatter(r, p, &other, orthogonal));
   for (size_t i = 0; i < p->n; i++) {
     const double z = p->distance[i], is = exact(p, e, i), times = FEATURES / (is * is);
-    TRY(study_word(t, "%s", e->name));
-    TRY(study_row(t, 4, z, times * iid[i].variance, predicted_variance(e, z),
-                  times * across[i].variance));
-    if (e->logs && z * z > TAME) continue;
-    TRY(study_estimate(r, study_format(r, "variance-%s-%g", e->name, z),
-                       study_format(r, "m · relative variance of %s at %g", e->name, z),
-                       times * iid[i].variance, predicted_variance(e, z),
-                       times * iid[i].variance_error));
-    TRY(study_estimate(r, study_format(r, "orthogonal-%s-%g", e->name, z),
-                       study_format(r, "mean / similarity of %s at %g, orthogonal", e->name, z),
-                       across[i].mean / is, 1, across[i].mean_error / is));
+    TRY(study_row(t, e->name, z, times * iid[i].variance, predicted_variance(e, z),
+                  times * orthogonal[i].variance));
+    if (e->logs && z * z > TRUSTED) continue;
+    TRY(study_estimate(
+        r, times * iid[i].variance, predicted_variance(e, z), times * iid[i].variance_error,
+        "variance-%s-%g: m · relative variance of %s at %g", e->name, z, e->name, z));
+    TRY(study_estimate(r, orthogonal[i].mean / is, 1, orthogonal[i].mean_error / is,
+                       "orthogonal-%s-%g: mean / similarity of %s at %g, orthogonal", e->name, z,
+                       e->name, z));
   }
   return ATTEND_OK;
 }
@@ -726,26 +638,23 @@ static attend_status variances(study_run *r, pairs *p) {
        .logs = true,
        .sign = -1}};
   table_store *t;
-  TRY(study_say(r,
-                "An average that is right is not enough: one draw of m features "
-                "scatters. "
-                "With x = q/σ and y = k/σ the relative variance of sines and cosines is "
-                "`exp(‖x−y‖²)(1 − exp(−‖x−y‖²))²/m`: it is large where q and k are far "
-                "apart, whose similarity is small. That of positive features is "
-                "`(exp(‖x+y‖²) − 1)/m`, large where q and k point the same way, and "
-                "small where they oppose each other. In pairs exp(±w.x) it is less by "
-                "the factor 1 − exp(−‖x+y‖²). Directions that are orthogonal scatter "
-                "less still, and stay right on average."));
-  TRY(study_table(r, "variances",
-                  study_format(r, "Scatter of %d features over %d draws, D = %d", FEATURES,
-                               study_count(r, "redraws"), p->dim),
-                  variance_columns, &t));
+  TRY(study_say(
+      r,
+      "An average that is right is not enough: one draw of m features scatters. With x = q/σ and y "
+      "= k/σ the relative variance of sines and cosines is `exp(‖x−y‖²)(1 − exp(−‖x−y‖²))²/m`: it "
+      "is large where q and k are far apart, whose similarity is small. That of positive features "
+      "is `(exp(‖x+y‖²) − 1)/m`, large where q and k point the same way, and small where they "
+      "oppose each other. In pairs exp(±w.x) it is less by the factor 1 − exp(−‖x+y‖²). Directions "
+      "that are orthogonal scatter less still, and stay right on average."));
+  TRY(study_table(r, &t, "variances", variance_columns,
+                  "Scatter of %d features over %d draws, D = %d", FEATURES,
+                  study_count(r, "redraws"), p->dim));
   for (int i = 0; i < 3; i++) TRY(variance_rows(r, p, &all[i], t));
-  return study_say(r,
-                   "Beyond ‖x+y‖² = %g favor's variance comes from draws that "
-                   "are too rare for a sample of this size: the table shows "
-                   "what was seen, and nothing is claimed of it.",
-                   TAME);
+  return study_say(
+      r,
+      "Beyond ‖x+y‖² = %g favor's variance comes from draws that are too rare for a sample of this "
+      "size: the table shows what was seen, and nothing is claimed of it.",
+      TRUSTED);
 }
 
 /* ---- softmax as a Gaussian kernel ------------------------------------------------------ */
@@ -759,9 +668,7 @@ static attend_status logs(study_run *r, const pairs *p, attend_form_kind kind, d
 }
 
 static double half_square(const float *x, const pairs *p) {
-  double sum = 0;
-  for (int i = 0; i < p->dim; i++) sum += (double)x[i] * (double)x[i];
-  return sum / (2 * sqrt(p->dim));
+  return pow(study_norm(x, (size_t)p->dim), 2) / (2 * sqrt(p->dim));
 }
 
 static attend_status identity(study_run *r, pairs *p) {
@@ -771,28 +678,26 @@ static attend_status identity(study_run *r, pairs *p) {
   TRY(logs(r, p, ATTEND_GAUSSIAN, gauss));
   for (size_t i = 0; i < p->n; i++) {
     double both = half_square(p->q + i * (size_t)p->dim, p) + half_square(p->k, p) + gauss[i];
-    if (fabs(both - softmax[i]) > most) most = fabs(both - softmax[i]);
+    most = fmax(most, fabs(both - softmax[i]));
   }
-  return study_claim(r, "identity",
-                     "ln of softmax's sim − ln of the three factors, the most over pairs", most, 0,
-                     1e-10);
+  return study_claim(
+      r, most, 0, 1e-10,
+      "identity: ln of softmax's sim − ln of the three factors, the most over pairs");
 }
 
 static attend_status approx_pairs(study_run *r) {
   pairs p;
   TRY(draw_pairs(r, &p));
   TRY(study_heading(r, "One pair"));
-  TRY(study_say(r,
-                "With σ² = √D softmax's similarity is a Gaussian kernel between "
-                "two factors: `exp(q.k/√D) = exp(‖q‖²/2σ²) "
-                "exp(−‖q−k‖²/2σ²) exp(‖k‖²/2σ²)`. Random features estimate the "
-                "kernel: `φ(q).φ(k)` is the mean of cos(w.(q−k)) over D_random "
-                "directions w, and for normal w with variance s² in every "
-                "element its mean is exp(−s²‖q−k‖²/2). So s² must be 1/σ². "
-                "The documents print w ~ N(0, σ²I), which estimates "
-                "exp(−σ²‖q−k‖²/2) instead; both are the same only for σ = 1. "
-                "Here σ² = %.3g.",
-                p.sigma * p.sigma));
+  TRY(study_say(
+      r,
+      "With σ² = √D softmax's similarity is a Gaussian kernel between two factors: `exp(q.k/√D) = "
+      "exp(‖q‖²/2σ²) exp(−‖q−k‖²/2σ²) exp(‖k‖²/2σ²)`. Random features estimate the kernel: "
+      "`φ(q).φ(k)` is the mean of cos(w.(q−k)) over D_random directions w, and for normal w with "
+      "variance s² in every element its mean is exp(−s²‖q−k‖²/2). So s² must be 1/σ². The "
+      "documents print w ~ N(0, σ²I), which estimates exp(−σ²‖q−k‖²/2) instead; both are the same "
+      "only for σ = 1. Here σ² = %.3g.",
+      p.sigma * p.sigma));
   TRY(identity(r, &p));
   TRY(means(r, &p));
   return variances(r, &p);
@@ -833,13 +738,12 @@ static double formula(double n, double d, double m, double directions) {
   return n * (4 * d * directions + 4 * c * (m + 1) + 2 * BLOCK * (c + m));
 }
 
-static const attend_study_column cost_columns[] = {
-    {"n", "N", ATTEND_CELL_COUNT},
-    {"directions", "D_random", ATTEND_CELL_COUNT},
-    {"flops", "operations", ATTEND_CELL_SMALL},
-    {"ratio", "/ N(M+D)D_random", ATTEND_CELL_NUMBER},
-    {"softmax", "softmax", ATTEND_CELL_SMALL},
-    {0}};
+static const attend_study_column cost_columns[] = {{"n", "N", COUNT},
+                                                   {"directions", "D_random", COUNT},
+                                                   {"flops", "operations", SMALL},
+                                                   {"ratio", "/ N(M+D)D_random", NUMBER},
+                                                   {"softmax", "softmax", SMALL},
+                                                   {0}};
 
 typedef struct {
   int n, d, m, directions;
@@ -848,20 +752,19 @@ typedef struct {
 static attend_status claims(study_run *r, size s) {
   double is, more;
   TRY(flops(r, "linear", s.n, s.d, s.m, s.directions, &is));
-  TRY(study_claim(r, "operations",
-                  study_format(r, "operations at N = %d, D_random = %d", s.n, s.directions), is,
-                  formula(s.n, s.d, s.m, s.directions), 0));
+  TRY(study_claim(r, is, formula(s.n, s.d, s.m, s.directions), 0,
+                  "operations: operations at N = %d, D_random = %d", s.n, s.directions));
   TRY(flops(r, "linear", 2 * s.n, s.d, s.m, s.directions, &more));
-  TRY(study_claim(r, "twice-n", "twice N: operations grow by the factor", more / is, 2, 0));
+  TRY(study_claim(r, more / is, 2, 0, "twice-n: twice N: operations grow by the factor"));
   TRY(flops(r, "linear", s.n, s.d + 1, s.m, s.directions, &more));
-  TRY(study_claim(r, "one-d", "D + 1: operations more, over N D_random",
-                  (more - is) / ((double)s.n * s.directions), 4, 0));
+  TRY(study_claim(r, (more - is) / ((double)s.n * s.directions), 4, 0,
+                  "one-d: D + 1: operations more, over N D_random"));
   TRY(flops(r, "linear", s.n, s.d, s.m + 1, s.directions, &more));
-  TRY(study_claim(r, "one-m", "M + 1: operations more, over N", (more - is) / s.n,
-                  8.0 * s.directions + 2 * BLOCK, 0));
+  TRY(study_claim(r, (more - is) / s.n, 8.0 * s.directions + 2 * BLOCK, 0,
+                  "one-m: M + 1: operations more, over N"));
   TRY(flops(r, NULL, s.n, s.d, s.m, 0, &is));
-  return study_claim(r, "softmax-operations", "softmax's operations over N²", is / s.n / s.n,
-                     2.0 * (s.d + s.m), 0);
+  return study_claim(r, is / s.n / s.n, 2.0 * (s.d + s.m), 0,
+                     "softmax-operations: softmax's operations over N²");
 }
 
 static attend_status plot_cost(study_run *r, int d, const double *directions, size_t count) {
@@ -876,19 +779,12 @@ static attend_status plot_cost(study_run *r, int d, const double *directions, si
       TRY(flops(r, "linear", n, d, d, (int)directions[k], &y[k + 1][i]));
   }
   for (size_t k = 0; k <= count; k++)
-    series[k] = (attend_plot_series){
-        .name = k ? study_format(r, "D_random = %g", directions[k - 1]) : "softmax",
-        .count = COST_CURVE,
-        .x = x,
-        .y = y[k],
-        .dashed = !k};
-  attend_plot_panel panel = {.title = study_format(r, "Operations of a head, D = M = %d", d),
-                             .x = {.label = "N", .log = 1},
-                             .y = {.label = "operations", .log = 1},
-                             .key = ATTEND_KEY_ABOVE,
-                             .count = count + 1,
-                             .series = series};
-  return study_figure(r, "approximation-cost", &(attend_plot){.count = 1, .panels = &panel});
+    series[k] =
+        (attend_plot_series){k ? study_format(r, "D_random = %g", directions[k - 1]) : "softmax",
+                             COST_CURVE, x, y[k], .dashed = !k};
+  attend_plot_panel panel = study_lines(study_format(r, "Operations of a head, D = M = %d", d),
+                                        study_log("N"), study_log("operations"), count + 1, series);
+  return study_plot(r, "approximation-cost", 1, &panel);
 }
 
 static attend_status approx_cost(study_run *r) {
@@ -897,28 +793,27 @@ static attend_status approx_cost(study_run *r) {
   table_store *t;
   TRY(study_heading(r, "What it costs"));
   TRY(study_say(r,
-                "All of V' by features costs O(N(M+D)D_random): every key and "
-                "every query is mapped once (D · D_random), every key is added "
-                "to the sums and every query reads them (2 D_random features, M "
-                "wide). The library takes the keys of a query's own block of %d "
-                "by pairs, which is a constant per row. Doubling N doubles it, "
-                "where softmax's N²(D+M) becomes four times as much.",
+                "All of V' by features costs O(N(M+D)D_random): every key and every query is "
+                "mapped once (D · D_random), every key is added to the sums and every query reads "
+                "them (2 D_random features, M wide). The library takes the keys of a query's own "
+                "block of %d by pairs, which is a constant per row. Doubling N doubles it, where "
+                "softmax's N²(D+M) becomes four times as much.",
                 BLOCK));
-  TRY(study_table(r, "cost", study_format(r, "Operations, D = M = %d", d), cost_columns, &t));
+  TRY(study_table(r, &t, "cost", cost_columns, "Operations, D = M = %d", d));
   for (int i = 0; i < 3; i++)
     for (int k = 0; k < 3; k++) {
       const double n = lengths[i], is[] = {directions[k]};
       double linear, softmax;
       TRY(flops(r, "linear", lengths[i], d, d, (int)*is, &linear));
       TRY(flops(r, NULL, lengths[i], d, d, 0, &softmax));
-      TRY(study_row(t, 5, n, *is, linear, linear / (n * 2 * d * *is), softmax));
+      TRY(study_row(t, n, *is, linear, linear / (n * 2 * d * *is), softmax));
     }
   TRY(claims(r, (size){1024, d, d + 3, 128}));
   TRY(plot_cost(r, d, directions, 3));
   const double each = formula(1, d, d, 128) / (4.0 * d);
   return study_say(r,
-                   "With D_random = 128 the features cost less from N = %.0f "
-                   "on. How many are needed is the other question.",
+                   "With D_random = 128 the features cost less from N = %.0f on. How many are "
+                   "needed is the other question.",
                    each);
 }
 
@@ -942,8 +837,8 @@ static attend_status run(study_run *r) {
 const study_topic study_approximation = {
     {.name = "approximation",
      .title = "Softmax by random features",
-     .question = "How wrong are random features, over their number, the width "
-                 "and the scale of q and k?",
+     .question =
+         "How wrong are random features, over their number, the width and the scale of q and k?",
      .answers = "000 3(a), 002 3(a), 003 6(a)",
      .settings = settings},
     run};

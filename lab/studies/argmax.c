@@ -10,12 +10,11 @@ enum { MOST_TEMPERATURES = 32, POINTS = 121 };
 
 static const attend_setting settings[] = {
     {"temperature", "0.5,0.7,1,1.4,2,2.8,4,5.6,8,11,16,32,64", "0.5,1,2,4,8,16",
-     "from hard to soft", ATTEND_SETTING_NUMBERS, MOST_TEMPERATURES, 0.1, 1e4},
-    {"queries", "24", "12", "queries, and keys, of the memory that is trained",
-     ATTEND_SETTING_WHOLE, 1, 2, 32},
-    {"d", "8", NULL, "its width", ATTEND_SETTING_WHOLE, 1, 1, 256},
-    {"steps", "600", "60", "steps of gradient descent", ATTEND_SETTING_WHOLE, 1, 1, 100000},
-    {"rate", "0.04", NULL, "their size", ATTEND_SETTING_NUMBERS, 1, 1e-4, 0.05},
+     "from hard to soft", REAL, MOST_TEMPERATURES, 0.1, 1e4},
+    {"queries", "24", "12", "queries, and keys, of the memory that is trained", WHOLE, 1, 2, 32},
+    {"d", "8", NULL, "its width", WHOLE, 1, 1, 256},
+    {"steps", "600", "60", "steps of gradient descent", WHOLE, 1, 1, 100000},
+    {"rate", "0.04", NULL, "their size", REAL, 1, 1e-4, 0.05},
     {0}};
 
 static const float query[WIDTH] = {1, 1, 2};
@@ -48,12 +47,6 @@ static attend_status run_example(study_run *r, const attend_desc *desc, example 
   return study_attend(r, desc, &p);
 }
 
-static double norm(const float *x, size_t n) {
-  double sum = 0;
-  for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
-  return sqrt(sum);
-}
-
 static double dot(const float *x, const float *y) {
   double sum = 0;
   for (int i = 0; i < WIDTH; i++) sum += (double)x[i] * (double)y[i];
@@ -62,39 +55,27 @@ static double dot(const float *x, const float *y) {
 
 /* ---- the example ------------------------------------------------------------------ */
 
-static const attend_study_column example_columns[] = {
-    {"key", "key", ATTEND_CELL_TEXT},
-    {"value", "value", ATTEND_CELL_TEXT},
-    {"score", "q·k", ATTEND_CELL_NUMBER},
-    {"weight", "weight", ATTEND_CELL_NUMBER},
-    {"softmax", "softmax's weight", ATTEND_CELL_NUMBER},
-    {0}};
-
-/* The score of one key: of a key that is alone, the best score is its own. */
-static attend_status score_of(study_run *r, int key, float *score) {
-  float o[WIDTH];
-  attend_desc d = problem(0, false);
-  d.kv_len = 1;
-  return study_attend(
-      r, &d,
-      &(study_pass){
-          .q = query, .k = keys + key * WIDTH, .v = values + key * WIDTH, .o = o, .lse = score});
-}
+static const attend_study_column example_columns[] = {{"key", "key", TEXT},
+                                                      {"value", "value", TEXT},
+                                                      {"score", "q·k", NUMBER},
+                                                      {"weight", "weight", NUMBER},
+                                                      {"softmax", "softmax's weight", NUMBER},
+                                                      {0}};
 
 static attend_status show_key(study_run *r, table_store *t, int key, const example *hard,
                               const example *soft) {
   static const double scores[KEYS] = {3, 11, 5, 2};
   const float *k = keys + key * WIDTH, *v = values + key * WIDTH;
-  float score;
-  TRY(score_of(r, key, &score));
-  TRY(study_word(t, "(%g, %g, %g)", (double)k[0], (double)k[1], (double)k[2]));
-  TRY(study_word(t, "(%g, %g, %g)", (double)v[0], (double)v[1], (double)v[2]));
-  TRY(study_row(t, 3, (double)score, (double)hard->weights[key], (double)soft->weights[key]));
-  TRY(study_claim(r, study_format(r, "score-%d", key + 1),
-                  study_format(r, "q·k of key %d", key + 1), (double)score, scores[key], 0));
-  return study_claim(r, study_format(r, "weight-%d", key + 1),
-                     study_format(r, "argmax's weight of key %d", key + 1),
-                     (double)hard->weights[key], key == WINNER, 0);
+  float o[WIDTH], score;
+  attend_desc alone = problem(0, false); /* the best score is then its own */
+  alone.kv_len = 1;
+  TRY(study_attend(r, &alone, &(study_pass){.q = query, .k = k, .v = v, .o = o, .lse = &score}));
+  TRY(study_row(t, study_format(r, "(%g, %g, %g)", (double)k[0], (double)k[1], (double)k[2]),
+                study_format(r, "(%g, %g, %g)", (double)v[0], (double)v[1], (double)v[2]),
+                (double)score, (double)hard->weights[key], (double)soft->weights[key]));
+  TRY(study_claim(r, (double)score, scores[key], 0, "score-%d: q·k of key %d", key + 1, key + 1));
+  return study_claim(r, (double)hard->weights[key], key == WINNER, 0,
+                     "weight-%d: argmax's weight of key %d", key + 1, key + 1);
 }
 
 static attend_status show_example(study_run *r, const example *hard, const example *soft) {
@@ -102,52 +83,41 @@ static attend_status show_example(study_run *r, const example *hard, const examp
   table_store *t;
   TRY(study_heading(r, "The example"));
   TRY(study_say(r,
-                "Argmax attention gives the value of the key whose product "
-                "with the query is largest: one weight is 1, the others are 0. "
-                "It is the form `argmax`. The documents' example has q = (1, "
-                "1, 2), four keys and no scale."));
-  TRY(study_table(r, "example", "q = (1, 1, 2)", example_columns, &t));
+                "Argmax attention gives the value of the key whose product with the query is "
+                "largest: one weight is 1, the others are 0. It is the form `argmax`. The "
+                "documents' example has q = (1, 1, 2), four keys and no scale."));
+  TRY(study_table(r, &t, "example", example_columns, "q = (1, 1, 2)"));
   for (int j = 0; j < KEYS; j++) TRY(show_key(r, t, j, hard, soft));
   for (int i = 0; i < WIDTH; i++)
-    TRY(study_claim(r, study_format(r, "output-%d", i + 1),
-                    study_format(r, "element %d of argmax's output", i + 1), (double)hard->o[i],
-                    output[i], 0));
-  return study_say(r,
-                   "The best score is %g, so the output is (%g, %g, %g), the "
-                   "second value as it stands. Softmax gives (%.4f, %.4f, "
-                   "%.4f): close, since exp(5 − 11) is small, but every value "
-                   "is in it.",
-                   (double)hard->lse, (double)hard->o[0], (double)hard->o[1], (double)hard->o[2],
-                   (double)soft->o[0], (double)soft->o[1], (double)soft->o[2]);
+    TRY(study_claim(r, (double)hard->o[i], output[i], 0, "output-%d: element %d of argmax's output",
+                    i + 1, i + 1));
+  return study_say(
+      r,
+      "The best score is %g, so the output is (%g, %g, %g), the second value as it stands. Softmax "
+      "gives (%.4f, %.4f, %.4f): close, since exp(5 − 11) is small, but every value is in it.",
+      (double)hard->lse, (double)hard->o[0], (double)hard->o[1], (double)hard->o[2],
+      (double)soft->o[0], (double)soft->o[1], (double)soft->o[2]);
 }
 
 /* ---- gradients ---------------------------------------------------------------------- */
 
 static const attend_study_column gradient_columns[] = {
-    {"form", "form", ATTEND_CELL_TEXT},   {"dq", "‖dq‖", ATTEND_CELL_NUMBER},
-    {"dk", "‖dK‖", ATTEND_CELL_NUMBER},   {"dv1", "‖dv₁‖", ATTEND_CELL_NUMBER},
-    {"dv2", "‖dv₂‖", ATTEND_CELL_NUMBER}, {"dv3", "‖dv₃‖", ATTEND_CELL_NUMBER},
-    {"dv4", "‖dv₄‖", ATTEND_CELL_NUMBER}, {0}};
-
-static attend_status gradient_row(table_store *t, const char *name, const example *e) {
-  TRY(study_word(t, "%s", name));
-  TRY(study_row(t, 2, norm(e->dq, WIDTH), norm(e->dk, ALL)));
-  for (int j = 0; j < KEYS; j++) TRY(study_cell(t, norm(e->dv + j * WIDTH, WIDTH)));
-  return ATTEND_OK;
-}
+    {"form", "form", TEXT},   {"dq", "‖dq‖", NUMBER},
+    {"dk", "‖dK‖", NUMBER},   {"dv1", "‖dv₁‖", NUMBER},
+    {"dv2", "‖dv₂‖", NUMBER}, {"dv3", "‖dv₃‖", NUMBER},
+    {"dv4", "‖dv₄‖", NUMBER}, {0}};
 
 static attend_status claim_gradients(study_run *r, const example *e) {
   static const double expected[WIDTH] = {1, 5, -1};
   double others = 0;
   for (int j = 0; j < KEYS; j++)
-    if (j != WINNER) others += norm(e->dv + j * WIDTH, WIDTH);
-  TRY(study_claim(r, "dq", "argmax: ‖dq‖", norm(e->dq, WIDTH), 0, 0));
-  TRY(study_claim(r, "dk", "argmax: ‖dK‖", norm(e->dk, ALL), 0, 0));
-  TRY(study_claim(r, "dv-others", "argmax: dV of the keys that lost", others, 0, 0));
+    if (j != WINNER) others += study_norm(e->dv + j * WIDTH, WIDTH);
+  TRY(study_claim(r, study_norm(e->dq, WIDTH), 0, 0, "dq: argmax: ‖dq‖"));
+  TRY(study_claim(r, study_norm(e->dk, ALL), 0, 0, "dk: argmax: ‖dK‖"));
+  TRY(study_claim(r, others, 0, 0, "dv-others: argmax: dV of the keys that lost"));
   for (int i = 0; i < WIDTH; i++)
-    TRY(study_claim(r, study_format(r, "dv-winner-%d", i + 1),
-                    study_format(r, "argmax: dV of the winner, element %d", i + 1),
-                    (double)e->dv[WINNER * WIDTH + i], expected[i], 0));
+    TRY(study_claim(r, (double)e->dv[WINNER * WIDTH + i], expected[i], 0,
+                    "dv-winner-%d: argmax: dV of the winner, element %d", i + 1, i + 1));
   return ATTEND_OK;
 }
 
@@ -155,26 +125,30 @@ static attend_status show_gradients(study_run *r, const example *hard, const exa
   table_store *t;
   TRY(study_heading(r, "Gradients"));
   TRY(study_say(r,
-                "Suppose the query should have found the third value: the loss is "
-                "½‖o − v₃‖², and the gradient that arrives at the output is o − v₃ = "
-                "(1, 5, −1). A small change of q or of a key does not change who "
-                "wins, so nothing of it reaches them: their gradients are not small, "
-                "they are 0. All of it goes to the value that won, which is drawn "
-                "towards v₃; that the wrong key won is not mended."));
-  TRY(study_table(r, "gradients", "Where the gradient goes", gradient_columns, &t));
-  TRY(gradient_row(t, "argmax", hard));
-  TRY(gradient_row(t, "softmax", soft));
+                "Suppose the query should have found the third value: the loss is ½‖o − v₃‖², and "
+                "the gradient that arrives at the output is o − v₃ = (1, 5, −1). A small change of "
+                "q or of a key does not change who wins, so nothing of it reaches them: their "
+                "gradients are not small, they are 0. All of it goes to the value that won, which "
+                "is drawn towards v₃; that the wrong key won is not mended."));
+  TRY(study_table(r, &t, "gradients", gradient_columns, "Where the gradient goes"));
+  for (int i = 0; i < 2; i++) {
+    const example *e = i ? soft : hard;
+    TRY(study_word(t, i ? "softmax" : "argmax"));
+    TRY(study_cell(t, study_norm(e->dq, WIDTH)));
+    TRY(study_cell(t, study_norm(e->dk, ALL)));
+    for (int j = 0; j < KEYS; j++) TRY(study_cell(t, study_norm(e->dv + j * WIDTH, WIDTH)));
+  }
   return claim_gradients(r, hard);
 }
 
 /* ---- along a line ---------------------------------------------------------------------- */
 
-/* q + x (k3 - k2) / |k3 - k2| for n places x. */
-static void walk(size_t n, const double *x, float *q) {
+/* q + x (k3 - k2) / |k3 - k2| for n values of x. */
+static void points_along(size_t n, const double *x, float *q) {
   const float *a = keys + WINNER * WIDTH, *b = keys + SECOND * WIDTH;
   float direction[WIDTH];
   for (int i = 0; i < WIDTH; i++) direction[i] = b[i] - a[i];
-  const double length = norm(direction, WIDTH);
+  const double length = study_norm(direction, WIDTH);
   for (size_t p = 0; p < n; p++)
     for (int i = 0; i < WIDTH; i++)
       q[p * WIDTH + (size_t)i] = (float)((double)query[i] + x[p] * (double)direction[i] / length);
@@ -186,7 +160,7 @@ static attend_status losses(study_run *r, attend_desc desc, size_t n, const doub
   TAKE(r, &q, n * WIDTH);
   TAKE(r, &o, n * WIDTH);
   desc.q_len = (int)n;
-  walk(n, x, q);
+  points_along(n, x, q);
   TRY(study_attend(r, &desc, &(study_pass){.q = q, .k = keys, .v = values, .o = o}));
   for (size_t p = 0; p < n; p++) {
     float off[WIDTH];
@@ -196,7 +170,7 @@ static attend_status losses(study_run *r, attend_desc desc, size_t n, const doub
   return ATTEND_OK;
 }
 
-/* Where another key wins, by halving. */
+/* Where another key wins, by bisection. */
 static attend_status find_step(study_run *r, double *at) {
   double low = 0, high = 2, loss;
   for (int i = 0; i < 40; i++) {
@@ -207,40 +181,30 @@ static attend_status find_step(study_run *r, double *at) {
   return ATTEND_OK;
 }
 
-static attend_status plot_line(study_run *r, double step) {
+static attend_status show_line(study_run *r) {
   static const float temperature[] = {0, 1, 4};
   static const char *const names[] = {"argmax", "softmax", "temperature 4"};
   enum { LINES = 3 };
-  double x[POINTS], y[LINES][POINTS];
+  double step, x[POINTS], y[LINES][POINTS];
   attend_plot_series series[LINES];
+  attend_plot_mark mark = {0, "the example"};
+  TRY(find_step(r, &step));
+  TRY(study_claim(r, step, 6 / sqrt(50), 1e-6, "step: where the third key begins to win"));
   for (int i = 0; i < POINTS; i++) x[i] = 2.0 * step * i / (POINTS - 1);
   for (int l = 0; l < LINES; l++) {
     TRY(losses(r, problem(temperature[l], false), POINTS, x, y[l]));
-    series[l] = (attend_plot_series){
-        .name = names[l], .count = POINTS, .x = x, .y = y[l], .dashed = l == 2};
+    series[l] = (attend_plot_series){names[l], POINTS, x, y[l], .dashed = l == 2};
   }
-  attend_plot_mark mark = {0, "the example"};
-  attend_plot_panel panel = {.title = "Loss as q moves towards the third key",
-                             .x = {.label = "how far q has moved along k₃ − k₂"},
-                             .y = {.label = "½‖o − v₃‖²", .zero = 1},
-                             .key = ATTEND_KEY_ABOVE,
-                             .count = LINES,
-                             .series = series,
-                             .marks = 1,
-                             .mark = &mark};
-  return study_figure(r, "argmax-line", &(attend_plot){.count = 1, .panels = &panel});
-}
-
-static attend_status show_line(study_run *r) {
-  double step;
-  TRY(find_step(r, &step));
-  TRY(study_claim(r, "step", "where the third key begins to win", step, 6 / sqrt(50), 1e-6));
-  TRY(plot_line(r, step));
+  attend_plot_panel panel = study_lines("Loss as q moves towards the third key",
+                                        study_axis("how far q has moved along k₃ − k₂"),
+                                        study_zero("½‖o − v₃‖²"), LINES, series);
+  panel = study_marked(panel, 1, &mark);
+  TRY(study_plot(r, "argmax-line", 1, &panel));
   return study_say(r,
-                   "Along the line from the second key to the third the loss of argmax is a "
-                   "step: flat everywhere, with a jump at (11 − 5) / ‖k₃ − k₂‖ = 6/√50 = "
-                   "%.4f (found by halving: %.4f). Descent looks at the slope alone, and "
-                   "does not show the jump. The softmax falls over the same interval, and a "
+                   "Along the line from the second key to the third the loss of argmax is a step: "
+                   "flat everywhere, with a jump at (11 − 5) / ‖k₃ − k₂‖ = 6/√50 = %.4f (found by "
+                   "bisection: %.4f). Gradient descent looks at the slope alone, which does not "
+                   "show the jump. The loss of softmax falls over the same interval, and a higher "
                    "temperature spreads the slope as far as the example's own place.",
                    6 / sqrt(50), step);
 }
@@ -266,87 +230,69 @@ static double formula(double temperature, double weights[KEYS]) {
 }
 
 static const attend_study_column temperature_columns[] = {
-    {"temperature", "t", ATTEND_CELL_NUMBER},
-    {"winner", "weight of the winner", ATTEND_CELL_NUMBER},
-    {"winner_predicted", "1 / Σ exp((sⱼ − 11)/t)", ATTEND_CELL_NUMBER},
-    {"distance", "‖o − v₂‖", ATTEND_CELL_NUMBER},
-    {"dq", "‖dq‖", ATTEND_CELL_SMALL},
-    {"dq_predicted", "predicted", ATTEND_CELL_SMALL},
-    {"dv", "‖dV‖", ATTEND_CELL_NUMBER},
+    {"temperature", "t", NUMBER},
+    {"winner", "weight of the winner", NUMBER},
+    {"winner_predicted", "1 / Σ exp((sⱼ − 11)/t)", NUMBER},
+    {"distance", "‖o − v₂‖", NUMBER},
+    {"dq", "‖dq‖", SMALL},
+    {"dq_predicted", "predicted", SMALL},
+    {"dv", "‖dV‖", NUMBER},
     {0}};
 
-typedef struct {
-  double weight[KEYS][MOST_TEMPERATURES], dq[MOST_TEMPERATURES], predicted[MOST_TEMPERATURES],
-      dv[MOST_TEMPERATURES];
-} temperatures;
-
 /* f32 keeps a difference of what is multiplied here to about 1e-6. */
-static attend_status one_temperature(study_run *r, table_store *t, double at, size_t i,
-                                     temperatures *all) {
+static attend_status one_temperature(study_run *r, table_store *t, double at,
+                                     double weights[KEYS] /* of the keys */) {
   example e;
   attend_desc desc = problem((float)at, false);
-  double weights[KEYS], off = 0;
+  double predicted[KEYS], distance = 0;
   TRY(run_example(r, &desc, &e));
-  all->predicted[i] = formula(at, weights);
-  all->dq[i] = norm(e.dq, WIDTH);
-  all->dv[i] = norm(e.dv, ALL);
-  for (int j = 0; j < KEYS; j++) all->weight[j][i] = (double)e.weights[j];
+  const double dq_predicted = formula(at, predicted), dq = study_norm(e.dq, WIDTH);
+  for (int j = 0; j < KEYS; j++) weights[j] = (double)e.weights[j];
   for (int j = 0; j < WIDTH; j++) {
     double d = (double)(e.o[j] - values[WINNER * WIDTH + j]);
-    off += d * d;
+    distance += d * d;
   }
-  TRY(study_row(t, 7, at, all->weight[WINNER][i], weights[WINNER], sqrt(off), all->dq[i],
-                all->predicted[i], all->dv[i]));
-  TRY(study_claim(r, study_format(r, "winner-t%g", at),
-                  study_format(r, "weight of the winner at t = %g", at), all->weight[WINNER][i],
-                  weights[WINNER], 1e-6));
-  return study_claim(r, study_format(r, "dq-t%g", at), study_format(r, "‖dq‖ at t = %g", at),
-                     all->dq[i], all->predicted[i], 5e-5 / at + 1e-5 * all->predicted[i]);
+  TRY(study_row(t, at, weights[WINNER], predicted[WINNER], sqrt(distance), dq, dq_predicted,
+                study_norm(e.dv, ALL)));
+  TRY(study_claim(r, weights[WINNER], predicted[WINNER], 1e-6,
+                  "winner-t%g: weight of the winner at t = %g", at, at));
+  return study_claim(r, dq, dq_predicted, 5e-5 / at + 1e-5 * dq_predicted, "dq-t%g: ‖dq‖ at t = %g",
+                     at, at);
 }
 
 static attend_status plot_temperature(study_run *r, size_t n, const double *x,
-                                      const temperatures *all) {
+                                      double weights[][KEYS], const table_store *t) {
   static const char *const names[] = {"key 1", "key 2", "key 3", "key 4"};
+  double y[KEYS][MOST_TEMPERATURES];
   attend_plot_series a[KEYS],
-      b[] = {{.name = "‖dq‖", .count = n, .x = x, .y = all->dq, .points = 2},
-             {.name = "predicted", .count = n, .x = x, .y = all->predicted, .colour = 1},
-             {.name = "‖dV‖", .count = n, .x = x, .y = all->dv, .dashed = 1, .colour = 2}};
-  for (int j = 0; j < KEYS; j++)
-    a[j] = (attend_plot_series){
-        .name = names[j], .count = n, .x = x, .y = all->weight[j], .points = 1};
-  attend_plot_panel panels[] = {{.title = "Weights",
-                                 .x = {.label = "temperature", .log = 1},
-                                 .y = {.label = "weight", .low = 0, .high = 1},
-                                 .key = ATTEND_KEY_ABOVE,
-                                 .count = KEYS,
-                                 .series = a},
-                                {.title = "Gradients",
-                                 .x = {.label = "temperature", .log = 1},
-                                 .y = {.label = "norm", .log = 1},
-                                 .key = ATTEND_KEY_ABOVE,
-                                 .count = sizeof b / sizeof *b,
-                                 .series = b}};
-  return study_figure(r, "argmax-temperature",
-                      &(attend_plot){.count = 2, .across = 2, .panels = panels});
+      b[] = {{"‖dq‖", n, x, study_column(t, "dq"), .points = 2},
+             {"predicted", n, x, study_column(t, "dq_predicted"), .colour = 1},
+             {"‖dV‖", n, x, study_column(t, "dv"), .dashed = 1, .colour = 2}};
+  for (int j = 0; j < KEYS; j++) {
+    for (size_t i = 0; i < n; i++) y[j][i] = weights[i][j];
+    a[j] = (attend_plot_series){names[j], n, x, y[j], .points = 1};
+  }
+  attend_plot_panel panels[] = {
+      study_lines("Weights", study_log("temperature"), study_range("weight", 0, 1), KEYS, a),
+      study_lines("Gradients", study_log("temperature"), study_log("norm"), 3, b)};
+  return study_plot(r, "argmax-temperature", 2, panels);
 }
 
 static attend_status show_temperature(study_run *r) {
   size_t n;
   const double *x = study_list(r, "temperature", &n);
-  temperatures *all = NULL;
+  double weights[MOST_TEMPERATURES][KEYS];
   table_store *t;
-  TAKE(r, &all, 1);
   TRY(study_heading(r, "From hard to soft"));
-  TRY(study_say(r,
-                "The softmax of score / t is argmax in the limit of t → 0 and the "
-                "plain mean of the values for t → ∞. The gradient of q is "
-                "(1/t) Σⱼ aⱼ (g·(vⱼ − o)) kⱼ with g = o − v₃: at the hard end it "
-                "vanishes like exp(−6/t)/t, since 6 is how far the second best score "
-                "lies behind; at the soft end like 1/t. Learning is quickest between "
-                "the two."));
-  TRY(study_table(r, "temperature", "Form argmax with a temperature", temperature_columns, &t));
-  for (size_t i = 0; i < n; i++) TRY(one_temperature(r, t, x[i], i, all));
-  return plot_temperature(r, n, x, all);
+  TRY(study_say(
+      r,
+      "The softmax of score / t is argmax in the limit of t → 0 and the plain mean of the values "
+      "for t → ∞. The gradient of q is (1/t) Σⱼ aⱼ (g·(vⱼ − o)) kⱼ with g = o − v₃: at the hard "
+      "end it vanishes like exp(−6/t)/t, since 6 is how far the second best score lies behind; at "
+      "the soft end like 1/t. Learning is quickest between the two."));
+  TRY(study_table(r, &t, "temperature", temperature_columns, "Form argmax with a temperature"));
+  for (size_t i = 0; i < n; i++) TRY(one_temperature(r, t, x[i], weights[i]));
+  return plot_temperature(r, n, x, weights, t);
 }
 
 /* ---- training -------------------------------------------------------------- */
@@ -366,35 +312,15 @@ typedef struct {
   float *q, *k, *v, *target;
 } memory;
 
-/* What one step needs beside it. */
-typedef struct {
-  float *o, *lse, *d_o, *dq, *dk, *dv;
-} slopes;
-
 static size_t size(const memory *m) { return (size_t)m->n * (size_t)m->d; }
 
 static attend_status draw(study_run *r, memory *m) {
   m->n = study_count(r, "queries");
   m->d = study_count(r, "d");
-  TAKE(r, &m->q, size(m));
-  TAKE(r, &m->k, size(m));
-  TAKE(r, &m->v, size(m));
-  TAKE(r, &m->target, size(m));
-  study_normal(r, QUERY, 0, size(m), m->q);
-  study_normal(r, KEY, 0, size(m), m->k);
-  study_normal(r, VALUE, 0, size(m), m->v);
-  study_normal(r, TARGET, 0, size(m), m->target);
-  return ATTEND_OK;
-}
-
-static attend_status take_slopes(study_run *r, const memory *m, slopes *s) {
-  TAKE(r, &s->o, size(m));
-  TAKE(r, &s->lse, (size_t)m->n);
-  TAKE(r, &s->d_o, size(m));
-  TAKE(r, &s->dq, size(m));
-  TAKE(r, &s->dk, size(m));
-  TAKE(r, &s->dv, size(m));
-  return ATTEND_OK;
+  TRY(study_draw(r, QUERY, size(m), &m->q));
+  TRY(study_draw(r, KEY, size(m), &m->k));
+  TRY(study_draw(r, VALUE, size(m), &m->v));
+  return study_draw(r, TARGET, size(m), &m->target);
 }
 
 /* Half the squared distance from the targets, mean over queries. */
@@ -412,38 +338,32 @@ static void descend(float *x, const float *dx, size_t n, float rate) {
 }
 
 /* loss[i]: before step i; loss[steps]: after the last. */
-static attend_status train_with(study_run *r, attend_plan *plan, memory *m, const slopes *s,
-                                double *loss) {
-  const bool second = attend_plan_desc(plan)->form.kind == ATTEND_SOFTMAX;
+static attend_status train(study_run *r, attend_form_kind form, memory *m, double *loss) {
   const int steps = study_count(r, "steps");
   const float rate = (float)study_number(r, "rate");
-  attend_view q = attend_bhtd(m->q), k = attend_bhtd(m->k), v = attend_bhtd(m->v),
-              o = attend_bhtd(s->o);
+  const attend_desc desc = {
+      ATTEND_INIT(attend_desc), .form.kind = form, .q_len = m->n,
+      .kv_len = m->n,           .dim = m->d,       .purpose = ATTEND_FOR_BACKWARD};
+  study_pass p;
+  attend_plan *plan;
+  TRY(study_tensors(r, &desc, 0, STUDY_GRADIENTS, &p));
+  TRY(study_plan(r, &desc, &plan));
+  float *d_o = (float *)p.d_o;
+  const attend_view q = attend_bhtd(m->q), k = attend_bhtd(m->k), v = attend_bhtd(m->v),
+                    o = attend_bhtd(p.o);
   for (int i = 0; i <= steps; i++) {
-    TRY(attend_forward(plan, q, k, v, o, s->lse));
-    loss[i] = loss_of(m, s->o);
+    TRY(attend_forward(plan, q, k, v, o, p.lse));
+    loss[i] = loss_of(m, p.o);
     if (i == steps) break;
-    for (size_t j = 0; j < size(m); j++) s->d_o[j] = s->o[j] - m->target[j];
-    TRY(attend_backward(plan, q, k, v, o, s->lse, attend_bhtd(s->d_o), attend_bhtd(s->dq),
-                        attend_bhtd(s->dk), attend_bhtd(s->dv), NULL));
-    descend(m->q, s->dq, size(m), rate);
-    descend(m->k, s->dk, size(m), rate);
-    descend(m->v, s->dv, size(m), rate);
-    if (i % 100 == 0) TRY(study_step(r, (second ? 0.6 : 0.2) + 0.4 * i / steps));
+    for (size_t j = 0; j < size(m); j++) d_o[j] = p.o[j] - m->target[j];
+    TRY(attend_backward(plan, q, k, v, o, p.lse, attend_bhtd(d_o), attend_bhtd(p.dq),
+                        attend_bhtd(p.dk), attend_bhtd(p.dv), NULL));
+    descend(m->q, p.dq, size(m), rate);
+    descend(m->k, p.dk, size(m), rate);
+    descend(m->v, p.dv, size(m), rate);
+    if (i % 100 == 0) TRY(study_step(r, (form == ATTEND_SOFTMAX ? 0.6 : 0.2) + 0.4 * i / steps));
   }
   return ATTEND_OK;
-}
-
-static attend_status train(study_run *r, attend_form_kind form, memory *m, double *loss) {
-  attend_desc desc = {ATTEND_INIT(attend_desc), .form.kind = form, .q_len = m->n,
-                      .kv_len = m->n,           .dim = m->d,       .purpose = ATTEND_FOR_BACKWARD};
-  attend_plan *plan;
-  slopes s;
-  TRY(take_slopes(r, m, &s));
-  TRY(attend_plan_create(r->ctx, &desc, &plan));
-  attend_status status = train_with(r, plan, m, &s, loss);
-  attend_plan_free(plan);
-  return status;
 }
 
 /* ---- what is known of argmax beforehand ---------------------------------------------- */
@@ -510,27 +430,14 @@ static attend_status foresee(study_run *r, const memory *m, forecast *f) {
 
 /* ---- report ------------------------------------------------------------------------ */
 
-static int changed(const float *a, const float *b, size_t n) {
-  int count = 0;
-  for (size_t i = 0; i < n; i++) count += a[i] != b[i];
-  return count;
-}
-
-static int changed_rows(const float *a, const float *b, int n, int d) {
-  int count = 0;
-  for (int i = 0; i < n; i++) count += changed(a + i * d, b + i * d, (size_t)d) > 0;
-  return count;
-}
-
-static const attend_study_column trained_columns[] = {
-    {"form", "form", ATTEND_CELL_TEXT},
-    {"queries", "queries that moved", ATTEND_CELL_COUNT},
-    {"keys", "keys that moved", ATTEND_CELL_COUNT},
-    {"values", "values that moved", ATTEND_CELL_COUNT},
-    {"before", "loss before", ATTEND_CELL_NUMBER},
-    {"first", "after one step", ATTEND_CELL_NUMBER},
-    {"after", "after all", ATTEND_CELL_NUMBER},
-    {0}};
+static const attend_study_column trained_columns[] = {{"form", "form", TEXT},
+                                                      {"queries", "queries that moved", COUNT},
+                                                      {"keys", "keys that moved", COUNT},
+                                                      {"values", "values that moved", COUNT},
+                                                      {"before", "loss before", NUMBER},
+                                                      {"first", "after one step", NUMBER},
+                                                      {"after", "after all", NUMBER},
+                                                      {0}};
 
 typedef struct {
   memory start, end;
@@ -538,34 +445,28 @@ typedef struct {
   int moved[3]; /* rows of q, k, v */
 } course;
 
-static attend_status teach(study_run *r, attend_form_kind form, course *c) {
+static attend_status train_copy(study_run *r, attend_form_kind form, course *c) {
   TAKE(r, &c->loss, (size_t)study_count(r, "steps") + 1);
   TRY(draw(r, &c->start));
   TRY(draw(r, &c->end));
   TRY(train(r, form, &c->end, c->loss));
   const memory *a = &c->start, *b = &c->end;
-  c->moved[0] = changed_rows(a->q, b->q, a->n, a->d);
-  c->moved[1] = changed_rows(a->k, b->k, a->n, a->d);
-  c->moved[2] = changed_rows(a->v, b->v, a->n, a->d);
+  c->moved[0] = study_differing_rows(a->q, b->q, a->n, a->d);
+  c->moved[1] = study_differing_rows(a->k, b->k, a->n, a->d);
+  c->moved[2] = study_differing_rows(a->v, b->v, a->n, a->d);
   return ATTEND_OK;
-}
-
-static attend_status table_row(study_run *r, table_store *t, const char *name, const course *c) {
-  TRY(study_word(t, "%s", name));
-  return study_row(t, 6, (double)c->moved[0], (double)c->moved[1], (double)c->moved[2], c->loss[0],
-                   c->loss[1], c->loss[study_count(r, "steps")]);
 }
 
 static attend_status claim(study_run *r, const course *c, const forecast *f) {
   const int steps = study_count(r, "steps");
-  TRY(study_claim(r, "queries-moved", "argmax: queries that training moved", c->moved[0], 0, 0));
-  TRY(study_claim(r, "keys-moved", "argmax: keys that training moved", c->moved[1], 0, 0));
-  TRY(study_claim(r, "values-moved", "argmax: values that training moved, those of winners",
-                  c->moved[2], f->winners, 0));
-  TRY(study_claim(r, "loss-first", "argmax: loss after one step", c->loss[1], f->loss[1],
-                  1e-5 * f->loss[0]));
-  return study_claim(r, "loss-last", "argmax: loss after the last step", c->loss[steps],
-                     f->loss[steps], 1e-5 * f->loss[0]);
+  TRY(study_claim(r, c->moved[0], 0, 0, "queries-moved: argmax: queries that training moved"));
+  TRY(study_claim(r, c->moved[1], 0, 0, "keys-moved: argmax: keys that training moved"));
+  TRY(study_claim(r, c->moved[2], f->winners, 0,
+                  "values-moved: argmax: values that training moved, those of winners"));
+  TRY(study_claim(r, c->loss[1], f->loss[1], 1e-5 * f->loss[0],
+                  "loss-first: argmax: loss after one step"));
+  return study_claim(r, c->loss[steps], f->loss[steps], 1e-5 * f->loss[0],
+                     "loss-last: argmax: loss after the last step");
 }
 
 static attend_status plot(study_run *r, const course *hard, const course *soft, const forecast *f) {
@@ -577,27 +478,21 @@ static attend_status plot(study_run *r, const course *hard, const course *soft, 
     x[i] = (double)at;
     y[i] = hard->loss[at];
   }
-  attend_plot_series series[] = {
-      {.name = "argmax", .count = MARKS, .x = x, .y = y, .points = 2},
-      {.name = "predicted", .count = n, .y = f->loss, .colour = 1},
-      {.name = "its floor", .count = 2, .x = ends, .y = floor, .dashed = 1, .colour = 3},
-      {.name = "softmax", .count = n, .y = soft->loss, .colour = 2}};
-  attend_plot_panel panel = {.title = "Training queries, keys and values",
-                             .x = {.label = "step"},
-                             .y = {.label = "loss", .zero = 1},
-                             .key = ATTEND_KEY_ABOVE,
-                             .count = sizeof series / sizeof *series,
-                             .series = series};
-  return study_figure(r, "argmax-training", &(attend_plot){.count = 1, .panels = &panel});
+  attend_plot_series series[] = {{"argmax", MARKS, x, y, .points = 2},
+                                 {"predicted", n, NULL, f->loss, .colour = 1},
+                                 {"its floor", 2, ends, floor, .dashed = 1, .colour = 3},
+                                 {"softmax", n, NULL, soft->loss, .colour = 2}};
+  attend_plot_panel panel = study_lines("Training queries, keys and values", study_axis("step"),
+                                        study_zero("loss"), sizeof series / sizeof *series, series);
+  return study_plot(r, "argmax-training", 1, &panel);
 }
 
 static attend_status introduce(study_run *r) {
   TRY(study_heading(r, "What training changes"));
   return study_say(r,
-                   "A memory of %d keys is asked %d queries, each of which is to give a "
-                   "target of its own; queries, keys and values are random at first, and "
-                   "all "
-                   "three are trained by gradient descent for %d step%s.",
+                   "A memory of %d keys is asked %d queries, each of which is to give a target of "
+                   "its own; queries, keys and values are random at first, and all three are "
+                   "trained by gradient descent for %d step%s.",
                    study_count(r, "queries"), study_count(r, "queries"), study_count(r, "steps"),
                    study_count(r, "steps") == 1 ? "" : "s");
 }
@@ -607,24 +502,24 @@ static attend_status argmax_train(study_run *r) {
   forecast f;
   table_store *t;
   TRY(introduce(r));
-  TRY(teach(r, ATTEND_ARGMAX, &hard));
-  TRY(teach(r, ATTEND_SOFTMAX, &soft));
+  TRY(train_copy(r, ATTEND_ARGMAX, &hard));
+  TRY(train_copy(r, ATTEND_SOFTMAX, &soft));
   TRY(foresee(r, &hard.start, &f));
-  TRY(study_table(r, "training", study_format(r, "Of %d each", study_count(r, "queries")),
-                  trained_columns, &t));
-  TRY(table_row(r, t, "argmax", &hard));
-  TRY(table_row(r, t, "softmax", &soft));
+  TRY(study_table(r, &t, "training", trained_columns, "Of %d each", study_count(r, "queries")));
+  for (int i = 0; i < 2; i++) {
+    const course *c = i ? &soft : &hard;
+    TRY(study_row(t, i ? "softmax" : "argmax", (double)c->moved[0], (double)c->moved[1],
+                  (double)c->moved[2], c->loss[0], c->loss[1], c->loss[study_count(r, "steps")]));
+  }
   TRY(claim(r, &hard, &f));
   TRY(plot(r, &hard, &soft, &f));
   return study_say(r,
-                   "Under argmax no query and no key has moved by a bit. %d of %d keys win "
-                   "at all, and only their values learn; two queries with the same winner "
-                   "get the same output for ever, so that the loss cannot fall below %.4g, "
-                   "the spread of the targets that share a winner. All of this is known "
-                   "beforehand: a value whose key wins m queries comes nearer to the mean "
-                   "of "
-                   "their targets by the factor 1 − %g m in every step. The softmax moves "
-                   "everything, and ends at %.4g.",
+                   "Under argmax no query and no key has moved by a bit. %d of %d keys win at all, "
+                   "and only their values learn; two queries with the same winner get the same "
+                   "output for ever, so that the loss cannot fall below %.4g, the spread of the "
+                   "targets that share a winner. All of this is known beforehand: a value whose "
+                   "key wins m queries comes nearer to the mean of their targets by the factor 1 − "
+                   "%g m in every step. The softmax moves everything, and ends at %.4g.",
                    f.winners, hard.start.n, f.floor, study_number(r, "rate"),
                    soft.loss[study_count(r, "steps")]);
 }
@@ -645,8 +540,8 @@ static attend_status run(study_run *r) {
 const study_topic study_argmax = {
     {.name = "argmax",
      .title = "Argmax attention, and why it cannot be trained",
-     .question = "What does attention give that takes the best key alone, and "
-                 "where do its gradients go?",
+     .question =
+         "What does attention give that takes the best key alone, and where do its gradients go?",
      .answers = "001 2(a)-(b), 003 3(a)-(b)",
      .settings = settings},
     run};

@@ -9,17 +9,16 @@
 enum { MOST = 12, STREAM = 400, FORMS = 3, BLOCK = 64, WINDOWS = 4 };
 
 static const attend_setting settings[] = {
-    {"n", "200", "130", "tokens that are compared bit by bit", ATTEND_SETTING_WHOLE, 1, 3, 4096},
-    {"d", "16", "8", "width of these", ATTEND_SETTING_WHOLE, 1, 1, 64},
-    {"chunks", "1,7,64,100", NULL, "tokens of a call, one size after another", ATTEND_SETTING_WHOLE,
-     MOST, 1, 4096},
-    {"positions", "0,1024,2048,4096,8192,16384", "0,64,128,192",
-     "where tokens are timed, multiples of 64", ATTEND_SETTING_WHOLE, MOST, 0, 1e6},
-    {"heads", "4", "1", "timed heads", ATTEND_SETTING_WHOLE, 1, 1, 128},
-    {"width", "64", "16", "their width", ATTEND_SETTING_WHOLE, 1, 1, 256},
-    {"features", "128", "32", "features of favor", ATTEND_SETTING_WHOLE, 1, 16, 4096},
-    {"tokens", "64", "8", "tokens that are timed at each position", ATTEND_SETTING_WHOLE, 1, 4,
+    {"n", "200", "130", "tokens that are compared bit by bit", WHOLE, 1, 3, 4096},
+    {"d", "16", "8", "width of these", WHOLE, 1, 1, 64},
+    {"chunks", "1,7,64,100", NULL, "tokens of a call, one size after another", WHOLE, MOST, 1,
      4096},
+    {"positions", "0,1024,2048,4096,8192,16384", "0,64,128,192",
+     "where tokens are timed, multiples of 64", WHOLE, MOST, 0, 1e6},
+    {"heads", "4", "1", "timed heads", WHOLE, 1, 1, 128},
+    {"width", "64", "16", "their width", WHOLE, 1, 1, 256},
+    {"features", "128", "32", "features of favor", WHOLE, 1, 16, 4096},
+    {"tokens", "64", "8", "tokens that are timed at each position", WHOLE, 1, 4, 4096},
     {0}};
 
 typedef struct {
@@ -43,17 +42,9 @@ static attend_form form_of(study_run *r, const kind *k) {
 
 typedef struct {
   int n, width;
-  float *qkv[3];
+  size_t size;  /* n width */
+  study_pass p; /* q, k and v of the tokens; the masked results */
 } tokens;
-
-static attend_status draw(study_run *r, uint64_t stream, tokens *t) {
-  const size_t size = (size_t)t->n * (size_t)t->width;
-  for (int i = 0; i < 3; i++) {
-    TAKE(r, &t->qkv[i], size);
-    study_normal(r, stream + (uint64_t)i, 0, size, t->qkv[i]);
-  }
-  return ATTEND_OK;
-}
 
 static attend_desc whole(study_run *r, const kind *k, const tokens *t) {
   return (attend_desc){
@@ -61,23 +52,21 @@ static attend_desc whole(study_run *r, const kind *k, const tokens *t) {
       .dim = t->width,          .mask.causal = ATTEND_CAUSAL, .engine = "linear"};
 }
 
-static attend_status masked(study_run *r, const kind *k, const tokens *t, float *o) {
-  const attend_desc d = whole(r, k, t);
-  attend_plan *plan;
-  TRY(attend_plan_create(r->ctx, &d, &plan));
-  attend_status status = attend_forward(plan, attend_bhtd(t->qkv[0]), attend_bhtd(t->qkv[1]),
-                                        attend_bhtd(t->qkv[2]), attend_bhtd(o), NULL);
-  attend_plan_free(plan);
-  return status;
+static attend_status draw(study_run *r, uint64_t stream, tokens *t) {
+  const attend_desc any = whole(r, &kinds[1], t);
+  t->size = (size_t)t->n * (size_t)t->width;
+  return study_tensors(r, &any, stream, STUDY_OUTPUT, &t->p);
 }
 
 static attend_status feed(attend_plan *plan, attend_state *state, const tokens *t, int chunk,
                           float *o) {
+  const study_pass *p = &t->p;
   for (int at = 0; at < t->n; at += chunk) {
     const int n = t->n - at < chunk ? t->n - at : chunk;
     const size_t from = (size_t)at * (size_t)t->width;
-    TRY(attend_extend(plan, state, n, attend_bhtd(t->qkv[0] + from), attend_bhtd(t->qkv[1] + from),
-                      attend_bhtd(t->qkv[2] + from), attend_bhtd(o + from), NULL));
+    TRY(attend_extend(plan, state, n, attend_bhtd_input(p->q + from),
+                      attend_bhtd_input(p->k + from), attend_bhtd_input(p->v + from),
+                      attend_bhtd(o + from), NULL));
   }
   return ATTEND_OK;
 }
@@ -85,32 +74,15 @@ static attend_status feed(attend_plan *plan, attend_state *state, const tokens *
 static attend_status in_chunks(study_run *r, const kind *k, const tokens *t, int chunk, float *o) {
   attend_desc d = whole(r, k, t);
   attend_plan *plan;
-  attend_state *state = NULL;
+  attend_state *state;
   d.q_len = chunk;
   d.mask.causal = ATTEND_CAUSAL_BOTTOM;
   d.purpose = ATTEND_FOR_EXTEND;
-  TRY(attend_plan_create(r->ctx, &d, &plan));
-  attend_status status = attend_state_create(plan, &state);
-  if (!status) status = feed(plan, state, t, chunk, o);
+  TRY(study_plan(r, &d, &plan));
+  TRY(attend_state_create(plan, &state));
+  attend_status status = feed(plan, state, t, chunk, o);
   attend_state_free(state);
-  attend_plan_free(plan);
   return status;
-}
-
-static double differing(const float *a, const float *b, size_t n) {
-  size_t count = 0;
-  while (n-- > 0) count += memcmp(a++, b++, sizeof *a) != 0;
-  return (double)count;
-}
-
-static double farthest(const float *a, const double *b, size_t n) {
-  double most = 0, unit = 0;
-  for (size_t i = 0; i < n; i++) {
-    double gap = fabs((double)a[i] - b[i]);
-    if (gap > most) most = gap;
-    if (fabs(b[i]) > unit) unit = fabs(b[i]);
-  }
-  return most / unit;
 }
 
 static double elu_phi(double x) { return x > 0 ? x + 1 : exp(x); }
@@ -122,8 +94,7 @@ static attend_status recur(study_run *r, const tokens *t, double *o) {
   TAKE(r, &s, d * d);
   TAKE(r, &z, d);
   for (size_t i = 0; i < (size_t)t->n; i++) {
-    const float *q = t->qkv[0] + i * d, *k = t->qkv[1] + i * d;
-    const float *v = t->qkv[2] + i * d;
+    const float *q = t->p.q + i * d, *k = t->p.k + i * d, *v = t->p.v + i * d;
     double denominator = 0;
     for (size_t c = 0; c < d; c++) {
       z[c] += elu_phi((double)k[c]);
@@ -139,95 +110,87 @@ static attend_status recur(study_run *r, const tokens *t, double *o) {
 }
 
 static attend_status claim_recurrence(study_run *r, const tokens *t, const double *exact) {
-  const size_t size = (size_t)t->n * (size_t)t->width;
   double *o = NULL, most = 0;
-  TAKE(r, &o, size);
+  TAKE(r, &o, t->size);
   TRY(recur(r, t, o));
-  for (size_t i = 0; i < size; i++)
-    if (fabs(o[i] - exact[i]) > most) most = fabs(o[i] - exact[i]);
-  return study_claim(r, "recurrence", "φ(q_i) S_i / φ(q_i) Z_i less the masked sum, in double",
-                     most, 0, 1e-12);
+  for (size_t i = 0; i < t->size; i++) most = fmax(most, fabs(o[i] - exact[i]));
+  return study_claim(r, most, 0, 1e-12,
+                     "recurrence: φ(q_i) S_i / φ(q_i) Z_i less the masked sum, in double");
 }
 
 /* With another last third: how many of the results before it change. */
-static attend_status leak(study_run *r, const kind *k, const tokens *t, const float *o, float *o2,
-                          double *changed) {
-  const size_t d = (size_t)t->width, kept = (size_t)(t->n - t->n / 3) * d;
+static attend_status leak(study_run *r, const kind *k, const tokens *t, double *changed) {
+  const size_t kept = (size_t)(t->n - t->n / 3) * (size_t)t->width, bytes = kept * sizeof(float);
+  const attend_desc d = whole(r, k, t);
   tokens other = *t;
   TRY(draw(r, STREAM + 10, &other));
-  for (int i = 0; i < 3; i++) memcpy(other.qkv[i], t->qkv[i], kept * sizeof(float));
-  TRY(masked(r, k, &other, o2));
-  *changed = differing(o, o2, kept);
+  memcpy((float *)other.p.q, t->p.q, bytes);
+  memcpy((float *)other.p.k, t->p.k, bytes);
+  memcpy((float *)other.p.v, t->p.v, bytes);
+  TRY(study_attend(r, &d, &other.p));
+  *changed = study_differing(t->p.o, other.p.o, kept);
   return ATTEND_OK;
 }
 
-static attend_status claim_chunks(study_run *r, const kind *k, const tokens *t, const float *o,
-                                  float *o2, double *most) {
+static attend_status claim_chunks(study_run *r, const kind *k, const tokens *t, double *most) {
   size_t count;
   const double *chunks = study_list(r, "chunks", &count);
+  float *o = NULL;
+  TAKE(r, &o, t->size);
   *most = 0;
   for (size_t i = 0; i < count; i++) {
-    TRY(in_chunks(r, k, t, (int)chunks[i], o2));
-    double n = differing(o, o2, (size_t)t->n * (size_t)t->width);
-    if (n > *most) *most = n;
-    TRY(study_claim(r, study_format(r, "bits-%s-chunk%g", k->name, chunks[i]),
-                    study_format(r,
-                                 "%s in chunks of %g: results with other bits than "
-                                 "masking's",
-                                 k->name, chunks[i]),
-                    n, 0, 0));
+    TRY(in_chunks(r, k, t, (int)chunks[i], o));
+    const double n = study_differing(t->p.o, o, t->size);
+    *most = fmax(*most, n);
+    TRY(study_claim(r, n, 0, 0,
+                    "bits-%s-chunk%g: %s in chunks of %g: results with other bits than masking's",
+                    k->name, chunks[i], k->name, chunks[i]));
   }
   return ATTEND_OK;
 }
 
 static const attend_study_column equal_columns[] = {
-    {"form", "form", ATTEND_CELL_TEXT},
-    {"features", "C", ATTEND_CELL_COUNT},
-    {"error", "error against the masked sum", ATTEND_CELL_SMALL},
-    {"bits", "other bits by any chunks", ATTEND_CELL_COUNT},
-    {"leak", "other bits by later tokens", ATTEND_CELL_COUNT},
+    {"form", "form", TEXT},
+    {"features", "C", COUNT},
+    {"error", "error against the masked sum", SMALL},
+    {"bits", "other bits by any chunks", COUNT},
+    {"leak", "other bits by later tokens", COUNT},
     {0}};
 
-static attend_status compare(study_run *r, const kind *k, const tokens *t, table_store *table) {
-  const size_t size = (size_t)t->n * (size_t)t->width;
+static attend_status compare(study_run *r, const kind *k, tokens *t, table_store *table) {
   const attend_desc d = whole(r, k, t);
-  float *o = NULL, *o2 = NULL;
   double *exact = NULL, bits, leaks;
-  TAKE(r, &o, size);
-  TAKE(r, &o2, size);
-  TAKE(r, &exact, size);
-  TRY(attend_definition_forward(r->ctx, &d, attend_bhtd(t->qkv[0]), attend_bhtd(t->qkv[1]),
-                                attend_bhtd(t->qkv[2]), exact, NULL));
+  TAKE(r, &exact, t->size);
+  TRY(attend_definition_forward(r->ctx, &d, attend_bhtd_input(t->p.q), attend_bhtd_input(t->p.k),
+                                attend_bhtd_input(t->p.v), exact, NULL));
   if (k->form.kind == ATTEND_ELU) TRY(claim_recurrence(r, t, exact));
-  TRY(masked(r, k, t, o));
-  const double error = farthest(o, exact, size);
-  TRY(study_claim(r, study_format(r, "equal-%s", k->name),
-                  study_format(r, "%s by S_i and Z_i against the masked sum", k->name), error, 0,
-                  2e-5));
-  TRY(claim_chunks(r, k, t, o, o2, &bits));
-  TRY(leak(r, k, t, o, o2, &leaks));
-  TRY(study_claim(r, study_format(r, "leak-%s", k->name),
-                  study_format(r, "%s: results that later tokens change", k->name), leaks, 0, 0));
-  TRY(study_word(table, "%s", k->name));
-  return study_row(table, 4, (double)attend_form_features(&d.form, t->width), error, bits, leaks);
+  TRY(study_attend(r, &d, &t->p));
+  const double error = study_relative_gap(t->p.o, exact, t->size);
+  TRY(study_claim(r, error, 0, 2e-5, "equal-%s: %s by S_i and Z_i against the masked sum", k->name,
+                  k->name));
+  TRY(claim_chunks(r, k, t, &bits));
+  TRY(leak(r, k, t, &leaks));
+  TRY(study_claim(r, leaks, 0, 0, "leak-%s: %s: results that later tokens change", k->name,
+                  k->name));
+  return study_row(table, k->name, (double)attend_form_features(&d.form, t->width), error, bits,
+                   leaks);
 }
 
 static attend_status compare_all(study_run *r) {
   tokens t = {.n = study_count(r, "n"), .width = study_count(r, "d")};
   table_store *table;
   TRY(draw(r, STREAM, &t));
-  TRY(study_table(r, "equality", study_format(r, "%d tokens of width %d, causal", t.n, t.width),
-                  equal_columns, &table));
+  TRY(study_table(r, &table, "equality", equal_columns, "%d tokens of width %d, causal", t.n,
+                  t.width));
   for (int i = 0; i < FORMS; i++) {
     TRY(compare(r, &kinds[i + 1], &t, table));
     TRY(study_step(r, 0.2 * (i + 1) / FORMS));
   }
   return study_say(r,
-                   "Equation 9, written down in double, equals the masked sum "
-                   "of equation 7. The library's engine folds keys into S and "
-                   "Z a block of %d at a time and takes a token's own block "
-                   "pair by pair: token by token or in chunks, the results "
-                   "have the same bits, and no token sees a later one.",
+                   "Equation 9, written down in double, equals the masked sum of equation 7. The "
+                   "library's engine folds keys into S and Z a block of %d at a time and takes a "
+                   "token's own block pair by pair: token by token or in chunks, the results have "
+                   "the same bits, and no token sees a later one.",
                    BLOCK);
 }
 
@@ -298,7 +261,8 @@ static attend_status fill(session *s, int64_t position) {
   return ATTEND_OK;
 }
 
-static attend_status walk(study_run *r, const kind *k, session *s, double done, price *prices) {
+static attend_status time_positions(study_run *r, const kind *k, session *s, double done,
+                                    price *prices) {
   size_t count;
   const double *positions = study_list(r, "positions", &count);
   for (size_t i = 0; i < count; i++) {
@@ -315,18 +279,16 @@ static attend_status walk(study_run *r, const kind *k, session *s, double done, 
 static attend_status price_form(study_run *r, const kind *k, double done, price *prices) {
   const attend_desc d = one_token(r, k);
   const size_t size = (size_t)d.heads * (size_t)d.dim;
-  session s = {0};
-  TAKE(r, &s.x, size);
-  TAKE(r, &s.o, size);
-  study_normal(r, STREAM + 20, 0, size, s.x);
   const int threads = attend_context_threads(r->ctx);
+  session s = {0};
+  TRY(study_draw(r, STREAM + 20, size, &s.x));
+  TAKE(r, &s.o, size);
   TRY(attend_context_set_threads(r->ctx, 1));
-  attend_status status = attend_plan_create(r->ctx, &d, &s.plan);
+  attend_status status = study_plan(r, &d, &s.plan);
   attend_context_set_threads(r->ctx, threads);
   if (!status) status = attend_state_create(s.plan, &s.state);
-  if (!status) status = walk(r, k, &s, done, prices);
+  if (!status) status = time_positions(r, k, &s, done, prices);
   attend_state_free(s.state);
-  attend_plan_free(s.plan);
   return status;
 }
 
@@ -335,37 +297,33 @@ static attend_status claim_prices(study_run *r, const kind *k, size_t count,
   for (size_t i = 0; i < count; i++) {
     const double expected = flops_formula(r, k, positions[i]);
     if (fmod(positions[i], BLOCK) != 0) continue;
-    TRY(study_claim(r, study_format(r, "flops-%s-%g", k->name, positions[i]),
-                    study_format(r, "%s: flops of a token at position %g, mean of a block", k->name,
-                                 positions[i]),
-                    prices[i].flops, expected, 1e-12 * expected));
+    TRY(study_claim(r, prices[i].flops, expected, 1e-12 * expected,
+                    "flops-%s-%g: %s: flops of a token at position %g, mean of a block", k->name,
+                    positions[i], k->name, positions[i]));
   }
   if (k->form.kind == ATTEND_SOFTMAX) return ATTEND_OK;
-  return study_claim(r, study_format(r, "state-%s", k->name),
-                     study_format(r, "%s: bytes that the state has grown by", k->name),
-                     prices[count - 1].bytes - prices[0].bytes, 0, 0);
+  return study_claim(r, prices[count - 1].bytes - prices[0].bytes, 0, 0,
+                     "state-%s: %s: bytes that the state has grown by", k->name, k->name);
 }
 
-static const attend_study_column price_columns[] = {
-    {"position", "position", ATTEND_CELL_COUNT},
-    {"flops_softmax", "flops, softmax", ATTEND_CELL_COUNT},
-    {"flops_elu", "elu", ATTEND_CELL_COUNT},
-    {"flops_favor", "favor", ATTEND_CELL_COUNT},
-    {"seconds_softmax", "time, softmax", ATTEND_CELL_SECONDS},
-    {"seconds_elu", "elu", ATTEND_CELL_SECONDS},
-    {"seconds_favor", "favor", ATTEND_CELL_SECONDS},
-    {"bytes_softmax", "kept, softmax", ATTEND_CELL_BYTES},
-    {"bytes_elu", "elu", ATTEND_CELL_BYTES},
-    {"bytes_favor", "favor", ATTEND_CELL_BYTES},
-    {0}};
+static const attend_study_column price_columns[] = {{"position", "position", COUNT},
+                                                    {"flops_softmax", "flops, softmax", COUNT},
+                                                    {"flops_elu", "elu", COUNT},
+                                                    {"flops_favor", "favor", COUNT},
+                                                    {"seconds_softmax", "time, softmax", SECONDS},
+                                                    {"seconds_elu", "elu", SECONDS},
+                                                    {"seconds_favor", "favor", SECONDS},
+                                                    {"bytes_softmax", "kept, softmax", BYTES},
+                                                    {"bytes_elu", "elu", BYTES},
+                                                    {"bytes_favor", "favor", BYTES},
+                                                    {0}};
 
 static attend_status tabulate(study_run *r, size_t count, const double *positions,
                               price prices[FORMS][MOST]) {
   table_store *t;
-  TRY(study_table(r, "tokens",
-                  study_format(r, "One token after so many, %d heads of width %d, one thread",
-                               study_count(r, "heads"), study_count(r, "width")),
-                  price_columns, &t));
+  TRY(study_table(r, &t, "tokens", price_columns,
+                  "One token after so many, %d heads of width %d, one thread",
+                  study_count(r, "heads"), study_count(r, "width")));
   for (size_t i = 0; i < count; i++) {
     TRY(study_cell(t, positions[i]));
     for (int k = 0; k < FORMS; k++) TRY(study_cell(t, round(prices[k][i].flops)));
@@ -384,27 +342,15 @@ static attend_status plot_prices(study_run *r, size_t count, const double *posit
       seconds[k][i] = 1e6 * prices[k][i].seconds;
       bytes[k][i] = prices[k][i].bytes / 1024;
     }
-    a[k] = (attend_plot_series){.name = kinds[k].name,
-                                .count = count,
-                                .x = positions,
-                                .y = seconds[k],
-                                .points = 1,
-                                .dashed = k == 0};
-    b[k] = a[k];
-    b[k].y = bytes[k];
+    a[k] = (attend_plot_series){kinds[k].name, count, positions, seconds[k], .points = 1};
+    b[k] = (attend_plot_series){kinds[k].name, count, positions, bytes[k], .points = 1};
   }
-  attend_plot_panel panels[2] = {{.title = "Time of one token, one thread",
-                                  .x = {.label = "tokens before it"},
-                                  .y = {.label = "microseconds", .log = 1},
-                                  .key = ATTEND_KEY_ABOVE,
-                                  .count = FORMS,
-                                  .series = a}};
-  panels[1] = panels[0];
-  panels[1].title = "What is kept";
-  panels[1].y.label = "KiB";
-  panels[1].series = b;
-  return study_figure(r, "causal-tokens",
-                      &(attend_plot){.count = 2, .across = 2, .panels = panels});
+  a[0].dashed = b[0].dashed = 1;
+  attend_plot_panel panels[] = {
+      study_lines("Time of one token, one thread", study_axis("tokens before it"),
+                  study_log("microseconds"), FORMS, a),
+      study_lines("What is kept", study_axis("tokens before it"), study_log("KiB"), FORMS, b)};
+  return study_plot(r, "causal-tokens", 2, panels);
 }
 
 static attend_status price_all(study_run *r) {
@@ -419,12 +365,11 @@ static attend_status price_all(study_run *r) {
   TRY(plot_prices(r, count, positions, prices));
   const price *softmax = prices[0], *elu = prices[1];
   return study_say(r,
-                   "From the first position to the last a token by softmax took %.0f times "
-                   "as long, by elu %.2f times (the first block has no sums to read yet); "
-                   "the cache grew to %.0f times its bytes, the sums not at all. So N "
-                   "tokens cost a time in proportion to N by sums, and to N² by softmax. "
-                   "Flops are means over a block of %d tokens: inside, they rise by the "
-                   "pairs of the open block.",
+                   "From the first position to the last a token by softmax took %.0f times as "
+                   "long, by elu %.2f times (the first block has no sums to read yet); the cache "
+                   "grew to %.0f times its bytes, the sums not at all. So N tokens cost a time in "
+                   "proportion to N by sums, and to N² by softmax. Flops are means over a block of "
+                   "%d tokens: inside, they rise by the pairs of the open block.",
                    softmax[count - 1].seconds / softmax[0].seconds,
                    elu[count - 1].seconds / elu[0].seconds,
                    softmax[count - 1].bytes / softmax[0].bytes, BLOCK);
@@ -432,25 +377,22 @@ static attend_status price_all(study_run *r) {
 
 static attend_status run(study_run *r) {
   TRY(study_say(r,
-                "A causal mask lets token i see the tokens j ≤ i. With a feature map the "
-                "masked sum needs no mask: `V'_i = φ(q_i)ᵀ S_i / φ(q_i)ᵀ Z_i`, where "
-                "`S_i = Σ_{j≤i} φ(k_j) v_jᵀ` and `Z_i = Σ_{j≤i} φ(k_j)`. Each follows "
-                "from the one before in constant time, so a whole sequence costs a time "
-                "linear in its length."));
+                "A causal mask lets token i see the tokens j ≤ i. With a feature map the masked "
+                "sum needs no mask: `V'_i = φ(q_i)ᵀ S_i / φ(q_i)ᵀ Z_i`, where `S_i = Σ_{j≤i} "
+                "φ(k_j) v_jᵀ` and `Z_i = Σ_{j≤i} φ(k_j)`. Each follows from the one before in "
+                "constant time, so a whole sequence costs a time linear in its length."));
   TRY(compare_all(r));
   TRY(study_heading(r, "What one more token costs"));
   TRY(study_say(r,
-                "Softmax keeps all keys and values and reads them for each "
-                "token. A linear form keeps S and Z, `C (M + 1)` numbers a "
-                "head, and an open block of keys."));
+                "Softmax keeps all keys and values and reads them for each token. A linear form "
+                "keeps S and Z, `C (M + 1)` numbers a head, and an open block of keys."));
   return price_all(r);
 }
 
 const study_topic study_causal = {
     {.name = "causal",
      .title = "Causal attention as a running sum",
-     .question = "Are S_i and Z_i the same as a mask, and what does one more "
-                 "token cost?",
+     .question = "Are S_i and Z_i the same as a mask, and what does one more token cost?",
      .answers = "000 3(b), 002 3(b)",
      .settings = settings},
     run};

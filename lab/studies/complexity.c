@@ -12,31 +12,26 @@ typedef struct {
   int value;    /* width of a head's values; 0: same  */
 } module_shape;
 
+enum { PROJECTIONS = 0, ATTENTION = 1, TERMS };
+
 typedef struct {
-  double projections, attention; /* flops             */
-  double projections_seconds, attention_seconds;
-  double workspace; /* bytes of the plan             */
+  double flops[TERMS], seconds[TERMS];
+  double workspace; /* bytes of the plan */
 } module_cost;
 
 enum { MOST = 12, STREAM = 500, LAYERS = 4 };
 
 static const attend_setting settings[] = {
-    {"n", "512", "32", "length, where something else varies", ATTEND_SETTING_WHOLE, 1, 1, 16384},
-    {"d", "256", "32", "d_model, where something else varies", ATTEND_SETTING_WHOLE, 1, 16, 4096},
-    {"h", "4", NULL, "heads, where something else varies", ATTEND_SETTING_WHOLE, 1, 1, 64},
-    {"lengths", "256,512,1024,2048", "16,32,64", "lengths that are timed", ATTEND_SETTING_WHOLE,
-     MOST, 1, 16384},
-    {"widths", "64,128,256,512", "16,32,64", "d_model that are timed", ATTEND_SETTING_WHOLE, MOST,
-     16, 4096},
-    {"values", "16,32,64,128", "4,8,16", "widths of a head's values", ATTEND_SETTING_WHOLE, MOST, 1,
-     1024},
-    {"heads", "1,2,4,8,16", "1,2,4", "heads that share one d_model", ATTEND_SETTING_WHOLE, MOST, 1,
-     64},
-    {"map-n", "64,128,256,512,1024", "16,32,64", "lengths of the map", ATTEND_SETTING_WHOLE, MOST,
-     1, 16384},
-    {"map-d", "32,64,128,256,512", "16,32", "d_model of the map", ATTEND_SETTING_WHOLE, MOST, 16,
-     4096},
-    {"repeat", "3", "1", "timings, of which the median counts", ATTEND_SETTING_WHOLE, 1, 1, 64},
+    {"n", "512", "32", "length, where something else varies", WHOLE, 1, 1, 16384},
+    {"d", "256", "32", "d_model, where something else varies", WHOLE, 1, 16, 4096},
+    {"h", "4", NULL, "heads, where something else varies", WHOLE, 1, 1, 64},
+    {"lengths", "256,512,1024,2048", "16,32,64", "lengths that are timed", WHOLE, MOST, 1, 16384},
+    {"widths", "64,128,256,512", "16,32,64", "d_model that are timed", WHOLE, MOST, 16, 4096},
+    {"values", "16,32,64,128", "4,8,16", "widths of a head's values", WHOLE, MOST, 1, 1024},
+    {"heads", "1,2,4,8,16", "1,2,4", "heads that share one d_model", WHOLE, MOST, 1, 64},
+    {"map-n", "64,128,256,512,1024", "16,32,64", "lengths of the map", WHOLE, MOST, 1, 16384},
+    {"map-d", "32,64,128,256,512", "16,32", "d_model of the map", WHOLE, MOST, 16, 4096},
+    {"repeat", "3", "1", "timings, of which the median counts", WHOLE, 1, 1, 64},
     {0}};
 
 /* ---- the module ------------------------------------------------------------------- */
@@ -50,8 +45,6 @@ typedef struct {
   attend_status status;
 } module;
 
-static int padded(int width) { return (width + 15) / 16 * 16; }
-
 /* Of a layer: 0 and 3 have a row for each query, 1 and 2 for each key. */
 static int rows_of(const module *m, int layer) {
   return layer == 0 || layer == 3 ? m->shape.n_t : m->shape.n_s;
@@ -59,7 +52,7 @@ static int rows_of(const module *m, int layer) {
 
 static attend_view view_of(const module *m, int layer) {
   const int wide = layer < 2 ? m->shape.d_model / m->shape.heads : m->shape.value;
-  const int ld = padded(wide * m->shape.heads);
+  const int ld = study_padded(wide * m->shape.heads);
   return (attend_view){m->row[layer], {(ptrdiff_t)rows_of(m, layer) * ld, wide, ld, 1}};
 }
 
@@ -68,8 +61,8 @@ static void project(void *user) {
   for (int i = 0; i < LAYERS; i++) {
     const attend_linear *l = m->layer[i];
     attend_linear_forward(l, rows_of(m, i), i == 3 ? m->row[3] : m->x,
-                          padded(attend_linear_inputs(l)), i == 3 ? m->out : m->row[i],
-                          padded(attend_linear_outputs(l)));
+                          study_padded(attend_linear_inputs(l)), i == 3 ? m->out : m->row[i],
+                          study_padded(attend_linear_outputs(l)));
   }
 }
 
@@ -99,13 +92,11 @@ static attend_status module_memory(study_run *r, module *m) {
   const int values = s.value * s.heads;
   const size_t rows = (size_t)(s.n_t > s.n_s ? s.n_t : s.n_s);
   const int wide = s.d_model > values ? s.d_model : values;
-  const size_t size = rows * (size_t)padded(wide);
-  TAKE(r, &m->weights, (size_t)s.d_model * (size_t)wide);
-  study_normal(r, STREAM, 0, (size_t)s.d_model * (size_t)wide, m->weights);
-  for (size_t i = 0; i < (size_t)s.d_model * (size_t)wide; i++)
-    m->weights[i] /= sqrtf((float)s.d_model);
-  TAKE(r, &m->x, size);
-  study_normal(r, STREAM + 1, 0, size, m->x);
+  const size_t size = rows * (size_t)study_padded(wide);
+  const size_t weights = (size_t)s.d_model * (size_t)wide;
+  TRY(study_draw(r, STREAM, weights, &m->weights));
+  for (size_t i = 0; i < weights; i++) m->weights[i] /= sqrtf((float)s.d_model);
+  TRY(study_draw(r, STREAM + 1, size, &m->x));
   for (int i = 0; i < LAYERS; i++) TAKE(r, &m->row[i], size);
   return study_take(r, size, sizeof *m->out, &m->out);
 }
@@ -113,14 +104,14 @@ static attend_status module_memory(study_run *r, module *m) {
 static attend_status module_read(module *m, int repeat, module_cost *c) {
   attend_cost cost;
   for (int i = 0; i < LAYERS; i++)
-    c->projections += 2.0 * rows_of(m, i) * attend_linear_inputs(m->layer[i]) *
-                      attend_linear_outputs(m->layer[i]);
+    c->flops[PROJECTIONS] += 2.0 * rows_of(m, i) * attend_linear_inputs(m->layer[i]) *
+                             attend_linear_outputs(m->layer[i]);
   TRY(attend_plan_cost(m->plan, &cost));
-  c->attention = cost.flops;
+  c->flops[ATTENTION] = cost.flops;
   c->workspace = (double)cost.workspace_bytes;
   if (!repeat) return ATTEND_OK;
-  c->projections_seconds = study_seconds(project, m, repeat);
-  c->attention_seconds = study_seconds(attention, m, repeat);
+  c->seconds[PROJECTIONS] = study_seconds(project, m, repeat);
+  c->seconds[ATTENTION] = study_seconds(attention, m, repeat);
   return m->status;
 }
 
@@ -140,56 +131,37 @@ static attend_status module_measure(study_run *r, module_shape shape, int repeat
   return status;
 }
 
-static double module_share(double projections, double attention) {
-  return attention / (projections + attention);
+static double attention_share(const double term[TERMS]) {
+  return term[ATTENTION] / (term[PROJECTIONS] + term[ATTENTION]);
 }
 
 /* ---- one size after another ----------------------------------------------------------- */
 
 typedef struct {
   const char *name, *title, *setting;
-  double projections, attention; /* exponents; NaN: no power alone */
+  double exponent[TERMS]; /* NaN: no power alone */
 } sweep;
 
-static const sweep sweeps[] = {{"T", "n_t", "lengths", NAN, 1},
-                               {"S", "n_s", "lengths", NAN, 1},
-                               {"n", "n_t = n_s", "lengths", 1, 2},
-                               {"d", "d_model", "widths", 2, 1},
-                               {"M", "M, a head's values", "values", NAN, NAN},
-                               {"h", "h at one d_model", "heads", 0, 0}};
+static const sweep sweeps[] = {{"T", "n_t", "lengths", {NAN, 1}},
+                               {"S", "n_s", "lengths", {NAN, 1}},
+                               {"n", "n_t = n_s", "lengths", {1, 2}},
+                               {"d", "d_model", "widths", {2, 1}},
+                               {"M", "M, a head's values", "values", {NAN, NAN}},
+                               {"h", "h at one d_model", "heads", {0, 0}}};
 enum { SWEEPS = sizeof sweeps / sizeof *sweeps };
 
 typedef struct {
-  size_t count;
-  const double *x;
-  double flops[2][MOST], seconds[2][MOST]; /* projections, attention */
+  size_t count, first; /* rows of the table of sizes */
+  const double *x, *flops[TERMS], *seconds[TERMS];
   double workspace[MOST];
 } sweep_found;
 
 static module_shape shape_at(study_run *r, const sweep *w, int x) {
-  module_shape s = {.n_t = study_count(r, "n"),
-                    .n_s = study_count(r, "n"),
-                    .d_model = study_count(r, "d"),
-                    .heads = study_count(r, "h")};
-  switch (*w->name) {
-    case 'T':
-      s.n_t = x;
-      break;
-    case 'S':
-      s.n_s = x;
-      break;
-    case 'n':
-      s.n_t = s.n_s = x;
-      break;
-    case 'd':
-      s.d_model = x;
-      break;
-    case 'M':
-      s.value = x;
-      break;
-    default:
-      s.heads = x;
-  }
+  const int n = study_count(r, "n");
+  module_shape s = {n, n, study_count(r, "d"), study_count(r, "h"), 0};
+  int *const varied[SWEEPS] = {&s.n_t, &s.n_s, &s.n_t, &s.d_model, &s.value, &s.heads};
+  *varied[w - sweeps] = x;
+  if (*w->name == 'n') s.n_s = x;
   return s;
 }
 
@@ -197,21 +169,20 @@ static attend_status claim_flops(study_run *r, const sweep *w, double x, module_
                                  const module_cost *c) {
   const double d = s.d_model, head = d / s.heads;
   const double value = s.value ? s.value : head, rows = (double)s.n_t + s.n_s;
-  TRY(study_claim(r, study_format(r, "projections-%s%g", w->name, x),
-                  study_format(r, "2 (n_t + n_s) d (d + hM) at %s = %g", w->title, x),
-                  c->projections, 2 * rows * d * (d + s.heads * value), 0));
-  return study_claim(r, study_format(r, "attention-%s%g", w->name, x),
-                     study_format(r, "2 h n_t n_s (D + M) at %s = %g", w->title, x), c->attention,
-                     2.0 * s.heads * s.n_t * s.n_s * (head + value), 0);
+  TRY(study_claim(r, c->flops[PROJECTIONS], 2 * rows * d * (d + s.heads * value), 0,
+                  "projections-%s%g: 2 (n_t + n_s) d (d + hM) at %s = %g", w->name, x, w->title,
+                  x));
+  return study_claim(r, c->flops[ATTENTION], 2.0 * s.heads * s.n_t * s.n_s * (head + value), 0,
+                     "attention-%s%g: 2 h n_t n_s (D + M) at %s = %g", w->name, x, w->title, x);
 }
 
 static const attend_study_column sweep_columns[] = {
-    {"varies", "what varies", ATTEND_CELL_TEXT},
-    {"value", "value", ATTEND_CELL_COUNT},
-    {"projections_flops", "flops, projections", ATTEND_CELL_COUNT},
-    {"attention_flops", "attention", ATTEND_CELL_COUNT},
-    {"projections_seconds", "time, projections", ATTEND_CELL_SECONDS},
-    {"attention_seconds", "attention", ATTEND_CELL_SECONDS},
+    {"varies", "what varies", TEXT},
+    {"value", "value", COUNT},
+    {"projections_flops", "flops, projections", COUNT},
+    {"attention_flops", "attention", COUNT},
+    {"projections_seconds", "time, projections", SECONDS},
+    {"attention_seconds", "attention", SECONDS},
     {0}};
 
 static attend_status sweep_over(study_run *r, const sweep *w, table_store *t, sweep_found *f) {
@@ -220,15 +191,10 @@ static attend_status sweep_over(study_run *r, const sweep *w, table_store *t, sw
     const module_shape s = shape_at(r, w, (int)f->x[i]);
     module_cost c;
     TRY(module_measure(r, s, study_count(r, "repeat"), &c));
-    f->flops[0][i] = c.projections;
-    f->flops[1][i] = c.attention;
-    f->seconds[0][i] = c.projections_seconds;
-    f->seconds[1][i] = c.attention_seconds;
     f->workspace[i] = c.workspace;
     TRY(claim_flops(r, w, f->x[i], s, &c));
-    TRY(study_word(t, "%s", w->title));
-    TRY(study_row(t, 5, f->x[i], c.projections, c.attention, c.projections_seconds,
-                  c.attention_seconds));
+    TRY(study_row(t, w->title, f->x[i], c.flops[PROJECTIONS], c.flops[ATTENTION],
+                  c.seconds[PROJECTIONS], c.seconds[ATTENTION]));
   }
   return ATTEND_OK;
 }
@@ -236,32 +202,32 @@ static attend_status sweep_over(study_run *r, const sweep *w, table_store *t, sw
 /* ---- exponents ------------------------------------------------------------------------- */
 
 static const attend_study_column exponent_columns[] = {
-    {"varies", "what varies", ATTEND_CELL_TEXT},
-    {"projections", "projections: formula", ATTEND_CELL_NUMBER},
-    {"projections_flops", "of counted flops", ATTEND_CELL_NUMBER},
-    {"projections_seconds", "of the time", ATTEND_CELL_NUMBER},
-    {"attention", "attention: formula", ATTEND_CELL_NUMBER},
-    {"attention_flops", "of counted flops", ATTEND_CELL_NUMBER},
-    {"attention_seconds", "of the time", ATTEND_CELL_NUMBER},
+    {"varies", "what varies", TEXT},
+    {"projections", "projections: formula", NUMBER},
+    {"projections_flops", "of counted flops", NUMBER},
+    {"projections_seconds", "of the time", NUMBER},
+    {"attention", "attention: formula", NUMBER},
+    {"attention_flops", "of counted flops", NUMBER},
+    {"attention_seconds", "of the time", NUMBER},
     {0}};
 
 static attend_status exponents(study_run *r, const sweep_found *found) {
-  static const char *const terms[2] = {"projections", "attention"};
+  static const char *const terms[TERMS] = {"projections", "attention"};
   table_store *t;
-  TRY(study_table(r, "exponents", "Exponents, fitted over each size", exponent_columns, &t));
+  TRY(study_table(r, &t, "exponents", exponent_columns, "Exponents, fitted over each size"));
   for (int i = 0; i < SWEEPS; i++) {
     const sweep_found *f = &found[i];
-    const double expected[2] = {sweeps[i].projections, sweeps[i].attention};
     if (f->count < 2) continue;
-    TRY(study_word(t, "%s", sweeps[i].title));
-    for (int k = 0; k < 2; k++) {
-      double b = study_exponent(f->x, f->flops[k], f->count, NULL);
-      TRY(study_row(t, 3, expected[k], round(1e9 * b) / 1e9,
-                    study_exponent(f->x, f->seconds[k], f->count, NULL)));
-      if (isnan(expected[k])) continue;
-      TRY(study_claim(r, study_format(r, "exponent-%s-%s", terms[k], sweeps[i].name),
-                      study_format(r, "exponent of %s over %s", terms[k], sweeps[i].title), b,
-                      expected[k], 1e-9));
+    TRY(study_word(t, sweeps[i].title));
+    for (int k = 0; k < TERMS; k++) {
+      const double expected = sweeps[i].exponent[k];
+      const double b = study_exponent(f->x, f->flops[k], f->count);
+      TRY(study_cell(t, expected));
+      TRY(study_cell(t, round(1e9 * b) / 1e9));
+      TRY(study_cell(t, study_exponent(f->x, f->seconds[k], f->count)));
+      if (isnan(expected)) continue;
+      TRY(study_claim(r, b, expected, 1e-9, "exponent-%s-%s: exponent of %s over %s", terms[k],
+                      sweeps[i].name, terms[k], sweeps[i].title));
     }
   }
   return ATTEND_OK;
@@ -283,31 +249,19 @@ static attend_status plot_times(study_run *r, const sweep_found *found) {
   for (int p = 0; p < 2; p++) {
     const sweep *w = &sweeps[chosen[p]];
     const sweep_found *f = &found[chosen[p]];
-    for (int k = 0; k < 2; k++) {
-      const double b = k ? w->attention : w->projections;
-      slope(f, k, b, line[p][k]);
-      series[p][2 * k] = (attend_plot_series){.name = k ? "attention" : "projections",
-                                              .count = f->count,
-                                              .x = f->x,
-                                              .y = f->seconds[k],
-                                              .points = 2,
-                                              .colour = k + 1};
-      series[p][2 * k + 1] = (attend_plot_series){.name = study_format(r, "slope %g", b),
-                                                  .count = f->count,
-                                                  .x = f->x,
-                                                  .y = line[p][k],
-                                                  .dashed = k,
-                                                  .colour = k + 1};
+    for (int k = 0; k < TERMS; k++) {
+      attend_plot_series *s = &series[p][2 * k];
+      slope(f, k, w->exponent[k], line[p][k]);
+      s[0] = (attend_plot_series){k ? "attention" : "projections", f->count, f->x, f->seconds[k],
+                                  .points = 2};
+      s[1] = (attend_plot_series){study_format(r, "slope %g", w->exponent[k]), f->count, f->x,
+                                  line[p][k], .dashed = k};
+      s[0].colour = s[1].colour = k + 1;
     }
-    panels[p] = (attend_plot_panel){.title = study_format(r, "Time over %s", w->title),
-                                    .x = {.label = w->title, .log = 1},
-                                    .y = {.label = "seconds", .log = 1},
-                                    .key = ATTEND_KEY_ABOVE,
-                                    .count = 4,
-                                    .series = series[p]};
+    panels[p] = study_lines(study_format(r, "Time over %s", w->title), study_log(w->title),
+                            study_log("seconds"), 4, series[p]);
   }
-  return study_figure(r, "complexity-time",
-                      &(attend_plot){.count = 2, .across = 2, .panels = panels});
+  return study_plot(r, "complexity-time", 2, panels);
 }
 
 /* ---- memory ------------------------------------------------------------------------------ */
@@ -319,27 +273,20 @@ static attend_status plot_memory(study_run *r, const sweep_found *f) {
     matrix[i] = 4 * heads * f->x[i] * f->x[i];
     rows[i] = 4 * 4 * f->x[i] * study_count(r, "d");
   }
-  attend_plot_series series[] = {{.name = "document: all weights", .y = matrix},
-                                 {.name = "q, k, v, o", .y = rows, .dashed = 1},
-                                 {.name = "workspace of the plan", .y = f->workspace, .points = 2}};
-  for (int i = 0; i < 3; i++) {
-    series[i].count = f->count;
-    series[i].x = f->x;
-  }
-  attend_plot_panel panel = {.title = "Memory over n_t = n_s",
-                             .x = {.label = "n", .log = 1},
-                             .y = {.label = "bytes", .log = 1},
-                             .key = ATTEND_KEY_ABOVE,
-                             .count = 3,
-                             .series = series};
-  TRY(study_figure(r, "complexity-memory", &(attend_plot){.count = 1, .panels = &panel}));
+  attend_plot_series series[] = {
+      {.name = "document: all weights", f->count, f->x, matrix},
+      {"q, k, v, o", f->count, f->x, rows, .dashed = 1},
+      {"workspace of the plan", f->count, f->x, f->workspace, .points = 2}};
+  attend_plot_panel panel =
+      study_lines("Memory over n_t = n_s", study_log("n"), study_log("bytes"), 3, series);
+  TRY(study_plot(r, "complexity-memory", 1, &panel));
   const size_t last = f->count - 1;
-  return study_say(r,
-                   "The documents' code stores all scores, `h n_t n_s` of them: at n = %g "
-                   "that is %.3g MiB. The library walks over blocks of keys and keeps what "
-                   "a tile of rows needs: its workspace there is %.3g MiB. Looking is done "
-                   "by computing weights again.",
-                   f->x[last], matrix[last] / 1048576, f->workspace[last] / 1048576);
+  return study_say(
+      r,
+      "The documents' code stores all scores, `h n_t n_s` of them: at n = %g that is %.3g MiB. The "
+      "library walks over blocks of keys and keeps what a tile of rows needs: its workspace there "
+      "is %.3g MiB. Weights are computed again for observation.",
+      f->x[last], matrix[last] / 1048576, f->workspace[last] / 1048576);
 }
 
 /* ---- projections or attention ---------------------------------------------- */
@@ -360,11 +307,11 @@ static attend_status fill(study_run *r, double *counted, double *measured) {
       const size_t at = (down - 1 - i) * across + j; /* the widest on top */
       module_cost c;
       TRY(module_measure(r, s, study_count(r, "repeat"), &c));
-      counted[at] = module_share(c.projections, c.attention);
-      measured[at] = module_share(c.projections_seconds, c.attention_seconds);
-      TRY(study_claim(r, study_format(r, "share-n%g-d%g", n[j], d[i]),
-                      study_format(r, "n / (n + 2 d) at n = %g, d_model = %g", n[j], d[i]),
-                      counted[at], share_formula(n[j], d[i]), 1e-12));
+      counted[at] = attention_share(c.flops);
+      measured[at] = attention_share(c.seconds);
+      TRY(study_claim(r, counted[at], share_formula(n[j], d[i]), 1e-12,
+                      "share-n%g-d%g: n / (n + 2 d) at n = %g, d_model = %g", n[j], d[i], n[j],
+                      d[i]));
       TRY(study_step(r, 0.6 + 0.4 * (double)(i * across + j + 1) / (double)(down * across)));
     }
   return ATTEND_OK;
@@ -390,8 +337,7 @@ static attend_status draw(study_run *r, const double *counted, const double *mea
   panels[1] = panels[0];
   panels[1].title = "Of the measured time";
   panels[1].cells = measured;
-  return study_figure(r, "complexity-share",
-                      &(attend_plot){.count = 2, .across = 2, .panels = panels});
+  return study_plot(r, "complexity-share", 2, panels);
 }
 
 /* Lengths at which both terms have as many operations. */
@@ -399,12 +345,9 @@ static attend_status claim_even(study_run *r, const char *name, int n_t, int n_s
   const module_shape s = {n_t, n_s, d, study_count(r, "h"), 0};
   module_cost c;
   TRY(module_measure(r, s, 0, &c));
-  return study_claim(r, name,
-                     study_format(r,
-                                  "attention less projections, flops, at n_t = %d, n_s = %d, "
-                                  "d_model = %d",
-                                  n_t, n_s, d),
-                     c.attention - c.projections, 0, 0);
+  return study_claim(r, c.flops[ATTENTION] - c.flops[PROJECTIONS], 0, 0,
+                     "%s: attention less projections, flops, at n_t = %d, n_s = %d, d_model = %d",
+                     name, n_t, n_s, d);
 }
 
 static attend_status complexity_map(study_run *r) {
@@ -416,52 +359,56 @@ static attend_status complexity_map(study_run *r) {
   TAKE(r, &counted, across * down);
   TAKE(r, &measured, across * down);
   TRY(study_say(r,
-                "Projections take `4 (n_t + n_s) d_model²` flops, attention `4 n_t n_s "
-                "d_model`. They are even where `n_t n_s / (n_t + n_s) = d_model`: for "
-                "n_t = n_s = n, at `n = 2 d_model`, and attention's share is n / (n + 2 "
-                "d_model)."));
+                "Projections take `4 (n_t + n_s) d_model²` flops, attention `4 n_t n_s d_model`. "
+                "They are even where `n_t n_s / (n_t + n_s) = d_model`: for n_t = n_s = n, at `n = "
+                "2 d_model`, and attention's share is n / (n + 2 d_model)."));
   TRY(claim_even(r, "even-self", 2 * d, 2 * d, d));
   TRY(claim_even(r, "even-cross", 3 * d, 3 * d / 2, d));
   TRY(fill(r, counted, measured));
   TRY(draw(r, counted, measured));
   const size_t wide = 0, narrow = (down - 1) * across + across - 1;
-  return study_say(r,
-                   "Wide and short, at d_model = %g and n = %g, attention has %.3g of the "
-                   "flops and took %.3g of the time: the projections are the bottleneck. "
-                   "Narrow and long, at d_model = %g and n = %g, it has %.3g and took %.3g: "
-                   "the scores and the weighted sums are. The clock's line need not be n = "
-                   "2 d_model: a flop of attention, with its softmax, and one of a large "
-                   "product do not take the same time.",
-                   widths[down - 1], n[0], counted[wide], measured[wide], widths[0], n[across - 1],
-                   counted[narrow], measured[narrow]);
+  return study_say(
+      r,
+      "Wide and short, at d_model = %g and n = %g, attention has %.3g of the flops and took %.3g "
+      "of the time: the projections are the bottleneck. Narrow and long, at d_model = %g and n = "
+      "%g, it has %.3g and took %.3g: the scores and the weighted sums are. The clock's line need "
+      "not be n = 2 d_model: a flop of attention, with its softmax, and one of a large product do "
+      "not take the same time.",
+      widths[down - 1], n[0], counted[wide], measured[wide], widths[0], n[across - 1],
+      counted[narrow], measured[narrow]);
 }
 
 static attend_status run(study_run *r) {
   sweep_found found[SWEEPS];
   table_store *t;
   TRY(study_say(r,
-                "Multi-head attention projects n_t queries and n_s keys and values by "
-                "d_model × d_model matrices, attends, and projects once more: `Θ(n_t "
-                "d_model² + n_s d_model² + n_t n_s d_model)`. We count the operations of "
-                "the library's four linear layers and of its plan, a multiplication and "
-                "an addition as two, and time both."));
-  TRY(study_table(r, "sizes",
-                  study_format(r,
-                               "One size after another; otherwise n_t = n_s = "
-                               "%d, d_model = %d, %d heads",
-                               study_count(r, "n"), study_count(r, "d"), study_count(r, "h")),
-                  sweep_columns, &t));
+                "Multi-head attention projects n_t queries and n_s keys and values by d_model × "
+                "d_model matrices, attends, and projects once more: `Θ(n_t d_model² + n_s d_model² "
+                "+ n_t n_s d_model)`. We count the operations of the library's four linear layers "
+                "and of its plan, a multiplication and an addition as two, and time both."));
+  TRY(study_table(r, &t, "sizes", sweep_columns,
+                  "One size after another; otherwise n_t = n_s = %d, d_model = %d, %d heads",
+                  study_count(r, "n"), study_count(r, "d"), study_count(r, "h")));
   for (int i = 0; i < SWEEPS; i++) {
+    found[i].first = i ? found[i - 1].first + found[i - 1].count : 0;
     TRY(sweep_over(r, &sweeps[i], t, &found[i]));
     TRY(study_step(r, 0.6 * (i + 1) / SWEEPS));
   }
+  for (int i = 0; i < SWEEPS; i++) {
+    sweep_found *f = &found[i];
+    f->flops[PROJECTIONS] = study_column_part(t, "projections_flops", f->first, 1);
+    f->flops[ATTENTION] = study_column_part(t, "attention_flops", f->first, 1);
+    f->seconds[PROJECTIONS] = study_column_part(t, "projections_seconds", f->first, 1);
+    f->seconds[ATTENTION] = study_column_part(t, "attention_seconds", f->first, 1);
+  }
+  TRY(study_status(r)); /* there was memory for the columns */
   TRY(exponents(r, found));
   TRY(plot_times(r, found));
   TRY(study_say(r,
-                "Where two terms add up, as projections do over n_t alone, there is no "
-                "one exponent, and the formula's column is empty. Heads that share one "
-                "d_model change no count; but each has a softmax of its own, `Θ(h n_t "
-                "n_s)` exponentials, which no flop is counted for and the clock sees."));
+                "Where two terms add up, as projections do over n_t alone, there is no one "
+                "exponent, and the formula's column is empty. Heads that share one d_model change "
+                "no count; but each has a softmax of its own, `Θ(h n_t n_s)` exponentials, which "
+                "no flop is counted for and the clock sees."));
   TRY(study_heading(r, "Memory"));
   TRY(plot_memory(r, &found[2]));
   TRY(study_heading(r, "Which term dominates"));
@@ -471,8 +418,8 @@ static attend_status run(study_run *r) {
 const study_topic study_complexity = {
     {.name = "complexity",
      .title = "What multi-head attention costs",
-     .question = "How do time and memory grow with lengths, widths and heads, "
-                 "and which term dominates where?",
+     .question = "How do time and memory grow with lengths, widths and heads, and which term "
+                 "dominates where?",
      .answers = "004 2(c),(d), 001 6(c)",
      .settings = settings},
     run};

@@ -1,25 +1,22 @@
 /* What the heads of a model do, trained and untrained. */
-#include "studies/traced.h"
+#include "studies/study.h"
 
 enum { WEIGHTS = 2, NOTHING = ATTEND_HEAD_PATTERNS, KINDS };
 
 static const char paragraph[] =
-    "The dog ran after the car until the car was gone. Then the dog came home "
-    "and lay down by the door. \"Where have you been?\" said Mary, for Mary "
-    "had "
-    "looked for him all day. The dog did not say. He had seen the sea, and he "
-    "had seen the great ships that lay upon the sea; but a dog does not tell "
-    "what he has seen. Mary gave him some water, and when he had drunk the "
-    "water "
-    "he slept. In the night he ran again, in his sleep, after the car, and the "
-    "car did not get away.";
+    "The dog ran after the car until the car was gone. Then the dog came home and lay down by the "
+    "door. \"Where have you been?\" said Mary, for Mary had looked for him all day. The dog did "
+    "not say. He had seen the sea, and he had seen the great ships that lay upon the sea; but a "
+    "dog does not tell what he has seen. Mary gave him some water, and when he had drunk the water "
+    "he slept. In the night he ran again, in his sleep, after the car, and the car did not get "
+    "away.";
 
 static const attend_setting settings[] = {
     {"model", "attend:gutenberg", NULL, "a model", ATTEND_SETTING_MODEL, 0, 0, 0},
     {"text", paragraph, NULL, "what it reads", ATTEND_SETTING_TEXT, 0, 0, 0},
-    {"favour", "3", NULL, "times as much as equal weights that a head must favour something",
-     ATTEND_SETTING_NUMBERS, 1, 1, 1000},
-    {"length", "256", "48", "tokens at most", ATTEND_SETTING_WHOLE, 1, 4, 8192},
+    {"favour", "3", NULL, "times as much as equal weights that a head must favour something", REAL,
+     1, 1, 1000},
+    {"length", "256", "48", "tokens at most", WHOLE, 1, 4, 8192},
     {0}};
 
 static const char *const names[WEIGHTS] = {"trained", "untrained"};
@@ -145,26 +142,25 @@ static const char *counts_of(study_run *r, const int *count) {
   return text ? text : "";
 }
 
-static const attend_study_column layer_columns[] = {{"weights", "weights", ATTEND_CELL_TEXT},
-                                                    {"layer", "layer", ATTEND_CELL_COUNT},
-                                                    {"previous", "prev.", ATTEND_CELL_COUNT},
-                                                    {"next", "next", ATTEND_CELL_COUNT},
-                                                    {"first", "first", ATTEND_CELL_COUNT},
-                                                    {"separator", "sep.", ATTEND_CELL_COUNT},
-                                                    {"same", "same", ATTEND_CELL_COUNT},
-                                                    {"self", "self", ATTEND_CELL_COUNT},
-                                                    {"broad", "broad", ATTEND_CELL_COUNT},
-                                                    {"positional", "pos.", ATTEND_CELL_COUNT},
-                                                    {"induction", "ind.", ATTEND_CELL_COUNT},
-                                                    {"none", "none", ATTEND_CELL_COUNT},
+static const attend_study_column layer_columns[] = {{"weights", "weights", TEXT},
+                                                    {"layer", "layer", COUNT},
+                                                    {"previous", "prev.", COUNT},
+                                                    {"next", "next", COUNT},
+                                                    {"first", "first", COUNT},
+                                                    {"separator", "sep.", COUNT},
+                                                    {"same", "same", COUNT},
+                                                    {"self", "self", COUNT},
+                                                    {"broad", "broad", COUNT},
+                                                    {"positional", "pos.", COUNT},
+                                                    {"induction", "ind.", COUNT},
+                                                    {"none", "none", COUNT},
                                                     {0}};
 
 static attend_status say_layers(study_run *r, const survey *s) {
   table_store *t;
-  TRY(study_table(r, "layers",
-                  "Heads of each layer by what stands out: where most weight "
-                  "goes, else how it spreads",
-                  layer_columns, &t));
+  TRY(study_table(
+      r, &t, "layers", layer_columns,
+      "Heads of each layer by what stands out: where most weight goes, else how it spreads"));
   for (int w = 0; w < WEIGHTS; w++)
     for (int l = 0; l < s[w].shape.layers; l++) {
       int count[KINDS] = {0};
@@ -172,7 +168,7 @@ static attend_status say_layers(study_run *r, const survey *s) {
         const int does = s[w].pattern[l * s[w].shape.heads + h].pattern;
         count[does < 0 ? NOTHING : does]++;
       }
-      TRY(study_word(t, "%s", names[w]));
+      TRY(study_word(t, names[w]));
       TRY(study_cell(t, l));
       for (int k = 0; k < KINDS; k++) TRY(study_cell(t, count[k]));
     }
@@ -189,28 +185,25 @@ static int strongest(const survey *s, int doing) {
   return best;
 }
 
-static const attend_study_column strongest_columns[] = {
-    {"does", "what", ATTEND_CELL_TEXT},
-    {"about", "score", ATTEND_CELL_TEXT},
-    {"even", "of equal weights", ATTEND_CELL_NUMBER},
-    {"trained", "most, trained", ATTEND_CELL_NUMBER},
-    {"layer", "layer", ATTEND_CELL_COUNT},
-    {"head", "head", ATTEND_CELL_COUNT},
-    {"untrained", "most, untrained", ATTEND_CELL_NUMBER},
-    {0}};
+static const attend_study_column strongest_columns[] = {{"does", "what", TEXT},
+                                                        {"about", "score", TEXT},
+                                                        {"even", "of equal weights", NUMBER},
+                                                        {"trained", "most, trained", NUMBER},
+                                                        {"layer", "layer", COUNT},
+                                                        {"head", "head", COUNT},
+                                                        {"untrained", "most, untrained", NUMBER},
+                                                        {0}};
 
 static attend_status say_strongest(study_run *r, const survey *s) {
   table_store *t;
-  TRY(study_table(r, "strongest",
-                  "The head that does most of each, and what equal weights "
-                  "would score",
-                  strongest_columns, &t));
+  TRY(study_table(r, &t, "strongest", strongest_columns,
+                  "The head that does most of each, and what equal weights would score"));
   for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++) {
     const int best = strongest(&s[0], k), other = strongest(&s[1], k);
     if (best < 0) continue; /* does not apply to this text */
-    TRY(study_word(t, "%s", attend_head_pattern_name((attend_head_pattern)k)));
-    TRY(study_word(t, "%s", attend_head_pattern_about((attend_head_pattern)k)));
-    TRY(study_row(t, 5, s->even[k], s[0].pattern[best].score[k], (double)(best / s->shape.heads),
+    TRY(study_row(t, attend_head_pattern_name((attend_head_pattern)k),
+                  attend_head_pattern_about((attend_head_pattern)k), s->even[k],
+                  s[0].pattern[best].score[k], (double)(best / s->shape.heads),
                   (double)(best % s->shape.heads), other < 0 ? NAN : s[1].pattern[other].score[k]));
   }
   return ATTEND_OK;
@@ -257,15 +250,9 @@ static attend_status heat(study_run *r, const survey *s, attend_head_pattern doi
     if (x > most) most = x;
   }
   for (int h = 0; h < s->heads; h++) cells[h] = s[w].pattern[h].score[doing];
-  *panel = (attend_plot_panel){
-      .kind = ATTEND_PLOT_HEAT,
-      .title = study_format(r, "%s, %s", attend_head_pattern_name(doing), names[w]),
-      .x = {.label = "head"},
-      .y = {.label = "layer"},
-      .rows = (size_t)s->shape.layers,
-      .columns = (size_t)s->shape.heads,
-      .cells = cells,
-      .z = {.low = 0, .high = most > 0 ? most : 1}};
+  *panel = study_heat(study_format(r, "%s, %s", attend_head_pattern_name(doing), names[w]), "head",
+                      "layer", (size_t)s->shape.layers, (size_t)s->shape.heads, cells,
+                      study_range(NULL, 0, most > 0 ? most : 1));
   return ATTEND_OK;
 }
 
@@ -302,16 +289,15 @@ static bool is_long(const survey *s) {
  * T5 draws larger ones. */
 static attend_status claim_even(study_run *r, const survey *s) {
   if (is_long(s))
-    TRY(study_claim(r, "untrained-broad", "share of untrained heads that are broad",
-                    (double)s->count[ATTEND_PATTERN_BROAD] / s->heads, 1, 0));
+    TRY(study_claim(r, (double)s->count[ATTEND_PATTERN_BROAD] / s->heads, 1, 0,
+                    "untrained-broad: share of untrained heads that are broad"));
   for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++) {
     const char *name = attend_head_pattern_name((attend_head_pattern)k);
     double mean = 0;
     if (!(s->even[k] > 0)) continue; /* does not apply, or has no formula */
     for (int h = 0; h < s->heads; h++) mean += s->pattern[h].score[k] / s->heads;
-    TRY(study_claim(r, study_format(r, "even-%s", name),
-                    study_format(r, "untrained: %s, against equal weights", name), mean, s->even[k],
-                    (k == ATTEND_PATTERN_BROAD ? 0.1 : 0.25) * s->even[k]));
+    TRY(study_claim(r, mean, s->even[k], (k == ATTEND_PATTERN_BROAD ? 0.1 : 0.25) * s->even[k],
+                    "even-%s: untrained: %s, against equal weights", name, name));
   }
   return ATTEND_OK;
 }
@@ -319,52 +305,47 @@ static attend_status claim_even(study_run *r, const survey *s) {
 static attend_status claims(study_run *r, const traced_text *text, const survey *s) {
   if (text->position != ATTEND_POSITIONS_BUCKETS) TRY(claim_even(r, &s[1]));
   for (int w = 0; w < WEIGHTS && s->shape.causal; w++)
-    TRY(study_claim(r, study_format(r, "causal-%s", names[w]),
-                    study_format(r, "%s: weight on later tokens", names[w]), s[w].forward, 0, 0));
+    TRY(study_claim(r, s[w].forward, 0, 0, "causal-%s: %s: weight on later tokens", names[w],
+                    names[w]));
   return ATTEND_OK;
 }
 
 static attend_status say_all(study_run *r, const traced_text *text, const survey *s) {
   TRY(study_say(r,
-                "A head's weights can be read: on which keys do they lie? A model of "
-                "family %s, %d layers of %d heads, reads %s of %d tokens, once with its "
-                "weights and once with weights drawn as training begins. Each head is "
-                "named after what takes most of its weight (at least 0.4 of it): the "
-                "token before or after, the first, separators, the same token "
-                "elsewhere, itself, what followed the same token before; if nothing "
-                "does, it is broad if its entropy is at least 0.9 of what equal weights "
-                "have.",
+                "A head's weights can be read: on which keys do they lie? A model of family %s, %d "
+                "layers of %d heads, reads %s of %d tokens, once with its weights and once with "
+                "weights drawn as training begins. Each head is named after what takes most of its "
+                "weight (at least 0.4 of it): the token before or after, the first, separators, "
+                "the same token elsewhere, itself, what followed the same token before; if nothing "
+                "does, it is broad if its entropy is at least 0.9 of what equal weights have.",
                 text->family, s->shape.layers, s->shape.heads,
                 text->drawn ? "random tokens, for want of a tokenizer, a text" : "a text",
                 text->n));
   TRY(say_layers(r, s));
   TRY(plot_counts(r, s));
-  TRY(study_say(r,
-                "Trained, what stands out: %s. Untrained: %s. Less than 0.4 of the "
-                "weight may still be many times what equal weights would give. What "
-                "heads "
-                "favour most, at least %g times that: %s; untrained: %s. Heads differ "
-                "because each has queries, keys and values of its own, "
-                "and all of them together make the output, so that it pays to look at "
-                "different things (001 5(c)). Untrained, scores are small numbers that "
-                "mean nothing, and every word attends to all about equally (001 5(d)): "
-                "entropy is %.3f of the most there can be, against %.3f trained.",
-                counts_of(r, s[0].count), counts_of(r, s[1].count), study_number(r, "favour"),
-                counts_of(r, s[0].favoured), counts_of(r, s[1].favoured), s[1].broad, s[0].broad));
+  TRY(study_say(
+      r,
+      "Trained, what stands out: %s. Untrained: %s. Less than 0.4 of the weight may still be many "
+      "times what equal weights would give. What heads favour most, at least %g times that: %s; "
+      "untrained: %s. Heads differ because each has queries, keys and values of its own, and all "
+      "of them together make the output, so that it pays to look at different things (001 5(c)). "
+      "Untrained, scores are small numbers that mean nothing, and every word attends to all about "
+      "equally (001 5(d)): entropy is %.3f of the most there can be, against %.3f trained.",
+      counts_of(r, s[0].count), counts_of(r, s[1].count), study_number(r, "favour"),
+      counts_of(r, s[0].favoured), counts_of(r, s[1].favoured), s[1].broad, s[0].broad));
   TRY(say_strongest(r, s));
   TRY(plot_heads(r, s));
-  return study_say(r,
-                   s->shape.causal
-                       ? "This model is causal, as GPT is: the weight on later tokens is "
-                         "exactly 0, no head can be of the kind `next`, and early tokens "
-                         "are seen by all that follow. In a bidirectional model, as BERT "
-                         "is, a head may look at the next token as well as at the one "
-                         "before: run this study with `--model` and such a folder."
-                       : "This model is bidirectional, as BERT is: heads may look at "
-                         "later tokens, and the head that does so most puts %.2f of its "
-                         "weight there. In a causal model, as GPT is, that is exactly 0 "
-                         "and no head can be of the kind `next`.",
-                   s[0].forward);
+  return study_say(
+      r,
+      s->shape.causal
+          ? "This model is causal, as GPT is: the weight on later tokens is exactly 0, no head can "
+            "be of the kind `next`, and early tokens are seen by all that follow. In a "
+            "bidirectional model, as BERT is, a head may look at the next token as well as at the "
+            "one before: run this study with `--model` and such a folder."
+          : "This model is bidirectional, as BERT is: heads may look at later tokens, and the head "
+            "that does so most puts %.2f of its weight there. In a causal model, as GPT is, that "
+            "is exactly 0 and no head can be of the kind `next`.",
+      s[0].forward);
 }
 
 static attend_status run(study_run *r) {
@@ -383,8 +364,7 @@ static attend_status run(study_run *r) {
 const study_topic study_heads = {
     {.name = "heads",
      .title = "What heads do",
-     .question = "What do the heads of a model look at, and what did training "
-                 "change?",
+     .question = "What do the heads of a model look at, and what did training change?",
      .answers = "001 5(a)-(d), 002 2(a)-(d)",
      .settings = settings},
     run};

@@ -12,21 +12,16 @@ enum { KERNEL_BLOCK = 64 };
 enum { MOST = 16, STREAM = 300 };
 
 static const attend_setting settings[] = {
-    {"d", "16", "8", "width of q, k and v", ATTEND_SETTING_WHOLE, 1, 2, 64},
-    {"queries", "512", "96", "queries whose denominators are looked at", ATTEND_SETTING_WHOLE, 1, 2,
-     4096},
-    {"keys", "32", NULL, "keys that each of them sums over", ATTEND_SETTING_WHOLE, 1, 1, 4096},
-    {"features", "128", "64", "random features of fourier and favor", ATTEND_SETTING_WHOLE, 1, 16,
-     4096},
-    {"widths", "2,4,8,16,32,64", "2,4,8", "widths of the quadratic map", ATTEND_SETTING_WHOLE, MOST,
-     2, 128},
-    {"pairs", "20000", "2000", "pairs that are drawn for each width", ATTEND_SETTING_WHOLE, 1, 100,
-     1e6},
+    {"d", "16", "8", "width of q, k and v", WHOLE, 1, 2, 64},
+    {"queries", "512", "96", "queries whose denominators are looked at", WHOLE, 1, 2, 4096},
+    {"keys", "32", NULL, "keys that each of them sums over", WHOLE, 1, 1, 4096},
+    {"features", "128", "64", "random features of fourier and favor", WHOLE, 1, 16, 4096},
+    {"widths", "2,4,8,16,32,64", "2,4,8", "widths of the quadratic map", WHOLE, MOST, 2, 128},
+    {"pairs", "20000", "2000", "pairs that are drawn for each width", WHOLE, 1, 100, 1e6},
     {"lengths", "64,128,256,512,1024,2048,4096", "64,128,192",
-     "lengths that both methods are timed at", ATTEND_SETTING_WHOLE, MOST, 1, 32768},
-    {"crossing", "4,8,16,32", "4", "widths whose crossing is looked for", ATTEND_SETTING_WHOLE,
-     MOST, 2, 64},
-    {"repeat", "5", "1", "timings, of which the median counts", ATTEND_SETTING_WHOLE, 1, 1, 64},
+     "lengths that both methods are timed at", WHOLE, MOST, 1, 32768},
+    {"crossing", "4,8,16,32", "4", "widths whose crossing is looked for", WHOLE, MOST, 2, 64},
+    {"repeat", "5", "1", "timings, of which the median counts", WHOLE, 1, 1, 64},
     {0}};
 
 /* ---- running the library --------------------------------------------------------- */
@@ -38,25 +33,6 @@ static attend_desc kernel_poly(int degree, int n, int width, const char *engine)
                        .kv_len = n,
                        .dim = width,
                        .engine = engine};
-}
-
-static attend_status kernel_run(study_run *r, const attend_desc *d, const float *const qkv[3],
-                                float *o, float *lse, int64_t *weak) {
-  attend_plan *plan;
-  TRY(attend_plan_create(r->ctx, d, &plan));
-  attend_status status = attend_forward(plan, attend_bhtd_input(qkv[0]), attend_bhtd_input(qkv[1]),
-                                        attend_bhtd_input(qkv[2]), attend_bhtd(o), lse);
-  if (weak) *weak = attend_plan_weak_rows(plan);
-  attend_plan_free(plan);
-  return status;
-}
-
-static attend_status kernel_draw(study_run *r, size_t n, size_t width, float *qkv[3]) {
-  for (int i = 0; i < 3; i++) {
-    TAKE(r, &qkv[i], n * width);
-    study_normal(r, STREAM + (uint64_t)i, 0, n * width, qkv[i]);
-  }
-  return ATTEND_OK;
 }
 
 /* ---- denominators ----------------------------------------------------------------- */
@@ -83,17 +59,17 @@ typedef struct {
   double negative; /* rows with a denominator below zero */
   double outside;  /* elements of V' outside of the values' range */
   double reach;    /* largest |V'| / largest |V| */
-  int64_t weak;
+  double weak;     /* rows */
 } denominators;
 
 /* A row's weights are sim / sum: their absolute values add up to the inverse of
  * what the denominator kept. */
-static attend_status shares_of(study_run *r, const attend_desc *d, const float *const qkv[3],
+static attend_status shares_of(study_run *r, const attend_desc *d, const study_pass *p,
                                double *shares) {
   const size_t n = (size_t)d->q_len, keys = (size_t)d->kv_len;
   double *weights = NULL;
   TAKE(r, &weights, n * keys);
-  TRY(attend_definition_weights(r->ctx, d, attend_bhtd_input(qkv[0]), attend_bhtd_input(qkv[1]),
+  TRY(attend_definition_weights(r->ctx, d, attend_bhtd_input(p->q), attend_bhtd_input(p->k),
                                 weights));
   for (size_t i = 0; i < n; i++) {
     double sum = 0;
@@ -105,8 +81,7 @@ static attend_status shares_of(study_run *r, const attend_desc *d, const float *
 
 static double largest(const float *x, size_t n) {
   double most = 0;
-  for (size_t i = 0; i < n; i++)
-    if (fabs((double)x[i]) > most) most = fabs((double)x[i]);
+  for (size_t i = 0; i < n; i++) most = fmax(most, fabs((double)x[i]));
   return most;
 }
 
@@ -116,9 +91,8 @@ static void reach_of(const attend_desc *d, const float *v, const float *o, denom
   for (size_t m = 0; m < width; m++) {
     double low = INFINITY, high = -INFINITY;
     for (size_t j = 0; j < keys; j++) {
-      double x = (double)v[j * width + m];
-      if (x < low) low = x;
-      if (x > high) high = x;
+      low = fmin(low, (double)v[j * width + m]);
+      high = fmax(high, (double)v[j * width + m]);
     }
     for (size_t i = 0; i < n; i++) {
       double x = (double)o[i * width + m];
@@ -128,46 +102,42 @@ static void reach_of(const attend_desc *d, const float *v, const float *o, denom
   out->reach = largest(o, n * width) / largest(v, keys * width);
 }
 
-static attend_status look(study_run *r, const similarity *s, const float *const qkv[3],
-                          double *shares, denominators *out) {
-  const int n = study_count(r, "queries"), width = study_count(r, "d");
+static attend_status look(study_run *r, const similarity *s, double *shares, denominators *out) {
+  const int n = study_count(r, "queries");
   attend_desc d = {ATTEND_INIT(attend_desc), .form = s->form, .q_len = n,
-                   .kv_len = study_count(r, "keys"), .dim = width};
-  float *o = NULL, *lse = NULL;
-  *out = (denominators){.smallest = INFINITY};
+                   .kv_len = study_count(r, "keys"), .dim = study_count(r, "d")};
+  study_pass p;
   if (s->form.kind == ATTEND_FAVOR || s->form.kind == ATTEND_FOURIER)
     d.form.features = study_count(r, "features");
   if (s->form.kind == ATTEND_POLY) d.engine = "linear"; /* counts weak rows */
-  TAKE(r, &o, (size_t)n * (size_t)width);
-  TAKE(r, &lse, (size_t)n);
-  TRY(kernel_run(r, &d, qkv, o, lse, &out->weak));
-  TRY(shares_of(r, &d, qkv, shares));
+  TRY(study_tensors(r, &d, STREAM, STUDY_OUTPUT, &p));
+  TRY(study_attend(r, &d, &p));
+  TRY(shares_of(r, &d, &p, shares));
+  *out = (denominators){.smallest = INFINITY, .weak = (double)p.weak_rows};
   for (int i = 0; i < n; i++) {
-    out->negative += attend_form_signed(&d.form) && lse[i] < 0;
-    if (shares[i] < out->smallest) out->smallest = shares[i];
+    out->negative += attend_form_signed(&d.form) && p.lse[i] < 0;
+    out->smallest = fmin(out->smallest, shares[i]);
   }
-  reach_of(&d, qkv[2], o, out);
+  reach_of(&d, p.v, p.o, out);
   return ATTEND_OK;
 }
 
 static const attend_study_column sim_columns[] = {
-    {"form", "form", ATTEND_CELL_TEXT},
-    {"sim", "sim(q, k)", ATTEND_CELL_TEXT},
-    {"smallest", "least |Σ sim| / Σ |sim|", ATTEND_CELL_SMALL},
-    {"negative", "rows with Σ sim < 0", ATTEND_CELL_COUNT},
-    {"weak", "weak rows", ATTEND_CELL_COUNT},
-    {"reach", "largest |V'| / largest |V|", ATTEND_CELL_NUMBER},
-    {"outside", "elements of V' outside the values", ATTEND_CELL_COUNT},
+    {"form", "form", TEXT},
+    {"sim", "sim(q, k)", TEXT},
+    {"smallest", "least |Σ sim| / Σ |sim|", SMALL},
+    {"negative", "rows with Σ sim < 0", COUNT},
+    {"weak", "weak rows", COUNT},
+    {"reach", "largest |V'| / largest |V|", NUMBER},
+    {"outside", "elements of V' outside the values", COUNT},
     {0}};
 
 static attend_status claim_sign(study_run *r, const similarity *s, const denominators *d) {
   if (!s->positive) return ATTEND_OK;
-  TRY(study_claim(r, study_format(r, "share-%s", s->name),
-                  study_format(r, "%s: nothing of Σ |sim| is lost in the sum", s->name),
-                  d->smallest, 1, 1e-9));
-  return study_claim(r, study_format(r, "outside-%s", s->name),
-                     study_format(r, "%s: no V' leaves the range of the values", s->name),
-                     d->outside, 0, 0);
+  TRY(study_claim(r, d->smallest, 1, 1e-9, "share-%s: %s: nothing of Σ |sim| is lost in the sum",
+                  s->name, s->name));
+  return study_claim(r, d->outside, 0, 0, "outside-%s: %s: no V' leaves the range of the values",
+                     s->name, s->name);
 }
 
 /* Shares of the rows from the least to the greatest. */
@@ -180,74 +150,60 @@ static attend_status plot_shares(study_run *r, size_t n, double *const shares[SI
   for (size_t i = 0; i < SIMILARITIES; i++) {
     if (similarities[i].positive && i > 0) continue;
     study_quantile(shares[i], n, 0); /* sorts */
-    series[count++] =
-        (attend_plot_series){.name = i ? similarities[i].name : "all positive similarities",
-                             .count = n,
-                             .x = row,
-                             .y = shares[i],
-                             .dashed = i == 0};
+    series[count++] = (attend_plot_series){i ? similarities[i].name : "all positive similarities",
+                                           n, row, shares[i], .dashed = i == 0};
   }
-  attend_plot_panel panel = {.title = "What is left of the denominator",
-                             .x = {.label = "percent of the rows", .log = 1},
-                             .y = {.label = "|Σ sim| / Σ |sim|", .log = 1},
-                             .key = ATTEND_KEY_ABOVE,
-                             .count = count,
-                             .series = series};
-  return study_figure(r, "kernels-denominators", &(attend_plot){.count = 1, .panels = &panel});
+  attend_plot_panel panel =
+      study_lines("What is left of the denominator", study_log("percent of the rows"),
+                  study_log("|Σ sim| / Σ |sim|"), count, series);
+  return study_plot(r, "kernels-denominators", 1, &panel);
 }
 
 /* (q.k + 1)^2 is nowhere negative, but it is zero where q.k = -1. */
 static attend_status touch_zero(study_run *r) {
-  const float q = 1, k = -1, v = 5, *const qkv[3] = {&q, &k, &v};
+  const float q = 1, k = -1, v = 5;
   const attend_desc d = kernel_poly(2, 1, 1, "linear");
   float o = 7, denominator = 7;
-  int64_t weak;
-  TRY(kernel_run(r, &d, qkv, &o, &denominator, &weak));
-  TRY(study_claim(r, "zero-denominator", "q = 1 and one key k = -1: (q.k + 1)²",
-                  (double)denominator, 0, 0));
-  TRY(study_claim(r, "zero-weak", "the plan calls that row weak", (double)weak, 1, 0));
-  return study_say(r,
-                   "The quadratic kernel stands on the edge: `(q.k + 1)²` is never "
-                   "negative, but it is 0 where q.k = -1. With q = 1 and a single key k = "
-                   "-1 the denominator is exactly %g, and equation 3 is 0/0. The library "
-                   "gives %g there and counts the row as weak. So the condition is: one "
-                   "sign, and not zero. With many keys all squares would have to be 0 at "
-                   "once.",
-                   (double)denominator, (double)o);
+  study_pass p = {.q = &q, .k = &k, .v = &v, .o = &o, .lse = &denominator};
+  TRY(study_attend(r, &d, &p));
+  TRY(study_claim(r, (double)denominator, 0, 0,
+                  "zero-denominator: q = 1 and one key k = -1: (q.k + 1)²"));
+  TRY(study_claim(r, (double)p.weak_rows, 1, 0, "zero-weak: the plan calls that row weak"));
+  return study_say(
+      r,
+      "The quadratic kernel is the limiting case: `(q.k + 1)²` is never negative, but it is 0 "
+      "where q.k = -1. With q = 1 and a single key k = -1 the denominator is exactly %g, and "
+      "equation 3 is 0/0. The library gives %g there and counts the row as weak. So the condition "
+      "is: one sign, and not zero. With many keys all squares would have to be 0 at once.",
+      (double)denominator, (double)o);
 }
 
 static attend_status say_signs(study_run *r, double reach, double smallest) {
-  return study_say(r,
-                   "A similarity that keeps its sign loses nothing in the sum, and V' is an "
-                   "average: it stays within the range of the values. One that changes sign "
-                   "cancels, and V' is no average any more: the largest |V'| here is %.3g "
-                   "times the largest |V|. The least that was left of a row is %.2g, so "
-                   "nothing was infinite: the formula fails by what comes close to zero. A "
-                   "row is called weak where less than a thousandth is left.",
-                   reach, smallest);
+  return study_say(
+      r,
+      "A similarity that keeps its sign loses nothing in the sum, and V' is an average: it stays "
+      "within the range of the values. One that changes sign cancels, and V' is no average any "
+      "more: the largest |V'| here is %.3g times the largest |V|. The least that was left of a row "
+      "is %.2g, so nothing was infinite: the formula fails by what comes close to zero. A row is "
+      "called weak where less than a thousandth is left.",
+      reach, smallest);
 }
 
 static attend_status denominators_of_all(study_run *r) {
   const int n = study_count(r, "queries"), keys = study_count(r, "keys");
   double *shares[SIMILARITIES] = {0}, reach = 0, smallest = 1;
-  float *qkv[3] = {0};
   table_store *t;
   denominators d;
-  TRY(kernel_draw(r, (size_t)(n > keys ? n : keys), (size_t)study_count(r, "d"), qkv));
-  TRY(study_table(
-      r, "denominators",
-      study_format(r, "%d queries on %d keys of width %d, normal", n, keys, study_count(r, "d")),
-      sim_columns, &t));
+  TRY(study_table(r, &t, "denominators", sim_columns, "%d queries on %d keys of width %d, normal",
+                  n, keys, study_count(r, "d")));
   for (size_t i = 0; i < SIMILARITIES; i++) {
     const similarity *s = &similarities[i];
     TAKE(r, &shares[i], (size_t)n);
-    TRY(look(r, s, (const float *const *)qkv, shares[i], &d));
-    TRY(study_word(t, "%s", s->name));
-    TRY(study_word(t, "%s", s->sim));
-    TRY(study_row(t, 5, d.smallest, d.negative, (double)d.weak, d.reach, d.outside));
+    TRY(look(r, s, shares[i], &d));
+    TRY(study_row(t, s->name, s->sim, d.smallest, d.negative, d.weak, d.reach, d.outside));
     TRY(claim_sign(r, s, &d));
-    if (d.reach > reach) reach = d.reach;
-    if (d.smallest < smallest) smallest = d.smallest;
+    reach = fmax(reach, d.reach);
+    smallest = fmin(smallest, d.smallest);
     TRY(study_step(r, 0.2 * (double)(i + 1) / SIMILARITIES));
   }
   TRY(plot_shares(r, (size_t)n, shares));
@@ -296,8 +252,7 @@ static double compare_pair(const float *x, size_t width, double *const phi[2], m
   map_001(x + width, width, phi[1]);
   double sim = (score + 1) * (score + 1), unit = sqrt(q2 * k2) + 1;
   double part = dot(phi[0], phi[1], length_003(width));
-  double error = fabs(dot(phi[0], phi[1], n) - sim) / (unit * unit);
-  if (error > f->error) f->error = error;
+  f->error = fmax(f->error, fabs(dot(phi[0], phi[1], n) - sim) / (unit * unit));
   f->negative += part < 0;
   return (sim - part) * (sim - part);
 }
@@ -322,27 +277,24 @@ static attend_status compare_maps(study_run *r, size_t width, map_found *f) {
 }
 
 static const attend_study_column map_columns[] = {
-    {"d", "D", ATTEND_CELL_COUNT},
-    {"features", "C of the library", ATTEND_CELL_COUNT},
-    {"features_003", "entries in 003", ATTEND_CELL_COUNT},
-    {"error", "001: error of φ(q).φ(k)", ATTEND_CELL_SMALL},
-    {"gap", "003: error, rms", ATTEND_CELL_NUMBER},
-    {"gap_predicted", "√(2D(D-1))", ATTEND_CELL_NUMBER},
-    {"sim", "mean of (q.k+1)²: D+1", ATTEND_CELL_NUMBER},
-    {"negative", "003: share of pairs below 0", ATTEND_CELL_NUMBER},
+    {"d", "D", COUNT},
+    {"features", "C of the library", COUNT},
+    {"features_003", "entries in 003", COUNT},
+    {"error", "001: error of φ(q).φ(k)", SMALL},
+    {"gap", "003: error, rms", NUMBER},
+    {"gap_predicted", "√(2D(D-1))", NUMBER},
+    {"sim", "mean of (q.k+1)²: D+1", NUMBER},
+    {"negative", "003: share of pairs below 0", NUMBER},
     {0}};
 
 static attend_status claim_map(study_run *r, int width, double library, const map_found *f) {
   const double d = width, c = (d + 1) * (d + 2) / 2;
-  TRY(study_claim(r, study_format(r, "C-D%d", width),
-                  study_format(r, "features of the library at D = %d", width), library, c, 0));
-  TRY(study_claim(r, study_format(r, "map-D%d", width),
-                  study_format(r, "001's map: φ(q).φ(k) - (q.k+1)² at D = %d", width), f->error, 0,
-                  1e-13));
-  return study_estimate(
-      r, study_format(r, "gap-D%d", width),
-      study_format(r, "003's map: mean square of what is missing at D = %d", width), f->gap2.mean,
-      2 * d * (d - 1), f->gap2.mean_error);
+  TRY(study_claim(r, library, c, 0, "C-D%d: features of the library at D = %d", width, width));
+  TRY(study_claim(r, f->error, 0, 1e-13, "map-D%d: 001's map: φ(q).φ(k) - (q.k+1)² at D = %d",
+                  width, width));
+  return study_estimate(r, f->gap2.mean, 2 * d * (d - 1), f->gap2.mean_error,
+                        "gap-D%d: 003's map: mean square of what is missing at D = %d", width,
+                        width);
 }
 
 static attend_status maps(study_run *r) {
@@ -351,29 +303,27 @@ static attend_status maps(study_run *r) {
   const double *widths = study_list(r, "widths", &n);
   table_store *t;
   map_found f = {0};
-  TRY(study_table(r, "maps",
-                  study_format(r, "%d pairs of every width, elements uniform of variance 1",
-                               study_count(r, "pairs")),
-                  map_columns, &t));
+  TRY(study_table(r, &t, "maps", map_columns,
+                  "%d pairs of every width, elements uniform of variance 1",
+                  study_count(r, "pairs")));
   for (size_t i = 0; i < n; i++) {
     const double d = widths[i];
     const double library = (double)attend_form_features(&poly, (int)d);
     TRY(compare_maps(r, (size_t)d, &f));
-    TRY(study_row(t, 8, d, library, (double)length_003((size_t)d), f.error, sqrt(f.gap2.mean),
+    TRY(study_row(t, d, library, (double)length_003((size_t)d), f.error, sqrt(f.gap2.mean),
                   sqrt(2 * d * (d - 1)), d + 1, f.negative));
     TRY(claim_map(r, (int)d, library, &f));
     TRY(study_step(r, 0.2 + 0.2 * (double)(i + 1) / (double)n));
   }
-  return study_say(r,
-                   "Both maps begin with 1, √2 x_i and x_i². 001 goes on with √2 x_i x_j "
-                   "for i < j, and then `φ(q).φ(k) = (q.k + 1)²`. 003 stops, and leaves out "
-                   "`2 Σ_{i<j} q_i q_j k_i k_j`: for independent elements of variance 1 "
-                   "that has mean 0 and variance 2D(D-1). At D = %d its root mean square is "
-                   "%.3g, where the similarity itself is %.3g on average. Besides, a share "
-                   "of the pairs gets a negative similarity, which (a) forbids. 003 is "
-                   "wrong: one sees it at D = 2, where (q.k)² has a cross term and its map "
-                   "has none.",
-                   (int)widths[n - 1], sqrt(f.gap2.mean), widths[n - 1] + 1);
+  return study_say(
+      r,
+      "Both maps begin with 1, √2 x_i and x_i². 001 goes on with √2 x_i x_j for i < j, and then "
+      "`φ(q).φ(k) = (q.k + 1)²`. 003 stops, and leaves out `2 Σ_{i<j} q_i q_j k_i k_j`: for "
+      "independent elements of variance 1 that has mean 0 and variance 2D(D-1). At D = %d its root "
+      "mean square is %.3g, where the similarity itself is %.3g on average. Besides, a share of "
+      "the pairs gets a negative similarity, which (a) forbids. 003 is wrong: one sees it at D = "
+      "2, where (q.k)² has a cross term and its map has none.",
+      (int)widths[n - 1], sqrt(f.gap2.mean), widths[n - 1] + 1);
 }
 
 /* ---- pairs and features ---------------------------------------------------- */
@@ -407,38 +357,27 @@ static void phi_003(const float *x, int dim, int key, float *features, int count
   }
 }
 
-static double distance(const float *o, const double *exact, size_t n) {
-  double most = 0, unit = 0;
-  for (size_t i = 0; i < n; i++) {
-    double gap = fabs((double)o[i] - exact[i]);
-    if (gap > most) most = gap;
-    if (fabs(exact[i]) > unit) unit = fabs(exact[i]);
-  }
-  return most / unit;
-}
+static const attend_study_column method_columns[] = {{"n", "N", COUNT},
+                                                     {"direct", "by pairs", SMALL},
+                                                     {"linear", "by features", SMALL},
+                                                     {"without_cross", "by 003's features", SMALL},
+                                                     {0}};
 
-static const attend_study_column way_columns[] = {
-    {"n", "N", ATTEND_CELL_COUNT},
-    {"direct", "by pairs", ATTEND_CELL_SMALL},
-    {"linear", "by features", ATTEND_CELL_SMALL},
-    {"without_cross", "by 003's features", ATTEND_CELL_SMALL},
-    {0}};
-
-static attend_status two_ways(study_run *r, size_t n, size_t width, double error[3]) {
-  attend_desc d[3] = {kernel_poly(2, (int)n, (int)width, "kernel-direct"),
-                      kernel_poly(2, (int)n, (int)width, "linear"),
-                      kernel_poly(2, (int)n, (int)width, "linear")};
-  float *qkv[3] = {0}, *o = NULL;
+static attend_status all_methods(study_run *r, int n, int width, double error[3]) {
+  const attend_desc direct = kernel_poly(2, n, width, "kernel-direct");
+  attend_desc d[3] = {direct, direct, direct};
+  const size_t size = (size_t)n * (size_t)width;
+  study_pass p;
   double *exact = NULL;
-  d[2].form = (attend_form){.kind = ATTEND_CUSTOM, .phi = phi_003, .features = 2 * (int)width + 1};
-  TRY(kernel_draw(r, n, width, qkv));
-  TAKE(r, &o, n * width);
-  TAKE(r, &exact, n * width);
-  TRY(attend_definition_forward(r->ctx, &d[0], attend_bhtd(qkv[0]), attend_bhtd(qkv[1]),
-                                attend_bhtd(qkv[2]), exact, NULL));
+  d[1].engine = d[2].engine = "linear";
+  d[2].form = (attend_form){.kind = ATTEND_CUSTOM, .phi = phi_003, .features = 2 * width + 1};
+  TRY(study_tensors(r, &direct, STREAM, STUDY_OUTPUT, &p));
+  TAKE(r, &exact, size);
+  TRY(attend_definition_forward(r->ctx, &direct, attend_bhtd_input(p.q), attend_bhtd_input(p.k),
+                                attend_bhtd_input(p.v), exact, NULL));
   for (int method = 0; method < 3; method++) {
-    TRY(kernel_run(r, &d[method], (const float *const *)qkv, o, NULL, NULL));
-    error[method] = distance(o, exact, n * width);
+    TRY(study_attend(r, &d[method], &p));
+    error[method] = study_relative_gap(p.o, exact, size);
   }
   return ATTEND_OK;
 }
@@ -449,28 +388,25 @@ static attend_status kernel_agreement(study_run *r) {
   const int width = study_count(r, "d");
   double error[3] = {0};
   table_store *t;
-  TRY(study_table(r, "methods",
-                  study_format(r,
-                               "Largest error of V' against the definition in double, over "
-                               "the largest |V'|, D = %d",
-                               width),
-                  way_columns, &t));
+  TRY(study_table(
+      r, &t, "methods", method_columns,
+      "Largest error of V' against the definition in double, over the largest |V'|, D = %d",
+      width));
   for (size_t i = 0; i < n; i++) {
     if (lengths[i] > SLOW) continue;
-    TRY(two_ways(r, (size_t)lengths[i], (size_t)width, error));
-    TRY(study_row(t, 4, lengths[i], error[0], error[1], error[2]));
+    TRY(all_methods(r, (int)lengths[i], width, error));
+    TRY(study_row(t, lengths[i], error[0], error[1], error[2]));
     for (int method = 0; method < 2; method++)
-      TRY(study_claim(r, study_format(r, "%s-N%d", method ? "linear" : "direct", (int)lengths[i]),
-                      study_format(r, "quadratic attention by %s at N = %d",
-                                   method ? "features" : "pairs", (int)lengths[i]),
-                      error[method], 0, 2e-5));
+      TRY(study_claim(r, error[method], 0, 2e-5, "%s-N%d: quadratic attention by %s at N = %d",
+                      method ? "linear" : "direct", (int)lengths[i], method ? "features" : "pairs",
+                      (int)lengths[i]));
     TRY(study_step(r, 0.4 + 0.1 * (double)(i + 1) / (double)n));
   }
   if (!error[2]) return ATTEND_OK; /* all were too long */
   return study_say(r,
-                   "Equation 3 by pairs and equation 5 by features are the same numbers up "
-                   "to f32's rounding. The same engine with 003's map, given as a caller's "
-                   "own φ, is wrong by %.2g of the largest output.",
+                   "Equation 3 by pairs and equation 5 by features are the same numbers up to "
+                   "f32's rounding. The same engine with 003's map, given as a caller's own φ, is "
+                   "wrong by %.2g of the largest output.",
                    error[2]);
 }
 
@@ -482,15 +418,15 @@ static double map_length(double d) { return (d + 1) * (d + 2) / 2; }
 
 typedef struct {
   attend_plan *plan;
-  float *const *qkv;
-  float *o;
+  const study_pass *pass;
   attend_status status;
 } job;
 
 static void work(void *user) {
   job *j = user;
-  attend_status status = attend_forward(j->plan, attend_bhtd(j->qkv[0]), attend_bhtd(j->qkv[1]),
-                                        attend_bhtd(j->qkv[2]), attend_bhtd(j->o), NULL);
+  const study_pass *p = j->pass;
+  attend_status status = attend_forward(j->plan, attend_bhtd_input(p->q), attend_bhtd_input(p->k),
+                                        attend_bhtd_input(p->v), attend_bhtd(p->o), NULL);
   if (status) j->status = status;
 }
 
@@ -498,11 +434,12 @@ typedef struct {
   double seconds, flops, bytes, workspace;
 } method_cost;
 
-static attend_status measure(study_run *r, int method, int n, int width, float *const qkv[3],
-                             float *o, method_cost *c) {
+/* p: tensors of n tokens at least. */
+static attend_status measure(study_run *r, int method, int n, int width, const study_pass *p,
+                             method_cost *c) {
   const attend_desc d = method_desc(method, n, width);
   attend_cost cost;
-  job j = {.qkv = qkv, .o = o};
+  job j = {.pass = p};
   TRY(attend_plan_create(r->ctx, &d, &j.plan));
   c->seconds = study_seconds(work, &j, study_count(r, "repeat"));
   if (!j.status) j.status = attend_plan_cost(j.plan, &cost);
@@ -517,21 +454,21 @@ static attend_status measure(study_run *r, int method, int n, int width, float *
 /* ---- over the length ---------------------------------------------------------------- */
 
 static const attend_study_column cost_columns[] = {
-    {"n", "N", ATTEND_CELL_COUNT},
-    {"flops_pairs", "flops by pairs", ATTEND_CELL_COUNT},
-    {"flops_features", "flops by features", ATTEND_CELL_COUNT},
-    {"seconds_pairs", "time by pairs", ATTEND_CELL_SECONDS},
-    {"seconds_features", "time by features", ATTEND_CELL_SECONDS},
-    {"seconds_softmax", "time of softmax", ATTEND_CELL_SECONDS},
+    {"n", "N", COUNT},
+    {"flops_pairs", "flops by pairs", COUNT},
+    {"flops_features", "flops by features", COUNT},
+    {"seconds_pairs", "time by pairs", SECONDS},
+    {"seconds_features", "time by features", SECONDS},
+    {"seconds_softmax", "time of softmax", SECONDS},
     {0}};
 
 static const attend_study_column space_columns[] = {
-    {"n", "N", ATTEND_CELL_COUNT},
-    {"tensors_bytes", "Q, K, V, O", ATTEND_CELL_BYTES},
-    {"matrix_bytes", "documents: S and A", ATTEND_CELL_BYTES},
-    {"sums_bytes", "documents: U and Z", ATTEND_CELL_BYTES},
-    {"workspace_pairs", "workspace by pairs", ATTEND_CELL_BYTES},
-    {"workspace_features", "workspace by features", ATTEND_CELL_BYTES},
+    {"n", "N", COUNT},
+    {"tensors_bytes", "Q, K, V, O", BYTES},
+    {"matrix_bytes", "documents: S and A", BYTES},
+    {"sums_bytes", "documents: U and Z", BYTES},
+    {"workspace_pairs", "workspace by pairs", BYTES},
+    {"workspace_features", "workspace by features", BYTES},
     {0}};
 
 /* 4 N C (M + 1): into the sums and out of them. The last block's keys, which are
@@ -546,18 +483,14 @@ static double features_flops(double n, double width) {
 static attend_status claim_cost(study_run *r, double n, double width,
                                 const method_cost c[METHODS]) {
   const double tensors = 4 * (4 * n * width) + 4 * n;
-  TRY(study_claim(r, study_format(r, "flops-pairs-N%g", n),
-                  study_format(r, "2 N² (D + M) at N = %g", n), c[PAIRS].flops,
-                  2 * n * n * (2 * width), 0));
-  TRY(study_claim(r, study_format(r, "flops-features-N%g", n),
-                  study_format(r, "4 N C (M+1), and the last block by pairs, at N = %g", n),
-                  c[FEATURES].flops, features_flops(n, width), 0));
-  TRY(study_claim(r, study_format(r, "bytes-pairs-N%g", n),
-                  study_format(r, "Q, K, V, O and denominators at N = %g", n), c[PAIRS].bytes,
-                  tensors, 0));
-  return study_claim(r, study_format(r, "bytes-features-N%g", n),
-                     study_format(r, "the same, U and Z: 4 C (M + 1) bytes, at N = %g", n),
-                     c[FEATURES].bytes, tensors + 4 * map_length(width) * (width + 1), 0);
+  TRY(study_claim(r, c[PAIRS].flops, 2 * n * n * (2 * width), 0,
+                  "flops-pairs-N%g: 2 N² (D + M) at N = %g", n, n));
+  TRY(study_claim(r, c[FEATURES].flops, features_flops(n, width), 0,
+                  "flops-features-N%g: 4 N C (M+1), and the last block by pairs, at N = %g", n, n));
+  TRY(study_claim(r, c[PAIRS].bytes, tensors, 0,
+                  "bytes-pairs-N%g: Q, K, V, O and denominators at N = %g", n, n));
+  return study_claim(r, c[FEATURES].bytes, tensors + 4 * map_length(width) * (width + 1), 0,
+                     "bytes-features-N%g: the same, U and Z: 4 C (M + 1) bytes, at N = %g", n, n);
 }
 
 static double crossing_counted(double width) {
@@ -568,33 +501,19 @@ static double crossing_counted(double width) {
 static attend_status plot_costs(study_run *r, size_t count, const double *n, double width,
                                 double seconds[METHODS][MOST], double space[3][MOST]) {
   attend_plot_series a[METHODS], b[3];
-  const char *const spaces[3] = {"S and A: 8 N²", "Q, K, V, O", "U and Z"};
+  static const char *const spaces[3] = {"S and A: 8 N²", "Q, K, V, O", "U and Z"};
   for (int i = 0; i < 3; i++) {
-    a[i] = (attend_plot_series){.name = method_names[i],
-                                .count = count,
-                                .x = n,
-                                .y = seconds[i],
-                                .points = 1,
-                                .dashed = i == SOFTMAX};
-    b[i] = (attend_plot_series){
-        .name = spaces[i], .count = count, .x = n, .y = space[i], .dashed = i == 2};
+    a[i] = (attend_plot_series){method_names[i], count, n, seconds[i], .points = 1};
+    b[i] = (attend_plot_series){spaces[i], count, n, space[i], .dashed = i == 2};
   }
+  a[SOFTMAX].dashed = 1;
   attend_plot_mark mark = {crossing_counted(width), "equal flops"};
-  attend_plot_panel panels[] = {{.title = study_format(r, "Time, D = M = %g", width),
-                                 .x = {.label = "N", .log = 1},
-                                 .y = {.label = "seconds", .log = 1},
-                                 .key = ATTEND_KEY_ABOVE,
-                                 .count = METHODS,
-                                 .series = a,
-                                 .marks = 1,
-                                 .mark = &mark},
-                                {.title = "Space, by the documents",
-                                 .x = {.label = "N", .log = 1},
-                                 .y = {.label = "bytes", .log = 1},
-                                 .key = ATTEND_KEY_ABOVE,
-                                 .count = 3,
-                                 .series = b}};
-  return study_figure(r, "kernels-cost", &(attend_plot){.count = 2, .across = 2, .panels = panels});
+  attend_plot_panel panels[] = {
+      study_marked(study_lines(study_format(r, "Time, D = M = %g", width), study_log("N"),
+                               study_log("seconds"), METHODS, a),
+                   1, &mark),
+      study_lines("Space, by the documents", study_log("N"), study_log("bytes"), 3, b)};
+  return study_plot(r, "kernels-cost", 2, panels);
 }
 
 static attend_status claim_exponents(study_run *r, size_t count, const double *n,
@@ -608,10 +527,10 @@ static attend_status claim_exponents(study_run *r, size_t count, const double *n
     y[1][whole++] = flops[1][i];
   }
   if (whole < 2) return ATTEND_OK;
-  TRY(study_claim(r, "exponent-pairs", "counted flops by pairs grow as N²",
-                  study_exponent(x, y[0], whole, NULL), 2, 1e-9));
-  return study_claim(r, "exponent-features", "counted flops by features grow as N",
-                     study_exponent(x, y[1], whole, NULL), 1, 1e-9);
+  TRY(study_claim(r, study_exponent(x, y[0], whole), 2, 1e-9,
+                  "exponent-pairs: counted flops by pairs grow as N²"));
+  return study_claim(r, study_exponent(x, y[1], whole), 1, 1e-9,
+                     "exponent-features: counted flops by features grow as N");
 }
 
 typedef struct {
@@ -622,15 +541,14 @@ typedef struct {
 } sweep;
 
 static attend_status measure_all(study_run *r, sweep *s) {
-  float *qkv[3] = {0}, *o = NULL;
   double most = 0;
-  for (size_t i = 0; i < s->count; i++)
-    if (s->n[i] > most) most = s->n[i];
-  TRY(kernel_draw(r, (size_t)most, (size_t)s->width, qkv));
-  TAKE(r, &o, (size_t)most * (size_t)s->width);
+  study_pass p;
+  for (size_t i = 0; i < s->count; i++) most = fmax(most, s->n[i]);
+  const attend_desc longest = method_desc(SOFTMAX, (int)most, s->width);
+  TRY(study_tensors(r, &longest, STREAM, STUDY_OUTPUT, &p));
   for (size_t i = 0; i < s->count; i++) {
     for (int w = 0; w < METHODS; w++)
-      TRY(measure(r, w, (int)s->n[i], s->width, qkv, o, &s->cost[i][w]));
+      TRY(measure(r, w, (int)s->n[i], s->width, &p, &s->cost[i][w]));
     TRY(claim_cost(r, s->n[i], s->width, s->cost[i]));
     TRY(study_step(r, 0.5 + 0.2 * (double)(i + 1) / (double)s->count));
   }
@@ -641,17 +559,16 @@ static double sums_bytes(double width) { return 4 * map_length(width) * (width +
 
 static attend_status tables(study_run *r, const sweep *s) {
   table_store *t;
-  TRY(study_table(r, "costs", study_format(r, "(q.k + 1)² over N, D = M = %d", s->width),
-                  cost_columns, &t));
+  TRY(study_table(r, &t, "costs", cost_columns, "(q.k + 1)² over N, D = M = %d", s->width));
   for (size_t i = 0; i < s->count; i++) {
     const method_cost *c = s->cost[i];
-    TRY(study_row(t, 6, s->n[i], c[0].flops, c[1].flops, c[0].seconds, c[1].seconds, c[2].seconds));
+    TRY(study_row(t, s->n[i], c[0].flops, c[1].flops, c[0].seconds, c[1].seconds, c[2].seconds));
   }
-  TRY(study_table(r, "space", "Memory over N, in f32", space_columns, &t));
+  TRY(study_table(r, &t, "space", space_columns, "Memory over N, in f32"));
   for (size_t i = 0; i < s->count; i++) {
     const double n = s->n[i];
-    TRY(study_row(t, 6, n, 16 * n * s->width, 8 * n * n, sums_bytes(s->width),
-                  s->cost[i][0].workspace, s->cost[i][1].workspace));
+    TRY(study_row(t, n, 16 * n * s->width, 8 * n * n, sums_bytes(s->width), s->cost[i][0].workspace,
+                  s->cost[i][1].workspace));
   }
   return ATTEND_OK;
 }
@@ -678,14 +595,14 @@ static attend_status over_lengths(study_run *r) {
 /* Doubles the length until features are faster: where, between the last two, the
  * logarithms of the times say that they were even. NaN: not up to `last`. */
 static attend_status crossing_measured(study_run *r, int width, int last, double *crossing) {
-  float *qkv[3] = {0}, *o = NULL;
+  const attend_desc longest = method_desc(SOFTMAX, last, width);
+  study_pass p;
   double before = 0;
   *crossing = NAN;
-  TRY(kernel_draw(r, (size_t)last, (size_t)width, qkv));
-  TAKE(r, &o, (size_t)last * (size_t)width);
+  TRY(study_tensors(r, &longest, STREAM, STUDY_OUTPUT, &p));
   for (int n = 16; n <= last; n *= 2) {
     method_cost c[2];
-    for (int w = 0; w < 2; w++) TRY(measure(r, w, n, width, qkv, o, &c[w]));
+    for (int w = 0; w < 2; w++) TRY(measure(r, w, n, width, &p, &c[w]));
     double lead = log(c[PAIRS].seconds / c[FEATURES].seconds);
     if (lead > 0) {
       double back = n > 16 ? lead / (lead - before) : 0;
@@ -698,74 +615,61 @@ static attend_status crossing_measured(study_run *r, int width, int last, double
 }
 
 static const attend_study_column crossing_columns[] = {
-    {"d", "D = M", ATTEND_CELL_COUNT},
-    {"features", "C", ATTEND_CELL_COUNT},
-    {"square", "D²", ATTEND_CELL_COUNT},
-    {"document", "document: 2 C M / (D + M)", ATTEND_CELL_COUNT},
-    {"counted", "equal flops", ATTEND_CELL_COUNT},
-    {"measured", "equal time", ATTEND_CELL_COUNT},
+    {"d", "D = M", COUNT},
+    {"features", "C", COUNT},
+    {"square", "D²", COUNT},
+    {"document", "document: 2 C M / (D + M)", COUNT},
+    {"counted", "equal flops", COUNT},
+    {"measured", "equal time", COUNT},
     {0}};
-
-static attend_status plot_crossings(study_run *r, size_t count, const double *d,
-                                    double document[MOST], double counted[MOST],
-                                    double measured[MOST]) {
-  attend_plot_series series[] = {
-      {.name = "measured, equal time", .count = count, .x = d, .y = measured, .points = 2},
-      {.name = "equal flops of the engines", .count = count, .x = d, .y = counted},
-      {.name = "document: N = C", .count = count, .x = d, .y = document, .dashed = 1}};
-  attend_plot_panel panel = {.title = "Beyond this length features are cheaper",
-                             .x = {.label = "D = M", .log = 1},
-                             .y = {.label = "N", .log = 1},
-                             .key = ATTEND_KEY_ABOVE,
-                             .count = 3,
-                             .series = series};
-  return study_figure(r, "kernels-crossing", &(attend_plot){.count = 1, .panels = &panel});
-}
 
 static attend_status crossings(study_run *r) {
   size_t count;
   const double *d = study_list(r, "crossing", &count);
-  double document[MOST], counted[MOST], measured[MOST];
+  double counted[MOST], measured[MOST];
   table_store *t;
-  TRY(study_table(r, "crossings", "The length at which both methods take as long", crossing_columns,
-                  &t));
+  TRY(study_table(r, &t, "crossings", crossing_columns,
+                  "The length at which both methods take as long"));
   for (size_t i = 0; i < count; i++) {
     const double c = map_length(d[i]);
-    document[i] = c;
     counted[i] = crossing_counted(d[i]);
     TRY(crossing_measured(r, (int)d[i], (int)(8 * counted[i]), &measured[i]));
-    TRY(study_row(t, 6, d[i], c, d[i] * d[i], document[i], round(counted[i]), round(measured[i])));
+    TRY(study_row(t, d[i], c, d[i] * d[i], c, round(counted[i]), round(measured[i])));
     TRY(study_step(r, 0.7 + 0.3 * (double)(i + 1) / (double)count));
   }
-  return plot_crossings(r, count, d, document, counted, measured);
+  attend_plot_series series[] = {
+      {"measured, equal time", count, d, measured, .points = 2},
+      {.name = "equal flops of the engines", count, d, counted},
+      {"document: N = C", count, d, study_column(t, "document"), .dashed = 1}};
+  attend_plot_panel panel = study_lines("Beyond this length features are cheaper",
+                                        study_log("D = M"), study_log("N"), 3, series);
+  return study_plot(r, "kernels-crossing", 1, &panel);
 }
 
 static attend_status kernel_costs(study_run *r) {
-  TRY(study_say(r,
-                "By pairs every query meets every key: `2 N² (D + M)` operations, a "
-                "multiplication and an addition counted as two. By features each key is "
-                "folded into U (C × M) and Z (C), and each query reads them: `4 N C (M + "
-                "1)`. The library's engine takes the last block of %d keys pair by pair, "
-                "which adds `%d N (C + M)`. The documents' code keeps S and A, N² "
-                "numbers each. Neither engine here stores them: their workspaces are in "
-                "the table.",
-                KERNEL_BLOCK, 2 * KERNEL_BLOCK));
+  TRY(study_say(
+      r,
+      "By pairs every query meets every key: `2 N² (D + M)` operations, a multiplication and an "
+      "addition counted as two. By features each key is folded into U (C × M) and Z (C), and each "
+      "query reads them: `4 N C (M + 1)`. The library's engine takes the last block of %d keys "
+      "pair by pair, which adds `%d N (C + M)`. The documents' code keeps S and A, N² numbers "
+      "each. Neither engine here stores them: their workspaces are in the table.",
+      KERNEL_BLOCK, 2 * KERNEL_BLOCK));
   TRY(over_lengths(r));
   TRY(study_say(r,
-                "With M = D the documents' counts are even at N = C = (D+1)(D+2)/2, "
-                "which tends to D²/2. The engines' counts are even later, because of the "
-                "last block, most of all at small widths. The clock has an opinion of "
-                "its own: products of narrow matrices, powers, and sums over C features "
-                "do not run at one speed."));
+                "With M = D the documents' counts are even at N = C = (D+1)(D+2)/2, which tends to "
+                "D²/2. The engines' counts are even later, because of the last block, most of all "
+                "at small widths. Measured times cross elsewhere: products of narrow matrices, "
+                "powers, and sums over C features run at different speeds."));
   return crossings(r);
 }
 
 static attend_status run(study_run *r) {
-  TRY(study_say(r,
-                "Attention may weigh by any similarity: `V'_i = Σ_j sim(q_i, k_j) v_j / "
-                "Σ_j sim(q_i, k_j)`. It must not let the denominator reach zero. A sum "
-                "of numbers of one sign cannot cancel; so we look at how much of `Σ "
-                "|sim|` is left in `|Σ sim|`: 1 is all, 0 is a division by zero."));
+  TRY(study_say(
+      r,
+      "Attention may weigh by any similarity: `V'_i = Σ_j sim(q_i, k_j) v_j / Σ_j sim(q_i, k_j)`. "
+      "It must not let the denominator reach zero. A sum of numbers of one sign cannot cancel; so "
+      "we look at how much of `Σ |sim|` is left in `|Σ sim|`: 1 is all, 0 is a division by zero."));
   TRY(study_heading(r, "Which similarities keep the denominator from zero"));
   TRY(denominators_of_all(r));
   TRY(study_heading(r, "The quadratic kernel as a product of features"));
@@ -778,8 +682,8 @@ static attend_status run(study_run *r) {
 const study_topic study_kernels = {
     {.name = "kernels",
      .title = "Any similarity, and a kernel as features",
-     .question = "Which similarities keep the denominator away from zero, and "
-                 "when is a kernel cheaper by its features?",
+     .question = "Which similarities keep the denominator away from zero, and when is a kernel "
+                 "cheaper by its features?",
      .answers = "001 6(a)-(d), 003 5(a)-(d)",
      .settings = settings},
     run};

@@ -10,25 +10,15 @@ enum { MASKS_LONGEST = 64 }; /* of the pictures and of what models read */
 enum { QUERY = 1, KEY, VALUE, OUTPUT, PADDING };
 
 static const attend_setting settings[] = {
-    {"length", "8", NULL, "tokens of a padded text, in the pictures and models",
-     ATTEND_SETTING_WHOLE, 1, 2, MASKS_LONGEST},
-    {"real", "5", NULL, "of which so many are no padding", ATTEND_SETTING_WHOLE, 1, 1,
-     MASKS_LONGEST - 1},
-    {"written", "6", NULL, "tokens that a decoder has written beside them", ATTEND_SETTING_WHOLE, 1,
-     1, MASKS_LONGEST},
-    {"tokens", "300", "70", "tokens of the text whose bits are compared", ATTEND_SETTING_WHOLE, 1,
-     1, 4096},
-    {"padding", "80", "20", "padding beside them", ATTEND_SETTING_WHOLE, 1, 8, 4096},
-    {"d", "32", NULL, "width of a head there", ATTEND_SETTING_WHOLE, 1, 1, 1024},
+    {"length", "8", NULL, "tokens of a padded text, in the pictures and models", WHOLE, 1, 2,
+     MASKS_LONGEST},
+    {"real", "5", NULL, "of which so many are no padding", WHOLE, 1, 1, MASKS_LONGEST - 1},
+    {"written", "6", NULL, "tokens that a decoder has written beside them", WHOLE, 1, 1,
+     MASKS_LONGEST},
+    {"tokens", "300", "70", "tokens of the text whose bits are compared", WHOLE, 1, 1, 4096},
+    {"padding", "80", "20", "padding beside them", WHOLE, 1, 8, 4096},
+    {"d", "32", NULL, "width of a head there", WHOLE, 1, 1, 1024},
     {0}};
-
-static int masks_differing(const float *a, size_t lda, const float *b, size_t ldb, int rows,
-                           int width) {
-  int count = 0;
-  for (int i = 0; i < rows; i++)
-    count += memcmp(a + (size_t)i * lda, b + (size_t)i * ldb, (size_t)width * sizeof *a) != 0;
-  return count;
-}
 
 /* ---- pictures ------------------------------------------------------------------------ */
 
@@ -82,11 +72,9 @@ static attend_status look(study_run *r, const picture *p, attend_desc *desc, dou
     wrong += visible != !!attend_visible(desc, 0, i / desc->kv_len, i % desc->kv_len);
     cells[i] = visible ? (double)weights[i] : NAN;
   }
-  TRY(study_claim(r, study_format(r, "pairs-%s", p->name),
-                  study_format(r, "pairs that are seen: %s", p->title), seen, pairs(r, p), 0));
-  return study_claim(r, study_format(r, "rule-%s", p->name),
-                     study_format(r, "weights that differ from `attend_visible`: %s", p->title),
-                     wrong, 0, 0);
+  TRY(study_claim(r, seen, pairs(r, p), 0, "pairs-%s: pairs that are seen: %s", p->name, p->title));
+  return study_claim(r, wrong, 0, 0, "rule-%s: weights that differ from `attend_visible`: %s",
+                     p->name, p->title);
 }
 
 /* Tokens by their number, padding as a stroke; none where there are many. */
@@ -127,26 +115,24 @@ static attend_status draw(study_run *r) {
 static attend_status show_pictures(study_run *r) {
   const int n = study_count(r, "length"), real = study_count(r, "real");
   TRY(study_heading(r, "What a query may see"));
-  TRY(study_say(r,
-                "Texts of one batch are padded to the length of the longest: here %d "
-                "of %d tokens are real. A key padding mask hides columns, from every "
-                "query. A causal mask hides what lies right of the diagonal: later "
-                "tokens, which are what is to be predicted. In "
-                "cross-attention queries are of one text and keys of the other, so "
-                "the picture need not be square, there is no later, and what is "
-                "hidden is the padding of the text that was read. The pictures show "
-                "weights of a query that prefers nothing, 1 over the number of keys "
-                "that it sees; what it does not see is striped, and padding is marked "
-                "by a stroke.",
-                real, n));
+  TRY(study_say(
+      r,
+      "Texts of one batch are padded to the length of the longest: here %d of %d tokens are real. "
+      "A key padding mask hides columns, from every query. A causal mask hides what lies right of "
+      "the diagonal: later tokens, which are what is to be predicted. In cross-attention queries "
+      "are of one text and keys of the other, so the picture need not be square, there is no "
+      "later, and what is hidden is the padding of the text that was read. The pictures show "
+      "weights of a query that prefers nothing, 1 over the number of keys that it sees; what it "
+      "does not see is striped, and padding is marked by a stroke.",
+      real, n));
   TRY(draw(r));
-  return study_say(r,
-                   "Under a causal mask, padding on the right hides nothing from a query of "
-                   "a real token: rows 1 to %d of the fourth and the fifth picture are the "
-                   "same. Only the queries of the padding itself lose keys, and what they "
-                   "give is not used. With the padding on the left the first %d queries see "
-                   "nothing at all: attend gives them zeros.",
-                   real, n - real);
+  return study_say(
+      r,
+      "Under a causal mask, padding on the right hides nothing from a query of a real token: rows "
+      "1 to %d of the fourth and the fifth picture are the same. Only the queries of the padding "
+      "itself lose keys, and what they give is not used. With the padding on the left the first %d "
+      "queries see nothing at all: attend gives them zeros.",
+      real, n - real);
 }
 
 /* ---- bits ----------------------------------------------------------------------------- */
@@ -166,119 +152,86 @@ static const trial trials[] = {{"right-causal", true, false, false, true, SAME},
 enum { TRIALS = sizeof trials / sizeof *trials };
 
 typedef struct {
-  int rows, d;
-  float *q, *k, *v, *o, *lse, *d_o, *dq, *dk, *dv;
-  uint8_t *real; /* [rows] */
+  attend_desc desc;
+  study_pass pass;
 } text;
 
-static attend_status take_text(study_run *r, int rows, text *t) {
-  *t = (text){.rows = rows, .d = study_count(r, "d")};
-  const size_t size = (size_t)rows * (size_t)t->d;
-  float **const all[] = {&t->q, &t->k, &t->v, &t->o, &t->d_o, &t->dq, &t->dk, &t->dv};
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++) TAKE(r, all[i], size);
-  TAKE(r, &t->lse, (size_t)rows);
-  TAKE(r, &t->real, (size_t)rows);
+/* `tokens` real rows from `first` on; around them padding, of which the loss sees nothing. */
+static attend_status make_text(study_run *r, int padding, int first, bool poisoned, text *t) {
+  const int tokens = study_count(r, "tokens"), rows = tokens + padding, d = study_count(r, "d");
+  const size_t size = (size_t)rows * (size_t)d, real = (size_t)tokens * (size_t)d,
+               at = (size_t)first * (size_t)d;
+  uint8_t *is_real = NULL;
+  t->desc = (attend_desc){ATTEND_INIT(attend_desc), .q_len = rows, .kv_len = rows, .dim = d};
+  TRY(study_tensors(r, &t->desc, PADDING, STUDY_GRADIENTS, &t->pass));
+  TAKE(r, &is_real, (size_t)rows);
+  float *q = (float *)t->pass.q, *k = (float *)t->pass.k, *v = (float *)t->pass.v,
+        *d_o = (float *)t->pass.d_o;
+  memset(d_o, 0, size * sizeof *d_o);
+  for (size_t i = 0; poisoned && i < size; i++) k[i] = v[i] = NAN;
+  study_normal(r, QUERY, 0, real, q + at);
+  study_normal(r, KEY, 0, real, k + at);
+  study_normal(r, VALUE, 0, real, v + at);
+  study_normal(r, OUTPUT, 0, real, d_o + at);
+  memset(is_real + first, 1, (size_t)tokens);
+  t->desc.mask.key_mask = is_real;
   return ATTEND_OK;
 }
 
-/* `tokens` real rows from `first` on; around them padding. */
-static attend_status fill(study_run *r, text *t, int first, bool poisoned) {
-  const int tokens = study_count(r, "tokens");
-  const size_t size = (size_t)t->rows * (size_t)t->d, real = (size_t)tokens * (size_t)t->d,
-               at = (size_t)first * (size_t)t->d;
-  study_normal(r, PADDING, 0, size, t->q);
-  study_normal(r, PADDING + 1, 0, size, t->k);
-  study_normal(r, PADDING + 2, 0, size, t->v);
-  if (poisoned)
-    for (size_t i = 0; i < size; i++) t->k[i] = t->v[i] = NAN;
-  study_normal(r, QUERY, 0, real, t->q + at);
-  study_normal(r, KEY, 0, real, t->k + at);
-  study_normal(r, VALUE, 0, real, t->v + at);
-  study_normal(r, OUTPUT, 0, real, t->d_o + at);
-  memset(t->real + first, 1, (size_t)tokens);
-  return ATTEND_OK;
+static attend_status attend_text(study_run *r, text *t, bool causal, bool masked, bool backward) {
+  t->desc.mask.causal = causal ? ATTEND_CAUSAL : ATTEND_NOT_CAUSAL;
+  if (!masked) t->desc.mask.key_mask = NULL;
+  if (!backward) t->pass.d_o = NULL;
+  return study_attend(r, &t->desc, &t->pass);
 }
 
-static attend_status attend_text(study_run *r, const text *t, bool causal, bool masked,
-                                 bool backward) {
-  attend_desc desc = {ATTEND_INIT(attend_desc), .q_len = t->rows, .kv_len = t->rows, .dim = t->d,
-                      .mask = {.causal = causal ? ATTEND_CAUSAL : ATTEND_NOT_CAUSAL,
-                               .key_mask = masked ? t->real : NULL}};
-  return study_attend(r, &desc,
-                      &(study_pass){.q = t->q,
-                                    .k = t->k,
-                                    .v = t->v,
-                                    .o = t->o,
-                                    .lse = t->lse,
-                                    .d_o = backward ? t->d_o : NULL,
-                                    .dq = t->dq,
-                                    .dk = t->dk,
-                                    .dv = t->dv});
-}
-
-static const attend_study_column bits_columns[] = {
-    {"padding", "padding", ATTEND_CELL_TEXT},
-    {"causal", "causal mask", ATTEND_CELL_TEXT},
-    {"masked", "key mask", ATTEND_CELL_TEXT},
-    {"content", "in padded K, V", ATTEND_CELL_TEXT},
-    {"rows", "rows whose bits differ", ATTEND_CELL_COUNT},
-    {"most", "largest difference", ATTEND_CELL_NUMBER},
-    {0}};
-
-static double largest(const float *a, const float *b, size_t n) {
-  double most = 0;
-  for (size_t i = 0; i < n; i++) {
-    double off = fabs((double)a[i] - (double)b[i]);
-    if (!(off <= most)) most = off;
-  }
-  return most;
-}
+static const attend_study_column bits_columns[] = {{"padding", "padding", TEXT},
+                                                   {"causal", "causal mask", TEXT},
+                                                   {"masked", "key mask", TEXT},
+                                                   {"content", "in padded K, V", TEXT},
+                                                   {"rows", "rows whose bits differ", COUNT},
+                                                   {"most", "largest difference", NUMBER},
+                                                   {0}};
 
 static attend_status one_trial(study_run *r, table_store *t, const trial *w) {
   const int tokens = study_count(r, "tokens"), pad = study_count(r, "padding"),
-            first = w->left ? pad : 0;
+            first = w->left ? pad : 0, d = study_count(r, "d");
+  const size_t size = (size_t)tokens * (size_t)d;
   text alone, padded;
-  TRY(take_text(r, tokens, &alone));
-  TRY(take_text(r, tokens + pad, &padded));
-  TRY(fill(r, &alone, 0, false));
-  TRY(fill(r, &padded, first, w->poisoned));
+  double *expected;
+  TRY(make_text(r, 0, 0, false, &alone));
+  TRY(make_text(r, pad, first, w->poisoned, &padded));
   TRY(attend_text(r, &alone, w->causal, false, false));
   TRY(attend_text(r, &padded, w->causal, w->masked, false));
-  const size_t d = (size_t)alone.d;
-  const float *o = padded.o + (size_t)first * d;
-  const int rows = masks_differing(alone.o, d, o, d, tokens, alone.d);
-  TRY(study_word(t, "%s", w->left ? "left" : "right"));
-  TRY(study_word(t, "%s", w->causal ? "yes" : "no"));
-  TRY(study_word(t, "%s", w->masked ? "yes" : "no"));
-  TRY(study_word(t, "%s", w->poisoned ? "NaN" : "numbers"));
-  const double most = largest(alone.o, o, (size_t)tokens * d);
-  TRY(study_row(t, 2, (double)rows, most));
+  TRY(study_doubles(r, alone.pass.o, size, &expected));
+  const float *o = padded.pass.o + first * d;
+  const int rows = study_differing_rows(alone.pass.o, o, tokens, d);
+  const double most = study_gap(o, expected, size);
+  TRY(study_row(t, w->left ? "left" : "right", w->causal ? "yes" : "no", w->masked ? "yes" : "no",
+                w->poisoned ? "NaN" : "numbers", (double)rows, most));
   if (w->expected == ROUNDED)
-    return study_claim(r, study_format(r, "values-%s", w->name),
-                       study_format(r, "largest difference: %s", w->name), most, 0, 1e-5);
-  return study_claim(r, study_format(r, "bits-%s", w->name),
-                     study_format(r, "rows that differ: %s", w->name), rows,
-                     w->expected == SAME ? 0 : tokens, 0);
+    return study_claim(r, most, 0, 1e-5, "values-%s: largest difference: %s", w->name, w->name);
+  return study_claim(r, rows, w->expected == SAME ? 0 : tokens, 0, "bits-%s: rows that differ: %s",
+                     w->name, w->name);
 }
 
-/* Gradients under a causal mask with padding on the right, in which the loss
- * has a part (d_o of padding is not 0) or has not. */
+/* Rows of gradients that padding on the right changes under a causal mask; counted: the
+ * loss has a term for the padding (d_o is not 0 there), and rows of dK alone are counted. */
 static attend_status one_gradient(study_run *r, bool counted, int *rows) {
-  const int tokens = study_count(r, "tokens"), pad = study_count(r, "padding");
+  const int tokens = study_count(r, "tokens"), pad = study_count(r, "padding"),
+            d = study_count(r, "d");
   text alone, padded;
-  TRY(take_text(r, tokens, &alone));
-  TRY(take_text(r, tokens + pad, &padded));
-  TRY(fill(r, &alone, 0, false));
-  TRY(fill(r, &padded, 0, false));
-  const size_t d = (size_t)alone.d, real = (size_t)tokens * d;
-  if (counted) study_normal(r, PADDING, 0, (size_t)pad * d, padded.d_o + real);
+  TRY(make_text(r, 0, 0, false, &alone));
+  TRY(make_text(r, pad, 0, false, &padded));
+  if (counted)
+    study_normal(r, PADDING, 0, (size_t)(pad * d), (float *)padded.pass.d_o + tokens * d);
   TRY(attend_text(r, &alone, true, false, true));
   TRY(attend_text(r, &padded, true, false, true));
-  *rows = masks_differing(alone.dk, d, padded.dk, d, tokens, alone.d);
-  if (!counted) {
-    *rows += masks_differing(alone.dq, d, padded.dq, d, tokens, alone.d);
-    *rows += masks_differing(alone.dv, d, padded.dv, d, tokens, alone.d);
-  }
+  const study_pass *a = &alone.pass, *b = &padded.pass;
+  *rows = study_differing_rows(a->dk, b->dk, tokens, d);
+  if (counted) return ATTEND_OK;
+  *rows += study_differing_rows(a->dq, b->dq, tokens, d);
+  *rows += study_differing_rows(a->dv, b->dv, tokens, d);
   return ATTEND_OK;
 }
 
@@ -288,30 +241,27 @@ static attend_status show_bits(study_run *r) {
   table_store *t;
   TRY(study_heading(r, "Shown by bits"));
   TRY(study_say(r,
-                "%d tokens pass through attention alone and with %d places of padding "
-                "beside them. If the padding is not seen, the rows of the tokens have "
-                "the same bits, and NaN in the keys and values of the padding does "
-                "not change them.",
+                "%d tokens pass through attention alone and with %d places of padding beside them. "
+                "If the padding is not seen, the rows of the tokens have the same bits, and NaN in "
+                "the keys and values of the padding does not change them.",
                 tokens, study_count(r, "padding")));
-  TRY(study_table(r, "bits", "Outputs of the tokens, alone and padded", bits_columns, &t));
+  TRY(study_table(r, &t, "bits", bits_columns, "Outputs of the tokens, alone and padded"));
   for (int i = 0; i < TRIALS; i++) TRY(one_trial(r, t, &trials[i]));
   TRY(one_gradient(r, false, &without));
   TRY(one_gradient(r, true, &with));
-  TRY(study_claim(r, "gradients", "rows of dQ, dK, dV that right padding changes", without, 0, 0));
-  TRY(study_claim(r, "gradients-counted", "rows of dK that change if the padding is in the loss",
-                  with, tokens, 0));
-  return study_say(r,
-                   "So padding on the right needs no key mask under a causal one; without "
-                   "the causal mask, or on the left, every row changes. A key mask mends "
-                   "that: to the bit on the right, and to rounding on the left, where the "
-                   "text stands at other positions and sums are taken over blocks of keys "
-                   "that begin at fixed ones. Gradients keep "
-                   "their "
-                   "bits too (%d rows of dQ, dK and dV differ), as long as the loss leaves "
-                   "the padding out: the padding's own queries do see the text, and with a "
-                   "loss on them %d of %d rows of dK change. The causal mask spares the key "
-                   "mask, not the mask of the loss.",
-                   without, with, tokens);
+  TRY(study_claim(r, without, 0, 0, "gradients: rows of dQ, dK, dV that right padding changes"));
+  TRY(study_claim(r, with, tokens, 0,
+                  "gradients-counted: rows of dK that change if the padding is in the loss"));
+  return study_say(
+      r,
+      "So padding on the right needs no key mask under a causal one; without the causal mask, or "
+      "on the left, every row changes. A key mask mends that: to the bit on the right, and to "
+      "rounding on the left, where the text stands at other positions and sums are taken over "
+      "blocks of keys that begin at fixed ones. Gradients keep their bits too (%d rows of dQ, dK "
+      "and dV differ), as long as the loss leaves the padding out: the padding's own queries do "
+      "see the text, and with a loss on them %d of %d rows of dK change. The causal mask spares "
+      "the key mask, not the mask of the loss.",
+      without, with, tokens);
 }
 
 /* ---- models ---------------------------------------------------------------- */
@@ -438,28 +388,26 @@ static const char *const role_titles[ATTEND_ROLES] = {"encoder self-attention",
                                                       "decoder self-attention", "cross-attention"};
 
 static const attend_study_column module_columns[] = {
-    {"model", "model", ATTEND_CELL_TEXT},
-    {"module", "module", ATTEND_CELL_TEXT},
-    {"causal", "causal mask", ATTEND_CELL_TEXT},
-    {"later", "weight on later tokens", ATTEND_CELL_NUMBER},
-    {"without", "weight on padding, no key mask", ATTEND_CELL_NUMBER},
-    {"with", "with it", ATTEND_CELL_NUMBER},
-    {"needed", "key mask needed", ATTEND_CELL_TEXT},
+    {"model", "model", TEXT},
+    {"module", "module", TEXT},
+    {"causal", "causal mask", TEXT},
+    {"later", "weight on later tokens", NUMBER},
+    {"without", "weight on padding, no key mask", NUMBER},
+    {"with", "with it", NUMBER},
+    {"needed", "key mask needed", TEXT},
     {0}};
 
 static attend_status claim(study_run *r, const module *m, bool causal, const witness *with,
                            const witness *without) {
   const char *role = attend_role_name(m->role);
-  TRY(study_claim(r, study_format(r, "causal-%s-%s", m->family, role),
-                  study_format(r, "%s, %s: a causal mask", m->title, role_titles[m->role]), causal,
-                  m->causal, 0));
-  TRY(study_claim(r, study_format(r, "needed-%s-%s", m->family, role),
-                  study_format(r, "%s, %s: a key mask is needed", m->title, role_titles[m->role]),
-                  without->padding[m->role] > 0, m->key_mask, 0));
-  return study_claim(
-      r, study_format(r, "padding-%s-%s", m->family, role),
-      study_format(r, "%s, %s: weight on padding with its masks", m->title, role_titles[m->role]),
-      with->padding[m->role], 0, 0);
+  TRY(study_claim(r, causal, m->causal, 0, "causal-%s-%s: %s, %s: a causal mask", m->family, role,
+                  m->title, role_titles[m->role]));
+  TRY(study_claim(r, without->padding[m->role] > 0, m->key_mask, 0,
+                  "needed-%s-%s: %s, %s: a key mask is needed", m->family, role, m->title,
+                  role_titles[m->role]));
+  return study_claim(r, with->padding[m->role], 0, 0,
+                     "padding-%s-%s: %s, %s: weight on padding with its masks", m->family, role,
+                     m->title, role_titles[m->role]);
 }
 
 static attend_status show_module(study_run *r, table_store *t, const module *m,
@@ -469,12 +417,10 @@ static attend_status show_module(study_run *r, table_store *t, const module *m,
   if (!attend_model_attention(model, m->role, 0, &desc))
     return study_fail(r, ATTEND_INVALID, "%s has no %s", m->family, role_titles[m->role]);
   const bool causal = desc.mask.causal != ATTEND_NOT_CAUSAL;
-  TRY(study_word(t, "%s (%s)", m->title, m->family));
-  TRY(study_word(t, "%s", role_titles[m->role]));
-  TRY(study_word(t, "%s", causal ? "yes" : "no"));
-  TRY(study_cell(t, m->role == ATTEND_CROSS ? NAN : with->later[m->role]));
-  TRY(study_row(t, 2, without->padding[m->role], with->padding[m->role]));
-  TRY(study_word(t, "%s", without->padding[m->role] > 0 ? "yes" : "no"));
+  TRY(study_row(t, study_format(r, "%s (%s)", m->title, m->family), role_titles[m->role],
+                causal ? "yes" : "no", m->role == ATTEND_CROSS ? NAN : with->later[m->role],
+                without->padding[m->role], with->padding[m->role],
+                without->padding[m->role] > 0 ? "yes" : "no"));
   return claim(r, m, causal, with, without);
 }
 
@@ -511,10 +457,8 @@ static attend_status same_bits(study_run *r, const module *m, attend_model *mode
   TAKE(r, &by_itself, (size_t)rows * (size_t)width);
   TRY(last_rows(model, b, PADDED, rows, width, beside));
   TRY(last_rows(model, &one, 0, rows, width, by_itself));
-  return study_claim(r, study_format(r, "model-%s", m->family),
-                     study_format(r, "%s: tokens whose bits padding changes", m->title),
-                     masks_differing(beside, (size_t)width, by_itself, (size_t)width, rows, width),
-                     0, 0);
+  return study_claim(r, study_differing_rows(beside, by_itself, rows, width), 0, 0,
+                     "model-%s: %s: tokens whose bits padding changes", m->family, m->title);
 }
 
 /* ---- all of them ------------------------------------------------------------------------- */
@@ -554,33 +498,31 @@ static attend_status masks_of_models(study_run *r) {
   table_store *table;
   TRY(study_heading(r, "Which module has which mask"));
   TRY(study_say(r,
-                "Three small untrained models read a batch of two texts, the second "
-                "padded on the right from %d to %d tokens (and in a decoder from %d to "
-                "%d). Once with its length, once without. The table has "
-                "the largest weight that any head of any layer gives from a real token "
-                "to padding, and to later real tokens.",
+                "Three small untrained models read a batch of two texts, the second padded on the "
+                "right from %d to %d tokens (and in a decoder from %d to %d). Once with its "
+                "length, once without. The table has the largest weight that any head of any layer "
+                "gives from a real token to padding, and to later real tokens.",
                 t.real[PADDED], b.n, t.written_real[PADDED], b.written));
-  TRY(study_table(r, "modules", "Largest weights of a real token", module_columns, &table));
+  TRY(study_table(r, &table, "modules", module_columns, "Largest weights of a real token"));
   for (int i = 0; i < MODULES; i++)
     if (i == 0 || strcmp(modules[i].family, modules[i - 1].family))
       TRY(ask_family(r, table, i, &b));
-  return study_say(r,
-                   "This is the documents' answer. An encoder has a key padding mask and no "
-                   "other. A decoder has a causal mask, under which a real token gives "
-                   "nothing to padding on its right even without the length. An "
-                   "encoder-decoder has key padding masks on the encoder's self-attention "
-                   "and on cross-attention, whose keys are the same padded text, and a "
-                   "causal mask on the decoder's self-attention. With these masks, what the "
-                   "last layer gives to the real tokens has the same bits as that of the "
-                   "text alone.");
+  return study_say(
+      r,
+      "This is the documents' answer. An encoder has a key padding mask and no other. A decoder "
+      "has a causal mask, under which a real token gives nothing to padding on its right even "
+      "without the length. An encoder-decoder has key padding masks on the encoder's "
+      "self-attention and on cross-attention, whose keys are the same padded text, and a causal "
+      "mask on the decoder's self-attention. With these masks, what the last layer gives to the "
+      "real tokens has the same bits as that of the text alone.");
 }
 
 static attend_status run(study_run *r) {
   if (study_count(r, "real") >= study_count(r, "length"))
-    return study_fail(r, ATTEND_INVALID,
-                      "real is %d and length is %d: choose fewer real tokens, "
-                      "so that there is padding",
-                      study_count(r, "real"), study_count(r, "length"));
+    return study_fail(
+        r, ATTEND_INVALID,
+        "real is %d and length is %d: choose fewer real tokens, so that there is padding",
+        study_count(r, "real"), study_count(r, "length"));
   TRY(show_pictures(r));
   TRY(study_step(r, 0.2));
   TRY(masks_of_models(r));
@@ -591,9 +533,8 @@ static attend_status run(study_run *r) {
 const study_topic study_masks = {
     {.name = "masks",
      .title = "Masks: padding, causal, both",
-     .question = "Which attention of an encoder, a decoder and an "
-                 "encoder-decoder has which mask, and when does padding need "
-                 "one?",
+     .question = "Which attention of an encoder, a decoder and an encoder-decoder has which mask, "
+                 "and when does padding need one?",
      .answers = "002 1(e), 004 2(b)",
      .settings = settings},
     run};

@@ -6,14 +6,13 @@
 enum { INPUT = 1, LONG = 2, DATA = 3, WEIGHTS = 4, TARGET = 5, MOST = 16 };
 
 static const attend_setting settings[] = {
-    {"rows", "5", NULL, "batch B of the table of dependences", ATTEND_SETTING_WHOLE, 1, 2, 32},
-    {"columns", "8", NULL, "width D of it", ATTEND_SETTING_WHOLE, 1, 2, 32},
-    {"d", "4,64,1024", "4,64", "widths whose lengths are measured", ATTEND_SETTING_WHOLE, MOST, 2,
-     65536},
-    {"gamma", "0.5,3", NULL, "scales of layer norm", ATTEND_SETTING_NUMBERS, 8, 0.001, 1000},
-    {"beta", "0,-2", NULL, "its biases", ATTEND_SETTING_NUMBERS, 8, -1000, 1000},
-    {"batch", "256", "64", "rows whose gradient is accumulated", ATTEND_SETTING_WHOLE, 1, 2, 8192},
-    {"width", "32", NULL, "width of that layer", ATTEND_SETTING_WHOLE, 1, 2, 512},
+    {"rows", "5", NULL, "batch B of the table of dependences", WHOLE, 1, 2, 32},
+    {"columns", "8", NULL, "width D of it", WHOLE, 1, 2, 32},
+    {"d", "4,64,1024", "4,64", "widths whose lengths are measured", WHOLE, MOST, 2, 65536},
+    {"gamma", "0.5,3", NULL, "scales of layer norm", REAL, 8, 0.001, 1000},
+    {"beta", "0,-2", NULL, "its biases", REAL, 8, -1000, 1000},
+    {"batch", "256", "64", "rows whose gradient is accumulated", WHOLE, 1, 2, 8192},
+    {"width", "32", NULL, "width of that layer", WHOLE, 1, 2, 512},
     {0}};
 
 /* STORED: batch norm with moments that were averaged before, as models run
@@ -107,79 +106,70 @@ static attend_status depend(study_run *r, norm_kind kind, dependence *d) {
   return differentiate(r, kind, d);
 }
 
-static const attend_study_column depend_columns[] = {
-    {"part", "part", ATTEND_CELL_TEXT},
-    {"input", "y(i,j) depends on", ATTEND_CELL_TEXT},
-    {"layer", "layer norm", ATTEND_CELL_TEXT},
-    {"layer_slope", "largest |∂y/∂x|", ATTEND_CELL_NUMBER},
-    {"batch", "batch norm", ATTEND_CELL_TEXT},
-    {"batch_slope", "largest |∂y/∂x|", ATTEND_CELL_NUMBER},
-    {"stored", "batch norm, stored moments", ATTEND_CELL_TEXT},
-    {"stored_slope", "largest |∂y/∂x|", ATTEND_CELL_NUMBER},
-    {0}};
+static const attend_study_column depend_columns[] = {{"part", "part", TEXT},
+                                                     {"input", "y(i,j) depends on", TEXT},
+                                                     {"layer", "layer norm", TEXT},
+                                                     {"layer_slope", "largest |∂y/∂x|", NUMBER},
+                                                     {"batch", "batch norm", TEXT},
+                                                     {"batch_slope", "largest |∂y/∂x|", NUMBER},
+                                                     {"stored", "batch norm, stored moments", TEXT},
+                                                     {"stored_slope", "largest |∂y/∂x|", NUMBER},
+                                                     {0}};
 
 static attend_status say_dependences(study_run *r, const dependence *d) {
   table_store *t;
-  TRY(study_table(r, "depends",
-                  study_format(r,
-                               "Changes of y when one x moves, X of %d rows "
-                               "and %d columns (i' ≠ i, j' ≠ j)",
-                               d->rows, d->columns),
-                  depend_columns, &t));
+  TRY(study_table(r, &t, "depends", depend_columns,
+                  "Changes of y when one x moves, X of %d rows and %d columns (i' ≠ i, j' ≠ j)",
+                  d->rows, d->columns));
   for (int p = 0; p < 4; p++) {
-    TRY(study_word(t, "(%s)", numerals[p]));
-    TRY(study_word(t, "%s", parts[p]));
+    TRY(study_word(t, study_format(r, "(%s)", numerals[p])));
+    TRY(study_word(t, parts[p]));
     for (int k = 0; k < KINDS; k++) {
-      TRY(study_word(t, "%s", d[k].any[p] ? "yes" : "no"));
+      TRY(study_word(t, d[k].any[p] ? "yes" : "no"));
       TRY(study_cell(t, d[k].most[p]));
-      TRY(study_claim(r, study_format(r, "depends-%s-%s", norms[k].name, numerals[p]),
-                      study_format(r, "%s: y(i,j) depends on %s", norms[k].title, parts[p]),
-                      d[k].any[p] > 0, marked[k][p], 0));
+      TRY(study_claim(r, d[k].any[p] > 0, marked[k][p], 0,
+                      "depends-%s-%s: %s: y(i,j) depends on %s", norms[k].name, numerals[p],
+                      norms[k].title, parts[p]));
     }
   }
   return ATTEND_OK;
 }
 
 static attend_plot_panel slopes(const dependence *d, const char *title) {
-  return (attend_plot_panel){.kind = ATTEND_PLOT_HEAT,
-                             .title = title,
-                             .x = {.label = "input x, row after row"},
-                             .y = {.label = "output y"},
-                             .rows = (size_t)d->n,
-                             .columns = (size_t)d->n,
-                             .cells = d->slope,
-                             .diverging = 1};
+  const size_t n = (size_t)d->n;
+  attend_plot_panel panel = study_heat(title, "input x, row after row", "output y", n, n, d->slope,
+                                       (attend_plot_axis){0});
+  panel.diverging = 1;
+  return panel;
 }
 
 static attend_status dependences(study_run *r) {
   dependence d[KINDS];
   for (int k = 0; k < KINDS; k++) TRY(depend(r, (norm_kind)k, &d[k]));
   TRY(study_say(r,
-                "Layer norm takes mean and variance over the elements of a "
-                "row, batch norm over the rows of a column. Which inputs "
-                "does `y(i,j)` depend on? Each input is moved a little, and "
-                "whatever output changes by a single bit depends on it."));
+                "Layer norm takes mean and variance over the elements of a row, batch norm over "
+                "the rows of a column. Which inputs does `y(i,j)` depend on? Each input is moved a "
+                "little, and whatever output changes by a single bit depends on it."));
   TRY(say_dependences(r, d));
   attend_plot_panel panels[] = {slopes(&d[LAYER], "Layer norm: ∂y/∂x"),
                                 slopes(&d[BATCH], "Batch norm: ∂y/∂x")};
-  TRY(study_figure(r, "norms-slopes", &(attend_plot){.count = 2, .across = 2, .panels = panels}));
+  TRY(study_plot(r, "norms-slopes", 2, panels));
   return study_say(r,
-                   "Layer norm: (i) and (iii). Batch norm: (i) and (ii). The pictures are "
-                   "the whole Jacobians: blocks of a row with itself, and diagonals that "
-                   "join equal columns of all rows. After training batch norm uses moments "
-                   "that it averaged before, and then an output depends on its own input "
-                   "alone, (i): the model that is tested is not the one that was trained. "
-                   "Layer norm is the same in both.");
+                   "Layer norm: (i) and (iii). Batch norm: (i) and (ii). The pictures are the "
+                   "whole Jacobians: blocks of a row with itself, and diagonals that join equal "
+                   "columns of all rows. After training batch norm uses moments that it averaged "
+                   "before, and then an output depends on its own input alone, (i): the model that "
+                   "is tested is not the one that was trained. Layer norm is the same in both.");
 }
 
 /* ---- how long the output is ------------------------------------------------------------ */
 
-static const attend_study_column length_columns[] = {{"d", "d", ATTEND_CELL_COUNT},
-                                                     {"gamma", "γ", ATTEND_CELL_NUMBER},
-                                                     {"beta", "β", ATTEND_CELL_NUMBER},
-                                                     {"length", "‖y - β1‖", ATTEND_CELL_NUMBER},
-                                                     {"predicted", "γ√d", ATTEND_CELL_NUMBER},
-                                                     {"mean", "mean of y", ATTEND_CELL_NUMBER},
+static const attend_study_column length_columns[] = {{"d", "d", COUNT},
+                                                     {"gamma", "γ", NUMBER},
+                                                     {"beta", "β", NUMBER},
+                                                     {"length", "‖y - β1‖", NUMBER},
+                                                     {"predicted", "γ√d", NUMBER},
+                                                     {"mean", "mean of y", NUMBER},
                                                      {0}};
 
 /* |y - beta 1| of the layer norm of a row with this deviation. */
@@ -207,15 +197,14 @@ static attend_status length_of(study_run *r, int d, double sigma, double gamma, 
 }
 
 /* Rounding of y is relative to its elements, |gamma z + beta|. */
-static attend_status length_row(study_run *r, int d, double gamma, double beta, table_store *t) {
-  const double predicted = gamma * sqrt((double)d);
+static attend_status length_row(study_run *r, table_store *t, double d, double gamma, double beta) {
+  const double predicted = gamma * sqrt(d);
   double mean, length;
-  TRY(length_of(r, d, 5, gamma, beta, 0, &mean, &length));
-  TRY(study_row(t, 6, (double)d, gamma, beta, length, predicted, mean));
-  return study_claim(
-      r, study_format(r, "length-d%d-gamma%g-beta%g", d, gamma, beta),
-      study_format(r, "|y - beta 1| at d = %d, gamma = %g, beta = %g", d, gamma, beta), length,
-      predicted, 4e-6 * (gamma + fabs(beta)) * sqrt((double)d));
+  TRY(length_of(r, (int)d, 5, gamma, beta, 0, &mean, &length));
+  TRY(study_row(t, d, gamma, beta, length, predicted, mean));
+  return study_claim(r, length, predicted, 4e-6 * (gamma + fabs(beta)) * sqrt(d),
+                     "length-d%g-gamma%g-beta%g: |y - beta 1| at d = %g, gamma = %g, beta = %g", d,
+                     gamma, beta, d, gamma, beta);
 }
 
 static attend_status lengths(study_run *r) {
@@ -224,10 +213,10 @@ static attend_status lengths(study_run *r) {
   const double *gamma = study_list(r, "gamma", &ng);
   const double *beta = study_list(r, "beta", &nb);
   table_store *t;
-  TRY(study_table(r, "lengths", "Layer norm of random rows, ε = 0", length_columns, &t));
+  TRY(study_table(r, &t, "lengths", length_columns, "Layer norm of random rows, ε = 0"));
   for (size_t i = 0; i < nd; i++)
     for (size_t g = 0; g < ng; g++)
-      for (size_t b = 0; b < nb; b++) TRY(length_row(r, (int)d[i], gamma[g], beta[b], t));
+      for (size_t b = 0; b < nb; b++) TRY(length_row(r, t, d[i], gamma[g], beta[b]));
   return ATTEND_OK;
 }
 
@@ -240,9 +229,8 @@ static attend_status shrink(study_run *r) {
   const int d = (int)list[nd - 1];
   double sigma[LINE], predicted[LINE], at[SPREADS], share[SPREADS];
   double mean, worst = 0;
-  float *x = NULL, moments[2];
-  TAKE(r, &x, (size_t)d);
-  study_normal(r, LONG, 0, (size_t)d, x);
+  float *x, moments[2];
+  TRY(study_draw(r, LONG, (size_t)d, &x));
   attend_batch_moments(r->ctx, d, 1, x, 1, moments, moments + 1);
   for (int i = 0; i < LINE; i++) {
     sigma[i] = pow(10, -4 + 0.5 * i / FINE);
@@ -252,23 +240,17 @@ static attend_status shrink(study_run *r) {
     at[i / FINE] = sigma[i];
     TRY(length_of(r, d, sigma[i], 1, 0, eps, &mean, &share[i / FINE]));
     share[i / FINE] /= sqrt((double)d);
-    const double e = fabs(share[i / FINE] / predicted[i] - 1);
-    if (e > worst) worst = e;
+    worst = fmax(worst, fabs(share[i / FINE] / predicted[i] - 1));
   }
-  TRY(study_claim(r, "eps",
-                  "|y - beta 1| with eps over gamma sqrt(d s^2/(s^2 + eps)), "
-                  "less 1",
-                  worst, 0, 2e-5));
-  attend_plot_series series[] = {{"predicted: √(s²/(s² + ε))", LINE, sigma, predicted, .points = 0},
+  TRY(study_claim(r, worst, 0, 2e-5,
+                  "eps: |y - beta 1| with eps over gamma sqrt(d s^2/(s^2 + eps)), less 1"));
+  attend_plot_series series[] = {{.name = "predicted: √(s²/(s² + ε))", LINE, sigma, predicted},
                                  {"measured", SPREADS, at, share, .points = 2}};
-  attend_plot_panel panel = {
-      .title = study_format(r, "Length of a normed row, ε = %g, d = %d", (double)eps, d),
-      .x = {.label = "standard deviation of the elements of x", .log = 1},
-      .y = {.label = "‖y - β1‖ / (γ√d)", .low = 0, .high = 1.1},
-      .key = ATTEND_KEY_ABOVE,
-      .count = 2,
-      .series = series};
-  return study_figure(r, "norms-length", &(attend_plot){.count = 1, .panels = &panel});
+  attend_plot_panel panel =
+      study_lines(study_format(r, "Length of a normed row, ε = %g, d = %d", (double)eps, d),
+                  study_log("standard deviation of the elements of x"),
+                  study_range("‖y - β1‖ / (γ√d)", 0, 1.1), 2, series);
+  return study_plot(r, "norms-length", 1, &panel);
 }
 
 /* ---- gradients of small batches ----------------------------------------------------------- */
@@ -286,23 +268,19 @@ typedef struct {
 
 static attend_status make_layer(study_run *r, layer *l) {
   *l = (layer){.batch = study_count(r, "batch"), .n = study_count(r, "width")};
-  l->ld = (l->n + 15) / 16 * 16;
+  l->ld = study_padded(l->n);
   const size_t rows = (size_t)l->batch * (size_t)l->ld, square = (size_t)l->n * (size_t)l->n;
-  TAKE(r, &l->u, 5 * rows);
-  l->target = l->u + rows;
-  l->a = l->target + rows;
-  l->y = l->a + rows;
-  l->dy = l->y + rows;
-  TAKE(r, &l->w, 2 * square + 2 * (size_t)l->n);
-  l->gradient = l->w + square;
-  l->moments = l->gradient + square;
+  TRY(study_draw(r, DATA, rows, &l->u));
+  TRY(study_draw(r, TARGET, rows, &l->target));
+  TRY(study_draw(r, WEIGHTS, square, &l->w));
+  TAKE(r, &l->a, rows);
+  TAKE(r, &l->y, rows);
+  TAKE(r, &l->dy, rows);
+  TAKE(r, &l->gradient, square);
+  TAKE(r, &l->moments, 2 * (size_t)l->n);
   TRY(study_take(r, attend_linear_weight_grad_bytes(r->ctx, l->batch, l->n, l->n) + 1, 1,
                  &l->work));
-  study_normal(r, DATA, 0, rows, l->u);
-  study_normal(r, TARGET, 0, rows, l->target);
-  study_normal(r, WEIGHTS, 0, square, l->w);
-  attend_linear_part part = {.weight = l->w, .outputs = l->n};
-  return attend_linear_create(r->ctx, ATTEND_WEIGHTS_F32, l->n, 1, &part, &l->linear);
+  return study_linear(r, l->n, l->n, l->w, &l->linear);
 }
 
 /* The gradient of rows [from, from + rows) is added to l->gradient. */
@@ -327,23 +305,16 @@ static void add_gradient(attend_context *ctx, layer *l, norm_kind kind, int from
 static double difference(attend_context *ctx, layer *l, norm_kind kind, int rows,
                          const float *whole) {
   const size_t n = (size_t)l->n * (size_t)l->n;
-  double off = 0, all = 0;
   memset(l->gradient, 0, n * sizeof *l->gradient);
   for (int i = 0; i < l->batch; i += rows)
     add_gradient(ctx, l, kind, i, rows < l->batch - i ? rows : l->batch - i);
-  for (size_t i = 0; i < n; i++) {
-    const double e = (double)l->gradient[i] - (double)whole[i];
-    off += e * e;
-    all += (double)whole[i] * (double)whole[i];
-  }
-  return sqrt(off / all);
+  return study_distance(l->gradient, whole, n);
 }
 
-static const attend_study_column accumulate_columns[] = {
-    {"rows", "rows of a small batch", ATTEND_CELL_COUNT},
-    {"layer", "layer norm", ATTEND_CELL_SMALL},
-    {"batch", "batch norm", ATTEND_CELL_SMALL},
-    {0}};
+static const attend_study_column accumulate_columns[] = {{"rows", "rows of a small batch", COUNT},
+                                                         {"layer", "layer norm", SMALL},
+                                                         {"batch", "batch norm", SMALL},
+                                                         {0}};
 
 enum { SIZES = 14 };
 
@@ -370,37 +341,30 @@ static attend_status claim_sums(study_run *r, const double *size, double off[2][
                                 size_t count) {
   for (size_t i = 0; i < count; i++) {
     const int m = (int)size[i];
-    TRY(study_claim(r, study_format(r, "sum-layer-%d", m),
-                    study_format(r, "layer norm: batches of %d against one, |Δ|/|∇|", m),
-                    off[LAYER][i], 0, 2e-5));
-    TRY(study_claim(r, study_format(r, "differs-batch-%d", m),
-                    study_format(r, "batch norm: batches of %d give another gradient", m),
-                    off[BATCH][i] > 1e-3, 1, 0));
+    TRY(study_claim(r, off[LAYER][i], 0, 2e-5,
+                    "sum-layer-%d: layer norm: batches of %d against one, |Δ|/|∇|", m, m));
+    TRY(study_claim(r, off[BATCH][i] > 1e-3, 1, 0,
+                    "differs-batch-%d: batch norm: batches of %d give another gradient", m, m));
   }
-  return study_claim(r, "batch-of-one",
-                     "batch norm: |Δ|/|∇| with batches of 1, whose gradient "
-                     "is 0",
-                     off[BATCH][0], 1, 1e-6);
+  return study_claim(r, off[BATCH][0], 1, 1e-6,
+                     "batch-of-one: batch norm: |Δ|/|∇| with batches of 1, whose gradient is 0");
 }
 
 static attend_status say_sums(study_run *r, const layer *l, const double *size,
                               double off[2][SIZES], size_t n) {
   table_store *t;
-  TRY(study_table(r, "accumulation",
-                  study_format(r,
-                               "Sum of the gradients of small batches against "
-                               "that of all %d rows: ‖difference‖ / ‖gradient‖",
-                               l->batch),
-                  accumulate_columns, &t));
-  for (size_t i = 0; i < n; i++) TRY(study_row(t, 3, size[i], off[LAYER][i], off[BATCH][i]));
+  TRY(study_table(r, &t, "accumulation", accumulate_columns,
+                  "Sum of the gradients of small batches against that of all %d rows: ‖difference‖ "
+                  "/ ‖gradient‖",
+                  l->batch));
+  for (size_t i = 0; i < n; i++) TRY(study_row(t, size[i], off[LAYER][i], off[BATCH][i]));
   attend_plot_series series[] = {{"batch norm", n, size, off[BATCH], .points = 1},
                                  {"layer norm", n, size, off[LAYER], .points = 1, .dashed = 1}};
-  attend_plot_panel panel = {.title = study_format(r, "Gradient of %d rows, accumulated", l->batch),
-                             .x = {.label = "rows of a small batch", .log = 1},
-                             .y = {.label = "‖difference‖ / ‖gradient‖", .log = 1},
-                             .count = 2,
-                             .series = series};
-  return study_figure(r, "norms-accumulation", &(attend_plot){.count = 1, .panels = &panel});
+  attend_plot_panel panel = study_lines(
+      study_format(r, "Gradient of %d rows, accumulated", l->batch),
+      study_log("rows of a small batch"), study_log("‖difference‖ / ‖gradient‖"), 2, series);
+  panel.key = ATTEND_KEY_AUTO;
+  return study_plot(r, "norms-accumulation", 1, &panel);
 }
 
 static attend_status small_batches(study_run *r, layer *l) {
@@ -408,17 +372,16 @@ static attend_status small_batches(study_run *r, layer *l) {
   size_t n = 0;
   TRY(accumulate(r, l, size, off, &n));
   TRY(claim_sums(r, size, off, n));
-  TRY(study_say(r,
-                "Where a batch of %d rows does not fit, one adds up the gradients of "
-                "small batches. With layer norm a row's loss depends on that row alone, "
-                "so the sum is the gradient of the whole. With batch norm every small "
-                "batch has moments of its own: another function is differentiated. Here "
-                "a linear layer, a norm and a squared error: with batches of %d rows "
-                "batch norm's gradient is off by %.1f %%, layer norm's by %.0e, which is "
-                "rounding. With one row batch norm gives y = β whatever x is, and no "
-                "gradient comes through at all; with two it gives β ± γ, flat but for "
-                "a step of width √ε where both rows are alike, which is steep.",
-                l->batch, (int)size[n - 1], 100 * off[BATCH][n - 1], off[LAYER][n - 1]));
+  TRY(study_say(
+      r,
+      "Where a batch of %d rows does not fit, one adds up the gradients of small batches. With "
+      "layer norm a row's loss depends on that row alone, so the sum is the gradient of the whole. "
+      "With batch norm every small batch has moments of its own: another function is "
+      "differentiated. Here a linear layer, a norm and a squared error: with batches of %d rows "
+      "batch norm's gradient is off by %.1f %%, layer norm's by %.0e, which is rounding. With one "
+      "row batch norm gives y = β whatever x is, and no gradient comes through at all; with two it "
+      "gives β ± γ, flat but for a step of width √ε where both rows are alike, which is steep.",
+      l->batch, (int)size[n - 1], 100 * off[BATCH][n - 1], off[LAYER][n - 1]));
   return say_sums(r, l, size, off, n);
 }
 
@@ -426,30 +389,27 @@ static attend_status run(study_run *r) {
   layer l;
   TRY(dependences(r));
   TRY(study_heading(r, "A normed row has one length"));
-  TRY(study_say(r,
-                "`z = (x - μ1)/σ` has mean 0 and mean square 1, so `‖z‖ = "
-                "√d` and `‖y - β1‖ = γ√d`, whatever x was: the outputs lie "
-                "on a sphere around β1, in the plane of mean β."));
+  TRY(study_say(
+      r,
+      "`z = (x - μ1)/σ` has mean 0 and mean square 1, so `‖z‖ = √d` and `‖y - β1‖ = γ√d`, whatever "
+      "x was: the outputs lie on a sphere around β1, in the plane of mean β."));
   TRY(lengths(r));
   TRY(study_say(r,
-                "That is with ε = 0, where a row of equal elements would be "
-                "0/0. With ε = %g the length is `γ√(d s²/(s² + ε))`, s² the "
-                "variance of the row: it falls below γ√d once s comes near "
-                "√ε = %.2g.",
+                "That is with ε = 0, where a row of equal elements would be 0/0. With ε = %g the "
+                "length is `γ√(d s²/(s² + ε))`, s² the variance of the row: it falls below γ√d "
+                "once s comes near √ε = %.2g.",
                 (double)eps, sqrt((double)eps)));
   TRY(shrink(r));
   TRY(study_heading(r, "Accumulated gradients"));
-  attend_status status = make_layer(r, &l);
-  if (!status) status = small_batches(r, &l);
-  if (l.linear) attend_linear_free(l.linear);
-  return status;
+  TRY(make_layer(r, &l));
+  return small_batches(r, &l);
 }
 
 const study_topic study_norms = {
     {.name = "norms",
      .title = "Layer norm and batch norm",
-     .question = "Which inputs does a normed output depend on, how long is it, "
-                 "and do gradients of small batches add up?",
+     .question = "Which inputs does a normed output depend on, how long is it, and do gradients of "
+                 "small batches add up?",
      .answers = "004 3(a), (b)",
      .settings = settings},
     run};

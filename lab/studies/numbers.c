@@ -1,9 +1,68 @@
-/* Numbers that studies have in common: moments, quantiles, exponents, times. */
+/* Numbers that studies have in common: errors, moments, quantiles, exponents, times. */
 #include <stdlib.h>
 #include <time.h>
 
 #include "numeric/svd.h"
 #include "studies/study.h"
+
+double study_gap(const float *a, const double *b, size_t n) {
+  double most = 0;
+  for (size_t i = 0; i < n; i++) {
+    const double gap = fabs((double)a[i] - b[i]);
+    if (!(gap <= most)) most = gap;
+  }
+  return most;
+}
+
+double study_relative_gap(const float *a, const double *b, size_t n) {
+  double unit = 0;
+  for (size_t i = 0; i < n; i++) unit = fmax(unit, fabs(b[i]));
+  return study_gap(a, b, n) / (unit > 0 ? unit : 1);
+}
+
+double study_distance(const float *a, const float *b, size_t n) {
+  double gap = 0, size = 0;
+  for (size_t i = 0; i < n; i++) {
+    const double e = (double)a[i] - (double)b[i];
+    gap += e * e;
+    size += (double)b[i] * (double)b[i];
+  }
+  return sqrt(gap / size);
+}
+
+double study_differing(const float *a, const float *b, size_t n) {
+  size_t count = 0;
+  while (n-- > 0) count += memcmp(a++, b++, sizeof *a) != 0;
+  return (double)count;
+}
+
+int study_differing_rows(const float *a, const float *b, int rows, int width) {
+  int count = 0;
+  for (size_t i = 0; i < (size_t)rows; i++) {
+    const size_t at = i * (size_t)width;
+    count += memcmp(a + at, b + at, (size_t)width * sizeof *a) != 0;
+  }
+  return count;
+}
+
+attend_status study_doubles(study_run *r, const float *x, size_t n, double **out) {
+  TAKE(r, out, n);
+  for (size_t i = 0; i < n; i++) (*out)[i] = (double)x[i];
+  return ATTEND_OK;
+}
+
+double study_norm(const float *x, size_t n) {
+  double sum = 0;
+  for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+  return sqrt(sum);
+}
+
+size_t study_top(const float *x, size_t n) {
+  size_t top = 0;
+  for (size_t i = 1; i < n; i++)
+    if (x[i] > x[top]) top = i;
+  return top;
+}
 
 study_moments study_moments_of(const double *x, size_t n) {
   double sum = 0, square = 0, fourth = 0, count = (double)n;
@@ -35,7 +94,7 @@ double study_quantile(double *x, size_t n, double share) {
   return x[low] + (at - (double)low) * (x[high] - x[low]);
 }
 
-double study_exponent(const double *x, const double *y, size_t n, double *a) {
+double study_exponent(const double *x, const double *y, size_t n) {
   double sx = 0, sy = 0, sxx = 0, sxy = 0, count = (double)n;
   for (size_t i = 0; i < n; i++) {
     double u = log(x[i]), v = log(y[i]);
@@ -44,9 +103,7 @@ double study_exponent(const double *x, const double *y, size_t n, double *a) {
     sxx += u * u;
     sxy += u * v;
   }
-  double b = (count * sxy - sx * sy) / (count * sxx - sx * sx);
-  if (a) *a = exp((sy - b * sx) / count);
-  return b;
+  return (count * sxy - sx * sy) / (count * sxx - sx * sx);
 }
 
 double study_now(void) {

@@ -5,38 +5,34 @@
  */
 #include "studies/study.h"
 
-enum { PURIFY_LAMBDAS = 4 }; /* to learn with, at most */
+enum { MOST_LAMBDAS = 4 }; /* to learn with, at most */
 
 /* X [m][n], its singular vectors and values. */
 typedef struct {
   size_t m, n;
   double *x, *u, *s;
-} purify_data;
+} data;
 
-/* sigma^2 / (sigma^2 + lambda) */
-static inline double purify_kept(double sigma, double lambda) {
+/* The share of a direction that W keeps: sigma^2 / (sigma^2 + lambda). */
+static double kept_share(double sigma, double lambda) {
   return sigma * sigma / (sigma * sigma + lambda);
 }
 
 enum { MOST_VALUES = 16, LEFT = 1, RIGHT = 2, CURVE = 61 };
-typedef purify_data data;
 
 static const attend_setting settings[] = {
-    {"singular", "10,8,4,1,0.5,0.36,0.16,0.01", NULL, "singular values of the data, falling",
-     ATTEND_SETTING_NUMBERS, MOST_VALUES, 1e-4, 1e4},
-    {"keep", "3", NULL, "how many of them are signal", ATTEND_SETTING_WHOLE, 1, 1, MOST_VALUES - 1},
-    {"most", "0.8", NULL, "what is left of the signal at least", ATTEND_SETTING_NUMBERS, 1, 0.001,
-     0.999},
-    {"least", "0.5", NULL, "and of the rest at most", ATTEND_SETTING_NUMBERS, 1, 0.001, 0.999},
-    {"samples", "24", NULL, "columns of the data", ATTEND_SETTING_WHOLE, 1, MOST_VALUES, 4096},
-    {"lambda", "0.1,1,4", "1,4", "weights of |W|^2 for gradient descent", ATTEND_SETTING_NUMBERS,
-     PURIFY_LAMBDAS, 1e-6, 1e6},
-    {"steps", "2000", "200", "of gradient descent", ATTEND_SETTING_WHOLE, 1, 10, 1e6},
-    {"noise", "0.4", NULL, "standard deviation of the picture's noise", ATTEND_SETTING_NUMBERS, 1,
-     0.001, 10},
-    {"wide", "2", NULL, "columns of the picture for one dot of a letter", ATTEND_SETTING_WHOLE, 1,
-     1, 16},
-    {"tall", "3", NULL, "rows of the picture for one dot", ATTEND_SETTING_WHOLE, 1, 1, 16},
+    {"singular", "10,8,4,1,0.5,0.36,0.16,0.01", NULL, "singular values of the data, falling", REAL,
+     MOST_VALUES, 1e-4, 1e4},
+    {"keep", "3", NULL, "how many of them are signal", WHOLE, 1, 1, MOST_VALUES - 1},
+    {"most", "0.8", NULL, "what is left of the signal at least", REAL, 1, 0.001, 0.999},
+    {"least", "0.5", NULL, "and of the rest at most", REAL, 1, 0.001, 0.999},
+    {"samples", "24", NULL, "columns of the data", WHOLE, 1, MOST_VALUES, 4096},
+    {"lambda", "0.1,1,4", "1,4", "weights of |W|^2 for gradient descent", REAL, MOST_LAMBDAS, 1e-6,
+     1e6},
+    {"steps", "2000", "200", "of gradient descent", WHOLE, 1, 10, 1e6},
+    {"noise", "0.4", NULL, "standard deviation of the picture's noise", REAL, 1, 0.001, 10},
+    {"wide", "2", NULL, "columns of the picture for one dot of a letter", WHOLE, 1, 1, 16},
+    {"tall", "3", NULL, "rows of the picture for one dot", WHOLE, 1, 1, 16},
     {0}};
 
 /* ---- W ----------------------------------------------------------------------- */
@@ -45,7 +41,7 @@ static void purify_closed(size_t m, const double *u, const double *s, double lam
   for (size_t i = 0; i < m; i++)
     for (size_t j = 0; j < m; j++) {
       double sum = 0;
-      for (size_t k = 0; k < m; k++) sum += u[i * m + k] * purify_kept(s[k], lambda) * u[j * m + k];
+      for (size_t k = 0; k < m; k++) sum += u[i * m + k] * kept_share(s[k], lambda) * u[j * m + k];
       w[i * m + j] = sum;
     }
 }
@@ -73,14 +69,13 @@ static double loss(const data *d, const double *w, double lambda) {
 
 /* ---- two candidates ------------------------------------------------------------- */
 
-static const attend_study_column candidate_columns[] = {
-    {"candidate", "W", ATTEND_CELL_TEXT},
-    {"reconstruction", "‖X − WX‖²", ATTEND_CELL_NUMBER},
-    {"regularisation", "‖W‖²", ATTEND_CELL_NUMBER},
-    {"below", "loss at λ = 0.0005", ATTEND_CELL_NUMBER},
-    {"at", "at λ = 0.001", ATTEND_CELL_NUMBER},
-    {"above", "at λ = 0.002", ATTEND_CELL_NUMBER},
-    {0}};
+static const attend_study_column candidate_columns[] = {{"candidate", "W", TEXT},
+                                                        {"reconstruction", "‖X − WX‖²", NUMBER},
+                                                        {"regularisation", "‖W‖²", NUMBER},
+                                                        {"below", "loss at λ = 0.0005", NUMBER},
+                                                        {"at", "at λ = 0.001", NUMBER},
+                                                        {"above", "at λ = 0.002", NUMBER},
+                                                        {0}};
 
 static const double given_x[8] = {-2.17, 1.98, 2.41, -2.03, 0.02, -0.01, 0.01, -0.02};
 static const double alpha[4] = {1, 0, 0, 1}, beta[4] = {1, 0, 0, 0};
@@ -88,17 +83,15 @@ static const double beside[3] = {0.0005, 0.001, 0.002};
 
 static attend_status candidate_row(table_store *t, const char *name, const data *d,
                                    const double *w) {
-  TRY(study_word(t, "%s", name));
-  TRY(study_row(t, 2, reconstruction(d, w), squares(w, 4)));
-  for (int i = 0; i < 3; i++) TRY(study_cell(t, loss(d, w, beside[i])));
-  return ATTEND_OK;
+  return study_row(t, name, reconstruction(d, w), squares(w, 4), loss(d, w, beside[0]),
+                   loss(d, w, beside[1]), loss(d, w, beside[2]));
 }
 
 /* The least loss there is: each direction pays lambda sigma^2 / (sigma^2 +
  * lambda). */
 static double least_loss(const data *d, double lambda) {
   double sum = 0;
-  for (size_t i = 0; i < d->m; i++) sum += lambda * purify_kept(d->s[i], lambda);
+  for (size_t i = 0; i < d->m; i++) sum += lambda * kept_share(d->s[i], lambda);
   return sum;
 }
 
@@ -110,33 +103,27 @@ static attend_status plot_candidates(study_run *r, const data *d, double crossin
     y[1][i] = loss(d, beta, x[i]);
     y[2][i] = least_loss(d, x[i]);
   }
-  attend_plot_series series[] = {
-      {.name = "α: W = I", .count = CURVE, .x = x, .y = y[0]},
-      {.name = "β: W = diag(1, 0)", .count = CURVE, .x = x, .y = y[1]},
-      {.name = "best W", .count = CURVE, .x = x, .y = y[2], .dashed = 1}};
+  attend_plot_series series[] = {{.name = "α: W = I", CURVE, x, y[0]},
+                                 {.name = "β: W = diag(1, 0)", CURVE, x, y[1]},
+                                 {"best W", CURVE, x, y[2], .dashed = 1}};
   attend_plot_mark mark = {crossing, "α and β cross"};
-  attend_plot_panel panel = {.title = "Loss of the candidates",
-                             .x = {.label = "λ", .log = 1},
-                             .y = {.label = "‖X − WX‖² + λ‖W‖²", .log = 1},
-                             .key = ATTEND_KEY_ABOVE,
-                             .count = 3,
-                             .series = series,
-                             .marks = 1,
-                             .mark = &mark};
-  return study_figure(r, "purification-candidates", &(attend_plot){.count = 1, .panels = &panel});
+  attend_plot_panel panel = study_marked(study_lines("Loss of the candidates", study_log("λ"),
+                                                     study_log("‖X − WX‖² + λ‖W‖²"), 3, series),
+                                         1, &mark);
+  return study_plot(r, "purification-candidates", 1, &panel);
 }
 
 static attend_status claim_candidates(study_run *r, const data *d, double crossing) {
-  TRY(study_claim(r, "reconstruction-alpha", "‖X − WX‖² of W = I", reconstruction(d, alpha), 0, 0));
-  TRY(study_claim(r, "regularisation-alpha", "‖W‖² of W = I", squares(alpha, 4), 2, 0));
-  TRY(study_claim(r, "reconstruction-beta", "‖X − WX‖² of W = diag(1, 0)", reconstruction(d, beta),
-                  0.001, 1e-15));
-  TRY(study_claim(r, "regularisation-beta", "‖W‖² of W = diag(1, 0)", squares(beta, 4), 1, 0));
-  TRY(study_claim(r, "crossing", "λ at which both have the same loss", crossing, 0.001, 1e-15));
-  TRY(study_claim(r, "alpha-wins-below", "α is better at λ = 0.0005 (1: yes)",
-                  loss(d, alpha, beside[0]) < loss(d, beta, beside[0]), 1, 0));
-  return study_claim(r, "beta-wins-above", "β is better at λ = 0.002 (1: yes)",
-                     loss(d, beta, beside[2]) < loss(d, alpha, beside[2]), 1, 0);
+  TRY(study_claim(r, reconstruction(d, alpha), 0, 0, "reconstruction-alpha: ‖X − WX‖² of W = I"));
+  TRY(study_claim(r, squares(alpha, 4), 2, 0, "regularisation-alpha: ‖W‖² of W = I"));
+  TRY(study_claim(r, reconstruction(d, beta), 0.001, 1e-15,
+                  "reconstruction-beta: ‖X − WX‖² of W = diag(1, 0)"));
+  TRY(study_claim(r, squares(beta, 4), 1, 0, "regularisation-beta: ‖W‖² of W = diag(1, 0)"));
+  TRY(study_claim(r, crossing, 0.001, 1e-15, "crossing: λ at which both have the same loss"));
+  TRY(study_claim(r, loss(d, alpha, beside[0]) < loss(d, beta, beside[0]), 1, 0,
+                  "alpha-wins-below: α is better at λ = 0.0005 (1: yes)"));
+  return study_claim(r, loss(d, beta, beside[2]) < loss(d, alpha, beside[2]), 1, 0,
+                     "beta-wins-above: β is better at λ = 0.002 (1: yes)");
 }
 
 static attend_status candidates(study_run *r) {
@@ -149,28 +136,26 @@ static attend_status candidates(study_run *r) {
   double crossing = (reconstruction(&d, beta) - reconstruction(&d, alpha)) /
                     (squares(alpha, 4) - squares(beta, 4));
   TRY(study_heading(r, "Two candidates"));
-  TRY(study_say(r,
-                "Data that should lie on a line, with a little noise: X has the "
-                "rows (−2.17, 1.98, 2.41, −2.03) and (0.02, −0.01, 0.01, "
-                "−0.02). W = I rebuilds X perfectly and rebuilds the noise with "
-                "it; W = diag(1, 0) keeps the first row alone. Without a "
-                "price on W the identity always wins, and nothing is learnt. "
-                "The loss `L = ‖X − WX‖² + λ‖W‖²` puts one."));
-  TRY(study_table(r, "candidates", "The two candidates, and the best W at 0.001", candidate_columns,
-                  &t));
+  TRY(study_say(
+      r,
+      "Data that should lie on a line, with a little noise: X has the rows (−2.17, 1.98, 2.41, "
+      "−2.03) and (0.02, −0.01, 0.01, −0.02). W = I rebuilds X perfectly and rebuilds the noise "
+      "with it; W = diag(1, 0) keeps the first row alone. Without a price on W the identity always "
+      "wins, and nothing is learnt. The loss `L = ‖X − WX‖² + λ‖W‖²` puts one."));
+  TRY(study_table(r, &t, "candidates", candidate_columns,
+                  "The two candidates, and the best W at 0.001"));
   TRY(candidate_row(t, "α: I", &d, alpha));
   TRY(candidate_row(t, "β: diag(1, 0)", &d, beta));
   TRY(candidate_row(t, "best at λ = 0.001", &d, w));
   TRY(claim_candidates(r, &d, crossing));
   TRY(plot_candidates(r, &d, crossing));
-  return study_say(r,
-                   "α pays 2λ, β pays %.4g + λ: they cost the same at λ = %.4g, and above "
-                   "it β is the better one. The best W of all is neither: X has the "
-                   "singular "
-                   "values %.4g and %.4g, and at λ = 0.001 it keeps %.4g of the first "
-                   "direction and %.3g of the second.",
-                   reconstruction(&d, beta), crossing, s[0], s[1], purify_kept(s[0], beside[1]),
-                   purify_kept(s[1], beside[1]));
+  return study_say(
+      r,
+      "α pays 2λ, β pays %.4g + λ: they cost the same at λ = %.4g, and above it β is the better "
+      "one. The best W of all is neither: X has the singular values %.4g and %.4g, and at λ = "
+      "0.001 it keeps %.4g of the first direction and %.3g of the second.",
+      reconstruction(&d, beta), crossing, s[0], s[1], kept_share(s[0], beside[1]),
+      kept_share(s[1], beside[1]));
 }
 
 /* ---- data with given singular values ---------------------------------------------- */
@@ -178,9 +163,8 @@ static attend_status candidates(study_run *r) {
 /* count orthonormal rows of this length, by Gram and Schmidt, twice over. */
 static attend_status orthonormal(study_run *r, uint64_t stream, size_t count, size_t length,
                                  double *rows) {
-  float *normal = NULL;
-  TAKE(r, &normal, count * length);
-  study_normal(r, stream, 0, count * length, normal);
+  float *normal;
+  TRY(study_draw(r, stream, count * length, &normal));
   for (size_t i = 0; i < count; i++) {
     double *row = rows + i * length;
     for (size_t k = 0; k < length; k++) row[k] = (double)normal[i * length + k];
@@ -228,12 +212,12 @@ static attend_status draw(study_run *r, data *d) {
 /* ---- which lambda --------------------------------------------------------------------- */
 
 static const attend_study_column kept_columns[] = {
-    {"sigma", "σ", ATTEND_CELL_NUMBER},
-    {"found", "σ found in X", ATTEND_CELL_NUMBER},
-    {"low_predicted", "σ²/(σ²+λ) at the lower end", ATTEND_CELL_NUMBER},
-    {"low", "singular value of Ŵ", ATTEND_CELL_NUMBER},
-    {"high_predicted", "at the upper end", ATTEND_CELL_NUMBER},
-    {"high", "of Ŵ", ATTEND_CELL_NUMBER},
+    {"sigma", "σ", NUMBER},
+    {"found", "σ found in X", NUMBER},
+    {"low_predicted", "σ²/(σ²+λ) at the lower end", NUMBER},
+    {"low", "singular value of Ŵ", NUMBER},
+    {"high_predicted", "at the upper end", NUMBER},
+    {"high", "of Ŵ", NUMBER},
     {0}};
 
 /* The singular values of W as they are, by a decomposition of W itself. */
@@ -243,8 +227,8 @@ static attend_status values_of(study_run *r, const data *d, double lambda, doubl
   return study_svd(r, d->m, d->m, w, u, values);
 }
 
-/* Where the singular value `which` of W passes `share`, by halving: it falls
- * as lambda grows. */
+/* Where the singular value `which` of W passes `share`, by bisection: it falls as lambda
+ * grows. */
 static attend_status passes(study_run *r, const data *d, size_t which, double share,
                             double *lambda) {
   double low = 1e-12, high = 1e12, values[MOST_VALUES];
@@ -265,20 +249,16 @@ static attend_status claim_range(study_run *r, const data *d, double low, double
   const double most = study_number(r, "most"), least = study_number(r, "least");
   const double upper = a * a * (1 - most) / most, lower = b * b * (1 - least) / least;
   double values[MOST_VALUES];
-  TRY(study_claim(r, "lambda-least",
-                  study_format(r, "the least λ that leaves %g of σ = %g", least, b), low, lower,
-                  1e-9 * lower));
-  TRY(study_claim(r, "lambda-most",
-                  study_format(r, "the largest λ that leaves %g of σ = %g", most, a), high, upper,
-                  1e-9 * upper));
+  TRY(study_claim(r, low, lower, 1e-9 * lower, "lambda-least: the least λ that leaves %g of σ = %g",
+                  least, b));
+  TRY(study_claim(r, high, upper, 1e-9 * upper,
+                  "lambda-most: the largest λ that leaves %g of σ = %g", most, a));
   TRY(values_of(r, d, high, values));
   for (size_t i = 0; i < n; i++) {
-    TRY(study_claim(r, study_format(r, "sigma-%zu", i + 1),
-                    study_format(r, "singular value %zu of X", i + 1), d->s[i], s[i],
-                    1e-12 * s[0]));
-    TRY(study_claim(r, study_format(r, "kept-%zu", i + 1),
-                    study_format(r, "singular value %zu of Ŵ, λ = %.4g", i + 1, high), values[i],
-                    purify_kept(s[i], upper), 1e-9));
+    TRY(study_claim(r, d->s[i], s[i], 1e-12 * s[0], "sigma-%zu: singular value %zu of X", i + 1,
+                    i + 1));
+    TRY(study_claim(r, values[i], kept_share(s[i], upper), 1e-9,
+                    "kept-%zu: singular value %zu of Ŵ, λ = %.4g", i + 1, i + 1, high));
   }
   return ATTEND_OK;
 }
@@ -289,10 +269,9 @@ static attend_status table_range(study_run *r, const data *d, double low, double
   table_store *t;
   TRY(values_of(r, d, low, at_low));
   TRY(values_of(r, d, high, at_high));
-  TRY(study_table(r, "kept", study_format(r, "What is kept at λ = %.4g and λ = %.4g", low, high),
-                  kept_columns, &t));
+  TRY(study_table(r, &t, "kept", kept_columns, "What is kept at λ = %.4g and λ = %.4g", low, high));
   for (size_t i = 0; i < d->m; i++)
-    TRY(study_row(t, 6, s[i], d->s[i], purify_kept(s[i], low), at_low[i], purify_kept(s[i], high),
+    TRY(study_row(t, s[i], d->s[i], kept_share(s[i], low), at_low[i], kept_share(s[i], high),
                   at_high[i]));
   return ATTEND_OK;
 }
@@ -313,12 +292,9 @@ static attend_status plot_range(study_run *r, const data *d, double low, double 
   for (size_t i = 0; i < lines; i++) {
     for (int k = 0; k < CURVE; k++) {
       x[k] = first * pow(last / first, k / (CURVE - 1.0));
-      y[i][k] = purify_kept(d->s[i], x[k]);
+      y[i][k] = kept_share(d->s[i], x[k]);
     }
-    series[i] = (attend_plot_series){.name = study_format(r, "σ=%.3g", d->s[i]),
-                                     .count = CURVE,
-                                     .x = x,
-                                     .y = y[i],
+    series[i] = (attend_plot_series){study_format(r, "σ=%.3g", d->s[i]), CURVE, x, y[i],
                                      .dashed = i >= keep};
   }
   for (int k = 0; k < 2; k++)
@@ -328,18 +304,14 @@ static attend_status plot_range(study_run *r, const data *d, double low, double 
       .count = 2, .x = band, .y = none, .low = floor, .high = top, .colour = 3};
   attend_plot_mark marks[] = {{low, study_format(r, "λ = %.3g", low)},
                               {high, study_format(r, "λ = %.3g", high)}};
-  attend_plot_panel panel = {.title = study_format(r,
-                                                   "Share of a direction that Ŵ keeps: at least %g "
-                                                   "(full lines), at most %g (dashed)",
-                                                   level[0][0], level[1][0]),
-                             .x = {.label = "λ", .log = 1},
-                             .y = {.label = "σ²/(σ²+λ)", .low = 0, .high = 1},
-                             .key = ATTEND_KEY_ABOVE,
-                             .count = lines + (low <= high ? 3 : 2),
-                             .series = series,
-                             .marks = 2,
-                             .mark = marks};
-  return study_figure(r, "purification-kept", &(attend_plot){.count = 1, .panels = &panel});
+  const char *title = study_format(
+      r, "Share of a direction that Ŵ keeps: at least %g (full lines), at most %g (dashed)",
+      level[0][0], level[1][0]);
+  attend_plot_panel panel =
+      study_marked(study_lines(title, study_log("λ"), study_range("σ²/(σ²+λ)", 0, 1),
+                               lines + (low <= high ? 3 : 2), series),
+                   2, marks);
+  return study_plot(r, "purification-kept", 1, &panel);
 }
 
 static attend_status range(study_run *r, const data *d) {
@@ -349,26 +321,23 @@ static attend_status range(study_run *r, const data *d) {
   TRY(passes(r, d, keep, least, &low));
   TRY(passes(r, d, keep - 1, most, &high));
   TRY(study_heading(r, "Which λ purifies"));
-  TRY(study_say(r,
-                "Let the first %zu singular values be signal, of which at least "
-                "%g shall be left, and the others noise, of which at most %g "
-                "may be left. The weakest signal, σ = %g, sets the largest λ: "
-                "`λ ≤ σ²(1−%g)/%g`. The strongest noise, σ = %g, sets the "
-                "least: `λ ≥ σ²(1−%g)/%g`. Both ends are also found by halving "
-                "λ, with the singular values of Ŵ itself.",
-                keep, most, least, d->s[keep - 1], most, most, d->s[keep], least, least));
+  TRY(study_say(
+      r,
+      "Let the first %zu singular values be signal, of which at least %g shall be left, and the "
+      "others noise, of which at most %g may be left. The weakest signal, σ = %g, sets the largest "
+      "λ: `λ ≤ σ²(1−%g)/%g`. The strongest noise, σ = %g, sets the least: `λ ≥ σ²(1−%g)/%g`. Both "
+      "ends are also found by bisection, with the singular values of Ŵ itself.",
+      keep, most, least, d->s[keep - 1], most, most, d->s[keep], least, least));
   TRY(table_range(r, d, low, high));
   TRY(claim_range(r, d, low, high));
   TRY(plot_range(r, d, low, high));
   if (low > high)
-    return study_say(r,
-                     "No λ does both: the noise asks for %.4g or more, the "
-                     "signal for %.4g or less.",
-                     low, high);
+    return study_say(
+        r, "No λ does both: the noise asks for %.4g or more, the signal for %.4g or less.", low,
+        high);
   return study_say(r,
-                   "So any λ with %.4g ≤ λ ≤ %.4g does it. It works because the "
-                   "shares fall with σ²: λ lies between the squares of what is "
-                   "kept and of what is dropped.",
+                   "So any λ with %.4g ≤ λ ≤ %.4g does it. It works because the shares fall with "
+                   "σ²: λ lies between the squares of what is kept and of what is dropped.",
                    low, high);
 }
 
@@ -381,7 +350,6 @@ static attend_status range(study_run *r, const data *d) {
  */
 
 enum { MOST_SEEN = 40 };
-typedef purify_data data;
 
 /* ---- by equations --------------------------------------------------------------- */
 
@@ -416,7 +384,7 @@ static double predicted_distance(const data *d, double lambda, double step) {
   double sum = 0, steep = d->s[0] * d->s[0] + lambda;
   for (size_t i = 0; i < d->m; i++) {
     double left = 1 - (d->s[i] * d->s[i] + lambda) / steep;
-    double e = purify_kept(d->s[i], lambda) * (step > 0 ? pow(left, step) : 1);
+    double e = kept_share(d->s[i], lambda) * (step > 0 ? pow(left, step) : 1);
     sum += e * e;
   }
   return sqrt(sum);
@@ -428,15 +396,10 @@ typedef struct {
   float *x, *y, *w, *dw; /* x, y [n][ld]; w, dw [m][m] */
   void *work;
   attend_linear *layer;
-} learner;
+} trained_layer;
 
-static attend_linear_part part_of(const learner *l) {
-  return (attend_linear_part){.weight = l->w, .outputs = l->m};
-}
-
-static attend_status learner_create(study_run *r, const data *d, learner *l) {
-  *l = (learner){.m = (int)d->m, .n = (int)d->n};
-  l->ld = (l->m + 15) / 16 * 16;
+static attend_status layer_create(study_run *r, const data *d, trained_layer *l) {
+  *l = (trained_layer){.m = (int)d->m, .n = (int)d->n, .ld = study_padded((int)d->m)};
   TAKE(r, &l->x, d->n * (size_t)l->ld);
   TAKE(r, &l->y, d->n * (size_t)l->ld);
   TAKE(r, &l->w, d->m * d->m);
@@ -444,18 +407,17 @@ static attend_status learner_create(study_run *r, const data *d, learner *l) {
   TRY(study_take(r, attend_linear_weight_grad_bytes(r->ctx, l->n, l->m, l->m), 1, &l->work));
   for (size_t i = 0; i < d->m; i++)
     for (size_t t = 0; t < d->n; t++) l->x[t * (size_t)l->ld + i] = (float)d->x[i * d->n + t];
-  attend_linear_part part = part_of(l);
-  return attend_linear_create(r->ctx, ATTEND_WEIGHTS_F32, l->m, 1, &part, &l->layer);
+  return study_linear(r, l->m, l->m, l->w, &l->layer);
 }
 
-static attend_status learn(study_run *r, learner *l, double eta, double lambda) {
+static attend_status train_step(study_run *r, trained_layer *l, double eta, double lambda) {
   attend_linear_forward(l->layer, l->n, l->x, l->ld, l->y, l->ld);
   for (int i = 0; i < l->n * l->ld; i++) l->y[i] -= l->x[i];
   attend_linear_weight_grad(r->ctx, ATTEND_WEIGHTS_F32, l->n, l->m, l->m, l->y, l->ld, l->x, l->ld,
                             0, 0, l->dw, l->m, NULL, l->work);
   for (int i = 0; i < l->m * l->m; i++)
     l->w[i] -= (float)(2 * eta * ((double)l->dw[i] + lambda * (double)l->w[i]));
-  attend_linear_part part = part_of(l);
+  const attend_linear_part part = {.weight = l->w, .outputs = l->m};
   return attend_linear_repack(l->layer, 1, &part);
 }
 
@@ -472,12 +434,12 @@ typedef struct {
 
 /* Looks at the distance at steps 1, 2, 3, 5, 7 .. and at the last one. */
 static attend_status descend(study_run *r, const data *d, const double *w, double lambda,
-                             learner *l, descent *out) {
+                             trained_layer *l, descent *out) {
   const double eta = 0.5 / (d->s[0] * d->s[0] + lambda);
   const int steps = study_count(r, "steps");
   double next = 1;
   for (int i = 1; i <= steps; i++) {
-    TRY(learn(r, l, eta, lambda));
+    TRY(train_step(r, l, eta, lambda));
     if ((i < next && i < steps) || out->count == MOST_SEEN) continue;
     size_t k = out->count++;
     out->step[k] = i;
@@ -491,88 +453,67 @@ static attend_status descend(study_run *r, const data *d, const double *w, doubl
 
 /* ---- side by side ---------------------------------------------------------------- */
 
-static const attend_study_column ways_columns[] = {
-    {"lambda", "λ", ATTEND_CELL_NUMBER},
-    {"equations", "normal equations: largest difference", ATTEND_CELL_SMALL},
-    {"steps", "steps", ATTEND_CELL_COUNT},
-    {"distance", "gradient descent: ‖Wₜ − Ŵ‖", ATTEND_CELL_SMALL},
-    {"predicted", "predicted", ATTEND_CELL_SMALL},
-    {0}};
+static const attend_study_column solutions_columns[] = {
+    {"lambda", "λ", NUMBER},           {"equations", "normal equations: largest difference", SMALL},
+    {"steps", "steps", COUNT},         {"distance", "gradient descent: ‖Wₜ − Ŵ‖", SMALL},
+    {"predicted", "predicted", SMALL}, {0}};
 
-static attend_status three_ways(study_run *r, const data *d, double lambda, table_store *t,
-                                descent *out) {
+static attend_status three_solutions(study_run *r, const data *d, double lambda, table_store *t,
+                                     descent *out) {
   double *w = NULL, *other = NULL, most = 0;
-  learner l;
+  trained_layer l;
   TAKE(r, &w, d->m * d->m);
   TAKE(r, &other, d->m * d->m);
   purify_closed(d->m, d->u, d->s, lambda, w);
   TRY(normal_equations(r, d, lambda, other));
-  for (size_t i = 0; i < d->m * d->m; i++)
-    if (fabs(w[i] - other[i]) > most) most = fabs(w[i] - other[i]);
-  TRY(learner_create(r, d, &l));
-  attend_status status = descend(r, d, w, lambda, &l, out);
-  attend_linear_free(l.layer);
-  TRY(status);
+  for (size_t i = 0; i < d->m * d->m; i++) most = fmax(most, fabs(w[i] - other[i]));
+  TRY(layer_create(r, d, &l));
+  TRY(descend(r, d, w, lambda, &l, out));
   const size_t last = out->count - 1;
-  TRY(study_row(t, 5, lambda, most, out->step[last], out->measured[last], out->predicted[last]));
-  TRY(study_claim(r, study_format(r, "equations-%g", lambda),
-                  study_format(r, "largest difference of both formulas, λ = %g", lambda), most, 0,
-                  1e-8));
-  return study_claim(r, study_format(r, "descent-%g", lambda),
-                     study_format(r, "‖Wₜ − Ŵ‖ of gradient descent in f32, λ = %g", lambda),
-                     out->measured[last], out->predicted[last], 1e-4);
+  TRY(study_row(t, lambda, most, out->step[last], out->measured[last], out->predicted[last]));
+  TRY(study_claim(r, most, 0, 1e-8, "equations-%g: largest difference of both formulas, λ = %g",
+                  lambda, lambda));
+  return study_claim(r, out->measured[last], out->predicted[last], 1e-4,
+                     "descent-%g: ‖Wₜ − Ŵ‖ of gradient descent in f32, λ = %g", lambda, lambda);
 }
 
 static attend_status plot_descent(study_run *r, const double *lambda, size_t n,
                                   const descent *seen) {
-  attend_plot_series series[2 * PURIFY_LAMBDAS];
+  attend_plot_series series[2 * MOST_LAMBDAS];
   for (size_t i = 0; i < n; i++) {
-    attend_plot_series s = {.name = study_format(r, "λ = %g", lambda[i]),
-                            .count = seen[i].count,
-                            .x = seen[i].step,
-                            .y = seen[i].measured,
-                            .points = 2,
-                            .colour = (int)i + 1};
-    series[2 * i] = s;
-    s.name = NULL;
-    s.points = 0;
-    s.faint = 1;
-    s.y = seen[i].predicted;
-    series[2 * i + 1] = s;
+    const descent *s = &seen[i];
+    series[2 * i] = (attend_plot_series){study_format(r, "λ = %g", lambda[i]), s->count, s->step,
+                                         s->measured, .points = 2};
+    series[2 * i + 1] = (attend_plot_series){NULL, s->count, s->step, s->predicted, .faint = 1};
+    series[2 * i].colour = series[2 * i + 1].colour = (int)i + 1;
   }
-  attend_plot_panel panel = {.title = "Gradient descent: marks measured in f32, lines predicted",
-                             .x = {.label = "step", .log = 1},
-                             .y = {.label = "‖Wₜ − Ŵ‖", .log = 1, .low = 1e-8, .high = 10},
-                             .key = ATTEND_KEY_ABOVE,
-                             .count = 2 * n,
-                             .series = series};
-  return study_figure(r, "purification-descent", &(attend_plot){.count = 1, .panels = &panel});
+  attend_plot_panel panel = study_lines(
+      "Gradient descent: marks measured in f32, lines predicted", study_log("step"),
+      (attend_plot_axis){.label = "‖Wₜ − Ŵ‖", .log = 1, .low = 1e-8, .high = 10}, 2 * n, series);
+  return study_plot(r, "purification-descent", 1, &panel);
 }
 
 static attend_status purify_solutions(study_run *r, const data *d) {
   size_t n;
   const double *lambda = study_list(r, "lambda", &n);
-  descent seen[PURIFY_LAMBDAS] = {0};
+  descent seen[MOST_LAMBDAS] = {0};
   table_store *t;
   TRY(study_heading(r, "The best W"));
   TRY(study_say(r,
-                "Setting the gradient to zero gives `Ŵ = XXᵀ (XXᵀ + λI)⁻¹`, and "
-                "with `X = UΣVᵀ` that is `Ŵ = U diag(σ²/(σ²+λ)) Uᵀ`: along each "
-                "singular direction W keeps a share. Training gets there too: "
-                "a linear layer that learns by gradient descent to give back "
-                "its input, with weight decay λ. From W = 0 with step η = "
-                "1/2(σ₁²+λ), what a direction still lacks shrinks by 1 − "
-                "(σ²+λ)/(σ₁²+λ) in every step."));
-  TRY(study_table(r, "solutions", study_format(r, "Three solutions, X %zu × %zu", d->m, d->n),
-                  ways_columns, &t));
-  for (size_t i = 0; i < n; i++) TRY(three_ways(r, d, lambda[i], t, &seen[i]));
+                "Setting the gradient to zero gives `Ŵ = XXᵀ (XXᵀ + λI)⁻¹`, and with `X = UΣVᵀ` "
+                "that is `Ŵ = U diag(σ²/(σ²+λ)) Uᵀ`: along each singular direction W keeps a "
+                "share. Training gets there too: a linear layer that learns by gradient descent to "
+                "give back its input, with weight decay λ. From W = 0 with step η = 1/2(σ₁²+λ), "
+                "what a direction still lacks shrinks by 1 − (σ²+λ)/(σ₁²+λ) in every step."));
+  TRY(study_table(r, &t, "solutions", solutions_columns, "Three solutions, X %zu × %zu", d->m,
+                  d->n));
+  for (size_t i = 0; i < n; i++) TRY(three_solutions(r, d, lambda[i], t, &seen[i]));
   TRY(plot_descent(r, lambda, n, seen));
-  return study_say(r,
-                   "The slowest direction is the one with the least σ: it comes "
-                   "nearer by a share of about λ/σ₁² in a step. A larger λ "
-                   "shrinks more, and is learnt sooner. The layer computes in "
-                   "f32: its distance stops falling where rounding is "
-                   "all that is left.");
+  return study_say(
+      r,
+      "The slowest direction is the one with the least σ: it comes nearer by a share of about "
+      "λ/σ₁² in a step. A larger λ shrinks more, and is learnt sooner. The layer computes in f32: "
+      "its distance stops falling where rounding is all that is left.");
 }
 
 /* ---- a picture ------------------------------------------------------------- */
@@ -598,7 +539,7 @@ typedef struct {
   double *u, *s;   /* of the noisy one */
   double *cu, *cs; /* of the clean one */
   double *w;
-} gallery;
+} picture;
 
 static double dot_at(size_t row, size_t column) {
   if (row < 1 || row > HEIGHT || column < 1) return 0;
@@ -607,9 +548,9 @@ static double dot_at(size_t row, size_t column) {
   return word[letter][row - 1] >> (DOTS - 1 - dot) & 1;
 }
 
-static attend_status hang(study_run *r, gallery *g) {
+static attend_status make_picture(study_run *r, picture *g) {
   const size_t tall = (size_t)study_count(r, "tall"), wide = (size_t)study_count(r, "wide");
-  float *noise = NULL;
+  float *noise;
   g->m = (HEIGHT + 2) * tall;
   g->n = (LETTERS * (DOTS + 1) + 1) * wide;
   g->noise = study_number(r, "noise");
@@ -622,8 +563,7 @@ static attend_status hang(study_run *r, gallery *g) {
   }
   TAKE(r, &g->s, g->m);
   TAKE(r, &g->cs, g->m);
-  TAKE(r, &noise, cells);
-  study_normal(r, NOISE, 0, cells, noise);
+  TRY(study_draw(r, NOISE, cells, &noise));
   for (size_t i = 0; i < cells; i++) {
     g->clean[i] = dot_at(i / g->n / tall, i % g->n / wide);
     g->noisy[i] = g->clean[i] + g->noise * (double)noise[i];
@@ -634,16 +574,16 @@ static attend_status hang(study_run *r, gallery *g) {
 
 /* ---- purifying ------------------------------------------------------------------- */
 
-static double error_of(const gallery *g, const double *picture) {
+static double error_of(const picture *g, const double *cells) {
   double sum = 0;
   for (size_t i = 0; i < g->m * g->n; i++)
-    sum += (picture[i] - g->clean[i]) * (picture[i] - g->clean[i]);
+    sum += (cells[i] - g->clean[i]) * (cells[i] - g->clean[i]);
   return sqrt(sum / (double)(g->m * g->n));
 }
 
 /* W as a linear layer, over the columns of the noisy picture. */
-static attend_status purify(study_run *r, gallery *g, double lambda) {
-  const int m = (int)g->m, n = (int)g->n, ld = (m + 15) / 16 * 16;
+static attend_status purify(study_run *r, picture *g, double lambda) {
+  const int m = (int)g->m, n = (int)g->n, ld = study_padded(m);
   float *w = NULL, *x = NULL, *y = NULL;
   attend_linear *layer;
   TAKE(r, &w, g->m * g->m);
@@ -652,17 +592,15 @@ static attend_status purify(study_run *r, gallery *g, double lambda) {
   purify_closed(g->m, g->u, g->s, lambda, g->w);
   for (int i = 0; i < m * m; i++) w[i] = (float)g->w[i];
   for (int i = 0; i < m * n; i++) x[i % n * ld + i / n] = (float)g->noisy[i];
-  attend_linear_part part = {.weight = w, .outputs = m};
-  TRY(attend_linear_create(r->ctx, ATTEND_WEIGHTS_F32, m, 1, &part, &layer));
+  TRY(study_linear(r, m, m, w, &layer));
   attend_linear_forward(layer, n, x, ld, y, ld);
-  attend_linear_free(layer);
   for (int i = 0; i < m * n; i++) g->pure[i] = (double)y[i % n * ld + i / n];
   return ATTEND_OK;
 }
 
 /* If W came from the expected X X^T + n noise^2 I: what it takes from the signal
  * and what it leaves of the noise, direction by direction. */
-static double predicted(const gallery *g, double lambda) {
+static double predicted(const picture *g, double lambda) {
   const double n = (double)g->n, power = n * g->noise * g->noise;
   double sum = 0;
   for (size_t i = 0; i < g->m; i++) {
@@ -680,7 +618,7 @@ typedef struct {
   int best;
 } sweep;
 
-static attend_status sweep_of(study_run *r, gallery *g, sweep *s) {
+static attend_status sweep_of(study_run *r, picture *g, sweep *s) {
   const double centre = (double)g->n * g->noise * g->noise;
   s->best = 0;
   for (int i = 0; i < LAMBDAS; i++) {
@@ -694,44 +632,30 @@ static attend_status sweep_of(study_run *r, gallery *g, sweep *s) {
   return ATTEND_OK;
 }
 
-static attend_status plot_error(study_run *r, const gallery *g, const sweep *s) {
+static attend_status plot_error(study_run *r, const picture *g, const sweep *s) {
   double noise[LAMBDAS];
   for (int i = 0; i < LAMBDAS; i++) noise[i] = error_of(g, g->noisy);
   attend_plot_series series[] = {
-      {.name = "purified",
-       .count = LAMBDAS,
-       .x = s->lambda,
-       .y = s->error,
-       .points = 2,
-       .colour = 1},
-      {.name = "predicted", .count = LAMBDAS, .x = s->lambda, .y = s->predicted, .colour = 2},
-      {.name = "noisy", .count = LAMBDAS, .x = s->lambda, .y = noise, .dashed = 1, .colour = 3}};
+      {"purified", LAMBDAS, s->lambda, s->error, .points = 2, .colour = 1},
+      {"predicted", LAMBDAS, s->lambda, s->predicted, .colour = 2},
+      {"noisy", LAMBDAS, s->lambda, noise, .dashed = 1, .colour = 3}};
   attend_plot_mark mark = {s->lambda[s->best],
                            study_format(r, "best: λ = %.3g", s->lambda[s->best])};
-  attend_plot_panel panel = {.title = "Error of the purified picture",
-                             .x = {.label = "λ", .log = 1},
-                             .y = {.label = "rms error", .zero = 1},
-                             .key = ATTEND_KEY_ABOVE,
-                             .count = 3,
-                             .series = series,
-                             .marks = 1,
-                             .mark = &mark};
-  return study_figure(r, "purification-error", &(attend_plot){.count = 1, .panels = &panel});
+  attend_plot_panel panel =
+      study_marked(study_lines("Error of the purified picture", study_log("λ"),
+                               study_zero("rms error"), 3, series),
+                   1, &mark);
+  return study_plot(r, "purification-error", 1, &panel);
 }
 
 enum { SHOWN = 5 };
 
-static attend_plot_panel panel_of(const gallery *g, const char *title, const double *cells) {
-  return (attend_plot_panel){.kind = ATTEND_PLOT_HEAT,
-                             .title = title,
-                             .rows = g->m,
-                             .columns = g->n,
-                             .cells = cells,
-                             .z = {.low = -0.5, .high = 1.5}};
+static attend_plot_panel panel_of(const picture *g, const char *title, const double *cells) {
+  return study_heat(title, NULL, NULL, g->m, g->n, cells, study_range(NULL, -0.5, 1.5));
 }
 
 /* Clean, noisy, and purified with too little, with the best and too much. */
-static attend_status plot_pictures(study_run *r, gallery *g, const sweep *s) {
+static attend_status plot_pictures(study_run *r, picture *g, const sweep *s) {
   const int ends[] = {s->best / 2, s->best, (s->best + LAMBDAS - 1) / 2};
   static const char *const kinds[] = {"too little", "best", "too much"};
   attend_plot_panel panels[SHOWN];
@@ -752,64 +676,61 @@ static attend_status plot_pictures(study_run *r, gallery *g, const sweep *s) {
 }
 
 static const attend_study_column picture_columns[] = {
-    {"lambda", "λ", ATTEND_CELL_NUMBER},
-    {"error", "rms error", ATTEND_CELL_NUMBER},
-    {"predicted", "predicted", ATTEND_CELL_NUMBER},
-    {"left", "directions of which half is left", ATTEND_CELL_COUNT},
+    {"lambda", "λ", NUMBER},
+    {"error", "rms error", NUMBER},
+    {"predicted", "predicted", NUMBER},
+    {"left", "directions of which half is left", COUNT},
     {0}};
 
-static attend_status table_of(study_run *r, const gallery *g, const sweep *s) {
+static attend_status table_of(study_run *r, const picture *g, const sweep *s) {
   table_store *t;
-  TRY(study_table(r, "picture", "The picture, purified with several λ", picture_columns, &t));
+  TRY(study_table(r, &t, "picture", picture_columns, "The picture, purified with several λ"));
   for (int i = 0; i < LAMBDAS; i += 4) {
     int left = 0;
-    for (size_t k = 0; k < g->m; k++) left += purify_kept(g->s[k], s->lambda[i]) >= 0.5;
-    TRY(study_row(t, 4, s->lambda[i], s->error[i], s->predicted[i], (double)left));
+    for (size_t k = 0; k < g->m; k++) left += kept_share(g->s[k], s->lambda[i]) >= 0.5;
+    TRY(study_row(t, s->lambda[i], s->error[i], s->predicted[i], (double)left));
   }
   return ATTEND_OK;
 }
 
-static attend_status claim_noise(study_run *r, const gallery *g) {
+static attend_status claim_noise(study_run *r, const picture *g) {
   const size_t cells = g->m * g->n;
   double *square = NULL;
   TAKE(r, &square, cells);
   for (size_t i = 0; i < cells; i++) square[i] = pow(g->noisy[i] - g->clean[i], 2);
   study_moments m = study_moments_of(square, cells);
-  return study_estimate(r, "noise", "mean square error of the noisy picture", m.mean,
-                        g->noise * g->noise, m.mean_error);
+  return study_estimate(r, m.mean, g->noise * g->noise, m.mean_error,
+                        "noise: mean square error of the noisy picture");
 }
 
-static int rank_of(const gallery *g) {
+static int rank_of(const picture *g) {
   int rank = 0;
   for (size_t i = 0; i < g->m; i++) rank += g->cs[i] > 1e-9 * g->cs[0];
   return rank;
 }
 
 static attend_status purify_picture(study_run *r) {
-  gallery g;
+  picture g;
   sweep s;
-  TRY(hang(r, &g));
+  TRY(make_picture(r, &g));
   TRY(study_heading(r, "A picture"));
   TRY(study_say(r,
-                "The word is a picture of %zu × %zu cells with rank %d. Normal "
-                "noise of standard deviation %g is added to every cell. The "
-                "columns are the samples, and W comes from the noisy picture "
-                "alone: nobody shows it a clean one.",
+                "The word is a picture of %zu × %zu cells with rank %d. Normal noise of standard "
+                "deviation %g is added to every cell. The columns are the samples, and W comes "
+                "from the noisy picture alone: nobody shows it a clean one.",
                 g.m, g.n, rank_of(&g), g.noise));
   TRY(sweep_of(r, &g, &s));
   TRY(plot_pictures(r, &g, &s));
   TRY(table_of(r, &g, &s));
   TRY(claim_noise(r, &g));
   TRY(plot_error(r, &g, &s));
-  return study_say(r,
-                   "With λ = %.3g the error falls from %.3g to %.3g. Noise of n samples "
-                   "adds "
-                   "n times its variance, here %.3g, to every σ²: a λ below that keeps the "
-                   "noise, and one near the σ² of the signal takes the word away with it. "
-                   "The line is what a W from the expected XXᵀ would do; the measured W has "
-                   "also fitted itself to this noise.",
-                   s.lambda[s.best], error_of(&g, g.noisy), s.error[s.best],
-                   (double)g.n * g.noise * g.noise);
+  return study_say(
+      r,
+      "With λ = %.3g the error falls from %.3g to %.3g. Noise of n samples adds n times its "
+      "variance, here %.3g, to every σ²: a λ below that keeps the noise, and one near the σ² of "
+      "the signal takes the word away with it. The line is what a W from the expected XXᵀ would "
+      "do; the measured W has also fitted itself to this noise.",
+      s.lambda[s.best], error_of(&g, g.noisy), s.error[s.best], (double)g.n * g.noise * g.noise);
 }
 
 static attend_status run(study_run *r) {
@@ -824,8 +745,8 @@ static attend_status run(study_run *r) {
 const study_topic study_purification = {
     {.name = "purification",
      .title = "Purifying data by what it has in common",
-     .question = "Which W rebuilds the data as WX while it is kept small, and "
-                 "what does it leave out?",
+     .question =
+         "Which W rebuilds the data as WX while it is kept small, and what does it leave out?",
      .answers = "003 1(a)-(c)",
      .settings = settings},
     run};

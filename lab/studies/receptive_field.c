@@ -7,32 +7,25 @@
  * heads attend to. Element j of row t is then the number of paths from input j to node
  * t, and the inputs that are seen are those that are not 0.
  */
-#include "studies/traced.h"
+#include "studies/study.h"
 
 enum { PICKS = 1, CODES = 90, MOST_HEADS = 8, WIDTH = 32 };
 
 static const char paragraph[] =
-    "It was the best hour of the day, and the old man went down to the sea. "
-    "The "
-    "sea was grey, and the boats of the old harbour lay still upon it. He had "
-    "been a sailor, as his father had been a sailor before him, and he knew "
-    "the "
-    "sea as other men know their own house. \"It will rain before night,\" he "
-    "said to the boy who stood beside him. The boy looked up at the sky, but "
-    "he "
-    "saw no cloud. \"How do you know it will rain?\" he asked. The old man did "
-    "not answer at once. He looked out over the water, where a white bird "
-    "turned "
-    "and fell, and turned again.";
+    "It was the best hour of the day, and the old man went down to the sea. The sea was grey, and "
+    "the boats of the old harbour lay still upon it. He had been a sailor, as his father had been "
+    "a sailor before him, and he knew the sea as other men know their own house. \"It will rain "
+    "before night,\" he said to the boy who stood beside him. The boy looked up at the sky, but he "
+    "saw no cloud. \"How do you know it will rain?\" he asked. The old man did not answer at once. "
+    "He looked out over the water, where a white bird turned and fell, and turned again.";
 
 static const attend_setting settings[] = {
-    {"heads", "1,2,3", "1,2", "heads k of a layer", ATTEND_SETTING_WHOLE, MOST_HEADS, 1, 16},
-    {"layers", "4", "3", "layers n", ATTEND_SETTING_WHOLE, 1, 1, 8},
-    {"tokens", "320", "96", "tokens of heads with chosen keys", ATTEND_SETTING_WHOLE, 1, 8, 2048},
-    {"draws", "20", "6", "random networks for each k", ATTEND_SETTING_WHOLE, 1, 2, 1000},
+    {"heads", "1,2,3", "1,2", "heads k of a layer", WHOLE, MOST_HEADS, 1, 16},
+    {"layers", "4", "3", "layers n", WHOLE, 1, 1, 8},
+    {"tokens", "320", "96", "tokens of heads with chosen keys", WHOLE, 1, 8, 2048},
+    {"draws", "20", "6", "random networks for each k", WHOLE, 1, 2, 1000},
     {"model", "attend:gutenberg", NULL, "a model; empty: none", ATTEND_SETTING_MODEL, 0, 0, 0},
-    {"length", "128", "32", "tokens that the model reads at most", ATTEND_SETTING_WHOLE, 1, 2,
-     4096},
+    {"length", "128", "32", "tokens that the model reads at most", WHOLE, 1, 2, 4096},
     {"text", paragraph, NULL, "what the model reads", ATTEND_SETTING_TEXT, 0, 0, 0},
     {0}};
 
@@ -74,13 +67,12 @@ static attend_status make_network(study_run *r, int k, int T, network *w) {
                    .kv_len = T,
                    .dim = WIDTH,
                    .dim_v = T};
-  TAKE(r, &w->codes, n * WIDTH);
+  TRY(study_draw(r, CODES, n * WIDTH, &w->codes));
   TAKE(r, &w->q, heads * n * WIDTH);
   TAKE(r, &w->paths, n * n);
   TAKE(r, &w->got, heads * n * n);
-  study_normal(r, CODES, 0, n * WIDTH, w->codes);
   attend_rms_norm(r->ctx, T, WIDTH, w->codes, WIDTH, NULL, 0, w->codes, WIDTH);
-  return attend_plan_create(r->ctx, &d, &w->plan);
+  return study_plan(r, &d, &w->plan);
 }
 
 /* A query is the code of the token that it wants: of vectors of one length it
@@ -120,8 +112,8 @@ static field field_of(const network *w) {
     }
     f.paths = t && paths != f.paths ? NAN : paths;
     f.mean += seen;
-    if (seen < f.least) f.least = seen;
-    if (seen > f.most) f.most = seen;
+    f.least = fmin(f.least, seen);
+    f.most = fmax(f.most, seen);
   }
   f.mean /= w->T;
   return f;
@@ -131,24 +123,22 @@ static double bound_of(int k, int n) { return pow(k + 1, n); }
 
 /* ---- no shared paths ------------------------------------------------------------------ */
 
-static const attend_study_column told_columns[] = {
-    {"k", "heads k", ATTEND_CELL_COUNT},           {"n", "layers n", ATTEND_CELL_COUNT},
-    {"predicted", "(k+1)ⁿ", ATTEND_CELL_COUNT},    {"paths", "paths to a node", ATTEND_CELL_COUNT},
-    {"seen", "inputs it sees", ATTEND_CELL_COUNT}, {0}};
+static const attend_study_column chosen_columns[] = {
+    {"k", "heads k", COUNT},           {"n", "layers n", COUNT},
+    {"predicted", "(k+1)ⁿ", COUNT},    {"paths", "paths to a node", COUNT},
+    {"seen", "inputs it sees", COUNT}, {0}};
 
-static attend_status told_layers(study_run *r, network *w, table_store *t) {
+static attend_status chosen_layers(study_run *r, network *w, table_store *t) {
   begin(w);
   for (int n = 1; n <= w->n && bound_of(w->k, n) <= w->T; n++) {
     const double bound = bound_of(w->k, n);
     TRY(layer(w, n - 1, by_digits, NULL));
     const field f = field_of(w);
-    TRY(study_row(t, 5, (double)w->k, (double)n, bound, f.paths, f.mean));
-    TRY(study_claim(r, study_format(r, "field-k%d-n%d", w->k, n),
-                    study_format(r, "inputs seen: k = %d, n = %d", w->k, n),
-                    f.least == f.most ? f.mean : NAN, bound, 0));
-    TRY(study_claim(r, study_format(r, "paths-k%d-n%d", w->k, n),
-                    study_format(r, "paths to a node: k = %d, n = %d", w->k, n), f.paths, bound,
-                    0));
+    TRY(study_row(t, (double)w->k, (double)n, bound, f.paths, f.mean));
+    TRY(study_claim(r, f.least == f.most ? f.mean : NAN, bound, 0,
+                    "field-k%d-n%d: inputs seen: k = %d, n = %d", w->k, n, w->k, n));
+    TRY(study_claim(r, f.paths, bound, 0, "paths-k%d-n%d: paths to a node: k = %d, n = %d", w->k, n,
+                    w->k, n));
   }
   return ATTEND_OK;
 }
@@ -157,18 +147,12 @@ static attend_status chosen(study_run *r, int T) {
   size_t count;
   const double *heads = study_list(r, "heads", &count);
   table_store *t;
-  TRY(study_table(r, "chosen",
-                  study_format(r,
-                               "Head h of layer l looks h·(k+1)ˡ⁻¹ tokens "
-                               "back, %d tokens in a ring",
-                               T),
-                  told_columns, &t));
+  TRY(study_table(r, &t, "chosen", chosen_columns,
+                  "Head h of layer l looks h·(k+1)ˡ⁻¹ tokens back, %d tokens in a ring", T));
   for (size_t i = 0; i < count; i++) {
-    network w = {0};
-    attend_status status = make_network(r, (int)heads[i], T, &w);
-    if (!status) status = told_layers(r, &w, t);
-    attend_plan_free(w.plan);
-    TRY(status);
+    network w;
+    TRY(make_network(r, (int)heads[i], T, &w));
+    TRY(chosen_layers(r, &w, t));
   }
   return ATTEND_OK;
 }
@@ -209,10 +193,10 @@ static void law_moments(const double *law, int T, double *mean, double *var) {
 }
 
 static const attend_study_column chance_columns[] = {
-    {"k", "heads k", ATTEND_CELL_COUNT},       {"n", "layers n", ATTEND_CELL_COUNT},
-    {"bound", "(k+1)ⁿ", ATTEND_CELL_COUNT},    {"predicted", "expected", ATTEND_CELL_NUMBER},
-    {"mean", "mean seen", ATTEND_CELL_NUMBER}, {"least", "least", ATTEND_CELL_COUNT},
-    {"most", "most", ATTEND_CELL_COUNT},       {0}};
+    {"k", "heads k", COUNT},       {"n", "layers n", COUNT},
+    {"bound", "(k+1)ⁿ", COUNT},    {"predicted", "expected", NUMBER},
+    {"mean", "mean seen", NUMBER}, {"least", "least", COUNT},
+    {"most", "most", COUNT},       {0}};
 
 enum { MOST_LAYERS = 8 };
 
@@ -250,22 +234,22 @@ static attend_status draw(study_run *r, network *w, int which, uint32_t *random,
     TRY(layer(w, i, by_chance, random));
     const field one = field_of(w);
     f->mean[i] += one.mean / draws;
-    if (one.least < f->least[i]) f->least[i] = one.least;
-    if (one.most > f->most[i]) f->most[i] = one.most;
+    f->least[i] = fmin(f->least[i], one.least);
+    f->most[i] = fmax(f->most[i], one.most);
   }
   return ATTEND_OK;
 }
 
 static attend_status say_chance(study_run *r, const network *w, const fields *f, table_store *t) {
   for (int i = 0; i < w->n; i++) {
-    TRY(study_row(t, 7, (double)w->k, f->n[i], f->bound[i], f->expected[i], f->mean[i], f->least[i],
+    TRY(study_row(t, (double)w->k, f->n[i], f->bound[i], f->expected[i], f->mean[i], f->least[i],
                   f->most[i]));
-    TRY(study_estimate(r, study_format(r, "chance-k%d-n%d", w->k, i + 1),
-                       study_format(r, "inputs seen, picks at random: k = %d, n = %d", w->k, i + 1),
-                       f->mean[i], f->expected[i], f->error[i]));
-    TRY(study_claim(r, study_format(r, "bound-k%d-n%d", w->k, i + 1),
-                    study_format(r, "picks at random exceed (k+1)^n: k = %d, n = %d", w->k, i + 1),
-                    f->most[i] > f->bound[i], 0, 0));
+    TRY(study_estimate(r, f->mean[i], f->expected[i], f->error[i],
+                       "chance-k%d-n%d: inputs seen, picks at random: k = %d, n = %d", w->k, i + 1,
+                       w->k, i + 1));
+    TRY(study_claim(r, f->most[i] > f->bound[i], 0, 0,
+                    "bound-k%d-n%d: picks at random exceed (k+1)^n: k = %d, n = %d", w->k, i + 1,
+                    w->k, i + 1));
   }
   return ATTEND_OK;
 }
@@ -288,31 +272,16 @@ static attend_status plot_chance(study_run *r, const fields *f, size_t count, in
   for (size_t i = 0; i < count; i++) {
     const int colour = (int)i + 1;
     const bool last = i + 1 == count; /* named once */
-    s[i] = (attend_plot_series){.name = last ? "(k+1)ⁿ, dashed" : NULL,
-                                .count = n,
-                                .x = f[i].n,
-                                .y = f[i].bound,
-                                .dashed = 1,
-                                .colour = colour};
-    s[count + i] = (attend_plot_series){.name = study_format(r, "expected, k = %g", heads[i]),
-                                        .count = n,
-                                        .x = f[i].n,
-                                        .y = f[i].expected,
-                                        .colour = colour};
-    s[2 * count + i] = (attend_plot_series){.name = last ? "measured" : NULL,
-                                            .count = n,
-                                            .x = f[i].n,
-                                            .y = f[i].mean,
-                                            .points = 2,
-                                            .colour = colour};
+    s[i] = (attend_plot_series){
+        last ? "(k+1)ⁿ, dashed" : NULL, n, f[i].n, f[i].bound, .dashed = 1, .colour = colour};
+    s[count + i] = (attend_plot_series){study_format(r, "expected, k = %g", heads[i]), n, f[i].n,
+                                        f[i].expected, .colour = colour};
+    s[2 * count + i] = (attend_plot_series){
+        last ? "measured" : NULL, n, f[i].n, f[i].mean, .points = 2, .colour = colour};
   }
-  attend_plot_panel panel = {.title = study_format(r, "Inputs that a node sees, %d tokens", T),
-                             .x = {.label = "layers n"},
-                             .y = {.label = "inputs", .log = 1},
-                             .key = ATTEND_KEY_ABOVE,
-                             .count = 3 * count,
-                             .series = s};
-  return study_figure(r, "receptive-field-chance", &(attend_plot){.count = 1, .panels = &panel});
+  attend_plot_panel panel = study_lines(study_format(r, "Inputs that a node sees, %d tokens", T),
+                                        study_axis("layers n"), study_log("inputs"), 3 * count, s);
+  return study_plot(r, "receptive-field-chance", 1, &panel);
 }
 
 static attend_status chance(study_run *r, int T) {
@@ -321,18 +290,13 @@ static attend_status chance(study_run *r, int T) {
   fields *f = NULL;
   table_store *t;
   TAKE(r, &f, MOST_HEADS);
-  TRY(study_table(r, "chance",
-                  study_format(r,
-                               "Heads that look anywhere among %d tokens, %d "
-                               "networks",
-                               T, study_count(r, "draws")),
-                  chance_columns, &t));
+  TRY(study_table(r, &t, "chance", chance_columns,
+                  "Heads that look anywhere among %d tokens, %d networks", T,
+                  study_count(r, "draws")));
   for (size_t i = 0; i < count; i++) {
-    network w = {0};
-    attend_status status = make_network(r, (int)heads[i], T, &w);
-    if (!status) status = chance_of(r, &w, &f[i], t);
-    attend_plan_free(w.plan);
-    TRY(status);
+    network w;
+    TRY(make_network(r, (int)heads[i], T, &w));
+    TRY(chance_of(r, &w, &f[i], t));
   }
   return plot_chance(r, f, count, T);
 }
@@ -442,41 +406,37 @@ static attend_status follow_case(study_run *r, int which, const traced_text *tex
 /* ---- report --------------------------------------------------------------------- */
 
 static const attend_study_column depth_columns[] = {
-    {"n", "layers n", ATTEND_CELL_COUNT},
-    {"bound", "(k+1)ⁿ", ATTEND_CELL_COUNT},
-    {"trained", "trained", ATTEND_CELL_NUMBER},
-    {"hard", "run with argmax", ATTEND_CELL_NUMBER},
-    {"untrained", "untrained", ATTEND_CELL_NUMBER},
-    {"mass", "weight in the field, trained", ATTEND_CELL_NUMBER},
-    {"mass_untrained", "untrained", ATTEND_CELL_NUMBER},
-    {"fair", "share of the tokens, trained", ATTEND_CELL_NUMBER},
+    {"n", "layers n", COUNT},
+    {"bound", "(k+1)ⁿ", COUNT},
+    {"trained", "trained", NUMBER},
+    {"hard", "run with argmax", NUMBER},
+    {"untrained", "untrained", NUMBER},
+    {"mass", "weight in the field, trained", NUMBER},
+    {"mass_untrained", "untrained", NUMBER},
+    {"fair", "share of the tokens, trained", NUMBER},
     {0}};
 
 static attend_status say_depths(study_run *r, const depths *d, const traced_text *text) {
   table_store *t;
-  TRY(study_table(r, "model",
-                  study_format(r,
-                               "Tokens seen if every head takes its heaviest "
-                               "key, mean over %d nodes, text of %d tokens",
-                               d->rows, text->n),
-                  depth_columns, &t));
+  TRY(study_table(
+      r, &t, "model", depth_columns,
+      "Tokens seen if every head takes its heaviest key, mean over %d nodes, text of %d tokens",
+      d->rows, text->n));
   for (int n = 0; n <= d->depth; n++)
-    TRY(study_row(t, 8, (double)n, d->bound[n], d[0].seen[n], d[1].seen[n], d[2].seen[n],
-                  d[0].mass[n], d[2].mass[n], d[0].fair[n]));
+    TRY(study_row(t, (double)n, d->bound[n], d[0].seen[n], d[1].seen[n], d[2].seen[n], d[0].mass[n],
+                  d[2].mass[n], d[0].fair[n]));
   return ATTEND_OK;
 }
 
 static attend_status claim_depths(study_run *r, const depths *d) {
   for (int i = 0; i < CASES; i++) {
-    TRY(study_claim(r, study_format(r, "model-bound-%s", cases[i].name),
-                    study_format(r, "%s: nodes that see more than (k+1)^n", cases[i].title),
-                    d[i].over, 0, 0));
-    TRY(study_claim(r, study_format(r, "model-mass-%s", cases[i].name),
-                    study_format(r, "%s: shares of a rollout sum to 1", cases[i].title), d[i].total,
-                    1, 1e-4));
+    TRY(study_claim(r, d[i].over, 0, 0, "model-bound-%s: %s: nodes that see more than (k+1)^n",
+                    cases[i].name, cases[i].title));
+    TRY(study_claim(r, d[i].total, 1, 1e-4, "model-mass-%s: %s: shares of a rollout sum to 1",
+                    cases[i].name, cases[i].title));
   }
-  return study_claim(r, "model-mass-hard-field", "run with argmax: all weight is in the field",
-                     d[1].mass[d->depth], 1, 1e-4);
+  return study_claim(r, d[1].mass[d->depth], 1, 1e-4,
+                     "model-mass-hard-field: run with argmax: all weight is in the field");
 }
 
 static attend_status plot_depths(study_run *r, const depths *d, int tokens) {
@@ -492,20 +452,12 @@ static attend_status plot_depths(study_run *r, const depths *d, int tokens) {
                                {"tokens, trained", n, d->n, d[0].fair, .dashed = 1, .colour = 1},
                                {"weight, untrained", n, d->n, d[2].mass, .points = 1, .colour = 4},
                                {"tokens, untrained", n, d->n, d[2].fair, .dashed = 1, .colour = 3}};
-  attend_plot_panel panels[] = {{.title = "Tokens in the field of the heaviest keys",
-                                 .x = {.label = "layers n"},
-                                 .y = {.label = "tokens, mean", .log = 1},
-                                 .key = ATTEND_KEY_ABOVE,
-                                 .count = 4,
-                                 .series = seen},
-                                {.title = "Soft weight, and tokens, in the field",
-                                 .x = {.label = "layers n"},
-                                 .y = {.label = "share", .low = 0, .high = 1},
-                                 .key = ATTEND_KEY_ABOVE,
-                                 .count = 4,
-                                 .series = mass}};
-  return study_figure(r, "receptive-field-model",
-                      &(attend_plot){.count = 2, .across = 2, .panels = panels});
+  attend_plot_panel panels[] = {
+      study_lines("Tokens in the field of the heaviest keys", study_axis("layers n"),
+                  study_log("tokens, mean"), 4, seen),
+      study_lines("Soft weight, and tokens, in the field", study_axis("layers n"),
+                  study_range("share", 0, 1), 4, mass)};
+  return study_plot(r, "receptive-field-model", 2, panels);
 }
 
 static attend_status receptive_field_of_model(study_run *r) {
@@ -513,65 +465,56 @@ static attend_status receptive_field_of_model(study_run *r) {
   depths *d = NULL;
   TRY(study_heading(r, "In a model"));
   if (!*study_text(r, "model"))
-    return study_say(r,
-                     "No model was named: `--model attend:gutenberg` counts "
-                     "in one.");
+    return study_say(r, "No model was named: `--model attend:gutenberg` counts in one.");
   TRY(traced_text_read(r, study_text(r, "model"), study_text(r, "text"), study_count(r, "length"),
                        &text));
   TAKE(r, &d, CASES);
   for (int i = 0; i < CASES; i++) TRY(follow_case(r, i, &text, &d[i]));
   const int L = d->depth;
-  TRY(study_say(r,
-                "A model of family %s with %d layers of %d heads reads %s of %d tokens. "
-                "Each head's heaviest key counts alone. By `(k+1)^n` a node could see "
-                "%.3g "
-                "tokens after %d layers. Counted: %.1f after one layer, %.1f after all; "
-                "untrained %.1f and %.1f. Fewer than `(k+1)^n` means that paths meet: "
-                "the "
-                "heaviest key is the token itself for %.0f %% of all heads and nodes, "
-                "the "
-                "token before for %.0f %%, the first for %.0f %% (untrained %.0f, %.0f "
-                "and %.0f %%).",
-                text.family, L, d->heads,
-                text.drawn ? "random tokens, for want of a tokenizer, a text" : "a text", text.n,
-                d->bound[L], L, d->seen[1], d->seen[L], d[2].seen[1], d[2].seen[L], 100 * d->itself,
-                100 * d->before, 100 * d->first, 100 * d[2].itself, 100 * d[2].before,
-                100 * d[2].first));
+  TRY(study_say(
+      r,
+      "A model of family %s with %d layers of %d heads reads %s of %d tokens. Each head's heaviest "
+      "key counts alone. By `(k+1)^n` a node could see %.3g tokens after %d layers. Counted: %.1f "
+      "after one layer, %.1f after all; untrained %.1f and %.1f. Fewer than `(k+1)^n` means that "
+      "paths meet: the heaviest key is the token itself for %.0f %% of all heads and nodes, the "
+      "token before for %.0f %%, the first for %.0f %% (untrained %.0f, %.0f and %.0f %%).",
+      text.family, L, d->heads,
+      text.drawn ? "random tokens, for want of a tokenizer, a text" : "a text", text.n, d->bound[L],
+      L, d->seen[1], d->seen[L], d[2].seen[1], d[2].seen[L], 100 * d->itself, 100 * d->before,
+      100 * d->first, 100 * d[2].itself, 100 * d[2].before, 100 * d[2].first));
   TRY(say_depths(r, d, &text));
   TRY(claim_depths(r, d));
   TRY(plot_depths(r, d, text.n));
-  return study_say(r,
-                   "Softmax is not argmax. Rollout multiplies the weights along all paths, "
-                   "half of each layer going by the residual connection: after %d layers "
-                   "the field of the heaviest keys holds %.0f %% of the weight, and has "
-                   "%.0f %% of the tokens that can be seen; untrained, %.0f %% of the "
-                   "weight in %.0f %% of the tokens. After one layer it holds %.0f %% "
-                   "(untrained %.0f %%), of which 50 %% is the residual connection alone. "
-                   "A field says where values come from; keys that were compared and lost "
-                   "had their say too.",
-                   L, 100 * d->mass[L], 100 * d->fair[L], 100 * d[2].mass[L], 100 * d[2].fair[L],
-                   100 * d->mass[1], 100 * d[2].mass[1]);
+  return study_say(
+      r,
+      "Softmax is not argmax. Rollout multiplies the weights along all paths, half of each layer "
+      "going by the residual connection: after %d layers the field of the heaviest keys holds %.0f "
+      "%% of the weight, and has %.0f %% of the tokens that can be seen; untrained, %.0f %% of the "
+      "weight in %.0f %% of the tokens. After one layer it holds %.0f %% (untrained %.0f %%), of "
+      "which 50 %% is the residual connection alone. A field says where values come from; keys "
+      "that were compared and lost had their say too.",
+      L, 100 * d->mass[L], 100 * d->fair[L], 100 * d[2].mass[L], 100 * d[2].fair[L],
+      100 * d->mass[1], 100 * d[2].mass[1]);
 }
 
 static attend_status run(study_run *r) {
   const int T = study_count(r, "tokens");
-  TRY(study_say(r,
-                "If softmax is nearly argmax, a head gives a node the value of one "
-                "other. With the residual connection the node of the next layer "
-                "depends on itself and on one node for each of k heads: a branching "
-                "factor of k + 1, hence `(k+1)^n` inputs after n layers, 2ⁿ with one "
-                "head and 3ⁿ with two. Here argmax attention runs over states that "
-                "begin as the identity: element j of row t counts the paths from input "
-                "j to node t. If head h of layer l looks h·(k+1)ˡ⁻¹ tokens back, the "
-                "paths are the digits of the distance in base k + 1, no two of them "
-                "meet, and the number is reached exactly."));
+  TRY(study_say(
+      r,
+      "If softmax is nearly argmax, a head gives a node the value of one other. With the residual "
+      "connection the node of the next layer depends on itself and on one node for each of k "
+      "heads: a branching factor of k + 1, hence `(k+1)^n` inputs after n layers, 2ⁿ with one head "
+      "and 3ⁿ with two. Here argmax attention runs over states that begin as the identity: element "
+      "j of row t counts the paths from input j to node t. If head h of layer l looks h·(k+1)ˡ⁻¹ "
+      "tokens back, the paths are the digits of the distance in base k + 1, no two of them meet, "
+      "and the number is reached exactly."));
   TRY(chosen(r, T));
-  TRY(study_heading(r, "Ways that meet"));
+  TRY(study_heading(r, "Paths that meet"));
   TRY(study_say(r,
-                "The number of paths is always `(k+1)^n`; inputs are fewer where paths "
-                "meet. If heads look anywhere with equal chance, a pick is not among "
-                "the m tokens found so far with probability `1 - m/T`. Layer by layer "
-                "this is a Markov chain, whose mean stands beside what was counted."));
+                "The number of paths is always `(k+1)^n`; inputs are fewer where paths meet. If "
+                "heads look anywhere with equal chance, a pick is not among the m tokens found so "
+                "far with probability `1 - m/T`. Layer by layer this is a Markov chain, whose mean "
+                "stands beside what was counted."));
   TRY(chance(r, T));
   return receptive_field_of_model(r);
 }
@@ -579,8 +522,8 @@ static attend_status run(study_run *r) {
 const study_topic study_receptive_field = {
     {.name = "receptive-field",
      .title = "How many inputs a node sees",
-     .question = "How large is the receptive field of a node after n layers "
-                 "with k heads, and how large in a model?",
+     .question = "How large is the receptive field of a node after n layers with k heads, and how "
+                 "large in a model?",
      .answers = "004 2(a)",
      .settings = settings},
     run};

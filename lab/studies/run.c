@@ -1,6 +1,119 @@
-/* A model that read a text while a trace recorded it. */
+/* What studies run: one attention, with its weights and gradients; a small untrained
+ * model; a model that reads a text while a trace records it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
 #include "attend/text.h"
-#include "studies/traced.h"
+#include "studies/study.h"
+
+/* ---- attention ----------------------------------------------------------------- */
+
+typedef struct {
+  const attend_desc *desc;
+  float *weights; /* [B,H,T,S] */
+} weight_sheet;
+
+static void keep_stretch(const attend_weight_span *s, void *user) {
+  const weight_sheet *w = user;
+  const attend_desc *d = w->desc;
+  size_t row = ((size_t)s->b * (size_t)d->heads + (size_t)s->h) * (size_t)d->q_len + (size_t)s->row;
+  memcpy(w->weights + row * (size_t)d->kv_len + (size_t)s->key, s->weights,
+         (size_t)s->n * sizeof *s->weights);
+}
+
+static attend_status look(attend_plan *plan, study_pass *p) {
+  const attend_desc *d = attend_plan_desc(plan);
+  weight_sheet sheet = {d, p->weights};
+  memset(p->weights, 0,
+         (size_t)d->batch * (size_t)d->heads * (size_t)d->q_len * (size_t)d->kv_len *
+             sizeof *p->weights);
+  return attend_observe(
+      plan, attend_bhtd_input(p->q), attend_bhtd_input(p->k), p->lse,
+      &(attend_observation){ATTEND_INIT(attend_observation), .each = keep_stretch, .user = &sheet});
+}
+
+static attend_status pass(attend_plan *plan, study_pass *p) {
+  attend_view q = attend_bhtd_input(p->q), k = attend_bhtd_input(p->k), v = attend_bhtd_input(p->v),
+              o = attend_bhtd(p->o);
+  TRY(attend_forward(plan, q, k, v, o, p->lse));
+  if (p->weights) TRY(look(plan, p));
+  if (!p->d_o) return ATTEND_OK;
+  return attend_backward(plan, q, k, v, o, p->lse, attend_bhtd_input(p->d_o), attend_bhtd(p->dq),
+                         attend_bhtd(p->dk), attend_bhtd(p->dv), p->dbias);
+}
+
+attend_status study_attend(study_run *r, const attend_desc *desc, study_pass *p) {
+  attend_desc d = *desc;
+  attend_plan *plan;
+  if (p->d_o) d.purpose |= ATTEND_FOR_BACKWARD;
+  TRY(attend_plan_create(r->ctx, &d, &plan));
+  attend_status status = pass(plan, p);
+  p->weak_rows = attend_plan_weak_rows(plan);
+  attend_plan_free(plan);
+  return status;
+}
+
+attend_status study_tensors(study_run *r, const attend_desc *desc, uint64_t stream, int results,
+                            study_pass *p) {
+  const size_t B = desc->batch ? (size_t)desc->batch : 1, H = desc->heads ? (size_t)desc->heads : 1,
+               G = desc->kv_heads ? (size_t)desc->kv_heads : H, D = (size_t)desc->dim,
+               M = desc->dim_v ? (size_t)desc->dim_v : D, queries = B * H * (size_t)desc->q_len,
+               keys = B * G * (size_t)desc->kv_len;
+  float *q, *k, *v, *d_o = NULL;
+  *p = (study_pass){0};
+  TRY(study_draw(r, stream, queries * D, &q));
+  TRY(study_draw(r, stream + 1, keys * D, &k));
+  TRY(study_draw(r, stream + 2, keys * M, &v));
+  TAKE(r, &p->o, queries * M);
+  TAKE(r, &p->lse, queries);
+  if (results & STUDY_WEIGHTS) TAKE(r, &p->weights, queries * (size_t)desc->kv_len);
+  if (results & STUDY_GRADIENTS) {
+    TRY(study_draw(r, stream + 3, queries * M, &d_o));
+    TAKE(r, &p->dq, queries * D);
+    TAKE(r, &p->dk, keys * D);
+    TAKE(r, &p->dv, keys * M);
+  }
+  p->q = q, p->k = k, p->v = v, p->d_o = d_o;
+  return ATTEND_OK;
+}
+
+/* ---- an untrained model ---------------------------------------------------------- */
+
+/* A configuration is read from a directory: make one for the call. */
+static attend_status fresh(study_run *r, const char *folder, const attend_architecture *a,
+                           study_model *m) {
+  const char *config = study_format(r, "%s/config.json", folder);
+  if (!config) return study_fail(r, ATTEND_NO_MEMORY, "no memory");
+  attend_status status = attend_config_write(r->ctx, config, a);
+  if (!status) status = attend_checkpoint_init_pytorch(r->ctx, folder, r->seed, &m->files);
+  unlink(config);
+  return status;
+}
+
+attend_status study_untrained(study_run *r, const attend_architecture *a, study_model *m) {
+  const char *where = getenv("TMPDIR");
+  const char *pattern = study_format(r, "%s/attend-study-XXXXXX", where ? where : "/tmp");
+  char *folder = NULL;
+  *m = (study_model){0};
+  if (!pattern) return study_fail(r, ATTEND_NO_MEMORY, "no memory");
+  TAKE(r, &folder, strlen(pattern) + 1);
+  strcpy(folder, pattern);
+  if (!mkdtemp(folder))
+    return study_fail(r, ATTEND_IO, "the folder %s cannot be made: %s", folder, strerror(errno));
+  attend_status status = fresh(r, folder, a, m);
+  rmdir(folder);
+  if (!status) status = attend_model_create(m->files, NULL, &m->model);
+  if (status) study_model_free(m);
+  return status;
+}
+
+void study_model_free(study_model *m) {
+  if (m->model) attend_model_free(m->model);
+  if (m->files) attend_checkpoint_close(m->files);
+  *m = (study_model){0};
+}
 
 enum {
   DRAWN = 900, /* stream of tokens where there is no tokenizer */
