@@ -1,7 +1,7 @@
 /* What the files of a plot share: labels, scales, panels, the style sheet.
  *
- * plot.c lays out a page and its panels; lines.c, bars.c and heat.c draw what is
- * inside their axes.
+ * plot.c lays out a page and its panels with their axes and keys; series.c and heat.c draw
+ * what is inside the axes.
  *
  * Lengths are px, x to the right, y down.
  */
@@ -17,7 +17,7 @@ enum {
   TITLE_LETTERS = 16 /* of the page */
 };
 
-/* ---- labels (text.c) ----------------------------------------------------------- */
+/* ---- labels (style.c) ----------------------------------------------------------- */
 
 typedef enum { AT_START, AT_MIDDLE, AT_END } anchor;
 /* (x, y): on the baseline; cut to `most` px with an ellipsis. look: a class
@@ -97,24 +97,12 @@ double panel_y(const panel *p, double y);
 int series_number(const panel *p, size_t i);
 bool series_named(const panel *p, size_t i);
 
-/* axes.c: scales, and the room that is needed around the area. */
-void panel_measure(panel *p, double width);
-void axes_put(svg *s, const panel *p);
-/* Names of columns, below. */
-void names_put(svg *s, const panel *p);
-
-/* key.c */
-double key_height(const panel *p, double width);
-double key_ends_width(const panel *p);
-void key_put(svg *s, const panel *p);
-void key_ends_put(svg *s, const panel *p);
-
 void lines_put(svg *s, const panel *p);
 void bars_put(svg *s, const panel *p);
 void heat_put(svg *s, const panel *p);
 double heat_bar_width(const panel *p);
 
-/* ---- long series (thin.c) ---------------------------------------------------- */
+/* ---- long series (series.c) ---------------------------------------------------- */
 
 typedef struct {
   double x, y;
