@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attend/study.h"
+
 enum { MOST_COLUMNS = 32, NARROWEST = 80, CELL_SIZE = 32 };
 
 cell cell_none(void) { return (cell){NULL, NAN}; }
@@ -49,62 +51,19 @@ void table_free(table *t) {
 
 /* ---- texts ----------------------------------------------------------------- */
 
-static void format_scaled(double number, double step, const char *const *units, int count,
-                          char *text, size_t size) {
-  int unit = 0;
-  while (unit + 1 < count && fabs(number) >= step) {
-    number /= step;
-    unit++;
-  }
-  int digits = fabs(number) < 9.995 ? 2 : fabs(number) < 99.95 ? 1 : 0;
-  if (unit == 0 && number == floor(number)) digits = 0;
-  snprintf(text, size, "%.*f%s%s", digits, number, *units[unit] ? " " : "", units[unit]);
-}
-
-/* Whole numbers of five to seven digits are clearer than powers of ten. */
-static void format_plain(double number, char *text, size_t size) {
-  bool whole = fabs(number) >= 1000 && fabs(number) < 1e7;
-  snprintf(text, size, "%.*g", whole ? 7 : 4, whole ? round(number) : number);
-}
-
 void format_cell(cell_kind kind, double number, char *text, size_t size) {
-  static const char *const plain[] = {"", "k", "M", "G", "T", "P"};
-  static const char *const bytes[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  static const char *const seconds[] = {"ns", "µs", "ms", "s"};
-  if (isnan(number)) {
-    snprintf(text, size, "-");
-    return;
-  }
-  switch (kind) {
-    case CELL_TEXT:
-    case CELL_COUNT:
-      snprintf(text, size, "%.0f", number);
-      break;
-    case CELL_PLAIN:
-      format_plain(number, text, size);
-      break;
-    case CELL_SMALL:
-      snprintf(text, size, "%.2e", number);
-      break;
-    case CELL_NUMBER:
-      format_scaled(number, 1e3, plain, 6, text, size);
-      break;
-    case CELL_RATE:
-      snprintf(text, size, "%.1f", number);
-      break;
-    case CELL_RATIO:
-      snprintf(text, size, "%.3f", number);
-      break;
-    case CELL_SECONDS:
-      format_scaled(number * 1e9, 1e3, seconds, 4, text, size);
-      break;
-    case CELL_BYTES:
-      format_scaled(number, 1024, bytes, 5, text, size);
-      break;
-    case CELL_OK:
-      snprintf(text, size, number ? "ok" : "FAILED");
-      break;
-  }
+  static const attend_cell_kind kinds[] = {
+      [CELL_TEXT] = ATTEND_CELL_COUNT,   [CELL_COUNT] = ATTEND_CELL_COUNT,
+      [CELL_SMALL] = ATTEND_CELL_SMALL,  [CELL_NUMBER] = ATTEND_CELL_SCALED,
+      [CELL_PLAIN] = ATTEND_CELL_NUMBER, [CELL_RATE] = ATTEND_CELL_NUMBER,
+      [CELL_RATIO] = ATTEND_CELL_NUMBER, [CELL_SECONDS] = ATTEND_CELL_SECONDS,
+      [CELL_BYTES] = ATTEND_CELL_BYTES,  [CELL_OK] = ATTEND_CELL_NUMBER};
+  if (kind == CELL_OK && !isnan(number))
+    snprintf(text, size, number ? "ok" : "FAILED");
+  else if ((kind == CELL_RATE || kind == CELL_RATIO) && !isnan(number))
+    snprintf(text, size, "%.*f", kind == CELL_RATE ? 1 : 3, number);
+  else
+    attend_cell_format(kinds[kind], number, text, size);
 }
 
 /* ---- the table ------------------------------------------------------------- */

@@ -1,7 +1,9 @@
 /* attend study: a question about attention, answered by a measurement.
  *
- * Its options are those of the topic: the list is made once the topic is known.
+ * Its options are those of the topic: the rows are made once the topic is known.
  */
+#include "study/study.h"
+
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,92 +11,40 @@
 #include "folders.h"
 #include "model_open.h"
 #include "progress.h"
-#include "study/study.h"
 
-enum {
-  KEY_OUT = 1900,
-  KEY_FIGURE,
-  KEY_QUICK,
-  KEY_OPEN,
-  KEY_CLAIMS,
-  KEY_SETTING, /* and those after it: the topic's */
-  MOST_SETTINGS = 40
-};
+/* ---- options --------------------------------------------------------------------- */
 
-static const struct argp_option shared[] = {
-    {0, 0, 0, 0, "Where to:", 2},
-    {"out", KEY_OUT, "FILE", 0,
-     "Write FILE.html (a page that needs nothing else), .json, .svg (one "
-     "plot), or a folder with all of them",
-     2},
-    {"figure", KEY_FIGURE, "NAME", 0, "Which plot, for an .svg", 2},
-    {"open", KEY_OPEN, 0, 0, "Open the page in the browser", 2},
-    {"claims", KEY_CLAIMS, 0, 0, "Print every prediction beside what was measured", 2},
-    {0, 0, 0, 0, "How it runs:", 3},
-    {"quick", KEY_QUICK, 0, 0, "Smaller sizes, where none are given", 3},
+static const option_row where_rows[] = {
+    {.help = "Where to:"},
+    {"out", "FILE",
+     "Write FILE.html (a page that needs nothing else), .json, .svg (one plot), or a folder with "
+     "all of them",
+     TEXT(study_options, out)},
+    {"figure", "NAME", "Which plot, for an .svg", TEXT(study_options, figure)},
+    {"open", NULL, "Open the page in the browser", FLAG(study_options, open)},
+    {"claims", NULL, "Print every prediction beside what was measured",
+     FLAG(study_options, claims)},
     {0}};
 
-/* For argp: options that are made here need memory that outlives the call. */
-typedef struct {
-  study_options o;
-  const attend_study *study; /* NULL: none, or all */
-} asked;
+static const option_row how_rows[] = {
+    {.help = "How it runs:"},
+    {"quick", NULL, "Smaller sizes, where none are given", FLAG(study_options, quick)},
+    {0}};
 
-static const char *name_of(const asked *a, int key) {
-  return a->study->settings[key - KEY_SETTING].name;
-}
-
-static void check(struct argp_state *state, const study_options *o) {
-  if (!o->topic && (o->out || o->open || o->quick || o->claims))
+static void take_topic(struct argp_state *state, char **words, int count, void *input) {
+  study_options *o = input;
+  const char *topic = count ? words[0] : NULL;
+  if (count > 1) argp_error(state, "one topic at a time, or all");
+  o->all = topic && !strcmp(topic, "all");
+  if (topic && !o->all && !attend_study_find(topic))
+    argp_error(state, "there is no study \"%s\": attend study lists them", topic);
+  if (!topic && (o->out || o->open || o->quick || o->claims))
     argp_error(state, "name a topic, or all: attend study lists them");
   if (o->figure && !(o->out && path_ends(o->out, ".svg")))
     argp_error(state, "--figure says which plot --out FILE.svg takes");
-  if (o->topic && !strcmp(o->topic, "all") && o->out && path_ends(o->out, ".svg"))
+  if (o->all && o->out && path_ends(o->out, ".svg"))
     argp_error(state, "all studies have many plots: give --out a folder");
 }
-
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  asked *a = state->input;
-  study_options *o = &a->o;
-  if (key >= KEY_SETTING && key < KEY_SETTING + MOST_SETTINGS) {
-    o->settings = need_more(o->settings, o->count, o->count + 1, sizeof *o->settings);
-    o->settings[o->count++] = (attend_setting_value){.name = name_of(a, key), .value = arg};
-    return 0;
-  }
-  switch (key) {
-    case ARGP_KEY_INIT:
-      options_share(state, 3);
-      return 0;
-    case KEY_OUT:
-      o->out = arg;
-      return 0;
-    case KEY_FIGURE:
-      o->figure = arg;
-      return 0;
-    case KEY_QUICK:
-      o->quick = true;
-      return 0;
-    case KEY_OPEN:
-      o->open = true;
-      return 0;
-    case KEY_CLAIMS:
-      o->claims = true;
-      return 0;
-    case ARGP_KEY_ARG:
-      if (o->topic) argp_error(state, "one topic at a time, or all");
-      if (strcmp(arg, "all") && !attend_study_find(arg))
-        argp_error(state, "there is no study \"%s\": attend study lists them", arg);
-      o->topic = arg;
-      return 0;
-    case ARGP_KEY_END:
-      check(state, o);
-      return 0;
-    default:
-      return ARGP_ERR_UNKNOWN;
-  }
-}
-
-/* ---- the options of a topic ------------------------------------------------------- */
 
 /* The first argument that names a topic. */
 static const attend_study *topic_among(int argc, char **argv) {
@@ -105,43 +55,40 @@ static const attend_study *topic_among(int argc, char **argv) {
   return NULL;
 }
 
-/* As other options have it: a capital, unless it is a letter of a formula, and
+/* Help as other options have it: a capital, unless it is a letter of a formula, and
  * the default if it is short. */
-static char *words_of(const attend_setting *s) {
+static char *help_of(const attend_setting *s) {
   bool shown = *s->value && strlen(s->value) <= 60;
-  char *words = shown ? path_of("%s (default: %s)", s->meaning, s->value) : need_copy(s->meaning);
-  if (isalpha((unsigned char)words[1]) || !strncmp(words, "a ", 2))
-    words[0] = (char)toupper((unsigned char)words[0]);
-  return words;
+  char *help = shown ? path_of("%s (default: %s)", s->meaning, s->value) : need_copy(s->meaning);
+  if (isalpha((unsigned char)help[1]) || !strncmp(help, "a ", 2))
+    help[0] = (char)toupper((unsigned char)help[0]);
+  return help;
 }
 
-static struct argp_option option_of(const attend_setting *s, int key) {
+/* A heading, a row for each setting, and the end; to be freed. */
+static option_row *rows_of(const attend_study *study) {
   static const char *const kinds[] = {"X", "N", "TEXT", "MODEL"};
-  bool list = s->kind <= ATTEND_SETTING_WHOLE && s->most > 1;
-  return (struct argp_option){.name = s->name,
-                              .key = key,
-                              .arg = path_of("%s%s", kinds[s->kind], list ? ",.." : ""),
-                              .doc = words_of(s),
-                              .group = 1};
+  option_row *rows = need(MOST_SETTINGS + 2, sizeof *rows);
+  if (study) rows[0].help = "Sizes:";
+  for (int i = 0; study && study->settings[i].name && i < MOST_SETTINGS; i++) {
+    const attend_setting *s = &study->settings[i];
+    const bool list = s->kind <= ATTEND_SETTING_WHOLE && s->most > 1;
+    rows[i + 1] = (option_row){.name = s->name,
+                               .arg = path_of("%s%s", kinds[s->kind], list ? ",.." : ""),
+                               .help = help_of(s),
+                               .kind = OPTION_TEXT,
+                               .at = offsetof(study_options, value) + (size_t)i * sizeof(char *)};
+  }
+  return rows;
 }
 
-static void options_drop(struct argp_option *list) {
-  for (struct argp_option *o = list; o->name || o->doc; o++)
-    if (o->key >= KEY_SETTING) {
-      free((char *)o->arg);
-      free((char *)o->doc);
+static void rows_free(option_row *rows) {
+  for (option_row *row = rows; row->help; row++)
+    if (row->name) {
+      free((char *)row->arg);
+      free((char *)row->help);
     }
-  free(list);
-}
-
-static struct argp_option *options_of(const attend_study *study) {
-  size_t n = 0, fixed = sizeof shared / sizeof *shared;
-  struct argp_option *list = need(MOST_SETTINGS + fixed + 1, sizeof *list);
-  if (study) list[n++] = (struct argp_option){.doc = "Sizes:", .group = 1};
-  for (int i = 0; study && study->settings[i].name && i < MOST_SETTINGS; i++)
-    list[n++] = option_of(&study->settings[i], KEY_SETTING + i);
-  memcpy(list + n, shared, sizeof shared);
-  return list;
+  free(rows);
 }
 
 /* ---- running ------------------------------------------------------------------------ */
@@ -160,29 +107,22 @@ static int step(double done, void *user) {
 /* The settings of one study, models as places on disk. */
 typedef struct {
   size_t count;
-  attend_setting_value *values;
-  const char **shown; /* models keep their names in reports */
+  attend_setting_value values[MOST_SETTINGS];
+  const char *shown[MOST_SETTINGS]; /* models keep their names in reports */
 } given;
-
-static int give(given *g, const attend_setting *s, const char *value) {
-  int code = EXIT_OK;
-  bool model = s->kind == ATTEND_SETTING_MODEL && *value;
-  g->shown[g->count] = model ? value : NULL;
-  if (model) value = model_path(value, &code);
-  g->values[g->count++] = (attend_setting_value){s->name, value};
-  return code;
-}
 
 /* Requested settings, and the default models. */
 static int give_all(given *g, const attend_study *study, const study_options *o) {
   int code = EXIT_OK;
-  g->values = need(o->count + MOST_SETTINGS, sizeof *g->values);
-  g->shown = need(o->count + MOST_SETTINGS, sizeof *g->shown);
-  for (const attend_setting *s = study->settings; s->name && !code; s++) {
-    const char *value = s->kind == ATTEND_SETTING_MODEL ? s->value : NULL;
-    for (size_t i = 0; i < o->count; i++)
-      if (!strcmp(o->settings[i].name, s->name)) value = o->settings[i].value;
-    if (value) code = give(g, s, value);
+  for (size_t i = 0; study->settings[i].name && !code; i++) {
+    const attend_setting *s = &study->settings[i];
+    const bool model = s->kind == ATTEND_SETTING_MODEL;
+    const char *value = o->study && o->value[i] ? o->value[i] : model ? s->value : NULL;
+    if (!value) continue;
+    const bool found = model && *value;
+    g->shown[g->count] = found ? value : NULL;
+    if (found) value = model_path(value, &code);
+    g->values[g->count++] = (attend_setting_value){s->name, value};
   }
   return code;
 }
@@ -211,76 +151,55 @@ static int run(studied *s, const attend_study *study, const study_options *o, pl
   if (report) s->reports[s->count++] = report;
   for (size_t i = 0; i < g.count; i++)
     if (g.shown[i]) free((char *)g.values[i].value);
-  free(g.values);
-  free(g.shown);
   return code;
 }
 
-static int run_all(studied *s, const attend_study *one, const study_options *o) {
+static int run_all(studied *s, const study_options *o) {
   place p = {.total = 1};
-  const attend_study *study;
   int code = EXIT_OK;
-  for (size_t i = 0; !one && attend_study_at(i); i++) p.total = i + 1;
+  for (size_t i = 0; o->all && attend_study_at(i); i++) p.total = i + 1;
   s->reports = need(p.total, sizeof *s->reports);
   progress_start("studies", 100);
-  for (; p.before < p.total && !code; p.before++) {
-    study = one ? one : attend_study_at(p.before);
-    code = run(s, study, o, &p);
-  }
+  for (; p.before < p.total && !code; p.before++)
+    code = run(s, o->all ? attend_study_at(p.before) : o->study, o, &p);
   progress_end();
   return code;
 }
 
-static int show(const studied *s, const study_options *o) {
-  int code = EXIT_OK;
-  size_t wrong = 0;
-  bool quiet = (o->out || o->open) && s->count > 1;
-  if (o->out) code = study_write(s, o);
-  if (!code && o->common.json) code = study_print_json(s, stdout);
-  if (!o->common.json)
-    for (size_t i = 0; i < s->count && !code && !quiet; i++) {
-      if (i) fputs("\n\n", stdout);
-      code = study_print(s->reports[i], o->claims, stdout);
-    }
-  if (!code && o->open) code = study_open(s);
-  for (size_t i = 0; i < s->count; i++) wrong += study_refuted(s->reports[i]);
-  if (code || !wrong) return code;
-  complain("%zu prediction%s not hold: --claims shows which", wrong, wrong == 1 ? " does" : "s do");
-  return EXIT_FAILED;
-}
-
 int cmd_study(int argc, char **argv) {
-  static const struct argp_child children[] = {
-      {&options_json, 0, NULL, 2}, {&options_run, 0, NULL, 3}, {&options_seed, 0, NULL, 3}, {0}};
-  asked a = {.study = topic_among(argc, argv)};
-  struct argp_option *list = options_of(a.study);
-  struct argp argp = {.options = list,
-                      .parser = parse,
-                      .args_doc = "[TOPIC|all]",
-                      .doc =
-                          "Questions about attention, each answered by a measurement beside "
-                          "the formula: a table, a plot, a paragraph. Without a topic: what "
-                          "there is. attend study TOPIC --help has the sizes of one."
-                          "\vThe same seed and sizes give the same numbers, times apart. "
-                          "The exit status is 1 if a prediction does not hold.",
-                      .children = children};
+  study_options o = {.study = topic_among(argc, argv)};
   studied s = {0};
   int code;
-  argp_parse(&argp, argc, argv, 0, NULL, &a);
-  s.ctx = options_context(&a.o.common, NULL, &code);
+  option_row *rows = rows_of(o.study);
+  const option_part parts[] = {{rows, 0},
+                               {where_rows, 0},
+                               {option_rows_json, offsetof(study_options, common)},
+                               {how_rows, 0},
+                               {option_rows_run, offsetof(study_options, common)},
+                               {option_rows_seed, offsetof(study_options, common)},
+                               {0}};
+  const verb_options options_of_study = {
+      o.study ? parts : parts + 1, "[TOPIC|all]",
+      "Questions about attention, each answered by a measurement beside the formula: a table, a "
+      "plot, a paragraph. Without a topic: the list of topics. attend study TOPIC --help lists "
+      "the sizes of one."
+      "\vThe same seed and sizes give the same numbers, times apart. The exit status is 1 if a "
+      "prediction does not hold.",
+      take_topic};
+  options_read(&options_of_study, argc, argv, &o);
+  s.ctx = options_context(&o.common, NULL, &code);
   interrupt_watch();
-  if (!code && !a.o.topic)
-    code = study_print_list(a.o.common.json, s.ctx, stdout);
-  else if (!code && a.o.out && !study_can_write(a.o.out))
+  if (!code && !o.study && !o.all)
+    code = study_print_list(o.common.json, s.ctx, stdout);
+  else if (!code && o.out && !study_can_write(o.out))
     code = EXIT_FAILED;
   else if (!code) {
-    code = run_all(&s, a.study, &a.o);
-    if (!code) code = show(&s, &a.o);
+    code = run_all(&s, &o);
+    if (!code) code = study_show(&s, &o);
   }
   for (size_t i = 0; i < s.count; i++) attend_report_free(s.reports[i]);
   free(s.reports);
   attend_context_free(s.ctx);
-  free(a.o.settings);
-  options_drop(list);
+  rows_free(rows);
   return code;
 }

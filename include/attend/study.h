@@ -17,6 +17,7 @@
 #ifndef ATTEND_STUDY_H
 #define ATTEND_STUDY_H
 
+#include "attend/json.h"
 #include "attend/plot.h"
 
 #ifdef __cplusplus
@@ -63,7 +64,8 @@ typedef enum {
   ATTEND_CELL_NUMBER,  /* four digits           */
   ATTEND_CELL_SMALL,   /* 1.23e-07              */
   ATTEND_CELL_SECONDS, /* 12.3 ms               */
-  ATTEND_CELL_BYTES    /* 1.5 MiB               */
+  ATTEND_CELL_BYTES,   /* 1.5 MiB               */
+  ATTEND_CELL_SCALED   /* 51.5 G                */
 } attend_cell_kind;
 
 typedef struct {
@@ -151,6 +153,21 @@ ATTEND_API attend_status attend_study_run(attend_context *ctx, const attend_stud
                                           const attend_study_options *options,
                                           attend_report **report);
 ATTEND_API void attend_report_free(attend_report *report);
+
+/* ---- showing reports ---------------------------------------------------------- */
+
+/* Claims that do not hold. */
+ATTEND_API size_t attend_report_refuted(const attend_report *report);
+/* A page that needs nothing else, plots inside: of one study, or of several with a list of
+ * contents. *html ends in a zero byte and is freed by attend_plot_free. */
+ATTEND_API attend_status attend_report_html(attend_context *ctx, size_t count,
+                                            const attend_report *const *reports, char **html,
+                                            size_t *length);
+/* Paragraphs, tables, claims and the data of plots: an object, or an array of several. */
+ATTEND_API void attend_report_json(attend_json_writer *w, size_t count,
+                                   const attend_report *const *reports);
+/* A number as a table shows it; "-" for NaN. */
+ATTEND_API void attend_cell_format(attend_cell_kind kind, double number, char *text, size_t size);
 
 #ifdef __cplusplus
 }

@@ -1,16 +1,12 @@
-/* A report in the terminal: paragraphs, tables, claims. */
+/* Reports: in the terminal, as files, in a browser. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "attend/file.h"
+#include "folders.h"
 #include "study/study.h"
 
 enum { LINE = 80 };
-
-size_t study_refuted(const attend_report *report) {
-  size_t n = 0;
-  for (size_t i = 0; i < report->n_claims; i++) n += !report->claims[i].holds;
-  return n;
-}
 
 /* ---- the list ------------------------------------------------------------------- */
 
@@ -65,7 +61,7 @@ static void print_text(const char *text, FILE *out) {
 
 /* ---- tables ------------------------------------------------------------------------- */
 
-cell_kind study_cell_kind(attend_cell_kind kind) {
+static cell_kind kind_of(attend_cell_kind kind) {
   static const cell_kind kinds[] = {
       [ATTEND_CELL_TEXT] = CELL_TEXT,       [ATTEND_CELL_COUNT] = CELL_COUNT,
       [ATTEND_CELL_NUMBER] = CELL_PLAIN,    [ATTEND_CELL_SMALL] = CELL_SMALL,
@@ -77,8 +73,8 @@ static int print_table(const attend_study_table *from, FILE *out) {
   column *columns = need(from->columns + 1, sizeof *columns);
   cell *row = need(from->columns, sizeof *row);
   for (size_t i = 0; i < from->columns; i++)
-    columns[i] = (column){from->column[i].name, from->column[i].title,
-                          study_cell_kind(from->column[i].kind)};
+    columns[i] =
+        (column){from->column[i].name, from->column[i].title, kind_of(from->column[i].kind)};
   table t = table_start(columns);
   for (size_t y = 0; y < from->rows; y++) {
     for (size_t x = 0; x < from->columns; x++) {
@@ -105,7 +101,7 @@ static int print_claims(const attend_report *report, bool all, FILE *out) {
                                    {"slack", "may differ by", CELL_SMALL},
                                    {"holds", "", CELL_OK},
                                    {0}};
-  size_t wrong = study_refuted(report), shown = 0;
+  size_t wrong = attend_report_refuted(report), shown = 0;
   table t = table_start(columns);
   for (size_t i = 0; i < report->n_claims; i++) {
     const attend_study_claim *c = &report->claims[i];
@@ -121,7 +117,7 @@ static int print_claims(const attend_report *report, bool all, FILE *out) {
   return code;
 }
 
-int study_print(const attend_report *report, bool claims, FILE *out) {
+static int print(const attend_report *report, bool claims, FILE *out) {
   int code = EXIT_OK;
   size_t figures = 0;
   fprintf(out, "%s: %s\n", report->study->name, report->study->title);
@@ -142,4 +138,120 @@ int study_print(const attend_report *report, bool claims, FILE *out) {
     fprintf(out, "%zu plot%s: --open, or --out %s.html\n", figures, figures == 1 ? "" : "s",
             report->study->name);
   return code ? code : check_written(out, "the study");
+}
+
+/* ---- files ---------------------------------------------------------------------------- */
+
+static const attend_report *const *list_of(const studied *s) {
+  return (const attend_report *const *)s->reports;
+}
+
+static int write_page(const studied *s, const char *path) {
+  char *html;
+  size_t length;
+  attend_status status = attend_report_html(s->ctx, s->count, list_of(s), &html, &length);
+  if (!status) status = attend_file_write(s->ctx, path, html, length);
+  attend_plot_free(s->ctx, html);
+  return status ? complain_status(s->ctx, status) : EXIT_OK;
+}
+
+/* path NULL: the output. */
+static int write_json(const studied *s, const char *path) {
+  attend_json_writer w =
+      path ? attend_json_writer_text(s->ctx) : attend_json_writer_file(s->ctx, stdout);
+  attend_report_json(&w, s->count, list_of(s));
+  attend_status status = attend_json_finish(&w);
+  if (!status && path) status = attend_file_write(s->ctx, path, w.text, w.length);
+  attend_json_writer_free(&w);
+  return status ? complain_status(s->ctx, status) : EXIT_OK;
+}
+
+/* The next figure of a report, from block *at on. */
+static const attend_study_figure *next_figure(const attend_report *r, size_t *at) {
+  while (*at < r->n_blocks) {
+    const attend_study_block *b = &r->blocks[(*at)++];
+    if (b->kind == ATTEND_BLOCK_FIGURE) return b->figure;
+  }
+  return NULL;
+}
+
+static int save(const studied *s, const attend_study_figure *f, const char *path) {
+  attend_status status = attend_plot_save(s->ctx, &f->plot, path);
+  return status ? complain_status(s->ctx, status) : EXIT_OK;
+}
+
+static int write_plot(const studied *s, const study_options *o) {
+  const attend_study_figure *f, *found = NULL;
+  char all[600] = "";
+  size_t n = 0, at = 0;
+  while ((f = next_figure(s->reports[0], &at))) {
+    size_t used = strlen(all);
+    snprintf(all + used, sizeof all - used, "%s%s", n++ ? ", " : "", f->name);
+    if (!o->figure || !strcmp(f->name, o->figure)) found = f;
+  }
+  if (found && (o->figure || n == 1)) return save(s, found, o->out);
+  complain(n ? "this study has %zu plots: say which with --figure, one of %s"
+             : "this study has no plot%.0zu%s",
+           n, all);
+  return EXIT_USAGE;
+}
+
+static int write_folder(const studied *s, const char *folder) {
+  char *page = path_of("%s/index.html", folder), *data = path_of("%s/study.json", folder);
+  int code = make_folder(folder) ? write_page(s, page) : EXIT_FAILED;
+  if (!code) code = write_json(s, data);
+  for (size_t i = 0; i < s->count; i++) {
+    const attend_study_figure *f;
+    size_t at = 0;
+    while (!code && (f = next_figure(s->reports[i], &at))) {
+      char *path = path_of("%s/%s.svg", folder, f->name);
+      code = save(s, f, path);
+      free(path);
+    }
+  }
+  free(data);
+  free(page);
+  return code;
+}
+
+bool study_can_write(const char *out) {
+  const bool file = path_ends(out, ".html") || path_ends(out, ".json") || path_ends(out, ".svg");
+  return file ? can_write(out) : make_folder(out);
+}
+
+static int write_out(const studied *s, const study_options *o) {
+  int code = path_ends(o->out, ".html")   ? write_page(s, o->out)
+             : path_ends(o->out, ".json") ? write_json(s, o->out)
+             : path_ends(o->out, ".svg")  ? write_plot(s, o)
+                                          : write_folder(s, o->out);
+  if (!code) fprintf(stderr, "attend: wrote %s\n", o->out);
+  return code;
+}
+
+static int open_page(const studied *s) {
+  char *path = browser_file("study");
+  int code = path ? write_page(s, path) : EXIT_FAILED;
+  if (!code) {
+    fprintf(stderr, "attend: wrote %s\n", path);
+    browser_open(path);
+  }
+  free(path);
+  return code;
+}
+
+int study_show(const studied *s, const study_options *o) {
+  int code = EXIT_OK;
+  size_t wrong = 0;
+  bool quiet = (o->out || o->open) && s->count > 1;
+  if (o->out) code = write_out(s, o);
+  if (!code && o->common.json) code = write_json(s, NULL);
+  for (size_t i = 0; i < s->count && !code && !quiet && !o->common.json; i++) {
+    if (i) fputs("\n\n", stdout);
+    code = print(s->reports[i], o->claims, stdout);
+  }
+  if (!code && o->open) code = open_page(s);
+  for (size_t i = 0; i < s->count; i++) wrong += attend_report_refuted(s->reports[i]);
+  if (code || !wrong) return code;
+  complain("%zu prediction%s not hold: --claims shows which", wrong, wrong == 1 ? " does" : "s do");
+  return EXIT_FAILED;
 }
