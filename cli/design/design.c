@@ -4,63 +4,12 @@
 #include <unistd.h>
 
 #include "design/show.h"
-#include "design/specs.h"
+#include "progress.h"
 #include "table.h"
 
-enum {
-  KEY_ALL = 1700,
-  KEY_LIST,
-  KEY_SPEC,
-  KEY_CHECK,
-  KEY_LEAST,
-  KEY_RUN,
-  KEY_ARGMAX,
-  KEY_SHARPNESS,
-  KEY_LENGTH,
-  KEY_INPUTS,
-  KEY_LEARN,
-  KEY_STEPS,
-  KEY_RATE,
-  KEY_BATCH,
-  KEY_OUT,
-  KEY_TERMINAL,
-  KEY_OPEN,
-  KEY_DARK,
-  KEY_WIDTH
-};
+/* ---- options ------------------------------------------------------------------------- */
 
-static const struct argp_option list[] = {
-    {0, 0, 0, 0, "Which:", 1},
-    {"all", KEY_ALL, 0, 0, "Every design that ships", 1},
-    {"list", KEY_LIST, 0, 0, "Say what they are", 1},
-    {"spec", KEY_SPEC, 0, 0, "Print the spec, to be changed", 1},
-    {0, 0, 0, 0, "What:", 2},
-    {"check", KEY_CHECK, 0, 0, "Only check it over all inputs", 2},
-    {"least", KEY_LEAST, 0, 0, "Find the least sharpness that passes", 2},
-    {"run", KEY_RUN, "INPUT", 0, "Answer one input", 2},
-    {"argmax", KEY_ARGMAX, 0, 0, "Attend to the best key alone (default, without --sharpness)", 2},
-    {"sharpness", KEY_SHARPNESS, "S", 0, "Softmax of S times the scores", 2},
-    {"length", KEY_LENGTH, "N", 0, "Check inputs up to N letters", 2},
-    {"max-inputs", KEY_INPUTS, "N", 0, "Refuse to check more inputs than N (default: 1000000)", 2},
-    {0, 0, 0, 0, "The learned twin:", 3},
-    {"learn", KEY_LEARN, 0, 0, "Train the same architecture on the same task", 3},
-    {"steps", KEY_STEPS, "N", 0, "In all (default: the spec's)", 3},
-    {"rate", KEY_RATE, "X", 0, "The largest (default: the spec's)", 3},
-    {"batch", KEY_BATCH, "N", 0, "Inputs of a step (default: the spec's)", 3},
-    {"seed", 's', "N", 0, "Seed of the random numbers (default: the spec's)", 3},
-    {0, 0, 0, 0, "Where to:", 4},
-    {"out", KEY_OUT, "FILE", 0,
-     "Write FILE.safetensors (weights and spec), .svg, .png, .html (a page "
-     "that needs nothing else) or .json",
-     4},
-    {"terminal", KEY_TERMINAL, 0, 0, "Draw the maps in the terminal", 4},
-    {"open", KEY_OPEN, 0, 0, "Open the page in the browser", 4},
-    {"dark", KEY_DARK, 0, 0, "Light on dark", 4},
-    {"width", KEY_WIDTH, "PIXELS", 0, "Of a picture (default: 1200)", 4},
-    {0}};
-
-/* ---- options --------------------------------------------------------------------------- */
-
+/* A number above 0. */
 static double read_positive(struct argp_state *state, const char *name, const char *text,
                             double high) {
   char *end;
@@ -70,67 +19,64 @@ static double read_positive(struct argp_state *state, const char *name, const ch
   return x;
 }
 
-static error_t parse_numbers(int key, char *arg, struct argp_state *state) {
-  design_options *o = state->input;
-  switch (key) {
-    case KEY_SHARPNESS:
-      o->sharpness = read_positive(state, "--sharpness", arg, 1e6);
-      return 0;
-    case KEY_LENGTH:
-      o->length = (int)options_number(state, "--length", arg, 1, 64);
-      return 0;
-    case KEY_INPUTS:
-      o->most_inputs = (uint64_t)options_number(state, "--max-inputs", arg, 1, 1000000000000);
-      return 0;
-    case KEY_STEPS:
-      o->steps = (int)options_number(state, "--steps", arg, 1, 1000000);
-      return 0;
-    case KEY_BATCH:
-      o->batch = (int)options_number(state, "--batch", arg, 1, 4096);
-      return 0;
-    case KEY_RATE:
-      o->rate = read_positive(state, "--rate", arg, 10);
-      return 0;
-    case 's':
-      o->common.seed = (uint64_t)options_number(state, "--seed", arg, 0, INT64_MAX);
-      o->has_seed = true;
-      return 0;
-    case KEY_WIDTH:
-      o->width = (int)options_number(state, "--width", arg, 320, 8000);
-      return 0;
-    default:
-      return ARGP_ERR_UNKNOWN;
-  }
+static void take_sharpness(struct argp_state *state, const char *arg, void *value, void *input) {
+  (void)input;
+  *(double *)value = read_positive(state, "--sharpness", arg, 1e6);
 }
 
-static bool *flag_of(design_options *o, int key) {
-  switch (key) {
-    case KEY_ALL:
-      return &o->all;
-    case KEY_LIST:
-      return &o->list;
-    case KEY_SPEC:
-      return &o->spec;
-    case KEY_CHECK:
-      return &o->check;
-    case KEY_LEAST:
-      return &o->least;
-    case KEY_ARGMAX:
-      return &o->argmax;
-    case KEY_LEARN:
-      return &o->learn;
-    case KEY_TERMINAL:
-      return &o->terminal;
-    case KEY_OPEN:
-      return &o->open;
-    case KEY_DARK:
-      return &o->dark;
-    default:
-      return NULL;
-  }
+static void take_rate(struct argp_state *state, const char *arg, void *value, void *input) {
+  (void)input;
+  *(double *)value = read_positive(state, "--rate", arg, 10);
 }
 
-static void check_options(struct argp_state *state, const design_options *o) {
+static void take_seed(struct argp_state *state, const char *arg, void *value, void *input) {
+  ((design_options *)input)->has_seed = true;
+  *(uint64_t *)value = (uint64_t)options_number(state, "--seed", arg, 0, INT64_MAX);
+}
+
+#define TRAINING MARK(design_options, training, 1)
+
+static const option_row rows[] = {
+    {.help = "Which:"},
+    {"all", NULL, "Every design that ships", FLAG(design_options, all)},
+    {"list", NULL, "Say what they are", FLAG(design_options, list)},
+    {"spec", NULL, "Print the spec, to be changed", FLAG(design_options, spec)},
+    {.help = "What:"},
+    {"check", NULL, "Only check it over all inputs", FLAG(design_options, check)},
+    {"least", NULL, "Find the least sharpness that passes", FLAG(design_options, least)},
+    {"run", "INPUT", "Answer one input", TEXT(design_options, input)},
+    {"argmax", NULL, "Attend to the best key alone (default, without --sharpness)",
+     FLAG(design_options, argmax)},
+    {"sharpness", "S", "Softmax of S times the scores",
+     CALL(design_options, sharpness, take_sharpness)},
+    {"length", "N", "Check inputs up to N letters", NUMBER(design_options, length, 1, 64)},
+    {"max-inputs", "N", "Refuse to check more inputs than N (default: 1000000)",
+     NUMBER(design_options, most_inputs, 1, 1000000000000)},
+    {.help = "The learned twin:"},
+    {"learn", NULL, "Train the same architecture on the same task", FLAG(design_options, learn)},
+    {"steps", "N", "In all (default: the spec's)", NUMBER(design_options, steps, 1, 1000000),
+     TRAINING},
+    {"rate", "X", "The largest (default: the spec's)", CALL(design_options, rate, take_rate),
+     TRAINING},
+    {"batch", "N", "Inputs of a step (default: the spec's)", NUMBER(design_options, batch, 1, 4096),
+     TRAINING},
+    {"seed", "N", "Seed of the random numbers (default: the spec's)",
+     CALL(design_options, common.seed, take_seed), TRAINING, .letter = 's'},
+    {.help = "Where to:"},
+    {"out", "FILE",
+     "Write FILE.safetensors (weights and spec), .svg, .png, .html (a page that needs nothing "
+     "else) or .json",
+     TEXT(design_options, out)},
+    {"terminal", NULL, "Draw the maps in the terminal", FLAG(design_options, terminal)},
+    {"open", NULL, "Open the page in the browser", FLAG(design_options, open)},
+    {"dark", NULL, "Light on dark", FLAG(design_options, dark)},
+    {"width", "PIXELS", "Of a picture (default: 1200)", NUMBER(design_options, width, 320, 8000)},
+    {0}};
+
+static void take_name(struct argp_state *state, char **words, int count, void *input) {
+  design_options *o = input;
+  if (count > 1) argp_error(state, "one design at a time, or --all");
+  if (count) o->name = words[0];
   if (!o->name && !o->all && !o->list)
     argp_error(state, "name a design or a file: --list says which there are");
   if (o->name && (o->all || o->list))
@@ -138,63 +84,152 @@ static void check_options(struct argp_state *state, const design_options *o) {
   if (o->argmax && o->sharpness > 0) argp_error(state, "give one of --argmax and --sharpness");
   if (o->input && (o->all || o->check || o->least))
     argp_error(state, "--run answers one input of one design: nothing else");
-  if (!o->learn && (o->steps || o->rate > 0 || o->batch || o->has_seed))
+  if (!o->learn && o->training)
     argp_error(state, "--steps, --rate, --batch and --seed are of --learn");
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  design_options *o = state->input;
-  bool *flag = flag_of(o, key);
-  if (flag) {
-    *flag = true;
-    return 0;
-  }
-  switch (key) {
-    case ARGP_KEY_INIT:
-      options_share(state, 2);
-      return 0;
-    case KEY_RUN:
-      o->input = arg;
-      return 0;
-    case KEY_OUT:
-      o->out = arg;
-      return 0;
-    case ARGP_KEY_ARG:
-      if (o->name) argp_error(state, "one design at a time, or --all");
-      o->name = arg;
-      return 0;
-    case ARGP_KEY_END:
-      check_options(state, o);
-      return 0;
-    default:
-      return parse_numbers(key, arg, state);
-  }
+static const option_row how_heading[] = {{.help = "How it runs:"}, {0}};
+static const option_part parts[] = {{rows, 0},
+                                    {option_rows_json, offsetof(design_options, common)},
+                                    {how_heading, 0},
+                                    {option_rows_run, offsetof(design_options, common)},
+                                    {0}};
+static const verb_options verb_design = {
+    parts, "NAME|FILE",
+    "Transformers designed by hand: a spec becomes weights, which are checked over every input up "
+    "to a length, run with argmax or softmax, and shown beside a twin that learned the same task."
+    "\vNAME is one of those that ship (--list), FILE a spec in JSON or a .safetensors file that "
+    "--out wrote. docs/design.md describes specs. A design that is wrong for some input is refused "
+    "with the first such input, and the exit status is 1.",
+    take_name};
+
+static int step(uint64_t done, uint64_t total, void *user) {
+  (void)total;
+  (void)user;
+  progress_step((size_t)done, "");
+  return 0;
 }
 
-static const struct argp_child children[] = {
-    {&options_json, 0, NULL, 4}, {&options_run, 0, "How it runs:", 5}, {0}};
-static const struct argp argp = {
-    .options = list,
-    .parser = parse,
-    .args_doc = "NAME|FILE",
-    .doc =
-        "Transformers designed by hand: a spec becomes weights, which are "
-        "checked over every input up to a length, run with argmax or softmax, "
-        "and shown beside a twin that learned the same task."
-        "\vNAME is one of those that ship (--list), FILE a spec in JSON or a "
-        ".safetensors file that --out wrote. docs/design.md has the words of a "
-        "spec. A design that is wrong for some input is refused with the first "
-        "such input, and the exit status is 1.",
-    .children = children};
+/* ---- opening --------------------------------------------------------------------- */
+
+static bool is_file(const char *name) {
+  const char *dot = strrchr(name, '.');
+  return strchr(name, '/') || (dot && (!strcmp(dot, ".json") || !strcmp(dot, ".safetensors")));
+}
+
+static int unknown(const char *name) {
+  char list[200] = "";
+  design_spec s;
+  for (int i = 0; design_spec_get(i, &s); i++)
+    snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", s.name);
+  complain("there is no design \"%s\": name one of %s, or a file", name, list);
+  return EXIT_USAGE;
+}
+
+static int open_design(attend_context *ctx, const char *name, designed *g) {
+  design_spec s;
+  attend_status status;
+  int i = 0;
+  *g = (designed){.ctx = ctx};
+  if (is_file(name)) {
+    status = attend_design_open(ctx, name, &g->d);
+  } else {
+    while (design_spec_get(i, &s) && strcmp(s.name, name)) i++;
+    if (!design_spec_get(i, &s)) return unknown(name);
+    status = attend_design_read(ctx, name, s.text, s.length, &g->d);
+  }
+  if (status) return complain_status(ctx, status);
+  g->facts = attend_design_about(g->d);
+  g->r.seed = g->facts.seed;
+  g->r.has_learned = attend_design_weights(g->d, ATTEND_LEARNED, NULL) != NULL;
+  return EXIT_OK;
+}
+
+static void close_design(designed *g) {
+  attend_design_free(g->d);
+  g->d = NULL;
+}
+
+/* ---- checking -------------------------------------------------------------------- */
+
+static attend_check_options check_options(const design_options *o) {
+  return (attend_check_options){ATTEND_INIT(attend_check_options), .length = o->length,
+                                .most_inputs = (uint64_t)o->most_inputs, .progress = step};
+}
+
+static int check_way(designed *g, const design_options *o, attend_way way, attend_verdict *v) {
+  attend_check_options c = check_options(o);
+  char what[96];
+  snprintf(what, sizeof what, "checking %s", g->facts.name);
+  progress_start(what, (size_t)g->facts.inputs);
+  attend_status status = attend_design_check(g->d, way, &c, v);
+  progress_end();
+  return status ? complain_status(g->ctx, status) : EXIT_OK;
+}
+
+static int check_design(designed *g, const design_options *o) {
+  g->r.way = (attend_way){ATTEND_DESIGNED, o->sharpness};
+  return check_way(g, o, g->r.way, &g->r.verdict);
+}
+
+static int find_least(designed *g, const design_options *o) {
+  attend_check_options c = check_options(o);
+  progress_start("looking for the least sharpness", (size_t)g->facts.inputs);
+  attend_status status = attend_design_least(g->d, &c, &g->r.least);
+  progress_end();
+  g->r.has_least = !status;
+  return status ? complain_status(g->ctx, status) : EXIT_OK;
+}
+
+static int refuse(const designed *g) {
+  const attend_verdict *v = &g->r.verdict;
+  char way[64];
+  complain(
+      "\"%s\" is wrong with %s: for \"%s\" place %d should give \"%s\" "
+      "and %s%s%s; %llu of %llu inputs fail",
+      g->facts.name, attend_design_way_text(g->r.way, way), v->input, v->place, v->expected,
+      v->predicted ? "gives \"" : "is undecided", v->predicted ? v->predicted : "",
+      v->predicted ? "\"" : "", (unsigned long long)v->wrong, (unsigned long long)v->inputs);
+  return EXIT_FAILED;
+}
+
+/* ---- learning -------------------------------------------------------------------- */
+
+static int train(designed *g, const design_options *o) {
+  char what[96];
+  attend_twin_options s = {
+      ATTEND_INIT(attend_twin_options), .steps = o->steps,      .batch = o->batch, .rate = o->rate,
+      .has_seed = o->has_seed,          .seed = o->common.seed, .progress = step};
+  snprintf(what, sizeof what, "%s learns", g->facts.name);
+  progress_start(what, (size_t)(o->steps ? o->steps : g->facts.steps));
+  double from = seconds_now();
+  attend_status status = attend_design_learn(g->d, &s, &g->r.curve);
+  progress_end();
+  g->r.seconds = seconds_now() - from;
+  g->r.trained = g->r.has_learned = !status;
+  if (o->has_seed) g->r.seed = o->common.seed;
+  return status ? complain_status(g->ctx, status) : EXIT_OK;
+}
+
+static int train_twin(designed *g, const design_options *o) {
+  int code = o->learn ? train(g, o) : EXIT_OK;
+  if (code || !g->r.has_learned) return code;
+  code = check_way(g, o, (attend_way){ATTEND_LEARNED, 1}, &g->r.learned);
+  for (int i = 0; i < g->facts.heads && !code; i++) {
+    attend_status status = attend_design_compare(g->d, o->sharpness, i, &g->r.like[i]);
+    if (status) code = complain_status(g->ctx, status);
+  }
+  return code;
+}
 
 /* ---- running ------------------------------------------------------------------------------- */
 
 /* Everything requested, and what is always shown. */
 static int find_out(designed *g, const design_options *o) {
   bool alone = o->check && !o->least && !o->learn;
-  int code = design_check(g, o);
-  if (!code && !alone && g->verdict.ok) code = design_least(g, o);
-  if (!code && (!alone || g->has_learned)) code = design_learn(g, o);
+  int code = check_design(g, o);
+  if (!code && !alone && g->r.verdict.ok) code = find_least(g, o);
+  if (!code && (!alone || g->r.has_learned)) code = train_twin(g, o);
   return code;
 }
 
@@ -208,7 +243,7 @@ static int show(designed *g, const design_options *o) {
     design_print(g, stdout);
   if (!code && draw && !o->common.json) code = design_draw_terminal(g, o, stdout);
   if (!code) code = check_written(stdout, "the design");
-  if (!g->verdict.ok) return design_refuse(g);
+  if (!g->r.verdict.ok) return refuse(g);
   if (!code && o->out) code = design_write(g, 1, o);
   if (!code && o->open) code = design_open_page(g, 1);
   return code;
@@ -216,18 +251,18 @@ static int show(designed *g, const design_options *o) {
 
 static int one_design(attend_context *ctx, const design_options *o) {
   designed g;
-  int code = design_open(ctx, o->name, &g);
+  int code = open_design(ctx, o->name, &g);
   if (!code && o->spec) {
     fputs(g.facts.spec, stdout);
     code = check_written(stdout, "the spec");
   } else if (!code && o->input) {
-    if (o->learn) code = design_learn(&g, o);
+    if (o->learn) code = train_twin(&g, o);
     if (!code) code = design_print_run(&g, o, stdout);
   } else if (!code) {
     code = find_out(&g, o);
     if (!code) code = show(&g, o);
   }
-  design_close(&g);
+  close_design(&g);
   return code;
 }
 
@@ -237,30 +272,30 @@ static int all_designs(attend_context *ctx, const design_options *o) {
   int n = 0, code = EXIT_OK;
   bool ok = true;
   for (; !code && n < DESIGNS_MOST && design_spec_get(n, &s); n++) {
-    code = design_open(ctx, s.name, &all[n]);
+    code = open_design(ctx, s.name, &all[n]);
     if (!code) code = find_out(&all[n], o);
-    ok &= all[n].verdict.ok && (!o->learn || all[n].learned.ok);
+    ok &= all[n].r.verdict.ok && (!o->learn || all[n].r.learned.ok);
   }
   if (!code) code = design_print_rows(all, n, o->common.json, stdout);
   for (int i = 0; i < n && !code; i++) {
-    if (!all[i].verdict.ok) design_refuse(&all[i]);
-    if (o->learn && !all[i].learned.ok)
+    if (!all[i].r.verdict.ok) refuse(&all[i]);
+    if (o->learn && !all[i].r.learned.ok)
       complain(
           "the learned twin of \"%s\" is right in %.2f %% of its answers: "
           "give it more steps, or another seed",
-          all[i].facts.name, 100 * all[i].learned.accuracy);
+          all[i].facts.name, 100 * all[i].r.learned.accuracy);
   }
   if (!code && !ok) code = EXIT_FAILED;
   if (!code && o->out) code = design_write(all, n, o);
   if (!code && o->open) code = design_open_page(all, n);
-  for (int i = 0; i < n; i++) design_close(&all[i]);
+  for (int i = 0; i < n; i++) close_design(&all[i]);
   return code;
 }
 
 int cmd_design(int argc, char **argv) {
   design_options o = {.width = 1200};
   int code;
-  argp_parse(&argp, argc, argv, 0, NULL, &o);
+  options_read(&verb_design, argc, argv, &o);
   if (o.list) {
     design_print_list(stdout);
     return check_written(stdout, "the list");

@@ -2,7 +2,7 @@
  *
  * A new file there needs two lines here.
  */
-#include "design/specs.h"
+#include "design/show.h"
 
 #include "incbin.h"
 
@@ -28,8 +28,8 @@ static const struct {
     {"brackets", spec_brackets, &spec_brackets_length},
 };
 
-int design_spec_get(int i, design_spec *spec) {
-  if (i < 0 || i >= (int)(sizeof specs / sizeof *specs)) return 0;
+bool design_spec_get(int i, design_spec *spec) {
+  if (i < 0 || i >= (int)(sizeof specs / sizeof *specs)) return false;
   *spec = (design_spec){specs[i].name, (const char *)specs[i].text, (size_t)*specs[i].length};
-  return 1;
+  return true;
 }

@@ -25,6 +25,7 @@
 #define ATTEND_DESIGN_H
 
 #include "attend/attention.h"
+#include "attend/json.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -263,6 +264,35 @@ typedef struct {       /* two: designed and learned */
  * of sharpness 1. */
 ATTEND_API attend_status attend_design_compare(const attend_design *design, double sharpness,
                                                int head, attend_likeness *likeness);
+
+/* ---- showing results ------------------------------------------------------------------ */
+
+enum { ATTEND_DESIGN_HEADS = 16, ATTEND_DESIGN_PARAGRAPH = 2400 };
+
+/* A design's results so far, as the functions above returned them. */
+typedef struct {
+  attend_way way; /* of the verdict */
+  attend_verdict verdict;
+  bool has_least, has_learned, trained; /* trained: in this process, and curve has it */
+  attend_least least;
+  attend_curve curve;
+  double seconds; /* of training */
+  uint64_t seed;
+  attend_verdict learned;
+  attend_likeness like[ATTEND_DESIGN_HEADS];
+} attend_design_results;
+
+/* "argmax", "softmax of sharpness 4" */
+ATTEND_API const char *attend_design_way_text(attend_way way, char text[64]);
+/* Paragraph i on how a design and its learned twin differ, with numbers and reasons; false past
+ * the last, and without a twin. */
+ATTEND_API bool attend_design_paragraph(const attend_design *design,
+                                        const attend_design_results *results, int i,
+                                        char text[ATTEND_DESIGN_PARAGRAPH]);
+/* All facts, weights, results and a run of the example, as an object; viewer/README.md
+ * documents it. */
+ATTEND_API attend_status attend_design_json(attend_json_writer *w, const attend_design *design,
+                                            const attend_design_results *results);
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,7 @@
 
 #include "attend/json.h"
 #include "base/base.h"
+#include "base/files.h"
 #include "studies/study.h"
 #include "svg/svg.h"
 
@@ -247,20 +248,6 @@ attend_status attend_report_html(attend_context *ctx, size_t count,
 
 /* ---- JSON ------------------------------------------------------------------------ */
 
-/* NULL becomes null. */
-static void put_text(attend_json_writer *w, const char *name, const char *text) {
-  attend_json_member(w, name);
-  if (text)
-    attend_json_put_string(w, text);
-  else
-    attend_json_put_null(w);
-}
-
-static void put_number(attend_json_writer *w, const char *name, double number) {
-  attend_json_member(w, name);
-  attend_json_put_number(w, number);
-}
-
 static void open_list(attend_json_writer *w, const char *name) {
   attend_json_member(w, name);
   attend_json_open(w, '[');
@@ -274,8 +261,8 @@ static void json_cell(attend_json_writer *w, const attend_study_cell *c) {
 }
 
 static void json_table(attend_json_writer *w, const attend_study_table *t) {
-  put_text(w, "table", t->name);
-  put_text(w, "title", t->title);
+  json_put_text(w, "table", t->name);
+  json_put_text(w, "title", t->title);
   open_list(w, "rows");
   for (size_t y = 0; y < t->rows; y++) {
     attend_json_open(w, '{');
@@ -297,14 +284,14 @@ static void put_numbers(attend_json_writer *w, const char *name, const double *l
 
 static void put_panel(attend_json_writer *w, const attend_plot_panel *p) {
   attend_json_open(w, '{');
-  put_text(w, "title", p->title);
-  put_text(w, "x", p->x.label);
-  put_text(w, "y", p->y.label);
+  json_put_text(w, "title", p->title);
+  json_put_text(w, "x", p->x.label);
+  json_put_text(w, "y", p->y.label);
   open_list(w, "series");
   for (size_t i = 0; i < p->count; i++) {
     const attend_plot_series *s = &p->series[i];
     attend_json_open(w, '{');
-    put_text(w, "name", s->name);
+    json_put_text(w, "name", s->name);
     put_numbers(w, "x", s->x, s->count);
     put_numbers(w, "y", s->y, s->count);
     put_numbers(w, "low", s->low, s->count);
@@ -313,14 +300,14 @@ static void put_panel(attend_json_writer *w, const attend_plot_panel *p) {
   }
   attend_json_close(w, ']');
   if (p->cells) {
-    put_number(w, "columns", (double)p->columns);
+    json_put_number(w, "columns", (double)p->columns);
     put_numbers(w, "cells", p->cells, p->rows * p->columns);
   }
   attend_json_close(w, '}');
 }
 
 static void json_figure(attend_json_writer *w, const attend_study_figure *f) {
-  put_text(w, "figure", f->name);
+  json_put_text(w, "figure", f->name);
   open_list(w, "panels");
   for (size_t i = 0; i < f->plot.count; i++) put_panel(w, &f->plot.panels[i]);
   attend_json_close(w, ']');
@@ -333,7 +320,7 @@ static void json_block(attend_json_writer *w, const attend_study_block *b) {
   else if (b->kind == ATTEND_BLOCK_FIGURE)
     json_figure(w, b->figure);
   else
-    put_text(w, b->kind == ATTEND_BLOCK_TEXT ? "text" : "heading", b->text);
+    json_put_text(w, b->kind == ATTEND_BLOCK_TEXT ? "text" : "heading", b->text);
   attend_json_close(w, '}');
 }
 
@@ -342,13 +329,12 @@ static void json_claims(attend_json_writer *w, const attend_report *r) {
   for (size_t i = 0; i < r->n_claims; i++) {
     const attend_study_claim *c = &r->claims[i];
     attend_json_open(w, '{');
-    put_text(w, "name", c->name);
-    put_text(w, "text", c->text);
-    put_number(w, "expected", c->expected);
-    put_number(w, "measured", c->measured);
-    put_number(w, "slack", c->slack);
-    attend_json_member(w, "holds");
-    attend_json_put_boolean(w, c->holds);
+    json_put_text(w, "name", c->name);
+    json_put_text(w, "text", c->text);
+    json_put_number(w, "expected", c->expected);
+    json_put_number(w, "measured", c->measured);
+    json_put_number(w, "slack", c->slack);
+    json_put_truth(w, "holds", c->holds);
     attend_json_close(w, '}');
   }
   attend_json_close(w, ']');
@@ -356,14 +342,14 @@ static void json_claims(attend_json_writer *w, const attend_report *r) {
 
 static void json_report(attend_json_writer *w, const attend_report *r) {
   attend_json_open(w, '{');
-  put_text(w, "study", r->study->name);
-  put_text(w, "title", r->study->title);
-  put_text(w, "answers", r->study->answers);
-  put_number(w, "seed", (double)r->seed);
-  put_number(w, "seconds", r->seconds);
+  json_put_text(w, "study", r->study->name);
+  json_put_text(w, "title", r->study->title);
+  json_put_text(w, "answers", r->study->answers);
+  json_put_number(w, "seed", (double)r->seed);
+  json_put_number(w, "seconds", r->seconds);
   attend_json_member(w, "settings");
   attend_json_open(w, '{');
-  for (size_t i = 0; i < r->n_settings; i++) put_text(w, r->settings[i].name, r->settings[i].value);
+  for (size_t i = 0; i < r->n_settings; i++) json_put_text(w, r->settings[i].name, r->settings[i].value);
   attend_json_close(w, '}');
   json_claims(w, r);
   open_list(w, "blocks");
