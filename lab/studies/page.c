@@ -349,7 +349,8 @@ static void json_report(attend_json_writer *w, const attend_report *r) {
   json_put_number(w, "seconds", r->seconds);
   attend_json_member(w, "settings");
   attend_json_open(w, '{');
-  for (size_t i = 0; i < r->n_settings; i++) json_put_text(w, r->settings[i].name, r->settings[i].value);
+  for (size_t i = 0; i < r->n_settings; i++)
+    json_put_text(w, r->settings[i].name, r->settings[i].value);
   attend_json_close(w, '}');
   json_claims(w, r);
   open_list(w, "blocks");
