@@ -92,7 +92,7 @@ static const char *compiler(void) {
 }
 
 static void list_isas(bool running, char *text, size_t size) {
-  int runs;
+  bool runs;
   *text = 0;
   for (int i = 0; attend_isa_name(i, &runs); i++) {
     if (running && !runs) continue;

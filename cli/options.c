@@ -292,7 +292,8 @@ attend_context *options_context(const options *o, const char *isa, int *code) {
 int options_isas(const options *o, bool all, const char *isas[MOST_ISAS]) {
   const char *named = o->isa ? o->isa : getenv("ATTEND_ISA");
   bool every = o->isa ? !strcmp(o->isa, "all") : all && (!named || !*named);
-  int count = 0, runs;
+  int count = 0;
+  bool runs;
   isas[0] = o->isa; /* NULL: what the environment or the machine says */
   if (!every) return 1;
   for (int i = 0; attend_isa_name(i, &runs) && count < MOST_ISAS; i++)

@@ -51,7 +51,7 @@ static int tell(attend_prompt prompt, attend_generate_options o) {
   attend_generation *g;
   o.on_token = print_piece;
   if (attend_generate(model, 1, &prompt, &o, &g)) return failed(g);
-  attend_generation_cost cost = attend_generation_costs(g);
+  attend_generation_cost cost = *attend_generation_costs(g);
   printf("\n(%d tokens, %.0f tokens per second)\n\n", cost.new_tokens,
          cost.new_tokens / cost.new_seconds);
   attend_generation_free(g);

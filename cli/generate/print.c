@@ -121,7 +121,7 @@ typedef struct {
 } speeds;
 
 static speeds measure(const generate_run *run, const attend_generation *g) {
-  attend_generation_cost c = attend_generation_costs(g);
+  attend_generation_cost c = *attend_generation_costs(g);
   speeds s = {c, NAN, NAN, NAN};
   int fed = c.new_tokens;
   for (int i = 0; i < generate_count(run); i++) fed -= run->done[i] != NULL;

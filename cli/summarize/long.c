@@ -47,7 +47,7 @@ static void print_node(const attend_long_summary *x, int level, int i, int depth
 }
 
 static void print_tree(const attend_long_summary *x) {
-  int top = attend_long_summary_state(x).levels - 1;
+  int top = attend_long_summary_state(x)->levels - 1;
   for (int i = 0; i < attend_long_summary_count(x, top); i++) print_node(x, top, i, 0);
 }
 
@@ -134,7 +134,7 @@ static void put_page(FILE *f, const void *user) {
   fputs(head, f);
   for (int d = 0; d < j->done; d++) {
     const attend_long_summary *x = j->x[d];
-    int top = x ? attend_long_summary_state(x).levels - 1 : -1;
+    int top = x ? attend_long_summary_state(x)->levels - 1 : -1;
     fputs("<h1>", f);
     html_put(f, j->docs.name[d]);
     fputs("</h1>\n", f);
@@ -155,7 +155,7 @@ static size_t peak_bytes(void) {
 
 /* Before work that takes long. */
 static void print_cost(const job *j, int i) {
-  const attend_long_state state = attend_long_summary_state(j->x[i]);
+  const attend_long_state state = *attend_long_summary_state(j->x[i]);
   char memory[32];
   if (state.tokens < LONG) return;
   format_cell(CELL_BYTES, attend_long_summary_bytes(j->x[i]), memory, sizeof memory);
@@ -191,7 +191,7 @@ static int on_progress(double done, void *user) {
   if (p->linear) {
     progress_step((size_t)(100 * done), "%");
   } else if (p->x) {
-    const attend_long_state state = attend_long_summary_state(p->x);
+    const attend_long_state state = *attend_long_summary_state(p->x);
     show_level(p, &state);
     progress_step((size_t)state.written, "parts");
   }
@@ -199,14 +199,14 @@ static int on_progress(double done, void *user) {
 }
 
 static void print_form(const job *j, int i) {
-  if (i == 0 && attend_long_summary_state(j->x[i]).other_form)
+  if (i == 0 && attend_long_summary_state(j->x[i])->other_form)
     fprintf(stderr,
             "attend: the model's attention is not linear: reading with "
             "favor(m=256) in its place (--attention chooses another)\n");
 }
 
 static int warn_interrupted(const job *j, int i) {
-  const attend_long_state state = attend_long_summary_state(j->x[i]);
+  const attend_long_state state = *attend_long_summary_state(j->x[i]);
   const char *work = j->o->work;
   int all = attend_long_summary_count(j->x[i], state.levels - 1);
   if (j->o->linear && work)
@@ -285,10 +285,10 @@ static int write_all(job *j) {
 /* ---- printing -------------------------------------------------------------------- */
 
 static int64_t tokens_of(const job *j, int i) {
-  return j->x[i] ? attend_long_summary_state(j->x[i]).tokens : 0;
+  return j->x[i] ? attend_long_summary_state(j->x[i])->tokens : 0;
 }
 
-static int top_level(const job *j, int i) { return attend_long_summary_state(j->x[i]).levels - 1; }
+static int top_level(const job *j, int i) { return attend_long_summary_state(j->x[i])->levels - 1; }
 
 /* one: NULL of a blank document. */
 static void put_row(attend_json_writer *w, const job *j, int i, int node, const attend_summary *one,
@@ -301,8 +301,8 @@ static void put_row(attend_json_writer *w, const job *j, int i, int node, const 
     json_number(w, "seconds", j->seconds);
     json_number(w, "peak_bytes", (double)peak_bytes());
   }
-  if (x) json_number(w, "levels", attend_long_summary_state(x).levels);
-  if (x) json_number(w, "cut_tokens", attend_long_summary_state(x).cut);
+  if (x) json_number(w, "levels", attend_long_summary_state(x)->levels);
+  if (x) json_number(w, "cut_tokens", attend_long_summary_state(x)->cut);
   if (x && first) {
     attend_json_member(w, "tree");
     put_json_tree(w, x, top_level(j, i), node);
@@ -380,7 +380,7 @@ static void print_stats(const job *j) {
   fprintf(stderr, "%lld tokens in %s, %s of memory at most\n", (long long)tokens, time, memory);
   for (int i = 0; i < j->done && j->o->chunks; i++) {
     if (!j->x[i]) continue;
-    const attend_long_state s = attend_long_summary_state(j->x[i]);
+    const attend_long_state s = *attend_long_summary_state(j->x[i]);
     fprintf(stderr,
             "%s: %d parts, %d levels, %d summaries from the journal, %d tokens "
             "that did not fit\n",

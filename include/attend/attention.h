@@ -39,14 +39,14 @@ extern "C" {
 /* ---- forms --------------------------------------------------------------- */
 
 typedef enum {
-  ATTEND_SOFTMAX = 0, /* exp(scale q.k + bias); see attend_desc.soft_cap     */
-  ATTEND_ARGMAX,      /* 1 at the best key, else 0                           */
-  ATTEND_POLY,        /* (a q.k + c)^degree                                  */
-  ATTEND_GAUSSIAN,    /* exp(-|q-k|^2 / 2 sigma^2)                           */
+  ATTEND_SOFTMAX = 0, /* exp(scale q.k + bias); see attend_desc.soft_cap */
+  ATTEND_ARGMAX,      /* 1 at the best key, else 0 */
+  ATTEND_POLY,        /* (a q.k + c)^degree */
+  ATTEND_GAUSSIAN,    /* exp(-|q-k|^2 / 2 sigma^2) */
   ATTEND_ELU,         /* linear attention: phi(q).phi(k), phi(x) = elu(x) + 1 */
   ATTEND_FOURIER,     /* softmax, by random Fourier features: sin, cos of w.x */
   ATTEND_FAVOR,       /* softmax, by FAVOR+ (Performer): positive random features */
-  ATTEND_CUSTOM       /* the caller's sim, or the caller's phi               */
+  ATTEND_CUSTOM       /* the caller's sim, or the caller's phi */
 } attend_form_kind;
 
 typedef enum { ATTEND_TIES_FIRST = 0, ATTEND_TIES_AVERAGE } attend_ties;
@@ -74,29 +74,30 @@ typedef enum { ATTEND_POSITIVE = 0, ATTEND_TRIGONOMETRIC } attend_map;
  * half of the features each. */
 typedef struct {
   attend_form_kind kind;
-  attend_ties ties;         /* argmax                                              */
-  float temperature;        /* argmax: 0 is hard; t > 0 is softmax of score / t    */
-  int degree;               /* poly: 0 means 2                                     */
-  float a, c;               /* poly: a 0 means 1; c 0 means 0. On the linear
-                        engine |q_i|^degree and |k_i|^degree must fit f32    */
-  float sigma;              /* gaussian: 0 means dim^(1/4), softmax's width;
-                        favor and fourier: sets scale to 1/sigma^2         */
-  int features;             /* favor, fourier: 0 means 256. gaussian: 0 is exact,
-                        otherwise random features. custom: length of phi    */
-  uint64_t seed;            /* favor, fourier, gaussian                            */
-  uint64_t redraw;          /* number of the draw from this seed                   */
-  attend_draw draw;         /* directions orthogonal in blocks of dim, or iid      */
-  int pairs;                /* favor: exp(w.x) and exp(-w.x) together              */
-  attend_map map;           /* gaussian with features: favor's or fourier's        */
-  float error;              /* favor, fourier: chooses the number of features for
-                        this relative error of the output; features must be
-                        0. A completed description has features set and
-                        error, spread 0                                     */
-  float spread;             /* for error: root mean square of the elements of q
-                        and k; 0 means 1                                    */
-  attend_sim sim;           /* custom: one of sim                                  */
-  attend_phi phi;           /* and phi                                             */
-  attend_phi_back phi_back; /* for backward with phi                        */
+  attend_ties ties;  /* argmax */
+  float temperature; /* argmax: 0 is hard; t > 0 is softmax of score / t */
+  int degree;        /* poly: 0 means 2 */
+  /* poly: a 0 means 1; c 0 means 0. On the linear engine |q_i|^degree and |k_i|^degree must fit
+   * f32 */
+  float a, c;
+  /* gaussian: 0 means dim^(1/4), softmax's width; favor and fourier: sets scale to 1/sigma^2 */
+  float sigma;
+  /* favor, fourier: 0 means 256. gaussian: 0 is exact, otherwise random features. custom:
+   * length of phi */
+  int features;
+  uint64_t seed;    /* favor, fourier, gaussian */
+  uint64_t redraw;  /* number of the draw from this seed */
+  attend_draw draw; /* directions orthogonal in blocks of dim, or iid */
+  int pairs;        /* favor: exp(w.x) and exp(-w.x) together */
+  attend_map map;   /* gaussian with features: favor's or fourier's */
+  /* favor, fourier: chooses the number of features for this relative error of the output;
+   * features must be 0. A completed description has features set and error, spread 0 */
+  float error;
+  /* for error: root mean square of the elements of q and k; 0 means 1 */
+  float spread;
+  attend_sim sim;           /* custom: one of sim */
+  attend_phi phi;           /* and phi */
+  attend_phi_back phi_back; /* for backward with phi */
   void *user;
 } attend_form;
 
@@ -104,37 +105,38 @@ typedef struct {
 
 typedef enum {
   ATTEND_NOT_CAUSAL = 0,
-  ATTEND_CAUSAL,       /* key j <= query i; only where q_len == kv_len       */
-  ATTEND_CAUSAL_TOP,   /* j <= i: query 0 is at the position of key 0        */
+  ATTEND_CAUSAL,       /* key j <= query i; only where q_len == kv_len */
+  ATTEND_CAUSAL_TOP,   /* j <= i: query 0 is at the position of key 0 */
   ATTEND_CAUSAL_BOTTOM /* j <= i + kv_len - q_len: the last query at the last key */
 } attend_causal;
 
 typedef struct {
   attend_causal causal;
-  int window;              /* 0: none. w: only keys less than w positions away; with a
-                 causal mask a query sees itself and w-1 keys before it      */
-  const int32_t *lengths;  /* [B], keys at or beyond are padding; or NULL   */
-  const uint8_t *key_mask; /* [B,S], 0 is padding, on any side; or NULL     */
-} attend_mask;             /* pointers are borrowed and read at each call   */
+  /* 0: none. w: only keys less than w positions away; with a causal mask a query sees itself
+   * and w-1 keys before it */
+  int window;
+  const int32_t *lengths;  /* [B], keys at or beyond are padding; or NULL */
+  const uint8_t *key_mask; /* [B,S], 0 is padding, on any side; or NULL */
+} attend_mask;             /* pointers are borrowed and read at each call */
 
 /* ---- what is added to the score ------------------------------------------- */
 
 typedef enum {
   ATTEND_NO_BIAS = 0,
-  ATTEND_ALIBI,   /* -slope[h] |p_i - j|, p_i the position of the query      */
-  ATTEND_BUCKETS, /* table[bucket(j - p_i)][h], T5's buckets                 */
-  ATTEND_DENSE    /* bias[b,h,i,j], f32, broadcast by zero strides           */
+  ATTEND_ALIBI,   /* -slope[h] |p_i - j|, p_i the position of the query */
+  ATTEND_BUCKETS, /* table[bucket(j - p_i)][h], T5's buckets */
+  ATTEND_DENSE    /* bias[b,h,i,j], f32, broadcast by zero strides */
 } attend_bias_kind;
 
 typedef struct {
   attend_bias_kind kind;
-  const float *slopes; /* ALiBi [H]                                          */
-  const float *table;  /* buckets [buckets, H]                               */
-  int buckets;         /* 0: 32                                              */
-  int max_distance;    /* 0: 128                                             */
-  int one_sided;       /* buckets for keys before the query only (decoders)  */
-  attend_view dense;   /* [B,H,T,S]                                          */
-} attend_bias;         /* pointers are borrowed and read at each call        */
+  const float *slopes; /* ALiBi [H] */
+  const float *table;  /* buckets [buckets, H] */
+  int buckets;         /* 0: 32 */
+  int max_distance;    /* 0: 128 */
+  bool one_sided;      /* buckets for keys before the query only (decoders) */
+  attend_view dense;   /* [B,H,T,S] */
+} attend_bias;         /* pointers are borrowed and read at each call */
 
 /* The slopes of the ALiBi paper for a number of heads. */
 ATTEND_API void attend_alibi_slopes(int heads, float *slopes /* [heads] */);
@@ -150,24 +152,24 @@ enum { ATTEND_FOR_BACKWARD = 1, ATTEND_FOR_EXTEND = 2 };
 typedef struct {
   size_t size;
   attend_form form;
-  int batch, heads;  /* 0: 1                                                 */
-  int kv_heads;      /* 0: heads; otherwise divides heads                    */
-  int q_len, kv_len; /* 0: no query, no key                                  */
-  int dim, dim_v;    /* dim_v 0: dim                                         */
+  int batch, heads;  /* 0: 1 */
+  int kv_heads;      /* 0: heads; otherwise divides heads */
+  int q_len, kv_len; /* 0: no query, no key */
+  int dim, dim_v;    /* dim_v 0: dim */
   attend_mask mask;
   attend_bias bias;
-  float scale;        /* 0: 1/sqrt(dim)                                             */
-  float soft_cap;     /* 0: none. c: scale q.k becomes c tanh(scale q.k / c), before
-                     the bias and the mask (Gemma 2). Softmax, and argmax with
-                     a temperature                                           */
+  float scale; /* 0: 1/sqrt(dim) */
+  /* 0: none. c: scale q.k becomes c tanh(scale q.k / c), before the bias and the mask (Gemma
+   * 2). Softmax, and argmax with a temperature */
+  float soft_cap;
   attend_dtype dtype; /* storage of q, k, v, o and their gradients; sums are f32 */
-  unsigned purpose;   /* ATTEND_FOR_...                                      */
-  const char *engine; /* NULL: the plan chooses                              */
+  unsigned purpose;   /* ATTEND_FOR_... */
+  const char *engine; /* NULL: the plan chooses */
 } attend_desc;
 
 /* Whether lse is the denominator itself, because similarities may be negative:
  * poly, custom, fourier, and gaussian with trigonometric features. */
-ATTEND_API int attend_form_signed(const attend_form *form);
+ATTEND_API bool attend_form_signed(const attend_form *form);
 /* The length C of the form's feature map at this width, 0 if it has none. */
 ATTEND_API int64_t attend_form_features(const attend_form *form, int dim);
 
@@ -227,11 +229,11 @@ ATTEND_API attend_status attend_plan_redraw(attend_plan *plan, uint64_t redraw);
 
 typedef struct {
   const char *engine;
-  double flops;           /* multiply and add counted as two                */
-  double bytes;           /* the least that must move: inputs and outputs once */
-  double visible;         /* pairs (query, key) that the mask lets through,
-                             over batch and heads, if every key is real     */
-  size_t workspace_bytes; /* all threads together                           */
+  double flops; /* multiply and add counted as two */
+  double bytes; /* the least that must move: inputs and outputs once */
+  /* pairs (query, key) that the mask lets through, over batch and heads, if every key is real */
+  double visible;
+  size_t workspace_bytes; /* all threads together */
 } attend_cost;
 
 ATTEND_API attend_status attend_plan_cost(const attend_plan *plan, attend_cost *cost);
@@ -242,8 +244,8 @@ ATTEND_API attend_status attend_desc_cost(attend_context *ctx, const attend_desc
 
 /* The engines that the plan considered, in order of preference. Returns 0 past the last.
  * *refusal is NULL where the engine applies, else the reason. */
-ATTEND_API int attend_plan_candidate(const attend_plan *plan, int index, const char **name,
-                                     const char **refusal);
+ATTEND_API bool attend_plan_candidate(const attend_plan *plan, int index, const char **name,
+                                      const char **refusal);
 
 /* ---- decoding: a state that keys and values are appended to ---------------------- */
 
@@ -342,22 +344,22 @@ typedef struct { /* NULL or 0: not requested */
   size_t size;
   /* Whole rows: the weights of n_rows queries (the same positions in every
    * head) over all S keys. */
-  const int32_t *rows; /* [n_rows], each in [0, T)            */
+  const int32_t *rows; /* [n_rows], each in [0, T) */
   int n_rows;
-  float *weights; /* [B,H,n_rows,S]                           */
+  float *weights; /* [B,H,n_rows,S] */
   /* The heaviest keys of every query, heaviest first, ties by position; index
    * -1 and weight 0 where fewer are visible. */
   int top;
-  int32_t *top_index; /* [B,H,T,top]                          */
-  float *top_weight;  /* [B,H,T,top]                          */
+  int32_t *top_index; /* [B,H,T,top] */
+  float *top_weight;  /* [B,H,T,top] */
   /* Entropy of every query's weights, in nats. */
-  float *entropy; /* [B,H,T]                                  */
+  float *entropy; /* [B,H,T] */
   /* The weight every key receives, summed over the queries of a head. */
-  float *mass; /* [B,H,S]                                     */
+  float *mass; /* [B,H,S] */
   /* Total variation distance of a linear form's weights from exact softmax's: half
    * the sum of |difference| over a row's keys, 0 equal, 1 disjoint (more with negative
    * weights). */
-  float *softmax_gap; /* [B,H,T]                              */
+  float *softmax_gap; /* [B,H,T] */
   /* Called with every weight once, in spans of keys: for `rows` if there are any
    * (weights must be NULL then; in any order), else for all queries; for keys
    * [key_from, key_to) only, key_to 0: to the last. Called by several threads at once;

@@ -90,16 +90,18 @@ typedef void (*attend_parallel_for)(int n, void (*body)(void *args, int i), void
 
 typedef struct {
   size_t size;
-  const char *isa; /* "scalar", "avx2", "avx512", "amx", "neon"; NULL: the
-                      environment's ATTEND_ISA, else the best of this CPU */
-  int threads;     /* 0: ATTEND_NUM_THREADS, else OMP_NUM_THREADS, else cores */
+  /* "scalar", "avx2", "avx512", "amx", "neon"; NULL: the environment's ATTEND_ISA, else the
+   * best of this CPU */
+  const char *isa;
+  int threads; /* 0: ATTEND_NUM_THREADS, else OMP_NUM_THREADS, else cores */
   attend_allocator allocator;
-  size_t cache_limit;               /* bytes that all states of the context may hold, KV caches
-                         and linear states; 0: the machine's memory */
+  /* bytes that all states of the context may hold, KV caches and linear states; 0: the
+   * machine's memory */
+  size_t cache_limit;
   attend_parallel_for parallel_for; /* NULL: the context's own threads */
   void *parallel_user;
-  const char *device; /* "cpu", or "trap" for tests; NULL: the environment's
-                         ATTEND_DEVICE, else "cpu" */
+  /* "cpu", or "trap" for tests; NULL: the environment's ATTEND_DEVICE, else "cpu" */
+  const char *device;
 } attend_context_options;
 
 /* On failure *ctx still holds the message (attend_message) and must be freed; it is
@@ -118,7 +120,7 @@ ATTEND_API const char *attend_context_isa(const attend_context *ctx);
 
 /* The instruction sets of this build, the preferred one last, and whether this CPU runs
  * each. NULL past the last. */
-ATTEND_API const char *attend_isa_name(int index, int *runs_here);
+ATTEND_API const char *attend_isa_name(int index, bool *runs_here);
 
 typedef enum { ATTEND_F32 = 0, ATTEND_F16, ATTEND_BF16 } attend_dtype;
 ATTEND_API size_t attend_dtype_size(attend_dtype dtype);
@@ -176,6 +178,10 @@ ATTEND_API size_t attend_escape(const char *text, size_t length, const char *kee
  * entities; bytes that are not UTF-8 and characters that XML does not allow become
  * U+FFFD. */
 ATTEND_API size_t attend_escape_xml(const char *text, size_t length, char *out, size_t size);
+
+/* Called during a long call with the share of it that is done, from 0 to 1. Other than 0 ends
+ * the call with ATTEND_STOPPED. */
+typedef int (*attend_progress)(double done, void *user);
 
 /* Counter-based random numbers (Philox 4x32-10): the value at (seed, stream, index) is
  * the same on every machine and in any order of calls. */

@@ -40,8 +40,8 @@ typedef struct { /* zero means default */
    * attend_bench_documents; 0: 180. */
   double limit_s;
   /* Models. Texts are random ids. */
-  int batch, tokens;  /* texts at once, tokens of each; 0: 1 of 512, of an encoder
-                        32 of 128, of training 2 of 512 */
+  /* texts at once, tokens of each; 0: 1 of 512, of an encoder 32 of 128, of training 2 of 512 */
+  int batch, tokens;
   int decoder_tokens; /* training an encoder-decoder; 0: as many */
   attend_weights weights;
   const attend_form *form; /* of attention; NULL: the configuration's */
@@ -83,8 +83,8 @@ typedef struct {
 typedef struct {
   attend_method exact;  /* pair by pair, of the form that features approximate */
   attend_method linear; /* sums of features */
-  double crossover;     /* the least n, up to 2^24, from which on linear is predicted
-                           to be faster; NaN: none */
+  /* the least n, up to 2^24, from which on linear is predicted to be faster; NaN: none */
+  double crossover;
 } attend_methods;
 
 /* Whether the problem's form has a feature map. */
@@ -160,10 +160,11 @@ ATTEND_API attend_status attend_bench_checkpoint(attend_context *ctx, const char
 
 /* NaN: not measured, or the system does not say. */
 typedef struct {
-  int batch, tokens;    /* of what is read; 0: not reached */
-  double read_s;        /* reading it, or a step of training: medians */
-  double read_flops;    /* of weights and attention; training: three times the forward
-                        pass, NaN if attention is linear */
+  int batch, tokens; /* of what is read; 0: not reached */
+  double read_s;     /* reading it, or a step of training: medians */
+  /* of weights and attention; training: three times the forward pass, NaN if attention is
+   * linear */
+  double read_flops;
   double token_s;       /* one decoded token more of each text */
   double token_bytes;   /* weights and caches that it reads */
   double product_flops; /* a second, of options->product beside it */

@@ -22,12 +22,13 @@ extern "C" {
 
 typedef struct { /* zero means default */
   size_t size;
-  unsigned roles;   /* of attend_in: attention of these roles has the form, other
-                     roles that of the configuration; 0: all */
-  int repeat;       /* passes that are timed; 0: 3 */
-  int no_attention; /* do not compare weights: saves attend_comparison_bytes */
+  /* of attend_in: attention of these roles has the form, other roles that of the configuration;
+   * 0: all */
+  unsigned roles;
+  int repeat;        /* passes that are timed; 0: 3 */
+  bool no_attention; /* do not compare weights: saves attend_comparison_bytes */
   /* Called before every layer: done is in 0..1; other than 0 stops. */
-  int (*progress)(double done, void *user);
+  attend_progress progress;
   void *user;
 } attend_compare_options;
 
@@ -100,7 +101,7 @@ typedef struct {
   char form[64], roles[ATTEND_ROLES_TEXT];
   int encoder_width, decoder_width; /* 0: it has none */
   int seeds;                        /* that are joined here */
-  int measured;                     /* the curve is of validation losses, not of training losses */
+  bool measured;                    /* the curve is of validation losses, not of training losses */
   attend_run_number number[ATTEND_RUN_NUMBERS];
   size_t points;                              /* of the curve */
   double *step, *seconds, *loss, *low, *high; /* [points]; seconds of training */
@@ -108,7 +109,7 @@ typedef struct {
 
 typedef struct { /* zero means default */
   size_t size;
-  int join_seeds; /* NAME-s1, NAME-s2, .. become NAME, where the first of them is */
+  bool join_seeds; /* NAME-s1, NAME-s2, .. become NAME, where the first of them is */
 } attend_runs_options;
 
 typedef struct attend_runs attend_runs;

@@ -46,37 +46,37 @@ ATTEND_API void attend_design_free(attend_design *design);
 
 typedef enum {
   ATTEND_DESIGN_POSITIONS_NONE = 0,
-  ATTEND_DESIGN_POSITIONS_CONCATENATED, /* one-hot beside the token's; not
-                                           learnt                             */
-  ATTEND_DESIGN_POSITIONS_ADDED         /* x = E[token] + P[position], both learnt    */
+  /* one-hot beside the token's; not learnt */
+  ATTEND_DESIGN_POSITIONS_CONCATENATED,
+  ATTEND_DESIGN_POSITIONS_ADDED /* x = E[token] + P[position], both learnt */
 } attend_design_positions;
 
 typedef enum {
   ATTEND_READOUT_EVERY = 0, /* an answer at each letter */
-  ATTEND_READOUT_FIRST,     /* one, at the first place  */
+  ATTEND_READOUT_FIRST,     /* one, at the first place */
   ATTEND_READOUT_LAST
 } attend_design_readout;
 
 typedef struct {
   const char *name, *about;
-  const char *task;    /* what the right answer is, in words                */
-  const char *example; /* an input to look at                               */
-  const char *spec;    /* as it was read                                    */
-  int letters;         /* of the alphabet: tokens 0 .. letters - 1          */
-  int tokens;          /* with those put before and behind                  */
-  int starts, ends;    /* whether there is such a token                     */
+  const char *task;    /* what the right answer is, in words */
+  const char *example; /* an input to look at */
+  const char *spec;    /* as it was read */
+  int letters;         /* of the alphabet: tokens 0 .. letters - 1 */
+  int tokens;          /* with those put before and behind */
+  bool starts, ends;   /* whether there is such a token */
   int answers;
-  int shortest, longest; /* of inputs, in letters                             */
-  int places;            /* of the longest input with what is put around it   */
-  int features;          /* F                                                 */
-  int embedded;          /* of those, the token's and the position's          */
-  int layers, heads;     /* heads of all layers                               */
-  int causal;
+  int shortest, longest; /* of inputs, in letters */
+  int places;            /* of the longest input with what is put around it */
+  int features;          /* F */
+  int embedded;          /* of those, the token's and the position's */
+  int layers, heads;     /* heads of all layers */
+  bool causal;
   attend_design_positions positions;
   attend_design_readout at;
   uint64_t inputs;   /* from the shortest to the longest; UINT64_MAX: more */
-  uint64_t examples; /* that are the task; 0: the task is a rule          */
-  int steps, batch;  /* of learning, as the spec has them                 */
+  uint64_t examples; /* that are the task; 0: the task is a rule */
+  int steps, batch;  /* of learning, as the spec has them */
   double rate, decay;
   uint64_t seed;
 } attend_design_facts;
@@ -90,14 +90,15 @@ ATTEND_API const char *attend_design_feature(const attend_design *design, int i)
 typedef struct {
   const char *name;
   int layer;
-  int dim, dim_v; /* D, M                                                     */
-  int reads;      /* it sees features 0 .. reads - 1                          */
-  int slot;       /* and writes slot .. slot + dim_v - 1                      */
+  int dim, dim_v; /* D, M */
+  int reads;      /* it sees features 0 .. reads - 1 */
+  int slot;       /* and writes slot .. slot + dim_v - 1 */
   attend_ties ties;
 } attend_design_head;
 
 /* Head i, layer by layer; 0 past the last. */
-ATTEND_API int attend_design_head_get(const attend_design *design, int i, attend_design_head *head);
+ATTEND_API bool attend_design_head_get(const attend_design *design, int i,
+                                       attend_design_head *head);
 /* What column `column` of a head's Qm and Km stands for, as designed: "A", "1";
  * "" where it is left empty. */
 ATTEND_API const char *attend_design_column(const attend_design *design, int head, int column);
@@ -107,16 +108,17 @@ ATTEND_API const char *attend_design_column(const attend_design *design, int hea
 typedef enum { ATTEND_DESIGNED = 0, ATTEND_LEARNED, ATTEND_TWINS } attend_twin;
 
 typedef struct {
-  const char *name; /* "layers.0.heads.0.query"                               */
-  int head;         /* -1: not a head's                                       */
+  const char *name; /* "layers.0.heads.0.query" */
+  int head;         /* -1: not a head's */
   int rows, columns;
-  size_t at; /* of its first number among all                                 */
+  size_t at; /* of its first number among all */
 } attend_design_part;
 
 /* Part i: of each head query, key and value [reads][dim, dim, dim_v]; then the
  * readout [features][answers]; then, of added positions, the tables tokens and
  * positions [..][embedded]. 0 past the last. */
-ATTEND_API int attend_design_part_get(const attend_design *design, int i, attend_design_part *part);
+ATTEND_API bool attend_design_part_get(const attend_design *design, int i,
+                                       attend_design_part *part);
 enum { ATTEND_QUERY_PART = 0, ATTEND_KEY_PART, ATTEND_VALUE_PART };
 /* All numbers, as one array; NULL for a learned twin that there is not. */
 ATTEND_API const float *attend_design_weights(const attend_design *design, attend_twin twin,
@@ -129,7 +131,7 @@ ATTEND_API attend_status attend_design_save(const attend_design *design, const c
 
 typedef struct {
   attend_twin twin;
-  double sharpness; /* of softmax; 0: argmax. A learned twin's own is 1       */
+  double sharpness; /* of softmax; 0: argmax. A learned twin's own is 1 */
 } attend_way;
 
 typedef struct attend_design_run attend_design_run;
@@ -142,20 +144,21 @@ ATTEND_API void attend_design_run_free(attend_design_run *run);
 enum { ATTEND_NO_TARGET = -1, ATTEND_UNDECIDED = -2 };
 
 typedef struct {
-  int length;               /* T, with what is put around the input              */
-  const int32_t *tokens;    /* [T]                                               */
-  const float *x;           /* [T][features] after the last layer                */
-  const float *logits;      /* [T][answers]                                      */
-  const int32_t *predicted; /* [T] the answer with the largest logit; if two share
-                            it, ATTEND_UNDECIDED; elsewhere ATTEND_NO_TARGET  */
-  const int32_t *expected;  /* [T], ATTEND_NO_TARGET where the task is silent    */
+  int length;            /* T, with what is put around the input */
+  const int32_t *tokens; /* [T] */
+  const float *x;        /* [T][features] after the last layer */
+  const float *logits;   /* [T][answers] */
+  /* [T] the answer with the largest logit; if two share it, ATTEND_UNDECIDED; elsewhere
+   * ATTEND_NO_TARGET */
+  const int32_t *predicted;
+  const int32_t *expected; /* [T], ATTEND_NO_TARGET where the task is silent */
 } attend_design_result;
 
 typedef struct {
-  const float *q, *k;     /* [T][dim]                                             */
-  const float *v;         /* [T][dim_v]                                           */
-  const float *attention; /* [T][T]                                           */
-  const float *out;       /* [T][dim_v]                                       */
+  const float *q, *k;     /* [T][dim] */
+  const float *v;         /* [T][dim_v] */
+  const float *attention; /* [T][T] */
+  const float *out;       /* [T][dim_v] */
 } attend_design_inside;
 
 ATTEND_API attend_design_result attend_design_run_result(const attend_design_run *run);
@@ -167,24 +170,24 @@ enum { ATTEND_INPUT_TEXT = 512 };
 
 typedef struct { /* zero means default */
   size_t size;
-  int length;           /* longest input; 0: the spec's, and not above it      */
-  uint64_t most_inputs; /* more are refused; 0: a million                     */
+  int length;           /* longest input; 0: the spec's, and not above it */
+  uint64_t most_inputs; /* more are refused; 0: a million */
   /* Called now and then; what is not 0 ends the work with ATTEND_STOPPED. */
   int (*progress)(uint64_t done, uint64_t total, void *user);
   void *user;
 } attend_check_options;
 
 typedef struct {
-  int ok;
-  uint64_t inputs, places; /* checked                                         */
-  uint64_t wrong;          /* inputs with a wrong answer somewhere            */
-  double accuracy;         /* share of places that are right                  */
-  double margin;           /* least lead of the right logit over the next; negative
-                    where it is behind                                        */
+  bool ok;
+  uint64_t inputs, places; /* checked */
+  uint64_t wrong;          /* inputs with a wrong answer somewhere */
+  double accuracy;         /* share of places that are right */
+  /* least lead of the right logit over the next; negative where it is behind */
+  double margin;
   /* The first counterexample: the shortest, then the first by alphabet. */
   char input[ATTEND_INPUT_TEXT];
-  int place; /* from 0, the token before the input counts                     */
-  const char *expected, *predicted; /* answers; predicted: NULL if undecided            */
+  int place;                        /* from 0, the token before the input counts */
+  const char *expected, *predicted; /* answers; predicted: NULL if undecided */
 } attend_verdict;
 
 /* Over all inputs up to the length, or over the spec's examples. */
@@ -193,12 +196,12 @@ ATTEND_API attend_status attend_design_check(const attend_design *design, attend
                                              attend_verdict *verdict);
 
 typedef struct {
-  int found;        /* 0: none up to `highest` passes                         */
-  int any;          /* the smallest that was tried passes already             */
-  double sharpness; /* passes; verified                                       */
-  double fails;     /* the largest that was seen to fail below it             */
-  double highest;   /* 2^16 times that were tried above it at most            */
-  int monotone;     /* twice, four, .. times the sharpness pass as well           */
+  bool found;       /* 0: none up to `highest` passes */
+  bool any;         /* the smallest that was tried passes already */
+  double sharpness; /* passes; verified */
+  double fails;     /* the largest that was seen to fail below it */
+  double highest;   /* 2^16 times that were tried above it at most */
+  bool monotone;    /* twice, four, .. times the sharpness pass as well */
   int tried;
 } attend_least;
 
@@ -213,7 +216,7 @@ typedef struct { /* zero, and a rate or decay below 0: the spec's */
   size_t size;
   int steps, batch;
   double rate, decay;
-  int has_seed; /* seed counts                                                */
+  bool has_seed; /* seed counts */
   uint64_t seed;
   int (*progress)(uint64_t done, uint64_t total, void *user);
   void *user;
@@ -223,9 +226,9 @@ enum { ATTEND_CURVE = 32 };
 
 typedef struct {
   int steps, points;
-  int step[ATTEND_CURVE]; /* loss before this step                            */
+  int step[ATTEND_CURVE]; /* loss before this step */
   double loss[ATTEND_CURVE];
-  double last; /* after the last step                                         */
+  double last; /* after the last step */
 } attend_curve;
 
 /* From numbers drawn from the seed, by AdamW on cross-entropy, softmax of
@@ -238,20 +241,20 @@ ATTEND_API attend_status attend_design_learn(attend_design *design,
 
 enum { ATTEND_SINGULAR = 8 };
 
-typedef struct {       /* two: designed and learned */
-  double entropy[2];   /* nats, mean over rows                                 */
-  double distance;     /* half the sum of |difference| of a row's weights, mean */
-  double same_key;     /* share of rows whose heaviest key has the same token
-                         and place, or the same weight                        */
-  uint64_t rows;       /* of all inputs looked at                              */
-  double norm[2][3];   /* Frobenius, of Qm, Km, Vm                             */
+typedef struct {     /* two: designed and learned */
+  double entropy[2]; /* nats, mean over rows */
+  double distance;   /* half the sum of |difference| of a row's weights, mean */
+  /* share of rows whose heaviest key has the same token and place, or the same weight */
+  double same_key;
+  uint64_t rows;       /* of all inputs looked at */
+  double norm[2][3];   /* Frobenius, of Qm, Km, Vm */
   double spread[2][3]; /* (sum |w|)^2 / (n sum w^2): 1 if all are equally large */
   /* Scores, as a form of what is seen by query and key: Qm Km^T without what is
    * the same for all keys of a query. */
   double score_norm[2];
   int score_rank[2];
   double score_singular[2][ATTEND_SINGULAR];
-  double score_cosine; /* NaN where the twins' features are not the same      */
+  double score_cosine; /* NaN where the twins' features are not the same */
   /* What a key's value adds to the answers: Vm Wo, without what is the same for
    * all answers or for all keys. Heads of the last layer; NaN elsewhere. */
   double effect_norm[2];

@@ -29,11 +29,11 @@ extern "C" {
 #endif
 
 typedef enum {
-  ATTEND_POOLING_DEFAULT, /* as the folder says; else mean, of decoders last   */
-  ATTEND_POOLING_MEAN,    /* of all tokens                                    */
-  ATTEND_POOLING_CLS,     /* the first token                                  */
-  ATTEND_POOLING_LAST,    /* the last token                                   */
-  ATTEND_POOLING_MAX      /* the maximum of each element                      */
+  ATTEND_POOLING_DEFAULT, /* as the folder says; else mean, of decoders last */
+  ATTEND_POOLING_MEAN,    /* of all tokens */
+  ATTEND_POOLING_CLS,     /* the first token */
+  ATTEND_POOLING_LAST,    /* the last token */
+  ATTEND_POOLING_MAX      /* the maximum of each element */
 } attend_pooling;
 
 /* "mean", "cls", "last" or "max"; ATTEND_POOLING_DEFAULT if it is none of them. */
@@ -43,17 +43,18 @@ ATTEND_API const char *attend_pooling_name(attend_pooling pooling);
 typedef struct { /* zero means default */
   size_t size;
   attend_pooling pooling;
-  int max_length;     /* tokens of a text, special ones included; longer texts are
-                     truncated. 0: as the folder says, else the model's positions */
-  int no_normalize;   /* leave vectors as long as they are                     */
-  const char *folder; /* of the model, for sentence-transformers' modules.json,
-                         1_Pooling/config.json and sentence_bert_config.json;
-                         NULL: not read. Steps that are not computed here are
-                         refused by name, unless a pooling is given            */
-  int threads;        /* 0: the context's                                      */
+  /* tokens of a text, special ones included; longer texts are truncated. 0: as the folder says,
+   * else the model's positions */
+  int max_length;
+  bool no_normalize; /* leave vectors as long as they are */
+  /* of the model, for sentence-transformers' modules.json, 1_Pooling/config.json and
+   * sentence_bert_config.json; NULL: not read. Steps that are not computed here are refused by
+   * name, unless a pooling is given */
+  const char *folder;
+  int threads; /* 0: the context's */
   /* Called after each batch with the share of the call's text that is embedded,
-   * from 0 to 1. Other than 0 stops attend_embed_texts with ATTEND_STOPPED.         */
-  int (*progress)(double done, void *user);
+   * from 0 to 1. Other than 0 stops attend_embed_texts with ATTEND_STOPPED. */
+  attend_progress progress;
   void *user;
 } attend_embed_options;
 

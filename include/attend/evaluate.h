@@ -32,17 +32,17 @@ extern "C" {
 
 typedef struct { /* zero means default */
   size_t size;
-  int context; /* tokens of a window; 0: the model's positions, at most 2048, of
-                  a masked model at most 128                                  */
-  int stride;  /* decoders: tokens that a later window scores; 0: half of the
-                  context                                                     */
-  int limit;   /* tokens that are scored at most; 0: all                      */
-  int batch;   /* windows at once, at most 256; 0: 4                          */
-  int threads; /* 0: the context's                                            */
+  /* tokens of a window; 0: the model's positions, at most 2048, of a masked model at most 128 */
+  int context;
+  /* decoders: tokens that a later window scores; 0: half of the context */
+  int stride;
+  int limit;   /* tokens that are scored at most; 0: all */
+  int batch;   /* windows at once, at most 256; 0: 4 */
+  int threads; /* 0: the context's */
   /* Called after each batch with the share of the tokens that are scored, from 0
    * to 1. Other than 0 stops attend_evaluation_run with ATTEND_STOPPED. The
-   * accessors below may be called from it.                                   */
-  int (*progress)(double done, void *user);
+   * accessors below may be called from it. */
+  attend_progress progress;
   void *user;
 } attend_evaluate_options;
 
@@ -87,13 +87,13 @@ ATTEND_API double attend_evaluation_bytes(const attend_evaluation *evaluation);
 
 typedef struct {
   int32_t id;
-  float loss;        /* -log p, in nats                                       */
-  size_t start, end; /* bytes of the text; 0 if ids were given                */
+  float loss;        /* -log p, in nats */
+  size_t start, end; /* bytes of the text; 0 if ids were given */
 } attend_token_loss;
 
 /* Scored token i of the text; 0 past the last. */
-ATTEND_API int attend_evaluation_get(const attend_evaluation *evaluation, int i,
-                                     attend_token_loss *token);
+ATTEND_API bool attend_evaluation_get(const attend_evaluation *evaluation, int i,
+                                      attend_token_loss *token);
 
 /* The options in use, defaults resolved. */
 ATTEND_API int attend_evaluation_context(const attend_evaluation *evaluation);

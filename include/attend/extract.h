@@ -48,16 +48,16 @@ ATTEND_API int attend_extraction_chosen(const attend_extraction *extraction);
 
 typedef struct { /* zero means default */
   size_t size;
-  int count;    /* sentences to choose                                       */
-  double share; /* of the sentences with words, where count is 0; both 0: 3
-                   sentences                                                 */
-  float tau;    /* of attend_centrality: 0: 0.5                              */
-  double jump;  /* of attend_centrality                                      */
-  double lead;  /* sentences are ranked by centrality exp(-lead p), where p
-                   goes from 0 to 1 through the text                         */
-  double alike; /* a sentence whose cosine with a chosen one is above is
-                   passed over; 0: 0.8; 1: none is                           */
-  int (*progress)(double done, void *user); /* other than 0: ATTEND_STOPPED  */
+  int count; /* sentences to choose */
+  /* of the sentences with words, where count is 0; both 0: 3 sentences */
+  double share;
+  float tau;   /* of attend_centrality: 0: 0.5 */
+  double jump; /* of attend_centrality */
+  /* sentences are ranked by centrality exp(-lead p), where p goes from 0 to 1 through the text */
+  double lead;
+  /* a sentence whose cosine with a chosen one is above is passed over; 0: 0.8; 1: none is */
+  double alike;
+  attend_progress progress; /* other than 0: ATTEND_STOPPED */
   void *user;
 } attend_extract_options;
 /* Ranks and chooses; may be called again. vectors [rows, width], of length 1, of the
@@ -87,13 +87,13 @@ attend_extractions_rank(int count, attend_extraction *const *extractions /* [cou
 
 typedef struct { /* zero means default */
   size_t size;
-  float tau;   /* temperature; 0: 0.5 */
-  double jump; /* in [0, 1): probability of a jump to a uniform vector, as in
-                    PageRank; with it power iteration runs, a pass of attention
-                    each, until the sum of changes is below 1e-6 */
+  float tau; /* temperature; 0: 0.5 */
+  /* in [0, 1): probability of a jump to a uniform vector, as in PageRank; with it power
+   * iteration runs, a pass of attention each, until the sum of changes is below 1e-6 */
+  double jump;
   /* Called with the completed fraction; a result other than 0 ends the call with
    * ATTEND_STOPPED. May be NULL. */
-  int (*progress)(double done, void *user);
+  attend_progress progress;
   void *user;
 } attend_centrality_options;
 

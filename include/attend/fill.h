@@ -29,12 +29,12 @@ extern "C" {
 
 typedef struct { /* zero means default */
   size_t size;
-  int top;     /* the most probable for each mask, or beams; 0: 5             */
-  int threads; /* 0: the context's                                            */
+  int top;     /* the most probable for each mask, or beams; 0: 5 */
+  int threads; /* 0: the context's */
   /* Called before the encoder, or each step of the beam search, with the share of
    * the work that is done, from 0 to 1. Other than 0 stops attend_fill with
-   * ATTEND_STOPPED.                                                          */
-  int (*progress)(double done, void *user);
+   * ATTEND_STOPPED. */
+  attend_progress progress;
   void *user;
 } attend_fill_options;
 
@@ -60,12 +60,12 @@ ATTEND_API attend_status attend_fill(attend_filler *filler, const char *text /* 
 /* ---- results: valid until the next attend_fill --------------------------------- */
 
 typedef struct {
-  int mask, rank;     /* from 0; masks of the pair follow those of the text    */
-  int32_t id;         /* -1: text that was written, of any number of tokens    */
-  const char *token;  /* as text, or a WordPiece such as ##s; NULL: BART changed
-                         more than the mask                                    */
-  double probability; /* of the token; of all that was written                 */
-  const char *text;   /* text or pair with this mask filled                    */
+  int mask, rank; /* from 0; masks of the pair follow those of the text */
+  int32_t id;     /* -1: text that was written, of any number of tokens */
+  /* as text, or a WordPiece such as ##s; NULL: BART changed more than the mask */
+  const char *token;
+  double probability; /* of the token; of all that was written */
+  const char *text;   /* text or pair with this mask filled */
 } attend_filled;
 
 /* By mask, then by rank; NULL past the last. Other masks of a text stay in place,

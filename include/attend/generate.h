@@ -29,61 +29,61 @@ extern "C" {
 struct attend_continuation;
 
 typedef enum {
-  ATTEND_WINDOW_STOP = 0, /* a full context ends the continuation             */
-  ATTEND_WINDOW_SLIDE     /* drop its older half, re-read the rest           */
+  ATTEND_WINDOW_STOP = 0, /* a full context ends the continuation */
+  ATTEND_WINDOW_SLIDE     /* drop its older half, re-read the rest */
 } attend_window;
 
 typedef struct {
-  int prompt, sample; /* which continuation                                   */
+  int prompt, sample; /* which continuation */
   int32_t id;
-  const char *text; /* new text, with a tokenizer; else ""                    */
+  const char *text; /* new text, with a tokenizer; else "" */
   size_t length;
-  bool slid; /* the context was full: its older half was dropped              */
+  bool slid; /* the context was full: its older half was dropped */
 } attend_token;
 
 typedef struct {
   int prompt;
   const int32_t *ids; /* generated so far */
   int count;
-  float *logits; /* [n], may be edited: -INFINITY forbids a token. Beams: log
-                    probabilities                                             */
+  /* [n], may be edited: -INFINITY forbids a token. Beams: log probabilities */
+  float *logits;
   int n;
 } attend_choice;
 
 typedef struct {
   size_t size;
-  int max_new;         /* tokens                                                      */
-  int min_new;         /* no end token before so many                                 */
-  bool ignore_end;     /* never choose an end token                               */
-  const int32_t *ends; /* tokens that end a text besides the model's own      */
+  int max_new;         /* tokens */
+  int min_new;         /* no end token before so many */
+  bool ignore_end;     /* never choose an end token */
+  const int32_t *ends; /* tokens that end a text besides the model's own */
   int n_ends;
-  /* sampling; temperature 0 is greedy                                        */
+  /* sampling; temperature 0 is greedy */
   float temperature;
-  int top_k;        /* keep the k most likely; 0: all                              */
-  float top_p;      /* nucleus sampling: keep the smallest set with total
-                  probability top_p; 0 or 1: all                          */
+  int top_k; /* keep the k most likely; 0: all */
+  /* nucleus sampling: keep the smallest set with total probability top_p; 0 or 1: all */
+  float top_p;
   float min_p;      /* keep tokens with at least min_p times the highest probability */
-  float repetition; /* penalty on tokens that occurred: 1 is none             */
-  int no_repeat;    /* no n-gram of this length twice; 0: off                 */
+  float repetition; /* penalty on tokens that occurred: 1 is none */
+  int no_repeat;    /* no n-gram of this length twice; 0: off */
   uint64_t seed;
-  const uint64_t *streams; /* [prompts] random streams: sample i of a prompt uses
-                              stream + i; NULL: prompt index << 32            */
-  int samples;             /* of each prompt                                              */
-  /* beam search with `beams` beams                                           */
+  /* [prompts] random streams: sample i of a prompt uses stream + i; NULL: prompt index << 32 */
+  const uint64_t *streams;
+  int samples; /* of each prompt */
+  /* beam search with `beams` beams */
   int beams;
-  float length_penalty; /* score = sum of log p / length^penalty              */
-  bool early_stop;      /* stop once `beams` are finished                     */
-  int groups;           /* diverse beam search: groups of beams; 0: 1                   */
-  float diversity;      /* penalty on a token for each beam of an earlier group that
-                      chose it in the same step                               */
-  /* stop strings: the text ends before the first                             */
-  const attend_tokenizer *tokenizer; /* NULL: ids only                        */
+  float length_penalty; /* score = sum of log p / length^penalty */
+  bool early_stop;      /* stop once `beams` are finished */
+  int groups;           /* diverse beam search: groups of beams; 0: 1 */
+  /* penalty on a token for each beam of an earlier group that chose it in the same step */
+  float diversity;
+  /* stop strings: the text ends before the first */
+  const attend_tokenizer *tokenizer; /* NULL: ids only */
   const char *const *stops;
   int n_stops;
-  int context; /* maximum length in tokens; 0: the model's                    */
+  int context; /* maximum length in tokens; 0: the model's */
   attend_window window;
-  int batch;   /* sequences computed together; 0: 8                             */
-  int threads; /* of this call; 0: the context's                              */
+  int batch;   /* sequences computed together; 0: 8 */
+  int threads; /* of this call; 0: the context's */
   /* The encoder's finished reading (attend/model.h), for one prompt, whose ids are
    * ignored. NULL: the prompts are encoded. */
   const attend_reading *reading;
@@ -91,7 +91,7 @@ typedef struct {
   int (*on_token)(const attend_token *token, void *user);
   /* Called when a continuation is complete; `one` lives as long as the generation. */
   void (*on_done)(const struct attend_continuation *one, void *user);
-  /* Called before every choice, after the penalties; also in beam search.    */
+  /* Called before every choice, after the penalties; also in beam search. */
   void (*on_logits)(const attend_choice *choice, void *user);
   /* Called before every step, also in beam search. Nonzero stops the call. */
   int (*on_step)(void *user);
@@ -99,7 +99,13 @@ typedef struct {
 } attend_generate_options;
 
 /* 128 tokens, greedy, one sample, no beams, no penalties. */
-ATTEND_API attend_generate_options attend_generate_defaults(void);
+static inline attend_generate_options attend_generate_defaults(void) {
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
+  o.max_new = 128;
+  o.samples = o.beams = 1;
+  o.repetition = o.length_penalty = 1;
+  return o;
+}
 
 typedef struct {
   const int32_t *ids;
@@ -116,22 +122,23 @@ ATTEND_API attend_status attend_prompt_encode(const attend_model *model, attend_
 ATTEND_API int32_t attend_begin_token(const attend_model *model, const attend_tokenizer *tokenizer);
 
 typedef enum {
-  ATTEND_FINISH_LENGTH = 0, /* max_new                                           */
-  ATTEND_FINISH_TOKEN,      /* an end token, which is the last id                */
-  ATTEND_FINISH_STOP,       /* a stop string                                     */
-  ATTEND_FINISH_CONTEXT,    /* the context is full                               */
-  ATTEND_FINISH_CALLER      /* on_token or on_step                               */
+  ATTEND_FINISH_LENGTH = 0, /* max_new */
+  ATTEND_FINISH_TOKEN,      /* an end token, which is the last id */
+  ATTEND_FINISH_STOP,       /* a stop string */
+  ATTEND_FINISH_CONTEXT,    /* the context is full */
+  ATTEND_FINISH_CALLER      /* on_token or on_step */
 } attend_finish_reason;
 
 typedef struct attend_continuation {
   int prompt, sample;
-  const int32_t *ids; /* new ones only                                        */
+  const int32_t *ids; /* new ones only */
   int count;
-  double log_probability; /* of the ids, without penalties                    */
-  double score;           /* beams: log p / length^penalty, minus penalties   */
+  double log_probability; /* of the ids, without penalties */
+  double score;           /* beams: log p / length^penalty, minus penalties */
   attend_finish_reason end;
-  const char *text; /* with a tokenizer; without the stop string. Appended to the
-                       text of a decoder's prompt it is the whole text        */
+  /* with a tokenizer; without the stop string. Appended to the text of a decoder's prompt it is
+   * the whole text */
+  const char *text;
 } attend_continuation;
 
 typedef struct attend_generation attend_generation;
@@ -155,12 +162,14 @@ ATTEND_API const attend_continuation *attend_generation_get(const attend_generat
 typedef struct { /* of the whole call */
   int prompt_tokens, new_tokens;
   double prompt_seconds, new_seconds;
-  int steps;         /* decoder calls after the prompts; each reads all weights. The first
-                token of a continuation needs none                            */
-  double step_bytes; /* of weights and KV caches that all steps read          */
+  /* decoder calls after the prompts; each reads all weights. The first token of a continuation
+   * needs none */
+  int steps;
+  double step_bytes; /* of weights and KV caches that all steps read */
   size_t cache_bytes, work_bytes;
 } attend_generation_cost;
-ATTEND_API attend_generation_cost attend_generation_costs(const attend_generation *generation);
+ATTEND_API const attend_generation_cost *attend_generation_costs(
+    const attend_generation *generation);
 
 /* The sampler by itself: one token from logits. history: the ids so far, for the
  * penalties; uniform: a random number in [0, 1). The logits are modified. The id is -1

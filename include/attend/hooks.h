@@ -27,20 +27,22 @@ extern "C" {
 #endif
 
 typedef enum {
-  ATTEND_AT_RESIDUAL = 1,          /* [B,1,T,F] the residual stream before layer 0, and
-                             after each; after the last past the final norm   */
-  ATTEND_AT_QUERY = 2,             /* [B,H,T,D] past norms and rotary positions        */
-  ATTEND_AT_KEY = 4,               /* [B,G,S,D]: of the tokens of this call            */
-  ATTEND_AT_VALUE = 8,             /* [B,G,S,M]                                        */
-  ATTEND_AT_PATTERN = 16,          /* [B,H,T,S] attention rows: the weights. Edited, the
-                             heads' outputs are computed again from them      */
-  ATTEND_AT_HEAD_OUTPUT = 32,      /* [B,H,T,M] outputs of the heads               */
-  ATTEND_AT_DENOMINATOR = 64,      /* [B,H,T,1] lse of attend_forward. Edited, the
-                                 heads' outputs are rescaled                  */
+  /* [B,1,T,F] the residual stream before layer 0, and after each; after the last past the final
+   * norm */
+  ATTEND_AT_RESIDUAL = 1,
+  ATTEND_AT_QUERY = 2, /* [B,H,T,D] past norms and rotary positions */
+  ATTEND_AT_KEY = 4,   /* [B,G,S,D]: of the tokens of this call */
+  ATTEND_AT_VALUE = 8, /* [B,G,S,M] */
+  /* [B,H,T,S] attention rows: the weights. Edited, the heads' outputs are computed again from
+   * them */
+  ATTEND_AT_PATTERN = 16,
+  ATTEND_AT_HEAD_OUTPUT = 32, /* [B,H,T,M] outputs of the heads */
+  /* [B,H,T,1] lse of attend_forward. Edited, the heads' outputs are rescaled */
+  ATTEND_AT_DENOMINATOR = 64,
   ATTEND_AT_ENTROPY = 128,         /* [B,H,T,1] of the weights, in nats; read only */
-  ATTEND_AT_RESIDUAL_MIDDLE = 256, /* [B,1,T,F] between attention and mlp     */
-  ATTEND_AT_LOGITS = 512,          /* [1,1,n,V] of the requested positions             */
-  ATTEND_AT_MLP = 1024             /* [B,1,T,F] the mlp's output, before it is added    */
+  ATTEND_AT_RESIDUAL_MIDDLE = 256, /* [B,1,T,F] between attention and mlp */
+  ATTEND_AT_LOGITS = 512,          /* [1,1,n,V] of the requested positions */
+  ATTEND_AT_MLP = 1024             /* [B,1,T,F] the mlp's output, before it is added */
 } attend_point;
 
 enum { ATTEND_POINTS = 11 };
@@ -51,8 +53,8 @@ enum { ATTEND_ROLES = 3 };
 
 /* Roles of attention, as bits. */
 typedef enum {
-  ATTEND_IN_ENCODER = 1 << ATTEND_ENCODER_SELF, /* encoder self-attention     */
-  ATTEND_IN_DECODER = 1 << ATTEND_DECODER_SELF, /* decoder self-attention     */
+  ATTEND_IN_ENCODER = 1 << ATTEND_ENCODER_SELF, /* encoder self-attention */
+  ATTEND_IN_DECODER = 1 << ATTEND_DECODER_SELF, /* decoder self-attention */
   ATTEND_IN_CROSS = 1 << ATTEND_CROSS           /* cross-attention */
 } attend_in;
 
@@ -108,10 +110,10 @@ ATTEND_API const char *attend_role_name(attend_role role);    /* "decoder" */
 
 typedef struct {
   size_t size;
-  unsigned points;   /* of attend_point */
-  int sequence;      /* of the batch */
-  int rows;          /* expected rows of the decoder, to allocate once; 0:
-                        memory grows                                        */
+  unsigned points; /* of attend_point */
+  int sequence;    /* of the batch */
+  /* expected rows of the decoder, to allocate once; 0: memory grows */
+  int rows;
   size_t most_bytes; /* recording more fails; 0: no limit */
 } attend_trace_options;
 
@@ -121,10 +123,18 @@ ATTEND_API attend_status attend_trace_create(attend_context *ctx,
                                              const attend_trace_options *options,
                                              attend_trace **trace);
 ATTEND_API void attend_trace_free(attend_trace *trace);
+/* The points of the options. */
+ATTEND_API unsigned attend_trace_points(const attend_trace *trace);
+ATTEND_API void attend_trace_read(const attend_hooked *tensor, void *trace);
 /* For attend_session_set_hooks. The caller's own hook may call attend_trace_read
  * instead. */
-ATTEND_API attend_hook attend_trace_hook(attend_trace *trace);
-ATTEND_API void attend_trace_read(const attend_hooked *tensor, void *trace);
+static inline attend_hook attend_trace_hook(attend_trace *trace) {
+  attend_hook h = {ATTEND_INIT(attend_hook)};
+  h.points = attend_trace_points(trace);
+  h.read = attend_trace_read;
+  h.user = trace;
+  return h;
+}
 /* The first failure to record, its message in the context. Check it after each call. */
 ATTEND_API attend_status attend_trace_status(attend_trace *trace);
 /* Deletes the recording: call it before another text, and after a call that failed. */
@@ -133,8 +143,8 @@ ATTEND_API void attend_trace_clear(attend_trace *trace);
 /* A recorded tensor of all tokens so far, B = 1; returns 0 if there is none. A tensor
  * whose shape changes (the pattern over a growing cache) holds the last call only. The
  * view is valid until the next call is recorded. */
-ATTEND_API int attend_trace_get(const attend_trace *trace, attend_point point, attend_role role,
-                                int layer, attend_hooked *tensor);
+ATTEND_API bool attend_trace_get(const attend_trace *trace, attend_point point, attend_role role,
+                                 int layer, attend_hooked *tensor);
 /* Layers with anything recorded; the residual stream has one more. */
 ATTEND_API int attend_trace_layers(const attend_trace *trace, attend_role role);
 ATTEND_API size_t attend_trace_bytes(const attend_trace *trace);

@@ -22,19 +22,19 @@ typedef enum {
   ATTEND_WEIGHTS_F32 = 0,
   ATTEND_WEIGHTS_BF16, /* rounded to nearest even */
   ATTEND_WEIGHTS_I8,   /* round(w / s) with s = max |w| / 127 of each output */
-  ATTEND_WEIGHTS_MIXED /* mixed precision for training: bf16 weights and inputs,
-                          f32 sums. ATTEND_WEIGHTS_BF16 where the instruction
-                          set has no bf16 products                             */
+  /* mixed precision for training: bf16 weights and inputs, f32 sums. ATTEND_WEIGHTS_BF16 where
+   * the instruction set has no bf16 products */
+  ATTEND_WEIGHTS_MIXED
 } attend_weights;
 
 /* Weights of consecutive outputs: the q, k and v projections of one input are three
  * parts of one product. */
 typedef struct {
-  const void *weight; /* [outputs, inputs] with the strides below             */
+  const void *weight; /* [outputs, inputs] with the strides below */
   attend_dtype dtype;
   int outputs;
-  ptrdiff_t output_stride, input_stride; /* in elements; both 0: contiguous   */
-  const float *bias;                     /* [outputs], or NULL: zeros         */
+  ptrdiff_t output_stride, input_stride; /* in elements; both 0: contiguous */
+  const float *bias;                     /* [outputs], or NULL: zeros */
   /* NULL, or called when a contiguous range of the weights has been packed and is not
    * needed any more. */
   void (*packed)(const void *from, size_t bytes, void *user);
@@ -102,9 +102,9 @@ ATTEND_API size_t attend_linear_weight_grad_bytes(const attend_context *ctx, int
 typedef enum {
   ATTEND_IDENTITY = 0,
   ATTEND_RELU,
-  ATTEND_GELU,      /* x Phi(x), Phi the normal distribution                  */
-  ATTEND_GELU_TANH, /* x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2        */
-  ATTEND_SILU,      /* x / (1 + exp(-x))                                      */
+  ATTEND_GELU,      /* x Phi(x), Phi the normal distribution */
+  ATTEND_GELU_TANH, /* x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2 */
+  ATTEND_SILU,      /* x / (1 + exp(-x)) */
   ATTEND_TANH
 } attend_activation;
 
@@ -199,18 +199,18 @@ ATTEND_API void attend_sinusoidal(int64_t position, int n, float *y /* [n] */);
 /* Rotary position embedding (RoPE): the pair (i, i + dim/2) of a head is rotated by the
  * angle position * frequency[i]. */
 typedef struct {
-  double theta; /* frequency i is theta^(-2i/dim), then scaled:               */
+  double theta; /* frequency i is theta^(-2i/dim), then scaled: */
   enum {
     ATTEND_ROPE_PLAIN = 0,
-    ATTEND_ROPE_LINEAR, /* divided by factor                                  */
-    ATTEND_ROPE_LLAMA3, /* low frequencies divided by factor, high ones kept  */
-    ATTEND_ROPE_YARN    /* YaRN: a ramp between the two, and attention_factor  */
+    ATTEND_ROPE_LINEAR, /* divided by factor */
+    ATTEND_ROPE_LLAMA3, /* low frequencies divided by factor, high ones kept */
+    ATTEND_ROPE_YARN    /* YaRN: a ramp between the two, and attention_factor */
   } scaling;
   double factor;
-  double low, high;        /* llama3: low_freq_factor, high_freq_factor;
-                       yarn: beta_slow, beta_fast                             */
-  double context;          /* original_max_position_embeddings                       */
-  double attention_factor; /* yarn: scales q and k; 0: 0.1 ln(factor) + 1      */
+  /* llama3: low_freq_factor, high_freq_factor; yarn: beta_slow, beta_fast */
+  double low, high;
+  double context;          /* original_max_position_embeddings */
+  double attention_factor; /* yarn: scales q and k; 0: 0.1 ln(factor) + 1 */
 } attend_rope;
 
 ATTEND_API void attend_rope_frequencies(const attend_rope *rope, int dim,

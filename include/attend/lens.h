@@ -38,8 +38,7 @@ ATTEND_API void attend_lens_free(attend_lens *lens);
 
 /* Called during long calls with the completed fraction; a result other than 0 ends the
  * call with ATTEND_STOPPED. */
-ATTEND_API void attend_lens_on_step(attend_lens *lens, int (*step)(double done, void *user),
-                                    void *user);
+ATTEND_API void attend_lens_on_step(attend_lens *lens, attend_progress step, void *user);
 
 typedef struct {
   attend_role role;
@@ -51,15 +50,16 @@ typedef struct {
   int rows, keys; /* T, S */
   int dim, dim_v;
   float scale;
-  int causal, window;
-  int real_keys; /* beyond them is padding */
-  int is_signed; /* weights may be negative */
-  int biased;    /* the scores have a bias */
+  bool causal;
+  int window;
+  int real_keys;  /* beyond them is padding */
+  bool is_signed; /* weights may be negative */
+  bool biased;    /* the scores have a bias */
 } attend_lens_shape;
 
 /* Returns 0 if the run has no such attention. */
-ATTEND_API int attend_lens_role(const attend_lens *lens, attend_role role,
-                                attend_lens_shape *shape);
+ATTEND_API bool attend_lens_role(const attend_lens *lens, attend_role role,
+                                 attend_lens_shape *shape);
 
 /* Queries, keys, values and output of a head: rows of the trace, f32. Heads that share
  * a kv head have the same keys and values. out: recomputed if the lens has another
@@ -78,8 +78,8 @@ typedef enum { ATTEND_POOL_MAX = 0, ATTEND_POOL_MEAN } attend_pool;
 
 typedef struct {
   int row, rows, key, keys; /* the area, in tokens */
-  int height, width;        /* its cells: cell (y, x) holds the tokens
-                               [row + y rows / height, ..) x .. */
+  /* its cells: cell (y, x) holds the tokens [row + y rows / height, ..) x .. */
+  int height, width;
   attend_pool pool;
   double most_pairs;
 } attend_area;
@@ -105,15 +105,15 @@ ATTEND_API attend_status attend_lens_stats(attend_lens *lens, attend_head_id at,
 /* ---- head patterns ---------------------------------------------------------- */
 
 typedef enum {
-  ATTEND_PATTERN_PREVIOUS = 0, /* weight on the token before                    */
-  ATTEND_PATTERN_NEXT,         /* on the token after                            */
-  ATTEND_PATTERN_FIRST,        /* on the first token ([CLS], <s>)               */
-  ATTEND_PATTERN_SEPARATOR,    /* on separators ([SEP], </s>)                   */
-  ATTEND_PATTERN_SAME,         /* on other places of the same token             */
-  ATTEND_PATTERN_SELF,         /* on the token itself                           */
-  ATTEND_PATTERN_BROAD,        /* entropy relative to the largest possible      */
+  ATTEND_PATTERN_PREVIOUS = 0, /* weight on the token before */
+  ATTEND_PATTERN_NEXT,         /* on the token after */
+  ATTEND_PATTERN_FIRST,        /* on the first token ([CLS], <s>) */
+  ATTEND_PATTERN_SEPARATOR,    /* on separators ([SEP], </s>) */
+  ATTEND_PATTERN_SAME,         /* on other places of the same token */
+  ATTEND_PATTERN_SELF,         /* on the token itself */
+  ATTEND_PATTERN_BROAD,        /* entropy relative to the largest possible */
   ATTEND_PATTERN_POSITIONAL,   /* variance of the weights explained by distance */
-  ATTEND_PATTERN_INDUCTION,    /* on the token after an earlier same token      */
+  ATTEND_PATTERN_INDUCTION,    /* on the token after an earlier same token */
   ATTEND_HEAD_PATTERNS
 } attend_head_pattern;
 
@@ -165,7 +165,7 @@ ATTEND_API attend_status attend_lens_reach(attend_lens *lens, attend_role role, 
 
 typedef struct {
   double distance;               /* half the sum of |difference| of a row, mean over rows */
-  double output;                 /* |out - other's out| / |out|, over the sampled rows    */
+  double output;                 /* |out - other's out| / |out|, over the sampled rows */
   double entropy, other_entropy; /* mean */
   int rows_sampled;
 } attend_difference;

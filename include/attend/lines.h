@@ -22,21 +22,21 @@ extern "C" {
 #endif
 
 typedef enum {
-  ATTEND_FORMAT_BY_NAME = 0, /* attend_format_of                               */
-  ATTEND_FORMAT_TEXT,        /* not split into lines                           */
-  ATTEND_FORMAT_JSONL,       /* a JSON value on each line                      */
-  ATTEND_FORMAT_TSV          /* columns with tabs between them                 */
+  ATTEND_FORMAT_BY_NAME = 0, /* attend_format_of */
+  ATTEND_FORMAT_TEXT,        /* not split into lines */
+  ATTEND_FORMAT_JSONL,       /* a JSON value on each line */
+  ATTEND_FORMAT_TSV          /* columns with tabs between them */
 } attend_format;
 
 /* By the ending: .jsonl and .ndjson, .tsv; anything else is text. */
 ATTEND_API attend_format attend_format_of(const char *path);
 /* "text", "jsonl", "tsv"; 0 if it is another. */
-ATTEND_API int attend_format_parse(const char *name, attend_format *format);
+ATTEND_API bool attend_format_parse(const char *name, attend_format *format);
 
 typedef struct {
-  const char *text; /* [length], without the line end; NULL: no more lines     */
+  const char *text; /* [length], without the line end; NULL: no more lines */
   size_t length;
-  size_t number; /* of the line in the file, from 1                            */
+  size_t number; /* of the line in the file, from 1 */
 } attend_line;
 
 typedef struct attend_lines attend_lines;
@@ -56,8 +56,8 @@ ATTEND_API attend_status attend_lines_next(attend_lines *lines, attend_line *lin
 ATTEND_API attend_status attend_lines_json(attend_lines *lines, attend_json **root);
 /* The column of a line that starts at *at, which moves to the next; *at starts with 0.
  * 0: there are no more. */
-ATTEND_API int attend_line_column(const attend_line *line, size_t *at, const char **text,
-                                  size_t *length);
+ATTEND_API bool attend_line_column(const attend_line *line, size_t *at, const char **text,
+                                   size_t *length);
 /* Bytes up to the end of the current line. */
 ATTEND_API size_t attend_lines_bytes(const attend_lines *lines);
 

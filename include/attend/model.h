@@ -32,12 +32,12 @@ extern "C" {
 /* ---- configuration --------------------------------------------------------- */
 
 typedef enum {
-  ATTEND_ENCODER = 1, /* bidirectional: reads a text                          */
-  ATTEND_DECODER = 2, /* causal: continues a text                             */
-  ATTEND_BOTH = 3     /* encoder-decoder: reads one text, writes another      */
+  ATTEND_ENCODER = 1, /* bidirectional: reads a text */
+  ATTEND_DECODER = 2, /* causal: continues a text */
+  ATTEND_BOTH = 3     /* encoder-decoder: reads one text, writes another */
 } attend_parts;
 
-typedef struct { /* the layers of one side; layers 0: there is none          */
+typedef struct { /* the layers of one side; layers 0: there is none */
   int layers;
   int width; /* F */
   int heads, kv_heads;
@@ -54,10 +54,10 @@ typedef enum {
 
 /* Norms around a branch f (attention, mlp) and the residual stream x. */
 typedef enum {
-  ATTEND_NORM_BEFORE = 0, /* x + f(norm(x))                                   */
-  ATTEND_NORM_SUM,        /* norm(x + f(x)): BERT                             */
-  ATTEND_NORM_AFTER,      /* x + norm(f(x)): OLMo 2                           */
-  ATTEND_NORM_BOTH,       /* x + norm(f(norm(x))): Gemma 2                    */
+  ATTEND_NORM_BEFORE = 0, /* x + f(norm(x)) */
+  ATTEND_NORM_SUM,        /* norm(x + f(x)): BERT */
+  ATTEND_NORM_AFTER,      /* x + norm(f(x)): OLMo 2 */
+  ATTEND_NORM_BOTH,       /* x + norm(f(norm(x))): Gemma 2 */
   ATTEND_NORM_NONE
 } attend_norms;
 
@@ -77,20 +77,20 @@ ATTEND_API const attend_stack *attend_config_stack(const attend_config *config, 
 
 typedef enum {
   ATTEND_CONFIG_VOCAB = 0,
-  ATTEND_CONFIG_TYPES,        /* of segments; 0: none                            */
-  ATTEND_CONFIG_POSITIONS,    /* maximum length; 0: no limit                     */
-  ATTEND_CONFIG_POSITION,     /* attend_positions                                */
-  ATTEND_CONFIG_BUCKETS,      /* of relative positions                           */
-  ATTEND_CONFIG_MAX_DISTANCE, /* of them                                         */
-  ATTEND_CONFIG_NORMS,        /* attend_norms                                    */
-  ATTEND_CONFIG_RMS,          /* 1: RMS norm instead of layer norm               */
-  ATTEND_CONFIG_EMBED_NORM,   /* 1: a norm after the embeddings                  */
-  ATTEND_CONFIG_FINAL_NORM,   /* 1: a norm after the last layer                  */
-  ATTEND_CONFIG_ACTIVATION,   /* attend_activation                               */
+  ATTEND_CONFIG_TYPES,        /* of segments; 0: none */
+  ATTEND_CONFIG_POSITIONS,    /* maximum length; 0: no limit */
+  ATTEND_CONFIG_POSITION,     /* attend_positions */
+  ATTEND_CONFIG_BUCKETS,      /* of relative positions */
+  ATTEND_CONFIG_MAX_DISTANCE, /* of them */
+  ATTEND_CONFIG_NORMS,        /* attend_norms */
+  ATTEND_CONFIG_RMS,          /* 1: RMS norm instead of layer norm */
+  ATTEND_CONFIG_EMBED_NORM,   /* 1: a norm after the embeddings */
+  ATTEND_CONFIG_FINAL_NORM,   /* 1: a norm after the last layer */
+  ATTEND_CONFIG_ACTIVATION,   /* attend_activation */
   ATTEND_CONFIG_GATED,        /* 1: activation(gate x) (up x) instead of activation(up x) */
   ATTEND_CONFIG_TRANSFORM,    /* 1: a masked-LM head: dense, activation, norm first */
-  ATTEND_CONFIG_TIED,         /* 1: the head is the embedding table              */
-  ATTEND_CONFIG_COPY,         /* key width of a pointer-generator head; 0: none  */
+  ATTEND_CONFIG_TIED,         /* 1: the head is the embedding table */
+  ATTEND_CONFIG_COPY,         /* key width of a pointer-generator head; 0: none */
   /* Token ids, -1: none. */
   ATTEND_CONFIG_BOS,
   ATTEND_CONFIG_PAD,
@@ -125,22 +125,22 @@ ATTEND_API attend_status attend_config_forms(attend_context *ctx, const attend_c
 /* Writes the config.json of a new model, in its family's format. */
 typedef struct { /* zero means default */
   size_t size;
-  const char *family;         /* gpt2, llama, bert, bart or t5                     */
-  int layers;                 /* 4; of an encoder-decoder, the encoder's           */
-  int decoder_layers;         /* 0: as many                                        */
-  int width, heads;           /* 256, 4                                            */
-  int kv_heads;               /* llama; 0: heads                                   */
-  int mlp;                    /* 0: 4 width; llama: 8/3 width in steps of 32       */
-  int decoder_width;          /* bart, t5: these three 0: as the encoder's; mlp of  */
-  int decoder_heads;          /* another width: 4 times that. The two sides share  */
-  int decoder_mlp;            /* one table of tokens, of the decoder's width       */
-  int positions;              /* 512                                               */
-  int vocab;                  /* needed                                            */
-  const char *attention;      /* a form; NULL: softmax                             */
-  unsigned roles;             /* of attend_in: where it is; 0: everywhere          */
-  int untied;                 /* the head does not share the token table           */
-  int copy;                   /* bart, t5: key width of a pointer-generator head; 0: none       */
-  const int *bos, *eos, *pad; /* token ids; NULL: none                      */
+  const char *family; /* gpt2, llama, bert, bart or t5 */
+  int layers;         /* 4; of an encoder-decoder, the encoder's */
+  int decoder_layers; /* 0: as many */
+  int width, heads;   /* 256, 4 */
+  int kv_heads;       /* llama; 0: heads */
+  int mlp;            /* 0: 4 width; llama: 8/3 width in steps of 32 */
+  /* bart, t5; 0: as the encoder's, and the mlp of another width 4 times that. The two sides
+   * share one table of tokens, of the decoder's width. */
+  int decoder_width, decoder_heads, decoder_mlp;
+  int positions;              /* 512 */
+  int vocab;                  /* needed */
+  const char *attention;      /* a form; NULL: softmax */
+  unsigned roles;             /* of attend_in: where it is; 0: everywhere */
+  bool untied;                /* the head does not share the token table */
+  int copy;                   /* bart, t5: key width of a pointer-generator head; 0: none */
+  const int *bos, *eos, *pad; /* token ids; NULL: none */
 } attend_architecture;
 
 ATTEND_API attend_status attend_config_write(attend_context *ctx, const char *path,
@@ -150,16 +150,16 @@ ATTEND_API attend_status attend_config_write(attend_context *ctx, const char *pa
 
 /* One entry of the parameter table. */
 typedef struct {
-  const char *name; /* in the files, with their prefix                        */
+  const char *name; /* in the files, with their prefix */
   int rank;
   int64_t shape[2];
-  int encoder;    /* 1 of the encoder, 0 of the decoder or neither              */
-  int layer;      /* -1: of no layer                                            */
-  int transposed; /* stored [inputs, outputs] (GPT-2's Conv1D)                  */
-  int matrix;     /* multiplied: not a lookup table, a norm or a bias           */
-  int bias;
-  const char *what;            /* "token table", "self-attention query", ..              */
-  const attend_tensor *tensor; /* NULL: absent (optional or tied)             */
+  bool encoder;    /* 1 of the encoder, 0 of the decoder or neither */
+  int layer;       /* -1: of no layer */
+  bool transposed; /* stored [inputs, outputs] (GPT-2's Conv1D) */
+  bool matrix;     /* multiplied: not a lookup table, a norm or a bias */
+  bool bias;
+  const char *what;            /* "token table", "self-attention query", .. */
+  const attend_tensor *tensor; /* NULL: absent (optional or tied) */
 } attend_parameter;
 
 typedef struct attend_checkpoint attend_checkpoint;
@@ -184,8 +184,8 @@ ATTEND_API attend_status attend_checkpoint_init(attend_context *ctx, const char 
 ATTEND_API void attend_checkpoint_close(attend_checkpoint *checkpoint);
 ATTEND_API const attend_config *attend_checkpoint_config(const attend_checkpoint *checkpoint);
 /* Entry i of the table; 0 past the last. */
-ATTEND_API int attend_checkpoint_get(const attend_checkpoint *checkpoint, size_t i,
-                                     attend_parameter *parameter);
+ATTEND_API bool attend_checkpoint_get(const attend_checkpoint *checkpoint, size_t i,
+                                      attend_parameter *parameter);
 /* Tensor i of those that are not in the table; NULL past the last. */
 ATTEND_API const attend_tensor *attend_checkpoint_unused(const attend_checkpoint *checkpoint,
                                                          size_t i);
@@ -194,17 +194,17 @@ ATTEND_API size_t attend_checkpoint_bytes(const attend_checkpoint *checkpoint);
 /* Digest of config.json and the weights. */
 ATTEND_API uint64_t attend_checkpoint_digest(const attend_checkpoint *checkpoint);
 /* Whether there is a head (lm_head): hidden states to logits. */
-ATTEND_API int attend_checkpoint_has_head(const attend_checkpoint *checkpoint);
+ATTEND_API bool attend_checkpoint_has_head(const attend_checkpoint *checkpoint);
 
 /* ---- models --------------------------------------------------------------------- */
 
 typedef struct { /* zero means default */
   size_t size;
   attend_weights weights;
-  const attend_form *form; /* of attention; NULL: the configuration's         */
+  const attend_form *form; /* of attention; NULL: the configuration's */
   unsigned roles;          /* of attend_in: where that form is; 0: everywhere */
-  int no_head;             /* hidden states only: saves its memory            */
-  /* Called between tensors; nonzero stops loading.                           */
+  bool no_head;            /* hidden states only: saves its memory */
+  /* Called between tensors; nonzero stops loading. */
   int (*progress)(size_t done, size_t total, void *user);
   void *user;
 } attend_model_options;
@@ -256,10 +256,11 @@ ATTEND_API bool attend_model_attention(const attend_model *model, attend_role ro
 
 typedef struct { /* zero means default */
   size_t size;
-  int batch;   /* sequences side by side; 0: 1                             */
-  int rows;    /* of one sequence computed at once in the decoder; longer
-                    calls are split; 0: 512 over the batch                   */
-  int threads; /* of its calls; 0: the context's                           */
+  int batch; /* sequences side by side; 0: 1 */
+  /* of one sequence computed at once in the decoder; longer calls are split; 0: 512 over the
+   * batch */
+  int rows;
+  int threads; /* of its calls; 0: the context's */
 } attend_session_options;
 
 typedef struct attend_session attend_session;
@@ -346,8 +347,8 @@ typedef struct attend_reading attend_reading;
 
 typedef struct { /* zero means default */
   size_t size;
-  int rows;    /* of a chunk; 0: 512                                       */
-  int threads; /* of its calls; 0: the context's                           */
+  int rows;    /* of a chunk; 0: 512 */
+  int threads; /* of its calls; 0: the context's */
 } attend_reading_options;
 
 ATTEND_API attend_status attend_reading_create(attend_model *model,
@@ -414,8 +415,8 @@ typedef enum {
 
 typedef struct {
   attend_model_source source;
-  char name[ATTEND_PATH_SIZE]; /* without its prefix and revision              */
-  char revision[1024];         /* or version; "": none was given               */
+  char name[ATTEND_PATH_SIZE]; /* without its prefix and revision */
+  char revision[1024];         /* or version; "": none was given */
 } attend_model_name;
 
 /* ATTEND_INVALID if it is not a name of the kind that its prefix says. */
@@ -435,7 +436,7 @@ ATTEND_API attend_status attend_package_model(attend_context *ctx, const char *p
                                               char path[ATTEND_PATH_SIZE]);
 /* Whether a name from elsewhere stays below the folder it is joined to: relative,
  * without "..", backslashes or control characters. */
-ATTEND_API int attend_name_is_safe(const char *name, size_t length);
+ATTEND_API bool attend_name_is_safe(const char *name, size_t length);
 
 /* ---- what a model costs ---------------------------------------------------------
  *
@@ -468,18 +469,18 @@ typedef struct {
   size_t unused; /* tensors that it does not use */
   double unused_bytes;
   /* bytes to run */
-  double packed[3];                /* of the weights, by attend_weights                 */
-  double tables;                   /* lookup tables, which stay in the files            */
-  double cache_token, cross_token; /* KV cache of a token, of an encoded token; NaN: no decoder,
-                      no encoder beside it                                                */
-  double state;                    /* of a linear form at any length; NaN: no decoder   */
-  attend_form state_form;          /* that form: the decoder's, or elu if it is not linear    */
-  double work;                     /* buffers, with 512 rows at once                      */
+  double packed[3]; /* of the weights, by attend_weights */
+  double tables;    /* lookup tables, which stay in the files */
+  /* KV cache of a token, of an encoded token; NaN: no decoder, no encoder beside it */
+  double cache_token, cross_token;
+  double state;           /* of a linear form at any length; NaN: no decoder */
+  attend_form state_form; /* that form: the decoder's, or elu if it is not linear */
+  double work;            /* buffers, with 512 rows at once */
   /* of one token */
   int context;              /* tokens that costs are counted at: 1024, or positions */
   attend_token_cost encode; /* `context` tokens at once, by an encoder; 0: none */
-  attend_token_cost read;   /* the same, by a decoder alone; 0: none             */
-  attend_token_cost write;  /* one after `context`; 0: no decoder                */
+  attend_token_cost read;   /* the same, by a decoder alone; 0: none */
+  attend_token_cost write;  /* one after `context`; 0: no decoder */
 } attend_model_cost;
 
 /* forms [ATTEND_ROLES] of attend_config_forms; NULL: the configuration's. weights: what

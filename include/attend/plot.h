@@ -32,22 +32,22 @@ typedef enum { ATTEND_PLOT_LINES = 0, ATTEND_PLOT_BARS, ATTEND_PLOT_HEAT } atten
 
 typedef struct {
   const char *label;
-  int log;
-  int zero;         /* 0 is on it, whatever the data (not on a log axis)     */
-  double low, high; /* its ends; equal: from the data                        */
+  bool log;
+  bool zero;        /* 0 is on it, whatever the data (not on a log axis) */
+  double low, high; /* its ends; equal: from the data */
 } attend_plot_axis;
 
 typedef struct {
-  const char *name; /* for the key; NULL: none                               */
+  const char *name; /* for the key; NULL: none */
   size_t count;
-  const double *x; /* [count] or NULL: 0, 1, 2 ..; not for bars             */
-  const double *y; /* [count]; of bars one for each group                   */
+  const double *x; /* [count] or NULL: 0, 1, 2 ..; not for bars */
+  const double *y; /* [count]; of bars one for each group */
   /* [count] each, or NULL: a band around a line, error marks on bars. */
   const double *low, *high;
-  int points; /* a mark at every value; 2: marks without a line              */
-  int dashed;
-  int faint;  /* thin and pale, behind the others and not in the key         */
-  int colour; /* 1, 2 ..: that one; 0: by its place                          */
+  int points; /* a mark at every value; 2: marks without a line */
+  bool dashed;
+  bool faint; /* thin and pale, behind the others and not in the key */
+  int colour; /* 1, 2 ..: that one; 0: by its place */
 } attend_plot_series;
 
 /* A thin line at x from bottom to top: where something happened. */
@@ -57,7 +57,7 @@ typedef struct {
 } attend_plot_mark;
 
 typedef enum {
-  ATTEND_KEY_AUTO = 0, /* at the ends of lines where they fit, else above    */
+  ATTEND_KEY_AUTO = 0, /* at the ends of lines where they fit, else above */
   ATTEND_KEY_ABOVE,
   ATTEND_KEY_ENDS,
   ATTEND_KEY_NONE
@@ -66,36 +66,36 @@ typedef enum {
 typedef struct {
   attend_plot_kind kind;
   const char *title;
-  attend_plot_axis x, y; /* bars and heat maps: x has a label alone          */
+  attend_plot_axis x, y; /* bars and heat maps: x has a label alone */
   attend_plot_key key;
 
   /* Lines and bars. */
   size_t count;
-  const attend_plot_series *series; /* [count]                               */
+  const attend_plot_series *series; /* [count] */
   size_t marks;
-  const attend_plot_mark *mark; /* [marks], lines alone                      */
+  const attend_plot_mark *mark; /* [marks], lines alone */
 
   /* Bars: groups beside each other. Heat maps: columns. names may be NULL. */
   size_t columns;
-  const char *const *names; /* [columns]                                     */
+  const char *const *names; /* [columns] */
 
   /* Heat maps. The first row is on top. */
   size_t rows;
-  const char *const *row_names; /* [rows] or NULL                            */
-  const double *cells;          /* [rows][columns]; not finite: striped      */
-  attend_plot_axis z;           /* of colours                                */
-  int diverging;                /* two colours, and none at 0                */
+  const char *const *row_names; /* [rows] or NULL */
+  const double *cells;          /* [rows][columns]; not finite: striped */
+  attend_plot_axis z;           /* of colours */
+  bool diverging;               /* two colours, and none at 0 */
 } attend_plot_panel;
 
 typedef struct {
   size_t size;
   const char *title;
-  const char *notes; /* under it; lines end in \n, long ones are broken      */
-  double width;      /* px; 0: 720                                           */
-  double height;     /* of one panel, px; 0: by its kind                     */
-  size_t across;     /* panels beside each other; 0: 1                       */
+  const char *notes; /* under it; lines end in \n, long ones are broken */
+  double width;      /* px; 0: 720 */
+  double height;     /* of one panel, px; 0: by its kind */
+  size_t across;     /* panels beside each other; 0: 1 */
   size_t count;
-  const attend_plot_panel *panels; /* [count], row by row                    */
+  const attend_plot_panel *panels; /* [count], row by row */
 } attend_plot;
 
 /* UTF-8 that ends in a zero byte, freed by attend_plot_free. length may be

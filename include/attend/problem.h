@@ -108,7 +108,7 @@ ATTEND_API attend_status attend_definition_weights(attend_context *ctx, const at
                                                    attend_view q, attend_view k, double *weights);
 
 /* Whether the mask lets query i of batch entry b see key j. */
-ATTEND_API int attend_visible(const attend_desc *desc, int b, int64_t i, int64_t j);
+ATTEND_API bool attend_visible(const attend_desc *desc, int b, int64_t i, int64_t j);
 
 /* ---- the expected error of random features, without running them ----------------- */
 
@@ -142,15 +142,16 @@ ATTEND_API int attend_visible(const attend_desc *desc, int b, int64_t i, int64_t
  * large: favor's is never predicted above 0.71. */
 
 typedef struct {
-  double variance; /* of first order, times features: the error would be
-                      sqrt(variance / features) if it stayed small; at most
-                      1e300 */
-  double error;    /* expected relative error of the output with the form's
-                      features                                            */
-  double features; /* for the target error, at least 16; a multiple of 16 if
-                      affordable, otherwise an order of magnitude         */
-  int affordable;  /* whether that many are at most 65,536                */
-  double pairs;    /* (query, key) pairs that were sampled                */
+  /* of first order, times features: the error would be sqrt(variance / features) if it stayed
+   * small; at most 1e300 */
+  double variance;
+  /* expected relative error of the output with the form's features */
+  double error;
+  /* for the target error, at least 16; a multiple of 16 if affordable, otherwise an order of
+   * magnitude */
+  double features;
+  bool affordable; /* whether that many are at most 65,536 */
+  double pairs;    /* (query, key) pairs that were sampled */
 } attend_prediction;
 
 /* desc: favor, fourier, or gaussian with features; masks and biases apply. q [B,H,T,D]
@@ -168,9 +169,9 @@ ATTEND_API attend_status attend_predict_spread(attend_context *ctx, const attend
 /* ---- measured rates of this machine, to compare a cost with (the roofline) ------- */
 
 typedef struct {
-  int threads;      /* measured with this many          */
+  int threads;      /* measured with this many */
   double flops_one; /* f32 multiply-adds in registers, per second, one thread */
-  double flops_all; /* the same, all threads            */
+  double flops_all; /* the same, all threads */
   double read_one;  /* bytes per second read from memory, one thread */
   double read_all;
 } attend_machine;

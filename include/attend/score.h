@@ -21,24 +21,24 @@ extern "C" {
 /* ---- a summary and a reference ------------------------------------------------ */
 
 typedef struct {
-  double precision; /* share of the summary's n-grams that the reference has; 0
-                       if it has none */
-  double recall;    /* share of the reference's that the summary has */
+  /* share of the summary's n-grams that the reference has; 0 if it has none */
+  double precision;
+  double recall; /* share of the reference's that the summary has */
   double f1;
 } attend_score;
 
 typedef struct {
   attend_score rouge1, rouge2; /* words; bigrams */
   attend_score rougeL;         /* the longest common subsequence of words */
-  attend_score rougeLsum;      /* by lines: for each line of the reference, the union of
-                             those with each line of the summary; without `lines`
-                             the same as rougeL */
+  /* by lines: for each line of the reference, the union of those with each line of the summary;
+   * without `lines` the same as rougeL */
+  attend_score rougeLsum;
 } attend_rouge_scores;
 
 typedef struct { /* zero means default */
   size_t size;
-  int stem;  /* compare stems */
-  int lines; /* compute rougeLsum; time grows with lines times words */
+  bool stem;  /* compare stems */
+  bool lines; /* compute rougeLsum; time grows with lines times words */
 } attend_rouge_options;
 
 /* options may be NULL. */
@@ -164,7 +164,7 @@ typedef struct { /* zero means default */
   size_t size;
   attend_rouge_options rouge;
   attend_bootstrap_options bootstrap;
-  int (*progress)(double done, void *user); /* other than 0: ATTEND_STOPPED */
+  attend_progress progress; /* other than 0: ATTEND_STOPPED */
   void *user;
 } attend_pairs_score_options;
 

@@ -27,28 +27,28 @@ extern "C" {
 /* ---- what there is to study ------------------------------------------------ */
 
 typedef enum {
-  ATTEND_SETTING_NUMBERS = 0, /* "64" or "8,32,128"                          */
-  ATTEND_SETTING_WHOLE,       /* the same, whole numbers                     */
+  ATTEND_SETTING_NUMBERS = 0, /* "64" or "8,32,128" */
+  ATTEND_SETTING_WHOLE,       /* the same, whole numbers */
   ATTEND_SETTING_TEXT,
-  ATTEND_SETTING_MODEL /* a folder or file; "" is none                       */
+  ATTEND_SETTING_MODEL /* a folder or file; "" is none */
 } attend_setting_kind;
 
 typedef struct {
-  const char *name;    /* "samples"                                          */
-  const char *value;   /* default                                            */
-  const char *quick;   /* for a run in little time; NULL: the same           */
-  const char *meaning; /* a few words for a list of options                  */
+  const char *name;    /* "samples" */
+  const char *value;   /* default */
+  const char *quick;   /* for a run in little time; NULL: the same */
+  const char *meaning; /* a few words for a list of options */
   attend_setting_kind kind;
-  int most; /* numbers: how many at most                                     */
+  int most; /* numbers: how many at most */
   double low, high;
 } attend_setting;
 
 typedef struct {
-  const char *name;               /* "scale"                                 */
-  const char *title;              /* "Why scores are divided by sqrt(d)"     */
-  const char *question;           /* a sentence                              */
-  const char *answers;            /* "001 1(a)-(c); 003 4; 004 1(a)"         */
-  const attend_setting *settings; /* ends with a name of NULL                */
+  const char *name;               /* "scale" */
+  const char *title;              /* "Why scores are divided by sqrt(d)" */
+  const char *question;           /* a sentence */
+  const char *answers;            /* "001 1(a)-(c); 003 4; 004 1(a)" */
+  const attend_setting *settings; /* ends with a name of NULL */
 } attend_study;
 
 /* In the order of a course; NULL past the last. */
@@ -60,30 +60,30 @@ ATTEND_API const attend_study *attend_study_find(const char *name);
 
 typedef enum {
   ATTEND_CELL_TEXT = 0,
-  ATTEND_CELL_COUNT,   /* a whole number        */
-  ATTEND_CELL_NUMBER,  /* four digits           */
-  ATTEND_CELL_SMALL,   /* 1.23e-07              */
-  ATTEND_CELL_SECONDS, /* 12.3 ms               */
-  ATTEND_CELL_BYTES,   /* 1.5 MiB               */
-  ATTEND_CELL_SCALED   /* 51.5 G                */
+  ATTEND_CELL_COUNT,   /* a whole number */
+  ATTEND_CELL_NUMBER,  /* four digits */
+  ATTEND_CELL_SMALL,   /* 1.23e-07 */
+  ATTEND_CELL_SECONDS, /* 12.3 ms */
+  ATTEND_CELL_BYTES,   /* 1.5 MiB */
+  ATTEND_CELL_SCALED   /* 51.5 G */
 } attend_cell_kind;
 
 typedef struct {
   const char *name;  /* for programs: "variance" */
-  const char *title; /* for readers              */
+  const char *title; /* for readers */
   attend_cell_kind kind;
 } attend_study_column;
 
 typedef struct {
-  const char *text; /* NULL: the number          */
-  double number;    /* NaN: nothing to say       */
+  const char *text; /* NULL: the number */
+  double number;    /* NaN: nothing to say */
 } attend_study_cell;
 
 typedef struct {
   const char *name, *title;
   size_t columns, rows;
-  const attend_study_column *column; /* [columns]        */
-  const attend_study_cell *cells;    /* [rows][columns]  */
+  const attend_study_column *column; /* [columns] */
+  const attend_study_cell *cells;    /* [rows][columns] */
 } attend_study_table;
 
 typedef struct {
@@ -97,9 +97,9 @@ typedef struct {
  * refused in a million runs. */
 typedef struct {
   const char *name; /* for programs: "variance-d64" */
-  const char *text; /* a few words for readers      */
+  const char *text; /* a few words for readers */
   double measured, expected, slack;
-  int holds;
+  bool holds;
 } attend_study_claim;
 
 typedef enum {
@@ -136,14 +136,14 @@ typedef struct {
 typedef struct {
   size_t size;
   uint64_t seed;
-  int quick; /* defaults are those for little time */
+  bool quick; /* defaults are those for little time */
   size_t count;
   const attend_setting_value *settings; /* [count], others have defaults */
-  const char *const *shown;             /* [count]: how reports call the values, NULL in it:
-                               as they are; or NULL: all of them             */
+  /* [count]: how reports call the values, NULL in it: as they are; or NULL: all of them */
+  const char *const *shown;
   /* Called now and then with the share that is done; other than 0 ends the
    * study with ATTEND_STOPPED. */
-  int (*step)(double done, void *user);
+  attend_progress step;
   void *user;
 } attend_study_options;
 

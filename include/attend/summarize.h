@@ -48,7 +48,13 @@ typedef struct { /* zero means default */
   int min_words, max_words; /* of a summary; 0: no bound */
 } attend_summarize_options;
 /* 4 beams, 128 tokens, batches of 32 sequences, one summary. */
-ATTEND_API attend_generate_options attend_summary_generate_defaults(void);
+static inline attend_generate_options attend_summary_generate_defaults(void) {
+  attend_generate_options o = attend_generate_defaults();
+  o.beams = 4;
+  o.max_new = 128;
+  o.batch = 32;
+  return o;
+}
 
 typedef struct attend_summarizer attend_summarizer;
 
@@ -79,23 +85,23 @@ typedef struct {
 
 typedef struct {
   const char *text;
-  const int32_t *ids; /* [count] of the decoder, with the end token; NULL: the
-                         summary comes from a journal */
+  /* [count] of the decoder, with the end token; NULL: the summary comes from a journal */
+  const int32_t *ids;
   int count;
-  double log_probability; /* of the ids, in nats             */
-  double score;           /* log_probability / count         */
+  double log_probability; /* of the ids, in nats */
+  double score;           /* log_probability / count */
   attend_finish_reason end;
 } attend_summary;
 
 typedef struct {
-  const int32_t *ids;         /* [tokens] of the encoder, with prefix and special ones */
-  int tokens;                 /* 0: the text is blank                                  */
-  size_t read;                /* bytes of the text that the ids cover                  */
-  int cut;                    /* tokens that were truncated                            */
-  const attend_summary *best; /* [count] best first; fewer than samples where
-                                 there were no more different ones             */
+  const int32_t *ids; /* [tokens] of the encoder, with prefix and special ones */
+  int tokens;         /* 0: the text is blank */
+  size_t read;        /* bytes of the text that the ids cover */
+  int cut;            /* tokens that were truncated */
+  /* [count] best first; fewer than samples where there were no more different ones */
+  const attend_summary *best;
   int count;
-  bool done; /* false: the call was stopped before                             */
+  bool done; /* false: the call was stopped before */
 } attend_summarized;
 
 typedef struct { /* members may be NULL */
@@ -103,7 +109,7 @@ typedef struct { /* members may be NULL */
   /* Called before each step; done is the share of the tokens of all documents
    * whose summaries are written. Other than 0 ends the call with ATTEND_STOPPED;
    * what is done is in the results. */
-  int (*progress)(double done, void *user);
+  attend_progress progress;
   /* Called for each document when it is done, in any order. */
   void (*on_done)(int document, const attend_summarized *one, void *user);
   void *user;
@@ -167,37 +173,37 @@ typedef enum {
 typedef struct { /* zero means default */
   size_t size;
   attend_long_mode mode;
-  int parts;  /* chunks: stop at so few summaries; 0: 1                      */
-  int levels; /* chunks: of the tree at most; 0: as many as needed           */
+  int parts;  /* chunks: stop at so few summaries; 0: 1 */
+  int levels; /* chunks: of the tree at most; 0: as many as needed */
   /* Directory that holds the work that is done. Chunks: a journal, a line for each
    * summary, found again by the text that it is of; linear: the encoder's sums. A
    * process that is killed loses nothing that is there. NULL: none. */
   const char *work;
-  int own_form; /* linear: fail if the model's form is not linear; 0: read with
-                   favor(m=256) then                                          */
+  /* linear: fail if the model's form is not linear; 0: read with favor(m=256) then */
+  bool own_form;
   /* Called between steps; other than 0 ends attend_long_summary_write with
    * ATTEND_STOPPED. */
-  int (*progress)(double done, void *user);
+  attend_progress progress;
   void *user;
 } attend_long_options;
 typedef struct {
-  size_t start, end;            /* bytes of the document that it covers        */
-  size_t first_word, last_word; /* from 1                                      */
+  size_t start, end;            /* bytes of the document that it covers */
+  size_t first_word, last_word; /* from 1 */
   int first, count;             /* children: nodes of the level below; 0: a part of the text */
-  const attend_summary *best;   /* [n_best]; 0: not written yet                  */
+  const attend_summary *best;   /* [n_best]; 0: not written yet */
   int n_best;
 } attend_summary_node;
 
 typedef struct {
-  int64_t tokens;  /* of the document                                          */
-  int levels;      /* so far                                                   */
-  int written;     /* nodes of the last of them that are done                  */
-  int part_tokens; /* chunks: that a part may have                             */
-  int cut;         /* chunks: tokens that did not fit                          */
-  int journaled;   /* summaries that came from the journal                     */
-  double read;     /* linear: share of the reading that is done                */
-  size_t bytes;    /* linear: of the reading and the ids                       */
-  int other_form;  /* linear: favor(m=256) is in place of the model's form     */
+  int64_t tokens;  /* of the document */
+  int levels;      /* so far */
+  int written;     /* nodes of the last of them that are done */
+  int part_tokens; /* chunks: that a part may have */
+  int cut;         /* chunks: tokens that did not fit */
+  int journaled;   /* summaries that came from the journal */
+  double read;     /* linear: share of the reading that is done */
+  size_t bytes;    /* linear: of the reading and the ids */
+  bool other_form; /* linear: favor(m=256) is in place of the model's form */
 } attend_long_state;
 
 typedef struct attend_long_summary attend_long_summary;
@@ -211,7 +217,8 @@ ATTEND_API attend_status attend_long_summary_create(attend_summarizer *summarize
 /* Writes the summaries. After ATTEND_STOPPED another call continues. */
 ATTEND_API attend_status attend_long_summary_write(attend_long_summary *summary);
 ATTEND_API void attend_long_summary_free(attend_long_summary *summary);
-ATTEND_API attend_long_state attend_long_summary_state(const attend_long_summary *summary);
+/* Valid until the next call. */
+ATTEND_API const attend_long_state *attend_long_summary_state(const attend_long_summary *summary);
 /* Estimated peak memory of the process while it writes: model, text and batches. */
 ATTEND_API double attend_long_summary_bytes(const attend_long_summary *summary);
 /* Nodes of a level, 0 being the parts of the document; 0 past the last. A blank

@@ -88,9 +88,9 @@ typedef struct { /* zero means default */
   bool no_special;  /* add no special tokens: bos, [CLS], .. */
   const char *pair; /* a second text, or NULL */
   size_t pair_length;
-  size_t max_length; /* ids at most, special ones included; 0: no limit. The
-                        longer text is truncated first, at its end; `dropped`
-                        counts the ids removed */
+  /* ids at most, special ones included; 0: no limit. The longer text is truncated first, at its
+   * end; `dropped` counts the ids removed */
+  size_t max_length;
 } attend_encode_options;
 
 /* The result of attend_encode, with its buffers. The fields are read-only and valid

@@ -33,12 +33,12 @@ extern "C" {
 /* Model type, special tokens and template. */
 typedef enum {
   ATTEND_LIKE_GPT2 = 0, /* byte-level BPE; <|endoftext|>; no template */
-  ATTEND_LIKE_BERT,     /* WordPiece; [PAD] [UNK] [CLS] [SEP] [MASK];
-                           [CLS] text [SEP] */
-  ATTEND_LIKE_BART,     /* byte-level BPE; <s> <pad> </s> <unk> <mask>;
-                           <s> text </s> */
-  ATTEND_LIKE_LLAMA,    /* byte-level BPE; <s> </s>; <s> text */
-  ATTEND_LIKES          /* their number */
+  /* WordPiece; [PAD] [UNK] [CLS] [SEP] [MASK]; [CLS] text [SEP] */
+  ATTEND_LIKE_BERT,
+  /* byte-level BPE; <s> <pad> </s> <unk> <mask>; <s> text </s> */
+  ATTEND_LIKE_BART,
+  ATTEND_LIKE_LLAMA, /* byte-level BPE; <s> </s>; <s> text */
+  ATTEND_LIKES       /* their number */
 } attend_like;
 
 /* "gpt2", "bert", "bart", "llama"; NULL past the last. */
@@ -47,16 +47,16 @@ ATTEND_API const char *attend_like_name(attend_like like);
 typedef struct { /* zero means default */
   size_t size;
   attend_like like;
-  int32_t vocab;               /* size, special tokens included; 0: 8192 */
-  uint64_t least;              /* minimum count of a pair; 0: 2 */
-  int32_t longest;             /* maximum length of a piece: bytes, up to 128,
-                                   or characters, up to 100; 0: the maximum */
-  int32_t alphabet;            /* WordPiece: number of characters, the most
-                                   frequent ones; 0: 1000 */
+  int32_t vocab;  /* size, special tokens included; 0: 8192 */
+  uint64_t least; /* minimum count of a pair; 0: 2 */
+  /* maximum length of a piece: bytes, up to 128, or characters, up to 100; 0: the maximum */
+  int32_t longest;
+  /* WordPiece: number of characters, the most frequent ones; 0: 1000 */
+  int32_t alphabet;
   const char *const *specials; /* [n_specials] besides those of `like` */
   size_t n_specials;
-  bool lowercase; /* WordPiece: lower-case the text, and strip
-                                   accents as in BERT unless keep_accents */
+  /* WordPiece: lower-case the text, and strip accents as in BERT unless keep_accents */
+  bool lowercase;
   bool keep_accents;
   /* Called after each merge, of at most `most`; nonzero stops training with
    * ATTEND_STOPPED. May be NULL. */

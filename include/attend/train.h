@@ -27,13 +27,13 @@ extern "C" {
 
 typedef struct { /* zero means default */
   size_t size;
-  const attend_form *form; /* of attention; NULL: the configuration's                  */
-  unsigned roles;          /* of attend_in: where that form is; 0: everywhere          */
-  attend_weights weights;  /* of products: f32, bf16 or mixed (values and sums stay
-                              f32)                                            */
-  int recompute;           /* keep only each layer's input, recompute the rest in backward */
-  float dropout;           /* of embeddings and of what attention and mlp add           */
-  uint64_t seed;           /* of dropout                                                */
+  const attend_form *form; /* of attention; NULL: the configuration's */
+  unsigned roles;          /* of attend_in: where that form is; 0: everywhere */
+  /* of products: f32, bf16 or mixed (values and sums stay f32) */
+  attend_weights weights;
+  bool recompute; /* keep only each layer's input, recompute the rest in backward */
+  float dropout;  /* of embeddings and of what attention and mlp add */
+  uint64_t seed;  /* of dropout */
 } attend_trainer_options;
 
 typedef struct attend_trainer attend_trainer;
@@ -48,27 +48,27 @@ ATTEND_API const attend_config *attend_trainer_config(const attend_trainer *trai
 /* ---- parameters ------------------------------------------------------------------ */
 
 typedef enum {
-  ATTEND_MATRICES = 0, /* what multiplies                                     */
-  ATTEND_TABLES,       /* what is looked up in: tokens, positions, types      */
-  ATTEND_VECTORS,      /* biases and norms                                    */
+  ATTEND_MATRICES = 0, /* what multiplies */
+  ATTEND_TABLES,       /* what is looked up in: tokens, positions, types */
+  ATTEND_VECTORS,      /* biases and norms */
   ATTEND_GROUPS
 } attend_group;
 
 typedef struct {
-  const char *name; /* as the checkpoint has it                               */
+  const char *name; /* as the checkpoint has it */
   int rank;
-  int64_t shape[2]; /* [outputs, inputs], or [n]; not transposed                  */
+  int64_t shape[2]; /* [outputs, inputs], or [n]; not transposed */
   int64_t count;
-  int transposed; /* the checkpoint stores it [inputs, outputs]                  */
+  bool transposed; /* the checkpoint stores it [inputs, outputs] */
   attend_group group;
-  int fixed; /* part of the model, but not trained */
+  bool fixed; /* part of the model, but not trained */
   float *value, *gradient;
 } attend_trainer_parameter;
 
 /* Parameter i; 0 past the last. Values may be written; attend_trainer_refresh
  * then takes them up. */
-ATTEND_API int attend_trainer_get(const attend_trainer *trainer, size_t i,
-                                  attend_trainer_parameter *parameter);
+ATTEND_API bool attend_trainer_get(const attend_trainer *trainer, size_t i,
+                                   attend_trainer_parameter *parameter);
 /* All values, all gradients, each as one array. */
 ATTEND_API float *attend_trainer_values(const attend_trainer *trainer, size_t *count);
 ATTEND_API float *attend_trainer_gradients(const attend_trainer *trainer);
@@ -89,22 +89,22 @@ ATTEND_API attend_status attend_trainer_save(attend_trainer *trainer, const char
 
 typedef struct {
   size_t size;
-  int count, length;              /* texts, and tokens of each                        */
-  const int32_t *ids;             /* [count][length]: the encoder's, or the decoder's
-                             of a model without one                           */
-  const int32_t *lengths;         /* [count] of them real, or NULL: all               */
-  const int32_t *types;           /* [count][length] or NULL: 0                       */
+  int count, length; /* texts, and tokens of each */
+  /* [count][length]: the encoder's, or the decoder's of a model without one */
+  const int32_t *ids;
+  const int32_t *lengths;         /* [count] of them real, or NULL: all */
+  const int32_t *types;           /* [count][length] or NULL: 0 */
   int decoder_length;             /* encoder-decoders: tokens that the decoder reads */
   const int32_t *decoder_ids;     /* [count][decoder_length] */
   const int32_t *decoder_lengths; /* [count] or NULL */
   /* The token that each position of the side with the head should predict; negative:
    * not scored. [count][length], or [count][decoder_length]. */
   const int32_t *targets;
-  float smoothing; /* of targets: this share is spread over all tokens        */
-  float scale;     /* gradients are of scale times the sum of losses; 0: of
-                      their mean                                              */
-  uint64_t step;   /* another one draws another dropout                       */
-  int no_grad;     /* the loss alone: no gradients, no dropout                */
+  float smoothing; /* of targets: this share is spread over all tokens */
+  /* gradients are of scale times the sum of losses; 0: of their mean */
+  float scale;
+  uint64_t step; /* another one draws another dropout */
+  bool no_grad;  /* the loss alone: no gradients, no dropout */
 } attend_batch;
 
 typedef struct {
@@ -133,14 +133,22 @@ typedef enum { ATTEND_ADAMW = 0, ATTEND_SGD } attend_optimizer_kind;
 typedef struct {
   size_t size;
   attend_optimizer_kind kind;
-  float beta1, beta2, eps;    /* AdamW                                           */
-  float momentum;             /* SGD                                             */
+  float beta1, beta2, eps;    /* AdamW */
+  float momentum;             /* SGD */
   float decay[ATTEND_GROUPS]; /* by group */
   float clip;                 /* largest norm of all gradients together; 0: any */
 } attend_optimizer_options;
 
 /* AdamW, 0.9, 0.999, 1e-8, decay 0.01 of matrices and tables, clip 1. */
-ATTEND_API attend_optimizer_options attend_optimizer_defaults(void);
+static inline attend_optimizer_options attend_optimizer_defaults(void) {
+  attend_optimizer_options o = {ATTEND_INIT(attend_optimizer_options)};
+  o.beta1 = 0.9f;
+  o.beta2 = 0.999f;
+  o.eps = 1e-8f;
+  o.decay[ATTEND_MATRICES] = o.decay[ATTEND_TABLES] = 0.01f;
+  o.clip = 1;
+  return o;
+}
 
 typedef struct attend_optimizer attend_optimizer;
 
@@ -197,22 +205,23 @@ ATTEND_API attend_status attend_corpus_add(attend_corpus *corpus, size_t n, cons
                                            size_t n_answer, const int32_t *answer);
 
 typedef enum {
-  ATTEND_LEARN_CAUSAL = 0, /* predict the next token                          */
-  ATTEND_LEARN_MASKED,     /* predict masked tokens                           */
-  ATTEND_LEARN_PAIRS       /* predict the second text from the first          */
+  ATTEND_LEARN_CAUSAL = 0, /* predict the next token */
+  ATTEND_LEARN_MASKED,     /* predict masked tokens */
+  ATTEND_LEARN_PAIRS       /* predict the second text from the first */
 } attend_task;
 
 typedef struct { /* zero means default */
   size_t size;
   const attend_tokenizer *tokenizer;
   attend_task task;
-  attend_parts parts;       /* of the model: for a decoder, pairs are one text      */
-  int end;                  /* appended to documents, and to the answer of a pair where the
-              tokenizer appends none; negative: none                          */
-  const char *field;        /* of JSONL: the text; NULL: "text", or of pairs
-                        "document" or "source"                                */
-  const char *answer_field; /* of pairs; NULL: "summary" or "target"          */
-  size_t source_length, target_length; /* of pairs: ids at most; 0: any       */
+  attend_parts parts; /* of the model: for a decoder, pairs are one text */
+  /* appended to documents, and to the answer of a pair where the tokenizer appends none;
+   * negative: none */
+  int end;
+  /* of JSONL: the text; NULL: "text", or of pairs "document" or "source" */
+  const char *field;
+  const char *answer_field;            /* of pairs; NULL: "summary" or "target" */
+  size_t source_length, target_length; /* of pairs: ids at most; 0: any */
   /* Called now and then; other than 0 stops. */
   int (*progress)(size_t done, size_t total, void *user);
   void *user;
@@ -244,17 +253,17 @@ ATTEND_API attend_status attend_corpus_split(attend_corpus *corpus, double share
 typedef struct { /* zero means default */
   size_t size;
   attend_task task;
-  attend_parts parts; /* of the model: pairs are one sequence for a decoder   */
-  int batch;          /* sequences in a batch; 0: 8                          */
+  attend_parts parts; /* of the model: pairs are one sequence for a decoder */
+  int batch;          /* sequences in a batch; 0: 8 */
   int length;         /* tokens of a sequence; of pairs, those at most; 0: 256 */
-  int in_order;       /* one pass, in the corpus' order, for validation */
+  bool in_order;      /* one pass, in the corpus' order, for validation */
   uint64_t seed;
-  int start;          /* of decoders beside an encoder: the first token; must
-                         not be negative                                     */
-  int pad;            /* negative: 0                                         */
-  int mask, cls, sep; /* masked: ids; cls and sep negative: none             */
-  int vocab;          /* masked: of ids that are drawn                       */
-  float mask_share;   /* 0: 0.15. Of these 0.8 are masked, 0.1 drawn         */
+  /* of decoders beside an encoder: the first token; must not be negative */
+  int start;
+  int pad;            /* negative: 0 */
+  int mask, cls, sep; /* masked: ids; cls and sep negative: none */
+  int vocab;          /* masked: of ids that are drawn */
+  float mask_share;   /* 0: 0.15. Of these 0.8 are masked, 0.1 drawn */
 } attend_batch_options;
 
 typedef struct attend_batches attend_batches;
@@ -292,17 +301,18 @@ ATTEND_API int64_t attend_batch_tokens(const attend_batch *batch);
 typedef struct { /* zero means default */
   size_t size;
   attend_schedule schedule;
-  int accumulate;  /* batches of a step; 0: 1. Their mean is over all positions
-                      that they score, as of one large batch                  */
-  float smoothing; /* of targets                                               */
+  /* batches of a step; 0: 1. Their mean is over all positions that they score, as of one large
+   * batch */
+  int accumulate;
+  float smoothing; /* of targets */
 } attend_training_options;
 
 typedef struct {
-  double loss;    /* sum over the positions that were scored                  */
-  int64_t scored; /* of them                                                  */
-  int64_t tokens; /* that went through the model                              */
-  double rate;    /* that the step was taken with                             */
-  double norm;    /* of the gradient, before it was clipped                   */
+  double loss;    /* sum over the positions that were scored */
+  int64_t scored; /* of them */
+  int64_t tokens; /* that went through the model */
+  double rate;    /* that the step was taken with */
+  double norm;    /* of the gradient, before it was clipped */
 } attend_step_report;
 
 typedef struct attend_training attend_training;
@@ -331,12 +341,12 @@ ATTEND_API attend_status attend_training_evaluate(attend_trainer *trainer, atten
 
 typedef struct { /* zero means default */
   size_t size;
-  const char *beside;   /* a folder whose files go with the weights:
-                             config.json, the tokenizer's                      */
-  attend_stored stored; /* of the weights: F32 or BF16, or 0: F32. Training
-                             always resumes from f32                           */
-  void (*write)(attend_json_writer *w, void *user); /* further members of
-                                                       training.json           */
+  /* a folder whose files go with the weights: config.json, the tokenizer's */
+  const char *beside;
+  /* of the weights: F32 or BF16, or 0: F32. Training always resumes from f32 */
+  attend_stored stored;
+  /* further members of training.json */
+  void (*write)(attend_json_writer *w, void *user);
   void *user;
 } attend_save_options;
 
@@ -367,12 +377,12 @@ ATTEND_API attend_status attend_training_resume(attend_training *training, const
 
 typedef struct { /* zero means default */
   size_t size;
-  const char *model;     /* a folder, whose config.json and tokenizer are copied; NULL: a new
-                       model                                                      */
-  const char *tokenizer; /* a folder, or one of its files; NULL: the model's            */
-  const attend_architecture *made; /* of a new model, whose vocabulary and special tokens
-                       are the tokenizer's; positions 0: 256. attention and roles: also of
-                       a model that is trained further with another form          */
+  /* a folder, whose config.json and tokenizer are copied; NULL: a new model */
+  const char *model;
+  const char *tokenizer; /* a folder, or one of its files; NULL: the model's */
+  /* of a new model, whose vocabulary and special tokens are the tokenizer's; positions 0: 256.
+   * attention and roles: also of a model that is trained further with another form */
+  const attend_architecture *made;
 } attend_base_options;
 
 /* Makes the folder, or replaces it, as a whole. */
@@ -404,11 +414,11 @@ ATTEND_API attend_status attend_base_create(attend_context *ctx, const char *fol
 typedef struct attend_fit attend_fit;
 
 typedef enum {
-  ATTEND_FIT_NEW = 0,  /* a folder with checkpoints is refused                     */
-  ATTEND_FIT_RESUME,   /* from the last checkpoint; begins where there is none     */
-  ATTEND_FIT_STEP,     /* as RESUME, from a given step; later ones are removed     */
-  ATTEND_FIT_LAST_GOOD /* as RESUME, from the last undamaged checkpoint; later
-                          ones are removed                                         */
+  ATTEND_FIT_NEW = 0, /* a folder with checkpoints is refused */
+  ATTEND_FIT_RESUME,  /* from the last checkpoint; begins where there is none */
+  ATTEND_FIT_STEP,    /* as RESUME, from a given step; later ones are removed */
+  /* as RESUME, from the last undamaged checkpoint; later ones are removed */
+  ATTEND_FIT_LAST_GOOD
 } attend_fit_start;
 
 /* Makes the folder and locks it: a second process is refused. step is for
@@ -422,45 +432,46 @@ ATTEND_API void attend_fit_close(attend_fit *fit);
 ATTEND_API const char *attend_fit_checkpoint(const attend_fit *fit);
 
 typedef enum {
-  ATTEND_FIT_STEPPED = 0, /* a step was taken: loss (of it), rate, speed, left   */
-  ATTEND_FIT_LOGGED,      /* log.jsonl has a new line: loss, since the last line  */
-  ATTEND_FIT_VALIDATING,  /* done of total batches were evaluated                 */
-  ATTEND_FIT_VALIDATED,   /* valid, best                                          */
-  ATTEND_FIT_SAVING       /* a checkpoint is about to be saved: loss of the last
-                             line of the log, valid of this step; NaN: none       */
+  ATTEND_FIT_STEPPED = 0, /* a step was taken: loss (of it), rate, speed, left */
+  ATTEND_FIT_LOGGED,      /* log.jsonl has a new line: loss, since the last line */
+  ATTEND_FIT_VALIDATING,  /* done of total batches were evaluated */
+  ATTEND_FIT_VALIDATED,   /* valid, best */
+  /* a checkpoint is about to be saved: loss of the last line of the log, valid of this step;
+   * NaN: none */
+  ATTEND_FIT_SAVING
 } attend_fit_event;
 
 typedef struct {
   attend_fit_event event;
-  uint64_t step, steps; /* taken, and in all                                      */
-  double loss, valid;   /* mean of a token, in nats                               */
+  uint64_t step, steps; /* taken, and in all */
+  double loss, valid;   /* mean of a token, in nats */
   double rate;
-  double speed, left; /* tokens a second, seconds left, from this process       */
+  double speed, left; /* tokens a second, seconds left, from this process */
   uint64_t done, total;
-  int best; /* the validation loss is the best so far                 */
+  bool best; /* the validation loss is the best so far */
 } attend_fit_report;
 
 typedef struct { /* zero means default */
   size_t size;
-  attend_schedule schedule; /* steps: in all                                      */
-  int accumulate;           /* as in attend_training_options                      */
+  attend_schedule schedule; /* steps: in all */
+  int accumulate;           /* as in attend_training_options */
   float smoothing;
-  const char *base;       /* files that go with every checkpoint: config.json, the
-                            tokenizer's; NULL: FOLDER/base                         */
-  attend_batches *valid;  /* in_order; NULL: no validation                         */
-  uint64_t valid_batches; /* to evaluate, at most; 0: all                         */
-  uint64_t save_every, valid_every, log_every; /* steps; 0: a tenth of all, as
-                            save_every, a hundredth of all                         */
-  uint64_t keep;        /* checkpoints to keep beside the first, best and last; 0: all   */
-  int patience;         /* stops after so many validations without improvement; 0: never */
-  int average;          /* at the end, FOLDER/average: the mean of the last so many
-                    checkpoints; 0: none                                           */
-  attend_stored stored; /* of checkpoints: F32 or BF16; 0: F32                    */
+  /* files that go with every checkpoint: config.json, the tokenizer's; NULL: FOLDER/base */
+  const char *base;
+  attend_batches *valid;  /* in_order; NULL: no validation */
+  uint64_t valid_batches; /* to evaluate, at most; 0: all */
+  /* steps; 0: a tenth of all, as save_every, a hundredth of all */
+  uint64_t save_every, valid_every, log_every;
+  uint64_t keep; /* checkpoints to keep beside the first, best and last; 0: all */
+  int patience;  /* stops after so many validations without improvement; 0: never */
+  /* at the end, FOLDER/average: the mean of the last so many checkpoints; 0: none */
+  int average;
+  attend_stored stored; /* of checkpoints: F32 or BF16; 0: F32 */
   void (*report)(const attend_fit_report *report, void *user);
   /* Called before every step with the share that is done; other than 0 saves a
    * checkpoint and stops with ATTEND_STOPPED. */
-  int (*progress)(double done, void *user);
-  void *user; /* of both                                                          */
+  attend_progress progress;
+  void *user; /* of both */
 } attend_fit_options;
 /* Resumes, where the run does, and opens the log. The trainer, optimizer and batches,
  * those of options too, must stay until attend_fit_close. ATTEND_INVALID: they are not
@@ -471,15 +482,15 @@ ATTEND_API attend_status attend_fit_begin(attend_fit *fit, attend_trainer *train
 
 typedef struct {
   uint64_t steps;
-  double tokens, seconds; /* of the whole run, earlier processes included         */
-  double loss;            /* of the last line of the log; NaN: none               */
-  double best;            /* validation loss; NaN: no validation                  */
+  double tokens, seconds; /* of the whole run, earlier processes included */
+  double loss;            /* of the last line of the log; NaN: none */
+  double best;            /* validation loss; NaN: no validation */
   uint64_t best_step;
-  int worse;         /* validations since                                         */
-  int stopped_early; /* by patience                                               */
-  double bytes;      /* values, gradients, moments, activations at their most          */
-  int averaged;      /* checkpoints that average/ is the mean of; 0: there is none     */
-  uint64_t average_first, average_last; /* their steps                             */
+  int worse;          /* validations since */
+  bool stopped_early; /* by patience */
+  double bytes;       /* values, gradients, moments, activations at their most */
+  int averaged;       /* checkpoints that average/ is the mean of; 0: there is none */
+  uint64_t average_first, average_last; /* their steps */
   double average_valid;
 } attend_fit_result;
 

@@ -37,10 +37,11 @@ ATTEND_API const char *attend_output_name(int output); /* "o", "lse", "dq", .. *
 
 typedef struct {
   double error[ATTEND_OUTPUTS], bound[ATTEND_OUTPUTS]; /* NaN: no such output */
-  int worst;        /* the output with the largest error for its bound */
-  int ok;           /* every error is within its bound */
-  size_t undecided; /* rows left out, since float arithmetic does not decide them:
-                       near ties of a hard argmax, denominators that cancel */
+  int worst; /* the output with the largest error for its bound */
+  bool ok;   /* every error is within its bound */
+  /* rows left out, since float arithmetic does not decide them: near ties of a hard argmax,
+   * denominators that cancel */
+  size_t undecided;
   char engine[64];
 } attend_verification;
 
@@ -126,7 +127,7 @@ typedef struct {
   const char *method;   /* "together" with padding, "alone", "token by token", .. */
   double error, bound;  /* of the largest; NaN: of ids */
   const char *bits;     /* against "together": "the same", "DIFFER", or "" */
-  int ok;
+  bool ok;
 } attend_golden_row;
 
 /* A model against a safetensors file of what Hugging Face transformers computed with

@@ -100,11 +100,12 @@ typedef struct {
   size_t size;
   int model;
   const char *text;
-  const char *second;    /* the other sentence of a pair (encoders), or the decoder's
-                            text (encoder-decoders; NULL: it is generated) */
-  const char *attention; /* a form, "favor(m=64)@encoder,cross" in these roles; NULL:
-                            softmax */
-  bool untrained;        /* weights as PyTorch initialises them, drawn from seed */
+  /* the other sentence of a pair (encoders), or the decoder's text (encoder-decoders; NULL: it
+   * is generated) */
+  const char *second;
+  /* a form, "favor(m=64)@encoder,cross" in these roles; NULL: softmax */
+  const char *attention;
+  bool untrained; /* weights as PyTorch initialises them, drawn from seed */
   uint64_t seed;
   int pad;  /* pads an encoder's text to so many tokens */
   int step; /* of a training run; -1: the weights at the model's path */

@@ -378,7 +378,7 @@ const char *attend_design_feature(const attend_design *d, int i) {
   return i >= 0 && i < d->features ? d->feature[i] : NULL;
 }
 
-int attend_design_head_get(const attend_design *d, int i, attend_design_head *head) {
+bool attend_design_head_get(const attend_design *d, int i, attend_design_head *head) {
   if (i < 0 || i >= d->n_heads) return 0;
   const design_head *h = &d->heads[i];
   *head = (attend_design_head){h->name, h->layer, h->dim, h->dim_v, h->reads, h->slot, h->ties};
@@ -391,7 +391,7 @@ const char *attend_design_column(const attend_design *d, int head, int column) {
   return column >= 0 && column < h->dim ? h->column[column] : NULL;
 }
 
-int attend_design_part_get(const attend_design *d, int i, attend_design_part *part) {
+bool attend_design_part_get(const attend_design *d, int i, attend_design_part *part) {
   if (i < 0 || i >= d->n_parts) return 0;
   *part = d->parts[i];
   return 1;

@@ -36,7 +36,7 @@ int form_directions(const attend_form *form) {
   return 0;
 }
 
-int attend_form_signed(const attend_form *form) {
+bool attend_form_signed(const attend_form *form) {
   bool waves = form->features > 0 && form->map == ATTEND_TRIGONOMETRIC;
   return form->kind == ATTEND_POLY || form->kind == ATTEND_CUSTOM || form->kind == ATTEND_FOURIER ||
          (form->kind == ATTEND_GAUSSIAN && waves);
@@ -397,7 +397,7 @@ attend_status desc_check_output(attend_context *ctx, const attend_desc *d, const
 
 /* ---- rules ----------------------------------------------------------------------- */
 
-int attend_visible(const attend_desc *d, int b, int64_t i, int64_t j) {
+bool attend_visible(const attend_desc *d, int b, int64_t i, int64_t j) {
   const attend_mask *mask = &d->mask;
   if (j < 0 || j >= d->kv_len) return 0;
   if (mask->lengths && j >= mask->lengths[b]) return 0;

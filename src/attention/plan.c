@@ -10,8 +10,8 @@
 const attend_engine *const cpu_engines[] = {&engine_softmax, &engine_argmax,     &engine_direct,
                                             &engine_linear,  &engine_definition, NULL};
 
-int attend_plan_candidate(const attend_plan *plan, int index, const char **name,
-                          const char **refusal) {
+bool attend_plan_candidate(const attend_plan *plan, int index, const char **name,
+                           const char **refusal) {
   const attend_engine *const *engines = plan->ctx->engines;
   int count = 0;
   while (engines[count]) count++;

@@ -28,7 +28,7 @@ attend_format attend_format_of(const char *path) {
   return name_ends(path, ".tsv") ? ATTEND_FORMAT_TSV : ATTEND_FORMAT_TEXT;
 }
 
-int attend_format_parse(const char *name, attend_format *format) {
+bool attend_format_parse(const char *name, attend_format *format) {
   static const char *const names[] = {
       [ATTEND_FORMAT_TEXT] = "text", [ATTEND_FORMAT_JSONL] = "jsonl", [ATTEND_FORMAT_TSV] = "tsv"};
   for (int i = ATTEND_FORMAT_TEXT; i <= ATTEND_FORMAT_TSV; i++) {
@@ -143,7 +143,7 @@ attend_status attend_lines_json(attend_lines *l, attend_json **root) {
   return attend_json_parse(l->ctx, what, l->line.text, l->line.length, root);
 }
 
-int attend_line_column(const attend_line *line, size_t *at, const char **text, size_t *length) {
+bool attend_line_column(const attend_line *line, size_t *at, const char **text, size_t *length) {
   if (*at > line->length) return 0;
   size_t left = line->length - *at;
   *text = line->text + *at;

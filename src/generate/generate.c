@@ -317,6 +317,7 @@ const attend_continuation *attend_generation_get(const attend_generation *g, int
   return g && i >= 0 && i < g->count ? &g->one[i].public : NULL;
 }
 
-attend_generation_cost attend_generation_costs(const attend_generation *g) {
-  return g ? g->cost : (attend_generation_cost){0};
+const attend_generation_cost *attend_generation_costs(const attend_generation *g) {
+  static const attend_generation_cost none;
+  return g ? &g->cost : &none;
 }

@@ -6,15 +6,6 @@
 
 #include "generate/generate.h"
 
-attend_generate_options attend_generate_defaults(void) {
-  return (attend_generate_options){ATTEND_INIT(attend_generate_options),
-                                   .max_new = 128,
-                                   .repetition = 1,
-                                   .samples = 1,
-                                   .beams = 1,
-                                   .length_penalty = 1};
-}
-
 /* ---- shared by both loops ---------------------------------------------------------------- */
 
 bool is_end(const batch *b, int32_t id) {

@@ -65,7 +65,7 @@ static int choices(choice out[MOST_SETS]) {
   return n;
 }
 
-const char *attend_isa_name(int index, int *runs_here) {
+const char *attend_isa_name(int index, bool *runs_here) {
   choice all[MOST_SETS];
   int n = choices(all);
   if (index < 0 || index >= n) return NULL;

@@ -85,7 +85,7 @@ attend_status lens_step(const attend_lens *l, double done) {
   return fail(l->ctx, ATTEND_STOPPED, "stopped before it was done");
 }
 
-int attend_lens_role(const attend_lens *l, attend_role role, attend_lens_shape *shape) {
+bool attend_lens_role(const attend_lens *l, attend_role role, attend_lens_shape *shape) {
   if ((unsigned)role >= ATTEND_ROLES || !l->role[role].shape.layers) return 0;
   *shape = l->role[role].shape;
   return 1;

@@ -477,7 +477,7 @@ void attend_checkpoint_close(attend_checkpoint *c) {
 const attend_config *attend_checkpoint_config(const attend_checkpoint *c) { return &c->config; }
 size_t attend_checkpoint_bytes(const attend_checkpoint *c) { return c->bytes; }
 
-int attend_checkpoint_get(const attend_checkpoint *c, size_t i, attend_parameter *out) {
+bool attend_checkpoint_get(const attend_checkpoint *c, size_t i, attend_parameter *out) {
   if (i >= c->table.count) return 0;
   const struct parameter *p = &c->table.entry[i];
   *out = (attend_parameter){0};
@@ -505,7 +505,7 @@ const parameter *checkpoint_find(const attend_checkpoint *c, enum slot slot, att
   return NULL;
 }
 
-int attend_checkpoint_has_head(const attend_checkpoint *c) {
+bool attend_checkpoint_has_head(const attend_checkpoint *c) {
   if (c->config.transform && !checkpoint_find(c, TRANSFORM, 0, -1, false)) return 0;
   return c->config.tied || checkpoint_find(c, HEAD, 0, -1, false);
 }

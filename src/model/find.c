@@ -61,7 +61,7 @@ static bool is_safe_part(const char *part, size_t length) {
   return true;
 }
 
-int attend_name_is_safe(const char *name, size_t length) {
+bool attend_name_is_safe(const char *name, size_t length) {
   if (length > MOST_NAME) return 0;
   for (size_t at = 0;; at++) {
     const char *slash = memchr(name + at, '/', length - at);

@@ -420,7 +420,7 @@ double attend_evaluation_bytes(const attend_evaluation *e) {
   return (double)(end_before(e, e->first + e->scored) - end_before(e, e->first));
 }
 
-int attend_evaluation_get(const attend_evaluation *e, int i, attend_token_loss *token) {
+bool attend_evaluation_get(const attend_evaluation *e, int i, attend_token_loss *token) {
   if (i < 0 || i >= e->scored) return 0;
   int at = e->first + i;
   *token = (attend_token_loss){.id = e->ids[at],

@@ -12,16 +12,8 @@
 
 #include "base/options.h"
 
-enum { BEAMS = 4, TOKENS = 128, BATCH = 32, ROUNDS = 8 };
+enum { TOKENS = 128, ROUNDS = 8 };
 enum { TOKENS_PER_WORD = 8 }; /* at most, to bound max_new by words */
-
-attend_generate_options attend_summary_generate_defaults(void) {
-  attend_generate_options o = attend_generate_defaults();
-  o.beams = BEAMS;
-  o.max_new = TOKENS;
-  o.batch = BATCH;
-  return o;
-}
 
 size_t text_trimmed(const char *text, size_t length) {
   while (length && is_space(text[length - 1])) length--;

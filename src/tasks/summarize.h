@@ -130,6 +130,7 @@ struct attend_long_summary {
   attend_summarizer inner; /* of nodes below the last level: one summary, searched */
   attend_document document;
   attend_long_options options;
+  attend_long_state state; /* as attend_long_summary_state returned it last */
   char *work;
   struct {
     attend_summary_node *node;

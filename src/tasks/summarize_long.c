@@ -242,7 +242,7 @@ void attend_long_summary_free(attend_long_summary *x) {
   give(x->ctx, x);
 }
 
-attend_long_state attend_long_summary_state(const attend_long_summary *x) {
+const attend_long_state *attend_long_summary_state(const attend_long_summary *x) {
   attend_long_state state = {.tokens = x->tokens,
                              .levels = x->levels,
                              .written = x->written,
@@ -254,7 +254,9 @@ attend_long_state attend_long_summary_state(const attend_long_summary *x) {
     state.read = attend_reading_share(x->reading);
     state.bytes = attend_reading_bytes(x->reading) + x->ids_capacity * sizeof *x->ids;
   }
-  return state;
+  attend_long_state *kept = &((attend_long_summary *)x)->state;
+  *kept = state;
+  return kept;
 }
 
 /* ---- memory ---------------------------------------------------------------------- */
@@ -284,7 +286,7 @@ double attend_long_summary_bytes(const attend_long_summary *x) {
   double rows = fmin(4.0 * c->vocab * width, (double)attend_checkpoint_bytes(x->s.model->files));
   double base =
       PROGRAM + (double)attend_model_bytes(x->s.model) + rows + 3.0 * (double)x->document.length;
-  if (x->reading) return base + (double)attend_long_summary_state(x).bytes + batch_bytes(&x->s, 1);
+  if (x->reading) return base + (double)attend_long_summary_state(x)->bytes + batch_bytes(&x->s, 1);
   return base + batch_bytes(&x->s, x->s.context ? x->s.context : x->u.room);
 }
 

@@ -190,15 +190,12 @@ void attend_trace_read(const attend_hooked *tensor, void *trace) {
   if (t->status) snprintf(t->message, sizeof t->message, "%s", attend_message(t->ctx));
 }
 
-attend_hook attend_trace_hook(attend_trace *t) {
-  return (attend_hook){ATTEND_INIT(attend_hook), .points = t->options.points,
-                       .read = attend_trace_read, .user = t};
-}
+unsigned attend_trace_points(const attend_trace *t) { return t->options.points; }
 
 /* ---- reading --------------------------------------------------------------------- */
 
-int attend_trace_get(const attend_trace *t, attend_point point, attend_role role, int layer,
-                     attend_hooked *tensor) {
+bool attend_trace_get(const attend_trace *t, attend_point point, attend_role role, int layer,
+                      attend_hooked *tensor) {
   int kind = point_number(point);
   if (kind < 0 || (unsigned)role >= ATTEND_ROLES || layer < 0 || layer >= t->capacity[role])
     return 0;

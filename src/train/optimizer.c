@@ -38,16 +38,6 @@ static attend_status take_moments(attend_optimizer *o) {
   return take(o->ctx, bytes, what, &o->host_sums);
 }
 
-attend_optimizer_options attend_optimizer_defaults(void) {
-  return (attend_optimizer_options){ATTEND_INIT(attend_optimizer_options),
-                                    .kind = ATTEND_ADAMW,
-                                    .beta1 = 0.9f,
-                                    .beta2 = 0.999f,
-                                    .eps = 1e-8f,
-                                    .decay = {0.01f, 0.01f, 0},
-                                    .clip = 1};
-}
-
 attend_status attend_optimizer_create(attend_trainer *trainer,
                                       const attend_optimizer_options *options,
                                       attend_optimizer **optimizer) {

@@ -221,7 +221,7 @@ void attend_trainer_free(attend_trainer *tr) {
 
 const attend_config *attend_trainer_config(const attend_trainer *tr) { return &tr->model.config; }
 
-int attend_trainer_get(const attend_trainer *tr, size_t i, attend_trainer_parameter *x) {
+bool attend_trainer_get(const attend_trainer *tr, size_t i, attend_trainer_parameter *x) {
   if (i >= tr->n_entries) return 0;
   const trainer_entry *e = &tr->entries[i];
   const parameter *p = e->p;

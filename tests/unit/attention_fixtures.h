@@ -42,7 +42,7 @@ static inline void ledger_give(void *block, void *user) {
 
 /* The n-th instruction set that runs here, NULL past the last. */
 static inline const char *isa_here(int n) {
-  int runs;
+  bool runs;
   const char *name;
   for (int i = 0; (name = attend_isa_name(i, &runs)); i++)
     if (runs && n-- == 0) return name;

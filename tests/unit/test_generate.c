@@ -123,7 +123,7 @@ TEST(greedy_is_the_best_of_each_step) {
     }
     CHECK_NEAR(c->log_probability, sum, 1e-3);
     CHECK(!attend_generation_get(g, 1) && !attend_generation_get(g, -1));
-    attend_generation_cost cost = attend_generation_costs(g);
+    attend_generation_cost cost = *attend_generation_costs(g);
     CHECK_EQ(cost.prompt_tokens, 7);
     CHECK_EQ(cost.new_tokens, 12);
     attend_session_free(run);

@@ -222,14 +222,14 @@ static char *long_text(void) {
 }
 
 static const char *top_text(const attend_long_summary *x) {
-  const attend_long_state state = attend_long_summary_state(x);
+  const attend_long_state state = *attend_long_summary_state(x);
   const attend_summary_node *n = attend_long_summary_node(x, state.levels - 1, 0);
   return n && n->n_best ? n->best[0].text : "";
 }
 
 /* Nodes cover the text in order, each what its children cover. */
 static void check_tree(const attend_long_summary *x) {
-  int levels = attend_long_summary_state(x).levels;
+  int levels = attend_long_summary_state(x)->levels;
   CHECK(levels > 1 && attend_long_summary_count(x, 0) > 5);
   CHECK_EQ(attend_long_summary_count(x, levels - 1), 1);
   for (int level = 0; level < levels; level++) {
@@ -279,7 +279,7 @@ static void check_resuming(const char *model, attend_long_mode mode, const char 
   for (; status == ATTEND_STOPPED && stops < 10000; stops++) {
     c = (counter){.stop_after = 8};
     if (work) { /* as after a kill: only the work directory is left */
-      written = attend_long_summary_state(x).written;
+      written = attend_long_summary_state(x)->written;
       attend_long_summary_free(x);
       x = open_long(s, &w, text, &o);
     }
@@ -287,7 +287,7 @@ static void check_resuming(const char *model, attend_long_mode mode, const char 
   }
   CHECK(stops > 1 && !status);
   CHECK(!strcmp(top_text(x), top_text(whole)));
-  if (work && mode == ATTEND_LONG_CHUNKS) CHECK(attend_long_summary_state(x).journaled >= written);
+  if (work && mode == ATTEND_LONG_CHUNKS) CHECK(attend_long_summary_state(x)->journaled >= written);
   attend_long_summary_free(x);
   attend_long_summary_free(whole);
   attend_summarizer_free(s);
