@@ -19,6 +19,8 @@
 #ifndef ATTEND_GENERATE_H
 #define ATTEND_GENERATE_H
 
+#include <string.h>
+
 #include "attend/model.h"
 #include "attend/text.h"
 
@@ -100,7 +102,9 @@ typedef struct {
 
 /* 128 tokens, greedy, one sample, no beams, no penalties. */
 static inline attend_generate_options attend_generate_defaults(void) {
-  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
+  attend_generate_options o;
+  memset(&o, 0, sizeof o);
+  o.size = sizeof o;
   o.max_new = 128;
   o.samples = o.beams = 1;
   o.repetition = o.length_penalty = 1;

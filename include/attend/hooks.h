@@ -20,6 +20,8 @@
 #ifndef ATTEND_HOOKS_H
 #define ATTEND_HOOKS_H
 
+#include <string.h>
+
 #include "attend/base.h"
 
 #ifdef __cplusplus
@@ -129,7 +131,9 @@ ATTEND_API void attend_trace_read(const attend_hooked *tensor, void *trace);
 /* For attend_session_set_hooks. The caller's own hook may call attend_trace_read
  * instead. */
 static inline attend_hook attend_trace_hook(attend_trace *trace) {
-  attend_hook h = {ATTEND_INIT(attend_hook)};
+  attend_hook h;
+  memset(&h, 0, sizeof h);
+  h.size = sizeof h;
   h.points = attend_trace_points(trace);
   h.read = attend_trace_read;
   h.user = trace;

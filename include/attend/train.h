@@ -17,6 +17,8 @@
 #ifndef ATTEND_TRAIN_H
 #define ATTEND_TRAIN_H
 
+#include <string.h>
+
 #include "attend/json.h"
 #include "attend/model.h"
 #include "attend/text.h"
@@ -141,7 +143,9 @@ typedef struct {
 
 /* AdamW, 0.9, 0.999, 1e-8, decay 0.01 of matrices and tables, clip 1. */
 static inline attend_optimizer_options attend_optimizer_defaults(void) {
-  attend_optimizer_options o = {ATTEND_INIT(attend_optimizer_options)};
+  attend_optimizer_options o;
+  memset(&o, 0, sizeof o);
+  o.size = sizeof o;
   o.beta1 = 0.9f;
   o.beta2 = 0.999f;
   o.eps = 1e-8f;
