@@ -13,22 +13,22 @@
 #include "text.h"
 
 static const verb verbs[] = {
-    {"view", "where a model attends: in the browser, as a picture, here", cmd_view},
-    {"design", "transformers designed by hand, beside learned ones", cmd_design},
-    {"study", "questions about attention, answered by measurements", cmd_study},
-    {"explain", "what would run, and what it costs", cmd_explain},
-    {"verify", "is it right: against the definition, in double", cmd_verify},
-    {"bench", "how fast: verified, then timed", cmd_bench},
+    {"view", "view attention in the browser, as a picture, in the terminal", cmd_view},
+    {"design", "transformers designed by hand, and learned twins", cmd_design},
+    {"study", "experiments: predictions about attention, measured", cmd_study},
+    {"explain", "predict engine, cost and bounds of an attention problem", cmd_explain},
+    {"verify", "compare results with the definition in double", cmd_verify},
+    {"bench", "verify, then time", cmd_bench},
     {"compare", "one model and text under several forms of attention", cmd_compare},
     {"generate", "generate text: greedy, sampling, beam search", cmd_generate},
-    {"summarize", "the few words that a text comes to, and their sources", cmd_summarize},
-    {"train", "a model learns from texts, with any form of attention", cmd_train},
-    {"eval", "how well a model predicts a text: perplexity", cmd_eval},
+    {"summarize", "summaries of texts, and the sources of their words", cmd_summarize},
+    {"train", "train a model on texts, with any form of attention", cmd_train},
+    {"eval", "perplexity of texts, ROUGE of summaries", cmd_eval},
     {"show", "architecture, memory, cost per token of a model", cmd_show},
     {"tokenize", "text to token ids, and back", cmd_tokenize},
-    {"embed", "vectors of texts, and how alike they are", cmd_embed},
-    {"fill", "what belongs in the place of a mask", cmd_fill},
-    {"pull", "a model from a Hugging Face hub or npm", cmd_pull},
+    {"embed", "embeddings of texts, and their cosines", cmd_embed},
+    {"fill", "the most probable tokens for masks", cmd_fill},
+    {"pull", "download a model from a Hugging Face hub or npm", cmd_pull},
     {"version", "the version, instruction sets and threads", cmd_version},
     {"demo", NULL, cmd_demo},
 };
@@ -219,10 +219,9 @@ static const struct argp top = {
     .parser = parse,
     .args_doc = "VERB [ARGUMENT...]",
     .doc =
-        "Attention in all its forms: run models with it, measure it, prove it."
-        "\v`attend VERB --help' says what a verb takes. A PROBLEM is a "
-        "string such as softmax:b1h12n4096d64:causal; attend(1) has them "
-        "all.",
+        "Attention in all its forms: run, train and view transformers with it, verify it, measure "
+        "it.\v`attend VERB --help' lists its options. A PROBLEM is a string such as "
+        "softmax:b1h12n4096d64:causal; attend(1) describes them.",
     .help_filter = list_verbs};
 
 static int run_verb(const verb *v, int argc, char **argv) {

@@ -52,8 +52,8 @@ static const option_row own[] = {
     {"dim", "N", "Width of q and k for crossover, unless FORM has one (default: 64)",
      NUMBER(bench_options, dim, 1, 1 << 16)},
     {"seconds", "N",
-     "How long crossover searches, for each operation (default: 20); the longest reading of "
-     "summarize (default: 180)",
+     "Time limit of crossover for each operation (default: 20); of one encoding in summarize "
+     "(default: 180)",
      NUMBER(bench_options, limit_s, 1, 1 << 16)},
     {"tokens", "N",
      "Tokens of a text that model reads or train learns from (default: 512; encoders that "
@@ -61,7 +61,7 @@ static const option_row own[] = {
      NUMBER(bench_options, tokens, 1, 1 << 20), .letter = 'n'},
     {"batch", "N", "Texts at once, of model (default: 1; encoders 32) and of train (default: 2)",
      NUMBER(bench_options, batch, 1, 1 << 16)},
-    {"recompute", NULL, "Of train: keep each layer's input alone and compute the rest again",
+    {"recompute", NULL, "Of train: keep only each layer's input and recompute activations",
      FLAG(bench_options, recompute)},
     {"curve", "FILE.svg",
      "Of summarize: a plot of time and memory. Of train: softmax, elu and favor at one text of "
@@ -127,14 +127,13 @@ static const verb_options verb_bench = {
     parts,
     "PROBLEM...\nmachine\nmodel MODEL\ntrain MODEL\nsummarize MODEL\ncrossover "
     "FORM[:SHAPE]\n--table",
-    "Verifies each problem at a small size, then times it: medians. Several problems take turns, "
-    "and are compared with the first."
-    "\v`machine' measures the ceilings that `attend explain' divides by, and keeps them. "
-    "`crossover' finds the length from which on a form with a feature map is faster by sums than "
-    "pair by pair. `model' reads a prompt and writes tokens, as shares of what sgemm and memory "
-    "could do; a folder with config.json alone is enough. `summarize' reads documents of 256 to "
-    "65536 tokens with an encoder-decoder and writes after them: time and memory by length, for "
-    "several forms.",
+    "Verifies each problem at a small size, then times it: medians. Several problems are "
+    "interleaved, and compared with the first.\v`machine' measures the ceilings that `attend "
+    "explain' divides by, and keeps them. `crossover' finds the length from which a form with a "
+    "feature map is faster by sums than pairwise. `model' times prefill and decoding, relative to "
+    "sgemm and memory bandwidth; a directory with config.json alone is enough. `summarize' encodes "
+    "documents of 256 to 65536 tokens with an encoder-decoder and generates: time and memory by "
+    "length, for several forms.",
     finish};
 
 /* ---- the machine ----------------------------------------------------------------- */

@@ -52,8 +52,8 @@ static const option_row own[] = {
     {"field", "NAME", "Of .jsonl: the document (default: document or source)",
      TEXT(rouge_options, pairs.document)},
     {"answer-field", "NAME",
-     "Of .jsonl: the summary, or a list of them, of which the nearest counts (default: summary or "
-     "target)",
+     "Of .jsonl: the summary, or a list of them, of which the best match is used (default: summary "
+     "or target)",
      TEXT(rouge_options, pairs.reference)},
     {"where", "NAME=TEXT", "Of .jsonl: only lines whose member NAME is TEXT, such as split=test",
      TEXT(rouge_options, pairs.where)},
@@ -109,13 +109,12 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
 static const verb_options verb_rouge = {
     parts, "[MODEL]",
     "Summarizes documents and scores the summaries by reference summaries: ROUGE-1, ROUGE-2 and "
-    "ROUGE-L, as the Python package rouge_score computes them."
-    "\vPrecision is the share of the summary's words (rouge2: bigrams) that the reference has, "
-    "recall the share of the reference's that the summary has; rougeL uses the longest common "
-    "subsequence. The interval of the mean F1 is a bootstrap of 1000 resamples of the documents, "
-    "seeded by --seed. Of several --samples the one with the best score of the model counts. "
-    "--json prints one object, in which rouge1, rouge2 and rougeL are the mean F1.\n\n"
-    "Ctrl-C reports what is done and exits with 130.",
+    "ROUGE-L, as the Python package rouge_score computes them.\vPrecision is the share of the "
+    "summary's words (rouge2: bigrams) that the reference has, recall the share of the reference's "
+    "that the summary has; rougeL uses the longest common subsequence. The interval of the mean F1 "
+    "is a bootstrap of 1000 resamples of the documents, seeded by --seed. Of several --samples the "
+    "one with the best score of the model is used. --json prints one object, in which rouge1, "
+    "rouge2 and rougeL are the mean F1.\n\nCtrl-C prints the results so far and exits with 130.",
     finish};
 
 /* ---- summaries ----------------------------------------------------------------------- */

@@ -48,12 +48,12 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
 
 static const verb_options verb_explain = {
     parts, "PROBLEM...",
-    "The engine that would run, those that refused and why, operations, bytes, arithmetic "
-    "intensity, workspace, and what bounds the time on this machine. For a form with a feature "
-    "map, both methods to compute it, the length from which on sums are faster, and the error of "
-    "random features."
-    "\vThe machine's ceilings are measured once and kept; `attend bench machine' measures them "
-    "anew. A :decode problem is shown with as many kv heads as heads, as many as it has, and one.",
+    "Prints the engine that would run, the reasons against the others, operations, bytes, "
+    "arithmetic intensity, workspace, and whether arithmetic or memory bounds the time on this "
+    "machine. For a form with a feature map, also both methods to compute it, their crossover, and "
+    "the error of random features.\vThe machine's ceilings are measured once and kept; `attend "
+    "bench machine' measures them anew. A :decode problem is shown with as many kv heads as heads, "
+    "as many as it has, and one.",
     finish};
 
 /* A parsed problem has a number of features in place of its spread, which is in the text. */

@@ -18,30 +18,31 @@ enum { TOKENS = 256, MOST_TOKENS = 1 << 24, BEAM_OPTIONS = 1 };
 
 #define COUNT(member, from) NUMBER(generate_options, member, from, MOST_TOKENS)
 static const option_row own[] = {
-    {.help = "What goes in:"},
+    {.help = "Input:"},
     {"prompt", "TEXT",
-     "Continue this; several are several prompts (default: the standard input, less its last "
-     "line end; on a terminal, the beginning of a text)",
+     "The prompt; may be repeated (default: the standard input, less its last newline; on a "
+     "terminal, an empty prompt)",
      LIST(generate_options, prompts), .letter = 'p'},
     {"lines", NULL, "Each line of the standard input is a prompt", FLAG(generate_options, lines)},
     {"ids", "IDS", "Continue these token ids, and print ids: \"1 5 7\"",
      LIST(generate_options, ids)},
-    {.help = "What comes out:"},
-    {"tokens", "N", "Write N tokens at most (default: 256)", COUNT(how.max_new, 1), .letter = 'n'},
+    {.help = "Output:"},
+    {"tokens", "N", "Generate at most N tokens (default: 256)", COUNT(how.max_new, 1),
+     .letter = 'n'},
     {"min", "N", "Do not end before N tokens", COUNT(how.min_new, 0)},
     {"stop", "TEXT", "End before this text; may be repeated", LIST(generate_options, stops)},
-    {"ignore-end", NULL, "Never take the model's end token",
+    {"ignore-end", NULL, "Never choose the model's end token",
      FLAG(generate_options, how.ignore_end)},
     {"echo", NULL, "Print the prompt first", FLAG(generate_options, echo)},
-    {"samples", "N", "Write N texts for each prompt (with --beams: the N best)",
+    {"samples", "N", "Generate N texts for each prompt (with --beams: the N best)",
      COUNT(how.samples, 1)},
     {"stats", NULL, "Print speed and memory on the standard error", FLAG(generate_options, stats)},
-    {.help = "How a token is chosen:"},
-    SAMPLING_ROWS(generate_options,
-                  "Draw, with logits divided by T; 0 takes the best token (default: 0, greedy; "
-                  "0.8 if another sampling option is given)",
-                  "Random seed: the same seed gives the same text (default: 0); `random' picks a "
-                  "new one and prints it"),
+    {.help = "Choosing tokens:"},
+    SAMPLING_ROWS(
+        generate_options,
+        "Sampling temperature (default: 0, greedy; 0.8 if another sampling option is given)",
+        "Random seed: the same seed gives the same text (default: 0); `random' picks a "
+        "new one and prints it"),
     {"repeat-penalty", "X", "Repetition penalty on tokens that occurred: 1 is none",
      REAL(generate_options, how.repetition, 0.01, 100)},
     {"no-repeat", "N", "Never repeat an n-gram of N tokens", COUNT(how.no_repeat, 0)},
@@ -51,7 +52,7 @@ static const option_row own[] = {
      MARK(generate_options, given, BEAM_OPTIONS)},
     {"early-stop", NULL, "Stop when N beams are finished", FLAG(generate_options, how.early_stop),
      MARK(generate_options, given, BEAM_OPTIONS)},
-    {.help = "What the model sees:"},
+    {.help = "Context:"},
     {"context", "N", "Context length in tokens (default: the model's maximum)",
      COUNT(how.context, 2)},
     {"slide", NULL, "When the context is full, drop its older half and continue",
@@ -101,11 +102,11 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
 
 static const verb_options verb_generate = {
     parts, "MODEL",
-    "Continues a text, or with an encoder-decoder answers one. The text goes to the standard "
-    "output as it comes, and nothing else does."
-    "\vDecoding is greedy unless a sampling option is given: --temp, --top-k, --top-p, --min-p, "
-    "--seed, or several --samples. Samples depend only on the seed and the indices of prompt and "
-    "sample. The first Ctrl-C ends the text and exits with 130, the second kills.",
+    "Continues a text, or with an encoder-decoder generates from one. The text is streamed to the "
+    "standard output, which has nothing else.\vDecoding is greedy unless a sampling option is "
+    "given: --temp, --top-k, --top-p, --min-p, --seed, or several --samples. Samples depend only "
+    "on the seed and the indices of prompt and sample. The first Ctrl-C ends the text and exits "
+    "with 130; the second kills.",
     finish};
 
 /* ---- prompts: before the model is loaded --------------------------------------------- */

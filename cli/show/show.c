@@ -34,9 +34,8 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
 static const verb_options verb_show = {
     parts, "MODEL",
     "The configuration, parameters and tensors of a model, the memory that running it takes, and "
-    "what a token costs. The weights are not read."
-    "\vWith --attention and --weights, costs are those of that form and of weights kept that way. "
-    "With --json, one object.",
+    "what a token costs. The weights are not read.\vCosts are those of --attention and --weights. "
+    "--json prints one object.",
     finish};
 
 /* What is not there is no failure: a model may be run on ids alone. */

@@ -22,9 +22,9 @@ enum { MOST_COUNT = 1 << 20, MOST_BEAMS = 1024 };
 #define GIVEN(bit) MARK(summary_options, given, bit)
 const option_row option_rows_summary[] = {
     {.help = "Generation:"},
-    {"length", "N", "N words at most", COUNT(max_words, 1)},
-    {"min", "N", "N words at least", COUNT(min_words, 1)},
-    {"tokens", "N", "N tokens at most (default: the model's setting, else 128)",
+    {"length", "N", "At most N words", COUNT(max_words, 1)},
+    {"min", "N", "At least N words", COUNT(min_words, 1)},
+    {"tokens", "N", "At most N tokens (default: the model's setting, else 128)",
      COUNT(how.max_new, 1), GIVEN(ATTEND_SUMMARY_MAX_NEW), .letter = 'n'},
     {"no-repeat", "N", "Generate no n-gram of N tokens twice", COUNT(how.no_repeat, 0),
      GIVEN(ATTEND_SUMMARY_NO_REPEAT)},
@@ -39,7 +39,7 @@ const option_row option_rows_summary[] = {
     {"samples", "N", "N different ones, sampled, best first; with --beams: the N best",
      COUNT(how.samples, 1), GIVEN(SUMMARY_SAMPLES)},
     {"groups", "G",
-     "Diverse beam search: divide the beams into G groups, and write the best of each",
+     "Diverse beam search: divide the beams into G groups, and print the best of each",
      NUMBER(summary_options, how.groups, 1, MOST_BEAMS)},
     {"diversity", "X",
      "Penalty, in log probability, of a token that an earlier group chose in the same step "
@@ -50,8 +50,8 @@ const option_row option_rows_summary[] = {
                   "sampling is given)",
                   "Seed of sampling: the same seed gives the same summaries (default: 0); "
                   "`random' takes a new one and prints it"),
-    {.help = "What the model reads:"},
-    {"context", "N", "Read N tokens of a document at most (default: the model's context)",
+    {.help = "Reading:"},
+    {"context", "N", "Read at most N tokens of a document (default: the model's context)",
      COUNT(how.context, 2)},
     {"batch", "N", "Sequences, beams included, in a batch (default: 32)", COUNT(how.batch, 1)},
     {0}};
@@ -150,12 +150,12 @@ static void take_long(struct argp_state *state, const char *arg, void *value, vo
 static const option_row own[] = {
     {.help = "Input and output:"},
     {"model", "MODEL",
-     "A bart or t5: a directory, hf:OWNER/NAME, a training run (default: attend:summarizer)",
+     "A BART or T5: a directory, hf:OWNER/NAME, a training run (default: attend:summarizer)",
      TEXT(summarize_options, model.path), .letter = 'm'},
     {"lines", NULL, "Each line is a document", FLAG(summarize_options, lines)},
     {"field", "NAME",
-     "The input is lines of JSON, and this member the document (default: document, of files that "
-     "end in .jsonl)",
+     "The input is lines of JSON, and this member is the document (default: document, for files "
+     "that end in .jsonl)",
      TEXT(summarize_options, field)},
     {"sources", "N",
      "Print each word's N sources: the document's words with the largest cross-attention weights "
@@ -183,7 +183,7 @@ static const option_row own[] = {
     {"jump", "P", "Jump to any sentence with probability P, as in PageRank (default: 0)",
      REAL(summarize_options, rank.jump, 0, 0.99), OF_EXTRACT},
     {"lead", "W",
-     "Weigh sentences by exp(-W p), where p goes from 0 to 1 through the text (default: 0)",
+     "Weight sentences by exp(-W p), where p goes from 0 to 1 through the text (default: 0)",
      REAL(summarize_options, rank.lead, 0, 1e6), OF_EXTRACT},
     {"alike", "C",
      "Skip sentences whose cosine with a chosen one is above C (default: 0.8; 1: none)",
@@ -205,7 +205,7 @@ static const option_row own[] = {
      NUMBER(summarize_options, parts, 1, MOST_COUNT)},
     {"levels", "N", "With chunks: at most N levels, 1 being the parts of the document",
      NUMBER(summarize_options, levels, 1, MOST_COUNT)},
-    {"work", "DIR", "Journal the work in this directory, and resume from it",
+    {"work", "DIR", "Keep a journal in this directory, and resume from it",
      TEXT(summarize_options, work)},
     {"stats", NULL, "Print time and memory on the standard error", FLAG(summarize_options, stats)},
     {0}};
@@ -246,12 +246,12 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
 
 static const verb_options verb_summarize = {
     parts, "[FILE...]",
-    "Summarizes files, or the standard input, with the model that ships or any bart or t5."
-    "\vScores are mean log probabilities of a summary's tokens. The settings of the model's "
-    "directory (prefix, beams, lengths) apply unless an option overrides them. --attention is the "
-    "form of the encoder and of cross-attention. A document that is longer than the encoder's "
-    "context is truncated, with a warning; --long reads all of it. Ctrl-C prints what is done and "
-    "exits with 130.",
+    "Summarizes files, or the standard input, with the bundled model or any BART or T5.\vScores "
+    "are mean log probabilities of a summary's tokens. The settings of the model's directory "
+    "(prefix, beams, lengths) apply unless an option overrides them. --attention is the form of "
+    "the encoder and of cross-attention. A document that is longer than the encoder's context is "
+    "truncated, with a warning; --long reads all of it. Ctrl-C prints the results so far and exits "
+    "with 130.",
     finish};
 
 /* ---- documents: files, lines, fields of JSON lines ---------------------------------------- */

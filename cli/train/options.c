@@ -37,9 +37,9 @@ static const option_row own[] = {
      TEXT(train_settings, field)},
     {"answer-field", "NAME", "Of .jsonl pairs: the answer (default: summary or target)",
      TEXT(train_settings, answer_field)},
-    {"length", "N", "Tokens of a text at most (default: 256, or the model's positions)",
+    {"length", "N", "Largest number of tokens of a text (default: 256, or the model's positions)",
      NUMBER(train_settings, length, 1, 1 << 24)},
-    {"target-length", "N", "Of pairs: tokens of an answer at most (default: as --length)",
+    {"target-length", "N", "Of pairs: largest number of tokens of an answer (default: as --length)",
      NUMBER(train_settings, target_length, 1, 1 << 24)},
     {"mask-share", "X", "Masked: share of tokens to predict (default: 0.15)",
      REAL(train_settings, mask_share, 0.001, 1)},
@@ -56,7 +56,7 @@ static const option_row own[] = {
     {"mlp", "N", "Inner width of the MLP (default: 4 widths; llama 8/3)",
      NUMBER(train_settings, made.mlp, 1, 1 << 24), MADE},
     {"decoder-width", "N",
-     "Of an encoder-decoder, whose other sizes are then the encoder's (default: as --width)",
+     "Of an encoder-decoder; --width is then the encoder's (default: as --width)",
      NUMBER(train_settings, made.decoder_width, 1, 1 << 20), MADE},
     {"decoder-heads", "N", "(default: as --heads)",
      NUMBER(train_settings, made.decoder_heads, 1, 4096), MADE},
@@ -64,7 +64,8 @@ static const option_row own[] = {
      NUMBER(train_settings, made.decoder_mlp, 1, 1 << 24), MADE},
     {"positions", "N", "Longest sequence (default: as --length)",
      NUMBER(train_settings, made.positions, 1, 1 << 24), MADE},
-    {"untied", NULL, "A head of its own", FLAG(train_settings, untied), MADE},
+    {"untied", NULL, "A head that does not share the embedding", FLAG(train_settings, untied),
+     MADE},
     {"copy", "N",
      "Bart, t5: a pointer-generator head that copies source tokens, with keys of this width "
      "(default: none)",
@@ -78,14 +79,13 @@ static const option_row own[] = {
     {"attention", "FORM", "Train with this form of attention, such as elu or favor(m=64)",
      TEXT(train_settings, made.attention)},
     {"attention-roles", "ROLES",
-     "Where that form is: encoder, decoder, cross or several with commas (default: "
-     "everywhere)",
+     "Roles with that form: encoder, decoder, cross or several with commas (default: all)",
      TEXT(train_settings, roles)},
     {.help = "Training:"},
     {"batch", "N", "Texts of a batch (default: 8)", NUMBER(train_settings, batch, 1, 1 << 20)},
     {"accumulate", "N", "Batches of a step (default: 1)",
      NUMBER(train_settings, accumulate, 1, 1 << 20)},
-    {"steps", "N", "Steps in all (default: 1000)", CALL(train_settings, steps, read_steps)},
+    {"steps", "N", "Number of steps (default: 1000)", CALL(train_settings, steps, read_steps)},
     {"epochs", "X", "Steps as epochs over the data", REAL(train_settings, epochs, 1e-6, 1e6)},
     {"optimizer", "NAME", "adamw or sgd (default: adamw)",
      CHOICE(train_settings, optimizer.kind, "adamw or sgd")},
@@ -106,7 +106,7 @@ static const option_row own[] = {
      REAL(train_settings, optimizer.decay[ATTEND_TABLES], 0, 10)},
     {"decay-vectors", "X", "Of biases and norms (default: 0)",
      REAL(train_settings, optimizer.decay[ATTEND_VECTORS], 0, 10)},
-    {"clip", "X", "Largest norm of the gradient; 0: any (default: 1)",
+    {"clip", "X", "Largest norm of the gradient; 0: no limit (default: 1)",
      REAL(train_settings, optimizer.clip, 0, 1e6)},
     {"smoothing", "X", "Label smoothing (default: 0)", REAL(train_settings, smoothing, 0, 0.9)},
     {"dropout", "X", "(default: 0)", REAL(train_settings, dropout, 0, 0.9)},
@@ -116,14 +116,13 @@ static const option_row own[] = {
      "Recompute activations in backward: less memory, a fifth more time, the same bits",
      FLAG(train_settings, recompute)},
     {.help = "The run:"},
-    {"out", "DIR", "The run's folder", TEXT(train_settings, out)},
+    {"out", "DIR", "The directory of the run", TEXT(train_settings, out)},
     {"resume", NULL,
-     "Resume from the last saved step in --out, with the options it was begun with and those "
-     "given now; begin if there is none",
+     "Resume from the last checkpoint in --out, with the original options and those given now; "
+     "start if there is none",
      FLAG(train_settings, resume)},
     {"resume-from", "STEP",
-     "Resume from this saved step, or last-good: the last undamaged one; later ones are "
-     "removed",
+     "Resume from this checkpoint, or last-good: the last undamaged one; later ones are removed",
      CALL(train_settings, from_step, read_resume_from)},
     {"save-every", "N", "Steps (default: a tenth of all)",
      NUMBER(train_settings, save_every, 1, INT32_MAX)},
@@ -135,13 +134,13 @@ static const option_row own[] = {
     {"valid-lessons", "N", NULL, NUMBER(train_settings, valid_batches, 0, MANY), .hidden = true},
     {"log-every", "N", "Steps (default: a hundredth of all)",
      NUMBER(train_settings, log_every, 1, INT32_MAX)},
-    {"keep", "N", "Saved steps, beside the first, the best and the last (default: all)",
+    {"keep", "N", "Checkpoints to keep besides the first, the best and the last (default: all)",
      NUMBER(train_settings, keep, 0, MANY)},
-    {"patience", "N", "Stop after so many validations without improvement",
+    {"patience", "N", "Stop after N validations without improvement",
      NUMBER(train_settings, patience, 1, INT32_MAX)},
     {"average", "N",
-     "At the end, write DIR/average: the mean of the last N saved steps; with --resume also "
-     "for a finished run",
+     "At the end, write DIR/average: the mean of the last N checkpoints; with --resume also for a "
+     "finished run",
      NUMBER(train_settings, average, 2, 1 << 20)},
     {"save-as", "KIND", "f32 or bf16 (default: f32)",
      CHOICE(train_settings, save_bf16, "f32 or bf16")},
@@ -162,10 +161,10 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
 
 const verb_options verb_train = {
     parts, "[MODEL] --data FILE... --out DIR",
-    "Train MODEL further, or a new model, on texts. DIR receives saved steps that attend and "
-    "Hugging Face transformers open, log.jsonl and loss.svg, both updated while training. An "
-    "interrupted run resumes bit-identically with --resume."
-    "\vattend view --run DIR shows attention at each saved step.",
+    "Train MODEL further, or a new model, on texts. DIR receives checkpoints that attend and "
+    "Hugging Face transformers open, and log.jsonl and loss.svg, which are updated during "
+    "training. An interrupted run resumes bit-identically with --resume.\vattend view --run DIR "
+    "shows attention at each checkpoint.",
     finish};
 
 train_settings train_defaults(void) {

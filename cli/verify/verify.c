@@ -44,19 +44,18 @@ typedef struct {
 
 static const option_row own[] = {
     {"all", NULL,
-     "Every form, mask, bias, dtype and layout in pairs, at awkward sizes, on every instruction "
-     "set that runs here",
+     "All pairs of form, mask, bias, dtype and layout, at awkward sizes, on every supported "
+     "instruction set",
      FLAG(verify_options, all)},
     {"invariance", NULL,
-     "The same bits over threads, batches, tiles, layouts, states and observers",
+     "Results are bit-identical over threads, batches, tiles, layouts, states and observers",
      FLAG(verify_options, invariance)},
-    {"golden", "FILE", "The cases of a safetensors file that other code computed",
+    {"golden", "FILE", "Cases of a safetensors file computed by other code",
      TEXT(verify_options, golden)},
     {"model", "MODEL",
-     "With --golden: what the file holds of this model's logits, hidden states, attention and "
-     "generated ids",
+     "With --golden: logits, hidden states, attention and generated ids of this model",
      TEXT(verify_options, model.path), .letter = 'm'},
-    {"light", NULL, "Smaller sizes and fewer, for emulators", FLAG(verify_options, light)},
+    {"light", NULL, "Smaller and fewer sizes, for emulators", FLAG(verify_options, light)},
     {0}};
 static const option_part parts[] = {{own, 0},
                                     {option_rows_run, offsetof(verify_options, common)},
@@ -78,8 +77,8 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
 static const verb_options verb_verify = {
     parts, "PROBLEM...\n--all\n--invariance\n--golden FILE\n--model MODEL --golden FILE",
     "Runs the engine that the plan chooses and compares with the definition in double. The error "
-    "may be twice that of a naive run in float."
-    "\v--isa all takes every instruction set that runs here. Exits with 1 if anything is wrong.",
+    "may be twice that of a naive run in float.\v--isa all uses every supported instruction set. "
+    "Exits with 1 if a result is wrong.",
     finish};
 
 /* ---- rows ---------------------------------------------------------------------- */
