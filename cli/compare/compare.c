@@ -60,14 +60,13 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
 
 static const verb_options verb_compare = {
     parts, "MODEL",
-    "Runs a model on one text under several forms of attention and says what each changes: the "
-    "tokens it would choose, the perplexity, the hidden states, the attention of each head, time "
-    "and memory."
-    "\vagree: share of tokens that the form would choose as the first form does. drift: 1 - cosine "
-    "of the pooled hidden states. direct: how far the form's weights are from the first form's, "
-    "given the same queries and keys; attention: the same in the running model, whose layers have "
-    "drifted apart (0 the same, 1 disjoint).\n\n"
-    "attend compare --runs sets trainings side by side: see attend compare --runs --help.",
+    "Runs a model on one text under several forms of attention and compares them: predicted "
+    "tokens, perplexity, hidden states, the attention of each head, time and memory.\vagree: share "
+    "of tokens for which the form predicts the same token as the first form. drift: 1 - cosine of "
+    "the pooled hidden states. direct: distance of the form's weights from the first form's, on "
+    "the same queries and keys; attention: the same in the model run with the form, where the "
+    "inputs of each layer differ too (0: equal, 1: disjoint).\n\nattend compare --runs compares "
+    "training runs: see attend compare --runs --help.",
     finish};
 
 /* ---- the text --------------------------------------------------------------------------- */

@@ -21,11 +21,10 @@ typedef struct {
 /* ---- options ------------------------------------------------------------------------ */
 
 static const option_row own[] = {
-    {"runs", NULL, "Compare trainings", FLAG(runs_options, is_runs)},
-    {"curve", "FILE.svg", "Draw their validation losses, by steps and by time, as SVG",
+    {"runs", NULL, "Compare training runs", FLAG(runs_options, is_runs)},
+    {"curve", "FILE.svg", "Plot the validation losses, by steps and by time, as SVG",
      TEXT(runs_options, curve)},
-    {"seeds", NULL,
-     "NAME-s1, NAME-s2, .. are one setting: its mean, and from the least to the most",
+    {"seeds", NULL, "NAME-s1, NAME-s2, .. are one setting: show mean and range",
      FLAG(runs_options, seeds)},
     {0}};
 static const option_part parts[] = {
@@ -40,12 +39,12 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
 
 static const verb_options verb_runs = {
     parts, "DIR...",
-    "Sets trainings side by side: folders of attend train --out, finished or still growing."
-    "\vvalid is the best validation loss, in nats per token, at step `at'; last the last one. "
-    "s/step and tokens/s are medians over the lines of the log and count learning alone, so that "
-    "pauses, measurements and saved steps cost nothing here. memory is what learning holds: "
-    "values, gradients, moments, packed weights, activations. Where a run's folder has a "
-    "rouge.json, as attend eval --rouge --json prints it, its scores are shown, too.",
+    "Compares training runs, directories of attend train --out, finished or still running.\vvalid "
+    "is the best validation loss, in nats per token, at step `at'; last the last one. s/step and "
+    "tokens/s are medians over the lines of the log and count training steps alone, without "
+    "pauses, validation and saving. memory is that of values, gradients, moments, packed weights "
+    "and activations. If a run's directory has a rouge.json, written by attend eval --rouge "
+    "--json, its scores are shown too.",
     finish};
 
 /* ---- tables and JSON ------------------------------------------------------------------ */

