@@ -38,9 +38,9 @@ static void take_seed(struct argp_state *state, const char *arg, void *value, vo
 
 static const option_row rows[] = {
     {.help = "Which:"},
-    {"all", NULL, "Every design that ships", FLAG(design_options, all)},
-    {"list", NULL, "Say what they are", FLAG(design_options, list)},
-    {"spec", NULL, "Print the spec, to be changed", FLAG(design_options, spec)},
+    {"all", NULL, "Every built-in design", FLAG(design_options, all)},
+    {"list", NULL, "List the built-in designs", FLAG(design_options, list)},
+    {"spec", NULL, "Print the spec", FLAG(design_options, spec)},
     {.help = "What:"},
     {"check", NULL, "Only check it over all inputs", FLAG(design_options, check)},
     {"least", NULL, "Find the least sharpness that passes", FLAG(design_options, least)},
@@ -54,15 +54,15 @@ static const option_row rows[] = {
      NUMBER(design_options, most_inputs, 1, 1000000000000)},
     {.help = "The learned twin:"},
     {"learn", NULL, "Train the same architecture on the same task", FLAG(design_options, learn)},
-    {"steps", "N", "In all (default: the spec's)", NUMBER(design_options, steps, 1, 1000000),
+    {"steps", "N", "Number of steps (default: the spec's)",
+     NUMBER(design_options, steps, 1, 1000000), TRAINING},
+    {"rate", "X", "Peak learning rate (default: the spec's)", CALL(design_options, rate, take_rate),
      TRAINING},
-    {"rate", "X", "The largest (default: the spec's)", CALL(design_options, rate, take_rate),
-     TRAINING},
-    {"batch", "N", "Inputs of a step (default: the spec's)", NUMBER(design_options, batch, 1, 4096),
+    {"batch", "N", "Inputs per step (default: the spec's)", NUMBER(design_options, batch, 1, 4096),
      TRAINING},
     {"seed", "N", "Seed of the random numbers (default: the spec's)",
      CALL(design_options, common.seed, take_seed), TRAINING, .letter = 's'},
-    {.help = "Where to:"},
+    {.help = "Output:"},
     {"out", "FILE",
      "Write FILE.safetensors (weights and spec), .svg, .png, .html (a page that needs nothing "
      "else) or .json",
@@ -96,11 +96,11 @@ static const option_part parts[] = {{rows, 0},
                                     {0}};
 static const verb_options verb_design = {
     parts, "NAME|FILE",
-    "Transformers designed by hand: a spec becomes weights, which are checked over every input up "
-    "to a length, run with argmax or softmax, and shown beside a twin that learned the same task."
-    "\vNAME is one of those that ship (--list), FILE a spec in JSON or a .safetensors file that "
-    "--out wrote. docs/design.md describes specs. A design that is wrong for some input is refused "
-    "with the first such input, and the exit status is 1.",
+    "Transformers designed by hand: a spec is compiled to weights, which are checked on every "
+    "input up to a length, with argmax or softmax, and compared with a twin that learned the same "
+    "task.\vNAME is one of those that ship (--list), FILE a spec in JSON or a .safetensors file "
+    "that --out wrote. docs/design.md describes specs. A design that is wrong for some input is "
+    "refused with the first such input, and the exit status is 1.",
     take_name};
 
 static int step(uint64_t done, uint64_t total, void *user) {

@@ -15,20 +15,19 @@
 /* ---- options --------------------------------------------------------------------- */
 
 static const option_row where_rows[] = {
-    {.help = "Where to:"},
+    {.help = "Output:"},
     {"out", "FILE",
-     "Write FILE.html (a page that needs nothing else), .json, .svg (one plot), or a folder with "
-     "all of them",
+     "Write FILE.html (a self-contained page), .json, .svg (one plot), or a directory with all of "
+     "them",
      TEXT(study_options, out)},
-    {"figure", "NAME", "Which plot, for an .svg", TEXT(study_options, figure)},
+    {"figure", "NAME", "The plot for an .svg", TEXT(study_options, figure)},
     {"open", NULL, "Open the page in the browser", FLAG(study_options, open)},
-    {"claims", NULL, "Print every prediction beside what was measured",
-     FLAG(study_options, claims)},
+    {"claims", NULL, "Print every prediction with its measurement", FLAG(study_options, claims)},
     {0}};
 
 static const option_row how_rows[] = {
     {.help = "How it runs:"},
-    {"quick", NULL, "Smaller sizes, where none are given", FLAG(study_options, quick)},
+    {"quick", NULL, "Smaller default sizes", FLAG(study_options, quick)},
     {0}};
 
 static void take_topic(struct argp_state *state, char **words, int count, void *input) {
@@ -181,10 +180,9 @@ int cmd_study(int argc, char **argv) {
   const verb_options options_of_study = {
       o.study ? parts : parts + 1, "[TOPIC|all]",
       "Questions about attention, each answered by a measurement beside the formula: a table, a "
-      "plot, a paragraph. Without a topic: the list of topics. attend study TOPIC --help lists "
-      "the sizes of one."
-      "\vThe same seed and sizes give the same numbers, times apart. The exit status is 1 if a "
-      "prediction does not hold.",
+      "plot, a paragraph. Without a topic: the list of topics. attend study TOPIC --help lists the "
+      "sizes of one.\vThe same seed and sizes give the same numbers, except times. The exit status "
+      "is 1 if a prediction fails.",
       take_topic};
   options_read(&options_of_study, argc, argv, &o);
   s.ctx = options_context(&o.common, NULL, &code);
