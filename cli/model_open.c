@@ -209,7 +209,7 @@ int model_open(const options *common, const model_options *o, model_opened *m) {
 void model_close(model_opened *m) {
   attend_tokenizer_free(m->tokenizer);
   attend_model_free(m->model);
-  attend_checkpoint_close(m->files);
+  attend_checkpoint_free(m->files);
   free(m->path);
   attend_context_free(m->ctx);
 }

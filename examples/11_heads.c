@@ -79,7 +79,7 @@ int main(int argc, char **argv) {
   attend_trace_free(trace);
   attend_session_free(session);
   attend_model_free(model);
-  attend_checkpoint_close(files);
+  attend_checkpoint_free(files);
   attend_context_free(ctx);
   return 0;
 }

@@ -60,7 +60,7 @@ int main(int argc, char **argv) {
   TRY(attend_trainer_save(trainer, weights, ATTEND_STORED_F32));
   attend_optimizer_free(optimizer);
   attend_trainer_free(trainer);
-  attend_checkpoint_close(files);
+  attend_checkpoint_free(files);
 
   attend_model *model;
   attend_generation *said;
@@ -80,7 +80,7 @@ int main(int argc, char **argv) {
 
   attend_generation_free(said);
   attend_model_free(model);
-  attend_checkpoint_close(files);
+  attend_checkpoint_free(files);
   attend_context_free(ctx);
   if (argc < 2) remove(path), remove(weights), remove(folder);
   return wrong != 0;

@@ -68,7 +68,7 @@ int main(int argc, char **argv) {
   free(logits);
   attend_session_free(session);
   attend_model_free(model);
-  attend_checkpoint_close(files);
+  attend_checkpoint_free(files);
   attend_context_free(ctx);
   return 0;
 }

@@ -293,7 +293,7 @@ int bench_models(attend_context *ctx, const bench_options *o) {
   }
   if (!code) code = table_finish(&b.rows, ctx, o->common.json);
   table_free(&b.rows);
-  attend_checkpoint_close(b.files);
+  attend_checkpoint_free(b.files);
   free(path);
   return !code && is_interrupted() ? EXIT_INTERRUPTED : code;
 }

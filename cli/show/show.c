@@ -91,7 +91,7 @@ static int show(const show_options *o, attend_context *ctx, const char *path) {
              .cost = {ATTEND_INIT(attend_model_cost)},
              .tensors = o->tensors};
   int code = status ? complain_status(ctx, status) : show_files(o, path, &s, forms);
-  attend_checkpoint_close(files);
+  attend_checkpoint_free(files);
   return code;
 }
 

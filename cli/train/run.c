@@ -345,15 +345,15 @@ static int open_run(train_run *run, int argc, char **argv) {
 }
 
 static void close_run(train_run *run) {
-  attend_training_run_close(run->log);
-  attend_fit_close(run->fit);
+  attend_training_run_free(run->log);
+  attend_fit_free(run->fit);
   attend_batches_free(run->batches);
   attend_batches_free(run->valid);
   attend_corpus_free(run->texts);
   attend_corpus_free(run->held);
   attend_optimizer_free(run->optimizer);
   attend_trainer_free(run->trainer);
-  attend_checkpoint_close(run->files);
+  attend_checkpoint_free(run->files);
   attend_tokenizer_free(run->tokenizer);
   attend_context_free(run->ctx);
   free(run->base);

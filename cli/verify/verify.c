@@ -270,7 +270,7 @@ static attend_status verify_golden(verify_run *run) {
       if (!status) add_row(run, run->ctx, name, "golden", &v);
     }
   }
-  attend_golden_close(golden);
+  attend_golden_free(golden);
   return status;
 }
 

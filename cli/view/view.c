@@ -346,7 +346,7 @@ static int with_models(attend_context *ctx, view_options *o) {
   if (!code) code = complete(&v, o, &text);
   if (!code) code = view_show(&v, o);
   attend_viewer_free(v.session);
-  attend_training_run_close(v.training);
+  attend_training_run_free(v.training);
   free(text);
   for (int i = 0; i < VIEW_MODELS; i++) free(paths[i]);
   return code;

@@ -4,7 +4,7 @@
  *   attend_tensor_file_open(ctx, "model.safetensors", &file);
  *   const attend_tensor *w = attend_tensor_file_find(file, "wte.weight");
  *   ...
- *   attend_tensor_file_close(file);
+ *   attend_tensor_file_free(file);
  *
  * The file is memory-mapped: its tensors are valid until it is closed, and it must not
  * be truncated meanwhile. Opening validates the whole header against the file size; an
@@ -56,7 +56,7 @@ typedef struct attend_tensor_file attend_tensor_file;
 
 ATTEND_API attend_status attend_tensor_file_open(attend_context *ctx, const char *path,
                                                  attend_tensor_file **file);
-ATTEND_API void attend_tensor_file_close(attend_tensor_file *file);
+ATTEND_API void attend_tensor_file_free(attend_tensor_file *file);
 
 ATTEND_API size_t attend_tensor_file_count(const attend_tensor_file *file);
 /* Tensor i in header order; NULL past the last. */

@@ -181,7 +181,7 @@ ATTEND_API attend_status attend_checkpoint_init_pytorch(attend_context *ctx, con
  * T5 by its widths. */
 ATTEND_API attend_status attend_checkpoint_init(attend_context *ctx, const char *path,
                                                 uint64_t seed, attend_checkpoint **checkpoint);
-ATTEND_API void attend_checkpoint_close(attend_checkpoint *checkpoint);
+ATTEND_API void attend_checkpoint_free(attend_checkpoint *checkpoint);
 ATTEND_API const attend_config *attend_checkpoint_config(const attend_checkpoint *checkpoint);
 /* Entry i of the table; 0 past the last. */
 ATTEND_API bool attend_checkpoint_get(const attend_checkpoint *checkpoint, size_t i,

@@ -408,7 +408,7 @@ ATTEND_API attend_status attend_base_create(attend_context *ctx, const char *fol
  *   .. attend_trainer_create, attend_optimizer_create ..
  *   attend_fit_begin(fit, trainer, optimizer, batches, &how);
  *   attend_fit_run(fit, &result);
- *   attend_fit_close(fit);
+ *   attend_fit_free(fit);
  *
  * The folder gets checkpoints step-00000500, .., links best and last,
  * log.jsonl and, where it is wanted, average/; attend_training_run reads it. A process
@@ -430,7 +430,7 @@ typedef enum {
 ATTEND_API attend_status attend_fit_open(attend_context *ctx, const char *folder,
                                          attend_fit_start start, uint64_t step, attend_fit **fit);
 /* Releases the lock. Accepts NULL. */
-ATTEND_API void attend_fit_close(attend_fit *fit);
+ATTEND_API void attend_fit_free(attend_fit *fit);
 /* The folder of the checkpoint that the run resumes from, which the trainer must be
  * made from; NULL: the run begins. */
 ATTEND_API const char *attend_fit_checkpoint(const attend_fit *fit);
@@ -478,7 +478,7 @@ typedef struct { /* zero means default */
   void *user; /* of both */
 } attend_fit_options;
 /* Resumes, where the run does, and opens the log. The trainer, optimizer and batches,
- * those of options too, must stay until attend_fit_close. ATTEND_INVALID: they are not
+ * those of options too, must stay until attend_fit_free. ATTEND_INVALID: they are not
  * those that the run was begun with. */
 ATTEND_API attend_status attend_fit_begin(attend_fit *fit, attend_trainer *trainer,
                                           attend_optimizer *optimizer, attend_batches *batches,
@@ -518,7 +518,7 @@ ATTEND_API attend_status attend_fit_model(attend_context *ctx, const char *folde
  *   attend_training_run_folder(run, attend_training_run_best(run), path);
  *   attend_open(ctx, path, &model);
  *   attend_log_curve valid = attend_training_run_valid(run);
- *   attend_training_run_close(run);
+ *   attend_training_run_free(run);
  *
  * The folder is what attend_fit and `attend train --out` write: checkpoints
  * step-00000500, .., links best and last, and log.jsonl. It may be read while it grows. */
@@ -528,7 +528,7 @@ typedef struct attend_training_run attend_training_run;
 /* A folder without checkpoints is ATTEND_IO, unless it has a log with losses. */
 ATTEND_API attend_status attend_training_run_open(attend_context *ctx, const char *folder,
                                                   attend_training_run **run);
-ATTEND_API void attend_training_run_close(attend_training_run *run);
+ATTEND_API void attend_training_run_free(attend_training_run *run);
 /* Reads the list of checkpoints anew, and the new lines of the log. What the calls
  * below returned is valid until then. */
 ATTEND_API attend_status attend_training_run_refresh(attend_training_run *run);

@@ -119,7 +119,7 @@ ATTEND_API const char *attend_golden_name(const attend_golden *golden, size_t i)
  * case once. */
 ATTEND_API attend_status attend_golden_run(attend_golden *golden, size_t i, attend_context *ctx,
                                            attend_verification *verdict);
-ATTEND_API void attend_golden_close(attend_golden *golden);
+ATTEND_API void attend_golden_free(attend_golden *golden);
 
 /* One quantity of a model, computed in one way. */
 typedef struct {

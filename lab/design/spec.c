@@ -325,7 +325,7 @@ attend_status attend_design_open(attend_context *ctx, const char *path, attend_d
     attend_tensor_file *file;
     ATTEND_TRY(attend_tensor_file_open(ctx, path, &file));
     status = read_weights(ctx, file, path, design);
-    attend_tensor_file_close(file);
+    attend_tensor_file_free(file);
   } else {
     char *text;
     size_t length;

@@ -111,7 +111,7 @@ attend_status study_untrained(study_run *r, const attend_architecture *a, study_
 
 void study_model_free(study_model *m) {
   if (m->model) attend_model_free(m->model);
-  if (m->files) attend_checkpoint_close(m->files);
+  if (m->files) attend_checkpoint_free(m->files);
   *m = (study_model){0};
 }
 
@@ -226,6 +226,6 @@ void traced_close(traced *w) {
   attend_lens_free(w->lens);
   attend_trace_free(w->trace);
   attend_model_free(w->model);
-  if (w->files) attend_checkpoint_close(w->files);
+  if (w->files) attend_checkpoint_free(w->files);
   *w = (traced){0};
 }

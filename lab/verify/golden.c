@@ -189,17 +189,17 @@ attend_status attend_golden_open(attend_context *ctx, const char *path, attend_g
   g->ctx = ctx;
   attend_status status = open_golden(g, path);
   if (status)
-    attend_golden_close(g);
+    attend_golden_free(g);
   else
     *golden = g;
   return status;
 }
 
-void attend_golden_close(attend_golden *g) {
+void attend_golden_free(attend_golden *g) {
   if (!g) return;
   attend_context *ctx = g->ctx;
   close_case(&g->now);
-  attend_tensor_file_close(g->file);
+  attend_tensor_file_free(g->file);
   give(ctx, g->path);
   give(ctx, g);
 }

@@ -490,7 +490,7 @@ attend_status attend_golden_model(attend_model *model, const char *path,
   ATTEND_TRY(attend_tensor_file_open(ctx, path, &g.file));
   attend_status status = judge_file(&g);
   memory_free(&g.memory);
-  attend_tensor_file_close(g.file);
+  attend_tensor_file_free(g.file);
   *skipped = g.skipped;
   return status;
 }

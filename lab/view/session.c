@@ -34,7 +34,7 @@ attend_status attend_viewer_create(attend_context *ctx, const attend_viewer_opti
 
 static void weights_free(view_weights *w) {
   attend_model_free(w->model);
-  attend_checkpoint_close(w->files);
+  attend_checkpoint_free(w->files);
   *w = (view_weights){0};
 }
 

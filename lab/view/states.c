@@ -197,7 +197,7 @@ static attend_status learned_cosines(attend_context *ctx, const view_model *m, i
     *found = is_table(&p, count);
     if (*found) status = read_table(ctx, &p, count, to);
   }
-  attend_checkpoint_close(opened);
+  attend_checkpoint_free(opened);
   return status;
 }
 

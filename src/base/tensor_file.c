@@ -241,13 +241,13 @@ attend_status attend_tensor_file_open(attend_context *ctx, const char *path,
   if (!status) status = read_header(f);
   f->path = NULL;
   if (status)
-    attend_tensor_file_close(f);
+    attend_tensor_file_free(f);
   else
     *file = f;
   return status;
 }
 
-void attend_tensor_file_close(attend_tensor_file *file) {
+void attend_tensor_file_free(attend_tensor_file *file) {
   if (!file) return;
   attend_json_free(file->root);
   give(file->ctx, file->tensor);

@@ -436,7 +436,7 @@ attend_status checkpoint_make(attend_context *ctx, const char *path, const famil
   if (!status) status = table_make(ctx, &c->config, c->family->lines, &c->table);
   if (!status) status = fill(c, user);
   if (status)
-    attend_checkpoint_close(c);
+    attend_checkpoint_free(c);
   else
     *checkpoint = c;
   return status;
@@ -463,9 +463,9 @@ attend_status attend_checkpoint_open(attend_context *ctx, const char *path,
   return checkpoint_open_as(ctx, path, NULL, checkpoint);
 }
 
-void attend_checkpoint_close(attend_checkpoint *c) {
+void attend_checkpoint_free(attend_checkpoint *c) {
   if (!c) return;
-  for (int i = 0; i < c->files; i++) attend_tensor_file_close(c->file[i]);
+  for (int i = 0; i < c->files; i++) attend_tensor_file_free(c->file[i]);
   give(c->ctx, c->file);
   give(c->ctx, c->list);
   for (size_t i = 0; c->drawn && i < c->table.count; i++) give(c->ctx, (void *)c->drawn[i].data);

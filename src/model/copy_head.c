@@ -301,7 +301,7 @@ attend_status copy_load(attend_session *r, const char *path, int64_t rows) {
   ATTEND_TRY(reading_reserve(r));
   ATTEND_TRY(attend_tensor_file_open(r->ctx, path, &file));
   bool taken = take_words(r, file, rows);
-  attend_tensor_file_close(file);
+  attend_tensor_file_free(file);
   if (taken) return ATTEND_OK;
   copy_reset(r);
   return fail(r->ctx, ATTEND_IO, "\"%.300s\" does not hold the words of a text", path);

@@ -405,7 +405,7 @@ attend_status attend_open(attend_context *ctx, const char *name, attend_model **
   ATTEND_TRY(attend_checkpoint_open(ctx, path, &files));
   attend_status status = attend_model_create(files, NULL, model);
   if (status)
-    attend_checkpoint_close(files);
+    attend_checkpoint_free(files);
   else
     (*model)->owns_files = true;
   return status;

@@ -363,7 +363,7 @@ attend_status attend_model_with_form(const attend_model *model, const attend_for
 void attend_model_free(attend_model *m) {
   if (!m) return;
   if (!m->borrowed) model_close(m);
-  if (!m->borrowed && m->owns_files) attend_checkpoint_close(m->files);
+  if (!m->borrowed && m->owns_files) attend_checkpoint_free(m->files);
   give(m->ctx, m);
 }
 

@@ -145,7 +145,7 @@ static attend_status read_model(attend_context *ctx, const char *path, attend_ru
     if (p.tensor) count += (double)p.tensor->count;
   describe(attend_checkpoint_config(files), f);
   f->number[ATTEND_RUN_PARAMETERS] = alone(count);
-  attend_checkpoint_close(files);
+  attend_checkpoint_free(files);
   return ATTEND_OK;
 }
 
@@ -210,7 +210,7 @@ static attend_status read_run(attend_runs *runs, const char *path, attend_run_fa
   attend_training_run *run;
   ATTEND_TRY(attend_training_run_open(runs->ctx, path, &run));
   attend_status status = read_facts(runs, path, run, f);
-  attend_training_run_close(run);
+  attend_training_run_free(run);
   return status;
 }
 

@@ -139,13 +139,13 @@ attend_status attend_fit_open(attend_context *ctx, const char *folder, attend_fi
   attend_status status = lock_run(ctx, folder, &f->lock);
   if (!status) status = choose_step(f, step);
   if (status)
-    attend_fit_close(f);
+    attend_fit_free(f);
   else
     *fit = f;
   return status;
 }
 
-void attend_fit_close(attend_fit *f) {
+void attend_fit_free(attend_fit *f) {
   if (!f) return;
   run_log_close(&f->log);
   attend_training_free(f->training);
@@ -618,9 +618,9 @@ attend_status attend_fit_model(attend_context *ctx, const char *folder, const ch
   if (!status) status = open_parts(ctx, model, trainer, optimizer, &p);
   if (!status) status = attend_fit_begin(p.fit, p.trainer, p.optimizer, batches, &o);
   if (!status) status = attend_fit_run(p.fit, result);
-  attend_fit_close(p.fit);
+  attend_fit_free(p.fit);
   attend_optimizer_free(p.optimizer);
   attend_trainer_free(p.trainer);
-  attend_checkpoint_close(p.files);
+  attend_checkpoint_free(p.files);
   return status;
 }

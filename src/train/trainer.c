@@ -355,7 +355,7 @@ attend_status attend_trainer_average(attend_trainer *tr, int n, const char *cons
   for (int i = 0; !status && i < n; i++) status = open_same(tr, folders[i], &files[i]);
   for (size_t i = 0; !status && i < tr->n_entries; i++)
     average_entry(tr, &tr->entries[i], n, files, sum);
-  for (int i = 0; i < n; i++) attend_checkpoint_close(files[i]);
+  for (int i = 0; i < n; i++) attend_checkpoint_free(files[i]);
   give(tr->ctx, files);
   give(tr->ctx, sum);
   return status ? status : attend_trainer_refresh(tr);

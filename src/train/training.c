@@ -380,7 +380,7 @@ static attend_status read_state(attend_training *t, const char *folder, bool exa
   ATTEND_TRY(path_inside(t->ctx, folder, own_files[STATE], path));
   ATTEND_TRY(attend_tensor_file_open(t->ctx, path, &file));
   attend_status status = read_tensors(t, path, file, exact);
-  attend_tensor_file_close(file);
+  attend_tensor_file_free(file);
   return status;
 }
 

@@ -224,13 +224,13 @@ attend_status attend_training_run_open(attend_context *ctx, const char *folder,
   attend_status status = attend_training_run_refresh(r);
   if (!status) status = check_found(r);
   if (status)
-    attend_training_run_close(r);
+    attend_training_run_free(r);
   else
     *run = r;
   return status;
 }
 
-void attend_training_run_close(attend_training_run *run) {
+void attend_training_run_free(attend_training_run *run) {
   if (!run) return;
   give(run->ctx, run->steps);
   give(run->ctx, run->loss.at);

@@ -104,7 +104,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   if (!status) status = run_model(model);
   if (status) MUST(*attend_message(ctx));
   attend_model_free(model);
-  attend_checkpoint_close(files);
+  attend_checkpoint_free(files);
   MUST(fuzz_live == live);
   return 0;
 }

@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   if (status) MUST(*attend_message(ctx));
   for (size_t i = 0; files && attend_checkpoint_get(files, i, &p); i++)
     MUST(p.tensor || strstr(p.name, "lm_head"));
-  attend_checkpoint_close(files);
+  attend_checkpoint_free(files);
   MUST(fuzz_live == live);
   return 0;
 }

@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   size_t live = fuzz_live;
   const char *path = fuzz_file("t.safetensors", bytes, length);
   if (!attend_tensor_file_open(ctx, path, &file)) sum += touch(file);
-  attend_tensor_file_close(file);
+  attend_tensor_file_free(file);
   MUST(fuzz_live == live);
   return 0;
 }

@@ -166,7 +166,7 @@ static bool read_curves(attend_context *ctx) {
       MUST(isfinite(at->step) && isfinite(at->loss));
       MUST(!i || at->step > at[-1].step);
     }
-  attend_training_run_close(run);
+  attend_training_run_free(run);
   return true;
 }
 

@@ -42,7 +42,7 @@ static inline forgery *forge(const char *family) {
     to->bytes = t->bytes;
     to->data = copy_of(t->data, t->bytes);
   }
-  attend_tensor_file_close(file);
+  attend_tensor_file_free(file);
   attend_context_free(ctx);
   f->config = read_whole(model_path(family, "config.json"), &length);
   empty_folder();

@@ -54,7 +54,7 @@ static inline subject open_model(const char *name, const char *isa, int threads,
 
 static inline void close_files(subject *s) {
   attend_model_free(s->model);
-  attend_checkpoint_close(s->files);
+  attend_checkpoint_free(s->files);
 }
 
 static inline void close_model(subject *s) {
@@ -116,7 +116,7 @@ static inline void close_inputs(inputs *in) {
   free(in->types);
   free(in->decoder_ids);
   free(in->lengths);
-  attend_tensor_file_close(in->file);
+  attend_tensor_file_free(in->file);
 }
 
 /* n ids of a vocabulary, at random; not the ends of texts. */

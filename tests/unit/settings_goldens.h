@@ -107,8 +107,8 @@ static inline toy_model open_case(const char *name, const family *f, const char 
 
 static inline void close_case(toy_model *m) {
   attend_model_free(m->model);
-  attend_tensor_file_close(m->golden);
-  attend_checkpoint_close(m->files);
+  attend_tensor_file_free(m->golden);
+  attend_checkpoint_free(m->files);
   attend_context_free(m->ctx);
 }
 
@@ -169,8 +169,8 @@ static inline void open_trainer(toy_trainer *t, const toy_case *c, int threads,
 
 static inline void close_trainer(toy_trainer *t) {
   attend_trainer_free(t->trainer);
-  attend_tensor_file_close(t->golden);
-  attend_checkpoint_close(t->files);
+  attend_tensor_file_free(t->golden);
+  attend_checkpoint_free(t->files);
   attend_context_free(t->ctx);
 }
 

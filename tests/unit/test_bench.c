@@ -142,7 +142,7 @@ TEST(models_read_decode_and_learn) {
   CHECK(t.read_flops > 0 && isnan(t.product_flops) && t.memory_bytes > 0);
   OK(ctx, attend_bench_train(files, &o, &t));
   CHECK(t.batch == 2 && t.read_s > 0 && t.read_flops > 0 && t.work_bytes > 0 && isnan(t.token_s));
-  attend_checkpoint_close(files);
+  attend_checkpoint_free(files);
   attend_context_free(ctx);
 }
 
@@ -166,6 +166,6 @@ TEST(forms_are_measured_by_length) {
   for (int i = 0; i < 4; i++)
     CHECK(t[i].batch == 1 && t[i].tokens == lengths[i / 2] && t[i].read_s > 0 &&
           isnan(t[i].read_flops) == i % 2);
-  attend_checkpoint_close(files);
+  attend_checkpoint_free(files);
   attend_context_free(ctx);
 }

@@ -274,7 +274,7 @@ static void study_with(int threads, float **gradient, size_t *count) {
   *gradient = zeroed_block(*count, sizeof **gradient);
   memcpy(*gradient, attend_trainer_gradients(l), *count * sizeof **gradient);
   attend_trainer_free(l);
-  attend_checkpoint_close(files);
+  attend_checkpoint_free(files);
   attend_context_free(ctx);
 }
 

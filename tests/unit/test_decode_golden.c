@@ -84,7 +84,7 @@ TEST(warpers) {
   o.temperature = 1.3f;
   o.min_p = 0.1f;
   draws_what_is_left(file, "minp", o);
-  attend_tensor_file_close(file);
+  attend_tensor_file_free(file);
 }
 
 TEST(processors) {
@@ -108,7 +108,7 @@ TEST(processors) {
        attend_choose(threaded_context(), &o, logits, V, history, HISTORY, 0, &id));
     CHECK(!memcmp(logits, theirs, sizeof logits));
   }
-  attend_tensor_file_close(file);
+  attend_tensor_file_free(file);
 }
 
 /* ---- beams ------------------------------------------------------------------------------ */
@@ -174,5 +174,5 @@ TEST(beams) {
     beams_agree(s.model, file, "beams3", ends[e], o);
   }
   close_files(&s);
-  attend_tensor_file_close(file);
+  attend_tensor_file_free(file);
 }

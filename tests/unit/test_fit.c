@@ -127,8 +127,8 @@ static void check_same(const char *run) {
   CHECK(same_curve(attend_training_run_valid(a), attend_training_run_valid(b)));
   CHECK_EQ(attend_training_run_best(a), attend_training_run_best(b));
   CHECK_EQ(attend_training_run_last(b), 12);
-  attend_training_run_close(a);
-  attend_training_run_close(b);
+  attend_training_run_free(a);
+  attend_training_run_free(b);
 }
 
 /* ---- the loop ---------------------------------------------------------------------- */
@@ -169,7 +169,7 @@ TEST(every_event_is_reported) {
   CHECK(w.end.loss == loss.at[5].loss);
   CHECK(w.end.best == attend_training_run_loss_at(run, attend_training_run_best(run)));
   CHECK(w.end.tokens == 12 * 36 && w.end.bytes > 0);
-  attend_training_run_close(run);
+  attend_training_run_free(run);
   close_world(&w);
 }
 
@@ -224,7 +224,7 @@ TEST(folders_that_are_refused) {
   CHECK_SAYS(attend_fit_checkpoint(f), "step-00000012");
   refuse(&w, ATTEND_FIT_RESUME, 0, ATTEND_IO, "in use by another training");
   CHECK_EQ(attend_fit_run(f, &end), ATTEND_INVALID);
-  attend_fit_close(f);
+  attend_fit_free(f);
   CHECK_EQ(attend_fit_open(w.ctx, model_path("gpt2", "config.json"), ATTEND_FIT_NEW, 0, &f),
            ATTEND_IO);
   CHECK_SAYS(attend_message(w.ctx), "cannot be made");
@@ -272,7 +272,7 @@ TEST(a_damaged_checkpoint_is_passed_over) {
   CHECK_SAYS(attend_message(w.ctx), "step 9 is as it was saved");
   OK(w.ctx, attend_fit_open(w.ctx, in_run("hurt", NULL), ATTEND_FIT_LAST_GOOD, 0, &f));
   CHECK_SAYS(attend_fit_checkpoint(f), "step-00000009");
-  attend_fit_close(f);
+  attend_fit_free(f);
   close_world(&w);
 }
 
@@ -356,7 +356,7 @@ TEST(a_run_is_read_while_it_grows) {
   OK(context(), attend_training_run_refresh(run));
   attend_training_run_steps(run, &count);
   CHECK_EQ(attend_training_run_steps(run, &count)[count - 1], 12);
-  attend_training_run_close(run);
+  attend_training_run_free(run);
   close_world(&w);
   make_whole();
   check_same("read");

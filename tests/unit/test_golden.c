@@ -138,7 +138,7 @@ static void try_file(const char *name, int cases) {
       if (check_failures > failures) printf("on %s\n", isa);
       for (int i = 0; i < PARTS; i++) free(c.part[i]);
     }
-    attend_tensor_file_close(file);
+    attend_tensor_file_free(file);
     attend_context_free(ctx);
   }
 }

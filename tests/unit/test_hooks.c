@@ -297,9 +297,9 @@ static class open_class(const char *name, const attend_trainer_options *o) {
 
 static void close_class(class *c) {
   free_golden(&c->given);
-  attend_tensor_file_close(c->golden);
+  attend_tensor_file_free(c->golden);
   attend_trainer_free(c->trainer);
-  attend_checkpoint_close(c->files);
+  attend_checkpoint_free(c->files);
   attend_context_free(c->ctx);
 }
 

@@ -80,9 +80,9 @@ TEST(gradients_are_those_of_pytorch) {
     CHECK(fabs(got.loss / got.scored - (double)loss) < 1e-5 * (double)loss);
     CHECK(check_gradients(families[f], l, file) == golden_gradients(file));
     free_golden(&golden);
-    attend_tensor_file_close(file);
+    attend_tensor_file_free(file);
     attend_trainer_free(l);
-    attend_checkpoint_close(files);
+    attend_checkpoint_free(files);
     attend_context_free(ctx);
   }
 }
@@ -105,9 +105,9 @@ static float *gradients_by(const char *name, int threads, const attend_trainer_o
   memcpy(copy, attend_trainer_gradients(l), *count * sizeof *copy);
   *loss = got.loss;
   free_golden(&golden);
-  attend_tensor_file_close(file);
+  attend_tensor_file_free(file);
   attend_trainer_free(l);
-  attend_checkpoint_close(files);
+  attend_checkpoint_free(files);
   attend_context_free(ctx);
   return copy;
 }
@@ -175,9 +175,9 @@ static void check_slope(attend_context *ctx, const char *name, const char *form_
   free(start);
   free(g);
   free_golden(&golden);
-  attend_tensor_file_close(file);
+  attend_tensor_file_free(file);
   attend_trainer_free(l);
-  attend_checkpoint_close(files);
+  attend_checkpoint_free(files);
 }
 
 TEST(every_form_has_its_gradient) {

@@ -66,17 +66,17 @@ static void check_family(const char *name) {
   float *x = attend_trainer_values(l, &n), *y = attend_trainer_values(other, &m);
   CHECK(n == m && !memcmp(x, y, n * sizeof *x));
   attend_trainer_free(other);
-  attend_checkpoint_close(again);
+  attend_checkpoint_free(again);
   OK(ctx, attend_trainer_save(l, saved(), ATTEND_STORED_BF16));
   OK(ctx, attend_checkpoint_open(ctx, folder, &again));
   OK(ctx, attend_trainer_create(again, NULL, &other));
   CHECK(fabs(loss_of_batch(ctx, other, &golden) / after - 1) < 0.02);
   attend_trainer_free(other);
-  attend_checkpoint_close(again);
+  attend_checkpoint_free(again);
   free_golden(&golden);
-  attend_tensor_file_close(file);
+  attend_tensor_file_free(file);
   attend_trainer_free(l);
-  attend_checkpoint_close(files);
+  attend_checkpoint_free(files);
   attend_context_free(ctx);
 }
 
@@ -99,7 +99,7 @@ TEST(a_place_that_cannot_be_written_is_told) {
   CHECK(strstr(attend_message(ctx), "/nowhere/model.safetensors") != NULL);
   CHECK(attend_trainer_save(l, "x", ATTEND_STORED_I8) == ATTEND_INVALID);
   attend_trainer_free(l);
-  attend_checkpoint_close(files);
+  attend_checkpoint_free(files);
   attend_context_free(ctx);
 }
 
@@ -128,7 +128,7 @@ static void check_mean(const char *name, const char *other) {
   CHECK(same_bits(values, kept, count));
   free(kept);
   attend_trainer_free(l);
-  attend_checkpoint_close(files);
+  attend_checkpoint_free(files);
   attend_context_free(ctx);
 }
 

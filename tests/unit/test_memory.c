@@ -185,7 +185,7 @@ static attend_status act_file(stage *s) {
   attend_tensor_file *file;
   ATTEND_TRY(attend_tensor_file_open(s->ctx, path, &file));
   CHECK_EQ(attend_tensor_file_notes(file), 15);
-  attend_tensor_file_close(file);
+  attend_tensor_file_free(file);
   return ATTEND_OK;
 }
 

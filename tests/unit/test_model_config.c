@@ -20,7 +20,7 @@ static void refuse(const char *why, const char *what) {
   }
   CHECK(attend_checkpoint_open(context(), models_folder(), &c));
   CHECK(!c);
-  attend_checkpoint_close(c);
+  attend_checkpoint_free(c);
 }
 
 static void refuse_setting(const char *family, const char *name, const char *value,
@@ -96,7 +96,7 @@ TEST(sizes_that_the_files_do_not_have) {
       CHECK_FAIL("%s = %s gives %d and takes %zu bytes", settings[s][1], settings[s][2],
                  (int)status, memory.bytes);
     CHECK(!c);
-    attend_checkpoint_close(c);
+    attend_checkpoint_free(c);
     attend_context_free(ctx);
   }
 }

@@ -24,7 +24,7 @@ static void refuse(const char *why) {
     CHECK_SAYS(message, why);
     CHECK(!strchr(message, '\n'));
   }
-  attend_checkpoint_close(c);
+  attend_checkpoint_free(c);
 }
 
 static void refuse_forged(forgery *f, const char *why) {
@@ -331,7 +331,7 @@ TEST(what_is_not_asked_for_is_listed) {
   CHECK(first && !strcmp(first->name, "transformer.h.0.attn.bias"));
   CHECK(second && !strcmp(second->name, "counter"));
   CHECK(!attend_checkpoint_unused(c, 2));
-  attend_checkpoint_close(c);
+  attend_checkpoint_free(c);
   check_written(f, 0);
 }
 
@@ -354,7 +354,7 @@ TEST(the_parameter_table) {
     for (size_t u = 0; (t = attend_checkpoint_unused(c, u)); u++) bytes += t->bytes;
     CHECK_EQ(bytes, attend_checkpoint_bytes(c));
     CHECK(attend_checkpoint_has_head(c));
-    attend_checkpoint_close(c);
+    attend_checkpoint_free(c);
   }
 }
 

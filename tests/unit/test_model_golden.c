@@ -364,7 +364,7 @@ TEST(a_model_to_its_insides) {
     OK(s.ctx, attend_session_extend(run, 3, 11, ids, NULL));
     CHECK_EQ(in.seen, 7);
     attend_session_free(run);
-    attend_tensor_file_close(file);
+    attend_tensor_file_free(file);
     close_model(&s);
   }
   remove_folder();

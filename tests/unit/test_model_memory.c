@@ -73,7 +73,7 @@ static attend_status play(const scene *s) {
   if (!status) status = use(s, model);
   if (!status) status = speak(s, model);
   attend_model_free(model);
-  attend_checkpoint_close(files);
+  attend_checkpoint_free(files);
   return status;
 }
 
@@ -169,7 +169,7 @@ TEST(a_load_that_is_stopped) {
   CHECK_SAYS(attend_message(ctx), "stopped");
   CHECK(!model);
   CHECK_EQ(calls, 3);
-  attend_checkpoint_close(files);
+  attend_checkpoint_free(files);
   attend_context_free(ctx);
   CHECK_EQ(memory.live, 0);
 }

@@ -141,7 +141,7 @@ static void write_twin(void) {
       fill_twin(&t, &x);
   OK(context(), attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
   end(l, files);
-  attend_tensor_file_close(t.golden);
+  attend_tensor_file_free(t.golden);
 }
 
 static double furthest(const float *got, const attend_tensor *want) {

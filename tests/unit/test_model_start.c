@@ -179,8 +179,8 @@ TEST(weights_begin_as_documented) {
       moved += !!memcmp(p.tensor->data, q.tensor->data, p.tensor->bytes);
     }
     CHECK(moved > 10); /* another seed, other weights */
-    attend_checkpoint_close(files);
-    attend_checkpoint_close(other);
+    attend_checkpoint_free(files);
+    attend_checkpoint_free(other);
   }
 }
 
@@ -198,8 +198,8 @@ static void compare_names(const char *mine, const char *theirs, const char *whos
     if (y && (x->rank != y->rank || memcmp(x->shape, y->shape, (size_t)x->rank * sizeof *x->shape)))
       CHECK_FAIL("%s has another shape", x->name);
   }
-  attend_tensor_file_close(a);
-  attend_tensor_file_close(b);
+  attend_tensor_file_free(a);
+  attend_tensor_file_free(b);
 }
 
 /* A new model in the sizes of one that transformers saved. */
@@ -250,7 +250,7 @@ TEST(names_are_those_of_transformers) {
     compare_names(mine, theirs, "attend");
     compare_names(theirs, mine, "transformers");
     attend_trainer_free(l);
-    attend_checkpoint_close(files);
+    attend_checkpoint_free(files);
   }
 }
 
@@ -290,12 +290,12 @@ TEST(a_first_guess_is_chance) {
       CHECK_NEAR(loss, chance, 0.05 * chance);
     else
       CHECK(loss > chance && loss < chance + 3);
-    attend_checkpoint_close(files);
+    attend_checkpoint_free(files);
     a.untied = 1;
     files = begin(&a, 5);
     loss = first_loss(files, NULL);
     CHECK_NEAR(loss, chance, (strcmp(made[i], "t5") ? 0.05 : 0.15) * chance);
-    attend_checkpoint_close(files);
+    attend_checkpoint_free(files);
   }
 }
 
@@ -307,7 +307,7 @@ static void check_form(const char *family) {
   attend_form elu = {.kind = ATTEND_ELU}, softmax = {0};
   attend_model *model;
   double with = first_loss(plain, &elu), without = first_loss(plain, NULL);
-  attend_checkpoint_close(plain);
+  attend_checkpoint_free(plain);
   a.attention = "elu";
   files = begin(&a, 5);
   const attend_config *c = attend_checkpoint_config(files);
@@ -322,7 +322,7 @@ static void check_form(const char *family) {
   OK(threaded_context(), attend_model_create(files, &o, &model));
   CHECK_EQ(attend_model_form(model)->kind, ATTEND_SOFTMAX);
   attend_model_free(model);
-  attend_checkpoint_close(files);
+  attend_checkpoint_free(files);
 }
 
 TEST(the_form_in_config_json_is_obeyed) {

@@ -45,10 +45,10 @@ static float *take_steps(const char *name, int threads, double losses[STEPS], si
   float *copy = zeroed_block(*count, sizeof *copy);
   memcpy(copy, values, *count * sizeof *copy);
   free_golden(&golden);
-  attend_tensor_file_close(file);
+  attend_tensor_file_free(file);
   attend_optimizer_free(steps);
   attend_trainer_free(l);
-  attend_checkpoint_close(files);
+  attend_checkpoint_free(files);
   attend_context_free(ctx);
   return copy;
 }
@@ -99,7 +99,7 @@ TEST(a_gradient_that_is_not_finite_moves_nothing) {
   free(before);
   attend_optimizer_free(steps);
   attend_trainer_free(l);
-  attend_checkpoint_close(files);
+  attend_checkpoint_free(files);
   attend_context_free(ctx);
 }
 
@@ -125,7 +125,7 @@ TEST(sgd_with_momentum) {
   }
   attend_optimizer_free(steps);
   attend_trainer_free(l);
-  attend_checkpoint_close(files);
+  attend_checkpoint_free(files);
   attend_context_free(ctx);
 }
 

@@ -57,7 +57,7 @@ static void refuse_written(const char *why) {
   CHECK(!file);
   CHECK_SAYS(attend_message(context()), path);
   CHECK_SAYS(attend_message(context()), why);
-  attend_tensor_file_close(file);
+  attend_tensor_file_free(file);
 }
 
 static void refuse(const char *header, size_t data, const char *why) {
@@ -98,7 +98,7 @@ TEST(a_good_file) {
   CHECK(!strcmp(text, "a test"));
   CHECK(!strcmp(attend_tensor_file_note_find(file, "made by"), "a test"));
   CHECK(!attend_tensor_file_note_find(file, "other"));
-  attend_tensor_file_close(file);
+  attend_tensor_file_free(file);
 }
 
 TEST(metadata_may_stand_anywhere) {
@@ -112,7 +112,7 @@ TEST(metadata_may_stand_anywhere) {
   CHECK(b && !strcmp(b->name, "b"));
   b = attend_tensor_file_find(file, "a");
   CHECK(b && !strcmp(b->name, "a"));
-  attend_tensor_file_close(file);
+  attend_tensor_file_free(file);
 }
 
 TEST(no_tensors) {
@@ -120,7 +120,7 @@ TEST(no_tensors) {
   write_file("{}", 0, 0);
   CHECK_EQ(attend_tensor_file_open(context(), path, &file), ATTEND_OK);
   if (file) CHECK_EQ(attend_tensor_file_count(file), 0);
-  attend_tensor_file_close(file);
+  attend_tensor_file_free(file);
 }
 
 TEST(the_file_itself) {
@@ -265,7 +265,7 @@ TEST(two_writers_of_one_path_do_not_mix) {
     const unsigned char *bytes = t->data;
     CHECK(bytes[0] == i + 1 && bytes[LONG - 1] == i + 1);
   }
-  attend_tensor_file_close(file);
+  attend_tensor_file_free(file);
   CHECK_EQ(files_in(folder), 1);
 }
 

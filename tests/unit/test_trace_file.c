@@ -57,7 +57,7 @@ static void check_file(attend_context *ctx, const attend_trace *trace, const cha
       }
   CHECK_EQ(attend_tensor_file_count(file), listed);
   CHECK(listed > 10);
-  attend_tensor_file_close(file);
+  attend_tensor_file_free(file);
 }
 
 TEST(a_file_holds_all_of_it) {
@@ -116,7 +116,7 @@ TEST(a_file_of_nothing) {
   OK(ctx, attend_trace_save(trace, path));
   OK(ctx, attend_tensor_file_open(ctx, path, &file));
   if (file) CHECK_EQ(attend_tensor_file_count(file), 0);
-  attend_tensor_file_close(file);
+  attend_tensor_file_free(file);
   attend_trace_free(trace);
   attend_context_free(ctx);
   remove_folder();

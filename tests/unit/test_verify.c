@@ -99,11 +99,11 @@ TEST(golden_cases_are_read_once_for_several_contexts) {
   }
   CHECK_EQ(attend_golden_run(golden, attend_golden_count(golden), other, &v), ATTEND_INVALID);
   CHECK_SAYS(attend_message(other), "has no case");
-  attend_golden_close(golden);
+  attend_golden_free(golden);
   OK(ctx, attend_golden_open(ctx, model_path("gpt2", "model.safetensors"), &golden));
   CHECK(attend_golden_run(golden, 0, other, &v) != ATTEND_OK);
   CHECK_SAYS(attend_message(other), "the settings of a golden case");
-  attend_golden_close(golden);
+  attend_golden_free(golden);
   attend_context_free(other);
   attend_context_free(ctx);
 }
@@ -216,7 +216,7 @@ static attend_status verify_file(attend_context *ctx) {
   attend_verification v;
   attend_status status = attend_golden_open(ctx, attention_goldens(), &golden);
   if (!status) status = attend_golden_run(golden, 0, ctx, &v);
-  attend_golden_close(golden);
+  attend_golden_free(golden);
   return status;
 }
 static attend_status make_cases(attend_context *ctx) {

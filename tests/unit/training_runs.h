@@ -45,7 +45,7 @@ static inline void close_training(training_run *c) {
   attend_corpus_free(c->corpus);
   attend_optimizer_free(c->optimizer);
   attend_trainer_free(c->trainer);
-  attend_checkpoint_close(c->files);
+  attend_checkpoint_free(c->files);
   attend_context_free(c->ctx);
 }
 

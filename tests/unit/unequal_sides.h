@@ -48,7 +48,7 @@ static inline attend_trainer *begin(const attend_architecture *a, const attend_t
 
 static inline void end(attend_trainer *l, attend_checkpoint *files) {
   attend_trainer_free(l);
-  attend_checkpoint_close(files);
+  attend_checkpoint_free(files);
 }
 
 static inline void refuse_write(attend_architecture a, const char *why) {
