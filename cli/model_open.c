@@ -44,55 +44,12 @@ char *model_path_if_pulled(const char *given) {
 
 /* ---- options -------------------------------------------------------------------- */
 
-enum { KEY_ATTENTION = 1200, KEY_ROLES, KEY_WEIGHTS, KEY_DEVICE };
-
-static const struct argp_option list[] = {
-    {"attention", KEY_ATTENTION, "FORM", 0,
-     "Run every attention of the model in this form, such as favor(m=256) "
-     "(default: what the model was trained with: softmax unless its "
-     "config.json "
-     "names another)",
-     1},
-    {"attention-roles", KEY_ROLES, "ROLES", 0,
-     "Roles with that form: encoder, decoder, cross or several with commas; "
-     "the "
-     "others keep theirs (default: all)",
-     1},
-    {"weights", KEY_WEIGHTS, "KIND", 0, "Store the weights as f32, bf16 or int8 (default: f32)", 1},
-    {"device", KEY_DEVICE, "NAME", 0, "Where to compute: cpu", 1},
-    {0}};
-
 static attend_weights read_weights(struct argp_state *state, const char *text) {
   if (!strcmp(text, "f32")) return ATTEND_WEIGHTS_F32;
   if (!strcmp(text, "bf16")) return ATTEND_WEIGHTS_BF16;
   if (strcmp(text, "int8"))
     argp_error(state, "--weights takes f32, bf16 or int8, not \"%s\"", text);
   return ATTEND_WEIGHTS_I8;
-}
-
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  model_options *o = state->input;
-  switch (key) {
-    case KEY_ATTENTION:
-      o->attention = arg;
-      return 0;
-    case KEY_ROLES:
-      o->roles = arg;
-      return 0;
-    case KEY_WEIGHTS:
-      o->weights = read_weights(state, arg);
-      o->weights_given = arg;
-      return 0;
-    case KEY_DEVICE:
-      if (strcmp(arg, "cpu"))
-        argp_error(state,
-                   "--device takes cpu: this build computes nowhere else, not "
-                   "on \"%s\"",
-                   arg);
-      return 0;
-    default:
-      return ARGP_ERR_UNKNOWN;
-  }
 }
 
 static void take_weights(struct argp_state *state, const char *arg, void *value, void *input) {
@@ -130,31 +87,6 @@ void model_words(struct argp_state *state, char **words, int count, model_option
   o->path = words[0];
   o->words = words + 1;
   o->count = count - 1;
-}
-
-const struct argp options_model = {.options = list, .parser = parse};
-const struct argp_child model_children[] = {
-    {&options_json, 0, NULL, 0}, {&options_run, 0, NULL, 0}, {&options_model, 0, NULL, 0}, {0}};
-
-error_t model_parse(int key, struct argp_state *state, model_options *o) {
-  switch (key) {
-    case ARGP_KEY_INIT:
-      options_share(state, 2);
-      state->child_inputs[2] = o;
-      return 0;
-    case ARGP_KEY_ARGS:
-      o->path = state->argv[state->next];
-      o->words = state->argv + state->next + 1;
-      o->count = state->argc - state->next - 1;
-      return 0;
-    case ARGP_KEY_NO_ARGS:
-      argp_error(state,
-                 "name a model: a folder, attend:NAME (what ships), "
-                 "hf:OWNER/NAME or npm:PACKAGE");
-      return 0;
-    default:
-      return ARGP_ERR_UNKNOWN;
-  }
 }
 
 /* ---- opening -------------------------------------------------------------------- */

@@ -28,16 +28,6 @@ extern const option_row option_rows_model[];
 /* Reads MODEL [WORD...]; for the function `finish` of a verb. */
 void model_words(struct argp_state *state, char **words, int count, model_options *o);
 
-/* --attention, --attention-roles, --weights, --device. The input is a model_options. */
-extern const struct argp options_model;
-
-/* options_json, options_run, options_model. */
-extern const struct argp_child model_children[];
-
-/* For an argp that starts with these children and whose input starts with
- * `options`: reads MODEL [WORD...]. ARGP_ERR_UNKNOWN: not a key of that. */
-error_t model_parse(int key, struct argp_state *state, model_options *o);
-
 /* Parses --attention and --attention-roles; *form is unchanged where none is given. */
 attend_status model_form(attend_context *ctx, const model_options *o, attend_form *form,
                          unsigned *roles);

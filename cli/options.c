@@ -32,7 +32,7 @@ double options_real(struct argp_state *state, const char *name, const char *text
 uint64_t options_new_seed(void) {
   uint32_t seed = 0;
   if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed) seed = (uint32_t)getpid();
-  complain("--seed %u writes this again", seed);
+  complain("--seed %u gives this output again", seed);
   return seed;
 }
 
@@ -220,62 +220,7 @@ void sampling_settle(const sampling *d, bool samples, float temperature,
   if (d->new_seed) how->seed = options_new_seed();
 }
 
-/* ---- argp children of verbs that have no table yet ------------------------------------- */
-
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  options *o = state->input;
-  switch (key) {
-    case 't':
-      o->threads = (int)options_number(state, "--threads", arg, 1, 4096);
-      return 0;
-    case 'i':
-      o->isa = arg;
-      return 0;
-    case 'j':
-      o->json = true;
-      return 0;
-    case 'r':
-      o->repeat = (int)options_number(state, "--repeat", arg, 1, 1000000);
-      return 0;
-    case 'e':
-      o->engine = arg;
-      return 0;
-    case 's':
-      o->seed = (uint64_t)options_number(state, "--seed", arg, 0, INT64_MAX);
-      return 0;
-    default:
-      return ARGP_ERR_UNKNOWN;
-  }
-}
-
-static const struct argp_option json_list[] = {
-    {"json", 'j', 0, 0, "Print JSON instead, for a program to read", 1}, {0}};
-static const struct argp_option run_list[] = {
-    {"threads", 't', "N", 0,
-     "Use N threads (default: ATTEND_NUM_THREADS, OMP_NUM_THREADS, all cores)", 1},
-    {"isa", 'i', "NAME", 0, "Use this instruction set (default: ATTEND_ISA, the best there is)", 1},
-    {0}};
-static const struct argp_option seed_list[] = {
-    {"seed", 's', "N", 0, "Seed of the random numbers (default: 0)", 1}, {0}};
-static const struct argp_option engine_list[] = {
-    {"engine", 'e', "NAME", 0, "Use this engine (default: the plan chooses)", 1}, {0}};
-static const struct argp_option repeat_list[] = {
-    {"repeat", 'r', "N", 0,
-     "Time N runs (default: of a problem about a second's worth, at least 5; "
-     "of "
-     "a model 3)",
-     1},
-    {0}};
-
-const struct argp options_json = {.options = json_list, .parser = parse};
-const struct argp options_run = {.options = run_list, .parser = parse};
-const struct argp options_seed = {.options = seed_list, .parser = parse};
-const struct argp options_engine = {.options = engine_list, .parser = parse};
-const struct argp options_repeat = {.options = repeat_list, .parser = parse};
-
-void options_share(struct argp_state *state, int count) {
-  for (int i = 0; i < count; i++) state->child_inputs[i] = state->input;
-}
+/* ---- contexts ---------------------------------------------------------------------------- */
 
 attend_context *options_context(const options *o, const char *isa, int *code) {
   attend_context *ctx;

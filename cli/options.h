@@ -115,12 +115,6 @@ typedef struct {
 extern const option_row option_rows_json[], option_rows_run[], option_rows_seed[],
     option_rows_repeat[], option_rows_engine[];
 
-/* The same as children for an argp whose input starts with `options`. */
-extern const struct argp options_json, options_run, options_seed, options_repeat, options_engine;
-
-/* Passes the input on to `count` children: call it at ARGP_KEY_INIT. */
-void options_share(struct argp_state *state, int count);
-
 /* Reads a number in [low, high] or ends in a usage error. */
 long long options_number(struct argp_state *state, const char *name, const char *text,
                          long long low, long long high);

@@ -28,11 +28,11 @@ typedef struct {
 } embed_options;
 
 typedef struct { /* texts that are embedded together */
-  char **text;   /* [room] */
+  char **text;   /* [capacity] */
   size_t *length;
   int32_t *tokens;
-  float *vectors; /* [room][width] */
-  int count, room, width;
+  float *vectors; /* [capacity][width] */
+  int count, capacity, width;
 } embed_window;
 
 typedef struct {
@@ -331,12 +331,12 @@ static int show_progress(double done, void *user) {
 }
 
 static void make_window(embed_window *w, int rows, int width) {
-  size_t room = (size_t)rows;
-  *w = (embed_window){.room = rows, .width = width};
-  w->text = need(room, sizeof(char *));
-  w->length = need(room, sizeof *w->length);
-  w->tokens = need(room, sizeof *w->tokens);
-  w->vectors = need(room * (size_t)width, sizeof *w->vectors);
+  size_t capacity = (size_t)rows;
+  *w = (embed_window){.capacity = rows, .width = width};
+  w->text = need(capacity, sizeof(char *));
+  w->length = need(capacity, sizeof *w->length);
+  w->tokens = need(capacity, sizeof *w->tokens);
+  w->vectors = need(capacity * (size_t)width, sizeof *w->vectors);
 }
 
 static void empty_window(embed_window *w) {
@@ -359,7 +359,7 @@ static void fill_window(embed_run *run) {
   empty_window(w);
   run->bytes += run->window_bytes;
   run->window_bytes = 0;
-  while (w->count < w->room && line_next(&run->in, &text, &length)) {
+  while (w->count < w->capacity && line_next(&run->in, &text, &length)) {
     w->text[w->count] = text_copy(text, length);
     w->length[w->count++] = length;
     run->window_bytes += length;

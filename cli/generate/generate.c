@@ -69,7 +69,7 @@ static const option_part parts[] = {{own, 0},
 /* Options that exclude each other. */
 static void check(struct argp_state *state, const generate_options *o) {
   if (o->model.count)
-    argp_error(state, "there is one model, and \"%s\" is another word: give a prompt with --prompt",
+    argp_error(state, "unexpected argument \"%s\": give the prompt with --prompt",
                o->model.words[0]);
   if (o->prompts.count && o->ids.count) argp_error(state, "take --prompt or --ids, not both");
   if (o->lines && o->prompts.count + o->ids.count)
@@ -178,7 +178,7 @@ static int check_context(const generate_run *run) {
     complain("--context %d is more than the %d positions that the model has", requested, made);
     return EXIT_USAGE;
   }
-  complain("the model was made for %d tokens: beyond them what it writes may fall apart", made);
+  complain("the model was made for %d tokens: beyond them quality may degrade", made);
   return EXIT_OK;
 }
 

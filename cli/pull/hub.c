@@ -145,7 +145,7 @@ static int take_list(hub *h, const attend_json *root) {
     if (name) names_add(&h->files, name);
   }
   if (fine) return EXIT_OK;
-  return complain("%s answers with what is no list of files: check HF_ENDPOINT", h->endpoint);
+  return complain("%s returned no list of files: check HF_ENDPOINT", h->endpoint);
 }
 
 static int list_online(hub *h) {
@@ -297,10 +297,8 @@ static int check_hash(const hub *h, const char *name, const char *etag, const ch
   if (!read) return EXIT_FAILED;
   if (!strcmp(hex, etag)) return EXIT_OK;
   unlink(path);
-  return complain(
-      "%s came from %s with another hash than announced and was thrown away: pull "
-      "again",
-      name, h->endpoint);
+  return complain("%s from %s does not have the announced hash and was deleted: pull again", name,
+                  h->endpoint);
 }
 
 /* A blob gets its name only once its hash is verified and its bytes are on disk. An

@@ -264,7 +264,7 @@ typedef struct {
   bool rows;        /* it has several */
   int row;          /* of that file */
   char *text;       /* of the open document */
-  size_t length, room;
+  size_t length, capacity_bytes;
 } gathering;
 
 static void add_document(gathering *g) {
@@ -286,9 +286,9 @@ static void add_document(gathering *g) {
 }
 
 static void add_bytes(gathering *g, const char *text, size_t length) {
-  if (g->length + length > g->room) {
-    g->room = 2 * (g->length + length);
-    g->text = need_more(g->text, g->length, g->room, 1);
+  if (g->length + length > g->capacity_bytes) {
+    g->capacity_bytes = 2 * (g->length + length);
+    g->text = need_more(g->text, g->length, g->capacity_bytes, 1);
   }
   if (length) memcpy(g->text + g->length, text, length);
   g->length += length;

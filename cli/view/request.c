@@ -378,20 +378,21 @@ static const member *next_member(const char **list) {
   return &members[i];
 }
 
-void request_key(const view_route *route, const view_query *q, char *key, size_t room) {
-  size_t n = (size_t)snprintf(key, room, "%s?{", route->name);
+void request_key(const view_route *route, const view_query *q, char *key, size_t capacity) {
+  size_t n = (size_t)snprintf(key, capacity, "%s?{", route->name);
   for (const char *list = route->members, *comma = ""; *list;) {
     const member *m = next_member(&list);
     const char *text = m->text ? m->text(q) : NULL;
     bool integer = m->read == read_integer && *integer_of(q, m) >= 0;
-    if (n >= room || (!text && !integer)) continue;
+    if (n >= capacity || (!text && !integer)) continue;
     if (text)
-      n += (size_t)snprintf(key + n, room - n, "%s\"%s\":\"%s\"", comma, m->name, text);
+      n += (size_t)snprintf(key + n, capacity - n, "%s\"%s\":\"%s\"", comma, m->name, text);
     else
-      n += (size_t)snprintf(key + n, room - n, "%s\"%s\":%d", comma, m->name, *integer_of(q, m));
+      n +=
+          (size_t)snprintf(key + n, capacity - n, "%s\"%s\":%d", comma, m->name, *integer_of(q, m));
     comma = ",";
   }
-  if (n < room) snprintf(key + n, room - n, "}");
+  if (n < capacity) snprintf(key + n, capacity - n, "}");
 }
 
 /* ---- what long answers say ------------------------------------------------------------------- */

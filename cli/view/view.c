@@ -148,7 +148,7 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
     argp_error(state,
                "--no-token and --allow-remote together would answer everybody: leave out one of "
                "them");
-  if (o->file && count == 2) argp_error(state, "--file and two texts are one text too many");
+  if (o->file && count == 2) argp_error(state, "--file and two texts are too many: leave out one");
   for (int i = 0; i < count; i++) o->texts[i] = words[i];
 }
 
@@ -301,9 +301,9 @@ static int add_model(viewer *v, attend_view_source source, const char *named) {
   return status ? complain_status(v->ctx, status) : EXIT_OK;
 }
 
-static int step_path(int step, char *path, size_t room, void *user) {
+static int step_path(int step, char *path, size_t capacity, void *user) {
   char folder[ATTEND_RUN_PATH];
-  if (attend_training_run_folder(user, step, folder) || strlen(folder) >= room) return 0;
+  if (attend_training_run_folder(user, step, folder) || strlen(folder) >= capacity) return 0;
   memcpy(path, folder, strlen(folder) + 1);
   return 1;
 }

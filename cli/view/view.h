@@ -31,7 +31,7 @@ bool request_integer(request *r, const char *name, int64_t low, int64_t high, in
 /* Its strings live as long as the request. */
 bool request_state(request *r, const attend_json *q, view_state *s);
 /* How a still page finds the answer to a question: its name and members. */
-void request_key(const view_route *route, const view_query *q, char *key, size_t room);
+void request_key(const view_route *route, const view_query *q, char *key, size_t capacity);
 /* The request picture, in output.c. */
 bool answer_picture(request *r);
 

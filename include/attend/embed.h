@@ -61,13 +61,13 @@ typedef struct { /* zero means default */
 typedef struct attend_embedder attend_embedder;
 
 /* Model and tokenizer must outlive the embedder. options may be NULL. On failure
- * *embedder is NULL and the model's context has the sentence. */
+ * *embedder is NULL and the model's context has the message. */
 ATTEND_API attend_status attend_embedder_create(attend_model *model,
                                                 const attend_tokenizer *tokenizer,
                                                 const attend_embed_options *options,
                                                 attend_embedder **embedder);
 ATTEND_API void attend_embedder_free(attend_embedder *embedder);
-/* The sentence of its last call that failed. */
+/* The message of the last failed call. */
 ATTEND_API const char *attend_embedder_message(const attend_embedder *embedder);
 
 /* Numbers of a vector: F, the width of the model. */

@@ -51,13 +51,13 @@ typedef struct attend_evaluation attend_evaluation;
 /* A decoder, or an encoder with a masked-LM head; an encoder-decoder is refused.
  * tokenizer may be NULL for decoders: then texts are ids. Model and tokenizer must
  * outlive the evaluation. options may be NULL. On failure *evaluation is NULL and
- * the model's context has the sentence. */
+ * the model's context has the message. */
 ATTEND_API attend_status attend_evaluation_create(attend_model *model,
                                                   const attend_tokenizer *tokenizer,
                                                   const attend_evaluate_options *options,
                                                   attend_evaluation **evaluation);
 ATTEND_API void attend_evaluation_free(attend_evaluation *evaluation);
-/* The sentence of its last call that failed. */
+/* The message of the last failed call. */
 ATTEND_API const char *attend_evaluation_message(const attend_evaluation *evaluation);
 
 /* The text to score, in place of the one before. It is tokenized here and need not

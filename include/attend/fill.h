@@ -42,13 +42,13 @@ typedef struct attend_filler attend_filler;
 
 /* Decoders, models without a head and tokenizers without a mask token are refused.
  * Model and tokenizer must outlive the filler. options may be NULL. On failure *filler
- * is NULL and the model's context has the sentence. */
+ * is NULL and the model's context has the message. */
 ATTEND_API attend_status attend_filler_create(attend_model *model,
                                               const attend_tokenizer *tokenizer,
                                               const attend_fill_options *options,
                                               attend_filler **filler);
 ATTEND_API void attend_filler_free(attend_filler *filler);
-/* The sentence of its last call that failed. */
+/* The message of the last failed call. */
 ATTEND_API const char *attend_filler_message(const attend_filler *filler);
 
 /* Fills every mask of the text and, for encoders, of a second text: pair, or NULL. At

@@ -70,7 +70,7 @@ typedef struct {
   const char *name; /* in sentences; NULL: the path; copied */
   /* Models of a training run have weights by step: writes the directory of a
    * step's checkpoint, returns 0 where there is none. NULL: one set of weights. */
-  int (*step_path)(int step, char *path, size_t room, void *user);
+  int (*step_path)(int step, char *path, size_t capacity, void *user);
   void *user;
 } attend_view_source;
 
@@ -156,8 +156,8 @@ typedef struct {
   void *user;
 } attend_view_listener;
 
-/* Runs a case, or finds the run that was recorded of it. *run stays until it makes
- * room for another run: find it again by its id. listener may be NULL. */
+/* Runs a case, or finds the run that was recorded of it. *run is valid until it is
+ * evicted: find it again by its id. listener may be NULL. */
 ATTEND_API attend_status attend_viewer_run(attend_viewer *viewer, const attend_view_case *c,
                                            const attend_view_listener *listener,
                                            const attend_view_run **run);

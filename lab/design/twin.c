@@ -351,7 +351,7 @@ static void add_rows_of(const looking *l, int b, attend_likeness *to) {
   }
 }
 
-/* All inputs, or every so-manieth. */
+/* All inputs, or every n-th. */
 static attend_status compare_attention(looking *l, attend_likeness *to) {
   const attend_design *d = l->d;
   uint64_t total = design_total(d, d->longest);

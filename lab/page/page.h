@@ -99,7 +99,8 @@ typedef struct {
 } view_still_steps;
 
 bool view_still(viewer *v, const view_state *s, int new_tokens,
-                void (*key)(const view_route *route, const view_query *q, char *key, size_t room),
+                void (*key)(const view_route *route, const view_query *q, char *key,
+                            size_t capacity),
                 char **json, size_t *length, view_still_steps *steps, char error[VIEW_ERROR]);
 
 #endif

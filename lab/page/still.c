@@ -27,7 +27,7 @@ typedef struct {
   viewer *v;
   const view_state *s;
   int new_tokens;
-  void (*key)(const view_route *route, const view_query *q, char *key, size_t room);
+  void (*key)(const view_route *route, const view_query *q, char *key, size_t capacity);
   svg answers;             /* members of an object */
   attend_json_writer runs; /* an open object */
   size_t spent, on_forms, most;
@@ -361,7 +361,8 @@ static attend_status write_all(recording *r, svg *all) {
 }
 
 bool view_still(viewer *v, const view_state *s, int new_tokens,
-                void (*key)(const view_route *route, const view_query *q, char *key, size_t room),
+                void (*key)(const view_route *route, const view_query *q, char *key,
+                            size_t capacity),
                 char **json, size_t *length, view_still_steps *steps, char error[VIEW_ERROR]) {
   recording r = {.v = v,
                  .s = s,

@@ -36,9 +36,9 @@ static void widen(scale *s) {
   }
   double size = fmax(fabs(s->low), fabs(s->high));
   if (s->high - s->low > fmax(1e-12 * size, TINY_END)) return;
-  double room = size > TINY_END ? size / 2 : 1;
-  s->low -= room;
-  s->high += room;
+  double capacity = size > TINY_END ? size / 2 : 1;
+  s->low -= capacity;
+  s->high += capacity;
 }
 
 static void choose_ends(scale *s, const attend_plot_axis *axis, extent seen) {

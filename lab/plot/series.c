@@ -193,8 +193,8 @@ static void mark(svg *s, const panel *p, const attend_plot_mark *m) {
 
 /* An svg of its own cuts off what is beyond the axes. */
 static void open_window(svg *s, box b) {
-  const double room = 5; /* for marks on the edge */
-  double x = b.x - room, y = b.y - room, w = b.w + 2 * room, h = b.h + 2 * room;
+  const double capacity = 5; /* for marks on the edge */
+  double x = b.x - capacity, y = b.y - capacity, w = b.w + 2 * capacity, h = b.h + 2 * capacity;
   svg_add(s,
           "<svg x=\"%f\" y=\"%f\" width=\"%f\" height=\"%f\" viewBox=\"%f %f "
           "%f %f\">\n",
@@ -235,9 +235,9 @@ static double inside(const panel *p, double y) {
 
 static bar bar_of(const panel *p, size_t group, size_t i) {
   const attend_plot_series *t = &p->is->series[i];
-  double room = p->area.w / (double)p->is->columns;
-  double w = fmin(60, 0.8 * room / (double)p->is->count);
-  double left = p->area.x + room * ((double)group + 0.5) - w * (double)p->is->count / 2;
+  double capacity = p->area.w / (double)p->is->columns;
+  double w = fmin(60, 0.8 * capacity / (double)p->is->count);
+  double left = p->area.x + capacity * ((double)group + 0.5) - w * (double)p->is->count / 2;
   double base = panel_y(p, p->y.log ? p->y.low : 0);
   bar b = {left + w * (double)i, w, inside(p, base), NAN, 0};
   if (group < t->count) b.top = panel_y(p, t->y[group]);

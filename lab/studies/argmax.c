@@ -1,4 +1,4 @@
-/* Argmax attention: the documents' example, its gradients, the temperatures
+/* Argmax attention: the course documents' example, its gradients, the temperatures
  * between it and a softmax, and what training can change.
  *
  * Documents 001 2(a)-(b), 003 3(a)-(b).

@@ -192,7 +192,7 @@ typedef struct {
 
 static attend_status measure(study_run *r, sample *c, double scale, sample_facts *f) {
   const size_t rows = c->rows;
-  const double room = 1 + 1e-9, n = (double)c->keys;
+  const double capacity = 1 + 1e-9, n = (double)c->keys;
   double *norms = NULL, *epsilons = NULL;
   c->desc.scale = (float)scale;
   TRY(study_attend(r, &c->desc, &c->pass));
@@ -205,9 +205,9 @@ static attend_status measure(study_run *r, sample *c, double scale, sample_facts
     epsilons[i] = x.epsilon;
     f->mean += x.norm / (double)rows;
     f->sure += (x.epsilon < 0.01) / (double)rows;
-    f->above_document += x.norm > n * x.epsilon * room;
-    f->above_trace += x.norm > 2 * x.epsilon * room;
-    f->above_half += x.norm > 0.5 * room;
+    f->above_document += x.norm > n * x.epsilon * capacity;
+    f->above_trace += x.norm > 2 * x.epsilon * capacity;
+    f->above_half += x.norm > 0.5 * capacity;
   }
   f->median = study_quantile(norms, rows, 0.5);
   f->low = study_quantile(norms, rows, 0.1);

@@ -115,18 +115,18 @@ static attend_status step_row(study_run *r, table_store *t, int k, double f32, d
 }
 
 static attend_status many_steps(study_run *r, const world *w) {
-  size_t n, room = (size_t)w->n * (size_t)w->ld;
+  size_t n, capacity = (size_t)w->n * (size_t)w->ld;
   const double *steps = study_list(r, "steps", &n);
   float *x = NULL, *y = NULL, *work = NULL;
   int done = 0;
   size_t count = 0;
   table_store *t;
-  TAKE(r, &x, room);
-  TAKE(r, &y, room);
-  TAKE(r, &work, room);
+  TAKE(r, &x, capacity);
+  TAKE(r, &y, capacity);
+  TAKE(r, &work, capacity);
   TRY(study_table(r, &t, "steps", step_columns,
                   "Largest error of an element, over all positions t, after k steps"));
-  memcpy(x, w->p, room * sizeof *x);
+  memcpy(x, w->p, capacity * sizeof *x);
   for (size_t i = 0; i < n; i++) {
     const int k = (int)steps[i];
     double jump;
@@ -156,9 +156,9 @@ static attend_status many_steps(study_run *r, const world *w) {
 /* ---- one step over t ------------------------------------------------------------------ */
 
 static attend_status check_one(study_run *r, const world *w) {
-  const size_t room = (size_t)w->n * (size_t)w->ld;
+  const size_t capacity = (size_t)w->n * (size_t)w->ld;
   float *x = NULL;
-  TAKE(r, &x, room);
+  TAKE(r, &x, capacity);
   TRY(study_claim(r, step_error(w, w->p, 0, 0, w->n), 0, half_ulp * 1.0001,
                   "formula: the library's p_t against sin and cos in double"));
   attend_linear_forward(w->step, w->n, w->p, w->ld, x, w->ld);

@@ -371,14 +371,14 @@ static attend_status locate(study_run *r, const traced *w, depths *d) {
 /* The nodes of the second half of the text: all have much to look at. */
 static attend_status follow(study_run *r, const traced *w, depths *d) {
   const int T = w->shape.rows, from = T / 2;
-  const size_t room = (size_t)(w->shape.layers + 1) * (size_t)T;
+  const size_t capacity = (size_t)(w->shape.layers + 1) * (size_t)T;
   uint8_t *reached = NULL;
   float *share = NULL;
   *d = (depths){.depth = w->shape.layers, .heads = w->shape.heads, .rows = T - from, .total = 1};
   if (d->depth > MOST_DEPTH)
     return study_fail(r, ATTEND_UNSUPPORTED, "the model has over %d layers", MOST_DEPTH);
-  TAKE(r, &reached, room);
-  TAKE(r, &share, room);
+  TAKE(r, &reached, capacity);
+  TAKE(r, &share, capacity);
   for (int n = 0; n <= d->depth; n++) {
     d->n[n] = n;
     d->bound[n] = pow(d->heads + 1, n);

@@ -57,10 +57,10 @@ static void *store_take(report_store *s, size_t bytes) {
   enum { LINE = 64 };
   _Static_assert(sizeof(memory) <= LINE, "a block follows its memory");
   if (bytes > SIZE_MAX - 3 * LINE) return NULL;
-  size_t room = (bytes + 2 * LINE - 1) / LINE * LINE;
-  memory *m = aligned_alloc(LINE, room);
+  size_t capacity = (bytes + 2 * LINE - 1) / LINE * LINE;
+  memory *m = aligned_alloc(LINE, capacity);
   if (!m) return NULL;
-  memset(m, 0, room);
+  memset(m, 0, capacity);
   m->next = s->memory;
   s->memory = m;
   return (char *)m + LINE;

@@ -310,7 +310,7 @@ static attend_status choose(attend_context *ctx, view_run *run, const generating
   s->n = candidates_of(logits, vocab, ATTEND_VIEW_CANDIDATES, s->candidate);
   memcpy(copy, logits, (size_t)vocab * sizeof *logits);
   ATTEND_TRY(attend_choose(ctx, &g->choose, copy, vocab, d->ids, d->n, uniform, &s->id));
-  ATTEND_CHECK(ctx, s->id >= 0, "the model gave no number to choose by");
+  ATTEND_CHECK(ctx, s->id >= 0, "all logits are NaN: the model has no finite weights");
   s->p = exp((double)logits[s->id] - attend_log_sum_exp(vocab, logits));
   s->position = d->n;
   return ATTEND_OK;
@@ -348,8 +348,8 @@ static attend_status generate_one(view_job *j, view_run *run, const generating *
 static attend_status generate(view_job *j, view_run *run, generating *g) {
   attend_context *ctx = j->v->ctx;
   size_t vocab = (size_t)attend_config_get(run->of->config, ATTEND_CONFIG_VOCAB);
-  int room = (int)longest(run, 0) - run->side[1].n;
-  int most = g->new_tokens < room ? g->new_tokens : room;
+  int capacity = (int)longest(run, 0) - run->side[1].n;
+  int most = g->new_tokens < capacity ? g->new_tokens : capacity;
   attend_status status = ATTEND_OK;
   bool end = false;
   ATTEND_TRY(take(ctx, (size_t)(most > 0 ? most : 1) * sizeof *run->steps, "generated tokens",

@@ -34,7 +34,7 @@ typedef struct {
   char *path, *name;
   attend_config *config;
   attend_tokenizer *tokenizer;
-  int (*step_path)(int step, char *path, size_t room, void *user);
+  int (*step_path)(int step, char *path, size_t capacity, void *user);
   void *user;
   view_weights trained, fresh[FRESH], steps[STEPS];
 } view_model;

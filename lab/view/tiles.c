@@ -143,7 +143,7 @@ static attend_status refine(view_job *j, const attend_view_place *p, tile_job *t
   return ATTEND_OK;
 }
 
-/* Neither the run nor its weights make room meanwhile. */
+/* Pins the run and its weights against eviction. */
 static void hold(view_run *run, int by) {
   run->held += by;
   run->weights->held += by;

@@ -92,7 +92,7 @@ typedef struct {
   bool padded;     /* some of its keys are padding: see real */
   bool non_finite; /* some value is NaN or infinite */
   uint8_t real[PANEL];
-  _Alignas(64) unsigned char data[]; /* [G][page_head_bytes] */
+  _Alignas(64) unsigned char data[]; /* [G][head_bytes] of the cache */
 } page;
 
 typedef struct {

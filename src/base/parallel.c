@@ -185,8 +185,8 @@ static bool changed(struct pool *x, moment m) {
   return now.current != m.current || now.limit != m.limit || atomic_load(&x->stop);
 }
 
-/* Who changes something looks at `sleepers` afterwards, who sleeps looks for a
- * change after it counted itself: one of the two sees the other. */
+/* A waker reads `sleepers` after its change; a sleeper checks for changes after it
+ * counted itself: at least one of them sees the other. */
 static void sleep_until_change(struct pool *x, moment m) {
   atomic_fetch_add(&x->sleepers, 1);
   for (;;) {

@@ -134,11 +134,11 @@ static void add_finished(search *s, beams *p, const hypothesis *from, const cand
   double score = score_of(s, c->sum, from->count + 1);
   if (p->n_ended == k && score <= p->ended[k - 1].score) return;
   at = p->n_ended < k ? p->n_ended++ : k - 1;
-  hypothesis room = p->ended[at];
+  hypothesis capacity = p->ended[at];
   for (; at > 0 && score > p->ended[at - 1].score; at--) p->ended[at] = p->ended[at - 1];
-  extend_into(&room, from, c);
-  room.score = score;
-  p->ended[at] = room;
+  extend_into(&capacity, from, c);
+  capacity.score = score;
+  p->ended[at] = capacity;
 }
 
 /* Whether no open beam can still win: sums only fall. */

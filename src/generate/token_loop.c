@@ -47,8 +47,7 @@ int32_t forced_id(const batch *b, int count) {
 
 attend_status fail_not_finite(const batch *b) {
   return fail(b->ctx, ATTEND_IO,
-              "the model gave no number among its logits: the checkpoint "
-              "holds values that are not finite");
+              "all logits are NaN: the checkpoint holds values that are not finite");
 }
 
 void report_done(const batch *b, const continuation *one) {

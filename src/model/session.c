@@ -493,7 +493,7 @@ static void reorder_last(attend_session *r, const int32_t *parents) {
 }
 
 attend_status attend_session_reorder(attend_session *r, const int32_t *parents) {
-  ATTEND_CHECK(r->ctx, r->self, "%s has no decoder whose sequences have parents",
+  ATTEND_CHECK(r->ctx, r->self, "%s has no decoder: there are no sequences to reorder",
                r->model->config.family);
   for (int b = 0; b < r->batch; b++)
     ATTEND_CHECK(r->ctx, parents[b] >= 0 && parents[b] < r->batch,

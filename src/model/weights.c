@@ -92,8 +92,8 @@ attend_status model_open(attend_model *m) {
   bool own = c->norms == ATTEND_NORM_AFTER || c->norms == ATTEND_NORM_BOTH;
   if (c->parts == ATTEND_BOTH && (own || c->parallel))
     return fail(m->ctx, ATTEND_UNSUPPORTED,
-                "cross-attention stands between norms before its branch or "
-                "after the sum, and not beside an mlp");
+                "an encoder-decoder has norms before its branches or after the sum, and no "
+                "parallel branches");
   ATTEND_TRY(open_side(m, ATTEND_ENCODER, &c->encoder, &m->encoder));
   ATTEND_TRY(open_side(m, ATTEND_DECODER, &c->decoder, &m->decoder));
   if (c->position != ATTEND_POSITIONS_ROTARY) return ATTEND_OK;

@@ -71,8 +71,8 @@ static void spell_mask(const attend_filler *f, int number, char own[LONGEST_MASK
 /* Masks beyond the last that is allowed stay as they are. */
 static attend_status find_masks(attend_filler *f, const char *text, size_t length, masked_text *m) {
   char own[LONGEST_MASK];
-  size_t room = size_add(length, MOST_MASKS * LONGEST_MASK + 1);
-  ATTEND_TRY(take(&f->own, room, "a masked text", &m->text));
+  size_t capacity = size_add(length, MOST_MASKS * LONGEST_MASK + 1);
+  ATTEND_TRY(take(&f->own, capacity, "a masked text", &m->text));
   for (size_t at = 0; at < length;) {
     spell_mask(f, m->masks, own);
     size_t n = m->masks < MOST_MASKS ? mask_at(text + at, length - at, own) : 0;

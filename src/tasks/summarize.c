@@ -36,9 +36,9 @@ static attend_status check_model(const attend_model *model) {
 static attend_status bound_words(attend_summarizer *s, unsigned given) {
   int words = s->max_words ? s->max_words : s->min_words;
   if (!words) return ATTEND_OK;
-  int room = TOKENS_PER_WORD * words + TOKENS / 4;
-  if (!(given & ATTEND_SUMMARY_MAX_NEW) && (s->max_words || room > s->how.max_new))
-    s->how.max_new = room;
+  int needed = TOKENS_PER_WORD * words + TOKENS / 4;
+  if (!(given & ATTEND_SUMMARY_MAX_NEW) && (s->max_words || needed > s->how.max_new))
+    s->how.max_new = needed;
   s->how.min_new = 0;
   return word_bounds_create(s->model, s->tokenizer, s->min_words, s->max_words, &s->words);
 }

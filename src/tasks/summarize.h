@@ -83,10 +83,10 @@ typedef struct {
   unit *unit;
   size_t count, capacity;
   attend_encoding *encoding;
-  int room; /* tokens that a part may have */
+  int part_tokens; /* the most tokens of a part */
 } units;
 
-/* With the room that prefix and special tokens leave. */
+/* The limit is the context less prefix and special tokens. */
 attend_status units_open(const attend_summarizer *s, units *u);
 void units_close(units *u);
 attend_status units_add(units *u, const char *text, size_t start, size_t end, bool ends_paragraph);

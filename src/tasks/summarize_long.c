@@ -246,7 +246,7 @@ const attend_long_state *attend_long_summary_state(const attend_long_summary *x)
   attend_long_state state = {.tokens = x->tokens,
                              .levels = x->levels,
                              .written = x->written,
-                             .part_tokens = x->u.room,
+                             .part_tokens = x->u.part_tokens,
                              .cut = x->cut,
                              .journaled = x->journaled,
                              .other_form = x->other != NULL};
@@ -287,7 +287,7 @@ double attend_long_summary_bytes(const attend_long_summary *x) {
   double base =
       PROGRAM + (double)attend_model_bytes(x->s.model) + rows + 3.0 * (double)x->document.length;
   if (x->reading) return base + (double)attend_long_summary_state(x)->bytes + batch_bytes(&x->s, 1);
-  return base + batch_bytes(&x->s, x->s.context ? x->s.context : x->u.room);
+  return base + batch_bytes(&x->s, x->s.context ? x->s.context : x->u.part_tokens);
 }
 
 int attend_long_summary_count(const attend_long_summary *x, int level) {

@@ -25,8 +25,9 @@ attend_status units_open(const attend_summarizer *s, units *u) {
   if (!status) status = attend_encode(u->encoding, s->prefix, strlen(s->prefix), NULL);
   if (status) return status;
   int context = s->context ? s->context : USUAL;
-  u->room = context - (int)u->encoding->count - SPARE;
-  if (u->room < LEAST) u->room = LEAST; /* what does not fit is truncated and counted */
+  u->part_tokens = context - (int)u->encoding->count - SPARE;
+  if (u->part_tokens < LEAST)
+    u->part_tokens = LEAST; /* what does not fit is truncated and counted */
   return ATTEND_OK;
 }
 
@@ -61,9 +62,10 @@ static size_t last_word(const attend_encoding *e, const char *text, size_t lengt
 static attend_status put_pieces(units *u, const char *text, size_t start, size_t end,
                                 bool ends_paragraph) {
   const attend_encoding *e = u->encoding;
-  size_t room = (size_t)u->room, at = start;
+  const size_t limit = (size_t)u->part_tokens;
+  size_t at = start;
   for (size_t i = 0; i < e->count;) {
-    size_t most = i + room < e->count ? i + room : e->count;
+    size_t most = i + limit < e->count ? i + limit : e->count;
     size_t next = most < e->count ? last_word(e, text + start, end - start, i, most) : most;
     size_t stop = next < e->count ? start + e->end[next - 1] : end;
     if (stop > at || next == e->count)
@@ -76,7 +78,8 @@ static attend_status put_pieces(units *u, const char *text, size_t start, size_t
 
 attend_status units_add(units *u, const char *text, size_t start, size_t end, bool ends_paragraph) {
   ATTEND_TRY(count_tokens(u, text + start, end - start));
-  if (u->encoding->count > (size_t)u->room) return put_pieces(u, text, start, end, ends_paragraph);
+  if (u->encoding->count > (size_t)u->part_tokens)
+    return put_pieces(u, text, start, end, ends_paragraph);
   return put(u, (unit){start, end, (int)u->encoding->count, ends_paragraph});
 }
 
@@ -96,7 +99,7 @@ attend_status units_read(units *u, const char *text, size_t length) {
  * tokens, which repeats the one before it, begins no part. */
 static bool closes(const units *u, int tokens, int share, size_t at) {
   if (!u->unit[at].tokens) return false;
-  return tokens + u->unit[at].tokens > u->room || tokens >= share ||
+  return tokens + u->unit[at].tokens > u->part_tokens || tokens >= share ||
          (u->unit[at - 1].ends_paragraph && 4 * tokens >= 3 * share);
 }
 
@@ -104,7 +107,7 @@ attend_status parts_cut(const units *u, int least, part **parts, int *count) {
   int64_t total = 0;
   int tokens = 0, n = 0;
   for (size_t i = 0; i < u->count; i++) total += u->unit[i].tokens;
-  int64_t needed = (total + u->room - 1) / u->room;
+  int64_t needed = (total + u->part_tokens - 1) / u->part_tokens;
   if (needed < least) needed = least;
   int share = needed > 1 ? (int)((total + needed - 1) / needed) : WHOLE;
   ATTEND_TRY(take(u->ctx, size_times(u->count, sizeof **parts), "parts", parts));
@@ -408,7 +411,7 @@ attend_status tree_write(attend_long_summary *x) {
 
 static void set_inner(attend_long_summary *x) {
   attend_generate_options *how = &x->inner.how;
-  int half = x->u.room / 2 - 2;
+  int half = x->u.part_tokens / 2 - 2;
   x->inner = x->s;
   how->samples = 1;
   how->temperature = 0;

@@ -29,7 +29,7 @@ attend_status scratch_start(attend_context *ctx, scratch *s) {
 }
 
 void scratch_begin(scratch *s, size_t length) {
-  s->room = MOST_GROWTH * length + MOST_PREFIXES;
+  s->capacity = MOST_GROWTH * length + MOST_PREFIXES;
   s->work = WORK_EACH * length + WORK_FREE;
 }
 
@@ -128,17 +128,17 @@ static size_t at_most(size_t n, size_t most) { return n < most ? n : most; }
 
 /* Truncates the longer text first until both are equal; an odd remainder goes to the
  * first. */
-static void truncate_pair(const template *around, size_t room, size_t *a, size_t *b) {
+static void truncate_pair(const template *around, size_t capacity, size_t *a, size_t *b) {
   size_t low = 0, high = (*a > *b ? *a : *b) + 1;
   while (high - low > 1) {
     size_t level = low + (high - low) / 2;
-    bool fits = ids_of(around, at_most(*a, level), at_most(*b, level)) <= room;
+    bool fits = ids_of(around, at_most(*a, level), at_most(*b, level)) <= capacity;
     *(fits ? &low : &high) = level;
   }
   size_t less_a = at_most(*a, low), less_b = at_most(*b, low);
   size_t more_a = at_most(*a, low + 1), more_b = at_most(*b, low + 1);
-  if (ids_of(around, more_a, less_b) <= room) less_a = more_a;
-  if (ids_of(around, less_a, more_b) <= room) less_b = more_b;
+  if (ids_of(around, more_a, less_b) <= capacity) less_a = more_a;
+  if (ids_of(around, less_a, more_b) <= capacity) less_b = more_b;
   *a = less_a;
   *b = less_b;
 }

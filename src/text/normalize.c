@@ -615,7 +615,7 @@ static attend_status put_step(scratch *s, const step *st, const view *v, size_t 
 }
 
 attend_status check_growth(const scratch *s, size_t bytes) {
-  return bytes <= s->room ? ATTEND_OK : aligned_too_long(s->ctx);
+  return bytes <= s->capacity ? ATTEND_OK : aligned_too_long(s->ctx);
 }
 
 /* Charges the longest intermediate text against the budget: what a later step
@@ -630,13 +630,13 @@ attend_status normalize(const attend_tokenizer *t, scratch *s, view v, view *res
     if (v.length && rough == v.length) continue;
     turn = !turn;
     out->length = 0;
-    out->most = s->room;
+    out->most = s->capacity;
     ATTEND_TRY(put_step(s, st, &v, rough, out));
     v = aligned_view(out);
     if (v.length > longest) longest = v.length;
   }
   ATTEND_TRY(check_growth(s, longest));
-  s->room -= longest;
+  s->capacity -= longest;
   *result = v;
   return ATTEND_OK;
 }

@@ -286,7 +286,7 @@ static attend_status cut_plain(const cutting *c, view v) {
   ATTEND_TRY(split_text(c->t, c->s, &v, &spans, &count));
   size_t more = v.length > before ? v.length - before : 0;
   ATTEND_TRY(check_growth(c->s, more));
-  c->s->room -= more;
+  c->s->capacity -= more;
   return c->sink->words(c->sink->user, &v, spans, count);
 }
 

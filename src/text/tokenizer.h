@@ -389,7 +389,7 @@ typedef struct scratch {
   void *match;      /* PCRE2's match data */
   void *limits;     /* PCRE2's match context */
   bool first, last; /* the chunk starts, ends its text */
-  size_t room;      /* bytes that the text may still grow by */
+  size_t capacity;  /* bytes that the text may still grow by */
   size_t work;      /* regular expression steps still allowed */
   double carry;     /* unigram: the score before the word */
 } scratch;

@@ -410,8 +410,8 @@ static attend_status read_kind(reader *r) {
   return read_text(r);
 }
 
-/* It is read and not mapped: whoever shortens a mapped file ends the process that
- * looks at it. Its ids, which stay, take about as much memory as its bytes, which do
+/* Files are read and not mapped: truncating a mapped file kills the process that
+ * reads it. Its ids, which stay, take about as much memory as its bytes, which do
  * not. */
 static attend_status read_file(reader *r) {
   attend_corpus *c = r->c;

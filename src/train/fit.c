@@ -194,7 +194,7 @@ static attend_status resume(attend_fit *f) {
   if (same) read_tally(f, notes);
   attend_json_free(notes);
   ATTEND_CHECK(f->ctx, same,
-               "the texts that %.300s was measured with have changed, so that "
+               "the validation texts of %.300s have changed, so that "
                "losses cannot be compared: give the same validation texts, or "
                "train %.300s/best further into another folder",
                f->folder, f->folder);

@@ -29,9 +29,9 @@ enum { HEAD_ROWS_AT_ONCE = 256 };
 /* Buffers of a head that copies; P: padded width. */
 typedef struct {
   float *keys, *d_keys;       /* [encoder rows][P] */
-  float *queries, *d_queries; /* [HEAD][P] */
-  float *gates;               /* [HEAD][16], then their gradients */
-  float *weights;             /* [HEAD][encoder length], then the scores' */
+  float *queries, *d_queries; /* [HEAD_ROWS_AT_ONCE][P] */
+  float *gates;               /* [HEAD_ROWS_AT_ONCE][16], then their gradients */
+  float *weights;             /* [HEAD_ROWS_AT_ONCE][encoder length], then the scores' */
 } trainer_copy;
 
 typedef struct {
@@ -59,11 +59,11 @@ struct attend_trainer {
   size_t plan_bytes;
   float *h, *act; /* [rows][..]: a branch's input; the activation's output */
   back_work back;
-  int32_t *head_row, *head_target; /* [HEAD] */
-  float *head_rows;                /* [HEAD][..] x, y, dx, dy */
-  float *logits;                   /* [HEAD][padded V] */
+  int32_t *head_row, *head_target; /* [HEAD_ROWS_AT_ONCE] */
+  float *head_rows;                /* [HEAD_ROWS_AT_ONCE][..] x, y, dx, dy */
+  float *logits;                   /* [HEAD_ROWS_AT_ONCE][padded V] */
   float *capped;                   /* the same before a soft cap */
-  float *losses;                   /* [HEAD] */
+  float *losses;                   /* [HEAD_ROWS_AT_ONCE] */
   trainer_copy copy;
 };
 

@@ -102,7 +102,7 @@ sed -n 2p "$work/three" | cmp - "$work/out" || fail "draws depend on --samples"
 run 0 "${drawn[@]}" --seed 1
 sed -n 2p "$work/three" | cmp -s - "$work/out" && fail "every seed draws the same"
 run 0 "${drawn[@]}" --seed random
-seed=$(sed -n 's/^attend: --seed \([0-9]*\) writes this again$/\1/p' "$work/err")
+seed=$(sed -n 's/^attend: --seed \([0-9]*\) gives this output again$/\1/p' "$work/err")
 cp "$work/out" "$work/random"
 run 0 "${drawn[@]}" --seed "$seed"
 cmp "$work/out" "$work/random" || fail "--seed random does not say its seed"

@@ -158,7 +158,7 @@ same small/bert model.safetensors
 remove_hub
 mkdir -p "$bert/blobs"
 head -c 3000000 /dev/zero >"$blob.incomplete"
-complains 1 'another hash .*thrown away: pull again' pull hf:small/bert \
+complains 1 'announced hash and was deleted: pull again' pull hf:small/bert \
   model.safetensors
 run 0 pull hf:small/bert model.safetensors
 same small/bert model.safetensors
@@ -166,13 +166,13 @@ same small/bert model.safetensors
 # Wrong bytes are thrown away.
 remove_hub
 switches wrong=1
-complains 1 'another hash .*thrown away: pull again' pull hf:small/bert
+complains 1 'announced hash and was deleted: pull again' pull hf:small/bert
 [[ ! -e $blob && ! -e $blob.incomplete ]] || fail "wrong bytes are kept"
 [[ ! -e $bert/refs/main ]] || fail "half a model has a name"
 complains 1 'run attend pull' tokenize hf:small/bert x
 remove_hub
 switches etag=0123456789012345678901234567890123456789
-complains 1 'another hash' pull hf:small/bert config.json
+complains 1 'announced hash' pull hf:small/bert config.json
 [[ -z $(ls "$bert/blobs") ]] || fail "wrong bytes are kept"
 
 # A server in trouble is asked again, and not for ever.

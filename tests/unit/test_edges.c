@@ -1,4 +1,4 @@
-/* Edges that once cut: ragged rows that fill whole lanes, biases shared by heads
+/* Regressions at edge cases: ragged rows that fill whole lanes, biases shared by heads
  * over tiles, scales that are tiny, huge or more than an f32 holds. */
 #include <math.h>
 
