@@ -103,8 +103,7 @@ static int complain_npm(const npm_pull *n, const char *words) {
     return complain("npm knows no %s: check the name and the version", n->spec);
   if (strstr(words, "code EINTEGRITY"))
     return complain(
-        "%s came with another hash than its registry announced and was thrown away: "
-        "pull again",
+        "%s does not have the hash its registry announced and was deleted: pull again",
         n->spec);
   return complain("npm could not get %s (%s): check the name and the network", n->spec, reason);
 }

@@ -94,7 +94,7 @@ complains 1 'npm knows no nobody' pull npm:nobody
 complains 1 'npm knows no' pull npm:@tests/mini@9.9.9
 rm -rf "$cache" "$npm_config_cache"
 switches integrity=1
-complains 1 'announced hash and was deleted' pull npm:@tests/mini@1.2.0
+complains 1 'hash its registry announced and was deleted' pull npm:@tests/mini@1.2.0
 [[ ! -e $cache/@tests && ! -e $cache/.private ]] || fail "something is left"
 npm_config_registry=http://127.0.0.1:1/ complains 1 'npm could not get' \
   pull npm:@tests/mini

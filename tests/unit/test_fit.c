@@ -240,7 +240,7 @@ TEST(options_that_do_not_fit) {
   w.how.size = sizeof w.how;
   w.how.valid = cut(w.ctx, w.texts, 1);
   CHECK_EQ(fit(&w, "whole"), ATTEND_INVALID);
-  CHECK_SAYS(attend_message(w.ctx), "measured with have changed");
+  CHECK_SAYS(attend_message(w.ctx), "the validation texts of");
   attend_batches_free(w.how.valid);
   w.how.valid = valid;
   w.how.average = 2;
