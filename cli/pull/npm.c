@@ -102,9 +102,8 @@ static int complain_npm(const npm_pull *n, const char *words) {
   if (strstr(words, "code E404") || strstr(words, "code ETARGET"))
     return complain("npm knows no %s: check the name and the version", n->spec);
   if (strstr(words, "code EINTEGRITY"))
-    return complain(
-        "%s does not have the hash its registry announced and was deleted: pull again",
-        n->spec);
+    return complain("%s does not have the hash its registry announced and was deleted: pull again",
+                    n->spec);
   return complain("npm could not get %s (%s): check the name and the network", n->spec, reason);
 }
 
