@@ -81,7 +81,8 @@ static attend_status shares_of(study_run *r, const attend_desc *d, const study_p
 
 static double largest(const float *x, size_t n) {
   double most = 0;
-  for (size_t i = 0; i < n; i++) most = fmax(most, fabs((double)x[i]));
+  for (size_t i = 0; i < n; i++)
+    if (fabs((double)x[i]) > most) most = fabs((double)x[i]);
   return most;
 }
 
@@ -91,8 +92,9 @@ static void reach_of(const attend_desc *d, const float *v, const float *o, denom
   for (size_t m = 0; m < width; m++) {
     double low = INFINITY, high = -INFINITY;
     for (size_t j = 0; j < keys; j++) {
-      low = fmin(low, (double)v[j * width + m]);
-      high = fmax(high, (double)v[j * width + m]);
+      double x = (double)v[j * width + m];
+      if (x < low) low = x; /* fmin of a float makes gcc 12 fail on Arm */
+      if (x > high) high = x;
     }
     for (size_t i = 0; i < n; i++) {
       double x = (double)o[i * width + m];
