@@ -164,50 +164,50 @@ int table_print(const table *t, FILE *out) {
 
 /* ---- JSON ------------------------------------------------------------------ */
 
-static void put_cell(attend_json_writer *w, const column *of, const cell *at) {
-  attend_json_member(w, of->name);
+static void put_cell(json_writer *w, const column *of, const cell *at) {
+  json_member(w, of->name);
   if (at->text)
-    attend_json_put_string(w, at->text);
+    json_put_string(w, at->text);
   else if (of->kind == CELL_OK && !isnan(at->number))
-    attend_json_put_boolean(w, at->number != 0);
+    json_put_boolean(w, at->number != 0);
   else
-    attend_json_put_number(w, at->number);
+    json_put_number(w, at->number);
 }
 
-static attend_json_writer open_rows(attend_context *ctx, FILE *out) {
-  attend_json_writer w = attend_json_writer_file(ctx, out);
-  attend_json_open(&w, '[');
+static json_writer open_rows(attend_context *ctx, FILE *out) {
+  json_writer w = json_writer_file(ctx, out);
+  json_open(&w, '[');
   return w;
 }
 
-attend_json_writer json_rows_open(attend_context *ctx) { return open_rows(ctx, stdout); }
+json_writer json_rows_open(attend_context *ctx) { return open_rows(ctx, stdout); }
 
-void json_row_open(attend_json_writer *w) {
-  attend_json_indent(w, true);
-  attend_json_open(w, '{');
-  attend_json_indent(w, false);
+void json_row_open(json_writer *w) {
+  json_indent(w, true);
+  json_open(w, '{');
+  json_indent(w, false);
 }
 
-int json_rows_close(attend_json_writer *w, attend_context *ctx) {
-  attend_json_indent(w, true);
-  attend_json_close(w, ']');
-  attend_status status = attend_json_finish(w);
-  attend_json_writer_free(w);
+int json_rows_close(json_writer *w, attend_context *ctx) {
+  json_indent(w, true);
+  json_close(w, ']');
+  attend_status status = json_finish(w);
+  json_writer_free(w);
   return status ? complain_status(ctx, status) : EXIT_OK;
 }
 
-void table_put_members(const table *t, size_t row, attend_json_writer *w) {
+void table_put_members(const table *t, size_t row, json_writer *w) {
   for (int c = 0; c < t->width; c++)
     if (*t->columns[c].name)
       put_cell(w, &t->columns[c], &t->cells[row * (size_t)t->width + (size_t)c]);
 }
 
 int table_print_json(const table *t, attend_context *ctx, FILE *out) {
-  attend_json_writer w = open_rows(ctx, out);
+  json_writer w = open_rows(ctx, out);
   for (size_t r = 0; r < t->rows; r++) {
     json_row_open(&w);
     table_put_members(t, r, &w);
-    attend_json_close(&w, '}');
+    json_close(&w, '}');
   }
   return json_rows_close(&w, ctx);
 }

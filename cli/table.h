@@ -2,7 +2,7 @@
 #ifndef CLI_TABLE_H
 #define CLI_TABLE_H
 
-#include "attend/json.h"
+#include "base/json_write.h"
 #include "text.h"
 
 typedef enum {
@@ -50,27 +50,16 @@ void table_free(table *t);
 int table_finish(table *t, attend_context *ctx, bool json);
 
 /* A list of JSON objects on the standard output, one line each. */
-attend_json_writer json_rows_open(attend_context *ctx);
-void json_row_open(attend_json_writer *w);
+json_writer json_rows_open(attend_context *ctx);
+void json_row_open(json_writer *w);
 /* The members of a row, for an object that has more. */
-void table_put_members(const table *t, size_t row, attend_json_writer *w);
+void table_put_members(const table *t, size_t row, json_writer *w);
 /* Frees the writer; an exit code. */
-int json_rows_close(attend_json_writer *w, attend_context *ctx);
+int json_rows_close(json_writer *w, attend_context *ctx);
 
 /* "12.3 ms", "1.5 MiB", "51.5 G". */
 void format_cell(cell_kind kind, double number, char *text, size_t size);
 /* Prints an error unless everything written to the stream arrived. */
 int check_written(FILE *out, const char *name);
-
-/* NULL and non-finite numbers become null. */
-static inline void json_text(attend_json_writer *w, const char *name, const char *text) {
-  attend_json_member_string(w, name, text);
-}
-static inline void json_number(attend_json_writer *w, const char *name, double number) {
-  attend_json_member_number(w, name, number);
-}
-static inline void json_truth(attend_json_writer *w, const char *name, bool truth) {
-  attend_json_member_boolean(w, name, truth);
-}
 
 #endif

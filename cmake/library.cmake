@@ -6,7 +6,7 @@
 #   attend_lab         libattend-lab.so: studies, designs, plots, scores
 #   attend_lab_static  libattend-lab.a
 #   attend_internal    both with every name, for the tests; not installed
-# What lab/ uses of src/ beyond the public headers is marked FOR_LAB (base/base.h) and
+# What lab/ and cli/ use of src/ beyond the public headers is marked FOR_LAB (base/for_lab.h) and
 # exported as attendlab_NAME: the two libraries must be of one version.
 include(cmake/isa.cmake)
 

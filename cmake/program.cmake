@@ -1,4 +1,5 @@
-# The program: build/attend, on the public headers alone.
+# The program: build/attend, on the public headers, lab/page, lab/pictures and
+# src/base/json_write.h.
 file(GLOB cli_sources CONFIGURE_DEPENDS cli/*.c cli/*/*.c
      lab/page/*.c lab/pictures/*.c lab/svg/*.c)
 if(NOT cli_sources)
@@ -15,7 +16,8 @@ set_source_files_properties(cli/design/specs.c PROPERTIES
   COMPILE_DEFINITIONS DESIGN_FOLDER="${PROJECT_SOURCE_DIR}/models/designs")
 add_executable(attend_cli ${cli_sources})
 target_include_directories(attend_cli PRIVATE ${PROJECT_SOURCE_DIR}/cli
-                                              ${PROJECT_SOURCE_DIR}/lab)
+                                              ${PROJECT_SOURCE_DIR}/lab
+                                              ${PROJECT_SOURCE_DIR}/src)
 set_target_properties(attend_cli PROPERTIES OUTPUT_NAME attend)
 target_link_libraries(attend_cli PRIVATE attend_lab_static ${ATTEND_PULL_LIBRARIES})
 target_compile_definitions(attend_cli PRIVATE ${ATTEND_PULL_DEFINITIONS})

@@ -142,22 +142,22 @@ static void add_row(table *t, const attend_form_result *f) {
   table_add(t, row);
 }
 
-static void put_heads(attend_json_writer *w, const attend_comparison *c, const char *name,
+static void put_heads(json_writer *w, const attend_comparison *c, const char *name,
                       const double *values) {
   int layers, heads;
   attend_comparison_shape(c, &layers, &heads);
-  attend_json_member(w, name);
-  attend_json_open(w, '[');
+  json_member(w, name);
+  json_open(w, '[');
   for (int l = 0; l < layers; l++) {
-    attend_json_open(w, '[');
-    for (int h = 0; h < heads; h++) attend_json_put_number(w, values[l * heads + h]);
-    attend_json_close(w, ']');
+    json_open(w, '[');
+    for (int h = 0; h < heads; h++) json_put_number(w, values[l * heads + h]);
+    json_close(w, ']');
   }
-  attend_json_close(w, ']');
+  json_close(w, ']');
 }
 
 static int print_json(const table *t, attend_context *ctx, const attend_comparison *c) {
-  attend_json_writer w = json_rows_open(ctx);
+  json_writer w = json_rows_open(ctx);
   const attend_form_result *f;
   for (int i = 0; (f = attend_comparison_get(c, i)); i++) {
     json_row_open(&w);
@@ -166,7 +166,7 @@ static int print_json(const table *t, attend_context *ctx, const attend_comparis
       put_heads(&w, c, "attention_heads", f->attention_heads);
       put_heads(&w, c, "direct_heads", f->direct_heads);
     }
-    attend_json_close(&w, '}');
+    json_close(&w, '}');
   }
   return json_rows_close(&w, ctx);
 }

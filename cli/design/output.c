@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attend/plot.h"
 #include "design/show.h"
 #include "folders.h"
 #include "pictures/pictures.h"
@@ -417,26 +418,35 @@ static int write_picture(const designed *g, const design_options *o, bool svg) {
 
 /* ---- JSON and pages ---------------------------------------------------------------- */
 
-static int put_json(attend_json_writer *w, const designed *all, int n) {
+static attend_status put_design(json_writer *w, const designed *g) {
+  char *json;
+  size_t length;
+  attend_status status = attend_design_json(g->ctx, g->d, &g->r, &json, &length);
+  if (!status) json_put_json(w, json, length);
+  attend_plot_free(g->ctx, json);
+  return status;
+}
+
+static int put_json(json_writer *w, const designed *all, int n) {
   attend_status status = ATTEND_OK;
-  attend_json_open(w, '{');
-  json_text(w, "version", attend_version());
-  attend_json_member(w, "designs");
-  attend_json_open(w, '[');
-  for (int i = 0; i < n && !status; i++) status = attend_design_json(w, all[i].d, &all[i].r);
-  attend_json_close(w, ']');
-  attend_json_close(w, '}');
-  if (!status) status = attend_json_finish(w);
+  json_open(w, '{');
+  json_member_string(w, "version", attend_version());
+  json_member(w, "designs");
+  json_open(w, '[');
+  for (int i = 0; i < n && !status; i++) status = put_design(w, &all[i]);
+  json_close(w, ']');
+  json_close(w, '}');
+  if (!status) status = json_finish(w);
   return status ? complain_status(all[0].ctx, status) : EXIT_OK;
 }
 
 static int write_json(const designed *all, int n, const char *path, bool page) {
-  attend_json_writer w = attend_json_writer_text(all[0].ctx);
+  json_writer w = json_writer_text(all[0].ctx);
   int code = put_json(&w, all, n);
   if (!code)
     code = page ? view_write_page(all[0].ctx, path, "design", w.text, w.length)
                 : view_write_bytes(all[0].ctx, path, w.text, w.length);
-  attend_json_writer_free(&w);
+  json_writer_free(&w);
   return code;
 }
 

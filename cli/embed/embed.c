@@ -50,7 +50,7 @@ typedef struct {
   size_t window_bytes, bytes; /* of text: of the window; before it */
   size_t texts, tokens, empty;
   double started;
-  attend_json_writer w;
+  json_writer w;
   attend_draft *draft; /* of --out; NULL: not open */
   size_t rows;         /* written to it */
   float *query;        /* [width] the vector of --search */
@@ -138,39 +138,39 @@ static int add_vector(embed_run *run, const float *vector) {
   return status ? complain_status(run->m.ctx, status) : EXIT_OK;
 }
 
-static void put_pair(attend_json_writer *w, const char *name, size_t a, size_t b) {
-  attend_json_member(w, name);
-  attend_json_open(w, '[');
-  attend_json_put_integer(w, (int64_t)a);
-  attend_json_put_integer(w, (int64_t)b);
-  attend_json_close(w, ']');
+static void put_pair(json_writer *w, const char *name, size_t a, size_t b) {
+  json_member(w, name);
+  json_open(w, '[');
+  json_put_integer(w, (int64_t)a);
+  json_put_integer(w, (int64_t)b);
+  json_close(w, ']');
 }
 
-static void put_header(const embed_run *run, attend_json_writer *w) {
+static void put_header(const embed_run *run, json_writer *w) {
   size_t width = (size_t)run->window.width;
-  attend_json_open(w, '{');
-  attend_json_member(w, "__metadata__");
-  attend_json_open(w, '{');
-  json_text(w, "model", attend_config_family(attend_model_config(run->m.model)));
-  json_text(w, "pool", attend_pooling_name(attend_embedder_pooling(run->e)));
-  json_text(w, "length", run->o->raw ? "any" : "1");
-  attend_json_close(w, '}');
-  attend_json_member(w, "embeddings");
-  attend_json_open(w, '{');
-  json_text(w, "dtype", "F32");
+  json_open(w, '{');
+  json_member(w, "__metadata__");
+  json_open(w, '{');
+  json_member_string(w, "model", attend_config_family(attend_model_config(run->m.model)));
+  json_member_string(w, "pool", attend_pooling_name(attend_embedder_pooling(run->e)));
+  json_member_string(w, "length", run->o->raw ? "any" : "1");
+  json_close(w, '}');
+  json_member(w, "embeddings");
+  json_open(w, '{');
+  json_member_string(w, "dtype", "F32");
   put_pair(w, "shape", run->rows, width);
   put_pair(w, "data_offsets", 0, run->rows * width * sizeof(float));
-  attend_json_close(w, '}');
-  attend_json_close(w, '}');
+  json_close(w, '}');
+  json_close(w, '}');
 }
 
 static int finish_file(embed_run *run) {
   const embed_options *o = run->o;
   unsigned char header[8 + HEADER];
   double seconds = seconds_now() - run->started;
-  attend_json_writer w = attend_json_writer_text(run->m.ctx);
+  json_writer w = json_writer_text(run->m.ctx);
   put_header(run, &w);
-  attend_status status = attend_json_finish(&w);
+  attend_status status = json_finish(&w);
   if (!status) {
     memset(header, ' ', sizeof header); /* the JSON has some 200 bytes */
     for (int i = 0; i < 8; i++) header[i] = (unsigned char)((uint64_t)HEADER >> 8 * i);
@@ -178,7 +178,7 @@ static int finish_file(embed_run *run) {
     rewind(attend_draft_file(run->draft));
     status = attend_draft_put(run->draft, header, sizeof header);
   }
-  attend_json_writer_free(&w);
+  json_writer_free(&w);
   if (!status) {
     status = attend_draft_keep(run->draft);
     run->draft = NULL;
@@ -251,28 +251,27 @@ static double nine_digits(float x) {
   return strtod(text, NULL);
 }
 
-static void put_cosines(attend_json_writer *w, const embed_window *window, int i) {
-  attend_json_member(w, "cosines");
-  attend_json_open(w, '[');
+static void put_cosines(json_writer *w, const embed_window *window, int i) {
+  json_member(w, "cosines");
+  json_open(w, '[');
   for (int j = 0; j < window->count; j++)
-    attend_json_put_number(w, nine_digits((float)attend_cosine(
-                                  vector_at(window, i), vector_at(window, j), window->width)));
-  attend_json_close(w, ']');
+    json_put_number(w, nine_digits((float)attend_cosine(vector_at(window, i), vector_at(window, j),
+                                                        window->width)));
+  json_close(w, ']');
 }
 
 /* One object: text, tokens, vector, and its cosines with all texts if `cosines`. */
-static void put_embedding(attend_json_writer *w, const embed_window *window, int i, bool cosines) {
+static void put_embedding(json_writer *w, const embed_window *window, int i, bool cosines) {
   json_row_open(w);
-  attend_json_member(w, "text");
-  attend_json_put_bytes(w, window->text[i], window->length[i]);
-  json_number(w, "tokens", window->tokens[i]);
-  attend_json_member(w, "vector");
-  attend_json_open(w, '[');
-  for (int j = 0; j < window->width; j++)
-    attend_json_put_number(w, nine_digits(vector_at(window, i)[j]));
-  attend_json_close(w, ']');
+  json_member(w, "text");
+  json_put_bytes(w, window->text[i], window->length[i]);
+  json_member_number(w, "tokens", window->tokens[i]);
+  json_member(w, "vector");
+  json_open(w, '[');
+  for (int j = 0; j < window->width; j++) json_put_number(w, nine_digits(vector_at(window, i)[j]));
+  json_close(w, ']');
   if (cosines) put_cosines(w, window, i);
-  attend_json_close(w, '}');
+  json_close(w, '}');
 }
 
 /* ---- the nearest ------------------------------------------------------------------------- */

@@ -231,103 +231,102 @@ static int print_table(const rouge_run *run) {
 
 /* ---- JSON --------------------------------------------------------------------------- */
 
-static void put_interval(attend_json_writer *w, const char *name, const attend_interval *i) {
-  attend_json_member(w, name);
+static void put_interval(json_writer *w, const char *name, const attend_interval *i) {
+  json_member(w, name);
   if (!i) {
-    attend_json_put_null(w);
+    json_put_null(w);
     return;
   }
-  attend_json_indent(w, false);
-  attend_json_open(w, '{');
-  json_number(w, "mean", i->mean);
-  json_number(w, "low", i->low);
-  json_number(w, "high", i->high);
-  attend_json_close(w, '}');
-  attend_json_indent(w, true);
+  json_indent(w, false);
+  json_open(w, '{');
+  json_member_number(w, "mean", i->mean);
+  json_member_number(w, "low", i->low);
+  json_member_number(w, "high", i->high);
+  json_close(w, '}');
+  json_indent(w, true);
 }
 
-static void put_scores(attend_json_writer *w, const rouge_run *run) {
-  attend_json_member(w, "scores");
-  attend_json_open(w, '{');
+static void put_scores(json_writer *w, const rouge_run *run) {
+  json_member(w, "scores");
+  json_open(w, '{');
   for (int k = 0; k < kinds_of(run); k++) {
     const attend_interval *mean = run->report.mean + kinds[k].at;
-    attend_json_member(w, kinds[k].name);
-    attend_json_open(w, '{');
+    json_member(w, kinds[k].name);
+    json_open(w, '{');
     put_interval(w, "precision", &mean[0]);
     put_interval(w, "recall", &mean[1]);
     put_interval(w, "f1", &mean[2]);
-    attend_json_close(w, '}');
+    json_close(w, '}');
   }
-  attend_json_close(w, '}');
+  json_close(w, '}');
 }
 
-static void put_source(attend_json_writer *w, const rouge_options *o) {
+static void put_source(json_writer *w, const rouge_options *o) {
   bool model = !o->predictions && !o->baseline;
   const char *path = o->model.path ? o->model.path : "attend:summarizer";
-  json_text(w, "model", model ? path : NULL);
-  json_text(w, "attention", model ? o->model.attention : NULL);
-  json_text(w, "predictions", o->predictions);
-  json_text(w, "baseline", o->baseline);
-  json_truth(w, "stem", o->stem);
-  json_number(w, "seed", (double)o->how.how.seed);
+  json_member_string(w, "model", model ? path : NULL);
+  json_member_string(w, "attention", model ? o->model.attention : NULL);
+  json_member_string(w, "predictions", o->predictions);
+  json_member_string(w, "baseline", o->baseline);
+  json_member_boolean(w, "stem", o->stem);
+  json_member_number(w, "seed", (double)o->how.how.seed);
 }
 
 static int print_json(const rouge_run *run) {
   const attend_interval *mean = run->report.mean;
   const int scored = run->report.scored, all = attend_pairs_count(run->pairs);
   bool novelty = run->report.documents == scored;
-  attend_json_writer w = attend_json_writer_file(run->ctx, stdout);
-  attend_json_indent(&w, true);
-  attend_json_open(&w, '{');
+  json_writer w = json_writer_file(run->ctx, stdout);
+  json_indent(&w, true);
+  json_open(&w, '{');
   for (int k = 0; k < kinds_of(run); k++)
-    json_number(&w, kinds[k].name, mean[kinds[k].at + 2].mean);
-  json_number(&w, "documents", scored);
-  json_number(&w, "pairs", all);
-  json_truth(&w, "complete", scored == all);
+    json_member_number(&w, kinds[k].name, mean[kinds[k].at + 2].mean);
+  json_member_number(&w, "documents", scored);
+  json_member_number(&w, "pairs", all);
+  json_member_boolean(&w, "complete", scored == all);
   put_scores(&w, run);
   put_interval(&w, "summary_words", &mean[ATTEND_PAIR_WORDS]);
   put_interval(&w, "reference_words", &mean[ATTEND_PAIR_REFERENCE_WORDS]);
   put_interval(&w, "new_words", novelty ? &mean[ATTEND_PAIR_NEW_WORDS] : NULL);
   put_interval(&w, "new_bigrams", novelty ? &mean[ATTEND_PAIR_NEW_BIGRAMS] : NULL);
   put_source(&w, run->o);
-  json_number(&w, "cut_documents", run->cut);
-  json_number(&w, "empty_summaries", run->report.empty);
-  json_number(&w, "seconds", run->seconds);
-  attend_json_close(&w, '}');
-  attend_status status = attend_json_finish(&w);
-  attend_json_writer_free(&w);
+  json_member_number(&w, "cut_documents", run->cut);
+  json_member_number(&w, "empty_summaries", run->report.empty);
+  json_member_number(&w, "seconds", run->seconds);
+  json_close(&w, '}');
+  attend_status status = json_finish(&w);
+  json_writer_free(&w);
   return status ? complain_status(run->ctx, status) : EXIT_OK;
 }
 
 /* ---- each summary --------------------------------------------------------------------- */
 
-static void put_references(attend_json_writer *w, const attend_pair *p) {
-  attend_json_member(w, "reference");
-  if (p->references > 1) attend_json_open(w, '[');
+static void put_references(json_writer *w, const attend_pair *p) {
+  json_member(w, "reference");
+  if (p->references > 1) json_open(w, '[');
   for (int i = 0; i < p->references; i++)
-    attend_json_put_bytes(w, p->reference[i].text, p->reference[i].length);
-  if (p->references > 1) attend_json_close(w, ']');
+    json_put_bytes(w, p->reference[i].text, p->reference[i].length);
+  if (p->references > 1) json_close(w, ']');
 }
 
-static void put_row(attend_json_writer *w, const rouge_run *run, const attend_pair *p,
-                    const double *row) {
-  attend_json_open(w, '{');
-  json_number(w, "line", (double)p->line);
-  attend_json_member(w, "summary");
-  attend_json_put_bytes(w, p->summary.text, p->summary.length);
+static void put_row(json_writer *w, const rouge_run *run, const attend_pair *p, const double *row) {
+  json_open(w, '{');
+  json_member_number(w, "line", (double)p->line);
+  json_member(w, "summary");
+  json_put_bytes(w, p->summary.text, p->summary.length);
   put_references(w, p);
   for (int k = 0; k < kinds_of(run); k++) {
-    attend_json_member(w, kinds[k].name);
-    attend_json_open(w, '{');
-    json_number(w, "precision", row[kinds[k].at]);
-    json_number(w, "recall", row[kinds[k].at + 1]);
-    json_number(w, "f1", row[kinds[k].at + 2]);
-    attend_json_close(w, '}');
+    json_member(w, kinds[k].name);
+    json_open(w, '{');
+    json_member_number(w, "precision", row[kinds[k].at]);
+    json_member_number(w, "recall", row[kinds[k].at + 1]);
+    json_member_number(w, "f1", row[kinds[k].at + 2]);
+    json_close(w, '}');
   }
-  json_number(w, "words", row[ATTEND_PAIR_WORDS]);
-  if (p->document.text) json_number(w, "new_words", row[ATTEND_PAIR_NEW_WORDS]);
-  if (p->document.text) json_number(w, "new_bigrams", row[ATTEND_PAIR_NEW_BIGRAMS]);
-  attend_json_close(w, '}');
+  json_member_number(w, "words", row[ATTEND_PAIR_WORDS]);
+  if (p->document.text) json_member_number(w, "new_words", row[ATTEND_PAIR_NEW_WORDS]);
+  if (p->document.text) json_member_number(w, "new_bigrams", row[ATTEND_PAIR_NEW_BIGRAMS]);
+  json_close(w, '}');
 }
 
 /* The file of --out. */
@@ -339,10 +338,10 @@ static int write_rows(const rouge_run *run) {
   for (int i = 0; i < attend_pairs_count(run->pairs) && !status; i++) {
     const double *row = attend_pairs_numbers(run->pairs, i);
     if (!row) continue;
-    attend_json_writer w = attend_json_writer_file(run->ctx, memory);
+    json_writer w = json_writer_file(run->ctx, memory);
     put_row(&w, run, attend_pairs_get(run->pairs, i), row);
-    status = attend_json_finish(&w);
-    attend_json_writer_free(&w);
+    status = json_finish(&w);
+    json_writer_free(&w);
   }
   if (memory && fclose(memory)) status = ATTEND_NO_MEMORY;
   if (!status) status = attend_file_write(run->ctx, run->o->out, text, length);

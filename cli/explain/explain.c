@@ -221,46 +221,46 @@ static int print_text(const explain_run *run) {
 
 /* ---- JSON ------------------------------------------------------------------------- */
 
-static void put_row(const explain_run *run, attend_json_writer *w, const explanation *of) {
+static void put_row(const explain_run *run, json_writer *w, const explanation *of) {
   const attend_explanation *e = &of->is;
   const attend_method *exact = &e->methods.exact, *linear = &e->methods.linear;
   bool attention = of->problem.op != ATTEND_OP_SGEMM;
   bool pairs = e->has_features && *exact->engine, sums = e->has_features && *linear->engine;
   json_row_open(w);
-  json_text(w, "problem", of->text);
-  json_text(w, "engine", e->engine);
-  json_text(w, "isa", attend_context_isa(run->ctx));
-  json_number(w, "threads", attend_context_threads(run->ctx));
-  json_text(w, "refused", e->refused);
-  json_number(w, "kv_heads", attention ? of->problem.desc.kv_heads : NAN);
-  json_number(w, "flops", e->flops);
-  json_number(w, "bytes", e->bytes);
-  json_number(w, "cache_bytes", e->cache_bytes);
-  json_number(w, "intensity", e->flops / e->bytes);
-  json_number(w, "workspace_bytes", attention ? e->workspace_bytes : NAN);
-  json_text(w, "bound", e->limit.bound);
-  json_number(w, "arithmetic_s", e->limit.arithmetic_s);
-  json_number(w, "memory_s", e->limit.memory_s);
-  json_number(w, "predicted_s", e->limit.least_s);
-  json_text(w, "exact_engine", pairs ? exact->engine : NULL);
-  json_number(w, "exact_flops", pairs ? exact->flops : NAN);
-  json_number(w, "exact_s", pairs ? exact->limit.least_s : NAN);
-  json_number(w, "exact_memory_bytes", pairs ? exact->memory_bytes : NAN);
-  json_text(w, "exact_growth", exact->growth);
-  json_number(w, "linear_flops", sums ? linear->flops : NAN);
-  json_number(w, "linear_s", sums ? linear->limit.least_s : NAN);
-  json_number(w, "linear_memory_bytes", sums ? linear->memory_bytes : NAN);
-  json_text(w, "linear_growth", linear->growth);
-  json_number(w, "crossover_n", e->methods.crossover);
-  json_number(w, "expected_error", e->prediction.error);
-  json_number(w, "spread", isnan(e->prediction.error) ? NAN : of->spread);
-  json_number(w, "features_for_tenth", e->prediction.features);
-  attend_json_close(w, '}');
+  json_member_string(w, "problem", of->text);
+  json_member_string(w, "engine", e->engine);
+  json_member_string(w, "isa", attend_context_isa(run->ctx));
+  json_member_number(w, "threads", attend_context_threads(run->ctx));
+  json_member_string(w, "refused", e->refused);
+  json_member_number(w, "kv_heads", attention ? of->problem.desc.kv_heads : NAN);
+  json_member_number(w, "flops", e->flops);
+  json_member_number(w, "bytes", e->bytes);
+  json_member_number(w, "cache_bytes", e->cache_bytes);
+  json_member_number(w, "intensity", e->flops / e->bytes);
+  json_member_number(w, "workspace_bytes", attention ? e->workspace_bytes : NAN);
+  json_member_string(w, "bound", e->limit.bound);
+  json_member_number(w, "arithmetic_s", e->limit.arithmetic_s);
+  json_member_number(w, "memory_s", e->limit.memory_s);
+  json_member_number(w, "predicted_s", e->limit.least_s);
+  json_member_string(w, "exact_engine", pairs ? exact->engine : NULL);
+  json_member_number(w, "exact_flops", pairs ? exact->flops : NAN);
+  json_member_number(w, "exact_s", pairs ? exact->limit.least_s : NAN);
+  json_member_number(w, "exact_memory_bytes", pairs ? exact->memory_bytes : NAN);
+  json_member_string(w, "exact_growth", exact->growth);
+  json_member_number(w, "linear_flops", sums ? linear->flops : NAN);
+  json_member_number(w, "linear_s", sums ? linear->limit.least_s : NAN);
+  json_member_number(w, "linear_memory_bytes", sums ? linear->memory_bytes : NAN);
+  json_member_string(w, "linear_growth", linear->growth);
+  json_member_number(w, "crossover_n", e->methods.crossover);
+  json_member_number(w, "expected_error", e->prediction.error);
+  json_member_number(w, "spread", isnan(e->prediction.error) ? NAN : of->spread);
+  json_member_number(w, "features_for_tenth", e->prediction.features);
+  json_close(w, '}');
 }
 
 /* Of a decode problem the variants alone. */
 static int print_json(const explain_run *run) {
-  attend_json_writer w = json_rows_open(run->ctx);
+  json_writer w = json_rows_open(run->ctx);
   for (int n = 0; n < run->count; n++)
     if (run->all[n].variant || run->all[n].problem.op != ATTEND_OP_DECODE)
       put_row(run, &w, &run->all[n]);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "attend/json.h"
+#include "base/json_write.h"
 #include "generate/generate.h"
 #include "progress.h"
 #include "table.h"
@@ -169,59 +169,58 @@ static void print_stats(const generate_run *run, const attend_generation *g) {
 
 /* ---- JSON ------------------------------------------------------------------------------- */
 
-static void put_ids(attend_json_writer *w, const char *name, const int32_t *ids, int count) {
-  attend_json_member(w, name);
-  attend_json_open(w, '[');
-  for (int i = 0; i < count; i++) attend_json_put_integer(w, ids[i]);
-  attend_json_close(w, ']');
+static void put_ids(json_writer *w, const char *name, const int32_t *ids, int count) {
+  json_member(w, name);
+  json_open(w, '[');
+  for (int i = 0; i < count; i++) json_put_integer(w, ids[i]);
+  json_close(w, ']');
 }
 
-static void put_words(attend_json_writer *w, const generate_run *run,
-                      const attend_continuation *c) {
+static void put_words(json_writer *w, const generate_run *run, const attend_continuation *c) {
   static const char *const ends[] = {"length", "end", "stop", "context", "interrupted"};
   const generate_prompt *p = &run->prompt[c->prompt];
-  json_number(w, "number", c->prompt);
-  json_number(w, "sample", c->sample);
-  attend_json_member(w, "prompt");
+  json_member_number(w, "number", c->prompt);
+  json_member_number(w, "sample", c->sample);
+  json_member(w, "prompt");
   if (p->text)
-    attend_json_put_bytes(w, p->text, p->length);
+    json_put_bytes(w, p->text, p->length);
   else
-    attend_json_put_null(w);
-  json_text(w, "text", run->m.tokenizer ? c->text : NULL);
-  json_text(w, "end", ends[c->end]);
-  json_number(w, "tokens", c->count);
-  json_number(w, "log_probability", c->log_probability);
-  json_number(w, "score", run->how.beams > 1 ? c->score : NAN);
+    json_put_null(w);
+  json_member_string(w, "text", run->m.tokenizer ? c->text : NULL);
+  json_member_string(w, "end", ends[c->end]);
+  json_member_number(w, "tokens", c->count);
+  json_member_number(w, "log_probability", c->log_probability);
+  json_member_number(w, "score", run->how.beams > 1 ? c->score : NAN);
   put_ids(w, "prompt_ids", p->ids.id, p->ids.count);
   put_ids(w, "ids", c->ids, c->count);
 }
 
 /* Of the whole call, the same in each row. */
-static void put_speeds(attend_json_writer *w, const generate_run *run, const speeds *s) {
-  json_text(w, "attention", form_name(run));
-  json_text(w, "weights", weights_name(run->o->model.weights));
-  json_number(w, "temperature", round(1e6 * (double)run->how.temperature) / 1e6);
-  attend_json_member(w, "seed");
-  attend_json_put_integer(w, (int64_t)run->how.seed);
-  json_number(w, "load_s", run->m.seconds);
-  json_number(w, "prompt_s", s->cost.prompt_seconds);
-  json_number(w, "new_s", s->cost.new_seconds);
-  json_number(w, "prompt_tokens_per_s", s->prompt_rate);
-  json_number(w, "tokens_per_s", s->new_rate);
-  json_number(w, "bytes_per_s", s->read_rate);
-  json_number(w, "weights_bytes", (double)attend_model_bytes(run->m.model));
-  json_number(w, "cache_bytes", (double)s->cost.cache_bytes);
+static void put_speeds(json_writer *w, const generate_run *run, const speeds *s) {
+  json_member_string(w, "attention", form_name(run));
+  json_member_string(w, "weights", weights_name(run->o->model.weights));
+  json_member_number(w, "temperature", round(1e6 * (double)run->how.temperature) / 1e6);
+  json_member(w, "seed");
+  json_put_integer(w, (int64_t)run->how.seed);
+  json_member_number(w, "load_s", run->m.seconds);
+  json_member_number(w, "prompt_s", s->cost.prompt_seconds);
+  json_member_number(w, "new_s", s->cost.new_seconds);
+  json_member_number(w, "prompt_tokens_per_s", s->prompt_rate);
+  json_member_number(w, "tokens_per_s", s->new_rate);
+  json_member_number(w, "bytes_per_s", s->read_rate);
+  json_member_number(w, "weights_bytes", (double)attend_model_bytes(run->m.model));
+  json_member_number(w, "cache_bytes", (double)s->cost.cache_bytes);
 }
 
 static int print_json(const generate_run *run, const attend_generation *g) {
-  attend_json_writer w = json_rows_open(run->m.ctx);
+  json_writer w = json_rows_open(run->m.ctx);
   const attend_continuation *c;
   speeds s = measure(run, g);
   for (int i = 0; (c = attend_generation_get(g, i)); i++) {
     json_row_open(&w);
     put_words(&w, run, c);
     put_speeds(&w, run, &s);
-    attend_json_close(&w, '}');
+    json_close(&w, '}');
   }
   return json_rows_close(&w, run->m.ctx);
 }

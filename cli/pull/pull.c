@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "attend/json.h"
+#include "base/json_write.h"
 #include "options.h"
 #include "pull/pull.h"
 #include "table.h"
@@ -114,36 +115,36 @@ bool file_digest(const char *path, bool git, char hex[SHA256_DIGITS + 1]) {
 
 /* ---- the result ------------------------------------------------------------------ */
 
-static bool put_file(attend_json_writer *w, const pull *p, size_t i) {
+static bool put_file(json_writer *w, const pull *p, size_t i) {
   char hex[SHA256_DIGITS + 1] = "";
   char *path = path_of("%s/%s", p->root, p->files.name[i]);
   bool fine = file_digest(path, false, hex);
-  attend_json_open(w, '{');
-  attend_json_indent(w, false); /* one line a file */
-  json_text(w, "name", p->files.name[i]);
-  json_number(w, "bytes", (double)file_bytes(path));
-  json_text(w, "sha256", hex);
-  json_truth(w, "already", p->already[i]);
-  attend_json_close(w, '}');
-  attend_json_indent(w, true);
+  json_open(w, '{');
+  json_indent(w, false); /* one line a file */
+  json_member_string(w, "name", p->files.name[i]);
+  json_member_number(w, "bytes", (double)file_bytes(path));
+  json_member_string(w, "sha256", hex);
+  json_member_boolean(w, "already", p->already[i]);
+  json_close(w, '}');
+  json_indent(w, true);
   free(path);
   return fine;
 }
 
 static int print_json(const pull *p) {
-  attend_json_writer w = attend_json_writer_file(p->ctx, stdout);
+  json_writer w = json_writer_file(p->ctx, stdout);
   bool fine = true;
-  attend_json_indent(&w, true);
-  attend_json_open(&w, '{');
-  json_text(&w, "path", p->path);
-  json_text(&w, "version", p->version);
-  attend_json_member(&w, "files");
-  attend_json_open(&w, '[');
+  json_indent(&w, true);
+  json_open(&w, '{');
+  json_member_string(&w, "path", p->path);
+  json_member_string(&w, "version", p->version);
+  json_member(&w, "files");
+  json_open(&w, '[');
   for (size_t i = 0; i < p->files.count; i++) fine = put_file(&w, p, i) && fine;
-  attend_json_close(&w, ']');
-  attend_json_close(&w, '}');
-  attend_status status = attend_json_finish(&w);
-  attend_json_writer_free(&w);
+  json_close(&w, ']');
+  json_close(&w, '}');
+  attend_status status = json_finish(&w);
+  json_writer_free(&w);
   if (status) return complain_status(p->ctx, status);
   return fine ? EXIT_OK : EXIT_FAILED;
 }

@@ -247,151 +247,154 @@ static double short_of(float x) {
 }
 
 /* An object, or an element of an array, on a line of its own. */
-static void open_line(attend_json_writer *w, const char *name) {
-  if (name) attend_json_member(w, name);
-  attend_json_indent(w, !name);
-  attend_json_open(w, '{');
-  attend_json_indent(w, false);
+static void open_line(json_writer *w, const char *name) {
+  if (name) json_member(w, name);
+  json_indent(w, !name);
+  json_open(w, '{');
+  json_indent(w, false);
 }
 
-static void close_line(attend_json_writer *w) {
-  attend_json_close(w, '}');
-  attend_json_indent(w, true);
+static void close_line(json_writer *w) {
+  json_close(w, '}');
+  json_indent(w, true);
 }
 
 /* ---- configuration ------------------------------------------------------------------------- */
 
-static void put_stack(attend_json_writer *w, const char *name, const attend_stack *s) {
+static void put_stack(json_writer *w, const char *name, const attend_stack *s) {
   if (!s->layers) {
-    json_text(w, name, NULL);
+    json_member_string(w, name, NULL);
     return;
   }
   open_line(w, name);
-  json_number(w, "layers", s->layers);
-  json_number(w, "width", s->width);
-  json_number(w, "heads", s->heads);
-  json_number(w, "kv_heads", s->kv_heads);
-  json_number(w, "dim", s->dim);
-  json_number(w, "dim_v", s->dim_v);
-  json_number(w, "mlp", s->mlp);
+  json_member_number(w, "layers", s->layers);
+  json_member_number(w, "width", s->width);
+  json_member_number(w, "heads", s->heads);
+  json_member_number(w, "kv_heads", s->kv_heads);
+  json_member_number(w, "dim", s->dim);
+  json_member_number(w, "dim_v", s->dim_v);
+  json_member_number(w, "mlp", s->mlp);
   close_line(w);
 }
 
-static void put_config(attend_json_writer *w, const shown *s) {
+static void put_config(json_writer *w, const shown *s) {
   const attend_config *c = attend_checkpoint_config(s->files);
-  json_text(w, "path", s->path);
-  json_text(w, "family", attend_config_family(c));
-  json_text(w, "parts", parts_name(attend_config_parts(c)));
+  json_member_string(w, "path", s->path);
+  json_member_string(w, "family", attend_config_family(c));
+  json_member_string(w, "parts", parts_name(attend_config_parts(c)));
   put_stack(w, "encoder", attend_config_stack(c, ATTEND_ENCODER));
   put_stack(w, "decoder", attend_config_stack(c, ATTEND_DECODER));
   char roles[ATTEND_ROLES_TEXT];
-  json_text(w, "attention", *attend_config_attention(c) ? attend_config_attention(c) : "softmax");
-  json_text(w, "attention_roles",
-            attend_config_roles(c) ? attend_roles_text(attend_config_roles(c), roles) : NULL);
-  json_text(w, "position",
-            positions_name((attend_positions)attend_config_get(c, ATTEND_CONFIG_POSITION)));
-  json_number(w, "positions", attend_config_get(c, ATTEND_CONFIG_POSITIONS));
-  json_text(
+  json_member_string(w, "attention",
+                     *attend_config_attention(c) ? attend_config_attention(c) : "softmax");
+  json_member_string(
+      w, "attention_roles",
+      attend_config_roles(c) ? attend_roles_text(attend_config_roles(c), roles) : NULL);
+  json_member_string(
+      w, "position",
+      positions_name((attend_positions)attend_config_get(c, ATTEND_CONFIG_POSITION)));
+  json_member_number(w, "positions", attend_config_get(c, ATTEND_CONFIG_POSITIONS));
+  json_member_string(
       w, "activation",
       attend_activation_name((attend_activation)attend_config_get(c, ATTEND_CONFIG_ACTIVATION)));
-  json_truth(w, "gated", attend_config_get(c, ATTEND_CONFIG_GATED));
-  json_text(w, "norm", attend_config_get(c, ATTEND_CONFIG_RMS) ? "rms" : "layer");
-  json_number(w, "norm_eps", short_of(attend_config_norm_eps(c)));
-  json_truth(w, "post_norm", attend_config_get(c, ATTEND_CONFIG_NORMS) == ATTEND_NORM_SUM);
-  json_number(w, "vocabulary", attend_config_get(c, ATTEND_CONFIG_VOCAB));
-  json_truth(w, "tied", attend_config_get(c, ATTEND_CONFIG_TIED));
-  json_truth(w, "head", attend_checkpoint_has_head(s->files));
-  json_text(w, "tokenizer", s->tokenizer);
-  json_number(w, "tokenizer_ids", s->tokens);
+  json_member_boolean(w, "gated", attend_config_get(c, ATTEND_CONFIG_GATED));
+  json_member_string(w, "norm", attend_config_get(c, ATTEND_CONFIG_RMS) ? "rms" : "layer");
+  json_member_number(w, "norm_eps", short_of(attend_config_norm_eps(c)));
+  json_member_boolean(w, "post_norm", attend_config_get(c, ATTEND_CONFIG_NORMS) == ATTEND_NORM_SUM);
+  json_member_number(w, "vocabulary", attend_config_get(c, ATTEND_CONFIG_VOCAB));
+  json_member_boolean(w, "tied", attend_config_get(c, ATTEND_CONFIG_TIED));
+  json_member_boolean(w, "head", attend_checkpoint_has_head(s->files));
+  json_member_string(w, "tokenizer", s->tokenizer);
+  json_member_number(w, "tokenizer_ids", s->tokens);
 }
 
 /* ---- counts ---------------------------------------------------------------------------------- */
 
-static void put_stored(attend_json_writer *w, const shown *s) {
-  json_number(w, "tensors_used", (double)s->cost.tensors);
-  json_number(w, "parameters", s->cost.parameters);
-  json_number(w, "bytes", s->cost.bytes);
-  json_number(w, "tensors_unused", (double)s->cost.unused);
-  json_number(w, "bytes_unused", s->cost.unused_bytes);
-  attend_json_member(w, "stored");
-  attend_json_open(w, '[');
+static void put_stored(json_writer *w, const shown *s) {
+  json_member_number(w, "tensors_used", (double)s->cost.tensors);
+  json_member_number(w, "parameters", s->cost.parameters);
+  json_member_number(w, "bytes", s->cost.bytes);
+  json_member_number(w, "tensors_unused", (double)s->cost.unused);
+  json_member_number(w, "bytes_unused", s->cost.unused_bytes);
+  json_member(w, "stored");
+  json_open(w, '[');
   for (int i = 0; i < s->cost.n_stored; i++) {
     open_line(w, NULL);
-    json_text(w, "dtype", s->cost.stored[i].dtype);
-    json_number(w, "tensors", (double)s->cost.stored[i].tensors);
-    json_number(w, "parameters", s->cost.stored[i].parameters);
-    json_number(w, "bytes", s->cost.stored[i].bytes);
+    json_member_string(w, "dtype", s->cost.stored[i].dtype);
+    json_member_number(w, "tensors", (double)s->cost.stored[i].tensors);
+    json_member_number(w, "parameters", s->cost.stored[i].parameters);
+    json_member_number(w, "bytes", s->cost.stored[i].bytes);
     close_line(w);
   }
-  attend_json_close(w, ']');
+  json_close(w, ']');
 }
 
-static void put_memory(attend_json_writer *w, const shown *s) {
+static void put_memory(json_writer *w, const shown *s) {
   open_line(w, "memory");
-  json_number(w, "f32", s->cost.packed[ATTEND_WEIGHTS_F32]);
-  json_number(w, "bf16", s->cost.packed[ATTEND_WEIGHTS_BF16]);
-  json_number(w, "int8", s->cost.packed[ATTEND_WEIGHTS_I8]);
-  json_number(w, "tables", s->cost.tables);
-  json_number(w, "cache_per_token", s->cost.cache_token);
-  json_number(w, "cross_cache_per_token", s->cost.cross_token);
-  json_number(w, "linear_state", s->cost.state);
-  json_number(w, "workspace", s->cost.work);
+  json_member_number(w, "f32", s->cost.packed[ATTEND_WEIGHTS_F32]);
+  json_member_number(w, "bf16", s->cost.packed[ATTEND_WEIGHTS_BF16]);
+  json_member_number(w, "int8", s->cost.packed[ATTEND_WEIGHTS_I8]);
+  json_member_number(w, "tables", s->cost.tables);
+  json_member_number(w, "cache_per_token", s->cost.cache_token);
+  json_member_number(w, "cross_cache_per_token", s->cost.cross_token);
+  json_member_number(w, "linear_state", s->cost.state);
+  json_member_number(w, "workspace", s->cost.work);
   close_line(w);
 }
 
-static void put_costs(attend_json_writer *w, const shown *s) {
-  json_text(w, "weights", weights_name(s->weights));
-  json_number(w, "context", s->cost.context);
-  attend_json_member(w, "costs");
-  attend_json_open(w, '[');
+static void put_costs(json_writer *w, const shown *s) {
+  json_member_string(w, "weights", weights_name(s->weights));
+  json_member_number(w, "context", s->cost.context);
+  json_member(w, "costs");
+  json_open(w, '[');
   for (int i = 0; i < s->n_costs; i++) {
     const shown_cost *c = &s->costs[i];
     open_line(w, NULL);
-    json_text(w, "what", c->what);
-    json_number(w, "flops", c->cost.flops);
-    json_number(w, "bytes", c->cost.bytes);
-    json_text(w, "bound", c->limit.bound);
-    json_number(w, "predicted_s", c->limit.least_s);
-    json_number(w, "tokens_per_s", 1 / c->limit.least_s);
+    json_member_string(w, "what", c->what);
+    json_member_number(w, "flops", c->cost.flops);
+    json_member_number(w, "bytes", c->cost.bytes);
+    json_member_string(w, "bound", c->limit.bound);
+    json_member_number(w, "predicted_s", c->limit.least_s);
+    json_member_number(w, "tokens_per_s", 1 / c->limit.least_s);
     close_line(w);
   }
-  attend_json_close(w, ']');
+  json_close(w, ']');
 }
 
-static void put_shape(attend_json_writer *w, const attend_tensor *t) {
-  attend_json_member(w, "shape");
-  attend_json_open(w, '[');
-  for (int i = 0; i < t->rank; i++) attend_json_put_integer(w, t->shape[i]);
-  attend_json_close(w, ']');
+static void put_shape(json_writer *w, const attend_tensor *t) {
+  json_member(w, "shape");
+  json_open(w, '[');
+  for (int i = 0; i < t->rank; i++) json_put_integer(w, t->shape[i]);
+  json_close(w, ']');
 }
 
-static void put_tensors(attend_json_writer *w, const shown *s) {
+static void put_tensors(json_writer *w, const shown *s) {
   shown_tensor one;
-  attend_json_member(w, "tensors");
-  attend_json_open(w, '[');
+  json_member(w, "tensors");
+  json_open(w, '[');
   for (tensor_place at = {0}; show_tensor(s->files, &at, &one);) {
     open_line(w, NULL);
-    json_text(w, "name", one.tensor->name);
+    json_member_string(w, "name", one.tensor->name);
     put_shape(w, one.tensor);
-    json_text(w, "dtype", one.tensor->dtype);
-    json_number(w, "bytes", (double)one.tensor->bytes);
-    json_text(w, "what", one.what);
+    json_member_string(w, "dtype", one.tensor->dtype);
+    json_member_number(w, "bytes", (double)one.tensor->bytes);
+    json_member_string(w, "what", one.what);
     close_line(w);
   }
-  attend_json_close(w, ']');
+  json_close(w, ']');
 }
 
 int show_json(const shown *s) {
   attend_context *ctx = s->ctx;
-  attend_json_writer w = attend_json_writer_file(ctx, stdout);
-  attend_json_indent(&w, true);
-  attend_json_open(&w, '{');
+  json_writer w = json_writer_file(ctx, stdout);
+  json_indent(&w, true);
+  json_open(&w, '{');
   put_config(&w, s);
   put_stored(&w, s);
   put_memory(&w, s);
   put_costs(&w, s);
   if (s->tensors) put_tensors(&w, s);
-  attend_json_close(&w, '}');
-  attend_status status = attend_json_finish(&w);
+  json_close(&w, '}');
+  attend_status status = json_finish(&w);
   return status ? complain_status(ctx, status) : EXIT_OK;
 }

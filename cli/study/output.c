@@ -157,13 +157,14 @@ static int write_page(const studied *s, const char *path) {
 
 /* path NULL: the output. */
 static int write_json(const studied *s, const char *path) {
-  attend_json_writer w =
-      path ? attend_json_writer_text(s->ctx) : attend_json_writer_file(s->ctx, stdout);
-  attend_report_json(&w, s->count, list_of(s));
-  attend_status status = attend_json_finish(&w);
-  if (!status && path) status = attend_file_write(s->ctx, path, w.text, w.length);
-  attend_json_writer_free(&w);
-  return status ? complain_status(s->ctx, status) : EXIT_OK;
+  char *json;
+  size_t length;
+  attend_status status = attend_report_json(s->ctx, s->count, list_of(s), &json, &length);
+  if (!status && path) status = attend_file_write(s->ctx, path, json, length);
+  if (!status && !path) fwrite(json, 1, length, stdout);
+  attend_plot_free(s->ctx, json);
+  if (status) return complain_status(s->ctx, status);
+  return path ? EXIT_OK : check_written(stdout, "the study");
 }
 
 /* The next figure of a report, from block *at on. */

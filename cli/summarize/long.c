@@ -53,22 +53,22 @@ static void print_tree(const attend_long_summary *x) {
 
 /* ---- a tree in JSON ------------------------------------------------------------------------ */
 
-static void put_json_tree(attend_json_writer *w, const attend_long_summary *x, int level, int i) {
+static void put_json_tree(json_writer *w, const attend_long_summary *x, int level, int i) {
   const attend_summary_node *n = attend_long_summary_node(x, level, i);
-  attend_json_open(w, '{');
-  json_text(w, "summary", node_text(n));
-  json_number(w, "score", n->n_best ? n->best[0].score : 0);
-  json_number(w, "start", (double)n->start);
-  json_number(w, "end", (double)n->end);
-  json_number(w, "first_word", (double)n->first_word);
-  json_number(w, "last_word", (double)n->last_word);
+  json_open(w, '{');
+  json_member_string(w, "summary", node_text(n));
+  json_member_number(w, "score", n->n_best ? n->best[0].score : 0);
+  json_member_number(w, "start", (double)n->start);
+  json_member_number(w, "end", (double)n->end);
+  json_member_number(w, "first_word", (double)n->first_word);
+  json_member_number(w, "last_word", (double)n->last_word);
   if (n->count) {
-    attend_json_member(w, "parts");
-    attend_json_open(w, '[');
+    json_member(w, "parts");
+    json_open(w, '[');
     for (int j = n->first; j < n->first + n->count; j++) put_json_tree(w, x, level - 1, j);
-    attend_json_close(w, ']');
+    json_close(w, ']');
   }
-  attend_json_close(w, '}');
+  json_close(w, '}');
 }
 
 /* ---- a tree as a page -------------------------------------------------------------- */
@@ -291,26 +291,26 @@ static int64_t tokens_of(const job *j, int i) {
 static int top_level(const job *j, int i) { return attend_long_summary_state(j->x[i])->levels - 1; }
 
 /* one: NULL of a blank document. */
-static void put_row(attend_json_writer *w, const job *j, int i, int node, const attend_summary *one,
+static void put_row(json_writer *w, const job *j, int i, int node, const attend_summary *one,
                     bool first) {
   const attend_long_summary *x = j->o->chunks ? j->x[i] : NULL;
   json_row_open(w);
   put_summary(w, j->docs.name[i], j->docs.at[i].number, j->o->chunks ? "chunks" : "linear", one);
-  json_number(w, "document_tokens", (double)tokens_of(j, i));
+  json_member_number(w, "document_tokens", (double)tokens_of(j, i));
   if (j->o->stats) {
-    json_number(w, "seconds", j->seconds);
-    json_number(w, "peak_bytes", (double)peak_bytes());
+    json_member_number(w, "seconds", j->seconds);
+    json_member_number(w, "peak_bytes", (double)peak_bytes());
   }
-  if (x) json_number(w, "levels", attend_long_summary_state(x)->levels);
-  if (x) json_number(w, "cut_tokens", attend_long_summary_state(x)->cut);
+  if (x) json_member_number(w, "levels", attend_long_summary_state(x)->levels);
+  if (x) json_member_number(w, "cut_tokens", attend_long_summary_state(x)->cut);
   if (x && first) {
-    attend_json_member(w, "tree");
+    json_member(w, "tree");
     put_json_tree(w, x, top_level(j, i), node);
   }
-  attend_json_close(w, '}');
+  json_close(w, '}');
 }
 
-static void put_document(attend_json_writer *w, const job *j, int i) {
+static void put_document(json_writer *w, const job *j, int i) {
   const attend_summary_node *n;
   if (!j->x[i]) put_row(w, j, i, 0, NULL, false);
   for (int k = 0; j->x[i] && (n = attend_long_summary_node(j->x[i], top_level(j, i), k)); k++)
@@ -318,7 +318,7 @@ static void put_document(attend_json_writer *w, const job *j, int i) {
 }
 
 static int print_json(const job *j) {
-  attend_json_writer w = json_rows_open(j->s.m.ctx);
+  json_writer w = json_rows_open(j->s.m.ctx);
   for (int i = 0; i < j->done; i++) put_document(&w, j, i);
   return json_rows_close(&w, j->s.m.ctx);
 }

@@ -47,28 +47,28 @@ static void print_sources(summary_printer *p, const printed *x, int i, bool seve
   attend_sources_free(sources);
 }
 
-static void put_word(attend_json_writer *w, const attend_sourced_word *word) {
-  attend_json_open(w, '{');
-  json_text(w, "word", word->word);
-  attend_json_member(w, "from");
-  attend_json_open(w, '[');
+static void put_word(json_writer *w, const attend_sourced_word *word) {
+  json_open(w, '{');
+  json_member_string(w, "word", word->word);
+  json_member(w, "from");
+  json_open(w, '[');
   for (int i = 0; i < word->count; i++) {
-    attend_json_open(w, '{');
-    json_text(w, "word", word->source[i].word);
-    json_number(w, "weight", word->source[i].weight);
-    attend_json_close(w, '}');
+    json_open(w, '{');
+    json_member_string(w, "word", word->source[i].word);
+    json_member_number(w, "weight", word->source[i].weight);
+    json_close(w, '}');
   }
-  attend_json_close(w, ']');
-  attend_json_close(w, '}');
+  json_close(w, ']');
+  json_close(w, '}');
 }
 
 static void put_sources(summary_printer *p, const printed *x, int i) {
   const attend_sourced_word *word;
   attend_sources *sources = find_sources(p, x, i);
-  attend_json_member(&p->w, "sources");
-  attend_json_open(&p->w, '[');
+  json_member(&p->w, "sources");
+  json_open(&p->w, '[');
   for (int k = 0; sources && (word = attend_sources_get(sources, k)); k++) put_word(&p->w, word);
-  attend_json_close(&p->w, ']');
+  json_close(&p->w, ']');
   attend_sources_free(sources);
 }
 
@@ -131,33 +131,33 @@ static void print_document(summary_printer *p, const printed *x) {
 
 /* ---- JSON ------------------------------------------------------------------------ */
 
-void put_summary(attend_json_writer *w, const char *name, int number, const char *mode,
+void put_summary(json_writer *w, const char *name, int number, const char *mode,
                  const attend_summary *one) {
-  json_text(w, "document", name);
-  json_number(w, "number", number);
-  if (mode) json_text(w, "long", mode);
-  json_text(w, "summary", one ? one->text : NULL);
-  json_number(w, "score", one ? one->score : NAN);
-  json_number(w, "log_probability", one ? one->log_probability : NAN);
-  json_number(w, "words", one ? (double)attend_word_count(one->text, strlen(one->text)) : 0);
-  json_number(w, "tokens", one ? one->count : 0);
+  json_member_string(w, "document", name);
+  json_member_number(w, "number", number);
+  if (mode) json_member_string(w, "long", mode);
+  json_member_string(w, "summary", one ? one->text : NULL);
+  json_member_number(w, "score", one ? one->score : NAN);
+  json_member_number(w, "log_probability", one ? one->log_probability : NAN);
+  json_member_number(w, "words", one ? (double)attend_word_count(one->text, strlen(one->text)) : 0);
+  json_member_number(w, "tokens", one ? one->count : 0);
 }
 
 static void put_row(summary_printer *p, const printed *x, int i) {
   static const char *const ends[] = {"length", "end", "stop", "context", "interrupted"};
   const attend_summary *one = i < x->d->count ? &x->d->best[i] : NULL;
-  attend_json_writer *w = &p->w;
+  json_writer *w = &p->w;
   json_row_open(w);
   put_summary(w, x->name, x->number, NULL, one);
-  json_text(w, "end", one ? ends[one->end] : NULL);
-  json_number(w, "document_tokens", x->d->tokens);
-  json_number(w, "cut_tokens", x->d->cut);
-  attend_json_member(w, "ids");
-  attend_json_open(w, '[');
-  for (int k = 0; one && k < one->count; k++) attend_json_put_integer(w, one->ids[k]);
-  attend_json_close(w, ']');
+  json_member_string(w, "end", one ? ends[one->end] : NULL);
+  json_member_number(w, "document_tokens", x->d->tokens);
+  json_member_number(w, "cut_tokens", x->d->cut);
+  json_member(w, "ids");
+  json_open(w, '[');
+  for (int k = 0; one && k < one->count; k++) json_put_integer(w, one->ids[k]);
+  json_close(w, ']');
   if (p->o->sources && one) put_sources(p, x, i);
-  attend_json_close(w, '}');
+  json_close(w, '}');
 }
 
 /* ---- warnings --------------------------------------------------------------------- */

@@ -8,7 +8,7 @@
 #define CLI_SUMMARIZE_H
 
 #include "attend/extract.h"
-#include "attend/json.h"
+#include "base/json_write.h"
 #include "attend/summarize.h"
 #include "model_open.h"
 #include "options.h"
@@ -106,7 +106,7 @@ typedef struct {
   int count; /* of all documents */
   bool rows; /* a line of input is a line of output */
   int code;
-  attend_json_writer w;
+  json_writer w;
   struct {
     int done, empty, cut, few, context; /* documents; context: summaries */
     const char *first_empty, *first_cut;
@@ -126,7 +126,7 @@ int summary_printer_end(summary_printer *p, int code);
 int warn_empty(int empty, int count, const char *first, bool rows);
 /* The members that every row of JSON begins with; mode: of --long, or NULL; one: NULL of a
  * blank document. */
-void put_summary(attend_json_writer *w, const char *name, int number, const char *mode,
+void put_summary(json_writer *w, const char *name, int number, const char *mode,
                  const attend_summary *one);
 
 /* Opens the view of a document and its first summary. */

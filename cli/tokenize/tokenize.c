@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "attend/json.h"
+#include "base/json_write.h"
 #include "attend/text.h"
 #include "model_open.h"
 #include "options.h"
@@ -230,10 +231,10 @@ static attend_status decode_line(tokenize_run *run, const attend_json *line) {
   attend_status status =
       attend_decode(run->decoder, run->ids.id, (size_t)run->ids.count, &text, &length);
   if (status) return status;
-  attend_json_writer w = attend_json_writer_file(run->ctx, stdout);
-  attend_json_put_bytes(&w, text, length);
-  status = attend_json_finish(&w);
-  attend_json_writer_free(&w);
+  json_writer w = json_writer_file(run->ctx, stdout);
+  json_put_bytes(&w, text, length);
+  status = json_finish(&w);
+  json_writer_free(&w);
   return status;
 }
 

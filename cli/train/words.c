@@ -9,6 +9,7 @@
 
 #include "attend/file.h"
 #include "attend/json.h"
+#include "base/json_write.h"
 #include "table.h"
 #include "text.h"
 #include "train/train.h"
@@ -183,42 +184,42 @@ static bool is_same(const attend_json *list, const names *words) {
   return true;
 }
 
-static void put_words(attend_json_writer *w, const names *words) {
-  attend_json_open(w, '[');
-  for (size_t i = 0; i < words->count; i++) attend_json_put_string(w, words->name[i]);
-  attend_json_close(w, ']');
+static void put_words(json_writer *w, const names *words) {
+  json_open(w, '[');
+  for (size_t i = 0; i < words->count; i++) json_put_string(w, words->name[i]);
+  json_close(w, ']');
 }
 
 /* old NULL: the run begins. */
-static void put_run(attend_json_writer *w, const attend_json *old, const names *words) {
+static void put_run(json_writer *w, const attend_json *old, const names *words) {
   const attend_json *later = attend_json_get(old, "later");
-  attend_json_indent(w, true);
-  attend_json_open(w, '{');
-  json_text(w, "version", attend_version());
-  attend_json_member(w, "words");
+  json_indent(w, true);
+  json_open(w, '{');
+  json_member_string(w, "version", attend_version());
+  json_member(w, "words");
   if (old)
-    attend_json_put_value(w, attend_json_get(old, "words"));
+    json_put_value(w, attend_json_get(old, "words"));
   else
     put_words(w, words);
   if (old) {
-    attend_json_member(w, "later");
-    attend_json_open(w, '[');
+    json_member(w, "later");
+    json_open(w, '[');
     for (size_t i = 0; i < attend_json_count(later); i++)
-      attend_json_put_value(w, attend_json_at(later, i));
+      json_put_value(w, attend_json_at(later, i));
     put_words(w, words);
-    attend_json_close(w, ']');
+    json_close(w, ']');
   }
-  attend_json_close(w, '}');
+  json_close(w, '}');
 }
 
 static attend_status write_run(attend_context *ctx, const char *out, const attend_json *old,
                                const names *words) {
   char *path = path_of("%s/run.json", out);
-  attend_json_writer w = attend_json_writer_text(ctx);
+  json_writer w = json_writer_text(ctx);
   put_run(&w, old, words);
-  attend_status status = attend_json_finish(&w);
+  attend_status status = json_finish(&w);
   if (!status) status = attend_file_write(ctx, path, w.text, w.length);
-  attend_json_writer_free(&w);
+  json_writer_free(&w);
   free(path);
   return status;
 }

@@ -93,12 +93,12 @@ static bool find_subject(viewer *v, const view_state *s, int new_tokens, view_su
 typedef struct {
   viewer *v;
   view_subject s;
-  attend_json_writer w;
+  json_writer w;
   char error[VIEW_ERROR];
 } writing;
 
 static bool put(writing *p, const char *member, const char *route, const view_query *q) {
-  attend_json_member(&p->w, member);
+  json_member(&p->w, member);
   attend_status status = view_answer_write(p->v, view_route_of(route), q, &p->w);
   if (status) snprintf(p->error, sizeof p->error, "%s", attend_message(p->v->ctx));
   return !status;
@@ -120,14 +120,14 @@ static bool put_heads(writing *p) {
   const view_state *s = p->s.state;
   if (!s->n_heads) return put_head(p, "block", p->s.head.at.head);
   bool ok = true;
-  attend_json_member(&p->w, "heads");
-  attend_json_open(&p->w, '{');
+  json_member(&p->w, "heads");
+  json_open(&p->w, '{');
   for (int i = 0; i < s->n_heads && ok; i++) {
     char name[16];
     snprintf(name, sizeof name, "%d", s->heads[i]);
     ok = put_head(p, name, s->heads[i]);
   }
-  attend_json_close(&p->w, '}');
+  json_close(&p->w, '}');
   return ok;
 }
 
@@ -174,39 +174,39 @@ static bool put_view(writing *p) {
 }
 
 static bool put_all(writing *p) {
-  attend_json_writer *w = &p->w;
-  attend_json_open(w, '{');
-  attend_json_member(w, "state");
+  json_writer *w = &p->w;
+  json_open(w, '{');
+  json_member(w, "state");
   write_state(w, p->s.state);
-  attend_json_member(w, "run");
+  json_member(w, "run");
   write_run(w, p->v, p->s.run);
   if (viewer_training(p->v, p->s.state->c.model)) {
-    attend_json_member(w, "training");
+    json_member(w, "training");
     write_training(w, p->v);
   }
   if (p->s.other) {
-    attend_json_member(w, "other");
+    json_member(w, "other");
     write_run(w, p->v, p->s.other);
   }
-  attend_json_member(w, "answers");
-  attend_json_open(w, '{');
+  json_member(w, "answers");
+  json_open(w, '{');
   bool ok = put_view(p);
-  attend_json_close(w, '}');
-  attend_json_close(w, '}');
+  json_close(w, '}');
+  json_close(w, '}');
   return ok;
 }
 
 static int print_json(viewer *v, const view_options *o, const char *path) {
-  writing p = {.v = v, .w = attend_json_writer_text(v->ctx)};
+  writing p = {.v = v, .w = json_writer_text(v->ctx)};
   int code;
-  attend_json_indent(&p.w, false);
+  json_indent(&p.w, false);
   if (!find_subject(v, &o->state, o->new_tokens, &p.s, p.error) || !put_all(&p))
     code = complain("%s", p.error);
-  else if (attend_json_finish(&p.w))
+  else if (json_finish(&p.w))
     code = complain_status(v->ctx, p.w.status);
   else
     code = view_write_bytes(v->ctx, path, p.w.text, p.w.length);
-  attend_json_writer_free(&p.w);
+  json_writer_free(&p.w);
   return code;
 }
 

@@ -406,26 +406,26 @@ static int say_progress(double done, double total, const char *what, void *user)
 
 static int say_token(const attend_view_step *step, void *user) {
   request *r = user;
-  attend_json_writer w = attend_json_writer_text(r->v->ctx);
+  json_writer w = json_writer_text(r->v->ctx);
   write_step(&w, attend_viewer_model(r->v->session, r->query.c.model), step);
-  int stop = attend_json_finish(&w) != ATTEND_OK;
+  int stop = json_finish(&w) != ATTEND_OK;
   if (!stop && w.length && w.text[w.length - 1] == '\n') w.text[w.length - 1] = 0;
   stop = stop || r->say("token", w.text, r->user);
-  attend_json_writer_free(&w);
+  json_writer_free(&w);
   return stop;
 }
 
 /* ---- answering ----------------------------------------------------------------------------------- */
 
 static void reply_error(request *r) {
-  attend_json_writer w = attend_json_writer_text(r->v->ctx);
-  attend_json_open(&w, '{');
-  json_text(&w, "error", r->error);
-  if (r->gone) json_truth(&w, "gone", true);
-  attend_json_close(&w, '}');
+  json_writer w = json_writer_text(r->v->ctx);
+  json_open(&w, '{');
+  json_member_string(&w, "error", r->error);
+  if (r->gone) json_member_boolean(&w, "gone", true);
+  json_close(&w, '}');
   *r->reply = (view_reply){r->status, "application/json", NULL, 0};
-  if (!attend_json_finish(&w)) r->reply->bytes = need_copy(w.text), r->reply->length = w.length;
-  attend_json_writer_free(&w);
+  if (!json_finish(&w)) r->reply->bytes = need_copy(w.text), r->reply->length = w.length;
+  json_writer_free(&w);
 }
 
 static void reply_computed(request *r, const view_route *route) {

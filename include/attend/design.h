@@ -25,7 +25,6 @@
 #define ATTEND_DESIGN_H
 
 #include "attend/attention.h"
-#include "attend/json.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -292,10 +291,11 @@ ATTEND_API const char *attend_design_way_text(attend_way way, char text[64]);
 ATTEND_API bool attend_design_paragraph(const attend_design *design,
                                         const attend_design_results *results, int i,
                                         char text[ATTEND_DESIGN_PARAGRAPH]);
-/* All facts, weights, results and a run of the example, as an object; viewer/README.md
- * documents it. */
-ATTEND_API attend_status attend_design_json(attend_json_writer *w, const attend_design *design,
-                                            const attend_design_results *results);
+/* All facts, weights, results and a run of the example, as a JSON object; viewer/README.md
+ * documents it. *json ends in a zero byte and is freed by attend_plot_free (attend/plot.h). */
+ATTEND_API attend_status attend_design_json(attend_context *ctx, const attend_design *design,
+                                            const attend_design_results *results, char **json,
+                                            size_t *length);
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-/* attend/json.h - reading and writing JSON (RFC 8259).
+/* attend/json.h - reading JSON (RFC 8259).
  *
  *   attend_json *root;
  *   attend_json_parse(ctx, "config.json", text, length, &root);
@@ -13,15 +13,11 @@
 #ifndef ATTEND_JSON_H
 #define ATTEND_JSON_H
 
-#include <stdio.h>
-
 #include "attend/base.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* ---- reading -------------------------------------------------------------- */
 
 enum { ATTEND_JSON_DEPTH = 256 }; /* deeper nesting is refused */
 
@@ -81,53 +77,6 @@ ATTEND_API attend_status attend_json_read_string(attend_context *ctx, const char
 ATTEND_API attend_status attend_json_read_tree(attend_context *ctx, const char *what,
                                                const attend_json *object, const char *name,
                                                attend_json_kind kind, const attend_json **tree);
-
-/* ---- writing -------------------------------------------------------------- */
-
-/* Start from attend_json_writer_file or _text; treat the fields as private. */
-typedef struct {
-  attend_context *ctx;
-  FILE *file; /* or NULL: to text */
-  char *text; /* ends in a zero byte */
-  size_t length, capacity;
-  int depth;
-  unsigned char is_object[ATTEND_JSON_DEPTH / 8]; /* a bit a level */
-  bool indent, first, after_name;
-  attend_status status; /* the first failure; later calls do nothing */
-} attend_json_writer;
-
-ATTEND_API attend_json_writer attend_json_writer_file(attend_context *ctx, FILE *file);
-ATTEND_API attend_json_writer attend_json_writer_text(attend_context *ctx);
-/* One value a line, indented by two spaces a level; default: one line. */
-ATTEND_API void attend_json_indent(attend_json_writer *w, bool indent);
-
-ATTEND_API void attend_json_open(attend_json_writer *w, char bracket);
-ATTEND_API void attend_json_close(attend_json_writer *w, char bracket);
-/* The name of the member that the next call writes. */
-ATTEND_API void attend_json_member(attend_json_writer *w, const char *name);
-/* Bytes that are not UTF-8 are written as U+FFFD. */
-ATTEND_API void attend_json_put_string(attend_json_writer *w, const char *text);
-ATTEND_API void attend_json_put_bytes(attend_json_writer *w, const char *text, size_t length);
-/* The shortest of 15, 16 or 17 digits that reads back as the same double; null
- * where it is not finite. */
-ATTEND_API void attend_json_put_number(attend_json_writer *w, double number);
-ATTEND_API void attend_json_put_integer(attend_json_writer *w, int64_t number);
-ATTEND_API void attend_json_put_boolean(attend_json_writer *w, bool truth);
-ATTEND_API void attend_json_put_null(attend_json_writer *w);
-/* A parsed value, with all that is in it. */
-ATTEND_API void attend_json_put_value(attend_json_writer *w, const attend_json *value);
-/* A member with its value; NULL and non-finite numbers are null. */
-ATTEND_API void attend_json_member_string(attend_json_writer *w, const char *name,
-                                          const char *text);
-ATTEND_API void attend_json_member_number(attend_json_writer *w, const char *name, double number);
-ATTEND_API void attend_json_member_boolean(attend_json_writer *w, const char *name, bool truth);
-
-/* Ends the document with a newline, flushes the file and returns the first failure.
- * Calls that do not form a document (a value without a name in an object, a name
- * elsewhere, a mismatched bracket, a second top-level value, an unclosed container) are
- * ATTEND_INVALID. The text is valid until attend_json_writer_free. */
-ATTEND_API attend_status attend_json_finish(attend_json_writer *w);
-ATTEND_API void attend_json_writer_free(attend_json_writer *w);
 
 #ifdef __cplusplus
 }

@@ -17,7 +17,6 @@
 #ifndef ATTEND_STUDY_H
 #define ATTEND_STUDY_H
 
-#include "attend/json.h"
 #include "attend/plot.h"
 
 #ifdef __cplusplus
@@ -163,9 +162,11 @@ ATTEND_API size_t attend_report_refuted(const attend_report *report);
 ATTEND_API attend_status attend_report_html(attend_context *ctx, size_t count,
                                             const attend_report *const *reports, char **html,
                                             size_t *length);
-/* Paragraphs, tables, claims and the data of plots: an object, or an array of several. */
-ATTEND_API void attend_report_json(attend_json_writer *w, size_t count,
-                                   const attend_report *const *reports);
+/* Paragraphs, tables, claims and the data of plots as JSON: an object, or an array of
+ * several. *json ends in a zero byte and is freed by attend_plot_free. */
+ATTEND_API attend_status attend_report_json(attend_context *ctx, size_t count,
+                                            const attend_report *const *reports, char **json,
+                                            size_t *length);
 /* A number as a table shows it; "-" for NaN. */
 ATTEND_API void attend_cell_format(attend_cell_kind kind, double number, char *text, size_t size);
 

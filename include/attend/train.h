@@ -349,8 +349,9 @@ typedef struct { /* zero means default */
   const char *beside;
   /* of the weights: F32 or BF16, or 0: F32. Training always resumes from f32 */
   attend_stored stored;
-  /* further members of training.json */
-  void (*write)(attend_json_writer *w, void *user);
+  /* gives further members of training.json, the text of a JSON object that stays valid
+   * until the save returns; *json is NULL beforehand and may stay so */
+  attend_status (*notes)(void *user, const char **json);
   void *user;
 } attend_save_options;
 

@@ -93,13 +93,13 @@ bool attend_machine_load(attend_context *ctx, attend_machine *machine) {
   return found;
 }
 
-static void put_entry(attend_json_writer *w, const char *cpu, const char *isa, attend_machine m) {
-  attend_json_open(w, '{');
-  json_put_text(w, "cpu", cpu);
-  json_put_text(w, "isa", isa);
-  json_put_integer(w, "threads", m.threads);
-  for (int i = 0; i < RATES; i++) json_put_number(w, rates[i].name, *rate_of(&m, i));
-  attend_json_close(w, '}');
+static void put_entry(json_writer *w, const char *cpu, const char *isa, attend_machine m) {
+  json_open(w, '{');
+  json_member_string(w, "cpu", cpu);
+  json_member_string(w, "isa", isa);
+  json_member_integer(w, "threads", m.threads);
+  for (int i = 0; i < RATES; i++) json_member_number(w, rates[i].name, *rate_of(&m, i));
+  json_close(w, '}');
 }
 
 static void make_folders(const char *path) {
@@ -115,20 +115,20 @@ attend_status attend_machine_save(attend_context *ctx, const attend_machine *mac
   ATTEND_TRY(cache_path(ctx, path));
   make_folders(path);
   attend_json *old = read_cache(ctx, path);
-  attend_json_writer w = attend_json_writer_text(ctx);
+  json_writer w = json_writer_text(ctx);
   cpu_name(cpu);
-  attend_json_indent(&w, true);
-  attend_json_open(&w, '[');
+  json_indent(&w, true);
+  json_open(&w, '[');
   for (size_t n = 0; n < attend_json_count(old); n++) {
     const attend_json *entry = attend_json_at(old, n);
     if (!is_ours(ctx, entry))
       put_entry(&w, member_text(entry, "cpu"), member_text(entry, "isa"), read_entry(entry));
   }
   put_entry(&w, cpu, attend_context_isa(ctx), *machine);
-  attend_json_close(&w, ']');
-  attend_status status = attend_json_finish(&w);
+  json_close(&w, ']');
+  attend_status status = json_finish(&w);
   if (!status) status = attend_file_write(ctx, path, w.text, w.length);
-  attend_json_writer_free(&w);
+  json_writer_free(&w);
   attend_json_free(old);
   return status;
 }

@@ -146,213 +146,224 @@ bool attend_design_paragraph(const attend_design *design, const attend_design_re
 
 /* ---- JSON ------------------------------------------------------------------------ */
 
-static void open_list(attend_json_writer *w, const char *name) {
-  attend_json_member(w, name);
-  attend_json_open(w, '[');
+static void open_list(json_writer *w, const char *name) {
+  json_member(w, name);
+  json_open(w, '[');
 }
 
-static void put_names(attend_json_writer *w, const char *name, const attend_design *d,
+static void put_names(json_writer *w, const char *name, const attend_design *d,
                       const char *(*get)(const attend_design *, int)) {
   open_list(w, name);
-  for (int i = 0; get(d, i); i++) attend_json_put_string(w, get(d, i));
-  attend_json_close(w, ']');
+  for (int i = 0; get(d, i); i++) json_put_string(w, get(d, i));
+  json_close(w, ']');
 }
 
 /* Nine digits: a float reads back as itself. */
-static void put_floats(attend_json_writer *w, const char *name, const float *x, size_t n) {
+static void put_floats(json_writer *w, const char *name, const float *x, size_t n) {
   open_list(w, name);
-  for (size_t i = 0; i < n; i++) attend_json_put_number(w, (double)x[i]);
-  attend_json_close(w, ']');
+  for (size_t i = 0; i < n; i++) json_put_number(w, (double)x[i]);
+  json_close(w, ']');
 }
 
-static void put_numbers(attend_json_writer *w, const char *name, const double *x, int n) {
+static void put_numbers(json_writer *w, const char *name, const double *x, int n) {
   open_list(w, name);
-  for (int i = 0; i < n; i++) attend_json_put_number(w, x[i]);
-  attend_json_close(w, ']');
+  for (int i = 0; i < n; i++) json_put_number(w, x[i]);
+  json_close(w, ']');
 }
 
 /* ---- the design --------------------------------------------------------------------------- */
 
-static void put_facts(attend_json_writer *w, const attend_design *d) {
+static void put_facts(json_writer *w, const attend_design *d) {
   static const char *const positions[] = {"none", "concatenated", "added"};
   static const char *const at[] = {"every", "first", "last"};
   const attend_design_facts facts = attend_design_about(d), *f = &facts;
-  json_put_text(w, "name", f->name);
-  json_put_text(w, "about", f->about);
-  json_put_text(w, "task", f->task);
-  json_put_text(w, "example", f->example);
-  json_put_text(w, "spec", f->spec);
-  json_put_number(w, "letters", f->letters);
-  json_put_truth(w, "starts", f->starts);
-  json_put_truth(w, "ends", f->ends);
-  json_put_number(w, "shortest", f->shortest);
-  json_put_number(w, "longest", f->longest);
-  json_put_number(w, "places", f->places);
-  json_put_number(w, "embedded", f->embedded);
-  json_put_truth(w, "causal", f->causal);
-  json_put_text(w, "positions", positions[f->positions]);
-  json_put_text(w, "at", at[f->at]);
+  json_member_string(w, "name", f->name);
+  json_member_string(w, "about", f->about);
+  json_member_string(w, "task", f->task);
+  json_member_string(w, "example", f->example);
+  json_member_string(w, "spec", f->spec);
+  json_member_number(w, "letters", f->letters);
+  json_member_boolean(w, "starts", f->starts);
+  json_member_boolean(w, "ends", f->ends);
+  json_member_number(w, "shortest", f->shortest);
+  json_member_number(w, "longest", f->longest);
+  json_member_number(w, "places", f->places);
+  json_member_number(w, "embedded", f->embedded);
+  json_member_boolean(w, "causal", f->causal);
+  json_member_string(w, "positions", positions[f->positions]);
+  json_member_string(w, "at", at[f->at]);
   put_names(w, "tokens", d, attend_design_token);
   put_names(w, "answers", d, attend_design_answer);
   put_names(w, "features", d, attend_design_feature);
 }
 
-static void put_heads(attend_json_writer *w, const attend_design *d) {
+static void put_heads(json_writer *w, const attend_design *d) {
   attend_design_head h;
   open_list(w, "heads");
   for (int i = 0; attend_design_head_get(d, i, &h); i++) {
-    attend_json_open(w, '{');
-    json_put_text(w, "name", h.name);
-    json_put_number(w, "layer", h.layer);
-    json_put_number(w, "dim", h.dim);
-    json_put_number(w, "dim_v", h.dim_v);
-    json_put_number(w, "reads", h.reads);
-    json_put_number(w, "slot", h.slot);
-    json_put_text(w, "ties", h.ties == ATTEND_TIES_FIRST ? "first" : "average");
-    attend_json_member(w, "columns");
-    attend_json_open(w, '[');
-    for (int c = 0; c < h.dim; c++) attend_json_put_string(w, attend_design_column(d, i, c));
-    attend_json_close(w, ']');
-    attend_json_close(w, '}');
+    json_open(w, '{');
+    json_member_string(w, "name", h.name);
+    json_member_number(w, "layer", h.layer);
+    json_member_number(w, "dim", h.dim);
+    json_member_number(w, "dim_v", h.dim_v);
+    json_member_number(w, "reads", h.reads);
+    json_member_number(w, "slot", h.slot);
+    json_member_string(w, "ties", h.ties == ATTEND_TIES_FIRST ? "first" : "average");
+    json_member(w, "columns");
+    json_open(w, '[');
+    for (int c = 0; c < h.dim; c++) json_put_string(w, attend_design_column(d, i, c));
+    json_close(w, ']');
+    json_close(w, '}');
   }
-  attend_json_close(w, ']');
+  json_close(w, ']');
 }
 
-static void put_parts(attend_json_writer *w, const attend_design *d) {
+static void put_parts(json_writer *w, const attend_design *d) {
   attend_design_part p;
   open_list(w, "parts");
   for (int i = 0; attend_design_part_get(d, i, &p); i++) {
-    attend_json_open(w, '{');
-    json_put_text(w, "name", p.name);
-    json_put_number(w, "head", p.head);
-    json_put_number(w, "rows", p.rows);
-    json_put_number(w, "columns", p.columns);
-    json_put_number(w, "at", (double)p.at);
-    attend_json_close(w, '}');
+    json_open(w, '{');
+    json_member_string(w, "name", p.name);
+    json_member_number(w, "head", p.head);
+    json_member_number(w, "rows", p.rows);
+    json_member_number(w, "columns", p.columns);
+    json_member_number(w, "at", (double)p.at);
+    json_close(w, '}');
   }
-  attend_json_close(w, ']');
+  json_close(w, ']');
 }
 
 /* ---- results ------------------------------------------------------------------------- */
 
-static void put_verdict(attend_json_writer *w, const attend_verdict *v) {
-  json_put_truth(w, "ok", v->ok);
-  json_put_number(w, "inputs", (double)v->inputs);
-  json_put_number(w, "places", (double)v->places);
-  json_put_number(w, "wrong", (double)v->wrong);
-  json_put_number(w, "accuracy", v->accuracy);
-  json_put_number(w, "margin", v->margin);
-  json_put_text(w, "counterexample", v->ok ? NULL : v->input);
+static void put_verdict(json_writer *w, const attend_verdict *v) {
+  json_member_boolean(w, "ok", v->ok);
+  json_member_number(w, "inputs", (double)v->inputs);
+  json_member_number(w, "places", (double)v->places);
+  json_member_number(w, "wrong", (double)v->wrong);
+  json_member_number(w, "accuracy", v->accuracy);
+  json_member_number(w, "margin", v->margin);
+  json_member_string(w, "counterexample", v->ok ? NULL : v->input);
 }
 
-static void put_least(attend_json_writer *w, const attend_design_results *r) {
+static void put_least(json_writer *w, const attend_design_results *r) {
   const attend_least *l = &r->least;
-  attend_json_member(w, "least");
+  json_member(w, "least");
   if (!r->has_least || !l->found) {
-    attend_json_put_null(w);
+    json_put_null(w);
     return;
   }
-  attend_json_open(w, '{');
-  json_put_number(w, "sharpness", l->sharpness);
-  json_put_number(w, "fails", l->fails);
-  json_put_truth(w, "any", l->any);
-  json_put_truth(w, "monotone", l->monotone);
-  attend_json_close(w, '}');
+  json_open(w, '{');
+  json_member_number(w, "sharpness", l->sharpness);
+  json_member_number(w, "fails", l->fails);
+  json_member_boolean(w, "any", l->any);
+  json_member_boolean(w, "monotone", l->monotone);
+  json_close(w, '}');
 }
 
-static attend_status put_run(attend_json_writer *w, const attend_design *d, attend_way way) {
+static attend_status put_run(json_writer *w, const attend_design *d, attend_way way) {
   const attend_design_facts facts = attend_design_about(d);
   attend_design_run *run;
   attend_design_head h;
   ATTEND_TRY(attend_design_run_create(d, way, facts.example, &run));
   attend_design_result r = attend_design_run_result(run);
-  attend_json_member(w, "run");
-  attend_json_open(w, '{');
-  json_put_number(w, "sharpness", way.sharpness);
+  json_member(w, "run");
+  json_open(w, '{');
+  json_member_number(w, "sharpness", way.sharpness);
   put_floats(w, "logits", r.logits, (size_t)(r.length * facts.answers));
   open_list(w, "attention");
   for (int i = 0; attend_design_head_get(d, i, &h); i++) {
     const float *a = attend_design_run_head(run, i).attention;
-    attend_json_open(w, '[');
-    for (int j = 0; j < r.length * r.length; j++) attend_json_put_number(w, (double)a[j]);
-    attend_json_close(w, ']');
+    json_open(w, '[');
+    for (int j = 0; j < r.length * r.length; j++) json_put_number(w, (double)a[j]);
+    json_close(w, ']');
   }
-  attend_json_close(w, ']');
-  attend_json_close(w, '}');
+  json_close(w, ']');
+  json_close(w, '}');
   attend_design_run_free(run);
   return ATTEND_OK;
 }
 
-static attend_status put_twin(attend_json_writer *w, const attend_design *d,
+static attend_status put_twin(json_writer *w, const attend_design *d,
                               const attend_design_results *r, attend_twin twin) {
   bool learned = twin == ATTEND_LEARNED;
   attend_way way = learned ? (attend_way){ATTEND_LEARNED, 1} : r->way;
   size_t n;
-  attend_json_member(w, learned ? "learned" : "designed");
+  json_member(w, learned ? "learned" : "designed");
   const float *weights = attend_design_weights(d, twin, &n);
   if (!weights) {
-    attend_json_put_null(w);
+    json_put_null(w);
     return ATTEND_OK;
   }
-  attend_json_open(w, '{');
+  json_open(w, '{');
   put_verdict(w, learned ? &r->learned : &r->verdict);
   if (!learned) put_least(w, r);
   if (learned && r->trained) {
     double steps[ATTEND_CURVE];
     for (int i = 0; i < r->curve.points; i++) steps[i] = r->curve.step[i];
-    json_put_number(w, "seed", (double)r->seed);
-    json_put_number(w, "steps", r->curve.steps);
+    json_member_number(w, "seed", (double)r->seed);
+    json_member_number(w, "steps", r->curve.steps);
     put_numbers(w, "at", steps, r->curve.points);
     put_numbers(w, "loss", r->curve.loss, r->curve.points);
-    json_put_number(w, "last_loss", r->curve.last);
+    json_member_number(w, "last_loss", r->curve.last);
   }
   put_floats(w, "weights", weights, n);
   ATTEND_TRY(put_run(w, d, way));
-  attend_json_close(w, '}');
+  json_close(w, '}');
   return ATTEND_OK;
 }
 
-static void put_likeness(attend_json_writer *w, const attend_likeness *l) {
+static void put_likeness(json_writer *w, const attend_likeness *l) {
   static const char *const names[] = {"Qm", "Km", "Vm"};
-  attend_json_open(w, '{');
-  json_put_number(w, "rows", (double)l->rows);
-  json_put_number(w, "distance", l->distance);
-  json_put_number(w, "same_key", l->same_key);
+  json_open(w, '{');
+  json_member_number(w, "rows", (double)l->rows);
+  json_member_number(w, "distance", l->distance);
+  json_member_number(w, "same_key", l->same_key);
   put_numbers(w, "entropy", l->entropy, 2);
   for (int i = 0; i < 3; i++) {
     double norm[2] = {l->norm[0][i], l->norm[1][i]};
     put_numbers(w, names[i], norm, 2);
   }
-  json_put_number(w, "score_cosine", l->score_cosine);
+  json_member_number(w, "score_cosine", l->score_cosine);
   put_numbers(w, "score_designed", l->score_singular[0], ATTEND_SINGULAR);
   put_numbers(w, "score_learned", l->score_singular[1], ATTEND_SINGULAR);
-  json_put_number(w, "effect_cosine", l->effect_cosine);
+  json_member_number(w, "effect_cosine", l->effect_cosine);
   put_numbers(w, "effect_designed", l->effect_singular[0], ATTEND_SINGULAR);
   put_numbers(w, "effect_learned", l->effect_singular[1], ATTEND_SINGULAR);
-  attend_json_close(w, '}');
+  json_close(w, '}');
 }
 
-static void put_comparison(attend_json_writer *w, const attend_design *d,
-                           const attend_design_results *r) {
+static void put_comparison(json_writer *w, const attend_design *d, const attend_design_results *r) {
   const attend_design_facts facts = attend_design_about(d);
   char text[ATTEND_DESIGN_PARAGRAPH];
   open_list(w, "words");
-  for (int i = 0; attend_design_paragraph(d, r, i, text); i++) attend_json_put_string(w, text);
-  attend_json_close(w, ']');
+  for (int i = 0; attend_design_paragraph(d, r, i, text); i++) json_put_string(w, text);
+  json_close(w, ']');
   open_list(w, "likeness");
   for (int i = 0; r->has_learned && i < facts.heads; i++) put_likeness(w, &r->like[i]);
-  attend_json_close(w, ']');
+  json_close(w, ']');
 }
 
-attend_status attend_design_json(attend_json_writer *w, const attend_design *design,
-                                 const attend_design_results *results) {
-  attend_json_open(w, '{');
+static attend_status put_design(json_writer *w, const attend_design *design,
+                                const attend_design_results *results) {
+  json_open(w, '{');
   put_facts(w, design);
   put_heads(w, design);
   put_parts(w, design);
   ATTEND_TRY(put_twin(w, design, results, ATTEND_DESIGNED));
   ATTEND_TRY(put_twin(w, design, results, ATTEND_LEARNED));
   put_comparison(w, design, results);
-  attend_json_close(w, '}');
+  json_close(w, '}');
   return ATTEND_OK;
+}
+
+attend_status attend_design_json(attend_context *ctx, const attend_design *design,
+                                 const attend_design_results *results, char **json,
+                                 size_t *length) {
+  json_writer w = json_writer_text(ctx);
+  *json = NULL;
+  *length = 0;
+  attend_status status = put_design(&w, design, results);
+  if (!status) return json_take_text(&w, json, length);
+  json_writer_free(&w);
+  return status;
 }

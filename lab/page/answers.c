@@ -21,7 +21,7 @@ typedef struct {
 /* An answer writes its value to w. One with parts leaves its object open: they are the
  * last members. */
 struct view_result {
-  attend_json_writer *w;
+  json_writer *w;
   int n_parts;
   view_part part[6];
   void *memory; /* of the session */
@@ -58,11 +58,11 @@ static void put_part(const view_part *p, unsigned char *to) {
     memcpy(to, p->data, part_bytes(p));
 }
 
-static void write_integers(attend_json_writer *w, const char *name, const int32_t *x, int n) {
-  attend_json_member(w, name);
-  attend_json_open(w, '[');
-  for (int i = 0; i < n; i++) attend_json_put_integer(w, x[i]);
-  attend_json_close(w, ']');
+static void write_integers(json_writer *w, const char *name, const int32_t *x, int n) {
+  json_member(w, name);
+  json_open(w, '[');
+  for (int i = 0; i < n; i++) json_put_integer(w, x[i]);
+  json_close(w, ']');
 }
 
 static size_t eight(size_t n) { return (n + 7) / 8 * 8; }
@@ -71,24 +71,24 @@ static size_t eight(size_t n) { return (n + 7) / 8 * 8; }
 static size_t write_parts(const view_result *a) {
   static const char *const types[] = {
       [PART_F32] = "f32", [PART_F16] = "f16", [PART_U8] = "u8", [PART_I32] = "i32"};
-  attend_json_writer *w = a->w;
+  json_writer *w = a->w;
   size_t at = 0;
-  attend_json_member(w, "parts");
-  attend_json_open(w, '[');
+  json_member(w, "parts");
+  json_open(w, '[');
   for (int i = 0; i < a->n_parts; i++) {
     const view_part *p = &a->part[i];
     view_levels l = levels_of(p);
-    attend_json_open(w, '{');
-    attend_json_member_string(w, "name", p->name);
-    attend_json_member_string(w, "type", types[p->type]);
+    json_open(w, '{');
+    json_member_string(w, "name", p->name);
+    json_member_string(w, "type", types[p->type]);
     write_integers(w, "shape", p->shape, p->rank < MOST_RANK ? p->rank : MOST_RANK);
-    attend_json_member_number(w, "at", (double)at);
-    attend_json_member_number(w, "low", l.low);
-    attend_json_member_number(w, "scale", l.scale);
-    attend_json_close(w, '}');
+    json_member_number(w, "at", (double)at);
+    json_member_number(w, "low", l.low);
+    json_member_number(w, "scale", l.scale);
+    json_close(w, '}');
     at += eight(part_bytes(p));
   }
-  attend_json_close(w, ']');
+  json_close(w, ']');
   return at;
 }
 
@@ -110,19 +110,19 @@ static bool reply_with_parts(const view_result *a, size_t bytes, view_reply_byte
 
 attend_status view_answer_reply(viewer *v, const view_route *route, const view_query *q,
                                 view_reply_bytes *reply) {
-  attend_json_writer w = attend_json_writer_text(v->ctx);
+  json_writer w = json_writer_text(v->ctx);
   view_result a = {.w = &w};
   size_t bytes = 0;
   attend_status status = route->answer(v, q, &a);
   if (!status && a.n_parts) {
     bytes = write_parts(&a);
-    attend_json_close(&w, '}');
+    json_close(&w, '}');
   }
-  if (!status) status = attend_json_finish(&w);
+  if (!status) status = json_finish(&w);
   if (!status && a.n_parts && !reply_with_parts(&a, bytes, reply)) status = ATTEND_NO_MEMORY;
   if (!status && !a.n_parts) *reply = (view_reply_bytes){false, strdup(w.text), w.length};
   if (!status && !reply->bytes) status = ATTEND_NO_MEMORY;
-  attend_json_writer_free(&w);
+  json_writer_free(&w);
   attend_viewer_release(v->session, a.memory);
   return status;
 }
@@ -130,13 +130,13 @@ attend_status view_answer_reply(viewer *v, const view_route *route, const view_q
 /* ---- parts as nested lists -------------------------------------------------------------- */
 
 /* Floats are written as what they are: the shortest decimals that read back. */
-static void write_float(attend_json_writer *w, float x) {
+static void write_float(json_writer *w, float x) {
   char text[32];
   for (int digits = 6; digits <= 9; digits++) {
     snprintf(text, sizeof text, "%.*g", digits, (double)x);
     if (strtof(text, NULL) == x) break;
   }
-  attend_json_put_number(w, strtod(text, NULL));
+  json_put_number(w, strtod(text, NULL));
 }
 
 /* What the page reads from the part. */
@@ -153,47 +153,46 @@ static float part_at(const view_part *p, view_levels l, size_t i) {
 }
 
 /* Writes the numbers from `at` on; returns where the next ones are. */
-static size_t write_nested(attend_json_writer *w, const view_part *p, view_levels l, int dim,
-                           size_t at) {
-  attend_json_open(w, '[');
+static size_t write_nested(json_writer *w, const view_part *p, view_levels l, int dim, size_t at) {
+  json_open(w, '[');
   for (int i = 0; i < p->shape[dim]; i++)
     if (dim + 1 < p->rank && dim + 1 < MOST_RANK)
       at = write_nested(w, p, l, dim + 1, at);
     else
       write_float(w, part_at(p, l, at++));
-  attend_json_close(w, ']');
+  json_close(w, ']');
   return at;
 }
 
 attend_status view_answer_write(viewer *v, const view_route *route, const view_query *q,
-                                attend_json_writer *w) {
+                                json_writer *w) {
   view_result a = {.w = w};
   attend_status status = route->answer(v, q, &a);
   for (int i = 0; i < a.n_parts; i++) {
-    attend_json_member(w, a.part[i].name);
+    json_member(w, a.part[i].name);
     write_nested(w, &a.part[i], levels_of(&a.part[i]), 0, 0);
   }
-  if (a.n_parts) attend_json_close(w, '}');
+  if (a.n_parts) json_close(w, '}');
   attend_viewer_release(v->session, a.memory);
   return status;
 }
 
 /* ---- models, cases, runs -------------------------------------------------------------------- */
 
-static void put_token(attend_json_writer *w, const attend_view_model *m, int32_t id) {
+static void put_token(json_writer *w, const attend_view_model *m, int32_t id) {
   char text[ATTEND_VIEW_TOKEN];
   size_t n = attend_view_token_text(m, id, text);
-  attend_json_put_bytes(w, text, n);
+  json_put_bytes(w, text, n);
 }
 
 /* A model's id: its index in text. */
-static void write_id(attend_json_writer *w, const char *name, int model) {
+static void write_id(json_writer *w, const char *name, int model) {
   char id[12];
   snprintf(id, sizeof id, "%d", model);
-  attend_json_member_string(w, name, id);
+  json_member_string(w, name, id);
 }
 
-void write_model(attend_json_writer *w, const viewer *v, int model) {
+void write_model(json_writer *w, const viewer *v, int model) {
   static const char *const parts[] = {"", "encoder", "decoder", "both"};
   static const char *const positions[] = {"learned", "sinusoidal", "rotary", "buckets"};
   const attend_view_model *m = attend_viewer_model(v->session, model);
@@ -201,164 +200,162 @@ void write_model(attend_json_writer *w, const viewer *v, int model) {
   const attend_parts sides = attend_config_parts(c);
   const attend_stack *s =
       attend_config_stack(c, sides & ATTEND_ENCODER ? ATTEND_ENCODER : ATTEND_DECODER);
-  attend_json_open(w, '{');
+  json_open(w, '{');
   write_id(w, "id", model);
-  attend_json_member_string(w, "name", m->name);
-  attend_json_member_string(w, "family", attend_config_family(c));
-  attend_json_member_string(w, "parts", parts[sides]);
-  attend_json_member_number(w, "layers", s->layers);
-  attend_json_member_number(w, "heads", s->heads);
-  attend_json_member_number(w, "context", attend_config_get(c, ATTEND_CONFIG_POSITIONS));
-  attend_json_member_boolean(w, "writes", sides & ATTEND_DECODER);
-  attend_json_member_boolean(w, "fills", sides == ATTEND_ENCODER);
-  attend_json_member_boolean(w, "pairs", sides == ATTEND_ENCODER && m->tokenizer);
-  attend_json_member_boolean(w, "words", m->tokenizer != NULL);
-  attend_json_member_string(w, "positions",
-                            positions[attend_config_get(c, ATTEND_CONFIG_POSITION)]);
-  attend_json_close(w, '}');
+  json_member_string(w, "name", m->name);
+  json_member_string(w, "family", attend_config_family(c));
+  json_member_string(w, "parts", parts[sides]);
+  json_member_number(w, "layers", s->layers);
+  json_member_number(w, "heads", s->heads);
+  json_member_number(w, "context", attend_config_get(c, ATTEND_CONFIG_POSITIONS));
+  json_member_boolean(w, "writes", sides & ATTEND_DECODER);
+  json_member_boolean(w, "fills", sides == ATTEND_ENCODER);
+  json_member_boolean(w, "pairs", sides == ATTEND_ENCODER && m->tokenizer);
+  json_member_boolean(w, "words", m->tokenizer != NULL);
+  json_member_string(w, "positions", positions[attend_config_get(c, ATTEND_CONFIG_POSITION)]);
+  json_close(w, '}');
 }
 
-static void write_case(attend_json_writer *w, const attend_view_case *c) {
-  attend_json_open(w, '{');
+static void write_case(json_writer *w, const attend_view_case *c) {
+  json_open(w, '{');
   write_id(w, "model", c->model);
-  attend_json_member_string(w, "text", c->text ? c->text : "");
-  attend_json_member_string(w, "second", c->second);
-  attend_json_member_string(w, "attention", c->attention);
-  attend_json_member_boolean(w, "untrained", c->untrained);
-  attend_json_member(w, "seed");
-  attend_json_put_integer(w, (int64_t)c->seed);
-  attend_json_member_number(w, "pad", c->pad);
-  attend_json_member_number(w, "step", c->step);
-  attend_json_close(w, '}');
+  json_member_string(w, "text", c->text ? c->text : "");
+  json_member_string(w, "second", c->second);
+  json_member_string(w, "attention", c->attention);
+  json_member_boolean(w, "untrained", c->untrained);
+  json_member(w, "seed");
+  json_put_integer(w, (int64_t)c->seed);
+  json_member_number(w, "pad", c->pad);
+  json_member_number(w, "step", c->step);
+  json_close(w, '}');
 }
 
-void write_state(attend_json_writer *w, const view_state *s) {
-  attend_json_open(w, '{');
-  attend_json_member_string(w, "view", s->view);
-  attend_json_member(w, "case");
+void write_state(json_writer *w, const view_state *s) {
+  json_open(w, '{');
+  json_member_string(w, "view", s->view);
+  json_member(w, "case");
   write_case(w, &s->c);
-  attend_json_member(w, "other");
+  json_member(w, "other");
   if (s->has_other)
     write_case(w, &s->other);
   else
-    attend_json_put_null(w);
-  attend_json_member_string(w, "role", s->role);
-  attend_json_member_number(w, "layer", s->layer < 0 ? 0 : s->layer);
-  attend_json_member_number(w, "head", s->head < 0 ? 0 : s->head);
+    json_put_null(w);
+  json_member_string(w, "role", s->role);
+  json_member_number(w, "layer", s->layer < 0 ? 0 : s->layer);
+  json_member_number(w, "head", s->head < 0 ? 0 : s->head);
   write_integers(w, "heads", s->heads, s->n_heads);
-  attend_json_member_number(w, "token", s->token);
-  attend_json_member_number(w, "key", s->key);
-  attend_json_member_string(w, "filter", s->filter);
-  attend_json_member_string(w, "pool", s->pool);
-  attend_json_member_string(w, "way", s->way);
-  attend_json_member_string(w, "form", s->form);
-  attend_json_member_string(w, "sort", s->sort);
-  attend_json_close(w, '}');
+  json_member_number(w, "token", s->token);
+  json_member_number(w, "key", s->key);
+  json_member_string(w, "filter", s->filter);
+  json_member_string(w, "pool", s->pool);
+  json_member_string(w, "way", s->way);
+  json_member_string(w, "form", s->form);
+  json_member_string(w, "sort", s->sort);
+  json_close(w, '}');
 }
 
-static void write_side(attend_json_writer *w, const attend_view_model *m,
-                       const attend_view_side *s) {
-  attend_json_open(w, '{');
-  attend_json_member(w, "tokens");
-  attend_json_open(w, '[');
+static void write_side(json_writer *w, const attend_view_model *m, const attend_view_side *s) {
+  json_open(w, '{');
+  json_member(w, "tokens");
+  json_open(w, '[');
   for (int i = 0; i < s->n; i++) put_token(w, m, s->ids[i]);
-  attend_json_close(w, ']');
+  json_close(w, ']');
   write_integers(w, "ids", s->ids, s->n);
-  attend_json_member(w, "part");
-  attend_json_open(w, '[');
-  for (int i = 0; i < s->n; i++) attend_json_put_integer(w, s->part[i]);
-  attend_json_close(w, ']');
-  attend_json_member(w, "special");
-  attend_json_open(w, '[');
+  json_member(w, "part");
+  json_open(w, '[');
+  for (int i = 0; i < s->n; i++) json_put_integer(w, s->part[i]);
+  json_close(w, ']');
+  json_member(w, "special");
+  json_open(w, '[');
   for (int i = 0; i < s->n; i++)
     if (m->tokenizer && attend_tokenizer_is_special(m->tokenizer, s->ids[i]))
-      attend_json_put_integer(w, i);
-  attend_json_close(w, ']');
-  attend_json_member_number(w, "real", s->real);
-  attend_json_close(w, '}');
+      json_put_integer(w, i);
+  json_close(w, ']');
+  json_member_number(w, "real", s->real);
+  json_close(w, '}');
 }
 
-static void write_role(attend_json_writer *w, attend_role role, const attend_lens_shape *s) {
+static void write_role(json_writer *w, attend_role role, const attend_lens_shape *s) {
   bool cross = role == ATTEND_CROSS;
-  attend_json_open(w, '{');
-  attend_json_member_string(w, "role", attend_role_name(role));
-  attend_json_member_number(w, "layers", s->layers);
-  attend_json_member_number(w, "heads", s->heads);
-  attend_json_member_number(w, "kv_heads", s->kv_heads);
-  attend_json_member_number(w, "rows", s->rows);
-  attend_json_member_number(w, "keys", s->keys);
-  attend_json_member_string(w, "row_side", cross ? "decoder" : attend_role_name(role));
-  attend_json_member_string(w, "key_side", cross ? "encoder" : attend_role_name(role));
-  attend_json_member_number(w, "dim", s->dim);
-  attend_json_member_number(w, "dim_v", s->dim_v);
-  attend_json_member_number(w, "scale", (double)s->scale);
-  attend_json_member_boolean(w, "causal", s->causal);
-  attend_json_member_number(w, "window", s->window);
-  attend_json_member_number(w, "real_keys", s->real_keys);
-  attend_json_member_boolean(w, "signed", s->is_signed);
-  attend_json_member_boolean(w, "bias", s->biased);
-  attend_json_close(w, '}');
+  json_open(w, '{');
+  json_member_string(w, "role", attend_role_name(role));
+  json_member_number(w, "layers", s->layers);
+  json_member_number(w, "heads", s->heads);
+  json_member_number(w, "kv_heads", s->kv_heads);
+  json_member_number(w, "rows", s->rows);
+  json_member_number(w, "keys", s->keys);
+  json_member_string(w, "row_side", cross ? "decoder" : attend_role_name(role));
+  json_member_string(w, "key_side", cross ? "encoder" : attend_role_name(role));
+  json_member_number(w, "dim", s->dim);
+  json_member_number(w, "dim_v", s->dim_v);
+  json_member_number(w, "scale", (double)s->scale);
+  json_member_boolean(w, "causal", s->causal);
+  json_member_number(w, "window", s->window);
+  json_member_number(w, "real_keys", s->real_keys);
+  json_member_boolean(w, "signed", s->is_signed);
+  json_member_boolean(w, "bias", s->biased);
+  json_close(w, '}');
 }
 
-static void write_candidates(attend_json_writer *w, const attend_view_model *m,
+static void write_candidates(json_writer *w, const attend_view_model *m,
                              const attend_view_candidate *list, int n) {
-  attend_json_member(w, "candidates");
-  attend_json_open(w, '[');
+  json_member(w, "candidates");
+  json_open(w, '[');
   for (int i = 0; i < n; i++) {
-    attend_json_open(w, '{');
-    attend_json_member_number(w, "id", list[i].id);
-    attend_json_member(w, "text");
+    json_open(w, '{');
+    json_member_number(w, "id", list[i].id);
+    json_member(w, "text");
     put_token(w, m, list[i].id);
-    attend_json_member_number(w, "p", list[i].p);
-    attend_json_close(w, '}');
+    json_member_number(w, "p", list[i].p);
+    json_close(w, '}');
   }
-  attend_json_close(w, ']');
+  json_close(w, ']');
 }
 
-void write_step(attend_json_writer *w, const attend_view_model *m, const attend_view_step *s) {
-  attend_json_open(w, '{');
-  attend_json_member_number(w, "id", s->id);
-  attend_json_member(w, "text");
+void write_step(json_writer *w, const attend_view_model *m, const attend_view_step *s) {
+  json_open(w, '{');
+  json_member_number(w, "id", s->id);
+  json_member(w, "text");
   put_token(w, m, s->id);
-  attend_json_member_number(w, "p", s->p);
-  attend_json_member_number(w, "position", s->position);
+  json_member_number(w, "p", s->p);
+  json_member_number(w, "position", s->position);
   write_candidates(w, m, s->candidate, s->n);
-  attend_json_member_number(w, "cache_bytes", (double)s->cache_bytes);
-  attend_json_member_number(w, "length", s->length);
-  attend_json_close(w, '}');
+  json_member_number(w, "cache_bytes", (double)s->cache_bytes);
+  json_member_number(w, "length", s->length);
+  json_close(w, '}');
 }
 
-void write_run(attend_json_writer *w, const viewer *v, const attend_view_run *run) {
+void write_run(json_writer *w, const viewer *v, const attend_view_run *run) {
   static const char *const sides[] = {"encoder", "decoder"};
   const attend_view_model *m = attend_viewer_model(v->session, run->c.model);
-  attend_json_open(w, '{');
-  attend_json_member_string(w, "run", run->id);
-  attend_json_member(w, "case");
+  json_open(w, '{');
+  json_member_string(w, "run", run->id);
+  json_member(w, "case");
   write_case(w, &run->c);
-  attend_json_member(w, "model");
+  json_member(w, "model");
   write_model(w, v, run->c.model);
-  attend_json_member_number(w, "seconds", run->seconds);
-  attend_json_member_number(w, "bytes", (double)run->bytes);
-  attend_json_member(w, "sides");
-  attend_json_open(w, '{');
+  json_member_number(w, "seconds", run->seconds);
+  json_member_number(w, "bytes", (double)run->bytes);
+  json_member(w, "sides");
+  json_open(w, '{');
   for (int i = 0; i < 2; i++) {
     if (!run->side[i].n) continue;
-    attend_json_member(w, sides[i]);
+    json_member(w, sides[i]);
     write_side(w, m, &run->side[i]);
   }
-  attend_json_close(w, '}');
-  attend_json_member(w, "roles");
-  attend_json_open(w, '[');
+  json_close(w, '}');
+  json_member(w, "roles");
+  json_open(w, '[');
   for (int i = 0; i < ATTEND_ROLES; i++)
     if (run->has_role[i]) write_role(w, (attend_role)i, &run->shape[i]);
-  attend_json_close(w, ']');
-  attend_json_member_string(w, "notice", run->notice);
-  attend_json_member_number(w, "generated", run->generated);
-  attend_json_member(w, "steps");
-  attend_json_open(w, '[');
+  json_close(w, ']');
+  json_member_string(w, "notice", run->notice);
+  json_member_number(w, "generated", run->generated);
+  json_member(w, "steps");
+  json_open(w, '[');
   for (int i = 0; i < run->n_steps; i++) write_step(w, m, &run->steps[i]);
-  attend_json_close(w, ']');
-  attend_json_close(w, '}');
+  json_close(w, ']');
+  json_close(w, '}');
 }
 
 /* ---- a training run --------------------------------------------------------------------------- */
@@ -366,14 +363,14 @@ void write_run(attend_json_writer *w, const viewer *v, const attend_view_run *ru
 enum { POINTS = 300 }; /* of a curve */
 
 /* A list of numbers. */
-static void put_numbers(attend_json_writer *w, const double *x, int n) {
-  attend_json_open(w, '[');
-  for (int i = 0; i < n; i++) attend_json_put_number(w, x[i]);
-  attend_json_close(w, ']');
+static void put_numbers(json_writer *w, const double *x, int n) {
+  json_open(w, '[');
+  for (int i = 0; i < n; i++) json_put_number(w, x[i]);
+  json_close(w, ']');
 }
 
 /* The mean, least and most of some lines of the log. */
-static void write_point(attend_json_writer *w, const attend_log_point *p, size_t n) {
+static void write_point(json_writer *w, const attend_log_point *p, size_t n) {
   double sum = 0, low = p[0].loss, high = p[0].loss;
   for (size_t i = 0; i < n; i++) {
     sum += p[i].loss;
@@ -384,35 +381,35 @@ static void write_point(attend_json_writer *w, const attend_log_point *p, size_t
   put_numbers(w, (double[]){middle, sum / (double)n, low, high}, 4);
 }
 
-static void write_curve(attend_json_writer *w, const char *name, attend_log_curve curve) {
+static void write_curve(json_writer *w, const char *name, attend_log_curve curve) {
   size_t n = curve.count < POINTS ? curve.count : POINTS;
-  attend_json_member(w, name);
-  attend_json_open(w, '[');
+  json_member(w, name);
+  json_open(w, '[');
   for (size_t i = 0; i < n; i++) {
     size_t from = i * curve.count / n, to = (i + 1) * curve.count / n;
     write_point(w, curve.at + from, to - from);
   }
-  attend_json_close(w, ']');
+  json_close(w, ']');
 }
 
-void write_training(attend_json_writer *w, const viewer *v) {
+void write_training(json_writer *w, const viewer *v) {
   const attend_training_run *run = v->training;
   if (!run) {
-    attend_json_put_null(w);
+    json_put_null(w);
     return;
   }
   int count;
   const int *steps = attend_training_run_steps(run, &count);
   const int best = attend_training_run_best(run), last = attend_training_run_last(run);
-  attend_json_open(w, '{');
-  attend_json_member_string(w, "model", "0");
+  json_open(w, '{');
+  json_member_string(w, "model", "0");
   write_integers(w, "steps", v->n_kept ? v->kept : steps, v->n_kept ? v->n_kept : count);
-  attend_json_member_number(w, "left_out", v->n_kept ? count - v->n_kept : 0);
-  attend_json_member_number(w, "best", best < 0 ? NAN : best);
-  attend_json_member_number(w, "last", last < 0 ? NAN : last);
+  json_member_number(w, "left_out", v->n_kept ? count - v->n_kept : 0);
+  json_member_number(w, "best", best < 0 ? NAN : best);
+  json_member_number(w, "last", last < 0 ? NAN : last);
   write_curve(w, "loss", attend_training_run_loss(run));
   write_curve(w, "valid", attend_training_run_valid(run));
-  attend_json_close(w, '}');
+  json_close(w, '}');
 }
 
 static attend_status answer_hello(viewer *v, const view_query *q, view_result *a) {
@@ -443,9 +440,9 @@ static attend_status answer_generate(viewer *v, const view_query *q, view_result
 
 /* ---- heads -------------------------------------------------------------------------------------- */
 
-static void write_coverage(attend_json_writer *w, int looked, int rows) {
-  attend_json_member_number(w, "rows_looked", looked);
-  attend_json_member_number(w, "rows", rows);
+static void write_coverage(json_writer *w, int looked, int rows) {
+  json_member_number(w, "rows_looked", looked);
+  json_member_number(w, "rows", rows);
 }
 
 static attend_status answer_thumbs(viewer *v, const view_query *q, view_result *a) {
@@ -453,7 +450,7 @@ static attend_status answer_thumbs(viewer *v, const view_query *q, view_result *
   attend_status status = attend_viewer_thumbs(v->session, &q->head, q->size, &t);
   if (status) return status;
   a->memory = t.memory;
-  attend_json_open(a->w, '{');
+  json_open(a->w, '{');
   write_coverage(a->w, t.rows_sampled, t.rows);
   add_part(a, (view_part){"cells", PART_U8, t.cells, 4, {t.layers, t.heads, t.height, t.width}});
   add_part(a, (view_part){"most", PART_F32, t.most, 2, {t.layers, t.heads}});
@@ -467,50 +464,45 @@ static const char *pattern_label(attend_head_pattern p) {
   return labels[p];
 }
 
-static void write_names(attend_json_writer *w, const char *name,
-                        const char *(*of)(attend_head_pattern)) {
-  attend_json_member(w, name);
-  attend_json_open(w, '[');
-  for (int i = 0; i < ATTEND_HEAD_PATTERNS; i++)
-    attend_json_put_string(w, of((attend_head_pattern)i));
-  attend_json_close(w, ']');
+static void write_names(json_writer *w, const char *name, const char *(*of)(attend_head_pattern)) {
+  json_member(w, name);
+  json_open(w, '[');
+  for (int i = 0; i < ATTEND_HEAD_PATTERNS; i++) json_put_string(w, of((attend_head_pattern)i));
+  json_close(w, ']');
 }
 
 /* One value of each of [layers, heads] structs. */
-typedef void (*put_value)(attend_json_writer *w, const void *of);
+typedef void (*put_value)(json_writer *w, const void *of);
 
-static void write_heads(attend_json_writer *w, const char *name, int layers, int heads,
-                        const void *of, size_t size, put_value put) {
-  attend_json_member(w, name);
-  attend_json_open(w, '[');
+static void write_heads(json_writer *w, const char *name, int layers, int heads, const void *of,
+                        size_t size, put_value put) {
+  json_member(w, name);
+  json_open(w, '[');
   for (int i = 0; i < layers; i++) {
-    attend_json_open(w, '[');
+    json_open(w, '[');
     for (int j = 0; j < heads; j++) put(w, (const char *)of + (size_t)(i * heads + j) * size);
-    attend_json_close(w, ']');
+    json_close(w, ']');
   }
-  attend_json_close(w, ']');
+  json_close(w, ']');
 }
 
-static void put_scores(attend_json_writer *w, const void *of) {
+static void put_scores(json_writer *w, const void *of) {
   put_numbers(w, ((const attend_pattern_scores *)of)->score, ATTEND_HEAD_PATTERNS);
 }
-static void put_pattern(attend_json_writer *w, const void *of) {
+static void put_pattern(json_writer *w, const void *of) {
   int pattern = ((const attend_pattern_scores *)of)->pattern;
-  attend_json_put_string(w,
-                         pattern < 0 ? "" : attend_head_pattern_name((attend_head_pattern)pattern));
+  json_put_string(w, pattern < 0 ? "" : attend_head_pattern_name((attend_head_pattern)pattern));
 }
-static void put_double(attend_json_writer *w, const void *of) {
-  attend_json_put_number(w, *(const double *)of);
-}
+static void put_double(json_writer *w, const void *of) { json_put_number(w, *(const double *)of); }
 
 static attend_status answer_patterns(viewer *v, const view_query *q, view_result *a) {
   attend_view_patterns p;
   attend_status status = attend_viewer_patterns(v->session, &q->head, &p);
-  attend_json_writer *w = a->w;
+  json_writer *w = a->w;
   const size_t size = sizeof *p.scores;
   if (status) return status;
   a->memory = p.memory;
-  attend_json_open(w, '{');
+  json_open(w, '{');
   write_names(w, "names", attend_head_pattern_name);
   write_names(w, "labels", pattern_label);
   write_names(w, "about", attend_head_pattern_about);
@@ -518,7 +510,7 @@ static attend_status answer_patterns(viewer *v, const view_query *q, view_result
   write_heads(w, "does", p.layers, p.heads, p.scores, size, put_pattern);
   write_heads(w, "entropy", p.layers, p.heads, &p.scores->entropy, size, put_double);
   write_coverage(w, p.rows_sampled, p.rows);
-  attend_json_close(w, '}');
+  json_close(w, '}');
   return ATTEND_OK;
 }
 
@@ -527,7 +519,7 @@ static attend_status answer_block(viewer *v, const view_query *q, view_result *a
   attend_status status = attend_viewer_block(v->session, &q->head, &q->range, &b);
   if (status) return status;
   a->memory = b.memory;
-  attend_json_open(a->w, '{');
+  json_open(a->w, '{');
   add_part(a, (view_part){"weights", PART_F32, b.weights, 2, {b.rows, b.keys}});
   return ATTEND_OK;
 }
@@ -537,7 +529,7 @@ static attend_status answer_stats(viewer *v, const view_query *q, view_result *a
   attend_status status = attend_viewer_stats(v->session, &q->head, &s);
   if (status) return status;
   a->memory = s.memory;
-  attend_json_open(a->w, '{');
+  json_open(a->w, '{');
   add_part(a, (view_part){"entropy", PART_F32, s.entropy, 1, {s.rows}});
   add_part(a, (view_part){"top", PART_I32, s.top, 1, {s.rows}});
   add_part(a, (view_part){"top_weight", PART_F32, s.top_weight, 1, {s.rows}});
@@ -550,9 +542,9 @@ static attend_status answer_vectors(viewer *v, const view_query *q, view_result 
   attend_status status = attend_viewer_vectors(v->session, &q->head, &q->range, &x);
   if (status) return status;
   a->memory = x.memory;
-  attend_json_open(a->w, '{');
-  attend_json_member_number(a->w, "scale", (double)x.scale);
-  attend_json_member_string(a->w, "form", q->head.form ? q->head.form : q->head.run->c.attention);
+  json_open(a->w, '{');
+  json_member_number(a->w, "scale", (double)x.scale);
+  json_member_string(a->w, "form", q->head.form ? q->head.form : q->head.run->c.attention);
   add_part(a, (view_part){"q", PART_F32, x.q, 2, {x.rows, x.dim}});
   add_part(a, (view_part){"k", PART_F32, x.k, 2, {x.keys, x.dim}});
   add_part(a, (view_part){"v", PART_F32, x.v, 2, {x.keys, x.dim_v}});
@@ -578,9 +570,9 @@ static attend_status answer_tile(viewer *v, const view_query *q, view_result *a)
   attend_status status = attend_viewer_tile(v->session, &place, &t);
   if (status) return status;
   a->memory = t.memory;
-  attend_json_open(a->w, '{');
-  attend_json_member_boolean(a->w, "exact", t.exact);
-  attend_json_member_number(a->w, "rows_each", t.rows_each);
+  json_open(a->w, '{');
+  json_member_boolean(a->w, "exact", t.exact);
+  json_member_number(a->w, "rows_each", t.rows_each);
   add_part(a, (view_part){"cells", q->level ? PART_U8 : PART_F16, t.cells, 2, {t.height, t.width}});
   return ATTEND_OK;
 }
@@ -589,8 +581,8 @@ static attend_status answer_refine(viewer *v, const view_query *q, view_result *
   attend_view_place place = place_of(q);
   attend_status status = attend_viewer_refine(v->session, &place, q->listener);
   if (status) return status;
-  attend_json_open(a->w, '{');
-  attend_json_close(a->w, '}');
+  json_open(a->w, '{');
+  json_close(a->w, '}');
   return ATTEND_OK;
 }
 
@@ -614,7 +606,7 @@ static int larger_share(const void *x, const void *y) {
 }
 
 /* The largest shares of a layer, by index; returns the sum of the others. */
-static double write_shares(attend_json_writer *w, const float *row, int n, share *all) {
+static double write_shares(json_writer *w, const float *row, int n, share *all) {
   double sum = 0, written = 0;
   int most = n < MOST_SHARES ? n : MOST_SHARES;
   for (int i = 0; i < n; i++) {
@@ -624,12 +616,12 @@ static double write_shares(attend_json_writer *w, const float *row, int n, share
   qsort(all, (size_t)n, sizeof *all, larger_share);
   while (most > 0 && all[most - 1].share <= 0) most--;
   qsort(all, (size_t)most, sizeof *all, by_index);
-  attend_json_open(w, '[');
+  json_open(w, '[');
   for (int i = 0; i < most; i++) {
     written += (double)all[i].share;
     put_numbers(w, (double[]){all[i].index, (double)all[i].share}, 2);
   }
-  attend_json_close(w, ']');
+  json_close(w, ']');
   return fmax(0, sum - written);
 }
 
@@ -642,17 +634,17 @@ static attend_status answer_rollout(viewer *v, const view_query *q, view_result 
   share *all = calloc((size_t)r.tokens, sizeof *all);
   double *rest = calloc((size_t)r.layers + 1, sizeof *rest);
   if (all && rest) {
-    attend_json_open(a->w, '{');
-    attend_json_member(a->w, "layers");
-    attend_json_open(a->w, '[');
+    json_open(a->w, '{');
+    json_member(a->w, "layers");
+    json_open(a->w, '[');
     for (int i = r.layers; i >= 0; i--)
       rest[r.layers - i] =
           write_shares(a->w, r.shares + (size_t)i * (size_t)r.tokens, r.tokens, all);
-    attend_json_close(a->w, ']');
-    attend_json_member(a->w, "rest");
+    json_close(a->w, ']');
+    json_member(a->w, "rest");
     put_numbers(a->w, rest, r.layers + 1);
-    attend_json_member_number(a->w, "passed", r.passed);
-    attend_json_close(a->w, '}');
+    json_member_number(a->w, "passed", r.passed);
+    json_close(a->w, '}');
   } else {
     status = ATTEND_NO_MEMORY;
   }
@@ -664,27 +656,27 @@ static attend_status answer_rollout(viewer *v, const view_query *q, view_result 
 static attend_status answer_reach(viewer *v, const view_query *q, view_result *a) {
   attend_view_reach r;
   attend_status status = attend_viewer_reach(v->session, &q->head, q->token, &r);
-  attend_json_writer *w = a->w;
+  json_writer *w = a->w;
   if (status) return status;
   a->memory = r.memory;
-  attend_json_open(w, '{');
-  attend_json_member(w, "layers");
-  attend_json_open(w, '[');
+  json_open(w, '{');
+  json_member(w, "layers");
+  json_open(w, '[');
   for (int i = r.layers; i >= 0; i--) {
-    attend_json_open(w, '[');
+    json_open(w, '[');
     for (int j = 0; j < r.tokens; j++)
-      if (r.reached[(size_t)i * (size_t)r.tokens + (size_t)j]) attend_json_put_integer(w, j);
-    attend_json_close(w, ']');
+      if (r.reached[(size_t)i * (size_t)r.tokens + (size_t)j]) json_put_integer(w, j);
+    json_close(w, ']');
   }
-  attend_json_close(w, ']');
-  attend_json_member(w, "edges");
-  attend_json_open(w, '[');
+  json_close(w, ']');
+  json_member(w, "edges");
+  json_open(w, '[');
   for (int i = 0; i < r.n_edges; i++) {
     const attend_reach_edge *e = &r.edges[i];
     put_numbers(w, (double[]){e->layer, e->from, e->to, e->head}, 4);
   }
-  attend_json_close(w, ']');
-  attend_json_close(w, '}');
+  json_close(w, ']');
+  json_close(w, '}');
   return ATTEND_OK;
 }
 
@@ -695,7 +687,7 @@ static attend_status answer_flow(viewer *v, const view_query *q, view_result *a)
 static attend_status answer_compare(viewer *v, const view_query *q, view_result *a) {
   attend_view_comparison c;
   attend_status status = attend_viewer_compare(v->session, &q->head, q->other, &c);
-  attend_json_writer *w = a->w;
+  json_writer *w = a->w;
   if (status) return status;
   a->memory = c.memory;
   const struct {
@@ -705,21 +697,21 @@ static attend_status answer_compare(viewer *v, const view_query *q, view_result 
                 {"entropy", offsetof(attend_difference, entropy)},
                 {"other_entropy", offsetof(attend_difference, other_entropy)},
                 {"output_error", offsetof(attend_difference, output)}};
-  attend_json_open(w, '{');
+  json_open(w, '{');
   for (int i = 0; i < 4; i++)
     if (c.why)
-      attend_json_member_string(w, values[i].name, NULL);
+      json_member_string(w, values[i].name, NULL);
     else
       write_heads(w, values[i].name, c.layers, c.heads, (const char *)c.difference + values[i].at,
                   sizeof *c.difference, put_double);
-  attend_json_member(w, "hidden_error");
+  json_member(w, "hidden_error");
   if (c.hidden)
     put_numbers(w, c.hidden, c.layers + 1);
   else
-    attend_json_put_null(w);
+    json_put_null(w);
   write_coverage(w, c.rows_sampled, c.rows);
-  attend_json_member_string(w, "why", c.why ? c.why : "");
-  attend_json_close(w, '}');
+  json_member_string(w, "why", c.why ? c.why : "");
+  json_close(w, '}');
   return ATTEND_OK;
 }
 
@@ -732,9 +724,9 @@ static attend_status answer_candidates(viewer *v, const view_query *q, view_resu
   attend_status status =
       attend_viewer_candidates(v->session, run, q->side, q->position, q->top, list, &n);
   if (status) return status;
-  attend_json_open(a->w, '{');
+  json_open(a->w, '{');
   write_candidates(a->w, attend_viewer_model(v->session, run->c.model), list, n);
-  attend_json_close(a->w, '}');
+  json_close(a->w, '}');
   return ATTEND_OK;
 }
 
@@ -744,7 +736,7 @@ static attend_status answer_embeddings(viewer *v, const view_query *q, view_resu
       attend_viewer_embeddings(v->session, q->head.run, q->side, q->head.at.layer, &q->range, &e);
   if (status) return status;
   a->memory = e.memory;
-  attend_json_open(a->w, '{');
+  json_open(a->w, '{');
   add_part(a, (view_part){"cosine", PART_F32, e.cosine, 2, {e.rows, e.keys}});
   add_part(a, (view_part){"norm", PART_F32, e.norm, 1, {e.rows}});
   return ATTEND_OK;
@@ -757,8 +749,8 @@ static attend_status answer_positions(viewer *v, const view_query *q, view_resul
   if (status) return status;
   int n = p.count, d = p.width;
   a->memory = p.memory;
-  attend_json_open(a->w, '{');
-  attend_json_member_number(a->w, "shift_error", p.shift_error);
+  json_open(a->w, '{');
+  json_member_number(a->w, "shift_error", p.shift_error);
   add_part(a, (view_part){"table", PART_F32, p.table, 2, {n, d}});
   add_part(a, (view_part){"cosine", PART_F32, p.cosine, 2, {n, n}});
   add_part(a, (view_part){"shift", PART_F32, p.shift, 2, {d, d}});

@@ -156,60 +156,60 @@ static int model_for(const viewer *v, attend_parts kind) {
   return 0;
 }
 
-static void write_example_case(attend_json_writer *w, int model, const char *text,
-                               const char *second, bool untrained) {
+static void write_example_case(json_writer *w, int model, const char *text, const char *second,
+                               bool untrained) {
   char id[12];
   snprintf(id, sizeof id, "%d", model);
-  attend_json_open(w, '{');
-  attend_json_member_string(w, "model", id);
-  attend_json_member_string(w, "text", text);
-  if (second) attend_json_member_string(w, "second", second);
-  attend_json_member_boolean(w, "untrained", untrained);
-  attend_json_close(w, '}');
+  json_open(w, '{');
+  json_member_string(w, "model", id);
+  json_member_string(w, "text", text);
+  if (second) json_member_string(w, "second", second);
+  json_member_boolean(w, "untrained", untrained);
+  json_close(w, '}');
 }
 
-static void write_example(attend_json_writer *w, const viewer *v, const example *e) {
+static void write_example(json_writer *w, const viewer *v, const example *e) {
   int model = model_for(v, e->kind);
-  attend_json_open(w, '{');
-  attend_json_member_string(w, "id", e->id);
-  attend_json_member_string(w, "title", e->title);
-  attend_json_member_string(w, "for", e->kind == ATTEND_DECODER ? "decoder" : "encoder");
-  attend_json_member(w, "questions");
-  attend_json_open(w, '[');
-  for (int i = 0; i < 4 && e->questions[i]; i++) attend_json_put_string(w, e->questions[i]);
-  attend_json_close(w, ']');
-  attend_json_member(w, "state");
-  attend_json_open(w, '{');
-  attend_json_member_string(w, "view", e->view);
-  attend_json_member(w, "case");
+  json_open(w, '{');
+  json_member_string(w, "id", e->id);
+  json_member_string(w, "title", e->title);
+  json_member_string(w, "for", e->kind == ATTEND_DECODER ? "decoder" : "encoder");
+  json_member(w, "questions");
+  json_open(w, '[');
+  for (int i = 0; i < 4 && e->questions[i]; i++) json_put_string(w, e->questions[i]);
+  json_close(w, ']');
+  json_member(w, "state");
+  json_open(w, '{');
+  json_member_string(w, "view", e->view);
+  json_member(w, "case");
   write_example_case(w, model, e->text, e->second, false);
   if (e->other_text || e->untrained) {
-    attend_json_member(w, "other");
+    json_member(w, "other");
     write_example_case(w, model, e->other_text ? e->other_text : e->text,
                        e->other_text ? e->other_second : e->second, e->untrained);
   }
-  attend_json_close(w, '}');
-  attend_json_close(w, '}');
+  json_close(w, '}');
+  json_close(w, '}');
 }
 
-void write_hello(attend_json_writer *w, const viewer *v) {
+void write_hello(json_writer *w, const viewer *v) {
   const view_state defaults = view_defaults();
-  attend_json_open(w, '{');
-  attend_json_member_string(w, "version", attend_version());
-  attend_json_member(w, "models");
-  attend_json_open(w, '[');
+  json_open(w, '{');
+  json_member_string(w, "version", attend_version());
+  json_member(w, "models");
+  json_open(w, '[');
   for (int i = 0; attend_viewer_model(v->session, i); i++) write_model(w, v, i);
-  attend_json_close(w, ']');
-  attend_json_member(w, "training");
+  json_close(w, ']');
+  json_member(w, "training");
   write_training(w, v);
-  attend_json_member(w, "start");
+  json_member(w, "start");
   write_state(w, v->start ? v->start : &defaults);
-  attend_json_member(w, "gallery");
-  attend_json_open(w, '[');
+  json_member(w, "gallery");
+  json_open(w, '[');
   for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) write_example(w, v, &examples[i]);
-  attend_json_close(w, ']');
-  attend_json_member_boolean(w, "open_gallery", v->gallery);
-  attend_json_member_boolean(w, "live", v->live);
-  attend_json_member_number(w, "block_cells", ATTEND_VIEW_CELLS);
-  attend_json_close(w, '}');
+  json_close(w, ']');
+  json_member_boolean(w, "open_gallery", v->gallery);
+  json_member_boolean(w, "live", v->live);
+  json_member_number(w, "block_cells", ATTEND_VIEW_CELLS);
+  json_close(w, '}');
 }

@@ -9,7 +9,7 @@
 #ifndef PAGE_PAGE_H
 #define PAGE_PAGE_H
 
-#include "attend/json.h"
+#include "base/json_write.h"
 #include "attend/train.h"
 #include "attend/view.h"
 #include "pictures/view.h"
@@ -66,7 +66,7 @@ typedef struct {
 const view_route *view_route_of(const char *name); /* NULL: there is none */
 /* As a value of w, parts as nested lists. */
 attend_status view_answer_write(viewer *v, const view_route *route, const view_query *q,
-                                attend_json_writer *w);
+                                json_writer *w);
 typedef struct {
   bool binary; /* otherwise JSON */
   void *bytes; /* to be freed by free() */
@@ -78,14 +78,14 @@ attend_status view_answer_reply(viewer *v, const view_route *route, const view_q
                                 view_reply_bytes *reply);
 
 /* Values of w. */
-void write_run(attend_json_writer *w, const viewer *v, const attend_view_run *run);
-void write_model(attend_json_writer *w, const viewer *v, int model);
-void write_training(attend_json_writer *w, const viewer *v); /* the training run, or null */
-void write_state(attend_json_writer *w, const view_state *s);
-void write_step(attend_json_writer *w, const attend_view_model *m, const attend_view_step *s);
+void write_run(json_writer *w, const viewer *v, const attend_view_run *run);
+void write_model(json_writer *w, const viewer *v, int model);
+void write_training(json_writer *w, const viewer *v); /* the training run, or null */
+void write_state(json_writer *w, const view_state *s);
+void write_step(json_writer *w, const attend_view_model *m, const attend_view_step *s);
 
 /* The first answer of a page: models, training run, start, gallery. */
-void write_hello(attend_json_writer *w, const viewer *v);
+void write_hello(json_writer *w, const viewer *v);
 
 /* ---- still pages --------------------------------------------------------------------------- */
 

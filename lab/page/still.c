@@ -28,8 +28,8 @@ typedef struct {
   const view_state *s;
   int new_tokens;
   void (*key)(const view_route *route, const view_query *q, char *key, size_t capacity);
-  svg answers;             /* members of an object */
-  attend_json_writer runs; /* an open object */
+  svg answers;      /* members of an object */
+  json_writer runs; /* an open object */
   size_t spent, on_forms, most;
   char other[20];    /* the run that the case is compared with; "": none */
   int *kept, n_kept; /* steps of a training run */
@@ -246,7 +246,7 @@ static void choose_steps(recording *r, const attend_training_run *run, size_t ea
 }
 
 static void put_run(recording *r, const attend_view_run *run) {
-  attend_json_member(&r->runs, run->id);
+  json_member(&r->runs, run->id);
   write_run(&r->runs, r->v, run);
 }
 
@@ -344,11 +344,11 @@ static void record(recording *r) {
 
 /* hello says which steps are kept, so it comes after them. */
 static attend_status write_all(recording *r, svg *all) {
-  attend_json_writer hello = attend_json_writer_text(r->v->ctx);
+  json_writer hello = json_writer_text(r->v->ctx);
   write_hello(&hello, r->v);
-  attend_json_close(&r->runs, '}');
-  attend_status status = attend_json_finish(&r->runs);
-  if (!status) status = attend_json_finish(&hello);
+  json_close(&r->runs, '}');
+  attend_status status = json_finish(&r->runs);
+  if (!status) status = json_finish(&hello);
   if (!status) status = r->answers.status;
   if (!status) {
     svg_add(all, "{\"answers\": {");
@@ -356,7 +356,7 @@ static attend_status write_all(recording *r, svg *all) {
     svg_add(all, "}, \"hello\": %s, \"runs\": %s}", hello.text, r->runs.text);
     status = all->status;
   }
-  attend_json_writer_free(&hello);
+  json_writer_free(&hello);
   return status;
 }
 
@@ -368,11 +368,11 @@ bool view_still(viewer *v, const view_state *s, int new_tokens,
                  .s = s,
                  .new_tokens = new_tokens,
                  .key = key,
-                 .runs = attend_json_writer_text(v->ctx),
+                 .runs = json_writer_text(v->ctx),
                  .most = MOST_BYTES,
                  .error = error};
   svg all = {0};
-  attend_json_open(&r.runs, '{');
+  json_open(&r.runs, '{');
   bool ok = record_runs(&r);
   if (ok) {
     record(&r);
@@ -386,6 +386,6 @@ bool view_still(viewer *v, const view_state *s, int new_tokens,
   *length = all.length;
   free(r.kept);
   svg_free(&r.answers);
-  attend_json_writer_free(&r.runs);
+  json_writer_free(&r.runs);
   return ok;
 }

@@ -248,120 +248,123 @@ attend_status attend_report_html(attend_context *ctx, size_t count,
 
 /* ---- JSON ------------------------------------------------------------------------ */
 
-static void open_list(attend_json_writer *w, const char *name) {
-  attend_json_member(w, name);
-  attend_json_open(w, '[');
+static void open_list(json_writer *w, const char *name) {
+  json_member(w, name);
+  json_open(w, '[');
 }
 
-static void json_cell(attend_json_writer *w, const attend_study_cell *c) {
+static void json_cell(json_writer *w, const attend_study_cell *c) {
   if (c->text)
-    attend_json_put_string(w, c->text);
+    json_put_string(w, c->text);
   else
-    attend_json_put_number(w, c->number);
+    json_put_number(w, c->number);
 }
 
-static void json_table(attend_json_writer *w, const attend_study_table *t) {
-  json_put_text(w, "table", t->name);
-  json_put_text(w, "title", t->title);
+static void json_table(json_writer *w, const attend_study_table *t) {
+  json_member_string(w, "table", t->name);
+  json_member_string(w, "title", t->title);
   open_list(w, "rows");
   for (size_t y = 0; y < t->rows; y++) {
-    attend_json_open(w, '{');
+    json_open(w, '{');
     for (size_t x = 0; x < t->columns; x++) {
-      attend_json_member(w, t->column[x].name);
+      json_member(w, t->column[x].name);
       json_cell(w, &t->cells[y * t->columns + x]);
     }
-    attend_json_close(w, '}');
+    json_close(w, '}');
   }
-  attend_json_close(w, ']');
+  json_close(w, ']');
 }
 
-static void put_numbers(attend_json_writer *w, const char *name, const double *list, size_t n) {
+static void put_numbers(json_writer *w, const char *name, const double *list, size_t n) {
   if (!list) return;
   open_list(w, name);
-  for (size_t i = 0; i < n; i++) attend_json_put_number(w, list[i]);
-  attend_json_close(w, ']');
+  for (size_t i = 0; i < n; i++) json_put_number(w, list[i]);
+  json_close(w, ']');
 }
 
-static void put_panel(attend_json_writer *w, const attend_plot_panel *p) {
-  attend_json_open(w, '{');
-  json_put_text(w, "title", p->title);
-  json_put_text(w, "x", p->x.label);
-  json_put_text(w, "y", p->y.label);
+static void put_panel(json_writer *w, const attend_plot_panel *p) {
+  json_open(w, '{');
+  json_member_string(w, "title", p->title);
+  json_member_string(w, "x", p->x.label);
+  json_member_string(w, "y", p->y.label);
   open_list(w, "series");
   for (size_t i = 0; i < p->count; i++) {
     const attend_plot_series *s = &p->series[i];
-    attend_json_open(w, '{');
-    json_put_text(w, "name", s->name);
+    json_open(w, '{');
+    json_member_string(w, "name", s->name);
     put_numbers(w, "x", s->x, s->count);
     put_numbers(w, "y", s->y, s->count);
     put_numbers(w, "low", s->low, s->count);
     put_numbers(w, "high", s->high, s->count);
-    attend_json_close(w, '}');
+    json_close(w, '}');
   }
-  attend_json_close(w, ']');
+  json_close(w, ']');
   if (p->cells) {
-    json_put_number(w, "columns", (double)p->columns);
+    json_member_number(w, "columns", (double)p->columns);
     put_numbers(w, "cells", p->cells, p->rows * p->columns);
   }
-  attend_json_close(w, '}');
+  json_close(w, '}');
 }
 
-static void json_figure(attend_json_writer *w, const attend_study_figure *f) {
-  json_put_text(w, "figure", f->name);
+static void json_figure(json_writer *w, const attend_study_figure *f) {
+  json_member_string(w, "figure", f->name);
   open_list(w, "panels");
   for (size_t i = 0; i < f->plot.count; i++) put_panel(w, &f->plot.panels[i]);
-  attend_json_close(w, ']');
+  json_close(w, ']');
 }
 
-static void json_block(attend_json_writer *w, const attend_study_block *b) {
-  attend_json_open(w, '{');
+static void json_block(json_writer *w, const attend_study_block *b) {
+  json_open(w, '{');
   if (b->kind == ATTEND_BLOCK_TABLE)
     json_table(w, b->table);
   else if (b->kind == ATTEND_BLOCK_FIGURE)
     json_figure(w, b->figure);
   else
-    json_put_text(w, b->kind == ATTEND_BLOCK_TEXT ? "text" : "heading", b->text);
-  attend_json_close(w, '}');
+    json_member_string(w, b->kind == ATTEND_BLOCK_TEXT ? "text" : "heading", b->text);
+  json_close(w, '}');
 }
 
-static void json_claims(attend_json_writer *w, const attend_report *r) {
+static void json_claims(json_writer *w, const attend_report *r) {
   open_list(w, "claims");
   for (size_t i = 0; i < r->n_claims; i++) {
     const attend_study_claim *c = &r->claims[i];
-    attend_json_open(w, '{');
-    json_put_text(w, "name", c->name);
-    json_put_text(w, "text", c->text);
-    json_put_number(w, "expected", c->expected);
-    json_put_number(w, "measured", c->measured);
-    json_put_number(w, "slack", c->slack);
-    json_put_truth(w, "holds", c->holds);
-    attend_json_close(w, '}');
+    json_open(w, '{');
+    json_member_string(w, "name", c->name);
+    json_member_string(w, "text", c->text);
+    json_member_number(w, "expected", c->expected);
+    json_member_number(w, "measured", c->measured);
+    json_member_number(w, "slack", c->slack);
+    json_member_boolean(w, "holds", c->holds);
+    json_close(w, '}');
   }
-  attend_json_close(w, ']');
+  json_close(w, ']');
 }
 
-static void json_report(attend_json_writer *w, const attend_report *r) {
-  attend_json_open(w, '{');
-  json_put_text(w, "study", r->study->name);
-  json_put_text(w, "title", r->study->title);
-  json_put_text(w, "answers", r->study->answers);
-  json_put_number(w, "seed", (double)r->seed);
-  json_put_number(w, "seconds", r->seconds);
-  attend_json_member(w, "settings");
-  attend_json_open(w, '{');
+static void json_report(json_writer *w, const attend_report *r) {
+  json_open(w, '{');
+  json_member_string(w, "study", r->study->name);
+  json_member_string(w, "title", r->study->title);
+  json_member_string(w, "answers", r->study->answers);
+  json_member_number(w, "seed", (double)r->seed);
+  json_member_number(w, "seconds", r->seconds);
+  json_member(w, "settings");
+  json_open(w, '{');
   for (size_t i = 0; i < r->n_settings; i++)
-    json_put_text(w, r->settings[i].name, r->settings[i].value);
-  attend_json_close(w, '}');
+    json_member_string(w, r->settings[i].name, r->settings[i].value);
+  json_close(w, '}');
   json_claims(w, r);
   open_list(w, "blocks");
   for (size_t i = 0; i < r->n_blocks; i++) json_block(w, &r->blocks[i]);
-  attend_json_close(w, ']');
-  attend_json_close(w, '}');
+  json_close(w, ']');
+  json_close(w, '}');
 }
 
-void attend_report_json(attend_json_writer *w, size_t count, const attend_report *const *reports) {
-  attend_json_indent(w, true);
-  if (count != 1) attend_json_open(w, '[');
-  for (size_t i = 0; i < count; i++) json_report(w, reports[i]);
-  if (count != 1) attend_json_close(w, ']');
+attend_status attend_report_json(attend_context *ctx, size_t count,
+                                 const attend_report *const *reports, char **json, size_t *length) {
+  json_writer w = json_writer_text(ctx);
+  json_indent(&w, true);
+  if (count != 1) json_open(&w, '[');
+  for (size_t i = 0; i < count; i++) json_report(&w, reports[i]);
+  if (count != 1) json_close(&w, ']');
+  return json_take_text(&w, json, length);
 }

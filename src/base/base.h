@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "attend/base.h"
+#include "base/for_lab.h"
 
 struct kernels;       /* kernels/kernels.h */
 struct pools;         /* base/parallel.c */
@@ -50,9 +51,6 @@ static inline attend_context *context_root(attend_context *ctx) {
   while (ctx->parent) ctx = ctx->parent;
   return ctx;
 }
-
-/* What lab/ uses beyond the public headers is exported under names of its own. */
-#define FOR_LAB(name) __asm__("attendlab_" #name) __attribute__((visibility("default")))
 
 /* A context for an object that another thread than its maker's may use: a message,
  * a number of threads (0: the parent's) and a stream of its own; threads, kernels,

@@ -101,10 +101,10 @@ bool file_beside(const char *folder, const char *name, char *path, size_t size) 
   return n > 0 && (size_t)n < size && !stat(path, &info) && S_ISREG(info.st_mode);
 }
 
-attend_status json_write(attend_json_writer *w, const char *path) {
-  attend_status status = attend_json_finish(w);
+attend_status json_write(json_writer *w, const char *path) {
+  attend_status status = json_finish(w);
   if (!status) status = attend_file_write(w->ctx, path, w->text, w->length);
-  attend_json_writer_free(w);
+  json_writer_free(w);
   return status;
 }
 

@@ -5,6 +5,7 @@
 #include "attend/file.h"
 #include "attend/json.h"
 #include "base/base.h"
+#include "base/json_write.h"
 
 enum { LONGEST_PATH = 4096 };
 
@@ -25,25 +26,8 @@ static inline bool json_is_none(const attend_json *value) {
   return kind == ATTEND_JSON_NONE || kind == ATTEND_JSON_NULL;
 }
 
-/* A member of an object, and its value. */
-static inline void json_put_text(attend_json_writer *w, const char *name, const char *text) {
-  attend_json_member(w, name);
-  attend_json_put_string(w, text);
-}
-static inline void json_put_truth(attend_json_writer *w, const char *name, bool truth) {
-  attend_json_member(w, name);
-  attend_json_put_boolean(w, truth);
-}
-static inline void json_put_integer(attend_json_writer *w, const char *name, int64_t n) {
-  attend_json_member(w, name);
-  attend_json_put_integer(w, n);
-}
-static inline void json_put_number(attend_json_writer *w, const char *name, double x) {
-  attend_json_member(w, name);
-  attend_json_put_number(w, x);
-}
 /* Ends a document that was written into memory, as a file. */
-attend_status json_write(attend_json_writer *w, const char *path);
+attend_status json_write(json_writer *w, const char *path);
 
 /* A file by attend_draft_open: `put` writes it. *digest is its digest; may be
  * NULL, here and below. */

@@ -1,6 +1,3 @@
-/* Writing JSON to a file or a growing text. The writer keeps its first failure and ignores
- * later calls, so that only attend_json_finish needs checking.
- */
 #include <errno.h>
 #include <inttypes.h>
 #include <locale.h>
@@ -8,20 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attend/json.h"
 #include "base/base.h"
+#include "base/json_write.h"
 
-attend_json_writer attend_json_writer_file(attend_context *ctx, FILE *file) {
-  return (attend_json_writer){.ctx = ctx, .file = file, .first = true};
+json_writer json_writer_file(attend_context *ctx, FILE *file) {
+  return (json_writer){.ctx = ctx, .file = file, .first = true};
 }
 
-attend_json_writer attend_json_writer_text(attend_context *ctx) {
-  return attend_json_writer_file(ctx, NULL);
-}
+json_writer json_writer_text(attend_context *ctx) { return json_writer_file(ctx, NULL); }
 
-void attend_json_indent(attend_json_writer *w, bool indent) { w->indent = indent; }
+void json_indent(json_writer *w, bool indent) { w->indent = indent; }
 
-static void put(attend_json_writer *w, const char *bytes, size_t n) {
+static void put(json_writer *w, const char *bytes, size_t n) {
   if (w->status || !n) return;
   if (w->file) {
     if (fwrite(bytes, 1, n, w->file) != n)
@@ -35,38 +30,38 @@ static void put(attend_json_writer *w, const char *bytes, size_t n) {
   w->text[w->length] = 0;
 }
 
-static void put_line(attend_json_writer *w) {
+static void put_line(json_writer *w) {
   put(w, "\n", 1);
   for (int i = 0; i < w->depth; i++) put(w, "  ", 2);
 }
 
 /* ---- balance --------------------------------------------------------------------- */
 
-static bool in_object(const attend_json_writer *w) {
+static bool in_object(const json_writer *w) {
   int level = w->depth - 1;
   return w->depth > 0 && w->is_object[level / 8] >> level % 8 & 1;
 }
 
-static void refuse(attend_json_writer *w, const char *why) {
+static void refuse(json_writer *w, const char *why) {
   if (!w->status)
     w->status = fail(w->ctx, ATTEND_INVALID, "JSON would not be well-formed: %s", why);
 }
 
-static void check_value(attend_json_writer *w) {
+static void check_value(json_writer *w) {
   if (w->depth == 0 && !w->first)
     refuse(w, "a document has one value, and a second was written");
   else if (in_object(w) && !w->after_name)
     refuse(w, "a value in an object needs a name before it");
 }
 
-static void check_name(attend_json_writer *w) {
+static void check_name(json_writer *w) {
   if (!in_object(w))
     refuse(w, "a name was written outside of an object");
   else if (w->after_name)
     refuse(w, "two names follow each other without a value");
 }
 
-static void check_close(attend_json_writer *w, char bracket) {
+static void check_close(json_writer *w, char bracket) {
   if (w->depth == 0)
     refuse(w, "a bracket closes what was not opened");
   else if (bracket != (in_object(w) ? '}' : ']'))
@@ -75,7 +70,7 @@ static void check_close(attend_json_writer *w, char bracket) {
     refuse(w, "an object ends with a name that has no value");
 }
 
-static void push_level(attend_json_writer *w, char bracket) {
+static void push_level(json_writer *w, char bracket) {
   unsigned char bit = (unsigned char)(1 << w->depth % 8);
   unsigned char *bits = &w->is_object[w->depth / 8];
   *bits = (unsigned char)(bracket == '{' ? *bits | bit : *bits & ~bit);
@@ -85,7 +80,7 @@ static void push_level(attend_json_writer *w, char bracket) {
 /* ---- values ---------------------------------------------------------------------- */
 
 /* What stands between the last value and the next. */
-static void separate(attend_json_writer *w) {
+static void separate(json_writer *w) {
   if (!w->first) put(w, ",", 1);
   if (w->depth && w->indent)
     put_line(w);
@@ -94,13 +89,13 @@ static void separate(attend_json_writer *w) {
   w->first = false;
 }
 
-static void begin_value(attend_json_writer *w) {
+static void begin_value(json_writer *w) {
   check_value(w);
   if (!w->after_name) separate(w);
   w->after_name = false;
 }
 
-void attend_json_open(attend_json_writer *w, char bracket) {
+void json_open(json_writer *w, char bracket) {
   begin_value(w);
   if (bracket != '{' && bracket != '[') refuse(w, "only { and [ open something");
   if (w->depth == ATTEND_JSON_DEPTH) refuse(w, "it is nested too deeply");
@@ -110,7 +105,7 @@ void attend_json_open(attend_json_writer *w, char bracket) {
   w->first = true;
 }
 
-void attend_json_close(attend_json_writer *w, char bracket) {
+void json_close(json_writer *w, char bracket) {
   check_close(w, bracket);
   if (w->status) return;
   w->depth--;
@@ -119,7 +114,7 @@ void attend_json_close(attend_json_writer *w, char bracket) {
   w->first = false;
 }
 
-static void put_escaped(attend_json_writer *w, unsigned c) {
+static void put_escaped(json_writer *w, unsigned c) {
   static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
   const char *found = c && c < 0x80 ? strchr(from, (int)c) : NULL;
   char text[8];
@@ -135,7 +130,7 @@ static bool is_plain(const unsigned char *s, int length) {
 }
 
 /* What is not UTF-8 becomes U+FFFD, a byte at a time: JSON has nothing else. */
-static void put_quoted(attend_json_writer *w, const char *text, size_t n) {
+static void put_quoted(json_writer *w, const char *text, size_t n) {
   const unsigned char *s = (const unsigned char *)text;
   size_t plain = 0;
   put(w, "\"", 1);
@@ -157,7 +152,7 @@ static void put_quoted(attend_json_writer *w, const char *text, size_t n) {
   put(w, "\"", 1);
 }
 
-void attend_json_member(attend_json_writer *w, const char *name) {
+void json_member(json_writer *w, const char *name) {
   check_name(w);
   separate(w);
   put_quoted(w, name, strlen(name));
@@ -165,21 +160,21 @@ void attend_json_member(attend_json_writer *w, const char *name) {
   w->after_name = true;
 }
 
-void attend_json_put_bytes(attend_json_writer *w, const char *text, size_t length) {
+void json_put_bytes(json_writer *w, const char *text, size_t length) {
   begin_value(w);
   put_quoted(w, text, length);
 }
 
-void attend_json_put_string(attend_json_writer *w, const char *text) {
+void json_put_string(json_writer *w, const char *text) {
   if (text)
-    attend_json_put_bytes(w, text, strlen(text));
+    json_put_bytes(w, text, strlen(text));
   else
-    attend_json_put_null(w);
+    json_put_null(w);
 }
 
-void attend_json_put_number(attend_json_writer *w, double number) {
+void json_put_number(json_writer *w, double number) {
   if (!isfinite(number)) {
-    attend_json_put_null(w);
+    json_put_null(w);
     return;
   }
   char text[40];
@@ -193,65 +188,76 @@ void attend_json_put_number(attend_json_writer *w, double number) {
   put(w, text, strlen(text));
 }
 
-void attend_json_put_integer(attend_json_writer *w, int64_t number) {
+void json_put_integer(json_writer *w, int64_t number) {
   char text[24];
   int n = snprintf(text, sizeof text, "%" PRId64, number);
   begin_value(w);
   put(w, text, (size_t)n);
 }
 
-void attend_json_put_boolean(attend_json_writer *w, bool truth) {
+void json_put_boolean(json_writer *w, bool truth) {
   begin_value(w);
   put(w, truth ? "true" : "false", truth ? 4 : 5);
 }
 
-void attend_json_put_null(attend_json_writer *w) {
+void json_put_null(json_writer *w) {
   begin_value(w);
   put(w, "null", 4);
 }
 
-static void put_elements(attend_json_writer *w, const attend_json *value, bool named) {
-  attend_json_open(w, named ? '{' : '[');
-  for (size_t i = 0; i < attend_json_count(value); i++) {
-    const attend_json *one = attend_json_at(value, i);
-    if (named) attend_json_member(w, attend_json_name(one, NULL));
-    attend_json_put_value(w, one);
-  }
-  attend_json_close(w, named ? '}' : ']');
+void json_put_json(json_writer *w, const char *json, size_t length) {
+  if (length && json[length - 1] == '\n') length--;
+  begin_value(w);
+  put(w, json, length);
 }
 
-void attend_json_put_value(attend_json_writer *w, const attend_json *value) {
+static void put_elements(json_writer *w, const attend_json *value, bool named) {
+  json_open(w, named ? '{' : '[');
+  for (size_t i = 0; i < attend_json_count(value); i++) {
+    const attend_json *one = attend_json_at(value, i);
+    if (named) json_member(w, attend_json_name(one, NULL));
+    json_put_value(w, one);
+  }
+  json_close(w, named ? '}' : ']');
+}
+
+void json_put_value(json_writer *w, const attend_json *value) {
   size_t length;
   const char *text = attend_json_string(value, &length);
   attend_json_kind kind = attend_json_kind_of(value);
   if (kind == ATTEND_JSON_OBJECT || kind == ATTEND_JSON_ARRAY)
     put_elements(w, value, kind == ATTEND_JSON_OBJECT);
   else if (kind == ATTEND_JSON_STRING)
-    attend_json_put_bytes(w, text, length);
+    json_put_bytes(w, text, length);
   else if (kind == ATTEND_JSON_NUMBER)
-    attend_json_put_number(w, attend_json_number(value, 0));
+    json_put_number(w, attend_json_number(value, 0));
   else if (kind == ATTEND_JSON_BOOL)
-    attend_json_put_boolean(w, attend_json_boolean(value, false));
+    json_put_boolean(w, attend_json_boolean(value, false));
   else
-    attend_json_put_null(w);
+    json_put_null(w);
 }
 
-void attend_json_member_string(attend_json_writer *w, const char *name, const char *text) {
-  attend_json_member(w, name);
-  attend_json_put_string(w, text);
+void json_member_string(json_writer *w, const char *name, const char *text) {
+  json_member(w, name);
+  json_put_string(w, text);
 }
 
-void attend_json_member_number(attend_json_writer *w, const char *name, double number) {
-  attend_json_member(w, name);
-  attend_json_put_number(w, number);
+void json_member_number(json_writer *w, const char *name, double number) {
+  json_member(w, name);
+  json_put_number(w, number);
 }
 
-void attend_json_member_boolean(attend_json_writer *w, const char *name, bool truth) {
-  attend_json_member(w, name);
-  attend_json_put_boolean(w, truth);
+void json_member_integer(json_writer *w, const char *name, int64_t number) {
+  json_member(w, name);
+  json_put_integer(w, number);
 }
 
-attend_status attend_json_finish(attend_json_writer *w) {
+void json_member_boolean(json_writer *w, const char *name, bool truth) {
+  json_member(w, name);
+  json_put_boolean(w, truth);
+}
+
+attend_status json_finish(json_writer *w) {
   if (w->depth) refuse(w, "an object or an array was not closed");
   if (!w->depth && w->first) refuse(w, "a document needs a value");
   put(w, "\n", 1);
@@ -260,7 +266,16 @@ attend_status attend_json_finish(attend_json_writer *w) {
   return w->status;
 }
 
-void attend_json_writer_free(attend_json_writer *w) {
+attend_status json_take_text(json_writer *w, char **text, size_t *length) {
+  attend_status status = json_finish(w);
+  *text = status ? NULL : w->text;
+  *length = status ? 0 : w->length;
+  if (!status) w->text = NULL;
+  json_writer_free(w);
+  return status;
+}
+
+void json_writer_free(json_writer *w) {
   give(w->ctx, w->text);
   w->text = NULL;
   w->length = w->capacity = 0;

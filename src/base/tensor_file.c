@@ -321,48 +321,48 @@ static size_t tensor_bytes(const attend_tensor *t) {
   return (size_t)elements(t) * attend_stored_size(t->stored);
 }
 
-static void put_entry(attend_json_writer *w, const attend_tensor *t, size_t at) {
-  attend_json_member(w, t->name);
-  attend_json_open(w, '{');
-  attend_json_member(w, "dtype");
-  attend_json_put_string(w, attend_stored_name(t->stored));
-  attend_json_member(w, "shape");
-  attend_json_open(w, '[');
-  for (int i = 0; i < t->rank; i++) attend_json_put_integer(w, t->shape[i]);
-  attend_json_close(w, ']');
-  attend_json_member(w, "data_offsets");
-  attend_json_open(w, '[');
-  attend_json_put_integer(w, (int64_t)at);
-  attend_json_put_integer(w, (int64_t)(at + tensor_bytes(t)));
-  attend_json_close(w, ']');
-  attend_json_close(w, '}');
+static void put_entry(json_writer *w, const attend_tensor *t, size_t at) {
+  json_member(w, t->name);
+  json_open(w, '{');
+  json_member(w, "dtype");
+  json_put_string(w, attend_stored_name(t->stored));
+  json_member(w, "shape");
+  json_open(w, '[');
+  for (int i = 0; i < t->rank; i++) json_put_integer(w, t->shape[i]);
+  json_close(w, ']');
+  json_member(w, "data_offsets");
+  json_open(w, '[');
+  json_put_integer(w, (int64_t)at);
+  json_put_integer(w, (int64_t)(at + tensor_bytes(t)));
+  json_close(w, ']');
+  json_close(w, '}');
 }
 
 /* What Hugging Face's readers want to see. */
-static void put_notes(const writing *of, attend_json_writer *w) {
-  attend_json_member(w, "__metadata__");
-  attend_json_open(w, '{');
-  attend_json_member(w, "format");
-  attend_json_put_string(w, "pt");
+static void put_notes(const writing *of, json_writer *w) {
+  json_member(w, "__metadata__");
+  json_open(w, '{');
+  json_member(w, "format");
+  json_put_string(w, "pt");
   for (size_t i = 0; i < of->n_notes; i++) {
-    attend_json_member(w, of->notes[i].name);
-    attend_json_put_string(w, of->notes[i].text);
+    json_member(w, of->notes[i].name);
+    json_put_string(w, of->notes[i].text);
   }
-  attend_json_close(w, '}');
+  json_close(w, '}');
 }
 
 /* The header, filled up with spaces so that the data is aligned. */
 static attend_status put_header(const writing *w, attend_draft *draft) {
-  attend_json_writer json = attend_json_writer_text(w->ctx);
+  json_writer json = json_writer_text(w->ctx);
   size_t at = 0;
-  attend_json_open(&json, '{');
+  json_open(&json, '{');
   put_notes(w, &json);
   for (size_t i = 0; i < w->count; i++) {
     put_entry(&json, &w->tensors[i], at);
     at += tensor_bytes(&w->tensors[i]);
   }
-  attend_json_close(&json, '}');
-  attend_status status = attend_json_finish(&json);
+  json_close(&json, '}');
+  attend_status status = json_finish(&json);
   if (!status) {
     static const char spaces[8] = "        ";
     size_t padded = round_up(json.length, 8);
@@ -372,7 +372,7 @@ static attend_status put_header(const writing *w, attend_draft *draft) {
     if (!status) status = attend_draft_put(draft, json.text, json.length);
     if (!status) status = attend_draft_put(draft, spaces, padded - json.length);
   }
-  attend_json_writer_free(&json);
+  json_writer_free(&json);
   return status;
 }
 

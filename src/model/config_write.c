@@ -8,62 +8,62 @@
 #include "base/options.h"
 #include "model/family.h"
 
-static void put_id(attend_json_writer *w, const char *name, const int *value) {
-  if (value && *value >= 0) json_put_integer(w, name, *value);
+static void put_id(json_writer *w, const char *name, const int *value) {
+  if (value && *value >= 0) json_member_integer(w, name, *value);
 }
 
 /* ---- families -------------------------------------------------------------------- */
 
-static void write_gpt2(attend_json_writer *w, const attend_architecture *a) {
-  json_put_integer(w, "n_layer", a->layers);
-  json_put_integer(w, "n_embd", a->width);
-  json_put_integer(w, "n_head", a->heads);
-  json_put_integer(w, "n_inner", a->mlp);
-  json_put_integer(w, "n_positions", a->positions);
-  json_put_integer(w, "n_ctx", a->positions);
-  json_put_text(w, "activation_function", "gelu_new");
-  json_put_number(w, "layer_norm_epsilon", 1e-5);
+static void write_gpt2(json_writer *w, const attend_architecture *a) {
+  json_member_integer(w, "n_layer", a->layers);
+  json_member_integer(w, "n_embd", a->width);
+  json_member_integer(w, "n_head", a->heads);
+  json_member_integer(w, "n_inner", a->mlp);
+  json_member_integer(w, "n_positions", a->positions);
+  json_member_integer(w, "n_ctx", a->positions);
+  json_member_string(w, "activation_function", "gelu_new");
+  json_member_number(w, "layer_norm_epsilon", 1e-5);
 }
 
-static void write_llama(attend_json_writer *w, const attend_architecture *a) {
-  json_put_integer(w, "num_hidden_layers", a->layers);
-  json_put_integer(w, "hidden_size", a->width);
-  json_put_integer(w, "num_attention_heads", a->heads);
-  json_put_integer(w, "num_key_value_heads", a->kv_heads);
-  json_put_integer(w, "head_dim", a->width / a->heads);
-  json_put_integer(w, "intermediate_size", a->mlp);
-  json_put_integer(w, "max_position_embeddings", a->positions);
-  json_put_text(w, "hidden_act", "silu");
-  json_put_number(w, "rms_norm_eps", 1e-5);
-  json_put_number(w, "rope_theta", 10000);
-  json_put_truth(w, "attention_bias", false);
-  json_put_truth(w, "mlp_bias", false);
+static void write_llama(json_writer *w, const attend_architecture *a) {
+  json_member_integer(w, "num_hidden_layers", a->layers);
+  json_member_integer(w, "hidden_size", a->width);
+  json_member_integer(w, "num_attention_heads", a->heads);
+  json_member_integer(w, "num_key_value_heads", a->kv_heads);
+  json_member_integer(w, "head_dim", a->width / a->heads);
+  json_member_integer(w, "intermediate_size", a->mlp);
+  json_member_integer(w, "max_position_embeddings", a->positions);
+  json_member_string(w, "hidden_act", "silu");
+  json_member_number(w, "rms_norm_eps", 1e-5);
+  json_member_number(w, "rope_theta", 10000);
+  json_member_boolean(w, "attention_bias", false);
+  json_member_boolean(w, "mlp_bias", false);
 }
 
-static void write_bert(attend_json_writer *w, const attend_architecture *a) {
-  json_put_integer(w, "num_hidden_layers", a->layers);
-  json_put_integer(w, "hidden_size", a->width);
-  json_put_integer(w, "num_attention_heads", a->heads);
-  json_put_integer(w, "intermediate_size", a->mlp);
-  json_put_integer(w, "max_position_embeddings", a->positions);
-  json_put_integer(w, "type_vocab_size", 2);
-  json_put_text(w, "hidden_act", "gelu");
-  json_put_number(w, "layer_norm_eps", 1e-12);
+static void write_bert(json_writer *w, const attend_architecture *a) {
+  json_member_integer(w, "num_hidden_layers", a->layers);
+  json_member_integer(w, "hidden_size", a->width);
+  json_member_integer(w, "num_attention_heads", a->heads);
+  json_member_integer(w, "intermediate_size", a->mlp);
+  json_member_integer(w, "max_position_embeddings", a->positions);
+  json_member_integer(w, "type_vocab_size", 2);
+  json_member_string(w, "hidden_act", "gelu");
+  json_member_number(w, "layer_norm_eps", 1e-12);
 }
 
-static void write_bart(attend_json_writer *w, const attend_architecture *a) {
-  json_put_integer(w, "d_model", a->decoder_width);
-  if (a->width != a->decoder_width) json_put_integer(w, "attend_encoder_width", a->width);
-  json_put_integer(w, "encoder_layers", a->layers);
-  json_put_integer(w, "decoder_layers", a->decoder_layers);
-  json_put_integer(w, "encoder_attention_heads", a->heads);
-  json_put_integer(w, "decoder_attention_heads", a->decoder_heads);
-  json_put_integer(w, "encoder_ffn_dim", a->mlp);
-  json_put_integer(w, "decoder_ffn_dim", a->decoder_mlp);
-  json_put_integer(w, "max_position_embeddings", a->positions);
-  json_put_text(w, "activation_function", "gelu");
-  json_put_truth(w, "scale_embedding", false);
-  json_put_truth(w, "is_encoder_decoder", true);
+static void write_bart(json_writer *w, const attend_architecture *a) {
+  json_member_integer(w, "d_model", a->decoder_width);
+  if (a->width != a->decoder_width) json_member_integer(w, "attend_encoder_width", a->width);
+  json_member_integer(w, "encoder_layers", a->layers);
+  json_member_integer(w, "decoder_layers", a->decoder_layers);
+  json_member_integer(w, "encoder_attention_heads", a->heads);
+  json_member_integer(w, "decoder_attention_heads", a->decoder_heads);
+  json_member_integer(w, "encoder_ffn_dim", a->mlp);
+  json_member_integer(w, "decoder_ffn_dim", a->decoder_mlp);
+  json_member_integer(w, "max_position_embeddings", a->positions);
+  json_member_string(w, "activation_function", "gelu");
+  json_member_boolean(w, "scale_embedding", false);
+  json_member_boolean(w, "is_encoder_decoder", true);
   put_id(w, "decoder_start_token_id", a->eos);
   put_id(w, "forced_eos_token_id", a->eos);
 }
@@ -73,35 +73,35 @@ static bool is_lopsided(const attend_architecture *a) {
 }
 
 /* T5 has one size for both sides: where they differ, our own members give the encoder's. */
-static void write_t5_sides(attend_json_writer *w, const attend_architecture *a) {
-  json_put_integer(w, "d_model", a->decoder_width);
-  json_put_integer(w, "num_layers", a->layers);
-  json_put_integer(w, "num_decoder_layers", a->decoder_layers);
-  json_put_integer(w, "num_heads", a->decoder_heads);
-  json_put_integer(w, "d_kv", a->decoder_width / a->decoder_heads);
-  json_put_integer(w, "d_ff", a->decoder_mlp);
+static void write_t5_sides(json_writer *w, const attend_architecture *a) {
+  json_member_integer(w, "d_model", a->decoder_width);
+  json_member_integer(w, "num_layers", a->layers);
+  json_member_integer(w, "num_decoder_layers", a->decoder_layers);
+  json_member_integer(w, "num_heads", a->decoder_heads);
+  json_member_integer(w, "d_kv", a->decoder_width / a->decoder_heads);
+  json_member_integer(w, "d_ff", a->decoder_mlp);
   if (!is_lopsided(a)) return;
-  json_put_integer(w, "attend_encoder_width", a->width);
-  json_put_integer(w, "attend_encoder_heads", a->heads);
-  json_put_integer(w, "attend_encoder_d_kv", a->width / a->heads);
-  json_put_integer(w, "attend_encoder_d_ff", a->mlp);
+  json_member_integer(w, "attend_encoder_width", a->width);
+  json_member_integer(w, "attend_encoder_heads", a->heads);
+  json_member_integer(w, "attend_encoder_d_kv", a->width / a->heads);
+  json_member_integer(w, "attend_encoder_d_ff", a->mlp);
 }
 
-static void write_t5(attend_json_writer *w, const attend_architecture *a) {
+static void write_t5(json_writer *w, const attend_architecture *a) {
   write_t5_sides(w, a);
-  json_put_integer(w, "n_positions", a->positions);
-  json_put_text(w, "feed_forward_proj", "relu");
-  json_put_integer(w, "relative_attention_num_buckets", 32);
-  json_put_integer(w, "relative_attention_max_distance", 128);
-  json_put_number(w, "layer_norm_epsilon", 1e-6);
-  json_put_truth(w, "scale_decoder_outputs", !a->untied);
-  json_put_truth(w, "is_encoder_decoder", true);
+  json_member_integer(w, "n_positions", a->positions);
+  json_member_string(w, "feed_forward_proj", "relu");
+  json_member_integer(w, "relative_attention_num_buckets", 32);
+  json_member_integer(w, "relative_attention_max_distance", 128);
+  json_member_number(w, "layer_norm_epsilon", 1e-6);
+  json_member_boolean(w, "scale_decoder_outputs", !a->untied);
+  json_member_boolean(w, "is_encoder_decoder", true);
   put_id(w, "decoder_start_token_id", a->pad);
 }
 
 static const struct {
   const char *family, *class;
-  void (*write)(attend_json_writer *w, const attend_architecture *a);
+  void (*write)(json_writer *w, const attend_architecture *a);
 } known[] = {{"gpt2", "GPT2LMHeadModel", write_gpt2},
              {"llama", "LlamaForCausalLM", write_llama},
              {"bert", "BertForMaskedLM", write_bert},
@@ -198,23 +198,23 @@ attend_status attend_config_write(attend_context *ctx, const char *path,
   a = complete(a);
   ATTEND_TRY(check(ctx, &a));
   const int kind = find(a.family);
-  attend_json_writer w = attend_json_writer_text(ctx);
-  attend_json_indent(&w, true);
-  attend_json_open(&w, '{');
-  attend_json_member(&w, "architectures");
-  attend_json_open(&w, '[');
-  attend_json_put_string(&w, known[kind].class);
-  attend_json_close(&w, ']');
-  json_put_text(&w, "model_type", a.family);
-  json_put_integer(&w, "vocab_size", a.vocab);
+  json_writer w = json_writer_text(ctx);
+  json_indent(&w, true);
+  json_open(&w, '{');
+  json_member(&w, "architectures");
+  json_open(&w, '[');
+  json_put_string(&w, known[kind].class);
+  json_close(&w, ']');
+  json_member_string(&w, "model_type", a.family);
+  json_member_integer(&w, "vocab_size", a.vocab);
   known[kind].write(&w, &a);
-  json_put_truth(&w, "tie_word_embeddings", !a.untied);
+  json_member_boolean(&w, "tie_word_embeddings", !a.untied);
   put_id(&w, "bos_token_id", a.bos);
   put_id(&w, "eos_token_id", a.eos);
   put_id(&w, "pad_token_id", a.pad);
-  if (a.copy) json_put_integer(&w, "attend_copy_width", a.copy);
-  if (a.attention) json_put_text(&w, "attend_attention", a.attention);
-  if (a.roles) json_put_text(&w, "attend_attention_roles", attend_roles_text(a.roles, roles));
-  attend_json_close(&w, '}');
+  if (a.copy) json_member_integer(&w, "attend_copy_width", a.copy);
+  if (a.attention) json_member_string(&w, "attend_attention", a.attention);
+  if (a.roles) json_member_string(&w, "attend_attention_roles", attend_roles_text(a.roles, roles));
+  json_close(&w, '}');
   return json_write(&w, path);
 }

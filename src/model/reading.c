@@ -322,19 +322,18 @@ static attend_status drop_state(attend_reading *x, kept_file *kept, int64_t rows
 
 static attend_status put_mark(attend_reading *x, const char *path) {
   char digest[32];
-  attend_json_writer w = attend_json_writer_text(x->ctx);
+  json_writer w = json_writer_text(x->ctx);
   snprintf(digest, sizeof digest, "%016llx", (unsigned long long)x->digest);
-  attend_json_open(&w, '{');
-  json_put_text(&w, "text", digest);
-  json_put_integer(&w, "tokens", x->count);
-  json_put_integer(&w, "pass", x->now.pass);
-  json_put_integer(&w, "at", x->now.at);
-  attend_json_member(&w, "digests");
-  attend_json_open(&w, '[');
-  for (int i = 0; i < x->files; i++)
-    attend_json_put_string(&w, x->kept[i].rows ? x->kept[i].digest : "");
-  attend_json_close(&w, ']');
-  attend_json_close(&w, '}');
+  json_open(&w, '{');
+  json_member_string(&w, "text", digest);
+  json_member_integer(&w, "tokens", x->count);
+  json_member_integer(&w, "pass", x->now.pass);
+  json_member_integer(&w, "at", x->now.at);
+  json_member(&w, "digests");
+  json_open(&w, '[');
+  for (int i = 0; i < x->files; i++) json_put_string(&w, x->kept[i].rows ? x->kept[i].digest : "");
+  json_close(&w, ']');
+  json_close(&w, '}');
   return json_write(&w, path);
 }
 

@@ -200,36 +200,36 @@ static attend_status read_all(journal *j, size_t *whole) {
 
 /* ---- writing -------------------------------------------------------------------- */
 
-static void put_line(journal *j, attend_json_writer *w) {
+static void put_line(journal *j, json_writer *w) {
   char digest[ATTEND_DIGEST_TEXT] = "";
   if (!w->status) digest_line(&j->identity, w->text, w->length, digest);
-  json_put_text(w, "digest", digest);
-  attend_json_close(w, '}');
-  attend_status status = attend_json_finish(w);
+  json_member_string(w, "digest", digest);
+  json_close(w, '}');
+  attend_status status = json_finish(w);
   if (!status && (fwrite(w->text, 1, w->length, j->file) != w->length || fflush(j->file)))
     status = writing_failed(j->ctx, j->path);
   if (!j->status) j->status = status;
-  attend_json_writer_free(w);
+  json_writer_free(w);
 }
 
 void journal_add(journal *j, const char *text, size_t length, const attend_summary *one) {
   char key[17];
   if (j->status) return; /* an incomplete line must stay the last one */
   snprintf(key, sizeof key, "%016llx", (unsigned long long)key_of(text, length));
-  attend_json_writer w = attend_json_writer_text(j->ctx);
-  attend_json_open(&w, '{');
-  json_put_text(&w, "part", key);
-  json_put_text(&w, "summary", one->text);
-  json_put_number(&w, "tokens", one->count);
-  json_put_number(&w, "log_probability", one->log_probability);
+  json_writer w = json_writer_text(j->ctx);
+  json_open(&w, '{');
+  json_member_string(&w, "part", key);
+  json_member_string(&w, "summary", one->text);
+  json_member_number(&w, "tokens", one->count);
+  json_member_number(&w, "log_probability", one->log_probability);
   put_line(j, &w);
 }
 
 static void put_first(journal *j) {
-  attend_json_writer w = attend_json_writer_text(j->ctx);
-  attend_json_open(&w, '{');
-  json_put_text(&w, "model", j->identity.model);
-  json_put_text(&w, "options", j->identity.options);
+  json_writer w = json_writer_text(j->ctx);
+  json_open(&w, '{');
+  json_member_string(&w, "model", j->identity.model);
+  json_member_string(&w, "options", j->identity.options);
   put_line(j, &w);
 }
 

@@ -36,11 +36,11 @@ static attend_status check_room(attend_text_trainer *r) {
 /* ---- creating -------------------------------------------------------------------- */
 
 static attend_status load_pieces(attend_text_trainer *r, attend_tokenizer **tokenizer) {
-  attend_json_writer w = attend_json_writer_text(r->ctx);
+  json_writer w = json_writer_text(r->ctx);
   attend_status status = write_tokenizer_json(r, &w);
   if (!status)
     status = tokenizer_parse(r->ctx, "the trained tokenizer.json", w.text, w.length, tokenizer);
-  attend_json_writer_free(&w);
+  json_writer_free(&w);
   return status;
 }
 

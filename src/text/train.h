@@ -131,6 +131,6 @@ attend_status words_gather(attend_text_trainer *r);
 attend_status merges_learn(attend_text_trainer *r);
 
 /* train_write.c: into *w, which is finished. */
-attend_status write_tokenizer_json(const attend_text_trainer *r, attend_json_writer *w);
+attend_status write_tokenizer_json(const attend_text_trainer *r, json_writer *w);
 
 #endif

@@ -16,9 +16,9 @@
 /* ---- members --------------------------------------------------------------------- */
 
 /* A member whose value is given as text, with printf's fields, and ' for ". */
-static void put_literal(attend_json_writer *w, const char *name, const char *format, ...)
+static void put_literal(json_writer *w, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-static void put_literal(attend_json_writer *w, const char *name, const char *format, ...) {
+static void put_literal(json_writer *w, const char *name, const char *format, ...) {
   char text[1024];
   attend_json *value = NULL;
   va_list fields;
@@ -29,14 +29,14 @@ static void put_literal(attend_json_writer *w, const char *name, const char *for
     if (*at == '\'') *at = '"';
   if (!w->status) w->status = attend_json_parse(w->ctx, name, text, strlen(text), &value);
   if (w->status) return;
-  attend_json_member(w, name);
-  attend_json_put_value(w, value);
+  json_member(w, name);
+  json_put_value(w, value);
   attend_json_free(value);
 }
 
-static void open_member(attend_json_writer *w, const char *name, char bracket) {
-  attend_json_member(w, name);
-  attend_json_open(w, bracket);
+static void open_member(json_writer *w, const char *name, char bracket) {
+  json_member(w, name);
+  json_open(w, bracket);
 }
 
 static int32_t id_of(const attend_text_trainer *r, const char *special) {
@@ -53,24 +53,24 @@ static bool is_lstrip(const attend_text_trainer *r, int32_t id) {
   return r->o.like == ATTEND_LIKE_BART && id == id_of(r, mask);
 }
 
-static void put_flags(attend_json_writer *w, bool lstrip) {
-  json_put_truth(w, "single_word", false);
-  json_put_truth(w, "lstrip", lstrip);
-  json_put_truth(w, "rstrip", false);
-  json_put_truth(w, "normalized", false);
-  json_put_truth(w, "special", true);
+static void put_flags(json_writer *w, bool lstrip) {
+  json_member_boolean(w, "single_word", false);
+  json_member_boolean(w, "lstrip", lstrip);
+  json_member_boolean(w, "rstrip", false);
+  json_member_boolean(w, "normalized", false);
+  json_member_boolean(w, "special", true);
 }
 
-static void put_specials(const attend_text_trainer *r, attend_json_writer *w) {
+static void put_specials(const attend_text_trainer *r, json_writer *w) {
   open_member(w, "added_tokens", '[');
   for (int32_t i = 0; i < r->specials; i++) {
-    attend_json_open(w, '{');
-    json_put_integer(w, "id", i);
-    json_put_text(w, "content", r->piece[i].name.bytes);
+    json_open(w, '{');
+    json_member_integer(w, "id", i);
+    json_member_string(w, "content", r->piece[i].name.bytes);
     put_flags(w, is_lstrip(r, i));
-    attend_json_close(w, '}');
+    json_close(w, '}');
   }
-  attend_json_close(w, ']');
+  json_close(w, ']');
 }
 
 static bool has_role(const like *l, const char *name) {
@@ -79,17 +79,17 @@ static bool has_role(const like *l, const char *name) {
   return false;
 }
 
-static void put_roles(const attend_text_trainer *r, attend_json_writer *w) {
+static void put_roles(const attend_text_trainer *r, json_writer *w) {
   bool more = false;
   for (int i = 0; i < ATTEND_SPECIALS; i++)
-    if (r->like->role[i]) json_put_text(w, special_names[i], r->like->role[i]);
+    if (r->like->role[i]) json_member_string(w, special_names[i], r->like->role[i]);
   for (int32_t i = 0; i < r->specials; i++) {
     if (has_role(r->like, r->piece[i].name.bytes)) continue;
     if (!more) open_member(w, "additional_special_tokens", '[');
     more = true;
-    attend_json_put_string(w, r->piece[i].name.bytes);
+    json_put_string(w, r->piece[i].name.bytes);
   }
-  if (more) attend_json_close(w, ']');
+  if (more) json_close(w, ']');
 }
 
 /* ---- steps ----------------------------------------------------------------------- */
@@ -100,9 +100,9 @@ static void put_roles(const attend_text_trainer *r, attend_json_writer *w) {
 #define SEQUENCE(name, type) "{'Sequence': {'id': '" name "', 'type_id': " type "}}"
 #define TOKEN(name) "'" name "': {'id': '" name "', 'ids': [%d], 'tokens': ['" name "']}"
 
-static void put_normalizer(const attend_text_trainer *r, attend_json_writer *w) {
+static void put_normalizer(const attend_text_trainer *r, json_writer *w) {
   if (!r->like->wordpiece) {
-    json_put_text(w, "normalizer", NULL);
+    json_member_string(w, "normalizer", NULL);
     put_literal(w, "pre_tokenizer", BYTE_LEVEL("true"));
     return;
   }
@@ -114,7 +114,7 @@ static void put_normalizer(const attend_text_trainer *r, attend_json_writer *w) 
 }
 
 /* The special tokens around a text, and around a pair. */
-static void put_template(const attend_text_trainer *r, attend_json_writer *w) {
+static void put_template(const attend_text_trainer *r, json_writer *w) {
   static const char name[] = "post_processor";
   switch (r->o.like) {
     case ATTEND_LIKE_BERT:
@@ -150,55 +150,55 @@ static void put_template(const attend_text_trainer *r, attend_json_writer *w) {
 
 /* ---- the model ------------------------------------------------------------------- */
 
-static void put_vocab(const attend_text_trainer *r, attend_json_writer *w) {
-  attend_json_open(w, '{');
-  for (size_t i = 0; i < r->pieces; i++) json_put_integer(w, r->piece[i].name.bytes, (int64_t)i);
-  attend_json_close(w, '}');
+static void put_vocab(const attend_text_trainer *r, json_writer *w) {
+  json_open(w, '{');
+  for (size_t i = 0; i < r->pieces; i++) json_member_integer(w, r->piece[i].name.bytes, (int64_t)i);
+  json_close(w, '}');
 }
 
 /* "a b": all readers accept this form, and no piece has a space. */
-static void put_merges(const attend_text_trainer *r, attend_json_writer *w) {
+static void put_merges(const attend_text_trainer *r, json_writer *w) {
   char line[4 * LONGEST_BYTES + 2];
   open_member(w, "merges", '[');
   for (size_t i = 0; i < r->merges; i++) {
     snprintf(line, sizeof line, "%s %s", r->piece[r->merge[i].left].name.bytes,
              r->piece[r->merge[i].right].name.bytes);
-    attend_json_put_string(w, line);
+    json_put_string(w, line);
   }
-  attend_json_close(w, ']');
+  json_close(w, ']');
 }
 
-static void put_model(const attend_text_trainer *r, attend_json_writer *w) {
+static void put_model(const attend_text_trainer *r, json_writer *w) {
   open_member(w, "model", '{');
   if (r->like->wordpiece) {
-    json_put_text(w, "type", "WordPiece");
-    json_put_text(w, "unk_token", "[UNK]");
-    json_put_text(w, "continuing_subword_prefix", "##");
-    json_put_integer(w, "max_input_chars_per_word", LONGEST_CHARS);
+    json_member_string(w, "type", "WordPiece");
+    json_member_string(w, "unk_token", "[UNK]");
+    json_member_string(w, "continuing_subword_prefix", "##");
+    json_member_integer(w, "max_input_chars_per_word", LONGEST_CHARS);
   } else {
-    json_put_text(w, "type", "BPE");
-    json_put_text(w, "dropout", NULL);
-    json_put_text(w, "unk_token", NULL); /* every byte is known */
-    json_put_text(w, "continuing_subword_prefix", "");
-    json_put_text(w, "end_of_word_suffix", "");
-    json_put_truth(w, "fuse_unk", false);
-    json_put_truth(w, "byte_fallback", false);
-    json_put_truth(w, "ignore_merges", false);
+    json_member_string(w, "type", "BPE");
+    json_member_string(w, "dropout", NULL);
+    json_member_string(w, "unk_token", NULL); /* every byte is known */
+    json_member_string(w, "continuing_subword_prefix", "");
+    json_member_string(w, "end_of_word_suffix", "");
+    json_member_boolean(w, "fuse_unk", false);
+    json_member_boolean(w, "byte_fallback", false);
+    json_member_boolean(w, "ignore_merges", false);
   }
-  attend_json_member(w, "vocab");
+  json_member(w, "vocab");
   put_vocab(r, w);
   if (!r->like->wordpiece) put_merges(r, w);
-  attend_json_close(w, '}');
+  json_close(w, '}');
 }
 
 /* ---- files ----------------------------------------------------------------------- */
 
-attend_status write_tokenizer_json(const attend_text_trainer *r, attend_json_writer *w) {
-  attend_json_indent(w, true);
-  attend_json_open(w, '{');
-  json_put_text(w, "version", "1.0");
-  json_put_text(w, "truncation", NULL);
-  json_put_text(w, "padding", NULL);
+attend_status write_tokenizer_json(const attend_text_trainer *r, json_writer *w) {
+  json_indent(w, true);
+  json_open(w, '{');
+  json_member_string(w, "version", "1.0");
+  json_member_string(w, "truncation", NULL);
+  json_member_string(w, "padding", NULL);
   put_specials(r, w);
   put_normalizer(r, w);
   put_template(r, w);
@@ -207,53 +207,53 @@ attend_status write_tokenizer_json(const attend_text_trainer *r, attend_json_wri
   else
     put_literal(w, "decoder", BYTE_LEVEL("true"));
   put_model(r, w);
-  attend_json_close(w, '}');
-  return attend_json_finish(w);
+  json_close(w, '}');
+  return json_finish(w);
 }
 
-static attend_status write_vocab_json(const attend_text_trainer *r, attend_json_writer *w) {
+static attend_status write_vocab_json(const attend_text_trainer *r, json_writer *w) {
   put_vocab(r, w);
-  return attend_json_finish(w);
+  return json_finish(w);
 }
 
-static void put_added_decoder(const attend_text_trainer *r, attend_json_writer *w) {
+static void put_added_decoder(const attend_text_trainer *r, json_writer *w) {
   open_member(w, "added_tokens_decoder", '{');
   for (int32_t i = 0; i < r->specials; i++) {
     char id[16];
     snprintf(id, sizeof id, "%d", (int)i);
     open_member(w, id, '{');
-    json_put_text(w, "content", r->piece[i].name.bytes);
+    json_member_string(w, "content", r->piece[i].name.bytes);
     put_flags(w, is_lstrip(r, i));
-    attend_json_close(w, '}');
+    json_close(w, '}');
   }
-  attend_json_close(w, '}');
+  json_close(w, '}');
 }
 
-static attend_status write_config_json(const attend_text_trainer *r, attend_json_writer *w) {
-  attend_json_indent(w, true);
-  attend_json_open(w, '{');
-  json_put_text(w, "tokenizer_class", r->like->class);
+static attend_status write_config_json(const attend_text_trainer *r, json_writer *w) {
+  json_indent(w, true);
+  json_open(w, '{');
+  json_member_string(w, "tokenizer_class", r->like->class);
   put_roles(r, w);
   if (r->like->wordpiece) {
-    json_put_truth(w, "do_lower_case", r->o.lowercase);
-    json_put_truth(w, "strip_accents", r->o.lowercase && !r->o.keep_accents);
-    json_put_truth(w, "tokenize_chinese_chars", true);
+    json_member_boolean(w, "do_lower_case", r->o.lowercase);
+    json_member_boolean(w, "strip_accents", r->o.lowercase && !r->o.keep_accents);
+    json_member_boolean(w, "tokenize_chinese_chars", true);
   } else {
-    json_put_truth(w, "add_prefix_space", false);
-    json_put_truth(w, "add_bos_token", r->o.like == ATTEND_LIKE_LLAMA);
+    json_member_boolean(w, "add_prefix_space", false);
+    json_member_boolean(w, "add_bos_token", r->o.like == ATTEND_LIKE_LLAMA);
   }
-  json_put_truth(w, "clean_up_tokenization_spaces", r->like->wordpiece);
+  json_member_boolean(w, "clean_up_tokenization_spaces", r->like->wordpiece);
   put_added_decoder(r, w);
-  attend_json_close(w, '}');
-  return attend_json_finish(w);
+  json_close(w, '}');
+  return json_finish(w);
 }
 
-static attend_status write_specials_json(const attend_text_trainer *r, attend_json_writer *w) {
-  attend_json_indent(w, true);
-  attend_json_open(w, '{');
+static attend_status write_specials_json(const attend_text_trainer *r, json_writer *w) {
+  json_indent(w, true);
+  json_open(w, '{');
   put_roles(r, w);
-  attend_json_close(w, '}');
-  return attend_json_finish(w);
+  json_close(w, '}');
+  return json_finish(w);
 }
 
 /* ---- saving -------------------------------------------------------------- */
@@ -319,13 +319,13 @@ static attend_status put_lines(const attend_text_trainer *r, int file, attend_dr
 }
 
 static attend_status put_json(const attend_text_trainer *r, int file, attend_draft *draft) {
-  attend_json_writer w = attend_json_writer_text(r->ctx);
+  json_writer w = json_writer_text(r->ctx);
   attend_status status = file == FILE_VOCAB_JSON ? write_vocab_json(r, &w)
                          : file == FILE_SPECIALS ? write_specials_json(r, &w)
                          : file == FILE_CONFIG   ? write_config_json(r, &w)
                                                  : write_tokenizer_json(r, &w);
   if (!status) status = attend_draft_put(draft, w.text, w.length);
-  attend_json_writer_free(&w);
+  json_writer_free(&w);
   return status;
 }
 

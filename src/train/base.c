@@ -107,22 +107,21 @@ static attend_status write_config(base *b, const attend_tokenizer *t) {
   return attend_config_write(b->ctx, path, &a);
 }
 
-static void put_config(attend_json_writer *w, const attend_json *config,
-                       const attend_architecture *made) {
+static void put_config(json_writer *w, const attend_json *config, const attend_architecture *made) {
   static const char form[] = "attend_attention", where[] = "attend_attention_roles";
   char text[ATTEND_ROLES_TEXT];
-  attend_json_indent(w, true);
-  attend_json_open(w, '{');
+  json_indent(w, true);
+  json_open(w, '{');
   for (size_t i = 0; i < attend_json_count(config); i++) {
     const attend_json *one = attend_json_at(config, i);
     const char *name = attend_json_name(one, NULL);
     if (!name || !strcmp(name, form) || !strcmp(name, where)) continue;
-    attend_json_member(w, name);
-    attend_json_put_value(w, one);
+    json_member(w, name);
+    json_put_value(w, one);
   }
-  json_put_text(w, form, made->attention);
-  if (made->roles) json_put_text(w, where, attend_roles_text(made->roles, text));
-  attend_json_close(w, '}');
+  json_member_string(w, form, made->attention);
+  if (made->roles) json_member_string(w, where, attend_roles_text(made->roles, text));
+  json_close(w, '}');
 }
 
 /* Weights trained further with another form need that form: config.json names it. */
@@ -131,7 +130,7 @@ static attend_status set_attention(base *b) {
   attend_json *config;
   ATTEND_TRY(path_inside(b->ctx, b->draft.draft, "config.json", path));
   ATTEND_TRY(json_read(b->ctx, path, &config));
-  attend_json_writer w = attend_json_writer_text(b->ctx);
+  json_writer w = json_writer_text(b->ctx);
   put_config(&w, config, &b->made);
   attend_status status = json_write(&w, path);
   attend_json_free(config);

@@ -276,22 +276,36 @@ static void report(const attend_fit *f, attend_fit_report r) {
 
 /* ---- checkpoints ------------------------------------------------------------------------------- */
 
-static void write_tally(attend_json_writer *w, void *user) {
-  const attend_fit *f = user;
+typedef struct {
+  const attend_fit *f;
+  json_writer w;
+} tally_notes;
+
+/* The notes of a checkpoint, when its weights are written. */
+static attend_status write_tally(void *user, const char **json) {
+  tally_notes *notes = user;
+  const attend_fit *f = notes->f;
   const tally *t = &f->tally;
-  json_put_number(w, "best", t->best);
-  json_put_number(w, "best_step", (double)t->best_step);
-  json_put_number(w, "worse", t->worse);
-  json_put_number(w, "loss_sum", t->loss);
-  json_put_number(w, "loss_seen", t->seen);
-  json_put_number(w, "tokens", t->tokens);
-  json_put_number(w, "seconds", seconds_in_all(f));
-  json_put_number(w, "work_bytes", most_work(f));
-  json_put_truth(w, "ended", t->ended);
-  if (!f->o.valid) return;
-  char valid[DIGEST_TEXT];
-  valid_digest(f, valid);
-  json_put_text(w, "valid", valid);
+  json_writer *w = &notes->w;
+  json_open(w, '{');
+  json_member_number(w, "best", t->best);
+  json_member_number(w, "best_step", (double)t->best_step);
+  json_member_number(w, "worse", t->worse);
+  json_member_number(w, "loss_sum", t->loss);
+  json_member_number(w, "loss_seen", t->seen);
+  json_member_number(w, "tokens", t->tokens);
+  json_member_number(w, "seconds", seconds_in_all(f));
+  json_member_number(w, "work_bytes", most_work(f));
+  json_member_boolean(w, "ended", t->ended);
+  if (f->o.valid) {
+    char valid[DIGEST_TEXT];
+    valid_digest(f, valid);
+    json_member_string(w, "valid", valid);
+  }
+  json_close(w, '}');
+  ATTEND_TRY(json_finish(w));
+  *json = w->text;
+  return ATTEND_OK;
 }
 
 /* A failure of this step, with the remedy that a checkpoint is. */
@@ -315,12 +329,14 @@ static bool is_finite(const attend_fit *f) {
 static attend_status save(attend_fit *f, bool best) {
   uint64_t step = now_at(f);
   char path[LONGEST_PATH], why[1024];
+  tally_notes notes = {f, json_writer_text(f->ctx)};
   attend_save_options keep = {ATTEND_INIT(attend_save_options), .beside = f->base,
-                              .stored = f->o.stored, .write = write_tally, .user = f};
+                              .stored = f->o.stored, .notes = write_tally, .user = &notes};
   if (!is_finite(f))
     return fail_step(f, now_at(f), ATTEND_INVALID, "a weight is not finite: choose a smaller rate");
   ATTEND_TRY(step_path(f->ctx, f->folder, step, NULL, path));
   attend_status status = attend_training_save(f->training, path, &keep);
+  json_writer_free(&notes.w);
   if (status) {
     snprintf(why, sizeof why, "%s", attend_message(f->ctx));
     return fail_step(f, step, status, why);
@@ -466,16 +482,16 @@ static attend_status write_notes(const averaging *a) {
   char path[LONGEST_PATH];
   const double valid = a->f->result.average_valid;
   ATTEND_TRY(path_inside(a->f->ctx, a->draft.draft, "average.json", path));
-  attend_json_writer w = attend_json_writer_text(a->f->ctx);
-  attend_json_indent(&w, true);
-  attend_json_open(&w, '{');
-  attend_json_member(&w, "steps");
-  attend_json_open(&w, '[');
-  for (int i = 0; i < a->n; i++) attend_json_put_integer(&w, (int64_t)a->steps[i]);
-  attend_json_close(&w, ']');
-  json_put_number(&w, "valid", valid);
-  json_put_number(&w, "perplexity", exp(valid));
-  attend_json_close(&w, '}');
+  json_writer w = json_writer_text(a->f->ctx);
+  json_indent(&w, true);
+  json_open(&w, '{');
+  json_member(&w, "steps");
+  json_open(&w, '[');
+  for (int i = 0; i < a->n; i++) json_put_integer(&w, (int64_t)a->steps[i]);
+  json_close(&w, ']');
+  json_member_number(&w, "valid", valid);
+  json_member_number(&w, "perplexity", exp(valid));
+  json_close(&w, '}');
   return json_write(&w, path);
 }
 

@@ -303,41 +303,41 @@ void run_log_close(run_log *log) {
   log->file = NULL;
 }
 
-static attend_json_writer line_of(run_log *log, uint64_t step) {
-  attend_json_writer w = attend_json_writer_text(log->ctx);
-  attend_json_open(&w, '{');
-  json_put_integer(&w, "step", (int64_t)step);
+static json_writer line_of(run_log *log, uint64_t step) {
+  json_writer w = json_writer_text(log->ctx);
+  json_open(&w, '{');
+  json_member_integer(&w, "step", (int64_t)step);
   return w;
 }
 
-static attend_status put_line(run_log *log, attend_json_writer *w) {
-  attend_json_close(w, '}');
-  attend_status status = attend_json_finish(w);
+static attend_status put_line(run_log *log, json_writer *w) {
+  json_close(w, '}');
+  attend_status status = json_finish(w);
   if (!status && (fwrite(w->text, 1, w->length, log->file) != w->length || fflush(log->file)))
     status = fail(log->ctx, ATTEND_IO, "%.300s cannot be written: the disk may be full", log->path);
-  attend_json_writer_free(w);
+  json_writer_free(w);
   return status;
 }
 
 attend_status run_log_step(run_log *log, const log_line *line) {
-  attend_json_writer w = line_of(log, line->step);
-  json_put_number(&w, "loss", line->loss);
-  json_put_number(&w, "rate", line->rate);
-  json_put_number(&w, "norm", line->norm);
-  json_put_number(&w, "tokens", line->tokens);
-  json_put_number(&w, "seconds", line->seconds);
-  json_put_number(&w, "tokens_per_s", line->speed);
-  json_put_number(&w, "step_s", line->step_s);
-  json_put_number(&w, "bytes", line->bytes);
+  json_writer w = line_of(log, line->step);
+  json_member_number(&w, "loss", line->loss);
+  json_member_number(&w, "rate", line->rate);
+  json_member_number(&w, "norm", line->norm);
+  json_member_number(&w, "tokens", line->tokens);
+  json_member_number(&w, "seconds", line->seconds);
+  json_member_number(&w, "tokens_per_s", line->speed);
+  json_member_number(&w, "step_s", line->step_s);
+  json_member_number(&w, "bytes", line->bytes);
   log->loss = line->loss;
   return put_line(log, &w);
 }
 
 attend_status run_log_valid(run_log *log, uint64_t step, double loss, bool best) {
-  attend_json_writer w = line_of(log, step);
-  json_put_number(&w, "valid", loss);
-  json_put_number(&w, "perplexity", exp(loss));
-  json_put_truth(&w, "best", best);
+  json_writer w = line_of(log, step);
+  json_member_number(&w, "valid", loss);
+  json_member_number(&w, "perplexity", exp(loss));
+  json_member_boolean(&w, "best", best);
   return put_line(log, &w);
 }
 

@@ -155,13 +155,13 @@ typedef struct {
   const attend_save_options *keep;
   bool exact; /* the weights are the values */
   folder_draft folder;
-  attend_json_writer digests; /* an object: names of files, digests */
+  json_writer digests; /* an object: names of files, digests */
 } saving;
 
 static void note_digest(saving *s, const char *name, const attend_digest *digest) {
   char text[ATTEND_DIGEST_TEXT];
   attend_digest_text(digest, text);
-  json_put_text(&s->digests, name, text);
+  json_member_string(&s->digests, name, text);
 }
 
 static attend_status put_file(saving *s, const char *name, const char *bytes, size_t length) {
@@ -217,37 +217,56 @@ static void batches_text(const attend_training *t, char text[BATCHES_TEXT]) {
   snprintf(text, BATCHES_TEXT, "%016llx", (unsigned long long)batches_digest(t->batches));
 }
 
+static attend_status put_user_notes(const saving *s, json_writer *w) {
+  const char *text = NULL;
+  attend_json *notes = NULL;
+  if (!s->keep->notes) return ATTEND_OK;
+  ATTEND_TRY(s->keep->notes(s->keep->user, &text));
+  if (!text) return ATTEND_OK;
+  ATTEND_TRY(attend_json_parse(s->t->ctx, "the notes", text, strlen(text), &notes));
+  attend_status status = ATTEND_OK;
+  if (attend_json_kind_of(notes) != ATTEND_JSON_OBJECT)
+    status = fail(s->t->ctx, ATTEND_INVALID, "the notes of a checkpoint must be a JSON object");
+  for (size_t i = 0; !status && i < attend_json_count(notes); i++) {
+    const attend_json *one = attend_json_at(notes, i);
+    json_member(w, attend_json_name(one, NULL));
+    json_put_value(w, one);
+  }
+  attend_json_free(notes);
+  return status;
+}
+
 static attend_status write_notes(saving *s) {
   const attend_training *t = s->t;
   uint64_t step = attend_training_steps(t);
   char batches[BATCHES_TEXT];
   batches_text(t, batches);
-  attend_json_writer w = attend_json_writer_text(t->ctx);
-  attend_json_indent(&w, true);
-  attend_json_open(&w, '{');
-  json_put_integer(&w, "step", (int64_t)step);
+  json_writer w = json_writer_text(t->ctx);
+  json_indent(&w, true);
+  json_open(&w, '{');
+  json_member_integer(&w, "step", (int64_t)step);
   /* These two names are older than the word batch; saved runs have them. */
-  json_put_integer(&w, "lesson", (int64_t)(step * (uint64_t)t->o.accumulate));
-  json_put_text(&w, "lessons", batches);
-  json_put_text(&w, "weights", s->exact ? "f32" : "bf16");
-  if (s->keep->write) s->keep->write(&w, s->keep->user);
-  attend_json_close(&w, '}');
-  attend_status status = attend_json_finish(&w);
+  json_member_integer(&w, "lesson", (int64_t)(step * (uint64_t)t->o.accumulate));
+  json_member_string(&w, "lessons", batches);
+  json_member_string(&w, "weights", s->exact ? "f32" : "bf16");
+  attend_status status = put_user_notes(s, &w);
+  json_close(&w, '}');
+  if (!status) status = json_finish(&w);
   if (!status) status = put_file(s, own_files[NOTES], w.text, w.length);
-  attend_json_writer_free(&w);
+  json_writer_free(&w);
   return status;
 }
 
 static attend_status write_folder(saving *s) {
   attend_context *ctx = s->t->ctx;
   char path[LONGEST_PATH];
-  attend_json_indent(&s->digests, true);
-  attend_json_open(&s->digests, '{');
+  json_indent(&s->digests, true);
+  json_open(&s->digests, '{');
   if (s->keep->beside) ATTEND_TRY(each_beside(ctx, s->keep->beside, put_beside, s));
   ATTEND_TRY(write_tensors(s));
   ATTEND_TRY(write_notes(s));
-  attend_json_close(&s->digests, '}');
-  ATTEND_TRY(attend_json_finish(&s->digests));
+  json_close(&s->digests, '}');
+  ATTEND_TRY(json_finish(&s->digests));
   ATTEND_TRY(path_inside(ctx, s->folder.draft, own_files[DIGESTS], path));
   return attend_file_write(ctx, path, s->digests.text, s->digests.length);
 }
@@ -262,9 +281,9 @@ attend_status attend_training_save(attend_training *t, const char *folder,
                "weights are saved as f32 or bf16");
   s.exact = as != ATTEND_STORED_BF16;
   ATTEND_TRY(folder_draft_open(t->ctx, folder, &s.folder));
-  s.digests = attend_json_writer_text(t->ctx);
+  s.digests = json_writer_text(t->ctx);
   attend_status status = write_folder(&s);
-  attend_json_writer_free(&s.digests);
+  json_writer_free(&s.digests);
   if (!status) return folder_draft_keep(&s.folder);
   folder_draft_drop(&s.folder);
   return status;

@@ -1,33 +1,34 @@
 /* JSON: parse, traverse, write, and parse the result. */
+#include "base/json_write.h"
 #include "fuzz.h"
 
-static void write_value(attend_json_writer *w, const attend_json *j) {
+static void write_value(json_writer *w, const attend_json *j) {
   size_t length;
   int64_t integer;
   const char *text = attend_json_string(j, &length);
   attend_json_kind kind = attend_json_kind_of(j);
   bool object = kind == ATTEND_JSON_OBJECT;
   if (text) {
-    attend_json_put_bytes(w, text, length);
+    json_put_bytes(w, text, length);
   } else if (object || kind == ATTEND_JSON_ARRAY) {
-    attend_json_open(w, object ? '{' : '[');
+    json_open(w, object ? '{' : '[');
     for (size_t i = 0; i < attend_json_count(j); i++) {
       const attend_json *child = attend_json_at(j, i);
       const char *name = attend_json_name(child, &length);
       if (object && strlen(name) == length) /* what has no zero byte inside */
         MUST(attend_json_get(j, name) == child);
-      if (object) attend_json_member(w, name);
+      if (object) json_member(w, name);
       write_value(w, child);
     }
-    attend_json_close(w, object ? '}' : ']');
+    json_close(w, object ? '}' : ']');
   } else if (attend_json_integer(j, &integer)) {
-    attend_json_put_integer(w, integer);
+    json_put_integer(w, integer);
   } else if (kind == ATTEND_JSON_NUMBER) {
-    attend_json_put_number(w, attend_json_number(j, 0));
+    json_put_number(w, attend_json_number(j, 0));
   } else if (kind == ATTEND_JSON_BOOL) {
-    attend_json_put_boolean(w, attend_json_boolean(j, false));
+    json_put_boolean(w, attend_json_boolean(j, false));
   } else {
-    attend_json_put_null(w);
+    json_put_null(w);
   }
 }
 
@@ -60,15 +61,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   attend_json *root, *again;
   size_t live = fuzz_live;
   if (!attend_json_parse(ctx, "it", (const char *)bytes, length, &root)) {
-    attend_json_writer w = attend_json_writer_text(ctx);
+    json_writer w = json_writer_text(ctx);
     if (!has_zero_names(root)) {
       write_value(&w, root);
-      MUST(!attend_json_finish(&w));
+      MUST(!json_finish(&w));
       MUST(!attend_json_parse(ctx, "again", w.text, w.length, &again));
       MUST(is_same(root, again));
       attend_json_free(again);
     }
-    attend_json_writer_free(&w);
+    json_writer_free(&w);
   }
   attend_json_free(root);
   MUST(fuzz_live == live);

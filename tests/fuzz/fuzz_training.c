@@ -99,17 +99,17 @@ static void sign(attend_context *ctx, const char *name) {
   MUST(!attend_digest_file(ctx, fuzz_path(path), &digest));
   attend_digest_text(&digest, text);
   MUST(!json_read(ctx, fuzz_path("step/digests.json"), &list));
-  attend_json_writer w = attend_json_writer_text(ctx);
-  attend_json_open(&w, '{');
+  json_writer w = json_writer_text(ctx);
+  json_open(&w, '{');
   for (size_t i = 0; i < attend_json_count(list); i++) {
     const attend_json *one = attend_json_at(list, i);
     const char *of = attend_json_name(one, NULL);
-    json_text(&w, of, strcmp(of, name) ? attend_json_string(one, NULL) : text);
+    json_member_string(&w, of, strcmp(of, name) ? attend_json_string(one, NULL) : text);
   }
-  attend_json_close(&w, '}');
-  MUST(!attend_json_finish(&w));
+  json_close(&w, '}');
+  MUST(!json_finish(&w));
   fuzz_file("step/digests.json", w.text, w.length);
-  attend_json_writer_free(&w);
+  json_writer_free(&w);
   attend_json_free(list);
 }
 

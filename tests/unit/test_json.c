@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "attend/json.h"
+#include "base/json_write.h"
 #include "check.h"
 
 static attend_context *context(void) {
@@ -172,19 +173,19 @@ TEST(large_objects_are_indexed) {
 
 TEST(written_reads_back) {
   const double numbers[] = {0.1, 1.0 / 3, 1e300, 5e-324, -2.5, 1e15, 123456789};
-  attend_json_writer w = attend_json_writer_text(context());
-  attend_json_open(&w, '[');
-  for (int i = 0; i < 7; i++) attend_json_put_number(&w, numbers[i]);
-  attend_json_put_number(&w, NAN);
-  attend_json_put_bytes(&w, "a\"\\\n\0é", 7);
-  attend_json_open(&w, '{');
-  attend_json_member(&w, "n\"");
-  attend_json_put_integer(&w, INT64_MIN);
-  attend_json_member(&w, "t");
-  attend_json_put_boolean(&w, true);
-  attend_json_close(&w, '}');
-  attend_json_close(&w, ']');
-  CHECK_EQ(attend_json_finish(&w), ATTEND_OK);
+  json_writer w = json_writer_text(context());
+  json_open(&w, '[');
+  for (int i = 0; i < 7; i++) json_put_number(&w, numbers[i]);
+  json_put_number(&w, NAN);
+  json_put_bytes(&w, "a\"\\\n\0é", 7);
+  json_open(&w, '{');
+  json_member(&w, "n\"");
+  json_put_integer(&w, INT64_MIN);
+  json_member(&w, "t");
+  json_put_boolean(&w, true);
+  json_close(&w, '}');
+  json_close(&w, ']');
+  CHECK_EQ(json_finish(&w), ATTEND_OK);
   attend_json *r = parse_bytes(w.text, w.length);
   for (size_t i = 0; i < 7; i++) CHECK(attend_json_number(attend_json_at(r, i), 0) == numbers[i]);
   CHECK_EQ(attend_json_kind_of(attend_json_at(r, 7)), ATTEND_JSON_NULL);
@@ -196,44 +197,44 @@ TEST(written_reads_back) {
   attend_json_integer(attend_json_get(attend_json_at(r, 9), "n\""), &n);
   CHECK(n == INT64_MIN);
   attend_json_free(r);
-  attend_json_writer_free(&w);
+  json_writer_free(&w);
 }
 
 TEST(layout_of_what_is_written) {
-  attend_json_writer w = attend_json_writer_text(context());
-  attend_json_indent(&w, true);
-  attend_json_open(&w, '{');
-  attend_json_member(&w, "a");
-  attend_json_open(&w, '[');
-  attend_json_close(&w, ']');
-  attend_json_member(&w, "b");
-  attend_json_put_number(&w, 2);
-  attend_json_close(&w, '}');
-  attend_json_finish(&w);
+  json_writer w = json_writer_text(context());
+  json_indent(&w, true);
+  json_open(&w, '{');
+  json_member(&w, "a");
+  json_open(&w, '[');
+  json_close(&w, ']');
+  json_member(&w, "b");
+  json_put_number(&w, 2);
+  json_close(&w, '}');
+  json_finish(&w);
   CHECK(!strcmp(w.text, "{\n  \"a\": [],\n  \"b\": 2\n}\n"));
-  attend_json_writer_free(&w);
+  json_writer_free(&w);
 }
 
 /* n name, v value, null or number, others as they are: what finish says of it. */
 static attend_status write_calls(const char *calls) {
-  attend_json_writer w = attend_json_writer_text(context());
+  json_writer w = json_writer_text(context());
   for (const char *c = calls; *c; c++)
     if (*c == 'n')
-      attend_json_member(&w, "name");
+      json_member(&w, "name");
     else if (*c == 'v')
-      attend_json_put_integer(&w, 1);
+      json_put_integer(&w, 1);
     else if (*c == 's')
-      attend_json_put_string(&w, "s");
+      json_put_string(&w, "s");
     else if (strchr("}])", *c))
-      attend_json_close(&w, *c);
+      json_close(&w, *c);
     else
-      attend_json_open(&w, *c);
-  attend_status status = attend_json_finish(&w);
+      json_open(&w, *c);
+  attend_status status = json_finish(&w);
   attend_json *root = NULL;
   if (!status) CHECK_EQ(attend_json_parse(context(), calls, w.text, w.length, &root), ATTEND_OK);
-  if (status) CHECK_EQ(attend_json_finish(&w), status); /* it stays */
+  if (status) CHECK_EQ(json_finish(&w), status); /* it stays */
   attend_json_free(root);
-  attend_json_writer_free(&w);
+  json_writer_free(&w);
   return status;
 }
 
@@ -261,9 +262,9 @@ TEST(calls_that_make_no_document_fail) {
 TEST(a_full_disk_is_noticed) {
   FILE *full = fopen("/dev/full", "w");
   if (!full) return; /* not every system has one */
-  attend_json_writer w = attend_json_writer_file(context(), full);
-  attend_json_put_string(&w, "text");
-  CHECK_EQ(attend_json_finish(&w), ATTEND_IO);
+  json_writer w = json_writer_file(context(), full);
+  json_put_string(&w, "text");
+  CHECK_EQ(json_finish(&w), ATTEND_IO);
   fclose(full);
 }
 

@@ -2,6 +2,7 @@
  * lost, nothing broken. */
 #include "attend/file.h"
 #include "attend/json.h"
+#include "base/json_write.h"
 #include "base/base.h"
 #include "attention_fixtures.h"
 
@@ -169,12 +170,12 @@ static attend_status act_json(stage *s) {
 }
 
 static attend_status act_write(stage *s) {
-  attend_json_writer w = attend_json_writer_text(s->ctx);
-  attend_json_open(&w, '[');
-  for (int i = 0; i < 200; i++) attend_json_put_integer(&w, i);
-  attend_json_close(&w, ']');
-  attend_status status = attend_json_finish(&w);
-  attend_json_writer_free(&w);
+  json_writer w = json_writer_text(s->ctx);
+  json_open(&w, '[');
+  for (int i = 0; i < 200; i++) json_put_integer(&w, i);
+  json_close(&w, ']');
+  attend_status status = json_finish(&w);
+  json_writer_free(&w);
   return status;
 }
 

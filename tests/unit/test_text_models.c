@@ -1,5 +1,6 @@
 /* Models against the plainest way to say what they do, and the same vocabulary
  * in other files. */
+#include "base/json_write.h"
 #include "tokenizer_fixtures.h"
 
 /* ---- BPE by its definition ----------------------------------------------------------- */
@@ -120,56 +121,56 @@ TEST(memory_of_words_changes_nothing) {
 
 /* ---- GPT-2 in one file ---------------------------------------------------------------------- */
 
-static void put_merges(attend_json_writer *w) {
+static void put_merges(json_writer *w) {
   size_t length;
   char *text = read_whole(token_path("gpt2-merges.txt"), &length);
-  attend_json_member(w, "merges");
-  attend_json_open(w, '[');
+  json_member(w, "merges");
+  json_open(w, '[');
   for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
-    if (line[0] != '#' || line[1] != 'v') attend_json_put_string(w, line);
-  attend_json_close(w, ']');
+    if (line[0] != '#' || line[1] != 'v') json_put_string(w, line);
+  json_close(w, ']');
   free(text);
 }
 
-static void put_vocab(attend_json_writer *w, attend_context *ctx) {
+static void put_vocab(json_writer *w, attend_context *ctx) {
   size_t length;
   attend_json *root;
   char *text = read_whole(token_path("gpt2-vocab.json"), &length);
   OK(ctx, attend_json_parse(ctx, "vocab", text, length, &root));
-  attend_json_member(w, "vocab");
-  attend_json_open(w, '{');
+  json_member(w, "vocab");
+  json_open(w, '{');
   for (size_t i = 0; i < attend_json_count(root); i++) {
     int64_t id = 0;
     attend_json_integer(attend_json_at(root, i), &id);
-    attend_json_member(w, attend_json_name(attend_json_at(root, i), NULL));
-    attend_json_put_integer(w, id);
+    json_member(w, attend_json_name(attend_json_at(root, i), NULL));
+    json_put_integer(w, id);
   }
-  attend_json_close(w, '}');
+  json_close(w, '}');
   attend_json_free(root);
   free(text);
 }
 
 static attend_tokenizer *gpt2_in_one(attend_context *ctx) {
-  attend_json_writer w = attend_json_writer_text(ctx);
-  attend_json_open(&w, '{');
-  attend_json_member(&w, "pre_tokenizer");
-  attend_json_open(&w, '{');
-  attend_json_member(&w, "type");
-  attend_json_put_string(&w, "ByteLevel");
-  attend_json_member(&w, "add_prefix_space");
-  attend_json_put_boolean(&w, false);
-  attend_json_close(&w, '}');
-  attend_json_member(&w, "model");
-  attend_json_open(&w, '{');
-  attend_json_member(&w, "type");
-  attend_json_put_string(&w, "BPE");
+  json_writer w = json_writer_text(ctx);
+  json_open(&w, '{');
+  json_member(&w, "pre_tokenizer");
+  json_open(&w, '{');
+  json_member(&w, "type");
+  json_put_string(&w, "ByteLevel");
+  json_member(&w, "add_prefix_space");
+  json_put_boolean(&w, false);
+  json_close(&w, '}');
+  json_member(&w, "model");
+  json_open(&w, '{');
+  json_member(&w, "type");
+  json_put_string(&w, "BPE");
   put_vocab(&w, ctx);
   put_merges(&w);
-  attend_json_close(&w, '}');
-  attend_json_close(&w, '}');
-  OK(ctx, attend_json_finish(&w));
+  json_close(&w, '}');
+  json_close(&w, '}');
+  OK(ctx, json_finish(&w));
   attend_tokenizer *t = load_text(ctx, w.text);
-  attend_json_writer_free(&w);
+  json_writer_free(&w);
   return t;
 }
 

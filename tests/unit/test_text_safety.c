@@ -1,6 +1,7 @@
 /* Tokenizers and what wishes them ill: bytes that are no text, files that lie,
  * memory that runs out. */
 #include "base/base.h"
+#include "base/json_write.h"
 #include "tokenizer_fixtures.h"
 
 static const char *const files[] = {"gpt2-vocab.json", "bert-tokenizer.json", "llama.model",
@@ -54,13 +55,13 @@ static void check_stream(attend_context *ctx, attend_detokenizer *d, const atten
       OK(ctx, attend_detokenizer_push(d, e->id[i], &text, &n));
     else
       OK(ctx, attend_detokenizer_finish(d, &text, &n));
-    attend_json_writer w = attend_json_writer_text(ctx);
+    json_writer w = json_writer_text(ctx);
     attend_json *root = NULL;
-    attend_json_put_bytes(&w, text, n);
-    OK(ctx, attend_json_finish(&w));
+    json_put_bytes(&w, text, n);
+    OK(ctx, json_finish(&w));
     OK(ctx, attend_json_parse(ctx, "a part", w.text, w.length, &root));
     attend_json_free(root);
-    attend_json_writer_free(&w);
+    json_writer_free(&w);
     memcpy(joined + length, text, n);
     length += n;
   }

@@ -81,15 +81,15 @@ static const char *saved(void) {
   return path;
 }
 
-static void write_more(attend_json_writer *w, void *user) {
-  attend_json_member(w, "more");
-  attend_json_put_integer(w, *(int *)user);
+static attend_status give_notes(void *user, const char **json) {
+  *json = user;
+  return ATTEND_OK;
 }
 
 static void save_training(training_run *c, attend_stored stored) {
-  int more = 17;
+  static char notes[] = "{\"more\": 17}";
   attend_save_options keep = {ATTEND_INIT(attend_save_options), .beside = model_path("gpt2", NULL),
-                              .stored = stored, .write = write_more, .user = &more};
+                              .stored = stored, .notes = give_notes, .user = notes};
   OK(c->ctx, attend_training_save(c->training, saved(), &keep));
 }
 

@@ -71,17 +71,18 @@ TEST(an_older_step_of_that_name_is_replaced) {
 }
 
 /* Two savers of one folder, the second beginning and ending within the first. */
-static void save_within(attend_json_writer *w, void *user) {
+static attend_status save_within(void *user, const char **json) {
   training_run *c = user;
-  (void)w;
+  (void)json;
   OK(c->ctx, save_at(c, place(NULL)));
   put_file(place("inner.txt"), "x", 1);
+  return ATTEND_OK;
 }
 
 TEST(two_savers_of_one_step_do_not_mix) {
   training_run c = saved_training((training_plan){0});
   attend_save_options keep = {ATTEND_INIT(attend_save_options), .beside = model_path("gpt2", NULL),
-                              .write = save_within, .user = &c};
+                              .notes = save_within, .user = &c};
   OK(c.ctx, attend_training_save(c.training, place(NULL), &keep));
   CHECK(is_there(place("config.json")) && !is_there(place("inner.txt")));
   CHECK_EQ(count_names(models_folder(), 1), 0);
@@ -132,6 +133,12 @@ TEST(a_full_disk_leaves_what_was_there) {
   close_training(&c);
 }
 
+static attend_status give_list(void *user, const char **json) {
+  (void)user;
+  *json = "[1]";
+  return ATTEND_OK;
+}
+
 TEST(a_place_that_cannot_be_is_told) {
   training_run c = open_training(&(training_plan){0});
   char text[3] = "";
@@ -153,6 +160,9 @@ TEST(a_place_that_cannot_be_is_told) {
   CHECK_SAYS(attend_message(c.ctx), "nothing");
   keep = (attend_save_options){ATTEND_INIT(attend_save_options), .stored = ATTEND_STORED_I8};
   CHECK_EQ(attend_training_save(c.training, place(NULL), &keep), ATTEND_INVALID);
+  keep = (attend_save_options){ATTEND_INIT(attend_save_options), .notes = give_list};
+  CHECK_EQ(attend_training_save(c.training, place(NULL), &keep), ATTEND_INVALID);
+  CHECK_SAYS(attend_message(c.ctx), "must be a JSON object");
   CHECK(!is_there(place(NULL)));
   CHECK_EQ(count_names(models_folder(), 1), 0);
   OK(c.ctx, attend_training_save(c.training, place(NULL), NULL));
