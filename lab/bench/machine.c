@@ -55,7 +55,7 @@ static attend_json *read_cache(attend_context *ctx, const char *path) {
   char *text = NULL;
   size_t length;
   if (!file_read(ctx, path, &text, &length)) attend_json_parse(ctx, path, text, length, &root);
-  give(ctx, text);
+  ctx_free(ctx, text);
   return root;
 }
 

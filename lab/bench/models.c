@@ -33,18 +33,18 @@ static attend_status open_bench(attend_context *ctx, const attend_bench_options 
   *b = (bench){.ctx = ctx, .config = config};
   ATTEND_TRY(OPTIONS_READ(ctx, attend_bench_options, options, &b->o));
   if (!b->o.product) return ATTEND_OK;
-  return take_zeroed(ctx, SIZE_PRODUCT(3, PRODUCT, PRODUCT, sizeof(float)), "matrices",
-                     &b->matrices);
+  return ctx_alloc_zeroed(ctx, SIZE_PRODUCT(3, PRODUCT, PRODUCT, sizeof(float)), "matrices",
+                          &b->matrices);
 }
 
 static attend_status draw_ids(bench *b, size_t n, int batch) {
-  ATTEND_TRY(take(b->ctx, size_times(n, sizeof *b->ids), "ids", &b->ids));
-  ATTEND_TRY(take(b->ctx, size_times(n, sizeof *b->targets), "ids", &b->targets));
-  ATTEND_TRY(
-      take(b->ctx,
-           SIZE_PRODUCT((size_t)batch, (size_t)attend_config_get(b->config, ATTEND_CONFIG_VOCAB),
-                        sizeof *b->logits),
-           "logits", &b->logits));
+  ATTEND_TRY(ctx_alloc(b->ctx, size_times(n, sizeof *b->ids), "ids", &b->ids));
+  ATTEND_TRY(ctx_alloc(b->ctx, size_times(n, sizeof *b->targets), "ids", &b->targets));
+  ATTEND_TRY(ctx_alloc(
+      b->ctx,
+      SIZE_PRODUCT((size_t)batch, (size_t)attend_config_get(b->config, ATTEND_CONFIG_VOCAB),
+                   sizeof *b->logits),
+      "logits", &b->logits));
   for (size_t i = 0; i < n; i++) {
     uint64_t word = random_word((attend_random){7, 0}, i);
     b->ids[i] =
@@ -56,10 +56,10 @@ static attend_status draw_ids(bench *b, size_t n, int batch) {
 }
 
 static void close_bench(bench *b) {
-  give(b->ctx, b->ids);
-  give(b->ctx, b->targets);
-  give(b->ctx, b->logits);
-  give(b->ctx, b->matrices);
+  ctx_free(b->ctx, b->ids);
+  ctx_free(b->ctx, b->targets);
+  ctx_free(b->ctx, b->logits);
+  ctx_free(b->ctx, b->matrices);
 }
 
 static attend_status report(const bench *b, double done, const char *now) {
@@ -486,15 +486,15 @@ attend_status attend_bench_documents(attend_checkpoint *checkpoint, int count,
   if (!status && attend_config_parts(b.config) != ATTEND_BOTH)
     status = fail(ctx, ATTEND_INVALID, "documents are read by encoder-decoders: give a bart or t5");
   if (!status) status = draw_ids(&b, (size_t)tokens[lengths - 1], 1);
-  if (!status) status = take_zeroed(ctx, size_times(n, sizeof *models), "models", &models);
-  if (!status) status = take(ctx, size_times(n, sizeof *documents), "documents", &documents);
+  if (!status) status = ctx_alloc_zeroed(ctx, size_times(n, sizeof *models), "models", &models);
+  if (!status) status = ctx_alloc(ctx, size_times(n, sizeof *documents), "documents", &documents);
   if (!status) status = attend_model_create(checkpoint, &how, &model);
   if (!status) status = open_forms(&b, model, count, forms, models);
   if (!status) status = bench_documents(&b, count, models, documents, lengths, tokens, timings);
   for (int k = 0; models && k < count; k++) attend_model_free(models[k]);
   attend_model_free(model);
-  give(ctx, documents);
-  give(ctx, models);
+  ctx_free(ctx, documents);
+  ctx_free(ctx, models);
   close_bench(&b);
   return status;
 }
@@ -545,8 +545,10 @@ attend_status attend_bench_plot(attend_context *ctx, const char *path, int count
   attend_plot_panel drawn[PANELS];
   attend_plot_series *series = NULL;
   double *x = NULL;
-  attend_status status = take(ctx, SIZE_PRODUCT(1 + panels * forms, n, sizeof *x), "a plot", &x);
-  if (!status) status = take(ctx, SIZE_PRODUCT(panels, forms, sizeof *series), "a plot", &series);
+  attend_status status =
+      ctx_alloc(ctx, SIZE_PRODUCT(1 + panels * forms, n, sizeof *x), "a plot", &x);
+  if (!status)
+    status = ctx_alloc(ctx, SIZE_PRODUCT(panels, forms, sizeof *series), "a plot", &series);
   for (size_t i = 0; i < n && !status; i++) x[i] = tokens[i];
   for (size_t p = 0; p < panels && !status; p++) {
     drawn[p] = draw_panel(training ? &training_panels[p] : &document_panels[p], names, forms, n, x,
@@ -555,7 +557,7 @@ attend_status attend_bench_plot(attend_context *ctx, const char *path, int count
   }
   attend_plot plot = {ATTEND_INIT(attend_plot), .count = panels, .panels = drawn, .notes = notes};
   if (!status) status = attend_plot_save(ctx, &plot, path);
-  give(ctx, series);
-  give(ctx, x);
+  ctx_free(ctx, series);
+  ctx_free(ctx, x);
   return status;
 }

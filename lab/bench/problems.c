@@ -218,7 +218,7 @@ static attend_status open_sgemm(const timer *t, timed_case *c) {
   size_t m = (size_t)p->m, n = (size_t)p->n, k = (size_t)p->k;
   ATTEND_CHECK(t->ctx, t->o.product, "an sgemm problem needs a matrix product to time");
   size_t count = size_add(size_add(size_times(m, k), size_times(k, n)), size_times(m, n));
-  ATTEND_TRY(take_zeroed(t->ctx, size_times(count, sizeof *c->a), "matrices", &c->a));
+  ATTEND_TRY(ctx_alloc_zeroed(t->ctx, size_times(count, sizeof *c->a), "matrices", &c->a));
   c->b = c->a + m * k;
   c->c = c->b + k * n;
   attend_random_normal((attend_random){t->o.seed, 1}, 0, m * k, c->a);
@@ -245,8 +245,8 @@ static attend_status open_case(const timer *t, timed_case *c) {
 static void close_case(const timer *t, timed_case *c) {
   attend_solver_free(c->solver);
   attend_tensors_free(t->ctx, &c->tensors);
-  give(t->ctx, c->a);
-  give(t->ctx, c->times);
+  ctx_free(t->ctx, c->a);
+  ctx_free(t->ctx, c->times);
 }
 
 /* Rewinding a state is not timed. */
@@ -271,8 +271,8 @@ static attend_status warm_up(const timer *t, timed_case *c, int repeat) {
   double fits = seconds > 0 ? 1 / seconds : MOST;
   c->repeats = repeat ? repeat : fits < LEAST ? LEAST : fits > MOST ? MOST : (int)fits;
   c->taken = 0;
-  give(t->ctx, c->times);
-  return take(t->ctx, (size_t)c->repeats * sizeof *c->times, "times", &c->times);
+  ctx_free(t->ctx, c->times);
+  return ctx_alloc(t->ctx, (size_t)c->repeats * sizeof *c->times, "times", &c->times);
 }
 
 /* In as many rounds as the case with the fewest runs has. */
@@ -345,13 +345,14 @@ attend_status attend_bench(attend_context *ctx, int count, const attend_problem 
   timer t = {.ctx = ctx};
   timed_case *list;
   ATTEND_TRY(OPTIONS_READ(ctx, attend_bench_options, options, &t.o));
-  ATTEND_TRY(take_zeroed(ctx, size_times((size_t)count, sizeof *list), "problems to time", &list));
+  ATTEND_TRY(
+      ctx_alloc_zeroed(ctx, size_times((size_t)count, sizeof *list), "problems to time", &list));
   attend_status status = bench_cases(&t, list, count, problems);
   for (int n = 0; n < count; n++) {
     timings[n] = list[n].result;
     close_case(&t, &list[n]);
   }
-  give(ctx, list);
+  ctx_free(ctx, list);
   return status;
 }
 

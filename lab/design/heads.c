@@ -341,10 +341,10 @@ static void add_part(reading *r, const char *name, int head, int rows, int colum
   float **all = &d->weights[ATTEND_DESIGNED], *more;
   char *to = d->part_name[d->n_parts];
   d->count += (size_t)rows * (size_t)columns;
-  r->status = take_zeroed(d->ctx, d->count * sizeof *more, "a design's weights", &more);
+  r->status = ctx_alloc_zeroed(d->ctx, d->count * sizeof *more, "a design's weights", &more);
   if (r->status) return;
   if (at) memcpy(more, *all, at * sizeof *more);
-  give(d->ctx, *all);
+  ctx_free(d->ctx, *all);
   *all = more;
   for (int i = 0; from && i < rows * columns; i++)
     more[at + (size_t)i] = from[i % columns][i / columns];
@@ -391,7 +391,7 @@ void spec_heads(reading *r, const attend_json *layers) {
   if (!spec_check(r, spec_is_list(layers, 1, MOST_LAYERS),
                   "\"layers\" is a list of 1 to %d lists of heads", MOST_LAYERS))
     return;
-  r->status = take(d->ctx, sizeof *r->c, "a head's terms", &r->c);
+  r->status = ctx_alloc(d->ctx, sizeof *r->c, "a head's terms", &r->c);
   for (size_t i = 0; !r->status && i < attend_json_count(layers); i++) {
     const attend_json *layer = attend_json_at(layers, i);
     r->reads = d->features;

@@ -30,11 +30,11 @@ static attend_status pack(design_pass *p, size_t at, int outputs, int inputs, li
 static attend_status pack_out(design_pass *p, const design_head *h, linear_weights *w) {
   const attend_design *d = p->d;
   *w = (linear_weights){.outputs = d->features, .inputs = h->dim_v};
-  ATTEND_TRY(take_zeroed(d->ctx, (size_t)(d->features * h->dim_v) * sizeof *w->w, "a head's place",
-                         &w->w));
+  ATTEND_TRY(ctx_alloc_zeroed(d->ctx, (size_t)(d->features * h->dim_v) * sizeof *w->w,
+                              "a head's place", &w->w));
   for (int i = 0; i < h->dim_v; i++) w->w[(h->slot + i) * h->dim_v + i] = 1;
   attend_status status = linear_pack(&p->model, w, p->gradients);
-  give(d->ctx, w->w);
+  ctx_free(d->ctx, w->w);
   w->w = NULL; /* no step changes it */
   return status;
 }
@@ -60,21 +60,21 @@ attend_status pass_weights(design_pass *p, const float *weights) {
   const attend_design *d = p->d;
   float *values;
   size_t bytes = p->count * sizeof *values, tables = tables_at(d);
-  ATTEND_TRY(take_zeroed(d->ctx, bytes, "a twin's weights", &values));
+  ATTEND_TRY(ctx_alloc_zeroed(d->ctx, bytes, "a twin's weights", &values));
   for (size_t i = tables; i < p->count; i += (size_t)d->features + 1) values[i] = 1;
   exchange(d, (float *)weights, values, false);
   p->own.device->write(&p->own, p->values, values, bytes);
-  give(d->ctx, values);
+  ctx_free(d->ctx, values);
   return model_repack(&p->model);
 }
 
 attend_status pass_parts(design_pass *p, const float *from, float *parts) {
   float *values;
   size_t bytes = p->count * sizeof *values;
-  ATTEND_TRY(take(p->d->ctx, bytes, "a twin's weights", &values));
+  ATTEND_TRY(ctx_alloc(p->d->ctx, bytes, "a twin's weights", &values));
   p->own.device->read(&p->own, values, from, bytes);
   exchange(p->d, parts, values, true);
-  give(p->d->ctx, values);
+  ctx_free(p->d->ctx, values);
   return ATTEND_OK;
 }
 
@@ -109,7 +109,8 @@ static void write_numbers(design_pass *p, int32_t *to, const int32_t *from) {
 static attend_status take_inputs(design_pass *p) {
   size_t rows = (size_t)p->p.rows, ld = (size_t)padded(p->d->answers);
   size_t each = rows * (ld + 2) + (size_t)p->p.count;
-  ATTEND_TRY(take_zeroed(p->d->ctx, each * sizeof *p->logits, "a batch of inputs", &p->logits));
+  ATTEND_TRY(
+      ctx_alloc_zeroed(p->d->ctx, each * sizeof *p->logits, "a batch of inputs", &p->logits));
   p->ids = (int32_t *)(p->logits + rows * ld);
   p->expected = p->ids + rows;
   p->lengths = p->expected + rows;
@@ -195,7 +196,7 @@ attend_status pass_create(const attend_design *d, const float *weights, double s
                           bool backward, design_pass **to) {
   design_pass *p;
   *to = NULL;
-  ATTEND_TRY(take_zeroed(d->ctx, sizeof *p, "a pass", &p));
+  ATTEND_TRY(ctx_alloc_zeroed(d->ctx, sizeof *p, "a pass", &p));
   p->d = d;
   p->model.ctx = &p->own;
   p->p = (pass){.ctx = &p->own,
@@ -219,8 +220,8 @@ void pass_free(design_pass *p) {
   attend_context *ctx = p->d->ctx;
   for (int i = 0; i < p->d->n_heads; i++) attend_plan_free(p->plans[i]);
   model_close(&p->model);
-  give(ctx, p->logits);
-  give(ctx, p);
+  ctx_free(ctx, p->logits);
+  ctx_free(ctx, p);
 }
 
 /* ---- inputs ---------------------------------------------------------------------------- */

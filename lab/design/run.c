@@ -91,21 +91,21 @@ attend_status attend_design_run_create(const attend_design *d, attend_way way, c
     row += qkv_width(&d->heads[i]) + d->heads[i].dim_v + d->places;
   size_t bytes = sizeof *r + (size_t)(row * d->places) * sizeof *r->numbers;
   *run = NULL;
-  ATTEND_TRY(take_zeroed(d->ctx, bytes, "a run", &r));
+  ATTEND_TRY(ctx_alloc_zeroed(d->ctx, bytes, "a run", &r));
   r->ctx = d->ctx;
   r->next = r->numbers;
   r->result = (attend_design_result){
       .tokens = r->tokens, .predicted = r->predicted, .expected = r->expected};
   attend_status status = run_input(r, d, way, input);
   if (status)
-    give(d->ctx, r);
+    ctx_free(d->ctx, r);
   else
     *run = r;
   return status;
 }
 
 void attend_design_run_free(attend_design_run *r) {
-  if (r) give(r->ctx, r);
+  if (r) ctx_free(r->ctx, r);
 }
 
 attend_design_result attend_design_run_result(const attend_design_run *r) { return r->result; }

@@ -217,16 +217,16 @@ attend_status attend_design_read(attend_context *ctx, const char *what, const ch
   reading r = {.what = what};
   attend_json *root = NULL;
   *design = NULL;
-  ATTEND_TRY(take_zeroed(ctx, sizeof *r.d, "a design", &r.d));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *r.d, "a design", &r.d));
   r.d->ctx = ctx;
-  r.status = take_zeroed(ctx, length + 1, "a spec", &r.d->text);
+  r.status = ctx_alloc_zeroed(ctx, length + 1, "a spec", &r.d->text);
   if (!r.status) {
     memcpy(r.d->text, text, length);
     r.status = attend_json_parse(ctx, what, text, length, &root);
   }
   if (!r.status) read_root(&r, root);
   attend_json_free(root);
-  give(ctx, r.c);
+  ctx_free(ctx, r.c);
   if (r.status)
     attend_design_free(r.d);
   else
@@ -236,10 +236,10 @@ attend_status attend_design_read(attend_context *ctx, const char *what, const ch
 
 void attend_design_free(attend_design *d) {
   if (!d) return;
-  for (int i = 0; i < ATTEND_TWINS; i++) give(d->ctx, d->weights[i]);
-  give(d->ctx, d->examples);
-  give(d->ctx, d->text);
-  give(d->ctx, d);
+  for (int i = 0; i < ATTEND_TWINS; i++) ctx_free(d->ctx, d->weights[i]);
+  ctx_free(d->ctx, d->examples);
+  ctx_free(d->ctx, d->text);
+  ctx_free(d->ctx, d);
 }
 
 /* ---- files ------------------------------------------------------------------------- */
@@ -295,8 +295,8 @@ static attend_status read_twins(attend_design *d, const attend_tensor_file *file
                                 const char *path) {
   const tensor_name learned = name_of(ATTEND_LEARNED, d->parts);
   if (attend_tensor_file_find(file, learned.text))
-    ATTEND_TRY(take_zeroed(d->ctx, d->count * sizeof(float), "a learned twin",
-                           &d->weights[ATTEND_LEARNED]));
+    ATTEND_TRY(ctx_alloc_zeroed(d->ctx, d->count * sizeof(float), "a learned twin",
+                                &d->weights[ATTEND_LEARNED]));
   for (int twin = 0; twin < ATTEND_TWINS; twin++)
     for (int i = 0; i < d->n_parts && d->weights[twin]; i++)
       ATTEND_TRY(read_part(d, file, path, twin, &d->parts[i]));
@@ -331,7 +331,7 @@ attend_status attend_design_open(attend_context *ctx, const char *path, attend_d
     size_t length;
     ATTEND_TRY(file_read(ctx, path, &text, &length));
     status = attend_design_read(ctx, path, text, length, design);
-    give(ctx, text);
+    ctx_free(ctx, text);
   }
   return status;
 }

@@ -264,8 +264,8 @@ static void read_examples(reading *r, const attend_json *list) {
                   "\"examples\" is a list of inputs and outputs"))
     return;
   d->n_examples = attend_json_count(list);
-  r->status =
-      take_zeroed(d->ctx, d->n_examples * sizeof *d->examples, "a spec's examples", &d->examples);
+  r->status = ctx_alloc_zeroed(d->ctx, d->n_examples * sizeof *d->examples, "a spec's examples",
+                               &d->examples);
   for (size_t i = 0; !r->status && i < d->n_examples; i++) {
     snprintf(r->place, sizeof r->place, "example %zu", i);
     one_example(r, attend_json_at(list, i), &d->examples[i]);

@@ -147,7 +147,7 @@ static attend_status study(studying *s, attend_curve *curve) {
 
 static attend_status begin(studying *s) {
   ATTEND_TRY(complete(s));
-  ATTEND_TRY(take_zeroed(s->d->ctx, s->d->count * sizeof *s->w, "a learned twin", &s->w));
+  ATTEND_TRY(ctx_alloc_zeroed(s->d->ctx, s->d->count * sizeof *s->w, "a learned twin", &s->w));
   draw(s);
   ATTEND_TRY(pass_create(s->d, s->w, 1, s->o.batch, true, &s->pass));
   attend_model *m = &s->pass->model;
@@ -172,7 +172,7 @@ attend_status attend_design_learn(attend_design *d, const attend_twin_options *o
   pass_free(s.pass);
   float *old = d->weights[ATTEND_LEARNED];
   if (!status) d->weights[ATTEND_LEARNED] = s.w;
-  give(d->ctx, status ? s.w : old);
+  ctx_free(d->ctx, status ? s.w : old);
   return status;
 }
 
@@ -285,7 +285,8 @@ static attend_status compare_weights(const attend_design *d, int head, attend_li
   const design_head *h = &d->heads[head];
   int n = h->reads, wide = n > d->answers ? n : d->answers;
   double *a;
-  ATTEND_TRY(take(d->ctx, (size_t)(2 * wide * (n + qkv_width(h))) * sizeof *a, "two forms", &a));
+  ATTEND_TRY(
+      ctx_alloc(d->ctx, (size_t)(2 * wide * (n + qkv_width(h))) * sizeof *a, "two forms", &a));
   double *at[2] = {a, a + n * wide}, *work = a + 2 * n * wide;
   for (int t = 0; t < 2; t++) {
     for (int j = 0; j < 3; j++)
@@ -303,7 +304,7 @@ static attend_status compare_weights(const attend_design *d, int head, attend_li
       describe(at[t], n, d->answers, &to->effect_norm[t], &to->effect_rank[t],
                to->effect_singular[t]);
   }
-  give(d->ctx, a);
+  ctx_free(d->ctx, a);
   return ATTEND_OK;
 }
 
@@ -385,7 +386,8 @@ attend_status attend_design_compare(const attend_design *d, double sharpness, in
   ATTEND_CHECK(d->ctx, head >= 0 && head < d->n_heads, "head %d: \"%s\" has %d of them", head,
                d->name, d->n_heads);
   size_t each = (size_t)(AT_ONCE * d->places * d->places);
-  ATTEND_TRY(take_zeroed(d->ctx, 2 * each * sizeof(float), "attention to compare", &l.weights[0]));
+  ATTEND_TRY(
+      ctx_alloc_zeroed(d->ctx, 2 * each * sizeof(float), "attention to compare", &l.weights[0]));
   l.weights[1] = l.weights[0] + each;
   attend_status status = ATTEND_OK;
   for (int t = 0; t < 2 && !status; t++)
@@ -394,6 +396,6 @@ attend_status attend_design_compare(const attend_design *d, double sharpness, in
   if (!status) status = compare_weights(d, head, likeness);
   pass_free(l.pass[0]);
   pass_free(l.pass[1]);
-  give(d->ctx, l.weights[0]);
+  ctx_free(d->ctx, l.weights[0]);
   return status;
 }

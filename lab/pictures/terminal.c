@@ -266,7 +266,8 @@ typedef struct {
 static double most_of(const picture_matrix_data *d) {
   double most = d->most;
   for (int i = 0; !(d->most > 0) && i < d->height * d->width; i++)
-    most = fmax(most, fabs((double)d->cells[i]));
+    if (fabs((double)d->cells[i]) > most) /* fmax makes gcc 12 fail on Arm */
+      most = fabs((double)d->cells[i]);
   return most;
 }
 

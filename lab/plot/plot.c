@@ -539,10 +539,10 @@ attend_status attend_plot_svg(attend_context *ctx, const attend_plot *plot, char
   page g = {.is = &is, .across = is.across ? is.across : 1};
   if (g.across > is.count) g.across = is.count;
   size_t bytes = size_times(is.count, sizeof *g.panels);
-  ATTEND_TRY(take_zeroed(ctx, bytes, "the panels of a plot", &g.panels));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, bytes, "the panels of a plot", &g.panels));
   lay_out(ctx, &g);
   put_page(&s, &g);
-  give(ctx, g.panels);
+  ctx_free(ctx, g.panels);
   if (length) *length = s.status ? 0 : s.length;
   if (!s.status) {
     *text = s.text;
@@ -552,7 +552,7 @@ attend_status attend_plot_svg(attend_context *ctx, const attend_plot *plot, char
   return fail(ctx, s.status, "no memory for a plot: draw fewer values");
 }
 
-void attend_plot_free(attend_context *ctx, char *text) { give(ctx, text); }
+void attend_plot_free(attend_context *ctx, char *text) { ctx_free(ctx, text); }
 
 attend_status attend_plot_save(attend_context *ctx, const attend_plot *plot, const char *path) {
   char *text;

@@ -80,7 +80,7 @@ attend_status curve_spots(attend_context *ctx, const curve *c, spot **spots, siz
   bool is_long = (double)c->count > 4 * c->on->area.w;
   size_t bytes = size_times(c->count, sizeof **spots);
   *count = 0;
-  ATTEND_TRY(take(ctx, bytes, "the points of a plot", spots));
+  ATTEND_TRY(ctx_alloc(ctx, bytes, "the points of a plot", spots));
   *count = thin(c, is_long ? 1 : 0, *spots);
   return ATTEND_OK;
 }
@@ -136,8 +136,8 @@ static void bands(svg *s, const panel *p, size_t i) {
   s->status = spots_of(p, t, t->high, &high, &highs);
   if (!s->status) s->status = spots_of(p, t, t->low, &low, &lows);
   if (!s->status) put_band(s, series_number(p, i) % PALETTE_HEADS, high, highs, low, lows);
-  give(p->ctx, high);
-  give(p->ctx, low);
+  ctx_free(p->ctx, high);
+  ctx_free(p->ctx, low);
 }
 
 static void put_line(svg *s, const attend_plot_series *t, int number, const spot *spots, size_t n) {
@@ -177,7 +177,7 @@ static void line(svg *s, const panel *p, size_t i) {
   s->status = spots_of(p, t, t->y, &spots, &n);
   put_line(s, t, series_number(p, i), spots, n);
   put_marks(s, p, i, spots, n);
-  give(p->ctx, spots);
+  ctx_free(p->ctx, spots);
 }
 
 /* ---- what happened where ------------------------------------------------------------ */

@@ -75,7 +75,7 @@ attend_status attend_bootstrap(attend_context *ctx, size_t n, size_t columns, co
   double *means, tail = (1 - o.confidence) / 2;
   size_t bytes = SIZE_PRODUCT(count, columns, sizeof *means);
   ATTEND_CHECK(ctx, bytes <= PTRDIFF_MAX, "%zu columns are too many to resample", columns);
-  ATTEND_TRY(take(ctx, bytes, "resamples", &means));
+  ATTEND_TRY(ctx_alloc(ctx, bytes, "resamples", &means));
   resampling r = {o.seed, n, columns, values, count, means};
   PARALLEL_FOR(ctx, ctx->threads, o.resamples, resample, r);
   for (size_t c = 0; c < columns; c++) {
@@ -85,6 +85,6 @@ attend_status attend_bootstrap(attend_context *ctx, size_t n, size_t columns, co
         mean_of(n, columns, values + c), percentile(sorted, o.resamples, tail),
         percentile(sorted, o.resamples, 0.5), percentile(sorted, o.resamples, 1 - tail)};
   }
-  give(ctx, means);
+  ctx_free(ctx, means);
   return ATTEND_OK;
 }

@@ -27,8 +27,8 @@ static size_t words_of(size_t n) { return (n + 63) / 64; }
 static attend_status matcher_take(attend_context *ctx, size_t kinds, size_t n, matcher *m) {
   size_t words = words_of(n);
   unsigned char *block;
-  ATTEND_TRY(take_zeroed(ctx, 2 * words * sizeof(uint64_t) + (kinds + n) * sizeof(uint32_t),
-                         "common subsequences", &block));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, 2 * words * sizeof(uint64_t) + (kinds + n) * sizeof(uint32_t),
+                              "common subsequences", &block));
   m->match = (uint64_t *)(void *)block;
   m->row = m->match + words;
   m->first = (uint32_t *)(void *)(m->row + words);
@@ -91,7 +91,7 @@ attend_status lcs_length(attend_context *ctx, size_t kinds, size_t n, const uint
   matcher_set(&t, few, n_few);
   for (size_t j = 0; j < n_many; j++) advance(&t, many[j]);
   *length += count_zeros(&t);
-  give(ctx, t.match);
+  ctx_free(ctx, t.match);
   return ATTEND_OK;
 }
 
@@ -169,9 +169,9 @@ attend_status lcs_union(attend_context *ctx, size_t kinds, const word_list *a, c
   t.stride = stride_of(longest_line(b));
   memset(in_any, 0, a->count);
   ATTEND_TRY(matcher_take(ctx, kinds, n, &t.m));
-  attend_status status = take(ctx, 2 * t.stride * words * sizeof(uint64_t), "lines", &t.kept);
+  attend_status status = ctx_alloc(ctx, 2 * t.stride * words * sizeof(uint64_t), "lines", &t.kept);
   if (status) {
-    give(ctx, t.m.match);
+    ctx_free(ctx, t.m.match);
     return status;
   }
   t.block = t.kept + t.stride * words;
@@ -184,7 +184,7 @@ attend_status lcs_union(attend_context *ctx, size_t kinds, const word_list *a, c
     }
     matcher_unset(&t.m, a->id + i, end - i);
   }
-  give(ctx, t.kept);
-  give(ctx, t.m.match);
+  ctx_free(ctx, t.kept);
+  ctx_free(ctx, t.m.match);
   return ATTEND_OK;
 }

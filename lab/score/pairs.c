@@ -82,10 +82,10 @@ static attend_status read_path(pair_reader *r, const char *path, attend_format f
 static attend_status set_text(attend_pairs *p, const char *text, size_t length,
                               attend_pair_text *to) {
   char *copy;
-  ATTEND_TRY(take(p->ctx, size_add(length, 1), "a text to score", &copy));
+  ATTEND_TRY(ctx_alloc(p->ctx, size_add(length, 1), "a text to score", &copy));
   if (length) memcpy(copy, text, length);
   copy[length] = 0;
-  give(p->ctx, (char *)to->text);
+  ctx_free(p->ctx, (char *)to->text);
   *to = (attend_pair_text){copy, length};
   return ATTEND_OK;
 }
@@ -135,8 +135,8 @@ static attend_status add_pair(pair_reader *r, int references, attend_pair **one,
   attend_pairs *p = r->pairs;
   ATTEND_TRY(
       grow(p->ctx, &p->pair, &p->capacity, (size_t)p->count + 1, sizeof *p->pair, "the pairs"));
-  ATTEND_TRY(
-      take_zeroed(p->ctx, (size_t)references * sizeof **reference, "the references", reference));
+  ATTEND_TRY(ctx_alloc_zeroed(p->ctx, (size_t)references * sizeof **reference, "the references",
+                              reference));
   *one = &p->pair[p->count++];
   **one = (attend_pair){.line = r->line.number, .reference = *reference, .references = references};
   return ATTEND_OK;
@@ -223,7 +223,7 @@ attend_status attend_pairs_read(attend_context *ctx, int count, const char *cons
   pair_reader r = {0};
   *pairs = NULL;
   ATTEND_TRY(OPTIONS_READ(ctx, attend_pairs_options, options, &r.o));
-  ATTEND_TRY(take_zeroed(ctx, sizeof *r.pairs, "the pairs", &r.pairs));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *r.pairs, "the pairs", &r.pairs));
   r.pairs->ctx = ctx;
   attend_status status = read_files(&r, count, files);
   if (status)
@@ -237,15 +237,15 @@ void attend_pairs_free(attend_pairs *p) {
   if (!p) return;
   for (int i = 0; i < p->count; i++) {
     const attend_pair *one = &p->pair[i];
-    for (int j = 0; j < one->references; j++) give(p->ctx, (char *)one->reference[j].text);
-    give(p->ctx, (attend_pair_text *)one->reference);
-    give(p->ctx, (char *)one->document.text);
-    give(p->ctx, (char *)one->summary.text);
+    for (int j = 0; j < one->references; j++) ctx_free(p->ctx, (char *)one->reference[j].text);
+    ctx_free(p->ctx, (attend_pair_text *)one->reference);
+    ctx_free(p->ctx, (char *)one->document.text);
+    ctx_free(p->ctx, (char *)one->summary.text);
   }
-  give(p->ctx, p->pair);
-  give(p->ctx, p->numbers);
-  give(p->ctx, p->row);
-  give(p->ctx, p);
+  ctx_free(p->ctx, p->pair);
+  ctx_free(p->ctx, p->numbers);
+  ctx_free(p->ctx, p->row);
+  ctx_free(p->ctx, p);
 }
 
 int attend_pairs_count(const attend_pairs *p) { return p->count; }
@@ -383,13 +383,13 @@ attend_status attend_pairs_score(attend_pairs *p, const attend_pairs_score_optio
   size_t count = (size_t)p->count;
   *report = (attend_pairs_report){0};
   ATTEND_TRY(OPTIONS_READ(p->ctx, attend_pairs_score_options, options, &o));
-  give(p->ctx, p->numbers);
-  give(p->ctx, p->row);
+  ctx_free(p->ctx, p->numbers);
+  ctx_free(p->ctx, p->row);
   p->numbers = NULL;
   p->row = NULL;
-  ATTEND_TRY(take(p->ctx, size_times(count, ATTEND_PAIR_NUMBERS * sizeof *p->numbers), "the scores",
-                  &p->numbers));
-  ATTEND_TRY(take(p->ctx, count * sizeof *p->row, "the scores", &p->row));
+  ATTEND_TRY(ctx_alloc(p->ctx, size_times(count, ATTEND_PAIR_NUMBERS * sizeof *p->numbers),
+                       "the scores", &p->numbers));
+  ATTEND_TRY(ctx_alloc(p->ctx, count * sizeof *p->row, "the scores", &p->row));
   if (!o.rouge.size) o.rouge.size = sizeof o.rouge;
   if (!o.bootstrap.size) o.bootstrap.size = sizeof o.bootstrap;
   ATTEND_TRY(measure_all(p, &o, report));

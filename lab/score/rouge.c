@@ -34,8 +34,8 @@ typedef struct {
 static attend_status overlap_of(attend_context *ctx, const word_pair *w, size_t n, bool once,
                                 overlap *out) {
   uint64_t *a, *b;
-  ATTEND_TRY(
-      take(ctx, (w->list[0].count + w->list[1].count) * sizeof *a, "the words of two texts", &a));
+  ATTEND_TRY(ctx_alloc(ctx, (w->list[0].count + w->list[1].count) * sizeof *a,
+                       "the words of two texts", &a));
   b = a + w->list[0].count;
   *out = (overlap){.count = {make_keys(&w->list[0], n, a), make_keys(&w->list[1], n, b)}};
   for (size_t i = 0, j = 0; i < out->count[0]; i++) {
@@ -44,7 +44,7 @@ static attend_status overlap_of(attend_context *ctx, const word_pair *w, size_t 
     out->shared++;
     if (once) j++;
   }
-  give(ctx, a);
+  ctx_free(ctx, a);
   return ATTEND_OK;
 }
 
@@ -81,7 +81,7 @@ static attend_status score_lines(attend_context *ctx, const word_pair *w, attend
   unsigned char *in_any;
   uint32_t *left;
   size_t shared = 0;
-  ATTEND_TRY(take_zeroed(ctx, w->kinds * sizeof *left + r->count, "lines", &left));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, w->kinds * sizeof *left + r->count, "lines", &left));
   in_any = (unsigned char *)(left + w->kinds);
   attend_status status = lcs_union(ctx, w->kinds, r, s, in_any);
   for (size_t i = 0; i < s->count; i++) left[s->id[i]]++;
@@ -90,7 +90,7 @@ static attend_status score_lines(attend_context *ctx, const word_pair *w, attend
     left[r->id[i]]--;
     shared++;
   }
-  give(ctx, left);
+  ctx_free(ctx, left);
   *out = score_of(shared, s->count, r->count);
   return status;
 }

@@ -122,20 +122,20 @@ attend_status words_read(attend_context *ctx, const span text[2], bool stem, wor
   word *words = NULL;
   *out = (word_pair){0};
   ATTEND_TRY(check_lengths(ctx, text));
-  ATTEND_TRY(take(ctx, text[0].length + text[1].length + 2, what, &lower[0]));
+  ATTEND_TRY(ctx_alloc(ctx, text[0].length + text[1].length + 2, what, &lower[0]));
   length[0] = write_lower(text[0], lower[0], &out->list[0].count);
   lower[1] = lower[0] + length[0];
   length[1] = write_lower(text[1], lower[1], &out->list[1].count);
   size_t all = out->list[0].count + out->list[1].count;
-  attend_status status = take(ctx, all * sizeof *words, what, &words);
-  if (!status) status = take(ctx, 2 * all * sizeof(uint32_t), what, &out->block);
+  attend_status status = ctx_alloc(ctx, all * sizeof *words, what, &words);
+  if (!status) status = ctx_alloc(ctx, 2 * all * sizeof(uint32_t), what, &out->block);
   if (!status) fill(lower, length, stem, words, out);
-  give(ctx, words);
-  give(ctx, lower[0]);
+  ctx_free(ctx, words);
+  ctx_free(ctx, lower[0]);
   return status;
 }
 
 void words_free(attend_context *ctx, word_pair *words) {
-  give(ctx, words->block);
+  ctx_free(ctx, words->block);
   *words = (word_pair){0};
 }

@@ -205,7 +205,7 @@ static attend_status add_all(attend_cases *c) {
 attend_status attend_cases_create(attend_context *ctx, int light, attend_cases **cases) {
   attend_cases *c;
   *cases = NULL;
-  ATTEND_TRY(take_zeroed(ctx, sizeof *c, "pairwise cases", &c));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *c, "pairwise cases", &c));
   c->memory.ctx = ctx;
   c->pairs.random.seed = 7;
   c->pairs.light = light != 0;
@@ -221,7 +221,7 @@ void attend_cases_free(attend_cases *c) {
   if (!c) return;
   attend_context *ctx = c->memory.ctx;
   memory_free(&c->memory);
-  give(ctx, c);
+  ctx_free(ctx, c);
 }
 
 size_t attend_cases_count(const attend_cases *c) { return c->count; }

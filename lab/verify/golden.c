@@ -175,7 +175,7 @@ attend_status attend_golden_run(attend_golden *g, size_t i, attend_context *ctx,
 
 static attend_status open_golden(attend_golden *g, const char *path) {
   size_t bytes = strlen(path) + 1;
-  ATTEND_TRY(take(g->ctx, bytes, "a path", &g->path));
+  ATTEND_TRY(ctx_alloc(g->ctx, bytes, "a path", &g->path));
   memcpy(g->path, path, bytes);
   ATTEND_TRY(attend_tensor_file_open(g->ctx, path, &g->file));
   if (attend_tensor_file_notes(g->file)) return ATTEND_OK;
@@ -185,7 +185,7 @@ static attend_status open_golden(attend_golden *g, const char *path) {
 attend_status attend_golden_open(attend_context *ctx, const char *path, attend_golden **golden) {
   attend_golden *g;
   *golden = NULL;
-  ATTEND_TRY(take_zeroed(ctx, sizeof *g, "golden cases", &g));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *g, "golden cases", &g));
   g->ctx = ctx;
   attend_status status = open_golden(g, path);
   if (status)
@@ -200,8 +200,8 @@ void attend_golden_free(attend_golden *g) {
   attend_context *ctx = g->ctx;
   close_case(&g->now);
   attend_tensor_file_free(g->file);
-  give(ctx, g->path);
-  give(ctx, g);
+  ctx_free(ctx, g->path);
+  ctx_free(ctx, g);
 }
 
 size_t attend_golden_count(const attend_golden *g) { return attend_tensor_file_notes(g->file); }

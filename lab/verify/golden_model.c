@@ -134,15 +134,16 @@ static void read_hooked(const attend_hooked *s, void *user) {
 static attend_status fill_logits(golden_model *g, attend_session *session, int count, int n) {
   int vocab = attend_config_get(g->config, ATTEND_CONFIG_VOCAB);
   float *logits;
-  ATTEND_TRY(take(g->ctx, SIZE_PRODUCT((size_t)count, (size_t)n, (size_t)vocab, sizeof *logits),
-                  "logits", &logits));
+  ATTEND_TRY(ctx_alloc(g->ctx,
+                       SIZE_PRODUCT((size_t)count, (size_t)n, (size_t)vocab, sizeof *logits),
+                       "logits", &logits));
   attend_status status = attend_session_logits(session, count * n, NULL, logits);
   attend_hooked s = {.role = attend_config_parts(g->config) == ATTEND_ENCODER ? ATTEND_ENCODER_SELF
                                                                               : ATTEND_DECODER_SELF,
                      .shape = {count, 1, n, vocab},
                      .view = {logits, {(ptrdiff_t)n * vocab, 0, vocab, 1}}};
   if (!status) status = fill(g, "logits", &s);
-  give(g->ctx, logits);
+  ctx_free(g->ctx, logits);
   return status;
 }
 

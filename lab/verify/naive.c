@@ -694,10 +694,10 @@ static attend_status widen(memory *m, attend_view view, const attend_desc *d, in
   size_t n = (size_t)d->batch * (size_t)heads * (size_t)length * (size_t)width;
   double *wide;
   TAKE(m, all, n);
-  ATTEND_TRY(take(m->ctx, size_times(n, sizeof *wide), "verifying", &wide));
+  ATTEND_TRY(ctx_alloc(m->ctx, size_times(n, sizeof *wide), "verifying", &wide));
   view_read(view, d->dtype, d->batch, heads, length, width, wide);
   for (size_t i = 0; i < n; i++) (*all)[i] = (float)wide[i];
-  give(m->ctx, wide);
+  ctx_free(m->ctx, wide);
   return ATTEND_OK;
 }
 

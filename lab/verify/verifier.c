@@ -200,7 +200,7 @@ static attend_status mask_chunk(attend_context *ctx, const attend_desc *d, int f
                                 uint8_t **mask) {
   *mask = NULL;
   if (!d->mask.key_mask) return ATTEND_OK;
-  ATTEND_TRY(take(ctx, (size_t)d->batch * (size_t)n, "a key mask", mask));
+  ATTEND_TRY(ctx_alloc(ctx, (size_t)d->batch * (size_t)n, "a key mask", mask));
   for (int b = 0; b < d->batch; b++)
     memcpy(*mask + (ptrdiff_t)b * n, d->mask.key_mask + (ptrdiff_t)b * d->kv_len + from, (size_t)n);
   return ATTEND_OK;
@@ -215,7 +215,7 @@ static attend_status append_keys(attend_solver *s, attend_plan *plan, int from, 
       attend_state_append(plan, s->state, n, view_from(s->in.k, d->dtype, 0, 0, from),
                           view_from(s->in.v, d->dtype, 0, 0, from));
   attend_plan_set_padding(plan, NULL, NULL);
-  give(s->ctx, mask);
+  ctx_free(s->ctx, mask);
   return status;
 }
 
@@ -255,7 +255,7 @@ attend_status attend_solver_create(attend_context *ctx, const attend_problem *pr
                                    attend_tensors *tensors, attend_solver **solver) {
   attend_solver *s;
   *solver = NULL;
-  ATTEND_TRY(take_zeroed(ctx, sizeof *s, "a solver", &s));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *s, "a solver", &s));
   s->ctx = ctx;
   s->problem = *problem;
   s->tensors = tensors;
@@ -272,8 +272,8 @@ void attend_solver_free(attend_solver *s) {
   if (!s) return;
   attend_state_free(s->state);
   attend_plan_free(s->plan);
-  give(s->ctx, s->new_mask);
-  give(s->ctx, s);
+  ctx_free(s->ctx, s->new_mask);
+  ctx_free(s->ctx, s);
 }
 
 attend_plan *attend_solver_plan(const attend_solver *s) { return s->plan; }
@@ -457,7 +457,7 @@ attend_status attend_verifier_create(attend_context *ctx, const attend_problem *
   attend_verifier *t;
   *verifier = NULL;
   ATTEND_TRY(check_problem(ctx, problem));
-  ATTEND_TRY(take_zeroed(ctx, sizeof *t, "a verifier", &t));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *t, "a verifier", &t));
   t->memory.ctx = ctx;
   t->problem = *problem;
   attend_status status = open_verifier(t, seed);
@@ -479,7 +479,7 @@ void attend_verifier_free(attend_verifier *t) {
   attend_context *ctx = t->memory.ctx;
   attend_tensors_free(ctx, &t->tensors);
   memory_free(&t->memory);
-  give(ctx, t);
+  ctx_free(ctx, t);
 }
 
 /* ---- many problems --------------------------------------------------------------- */

@@ -19,9 +19,9 @@ typedef struct {
 } memory;
 
 /* Zeroed: count elements of *pointer. */
-#define TAKE(m, pointer, count)                                                                  \
-  ATTEND_TRY(own((m)->ctx, &(m)->list, ON_HOST, size_times((size_t)(count), sizeof **(pointer)), \
-                 "verifying", pointer))
+#define TAKE(m, pointer, count)                        \
+  ATTEND_TRY(blocks_add((m)->ctx, &(m)->list, ON_HOST, \
+                        size_times((size_t)(count), sizeof **(pointer)), "verifying", pointer))
 static inline void memory_free(memory *m) { blocks_free(m->ctx, &m->list); }
 
 /* Contiguous, in the order of the letters; at is NULL where there is none. Every

@@ -108,13 +108,13 @@ attend_status attend_viewer_thumbs(attend_viewer *v, const attend_view_head *hea
                       .width = s->keys < size ? s->keys : size};
   size_t heads = (size_t)(s->layers * s->heads);
   size_t cells = heads * (size_t)area.height * (size_t)area.width;
-  ATTEND_TRY(take(v->ctx, (cells + heads) * sizeof *t->cells, "thumbnails", &t->memory));
+  ATTEND_TRY(ctx_alloc(v->ctx, (cells + heads) * sizeof *t->cells, "thumbnails", &t->memory));
   t->layers = s->layers, t->heads = s->heads;
   t->height = area.height, t->width = area.width;
   t->cells = t->memory, t->most = t->cells + cells;
   t->rows = t->rows_sampled = s->rows;
   attend_status status = fill_thumbs(lens, head->at.role, &area, t);
-  if (status) give(v->ctx, t->memory), t->memory = NULL;
+  if (status) ctx_free(v->ctx, t->memory), t->memory = NULL;
   return status;
 }
 
@@ -148,7 +148,7 @@ attend_status attend_viewer_patterns(attend_viewer *v, const attend_view_head *h
   const view_side *rows = &run->side[role != ATTEND_ENCODER_SELF];
   const view_side *keys = &run->side[role == ATTEND_DECODER_SELF];
   size_t scores = (size_t)(s->layers * s->heads) * sizeof *p->scores;
-  ATTEND_TRY(take_zeroed(v->ctx, scores + (size_t)keys->n + 1, "patterns", &p->memory));
+  ATTEND_TRY(ctx_alloc_zeroed(v->ctx, scores + (size_t)keys->n + 1, "patterns", &p->memory));
   p->layers = s->layers, p->heads = s->heads, p->rows = s->rows;
   p->scores = p->memory;
   uint8_t *separator = (uint8_t *)p->memory + scores;
@@ -157,7 +157,7 @@ attend_status attend_viewer_patterns(attend_viewer *v, const attend_view_head *h
                               .key_ids = keys->ids, .separator = separator,
                               .most_pairs = SCORE_PAIRS / (s->layers * s->heads)};
   attend_status status = fill_patterns(lens, role, &o, p);
-  if (status) give(v->ctx, p->memory), p->memory = NULL;
+  if (status) ctx_free(v->ctx, p->memory), p->memory = NULL;
   return status;
 }
 
@@ -172,12 +172,12 @@ attend_status attend_viewer_block(attend_viewer *v, const attend_view_head *head
   ATTEND_TRY(head_lens(v, head, true, &run, &lens));
   const attend_lens_shape *s = &run->is.shape[head->at.role];
   ATTEND_TRY(range_check(v->ctx, range, s->rows, s->keys, &r));
-  ATTEND_TRY(
-      take(v->ctx, (size_t)r.rows * (size_t)r.keys * sizeof *b->weights, "weights", &b->memory));
+  ATTEND_TRY(ctx_alloc(v->ctx, (size_t)r.rows * (size_t)r.keys * sizeof *b->weights, "weights",
+                       &b->memory));
   b->rows = r.rows, b->keys = r.keys, b->weights = b->memory;
   attend_status status =
       attend_lens_block(lens, head->at, r.row, r.rows, r.key, r.keys, b->weights);
-  if (status) give(v->ctx, b->memory), b->memory = NULL;
+  if (status) ctx_free(v->ctx, b->memory), b->memory = NULL;
   return status;
 }
 
@@ -191,14 +191,14 @@ attend_status attend_viewer_stats(attend_viewer *v, const attend_view_head *head
   size_t T = (size_t)s->rows, S = (size_t)s->keys;
   ATTEND_CHECK(v->ctx, (double)T * (double)S <= 1e9, "a text of %d tokens is too long for this",
                s->rows);
-  ATTEND_TRY(take(v->ctx, (3 * T + S) * sizeof(float), "statistics of rows", &to->memory));
+  ATTEND_TRY(ctx_alloc(v->ctx, (3 * T + S) * sizeof(float), "statistics of rows", &to->memory));
   to->rows = s->rows, to->keys = s->keys;
   to->entropy = to->memory, to->top_weight = to->entropy + T;
   to->mass = to->top_weight + T, to->top = (int32_t *)(to->mass + S);
   attend_row_stats stats = {ATTEND_INIT(attend_row_stats), to->entropy, to->top, to->top_weight,
                             to->mass};
   attend_status status = attend_lens_stats(lens, head->at, &stats);
-  if (status) give(v->ctx, to->memory), to->memory = NULL;
+  if (status) ctx_free(v->ctx, to->memory), to->memory = NULL;
   return status;
 }
 
@@ -237,14 +237,14 @@ attend_status attend_viewer_vectors(attend_viewer *v, const attend_view_head *he
   ATTEND_CHECK(v->ctx, (int64_t)(r.rows + r.keys) * (s->dim + s->dim_v) <= 4 * ATTEND_VIEW_CELLS,
                "%d rows and %d keys are too many vectors at once: take parts", r.rows, r.keys);
   size_t T = (size_t)r.rows, S = (size_t)r.keys, d = (size_t)s->dim, e = (size_t)s->dim_v;
-  ATTEND_TRY(take(v->ctx, ((T + S) * (d + e) + T * S + (size_t)s->rows) * sizeof(float),
-                  "vectors of a head", &to->memory));
+  ATTEND_TRY(ctx_alloc(v->ctx, ((T + S) * (d + e) + T * S + (size_t)s->rows) * sizeof(float),
+                       "vectors of a head", &to->memory));
   to->rows = r.rows, to->keys = r.keys, to->dim = s->dim, to->dim_v = s->dim_v;
   to->scale = s->scale;
   to->q = to->memory, to->k = to->q + T * d, to->v = to->k + S * d;
   to->out = to->v + S * e, to->weights = to->out + T * e;
   attend_status status = fill_vectors(lens, head->at, &r, to->weights + T * S, to);
-  if (status) give(v->ctx, to->memory), to->memory = NULL;
+  if (status) ctx_free(v->ctx, to->memory), to->memory = NULL;
   return status;
 }
 
@@ -272,11 +272,11 @@ attend_status attend_viewer_rollout(attend_viewer *v, const attend_view_head *he
   *r = (attend_view_rollout){0};
   ATTEND_TRY(read_token(v, head, token, &lens, &s));
   size_t n = (size_t)(s->layers + 1) * (size_t)s->rows;
-  ATTEND_TRY(take_zeroed(v->ctx, n * sizeof *r->shares, "a rollout", &r->memory));
+  ATTEND_TRY(ctx_alloc_zeroed(v->ctx, n * sizeof *r->shares, "a rollout", &r->memory));
   r->layers = s->layers, r->tokens = s->rows, r->shares = r->memory;
   attend_status status =
       attend_lens_rollout(lens, head->at.role, token, FLOW_PAIRS, r->shares, &r->passed);
-  if (status) give(v->ctx, r->memory), r->memory = NULL;
+  if (status) ctx_free(v->ctx, r->memory), r->memory = NULL;
   return status;
 }
 
@@ -290,12 +290,12 @@ attend_status attend_viewer_reach(attend_viewer *v, const attend_view_head *head
                "%d tokens are too many to follow one by one: look at rollout instead", s->rows);
   size_t edges = MOST_EDGES * sizeof *r->edges;
   size_t n = (size_t)(s->layers + 1) * (size_t)s->rows;
-  ATTEND_TRY(take_zeroed(v->ctx, edges + n, "reached tokens", &r->memory));
+  ATTEND_TRY(ctx_alloc_zeroed(v->ctx, edges + n, "reached tokens", &r->memory));
   r->layers = s->layers, r->tokens = s->rows;
   r->edges = r->memory, r->reached = (uint8_t *)r->memory + edges;
   attend_status status =
       attend_lens_reach(lens, head->at.role, token, r->reached, r->edges, MOST_EDGES, &r->n_edges);
-  if (status) give(v->ctx, r->memory), r->memory = NULL;
+  if (status) ctx_free(v->ctx, r->memory), r->memory = NULL;
   return status;
 }
 
@@ -361,12 +361,12 @@ attend_status attend_viewer_compare(attend_viewer *v, const attend_view_head *he
   if (c->why) return ATTEND_OK;
   size_t heads = (size_t)(s->layers * s->heads) * sizeof *c->difference;
   size_t hidden = other ? (size_t)(s->layers + 1) * sizeof *c->hidden : 0;
-  ATTEND_TRY(take_zeroed(v->ctx, heads + hidden, "a comparison", &c->memory));
+  ATTEND_TRY(ctx_alloc_zeroed(v->ctx, heads + hidden, "a comparison", &c->memory));
   c->difference = c->memory;
   if (other) c->hidden = (double *)((char *)c->memory + heads);
   const view_run *than = (const view_run *)other;
   attend_status status = compare_heads(run->lens, than ? than->lens : lens, role, c);
   if (!status && than) compare_hidden(run, than, role, s->layers, c->hidden);
-  if (status) give(v->ctx, c->memory), c->memory = NULL;
+  if (status) ctx_free(v->ctx, c->memory), c->memory = NULL;
   return status;
 }

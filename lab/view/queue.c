@@ -110,13 +110,13 @@ static void queue_free(attend_viewer *v) {
   pthread_cond_destroy(&q->added);
   pthread_cond_destroy(&q->finished);
   v->queue = NULL;
-  give(v->ctx, q);
+  ctx_free(v->ctx, q);
 }
 
 attend_status attend_viewer_start(attend_viewer *v) {
   struct view_queue *q;
   ATTEND_CHECK(v->ctx, !v->queue, "this viewer has its thread already");
-  ATTEND_TRY(take_zeroed(v->ctx, sizeof *q, "the queue of a viewer", &q));
+  ATTEND_TRY(ctx_alloc_zeroed(v->ctx, sizeof *q, "the queue of a viewer", &q));
   pthread_mutex_init(&q->lock, NULL);
   pthread_cond_init(&q->added, NULL);
   pthread_cond_init(&q->finished, NULL);

@@ -24,13 +24,13 @@ static void side_add(view_side *s, int32_t id, int part) {
 /* Room for n tokens of a text, and for padding and generated ones after them. */
 static attend_status side_room(attend_context *ctx, const view_run *run, size_t n, view_side *s) {
   n += ANSWER + ATTEND_VIEW_NEW + 4 + (size_t)run->is.c.pad;
-  ATTEND_TRY(take(ctx, n * sizeof *s->ids, "tokens", &s->ids));
-  return take(ctx, n, "tokens", &s->part);
+  ATTEND_TRY(ctx_alloc(ctx, n * sizeof *s->ids, "tokens", &s->ids));
+  return ctx_alloc(ctx, n, "tokens", &s->part);
 }
 
 static void side_free(attend_context *ctx, view_side *s) {
-  give(ctx, s->ids);
-  give(ctx, s->part);
+  ctx_free(ctx, s->ids);
+  ctx_free(ctx, s->part);
   *s = (view_side){0};
 }
 
@@ -231,13 +231,13 @@ static attend_status read_encoder(attend_context *ctx, view_run *run, attend_ses
   int32_t *types, lengths[1] = {s->real};
   bool typed = attend_config_get(run->of->config, ATTEND_CONFIG_TYPES) > 1, second = false;
   if (!s->n) return ATTEND_OK;
-  ATTEND_TRY(take_zeroed(ctx, (size_t)s->n * sizeof *types, "token types", &types));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, (size_t)s->n * sizeof *types, "token types", &types));
   for (int i = 0; i < s->real; i++) { /* 1 from the second text on */
     second |= s->part[i] == 1;
     types[i] = second;
   }
   attend_status status = attend_session_encode(r, 1, s->n, s->ids, lengths, typed ? types : NULL);
-  give(ctx, types);
+  ctx_free(ctx, types);
   return status;
 }
 
@@ -352,15 +352,15 @@ static attend_status generate(view_job *j, view_run *run, generating *g) {
   int most = g->new_tokens < capacity ? g->new_tokens : capacity;
   attend_status status = ATTEND_OK;
   bool end = false;
-  ATTEND_TRY(take(ctx, (size_t)(most > 0 ? most : 1) * sizeof *run->steps, "generated tokens",
-                  &run->steps));
-  ATTEND_TRY(take(ctx, 2 * vocab * sizeof *g->logits, "logits", &g->logits));
+  ATTEND_TRY(ctx_alloc(ctx, (size_t)(most > 0 ? most : 1) * sizeof *run->steps, "generated tokens",
+                       &run->steps));
+  ATTEND_TRY(ctx_alloc(ctx, 2 * vocab * sizeof *g->logits, "logits", &g->logits));
   for (int i = 0; i < most && !status && !end; i++) {
     status = generate_one(j, run, g, &end);
     if (!status && job_progress(j, i + 1, most, "writing"))
       status = fail(ctx, ATTEND_STOPPED, "stopped");
   }
-  give(ctx, g->logits);
+  ctx_free(ctx, g->logits);
   return status ? status : recorded(ctx, run);
 }
 
@@ -408,17 +408,17 @@ void run_free(attend_viewer *v, view_run *run) {
   while (run->tiles) {
     exact_tile *tile = run->tiles;
     run->tiles = tile->next;
-    give(ctx, tile);
+    ctx_free(ctx, tile);
   }
   attend_lens_free(run->lens);
   attend_trace_free(run->trace);
   if (run->weights && run->model != run->weights->model) attend_model_free(run->model);
   for (int i = 0; i < 2; i++) side_free(ctx, &run->side[i]);
-  give(ctx, run->steps);
-  give(ctx, (void *)run->is.c.text);
-  give(ctx, (void *)run->is.c.second);
-  give(ctx, (void *)run->is.c.attention);
-  give(ctx, run);
+  ctx_free(ctx, run->steps);
+  ctx_free(ctx, (void *)run->is.c.text);
+  ctx_free(ctx, (void *)run->is.c.second);
+  ctx_free(ctx, (void *)run->is.c.attention);
+  ctx_free(ctx, run);
 }
 
 /* A lens of another form records an output and a denominator. */
@@ -562,7 +562,7 @@ static attend_status run_case(view_job *j, const attend_view_case *c, const char
   *out = attend_viewer_find(v, id);
   g->found = *out != NULL;
   if (g->found) return ATTEND_OK;
-  ATTEND_TRY(take_zeroed(v->ctx, sizeof *run, "a run", &run));
+  ATTEND_TRY(ctx_alloc_zeroed(v->ctx, sizeof *run, "a run", &run));
   memcpy(run->is.id, id, sizeof id);
   attend_status status = run_new(j, c, g, run);
   if (status) {

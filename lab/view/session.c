@@ -13,7 +13,7 @@ enum { PATH_ROOM = 4096 };
 
 attend_status text_copy(attend_context *ctx, const char *text, char **to) {
   size_t bytes = strlen(text) + 1;
-  ATTEND_TRY(take(ctx, bytes, "a text", to));
+  ATTEND_TRY(ctx_alloc(ctx, bytes, "a text", to));
   memcpy(*to, text, bytes);
   return ATTEND_OK;
 }
@@ -25,7 +25,7 @@ attend_status attend_viewer_create(attend_context *ctx, const attend_viewer_opti
   attend_viewer_options o;
   *out = NULL;
   ATTEND_TRY(OPTIONS_READ(ctx, attend_viewer_options, options, &o));
-  ATTEND_TRY(take_zeroed(ctx, sizeof **out, "a viewer", out));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof **out, "a viewer", out));
   (*out)->ctx = ctx;
   (*out)->options = o;
   if (!o.most_bytes) (*out)->options.most_bytes = (size_t)2 << 30;
@@ -44,9 +44,9 @@ static void model_free(attend_context *ctx, view_model *m) {
   for (int i = 0; i < STEPS; i++) weights_free(&m->steps[i]);
   attend_tokenizer_free(m->tokenizer);
   attend_config_free(m->config);
-  give(ctx, m->name);
-  give(ctx, m->path);
-  give(ctx, m);
+  ctx_free(ctx, m->name);
+  ctx_free(ctx, m->path);
+  ctx_free(ctx, m);
 }
 
 void attend_viewer_free(attend_viewer *v) {
@@ -58,11 +58,11 @@ void attend_viewer_free(attend_viewer *v) {
     run_free(v, run);
   }
   for (size_t i = 0; i < v->n_models; i++) model_free(v->ctx, v->models[i]);
-  give(v->ctx, v->models);
-  give(v->ctx, v);
+  ctx_free(v->ctx, v->models);
+  ctx_free(v->ctx, v);
 }
 
-void attend_viewer_release(attend_viewer *v, void *memory) { give(v->ctx, memory); }
+void attend_viewer_release(attend_viewer *v, void *memory) { ctx_free(v->ctx, memory); }
 
 /* ---- models --------------------------------------------------------------------------- */
 
@@ -93,7 +93,7 @@ attend_status attend_viewer_add(attend_viewer *v, const attend_view_source *sour
   ATTEND_CHECK(ctx, o.path, "a model to view needs a path");
   ATTEND_TRY(grow(ctx, &v->models, &v->model_room, v->n_models + 1, sizeof *v->models,
                   "the models of a viewer"));
-  ATTEND_TRY(take_zeroed(ctx, sizeof *m, "a model to view", &m));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *m, "a model to view", &m));
   attend_status status = open_model(ctx, &o, m);
   if (status)
     model_free(ctx, m);

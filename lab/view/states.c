@@ -68,13 +68,13 @@ attend_status attend_viewer_candidates(attend_viewer *v, const attend_view_run *
   ATTEND_CHECK(ctx, s.hidden.shape[3] == last->width,
                "the head reads rows of %d numbers, those of the decoder: the encoder's are of %d",
                last->width, s.hidden.shape[3]);
-  ATTEND_TRY(take(ctx, (size_t)attend_config_get(c, ATTEND_CONFIG_VOCAB) * sizeof *logits, "logits",
-                  &logits));
+  ATTEND_TRY(ctx_alloc(ctx, (size_t)attend_config_get(c, ATTEND_CONFIG_VOCAB) * sizeof *logits,
+                       "logits", &logits));
   attend_status status = attend_session_create(s.run->model, &o, &r);
   if (!status) status = head_logits(&s, position, r, logits);
   if (!status) *n = candidates_of(logits, attend_config_get(c, ATTEND_CONFIG_VOCAB), top, list);
   attend_session_free(r);
-  give(ctx, logits);
+  ctx_free(ctx, logits);
   return status;
 }
 
@@ -119,8 +119,8 @@ attend_status attend_viewer_embeddings(attend_viewer *v, const attend_view_run *
   ATTEND_TRY(read_side(v->ctx, run, side, layer, &s));
   ATTEND_TRY(range_check(v->ctx, range, s.tokens, s.tokens, &r));
   size_t T = (size_t)r.rows, S = (size_t)r.keys;
-  ATTEND_TRY(take(v->ctx, S * sizeof(double) + (T * S + T) * sizeof(float),
-                  "cosines of hidden states", &e->memory));
+  ATTEND_TRY(ctx_alloc(v->ctx, S * sizeof(double) + (T * S + T) * sizeof(float),
+                       "cosines of hidden states", &e->memory));
   double *lengths = e->memory;
   e->rows = r.rows, e->keys = r.keys;
   e->cosine = (float *)(lengths + S), e->norm = e->cosine + T * S;
@@ -174,10 +174,10 @@ static attend_status read_table(attend_context *ctx, const attend_parameter *p, 
                        : p->tensor->stored == ATTEND_STORED_BF16 ? ATTEND_BF16
                                                                  : ATTEND_F32;
   float *rows;
-  ATTEND_TRY(take(ctx, n * sizeof *rows, "a table of positions", &rows));
+  ATTEND_TRY(ctx_alloc(ctx, n * sizeof *rows, "a table of positions", &rows));
   attend_convert_to_f32(dtype, p->tensor->data, n, rows);
   table_cosines(rows, count, (int)p->shape[1], to);
-  give(ctx, rows);
+  ctx_free(ctx, rows);
   return ATTEND_OK;
 }
 
@@ -211,7 +211,7 @@ attend_status attend_viewer_positions(attend_viewer *v, int model, int step, int
   ATTEND_CHECK(ctx, model < 0 || attend_viewer_model(v, model), "there is no model %d", model);
   width -= width % 2;
   size_t n = (size_t)count, d = (size_t)width;
-  ATTEND_TRY(take(ctx, (n * d + d * d + 2 * n * n) * sizeof(float), "positions", &p->memory));
+  ATTEND_TRY(ctx_alloc(ctx, (n * d + d * d + 2 * n * n) * sizeof(float), "positions", &p->memory));
   p->count = count, p->width = width;
   p->table = p->memory, p->shift = p->table + n * d;
   p->cosine = p->shift + d * d;
@@ -225,6 +225,6 @@ attend_status attend_viewer_positions(attend_viewer *v, int model, int step, int
   if (m && attend_config_get(m->config, ATTEND_CONFIG_POSITION) == ATTEND_POSITIONS_LEARNED)
     status = learned_cosines(ctx, m, step, count, learned, &own);
   if (own) p->learned = learned;
-  if (status) give(ctx, p->memory), p->memory = NULL;
+  if (status) ctx_free(ctx, p->memory), p->memory = NULL;
   return status;
 }

@@ -76,10 +76,10 @@ attend_status attend_viewer_tile(attend_viewer *v, const attend_view_place *p,
   *tile = (attend_view_tile){0};
   ATTEND_TRY(read_place(v, p, &t));
   size_t n = (size_t)t.area.height * (size_t)t.area.width;
-  ATTEND_TRY(take(v->ctx, n * sizeof *tile->cells, "a tile", &tile->memory));
+  ATTEND_TRY(ctx_alloc(v->ctx, n * sizeof *tile->cells, "a tile", &tile->memory));
   attend_status status = fill_tile(&t, p->head.at, tile->memory, &looked);
   if (status) {
-    give(v->ctx, tile->memory);
+    ctx_free(v->ctx, tile->memory);
     tile->memory = NULL;
     return status;
   }
@@ -100,7 +100,7 @@ static void cache_tile(attend_context *ctx, view_run *run, exact_tile *tile) {
   if (!*at) return;
   tile = *at;
   *at = tile->next;
-  give(ctx, tile);
+  ctx_free(ctx, tile);
 }
 
 static int lens_progress(double done, void *user) {
@@ -131,10 +131,10 @@ static attend_status refine(view_job *j, const attend_view_place *p, tile_job *t
   attend_context *ctx = j->v->ctx;
   exact_tile *tile;
   size_t n = (size_t)t->area.height * (size_t)t->area.width;
-  ATTEND_TRY(take(ctx, sizeof *tile + n * sizeof *tile->cells, "a tile", &tile));
+  ATTEND_TRY(ctx_alloc(ctx, sizeof *tile + n * sizeof *tile->cells, "a tile", &tile));
   attend_status status = compute_exact(j, p, t, tile->cells);
   if (status) {
-    give(ctx, tile);
+    ctx_free(ctx, tile);
     return status;
   }
   memcpy(tile->key, t->key, sizeof tile->key);

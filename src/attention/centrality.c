@@ -191,13 +191,13 @@ attend_status attend_centrality(attend_context *ctx, const float *x, int n, int 
   ATTEND_TRY(OPTIONS_READ(ctx, attend_centrality_options, options, &o));
   ATTEND_TRY(check(ctx, x, count, n, dim, w.o));
   if (n == 0) return ATTEND_OK;
-  ATTEND_TRY(take_zeroed(ctx, cut(&w, (arena){0}), "vectors in reverse", &block));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, cut(&w, (arena){0}), "vectors in reverse", &block));
   cut(&w, (arena){block, 0});
   float *reverse = block; /* the first in the layout */
   for (size_t i = 0, row = (size_t)dim; i < (size_t)n; i++)
     memcpy(reverse + ((size_t)n - 1 - i) * row, x + i * row, row * sizeof *x);
   w.x[0] = x;
   attend_status status = run(&w, centrality);
-  give(ctx, block);
+  ctx_free(ctx, block);
   return status;
 }

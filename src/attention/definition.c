@@ -403,7 +403,7 @@ attend_status definition_row_open(attend_context *ctx, const attend_desc *desc, 
   row->q = view_complete(q, d->heads, d->q_len, d->dim);
   row->k = view_complete(k, d->kv_heads, d->kv_len, d->dim);
   d->bias.dense = view_complete(d->bias.dense, d->heads, d->q_len, d->kv_len);
-  ATTEND_TRY(take(ctx, definition_row_bytes(d), "one row of the definition", &row->block));
+  ATTEND_TRY(ctx_alloc(ctx, definition_row_bytes(d), "one row of the definition", &row->block));
   row_cut(d, (arena){row->block, 0}, row);
   attend_status status = features_open(ctx, row);
   if (status != ATTEND_OK) definition_row_close(ctx, row);
@@ -411,7 +411,7 @@ attend_status definition_row_open(attend_context *ctx, const attend_desc *desc, 
 }
 
 void definition_row_close(const attend_context *ctx, definition_row *row) {
-  give(ctx, row->block);
+  ctx_free(ctx, row->block);
   row->block = NULL; /* closing twice is allowed */
 }
 
@@ -449,10 +449,10 @@ attend_status attend_definition_forward(attend_context *ctx, const attend_desc *
   const attend_desc *d = &row.d;
   attend_status status = check_data(ctx, v.data, "v", o ? d->kv_len : 0);
   if (status == ATTEND_OK)
-    status = take(ctx, size_times((size_t)d->dim_v, sizeof(double)), "one value", &value);
+    status = ctx_alloc(ctx, size_times((size_t)d->dim_v, sizeof(double)), "one value", &value);
   v = view_complete(v, d->kv_heads, d->kv_len, d->dim_v);
   if (status == ATTEND_OK) forward(&row, &v, value, o, lse);
-  give(ctx, value);
+  ctx_free(ctx, value);
   definition_row_close(ctx, &row);
   return status;
 }
@@ -667,8 +667,8 @@ static void zero_results(const backward_pass *p) {
 static attend_status take_rows(attend_context *ctx, backward_pass *p) {
   size_t keys = (size_t)p->row.d.kv_len, dim = (size_t)p->row.d.dim;
   size_t width = (size_t)p->row.d.dim_v;
-  ATTEND_TRY(take(ctx, size_times(keys + 2 * dim + 2 * width, sizeof(double)),
-                  "one row of the definition", &p->block));
+  ATTEND_TRY(ctx_alloc(ctx, size_times(keys + 2 * dim + 2 * width, sizeof(double)),
+                       "one row of the definition", &p->block));
   p->value = p->block;
   p->d_out = p->value + width;
   p->dsim_q = p->d_out + width;
@@ -715,7 +715,7 @@ attend_status attend_definition_backward(attend_context *ctx, const attend_desc 
   attend_status status = check_results(ctx, &p);
   if (status == ATTEND_OK) status = take_rows(ctx, &p);
   if (status == ATTEND_OK) backward(&p);
-  give(ctx, p.block);
+  ctx_free(ctx, p.block);
   definition_row_close(ctx, &p.row);
   return status;
 }

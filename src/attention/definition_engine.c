@@ -159,8 +159,8 @@ static attend_status open_sequence(const call *c, int b, subproblem *p) {
   d->mask.lengths = NULL;
   if (d->mask.causal) d->mask.causal = ATTEND_CAUSAL_BOTTOM;
   if (d->q_len == 0) return ATTEND_OK;
-  ATTEND_TRY(take(c->plan->ctx, size_add(size_add(k_bytes, v_bytes), (size_t)keys),
-                  "a state's keys", &p->block));
+  ATTEND_TRY(ctx_alloc(c->plan->ctx, size_add(size_add(k_bytes, v_bytes), (size_t)keys),
+                       "a state's keys", &p->block));
   char *k = p->block, *v = k + k_bytes;
   uint8_t *real = (uint8_t *)v + v_bytes;
   gather(c, b, keys, k, v, real);
@@ -177,7 +177,7 @@ static attend_status subproblem_open(const call *c, int i, subproblem *p) {
   return c->state ? open_sequence(c, i, p) : ATTEND_OK;
 }
 
-static void subproblem_close(const call *c, subproblem *p) { give(c->plan->ctx, p->block); }
+static void subproblem_close(const call *c, subproblem *p) { ctx_free(c->plan->ctx, p->block); }
 
 /* ---- forward --------------------------------------------------------------------- */
 
@@ -204,10 +204,10 @@ static attend_status forward_subproblem(const call *c, attend_context *ctx, cons
   attend_status status = ATTEND_OK;
   if (p->desc.q_len) {
     ATTEND_TRY(definition_row_open(ctx, &p->desc, p->q, p->k, &row));
-    status = take(ctx, SIZE_PRODUCT(2, (size_t)p->desc.dim_v, sizeof *o), "one value", &o);
+    status = ctx_alloc(ctx, SIZE_PRODUCT(2, (size_t)p->desc.dim_v, sizeof *o), "one value", &o);
   }
   if (!status) forward_rows(c, p, &row, o);
-  give(ctx, o);
+  ctx_free(ctx, o);
   definition_row_close(ctx, &row);
   return status;
 }
@@ -387,8 +387,8 @@ static attend_status observe(call *c) {
   float *line = NULL;
   clear(c, width);
   if (c->obs->each)
-    ATTEND_TRY(
-        take(c->plan->ctx, size_times((size_t)width, sizeof *line), "a row of weights", &line));
+    ATTEND_TRY(ctx_alloc(c->plan->ctx, size_times((size_t)width, sizeof *line), "a row of weights",
+                         &line));
   for (int i = 0; i < subproblems(c) && !status; i++) {
     subproblem p;
     definition_row row = {0};
@@ -400,7 +400,7 @@ static attend_status observe(call *c) {
     }
     subproblem_close(c, &p);
   }
-  give(c->plan->ctx, line);
+  ctx_free(c->plan->ctx, line);
   return status;
 }
 

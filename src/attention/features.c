@@ -108,10 +108,10 @@ attend_status projection_draw(attend_context *ctx, const attend_form *form, int 
     return ATTEND_OK;
   }
   block b = {.form = form, .dim = dim};
-  ATTEND_TRY(take(ctx, projection_scratch(form, dirs, dim), "orthogonal directions", &b.unit));
+  ATTEND_TRY(ctx_alloc(ctx, projection_scratch(form, dirs, dim), "orthogonal directions", &b.unit));
   b.draw = (float *)((unsigned char *)b.unit + unit_bytes(dirs, dim));
   draw_orthogonal(&b, dirs, w);
-  give(ctx, b.unit);
+  ctx_free(ctx, b.unit);
   return ATTEND_OK;
 }
 
@@ -247,7 +247,7 @@ attend_status features_make(attend_context *ctx, const attend_desc *d, feature_m
   *map = map_of(d);
   if (map->kind == MAP_NONE) return ATTEND_OK;
   set_units(d, map);
-  ATTEND_TRY(take(ctx, map_cut(d, (arena){NULL, 0}, map), "a feature map", &map->block));
+  ATTEND_TRY(ctx_alloc(ctx, map_cut(d, (arena){NULL, 0}, map), "a feature map", &map->block));
   map_cut(d, (arena){map->block, 0}, map);
   if (map->kind == MAP_POLY) {
     poly_starts(d->dim, d->form.degree, map);
@@ -257,7 +257,7 @@ attend_status features_make(attend_context *ctx, const attend_desc *d, feature_m
 }
 
 void features_free(const attend_context *ctx, feature_map *map) {
-  give(ctx, map->block);
+  ctx_free(ctx, map->block);
   map->block = NULL;
 }
 

@@ -19,7 +19,7 @@ static size_t page_bytes(const kv_cache *s) {
 static attend_status page_take(kv_cache *s, page **out) {
   static const char what[] = "a page of the cache";
   ATTEND_TRY(cache_take(s->state.ctx, page_bytes(s), what));
-  attend_status status = take(s->state.ctx, page_bytes(s), what, out);
+  attend_status status = ctx_alloc(s->state.ctx, page_bytes(s), what, out);
   if (status) cache_give(s->state.ctx, page_bytes(s));
   return status;
 }
@@ -27,7 +27,7 @@ static attend_status page_take(kv_cache *s, page **out) {
 static void page_drop(kv_cache *s, page *p) {
   if (__atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) > 0) return;
   cache_give(s->state.ctx, page_bytes(s));
-  give(s->state.ctx, p);
+  ctx_free(s->state.ctx, p);
 }
 
 static int64_t pages_for(int64_t keys) { return (keys + PANEL - 1) / PANEL; }
@@ -38,10 +38,10 @@ static attend_status table_reserve(kv_cache *s, sequence *q, int64_t capacity) {
   if (capacity <= q->capacity) return ATTEND_OK;
   capacity = max64(capacity, 2 * q->capacity);
   page **table;
-  ATTEND_TRY(
-      take(s->state.ctx, size_times((size_t)capacity, sizeof *table), "a table of pages", &table));
+  ATTEND_TRY(ctx_alloc(s->state.ctx, size_times((size_t)capacity, sizeof *table),
+                       "a table of pages", &table));
   if (q->pages) memcpy(table, q->page, (size_t)q->pages * sizeof *table);
-  give(s->state.ctx, q->page);
+  ctx_free(s->state.ctx, q->page);
   q->page = table;
   q->capacity = capacity;
   return ATTEND_OK;
@@ -73,7 +73,7 @@ static attend_status sequence_own(kv_cache *s, sequence *q, int64_t from, int64_
 
 static void sequence_drop(kv_cache *s, sequence *q) {
   for (int64_t i = 0; i < q->pages; i++) page_drop(s, q->page[i]);
-  give(s->state.ctx, q->page);
+  ctx_free(s->state.ctx, q->page);
   *q = (sequence){0};
 }
 
@@ -166,14 +166,14 @@ static void take_parents(kv_cache *s, const int32_t *parents, const sequence *ne
 static attend_status kv_reorder(attend_state *state, const int32_t *parents) {
   kv_cache *s = (kv_cache *)state;
   sequence *next;
-  ATTEND_TRY(take_zeroed(state->ctx, size_times((size_t)state->batch, sizeof *next),
-                         "the reordered sequences", &next));
+  ATTEND_TRY(ctx_alloc_zeroed(state->ctx, size_times((size_t)state->batch, sizeof *next),
+                              "the reordered sequences", &next));
   attend_status status = share_parents(s, parents, next);
   if (status == ATTEND_OK)
     take_parents(s, parents, next);
   else
     for (int b = 0; b < state->batch; b++) sequence_drop(s, &next[b]);
-  give(state->ctx, next);
+  ctx_free(state->ctx, next);
   return status;
 }
 

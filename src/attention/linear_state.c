@@ -63,7 +63,7 @@ static attend_status take_stacks(linear_state *s) {
   s->stack_floats = stack_point(s, NULL, &none);
   ATTEND_TRY(cache_take(ctx, bytes(&s->state), "a linear state"));
   attend_status status =
-      take_zeroed(ctx, size_add(head, bytes(&s->state)), "a linear state", &s->stack);
+      ctx_alloc_zeroed(ctx, size_add(head, bytes(&s->state)), "a linear state", &s->stack);
   if (status) {
     cache_give(ctx, bytes(&s->state));
     return status;
@@ -85,13 +85,13 @@ static attend_status make(attend_context *ctx, const attend_desc *desc, attend_s
   if (status == ATTEND_OK)
     *out = &s->state;
   else
-    give(ctx, s);
+    ctx_free(ctx, s);
   return status;
 }
 
 static void free_stacks(attend_state *s) {
   cache_give(s->ctx, bytes(s));
-  give(s->ctx, ((linear_state *)s)->stack);
+  ctx_free(s->ctx, ((linear_state *)s)->stack);
 }
 
 static void stack_copy(const linear_stack *from, size_t floats, linear_stack *to) {

@@ -111,13 +111,13 @@ static attend_status make(attend_plan *p) {
   ATTEND_TRY(choose(p));
   if (p->engine->prepare) ATTEND_TRY(p->engine->prepare(p));
   p->engine->size(p);
-  return take(p->ctx, attend_plan_workspace(p), "a plan's workspace", &p->workspace);
+  return ctx_alloc(p->ctx, attend_plan_workspace(p), "a plan's workspace", &p->workspace);
 }
 
 attend_status attend_plan_create(attend_context *ctx, const attend_desc *desc, attend_plan **plan) {
   *plan = NULL;
   attend_plan *p;
-  ATTEND_TRY(take_zeroed(ctx, sizeof *p, "a plan", &p));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *p, "a plan", &p));
   p->ctx = ctx;
   attend_status status = OPTIONS_READ(ctx, attend_desc, desc, &p->desc);
   if (!status) status = make(p);
@@ -130,9 +130,9 @@ attend_status attend_plan_create(attend_context *ctx, const attend_desc *desc, a
 
 void attend_plan_free(attend_plan *plan) {
   if (!plan) return;
-  give(plan->ctx, plan->workspace);
+  ctx_free(plan->ctx, plan->workspace);
   if (plan->engine && plan->engine->release) plan->engine->release(plan);
-  give(plan->ctx, plan);
+  ctx_free(plan->ctx, plan);
 }
 
 int64_t attend_plan_weak_rows(const attend_plan *plan) { return plan->weak_rows; }

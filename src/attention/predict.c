@@ -280,7 +280,7 @@ static attend_status open_row(attend_context *ctx, const attend_desc *d, attend_
   ATTEND_TRY(definition_row_open(ctx, &exact, q, k, &l->row));
   size_t each = FEW * (size_t)d->dim;
   attend_status status =
-      take(ctx, SIZE_PRODUCT(2, each, sizeof(double)), "a few keys of a row", &l->block);
+      ctx_alloc(ctx, SIZE_PRODUCT(2, each, sizeof(double)), "a few keys of a row", &l->block);
   l->wrong.z = l->block;
   l->beside.z = status ? NULL : l->block + each;
   return status;
@@ -312,11 +312,11 @@ static attend_status collect_terms(attend_context *ctx, const attend_desc *desc,
   int64_t rows = sample_size(desc);
   attend_status status = open_row(ctx, desc, q, k, &l);
   if (!status)
-    status = take(ctx, SIZE_PRODUCT((size_t)rows, FEW, sizeof *out->terms),
-                  "terms of a predicted error", &out->terms);
+    status = ctx_alloc(ctx, SIZE_PRODUCT((size_t)rows, FEW, sizeof *out->terms),
+                       "terms of a predicted error", &out->terms);
   if (!status) status = add_rows(ctx, &l, rows, out);
-  if (status) give(ctx, out->terms);
-  give(ctx, l.block);
+  if (status) ctx_free(ctx, out->terms);
+  ctx_free(ctx, l.block);
   definition_row_close(ctx, &l.row);
   return status;
 }
@@ -462,7 +462,7 @@ attend_status attend_predict(attend_context *ctx, const attend_desc *desc, atten
   predictor p = {.form = d.form, .dim = d.dim};
   ATTEND_TRY(collect_terms(ctx, &d, q, k, &p.terms));
   predict(&p, target, out);
-  give(ctx, p.terms.terms);
+  ctx_free(ctx, p.terms.terms);
   return ATTEND_OK;
 }
 
@@ -474,12 +474,12 @@ static attend_status normal_terms(attend_context *ctx, const attend_desc *d, dou
   size_t rows = (size_t)d->q_len * (size_t)d->dim;
   size_t keys = (size_t)d->kv_len * (size_t)d->dim;
   float *x;
-  ATTEND_TRY(take(ctx, size_times(rows + keys, sizeof *x), "normal q and k", &x));
+  ATTEND_TRY(ctx_alloc(ctx, size_times(rows + keys, sizeof *x), "normal q and k", &x));
   attend_random_normal((attend_random){0, 1}, 0, rows, x);
   attend_random_normal((attend_random){0, 2}, 0, keys, x + rows);
   for (size_t n = 0; n < rows + keys; n++) x[n] = (float)(spread * (double)x[n]);
   attend_status status = collect_terms(ctx, d, attend_bhtd(x), attend_bhtd(x + rows), out);
-  give(ctx, x);
+  ctx_free(ctx, x);
   return status;
 }
 
@@ -509,7 +509,7 @@ attend_status attend_predict_spread(attend_context *ctx, const attend_desc *desc
   predictor p = {.form = d.form, .dim = d.dim};
   ATTEND_TRY(normal_terms(ctx, &sample, spread, &p.terms));
   predict(&p, target, out);
-  give(ctx, p.terms.terms);
+  ctx_free(ctx, p.terms.terms);
   return ATTEND_OK;
 }
 
@@ -523,7 +523,7 @@ static attend_status needed(attend_context *ctx, const attend_form *form, int di
   predictor p = {.form = d.form, .dim = dim};
   ATTEND_TRY(normal_terms(ctx, &d, spread, &p.terms));
   *features = features_for(&p, (double)form->error);
-  give(ctx, p.terms.terms);
+  ctx_free(ctx, p.terms.terms);
   return ATTEND_OK;
 }
 

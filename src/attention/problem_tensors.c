@@ -161,7 +161,7 @@ attend_status attend_problem_tensors(attend_context *ctx, const attend_problem *
   cut_tensors(&a, &p, tensors);
   cut_extras(&a, &p, &x);
   tensors->bytes = a.used;
-  ATTEND_TRY(take_zeroed(ctx, a.used, "the tensors of a problem", &tensors->block));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, a.used, "the tensors of a problem", &tensors->block));
   a = (arena){tensors->block, 0};
   cut_tensors(&a, &p, tensors);
   cut_extras(&a, &p, &x);
@@ -178,6 +178,6 @@ attend_status attend_problem_tensors(attend_context *ctx, const attend_problem *
 
 void attend_tensors_free(attend_context *ctx, attend_tensors *tensors) {
   if (!tensors) return;
-  give(ctx, tensors->block);
+  ctx_free(ctx, tensors->block);
   memset(tensors, 0, sizeof *tensors);
 }

@@ -23,8 +23,8 @@ state_layout state_layout_of(const attend_context *ctx, const attend_desc *desc)
 attend_status state_make(attend_context *ctx, const attend_desc *desc, size_t bytes, void *out) {
   attend_state *s;
   size_t batch = (size_t)desc->batch, head = round_up(bytes, 64);
-  ATTEND_TRY(
-      take_zeroed(ctx, size_add(head, SIZE_PRODUCT(2, batch, sizeof *s->length)), "a state", &s));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, size_add(head, SIZE_PRODUCT(2, batch, sizeof *s->length)),
+                              "a state", &s));
   s->ctx = ctx;
   s->desc = *desc;
   s->batch = desc->batch;
@@ -57,7 +57,7 @@ attend_status attend_state_create(attend_plan *plan, attend_state **state) {
 void attend_state_free(attend_state *s) {
   if (!s) return;
   s->kind->free(s);
-  give(s->ctx, s);
+  ctx_free(s->ctx, s);
 }
 
 attend_status attend_state_fork(const attend_state *state, attend_state **copy) {

@@ -65,7 +65,7 @@ attend_status fail(attend_context *ctx, attend_status status, const char *senten
   return status;
 }
 
-attend_status take(attend_context *ctx, size_t bytes, const char *what, void *block) {
+attend_status ctx_alloc(attend_context *ctx, size_t bytes, const char *what, void *block) {
   size_t rounded = round_up(bytes ? bytes : 1, 64);
   void *p = NULL;
   bool fits = rounded <= PTRDIFF_MAX;
@@ -81,15 +81,15 @@ attend_status take(attend_context *ctx, size_t bytes, const char *what, void *bl
               "no memory for %s (%zu bytes): free some or choose a smaller problem", what, bytes);
 }
 
-attend_status take_zeroed(attend_context *ctx, size_t bytes, const char *what, void *block) {
-  ATTEND_TRY(take(ctx, bytes, what, block));
+attend_status ctx_alloc_zeroed(attend_context *ctx, size_t bytes, const char *what, void *block) {
+  ATTEND_TRY(ctx_alloc(ctx, bytes, what, block));
   void *p;
   memcpy(&p, block, sizeof p);
   memset(p, 0, bytes);
   return ATTEND_OK;
 }
 
-void give(const attend_context *ctx, void *block) {
+void ctx_free(const attend_context *ctx, void *block) {
   if (!block) return;
   if (ctx->allocator.release)
     ctx->allocator.release(block, ctx->allocator.user);
@@ -105,9 +105,9 @@ attend_status grow_more(attend_context *ctx, void *block, size_t *capacity, size
   if (next < 64) next = 64;
   if (next > SIZE_MAX / element / 2)
     return fail(ctx, ATTEND_NO_MEMORY, "no memory for %zu %s", wanted, what);
-  ATTEND_TRY(take(ctx, next * element, what, &fresh));
+  ATTEND_TRY(ctx_alloc(ctx, next * element, what, &fresh));
   if (*capacity) memcpy(fresh, *old, *capacity * element);
-  give(ctx, *old);
+  ctx_free(ctx, *old);
   *old = fresh;
   *capacity = next;
   return ATTEND_OK;

@@ -81,11 +81,11 @@ attend_status fail(attend_context *ctx, attend_status status, const char *senten
   } while (0)
 
 /* Allocates, aligned to 64 bytes; the failure message names `what`. bytes may be 0. */
-attend_status take(attend_context *ctx, size_t bytes, const char *what, void *block /* T ** */)
-    FOR_LAB(take);
-attend_status take_zeroed(attend_context *ctx, size_t bytes, const char *what,
-                          void *block /* T ** */) FOR_LAB(take_zeroed);
-void give(const attend_context *ctx, void *block) FOR_LAB(give); /* accepts NULL */
+attend_status ctx_alloc(attend_context *ctx, size_t bytes, const char *what, void *block /* T ** */)
+    FOR_LAB(ctx_alloc);
+attend_status ctx_alloc_zeroed(attend_context *ctx, size_t bytes, const char *what,
+                               void *block /* T ** */) FOR_LAB(ctx_alloc_zeroed);
+void ctx_free(const attend_context *ctx, void *block) FOR_LAB(ctx_free); /* accepts NULL */
 /* Grows a block to at least `wanted` elements and keeps its contents. */
 attend_status grow_more(attend_context *ctx, void *block /* T ** */, size_t *capacity,
                         size_t wanted, size_t element, const char *what) FOR_LAB(grow_more);
@@ -96,7 +96,7 @@ static inline attend_status grow(attend_context *ctx, void *block, size_t *capac
 }
 
 /* Sizes of blocks saturate: a sum or a product that does not fit is SIZE_MAX,
- * and so is what is computed from it. take() refuses it. */
+ * and so is what is computed from it. ctx_alloc() refuses it. */
 static inline size_t size_add(size_t a, size_t b) {
   size_t sum;
   return __builtin_add_overflow(a, b, &sum) ? SIZE_MAX : sum;

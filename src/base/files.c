@@ -46,11 +46,11 @@ static attend_status read_open(attend_context *ctx, const char *path, int file, 
   if ((size_t)info.st_size > most)
     return fail(ctx, ATTEND_IO, "%.300s is too large to be read whole", path);
   *length = (size_t)info.st_size;
-  ATTEND_TRY(take(ctx, *length + 1, "a file", bytes));
+  ATTEND_TRY(ctx_alloc(ctx, *length + 1, "a file", bytes));
   (*bytes)[*length] = 0;
   attend_status status = read_bytes(ctx, path, file, *length, *bytes);
   if (!status) return ATTEND_OK;
-  give(ctx, *bytes);
+  ctx_free(ctx, *bytes);
   *bytes = NULL;
   return status;
 }
@@ -75,9 +75,9 @@ static attend_status digest_open(attend_context *ctx, const char *path, FILE *f,
   enum { PIECE = 1 << 20 };
   char *piece;
   size_t n;
-  ATTEND_TRY(take(ctx, PIECE, "a piece of a file", &piece));
+  ATTEND_TRY(ctx_alloc(ctx, PIECE, "a piece of a file", &piece));
   while ((n = fread(piece, 1, PIECE, f))) attend_digest_add(digest, piece, n);
-  give(ctx, piece);
+  ctx_free(ctx, piece);
   if (!ferror(f)) return ATTEND_OK;
   return fail(ctx, ATTEND_IO, "%.300s cannot be read: %s", path, strerror(errno));
 }
@@ -114,7 +114,7 @@ attend_status json_read(attend_context *ctx, const char *path, attend_json **roo
   *root = NULL;
   ATTEND_TRY(file_read(ctx, path, &bytes, &length));
   attend_status status = attend_json_parse(ctx, path, bytes, length, root);
-  give(ctx, bytes);
+  ctx_free(ctx, bytes);
   return status;
 }
 
@@ -234,7 +234,7 @@ attend_status attend_draft_open(attend_context *ctx, const char *path, attend_dr
   attend_draft *d;
   size_t length = strlen(path) + 1, size = length + SUFFIX;
   *draft = NULL;
-  ATTEND_TRY(take_zeroed(ctx, sizeof *d + length + size, "a draft", &d));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *d + length + size, "a draft", &d));
   d->ctx = ctx;
   d->path = memcpy(d + 1, path, length);
   d->draft = d->path + length;
@@ -279,7 +279,7 @@ void attend_draft_drop(attend_draft *d) {
   if (!d) return;
   if (d->file) fclose(d->file);
   if (d->draft[0]) unlink(d->draft);
-  give(d->ctx, d);
+  ctx_free(d->ctx, d);
 }
 
 /* ---- files as a whole ------------------------------------------------------------ */

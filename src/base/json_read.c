@@ -483,11 +483,11 @@ static document *lay_out(reader *r, arena *a) {
 static attend_status read_tree(reader *r, attend_json **root) {
   arena a = {0};
   lay_out(r, &a);
-  ATTEND_TRY(take(r->ctx, a.used, r->what, &a.base));
+  ATTEND_TRY(ctx_alloc(r->ctx, a.used, r->what, &a.base));
   document *d = lay_out(r, &a);
   attend_status status = read_document(r);
   if (status) {
-    give(r->ctx, a.base);
+    ctx_free(r->ctx, a.base);
     return status;
   }
   *d = (document){r->value[0], r->ctx};
@@ -501,7 +501,7 @@ attend_status attend_json_parse(attend_context *ctx, const char *what, const cha
   if (length >= UINT32_MAX)
     return fail(ctx, ATTEND_IO, "%s is too long to be read as JSON: %zu bytes", what, length);
   reader *r;
-  ATTEND_TRY(take(ctx, sizeof *r, what, &r));
+  ATTEND_TRY(ctx_alloc(ctx, sizeof *r, what, &r));
   r->ctx = ctx;
   r->what = what;
   r->begin = r->at = text;
@@ -510,12 +510,12 @@ attend_status attend_json_parse(attend_context *ctx, const char *what, const cha
   r->waiting = r->done = 0;
   r->depth = 0;
   attend_status status = read_tree(r, root);
-  give(ctx, r);
+  ctx_free(ctx, r);
   return status;
 }
 
 void attend_json_free(attend_json *root) {
-  if (root) give(((document *)root)->ctx, root);
+  if (root) ctx_free(((document *)root)->ctx, root);
 }
 
 /* ---- typed members: one of the wrong type is an error, not a default ------------- */

@@ -276,7 +276,7 @@ attend_status json_take_text(json_writer *w, char **text, size_t *length) {
 }
 
 void json_writer_free(json_writer *w) {
-  give(w->ctx, w->text);
+  ctx_free(w->ctx, w->text);
   w->text = NULL;
   w->length = w->capacity = 0;
 }

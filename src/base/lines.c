@@ -43,7 +43,7 @@ bool attend_format_parse(const char *name, attend_format *format) {
 
 static attend_status create(attend_context *ctx, const char *name, attend_format format,
                             attend_lines **lines) {
-  ATTEND_TRY(take_zeroed(ctx, sizeof **lines, "a reader of lines", lines));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof **lines, "a reader of lines", lines));
   (*lines)->ctx = ctx;
   (*lines)->format = format ? format : attend_format_of(name);
   snprintf((*lines)->name, sizeof(*lines)->name, "%s", name);
@@ -69,8 +69,8 @@ attend_status attend_lines_of_bytes(attend_context *ctx, const char *bytes, size
 
 void attend_lines_free(attend_lines *lines) {
   if (!lines) return;
-  give(lines->ctx, lines->own);
-  give(lines->ctx, lines);
+  ctx_free(lines->ctx, lines->own);
+  ctx_free(lines->ctx, lines);
 }
 
 /* ---- lines ----------------------------------------------------------------------- */

@@ -139,7 +139,8 @@ static attend_status read_notes(attend_tensor_file *f, const attend_json *notes)
 
 static attend_status read_entries(attend_tensor_file *f) {
   size_t members = attend_json_count(f->root);
-  ATTEND_TRY(take_zeroed(f->ctx, members * sizeof *f->tensor, "the list of tensors", &f->tensor));
+  ATTEND_TRY(
+      ctx_alloc_zeroed(f->ctx, members * sizeof *f->tensor, "the list of tensors", &f->tensor));
   for (size_t i = 0; i < members; i++) {
     const attend_json *entry = attend_json_at(f->root, i);
     if (!strcmp(attend_json_name(entry, NULL), "__metadata__")) {
@@ -177,9 +178,10 @@ static attend_status check_contiguous(const attend_tensor_file *f, const attend_
 
 static attend_status check_whole(attend_tensor_file *f) {
   const attend_tensor **sorted;
-  ATTEND_TRY(take(f->ctx, (f->count + 1) * sizeof *sorted, "the order of the tensors", &sorted));
+  ATTEND_TRY(
+      ctx_alloc(f->ctx, (f->count + 1) * sizeof *sorted, "the order of the tensors", &sorted));
   attend_status status = check_contiguous(f, sorted);
-  give(f->ctx, sorted);
+  ctx_free(f->ctx, sorted);
   return status;
 }
 
@@ -234,7 +236,7 @@ attend_status attend_tensor_file_open(attend_context *ctx, const char *path,
                                       attend_tensor_file **file) {
   attend_tensor_file *f;
   *file = NULL;
-  ATTEND_TRY(take_zeroed(ctx, sizeof *f, "a tensor file", &f));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *f, "a tensor file", &f));
   f->ctx = ctx;
   f->path = path;
   attend_status status = map_file(f);
@@ -250,9 +252,9 @@ attend_status attend_tensor_file_open(attend_context *ctx, const char *path,
 void attend_tensor_file_free(attend_tensor_file *file) {
   if (!file) return;
   attend_json_free(file->root);
-  give(file->ctx, file->tensor);
+  ctx_free(file->ctx, file->tensor);
   if (file->map) munmap(file->map, file->size);
-  give(file->ctx, file);
+  ctx_free(file->ctx, file);
 }
 
 /* ---- questions ------------------------------------------------------------------- */
@@ -412,9 +414,9 @@ static attend_status put_all(attend_draft *draft, void *user) {
   const writing *w = user;
   void *made;
   ATTEND_TRY(put_header(w, draft));
-  ATTEND_TRY(take(w->ctx, largest_made(w), "a tensor to be written", &made));
+  ATTEND_TRY(ctx_alloc(w->ctx, largest_made(w), "a tensor to be written", &made));
   attend_status status = put_tensors(w, draft, made);
-  give(w->ctx, made);
+  ctx_free(w->ctx, made);
   return status;
 }
 

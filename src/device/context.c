@@ -68,7 +68,7 @@ attend_status attend_context_create(const attend_context_options *options, atten
   *out = NULL;
   attend_status status = OPTIONS_READ(&blank, attend_context_options, options, &o);
   if (!status) blank.allocator = o.allocator;
-  ATTEND_TRY(take(&blank, sizeof blank, "a context", &ctx));
+  ATTEND_TRY(ctx_alloc(&blank, sizeof blank, "a context", &ctx));
   *ctx = blank;
   ctx->parallel_for = o.parallel_for;
   ctx->parallel_user = o.parallel_user;

@@ -21,8 +21,8 @@ static attend_status repack(attend_context *ctx, attend_linear *linear, int n_pa
 
 const struct attend_device device_cpu = {.name = "cpu",
                                          .host = true,
-                                         .take = take,
-                                         .give = give,
+                                         .alloc = ctx_alloc,
+                                         .free = ctx_free,
                                          .zero = zero,
                                          .write = copy,
                                          .read = copy,
@@ -39,21 +39,22 @@ struct owned {
   struct owned *next;
   void *block;
   size_t bytes;
-  void (*give)(const attend_context *ctx, void *block);
+  void (*release)(const attend_context *ctx, void *block);
 };
 
-attend_status own(attend_context *ctx, blocks *list, block_place place, size_t bytes,
-                  const char *what, void *block) {
+attend_status blocks_add(attend_context *ctx, blocks *list, block_place place, size_t bytes,
+                         const char *what, void *block) {
   bool host = place == ON_HOST;
   struct owned *x;
-  ATTEND_TRY(take(ctx, sizeof *x, what, &x));
+  ATTEND_TRY(ctx_alloc(ctx, sizeof *x, what, &x));
   attend_status status =
-      host ? take_zeroed(ctx, bytes, what, block) : device_take(ctx, bytes, what, block);
+      host ? ctx_alloc_zeroed(ctx, bytes, what, block) : device_alloc(ctx, bytes, what, block);
   if (status) {
-    give(ctx, x);
+    ctx_free(ctx, x);
     return status;
   }
-  *x = (struct owned){.next = *list, .bytes = bytes, .give = host ? give : ctx->device->give};
+  *x =
+      (struct owned){.next = *list, .bytes = bytes, .release = host ? ctx_free : ctx->device->free};
   memcpy(&x->block, block, sizeof x->block);
   *list = x;
   return ATTEND_OK;
@@ -63,8 +64,8 @@ void blocks_free(const attend_context *ctx, blocks *list) {
   while (*list) {
     struct owned *x = *list;
     *list = x->next;
-    x->give(ctx, x->block);
-    give(ctx, x);
+    x->release(ctx, x->block);
+    ctx_free(ctx, x);
   }
 }
 
@@ -81,13 +82,13 @@ size_t blocks_bytes(blocks list) {
 attend_status mirror_make(attend_context *ctx, size_t count, const char *what, mirror *m) {
   size_t bytes = size_times(count, sizeof(float));
   m->count = count;
-  ATTEND_TRY(device_take(ctx, bytes, what, &m->device));
-  return ctx->device->host ? ATTEND_OK : take_zeroed(ctx, bytes, what, &m->host);
+  ATTEND_TRY(device_alloc(ctx, bytes, what, &m->device));
+  return ctx->device->host ? ATTEND_OK : ctx_alloc_zeroed(ctx, bytes, what, &m->host);
 }
 
 void mirror_free(const attend_context *ctx, mirror *m) {
-  device_give(ctx, m->device);
-  give(ctx, m->host);
+  device_free(ctx, m->device);
+  ctx_free(ctx, m->host);
 }
 
 float *mirror_out(attend_context *ctx, mirror *m) {

@@ -13,9 +13,9 @@
 struct attend_device {
   const char *name;
   bool host; /* the host may use its memory between calls */
-  attend_status (*take)(attend_context *ctx, size_t bytes, const char *what,
-                        void *block /* T ** */);
-  void (*give)(const attend_context *ctx, void *block);
+  attend_status (*alloc)(attend_context *ctx, size_t bytes, const char *what,
+                         void *block /* T ** */);
+  void (*free)(const attend_context *ctx, void *block);
   void (*zero)(attend_context *ctx, void *to, size_t bytes);
   /* Between host and device; from may change, or to be read, afterwards. */
   void (*write)(attend_context *ctx, void *to, const void *from, size_t bytes);
@@ -36,23 +36,23 @@ extern const struct attend_device device_cpu, device_trap;
 #define OP(ctx, name, ...) (ctx)->device->name(ctx, &(const struct op_##name){__VA_ARGS__})
 
 /* Zeroed memory of the context's device. */
-static inline attend_status device_take(attend_context *ctx, size_t bytes, const char *what,
-                                        void *block) {
-  ATTEND_TRY(ctx->device->take(ctx, bytes, what, block));
+static inline attend_status device_alloc(attend_context *ctx, size_t bytes, const char *what,
+                                         void *block) {
+  ATTEND_TRY(ctx->device->alloc(ctx, bytes, what, block));
   void *p;
   memcpy(&p, block, sizeof p);
   ctx->device->zero(ctx, p, bytes);
   return ATTEND_OK;
 }
-static inline void device_give(const attend_context *ctx, void *block) {
-  ctx->device->give(ctx, block);
+static inline void device_free(const attend_context *ctx, void *block) {
+  ctx->device->free(ctx, block);
 }
 
-/* A list of blocks that end together; NULL: none. own adds a zeroed one. */
+/* A list of blocks that end together; NULL: none. blocks_add adds a zeroed one. */
 typedef struct owned *blocks;
 typedef enum { ON_HOST, ON_DEVICE } block_place;
-attend_status own(attend_context *ctx, blocks *list, block_place place, size_t bytes,
-                  const char *what, void *block /* T ** */) FOR_LAB(own);
+attend_status blocks_add(attend_context *ctx, blocks *list, block_place place, size_t bytes,
+                         const char *what, void *block /* T ** */) FOR_LAB(blocks_add);
 void blocks_free(const attend_context *ctx, blocks *list) FOR_LAB(blocks_free);
 size_t blocks_bytes(blocks list);
 

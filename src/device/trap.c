@@ -43,7 +43,7 @@ static void make_engines(struct trap_memory *m);
 
 attend_status trap_create(attend_context *ctx) {
   struct trap_memory *m;
-  ATTEND_TRY(take_zeroed(ctx, sizeof *m, "a device", &m));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *m, "a device", &m));
   ctx->device_memory = m;
   make_engines(m);
   ctx->engines = m->list;
@@ -56,7 +56,7 @@ attend_status trap_create(attend_context *ctx) {
 void trap_free(attend_context *ctx) {
   struct trap_memory *m = ctx->device_memory;
   if (m && m->base) munmap(m->base, ADDRESSES);
-  give(ctx, m);
+  ctx_free(ctx, m);
 }
 
 /* Access to the device's memory, and no more. */
@@ -75,7 +75,8 @@ static void trap_close(attend_context *ctx) {
 
 /* Blocks lie one behind the other, a page between them; those that were given back
  * serve again where they fit. */
-static attend_status trap_take(attend_context *ctx, size_t bytes, const char *what, void *block) {
+static attend_status trap_memory_alloc(attend_context *ctx, size_t bytes, const char *what,
+                                       void *block) {
   struct trap_memory *m = ctx->device_memory;
   const size_t size = size_add(round_up(bytes ? bytes : 1, PAGE), PAGE);
   int i = 0;
@@ -91,7 +92,7 @@ static attend_status trap_take(attend_context *ctx, size_t bytes, const char *wh
   return ATTEND_OK;
 }
 
-static void trap_give(const attend_context *ctx, void *block) {
+static void trap_memory_free(const attend_context *ctx, void *block) {
   struct trap_memory *m = ctx->device_memory;
   for (int i = 0; block && i < m->blocks; i++)
     if (m->block[i].at == block) m->block[i].taken = false;
@@ -237,8 +238,8 @@ static void make_engines(struct trap_memory *m) {
 }
 
 const struct attend_device device_trap = {.name = "trap",
-                                          .take = trap_take,
-                                          .give = trap_give,
+                                          .alloc = trap_memory_alloc,
+                                          .free = trap_memory_free,
                                           .zero = trap_zero,
                                           .write = trap_copy,
                                           .read = trap_copy,

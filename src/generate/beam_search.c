@@ -273,7 +273,8 @@ static attend_status make_beams(search *s, beams *p, int32_t **ids) {
   size_t k = (size_t)s->k, n = (size_t)s->b->o->max_new;
   hypothesis **lists[] = {&p->open, &p->next, &p->ended};
   for (int l = 0; l < 3; l++) {
-    ATTEND_TRY(take_zeroed(s->b->ctx, size_times(k, sizeof **lists[l]), "the beams", lists[l]));
+    ATTEND_TRY(
+        ctx_alloc_zeroed(s->b->ctx, size_times(k, sizeof **lists[l]), "the beams", lists[l]));
     for (size_t i = 0; i < k; i++, *ids += n) (*lists[l])[i].ids = *ids;
   }
   return ATTEND_OK;
@@ -338,9 +339,9 @@ static attend_status write_prompt(search *s, int prompt, bool *taken) {
 static attend_status write_answers(search *s) {
   bool *taken;
   attend_status status =
-      take(s->b->ctx, size_times((size_t)s->groups, sizeof *taken), "the groups", &taken);
+      ctx_alloc(s->b->ctx, size_times((size_t)s->groups, sizeof *taken), "the groups", &taken);
   for (int i = 0; i < s->b->count && !status; i++) status = write_prompt(s, i, taken);
-  give(s->b->ctx, taken);
+  ctx_free(s->b->ctx, taken);
   return status;
 }
 
@@ -348,15 +349,16 @@ static attend_status take_search(search *s, int32_t **ids) {
   batch *b = s->b;
   size_t all = (size_t)batch_size(b);
   int32_t *at;
+  ATTEND_TRY(ctx_alloc_zeroed(b->ctx, size_times((size_t)all_groups(s), sizeof *s->of), "the beams",
+                              &s->of));
   ATTEND_TRY(
-      take_zeroed(b->ctx, size_times((size_t)all_groups(s), sizeof *s->of), "the beams", &s->of));
-  ATTEND_TRY(take(b->ctx, SIZE_PRODUCT(2, (size_t)s->k, sizeof *s->best), "the beams", &s->best));
-  ATTEND_TRY(take_zeroed(b->ctx, SIZE_PRODUCT(4, all, sizeof *s->ids), "the beams", &s->ids));
+      ctx_alloc(b->ctx, SIZE_PRODUCT(2, (size_t)s->k, sizeof *s->best), "the beams", &s->best));
+  ATTEND_TRY(ctx_alloc_zeroed(b->ctx, SIZE_PRODUCT(4, all, sizeof *s->ids), "the beams", &s->ids));
   s->parents = s->ids + all;
   s->lengths = s->parents + all;
   s->chosen = s->lengths + all;
-  ATTEND_TRY(take_zeroed(b->ctx, SIZE_PRODUCT(3, all, (size_t)b->o->max_new, sizeof **ids),
-                         "the beams", ids));
+  ATTEND_TRY(ctx_alloc_zeroed(b->ctx, SIZE_PRODUCT(3, all, (size_t)b->o->max_new, sizeof **ids),
+                              "the beams", ids));
   at = *ids;
   for (int i = 0; i < all_groups(s); i++) ATTEND_TRY(make_beams(s, &s->of[i], &at));
   return ATTEND_OK;
@@ -370,13 +372,13 @@ attend_status search_batch(batch *b) {
   if (!status) status = run_search(&s);
   if (!status) status = write_answers(&s);
   for (int i = 0; s.of && i < all_groups(&s); i++) {
-    give(b->ctx, s.of[i].open);
-    give(b->ctx, s.of[i].next);
-    give(b->ctx, s.of[i].ended);
+    ctx_free(b->ctx, s.of[i].open);
+    ctx_free(b->ctx, s.of[i].next);
+    ctx_free(b->ctx, s.of[i].ended);
   }
-  give(b->ctx, s.of);
-  give(b->ctx, s.best);
-  give(b->ctx, s.ids);
-  give(b->ctx, ids);
+  ctx_free(b->ctx, s.of);
+  ctx_free(b->ctx, s.best);
+  ctx_free(b->ctx, s.ids);
+  ctx_free(b->ctx, ids);
   return status;
 }

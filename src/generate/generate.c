@@ -141,13 +141,15 @@ int32_t attend_begin_token(const attend_model *model, const attend_tokenizer *t)
 static attend_status take_history(batch *b) {
   size_t n = (size_t)batch_size(b);
   const attend_config *c = attend_model_config(b->model);
-  ATTEND_TRY(take_zeroed(b->ctx, size_times(n, sizeof *b->history), "the history", &b->history));
-  ATTEND_TRY(take_zeroed(b->ctx, size_times(n, sizeof *b->held), "the history", &b->held));
+  ATTEND_TRY(
+      ctx_alloc_zeroed(b->ctx, size_times(n, sizeof *b->history), "the history", &b->history));
+  ATTEND_TRY(ctx_alloc_zeroed(b->ctx, size_times(n, sizeof *b->held), "the history", &b->held));
   for (size_t i = 0; i < n; i++) {
     const attend_prompt *p = &b->prompts[i / (size_t)b->each];
     bool both = c->parts == ATTEND_BOTH;
     size_t most = (size_t)(both ? 1 : p->count) + (size_t)b->o->max_new + 1;
-    ATTEND_TRY(take(b->ctx, size_times(most, sizeof **b->history), "the history", &b->history[i]));
+    ATTEND_TRY(
+        ctx_alloc(b->ctx, size_times(most, sizeof **b->history), "the history", &b->history[i]));
     b->held[i] = both ? 1 : p->count;
     if (both)
       b->history[i][0] = c->decoder_start;
@@ -160,21 +162,21 @@ static attend_status take_history(batch *b) {
 static attend_status make_batch(batch *b) {
   const attend_config *c = attend_model_config(b->model);
   size_t rows = (size_t)batch_size(b) + 1; /* one to change */
-  ATTEND_TRY(
-      take(b->ctx, SIZE_PRODUCT(rows, (size_t)c->vocab, sizeof *b->logits), "logits", &b->logits));
-  ATTEND_TRY(take(b->ctx, SIZE_PRODUCT(2, (size_t)c->vocab, sizeof *b->scratch), "candidates",
-                  &b->scratch));
+  ATTEND_TRY(ctx_alloc(b->ctx, SIZE_PRODUCT(rows, (size_t)c->vocab, sizeof *b->logits), "logits",
+                       &b->logits));
+  ATTEND_TRY(ctx_alloc(b->ctx, SIZE_PRODUCT(2, (size_t)c->vocab, sizeof *b->scratch), "candidates",
+                       &b->scratch));
   ATTEND_TRY(take_history(b));
   attend_session_options o = {ATTEND_INIT(attend_session_options), .batch = batch_size(b)};
   return session_create(b->ctx, b->model, &o, &b->session);
 }
 
 static void free_batch(batch *b) {
-  for (int i = 0; b->history && i < batch_size(b); i++) give(b->ctx, b->history[i]);
-  give(b->ctx, b->history);
-  give(b->ctx, b->held);
-  give(b->ctx, b->logits);
-  give(b->ctx, b->scratch);
+  for (int i = 0; b->history && i < batch_size(b); i++) ctx_free(b->ctx, b->history[i]);
+  ctx_free(b->ctx, b->history);
+  ctx_free(b->ctx, b->held);
+  ctx_free(b->ctx, b->logits);
+  ctx_free(b->ctx, b->scratch);
   attend_session_free(b->session);
 }
 
@@ -210,8 +212,8 @@ static attend_status make_answers(attend_generation *g, int n_prompts, const att
                                   int each, const attend_generate_options *o) {
   bool continues = attend_model_config(g->model)->parts == ATTEND_DECODER;
   g->count = n_prompts * each;
-  ATTEND_TRY(take_zeroed(g->ctx, size_times((size_t)g->count, sizeof *g->one), "the continuations",
-                         &g->one));
+  ATTEND_TRY(ctx_alloc_zeroed(g->ctx, size_times((size_t)g->count, sizeof *g->one),
+                              "the continuations", &g->one));
   for (int i = 0; i < g->count; i++) {
     g->one[i].public.prompt = i / each;
     g->one[i].public.sample = i % each;
@@ -233,7 +235,7 @@ static void keep_samples(attend_generation *g, int each, int samples) {
       g->one[kept++] = *c;
       continue;
     }
-    give(g->ctx, c->ids);
+    ctx_free(g->ctx, c->ids);
     stream_close(&c->stream);
   }
   g->count = kept;
@@ -279,10 +281,10 @@ static attend_status generate(attend_generation *g, int n_prompts, const attend_
 
 static void free_answers(attend_generation *g) {
   for (int i = 0; g->one && i < g->count; i++) {
-    give(g->ctx, g->one[i].ids);
+    ctx_free(g->ctx, g->one[i].ids);
     stream_close(&g->one[i].stream);
   }
-  give(g->ctx, g->one);
+  ctx_free(g->ctx, g->one);
   g->one = NULL;
   g->count = 0;
 }
@@ -293,7 +295,7 @@ attend_status attend_generate(attend_model *model, int n_prompts, const attend_p
   attend_generation *g;
   if (generation) *generation = NULL;
   if (!model || !generation) return ATTEND_INVALID; /* no context, no message */
-  ATTEND_TRY(take_zeroed(model->ctx, sizeof *g, "a generation", &g));
+  ATTEND_TRY(ctx_alloc_zeroed(model->ctx, sizeof *g, "a generation", &g));
   g->ctx = &g->own;
   g->model = model;
   attend_status status = context_child(model->ctx, 0, g->ctx);
@@ -306,7 +308,7 @@ attend_status attend_generate(attend_model *model, int n_prompts, const attend_p
 void attend_generation_free(attend_generation *g) {
   if (!g) return;
   free_answers(g);
-  give(g->model->ctx, g);
+  ctx_free(g->model->ctx, g);
 }
 
 const char *attend_generation_message(const attend_generation *g) {

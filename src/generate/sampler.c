@@ -204,9 +204,9 @@ attend_status attend_choose(attend_context *ctx, const attend_generate_options *
   ATTEND_CHECK(ctx, n_history >= 0 && (n_history == 0 || history),
                "the history has %d ids%s: give 0 or more, and their address", n_history,
                history ? "" : " and is NULL");
-  ATTEND_TRY(take(ctx, SIZE_PRODUCT(2, (size_t)n, sizeof *scratch), "candidates", &scratch));
+  ATTEND_TRY(ctx_alloc(ctx, SIZE_PRODUCT(2, (size_t)n, sizeof *scratch), "candidates", &scratch));
   adjust_logits(&o, logits, n, history, n_history);
   *id = choose_adjusted(&o, logits, n, uniform, scratch);
-  give(ctx, scratch);
+  ctx_free(ctx, scratch);
   return ATTEND_OK;
 }

@@ -31,7 +31,7 @@ attend_status stream_prime(stream *s, const int32_t *ids, int count) {
 
 void stream_close(stream *s) {
   attend_detokenizer_free(s->detokenizer);
-  if (s->ctx) give(s->ctx, s->text);
+  if (s->ctx) ctx_free(s->ctx, s->text);
 }
 
 static attend_status append(stream *s, const char *text, size_t length) {

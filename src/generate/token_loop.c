@@ -119,14 +119,15 @@ attend_status batch_read(batch *b) {
   int n = b->o->reading ? 1 : longest_prompt(b);
   int32_t *ids, *lengths;
   size_t rows = (size_t)batch_size(b);
-  ATTEND_TRY(take_zeroed(b->ctx, SIZE_PRODUCT(rows, (size_t)n, sizeof *ids), "the prompts", &ids));
+  ATTEND_TRY(
+      ctx_alloc_zeroed(b->ctx, SIZE_PRODUCT(rows, (size_t)n, sizeof *ids), "the prompts", &ids));
   attend_status status =
-      take_zeroed(b->ctx, size_times(rows, sizeof *lengths), "the prompts", &lengths);
+      ctx_alloc_zeroed(b->ctx, size_times(rows, sizeof *lengths), "the prompts", &lengths);
   if (!status) {
     status = read_prompts(b, n, ids, lengths);
-    give(b->ctx, lengths);
+    ctx_free(b->ctx, lengths);
   }
-  give(b->ctx, ids);
+  ctx_free(b->ctx, ids);
   return status;
 }
 
@@ -245,13 +246,13 @@ static attend_status feed(batch *b, step *s) {
   }
   if (n == 1) return attend_session_extend(b->session, batch_size(b), 1, s->ids, s->lengths);
   int32_t *ids;
-  ATTEND_TRY(take_zeroed(b->ctx, SIZE_PRODUCT((size_t)batch_size(b), (size_t)n, sizeof *ids),
-                         "a window", &ids));
+  ATTEND_TRY(ctx_alloc_zeroed(b->ctx, SIZE_PRODUCT((size_t)batch_size(b), (size_t)n, sizeof *ids),
+                              "a window", &ids));
   for (int i = 0; i < batch_size(b); i++)
     memcpy(ids + (size_t)i * (size_t)n, s->lengths[i] > 1 ? b->history[i] : &s->ids[i],
            (size_t)(s->lengths[i] > 1 ? s->lengths[i] : 1) * sizeof *ids);
   attend_status status = attend_session_extend(b->session, batch_size(b), n, ids, s->lengths);
-  give(b->ctx, ids);
+  ctx_free(b->ctx, ids);
   return status;
 }
 
@@ -271,13 +272,13 @@ static attend_status run_steps(batch *b, step *s) {
 attend_status generate_batch(batch *b) {
   step s = {0};
   size_t n = (size_t)batch_size(b);
-  ATTEND_TRY(take_zeroed(b->ctx, size_times(n, sizeof *s.ids), "a step", &s.ids));
+  ATTEND_TRY(ctx_alloc_zeroed(b->ctx, size_times(n, sizeof *s.ids), "a step", &s.ids));
   attend_status status =
-      take_zeroed(b->ctx, size_times(n, sizeof *s.lengths), "a step", &s.lengths);
+      ctx_alloc_zeroed(b->ctx, size_times(n, sizeof *s.lengths), "a step", &s.lengths);
   if (!status) {
     status = run_steps(b, &s);
-    give(b->ctx, s.lengths);
+    ctx_free(b->ctx, s.lengths);
   }
-  give(b->ctx, s.ids);
+  ctx_free(b->ctx, s.ids);
   return status;
 }

@@ -85,7 +85,8 @@ static double best_read(attend_context *ctx, int threads, const load *l) {
 static attend_status load_open(attend_context *ctx, size_t n, load *l) {
   size_t sums = (size_t)max64(PARTS, ctx->threads) * sizeof *l->sums;
   *l = (load){.kn = ctx->kernels, .n = n / PARTS};
-  ATTEND_TRY(take(ctx, size_add(size_times(n, sizeof *l->x), sums), "measuring memory", &l->x));
+  ATTEND_TRY(
+      ctx_alloc(ctx, size_add(size_times(n, sizeof *l->x), sums), "measuring memory", &l->x));
   l->sums = (double *)(l->x + n);
   PARALLEL_FOR(ctx, ctx->threads, PARTS, clear_part, *l);
   return ATTEND_OK;
@@ -102,7 +103,7 @@ attend_status attend_machine_read(attend_context *ctx, size_t bytes, double *rat
     if (i) seconds += once; /* the first fills the caches */
   }
   *rate = (double)(n * sizeof *l.x) * TRIES / seconds;
-  give(ctx, l.x);
+  ctx_free(ctx, l.x);
   return ATTEND_OK;
 }
 
@@ -114,7 +115,7 @@ attend_status attend_machine_measure(attend_context *ctx, attend_machine *machin
   machine->flops_all = best_flops(ctx, ctx->threads, l.sums);
   machine->read_one = best_read(ctx, 1, &l);
   machine->read_all = best_read(ctx, ctx->threads, &l);
-  give(ctx, l.x);
+  ctx_free(ctx, l.x);
   return ATTEND_OK;
 }
 

@@ -7,7 +7,7 @@
 #include "layers/ops.h"
 
 /* Rows of one partial sum over rows: fixed, so that sums do not depend on the number of threads. */
-enum { STRETCH = 64 };
+enum { ROWS_PER_CHUNK = 64 };
 
 /* Below this many elements waking the threads costs more than they save. */
 enum { WORTH_THREADS = 1 << 15 };

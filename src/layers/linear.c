@@ -162,7 +162,7 @@ static attend_status pack_all(packing *pk) {
   double work = (double)l->lanes * (double)lane_weights(l);
   int threads = parts_of(l->ctx, l->lanes, work) > 1 ? l->ctx->threads : 1;
   size_t bytes = SIZE_PRODUCT(2, lane_weights(l), sizeof(float), (size_t)threads);
-  if (!packs_in_place(pk)) ATTEND_TRY(take(l->ctx, bytes, "packing weights", &pk->scratch));
+  if (!packs_in_place(pk)) ATTEND_TRY(ctx_alloc(l->ctx, bytes, "packing weights", &pk->scratch));
   int round = (int)max64(threads, ROUND_BYTES / (int64_t)(lane_weights(l) * 4));
   for (int first = 0; first < l->lanes; first += round) {
     int last = (int)min64(first + (int64_t)round, l->lanes);
@@ -170,7 +170,7 @@ static attend_status pack_all(packing *pk) {
     PARALLEL_FOR(l->ctx, threads, last - first, pack_lane, *pk);
     if (!l->back) tell_packed(pk, first * LANES, last * LANES);
   }
-  give(l->ctx, pk->scratch);
+  ctx_free(l->ctx, pk->scratch);
   return ATTEND_OK;
 }
 
@@ -208,13 +208,13 @@ static attend_status take_linear(attend_context *ctx, const attend_linear *like,
                like->outputs, like->inputs);
   size_t head = round_up(sizeof *like, 64);
   attend_linear *l;
-  ATTEND_TRY(take_zeroed(ctx, size_add(head, small), "a linear layer", &l));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, size_add(head, small), "a linear layer", &l));
   *l = *like;
   l->bias = (float *)((char *)l + head);
   l->scale = i8 ? l->bias + wide : NULL;
   l->bytes = small + bytes;
-  attend_status status = take(ctx, bytes, "weights", &l->weights);
-  if (status) give(ctx, l), l = NULL;
+  attend_status status = ctx_alloc(ctx, bytes, "weights", &l->weights);
+  if (status) ctx_free(ctx, l), l = NULL;
   *out = l;
   return status;
 }
@@ -264,8 +264,8 @@ attend_status attend_linear_repack(attend_linear *l, int n_parts, const attend_l
 
 void attend_linear_free(attend_linear *linear) {
   if (!linear) return;
-  give(linear->ctx, linear->weights);
-  give(linear->ctx, linear);
+  ctx_free(linear->ctx, linear->weights);
+  ctx_free(linear->ctx, linear);
 }
 
 int attend_linear_inputs(const attend_linear *l) { return l->inputs; }

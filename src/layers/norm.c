@@ -1,5 +1,5 @@
 /* Layer norm, RMS norm, batch norm and their gradients; kernels/cpu/layers.c computes.
- * Sums over rows are spread over columns, or summed by chunks of STRETCH rows that are
+ * Sums over rows are spread over columns, or summed by chunks of ROWS_PER_CHUNK rows that are
  * joined in order, so that no sum depends on the number of threads.
  */
 #include "layers/layers.h"
@@ -53,10 +53,10 @@ void sum_columns(attend_context *ctx, int rows, int n, const float *x, int ldx, 
   FOR_ROWS(ctx, lanes_of(n), (double)rows * n, sum_lanes, o);
 }
 
-static int stretches(int rows) { return (int)(((int64_t)rows + STRETCH - 1) / STRETCH); }
+static int chunks(int rows) { return (int)(((int64_t)rows + ROWS_PER_CHUNK - 1) / ROWS_PER_CHUNK); }
 
 size_t attend_norm_back_bytes(int rows, int n) {
-  return SIZE_PRODUCT((size_t)stretches(rows), 2, (size_t)n, sizeof(float));
+  return SIZE_PRODUCT((size_t)chunks(rows), 2, (size_t)n, sizeof(float));
 }
 
 typedef struct {
@@ -65,13 +65,13 @@ typedef struct {
 } norm_back_job;
 
 /* Rows and their groups are counted together; a group's row is of n floats. */
-static void norm_back_stretch(const void *args, int64_t s, int worker) {
+static void norm_back_chunk(const void *args, int64_t s, int worker) {
   const norm_back_job *j = args;
   const struct op_norm_back *o = &j->o;
   const int groups = groups_of(o->groups);
   const size_t wide = (size_t)o->width;
-  int at = (int)s * STRETCH, all = o->rows * groups;
-  int end = (int)min64(at + STRETCH, all);
+  int at = (int)s * ROWS_PER_CHUNK, all = o->rows * groups;
+  int end = (int)min64(at + ROWS_PER_CHUNK, all);
   float *w = o->dweight ? (float *)o->work + (size_t)s * 2 * wide : NULL;
   float *b = o->dbias ? (float *)o->work + ((size_t)s * 2 + 1) * wide : NULL;
   (void)worker;
@@ -92,11 +92,11 @@ static void norm_back_stretch(const void *args, int64_t s, int worker) {
 
 void cpu_norm_back(attend_context *ctx, const struct op_norm_back *o) {
   const int n = o->width, all = o->rows * groups_of(o->groups);
-  const int units = stretches(all);
+  const int units = chunks(all);
   int parts = parts_of(ctx, units, (double)all * n * 2);
   float *work = o->work;
   norm_back_job j = {*o, ctx->kernels};
-  PARALLEL_FOR(ctx, parts, units, norm_back_stretch, j);
+  PARALLEL_FOR(ctx, parts, units, norm_back_chunk, j);
   if (o->dweight) sum_columns(ctx, units, n, work, 2 * n, true, o->dweight);
   if (o->dbias) sum_columns(ctx, units, n, work + n, 2 * n, true, o->dbias);
 }

@@ -100,8 +100,8 @@ attend_status attend_lens_rollout(attend_lens *l, attend_role role, int token, d
   size_t T = (size_t)r.s.rows;
   int L = r.s.layers;
   r.most = most_pairs > 0 ? most_pairs / ((double)r.s.keys * r.s.heads * L) : (double)T;
-  ATTEND_TRY(
-      take(l->ctx, T * (sizeof *r.to + sizeof *r.heavy + sizeof *r.rows), "rows to follow", &r.to));
+  ATTEND_TRY(ctx_alloc(l->ctx, T * (sizeof *r.to + sizeof *r.heavy + sizeof *r.rows),
+                       "rows to follow", &r.to));
   r.heavy = (heavy *)(r.to + T);
   r.rows = (int32_t *)(r.heavy + T);
   memset(shares, 0, (size_t)(L + 1) * T * sizeof *shares);
@@ -110,7 +110,7 @@ attend_status attend_lens_rollout(attend_lens *l, attend_role role, int token, d
   for (int i = L - 1; i >= 0 && !status; i--)
     status = through_layer(&r, i, shares + (size_t)(i + 1) * T, shares + (size_t)i * T, &left);
   if (passed) *passed = left;
-  give(l->ctx, r.to);
+  ctx_free(l->ctx, r.to);
   return status;
 }
 
@@ -163,7 +163,7 @@ attend_status attend_lens_reach(attend_lens *l, attend_role role, int token, uin
   int32_t *rows;
   ATTEND_TRY(check(l, role, token, &s));
   size_t T = (size_t)s.rows;
-  ATTEND_TRY(take(l->ctx, T * sizeof *rows, "rows to follow", &rows));
+  ATTEND_TRY(ctx_alloc(l->ctx, T * sizeof *rows, "rows to follow", &rows));
   memset(reached, 0, (size_t)(s.layers + 1) * T);
   reached[(size_t)s.layers * T + (size_t)token] = 1;
   reaching r = {.edges = edges, .most = most, .keys = s.keys};
@@ -174,6 +174,6 @@ attend_status attend_lens_reach(attend_lens *l, attend_role role, int token, uin
     status = reach_layer(l, role, &s, rows, reached + (size_t)(i + 1) * T, &r);
   }
   *n = r.n;
-  give(l->ctx, rows);
+  ctx_free(l->ctx, rows);
   return status;
 }

@@ -36,8 +36,8 @@ static attend_status read_shape(attend_lens *l, attend_role role, int real_keys)
                           .biased = d.bias.kind != ATTEND_NO_BIAS};
   r->length = r->shape.real_keys;
   if (!l->other) return ATTEND_OK;
-  return take_zeroed(l->ctx, (size_t)(r->shape.layers * d.heads) * sizeof *r->direct, "a lens",
-                     &r->direct);
+  return ctx_alloc_zeroed(l->ctx, (size_t)(r->shape.layers * d.heads) * sizeof *r->direct, "a lens",
+                          &r->direct);
 }
 
 attend_status attend_lens_create(const attend_model *model, const attend_trace *trace,
@@ -45,7 +45,7 @@ attend_status attend_lens_create(const attend_model *model, const attend_trace *
   attend_context *ctx = attend_model_context(model);
   attend_lens *l;
   *lens = NULL;
-  ATTEND_TRY(take_zeroed(ctx, sizeof *l, "a lens", &l));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *l, "a lens", &l));
   l->ctx = ctx;
   l->model = model;
   l->trace = trace;
@@ -66,13 +66,13 @@ void attend_lens_free(attend_lens *l) {
   for (int i = 0; i < ATTEND_ROLES; i++) {
     role_lens *r = &l->role[i];
     for (int j = 0; r->direct && j < r->shape.layers * r->shape.heads; j++)
-      give(l->ctx, r->direct[j]);
-    give(l->ctx, r->direct);
-    give(l->ctx, r->column);
+      ctx_free(l->ctx, r->direct[j]);
+    ctx_free(l->ctx, r->direct);
+    ctx_free(l->ctx, r->column);
     attend_plan_free(r->plan);
   }
-  give(l->ctx, l->lse);
-  give(l->ctx, l);
+  ctx_free(l->ctx, l->lse);
+  ctx_free(l->ctx, l);
 }
 
 void attend_lens_on_step(attend_lens *l, int (*step)(double done, void *user), void *user) {
@@ -154,7 +154,8 @@ static attend_status make_plan(attend_lens *l, attend_role role, int layer) {
   attend_plan_free(r->plan);
   r->plan = NULL;
   if (d.bias.kind == ATTEND_BUCKETS && !r->column)
-    ATTEND_TRY(take_zeroed(l->ctx, (size_t)d.bias.buckets * sizeof(float), "a lens", &r->column));
+    ATTEND_TRY(
+        ctx_alloc_zeroed(l->ctx, (size_t)d.bias.buckets * sizeof(float), "a lens", &r->column));
   d.bias.table = r->column;
   if (l->other) d.form = l->form;
   d.heads = d.kv_heads = 1;
@@ -180,10 +181,10 @@ static int key_head(const attend_lens *l, attend_head_id at) {
 
 static attend_status reserve_lse(attend_lens *l, int rows) {
   if (rows <= l->lse_capacity) return ATTEND_OK;
-  give(l->ctx, l->lse);
+  ctx_free(l->ctx, l->lse);
   l->lse = NULL;
   l->lse_capacity = 0;
-  ATTEND_TRY(take(l->ctx, (size_t)rows * sizeof *l->lse, "a lens", &l->lse));
+  ATTEND_TRY(ctx_alloc(l->ctx, (size_t)rows * sizeof *l->lse, "a lens", &l->lse));
   l->lse_capacity = rows;
   return ATTEND_OK;
 }
@@ -199,11 +200,11 @@ static attend_status run_direct(attend_lens *l, attend_head_id at, float **direc
   ATTEND_TRY(head_view(l, ATTEND_AT_QUERY, at, at.head, &q));
   ATTEND_TRY(head_view(l, ATTEND_AT_KEY, at, key_head(l, at), &k));
   ATTEND_TRY(head_view(l, ATTEND_AT_VALUE, at, key_head(l, at), &v));
-  ATTEND_TRY(take(l->ctx, rows * (wide + 1) * sizeof **direct, "a lens", direct));
+  ATTEND_TRY(ctx_alloc(l->ctx, rows * (wide + 1) * sizeof **direct, "a lens", direct));
   attend_status status =
       attend_forward(r->plan, q, k, v, attend_bhtd(*direct), *direct + rows * wide);
   if (status)
-    give(l->ctx, *direct);
+    ctx_free(l->ctx, *direct);
   else
     r->direct[at.layer * r->shape.heads + at.head] = *direct;
   return status;
@@ -292,11 +293,11 @@ attend_status attend_lens_block(attend_lens *l, attend_head_id at, int row, int 
   const attend_lens_shape *s = &l->role[at.role].shape;
   ATTEND_TRY(check_range(l, "rows", row, rows, s->rows));
   ATTEND_TRY(check_range(l, "keys", key, keys, s->keys));
-  ATTEND_TRY(take(l->ctx, (size_t)rows * sizeof *list, "rows", &list));
+  ATTEND_TRY(ctx_alloc(l->ctx, (size_t)rows * sizeof *list, "rows", &list));
   for (int i = 0; i < rows; i++) list[i] = row + i;
   band b = {at, list, rows, key, keys};
   attend_status status = lens_band(l, &b, weights);
-  give(l->ctx, list);
+  ctx_free(l->ctx, list);
   return status;
 }
 
@@ -309,8 +310,8 @@ attend_status attend_lens_stats(attend_lens *l, attend_head_id at, const attend_
   ATTEND_TRY(head_view(l, ATTEND_AT_QUERY, at, at.head, &q));
   ATTEND_TRY(head_view(l, ATTEND_AT_KEY, at, key_head(l, at), &k));
   if (!stats->top != !stats->top_weight)
-    ATTEND_TRY(take(l->ctx, (size_t)l->role[at.role].shape.rows * sizeof(int32_t),
-                    "the heaviest keys", &unasked));
+    ATTEND_TRY(ctx_alloc(l->ctx, (size_t)l->role[at.role].shape.rows * sizeof(int32_t),
+                         "the heaviest keys", &unasked));
   attend_observation look = {ATTEND_INIT(attend_observation),
                              .top = stats->top || stats->top_weight,
                              .top_index = stats->top ? stats->top : unasked,
@@ -318,7 +319,7 @@ attend_status attend_lens_stats(attend_lens *l, attend_head_id at, const attend_
                              .entropy = stats->entropy,
                              .mass = stats->mass};
   attend_status status = attend_observe(l->role[at.role].plan, q, k, l->lse, &look);
-  give(l->ctx, unasked);
+  ctx_free(l->ctx, unasked);
   return status;
 }
 
@@ -333,7 +334,7 @@ attend_status lens_rows(attend_lens *l, int row, int rows, int cells, int keys, 
   if (cells < 1) cells = 1;
   int each = allowed >= rows ? rows : (int)(allowed / cells);
   if (each < 1) each = 1;
-  ATTEND_TRY(take(l->ctx, (size_t)rows * sizeof **list, "rows", list));
+  ATTEND_TRY(ctx_alloc(l->ctx, (size_t)rows * sizeof **list, "rows", list));
   *n = 0;
   for (int i = 0; i < cells; i++) {
     int from = (int)cut(i, rows, cells), to = (int)cut(i + 1, rows, cells);
@@ -351,8 +352,8 @@ attend_status lens_each_row(attend_lens *l, attend_lens *other, attend_head_id a
   int keys = l->role[at.role].shape.keys, most = band_rows(keys);
   size_t wide = (size_t)keys, floats = (size_t)(n < most ? n : most) * wide;
   float *weights;
-  ATTEND_TRY(take(l->ctx, (other ? 2 : 1) * floats * sizeof *weights, "weights that are looked at",
-                  &weights));
+  ATTEND_TRY(ctx_alloc(l->ctx, (other ? 2 : 1) * floats * sizeof *weights,
+                       "weights that are looked at", &weights));
   float *others = other ? weights + floats : NULL;
   attend_status status = ATTEND_OK;
   for (int i = 0; i < n && !status; i += most) {
@@ -363,7 +364,7 @@ attend_status lens_each_row(attend_lens *l, attend_lens *other, attend_head_id a
       f(b.rows[j], weights + j * wide, others ? others + j * wide : NULL, with);
     if (!status && i + most < n) status = lens_step(l, (double)i / n);
   }
-  give(l->ctx, weights);
+  ctx_free(l->ctx, weights);
   return status;
 }
 

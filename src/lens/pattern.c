@@ -157,13 +157,14 @@ attend_status attend_lens_pattern(attend_lens *l, attend_head_id at,
   int32_t *rows = NULL;
   int n = 0;
   m.offset = s.keys;
-  ATTEND_TRY(take_zeroed(l->ctx, distances * (sizeof *m.at + sizeof *m.of), "distances", &m.at));
+  ATTEND_TRY(
+      ctx_alloc_zeroed(l->ctx, distances * (sizeof *m.at + sizeof *m.of), "distances", &m.at));
   m.of = (int *)(m.at + distances);
   attend_status status = lens_rows(l, 0, s.rows, 16, s.keys, o.most_pairs, &rows, &n);
   if (!status) status = lens_each_row(l, NULL, at, n, rows, measure_row, &m);
   if (!status) conclude(&m, p);
   p->rows_sampled = n;
-  give(l->ctx, rows);
-  give(l->ctx, m.at);
+  ctx_free(l->ctx, rows);
+  ctx_free(l->ctx, m.at);
   return status;
 }

@@ -125,18 +125,19 @@ attend_status attend_lens_pool(attend_lens *l, attend_head_id at, const attend_a
   if (other) ATTEND_TRY(lens_enter(other, at));
   ATTEND_TRY(check(&p));
   memset(cells, 0, (size_t)a->height * (size_t)a->width * sizeof *cells);
-  ATTEND_TRY(take_zeroed(l->ctx, (size_t)a->height * sizeof *p.looked, "cells", &p.looked));
+  ATTEND_TRY(ctx_alloc_zeroed(l->ctx, (size_t)a->height * sizeof *p.looked, "cells", &p.looked));
   attend_status status =
       lens_rows(l, a->row, a->rows, a->height, a->keys, a->most_pairs, &rows, &n);
   size_t most = (size_t)band_rows(a->keys) * (size_t)a->keys;
   if (!status)
-    status = take(l->ctx, (other ? 2 : 1) * most * sizeof *w, "weights that are looked at", &w);
+    status =
+        ctx_alloc(l->ctx, (other ? 2 : 1) * most * sizeof *w, "weights that are looked at", &w);
   if (!status) status = pool_all(&p, rows, n, w);
   if (!status) finish(&p);
   if (rows_sampled) *rows_sampled = n;
-  give(l->ctx, w);
-  give(l->ctx, rows);
-  give(l->ctx, p.looked);
+  ctx_free(l->ctx, w);
+  ctx_free(l->ctx, rows);
+  ctx_free(l->ctx, p.looked);
   return status;
 }
 
@@ -195,6 +196,6 @@ attend_status attend_lens_compare(attend_lens *l, attend_lens *other, attend_hea
   d->entropy = g.entropy / n;
   d->other_entropy = g.other_entropy / n;
   d->rows_sampled = n;
-  give(l->ctx, rows);
+  ctx_free(l->ctx, rows);
   return status;
 }

@@ -79,15 +79,16 @@ static attend_status open_shards(attend_checkpoint *c, const char *folder, const
   char path[LONGEST_PATH];
   if (attend_json_kind_of(map) != ATTEND_JSON_OBJECT || !attend_json_count(map))
     return fail(c->ctx, ATTEND_IO, "%s has no weight_map", index);
-  ATTEND_TRY(take(c->ctx, size_times(attend_json_count(map), sizeof *shard), "the shards", &shard));
+  ATTEND_TRY(
+      ctx_alloc(c->ctx, size_times(attend_json_count(map), sizeof *shard), "the shards", &shard));
   attend_status status = shard_names(c, index, map, shard, &count);
   if (!status)
-    status = take_zeroed(c->ctx, size_times(count, sizeof *c->file), "the shards", &c->file);
+    status = ctx_alloc_zeroed(c->ctx, size_times(count, sizeof *c->file), "the shards", &c->file);
   for (size_t i = 0; i < count && !status; i++) {
     snprintf(path, sizeof path, "%s/%s", folder, shard[i].name);
     status = add_file(c, path);
   }
-  give(c->ctx, shard);
+  ctx_free(c->ctx, shard);
   return status;
 }
 
@@ -112,7 +113,7 @@ static attend_status open_files(attend_checkpoint *c, const char *folder) {
   bool whole = file_beside(folder, "model.safetensors", path, sizeof path);
   bool sharded = !whole && file_beside(folder, "model.safetensors.index.json", path, sizeof path);
   if (!sharded && (whole || only_file(folder, path, sizeof path) == 1)) {
-    ATTEND_TRY(take_zeroed(c->ctx, sizeof *c->file, "a checkpoint", &c->file));
+    ATTEND_TRY(ctx_alloc_zeroed(c->ctx, sizeof *c->file, "a checkpoint", &c->file));
     return add_file(c, path);
   }
   if (!sharded)
@@ -143,7 +144,7 @@ static int by_file(const void *a, const void *b) {
 static attend_status list_tensors(attend_checkpoint *c) {
   size_t n = 0;
   for (int f = 0; f < c->files; f++) n += attend_tensor_file_count(c->file[f]);
-  ATTEND_TRY(take(c->ctx, size_times(n, sizeof *c->list), "a checkpoint", &c->list));
+  ATTEND_TRY(ctx_alloc(c->ctx, size_times(n, sizeof *c->list), "a checkpoint", &c->list));
   for (int f = 0; f < c->files; f++)
     for (size_t j = 0; j < attend_tensor_file_count(c->file[f]); j++)
       c->list[c->tensors++] = (named_tensor){attend_tensor_file_get(c->file[f], j), f, false};
@@ -267,8 +268,8 @@ static attend_status table_make(attend_context *ctx, const attend_config *config
                                 parameter_table *table) {
   size_t count = expand(NULL, config, lines);
   *table = (parameter_table){0};
-  ATTEND_TRY(take_zeroed(ctx, size_times(count, sizeof *table->entry), "the parameter table",
-                         &table->entry));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, size_times(count, sizeof *table->entry), "the parameter table",
+                              &table->entry));
   expand(table, config, lines);
   return ATTEND_OK;
 }
@@ -428,7 +429,7 @@ attend_status checkpoint_make(attend_context *ctx, const char *path, const famil
                               const void *user, attend_checkpoint **checkpoint) {
   attend_checkpoint *c;
   *checkpoint = NULL;
-  ATTEND_TRY(take_zeroed(ctx, sizeof *c, "a checkpoint", &c));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *c, "a checkpoint", &c));
   c->ctx = ctx;
   c->family = f;
   attend_status status = config_read_as(ctx, path, &c->family, &c->config);
@@ -466,12 +467,13 @@ attend_status attend_checkpoint_open(attend_context *ctx, const char *path,
 void attend_checkpoint_free(attend_checkpoint *c) {
   if (!c) return;
   for (int i = 0; i < c->files; i++) attend_tensor_file_free(c->file[i]);
-  give(c->ctx, c->file);
-  give(c->ctx, c->list);
-  for (size_t i = 0; c->drawn && i < c->table.count; i++) give(c->ctx, (void *)c->drawn[i].data);
-  give(c->ctx, c->drawn);
-  give(c->ctx, c->table.entry);
-  give(c->ctx, c);
+  ctx_free(c->ctx, c->file);
+  ctx_free(c->ctx, c->list);
+  for (size_t i = 0; c->drawn && i < c->table.count; i++)
+    ctx_free(c->ctx, (void *)c->drawn[i].data);
+  ctx_free(c->ctx, c->drawn);
+  ctx_free(c->ctx, c->table.entry);
+  ctx_free(c->ctx, c);
 }
 
 const attend_config *attend_checkpoint_config(const attend_checkpoint *c) { return &c->config; }

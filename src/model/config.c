@@ -293,7 +293,7 @@ attend_status config_read(attend_context *ctx, const char *path, attend_config *
 
 attend_status attend_config_read(attend_context *ctx, const char *path, attend_config **config) {
   *config = NULL;
-  ATTEND_TRY(take_zeroed(ctx, sizeof **config, "a configuration", config));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof **config, "a configuration", config));
   attend_status status = config_read(ctx, path, *config);
   (*config)->ctx = ctx;
   if (!status) return ATTEND_OK;
@@ -303,7 +303,7 @@ attend_status attend_config_read(attend_context *ctx, const char *path, attend_c
 }
 
 void attend_config_free(attend_config *config) {
-  if (config) give(config->ctx, config);
+  if (config) ctx_free(config->ctx, config);
 }
 
 /* ---- access ---------------------------------------------------------------------- */

@@ -14,7 +14,7 @@
 static const char what[] = "what may be copied";
 
 #define TAKE(list, place, field, count) \
-  ATTEND_TRY(own(r->ctx, list, place, size_times(count, sizeof *c->field), what, &c->field))
+  ATTEND_TRY(blocks_add(r->ctx, list, place, size_times(count, sizeof *c->field), what, &c->field))
 
 attend_status copy_make(attend_session *r) {
   copying *c = &r->copy;
@@ -246,7 +246,7 @@ attend_status copy_save(attend_session *r, const char *path) {
   const copying *c = &r->copy;
   const size_t n = (size_t)c->length[0], width = copy_width(r);
   float *keys;
-  ATTEND_TRY(take(r->ctx, SIZE_PRODUCT(n + 1, width, sizeof *keys), "words", &keys));
+  ATTEND_TRY(ctx_alloc(r->ctx, SIZE_PRODUCT(n + 1, width, sizeof *keys), "words", &keys));
   float *before = keys + n * width;
   r->ctx->device->read(r->ctx, keys, c->keys, n * width * sizeof *keys);
   r->ctx->device->read(r->ctx, before, c->before, width * sizeof *keys);
@@ -256,7 +256,7 @@ attend_status copy_save(attend_session *r, const char *path) {
       tensor_of("before", ATTEND_STORED_F32, (int64_t)width, 0, before),
       tensor_of("often", ATTEND_STORED_F32, (int64_t)n, 0, c->often)};
   attend_status status = attend_tensor_file_write(r->ctx, path, c->by_words ? 4 : 3, list);
-  give(r->ctx, keys);
+  ctx_free(r->ctx, keys);
   return status;
 }
 

@@ -20,9 +20,9 @@
 /* ---- the list -------------------------------------------------------------------- */
 
 void hooks_free(const attend_context *ctx, hooks *h) {
-  give(ctx, h->list);
-  give(ctx, h->layers);
-  give(ctx, h->stage);
+  ctx_free(ctx, h->list);
+  ctx_free(ctx, h->layers);
+  ctx_free(ctx, h->stage);
   *h = (hooks){0};
 }
 
@@ -48,7 +48,7 @@ static attend_status read_hooks(attend_context *ctx, hooks *x, const attend_hook
     x->points |= own->points;
     if (own->edit) x->edits |= own->points;
   }
-  ATTEND_TRY(take(ctx, size_times(layers, sizeof *x->layers), "hooks", &x->layers));
+  ATTEND_TRY(ctx_alloc(ctx, size_times(layers, sizeof *x->layers), "hooks", &x->layers));
   int *to = x->layers;
   for (int i = 0; i < x->n; i++) {
     attend_hook *own = &x->list[i];
@@ -62,7 +62,7 @@ static attend_status read_hooks(attend_context *ctx, hooks *x, const attend_hook
 attend_status hooks_set(attend_context *ctx, hooks *h, int n, const attend_hook *list) {
   hooks x = {.n = n};
   ATTEND_CHECK(ctx, n >= 0 && (list || !n), "%d hooks in a list that is NULL", n);
-  ATTEND_TRY(take(ctx, size_times((size_t)n, sizeof *x.list), "hooks", &x.list));
+  ATTEND_TRY(ctx_alloc(ctx, size_times((size_t)n, sizeof *x.list), "hooks", &x.list));
   attend_status status = read_hooks(ctx, &x, list);
   if (status) {
     hooks_free(ctx, &x);
@@ -114,10 +114,10 @@ static attend_status bring(const pass *p, const attend_hooked *at, bool on_host,
   *data = (float *)at->view.data;
   if (on_host) return ATTEND_OK;
   if (bytes > h->stage_bytes) {
-    give(p->ctx, h->stage);
+    ctx_free(p->ctx, h->stage);
     h->stage = NULL;
     h->stage_bytes = 0;
-    ATTEND_TRY(take(p->ctx, bytes, "a tensor that is hooked", &h->stage));
+    ATTEND_TRY(ctx_alloc(p->ctx, bytes, "a tensor that is hooked", &h->stage));
     h->stage_bytes = bytes;
   }
   p->ctx->device->read(p->ctx, h->stage, at->view.data, bytes);
@@ -332,10 +332,10 @@ static void pattern_free(pattern *x) {
 }
 
 static attend_status take_weights(pattern *x, float **weights) {
-  return own(x->p->ctx, &x->memory, ON_DEVICE,
-             SIZE_PRODUCT((size_t)x->d->batch, (size_t)x->d->heads, (size_t)x->p->n,
-                          (size_t)x->keys, sizeof **weights),
-             "attention that is hooked", weights);
+  return blocks_add(x->p->ctx, &x->memory, ON_DEVICE,
+                    SIZE_PRODUCT((size_t)x->d->batch, (size_t)x->d->heads, (size_t)x->p->n,
+                                 (size_t)x->keys, sizeof **weights),
+                    "attention that is hooked", weights);
 }
 
 /* Must be freed, whatever the status. */
@@ -349,8 +349,8 @@ static attend_status pattern_make(pattern *x, const layer_attention *m, const at
   if (m->state) x->keys = 0;
   for (int b = 0; m->state && b < p->session->batch; b++)
     x->keys = (int)max64(x->keys, attend_state_length(m->state, b));
-  ATTEND_TRY(own(p->ctx, &x->memory, ON_HOST, size_times((size_t)p->n, sizeof *rows),
-                 "attention that is hooked", &rows));
+  ATTEND_TRY(blocks_add(p->ctx, &x->memory, ON_HOST, size_times((size_t)p->n, sizeof *rows),
+                        "attention that is hooked", &rows));
   for (int i = 0; i < p->n; i++) rows[i] = i;
   ATTEND_TRY(take_weights(x, &x->weights));
   attend_observation all = {ATTEND_INIT(attend_observation), .rows = rows, .n_rows = p->n,
@@ -372,9 +372,9 @@ static attend_status pattern_values(pattern *x, attend_view v) {
   float *copies;
   x->values = v;
   if (!s) return ATTEND_OK;
-  ATTEND_TRY(own(p->ctx, &x->memory, ON_DEVICE,
-                 SIZE_PRODUCT((size_t)p->count, stride, sizeof *copies), "values that are hooked",
-                 &copies));
+  ATTEND_TRY(blocks_add(p->ctx, &x->memory, ON_DEVICE,
+                        SIZE_PRODUCT((size_t)p->count, stride, sizeof *copies),
+                        "values that are hooked", &copies));
   for (int b = 0; b < p->count; b++)
     s->kind->values(s, b, attend_state_length(s, b), copies + (size_t)b * stride);
   x->values = (attend_view){copies, {(ptrdiff_t)stride, x->d->dim_v, (ptrdiff_t)width, 1}};
@@ -430,14 +430,14 @@ static attend_status hook_entropy(const pass *p, const layer_attention *m,
   layer_attention by;
   if (!hooked_at(p, m, ATTEND_AT_ENTROPY)) return ATTEND_OK;
   ATTEND_TRY(observed(p, m, &by));
-  ATTEND_TRY(device_take(
+  ATTEND_TRY(device_alloc(
       p->ctx, SIZE_PRODUCT((size_t)d->batch, (size_t)d->heads, (size_t)p->n, sizeof *entropy),
       "entropy that is hooked", &entropy));
   attend_observation what = {ATTEND_INIT(attend_observation), .entropy = entropy};
   attend_hooked at = row_place(p, m, ATTEND_AT_ENTROPY, entropy);
   attend_status status = observe_rows(p, &by, t, lse, &what);
   if (!status) status = hook_at(p, &at, HOOK_FORWARD);
-  device_give(p->ctx, entropy);
+  device_free(p->ctx, entropy);
   return status;
 }
 
@@ -450,7 +450,7 @@ static attend_status hook_denominator(const pass *p, const layer_attention *m, a
   float *edited;
   if (!(which & hooks_asked(p, &at) & HOOK_EDITS)) return hook_at(p, &at, which);
   ATTEND_TRY(
-      device_take(p->ctx, (size_t)all * sizeof *edited, "denominators that are hooked", &edited));
+      device_alloc(p->ctx, (size_t)all * sizeof *edited, "denominators that are hooked", &edited));
   OP(p->ctx, gather, .rows = 1, .width = all, .factor = 1, .x = lse, .ldx = all, .y = edited,
      .ldy = all);
   at.view.data = edited;
@@ -459,7 +459,7 @@ static attend_status hook_denominator(const pass *p, const layer_attention *m, a
     OP(p->ctx, divide, .batch = p->count, .heads = d->heads, .n = p->n, .width = d->dim_v,
        .before = lse, .after = edited, .o = heads);
   stream_wait(&p->ctx->stream);
-  device_give(p->ctx, edited);
+  device_free(p->ctx, edited);
   return status;
 }
 

@@ -104,8 +104,8 @@ static bool is_drawn(const attend_checkpoint *c, const parameter *p) {
 
 static attend_status draw_all(attend_checkpoint *c, const void *user) {
   const drawing *how = user;
-  ATTEND_TRY(take_zeroed(c->ctx, size_times(c->table.count, sizeof *c->drawn), "untrained weights",
-                         &c->drawn));
+  ATTEND_TRY(ctx_alloc_zeroed(c->ctx, size_times(c->table.count, sizeof *c->drawn),
+                              "untrained weights", &c->drawn));
   for (size_t i = 0; i < c->table.count; i++) {
     parameter *p = &c->table.entry[i];
     parameter_name(p, c->family->prefix, p->name);
@@ -116,7 +116,7 @@ static attend_status draw_all(attend_checkpoint *c, const void *user) {
     attend_tensor *t = &c->drawn[i];
     float *floats;
     if (!p->tensor) continue;
-    ATTEND_TRY(take(c->ctx, t->bytes, "untrained weights", &floats));
+    ATTEND_TRY(ctx_alloc(c->ctx, t->bytes, "untrained weights", &floats));
     t->data = floats;
     c->bytes += t->bytes;
     if (slot_infos[p->slot].kind != A_NORM)

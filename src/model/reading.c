@@ -89,7 +89,7 @@ static attend_status make_sums(attend_reading *x, int rows) {
 static attend_status list_files(attend_reading *x) {
   const int all = x->layers + x->model->config.decoder.layers;
   x->files = all + 1;
-  ATTEND_TRY(take_zeroed(x->ctx, (size_t)x->files * sizeof *x->kept, "a reading", &x->kept));
+  ATTEND_TRY(ctx_alloc_zeroed(x->ctx, (size_t)x->files * sizeof *x->kept, "a reading", &x->kept));
   for (int i = 0; i < x->layers; i++) x->kept[i] = (kept_file){SUMS, i, .state = &x->sums[i]};
   for (int i = x->layers; i < all; i++)
     x->kept[i] = (kept_file){CROSSED, i - x->layers, .state = &x->session->cross[i - x->layers]};
@@ -107,7 +107,7 @@ attend_status attend_reading_create(attend_model *model, const attend_reading_op
   attend_session_options o = {ATTEND_INIT(attend_session_options), .batch = 1,
                               .rows = how.rows ? how.rows : ROWS, .threads = how.threads};
   ATTEND_CHECK(model->ctx, o.rows > 0, "chunks of %d rows: choose 1 or more", o.rows);
-  ATTEND_TRY(take_zeroed(model->ctx, sizeof *x, "a reading", &x));
+  ATTEND_TRY(ctx_alloc_zeroed(model->ctx, sizeof *x, "a reading", &x));
   x->model = model;
   x->layers = model->config.encoder.layers;
   attend_status status = attend_session_create(model, &o, &x->session);
@@ -125,9 +125,9 @@ void attend_reading_free(attend_reading *x) {
   if (!x) return;
   attend_context *ctx = x->model->ctx;
   states_free(ctx, x->layers, x->sums);
-  give(ctx, x->kept);
+  ctx_free(ctx, x->kept);
   attend_session_free(x->session);
-  give(ctx, x);
+  ctx_free(ctx, x);
 }
 
 const char *attend_reading_message(const attend_reading *x) {

@@ -22,14 +22,14 @@ static const attend_stack *decoder_of(const attend_session *r) { return &r->mode
 
 attend_status states_make(attend_context *ctx, attend_plan *plan, int layers, const char *what,
                           attend_state ***states) {
-  ATTEND_TRY(take_zeroed(ctx, size_times((size_t)layers, sizeof **states), what, states));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, size_times((size_t)layers, sizeof **states), what, states));
   for (int i = 0; plan && i < layers; i++) ATTEND_TRY(attend_state_create(plan, &(*states)[i]));
   return ATTEND_OK;
 }
 
 void states_free(const attend_context *ctx, int layers, attend_state **states) {
   for (int i = 0; states && i < layers; i++) attend_state_free(states[i]);
-  give(ctx, states);
+  ctx_free(ctx, states);
 }
 
 static attend_status plan_states(attend_session *r, attend_desc *d, attend_plan **plan) {
@@ -109,9 +109,9 @@ attend_status session_reserve(attend_session *r, size_t rows) {
   blocks_free(r->ctx, &r->buffers);
   r->capacity = 0;
   r->p.n = 0;
-#define TAKE(place, width) \
-  ATTEND_TRY(              \
-      own(r->ctx, &r->buffers, ON_DEVICE, SIZE_PRODUCT(rows, width, sizeof *place), what, &place))
+#define TAKE(place, width)                                                                        \
+  ATTEND_TRY(blocks_add(r->ctx, &r->buffers, ON_DEVICE, SIZE_PRODUCT(rows, width, sizeof *place), \
+                        what, &place))
   TAKE(r->x, w.x);
   TAKE(r->y, w.x);
   TAKE(r->p.h, w.x);
@@ -122,11 +122,11 @@ attend_status session_reserve(attend_session *r, size_t rows) {
   TAKE(r->types, 1);
   TAKE(r->p.position, 1);
 #undef TAKE
-  ATTEND_TRY(
-      own(r->ctx, &r->buffers, ON_HOST, size_times(rows, sizeof *r->position), what, &r->position));
+  ATTEND_TRY(blocks_add(r->ctx, &r->buffers, ON_HOST, size_times(rows, sizeof *r->position), what,
+                        &r->position));
   if (!r->ctx->device->host)
-    ATTEND_TRY(own(r->ctx, &r->buffers, ON_HOST, SIZE_PRODUCT(rows, w.x, sizeof *r->hidden), what,
-                   &r->hidden));
+    ATTEND_TRY(blocks_add(r->ctx, &r->buffers, ON_HOST, SIZE_PRODUCT(rows, w.x, sizeof *r->hidden),
+                          what, &r->hidden));
   r->at.act = r->at.up;
   r->at.cross_q = r->at.qkv;
   r->at.attended = r->at.cross_attended = r->at.cross_heads = r->at.heads;
@@ -139,7 +139,8 @@ static attend_status make_session(attend_session *r) {
   size_t b = (size_t)r->batch, rows = (size_t)r->head_limit;
   const size_t width = widths_of(r).x;
 #define TAKE(place, field, count) \
-  ATTEND_TRY(own(r->ctx, &r->memory, place, size_times(count, sizeof *r->field), what, &r->field))
+  ATTEND_TRY(                     \
+      blocks_add(r->ctx, &r->memory, place, size_times(count, sizeof *r->field), what, &r->field))
   TAKE(ON_HOST, lengths, b);
   TAKE(ON_HOST, piece, b);
   TAKE(ON_HOST, before, b);
@@ -169,7 +170,7 @@ attend_status session_create(attend_context *ctx, attend_model *model,
                "a session of %d sequences, %d rows at once: choose fewer, so "
                "that their product stays below 2^31",
                o.batch, o.rows);
-  ATTEND_TRY(take_zeroed(ctx, sizeof *r, "a session", &r));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *r, "a session", &r));
   r->ctx = &r->own;
   r->model = model;
   r->batch = o.batch ? o.batch : 1;
@@ -203,8 +204,8 @@ void attend_session_free(attend_session *r) {
   blocks_free(r->ctx, &r->copy.memory);
   blocks_free(r->ctx, &r->buffers);
   blocks_free(r->ctx, &r->memory);
-  device_give(r->ctx, r->lse);
-  give(parent, r);
+  device_free(r->ctx, r->lse);
+  ctx_free(parent, r);
 }
 
 const char *attend_session_message(const attend_session *r) { return r->own.message; }
@@ -260,13 +261,13 @@ attend_status session_layers(attend_session *r, int layers) {
 static attend_status reserve_for_hooks(attend_session *r) {
   const attend_config *c = &r->model->config;
   const int heads = c->encoder.heads > c->decoder.heads ? c->encoder.heads : c->decoder.heads;
-  device_give(r->ctx, r->lse);
+  device_free(r->ctx, r->lse);
   r->lse = NULL;
   r->p.hooks = r->hooks.n ? &r->hooks : NULL;
   if (!r->p.hooks) return ATTEND_OK;
-  return device_take(r->ctx,
-                     SIZE_PRODUCT((size_t)r->batch, (size_t)heads, (size_t)r->p.n, sizeof *r->lse),
-                     "attention that is hooked", &r->lse);
+  return device_alloc(r->ctx,
+                      SIZE_PRODUCT((size_t)r->batch, (size_t)heads, (size_t)r->p.n, sizeof *r->lse),
+                      "attention that is hooked", &r->lse);
 }
 
 /* The threads are entered once for all layers. */

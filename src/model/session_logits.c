@@ -67,9 +67,9 @@ static attend_status logits_of(attend_session *r, int n, head_source s, float *l
                "encoder's of %d: extend the decoder",
                inputs, width_of(r));
   if (!r->ctx->device->host && !r->device_logits)
-    ATTEND_TRY(own(r->ctx, &r->memory, ON_DEVICE,
-                   SIZE_PRODUCT((size_t)r->head_limit, (size_t)c->vocab, sizeof *logits), "logits",
-                   &r->device_logits));
+    ATTEND_TRY(blocks_add(r->ctx, &r->memory, ON_DEVICE,
+                          SIZE_PRODUCT((size_t)r->head_limit, (size_t)c->vocab, sizeof *logits),
+                          "logits", &r->device_logits));
   for (int start = 0; start < n; start += r->head_limit) {
     int rows = (int)min64(r->head_limit, n - start);
     read_rows(r, &s, start, rows);

@@ -56,7 +56,7 @@ attend_status model_each(attend_model *m, field_visit visit, void *user) {
 
 attend_status model_keep(attend_model *m, size_t bytes, void *block) {
   m->bytes += bytes;
-  return own(m->ctx, &m->kept, ON_DEVICE, bytes, "weights", block);
+  return blocks_add(m->ctx, &m->kept, ON_DEVICE, bytes, "weights", block);
 }
 
 static attend_status open_side(attend_model *m, attend_parts of, const attend_stack *shape,
@@ -66,8 +66,8 @@ static attend_status open_side(attend_model *m, attend_parts of, const attend_st
   s->shape = shape;
   s->encoder = of == ATTEND_ENCODER;
   s->groups = c->layer_groups ? c->layer_groups : shape->layers;
-  return own(m->ctx, &m->kept, ON_HOST, size_times((size_t)s->groups, sizeof *s->layers),
-             "the layers", &s->layers);
+  return blocks_add(m->ctx, &m->kept, ON_HOST, size_times((size_t)s->groups, sizeof *s->layers),
+                    "the layers", &s->layers);
 }
 
 static attend_status open_rotation(attend_model *m, const attend_rope *rope, rotation *r) {
@@ -77,13 +77,13 @@ static attend_status open_rotation(attend_model *m, const attend_rope *rope, rot
   int rotary = c->rotary ? c->rotary : dim;
   size_t bytes = (size_t)(rotary / 2 + 1) * sizeof(double);
   double *host;
-  ATTEND_TRY(take_zeroed(m->ctx, bytes, "frequencies", &host));
+  ATTEND_TRY(ctx_alloc_zeroed(m->ctx, bytes, "frequencies", &host));
   attend_status status = model_keep(m, bytes, &r->frequency);
   if (!status) {
     attend_rope_frequencies(rope, rotary, host, &r->stretch);
     m->ctx->device->write(m->ctx, r->frequency, host, bytes);
   }
-  give(m->ctx, host);
+  ctx_free(m->ctx, host);
   return status;
 }
 
@@ -141,10 +141,10 @@ static attend_status read_floats(attend_model *m, const parameter *p, const floa
   const size_t bytes = float_bytes(p->tensor);
   float *host;
   ATTEND_TRY(model_keep(m, bytes, floats));
-  ATTEND_TRY(take(m->ctx, bytes, "weights", &host));
+  ATTEND_TRY(ctx_alloc(m->ctx, bytes, "weights", &host));
   to_floats(p->tensor, host);
   m->ctx->device->write(m->ctx, (void *)*floats, host, bytes);
-  give(m->ctx, host);
+  ctx_free(m->ctx, host);
   return ATTEND_OK;
 }
 
@@ -179,7 +179,7 @@ static attend_status host_table(attend_model *m, stack *s) {
   const attend_table *t = &s->relative.t;
   if (!t->data) return ATTEND_OK;
   size_t bytes = (size_t)t->entries * (size_t)s->shape->heads * sizeof(float);
-  ATTEND_TRY(own(m->ctx, &m->kept, ON_HOST, bytes, "weights", &s->relative_host));
+  ATTEND_TRY(blocks_add(m->ctx, &m->kept, ON_HOST, bytes, "weights", &s->relative_host));
   m->ctx->device->read(m->ctx, (void *)s->relative_host, t->data, bytes);
   return ATTEND_OK;
 }
@@ -198,7 +198,8 @@ static attend_status align(attend_model *m, parts *x, const attend_tensor *t,
                            attend_linear_part *part) {
   void *copy;
   if ((uintptr_t)part->weight % attend_dtype_size(part->dtype) == 0) return ATTEND_OK;
-  ATTEND_TRY(own(m->ctx, &x->copies, ON_HOST, t->bytes, "a tensor that is not aligned", &copy));
+  ATTEND_TRY(
+      blocks_add(m->ctx, &x->copies, ON_HOST, t->bytes, "a tensor that is not aligned", &copy));
   part->weight = memcpy(copy, t->data, t->bytes);
   return ATTEND_OK;
 }
@@ -219,7 +220,8 @@ static attend_status add_part(attend_model *m, parts *x, enum slot slot, const p
   part->input_stride = p->transposed ? (ptrdiff_t)p->shape[0] : 1;
   ATTEND_TRY(align(m, x, p->tensor, part));
   if (!bias) return ATTEND_OK;
-  ATTEND_TRY(own(m->ctx, &x->copies, ON_HOST, float_bytes(bias->tensor), "a bias", &part->bias));
+  ATTEND_TRY(
+      blocks_add(m->ctx, &x->copies, ON_HOST, float_bytes(bias->tensor), "a bias", &part->bias));
   to_floats(bias->tensor, (float *)part->bias);
   return ATTEND_OK;
 }
@@ -327,7 +329,7 @@ attend_status attend_model_create(attend_checkpoint *checkpoint,
   attend_model *m;
   *model = NULL;
   ATTEND_TRY(OPTIONS_READ(checkpoint->ctx, attend_model_options, options, &o));
-  ATTEND_TRY(take_zeroed(checkpoint->ctx, sizeof *m, "a model", &m));
+  ATTEND_TRY(ctx_alloc_zeroed(checkpoint->ctx, sizeof *m, "a model", &m));
   m->ctx = checkpoint->ctx;
   m->files = checkpoint;
   m->config = checkpoint->config;
@@ -347,7 +349,7 @@ attend_status attend_model_with_roles(const attend_model *model, const attend_fo
   attend_form forms[ATTEND_ROLES];
   *other = NULL;
   ATTEND_TRY(attend_config_forms(model->ctx, &model->config, form, roles, forms));
-  ATTEND_TRY(take(model->ctx, sizeof **other, "a model", other));
+  ATTEND_TRY(ctx_alloc(model->ctx, sizeof **other, "a model", other));
   **other = *model;
   (*other)->form = *form;
   memcpy((*other)->forms, forms, sizeof forms);
@@ -364,7 +366,7 @@ void attend_model_free(attend_model *m) {
   if (!m) return;
   if (!m->borrowed) model_close(m);
   if (!m->borrowed && m->owns_files) attend_checkpoint_free(m->files);
-  give(m->ctx, m);
+  ctx_free(m->ctx, m);
 }
 
 attend_context *attend_model_context(const attend_model *m) { return m->ctx; }

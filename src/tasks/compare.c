@@ -315,8 +315,8 @@ static int stop_generating(void *user) {
 static attend_status copy_decoder_ids(attend_comparison *c, const attend_continuation *out) {
   int most = c->config->positions; /* the last token is not read again */
   c->n_decoder = most && out->count >= most ? most : out->count + 1;
-  ATTEND_TRY(own(c->ctx, &c->work, ON_HOST, (size_t)c->n_decoder * sizeof *c->decoder_ids,
-                 "a model's output", &c->decoder_ids));
+  ATTEND_TRY(blocks_add(c->ctx, &c->work, ON_HOST, (size_t)c->n_decoder * sizeof *c->decoder_ids,
+                        "a model's output", &c->decoder_ids));
   c->decoder_ids[0] = c->config->decoder_start;
   memcpy(c->decoder_ids + 1, out->ids, (size_t)(c->n_decoder - 1) * sizeof *out->ids);
   return ATTEND_OK;
@@ -362,24 +362,24 @@ static attend_status take_work(attend_comparison *c) {
               {&c->o, pairs * SIZE_PRODUCT(H, n, (size_t)s->dim_v)},
               {&c->lse, pairs * H * n}};
   for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-    ATTEND_TRY(own(c->ctx, &c->work, ON_HOST, size_times(list[i].count, sizeof(float)),
-                   "comparing forms of attention", list[i].block));
+    ATTEND_TRY(blocks_add(c->ctx, &c->work, ON_HOST, size_times(list[i].count, sizeof(float)),
+                          "comparing forms of attention", list[i].block));
   for (size_t i = 0; i < rows; i++) c->rows[i] = (int32_t)i;
   return ATTEND_OK;
 }
 
 static attend_status parse_forms(attend_comparison *c, const char *const *forms) {
   size_t count = (size_t)c->count;
-  ATTEND_TRY(
-      own(c->ctx, &c->kept, ON_HOST, count * sizeof *c->forms, "forms of attention", &c->forms));
-  ATTEND_TRY(own(c->ctx, &c->kept, ON_HOST, count * sizeof *c->results, "forms of attention",
-                 &c->results));
-  ATTEND_TRY(own(c->ctx, &c->kept, ON_HOST, 2 * count * (size_t)cells(c) * sizeof *c->heads,
-                 "differences of heads", &c->heads));
+  ATTEND_TRY(blocks_add(c->ctx, &c->kept, ON_HOST, count * sizeof *c->forms, "forms of attention",
+                        &c->forms));
+  ATTEND_TRY(blocks_add(c->ctx, &c->kept, ON_HOST, count * sizeof *c->results, "forms of attention",
+                        &c->results));
+  ATTEND_TRY(blocks_add(c->ctx, &c->kept, ON_HOST, 2 * count * (size_t)cells(c) * sizeof *c->heads,
+                        "differences of heads", &c->heads));
   for (int i = 0; i < c->count; i++) {
     size_t bytes = strlen(forms[i]) + 1;
     char *name;
-    ATTEND_TRY(own(c->ctx, &c->kept, ON_HOST, bytes, "a form's name", &name));
+    ATTEND_TRY(blocks_add(c->ctx, &c->kept, ON_HOST, bytes, "a form's name", &name));
     memcpy(name, forms[i], bytes);
     c->results[i].form = name;
     ATTEND_TRY(attend_form_parse(c->ctx, name, &c->forms[i]));
@@ -415,7 +415,7 @@ attend_status attend_comparison_create(attend_model *model, int n, const int32_t
   ATTEND_CHECK(ctx, count >= 0 && o.repeat >= 0,
                "%d forms, repeated %d times: neither may be negative", count, o.repeat);
   if (!o.repeat) o.repeat = REPEAT;
-  ATTEND_TRY(take_zeroed(ctx, sizeof *c, "a comparison", &c));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *c, "a comparison", &c));
   c->ctx = ctx;
   c->model = model;
   c->config = attend_model_config(model);
@@ -439,7 +439,7 @@ void attend_comparison_free(attend_comparison *c) {
   if (!c) return;
   attend_context *ctx = c->ctx;
   blocks_free(ctx, &c->kept);
-  give(ctx, c);
+  ctx_free(ctx, c);
 }
 
 const attend_form_result *attend_comparison_get(const attend_comparison *c, int i) {

@@ -22,9 +22,9 @@ struct attend_runs {
   blocks kept; /* all memory of the facts */
 };
 
-#define TAKE(runs, pointer, n)                                                             \
-  ATTEND_TRY(own((runs)->ctx, &(runs)->kept, ON_HOST, size_times((n), sizeof **(pointer)), \
-                 "facts of a training run", pointer))
+#define TAKE(runs, pointer, n)                                                                    \
+  ATTEND_TRY(blocks_add((runs)->ctx, &(runs)->kept, ON_HOST, size_times((n), sizeof **(pointer)), \
+                        "facts of a training run", pointer))
 
 static attend_run_number alone(double x) { return (attend_run_number){x, x, x}; }
 
@@ -307,11 +307,12 @@ attend_status attend_runs_read(attend_context *ctx, int count, const char *const
   *runs = NULL;
   ATTEND_TRY(OPTIONS_READ(ctx, attend_runs_options, options, &o));
   ATTEND_CHECK(ctx, count > 0, "%d training runs: name at least one folder", count);
-  ATTEND_TRY(take_zeroed(ctx, sizeof *r, "training runs", &r));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *r, "training runs", &r));
   r->ctx = ctx;
   r->count = count;
-  attend_status status = own(ctx, &r->kept, ON_HOST, size_times((size_t)count, sizeof *r->facts),
-                             "training runs", &r->facts);
+  attend_status status =
+      blocks_add(ctx, &r->kept, ON_HOST, size_times((size_t)count, sizeof *r->facts),
+                 "training runs", &r->facts);
   if (!status) status = read_all(r, folders, &o);
   if (status)
     attend_runs_free(r);
@@ -324,7 +325,7 @@ void attend_runs_free(attend_runs *r) {
   if (!r) return;
   attend_context *ctx = r->ctx;
   blocks_free(ctx, &r->kept);
-  give(ctx, r);
+  ctx_free(ctx, r);
 }
 
 const attend_run_facts *attend_runs_get(const attend_runs *r, int i) {

@@ -77,8 +77,8 @@ static int longest_first(const void *a, const void *b) {
 }
 
 static attend_status encode_all(embedding *b, const char *const *texts, const size_t *lengths) {
-  ATTEND_TRY(take(&b->e->own, size_times((size_t)b->count, sizeof *b->texts), "the texts of a call",
-                  &b->texts));
+  ATTEND_TRY(ctx_alloc(&b->e->own, size_times((size_t)b->count, sizeof *b->texts),
+                       "the texts of a call", &b->texts));
   for (int i = 0; i < b->count; i++) {
     size_t length = lengths ? lengths[i] : texts[i] ? strlen(texts[i]) : 0;
     ATTEND_TRY(encode_text(b, i, texts[i], length));
@@ -220,9 +220,9 @@ attend_status embed_texts(attend_embedder *e, int count, const char *const *text
   for (int i = 0; tokens && i < count; i++) tokens[i] = -1;
   attend_status status = encode_all(&b, texts, lengths);
   if (!status) status = embed_all(&b);
-  give(&e->own, b.padded);
-  give(&e->own, b.ids);
-  give(&e->own, b.texts);
+  ctx_free(&e->own, b.padded);
+  ctx_free(&e->own, b.ids);
+  ctx_free(&e->own, b.texts);
   return status;
 }
 
@@ -277,7 +277,7 @@ attend_status attend_embedder_create(attend_model *model, const attend_tokenizer
   attend_embedder *e;
   if (embedder) *embedder = NULL;
   if (!model || !embedder) return ATTEND_INVALID; /* no context, no result */
-  ATTEND_TRY(take_zeroed(model->ctx, sizeof *e, "an embedder", &e));
+  ATTEND_TRY(ctx_alloc_zeroed(model->ctx, sizeof *e, "an embedder", &e));
   e->model = model;
   e->tokenizer = tokenizer;
   attend_status status = context_child(model->ctx, 0, &e->own);
@@ -294,7 +294,7 @@ void attend_embedder_free(attend_embedder *e) {
   if (!e) return;
   attend_session_free(e->session);
   attend_encoding_free(e->encoding);
-  give(e->model->ctx, e);
+  ctx_free(e->model->ctx, e);
 }
 
 const char *attend_embedder_message(const attend_embedder *e) {

@@ -196,11 +196,12 @@ static attend_status make_scorer(scorer *s) {
   int around = e->front + e->back + 1; /* a part has one token at least */
   size_t most = (size_t)max64(max64(e->o.context, around), PIECE);
   attend_session_options o = {ATTEND_INIT(attend_session_options), .batch = e->o.batch};
-  ATTEND_TRY(take(ctx, SIZE_PRODUCT(batch, most, sizeof *s->ids), "the ids of a batch", &s->ids));
-  ATTEND_TRY(take(ctx, batch * sizeof *s->lengths, "the lengths of a batch", &s->lengths));
-  ATTEND_TRY(take(ctx, batch * sizeof *s->windows, "the windows of a batch", &s->windows));
   ATTEND_TRY(
-      take(ctx, SIZE_PRODUCT(ROWS, (size_t)s->vocab, sizeof *s->logits), "logits", &s->logits));
+      ctx_alloc(ctx, SIZE_PRODUCT(batch, most, sizeof *s->ids), "the ids of a batch", &s->ids));
+  ATTEND_TRY(ctx_alloc(ctx, batch * sizeof *s->lengths, "the lengths of a batch", &s->lengths));
+  ATTEND_TRY(ctx_alloc(ctx, batch * sizeof *s->windows, "the windows of a batch", &s->windows));
+  ATTEND_TRY(ctx_alloc(ctx, SIZE_PRODUCT(ROWS, (size_t)s->vocab, sizeof *s->logits), "logits",
+                       &s->logits));
   return session_create(ctx, e->model, &o, &s->session);
 }
 
@@ -210,19 +211,19 @@ attend_status attend_evaluation_run(attend_evaluation *e) {
   attend_status status = make_scorer(&s);
   if (!status) status = e->masked ? score_masked(&s) : score_causal(&s);
   attend_session_free(s.session);
-  give(&e->own, s.logits);
-  give(&e->own, s.windows);
-  give(&e->own, s.lengths);
-  give(&e->own, s.ids);
+  ctx_free(&e->own, s.logits);
+  ctx_free(&e->own, s.windows);
+  ctx_free(&e->own, s.lengths);
+  ctx_free(&e->own, s.ids);
   return status;
 }
 
 /* ---- texts -------------------------------------------------------------------------- */
 
 static void drop_text(attend_evaluation *e) {
-  give(&e->own, e->ids);
-  give(&e->own, e->end);
-  give(&e->own, e->loss);
+  ctx_free(&e->own, e->ids);
+  ctx_free(&e->own, e->end);
+  ctx_free(&e->own, e->loss);
   e->ids = NULL;
   e->end = NULL;
   e->loss = NULL;
@@ -236,9 +237,9 @@ static attend_status take_text(attend_evaluation *e, size_t count, bool text) {
   drop_text(e);
   ATTEND_CHECK(ctx, count <= INT32_MAX,
                "the text has %zu tokens: cut it into parts of fewer than 2^31", count);
-  ATTEND_TRY(take(ctx, count * sizeof *e->ids, "the ids", &e->ids));
-  if (text) ATTEND_TRY(take(ctx, count * sizeof *e->end, "offsets", &e->end));
-  return take(ctx, count * sizeof *e->loss, "the losses", &e->loss);
+  ATTEND_TRY(ctx_alloc(ctx, count * sizeof *e->ids, "the ids", &e->ids));
+  if (text) ATTEND_TRY(ctx_alloc(ctx, count * sizeof *e->end, "offsets", &e->end));
+  return ctx_alloc(ctx, count * sizeof *e->loss, "the losses", &e->loss);
 }
 
 /* A decoder predicts a token from one before it; a mask can be anywhere. */
@@ -375,7 +376,7 @@ attend_status attend_evaluation_create(attend_model *model, const attend_tokeniz
   attend_evaluation *e;
   if (evaluation) *evaluation = NULL;
   if (!model || !evaluation) return ATTEND_INVALID; /* no context, no result */
-  ATTEND_TRY(take_zeroed(model->ctx, sizeof *e, "an evaluation", &e));
+  ATTEND_TRY(ctx_alloc_zeroed(model->ctx, sizeof *e, "an evaluation", &e));
   e->model = model;
   e->tokenizer = tokenizer;
   attend_status status = context_child(model->ctx, 0, &e->own);
@@ -391,7 +392,7 @@ attend_status attend_evaluation_create(attend_model *model, const attend_tokeniz
 void attend_evaluation_free(attend_evaluation *e) {
   if (!e) return;
   drop_text(e);
-  give(e->model->ctx, e);
+  ctx_free(e->model->ctx, e);
 }
 
 const char *attend_evaluation_message(const attend_evaluation *e) {

@@ -46,7 +46,7 @@ static attend_status cut(attend_extraction *x) {
                "the most",
                count, INT32_MAX);
   ATTEND_TRY(
-      take_zeroed(x->ctx, size_times(count, sizeof *x->sentence), "sentences", &x->sentence));
+      ctx_alloc_zeroed(x->ctx, size_times(count, sizeof *x->sentence), "sentences", &x->sentence));
   for (attend_sentence s = {0}; attend_sentence_next(text, x->length, &s);) {
     bool words = has_words(text + s.start, s.length);
     x->sentence[x->count++] = (attend_ranked_sentence){.start = s.start,
@@ -64,7 +64,7 @@ attend_status attend_extraction_create(attend_context *ctx, const char *text, si
   attend_extraction *x;
   *extraction = NULL;
   ATTEND_CHECK(ctx, text || !length, "the text is NULL: give its address");
-  ATTEND_TRY(take_zeroed(ctx, sizeof *x, "an extraction", &x));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *x, "an extraction", &x));
   *x = (attend_extraction){.ctx = ctx, .text = text, .length = length};
   attend_status status = cut(x);
   if (status)
@@ -76,8 +76,8 @@ attend_status attend_extraction_create(attend_context *ctx, const char *text, si
 
 void attend_extraction_free(attend_extraction *x) {
   if (!x) return;
-  give(x->ctx, x->sentence);
-  give(x->ctx, x);
+  ctx_free(x->ctx, x->sentence);
+  ctx_free(x->ctx, x);
 }
 
 const attend_ranked_sentence *attend_extraction_get(const attend_extraction *x, int i) {
@@ -132,10 +132,10 @@ static word_slot *find_word(word_table *t, uint64_t hash) {
 static attend_status grow_table(attend_context *ctx, word_table *t) {
   word_table wider = {.mask = t->slot ? 2 * t->mask + 1 : 1023, .used = t->used};
   ATTEND_TRY(
-      take_zeroed(ctx, size_times(wider.mask + 1, sizeof *wider.slot), "words", &wider.slot));
+      ctx_alloc_zeroed(ctx, size_times(wider.mask + 1, sizeof *wider.slot), "words", &wider.slot));
   for (size_t i = 0; t->slot && i <= t->mask; i++)
     if (t->slot[i].hash) *find_word(&wider, t->slot[i].hash) = t->slot[i];
-  give(ctx, t->slot);
+  ctx_free(ctx, t->slot);
   *t = wider;
   return ATTEND_OK;
 }
@@ -178,8 +178,8 @@ static attend_status word_vectors(const attend_extraction *x, float **vectors) {
   word_table t = {0};
   attend_status status = count_all(x, &t);
   if (!status)
-    status = take_zeroed(x->ctx, SIZE_PRODUCT((size_t)x->rows, WIDTH, sizeof **vectors),
-                         "vectors of sentences", vectors);
+    status = ctx_alloc_zeroed(x->ctx, SIZE_PRODUCT((size_t)x->rows, WIDTH, sizeof **vectors),
+                              "vectors of sentences", vectors);
   float *row = status ? NULL : *vectors;
   for (int i = 0; i < x->count && row; i++) {
     const attend_ranked_sentence *s = &x->sentence[i];
@@ -187,7 +187,7 @@ static attend_status word_vectors(const attend_extraction *x, float **vectors) {
     put_words(&t, x->text + s->start, s->length, x->rows, row);
     row += WIDTH;
   }
-  give(x->ctx, t.slot);
+  ctx_free(x->ctx, t.slot);
   return status;
 }
 
@@ -290,15 +290,15 @@ static attend_status rank_vectors(attend_extraction *x, const float *vectors, in
   size_t rows = (size_t)x->rows;
   double *centrality = NULL;
   candidate *list = NULL;
-  attend_status status = take(x->ctx, rows * sizeof *centrality, "centralities", &centrality);
-  if (!status) status = take(x->ctx, rows * sizeof *list, "ranks", &list);
+  attend_status status = ctx_alloc(x->ctx, rows * sizeof *centrality, "centralities", &centrality);
+  if (!status) status = ctx_alloc(x->ctx, rows * sizeof *list, "ranks", &list);
   if (!status) status = attend_centrality(x->ctx, vectors, x->rows, width, &how, centrality);
   if (!status) {
     rank(x, o->lead, centrality, list);
     choose(x, o, list, vectors, width);
   }
-  give(x->ctx, list);
-  give(x->ctx, centrality);
+  ctx_free(x->ctx, list);
+  ctx_free(x->ctx, centrality);
   return status;
 }
 
@@ -314,7 +314,7 @@ attend_status attend_extraction_rank(attend_extraction *x, const float *vectors,
     width = WIDTH;
   }
   attend_status status = rank_vectors(x, vectors, width, &o);
-  give(x->ctx, own);
+  ctx_free(x->ctx, own);
   return status;
 }
 
@@ -346,8 +346,8 @@ static attend_status embed_sentences(ranking *r, attend_extraction *const *x, in
   attend_context *ctx = x[0]->ctx;
   const char **texts = NULL;
   size_t *lengths = NULL, n = 0;
-  attend_status status = take(ctx, rows * sizeof *texts, "sentences", &texts);
-  if (!status) status = take(ctx, rows * sizeof *lengths, "sentences", &lengths);
+  attend_status status = ctx_alloc(ctx, rows * sizeof *texts, "sentences", &texts);
+  if (!status) status = ctx_alloc(ctx, rows * sizeof *lengths, "sentences", &lengths);
   for (int d = 0; d < count && !status; d++)
     for (int i = 0; i < x[d]->count; i++) {
       const attend_ranked_sentence *s = &x[d]->sentence[i];
@@ -357,8 +357,8 @@ static attend_status embed_sentences(ranking *r, attend_extraction *const *x, in
     }
   if (!status)
     status = embed_texts(r->e, (int)n, texts, lengths, vectors, NULL, window_progress, r);
-  give(ctx, lengths);
-  give(ctx, texts);
+  ctx_free(ctx, lengths);
+  ctx_free(ctx, texts);
   return status;
 }
 
@@ -371,14 +371,15 @@ static attend_status rank_window(ranking *r, attend_extraction *const *x, int co
   o.progress = centrality_progress;
   o.user = r;
   if (r->e)
-    status = take(ctx, SIZE_PRODUCT(rows + 1, (size_t)width, sizeof *vectors), "vectors", &vectors);
+    status =
+        ctx_alloc(ctx, SIZE_PRODUCT(rows + 1, (size_t)width, sizeof *vectors), "vectors", &vectors);
   if (vectors) status = embed_sentences(r, x, count, rows, vectors);
   const float *at = vectors;
   for (int d = 0; d < count && !status; d++) {
     status = attend_extraction_rank(x[d], at, width, &o);
     if (at) at += (size_t)x[d]->rows * (size_t)width;
   }
-  give(ctx, vectors);
+  ctx_free(ctx, vectors);
   return status;
 }
 

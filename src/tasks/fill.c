@@ -72,7 +72,7 @@ static void spell_mask(const attend_filler *f, int number, char own[LONGEST_MASK
 static attend_status find_masks(attend_filler *f, const char *text, size_t length, masked_text *m) {
   char own[LONGEST_MASK];
   size_t capacity = size_add(length, MOST_MASKS * LONGEST_MASK + 1);
-  ATTEND_TRY(take(&f->own, capacity, "a masked text", &m->text));
+  ATTEND_TRY(ctx_alloc(&f->own, capacity, "a masked text", &m->text));
   for (size_t at = 0; at < length;) {
     spell_mask(f, m->masks, own);
     size_t n = m->masks < MOST_MASKS ? mask_at(text + at, length - at, own) : 0;
@@ -94,7 +94,7 @@ static attend_status find_masks(attend_filler *f, const char *text, size_t lengt
 static attend_status replace(attend_filler *f, const masked_text *m, size_t start, size_t end,
                              const char *word, char **text) {
   size_t n = strlen(word), rest = m->length - end;
-  ATTEND_TRY(take(&f->own, start + n + rest + 1, "a filled text", text));
+  ATTEND_TRY(ctx_alloc(&f->own, start + n + rest + 1, "a filled text", text));
   if (start) memcpy(*text, m->text, start);
   memcpy(*text + start, word, n);
   if (rest) memcpy(*text + start + n, m->text + end, rest);
@@ -129,12 +129,12 @@ static attend_status set_text(attend_filler *f, const masked_text *in, size_t st
 
 static void drop_results(attend_filler *f) {
   for (int i = 0; i < f->count; i++) {
-    give(&f->own, f->results[i].token);
-    give(&f->own, f->results[i].text);
+    ctx_free(&f->own, f->results[i].token);
+    ctx_free(&f->own, f->results[i].text);
   }
   f->count = 0;
-  give(&f->own, f->text.text);
-  give(&f->own, f->pair.text);
+  ctx_free(&f->own, f->text.text);
+  ctx_free(&f->own, f->pair.text);
   f->text = f->pair = (masked_text){0};
 }
 
@@ -207,7 +207,7 @@ static attend_status add_choices(attend_filler *f, int mask, size_t token, const
   int n = attend_model_config(f->model)->vocab;
   int k = f->o.top < n ? f->o.top : n;
   int32_t *best;
-  ATTEND_TRY(take(&f->own, (size_t)k * sizeof *best, "candidates", &best));
+  ATTEND_TRY(ctx_alloc(&f->own, (size_t)k * sizeof *best, "candidates", &best));
   attend_top_k(n, logits, k, best);
   const double largest = (double)logits[best[0]];
   const double sum = exp_sum(n, logits, logits[best[0]]);
@@ -218,7 +218,7 @@ static attend_status add_choices(attend_filler *f, int mask, size_t token, const
         f, (attend_filled){.mask = mask, .rank = r, .id = best[r], .probability = probability},
         token);
   }
-  give(&f->own, best);
+  ctx_free(&f->own, best);
   return status;
 }
 
@@ -248,11 +248,12 @@ static attend_status fill_by_head(attend_filler *f) {
   if (f->o.progress && f->o.progress(0, f->o.user)) return stopped(f);
   int count = find_places(f, places);
   if (!count) return ATTEND_OK;
-  ATTEND_TRY(take(&f->own, SIZE_PRODUCT((size_t)count, vocab, sizeof *logits), "logits", &logits));
+  ATTEND_TRY(
+      ctx_alloc(&f->own, SIZE_PRODUCT((size_t)count, vocab, sizeof *logits), "logits", &logits));
   attend_status status = read_logits(f, count, places, logits);
   for (int i = 0; i < count && !status; i++)
     status = add_choices(f, i, (size_t)places[i], logits + (size_t)i * vocab);
-  give(&f->own, logits);
+  ctx_free(&f->own, logits);
   return status;
 }
 
@@ -432,7 +433,7 @@ attend_status attend_filler_create(attend_model *model, const attend_tokenizer *
   attend_filler *f;
   if (filler) *filler = NULL;
   if (!model || !filler) return ATTEND_INVALID; /* no context, no result */
-  ATTEND_TRY(take_zeroed(model->ctx, sizeof *f, "a filler", &f));
+  ATTEND_TRY(ctx_alloc_zeroed(model->ctx, sizeof *f, "a filler", &f));
   f->model = model;
   f->tokenizer = tokenizer;
   attend_status status = context_child(model->ctx, 0, &f->own);
@@ -448,11 +449,11 @@ attend_status attend_filler_create(attend_model *model, const attend_tokenizer *
 void attend_filler_free(attend_filler *f) {
   if (!f) return;
   drop_results(f);
-  give(&f->own, f->results);
+  ctx_free(&f->own, f->results);
   attend_session_free(f->session);
   attend_detokenizer_free(f->detokenizer);
   attend_encoding_free(f->encoding);
-  give(f->model->ctx, f);
+  ctx_free(f->model->ctx, f);
 }
 
 const char *attend_filler_message(const attend_filler *f) {

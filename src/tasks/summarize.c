@@ -82,7 +82,7 @@ attend_status attend_summarizer_create(attend_model *model, const char *director
   *summarizer = NULL;
   ATTEND_CHECK(ctx, directory, "directory is NULL: name the model's");
   ATTEND_TRY(OPTIONS_READ(ctx, attend_summarize_options, options, &o));
-  ATTEND_TRY(take_zeroed(ctx, sizeof *s, "a summarizer", &s));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *s, "a summarizer", &s));
   s->ctx = ctx;
   s->model = model;
   attend_status status = fill(s, directory, &o);
@@ -97,9 +97,9 @@ void attend_summarizer_free(attend_summarizer *s) {
   if (!s) return;
   word_bounds_free(s->ctx, s->words);
   attend_tokenizer_free(s->tokenizer);
-  give(s->ctx, s->prefix);
-  give(s->ctx, s->directory);
-  give(s->ctx, s);
+  ctx_free(s->ctx, s->prefix);
+  ctx_free(s->ctx, s->directory);
+  ctx_free(s->ctx, s);
 }
 
 const attend_generate_options *attend_summarizer_generate(const attend_summarizer *s) {
@@ -121,11 +121,11 @@ attend_status document_encode(const attend_summarizer *s, const attend_document 
   size_t front = strlen(s->prefix), length = text_trimmed(d->text, d->length);
   attend_encode_options o = {ATTEND_INIT(attend_encode_options), .max_length = (size_t)s->context};
   char *text;
-  ATTEND_TRY(take(s->ctx, front + length + 1, "a document", &text));
+  ATTEND_TRY(ctx_alloc(s->ctx, front + length + 1, "a document", &text));
   memcpy(text, s->prefix, front);
   memcpy(text + front, d->text, length);
   attend_status status = attend_encode(e, text, front + length, &o);
-  give(s->ctx, text);
+  ctx_free(s->ctx, text);
   return status;
 }
 
@@ -136,7 +136,7 @@ static attend_status encode_job(const attend_summarizer *s, attend_encoding *e, 
   int32_t *ids;
   if (job->reading || !length) return ATTEND_OK;
   ATTEND_TRY(document_encode(s, &job->in, e));
-  ATTEND_TRY(take(s->ctx, e->count * sizeof *ids, "a document's ids", &ids));
+  ATTEND_TRY(ctx_alloc(s->ctx, e->count * sizeof *ids, "a document's ids", &ids));
   memcpy(ids, e->id, e->count * sizeof *ids);
   d->ids = ids;
   d->tokens = (int)e->count;
@@ -167,10 +167,10 @@ static attend_status copy_summary(attend_context *ctx, const char *text, size_t 
                                   const attend_continuation *c, attend_summary *one) {
   char *copy = NULL;
   int32_t *ids = NULL;
-  ATTEND_TRY(take(ctx, (size_t)c->count * sizeof *ids, "a summary", &ids));
+  ATTEND_TRY(ctx_alloc(ctx, (size_t)c->count * sizeof *ids, "a summary", &ids));
   attend_status status = text_copy(ctx, text, length, &copy);
   if (status) {
-    give(ctx, ids);
+    ctx_free(ctx, ids);
     return status;
   }
   memcpy(ids, c->ids, (size_t)c->count * sizeof *ids);
@@ -192,8 +192,8 @@ static attend_status add_summary(attend_context *ctx, attend_summarized *d,
   while (is_space(*text)) text++;
   ATTEND_TRY(copy_summary(ctx, text, text_trimmed(text, strlen(text)), c, &one));
   if (is_known(d, one.text)) {
-    give(ctx, (char *)one.text);
-    give(ctx, (int32_t *)one.ids);
+    ctx_free(ctx, (char *)one.text);
+    ctx_free(ctx, (int32_t *)one.ids);
   } else {
     best[d->count++] = one;
   }
@@ -213,18 +213,18 @@ static void rank(attend_summarized *d) {
 
 void summaries_free(const attend_context *ctx, const attend_summary *best, int count) {
   for (int i = 0; i < count; i++) {
-    give(ctx, (char *)best[i].text);
-    give(ctx, (int32_t *)best[i].ids);
+    ctx_free(ctx, (char *)best[i].text);
+    ctx_free(ctx, (int32_t *)best[i].ids);
   }
-  give(ctx, (attend_summary *)best);
+  ctx_free(ctx, (attend_summary *)best);
 }
 
 void jobs_free(const attend_context *ctx, document_job *jobs, int count) {
   for (int i = 0; jobs && i < count; i++) {
     summaries_free(ctx, jobs[i].out.best, jobs[i].out.count);
-    give(ctx, (int32_t *)jobs[i].out.ids);
+    ctx_free(ctx, (int32_t *)jobs[i].out.ids);
   }
-  give(ctx, jobs);
+  ctx_free(ctx, jobs);
 }
 
 /* ---- writing -------------------------------------------------------------------- */
@@ -281,11 +281,11 @@ static attend_status write_round(writing *w, int round, document_job **jobs, int
   attend_context *ctx = w->s->ctx;
   attend_prompt *prompts = NULL;
   uint64_t *streams = NULL;
-  attend_status status = take(ctx, (size_t)n * sizeof *prompts, "prompts", &prompts);
-  if (!status) status = take(ctx, (size_t)n * sizeof *streams, "streams", &streams);
+  attend_status status = ctx_alloc(ctx, (size_t)n * sizeof *prompts, "prompts", &prompts);
+  if (!status) status = ctx_alloc(ctx, (size_t)n * sizeof *streams, "streams", &streams);
   if (!status) status = generate(w, round, n, jobs, prompts, streams);
-  give(ctx, streams);
-  give(ctx, prompts);
+  ctx_free(ctx, streams);
+  ctx_free(ctx, prompts);
   *count = 0;
   for (int i = 0; i < n; i++)
     if (jobs[i]->out.count < w->how.samples) jobs[(*count)++] = jobs[i];
@@ -296,7 +296,7 @@ static attend_status take_results(const writing *w, document_job **jobs, int n) 
   attend_status status = ATTEND_OK;
   size_t bytes = (size_t)w->how.samples * sizeof(attend_summary);
   for (int i = 0; i < n && !status; i++)
-    status = take_zeroed(w->s->ctx, bytes, "summaries", &jobs[i]->out.best);
+    status = ctx_alloc_zeroed(w->s->ctx, bytes, "summaries", &jobs[i]->out.best);
   return status;
 }
 
@@ -304,7 +304,7 @@ static attend_status write_group(writing *w, document_job **jobs, int n) {
   bool draws = w->how.temperature > 0;
   int left = n, rounds = draws && w->how.samples > 1 ? ROUNDS : 1;
   document_job **open;
-  ATTEND_TRY(take(w->s->ctx, (size_t)n * sizeof *open, "a batch", &open));
+  ATTEND_TRY(ctx_alloc(w->s->ctx, (size_t)n * sizeof *open, "a batch", &open));
   memcpy(open, jobs, (size_t)n * sizeof *open);
   attend_status status = take_results(w, jobs, n);
   for (int i = 0; i < rounds && left && !status && !w->stopped; i++)
@@ -313,7 +313,7 @@ static attend_status write_group(writing *w, document_job **jobs, int n) {
     if (draws) rank(&jobs[i]->out);
     if (jobs[i]->out.count && !w->stopped) end_job(w, jobs[i]);
   }
-  give(w->s->ctx, open);
+  ctx_free(w->s->ctx, open);
   return status;
 }
 
@@ -343,7 +343,7 @@ static attend_status write_groups(writing *w) {
 attend_status jobs_write(const attend_summarizer *s, document_job *jobs, int count,
                          const job_callbacks *callbacks) {
   writing w = {.s = s, .callbacks = callbacks, .how = s->how, .count = count};
-  ATTEND_TRY(take(s->ctx, (size_t)count * sizeof *w.jobs, "documents", &w.jobs));
+  ATTEND_TRY(ctx_alloc(s->ctx, (size_t)count * sizeof *w.jobs, "documents", &w.jobs));
   w.how.on_step = on_step;
   w.how.on_token = NULL;
   w.how.on_done = NULL;
@@ -352,7 +352,7 @@ attend_status jobs_write(const attend_summarizer *s, document_job *jobs, int cou
   for (int i = 0; i < count; i++) w.jobs[i] = &jobs[i];
   attend_status status = encode_jobs(s, jobs, count);
   if (!status) status = write_groups(&w);
-  give(s->ctx, w.jobs);
+  ctx_free(s->ctx, w.jobs);
   return status;
 }
 
@@ -392,10 +392,10 @@ attend_status attend_summarize(attend_summarizer *s, int count, const attend_doc
   *summaries = NULL;
   ATTEND_TRY(check_documents(s->ctx, count, documents));
   ATTEND_TRY(OPTIONS_READ(s->ctx, attend_summarize_callbacks, callbacks, &c.o));
-  ATTEND_TRY(take_zeroed(s->ctx, sizeof *all, "summaries", &all));
+  ATTEND_TRY(ctx_alloc_zeroed(s->ctx, sizeof *all, "summaries", &all));
   *all = (attend_summaries){.ctx = s->ctx, .count = count};
   attend_status status =
-      take_zeroed(s->ctx, (size_t)count * sizeof *all->jobs, "documents", &all->jobs);
+      ctx_alloc_zeroed(s->ctx, (size_t)count * sizeof *all->jobs, "documents", &all->jobs);
   for (int i = 0; i < count && !status; i++) all->jobs[i].in = documents[i];
   c.jobs = all->jobs;
   if (!status) status = jobs_write(s, all->jobs, count, &inner);
@@ -409,7 +409,7 @@ attend_status attend_summarize(attend_summarizer *s, int count, const attend_doc
 void attend_summaries_free(attend_summaries *all) {
   if (!all) return;
   jobs_free(all->ctx, all->jobs, all->count);
-  give(all->ctx, all);
+  ctx_free(all->ctx, all);
 }
 
 const attend_summarized *attend_summaries_get(const attend_summaries *all, int document) {

@@ -73,12 +73,12 @@ static entry *slot_of(const journal *j, uint64_t key) {
 static attend_status rehash(journal *j) {
   entry *old = j->entry, *wider;
   size_t n = j->slots, slots = n ? 2 * n : 1024;
-  ATTEND_TRY(take_zeroed(j->ctx, size_times(slots, sizeof *wider), "the journal", &wider));
+  ATTEND_TRY(ctx_alloc_zeroed(j->ctx, size_times(slots, sizeof *wider), "the journal", &wider));
   j->slots = slots;
   j->entry = wider;
   for (size_t i = 0; i < n; i++)
     if (old[i].key) *slot_of(j, old[i].key) = old[i];
-  give(j->ctx, old);
+  ctx_free(j->ctx, old);
   return ATTEND_OK;
 }
 
@@ -194,7 +194,7 @@ static attend_status read_all(journal *j, size_t *whole) {
   *whole = 0;
   attend_status status = file_read_most(j->ctx, j->path, PTRDIFF_MAX, &bytes, &length);
   if (!status) status = read_lines(j, bytes, length, whole);
-  give(j->ctx, bytes);
+  ctx_free(j->ctx, bytes);
   return status;
 }
 
@@ -263,7 +263,7 @@ attend_status journal_open(attend_context *ctx, const char *directory,
   journal *j;
   *to = NULL;
   if (mkdir(directory, 0777) && errno != EEXIST) return writing_failed(ctx, directory);
-  ATTEND_TRY(take_zeroed(ctx, sizeof *j, "the journal", &j));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *j, "the journal", &j));
   j->ctx = ctx;
   j->identity = *identity;
   attend_status status = path_inside(ctx, directory, "parts.jsonl", j->path);
@@ -278,7 +278,7 @@ attend_status journal_open(attend_context *ctx, const char *directory,
 void journal_close(journal *j) {
   if (!j) return;
   if (j->file) fclose(j->file);
-  for (size_t i = 0; i < j->slots; i++) give(j->ctx, (char *)j->entry[i].one.text);
-  give(j->ctx, j->entry);
-  give(j->ctx, j);
+  for (size_t i = 0; i < j->slots; i++) ctx_free(j->ctx, (char *)j->entry[i].one.text);
+  ctx_free(j->ctx, j->entry);
+  ctx_free(j->ctx, j);
 }

@@ -122,7 +122,7 @@ attend_status linear_open(attend_long_summary *x) {
   if (!length) return ATTEND_OK; /* no node */
   ATTEND_TRY(choose_form(x));
   ATTEND_TRY(encode_document(x));
-  ATTEND_TRY(take_zeroed(x->ctx, sizeof *x->level[0].node, "a summary", &x->level[0].node));
+  ATTEND_TRY(ctx_alloc_zeroed(x->ctx, sizeof *x->level[0].node, "a summary", &x->level[0].node));
   x->level[0].count = x->levels = 1;
   x->level[0].node[0].end = d->length;
   number_words(x);
@@ -209,7 +209,7 @@ attend_status attend_long_summary_create(attend_summarizer *s, const attend_docu
   *summary = NULL;
   ATTEND_TRY(OPTIONS_READ(s->ctx, attend_long_options, options, &o));
   ATTEND_TRY(check(s->ctx, document, &o));
-  ATTEND_TRY(take_zeroed(s->ctx, sizeof *x, "a long summary", &x));
+  ATTEND_TRY(ctx_alloc_zeroed(s->ctx, sizeof *x, "a long summary", &x));
   x->ctx = s->ctx;
   x->s = *s;
   x->document = *document;
@@ -231,15 +231,15 @@ void attend_long_summary_free(attend_long_summary *x) {
   for (int k = 0; k < x->levels; k++) {
     for (int i = 0; i < x->level[k].count; i++)
       summaries_free(x->ctx, x->level[k].node[i].best, x->level[k].node[i].n_best);
-    give(x->ctx, x->level[k].node);
+    ctx_free(x->ctx, x->level[k].node);
   }
   journal_close(x->journal);
   units_close(&x->u);
   attend_reading_free(x->reading);
   attend_model_free(x->other);
-  give(x->ctx, x->ids);
-  give(x->ctx, x->work);
-  give(x->ctx, x);
+  ctx_free(x->ctx, x->ids);
+  ctx_free(x->ctx, x->work);
+  ctx_free(x->ctx, x);
 }
 
 const attend_long_state *attend_long_summary_state(const attend_long_summary *x) {

@@ -164,8 +164,8 @@ static attend_status fill(word_bounds *b, const attend_tokenizer *tokenizer, con
   attend_detokenizer *d = NULL;
   int32_t letter;
   size_t n = (size_t)b->n;
-  ATTEND_TRY(take_zeroed(ctx, n * sizeof *b->pieces, "words", &b->pieces));
-  ATTEND_TRY(take_zeroed(ctx, n * sizeof *b->ends, "words", &b->ends));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, n * sizeof *b->pieces, "words", &b->pieces));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, n * sizeof *b->ends, "words", &b->ends));
   for (int i = 0; i < c->n_eos; i++) b->ends[c->eos[i]] = true;
   ATTEND_TRY(find_letter(tokenizer, &letter));
   ATTEND_TRY(attend_detokenizer_create(tokenizer, true, &d));
@@ -179,7 +179,7 @@ attend_status word_bounds_create(const attend_model *model, const attend_tokeniz
   attend_context *ctx = attend_model_context(model);
   const attend_config *c = attend_model_config(model);
   word_bounds *b;
-  ATTEND_TRY(take_zeroed(ctx, sizeof *b, "words", &b));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *b, "words", &b));
   *b = (word_bounds){.n = c->vocab, .min_words = min_words, .max_words = max_words};
   *bounds = b;
   return fill(b, tokenizer, c, ctx);
@@ -187,9 +187,9 @@ attend_status word_bounds_create(const attend_model *model, const attend_tokeniz
 
 void word_bounds_free(const attend_context *ctx, word_bounds *b) {
   if (!b) return;
-  give(ctx, b->pieces);
-  give(ctx, b->ends);
-  give(ctx, b);
+  ctx_free(ctx, b->pieces);
+  ctx_free(ctx, b->ends);
+  ctx_free(ctx, b);
 }
 
 /* Words that a token adds behind a text that ends in a space or is empty

@@ -94,15 +94,16 @@ static attend_status find_weights(finding *f) {
   attend_session_options o = {ATTEND_INIT(attend_session_options), .rows = f->one->count};
   int32_t *ids;
   size_t n = (size_t)f->one->count;
-  ATTEND_TRY(take_zeroed(f->ctx, SIZE_PRODUCT((size_t)f->rows, (size_t)f->keys, sizeof *f->weights),
-                         "cross-attention weights", &f->weights));
-  ATTEND_TRY(take(f->ctx, n * sizeof *ids, "ids", &ids));
+  ATTEND_TRY(ctx_alloc_zeroed(f->ctx,
+                              SIZE_PRODUCT((size_t)f->rows, (size_t)f->keys, sizeof *f->weights),
+                              "cross-attention weights", &f->weights));
+  ATTEND_TRY(ctx_alloc(f->ctx, n * sizeof *ids, "ids", &ids));
   ids[0] = attend_model_config(f->s->model)->decoder_start;
   memcpy(ids + 1, f->one->ids, (n - 1) * sizeof *ids);
   attend_status status = attend_session_create(f->s->model, &o, &session);
   if (!status) status = run_session(f, session, ids);
   attend_session_free(session);
-  give(f->ctx, ids);
+  ctx_free(f->ctx, ids);
   return status;
 }
 
@@ -155,14 +156,14 @@ static attend_status read_document(finding *f) {
   const attend_summarized *d = &f->job->out;
   attend_encoding *e = NULL;
   int *at;
-  ATTEND_TRY(take(f->ctx, (size_t)d->tokens * sizeof *f->word, "words of tokens", &f->word));
-  ATTEND_TRY(take(f->ctx, size_times(d->read / 2 + 1, sizeof *f->words), "words", &f->words));
-  ATTEND_TRY(take(f->ctx, size_times(d->read + 1, sizeof *at), "words of bytes", &at));
+  ATTEND_TRY(ctx_alloc(f->ctx, (size_t)d->tokens * sizeof *f->word, "words of tokens", &f->word));
+  ATTEND_TRY(ctx_alloc(f->ctx, size_times(d->read / 2 + 1, sizeof *f->words), "words", &f->words));
+  ATTEND_TRY(ctx_alloc(f->ctx, size_times(d->read + 1, sizeof *at), "words of bytes", &at));
   cut_words(f, f->job->in.text, d->read, at);
   attend_status status = attend_encoding_create(f->s->tokenizer, &e);
   if (!status) status = place_tokens(f, at, e);
   attend_encoding_free(e);
-  give(f->ctx, at);
+  ctx_free(f->ctx, at);
   return status;
 }
 
@@ -257,7 +258,7 @@ static attend_status add_pieces(finding *f, attend_detokenizer *d) {
 static attend_status read_summary(finding *f) {
   attend_detokenizer *d = NULL;
   ATTEND_TRY(
-      take_zeroed(f->ctx, (size_t)f->n_words * sizeof *f->sums, "weights of words", &f->sums));
+      ctx_alloc_zeroed(f->ctx, (size_t)f->n_words * sizeof *f->sums, "weights of words", &f->sums));
   ATTEND_TRY(attend_detokenizer_create(f->s->tokenizer, true, &d));
   attend_status status = add_pieces(f, d);
   attend_detokenizer_free(d);
@@ -268,7 +269,7 @@ static attend_status read_summary(finding *f) {
 
 /* Pool and sources stay where they are from here on. */
 static attend_status make_result(finding *f, attend_sources *to) {
-  ATTEND_TRY(take(f->ctx, size_times(f->n_written, sizeof *to->words), "words", &to->words));
+  ATTEND_TRY(ctx_alloc(f->ctx, size_times(f->n_written, sizeof *to->words), "words", &to->words));
   for (size_t i = 0; i < f->n_found; i++) f->found[i].word = f->pool + f->found_text[i];
   for (size_t i = 0; i < f->n_written; i++)
     to->words[i] = (attend_sourced_word){f->pool + f->written[i].text,
@@ -286,7 +287,7 @@ static attend_status find(finding *f, attend_sources **sources) {
   ATTEND_TRY(read_document(f));
   ATTEND_TRY(find_weights(f));
   ATTEND_TRY(read_summary(f));
-  ATTEND_TRY(take_zeroed(f->ctx, sizeof *to, "sources", &to));
+  ATTEND_TRY(ctx_alloc_zeroed(f->ctx, sizeof *to, "sources", &to));
   to->ctx = f->ctx;
   attend_status status = make_result(f, to);
   if (status)
@@ -312,16 +313,16 @@ attend_status attend_sources_create(attend_summarizer *s, const attend_summaries
                .keys = d->tokens};
   attend_status status = find(&f, sources);
   void *blocks[] = {f.words, f.word, f.weights, f.sums, f.written, f.found, f.found_text, f.pool};
-  for (size_t k = 0; k < sizeof blocks / sizeof *blocks; k++) give(s->ctx, blocks[k]);
+  for (size_t k = 0; k < sizeof blocks / sizeof *blocks; k++) ctx_free(s->ctx, blocks[k]);
   return status;
 }
 
 void attend_sources_free(attend_sources *x) {
   if (!x) return;
-  give(x->ctx, x->words);
-  give(x->ctx, x->sources);
-  give(x->ctx, x->pool);
-  give(x->ctx, x);
+  ctx_free(x->ctx, x->words);
+  ctx_free(x->ctx, x->sources);
+  ctx_free(x->ctx, x->pool);
+  ctx_free(x->ctx, x);
 }
 
 const attend_sourced_word *attend_sources_get(const attend_sources *x, int i) {

@@ -33,7 +33,7 @@ attend_status units_open(const attend_summarizer *s, units *u) {
 
 void units_close(units *u) {
   attend_encoding_free(u->encoding);
-  give(u->ctx, u->unit);
+  ctx_free(u->ctx, u->unit);
   *u = (units){0};
 }
 
@@ -110,7 +110,7 @@ attend_status parts_cut(const units *u, int least, part **parts, int *count) {
   int64_t needed = (total + u->part_tokens - 1) / u->part_tokens;
   if (needed < least) needed = least;
   int share = needed > 1 ? (int)((total + needed - 1) / needed) : WHOLE;
-  ATTEND_TRY(take(u->ctx, size_times(u->count, sizeof **parts), "parts", parts));
+  ATTEND_TRY(ctx_alloc(u->ctx, size_times(u->count, sizeof **parts), "parts", parts));
   for (size_t i = 0; i < u->count; i++) {
     if (!n || closes(u, tokens, share, i)) {
       (*parts)[n++] = (part){(int)i, 0};
@@ -161,7 +161,7 @@ static attend_status join_children(const attend_long_summary *x, int level,
   size_t all = 0;
   char *to;
   for (int i = n->first; i < n->first + n->count; i++) all += strlen(node_text(&child[i])) + 2;
-  ATTEND_TRY(take(x->ctx, all + 1, "the text of a node", text));
+  ATTEND_TRY(ctx_alloc(x->ctx, all + 1, "the text of a node", text));
   to = *text;
   *distinct = 0;
   for (int i = n->first; i < n->first + n->count; i++) {
@@ -189,9 +189,9 @@ typedef struct {
 static attend_status set_summary(attend_long_summary *x, attend_summary_node *n,
                                  attend_summary one) {
   attend_summary *best;
-  attend_status status = take(x->ctx, sizeof one, "a summary", &best);
+  attend_status status = ctx_alloc(x->ctx, sizeof one, "a summary", &best);
   if (status) {
-    give(x->ctx, (char *)one.text);
+    ctx_free(x->ctx, (char *)one.text);
     return status;
   }
   best[0] = one;
@@ -245,7 +245,7 @@ static attend_status prepare_node(level_writing *w, int i) {
   if (!status && !n->n_best)
     w->node[w->count++] = i;
   else
-    give(x->ctx, own);
+    ctx_free(x->ctx, own);
   return status;
 }
 
@@ -278,7 +278,7 @@ static attend_status write_nodes(level_writing *w) {
   x->written = 0;
   for (int i = 0; i < count && !status; i++) status = prepare_node(w, i);
   if (!status) status = jobs_write(w->last ? &x->s : &x->inner, w->jobs, w->count, &callbacks);
-  for (int i = 0; w->level && i < w->count; i++) give(x->ctx, (char *)w->jobs[i].in.text);
+  for (int i = 0; w->level && i < w->count; i++) ctx_free(x->ctx, (char *)w->jobs[i].in.text);
   return status;
 }
 
@@ -293,11 +293,12 @@ static attend_status write_level(attend_long_summary *x, int level, bool last) {
   level_writing w = {.x = x, .level = level, .last = last};
   w.journals = x->journal && (!last || is_inner(x));
   attend_status status =
-      take_zeroed(x->ctx, (count + 1) * sizeof *w.jobs, "a level of summaries", &w.jobs);
-  if (!status) status = take(x->ctx, (count + 1) * sizeof *w.node, "a level of summaries", &w.node);
+      ctx_alloc_zeroed(x->ctx, (count + 1) * sizeof *w.jobs, "a level of summaries", &w.jobs);
+  if (!status)
+    status = ctx_alloc(x->ctx, (count + 1) * sizeof *w.node, "a level of summaries", &w.node);
   if (!status) status = write_nodes(&w);
   jobs_free(x->ctx, w.jobs, w.count);
-  give(x->ctx, w.node);
+  ctx_free(x->ctx, w.node);
   return status;
 }
 
@@ -310,7 +311,7 @@ static attend_status cut_document(attend_long_summary *x) {
   int count;
   ATTEND_TRY(units_read(&x->u, text, x->document.length));
   ATTEND_TRY(parts_cut(&x->u, 1, &parts, &count));
-  attend_status status = take_zeroed(x->ctx, (size_t)count * sizeof *nodes, "parts", &nodes);
+  attend_status status = ctx_alloc_zeroed(x->ctx, (size_t)count * sizeof *nodes, "parts", &nodes);
   for (int i = 0; i < count && !status; i++) {
     const unit *first = &x->u.unit[parts[i].first];
     const unit *last = first + parts[i].count - 1;
@@ -318,7 +319,7 @@ static attend_status cut_document(attend_long_summary *x) {
     while (start < last->end && is_space(text[start])) start++;
     nodes[i] = (attend_summary_node){.start = start, .end = last->end};
   }
-  give(x->ctx, parts);
+  ctx_free(x->ctx, parts);
   if (status) return status;
   for (size_t i = 0; i < x->u.count; i++) x->tokens += x->u.unit[i].tokens;
   x->level[0].node = nodes;
@@ -335,12 +336,12 @@ static attend_status measure_level(attend_long_summary *x, int level) {
     const char *text = node_text(&x->level[level].node[i]);
     size_t before = x->u.count;
     char *sentence;
-    ATTEND_TRY(take(x->ctx, strlen(text) + 3, "a summary", &sentence));
+    ATTEND_TRY(ctx_alloc(x->ctx, strlen(text) + 3, "a summary", &sentence));
     size_t length = put_sentence(text, sentence);
     attend_status status =
         units_add(&x->u, sentence, 0, is_repeated(x, level, i) ? 0 : length, false);
     x->u.count = before + 1; /* one node, one unit */
-    give(x->ctx, sentence);
+    ctx_free(x->ctx, sentence);
     if (status) return status;
   }
   return ATTEND_OK;
@@ -368,7 +369,7 @@ static attend_status make_nodes(const attend_long_summary *x, int below, const p
                "summaries of %d tokens are too long for an encoder that reads "
                "%d: bound their length by fewer words or tokens",
                x->inner.how.max_new, x->s.context);
-  ATTEND_TRY(take(x->ctx, (size_t)count * sizeof **nodes, "a level of summaries", nodes));
+  ATTEND_TRY(ctx_alloc(x->ctx, (size_t)count * sizeof **nodes, "a level of summaries", nodes));
   group_nodes(x->level[below].node, parts, count, *nodes);
   return ATTEND_OK;
 }
@@ -380,7 +381,7 @@ static attend_status add_level(attend_long_summary *x) {
   ATTEND_TRY(measure_level(x, below));
   ATTEND_TRY(parts_cut(&x->u, fewest(x), &parts, &count));
   attend_status status = make_nodes(x, below, parts, count, &nodes);
-  give(x->ctx, parts);
+  ctx_free(x->ctx, parts);
   if (status) return status;
   x->level[x->levels].node = nodes;
   x->level[x->levels++].count = count;

@@ -19,7 +19,7 @@ static inline attend_status encoding_failed(attend_context *ctx, attend_status s
 /* A copy with a zero byte behind it. */
 static inline attend_status text_copy(attend_context *ctx, const char *text, size_t length,
                                       char **copy) {
-  ATTEND_TRY(take(ctx, size_add(length, 1), "a text", copy));
+  ATTEND_TRY(ctx_alloc(ctx, size_add(length, 1), "a text", copy));
   if (length) memcpy(*copy, text, length);
   (*copy)[length] = 0;
   return ATTEND_OK;

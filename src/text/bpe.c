@@ -242,7 +242,7 @@ attend_status merges_reserve(attend_context *ctx, model *m, size_t count) {
   size_t slots = 64;
   while (slots < 2 * count) slots *= 2;
   m->merge_hash = hash_key_draw();
-  ATTEND_TRY(take(ctx, slots * sizeof *m->merges, "merges", &m->merges));
+  ATTEND_TRY(ctx_alloc(ctx, slots * sizeof *m->merges, "merges", &m->merges));
   for (size_t i = 0; i < slots; i++) m->merges[i].left = -1;
   m->merge_mask = slots - 1;
   return ATTEND_OK;
@@ -339,8 +339,8 @@ attend_status merges_from_scores(attend_tokenizer *t) {
   uint32_t *rank = NULL;
   ATTEND_TRY(check_lengths(t));
   ATTEND_TRY(add_phantoms(t, real));
-  attend_status status = take(t->ctx, t->vocab.count * sizeof *list, "merges", &list);
-  if (!status) status = take(t->ctx, t->vocab.count * sizeof *rank, "merges", &rank);
+  attend_status status = ctx_alloc(t->ctx, t->vocab.count * sizeof *list, "merges", &list);
+  if (!status) status = ctx_alloc(t->ctx, t->vocab.count * sizeof *rank, "merges", &rank);
   if (!status) rank_scores(&t->vocab, list, rank);
   size_t cuts = put_cuts(t, NULL);
   if (!status && cuts > MOST_CUTS)
@@ -350,7 +350,7 @@ attend_status merges_from_scores(attend_tokenizer *t) {
                   cuts, MOST_CUTS);
   if (!status) status = merges_reserve(t->ctx, &t->model, cuts);
   if (!status) put_cuts(t, rank);
-  give(t->ctx, list);
-  give(t->ctx, rank);
+  ctx_free(t->ctx, list);
+  ctx_free(t->ctx, rank);
   return status;
 }

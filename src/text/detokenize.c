@@ -30,7 +30,7 @@ struct attend_detokenizer {
 attend_status attend_detokenizer_create(const attend_tokenizer *tokenizer, bool skip_special,
                                         attend_detokenizer **decoder) {
   *decoder = NULL;
-  ATTEND_TRY(take_zeroed(tokenizer->ctx, sizeof **decoder, "a decoder", decoder));
+  ATTEND_TRY(ctx_alloc_zeroed(tokenizer->ctx, sizeof **decoder, "a decoder", decoder));
   (*decoder)->t = tokenizer;
   (*decoder)->skip_special = skip_special;
   return context_child(tokenizer->ctx, 1, &(*decoder)->own);
@@ -38,10 +38,10 @@ attend_status attend_detokenizer_create(const attend_tokenizer *tokenizer, bool 
 
 void attend_detokenizer_free(attend_detokenizer *d) {
   if (!d) return;
-  give(&d->own, d->token.bytes);
-  give(&d->own, d->other.bytes);
-  give(&d->own, d->out.bytes);
-  give(d->t->ctx, d);
+  ctx_free(&d->own, d->token.bytes);
+  ctx_free(&d->own, d->other.bytes);
+  ctx_free(&d->own, d->out.bytes);
+  ctx_free(d->t->ctx, d);
 }
 
 const char *attend_detokenizer_message(const attend_detokenizer *d) { return d->own.message; }

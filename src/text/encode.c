@@ -38,14 +38,14 @@ void scratch_free(scratch *s) {
   for (int i = 0; i < 4; i++) aligned_free(s->ctx, &s->text[i]);
   void *blocks[] = {s->spans[0], s->spans[1], s->cuts,       s->glyphs, s->symbols,
                     s->heap,     s->arrivals, s->word.token, s->cache,  s->raw};
-  for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) give(s->ctx, blocks[i]);
+  for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) ctx_free(s->ctx, blocks[i]);
   pattern_scratch_free(s);
 }
 
 attend_status attend_encoding_create(const attend_tokenizer *tokenizer, attend_encoding **result) {
   encoding *e;
   *result = NULL;
-  ATTEND_TRY(take_zeroed(tokenizer->ctx, sizeof *e, "an encoding", &e));
+  ATTEND_TRY(ctx_alloc_zeroed(tokenizer->ctx, sizeof *e, "an encoding", &e));
   e->t = tokenizer;
   attend_status status = context_child(tokenizer->ctx, 1, &e->own);
   if (!status) status = scratch_start(&e->own, &e->s);
@@ -60,12 +60,12 @@ void attend_encoding_free(attend_encoding *result) {
   encoding *e = (encoding *)result;
   if (!e) return;
   scratch_free(&e->s);
-  give(&e->own, e->id);
-  give(&e->own, e->type);
-  give(&e->own, e->start);
-  give(&e->own, e->end);
-  give(&e->own, e->part);
-  give(e->t->ctx, e);
+  ctx_free(&e->own, e->id);
+  ctx_free(&e->own, e->type);
+  ctx_free(&e->own, e->start);
+  ctx_free(&e->own, e->end);
+  ctx_free(&e->own, e->part);
+  ctx_free(e->t->ctx, e);
 }
 
 const char *attend_encoding_message(const attend_encoding *result) {
@@ -347,7 +347,8 @@ attend_status model_encode(const attend_tokenizer *t, scratch *s, const char *wo
   bool carries = t->model.kind == MODEL_UNIGRAM && t->model.single;
   if (length > CACHE_KEY || carries) return apply_model(t, s, word, length);
   if (!s->cache)
-    ATTEND_TRY(take_zeroed(s->ctx, CACHE_SLOTS * sizeof *s->cache, "remembered words", &s->cache));
+    ATTEND_TRY(
+        ctx_alloc_zeroed(s->ctx, CACHE_SLOTS * sizeof *s->cache, "remembered words", &s->cache));
   uint32_t hash = hash_bytes(word, length) | 1;
   cached_word *c = &s->cache[hash >> 1 & (CACHE_SLOTS - 1)];
   if (c->hash == hash && c->length == length && !memcmp(c->key, word, length)) return recall(s, c);

@@ -52,7 +52,7 @@ attend_status build_trie(attend_tokenizer *t) {
     ATTEND_TRY(trie_put(t->ctx, &t->model.trie, p->key.bytes, p->key.length, &value));
     *value = (int32_t)i;
   }
-  ATTEND_TRY(take(t->ctx, v->count * sizeof *t->model.scores, "scores", &t->model.scores));
+  ATTEND_TRY(ctx_alloc(t->ctx, v->count * sizeof *t->model.scores, "scores", &t->model.scores));
   for (size_t i = 0; i < v->count; i++) t->model.scores[i] = v->piece[i].score;
   return ATTEND_OK;
 }
@@ -111,7 +111,7 @@ static attend_status load_vocab_merges(attend_tokenizer *t, const char *vocab_pa
   ATTEND_TRY(status);
   ATTEND_TRY(file_read(t->ctx, merges_path, &text, &length));
   status = read_merge_lines(t, merges_path, text, length);
-  give(t->ctx, text);
+  ctx_free(t->ctx, text);
   return status;
 }
 
@@ -161,7 +161,7 @@ static attend_status load_vocab_txt(attend_tokenizer *t, const char *path, const
   m->longest = 100;
   ATTEND_TRY(file_read(t->ctx, path, &text, &length));
   attend_status status = read_lines(t, text, length);
-  give(t->ctx, text);
+  ctx_free(t->ctx, text);
   ATTEND_TRY(status);
   m->unk = vocab_name(&t->vocab, "[UNK]", 5);
   if (m->unk < 0)
@@ -488,7 +488,7 @@ static attend_status parse(attend_tokenizer *t, const char *what, const char *js
 }
 
 static attend_status start(attend_context *ctx, attend_tokenizer **t) {
-  ATTEND_TRY(take_zeroed(ctx, sizeof **t, "a tokenizer", t));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof **t, "a tokenizer", t));
   (*t)->ctx = ctx;
   (*t)->model.unk = -1;
   (*t)->vocab.hash = hash_key_draw();
@@ -524,18 +524,18 @@ attend_status tokenizer_parse(attend_context *ctx, const char *what, const char 
 
 static void steps_free(const attend_context *ctx, steps *list) {
   for (size_t i = 0; i < list->count; i++) pattern_free(ctx, list->step[i].pattern);
-  give(ctx, list->step);
+  ctx_free(ctx, list->step);
 }
 
 void attend_tokenizer_free(attend_tokenizer *t) {
   if (!t) return;
   steps_free(t->ctx, &t->normalizers);
   steps_free(t->ctx, &t->splitters);
-  give(t->ctx, t->model.merges);
+  ctx_free(t->ctx, t->model.merges);
   trie_free(t->ctx, &t->model.trie);
-  give(t->ctx, t->model.scores);
+  ctx_free(t->ctx, t->model.scores);
   added_free(t->ctx, &t->added);
   vocab_free(t->ctx, &t->vocab);
   pool_free(t->ctx, &t->pool);
-  give(t->ctx, t);
+  ctx_free(t->ctx, t);
 }

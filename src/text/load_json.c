@@ -268,12 +268,12 @@ static attend_status read_charsmap(attend_tokenizer *t, const char *what, const 
   chars kept = {0};
   const char *text = attend_json_string(attend_json_get(j, "precompiled_charsmap"), &length);
   if (!text) return ATTEND_OK; /* null: nothing is replaced */
-  ATTEND_TRY(take(t->ctx, length + 1, "a table", &raw));
+  ATTEND_TRY(ctx_alloc(t->ctx, length + 1, "a table", &raw));
   bool good = base64(text, length, raw, &n);
   attend_status status = ATTEND_OK;
   if (!good) status = fail(t->ctx, ATTEND_IO, "%s: precompiled_charsmap is not base64", what);
   if (!status) status = text_keep(t, raw, n, &kept);
-  give(t->ctx, raw);
+  ctx_free(t->ctx, raw);
   ATTEND_TRY(status);
   return charsmap_check(t->ctx, what, kept.bytes, kept.length, &st->map);
 }

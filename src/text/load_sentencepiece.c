@@ -310,7 +310,7 @@ attend_status load_sentencepiece(attend_tokenizer *t, const char *path, const ch
     status = text_keep(t, (const char *)s.unk_surface.data, s.unk_surface.length, &t->unk_surface);
   else
     t->unk_surface = (chars){unknown, sizeof unknown - 1};
-  give(t->ctx, bytes);
+  ctx_free(t->ctx, bytes);
   ATTEND_TRY(status);
   return add_decoder(t, s.escape ? MARK : "", s.prefix);
 }
@@ -353,7 +353,7 @@ attend_status load_llama2c(attend_tokenizer *t, const char *path) {
   size_t length;
   ATTEND_TRY(file_read(t->ctx, path, &bytes, &length));
   attend_status status = read_records(&s, bytes, length);
-  give(t->ctx, bytes);
+  ctx_free(t->ctx, bytes);
   ATTEND_TRY(status);
   ATTEND_TRY(finish_model(&s));
   ATTEND_TRY(add_steps(&s));

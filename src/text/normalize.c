@@ -76,9 +76,9 @@ attend_status aligned_put_char(attend_context *ctx, aligned_text *s, uint32_t c,
 }
 
 void aligned_free(const attend_context *ctx, aligned_text *s) {
-  give(ctx, s->bytes);
-  give(ctx, s->from);
-  give(ctx, s->to);
+  ctx_free(ctx, s->bytes);
+  ctx_free(ctx, s->from);
+  ctx_free(ctx, s->to);
   *s = (aligned_text){0};
 }
 

@@ -45,12 +45,12 @@ static const struct {
 /* PCRE2 takes its memory from the context too. */
 static void *pcre_take(size_t bytes, void *user) {
   void *block = NULL;
-  return take(user, bytes, "a regular expression", &block) ? NULL : block;
+  return ctx_alloc(user, bytes, "a regular expression", &block) ? NULL : block;
 }
-static void pcre_give(void *block, void *user) { give(user, block); }
+static void pcre_give(void *block, void *user) { ctx_free(user, block); }
 
 static attend_status start(attend_tokenizer *t, pattern_kind kind, pattern **p) {
-  ATTEND_TRY(take_zeroed(t->ctx, sizeof **p, "a pattern", p));
+  ATTEND_TRY(ctx_alloc_zeroed(t->ctx, sizeof **p, "a pattern", p));
   (*p)->kind = kind;
   return ATTEND_OK;
 }
@@ -122,7 +122,7 @@ bool pattern_cuts_words(const pattern *p) { return p->kind == GPT2 || p->kind ==
 
 void pattern_free(const attend_context *ctx, pattern *p) {
   if (p) pcre2_code_free(p->code);
-  give(ctx, p);
+  ctx_free(ctx, p);
 }
 
 /* ---- matching --------------------------------------------------------------------- */

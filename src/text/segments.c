@@ -90,8 +90,8 @@ static attend_status widen_slots(attend_context *ctx, added_list *list) {
   uint32_t *fresh;
   size_t slots = list->slots ? 2 * list->slots : 64;
   if (2 * list->count < list->slots) return ATTEND_OK;
-  ATTEND_TRY(take_zeroed(ctx, slots * sizeof *fresh, "added tokens", &fresh));
-  give(ctx, list->slot);
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, slots * sizeof *fresh, "added tokens", &fresh));
+  ctx_free(ctx, list->slot);
   if (!list->slots) list->hash = hash_key_draw();
   list->slot = fresh;
   list->slots = slots;
@@ -160,8 +160,8 @@ attend_status added_finish(attend_tokenizer *t) {
 }
 
 void added_free(const attend_context *ctx, added_list *list) {
-  give(ctx, list->token);
-  give(ctx, list->slot);
+  ctx_free(ctx, list->token);
+  ctx_free(ctx, list->slot);
   for (int i = 0; i < 2; i++) trie_free(ctx, &list->match[i]);
 }
 

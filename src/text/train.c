@@ -68,7 +68,7 @@ attend_status attend_text_trainer_create(attend_context *ctx,
                                          attend_text_trainer **trainer) {
   attend_text_trainer *r;
   *trainer = NULL;
-  ATTEND_TRY(take_zeroed(ctx, sizeof *r, "a trainer", &r));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *r, "a trainer", &r));
   r->ctx = ctx;
   pthread_mutex_init(&r->memory, NULL);
   attend_status status = OPTIONS_READ(ctx, attend_text_train_options, options, &r->o);
@@ -88,12 +88,12 @@ void attend_text_trainer_free(attend_text_trainer *r) {
   attend_tokenizer_free(r->tokenizer);
   rows_free(r->ctx, &r->rows);
   pool_free(r->ctx, &r->pool);
-  give(r->ctx, r->held);
-  give(r->ctx, r->part);
-  give(r->ctx, r->piece);
-  give(r->ctx, r->merge);
+  ctx_free(r->ctx, r->held);
+  ctx_free(r->ctx, r->part);
+  ctx_free(r->ctx, r->piece);
+  ctx_free(r->ctx, r->merge);
   pthread_mutex_destroy(&r->memory);
-  give(r->ctx, r);
+  ctx_free(r->ctx, r);
 }
 
 /* ---- learning -------------------------------------------------------------------- */
@@ -261,7 +261,7 @@ static attend_status worker_start(attend_text_trainer *r, count_worker *w) {
 attend_status workers_start(attend_text_trainer *r) {
   attend_status status = ATTEND_OK;
   int count = r->ctx->threads;
-  ATTEND_TRY(take_zeroed(r->ctx, (size_t)count * sizeof *r->worker, "threads", &r->worker));
+  ATTEND_TRY(ctx_alloc_zeroed(r->ctx, (size_t)count * sizeof *r->worker, "threads", &r->worker));
   for (; r->workers < count && !status; r->workers++)
     status = worker_start(r, &r->worker[r->workers]);
   return status;
@@ -272,7 +272,7 @@ void workers_free(attend_text_trainer *r) {
     scratch_free(&r->worker[i].s);
     counts_free(r->ctx, &r->worker[i].words);
   }
-  give(r->ctx, r->worker);
+  ctx_free(r->ctx, r->worker);
   r->worker = NULL;
   r->workers = 0;
 }

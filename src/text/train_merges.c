@@ -43,15 +43,15 @@ enum { FIRST_SLOTS = 1 << 12 };
 
 static attend_status pairs_start(attend_context *ctx, pair_table *t) {
   *t = (pair_table){.ctx = ctx, .places = 1, .slots = FIRST_SLOTS};
-  return take_zeroed(ctx, t->slots * sizeof *t->slot, "pairs", &t->slot);
+  return ctx_alloc_zeroed(ctx, t->slots * sizeof *t->slot, "pairs", &t->slot);
 }
 
 static void pairs_free(pair_table *t) {
   if (!t->ctx) return;
-  give(t->ctx, t->pair);
-  give(t->ctx, t->slot);
-  give(t->ctx, t->place);
-  give(t->ctx, t->heap);
+  ctx_free(t->ctx, t->pair);
+  ctx_free(t->ctx, t->slot);
+  ctx_free(t->ctx, t->place);
+  ctx_free(t->ctx, t->heap);
   *t = (pair_table){0};
 }
 
@@ -72,8 +72,8 @@ static size_t slot_of(const pair_table *t, int32_t left, int32_t right) {
 static attend_status widen(pair_table *t) {
   uint32_t *fresh;
   size_t slots = 2 * t->slots;
-  ATTEND_TRY(take_zeroed(t->ctx, slots * sizeof *fresh, "pairs", &fresh));
-  give(t->ctx, t->slot);
+  ATTEND_TRY(ctx_alloc_zeroed(t->ctx, slots * sizeof *fresh, "pairs", &fresh));
+  ctx_free(t->ctx, t->slot);
   t->slot = fresh;
   t->slots = slots;
   for (size_t i = 0; i < t->count; i++)

@@ -17,9 +17,9 @@ static size_t slot_of(const word_counts *t, const char *text, size_t length, uin
 static attend_status widen(attend_context *ctx, word_counts *t) {
   size_t slots = t->slots ? 2 * t->slots : 1 << 12;
   uint32_t *fresh;
-  ATTEND_TRY(take_zeroed(ctx, slots * sizeof *fresh, "words", &fresh));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, slots * sizeof *fresh, "words", &fresh));
   if (!t->slots) t->hash = hash_key_draw();
-  give(ctx, t->slot);
+  ctx_free(ctx, t->slot);
   t->slot = fresh;
   t->slots = slots;
   for (size_t i = 0; i < t->count; i++) {
@@ -66,8 +66,8 @@ attend_status counts_join(attend_context *ctx, word_counts *t, word_counts *othe
 }
 
 void counts_free(const attend_context *ctx, word_counts *t) {
-  give(ctx, t->word);
-  give(ctx, t->slot);
+  ctx_free(ctx, t->word);
+  ctx_free(ctx, t->slot);
   pool_free(ctx, &t->pool);
   *t = (word_counts){0};
 }
@@ -252,13 +252,13 @@ static attend_status limit_letters(attend_text_trainer *r, letter *of) {
   counted *list;
   for (uint32_t c = 0; c < CHARS; c++) n += of[c].times > 0;
   if (n <= most) return ATTEND_OK;
-  ATTEND_TRY(take(r->ctx, n * sizeof *list, "an alphabet", &list));
+  ATTEND_TRY(ctx_alloc(r->ctx, n * sizeof *list, "an alphabet", &list));
   n = 0;
   for (uint32_t c = 0; c < CHARS; c++)
     if (of[c].times) list[n++] = (counted){of[c].times, c};
   qsort(list, n, sizeof *list, by_times);
   for (size_t i = most; i < n; i++) of[list[i].c].times = 0;
-  give(r->ctx, list);
+  ctx_free(r->ctx, list);
   return ATTEND_OK;
 }
 
@@ -310,9 +310,9 @@ static attend_status take_rows(attend_text_trainer *r, size_t places) {
                 "the different words have %zu letters, too many to learn from: "
                 "take less text",
                 places);
-  ATTEND_TRY(take(ctx, places * sizeof *rows->id, "words", &rows->id));
-  ATTEND_TRY(take(ctx, places * sizeof *rows->back, "words", &rows->back));
-  return take(ctx, places * sizeof *rows->word, "words", &rows->word);
+  ATTEND_TRY(ctx_alloc(ctx, places * sizeof *rows->id, "words", &rows->id));
+  ATTEND_TRY(ctx_alloc(ctx, places * sizeof *rows->back, "words", &rows->back));
+  return ctx_alloc(ctx, places * sizeof *rows->word, "words", &rows->word);
 }
 
 static void put_place(word_rows *rows, int32_t id, size_t word) {
@@ -353,19 +353,19 @@ static attend_status put_rows(attend_text_trainer *r, const word_counts *words, 
 attend_status alphabet_find(attend_text_trainer *r, const word_counts *words) {
   letter *of;
   if (!r->like->wordpiece) return put_rows(r, words, NULL);
-  ATTEND_TRY(take_zeroed(r->ctx, CHARS * sizeof *of, "an alphabet", &of));
+  ATTEND_TRY(ctx_alloc_zeroed(r->ctx, CHARS * sizeof *of, "an alphabet", &of));
   count_letters(words, of);
   attend_status status = limit_letters(r, of);
   if (!status) mark_inside(words, of);
   if (!status) status = put_letters(r, of);
   if (!status) status = put_rows(r, words, of);
-  give(r->ctx, of);
+  ctx_free(r->ctx, of);
   return status;
 }
 
 void rows_free(const attend_context *ctx, word_rows *rows) {
-  give(ctx, rows->id);
-  give(ctx, rows->back);
-  give(ctx, rows->word);
+  ctx_free(ctx, rows->id);
+  ctx_free(ctx, rows->back);
+  ctx_free(ctx, rows->word);
   *rows = (word_rows){0};
 }

@@ -314,7 +314,7 @@ static attend_status put_lines(const attend_text_trainer *r, int file, attend_dr
   lines l = {0};
   attend_status status = file == FILE_MERGES ? put_merge_lines(r, &l) : put_pieces(r, &l);
   if (!status) status = attend_draft_put(draft, l.text, l.length);
-  give(r->ctx, l.text);
+  ctx_free(r->ctx, l.text);
   return status;
 }
 

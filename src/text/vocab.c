@@ -17,7 +17,7 @@ enum { HEAD = 64, CHUNK = 1 << 16 };
 static attend_status add_chunk(attend_context *ctx, pool *p, size_t bytes) {
   struct pool_chunk *fresh;
   size_t size = bytes > CHUNK ? bytes : CHUNK;
-  ATTEND_TRY(take(ctx, HEAD + size, "a vocabulary", &fresh));
+  ATTEND_TRY(ctx_alloc(ctx, HEAD + size, "a vocabulary", &fresh));
   fresh->before = p->last;
   p->last = fresh;
   p->at = (char *)fresh + HEAD;
@@ -40,7 +40,7 @@ attend_status pool_copy(attend_context *ctx, pool *p, const void *bytes, size_t 
 void pool_free(const attend_context *ctx, pool *p) {
   while (p->last) {
     struct pool_chunk *before = p->last->before;
-    give(ctx, p->last);
+    ctx_free(ctx, p->last);
     p->last = before;
   }
   *p = (pool){0};
@@ -61,7 +61,7 @@ enum { FIRST_SLOTS = 64, LONGEST_KEY = 1024 };
 
 static attend_status take_edges(attend_context *ctx, trie *t, size_t slots) {
   t->mask = slots - 1;
-  return take_zeroed(ctx, (slots + 256) * sizeof *t->edge, "a vocabulary", &t->edge);
+  return ctx_alloc_zeroed(ctx, (slots + 256) * sizeof *t->edge, "a vocabulary", &t->edge);
 }
 
 attend_status trie_start(attend_context *ctx, trie *t) {
@@ -83,7 +83,7 @@ static attend_status trie_widen(attend_context *ctx, trie *t) {
   ATTEND_TRY(take_edges(ctx, &wide, 2 * (t->mask + 1)));
   for (size_t i = 0; i <= t->mask + 256; i++)
     if (t->edge[i].key) *edge_of(&wide, t->edge[i].key) = t->edge[i];
-  give(ctx, t->edge);
+  ctx_free(ctx, t->edge);
   *t = wide;
   return ATTEND_OK;
 }
@@ -110,7 +110,7 @@ attend_status trie_put(attend_context *ctx, trie *t, const char *key, size_t len
   return ATTEND_OK;
 }
 
-void trie_free(const attend_context *ctx, trie *t) { give(ctx, t->edge); }
+void trie_free(const attend_context *ctx, trie *t) { ctx_free(ctx, t->edge); }
 
 /* ---- the byte-level alphabet --------------------------------------------- */
 
@@ -240,9 +240,9 @@ static attend_status fill(attend_tokenizer *t, string_table *table) {
   vocab *v = &t->vocab;
   size_t slots = 64;
   while (slots < 2 * v->count) slots *= 2;
-  give(t->ctx, table->slot);
+  ctx_free(t->ctx, table->slot);
   table->slot = NULL;
-  ATTEND_TRY(take(t->ctx, slots * sizeof *table->slot, "a vocabulary", &table->slot));
+  ATTEND_TRY(ctx_alloc(t->ctx, slots * sizeof *table->slot, "a vocabulary", &table->slot));
   memset(table->slot, 0xff, slots * sizeof *table->slot);
   table->mask = slots - 1;
   for (size_t id = 0; id < v->count; id++) {
@@ -306,9 +306,9 @@ attend_status vocab_put_phantom(attend_tokenizer *t, const char *key, size_t len
 }
 
 void vocab_free(const attend_context *ctx, vocab *v) {
-  give(ctx, v->piece);
-  give(ctx, v->names.slot);
-  give(ctx, v->keys.slot);
+  ctx_free(ctx, v->piece);
+  ctx_free(ctx, v->names.slot);
+  ctx_free(ctx, v->keys.slot);
 }
 
 /* ---- accessors of a tokenizer -------------------------------------------- */

@@ -62,7 +62,7 @@ attend_status attend_trace_create(attend_context *ctx, const attend_trace_option
   ATTEND_TRY(OPTIONS_READ(ctx, attend_trace_options, options, &o));
   ATTEND_CHECK(ctx, options && o.sequence >= 0,
                "a trace needs options: the points to record and a sequence of 0 or more");
-  ATTEND_TRY(take_zeroed(ctx, sizeof **trace, "a trace", trace));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof **trace, "a trace", trace));
   (*trace)->ctx = ctx;
   (*trace)->options = o;
   return ATTEND_OK;
@@ -71,8 +71,8 @@ attend_status attend_trace_create(attend_context *ctx, const attend_trace_option
 void attend_trace_clear(attend_trace *t) {
   for (int role = 0; role < ATTEND_ROLES; role++) {
     for (int i = 0; i < t->capacity[role]; i++)
-      for (int j = 0; j < ATTEND_POINTS; j++) give(t->ctx, t->layers[role][i].of[j].rows);
-    give(t->ctx, t->layers[role]);
+      for (int j = 0; j < ATTEND_POINTS; j++) ctx_free(t->ctx, t->layers[role][i].of[j].rows);
+    ctx_free(t->ctx, t->layers[role]);
     t->layers[role] = NULL;
     t->capacity[role] = 0;
   }
@@ -83,7 +83,7 @@ void attend_trace_clear(attend_trace *t) {
 void attend_trace_free(attend_trace *t) {
   if (!t) return;
   attend_trace_clear(t);
-  give(t->ctx, t);
+  ctx_free(t->ctx, t);
 }
 
 attend_status attend_trace_status(attend_trace *t) {
@@ -100,9 +100,9 @@ static attend_status reserve_layers(attend_trace *t, attend_role role, int layer
   int capacity = t->capacity[role] ? t->capacity[role] : 8;
   if (layer < t->capacity[role]) return ATTEND_OK;
   while (capacity <= layer) capacity *= 2;
-  ATTEND_TRY(take_zeroed(t->ctx, (size_t)capacity * sizeof *more, "a trace", &more));
+  ATTEND_TRY(ctx_alloc_zeroed(t->ctx, (size_t)capacity * sizeof *more, "a trace", &more));
   if (t->layers[role]) memcpy(more, t->layers[role], (size_t)t->capacity[role] * sizeof *more);
-  give(t->ctx, t->layers[role]);
+  ctx_free(t->ctx, t->layers[role]);
   t->layers[role] = more;
   t->capacity[role] = capacity;
   return ATTEND_OK;
@@ -120,9 +120,9 @@ static attend_status reserve_rows(attend_trace *t, record *r, int n) {
                 "recording needs more than the %zu MB of most_bytes: raise the "
                 "limit, or record a shorter text",
                 t->options.most_bytes >> 20);
-  ATTEND_TRY(take(t->ctx, bytes, "a trace", &more));
+  ATTEND_TRY(ctx_alloc(t->ctx, bytes, "a trace", &more));
   if (r->rows) memcpy(more, r->rows, (size_t)r->n * row);
-  give(t->ctx, r->rows);
+  ctx_free(t->ctx, r->rows);
   t->bytes += bytes - (size_t)r->capacity * row;
   r->rows = more;
   r->capacity = (int)capacity;
@@ -133,7 +133,7 @@ static attend_status reserve_rows(attend_trace *t, record *r, int n) {
 static void start_record(attend_trace *t, record *r, const attend_hooked *s) {
   if (r->heads == s->shape[1] && r->width == s->shape[3]) return;
   t->bytes -= (size_t)r->capacity * (size_t)r->heads * (size_t)r->width * sizeof(float);
-  give(t->ctx, r->rows);
+  ctx_free(t->ctx, r->rows);
   *r = (record){.heads = s->shape[1], .width = s->shape[3]};
 }
 
@@ -248,13 +248,13 @@ attend_status attend_trace_save(const attend_trace *t, const char *path) {
   listing l = {0};
   size_t most = 0;
   for (int role = 0; role < ATTEND_ROLES; role++) most += (size_t)t->capacity[role] * ATTEND_POINTS;
-  ATTEND_TRY(take(t->ctx, most * sizeof *l.tensors, "a list", &l.tensors));
-  attend_status status = take(t->ctx, most * sizeof *l.names, "a list", &l.names);
+  ATTEND_TRY(ctx_alloc(t->ctx, most * sizeof *l.tensors, "a list", &l.tensors));
+  attend_status status = ctx_alloc(t->ctx, most * sizeof *l.names, "a list", &l.names);
   for (int role = 0; role < ATTEND_ROLES && !status; role++)
     for (int i = 0; i < t->capacity[role]; i++)
       for (int j = 0; j < ATTEND_POINTS; j++) list_record(t, role, i, j, &l);
   if (!status) status = attend_tensor_file_write(t->ctx, path, l.n, l.tensors);
-  give(t->ctx, l.names);
-  give(t->ctx, l.tensors);
+  ctx_free(t->ctx, l.names);
+  ctx_free(t->ctx, l.tensors);
   return status;
 }

@@ -210,17 +210,17 @@ static void free_plans(pass *p) {
 void activations_free(attend_trainer *tr) {
   free_plans(&tr->encoder.p);
   free_plans(&tr->decoder.p);
-  device_give(tr->ctx, tr->block);
-  give(tr->ctx, tr->real);
+  device_free(tr->ctx, tr->block);
+  ctx_free(tr->ctx, tr->real);
 }
 
 static attend_status take_block(attend_trainer *tr) {
   const size_t bytes = cut_all(tr, NULL);
   if (bytes > tr->block_bytes) {
-    device_give(tr->ctx, tr->block);
+    device_free(tr->ctx, tr->block);
     tr->block = NULL;
     tr->block_bytes = 0;
-    ATTEND_TRY(device_take(tr->ctx, bytes, "activations", &tr->block));
+    ATTEND_TRY(device_alloc(tr->ctx, bytes, "activations", &tr->block));
     tr->block_bytes = bytes;
   }
   cut_all(tr, tr->block);
@@ -231,10 +231,10 @@ static attend_status place_rows(attend_trainer *tr, trainer_side *x) {
   const size_t bytes = (size_t)x->p.rows * sizeof *x->p.position;
   int32_t *position;
   if (!x->layers) return ATTEND_OK;
-  ATTEND_TRY(take(tr->ctx, bytes, "positions", &position));
+  ATTEND_TRY(ctx_alloc(tr->ctx, bytes, "positions", &position));
   for (int i = 0; i < x->p.rows; i++) position[i] = i % x->p.n;
   tr->ctx->device->write(tr->ctx, x->p.position, position, bytes);
-  give(tr->ctx, position);
+  ctx_free(tr->ctx, position);
   return ATTEND_OK;
 }
 
@@ -246,10 +246,10 @@ attend_status activations_fit(attend_trainer *tr) {
       tr->fit_length[1] == sides[1]->p.n)
     return ATTEND_OK;
   tr->fit_count = 0;
-  give(tr->ctx, tr->real);
+  ctx_free(tr->ctx, tr->real);
   tr->real = NULL;
-  ATTEND_TRY(
-      take_zeroed(tr->ctx, 2 * (size_t)tr->batch->count * sizeof *tr->real, "lengths", &tr->real));
+  ATTEND_TRY(ctx_alloc_zeroed(tr->ctx, 2 * (size_t)tr->batch->count * sizeof *tr->real, "lengths",
+                              &tr->real));
   ATTEND_TRY(take_block(tr));
   for (int i = 0; i < 2; i++) {
     trainer_side *x = sides[i];

@@ -41,7 +41,7 @@ static attend_status copy_file(base *b, const char *from, const char *name) {
   ATTEND_TRY(file_read(b->ctx, from, &bytes, &length));
   attend_status status = path_inside(b->ctx, b->draft.draft, name, path);
   if (!status) status = attend_file_write(b->ctx, path, bytes, length);
-  give(b->ctx, bytes);
+  ctx_free(b->ctx, bytes);
   return status;
 }
 

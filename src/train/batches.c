@@ -350,7 +350,7 @@ static attend_status open_batches(attend_batches *b) {
     ATTEND_TRY(measure_pairs(b));
   else
     ATTEND_TRY(measure_stream(b));
-  ATTEND_TRY(take(b->ctx, cut_rows(b, NULL), "a batch", &b->block));
+  ATTEND_TRY(ctx_alloc(b->ctx, cut_rows(b, NULL), "a batch", &b->block));
   cut_rows(b, b->block);
   return ATTEND_OK;
 }
@@ -359,7 +359,7 @@ attend_status attend_batches_create(const attend_corpus *corpus,
                                     const attend_batch_options *options, attend_batches **batches) {
   attend_batches *b;
   *batches = NULL;
-  ATTEND_TRY(take_zeroed(corpus->ctx, sizeof *b, "the batches", &b));
+  ATTEND_TRY(ctx_alloc_zeroed(corpus->ctx, sizeof *b, "the batches", &b));
   b->ctx = corpus->ctx;
   b->c = corpus;
   attend_status status = OPTIONS_READ(b->ctx, attend_batch_options, options, &b->o);
@@ -373,6 +373,6 @@ attend_status attend_batches_create(const attend_corpus *corpus,
 
 void attend_batches_free(attend_batches *b) {
   if (!b) return;
-  give(b->ctx, b->block);
-  give(b->ctx, b);
+  ctx_free(b->ctx, b->block);
+  ctx_free(b->ctx, b);
 }

@@ -11,7 +11,7 @@
 attend_status attend_corpus_create(attend_context *ctx, attend_corpus **corpus) {
   attend_corpus *c;
   *corpus = NULL;
-  ATTEND_TRY(take_zeroed(ctx, sizeof *c, "a corpus", &c));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *c, "a corpus", &c));
   c->ctx = ctx;
   *corpus = c;
   return ATTEND_OK;
@@ -19,9 +19,9 @@ attend_status attend_corpus_create(attend_context *ctx, attend_corpus **corpus) 
 
 void attend_corpus_free(attend_corpus *c) {
   if (!c) return;
-  give(c->ctx, c->ids);
-  give(c->ctx, c->end);
-  give(c->ctx, c);
+  ctx_free(c->ctx, c->ids);
+  ctx_free(c->ctx, c->end);
+  ctx_free(c->ctx, c);
 }
 
 /* ---- growing ------------------------------------------------------------------ */
@@ -427,7 +427,7 @@ static attend_status read_file(reader *r) {
   if (!status) c->bytes += r->length;
   if (!status && c->parts == parts)
     status = fail(c->ctx, ATTEND_IO, "%.300s holds no text", r->path);
-  give(c->ctx, bytes);
+  ctx_free(c->ctx, bytes);
   return status;
 }
 

@@ -117,11 +117,11 @@ static attend_status choose_step(attend_fit *f, uint64_t step) {
   uint64_t *steps;
   size_t n, all;
   ATTEND_TRY(steps_saved(f->ctx, f->folder, true, &steps, &n));
-  give(f->ctx, steps);
+  ctx_free(f->ctx, steps);
   f->resumes = f->start != ATTEND_FIT_NEW && n;
   ATTEND_TRY(steps_saved(f->ctx, f->folder, false, &steps, &all));
   attend_status status = f->resumes ? choose_among(f, step, steps, all) : check_new(f, all);
-  give(f->ctx, steps);
+  ctx_free(f->ctx, steps);
   return status;
 }
 
@@ -131,7 +131,7 @@ attend_status attend_fit_open(attend_context *ctx, const char *folder, attend_fi
   *fit = NULL;
   ATTEND_CHECK(ctx, *folder && strlen(folder) < LONGEST_PATH - 64,
                "\"%.300s\" cannot be the folder of a training run", folder);
-  ATTEND_TRY(take_zeroed(ctx, sizeof *f, "a training run", &f));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *f, "a training run", &f));
   f->ctx = ctx;
   f->start = start;
   f->tally.best = INFINITY;
@@ -150,7 +150,7 @@ void attend_fit_free(attend_fit *f) {
   run_log_close(&f->log);
   attend_training_free(f->training);
   if (f->lock >= 0) close(f->lock);
-  give(f->ctx, f);
+  ctx_free(f->ctx, f);
 }
 
 const char *attend_fit_checkpoint(const attend_fit *f) { return f->resumes ? f->checkpoint : NULL; }
@@ -522,8 +522,8 @@ static attend_status load_mean(averaging *a) {
   typedef char path[LONGEST_PATH];
   const char **folders;
   path *paths;
-  ATTEND_TRY(take(f->ctx, (size_t)a->n * (sizeof *paths + sizeof *folders),
-                  "the names of checkpoints", &paths));
+  ATTEND_TRY(ctx_alloc(f->ctx, (size_t)a->n * (sizeof *paths + sizeof *folders),
+                       "the names of checkpoints", &paths));
   folders = (const char **)(paths + a->n);
   attend_status status = ATTEND_OK;
   for (int i = 0; i < a->n && !status; i++) {
@@ -532,7 +532,7 @@ static attend_status load_mean(averaging *a) {
     if (!status) status = attend_training_verify(f->ctx, paths[i]);
   }
   if (!status) status = attend_trainer_average(f->trainer, a->n, folders);
-  give(f->ctx, paths);
+  ctx_free(f->ctx, paths);
   return status;
 }
 
@@ -561,7 +561,7 @@ static attend_status average(attend_fit *f) {
   size_t count;
   ATTEND_TRY(steps_saved(f->ctx, f->folder, false, &steps, &count));
   attend_status status = average_steps(f, steps, count);
-  give(f->ctx, steps);
+  ctx_free(f->ctx, steps);
   return status;
 }
 

@@ -34,8 +34,8 @@ static attend_status take_moments(attend_optimizer *o) {
   const size_t bytes = stretches_of(count) * sizeof *o->sums;
   ATTEND_TRY(mirror_make(o->ctx, count, what, &o->moment[0]));
   if (o->options.kind == ATTEND_ADAMW) ATTEND_TRY(mirror_make(o->ctx, count, what, &o->moment[1]));
-  ATTEND_TRY(device_take(o->ctx, bytes, what, &o->sums));
-  return take(o->ctx, bytes, what, &o->host_sums);
+  ATTEND_TRY(device_alloc(o->ctx, bytes, what, &o->sums));
+  return ctx_alloc(o->ctx, bytes, what, &o->host_sums);
 }
 
 attend_status attend_optimizer_create(attend_trainer *trainer,
@@ -44,7 +44,7 @@ attend_status attend_optimizer_create(attend_trainer *trainer,
   attend_context *ctx = trainer->ctx;
   attend_optimizer *o;
   *optimizer = NULL;
-  ATTEND_TRY(take_zeroed(ctx, sizeof *o, "an optimizer", &o));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *o, "an optimizer", &o));
   o->ctx = ctx;
   o->trainer = trainer;
   const attend_optimizer_options defaults = attend_optimizer_defaults();
@@ -63,9 +63,9 @@ void attend_optimizer_free(attend_optimizer *o) {
   if (!o) return;
   mirror_free(o->ctx, &o->moment[0]);
   mirror_free(o->ctx, &o->moment[1]);
-  device_give(o->ctx, o->sums);
-  give(o->ctx, o->host_sums);
-  give(o->ctx, o);
+  device_free(o->ctx, o->sums);
+  ctx_free(o->ctx, o->host_sums);
+  ctx_free(o->ctx, o);
 }
 
 /* ---- the gradient's norm ---------------------------------------------------------- */

@@ -66,7 +66,7 @@ attend_status steps_saved(attend_context *ctx, const char *folder, bool resumabl
   if (dir) closedir(dir);
   if (*count) qsort(*steps, *count, sizeof **steps, by_number);
   if (!status) return ATTEND_OK;
-  give(ctx, *steps);
+  ctx_free(ctx, *steps);
   *steps = NULL;
   *count = 0;
   return status;
@@ -157,7 +157,7 @@ attend_status drop_later(attend_context *ctx, const char *folder, uint64_t last)
   if (linked_step(folder, "best", &best) && best > last) unlink(link);
   for (size_t i = 0; !status && i < count; i++)
     if (steps[i] > last) status = drop_step(ctx, folder, steps[i]);
-  give(ctx, steps);
+  ctx_free(ctx, steps);
   return status;
 }
 
@@ -174,7 +174,7 @@ attend_status thin_steps(attend_context *ctx, const char *folder, uint64_t newes
     if (steps[i] == best || steps[i] == newest) continue;
     if (++others > keep) status = drop_step(ctx, folder, steps[i]);
   }
-  give(ctx, steps);
+  ctx_free(ctx, steps);
   return status;
 }
 
@@ -283,7 +283,7 @@ static attend_status cut_log(run_log *log, uint64_t step) {
   ATTEND_TRY(file_read(log->ctx, log->path, &text, &length));
   attend_status status = check_lines(log, text, length, step, &good);
   if (!status && good < length) status = attend_file_write(log->ctx, log->path, text, good);
-  give(log->ctx, text);
+  ctx_free(log->ctx, text);
   return status;
 }
 

@@ -80,12 +80,12 @@ static attend_status read_values(attend_trainer *tr) {
   float *work;
   ATTEND_TRY(mirror_make(tr->ctx, tr->count, "parameters", &tr->values));
   ATTEND_TRY(mirror_make(tr->ctx, tr->count, "gradients", &tr->gradients));
-  ATTEND_TRY(take(tr->ctx, most_transposed(tr) * sizeof *work, "a transposed matrix", &work));
+  ATTEND_TRY(ctx_alloc(tr->ctx, most_transposed(tr) * sizeof *work, "a transposed matrix", &work));
   float *values = mirror_out(tr->ctx, &tr->values);
   for (size_t i = 0; i < tr->n_entries; i++)
     read_tensor(tr->entries[i].p, work, values + tr->entries[i].at);
   mirror_back(tr->ctx, &tr->values);
-  give(tr->ctx, work);
+  ctx_free(tr->ctx, work);
   return ATTEND_OK;
 }
 
@@ -158,8 +158,8 @@ static attend_status check_options(attend_context *ctx, const attend_trainer_opt
 static attend_status open_side(attend_trainer *tr, const stack *s, trainer_side *x) {
   if (!s->layers) return ATTEND_OK;
   x->p = (pass){.ctx = tr->ctx, .model = &tr->model, .side = s};
-  return take_zeroed(tr->ctx, (size_t)s->shape->layers * sizeof *x->layers, "the layers",
-                     &x->layers);
+  return ctx_alloc_zeroed(tr->ctx, (size_t)s->shape->layers * sizeof *x->layers, "the layers",
+                          &x->layers);
 }
 
 static attend_status open_trainer(attend_trainer *tr) {
@@ -168,7 +168,7 @@ static attend_status open_trainer(attend_trainer *tr) {
   ATTEND_CHECK(tr->ctx, attend_checkpoint_has_head(tr->files),
                "the checkpoint has no head that gives logits: there is no loss "
                "to train with");
-  ATTEND_TRY(take(tr->ctx, 2 * most * sizeof *tr->entries, "the parameters", &tr->entries));
+  ATTEND_TRY(ctx_alloc(tr->ctx, 2 * most * sizeof *tr->entries, "the parameters", &tr->entries));
   tr->gaps = tr->entries + most;
   ATTEND_TRY(model_open(&tr->model));
   ATTEND_TRY(model_each(&tr->model, lay_out, tr));
@@ -182,7 +182,7 @@ attend_status attend_trainer_create(attend_checkpoint *files, const attend_train
                                     attend_trainer **trainer) {
   attend_trainer *tr;
   *trainer = NULL;
-  ATTEND_TRY(take_zeroed(files->ctx, sizeof *tr, "a trainer", &tr));
+  ATTEND_TRY(ctx_alloc_zeroed(files->ctx, sizeof *tr, "a trainer", &tr));
   tr->ctx = files->ctx;
   tr->files = files;
   attend_status status = OPTIONS_READ(tr->ctx, attend_trainer_options, options, &tr->options);
@@ -208,13 +208,13 @@ void attend_trainer_free(attend_trainer *tr) {
   if (!tr) return;
   activations_free(tr);
   hooks_free(tr->ctx, &tr->hooks);
-  give(tr->ctx, tr->encoder.layers);
-  give(tr->ctx, tr->decoder.layers);
+  ctx_free(tr->ctx, tr->encoder.layers);
+  ctx_free(tr->ctx, tr->decoder.layers);
   model_close(&tr->model);
   mirror_free(tr->ctx, &tr->values);
   mirror_free(tr->ctx, &tr->gradients);
-  give(tr->ctx, tr->entries);
-  give(tr->ctx, tr);
+  ctx_free(tr->ctx, tr->entries);
+  ctx_free(tr->ctx, tr);
 }
 
 /* ---- accessors ---------------------------------------------------------------------------- */
@@ -284,7 +284,7 @@ attend_status trainer_save(attend_trainer *tr, const char *path, attend_stored s
   attend_tensor *list;
   ATTEND_CHECK(tr->ctx, stored == ATTEND_STORED_F32 || stored == ATTEND_STORED_BF16,
                "a checkpoint is saved as f32 or bf16");
-  ATTEND_TRY(take(tr->ctx, n * sizeof *list, "a list", &list));
+  ATTEND_TRY(ctx_alloc(tr->ctx, n * sizeof *list, "a list", &list));
   for (size_t i = 0; i < n; i++) {
     const parameter *p = tr->entries[i].p;
     list[i] = *p->tensor;
@@ -292,10 +292,10 @@ attend_status trainer_save(attend_trainer *tr, const char *path, attend_stored s
     list[i].stored = stored;
     list[i].data = NULL;
   }
-  attend_status status = take(tr->ctx, work, "a transposed matrix", &s.work);
+  attend_status status = ctx_alloc(tr->ctx, work, "a transposed matrix", &s.work);
   if (!status) status = tensor_file_make(tr->ctx, path, n, list, fill, &s, digest);
-  give(tr->ctx, s.work);
-  give(tr->ctx, list);
+  ctx_free(tr->ctx, s.work);
+  ctx_free(tr->ctx, list);
   return status;
 }
 
@@ -350,13 +350,13 @@ attend_status attend_trainer_average(attend_trainer *tr, int n, const char *cons
   ATTEND_CHECK(tr->ctx, n >= 1, "a mean of %d checkpoints: name one or more", n);
   for (size_t i = 0; i < tr->n_entries; i++)
     if (tr->entries[i].count > largest) largest = tr->entries[i].count;
-  ATTEND_TRY(take_zeroed(tr->ctx, (size_t)n * sizeof *files, "the checkpoints", &files));
-  attend_status status = take(tr->ctx, 2 * largest * sizeof *sum, "a mean", &sum);
+  ATTEND_TRY(ctx_alloc_zeroed(tr->ctx, (size_t)n * sizeof *files, "the checkpoints", &files));
+  attend_status status = ctx_alloc(tr->ctx, 2 * largest * sizeof *sum, "a mean", &sum);
   for (int i = 0; !status && i < n; i++) status = open_same(tr, folders[i], &files[i]);
   for (size_t i = 0; !status && i < tr->n_entries; i++)
     average_entry(tr, &tr->entries[i], n, files, sum);
   for (int i = 0; i < n; i++) attend_checkpoint_free(files[i]);
-  give(tr->ctx, files);
-  give(tr->ctx, sum);
+  ctx_free(tr->ctx, files);
+  ctx_free(tr->ctx, sum);
   return status ? status : attend_trainer_refresh(tr);
 }

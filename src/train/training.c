@@ -36,7 +36,7 @@ attend_status attend_training_create(attend_trainer *trainer, attend_optimizer *
   attend_training *t;
   *training = NULL;
   ATTEND_TRY(OPTIONS_READ(trainer->ctx, attend_training_options, options, &o));
-  ATTEND_TRY(take_zeroed(trainer->ctx, sizeof *t, "a training", &t));
+  ATTEND_TRY(ctx_alloc_zeroed(trainer->ctx, sizeof *t, "a training", &t));
   t->ctx = trainer->ctx;
   t->trainer = trainer;
   t->optimizer = optimizer;
@@ -48,7 +48,7 @@ attend_status attend_training_create(attend_trainer *trainer, attend_optimizer *
 }
 
 void attend_training_free(attend_training *t) {
-  if (t) give(t->ctx, t);
+  if (t) ctx_free(t->ctx, t);
 }
 
 uint64_t attend_training_steps(const attend_training *t) {
@@ -133,7 +133,7 @@ static attend_status pass_file(attend_context *ctx, const char *folder, const ch
   if (!file_beside(folder, name, from, sizeof from)) return ATTEND_OK;
   ATTEND_TRY(file_read(ctx, from, &bytes, &length));
   attend_status status = put(name, bytes, length, user);
-  give(ctx, bytes);
+  ctx_free(ctx, bytes);
   return status;
 }
 

@@ -41,9 +41,9 @@ static attend_status read_steps(attend_training_run *run) {
   size_t n;
   int *steps;
   ATTEND_TRY(steps_saved(run->ctx, run->path, false, &saved, &n));
-  attend_status status = take(run->ctx, n * sizeof *steps, "steps", &steps);
+  attend_status status = ctx_alloc(run->ctx, n * sizeof *steps, "steps", &steps);
   if (!status) {
-    give(run->ctx, run->steps);
+    ctx_free(run->ctx, run->steps);
     run->steps = steps;
     run->count = 0;
     for (size_t i = 0; i < n && saved[i] <= INT_MAX; i++) steps[run->count++] = (int)saved[i];
@@ -51,7 +51,7 @@ static attend_status read_steps(attend_training_run *run) {
     run->last = linked(run, "last");
     if (run->last < 0 && run->count) run->last = steps[run->count - 1];
   }
-  give(run->ctx, saved);
+  ctx_free(run->ctx, saved);
   return status;
 }
 
@@ -162,11 +162,11 @@ static attend_status read_log(attend_training_run *run) {
   const size_t fresh = (size_t)(bytes - run->read);
   FILE *log = fopen(path, "rbe");
   if (!log) return ATTEND_OK;
-  attend_status status = take(run->ctx, fresh, "a log", &text);
+  attend_status status = ctx_alloc(run->ctx, fresh, "a log", &text);
   if (!status && !fseeko(log, (off_t)run->read, SEEK_SET))
     status = read_lines(run, text, fread(text, 1, fresh, log));
   fclose(log);
-  give(run->ctx, text);
+  ctx_free(run->ctx, text);
   return status;
 }
 
@@ -217,7 +217,7 @@ attend_status attend_training_run_open(attend_context *ctx, const char *folder,
   attend_training_run *r;
   *run = NULL;
   ATTEND_CHECK(ctx, strlen(folder) < LONGEST_PATH, "the name of a training run is too long");
-  ATTEND_TRY(take_zeroed(ctx, sizeof *r, "a training run", &r));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *r, "a training run", &r));
   r->ctx = ctx;
   strcpy(r->path, folder);
   r->best = r->last = -1;
@@ -232,8 +232,8 @@ attend_status attend_training_run_open(attend_context *ctx, const char *folder,
 
 void attend_training_run_free(attend_training_run *run) {
   if (!run) return;
-  give(run->ctx, run->steps);
-  give(run->ctx, run->loss.at);
-  give(run->ctx, run->valid.at);
-  give(run->ctx, run);
+  ctx_free(run->ctx, run->steps);
+  ctx_free(run->ctx, run->loss.at);
+  ctx_free(run->ctx, run->valid.at);
+  ctx_free(run->ctx, run);
 }

@@ -54,7 +54,7 @@ static bool has_part(attend_context *ctx, const journal *j) {
   attend_summary one;
   bool found;
   MUST(!journal_find(j, "a part", 6, &one, &found));
-  if (found) give(ctx, (char *)one.text);
+  if (found) ctx_free(ctx, (char *)one.text);
   return found;
 }
 
