@@ -377,7 +377,7 @@ bool view_still(viewer *v, const view_state *s, int new_tokens,
   if (ok) {
     record(&r);
     ok = !write_all(&r, &all);
-    if (!ok) snprintf(error, VIEW_ERROR, "%s", draw_message(ATTEND_NO_MEMORY));
+    if (!ok) snprintf(error, VIEW_ERROR, "there is no memory for the page");
   }
   *steps = (view_still_steps){.kept = r.n_kept};
   if (v->training) attend_training_run_steps(v->training, &steps->steps);
