@@ -90,7 +90,7 @@ static bool numbers_fit(const grid *g) {
   for (size_t i = 0; i < g->rows * g->columns; i++) {
     char text[40];
     short_number(g->on->is->cells[i], 2, text);
-    if (text_width(text, LETTERS) > g->w - 2) return false;
+    if (label_width(text, LETTERS) > g->w - 2) return false;
   }
   return true;
 }
@@ -155,7 +155,7 @@ static void row_names(svg *s, const panel *p) {
 
 double heat_bar_width(const panel *p) {
   double most = 0;
-  for (int i = 0; i < p->z.count; i++) most = fmax(most, text_width(p->z.label[i], LETTERS));
+  for (int i = 0; i < p->z.count; i++) most = fmax(most, label_width(p->z.label[i], LETTERS));
   return BAR_GAP + BAR + 6 + most + (p->is->z.label ? 18 : 0);
 }
 
@@ -173,7 +173,7 @@ static void colour_bar(svg *s, const panel *p, const char *look) {
   for (int i = 0; i < p->z.count; i++) {
     double at = y - h * scale_place(&p->z, p->z.at[i]);
     plot_text(s, "faint", AT_START, x + BAR + 5, at + 4, 0, 200, p->z.label[i]);
-    most = fmax(most, text_width(p->z.label[i], LETTERS));
+    most = fmax(most, label_width(p->z.label[i], LETTERS));
   }
   if (p->is->z.label)
     plot_text(s, "ink", AT_MIDDLE, x + BAR + most + 18, y - h / 2, -90, h + 60, p->is->z.label);

@@ -107,7 +107,7 @@ static int key_rows(svg *s, const panel *p, double x0, double y, double width) {
     if (!series_named(p, i)) continue;
     const char *name = p->is->series[i].name;
     double most = fmin(LONGEST, width - SWATCH);
-    double w = fmin(text_width(name, LETTERS), most) + SWATCH + 14;
+    double w = fmin(label_width(name, LETTERS), most) + SWATCH + 14;
     if (x > x0 && x + w > x0 + width + 14) {
       x = x0;
       rows++;
@@ -139,7 +139,7 @@ typedef struct {
 static double key_ends_width(const panel *p) {
   double most = 0;
   for (size_t i = 0; i < p->is->count; i++)
-    if (series_named(p, i)) most = fmax(most, text_width(p->is->series[i].name, LETTERS));
+    if (series_named(p, i)) most = fmax(most, label_width(p->is->series[i].name, LETTERS));
   return fmin(most, LONGEST) + 14;
 }
 
@@ -257,13 +257,13 @@ static void heat_scales(panel *p) {
 /* ---- room -------------------------------------------------------------------------- */
 
 static double widest(const char *const *names, size_t count, double least) {
-  for (size_t i = 0; names && i < count; i++) least = fmax(least, text_width(names[i], LETTERS));
+  for (size_t i = 0; names && i < count; i++) least = fmax(least, label_width(names[i], LETTERS));
   return least;
 }
 
 static double ticks_width(const scale *s) {
   double most = 0;
-  for (int i = 0; i < s->count; i++) most = fmax(most, text_width(s->label[i], LETTERS));
+  for (int i = 0; i < s->count; i++) most = fmax(most, label_width(s->label[i], LETTERS));
   return most;
 }
 
@@ -343,7 +343,7 @@ static void x_axis(svg *s, const panel *p) {
   for (int i = 0; i < p->x.minors; i++) down(s, p, panel_x(p, p->x.minor[i]), "grid minor");
   for (int i = 0; i < p->x.count; i++) {
     double x = panel_x(p, p->x.at[i]);
-    double half = text_width(p->x.label[i], LETTERS) / 2;
+    double half = label_width(p->x.label[i], LETTERS) / 2;
     down(s, p, x, "grid");
     if (x - half < free) continue;
     plot_text(s, "faint", AT_MIDDLE, x, y + LINE - 2, 0, 200, p->x.label[i]);

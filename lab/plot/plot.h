@@ -25,7 +25,7 @@ typedef enum { AT_START, AT_MIDDLE, AT_END } anchor;
 void plot_text(svg *s, const char *look, anchor a, double x, double y, int turn, double most,
                const char *text);
 /* Upper estimate for common sans-serif fonts. */
-double text_width(const char *text, double size);
+double label_width(const char *text, double size);
 /* How many bytes of the text fit, whole characters. */
 size_t text_fits(const char *text, double size, double most);
 

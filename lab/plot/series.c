@@ -274,7 +274,7 @@ static void put_error(svg *s, const panel *p, bar *b, double low, double high) {
 static void put_value(svg *s, const bar *b, double value) {
   char text[40];
   short_number(value, 3, text);
-  if (text_width(text, LETTERS) > b->w) return;
+  if (label_width(text, LETTERS) > b->w) return;
   double y = b->top <= b->base ? b->far - 4 : b->far + LETTERS + 1;
   plot_text(s, "ink", AT_MIDDLE, b->x + b->w / 2, y, 0, 200, text);
 }

@@ -144,7 +144,7 @@ size_t text_fits(const char *text, double size, double most) {
   return (size_t)(at - text);
 }
 
-double text_width(const char *text, double size) {
+double label_width(const char *text, double size) {
   const char *end = text + strlen(text);
   double width = 0;
   for (int n; text < end; text += n) {

@@ -512,9 +512,9 @@ static attend_status case_copy(attend_context *ctx, const attend_view_case *c,
                                attend_view_case *to) {
   *to = *c;
   to->text = to->second = to->attention = NULL;
-  ATTEND_TRY(text_copy(ctx, c->text, (char **)&to->text));
-  ATTEND_TRY(text_copy(ctx, c->attention, (char **)&to->attention));
-  return c->second ? text_copy(ctx, c->second, (char **)&to->second) : ATTEND_OK;
+  ATTEND_TRY(copy_string(ctx, c->text, (char **)&to->text));
+  ATTEND_TRY(copy_string(ctx, c->attention, (char **)&to->attention));
+  return c->second ? copy_string(ctx, c->second, (char **)&to->second) : ATTEND_OK;
 }
 
 /* FNV-1a; a text's end is hashed with it. */

@@ -11,7 +11,7 @@
 
 enum { PATH_ROOM = 4096 };
 
-attend_status text_copy(attend_context *ctx, const char *text, char **to) {
+attend_status copy_string(attend_context *ctx, const char *text, char **to) {
   size_t bytes = strlen(text) + 1;
   ATTEND_TRY(ctx_alloc(ctx, bytes, "a text", to));
   memcpy(*to, text, bytes);
@@ -75,8 +75,8 @@ static attend_status open_tokenizer(attend_context *ctx, view_model *m) {
 
 static attend_status open_model(attend_context *ctx, const attend_view_source *source,
                                 view_model *m) {
-  ATTEND_TRY(text_copy(ctx, source->path, &m->path));
-  ATTEND_TRY(text_copy(ctx, source->name ? source->name : source->path, &m->name));
+  ATTEND_TRY(copy_string(ctx, source->path, &m->path));
+  ATTEND_TRY(copy_string(ctx, source->name ? source->name : source->path, &m->name));
   ATTEND_TRY(attend_config_read(ctx, m->path, &m->config));
   ATTEND_TRY(open_tokenizer(ctx, m));
   m->step_path = source->step_path;

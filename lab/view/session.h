@@ -110,7 +110,7 @@ attend_status model_take(view_job *j, const attend_view_case *c, view_run *run);
 void runs_forget(attend_viewer *v, const view_weights *w);
 void run_free(attend_viewer *v, view_run *run);
 
-attend_status text_copy(attend_context *ctx, const char *text, char **to);
+attend_status copy_string(attend_context *ctx, const char *text, char **to);
 /* The most probable of n logits, sorted. */
 int candidates_of(const float *logits, int n, int most, attend_view_candidate *to);
 
