@@ -10,21 +10,6 @@
 
 /* ---- paths ---------------------------------------------------------------------- */
 
-const char *const settings_files[] = {"config.json", "generation_config.json", NULL};
-const char *const tokenizer_files[] = {"tokenizer.json",
-                                       "vocab.json",
-                                       "tokenizer_config.json",
-                                       "special_tokens_map.json",
-                                       "added_tokens.json",
-                                       "merges.txt",
-                                       "vocab.txt",
-                                       "tokenizer.model",
-                                       "spiece.model",
-                                       "sentencepiece.bpe.model",
-                                       "tokenizer.bin",
-                                       "tok512.bin",
-                                       NULL};
-
 static char *find(const char *given, bool quiet, int *code) {
   char path[ATTEND_PATH_SIZE];
   attend_context *ctx;

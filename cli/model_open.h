@@ -55,8 +55,4 @@ char *model_path(const char *given, int *code);
 /* The same without a message: NULL if the model is not on this machine. */
 char *model_path_if_pulled(const char *given);
 
-/* File names of a tokenizer, and of a model's settings; both lists end with NULL. */
-extern const char *const tokenizer_files[];
-extern const char *const settings_files[];
-
 #endif

@@ -153,7 +153,7 @@ int table_print(const table *t, FILE *out) {
   make_printable(t);
   for (int c = 0; c < t->width; c++)
     if (t->columns[c].title) widths[c] = column_width(t, c);
-  fit(t, widths, text_room(out));
+  fit(t, widths, terminal_columns(out));
   for (int c = 0; c <= last; c++)
     if (t->columns[c].title)
       print_cell(out, t->columns[c].title, widths[c], t->columns[c].kind == CELL_TEXT, c == last,

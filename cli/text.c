@@ -315,7 +315,7 @@ void text_print_cut(FILE *out, const char *text, int width) {
   if (have > width) fputs("…", out);
 }
 
-int text_room(FILE *out) {
+int terminal_columns(FILE *out) {
   struct winsize size;
   return !isatty(fileno(out)) || ioctl(fileno(out), TIOCGWINSZ, &size) ? 0 : size.ws_col;
 }

@@ -82,7 +82,7 @@ void text_print_cut(FILE *out, const char *text, int width);
 /* Characters that a text takes on a terminal; of a line of this stream's terminal, 0 if
  * it is none. */
 int text_width(const char *text);
-int text_room(FILE *out);
+int terminal_columns(FILE *out);
 /* Whether to colour what goes to this stream. */
 bool is_colourful(FILE *out);
 

@@ -216,8 +216,8 @@ static void print_cell(double cosine, bool colourful) {
 static int print_cosines(const embed_window *window) {
   int n = window->count;
   bool colourful = is_colourful(stdout);
-  int room = text_room(stdout), left = room - CELL * n - 6;
-  int shown = !room ? 1 << 20 : left < LEAST_TEXT ? LEAST_TEXT : left;
+  int columns = terminal_columns(stdout), left = columns - CELL * n - 6;
+  int shown = !columns ? 1 << 20 : left < LEAST_TEXT ? LEAST_TEXT : left;
   printf("    ");
   for (int j = 0; j < n; j++) printf("%*d", CELL, j + 1);
   putchar('\n');

@@ -113,7 +113,7 @@ static const verb_options verb_generate = {
 
 static void add_prompt(generate_run *run, const char *text, size_t length) {
   size_t n = (size_t)run->n_prompts;
-  if ((n & (n - 1)) == 0) /* room for twice as many */
+  if ((n & (n - 1)) == 0) /* doubles its capacity */
     run->prompt = need_more(run->prompt, n, n ? 2 * n : 1, sizeof *run->prompt);
   generate_prompt *p = &run->prompt[run->n_prompts++];
   p->text = memcpy(need(length + 1, 1), text, length);

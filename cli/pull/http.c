@@ -325,8 +325,9 @@ bool http_file(http *h, const char *url, const char *path, int64_t size, answer 
   if (!code && !s.error && (ftruncate(s.file, s.at) || fsync(s.file))) s.error = errno;
   if (s.file >= 0 && close(s.file) && !s.error) s.error = errno;
   if (s.error)
-    complain("%s cannot be written (%s): make room and pull again, it resumes where it stopped",
-             path, strerror(s.error));
+    complain(
+        "%s cannot be written (%s): free some space and pull again, it resumes where it stopped",
+        path, strerror(s.error));
   else if (code == CURLE_WRITE_ERROR)
     complain("%s sends other bytes than it announced: pull again later", h->home);
   else if (code)

@@ -43,9 +43,9 @@ static bool is_done(const extracted *e) {
 /* ---- sentences ------------------------------------------------------------------ */
 
 enum {
-  BAR = 8,         /* columns */
-  CUT = 60,        /* characters of a sentence in a table */
-  LEAST_ROOM = 40, /* columns in which sentences are still wrapped */
+  BAR = 8,            /* columns */
+  CUT = 60,           /* characters of a sentence in a table */
+  LEAST_COLUMNS = 40, /* columns in which sentences are still wrapped */
   BAR_BYTES = 3 * BAR + 1
 };
 
@@ -70,14 +70,14 @@ static char *make_line(const extracted *e, const attend_ranked_sentence *s) {
   return line;
 }
 
-/* Words on lines of `room` columns, all but the first indented. */
-static void print_wrapped(const char *text, int indent, int room) {
+/* Words on lines of at most `columns` columns, all but the first indented. */
+static void print_wrapped(const char *text, int indent, int columns) {
   for (int at = indent; *text;) {
     size_t n = strcspn(text, " ");
     char *word = text_copy(text, n);
     int width = text_width(word);
     bool first = at == indent;
-    if (!first && at + 1 + width > room) {
+    if (!first && at + 1 + width > columns) {
       printf("\n%*s", indent, "");
       at = indent;
       first = true;
@@ -93,29 +93,29 @@ static void print_wrapped(const char *text, int indent, int room) {
 
 static int digits_of(int n) { return snprintf(NULL, 0, "%d", n); }
 
-static void print_sentence(const extracted *e, int i, int digits, int room) {
+static void print_sentence(const extracted *e, int i, int digits, int columns) {
   const attend_ranked_sentence *s = sentence_of(e, i);
   char *line = make_line(e, s), bar[BAR_BYTES];
   printf("%*d  ", digits, s->rank);
-  if (room < LEAST_ROOM) {
+  if (columns < LEAST_COLUMNS) {
     puts(line);
   } else {
     make_bar(s->height, bar);
     printf("%s  ", bar);
-    print_wrapped(line, digits + 2 + BAR + 2, room);
+    print_wrapped(line, digits + 2 + BAR + 2, columns);
   }
   free(line);
 }
 
 static void print_chosen(const summarize_options *o, const extracted *e) {
   const attend_ranked_sentence *s;
-  int most = 0, room = text_room(stdout);
+  int most = 0, columns = terminal_columns(stdout);
   for (int i = 0; (s = sentence_of(e, i)); i++)
     if (s->chosen && s->rank > most) most = s->rank;
   for (int i = 0; (s = sentence_of(e, i)); i++) {
     if (!s->chosen) continue;
     if (!o->bare) {
-      print_sentence(e, i, digits_of(most), room);
+      print_sentence(e, i, digits_of(most), columns);
       continue;
     }
     char *line = make_line(e, s);

@@ -42,7 +42,7 @@ static bool run_state(viewer *v, int new_tokens, view_subject *to, char error[VI
   if (!s->has_other) return true;
   memcpy(id, to->run->id, sizeof id);
   if (!viewer_run(v, &s->other, 0, &to->other, error)) return false;
-  to->run = attend_viewer_find(v->session, id); /* the other may have its room */
+  to->run = attend_viewer_find(v->session, id); /* the other may have evicted it */
   if (!to->run)
     snprintf(error, VIEW_ERROR,
              "the two runs need more than the memory that is allowed: start with a larger "

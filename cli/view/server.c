@@ -33,13 +33,13 @@ enum { BODY_MOST = 1 << 20, BODY_READ_ON = 8 << 20 };
 typedef struct {
   atomic_size_t held;
   size_t most;
-} body_room;
+} body_limit;
 
 typedef struct {
   char *bytes; /* [length], then a 0; NULL while there are none */
   size_t length, capacity;
   size_t dropped; /* bytes read and dropped */
-  int status;     /* 413: too long, 503: no room; else 0 */
+  int status;     /* 413: too long, 503: too much at once; else 0 */
 } view_body;
 
 /* Small requests do not count, so that large ones cannot block them. */
@@ -47,15 +47,15 @@ enum { SMALL = 1 << 14 };
 
 static size_t counted(size_t capacity) { return capacity > SMALL ? capacity : 0; }
 
-static bool grow(body_room *room, view_body *b, size_t length) {
+static bool grow(body_limit *limit, view_body *b, size_t length) {
   size_t capacity = SMALL;
   while (capacity < length + 1) capacity *= 2;
   if (b->bytes && capacity <= b->capacity) return true;
   size_t more = counted(capacity) - counted(b->capacity);
-  bool fits = atomic_fetch_add(&room->held, more) + more <= room->most;
+  bool fits = atomic_fetch_add(&limit->held, more) + more <= limit->most;
   char *bytes = fits || !more ? realloc(b->bytes, capacity) : NULL;
   if (!bytes) {
-    atomic_fetch_sub(&room->held, more);
+    atomic_fetch_sub(&limit->held, more);
     return false;
   }
   b->bytes = bytes;
@@ -68,29 +68,29 @@ static bool drop_bytes(view_body *b, size_t count) {
   return b->dropped <= BODY_READ_ON;
 }
 
-/* The bytes now belong to the caller; room is given back all the same. */
-static char *body_release(body_room *room, view_body *b) {
+/* The bytes now belong to the caller and no longer count. */
+static char *body_release(body_limit *limit, view_body *b) {
   char *bytes = b->bytes;
-  atomic_fetch_sub(&room->held, counted(b->capacity));
+  atomic_fetch_sub(&limit->held, counted(b->capacity));
   b->bytes = NULL;
   b->capacity = 0;
   return bytes;
 }
 
-static void body_clear(body_room *room, view_body *b) {
-  free(body_release(room, b));
+static void body_clear(body_limit *limit, view_body *b) {
+  free(body_release(limit, b));
   b->length = 0;
 }
 
 /* False: it is time to cut the connection. */
-static bool body_take(body_room *room, view_body *b, const char *bytes, size_t count) {
+static bool body_take(body_limit *limit, view_body *b, const char *bytes, size_t count) {
   if (b->status) return drop_bytes(b, count);
   if (count > BODY_MOST - b->length)
     b->status = 413;
-  else if (!grow(room, b, b->length + count))
+  else if (!grow(limit, b, b->length + count))
     b->status = 503;
   if (b->status) {
-    body_clear(room, b);
+    body_clear(limit, b);
     return drop_bytes(b, count);
   }
   if (count) memcpy(b->bytes + b->length, bytes, count);
@@ -219,7 +219,7 @@ struct view_server {
   guard_rules rules;
   char machine[HOST_NAME];
   page_tags tags;
-  body_room room;
+  body_limit bodies;
   deadlines *deadlines;
   int listening;
   pthread_t accepting;
@@ -349,7 +349,7 @@ static enum MHD_Result answer_long(view_server *s, struct MHD_Connection *c, exc
     return refuse(s, c, v, 503,
                   "too much is being worked on: wait until something ends, or close another page");
   }
-  body_release(&s->room, &v->body);
+  body_release(&s->bodies, &v->body);
   deadline_send(s->deadlines, v->deadline, s->limits.idle_seconds, 0);
   struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK,
                                                              read_stream, l, leave_stream);
@@ -374,14 +374,14 @@ static enum MHD_Result answer_request(view_server *s, struct MHD_Connection *c, 
   view_reply reply = {0};
   size_t bytes;
   if (v->body.status) return refuse_body(s, c, v, v->body.status);
-  if (!v->body.bytes && (!body_take(&s->room, &v->body, "", 0) || v->body.status))
+  if (!v->body.bytes && (!body_take(&s->bodies, &v->body, "", 0) || v->body.status))
     return refuse_body(s, c, v, 503);
   if (view_is_long(v->verdict.name)) return answer_long(s, c, v);
   deadline_compute(s->deadlines, v->deadline);
   if (!view_answer(s->viewer, v->verdict.name, v->body.bytes, v->body.length, client_has_left,
                    &(client){s, v->socket}, &reply))
     return MHD_NO;
-  body_clear(&s->room, &v->body);
+  body_clear(&s->bodies, &v->body);
   enum MHD_Result sent = respond_answer(c, &reply, &bytes);
   deadline_send(s->deadlines, v->deadline, s->limits.arrive_seconds, bytes);
   return sent;
@@ -410,7 +410,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *c, const char *
     return v ? check_headers(s, c, v) : MHD_NO;
   }
   if (*count) {
-    bool go_on = body_take(&s->room, &v->body, bytes, *count);
+    bool go_on = body_take(&s->bodies, &v->body, bytes, *count);
     *count = 0;
     return go_on ? MHD_YES : MHD_NO;
   }
@@ -424,7 +424,7 @@ static void completed(void *user, struct MHD_Connection *c, void **of_request,
   (void)c, (void)how;
   if (!v) return;
   deadline_receive(s->deadlines, v->deadline, s->limits.idle_seconds + s->limits.arrive_seconds);
-  body_clear(&s->room, &v->body);
+  body_clear(&s->bodies, &v->body);
   free(v);
   *of_request = NULL;
 }
@@ -457,7 +457,7 @@ static void set_limits(view_server *s, const view_server_options *o) {
   s->limits.most_streams = or_default(o->most_streams, 8);
   s->limits.arrive_seconds = or_default(o->arrive_seconds, 10);
   s->limits.idle_seconds = or_default(o->idle_seconds, 10);
-  s->room.most = o->most_bytes ? o->most_bytes : (size_t)32 << 20;
+  s->bodies.most = o->most_bytes ? o->most_bytes : (size_t)32 << 20;
   s->rules.port = o->port;
   s->rules.remote = o->allow_remote;
   s->rules.machine = s->machine;

@@ -9,6 +9,21 @@
 #include "base/files.h"
 #include "model/family.h"
 
+const char *const settings_files[] = {"config.json", "generation_config.json", NULL};
+const char *const tokenizer_files[] = {"tokenizer.json",
+                                       "vocab.json",
+                                       "tokenizer_config.json",
+                                       "special_tokens_map.json",
+                                       "added_tokens.json",
+                                       "merges.txt",
+                                       "vocab.txt",
+                                       "tokenizer.model",
+                                       "spiece.model",
+                                       "sentencepiece.bpe.model",
+                                       "tokenizer.bin",
+                                       "tok512.bin",
+                                       NULL};
+
 enum { LARGEST_SIZE = 1 << 28 };
 
 static const family *const families[] = {

@@ -66,4 +66,7 @@ struct attend_config {
 /* attend_config_read into *config, with nothing to free. */
 attend_status config_read(attend_context *ctx, const char *path, attend_config *config);
 
+/* File names in a model's directory: its settings, its tokenizer. Both end with NULL. */
+extern const char *const settings_files[], *const tokenizer_files[];
+
 #endif

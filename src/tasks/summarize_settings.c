@@ -256,27 +256,14 @@ static void digest_forms(const attend_model *model, attend_digest *sum) {
   }
 }
 
-static attend_status digest_files(const attend_summarizer *s, attend_digest *sum) {
-  static const char *const files[] = {"config.json",
-                                      "generation_config.json",
-                                      "tokenizer.json",
-                                      "vocab.json",
-                                      "tokenizer_config.json",
-                                      "special_tokens_map.json",
-                                      "added_tokens.json",
-                                      "merges.txt",
-                                      "vocab.txt",
-                                      "tokenizer.model",
-                                      "spiece.model",
-                                      "sentencepiece.bpe.model",
-                                      "tokenizer.bin",
-                                      "tok512.bin"};
-  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+static attend_status digest_files(const attend_summarizer *s, const char *const *name,
+                                  attend_digest *sum) {
+  for (; *name; name++) {
     char path[LONGEST_PATH];
     struct stat file;
-    ATTEND_TRY(path_inside(s->ctx, s->directory, files[i], path));
+    ATTEND_TRY(path_inside(s->ctx, s->directory, *name, path));
     bool there = !stat(path, &file) && S_ISREG(file.st_mode);
-    add_text(sum, "%s %lld ", files[i], there ? (long long)file.st_size : -1LL);
+    add_text(sum, "%s %lld ", *name, there ? (long long)file.st_size : -1LL);
     if (there) ATTEND_TRY(attend_digest_file(s->ctx, path, sum));
   }
   return ATTEND_OK;
@@ -290,7 +277,8 @@ static attend_status digest_model(const attend_summarizer *s, char text[ATTEND_D
   add_text(&sum, "%016llx %d %s ", (unsigned long long)attend_checkpoint_digest(m->files),
            (int)m->weights, attend_context_isa(s->ctx));
   digest_forms(m, &sum);
-  ATTEND_TRY(digest_files(s, &sum));
+  ATTEND_TRY(digest_files(s, settings_files, &sum));
+  ATTEND_TRY(digest_files(s, tokenizer_files, &sum));
   attend_digest_text(&sum, text);
   return ATTEND_OK;
 }

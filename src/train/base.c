@@ -8,21 +8,6 @@
 #include "base/options.h"
 #include "model/config.h"
 
-static const char *const settings_files[] = {"config.json", "generation_config.json", NULL};
-static const char *const tokenizer_files[] = {"tokenizer.json",
-                                              "vocab.json",
-                                              "tokenizer_config.json",
-                                              "special_tokens_map.json",
-                                              "added_tokens.json",
-                                              "merges.txt",
-                                              "vocab.txt",
-                                              "tokenizer.model",
-                                              "spiece.model",
-                                              "sentencepiece.bpe.model",
-                                              "tokenizer.bin",
-                                              "tok512.bin",
-                                              NULL};
-
 typedef struct {
   attend_context *ctx;
   attend_base_options o;
