@@ -1,6 +1,5 @@
 /* Creating and freeing contexts: choosing device, engines, kernels and threads. */
 #define _GNU_SOURCE
-#include "attention/engine.h"
 #include "base/options.h"
 #include "base/parallel.h"
 #include "device/device.h"
@@ -57,8 +56,7 @@ static attend_status choose_device(attend_context *ctx, const char *wanted) {
     if (!strcmp(all[i]->name, wanted)) ctx->device = all[i];
   ATTEND_CHECK(ctx, ctx->device, "there is no device \"%.40s\": choose cpu, or unset ATTEND_DEVICE",
                wanted);
-  ctx->engines = cpu_engines;
-  return ctx->device == &device_trap ? trap_create(ctx) : ATTEND_OK;
+  return ctx->device->open(ctx);
 }
 
 attend_status attend_context_create(const attend_context_options *options, attend_context **out) {
@@ -86,7 +84,7 @@ attend_status attend_context_create(const attend_context_options *options, atten
 void attend_context_free(attend_context *ctx) {
   if (!ctx) return;
   pools_free(ctx);
-  if (ctx->device_memory) trap_free(ctx);
+  if (ctx->device) ctx->device->close(ctx);
   attend_allocator a = ctx->allocator;
   if (a.release)
     a.release(ctx, a.user);

@@ -1,6 +1,14 @@
 /* The CPU as a device: host memory, and the ops of layers/; and what all devices share. */
+#include "attention/engine.h"
 #include "base/parallel.h"
 #include "device/device.h"
+
+static attend_status cpu_open(attend_context *ctx) {
+  ctx->engines = cpu_engines;
+  return ATTEND_OK;
+}
+
+static void cpu_close(attend_context *ctx) { (void)ctx; }
 
 static void zero(attend_context *ctx, void *to, size_t bytes) {
   stream_wait(&ctx->stream);
@@ -21,6 +29,8 @@ static attend_status repack(attend_context *ctx, attend_linear *linear, int n_pa
 
 const struct attend_device device_cpu = {.name = "cpu",
                                          .host = true,
+                                         .open = cpu_open,
+                                         .close = cpu_close,
                                          .alloc = ctx_alloc,
                                          .free = ctx_free,
                                          .zero = zero,

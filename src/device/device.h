@@ -1,9 +1,9 @@
-/* Devices: memory and ops. A device is a table: memory, copies, the ops of layers/ops.h,
- * packed weights. Model, generation and training code calls these and never accesses the
- * memory itself; the device `trap` (device/trap.c) checks that.
+/* Devices: memory, ops and attention engines. A device is a table: memory, copies, packed
+ * weights, the ops of layers/ops.h, and the engines that `open` sets. Model, generation and
+ * training code calls these and never accesses the memory itself; the device `trap`
+ * (device/trap.c) checks that. device/README.md says how to add a device.
  *
- * Attention engines and their states belong to a device too (attention/engine.h). Lengths of
- * sequences, and what ops call "of the host", are host memory on every device.
+ * Lengths of sequences, and what ops call "of the host", are host memory on every device.
  */
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
@@ -13,6 +13,10 @@
 struct attend_device {
   const char *name;
   bool host; /* the host may use its memory between calls */
+  /* Sets the context's engines, whose states are theirs (attention/engine.h, state.h), and
+   * device_memory if it needs any; close frees it, and accepts a context that open refused. */
+  attend_status (*open)(attend_context *ctx);
+  void (*close)(attend_context *ctx);
   attend_status (*alloc)(attend_context *ctx, size_t bytes, const char *what,
                          void *block /* T ** */);
   void (*free)(const attend_context *ctx, void *block);
@@ -70,10 +74,5 @@ void mirror_free(const attend_context *ctx, mirror *m);
 float *mirror_out(attend_context *ctx, mirror *m);
 void mirror_back(attend_context *ctx, mirror *m);
 static inline void mirror_changed(mirror *m) { m->fresh = false; }
-
-/* ---- the trapping test device: trap.c -------------------------------------------- */
-
-attend_status trap_create(attend_context *ctx);
-void trap_free(attend_context *ctx);
 
 #endif

@@ -32,7 +32,7 @@ enum { MOST_ENGINES = 8, MOST_BLOCKS = 1 << 14 };
 struct trap_memory {
   unsigned char *base;
   size_t used;
-  int open; /* calls that have access, one within the other */
+  int depth; /* calls that have access, one within the other */
   trap_block block[MOST_BLOCKS];
   int blocks;
   trap_engine engine[MOST_ENGINES];
@@ -41,7 +41,7 @@ struct trap_memory {
 
 static void make_engines(struct trap_memory *m);
 
-attend_status trap_create(attend_context *ctx) {
+static attend_status trap_open(attend_context *ctx) {
   struct trap_memory *m;
   ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *m, "a device", &m));
   ctx->device_memory = m;
@@ -53,22 +53,22 @@ attend_status trap_create(attend_context *ctx) {
   return fail(ctx, ATTEND_NO_MEMORY, "no addresses for the trapping device");
 }
 
-void trap_free(attend_context *ctx) {
+static void trap_close(attend_context *ctx) {
   struct trap_memory *m = ctx->device_memory;
   if (m && m->base) munmap(m->base, ADDRESSES);
   ctx_free(ctx, m);
 }
 
 /* Access to the device's memory, and no more. */
-static void trap_open(attend_context *ctx) {
+static void access_begin(attend_context *ctx) {
   struct trap_memory *m = ctx->device_memory;
-  if (m->open++ == 0 && m->used) mprotect(m->base, m->used, PROT_READ | PROT_WRITE);
+  if (m->depth++ == 0 && m->used) mprotect(m->base, m->used, PROT_READ | PROT_WRITE);
 }
 
-static void trap_close(attend_context *ctx) {
+static void access_end(attend_context *ctx) {
   struct trap_memory *m = ctx->device_memory;
   stream_wait(&ctx->stream);
-  if (--m->open == 0 && m->used) mprotect(m->base, m->used, PROT_NONE);
+  if (--m->depth == 0 && m->used) mprotect(m->base, m->used, PROT_NONE);
 }
 
 /* ---- memory ---------------------------------------------------------------------- */
@@ -99,31 +99,31 @@ static void trap_memory_free(const attend_context *ctx, void *block) {
 }
 
 static void trap_zero(attend_context *ctx, void *to, size_t bytes) {
-  trap_open(ctx);
+  access_begin(ctx);
   device_cpu.zero(ctx, to, bytes);
-  trap_close(ctx);
+  access_end(ctx);
 }
 
 static void trap_copy(attend_context *ctx, void *to, const void *from, size_t bytes) {
-  trap_open(ctx);
+  access_begin(ctx);
   device_cpu.write(ctx, to, from, bytes);
-  trap_close(ctx);
+  access_end(ctx);
 }
 
 static attend_status trap_pack(attend_context *ctx, attend_weights kind, bool back, int inputs,
                                int n_parts, const attend_linear_part *parts,
                                attend_linear **linear) {
-  trap_open(ctx);
+  access_begin(ctx);
   attend_status status = device_cpu.pack(ctx, kind, back, inputs, n_parts, parts, linear);
-  trap_close(ctx);
+  access_end(ctx);
   return status;
 }
 
 static attend_status trap_repack(attend_context *ctx, attend_linear *linear, int n_parts,
                                  const attend_linear_part *parts) {
-  trap_open(ctx);
+  access_begin(ctx);
   attend_status status = device_cpu.repack(ctx, linear, n_parts, parts);
-  trap_close(ctx);
+  access_end(ctx);
   return status;
 }
 
@@ -173,9 +173,9 @@ static void check(const attend_context *ctx, int n, const void *const *all) {
   static void trap_##name(attend_context *ctx, const struct op_##name *o) { \
     const void *const all[] = {__VA_ARGS__};                                \
     check(ctx, (int)(sizeof all / sizeof *all), all);                       \
-    trap_open(ctx);                                                         \
+    access_begin(ctx);                                                      \
     cpu_##name(ctx, o);                                                     \
-    trap_close(ctx);                                                        \
+    access_end(ctx);                                                        \
   }
 ADDRESSES_OF(P)
 #undef P
@@ -185,10 +185,10 @@ ADDRESSES_OF(P)
 static const trap_engine *engine_of(const call *c) { return (const trap_engine *)c->plan->engine; }
 
 #define WITH_ACCESS(ctx, work)   \
-  trap_open(ctx);                \
+  access_begin(ctx);             \
   attend_status status = (work); \
   plan_wait(c->plan);            \
-  trap_close(ctx);               \
+  access_end(ctx);               \
   return status
 
 #define E(name)                                              \
@@ -212,9 +212,9 @@ S(query)
 static void trap_values(const attend_state *s, int b, int64_t n, float *to) {
   const trap_engine *t =
       (const trap_engine *)((const char *)s->kind - offsetof(trap_engine, states));
-  trap_open(s->ctx);
+  access_begin(s->ctx);
   t->inner->states->values(s, b, n, to);
-  trap_close(s->ctx);
+  access_end(s->ctx);
 }
 
 static void make_engines(struct trap_memory *m) {
@@ -238,6 +238,8 @@ static void make_engines(struct trap_memory *m) {
 }
 
 const struct attend_device device_trap = {.name = "trap",
+                                          .open = trap_open,
+                                          .close = trap_close,
                                           .alloc = trap_memory_alloc,
                                           .free = trap_memory_free,
                                           .zero = trap_zero,
