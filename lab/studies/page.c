@@ -54,10 +54,10 @@ size_t attend_report_refuted(const attend_report *report) {
 /* ---- HTML: blocks ---------------------------------------------------------------- */
 
 static const char style[] =
-    ":root{color-scheme:light "
-    "dark;--text:#17202b;--page:#fff;--soft:#5b6776;--line:#dde3ea;--mark:#2466c3;--code:#f2f4f7}\n"
-    "@media(prefers-color-scheme:dark){:root{--text:#e9edf2;--page:#12151b;--soft:#9aa6b5;--line:#"
-    "2b323d;--mark:#7db7e0;--code:#1d222b}}\n"
+    ":root{color-scheme:light dark;--text:#17202b;--page:#ffffff;--soft:#5b6776;\n"
+    "--line:#dde3ea;--mark:#2466c3;--code:#f2f4f7}\n"
+    "@media(prefers-color-scheme:dark){:root{--text:#e9edf2;--page:#12151b;--soft:#9aa6b5;\n"
+    "--line:#2b323d;--mark:#7db7e0;--code:#1d222b}}\n"
     "body{margin:2.5rem auto;padding:0 "
     "1rem;max-width:48rem;background:var(--page);color:var(--text);font:17px/1.55 Georgia,'DejaVu "
     "Serif',serif}\n"

@@ -1,6 +1,8 @@
 /* The colours of plots, pictures, the terminal's maps and the page.
  *
- * What draws takes its colours here; the page's CSS repeats the numbers below.
+ * Everything drawn in C takes its colours here. The page (viewer/src/palette.ts, page.css) and
+ * the style sheets of HTML reports (lab/studies/page.c, cli/summarize/long.c, docs/book/book.css)
+ * repeat the numbers below; tests/unit/test_palette.c compares them.
  *
  *                light    dark
  *   background   ffffff   12151b

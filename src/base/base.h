@@ -29,7 +29,7 @@ typedef struct {
 struct attend_context {
   char message[512];      /* of the last failure; "" before the first */
   char locked;            /* while the message is written */
-  attend_context *parent; /* that fails with it, or NULL: device/device.h */
+  attend_context *parent; /* that fails with it, or NULL: context_child */
   attend_allocator allocator;
   int threads;
   const struct kernels *kernels; /* the table of the chosen instruction set */

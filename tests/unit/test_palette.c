@@ -1,4 +1,4 @@
-/* The page's colours are those of the C palette. */
+/* The colours of the page and of HTML reports are those of the C palette. */
 #include <stdio.h>
 
 #include "check.h"
@@ -67,4 +67,24 @@ TEST(scheme_of_the_page) {
   check_scheme(text, palette_get(false));
   if (!dark) CHECK_FAIL("page.css has no dark scheme");
   if (dark) check_scheme(dark, palette_get(true));
+}
+
+static void check_report(const char *css, const palette *p) {
+  check_colours(css, "--text:", &p->ink, 1);
+  check_colours(css, "--page:", &p->background, 1);
+  check_colours(css, "--soft:", &p->faint, 1);
+  check_colours(css, "--line:", &p->grid, 1);
+}
+
+TEST(scheme_of_reports) {
+  static const char *const paths[] = {"lab/studies/page.c", "cli/summarize/long.c",
+                                      "docs/book/book.css"};
+  static char text[1 << 16];
+  for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+    read_text(paths[i], text, sizeof text);
+    const char *dark = strstr(text, "prefers-color-scheme");
+    check_report(text, palette_get(false));
+    if (!dark) CHECK_FAIL("%s has no dark scheme", paths[i]);
+    if (dark) check_report(dark, palette_get(true));
+  }
 }
