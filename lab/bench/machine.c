@@ -5,11 +5,11 @@
  * were not there.
  */
 #include <stdio.h>
-#include <sys/stat.h>
 
 #include "attend/bench.h"
 #include "attend/model.h"
 #include "base/files.h"
+#include "base/folders.h"
 
 enum { CPU_NAME = 256 };
 
@@ -102,18 +102,10 @@ static void put_entry(json_writer *w, const char *cpu, const char *isa, attend_m
   json_close(w, '}');
 }
 
-static void make_folders(const char *path) {
-  char folder[ATTEND_PATH_SIZE];
-  for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-    snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
-    mkdir(folder, 0777); /* if it fails, so will opening the file */
-  }
-}
-
 attend_status attend_machine_save(attend_context *ctx, const attend_machine *machine) {
   char path[ATTEND_PATH_SIZE], cpu[CPU_NAME];
   ATTEND_TRY(cache_path(ctx, path));
-  make_folders(path);
+  ATTEND_TRY(folder_make_above(ctx, path));
   attend_json *old = read_cache(ctx, path);
   json_writer w = json_writer_text(ctx);
   cpu_name(cpu);

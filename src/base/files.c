@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -319,12 +320,20 @@ attend_status attend_file_write(attend_context *ctx, const char *path, const voi
 
 /* ---- folders --------------------------------------------------------------------- */
 
+attend_status path_put(attend_context *ctx, char path[LONGEST_PATH], const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  int n = vsnprintf(path, LONGEST_PATH, format, args);
+  va_end(args);
+  ATTEND_CHECK(ctx, n >= 0 && n < LONGEST_PATH,
+               "a path has more than %d bytes: choose a shorter one than %.100s..",
+               LONGEST_PATH - 1, path);
+  return ATTEND_OK;
+}
+
 attend_status path_inside(attend_context *ctx, const char *folder, const char *name,
                           char path[LONGEST_PATH]) {
-  int n = snprintf(path, LONGEST_PATH, "%s/%s", folder, name);
-  ATTEND_CHECK(ctx, n > 0 && n < LONGEST_PATH, "the name of a file in \"%.300s\" is too long",
-               folder);
-  return ATTEND_OK;
+  return path_put(ctx, path, "%s/%s", folder, name);
 }
 
 static attend_status folder_failed(const folder_draft *f, const char *doing) {

@@ -19,7 +19,8 @@ attend_status file_read(attend_context *ctx, const char *path, char **bytes, siz
 bool name_ends(const char *name, const char *end) FOR_LAB(name_ends);
 /* folder/name; false if it does not fit or there is no such file. */
 bool file_beside(const char *folder, const char *name, char *path, size_t size);
-attend_status json_read(attend_context *ctx, const char *path, attend_json **root);
+attend_status json_read(attend_context *ctx, const char *path, attend_json **root)
+    FOR_LAB(json_read);
 /* There is no such value, or it is null. */
 static inline bool json_is_none(const attend_json *value) {
   attend_json_kind kind = attend_json_kind_of(value);
@@ -50,7 +51,7 @@ static inline uint64_t digest_word(const attend_digest *digest) {
  * attend_draft_keep, for files that take their names together. */
 attend_status draft_settle(attend_draft *draft);
 /* ATTEND_IO, and why: as errno says, or 0: the disk may be full. */
-attend_status writing_failed(attend_context *ctx, const char *path);
+attend_status writing_failed(attend_context *ctx, const char *path) FOR_LAB(writing_failed);
 
 /* A folder of files that is written whole or not at all: under the draft's name,
  * which no other writer shares, until it is kept or dropped. */
@@ -63,6 +64,9 @@ attend_status folder_draft_open(attend_context *ctx, const char *path, folder_dr
  * file_write does. A folder that was there is replaced. On failure the draft is dropped. */
 attend_status folder_draft_keep(const folder_draft *folder);
 void folder_draft_drop(const folder_draft *folder);
+/* printf into a path. */
+attend_status path_put(attend_context *ctx, char path[LONGEST_PATH], const char *format, ...)
+    FOR_LAB(path_put) __attribute__((format(printf, 3, 4)));
 /* folder/name, which need not be there. */
 attend_status path_inside(attend_context *ctx, const char *folder, const char *name,
                           char path[LONGEST_PATH]);

@@ -13,38 +13,21 @@
 #include <dirent.h>
 #include <fts.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/files.h"
+#include "base/folders.h"
 #include "model/transformer.h"
 
 enum { COMMIT_DIGITS = 40, MOST_NAME = 1024, MOST_PART = 200 };
 
 typedef char path_text[ATTEND_PATH_SIZE];
+_Static_assert((int)ATTEND_PATH_SIZE == (int)LONGEST_PATH, "paths are of one size");
 
 /* ---- paths ----------------------------------------------------------------------- */
-
-__attribute__((format(printf, 3, 4))) static attend_status put_path(attend_context *ctx,
-                                                                    path_text path,
-                                                                    const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  int n = vsnprintf(path, ATTEND_PATH_SIZE, format, args);
-  va_end(args);
-  ATTEND_CHECK(ctx, n >= 0 && n < ATTEND_PATH_SIZE,
-               "the path of a model has more than %d bytes: %.100s..", ATTEND_PATH_SIZE - 1, path);
-  return ATTEND_OK;
-}
-
-static bool is_folder(const char *path) {
-  struct stat info;
-  return !stat(path, &info) && S_ISDIR(info.st_mode);
-}
 
 static bool has_config(const char *folder) {
   path_text path;
@@ -163,8 +146,8 @@ attend_status attend_model_name_parse(attend_context *ctx, const char *text,
 
 static attend_status cache_home(attend_context *ctx, path_text path) {
   const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  if (cache && cache[0] == '/') return put_path(ctx, path, "%s", cache);
-  if (home && *home) return put_path(ctx, path, "%s/.cache", home);
+  if (cache && cache[0] == '/') return path_put(ctx, path, "%s", cache);
+  if (home && *home) return path_put(ctx, path, "%s/.cache", home);
   return fail(ctx, ATTEND_IO, "there is no place for a cache: set HOME or XDG_CACHE_HOME");
 }
 
@@ -175,9 +158,9 @@ static attend_status path_in(attend_context *ctx, const char *variable, path_tex
   *path = 0;
   if (!value || !*value) return ATTEND_OK;
   if (home && (!strcmp(value, "~") || !strncmp(value, "~/", 2)))
-    return put_path(ctx, path, "%s%s", home, value + 1);
-  if (value[0] == '/' || !getcwd(here, sizeof here)) return put_path(ctx, path, "%s", value);
-  return put_path(ctx, path, "%s/%s", here, value);
+    return path_put(ctx, path, "%s%s", home, value + 1);
+  if (value[0] == '/' || !getcwd(here, sizeof here)) return path_put(ctx, path, "%s", value);
+  return path_put(ctx, path, "%s/%s", here, value);
 }
 
 attend_status attend_hub_home(attend_context *ctx, path_text path) {
@@ -185,7 +168,7 @@ attend_status attend_hub_home(attend_context *ctx, path_text path) {
   ATTEND_TRY(path_in(ctx, "HF_HOME", path));
   if (*path) return ATTEND_OK;
   ATTEND_TRY(cache_home(ctx, cache));
-  return put_path(ctx, path, "%s/huggingface", cache);
+  return path_put(ctx, path, "%s/huggingface", cache);
 }
 
 static attend_status hub_root(attend_context *ctx, path_text path) {
@@ -193,13 +176,13 @@ static attend_status hub_root(attend_context *ctx, path_text path) {
   ATTEND_TRY(path_in(ctx, "HF_HUB_CACHE", path));
   if (*path) return ATTEND_OK;
   ATTEND_TRY(attend_hub_home(ctx, home));
-  return put_path(ctx, path, "%s/hub", home);
+  return path_put(ctx, path, "%s/hub", home);
 }
 
 attend_status attend_npm_home(attend_context *ctx, path_text path) {
   path_text cache;
   ATTEND_TRY(cache_home(ctx, cache));
-  return put_path(ctx, path, "%s/attend/npm", cache);
+  return path_put(ctx, path, "%s/attend/npm", cache);
 }
 
 attend_status attend_model_cache(attend_context *ctx, const attend_model_name *name,
@@ -209,12 +192,12 @@ attend_status attend_model_cache(attend_context *ctx, const attend_model_name *n
                "\"%.200s\" is in no cache: only models of hf: and npm: are", name->name);
   if (name->source == ATTEND_SOURCE_NPM) {
     ATTEND_TRY(attend_npm_home(ctx, root));
-    return put_path(ctx, path, "%s/%s", root, name->name);
+    return path_put(ctx, path, "%s/%s", root, name->name);
   }
   const char *slash = strchr(name->name, '/');
   ATTEND_TRY(hub_root(ctx, root));
-  if (!slash) return put_path(ctx, path, "%s/models--%s", root, name->name);
-  return put_path(ctx, path, "%s/models--%.*s--%s", root, (int)(slash - name->name), name->name,
+  if (!slash) return path_put(ctx, path, "%s/models--%s", root, name->name);
+  return path_put(ctx, path, "%s/models--%.*s--%s", root, (int)(slash - name->name), name->name,
                   slash + 1);
 }
 
@@ -240,9 +223,9 @@ static attend_status find_in_hub(attend_context *ctx, const char *text,
   char commit[COMMIT_DIGITS + 2] = "";
   path_text folder, ref;
   ATTEND_TRY(attend_model_cache(ctx, name, folder));
-  ATTEND_TRY(put_path(ctx, ref, "%s/refs/%s", folder, revision));
+  ATTEND_TRY(path_put(ctx, ref, "%s/refs/%s", folder, revision));
   bool known = is_commit(revision) || read_commit(ref, commit);
-  ATTEND_TRY(put_path(ctx, path, "%s/snapshots/%s", folder, *commit ? commit : revision));
+  ATTEND_TRY(path_put(ctx, path, "%s/snapshots/%s", folder, *commit ? commit : revision));
   if (known && is_folder(path)) return ATTEND_OK;
   *strrchr(folder, '/') = 0;
   return fail(ctx, ATTEND_IO, "%.150s is not in %.150s: run attend pull %.150s", text, folder,
@@ -275,7 +258,7 @@ attend_status attend_package_model(attend_context *ctx, const char *package, pat
   FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
   FTSENT *at;
   int level = 0, ties = 0;
-  attend_status status = put_path(ctx, path, "%s", package);
+  attend_status status = path_put(ctx, path, "%s", package);
   while (!status && tree && (at = fts_read(tree))) {
     bool file = at->fts_info == FTS_F || at->fts_info == FTS_SL;
     if (!file || strcmp(at->fts_name, "config.json")) continue;
@@ -283,10 +266,10 @@ attend_status attend_package_model(attend_context *ctx, const char *package, pat
     ties = at->fts_level == level ? ties + 1 : 0;
     level = at->fts_level;
     status =
-        put_path(ctx, path, "%.*s", (int)(at->fts_pathlen - at->fts_namelen - 1), at->fts_path);
+        path_put(ctx, path, "%.*s", (int)(at->fts_pathlen - at->fts_namelen - 1), at->fts_path);
   }
   if (tree) fts_close(tree);
-  return status || !ties ? status : put_path(ctx, path, "%s", package);
+  return status || !ties ? status : path_put(ctx, path, "%s", package);
 }
 
 static attend_status find_in_npm(attend_context *ctx, const char *text,
@@ -302,7 +285,7 @@ static attend_status find_in_npm(attend_context *ctx, const char *text,
     snprintf(version, sizeof version, "%s", name->revision);
   else
     newest_in(package, version);
-  ATTEND_TRY(put_path(ctx, folder, "%s/%s", package, version));
+  ATTEND_TRY(path_put(ctx, folder, "%s/%s", package, version));
   if (attend_name_is_safe(version, strlen(version)) && is_folder(folder))
     return attend_package_model(ctx, folder, path);
   return fail(ctx, ATTEND_IO, "%.200s has not been pulled: run attend pull %.200s", text, text);
@@ -361,7 +344,7 @@ static attend_status find_shipped(attend_context *ctx, const char *text,
   char all[256] = "";
   bool safe = attend_name_is_safe(name->name, strlen(name->name));
   for (int i = 0; safe && shipped_folder(i, folder); i++) {
-    ATTEND_TRY(put_path(ctx, path, "%s/%s", folder, name->name));
+    ATTEND_TRY(path_put(ctx, path, "%s/%s", folder, name->name));
     if (*folder && has_config(path)) return ATTEND_OK;
   }
   for (int i = 0; !*all && shipped_folder(i, folder); i++)
@@ -379,10 +362,10 @@ static attend_status find_folder(attend_context *ctx, const char *text,
   static const char *const places[] = {"", "/best", "/last"};
   (void)text;
   for (int i = 0; i < 3; i++) {
-    ATTEND_TRY(put_path(ctx, path, "%s%s", name->name, places[i]));
+    ATTEND_TRY(path_put(ctx, path, "%s%s", name->name, places[i]));
     if (has_config(path)) return ATTEND_OK;
   }
-  return put_path(ctx, path, "%s", name->name);
+  return path_put(ctx, path, "%s", name->name);
 }
 
 attend_status attend_model_find(attend_context *ctx, const char *text, path_text path) {

@@ -9,7 +9,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/options.h"
 #include "train/corpus.h"
@@ -149,7 +148,7 @@ void attend_fit_free(attend_fit *f) {
   if (!f) return;
   run_log_close(&f->log);
   attend_training_free(f->training);
-  if (f->lock >= 0) close(f->lock);
+  lock_drop(f->lock);
   ctx_free(f->ctx, f);
 }
 

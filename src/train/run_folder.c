@@ -7,13 +7,9 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <fts.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- checkpoints ------------------------------------------------------------------- */
@@ -113,19 +109,6 @@ attend_status repair_links(attend_context *ctx, const char *folder, uint64_t las
 
 /* ---- removing ------------------------------------------------------------------------ */
 
-/* A folder and all in it, or a file; links are removed, not followed. */
-static void remove_tree(const char *path) {
-  char *roots[] = {(char *)path, NULL};
-  FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
-  for (FTSENT *at; tree && (at = fts_read(tree));) {
-    if (at->fts_info == FTS_DP)
-      rmdir(at->fts_path);
-    else if (at->fts_info != FTS_D)
-      unlink(at->fts_path);
-  }
-  if (tree) fts_close(tree);
-}
-
 /* training.json goes first: without it the rest of the state does not count. */
 static attend_status drop_state(attend_context *ctx, const char *folder, uint64_t step) {
   static const char *const files[] = {"training.json", "training.safetensors"};
@@ -142,8 +125,8 @@ static attend_status drop_step(attend_context *ctx, const char *folder, uint64_t
   char path[LONGEST_PATH], away[LONGEST_PATH];
   ATTEND_TRY(step_path(ctx, folder, step, NULL, path));
   ATTEND_TRY(path_inside(ctx, folder, ".gone.part", away));
-  remove_tree(away);
-  if (!rename(path, away)) remove_tree(away);
+  folder_remove(away);
+  if (!rename(path, away)) folder_remove(away);
   return ATTEND_OK;
 }
 
@@ -194,50 +177,27 @@ static attend_status clear_leftovers(attend_context *ctx, const char *folder) {
   for (struct dirent *e; !status && dir && (e = readdir(dir));) {
     if (!is_leftover(e->d_name)) continue;
     status = path_inside(ctx, folder, e->d_name, path);
-    if (!status) remove_tree(path);
+    if (!status) folder_remove(path);
   }
   if (dir) closedir(dir);
   return status;
 }
 
-static bool is_folder(const char *path) {
-  struct stat info;
-  return !stat(path, &info) && S_ISDIR(info.st_mode);
-}
-
-/* The folder and those above it. */
-static attend_status make_folders(attend_context *ctx, const char *folder) {
-  char path[LONGEST_PATH];
-  ATTEND_TRY(path_inside(ctx, folder, "", path));
-  for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
-    *at = 0;
-    bool made = !mkdir(path, 0777) || is_folder(path);
-    if (!made)
-      return fail(ctx, ATTEND_IO, "the folder %.300s cannot be made: %s", path, strerror(errno));
-    *at = '/';
-  }
-  return ATTEND_OK;
+static int give_up(void *user) {
+  (void)user;
+  return 1;
 }
 
 attend_status lock_run(attend_context *ctx, const char *folder, int *lock) {
   char path[LONGEST_PATH];
   *lock = -1;
-  ATTEND_TRY(make_folders(ctx, folder));
   ATTEND_TRY(path_inside(ctx, folder, ".lock", path));
-  int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (file < 0) return fail(ctx, ATTEND_IO, "%.300s cannot be written: %s", path, strerror(errno));
-  if (flock(file, LOCK_EX | LOCK_NB)) {
-    int why = errno;
-    close(file);
-    return why == EWOULDBLOCK
-               ? fail(ctx, ATTEND_IO,
-                      "%.300s is in use by another training: wait for it, or "
-                      "choose another folder",
-                      folder)
-               : fail(ctx, ATTEND_IO, "%.300s cannot be locked: %s", path, strerror(why));
-  }
-  *lock = file;
-  return clear_leftovers(ctx, folder);
+  attend_status status = lock_take(ctx, path, give_up, NULL, lock);
+  if (status == ATTEND_STOPPED)
+    return fail(ctx, ATTEND_IO,
+                "%.300s is in use by another training: wait for it, or choose another folder",
+                folder);
+  return status ? status : clear_leftovers(ctx, folder);
 }
 
 /* ---- the log --------------------------------------------------------------------------

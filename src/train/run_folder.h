@@ -16,6 +16,7 @@
 
 #include "attend/train.h"
 #include "base/files.h"
+#include "base/folders.h"
 
 enum { STEP_NAME = 32 };
 void step_name(uint64_t step, char name[STEP_NAME]); /* "step-00000500" */
@@ -36,7 +37,7 @@ attend_status repair_links(attend_context *ctx, const char *folder, uint64_t las
                            uint64_t best);
 
 /* Makes the folder, takes its lock without waiting and removes the drafts that a
- * killed process left. *lock is closed by the caller; -1 on failure. */
+ * killed process left. *lock is for lock_drop; -1 on failure. */
 attend_status lock_run(attend_context *ctx, const char *folder, int *lock);
 
 /* What is not needed once `newest` is saved: the state of checkpoints before the last
