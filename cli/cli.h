@@ -1,6 +1,7 @@
 /* Shared by the verbs: errors, memory, the list of verbs.
  *
- * The program includes the public headers, lab/page, lab/pictures and base/json_write.h.
+ * The program includes the public headers, lab/page, lab/pictures, base/folders.h and
+ * base/json_write.h.
  *
  * Exit codes: 0 ok, 1 failed, 2 usage. Functions that return int return one.
  */

@@ -3,8 +3,9 @@
 #   attend_shared      libattend.so
 #   attend_static      libattend.a, one object whose hidden names are local, so
 #                      that a program may have a fail() of its own
-#   attend_lab         libattend-lab.so: studies, designs, plots, scores
-#   attend_lab_static  libattend-lab.a
+#   attend_lab         libattend-lab.so: studies, designs, plots, scores, pulling models
+#   attend_lab_static  libattend-lab.a; lab/pull is a member of its own, so that static
+#                      programs without attend_pull do without its libraries
 #   attend_internal    both with every name, for the tests; not installed
 # What lab/ and cli/ use of src/ beyond the public headers is marked FOR_LAB (base/for_lab.h) and
 # exported as attendlab_NAME: the two libraries must be of one version.
@@ -60,9 +61,11 @@ attend_objects(attend_base attend ${sources})
 get_property(have GLOBAL PROPERTY attend_have)
 target_compile_definitions(attend_base PRIVATE ${have})
 file(GLOB lab_sources CONFIGURE_DEPENDS lab/*/*.c)
-list(FILTER lab_sources EXCLUDE REGEX "/lab/(page|pictures)/") # cmake/pictures.cmake
+list(FILTER lab_sources EXCLUDE REGEX "/lab/(page|pictures|pull)/") # cmake/pictures.cmake
 attend_objects(attend_lab_base attend_lab ${lab_sources})
-foreach(target attend_base attend_lab_base)
+include(cmake/pull.cmake)
+attend_objects(attend_pull_base attend_pull ${pull_sources})
+foreach(target attend_base attend_lab_base attend_pull_base)
   target_compile_options(${target} PRIVATE ${ATTEND_BASE_FLAGS})
 endforeach()
 include(cmake/lapack.cmake)
@@ -77,9 +80,23 @@ file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/symbols.map CONTENT
 ATTEND_LAB_${PROJECT_VERSION} { global: attendlab_*; };
 ")
 
-# attend_library(LIBRARY FILE): LIBRARY_shared, LIBRARY_static from LIBRARY_objects
+# attend_library(LIBRARY FILE PART...): LIBRARY_shared, LIBRARY_static from PART_objects;
+# each part is a member of the archive
 function(attend_library library file)
-  get_property(objects GLOBAL PROPERTY ${library}_objects)
+  set(objects)
+  set(members)
+  foreach(part ${ARGN})
+    get_property(part_objects GLOBAL PROPERTY ${part}_objects)
+    list(APPEND objects ${part_objects})
+    set(merged ${CMAKE_CURRENT_BINARY_DIR}/${part}.o)
+    list(APPEND members ${merged})
+    add_custom_command(
+      OUTPUT ${merged}
+      COMMAND ${CMAKE_LINKER} -r -o ${merged} ${part_objects}
+      COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${merged}
+      DEPENDS ${part_objects}
+      COMMAND_EXPAND_LISTS VERBATIM COMMENT "Hiding what is not public")
+  endforeach()
   add_library(${library}_shared SHARED ${objects})
   set_target_properties(${library}_shared PROPERTIES
     OUTPUT_NAME ${file} VERSION ${PROJECT_VERSION} SOVERSION ${soversion}
@@ -92,14 +109,7 @@ function(attend_library library file)
   endif()
   target_link_libraries(${library}_shared PRIVATE $<BUILD_INTERFACE:attend_flags>)
 
-  set(merged ${CMAKE_CURRENT_BINARY_DIR}/${file}.o)
-  add_custom_command(
-    OUTPUT ${merged}
-    COMMAND ${CMAKE_LINKER} -r -o ${merged} ${objects}
-    COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${merged}
-    DEPENDS ${objects}
-    COMMAND_EXPAND_LISTS VERBATIM COMMENT "Hiding what is not public")
-  add_library(${library}_static STATIC ${merged})
+  add_library(${library}_static STATIC ${members})
   set_target_properties(${library}_static PROPERTIES OUTPUT_NAME ${file}
                                                      LINKER_LANGUAGE C)
   foreach(kind shared static)
@@ -109,17 +119,17 @@ function(attend_library library file)
   endforeach()
 endfunction()
 
-attend_library(attend attend)
+attend_library(attend attend attend)
 set_target_properties(attend_shared PROPERTIES EXPORT_NAME attend)
 set_target_properties(attend_static PROPERTIES EXPORT_NAME static)
 target_link_libraries(attend_shared PRIVATE ${ATTEND_TEXT_LIBRARIES})
 target_link_libraries(attend_static INTERFACE ${ATTEND_TEXT_LIBRARIES} m)
 target_link_options(attend_static INTERFACE -pthread)
-attend_library(attend_lab attend-lab)
+attend_library(attend_lab attend-lab attend_lab attend_pull)
 set_target_properties(attend_lab_shared PROPERTIES EXPORT_NAME lab)
 set_target_properties(attend_lab_static PROPERTIES EXPORT_NAME lab_static)
-target_link_libraries(attend_lab_shared PUBLIC attend_shared)
-target_link_libraries(attend_lab_static INTERFACE attend_static)
+target_link_libraries(attend_lab_shared PUBLIC attend_shared PRIVATE ${ATTEND_PULL_LIBRARIES})
+target_link_libraries(attend_lab_static INTERFACE attend_static ${ATTEND_PULL_LIBRARIES})
 add_library(attend::attend ALIAS attend_shared)
 add_library(attend::static ALIAS attend_static)
 add_library(attend::lab ALIAS attend_lab_shared)
@@ -127,7 +137,8 @@ add_library(attend::lab_static ALIAS attend_lab_static)
 
 get_property(objects GLOBAL PROPERTY attend_objects)
 get_property(lab_objects GLOBAL PROPERTY attend_lab_objects)
-add_library(attend_internal STATIC EXCLUDE_FROM_ALL ${objects} ${lab_objects})
+get_property(pull_objects GLOBAL PROPERTY attend_pull_objects)
+add_library(attend_internal STATIC EXCLUDE_FROM_ALL ${objects} ${lab_objects} ${pull_objects})
 set_target_properties(attend_internal PROPERTIES LINKER_LANGUAGE C)
 target_link_libraries(attend_internal INTERFACE ${ATTEND_TEXT_LIBRARIES})
 target_include_directories(attend_internal INTERFACE

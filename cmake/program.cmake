@@ -1,13 +1,11 @@
-# The program: build/attend, on the public headers, lab/page, lab/pictures and
-# src/base/json_write.h.
+# The program: build/attend, on the public headers, lab/page, lab/pictures and two headers
+# of src/base, folders.h and json_write.h.
 file(GLOB cli_sources CONFIGURE_DEPENDS cli/*.c cli/*/*.c
      lab/page/*.c lab/pictures/*.c lab/svg/*.c)
 if(NOT cli_sources)
   message(STATUS "cli/ is empty: no program is built")
   return()
 endif()
-include(cmake/pull.cmake)
-list(FILTER cli_sources EXCLUDE REGEX ${ATTEND_PULL_LEAVES_OUT})
 include(cmake/pictures.cmake)
 include(cmake/viewer.cmake)
 file(GLOB designs CONFIGURE_DEPENDS models/designs/*.json)
@@ -19,8 +17,7 @@ target_include_directories(attend_cli PRIVATE ${PROJECT_SOURCE_DIR}/cli
                                               ${PROJECT_SOURCE_DIR}/lab
                                               ${PROJECT_SOURCE_DIR}/src)
 set_target_properties(attend_cli PROPERTIES OUTPUT_NAME attend)
-target_link_libraries(attend_cli PRIVATE attend_lab_static ${ATTEND_PULL_LIBRARIES})
-target_compile_definitions(attend_cli PRIVATE ${ATTEND_PULL_DEFINITIONS})
+target_link_libraries(attend_cli PRIVATE attend_lab_static)
 attend_program(attend_cli)
 if(TARGET attend_pictures)
   target_link_libraries(attend_cli PRIVATE attend_pictures)

@@ -255,14 +255,26 @@ static int write_in(job *j, int i, const char *work) {
   return status ? complain_status(j->s.m.ctx, status) : EXIT_OK;
 }
 
+static int show_wait(void *user) {
+  char *note = path_of("waiting for another summary in %s", (const char *)user);
+  progress_note(note);
+  free(note);
+  return is_interrupted();
+}
+
 static int write_document(job *j, int i) {
   const char *work = j->o->work;
   bool own = work && j->o->linear && j->docs.count > 1;
   if (!work) return write_in(j, i, NULL);
   char *directory = own ? path_of("%s/%d", work, i + 1) : need_copy(work);
   char *path = path_of("%s/.lock", directory);
-  int lock = lock_take(path);
-  int code = lock < 0 ? EXIT_FAILED : write_in(j, i, directory);
+  int lock, code;
+  attend_status status = lock_take(j->s.m.ctx, path, show_wait, directory, &lock);
+  progress_end();
+  if (status == ATTEND_STOPPED)
+    code = EXIT_INTERRUPTED;
+  else
+    code = status ? complain_status(j->s.m.ctx, status) : write_in(j, i, directory);
   lock_drop(lock);
   free(path);
   free(directory);

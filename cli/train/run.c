@@ -113,7 +113,7 @@ static int make_base(const train_run *run) {
   char *trained = model || tokenizer || code ? NULL : path_of("%s/.tokenizer.part", s->out);
   if (trained) code = train_tokenizer(run, trained);
   if (!code) code = create_base(run, model, trained ? trained : tokenizer);
-  if (trained) remove_folder(trained);
+  if (trained) folder_remove(trained);
   free(trained);
   free(tokenizer);
   free(model);
@@ -125,7 +125,7 @@ static int make_base(const train_run *run) {
 static int open_base(train_run *run) {
   const char *from = attend_fit_checkpoint(run->fit);
   if (from) TRY(run, attend_training_verify_beside(run->ctx, from, run->base));
-  if (!run->resumes) remove_folder(run->base);
+  if (!run->resumes) folder_remove(run->base);
   if (!is_folder(run->base)) GO(make_base(run));
   TRY(run, attend_tokenizer_load(run->ctx, run->base, &run->tokenizer));
   return EXIT_OK;

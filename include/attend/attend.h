@@ -15,6 +15,7 @@
  *   verify.h, bench.h, score.h   is a result right; what it costs; scores of texts
  *   study.h, design.h, plot.h    experiments, transformers designed by hand, plots
  *   view.h                       sessions of `attend view`
+ *   pull.h                       fetching models from a Hugging Face hub or npm
  */
 #ifndef ATTEND_ATTEND_H
 #define ATTEND_ATTEND_H

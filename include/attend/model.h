@@ -216,8 +216,8 @@ typedef struct attend_model attend_model;
 ATTEND_API attend_status attend_model_create(attend_checkpoint *checkpoint,
                                              const attend_model_options *options,
                                              attend_model **model);
-/* Opens a model by a folder or a name: attend:NAME (it ships), hf:OWNER/NAME or
- * npm:PACKAGE (`attend pull` fetched it). attend_model_find says where they are looked for
+/* Opens a model by a folder or a name: attend:NAME (it ships), hf:OWNER/NAME or npm:PACKAGE
+ * (attend_pull or `attend pull` fetched it). attend_model_find says where they are looked for
  * and which environment variables are read; nothing is downloaded. The model owns its
  * checkpoint: attend_model_free closes it. Weights are f32 and attention is the
  * configuration's; for options, use attend_model_find, attend_checkpoint_open and
@@ -389,7 +389,7 @@ ATTEND_API attend_status attend_session_recall(attend_session *session,
  *                             a commit (default: main)
  *   npm:PACKAGE[@VERSION]     in the cache of npm packages (default: the newest there)
  *
- * `attend pull` fills the caches; nothing here downloads.
+ * attend_pull (attend/pull.h) and `attend pull` fill the caches; nothing here downloads.
  *
  * These functions read the environment: ATTEND_MODELS, a folder of models that ship;
  * HF_HUB_CACHE, else HF_HOME/hub, else CACHE/huggingface/hub; CACHE/attend/npm, where

@@ -18,7 +18,8 @@ attend_status file_read(attend_context *ctx, const char *path, char **bytes, siz
 /* Whether a name ends so. */
 bool name_ends(const char *name, const char *end) FOR_LAB(name_ends);
 /* folder/name; false if it does not fit or there is no such file. */
-bool file_beside(const char *folder, const char *name, char *path, size_t size);
+bool file_beside(const char *folder, const char *name, char *path, size_t size)
+    FOR_LAB(file_beside);
 attend_status json_read(attend_context *ctx, const char *path, attend_json **root)
     FOR_LAB(json_read);
 /* There is no such value, or it is null. */
@@ -69,6 +70,6 @@ attend_status path_put(attend_context *ctx, char path[LONGEST_PATH], const char 
     FOR_LAB(path_put) __attribute__((format(printf, 3, 4)));
 /* folder/name, which need not be there. */
 attend_status path_inside(attend_context *ctx, const char *folder, const char *name,
-                          char path[LONGEST_PATH]);
+                          char path[LONGEST_PATH]) FOR_LAB(path_inside);
 
 #endif

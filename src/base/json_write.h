@@ -1,4 +1,4 @@
-/* Writing JSON (RFC 8259) to a file or into memory. The one private header that cli/ includes.
+/* Writing JSON (RFC 8259) to a file or into memory. cli/ includes it too.
  *
  *   json_writer w = json_writer_file(ctx, stdout);
  *   json_open(&w, '{');

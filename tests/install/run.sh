@@ -59,12 +59,18 @@ $cc -std=c17 -o "$scratch/static" "$source" -static \
   fault "find_package(attend) fails: $(cat "$scratch/cmake.log")"
 "$scratch/build/with_shared" || fault "the program linked to attend::attend fails"
 "$scratch/build/with_static" || fault "the program linked to attend::static fails"
+"$scratch/build/with_lab_static" || fault "the program linked to attend::lab_static fails"
 # The lab, through pkg-config: a program of studies and designs.
 # shellcheck disable=SC2046
 $cc -std=c17 -Wall -Wextra -Werror -o "$scratch/lab" "$here/uses_lab.c" \
   $(pkg-config --cflags --libs attend-lab) -Wl,-rpath,"$library" \
   -Wl,-rpath-link,"$library"
 "$scratch/lab" || fault "the program linked to attend-lab fails"
+# shellcheck disable=SC2046
+$cc -std=c17 -o "$scratch/lab_static" "$here/uses_lab.c" -static \
+  $(pkg-config --static --cflags --libs attend-lab) 2>"$scratch/lab_static.log" ||
+  fault "a static link of attend-lab fails: $(cat "$scratch/lab_static.log")"
+"$scratch/lab_static" || fault "the program linked statically to attend-lab fails"
 
 # C++17 takes every header.
 {
@@ -99,7 +105,7 @@ quick=(-DATTEND_SCALAR_ONLY=ON -DCMAKE_BUILD_TYPE=Debug)
 if command -v musl-gcc >/dev/null; then
   {
     CC=musl-gcc cmake -S "$here/../.." -B "$scratch/musl" -G Ninja "${quick[@]}" \
-      -DATTEND_TEXT=OFF \
+      -DATTEND_TEXT=OFF -DATTEND_PULL=OFF \
       -DATTEND_BUILD_CLI=OFF -DATTEND_BUILD_TESTS=OFF -DATTEND_BUILD_EXAMPLES=OFF \
       -DATTEND_BUILD_MAN=OFF -DATTEND_BLAS=OFF -DATTEND_WERROR=ON &&
       cmake --build "$scratch/musl" --target attend_static &&
