@@ -1,7 +1,7 @@
 # Fuzzers: tests/fuzz/fuzz_NAME.c becomes tests/fuzz_NAME, on libFuzzer.
-# `tools/fuzz` builds and runs them all. The rooms that read files are compiled
-# once more for them, watched by the fuzzer; the others come, unwatched, with
-# those that run models.
+# `tools/fuzz` builds and runs them all. Sources that read files are compiled
+# once more for them with coverage; the others come without, for those that run
+# models.
 if(NOT CMAKE_C_COMPILER_ID MATCHES Clang)
   message(FATAL_ERROR "the fuzzers need clang's libFuzzer: configure with "
                       "CC=clang, or run tools/fuzz")
@@ -36,6 +36,10 @@ foreach(source ${fuzz_sources})
       target_sources(${name} PRIVATE cli/${part}.c)
     endforeach()
     target_include_directories(${name} PRIVATE cli)
+  endif()
+  if(name STREQUAL fuzz_unpack) # all that reads a tar file; the rest of pull needs libcurl
+    target_sources(${name} PRIVATE lab/pull/unpack.c)
+    target_link_libraries(${name} PRIVATE attend_internal z)
   endif()
   if(name STREQUAL fuzz_view_guard)
     target_include_directories(${name} PRIVATE cli)
