@@ -67,6 +67,7 @@ typedef struct {
   int layer;
   int shape[4];
   const int32_t *lengths; /* [B] rows without padding, or NULL: all */
+  const int64_t *first;   /* [B] position of row 0 in its text, or NULL: 0 */
   attend_const_view view; /* f32 */
 } attend_hooked;
 

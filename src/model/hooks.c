@@ -163,6 +163,7 @@ attend_status hook_stream(const pass *p, attend_point point, int layer, float *x
                       .layer = layer,
                       .shape = {p->count, 1, p->n, width},
                       .lengths = p->lengths,
+                      .first = p->session ? p->session->before : NULL,
                       .view = {x, {(ptrdiff_t)p->n * ld, 0, ld, 1}}};
   return hook_at(p, &at, which);
 }
@@ -223,7 +224,8 @@ static attend_hooked place_of(const pass *p, const layer_attention *m, attend_po
                       .role = m->role,
                       .layer = m->layer,
                       .shape = {p->count, heads, n, width},
-                      .lengths = p->lengths};
+                      .lengths = p->lengths,
+                      .first = p->session ? p->session->before : NULL};
   view = view_complete(view, heads, n, width);
   at.view.data = view.data;
   memcpy(at.view.stride, view.stride, sizeof view.stride);

@@ -339,8 +339,10 @@ static attend_status cross_piece(attend_session *r, int i, int start, int n) {
   attend_view keys = heads_at(k, r->p.n, ld, s->dim);
   attend_view values = heads_at(k + s->kv_heads * s->dim, r->p.n, ld, s->dim_v);
   layer_attention m = {ATTEND_CROSS, r->cross_plan, r->cross[i], i};
-  for (int b = 0; b < r->batch; b++)
+  for (int b = 0; b < r->batch; b++) {
     r->piece[b] = (int32_t)max64(0, min64(r->lengths[b] - start, n));
+    r->before[b] = start; /* for hooks */
+  }
   ATTEND_TRY(hook_keys(&r->p, &m, n, r->piece, keys, values, HOOK_FORWARD));
   ATTEND_TRY(attend_state_append(r->cross_plan, r->cross[i], n, keys, values));
   return hook_keep(&r->p, &m, n, r->piece, keys, values);

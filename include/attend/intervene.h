@@ -1,0 +1,168 @@
+/* attend/intervene.h - changing what a model computes, and measuring what follows.
+ *
+ *   attend_change off = {ATTEND_INIT(attend_change), .point = ATTEND_AT_HEAD_OUTPUT,
+ *                        .layer = 1, .layers = 1, .head = 2, .heads = 1};
+ *   attend_intervention *iv;
+ *   attend_intervention_create(model, 1, &off, &iv);
+ *   attend_tokens text = {ATTEND_INIT(attend_tokens), .ids = ids, .n = n};
+ *   attend_intervene(iv, &text, before, after);      logits [n][V] without and with
+ *   attend_intervention_free(iv);
+ *
+ * A change replaces a tensor at one point of the forward pass (attend/hooks.h): zero or
+ * mean ablation, activation patching from another text, steering vectors, attention rows
+ * pinned to a pattern. An intervention is a list of changes; it is a set of hooks, so
+ * that generation, training and traces can run under it too. attend_sweep applies one
+ * change at every layer and head, or layer and token.
+ *
+ * Everything that is not changed is computed bit-identically to a run without hooks.
+ */
+#ifndef ATTEND_INTERVENE_H
+#define ATTEND_INTERVENE_H
+
+#include "attend/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a model reads. */
+typedef struct {
+  size_t size;
+  const int32_t *ids; /* [n] the encoder's, or the decoder's of a model without encoder */
+  int n;
+  const int32_t *types;       /* [n] segments of an encoder's text, or NULL: 0 */
+  const int32_t *decoder_ids; /* [n_decoder] encoder-decoders */
+  int n_decoder;
+} attend_tokens;
+
+/* Rows of logits that a model computes for a text: n, or n_decoder. */
+ATTEND_API int attend_tokens_rows(const attend_model *model, const attend_tokens *input);
+
+/* ---- changes ----------------------------------------------------------------------- */
+
+typedef enum {
+  ATTEND_CHANGE_ZERO = 0, /* zero ablation */
+  ATTEND_CHANGE_MEAN,     /* mean ablation: the mean over all tokens of a corpus */
+  ATTEND_CHANGE_PATCH,    /* the values from another text at the same positions: activation
+                             patching, resample ablation */
+  ATTEND_CHANGE_ADD,      /* plus a vector: steering */
+  ATTEND_CHANGE_PIN       /* attention rows: each is a fixed pattern */
+} attend_change_kind;
+
+/* Attention rows of ATTEND_CHANGE_PIN. */
+typedef enum {
+  ATTEND_PIN_UNIFORM = 0, /* the same weight for every visible key */
+  ATTEND_PIN_FIRST,       /* the first visible key */
+  ATTEND_PIN_PREVIOUS,    /* the key before the query; the first token: itself */
+  ATTEND_PIN_SELF         /* the query's own position */
+} attend_pin;
+
+typedef struct { /* zero means default */
+  size_t size;
+  attend_change_kind kind;
+  /* RESIDUAL, RESIDUAL_MIDDLE, MLP, QUERY, KEY, VALUE, PATTERN or HEAD_OUTPUT; 0: HEAD_OUTPUT,
+   * of PIN: PATTERN */
+  attend_point point;
+  /* where; 0: the decoder, of a model without decoder the encoder. Streams and mlps of a decoder
+   * are at ATTEND_IN_DECODER */
+  attend_in in;
+  /* Ranges: `layers` layers from `layer` on, and so on; 0: up to the last. RESIDUAL: the stream
+   * before the layer; the number of layers means after the last, past the final norm. */
+  int layer, layers;
+  int head, heads;   /* kv heads at KEY and VALUE; not used by streams and mlps */
+  int token, tokens; /* positions */
+  /* PATCH: the text that values are copied from. MEAN: the texts of the corpus [n_from] */
+  const attend_tokens *from;
+  int n_from;
+  const float *vector; /* ADD: [width of the point], added `factor` times; factor 0: 1 */
+  float factor;
+  attend_pin pin;
+} attend_change;
+
+typedef struct attend_intervention attend_intervention;
+
+/* Checks the changes, runs the texts that they take values from, and copies everything. The model
+ * must stay. A layer, head or token that the model does not have is ATTEND_INVALID, with the range
+ * in the message. */
+ATTEND_API attend_status attend_intervention_create(attend_model *model, int n,
+                                                    const attend_change *changes,
+                                                    attend_intervention **intervention);
+ATTEND_API void attend_intervention_free(attend_intervention *intervention);
+/* [*n] hooks, for attend_session_set_hooks and attend_trainer_set_hooks; valid as long as the
+ * intervention. Any number of sessions may use them at once. */
+ATTEND_API const attend_hook *attend_intervention_hooks(const attend_intervention *intervention,
+                                                        int *n);
+/* Logits of all positions without and with the changes, [rows][V] each
+ * (attend_tokens_rows); either may be NULL. */
+ATTEND_API attend_status attend_intervene(const attend_intervention *intervention,
+                                          const attend_tokens *input, float *before, float *after);
+/* Logits of the model as it is. */
+ATTEND_API attend_status attend_tokens_logits(attend_model *model, const attend_tokens *input,
+                                              float *logits /* [rows][V] */);
+
+/* ---- effects ------------------------------------------------------------------------ */
+
+/* A logit, or the difference of two. */
+typedef struct {
+  int position;    /* row; -1: the last */
+  int32_t token;   /* -1: the likeliest without changes */
+  int32_t against; /* its logit is subtracted; -1: none */
+} attend_target;
+
+typedef enum {
+  ATTEND_METRIC_LOGIT = 0,   /* of the target */
+  ATTEND_METRIC_PROBABILITY, /* of the target's token */
+  ATTEND_METRIC_LOSS,        /* mean cross-entropy of the tokens that follow, or of `labels` */
+  ATTEND_METRIC_KL           /* KL divergence of the distribution without changes from that with
+                                them, mean over all rows */
+} attend_metric_kind;
+
+typedef struct { /* zero means default */
+  size_t size;
+  attend_metric_kind kind;
+  attend_target target;  /* LOGIT, PROBABILITY */
+  const int32_t *labels; /* LOSS: [rows], negative: not scored; NULL: the next token of each row,
+                            decoders only */
+} attend_metric;
+
+/* Replaces -1 in the target by the last row, and by the likeliest token there. */
+ATTEND_API attend_status attend_target_resolve(const attend_model *model, int rows,
+                                               const float *before /* [rows][V] */,
+                                               attend_target *target);
+/* The metric of logits [rows][V]; before: without changes, for KL. target must be
+ * resolved. */
+ATTEND_API attend_status attend_metric_of(const attend_model *model, const attend_metric *metric,
+                                          const attend_tokens *input, const float *before,
+                                          const float *logits, double *value);
+
+/* ---- sweeps -------------------------------------------------------------------------- */
+
+typedef enum {
+  ATTEND_SWEEP_HEADS = 0, /* layer x head */
+  ATTEND_SWEEP_TOKENS     /* layer x token: causal tracing with PATCH at RESIDUAL */
+} attend_sweep_axis;
+
+typedef struct { /* zero means default */
+  size_t size;
+  attend_sweep_axis axis;
+  attend_change change; /* its ranges of layers, and of heads or tokens, are the sweep's */
+  attend_metric metric;
+  int batch; /* changed texts computed at once; 0: chosen by the length */
+  attend_progress progress;
+  void *user;
+} attend_sweep_options;
+
+/* Rows and columns of the map of a sweep. */
+ATTEND_API attend_status attend_sweep_shape(attend_model *model, const attend_tokens *input,
+                                            const attend_sweep_options *options, int *layers,
+                                            int *columns);
+/* map [layers][columns]: the metric with the change in that place alone; *before: without it.
+ * Needs layers x columns changed texts, `batch` of them in one forward pass. */
+ATTEND_API attend_status attend_sweep(attend_model *model, const attend_tokens *input,
+                                      const attend_sweep_options *options, double *map,
+                                      double *before);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
