@@ -79,7 +79,7 @@ typedef struct { /* zero means default */
   unsigned roles;    /* of attend_in; 0: all */
   const int *layers; /* [n_layers]; NULL: all */
   int n_layers;
-  /* At least one of the two; read is called first. data is the same memory as
+  /* At least one of these and read_gradient; read is called first. data is the same memory as
    * tensor->view.data, writable. */
   void (*read)(const attend_hooked *tensor, void *user);
   void (*edit)(const attend_hooked *tensor, float *data, void *user);
@@ -88,6 +88,9 @@ typedef struct { /* zero means default */
    * if the edit added a constant. The backward pass calls edits of patterns and
    * denominators again: they must write the same values. */
   void (*edit_gradient)(const attend_hooked *tensor, float *gradient, void *user);
+  /* Training: reads the gradient of the tensor, after edits; changes no bit. Not at denominators
+   * and entropies. */
+  void (*read_gradient)(const attend_hooked *tensor, void *user);
   void *user;
 } attend_hook;
 

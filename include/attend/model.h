@@ -309,10 +309,11 @@ ATTEND_API attend_status attend_session_logits(attend_session *session, int n_pl
 ATTEND_API attend_status attend_session_next(attend_session *session, int count,
                                              float *logits /* [count][V] */);
 
-/* Logits of rows of the residual stream after the last layer, as a hook read them (logit
- * lens). Copying is from the source of the session's first sequence, if it has one. */
+/* Logits of rows of the residual stream, as a hook read them. norm: the final norm comes first, for
+ * rows from between the layers (logit lens); the stream after the last layer has passed it.
+ * Copying is from the source of the session's first sequence, if it has one. */
 ATTEND_API attend_status attend_session_head(attend_session *session, int rows, const float *hidden,
-                                             int ld, float *logits /* [rows][V] */);
+                                             int ld, bool norm, float *logits /* [rows][V] */);
 
 /* Tokens of a sequence in the KV cache. */
 ATTEND_API int64_t attend_session_length(const attend_session *session, int sequence);

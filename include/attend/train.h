@@ -107,6 +107,9 @@ typedef struct {
   float scale;
   uint64_t step; /* another one draws another dropout */
   bool no_grad;  /* the loss alone: no gradients, no dropout */
+  /* gradients along the residual stream alone: what attention and mlps read, and the scales of
+   * norms, count as constants (attend/attribute.h). Gradients of parameters mean nothing then */
+  bool direct;
 } attend_batch;
 
 typedef struct {

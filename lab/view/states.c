@@ -47,7 +47,7 @@ static attend_status head_logits(const side_states *s, int position, attend_sess
                                  float *logits) {
   const float *row = (float *)s->hidden.view.data + position * s->hidden.view.stride[2];
   ATTEND_TRY(read_source(s->run, r));
-  return attend_session_head(r, 1, row, s->hidden.shape[3], logits);
+  return attend_session_head(r, 1, row, s->hidden.shape[3], false, logits);
 }
 
 attend_status attend_viewer_candidates(attend_viewer *v, const attend_view_run *run,

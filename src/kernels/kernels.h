@@ -215,7 +215,8 @@ typedef struct {
   /* Their gradients (layers.c says what each does). */                                            \
   K(void, norm_rows_back,                                                                          \
     (bool centre, int rows, int n, const float *x, int ldx, const float *weight, float eps,        \
-     const float *dy, int lddy, bool add, float *dx, int lddx, float *dweight, float *dbias))      \
+     bool linear, const float *dy, int lddy, bool add, float *dx, int lddx, float *dweight,        \
+     float *dbias))                                                                                \
   K(void, norm_columns_back,                                                                       \
     (int rows, int n, const float *x, int ldx, const float *mean, const float *variance,           \
      const float *weight, float eps, const float *dy, int lddy, bool add, float *dx, int lddx,     \

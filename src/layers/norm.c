@@ -83,7 +83,7 @@ static void norm_back_chunk(const void *args, int64_t s, int worker) {
     size_t g = (size_t)first * wide;
     bool whole = groups == 1;
     j->kn->norm_rows_back(!o->rms, n, o->width, ROW(o->x, row, o->ldx) + g,
-                          whole ? o->ldx : o->width, o->weight, o->eps,
+                          whole ? o->ldx : o->width, o->weight, o->eps, o->linear,
                           ROW(o->dy, row, o->lddy) + g, whole ? o->lddy : o->width, o->add,
                           ROW(o->dx, row, o->lddx) + g, whole ? o->lddx : o->width, w, b);
     at += n;
@@ -104,15 +104,15 @@ void cpu_norm_back(attend_context *ctx, const struct op_norm_back *o) {
 void attend_layer_norm_back(attend_context *ctx, int rows, int n, const float *x, int ldx,
                             const float *weight, float eps, const float *dy, int lddy, int add,
                             float *dx, int lddx, float *dweight, float *dbias, void *work) {
-  cpu_norm_back(ctx, &(struct op_norm_back){false, add != 0, rows, 0, n, x, ldx, weight, eps, dy,
-                                            lddy, dx, lddx, dweight, dbias, work});
+  cpu_norm_back(ctx, &(struct op_norm_back){false, add != 0, rows, 0, n, x, ldx, weight, eps, false,
+                                            dy, lddy, dx, lddx, dweight, dbias, work});
 }
 
 void attend_rms_norm_back(attend_context *ctx, int rows, int n, const float *x, int ldx,
                           const float *weight, float eps, const float *dy, int lddy, int add,
                           float *dx, int lddx, float *dweight, void *work) {
-  cpu_norm_back(ctx, &(struct op_norm_back){true, add != 0, rows, 0, n, x, ldx, weight, eps, dy,
-                                            lddy, dx, lddx, dweight, NULL, work});
+  cpu_norm_back(ctx, &(struct op_norm_back){true, add != 0, rows, 0, n, x, ldx, weight, eps, false,
+                                            dy, lddy, dx, lddx, dweight, NULL, work});
 }
 
 /* ---- batch norm ------------------------------------------------------------------ */

@@ -90,6 +90,7 @@ struct op_norm_back {
   int ldx;
   const float *weight;
   float eps;
+  bool linear; /* the scale of a row is a constant */
   const float *dy;
   int lddy;
   float *dx;

@@ -27,7 +27,11 @@ void hooks_free(const attend_context *ctx, hooks *h) {
 }
 
 static attend_status check_hook(attend_context *ctx, int i, const attend_hook *x) {
-  ATTEND_CHECK(ctx, x->read || x->edit, "hook %d neither reads nor edits: give it a function", i);
+  const unsigned none = ATTEND_AT_DENOMINATOR | ATTEND_AT_ENTROPY;
+  ATTEND_CHECK(ctx, x->read || x->edit || x->read_gradient,
+               "hook %d neither reads nor edits: give it a function", i);
+  ATTEND_CHECK(ctx, !x->read_gradient || !(x->points & none),
+               "hook %d reads gradients of denominators or entropies, which are not computed", i);
   ATTEND_CHECK(ctx, x->points && !(x->points >> ATTEND_POINTS),
                "hook %d has points %#x: choose some of attend_point", i, x->points);
   ATTEND_CHECK(ctx, !x->edit || !(x->points & ATTEND_AT_ENTROPY),
@@ -47,6 +51,7 @@ static attend_status read_hooks(attend_context *ctx, hooks *x, const attend_hook
     layers += (size_t)own->n_layers;
     x->points |= own->points;
     if (own->edit) x->edits |= own->points;
+    if (own->edit_gradient || own->read_gradient) x->gradients |= own->points;
   }
   ATTEND_TRY(ctx_alloc(ctx, size_times(layers, sizeof *x->layers), "hooks", &x->layers));
   int *to = x->layers;
@@ -88,12 +93,13 @@ static unsigned hooks_asked(const pass *p, const attend_hooked *at) {
     const attend_hook *x = &p->hooks->list[i];
     if (!stands_at(x, at)) continue;
     what |= (x->read && !p->again ? HOOK_READS : 0u) | (x->edit ? HOOK_EDITS : 0u) |
-            (x->edit && x->edit_gradient ? HOOK_GRADIENTS : 0u);
+            ((x->edit && x->edit_gradient) || x->read_gradient ? HOOK_GRADIENTS : 0u);
   }
   return what;
 }
 
 bool hooks_edit(const hooks *h, unsigned points) { return h && h->edits & points; }
+bool hooks_have_gradients(const hooks *h, unsigned points) { return h && h->gradients & points; }
 
 /* ---- calling them ---------------------------------------------------------------- */
 
@@ -138,6 +144,7 @@ static void call_all(const pass *p, const attend_hooked *at, unsigned which, flo
     if (!stands_at(x, at)) continue;
     if (which & HOOK_READS && x->read) x->read(&t, x->user);
     if (which & HOOK_EDITS && x->edit) x->edit(&t, data, x->user);
+    if (which & HOOK_GRADIENTS && x->read_gradient) x->read_gradient(&t, x->user);
     if (which & HOOK_GRADIENTS && x->edit && x->edit_gradient) x->edit_gradient(&t, data, x->user);
   }
 }
@@ -544,12 +551,36 @@ static attend_status pattern_back(const pass *p, const layer_attention *m,
   return status;
 }
 
+/* The gradient of attention rows that are not edited, for hooks that read it. */
+static attend_status pattern_gradient(const pass *p, const layer_attention *m,
+                                      const attention_tensors *t, const attention_tensors *g,
+                                      const float *lse) {
+  pattern x = {.p = p};
+  float *d_weights = NULL;
+  attend_status status = pattern_make(&x, m, t, lse);
+  if (!status) status = take_weights(&x, &d_weights);
+  if (!status) {
+    x.values = t->v;
+    struct op_pattern op = pattern_op(&x, g->o);
+    op.d_weights = d_weights;
+    OP(p->ctx, pattern_grad, .p = op);
+    attend_hooked at = pattern_place(&x, d_weights);
+    status = hook_at(p, &at, HOOK_GRADIENTS);
+  }
+  pattern_free(&x);
+  return status;
+}
+
 attend_status hook_attention_back(const pass *p, const layer_attention *m,
                                   const attention_tensors *t, const attention_tensors *g,
                                   const float *lse, float *d_bias) {
   ATTEND_TRY(hook_heads(p, m, g->o, HOOK_GRADIENTS));
+  if (p->direct) return ATTEND_OK;
   ATTEND_TRY(hook_denominator(p, m, g->o, lse, HOOK_EDITS));
-  if (hooked_at(p, m, ATTEND_AT_PATTERN) & HOOK_EDITS)
+  const unsigned at_pattern = hooked_at(p, m, ATTEND_AT_PATTERN);
+  if ((at_pattern & (HOOK_EDITS | HOOK_GRADIENTS)) == HOOK_GRADIENTS)
+    ATTEND_TRY(pattern_gradient(p, m, t, g, lse));
+  if (at_pattern & HOOK_EDITS)
     ATTEND_TRY(pattern_back(p, m, t, g, lse));
   else
     ATTEND_TRY(

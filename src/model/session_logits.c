@@ -105,7 +105,7 @@ attend_status attend_session_logits(attend_session *r, int n_places, const int32
 }
 
 attend_status attend_session_head(attend_session *r, int rows, const float *hidden, int ld,
-                                  float *logits) {
+                                  bool norm, float *logits) {
   const attend_model *m = r->model;
   r->p.side = m->config.parts & ATTEND_DECODER ? &m->decoder : &m->encoder;
   const int width = width_of(r);
@@ -116,6 +116,8 @@ attend_status attend_session_head(attend_session *r, int rows, const float *hidd
     r->ctx->device->write(r->ctx, r->x + (size_t)i * (size_t)padded(width),
                           hidden + (size_t)i * (size_t)ld, (size_t)width * sizeof *hidden);
   r->p.n = 0; /* the rows of the previous call are overwritten */
+  if (norm && m->config.final_norm)
+    norm_rows(&r->p, &r->p.side->final_norm, rows, width, r->x, r->x);
   return logits_of(r, rows, (head_source){r->x, NULL, false}, logits);
 }
 

@@ -37,8 +37,8 @@ void norm_rows_back(const pass *p, const norm_weights *w, int rows, int width, c
   const attend_config *c = &p->model->config;
   const int ld = padded(width);
   OP(p->ctx, norm_back, .rms = c->rms, .add = add, .rows = rows, .width = width, .x = x, .ldx = ld,
-     .weight = w->w, .eps = c->norm_eps, .dy = dy, .lddy = ld, .dx = dx, .lddx = ld,
-     .dweight = w->dw, .dbias = c->rms ? NULL : w->db, .work = p->back.scratch);
+     .weight = w->w, .eps = c->norm_eps, .linear = p->direct, .dy = dy, .lddy = ld, .dx = dx,
+     .lddx = ld, .dweight = w->dw, .dbias = c->rms ? NULL : w->db, .work = p->back.scratch);
 }
 
 void multiply_rows(const pass *p, const linear_weights *w, int rows, const float *x, int ldx,
@@ -311,7 +311,7 @@ static attend_status branch_output_back(const pass *p, const branch *b, attend_p
                                         float *dx, const float **dy) {
   const int width = p->side->shape->width, ld = padded(width);
   float *own = p->back.dh;
-  bool hooked = point && hooks_edit(p->hooks, point);
+  bool hooked = point && hooks_have_gradients(p->hooks, point);
   if (norms(p, ATTEND_NORM_SUM)) norm_rows_back(p, b->norm, p->rows, width, b->sum, dx, false, dx);
   *dy = dx;
   if (p->drop > 0 || hooked) {
@@ -361,6 +361,7 @@ static attend_status mlp_back(const pass *p, int i, const activations *a, float 
     ATTEND_TRY(recall_input(p, &w->self_norm, a->self, i, &b));
   const float *dy;
   ATTEND_TRY(branch_output_back(p, &b, ATTEND_AT_MLP, i, dx, &dy));
+  if (p->direct) return ATTEND_OK;
   activate(p, a);
   multiply_back(p, &w->down, rows, a->act, lda, dy, ldx, false, k->d_act, lda);
   OP(p->ctx, activate_back, .f = c->activation, .rows = rows, .width = inside, .a = a->up,
@@ -390,6 +391,7 @@ static attend_status cross_back(const pass *p, int i, const activations *a, floa
   float *dq = a->act, *dk = k->d_wide;
   attention_tensors g = cross_tensors(p, w, dq, dk, k->d_act, k->d_act);
   ATTEND_TRY(hook_attention_back(p, &m, &t, &g, a->cross_lse, NULL));
+  if (p->direct) return ATTEND_OK;
   multiply_back(p, &w->cross_kv, p->count * n, p->encoded, lde, dk, ld, true, p->d_encoded, lde);
   const float *from = branch_input(p, &b);
   multiply_back(p, &w->cross_q, p->rows, from, ldx, dq, ldq, false, k->dh, ldx);
@@ -430,6 +432,7 @@ static attend_status self_back(const pass *p, int i, const activations *a, float
   attention_tensors t = self_tensors(p, d, ld, a->qkv, a->attended, a->heads);
   attention_tensors g = self_tensors(p, d, ld, k->d_wide, k->d_act, k->d_act);
   ATTEND_TRY(hook_attention_back(p, &m, &t, &g, a->lse, bias->t.data ? k->d_bias : NULL));
+  if (p->direct) return ATTEND_OK;
   if (bias->dw)
     OP(p->ctx, add, .rows = 1, .width = bias->t.entries * s->heads, .a = bias->dw, .b = k->d_bias,
        .y = bias->dw);

@@ -149,8 +149,8 @@ typedef struct {
   attend_hook *list;
   int *layers; /* of all of them */
   int n;
-  unsigned points, edits; /* points with hooks; points with edits */
-  float *stage;           /* host copy of device tensors */
+  unsigned points, edits, gradients; /* points with hooks; with edits; with gradients */
+  float *stage;                      /* host copy of device tensors */
   size_t stage_bytes;
 } hooks;
 
@@ -174,6 +174,7 @@ typedef struct {
   float *d_encoded;
   attend_random dropout; /* stream: of the pass */
   float drop;            /* 0: none */
+  bool direct;           /* gradients of the residual stream alone (attend_batch.direct) */
   back_work back;
   struct attend_session *session; /* owner, or NULL */
 } pass;
@@ -345,6 +346,7 @@ void hooks_free(const attend_context *ctx, hooks *h);
 attend_status hooks_set(attend_context *ctx, hooks *h, int n, const attend_hook *list);
 /* Whether some hook edits at one of these points. */
 bool hooks_edit(const hooks *h, unsigned points);
+bool hooks_have_gradients(const hooks *h, unsigned points);
 
 /* Calls the hooks of this point with the tensor, which is device memory, or host
  * memory with HOOK_ON_HOST. */

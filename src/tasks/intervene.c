@@ -148,8 +148,8 @@ int attend_tokens_rows(const attend_model *m, const attend_tokens *x) {
   return m->config.parts == ATTEND_BOTH ? x->n_decoder : x->n;
 }
 
-static attend_status check_input(attend_context *ctx, const attend_model *m,
-                                 const attend_tokens *given, attend_tokens *x) {
+attend_status tokens_check(attend_context *ctx, const attend_model *m, const attend_tokens *given,
+                           attend_tokens *x) {
   const bool both = m->config.parts == ATTEND_BOTH;
   ATTEND_TRY(OPTIONS_READ(ctx, attend_tokens, given, x));
   ATTEND_CHECK(ctx, x->ids && x->n > 0, "a text without tokens: give at least one");
@@ -200,9 +200,8 @@ static attend_status run_copies(const attend_model *m, attend_session *s, int co
                                NULL);
 }
 
-/* Runs a text once with n hooks; logits may be NULL. */
-static attend_status run_text(attend_context *ctx, attend_model *m, const attend_tokens *x, int n,
-                              const attend_hook *list, float *logits) {
+attend_status tokens_run(attend_context *ctx, attend_model *m, const attend_tokens *x, int n,
+                         const attend_hook *list, attend_session **session, float *logits) {
   attend_session *s;
   copies k = {0};
   ATTEND_TRY(open_session(ctx, m, 1, x, &s));
@@ -211,13 +210,21 @@ static attend_status run_text(attend_context *ctx, attend_model *m, const attend
   if (!status) status = run_copies(m, s, 1, x, &k);
   if (!status && logits) status = attend_session_logits(s, attend_tokens_rows(m, x), NULL, logits);
   blocks_free(ctx, &k.memory);
-  attend_session_free(s);
+  if (session)
+    *session = s;
+  else
+    attend_session_free(s);
   return status;
+}
+
+static attend_status run_text(attend_context *ctx, attend_model *m, const attend_tokens *x, int n,
+                              const attend_hook *list, float *logits) {
+  return tokens_run(ctx, m, x, n, list, NULL, logits);
 }
 
 attend_status attend_tokens_logits(attend_model *m, const attend_tokens *input, float *logits) {
   attend_tokens x;
-  ATTEND_TRY(check_input(m->ctx, m, input, &x));
+  ATTEND_TRY(tokens_check(m->ctx, m, input, &x));
   return run_text(m->ctx, m, &x, 0, NULL, logits);
 }
 
@@ -348,7 +355,7 @@ static int rows_at(const change *c, const attend_tokens *x) {
 static attend_status record(attend_intervention *iv, change *c) {
   attend_tokens x;
   attend_trace_options o = {ATTEND_INIT(attend_trace_options), .points = c->c.point};
-  ATTEND_TRY(check_input(&iv->own, iv->model, c->c.from, &x));
+  ATTEND_TRY(tokens_check(&iv->own, iv->model, c->c.from, &x));
   ATTEND_TRY(attend_trace_create(&iv->own, &o, &c->from));
   attend_hook hook = attend_trace_hook(c->from);
   hook.roles = c->c.in;
@@ -389,8 +396,8 @@ static attend_status average(attend_intervention *iv, change *c) {
   for (int i = 0; i < c->c.n_from && !status; i++) {
     const char *from = (const char *)c->c.from;
     attend_tokens x;
-    status = check_input(ctx, iv->model,
-                         (const attend_tokens *)(from + (size_t)i * c->c.from->size), &x);
+    status = tokens_check(ctx, iv->model,
+                          (const attend_tokens *)(from + (size_t)i * c->c.from->size), &x);
     if (!status) status = run_text(ctx, iv->model, &x, 1, &hook, NULL);
   }
   for (size_t i = 0; i < count && !status; i++) c->values[i] = (float)(m.sums[i] / (double)m.rows);
@@ -485,7 +492,7 @@ attend_status attend_intervene(const attend_intervention *iv, const attend_token
                                float *before, float *after) {
   attend_context *ctx = iv->model->ctx;
   attend_tokens x;
-  ATTEND_TRY(check_input(ctx, iv->model, input, &x));
+  ATTEND_TRY(tokens_check(ctx, iv->model, input, &x));
   for (int i = 0; i < iv->n; i++) ATTEND_TRY(check_positions_of(ctx, &iv->list[i], &x));
   if (before) ATTEND_TRY(run_text(ctx, iv->model, &x, 0, NULL, before));
   if (after) ATTEND_TRY(run_text(ctx, iv->model, &x, iv->n, iv->hooks, after));
@@ -566,7 +573,7 @@ attend_status attend_metric_of(const attend_model *m, const attend_metric *metri
   attend_metric x;
   attend_tokens in;
   ATTEND_TRY(OPTIONS_READ(m->ctx, attend_metric, metric, &x));
-  ATTEND_TRY(check_input(m->ctx, m, input, &in));
+  ATTEND_TRY(tokens_check(m->ctx, m, input, &in));
   ATTEND_TRY(check_metric(m, &x));
   const int rows = attend_tokens_rows(m, &in);
   *value = 0;
@@ -694,7 +701,7 @@ static attend_status sweep_prepare(attend_model *model, const attend_tokens *inp
                                    bool values, sweep *w) {
   ATTEND_TRY(OPTIONS_READ(model->ctx, attend_sweep_options, options, o));
   *w = (sweep){.model = model, .o = o};
-  ATTEND_TRY(check_input(model->ctx, model, input, &w->x));
+  ATTEND_TRY(tokens_check(model->ctx, model, input, &w->x));
   ATTEND_TRY(OPTIONS_READ(model->ctx, attend_metric, &o->metric, &w->metric));
   ATTEND_TRY(check_metric(model, &w->metric));
   change c = {0};

@@ -3,6 +3,7 @@
 #define TASKS_TASKS_H
 
 #include "attend/embed.h"
+#include "attend/intervene.h"
 #include "attend/text.h"
 #include "base/base.h"
 #include "base/files.h"
@@ -43,6 +44,16 @@ static inline attend_status json_beside(attend_context *ctx, const char *folder,
 attend_status embed_texts(attend_embedder *e, int count, const char *const *texts,
                           const size_t *lengths, float *vectors, int32_t *tokens,
                           int (*progress)(double done, void *user), void *user);
+
+/* ---- intervene.c: a model reads one text --------------------------------------------------- */
+
+/* The caller's tokens, complete and of this model. */
+attend_status tokens_check(attend_context *ctx, const attend_model *m, const attend_tokens *given,
+                           attend_tokens *x);
+/* Runs a text once with n hooks. session may be NULL; else it is left open, whatever the status.
+ * logits [rows][V] may be NULL. */
+attend_status tokens_run(attend_context *ctx, attend_model *m, const attend_tokens *x, int n,
+                         const attend_hook *list, attend_session **session, float *logits);
 
 /* What a model's folder says about sentence embeddings (embed_settings.c). *pooling is
  * left alone if a value was chosen, and then steps that are not computed here are no

@@ -56,6 +56,7 @@ static void place_side(attend_trainer *tr, trainer_side *x, const side_input *g)
   x->p.lengths = x->real;
   x->p.hooks = tr->hooks.n ? &tr->hooks : NULL;
   x->p.drop = tr->batch->no_grad ? 0 : tr->options.dropout;
+  x->p.direct = tr->batch->direct;
   x->p.dropout = (attend_random){tr->options.seed, tr->batch->step * 4096};
 }
 

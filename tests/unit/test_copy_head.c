@@ -366,10 +366,10 @@ TEST(hidden_states_are_of_the_first_sequence) {
   OK(context(), attend_session_extend(run, 1, WRITTEN, b.decoder_ids, NULL));
   OK(context(), attend_session_logits(run, WRITTEN, NULL, want));
   h = hidden_rows(run, WRITTEN, F, 1);
-  OK(context(), attend_session_head(run, 1, h + F, F, got));
+  OK(context(), attend_session_head(run, 1, h + F, F, false, got));
   CHECK(same_bits(got, want + V, V));
   attend_session_reset(run);
-  OK(context(), attend_session_head(run, 1, h + F, F, got));
+  OK(context(), attend_session_head(run, 1, h + F, F, false, got));
   CHECK(!same_bits(got, want + V, V));
   double sum = 0;
   for (size_t v = 0; v < V; v++) sum += exp((double)got[v]);

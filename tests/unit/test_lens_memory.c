@@ -39,7 +39,7 @@ static attend_status use_head(const trial *t, attend_session *run, const attend_
                          decoder ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF,
                          decoder ? c->decoder.layers : c->encoder.layers, &s));
   float *many = zeroed_block((size_t)(50 * N * s.shape[3]), sizeof *many);
-  attend_status status = attend_session_head(run, 50 * N, many, s.shape[3], logits);
+  attend_status status = attend_session_head(run, 50 * N, many, s.shape[3], false, logits);
   free(many), free(logits);
   return status;
 }

@@ -20,7 +20,7 @@ TEST(a_run_after_a_head_without_memory) {
     OK(ctx, attend_session_next(run, 1, want));
     OK(ctx, attend_session_truncate(run, 0, 4));
     memory.fail_at = memory.taken + n;
-    attend_status status = attend_session_head(run, ROWS, x, (int)width, logits);
+    attend_status status = attend_session_head(run, ROWS, x, (int)width, false, logits);
     memory.fail_at = 0;
     CHECK(!status || status == ATTEND_NO_MEMORY);
     OK(ctx, attend_session_extend(run, 1, 1, ids + 4, NULL));

@@ -140,17 +140,18 @@ TEST(the_head_on_recorded_states) {
                            r.decoded ? c->decoder.layers : c->encoder.layers, &s));
     if (r.decoded) OK(r.s.ctx, attend_session_next(r.run, 1, next[0]));
     int F = s.shape[3];
-    OK(r.s.ctx, attend_session_head(r.run, n, s.view.data, F, got));
+    OK(r.s.ctx, attend_session_head(r.run, n, s.view.data, F, false, got));
     CHECK(same_bits(want, got, rows * vocab));
     CHECK(!attend_session_hidden(r.run, &ld));
     /* one by one, and more than the run has ever held, in wider rows */
     for (int i = n - 1; i >= 0; i--)
-      OK(r.s.ctx, attend_session_head(r.run, 1, row_at(&s, 0, i), F, got + (size_t)i * vocab));
+      OK(r.s.ctx,
+         attend_session_head(r.run, 1, row_at(&s, 0, i), F, false, got + (size_t)i * vocab));
     CHECK(same_bits(want, got, rows * vocab));
     float *wide = zeroed_block(rows * 50, 4 * (size_t)(F + 3));
     for (int i = 0; i < 50 * n; i++)
       memcpy(wide + i * (F + 3), row_at(&s, 0, i % n), 4 * (size_t)F);
-    OK(r.s.ctx, attend_session_head(r.run, 50 * n, wide, F + 3, many));
+    OK(r.s.ctx, attend_session_head(r.run, 50 * n, wide, F + 3, false, many));
     for (size_t i = 0; i < 50; i++) CHECK(same_bits(want, many + i * rows * vocab, rows * vocab));
     if (r.decoded) { /* and the text goes on as if nothing had been asked */
       OK(r.s.ctx, attend_session_next(r.run, 1, next[1]));
@@ -160,7 +161,7 @@ TEST(the_head_on_recorded_states) {
       OK(r.s.ctx, attend_session_next(r.run, 1, next[1]));
       CHECK(same_bits(next[0], next[1], vocab));
     }
-    CHECK_EQ(attend_session_head(r.run, 1, s.view.data, F - 1, got), ATTEND_INVALID);
+    CHECK_EQ(attend_session_head(r.run, 1, s.view.data, F - 1, false, got), ATTEND_INVALID);
     free(want), free(many), free(wide);
     close_recording(&r);
   }

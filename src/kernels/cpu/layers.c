@@ -233,12 +233,13 @@ static void norm_back(row_terms t, int n, const float *x, const float *weight, c
   }
 }
 
-/* dweight and dbias, which may be NULL, take the rows in order. */
+/* dweight and dbias, which may be NULL, take the rows in order. linear: f is a constant. */
 void KERNEL(norm_rows_back)(bool centre, int rows, int n, const float *x, int ldx,
-                            const float *weight, float eps, const float *dy, int lddy, bool add,
-                            float *dx, int lddx, float *dweight, float *dbias) {
+                            const float *weight, float eps, bool linear, const float *dy, int lddy,
+                            bool add, float *dx, int lddx, float *dweight, float *dbias) {
   for (int r = 0; r < rows; r++, x += ldx, dy += lddy, dx += lddx) {
     row_terms t = norm_terms(centre, n, x, weight, eps, dy);
+    if (linear) t.gh = 0;
     norm_back(t, n, x, weight, dy, add, dx, dweight, dbias);
   }
 }
