@@ -141,7 +141,7 @@ int cmd_version(int argc, char **argv) {
 
 /* ---- finding the verb ------------------------------------------------------ */
 
-static size_t least(size_t a, size_t b, size_t c) {
+static size_t min(size_t a, size_t b, size_t c) {
   size_t m = a < b ? a : b;
   return m < c ? m : c;
 }
@@ -157,7 +157,7 @@ static size_t distance(const char *a, const char *b) {
     row[0] = i;
     for (size_t j = 1; j <= n; j++) {
       size_t above = row[j];
-      row[j] = least(above + 1, row[j - 1] + 1, corner + (a[i - 1] != b[j - 1]));
+      row[j] = min(above + 1, row[j - 1] + 1, corner + (a[i - 1] != b[j - 1]));
       corner = above;
     }
   }

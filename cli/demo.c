@@ -59,30 +59,30 @@ static attend_status show_argmax(attend_context *ctx) {
 /* ---- heat maps ------------------------------------------------------------------- */
 
 /* 0 to 23 of the terminal's grey ramp, darkest first. */
-static int grey(float weight, float most) {
-  int step = (int)lroundf(sqrtf(weight / most) * 23);
+static int grey(float weight, float max) {
+  int step = (int)lroundf(sqrtf(weight / max) * 23);
   return 232 + (step < 0 ? 0 : step > 23 ? 23 : step);
 }
 
 /* Two queries a line: an upper half block has a colour above and one below. */
-static void draw_colours(const float *w, int n, float most) {
+static void draw_colours(const float *w, int n, float max) {
   for (int i = 0; i < n; i += 2) {
     printf("  %4d ", i);
     for (int j = 0; j < n; j++) {
-      int upper = grey(w[i * n + j], most);
-      int lower = i + 1 < n ? grey(w[(i + 1) * n + j], most) : 232;
+      int upper = grey(w[i * n + j], max);
+      int lower = i + 1 < n ? grey(w[(i + 1) * n + j], max) : 232;
       printf("\033[38;5;%d;48;5;%dm▀▀", upper, lower);
     }
     puts("\033[0m");
   }
 }
 
-static void draw_shades(const float *w, int n, float most) {
+static void draw_shades(const float *w, int n, float max) {
   static const char *const shades[] = {"  ", "░░", "▒▒", "▓▓", "██"};
   for (int i = 0; i < n; i++) {
     printf("  %4d ", i);
     for (int j = 0; j < n; j++) {
-      int step = (int)(sqrtf(w[i * n + j] / most) * 4.999f);
+      int step = (int)(sqrtf(w[i * n + j] / max) * 4.999f);
       fputs(shades[step < 0 ? 0 : step > 4 ? 4 : step], stdout);
     }
     puts("");
@@ -90,20 +90,20 @@ static void draw_shades(const float *w, int n, float most) {
 }
 
 static void draw(const char *title, const float *w, int n) {
-  float most = 0;
+  float max = 0;
   double sum = 0;
   for (int x = 0; x < n * n; x++)
-    if (w[x] > most) most = w[x];
+    if (w[x] > max) max = w[x];
   for (int j = 0; j < n; j++) sum += (double)w[j];
   printf("%s\n\n  query  key 0 %*s %d\n", title, 2 * n - 10, "", n - 1);
   if (is_colourful(stdout))
-    draw_colours(w, n, most);
+    draw_colours(w, n, max);
   else
-    draw_shades(w, n, most);
+    draw_shades(w, n, max);
   printf(
       "  each row, over the keys, sums to 1 (row 0: %.6f); largest weight "
       "%.2f\n\n",
-      sum, (double)most);
+      sum, (double)max);
 }
 
 static attend_status weigh(attend_context *ctx, const float *q, const float *k, float *weights) {

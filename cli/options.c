@@ -89,7 +89,7 @@ static void store(struct argp_state *state, const option_row *row, char *base, c
   if (row->kind >= OPTION_INT && row->kind <= OPTION_SIZE)
     n = options_number(state, name, arg, row->low, row->high);
   if (row->kind == OPTION_FLOAT || row->kind == OPTION_DOUBLE)
-    x = options_real(state, name, arg, row->least, row->most);
+    x = options_real(state, name, arg, row->min, row->max);
   if (row->choices && (choice = find_choice(row->choices, arg)) < 0)
     argp_error(state, "%s takes %s, not \"%s\"", name, row->choices, arg);
   switch (row->kind) {

@@ -51,7 +51,7 @@ typedef struct {
   option_kind kind;
   size_t at; /* offset of the value */
   long long low, high;
-  double least, most;
+  double min, max;
   const char *choices;
   /* value: the address at `at`; input: the whole structure of the verb. */
   void (*call)(struct argp_state *state, const char *arg, void *value, void *input);
@@ -75,7 +75,7 @@ typedef struct {
   .kind = _Generic(((type *)0)->member, float \
                    : OPTION_FLOAT, double     \
                    : OPTION_DOUBLE),          \
-  .at = offsetof(type, member), .least = (from), .most = (to)
+  .at = offsetof(type, member), .min = (from), .max = (to)
 #define CHOICE(type, member, words) \
   .kind = OPTION_CHOICE, .at = offsetof(type, member), .choices = (words)
 #define WORD(type, member, words) \

@@ -71,18 +71,18 @@ int main(void) {
   if (status) return fprintf(stderr, "%s\n", attend_message(ctx)), 1;
 
   draw(weights, entropy);
-  int right = 1, most = 0;
+  int right = 1, max = 0;
   double total = 0;
   for (int i = 0; i < T; i++) {
     double row = 0;
     for (int j = 0; j < T; j++) row += (double)weights[i * T + j];
     right = right && top_index[i] == i && fabs(row - 1) < 1e-5;
     right = right && top_weight[i] == weights[i * T + i];
-    if (mass[i] > mass[most]) most = i;
+    if (mass[i] > mass[max]) max = i;
     total += (double)mass[i];
   }
-  printf("heaviest key: \"%s\", with %.2f of the total weight %.2f of %d queries\n", words[most],
-         (double)mass[most], total, T);
+  printf("heaviest key: \"%s\", with %.2f of the total weight %.2f of %d queries\n", words[max],
+         (double)mass[max], total, T);
   right = right && fabs(total - T) < 1e-4;
 
   attend_plan_free(plan);

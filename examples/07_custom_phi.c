@@ -32,8 +32,8 @@ static void phi(const float *x, int dim, int key, float *f, int count, void *use
 }
 
 /* The chain rule, feature by feature in the same order. */
-static void phi_back(const float *x, int dim, int key, const float *df, int count, float *dx,
-                     void *user) {
+static void phi_backward(const float *x, int dim, int key, const float *df, int count, float *dx,
+                         void *user) {
   const float root = sqrtf(2.0f);
   int n = 1;
   (void)key, (void)count, (void)user;
@@ -88,13 +88,14 @@ int main(void) {
   for (int n = 0; n < 4; n++)
     attend_random_normal((attend_random){7, (uint64_t)n}, 0, N, inputs[n]);
 
-  attend_desc d = {ATTEND_INIT(attend_desc),
-                   .form = {.kind = ATTEND_CUSTOM, .features = C, .phi = phi, .phi_back = phi_back},
-                   .q_len = T,
-                   .kv_len = T,
-                   .dim = D,
-                   .mask.causal = ATTEND_CAUSAL,
-                   .purpose = ATTEND_FOR_BACKWARD};
+  attend_desc d = {
+      ATTEND_INIT(attend_desc),
+      .form = {.kind = ATTEND_CUSTOM, .features = C, .phi = phi, .phi_backward = phi_backward},
+      .q_len = T,
+      .kv_len = T,
+      .dim = D,
+      .mask.causal = ATTEND_CAUSAL,
+      .purpose = ATTEND_FOR_BACKWARD};
   attend_desc same = d;
   same.form = (attend_form){.kind = ATTEND_POLY, .degree = 2, .a = 1, .c = 1};
 

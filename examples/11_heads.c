@@ -52,7 +52,7 @@ int main(int argc, char **argv) {
   attend_lens_shape shape;
   attend_lens_role(lens, ATTEND_DECODER_SELF, &shape);
   attend_head_id best = {ATTEND_DECODER_SELF, 0, 0};
-  double most = -1;
+  double max = -1;
   for (int l = 0; l < shape.layers; l++) {
     printf("layer %d:", l);
     for (int h = 0; h < shape.heads; h++) {
@@ -62,8 +62,8 @@ int main(int argc, char **argv) {
       attend_pattern_scores p;
       TRY(attend_lens_pattern(lens, at, &text, &p));
       printf(" %s", p.pattern < 0 ? "-" : attend_head_pattern_name((attend_head_pattern)p.pattern));
-      if (p.score[ATTEND_PATTERN_PREVIOUS] <= most) continue;
-      most = p.score[ATTEND_PATTERN_PREVIOUS];
+      if (p.score[ATTEND_PATTERN_PREVIOUS] <= max) continue;
+      max = p.score[ATTEND_PATTERN_PREVIOUS];
       best = at;
     }
     putchar('\n');
@@ -72,7 +72,7 @@ int main(int argc, char **argv) {
   float weights[N * N];
   TRY(attend_lens_block(lens, best, 0, N, 0, N, weights));
   printf("layer %d, head %d: %.2f of its weight on the previous token\n", best.layer, best.head,
-         most);
+         max);
   draw(weights);
 
   attend_lens_free(lens);

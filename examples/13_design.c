@@ -35,14 +35,14 @@ int main(void) {
   attend_design *design, *spoilt;
   attend_design_run *run;
   attend_verdict right, wrong;
-  attend_least least;
+  attend_least min;
   attend_way argmax = {ATTEND_DESIGNED, 0};
   TRY(attend_context_create(NULL, &ctx));
   TRY(attend_design_read(ctx, "backwards", spec, strlen(spec), &design));
   TRY(attend_design_check(design, argmax, NULL, &right));
   say(&right);
-  TRY(attend_design_least(design, NULL, &least));
-  printf("softmax is right from sharpness %.3f on\n", least.sharpness);
+  TRY(attend_design_least(design, NULL, &min));
+  printf("softmax is right from sharpness %.3f on\n", min.sharpness);
 
   TRY(attend_design_run_create(design, argmax, "dab", &run));
   attend_design_result r = attend_design_run_result(run);
@@ -61,5 +61,5 @@ int main(void) {
   attend_design_free(spoilt);
   attend_design_free(design);
   attend_context_free(ctx);
-  return !right.ok || wrong.ok || !least.found;
+  return !right.ok || wrong.ok || !min.found;
 }

@@ -22,13 +22,13 @@ int main(int argc, char **argv) {
   TRY(attend_evaluation_create(model, tokenizer, NULL, &e));
   TRY(attend_evaluation_set_text(e, text, strlen(text)));
   TRY(attend_evaluation_run(e));
-  attend_token_loss t, most = {.loss = -1};
+  attend_token_loss t, max = {.loss = -1};
   for (int i = 0; attend_evaluation_get(e, i, &t); i++)
-    if (t.loss > most.loss) most = t;
+    if (t.loss > max.loss) max = t;
   printf("perplexity %.2f over %d tokens\n", attend_evaluation_perplexity(e),
          attend_evaluation_tokens(e));
-  printf("most surprising: \"%.*s\", with a loss of %.2f\n", (int)(most.end - most.start),
-         text + most.start, (double)most.loss);
+  printf("most surprising: \"%.*s\", with a loss of %.2f\n", (int)(max.end - max.start),
+         text + max.start, (double)max.loss);
   attend_evaluation_free(e);
   attend_tokenizer_free(tokenizer);
   attend_model_free(model);

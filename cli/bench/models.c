@@ -187,9 +187,9 @@ static void add_document(bench *b, const char *form, const attend_model_timing *
 /* ---- by length --------------------------------------------------------------------------- */
 
 static attend_status measure_lengths(bench *b, bool training, attend_machine *machine) {
-  int most = b->tokens[b->lengths - 1];
+  int max = b->tokens[b->lengths - 1];
   bool narrow = training && b->o->model.weights == ATTEND_WEIGHTS_BF16;
-  attend_status status = attend_bench_checkpoint(b->ctx, b->path, most, training, &b->files);
+  attend_status status = attend_bench_checkpoint(b->ctx, b->path, max, training, &b->files);
   b->how.weights = narrow     ? ATTEND_WEIGHTS_MIXED
                    : training ? ATTEND_WEIGHTS_F32
                               : b->o->model.weights;
@@ -243,7 +243,7 @@ static int prepare(bench *b, bool documents, bool by_length) {
   attend_config *config;
   char lengths[32] = "256..65536";
   const char *forms = "softmax,elu,favor(m=64)";
-  int most = o->tokens ? o->tokens : 16384;
+  int max = o->tokens ? o->tokens : 16384;
   b->how = (attend_bench_options){ATTEND_INIT(attend_bench_options),
                                   .product = blas_product(),
                                   .progress = progress_report,
@@ -268,7 +268,7 @@ static int prepare(bench *b, bool documents, bool by_length) {
   if (!by_length) return EXIT_OK;
   if (documents)
     forms = o->model.attention ? o->model.attention : "softmax,elu,favor(m=64),favor(m=256)";
-  if (!documents) snprintf(lengths, sizeof lengths, "%d..%d", most < 512 ? most : 512, most);
+  if (!documents) snprintf(lengths, sizeof lengths, "%d..%d", max < 512 ? max : 512, max);
   b->lengths = lengths_parse(o->lengths ? o->lengths : lengths, b->tokens);
   interrupt_watch();
   return parse_forms(b, o->forms ? o->forms : forms);

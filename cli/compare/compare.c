@@ -101,11 +101,11 @@ static int find_ids(const model_opened *m, const compare_options *o, id_list *id
 /* At most --limit tokens, and no more than the model has positions for. */
 static void cut_ids(const model_opened *m, int limit, id_list *ids) {
   int positions = attend_config_get(attend_model_config(m->model), ATTEND_CONFIG_POSITIONS);
-  int most = limit ? limit : LIMIT;
-  if (positions && most > positions) most = positions;
-  if (ids->count <= most) return;
-  fprintf(stderr, "attend: comparing over the first %d of %d tokens\n", most, (int)ids->count);
-  ids->count = most;
+  int max = limit ? limit : LIMIT;
+  if (positions && max > positions) max = positions;
+  if (ids->count <= max) return;
+  fprintf(stderr, "attend: comparing over the first %d of %d tokens\n", max, (int)ids->count);
+  ids->count = max;
 }
 
 /* ---- printing ------------------------------------------------------------------------------ */

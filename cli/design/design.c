@@ -43,7 +43,7 @@ static const option_row rows[] = {
     {"spec", NULL, "Print the spec", FLAG(design_options, spec)},
     {.help = "What:"},
     {"check", NULL, "Only check it over all inputs", FLAG(design_options, check)},
-    {"least", NULL, "Find the least sharpness that passes", FLAG(design_options, least)},
+    {"least", NULL, "Find the least sharpness that passes", FLAG(design_options, min)},
     {"run", "INPUT", "Answer one input", TEXT(design_options, input)},
     {"argmax", NULL, "Attend to the best key alone (default, without --sharpness)",
      FLAG(design_options, argmax)},
@@ -82,7 +82,7 @@ static void take_name(struct argp_state *state, char **words, int count, void *i
   if (o->name && (o->all || o->list))
     argp_error(state, "\"%s\" is one of them: leave it or the option away", o->name);
   if (o->argmax && o->sharpness > 0) argp_error(state, "give one of --argmax and --sharpness");
-  if (o->input && (o->all || o->check || o->least))
+  if (o->input && (o->all || o->check || o->min))
     argp_error(state, "--run answers one input of one design: nothing else");
   if (!o->learn && o->training)
     argp_error(state, "--steps, --rate, --batch and --seed are of --learn");
@@ -175,7 +175,7 @@ static int check_design(designed *g, const design_options *o) {
 static int find_least(designed *g, const design_options *o) {
   attend_check_options c = check_options(o);
   progress_start("looking for the least sharpness", (size_t)g->facts.inputs);
-  attend_status status = attend_design_least(g->d, &c, &g->r.least);
+  attend_status status = attend_design_least(g->d, &c, &g->r.min);
   progress_end();
   g->r.has_least = !status;
   return status ? complain_status(g->ctx, status) : EXIT_OK;
@@ -226,7 +226,7 @@ static int train_twin(designed *g, const design_options *o) {
 
 /* Everything requested, and what is always shown. */
 static int find_out(designed *g, const design_options *o) {
-  bool alone = o->check && !o->least && !o->learn;
+  bool alone = o->check && !o->min && !o->learn;
   int code = check_design(g, o);
   if (!code && !alone && g->r.verdict.ok) code = find_least(g, o);
   if (!code && (!alone || g->r.has_learned)) code = train_twin(g, o);
@@ -235,8 +235,7 @@ static int find_out(designed *g, const design_options *o) {
 
 static int show(designed *g, const design_options *o) {
   int code = EXIT_OK;
-  bool draw =
-      o->terminal || (isatty(STDOUT_FILENO) && !o->out && !o->check && !o->least && !o->open);
+  bool draw = o->terminal || (isatty(STDOUT_FILENO) && !o->out && !o->check && !o->min && !o->open);
   if (o->common.json)
     code = design_print_rows(g, 1, true, stdout);
   else

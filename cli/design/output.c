@@ -15,12 +15,12 @@
 
 /* Breaks a text into lines of at most 78 characters behind an indent. */
 static void print_wrapped(FILE *out, const char *indent, const char *text) {
-  size_t most = 78 - strlen(indent);
+  size_t max = 78 - strlen(indent);
   while (*text) {
     size_t n = strlen(text), cut = n;
-    if (n > most)
-      for (cut = most; cut > 0 && text[cut] != ' ';) cut--;
-    if (!cut) cut = n < most ? n : most;
+    if (n > max)
+      for (cut = max; cut > 0 && text[cut] != ' ';) cut--;
+    if (!cut) cut = n < max ? n : max;
     fprintf(out, "%s%.*s\n", indent, (int)cut, text);
     text += cut;
     text += strspn(text, " ");
@@ -91,7 +91,7 @@ void design_print(const designed *g, FILE *out) {
       f->causal ? ", causal" : "", f->layers, f->layers == 1 ? "" : "s", f->heads,
       f->heads == 1 ? "" : "s", f->features, count);
   print_verdict(attend_design_way_text(g->r.way, way), &g->r.verdict, out);
-  if (g->r.has_least) print_least(&g->r.least, out);
+  if (g->r.has_least) print_least(&g->r.min, out);
   if (!g->r.has_learned) return;
   print_learned(g, out);
   for (int i = 0; attend_design_paragraph(g->d, &g->r, i, text); i++) {
@@ -133,8 +133,8 @@ static cell number_if(bool there, double x) { return there ? cell_number(x) : ce
 
 static void add_row(table *t, const designed *g) {
   const attend_verdict *v = &g->r.verdict;
-  const attend_least *l = &g->r.least;
-  bool least = g->r.has_least && l->found;
+  const attend_least *l = &g->r.min;
+  bool min = g->r.has_least && l->found;
   char way[64], text[32] = "any";
   if (!l->any) snprintf(text, sizeof text, "%.4g", l->sharpness);
   table_add(t, (cell[]){cell_text(g->facts.name),
@@ -148,10 +148,10 @@ static void add_row(table *t, const designed *g) {
                         number_if(!v->ok, v->place),
                         text_if(!v->ok, v->expected),
                         text_if(!v->ok, v->predicted),
-                        number_if(least, l->any ? 0 : l->sharpness),
-                        text_if(least, text),
-                        number_if(least && !l->any, l->fails),
-                        number_if(least, l->monotone),
+                        number_if(min, l->any ? 0 : l->sharpness),
+                        text_if(min, text),
+                        number_if(min && !l->any, l->fails),
+                        number_if(min, l->monotone),
                         number_if(g->r.has_learned, g->r.learned.ok),
                         number_if(g->r.has_learned, g->r.learned.accuracy),
                         number_if(g->r.trained, g->r.curve.last),

@@ -15,7 +15,7 @@ typedef struct {
   options common;
   const char *name; /* of a shipped design, or a file */
   const char *input, *out;
-  bool all, list, spec, check, least, learn, argmax, terminal, open, dark;
+  bool all, list, spec, check, min, learn, argmax, terminal, open, dark;
   double sharpness; /* 0: argmax */
   int length, steps, batch, width;
   double rate;

@@ -55,7 +55,7 @@ typedef struct {
   size_t rows;         /* written to it */
   float *query;        /* [width] the vector of --search */
   hit *hits;           /* [most], best first; the earlier one where cosines are equal */
-  int found, most;
+  int found, max;
 } embed_run;
 
 static const float *vector_at(const embed_window *w, int i) {
@@ -283,8 +283,8 @@ static int start_search(embed_run *run) {
   attend_status status = attend_embed_texts(run->e, 1, &o->query, NULL, run->query, &tokens);
   if (status) return complain_status(run->m.ctx, status);
   run->empty += tokens == 0;
-  run->most = o->top ? o->top : NEAREST;
-  run->hits = need((size_t)run->most, sizeof *run->hits);
+  run->max = o->top ? o->top : NEAREST;
+  run->hits = need((size_t)run->max, sizeof *run->hits);
   return EXIT_OK;
 }
 
@@ -294,8 +294,8 @@ static void offer_hit(embed_run *run, size_t number, int i) {
   double cosine = attend_cosine(run->query, vector_at(window, i), window->width);
   int at = run->found;
   while (at > 0 && run->hits[at - 1].cosine < cosine) at--;
-  if (at == run->most) return;
-  if (run->found == run->most) free(run->hits[--run->found].text);
+  if (at == run->max) return;
+  if (run->found == run->max) free(run->hits[--run->found].text);
   memmove(run->hits + at + 1, run->hits + at, (size_t)(run->found - at) * sizeof *run->hits);
   run->hits[at] = (hit){cosine, number, text_on_a_line(window->text[i], window->length[i])};
   run->found++;

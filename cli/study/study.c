@@ -71,7 +71,7 @@ static option_row *rows_of(const attend_study *study) {
   if (study) rows[0].help = "Sizes:";
   for (int i = 0; study && study->settings[i].name && i < MOST_SETTINGS; i++) {
     const attend_setting *s = &study->settings[i];
-    const bool list = s->kind <= ATTEND_SETTING_WHOLE && s->most > 1;
+    const bool list = s->kind <= ATTEND_SETTING_WHOLE && s->max > 1;
     rows[i + 1] = (option_row){.name = s->name,
                                .arg = path_of("%s%s", kinds[s->kind], list ? ",.." : ""),
                                .help = help_of(s),

@@ -109,13 +109,13 @@ static void print_sentence(const extracted *e, int i, int digits, int columns) {
 
 static void print_chosen(const summarize_options *o, const extracted *e) {
   const attend_ranked_sentence *s;
-  int most = 0, columns = terminal_columns(stdout);
+  int max = 0, columns = terminal_columns(stdout);
   for (int i = 0; (s = sentence_of(e, i)); i++)
-    if (s->chosen && s->rank > most) most = s->rank;
+    if (s->chosen && s->rank > max) max = s->rank;
   for (int i = 0; (s = sentence_of(e, i)); i++) {
     if (!s->chosen) continue;
     if (!o->bare) {
-      print_sentence(e, i, digits_of(most), columns);
+      print_sentence(e, i, digits_of(max), columns);
       continue;
     }
     char *line = make_line(e, s);

@@ -71,9 +71,9 @@ static void settle_draws(struct argp_state *state, summary_options *o) {
 
 static void settle_groups(struct argp_state *state, summary_options *o) {
   attend_generate_options *how = &o->how;
-  int least = how->samples > how->groups ? how->samples : how->groups;
+  int min = how->samples > how->groups ? how->samples : how->groups;
   if (!(o->given & ATTEND_SUMMARY_BEAMS))
-    how->beams = (least + how->groups - 1) / how->groups * how->groups;
+    how->beams = (min + how->groups - 1) / how->groups * how->groups;
   o->given |= ATTEND_SUMMARY_BEAMS;
   if (how->beams % how->groups)
     argp_error(state, "--beams %d cannot be divided into %d groups: take %d", how->beams,

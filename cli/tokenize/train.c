@@ -41,7 +41,7 @@ static const option_row own[] = {
     {"vocab", "N", "Pieces, special ones too (default: 8192)",
      NUMBER(train_options, train.vocab, 1, INT32_MAX)},
     {"min-count", "N", "Merge pairs that occur N times or more (default: 2)",
-     NUMBER(train_options, train.least, 1, INT64_MAX)},
+     NUMBER(train_options, train.min, 1, INT64_MAX)},
     {"special", "TOKEN", "One more special token; may be repeated", LIST(train_options, special)},
     {"lowercase", NULL, "WordPiece: lower case, without accents, as bert-uncased",
      FLAG(train_options, train.lowercase)},
@@ -100,9 +100,9 @@ typedef struct {
   double seconds;
 } train_run;
 
-static int show_merges(size_t merges, size_t most, void *user) {
+static int show_merges(size_t merges, size_t max, void *user) {
   (void)user;
-  if (merges == 1) progress_start("learning", most);
+  if (merges == 1) progress_start("learning", max);
   progress_step(merges, "merges");
   return 0;
 }

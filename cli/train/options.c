@@ -92,7 +92,7 @@ static const option_row own[] = {
     {"rate", "X", "Peak learning rate (default: 1e-3 for a new model, else 1e-4)",
      REAL(train_settings, rate, 0, 1e3)},
     {"least-rate", "X", "Final learning rate (default: a tenth; linear: 0)",
-     REAL(train_settings, least, 0, 1e3)},
+     REAL(train_settings, min, 0, 1e3)},
     {"warmup", "N", "Warm-up steps (default: 100, a tenth of all at most)",
      NUMBER(train_settings, warmup, 0, MANY)},
     {"schedule", "NAME", "Of the rate: cosine, linear or constant (default: cosine)",
@@ -173,7 +173,7 @@ train_settings train_defaults(void) {
                       .steps = 1000,
                       .schedule = ATTEND_COSINE_RATE,
                       .rate = -1,
-                      .least = -1,
+                      .min = -1,
                       .warmup = -1,
                       .optimizer = attend_optimizer_defaults()};
   s.optimizer.beta2 = 0.95f;

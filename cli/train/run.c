@@ -53,8 +53,8 @@ static int open_folder(train_run *run) {
 
 /* ---- the base -------------------------------------------------------------------------- */
 
-static int say_merges(size_t merges, size_t most, void *user) {
-  (void)most;
+static int say_merges(size_t merges, size_t max, void *user) {
+  (void)max;
   (void)user;
   progress_step(merges, "merges");
   return 0;
@@ -298,11 +298,11 @@ static attend_schedule schedule_of(const train_run *run) {
   double epoch = (double)attend_batches_epoch(run->batches) / accumulate;
   uint64_t steps = s->epochs > 0 ? (uint64_t)ceil(s->epochs * epoch) : (uint64_t)s->steps;
   double rate = s->rate >= 0 ? s->rate : s->model ? 1e-4 : 1e-3;
-  double least = s->schedule == ATTEND_LINEAR_RATE ? 0 : rate / 10;
+  double min = s->schedule == ATTEND_LINEAR_RATE ? 0 : rate / 10;
   uint64_t warmup = steps / 10 < 100 ? steps / 10 : 100;
   return (attend_schedule){.kind = s->schedule,
                            .rate = rate,
-                           .least = s->least >= 0 ? s->least : least,
+                           .min = s->min >= 0 ? s->min : min,
                            .warmup = s->warmup >= 0 ? (uint64_t)s->warmup : warmup,
                            .steps = steps};
 }

@@ -38,8 +38,8 @@ typedef struct {
   long long steps;
   double epochs;
   attend_schedule_kind schedule;
-  double rate, least; /* negative: by default */
-  long long warmup;   /* negative: by default */
+  double rate, min; /* negative: by default */
+  long long warmup; /* negative: by default */
   attend_optimizer_options optimizer;
   double smoothing, mask_share;
   long long save_every, valid_every, log_every;

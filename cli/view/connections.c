@@ -66,7 +66,7 @@ struct deadlines {
   pthread_cond_t changed, freed; /* one was added; one was removed */
   pthread_t thread;
   deadline *first;
-  int slots, most; /* taken, and all */
+  int slots, max; /* taken, and all */
   bool closing;
 };
 
@@ -79,7 +79,7 @@ bool socket_is_closed(int socket) {
 
 static void cut_expired(deadlines *w) {
   double now = clock_now();
-  bool busy = 2 * w->slots > w->most;
+  bool busy = 2 * w->slots > w->max;
   for (deadline *c = w->first; c; c = c->after) {
     double until = c->until;
     if (busy && c->state == RECEIVING) until = fmin(until, c->since + HURRY);
@@ -113,7 +113,7 @@ static void discard(deadlines *w) {
 deadlines *deadlines_open(int most_connections) {
   deadlines *w = calloc(1, sizeof *w);
   if (!w) return NULL;
-  w->most = most_connections;
+  w->max = most_connections;
   pthread_mutex_init(&w->lock, NULL);
   clock_condition(&w->changed);
   clock_condition(&w->freed);
@@ -168,8 +168,8 @@ void deadlines_remove(deadlines *w, deadline *c) {
 
 bool deadlines_take_slot(deadlines *w) {
   pthread_mutex_lock(&w->lock);
-  if (w->slots >= w->most) clock_wait(&w->freed, &w->lock, clock_now() + CHECK_EVERY);
-  bool taken = w->slots < w->most;
+  if (w->slots >= w->max) clock_wait(&w->freed, &w->lock, clock_now() + CHECK_EVERY);
+  bool taken = w->slots < w->max;
   if (taken) w->slots++;
   pthread_mutex_unlock(&w->lock);
   return taken;
@@ -311,7 +311,7 @@ struct events {
   viewer *v;
   pthread_mutex_t lock;
   bool stopped;
-  int most;
+  int max;
   stream slot[];
 };
 
@@ -403,7 +403,7 @@ static void *work(void *user) {
 
 /* Frees the slots that both sides have left; under the lock. */
 static void free_slots(events *e) {
-  for (int i = 0; i < e->most; i++) {
+  for (int i = 0; i < e->max; i++) {
     stream *s = &e->slot[i];
     if (!s->used || !s->ended || !s->left) continue;
     pthread_join(s->thread, NULL);
@@ -411,40 +411,40 @@ static void free_slots(events *e) {
   }
 }
 
-events *events_open(viewer *v, int most) {
-  events *e = calloc(1, sizeof *e + (size_t)most * sizeof *e->slot);
+events *events_open(viewer *v, int max) {
+  events *e = calloc(1, sizeof *e + (size_t)max * sizeof *e->slot);
   if (!e) return NULL;
   e->v = v;
-  e->most = most;
+  e->max = max;
   pthread_mutex_init(&e->lock, NULL);
-  for (int i = 0; i < most; i++) clock_condition(&e->slot[i].changed);
+  for (int i = 0; i < max; i++) clock_condition(&e->slot[i].changed);
   return e;
 }
 
 void events_stop(events *e) {
   pthread_mutex_lock(&e->lock);
   e->stopped = true;
-  for (int i = 0; i < e->most; i++) pthread_cond_broadcast(&e->slot[i].changed);
+  for (int i = 0; i < e->max; i++) pthread_cond_broadcast(&e->slot[i].changed);
   pthread_mutex_unlock(&e->lock);
 }
 
 void events_close(events *e) {
   if (!e) return;
-  for (int i = 0; i < e->most; i++) {
+  for (int i = 0; i < e->max; i++) {
     stream *s = &e->slot[i];
     pthread_mutex_lock(&e->lock);
     while (s->used && !s->ended) pthread_cond_wait(&s->changed, &e->lock);
     pthread_mutex_unlock(&e->lock);
   }
   free_slots(e);
-  for (int i = 0; i < e->most; i++) pthread_cond_destroy(&e->slot[i].changed);
+  for (int i = 0; i < e->max; i++) pthread_cond_destroy(&e->slot[i].changed);
   pthread_mutex_destroy(&e->lock);
   free(e);
 }
 
 static stream *find_slot(events *e) {
   free_slots(e);
-  for (int i = 0; i < e->most && !e->stopped; i++)
+  for (int i = 0; i < e->max && !e->stopped; i++)
     if (!e->slot[i].used) return &e->slot[i];
   return NULL;
 }
@@ -473,11 +473,11 @@ stream *stream_open(events *e, int socket, const char *name, char *body, size_t 
 
 /* ---- the reader's side ----------------------------------------------------- */
 
-static size_t take_bytes(stream *s, char *to, size_t most) {
+static size_t take_bytes(stream *s, char *to, size_t max) {
   size_t taken = 0;
-  while (s->first && taken < most) {
+  while (s->first && taken < max) {
     event *e = s->first;
-    size_t n = e->length - e->sent < most - taken ? e->length - e->sent : most - taken;
+    size_t n = e->length - e->sent < max - taken ? e->length - e->sent : max - taken;
     memcpy(to + taken, e->bytes + e->sent, n);
     e->sent += n;
     taken += n;
@@ -496,7 +496,7 @@ static void wait_for_event(stream *s) {
   }
 }
 
-long stream_read(stream *s, char *to, size_t most) {
+long stream_read(stream *s, char *to, size_t max) {
   static const char beat[] = ":\n\n";
   long taken = STREAM_END;
   pthread_mutex_lock(&s->home->lock);
@@ -504,7 +504,7 @@ long stream_read(stream *s, char *to, size_t most) {
   if (is_unread(s)) {
     taken = STREAM_BROKEN;
   } else if (s->first) {
-    taken = (long)take_bytes(s, to, most);
+    taken = (long)take_bytes(s, to, max);
   } else if (!s->ended) {
     taken = sizeof beat - 1;
     memcpy(to, beat, sizeof beat - 1);

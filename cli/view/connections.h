@@ -52,7 +52,7 @@ typedef struct events events;
 typedef struct stream stream;
 
 /* At most so many streams at once. NULL: no memory. */
-events *events_open(viewer *v, int most);
+events *events_open(viewer *v, int max);
 /* Cancels all requests and opens no more streams. */
 void events_stop(events *e);
 /* After events_stop and after every stream was left: waits for the threads. */
@@ -65,7 +65,7 @@ stream *stream_open(events *e, int socket, const char *name, char *body, size_t 
 enum { STREAM_END = -1, STREAM_BROKEN = -2 };
 /* Bytes of text/event-stream; after a second without any it is a comment, so
  * that a reader who left is noticed. most: 3 at least. */
-long stream_read(stream *s, char *to, size_t most);
+long stream_read(stream *s, char *to, size_t max);
 void stream_leave(stream *s);
 
 #endif

@@ -32,7 +32,7 @@ enum { BODY_MOST = 1 << 20, BODY_READ_ON = 8 << 20 };
 /* Bytes of all bodies above the small size that each may have. */
 typedef struct {
   atomic_size_t held;
-  size_t most;
+  size_t max;
 } body_limit;
 
 typedef struct {
@@ -52,7 +52,7 @@ static bool grow(body_limit *limit, view_body *b, size_t length) {
   while (capacity < length + 1) capacity *= 2;
   if (b->bytes && capacity <= b->capacity) return true;
   size_t more = counted(capacity) - counted(b->capacity);
-  bool fits = atomic_fetch_add(&limit->held, more) + more <= limit->most;
+  bool fits = atomic_fetch_add(&limit->held, more) + more <= limit->max;
   char *bytes = fits || !more ? realloc(b->bytes, capacity) : NULL;
   if (!bytes) {
     atomic_fetch_sub(&limit->held, more);
@@ -323,11 +323,11 @@ typedef struct {
   stream *stream;
 } stream_reader;
 
-static ssize_t read_stream(void *user, uint64_t at, char *to, size_t most) {
+static ssize_t read_stream(void *user, uint64_t at, char *to, size_t max) {
   stream_reader *l = user;
   (void)at;
   deadline_compute(l->server->deadlines, l->deadline);
-  long taken = stream_read(l->stream, to, most);
+  long taken = stream_read(l->stream, to, max);
   deadline_send(l->server->deadlines, l->deadline, l->server->limits.idle_seconds, 0);
   if (taken == STREAM_END) return MHD_CONTENT_READER_END_OF_STREAM;
   return taken < 0 ? MHD_CONTENT_READER_END_WITH_ERROR : taken;
@@ -457,7 +457,7 @@ static void set_limits(view_server *s, const view_server_options *o) {
   s->limits.most_streams = or_default(o->most_streams, 8);
   s->limits.arrive_seconds = or_default(o->arrive_seconds, 10);
   s->limits.idle_seconds = or_default(o->idle_seconds, 10);
-  s->bodies.most = o->most_bytes ? o->most_bytes : (size_t)32 << 20;
+  s->bodies.max = o->most_bytes ? o->most_bytes : (size_t)32 << 20;
   s->rules.port = o->port;
   s->rules.remote = o->allow_remote;
   s->rules.machine = s->machine;

@@ -62,8 +62,8 @@ typedef double (*attend_sim)(const double *q, const double *k, int dim, double *
 typedef void (*attend_phi)(const float *x, int dim, int key, float *features, int count,
                            void *user);
 /* Its derivative: dx[dim] = d(features)/dx . dfeatures[count]. */
-typedef void (*attend_phi_back)(const float *x, int dim, int key, const float *dfeatures, int count,
-                                float *dx, void *user);
+typedef void (*attend_phi_backward)(const float *x, int dim, int key, const float *dfeatures,
+                                    int count, float *dx, void *user);
 
 typedef enum { ATTEND_ORTHOGONAL = 0, ATTEND_IID } attend_draw;
 typedef enum { ATTEND_POSITIVE = 0, ATTEND_TRIGONOMETRIC } attend_map;
@@ -95,9 +95,9 @@ typedef struct {
   float error;
   /* for error: root mean square of the elements of q and k; 0 means 1 */
   float spread;
-  attend_sim sim;           /* custom: one of sim */
-  attend_phi phi;           /* and phi */
-  attend_phi_back phi_back; /* for backward with phi */
+  attend_sim sim;                   /* custom: one of sim */
+  attend_phi phi;                   /* and phi */
+  attend_phi_backward phi_backward; /* for backward with phi */
   void *user;
 } attend_form;
 

@@ -207,7 +207,7 @@ typedef struct {
 /* By doubling and halving, to one part in 1024. */
 ATTEND_API attend_status attend_design_least(const attend_design *design,
                                              const attend_check_options *options,
-                                             attend_least *least);
+                                             attend_least *min);
 
 /* ---- the learned twin --------------------------------------------------------------- */
 
@@ -276,7 +276,7 @@ typedef struct {
   attend_way way; /* of the verdict */
   attend_verdict verdict;
   bool has_least, has_learned, trained; /* trained: in this process, and curve has it */
-  attend_least least;
+  attend_least min;
   attend_curve curve;
   double seconds; /* of training */
   uint64_t seed;

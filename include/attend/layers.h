@@ -49,10 +49,10 @@ ATTEND_API attend_status attend_linear_create(attend_context *ctx, attend_weight
                                               attend_linear **linear);
 /* The backward layer of the same parts: its inputs are their outputs, concatenated, and
  * it has `inputs` outputs. Its forward computes dX = dY W, without biases. */
-ATTEND_API attend_status attend_linear_create_back(attend_context *ctx, attend_weights kind,
-                                                   int inputs, int n_parts,
-                                                   const attend_linear_part *parts,
-                                                   attend_linear **linear);
+ATTEND_API attend_status attend_linear_create_backward(attend_context *ctx, attend_weights kind,
+                                                       int inputs, int n_parts,
+                                                       const attend_linear_part *parts,
+                                                       attend_linear **linear);
 /* Replaces the weights after an optimizer step: the same shapes, into the same memory.
  * Allocates temporary memory only if the weights are not f32, or if the outputs of a
  * part before the last are not a multiple of 16. */
@@ -76,16 +76,16 @@ ATTEND_API void attend_linear_forward_add(const attend_linear *linear, int rows,
 /* dW[o][i] = sum_r dY[r][o] X[r][i] and db[o] = sum_r dY[r][o]; with add, accumulated.
  * transposed: dW is stored as [inputs][outputs]. kind: ATTEND_WEIGHTS_MIXED rounds both
  * sides to bf16, the others compute in f32. A training step of
- * y = x W^T + b, with `back` from attend_linear_create_back:
+ * y = x W^T + b, with `backward` from attend_linear_create_backward:
  *
  *   attend_linear_forward(layer, rows, x, ldx, y, ldy);
  *   ...                                                       (dy is computed)
- *   attend_linear_forward(back, rows, dy, lddy, dx, lddx);
+ *   attend_linear_forward(backward, rows, dy, lddy, dx, lddx);
  *   attend_linear_weight_grad(ctx, kind, rows, outputs, inputs, dy, lddy, x,
  *                             ldx, 0, 0, dw, inputs, db, work);
  *   ...                                                      (w, b are changed)
  *   attend_linear_repack(layer, 1, &part);
- *   attend_linear_repack(back, 1, &part);
+ *   attend_linear_repack(backward, 1, &part);
  */
 ATTEND_API void attend_linear_weight_grad(attend_context *ctx, attend_weights kind, int rows,
                                           int outputs, int inputs,
@@ -117,13 +117,14 @@ ATTEND_API void attend_gate(attend_context *ctx, attend_activation activation, i
                             const float *a, int lda, const float *b, int ldb, float *y, int ldy);
 
 /* dx = activation'(x) dy; relu's derivative at 0 is 0. dx may be x or dy. */
-ATTEND_API void attend_activate_back(attend_context *ctx, attend_activation activation, int rows,
-                                     int n, const float *x, int ldx, const float *dy, int lddy,
-                                     float *dx, int lddx);
+ATTEND_API void attend_activate_backward(attend_context *ctx, attend_activation activation,
+                                         int rows, int n, const float *x, int ldx, const float *dy,
+                                         int lddy, float *dx, int lddx);
 /* da = activation'(a) b dy, db = activation(a) dy. Each may be a, b or dy. */
-ATTEND_API void attend_gate_back(attend_context *ctx, attend_activation activation, int rows, int n,
-                                 const float *a, int lda, const float *b, int ldb, const float *dy,
-                                 int lddy, float *da, int ldda, float *db, int lddb);
+ATTEND_API void attend_gate_backward(attend_context *ctx, attend_activation activation, int rows,
+                                     int n, const float *a, int lda, const float *b, int ldb,
+                                     const float *dy, int lddy, float *da, int ldda, float *db,
+                                     int lddb);
 
 /* y = x / (1 - p), or 0 with probability p: element j of row r where the random
  * stream's uniform number first + r n + j is below p. The same call on dy gives
@@ -153,20 +154,22 @@ ATTEND_API void attend_batch_moments(attend_context *ctx, int rows, int n, const
  * may be x or dy. dweight and dbias, each [n] or NULL, are accumulated over all rows, in
  * chunks of 64 rows that are joined in order. work has attend_norm_back_bytes(rows, n)
  * bytes, or is NULL if both are NULL. */
-ATTEND_API void attend_layer_norm_back(attend_context *ctx, int rows, int n, const float *x,
-                                       int ldx, const float *weight, float eps, const float *dy,
-                                       int lddy, int add, float *dx, int lddx, float *dweight,
-                                       float *dbias, void *work);
-ATTEND_API void attend_rms_norm_back(attend_context *ctx, int rows, int n, const float *x, int ldx,
-                                     const float *weight, float eps, const float *dy, int lddy,
-                                     int add, float *dx, int lddx, float *dweight, void *work);
+ATTEND_API void attend_layer_norm_backward(attend_context *ctx, int rows, int n, const float *x,
+                                           int ldx, const float *weight, float eps, const float *dy,
+                                           int lddy, int add, float *dx, int lddx, float *dweight,
+                                           float *dbias, void *work);
+ATTEND_API void attend_rms_norm_backward(attend_context *ctx, int rows, int n, const float *x,
+                                         int ldx, const float *weight, float eps, const float *dy,
+                                         int lddy, int add, float *dx, int lddx, float *dweight,
+                                         void *work);
 ATTEND_API size_t attend_norm_back_bytes(int rows, int n);
 /* Includes the gradient through the moments, which must be attend_batch_moments of
  * these rows. */
-ATTEND_API void attend_batch_norm_back(attend_context *ctx, int rows, int n, const float *x,
-                                       int ldx, const float *mean, const float *variance,
-                                       const float *weight, float eps, const float *dy, int lddy,
-                                       int add, float *dx, int lddx, float *dweight, float *dbias);
+ATTEND_API void attend_batch_norm_backward(attend_context *ctx, int rows, int n, const float *x,
+                                           int ldx, const float *mean, const float *variance,
+                                           const float *weight, float eps, const float *dy,
+                                           int lddy, int add, float *dx, int lddx, float *dweight,
+                                           float *dbias);
 
 /* y = a + b. y may be a or b. */
 ATTEND_API void attend_add(attend_context *ctx, int rows, int n, const float *a, int lda,
@@ -188,9 +191,9 @@ ATTEND_API void attend_embed(attend_context *ctx, const attend_table *table, int
 
 /* dtable[ids[r]] += factor dy[r], the rows in order; ids outside the table are
  * skipped. */
-ATTEND_API void attend_embed_back(attend_context *ctx, int rows, int n, const int32_t *ids,
-                                  float factor, const float *dy, int lddy, int entries,
-                                  float *dtable /* [entries][n] */);
+ATTEND_API void attend_embed_backward(attend_context *ctx, int rows, int n, const int32_t *ids,
+                                      float factor, const float *dy, int lddy, int entries,
+                                      float *dtable /* [entries][n] */);
 
 /* Sinusoidal: element 2i of position t is sin(t / 10000^(2i/n)), 2i + 1 the
  * cosine. */
@@ -220,9 +223,10 @@ ATTEND_API void attend_rope_rotate(attend_context *ctx, const double *frequency,
                                    double attention_factor, int rows, int heads, int dim,
                                    const int32_t *positions /* [rows] */, float *x, int ldx);
 /* The gradient: the transposed rotation, with the same attention_factor. */
-ATTEND_API void attend_rope_rotate_back(attend_context *ctx, const double *frequency,
-                                        double attention_factor, int rows, int heads, int dim,
-                                        const int32_t *positions /* [rows] */, float *dx, int lddx);
+ATTEND_API void attend_rope_rotate_backward(attend_context *ctx, const double *frequency,
+                                            double attention_factor, int rows, int heads, int dim,
+                                            const int32_t *positions /* [rows] */, float *dx,
+                                            int lddx);
 
 /* ---- rows of logits -------------------------------------------------------------- */
 
@@ -247,9 +251,9 @@ ATTEND_API void attend_cross_entropy_smooth(attend_context *ctx, int rows, int n
 /* The same loss, if not NULL, and dx = scale (softmax(x) - smoothed targets): zeros
  * where the target is negative, NaN where it is not a class. The loss is not scaled. dx
  * may be x. */
-ATTEND_API void attend_cross_entropy_back(attend_context *ctx, int rows, int n, const float *x,
-                                          int ldx, const int32_t *targets, float smoothing,
-                                          float scale, float *loss, float *dx, int lddx);
+ATTEND_API void attend_cross_entropy_backward(attend_context *ctx, int rows, int n, const float *x,
+                                              int ldx, const int32_t *targets, float smoothing,
+                                              float scale, float *loss, float *dx, int lddx);
 
 #ifdef __cplusplus
 }

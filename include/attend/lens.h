@@ -158,7 +158,7 @@ typedef struct {
  * after the last layer down to the input. reached [layers + 1][T] is 1 where a token is
  * reached; edges [most], *n of them written. */
 ATTEND_API attend_status attend_lens_reach(attend_lens *lens, attend_role role, int token,
-                                           uint8_t *reached, attend_reach_edge *edges, int most,
+                                           uint8_t *reached, attend_reach_edge *edges, int max,
                                            int *n);
 
 /* ---- comparing two lenses ------------------------------------------------------------------- */

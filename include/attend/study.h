@@ -38,7 +38,7 @@ typedef struct {
   const char *quick;   /* for a run in little time; NULL: the same */
   const char *meaning; /* a few words for a list of options */
   attend_setting_kind kind;
-  int most; /* numbers: how many at most */
+  int max; /* numbers: how many at most */
   double low, high;
 } attend_setting;
 

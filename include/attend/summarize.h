@@ -149,7 +149,7 @@ typedef struct attend_sources attend_sources;
 /* Of summary i of a document; `most` sources of each word, 1 to 16. */
 ATTEND_API attend_status attend_sources_create(attend_summarizer *summarizer,
                                                const attend_summaries *summaries, int document,
-                                               int i, int most, attend_sources **sources);
+                                               int i, int max, attend_sources **sources);
 ATTEND_API void attend_sources_free(attend_sources *sources);
 /* Word i of the summary; NULL past the last. */
 ATTEND_API const attend_sourced_word *attend_sources_get(const attend_sources *sources, int i);

@@ -47,8 +47,8 @@ ATTEND_API const char *attend_like_name(attend_like like);
 typedef struct { /* zero means default */
   size_t size;
   attend_like like;
-  int32_t vocab;  /* size, special tokens included; 0: 8192 */
-  uint64_t least; /* minimum count of a pair; 0: 2 */
+  int32_t vocab; /* size, special tokens included; 0: 8192 */
+  uint64_t min;  /* minimum count of a pair; 0: 2 */
   /* maximum length of a piece: bytes, up to 128, or characters, up to 100; 0: the maximum */
   int32_t longest;
   /* WordPiece: number of characters, the most frequent ones; 0: 1000 */
@@ -60,7 +60,7 @@ typedef struct { /* zero means default */
   bool keep_accents;
   /* Called after each merge, of at most `most`; nonzero stops training with
    * ATTEND_STOPPED. May be NULL. */
-  int (*progress)(size_t merges, size_t most, void *user);
+  int (*progress)(size_t merges, size_t max, void *user);
   void *user;
 } attend_text_train_options;
 

@@ -182,7 +182,7 @@ typedef enum {
 
 typedef struct {
   attend_schedule_kind kind;
-  double rate, least; /* after the warm-up; in the end */
+  double rate, min; /* after the warm-up; in the end */
   uint64_t warmup, steps;
 } attend_schedule;
 
@@ -341,7 +341,7 @@ ATTEND_API uint64_t attend_training_steps(const attend_training *training);
 /* The loss over batches in order, `most` of them at most (0: all), without gradients.
  * progress may be NULL; other than 0 stops. */
 ATTEND_API attend_status attend_training_evaluate(attend_trainer *trainer, attend_batches *batches,
-                                                  uint64_t most,
+                                                  uint64_t max,
                                                   int (*progress)(uint64_t done, uint64_t total,
                                                                   void *user),
                                                   void *user, attend_batch_loss *outcome);

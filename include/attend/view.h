@@ -198,7 +198,7 @@ typedef struct {
   void *memory;
   int layers, heads, height, width;
   float *cells;           /* [layers, heads, height, width] 0 to 255: the head's largest |weight| */
-  float *most;            /* [layers, heads] that weight; a cell is the largest in it */
+  float *max;             /* [layers, heads] that weight; a cell is the largest in it */
   int rows_sampled, rows; /* fewer than rows: a sample */
 } attend_view_thumbs;
 

@@ -196,8 +196,8 @@ static attend_status bench_model(bench *b, attend_model *model, attend_model_tim
   attend_session *session;
   t->batch = b->o.batch ? b->o.batch : encoder ? 32 : 1;
   t->tokens = b->o.tokens ? b->o.tokens : encoder ? 128 : 512;
-  int most = attend_config_get(b->config, ATTEND_CONFIG_POSITIONS) - (encoder ? 0 : DECODED);
-  if (attend_config_get(b->config, ATTEND_CONFIG_POSITIONS) && t->tokens > most) t->tokens = most;
+  int max = attend_config_get(b->config, ATTEND_CONFIG_POSITIONS) - (encoder ? 0 : DECODED);
+  if (attend_config_get(b->config, ATTEND_CONFIG_POSITIONS) && t->tokens > max) t->tokens = max;
   ATTEND_TRY(draw_ids(b, (size_t)t->batch * (size_t)t->tokens, t->batch));
   attend_session_options r = {ATTEND_INIT(attend_session_options), .batch = t->batch,
                               .rows = t->tokens};

@@ -99,7 +99,7 @@ bool spec_check(reading *r, bool ok, const char *sentence, ...)
 /* Refuses members that are not in `known`, a list of words between spaces. */
 bool spec_members(reading *r, const attend_json *object, const char *known);
 /* Whether it is a list of so many at least and at most. */
-bool spec_is_list(const attend_json *value, size_t least, size_t most);
+bool spec_is_list(const attend_json *value, size_t min, size_t max);
 /* Copies a string of 1 to NAME - 1 bytes. */
 void spec_name(reading *r, const attend_json *value, const char *of, char to[NAME]);
 /* Members of an object. A word is one of `words`, by its number. */

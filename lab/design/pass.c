@@ -88,15 +88,15 @@ static attend_status take_rows(design_pass *p, int width, void *to) {
 static attend_status take_backward(design_pass *p) {
   const attend_design *d = p->d;
   const int ld = padded(d->features);
-  back_work *back = &p->p.back;
+  back_work *backward = &p->p.backward;
   int wide = d->answers;
   for (int i = 0; i < d->n_heads; i++)
     if (qkv_width(&d->heads[i]) > wide) wide = qkv_width(&d->heads[i]);
   size_t scratch = attend_linear_weight_grad_bytes(&p->own, p->p.rows, wide, d->features);
-  ATTEND_TRY(take_rows(p, ld, &back->dh));
-  ATTEND_TRY(take_rows(p, ld, &back->d_act)); /* outputs are features */
-  ATTEND_TRY(take_rows(p, padded(wide), &back->d_wide));
-  ATTEND_TRY(model_keep(&p->model, scratch, &back->scratch));
+  ATTEND_TRY(take_rows(p, ld, &backward->dh));
+  ATTEND_TRY(take_rows(p, ld, &backward->d_act)); /* outputs are features */
+  ATTEND_TRY(take_rows(p, padded(wide), &backward->d_wide));
+  ATTEND_TRY(model_keep(&p->model, scratch, &backward->scratch));
   ATTEND_TRY(take_rows(p, ld, &p->dx));
   ATTEND_TRY(take_rows(p, 1, &p->losses));
   return model_keep(&p->model, p->count * sizeof(float), &p->gradients);
@@ -282,7 +282,7 @@ double pass_loss(design_pass *p) {
 
 attend_status pass_backward(design_pass *p) {
   p->own.device->zero(&p->own, p->gradients, p->count * sizeof *p->gradients);
-  head_back(&p->p, &p->readout, p->readout.x, p->dx);
+  head_backward(&p->p, &p->readout, p->readout.x, p->dx);
   for (int i = p->d->n_heads - 1; i >= 0; i--) {
     p->p.plan[FULL] = p->plans[i];
     ATTEND_TRY(layer_backward(&p->p, i, &p->at[i], p->dx));

@@ -246,7 +246,7 @@ static void put_verdict(json_writer *w, const attend_verdict *v) {
 }
 
 static void put_least(json_writer *w, const attend_design_results *r) {
-  const attend_least *l = &r->least;
+  const attend_least *l = &r->min;
   json_member(w, "least");
   if (!r->has_least || !l->found) {
     json_put_null(w);

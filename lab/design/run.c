@@ -125,7 +125,7 @@ typedef struct {
   attend_check_options options;
   attend_verdict *to;
   uint64_t total, right;
-  attend_least *least; /* that it is a try for: a counterexample ends it */
+  attend_least *min; /* that it is a try for: a counterexample ends it */
 } checking;
 
 static attend_status prepare(checking *c) {
@@ -185,7 +185,7 @@ static attend_status check_all(checking *c, design_pass *p) {
     for (int b = 0; b < p->p.count; b++) pass_put_number(p, b, from + (uint64_t)(b < n ? b : 0));
     ATTEND_TRY(pass_forward(p));
     for (int b = 0; b < n; b++) judge(c, p, b, from + (uint64_t)b);
-    if (c->least && c->to->wrong) return ATTEND_OK;
+    if (c->min && c->to->wrong) return ATTEND_OK;
     if (c->options.progress && c->options.progress(from + (uint64_t)n, c->total, c->options.user))
       return fail(c->d->ctx, ATTEND_STOPPED, "the check was stopped");
   }
@@ -230,12 +230,12 @@ static double next_sharpness(const attend_least *l) {
 /* Whether it passes is said by the verdict. */
 static attend_status try_sharpness(checking *c, double sharpness) {
   c->way.sharpness = sharpness;
-  c->least->tried++;
+  c->min->tried++;
   return run_check(c);
 }
 
 static attend_status look_above(checking *c) {
-  attend_least *l = c->least;
+  attend_least *l = c->min;
   l->monotone = 1;
   l->highest = l->sharpness;
   for (double t = l->sharpness * 1.5; t <= l->sharpness * 64 && t < HIGHEST; t *= 2) {
@@ -247,16 +247,16 @@ static attend_status look_above(checking *c) {
 }
 
 attend_status attend_design_least(const attend_design *d, const attend_check_options *options,
-                                  attend_least *least) {
+                                  attend_least *min) {
   attend_verdict v;
-  checking c = {.d = d, .to = &v, .least = least};
+  checking c = {.d = d, .to = &v, .min = min};
   ATTEND_TRY(OPTIONS_READ(d->ctx, attend_check_options, options, &c.options));
-  *least = (attend_least){.highest = HIGHEST};
-  for (double t; (t = next_sharpness(least)) > 0;) {
+  *min = (attend_least){.highest = HIGHEST};
+  for (double t; (t = next_sharpness(min)) > 0;) {
     ATTEND_TRY(try_sharpness(&c, t));
-    *(v.ok ? &least->sharpness : &least->fails) = t;
-    least->found |= v.ok;
+    *(v.ok ? &min->sharpness : &min->fails) = t;
+    min->found |= v.ok;
   }
-  least->any = least->found && least->fails == 0;
-  return least->found ? look_above(&c) : ATTEND_OK;
+  min->any = min->found && min->fails == 0;
+  return min->found ? look_above(&c) : ATTEND_OK;
 }

@@ -45,9 +45,9 @@ bool spec_members(reading *r, const attend_json *object, const char *known) {
   return !r->status;
 }
 
-bool spec_is_list(const attend_json *value, size_t least, size_t most) {
+bool spec_is_list(const attend_json *value, size_t min, size_t max) {
   size_t n = attend_json_count(value);
-  return attend_json_kind_of(value) == ATTEND_JSON_ARRAY && n >= least && n <= most;
+  return attend_json_kind_of(value) == ATTEND_JSON_ARRAY && n >= min && n <= max;
 }
 
 void spec_name(reading *r, const attend_json *value, const char *of, char to[NAME]) {
@@ -109,11 +109,10 @@ int spec_find(const char (*names)[NAME], int count, const char *name) {
   return -1;
 }
 
-static int name_list(reading *r, const attend_json *value, const char *of, int most,
+static int name_list(reading *r, const attend_json *value, const char *of, int max,
                      char (*to)[NAME]) {
   int n = 0;
-  spec_check(r, spec_is_list(value, 1, (size_t)most), "\"%s\" is a list of 1 to %d names", of,
-             most);
+  spec_check(r, spec_is_list(value, 1, (size_t)max), "\"%s\" is a list of 1 to %d names", of, max);
   for (; !r->status && n < (int)attend_json_count(value); n++) {
     spec_name(r, attend_json_at(value, (size_t)n), of, to[n]);
     spec_check(r, spec_find(to, n, to[n]) < 0, "\"%s\" is in \"%s\" twice", to[n], of);

@@ -65,10 +65,10 @@ void design_text(const attend_design *d, const design_input *x, char to[ATTEND_I
 /* The longest name that the text starts with. */
 static int longest_name(const char (*names)[NAME], int count, const char *text) {
   int best = -1;
-  size_t most = 0;
+  size_t max = 0;
   for (int i = 0; i < count; i++) {
     size_t n = strlen(names[i]);
-    if (n > most && !strncmp(names[i], text, n)) most = n, best = i;
+    if (n > max && !strncmp(names[i], text, n)) max = n, best = i;
   }
   return best;
 }

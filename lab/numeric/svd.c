@@ -51,12 +51,12 @@ static void exchange(double *a, double *b, size_t n, size_t step) {
 
 static void sort_falling(size_t rows, double *u, double *s) {
   for (size_t i = 0; i < rows; i++) {
-    size_t most = i;
+    size_t max = i;
     for (size_t j = i + 1; j < rows; j++)
-      if (s[j] > s[most]) most = j;
-    if (most == i) continue;
-    exchange(s + i, s + most, 1, 1);
-    if (u) exchange(u + i, u + most, rows, rows);
+      if (s[j] > s[max]) max = j;
+    if (max == i) continue;
+    exchange(s + i, s + max, 1, 1);
+    if (u) exchange(u + i, u + max, rows, rows);
   }
 }
 

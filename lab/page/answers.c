@@ -453,7 +453,7 @@ static attend_status answer_thumbs(viewer *v, const view_query *q, view_result *
   json_open(a->w, '{');
   write_coverage(a->w, t.rows_sampled, t.rows);
   add_part(a, (view_part){"cells", PART_U8, t.cells, 4, {t.layers, t.heads, t.height, t.width}});
-  add_part(a, (view_part){"most", PART_F32, t.most, 2, {t.layers, t.heads}});
+  add_part(a, (view_part){"most", PART_F32, t.max, 2, {t.layers, t.heads}});
   return ATTEND_OK;
 }
 
@@ -608,16 +608,16 @@ static int larger_share(const void *x, const void *y) {
 /* The largest shares of a layer, by index; returns the sum of the others. */
 static double write_shares(json_writer *w, const float *row, int n, share *all) {
   double sum = 0, written = 0;
-  int most = n < MOST_SHARES ? n : MOST_SHARES;
+  int max = n < MOST_SHARES ? n : MOST_SHARES;
   for (int i = 0; i < n; i++) {
     all[i] = (share){row[i], i};
     sum += (double)row[i];
   }
   qsort(all, (size_t)n, sizeof *all, larger_share);
-  while (most > 0 && all[most - 1].share <= 0) most--;
-  qsort(all, (size_t)most, sizeof *all, by_index);
+  while (max > 0 && all[max - 1].share <= 0) max--;
+  qsort(all, (size_t)max, sizeof *all, by_index);
   json_open(w, '[');
-  for (int i = 0; i < most; i++) {
+  for (int i = 0; i < max; i++) {
     written += (double)all[i].share;
     put_numbers(w, (double[]){all[i].index, (double)all[i].share}, 2);
   }

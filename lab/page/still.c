@@ -30,7 +30,7 @@ typedef struct {
   void (*key)(const view_route *route, const view_query *q, char *key, size_t capacity);
   svg answers;      /* members of an object */
   json_writer runs; /* an open object */
-  size_t spent, on_forms, most;
+  size_t spent, on_forms, max;
   char other[20];    /* the run that the case is compared with; "": none */
   int *kept, n_kept; /* steps of a training run */
   char first[20];    /* the run of the first of them */
@@ -121,8 +121,8 @@ static bool is_chosen(const recording *r, const subject *x) {
 
 static void keep_heads(recording *r, subject x) {
   size_t heads = (size_t)head_count(&x);
-  bool blocks = r->spent + heads * head_bytes(&x) < r->most;
-  bool vectors = r->spent + heads * (head_bytes(&x) + vector_bytes(&x)) < r->most;
+  bool blocks = r->spent + heads * head_bytes(&x) < r->max;
+  bool vectors = r->spent + heads * (head_bytes(&x) + vector_bytes(&x)) < r->max;
   for (int i = 0; i < head_count(&x) && fits_one_call(&x); i++) {
     choose_head(&x, i);
     bool chosen = is_chosen(r, &x);
@@ -228,7 +228,7 @@ static int by_number(const void *a, const void *b) { return *(const int *)a - *(
 static void choose_steps(recording *r, const attend_training_run *run, size_t each) {
   int count;
   const int *steps = attend_training_run_steps(run, &count);
-  size_t rest = r->most > r->spent ? r->most - r->spent : 0;
+  size_t rest = r->max > r->spent ? r->max - r->spent : 0;
   size_t n = 1 + rest / (each ? each : 1);
   int *kept = calloc((size_t)count, sizeof *kept);
   int at = attend_training_run_find(run, r->s->c.step), nearest = 0;
@@ -293,8 +293,8 @@ static void keep_training(recording *r) {
   const attend_view_run *run;
   if (!of || !viewer_run(r->v, own, 0, &run, r->error)) return;
   attend_training_run_steps(of, &count);
-  r->most = VIEW_STILL_BYTES;
-  size_t rest = r->most > r->spent ? r->most - r->spent : 0;
+  r->max = VIEW_STILL_BYTES;
+  size_t rest = r->max > r->spent ? r->max - r->spent : 0;
   size_t whole = step_bytes(run, (size_t)r->new_tokens);
   bool generates = writes(r) && whole * (size_t)count < rest;
   choose_steps(r, of, generates ? whole : step_bytes(run, 0));
@@ -369,7 +369,7 @@ bool view_still(viewer *v, const view_state *s, int new_tokens,
                  .new_tokens = new_tokens,
                  .key = key,
                  .runs = json_writer_text(v->ctx),
-                 .most = MOST_BYTES,
+                 .max = MOST_BYTES,
                  .error = error};
   svg all = {0};
   json_open(&r.runs, '{');

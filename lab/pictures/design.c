@@ -38,11 +38,11 @@ static const char *name_of(const char *const *names, int i, char to[16]) {
 }
 
 static double widest(const char *const *names, int n) {
-  double most = 0;
+  double max = 0;
   char text[16];
   for (int i = 0; i < n; i++)
-    most = fmax(most, draw_text_width(name_of(names, i, text), NAME_SIZE, false));
-  return fmin(most, NAME_MOST);
+    max = fmax(max, draw_text_width(name_of(names, i, text), NAME_SIZE, false));
+  return fmin(max, NAME_MOST);
 }
 
 /* Rows are named where they change: after that they stand at the same height. */
@@ -97,18 +97,18 @@ static void short_number(double x, char to[24]) {
 }
 
 static double most_of(const picture_grid *g) {
-  double most = 0;
-  for (int i = 0; i < g->rows * g->columns; i++) most = fmax(most, fabs((double)g->cells[i]));
-  return g->is_weight ? 1 : most;
+  double max = 0;
+  for (int i = 0; i < g->rows * g->columns; i++) max = fmax(max, fabs((double)g->cells[i]));
+  return g->is_weight ? 1 : max;
 }
 
 static void draw_one(const layout *l, const picture_grid *g, int row, int column, double x,
-                     double y, double most) {
+                     double y, double max) {
   page *p = l->p;
   char tip[160], number[24], row_text[16], column_text[16];
   double v = (double)g->cells[row * g->columns + column];
   if (v == 0) return; /* what is empty is drawn as one */
-  colour paint = page_colour(p->colours, g->is_weight ? SCALE_WEIGHT : SCALE_EVEN, v, most);
+  colour paint = page_colour(p->colours, g->is_weight ? SCALE_WEIGHT : SCALE_EVEN, v, max);
   snprintf(tip, sizeof tip, "%s[%.40s, %.40s] = %.5g", g->title,
            name_of(g->row_names, row, row_text), name_of(g->column_names, column, column_text), v);
   draw_cell(p->to, x, y, l->cell - 1, l->cell - 1, paint, tip);
@@ -128,7 +128,7 @@ static void draw_column_names(const layout *l, const picture_grid *g, double x, 
     text_look look = {.size = NAME_SIZE,
                       .anchor = turned ? ANCHOR_START : ANCHOR_MIDDLE,
                       .turn = turned ? -90 : 0,
-                      .most = NAME_MOST,
+                      .max = NAME_MOST,
                       .paint = l->p->colours->faint};
     draw_text(l->p->to, turned ? middle + 3 : middle, y - 4, name_of(g->column_names, i, text),
               &look);
@@ -145,7 +145,7 @@ static void draw_row_names(const layout *l, const picture_grid *g, double x, dou
 
 static void draw_grid(const layout *l, const picture_grid *g, int index, double x, double y) {
   char number[24], text[40];
-  double most = most_of(g);
+  double max = most_of(g);
   if (l->left[index] > 0) draw_row_names(l, g, x, y);
   draw_column_names(l, g, x, y);
   page_scale scale = g->is_weight ? SCALE_WEIGHT : SCALE_EVEN;
@@ -153,11 +153,11 @@ static void draw_grid(const layout *l, const picture_grid *g, int index, double 
             page_colour(l->p->colours, scale, 0, 1));
   for (int i = 0; i < g->rows; i++)
     for (int j = 0; j < g->columns; j++)
-      draw_one(l, g, i, j, x + j * l->cell, y + i * l->cell, most);
+      draw_one(l, g, i, j, x + j * l->cell, y + i * l->cell, max);
   draw_frame(l->p->to, x - 1, y - 1, g->columns * l->cell + 1, g->rows * l->cell + 1, 0, 1,
              l->p->colours->grid);
   if (g->is_weight) return;
-  snprintf(text, sizeof text, "±%s", page_number(most, number));
+  snprintf(text, sizeof text, "±%s", page_number(max, number));
   page_text(l->p, x, y + g->rows * l->cell + 11, text, NAME_SIZE, ANCHOR_START,
             l->p->colours->faint, 0);
 }
@@ -202,13 +202,13 @@ static void draw_head(const picture_design_head *h, page *p, double room) {
 }
 
 static double content_of(const picture_design_data *d, double room) {
-  double most = 0;
+  double max = 0;
   for (int i = 0; i < d->heads; i++) {
     layout l = {.h = &d->head[i]};
     fit(&l, room);
-    most = fmax(most, width_of(&l));
+    max = fmax(max, width_of(&l));
   }
-  return most;
+  return max;
 }
 
 const char *picture_design(const picture_design_data *d, const picture_look *look, drawing *out) {

@@ -160,12 +160,12 @@ double draw_text_width(const char *text, double size, bool bold) {
 static char *fitted(drawing *d, const char *text, const text_look *look) {
   enum { ELLIPSIS = 0x2026 };
   double dots = glyphs_advance(look->bold, ELLIPSIS) * look->size, width = 0;
-  bool whole = look->most <= 0 || draw_text_width(text, look->size, look->bold) <= look->most;
+  bool whole = look->max <= 0 || draw_text_width(text, look->size, look->bold) <= look->max;
   char *to = drawing_take(d, 3 * strlen(text) + LETTER_BYTES + 1, 1), *at = to;
   if (!to) return NULL;
   for (uint32_t code; (code = letters_next(&text));) {
     width += glyphs_advance(look->bold, code) * look->size;
-    if (!whole && width + dots > look->most) break;
+    if (!whole && width + dots > look->max) break;
     at += letters_put(code, at);
   }
   while (!whole && at > to && at[-1] == ' ') at--;

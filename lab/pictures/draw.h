@@ -85,7 +85,7 @@ typedef struct {
   bool bold;
   text_anchor anchor;
   int turn;
-  double most; /* width to which it is cut, with …; 0: as it is */
+  double max; /* width to which it is cut, with …; 0: as it is */
   colour paint;
 } text_look;
 

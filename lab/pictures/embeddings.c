@@ -21,9 +21,9 @@ static double map_width(const map *m) { return fmax(m->left + m->w + m->over, 27
 
 static void titled(page *p, const map *m, double x, double y, const char *title,
                    const char *about) {
-  double most = map_width(m);
-  page_bold(p, x, y + 12, title, LABEL_SIZE, ANCHOR_START, p->colours->ink, most);
-  page_text(p, x, y + 27, about, SMALL_SIZE, ANCHOR_START, p->colours->faint, most);
+  double max = map_width(m);
+  page_bold(p, x, y + 12, title, LABEL_SIZE, ANCHOR_START, p->colours->ink, max);
+  page_text(p, x, y + 27, about, SMALL_SIZE, ANCHOR_START, p->colours->faint, max);
   map_draw(m, p, x + m->left, y + 36 + m->top);
 }
 

@@ -24,7 +24,7 @@ typedef struct {
   const picture_film_data *d;
   double w, left; /* px of a map; of the names beside the first */
   int across;
-  double most;
+  double max;
 } film;
 
 /* ---- the loss ---------------------------------------------------------------------- */
@@ -126,7 +126,7 @@ static map map_of(const film *f, int head, int i, bool names) {
   size_t one = (size_t)d->height * (size_t)d->width;
   const float *cells = d->cells + ((size_t)head * (size_t)d->frames + (size_t)i) * one;
   map m = map_of_cells(d->rows, d->keys, cells, d->height, d->width,
-                       d->is_signed ? SCALE_SIGN : SCALE_WEIGHT, f->most);
+                       d->is_signed ? SCALE_SIGN : SCALE_WEIGHT, f->max);
   m.mask = d->mask;
   m.names_left = names;
   m.names_top = false;
@@ -137,12 +137,12 @@ static map map_of(const film *f, int head, int i, bool names) {
 static film film_of(const picture_film_data *d, double room) {
   film f = {.d = d};
   int cells = d->heads * d->frames * d->height;
-  f.most = map_most(d->cells, cells, d->width);
+  f.max = map_most(d->cells, cells, d->width);
   map first = map_of(&f, 0, 0, true);
   map_fit(&first, LARGEST + 120, LARGEST, 40);
   f.left = fmin(first.left, 110);
-  double most = floor((room - f.left + GAP) / (SMALLEST + GAP));
-  int fit = (int)fmax(most, 1);
+  double max = floor((room - f.left + GAP) / (SMALLEST + GAP));
+  int fit = (int)fmax(max, 1);
   int lines = (d->frames + fit - 1) / fit;
   f.across = (d->frames + lines - 1) / lines;
   f.w = fmin(LARGEST, floor((room - f.left + GAP) / f.across - GAP));
@@ -206,7 +206,7 @@ const char *picture_film(const picture_film_data *d, const picture_look *look, d
   page_notice(&p, &d->about);
   draw_curve_of(&p, d);
   for (int i = 0; i < d->heads; i++) draw_head(&f, &p, i);
-  page_legend_scale(&p, d->is_signed ? SCALE_SIGN : SCALE_WEIGHT, f.most, "weight");
+  page_legend_scale(&p, d->is_signed ? SCALE_SIGN : SCALE_WEIGHT, f.max, "weight");
   map_legend_masks(&p, d->mask, d->height, d->width);
   page_legend_end(&p);
   page_end(&p);

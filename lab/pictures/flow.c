@@ -86,16 +86,16 @@ static void draw_reach(const weave *w, page *p) {
 
 static void legend_heads(const picture_flow_data *d, page *p) {
   bool seen[PALETTE_HEADS] = {false}, itself = false;
-  int most = -1;
+  int max = -1;
   for (int i = 0; i < d->edge_count; i++) {
     itself = itself || d->edges[i].head < 0;
     if (d->edges[i].head >= 0) seen[d->edges[i].head % PALETTE_HEADS] = true;
-    if (d->edges[i].head > most) most = d->edges[i].head;
+    if (d->edges[i].head > max) max = d->edges[i].head;
   }
   for (int h = 0; h < PALETTE_HEADS; h++) {
     char name[48];
     if (!seen[h]) continue;
-    if (most < PALETTE_HEADS)
+    if (max < PALETTE_HEADS)
       snprintf(name, sizeof name, "head %d", h);
     else
       snprintf(name, sizeof name, "head %d, %d, ..", h, h + PALETTE_HEADS);
@@ -129,10 +129,10 @@ static void share_row(const weave *w, page *p, int l) {
   uint8_t *row_of = drawing_take(p->to, (size_t)cells, 4);
   if (!row_of) return;
   for (int i = 0; i < cells; i++) {
-    double most = 0;
+    double max = 0;
     for (long j = (long)i * count / cells; j < (long)(i + 1) * count / cells; j++)
-      most = fmax(most, (double)shares[j]);
-    colour c = share_colour(p, most);
+      max = fmax(max, (double)shares[j]);
+    colour c = share_colour(p, max);
     memcpy(row_of + 4 * i, &c, 4);
   }
   draw_image(p->to, w->x, row(w, l) - (w->step - 3) / 2, w->pitch * count, w->step - 3, row_of, 1,
@@ -152,10 +152,10 @@ static void draw_shares(const weave *w, page *p) {
 /* The input's shares once more, as bars that hang below their row. */
 static void draw_bars(const weave *w, page *p, double y) {
   const picture_flow_data *d = w->d;
-  double most = 0, gap = w->pitch >= 8 ? 2 : 0;
-  for (int i = 0; i < d->tokens.count; i++) most = fmax(most, (double)d->shares[i]);
-  for (int i = 0; i < d->tokens.count && most > 0; i++) {
-    double h = (double)d->shares[i] / most * BAR;
+  double max = 0, gap = w->pitch >= 8 ? 2 : 0;
+  for (int i = 0; i < d->tokens.count; i++) max = fmax(max, (double)d->shares[i]);
+  for (int i = 0; i < d->tokens.count && max > 0; i++) {
+    double h = (double)d->shares[i] / max * BAR;
     if (h >= 0.5)
       draw_rect(p->to, column(w, i) - w->pitch / 2 + gap / 2, y + BAR - h, w->pitch - gap, h, 0,
                 p->colours->weight[5]);
@@ -194,7 +194,7 @@ static void body(weave *w, page *p) {
                    .count = d->tokens.count,
                    .length = w->pitch * d->tokens.count,
                    .marked = d->token,
-                   .most = NAME_MOST};
+                   .max = NAME_MOST};
   names_fit(&n, true);
   w->x = p->left + AXIS;
   w->y = p->y + (d->shares ? w->step / 2 : 38);

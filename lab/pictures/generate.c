@@ -67,10 +67,10 @@ static void step(const list *l, page *p, int i) {
 /* ---- the cache ---------------------------------------------------------------------- */
 
 static double most_bytes(const picture_generate_data *d) {
-  double most = 0;
+  double max = 0;
   for (int i = 0; i < d->step_count; i++)
-    if (d->steps[i].cache_bytes > most) most = d->steps[i].cache_bytes;
-  return most;
+    if (d->steps[i].cache_bytes > max) max = d->steps[i].cache_bytes;
+  return max;
 }
 
 static void bytes_words(double bytes, char *to, size_t size) {
@@ -85,8 +85,8 @@ static void bytes_words(double bytes, char *to, size_t size) {
 }
 
 static void cache(const picture_generate_data *d, page *p) {
-  double most = most_bytes(d), h = CHART - 44;
-  if (!(most > 0) || d->step_count < 2) return;
+  double max = most_bytes(d), h = CHART - 44;
+  if (!(max > 0) || d->step_count < 2) return;
   char first[32], last[32];
   double width = fmin(p->right - p->left - 110, 420), *points;
   points = drawing_take(p->to, (size_t)d->step_count * 2, sizeof *points);
@@ -97,7 +97,7 @@ static void cache(const picture_generate_data *d, page *p) {
   double bottom = p->y + 30 + h;
   for (int i = 0; i < d->step_count; i++) {
     points[2 * i] = p->left + i * width / (d->step_count - 1);
-    points[2 * i + 1] = bottom - d->steps[i].cache_bytes / most * h;
+    points[2 * i + 1] = bottom - d->steps[i].cache_bytes / max * h;
   }
   draw_line(p->to, p->left, bottom + 0.5, p->left + width, bottom + 0.5, 1, p->colours->grid);
   draw_lines(p->to, points, d->step_count, 2, p->colours->weight[5]);

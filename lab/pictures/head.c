@@ -33,19 +33,19 @@ static bool is_shown(const picture_head_data *d, int row) {
 
 /* ---- which curves --------------------------------------------------------------- */
 
-static int count_above(const picture_head_data *d, double least) {
+static int count_above(const picture_head_data *d, double min) {
   int count = 0;
   for (int h = 0; h < d->heads; h++)
     for (int i = 0; i < d->rows.count; i++)
       for (int j = 0; is_shown(d, i) && j < d->keys.count; j++)
-        count += fabs((double)weight(d, h, i, j)) >= least;
+        count += fabs((double)weight(d, h, i, j)) >= min;
   return count;
 }
 
 static double lightest(const picture_head_data *d) {
-  double least = d->token < 0 ? LIGHTEST : 0.002;
-  while (least < 1 && count_above(d, least) > MOST_CURVES) least *= 1.3;
-  return least;
+  double min = d->token < 0 ? LIGHTEST : 0.002;
+  while (min < 1 && count_above(d, min) > MOST_CURVES) min *= 1.3;
+  return min;
 }
 
 /* ---- drawing ------------------------------------------------------------------------ */
@@ -84,11 +84,11 @@ static void draw_curves(const lines *l, page *p) {
 }
 
 static double largest_weight(const picture_head_data *d) {
-  double most = 0;
+  double max = 0;
   for (int h = 0; h < d->heads; h++)
     for (int j = 0; j < d->keys.count; j++)
-      most = fmax(most, fabs((double)weight(d, h, d->token, j)));
-  return most > 0 ? most : 1;
+      max = fmax(max, fabs((double)weight(d, h, d->token, j)));
+  return max > 0 ? max : 1;
 }
 
 /* For one query: its weights as bars beside the keys. */
@@ -96,14 +96,14 @@ static void draw_bars(const lines *l, page *p, double x) {
   const picture_head_data *d = l->d;
   double h = fmin(l->key_pitch - 2, 14) / d->heads;
   if (d->token < 0 || h < 0.5) return;
-  double most = largest_weight(d);
+  double max = largest_weight(d);
   for (int j = 0; j < d->keys.count; j++)
     for (int n = 0; n < d->heads; n++) {
       char text[24];
       double w = fabs((double)weight(d, n, d->token, j));
       double y = l->top + (j + 0.5) * l->key_pitch - h * d->heads / 2 + n * h;
       if (w < 0.0005) continue;
-      double wide = fmax(w / most * (l->bars - 48), 1);
+      double wide = fmax(w / max * (l->bars - 48), 1);
       draw_rect(p->to, x, y, wide, h, h > 5 ? 2 : 0, palette_head(p->colours, d->head[n]));
       if (d->heads == 1 && l->key_pitch >= 11)
         page_small(p, x + wide + 5, page_middle(y + h / 2, SMALL_SIZE), page_number(w, text),
@@ -120,7 +120,7 @@ static void draw_keys(const token_names *n, page *p, double x, double y) {
     snprintf(number, sizeof number, "%d", i);
     const char *name = n->numbers ? number : mirrored.tokens->text[i];
     page_text(p, x + 8, page_middle(y + (i + 0.5) * n->length / n->count, n->size), name, n->size,
-              ANCHOR_START, n->step > 1 ? p->colours->faint : p->colours->ink, n->most);
+              ANCHOR_START, n->step > 1 ? p->colours->faint : p->colours->ink, n->max);
   }
 }
 
@@ -128,12 +128,12 @@ static void draw_keys(const token_names *n, page *p, double x, double y) {
 
 static double pitch_of(int count) { return fmin(fmax(floor(TALLEST / (double)count), 3), 24); }
 
-static token_names names_of(const picture_tokens *tokens, double pitch, int marked, double most) {
+static token_names names_of(const picture_tokens *tokens, double pitch, int marked, double max) {
   token_names n = {.tokens = tokens,
                    .count = tokens->count,
                    .length = pitch * tokens->count,
                    .marked = marked,
-                   .most = most};
+                   .max = max};
   names_fit(&n, false);
   return n;
 }
@@ -161,9 +161,9 @@ static void legend(const picture_head_data *d, page *p) {
   page_legend_end(p);
 }
 
-static void caption(const picture_head_data *d, page *p, double least) {
+static void caption(const picture_head_data *d, page *p, double min) {
   char attention[PAGE_WORDS], number[24];
-  snprintf(number, sizeof number, "%.2g", least);
+  snprintf(number, sizeof number, "%.2g", min);
   if (d->token >= 0)
     page_say(p, "What “%s” attends to: the weights of %s.", d->rows.text[d->token],
              page_attention(&d->about, attention));
@@ -187,9 +187,9 @@ const char *picture_head(const picture_head_data *d, const picture_look *look, d
   l.fade = fmin(sqrt(900.0 / (1 + count_above(d, l.lightest))), 1);
   l.row_pitch = pitch_of(d->rows.count);
   l.key_pitch = pitch_of(d->keys.count);
-  double room = page_room(look), most = fmin(NAME_MOST, room * 0.2);
-  token_names rows = names_of(&d->rows, l.row_pitch, d->token, most);
-  token_names keys = names_of(&d->keys, l.key_pitch, -1, most);
+  double room = page_room(look), max = fmin(NAME_MOST, room * 0.2);
+  token_names rows = names_of(&d->rows, l.row_pitch, d->token, max);
+  token_names keys = names_of(&d->keys, l.key_pitch, -1, max);
   l.bars = d->token >= 0 ? fmin(150, room * 0.25) : 0;
   double content = fmin(room, rows.room + keys.room + l.bars + 460);
   head_words(d, heads, sizeof heads);

@@ -14,7 +14,7 @@
 enum { ENTROPY_WIDTH = 84, TALLEST = 1600 };
 
 static void draw_entropy(const picture_matrix_data *d, page *p, const map *m, double x, double y) {
-  double most = map_most(d->entropy, d->height, 1), bar = ENTROPY_WIDTH - 34;
+  double max = map_most(d->entropy, d->height, 1), bar = ENTROPY_WIDTH - 34;
   int rows = d->height / m->pooled;
   double pitch = m->h / rows;
   char text[24];
@@ -23,7 +23,7 @@ static void draw_entropy(const picture_matrix_data *d, page *p, const map *m, do
     double e = (double)d->entropy[i * m->pooled];
     double h = fmax(fmin(pitch - (pitch > 4 ? 2 : 0), 14), 1);
     double middle = y + map_along(i, rows, m->h);
-    double w = most > 0 ? e / most * bar : 0;
+    double w = max > 0 ? e / max * bar : 0;
     draw_rect(p->to, x, middle - h / 2, fmax(w, 1), h, h > 6 ? 2 : 0,
               colour_mix(p->colours->faint, p->colours->background, 0.55));
     if (pitch >= 13)
@@ -35,7 +35,7 @@ static void draw_entropy(const picture_matrix_data *d, page *p, const map *m, do
 static map map_of(const picture_matrix_data *d) {
   map m = map_of_cells(d->rows, d->keys, d->cells, d->height, d->width,
                        d->is_signed ? SCALE_SIGN : SCALE_WEIGHT,
-                       d->most > 0 ? d->most : map_most(d->cells, d->height, d->width));
+                       d->max > 0 ? d->max : map_most(d->cells, d->height, d->width));
   m.mask = d->mask;
   m.token = d->token;
   m.key = d->key;
@@ -61,7 +61,7 @@ const char *picture_matrix(const picture_matrix_data *d, const picture_look *loo
   map_draw(&m, &p, p.left + m.left, p.y);
   if (d->entropy) draw_entropy(d, &p, &m, p.left + m.left + m.w + 18, p.y);
   p.y += m.h + 4;
-  page_legend_scale(&p, m.scale, m.most, "weight");
+  page_legend_scale(&p, m.scale, m.max, "weight");
   map_legend_masks(&p, d->mask, d->height, d->width);
   page_legend_end(&p);
   page_end(&p);
@@ -84,18 +84,18 @@ static bool subtract(const picture_compare_data *d, drawing *out, trio *t) {
   if (!t->difference) return false;
   for (size_t i = 0; i < count; i++) t->difference[i] = d->other[i] - d->cells[i];
   t->of[2].cells = t->difference;
-  t->of[2].most = map_most(t->difference, d->height, d->width);
+  t->of[2].max = map_most(t->difference, d->height, d->width);
   return true;
 }
 
 static trio trio_of(const picture_compare_data *d, double room) {
   trio t = {0};
-  double most =
+  double max =
       fmax(map_most(d->cells, d->height, d->width), map_most(d->other, d->height, d->width));
   const float *cells[3] = {d->cells, d->other, NULL};
   for (int i = 0; i < 3; i++) {
     t.of[i] = map_of_cells(d->rows, d->keys, cells[i], d->height, d->width,
-                           i == 2 ? SCALE_SIGN : SCALE_WEIGHT, most);
+                           i == 2 ? SCALE_SIGN : SCALE_WEIGHT, max);
     t.of[i].mask = d->mask;
     t.of[i].names_left = i == 0;
   }
@@ -196,8 +196,8 @@ const char *picture_compare(const picture_compare_data *d, const picture_look *l
            page_attention(&d->about, attention));
   page_notice(&p, &d->about);
   draw_trio(d, &p, &t);
-  page_legend_scale(&p, SCALE_WEIGHT, t.of[0].most, "weight");
-  page_legend_scale(&p, SCALE_SIGN, t.of[2].most, "difference");
+  page_legend_scale(&p, SCALE_WEIGHT, t.of[0].max, "weight");
+  page_legend_scale(&p, SCALE_SIGN, t.of[2].max, "difference");
   map_legend_masks(&p, d->mask, d->height, d->width);
   page_legend_end(&p);
   facts(d, &p);

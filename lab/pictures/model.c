@@ -41,11 +41,11 @@ static uint8_t cell_of(const grid *g, const uint8_t *cells, int y, int x) {
   int height = g->d->height, width = g->d->width;
   int y0 = y * height / g->rows, y1 = ((y + 1) * height - 1) / g->rows;
   int x0 = x * width / g->columns, x1 = ((x + 1) * width - 1) / g->columns;
-  uint8_t most = 0;
+  uint8_t max = 0;
   for (int i = y0; i <= y1; i++)
     for (int j = x0; j <= x1; j++)
-      if (cells[i * width + j] > most) most = cells[i * width + j];
-  return most;
+      if (cells[i * width + j] > max) max = cells[i * width + j];
+  return max;
 }
 
 static void thumbnail(const grid *g, page *p, int index, double x, double y) {

@@ -58,7 +58,7 @@ static void choose(sheet *s) {
 
 /* Numbers as cells, the largest of several where they are more than pixels. */
 static void strip(page *p, double x, double y, double w, const float *numbers, int count,
-                  double most) {
+                  double max) {
   int cells = count < (int)w ? count : (int)w;
   uint8_t *pixels = drawing_take(p->to, (size_t)cells, 4);
   if (!pixels) return;
@@ -66,7 +66,7 @@ static void strip(page *p, double x, double y, double w, const float *numbers, i
     double value = 0;
     for (int j = (int)((long)i * count / cells); j < (int)((long)(i + 1) * count / cells); j++)
       if (fabs((double)numbers[j]) > fabs(value)) value = (double)numbers[j];
-    colour c = page_colour(p->colours, SCALE_EVEN, value, most);
+    colour c = page_colour(p->colours, SCALE_EVEN, value, max);
     memcpy(pixels + 4 * i, &c, 4);
   }
   draw_image(p->to, x, y, w, STRIP, pixels, 1, cells);
@@ -84,17 +84,17 @@ static double product(const picture_neuron_data *d, int j, float *to) {
 }
 
 static double most_of(const sheet *s, const float *rows, int dim) {
-  double most = 0;
+  double max = 0;
   for (int i = 0; i < s->count; i++)
-    most = fmax(most, map_most(rows + (size_t)s->shown[i] * (size_t)dim, 1, dim));
-  return most;
+    max = fmax(max, map_most(rows + (size_t)s->shown[i] * (size_t)dim, 1, dim));
+  return max;
 }
 
 /* ---- columns ------------------------------------------------------------------------ */
 
-static void score_bar(const sheet *s, page *p, double score, double most, double y) {
+static void score_bar(const sheet *s, page *p, double score, double max, double y) {
   char text[24];
-  double half = (SCORE - 44) / 2.0, w = most > 0 ? score / most * half : 0;
+  double half = (SCORE - 44) / 2.0, w = max > 0 ? score / max * half : 0;
   double zero = s->x_score + half;
   draw_rect(p->to, w < 0 ? zero + w : zero, y + 2, fmax(fabs(w), 1), STRIP - 4, 1,
             p->colours->sign[w < 0 ? 1 : 7]);
@@ -102,9 +102,9 @@ static void score_bar(const sheet *s, page *p, double score, double most, double
              page_number(score, text), ANCHOR_END);
 }
 
-static void weight_bar(const sheet *s, page *p, double w, double most, double y) {
+static void weight_bar(const sheet *s, page *p, double w, double max, double y) {
   char text[24];
-  double bar = WEIGHT - 44, wide = most > 0 ? fabs(w) / most * bar : 0;
+  double bar = WEIGHT - 44, wide = max > 0 ? fabs(w) / max * bar : 0;
   draw_rect(p->to, s->x_weight, y + 1, fmax(wide, 1), STRIP - 2, 2, p->colours->weight[5]);
   page_text(p, s->x_weight + fmax(wide, 1) + 6, page_middle(y + STRIP / 2.0, SMALL_SIZE),
             page_weight(w, text), SMALL_SIZE, ANCHOR_START, p->colours->ink, 0);
@@ -125,7 +125,7 @@ static void titles(const sheet *s, page *p, double y) {
   title(p, s->x_v, y, "v", "the value");
 }
 
-static void key_row(const sheet *s, page *p, int i, double y, const double most[5],
+static void key_row(const sheet *s, page *p, int i, double y, const double max[5],
                     float *products) {
   const picture_neuron_data *d = s->d;
   int j = s->shown[i];
@@ -135,24 +135,24 @@ static void key_row(const sheet *s, page *p, int i, double y, const double most[
   page_text(p, p->left, page_middle(middle, LABEL_SIZE), d->keys.text[j], LABEL_SIZE, ANCHOR_START,
             p->colours->ink, NAME - 34);
   page_small(p, p->left + NAME - 6, page_middle(middle, SMALL_SIZE), place, ANCHOR_END);
-  strip(p, s->x_k, y, s->strip, d->k + (size_t)j * (size_t)d->dim, d->dim, most[0]);
-  strip(p, s->x_product, y, s->strip, products, d->dim, most[1]);
-  score_bar(s, p, sum * d->scale, most[2], y);
-  weight_bar(s, p, (double)d->weights[j], most[3], y);
-  strip(p, s->x_v, y, s->strip_v, d->v + (size_t)j * (size_t)d->dim_v, d->dim_v, most[4]);
+  strip(p, s->x_k, y, s->strip, d->k + (size_t)j * (size_t)d->dim, d->dim, max[0]);
+  strip(p, s->x_product, y, s->strip, products, d->dim, max[1]);
+  score_bar(s, p, sum * d->scale, max[2], y);
+  weight_bar(s, p, (double)d->weights[j], max[3], y);
+  strip(p, s->x_v, y, s->strip_v, d->v + (size_t)j * (size_t)d->dim_v, d->dim_v, max[4]);
 }
 
 /* Each column has a scale of its own: k, products, scores, weights, v. */
-static void scales(const sheet *s, float *products, double most[5]) {
+static void scales(const sheet *s, float *products, double max[5]) {
   const picture_neuron_data *d = s->d;
-  most[0] = most_of(s, d->k, d->dim);
-  most[4] = most_of(s, d->v, d->dim_v);
-  most[1] = most[2] = most[3] = 0;
+  max[0] = most_of(s, d->k, d->dim);
+  max[4] = most_of(s, d->v, d->dim_v);
+  max[1] = max[2] = max[3] = 0;
   for (int i = 0; i < s->count; i++) {
     double sum = product(d, s->shown[i], products);
-    most[1] = fmax(most[1], map_most(products, 1, d->dim));
-    most[2] = fmax(most[2], fabs(sum * d->scale));
-    most[3] = fmax(most[3], weight(s, s->shown[i]));
+    max[1] = fmax(max[1], map_most(products, 1, d->dim));
+    max[2] = fmax(max[2], fabs(sum * d->scale));
+    max[3] = fmax(max[3], weight(s, s->shown[i]));
   }
 }
 
@@ -180,16 +180,16 @@ static double lay_out(sheet *s, double left, double room) {
 static void draw_sheet(const sheet *s, page *p) {
   const picture_neuron_data *d = s->d;
   float *products = drawing_take(p->to, (size_t)d->dim, sizeof *products);
-  double most[5], middle = p->y + STRIP / 2.0;
+  double max[5], middle = p->y + STRIP / 2.0;
   if (!products) return;
-  scales(s, products, most);
+  scales(s, products, max);
   page_text(p, p->left, page_middle(middle, LABEL_SIZE), d->query, LABEL_SIZE, ANCHOR_START,
             p->colours->accent, NAME - 6);
   strip(p, s->x_k, p->y, s->strip, d->q, d->dim, map_most(d->q, 1, d->dim));
   title(p, s->x_k + s->strip + 8, page_middle(middle, LABEL_SIZE), "q", "the query");
   p->y += STRIP + 34;
   titles(s, p, p->y - 8);
-  for (int i = 0; i < s->count; i++, p->y += ROW) key_row(s, p, i, p->y, most, products);
+  for (int i = 0; i < s->count; i++, p->y += ROW) key_row(s, p, i, p->y, max, products);
   if (s->count < d->keys.count) {
     char text[96], number[24];
     snprintf(text, sizeof text, "%d other keys, together %s", d->keys.count - s->count,
@@ -199,7 +199,7 @@ static void draw_sheet(const sheet *s, page *p) {
   }
   p->y += 12;
   draw_line(p->to, s->x_v, p->y - 7, s->x_v + s->strip_v, p->y - 7, 1, p->colours->faint);
-  strip(p, s->x_v, p->y, s->strip_v, d->out, d->dim_v, most[4]);
+  strip(p, s->x_v, p->y, s->strip_v, d->out, d->dim_v, max[4]);
   page_text(p, s->x_v - 10, page_middle(p->y + STRIP / 2.0, LABEL_SIZE),
             "sum of weight × v: the head output", LABEL_SIZE, ANCHOR_END, p->colours->ink, 0);
   p->y += STRIP;

@@ -25,14 +25,14 @@ double page_room(const picture_look *look) { return width_of(look) - 2 * PAGE_MA
 double page_middle(double y, double size) { return y + size * GLYPHS_CAPITAL / 2; }
 
 void page_text(page *p, double x, double y, const char *text, double size, text_anchor anchor,
-               colour paint, double most) {
-  text_look look = {.size = size, .anchor = anchor, .most = most, .paint = paint};
+               colour paint, double max) {
+  text_look look = {.size = size, .anchor = anchor, .max = max, .paint = paint};
   draw_text(p->to, x, y, text, &look);
 }
 
 void page_bold(page *p, double x, double y, const char *text, double size, text_anchor anchor,
-               colour paint, double most) {
-  text_look look = {.size = size, .bold = true, .anchor = anchor, .most = most, .paint = paint};
+               colour paint, double max) {
+  text_look look = {.size = size, .bold = true, .anchor = anchor, .max = max, .paint = paint};
   draw_text(p->to, x, y, text, &look);
 }
 
@@ -102,8 +102,8 @@ __attribute__((format(printf, 2, 0))) static char *formatted(drawing *d, const c
 void page_start(page *p, drawing *to, const picture_look *look, double content, const char *title,
                 ...) {
   const palette *c = palette_get(look->dark);
-  double least = fmin(READABLE, width_of(look));
-  double width = fmax(ceil(content) + 2 * PAGE_MARGIN, least);
+  double min = fmin(READABLE, width_of(look));
+  double width = fmax(ceil(content) + 2 * PAGE_MARGIN, min);
   drawing_start(to, fmin(width, width_of(look)), c->background);
   *p = (page){.to = to, .colours = c, .left = PAGE_MARGIN};
   p->right = to->width - PAGE_MARGIN;
@@ -204,28 +204,28 @@ static double legend_place(page *p, double width, double height) {
   return x;
 }
 
-colour page_colour(const palette *c, page_scale scale, double x, double most) {
-  if (scale == SCALE_WEIGHT) return palette_weight(c, palette_share(x, most));
-  if (scale == SCALE_SIGN) return palette_sign(c, palette_share(x, most));
-  return palette_sign(c, most > 0 ? x / most : 0);
+colour page_colour(const palette *c, page_scale scale, double x, double max) {
+  if (scale == SCALE_WEIGHT) return palette_weight(c, palette_share(x, max));
+  if (scale == SCALE_SIGN) return palette_sign(c, palette_share(x, max));
+  return palette_sign(c, max > 0 ? x / max : 0);
 }
 
 /* The value at a place of the bar, 0 to 1. */
-static double scale_at(page_scale scale, double place, double most) {
-  if (scale == SCALE_WEIGHT) return place * place * most;
+static double scale_at(page_scale scale, double place, double max) {
+  if (scale == SCALE_WEIGHT) return place * place * max;
   double t = 2 * place - 1;
-  return (scale == SCALE_EVEN ? t : t * fabs(t)) * most;
+  return (scale == SCALE_EVEN ? t : t * fabs(t)) * max;
 }
 
-void page_legend_scale(page *p, page_scale scale, double most, const char *title) {
+void page_legend_scale(page *p, page_scale scale, double max, const char *title) {
   double wide = draw_text_width(title, LABEL_SIZE, false);
   double x = legend_place(p, wide + 22 + BAR + 14, CHIP + 14) + wide + 22, y = p->y;
   page_text(p, x - 22, page_middle(y + CHIP / 2.0, LABEL_SIZE), title, LABEL_SIZE, ANCHOR_END,
             p->colours->ink, 0);
   uint8_t cells[BAR * 4];
   for (int i = 0; i < BAR; i++) {
-    double value = scale_at(scale, i / (BAR - 1.0), most);
-    colour c = page_colour(p->colours, scale, value, most);
+    double value = scale_at(scale, i / (BAR - 1.0), max);
+    colour c = page_colour(p->colours, scale, value, max);
     memcpy(cells + 4 * i, &c, 4);
   }
   draw_image(p->to, x, y, BAR, CHIP, cells, 1, BAR);
@@ -233,7 +233,7 @@ void page_legend_scale(page *p, page_scale scale, double most, const char *title
   for (int i = 0; i < TICKS; i++) {
     char text[24];
     double at = i / (TICKS - 1.0);
-    page_small(p, x + at * BAR, y + CHIP + 13, page_number(scale_at(scale, at, most), text),
+    page_small(p, x + at * BAR, y + CHIP + 13, page_number(scale_at(scale, at, max), text),
                ANCHOR_MIDDLE);
   }
 }
@@ -286,12 +286,12 @@ static const char *name_of(const token_names *n, int i, char number[16]) {
 
 static double widest(const token_names *n) {
   char number[16];
-  double most = 0;
+  double max = 0;
   for (int i = 0; i < n->count; i++) {
     if (i % n->step && i != n->marked) continue;
-    most = fmax(most, draw_text_width(name_of(n, i, number), n->size, i == n->marked));
+    max = fmax(max, draw_text_width(name_of(n, i, number), n->size, i == n->marked));
   }
-  return most;
+  return max;
 }
 
 void names_fit(token_names *n, bool along_x) {
@@ -305,8 +305,8 @@ void names_fit(token_names *n, bool along_x) {
   n->over = 0;
   double wide = widest(n), named = pitch * n->step;
   if (along_x && wide > named - 8 && !n->numbers) n->turn = named >= 1.6 * n->size ? -45 : -90;
-  if (n->turn) wide = fmin(wide, n->most);
-  n->room = !along_x || n->turn == -90 ? fmin(wide, n->most)
+  if (n->turn) wide = fmin(wide, n->max);
+  n->room = !along_x || n->turn == -90 ? fmin(wide, n->max)
             : n->turn == -45           ? wide * LEAN + n->size
                                        : n->size;
   n->room = ceil(n->room) + 8;
@@ -329,7 +329,7 @@ static text_look look_of(const token_names *n, const page *p, int i) {
   return (text_look){.size = n->size,
                      .bold = marked,
                      .turn = n->turn,
-                     .most = n->turn ? n->most : 0,
+                     .max = n->turn ? n->max : 0,
                      .paint = marked ? p->colours->accent : faint};
 }
 
@@ -340,7 +340,7 @@ void names_draw_left(const token_names *n, page *p, double x, double y) {
     text_look look = look_of(n, p, i);
     double middle = y + at(n, i);
     look.anchor = ANCHOR_END;
-    look.most = n->most;
+    look.max = n->max;
     draw_text(p->to, x - 8, page_middle(middle, n->size), name_of(n, i, number), &look);
     if (n->step > 1) draw_line(p->to, x - 5, middle, x - 1, middle, 1, p->colours->grid);
   }
@@ -374,14 +374,14 @@ void names_draw_below(const token_names *n, page *p, double x, double y) {
 enum { GAPS_FROM = 10, NUMBERS_FROM = 34, NAME_MOST = 120 };
 
 map map_of_cells(picture_tokens rows, picture_tokens keys, const float *cells, int height,
-                 int width, page_scale scale, double most) {
+                 int width, page_scale scale, double max) {
   return (map){.rows = rows,
                .keys = keys,
                .height = height,
                .width = width,
                .cells = cells,
                .scale = scale,
-               .most = most,
+               .max = max,
                .token = -1,
                .key = -1,
                .names_left = true,
@@ -393,10 +393,10 @@ double map_along(int i, int count, double length) {
 }
 
 double map_most(const float *cells, int height, int width) {
-  double most = 0;
+  double max = 0;
   for (int i = 0; i < height * width; i++)
-    if (fabs((double)cells[i]) > most) most = fabs((double)cells[i]);
-  return most;
+    if (fabs((double)cells[i]) > max) max = fabs((double)cells[i]);
+  return max;
 }
 
 /* ---- fitting ------------------------------------------------------------------------ */
@@ -406,7 +406,7 @@ static token_names row_names(const map *m) {
                    .count = m->rows.count,
                    .length = m->h,
                    .marked = m->token,
-                   .most = NAME_MOST};
+                   .max = NAME_MOST};
   names_fit(&n, false);
   return n;
 }
@@ -416,7 +416,7 @@ static token_names key_names(const map *m) {
                    .count = m->keys.count,
                    .length = m->w,
                    .marked = m->key,
-                   .most = NAME_MOST};
+                   .max = NAME_MOST};
   names_fit(&n, true);
   return n;
 }
@@ -478,7 +478,7 @@ static void draw_cells(const map *m, page *p, double x, double y) {
     for (int c = 0; c < columns; c++) {
       double value;
       bool seen = pooled_cell(m, r, c, &value);
-      colour paint = seen ? page_colour(p->colours, m->scale, value, m->most) : p->colours->masked;
+      colour paint = seen ? page_colour(p->colours, m->scale, value, m->max) : p->colours->masked;
       memcpy(pixels + 4 * ((size_t)r * (size_t)columns + (size_t)c), &paint, 4);
     }
   draw_image(p->to, x, y, m->w, m->h, pixels, rows, columns);
@@ -529,7 +529,7 @@ static void draw_numbers(const map *m, page *p, double x, double y) {
       if (is_masked(m, i, j)) continue;
       char text[24];
       double v = (double)m->cells[i * m->width + j];
-      colour under = page_colour(p->colours, m->scale, v, m->most);
+      colour under = page_colour(p->colours, m->scale, v, m->max);
       snprintf(text, sizeof text, "%s%.2f", v < -0.005 ? "−" : "", fabs(v));
       if (!strcmp(text, "0.00")) strcpy(text, "0");
       page_text(p, x + map_along(j, m->width, m->w),

@@ -44,9 +44,9 @@ const char *page_place(const picture_about *about, char to[PAGE_WORDS]);
 
 /* One text in a size, a colour and with a width that it is cut to (0: none). */
 void page_text(page *p, double x, double y, const char *text, double size, text_anchor anchor,
-               colour paint, double most);
+               colour paint, double max);
 void page_bold(page *p, double x, double y, const char *text, double size, text_anchor anchor,
-               colour paint, double most);
+               colour paint, double max);
 /* A number or note in small faint letters; a heading within the picture. */
 void page_small(page *p, double x, double y, const char *text, text_anchor anchor);
 void page_heading(page *p, double x, double y, const char *text);
@@ -61,8 +61,8 @@ typedef enum {
   SCALE_EVEN    /* -most to most, evenly */
 } page_scale;
 
-colour page_colour(const palette *c, page_scale scale, double x, double most);
-void page_legend_scale(page *p, page_scale scale, double most, const char *title);
+colour page_colour(const palette *c, page_scale scale, double x, double max);
+void page_legend_scale(page *p, page_scale scale, double max, const char *title);
 void page_legend_chip(page *p, colour paint, const char *title);
 void page_legend_hatch(page *p, const char *title);
 void page_legend_end(page *p);
@@ -79,7 +79,7 @@ typedef struct {
   int count;
   double length; /* px of the axis */
   int marked;    /* -1: none */
-  double most;   /* px that a name may take along itself */
+  double max;    /* px that a name may take along itself */
 
   /* Set by names_fit. */
   int step;     /* one name every `step` tokens */
@@ -105,7 +105,7 @@ typedef struct {
   const float *cells;  /* [height, width] */
   const uint8_t *mask; /* [height, width] or NULL */
   page_scale scale;
-  double most;
+  double max;
   int token, key; /* marked; -1: none */
   bool names_left, names_top;
 
@@ -120,7 +120,7 @@ typedef struct {
 /* Cells of tokens, or of numbers (rows and keys with text NULL), with names on both sides and
  * nothing marked. */
 map map_of_cells(picture_tokens rows, picture_tokens keys, const float *cells, int height,
-                 int width, page_scale scale, double most);
+                 int width, page_scale scale, double max);
 /* Cells as large as the room allows, up to `largest`. */
 void map_fit(map *m, double room_w, double room_h, double largest);
 /* (x, y) is the corner of the cells; the names are left of it and above. */

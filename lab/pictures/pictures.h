@@ -99,7 +99,7 @@ typedef struct {
   int height, width;         /* cell (y, x) holds rows [y T / height, ..) x .. */
   const float *cells;        /* [height, width] */
   const uint8_t *mask;       /* [height, width] PICTURE_SEEN..; NULL: all seen */
-  double most;               /* the scale's end; 0: the largest cell */
+  double max;                /* the scale's end; 0: the largest cell */
   bool is_signed;            /* weights may be negative */
   int token, key;            /* a row and a column to mark, -1: none */
   const float *entropy;      /* [height] nats, drawn beside; NULL: left out */

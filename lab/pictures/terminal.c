@@ -32,7 +32,7 @@ static uint32_t shown(uint32_t code) {
 }
 
 uint32_t letters_next(const char **text) {
-  static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+  static const uint32_t min[] = {0, 0, 0x80, 0x800, 0x10000};
   const unsigned char *at = (const unsigned char *)*text;
   int length = length_of(*at);
   if (*at == 0) return 0;
@@ -43,7 +43,7 @@ uint32_t letters_next(const char **text) {
     if ((at[i] & 0xc0) != 0x80) return LETTER_NONE;
     code = code << 6 | (at[i] & 0x3f);
   }
-  if (code < least[length]) return LETTER_NONE;
+  if (code < min[length]) return LETTER_NONE;
   *text += length - 1;
   return shown(code);
 }
@@ -264,11 +264,11 @@ typedef struct {
 } sheet;
 
 static double most_of(const picture_matrix_data *d) {
-  double most = d->most;
-  for (int i = 0; !(d->most > 0) && i < d->height * d->width; i++)
-    if (fabs((double)d->cells[i]) > most) /* fmax makes gcc 12 fail on Arm */
-      most = fabs((double)d->cells[i]);
-  return most;
+  double max = d->max;
+  for (int i = 0; !(d->max > 0) && i < d->height * d->width; i++)
+    if (fabs((double)d->cells[i]) > max) /* fmax makes gcc 12 fail on Arm */
+      max = fabs((double)d->cells[i]);
+  return max;
 }
 
 /* The largest of the cells that share one; NaN if all are masked. */
@@ -304,12 +304,12 @@ static void lay_out(sheet *s) {
 }
 
 static void fill(sheet *s) {
-  double most = most_of(s->d);
+  double max = most_of(s->d);
   for (int y = 0; y < s->f.rows; y++)
     for (int x = 0; x < s->f.columns; x++) {
       float v = pooled(s->d, &s->f, y, x);
       s->f.share[(size_t)y * (size_t)s->f.columns + (size_t)x] =
-          isnan(v) ? v : (float)palette_share((double)v, most);
+          isnan(v) ? v : (float)palette_share((double)v, max);
     }
 }
 
@@ -387,13 +387,13 @@ static field tile_of(const wall *w, int index, float share[TILE_MOST * TILE_MOST
   field f = {2 * w->lines, w->tile, share, false};
   for (int y = 0; y < f.rows; y++)
     for (int x = 0; x < f.columns; x++) {
-      uint8_t most = 0;
+      uint8_t max = 0;
       int y1 = ((y + 1) * d->height - 1) / f.rows;
       int x1 = ((x + 1) * d->width - 1) / f.columns;
       for (int i = y * d->height / f.rows; i <= y1; i++)
         for (int j = x * d->width / f.columns; j <= x1; j++)
-          if (cells[i * d->width + j] > most) most = cells[i * d->width + j];
-      f.share[y * f.columns + x] = (float)palette_share(most, 255);
+          if (cells[i * d->width + j] > max) max = cells[i * d->width + j];
+      f.share[y * f.columns + x] = (float)palette_share(max, 255);
     }
   return f;
 }
@@ -471,12 +471,12 @@ static int fitting(const picture_design_head *h, int from, int columns) {
 }
 
 static double largest(const picture_grid *g) {
-  double most = 0;
+  double max = 0;
   for (int i = 0; i < g->rows * g->columns; i++) {
     double size = fabs((double)g->cells[i]);
-    if (size > most) most = size;
+    if (size > max) max = size;
   }
-  return g->is_weight ? 1 : most;
+  return g->is_weight ? 1 : max;
 }
 
 /* A name in ROW_NAME columns, its end kept. */
@@ -499,10 +499,10 @@ static void print_row_name(FILE *out, const picture_grid *g, int row) {
 }
 
 static void print_cell(FILE *out, const terminal_look *look, const picture_grid *g, double v,
-                       double most) {
+                       double max) {
   static const char *const shades[] = {"·", "░", "▒", "▓", "█"};
   const palette *p = palette_get(look->dark);
-  double share = most > 0 ? v / most : 0;
+  double share = max > 0 ? v / max : 0;
   if (look->colours == TERMINAL_SHADES) {
     int shade = (int)(sqrt(fabs(share)) * 4.999);
     fprintf(out, "%s%s", shade && v < 0 ? "-" : shade ? shades[shade] : " ", shades[shade]);
@@ -515,14 +515,14 @@ static void print_cell(FILE *out, const terminal_look *look, const picture_grid 
 
 static void print_line(FILE *out, const terminal_look *look, const picture_grid *g, int row) {
   int columns = g->columns < MOST_COLUMNS ? g->columns : MOST_COLUMNS;
-  double most = largest(g);
+  double max = largest(g);
   if (row >= g->rows) {
     print_spaces(out, grid_width(g));
     return;
   }
   print_row_name(out, g, row);
   for (int j = 0; j < columns; j++)
-    print_cell(out, look, g, (double)g->cells[row * g->columns + j], most);
+    print_cell(out, look, g, (double)g->cells[row * g->columns + j], max);
   terminal_plain(out, look);
   print_spaces(out, grid_width(g) - ROW_NAME - CELL * columns);
 }

@@ -62,13 +62,13 @@ typedef struct {
 } view_levels;
 
 static inline view_levels view_levels_of(const float *x, size_t n) {
-  double least = 0, most = 0;
+  double min = 0, max = 0;
   for (size_t i = 0; i < n; i++) {
     if (!isfinite(x[i])) continue;
-    least = fmin(least, (double)x[i]);
-    most = fmax(most, (double)x[i]);
+    min = fmin(min, (double)x[i]);
+    max = fmax(max, (double)x[i]);
   }
-  return (view_levels){least, most > least ? (most - least) / 255 : 1};
+  return (view_levels){min, max > min ? (max - min) / 255 : 1};
 }
 
 static inline uint8_t view_level_byte(view_levels l, float x) {

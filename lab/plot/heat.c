@@ -154,14 +154,14 @@ static void row_names(svg *s, const panel *p) {
 }
 
 double heat_bar_width(const panel *p) {
-  double most = 0;
-  for (int i = 0; i < p->z.count; i++) most = fmax(most, label_width(p->z.label[i], LETTERS));
-  return BAR_GAP + BAR + 6 + most + (p->is->z.label ? 18 : 0);
+  double max = 0;
+  for (int i = 0; i < p->z.count; i++) max = fmax(max, label_width(p->z.label[i], LETTERS));
+  return BAR_GAP + BAR + 6 + max + (p->is->z.label ? 18 : 0);
 }
 
 static void colour_bar(svg *s, const panel *p, const char *look) {
   double h = fmax(fmin(p->area.h, 240), 60), x = p->area.x + p->area.w + BAR_GAP;
-  double y = p->area.y + h, step = h / (LEVELS + 1), most = 0;
+  double y = p->area.y + h, step = h / (LEVELS + 1), max = 0;
   for (int i = 0; i <= LEVELS; i++)
     svg_add(s, "<rect class=\"%s%d\" x=\"%f\" y=\"%f\" width=\"%d\" height=\"%f\"/>\n", look, i, x,
             y - step * (i + 1), BAR, step + 0.3);
@@ -173,10 +173,10 @@ static void colour_bar(svg *s, const panel *p, const char *look) {
   for (int i = 0; i < p->z.count; i++) {
     double at = y - h * scale_place(&p->z, p->z.at[i]);
     plot_text(s, "faint", AT_START, x + BAR + 5, at + 4, 0, 200, p->z.label[i]);
-    most = fmax(most, label_width(p->z.label[i], LETTERS));
+    max = fmax(max, label_width(p->z.label[i], LETTERS));
   }
   if (p->is->z.label)
-    plot_text(s, "ink", AT_MIDDLE, x + BAR + most + 18, y - h / 2, -90, h + 60, p->is->z.label);
+    plot_text(s, "ink", AT_MIDDLE, x + BAR + max + 18, y - h / 2, -90, h + 60, p->is->z.label);
 }
 
 static void say_pooled(svg *s, const grid *g) {

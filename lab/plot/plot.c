@@ -106,14 +106,14 @@ static int key_rows(svg *s, const panel *p, double x0, double y, double width) {
   for (size_t i = 0; i < p->is->count; i++) {
     if (!series_named(p, i)) continue;
     const char *name = p->is->series[i].name;
-    double most = fmin(LONGEST, width - SWATCH);
-    double w = fmin(label_width(name, LETTERS), most) + SWATCH + 14;
+    double max = fmin(LONGEST, width - SWATCH);
+    double w = fmin(label_width(name, LETTERS), max) + SWATCH + 14;
     if (x > x0 && x + w > x0 + width + 14) {
       x = x0;
       rows++;
     }
     if (s) swatch(s, p, i, x, y + rows * ROW - 4);
-    if (s) plot_text(s, "ink", AT_START, x + SWATCH - 2, y + rows * ROW - 4, 0, most, name);
+    if (s) plot_text(s, "ink", AT_START, x + SWATCH - 2, y + rows * ROW - 4, 0, max, name);
     x += w;
   }
   return rows;
@@ -137,10 +137,10 @@ typedef struct {
 } line_end;
 
 static double key_ends_width(const panel *p) {
-  double most = 0;
+  double max = 0;
   for (size_t i = 0; i < p->is->count; i++)
-    if (series_named(p, i)) most = fmax(most, label_width(p->is->series[i].name, LETTERS));
-  return fmin(most, LONGEST) + 14;
+    if (series_named(p, i)) max = fmax(max, label_width(p->is->series[i].name, LETTERS));
+  return fmin(max, LONGEST) + 14;
 }
 
 static bool find_end(const panel *p, size_t i, line_end *end) {
@@ -256,15 +256,15 @@ static void heat_scales(panel *p) {
 
 /* ---- room -------------------------------------------------------------------------- */
 
-static double widest(const char *const *names, size_t count, double least) {
-  for (size_t i = 0; names && i < count; i++) least = fmax(least, label_width(names[i], LETTERS));
-  return least;
+static double widest(const char *const *names, size_t count, double min) {
+  for (size_t i = 0; names && i < count; i++) min = fmax(min, label_width(names[i], LETTERS));
+  return min;
 }
 
 static double ticks_width(const scale *s) {
-  double most = 0;
-  for (int i = 0; i < s->count; i++) most = fmax(most, label_width(s->label[i], LETTERS));
-  return most;
+  double max = 0;
+  for (int i = 0; i < s->count; i++) max = fmax(max, label_width(s->label[i], LETTERS));
+  return max;
 }
 
 static double left_room(const panel *p) {
@@ -283,12 +283,12 @@ static double right_room(const panel *p) {
 /* Names of columns turn if one of them is wider than a column. */
 static double names_height(panel *p, double width) {
   const attend_plot_panel *is = p->is;
-  double most = widest(is->names, is->columns, 0);
+  double max = widest(is->names, is->columns, 0);
   if (is->kind == ATTEND_PLOT_LINES) return LINE;
   if (!is->names) return 0;
-  if (most + 4 <= width / (double)is->columns) return LINE;
+  if (max + 4 <= width / (double)is->columns) return LINE;
   p->turn = TURN;
-  return LINE + fmin(most, LONG_NAME) * sin(-TURN * 3.14159265 / 180);
+  return LINE + fmin(max, LONG_NAME) * sin(-TURN * 3.14159265 / 180);
 }
 
 /* Below which the key above the lines is better. */
@@ -453,8 +453,8 @@ static void place_rows(page *g, double width) {
 /* ---- notes -------------------------------------------------------------------------- */
 
 /* Bytes of the next line, and in *skip those after it that are not shown. */
-static size_t note_line(const char *at, double most, size_t *skip) {
-  size_t line = strcspn(at, "\n"), n = text_fits(at, LETTERS, most);
+static size_t note_line(const char *at, double max, size_t *skip) {
+  size_t line = strcspn(at, "\n"), n = text_fits(at, LETTERS, max);
   *skip = at[line] ? 1 : 0;
   if (n >= line) return line;
   size_t word = n;

@@ -22,12 +22,12 @@ enum {
 typedef enum { AT_START, AT_MIDDLE, AT_END } anchor;
 /* (x, y): on the baseline; cut to `most` px with an ellipsis. look: a class
  * (style.c); turn: degrees. */
-void plot_text(svg *s, const char *look, anchor a, double x, double y, int turn, double most,
+void plot_text(svg *s, const char *look, anchor a, double x, double y, int turn, double max,
                const char *text);
 /* Upper estimate for common sans-serif fonts. */
 double label_width(const char *text, double size);
 /* How many bytes of the text fit, whole characters. */
-size_t text_fits(const char *text, double size, double most);
+size_t text_fits(const char *text, double size, double max);
 
 /* ---- scales (scale.c) ----------------------------------------------------- */
 
@@ -56,7 +56,7 @@ typedef enum {
 } axis_ends;
 
 /* most: ticks, at least 3 and at most MOST_TICKS. */
-void scale_make(scale *s, const attend_plot_axis *axis, extent seen, axis_ends ends, int most);
+void scale_make(scale *s, const attend_plot_axis *axis, extent seen, axis_ends ends, int max);
 /* 0 at low, 1 at high, NaN for what has no place; beyond the ends it goes on. */
 double scale_place(const scale *s, double x);
 /* A number for reading: 1.5k, 20M, 3e-5; digits: significant ones. */

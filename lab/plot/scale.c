@@ -75,15 +75,15 @@ static ladder ladder_at(int k, double low, double high, axis_ends ends) {
   return (ladder){k, ceil(a - slack), floor(b + slack)};
 }
 
-static ladder ladder_choose(double low, double high, axis_ends ends, int most) {
+static ladder ladder_choose(double low, double high, axis_ends ends, int max) {
   int k = 3 * (int)floor(log10(high - low)) - 6;
   ladder l = ladder_at(k, low, high, ends);
-  while (l.last - l.first + 1 > most) l = ladder_at(++k, low, high, ends);
+  while (l.last - l.first + 1 > max) l = ladder_at(++k, low, high, ends);
   return l;
 }
 
-static void linear_ticks(scale *s, axis_ends ends, int most) {
-  ladder l = ladder_choose(s->low, s->high, ends, most);
+static void linear_ticks(scale *s, axis_ends ends, int max) {
+  ladder l = ladder_choose(s->low, s->high, ends, max);
   for (double i = l.first; i <= l.last && s->count < MOST_TICKS; i++)
     s->at[s->count++] = nice(l.k, i);
 }
@@ -102,7 +102,7 @@ static int last_nice(double high) {
 }
 
 /* Decades from a to b, every so many of them that few enough are there. */
-static void decade_ticks(scale *s, axis_ends ends, int most) {
+static void decade_ticks(scale *s, axis_ends ends, int max) {
   double a = log10(s->low), b = log10(s->high);
   int step = 1;
   ladder l;
@@ -110,11 +110,11 @@ static void decade_ticks(scale *s, axis_ends ends, int most) {
     double low = a / step, high = b / step;
     l = ends == ROUND_ENDS ? (ladder){0, floor(low + 1e-9), ceil(high - 1e-9)}
                            : (ladder){0, ceil(low - 1e-9), floor(high + 1e-9)};
-  } while (l.last - l.first + 1 > most && step++);
+  } while (l.last - l.first + 1 > max && step++);
   for (double i = l.first; i <= l.last; i++) s->at[s->count++] = nice(3 * (int)i * step, 1);
 }
 
-static void log_ticks(scale *s, axis_ends ends, int most) {
+static void log_ticks(scale *s, axis_ends ends, int max) {
   int first = first_nice(s->low), last = last_nice(s->high);
   if (ends == TIGHT_ENDS) {
     first += nice(first, 1) < s->low * (1 - 1e-9);
@@ -122,9 +122,9 @@ static void log_ticks(scale *s, axis_ends ends, int most) {
   }
   int count = last - first + 1;
   if (count < 4)
-    linear_ticks(s, ends, most);
+    linear_ticks(s, ends, max);
   else if (count > MOST_TICKS)
-    decade_ticks(s, ends, most);
+    decade_ticks(s, ends, max);
   else
     for (int k = first; k <= last; k++) s->at[s->count++] = nice(k, 1);
 }
@@ -184,11 +184,11 @@ static void put_label(double x, double step, double largest, char text[40]) {
 /* Numbers that differ in their last digits alone: the first, and how much more
  * the others are. */
 static void write_offsets(scale *s, double step) {
-  double most = s->at[s->count - 1] - s->at[0];
+  double max = s->at[s->count - 1] - s->at[0];
   put_label(s->at[0], step, 1, s->label[0]);
   for (int i = 1; i < s->count; i++) {
     char more[40];
-    put_label(s->at[i] - s->at[0], step, most, more);
+    put_label(s->at[i] - s->at[0], step, max, more);
     snprintf(s->label[i], sizeof s->label[i], "+%.38s", more);
   }
 }
@@ -226,10 +226,10 @@ void short_number(double x, int digits, char text[40]) {
 
 /* ---- the scale -------------------------------------------------------------------- */
 
-void scale_make(scale *s, const attend_plot_axis *axis, extent seen, axis_ends ends, int most) {
+void scale_make(scale *s, const attend_plot_axis *axis, extent seen, axis_ends ends, int max) {
   *s = (scale){.log = axis->log != 0};
-  if (most > MOST_TICKS) most = MOST_TICKS;
-  if (most < 3) most = 3;
+  if (max > MOST_TICKS) max = MOST_TICKS;
+  if (max < 3) max = 3;
   bool fixed = axis->low < axis->high && isfinite(axis->low) && isfinite(axis->high) &&
                (!s->log || axis->low > 0);
   if (fixed) {
@@ -240,9 +240,9 @@ void scale_make(scale *s, const attend_plot_axis *axis, extent seen, axis_ends e
   }
   choose_ends(s, axis, seen);
   if (s->log)
-    log_ticks(s, ends, most);
+    log_ticks(s, ends, max);
   else
-    linear_ticks(s, ends, most);
+    linear_ticks(s, ends, max);
   if (s->count && ends == ROUND_ENDS) {
     s->low = fmin(s->low, s->at[0]);
     s->high = fmax(s->high, s->at[s->count - 1]);

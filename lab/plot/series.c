@@ -14,7 +14,7 @@ enum { MARKS_A_LINE = 6 }; /* to tell lines apart without colour */
  * order. What is drawn covers the same pixels. A gap within a column is narrower than a
  * pixel and is not kept; one between columns is. */
 typedef struct {
-  spot first, least, most, last;
+  spot first, min, max, last;
   size_t least_at, most_at, count;
   long column;
 } column;
@@ -27,8 +27,8 @@ static spot spot_at(const curve *c, size_t i) {
 static void open_column(column *now, spot s, long at) { *now = (column){s, s, s, s, 0, 0, 1, at}; }
 
 static void add_to_column(column *now, spot s) {
-  if (s.y < now->least.y) now->least = s, now->least_at = now->count;
-  if (s.y > now->most.y) now->most = s, now->most_at = now->count;
+  if (s.y < now->min.y) now->min = s, now->least_at = now->count;
+  if (s.y > now->max.y) now->max = s, now->most_at = now->count;
   now->last = s;
   now->count++;
 }
@@ -37,7 +37,7 @@ static size_t close_column(const column *now, spot *to) {
   size_t n = 0;
   bool falls = now->most_at < now->least_at;
   size_t at[2] = {falls ? now->most_at : now->least_at, falls ? now->least_at : now->most_at};
-  spot two[2] = {falls ? now->most : now->least, falls ? now->least : now->most};
+  spot two[2] = {falls ? now->max : now->min, falls ? now->min : now->max};
   if (!now->count) return 0;
   to[n++] = now->first;
   for (int i = 0; i < 2; i++)

@@ -132,13 +132,13 @@ static double advance(const char *at, int n) {
   return *at >= 'A' && *at <= 'Z' ? 0.7 : 0.63;
 }
 
-size_t text_fits(const char *text, double size, double most) {
+size_t text_fits(const char *text, double size, double max) {
   const char *at = text, *end = text + strlen(text);
   double width = 0;
   while (at < end) {
     int n = character(at, end);
     width += size * advance(at, n);
-    if (width > most) break;
+    if (width > max) break;
     at += n;
   }
   return (size_t)(at - text);
@@ -154,12 +154,12 @@ double label_width(const char *text, double size) {
   return width;
 }
 
-void plot_text(svg *s, const char *look, anchor a, double x, double y, int turn, double most,
+void plot_text(svg *s, const char *look, anchor a, double x, double y, int turn, double max,
                const char *text) {
   static const char *const anchors[] = {"", " m", " e"};
   double size = !strcmp(look, "title") ? TITLE_LETTERS : LETTERS;
-  size_t all = strlen(text), fits = text_fits(text, size, most);
-  if (fits < all) fits = text_fits(text, size, most - size);
+  size_t all = strlen(text), fits = text_fits(text, size, max);
+  if (fits < all) fits = text_fits(text, size, max - size);
   svg_add(s, "<text class=\"%s%s\"", look, anchors[a]);
   if (turn)
     svg_add(s, " transform=\"translate(%f %f) rotate(%d)\">", x, y, turn);

@@ -125,8 +125,8 @@ static void fill_block(const backtrack *t, size_t from, size_t end, const uint32
 }
 
 /* Marks the places of one longest common subsequence of a and b. */
-static void trace_back(const backtrack *t, size_t n, const uint32_t *a, size_t m, const uint32_t *b,
-                       unsigned char *in_any) {
+static void trace_backward(const backtrack *t, size_t n, const uint32_t *a, size_t m,
+                           const uint32_t *b, unsigned char *in_any) {
   size_t i = n, j = m;
   keep_rows(t, m, b);
   while (i && j) {
@@ -154,12 +154,12 @@ static size_t line_end(const word_list *l, size_t from) {
 }
 
 static size_t longest_line(const word_list *l) {
-  size_t most = 0;
+  size_t max = 0;
   for (size_t from = 0, end; from < l->count; from = end) {
     end = line_end(l, from);
-    if (end - from > most) most = end - from;
+    if (end - from > max) max = end - from;
   }
-  return most;
+  return max;
 }
 
 attend_status lcs_union(attend_context *ctx, size_t kinds, const word_list *a, const word_list *b,
@@ -180,7 +180,7 @@ attend_status lcs_union(attend_context *ctx, size_t kinds, const word_list *a, c
     matcher_set(&t.m, a->id + i, end - i);
     for (size_t j = 0, stop; j < b->count; j = stop) {
       stop = line_end(b, j);
-      trace_back(&t, end - i, a->id + i, stop - j, b->id + j, in_any + i);
+      trace_backward(&t, end - i, a->id + i, stop - j, b->id + j, in_any + i);
     }
     matcher_unset(&t.m, a->id + i, end - i);
   }

@@ -73,11 +73,11 @@ typedef struct {
 } rule;
 
 /* The first rule whose ending fits, if the measure before it is at least `least`. */
-static void apply(stem_word *w, const rule *rules, int least) {
+static void apply(stem_word *w, const rule *rules, int min) {
   for (; rules->end; rules++) {
     if (!ends_with(w, rules->end)) continue;
     size_t n = strlen(rules->end);
-    if (measure(w->at, w->n - n) >= least) replace(w, n, rules->by);
+    if (measure(w->at, w->n - n) >= min) replace(w, n, rules->by);
     return;
   }
 }

@@ -78,8 +78,8 @@ static void cut_words(char *lower, size_t length, bool stem, size_t first, word 
 
 static int by_letters(const void *a, const void *b) {
   const word *x = a, *y = b;
-  uint32_t least = x->length < y->length ? x->length : y->length;
-  int order = memcmp(x->at, y->at, least);
+  uint32_t min = x->length < y->length ? x->length : y->length;
+  int order = memcmp(x->at, y->at, min);
   return order ? order : (x->length > y->length) - (x->length < y->length);
 }
 

@@ -672,16 +672,16 @@ static double half_square(const float *x, const pairs *p) {
 }
 
 static attend_status identity(study_run *r, pairs *p) {
-  double softmax[MOST_DISTANCES], gauss[MOST_DISTANCES], most = 0;
+  double softmax[MOST_DISTANCES], gauss[MOST_DISTANCES], max = 0;
   place(r, p, 1);
   TRY(logs(r, p, ATTEND_SOFTMAX, softmax));
   TRY(logs(r, p, ATTEND_GAUSSIAN, gauss));
   for (size_t i = 0; i < p->n; i++) {
     double both = half_square(p->q + i * (size_t)p->dim, p) + half_square(p->k, p) + gauss[i];
-    most = fmax(most, fabs(both - softmax[i]));
+    max = fmax(max, fabs(both - softmax[i]));
   }
   return study_claim(
-      r, most, 0, 1e-10,
+      r, max, 0, 1e-10,
       "identity: ln of softmax's sim − ln of the three factors, the most over pairs");
 }
 

@@ -371,11 +371,11 @@ static attend_status train(study_run *r, attend_form_kind form, memory *m, doubl
 /* The key of the largest product, in double. */
 static int winner(const memory *m, int row) {
   int best = 0;
-  double most = -INFINITY;
+  double max = -INFINITY;
   for (int j = 0; j < m->n; j++) {
     double sum = 0;
     for (int i = 0; i < m->d; i++) sum += (double)m->q[row * m->d + i] * (double)m->k[j * m->d + i];
-    if (sum > most) most = sum, best = j;
+    if (sum > max) max = sum, best = j;
   }
   return best;
 }

@@ -110,11 +110,11 @@ static attend_status recur(study_run *r, const tokens *t, double *o) {
 }
 
 static attend_status claim_recurrence(study_run *r, const tokens *t, const double *exact) {
-  double *o = NULL, most = 0;
+  double *o = NULL, max = 0;
   TAKE(r, &o, t->size);
   TRY(recur(r, t, o));
-  for (size_t i = 0; i < t->size; i++) most = fmax(most, fabs(o[i] - exact[i]));
-  return study_claim(r, most, 0, 1e-12,
+  for (size_t i = 0; i < t->size; i++) max = fmax(max, fabs(o[i] - exact[i]));
+  return study_claim(r, max, 0, 1e-12,
                      "recurrence: φ(q_i) S_i / φ(q_i) Z_i less the masked sum, in double");
 }
 
@@ -132,16 +132,16 @@ static attend_status leak(study_run *r, const kind *k, const tokens *t, double *
   return ATTEND_OK;
 }
 
-static attend_status claim_chunks(study_run *r, const kind *k, const tokens *t, double *most) {
+static attend_status claim_chunks(study_run *r, const kind *k, const tokens *t, double *max) {
   size_t count;
   const double *chunks = study_list(r, "chunks", &count);
   float *o = NULL;
   TAKE(r, &o, t->size);
-  *most = 0;
+  *max = 0;
   for (size_t i = 0; i < count; i++) {
     TRY(in_chunks(r, k, t, (int)chunks[i], o));
     const double n = study_differing(t->p.o, o, t->size);
-    *most = fmax(*most, n);
+    *max = fmax(*max, n);
     TRY(study_claim(r, n, 0, 0,
                     "bits-%s-chunk%g: %s in chunks of %g: results with other bits than masking's",
                     k->name, chunks[i], k->name, chunks[i]));

@@ -69,20 +69,20 @@ static void score_even(const traced_text *t, survey *s) {
 
 /* What a head favours most: its score over that of equal weights, at least the
  * setting `favour`; NOTHING if there is none. */
-static int favours(const survey *s, const attend_pattern_scores *p, double least) {
+static int favours(const survey *s, const attend_pattern_scores *p, double min) {
   int best = NOTHING;
   for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++) {
     if (k == ATTEND_PATTERN_BROAD || k == ATTEND_PATTERN_POSITIONAL) continue;
     const double times = p->score[k] / s->even[k];
-    if (!(times >= least)) continue;
-    least = times;
+    if (!(times >= min)) continue;
+    min = times;
     best = k;
   }
   return best;
 }
 
 /* Weight on keys after the row. */
-static attend_status look_ahead(study_run *r, const traced *w, attend_head_id at, double *most) {
+static attend_status look_ahead(study_run *r, const traced *w, attend_head_id at, double *max) {
   const int T = w->shape.rows;
   float *row = NULL;
   double sum = 0;
@@ -91,7 +91,7 @@ static attend_status look_ahead(study_run *r, const traced *w, attend_head_id at
     TRY(attend_lens_block(w->lens, at, i, 1, 0, w->shape.keys, row));
     for (int j = i + 1; j < w->shape.keys; j++) sum += (double)row[j] / T;
   }
-  if (sum > *most) *most = sum;
+  if (sum > *max) *max = sum;
   return ATTEND_OK;
 }
 
@@ -242,17 +242,17 @@ static attend_status plot_counts(study_run *r, const survey *s) {
 
 static attend_status heat(study_run *r, const survey *s, attend_head_pattern doing, int w,
                           attend_plot_panel *panel) {
-  double *cells = NULL, most = 0;
+  double *cells = NULL, max = 0;
   TAKE(r, &cells, (size_t)s->heads);
   for (int i = 0; i < WEIGHTS; i++) {
     const int best = strongest(&s[i], doing);
     const double x = best < 0 ? 0 : s[i].pattern[best].score[doing];
-    if (x > most) most = x;
+    if (x > max) max = x;
   }
   for (int h = 0; h < s->heads; h++) cells[h] = s[w].pattern[h].score[doing];
   *panel = study_heat(study_format(r, "%s, %s", attend_head_pattern_name(doing), names[w]), "head",
                       "layer", (size_t)s->shape.layers, (size_t)s->shape.heads, cells,
-                      study_range(NULL, 0, most > 0 ? most : 1));
+                      study_range(NULL, 0, max > 0 ? max : 1));
   return ATTEND_OK;
 }
 

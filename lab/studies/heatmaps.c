@@ -101,10 +101,10 @@ static double distance(const maps *m) {
 /* The largest difference between a weight and the one across the diagonal. */
 static double asymmetry(const maps *m) {
   const float *w = m->pass.weights;
-  double most = 0;
+  double max = 0;
   for (int i = 0; i < m->n * m->n; i++)
-    most = fmax(most, fabs((double)w[i] - (double)w[i % m->n * m->n + i / m->n]));
-  return most;
+    max = fmax(max, fabs((double)w[i] - (double)w[i % m->n * m->n + i / m->n]));
+  return max;
 }
 
 static attend_status show_maps(study_run *r) {

@@ -76,14 +76,14 @@ static attend_status differentiate(study_run *r, int n, int d, float scale, cons
 static attend_status claim_jacobian(study_run *r, const char *name, const study_pass *p) {
   const float *a = p->weights;
   const double norm = jacobian_row(a, SHOWN).norm;
-  double most = 0, square = 0;
+  double max = 0, square = 0;
   for (int i = 0; i < SHOWN * SHOWN; i++) {
     const double x = (double)a[i / SHOWN], y = (double)a[i % SHOWN];
     const double formula = (i / SHOWN == i % SHOWN ? x : 0) - x * y;
-    most = fmax(most, fabs((double)p->dbias[i] - formula));
+    max = fmax(max, fabs((double)p->dbias[i] - formula));
     square += (double)p->dbias[i] * (double)p->dbias[i];
   }
-  TRY(study_claim(r, most, 0, 1e-6, "jacobian-%s: ∂a/∂s by backward − (diag(a) − a aᵀ), %s", name,
+  TRY(study_claim(r, max, 0, 1e-6, "jacobian-%s: ∂a/∂s by backward − (diag(a) − a aᵀ), %s", name,
                   name));
   return study_claim(r, square, norm * norm, 1e-6,
                      "norm-%s: ‖∂a/∂s‖² = Σ aᵢ²(1−aᵢ)² + 2 Σ aᵢ²aⱼ², %s", name, name);

@@ -80,10 +80,10 @@ static attend_status shares_of(study_run *r, const attend_desc *d, const study_p
 }
 
 static double largest(const float *x, size_t n) {
-  double most = 0;
+  double max = 0;
   for (size_t i = 0; i < n; i++)
-    if (fabs((double)x[i]) > most) most = fabs((double)x[i]);
-  return most;
+    if (fabs((double)x[i]) > max) max = fabs((double)x[i]);
+  return max;
 }
 
 static void reach_of(const attend_desc *d, const float *v, const float *o, denominators *out) {
@@ -543,10 +543,10 @@ typedef struct {
 } sweep;
 
 static attend_status measure_all(study_run *r, sweep *s) {
-  double most = 0;
+  double max = 0;
   study_pass p;
-  for (size_t i = 0; i < s->count; i++) most = fmax(most, s->n[i]);
-  const attend_desc longest = method_desc(SOFTMAX, (int)most, s->width);
+  for (size_t i = 0; i < s->count; i++) max = fmax(max, s->n[i]);
+  const attend_desc longest = method_desc(SOFTMAX, (int)max, s->width);
   TRY(study_tensors(r, &longest, STREAM, STUDY_OUTPUT, &p));
   for (size_t i = 0; i < s->count; i++) {
     for (int w = 0; w < METHODS; w++)

@@ -206,11 +206,11 @@ static attend_status one_trial(study_run *r, table_store *t, const trial *w) {
   TRY(study_doubles(r, alone.pass.o, size, &expected));
   const float *o = padded.pass.o + first * d;
   const int rows = study_differing_rows(alone.pass.o, o, tokens, d);
-  const double most = study_gap(o, expected, size);
+  const double max = study_gap(o, expected, size);
   TRY(study_row(t, w->left ? "left" : "right", w->causal ? "yes" : "no", w->masked ? "yes" : "no",
-                w->poisoned ? "NaN" : "numbers", (double)rows, most));
+                w->poisoned ? "NaN" : "numbers", (double)rows, max));
   if (w->expected == ROUNDED)
-    return study_claim(r, most, 0, 1e-5, "values-%s: largest difference: %s", w->name, w->name);
+    return study_claim(r, max, 0, 1e-5, "values-%s: largest difference: %s", w->name, w->name);
   return study_claim(r, rows, w->expected == SAME ? 0 : tokens, 0, "bits-%s: rows that differ: %s",
                      w->name, w->name);
 }
@@ -298,10 +298,10 @@ static void see(const attend_hooked *s, void *user) {
   for (int h = 0; h < s->shape[1]; h++)
     for (int i = 0; i < rows; i++)
       for (int j = 0; j < s->shape[3]; j++) {
-        double a = weight_at(s, h, i, j), *most = &w->padding[s->role];
-        if (j >= keys && a > *most) *most = a;
-        most = &w->later[s->role];
-        if (j > i && j < keys && a > *most) *most = a;
+        double a = weight_at(s, h, i, j), *max = &w->padding[s->role];
+        if (j >= keys && a > *max) *max = a;
+        max = &w->later[s->role];
+        if (j > i && j < keys && a > *max) *max = a;
       }
 }
 

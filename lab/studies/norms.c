@@ -52,7 +52,7 @@ typedef struct {
   double *slope;    /* [n][n] dy/dx, by differences */
   uint8_t *changed; /* [n][n] whether any bit of y did */
   int any[4];       /* by part: pairs that changed */
-  double most[4];   /* largest |dy/dx| */
+  double max[4];    /* largest |dy/dx| */
 } dependence;
 
 /* Which of the four an output and an input are. */
@@ -68,7 +68,7 @@ static void count_parts(dependence *d) {
       const int p = part_of(d, out, in);
       const double s = fabs(d->slope[out * d->n + in]);
       d->any[p] += d->changed[out * d->n + in];
-      if (s > d->most[p]) d->most[p] = s;
+      if (s > d->max[p]) d->max[p] = s;
     }
 }
 
@@ -126,7 +126,7 @@ static attend_status say_dependences(study_run *r, const dependence *d) {
     TRY(study_word(t, parts[p]));
     for (int k = 0; k < KINDS; k++) {
       TRY(study_word(t, d[k].any[p] ? "yes" : "no"));
-      TRY(study_cell(t, d[k].most[p]));
+      TRY(study_cell(t, d[k].max[p]));
       TRY(study_claim(r, d[k].any[p] > 0, marked[k][p], 0,
                       "depends-%s-%s: %s: y(i,j) depends on %s", norms[k].name, numerals[p],
                       norms[k].title, parts[p]));
@@ -292,11 +292,11 @@ static void add_gradient(attend_context *ctx, layer *l, norm_kind kind, int from
   for (int i = 0; i < rows * ld; i++)
     l->dy[i] = i % ld < n ? l->y[i] - l->target[at + (size_t)i] : 0;
   if (kind == LAYER)
-    attend_layer_norm_back(ctx, rows, n, l->a, ld, NULL, eps, l->dy, ld, 0, l->dy, ld, NULL, NULL,
-                           NULL);
+    attend_layer_norm_backward(ctx, rows, n, l->a, ld, NULL, eps, l->dy, ld, 0, l->dy, ld, NULL,
+                               NULL, NULL);
   else
-    attend_batch_norm_back(ctx, rows, n, l->a, ld, l->moments, l->moments + n, NULL, eps, l->dy, ld,
-                           0, l->dy, ld, NULL, NULL);
+    attend_batch_norm_backward(ctx, rows, n, l->a, ld, l->moments, l->moments + n, NULL, eps, l->dy,
+                               ld, 0, l->dy, ld, NULL, NULL);
   attend_linear_weight_grad(ctx, ATTEND_WEIGHTS_F32, rows, n, n, l->dy, ld, l->u + at, ld, 0, 1,
                             l->gradient, n, NULL, l->work);
 }

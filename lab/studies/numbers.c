@@ -6,12 +6,12 @@
 #include "studies/study.h"
 
 double study_gap(const float *a, const double *b, size_t n) {
-  double most = 0;
+  double max = 0;
   for (size_t i = 0; i < n; i++) {
     const double gap = fabs((double)a[i] - b[i]);
-    if (!(gap <= most)) most = gap;
+    if (!(gap <= max)) max = gap;
   }
-  return most;
+  return max;
 }
 
 double study_relative_gap(const float *a, const double *b, size_t n) {

@@ -64,16 +64,16 @@ static attend_status linear_of(study_run *r, const world *w, int k, attend_linea
 
 /* The largest |x_t - p_{t+k}| of rows that have such a p. */
 static double step_error(const world *w, const float *x, int k, int t0, int t1) {
-  double most = 0;
+  double max = 0;
   for (int t = t0; t < t1 && t + k < w->n; t++)
     for (int j = 0; j < w->d; j++)
-      most = fmax(most, fabs((double)x[t * w->ld + j] - formula(w, t + k, j)));
-  return most;
+      max = fmax(max, fabs((double)x[t * w->ld + j] - formula(w, t + k, j)));
+  return max;
 }
 
 /* M applied k times to p_0 in double. */
 static double double_error(const world *w, int k) {
-  double most = 0;
+  double max = 0;
   for (int i = 0; i < w->d / 2; i++) {
     const double c = cos(w->omega[i]), s = sin(w->omega[i]);
     double x = 0, y = 1;
@@ -82,9 +82,9 @@ static double double_error(const world *w, int k) {
       y = c * y - s * x;
       x = rotated;
     }
-    most = fmax(most, hypot(x - formula(w, k, 2 * i), y - formula(w, k, 2 * i + 1)));
+    max = fmax(max, hypot(x - formula(w, k, 2 * i), y - formula(w, k, 2 * i + 1)));
   }
-  return most;
+  return max;
 }
 
 static const attend_study_column step_columns[] = {{"k", "steps k", COUNT},
@@ -230,26 +230,26 @@ static const attend_study_column dot_columns[] = {{"k", "distance k", COUNT},
 static attend_status dot_row(study_run *r, const world *w, const float *dots, int ld, int k,
                              table_store *t) {
   const double predicted = predicted_dot(w, k);
-  double least = INFINITY, most = -INFINITY;
+  double min = INFINITY, max = -INFINITY;
   for (int i = 0; i + k < w->n; i++) {
     const double x = (double)dots[(size_t)i * (size_t)ld + (size_t)(i + k)];
-    if (x < least) least = x;
-    if (x > most) most = x;
+    if (x < min) min = x;
+    if (x > max) max = x;
   }
-  const double error = fmax(most - predicted, predicted - least);
-  TRY(study_row(t, (double)k, predicted, least, most, error));
+  const double error = fmax(max - predicted, predicted - min);
+  TRY(study_row(t, (double)k, predicted, min, max, error));
   /* d products, d sums and both factors rounded; the sizes sum to d/2. */
   return study_claim(r, error, 0, (w->d + 4.0) * half_ulp * w->d,
                      "dot-%d: p_t.p_(t+%d) - sum of cos(omega_i %d), worst t", k, k, k);
 }
 
 static attend_status plot_dots(study_run *r, const world *w, const float *dots, int ld) {
-  const int most = w->n / 2 < 128 ? w->n / 2 : 128, far = w->n - 1 - most;
-  const size_t n = (size_t)most + 1;
+  const int max = w->n / 2 < 128 ? w->n / 2 : 128, far = w->n - 1 - max;
+  const size_t n = (size_t)max + 1;
   double *x = NULL;
   TAKE(r, &x, 4 * n);
   double *line = x + n, *near = line + n, *late = near + n;
-  for (int k = 0; k <= most; k++) {
+  for (int k = 0; k <= max; k++) {
     x[k] = k;
     line[k] = predicted_dot(w, k);
     near[k] = k % 4 ? NAN : (double)dots[k];

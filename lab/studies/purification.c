@@ -246,13 +246,13 @@ static attend_status passes(study_run *r, const data *d, size_t which, double sh
 static attend_status claim_range(study_run *r, const data *d, double low, double high) {
   size_t n, keep = (size_t)study_count(r, "keep");
   const double *s = study_list(r, "singular", &n), a = s[keep - 1], b = s[keep];
-  const double most = study_number(r, "most"), least = study_number(r, "least");
-  const double upper = a * a * (1 - most) / most, lower = b * b * (1 - least) / least;
+  const double max = study_number(r, "most"), min = study_number(r, "least");
+  const double upper = a * a * (1 - max) / max, lower = b * b * (1 - min) / min;
   double values[MOST_VALUES];
   TRY(study_claim(r, low, lower, 1e-9 * lower, "lambda-least: the least λ that leaves %g of σ = %g",
-                  least, b));
+                  min, b));
   TRY(study_claim(r, high, upper, 1e-9 * upper,
-                  "lambda-most: the largest λ that leaves %g of σ = %g", most, a));
+                  "lambda-most: the largest λ that leaves %g of σ = %g", max, a));
   TRY(values_of(r, d, high, values));
   for (size_t i = 0; i < n; i++) {
     TRY(study_claim(r, d->s[i], s[i], 1e-12 * s[0], "sigma-%zu: singular value %zu of X", i + 1,
@@ -316,10 +316,10 @@ static attend_status plot_range(study_run *r, const data *d, double low, double 
 
 static attend_status range(study_run *r, const data *d) {
   const size_t keep = (size_t)study_count(r, "keep");
-  const double most = study_number(r, "most"), least = study_number(r, "least");
+  const double max = study_number(r, "most"), min = study_number(r, "least");
   double low, high;
-  TRY(passes(r, d, keep, least, &low));
-  TRY(passes(r, d, keep - 1, most, &high));
+  TRY(passes(r, d, keep, min, &low));
+  TRY(passes(r, d, keep - 1, max, &high));
   TRY(study_heading(r, "Which λ purifies"));
   TRY(study_say(
       r,
@@ -327,7 +327,7 @@ static attend_status range(study_run *r, const data *d) {
       "others noise, of which at most %g may be left. The weakest signal, σ = %g, sets the largest "
       "λ: `λ ≤ σ²(1−%g)/%g`. The strongest noise, σ = %g, sets the least: `λ ≥ σ²(1−%g)/%g`. Both "
       "ends are also found by bisection, with the singular values of Ŵ itself.",
-      keep, most, least, d->s[keep - 1], most, most, d->s[keep], least, least));
+      keep, max, min, d->s[keep - 1], max, max, d->s[keep], min, min));
   TRY(table_range(r, d, low, high));
   TRY(claim_range(r, d, low, high));
   TRY(plot_range(r, d, low, high));
@@ -460,18 +460,18 @@ static const attend_study_column solutions_columns[] = {
 
 static attend_status three_solutions(study_run *r, const data *d, double lambda, table_store *t,
                                      descent *out) {
-  double *w = NULL, *other = NULL, most = 0;
+  double *w = NULL, *other = NULL, max = 0;
   trained_layer l;
   TAKE(r, &w, d->m * d->m);
   TAKE(r, &other, d->m * d->m);
   purify_closed(d->m, d->u, d->s, lambda, w);
   TRY(normal_equations(r, d, lambda, other));
-  for (size_t i = 0; i < d->m * d->m; i++) most = fmax(most, fabs(w[i] - other[i]));
+  for (size_t i = 0; i < d->m * d->m; i++) max = fmax(max, fabs(w[i] - other[i]));
   TRY(layer_create(r, d, &l));
   TRY(descend(r, d, w, lambda, &l, out));
   const size_t last = out->count - 1;
-  TRY(study_row(t, lambda, most, out->step[last], out->measured[last], out->predicted[last]));
-  TRY(study_claim(r, most, 0, 1e-8, "equations-%g: largest difference of both formulas, λ = %g",
+  TRY(study_row(t, lambda, max, out->step[last], out->measured[last], out->predicted[last]));
+  TRY(study_claim(r, max, 0, 1e-8, "equations-%g: largest difference of both formulas, λ = %g",
                   lambda, lambda));
   return study_claim(r, out->measured[last], out->predicted[last], 1e-4,
                      "descent-%g: ‖Wₜ − Ŵ‖ of gradient descent in f32, λ = %g", lambda, lambda);

@@ -97,12 +97,12 @@ static void begin(network *w) {
 }
 
 typedef struct {
-  double paths;             /* that lead to a node, the same for all, else NaN */
-  double least, most, mean; /* inputs that nodes see */
+  double paths;          /* that lead to a node, the same for all, else NaN */
+  double min, max, mean; /* inputs that nodes see */
 } field;
 
 static field field_of(const network *w) {
-  field f = {.least = INFINITY};
+  field f = {.min = INFINITY};
   for (int t = 0; t < w->T; t++) {
     const float *row = w->paths + (size_t)t * (size_t)w->T;
     double seen = 0, paths = 0;
@@ -112,8 +112,8 @@ static field field_of(const network *w) {
     }
     f.paths = t && paths != f.paths ? NAN : paths;
     f.mean += seen;
-    f.least = fmin(f.least, seen);
-    f.most = fmax(f.most, seen);
+    f.min = fmin(f.min, seen);
+    f.max = fmax(f.max, seen);
   }
   f.mean /= w->T;
   return f;
@@ -135,7 +135,7 @@ static attend_status chosen_layers(study_run *r, network *w, table_store *t) {
     TRY(layer(w, n - 1, by_digits, NULL));
     const field f = field_of(w);
     TRY(study_row(t, (double)w->k, (double)n, bound, f.paths, f.mean));
-    TRY(study_claim(r, f.least == f.most ? f.mean : NAN, bound, 0,
+    TRY(study_claim(r, f.min == f.max ? f.mean : NAN, bound, 0,
                     "field-k%d-n%d: inputs seen: k = %d, n = %d", w->k, n, w->k, n));
     TRY(study_claim(r, f.paths, bound, 0, "paths-k%d-n%d: paths to a node: k = %d, n = %d", w->k, n,
                     w->k, n));
@@ -202,7 +202,7 @@ enum { MOST_LAYERS = 8 };
 
 typedef struct {
   double n[MOST_LAYERS], bound[MOST_LAYERS], expected[MOST_LAYERS], error[MOST_LAYERS],
-      mean[MOST_LAYERS], least[MOST_LAYERS], most[MOST_LAYERS];
+      mean[MOST_LAYERS], min[MOST_LAYERS], max[MOST_LAYERS];
 } fields;
 
 /* The mean over all nodes of a draw has at most the variance of one node. */
@@ -218,7 +218,7 @@ static attend_status expect(study_run *r, const network *w, fields *f) {
     f->error[i] = sqrt(var / study_count(r, "draws"));
     f->n[i] = i + 1;
     f->bound[i] = bound_of(w->k, i + 1);
-    f->least[i] = INFINITY;
+    f->min[i] = INFINITY;
   }
   return ATTEND_OK;
 }
@@ -234,20 +234,20 @@ static attend_status draw(study_run *r, network *w, int which, uint32_t *random,
     TRY(layer(w, i, by_chance, random));
     const field one = field_of(w);
     f->mean[i] += one.mean / draws;
-    f->least[i] = fmin(f->least[i], one.least);
-    f->most[i] = fmax(f->most[i], one.most);
+    f->min[i] = fmin(f->min[i], one.min);
+    f->max[i] = fmax(f->max[i], one.max);
   }
   return ATTEND_OK;
 }
 
 static attend_status say_chance(study_run *r, const network *w, const fields *f, table_store *t) {
   for (int i = 0; i < w->n; i++) {
-    TRY(study_row(t, (double)w->k, f->n[i], f->bound[i], f->expected[i], f->mean[i], f->least[i],
-                  f->most[i]));
+    TRY(study_row(t, (double)w->k, f->n[i], f->bound[i], f->expected[i], f->mean[i], f->min[i],
+                  f->max[i]));
     TRY(study_estimate(r, f->mean[i], f->expected[i], f->error[i],
                        "chance-k%d-n%d: inputs seen, picks at random: k = %d, n = %d", w->k, i + 1,
                        w->k, i + 1));
-    TRY(study_claim(r, f->most[i] > f->bound[i], 0, 0,
+    TRY(study_claim(r, f->max[i] > f->bound[i], 0, 0,
                     "bound-k%d-n%d: picks at random exceed (k+1)^n: k = %d, n = %d", w->k, i + 1,
                     w->k, i + 1));
   }
@@ -441,10 +441,10 @@ static attend_status claim_depths(study_run *r, const depths *d) {
 
 static attend_status plot_depths(study_run *r, const depths *d, int tokens) {
   const size_t n = (size_t)d->depth + 1;
-  double *least = NULL;
-  TAKE(r, &least, n);
-  for (size_t i = 0; i < n; i++) least[i] = d->bound[i] < tokens ? d->bound[i] : tokens;
-  attend_plot_series seen[] = {{"(k+1)ⁿ, or all tokens", n, d->n, least, .dashed = 1},
+  double *min = NULL;
+  TAKE(r, &min, n);
+  for (size_t i = 0; i < n; i++) min[i] = d->bound[i] < tokens ? d->bound[i] : tokens;
+  attend_plot_series seen[] = {{"(k+1)ⁿ, or all tokens", n, d->n, min, .dashed = 1},
                                {"trained", n, d->n, d[0].seen, .points = 1},
                                {"with argmax", n, d->n, d[1].seen, .points = 1},
                                {"untrained", n, d->n, d[2].seen, .points = 1}};

@@ -157,10 +157,10 @@ static attend_status copy_text(study_run *r, const attend_tokenizer *tok, const 
   return ATTEND_OK;
 }
 
-static attend_status encode(study_run *r, const attend_tokenizer *tok, const char *text, int most,
+static attend_status encode(study_run *r, const attend_tokenizer *tok, const char *text, int max,
                             traced_text *t) {
   attend_encoding *e = NULL;
-  const attend_encode_options o = {ATTEND_INIT(attend_encode_options), .max_length = (size_t)most};
+  const attend_encode_options o = {ATTEND_INIT(attend_encode_options), .max_length = (size_t)max};
   attend_status status = attend_encoding_create(tok, &e);
   if (!status) status = attend_encode(e, text, strlen(text), &o);
   if (!status) status = copy_text(r, tok, e, t);
@@ -168,7 +168,7 @@ static attend_status encode(study_run *r, const attend_tokenizer *tok, const cha
   return status;
 }
 
-attend_status traced_text_read(study_run *r, const char *path, const char *text, int most,
+attend_status traced_text_read(study_run *r, const char *path, const char *text, int max,
                                traced_text *t) {
   attend_tokenizer *tok = NULL;
   attend_config *c;
@@ -180,9 +180,9 @@ attend_status traced_text_read(study_run *r, const char *path, const char *text,
   t->vocab = attend_config_get(c, ATTEND_CONFIG_VOCAB);
   const int positions = attend_config_get(c, ATTEND_CONFIG_POSITIONS);
   attend_config_free(c);
-  if (t->position == ATTEND_POSITIONS_LEARNED && positions < most) most = positions;
-  if (attend_tokenizer_load(r->ctx, path, &tok)) return draw_text(r, t, most);
-  attend_status status = encode(r, tok, text, most, t);
+  if (t->position == ATTEND_POSITIONS_LEARNED && positions < max) max = positions;
+  if (attend_tokenizer_load(r->ctx, path, &tok)) return draw_text(r, t, max);
+  attend_status status = encode(r, tok, text, max, t);
   attend_tokenizer_free(tok);
   return status;
 }

@@ -100,10 +100,10 @@ typedef struct {
 
 static sharpness sharpness_of(double *scores, int n) {
   sharpness s = {0};
-  double most = scores[0], sum = 0;
+  double max = scores[0], sum = 0;
   for (int i = 1; i < n; i++)
-    if (scores[i] > most) most = scores[i];
-  for (int i = 0; i < n; i++) sum += scores[i] = exp(scores[i] - most);
+    if (scores[i] > max) max = scores[i];
+  for (int i = 0; i < n; i++) sum += scores[i] = exp(scores[i] - max);
   for (int i = 0; i < n; i++) {
     double p = scores[i] / sum;
     if (p > 0) s.entropy -= p * log(p);

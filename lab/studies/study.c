@@ -202,20 +202,20 @@ static attend_status read_number(study_run *r, const attend_setting *s, const ch
       (s->kind == ATTEND_SETTING_WHOLE && *number != floor(*number)))
     return study_fail(
         r, ATTEND_INVALID, "%s takes %s%s%s from %.10g to %.10g%s, and \"%.40s\" is something else",
-        s->name, s->most > 1 ? "" : "a ", s->kind == ATTEND_SETTING_WHOLE ? "whole " : "",
-        s->most > 1 ? "numbers" : "number", s->low, s->high,
-        s->most > 1 ? ", with commas between" : "", *at);
+        s->name, s->max > 1 ? "" : "a ", s->kind == ATTEND_SETTING_WHOLE ? "whole " : "",
+        s->max > 1 ? "numbers" : "number", s->low, s->high,
+        s->max > 1 ? ", with commas between" : "", *at);
   *at = *end ? end + 1 : end;
   return ATTEND_OK;
 }
 
 static attend_status read_list(study_run *r, const attend_setting *s, setting_store *to) {
   const char *at = to->text;
-  TAKE(r, &to->numbers, (size_t)s->most);
+  TAKE(r, &to->numbers, (size_t)s->max);
   do {
-    if (to->count == (size_t)s->most)
+    if (to->count == (size_t)s->max)
       return study_fail(r, ATTEND_INVALID, "%s takes %d number%s at most: \"%.60s\" has more",
-                        s->name, s->most, s->most == 1 ? "" : "s", to->text);
+                        s->name, s->max, s->max == 1 ? "" : "s", to->text);
     TRY(read_number(r, s, &at, &to->numbers[to->count]));
     to->count++;
   } while (*at);

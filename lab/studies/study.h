@@ -203,7 +203,7 @@ typedef struct {
 
 /* path: a model's folder; text: what is read, cut after `most` tokens or where
  * the model's positions end. */
-attend_status traced_text_read(study_run *r, const char *path, const char *text, int most,
+attend_status traced_text_read(study_run *r, const char *path, const char *text, int max,
                                traced_text *t);
 
 typedef enum { TRACED_TRAINED = 0, TRACED_UNTRAINED } traced_weights;

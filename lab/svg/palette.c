@@ -47,9 +47,9 @@ static const palette dark = {
 
 const palette *palette_get(bool is_dark) { return is_dark ? &dark : &light; }
 
-double palette_share(double weight, double most) {
-  if (!(most > 0) || !(fabs(weight) > 0)) return 0;
-  double share = sqrt(fmin(fabs(weight) / most, 1));
+double palette_share(double weight, double max) {
+  if (!(max > 0) || !(fabs(weight) > 0)) return 0;
+  double share = sqrt(fmin(fabs(weight) / max, 1));
   return weight < 0 ? -share : share;
 }
 

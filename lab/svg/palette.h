@@ -53,7 +53,7 @@ typedef struct {
 const palette *palette_get(bool dark);
 
 /* Where a weight stands on the scale: 0 to 1, or -1 to 1. */
-double palette_share(double weight, double most);
+double palette_share(double weight, double max);
 colour palette_weight(const palette *p, double share /* 0 to 1 */);
 colour palette_sign(const palette *p, double share /* -1 to 1 */);
 colour palette_head(const palette *p, int head);

@@ -173,16 +173,16 @@ static attend_status add_case(attend_cases *cases, const choice *c) {
 }
 
 static int best_candidate(pairs *v, choice *best) {
-  int most = -1;
+  int max = -1;
   for (int n = 0; n < CANDIDATES; n++) {
     choice c = draw(v);
     int count = new_pairs(v, &c, false);
-    if (count > most) {
-      most = count;
+    if (count > max) {
+      max = count;
       *best = c;
     }
   }
-  return most;
+  return max;
 }
 
 static attend_status add_all(attend_cases *c) {

@@ -371,8 +371,8 @@ static bool same_ids(const golden_model *g, const attend_continuation *c, const 
 
 static int prompt_length(const golden_model *g, int b) {
   bool both = attend_config_parts(g->config) == ATTEND_BOTH;
-  int most = PROMPT < g->tokens ? PROMPT : g->tokens;
-  return b == 0 && !both ? most : g->lengths[b];
+  int max = PROMPT < g->tokens ? PROMPT : g->tokens;
+  return b == 0 && !both ? max : g->lengths[b];
 }
 
 static attend_status judge_generated(golden_model *g, const char *name, int beams, int prompts) {

@@ -178,11 +178,11 @@ static void map_elu(const features *f, const float *x, float *phi) {
 
 /* Exponents become features: the largest is taken out. */
 static float exponentiate(const features *f, float *phi) {
-  float most = phi[0];
+  float max = phi[0];
   for (int c = 1; c < f->count; c++)
-    if (phi[c] > most) most = phi[c];
-  for (int c = 0; c < f->count; c++) phi[c] = expf(phi[c] - most);
-  return most;
+    if (phi[c] > max) max = phi[c];
+  for (int c = 0; c < f->count; c++) phi[c] = expf(phi[c] - max);
+  return max;
 }
 
 /* Returns shift. Feature r belongs to direction r; with pairs, and for cos and
@@ -293,16 +293,15 @@ static float feature_similarity(pass *p, size_t q, size_t k, float bias, float *
 static void score_features(pass *p) {
   const features *f = p->features;
   size_t q = query_at(p, 1);
-  float most = -INFINITY, mean = 1 / (float)(f->waves ? f->dirs : f->count);
+  float max = -INFINITY, mean = 1 / (float)(f->waves ? f->dirs : f->count);
   if (!f->dirs) mean = 1;
-  for (int s = 0; s < p->n_visible; s++)
-    most = fmaxf(most, f->k.shift[key_at(p, p->visible[s], 1)]);
-  p->shift = f->q.shift[q] + (p->n_visible ? most : 0);
+  for (int s = 0; s < p->n_visible; s++) max = fmaxf(max, f->k.shift[key_at(p, p->visible[s], 1)]);
+  p->shift = f->q.shift[q] + (p->n_visible ? max : 0);
   p->args = 0;
   for (int s = 0; s < p->n_visible; s++) {
     size_t k = key_at(p, p->visible[s], 1);
     float bias = bias_of(p, p->visible[s]);
-    p->factor[s] = mean * expf(f->k.shift[k] - most) * expf(bias);
+    p->factor[s] = mean * expf(f->k.shift[k] - max) * expf(bias);
     p->score[s] = feature_similarity(p, q, k, bias, &p->size[s]) * p->factor[s];
     p->size[s] *= p->factor[s];
   }
@@ -471,8 +470,8 @@ static void add_features(pass *p, int s, float gap, double gap_size) {
   }
 }
 
-static void elu_back(const features *f, const float *x, const float *phi, const float *d_phi,
-                     const double *size, float *dx, double *dx_size) {
+static void elu_backward(const features *f, const float *x, const float *phi, const float *d_phi,
+                         const double *size, float *dx, double *dx_size) {
   for (int i = 0; i < f->dim; i++) {
     float slope = x[i] > 0 ? 1 : phi[i];
     dx[i] += slope * d_phi[i];
@@ -485,8 +484,8 @@ typedef struct {      /* of one direction */
   double along_size, level_size;
 } slopes;
 
-static slopes direction_back(const features *f, int r, const float *phi, const float *d_phi,
-                             const double *size) {
+static slopes direction_backward(const features *f, int r, const float *phi, const float *d_phi,
+                                 const double *size) {
   int t = f->dirs + r; /* the partner: sin, or exp(-w.x) */
   slopes p = {.along = phi[r] * d_phi[r], .level = phi[r] * d_phi[r]};
   p.along_size = p.level_size = fabs((double)phi[r]) * size[r];
@@ -503,13 +502,13 @@ static slopes direction_back(const features *f, int r, const float *phi, const f
   return p;
 }
 
-static void random_back(const features *f, const float *x, const float *phi, const float *d_phi,
-                        const double *size, float *dx, double *dx_size) {
+static void random_backward(const features *f, const float *x, const float *phi, const float *d_phi,
+                            const double *size, float *dx, double *dx_size) {
   float level = 0;
   double level_size = 0;
   for (int r = 0; r < f->dirs; r++) {
     const float *w = f->w + (size_t)r * (size_t)f->dim;
-    slopes p = direction_back(f, r, phi, d_phi, size);
+    slopes p = direction_backward(f, r, phi, d_phi, size);
     for (int i = 0; i < f->dim; i++) {
       dx[i] += p.along * f->unit * w[i];
       dx_size[i] += p.along_size * fabs((double)(f->unit * w[i]));
@@ -524,8 +523,8 @@ static void random_back(const features *f, const float *x, const float *phi, con
   }
 }
 
-static void row_back(const features *f, const side *s, size_t row, size_t at, const float *x,
-                     float *dx, double *dx_size) {
+static void row_backward(const features *f, const side *s, size_t row, size_t at, const float *x,
+                         float *dx, double *dx_size) {
   size_t count = (size_t)f->count;
   const float *phi = s->phi + row * count, *d_phi = s->d_phi + at * count;
   const double *size = s->size + at * count;
@@ -533,14 +532,14 @@ static void row_back(const features *f, const side *s, size_t row, size_t at, co
   dx += row * (size_t)f->dim;
   dx_size += row * (size_t)f->dim;
   if (f->dirs)
-    random_back(f, x, phi, d_phi, size, dx, dx_size);
+    random_backward(f, x, phi, d_phi, size, dx, dx_size);
   else
-    elu_back(f, x, phi, d_phi, size, dx, dx_size);
+    elu_backward(f, x, phi, d_phi, size, dx, dx_size);
 }
 
 static void query_gradient(pass *p, gradients *g) {
   features *f = p->features;
-  row_back(f, &f->q, query_at(p, 1), 0, p->q, g->sum[ATTEND_OUT_DQ], g->size[ATTEND_OUT_DQ]);
+  row_backward(f, &f->q, query_at(p, 1), 0, p->q, g->sum[ATTEND_OUT_DQ], g->size[ATTEND_OUT_DQ]);
   for (int c = 0; c < f->count; c++) f->q.d_phi[c] = 0, f->q.size[c] = 0;
 }
 
@@ -549,7 +548,7 @@ static void key_gradients(pass *p, gradients *g) {
   const attend_desc *d = p->d;
   size_t keys = (size_t)d->batch * (size_t)d->kv_heads * (size_t)d->kv_len;
   for (size_t row = 0; row < keys; row++)
-    row_back(f, &f->k, row, row, p->k, g->sum[ATTEND_OUT_DK], g->size[ATTEND_OUT_DK]);
+    row_backward(f, &f->k, row, row, p->k, g->sum[ATTEND_OUT_DK], g->size[ATTEND_OUT_DK]);
 }
 
 /* ---- backward -------------------------------------------------------------------- */
@@ -725,8 +724,8 @@ static attend_status open_pass(attend_context *ctx, const inputs *in, pass *p) {
 
 static void close_pass(pass *p) { memory_free(&p->memory); }
 
-static void take_largest(double *most, double x) {
-  if (x > *most) *most = x;
+static void take_largest(double *max, double x) {
+  if (x > *max) *max = x;
 }
 
 static void run_row(pass *p, gradients *g, outputs *out, double *magnitude) {
@@ -835,17 +834,17 @@ static bool same_key(const pass *p, int i, int j) {
 
 static bool is_close(const pass *p) {
   const attend_desc *d = p->d;
-  double best = -INFINITY, most = 0, size;
+  double best = -INFINITY, max = 0, size;
   int winner = -1;
   for (int j = 0; j < d->kv_len; j++) {
     if (!attend_visible(d, p->b, p->i, j)) continue;
     double score = exact_score(p, j, &size);
     if (score > best) best = score, winner = j;
-    if (size > most) most = size;
+    if (size > max) max = size;
   }
   for (int j = 0; j < d->kv_len; j++)
     if (j != winner && attend_visible(d, p->b, p->i, j) &&
-        best - exact_score(p, j, &size) <= 0x1p-19 * most && !same_key(p, winner, j))
+        best - exact_score(p, j, &size) <= 0x1p-19 * max && !same_key(p, winner, j))
       return true;
   return false;
 }

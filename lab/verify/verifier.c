@@ -306,20 +306,20 @@ attend_status attend_solver_rewind(attend_solver *s) {
 
 /* Equal infinities are no error; a NaN is an infinite one. */
 static double largest_error(size_t n, const double *truth, const double *x) {
-  double most = 0;
+  double max = 0;
   for (size_t i = 0; i < n; i++) {
     double e = truth[i] == x[i] ? 0 : fabs(truth[i] - x[i]);
     if (isnan(e)) return INFINITY;
-    if (e > most) most = e;
+    if (e > max) max = e;
   }
-  return most;
+  return max;
 }
 
 static double largest_size(size_t n, const double *x) {
-  double most = 0;
+  double max = 0;
   for (size_t i = 0; i < n; i++)
-    if (isfinite(x[i]) && fabs(x[i]) > most) most = fabs(x[i]);
-  return most;
+    if (isfinite(x[i]) && fabs(x[i]) > max) max = fabs(x[i]);
+  return max;
 }
 
 /* Half a unit in the last place, at worst, of numbers up to this size. */
@@ -332,9 +332,9 @@ static double storage_rounding(attend_dtype dtype, double size) {
 static double bound_of(const attend_desc *d, int x, const reference *r) {
   size_t n = r->truth.count[x];
   double size = largest_size(n, r->truth.at[x]);
-  double least = 4 * (double)FLT_EPSILON * fmax(r->magnitude[x], size);
-  if (x != ATTEND_OUT_LSE && x != ATTEND_OUT_DBIAS) least += storage_rounding(d->dtype, size);
-  return 2 * largest_error(n, r->truth.at[x], r->naive.at[x]) + least;
+  double min = 4 * (double)FLT_EPSILON * fmax(r->magnitude[x], size);
+  if (x != ATTEND_OUT_LSE && x != ATTEND_OUT_DBIAS) min += storage_rounding(d->dtype, size);
+  return 2 * largest_error(n, r->truth.at[x], r->naive.at[x]) + min;
 }
 
 static void judge(const attend_desc *d, const reference *r, const outputs *engine,

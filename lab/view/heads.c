@@ -75,10 +75,10 @@ attend_status range_check(attend_context *ctx, const attend_view_range *given, i
 
 /* cells <- 0 to 255 of the head's largest, in size. */
 static float level_head(float *cells, size_t n) {
-  float most = 0;
-  for (size_t i = 0; i < n; i++) most = fmaxf(most, fabsf(cells[i]));
-  for (size_t i = 0; i < n; i++) cells[i] = most > 0 ? 255 * fabsf(cells[i]) / most : 0;
-  return most;
+  float max = 0;
+  for (size_t i = 0; i < n; i++) max = fmaxf(max, fabsf(cells[i]));
+  for (size_t i = 0; i < n; i++) cells[i] = max > 0 ? 255 * fabsf(cells[i]) / max : 0;
+  return max;
 }
 
 static attend_status fill_thumbs(attend_lens *lens, attend_role role, attend_area *area,
@@ -89,7 +89,7 @@ static attend_status fill_thumbs(attend_lens *lens, attend_role role, attend_are
     attend_head_id at = {role, i / t->heads, i % t->heads};
     float *to = t->cells + (size_t)i * one;
     ATTEND_TRY(attend_lens_pool(lens, at, area, NULL, to, &t->rows_sampled));
-    t->most[i] = level_head(to, one);
+    t->max[i] = level_head(to, one);
   }
   return ATTEND_OK;
 }
@@ -111,7 +111,7 @@ attend_status attend_viewer_thumbs(attend_viewer *v, const attend_view_head *hea
   ATTEND_TRY(ctx_alloc(v->ctx, (cells + heads) * sizeof *t->cells, "thumbnails", &t->memory));
   t->layers = s->layers, t->heads = s->heads;
   t->height = area.height, t->width = area.width;
-  t->cells = t->memory, t->most = t->cells + cells;
+  t->cells = t->memory, t->max = t->cells + cells;
   t->rows = t->rows_sampled = s->rows;
   attend_status status = fill_thumbs(lens, head->at.role, &area, t);
   if (status) ctx_free(v->ctx, t->memory), t->memory = NULL;

@@ -34,10 +34,10 @@ static void side_free(attend_context *ctx, view_side *s) {
   *s = (view_side){0};
 }
 
-static void note_cut(view_run *run, size_t most, size_t dropped) {
+static void note_cut(view_run *run, size_t max, size_t dropped) {
   if (dropped)
     snprintf(run->is.notice, sizeof run->is.notice,
-             "The text was cut at %zu tokens; %zu were left out.", most, dropped);
+             "The text was cut at %zu tokens; %zu were left out.", max, dropped);
 }
 
 typedef struct { /* a text on its way to tokens */
@@ -46,29 +46,29 @@ typedef struct { /* a text on its way to tokens */
   bool open_end; /* without the tokenizer's end mark */
 } view_text;
 
-static attend_status add_encoded(attend_context *ctx, view_run *run, const view_text *t,
-                                 size_t most, attend_encoding *e, view_side *s) {
+static attend_status add_encoded(attend_context *ctx, view_run *run, const view_text *t, size_t max,
+                                 attend_encoding *e, view_side *s) {
   attend_encode_options o = {ATTEND_INIT(attend_encode_options), .pair = t->pair,
-                             .pair_length = t->pair ? strlen(t->pair) : 0, .max_length = most};
+                             .pair_length = t->pair ? strlen(t->pair) : 0, .max_length = max};
   ATTEND_TRY(attend_encode(e, t->text, strlen(t->text), &o));
   size_t n = e->count;
   while (t->open_end && n > 1 && e->part[n - 1] < 0) n--;
   ATTEND_TRY(side_room(ctx, run, n, s));
   for (size_t i = 0; i < n; i++) side_add(s, e->id[i], e->part[i]);
-  note_cut(run, most, e->dropped);
+  note_cut(run, max, e->dropped);
   return ATTEND_OK;
 }
 
-static attend_status encode_text(attend_context *ctx, view_run *run, const view_text *t,
-                                 size_t most, view_side *s) {
+static attend_status encode_text(attend_context *ctx, view_run *run, const view_text *t, size_t max,
+                                 view_side *s) {
   attend_encoding *e = NULL;
   attend_status status = attend_encoding_create(run->of->tokenizer, &e);
-  if (!status) status = add_encoded(ctx, run, t, most, e, s);
+  if (!status) status = add_encoded(ctx, run, t, max, e, s);
   attend_encoding_free(e);
   return status;
 }
 
-static attend_status read_ids(attend_context *ctx, view_run *run, const char *text, size_t most,
+static attend_status read_ids(attend_context *ctx, view_run *run, const char *text, size_t max,
                               view_side *s) {
   const int vocab = attend_config_get(run->of->config, ATTEND_CONFIG_VOCAB);
   size_t dropped = 0;
@@ -84,35 +84,35 @@ static attend_status read_ids(attend_context *ctx, view_run *run, const char *te
       continue;
     }
     ATTEND_CHECK(ctx, id >= 0 && id < vocab, "token %ld: the model knows 0 to %d", id, vocab - 1);
-    if ((size_t)s->n < most)
+    if ((size_t)s->n < max)
       side_add(s, (int32_t)id, 0);
     else
       dropped++;
     at = end;
   }
-  note_cut(run, most, dropped);
+  note_cut(run, max, dropped);
   return ATTEND_OK;
 }
 
 static size_t longest(const view_run *run, int beside) {
   const attend_config *c = run->of->config;
   const int made = attend_config_get(c, ATTEND_CONFIG_POSITIONS);
-  int64_t most = ATTEND_VIEW_LONGEST;
-  if (attend_config_get(c, ATTEND_CONFIG_POSITION) == ATTEND_POSITIONS_LEARNED && made < most)
-    most = made;
-  return (size_t)(most > beside + 1 ? most - beside : 1);
+  int64_t max = ATTEND_VIEW_LONGEST;
+  if (attend_config_get(c, ATTEND_CONFIG_POSITION) == ATTEND_POSITIONS_LEARNED && made < max)
+    max = made;
+  return (size_t)(max > beside + 1 ? max - beside : 1);
 }
 
 static attend_status fill_side(attend_context *ctx, view_run *run, const view_text *t,
                                view_side *s) {
-  size_t most = longest(run, t->beside);
-  if (run->of->tokenizer) return encode_text(ctx, run, t, most, s);
-  return read_ids(ctx, run, t->text, most, s);
+  size_t max = longest(run, t->beside);
+  if (run->of->tokenizer) return encode_text(ctx, run, t, max, s);
+  return read_ids(ctx, run, t->text, max, s);
 }
 
 static void pad_side(view_run *run, view_side *s) {
-  int most = (int)longest(run, 0), pad = attend_config_get(run->of->config, ATTEND_CONFIG_PAD);
-  int to = run->is.c.pad < most ? run->is.c.pad : most;
+  int max = (int)longest(run, 0), pad = attend_config_get(run->of->config, ATTEND_CONFIG_PAD);
+  int to = run->is.c.pad < max ? run->is.c.pad : max;
   while (s->n < to) {
     s->ids[s->n] = pad >= 0 ? pad : 0;
     s->part[s->n++] = -1;
@@ -268,13 +268,13 @@ static attend_status run_begin(view_job *j, view_run *run, int new_tokens,
 
 /* ---- generating ------------------------------------------------------------------------- */
 
-int candidates_of(const float *logits, int n, int most, attend_view_candidate *to) {
+int candidates_of(const float *logits, int n, int max, attend_view_candidate *to) {
   double all = attend_log_sum_exp(n, logits);
   int count = 0;
   for (int i = 0; i < n; i++) {
     double p = exp((double)logits[i] - all);
-    if (count == most && !(p > to[count - 1].p)) continue;
-    int at = count < most ? count++ : count - 1;
+    if (count == max && !(p > to[count - 1].p)) continue;
+    int at = count < max ? count++ : count - 1;
     while (at > 0 && p > to[at - 1].p) {
       to[at] = to[at - 1];
       at--;
@@ -349,15 +349,15 @@ static attend_status generate(view_job *j, view_run *run, generating *g) {
   attend_context *ctx = j->v->ctx;
   size_t vocab = (size_t)attend_config_get(run->of->config, ATTEND_CONFIG_VOCAB);
   int capacity = (int)longest(run, 0) - run->side[1].n;
-  int most = g->new_tokens < capacity ? g->new_tokens : capacity;
+  int max = g->new_tokens < capacity ? g->new_tokens : capacity;
   attend_status status = ATTEND_OK;
   bool end = false;
-  ATTEND_TRY(ctx_alloc(ctx, (size_t)(most > 0 ? most : 1) * sizeof *run->steps, "generated tokens",
+  ATTEND_TRY(ctx_alloc(ctx, (size_t)(max > 0 ? max : 1) * sizeof *run->steps, "generated tokens",
                        &run->steps));
   ATTEND_TRY(ctx_alloc(ctx, 2 * vocab * sizeof *g->logits, "logits", &g->logits));
-  for (int i = 0; i < most && !status && !end; i++) {
+  for (int i = 0; i < max && !status && !end; i++) {
     status = generate_one(j, run, g, &end);
-    if (!status && job_progress(j, i + 1, most, "writing"))
+    if (!status && job_progress(j, i + 1, max, "writing"))
       status = fail(ctx, ATTEND_STOPPED, "stopped");
   }
   ctx_free(ctx, g->logits);
@@ -453,12 +453,12 @@ static bool drop_last(attend_viewer *v) {
 }
 
 static attend_status runs_room(attend_viewer *v, size_t bytes) {
-  size_t most = v->options.most_bytes;
-  ATTEND_CHECK(v->ctx, bytes <= most,
+  size_t max = v->options.most_bytes;
+  ATTEND_CHECK(v->ctx, bytes <= max,
                "recording this text takes %zu MB, and %zu are allowed: take a "
                "shorter text, or start with a larger --memory",
-               bytes >> 20, most >> 20);
-  while (all_bytes(v) + bytes > most && drop_last(v)) continue;
+               bytes >> 20, max >> 20);
+  while (all_bytes(v) + bytes > max && drop_last(v)) continue;
   return ATTEND_OK;
 }
 

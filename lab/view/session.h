@@ -112,7 +112,7 @@ void run_free(attend_viewer *v, view_run *run);
 
 attend_status copy_string(attend_context *ctx, const char *text, char **to);
 /* The most probable of n logits, sorted. */
-int candidates_of(const float *logits, int n, int most, attend_view_candidate *to);
+int candidates_of(const float *logits, int n, int max, attend_view_candidate *to);
 
 /* The run behind a head and the lens that shows it; whole: `at` must be a head. */
 attend_status head_lens(attend_viewer *v, const attend_view_head *head, bool whole, view_run **run,

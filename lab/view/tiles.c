@@ -19,7 +19,7 @@ typedef struct {
   char key[400];
 } tile_job;
 
-static int least(int64_t a, int64_t b) { return (int)(a < b ? a : b); }
+static int min(int64_t a, int64_t b) { return (int)(a < b ? a : b); }
 
 static attend_status place_tile(attend_context *ctx, const attend_view_place *p,
                                 const attend_lens_shape *s, attend_area *area) {
@@ -33,8 +33,8 @@ static attend_status place_tile(attend_context *ctx, const attend_view_place *p,
                p->y, p->level);
   *area = (attend_area){.row = (int)row,
                         .key = (int)key,
-                        .rows = least(side, s->rows - row),
-                        .keys = least(side, s->keys - key),
+                        .rows = min(side, s->rows - row),
+                        .keys = min(side, s->keys - key),
                         .pool = p->pool};
   area->height = (int)((area->rows + cell - 1) / cell);
   area->width = (int)((area->keys + cell - 1) / cell);

@@ -54,8 +54,8 @@ static bool key_is_real(const call *c, int b, int64_t j) {
 }
 
 bool row_sees(const call *c, int b, int row) {
-  span seen = rows_see(c, b, row, 1);
-  for (int64_t j = seen.lo; j < seen.hi; j++)
+  span visible = rows_see(c, b, row, 1);
+  for (int64_t j = visible.lo; j < visible.hi; j++)
     if (key_is_real(c, b, j)) return true;
   return false;
 }
@@ -113,9 +113,9 @@ float block_value(const call *c, const block *k, int key, int i) {
 }
 
 /* Marks the keys that may be read: inside `seen`, and not padding. */
-static bool block_padding(const uint8_t *real, int64_t start, span seen, block *out) {
-  int from = (int)max64(seen.lo - start, 0);
-  int to = (int)min64(seen.hi - start, BLOCK);
+static bool block_padding(const uint8_t *real, int64_t start, span visible, block *out) {
+  int from = (int)max64(visible.lo - start, 0);
+  int to = (int)min64(visible.hi - start, BLOCK);
   memset(out->valid, 0, sizeof out->valid);
   out->n_hidden = 0;
   for (int j = from; j < to; j++) {
@@ -194,7 +194,7 @@ static void page_panel(const call *c, int g, const page *from, int i, int n, blo
   out->rows[i] = rows;
 }
 
-static bool load_pages(const call *c, int b, int g, span seen, block *out) {
+static bool load_pages(const call *c, int b, int g, span visible, block *out) {
   const sequence *q = &kv_cache_of(c->state)->sequence[b];
   uint8_t real[BLOCK];
   int64_t first = out->start / PANEL;
@@ -204,33 +204,33 @@ static bool load_pages(const call *c, int b, int g, span seen, block *out) {
     for (int j = 0; j < PANEL; j++) real[i * PANEL + j] = !from || !from->padded || from->real[j];
     any |= from && from->padded;
   }
-  if (!block_padding(any ? real : NULL, out->start, seen, out)) return false;
+  if (!block_padding(any ? real : NULL, out->start, visible, out)) return false;
   for (int i = 0; i < PANELS; i++) {
-    int64_t at = out->start + i * PANEL, n = min64(seen.hi - at, PANEL);
-    if (n > 0 && at + PANEL > seen.lo) page_panel(c, g, q->page[first + i], i, (int)n, out);
+    int64_t at = out->start + i * PANEL, n = min64(visible.hi - at, PANEL);
+    if (n > 0 && at + PANEL > visible.lo) page_panel(c, g, q->page[first + i], i, (int)n, out);
   }
   return true;
 }
 
-bool block_load(const call *c, int b, int g, int64_t start, span seen, block *out) {
+bool block_load(const call *c, int b, int g, int64_t start, span visible, block *out) {
   out->start = start;
   out->non_finite = 0;
   out->longest = INFINITY;
-  if (c->state) return load_pages(c, b, g, seen, out);
+  if (c->state) return load_pages(c, b, g, visible, out);
   const attend_desc *d = &c->plan->desc;
   const uint8_t *real = d->mask.key_mask;
   if (real) real += (size_t)b * (size_t)d->kv_len + (size_t)start;
-  if (!block_padding(real, start, seen, out)) return false;
+  if (!block_padding(real, start, visible, out)) return false;
   for (int i = 0; i < PANELS; i++) {
-    int64_t at = start + i * PANEL, n = min64(seen.hi - at, PANEL);
-    if (n > 0 && at + PANEL > seen.lo) load_panel(c, b, g, i, (int)n, out);
+    int64_t at = start + i * PANEL, n = min64(visible.hi - at, PANEL);
+    if (n > 0 && at + PANEL > visible.lo) load_panel(c, b, g, i, (int)n, out);
   }
   return true;
 }
 
-void block_longest(const call *c, span seen, block *k) {
-  int64_t lo = max64(seen.lo - k->start, 0) / PANEL;
-  int64_t hi = min64(seen.hi - k->start, c->on->keys);
+void block_longest(const call *c, span visible, block *k) {
+  int64_t lo = max64(visible.lo - k->start, 0) / PANEL;
+  int64_t hi = min64(visible.hi - k->start, c->on->keys);
   k->longest = 0;
   for (int64_t i = lo; i * PANEL < hi; i++) {
     int n = (int)min64(hi - i * PANEL, PANEL);

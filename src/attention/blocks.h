@@ -72,15 +72,15 @@ float block_value(const call *c, const block *k, int key, int i);
 void block_cut(const attend_plan *p, arena *a, bool backward, block *out);
 /* Loads the block that starts at `start` as far as `seen`. Returns false if all of it is
  * padding. */
-bool block_load(const call *c, int b, int g, int64_t start, span seen, block *out);
+bool block_load(const call *c, int b, int g, int64_t start, span visible, block *out);
 
 /* Row i of (b, g) of a view over keys, for the kernels that pack. */
 source call_source(const call *c, const attend_view *view, int b, int g, int64_t i);
 
 /* Computes `longest` of the visible keys; pays for many rows. */
-void block_longest(const call *c, span seen, block *k);
+void block_longest(const call *c, span visible, block *k);
 /* Fills `norm` of the visible keys, where scores have norms. */
-void block_norms(const call *c, span seen, block *k);
+void block_norms(const call *c, span visible, block *k);
 
 /* Prefetches keys [first, first + n) of k and v: a tile does so for its next block. */
 void keys_prefetch(const call *c, int b, int g, int64_t first, int64_t n);
@@ -192,17 +192,17 @@ void tile_visit(const call *c, tile t, scratch *w, void (*f)(const visit *v, voi
 void overlap_block(const call *c, tile t, scratch *w);
 
 /* Blocks of c->on->keys keys: the first that is seen, and the end. */
-static inline int64_t first_block(const call *c, span seen) { return seen.lo / c->on->keys; }
-static inline int64_t end_block(const call *c, span seen) {
-  if (seen.hi <= seen.lo) return first_block(c, seen);
-  return (seen.hi + c->on->keys - 1) / c->on->keys;
+static inline int64_t first_block(const call *c, span visible) { return visible.lo / c->on->keys; }
+static inline int64_t end_block(const call *c, span visible) {
+  if (visible.hi <= visible.lo) return first_block(c, visible);
+  return (visible.hi + c->on->keys - 1) / c->on->keys;
 }
 /* Block i of them, as far as it is seen. */
-static inline bool seen_block_load(const call *c, tile t, int64_t i, span seen, block *out) {
+static inline bool seen_block_load(const call *c, tile t, int64_t i, span visible, block *out) {
   int64_t start = i * c->on->keys;
-  seen.hi = min64(seen.hi, start + c->on->keys);
-  if (!block_load(c, t.b, t.g, start, seen, out)) return false;
-  block_norms(c, seen, out);
+  visible.hi = min64(visible.hi, start + c->on->keys);
+  if (!block_load(c, t.b, t.g, start, visible, out)) return false;
+  block_norms(c, visible, out);
   return true;
 }
 

@@ -33,7 +33,7 @@ typedef struct {
   float *v[SIDES];       /* [n] values, in the order of the side */
   float *out[SIDES], *lse[SIDES];
   double *logz, *next; /* [n] */
-  double most;         /* the largest logz */
+  double max;          /* the largest logz */
   double done;         /* passes */
   double passes;       /* expected */
 } ranking;
@@ -78,23 +78,23 @@ static attend_status pass(ranking *w) {
 /* ---- power iteration ------------------------------------------------------------- */
 
 static double add_logs(double a, double b) {
-  double most = a > b ? a : b;
-  return most == -INFINITY ? most : most + log(exp(a - most) + exp(b - most));
+  double max = a > b ? a : b;
+  return max == -INFINITY ? max : max + log(exp(a - max) + exp(b - max));
 }
 
 /* Denominators of both sides together. */
 static void join_sides(ranking *w) {
-  w->most = -INFINITY;
+  w->max = -INFINITY;
   for (int i = 0; i < w->n; i++) {
     w->logz[i] = add_logs((double)w->lse[0][i], (double)w->lse[1][w->n - 1 - i]);
-    if (w->logz[i] > w->most) w->most = w->logz[i];
+    if (w->logz[i] > w->max) w->max = w->logz[i];
   }
 }
 
 static void stationary(const ranking *w, double *centrality) {
   double sum = 0;
   for (int i = 0; i < w->n; i++) {
-    centrality[i] = w->n > 1 ? exp(w->logz[i] - w->most) : 1;
+    centrality[i] = w->n > 1 ? exp(w->logz[i] - w->max) : 1;
     sum += centrality[i];
   }
   for (int i = 0; i < w->n; i++) centrality[i] /= sum;
@@ -102,7 +102,7 @@ static void stationary(const ranking *w, double *centrality) {
 
 static void put_values(ranking *w, const double *y) {
   for (int i = 0; i < w->n; i++) {
-    float v = (float)(y[i] * exp(w->most - w->logz[i]));
+    float v = (float)(y[i] * exp(w->max - w->logz[i]));
     w->v[0][i] = w->v[1][w->n - 1 - i] = v;
   }
 }
@@ -112,7 +112,7 @@ static double step_to(const ranking *w, int i) {
   double sum = 0;
   for (int side = 0; side < SIDES; side++) {
     int at = side ? w->n - 1 - i : i;
-    sum += exp((double)w->lse[side][at] - w->most) * (double)w->out[side][at];
+    sum += exp((double)w->lse[side][at] - w->max) * (double)w->out[side][at];
   }
   return sum;
 }
@@ -146,7 +146,7 @@ static attend_status run(ranking *w, double *centrality) {
   w->passes = stay < 1 ? 2 + log(SETTLED) / log(stay) : 1;
   ATTEND_TRY(pass(w));
   join_sides(w);
-  ATTEND_CHECK(w->ctx, w->n < 2 || isfinite(w->most),
+  ATTEND_CHECK(w->ctx, w->n < 2 || isfinite(w->max),
                "the products of the vectors over tau are not finite: choose a "
                "larger tau, or shorter vectors");
   stationary(w, centrality);

@@ -42,7 +42,7 @@ static double places_up_to(int64_t n) {
   return (double)(n / PANEL) * up_to(PANEL) + up_to(n % PANEL);
 }
 
-static int64_t clamp(int64_t x, int64_t most) { return min64(max64(x, 0), most); }
+static int64_t clamp(int64_t x, int64_t max) { return min64(max64(x, 0), max); }
 
 /* sum_{i < rows} of f(first + i clamped to [0, top]); total(n) = sum_{x <= n} f(x). */
 static double sum_kept(int64_t first, int64_t rows, int64_t top, double (*total)(int64_t)) {
@@ -53,9 +53,9 @@ static double sum_kept(int64_t first, int64_t rows, int64_t top, double (*total)
 }
 
 /* The number of rows with first + i, clamped to [0, top], above `least` >= 0. */
-static int64_t rows_above(int64_t first, int64_t rows, int64_t top, int64_t least) {
-  if (top <= least) return 0;
-  return clamp(first + rows - 1 - least, rows);
+static int64_t rows_above(int64_t first, int64_t rows, int64_t top, int64_t min) {
+  if (top <= min) return 0;
+  return clamp(first + rows - 1 - min, rows);
 }
 
 /* Row i of a head sees the keys before `first` + i, clamped to [0, S]. */

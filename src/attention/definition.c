@@ -134,16 +134,16 @@ static double log_positive(const definition_row *row, const double *b) {
   const definition_features *f = &row->features;
   const double *a = f->q_along;
   bool pairs = row->d.form.kind == ATTEND_FAVOR && row->d.form.pairs;
-  double most = -INFINITY, sum = 0;
-  for (int r = 0; r < f->dirs; r++) most = fmax(most, pairs ? fabs(a[r] + b[r]) : a[r] + b[r]);
+  double max = -INFINITY, sum = 0;
+  for (int r = 0; r < f->dirs; r++) max = fmax(max, pairs ? fabs(a[r] + b[r]) : a[r] + b[r]);
   for (int r = 0; r < f->dirs; r++) {
-    double up = exp(a[r] + b[r] - most);
-    double down = pairs ? exp(-a[r] - b[r] - most) : 0;
+    double up = exp(a[r] + b[r] - max);
+    double down = pairs ? exp(-a[r] - b[r] - max) : 0;
     f->share[r] = up - down;
     sum += up + down;
   }
   for (int r = 0; r < f->dirs; r++) f->share[r] /= sum;
-  return most + log(sum / (pairs ? 2 * f->dirs : f->dirs));
+  return max + log(sum / (pairs ? 2 * f->dirs : f->dirs));
 }
 
 /* ---- sines and cosines ----------------------------------------------------------- */
@@ -185,7 +185,7 @@ static void caller_slope(const definition_row *row, double *dq, double *dk) {
   for (int key = 0; key < 2; key++) {
     const float *x = row->features.x + (size_t)key * (size_t)dim;
     const float *other = row->features.phi + (size_t)(1 - key) * (size_t)count;
-    form->phi_back(x, dim, key, other, count, row->features.dx, form->user);
+    form->phi_backward(x, dim, key, other, count, row->features.dx, form->user);
     for (int i = 0; i < dim; i++) out[key][i] = (double)row->features.dx[i];
   }
 }
@@ -301,16 +301,16 @@ static double sum_of(const double *x, int n) {
 
 /* A NaN, once met, stays. */
 static double largest(const double *x, int n) {
-  double most = -INFINITY;
+  double max = -INFINITY;
   for (int i = 0; i < n; i++)
-    if (!isnan(most) && !(x[i] <= most)) most = x[i];
-  return most;
+    if (!isnan(max) && !(x[i] <= max)) max = x[i];
+  return max;
 }
 
 /* In place: scores become 1 at the best key, or at each of the best. */
 static void choose_best(const definition_row *row, double best) {
   bool taken = false;
-  for (int s = 0; s < row->n_seen; s++) {
+  for (int s = 0; s < row->n_visible; s++) {
     bool is_best = row->weight[s] == best;
     bool first = row->d.form.ties == ATTEND_TIES_FIRST;
     row->weight[s] = is_best && !(taken && first) ? 1 : 0;
@@ -320,53 +320,53 @@ static void choose_best(const definition_row *row, double best) {
 
 static void drop_zeros(definition_row *row) {
   int kept = 0;
-  for (int s = 0; s < row->n_seen; s++) {
+  for (int s = 0; s < row->n_visible; s++) {
     if (row->weight[s] == 0) continue;
-    row->seen[kept] = row->seen[s];
+    row->visible[kept] = row->visible[s];
     row->weight[kept++] = row->weight[s];
   }
-  row->n_seen = kept;
+  row->n_visible = kept;
 }
 
 /* From log sim, or from scores, to unnormalised weights; sets lse. */
 static void weigh_logarithms(definition_row *row) {
   const attend_form *f = &row->d.form;
   bool hard = f->kind == ATTEND_ARGMAX && f->temperature == 0;
-  double best = largest(row->weight, row->n_seen);
+  double best = largest(row->weight, row->n_visible);
   row->lse = best;
   if (best == -INFINITY) {
-    row->n_seen = 0;
+    row->n_visible = 0;
     return;
   }
   if (hard)
     choose_best(row, best);
   else
-    for (int s = 0; s < row->n_seen; s++) row->weight[s] = exp(row->weight[s] - best);
+    for (int s = 0; s < row->n_visible; s++) row->weight[s] = exp(row->weight[s] - best);
   if (!isnan(best)) drop_zeros(row);
-  if (!hard) row->lse = best + log(sum_of(row->weight, row->n_seen));
+  if (!hard) row->lse = best + log(sum_of(row->weight, row->n_visible));
 }
 
 static void normalise(definition_row *row) {
   bool is_signed = attend_form_signed(&row->d.form);
   if (!is_signed) weigh_logarithms(row);
-  row->denominator = sum_of(row->weight, row->n_seen);
+  row->denominator = sum_of(row->weight, row->n_visible);
   if (is_signed) row->lse = row->denominator;
-  if (row->denominator == 0 && !isnan(row->lse)) row->n_seen = 0;
-  for (int s = 0; s < row->n_seen; s++) row->weight[s] /= row->denominator;
+  if (row->denominator == 0 && !isnan(row->lse)) row->n_visible = 0;
+  for (int s = 0; s < row->n_visible; s++) row->weight[s] /= row->denominator;
 }
 
 void definition_row_weigh(definition_row *row, int b, int h, int i) {
   row->b = b;
   row->h = h;
   row->i = i;
-  row->n_seen = 0;
+  row->n_visible = 0;
   read_row(&row->q, row->d.dtype, b, h, i, row->d.dim, row->query);
   if (row->features.dirs) project(row, row->query, row->features.q_along);
   for (int j = 0; j < row->d.kv_len; j++) {
     if (!attend_visible(&row->d, b, i, j)) continue;
     definition_row_read_key(row, j);
-    row->seen[row->n_seen] = j;
-    row->weight[row->n_seen++] = similarity(row, j);
+    row->visible[row->n_visible] = j;
+    row->weight[row->n_visible++] = similarity(row, j);
   }
   normalise(row);
 }
@@ -376,7 +376,7 @@ static size_t row_cut(const attend_desc *d, arena a, definition_row *row) {
   row->query = arena_cut(&a, size_times(dim, sizeof(double)));
   row->key = arena_cut(&a, size_times(dim, sizeof(double)));
   row->weight = arena_cut(&a, size_times(keys, sizeof(double)));
-  row->seen = arena_cut(&a, size_times(keys, sizeof(int)));
+  row->visible = arena_cut(&a, size_times(keys, sizeof(int)));
   features_cut(d, &a, &row->features);
   return a.used;
 }
@@ -421,8 +421,8 @@ void definition_row_output(const definition_row *row, const attend_view *v, doub
                            double *o) {
   int width = row->d.dim_v;
   for (int x = 0; x < width; x++) o[x] = 0;
-  for (int s = 0; s < row->n_seen; s++) {
-    read_row(v, row->d.dtype, row->b, kv_head_of(row), row->seen[s], width, value);
+  for (int s = 0; s < row->n_visible; s++) {
+    read_row(v, row->d.dtype, row->b, kv_head_of(row), row->visible[s], width, value);
     for (int x = 0; x < width; x++) o[x] += row->weight[s] * value[x];
   }
 }
@@ -459,7 +459,7 @@ attend_status attend_definition_forward(attend_context *ctx, const attend_desc *
 
 static void scatter(const definition_row *row, double *weights /* [S] */) {
   for (int j = 0; j < row->d.kv_len; j++) weights[j] = 0;
-  for (int s = 0; s < row->n_seen; s++) weights[row->seen[s]] = row->weight[s];
+  for (int s = 0; s < row->n_visible; s++) weights[row->visible[s]] = row->weight[s];
 }
 
 attend_status attend_definition_weights(attend_context *ctx, const attend_desc *desc, attend_view q,
@@ -611,7 +611,7 @@ static void through_similarity(backward_pass *p, int j, double gap, double dlog,
 static void through_key(backward_pass *p, int s, double gap) {
   const definition_row *row = &p->row;
   const attend_desc *d = &row->d;
-  int j = row->seen[s];
+  int j = row->visible[s];
   double dlog = row->weight[s] * gap;
   if (d->form.kind == ATTEND_ARGMAX) dlog /= d->form.temperature;
   double *dq = p->dq + row_at(row->b, d->heads, row->h, d->q_len, row->i, d->dim);
@@ -629,8 +629,8 @@ static double through_values(backward_pass *p) {
   const attend_desc *d = &row->d;
   int g = kv_head_of(row), width = d->dim_v;
   double delta = 0;
-  for (int s = 0; s < row->n_seen; s++) {
-    int j = row->seen[s];
+  for (int s = 0; s < row->n_visible; s++) {
+    int j = row->visible[s];
     read_row(&p->v, d->dtype, row->b, g, j, width, p->value);
     p->dp[s] = definition_dot(p->d_out, p->value, width);
     delta += row->weight[s] * p->dp[s];
@@ -647,7 +647,7 @@ static void backward_row(backward_pass *p, int b, int h, int i) {
   read_row(&p->d_o, row->d.dtype, b, h, i, row->d.dim_v, p->d_out);
   double delta = through_values(p);
   if (f->kind == ATTEND_ARGMAX && f->temperature == 0) return;
-  for (int s = 0; s < row->n_seen; s++) through_key(p, s, p->dp[s] - delta);
+  for (int s = 0; s < row->n_visible; s++) through_key(p, s, p->dp[s] - delta);
 }
 
 /* ---- the public call ------------------------------------------------------------- */

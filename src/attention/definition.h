@@ -25,11 +25,11 @@ typedef struct {
   attend_view q, k;   /* complete; rows of the dense bias are in d.bias.dense */
   double *query;      /* [D] */
   double *key;        /* [D], the key read last */
-  int *seen;          /* [S], the n_seen visible keys in rising order */
+  int *visible;       /* [S], the n_seen visible keys in rising order */
   double *weight;     /* [S], weight[s] belongs to key seen[s] */
   double denominator; /* sum of sim, where sim is signed */
   double lse;         /* as in attend_forward */
-  int n_seen;         /* 0 also where the denominator is zero */
+  int n_visible;      /* 0 also where the denominator is zero */
   int b, h, i;        /* the row */
   definition_features features;
   void *block;

@@ -281,7 +281,7 @@ static void write_weights(const place *p, size_t head, const definition_row *row
   for (int r = 0; obs->weights && r < obs->n_rows; r++) {
     if (obs->rows[r] != p->i) continue;
     float *to = obs->weights + (head * (size_t)obs->n_rows + (size_t)r) * (size_t)p->width;
-    for (int s = 0; s < row->n_seen; s++) to[row->seen[s]] = (float)row->weight[s];
+    for (int s = 0; s < row->n_visible; s++) to[row->visible[s]] = (float)row->weight[s];
   }
 }
 
@@ -290,7 +290,7 @@ static void call_each(const place *p, int b, int h, int slot, const definition_r
   int64_t to = obs->key_to ? min64(obs->key_to, p->width) : p->width;
   if (obs->key_from >= to) return;
   memset(p->line, 0, (size_t)p->width * sizeof *p->line);
-  for (int s = 0; s < row->n_seen; s++) p->line[row->seen[s]] = (float)row->weight[s];
+  for (int s = 0; s < row->n_visible; s++) p->line[row->visible[s]] = (float)row->weight[s];
   attend_weight_span all = {
       b, h, p->i, slot, (int)obs->key_from, (int)(to - obs->key_from), p->line + obs->key_from};
   obs->each(&all, obs->user);
@@ -310,7 +310,7 @@ static void write_top(const place *p, const definition_row *row) {
   int32_t *index = obs->top_index + p->row * (size_t)obs->top;
   float *weight = obs->top_weight + p->row * (size_t)obs->top;
   int count = 0;
-  for (int s = 0; s < row->n_seen; s++) {
+  for (int s = 0; s < row->n_visible; s++) {
     float w = (float)row->weight[s];
     if (count == obs->top && w <= weight[count - 1]) continue;
     int at = count < obs->top ? count++ : count - 1;
@@ -319,7 +319,7 @@ static void write_top(const place *p, const definition_row *row) {
       index[at] = index[at - 1];
     }
     weight[at] = w;
-    index[at] = row->seen[s];
+    index[at] = row->visible[s];
   }
   for (; count < obs->top; count++) {
     index[count] = -1;
@@ -330,10 +330,10 @@ static void write_top(const place *p, const definition_row *row) {
 static void write_sums(const place *p, size_t head, const definition_row *row) {
   const attend_observation *obs = p->c->obs;
   double entropy = 0;
-  for (int s = 0; s < row->n_seen; s++) {
+  for (int s = 0; s < row->n_visible; s++) {
     double w = row->weight[s];
     if (w > 0) entropy -= w * log(w);
-    if (obs->mass) obs->mass[head * (size_t)p->width + (size_t)row->seen[s]] += (float)w;
+    if (obs->mass) obs->mass[head * (size_t)p->width + (size_t)row->visible[s]] += (float)w;
   }
   if (obs->entropy) obs->entropy[p->row] = (float)entropy;
 }

@@ -125,15 +125,15 @@ void desc_defaults(attend_desc *d) {
 static attend_status check_sizes(attend_context *ctx, const attend_desc *d) {
   const struct {
     const char *name;
-    int value, least;
+    int value, min;
   } sizes[] = {
       {"batch", d->batch, 1}, {"heads", d->heads, 1},   {"kv_heads", d->kv_heads, 1},
       {"q_len", d->q_len, 0}, {"kv_len", d->kv_len, 0}, {"dim", d->dim, 1},
       {"dim_v", d->dim_v, 1},
   };
   for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++)
-    ATTEND_CHECK(ctx, sizes[n].value >= sizes[n].least, "%s is %d: choose %d or more",
-                 sizes[n].name, sizes[n].value, sizes[n].least);
+    ATTEND_CHECK(ctx, sizes[n].value >= sizes[n].min, "%s is %d: choose %d or more", sizes[n].name,
+                 sizes[n].value, sizes[n].min);
   ATTEND_CHECK(ctx, d->heads % d->kv_heads == 0,
                "%d kv heads do not divide %d heads: choose kv_heads so that "
                "each serves the same number of heads",
@@ -221,8 +221,8 @@ static attend_status check_custom(attend_context *ctx, const attend_desc *d) {
   ATTEND_CHECK(ctx, !f->sim || !f->phi, "form custom has both sim and phi: set one of them");
   ATTEND_CHECK(ctx, !f->phi || f->features >= 1,
                "phi fills %d features: set form.features to 1 or more", f->features);
-  ATTEND_CHECK(ctx, !f->phi || f->phi_back || !(d->purpose & ATTEND_FOR_BACKWARD),
-               "phi has no derivative for a backward pass: set form.phi_back");
+  ATTEND_CHECK(ctx, !f->phi || f->phi_backward || !(d->purpose & ATTEND_FOR_BACKWARD),
+               "phi has no derivative for a backward pass: set form.phi_backward");
   return ATTEND_OK;
 }
 

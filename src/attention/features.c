@@ -361,9 +361,9 @@ static void back_random(const attend_plan *p, int n, const float *x, const float
   const feature_map *map = &p->map;
   float *sum = work + (size_t)n * (size_t)map->ld_dirs;
   if (map->kind == MAP_POSITIVE)
-    p->kn->map_exp_back(n, map->ld_dirs, map->pairs, phi, dphi, work, sum);
+    p->kn->map_exp_backward(n, map->ld_dirs, map->pairs, phi, dphi, work, sum);
   else
-    p->kn->map_trig_back(n, map->ld_dirs, phi, dphi, work, sum);
+    p->kn->map_trig_backward(n, map->ld_dirs, phi, dphi, work, sum);
   through_directions(p, n, x, work, sum, map->kind == MAP_POSITIVE ? LN2 : TWO_PI, dx);
 }
 
@@ -376,7 +376,8 @@ static void back_poly(const attend_plan *p, bool key, int n, const float *x, con
     p->kn->map_poly(n, dim, degree, map->start, x, p->ldk, work, map->ld);
     p->kn->scale_columns(n, map->ld, map->coef, dphi, map->ld);
   }
-  p->kn->map_poly_back(n, dim, degree, map->start, x, p->ldk, key ? work : phi, dphi, map->ld, dx);
+  p->kn->map_poly_backward(n, dim, degree, map->start, x, p->ldk, key ? work : phi, dphi, map->ld,
+                           dx);
 }
 
 static void back_caller(const attend_plan *p, bool key, int n, const float *x, const float *dphi,
@@ -384,15 +385,15 @@ static void back_caller(const attend_plan *p, bool key, int n, const float *x, c
   const attend_form *f = &p->desc.form;
   for (int i = 0; i < n; i++, x += p->ldk, dphi += p->map.ld, dx += p->ldk) {
     memset(dx, 0, (size_t)p->ldk * sizeof *dx);
-    f->phi_back(x, p->desc.dim, key, dphi, p->map.count, dx, f->user);
+    f->phi_backward(x, p->desc.dim, key, dphi, p->map.count, dx, f->user);
   }
 }
 
-void features_back(const attend_plan *p, bool key, int n, const float *x, const float *phi,
-                   float *dphi, float *dx, float *work) {
+void features_backward(const attend_plan *p, bool key, int n, const float *x, const float *phi,
+                       float *dphi, float *dx, float *work) {
   switch (p->map.kind) {
     case MAP_ELU:
-      p->kn->map_elu_back(phi, dphi, (size_t)n * (size_t)p->ldk, dx);
+      p->kn->map_elu_backward(phi, dphi, (size_t)n * (size_t)p->ldk, dx);
       break;
     case MAP_POLY:
       back_poly(p, key, n, x, phi, dphi, dx, work);

@@ -56,8 +56,8 @@ void features_rows(const attend_plan *p, bool key, int n, const float *x, float 
                    float *work);
 /* dx [n][ldk] from dphi [n][ld], the derivative by the row as it is computed
  * (its shift a constant); dphi is used up. */
-void features_back(const attend_plan *p, bool key, int n, const float *x, const float *phi,
-                   float *dphi, float *dx, float *work);
+void features_backward(const attend_plan *p, bool key, int n, const float *x, const float *phi,
+                       float *dphi, float *dx, float *work);
 
 /* Standard normal directions w [dirs][dim], iid or orthogonal in blocks of dim
  * whose lengths are those of normal vectors. The same floats on every machine. */

@@ -168,9 +168,9 @@ int64_t linear_row_block(const call *c, int b, int row) {
 
 void linear_tops(const attend_plan *p, tile t, const linear_block *k, float m, linear_tile *w) {
   for (int i = 0; i < t.rows; i++) {
-    float last = w->seen[i] ? k->before[w->seen[i] - 1] : -INFINITY;
+    float last = w->visible[i] ? k->before[w->visible[i] - 1] : -INFINITY;
     w->top[i] = last > m ? last : m;
-    if (w->seen[i] == 0) w->top[i] = -INFINITY; /* not a row, or it sees none */
+    if (w->visible[i] == 0) w->top[i] = -INFINITY; /* not a row, or it sees none */
     w->scale[i] = m == -INFINITY || w->top[i] == -INFINITY ? 0.0f : power_of_two(m - w->top[i]);
     if (!p->map.shifts && w->top[i] > -INFINITY) w->top[i] = 0;
   }
@@ -181,18 +181,18 @@ static int group_pairs(const attend_plan *p, int at, int rows, const linear_bloc
                        linear_tile *w) {
   const feature_map *map = &p->map;
   float *a = w->a + (size_t)at * PANEL, sum[LINEAR_GROUP], size[LINEAR_GROUP];
-  int most = 0;
-  for (int i = at; i < at + rows; i++) most = w->seen[i] > most ? w->seen[i] : most;
-  int wide = (int)round_up((size_t)most, LANES);
+  int max = 0;
+  for (int i = at; i < at + rows; i++) max = w->visible[i] > max ? w->visible[i] : max;
+  int wide = (int)round_up((size_t)max, LANES);
   p->kn->matmul(rows, wide, map->ld, w->phi + (size_t)at * (size_t)map->ld, map->ld, k->phi_t,
                 PANEL, a, PANEL, false);
-  p->kn->pair_rows(rows, wide, map->shifts ? k->shift : NULL, w->top + at, w->seen + at, a, PANEL,
-                   sum, sizes ? size : NULL);
+  p->kn->pair_rows(rows, wide, map->shifts ? k->shift : NULL, w->top + at, w->visible + at, a,
+                   PANEL, sum, sizes ? size : NULL);
   for (int i = 0; i < rows; i++) {
     w->den[at + i] += sum[i];
     if (sizes) w->size[at + i] += size[i];
   }
-  return most;
+  return max;
 }
 
 /* Features, shifts, and the denominators' part from the sums. */
@@ -215,15 +215,15 @@ static void weigh_sums(const call *c, tile t, const linear_block *k, linear_sum 
 }
 
 /* A value that is not finite must not reach rows that do not see it. */
-static void group_values(const attend_plan *p, int at, int rows, int most, const linear_block *k,
+static void group_values(const attend_plan *p, int at, int rows, int max, const linear_block *k,
                          linear_tile *w) {
   float *o = w->o + (size_t)at * (size_t)p->ldv, *a = w->a + (size_t)at * PANEL;
   if (!k->non_finite) {
-    p->kn->matmul(rows, p->ldv, most, a, PANEL, k->v, p->ldv, o, p->ldv, true);
+    p->kn->matmul(rows, p->ldv, max, a, PANEL, k->v, p->ldv, o, p->ldv, true);
     return;
   }
   for (int i = 0; i < rows; i++)
-    p->kn->matmul(1, p->ldv, w->seen[at + i], a + i * PANEL, PANEL, k->v, p->ldv,
+    p->kn->matmul(1, p->ldv, w->visible[at + i], a + i * PANEL, PANEL, k->v, p->ldv,
                   o + (size_t)i * (size_t)p->ldv, p->ldv, true);
 }
 
@@ -270,7 +270,7 @@ void linear_rows(const call *c, tile t, int64_t before, const linear_block *k, l
   const attend_plan *p = c->plan;
   linear_tile *x = &w->tile;
   for (int i = 0; i < t.rows; i++)
-    x->seen[i] = (int32_t)max64(0, linear_row_end(c, t.b, t.row + i) - before);
+    x->visible[i] = (int32_t)max64(0, linear_row_end(c, t.b, t.row + i) - before);
   weigh_sums(c, t, k, sum, w);
   if (*sum.m > -INFINITY) {
     p->kn->matmul(t.rows, p->ldv, p->map.ld, x->phi, p->map.ld, sum.s, p->ldv, x->o, p->ldv, false);
@@ -281,8 +281,8 @@ void linear_rows(const call *c, tile t, int64_t before, const linear_block *k, l
   bool sizes = attend_form_signed(&p->desc.form);
   for (int at = 0; at < t.rows; at += LINEAR_GROUP) {
     int rows = (int)min64(LINEAR_GROUP, t.rows - at);
-    int most = group_pairs(p, at, rows, k, sizes, x);
-    group_values(p, at, rows, most, k, x);
+    int max = group_pairs(p, at, rows, k, sizes, x);
+    group_values(p, at, rows, max, k, x);
   }
   store_rows(c, t, w);
 }
@@ -290,15 +290,15 @@ void linear_rows(const call *c, tile t, int64_t before, const linear_block *k, l
 /* Bisection: the last block of a row rises with the row, until padding begins. */
 tile linear_run(const call *c, int b, int g, int row, int end) {
   int64_t own = linear_row_block(c, b, row);
-  int most = (int)min64(end, row + LINEAR_ROWS), least = row + 1;
-  while (least < most && linear_row_block(c, b, most - 1) != own) {
-    int mid = least + (most - least) / 2;
-    if (linear_row_block(c, b, mid - 1) == own && mid > least)
-      least = mid;
+  int max = (int)min64(end, row + LINEAR_ROWS), min = row + 1;
+  while (min < max && linear_row_block(c, b, max - 1) != own) {
+    int mid = min + (max - min) / 2;
+    if (linear_row_block(c, b, mid - 1) == own && mid > min)
+      min = mid;
     else
-      most = mid > least ? mid : most - 1;
+      max = mid > min ? mid : max - 1;
   }
-  return (tile){b, g, row, most - row};
+  return (tile){b, g, row, max - row};
 }
 
 tile linear_run_before(const call *c, int b, int g, int end) {
@@ -459,12 +459,12 @@ static void wave_prefix(const wave *x, int64_t stack, linear_scratch *w) {
 }
 
 /* The first row whose keys end in block `least` or later. */
-static int first_row(const call *c, int b, int64_t least) {
+static int first_row(const call *c, int b, int64_t min) {
   int lo = 0, hi = c->n * c->plan->group;
   int real = (int)min64(hi, (int64_t)call_queries(c, b) * c->plan->group);
   for (hi = real; lo < hi;) {
     int mid = lo + (hi - lo) / 2;
-    if (linear_row_block(c, b, mid) >= least)
+    if (linear_row_block(c, b, mid) >= min)
       hi = mid;
     else
       lo = mid + 1;
@@ -491,10 +491,10 @@ static void wave_tile(const wave *x, int64_t item, linear_scratch *w) {
 }
 
 static int64_t wave_tiles(const wave *x) {
-  int64_t most = 0;
+  int64_t max = 0;
   for (int b = 0; b < x->c.plan->desc.batch; b++)
-    most = max64(most, first_row(&x->c, b, x->first + x->blocks) - first_row(&x->c, b, x->first));
-  return (most + LINEAR_ROWS - 1) / LINEAR_ROWS;
+    max = max64(max, first_row(&x->c, b, x->first + x->blocks) - first_row(&x->c, b, x->first));
+  return (max + LINEAR_ROWS - 1) / LINEAR_ROWS;
 }
 
 /* Rows that see no key, or are padding. */

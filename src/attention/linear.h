@@ -49,7 +49,7 @@ typedef struct { /* a tile of rows */
   float *a;      /* [LINEAR_ROWS][PANEL] weights inside the block */
   float shift[LINEAR_ROWS], top[LINEAR_ROWS], scale[LINEAR_ROWS];
   float den[LINEAR_ROWS], size[LINEAR_ROWS];
-  int32_t seen[LINEAR_ROWS]; /* keys of the block, 0: the row sees nothing */
+  int32_t visible[LINEAR_ROWS]; /* keys of the block, 0: the row sees nothing */
 } linear_tile;
 
 typedef struct {

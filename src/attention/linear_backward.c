@@ -111,13 +111,13 @@ static void read_rows(const call *c, tile t, float m, workspace *r) {
   float unused[LINEAR_ROWS];
   int64_t before = r->w.keys.index * PANEL;
   for (int i = 0; i < t.rows; i++)
-    x->seen[i] = (int32_t)(linear_row_end(c, t.b, t.row + i) - before);
+    x->visible[i] = (int32_t)(linear_row_end(c, t.b, t.row + i) - before);
   rows_load(c, &c->q, t, p->desc.dim, p->ldk, true, x->x);
   features_rows(p, false, t.rows, x->x, x->phi, x->shift, r->w.work);
   linear_tops(p, t, &r->w.keys, m, x);
   make_g(c, t, r);
   p->kn->matmul(t.rows, PANEL, r->wide, r->g, r->ldg, r->v_t, PANEL, r->da, PANEL, false);
-  p->kn->pair_rows(t.rows, PANEL, p->map.shifts ? r->w.keys.shift : NULL, x->top, x->seen, r->da,
+  p->kn->pair_rows(t.rows, PANEL, p->map.shifts ? r->w.keys.shift : NULL, x->top, x->visible, r->da,
                    PANEL, unused, NULL);
 }
 
@@ -137,7 +137,7 @@ static void seen_keys(const attend_plan *p, tile t, workspace *r) {
     return;
   }
   for (int i = 0; i < t.rows; i++)
-    p->kn->matmul(1, ld, r->w.tile.seen[i], r->da + (size_t)i * PANEL, PANEL, k->phi, ld,
+    p->kn->matmul(1, ld, r->w.tile.visible[i], r->da + (size_t)i * PANEL, PANEL, k->phi, ld,
                   r->dphi + (size_t)i * (size_t)ld, ld, true);
 }
 
@@ -145,13 +145,13 @@ static void seen_keys(const attend_plan *p, tile t, workspace *r) {
  * j: those come first. */
 static void seeing_rows(const attend_plan *p, tile t, int n, const float *x, int ldx,
                         bool non_finite, float *to, int ld_to, workspace *r) {
-  const int32_t *seen = r->w.tile.seen;
+  const int32_t *visible = r->w.tile.visible;
   if (!non_finite) {
     p->kn->matmul(PANEL, n, t.rows, r->a_t, LINEAR_ROWS, x, ldx, to, ld_to, true);
     return;
   }
   for (int j = 0, first = 0; j < PANEL; j++) {
-    while (first < t.rows && seen[first] <= j) first++;
+    while (first < t.rows && visible[first] <= j) first++;
     p->kn->matmul(1, n, t.rows - first, r->a_t + j * LINEAR_ROWS + first, LINEAR_ROWS,
                   x + (size_t)first * (size_t)ldx, ldx, to + (size_t)j * (size_t)ld_to, ld_to,
                   true);
@@ -171,7 +171,7 @@ static void rows_dq(const call *c, tile t, workspace *r) {
   }
   if (r->m == -INFINITY) memset(r->dphi, 0, (size_t)t.rows * (size_t)ld * sizeof *r->dphi);
   seen_keys(p, t, r);
-  features_back(p, false, t.rows, x->x, x->phi, r->dphi, r->dx, r->w.work);
+  features_backward(p, false, t.rows, x->x, x->phi, r->dphi, r->dx, r->w.work);
   for (int i = 0; i < t.rows; i++) {
     float *dx = r->dx + (size_t)i * (size_t)p->ldk;
     if (x->top[i] == -INFINITY) memset(dx, 0, (size_t)p->ldk * sizeof *dx);
@@ -256,7 +256,7 @@ static void from_rows(const call *c, tile t, float before, workspace *r) {
                     !p->kn->all_finite(r->g, LINEAR_ROWS * (size_t)r->ldg);
   seeing_rows(p, t, ld, x->phi, ld, non_finite, r->dphi, ld, r);
   p->kn->matmul(t.rows, PANEL, ld, x->phi, ld, r->w.keys.phi_t, PANEL, x->a, PANEL, false);
-  p->kn->pair_rows(t.rows, PANEL, p->map.shifts ? r->w.keys.shift : NULL, x->top, x->seen, x->a,
+  p->kn->pair_rows(t.rows, PANEL, p->map.shifts ? r->w.keys.shift : NULL, x->top, x->visible, x->a,
                    PANEL, unused, NULL);
   memset(x->a + (size_t)t.rows * PANEL, 0, rest);
   p->kn->transpose(LINEAR_ROWS, PANEL, x->a, PANEL, r->a_t, LINEAR_ROWS);
@@ -289,10 +289,10 @@ static void store_keys(const call *c, int b, int g, int64_t first, int n, const 
 }
 
 /* Keys that are padding get zeros whatever their map's derivative is. */
-static void keys_back(const call *c, workspace *r) {
+static void keys_backward(const call *c, workspace *r) {
   const attend_plan *p = c->plan;
   const linear_block *k = &r->w.keys;
-  features_back(p, true, k->n, k->x, k->phi, r->dphi, r->dx, r->w.work);
+  features_backward(p, true, k->n, k->x, k->phi, r->dphi, r->dx, r->w.work);
   for (int j = 0; j < k->n; j++) {
     if (k->shift[j] > -INFINITY) continue;
     memset(r->dx + (size_t)j * (size_t)p->ldk, 0, (size_t)p->ldk * sizeof(float));
@@ -310,7 +310,7 @@ static void zero_keys(const call *c, int b, int g, int64_t first, workspace *r) 
     store_keys(c, b, g, first, (int)min64(PANEL, p->desc.kv_len - first), r);
 }
 
-static void sweep_back(const call *c, int b, int g, workspace *r) {
+static void sweep_backward(const call *c, int b, int g, workspace *r) {
   const attend_plan *p = c->plan;
   size_t sums = (size_t)r->wide * (size_t)p->map.ld;
   int64_t last = linear_last_block(c, b);
@@ -328,7 +328,7 @@ static void sweep_back(const call *c, int b, int g, workspace *r) {
       fold_rows(p, t, before, r);
       end -= t.rows;
     }
-    keys_back(c, r);
+    keys_backward(c, r);
     if (before == -INFINITY) { /* no earlier key is visible */
       r->m = -INFINITY;
       continue;
@@ -347,7 +347,7 @@ static void stack_item(const void *args, int64_t i, int worker) {
   workspace r;
   workspace_cut(c->plan, plan_thread_arena(c->plan, worker), &r);
   sweep_forward(c, b, g, &r);
-  sweep_back(c, b, g, &r);
+  sweep_backward(c, b, g, &r);
 }
 
 attend_status linear_backward(call *c) {

@@ -435,7 +435,7 @@ static int64_t last_key_block(const call *c, tile t) {
 }
 
 typedef struct {
-  double most[LINEAR_ROWS], sum[LINEAR_ROWS], gap[LINEAR_ROWS];
+  double max[LINEAR_ROWS], sum[LINEAR_ROWS], gap[LINEAR_ROWS];
 } exact_rows;
 
 /* Takes the block into each row's exact softmax. */
@@ -447,9 +447,9 @@ static void add_exact(const call *c, tile t, linear_scratch *w, exact_rows *e) {
     for (int j = 0; j < w->keys.n && j < end; j++) {
       if (w->keys.shift[j] == -INFINITY) continue;
       double s = scale * (double)w->scores[i * PANEL + j];
-      double most = s > e->most[i] ? s : e->most[i];
-      e->sum[i] = e->sum[i] * exp(e->most[i] - most) + exp(s - most);
-      e->most[i] = most;
+      double max = s > e->max[i] ? s : e->max[i];
+      e->sum[i] = e->sum[i] * exp(e->max[i] - max) + exp(s - max);
+      e->max[i] = max;
     }
   }
 }
@@ -463,12 +463,12 @@ static void add_gap(const call *c, tile t, linear_scratch *w, exact_rows *e) {
       float a = w->tile.a[i * PANEL + j];
       if (a == -INFINITY) continue;
       double s = scale * (double)w->scores[i * PANEL + j];
-      e->gap[i] += fabs((double)a - exp(s - e->most[i]) / e->sum[i]) / 2;
+      e->gap[i] += fabs((double)a - exp(s - e->max[i]) / e->sum[i]) / 2;
     }
 }
 
 static void exact_pass(const call *c, tile t, int64_t last, linear_scratch *w, exact_rows *e) {
-  for (int i = 0; i < t.rows; i++) e->most[i] = -INFINITY, e->sum[i] = e->gap[i] = 0;
+  for (int i = 0; i < t.rows; i++) e->max[i] = -INFINITY, e->sum[i] = e->gap[i] = 0;
   for (int64_t index = 0; index <= last; index++) {
     linear_read(c, t.b, t.g, index, w);
     add_exact(c, t, w, e);

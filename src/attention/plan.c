@@ -41,15 +41,15 @@ static attend_status choose_named(attend_plan *p) {
 /* The last engine supports everything that the others do not, so its refusal is the reason. */
 static attend_status choose(attend_plan *p) {
   const char *refusal = NULL;
-  double least = 0;
+  double min = 0;
   if (p->desc.engine) return choose_named(p);
   for (const attend_engine *const *e = p->ctx->engines; *e; e++) {
     refusal = (*e)->applicable(&p->desc);
     if (refusal) continue;
     double cost = (*e)->cost(&p->desc);
-    if (p->engine && !(cost < least)) continue;
+    if (p->engine && !(cost < min)) continue;
     p->engine = *e;
-    least = cost;
+    min = cost;
   }
   if (p->engine) return ATTEND_OK;
   return fail(p->ctx, ATTEND_UNSUPPORTED, "%s", refusal);

@@ -129,10 +129,10 @@ static double importance(const row_view *l, int s, bool squared) {
 static void choose_key(const row_view *l, few_keys *few, int place, int s, double part) {
   const definition_row *row = &l->row;
   double *z = few->z + (ptrdiff_t)place * row->d.dim;
-  few->key[place] = row->seen[s];
+  few->key[place] = row->visible[s];
   few->part[place] = part;
   few->weight[place] = row->weight[s];
-  definition_row_read_key(row, row->seen[s]);
+  definition_row_read_key(row, row->visible[s]);
   for (int x = 0; x < row->d.dim; x++)
     z[x] = l->unit * (row->query[x] + (l->waves ? -row->key[x] : row->key[x]));
 }
@@ -140,7 +140,7 @@ static void choose_key(const row_view *l, few_keys *few, int place, int s, doubl
 /* In long rows, the keys at which the running sum of importance passes the
  * middle of each of FEW equal parts. */
 static void choose_keys(const row_view *l, bool squared, few_keys *few) {
-  int n = l->row.n_seen;
+  int n = l->row.n_visible;
   double sum = 0, whole = squared ? l->squares : 1;
   few->count = n < FEW ? n : FEW;
   for (int s = 0; n <= FEW && s < n; s++)
@@ -163,11 +163,10 @@ static double inner(const row_view *l, const few_keys *a, int i, const few_keys 
 /* Exponents reach 500 as they are. The largest c is that of a key with itself,
  * by Cauchy and Schwarz. */
 static void find_top(row_view *l) {
-  double most = 0;
-  for (int i = 0; i < l->wrong.count; i++) most = fmax(most, inner(l, &l->wrong, i, &l->wrong, i));
-  for (int i = 0; i < l->beside.count; i++)
-    most = fmax(most, inner(l, &l->beside, i, &l->beside, i));
-  l->top = fmax(0, most - 500);
+  double max = 0;
+  for (int i = 0; i < l->wrong.count; i++) max = fmax(max, inner(l, &l->wrong, i, &l->wrong, i));
+  for (int i = 0; i < l->beside.count; i++) max = fmax(max, inner(l, &l->beside, i, &l->beside, i));
+  l->top = fmax(0, max - 500);
 }
 
 /* Of key i of `a` against all other keys of the row. */
@@ -203,7 +202,7 @@ static predict_variance row_total(const row_view *l) {
   return total;
 }
 
-static predict_variance scaled_back(const row_view *l, predict_variance v) {
+static predict_variance scaled_backward(const row_view *l, predict_variance v) {
   double grown = v.alone > 0 ? exp(fmin(log(v.alone) + l->top, 690)) : 0;
   return (predict_variance){fmin(grown, LARGEST), v.beside};
 }
@@ -223,30 +222,30 @@ static predict_term key_term(const row_view *l, int i, predict_variance total) {
   }
   return (predict_term){.share = l->wrong.part[i] * l->squares,
                         .only = l->only,
-                        .weight = scaled_back(l, weight),
-                        .sim = scaled_back(l, own),
-                        .total = scaled_back(l, total)};
+                        .weight = scaled_backward(l, weight),
+                        .sim = scaled_backward(l, own),
+                        .total = scaled_backward(l, total)};
 }
 
 static bool sees_one(const attend_desc *d, int b, int i) {
-  int seen = 0;
-  for (int j = 0; j < d->kv_len && seen < 2; j++) seen += attend_visible(d, b, i, j) != 0;
-  return seen == 1;
+  int visible = 0;
+  for (int j = 0; j < d->kv_len && visible < 2; j++) visible += attend_visible(d, b, i, j) != 0;
+  return visible == 1;
 }
 
 static attend_status add_row_terms(attend_context *ctx, row_view *l, int b, int h, int i,
                                    predict_terms *out) {
   definition_row *row = &l->row;
   definition_row_weigh(row, b, h, i);
-  out->pairs += row->n_seen;
-  if (row->n_seen == 0) return ATTEND_OK;
+  out->pairs += row->n_visible;
+  if (row->n_visible == 0) return ATTEND_OK;
   l->only = sees_one(&row->d, b, i); /* n_seen leaves out weights of 0 */
   ATTEND_CHECK(ctx, isfinite(row->lse),
                "query %d of batch entry %d, head %d, has a score that is not "
                "finite: no error can be predicted for NaN or infinite q and k",
                i, b, h);
   l->squares = 0;
-  for (int s = 0; s < row->n_seen; s++) l->squares += importance(l, s, true);
+  for (int s = 0; s < row->n_visible; s++) l->squares += importance(l, s, true);
   choose_keys(l, true, &l->wrong);
   choose_keys(l, false, &l->beside);
   find_top(l);
@@ -289,8 +288,8 @@ static attend_status open_row(attend_context *ctx, const attend_desc *d, attend_
 static int64_t sample_size(const attend_desc *d) {
   int64_t all = (int64_t)d->batch * d->heads * d->q_len;
   double fit = ENOUGH / (d->kv_len ? d->kv_len : 1);
-  int64_t most = fit < LEAST_ROWS ? LEAST_ROWS : (int64_t)fmin(fit, MOST_ROWS);
-  return min64(all, most);
+  int64_t max = fit < LEAST_ROWS ? LEAST_ROWS : (int64_t)fmin(fit, MOST_ROWS);
+  return min64(all, max);
 }
 
 static attend_status add_rows(attend_context *ctx, row_view *l, int64_t rows, predict_terms *out) {

@@ -186,12 +186,12 @@ static void next_word(reader *r) {
 }
 
 /* Digits only. */
-static bool read_whole(span s, uint64_t most, uint64_t *value) {
+static bool read_whole(span s, uint64_t max, uint64_t *value) {
   uint64_t sum = 0;
   for (size_t n = 0; n < s.length; n++) {
     if (s.at[n] < '0' || s.at[n] > '9') return false;
     uint64_t digit = (uint64_t)(s.at[n] - '0');
-    if (sum > (most - digit) / 10) return false;
+    if (sum > (max - digit) / 10) return false;
     sum = sum * 10 + digit;
   }
   *value = sum;
@@ -228,10 +228,10 @@ static attend_status read_number(reader *r, const char *name, span value, bool m
 }
 
 static attend_status read_count(reader *r, const problem_setting *s, span value, int *out) {
-  int most = strcmp(s->name, "m") ? INT_MAX : MOST_FEATURES;
+  int max = strcmp(s->name, "m") ? INT_MAX : MOST_FEATURES;
   if (read_int(value, out) && *out >= 1) return ATTEND_OK;
   return wrong(r, "%s %s is \"%.*s\": choose a whole number from 1 to %d", s->meaning, s->name,
-               shown(value), value.at, most);
+               shown(value), value.at, max);
 }
 
 static attend_status read_seed(reader *r, const problem_setting *s, span value, uint64_t *out) {
@@ -341,7 +341,7 @@ static attend_status read_form(reader *r) {
 typedef struct {
   char letter;
   int *value; /* 0 if the letter is absent and not needed */
-  int least;
+  int min;
   bool needed, given;
   const char *meaning;
 } measure;
@@ -355,9 +355,9 @@ static measure *find_measure(measure *m, int count, char letter) {
 static attend_status read_measure(reader *r, measure *m, span digits) {
   if (m->given) return wrong(r, "the letter %c (%s) occurs twice: keep one", m->letter, m->meaning);
   m->given = true;
-  if (read_int(digits, m->value) && *m->value >= m->least) return ATTEND_OK;
+  if (read_int(digits, m->value) && *m->value >= m->min) return ATTEND_OK;
   return wrong(r, "%c (%s) is \"%.*s\": choose a whole number from %d to %d", m->letter, m->meaning,
-               shown(digits), digits.at, m->least, INT_MAX);
+               shown(digits), digits.at, m->min, INT_MAX);
 }
 
 static attend_status read_measures(reader *r, measure *m, int count, const char *letters) {

@@ -43,8 +43,8 @@ static size_t slot_bytes(attend_plan *p, int n) {
   if (!wants_split(p, tiles)) return 0;
   size_t all =
       SIZE_PRODUCT((size_t)tiles, (size_t)(8 * p->threads + 1), slot_floats(&c), sizeof(float));
-  size_t most = (size_t)p->threads << 20;
-  return all < most ? all : most;
+  size_t max = (size_t)p->threads << 20;
+  return all < max ? all : max;
 }
 
 static void softmax_size(attend_plan *p) {
@@ -77,14 +77,14 @@ static void group_block(const call *c, tile g, int at, scratch *w) {
 }
 
 /* Each group prefetches its share of the next block. */
-static void tile_block(const call *c, tile t, int64_t start, span seen, scratch *w) {
+static void tile_block(const call *c, tile t, int64_t start, span visible, scratch *w) {
   int keys = c->on->keys;
-  int64_t next = start + keys, last = min64(seen.hi, next + keys);
+  int64_t next = start + keys, last = min64(visible.hi, next + keys);
   if (c->state && t.rows <= c->on->rows)
-    pages_prefetch(c, t.b, t.g, (span){max64(start, seen.lo), min64(next, seen.hi)});
-  if (!seen_block_load(c, t, start / keys, seen, &w->keys)) return;
+    pages_prefetch(c, t.b, t.g, (span){max64(start, visible.lo), min64(next, visible.hi)});
+  if (!seen_block_load(c, t, start / keys, visible, &w->keys)) return;
   if (t.rows >= BOUNDED_ROWS && !is_gaussian(c->plan) && !is_poly(c->plan))
-    block_longest(c, seen, &w->keys);
+    block_longest(c, visible, &w->keys);
   if (c->on->overlap) {
     overlap_block(c, t, w);
     return;
@@ -131,11 +131,11 @@ static void tile_end(const call *c, tile t, const float *o, const float *m, cons
 /* ---- forward --------------------------------------------------------------------- */
 
 static void whole_tile(const call *c, tile t, scratch *w) {
-  span seen = rows_see(c, t.b, t.row, t.rows);
+  span visible = rows_see(c, t.b, t.row, t.rows);
   tile_begin(c, t, w);
   tile_clear(c->plan, t.rows, w);
-  for (int64_t i = first_block(c, seen); i < end_block(c, seen); i++)
-    tile_block(c, t, i * c->on->keys, seen, w);
+  for (int64_t i = first_block(c, visible); i < end_block(c, visible); i++)
+    tile_block(c, t, i * c->on->keys, visible, w);
   tile_end(c, t, w->o, w->m, w->l);
 }
 
@@ -164,12 +164,12 @@ static void split_block(const call *c, const split *s, int64_t tile_index, int64
                         scratch *w) {
   const attend_plan *p = c->plan;
   tile t = call_tile(c, tile_index);
-  span seen = rows_see(c, t.b, t.row, t.rows);
-  int64_t i = first_block(c, seen) + wave + slot;
-  if (i >= end_block(c, seen)) return;
+  span visible = rows_see(c, t.b, t.row, t.rows);
+  int64_t i = first_block(c, visible) + wave + slot;
+  if (i >= end_block(c, visible)) return;
   tile_begin(c, t, w);
   tile_clear(p, t.rows, w);
-  tile_block(c, t, i * c->on->keys, seen, w);
+  tile_block(c, t, i * c->on->keys, visible, w);
   float *out = slot_of(c, s, tile_index, slot + 1);
   size_t rows = (size_t)t.rows;
   memcpy(out, w->m, rows * sizeof *out);
@@ -180,8 +180,8 @@ static void split_block(const call *c, const split *s, int64_t tile_index, int64
 static void join_wave(const call *c, const split *s, int64_t tile_index, int64_t wave) {
   const attend_plan *p = c->plan;
   tile t = call_tile(c, tile_index);
-  span seen = rows_see(c, t.b, t.row, t.rows);
-  int64_t left = end_block(c, seen) - first_block(c, seen) - wave;
+  span visible = rows_see(c, t.b, t.row, t.rows);
+  int64_t left = end_block(c, visible) - first_block(c, visible) - wave;
   float *m = slot_of(c, s, tile_index, 0), *l = m + s->rows, *o = l + 2 * s->rows;
   if (wave == 0) tile_clear(p, t.rows, &(scratch){.o = o, .m = m, .l = l});
   for (int slot = 1; slot <= min64(s->count - 1, left); slot++) {
@@ -195,8 +195,8 @@ static int64_t longest_tile(const call *c) {
   int64_t longest = 1;
   for (int64_t i = 0; i < call_tiles(c); i++) {
     tile t = call_tile(c, i);
-    span seen = rows_see(c, t.b, t.row, t.rows);
-    longest = max64(longest, end_block(c, seen) - first_block(c, seen));
+    span visible = rows_see(c, t.b, t.row, t.rows);
+    longest = max64(longest, end_block(c, visible) - first_block(c, visible));
   }
   return longest;
 }

@@ -111,9 +111,10 @@ static void cell_rows_load(const call *c, tile t, const cell_shared *s, cell_scr
   }
 }
 
-static bool cell_keys_load(const call *c, int b, int g, int64_t start, span seen, cell_scratch *w) {
-  if (!block_load(c, b, g, start, seen, &w->keys)) return false;
-  block_norms(c, seen, &w->keys);
+static bool cell_keys_load(const call *c, int b, int g, int64_t start, span visible,
+                           cell_scratch *w) {
+  if (!block_load(c, b, g, start, visible, &w->keys)) return false;
+  block_norms(c, visible, &w->keys);
   return true;
 }
 
@@ -253,12 +254,12 @@ static void dense_tile(const call *c, tile t, const cell_shared *s, const attend
   cell_rows_load(c, t, s, w);
   span rows = rows_see(c, t.b, t.row, t.rows);
   for (int64_t at = rows.lo / KEYS * KEYS; at < rows.hi; at += KEYS) {
-    span seen = {max64(rows.lo, at), min64(rows.hi, at + KEYS)};
+    span visible = {max64(rows.lo, at), min64(rows.hi, at + KEYS)};
     int j0, j1;
-    if (!cell_keys_load(c, t.b, t.g, at, seen, w)) continue;
-    if (!block_part(seen, at, &j0, &j1)) continue;
+    if (!cell_keys_load(c, t.b, t.g, at, visible, w)) continue;
+    if (!block_part(visible, at, &j0, &j1)) continue;
     cell_compute(c, t, j0, j1, w);
-    int end = (int)min64(j1, seen.hi - at);
+    int end = (int)min64(j1, visible.hi - at);
     for (int r = 0; r < t.rows; r++) {
       float *out =
           view_at(v, sizeof(float), t.b, row_head(p, t.g, t.row + r), (t.row + r) / p->group);
@@ -344,9 +345,9 @@ static void differences_to_keys(const attend_plan *p, tile t, int j0, int j1, ce
 static void differences_to_rows(const call *c, tile t, int j0, int j1, cell_scratch *w) {
   const attend_plan *p = c->plan;
   for (int r = 0; r < t.rows; r++) {
-    span seen = rows_see(c, t.b, t.row + r, 1);
-    int lo = (int)max64(j0, seen.lo - w->keys.start);
-    int hi = (int)min64(j1, seen.hi - w->keys.start);
+    span visible = rows_see(c, t.b, t.row + r, 1);
+    int lo = (int)max64(j0, visible.lo - w->keys.start);
+    int hi = (int)min64(j1, visible.hi - w->keys.start);
     size_t at = (size_t)r * (size_t)p->ldk;
     if (lo < hi)
       p->kn->weigh_differences(hi - lo, w->ds + r * BLOCK + lo, 1,
@@ -433,10 +434,10 @@ static void store_keys(const call *c, int b, int g, int64_t start, cell_scratch 
 static void cell(const call *c, tile t, const cell_shared *s, double *sums, const int *before,
                  int tile_index, cell_scratch *w) {
   const attend_plan *p = c->plan;
-  span seen = rows_see(c, t.b, t.row, t.rows);
+  span visible = rows_see(c, t.b, t.row, t.rows);
   int j0, j1;
-  seen.hi = min64(seen.hi, w->keys.start + KEYS);
-  if (!block_part(seen, w->keys.start, &j0, &j1)) return;
+  visible.hi = min64(visible.hi, w->keys.start + KEYS);
+  if (!block_part(visible, w->keys.start, &j0, &j1)) return;
   cell_rows_load(c, t, s, w);
   cell_compute(c, t, j0, j1, w);
   if (c->dbias && bias_entries(p)) bias_gather(c, t, j0, j1, w, sums);
@@ -458,14 +459,14 @@ static void item(const call *c, int64_t index, const cell_shared *s, cell_scratc
   size_t numbers = (size_t)p->group * bias_entries(p);
   double *sums = s->bias + (size_t)(stack * key_blocks(p) + at) * numbers;
   tile all = cell_tile(c, stack, 0);
-  span seen = rows_see(c, all.b, 0, c->n * p->group);
-  seen.lo = max64(seen.lo, at * KEYS);
-  seen.hi = min64(seen.hi, (at + 1) * KEYS);
+  span visible = rows_see(c, all.b, 0, c->n * p->group);
+  visible.lo = max64(visible.lo, at * KEYS);
+  visible.hi = min64(visible.hi, (at + 1) * KEYS);
   memset(sums, 0, numbers * sizeof *sums);
   memset(w->dk, 0, KEYS * (size_t)p->ldk * sizeof(float));
   memset(w->dv, 0, KEYS * (size_t)p->ldv * sizeof(float));
   memset(w->sums, 0, KEYS * sizeof(float));
-  if (seen.lo < seen.hi && cell_keys_load(c, all.b, all.g, at * KEYS, seen, w))
+  if (visible.lo < visible.hi && cell_keys_load(c, all.b, all.g, at * KEYS, visible, w))
     for (int i = 0; i < row_tiles(p); i++) {
       cell(c, cell_tile(c, stack, i), s, sums, at ? passed - 1 : NULL, i, w);
       if (!at || __atomic_load_n(passed - 1, __ATOMIC_ACQUIRE) > i)

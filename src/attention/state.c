@@ -364,10 +364,10 @@ attend_status state_get(state_reader *f, void *data, size_t bytes) {
               "\"%.200s\" ends in the middle of a state: it was cut off, save it again", f->path);
 }
 
-attend_status state_get_number(state_reader *f, int64_t least, int64_t most, const char *what,
+attend_status state_get_number(state_reader *f, int64_t min, int64_t max, const char *what,
                                int64_t *x) {
   ATTEND_TRY(state_get(f, x, sizeof *x));
-  if (*x >= least && *x <= most) return ATTEND_OK;
+  if (*x >= min && *x <= max) return ATTEND_OK;
   return fail(f->ctx, ATTEND_IO, "\"%.200s\" is damaged: its %s is %lld; save it again", f->path,
               what, (long long)*x);
 }

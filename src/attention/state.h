@@ -80,7 +80,7 @@ attend_status cache_take(attend_context *ctx, size_t bytes, const char *what);
 
 attend_status state_put_number(attend_draft *f, int64_t x);
 attend_status state_get(state_reader *f, void *data, size_t bytes);
-attend_status state_get_number(state_reader *f, int64_t least, int64_t most, const char *what,
+attend_status state_get_number(state_reader *f, int64_t min, int64_t max, const char *what,
                                int64_t *x);
 
 /* ---- the paged KV cache: kv_cache.c writes it, blocks.c reads it ----------------- */

@@ -81,12 +81,12 @@ static void add_row(const call *c, int b, int h, int64_t query, int64_t start, i
 
 /* ---- norms ----------------------------------------------------------------------- */
 
-void block_norms(const call *c, span seen, block *k) {
+void block_norms(const call *c, span visible, block *k) {
   const attend_plan *p = c->plan;
   if (!takes_norms(p)) return;
   int width = (int)round_up((size_t)p->desc.dim, (size_t)c->on->step);
-  int64_t lo = max64(seen.lo - k->start, 0) / PANEL;
-  int64_t hi = min64(seen.hi - k->start, c->on->keys);
+  int64_t lo = max64(visible.lo - k->start, 0) / PANEL;
+  int64_t hi = min64(visible.hi - k->start, c->on->keys);
   for (int64_t i = lo; i * PANEL < hi; i++)
     p->kn->key_squares(c->on->pair, (int)min64(hi - i * PANEL, PANEL), width, k->k[i],
                        -0.5f * p->score_to2, k->norm + i * PANEL);
@@ -169,9 +169,9 @@ void group_finish(const call *c, tile t, const block *k, int j0, int j1, float *
 
 void group_mask(const call *c, tile t, const block *k, int j0, int j1, float value, float *s) {
   for (int r = 0; r < t.rows; r++, s += BLOCK) {
-    span seen = rows_see(c, t.b, t.row + r, 1);
-    int lo = (int)max64(j0, min64(j1, seen.lo - k->start));
-    int hi = (int)max64(lo, min64(j1, seen.hi - k->start));
+    span visible = rows_see(c, t.b, t.row + r, 1);
+    int lo = (int)max64(j0, min64(j1, visible.lo - k->start));
+    int hi = (int)max64(lo, min64(j1, visible.hi - k->start));
     for (int j = j0; j < lo; j++) s[j] = value;
     for (int j = hi; j < j1; j++) s[j] = value;
     for (int i = 0; i < k->n_hidden; i++)
@@ -190,9 +190,9 @@ bool group_sees(const call *c, tile t, const block *k, int j0, int j1) {
 static void weigh_alone(const call *c, tile t, const block *k, int j0, int j1, const float *s,
                         int ld, const float *alpha, const float *beta, float *o) {
   for (int r = 0; r < t.rows; r++, o += ld) {
-    span seen = rows_see(c, t.b, t.row + r, 1);
-    int lo = (int)max64(j0, min64(j1, seen.lo - k->start));
-    int hi = (int)max64(lo, min64(j1, seen.hi - k->start));
+    span visible = rows_see(c, t.b, t.row + r, 1);
+    int lo = (int)max64(j0, min64(j1, visible.lo - k->start));
+    int hi = (int)max64(lo, min64(j1, visible.hi - k->start));
     c->on->weigh(1, lo, hi, s + c->on->weights_at(r), k->rows, ld, alpha + r, beta + r, o);
   }
 }
@@ -277,8 +277,8 @@ bool tile_bounded(const call *c, tile g, int at, int j0, int j1, const scratch *
   const attend_plan *p = c->plan;
   if (call_adds(c) || p->by_differences || call_factor(c) != p->score_to2) return false;
   float product = w->longest[at / c->on->rows] * w->keys.longest;
-  float most = BOUND / p->score_to2;
-  return product < most * most && group_sees(c, g, &w->keys, j0, j1);
+  float max = BOUND / p->score_to2;
+  return product < max * max && group_sees(c, g, &w->keys, j0, j1);
 }
 
 void tile_clear(const attend_plan *p, int rows, scratch *w) {
@@ -289,9 +289,9 @@ void tile_clear(const attend_plan *p, int rows, scratch *w) {
 
 bool tile_scores(const call *c, tile g, int at, int *j0, int *j1, scratch *w) {
   const block *k = &w->keys;
-  span seen = rows_see(c, g.b, g.row, g.rows);
-  seen.hi = min64(seen.hi, k->start + c->on->keys);
-  if (!block_part(seen, k->start, j0, j1)) return false;
+  span visible = rows_see(c, g.b, g.row, g.rows);
+  visible.hi = min64(visible.hi, k->start + c->on->keys);
+  if (!block_part(visible, k->start, j0, j1)) return false;
   group_products(c, g, tile_queries(c, at, w), k, *j0, *j1, w->s);
   group_finish(c, g, k, *j0, *j1, w->s);
   const attend_form *f = &c->plan->desc.form;
@@ -303,14 +303,14 @@ bool tile_scores(const call *c, tile g, int at, int *j0, int *j1, scratch *w) {
 
 void tile_visit(const call *c, tile t, scratch *w, void (*f)(const visit *v, void *with),
                 void *with) {
-  span seen = rows_see(c, t.b, t.row, t.rows);
-  int64_t first = first_block(c, seen), end = end_block(c, seen);
+  span visible = rows_see(c, t.b, t.row, t.rows);
+  int64_t first = first_block(c, visible), end = end_block(c, visible);
   if (c->key_to) {
     first = max64(first, c->key_from / c->on->keys);
     end = min64(end, (c->key_to + c->on->keys - 1) / c->on->keys);
   }
   for (int64_t i = first; i < end; i++) {
-    if (!seen_block_load(c, t, i, seen, &w->keys)) continue;
+    if (!seen_block_load(c, t, i, visible, &w->keys)) continue;
     for (int at = 0; at < t.rows; at += c->on->rows) {
       visit v = {c, tile_group(c->on->rows, t, at), at, 0, 0, w};
       if (tile_scores(c, v.g, at, &v.j0, &v.j1, w)) f(&v, with);
@@ -340,9 +340,9 @@ static stage stage_of(const call *c, tile t, int at, const scratch *w) {
   if (at >= t.rows) return s;
   const block *k = &w->keys;
   s.g = tile_group(c->on->rows, t, at);
-  span seen = rows_see(c, t.b, s.g.row, s.g.rows);
-  seen.hi = min64(seen.hi, k->start + c->on->keys);
-  s.live = block_part(seen, k->start, &s.j0, &s.j1);
+  span visible = rows_see(c, t.b, s.g.row, s.g.rows);
+  visible.hi = min64(visible.hi, k->start + c->on->keys);
+  s.live = block_part(visible, k->start, &s.j0, &s.j1);
   s.full = s.live && s.g.rows == c->on->rows && s.j0 == 0 && s.j1 == c->on->keys &&
            call_factor(c) == c->plan->score_to2 && !call_adds(c) &&
            group_sees(c, s.g, k, s.j0, s.j1);

@@ -39,12 +39,12 @@ static attend_status read_bytes(attend_context *ctx, const char *path, int file,
   return ATTEND_OK;
 }
 
-static attend_status read_open(attend_context *ctx, const char *path, int file, size_t most,
+static attend_status read_open(attend_context *ctx, const char *path, int file, size_t max,
                                char **bytes, size_t *length) {
   struct stat info;
   if (fstat(file, &info) || !S_ISREG(info.st_mode))
     return fail(ctx, ATTEND_IO, "%.300s is not a file that can be read", path);
-  if ((size_t)info.st_size > most)
+  if ((size_t)info.st_size > max)
     return fail(ctx, ATTEND_IO, "%.300s is too large to be read whole", path);
   *length = (size_t)info.st_size;
   ATTEND_TRY(ctx_alloc(ctx, *length + 1, "a file", bytes));
@@ -56,13 +56,13 @@ static attend_status read_open(attend_context *ctx, const char *path, int file, 
   return status;
 }
 
-attend_status file_read_most(attend_context *ctx, const char *path, size_t most, char **bytes,
+attend_status file_read_most(attend_context *ctx, const char *path, size_t max, char **bytes,
                              size_t *length) {
   int file = open(path, O_RDONLY | O_CLOEXEC);
   *bytes = NULL;
   *length = 0;
   if (file < 0) return fail(ctx, ATTEND_IO, "%.300s cannot be opened: %s", path, strerror(errno));
-  attend_status status = read_open(ctx, path, file, most, bytes, length);
+  attend_status status = read_open(ctx, path, file, max, bytes, length);
   close(file);
   return status;
 }

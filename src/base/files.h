@@ -11,7 +11,7 @@ enum { LONGEST_PATH = 4096 };
 
 /* A file as a whole, with a zero byte behind; freed with give. Of at most so many
  * bytes, or of 1 GiB. */
-attend_status file_read_most(attend_context *ctx, const char *path, size_t most, char **bytes,
+attend_status file_read_most(attend_context *ctx, const char *path, size_t max, char **bytes,
                              size_t *length);
 attend_status file_read(attend_context *ctx, const char *path, char **bytes, size_t *length)
     FOR_LAB(file_read);

@@ -39,7 +39,7 @@ static void merge(const attend_json *child, const uint32_t *from, size_t low, si
   }
 }
 
-static size_t at_most(size_t n, size_t most) { return n < most ? n : most; }
+static size_t at_most(size_t n, size_t max) { return n < max ? n : max; }
 
 /* Merge sort, from short runs to long: names lie in the order of the text, so
  * that most comparisons are between neighbours, and no input is slow. */

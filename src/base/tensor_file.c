@@ -379,11 +379,11 @@ static attend_status put_header(const writing *w, attend_draft *draft) {
 }
 
 static size_t largest_made(const writing *w) {
-  size_t most = 0;
+  size_t max = 0;
   for (size_t i = 0; i < w->count; i++)
-    if (!w->tensors[i].data && tensor_bytes(&w->tensors[i]) > most)
-      most = tensor_bytes(&w->tensors[i]);
-  return most;
+    if (!w->tensors[i].data && tensor_bytes(&w->tensors[i]) > max)
+      max = tensor_bytes(&w->tensors[i]);
+  return max;
 }
 
 static attend_status put_tensors(const writing *w, attend_draft *draft, void *made) {

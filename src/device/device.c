@@ -108,6 +108,6 @@ float *mirror_out(attend_context *ctx, mirror *m) {
   return m->host;
 }
 
-void mirror_back(attend_context *ctx, mirror *m) {
+void mirror_backward(attend_context *ctx, mirror *m) {
   if (m->host && m->fresh) ctx->device->write(ctx, m->device, m->host, m->count * sizeof(float));
 }

@@ -25,7 +25,7 @@ struct attend_device {
   void (*write)(attend_context *ctx, void *to, const void *from, size_t bytes);
   void (*read)(attend_context *ctx, void *to, const void *from, size_t bytes);
   /* Weights for products. The parts lie in the host's memory or the device's. */
-  attend_status (*pack)(attend_context *ctx, attend_weights kind, bool back, int inputs,
+  attend_status (*pack)(attend_context *ctx, attend_weights kind, bool backward, int inputs,
                         int n_parts, const attend_linear_part *parts, attend_linear **linear);
   attend_status (*repack)(attend_context *ctx, attend_linear *linear, int n_parts,
                           const attend_linear_part *parts);
@@ -72,7 +72,7 @@ attend_status mirror_make(attend_context *ctx, size_t count, const char *what, m
 void mirror_free(const attend_context *ctx, mirror *m);
 /* For callers; what they wrote, back to the device; after the device has changed it. */
 float *mirror_out(attend_context *ctx, mirror *m);
-void mirror_back(attend_context *ctx, mirror *m);
+void mirror_backward(attend_context *ctx, mirror *m);
 static inline void mirror_changed(mirror *m) { m->fresh = false; }
 
 #endif

@@ -110,11 +110,11 @@ static void trap_copy(attend_context *ctx, void *to, const void *from, size_t by
   access_end(ctx);
 }
 
-static attend_status trap_pack(attend_context *ctx, attend_weights kind, bool back, int inputs,
+static attend_status trap_pack(attend_context *ctx, attend_weights kind, bool backward, int inputs,
                                int n_parts, const attend_linear_part *parts,
                                attend_linear **linear) {
   access_begin(ctx);
-  attend_status status = device_cpu.pack(ctx, kind, back, inputs, n_parts, parts, linear);
+  attend_status status = device_cpu.pack(ctx, kind, backward, inputs, n_parts, parts, linear);
   access_end(ctx);
   return status;
 }
@@ -130,35 +130,35 @@ static attend_status trap_repack(attend_context *ctx, attend_linear *linear, int
 /* ---- ops ------------------------------------------------------------------------- */
 
 /* The addresses of the device that each op has; NULL where one is left out. */
-#define ADDRESSES_OF(P)                                                                       \
-  P(linear, o->x, o->y, o->onto)                                                              \
-  P(linear_grad, o->dy, o->x, o->dw, o->db, o->work)                                          \
-  P(norm, o->x, o->weight, o->bias, o->y)                                                     \
-  P(norm_back, o->x, o->weight, o->dy, o->dx, o->dweight, o->dbias, o->work)                  \
-  P(rope, o->frequency, o->position, o->x)                                                    \
-  P(activate, o->a, o->b, o->y)                                                               \
-  P(activate_back, o->a, o->b, o->dy, o->da, o->db)                                           \
-  P(add, o->a, o->b, o->y)                                                                    \
-  P(scale, o->x)                                                                              \
-  P(soft_cap, o->x)                                                                           \
-  P(soft_cap_back, o->y, o->dx)                                                               \
-  P(dropout, o->x)                                                                            \
-  P(embed, o->table.data, o->ids, o->y)                                                       \
-  P(embed_back, o->ids, o->dy, o->dtable)                                                     \
-  P(sinusoidal, o->position, o->y)                                                            \
-  P(gather, o->index, o->x, o->y)                                                             \
-  P(loss, o->x, o->targets, o->loss)                                                          \
-  P(copy_lag, o->keys, o->before)                                                             \
-  P(copy_fold, o->keys)                                                                       \
-  P(copy_loss, o->texts.keys, o->texts.extra, o->texts.ids, o->texts.first, o->q, o->gate,    \
-    o->weight, o->logits, o->targets, o->loss)                                                \
-  P(copy_grad, o->texts.keys, o->q, o->weight, o->dq, o->dkeys)                               \
-  P(pattern, o->weights, o->v.data, o->o.data, o->d_weights)                                  \
-  P(pattern_grad, o->p.v.data, o->p.o.data, o->p.d_weights)                                   \
-  P(pattern_back, o->p.weights, o->p.o.data, o->p.d_weights, o->before, o->q.data, o->k.data, \
-    o->dq.data, o->dk.data, o->dv.data)                                                       \
-  P(divide, o->before, o->after, o->o.data)                                                   \
-  P(sum_squares, o->x, o->sums)                                                               \
+#define ADDRESSES_OF(P)                                                                           \
+  P(linear, o->x, o->y, o->onto)                                                                  \
+  P(linear_grad, o->dy, o->x, o->dw, o->db, o->work)                                              \
+  P(norm, o->x, o->weight, o->bias, o->y)                                                         \
+  P(norm_backward, o->x, o->weight, o->dy, o->dx, o->dweight, o->dbias, o->work)                  \
+  P(rope, o->frequency, o->position, o->x)                                                        \
+  P(activate, o->a, o->b, o->y)                                                                   \
+  P(activate_backward, o->a, o->b, o->dy, o->da, o->db)                                           \
+  P(add, o->a, o->b, o->y)                                                                        \
+  P(scale, o->x)                                                                                  \
+  P(soft_cap, o->x)                                                                               \
+  P(soft_cap_backward, o->y, o->dx)                                                               \
+  P(dropout, o->x)                                                                                \
+  P(embed, o->table.data, o->ids, o->y)                                                           \
+  P(embed_backward, o->ids, o->dy, o->dtable)                                                     \
+  P(sinusoidal, o->position, o->y)                                                                \
+  P(gather, o->index, o->x, o->y)                                                                 \
+  P(loss, o->x, o->targets, o->loss)                                                              \
+  P(copy_lag, o->keys, o->before)                                                                 \
+  P(copy_fold, o->keys)                                                                           \
+  P(copy_loss, o->texts.keys, o->texts.extra, o->texts.ids, o->texts.first, o->q, o->gate,        \
+    o->weight, o->logits, o->targets, o->loss)                                                    \
+  P(copy_grad, o->texts.keys, o->q, o->weight, o->dq, o->dkeys)                                   \
+  P(pattern, o->weights, o->v.data, o->o.data, o->d_weights)                                      \
+  P(pattern_grad, o->p.v.data, o->p.o.data, o->p.d_weights)                                       \
+  P(pattern_backward, o->p.weights, o->p.o.data, o->p.d_weights, o->before, o->q.data, o->k.data, \
+    o->dq.data, o->dk.data, o->dv.data)                                                           \
+  P(divide, o->before, o->after, o->o.data)                                                       \
+  P(sum_squares, o->x, o->sums)                                                                   \
   P(step, o->values, o->gradients, o->first, o->second)
 
 static void check(const attend_context *ctx, int n, const void *const *all) {

@@ -55,9 +55,9 @@ static bool comes_first(const candidate *a, const candidate *b) {
   return a->beam != b->beam ? a->beam < b->beam : a->id < b->id;
 }
 
-static void insert(candidate *best, int *count, int most, candidate c) {
-  if (*count == most && !comes_first(&c, &best[most - 1])) return;
-  int at = *count < most ? (*count)++ : most - 1;
+static void insert(candidate *best, int *count, int max, candidate c) {
+  if (*count == max && !comes_first(&c, &best[max - 1])) return;
+  int at = *count < max ? (*count)++ : max - 1;
   for (; at > 0 && comes_first(&c, &best[at - 1]); at--) best[at] = best[at - 1];
   best[at] = c;
 }
@@ -304,16 +304,16 @@ static attend_status write_answer(search *s, const beams *p, const hypothesis *h
  * ..; within a rank, by score without penalties. */
 static const beams *take_best(const search *s, beams *groups, int rank, bool *taken) {
   const beams *best = NULL;
-  double most = -INFINITY;
+  double max = -INFINITY;
   int at = 0;
   for (int g = 0; g < s->groups; g++) {
     const beams *p = &groups[g];
     if (taken[g] || rank >= p->n_ended) continue;
     const hypothesis *h = &p->ended[rank];
     double score = score_of(s, h->own, h->count);
-    if (best && score <= most) continue;
+    if (best && score <= max) continue;
     best = p;
-    most = score;
+    max = score;
     at = g;
   }
   if (best) taken[at] = true;

@@ -147,9 +147,9 @@ static attend_status take_history(batch *b) {
   for (size_t i = 0; i < n; i++) {
     const attend_prompt *p = &b->prompts[i / (size_t)b->each];
     bool both = c->parts == ATTEND_BOTH;
-    size_t most = (size_t)(both ? 1 : p->count) + (size_t)b->o->max_new + 1;
+    size_t max = (size_t)(both ? 1 : p->count) + (size_t)b->o->max_new + 1;
     ATTEND_TRY(
-        ctx_alloc(b->ctx, size_times(most, sizeof **b->history), "the history", &b->history[i]));
+        ctx_alloc(b->ctx, size_times(max, sizeof **b->history), "the history", &b->history[i]));
     b->held[i] = both ? 1 : p->count;
     if (both)
       b->history[i][0] = c->decoder_start;
@@ -243,8 +243,8 @@ static void keep_samples(attend_generation *g, int each, int samples) {
 
 static attend_status run_all(attend_generation *g, int n_prompts, const attend_prompt *prompts,
                              int each, const attend_generate_options *o) {
-  int most = o->batch ? o->batch : BATCH;
-  int at_once = most < each ? 1 : most / each;
+  int max = o->batch ? o->batch : BATCH;
+  int at_once = max < each ? 1 : max / each;
   for (int first = 0; first < n_prompts; first += at_once) {
     batch b = {.ctx = g->ctx,
                .model = g->model,

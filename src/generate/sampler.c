@@ -151,9 +151,9 @@ static int keep_few(const attend_generate_options *o, const float *logits, int n
                     heap *h, int32_t *kept, double *sum) {
   bool few = o->top_k > 0 && o->top_k < n;
   bool share = o->top_p > 0 && o->top_p < 1;
-  int most = few ? o->top_k : n, count = 0;
+  int max = few ? o->top_k : n, count = 0;
   double whole = share && !few ? sum_of(o, logits, n, best) : INFINITY, all = 0;
-  while (count < most && h->count > 0) {
+  while (count < max && h->count > 0) {
     int32_t id = pop(h);
     double w = weight_of(o, logits, id, best);
     if (w <= 0 || (w < (double)o->min_p && !(share && few))) break;

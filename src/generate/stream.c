@@ -58,16 +58,16 @@ static void cut_at_stop(stream *s) {
 
 /* Length of the suffix that could begin a stop string. */
 static size_t undecided(const stream *s) {
-  size_t most = 0;
+  size_t max = 0;
   for (int i = 0; i < s->n_stops; i++) {
     size_t n = strlen(s->stops[i]), left = s->length - s->emitted;
-    for (size_t k = n > left ? left : n - (n > 0); k > most; k--)
+    for (size_t k = n > left ? left : n - (n > 0); k > max; k--)
       if (!memcmp(s->text + s->length - k, s->stops[i], k)) {
-        most = k;
+        max = k;
         break;
       }
   }
-  return most;
+  return max;
 }
 
 static void emit(stream *s, bool all, const char **piece, size_t *length) {

@@ -74,10 +74,10 @@ attend_status add_id(attend_context *ctx, continuation *c, int32_t id) {
 /* ---- reading the prompts ----------------------------------------------------------------- */
 
 static int longest_prompt(const batch *b) {
-  int most = 0;
+  int max = 0;
   for (int i = 0; i < b->count; i++)
-    if (b->prompts[i].count > most) most = b->prompts[i].count;
-  return most;
+    if (b->prompts[i].count > max) max = b->prompts[i].count;
+  return max;
 }
 
 static void pad_prompts(const batch *b, int n, int32_t *ids, int32_t *lengths) {

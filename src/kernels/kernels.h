@@ -144,18 +144,18 @@ typedef struct {
   K(void, transpose, (int rows, int cols, const float *src, int ld, float *dst, int ld_dst))       \
   /* Feature maps and their derivatives: maps.c says what each does. */                            \
   K(void, map_elu, (const float *x, size_t n, float *y))                                           \
-  K(void, map_elu_back, (const float *phi, const float *dphi, size_t n, float *dx))                \
+  K(void, map_elu_backward, (const float *phi, const float *dphi, size_t n, float *dx))            \
   K(void, map_exp,                                                                                 \
     (int rows, int dirs, int ld, bool pairs, const float *less, float *x, float *y, float *shift)) \
-  K(void, map_exp_back,                                                                            \
+  K(void, map_exp_backward,                                                                        \
     (int rows, int ld, bool pairs, const float *phi, const float *dphi, float *e, float *sum))     \
   K(void, map_trig, (int rows, int dirs, int ld, const float *factor, const float *x, float *y))   \
-  K(void, map_trig_back,                                                                           \
+  K(void, map_trig_backward,                                                                       \
     (int rows, int ld, const float *phi, const float *dphi, float *e, float *sum))                 \
   K(void, map_poly,                                                                                \
     (int rows, int dim, int degree, const int32_t *start, const float *x, int ldx, float *y,       \
      int ld))                                                                                      \
-  K(void, map_poly_back,                                                                           \
+  K(void, map_poly_backward,                                                                       \
     (int rows, int dim, int degree, const int32_t *start, const float *x, int ldx,                 \
      const float *phi, float *dphi, int ld, float *dx))                                            \
   K(void, scale_columns, (int rows, int n, const float *f, float *x, int ld))                      \
@@ -191,7 +191,7 @@ typedef struct {
      int ld_times, float *y, int ldy))                                                             \
   /* dx = activation'(x) times dy and, where asked, dtimes = activation(x) dy; \
    * times and dtimes may be NULL. Both may lie where what is read does. */                   \
-  K(void, activate_back,                                                                           \
+  K(void, activate_backward,                                                                       \
     (attend_activation activation, int rows, int n, const float *x, int ldx, const float *times,   \
      int ld_times, const float *dy, int lddy, float *dx, int lddx, float *dtimes, int ld_dtimes))  \
   /* Along rows of any n (layers.c says what each does). */                                        \
@@ -213,11 +213,11 @@ typedef struct {
     (int heads, int dim, int half, int i0, int n, const float *cosine, const float *sine,          \
      float *x))                                                                                    \
   /* Their gradients (layers.c says what each does). */                                            \
-  K(void, norm_rows_back,                                                                          \
+  K(void, norm_rows_backward,                                                                      \
     (bool centre, int rows, int n, const float *x, int ldx, const float *weight, float eps,        \
      bool linear, const float *dy, int lddy, bool add, float *dx, int lddx, float *dweight,        \
      float *dbias))                                                                                \
-  K(void, norm_columns_back,                                                                       \
+  K(void, norm_columns_backward,                                                                   \
     (int rows, int n, const float *x, int ldx, const float *mean, const float *variance,           \
      const float *weight, float eps, const float *dy, int lddy, bool add, float *dx, int lddx,     \
      float *dweight, float *dbias))                                                                \
@@ -226,7 +226,7 @@ typedef struct {
   /* y = x factor where the stream's element is at least `least` of 2^24, else \
    * 0; elements first, first + 1, .. (layers.c). */                   \
   K(void, drop_row,                                                                                \
-    (attend_random r, uint64_t first, uint32_t least, float factor, int n, const float *x,         \
+    (attend_random r, uint64_t first, uint32_t min, float factor, int n, const float *x,           \
      float *y))                                                                                    \
   K(int, largest_at, (int n, const float *x))                                                      \
   K(double, sum_exp, (int n, const float *x, float less))                                          \

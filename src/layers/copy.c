@@ -11,8 +11,8 @@ static double soft_plus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(ex
 
 /* log(e^a + e^b) */
 static double log_both(double a, double b) {
-  double most = a > b ? a : b, least = a > b ? b : a;
-  return most == -INFINITY ? most : most + log1p(exp(least - most));
+  double max = a > b ? a : b, min = a > b ? b : a;
+  return max == -INFINITY ? max : max + log1p(exp(min - max));
 }
 
 void copy_lag(int n, int width, int ld, const float *before, float *keys) {
@@ -27,7 +27,7 @@ void copy_lag(int n, int width, int ld, const float *before, float *keys) {
 }
 
 /* The same for gradients, in reverse. */
-static void copy_lag_back(int n, int width, int ld, float *d_keys) {
+static void copy_lag_backward(int n, int width, int ld, float *d_keys) {
   const size_t at = (size_t)(width / 2), step = (size_t)ld;
   const size_t bytes = ((size_t)width - at) * sizeof *d_keys;
   size_t j = 0;
@@ -42,16 +42,16 @@ void copy_weigh(const attend_context *ctx, const copy_text *t, int ld, const flo
   if (!t->n) return;
   kn->dot_rows(t->n, ld, t->keys, ld, q, weight, NULL);
   for (int j = 0; t->extra && j < t->n; j++) weight[j] += t->extra[j];
-  float most = weight[kn->largest_at(t->n, weight)];
-  double sum = kn->sum_exp(t->n, weight, most);
-  kn->exp_row(t->n, weight, most, (float)(1 / sum), 0, weight);
+  float max = weight[kn->largest_at(t->n, weight)];
+  double sum = kn->sum_exp(t->n, weight, max);
+  kn->exp_row(t->n, weight, max, (float)(1 / sum), 0, weight);
 }
 
 void copy_mix(const attend_context *ctx, const copy_text *t, float gate, float *weight, int vocab,
               float *logits) {
   const struct kernels *kn = ctx->kernels;
-  double most = (double)logits[kn->largest_at(vocab, logits)];
-  double less = most + log(kn->sum_exp(vocab, logits, (float)most));
+  double max = (double)logits[kn->largest_at(vocab, logits)];
+  double less = max + log(kn->sum_exp(vocab, logits, (float)max));
   if (t->n) less += soft_plus((double)gate); /* 1 - c of it */
   float off = (float)less;
   for (int v = 0; v < vocab; v++) logits[v] -= off;
@@ -79,7 +79,7 @@ typedef struct {
  * d gate = (1 - s) (c - (1 - r)), d score_j = (1 - s) (1 - r) (a_j - a_j [id_j =
  * right] / sum of those). */
 typedef struct {
-  double most, sum;   /* of the logits; of e^(logits - most) */
+  double max, sum;    /* of the logits; of e^(logits - most) */
   double loss, share; /* -log p(right), r */
   double copies;      /* the weight of all that is right */
 } mixture;
@@ -87,9 +87,9 @@ typedef struct {
 static mixture mix(const attend_context *ctx, const copy_text *t, int32_t right, float gate,
                    const float *weight, int vocab, const float *logits) {
   const struct kernels *kn = ctx->kernels;
-  mixture m = {.most = (double)logits[kn->largest_at(vocab, logits)]};
-  m.sum = kn->sum_exp(vocab, logits, (float)m.most);
-  double own = (double)logits[right] - m.most - log(m.sum);
+  mixture m = {.max = (double)logits[kn->largest_at(vocab, logits)]};
+  m.sum = kn->sum_exp(vocab, logits, (float)m.max);
+  double own = (double)logits[right] - m.max - log(m.sum);
   for (int j = 0; j < t->n; j++)
     if (t->ids[j] == right) m.copies += (double)weight[j];
   if (t->n) own -= soft_plus((double)gate);
@@ -99,8 +99,8 @@ static mixture mix(const attend_context *ctx, const copy_text *t, int32_t right,
   return m;
 }
 
-static void score_back(const copy_text *t, int32_t right, double copies, double factor,
-                       float *weight) {
+static void score_backward(const copy_text *t, int32_t right, double copies, double factor,
+                           float *weight) {
   double rise = copies > 0 ? factor / copies : 0;
   for (int j = 0; j < t->n; j++) {
     double less = t->ids[j] == right ? rise : 0;
@@ -108,22 +108,22 @@ static void score_back(const copy_text *t, int32_t right, double copies, double 
   }
 }
 
-static float copy_back(const attend_context *ctx, const copy_text *t, copy_aim aim, float gate,
-                       float *dgate, float *weight, int vocab, float *logits) {
+static float copy_backward(const attend_context *ctx, const copy_text *t, copy_aim aim, float gate,
+                           float *dgate, float *weight, int vocab, float *logits) {
   const struct kernels *kn = ctx->kernels;
   mixture m = mix(ctx, t, aim.right, gate, weight, vocab, logits);
   double s = (double)aim.smoothing, scale = (double)aim.scale, loss = m.loss;
   if (s > 0) {
-    double mean = -kn->sum_less(vocab, logits, (float)m.most) / vocab;
+    double mean = -kn->sum_less(vocab, logits, (float)m.max) / vocab;
     loss = (1 - s) * loss + s * (log(m.sum) + mean);
   }
   double own = (1 - s) * m.share, copied = (1 - s) * (1 - m.share);
-  kn->exp_row(vocab, logits, (float)m.most, (float)(scale * (own + s) / m.sum),
+  kn->exp_row(vocab, logits, (float)m.max, (float)(scale * (own + s) / m.sum),
               (float)(scale * s / vocab), logits);
   logits[aim.right] -= (float)(scale * own);
   double c = t->n ? 1 / (1 + exp(-(double)gate)) : 0;
   *dgate = t->n ? (float)(scale * ((1 - s) * c - copied)) : 0;
-  score_back(t, aim.right, m.copies, scale * copied, weight);
+  score_backward(t, aim.right, m.copies, scale * copied, weight);
   return (float)loss;
 }
 
@@ -144,8 +144,8 @@ static void lag_text(const void *args, int64_t text, int worker) {
   const size_t ld = (size_t)o->ld, bytes = ld * sizeof(float);
   float *keys = o->keys + (size_t)text * (size_t)o->n * ld;
   (void)worker;
-  if (o->back) {
-    copy_lag_back(o->n, o->width, o->ld, keys);
+  if (o->backward) {
+    copy_lag_backward(o->n, o->width, o->ld, keys);
     return;
   }
   if (o->before) memcpy(o->before + ld, keys + (size_t)(o->n - 1) * ld, bytes);
@@ -194,7 +194,7 @@ static void copy_one_row(const void *args, int64_t i, int worker) {
     return;
   }
   copy_aim aim = {o->targets[i], o->smoothing, o->scale};
-  o->loss[i] = copy_back(j->ctx, &t, aim, *gate, gate, weight, o->vocab, logits);
+  o->loss[i] = copy_backward(j->ctx, &t, aim, *gate, gate, weight, o->vocab, logits);
 }
 
 void cpu_copy_loss(attend_context *ctx, const struct op_copy_loss *o) {

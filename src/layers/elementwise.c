@@ -46,16 +46,16 @@ void cpu_activate(attend_context *ctx, const struct op_activate *o) {
   FOR_ROWS(ctx, o->rows, (double)o->rows * o->width * 4, activate_rows, *o);
 }
 
-static void activate_rows_back(const struct kernels *kn, const void *op, int r0, int r1) {
-  const struct op_activate_back *o = op;
-  kn->activate_back(o->f, r1 - r0, o->width, ROW(o->a, r0, o->lda), o->lda, ROW(o->b, r0, o->ldb),
-                    o->ldb, ROW(o->dy, r0, o->lddy), o->lddy, ROW(o->da, r0, o->ldda), o->ldda,
-                    ROW(o->db, r0, o->lddb), o->lddb);
+static void activate_rows_backward(const struct kernels *kn, const void *op, int r0, int r1) {
+  const struct op_activate_backward *o = op;
+  kn->activate_backward(o->f, r1 - r0, o->width, ROW(o->a, r0, o->lda), o->lda,
+                        ROW(o->b, r0, o->ldb), o->ldb, ROW(o->dy, r0, o->lddy), o->lddy,
+                        ROW(o->da, r0, o->ldda), o->ldda, ROW(o->db, r0, o->lddb), o->lddb);
 }
 
-void cpu_activate_back(attend_context *ctx, const struct op_activate_back *o) {
+void cpu_activate_backward(attend_context *ctx, const struct op_activate_backward *o) {
   double work = (double)o->rows * o->width * (o->b ? 8 : 4);
-  FOR_ROWS(ctx, o->rows, work, activate_rows_back, *o);
+  FOR_ROWS(ctx, o->rows, work, activate_rows_backward, *o);
 }
 
 void attend_gate(attend_context *ctx, attend_activation activation, int rows, int n, const float *a,
@@ -68,16 +68,17 @@ void attend_activate(attend_context *ctx, attend_activation activation, int rows
   attend_gate(ctx, activation, rows, n, x, ldx, NULL, 0, y, ldy);
 }
 
-void attend_gate_back(attend_context *ctx, attend_activation activation, int rows, int n,
-                      const float *a, int lda, const float *b, int ldb, const float *dy, int lddy,
-                      float *da, int ldda, float *db, int lddb) {
-  cpu_activate_back(ctx, &(struct op_activate_back){activation, rows, n, a, lda, b, ldb, dy, lddy,
-                                                    da, ldda, db, lddb});
+void attend_gate_backward(attend_context *ctx, attend_activation activation, int rows, int n,
+                          const float *a, int lda, const float *b, int ldb, const float *dy,
+                          int lddy, float *da, int ldda, float *db, int lddb) {
+  cpu_activate_backward(ctx, &(struct op_activate_backward){activation, rows, n, a, lda, b, ldb, dy,
+                                                            lddy, da, ldda, db, lddb});
 }
 
-void attend_activate_back(attend_context *ctx, attend_activation activation, int rows, int n,
-                          const float *x, int ldx, const float *dy, int lddy, float *dx, int lddx) {
-  attend_gate_back(ctx, activation, rows, n, x, ldx, NULL, 0, dy, lddy, dx, lddx, NULL, 0);
+void attend_activate_backward(attend_context *ctx, attend_activation activation, int rows, int n,
+                              const float *x, int ldx, const float *dy, int lddy, float *dx,
+                              int lddx) {
+  attend_gate_backward(ctx, activation, rows, n, x, ldx, NULL, 0, dy, lddy, dx, lddx, NULL, 0);
 }
 
 /* ---- addition, scaling, copying -------------------------------------------------- */
@@ -142,8 +143,8 @@ void cpu_soft_cap(attend_context *ctx, const struct op_soft_cap *o) {
   FOR_ROWS(ctx, o->rows, (double)o->rows * o->width * 4, cap_rows, *o);
 }
 
-static void cap_rows_back(const struct kernels *kn, const void *op, int r0, int r1) {
-  const struct op_soft_cap_back *o = op;
+static void cap_rows_backward(const struct kernels *kn, const void *op, int r0, int r1) {
+  const struct op_soft_cap_backward *o = op;
   (void)kn;
   for (int r = r0; r < r1; r++) {
     const float *y = ROW(o->y, r, o->ldy);
@@ -155,8 +156,8 @@ static void cap_rows_back(const struct kernels *kn, const void *op, int r0, int 
   }
 }
 
-void cpu_soft_cap_back(attend_context *ctx, const struct op_soft_cap_back *o) {
-  FOR_ROWS(ctx, o->rows, (double)o->rows * o->width, cap_rows_back, *o);
+void cpu_soft_cap_backward(attend_context *ctx, const struct op_soft_cap_backward *o) {
+  FOR_ROWS(ctx, o->rows, (double)o->rows * o->width, cap_rows_backward, *o);
 }
 
 /* ---- dropout --------------------------------------------------------------------- */
@@ -166,7 +167,7 @@ void cpu_soft_cap_back(attend_context *ctx, const struct op_soft_cap_back *o) {
 typedef struct {
   attend_random random;
   uint64_t first;
-  uint32_t least;
+  uint32_t min;
   float factor;
   int n, ldx, ldy;
   const float *x;
@@ -176,16 +177,16 @@ typedef struct {
 static void drop_some(const struct kernels *kn, const void *op, int r0, int r1) {
   const dropping *d = op;
   for (int r = r0; r < r1; r++)
-    kn->drop_row(d->random, d->first + (uint64_t)r * (uint64_t)d->n, d->least, d->factor, d->n,
+    kn->drop_row(d->random, d->first + (uint64_t)r * (uint64_t)d->n, d->min, d->factor, d->n,
                  ROW(d->x, r, d->ldx), ROW(d->y, r, d->ldy));
 }
 
 void attend_dropout(attend_context *ctx, attend_random random, uint64_t first, float p, int rows,
                     int n, const float *x, int ldx, float *y, int ldy) {
   /* An element stays if its uniform number, of 24 bits, is p or more. */
-  uint32_t least = p > 0 ? (uint32_t)ceil(fmin((double)p, 1) * 0x1p24) : 0;
+  uint32_t min = p > 0 ? (uint32_t)ceil(fmin((double)p, 1) * 0x1p24) : 0;
   float factor = p < 1 ? (float)(1 / (1 - (p > 0 ? (double)p : 0))) : 0.0f;
-  dropping d = {random, first, least, factor, n, ldx, ldy, x, y};
+  dropping d = {random, first, min, factor, n, ldx, ldy, x, y};
   FOR_ROWS(ctx, rows, (double)rows * n * 4, drop_some, d);
 }
 

@@ -33,8 +33,8 @@ void attend_embed(attend_context *ctx, const attend_table *table, int rows, int 
 }
 
 /* Rows may have the same id: a thread has some lanes of columns and takes all rows in order. */
-static void embed_lanes_back(const struct kernels *kn, const void *op, int lane, int end) {
-  const struct op_embed_back *o = op;
+static void embed_lanes_backward(const struct kernels *kn, const void *op, int lane, int end) {
+  const struct op_embed_backward *o = op;
   const int n = o->width, j0 = lane * LANES, j1 = lanes_end(n, end);
   for (int r = 0; r < o->rows; r++) {
     int32_t id = id_of(o->ids, o->offset, r);
@@ -44,11 +44,12 @@ static void embed_lanes_back(const struct kernels *kn, const void *op, int lane,
   }
 }
 
-void cpu_embed_back(attend_context *ctx, const struct op_embed_back *o) {
-  FOR_ROWS(ctx, lanes_of(o->width), (double)o->rows * o->width, embed_lanes_back, *o);
+void cpu_embed_backward(attend_context *ctx, const struct op_embed_backward *o) {
+  FOR_ROWS(ctx, lanes_of(o->width), (double)o->rows * o->width, embed_lanes_backward, *o);
 }
 
-void attend_embed_back(attend_context *ctx, int rows, int n, const int32_t *ids, float factor,
-                       const float *dy, int lddy, int entries, float *dtable) {
-  cpu_embed_back(ctx, &(struct op_embed_back){rows, n, entries, ids, 0, factor, dy, lddy, dtable});
+void attend_embed_backward(attend_context *ctx, int rows, int n, const int32_t *ids, float factor,
+                           const float *dy, int lddy, int entries, float *dtable) {
+  cpu_embed_backward(
+      ctx, &(struct op_embed_backward){rows, n, entries, ids, 0, factor, dy, lddy, dtable});
 }

@@ -13,7 +13,7 @@
 struct attend_linear {
   attend_context *ctx;
   attend_weights kind;
-  bool back; /* dX = dY W: inputs are the parts' outputs */
+  bool backward; /* dX = dY W: inputs are the parts' outputs */
   int inputs, outputs, lanes;
   void *weights;
   float *scale; /* [lanes][16], int8 alone */
@@ -49,8 +49,8 @@ typedef struct { /* what every thread packs from */
 /* The part's weights as this layer sees them, from its output `output` on. */
 static source part_source(const attend_linear *l, const attend_linear_part *p, int output) {
   ptrdiff_t row = p->output_stride, col = p->input_stride;
-  if (!row && !col) row = l->back ? l->outputs : l->inputs, col = 1;
-  if (l->back) {
+  if (!row && !col) row = l->backward ? l->outputs : l->inputs, col = 1;
+  if (l->backward) {
     ptrdiff_t swap = row;
     row = col, col = swap;
   }
@@ -63,7 +63,7 @@ static void pack_outputs(const attend_linear *l, const attend_linear_part *p, in
                          float *to) {
   const struct kernels *kn = l->ctx->kernels;
   source src = part_source(l, p, output);
-  int inputs = l->back ? p->outputs : l->inputs;
+  int inputs = l->backward ? p->outputs : l->inputs;
   if (src.row != 1) {
     kn->pack_lanes(src, NULL, count, inputs, to);
     return;
@@ -99,7 +99,7 @@ static void gather_lanes(const packing *pk, int lane, float *piece, float *to) {
   }
 }
 
-static void gather_back(const packing *pk, int lane, float *to) {
+static void gather_backward(const packing *pk, int lane, float *to) {
   const attend_linear *l = pk->linear;
   int begin = lane * LANES;
   int count = l->outputs - begin < LANES ? l->outputs - begin : LANES;
@@ -120,8 +120,8 @@ static void pack_lane(const void *args, int64_t item, int worker) {
   if (piece) wide = piece + size;
   void *to = lane_at(l, lane);
   float *first = l->kind == ATTEND_WEIGHTS_F32 ? (float *)to : wide;
-  if (l->back)
-    gather_back(pk, lane, first);
+  if (l->backward)
+    gather_backward(pk, lane, first);
   else
     gather_lanes(pk, lane, piece, first);
   if (l->kind == ATTEND_WEIGHTS_BF16) kn->narrow_bf16(l->inputs, wide, to);
@@ -154,7 +154,7 @@ enum { ROUND_BYTES = 8 << 20 };
 static bool packs_in_place(const packing *pk) {
   bool within = true; /* no lanes across parts */
   for (int p = 0; p + 1 < pk->n_parts; p++) within &= pk->parts[p].outputs % LANES == 0;
-  return pk->linear->kind == ATTEND_WEIGHTS_F32 && (pk->linear->back || within);
+  return pk->linear->kind == ATTEND_WEIGHTS_F32 && (pk->linear->backward || within);
 }
 
 static attend_status pack_all(packing *pk) {
@@ -168,7 +168,7 @@ static attend_status pack_all(packing *pk) {
     int last = (int)min64(first + (int64_t)round, l->lanes);
     pk->first = first;
     PARALLEL_FOR(l->ctx, threads, last - first, pack_lane, *pk);
-    if (!l->back) tell_packed(pk, first * LANES, last * LANES);
+    if (!l->backward) tell_packed(pk, first * LANES, last * LANES);
   }
   ctx_free(l->ctx, pk->scratch);
   return ATTEND_OK;
@@ -219,17 +219,17 @@ static attend_status take_linear(attend_context *ctx, const attend_linear *like,
   return status;
 }
 
-attend_status cpu_pack(attend_context *ctx, attend_weights kind, bool back, int inputs, int n_parts,
-                       const attend_linear_part *parts, attend_linear **linear) {
+attend_status cpu_pack(attend_context *ctx, attend_weights kind, bool backward, int inputs,
+                       int n_parts, const attend_linear_part *parts, attend_linear **linear) {
   *linear = NULL;
   if (kind == ATTEND_WEIGHTS_MIXED && !ctx->kernels->mixed) kind = ATTEND_WEIGHTS_BF16;
-  attend_linear like = {.ctx = ctx, .kind = kind, .back = back};
+  attend_linear like = {.ctx = ctx, .kind = kind, .backward = backward};
   int outputs;
   ATTEND_CHECK(ctx, (unsigned)kind <= ATTEND_WEIGHTS_MIXED,
                "%d is not a kind of weights: choose f32, bf16 or int8", (int)kind);
   ATTEND_TRY(count_outputs(ctx, inputs, n_parts, parts, &outputs));
-  like.inputs = back ? outputs : inputs;
-  like.outputs = back ? inputs : outputs;
+  like.inputs = backward ? outputs : inputs;
+  like.outputs = backward ? inputs : outputs;
   like.lanes = (int)(((int64_t)like.outputs + LANES - 1) / LANES);
   ATTEND_TRY(take_linear(ctx, &like, linear));
   packing pk = {*linear, n_parts, parts, NULL, 0};
@@ -244,15 +244,15 @@ attend_status attend_linear_create(attend_context *ctx, attend_weights kind, int
   return cpu_pack(ctx, kind, false, inputs, n_parts, parts, linear);
 }
 
-attend_status attend_linear_create_back(attend_context *ctx, attend_weights kind, int inputs,
-                                        int n_parts, const attend_linear_part *parts,
-                                        attend_linear **linear) {
+attend_status attend_linear_create_backward(attend_context *ctx, attend_weights kind, int inputs,
+                                            int n_parts, const attend_linear_part *parts,
+                                            attend_linear **linear) {
   return cpu_pack(ctx, kind, true, inputs, n_parts, parts, linear);
 }
 
 attend_status attend_linear_repack(attend_linear *l, int n_parts, const attend_linear_part *parts) {
-  int outputs, had = l->back ? l->inputs : l->outputs;
-  ATTEND_TRY(count_outputs(l->ctx, l->back ? l->outputs : l->inputs, n_parts, parts, &outputs));
+  int outputs, had = l->backward ? l->inputs : l->outputs;
+  ATTEND_TRY(count_outputs(l->ctx, l->backward ? l->outputs : l->inputs, n_parts, parts, &outputs));
   ATTEND_CHECK(l->ctx, outputs == had,
                "new weights of %d outputs for a linear layer of %d: give as "
                "many as it was made with",
@@ -297,12 +297,12 @@ grid choose_grid(const attend_context *ctx, int rows, int depth, int lanes) {
   threads *= parts_each(threads, rows);
   grid best = {1, 1, rows > FEW_ROWS ? TILE_LANES : 1};
   if ((double)rows * depth * lanes * LANES < 5e4) return best;
-  double least = part_cost(rows, lanes, best);
+  double min = part_cost(rows, lanes, best);
   for (int by_rows = 1; by_rows <= threads && by_rows <= rows; by_rows++) {
     grid g = {by_rows, threads / by_rows, best.unit};
     if (g.by_lanes > lanes) g.by_lanes = lanes;
     double cost = part_cost(rows, lanes, g);
-    if (cost < least) least = cost, best = g;
+    if (cost < min) min = cost, best = g;
   }
   return best;
 }
@@ -454,8 +454,8 @@ typedef struct { /* some rows of a and b, and where c is */
 enum { SCRATCH = ROW_BLOCK * (NEAR_STEP + LANES) };
 
 static size_t packed_floats(int rows, int n) {
-  size_t most = (size_t)(rows < CHUNK ? rows : CHUNK);
-  return size_times(round_up(most, BLOCK / 4), round_up((size_t)n, LANES));
+  size_t max = (size_t)(rows < CHUNK ? rows : CHUNK);
+  return size_times(round_up(max, BLOCK / 4), round_up((size_t)n, LANES));
 }
 
 size_t attend_linear_weight_grad_bytes(const attend_context *ctx, int rows, int outputs,
@@ -535,8 +535,8 @@ static void block(const outer *x, cell c, float *near) {
 }
 
 /* Pieces of about the same size, none above `most`. */
-static int piece(int n, int most, int unit) {
-  int pieces = (n + most - 1) / most;
+static int piece(int n, int max, int unit) {
+  int pieces = (n + max - 1) / max;
   return (int)round_up((size_t)((n + pieces - 1) / pieces), (size_t)unit);
 }
 

@@ -18,8 +18,8 @@ typedef struct { /* a row as the loss sees it */
 
 /* -sum_j q_j log p_j, q = 1 - smoothing for the right one and smoothing / n for each. */
 static float row_loss(const logits *l, int at, double sum) {
-  double most = (double)l->x[at], s = (double)l->smoothing;
-  double right = most - (double)l->x[l->right];
+  double max = (double)l->x[at], s = (double)l->smoothing;
+  double right = max - (double)l->x[l->right];
   if (s == 0) return (float)(log(sum) + right);
   double mean = -l->kn->sum_less(l->n, l->x, l->x[at]) / l->n;
   return (float)(log(sum) + (1 - s) * right + s * mean);
@@ -68,7 +68,7 @@ void attend_cross_entropy(attend_context *ctx, int rows, int n, const float *x, 
   attend_cross_entropy_smooth(ctx, rows, n, x, ldx, targets, 0, loss, best);
 }
 
-static float row_back(const logits *l, float scale, float *dx) {
+static float row_backward(const logits *l, float scale, float *dx) {
   const struct kernels *kn = l->kn;
   if (l->right < 0) {
     memset(dx, 0, (size_t)l->n * sizeof *dx);
@@ -87,25 +87,25 @@ static float row_back(const logits *l, float scale, float *dx) {
   return loss;
 }
 
-static void loss_rows_back(const struct kernels *kn, const void *op, int r0, int r1) {
+static void loss_rows_backward(const struct kernels *kn, const void *op, int r0, int r1) {
   const entropy *e = op;
   for (int r = r0; r < r1; r++) {
     logits l = row_of(kn, e, r);
-    float lost = row_back(&l, e->scale, ROW(e->dx, r, e->lddx));
+    float lost = row_backward(&l, e->scale, ROW(e->dx, r, e->lddx));
     if (e->loss) e->loss[r] = lost;
   }
 }
 
-void attend_cross_entropy_back(attend_context *ctx, int rows, int n, const float *x, int ldx,
-                               const int32_t *targets, float smoothing, float scale, float *loss,
-                               float *dx, int lddx) {
+void attend_cross_entropy_backward(attend_context *ctx, int rows, int n, const float *x, int ldx,
+                                   const int32_t *targets, float smoothing, float scale,
+                                   float *loss, float *dx, int lddx) {
   entropy e = {n, ldx, x, targets, smoothing, scale, loss, NULL, dx, lddx};
-  FOR_ROWS(ctx, rows, (double)rows * n * 4, loss_rows_back, e);
+  FOR_ROWS(ctx, rows, (double)rows * n * 4, loss_rows_backward, e);
 }
 
 void cpu_loss(attend_context *ctx, const struct op_loss *o) {
-  attend_cross_entropy_back(ctx, o->rows, o->width, o->x, o->ldx, o->targets, o->smoothing,
-                            o->scale, o->loss, o->x, o->ldx);
+  attend_cross_entropy_backward(ctx, o->rows, o->width, o->x, o->ldx, o->targets, o->smoothing,
+                                o->scale, o->loss, o->x, o->ldx);
 }
 
 /* ---- probabilities of a row that a person reads: in double, term by term --------- */

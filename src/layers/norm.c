@@ -60,14 +60,14 @@ size_t attend_norm_back_bytes(int rows, int n) {
 }
 
 typedef struct {
-  struct op_norm_back o;
+  struct op_norm_backward o;
   const struct kernels *kn;
 } norm_back_job;
 
 /* Rows and their groups are counted together; a group's row is of n floats. */
 static void norm_back_chunk(const void *args, int64_t s, int worker) {
   const norm_back_job *j = args;
-  const struct op_norm_back *o = &j->o;
+  const struct op_norm_backward *o = &j->o;
   const int groups = groups_of(o->groups);
   const size_t wide = (size_t)o->width;
   int at = (int)s * ROWS_PER_CHUNK, all = o->rows * groups;
@@ -82,15 +82,15 @@ static void norm_back_chunk(const void *args, int64_t s, int worker) {
     int n = groups == 1 ? end - at : (int)min64(groups - first, end - at);
     size_t g = (size_t)first * wide;
     bool whole = groups == 1;
-    j->kn->norm_rows_back(!o->rms, n, o->width, ROW(o->x, row, o->ldx) + g,
-                          whole ? o->ldx : o->width, o->weight, o->eps, o->linear,
-                          ROW(o->dy, row, o->lddy) + g, whole ? o->lddy : o->width, o->add,
-                          ROW(o->dx, row, o->lddx) + g, whole ? o->lddx : o->width, w, b);
+    j->kn->norm_rows_backward(!o->rms, n, o->width, ROW(o->x, row, o->ldx) + g,
+                              whole ? o->ldx : o->width, o->weight, o->eps, o->linear,
+                              ROW(o->dy, row, o->lddy) + g, whole ? o->lddy : o->width, o->add,
+                              ROW(o->dx, row, o->lddx) + g, whole ? o->lddx : o->width, w, b);
     at += n;
   }
 }
 
-void cpu_norm_back(attend_context *ctx, const struct op_norm_back *o) {
+void cpu_norm_backward(attend_context *ctx, const struct op_norm_backward *o) {
   const int n = o->width, all = o->rows * groups_of(o->groups);
   const int units = chunks(all);
   int parts = parts_of(ctx, units, (double)all * n * 2);
@@ -101,18 +101,20 @@ void cpu_norm_back(attend_context *ctx, const struct op_norm_back *o) {
   if (o->dbias) sum_columns(ctx, units, n, work + n, 2 * n, true, o->dbias);
 }
 
-void attend_layer_norm_back(attend_context *ctx, int rows, int n, const float *x, int ldx,
-                            const float *weight, float eps, const float *dy, int lddy, int add,
-                            float *dx, int lddx, float *dweight, float *dbias, void *work) {
-  cpu_norm_back(ctx, &(struct op_norm_back){false, add != 0, rows, 0, n, x, ldx, weight, eps, false,
-                                            dy, lddy, dx, lddx, dweight, dbias, work});
+void attend_layer_norm_backward(attend_context *ctx, int rows, int n, const float *x, int ldx,
+                                const float *weight, float eps, const float *dy, int lddy, int add,
+                                float *dx, int lddx, float *dweight, float *dbias, void *work) {
+  cpu_norm_backward(
+      ctx, &(struct op_norm_backward){false, add != 0, rows, 0, n, x, ldx, weight, eps, false, dy,
+                                      lddy, dx, lddx, dweight, dbias, work});
 }
 
-void attend_rms_norm_back(attend_context *ctx, int rows, int n, const float *x, int ldx,
-                          const float *weight, float eps, const float *dy, int lddy, int add,
-                          float *dx, int lddx, float *dweight, void *work) {
-  cpu_norm_back(ctx, &(struct op_norm_back){true, add != 0, rows, 0, n, x, ldx, weight, eps, false,
-                                            dy, lddy, dx, lddx, dweight, NULL, work});
+void attend_rms_norm_backward(attend_context *ctx, int rows, int n, const float *x, int ldx,
+                              const float *weight, float eps, const float *dy, int lddy, int add,
+                              float *dx, int lddx, float *dweight, void *work) {
+  cpu_norm_backward(
+      ctx, &(struct op_norm_backward){true, add != 0, rows, 0, n, x, ldx, weight, eps, false, dy,
+                                      lddy, dx, lddx, dweight, NULL, work});
 }
 
 /* ---- batch norm ------------------------------------------------------------------ */
@@ -170,19 +172,19 @@ void attend_batch_moments(attend_context *ctx, int rows, int n, const float *x, 
   FOR_ROWS(ctx, lanes_of(n), (double)rows * n, moment_lanes, o);
 }
 
-static void batch_lanes_back(const struct kernels *kn, const void *op, int lane, int end) {
+static void batch_lanes_backward(const struct kernels *kn, const void *op, int lane, int end) {
   const batch_norm *o = op;
   const int j = lane * LANES;
-  kn->norm_columns_back(o->rows, lanes_end(o->n, end) - j, o->x + j, o->ldx, o->mean + j,
-                        o->variance + j, o->weight ? o->weight + j : NULL, o->eps, o->dy + j,
-                        o->lddy, o->add, o->dx + j, o->lddx, o->dweight ? o->dweight + j : NULL,
-                        o->dbias ? o->dbias + j : NULL);
+  kn->norm_columns_backward(o->rows, lanes_end(o->n, end) - j, o->x + j, o->ldx, o->mean + j,
+                            o->variance + j, o->weight ? o->weight + j : NULL, o->eps, o->dy + j,
+                            o->lddy, o->add, o->dx + j, o->lddx, o->dweight ? o->dweight + j : NULL,
+                            o->dbias ? o->dbias + j : NULL);
 }
 
-void attend_batch_norm_back(attend_context *ctx, int rows, int n, const float *x, int ldx,
-                            const float *mean, const float *variance, const float *weight,
-                            float eps, const float *dy, int lddy, int add, float *dx, int lddx,
-                            float *dweight, float *dbias) {
+void attend_batch_norm_backward(attend_context *ctx, int rows, int n, const float *x, int ldx,
+                                const float *mean, const float *variance, const float *weight,
+                                float eps, const float *dy, int lddy, int add, float *dx, int lddx,
+                                float *dweight, float *dbias) {
   batch_norm o = {.add = add != 0,
                   .rows = rows,
                   .n = n,
@@ -198,5 +200,5 @@ void attend_batch_norm_back(attend_context *ctx, int rows, int n, const float *x
                   .dx = dx,
                   .dweight = dweight,
                   .dbias = dbias};
-  FOR_ROWS(ctx, lanes_of(n), (double)rows * n, batch_lanes_back, o);
+  FOR_ROWS(ctx, lanes_of(n), (double)rows * n, batch_lanes_backward, o);
 }

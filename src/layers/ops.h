@@ -11,33 +11,33 @@
 #include "attend/layers.h"
 #include "base/base.h"
 
-#define OPS(X)     \
-  X(linear)        \
-  X(linear_grad)   \
-  X(norm)          \
-  X(norm_back)     \
-  X(rope)          \
-  X(activate)      \
-  X(activate_back) \
-  X(add)           \
-  X(scale)         \
-  X(soft_cap)      \
-  X(soft_cap_back) \
-  X(dropout)       \
-  X(embed)         \
-  X(embed_back)    \
-  X(sinusoidal)    \
-  X(gather)        \
-  X(loss)          \
-  X(copy_lag)      \
-  X(copy_fold)     \
-  X(copy_loss)     \
-  X(copy_grad)     \
-  X(pattern)       \
-  X(pattern_grad)  \
-  X(pattern_back)  \
-  X(divide)        \
-  X(sum_squares)   \
+#define OPS(X)         \
+  X(linear)            \
+  X(linear_grad)       \
+  X(norm)              \
+  X(norm_backward)     \
+  X(rope)              \
+  X(activate)          \
+  X(activate_backward) \
+  X(add)               \
+  X(scale)             \
+  X(soft_cap)          \
+  X(soft_cap_backward) \
+  X(dropout)           \
+  X(embed)             \
+  X(embed_backward)    \
+  X(sinusoidal)        \
+  X(gather)            \
+  X(loss)              \
+  X(copy_lag)          \
+  X(copy_fold)         \
+  X(copy_loss)         \
+  X(copy_grad)         \
+  X(pattern)           \
+  X(pattern_grad)      \
+  X(pattern_backward)  \
+  X(divide)            \
+  X(sum_squares)       \
   X(step)
 
 /* y = x W^T + b, or added to y. Then, while a part is near, y = f(y) and onto += y:
@@ -83,7 +83,7 @@ struct op_norm {
 
 /* dx is written, or added to; dweight and dbias are added to, where they are asked
  * for. Without add dx may be x or dy. */
-struct op_norm_back {
+struct op_norm_backward {
   bool rms, add;
   int rows, groups, width;
   const float *x;
@@ -107,7 +107,7 @@ struct op_rope {
   const int32_t *position; /* [rows] */
   float *x;                /* [rows][heads][dim] */
   int ldx;
-  bool back; /* the transpose, for gradients */
+  bool backward; /* the transpose, for gradients */
 };
 
 /* y = f(a), or f(a) b. y may be a or b. */
@@ -123,7 +123,7 @@ struct op_activate {
 };
 
 /* da = f'(a) [b] dy, db = f(a) dy. */
-struct op_activate_back {
+struct op_activate_backward {
   attend_activation f;
   int rows, width;
   const float *a;
@@ -166,7 +166,7 @@ struct op_soft_cap {
 };
 
 /* dx = dx (1 - (y / cap)^2), y being what was capped. */
-struct op_soft_cap_back {
+struct op_soft_cap_backward {
   int rows, width;
   float cap;
   const float *y;
@@ -198,7 +198,7 @@ struct op_embed {
 };
 
 /* dtable[ids[r] + offset] += factor dy[r], the rows in order. */
-struct op_embed_back {
+struct op_embed_backward {
   int rows, width, entries;
   const int32_t *ids;
   int offset;
@@ -228,7 +228,7 @@ struct op_gather {
   bool scatter;
 };
 
-/* Cross entropy as attend_cross_entropy_back, in place: x becomes its gradient. */
+/* Cross entropy as attend_cross_entropy_backward, in place: x becomes its gradient. */
 struct op_loss {
   int rows, width;
   float *x;
@@ -241,14 +241,14 @@ struct op_loss {
 /* ---- the pointer-generator head: layers/copy.h ----------------------------------- */
 
 /* The later half of each key moves on by a row, in each of `texts` texts of n keys;
- * back: gradients move the other way. before: [2][ld], the key before the first and
+ * backward: gradients move the other way. before: [2][ld], the key before the first and
  * work, or NULL: zeros; the last key as it was becomes the next call's. */
 struct op_copy_lag {
   int texts, n, width;
   float *keys; /* [texts][n][ld] */
   int ld;
   float *before;
-  bool back;
+  bool backward;
 };
 
 /* Key from + i joins the mean of those in row to[i] as number often[i], in order. */
@@ -310,7 +310,7 @@ struct op_pattern_grad {
   struct op_pattern p;
 };
 /* dq, dk and dv from d_weights, with softmax's weights before the edit. */
-struct op_pattern_back {
+struct op_pattern_backward {
   struct op_pattern p;
   int dim;
   float scale;
@@ -346,9 +346,9 @@ struct op_step {
   float rate, decay, shrink, beta1, beta2, eps, fix1, fix2, momentum;
 };
 
-/* attend_linear_create, or with `back` attend_linear_create_back. */
-attend_status cpu_pack(attend_context *ctx, attend_weights kind, bool back, int inputs, int n_parts,
-                       const attend_linear_part *parts, attend_linear **linear);
+/* attend_linear_create, or with `backward` attend_linear_create_backward. */
+attend_status cpu_pack(attend_context *ctx, attend_weights kind, bool backward, int inputs,
+                       int n_parts, const attend_linear_part *parts, attend_linear **linear);
 #define X(name) void cpu_##name(attend_context *ctx, const struct op_##name *op);
 OPS(X)
 #undef X

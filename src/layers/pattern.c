@@ -66,7 +66,7 @@ void cpu_pattern_grad(attend_context *ctx, const struct op_pattern_grad *o) {
 }
 
 /* Softmax: dS = P (dP - sum of P dP). Heads that share keys add in order. */
-static void row_back(const struct op_pattern_back *o, int b, int h, int i) {
+static void row_backward(const struct op_pattern_backward *o, int b, int h, int i) {
   const struct op_pattern *p = &o->p;
   const int g = h / (p->heads / p->kv_heads);
   const size_t row = row_at(p, b, h, i);
@@ -85,8 +85,8 @@ static void row_back(const struct op_pattern_back *o, int b, int h, int i) {
   }
 }
 
-static void keys_back(const void *args, int64_t item, int worker) {
-  const struct op_pattern_back *o = args;
+static void keys_backward(const void *args, int64_t item, int worker) {
+  const struct op_pattern_backward *o = args;
   const struct op_pattern *p = &o->p;
   const int b = (int)(item / p->kv_heads), g = (int)(item % p->kv_heads);
   const int group = p->heads / p->kv_heads;
@@ -96,13 +96,13 @@ static void keys_back(const void *args, int64_t item, int worker) {
     clear(p->width, at(&o->dv, b, g, j));
   }
   for (int h = g * group; h < (g + 1) * group; h++)
-    for (int i = 0; i < p->n; i++) row_back(o, b, h, i);
+    for (int i = 0; i < p->n; i++) row_backward(o, b, h, i);
 }
 
-void cpu_pattern_back(attend_context *ctx, const struct op_pattern_back *o) {
+void cpu_pattern_backward(attend_context *ctx, const struct op_pattern_backward *o) {
   int n = o->p.batch * o->p.kv_heads;
   double work = (double)o->p.batch * o->p.heads * o->p.n * o->p.keys * o->dim;
-  PARALLEL_FOR(ctx, parts_of(ctx, n, work), n, keys_back, *o);
+  PARALLEL_FOR(ctx, parts_of(ctx, n, work), n, keys_backward, *o);
 }
 
 /* ---- denominators ---------------------------------------------------------------- */

@@ -106,7 +106,7 @@ static void rotate_row(const struct kernels *kn, const struct op_rope *o, int64_
 static void rope_rows(const struct kernels *kn, const void *op, int r0, int r1) {
   const struct op_rope *o = op;
   for (int r = r0; r < r1; r++)
-    rotate_row(kn, o, (o->back ? -1 : 1) * (int64_t)o->position[r], ROW(o->x, r, o->ldx));
+    rotate_row(kn, o, (o->backward ? -1 : 1) * (int64_t)o->position[r], ROW(o->x, r, o->ldx));
 }
 
 /* A rotation's transpose rotates by as much to the other side. */
@@ -121,9 +121,9 @@ void attend_rope_rotate(attend_context *ctx, const double *frequency, double att
                                   ldx, false});
 }
 
-void attend_rope_rotate_back(attend_context *ctx, const double *frequency, double attention_factor,
-                             int rows, int heads, int dim, const int32_t *positions, float *dx,
-                             int lddx) {
+void attend_rope_rotate_backward(attend_context *ctx, const double *frequency,
+                                 double attention_factor, int rows, int heads, int dim,
+                                 const int32_t *positions, float *dx, int lddx) {
   cpu_rope(ctx, &(struct op_rope){frequency, attention_factor, rows, heads, dim, 0, positions, dx,
                                   lddx, true});
 }

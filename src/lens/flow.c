@@ -48,12 +48,12 @@ static int by_row(const void *a, const void *b) {
 }
 
 /* The rows that are followed: all that have a share, or the heaviest `most`. */
-static int choose_rows(const float *share, int n, double most, heavy *all, int32_t *rows) {
+static int choose_rows(const float *share, int n, double max, heavy *all, int32_t *rows) {
   int count = 0;
   for (int i = 0; i < n; i++)
     if (share[i] > 1e-9f) all[count++] = (heavy){share[i], i};
   qsort(all, (size_t)count, sizeof *all, by_share);
-  if (count > most) count = most < 1 ? 1 : (int)most;
+  if (count > max) count = max < 1 ? 1 : (int)max;
   for (int i = 0; i < count; i++) rows[i] = all[i].row;
   qsort(rows, (size_t)count, sizeof *rows, by_row);
   return count;
@@ -63,7 +63,7 @@ typedef struct {
   attend_lens *l;
   attend_role role;
   attend_lens_shape s;
-  double most; /* rows of a layer */
+  double max; /* rows of a layer */
   heavy *heavy;
   int32_t *rows;
   double *to;
@@ -72,7 +72,7 @@ typedef struct {
 /* before <- after, through layer `layer`; *passed: the share of rows that were not followed. */
 static attend_status through_layer(rollout *r, int layer, const float *after, float *before,
                                    double *passed) {
-  int T = r->s.rows, n = choose_rows(after, T, r->most, r->heavy, r->rows);
+  int T = r->s.rows, n = choose_rows(after, T, r->max, r->heavy, r->rows);
   gathering g = {after, r->to, r->s.keys};
   double left = 0;
   memset(r->to, 0, (size_t)T * sizeof *r->to);
@@ -99,7 +99,7 @@ attend_status attend_lens_rollout(attend_lens *l, attend_role role, int token, d
   ATTEND_TRY(check(l, role, token, &r.s));
   size_t T = (size_t)r.s.rows;
   int L = r.s.layers;
-  r.most = most_pairs > 0 ? most_pairs / ((double)r.s.keys * r.s.heads * L) : (double)T;
+  r.max = most_pairs > 0 ? most_pairs / ((double)r.s.keys * r.s.heads * L) : (double)T;
   ATTEND_TRY(ctx_alloc(l->ctx, T * (sizeof *r.to + sizeof *r.heavy + sizeof *r.rows),
                        "rows to follow", &r.to));
   r.heavy = (heavy *)(r.to + T);
@@ -119,13 +119,13 @@ attend_status attend_lens_rollout(attend_lens *l, attend_role role, int token, d
 typedef struct {
   uint8_t *before; /* [T] */
   attend_reach_edge *edges;
-  int most, n;
+  int max, n;
   int keys, layer, head;
 } reaching;
 
 static void reach_to(reaching *r, int from, int to, int head) {
   r->before[to] = 1;
-  if (r->n < r->most) r->edges[r->n++] = (attend_reach_edge){r->layer, from, to, head};
+  if (r->n < r->max) r->edges[r->n++] = (attend_reach_edge){r->layer, from, to, head};
 }
 
 static void reach_row(int row, const float *w, const float *others, void *with) {
@@ -158,7 +158,7 @@ static attend_status reach_layer(attend_lens *l, attend_role role, const attend_
 }
 
 attend_status attend_lens_reach(attend_lens *l, attend_role role, int token, uint8_t *reached,
-                                attend_reach_edge *edges, int most, int *n) {
+                                attend_reach_edge *edges, int max, int *n) {
   attend_lens_shape s;
   int32_t *rows;
   ATTEND_TRY(check(l, role, token, &s));
@@ -166,7 +166,7 @@ attend_status attend_lens_reach(attend_lens *l, attend_role role, int token, uin
   ATTEND_TRY(ctx_alloc(l->ctx, T * sizeof *rows, "rows to follow", &rows));
   memset(reached, 0, (size_t)(s.layers + 1) * T);
   reached[(size_t)s.layers * T + (size_t)token] = 1;
-  reaching r = {.edges = edges, .most = most, .keys = s.keys};
+  reaching r = {.edges = edges, .max = max, .keys = s.keys};
   attend_status status = ATTEND_OK;
   for (int i = s.layers - 1; i >= 0 && !status; i--) {
     r.before = reached + (size_t)i * T;

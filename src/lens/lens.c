@@ -349,20 +349,20 @@ attend_status lens_each_row(attend_lens *l, attend_lens *other, attend_head_id a
                             const int32_t *rows, row_visit f, void *with) {
   ATTEND_TRY(lens_enter(l, at));
   if (other) ATTEND_TRY(lens_enter(other, at));
-  int keys = l->role[at.role].shape.keys, most = band_rows(keys);
-  size_t wide = (size_t)keys, floats = (size_t)(n < most ? n : most) * wide;
+  int keys = l->role[at.role].shape.keys, max = band_rows(keys);
+  size_t wide = (size_t)keys, floats = (size_t)(n < max ? n : max) * wide;
   float *weights;
   ATTEND_TRY(ctx_alloc(l->ctx, (other ? 2 : 1) * floats * sizeof *weights,
                        "weights that are looked at", &weights));
   float *others = other ? weights + floats : NULL;
   attend_status status = ATTEND_OK;
-  for (int i = 0; i < n && !status; i += most) {
-    band b = {at, rows + i, n - i < most ? n - i : most, 0, keys};
+  for (int i = 0; i < n && !status; i += max) {
+    band b = {at, rows + i, n - i < max ? n - i : max, 0, keys};
     status = lens_band(l, &b, weights);
     if (!status && other) status = lens_band(other, &b, others);
     for (size_t j = 0; j < (size_t)b.n && !status; j++)
       f(b.rows[j], weights + j * wide, others ? others + j * wide : NULL, with);
-    if (!status && i + most < n) status = lens_step(l, (double)i / n);
+    if (!status && i + max < n) status = lens_step(l, (double)i / n);
   }
   ctx_free(l->ctx, weights);
   return status;

@@ -38,15 +38,15 @@ static void pool_row(const pooling *p, int y, const float *w, const float *w2) {
   float *cells = p->cells + (size_t)y * (size_t)a->width;
   for (int x = 0; x < a->width; x++) {
     int from = start(x, a->keys, a->width), to = start(x + 1, a->keys, a->width);
-    float most = 0;
+    float max = 0;
     double sum = 0;
     for (int j = from; j < to; j++) {
       float d = w2 ? w[j] - w2[j] : w[j];
-      most = larger(most, d);
+      max = larger(max, d);
       sum += (double)d;
     }
     if (a->pool == ATTEND_POOL_MAX)
-      cells[x] = larger(cells[x], most);
+      cells[x] = larger(cells[x], max);
     else if (to > from)
       cells[x] += (float)(sum / (to - from));
   }
@@ -75,15 +75,15 @@ static void pool_cells(const void *args, int64_t item, int worker) {
 
 static attend_status pool_all(const pooling *p, const int32_t *rows, int n, float *w) {
   const attend_area *a = p->area;
-  int most = band_rows(a->keys);
-  float *w2 = p->other ? w + (size_t)most * (size_t)a->keys : NULL;
-  for (int i = 0; i < n; i += most) {
-    band b = {p->at, rows + i, n - i < most ? n - i : most, a->key, a->keys};
+  int max = band_rows(a->keys);
+  float *w2 = p->other ? w + (size_t)max * (size_t)a->keys : NULL;
+  for (int i = 0; i < n; i += max) {
+    band b = {p->at, rows + i, n - i < max ? n - i : max, a->key, a->keys};
     ATTEND_TRY(lens_band(p->lens, &b, w));
     if (w2) ATTEND_TRY(lens_band(p->other, &b, w2));
     band_pool x = {p, &b, w, w2};
     PARALLEL_FOR(p->lens->ctx, p->lens->ctx->threads, a->height, pool_cells, x);
-    if (i + most < n) ATTEND_TRY(lens_step(p->lens, (double)i / n));
+    if (i + max < n) ATTEND_TRY(lens_step(p->lens, (double)i / n));
   }
   return ATTEND_OK;
 }
@@ -128,10 +128,9 @@ attend_status attend_lens_pool(attend_lens *l, attend_head_id at, const attend_a
   ATTEND_TRY(ctx_alloc_zeroed(l->ctx, (size_t)a->height * sizeof *p.looked, "cells", &p.looked));
   attend_status status =
       lens_rows(l, a->row, a->rows, a->height, a->keys, a->most_pairs, &rows, &n);
-  size_t most = (size_t)band_rows(a->keys) * (size_t)a->keys;
+  size_t max = (size_t)band_rows(a->keys) * (size_t)a->keys;
   if (!status)
-    status =
-        ctx_alloc(l->ctx, (other ? 2 : 1) * most * sizeof *w, "weights that are looked at", &w);
+    status = ctx_alloc(l->ctx, (other ? 2 : 1) * max * sizeof *w, "weights that are looked at", &w);
   if (!status) status = pool_all(&p, rows, n, w);
   if (!status) finish(&p);
   if (rows_sampled) *rows_sampled = n;

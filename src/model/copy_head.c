@@ -19,7 +19,7 @@ static const char what[] = "what may be copied";
 attend_status copy_make(attend_session *r) {
   copying *c = &r->copy;
   size_t batch = (size_t)r->batch, rows = (size_t)r->head_limit;
-  if (!r->model->copy_k.go) return ATTEND_OK;
+  if (!r->model->copy_k.forward) return ATTEND_OK;
   TAKE(&r->memory, ON_HOST, length, batch);
   TAKE(&r->memory, ON_HOST, of, batch);
   TAKE(&r->memory, ON_HOST, from, batch);
@@ -75,7 +75,7 @@ attend_status copy_fill(attend_session *r, const int32_t *ids) {
   copying *c = &r->copy;
   const attend_model *m = r->model;
   const int count = r->p.count, n = r->p.n, ld = (int)copy_width(r);
-  if (!m->copy_k.go) return ATTEND_OK;
+  if (!m->copy_k.forward) return ATTEND_OK;
   ATTEND_TRY(copy_reserve(r, (size_t)r->batch * (size_t)n, n));
   c->n = n;
   c->by_words = false;
@@ -183,15 +183,15 @@ static void keep_token(copying *c, int row) {
 }
 
 static attend_status reading_reserve(attend_session *r) {
-  int64_t most = max64(window_of(r), r->model->config.vocab);
-  return copy_reserve(r, (size_t)most + (size_t)r->limit, 1);
+  int64_t max = max64(window_of(r), r->model->config.vocab);
+  return copy_reserve(r, (size_t)max + (size_t)r->limit, 1);
 }
 
 attend_status copy_read(attend_session *r, const int32_t *ids) {
   copying *c = &r->copy;
   const size_t width = copy_width(r);
   const int n = r->p.n;
-  if (!r->model->copy_k.go) return ATTEND_OK;
+  if (!r->model->copy_k.forward) return ATTEND_OK;
   ATTEND_TRY(reading_reserve(r));
   if (!c->length[0]) {
     clear_words(r);
@@ -218,7 +218,7 @@ attend_status copy_recall(attend_session *r, const attend_session *from) {
   copying *c = &r->copy;
   const int n = f->length ? f->length[0] : 0;
   const size_t count = (size_t)n, width = copy_width(r);
-  if (!n || !r->model->copy_k.go) return ATTEND_OK;
+  if (!n || !r->model->copy_k.forward) return ATTEND_OK;
   ATTEND_TRY(copy_reserve(r, count, n));
   OP(r->ctx, gather, .rows = n, .width = (int)width, .factor = 1, .x = f->keys, .ldx = (int)width,
      .y = c->keys, .ldy = (int)width);

@@ -532,14 +532,14 @@ static attend_status back_from(pattern *x, const attention_tensors *t, const att
   OP(p->ctx, pattern_grad, .p = op);
   at = pattern_place(x, d_weights);
   ATTEND_TRY(hook_at(p, &at, HOOK_GRADIENTS));
-  OP(p->ctx, pattern_back, .p = op, .dim = x->d->dim, .scale = x->d->scale, .before = x->weights,
-     .q = t->q, .k = t->k, .dq = g->q, .dk = g->k, .dv = g->v);
+  OP(p->ctx, pattern_backward, .p = op, .dim = x->d->dim, .scale = x->d->scale,
+     .before = x->weights, .q = t->q, .k = t->k, .dq = g->q, .dk = g->k, .dv = g->v);
   return ATTEND_OK;
 }
 
-static attend_status pattern_back(const pass *p, const layer_attention *m,
-                                  const attention_tensors *t, const attention_tensors *g,
-                                  const float *lse) {
+static attend_status pattern_backward(const pass *p, const layer_attention *m,
+                                      const attention_tensors *t, const attention_tensors *g,
+                                      const float *lse) {
   const attend_desc *d = attend_plan_desc(m->plan);
   pattern x = {.p = p};
   ATTEND_CHECK(p->ctx, d->form.kind == ATTEND_SOFTMAX && !d->bias.kind && !d->soft_cap,
@@ -571,9 +571,9 @@ static attend_status pattern_gradient(const pass *p, const layer_attention *m,
   return status;
 }
 
-attend_status hook_attention_back(const pass *p, const layer_attention *m,
-                                  const attention_tensors *t, const attention_tensors *g,
-                                  const float *lse, float *d_bias) {
+attend_status hook_attention_backward(const pass *p, const layer_attention *m,
+                                      const attention_tensors *t, const attention_tensors *g,
+                                      const float *lse, float *d_bias) {
   ATTEND_TRY(hook_heads(p, m, g->o, HOOK_GRADIENTS));
   if (p->direct) return ATTEND_OK;
   ATTEND_TRY(hook_denominator(p, m, g->o, lse, HOOK_EDITS));
@@ -581,7 +581,7 @@ attend_status hook_attention_back(const pass *p, const layer_attention *m,
   if ((at_pattern & (HOOK_EDITS | HOOK_GRADIENTS)) == HOOK_GRADIENTS)
     ATTEND_TRY(pattern_gradient(p, m, t, g, lse));
   if (at_pattern & HOOK_EDITS)
-    ATTEND_TRY(pattern_back(p, m, t, g, lse));
+    ATTEND_TRY(pattern_backward(p, m, t, g, lse));
   else
     ATTEND_TRY(
         attend_backward(m->plan, t->q, t->k, t->v, t->o, lse, g->o, g->q, g->k, g->v, d_bias));

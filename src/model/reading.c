@@ -279,7 +279,7 @@ typedef attend_status (*visitor)(attend_reading *x, kept_file *kept, int64_t row
 static int64_t rows_at(const attend_reading *x, const kept_file *k, mark m) {
   bool done = m.pass > x->layers;
   if (k->kind == SUMS) return done || k->number > m.pass ? 0 : k->number < m.pass ? x->count : m.at;
-  if (k->kind == COPIED && !x->model->copy_k.go) return 0;
+  if (k->kind == COPIED && !x->model->copy_k.forward) return 0;
   return done ? x->count : m.pass == x->layers ? m.at : 0;
 }
 

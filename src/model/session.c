@@ -82,15 +82,15 @@ typedef struct {
   size_t x, qkv, heads, up; /* floats of a row */
 } widths;
 
-static size_t most(size_t a, size_t b) { return a > b ? a : b; }
+static size_t max(size_t a, size_t b) { return a > b ? a : b; }
 
 static void widen(const attend_stack *s, int gated, widths *w) {
   if (!s->layers) return;
   int qkv = s->heads * s->dim + s->kv_heads * (s->dim + s->dim_v);
-  w->x = most(w->x, (size_t)padded(s->width));
-  w->qkv = most(w->qkv, (size_t)padded(qkv));
-  w->heads = most(w->heads, (size_t)padded(s->heads * s->dim_v));
-  w->up = most(w->up, (size_t)padded(s->mlp * (1 + gated)));
+  w->x = max(w->x, (size_t)padded(s->width));
+  w->qkv = max(w->qkv, (size_t)padded(qkv));
+  w->heads = max(w->heads, (size_t)padded(s->heads * s->dim_v));
+  w->up = max(w->up, (size_t)padded(s->mlp * (1 + gated)));
 }
 
 static widths widths_of(const attend_session *r) {
@@ -98,7 +98,7 @@ static widths widths_of(const attend_session *r) {
   widths w = {0};
   widen(&c->encoder, c->gated, &w);
   widen(&c->decoder, c->gated, &w);
-  w.x = most(w.x, (size_t)padded(c->embed_width));
+  w.x = max(w.x, (size_t)padded(c->embed_width));
   return w;
 }
 

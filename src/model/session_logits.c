@@ -21,7 +21,7 @@ static void head_piece(attend_session *r, int rows, float *logits) {
   head_rows h = {rows, ld, x, y, y, x, to, NULL, c->vocab};
   stream_enter(&r->ctx->stream);
   const float *read = head_forward(&r->p, &h);
-  if (r->model->copy_q.go) copy_rows(r, rows, read, ld, to, c->vocab);
+  if (r->model->copy_q.forward) copy_rows(r, rows, read, ld, to, c->vocab);
   stream_leave(&r->ctx->stream);
   if (to != logits)
     r->ctx->device->read(r->ctx, logits, to, (size_t)rows * (size_t)c->vocab * sizeof *logits);
@@ -60,8 +60,9 @@ static void read_rows(attend_session *r, const head_source *s, int start, int ro
 static attend_status logits_of(attend_session *r, int n, head_source s, float *logits) {
   const attend_model *m = r->model;
   const attend_config *c = &m->config;
-  const int inputs = m->transform.go ? m->transform.inputs : m->head.inputs;
-  ATTEND_CHECK(r->ctx, m->head.go, "the checkpoint has no head (lm_head), or it was not loaded");
+  const int inputs = m->transform.forward ? m->transform.inputs : m->head.inputs;
+  ATTEND_CHECK(r->ctx, m->head.forward,
+               "the checkpoint has no head (lm_head), or it was not loaded");
   ATTEND_CHECK(r->ctx, width_of(r) == inputs,
                "the head reads the decoder's rows of %d numbers, not the "
                "encoder's of %d: extend the decoder",

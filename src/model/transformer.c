@@ -32,28 +32,29 @@ void norm_rows(const pass *p, const norm_weights *w, int rows, int width, const 
      .weight = w->w, .bias = w->b, .eps = c->norm_eps, .y = y, .ldy = padded(width));
 }
 
-void norm_rows_back(const pass *p, const norm_weights *w, int rows, int width, const float *x,
-                    const float *dy, bool add, float *dx) {
+void norm_rows_backward(const pass *p, const norm_weights *w, int rows, int width, const float *x,
+                        const float *dy, bool add, float *dx) {
   const attend_config *c = &p->model->config;
   const int ld = padded(width);
-  OP(p->ctx, norm_back, .rms = c->rms, .add = add, .rows = rows, .width = width, .x = x, .ldx = ld,
-     .weight = w->w, .eps = c->norm_eps, .linear = p->direct, .dy = dy, .lddy = ld, .dx = dx,
-     .lddx = ld, .dweight = w->dw, .dbias = c->rms ? NULL : w->db, .work = p->back.scratch);
+  OP(p->ctx, norm_backward, .rms = c->rms, .add = add, .rows = rows, .width = width, .x = x,
+     .ldx = ld, .weight = w->w, .eps = c->norm_eps, .linear = p->direct, .dy = dy, .lddy = ld,
+     .dx = dx, .lddx = ld, .dweight = w->dw, .dbias = c->rms ? NULL : w->db,
+     .work = p->backward.scratch);
 }
 
 void multiply_rows(const pass *p, const linear_weights *w, int rows, const float *x, int ldx,
                    float *y, int ldy) {
-  OP(p->ctx, linear, .linear = w->go, .rows = rows, .x = x, .ldx = ldx, .y = y, .ldy = ldy);
+  OP(p->ctx, linear, .linear = w->forward, .rows = rows, .x = x, .ldx = ldx, .y = y, .ldy = ldy);
 }
 
-void multiply_back(const pass *p, const linear_weights *w, int rows, const float *x, int ldx,
-                   const float *dy, int lddy, bool add, float *dx, int lddx) {
+void multiply_backward(const pass *p, const linear_weights *w, int rows, const float *x, int ldx,
+                       const float *dy, int lddy, bool add, float *dx, int lddx) {
   OP(p->ctx, linear_grad, .kind = p->model->weights, .rows = rows, .outputs = w->outputs,
      .inputs = w->inputs, .dy = dy, .lddy = lddy, .x = x, .ldx = ldx, .dw = w->dw, .db = w->db,
-     .work = p->back.scratch);
+     .work = p->backward.scratch);
   if (dx)
-    OP(p->ctx, linear, .linear = w->back, .rows = rows, .x = dy, .ldx = lddy, .y = dx, .ldy = lddx,
-       .add = add);
+    OP(p->ctx, linear, .linear = w->backward, .rows = rows, .x = dy, .ldx = lddy, .y = dx,
+       .ldy = lddx, .add = add);
 }
 
 /* Dropout. place: 0 embeddings, then three per layer. Backward drops with the same call. */
@@ -100,7 +101,7 @@ static branch cross_branch(const layer_weights *w, int i, const activations *a) 
 }
 static branch mlp_branch(const pass *p, const layer_weights *w, int i, const activations *a) {
   const attend_config *c = config_of(p);
-  const float *x = w->cross_q.go ? a->cross_out : a->self_out;
+  const float *x = w->cross_q.forward ? a->cross_out : a->self_out;
   branch b = {&w->mlp_norm, &w->mlp_after, 3 * i + 3, x, x, a->mlp_added, a->mlp, a->out};
   if (c->parallel) b.x = a->x;
   if (c->parallel == ATTEND_PARALLEL_SHARED) b.norm = &w->self_norm;
@@ -122,8 +123,8 @@ static attend_status branch_output(const pass *p, const branch *b, const linear_
   const bool in_place = b->sum == b->onto;
   const bool between = norms(p, ATTEND_NORM_AFTER) || p->drop > 0 || (point && p->hooks);
   float *adds = in_place ? b->added : b->sum;
-  OP(p->ctx, linear, .linear = w->go, .rows = p->rows, .x = x, .ldx = ldx, .y = b->added, .ldy = ld,
-     .onto = in_place && !between ? b->sum : NULL, .ldo = ld);
+  OP(p->ctx, linear, .linear = w->forward, .rows = p->rows, .x = x, .ldx = ldx, .y = b->added,
+     .ldy = ld, .onto = in_place && !between ? b->sum : NULL, .ldo = ld);
   if (!b->sum) return ATTEND_OK;
   if (norms(p, ATTEND_NORM_AFTER)) norm_rows(p, b->after, p->rows, width, b->added, adds);
   if (point) ATTEND_TRY(hook_stream(p, point, i, adds, HOOK_FORWARD));
@@ -205,16 +206,16 @@ static void normalise_heads(const pass *p, const layer_weights *w, float *qkv, i
 }
 
 /* Rotations, and T5's and GPT-2's scales of queries; back: of gradients. */
-static void rotate_heads(const pass *p, int i, float *qkv, int ld, bool back) {
+static void rotate_heads(const pass *p, int i, float *qkv, int ld, bool backward) {
   const attend_config *c = config_of(p);
   const attend_stack *s = p->side->shape;
   const rotation *r = &p->model->rope[layer_kind(c, p->side, i)];
   for (int step = 0; step < 2; step++) {
-    if (step == back && r->frequency)
+    if (step == backward && r->frequency)
       OP(p->ctx, rope, .frequency = r->frequency, .attention_factor = r->stretch, .rows = p->rows,
          .heads = s->heads + s->kv_heads, .dim = s->dim, .rotary = c->rotary,
-         .position = p->position, .x = qkv, .ldx = ld, .back = back);
-    if (step != back && c->score_by_layer)
+         .position = p->position, .x = qkv, .ldx = ld, .backward = backward);
+    if (step != backward && c->score_by_layer)
       OP(p->ctx, scale, .rows = p->rows, .width = s->heads * s->dim, .divisor = (float)(i + 1),
          .x = qkv, .ldx = ld);
   }
@@ -248,7 +249,7 @@ static attend_status self_attention(const pass *p, int i, const activations *a) 
 static attend_status cross_attention(const pass *p, int i, const activations *a) {
   const attend_stack *s = p->side->shape;
   const layer_weights *w = layer_of(p->side, i);
-  if (!w->cross_q.go) return ATTEND_OK;
+  if (!w->cross_q.forward) return ATTEND_OK;
   layer_attention m = {ATTEND_CROSS, p->cross_plan, p->cross ? p->cross[i] : NULL, i};
   branch b = cross_branch(w, i, a);
   multiply_rows(p, &w->cross_q, p->rows, branch_input(p, &b), padded(s->width), a->cross_q,
@@ -285,7 +286,7 @@ static attend_status mlp(const pass *p, int i, const activations *a) {
   bool shared = config_of(p)->parallel == ATTEND_PARALLEL_SHARED;
   const float *from = shared ? p->h : branch_input(p, &b);
   bool at_once = a->act == a->up && !config_of(p)->gated;
-  OP(p->ctx, linear, .linear = w->up.go, .rows = p->rows, .x = from, .ldx = ldx, .y = a->up,
+  OP(p->ctx, linear, .linear = w->up.forward, .rows = p->rows, .x = from, .ldx = ldx, .y = a->up,
      .ldy = up_ld(p), .f = at_once ? config_of(p)->activation : ATTEND_IDENTITY);
   if (!b.added) return ATTEND_OK;
   if (!at_once) activate(p, a);
@@ -299,20 +300,21 @@ attend_status layer_forward(const pass *p, int i, const activations *a) {
   ATTEND_TRY(self_attention(p, i, a));
   ATTEND_TRY(cross_attention(p, i, a));
   ATTEND_TRY(hook_stream(p, ATTEND_AT_RESIDUAL_MIDDLE, i,
-                         w->cross_q.go ? a->cross_out : a->self_out, HOOK_FORWARD));
-  return w->up.go ? mlp(p, i, a) : ATTEND_OK;
+                         w->cross_q.forward ? a->cross_out : a->self_out, HOOK_FORWARD));
+  return w->up.forward ? mlp(p, i, a) : ATTEND_OK;
 }
 
 /* ---- branches, backward ---------------------------------------------------------- */
 
 /* From the gradient dx of the branch's sum to that of its last product, in dy; dx
  * becomes that of the residual. point: as in branch_output. */
-static attend_status branch_output_back(const pass *p, const branch *b, attend_point point, int i,
-                                        float *dx, const float **dy) {
+static attend_status branch_output_backward(const pass *p, const branch *b, attend_point point,
+                                            int i, float *dx, const float **dy) {
   const int width = p->side->shape->width, ld = padded(width);
-  float *own = p->back.dh;
+  float *own = p->backward.dh;
   bool hooked = point && hooks_have_gradients(p->hooks, point);
-  if (norms(p, ATTEND_NORM_SUM)) norm_rows_back(p, b->norm, p->rows, width, b->sum, dx, false, dx);
+  if (norms(p, ATTEND_NORM_SUM))
+    norm_rows_backward(p, b->norm, p->rows, width, b->sum, dx, false, dx);
   *dy = dx;
   if (p->drop > 0 || hooked) {
     copy_stream(p, ld, dx, ld, own, ld);
@@ -321,18 +323,18 @@ static attend_status branch_output_back(const pass *p, const branch *b, attend_p
     *dy = own;
   }
   if (!norms(p, ATTEND_NORM_AFTER)) return ATTEND_OK;
-  norm_rows_back(p, b->after, p->rows, width, b->added, *dy, false, own);
+  norm_rows_backward(p, b->after, p->rows, width, b->added, *dy, false, own);
   *dy = own;
   return ATTEND_OK;
 }
 
 /* dx += the gradient of the branch's input, through its norm. Without norms a branch
  * may read only the first features of the stream. */
-static void branch_input_back(const pass *p, const branch *b, int reads, const float *dh,
-                              float *dx) {
+static void branch_input_backward(const pass *p, const branch *b, int reads, const float *dh,
+                                  float *dx) {
   const int width = p->side->shape->width;
   if (norms(p, ATTEND_NORM_BEFORE))
-    norm_rows_back(p, b->norm, p->rows, width, b->x, dh, true, dx);
+    norm_rows_backward(p, b->norm, p->rows, width, b->x, dh, true, dx);
   else
     add_rows(p, reads, dx, dh, dx);
 }
@@ -340,67 +342,68 @@ static void branch_input_back(const pass *p, const branch *b, int reads, const f
 /* The output of the sum's norm, and of hooks there, is not kept. */
 static attend_status recall_input(const pass *p, const norm_weights *w, const float *sum, int i,
                                   branch *b) {
-  float *x = p->back.residual_middle;
+  float *x = p->backward.residual_middle;
   if (!norms(p, ATTEND_NORM_SUM)) return ATTEND_OK;
   norm_rows(p, w, p->rows, p->side->shape->width, sum, x);
   b->x = x;
   return i < 0 ? ATTEND_OK : hook_stream(p, ATTEND_AT_RESIDUAL_MIDDLE, i, x, HOOK_EDITS);
 }
 
-static attend_status mlp_back(const pass *p, int i, const activations *a, float *dx) {
+static attend_status mlp_backward(const pass *p, int i, const activations *a, float *dx) {
   const attend_config *c = config_of(p);
   const layer_weights *w = layer_of(p->side, i);
   const int rows = p->rows, inside = p->side->shape->mlp;
   const int ldu = up_ld(p), lda = act_ld(p, a);
   const int ldx = padded(p->side->shape->width);
-  const back_work *k = &p->back;
+  const back_work *k = &p->backward;
   branch b = mlp_branch(p, w, i, a);
-  if (w->cross_q.go)
+  if (w->cross_q.forward)
     ATTEND_TRY(recall_input(p, &w->cross_norm, a->cross, i, &b));
   else
     ATTEND_TRY(recall_input(p, &w->self_norm, a->self, i, &b));
   const float *dy;
-  ATTEND_TRY(branch_output_back(p, &b, ATTEND_AT_MLP, i, dx, &dy));
+  ATTEND_TRY(branch_output_backward(p, &b, ATTEND_AT_MLP, i, dx, &dy));
   if (p->direct) return ATTEND_OK;
   activate(p, a);
-  multiply_back(p, &w->down, rows, a->act, lda, dy, ldx, false, k->d_act, lda);
-  OP(p->ctx, activate_back, .f = c->activation, .rows = rows, .width = inside, .a = a->up,
+  multiply_backward(p, &w->down, rows, a->act, lda, dy, ldx, false, k->d_act, lda);
+  OP(p->ctx, activate_backward, .f = c->activation, .rows = rows, .width = inside, .a = a->up,
      .lda = ldu, .b = c->gated ? a->up + inside : NULL, .ldb = ldu, .dy = k->d_act, .lddy = lda,
      .da = k->d_wide, .ldda = ldu, .db = c->gated ? k->d_wide + inside : NULL, .lddb = ldu);
   const float *from = branch_input(p, &b);
-  multiply_back(p, &w->up, rows, from, ldx, k->d_wide, ldu, false, k->dh, ldx);
-  branch_input_back(p, &b, w->up.inputs, k->dh, dx);
+  multiply_backward(p, &w->up, rows, from, ldx, k->d_wide, ldu, false, k->dh, ldx);
+  branch_input_backward(p, &b, w->up.inputs, k->dh, dx);
   return ATTEND_OK;
 }
 
-static attend_status cross_back(const pass *p, int i, const activations *a, float *dx) {
+static attend_status cross_backward(const pass *p, int i, const activations *a, float *dx) {
   const attend_stack *s = p->side->shape;
   const layer_weights *w = layer_of(p->side, i);
-  const back_work *k = &p->back;
+  const back_work *k = &p->backward;
   const int ldx = padded(s->width), ldo = padded(s->heads * s->dim_v);
   const int ldq = padded(w->cross_q.outputs), ld = padded(w->cross_kv.outputs);
   const int lde = padded(w->cross_kv.inputs), n = p->encoded_n;
   branch b = cross_branch(w, i, a);
   const float *dy;
   ATTEND_TRY(recall_input(p, &w->self_norm, a->self, -1, &b));
-  ATTEND_TRY(branch_output_back(p, &b, 0, i, dx, &dy));
-  multiply_back(p, &w->cross_out, p->rows, a->cross_heads, ldo, dy, ldx, false, k->d_act, ldo);
+  ATTEND_TRY(branch_output_backward(p, &b, 0, i, dx, &dy));
+  multiply_backward(p, &w->cross_out, p->rows, a->cross_heads, ldo, dy, ldx, false, k->d_act, ldo);
   layer_attention m = {ATTEND_CROSS, p->cross_plan, NULL, i};
   attention_tensors t =
       cross_tensors(p, w, a->cross_q, a->cross_kv, a->cross_attended, a->cross_heads);
   float *dq = a->act, *dk = k->d_wide;
   attention_tensors g = cross_tensors(p, w, dq, dk, k->d_act, k->d_act);
-  ATTEND_TRY(hook_attention_back(p, &m, &t, &g, a->cross_lse, NULL));
+  ATTEND_TRY(hook_attention_backward(p, &m, &t, &g, a->cross_lse, NULL));
   if (p->direct) return ATTEND_OK;
-  multiply_back(p, &w->cross_kv, p->count * n, p->encoded, lde, dk, ld, true, p->d_encoded, lde);
+  multiply_backward(p, &w->cross_kv, p->count * n, p->encoded, lde, dk, ld, true, p->d_encoded,
+                    lde);
   const float *from = branch_input(p, &b);
-  multiply_back(p, &w->cross_q, p->rows, from, ldx, dq, ldq, false, k->dh, ldx);
-  branch_input_back(p, &b, w->cross_q.inputs, k->dh, dx);
+  multiply_backward(p, &w->cross_q, p->rows, from, ldx, dq, ldq, false, k->dh, ldx);
+  branch_input_backward(p, &b, w->cross_q.inputs, k->dh, dx);
   return ATTEND_OK;
 }
 
-static void normalise_heads_back(const pass *p, const layer_weights *w, const float *raw,
-                                 float *d_qkv, int ld) {
+static void normalise_heads_backward(const pass *p, const layer_weights *w, const float *raw,
+                                     float *d_qkv, int ld) {
   const attend_config *c = config_of(p);
   const attend_stack *s = p->side->shape;
   const int ldr = padded((s->heads + s->kv_heads) * s->dim);
@@ -408,39 +411,40 @@ static void normalise_heads_back(const pass *p, const layer_weights *w, const fl
   if (!c->qk_norm) return;
   head_norms(p, w, of);
   for (int i = 0; i < 2; i++)
-    OP(p->ctx, norm_back, .rms = c->rms, .rows = p->rows, .groups = of[i].groups,
+    OP(p->ctx, norm_backward, .rms = c->rms, .rows = p->rows, .groups = of[i].groups,
        .width = of[i].width, .x = raw + of[i].at, .ldx = ldr, .weight = of[i].w->w,
        .eps = c->norm_eps, .dy = d_qkv + of[i].at, .lddy = ld, .dx = d_qkv + of[i].at, .lddx = ld,
-       .dweight = of[i].w->dw, .dbias = c->rms ? NULL : of[i].w->db, .work = p->back.scratch);
+       .dweight = of[i].w->dw, .dbias = c->rms ? NULL : of[i].w->db, .work = p->backward.scratch);
 }
 
 /* dy: gradient of the branch's output on entry, of its sum on return; dx receives
  * that of its input. Both are the same buffer unless branches are parallel. */
-static attend_status self_back(const pass *p, int i, const activations *a, float *dy, float *dx) {
+static attend_status self_backward(const pass *p, int i, const activations *a, float *dy,
+                                   float *dx) {
   const attend_stack *s = p->side->shape;
   const layer_weights *w = layer_of(p->side, i);
-  const back_work *k = &p->back;
+  const back_work *k = &p->backward;
   const int ldx = padded(s->width), ldo = padded(w->out.inputs);
   const int ld = padded(w->qkv.outputs);
   const table_weights *bias = &p->side->relative;
   branch b = self_branch(w, i, a);
   const float *d_added;
-  ATTEND_TRY(branch_output_back(p, &b, 0, i, dy, &d_added));
-  multiply_back(p, &w->out, p->rows, a->heads, ldo, d_added, ldx, false, k->d_act, ldo);
+  ATTEND_TRY(branch_output_backward(p, &b, 0, i, dy, &d_added));
+  multiply_backward(p, &w->out, p->rows, a->heads, ldo, d_added, ldx, false, k->d_act, ldo);
   layer_attention m = {self_role(p), plan_of(p, i), NULL, i};
   const attend_desc *d = attend_plan_desc(m.plan);
   attention_tensors t = self_tensors(p, d, ld, a->qkv, a->attended, a->heads);
   attention_tensors g = self_tensors(p, d, ld, k->d_wide, k->d_act, k->d_act);
-  ATTEND_TRY(hook_attention_back(p, &m, &t, &g, a->lse, bias->t.data ? k->d_bias : NULL));
+  ATTEND_TRY(hook_attention_backward(p, &m, &t, &g, a->lse, bias->t.data ? k->d_bias : NULL));
   if (p->direct) return ATTEND_OK;
   if (bias->dw)
     OP(p->ctx, add, .rows = 1, .width = bias->t.entries * s->heads, .a = bias->dw, .b = k->d_bias,
        .y = bias->dw);
   rotate_heads(p, i, k->d_wide, ld, true);
-  normalise_heads_back(p, w, a->raw, k->d_wide, ld);
+  normalise_heads_backward(p, w, a->raw, k->d_wide, ld);
   const float *from = branch_input(p, &b);
-  multiply_back(p, &w->qkv, p->rows, from, ldx, k->d_wide, ld, false, k->dh, ldx);
-  branch_input_back(p, &b, w->qkv.inputs, k->dh, dx);
+  multiply_backward(p, &w->qkv, p->rows, from, ldx, k->d_wide, ld, false, k->dh, ldx);
+  branch_input_backward(p, &b, w->qkv.inputs, k->dh, dx);
   return ATTEND_OK;
 }
 
@@ -452,13 +456,13 @@ attend_status layer_backward(const pass *p, int i, const activations *a, float *
   float *dy = dx;
   if (parallel) { /* attention's input is the mlp's */
     ATTEND_TRY(hook_stream(p, middle, i, dx, HOOK_GRADIENTS));
-    dy = p->back.residual_middle;
+    dy = p->backward.residual_middle;
     copy_stream(p, ld, dx, ld, dy, ld);
   }
-  if (w->up.go) ATTEND_TRY(mlp_back(p, i, a, dx));
+  if (w->up.forward) ATTEND_TRY(mlp_backward(p, i, a, dx));
   if (!parallel) ATTEND_TRY(hook_stream(p, middle, i, dx, HOOK_GRADIENTS));
-  if (w->cross_q.go) ATTEND_TRY(cross_back(p, i, a, dx));
-  ATTEND_TRY(self_back(p, i, a, dy, dx));
+  if (w->cross_q.forward) ATTEND_TRY(cross_backward(p, i, a, dx));
+  ATTEND_TRY(self_backward(p, i, a, dy, dx));
   return hook_stream(p, ATTEND_AT_RESIDUAL, i, dx, HOOK_GRADIENTS);
 }
 
@@ -469,7 +473,7 @@ attend_status layer_backward(const pass *p, int i, const activations *a, float *
  * factorised embeddings). */
 
 static bool projects_all(const attend_model *m, const stack *s) {
-  return s->projection.go && m->config.embed_width;
+  return s->projection.forward && m->config.embed_width;
 }
 
 int embed_width(const attend_model *m, const stack *s) {
@@ -489,7 +493,7 @@ static void look_up(const pass *p, const table_weights *t, int width, const int3
 
 static void embed_tokens(const pass *p, int width, const int32_t *ids, float *to) {
   const linear_weights *w = &p->side->projection;
-  bool narrow = w->go && !p->model->config.embed_width;
+  bool narrow = w->forward && !p->model->config.embed_width;
   look_up(p, &p->model->tokens, narrow ? w->inputs : width, ids, 0, p->model->config.embed_factor,
           false, narrow ? p->h : to);
   if (narrow) multiply_rows(p, w, p->rows, p->h, padded(w->inputs), to, padded(width));
@@ -515,24 +519,24 @@ void embed_forward(const pass *p, const int32_t *ids, const int32_t *types, floa
   drop_rows(p, 0, x);
 }
 
-static void table_back(const pass *p, const table_weights *t, int width, const int32_t *ids,
-                       int offset, float factor, const float *dx) {
+static void table_backward(const pass *p, const table_weights *t, int width, const int32_t *ids,
+                           int offset, float factor, const float *dx) {
   if (t->dw)
-    OP(p->ctx, embed_back, .rows = p->rows, .width = width, .entries = t->t.entries, .ids = ids,
+    OP(p->ctx, embed_backward, .rows = p->rows, .width = width, .entries = t->t.entries, .ids = ids,
        .offset = offset, .factor = factor, .dy = dx, .lddy = padded(width), .dtable = t->dw);
 }
 
-static void embed_tokens_back(const pass *p, int width, const int32_t *ids, const float *dx) {
+static void embed_tokens_backward(const pass *p, int width, const int32_t *ids, const float *dx) {
   const linear_weights *w = &p->side->projection;
   const table_weights *t = &p->model->tokens;
-  if (w->go && !p->model->config.embed_width) {
+  if (w->forward && !p->model->config.embed_width) {
     look_up(p, t, w->inputs, ids, 0, p->model->config.embed_factor, false, p->h);
-    multiply_back(p, w, p->rows, p->h, padded(w->inputs), dx, padded(width), false, p->back.dh,
-                  padded(w->inputs));
-    dx = p->back.dh;
+    multiply_backward(p, w, p->rows, p->h, padded(w->inputs), dx, padded(width), false,
+                      p->backward.dh, padded(w->inputs));
+    dx = p->backward.dh;
     width = w->inputs;
   }
-  table_back(p, t, width, ids, 0, p->model->config.embed_factor, dx);
+  table_backward(p, t, width, ids, 0, p->model->config.embed_factor, dx);
 }
 
 void embed_backward(const pass *p, const int32_t *ids, const int32_t *types, const float *sum,
@@ -545,14 +549,14 @@ void embed_backward(const pass *p, const int32_t *ids, const int32_t *types, con
   if (projects_all(m, s)) {
     const float *from = c->embed_norm ? p->h : sum;
     if (c->embed_norm) norm_rows(p, &s->embed_norm, rows, width, sum, p->h);
-    multiply_back(p, &s->projection, rows, from, ld, dx, padded(s->shape->width), false, p->back.dh,
-                  ld);
-    dx = p->back.dh;
+    multiply_backward(p, &s->projection, rows, from, ld, dx, padded(s->shape->width), false,
+                      p->backward.dh, ld);
+    dx = p->backward.dh;
   }
-  if (c->embed_norm) norm_rows_back(p, &s->embed_norm, rows, width, sum, dx, false, dx);
-  table_back(p, &s->types, width, types, 0, 1, dx);
-  table_back(p, &s->positions, width, p->position, c->position_offset, 1, dx);
-  embed_tokens_back(p, width, ids, dx);
+  if (c->embed_norm) norm_rows_backward(p, &s->embed_norm, rows, width, sum, dx, false, dx);
+  table_backward(p, &s->types, width, types, 0, 1, dx);
+  table_backward(p, &s->positions, width, p->position, c->position_offset, 1, dx);
+  embed_tokens_backward(p, width, ids, dx);
 }
 
 /* ---- the head (lm_head): hidden states to logits --------------------------------- */
@@ -570,7 +574,7 @@ const float *head_forward(const pass *p, const head_rows *h) {
   const attend_config *c = &m->config;
   const int width = m->transform.outputs;
   const float *from = h->x;
-  if (m->transform.go) {
+  if (m->transform.forward) {
     multiply_rows(p, &m->transform, h->rows, h->x, h->ld, h->dense, h->ld);
     from = h->dense;
     if (c->head_activation)
@@ -594,30 +598,30 @@ const float *head_forward(const pass *p, const head_rows *h) {
   return from;
 }
 
-void head_back(const pass *p, const head_rows *h, const float *read, float *d) {
+void head_backward(const pass *p, const head_rows *h, const float *read, float *d) {
   const attend_config *c = &p->model->config;
   if (h->capped)
-    OP(p->ctx, soft_cap_back, .rows = h->rows, .width = c->vocab, .cap = c->logit_cap,
+    OP(p->ctx, soft_cap_backward, .rows = h->rows, .width = c->vocab, .cap = c->logit_cap,
        .y = h->capped, .ldy = h->ldl, .dx = h->logits, .lddx = h->ldl);
-  multiply_back(p, &p->model->head, h->rows, read, h->ld, h->logits, h->ldl, false, d, h->ld);
+  multiply_backward(p, &p->model->head, h->rows, read, h->ld, h->logits, h->ldl, false, d, h->ld);
 }
 
 /* The buffers of the forward pass receive the gradients of their contents. */
-void head_transform_back(const pass *p, const head_rows *h, float *d) {
+void head_transform_backward(const pass *p, const head_rows *h, float *d) {
   const attend_model *m = p->model;
   const attend_config *c = &m->config;
   const int width = m->transform.outputs;
   const norm_weights *n = &m->transform_norm;
   const float *dy = d, *shaped = c->head_activation ? h->shaped : h->dense;
-  if (!m->transform.go) return;
+  if (!m->transform.forward) return;
   if (n->w) {
-    OP(p->ctx, norm_back, .rows = h->rows, .width = width, .x = shaped, .ldx = h->ld,
+    OP(p->ctx, norm_backward, .rows = h->rows, .width = width, .x = shaped, .ldx = h->ld,
        .weight = n->w, .eps = c->norm_eps, .dy = dy, .lddy = h->ld, .dx = h->normed, .lddx = h->ld,
-       .dweight = n->dw, .dbias = n->db, .work = p->back.scratch);
+       .dweight = n->dw, .dbias = n->db, .work = p->backward.scratch);
     dy = h->normed;
   }
   if (c->head_activation) {
-    OP(p->ctx, activate_back, .f = c->head_activation, .rows = h->rows, .width = width,
+    OP(p->ctx, activate_backward, .f = c->head_activation, .rows = h->rows, .width = width,
        .a = h->dense, .lda = h->ld, .dy = dy, .lddy = h->ld, .da = h->shaped, .ldda = h->ld);
     dy = h->shaped;
   }
@@ -626,5 +630,5 @@ void head_transform_back(const pass *p, const head_rows *h, float *d) {
        .y = h->shaped, .ldy = h->ld);
     dy = h->shaped;
   }
-  multiply_back(p, &m->transform, h->rows, h->x, h->ld, dy, h->ld, false, d, h->ld);
+  multiply_backward(p, &m->transform, h->rows, h->x, h->ld, dy, h->ld, false, d, h->ld);
 }

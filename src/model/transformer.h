@@ -17,8 +17,8 @@
 /* ---- weights: gradients and what they need are training's, else NULL ------------- */
 
 typedef struct {
-  attend_linear *go, *back; /* W and its transpose, packed; go NULL: there is none */
-  float *w, *b, *dw, *db;   /* [outputs][inputs], [outputs] */
+  attend_linear *forward, *backward; /* W and its transpose, packed; forward NULL: there is none */
+  float *w, *b, *dw, *db;            /* [outputs][inputs], [outputs] */
   int outputs, inputs;
 } linear_weights;
 
@@ -107,8 +107,8 @@ void model_close(attend_model *m) FOR_LAB(model_close);
 int model_attention(const attend_model *m, attend_role role, int layer, attend_desc *desc);
 /* Row width in floats: whole lanes. */
 static inline int padded(int n) { return (int)round_up((size_t)n, 16); }
-/* Packs w and b, of the host or the device; back: its transpose too. */
-attend_status linear_pack(attend_model *m, linear_weights *x, bool back) FOR_LAB(linear_pack);
+/* Packs w and b, of the host or the device; backward: its transpose too. */
+attend_status linear_pack(attend_model *m, linear_weights *x, bool backward) FOR_LAB(linear_pack);
 /* Repacks every linear layer whose w is kept, after an optimizer step. */
 attend_status model_repack(attend_model *m) FOR_LAB(model_repack);
 /* A device block that lives as long as the model. */
@@ -175,7 +175,7 @@ typedef struct {
   attend_random dropout; /* stream: of the pass */
   float drop;            /* 0: none */
   bool direct;           /* gradients of the residual stream alone (attend_batch.direct) */
-  back_work back;
+  back_work backward;
   struct attend_session *session; /* owner, or NULL */
 } pass;
 
@@ -208,13 +208,13 @@ attend_status layer_backward(const pass *p, int i, const activations *a, float *
 /* Queries, keys and values of layer i, from a->x. */
 void layer_project(const pass *p, int i, const activations *a);
 void norm_rows(const pass *p, const norm_weights *w, int rows, int width, const float *x, float *y);
-void norm_rows_back(const pass *p, const norm_weights *w, int rows, int width, const float *x,
-                    const float *dy, bool add, float *dx);
+void norm_rows_backward(const pass *p, const norm_weights *w, int rows, int width, const float *x,
+                        const float *dy, bool add, float *dx);
 void multiply_rows(const pass *p, const linear_weights *w, int rows, const float *x, int ldx,
                    float *y, int ldy);
 /* dx (+)= dy W, and the gradients of W and b. dx may be NULL. */
-void multiply_back(const pass *p, const linear_weights *w, int rows, const float *x, int ldx,
-                   const float *dy, int lddy, bool add, float *dx, int lddx);
+void multiply_backward(const pass *p, const linear_weights *w, int rows, const float *x, int ldx,
+                       const float *dy, int lddy, bool add, float *dx, int lddx);
 
 /* Embeddings. sum: before the norm, as wide as the tables; may be x if neither norm nor
  * projection follows. types may be NULL: 0. */
@@ -239,8 +239,9 @@ int head_ld(const attend_model *m, const stack *s);
 const float *head_forward(const pass *p, const head_rows *h) FOR_LAB(head_forward);
 /* From the gradient of logits in h->logits to d [rows][ld], that of the last
  * product's input; then through the transform to that of h->x. */
-void head_back(const pass *p, const head_rows *h, const float *read, float *d) FOR_LAB(head_back);
-void head_transform_back(const pass *p, const head_rows *h, float *d);
+void head_backward(const pass *p, const head_rows *h, const float *read, float *d)
+    FOR_LAB(head_backward);
+void head_transform_backward(const pass *p, const head_rows *h, float *d);
 
 /* ---- a session ------------------------------------------------------------------- */
 
@@ -366,9 +367,9 @@ attend_status hook_before_attention(const pass *p, const layer_attention *m,
 attend_status hook_after_attention(const pass *p, const layer_attention *m,
                                    const attention_tensors *t, const float *lse);
 /* From the gradient g->o of t->heads to those of q, k and v. */
-attend_status hook_attention_back(const pass *p, const layer_attention *m,
-                                  const attention_tensors *t, const attention_tensors *g,
-                                  const float *lse, float *d_bias);
+attend_status hook_attention_backward(const pass *p, const layer_attention *m,
+                                      const attention_tensors *t, const attention_tensors *g,
+                                      const float *lse, float *d_bias);
 /* n keys and values, lengths [batch] of them real. */
 attend_status hook_keys(const pass *p, const layer_attention *m, int n, const int32_t *lengths,
                         attend_view k, attend_view v, unsigned which);

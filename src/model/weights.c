@@ -108,8 +108,8 @@ static attend_status free_field(attend_model *m, const field *f, attend_parts of
   linear_weights *x = place;
   (void)m, (void)of, (void)layer, (void)user;
   if (f->kind == A_LINEAR) {
-    attend_linear_free(x->go);
-    attend_linear_free(x->back);
+    attend_linear_free(x->forward);
+    attend_linear_free(x->backward);
   }
   return ATTEND_OK;
 }
@@ -249,10 +249,10 @@ static attend_status pack_parts(attend_model *m, loading *l, parts *x, int layer
                                 linear_weights *to) {
   if (x->count == 0) return ATTEND_OK;
   ATTEND_TRY(
-      m->ctx->device->pack(m->ctx, m->weights, false, x->inputs, x->count, x->part, &to->go));
+      m->ctx->device->pack(m->ctx, m->weights, false, x->inputs, x->count, x->part, &to->forward));
   to->inputs = x->inputs;
-  to->outputs = attend_linear_outputs(to->go);
-  m->bytes += attend_linear_bytes(to->go);
+  to->outputs = attend_linear_outputs(to->forward);
+  m->bytes += attend_linear_bytes(to->forward);
   m->flops += 2.0 * to->inputs * to->outputs * layers;
   return say_progress(m, l, x);
 }
@@ -279,12 +279,12 @@ static attend_linear_part part_of(const linear_weights *x) {
       .weight = x->w, .dtype = ATTEND_F32, .outputs = x->outputs, .bias = x->b};
 }
 
-attend_status linear_pack(attend_model *m, linear_weights *x, bool back) {
+attend_status linear_pack(attend_model *m, linear_weights *x, bool backward) {
   const struct attend_device *d = m->ctx->device;
   attend_linear_part part = part_of(x);
-  ATTEND_TRY(d->pack(m->ctx, m->weights, false, x->inputs, 1, &part, &x->go));
-  if (!back) return ATTEND_OK;
-  return d->pack(m->ctx, m->weights, true, x->inputs, 1, &part, &x->back);
+  ATTEND_TRY(d->pack(m->ctx, m->weights, false, x->inputs, 1, &part, &x->forward));
+  if (!backward) return ATTEND_OK;
+  return d->pack(m->ctx, m->weights, true, x->inputs, 1, &part, &x->backward);
 }
 
 static attend_status repack_field(attend_model *m, const field *f, attend_parts of, int layer,
@@ -293,8 +293,8 @@ static attend_status repack_field(attend_model *m, const field *f, attend_parts 
   (void)of, (void)layer, (void)user;
   if (f->kind != A_LINEAR || !x->w) return ATTEND_OK;
   attend_linear_part part = part_of(x);
-  ATTEND_TRY(m->ctx->device->repack(m->ctx, x->go, 1, &part));
-  return x->back ? m->ctx->device->repack(m->ctx, x->back, 1, &part) : ATTEND_OK;
+  ATTEND_TRY(m->ctx->device->repack(m->ctx, x->forward, 1, &part));
+  return x->backward ? m->ctx->device->repack(m->ctx, x->backward, 1, &part) : ATTEND_OK;
 }
 
 attend_status model_repack(attend_model *m) { return model_each(m, repack_field, NULL); }

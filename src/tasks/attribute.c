@@ -126,12 +126,12 @@ static attend_status run_pass(target_pass *p, bool direct, const attend_hook *mo
   blocks memory = {0};
   attend_batch_loss loss;
   attend_batch batch = {ATTEND_INIT(attend_batch), .scale = 1, .direct = direct};
-  attend_hook hooks[] = {{ATTEND_INIT(attend_hook), .points = ATTEND_AT_LOGITS, .read = read_values,
-                          .edit = keep_logits, .edit_gradient = target_gradient, .user = p},
-                         *more};
+  attend_hook set[] = {{ATTEND_INIT(attend_hook), .points = ATTEND_AT_LOGITS, .read = read_values,
+                        .edit = keep_logits, .edit_gradient = target_gradient, .user = p},
+                       *more};
   p->valued = 0;
   attend_status status = fill_batch(p, &memory, &batch);
-  if (!status) status = attend_trainer_set_hooks(trainer, 2, hooks);
+  if (!status) status = attend_trainer_set_hooks(trainer, 2, set);
   if (!status) status = attend_trainer_accumulate(trainer, &batch, &loss);
   attend_trainer_set_hooks(trainer, 0, NULL);
   blocks_free(ctx, &memory);

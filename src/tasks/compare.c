@@ -221,7 +221,7 @@ static attend_status score_text(form_run *r) {
   attend_comparison *c = r->c;
   if (c->config->parts == ATTEND_DECODER) return score(r, c->n, true);
   if (c->config->parts == ATTEND_ENCODER)
-    return c->model->head.go ? score(r, c->n, false) : ATTEND_OK;
+    return c->model->head.forward ? score(r, c->n, false) : ATTEND_OK;
   ATTEND_TRY(attend_session_extend(r->session, 1, c->n_decoder, c->decoder_ids, NULL));
   return score(r, c->n_decoder, false);
 }
@@ -313,8 +313,8 @@ static int stop_generating(void *user) {
 }
 
 static attend_status copy_decoder_ids(attend_comparison *c, const attend_continuation *out) {
-  int most = c->config->positions; /* the last token is not read again */
-  c->n_decoder = most && out->count >= most ? most : out->count + 1;
+  int max = c->config->positions; /* the last token is not read again */
+  c->n_decoder = max && out->count >= max ? max : out->count + 1;
   ATTEND_TRY(blocks_add(c->ctx, &c->work, ON_HOST, (size_t)c->n_decoder * sizeof *c->decoder_ids,
                         "a model's output", &c->decoder_ids));
   c->decoder_ids[0] = c->config->decoder_start;

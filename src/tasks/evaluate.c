@@ -50,7 +50,7 @@ typedef struct { /* of a call of attend_evaluation_run */
   window *windows;        /* [batch] */
 } scorer;
 
-static int least(int a, int b) { return a < b ? a : b; }
+static int min(int a, int b) { return a < b ? a : b; }
 
 /* ---- losses of rows ----------------------------------------------------------------- */
 
@@ -107,7 +107,7 @@ static attend_status read_piece(scorer *s, int count, int at, int n) {
   const window *w = s->windows;
   rows r = {.count = 0};
   for (int b = 0; b < count; b++) {
-    int left = least(w[b].count - at, n);
+    int left = min(w[b].count - at, n);
     s->lengths[b] = left > 0 ? left : 0;
     for (int i = 0; i < n; i++) s->ids[b * n + i] = i < left ? s->e->ids[w[b].start + at + i] : 0;
   }
@@ -126,7 +126,7 @@ static attend_status read_windows(scorer *s, int count) {
     if (s->windows[b].count > longest) longest = s->windows[b].count;
   attend_session_reset(s->session);
   for (int at = 0; at < longest; at += piece)
-    ATTEND_TRY(read_piece(s, count, at, least(piece, longest - at)));
+    ATTEND_TRY(read_piece(s, count, at, min(piece, longest - at)));
   return ATTEND_OK;
 }
 
@@ -179,8 +179,8 @@ static attend_status score_masked(scorer *s) {
   int end = e->first + e->target, size = part_size(e);
   while (e->scored < e->target) {
     int at = e->first + e->scored, start = at - e->scored % size;
-    int n = least(size, e->count - e->back - start);
-    int count = least(e->o.batch, least(start + n, end) - at);
+    int n = min(size, e->count - e->back - start);
+    int count = min(e->o.batch, min(start + n, end) - at);
     ATTEND_TRY(score_masks(s, start, n, at, count));
     ATTEND_TRY(add_losses(e, at + count));
   }
@@ -194,10 +194,10 @@ static attend_status make_scorer(scorer *s) {
   attend_context *ctx = &e->own;
   size_t batch = (size_t)e->o.batch;
   int around = e->front + e->back + 1; /* a part has one token at least */
-  size_t most = (size_t)max64(max64(e->o.context, around), PIECE);
+  size_t max = (size_t)max64(max64(e->o.context, around), PIECE);
   attend_session_options o = {ATTEND_INIT(attend_session_options), .batch = e->o.batch};
   ATTEND_TRY(
-      ctx_alloc(ctx, SIZE_PRODUCT(batch, most, sizeof *s->ids), "the ids of a batch", &s->ids));
+      ctx_alloc(ctx, SIZE_PRODUCT(batch, max, sizeof *s->ids), "the ids of a batch", &s->ids));
   ATTEND_TRY(ctx_alloc(ctx, batch * sizeof *s->lengths, "the lengths of a batch", &s->lengths));
   ATTEND_TRY(ctx_alloc(ctx, batch * sizeof *s->windows, "the windows of a batch", &s->windows));
   ATTEND_TRY(ctx_alloc(ctx, SIZE_PRODUCT(ROWS, (size_t)s->vocab, sizeof *s->logits), "logits",
@@ -252,7 +252,7 @@ static attend_status choose_target(attend_evaluation *e) {
   e->first = e->masked || e->front ? e->front : 1;
   int all = e->count - e->back - e->first;
   if (all < 0) all = 0;
-  e->target = e->o.limit ? least(all, e->o.limit) : all;
+  e->target = e->o.limit ? min(all, e->o.limit) : all;
   return ATTEND_OK;
 }
 
@@ -314,9 +314,9 @@ attend_status attend_evaluation_set_ids(attend_evaluation *e, const int32_t *ids
 static attend_status choose_context(attend_evaluation *e) {
   const attend_config *c = attend_model_config(e->model);
   attend_evaluate_options *o = &e->o;
-  int most = e->masked ? MASKED_CONTEXT : CONTEXT;
+  int max = e->masked ? MASKED_CONTEXT : CONTEXT;
   bool bounded = c->position == ATTEND_POSITIONS_LEARNED;
-  if (!o->context) o->context = c->positions && c->positions < most ? c->positions : most;
+  if (!o->context) o->context = c->positions && c->positions < max ? c->positions : max;
   ATTEND_CHECK(&e->own, !bounded || o->context <= c->positions,
                "a context of %d tokens is more than the %d positions that the "
                "model has",

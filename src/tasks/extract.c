@@ -205,15 +205,15 @@ static int by_score(const void *a, const void *b) {
 }
 
 static void set_heights(attend_extraction *x) {
-  double least = INFINITY, most = 0;
+  double min = INFINITY, max = 0;
   for (int i = 0; i < x->count; i++) {
     const attend_ranked_sentence *s = &x->sentence[i];
-    if (s->words && s->centrality < least) least = s->centrality;
-    if (s->words && s->centrality > most) most = s->centrality;
+    if (s->words && s->centrality < min) min = s->centrality;
+    if (s->words && s->centrality > max) max = s->centrality;
   }
   for (int i = 0; i < x->count; i++) {
     attend_ranked_sentence *s = &x->sentence[i];
-    s->height = most > least ? (s->centrality - least) / (most - least) : 1;
+    s->height = max > min ? (s->centrality - min) / (max - min) : 1;
   }
 }
 

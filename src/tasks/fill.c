@@ -391,7 +391,7 @@ static attend_status refuse(attend_filler *f, const char *why) {
 static attend_status check_model(attend_filler *f) {
   if (attend_model_config(f->model)->parts == ATTEND_DECODER)
     return refuse(f, "it continues texts and does not see what comes after");
-  if (f->model->head.go) return ATTEND_OK;
+  if (f->model->head.forward) return ATTEND_OK;
   return refuse(f,
                 "the checkpoint has no masked-LM head, or it was not loaded; "
                 "choose one that has");

@@ -185,10 +185,10 @@ static attend_status copy_summary(attend_context *ctx, const char *text, size_t 
 
 /* Beams may reach one text by different tokens: a text counts once. */
 static attend_status add_summary(attend_context *ctx, attend_summarized *d,
-                                 const attend_continuation *c, int most) {
+                                 const attend_continuation *c, int max) {
   const char *text = c->text;
   attend_summary *best = (attend_summary *)d->best, one;
-  if (d->count == most || !c->count || c->end == ATTEND_FINISH_CALLER) return ATTEND_OK;
+  if (d->count == max || !c->count || c->end == ATTEND_FINISH_CALLER) return ATTEND_OK;
   while (is_space(*text)) text++;
   ATTEND_TRY(copy_summary(ctx, text, text_trimmed(text, strlen(text)), c, &one));
   if (is_known(d, one.text)) {

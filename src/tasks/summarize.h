@@ -99,7 +99,7 @@ typedef struct {
 
 /* Parts of similar size that fit, at least `least` of them where there are so many
  * units; *parts is the caller's. */
-attend_status parts_cut(const units *u, int least, part **parts, int *count);
+attend_status parts_cut(const units *u, int min, part **parts, int *count);
 
 /* ---- the journal ------------------------------------------------------------------- */
 

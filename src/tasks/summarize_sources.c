@@ -34,7 +34,7 @@ typedef struct {
   attend_context *ctx;
   const document_job *job;
   const attend_summary *one;
-  int most;
+  int max;
   /* the document */
   source_word *words; /* [n_words], in order */
   int n_words;
@@ -192,8 +192,8 @@ static int best_sources(const finding *f, candidate best[ATTEND_MOST_SOURCES]) {
   int count = 0;
   for (int i = 0; i < f->n_words; i++) {
     double weight = f->sums[i] / f->tokens;
-    if (!(weight > 0) || (count == f->most && weight <= best[f->most - 1].weight)) continue;
-    int at = count < f->most ? count++ : f->most - 1;
+    if (!(weight > 0) || (count == f->max && weight <= best[f->max - 1].weight)) continue;
+    int at = count < f->max ? count++ : f->max - 1;
     for (; at > 0 && weight > best[at - 1].weight; at--) best[at] = best[at - 1];
     best[at] = (candidate){i, weight};
   }
@@ -298,17 +298,17 @@ static attend_status find(finding *f, attend_sources **sources) {
 }
 
 attend_status attend_sources_create(attend_summarizer *s, const attend_summaries *summaries,
-                                    int document, int i, int most, attend_sources **sources) {
+                                    int document, int i, int max, attend_sources **sources) {
   const attend_summarized *d = attend_summaries_get(summaries, document);
   *sources = NULL;
   ATTEND_CHECK(s->ctx, d && i >= 0 && i < d->count, "document %d has no summary %d", document, i);
-  ATTEND_CHECK(s->ctx, most >= 1 && most <= ATTEND_MOST_SOURCES,
-               "%d sources of each word: choose from 1 to %d", most, ATTEND_MOST_SOURCES);
+  ATTEND_CHECK(s->ctx, max >= 1 && max <= ATTEND_MOST_SOURCES,
+               "%d sources of each word: choose from 1 to %d", max, ATTEND_MOST_SOURCES);
   finding f = {.s = s,
                .ctx = s->ctx,
                .job = &summaries->jobs[document],
                .one = &d->best[i],
-               .most = most,
+               .max = max,
                .rows = d->best[i].count,
                .keys = d->tokens};
   attend_status status = find(&f, sources);

@@ -50,12 +50,12 @@ static attend_status count_tokens(units *u, const char *text, size_t length) {
 
 /* The last token before `most` that ends where a word does; else `most`. */
 static size_t last_word(const attend_encoding *e, const char *text, size_t length, size_t from,
-                        size_t most) {
-  for (size_t i = most; i > from + 1; i--) {
+                        size_t max) {
+  for (size_t i = max; i > from + 1; i--) {
     size_t at = e->end[i - 1];
     if (at < length && is_space(text[at])) return i;
   }
-  return most;
+  return max;
 }
 
 /* Longer than a part: a table, or a text without full stops. */
@@ -65,8 +65,8 @@ static attend_status put_pieces(units *u, const char *text, size_t start, size_t
   const size_t limit = (size_t)u->part_tokens;
   size_t at = start;
   for (size_t i = 0; i < e->count;) {
-    size_t most = i + limit < e->count ? i + limit : e->count;
-    size_t next = most < e->count ? last_word(e, text + start, end - start, i, most) : most;
+    size_t max = i + limit < e->count ? i + limit : e->count;
+    size_t next = max < e->count ? last_word(e, text + start, end - start, i, max) : max;
     size_t stop = next < e->count ? start + e->end[next - 1] : end;
     if (stop > at || next == e->count)
       ATTEND_TRY(put(u, (unit){at, stop, (int)(next - i), next == e->count && ends_paragraph}));
@@ -103,12 +103,12 @@ static bool closes(const units *u, int tokens, int share, size_t at) {
          (u->unit[at - 1].ends_paragraph && 4 * tokens >= 3 * share);
 }
 
-attend_status parts_cut(const units *u, int least, part **parts, int *count) {
+attend_status parts_cut(const units *u, int min, part **parts, int *count) {
   int64_t total = 0;
   int tokens = 0, n = 0;
   for (size_t i = 0; i < u->count; i++) total += u->unit[i].tokens;
   int64_t needed = (total + u->part_tokens - 1) / u->part_tokens;
-  if (needed < least) needed = least;
+  if (needed < min) needed = min;
   int share = needed > 1 ? (int)((total + needed - 1) / needed) : WHOLE;
   ATTEND_TRY(ctx_alloc(u->ctx, size_times(u->count, sizeof **parts), "parts", parts));
   for (size_t i = 0; i < u->count; i++) {
@@ -390,8 +390,8 @@ static attend_status add_level(attend_long_summary *x) {
 }
 
 static bool is_last(const attend_long_summary *x, int level) {
-  int most = x->options.levels;
-  return x->level[level].count <= fewest(x) || (most && level + 1 >= most) ||
+  int max = x->options.levels;
+  return x->level[level].count <= fewest(x) || (max && level + 1 >= max) ||
          level + 1 == MOST_LEVELS;
 }
 

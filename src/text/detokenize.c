@@ -102,12 +102,12 @@ static void swap(attend_detokenizer *d) {
 
 /* Fails if the token grows too much by `more` bytes. */
 static attend_status check_token(attend_detokenizer *d, size_t more) {
-  size_t most = MOST_GROWTH * d->source_length + MOST_TOKEN_GROWTH;
-  if (d->other.length + more <= most) return ATTEND_OK;
+  size_t max = MOST_GROWTH * d->source_length + MOST_TOKEN_GROWTH;
+  if (d->other.length + more <= max) return ATTEND_OK;
   return fail(&d->own, ATTEND_UNSUPPORTED,
               "the tokenizer's decoder makes more than %zu bytes of a token of "
               "%zu: look at its Replace steps",
-              most, d->source_length);
+              max, d->source_length);
 }
 
 static attend_status replace(attend_detokenizer *d, chars what, chars with) {

@@ -24,7 +24,7 @@ attend_status scratch_start(attend_context *ctx, scratch *s) {
   memset(s, 0, sizeof *s);
   s->ctx = ctx;
   s->first = s->last = true;
-  s->clean.most = SIZE_MAX; /* at most three times its text */
+  s->clean.max = SIZE_MAX; /* at most three times its text */
   return pattern_scratch(s);
 }
 
@@ -124,7 +124,7 @@ static uint64_t ids_of(const template *around, size_t a, size_t b) {
   return (uint64_t)a * (uint64_t)around->times[0] + (uint64_t)b * (uint64_t)around->times[1];
 }
 
-static size_t at_most(size_t n, size_t most) { return n < most ? n : most; }
+static size_t at_most(size_t n, size_t max) { return n < max ? n : max; }
 
 /* Truncates the longer text first until both are equal; an odd remainder goes to the
  * first. */

@@ -25,7 +25,7 @@ attend_status read_vocab_object(attend_tokenizer *t, const char *what, const att
 }
 
 static attend_status read_vocab_list(attend_tokenizer *t, const char *what, const attend_json *j) {
-  float least = 0;
+  float min = 0;
   for (size_t i = 0; i < attend_json_count(j); i++) {
     const attend_json *pair = attend_json_at(j, i);
     size_t length;
@@ -36,10 +36,10 @@ static attend_status read_vocab_list(attend_tokenizer *t, const char *what, cons
                   "%s: entry %zu of the model's vocab is not a piece and a "
                   "score",
                   what, i);
-    if ((float)score < least) least = (float)score;
+    if ((float)score < min) min = (float)score;
     ATTEND_TRY(vocab_put(t, (int64_t)i, name, length, (float)score, PIECE_NORMAL));
   }
-  t->model.unk_score = least - 10; /* as SentencePiece has it */
+  t->model.unk_score = min - 10; /* as SentencePiece has it */
   return vocab_index(t);
 }
 

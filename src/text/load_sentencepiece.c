@@ -97,7 +97,7 @@ typedef struct {
   attend_tokenizer *t;
   const char *path;
   int64_t count;
-  float least, most;
+  float min, max;
   int64_t model, unk, bos, eos, pad;
   bool byte_fallback, suffix;
   bool fairseq; /* ids as XLM-R counts them */
@@ -128,8 +128,8 @@ static attend_status keep_piece(sp_model *s, const char *name, size_t length, fl
   if (!isfinite(score) || !length || !utf8_is_valid(name, length))
     return fail(t->ctx, ATTEND_IO, "%s: piece %lld has no letters or no finite score", s->path,
                 (long long)s->count);
-  if (type == NORMAL && score < s->least) s->least = score;
-  if (type == NORMAL && score > s->most) s->most = score;
+  if (type == NORMAL && score < s->min) s->min = score;
+  if (type == NORMAL && score > s->max) s->max = score;
   ATTEND_TRY(vocab_put(t, id, name, length, score, normal ? PIECE_NORMAL : PIECE_HIDDEN));
   t->vocab.piece[id].special = type == CONTROL;
   if (type == UNKNOWN) t->model.unk = (int32_t)id;
@@ -265,7 +265,7 @@ static attend_status finish_model(sp_model *s) {
   m->byte_fallback = s->byte_fallback;
   m->fuse_unk = true;
   m->single = true;
-  m->unk_score = s->least - 10;
+  m->unk_score = s->min - 10;
   ATTEND_TRY(vocab_index(t));
   t->special[ATTEND_SPECIAL_UNK] = m->unk;
   t->special[ATTEND_SPECIAL_BOS] = id_or_none(s, s->bos);

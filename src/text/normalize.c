@@ -25,7 +25,7 @@ static attend_status aligned_grow(attend_context *ctx, aligned_text *s, size_t m
                 "the text grows beyond %d bytes when it is normalized: encode "
                 "less at a time",
                 INT32_MAX);
-  if (needed > s->most) return aligned_too_long(ctx);
+  if (needed > s->max) return aligned_too_long(ctx);
   size_t a = s->capacity, b = s->capacity, c = s->capacity;
   ATTEND_TRY(grow(ctx, &s->bytes, &a, needed, 1, "a text"));
   ATTEND_TRY(grow(ctx, &s->from, &b, needed, sizeof *s->from, "a text"));
@@ -630,7 +630,7 @@ attend_status normalize(const attend_tokenizer *t, scratch *s, view v, view *res
     if (v.length && rough == v.length) continue;
     turn = !turn;
     out->length = 0;
-    out->most = s->capacity;
+    out->max = s->capacity;
     ATTEND_TRY(put_step(s, st, &v, rough, out));
     v = aligned_view(out);
     if (v.length > longest) longest = v.length;

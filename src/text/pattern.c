@@ -146,11 +146,11 @@ void pattern_scratch_free(scratch *s) {
 /* A match at `at` only, with a growing step limit until the budget is used up. PCRE2
  * does not report the steps it took: the whole limit is charged. */
 static int match_here(scratch *s, const pattern *p, const char *text, size_t end, size_t at) {
-  for (uint32_t most = QUICK_STEPS;; most *= 4) {
-    size_t work = most > QUICK_STEPS ? most : 0;
+  for (uint32_t max = QUICK_STEPS;; max *= 4) {
+    size_t work = max > QUICK_STEPS ? max : 0;
     if (work > s->work) return PCRE2_ERROR_MATCHLIMIT;
     s->work -= work;
-    pcre2_set_match_limit(s->limits, most);
+    pcre2_set_match_limit(s->limits, max);
     int n = pcre2_match(p->code, (PCRE2_SPTR)text, end, at,
                         PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT | PCRE2_ANCHORED, s->match, s->limits);
     if (n != PCRE2_ERROR_MATCHLIMIT) return n;
@@ -286,9 +286,9 @@ size_t scan_gpt2(const char *s, size_t n, size_t at) {
 
 static bool is_line_end(char c) { return c == '\r' || c == '\n'; }
 
-static size_t digits_end(const char *s, size_t n, size_t at, int most) {
+static size_t digits_end(const char *s, size_t n, size_t at, int max) {
   size_t width;
-  for (; most > 0 && kind_at(s, n, at, &width) == NUMBER; most--) at += width;
+  for (; max > 0 && kind_at(s, n, at, &width) == NUMBER; max--) at += width;
   return at;
 }
 

@@ -116,8 +116,8 @@ static bool is_behind_end(prose p, size_t at) {
 
 /* The start of the line that holds `at`, or a position far before `at`. */
 static size_t line_start(prose p, size_t at) {
-  size_t least = at > BACK ? at - BACK : 0;
-  while (at > least && !is_behind_end(p, at)) at--;
+  size_t min = at > BACK ? at - BACK : 0;
+  while (at > min && !is_behind_end(p, at)) at--;
   return at;
 }
 
@@ -318,10 +318,10 @@ static bool is_word_char(uint32_t c) {
 /* The start of the word that ends at `end`: not before start, and not much further
  * back than the longest word of the lists. */
 static size_t word_start(prose p, size_t start, size_t end) {
-  size_t least = end > start + LONGEST + 4 ? end - LONGEST - 4 : start;
-  size_t first = least;
+  size_t min = end > start + LONGEST + 4 ? end - LONGEST - 4 : start;
+  size_t first = min;
   uint32_t c;
-  for (size_t at = least; at < end;) {
+  for (size_t at = min; at < end;) {
     at += prose_char(p, at, &c);
     if (!is_word_char(c)) first = at < end ? at : end;
   }

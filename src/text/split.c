@@ -217,7 +217,7 @@ static attend_status rewrite(splitting *p, const step *st) {
   aligned_text *out = &p->s->text[2 + (p->rewrites++ & 1)];
   const span *in = p->s->spans[p->turn];
   out->length = 0;
-  out->most = p->v->length + p->s->capacity;
+  out->max = p->v->length + p->s->capacity;
   p->out = 0;
   for (size_t i = 0; i < p->count; i++) {
     size_t start = out->length;

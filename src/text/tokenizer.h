@@ -39,7 +39,7 @@ typedef struct { /* a view with room to grow */
   char *bytes;
   uint32_t *from, *to;
   size_t length, capacity;
-  size_t most; /* that it may grow to; what it has already it may use */
+  size_t max; /* that it may grow to; what it has already it may use */
 } aligned_text;
 
 static inline uint32_t view_from(const view *v, size_t i) {

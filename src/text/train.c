@@ -9,18 +9,18 @@ enum { MOST_VOCAB = 1 << 22 }; /* as many as a loader takes */
 
 static attend_status complete(attend_text_trainer *r) {
   attend_text_train_options *o = &r->o;
-  int32_t most = r->like->wordpiece ? LONGEST_CHARS : LONGEST_BYTES;
+  int32_t max = r->like->wordpiece ? LONGEST_CHARS : LONGEST_BYTES;
   if (!o->vocab) o->vocab = 8192;
-  if (!o->least) o->least = 2;
-  if (!o->longest) o->longest = most;
+  if (!o->min) o->min = 2;
+  if (!o->longest) o->longest = max;
   if (!o->alphabet) o->alphabet = 1000;
   ATTEND_CHECK(r->ctx, o->vocab > 0 && o->vocab <= MOST_VOCAB,
                "a vocabulary of %d pieces: choose 1 to %d", (int)o->vocab, MOST_VOCAB);
-  ATTEND_CHECK(r->ctx, o->longest > 0 && o->longest <= most,
-               "pieces of up to %d letters: choose 1 to %d", (int)o->longest, (int)most);
+  ATTEND_CHECK(r->ctx, o->longest > 0 && o->longest <= max,
+               "pieces of up to %d letters: choose 1 to %d", (int)o->longest, (int)max);
   ATTEND_CHECK(r->ctx, o->alphabet > 0, "an alphabet of %d characters: choose 1 or more",
                (int)o->alphabet);
-  if (o->least > INT64_MAX) o->least = INT64_MAX;
+  if (o->min > INT64_MAX) o->min = INT64_MAX;
   return ATTEND_OK;
 }
 

@@ -175,14 +175,14 @@ static attend_status pairs_offer(pair_table *t, uint32_t index) {
 
 /* The most frequent pair; of equals the one with the smaller ids. False: none occurs
  * `least` times. */
-static bool pairs_best(pair_table *t, int64_t least, uint32_t *index) {
+static bool pairs_best(pair_table *t, int64_t min, uint32_t *index) {
   while (t->heap_count) {
     heap_entry top = t->heap[0];
     int64_t now = t->pair[top.pair].count;
-    bool good = top.count == now && now >= least;
+    bool good = top.count == now && now >= min;
     heap_entry back = top;
     back.count = now;
-    if (good || now < least) back = t->heap[--t->heap_count];
+    if (good || now < min) back = t->heap[--t->heap_count];
     if (t->heap_count) sift_down(t->heap, t->heap_count, back);
     *index = top.pair;
     if (good) return true;
@@ -213,7 +213,7 @@ static attend_status change(learning *l, int32_t left, int32_t right, int64_t ti
 
 static attend_status offer_from(learning *l, size_t first) {
   for (size_t i = first; i < l->pairs.count; i++)
-    if (l->pairs.pair[i].count >= (int64_t)l->r->o.least)
+    if (l->pairs.pair[i].count >= (int64_t)l->r->o.min)
       ATTEND_TRY(pairs_offer(&l->pairs, (uint32_t)i));
   return ATTEND_OK;
 }
@@ -288,12 +288,12 @@ static attend_status merge_pair(learning *l, uint32_t index) {
 
 static attend_status merge_best(learning *l) {
   attend_text_trainer *r = l->r;
-  size_t most = (size_t)r->o.vocab - r->pieces;
+  size_t max = (size_t)r->o.vocab - r->pieces;
   uint32_t index;
   ATTEND_TRY(count_pairs(l));
-  while (r->merges < most && pairs_best(&l->pairs, (int64_t)r->o.least, &index)) {
+  while (r->merges < max && pairs_best(&l->pairs, (int64_t)r->o.min, &index)) {
     ATTEND_TRY(merge_pair(l, index));
-    if (r->o.progress && r->o.progress(r->merges, most, r->o.user))
+    if (r->o.progress && r->o.progress(r->merges, max, r->o.user))
       return fail(r->ctx, ATTEND_STOPPED, "learning was stopped after %zu merges", r->merges);
   }
   return ATTEND_OK;

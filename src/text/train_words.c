@@ -248,16 +248,16 @@ static int by_times(const void *a, const void *b) {
 
 /* Keeps only the most frequent letters. */
 static attend_status limit_letters(attend_text_trainer *r, letter *of) {
-  size_t n = 0, most = (size_t)r->o.alphabet;
+  size_t n = 0, max = (size_t)r->o.alphabet;
   counted *list;
   for (uint32_t c = 0; c < CHARS; c++) n += of[c].times > 0;
-  if (n <= most) return ATTEND_OK;
+  if (n <= max) return ATTEND_OK;
   ATTEND_TRY(ctx_alloc(r->ctx, n * sizeof *list, "an alphabet", &list));
   n = 0;
   for (uint32_t c = 0; c < CHARS; c++)
     if (of[c].times) list[n++] = (counted){of[c].times, c};
   qsort(list, n, sizeof *list, by_times);
-  for (size_t i = most; i < n; i++) of[list[i].c].times = 0;
+  for (size_t i = max; i < n; i++) of[list[i].c].times = 0;
   ctx_free(r->ctx, list);
   return ATTEND_OK;
 }

@@ -246,10 +246,10 @@ static void list_record(const attend_trace *t, int role, int layer, int kind, li
 
 attend_status attend_trace_save(const attend_trace *t, const char *path) {
   listing l = {0};
-  size_t most = 0;
-  for (int role = 0; role < ATTEND_ROLES; role++) most += (size_t)t->capacity[role] * ATTEND_POINTS;
-  ATTEND_TRY(ctx_alloc(t->ctx, most * sizeof *l.tensors, "a list", &l.tensors));
-  attend_status status = ctx_alloc(t->ctx, most * sizeof *l.names, "a list", &l.names);
+  size_t max = 0;
+  for (int role = 0; role < ATTEND_ROLES; role++) max += (size_t)t->capacity[role] * ATTEND_POINTS;
+  ATTEND_TRY(ctx_alloc(t->ctx, max * sizeof *l.tensors, "a list", &l.tensors));
+  attend_status status = ctx_alloc(t->ctx, max * sizeof *l.names, "a list", &l.names);
   for (int role = 0; role < ATTEND_ROLES && !status; role++)
     for (int i = 0; i < t->capacity[role]; i++)
       for (int j = 0; j < ATTEND_POINTS; j++) list_record(t, role, i, j, &l);

@@ -116,7 +116,7 @@ static attend_status side_backward(attend_trainer *tr, trainer_side *x) {
   if (!x->layers) return ATTEND_OK;
   ATTEND_TRY(hook_stream(&x->p, ATTEND_AT_RESIDUAL, s->shape->layers, dx, HOOK_GRADIENTS));
   if (tr->model.config.final_norm)
-    norm_rows_back(&x->p, &s->final_norm, x->p.rows, s->shape->width, x->last, dx, false, dx);
+    norm_rows_backward(&x->p, &s->final_norm, x->p.rows, s->shape->width, x->last, dx, false, dx);
   for (int i = s->shape->layers - 1; i >= 0; i--) {
     if (tr->options.recompute) ATTEND_TRY(recompute_layer(x, i));
     ATTEND_TRY(layer_backward(&x->p, i, &x->layers[i], dx));
@@ -130,15 +130,15 @@ static attend_status side_backward(attend_trainer *tr, trainer_side *x) {
 
 static int key_width(const attend_trainer *tr) { return padded(tr->model.config.copy); }
 
-static void lag_keys(attend_trainer *tr, float *keys, bool back) {
+static void lag_keys(attend_trainer *tr, float *keys, bool backward) {
   OP(tr->ctx, copy_lag, .texts = tr->batch->count, .n = tr->encoder.p.n,
-     .width = tr->model.config.copy, .keys = keys, .ld = key_width(tr), .back = back);
+     .width = tr->model.config.copy, .keys = keys, .ld = key_width(tr), .backward = backward);
 }
 
 static void copy_open(attend_trainer *tr) {
   const trainer_side *e = &tr->encoder;
   trainer_copy *c = &tr->copy;
-  if (!tr->model.copy_k.go) return;
+  if (!tr->model.copy_k.forward) return;
   multiply_rows(&e->p, &tr->model.copy_k, e->p.rows, e->hidden, ld_of(e), c->keys, key_width(tr));
   lag_keys(tr, c->keys, false);
   tr->ctx->device->zero(tr->ctx, c->d_keys,
@@ -158,10 +158,10 @@ static float copy_factor(const attend_trainer *tr) {
 /* The gradient of the keys joins that of the encoder's output. */
 static void copy_close(attend_trainer *tr) {
   trainer_side *e = &tr->encoder;
-  if (!tr->model.copy_k.go) return; /* a model of one side has no encoder */
+  if (!tr->model.copy_k.forward) return; /* a model of one side has no encoder */
   lag_keys(tr, tr->copy.d_keys, true);
-  multiply_back(&e->p, &tr->model.copy_k, e->p.rows, e->hidden, ld_of(e), tr->copy.d_keys,
-                key_width(tr), true, e->d_hidden, ld_of(e));
+  multiply_backward(&e->p, &tr->model.copy_k, e->p.rows, e->hidden, ld_of(e), tr->copy.d_keys,
+                    key_width(tr), true, e->d_hidden, ld_of(e));
 }
 
 /* ---- the head ---------------------------------------------------------------------------- */
@@ -203,9 +203,10 @@ static void copy_back_rows(heading *w, const float *read) {
      .of = w->text, .q = c->queries, .weight = c->weights, .dq = c->d_queries, .dkeys = c->d_keys);
   OP(tr->ctx, scale, .rows = rows, .width = width, .factor = copy_factor(tr), .x = c->d_queries,
      .ldx = width);
-  multiply_back(p, &tr->model.copy_q, rows, read, w->h.ld, c->d_queries, width, true, w->d,
-                w->h.ld);
-  multiply_back(p, &tr->model.copy_gate, rows, read, w->h.ld, c->gates, LANES, true, w->d, w->h.ld);
+  multiply_backward(p, &tr->model.copy_q, rows, read, w->h.ld, c->d_queries, width, true, w->d,
+                    w->h.ld);
+  multiply_backward(p, &tr->model.copy_gate, rows, read, w->h.ld, c->gates, LANES, true, w->d,
+                    w->h.ld);
 }
 
 static void read_losses(heading *w, attend_batch_loss *outcome) {
@@ -231,7 +232,7 @@ static attend_status head_chunk(heading *w, attend_batch_loss *outcome) {
                       .shape = {1, 1, h->rows, c->vocab},
                       .view = {tr->logits, {0, 0, ldv, 1}}};
   ATTEND_TRY(hook_at(p, &at, HOOK_FORWARD));
-  if (tr->model.copy_q.go)
+  if (tr->model.copy_q.forward)
     copy_losses(w, read);
   else
     OP(tr->ctx, loss, .rows = h->rows, .width = c->vocab, .x = tr->logits, .ldx = ldv,
@@ -240,9 +241,9 @@ static attend_status head_chunk(heading *w, attend_batch_loss *outcome) {
   read_losses(w, outcome);
   if (tr->batch->no_grad) return ATTEND_OK;
   ATTEND_TRY(hook_at(p, &at, HOOK_GRADIENTS));
-  head_back(p, h, read, w->d);
-  if (tr->model.copy_q.go) copy_back_rows(w, read);
-  head_transform_back(p, h, w->d);
+  head_backward(p, h, read, w->d);
+  if (tr->model.copy_q.forward) copy_back_rows(w, read);
+  head_transform_backward(p, h, w->d);
   OP(tr->ctx, gather, .scatter = true, .rows = h->rows, .width = width, .index = tr->head_row,
      .factor = c->head_factor, .x = w->d, .ldx = h->ld, .y = w->x->d_hidden, .ldy = ld_of(w->x));
   return ATTEND_OK;
@@ -307,7 +308,7 @@ attend_status attend_trainer_accumulate(attend_trainer *tr, const attend_batch *
   ATTEND_TRY(OPTIONS_READ(tr->ctx, attend_batch, given, &batch));
   ATTEND_TRY(open_batch(tr, &batch));
   trainer_side *e = &tr->encoder, *d = &tr->decoder;
-  mirror_back(tr->ctx, &tr->gradients);
+  mirror_backward(tr->ctx, &tr->gradients);
   mirror_changed(&tr->gradients);
   ATTEND_TRY(side_forward(tr, e));
   d->p.encoded = e->hidden;

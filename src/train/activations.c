@@ -78,8 +78,8 @@ static void join_layers(attend_trainer *tr, trainer_side *x) {
     activations *t = &x->layers[i];
     bool crosses = t->cross != NULL;
     t->out = i + 1 < layers ? x->layers[i + 1].x : c->final_norm ? x->last : x->hidden;
-    t->self_out = sum ? tr->back.residual_middle : t->self;
-    t->cross_out = sum && crosses ? tr->back.residual_middle : t->cross;
+    t->self_out = sum ? tr->backward.residual_middle : t->self;
+    t->cross_out = sum && crosses ? tr->backward.residual_middle : t->cross;
     t->act = tr->act;
     if (sum) continue;
     t->mlp = t->out;
@@ -110,9 +110,9 @@ static void widen(const attend_trainer *tr, const trainer_side *x, sizes *z) {
 static size_t scratch_bytes(const attend_trainer *tr, const sizes *z) {
   const attend_config *c = &tr->model.config;
   const int rows = (int)z->rows, heads = widest(c->encoder.heads, c->decoder.heads);
-  size_t most = attend_norm_back_bytes(rows, widest(z->width, z->act));
+  size_t max = attend_norm_back_bytes(rows, widest(z->width, z->act));
   if (c->qk_norm) /* each head's row */
-    most = size_add(most, attend_norm_back_bytes(rows * heads, z->act));
+    max = size_add(max, attend_norm_back_bytes(rows * heads, z->act));
   const int products[][3] = {{rows, z->wide, z->width},
                              {rows, z->width, z->act},
                              {rows, z->width, z->width},
@@ -121,16 +121,16 @@ static size_t scratch_bytes(const attend_trainer *tr, const sizes *z) {
   for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
     const int *of = products[i];
     size_t n = attend_linear_weight_grad_bytes(tr->ctx, of[0], of[1], of[2]);
-    if (n > most) most = n;
+    if (n > max) max = n;
   }
-  return most;
+  return max;
 }
 
 static void cut_copy(attend_trainer *tr, arena *a) {
   trainer_copy *c = &tr->copy;
   const int width = tr->model.config.copy;
   size_t read = (size_t)tr->encoder.p.rows;
-  if (!tr->model.copy_k.go) return;
+  if (!tr->model.copy_k.forward) return;
   c->keys = cut(a, read, width);
   c->d_keys = cut(a, read, width);
   c->queries = cut(a, HEAD_ROWS_AT_ONCE, width);
@@ -147,12 +147,12 @@ static void cut_work(attend_trainer *tr, arena *a) {
   widen(tr, &tr->decoder, &z);
   tr->h = cut(a, z.rows, z.width);
   tr->act = cut(a, z.rows, z.act);
-  tr->back.residual_middle = cut(a, z.rows, z.width);
-  tr->back.dh = cut(a, z.rows, z.width);
-  tr->back.d_act = cut(a, z.rows, z.act);
-  tr->back.d_wide = cut(a, z.rows, z.wide);
-  tr->back.d_bias = cut(a, (size_t)widest(c->buckets, 1), heads);
-  tr->back.scratch = arena_cut(a, scratch_bytes(tr, &z));
+  tr->backward.residual_middle = cut(a, z.rows, z.width);
+  tr->backward.dh = cut(a, z.rows, z.width);
+  tr->backward.d_act = cut(a, z.rows, z.act);
+  tr->backward.d_wide = cut(a, z.rows, z.wide);
+  tr->backward.d_bias = cut(a, (size_t)widest(c->buckets, 1), heads);
+  tr->backward.scratch = arena_cut(a, scratch_bytes(tr, &z));
   tr->head_rows = cut(a, 5 * HEAD_ROWS_AT_ONCE, z.width);
   tr->logits = cut(a, HEAD_ROWS_AT_ONCE, c->vocab);
   if (c->logit_cap > 0) tr->capped = cut(a, HEAD_ROWS_AT_ONCE, c->vocab);
@@ -257,7 +257,7 @@ attend_status activations_fit(attend_trainer *tr) {
     join_layers(tr, x);
     x->real = tr->real + i * tr->batch->count;
     x->p.h = tr->h;
-    x->p.back = tr->back;
+    x->p.backward = tr->backward;
     tr->fit_length[i] = x->p.n;
     ATTEND_TRY(place_rows(tr, x));
   }

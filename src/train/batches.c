@@ -172,12 +172,12 @@ static void copy_part(const attend_corpus *c, size_t part, int32_t *to, int widt
 }
 
 static int longest_of(const attend_corpus *c, const pooled *p, int rows, size_t side) {
-  size_t most = 0;
+  size_t max = 0;
   for (int i = 0; i < rows; i++) {
     size_t n = part_length(c, 2 * (size_t)p[i].pair + side);
-    if (n > most) most = n;
+    if (n > max) max = n;
   }
-  return (int)most;
+  return (int)max;
 }
 
 /* The decoder reads the start token and the answer without its last token. */

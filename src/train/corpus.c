@@ -187,10 +187,10 @@ static bool is_plain(char c) {
  * place, at a line; in a line without end, at a character. */
 static size_t piece_length(const char *text, size_t length) {
   if (length <= LONGEST_CHUNK) return length;
-  size_t least = LONGEST_CHUNK / 2, n;
-  for (n = LONGEST_CHUNK; n > least; n--)
+  size_t min = LONGEST_CHUNK / 2, n;
+  for (n = LONGEST_CHUNK; n > min; n--)
     if (text[n] == ' ' && is_plain(text[n - 1])) return n;
-  for (n = LONGEST_CHUNK; n > least; n--)
+  for (n = LONGEST_CHUNK; n > min; n--)
     if (text[n - 1] == '\n') return n;
   n = LONGEST_CHUNK;
   for (int i = 0; i < 3 && ((unsigned char)text[n] & 0xC0) == 0x80; i++) n--;
@@ -240,12 +240,12 @@ static attend_status add_document(reader *r, const char *text, size_t length) {
 /* ---- pairs ---------------------------------------------------------------------- */
 
 /* The ids that came since `from`, `most` of them at most, and the last stays last. */
-static void cut_part(attend_corpus *c, size_t from, size_t most, bool keep_last) {
+static void cut_part(attend_corpus *c, size_t from, size_t max, bool keep_last) {
   size_t n = c->count - from;
-  if (!most || n <= most) return;
-  if (keep_last) c->ids[from + most - 1] = c->ids[c->count - 1];
-  c->dropped += n - most;
-  c->count = from + most;
+  if (!max || n <= max) return;
+  if (keep_last) c->ids[from + max - 1] = c->ids[c->count - 1];
+  c->dropped += n - max;
+  c->count = from + max;
 }
 
 /* A decoder reads both sides as one text. What is wanted ends, whether or not the
@@ -254,20 +254,20 @@ static attend_status add_side(reader *r, const char *text, size_t length, bool w
   const attend_corpus_options *o = r->o;
   attend_corpus *c = r->c;
   const size_t from = c->count;
-  const size_t most = wanted ? o->target_length : o->source_length;
+  const size_t max = wanted ? o->target_length : o->source_length;
   const bool joined = o->parts == ATTEND_DECODER;
   if (joined) {
     if (!wanted) ATTEND_TRY(append_id(r, r->open));
     ATTEND_TRY(append_plain(r, text, length));
   } else {
-    attend_encode_options how = {ATTEND_INIT(attend_encode_options), .max_length = most};
+    attend_encode_options how = {ATTEND_INIT(attend_encode_options), .max_length = max};
     ATTEND_TRY(attend_encode(r->encoding, text, length, &how));
     ATTEND_TRY(append(c, r->encoding->count, r->encoding->id));
     c->dropped += r->encoding->dropped;
   }
   bool ended = !joined && c->count > from && c->ids[c->count - 1] == o->end;
   if (wanted && !ended) ATTEND_TRY(append_id(r, o->end));
-  cut_part(c, from, most, wanted && o->end >= 0);
+  cut_part(c, from, max, wanted && o->end >= 0);
   return close_part(c);
 }
 

@@ -94,10 +94,10 @@ static void step_entry(attend_optimizer *o, struct op_step s, const trainer_entr
 }
 
 static void push_back(attend_optimizer *o) {
-  mirror_back(o->ctx, &o->trainer->values);
-  mirror_back(o->ctx, &o->trainer->gradients);
-  mirror_back(o->ctx, &o->moment[0]);
-  mirror_back(o->ctx, &o->moment[1]);
+  mirror_backward(o->ctx, &o->trainer->values);
+  mirror_backward(o->ctx, &o->trainer->gradients);
+  mirror_backward(o->ctx, &o->moment[0]);
+  mirror_backward(o->ctx, &o->moment[1]);
 }
 
 attend_status attend_optimizer_step(attend_optimizer *o, float rate, double *norm) {
@@ -142,8 +142,7 @@ double attend_schedule_at(const attend_schedule *s, uint64_t step) {
   static const double PI = 3.14159265358979323846;
   if (t < warm) return s->rate * (t + 1) / warm;
   double done = all > warm ? fmin(1, (t - warm) / (all - warm)) : 1;
-  if (s->kind == ATTEND_LINEAR_RATE) return s->rate + (s->least - s->rate) * done;
-  if (s->kind == ATTEND_COSINE_RATE)
-    return s->least + (s->rate - s->least) * (1 + cos(PI * done)) / 2;
+  if (s->kind == ATTEND_LINEAR_RATE) return s->rate + (s->min - s->rate) * done;
+  if (s->kind == ATTEND_COSINE_RATE) return s->min + (s->rate - s->min) * (1 + cos(PI * done)) / 2;
   return s->rate;
 }

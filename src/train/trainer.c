@@ -56,10 +56,10 @@ static attend_status lay_out(attend_model *m, const field *f, attend_parts of, i
 
 /* Numbers of the largest matrix that is stored transposed. */
 static size_t most_transposed(const attend_trainer *tr) {
-  size_t most = 0;
+  size_t max = 0;
   for (size_t i = 0; i < tr->n_entries; i++)
-    if (tr->entries[i].p->transposed && tr->entries[i].count > most) most = tr->entries[i].count;
-  return most;
+    if (tr->entries[i].p->transposed && tr->entries[i].count > max) max = tr->entries[i].count;
+  return max;
 }
 
 static void transpose(int64_t rows, int64_t columns, const float *from, float *to) {
@@ -84,7 +84,7 @@ static attend_status read_values(attend_trainer *tr) {
   float *values = mirror_out(tr->ctx, &tr->values);
   for (size_t i = 0; i < tr->n_entries; i++)
     read_tensor(tr->entries[i].p, work, values + tr->entries[i].at);
-  mirror_back(tr->ctx, &tr->values);
+  mirror_backward(tr->ctx, &tr->values);
   ctx_free(tr->ctx, work);
   return ATTEND_OK;
 }
@@ -125,7 +125,7 @@ static attend_status find_linear(attend_trainer *tr, const field *f, attend_part
   }
   if (!x->w) return ATTEND_OK;
   ATTEND_TRY(linear_pack(&tr->model, x, true));
-  tr->packed_bytes += attend_linear_bytes(x->go) + attend_linear_bytes(x->back);
+  tr->packed_bytes += attend_linear_bytes(x->forward) + attend_linear_bytes(x->backward);
   return ATTEND_OK;
 }
 
@@ -163,13 +163,13 @@ static attend_status open_side(attend_trainer *tr, const stack *s, trainer_side 
 }
 
 static attend_status open_trainer(attend_trainer *tr) {
-  size_t most = tr->files->table.count;
+  size_t max = tr->files->table.count;
   ATTEND_TRY(check_options(tr->ctx, &tr->options));
   ATTEND_CHECK(tr->ctx, attend_checkpoint_has_head(tr->files),
                "the checkpoint has no head that gives logits: there is no loss "
                "to train with");
-  ATTEND_TRY(ctx_alloc(tr->ctx, 2 * most * sizeof *tr->entries, "the parameters", &tr->entries));
-  tr->gaps = tr->entries + most;
+  ATTEND_TRY(ctx_alloc(tr->ctx, 2 * max * sizeof *tr->entries, "the parameters", &tr->entries));
+  tr->gaps = tr->entries + max;
   ATTEND_TRY(model_open(&tr->model));
   ATTEND_TRY(model_each(&tr->model, lay_out, tr));
   ATTEND_TRY(read_values(tr));
@@ -200,7 +200,7 @@ attend_status attend_trainer_create(attend_checkpoint *files, const attend_train
 }
 
 attend_status attend_trainer_refresh(attend_trainer *tr) {
-  mirror_back(tr->ctx, &tr->values);
+  mirror_backward(tr->ctx, &tr->values);
   return model_repack(&tr->model);
 }
 

@@ -58,7 +58,7 @@ struct attend_trainer {
   size_t block_bytes;           /* the most so far; plan_bytes likewise */
   size_t plan_bytes;
   float *h, *act; /* [rows][..]: a branch's input; the activation's output */
-  back_work back;
+  back_work backward;
   int32_t *head_row, *head_target; /* [HEAD_ROWS_AT_ONCE] */
   float *head_rows;                /* [HEAD_ROWS_AT_ONCE][..] x, y, dx, dy */
   float *logits;                   /* [HEAD_ROWS_AT_ONCE][padded V] */

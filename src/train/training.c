@@ -91,11 +91,11 @@ attend_status attend_training_step(attend_training *t, attend_step_report *repor
 /* ---- evaluation ------------------------------------------------------------------- */
 
 attend_status attend_training_evaluate(attend_trainer *trainer, attend_batches *batches,
-                                       uint64_t most,
+                                       uint64_t max,
                                        int (*progress)(uint64_t done, uint64_t total, void *user),
                                        void *user, attend_batch_loss *outcome) {
   uint64_t total = attend_batches_epoch(batches);
-  if (most && most < total) total = most;
+  if (max && max < total) total = max;
   *outcome = (attend_batch_loss){0};
   for (uint64_t i = 0; i < total; i++) {
     attend_batch batch = {ATTEND_INIT(attend_batch), .no_grad = 1};

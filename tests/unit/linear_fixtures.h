@@ -40,8 +40,8 @@ static inline void bent(const float *x, int dim, int key, float *features, int c
   }
 }
 
-static inline void bent_back(const float *x, int dim, int key, const float *df, int count,
-                             float *dx, void *user) {
+static inline void bent_backward(const float *x, int dim, int key, const float *df, int count,
+                                 float *dx, void *user) {
   float part = key ? 0.25f : 1.0f;
   (void)count, (void)user;
   for (int i = 0; i < dim; i++) dx[i] = (x[i] > 0 ? df[i] : 0) + 2 * part * x[i] * df[dim + i];
@@ -71,8 +71,10 @@ static inline attend_tensors linear_tensors(attend_context *ctx, const char *for
   snprintf(text, sizeof text, "%s:%s", own ? "elu" : form, shape);
   attend_tensors t = make_tensors(ctx, text, seed);
   if (own)
-    t.desc.form = (attend_form){
-        .kind = ATTEND_CUSTOM, .phi = bent, .phi_back = bent_back, .features = 2 * t.desc.dim};
+    t.desc.form = (attend_form){.kind = ATTEND_CUSTOM,
+                                .phi = bent,
+                                .phi_backward = bent_backward,
+                                .features = 2 * t.desc.dim};
   t.desc.engine = "linear";
   return t;
 }

@@ -88,12 +88,12 @@ static inline void plain_row_backward(const attend_desc *d, const float *w, cons
 }
 
 static inline double plain_largest(const float *x, const double *y, size_t n) {
-  double most = 0;
+  double max = 0;
   for (size_t i = 0; (x || y) && i < n; i++) {
     double size = x ? (double)fabsf(x[i]) : y[i];
-    if (isfinite(size) && size > most) most = size;
+    if (isfinite(size) && size > max) max = size;
   }
-  return most;
+  return max;
 }
 
 /* d is complete (attend_plan_desc); biases are not known here. */

@@ -58,9 +58,9 @@ static inline void feed(attend_plan *plan, attend_state *state, const attend_ten
   if (status) CHECK_FAIL("%d keys from %d: status %d", n, from, (int)status);
 }
 
-static inline attend_plan *plan_for(attend_context *ctx, const attend_tensors *t, int most) {
+static inline attend_plan *plan_for(attend_context *ctx, const attend_tensors *t, int max) {
   attend_desc d = t->desc;
-  d.q_len = most;
+  d.q_len = max;
   d.kv_len = 0;
   d.mask.lengths = NULL;
   d.mask.key_mask = NULL;

@@ -7,8 +7,8 @@
 typedef struct {
   const char *name;
   attend_dtype dtype;
-  int mantissa;    /* bits */
-  int least, most; /* exponents of the least and the largest normal */
+  int mantissa; /* bits */
+  int min, max; /* exponents of the least and the largest normal */
 } format;
 
 static const format formats[] = {{"f16", ATTEND_F16, 10, -14, 15},
@@ -32,18 +32,18 @@ static double value_of(const format *f, unsigned bits) {
   int exponent = (int)((bits & 0x7fff) >> f->mantissa);
   int normal = exponent != 0;
   double size = ldexp(fraction + (normal ? ldexp(1, f->mantissa) : 0),
-                      (normal ? exponent - 1 : 0) + f->least - f->mantissa);
-  if (exponent == f->most - f->least + 2) size = fraction ? NAN : INFINITY;
+                      (normal ? exponent - 1 : 0) + f->min - f->mantissa);
+  if (exponent == f->max - f->min + 2) size = fraction ? NAN : INFINITY;
   return bits & 0x8000 ? -size : size;
 }
 
 /* Nearest, ties to even, by nearbyint on a scaled double. */
 static double rounded(const format *f, double x) {
   if (x == 0 || !isfinite(x)) return x;
-  int exponent = ilogb(x) < f->least ? f->least : ilogb(x);
+  int exponent = ilogb(x) < f->min ? f->min : ilogb(x);
   double unit = ldexp(1, exponent - f->mantissa);
   double y = nearbyint(x / unit) * unit;
-  return fabs(y) >= ldexp(1, f->most + 1) ? copysign(INFINITY, x) : y;
+  return fabs(y) >= ldexp(1, f->max + 1) ? copysign(INFINITY, x) : y;
 }
 
 static void check_all_values(const format *f) {
@@ -79,7 +79,7 @@ static void check_roundings(const format *f) {
   for (unsigned bits = 0; bits < 0x7fff; bits++) {
     double here = value_of(f, bits), next = value_of(f, bits + 1);
     if (!isfinite(here) || isnan(next)) continue;
-    if (isinf(next)) next = ldexp(1, f->most + 1);
+    if (isinf(next)) next = ldexp(1, f->max + 1);
     float middle = (float)(0.5 * here + 0.5 * next);
     check_rounding(f, middle);
     check_rounding(f, nextafterf(middle, 0));

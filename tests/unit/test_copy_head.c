@@ -187,16 +187,16 @@ static void check_formula(const char *family, bool narrow) {
   }
   for (int i = 0; i < WRITTEN; i++) {
     const float *got = logits[1] + i * c->vocab;
-    double sum = 0, most = 0;
+    double sum = 0, max = 0;
     define(&w, c, h + i * c->decoder.width, e, READ, ids, logits[0] + i * c->vocab, p);
     for (int v = 0; v < c->vocab; v++) {
       sum += exp((double)got[v]);
       worst = fmax(worst, fabs((double)got[v] - log(p[v])));
-      most = fmax(most, fabs((double)got[v] - (double)got[0] - (double)logits[0][i * c->vocab + v] +
-                             (double)logits[0][i * c->vocab]));
+      max = fmax(max, fabs((double)got[v] - (double)got[0] - (double)logits[0][i * c->vocab + v] +
+                           (double)logits[0][i * c->vocab]));
     }
     CHECK_NEAR(sum, 1, 1e-6);
-    far = fmax(far, most);
+    far = fmax(far, max);
   }
   printf("%s: log p within %.1e of the formula's\n", family, worst);
   CHECK(worst < 2e-5);

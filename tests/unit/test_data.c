@@ -332,8 +332,8 @@ static attend_corpus *words(int n) {
 
 /* A share of n draws strays beyond this once in two million times. */
 static void check_share(const char *what, int got, int n, double want) {
-  double share = (double)got / n, most = 5 * sqrt(want * (1 - want) / n);
-  if (!(fabs(share - want) <= most)) CHECK_FAIL("%s: %.5f of %d, not %.2f", what, share, n, want);
+  double share = (double)got / n, max = 5 * sqrt(want * (1 - want) / n);
+  if (!(fabs(share - want) <= max)) CHECK_FAIL("%s: %.5f of %d, not %.2f", what, share, n, want);
 }
 
 TEST(masks_have_their_shares) {

@@ -90,7 +90,7 @@ TEST(the_callers_phi_by_hand) {
                                       attend_bhtd_input(some_k), attend_bhtd_input(some_k),
                                       attend_bhtd_input(some_q), out, out, out, NULL),
            ATTEND_INVALID);
-  CHECK_SAYS(attend_message(context()), "set form.phi_back");
+  CHECK_SAYS(attend_message(context()), "set form.phi_backward");
 }
 
 /* |w.x'| is in the thousands: no exponential of it exists. */

@@ -41,8 +41,8 @@ static void bent(const float *x, int dim, int key, float *features, int count, v
   }
 }
 
-static void bent_back(const float *x, int dim, int key, const float *dfeatures, int count,
-                      float *dx, void *user) {
+static void bent_backward(const float *x, int dim, int key, const float *dfeatures, int count,
+                          float *dx, void *user) {
   (void)user;
   for (int i = 0; i < dim; i++) dx[i] = 0;
   for (int c = 0; c < count; c++) {
@@ -87,7 +87,7 @@ static attend_form forms(int n) {
       {.kind = ATTEND_FOURIER, .features = 12, .sigma = 4},
       {.kind = ATTEND_GAUSSIAN, .features = 4},
       {.kind = ATTEND_GAUSSIAN, .features = 16, .map = ATTEND_TRIGONOMETRIC, .sigma = 4},
-      {.kind = ATTEND_CUSTOM, .phi = bent, .phi_back = bent_back, .features = 5},
+      {.kind = ATTEND_CUSTOM, .phi = bent, .phi_backward = bent_backward, .features = 5},
   };
   return n < (int)(sizeof all / sizeof *all) ? all[n] : (attend_form){0};
 }

@@ -190,7 +190,7 @@ TEST(custom_is_checked) {
   REFUSED("both sim and phi", d.form.kind = ATTEND_CUSTOM, d.form.sim = any_sim,
           d.form.phi = any_phi, d.form.features = 3);
   REFUSED("phi fills 0 features", d.form.kind = ATTEND_CUSTOM, d.form.phi = any_phi);
-  REFUSED("set form.phi_back", d.form.kind = ATTEND_CUSTOM, d.form.phi = any_phi,
+  REFUSED("set form.phi_backward", d.form.kind = ATTEND_CUSTOM, d.form.phi = any_phi,
           d.form.features = 3, d.purpose = ATTEND_FOR_BACKWARD);
   attend_desc d = small();
   d.form = (attend_form){.kind = ATTEND_CUSTOM, .phi = any_phi, .features = 3};

@@ -12,9 +12,9 @@ static attend_tensors tensors_of(attend_context *ctx, const char *text, uint64_t
 /* ---- against the definition ------------------------------------------------------ */
 
 /* In float, as anyone would write it: dq, dk and dv of one row. */
-static void plain_back(const attend_desc *d, const float *w, float lse, const float *q,
-                       const float *k, const float *v, const float *o, const float *d_o, float *dq,
-                       float *dk, float *dv) {
+static void plain_backward(const attend_desc *d, const float *w, float lse, const float *q,
+                           const float *k, const float *v, const float *o, const float *d_o,
+                           float *dq, float *dk, float *dv) {
   const attend_form *f = &d->form;
   for (int j = 0; j < d->kv_len; j++, k += d->dim, dk += d->dim) {
     float gap = 0, dot = 0;
@@ -67,9 +67,9 @@ static floats plain_all(const attend_desc *d, const attend_tensors *t) {
     size_t g = head % (size_t)d->heads / (size_t)(d->heads / d->kv_heads);
     size_t at = (b * (size_t)d->kv_heads + g) * S;
     plain_row(d, (int)b, (int)(r % T), p.q + r * D, p.k + at * D, w);
-    plain_back(d, w, p.lse[r], p.q + r * D, p.k + at * D, p.v + at * M, p.o + r * M,
-               (float *)t->d_o.data + r * M, f.part[OUT_DQ] + r * D, f.part[OUT_DK] + at * D,
-               f.part[OUT_DV] + at * M);
+    plain_backward(d, w, p.lse[r], p.q + r * D, p.k + at * D, p.v + at * M, p.o + r * M,
+                   (float *)t->d_o.data + r * M, f.part[OUT_DQ] + r * D, f.part[OUT_DK] + at * D,
+                   f.part[OUT_DV] + at * M);
   }
   free(w);
   return f;
@@ -92,10 +92,10 @@ static void check_part(const char *name, const char *what, const float *got, con
 }
 
 static double largest_lse(const attend_desc *d, const double *lse) {
-  double most = 0;
+  double max = 0;
   for (size_t i = 0; d->form.kind == ATTEND_GAUSSIAN && i < rows_of(d); i++)
-    if (isfinite(lse[i])) most = fmax(most, fabs(lse[i]));
-  return most;
+    if (isfinite(lse[i])) max = fmax(max, fabs(lse[i]));
+  return max;
 }
 
 static void check_all(attend_context *ctx, const attend_tensors *t, const char *name) {
@@ -186,13 +186,13 @@ TEST(weights_that_cancel) {
     OK(ctx, attend_definition_forward(ctx, d, t.q, t.k, t.v, o, den));
     outcome got = outcome_of(ctx, &t);
     for (size_t r = 0; r < n; r++) {
-      double size = 0, most = 0; /* of the weights; of a value beside o */
+      double size = 0, max = 0; /* of the weights; of a value beside o */
       for (size_t j = 0; j < S; j++) size += fabs(w[r * S + j]);
-      for (size_t x = 0; x < M; x++) most = fmax(most, fabs(o[r * M + x]) + 5);
+      for (size_t x = 0; x < M; x++) max = fmax(max, fabs(o[r * M + x]) + 5);
       double slack = 60 * 0x1p-24 * (size + 1); /* a few for each power */
       CHECK_NEAR(((float *)got.part[OUT_LSE])[r], den[r], slack * fabs(den[r]) * 4);
       for (size_t x = 0; x < M; x++)
-        CHECK_NEAR(((float *)got.part[OUT_O])[r * M + x], o[r * M + x], slack * most * 4);
+        CHECK_NEAR(((float *)got.part[OUT_O])[r * M + x], o[r * M + x], slack * max * 4);
     }
     free(w), free(o), free(den);
     outcome_free(&got);

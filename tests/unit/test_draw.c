@@ -102,7 +102,7 @@ TEST(outlines_are_the_fonts) {
 TEST(long_texts_are_cut) {
   drawing d;
   drawing_start(&d, 100, white);
-  text_look look = {.size = 12, .most = 60, .paint = black};
+  text_look look = {.size = 12, .max = 60, .paint = black};
   draw_text(&d, 0, 20, "antidisestablishment", &look);
   draw_text(&d, 0, 40, "short", &look);
   draw_text(&d, 0, 60, "bad \xff\x01 bytes", &(text_look){.size = 12});
@@ -338,7 +338,7 @@ static attend_status draw_all(bool svg) {
   draw_curve(&d, (double[]){0, 0, 100, 1, 2, 200, 3, 3}, 1, black);
   draw_hatch(&d, 1, 1, 5, 5, black);
   draw_image(&d, 1, 1, 6, 2, cells, 1, 2);
-  draw_text(&d, 1, 20, "é漢 text", &(text_look){.size = 9, .most = 30});
+  draw_text(&d, 1, 20, "é漢 text", &(text_look){.size = 9, .max = 30});
   attend_status status =
       svg ? draw_svg(&d, (char **)&bytes, &length) : draw_png(&d, 1, &bytes, &length);
   CHECK_EQ(status == ATTEND_OK, bytes != NULL);

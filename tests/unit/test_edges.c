@@ -151,17 +151,17 @@ TEST(what_no_float_or_int_holds_is_refused) {
 
 /* No more than 512 MiB at once; the most that was asked for. */
 static void *take_little(size_t bytes, void *user) {
-  size_t *most = user;
-  if (bytes > *most) *most = bytes;
+  size_t *max = user;
+  if (bytes > *max) *max = bytes;
   return bytes <= (size_t)512 << 20 ? aligned_alloc(64, bytes) : NULL;
 }
 static void give_back(void *block, void *user) {
   (void)user;
   free(block);
 }
-static attend_context *open_small(size_t *most) {
+static attend_context *open_small(size_t *max) {
   attend_context_options o = {ATTEND_INIT(attend_context_options), .threads = 2,
-                              .allocator = {take_little, give_back, most}};
+                              .allocator = {take_little, give_back, max}};
   attend_context *ctx;
   OK(ctx, attend_context_create(&o, &ctx));
   return ctx;
@@ -183,8 +183,8 @@ TEST(plans_for_the_longest_keys_do_not_wrap) {
   attend_form_kind forms[] = {ATTEND_SOFTMAX, ATTEND_ARGMAX,   ATTEND_POLY,
                               ATTEND_ELU,     ATTEND_GAUSSIAN, ATTEND_FAVOR};
   attend_dtype dtypes[] = {ATTEND_F32, ATTEND_BF16};
-  size_t most = 0;
-  attend_context *ctx = open_small(&most);
+  size_t max = 0;
+  attend_context *ctx = open_small(&max);
   for (int f = 0; f < 6; f++)
     for (int t = 0; t < 2; t++)
       for (int less = 0; less < 300; less += 50) {
@@ -198,8 +198,8 @@ TEST(plans_for_the_longest_keys_do_not_wrap) {
 
 /* o, dq, dk and dv fit, and their sum does not. */
 TEST(workspaces_that_no_size_holds_are_refused) {
-  size_t most = 0;
-  attend_context *ctx = open_small(&most);
+  size_t max = 0;
+  attend_context *ctx = open_small(&max);
   attend_desc d = {
       ATTEND_INIT(attend_desc), .batch = 1 << 13, .heads = 1 << 9,  .q_len = 1 << 21,
       .kv_len = 1 << 21,        .dim = 1 << 16,   .dim_v = 1 << 16, .purpose = ATTEND_FOR_BACKWARD,
@@ -207,7 +207,7 @@ TEST(workspaces_that_no_size_holds_are_refused) {
   attend_plan *plan = NULL;
   CHECK_EQ(attend_plan_create(ctx, &d, &plan), ATTEND_NO_MEMORY);
   CHECK_SAYS(attend_message(ctx), "would exceed the address space");
-  CHECK(plan == NULL && most <= 1 << 20);
+  CHECK(plan == NULL && max <= 1 << 20);
   attend_plan_free(plan);
   attend_context_free(ctx);
 }

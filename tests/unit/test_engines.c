@@ -52,7 +52,7 @@ static attend_tensors tensors_of(attend_context *ctx, const char *text) {
 
 /* ---- calls ------------------------------------------------------------------- */
 
-static void forward_and_back(attend_plan *plan, attend_tensors *t) {
+static void forward_and_backward(attend_plan *plan, attend_tensors *t) {
   CHECK_EQ(attend_forward(plan, t->q, t->k, t->v, t->o, t->lse), ATTEND_OK);
   CHECK_EQ(attend_backward(plan, t->q, t->k, t->v, t->o, t->lse, t->d_o, t->dq, t->dk, t->dv, NULL),
            ATTEND_OK);
@@ -101,7 +101,7 @@ static outcome run(attend_context *ctx, const char *text, attend_tensors *t) {
   CHECK_EQ(attend_plan_cost(plan, &cost), ATTEND_OK);
   snprintf(r.engine, sizeof r.engine, "%s", attend_plan_engine(plan));
   r.flops = cost.flops;
-  forward_and_back(plan, t);
+  forward_and_backward(plan, t);
   observe(plan, t, r.entropy);
   attend_plan_free(plan);
   snprintf(file, sizeof file, "engines-%ld.test", (long)getpid());

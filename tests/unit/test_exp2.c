@@ -75,14 +75,14 @@ static double per_ulp(double truth) {
 
 /* Where every number lies in [bottom, top): the largest error in ulp. */
 static double errors(const float *y, const double *truth) {
-  double most[LANES_OF_MAX] = {0}, worst = 0;
+  double max[LANES_OF_MAX] = {0}, worst = 0;
   for (int i = 0; i < CHUNK; i += LANES_OF_MAX)
     for (int k = 0; k < LANES_OF_MAX; k++) {
       double e = fabs((double)y[i + k] - truth[i + k]) * per_ulp(truth[i + k]);
-      most[k] = !(e <= most[k]) ? e : most[k]; /* a NaN stays */
+      max[k] = !(e <= max[k]) ? e : max[k]; /* a NaN stays */
     }
   for (int k = 0; k < LANES_OF_MAX; k++)
-    if (!(most[k] <= worst)) worst = most[k];
+    if (!(max[k] <= worst)) worst = max[k];
   return worst;
 }
 

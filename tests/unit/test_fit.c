@@ -175,7 +175,7 @@ TEST(every_event_is_reported) {
 
 TEST(a_run_that_does_not_improve_stops_early) {
   world w = open_world(NULL);
-  w.how.schedule.rate = w.how.schedule.least = 0;
+  w.how.schedule.rate = w.how.schedule.min = 0;
   w.how.valid_every = 1;
   w.how.patience = 2;
   OK(w.ctx, fit(&w, "early"));

@@ -29,15 +29,15 @@ static void free_heads(heads *h) {
 /* Also: nothing beside the heads is other than it was. */
 static int is_same(const heads *h, const float *was, int n) {
   const size_t heads_bytes = (size_t)(HEADS * n) * sizeof(float);
-  float *back = copy_of(h->row, ALL * sizeof *back);
+  float *backward = copy_of(h->row, ALL * sizeof *backward);
   int same = 1;
   for (int i = 0; i < ROWS; i++) {
-    float *at = back + i * LD + BEFORE;
+    float *at = backward + i * LD + BEFORE;
     same &= !memcmp(at, h->own + i * HEADS * n, heads_bytes);
     memcpy(at, was + i * LD + BEFORE, heads_bytes);
   }
-  same &= !memcmp(back, was, ALL * sizeof *back);
-  free(back);
+  same &= !memcmp(backward, was, ALL * sizeof *backward);
+  free(backward);
   return same;
 }
 
@@ -54,16 +54,16 @@ static void check_norm(attend_context *ctx, attend_context *one, bool rms, int n
   free_heads(&x);
 }
 
-static void check_norm_back(attend_context *ctx, attend_context *one, bool rms, int n) {
+static void check_norm_backward(attend_context *ctx, attend_context *one, bool rms, int n) {
   heads x = make_heads(2, n), dy = make_heads(3, n);
   float *was = copy_of(dy.row, ALL * sizeof *was);
   float sums[4][WIDEST] = {{0}};
   void *work = zeroed_block(attend_norm_back_bytes(ROWS * HEADS, n), 1);
-  OP(ctx, norm_back, .rms = rms, .rows = ROWS, .groups = HEADS, .width = n, .x = x.row + BEFORE,
+  OP(ctx, norm_backward, .rms = rms, .rows = ROWS, .groups = HEADS, .width = n, .x = x.row + BEFORE,
      .ldx = LD, .weight = pool, .eps = 0.01f, .dy = dy.row + BEFORE, .lddy = LD,
      .dx = dy.row + BEFORE, .lddx = LD, .dweight = sums[0], .dbias = rms ? NULL : sums[1],
      .work = work);
-  OP(one, norm_back, .rms = rms, .rows = ROWS * HEADS, .width = n, .x = x.own, .ldx = n,
+  OP(one, norm_backward, .rms = rms, .rows = ROWS * HEADS, .width = n, .x = x.own, .ldx = n,
      .weight = pool, .eps = 0.01f, .dy = dy.own, .lddy = n, .dx = dy.own, .lddx = n,
      .dweight = sums[2], .dbias = rms ? NULL : sums[3], .work = work);
   CHECK(is_same(&dy, was, n));
@@ -75,7 +75,7 @@ static void check_norm_back(attend_context *ctx, attend_context *one, bool rms, 
 }
 
 /* The first `rotary` of n, and heads of which that is all. */
-static void check_rope(attend_context *ctx, attend_context *one, int n, int rotary, bool back) {
+static void check_rope(attend_context *ctx, attend_context *one, int n, int rotary, bool backward) {
   heads x = make_heads(4, n);
   float *was = copy_of(x.row, ALL * sizeof *was);
   double frequency[WIDEST];
@@ -87,9 +87,9 @@ static void check_rope(attend_context *ctx, attend_context *one, int n, int rota
   for (int i = 0; i < ROWS * HEADS; i++) own[i] = position[i / HEADS];
   OP(ctx, rope, .frequency = frequency, .attention_factor = stretch, .rows = ROWS, .heads = HEADS,
      .dim = n, .rotary = rotary, .position = position, .x = x.row + BEFORE, .ldx = LD,
-     .back = back);
+     .backward = backward);
   OP(one, rope, .frequency = frequency, .attention_factor = stretch, .rows = ROWS * HEADS,
-     .heads = 1, .dim = rotary, .position = own, .x = x.own, .ldx = n, .back = back);
+     .heads = 1, .dim = rotary, .position = own, .x = x.own, .ldx = n, .backward = backward);
   CHECK(is_same(&x, was, n));
   free(was);
   free_heads(&x);
@@ -100,7 +100,7 @@ static void check_all(attend_context *ctx, attend_context *one) {
     for (int i = 0; i < 2; i++) {
       const int n = widths[w];
       check_norm(ctx, one, i, n);
-      check_norm_back(ctx, one, i, n);
+      check_norm_backward(ctx, one, i, n);
       check_rope(ctx, one, n, n, i);
       check_rope(ctx, one, n, n / 4 * 2, i);
     }

@@ -77,7 +77,7 @@ static void edit(const attend_hooked *x, float *data, void *user) {
         }
 }
 
-static void edit_back(const attend_hooked *x, float *gradient, void *user) {
+static void edit_backward(const attend_hooked *x, float *gradient, void *user) {
   change c = {.factor = ((change *)user)->factor};
   edit(x, gradient, &c);
 }
@@ -347,7 +347,7 @@ static double loss_along(class *c, const float *start, const float *g, double by
 static void check_slope(const char *name, attend_point point, change how) {
   class c = open_class(name, NULL);
   attend_hook hook = {ATTEND_INIT(attend_hook), .points = point, .edit = edit,
-                      .edit_gradient = edit_back, .user = &how};
+                      .edit_gradient = edit_backward, .user = &how};
   double plain, loss, squares = 0;
   free(gradients_of(&c, &plain));
   OK(c.ctx, attend_trainer_set_hooks(c.trainer, 1, &hook));
@@ -390,7 +390,7 @@ TEST(recomputing_changes_no_bit_of_edits) {
       attend_hook hook = {
           ATTEND_INIT(attend_hook),
           .points = EVERYWHERE & ~(unsigned)(ATTEND_AT_ENTROPY | ATTEND_AT_DENOMINATOR),
-          .edit = edit, .edit_gradient = edit_back, .user = &how};
+          .edit = edit, .edit_gradient = edit_backward, .user = &how};
       OK(c.ctx, attend_trainer_set_hooks(c.trainer, 1, &hook));
       g[recompute] = gradients_of(&c, &loss[recompute]);
       n = c.n;

@@ -171,7 +171,7 @@ TEST(large_objects_are_indexed) {
   free(text);
 }
 
-TEST(written_reads_back) {
+TEST(written_reads_backward) {
   const double numbers[] = {0.1, 1.0 / 3, 1e300, 5e-324, -2.5, 1e15, 123456789};
   json_writer w = json_writer_text(context());
   json_open(&w, '[');

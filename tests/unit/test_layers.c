@@ -117,19 +117,19 @@ TEST(gates) {
 
 static void check_norm(const float *x, int n, const float *w, const float *b, int centre,
                        const float *y) {
-  double mean = 0, variance = 0, most = 0;
+  double mean = 0, variance = 0, max = 0;
   for (int i = 0; i < n && centre; i++) mean += (double)x[i] / n;
   for (int i = 0; i < n; i++) {
     double d = (double)x[i] - mean;
     variance += d * d / n;
-    most = fmax(most, fabs((double)x[i]));
+    max = fmax(max, fabs((double)x[i]));
   }
   double f = 1 / sqrt(variance + 1e-5);
   for (int i = 0; i < n; i++) {
     double weight = w ? (double)w[i] : 1, bias = b ? (double)b[i] : 0;
     double d = ((double)x[i] - mean) * f;
     CHECK_NEAR((double)y[i], d * weight + bias,
-               8 * eps * ((fabs(d) + most * f) * fabs(weight) + fabs(bias)));
+               8 * eps * ((fabs(d) + max * f) * fabs(weight) + fabs(bias)));
     if (n == 1 && centre) CHECK(y[i] == (float)bias);
   }
 }
@@ -335,17 +335,17 @@ TEST(cross_entropy) {
     attend_cross_entropy(ctx, ROWS, n, x, N, targets, again, NULL);
     for (int r = 0; r < ROWS; r++) {
       const float *row = x + r * N;
-      double sum = 0, most = -INFINITY;
+      double sum = 0, max = -INFINITY;
       int at = 0;
       for (int j = 0; j < n; j++)
-        if ((double)row[j] > most) most = (double)row[j], at = j;
-      for (int j = 0; j < n; j++) sum += exp((double)row[j] - most);
+        if ((double)row[j] > max) max = (double)row[j], at = j;
+      for (int j = 0; j < n; j++) sum += exp((double)row[j] - max);
       CHECK_EQ(best[r], at);
       CHECK(same(loss[r], again[r]));
       if (targets[r] < 0) CHECK(loss[r] == 0);
       if (targets[r] >= n) CHECK(isnan(loss[r]));
       if (targets[r] < 0 || targets[r] >= n) continue;
-      double want = log(sum) + most - (double)row[targets[r]];
+      double want = log(sum) + max - (double)row[targets[r]];
       CHECK_NEAR((double)loss[r], want, 4e-7 + 2 * eps * fabs(want));
     }
   }

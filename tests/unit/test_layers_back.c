@@ -73,7 +73,7 @@ TEST(slopes_keep_their_bounds) {
       double wide = c % 4 == 0 ? 1 : c % 4 == 1 ? 6 : c % 4 == 2 ? 15 : 120;
       attend_random_uniform((attend_random){84, (uint64_t)c}, 0, N, x);
       for (int i = 0; i < N; i++) x[i] = (x[i] - 0.5f) * (float)(2 * wide);
-      attend_activate_back(ctx, (attend_activation)kind, 10, 97, x, 100, one, 100, dx, 100);
+      attend_activate_backward(ctx, (attend_activation)kind, 10, 97, x, 100, one, 100, dx, 100);
       for (int i = 0; i < N; i++) {
         double want = slope(kind, (double)x[i]), may = bounds[kind];
         if (kind == ATTEND_TANH) may = may * want + 1e-30;
@@ -88,7 +88,7 @@ TEST(slopes_of_what_is_no_number) {
   for (int kind = ATTEND_RELU; kind <= ATTEND_TANH; kind++) {
     float dx[7], dy[7] = {2, 2, 2, 2, 2, 2, NAN};
     float right = kind == ATTEND_TANH ? 0 : 2;
-    attend_activate_back(ctx, (attend_activation)kind, 1, 7, at, 7, dy, 7, dx, 7);
+    attend_activate_backward(ctx, (attend_activation)kind, 1, 7, at, 7, dy, 7, dx, 7);
     if (kind != ATTEND_RELU) CHECK(isnan(dx[0]) && isnan(dx[6]));
     CHECK(dx[1] == right && dx[2] == right && dx[3] == 0 && dx[4] == 0);
     CHECK(dx[5] == (kind == ATTEND_RELU ? 0 : kind == ATTEND_TANH ? 2 : 1));
@@ -109,8 +109,8 @@ TEST(activations_and_gates) {
     attend_activation kind = (attend_activation)(t / LENGTHS);
     int n = lengths[t % LENGTHS];
     for (int i = 0; i < ROWS * LD; i++) da[i] = db[i] = dx[i] = -77;
-    attend_activate_back(ctx, kind, ROWS, n, a, LD, dy, LD, dx, LD);
-    attend_gate_back(ctx, kind, ROWS, n, a, LD, b, LD, dy, LD, da, LD, db, LD);
+    attend_activate_backward(ctx, kind, ROWS, n, a, LD, dy, LD, dx, LD);
+    attend_gate_backward(ctx, kind, ROWS, n, a, LD, b, LD, dy, LD, da, LD, db, LD);
     attend_activate(ctx, kind, ROWS, n, a, LD, y, LD);
     for (int i = 0; i < ROWS * LD; i++) {
       double s = slope((int)kind, (double)a[i]), d = (double)dy[i];
@@ -122,10 +122,10 @@ TEST(activations_and_gates) {
     }
     float p[2][LD], g[LD]; /* one row: dx onto dy; da onto a, db onto b */
     memcpy(g, dy + LD, sizeof g);
-    attend_activate_back(ctx, kind, 1, n, a + LD, LD, g, LD, g, LD);
+    attend_activate_backward(ctx, kind, 1, n, a + LD, LD, g, LD, g, LD);
     CHECK(!memcmp(g, dx + LD, (size_t)n * sizeof *g));
     memcpy(p[0], a + LD, sizeof p[0]), memcpy(p[1], b + LD, sizeof p[1]);
-    attend_gate_back(ctx, kind, 1, n, p[0], LD, p[1], LD, dy + LD, LD, p[0], LD, p[1], LD);
+    attend_gate_backward(ctx, kind, 1, n, p[0], LD, p[1], LD, dy + LD, LD, p[0], LD, p[1], LD);
     CHECK(!memcmp(p[0], da + LD, (size_t)n * sizeof *g));
     CHECK(!memcmp(p[1], db + LD, (size_t)n * sizeof *g));
   }
@@ -144,7 +144,7 @@ TEST(embeddings) {
   for (int t = 0; t < LENGTHS; t++) {
     int n = lengths[t];
     memcpy(table, pool, sizeof table);
-    attend_embed_back(ctx, ROWS, n, ids, 1.5f, dy, LD, ENTRIES, table);
+    attend_embed_backward(ctx, ROWS, n, ids, 1.5f, dy, LD, ENTRIES, table);
     for (int e = 0; e < ENTRIES; e++)
       for (int j = 0; j < n; j += 1 + n / 40) {
         double sum = (double)pool[e * n + j], size = fabs(sum);
@@ -161,7 +161,7 @@ TEST(embeddings) {
 
 /* The transpose: <turn x, y> = <x, turn_back y>; and without a stretch the
  * inverse. */
-TEST(rotary_turns_back) {
+TEST(rotary_turns_backward) {
   enum { ROWS = 4, MOST = 300, HEADS = 3, SIZE = ROWS * (HEADS * MOST + 1) };
   static const int dims[] = {2, 6, 16, 34, 64, 128, 300};
   static const int32_t positions[ROWS] = {0, 1, 4095, 1000000};
@@ -175,20 +175,20 @@ TEST(rotary_turns_back) {
     memcpy(x, pool, sizeof x);
     memcpy(y, pool + 9000, sizeof y);
     attend_rope_rotate(ctx, f, 1.25, ROWS, HEADS, dim, positions, x, ld);
-    attend_rope_rotate_back(ctx, f, 1.25, ROWS, HEADS, dim, positions, y, ld);
+    attend_rope_rotate_backward(ctx, f, 1.25, ROWS, HEADS, dim, positions, y, ld);
     for (int r = 0; r < ROWS; r++) {
-      double there = 0, back = 0, size = 0;
+      double there = 0, backward = 0, size = 0;
       for (int i = r * ld; i < r * ld + HEADS * dim; i++) {
         there += (double)x[i] * (double)pool[9000 + i];
-        back += (double)pool[i] * (double)y[i];
+        backward += (double)pool[i] * (double)y[i];
         size += fabs((double)pool[i] * (double)y[i]);
       }
-      CHECK_NEAR(there, back, 8 * eps * size);
+      CHECK_NEAR(there, backward, 8 * eps * size);
       CHECK(same(y[r * ld + ld - 1], pool[9000 + r * ld + ld - 1]));
     }
     memcpy(z, pool, sizeof z);
     attend_rope_rotate(ctx, f, 1, ROWS, HEADS, dim, positions, z, ld);
-    attend_rope_rotate_back(ctx, f, 1, ROWS, HEADS, dim, positions, z, ld);
+    attend_rope_rotate_backward(ctx, f, 1, ROWS, HEADS, dim, positions, z, ld);
     for (int i = 0; i < ROWS * ld; i++) CHECK_NEAR((double)z[i], (double)pool[i], 16 * eps * 5);
   }
 }
@@ -196,10 +196,10 @@ TEST(rotary_turns_back) {
 /* ---- loss ---------------------------------------------------------------------------- */
 
 static double smooth_loss(int n, const double *x, int right, double s) {
-  double sum = 0, most = x[0], mean = 0;
-  for (int j = 0; j < n; j++) most = fmax(most, x[j]);
-  for (int j = 0; j < n; j++) sum += exp(x[j] - most), mean += x[j] / n;
-  return log(sum) + most - (1 - s) * x[right] - s * mean;
+  double sum = 0, max = x[0], mean = 0;
+  for (int j = 0; j < n; j++) max = fmax(max, x[j]);
+  for (int j = 0; j < n; j++) sum += exp(x[j] - max), mean += x[j] / n;
+  return log(sum) + max - (1 - s) * x[right] - s * mean;
 }
 
 TEST(losses_and_their_gradients) {
@@ -217,7 +217,7 @@ TEST(losses_and_their_gradients) {
     attend_cross_entropy_smooth(ctx, ROWS, n, x, N, targets, s, again, best);
     attend_cross_entropy(ctx, ROWS, n, x, N, targets, plain, NULL);
     for (int i = 0; i < ROWS * N; i++) dx[i] = -77;
-    attend_cross_entropy_back(ctx, ROWS, n, x, N, targets, s, 0.25f, loss, dx, N);
+    attend_cross_entropy_backward(ctx, ROWS, n, x, N, targets, s, 0.25f, loss, dx, N);
     for (int r = 0; r < ROWS; r++) {
       float *d = dx + r * N;
       CHECK(same(loss[r], again[r]));
@@ -241,7 +241,7 @@ TEST(losses_and_their_gradients) {
     }
     float in_place[N];
     memcpy(in_place, x + 3 * N, sizeof in_place);
-    attend_cross_entropy_back(ctx, 1, n, in_place, N, targets + 3, s, 0.25f, NULL, in_place, N);
+    attend_cross_entropy_backward(ctx, 1, n, in_place, N, targets + 3, s, 0.25f, NULL, in_place, N);
     CHECK(!memcmp(in_place, dx + 3 * N, (size_t)n * sizeof *dx));
   }
 }
@@ -252,7 +252,7 @@ TEST(losses_at_the_ends) {
     float x[4][3] = {{NAN, 1, INFINITY}, {1e38f, -1e38f, 0}, {0, -INFINITY, 0}, {1, NAN, 2}},
           loss[4];
     int32_t targets[4] = {-1, 1, 2, 0};
-    attend_cross_entropy_back(ctx, 4, 3, x[0], 3, targets, 0, 2, loss, x[0], 3);
+    attend_cross_entropy_backward(ctx, 4, 3, x[0], 3, targets, 0, 2, loss, x[0], 3);
     for (int j = 0; j < 3; j++) CHECK(x[0][j] == 0 && isnan(x[3][j]));
     CHECK(x[1][0] == 2 && x[1][1] == -2 && x[1][2] == 0);
     CHECK_NEAR((double)x[2][0], 1, 1e-6);
@@ -313,18 +313,18 @@ static uint64_t gradient_bits(attend_context *ctx, const float *x, float *y, flo
   int32_t targets[B_ROWS], ids[B_ROWS];
   for (int r = 0; r < B_ROWS; r++) targets[r] = r * 5, ids[r] = r % 8;
   for (int kind = 0; kind <= ATTEND_TANH; kind++) {
-    attend_gate_back(ctx, (attend_activation)kind, B_ROWS, B_N, x, B_N, x, B_N, x, B_N, y, B_N, z,
-                     B_N);
+    attend_gate_backward(ctx, (attend_activation)kind, B_ROWS, B_N, x, B_N, x, B_N, x, B_N, y, B_N,
+                         z, B_N);
     sum = mix(mix(sum, y, bytes), z, bytes);
   }
-  attend_layer_norm_back(ctx, B_ROWS, B_N, x, B_N, z, 1e-5f, y, B_N, 0, dx, B_N, dw, db, work);
+  attend_layer_norm_backward(ctx, B_ROWS, B_N, x, B_N, z, 1e-5f, y, B_N, 0, dx, B_N, dw, db, work);
   sum = mix(mix(mix(sum, dx, bytes), dw, sizeof dw), db, sizeof db);
-  attend_rms_norm_back(ctx, B_ROWS, B_N, x, B_N, z, 1e-5f, y, B_N, 1, dx, B_N, dw, work);
+  attend_rms_norm_backward(ctx, B_ROWS, B_N, x, B_N, z, 1e-5f, y, B_N, 1, dx, B_N, dw, work);
   sum = mix(mix(sum, dx, bytes), dw, sizeof dw);
-  attend_cross_entropy_back(ctx, B_ROWS, B_N, x, B_N, targets, 0.1f, 0.5f, loss, y, B_N);
+  attend_cross_entropy_backward(ctx, B_ROWS, B_N, x, B_N, targets, 0.1f, 0.5f, loss, y, B_N);
   sum = mix(mix(sum, y, bytes), loss, sizeof loss);
   memset(table, 0, sizeof table);
-  attend_embed_back(ctx, B_ROWS, B_N, ids, 0.3f, y, B_N, 9, table);
+  attend_embed_backward(ctx, B_ROWS, B_N, ids, 0.3f, y, B_N, 9, table);
   attend_dropout(ctx, (attend_random){3, 4}, 5, 0.3f, B_ROWS, B_N, x, B_N, y, B_N);
   return mix(mix(sum, y, bytes), table, sizeof table);
 }

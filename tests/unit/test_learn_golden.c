@@ -18,22 +18,21 @@ static float golden_at(const attend_tensor *t, const attend_trainer_parameter *x
  * softmax) to the largest of all. */
 static double compare_gradient(const attend_tensor *t, const attend_trainer_parameter *x,
                                double largest) {
-  double most = 1e-3 * largest, gap = 0;
+  double max = 1e-3 * largest, gap = 0;
   for (int64_t i = 0; i < x->count; i++) {
     double golden = (double)golden_at(t, x, i);
-    most = fmax(most, fabs(golden));
+    max = fmax(max, fabs(golden));
     gap = fmax(gap, fabs(golden - (double)x->gradient[i]));
   }
-  return gap / most;
+  return gap / max;
 }
 
 static double largest_of(const attend_trainer *l) {
   size_t count;
-  double most = 0;
+  double max = 0;
   attend_trainer_values(l, &count);
-  for (size_t i = 0; i < count; i++)
-    most = fmax(most, fabs((double)attend_trainer_gradients(l)[i]));
-  return most;
+  for (size_t i = 0; i < count; i++) max = fmax(max, fabs((double)attend_trainer_gradients(l)[i]));
+  return max;
 }
 
 static int check_gradients(const char *name, const attend_trainer *l,

@@ -157,17 +157,17 @@ static void check_stats(attend_context *ctx, attend_lens *lens, attend_head_id a
   }
   for (size_t i = 0; i < T; i++) {
     double sum = 0;
-    float most = -INFINITY;
+    float max = -INFINITY;
     for (size_t j = 0; j < S; j++) {
       double x = (double)w[i * S + j];
       if (x > 0) sum -= x * log(x);
-      if (w[i * S + j] > most && (w[i * S + j] != 0 || s.is_signed)) most = w[i * S + j];
+      if (w[i * S + j] > max && (w[i * S + j] != 0 || s.is_signed)) max = w[i * S + j];
     }
     CHECK_NEAR(entropy[i], sum, 1e-5 * (1 + fabs(sum)));
     CHECK(top[i] >= 0 && top[i] < s.real_keys);
     if (top[i] < 0 || top[i] >= s.keys) continue;
-    CHECK_NEAR(w[i * S + (size_t)top[i]], most, 0);
-    CHECK_NEAR(weight[i], most, 0);
+    CHECK_NEAR(w[i * S + (size_t)top[i]], max, 0);
+    CHECK_NEAR(weight[i], max, 0);
   }
   /* one at a time */
   float *one = zeroed_block(T + S, 4);

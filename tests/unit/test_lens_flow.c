@@ -10,10 +10,10 @@ static attend_role self_of(const recording *r) {
 }
 
 /* Marks the `most` heaviest; returns what the others have. */
-static double choose(const double *share, int T, int most, uint8_t *followed) {
+static double choose(const double *share, int T, int max, uint8_t *followed) {
   double left = 0;
   memset(followed, 0, (size_t)T);
-  for (int n = 0; n < most && n < T; n++) {
+  for (int n = 0; n < max && n < T; n++) {
     int best = -1;
     for (int i = 0; i < T; i++)
       if (!followed[i] && (best < 0 || share[i] > share[best])) best = i;
@@ -24,7 +24,7 @@ static double choose(const double *share, int T, int most, uint8_t *followed) {
 }
 
 /* shares [layers + 1][T], by whole matrices, following `most` rows of each. */
-static double *matrix_shares(const recording *r, attend_lens *lens, int token, int most,
+static double *matrix_shares(const recording *r, attend_lens *lens, int token, int max,
                              double *passed) {
   attend_lens_shape s;
   attend_role role = self_of(r);
@@ -37,7 +37,7 @@ static double *matrix_shares(const recording *r, attend_lens *lens, int token, i
   for (int l = L - 1; l >= 0; l--) {
     const double *after = shares + (l + 1) * T;
     double *before = shares + l * T;
-    *passed = fmax(*passed, choose(after, T, most, followed));
+    *passed = fmax(*passed, choose(after, T, max, followed));
     for (int i = 0; i < T; i++) before[i] = after[i] / (followed[i] ? 2 : 1);
     for (int h = 0; h < s.heads; h++) {
       float *w = whole_block(r->s.ctx, lens, (attend_head_id){role, l, h}, &s);
@@ -51,13 +51,13 @@ static double *matrix_shares(const recording *r, attend_lens *lens, int token, i
   return shares;
 }
 
-static void check_shares(const recording *r, attend_lens *lens, int token, int most) {
+static void check_shares(const recording *r, attend_lens *lens, int token, int max) {
   attend_lens_shape s;
   attend_lens_role(lens, self_of(r), &s);
   size_t T = (size_t)s.rows, L = (size_t)s.layers;
   float *shares = zeroed_block((L + 1) * T, sizeof *shares);
-  double pairs = most < s.rows ? (double)most * s.keys * s.heads * s.layers : 0;
-  double passed = -1, left, *want = matrix_shares(r, lens, token, most, &left);
+  double pairs = max < s.rows ? (double)max * s.keys * s.heads * s.layers : 0;
+  double passed = -1, left, *want = matrix_shares(r, lens, token, max, &left);
   OK(r->s.ctx, attend_lens_rollout(lens, self_of(r), token, pairs, shares, &passed));
   for (size_t i = 0; i < (L + 1) * T; i++) CHECK_NEAR(shares[i], want[i], 1e-6);
   CHECK_NEAR(passed, left, 1e-6);
@@ -88,8 +88,8 @@ TEST(shares_from_the_heaviest_rows) {
     attend_lens *lens = lens_of(&r, NULL);
     attend_lens_shape s;
     CHECK(attend_lens_role(lens, self_of(&r), &s));
-    for (int most = 1; most <= s.rows; most += 1 + most / 2)
-      check_shares(&r, lens, s.real_keys - 1, most);
+    for (int max = 1; max <= s.rows; max += 1 + max / 2)
+      check_shares(&r, lens, s.real_keys - 1, max);
     attend_lens_free(lens);
     close_recording(&r);
   }
@@ -100,8 +100,8 @@ TEST(shares_from_the_heaviest_rows) {
 static int by_edge(const void *a, const void *b) { return memcmp(a, b, sizeof(attend_reach_edge)); }
 
 /* One token: how many edges, and where they go. */
-static int trace_back(const recording *r, attend_lens *lens, int token, uint8_t *reached,
-                      attend_reach_edge *edges) {
+static int trace_backward(const recording *r, attend_lens *lens, int token, uint8_t *reached,
+                          attend_reach_edge *edges) {
   attend_lens_shape s;
   attend_role role = self_of(r);
   attend_lens_role(lens, role, &s);
@@ -130,15 +130,15 @@ TEST(reaching_by_the_heaviest) {
     attend_lens_shape s;
     CHECK(attend_lens_role(lens, self_of(&r), &s));
     size_t bytes = (size_t)((s.layers + 1) * s.rows);
-    int most = s.layers * s.rows * (s.heads + 1), n, few;
+    int max = s.layers * s.rows * (s.heads + 1), n, few;
     uint8_t *got = zeroed_block(bytes, 1), *want = zeroed_block(bytes, 1);
-    attend_reach_edge *a = zeroed_block((size_t)most, sizeof *a);
-    attend_reach_edge *b = zeroed_block((size_t)most, sizeof *b);
+    attend_reach_edge *a = zeroed_block((size_t)max, sizeof *a);
+    attend_reach_edge *b = zeroed_block((size_t)max, sizeof *b);
     for (int token = 0; token < s.rows; token++) {
       memset(want, 0, bytes);
       memset(got, 7, bytes);
-      int edges = trace_back(&r, lens, token, want, b);
-      OK(r.s.ctx, attend_lens_reach(lens, self_of(&r), token, got, a, most, &n));
+      int edges = trace_backward(&r, lens, token, want, b);
+      OK(r.s.ctx, attend_lens_reach(lens, self_of(&r), token, got, a, max, &n));
       CHECK_EQ(n, edges);
       CHECK(!memcmp(got, want, bytes));
       qsort(a, (size_t)n, sizeof *a, by_edge);

@@ -7,7 +7,7 @@ enum { D = 8 };
 /* ---- an allocator that remembers the most ------------------------------------------------- */
 
 typedef struct {
-  size_t live, most;
+  size_t live, max;
 } meter;
 
 static void *meter_take(size_t bytes, void *user) {
@@ -17,7 +17,7 @@ static void *meter_take(size_t bytes, void *user) {
   if (!block) return NULL;
   memcpy(block, &bytes, sizeof bytes);
   m->live += bytes;
-  if (m->live > m->most) m->most = m->live;
+  if (m->live > m->max) m->max = m->live;
   return block + 64;
 }
 
@@ -162,10 +162,10 @@ static void ask_flow(world *w) {
 /* What is taken for an answer, at its height. */
 static double height(world *w, question ask) {
   size_t before = w->memory.live;
-  w->memory.most = before;
+  w->memory.max = before;
   ask(w);
   CHECK(w->memory.live <= before + 200 * (size_t)w->n + (1 << 22));
-  return (double)(w->memory.most - before);
+  return (double)(w->memory.max - before);
 }
 
 /* The bands that weights are computed in are of one size: 8 MB, for a difference

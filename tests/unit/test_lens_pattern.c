@@ -88,7 +88,7 @@ static const deed deeds[] = {
 enum { DEEDS = sizeof deeds / sizeof *deeds };
 
 /* Rows that see no key they wish for are the price of an honest mask. */
-static double least(int does) {
+static double min(int does) {
   return does == ATTEND_PATTERN_SEPARATOR ? 0.99 : does == ATTEND_PATTERN_POSITIONAL ? 0.8 : 0.999;
 }
 
@@ -145,7 +145,7 @@ static void check_deeds(const char *family, int real) {
       CHECK_FAIL(
           "%s of %s does %s", d->name, family,
           p.pattern < 0 ? "nothing" : attend_head_pattern_name((attend_head_pattern)p.pattern));
-    if (d->does >= 0 && !(p.score[d->does] >= least(d->does)))
+    if (d->does >= 0 && !(p.score[d->does] >= min(d->does)))
       CHECK_FAIL("%s of %s scores %g", d->name, family, p.score[d->does]);
     if (d->does >= 0)
       CHECK(!strcmp(attend_head_pattern_name((attend_head_pattern)d->does), d->name));

@@ -7,16 +7,16 @@ static int start(int c, int n, int cells) { return (int)((int64_t)c * n / cells)
 /* One cell of w [T][S], less w2 if there is one. */
 static double cell(const attend_area *a, int S, const float *w, const float *w2, int y, int x) {
   double sum = 0;
-  float most = 0;
+  float max = 0;
   int n = 0;
   for (int i = start(y, a->rows, a->height); i < start(y + 1, a->rows, a->height); i++)
     for (int j = start(x, a->keys, a->width); j < start(x + 1, a->keys, a->width); j++, n++) {
       int where = (a->row + i) * S + a->key + j;
       float d = w2 ? w[where] - w2[where] : w[where];
-      if (fabsf(d) > fabsf(most)) most = d;
+      if (fabsf(d) > fabsf(max)) max = d;
       sum += (double)d;
     }
-  return a->pool == ATTEND_POOL_MAX ? (double)most : sum / n;
+  return a->pool == ATTEND_POOL_MAX ? (double)max : sum / n;
 }
 
 static void check_area(attend_context *ctx, attend_lens *lens, attend_lens *other,
@@ -137,27 +137,27 @@ TEST(as_many_rows_as_it_says) {
   attend_lens_shape s;
   float *w = whole_block(r.s.ctx, lens, at, &s), cells[144];
   int32_t ids[64] = {0};
-  for (int most = 0; most < s.rows * s.keys + 20; most += 5) {
+  for (int max = 0; max < s.rows * s.keys + 20; max += 5) {
     for (int height = 1; height <= s.rows; height += 3) {
-      attend_area a = {0, s.rows, 0, s.keys, height, 3, ATTEND_POOL_MAX, most};
+      attend_area a = {0, s.rows, 0, s.keys, height, 3, ATTEND_POOL_MAX, max};
       int looked;
       pairs = 0;
       OK(r.s.ctx, attend_lens_pool(lens, at, &a, NULL, cells, &looked));
       CHECK_EQ(pairs, (long)looked * s.real_keys);
       CHECK(looked >= height && looked <= s.rows);
-      CHECK(!most || looked <= height || looked * s.keys <= most);
-      CHECK((most && most < s.rows * s.keys) || looked == s.rows);
+      CHECK(!max || looked <= height || looked * s.keys <= max);
+      CHECK((max && max < s.rows * s.keys) || looked == s.rows);
       for (int i = 0; i < height * 3; i++) /* not more than there is */
         CHECK((double)cells[i] <= cell(&a, s.keys, w, NULL, i / 3, i % 3));
     }
-    attend_pattern_options o = {ATTEND_INIT(attend_pattern_options), ids, ids, NULL, most};
+    attend_pattern_options o = {ATTEND_INIT(attend_pattern_options), ids, ids, NULL, max};
     attend_pattern_scores p;
     attend_difference d;
     pairs = 0;
     OK(r.s.ctx, attend_lens_pattern(lens, at, &o, &p));
     CHECK_EQ(pairs, (long)p.rows_sampled * s.real_keys);
     pairs = 0;
-    OK(r.s.ctx, attend_lens_compare(lens, lens, at, most, &d));
+    OK(r.s.ctx, attend_lens_compare(lens, lens, at, max, &d));
     CHECK_EQ(pairs, 2L * d.rows_sampled * s.real_keys);
   }
   free(w);

@@ -204,8 +204,8 @@ static void drop_parts(parts *p) {
  * largest. */
 static const double lost[3] = {1e-6, 0x1p-8, 0.01};
 
-static void check_back(const parts *p, int kind, const float *dy, int lddy, const float *was,
-                       const float *dx) {
+static void check_backward(const parts *p, int kind, const float *dy, int lddy, const float *was,
+                           const float *dx) {
   for (int r = 0; r < ROWS; r++)
     for (int i = 0; i < IN_WIDE; i++) {
       double sum = 0, size = 0;
@@ -228,15 +228,15 @@ TEST(gradients_go_back_through_layers) {
   for (int kind = 0; kind < 3; kind++) {
     attend_context *ctx = open_context(isa, 2, NULL);
     attend_linear *back;
-    OK(ctx, attend_linear_create_back(ctx, (attend_weights)kind, IN, 3, p.part, &back));
+    OK(ctx, attend_linear_create_backward(ctx, (attend_weights)kind, IN, 3, p.part, &back));
     CHECK_EQ(attend_linear_inputs(back), OUT);
     CHECK_EQ(attend_linear_outputs(back), IN);
     memset(dx, 0xff, sizeof dx);
     attend_linear_forward(back, ROWS, dy, OUT + 1, dx, IN_WIDE);
-    check_back(&p, kind, dy, OUT + 1, NULL, dx);
+    check_backward(&p, kind, dy, OUT + 1, NULL, dx);
     memcpy(dx, was, sizeof dx);
     attend_linear_forward_add(back, ROWS, dy, OUT + 1, dx, IN_WIDE);
-    check_back(&p, kind, dy, OUT + 1, was, dx);
+    check_backward(&p, kind, dy, OUT + 1, was, dx);
     attend_linear_free(back);
     attend_context_free(ctx);
   }
@@ -294,7 +294,7 @@ TEST(repacked_layers_are_as_new) {
     attend_linear *l, *fresh;
     attend_status (*create)(attend_context *, attend_weights, int, int, const attend_linear_part *,
                             attend_linear **) =
-        back ? attend_linear_create_back : attend_linear_create;
+        back ? attend_linear_create_backward : attend_linear_create;
     OK(ctx, create(ctx, (attend_weights)kind, IN, 3, old.part, &l));
     OK(ctx, create(ctx, (attend_weights)kind, IN, 3, new.part, &fresh));
     long taken = memory.taken, live = memory.live;

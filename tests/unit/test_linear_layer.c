@@ -34,10 +34,10 @@ static void add_part(model *m, int outputs, attend_dtype dtype, int way, int bia
   for (int o = 0; o < outputs; o++)
     for (int i = 0; i < in; i++) {
       char *at = (char *)m->stored[p] + (size_t)(o * row + i * col) * size;
-      float back, w = x[o * in + i] * (o % 3 ? 1 : 0.1f);
+      float backward, w = x[o * in + i] * (o % 3 ? 1 : 0.1f);
       attend_convert_from_f32(dtype, &w, 1, at);
-      attend_convert_to_f32(dtype, at, 1, &back);
-      m->value[(m->outputs + o) * MOST_IN + i] = (double)back;
+      attend_convert_to_f32(dtype, at, 1, &backward);
+      m->value[(m->outputs + o) * MOST_IN + i] = (double)backward;
     }
   uniform(m->bias + m->outputs, (size_t)outputs, 77);
   m->part[p] = (attend_linear_part){.weight = m->stored[p],
@@ -65,11 +65,11 @@ static attend_linear *make(attend_context *ctx, attend_weights kind, const model
 /* What a weight may have lost; int8: half of one step for the whole output. */
 static double lost(const model *m, attend_weights kind, int o, int i) {
   const double *w = m->value + o * MOST_IN;
-  double most = 0;
+  double max = 0;
   if (kind == ATTEND_WEIGHTS_F32) return 0;
   if (kind == ATTEND_WEIGHTS_BF16) return fabs(w[i]) * 0x1p-8;
-  for (i = 0; i < m->inputs; i++) most = fmax(most, fabs(w[i]));
-  return most / 127 * 0.501;
+  for (i = 0; i < m->inputs; i++) max = fmax(max, fabs(w[i]));
+  return max / 127 * 0.501;
 }
 
 static void check_output(const model *m, attend_weights kind, const float *x, int o, float y) {

@@ -38,9 +38,9 @@ static void close_seen(seen *x) {
 }
 
 static double largest_in(const double *x, int n) {
-  double most = 0;
-  for (int i = 0; i < n; i++) most = fabs(x[i]) > most ? fabs(x[i]) : most;
-  return most;
+  double max = 0;
+  for (int i = 0; i < n; i++) max = fabs(x[i]) > max ? fabs(x[i]) : max;
+  return max;
 }
 
 TEST(whole_rows) {

@@ -11,7 +11,7 @@ static int near(double got, double want, double may) {
 
 /* ---- elu ----------------------------------------------------------------------- */
 
-TEST(elu_and_back) {
+TEST(elu_and_backward) {
   FOR_EACH_KERNELS(kn)
   for (int scale = 1; scale <= 64; scale *= 4) {
     float x[N], y[N], g[N], dx[N];
@@ -20,7 +20,7 @@ TEST(elu_and_back) {
     x[0] = 0, x[1] = -0.0f, x[2] = 1e-30f, x[3] = -1e-30f, x[4] = -1e30f;
     x[5] = 1e30f;
     kn->map_elu(x, N, y);
-    kn->map_elu_back(y, g, N, dx);
+    kn->map_elu_backward(y, g, N, dx);
     for (int i = 0; i < N; i++) {
       double a = (double)x[i], want = a > 0 ? a + 1 : exp(a);
       double slope = a > 0 ? 1 : exp(a);
@@ -51,7 +51,7 @@ static void check_exp(const struct kernels *kn, int dirs, int pairs, float times
   for (int r = 0; r < ROWS; r++) off[r] = less * (float)(r + 1);
   kn->map_exp(ROWS, dirs, ld, pairs, off, x, y, shift);
   for (int r = 0; r < ROWS; r++) {
-    float most = 0;
+    float max = 0;
     CHECK(shift[r] == rintf(shift[r]));
     for (int c = 0; c < wide; c++) {
       float got = y[r * wide + c];
@@ -63,10 +63,10 @@ static void check_exp(const struct kernels *kn, int dirs, int pairs, float times
       double may = (4 + size) * eps * exp2(s) + 0x1p-125;
       if (!near((double)got, exp2(s), may))
         CHECK_FAIL("2^%g is %g, not %g", s, (double)got, exp2(s));
-      most = fmaxf(most, got);
+      max = fmaxf(max, got);
     }
     /* the largest feature is just below a power of two that is 1 */
-    CHECK(most <= 1.001f && most >= 0.499f);
+    CHECK(max <= 1.001f && max >= 0.499f);
   }
 }
 
@@ -87,14 +87,14 @@ TEST(exponentials_of_huge_norms) {
   FOR_EACH_KERNELS(kn)
   for (int n = 0; n < 10; n++) {
     float x[N], y[2 * N], shift, size = powf(10, (float)(3 + 2 * n));
-    float less = fminf(size * size, 1e38f), most = 0;
+    float less = fminf(size * size, 1e38f), max = 0;
     for (int i = 0; i < N; i++) x[i] = pool[i] * size;
     kn->map_exp(1, N, N, n % 2, &less, x, y, &shift);
     for (int i = 0; i < (n % 2 ? 2 * N : N); i++) {
       CHECK(y[i] >= 0 && y[i] <= 1.001f);
-      most = fmaxf(most, y[i]);
+      max = fmaxf(max, y[i]);
     }
-    CHECK(most >= 0.499f && shift < -0.99f * less);
+    CHECK(max >= 0.499f && shift < -0.99f * less);
   }
 }
 
@@ -113,7 +113,7 @@ TEST(exponentials_of_what_is_no_number) {
   }
 }
 
-TEST(exponentials_back) {
+TEST(exponentials_backward) {
   enum { ROWS = 3, LD = 32 };
   refill(8);
   FOR_EACH_KERNELS(kn)
@@ -121,7 +121,7 @@ TEST(exponentials_back) {
     int wide = pairs ? 2 * LD : LD;
     const float *phi = pool, *dphi = pool + 1000;
     float e[ROWS * LD], sum[ROWS];
-    kn->map_exp_back(ROWS, LD, pairs, phi, dphi, e, sum);
+    kn->map_exp_backward(ROWS, LD, pairs, phi, dphi, e, sum);
     for (int r = 0; r < ROWS; r++) {
       double all = 0, size = 0;
       for (int c = 0; c < LD; c++) {
@@ -162,13 +162,13 @@ TEST(sines_and_cosines) {
   }
 }
 
-TEST(sines_and_cosines_back) {
+TEST(sines_and_cosines_backward) {
   enum { LD = 32, ROWS = 3 };
   refill(20);
   FOR_EACH_KERNELS(kn) {
     const float *phi = pool, *dphi = pool + 1000;
     float e[ROWS * LD], sum[ROWS];
-    kn->map_trig_back(ROWS, LD, phi, dphi, e, sum);
+    kn->map_trig_backward(ROWS, LD, phi, dphi, e, sum);
     for (int r = 0; r < ROWS; r++) {
       double all = 0, size = 0;
       for (int c = 0; c < LD; c++) {
@@ -231,7 +231,7 @@ static double monomial(const monomials *m, int c, const float *x, int dim, int l
   return product;
 }
 
-TEST(monomials_and_back) {
+TEST(monomials_and_backward) {
   static const int dims[] = {1, 2, 5, 8, 9};
   static monomials m;
   FOR_EACH_KERNELS(kn)
@@ -254,7 +254,7 @@ TEST(monomials_and_back) {
         CHECK(near((double)y[r][c], want, 4 * eps * fabs(want)));
       }
     }
-    kn->map_poly_back(2, dim, degree, m.start, x, LANES, rows, back, m.ld, dx);
+    kn->map_poly_backward(2, dim, degree, m.start, x, LANES, rows, back, m.ld, dx);
     for (int i = 0; i < 2 * LANES; i++) {
       double want = 0, size = 0;
       for (int c = 0; c < m.count && i % LANES < dim; c++) {
@@ -315,17 +315,17 @@ TEST(sums_and_scales) {
     kn->dot_rows(ROWS, W, x, LD, b, out, size);
     kn->sum_rows(ROWS, W, x, LD, sum);
     for (int r = 0; r < ROWS; r++) {
-      double dot = 0, sizes = 0, all = 0, most = 0;
+      double dot = 0, sizes = 0, all = 0, max = 0;
       for (int j = 0; j < W; j++) {
         double a = (double)x[r * LD + j];
         dot += a * (double)b[j];
         sizes += fabs(a * (double)b[j]);
         all += a;
-        most += fabs(a);
+        max += fabs(a);
       }
       CHECK(near((double)out[r], dot, 8 * eps * sizes));
       CHECK(near((double)size[r], sizes, 8 * eps * sizes));
-      CHECK(near((double)sum[r], all, 8 * eps * most));
+      CHECK(near((double)sum[r], all, 8 * eps * max));
     }
     memcpy(y, x, sizeof y);
     kn->scale_rows(ROWS, W, f, y, LD);
@@ -376,9 +376,9 @@ static uint64_t random_bits(const struct kernels *kn, battery *b, int rows) {
         kn->map_exp(rows, N, N, true, b->less + r, b->x + r * N, y, b->out + r);
       MIX(b->out);
       if (trig)
-        kn->map_trig_back(rows, N, y, g, b->e + r * N, b->out + r);
+        kn->map_trig_backward(rows, N, y, g, b->e + r * N, b->out + r);
       else
-        kn->map_exp_back(rows, N, true, y, g, b->e + r * N, b->out + r);
+        kn->map_exp_backward(rows, N, true, y, g, b->e + r * N, b->out + r);
       if (r + rows == 12) MIX(b->y), MIX(b->e), MIX(b->out);
     }
   return sum;
@@ -390,7 +390,7 @@ static uint64_t other_bits(const struct kernels *kn, battery *b) {
   float size[12], top[12], dx[LANES];
   for (int r = 0; r < 12; r++) top[r] = 60;
   kn->map_elu(b->x, 12 * N, b->y);
-  kn->map_elu_back(b->y, b->g, 12 * N, b->e);
+  kn->map_elu_backward(b->y, b->g, 12 * N, b->e);
   MIX(b->y), MIX(b->e);
   kn->pair_rows(12, PANEL, b->shift, top, b->seen, b->x, N, b->out, size);
   MIX(b->x), MIX(b->out), MIX(size);
@@ -401,7 +401,7 @@ static uint64_t other_bits(const struct kernels *kn, battery *b) {
   memset(b->y, 0, sizeof b->y);
   kn->map_poly(1, 7, 3, m.start, b->g, LANES, b->y, m.ld);
   MIX(b->y);
-  kn->map_poly_back(1, 7, 3, m.start, b->g, LANES, b->y, b->e, m.ld, dx);
+  kn->map_poly_backward(1, 7, 3, m.start, b->g, LANES, b->y, b->e, m.ld, dx);
   MIX(b->e), MIX(dx);
   return sum;
 }

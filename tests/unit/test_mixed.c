@@ -25,13 +25,13 @@ static const shape shapes[] = {{1, 1, 1},      {3, 31, 17},   {16, 32, 16},   {1
                                {40, 256, 100}, {33, 257, 31}, {200, 300, 70}, {400, 64, 513}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-static attend_linear *layer(attend_context *ctx, const shape *s, bool back, const float *w,
+static attend_linear *layer(attend_context *ctx, const shape *s, bool backward, const float *w,
                             const float *bias) {
   attend_linear *l;
   attend_linear_part part = {
-      .weight = w, .dtype = ATTEND_F32, .outputs = s->outputs, .bias = back ? NULL : bias};
-  OK(ctx, (back ? attend_linear_create_back : attend_linear_create)(ctx, ATTEND_WEIGHTS_MIXED,
-                                                                    s->inputs, 1, &part, &l));
+      .weight = w, .dtype = ATTEND_F32, .outputs = s->outputs, .bias = backward ? NULL : bias};
+  OK(ctx, (backward ? attend_linear_create_backward : attend_linear_create)(
+              ctx, ATTEND_WEIGHTS_MIXED, s->inputs, 1, &part, &l));
   return l;
 }
 
@@ -64,15 +64,15 @@ static void check_forward(attend_context *ctx, const shape *s) {
 }
 
 /* dX = dY W, and dW = dY^T X, plain and turned. */
-static void check_back(attend_context *ctx, const shape *s) {
+static void check_backward(attend_context *ctx, const shape *s) {
   size_t in = (size_t)s->inputs, out = (size_t)s->outputs;
   size_t rows = (size_t)s->rows;
   float *w = some(in * out, 1), *x = some(rows * in, 3);
   float *dy = some(rows * out, 4), *dw = some(in * out, 5);
   int lddx = padded(s->inputs);
   float *dx = zeroed_block(rows * (size_t)lddx, sizeof *dx);
-  attend_linear *back = layer(ctx, s, true, w, NULL);
-  attend_linear_forward(back, s->rows, dy, s->outputs, dx, lddx);
+  attend_linear *backward = layer(ctx, s, true, w, NULL);
+  attend_linear_forward(backward, s->rows, dy, s->outputs, dx, lddx);
   for (int r = 0; r < s->rows; r++)
     for (int i = 0; i < s->inputs; i++) {
       double sum = 0, size = 1;
@@ -99,7 +99,7 @@ static void check_back(attend_context *ctx, const shape *s) {
         CHECK_NEAR((double)got, sum, 4 * eps * size);
       }
   }
-  attend_linear_free(back);
+  attend_linear_free(backward);
   free(w), free(x), free(dy), free(dw), free(dx), free(work);
 }
 
@@ -108,7 +108,7 @@ TEST(against_double) {
     attend_context *ctx = open_context(isa, 2, NULL);
     for (int i = 0; i < SHAPES; i++) {
       check_forward(ctx, &shapes[i]);
-      check_back(ctx, &shapes[i]);
+      check_backward(ctx, &shapes[i]);
     }
     attend_context_free(ctx);
   }

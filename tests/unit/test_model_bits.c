@@ -4,10 +4,10 @@
 #include "golden_models.h"
 
 static int long_enough(const subject *s) {
-  int most = light() ? 70 : 270; /* pages are of 64 keys, blocks of 256 */
-  return s->config->position == ATTEND_POSITIONS_LEARNED && s->config->positions < most
+  int max = light() ? 70 : 270; /* pages are of 64 keys, blocks of 256 */
+  return s->config->position == ATTEND_POSITIONS_LEARNED && s->config->positions < max
              ? s->config->positions
-             : most;
+             : max;
 }
 
 static size_t vocab_of(const subject *s) { return (size_t)s->config->vocab; }

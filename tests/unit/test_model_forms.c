@@ -69,12 +69,12 @@ static attend_desc described(const watcher *w) {
  * mean of values: it is far outside of them. */
 static bool is_noise(const watcher *w, const double *row, size_t M) {
   const float *v = w->v.view.data;
-  double most = 0, largest = 0;
+  double max = 0, largest = 0;
   if (!attend_form_signed(w->form)) return false;
   int n = w->v.shape[0] * w->v.shape[1] * w->v.shape[2] * w->v.shape[3];
-  for (int i = 0; i < n; i++) most = fmax(most, fabs((double)v[i]));
+  for (int i = 0; i < n; i++) max = fmax(max, fabs((double)v[i]));
   for (size_t j = 0; j < M; j++) largest = fmax(largest, fabs(row[j]));
-  return largest > 4 * most;
+  return largest > 4 * max;
 }
 
 static void judge_weights(const watcher *w, const attend_desc *d) {
@@ -87,9 +87,9 @@ static void judge_weights(const watcher *w, const attend_desc *d) {
   OK(w->s->ctx, attend_definition_weights(w->s->ctx, d, attend_input(w->q.view),
                                           attend_input(w->k.view), want));
   for (size_t i = 0; i < n; i++) {
-    double most = 0; /* a row of both signs may be noise */
-    for (size_t j = 0; j < S; j++) most = fmax(most, fabs(want[i / S * S + j]));
-    if (most > 2) continue;
+    double max = 0; /* a row of both signs may be noise */
+    for (size_t j = 0; j < S; j++) max = fmax(max, fabs(want[i / S * S + j]));
+    if (max > 2) continue;
     double error = fabs((double)got[i] - want[i]);
     if (!(error <= worst)) worst = isnan(error) ? INFINITY : error;
   }

@@ -7,7 +7,7 @@
 
 /* ---- config.json ------------------------------------------------------------------- */
 
-TEST(both_sides_are_read_back) {
+TEST(both_sides_are_read_backward) {
   for (int i = 0; i < 4; i++) {
     attend_architecture a = sides(both[i / 2], i % 2);
     attend_config c = write_and_read(&a);

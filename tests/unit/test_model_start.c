@@ -51,7 +51,7 @@ static void check_stack(const attend_stack *s, const attend_architecture *a, int
   CHECK_EQ(s->mlp, a->mlp);
 }
 
-TEST(what_was_asked_for_is_read_back) {
+TEST(what_was_asked_for_is_read_backward) {
   static const attend_parts parts[] = {ATTEND_DECODER, ATTEND_DECODER, ATTEND_ENCODER, ATTEND_BOTH,
                                        ATTEND_BOTH};
   for (int i = 0; made[i]; i++) {

@@ -85,14 +85,14 @@ TEST(slopes_are_finite_differences) {
 static void run(attend_context *ctx, kind_of_norm kind, int rows, int n, const float *weight,
                 bool add, float *to, float *dweight, float *dbias) {
   if (kind == LAYER)
-    attend_layer_norm_back(ctx, rows, n, x, LD, weight, EPS, dy, LD, add, to, LD, dweight, dbias,
-                           work);
+    attend_layer_norm_backward(ctx, rows, n, x, LD, weight, EPS, dy, LD, add, to, LD, dweight,
+                               dbias, work);
   if (kind == RMS)
-    attend_rms_norm_back(ctx, rows, n, x, LD, weight, EPS, dy, LD, add, to, LD, dweight, work);
+    attend_rms_norm_backward(ctx, rows, n, x, LD, weight, EPS, dy, LD, add, to, LD, dweight, work);
   if (kind != BATCH) return;
   attend_batch_moments(ctx, rows, n, x, LD, mean, variance);
-  attend_batch_norm_back(ctx, rows, n, x, LD, mean, variance, weight, EPS, dy, LD, add, to, LD,
-                         dweight, dbias);
+  attend_batch_norm_backward(ctx, rows, n, x, LD, mean, variance, weight, EPS, dy, LD, add, to, LD,
+                             dweight, dbias);
 }
 
 /* Row `at`, or column `at`, of dx. */
@@ -200,11 +200,11 @@ TEST(norms_have_the_same_bits) {
       for (int r = 0; r < MOST_ROWS && kind != BATCH; r += 37) {
         float one[MOST];
         if (kind == LAYER)
-          attend_layer_norm_back(ctx, 1, MOST, x + r * LD, LD, w_was, EPS, dy + r * LD, LD, 0, one,
-                                 MOST, NULL, NULL, NULL);
+          attend_layer_norm_backward(ctx, 1, MOST, x + r * LD, LD, w_was, EPS, dy + r * LD, LD, 0,
+                                     one, MOST, NULL, NULL, NULL);
         else
-          attend_rms_norm_back(ctx, 1, MOST, x + r * LD, LD, w_was, EPS, dy + r * LD, LD, 0, one,
-                               MOST, NULL, NULL);
+          attend_rms_norm_backward(ctx, 1, MOST, x + r * LD, LD, w_was, EPS, dy + r * LD, LD, 0,
+                                   one, MOST, NULL, NULL);
         CHECK(!memcmp(one, known + r * LD, sizeof one));
       }
       attend_context_free(ctx);

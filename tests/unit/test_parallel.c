@@ -149,7 +149,7 @@ TEST(a_child_of_fork_computes) {
 }
 
 typedef struct {
-  int calls, most;
+  int calls, max;
   bool backwards;
 } loops;
 
@@ -157,7 +157,7 @@ typedef struct {
 static void loop(int n, void (*body)(void *args, int i), void *args, void *user) {
   loops *l = user;
   l->calls++;
-  if (n > l->most) l->most = n;
+  if (n > l->max) l->max = n;
   for (int i = 0; i < n; i++) body(args, l->backwards ? n - 1 - i : i);
 }
 
@@ -172,7 +172,7 @@ TEST(a_callers_parallel_for) {
     OK(ctx, attend_context_create(&o, &ctx));
     CHECK(run_problem(ctx) == want);
     CHECK(l.calls > 0);
-    CHECK_EQ(l.most, 5);
+    CHECK_EQ(l.max, 5);
     attend_context_free(ctx);
   }
 }

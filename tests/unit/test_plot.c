@@ -213,7 +213,7 @@ static panel flat_panel(void) {
 
 TEST(long_series_keep_their_extremes) {
   attend_context *ctx = open_context(NULL, 1, NULL);
-  double *y = zeroed_block(LONG, sizeof *y), most = -1e9, least = 1e9;
+  double *y = zeroed_block(LONG, sizeof *y), max = -1e9, min = 1e9;
   for (int i = 0; i < LONG; i++) y[i] = sin(i * 1e-3);
   y[12345] = 1.9;
   y[77777] = -1.7;
@@ -226,11 +226,11 @@ TEST(long_series_keep_their_extremes) {
   for (size_t i = 0; i < n; i++) {
     CHECK_EQ(spots[i].gap, i == 0);
     CHECK(!i || spots[i].x >= spots[i - 1].x);
-    most = fmax(most, spots[i].y);
-    least = fmin(least, spots[i].y);
+    max = fmax(max, spots[i].y);
+    min = fmin(min, spots[i].y);
   }
-  CHECK_NEAR(least, panel_y(&p, 1.9), 0);
-  CHECK_NEAR(most, panel_y(&p, -1.7), 0);
+  CHECK_NEAR(min, panel_y(&p, 1.9), 0);
+  CHECK_NEAR(max, panel_y(&p, -1.7), 0);
   CHECK_NEAR(spots[n - 1].y, panel_y(&p, y[LONG - 1]), 0);
   attend_plot_free(ctx, (char *)spots);
   free(y);

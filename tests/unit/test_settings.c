@@ -9,15 +9,15 @@ static const double BOUND = 1e-4;
 /* Rows of `width` floats, ld apart, beside a golden: the largest gap, as a share of
  * the golden's largest number. */
 static double distance(const attend_tensor *golden, const float *got, int width, int ld) {
-  double most = 0, gap = 0;
+  double max = 0, gap = 0;
   for (int64_t i = 0; i < golden->count; i++) {
     float want;
     memcpy(&want, (const char *)golden->data + 4 * i, sizeof want);
-    most = fmax(most, fabs((double)want));
+    max = fmax(max, fabs((double)want));
     double off = fabs((double)want - (double)got[i / width * ld + i % width]);
     if (!(off <= gap)) gap = off; /* NaN too */
   }
-  return gap / most;
+  return gap / max;
 }
 
 static double check_near(const attend_tensor_file *golden, const char *name, const char *what,
@@ -261,7 +261,7 @@ static void each_slides(attend_config *c) { c->slides[0] = 3; }
 static void same_rope(attend_config *c) { c->rope_sliding = c->rope; }
 static void no_limit(attend_config *c) { c->positions = 0; }
 
-static const family least = {{"toy"}, "", configure_least, toy_lines};
+static const family min = {{"toy"}, "", configure_least, toy_lines};
 static const family changed = {{"toy"}, "", configure_changed, toy_lines};
 
 static const struct {
@@ -269,12 +269,16 @@ static const struct {
   const family *one;
   void (*change_one)(attend_config *c);
   void (*change_other)(attend_config *c);
-} equal[] = {
-    {"base", &least, nothing, nothing},          {"base", &changed, nothing, whole_heads},
-    {"base", &changed, nothing, root_of_dim},    {"base", &changed, nothing, own_groups},
-    {"base", &changed, nothing, tables_as_wide}, {"base", &changed, nothing, wide_window},
-    {"base", &changed, nothing, none_slides},    {"sliding", &changed, all_slide, each_slides},
-    {"sliding", &changed, nothing, same_rope},   {"rotary-none", &changed, nothing, no_limit}};
+} equal[] = {{"base", &min, nothing, nothing},
+             {"base", &changed, nothing, whole_heads},
+             {"base", &changed, nothing, root_of_dim},
+             {"base", &changed, nothing, own_groups},
+             {"base", &changed, nothing, tables_as_wide},
+             {"base", &changed, nothing, wide_window},
+             {"base", &changed, nothing, none_slides},
+             {"sliding", &changed, all_slide, each_slides},
+             {"sliding", &changed, nothing, same_rope},
+             {"rotary-none", &changed, nothing, no_limit}};
 
 static float *bits_of(const char *name, const family *f, size_t *count) {
   toy_case c = {name, f};

@@ -306,12 +306,12 @@ TEST(truncated_sequences_go_on) {
 /* What a reserve would take is known before, and a limit refuses it before
  * anything is taken; keys that come one by one end at the limit too. */
 static void check_limit(attend_context *ctx, attend_state *s, size_t limit) {
-  char bytes[32], most[32];
+  char bytes[32], max[32];
   snprintf(bytes, sizeof bytes, "%zu bytes", attend_state_reserve_bytes(s, 1 << 20));
-  snprintf(most, sizeof most, "cache_limit is %zu", limit);
+  snprintf(max, sizeof max, "cache_limit is %zu", limit);
   CHECK_EQ(attend_state_reserve(s, 1 << 20), ATTEND_NO_MEMORY);
   CHECK_SAYS(attend_message(ctx), bytes);
-  CHECK_SAYS(attend_message(ctx), most);
+  CHECK_SAYS(attend_message(ctx), max);
 }
 
 TEST(a_reserve_honours_the_limit) {

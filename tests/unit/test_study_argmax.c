@@ -63,11 +63,11 @@ TEST(temperature_goes_from_hard_to_soft) {
 
 /* One query and key more or less, one step: nothing is out of bounds. */
 TEST(awkward_sizes) {
-  const attend_setting_value least[] = {{"queries", "2"}, {"d", "1"}, {"steps", "1"}, {0}};
-  const attend_setting_value most[] = {
+  const attend_setting_value min[] = {{"queries", "2"}, {"d", "1"}, {"steps", "1"}, {0}};
+  const attend_setting_value max[] = {
       {"queries", "32"}, {"d", "33"}, {"steps", "7"}, {"rate", "0.05"}, {0}};
-  study_result a = study_result_of("argmax", 2, least);
-  study_result b = study_result_of("argmax", 2, most);
+  study_result a = study_result_of("argmax", 2, min);
+  study_result b = study_result_of("argmax", 2, max);
   study_end(&a);
   study_end(&b);
 }

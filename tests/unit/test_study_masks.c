@@ -57,17 +57,17 @@ TEST(pictures_have_the_pairs_that_masks_leave) {
 }
 
 TEST(awkward_sizes) {
-  const attend_setting_value least[] = {{"length", "2"},
-                                        {"real", "1"},
-                                        {"written", "1"},
-                                        {"tokens", "1"},
-                                        {"padding", "8"},
-                                        {"d", "8"},
-                                        {0}};
-  const attend_setting_value most[] = {{"length", "64"},  {"real", "63"},    {"written", "64"},
-                                       {"tokens", "129"}, {"padding", "65"}, {0}};
-  study_result a = study_result_of("masks", 2, least);
-  study_result b = study_result_of("masks", 2, most);
+  const attend_setting_value min[] = {{"length", "2"},
+                                      {"real", "1"},
+                                      {"written", "1"},
+                                      {"tokens", "1"},
+                                      {"padding", "8"},
+                                      {"d", "8"},
+                                      {0}};
+  const attend_setting_value max[] = {{"length", "64"},  {"real", "63"},    {"written", "64"},
+                                      {"tokens", "129"}, {"padding", "65"}, {0}};
+  study_result a = study_result_of("masks", 2, min);
+  study_result b = study_result_of("masks", 2, max);
   study_end(&a);
   study_end(&b);
 }

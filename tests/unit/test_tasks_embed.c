@@ -28,14 +28,14 @@ static const float *rows_of_text(const task_model *t, attend_session *session, i
 
 static float pooled(attend_pooling pooling, const float *rows, int ld, int i) {
   double sum = 0;
-  float most = rows[i];
+  float max = rows[i];
   for (int r = 0; r < TOKENS; r++) {
     sum += (double)rows[r * ld + i];
-    most = fmaxf(most, rows[r * ld + i]);
+    max = fmaxf(max, rows[r * ld + i]);
   }
   if (pooling == ATTEND_POOLING_CLS) return rows[i];
   if (pooling == ATTEND_POOLING_LAST) return rows[(TOKENS - 1) * ld + i];
-  return pooling == ATTEND_POOLING_MAX ? most : (float)(sum / TOKENS);
+  return pooling == ATTEND_POOLING_MAX ? max : (float)(sum / TOKENS);
 }
 
 TEST(poolings) {

@@ -212,12 +212,12 @@ enum { EDGES = 1 << 20 };
 /* The letter whose edge out of a node an unkeyed table of EDGES would put
  * first: edges of many nodes form one long run. */
 static int first_edge(uint64_t node) {
-  uint64_t least = EDGES, best = 0;
+  uint64_t min = EDGES, best = 0;
   for (uint64_t c = 'a'; c <= 'z'; c++) {
     uint64_t key = (node << 8 | c) + 1;
     uint64_t slot = ((key * 0x9e3779b97f4a7c15u) >> 20) & (EDGES - 1);
-    if (slot < least) best = c;
-    if (slot < least) least = slot;
+    if (slot < min) best = c;
+    if (slot < min) min = slot;
   }
   return (int)best;
 }

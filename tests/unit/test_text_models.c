@@ -23,11 +23,11 @@ static int32_t joined(const attend_tokenizer *t, const symbols *s, size_t i) {
 static void join_best(const attend_tokenizer *t, symbols *s) {
   for (;;) {
     size_t best = 0;
-    int32_t least = INT32_MAX;
+    int32_t min = INT32_MAX;
     for (size_t i = 0; i + 1 < s->count; i++)
-      if (joined(t, s, i) < least) least = joined(t, s, best = i);
-    if (least == INT32_MAX) return;
-    const char *made = attend_tokenizer_piece(t, least, NULL);
+      if (joined(t, s, i) < min) min = joined(t, s, best = i);
+    if (min == INT32_MAX) return;
+    const char *made = attend_tokenizer_piece(t, min, NULL);
     memcpy(s->text[best], made, strlen(made) + 1);
     memmove(s->text[best + 1], s->text[best + 2], (s->count - best - 2) * sizeof *s->text);
     s->count--;

@@ -96,13 +96,13 @@ static void slow_merge(slow *s, int left, int right, long times) {
   s->times[s->merges++] = times;
 }
 
-static void slow_learn(slow *s, const char *const *words, int merges, long least, int longest) {
+static void slow_learn(slow *s, const char *const *words, int merges, long min, int longest) {
   int left = 0, right = 0;
   slow_letters(s, words);
   slow_words(s, words);
   while (s->merges < merges && s->count < PIECES - 1) {
     long times = slow_best(s, longest, &left, &right);
-    if (times < least) break;
+    if (times < min) break;
     slow_merge(s, left, right, times);
   }
 }
@@ -140,16 +140,16 @@ static void check_pieces(const slow *s, const attend_text_trainer *r) {
   }
 }
 
-static void compare(attend_context *ctx, uint64_t seed, bool wordpiece, int merges, long least,
+static void compare(attend_context *ctx, uint64_t seed, bool wordpiece, int merges, long min,
                     int longest) {
   char text[WORDS * LETTERS];
   const char *words[WORDS];
   slow s = {.wordpiece = wordpiece, .words = WORDS};
   make_words(seed, text, words);
-  slow_learn(&s, words, merges, least, longest);
+  slow_learn(&s, words, merges, min, longest);
   attend_text_train_options o = {
       ATTEND_INIT(attend_text_train_options),
-      .like = wordpiece ? ATTEND_LIKE_BERT : ATTEND_LIKE_GPT2, .least = (uint64_t)least,
+      .like = wordpiece ? ATTEND_LIKE_BERT : ATTEND_LIKE_GPT2, .min = (uint64_t)min,
       .longest = longest, .vocab = wordpiece ? 5 + s.count - s.merges + merges : 257 + merges};
   for (int w = 0; w + 1 < WORDS; w++) text[words[w + 1] - text - 1] = ' ';
   attend_text_trainer *r = learn(ctx, &o, text, strlen(text));

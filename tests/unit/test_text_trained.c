@@ -42,7 +42,7 @@ static void compare(attend_context *ctx, const attend_json *golden, const char *
   const char *like = attend_json_string(attend_json_get(golden, "like"), NULL);
   attend_text_train_options o = {
       ATTEND_INIT(attend_text_train_options), .vocab = (int32_t)number_of(golden, "vocab"),
-      .least = (uint64_t)number_of(golden, "least"),
+      .min = (uint64_t)number_of(golden, "least"),
       .lowercase = attend_json_boolean(attend_json_get(golden, "lowercase"), false)};
   while (attend_like_name(o.like) && strcmp(attend_like_name(o.like), like)) o.like++;
   attend_text_trainer *r = learn(ctx, &o, text, length);
@@ -180,7 +180,7 @@ TEST(what_goes_around) {
   attend_context_free(ctx);
 }
 
-TEST(bytes_come_back) {
+TEST(bytes_come_backward) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_text_train_options o = {ATTEND_INIT(attend_text_train_options), .vocab = 600};
   size_t length, n;
@@ -336,23 +336,23 @@ TEST(a_small_alphabet) {
   attend_context_free(ctx);
 }
 
-static int stop_at_three(size_t merges, size_t most, void *user) {
-  *(size_t *)user = most;
+static int stop_at_three(size_t merges, size_t max, void *user) {
+  *(size_t *)user = max;
   return merges >= 3;
 }
 
 TEST(stopping) {
   attend_context *ctx = open_context(NULL, 1, NULL);
-  size_t most = 0, length;
+  size_t max = 0, length;
   attend_text_train_options o = {ATTEND_INIT(attend_text_train_options), .vocab = 300,
-                                 .progress = stop_at_three, .user = &most};
+                                 .progress = stop_at_three, .user = &max};
   attend_text_trainer *r;
   char *text = golden_text(&length);
   OK(ctx, attend_text_trainer_create(ctx, &o, &r));
   OK(ctx, attend_text_trainer_feed(r, text, length));
   CHECK_EQ(attend_text_trainer_learn(r), ATTEND_STOPPED);
   CHECK_SAYS(attend_message(ctx), "after 3 merges");
-  CHECK_EQ(most, 300 - 257);
+  CHECK_EQ(max, 300 - 257);
   attend_text_trainer_free(r);
   free(text);
   attend_context_free(ctx);

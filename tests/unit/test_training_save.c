@@ -429,7 +429,7 @@ static attend_status resume_again(training_run *c) {
 }
 
 static void fail_each(training_run *c, ledger *memory, attend_status (*act)(training_run *c),
-                      long least) {
+                      long min) {
   attend_status status = ATTEND_NO_MEMORY;
   standing before = stand(c);
   long n = 0;
@@ -444,7 +444,7 @@ static void fail_each(training_run *c, ledger *memory, attend_status (*act)(trai
     CHECK(same_standing(&before, &after));
     free_standing(&after);
   }
-  CHECK(n > least && n < 1000);
+  CHECK(n > min && n < 1000);
   free_standing(&before);
 }
 

@@ -65,20 +65,20 @@ TEST(structs_agree) {
   OK(s.ctx, attend_viewer_rollout(s.v, &h, N - 1, &r));
   OK(s.ctx, attend_viewer_compare(s.v, &h, run, &c));
   CHECK(tile.exact && tile.height == N && tile.width == N);
-  float most = 0;
+  float max = 0;
   for (int i = 0; i < N; i++) {
     double sum = 0;
     for (int j = 0; j < N; j++) {
       float w = b.weights[i * N + j];
       sum += (double)w;
-      most = w > most ? w : most;
+      max = w > max ? w : max;
       CHECK(j <= i || w == 0);
       CHECK(tile.cells[i * N + j] == w);
     }
     CHECK_NEAR(sum, 1, 2e-6);
   }
   CHECK(!memcmp(x.weights, b.weights + 6 * N, N * sizeof *x.weights));
-  CHECK(t.most[1 * t.heads + 2] == most);
+  CHECK(t.max[1 * t.heads + 2] == max);
   double sum = 0;
   for (int j = 0; j < N; j++) sum += (double)r.shares[j];
   CHECK_NEAR(sum, 1, 1e-5);

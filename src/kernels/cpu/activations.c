@@ -108,8 +108,8 @@ INLINE logistic v_logistic(vf x) {
 
 /* No further from 0 than `most`, where the derivative is 0 or 1 already: an
  * infinity would meet a 0. */
-INLINE vf v_within(float most, vf x) {
-  return v_max(v_set1(-most), v_min(v_set1(most), x)); /* lets NaN through */
+INLINE vf v_within(float max, vf x) {
+  return v_max(v_set1(-max), v_min(v_set1(max), x)); /* lets NaN through */
 }
 
 /* Error 2.4e-7. */
@@ -237,9 +237,9 @@ INLINE void back_one(const attend_activation activation, int n, back_row b) {
   if (b.times) memcpy(b.dtimes + i, times, bytes);
 }
 
-void KERNEL(activate_back)(attend_activation activation, int rows, int n, const float *x, int ldx,
-                           const float *times, int ld_times, const float *dy, int lddy, float *dx,
-                           int lddx, float *dtimes, int ld_dtimes) {
+void KERNEL(activate_backward)(attend_activation activation, int rows, int n, const float *x,
+                               int ldx, const float *times, int ld_times, const float *dy, int lddy,
+                               float *dx, int lddx, float *dtimes, int ld_dtimes) {
   for (int r = 0; r < rows; r++) {
     size_t at = (size_t)r;
     back_row b = {x + at * (size_t)ldx, NULL, dy + at * (size_t)lddy, dx + at * (size_t)lddx, NULL};

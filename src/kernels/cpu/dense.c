@@ -268,10 +268,10 @@ INLINE void many_rows(const stored as, const dense *d) {
   float copy[ROW_BLOCK * NEAR_STEP] __attribute__((aligned(64)));
   bool near = d->ldx == NEAR_STEP && d->depth <= BLOCK;
   int blocks = (d->rows + ROW_BLOCK - 1) / ROW_BLOCK;
-  int most = ((d->rows + blocks - 1) / blocks + TILE - 1) / TILE * TILE;
-  for (int row = 0; row < d->rows; row += most)
+  int max = ((d->rows + blocks - 1) / blocks + TILE - 1) / TILE * TILE;
+  for (int row = 0; row < d->rows; row += max)
     for (int k = 0; k < d->depth; k += BLOCK) {
-      int rows = d->rows - row < most ? d->rows - row : most;
+      int rows = d->rows - row < max ? d->rows - row : max;
       int depth = d->depth - k < BLOCK ? d->depth - k : BLOCK;
       const float *x = d->x + (size_t)row * d->ldx + k;
       for (int r = 0; r < rows && !near; r++)
@@ -333,13 +333,13 @@ void KERNEL(narrow_bf16)(int depth, const float *w, uint16_t *to) {
  * to be a float) the quotient would be no number: such weights are 0. */
 void KERNEL(narrow_i8)(int depth, const float *w, int8_t *to, float *scale) {
   const vf magic = v_set1(12582912.0f); /* 1.5 * 2^23: rounds to integers */
-  const vf most = v_set1(127.0f), least = v_set1(-127.0f);
+  const vf max = v_set1(127.0f), min = v_set1(-127.0f);
   vf top[NV], s[NV];
   for (int i = 0; i < NV; i++) top[i] = v_zero();
   for (int k = 0; k < depth; k++)
     for (int i = 0; i < NV; i++) top[i] = v_max(v_abs(v_load(w + k * LANES + i * VW)), top[i]);
   for (int i = 0; i < NV; i++) {
-    s[i] = v_div(top[i], most);
+    s[i] = v_div(top[i], max);
     v_store(scale + i * VW, s[i]);
     s[i] = v_below(v_zero(), s[i], s[i], v_set1(INFINITY));
   }
@@ -347,7 +347,7 @@ void KERNEL(narrow_i8)(int depth, const float *w, int8_t *to, float *scale) {
     float q[LANES];
     for (int i = 0; i < NV; i++) {
       vf a = v_div(v_load(w + i * VW), s[i]);
-      a = v_min(v_max(a, least), most); /* NaN: -127 */
+      a = v_min(v_max(a, min), max); /* NaN: -127 */
       v_store(q + i * VW, v_sub(v_add(a, magic), magic));
     }
     for (int i = 0; i < LANES; i++) to[i] = (int8_t)q[i];

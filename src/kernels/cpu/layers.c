@@ -212,8 +212,8 @@ INLINE void add_to(float *p, int j, int n, const vf x[NV]) {
   store_lanes(p + j, n, a);
 }
 
-static void norm_back(row_terms t, int n, const float *x, const float *weight, const float *dy,
-                      bool add, float *dx, float *dweight, float *dbias) {
+static void norm_backward(row_terms t, int n, const float *x, const float *weight, const float *dy,
+                          bool add, float *dx, float *dweight, float *dbias) {
   vf a[NV], d[NV], w[NV], out[NV];
   for (int j = 0; j < n; j += LANES) {
     load_lanes(x + j, n - j, t.mean, a);
@@ -234,13 +234,14 @@ static void norm_back(row_terms t, int n, const float *x, const float *weight, c
 }
 
 /* dweight and dbias, which may be NULL, take the rows in order. linear: f is a constant. */
-void KERNEL(norm_rows_back)(bool centre, int rows, int n, const float *x, int ldx,
-                            const float *weight, float eps, bool linear, const float *dy, int lddy,
-                            bool add, float *dx, int lddx, float *dweight, float *dbias) {
+void KERNEL(norm_rows_backward)(bool centre, int rows, int n, const float *x, int ldx,
+                                const float *weight, float eps, bool linear, const float *dy,
+                                int lddy, bool add, float *dx, int lddx, float *dweight,
+                                float *dbias) {
   for (int r = 0; r < rows; r++, x += ldx, dy += lddy, dx += lddx) {
     row_terms t = norm_terms(centre, n, x, weight, eps, dy);
     if (linear) t.gh = 0;
-    norm_back(t, n, x, weight, dy, add, dx, dweight, dbias);
+    norm_backward(t, n, x, weight, dy, add, dx, dweight, dbias);
   }
 }
 
@@ -270,10 +271,10 @@ static void column_terms(int rows, int n, const float *x, size_t ldx, const vf m
 /* The moments are those of these rows, and so depend on x:
  * dx = f (dy - mean of dy - h mean of dy h) with f = weight / sqrt(variance +
  * eps), h = (x - mean) / sqrt(variance + eps). */
-void KERNEL(norm_columns_back)(int rows, int n, const float *x, int ldx, const float *mean,
-                               const float *variance, const float *weight, float eps,
-                               const float *dy, int lddy, bool add, float *dx, int lddx,
-                               float *dweight, float *dbias) {
+void KERNEL(norm_columns_backward)(int rows, int n, const float *x, int ldx, const float *mean,
+                                   const float *variance, const float *weight, float eps,
+                                   const float *dy, int lddy, bool add, float *dx, int lddx,
+                                   float *dweight, float *dbias) {
   for (int j = 0; j < n; j += LANES) {
     int here = n - j < LANES ? n - j : LANES;
     double total[2][LANES] = {{0}};
@@ -362,9 +363,9 @@ int KERNEL(largest_at)(int n, const float *x) {
     load_lanes(x + j, n - j, -INFINITY, a);
     ALL(i) top[i] = v_max(a[i], top[i]);
   }
-  float most = fold_max(top);
+  float max = fold_max(top);
   for (int j = 0; j < n; j++)
-    if (x[j] == most) return j;
+    if (x[j] == max) return j;
   return 0;
 }
 
@@ -436,7 +437,7 @@ static void draw(attend_random r, uint64_t block, uint32_t drawn[DRAWN]) {
   }
 }
 
-void KERNEL(drop_row)(attend_random r, uint64_t first, uint32_t least, float factor, int n,
+void KERNEL(drop_row)(attend_random r, uint64_t first, uint32_t min, float factor, int n,
                       const float *x, float *y) {
   int skip = (int)(first % 4);
   uint64_t block = first / 4;
@@ -447,7 +448,7 @@ void KERNEL(drop_row)(attend_random r, uint64_t first, uint32_t least, float fac
 #pragma GCC ivdep
     for (int i = 0; i < here; i++) {
       float a = x[j + i] * factor;
-      y[j + i] = (int32_t)(drawn[skip + i] >> 8) < (int32_t)least ? 0.0f : a;
+      y[j + i] = (int32_t)(drawn[skip + i] >> 8) < (int32_t)min ? 0.0f : a;
     }
     j += here;
     skip = 0;

@@ -16,7 +16,7 @@ void KERNEL(map_elu)(const float *x, size_t n, float *y) {
 }
 
 /* dx = dphi min(phi, 1): phi is its own derivative below 1. */
-void KERNEL(map_elu_back)(const float *phi, const float *dphi, size_t n, float *dx) {
+void KERNEL(map_elu_backward)(const float *phi, const float *dphi, size_t n, float *dx) {
   for (size_t i = 0; i < n; i += VW)
     v_store(dx + i, v_mul(v_load(dphi + i), v_min(v_load(phi + i), v_set1(1.0f))));
 }
@@ -69,8 +69,8 @@ void KERNEL(map_exp)(int rows, int dirs, int ld, bool pairs, const float *less, 
 
 /* e[rows][ld] = dphi phi, with pairs the difference of the two halves; sum[r]
  * = all of dphi phi. */
-void KERNEL(map_exp_back)(int rows, int ld, bool pairs, const float *phi, const float *dphi,
-                          float *e, float *sum) {
+void KERNEL(map_exp_backward)(int rows, int ld, bool pairs, const float *phi, const float *dphi,
+                              float *e, float *sum) {
   int wide = pairs ? 2 * ld : ld;
   for (int r = 0; r < rows; r++, phi += wide, dphi += wide, e += ld) {
     vf all[NV];
@@ -130,8 +130,8 @@ void KERNEL(map_trig)(int rows, int dirs, int ld, const float *factor, const flo
 }
 
 /* e[rows][ld] = dsin cos - dcos sin: the derivative by the angle; sum[r] = dphi phi. */
-void KERNEL(map_trig_back)(int rows, int ld, const float *phi, const float *dphi, float *e,
-                           float *sum) {
+void KERNEL(map_trig_backward)(int rows, int ld, const float *phi, const float *dphi, float *e,
+                               float *sum) {
   for (int r = 0; r < rows; r++, phi += 2 * ld, dphi += 2 * ld, e += ld) {
     vf all[NV];
     UNROLL for (int i = 0; i < NV; i++) all[i] = v_zero();
@@ -191,8 +191,8 @@ INLINE float add_and_dot(int n, float a, const float *x, const float *z, float *
 }
 
 /* dx from dphi, which is overwritten. */
-void KERNEL(map_poly_back)(int rows, int dim, int degree, const int32_t *start, const float *x,
-                           int ldx, const float *phi, float *dphi, int ld, float *dx) {
+void KERNEL(map_poly_backward)(int rows, int dim, int degree, const int32_t *start, const float *x,
+                               int ldx, const float *phi, float *dphi, int ld, float *dx) {
   for (int r = 0; r < rows; r++, x += ldx, dx += ldx, phi += ld, dphi += ld) {
     for (int i = 0; i < ldx; i++) dx[i] = 0;
     for (int d = degree; d >= 2; d--) {
