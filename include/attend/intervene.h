@@ -79,6 +79,26 @@ typedef struct { /* zero means default */
   attend_pin pin;
 } attend_change;
 
+/* ---- changes as text ---- */
+
+/* A place: [ROLE:][POINT:]LAYER[.HEAD][:TOKENS]. LAYER, HEAD and TOKENS are a number or a range
+ * "2-3", both ends included; ROLE is encoder, decoder or cross.
+ *
+ *   1.2               the output of head 2 in layer 1
+ *   1                 the outputs of all heads of layer 1
+ *   mlp:3             cross:value:1.0      pattern:0.3:5
+ *   residual:1:2-3    the stream after layer 1 at tokens 2 and 3; residual:in is that before layer 0
+ *
+ * PIN has "=PATTERN" after the place: 0.3=previous; uniform, first, previous or self. Sets kind,
+ * point, in, ranges and pin of *change, all else to 0. */
+ATTEND_API attend_status attend_change_parse(attend_context *ctx, attend_change_kind kind,
+                                             const char *text, attend_change *change);
+/* Lists of them, each after its kind (ablate, mean, patch, pin), between semicolons:
+ * "ablate 1.2,1.3; patch residual:1:2-3; pin 0.3=previous". More than `capacity` changes is
+ * ATTEND_INVALID. */
+ATTEND_API attend_status attend_changes_parse(attend_context *ctx, const char *text, int capacity,
+                                              attend_change *changes, int *n);
+
 typedef struct attend_intervention attend_intervention;
 
 /* Checks the changes, runs the texts that they take values from, and copies everything. The model
