@@ -94,6 +94,10 @@ ATTEND_API attend_status attend_attribute_direct(attend_attributor *attributor,
  * one position (-1: the last), [layers + 1][V]. */
 ATTEND_API attend_status attend_logit_lens(attend_model *model, const attend_tokens *text,
                                            int position, float *logits);
+/* The same at every position: the `top` likeliest tokens, best first, and their probabilities,
+ * [layers + 1][rows][top] each. */
+ATTEND_API attend_status attend_logit_lens_top(attend_model *model, const attend_tokens *text,
+                                               int top, int32_t *tokens, float *probabilities);
 
 #ifdef __cplusplus
 }

@@ -44,6 +44,10 @@ typedef struct { /* zero means default */
    * accessors below may be called from it. */
   attend_progress progress;
   void *user;
+  /* [n_hooks] of the sessions (attend/hooks.h), which count positions in each window by itself;
+   * they must stay */
+  const attend_hook *hooks;
+  int n_hooks;
 } attend_evaluate_options;
 
 typedef struct attend_evaluation attend_evaluation;

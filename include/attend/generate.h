@@ -98,6 +98,8 @@ typedef struct {
   /* Called before every step, also in beam search. Nonzero stops the call. */
   int (*on_step)(void *user);
   void *user;
+  const attend_hook *hooks; /* [n_hooks] of the session (attend/hooks.h) */
+  int n_hooks;
 } attend_generate_options;
 
 /* 128 tokens, greedy, one sample, no beams, no penalties. */

@@ -98,6 +98,15 @@ ATTEND_API attend_status attend_change_parse(attend_context *ctx, attend_change_
  * ATTEND_INVALID. */
 ATTEND_API attend_status attend_changes_parse(attend_context *ctx, const char *text, int capacity,
                                               attend_change *changes, int *n);
+/* How many layers and heads (streams and mlps: 1) there are at a change's point, and the width of
+ * a row there (PATTERN: 0, the number of keys). NULL: not needed. */
+ATTEND_API attend_status attend_change_shape(attend_model *model, const attend_change *change,
+                                             int *layers, int *heads, int *width);
+/* A vector for ATTEND_CHANGE_ADD at the change's point, layer and head: the mean over the tokens of
+ * `plus` minus that over the tokens of `minus` (NULL: minus nothing). vector: [width] */
+ATTEND_API attend_status attend_steering_vector(attend_model *model, const attend_change *change,
+                                                const attend_tokens *plus,
+                                                const attend_tokens *minus, float *vector);
 
 typedef struct attend_intervention attend_intervention;
 
@@ -108,8 +117,10 @@ ATTEND_API attend_status attend_intervention_create(attend_model *model, int n,
                                                     const attend_change *changes,
                                                     attend_intervention **intervention);
 ATTEND_API void attend_intervention_free(attend_intervention *intervention);
-/* [*n] hooks, for attend_session_set_hooks and attend_trainer_set_hooks; valid as long as the
- * intervention. Any number of sessions may use them at once. */
+/* [*n] hooks, for attend_session_set_hooks, attend_trainer_set_hooks, attend_generate_options and
+ * attend_evaluate_options; valid as long as the intervention. Any number of sessions may use them
+ * at once. Positions that a text does not have, or that the text it is patched from does not have,
+ * are not changed; attend_intervene refuses them. */
 ATTEND_API const attend_hook *attend_intervention_hooks(const attend_intervention *intervention,
                                                         int *n);
 /* Logits of all positions without and with the changes, [rows][V] each

@@ -168,7 +168,8 @@ static attend_status make_batch(batch *b) {
                        &b->scratch));
   ATTEND_TRY(take_history(b));
   attend_session_options o = {ATTEND_INIT(attend_session_options), .batch = batch_size(b)};
-  return session_create(b->ctx, b->model, &o, &b->session);
+  ATTEND_TRY(session_create(b->ctx, b->model, &o, &b->session));
+  return attend_session_set_hooks(b->session, b->o->n_hooks, b->o->hooks);
 }
 
 static void free_batch(batch *b) {

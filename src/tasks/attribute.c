@@ -13,7 +13,7 @@
 #include "model/transformer.h"
 #include "tasks/tasks.h"
 
-enum { PATH_BATCH = 16, FIRST_STEPS = 16, MOST_STEPS = 1024 };
+enum { PATH_BATCH = 16, FIRST_STEPS = 16, MOST_STEPS = 1024, LENS_ROWS = 32 };
 
 struct attend_attributor {
   attend_model *model;
@@ -545,39 +545,103 @@ attend_status attend_attribute_direct(attend_attributor *a, const attend_tokens 
 
 /* ---- logit lens ------------------------------------------------------------------------------------- */
 
-static attend_status lens_rows(attend_session *s, const attend_trace *trace, attend_role role,
-                               int layers, int position, int vocab, float *logits) {
-  for (int layer = 0; layer <= layers; layer++) {
-    attend_hooked x;
-    if (!attend_trace_get(trace, ATTEND_AT_RESIDUAL, role, layer, &x)) return ATTEND_INVALID;
-    const float *row = x.view.data + position * x.view.stride[2];
-    ATTEND_TRY(attend_session_head(s, 1, row, x.shape[3], layer < layers,
-                                   logits + (size_t)layer * (size_t)vocab));
-  }
+/* A text's residual streams, and the session that has the head. */
+typedef struct {
+  attend_model *model;
+  attend_role role;
+  attend_trace *trace;
+  attend_session *session;
+  int layers, rows;
+} lens;
+
+static void lens_close(lens *l) {
+  attend_session_free(l->session);
+  attend_trace_free(l->trace);
+}
+
+static attend_status lens_record(lens *l, const attend_tokens *x) {
+  attend_trace_options o = {ATTEND_INIT(attend_trace_options), .points = ATTEND_AT_RESIDUAL};
+  ATTEND_TRY(attend_trace_create(l->model->ctx, &o, &l->trace));
+  attend_hook hook = attend_trace_hook(l->trace);
+  ATTEND_TRY(tokens_run(l->model->ctx, l->model, x, 1, &hook, &l->session, NULL));
+  ATTEND_TRY(attend_session_set_hooks(l->session, 0, NULL));
+  return attend_trace_status(l->trace);
+}
+
+static attend_status lens_open(attend_model *m, const attend_tokens *text, lens *l) {
+  const bool decodes = m->config.parts & ATTEND_DECODER;
+  attend_tokens x;
+  *l = (lens){.model = m, .role = decodes ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF};
+  l->layers = decodes ? m->config.decoder.layers : m->config.encoder.layers;
+  ATTEND_TRY(tokens_check(m->ctx, m, text, &x));
+  l->rows = attend_tokens_rows(m, &x);
+  return lens_record(l, &x);
+}
+
+/* Logits [rows][V] of the stream before a layer from a position on. */
+static attend_status lens_logits(const lens *l, int layer, int position, int rows, float *logits) {
+  attend_hooked x;
+  if (!attend_trace_get(l->trace, ATTEND_AT_RESIDUAL, l->role, layer, &x))
+    return fail(l->model->ctx, ATTEND_INVALID, "the stream before layer %d was not recorded",
+                layer);
+  const float *row = x.view.data + position * x.view.stride[2];
+  return attend_session_head(l->session, rows, row, (int)x.view.stride[2], layer < l->layers,
+                             logits);
+}
+
+static attend_status lens_rows(const lens *l, int position, float *logits) {
+  if (position == -1) position = l->rows - 1;
+  ATTEND_CHECK(l->model->ctx, position >= 0 && position < l->rows,
+               "position %d: there are %d, 0 to %d", position, l->rows, l->rows - 1);
+  for (int layer = 0; layer <= l->layers; layer++)
+    ATTEND_TRY(lens_logits(l, layer, position, 1,
+                           logits + (size_t)layer * (size_t)l->model->config.vocab));
   return ATTEND_OK;
 }
 
 attend_status attend_logit_lens(attend_model *m, const attend_tokens *text, int position,
                                 float *logits) {
-  const bool decodes = m->config.parts & ATTEND_DECODER;
-  const attend_role role = decodes ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF;
-  const attend_stack *s = decodes ? &m->config.decoder : &m->config.encoder;
-  attend_trace_options o = {ATTEND_INIT(attend_trace_options), .points = ATTEND_AT_RESIDUAL};
-  attend_tokens x;
-  attend_trace *trace;
-  attend_session *session = NULL;
-  ATTEND_TRY(tokens_check(m->ctx, m, text, &x));
-  const int rows = attend_tokens_rows(m, &x);
-  if (position == -1) position = rows - 1;
-  ATTEND_CHECK(m->ctx, position >= 0 && position < rows, "position %d: there are %d, 0 to %d",
-               position, rows, rows - 1);
-  ATTEND_TRY(attend_trace_create(m->ctx, &o, &trace));
-  attend_hook hook = attend_trace_hook(trace);
-  attend_status status = tokens_run(m->ctx, m, &x, 1, &hook, &session, NULL);
-  if (!status) status = attend_trace_status(trace);
+  lens l;
+  attend_status status = lens_open(m, text, &l);
+  if (!status) status = lens_rows(&l, position, logits);
+  lens_close(&l);
+  return status;
+}
+
+static void lens_best(int vocab, int top, const float *logits, int32_t *tokens,
+                      float *probabilities) {
+  const double sum = attend_log_sum_exp(vocab, logits);
+  attend_top_k(vocab, logits, top, tokens);
+  for (int i = 0; i < top; i++) probabilities[i] = (float)exp((double)logits[tokens[i]] - sum);
+}
+
+static attend_status lens_top(const lens *l, int top, float *logits /* [LENS_ROWS][V] */,
+                              int32_t *tokens, float *probabilities) {
+  const int vocab = l->model->config.vocab;
+  ATTEND_CHECK(l->model->ctx, top >= 1 && top <= vocab, "the %d likeliest of %d tokens", top,
+               vocab);
+  for (int layer = 0; layer <= l->layers; layer++)
+    for (int at = 0; at < l->rows; at += LENS_ROWS) {
+      const int n = (int)min64(LENS_ROWS, l->rows - at);
+      ATTEND_TRY(lens_logits(l, layer, at, n, logits));
+      for (int i = 0; i < n; i++) {
+        const size_t to = ((size_t)layer * (size_t)l->rows + (size_t)(at + i)) * (size_t)top;
+        lens_best(vocab, top, logits + (size_t)i * (size_t)vocab, tokens + to, probabilities + to);
+      }
+    }
+  return ATTEND_OK;
+}
+
+attend_status attend_logit_lens_top(attend_model *m, const attend_tokens *text, int top,
+                                    int32_t *tokens, float *probabilities) {
+  lens l;
+  float *logits = NULL;
+  attend_status status = lens_open(m, text, &l);
   if (!status)
-    status = lens_rows(session, trace, role, s->layers, position, m->config.vocab, logits);
-  attend_session_free(session);
-  attend_trace_free(trace);
+    status = ctx_alloc(m->ctx, SIZE_PRODUCT(LENS_ROWS, (size_t)m->config.vocab, sizeof *logits),
+                       "logits", &logits);
+  if (!status) status = lens_top(&l, top, logits, tokens, probabilities);
+  ctx_free(m->ctx, logits);
+  lens_close(&l);
   return status;
 }

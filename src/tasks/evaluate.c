@@ -202,7 +202,8 @@ static attend_status make_scorer(scorer *s) {
   ATTEND_TRY(ctx_alloc(ctx, batch * sizeof *s->windows, "the windows of a batch", &s->windows));
   ATTEND_TRY(ctx_alloc(ctx, SIZE_PRODUCT(ROWS, (size_t)s->vocab, sizeof *s->logits), "logits",
                        &s->logits));
-  return session_create(ctx, e->model, &o, &s->session);
+  ATTEND_TRY(session_create(ctx, e->model, &o, &s->session));
+  return attend_session_set_hooks(s->session, e->o.n_hooks, e->o.hooks);
 }
 
 attend_status attend_evaluation_run(attend_evaluation *e) {

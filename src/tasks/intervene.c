@@ -80,7 +80,8 @@ static size_t mean_at(const change *c, int layer, int h) {
   return ((size_t)layer * (size_t)c->heads + (size_t)h) * (size_t)c->width;
 }
 
-/* Keys that row i sees: a decoder's up to its own, in the window; others up to the last with a
+/* Keys that row i sees: a decoder's up to its own, in the window; an encoder's all; in
+ * cross-attention, whose hooks do not say how long the encoder's text is, up to the last with a
  * weight. */
 static range visible_keys(const change *c, const sequence *s, int i, const float *row) {
   const attend_config *config = &c->model->config;
@@ -91,6 +92,8 @@ static range visible_keys(const change *c, const sequence *s, int i, const float
     int64_t first = slides ? max64(0, position + 1 - config->window) : 0;
     return (range){(int)first, (int)(position + 1 - first)};
   }
+  if (s->t->role == ATTEND_ENCODER_SELF)
+    return (range){0, s->t->lengths ? s->t->lengths[s->b] : end};
   while (end > 0 && row[end - 1] == 0) end--;
   return (range){0, end};
 }
@@ -473,6 +476,45 @@ const attend_hook *attend_intervention_hooks(const attend_intervention *iv, int 
   return iv->hooks;
 }
 
+attend_status attend_change_shape(attend_model *model, const attend_change *given, int *layers,
+                                  int *heads, int *width) {
+  change c = {0};
+  ATTEND_TRY(OPTIONS_READ(model->ctx, attend_change, given, &c.c));
+  c.c.layer = c.c.layers = c.c.head = c.c.heads = 0;
+  ATTEND_TRY(resolve_change(model->ctx, model, &c));
+  if (layers) *layers = c.at.layers.count;
+  if (heads) *heads = c.heads;
+  if (width) *width = c.c.point == ATTEND_AT_PATTERN ? 0 : c.width;
+  return ATTEND_OK;
+}
+
+/* vector += sign x the mean of a text. */
+static attend_status add_mean_of(attend_model *model, attend_change c, const attend_tokens *text,
+                                 float sign, float *vector) {
+  attend_intervention *iv;
+  c.kind = ATTEND_CHANGE_MEAN;
+  c.from = text;
+  c.n_from = 1;
+  ATTEND_TRY(attend_intervention_create(model, 1, &c, &iv));
+  const change *x = iv->list;
+  const float *values = x->values + mean_at(x, x->at.layers.first, x->at.heads.first);
+  for (int j = 0; j < x->width; j++) vector[j] += sign * values[j];
+  attend_intervention_free(iv);
+  return ATTEND_OK;
+}
+
+attend_status attend_steering_vector(attend_model *model, const attend_change *given,
+                                     const attend_tokens *plus, const attend_tokens *minus,
+                                     float *vector) {
+  attend_change c;
+  int width;
+  ATTEND_TRY(OPTIONS_READ(model->ctx, attend_change, given, &c));
+  ATTEND_TRY(attend_change_shape(model, &c, NULL, NULL, &width));
+  memset(vector, 0, (size_t)width * sizeof *vector);
+  ATTEND_TRY(add_mean_of(model, c, plus, 1, vector));
+  return minus ? add_mean_of(model, c, minus, -1, vector) : ATTEND_OK;
+}
+
 /* Positions that a change names must be in the text, and in the text that is patched from. */
 static attend_status check_positions_of(attend_context *ctx, const change *c,
                                         const attend_tokens *x) {
@@ -603,7 +645,8 @@ typedef struct {
   attend_session *session;
   copies k;
   place *cells;          /* [batch] */
-  float *before, *after; /* [rows][V] */
+  int32_t *places;       /* [batch or rows] */
+  float *before, *after; /* [rows][V]; [batch or rows][V] */
   int batch, layers, columns;
 } sweep;
 
@@ -625,20 +668,28 @@ static place cell_of(const sweep *w, int at) {
   return p;
 }
 
-static attend_status measure(sweep *w, int b, double *value) {
-  const attend_metric *m = &w->metric;
+static bool reads_one_row(const sweep *w) {
+  return w->metric.kind == ATTEND_METRIC_LOGIT || w->metric.kind == ATTEND_METRIC_PROBABILITY;
+}
+
+/* Of sequences b, .., b + n - 1: the target's row of each, or all rows of one. */
+static attend_status measure(sweep *w, int b, int n, double *values) {
   const int rows = attend_tokens_rows(w->model, &w->x), vocab = w->model->config.vocab;
-  if (m->kind == ATTEND_METRIC_LOGIT || m->kind == ATTEND_METRIC_PROBABILITY) {
-    int32_t row = b * rows + m->target.position;
-    ATTEND_TRY(attend_session_logits(w->session, 1, &row, w->after));
-    *value = target_value(m, vocab, w->after);
-    return ATTEND_OK;
-  }
-  for (int i = 0; i < rows; i++) {
-    int32_t row = b * rows + i;
-    ATTEND_TRY(attend_session_logits(w->session, 1, &row, w->after + (size_t)i * (size_t)vocab));
-  }
-  return attend_metric_of(w->model, m, &w->x, w->before, w->after, value);
+  const bool one = reads_one_row(w);
+  const int count = one ? n : rows;
+  for (int i = 0; i < count; i++)
+    w->places[i] = one ? (b + i) * rows + w->metric.target.position : b * rows + i;
+  ATTEND_TRY(attend_session_logits(w->session, count, w->places, w->after));
+  if (!one) return attend_metric_of(w->model, &w->metric, &w->x, w->before, w->after, values);
+  for (int i = 0; i < n; i++)
+    values[i] = target_value(&w->metric, vocab, w->after + (size_t)i * (size_t)vocab);
+  return ATTEND_OK;
+}
+
+static attend_status measure_batch(sweep *w, int n, double *values) {
+  if (reads_one_row(w)) return measure(w, 0, n, values);
+  for (int b = 0; b < n; b++) ATTEND_TRY(measure(w, b, 1, &values[b]));
+  return ATTEND_OK;
 }
 
 static attend_status sweep_cells(sweep *w, double *map) {
@@ -648,7 +699,7 @@ static attend_status sweep_cells(sweep *w, double *map) {
     int n = (int)min64(w->batch, all - at);
     for (int b = 0; b < n; b++) w->cells[b] = cell_of(w, at + b);
     ATTEND_TRY(run_copies(w->model, w->session, n, &w->x, &w->k));
-    for (int b = 0; b < n; b++) ATTEND_TRY(measure(w, b, &map[at + b]));
+    ATTEND_TRY(measure_batch(w, n, map + at));
     bool stop = w->o->progress && w->o->progress((double)(at + n) / all, w->o->user);
     if (stop && at + n < all)
       return fail(ctx, ATTEND_STOPPED, "the sweep was stopped after %d of %d places", at + n, all);
@@ -665,20 +716,20 @@ static int batch_of(const sweep *w) {
 
 static attend_status sweep_open(sweep *w) {
   attend_context *ctx = &w->iv->own;
-  const size_t logits =
-      (size_t)attend_tokens_rows(w->model, &w->x) * (size_t)w->model->config.vocab;
+  const size_t rows = (size_t)attend_tokens_rows(w->model, &w->x);
+  const size_t row = (size_t)w->model->config.vocab * sizeof(float);
   attend_hook hook = w->iv->hooks[0];
   hook.edit = edit_cells;
   hook.user = w;
   ATTEND_CHECK(ctx, w->o->batch >= 0, "a batch of %d texts: give 1 or more, or 0", w->o->batch);
   w->batch = batch_of(w);
   blocks *memory = &w->k.memory;
+  const size_t most = reads_one_row(w) ? (size_t)w->batch : rows;
   ATTEND_TRY(
       blocks_add(ctx, memory, ON_HOST, (size_t)w->batch * sizeof *w->cells, "a sweep", &w->cells));
-  ATTEND_TRY(blocks_add(ctx, memory, ON_HOST, size_times(logits, sizeof *w->before), "logits",
-                        &w->before));
-  ATTEND_TRY(
-      blocks_add(ctx, memory, ON_HOST, size_times(logits, sizeof *w->after), "logits", &w->after));
+  ATTEND_TRY(blocks_add(ctx, memory, ON_HOST, most * sizeof *w->places, "a sweep", &w->places));
+  ATTEND_TRY(blocks_add(ctx, memory, ON_HOST, size_times(rows, row), "logits", &w->before));
+  ATTEND_TRY(blocks_add(ctx, memory, ON_HOST, size_times(most, row), "logits", &w->after));
   ATTEND_TRY(make_copies(ctx, w->batch, &w->x, &w->k));
   ATTEND_TRY(open_session(ctx, w->model, w->batch, &w->x, &w->session));
   return attend_session_set_hooks(w->session, 1, &hook);
@@ -686,10 +737,9 @@ static attend_status sweep_open(sweep *w) {
 
 static attend_status sweep_run(sweep *w, double *map, double *before) {
   const int rows = attend_tokens_rows(w->model, &w->x);
-  const attend_metric_kind kind = w->metric.kind;
   ATTEND_TRY(sweep_open(w));
   ATTEND_TRY(run_text(&w->iv->own, w->model, &w->x, 0, NULL, w->before));
-  if (kind == ATTEND_METRIC_LOGIT || kind == ATTEND_METRIC_PROBABILITY)
+  if (reads_one_row(w))
     ATTEND_TRY(attend_target_resolve(w->model, rows, w->before, &w->metric.target));
   ATTEND_TRY(attend_metric_of(w->model, &w->metric, &w->x, w->before, w->before, before));
   return sweep_cells(w, map);
