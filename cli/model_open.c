@@ -76,13 +76,6 @@ void model_words(struct argp_state *state, char **words, int count, model_option
 
 /* ---- opening -------------------------------------------------------------------- */
 
-static int say_progress(size_t done, size_t total, void *user) {
-  (void)total;
-  (void)user;
-  progress_bytes(done, 0);
-  return 0;
-}
-
 attend_status model_form(attend_context *ctx, const model_options *o, attend_form *form,
                          unsigned *roles) {
   attend_status status = ATTEND_OK;
@@ -101,8 +94,8 @@ static attend_status load(const model_options *o, model_opened *m) {
                                  .form = o->attention ? &m->form : NULL,
                                  .roles = m->roles,
                                  .no_head = o->no_head,
-                                 .progress = say_progress};
-  progress_start("loading", attend_checkpoint_bytes(m->files));
+                                 .progress = progress_report};
+  progress_start("loading", 0);
   double start = seconds_now();
   status = attend_model_create(m->files, &chosen, &m->model);
   m->seconds = seconds_now() - start;

@@ -67,8 +67,8 @@ void progress_share(double share, const char *now) {
   char text[256], left[32];
   double seconds = seconds_now() - line.started;
   if (share > 1) share = 1;
-  snprintf(text, sizeof text, "%.28s [%-*.*s] %3.0f %%, %.40s", line.what, BAR, bar_width(share),
-           full_bar, 100 * share, now);
+  snprintf(text, sizeof text, "%.28s [%-*.*s] %3.0f %%%s%.40s", line.what, BAR, bar_width(share),
+           full_bar, 100 * share, now ? ", " : "", now ? now : "");
   format_cell(CELL_SECONDS, seconds / share - seconds, left, sizeof left);
   size_t n = strlen(text);
   if (share > 0.02) snprintf(text + n, sizeof text - n, ", %s left", left);
@@ -102,12 +102,12 @@ void progress_note(const char *now) {
   if (isatty(STDERR_FILENO)) show(now);
 }
 
-int progress_report(double done, const char *now, void *user) {
+int progress_report(double done, const char *what, void *user) {
   (void)user;
   if (isnan(done))
-    progress_note(now);
+    progress_note(what);
   else
-    progress_share(done, now);
+    progress_share(done, what);
   return is_interrupted();
 }
 

@@ -8,16 +8,16 @@
  * progress_start, and then ten times a second at most; only on a terminal. */
 void progress_start(const char *what, size_t total);
 void progress_step(size_t done, const char *now);
-/* The same as a bar, with the remaining time; `share` of the work is done. */
+/* The same as a bar, with the remaining time; `share` of the work is done. now may be NULL. */
 void progress_share(double share, const char *now);
 /* The same as a bar in bytes (total 0: unknown): `done` of them, of which `before`
  * existed at progress_start. */
 void progress_bytes(size_t done, size_t before);
 /* Shows a note at once, for a step without progress. */
 void progress_note(const char *now);
-/* For callbacks of the library: progress_share, or progress_note for NaN. Stops after
- * an interrupt that is watched for (interrupt.h). */
-int progress_report(double done, const char *now, void *user);
+/* An attend_progress: progress_share, or progress_note for NaN. Stops after an interrupt that
+ * is watched for. */
+int progress_report(double done, const char *what, void *user);
 void progress_end(void);
 
 double seconds_now(void);

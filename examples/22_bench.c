@@ -6,9 +6,9 @@
 #define TRY(call) \
   if (call) return fprintf(stderr, "%s\n", attend_message(ctx)), 1
 
-static int show(double done, const char *now, void *user) {
+static int show(double done, const char *what, void *user) {
   (void)user;
-  return fprintf(stderr, "%3.0f %% %s\n", 100 * done, now) < 0;
+  return fprintf(stderr, "%3.0f %% %s\n", 100 * done, what) < 0;
 }
 
 int main(int argc, char **argv) {

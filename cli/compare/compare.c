@@ -211,13 +211,6 @@ static int print(const attend_comparison *c, const compare_options *o, attend_co
 
 /* ---- the verb --------------------------------------------------------------------------------- */
 
-static int show_progress(double done, void *user) {
-  const text_list *forms = user;
-  size_t i = (size_t)(done * (double)forms->count);
-  progress_share(done, i < forms->count ? forms->text[i] : "forms");
-  return 0;
-}
-
 static int compare(const model_opened *m, const compare_options *o, const id_list *ids) {
   attend_compare_options how = {ATTEND_INIT(attend_compare_options)};
   attend_comparison *c;
@@ -232,8 +225,7 @@ static int compare(const model_opened *m, const compare_options *o, const id_lis
   how.roles = m->roles;
   how.repeat = o->common.repeat;
   how.no_attention = o->no_attention;
-  how.progress = show_progress;
-  how.user = (void *)&o->forms;
+  how.progress = progress_report;
   progress_start("comparing", 1);
   attend_status status = attend_comparison_create(m->model, (int)ids->count, ids->id,
                                                   (int)o->forms.count, o->forms.text, &how, &c);

@@ -103,13 +103,6 @@ static const verb_options verb_design = {
     "refused with the first such input, and the exit status is 1.",
     take_name};
 
-static int step(uint64_t done, uint64_t total, void *user) {
-  (void)total;
-  (void)user;
-  progress_step((size_t)done, "");
-  return 0;
-}
-
 /* ---- opening --------------------------------------------------------------------- */
 
 static bool is_file(const char *name) {
@@ -154,14 +147,15 @@ static void close_design(designed *g) {
 
 static attend_check_options check_options(const design_options *o) {
   return (attend_check_options){ATTEND_INIT(attend_check_options), .length = o->length,
-                                .most_inputs = (uint64_t)o->most_inputs, .progress = step};
+                                .most_inputs = (uint64_t)o->most_inputs,
+                                .progress = progress_report};
 }
 
 static int check_way(designed *g, const design_options *o, attend_way way, attend_verdict *v) {
   attend_check_options c = check_options(o);
   char what[96];
   snprintf(what, sizeof what, "checking %s", g->facts.name);
-  progress_start(what, (size_t)g->facts.inputs);
+  progress_start(what, 0);
   attend_status status = attend_design_check(g->d, way, &c, v);
   progress_end();
   return status ? complain_status(g->ctx, status) : EXIT_OK;
@@ -174,7 +168,7 @@ static int check_design(designed *g, const design_options *o) {
 
 static int find_least(designed *g, const design_options *o) {
   attend_check_options c = check_options(o);
-  progress_start("looking for the least sharpness", (size_t)g->facts.inputs);
+  progress_start("looking for the least sharpness", 0);
   attend_status status = attend_design_least(g->d, &c, &g->r.min);
   progress_end();
   g->r.has_least = !status;
@@ -197,11 +191,15 @@ static int refuse(const designed *g) {
 
 static int train(designed *g, const design_options *o) {
   char what[96];
-  attend_twin_options s = {
-      ATTEND_INIT(attend_twin_options), .steps = o->steps,      .batch = o->batch, .rate = o->rate,
-      .has_seed = o->has_seed,          .seed = o->common.seed, .progress = step};
+  attend_twin_options s = {ATTEND_INIT(attend_twin_options),
+                           .steps = o->steps,
+                           .batch = o->batch,
+                           .rate = o->rate,
+                           .has_seed = o->has_seed,
+                           .seed = o->common.seed,
+                           .progress = progress_report};
   snprintf(what, sizeof what, "%s learns", g->facts.name);
-  progress_start(what, (size_t)(o->steps ? o->steps : g->facts.steps));
+  progress_start(what, 0);
   double from = seconds_now();
   attend_status status = attend_design_learn(g->d, &s, &g->r.curve);
   progress_end();

@@ -322,7 +322,8 @@ static int print_hits(const embed_run *run) {
 
 /* ---- windows ------------------------------------------------------------------------ */
 
-static int show_progress(double done, void *user) {
+static int show_progress(double done, const char *what, void *user) {
+  (void)what;
   const embed_run *run = user;
   double now = done * (double)run->window_bytes;
   if (run->window.count) progress_bytes(run->bytes + (size_t)now, 0);

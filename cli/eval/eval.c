@@ -106,12 +106,12 @@ static int read_text(const eval_run *run, int i) {
   return code;
 }
 
-static int show_progress(double done, void *user) {
+static int show_progress(double done, const char *what, void *user) {
   const eval_run *run = user;
   const attend_evaluation *e = run->text[run->current];
   char now[64];
   int all = run->before + attend_evaluation_tokens(e);
-  (void)done;
+  (void)done, (void)what;
   snprintf(now, sizeof now, "tokens, perplexity %.2f",
            exp((run->loss + attend_evaluation_loss(e)) / all));
   progress_step((size_t)all, now);

@@ -123,7 +123,8 @@ typedef struct {
   int done, count; /* documents */
 } rouge_progress;
 
-static int on_progress(double done, void *user) {
+static int on_progress(double done, const char *what, void *user) {
+  (void)what;
   const rouge_progress *p = user;
   char now[64];
   snprintf(now, sizeof now, "%d of %d", p->done, p->count);
@@ -380,20 +381,14 @@ static int make_summaries(rouge_run *run) {
   return status ? complain_lines(run, status, "--prediction-field") : EXIT_OK;
 }
 
-static int on_scored(double done, void *user) {
-  progress_step((size_t)(done * attend_pairs_count(user)), "summaries");
-  return 0;
-}
-
 static int score_pairs(rouge_run *run) {
   attend_pairs_score_options how = {ATTEND_INIT(attend_pairs_score_options)};
   how.rouge = (attend_rouge_options){ATTEND_INIT(attend_rouge_options), .stem = run->o->stem,
                                      .lines = run->o->lines};
   how.bootstrap = (attend_bootstrap_options){ATTEND_INIT(attend_bootstrap_options)};
   how.bootstrap.seed = run->o->how.how.seed;
-  how.progress = on_scored;
-  how.user = run->pairs;
-  progress_start("scoring", (size_t)attend_pairs_count(run->pairs));
+  how.progress = progress_report;
+  progress_start("scoring", 0);
   attend_status status = attend_pairs_score(run->pairs, &how, &run->report);
   progress_end();
   return status ? complain_status(run->ctx, status) : EXIT_OK;

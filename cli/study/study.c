@@ -97,8 +97,9 @@ typedef struct {
   const char *name;
 } place;
 
-static int step(double done, void *user) {
+static int show_progress(double done, const char *what, void *user) {
   const place *p = user;
+  (void)what;
   progress_share(((double)p->before + done) / (double)p->total, p->name);
   return is_interrupted();
 }
@@ -138,7 +139,7 @@ static int run(studied *s, const attend_study *study, const study_options *o, pl
                               .count = g.count,
                               .settings = g.values,
                               .shown = g.shown,
-                              .step = step,
+                              .progress = show_progress,
                               .user = p};
   if (!code) status = attend_study_run(s->ctx, study, &how, &report);
   if (status == ATTEND_STOPPED)

@@ -344,7 +344,8 @@ static int cut_documents(extract_run *run, const documents *docs) {
   return EXIT_OK;
 }
 
-static int on_progress(double done, void *user) {
+static int on_progress(double done, const char *what, void *user) {
+  (void)what;
   const extract_run *run = user;
   progress_share(done, run->model);
   return is_interrupted();

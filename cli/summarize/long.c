@@ -186,7 +186,8 @@ static void show_level(progress_line *p, const attend_long_state *state) {
   progress_start(p->name, (size_t)attend_long_summary_count(p->x, p->level - 1));
 }
 
-static int on_progress(double done, void *user) {
+static int on_progress(double done, const char *what, void *user) {
+  (void)what;
   progress_line *p = user;
   if (p->linear) {
     progress_step((size_t)(100 * done), "%");

@@ -385,8 +385,8 @@ void summarizer_close(summarizer *s) {
 
 enum { WINDOW = 256 }; /* documents at a time */
 
-static int on_progress(double done, void *user) {
-  (void)done;
+static int on_progress(double done, const char *what, void *user) {
+  (void)done, (void)what;
   progress_step((size_t) * (const int *)user, "documents");
   return is_interrupted();
 }

@@ -100,13 +100,6 @@ typedef struct {
   double seconds;
 } train_run;
 
-static int show_merges(size_t merges, size_t max, void *user) {
-  (void)user;
-  if (merges == 1) progress_start("learning", max);
-  progress_step(merges, "merges");
-  return 0;
-}
-
 static int read_data(train_run *run) {
   const train_options *o = run->o;
   text_source source = {
@@ -132,11 +125,12 @@ static int learn(train_run *run) {
   attend_text_train_options t = run->o->train;
   t.specials = run->o->special.text;
   t.n_specials = run->o->special.count;
-  t.progress = show_merges;
+  t.progress = progress_report;
   attend_status status = attend_text_trainer_create(run->ctx, &t, &run->trainer);
   if (status) return complain_status(run->ctx, status);
   int code = read_data(run);
   if (code) return code;
+  progress_start("learning pieces", 0);
   status = attend_text_trainer_learn(run->trainer);
   progress_end();
   if (!status) status = attend_text_trainer_save(run->trainer, run->o->out);

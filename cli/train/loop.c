@@ -107,9 +107,10 @@ void train_report(const attend_fit_report *r, void *user) {
       draw(run, false);
       break;
     case ATTEND_FIT_VALIDATING:
-      if (r->done == 1) progress_start("measuring", (size_t)r->total);
-      progress_step((size_t)r->done, "batches");
-      if (r->done == r->total) progress_end();
+      if (!run->validates) progress_start("measuring", 0);
+      run->validates = r->done < 1;
+      progress_share(r->done, NULL);
+      if (!run->validates) progress_end();
       break;
     case ATTEND_FIT_VALIDATED:
       say(run, "step %llu: validation %.4f (perplexity %.4g)%s", (unsigned long long)r->step,
@@ -123,9 +124,9 @@ void train_report(const attend_fit_report *r, void *user) {
   }
 }
 
-int train_progress(double done, void *user) {
+int train_progress(double done, const char *what, void *user) {
   const train_run *run = user;
-  (void)done;
+  (void)done, (void)what;
   return is_interrupted() || run->failed;
 }
 

@@ -53,13 +53,6 @@ static int open_folder(train_run *run) {
 
 /* ---- the base -------------------------------------------------------------------------- */
 
-static int say_merges(size_t merges, size_t max, void *user) {
-  (void)max;
-  (void)user;
-  progress_step(merges, "merges");
-  return 0;
-}
-
 static int feed_data(const train_run *run, attend_text_trainer *trainer) {
   const train_settings *s = run->s;
   char *fields[2];
@@ -75,7 +68,7 @@ static int train_tokenizer(const train_run *run, const char *folder) {
   const attend_architecture *made = &run->s->made;
   attend_text_train_options how = {ATTEND_INIT(attend_text_train_options),
                                    .vocab = made->vocab ? made->vocab : 4096,
-                                   .progress = say_merges};
+                                   .progress = progress_report};
   attend_text_trainer *trainer;
   if (made->family && !strcmp(made->family, "t5")) how.like = ATTEND_LIKE_BART;
   for (int i = 0; made->family && i < ATTEND_LIKES; i++)
@@ -83,7 +76,7 @@ static int train_tokenizer(const train_run *run, const char *folder) {
   TRY(run, attend_text_trainer_create(run->ctx, &how, &trainer));
   int code = feed_data(run, trainer);
   if (!code) {
-    progress_start("learning pieces", (size_t)how.vocab);
+    progress_start("learning pieces", 0);
     attend_status status = attend_text_trainer_learn(trainer);
     progress_end();
     if (!status) status = attend_text_trainer_save(trainer, folder);
@@ -209,13 +202,6 @@ static int check_model(const train_run *run) {
   return EXIT_USAGE;
 }
 
-static int say_read(size_t done, size_t total, void *user) {
-  (void)total;
-  (void)user;
-  progress_bytes(done, 0);
-  return is_interrupted();
-}
-
 static int special(const train_run *run, attend_special which, attend_special otherwise) {
   int id = attend_tokenizer_special(run->tokenizer, which);
   return id >= 0 ? id : attend_tokenizer_special(run->tokenizer, otherwise);
@@ -241,10 +227,9 @@ static int read_files(train_run *run, const text_list *files, attend_corpus *to)
                                                 : length > target ? length - target
                                                                   : 1,
                                .target_length = target,
-                               .progress = say_read};
+                               .progress = progress_report};
   for (size_t i = 0; i < files->count; i++) {
-    int64_t bytes = file_bytes(files->text[i]);
-    progress_start("reading", bytes > 0 ? (size_t)bytes : 0);
+    progress_start("reading", 0);
     attend_status status = attend_corpus_read(to, files->text[i], &how);
     progress_end();
     TRY(run, status);

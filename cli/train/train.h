@@ -78,6 +78,7 @@ typedef struct {
   unsigned roles; /* that --attention is for; 0: all */
   bool resumes;
   attend_training_run *log; /* for loss.svg; NULL: not drawn yet */
+  bool validates;           /* a validation is shown */
   double drawn, shown;      /* when loss.svg and the terminal's line were */
   bool failed;              /* loss.svg cannot be written */
 } train_run;
@@ -86,7 +87,7 @@ typedef struct {
 
 /* What happens in a step goes to the terminal and into loss.svg; user: a train_run. */
 void train_report(const attend_fit_report *report, void *user);
-int train_progress(double done, void *user);
+int train_progress(double done, const char *what, void *user);
 int train_loop(train_run *run);
 
 #endif

@@ -25,13 +25,8 @@ int view_write_bytes(attend_context *ctx, const char *path, const void *bytes, s
 
 /* ---- runs --------------------------------------------------------------------------------- */
 
-static int show_progress(double done, double total, const char *what, void *user) {
-  (void)user;
-  progress_step((size_t)(100 * done / (total > 0 ? total : 1)), what);
-  return 0;
-}
 static const attend_view_listener shown = {ATTEND_INIT(attend_view_listener),
-                                           .progress = show_progress};
+                                           .progress = progress_report};
 
 /* The runs of a state; the view generate has new tokens. */
 static bool run_state(viewer *v, int new_tokens, view_subject *to, char error[VIEW_ERROR]) {

@@ -397,10 +397,10 @@ void request_key(const view_route *route, const view_query *q, char *key, size_t
 
 /* ---- what long answers say ------------------------------------------------------------------- */
 
-static int say_progress(double done, double total, const char *what, void *user) {
+static int say_progress(double done, const char *what, void *user) {
   request *r = user;
   char line[200];
-  snprintf(line, sizeof line, "{\"done\":%.6g,\"total\":%.6g,\"what\":\"%s\"}", done, total, what);
+  snprintf(line, sizeof line, "{\"done\":%.4f,\"what\":\"%s\"}", done, what);
   return r->say("progress", line, r->user);
 }
 
@@ -492,7 +492,7 @@ bool view_answer(viewer *v, const char *name, const char *body, size_t length,
 
 static int say_waiting(void *user) {
   const request *r = &((work *)user)->r;
-  return r->say("progress", "{\"done\":0,\"total\":0,\"what\":\"waiting for others\"}", r->user);
+  return r->say("progress", "{\"done\":null,\"what\":\"waiting for others\"}", r->user);
 }
 
 void view_stream(viewer *v, const char *name, const char *body, size_t length, view_say say,

@@ -179,9 +179,10 @@ ATTEND_API size_t attend_escape(const char *text, size_t length, const char *kee
  * U+FFFD. */
 ATTEND_API size_t attend_escape_xml(const char *text, size_t length, char *out, size_t size);
 
-/* Called during a long call with the share of it that is done, from 0 to 1. Other than 0 ends
- * the call with ATTEND_STOPPED. */
-typedef int (*attend_progress)(double done, void *user);
+/* Called during a long call with the share of it that is done, from 0 to 1, or NaN where that is
+ * unknown, and what is being done, for a person to read; NULL: no more than the call's name says.
+ * The text is valid until the callback returns. Other than 0 ends the call with ATTEND_STOPPED. */
+typedef int (*attend_progress)(double done, const char *what, void *user);
 
 /* Counter-based random numbers (Philox 4x32-10): the value at (seed, stream, index) is
  * the same on every machine and in any order of calls. */

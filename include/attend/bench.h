@@ -29,9 +29,7 @@ typedef struct {
 typedef struct { /* zero means default */
   size_t size;
   const attend_product *product; /* of sgemm problems, and timed beside models */
-  /* Called between runs with the share that is done, 0..1, or NaN before seconds
-   * without a call. Other than 0 stops with ATTEND_STOPPED. */
-  int (*progress)(double done, const char *now, void *user);
+  attend_progress progress;      /* called between runs; NaN: before seconds without a call */
   void *user;
   /* Problems. */
   uint64_t seed; /* of the tensors */

@@ -171,8 +171,7 @@ typedef struct { /* zero means default */
   size_t size;
   int length;           /* longest input; 0: the spec's, and not above it */
   uint64_t most_inputs; /* more are refused; 0: a million */
-  /* Called now and then; what is not 0 ends the work with ATTEND_STOPPED. */
-  int (*progress)(uint64_t done, uint64_t total, void *user);
+  attend_progress progress;
   void *user;
 } attend_check_options;
 
@@ -217,7 +216,7 @@ typedef struct { /* zero, and a rate or decay below 0: the spec's */
   double rate, decay;
   bool has_seed; /* seed counts */
   uint64_t seed;
-  int (*progress)(uint64_t done, uint64_t total, void *user);
+  attend_progress progress;
   void *user;
 } attend_twin_options;
 

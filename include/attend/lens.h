@@ -36,9 +36,8 @@ ATTEND_API attend_status attend_lens_create(const attend_model *model, const att
                                             attend_lens **lens);
 ATTEND_API void attend_lens_free(attend_lens *lens);
 
-/* Called during long calls with the completed fraction; a result other than 0 ends the
- * call with ATTEND_STOPPED. */
-ATTEND_API void attend_lens_on_step(attend_lens *lens, attend_progress step, void *user);
+/* Called during long calls of this lens. NULL: none. */
+ATTEND_API void attend_lens_set_progress(attend_lens *lens, attend_progress progress, void *user);
 
 typedef struct {
   attend_role role;

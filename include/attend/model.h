@@ -201,11 +201,10 @@ ATTEND_API bool attend_checkpoint_has_head(const attend_checkpoint *checkpoint);
 typedef struct { /* zero means default */
   size_t size;
   attend_weights weights;
-  const attend_form *form; /* of attention; NULL: the configuration's */
-  unsigned roles;          /* of attend_in: where that form is; 0: everywhere */
-  bool no_head;            /* hidden states only: saves its memory */
-  /* Called between tensors; nonzero stops loading. */
-  int (*progress)(size_t done, size_t total, void *user);
+  const attend_form *form;  /* of attention; NULL: the configuration's */
+  unsigned roles;           /* of attend_in: where that form is; 0: everywhere */
+  bool no_head;             /* hidden states only: saves its memory */
+  attend_progress progress; /* called between tensors, which is the share of their bytes */
   void *user;
 } attend_model_options;
 

@@ -140,9 +140,7 @@ typedef struct {
   const attend_setting_value *settings; /* [count], others have defaults */
   /* [count]: how reports call the values, NULL in it: as they are; or NULL: all of them */
   const char *const *shown;
-  /* Called now and then with the share that is done; other than 0 ends the
-   * study with ATTEND_STOPPED. */
-  attend_progress step;
+  attend_progress progress;
   void *user;
 } attend_study_options;
 

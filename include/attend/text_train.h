@@ -58,9 +58,7 @@ typedef struct { /* zero means default */
   /* WordPiece: lower-case the text, and strip accents as in BERT unless keep_accents */
   bool lowercase;
   bool keep_accents;
-  /* Called after each merge, of at most `most`; nonzero stops training with
-   * ATTEND_STOPPED. May be NULL. */
-  int (*progress)(size_t merges, size_t max, void *user);
+  attend_progress progress; /* called after each merge */
   void *user;
 } attend_text_train_options;
 

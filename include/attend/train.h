@@ -229,8 +229,7 @@ typedef struct { /* zero means default */
   const char *field;
   const char *answer_field;            /* of pairs; NULL: "summary" or "target" */
   size_t source_length, target_length; /* of pairs: ids at most; 0: any */
-  /* Called now and then; other than 0 stops. */
-  int (*progress)(size_t done, size_t total, void *user);
+  attend_progress progress;            /* share of the file */
   void *user;
 } attend_corpus_options;
 
@@ -339,11 +338,9 @@ ATTEND_API attend_status attend_training_step(attend_training *training,
 ATTEND_API uint64_t attend_training_steps(const attend_training *training);
 
 /* The loss over batches in order, `most` of them at most (0: all), without gradients.
- * progress may be NULL; other than 0 stops. */
+ * progress: after every batch; may be NULL. */
 ATTEND_API attend_status attend_training_evaluate(attend_trainer *trainer, attend_batches *batches,
-                                                  uint64_t max,
-                                                  int (*progress)(uint64_t done, uint64_t total,
-                                                                  void *user),
+                                                  uint64_t max, attend_progress progress,
                                                   void *user, attend_batch_loss *outcome);
 
 typedef struct { /* zero means default */
@@ -442,7 +439,7 @@ ATTEND_API const char *attend_fit_checkpoint(const attend_fit *fit);
 typedef enum {
   ATTEND_FIT_STEPPED = 0, /* a step was taken: loss (of it), rate, speed, left */
   ATTEND_FIT_LOGGED,      /* log.jsonl has a new line: loss, since the last line */
-  ATTEND_FIT_VALIDATING,  /* done of total batches were evaluated */
+  ATTEND_FIT_VALIDATING,  /* a batch was evaluated: done */
   ATTEND_FIT_VALIDATED,   /* valid, best */
   /* a checkpoint is about to be saved: loss of the last line of the log, valid of this step;
    * NaN: none */
@@ -455,8 +452,8 @@ typedef struct {
   double loss, valid;   /* mean of a token, in nats */
   double rate;
   double speed, left; /* tokens a second, seconds left, from this process */
-  uint64_t done, total;
-  bool best; /* the validation loss is the best so far */
+  double done;        /* share of the batches that validation evaluates */
+  bool best;          /* the validation loss is the best so far */
 } attend_fit_report;
 
 typedef struct { /* zero means default */

@@ -64,9 +64,7 @@ typedef struct { /* zero means default */
   /* Called for each verdict. */
   void (*each)(attend_context *ctx, size_t i, const attend_problem *problem,
                const attend_verification *verdict, void *user);
-  /* Called before each problem with the share that is done, 0..1, or NaN before seconds
-   * without a call. Other than 0 stops with ATTEND_STOPPED. */
-  int (*progress)(double done, const char *now, void *user);
+  attend_progress progress; /* called before each problem; NaN: before seconds without a call */
   void *user;
 } attend_verify_options;
 

@@ -150,8 +150,7 @@ typedef struct {
  * the call: ATTEND_STOPPED. Members may be NULL. */
 typedef struct {
   size_t size;
-  /* Ten times a second at most. what: "reading the text", .. */
-  int (*progress)(double done, double total, const char *what, void *user);
+  attend_progress progress;                               /* ten times a second at most */
   int (*token)(const attend_view_step *step, void *user); /* generated */
   void *user;
 } attend_view_listener;

@@ -186,7 +186,8 @@ static attend_status check_all(checking *c, design_pass *p) {
     ATTEND_TRY(pass_forward(p));
     for (int b = 0; b < n; b++) judge(c, p, b, from + (uint64_t)b);
     if (c->min && c->to->wrong) return ATTEND_OK;
-    if (c->options.progress && c->options.progress(from + (uint64_t)n, c->total, c->options.user))
+    double done = (double)(from + (uint64_t)n) / (double)c->total;
+    if (c->options.progress && c->options.progress(done, NULL, c->options.user))
       return fail(c->d->ctx, ATTEND_STOPPED, "the check was stopped");
   }
   return ATTEND_OK;

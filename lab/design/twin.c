@@ -140,7 +140,7 @@ static attend_status study(studying *s, attend_curve *curve) {
     if (!isfinite(loss))
       return fail(ctx, ATTEND_INVALID, "the loss is not finite after %d steps: take a smaller rate",
                   step);
-    if (s->o.progress && s->o.progress((uint64_t)step + 1, (uint64_t)s->o.steps, s->o.user))
+    if (s->o.progress && s->o.progress((step + 1.0) / s->o.steps, NULL, s->o.user))
       return fail(ctx, ATTEND_STOPPED, "learning was stopped");
   }
 }

@@ -37,9 +37,9 @@ typedef struct {
   char *error;
 } recording;
 
-static void report(recording *r, double done, double total, const char *what) {
+static void report(recording *r, double done, const char *what) {
   const attend_view_listener *l = r->v->listener;
-  if (l && l->progress) l->progress(done, total, what, l->user);
+  if (l && l->progress) l->progress(done, what, l->user);
 }
 
 static void add_key(svg *t, const char *key) {
@@ -299,7 +299,7 @@ static void keep_training(recording *r) {
   bool generates = writes(r) && whole * (size_t)count < rest;
   choose_steps(r, of, generates ? whole : step_bytes(run, 0));
   for (int i = 0; i < r->n_kept; i++) {
-    report(r, i, r->n_kept, "recording steps");
+    report(r, (double)i / r->n_kept, "recording steps");
     keep_step(r, r->kept[i], generates);
   }
   r->v->kept = r->kept;
@@ -334,9 +334,9 @@ static void keep_case(recording *r, const attend_view_case *c, int new_tokens, b
 static void record(recording *r) {
   const view_state *s = r->s;
   keep_case(r, &s->c, 0, true);
-  report(r, 1, 3, "recording answers");
+  report(r, 1 / 3.0, "recording answers");
   if (s->has_other) keep_case(r, &s->other, 0, false);
-  report(r, 2, 3, "recording answers");
+  report(r, 2 / 3.0, "recording answers");
   if (writes(r)) keep_case(r, &s->c, r->new_tokens, false);
   keep_training(r);
   keep_positions(r);

@@ -370,7 +370,7 @@ static attend_status measure_all(attend_pairs *p, const attend_pairs_score_optio
     ATTEND_TRY(measure(p->ctx, one, &o->rouge, row));
     report->empty += row[ATTEND_PAIR_WORDS] == 0;
     report->documents += one->document.text != NULL;
-    if (o->progress && o->progress((double)i / p->count, o->user))
+    if (o->progress && o->progress((double)i / p->count, NULL, o->user))
       return fail(p->ctx, ATTEND_STOPPED, "scoring was stopped after %d of %d pairs", i + 1,
                   p->count);
   }

@@ -558,7 +558,8 @@ attend_plot_panel study_heat(const char *title, const char *x, const char *y, si
 /* ---- running ----------------------------------------------------------------------- */
 
 attend_status study_step(study_run *r, double done) {
-  if (!r->options->step || !r->options->step(done, r->options->user)) return ATTEND_OK;
+  const attend_study_options *o = r->options;
+  if (!o->progress || !o->progress(done, NULL, o->user)) return ATTEND_OK;
   return study_fail(r, ATTEND_STOPPED, "the study was stopped");
 }
 

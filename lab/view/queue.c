@@ -93,7 +93,7 @@ static bool queue_ending(const attend_viewer *v) {
   return ending;
 }
 
-int job_progress(view_job *j, double done, double total, const char *what) {
+int job_progress(view_job *j, double done, const char *what) {
   const attend_view_listener *l = &j->listener;
   if (!l->size) return 0;
   queue_yield(j->v);
@@ -101,7 +101,7 @@ int job_progress(view_job *j, double done, double total, const char *what) {
   if (now - j->reported < 0.1) return 0;
   j->reported = now;
   if (queue_ending(j->v)) return 1;
-  return l->progress ? l->progress(done, total, what, l->user) : 0;
+  return l->progress ? l->progress(done, what, l->user) : 0;
 }
 
 static void queue_free(attend_viewer *v) {

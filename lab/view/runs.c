@@ -212,7 +212,7 @@ static attend_status recorded(attend_context *ctx, const view_run *run) {
 /* Called before every layer. */
 static int stop_reading(void *user) {
   reading *r = user;
-  return r->done < r->total && job_progress(r->job, r->done++, r->total, "reading the text");
+  return r->done < r->total && job_progress(r->job, r->done++ / r->total, "reading the text");
 }
 
 static attend_status runs_room(attend_viewer *v, size_t bytes);
@@ -357,7 +357,7 @@ static attend_status generate(view_job *j, view_run *run, generating *g) {
   ATTEND_TRY(ctx_alloc(ctx, 2 * vocab * sizeof *g->logits, "logits", &g->logits));
   for (int i = 0; i < max && !status && !end; i++) {
     status = generate_one(j, run, g, &end);
-    if (!status && job_progress(j, i + 1, max, "writing"))
+    if (!status && job_progress(j, (i + 1.0) / max, "writing"))
       status = fail(ctx, ATTEND_STOPPED, "stopped");
   }
   ctx_free(ctx, g->logits);

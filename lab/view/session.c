@@ -128,14 +128,15 @@ size_t attend_view_token_text(const attend_view_model *m, int32_t id,
 
 /* ---- weights --------------------------------------------------------------------------- */
 
-static int load_step(size_t done, size_t total, void *user) {
-  return job_progress(user, (double)done, (double)total, "loading the model");
+static int load_progress(double done, const char *what, void *user) {
+  (void)what;
+  return job_progress(user, done, "loading the model");
 }
 
 static attend_status weights_load(view_job *j, const char *path, bool fresh, view_weights *w) {
   attend_context *ctx = j->v->ctx;
   attend_model_options o = {ATTEND_INIT(attend_model_options), .weights = j->v->options.weights,
-                            .progress = load_step, .user = j};
+                            .progress = load_progress, .user = j};
   attend_status status = fresh ? attend_checkpoint_init_pytorch(ctx, path, w->seed, &w->files)
                                : attend_checkpoint_open(ctx, path, &w->files);
   if (!status) status = attend_model_create(w->files, &o, &w->model);

@@ -102,7 +102,7 @@ static inline attend_status job_open(attend_viewer *v, const attend_view_listene
 
 /* Between the steps of a long call: runs the quick calls that wait, and reports. Other
  * than 0: stop. */
-int job_progress(view_job *j, double done, double total, const char *what);
+int job_progress(view_job *j, double done, const char *what);
 
 /* The weights of a case, loaded, and the model with its form. */
 attend_status model_take(view_job *j, const attend_view_case *c, view_run *run);

@@ -103,8 +103,9 @@ static void cache_tile(attend_context *ctx, view_run *run, exact_tile *tile) {
   ctx_free(ctx, tile);
 }
 
-static int lens_progress(double done, void *user) {
-  return job_progress(user, done, 1, "computing weights");
+static int lens_progress(double done, const char *what, void *user) {
+  (void)what;
+  return job_progress(user, done, "computing weights");
 }
 
 /* Quick calls use the run's own lenses between the steps: this one is new. */
@@ -112,7 +113,7 @@ static attend_status own_lens(view_job *j, const attend_view_run *run, const cha
                               attend_lens **lens) {
   bool other = form && strcmp(form, run->c.attention);
   ATTEND_TRY(lens_open((const view_run *)run, other ? form : NULL, lens));
-  attend_lens_on_step(*lens, lens_progress, j);
+  attend_lens_set_progress(*lens, lens_progress, j);
   return ATTEND_OK;
 }
 

@@ -44,7 +44,7 @@ static attend_status report(ranking *w, double part) {
   if (!w->o->progress) return ATTEND_OK;
   w->done += part;
   double share = w->done / w->passes;
-  if (!w->o->progress(share < 1 ? share : 1, w->o->user)) return ATTEND_OK;
+  if (!w->o->progress(share < 1 ? share : 1, NULL, w->o->user)) return ATTEND_OK;
   return fail(w->ctx, ATTEND_STOPPED, "stopped by the caller");
 }
 

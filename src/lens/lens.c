@@ -75,13 +75,13 @@ void attend_lens_free(attend_lens *l) {
   ctx_free(l->ctx, l);
 }
 
-void attend_lens_on_step(attend_lens *l, int (*step)(double done, void *user), void *user) {
-  l->step = step;
+void attend_lens_set_progress(attend_lens *l, attend_progress progress, void *user) {
+  l->progress = progress;
   l->user = user;
 }
 
 attend_status lens_step(const attend_lens *l, double done) {
-  if (!l->step || !l->step(done, l->user)) return ATTEND_OK;
+  if (!l->progress || !l->progress(done, NULL, l->user)) return ATTEND_OK;
   return fail(l->ctx, ATTEND_STOPPED, "stopped before it was done");
 }
 

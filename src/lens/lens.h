@@ -31,7 +31,7 @@ struct attend_lens {
   role_lens role[ATTEND_ROLES];
   float *lse; /* [T] of the current head */
   int lse_capacity;
-  int (*step)(double done, void *user);
+  attend_progress progress;
   void *user;
 };
 

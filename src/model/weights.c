@@ -231,7 +231,8 @@ static attend_status say_progress(attend_model *m, loading *l, const parts *x) {
     l->done += x->from[i]->bytes;
     checkpoint_release(x->from[i]->data, x->from[i]->bytes, m->files);
   }
-  if (!l->options->progress || !l->options->progress(l->done, l->total, l->options->user))
+  double done = (double)l->done / (double)l->total;
+  if (!l->options->progress || !l->options->progress(done, NULL, l->options->user))
     return ATTEND_OK;
   return fail(m->ctx, ATTEND_STOPPED, "loading was stopped");
 }

@@ -338,7 +338,8 @@ static attend_status follow_path(path *w, int steps) {
     for (int b = 0; b < count; b++)
       for (size_t i = 0; i < w->n; i++) w->sum[i] += (double)w->d[(size_t)b * w->n + i];
     w->done += count;
-    if (w->o.progress && w->o.progress((double)w->done / w->all, w->o.user) && w->done < w->all)
+    if (w->o.progress && w->o.progress((double)w->done / w->all, NULL, w->o.user) &&
+        w->done < w->all)
       return fail(w->p->a->model->ctx, ATTEND_STOPPED, "stopped after %d steps of the path",
                   w->done);
   }

@@ -83,7 +83,7 @@ static int report(form_run *r) {
   double part = fmin(1, (double)r->pass / passes);
   if (r->status) return 1;
   if (c->options.progress && !c->stopped)
-    c->stopped = c->options.progress((r->form + part) / c->count, c->options.user) != 0;
+    c->stopped = c->options.progress((r->form + part) / c->count, r->result->form, c->options.user);
   return c->stopped;
 }
 
@@ -308,7 +308,7 @@ static attend_status run_form(attend_comparison *c, attend_model *model, int i) 
 
 static int stop_generating(void *user) {
   attend_comparison *c = user;
-  if (c->options.progress && c->options.progress(0, c->options.user)) c->stopped = true;
+  if (c->options.progress && c->options.progress(0, NULL, c->options.user)) c->stopped = true;
   return c->stopped;
 }
 

@@ -45,7 +45,7 @@ typedef struct { /* of a call */
   size_t bytes, done; /* of text: all; embedded */
   float *vectors;     /* [count][width] */
   int32_t *tokens;    /* [count], or NULL */
-  int (*progress)(double done, void *user);
+  attend_progress progress;
   void *user;
 } embedding;
 
@@ -196,7 +196,7 @@ static attend_status embed_all(embedding *b) {
     count = batch_size(b, &b->texts[at], b->count - at);
     ATTEND_TRY(embed_batch(b, b->texts + at, count));
     double done = b->bytes ? (double)b->done / (double)b->bytes : 1;
-    bool stop = b->progress && b->progress(done, b->user);
+    bool stop = b->progress && b->progress(done, NULL, b->user);
     if (stop && at + count < b->count)
       return fail(&e->own, ATTEND_STOPPED, "embedding was stopped after %d of %d texts", at + count,
                   b->count);
@@ -206,7 +206,7 @@ static attend_status embed_all(embedding *b) {
 
 attend_status embed_texts(attend_embedder *e, int count, const char *const *texts,
                           const size_t *lengths, float *vectors, int32_t *tokens,
-                          int (*progress)(double done, void *user), void *user) {
+                          attend_progress progress, void *user) {
   embedding b = {.e = e,
                  .count = count,
                  .vectors = vectors,

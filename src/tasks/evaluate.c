@@ -83,7 +83,7 @@ static attend_status add_losses(attend_evaluation *e, int until) {
   for (int i = e->first + e->scored; i < until; i++) e->sum += (double)e->loss[i];
   e->scored = until - e->first;
   double done = (double)e->scored / e->target;
-  bool stop = e->o.progress && e->o.progress(done, e->o.user);
+  bool stop = e->o.progress && e->o.progress(done, NULL, e->o.user);
   if (!stop || e->scored == e->target) return ATTEND_OK;
   return fail(&e->own, ATTEND_STOPPED, "the evaluation was stopped after %d of %d tokens",
               e->scored, e->target);

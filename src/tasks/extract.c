@@ -328,16 +328,16 @@ typedef struct {
   double all, before, now; /* bytes of text: all; before this window; of it */
 } ranking;
 
-static int window_progress(double done, void *user) {
+static int window_progress(double done, const char *what, void *user) {
   const ranking *r = user;
   if (!r->o.progress) return 0;
-  return r->o.progress(r->all > 0 ? (r->before + done * r->now) / r->all : 1, r->o.user);
+  return r->o.progress(r->all > 0 ? (r->before + done * r->now) / r->all : 1, what, r->o.user);
 }
 
 /* The embedding is nearly all of the time: centrality does not advance the progress. */
-static int centrality_progress(double done, void *user) {
+static int centrality_progress(double done, const char *what, void *user) {
   const ranking *r = user;
-  return window_progress(r->e ? 1 : done, user);
+  return window_progress(r->e ? 1 : done, what, user);
 }
 
 /* vectors [rows, width] of all sentences of the texts. */

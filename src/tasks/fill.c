@@ -245,7 +245,7 @@ static attend_status fill_by_head(attend_filler *f) {
   int32_t places[2 * MOST_MASKS];
   size_t vocab = (size_t)attend_model_config(f->model)->vocab;
   float *logits;
-  if (f->o.progress && f->o.progress(0, f->o.user)) return stopped(f);
+  if (f->o.progress && f->o.progress(0, NULL, f->o.user)) return stopped(f);
   int count = find_places(f, places);
   if (!count) return ATTEND_OK;
   ATTEND_TRY(
@@ -325,7 +325,7 @@ static attend_status add_all_written(attend_filler *f, const attend_generation *
 static int on_step(void *user) {
   attend_filler *f = user;
   double done = (double)f->step++ / f->most_steps;
-  f->stopped = f->o.progress && f->o.progress(done < 1 ? done : 1, f->o.user);
+  f->stopped = f->o.progress && f->o.progress(done < 1 ? done : 1, NULL, f->o.user);
   return f->stopped;
 }
 

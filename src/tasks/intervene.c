@@ -700,7 +700,7 @@ static attend_status sweep_cells(sweep *w, double *map) {
     for (int b = 0; b < n; b++) w->cells[b] = cell_of(w, at + b);
     ATTEND_TRY(run_copies(w->model, w->session, n, &w->x, &w->k));
     ATTEND_TRY(measure_batch(w, n, map + at));
-    bool stop = w->o->progress && w->o->progress((double)(at + n) / all, w->o->user);
+    bool stop = w->o->progress && w->o->progress((double)(at + n) / all, NULL, w->o->user);
     if (stop && at + n < all)
       return fail(ctx, ATTEND_STOPPED, "the sweep was stopped after %d of %d places", at + n, all);
   }

@@ -242,7 +242,8 @@ typedef struct {
 static int on_step(void *user) {
   writing *w = user;
   double done = w->tokens > 0 ? w->done / w->tokens : 0;
-  if (w->callbacks->progress && w->callbacks->progress(done, w->callbacks->user)) w->stopped = true;
+  if (w->callbacks->progress && w->callbacks->progress(done, NULL, w->callbacks->user))
+    w->stopped = true;
   return w->stopped;
 }
 
@@ -363,9 +364,9 @@ typedef struct {
   document_job *jobs;
 } call;
 
-static int call_progress(double done, void *user) {
+static int call_progress(double done, const char *what, void *user) {
   const call *c = user;
-  return c->o.progress ? c->o.progress(done, c->o.user) : 0;
+  return c->o.progress ? c->o.progress(done, what, c->o.user) : 0;
 }
 
 static void call_done(document_job *job, void *user) {

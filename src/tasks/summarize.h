@@ -55,7 +55,7 @@ struct attend_summaries {
 };
 
 typedef struct {
-  int (*progress)(double done, void *user);
+  attend_progress progress;
   void (*on_done)(document_job *job, void *user); /* may take out.best */
   void *user;
 } job_callbacks;
@@ -157,7 +157,7 @@ attend_status linear_write(attend_long_summary *x);
 void number_words(const attend_long_summary *x);
 /* Asks the caller's progress; true: stop. */
 static inline bool is_stopped(const attend_long_summary *x, double done) {
-  return x->options.progress && x->options.progress(done, x->options.user);
+  return x->options.progress && x->options.progress(done, NULL, x->options.user);
 }
 
 #endif

@@ -143,8 +143,8 @@ static attend_status read_on(attend_long_summary *x, bool *stopped) {
   return x->work ? attend_reading_save(x->reading, x->work) : ATTEND_OK;
 }
 
-static int on_progress(double done, void *user) {
-  (void)done;
+static int on_progress(double done, const char *what, void *user) {
+  (void)done, (void)what;
   return is_stopped(user, 1);
 }
 

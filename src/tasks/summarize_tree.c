@@ -249,7 +249,8 @@ static attend_status prepare_node(level_writing *w, int i) {
   return status;
 }
 
-static int on_progress(double done, void *user) {
+static int on_progress(double done, const char *what, void *user) {
+  (void)what;
   const level_writing *w = user;
   double left = 1; /* each level counts half of what is left */
   for (int i = 0; i < w->level; i++) left /= 2;

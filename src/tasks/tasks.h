@@ -43,7 +43,7 @@ static inline attend_status json_beside(attend_context *ctx, const char *folder,
 /* attend_embed_texts with a progress of its own (embed.c). */
 attend_status embed_texts(attend_embedder *e, int count, const char *const *texts,
                           const size_t *lengths, float *vectors, int32_t *tokens,
-                          int (*progress)(double done, void *user), void *user);
+                          attend_progress progress, void *user);
 
 /* ---- intervene.c: a model reads one text --------------------------------------------------- */
 

@@ -293,7 +293,7 @@ static attend_status merge_best(learning *l) {
   ATTEND_TRY(count_pairs(l));
   while (r->merges < max && pairs_best(&l->pairs, (int64_t)r->o.min, &index)) {
     ATTEND_TRY(merge_pair(l, index));
-    if (r->o.progress && r->o.progress(r->merges, max, r->o.user))
+    if (r->o.progress && r->o.progress((double)r->merges / (double)max, NULL, r->o.user))
       return fail(r->ctx, ATTEND_STOPPED, "learning was stopped after %zu merges", r->merges);
   }
   return ATTEND_OK;

@@ -199,7 +199,8 @@ static size_t piece_length(const char *text, size_t length) {
 
 static attend_status note(reader *r, size_t done) {
   const attend_corpus_options *o = r->o;
-  if (!o->progress || !o->progress(done, r->bytes, o->user)) return ATTEND_OK;
+  double share = r->bytes ? (double)done / (double)r->bytes : 1;
+  if (!o->progress || !o->progress(share, NULL, o->user)) return ATTEND_OK;
   return fail(r->c->ctx, ATTEND_STOPPED, "reading %.300s was stopped", r->path);
 }
 

@@ -347,8 +347,9 @@ static attend_status save(attend_fit *f, bool best) {
 
 /* ---- validation ---------------------------------------------------------------------------------- */
 
-static int note_evaluated(uint64_t done, uint64_t total, void *user) {
-  report(user, (attend_fit_report){.event = ATTEND_FIT_VALIDATING, .done = done, .total = total});
+static int note_evaluated(double done, const char *what, void *user) {
+  (void)what;
+  report(user, (attend_fit_report){.event = ATTEND_FIT_VALIDATING, .done = done});
   return 0;
 }
 
@@ -454,7 +455,7 @@ static attend_status take_steps(attend_fit *f) {
   const attend_fit_options *o = &f->o;
   while (!is_done(f)) {
     double done = (double)now_at(f) / (double)steps_of(f);
-    if (o->progress && o->progress(done, o->user)) break;
+    if (o->progress && o->progress(done, NULL, o->user)) break;
     ATTEND_TRY(take_step(f));
   }
   return ATTEND_OK;

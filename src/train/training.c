@@ -91,9 +91,8 @@ attend_status attend_training_step(attend_training *t, attend_step_report *repor
 /* ---- evaluation ------------------------------------------------------------------- */
 
 attend_status attend_training_evaluate(attend_trainer *trainer, attend_batches *batches,
-                                       uint64_t max,
-                                       int (*progress)(uint64_t done, uint64_t total, void *user),
-                                       void *user, attend_batch_loss *outcome) {
+                                       uint64_t max, attend_progress progress, void *user,
+                                       attend_batch_loss *outcome) {
   uint64_t total = attend_batches_epoch(batches);
   if (max && max < total) total = max;
   *outcome = (attend_batch_loss){0};
@@ -104,7 +103,7 @@ attend_status attend_training_evaluate(attend_trainer *trainer, attend_batches *
     ATTEND_TRY(attend_trainer_accumulate(trainer, &batch, &one));
     outcome->loss += one.loss;
     outcome->scored += one.scored;
-    if (progress && progress(i + 1, total, user))
+    if (progress && progress((double)(i + 1) / (double)total, NULL, user))
       return fail(trainer->ctx, ATTEND_STOPPED, "the evaluation was stopped");
   }
   return ATTEND_OK;

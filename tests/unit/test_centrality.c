@@ -152,7 +152,8 @@ TEST(alike_vectors_share_alike) {
   attend_context_free(ctx);
 }
 
-static int stop_at_once(double done, void *user) {
+static int stop_at_once(double done, const char *what, void *user) {
+  (void)what;
   *(double *)user = done;
   return 1;
 }

@@ -37,7 +37,8 @@ static void count_event(const attend_fit_report *r, void *user) {
   CHECK_EQ(r->steps, w->how.schedule.steps);
 }
 
-static int stop(double done, void *user) {
+static int stop(double done, const char *what, void *user) {
+  (void)what;
   world *w = user;
   CHECK(done >= w->done && done < 1);
   w->done = done;

@@ -255,7 +255,8 @@ TEST(sweeps_are_single_changes) {
   }
 }
 
-static int stop_early(double done, void *user) {
+static int stop_early(double done, const char *what, void *user) {
+  (void)what;
   *(double *)user = done;
   return 1;
 }

@@ -186,7 +186,8 @@ typedef struct {
   double last;
 } steps;
 
-static int step(double done, void *user) {
+static int step(double done, const char *what, void *user) {
+  (void)what;
   steps *s = user;
   CHECK(done >= s->last && done <= 1);
   s->last = done;
@@ -206,13 +207,13 @@ TEST(an_answer_that_is_stopped) {
   for (int stop = 1; stop <= total + 1; stop++) {
     steps a = {.stop_at = stop}, b = {.stop_at = stop};
     attend_status want = stop > total ? ATTEND_OK : ATTEND_STOPPED;
-    attend_lens_on_step(lens, step, &a);
+    attend_lens_set_progress(lens, step, &a);
     CHECK_EQ(attend_lens_rollout(lens, role, 5, 0, again, &passed), want);
-    attend_lens_on_step(lens, step, &b);
+    attend_lens_set_progress(lens, step, &b);
     CHECK_EQ(attend_lens_reach(lens, role, 5, reached, NULL, 0, &n), want);
     CHECK(a.calls == b.calls && a.calls == (stop > total ? total : stop));
   }
-  attend_lens_on_step(lens, NULL, NULL);
+  attend_lens_set_progress(lens, NULL, NULL);
   OK(r.s.ctx, attend_lens_rollout(lens, role, 5, 0, again, &passed));
   CHECK(same_bits(shares, again, 1000));
   free(shares), free(again), free(reached);

@@ -65,8 +65,8 @@ TEST(bad_settings_are_named) {
   attend_context_free(ctx);
 }
 
-static int stop_at_once(double done, void *user) {
-  (void)done;
+static int stop_at_once(double done, const char *what, void *user) {
+  (void)done, (void)what;
   return ++*(int *)user == 1;
 }
 
@@ -74,8 +74,8 @@ TEST(stops_when_asked) {
   attend_context *ctx;
   attend_report *report;
   int calls = 0;
-  attend_study_options how = {ATTEND_INIT(attend_study_options), .quick = 1, .step = stop_at_once,
-                              .user = &calls};
+  attend_study_options how = {ATTEND_INIT(attend_study_options), .quick = 1,
+                              .progress = stop_at_once, .user = &calls};
   CHECK(!attend_context_create(NULL, &ctx));
   CHECK_EQ(attend_study_run(ctx, attend_study_find("scale"), &how, &report), ATTEND_STOPPED);
   CHECK_EQ(calls, 1);

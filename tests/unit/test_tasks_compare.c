@@ -65,7 +65,8 @@ typedef struct {
   double last, until;
 } steps;
 
-static int count_steps(double done, void *user) {
+static int count_steps(double done, const char *what, void *user) {
+  (void)what;
   steps *s = user;
   CHECK(done >= s->last && done <= 1);
   s->last = done;

@@ -124,7 +124,8 @@ TEST(long_texts_are_truncated) {
   close_task(&t);
 }
 
-static int stop_at_once(double done, void *user) {
+static int stop_at_once(double done, const char *what, void *user) {
+  (void)what;
   *(double *)user = done;
   return 1;
 }

@@ -72,7 +72,8 @@ TEST(a_text_in_windows) {
   close_task(&t);
 }
 
-static int stop_always(double done, void *user) {
+static int stop_always(double done, const char *what, void *user) {
+  (void)what;
   double *last = user;
   CHECK(done > *last && done <= 1);
   *last = done;

@@ -69,8 +69,8 @@ TEST(vectors_of_the_caller) {
   attend_context_free(ctx);
 }
 
-static int stop(double done, void *user) {
-  (void)done;
+static int stop(double done, const char *what, void *user) {
+  (void)done, (void)what;
   ++*(int *)user;
   return 1;
 }
@@ -121,7 +121,8 @@ TEST(failing_allocations) {
   CHECK_EQ(memory.live, 0);
 }
 
-static int count_calls(double done, void *user) {
+static int count_calls(double done, const char *what, void *user) {
+  (void)what;
   CHECK(done >= 0 && done <= 1);
   ++*(int *)user;
   return 0;

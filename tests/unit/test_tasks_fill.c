@@ -117,7 +117,8 @@ TEST(an_encoder_decoder_rewrites_the_text) {
   close_task(&t);
 }
 
-static int stop_at(double done, void *user) {
+static int stop_at(double done, const char *what, void *user) {
+  (void)what;
   int *left = user;
   CHECK(done >= 0 && done <= 1);
   return (*left)-- == 0;

@@ -140,7 +140,8 @@ typedef struct {
   double last;
 } counter;
 
-static int count_progress(double done, void *user) {
+static int count_progress(double done, const char *what, void *user) {
+  (void)what;
   counter *c = user;
   CHECK(done >= c->last && done <= 1);
   c->last = done;

@@ -177,8 +177,8 @@ TEST(bad_arguments_are_refused) {
   close_session(&s);
 }
 
-static int stop(double done, double total, const char *what, void *user) {
-  (void)done, (void)total, (void)what;
+static int stop(double done, const char *what, void *user) {
+  (void)done, (void)what;
   ++*(int *)user;
   return 1;
 }

@@ -128,7 +128,7 @@ function Refine({ sight }: { sight: Sight }) {
         tiles,
         (p, i) => {
           at.value = {
-            share: (i + (p.total ? p.done / p.total : 0)) / tiles.length,
+            share: (i + (p.done ?? 0)) / tiles.length,
             what: p.what,
           };
         },

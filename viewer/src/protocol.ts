@@ -184,8 +184,7 @@ export interface RolloutFlow {
 }
 
 export interface Progress {
-  done: number;
-  total: number;
+  done: number | null; // share, from 0 to 1; null: unknown
   what: string;
 }
 

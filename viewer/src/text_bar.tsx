@@ -142,13 +142,12 @@ function Doing() {
   return (
     <div class="doing" data-test="progress">
       <progress
-        value={p.total ? p.done : undefined}
-        max={p.total || undefined}
+        value={p.done ?? undefined}
         aria-label={p.what || "Running the model"}
       />
       <span>
         {p.what}
-        {p.total ? ` ${count_text(p.done)} of ${count_text(p.total)}` : ""}
+        {p.done === null ? "" : ` ${Math.round(100 * p.done)} %`}
       </span>
       <button
         type="button"
