@@ -130,6 +130,7 @@ typedef struct {
 typedef struct {
   double score[ATTEND_HEAD_PATTERNS]; /* NaN: does not apply */
   double entropy;                     /* mean, in nats */
+  double later;                       /* mean weight on later tokens; NaN in cross-attention */
   int pattern;                        /* the dominant pattern, -1: none */
   int rows_sampled;
 } attend_pattern_scores;
@@ -137,6 +138,22 @@ typedef struct {
 ATTEND_API attend_status attend_lens_pattern(attend_lens *lens, attend_head_id at,
                                              const attend_pattern_options *options,
                                              attend_pattern_scores *pattern);
+
+/* Several heads together, such as those of a layer. */
+typedef struct {
+  int32_t count[ATTEND_HEAD_PATTERNS + 1]; /* heads by dominant pattern; the last: without one */
+  double entropy, broad, later;            /* means of the heads; NaN: does not apply */
+} attend_pattern_summary;
+
+ATTEND_API void attend_pattern_summarize(const attend_pattern_scores *scores /* [heads] */,
+                                         int heads, attend_pattern_summary *summary);
+/* The heads with the highest scores of a pattern, in descending order. Returns their number, at
+ * most `max`: heads to which it does not apply are left out. */
+ATTEND_API int attend_pattern_best(const attend_pattern_scores *scores /* [heads] */, int heads,
+                                   attend_head_pattern pattern, int max, int *best /* [max] */);
+/* The share of all pairs of query and key in which the query may see the key: 1 without a mask,
+ * about a half if causal. Padding is not counted. */
+ATTEND_API double attend_lens_visible(const attend_lens *lens, attend_role role);
 
 /* ---- attention flow through the layers -------------------------------------- */
 

@@ -115,7 +115,8 @@ typedef struct { /* the tokens of encoder or decoder */
   int n;         /* 0: the model has no such side */
   int real;      /* tokens that are not padding */
   const int32_t *ids;
-  const signed char *part; /* 0, 1: of the second text, -1: special, padding */
+  const signed char *part;    /* 0, 1: of the second text, -1: special, padding */
+  const int32_t *start, *end; /* bytes [start, end) of that text; start = end: none */
 } attend_view_side;
 
 typedef struct {
@@ -319,6 +320,80 @@ ATTEND_API attend_status attend_viewer_compare(attend_viewer *viewer, const atte
                                                const attend_view_run *other,
                                                attend_view_comparison *comparison);
 
+/* ---- two models; two texts ------------------------------------------------------------------ */
+
+enum { ATTEND_VIEW_BEST = 3 }; /* example heads of a pattern */
+
+typedef struct { /* all heads of a role, by layer */
+  void *memory;
+  int layers, heads, rows, keys;
+  bool causal;
+  double visible;                /* as attend_lens_visible */
+  attend_pattern_summary *layer; /* [layers + 1]; the last: all layers */
+  /* by pattern: layer * heads + head of those with the highest scores, -1: no more */
+  int best[ATTEND_HEAD_PATTERNS][ATTEND_VIEW_BEST];
+  double best_score[ATTEND_HEAD_PATTERNS][ATTEND_VIEW_BEST];
+  int rows_sampled;
+} attend_view_summary;
+
+/* Head patterns of a role, counted. Runs of any two models can be compared by it. */
+ATTEND_API attend_status attend_viewer_summary(attend_viewer *viewer, const attend_view_head *head,
+                                               attend_view_summary *summary);
+
+/* The attention of `other` to show beside a role of another run: the same, or else its own
+ * self-attention. */
+ATTEND_API attend_role attend_view_role_beside(const attend_view_run *other, attend_role role);
+/* Layers of two models by relative depth: row `row` of as many rows as the deeper one has. */
+static inline void attend_view_depth(int layers, int others, int row, int *layer, int *other) {
+  int rows = layers > others ? layers : others;
+  *layer = row * layers / rows, *other = row * others / rows;
+}
+
+typedef struct {
+  void *memory;
+  const char *why; /* NULL, or why there are no words to compare */
+  char *text;      /* the words are parts of it */
+  int words, tokens;
+  int32_t *start, *end; /* [words] bytes of text */
+  int32_t *of;          /* [tokens] the word of a token of the run, -1: none */
+  float *weights;       /* [words, words + 1], the last column: tokens that are in no word */
+} attend_view_words;
+
+/* A head of self-attention by words instead of tokens: the weight of a word is summed over its
+ * tokens as keys and averaged over its tokens as queries, so rows sum to 1. Words are those of
+ * the text, joined where a token of this run, or of `other` (NULL: none), covers several: heads
+ * of models with different tokenizers that read the same text have the same words. */
+ATTEND_API attend_status attend_viewer_words(attend_viewer *viewer, const attend_view_head *head,
+                                             const attend_view_run *other,
+                                             attend_view_words *words);
+
+typedef struct {
+  int from, n; /* its tokens */
+} attend_view_span;
+
+typedef struct {
+  void *memory;
+  const char *why; /* NULL, or why there are no cosines */
+  attend_view_span word, other;
+  bool same; /* it is the same word */
+  int layers, heads;
+  double *hidden;    /* [layers + 1] cosine of the hidden states before a layer; after the last */
+  double *q, *k, *v; /* [layers, heads] cosine of its queries, keys, values */
+} attend_view_word_pair;
+
+/* A word in two runs of one model: cosines of its vectors, averaged over its tokens. The word
+ * is that of `token`; token -1: the first that both texts have after different words.
+ * other_token -1: the first place of the same word in the other text, or else the same token. */
+ATTEND_API attend_status attend_viewer_word_pair(attend_viewer *viewer, const attend_view_run *run,
+                                                 const attend_view_run *other, attend_role side,
+                                                 int token, int other_token,
+                                                 attend_view_word_pair *pair);
+/* Where a text has a word, the case of ASCII letters ignored; nth: 0 the first. n = 0: it has
+ * none. */
+ATTEND_API attend_status attend_viewer_find_word(attend_viewer *viewer, const attend_view_run *run,
+                                                 attend_role side, const char *word, int nth,
+                                                 attend_view_span *span);
+
 /* ---- tokens as vectors ---------------------------------------------------------------- */
 
 /* The likeliest tokens after `position` (decoders) or at it (masked language models).
@@ -334,10 +409,11 @@ typedef struct {
   float *norm;   /* [rows] */
 } attend_view_embeddings;
 
-/* Hidden states before a layer; `layers`: after the last. */
+/* Hidden states before a layer; `layers`: after the last. other: keys are its tokens, of the
+ * same side; NULL: the run's own. */
 ATTEND_API attend_status attend_viewer_embeddings(attend_viewer *viewer, const attend_view_run *run,
-                                                  attend_role side, int layer,
-                                                  const attend_view_range *range,
+                                                  const attend_view_run *other, attend_role side,
+                                                  int layer, const attend_view_range *range,
                                                   attend_view_embeddings *embeddings);
 
 typedef struct {

@@ -732,8 +732,8 @@ static attend_status answer_candidates(viewer *v, const view_query *q, view_resu
 
 static attend_status answer_embeddings(viewer *v, const view_query *q, view_result *a) {
   attend_view_embeddings e;
-  attend_status status =
-      attend_viewer_embeddings(v->session, q->head.run, q->side, q->head.at.layer, &q->range, &e);
+  attend_status status = attend_viewer_embeddings(v->session, q->head.run, q->other, q->side,
+                                                  q->head.at.layer, &q->range, &e);
   if (status) return status;
   a->memory = e.memory;
   json_open(a->w, '{');

@@ -363,7 +363,7 @@ static bool paint_embeddings(painter *p) {
   attend_view_range all = {0, n, 0, n};
   attend_view_embeddings e;
   attend_view_positions x = {0};
-  bool ok = computed(p, attend_viewer_embeddings(v, p->s.run, side, at.layer, &all, &e)) &&
+  bool ok = computed(p, attend_viewer_embeddings(v, p->s.run, NULL, side, at.layer, &all, &e)) &&
             computed(p, attend_viewer_positions(v, -1, -1, 64, 64, &x)) &&
             draw_embeddings(p, n, e.cosine, &x);
   attend_viewer_release(v, e.memory);

@@ -17,6 +17,16 @@ enum { ANSWER = 24 }; /* tokens that an encoder-decoder generates by itself */
 
 static void side_add(view_side *s, int32_t id, int part) {
   s->ids[s->n] = id;
+  s->start[s->n] = s->end[s->n] = 0;
+  s->part[s->n++] = (signed char)part;
+  s->real = s->n;
+}
+
+/* A token of bytes [start, end) of its text. */
+static void side_add_read(view_side *s, int32_t id, int part, size_t start, size_t end) {
+  s->start[s->n] = (int32_t)start;
+  s->end[s->n] = (int32_t)end;
+  s->ids[s->n] = id;
   s->part[s->n++] = (signed char)part;
   s->real = s->n;
 }
@@ -25,12 +35,16 @@ static void side_add(view_side *s, int32_t id, int part) {
 static attend_status side_room(attend_context *ctx, const view_run *run, size_t n, view_side *s) {
   n += ANSWER + ATTEND_VIEW_NEW + 4 + (size_t)run->is.c.pad;
   ATTEND_TRY(ctx_alloc(ctx, n * sizeof *s->ids, "tokens", &s->ids));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, n * sizeof *s->start, "tokens", &s->start));
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, n * sizeof *s->end, "tokens", &s->end));
   return ctx_alloc(ctx, n, "tokens", &s->part);
 }
 
 static void side_free(attend_context *ctx, view_side *s) {
   ctx_free(ctx, s->ids);
   ctx_free(ctx, s->part);
+  ctx_free(ctx, s->start);
+  ctx_free(ctx, s->end);
   *s = (view_side){0};
 }
 
@@ -54,7 +68,7 @@ static attend_status add_encoded(attend_context *ctx, view_run *run, const view_
   size_t n = e->count;
   while (t->open_end && n > 1 && e->part[n - 1] < 0) n--;
   ATTEND_TRY(side_room(ctx, run, n, s));
-  for (size_t i = 0; i < n; i++) side_add(s, e->id[i], e->part[i]);
+  for (size_t i = 0; i < n; i++) side_add_read(s, e->id[i], e->part[i], e->start[i], e->end[i]);
   note_cut(run, max, e->dropped);
   return ATTEND_OK;
 }
@@ -85,7 +99,7 @@ static attend_status read_ids(attend_context *ctx, view_run *run, const char *te
     }
     ATTEND_CHECK(ctx, id >= 0 && id < vocab, "token %ld: the model knows 0 to %d", id, vocab - 1);
     if ((size_t)s->n < max)
-      side_add(s, (int32_t)id, 0);
+      side_add_read(s, (int32_t)id, 0, (size_t)(at - text), (size_t)(end - text));
     else
       dropped++;
     at = end;
@@ -135,7 +149,7 @@ static attend_status add_answer(attend_context *ctx, view_run *run, const view_s
     if (front && id != start && id != forced)
       side_add(s, id, -1);
     else if (text->part[i] >= 0)
-      side_add(s, id, 0);
+      side_add_read(s, id, 0, (size_t)text->start[i], (size_t)text->end[i]);
   }
   if (!s->n) side_add(s, 0, -1);
   return ATTEND_OK;
@@ -379,8 +393,8 @@ static void note_length(view_run *run) {
 
 static void publish(view_run *run) {
   for (int i = 0; i < 2; i++)
-    run->is.side[i] =
-        (attend_view_side){run->side[i].n, run->side[i].real, run->side[i].ids, run->side[i].part};
+    run->is.side[i] = (attend_view_side){run->side[i].n,    run->side[i].real,  run->side[i].ids,
+                                         run->side[i].part, run->side[i].start, run->side[i].end};
   for (int i = 0; i < ATTEND_ROLES; i++)
     run->is.has_role[i] = attend_lens_role(run->lens, (attend_role)i, &run->is.shape[i]);
   run->is.steps = run->steps;

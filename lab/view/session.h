@@ -57,6 +57,7 @@ typedef struct {
   int n, real;
   int32_t *ids;
   signed char *part;
+  int32_t *start, *end;
 } view_side;
 
 typedef struct view_run {
@@ -110,10 +111,14 @@ attend_status model_take(view_job *j, const attend_view_case *c, view_run *run);
 void runs_forget(attend_viewer *v, const view_weights *w);
 void run_free(attend_viewer *v, view_run *run);
 
+/* The cosine of two vectors; 0 where one is zero. */
+double view_cosine(const float *x, const float *y, int n);
 attend_status copy_string(attend_context *ctx, const char *text, char **to);
 /* The most probable of n logits, sorted. */
 int candidates_of(const float *logits, int n, int max, attend_view_candidate *to);
 
+/* NULL, or why vectors of two runs have no cosine. */
+const char *word_pair_refused(const attend_view_run *run, const attend_view_run *other);
 /* The run behind a head and the lens that shows it; whole: `at` must be a head. */
 attend_status head_lens(attend_viewer *v, const attend_view_head *head, bool whole, view_run **run,
                         attend_lens **lens);

@@ -92,39 +92,48 @@ static float cosine(const float *x, const float *y, int n, double product) {
   return product > 0 ? (float)(sum / product) : 0;
 }
 
-/* lengths [r->keys] is room; norm may be NULL. */
-static void cosines(const attend_hooked *h, const attend_view_range *r, double *lengths, float *to,
-                    float *norm) {
-  const float *x = h->view.data;
-  ptrdiff_t ld = h->view.stride[2];
+double view_cosine(const float *x, const float *y, int n) {
+  double sum = 0, product = length_of(x, n) * length_of(y, n);
+  for (int i = 0; i < n; i++) sum += (double)x[i] * (double)y[i];
+  return product > 0 ? sum / product : 0;
+}
+
+/* Rows of h with keys of o. lengths [r->keys] is room; norm may be NULL. */
+static void cosines(const attend_hooked *h, const attend_hooked *o, const attend_view_range *r,
+                    double *lengths, float *to, float *norm) {
+  const float *x = h->view.data, *y = o->view.data;
+  ptrdiff_t ld = h->view.stride[2], ldo = o->view.stride[2];
   int width = h->shape[3];
-  for (int j = 0; j < r->keys; j++) lengths[j] = length_of(x + (r->key + j) * ld, width);
+  for (int j = 0; j < r->keys; j++) lengths[j] = length_of(y + (r->key + j) * ldo, width);
   for (int i = 0; i < r->rows; i++) {
     const float *row = x + (r->row + i) * ld;
     double own = length_of(row, width);
     if (norm) norm[i] = (float)own;
     for (int j = 0; j < r->keys; j++)
       to[(size_t)i * (size_t)r->keys + (size_t)j] =
-          cosine(row, x + (r->key + j) * ld, width, own * lengths[j]);
+          cosine(row, y + (r->key + j) * ldo, width, own * lengths[j]);
   }
 }
 
 attend_status attend_viewer_embeddings(attend_viewer *v, const attend_view_run *run,
-                                       attend_role side, int layer, const attend_view_range *range,
-                                       attend_view_embeddings *e) {
-  side_states s;
+                                       const attend_view_run *other, attend_role side, int layer,
+                                       const attend_view_range *range, attend_view_embeddings *e) {
+  side_states s, o;
   attend_view_range r;
   *e = (attend_view_embeddings){0};
   ATTEND_CHECK(v->ctx, layer >= 0, "layer %d: layers are counted from 0", layer);
   ATTEND_TRY(read_side(v->ctx, run, side, layer, &s));
-  ATTEND_TRY(range_check(v->ctx, range, s.tokens, s.tokens, &r));
+  ATTEND_TRY(read_side(v->ctx, other ? other : run, side, layer, &o));
+  ATTEND_CHECK(v->ctx, !other || !word_pair_refused(run, other), "%s",
+               word_pair_refused(run, other));
+  ATTEND_TRY(range_check(v->ctx, range, s.tokens, o.tokens, &r));
   size_t T = (size_t)r.rows, S = (size_t)r.keys;
   ATTEND_TRY(ctx_alloc(v->ctx, S * sizeof(double) + (T * S + T) * sizeof(float),
                        "cosines of hidden states", &e->memory));
   double *lengths = e->memory;
   e->rows = r.rows, e->keys = r.keys;
   e->cosine = (float *)(lengths + S), e->norm = e->cosine + T * S;
-  cosines(&s.hidden, &r, lengths, e->cosine, e->norm);
+  cosines(&s.hidden, &o.hidden, &r, lengths, e->cosine, e->norm);
   return ATTEND_OK;
 }
 
@@ -159,7 +168,7 @@ static void table_cosines(const float *table, int count, int width,
                           float *to /* [count, count] */) {
   attend_hooked h = {.shape = {1, 1, count, width}, .view = {(void *)table, {0, 0, width, 1}}};
   double lengths[512];
-  cosines(&h, &(attend_view_range){0, count, 0, count}, lengths, to, NULL);
+  cosines(&h, &h, &(attend_view_range){0, count, 0, count}, lengths, to, NULL);
 }
 
 static bool is_table(const attend_parameter *p, int count) {

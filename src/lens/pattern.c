@@ -41,7 +41,7 @@ typedef struct {
   int *of;    /* and how many pairs have it */
   double sum[ATTEND_HEAD_PATTERNS];
   int n[ATTEND_HEAD_PATTERNS];
-  double squares, total, pairs, entropy;
+  double squares, total, pairs, entropy, later;
   int rows;
 } measure;
 
@@ -51,8 +51,7 @@ static void count(measure *m, attend_head_pattern d, double weight) {
 }
 
 /* Keys [*from, *to) that the row may see. */
-static void sees(const measure *m, int row, int *from, int *to) {
-  const attend_lens_shape *s = m->shape;
+static void sees(const attend_lens_shape *s, int row, int *from, int *to) {
   *from = 0;
   *to = s->real_keys;
   if (s->causal && row + 1 < *to) *to = row + 1;
@@ -102,7 +101,7 @@ static void measure_row(int row, const float *w, const float *others, void *with
   measure *m = with;
   (void)others;
   int from, to;
-  sees(m, row, &from, &to);
+  sees(m->shape, row, &from, &to);
   if (row >= m->shape->real_keys && m->self) return; /* padding */
   m->rows++;
   double entropy = lens_entropy(w + from, to - from);
@@ -110,6 +109,7 @@ static void measure_row(int row, const float *w, const float *others, void *with
   measure_places(m, row, from, to, w, entropy);
   measure_tokens(m, row, from, to, w);
   if (m->self) measure_distances(m, row, from, to, w);
+  for (int j = row + 1; m->self && j < to; j++) m->later += (double)w[j];
 }
 
 /* ---- scores ---------------------------------------------------------------------- */
@@ -142,6 +142,7 @@ static void conclude(const measure *m, attend_pattern_scores *p) {
   for (int i = 0; i < ATTEND_HEAD_PATTERNS; i++) p->score[i] = m->n[i] ? m->sum[i] / m->n[i] : NAN;
   p->score[ATTEND_PATTERN_POSITIONAL] = m->self && m->pairs ? positional(m) : NAN;
   p->entropy = m->rows ? m->entropy / m->rows : 0;
+  p->later = m->self && m->rows ? m->later / m->rows : NAN;
   p->pattern = dominant(p->score);
 }
 
@@ -167,4 +168,60 @@ attend_status attend_lens_pattern(attend_lens *l, attend_head_id at,
   ctx_free(l->ctx, rows);
   ctx_free(l->ctx, m.at);
   return status;
+}
+
+/* ---- several heads ---------------------------------------------------------------- */
+
+/* Means leave out NaN. */
+typedef struct {
+  double sum;
+  int n;
+} mean;
+
+static void mean_add(mean *m, double x) {
+  if (!isnan(x)) m->sum += x, m->n++;
+}
+static double mean_of(const mean *m) { return m->n ? m->sum / m->n : NAN; }
+
+void attend_pattern_summarize(const attend_pattern_scores *scores, int heads,
+                              attend_pattern_summary *s) {
+  mean entropy = {0}, broad = {0}, later = {0};
+  *s = (attend_pattern_summary){0};
+  for (int h = 0; h < heads; h++) {
+    const attend_pattern_scores *p = &scores[h];
+    s->count[p->pattern < 0 ? ATTEND_HEAD_PATTERNS : p->pattern]++;
+    mean_add(&entropy, p->entropy);
+    mean_add(&broad, p->score[ATTEND_PATTERN_BROAD]);
+    mean_add(&later, p->later);
+  }
+  s->entropy = mean_of(&entropy), s->broad = mean_of(&broad), s->later = mean_of(&later);
+}
+
+int attend_pattern_best(const attend_pattern_scores *scores, int heads, attend_head_pattern pattern,
+                        int max, int *best) {
+  int n = 0;
+  if ((unsigned)pattern >= ATTEND_HEAD_PATTERNS) return 0;
+  for (int h = 0; h < heads; h++) {
+    double score = scores[h].score[pattern];
+    int at = n;
+    while (at > 0 && score > scores[best[at - 1]].score[pattern]) at--;
+    if (isnan(score) || at == max) continue;
+    if (n < max) n++;
+    for (int i = n - 1; i > at; i--) best[i] = best[i - 1];
+    best[at] = h;
+  }
+  return n;
+}
+
+double attend_lens_visible(const attend_lens *l, attend_role role) {
+  attend_lens_shape s;
+  double pairs = 0;
+  if (!attend_lens_role(l, role, &s)) return 0;
+  int rows = role == ATTEND_ENCODER_SELF ? s.real_keys : s.rows;
+  for (int i = 0; i < rows; i++) {
+    int from, to;
+    sees(&s, i, &from, &to);
+    pairs += to > from ? to - from : 0;
+  }
+  return rows && s.real_keys ? pairs / ((double)rows * s.real_keys) : 0;
 }

@@ -170,7 +170,7 @@ TEST(bad_arguments_are_refused) {
   h.form = NULL;
   refused(&s, attend_viewer_thumbs(s.v, &h, 1000, &thumbs), "4 to 256");
   refused(&s, attend_viewer_tile(s.v, &(attend_view_place){.head = h, .x = 9}, &t), "outside");
-  refused(&s, attend_viewer_embeddings(s.v, run, ATTEND_ENCODER_SELF, 0, NULL, &e), "side");
+  refused(&s, attend_viewer_embeddings(s.v, run, NULL, ATTEND_ENCODER_SELF, 0, NULL, &e), "side");
   refused(&s, attend_viewer_positions(s.v, -1, -1, 1, 64, &p), "2 to 512");
   refused(&s, attend_viewer_add(s.v, &(attend_view_source){ATTEND_INIT(attend_view_source)}),
           "path");
@@ -196,6 +196,173 @@ TEST(a_run_that_is_stopped_loses_nothing) {
   close_session(&s);
 }
 
+/* ---- two models; two texts ------------------------------------------------------------- */
+
+/* Two decoders with tokenizers of their own. */
+static session open_two(void) {
+  session s = open_session("stories260K", 0);
+  OK(s.ctx, attend_viewer_add(s.v, &(attend_view_source){ATTEND_INIT(attend_view_source),
+                                                         .path = "models/gutenberg"}));
+  return s;
+}
+
+static const attend_view_run *run_model(const session *s, int model, const char *of) {
+  const attend_view_run *run = NULL;
+  OK(s->ctx, attend_viewer_run(s->v,
+                               &(attend_view_case){ATTEND_INIT(attend_view_case), .model = model,
+                                                   .text = of, .step = -1},
+                               NULL, &run));
+  return run;
+}
+
+static const char sentence[] = "Don't the dogs' unhappiness, he said, surprise  you?";
+
+/* Weights of words are sums over their tokens as keys, means over their tokens as queries. */
+static void check_words(const attend_view_words *w, const attend_view_block *b) {
+  int n = w->words, T = w->tokens;
+  for (int i = 0; i < n; i++) {
+    double whole = 0;
+    for (int j = 0; j <= n; j++) {
+      double sum = 0;
+      int rows = 0;
+      for (int r = 0; r < T; r++) {
+        if (w->of[r] != i) continue;
+        rows++;
+        for (int k = 0; k < T; k++)
+          if (w->of[k] == (j < n ? j : -1)) sum += (double)b->weights[r * T + k];
+      }
+      CHECK(rows > 0);
+      CHECK_NEAR(w->weights[i * (n + 1) + j], sum / rows, 1e-6);
+      whole += (double)w->weights[i * (n + 1) + j];
+    }
+    CHECK_NEAR(whole, 1, 1e-5);
+  }
+}
+
+static bool has_word(const attend_view_words *w, const char *word) {
+  for (int i = 0; i < w->words; i++)
+    if ((size_t)(w->end[i] - w->start[i]) == strlen(word) &&
+        !strncmp(w->text + w->start[i], word, strlen(word)))
+      return true;
+  return false;
+}
+
+TEST(heads_of_two_tokenizers_have_the_same_words) {
+  session s = open_two();
+  const attend_view_run *a = run_model(&s, 0, sentence), *b = run_model(&s, 1, sentence);
+  attend_view_head heads[2] = {{.run = a, .at = {ATTEND_DECODER_SELF, 1, 2}},
+                               {.run = b, .at = {ATTEND_DECODER_SELF, 0, 1}}};
+  attend_view_words w[2];
+  attend_view_block blocks[2];
+  CHECK(a->side[1].n != b->side[1].n);
+  for (int i = 0; i < 2; i++) {
+    OK(s.ctx, attend_viewer_words(s.v, &heads[i], i ? a : b, &w[i]));
+    OK(s.ctx, attend_viewer_block(s.v, &heads[i], NULL, &blocks[i]));
+    CHECK(!w[i].why && w[i].words > 5);
+    CHECK(has_word(&w[i], "unhappiness") && has_word(&w[i], "said") && has_word(&w[i], "you"));
+    check_words(&w[i], &blocks[i]);
+  }
+  CHECK_EQ(w[0].words, w[1].words);
+  CHECK(!memcmp(w[0].start, w[1].start, (size_t)w[0].words * sizeof *w[0].start));
+  CHECK(!memcmp(w[0].end, w[1].end, (size_t)w[0].words * sizeof *w[0].end));
+  for (int i = 0; i < 2; i++) {
+    attend_viewer_release(s.v, w[i].memory);
+    attend_viewer_release(s.v, blocks[i].memory);
+  }
+  const attend_view_run *other = run_model(&s, 1, "another text");
+  OK(s.ctx, attend_viewer_words(s.v, &heads[0], other, &w[0]));
+  CHECK(!w[0].memory);
+  CHECK_SAYS(w[0].why, "different texts");
+  close_session(&s);
+}
+
+TEST(patterns_are_counted) {
+  session s = open_session("gpt2", 0);
+  const attend_view_run *run = run_text(&s, text);
+  attend_view_head h = head_of(run);
+  attend_view_summary sum;
+  attend_view_patterns p;
+  OK(s.ctx, attend_viewer_summary(s.v, &h, &sum));
+  OK(s.ctx, attend_viewer_patterns(s.v, &h, &p));
+  CHECK(sum.causal && sum.layers == p.layers && sum.heads == p.heads);
+  CHECK_NEAR(sum.visible, (N + 1) / (2.0 * N), 1e-12);
+  int all = 0;
+  for (int k = 0; k <= ATTEND_HEAD_PATTERNS; k++) {
+    int count = 0, want = k < ATTEND_HEAD_PATTERNS ? k : -1;
+    for (int i = 0; i < p.layers * p.heads; i++) count += p.scores[i].pattern == want;
+    CHECK_EQ(sum.layer[p.layers].count[k], count);
+    all += count;
+  }
+  CHECK_EQ(all, p.layers * p.heads);
+  CHECK_NEAR(sum.layer[p.layers].later, 0, 0);
+  for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++)
+    for (int i = 0; i < ATTEND_VIEW_BEST; i++) {
+      int at = sum.best[k][i];
+      if (at >= 0) CHECK(sum.best_score[k][i] == p.scores[at].score[k]);
+      if (i && at >= 0) CHECK(sum.best_score[k][i] <= sum.best_score[k][i - 1]);
+    }
+  CHECK_EQ(sum.best[ATTEND_PATTERN_NEXT][0], -1); /* it is causal */
+  attend_viewer_release(s.v, sum.memory);
+  attend_viewer_release(s.v, p.memory);
+  close_session(&s);
+}
+
+TEST(an_encoder_sees_all_pairs) {
+  session s = open_session("bert", 0);
+  const attend_view_run *run = run_text(&s, text);
+  attend_view_head h = {.run = run, .at = {ATTEND_ENCODER_SELF, 0, 0}};
+  attend_view_summary sum;
+  OK(s.ctx, attend_viewer_summary(s.v, &h, &sum));
+  CHECK(!sum.causal && sum.visible == 1);
+  CHECK(sum.layer[sum.layers].later > 0.1);
+  attend_viewer_release(s.v, sum.memory);
+  close_session(&s);
+}
+
+TEST(layers_are_aligned_by_depth) {
+  int a[12], b[12];
+  for (int i = 0; i < 12; i++) attend_view_depth(12, 3, i, &a[i], &b[i]);
+  for (int i = 0; i < 12; i++) CHECK(a[i] == i && b[i] == i / 4);
+}
+
+/* "play" stands after other words in the two texts. */
+TEST(a_word_has_cosines_in_two_texts) {
+  session s = open_two();
+  const attend_view_run *a = run_model(&s, 1, "We like to play outside.");
+  const attend_view_run *b = run_model(&s, 1, "We saw a play outside.");
+  attend_view_word_pair p, own;
+  attend_view_span span;
+  OK(s.ctx, attend_viewer_word_pair(s.v, a, b, ATTEND_DECODER_SELF, -1, -1, &p));
+  OK(s.ctx, attend_viewer_find_word(s.v, a, ATTEND_DECODER_SELF, "PLAY", 0, &span));
+  CHECK(p.same && !p.why && p.word.from == span.from && p.word.n == span.n);
+  OK(s.ctx, attend_viewer_find_word(s.v, b, ATTEND_DECODER_SELF, "play", 0, &span));
+  CHECK(p.other.from == span.from && p.other.n == span.n);
+  OK(s.ctx, attend_viewer_find_word(s.v, b, ATTEND_DECODER_SELF, "play", 1, &span));
+  CHECK_EQ(span.n, 0);
+  CHECK(p.hidden[p.layers] > -1 && p.hidden[p.layers] < 0.9999);
+  attend_view_embeddings e;
+  OK(s.ctx, attend_viewer_embeddings(s.v, a, b, ATTEND_DECODER_SELF, p.layers, NULL, &e));
+  if (p.word.n == 1 && p.other.n == 1)
+    CHECK_NEAR(e.cosine[p.word.from * e.keys + p.other.from], p.hidden[p.layers], 1e-6);
+  OK(s.ctx, attend_viewer_word_pair(s.v, a, a, ATTEND_DECODER_SELF, 2, -1, &own));
+  for (int l = 0; l <= own.layers; l++) CHECK_NEAR(own.hidden[l], 1, 1e-6);
+  for (int i = 0; i < own.layers * own.heads; i++) {
+    CHECK_NEAR(own.q[i], 1, 1e-6);
+    CHECK_NEAR(own.k[i], 1, 1e-6);
+    CHECK_NEAR(own.v[i], 1, 1e-6);
+  }
+  void *memory[] = {p.memory, own.memory, e.memory};
+  for (int i = 0; i < 3; i++) attend_viewer_release(s.v, memory[i]);
+  const attend_view_run *other = run_model(&s, 0, "We saw a play outside.");
+  OK(s.ctx, attend_viewer_word_pair(s.v, a, other, ATTEND_DECODER_SELF, -1, -1, &p));
+  CHECK(!p.memory && p.word.n > 0 && p.other.n > 0);
+  CHECK_SAYS(p.why, "two models");
+  refused(&s, attend_viewer_embeddings(s.v, a, other, ATTEND_DECODER_SELF, 0, NULL, &e),
+          "two models");
+  refused(&s, attend_viewer_word_pair(s.v, a, b, ATTEND_DECODER_SELF, 99, -1, &p), "token 99");
+  close_session(&s);
+}
+
 /* ---- memory --------------------------------------------------------------------------------- */
 
 static attend_status use_all(attend_viewer *v) {
@@ -215,9 +382,17 @@ static attend_status use_all(attend_viewer *v) {
   h.form = "elu";
   if (!status) status = attend_viewer_block(v, &h, NULL, &b);
   if (!status) status = attend_viewer_compare(v, &h, NULL, &d);
-  if (!status) status = attend_viewer_embeddings(v, run, ATTEND_DECODER_SELF, 1, NULL, &e);
-  void *memory[] = {t.memory, p.memory, b.memory, d.memory, e.memory};
-  for (int i = 0; i < 5; i++) attend_viewer_release(v, memory[i]);
+  if (!status) status = attend_viewer_embeddings(v, run, NULL, ATTEND_DECODER_SELF, 1, NULL, &e);
+  attend_view_summary sum = {0};
+  attend_view_words words = {0};
+  attend_view_word_pair pair = {0};
+  h.form = NULL;
+  if (!status) status = attend_viewer_summary(v, &h, &sum);
+  if (!status) status = attend_viewer_words(v, &h, run, &words);
+  if (!status) status = attend_viewer_word_pair(v, run, run, ATTEND_DECODER_SELF, 1, -1, &pair);
+  void *memory[] = {t.memory, p.memory,   b.memory,     d.memory,
+                    e.memory, sum.memory, words.memory, pair.memory};
+  for (int i = 0; i < 8; i++) attend_viewer_release(v, memory[i]);
   return status;
 }
 
