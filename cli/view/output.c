@@ -52,6 +52,21 @@ static int find_role(const attend_view_run *run, const char *name) {
   return -1;
 }
 
+/* The layer, head and token of the other run, where they are given. */
+static bool find_beside(const view_subject *to, char error[VIEW_ERROR]) {
+  const view_state *s = to->state;
+  attend_role role = attend_view_role_beside(to->other, to->head.at.role);
+  const attend_lens_shape *of = &to->other->shape[role];
+  if (s->other_layer < of->layers && s->other_head < of->heads && s->other_token < of->rows)
+    return true;
+  snprintf(error, VIEW_ERROR,
+           "against layer %d, head %d, token %d: the %s of the other run has %d layers, %d heads "
+           "and %d queries, counted from 0",
+           s->other_layer, s->other_head, s->other_token, attend_role_name(role), of->layers,
+           of->heads, of->rows);
+  return false;
+}
+
 /* Runs a state and finds the head that it names. */
 static bool find_subject(viewer *v, const view_state *s, int new_tokens, view_subject *to,
                          char error[VIEW_ERROR]) {
@@ -68,6 +83,7 @@ static bool find_subject(viewer *v, const view_state *s, int new_tokens, view_su
   const attend_head_id at = {(attend_role)role, s->layer < 0 ? 0 : s->layer,
                              s->head < 0 ? 0 : s->head};
   to->head = (attend_view_head){.run = to->run, .at = at};
+  if (to->other && !find_beside(to, error)) return false;
   const attend_lens_shape *of = view_shape(to);
   bool after_last = !strcmp(s->view, "embeddings");
   if (at.layer < of->layers + after_last && at.head < of->heads && s->token < of->rows &&
@@ -126,14 +142,74 @@ static bool put_heads(writing *p) {
   return ok;
 }
 
+static attend_role side_of_role(attend_role role) {
+  return role == ATTEND_CROSS ? ATTEND_DECODER_SELF : role;
+}
+
+/* A word in both texts. */
+static bool put_word(writing *p, view_query q) {
+  q.side = side_of_role(q.head.at.role);
+  q.token = p->s.state->token;
+  q.other_token = p->s.state->other_token;
+  return put(p, "word", "word", &q);
+}
+
+static int least(int a, int b) { return a < b ? a : b; }
+
+/* Of two texts all tokens of one with all of the other, too. */
+static bool put_cosines(writing *p, view_query q) {
+  int n = least(q.range.rows, VIEW_CELLS);
+  const attend_view_run *other = q.other;
+  q.range = (attend_view_range){0, n, 0, n};
+  q.other = NULL;
+  if (!put(p, "embeddings", "embeddings", &q)) return false;
+  if (!other) return true;
+  if (!put_word(p, (view_query){.head = q.head, .other = other})) return false;
+  q.other = other;
+  q.range.keys = least(other->side[q.side == ATTEND_DECODER_SELF].n, VIEW_CELLS);
+  return other->c.model != q.head.run->c.model || other->c.untrained != q.head.run->c.untrained ||
+         put(p, "between", "embeddings", &q);
+}
+
 static bool put_embeddings(writing *p, view_query *q) {
   const attend_view_case *c = &p->s.state->c;
-  int n = q->range.rows < VIEW_CELLS ? q->range.rows : VIEW_CELLS;
-  q->side = q->head.at.role == ATTEND_CROSS ? ATTEND_DECODER_SELF : q->head.at.role;
-  q->range = (attend_view_range){0, n, 0, n};
+  q->side = side_of_role(q->head.at.role);
+  if (!put_cosines(p, *q)) return false;
+  q->other = NULL;
   q->model = c->model, q->step = c->step;
   q->count = q->width = 64;
-  return put(p, "embeddings", "embeddings", q) && put(p, "positions", "positions", q);
+  return put(p, "positions", "positions", q);
+}
+
+/* Of two texts both queries of the word. */
+static bool put_neuron(writing *p, view_query *q) {
+  int token, other;
+  if (view_queries(&p->s, &token, &other)) {
+    snprintf(p->error, sizeof p->error, "%s", attend_message(p->v->ctx));
+    return false;
+  }
+  q->range = (attend_view_range){token, 1, 0, view_shape(&p->s)->keys};
+  if (!put(p, "vectors", "vectors", q)) return false;
+  if (!p->s.other) return true;
+  view_query o = {.head = view_head_beside(p->s.state, p->s.head, p->s.other)};
+  o.range = (attend_view_range){other, 1, 0, p->s.other->shape[o.head.at.role].keys};
+  return put(p, "other_vectors", "vectors", &o) && put_word(p, *q);
+}
+
+/* Another model, or another number of tokens: by words, and counted. */
+static bool put_beside(writing *p, view_query *q) {
+  view_query o = {.head = view_head_beside(p->s.state, p->s.head, p->s.other)};
+  o.other = p->s.run;
+  return put(p, "beside", "beside", q) && put(p, "words", "words", q) &&
+         put(p, "other_words", "words", &o) && put_head(p, "block", q->head.at.head);
+}
+
+static bool put_compare(writing *p, view_query *q) {
+  const char *form = p->s.state->form;
+  if (!p->s.other) q->head.form = *form ? form : VIEW_OTHER_FORM;
+  if (!put(p, "compare", "compare", q)) return false;
+  if (p->s.other && view_is_beside(p->s.run, p->s.other, q->head.at.role)) return put_beside(p, q);
+  return put_head(p, "block", q->head.at.head);
 }
 
 /* A token is followed through self-attention: cross-attention's is the decoder's. */
@@ -157,14 +233,8 @@ static bool put_view(writing *p) {
   if (!strcmp(view, "flow")) return put_flow(p, &q);
   if (!strcmp(view, "embeddings")) return put_embeddings(p, &q);
   if (!strcmp(view, "generate")) return true; /* the run has the steps */
-  if (!strcmp(view, "neuron")) {
-    q.range = (attend_view_range){token, 1, 0, of->keys};
-    return put(p, "vectors", "vectors", &q);
-  }
-  if (!strcmp(view, "compare")) {
-    q.head.form = *s->form ? s->form : VIEW_OTHER_FORM;
-    return put(p, "compare", "compare", &q) && put_head(p, "block", q.head.at.head);
-  }
+  if (!strcmp(view, "neuron")) return put_neuron(p, &q);
+  if (!strcmp(view, "compare")) return put_compare(p, &q);
   return put(p, "patterns", "patterns", &q) && put(p, "thumbs", "thumbs", &q);
 }
 

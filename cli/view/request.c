@@ -122,8 +122,11 @@ bool request_state(request *r, const attend_json *q, view_state *s) {
   ok = ok && request_integer(r, "layer", -1, 4096, -1, &s->layer) &&
        request_integer(r, "head", -1, 4096, -1, &s->head) &&
        request_integer(r, "token", -1, ATTEND_VIEW_LONGEST, -1, &s->token) &&
-       request_integer(r, "key", -1, ATTEND_VIEW_LONGEST, -1, &s->key) && request_heads(r, s) &&
-       request_case(r, attend_json_get(q, "case"), &s->c) &&
+       request_integer(r, "key", -1, ATTEND_VIEW_LONGEST, -1, &s->key) &&
+       request_integer(r, "other_layer", -1, 4096, -1, &s->other_layer) &&
+       request_integer(r, "other_head", -1, 4096, -1, &s->other_head) &&
+       request_integer(r, "other_token", -1, ATTEND_VIEW_LONGEST, -1, &s->other_token) &&
+       request_heads(r, s) && request_case(r, attend_json_get(q, "case"), &s->c) &&
        (!s->has_other || request_case(r, other, &s->other));
   if (ok && !view_exists(s->view)) ok = request_fail(r, 400, "there is no view \"%.40s\"", s->view);
   r->q = whole;
@@ -237,7 +240,9 @@ static bool read_side(request *r, const member *m) {
   r->query.side = decoder ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF;
   r->layers = attend_config_stack(c, decoder ? ATTEND_DECODER : ATTEND_ENCODER)->layers;
   r->rows = r->keys = run->side[decoder].n;
-  return true;
+  if (!r->query.other) return true;
+  r->keys = r->query.other->side[decoder].n;
+  return r->keys || request_fail(r, 400, "\"side\" must be one that the other run has");
 }
 
 static const char *side_text(const view_query *q) { return attend_role_name(q->side); }
@@ -326,6 +331,7 @@ static const member members[] = {
     {.name = "new", .read = read_generate},
     {.name = "case", .read = read_case},
     {.name = "run", .read = read_run, .text = run_text},
+    {.name = "other", .read = read_other, .text = other_text},
     {.name = "role", .read = read_role, .text = role_text},
     {.name = "side", .read = read_side, .text = side_text},
     {.name = "attention", .read = read_form, .text = form_text},
@@ -343,7 +349,8 @@ static const member members[] = {
     {.name = "minus", .read = read_minus},
     INTEGER("token", token, 0, LAST_ROW, HIGHEST),
     {.name = "way", .read = read_way, .text = way_text},
-    {.name = "other", .read = read_other, .text = other_text},
+    INTEGER("at", token, -1, LAST_ROW, -1),
+    INTEGER("other_at", other_token, -1, ATTEND_VIEW_LONGEST, -1),
     INTEGER("position", position, 0, LAST_ROW, HIGHEST),
     INTEGER("top", top, 1, 64, 10),
     INTEGER("count", count, 2, 512, 64),

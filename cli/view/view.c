@@ -41,11 +41,10 @@ static void read_against(struct argp_state *state, const char *arg, void *value,
   attend_view_case *other = value;
   const struct {
     const char *name, **to;
-  } texts[] = {{"text=", &other->text},
-               {"second=", &other->second},
-               {"model=", &o->other_model},
-               {"step=", &o->other_step},
-               {"attention=", &other->attention}};
+  } texts[] = {{"text=", &other->text},           {"second=", &other->second},
+               {"model=", &o->other_model},       {"step=", &o->other_step},
+               {"attention=", &other->attention}, {"layer=", &o->other_layer},
+               {"head=", &o->other_head},         {"token=", &o->other_token}};
   bool known = !strcmp(arg, "untrained");
   o->state.has_other = true;
   if (known) other->untrained = true;
@@ -56,8 +55,8 @@ static void read_against(struct argp_state *state, const char *arg, void *value,
   }
   if (!known || (other->attention && strlen(other->attention) >= ATTEND_VIEW_FORM))
     argp_error(state,
-               "--against takes untrained, text=TEXT, second=TEXT, model=NUMBER, step=N or "
-               "attention=FORM, not \"%s\"",
+               "--against takes untrained, text=TEXT, second=TEXT, model=NUMBER, step=N, "
+               "attention=FORM, layer=N, head=N or token=N, not \"%s\"",
                arg);
 }
 
@@ -79,8 +78,9 @@ static const option_row own[] = {
     {"pad", "N", "Pad an encoder's text to N tokens, to show the padding mask",
      NUMBER(view_options, state.c.pad, 0, ATTEND_VIEW_LONGEST)},
     {"against", "WHAT",
-     "Compare with untrained, text=TEXT, second=TEXT, model=NUMBER, step=N or attention=FORM; may "
-     "be repeated",
+     "Compare with untrained, text=TEXT, second=TEXT, model=NUMBER, step=N or attention=FORM; "
+     "layer=N, head=N, token=N: there (default: at the same depth, the same head and word); may be "
+     "repeated",
      CALL(view_options, state.other, read_against)},
     {"form", "FORM",
      "Compare with FORM on the same queries and keys, head by head (default: favor(m=256))",
@@ -207,20 +207,76 @@ static void complete_form(const viewer *v, view_options *o) {
   o->state.c.attention = o->attention;
 }
 
+/* An encoder's pair of texts, as one text for a model that reads no pairs. */
+static const char *join_pair(view_options *o) {
+  const attend_view_case *c = &o->state.c;
+  size_t n = strlen(c->text) + strlen(c->second) + 2;
+  free(o->other_text);
+  o->other_text = need_copy(c->text);
+  o->other_text = realloc(o->other_text, n);
+  if (!o->other_text) return c->text;
+  strcat(strcat(o->other_text, " "), c->second);
+  return o->other_text;
+}
+
+/* The other model reads the same text; pairs are for encoders. */
+static void complete_other_text(const viewer *v, view_options *o) {
+  const attend_view_case *c = &o->state.c;
+  attend_view_case *other = &o->state.other;
+  attend_parts mine = attend_config_parts(attend_viewer_model(v->session, c->model)->config);
+  attend_parts theirs = attend_config_parts(attend_viewer_model(v->session, other->model)->config);
+  if (other->text || other->second) return;
+  other->text = c->text;
+  other->second = c->second;
+  if (!c->second || mine == theirs) return;
+  other->second = NULL;
+  if (mine == ATTEND_ENCODER) other->text = join_pair(o);
+}
+
+/* Two models are compared, unless a view is named. */
+static void complete_models(const viewer *v, view_options *o) {
+  bool two = attend_viewer_model(v->session, 1) && !v->gallery;
+  bool view = o->state.view != view_defaults().view;
+  if (o->state.has_other || !two || (view && strcmp(o->state.view, "compare")) || *o->state.form)
+    return;
+  o->state.has_other = true;
+  o->other_model = "1";
+}
+
+static int complete_beside(view_options *o) {
+  const struct {
+    const char *name, *text;
+    int *to;
+  } numbers[] = {{"layer", o->other_layer, &o->state.other_layer},
+                 {"head", o->other_head, &o->state.other_head},
+                 {"token", o->other_token, &o->state.other_token}};
+  for (int i = 0; i < 3; i++) {
+    char *end;
+    if (!numbers[i].text) continue;
+    long n = strtol(numbers[i].text, &end, 10);
+    if (end == numbers[i].text || *end || n < 0 || n > ATTEND_VIEW_LONGEST)
+      return complain("--against %s=%s: it is a number from 0", numbers[i].name, numbers[i].text);
+    *numbers[i].to = (int)n;
+  }
+  return EXIT_OK;
+}
+
 /* What the case is compared with: the same, where --against does not say otherwise. */
 static int complete_other(const viewer *v, view_options *o) {
   const attend_view_case *c = &o->state.c;
   attend_view_case *other = &o->state.other;
+  complete_models(v, o);
   if (!o->state.has_other) return EXIT_OK;
-  if (!other->second && !other->text) other->second = c->second;
+  if (o->other_model) other->model = viewer_model(v, o->other_model);
+  if (other->model < 0)
+    return complain("there is no model \"%.20s\": they are counted from 0", o->other_model);
+  complete_other_text(v, o);
   if (!other->text) other->text = c->text;
   if (!other->attention || !*other->attention) other->attention = c->attention;
   other->untrained |= c->untrained;
   other->seed = other->untrained ? o->common.seed : 0;
   other->pad = c->pad;
-  if (o->other_model) other->model = viewer_model(v, o->other_model);
-  if (other->model >= 0) return EXIT_OK;
-  return complain("there is no model \"%.20s\": hello lists them", o->other_model);
+  return complete_beside(o);
 }
 
 /* The steps that are meant, and whether they are there. */
@@ -358,6 +414,7 @@ int cmd_view(int argc, char **argv) {
   options_read(&verb_view, argc, argv, &o);
   attend_context *ctx = options_context(&o.common, NULL, &code);
   if (!code) code = with_models(ctx, &o);
+  free(o.other_text);
   free(o.models.text);
   free(o.runs.text);
   attend_context_free(ctx);

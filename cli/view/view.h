@@ -43,7 +43,9 @@ typedef struct {
   text_list models, runs;        /* of runs, what attend train made, one at most */
   const char *step, *other_step; /* as given: a number, best, last; or NULL */
   view_state state;
-  const char *other_model; /* --against model=; NULL: the same */
+  const char *other_model;                            /* --against model=; NULL: the same */
+  const char *other_layer, *other_head, *other_token; /* --against layer=, ..; NULL: not given */
+  char *other_text;                                   /* a pair as one text, for the other model */
   char attention[ATTEND_VIEW_FORM];
   const char *texts[2];
   const char *file; /* that the text is in */

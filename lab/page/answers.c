@@ -246,6 +246,9 @@ void write_state(json_writer *w, const view_state *s) {
   write_integers(w, "heads", s->heads, s->n_heads);
   json_member_number(w, "token", s->token);
   json_member_number(w, "key", s->key);
+  json_member_number(w, "other_layer", s->other_layer);
+  json_member_number(w, "other_head", s->other_head);
+  json_member_number(w, "other_token", s->other_token);
   json_member_string(w, "filter", s->filter);
   json_member_string(w, "pool", s->pool);
   json_member_string(w, "way", s->way);
@@ -514,6 +517,153 @@ static attend_status answer_patterns(viewer *v, const view_query *q, view_result
   return ATTEND_OK;
 }
 
+/* ---- two models; two texts ----------------------------------------------------------------------- */
+
+static void write_span(json_writer *w, const char *name, attend_view_span s) {
+  json_member(w, name);
+  json_open(w, '[');
+  json_put_integer(w, s.from);
+  json_put_integer(w, s.n);
+  json_close(w, ']');
+}
+
+static void write_counts(json_writer *w, const attend_view_summary *s) {
+  json_member(w, "counts");
+  json_open(w, '[');
+  for (int l = 0; l <= s->layers; l++) {
+    json_open(w, '[');
+    for (int k = 0; k <= ATTEND_HEAD_PATTERNS; k++) json_put_integer(w, s->layer[l].count[k]);
+    json_close(w, ']');
+  }
+  json_close(w, ']');
+}
+
+static void write_means(json_writer *w, const char *name, const attend_view_summary *s, size_t at) {
+  json_member(w, name);
+  json_open(w, '[');
+  for (int l = 0; l <= s->layers; l++)
+    json_put_number(w, *(const double *)((const char *)&s->layer[l] + at));
+  json_close(w, ']');
+}
+
+static void write_best(json_writer *w, const attend_view_summary *s) {
+  json_member(w, "best");
+  json_open(w, '[');
+  for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++) {
+    json_open(w, '[');
+    for (int i = 0; i < ATTEND_VIEW_BEST && s->best[k][i] >= 0; i++) {
+      int at = s->best[k][i];
+      put_numbers(w, (double[]){at / s->heads, at % s->heads, s->best_score[k][i]}, 3);
+    }
+    json_close(w, ']');
+  }
+  json_close(w, ']');
+}
+
+static void write_summary(json_writer *w, const char *name, attend_role role,
+                          const attend_view_summary *s) {
+  json_member(w, name);
+  json_open(w, '{');
+  json_member_string(w, "role", attend_role_name(role));
+  json_member_number(w, "layers", s->layers);
+  json_member_number(w, "heads", s->heads);
+  json_member_boolean(w, "causal", s->causal);
+  json_member_number(w, "visible", s->visible);
+  write_counts(w, s);
+  write_means(w, "entropy", s, offsetof(attend_pattern_summary, entropy));
+  write_means(w, "broad", s, offsetof(attend_pattern_summary, broad));
+  write_means(w, "later", s, offsetof(attend_pattern_summary, later));
+  write_best(w, s);
+  write_coverage(w, s->rows_sampled, s->rows);
+  json_close(w, '}');
+}
+
+static void write_depth(json_writer *w, int layers, int others) {
+  json_member(w, "depth");
+  json_open(w, '[');
+  for (int i = 0; i < layers || i < others; i++) {
+    int a, b;
+    attend_view_depth(layers, others, i, &a, &b);
+    put_numbers(w, (double[]){a, b}, 2);
+  }
+  json_close(w, ']');
+}
+
+static attend_status answer_beside(viewer *v, const view_query *q, view_result *a) {
+  attend_view_summary s, o = {0};
+  const attend_view_run *other = q->other ? q->other : q->head.run;
+  attend_role beside = attend_view_role_beside(other, q->head.at.role);
+  attend_view_head second = {.run = other, .at.role = beside};
+  attend_status status = attend_viewer_summary(v->session, &q->head, &s);
+  if (status) return status;
+  a->memory = s.memory;
+  status = attend_viewer_summary(v->session, &second, &o);
+  if (status) return status;
+  json_writer *w = a->w;
+  json_open(w, '{');
+  write_names(w, "names", attend_head_pattern_name);
+  write_names(w, "labels", pattern_label);
+  write_names(w, "about", attend_head_pattern_about);
+  write_summary(w, "first", q->head.at.role, &s);
+  write_summary(w, "second", beside, &o);
+  write_depth(w, s.layers, o.layers);
+  json_close(w, '}');
+  attend_viewer_release(v->session, o.memory);
+  return ATTEND_OK;
+}
+
+static attend_status answer_words(viewer *v, const view_query *q, view_result *a) {
+  static const float none = 0;
+  attend_view_words x;
+  attend_status status = attend_viewer_words(v->session, &q->head, q->other, &x);
+  json_writer *w = a->w;
+  if (status) return status;
+  a->memory = x.memory;
+  json_open(w, '{');
+  json_member_string(w, "why", x.why ? x.why : "");
+  json_member(w, "words");
+  json_open(w, '[');
+  for (int i = 0; i < x.words; i++)
+    json_put_bytes(w, x.text + x.start[i], (size_t)(x.end[i] - x.start[i]));
+  json_close(w, ']');
+  write_integers(w, "of", x.of, x.tokens);
+  int n = x.words;
+  add_part(a, (view_part){"weights", PART_F32, n ? x.weights : &none, 2, {n, n ? n + 1 : 0}});
+  return ATTEND_OK;
+}
+
+static void write_cosines(json_writer *w, const char *name, const attend_view_word_pair *p,
+                          const double *x) {
+  if (p->why)
+    json_member_string(w, name, NULL);
+  else
+    write_heads(w, name, p->layers, p->heads, x, sizeof *x, put_double);
+}
+
+static attend_status answer_word(viewer *v, const view_query *q, view_result *a) {
+  attend_view_word_pair p;
+  attend_status status = attend_viewer_word_pair(v->session, q->head.run, q->other, q->side,
+                                                 q->token, q->other_token, &p);
+  json_writer *w = a->w;
+  if (status) return status;
+  a->memory = p.memory;
+  json_open(w, '{');
+  json_member_string(w, "why", p.why ? p.why : "");
+  write_span(w, "word", p.word);
+  write_span(w, "other", p.other);
+  json_member_boolean(w, "same", p.same);
+  json_member(w, "cosine");
+  if (p.why)
+    json_put_null(w);
+  else
+    put_numbers(w, p.hidden, p.layers + 1);
+  write_cosines(w, "q", &p, p.q);
+  write_cosines(w, "k", &p, p.k);
+  write_cosines(w, "v", &p, p.v);
+  json_close(w, '}');
+  return ATTEND_OK;
+}
+
 static attend_status answer_block(viewer *v, const view_query *q, view_result *a) {
   attend_view_block b;
   attend_status status = attend_viewer_block(v->session, &q->head, &q->range, &b);
@@ -775,7 +925,10 @@ static const view_route routes[] = {
     {"flow", false, "attention role run token way", answer_flow},
     {"compare", false, "attention other role run", answer_compare},
     {"candidates", false, "position run side top", answer_candidates},
-    {"embeddings", false, "key keys layer row rows run side", answer_embeddings},
+    {"beside", false, "other role run", answer_beside},
+    {"words", false, "head layer other role run", answer_words},
+    {"word", false, "at other other_at run side", answer_word},
+    {"embeddings", false, "key keys layer other row rows run side", answer_embeddings},
     {"positions", false, "count model step width", answer_positions},
     {"picture", false, "", NULL}};
 

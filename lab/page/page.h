@@ -44,7 +44,7 @@ typedef struct {
   attend_view_head head; /* its run is that of calls without a head, too */
   attend_role side;      /* of tokens as vectors */
   attend_view_range range;
-  int size, level, x, y, token, position, top, count, width, model, step;
+  int size, level, x, y, token, other_token, position, top, count, width, model, step;
   attend_pool pool;
   const char *way;                      /* "rollout" or "argmax" */
   const attend_view_run *minus, *other; /* NULL: none */

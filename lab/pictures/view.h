@@ -27,6 +27,9 @@ typedef struct {
   int layer, head;  /* -1: not given */
   int heads[VIEW_HEADS], n_heads;
   int token, key; /* -1: none */
+  /* Of the other run, beside the head and the token: -1: the layer at the same depth, the same
+   * head, the same word. */
+  int other_layer, other_head, other_token;
   const char *filter, *pool, *way;
   const char *form; /* compared with; "": the default */
   const char *sort;
@@ -45,8 +48,52 @@ typedef struct {
   const attend_view_listener *listener;
 } view_subject;
 
+/* Another model, or tokens that are not as many: heads stand side by side, without a
+ * difference. */
+static inline bool view_is_beside(const attend_view_run *run, const attend_view_run *other,
+                                  attend_role role) {
+  const attend_lens_shape *s = &run->shape[role], *o = &other->shape[role];
+  return run->c.model != other->c.model || !other->has_role[role] || s->rows != o->rows ||
+         s->keys != o->keys;
+}
+
+/* The head of another run to show beside one of `run`. */
+static inline attend_view_head view_head_beside(const view_state *s, attend_view_head head,
+                                                const attend_view_run *other) {
+  attend_role role = attend_view_role_beside(other, head.at.role);
+  const attend_lens_shape *a = &head.run->shape[head.at.role], *b = &other->shape[role];
+  int deeper = a->layers > b->layers ? a->layers : b->layers, own, layer;
+  /* the last row of its depth, so that the last layer stands beside the last */
+  int row = ((head.at.layer + 1) * deeper - 1) / a->layers;
+  attend_view_depth(a->layers, b->layers, row, &own, &layer);
+  if (s->other_layer >= 0) layer = s->other_layer;
+  int given = s->other_head >= 0 ? s->other_head : head.at.head;
+  return (attend_view_head){.run = other,
+                            .at = {role, layer < b->layers ? layer : b->layers - 1,
+                                   given < b->heads ? given : b->heads - 1}};
+}
+
 static inline const attend_lens_shape *view_shape(const view_subject *s) {
   return &s->run->shape[s->head.at.role];
+}
+
+/* The query whose numbers are shown: the token that is given, or the last; beside another run
+ * those of one word in both. */
+static inline attend_status view_queries(const view_subject *s, int *token, int *other) {
+  const view_state *of = s->state;
+  attend_view_word_pair p;
+  *token = of->token < 0 ? view_shape(s)->rows - 1 : of->token;
+  *other = -1;
+  if (!s->other) return ATTEND_OK;
+  attend_role role = s->head.at.role;
+  attend_status status = attend_viewer_word_pair(s->viewer, s->run, s->other,
+                                                 role == ATTEND_CROSS ? ATTEND_DECODER_SELF : role,
+                                                 of->token, of->other_token, &p);
+  if (status) return status;
+  *token = of->token < 0 ? p.word.from : of->token;
+  *other = of->other_token < 0 ? p.other.from : of->other_token;
+  attend_viewer_release(s->viewer, p.memory);
+  return ATTEND_OK;
 }
 
 /* The level of detail at which a head has at most VIEW_CELLS cells a side. */
