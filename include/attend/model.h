@@ -404,6 +404,12 @@ enum { ATTEND_PATH_SIZE = 4096 };
 ATTEND_API attend_status attend_model_find(attend_context *ctx, const char *name,
                                            char path[ATTEND_PATH_SIZE]);
 
+/* Calls `each` with the name of every model in the caches, hf:OWNER/NAME, then npm:PACKAGE, each
+ * in alphabetical order, until it returns false. */
+ATTEND_API attend_status attend_models_pulled(attend_context *ctx,
+                                              bool (*each)(const char *name, void *user),
+                                              void *user);
+
 /* Names and caches, for programs that fill them. */
 
 typedef enum {

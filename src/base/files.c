@@ -144,6 +144,23 @@ attend_status attend_text_check(attend_context *ctx, const char *name, const cha
   return ATTEND_OK;
 }
 
+size_t attend_utf8_span(const char *text, size_t length) {
+  const unsigned char *at = (const unsigned char *)text, *end = at + length;
+  for (int n; at < end; at += n)
+    if (!(n = utf8_length(at, end))) break;
+  return (size_t)(at - (const unsigned char *)text);
+}
+
+attend_status attend_utf8_check(attend_context *ctx, const char *name, const char *text,
+                                size_t length) {
+  size_t span = attend_utf8_span(text, length);
+  if (span == length) return ATTEND_OK;
+  return fail(ctx, ATTEND_IO,
+              "byte %zu of %.300s is not UTF-8: convert the text first, as with iconv -f latin1 -t "
+              "utf-8",
+              span, name);
+}
+
 /* ---- writing --------------------------------------------------------------------- */
 
 struct attend_draft {

@@ -380,6 +380,75 @@ attend_status attend_model_find(attend_context *ctx, const char *text, path_text
   return find[name.source](ctx, text, &name, path);
 }
 
+/* ---- what the caches hold -------------------------------------------------------- */
+
+typedef struct {
+  attend_context *ctx;
+  bool (*each)(const char *name, void *user);
+  void *user;
+  bool ended;
+} listing;
+
+/* A name that leads to no model is left out: the cache also holds datasets, and downloads that
+ * were interrupted. */
+static void list_name(listing *l, const char *name) {
+  path_text path;
+  if (!l->ended && !attend_model_find(l->ctx, name, path)) l->ended = !l->each(name, l->user);
+}
+
+/* models--OWNER--NAME as hf:OWNER/NAME: parts of a name never contain "--". */
+static void list_hub(listing *l, const char *folder, const char *entry) {
+  static const char begin[] = "models--";
+  char name[MOST_NAME];
+  (void)folder;
+  if (strncmp(entry, begin, sizeof begin - 1)) return;
+  const char *owner = entry + sizeof begin - 1, *rest = strstr(owner, "--");
+  int n = rest ? snprintf(name, sizeof name, "hf:%.*s/%s", (int)(rest - owner), owner, rest + 2)
+               : snprintf(name, sizeof name, "hf:%s", owner);
+  if (n < MOST_NAME) list_name(l, name);
+}
+
+static int is_visible(const struct dirent *e) { return e->d_name[0] != '.'; }
+
+static void list_folder(listing *l, const char *folder,
+                        void (*put)(listing *l, const char *folder, const char *entry)) {
+  struct dirent **entries;
+  int n = scandir(folder, &entries, is_visible, alphasort);
+  if (n < 0) return; /* nothing was pulled */
+  for (int i = 0; i < n; i++) {
+    put(l, folder, entries[i]->d_name);
+    free(entries[i]);
+  }
+  free(entries);
+}
+
+static void list_scoped(listing *l, const char *scope, const char *entry) {
+  char name[MOST_NAME];
+  if (snprintf(name, sizeof name, "npm:%s/%s", strrchr(scope, '/') + 1, entry) < MOST_NAME)
+    list_name(l, name);
+}
+
+static void list_npm(listing *l, const char *folder, const char *entry) {
+  char name[MOST_NAME];
+  path_text scope;
+  if (*entry == '@') {
+    if (!path_put(l->ctx, scope, "%s/%s", folder, entry)) list_folder(l, scope, list_scoped);
+  } else if (snprintf(name, sizeof name, "npm:%s", entry) < MOST_NAME) {
+    list_name(l, name);
+  }
+}
+
+attend_status attend_models_pulled(attend_context *ctx, bool (*each)(const char *name, void *user),
+                                   void *user) {
+  listing l = {ctx, each, user, false};
+  path_text folder;
+  ATTEND_TRY(hub_root(ctx, folder));
+  list_folder(&l, folder, list_hub);
+  ATTEND_TRY(attend_npm_home(ctx, folder));
+  list_folder(&l, folder, list_npm);
+  return ATTEND_OK;
+}
+
 attend_status attend_open(attend_context *ctx, const char *name, attend_model **model) {
   path_text path;
   attend_checkpoint *files;

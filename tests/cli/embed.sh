@@ -132,8 +132,8 @@ says '"rank": 1, "cosine": (1|0\.9999[0-9]*), "line": 72, "text": "the cats"'
 run 0 embed "$work/bert" --search "a dog" "the cat" "a dog" "w1 w2"
 says '^   1   1\.000     2  a dog$'
 
-complains 1 'cannot be opened' embed /no/such/model x
-run 2 embed
+complains 1 'there is no folder /no/such/model' embed /no/such/model x
+complains 1 'no model .* embeds texts: run attend pull hf:' embed a b
 run 2 embed "$work/bert" --pool most x
 run 2 embed "$work/bert" --top 3 x
 run 2 embed "$work/bert" --search x --vectors y

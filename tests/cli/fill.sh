@@ -75,7 +75,7 @@ complains 1 'cannot fill masks: it continues texts' fill "$work/gpt2" "a [MASK]"
 complains 2 'text 1: there is no mask: write \[MASK\]' fill "$work/bert" "a cat"
 complains 1 'longer than the 40 tokens' fill "$work/bert" "[MASK] $(seq -s ' ' 99)"
 complains 2 'is for encoders' fill "$work/bart" --pair x "a [MASK]"
-run 2 fill
+complains 1 'no model .* fills masks: run attend pull hf:' fill 'a [MASK]'
 run 2 fill "$work/bert" --top 0 "a [MASK]"
 
 # Non-finite weights.

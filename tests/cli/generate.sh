@@ -40,9 +40,10 @@ complains 2 'more than the 11 positions' \
 complains 2 'bert is an encoder' generate "$models/bert" --ids 0
 complains 2 'is no id' generate "$models/gpt2" --ids "1 x"
 complains 2 'the model knows 0 to 210' generate "$models/gpt2" --ids 211
-run 2 generate
 run 2 generate "$stories" a prompt
-grep -q 'give the prompt with --prompt' "$work/err" || fail "no remedy"
+grep -q 'one prompt at a time: put quotes around it' "$work/err" || fail "no remedy"
+run 2 generate "$stories" a --prompt b
+grep -q 'given twice' "$work/err" || fail "two prompts"
 run 2 generate "$stories" --prompt a --ids 1
 run 2 generate "$stories" --prompt a --lines
 run 2 generate "$stories" --beams 2 --temp 1

@@ -68,7 +68,7 @@ is_json 131072
 complains 1 'more than 32 bytes of each byte' tokenize "$work/replace.json" aaaa
 complains 1 'takes too many steps' tokenize "$work/pattern.json" "$text"
 
-complains 1 'cannot be opened' tokenize /no/such/model x
+complains 1 'there is no folder /no/such/model' tokenize /no/such/model x
 complains 1 'has no tokenizer' tokenize "$work" x
 complains 2 'no id' tokenize --decode "$golden/tok512.bin" 1 two
 complains 2 'ids from 0 to 511' tokenize --decode "$golden/tok512.bin" 512

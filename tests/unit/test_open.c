@@ -104,6 +104,28 @@ TEST(names_open_models) {
   tear_down();
 }
 
+static bool add_name(const char *name, void *user) {
+  char *list = user;
+  strcat(strcat(list, name), " ");
+  return !strstr(name, "gpt"); /* ends the first list */
+}
+
+/* What the caches hold, each name once, those of the hub first. */
+TEST(caches_are_listed) {
+  char list[200] = "";
+  set_up();
+  attend_context *ctx = context();
+  make_folders(in_folder(".cache/huggingface/hub/datasets--a--b"));
+  make_folders(in_folder(".cache/huggingface/hub/models--a--interrupted"));
+  OK(ctx, attend_models_pulled(ctx, add_name, list));
+  CHECK_SAME(list, "hf:small/gpt ");
+  setenv("HF_HUB_CACHE", in_folder("nowhere"), 1);
+  OK(ctx, attend_models_pulled(ctx, add_name, list));
+  CHECK_SAME(list, "hf:small/gpt npm:@own/llama ");
+  unsetenv("HF_HUB_CACHE");
+  tear_down();
+}
+
 /* A model with another form shares the weights and does not close them. */
 TEST(shared_weights_are_closed_once) {
   attend_model *model, *other;
