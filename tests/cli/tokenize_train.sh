@@ -95,10 +95,12 @@ run 0 tokenize --train "$text" --out "$work/bert" --vocab 600 --force
 rm "$work/bert/notes.txt"
 same "$work/bert"
 
-# Text that is none: broken bytes are U+FFFD, zero bytes are bytes.
-printf 'a\0b a\0b \377\377 \377\377' >"$work/odd"
+# Zero bytes are bytes; what is not UTF-8 is refused.
+printf 'a\0b a\0b' >"$work/odd"
 run 0 tokenize --train "$work/odd" --out "$work/odd.out" --json
-says '"texts": 1, "bytes": 13, '
+says '"texts": 1, "bytes": 7, '
+printf 'a b \377' >"$work/latin"
+complains 1 'byte 4 of .*latin is not UTF-8' tokenize --train "$work/latin" --out "$work/e"
 
 : >"$work/empty"
 complains 2 'no text to learn from' tokenize --train "$work/empty" --out "$work/e"
