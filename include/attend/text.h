@@ -60,6 +60,12 @@ ATTEND_API int32_t attend_tokenizer_count(const attend_tokenizer *tokenizer);
 /* The piece as the file writes it; NULL if no piece has this id. length may be NULL. */
 ATTEND_API const char *attend_tokenizer_piece(const attend_tokenizer *tokenizer, int32_t id,
                                               size_t *length);
+/* The token as people read it, into label[size], cut at a whole character: the space before a word
+ * is "·", a piece that continues a word begins with "–", spaces are "␣", a line end "↵", a tab "⇥",
+ * bytes that are no whole character "⟨E2⟩", nothing "∅"; an id without a piece is its number. Returns
+ * its length. For display: different pieces may have one label. */
+ATTEND_API size_t attend_tokenizer_label(const attend_tokenizer *tokenizer, int32_t id, char *label,
+                                         size_t size);
 /* The id of a piece, -1 if there is none. */
 ATTEND_API int32_t attend_tokenizer_find(const attend_tokenizer *tokenizer, const char *piece,
                                          size_t length);

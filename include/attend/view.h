@@ -89,10 +89,13 @@ typedef struct {
 ATTEND_API const attend_view_model *attend_viewer_model(const attend_viewer *viewer, int model);
 
 enum { ATTEND_VIEW_TOKEN = 260 };
-/* A token as it is shown: SentencePiece's U+2581 is a space; without a tokenizer the id.
+/* A token's piece: SentencePiece's U+2581 is a space; without a tokenizer the id.
  * Returns its bytes, which may include zero bytes; a zero byte follows them. */
 ATTEND_API size_t attend_view_token_text(const attend_view_model *model, int32_t id,
                                          char text[ATTEND_VIEW_TOKEN]);
+/* The token as it is shown (attend_tokenizer_label). Returns its length. */
+ATTEND_API size_t attend_view_token_label(const attend_view_model *model, int32_t id,
+                                          char label[ATTEND_VIEW_TOKEN]);
 
 /* ---- runs ------------------------------------------------------------------------- */
 

@@ -185,6 +185,21 @@ static void put_token(json_writer *w, const attend_view_model *m, int32_t id) {
   json_put_bytes(w, text, n);
 }
 
+static void put_label(json_writer *w, const attend_view_model *m, int32_t id) {
+  char label[ATTEND_VIEW_TOKEN];
+  attend_view_token_label(m, id, label);
+  json_put_string(w, label);
+}
+
+/* A token: its piece, and how it is shown. */
+static void write_token(json_writer *w, const attend_view_model *m, int32_t id) {
+  json_member_number(w, "id", id);
+  json_member(w, "text");
+  put_token(w, m, id);
+  json_member(w, "label");
+  put_label(w, m, id);
+}
+
 /* A model's id: its index in text. */
 static void write_id(json_writer *w, const char *name, int model) {
   char id[12];
@@ -263,6 +278,10 @@ static void write_side(json_writer *w, const attend_view_model *m, const attend_
   json_open(w, '[');
   for (int i = 0; i < s->n; i++) put_token(w, m, s->ids[i]);
   json_close(w, ']');
+  json_member(w, "labels");
+  json_open(w, '[');
+  for (int i = 0; i < s->n; i++) put_label(w, m, s->ids[i]);
+  json_close(w, ']');
   write_integers(w, "ids", s->ids, s->n);
   json_member(w, "part");
   json_open(w, '[');
@@ -278,10 +297,14 @@ static void write_side(json_writer *w, const attend_view_model *m, const attend_
   json_close(w, '}');
 }
 
-static void write_role(json_writer *w, attend_role role, const attend_lens_shape *s) {
+static void write_role(json_writer *w, attend_role role, const attend_view_run *run) {
+  const attend_lens_shape *s = &run->shape[role];
+  const picture_about about = {.form = run->c.attention, .role = attend_role_name(role)};
   bool cross = role == ATTEND_CROSS;
+  char words[PICTURE_WORDS];
   json_open(w, '{');
   json_member_string(w, "role", attend_role_name(role));
+  json_member_string(w, "words", picture_attention(&about, words));
   json_member_number(w, "layers", s->layers);
   json_member_number(w, "heads", s->heads);
   json_member_number(w, "kv_heads", s->kv_heads);
@@ -306,9 +329,7 @@ static void write_candidates(json_writer *w, const attend_view_model *m,
   json_open(w, '[');
   for (int i = 0; i < n; i++) {
     json_open(w, '{');
-    json_member_number(w, "id", list[i].id);
-    json_member(w, "text");
-    put_token(w, m, list[i].id);
+    write_token(w, m, list[i].id);
     json_member_number(w, "p", list[i].p);
     json_close(w, '}');
   }
@@ -317,9 +338,7 @@ static void write_candidates(json_writer *w, const attend_view_model *m,
 
 void write_step(json_writer *w, const attend_view_model *m, const attend_view_step *s) {
   json_open(w, '{');
-  json_member_number(w, "id", s->id);
-  json_member(w, "text");
-  put_token(w, m, s->id);
+  write_token(w, m, s->id);
   json_member_number(w, "p", s->p);
   json_member_number(w, "position", s->position);
   write_candidates(w, m, s->candidate, s->n);
@@ -350,7 +369,7 @@ void write_run(json_writer *w, const viewer *v, const attend_view_run *run) {
   json_member(w, "roles");
   json_open(w, '[');
   for (int i = 0; i < ATTEND_ROLES; i++)
-    if (run->has_role[i]) write_role(w, (attend_role)i, &run->shape[i]);
+    if (run->has_role[i]) write_role(w, (attend_role)i, run);
   json_close(w, ']');
   json_member_string(w, "notice", run->notice);
   json_member_number(w, "generated", run->generated);

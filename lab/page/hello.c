@@ -195,6 +195,16 @@ static void write_example(json_writer *w, const viewer *v, const example *e) {
   json_close(w, '}');
 }
 
+/* The sentences of the pictures, with names in braces that the page fills in. */
+static void write_captions(json_writer *w) {
+  int count;
+  const picture_caption *captions = picture_captions(&count);
+  json_member(w, "captions");
+  json_open(w, '{');
+  for (int i = 0; i < count; i++) json_member_string(w, captions[i].name, captions[i].text);
+  json_close(w, '}');
+}
+
 void write_hello(json_writer *w, const viewer *v) {
   const view_state defaults = view_defaults();
   json_open(w, '{');
@@ -211,6 +221,7 @@ void write_hello(json_writer *w, const viewer *v) {
   json_open(w, '[');
   for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) write_example(w, v, &examples[i]);
   json_close(w, ']');
+  write_captions(w);
   json_member_boolean(w, "open_gallery", v->gallery);
   json_member_boolean(w, "live", v->live);
   json_member_number(w, "block_cells", ATTEND_VIEW_CELLS);

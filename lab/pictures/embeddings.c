@@ -77,16 +77,15 @@ static void positions(const picture_embeddings_data *d, page *p, const pair *two
 static void start(const picture_embeddings_data *d, const picture_look *look, drawing *out, page *p,
                   double content) {
   const char *model = d->about.model ? d->about.model : "a model";
+  char layer[16];
   if (!d->cosine) {
     page_start(p, out, look, content, "positions as vectors");
     page_say(p, "Positions as sines and cosines of many wavelengths.");
   } else {
     page_start(p, out, look, content, "%s: tokens as vectors before layer %d", model,
                d->about.layer);
-    page_say(p,
-             "How similar two tokens are: the cosine of the angle between their states before "
-             "layer %d (%s).",
-             d->about.layer, d->about.form ? d->about.form : "as they are");
+    snprintf(layer, sizeof layer, "%d", d->about.layer);
+    page_caption(p, "embeddings", &d->about, (picture_facts){.layer = layer});
   }
   page_notice(p, &d->about);
 }

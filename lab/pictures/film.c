@@ -201,7 +201,7 @@ const char *picture_film(const picture_film_data *d, const picture_look *look, d
   page_say(&p,
            "What each token (row) attends to as training goes on: the weights of %s, all on one "
            "scale.%s",
-           page_attention(&d->about, attention),
+           picture_attention(&d->about, attention),
            d->left_out ? " Not all steps that are saved are shown." : "");
   page_notice(&p, &d->about);
   draw_curve_of(&p, d);

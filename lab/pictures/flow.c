@@ -215,18 +215,8 @@ static void body(weave *w, page *p) {
 }
 
 static void caption(const picture_flow_data *d, page *p) {
-  char attention[PAGE_WORDS];
-  const char *token = d->tokens.text[d->token];
-  if (d->shares)
-    page_say(p,
-             "Attention rollout of “%s”: the share of each token in its state, where a layer keeps "
-             "half of a state and mixes half by %s.",
-             token, page_attention(&d->about, attention));
-  else
-    page_say(p,
-             "The tokens that reach “%s” if every head of the %s takes the key with the largest "
-             "weight alone.",
-             token, page_attention(&d->about, attention));
+  const picture_facts facts = {.query = picture_spelled(d->tokens.text[d->token])};
+  page_caption(p, d->shares ? "flow.rollout" : "flow.argmax", &d->about, facts);
   page_notice(p, &d->about);
 }
 

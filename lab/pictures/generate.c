@@ -135,12 +135,10 @@ const char *picture_generate(const picture_generate_data *d, const picture_look 
   *out = (drawing){0};
   if (d->step_count < 1) return "no token was generated";
   page p;
-  char attention[PAGE_WORDS];
   page_start(&p, out, look, page_room(look), "%s: %d token%s, one by one",
              d->about.model ? d->about.model : "a model", d->step_count,
              d->step_count == 1 ? "" : "s");
-  page_say(&p, "Each token that the model chose with %s, its probability, and the alternatives.",
-           page_attention(&d->about, attention));
+  page_caption(&p, "generate", &d->about, (picture_facts){0});
   page_notice(&p, &d->about);
   if (d->prompt && *d->prompt) {
     p.y -= 8;

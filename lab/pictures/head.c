@@ -162,16 +162,12 @@ static void legend(const picture_head_data *d, page *p) {
 }
 
 static void caption(const picture_head_data *d, page *p, double min) {
-  char attention[PAGE_WORDS], number[24];
+  char number[24];
   snprintf(number, sizeof number, "%.2g", min);
-  if (d->token >= 0)
-    page_say(p, "What “%s” attends to: the weights of %s.", d->rows.text[d->token],
-             page_attention(&d->about, attention));
-  else
-    page_say(p,
-             "Queries (left) and the keys they attend to (right): the more solid a curve, the "
-             "larger its weight in %s; weights under %s are left out.",
-             page_attention(&d->about, attention), number);
+  bool one = d->token >= 0;
+  const picture_facts facts = {.query = one ? picture_spelled(d->rows.text[d->token]) : NULL,
+                               .least = number};
+  page_caption(p, one ? "head.token" : "head", &d->about, facts);
   page_notice(p, &d->about);
 }
 

@@ -47,15 +47,14 @@ const char *picture_matrix(const picture_matrix_data *d, const picture_look *loo
   if (d->height < 1 || d->width < 1 || d->rows.count < 1 || d->keys.count < 1)
     return "there are no tokens to draw the weights of";
   page p;
-  char place[PAGE_WORDS], attention[PAGE_WORDS];
+  char place[PAGE_WORDS];
   map m = map_of(d);
   double beside = d->entropy ? ENTROPY_WIDTH + 18 : 0;
   double largest = fmin(fmax(560.0 / d->width, 44), 72);
   map_fit(&m, page_room(look) - beside, TALLEST, largest);
   double over = fmax(m.over, beside);
   page_start(&p, out, look, m.left + m.w + over, "%s", page_place(&d->about, place));
-  page_say(&p, "What each token (row) attends to: the weights of %s on the tokens in the columns.",
-           page_attention(&d->about, attention));
+  page_caption(&p, "matrix", &d->about, (picture_facts){0});
   page_notice(&p, &d->about);
   p.y += m.top;
   map_draw(&m, &p, p.left + m.left, p.y);
@@ -73,7 +72,7 @@ const char *picture_matrix(const picture_matrix_data *d, const picture_look *loo
 enum { GAP = 22, FACT = 56 };
 
 typedef struct {
-  map of[3]; /* the one, the other, the other less the one */
+  map of[3]; /* the first, the second, the first minus the second */
   float *difference;
 } trio;
 
@@ -82,7 +81,7 @@ static bool subtract(const picture_compare_data *d, drawing *out, trio *t) {
   size_t count = (size_t)d->height * (size_t)d->width;
   t->difference = drawing_take(out, count, sizeof *t->difference);
   if (!t->difference) return false;
-  for (size_t i = 0; i < count; i++) t->difference[i] = d->other[i] - d->cells[i];
+  for (size_t i = 0; i < count; i++) t->difference[i] = d->cells[i] - d->other[i];
   t->of[2].cells = t->difference;
   t->of[2].max = map_most(t->difference, d->height, d->width);
   return true;
@@ -114,7 +113,7 @@ static double trio_width(const trio *t) {
 }
 
 static void draw_trio(const picture_compare_data *d, page *p, const trio *t) {
-  const char *names[3] = {d->name, d->other_name, "difference"};
+  const char *names[3] = {d->name, d->other_name, "first − second"};
   double x = p->left + t->of[0].left, y = p->y + 20 + t->of[0].top;
   for (int i = 0; i < 3; i++) {
     page_bold(p, x, p->y + 12, names[i], LABEL_SIZE, ANCHOR_START, p->colours->ink, t->of[i].w);
@@ -186,14 +185,11 @@ const char *picture_compare(const picture_compare_data *d, const picture_look *l
   if (d->height < 1 || d->width < 1 || d->rows.count < 1 || d->keys.count < 1)
     return "there are no tokens to compare the weights of";
   page p;
-  char attention[PAGE_WORDS];
   trio t = trio_of(d, page_room(look));
   start(d, look, out, &p, trio_width(&t));
   if (!subtract(d, out, &t)) return NULL;
-  page_say(&p,
-           "The weights of one head under each, and what the second adds (blue) "
-           "or takes away (orange): %s.",
-           page_attention(&d->about, attention));
+  page_caption(&p, "compare", &d->about,
+               (picture_facts){.first = d->name, .second = d->other_name});
   page_notice(&p, &d->about);
   draw_trio(d, &p, &t);
   page_legend_scale(&p, SCALE_WEIGHT, t.of[0].max, "weight");

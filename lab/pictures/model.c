@@ -109,16 +109,11 @@ const char *picture_model(const picture_model_data *d, const picture_look *look,
   if (d->layers < 1 || d->heads < 1 || d->height < 1 || d->width < 1)
     return "there are no heads to draw";
   page p;
-  char attention[PAGE_WORDS];
   grid g = grid_of(d, page_room(look));
   page_start(&p, out, look, AXIS + d->heads * g.dx, "%s: %d layer%s of %d head%s",
              d->about.model ? d->about.model : "a model", d->layers, d->layers == 1 ? "" : "s",
              d->heads, d->heads == 1 ? "" : "s");
-  page_say(&p,
-           "Every head of the %s: rows attend to columns; the stronger the colour, the larger the "
-           "weight%s.",
-           page_attention(&d->about, attention),
-           has_labels(d, g.w) ? "; below, the pattern of the head" : "");
+  page_caption(&p, "model", &d->about, (picture_facts){0});
   page_notice(&p, &d->about);
   draw_grid(&g, &p);
   page_legend_scale(&p, SCALE_WEIGHT, 1, "share of the head's largest weight");

@@ -210,7 +210,7 @@ const char *picture_neuron(const picture_neuron_data *d, const picture_look *loo
   *out = (drawing){0};
   if (d->keys.count < 1 || d->dim < 1 || d->dim_v < 1) return "the token sees no keys";
   page p;
-  char place[PAGE_WORDS], attention[PAGE_WORDS];
+  char place[PAGE_WORDS], row[16];
   sheet s = {.d = d};
   double room = fmax(page_room(look), 760);
   picture_look wide = *look;
@@ -218,10 +218,9 @@ const char *picture_neuron(const picture_neuron_data *d, const picture_look *loo
   choose(&s);
   page_start(&p, out, &wide, lay_out(&s, PAGE_MARGIN, room), "%s: how “%s” attends",
              page_place(&d->about, place), d->query);
-  page_say(&p,
-           "The query of “%s” (token %d) and each key in %s: the products add up to a score, the "
-           "scores become weights, and the output is the weighted sum of the values.",
-           d->query, d->row, page_attention(&d->about, attention));
+  snprintf(row, sizeof row, "%d", d->row);
+  page_caption(&p, "neuron", &d->about,
+               (picture_facts){.query = picture_spelled(d->query), .position = row});
   page_notice(&p, &d->about);
   draw_sheet(&s, &p);
   page_legend_scale(&p, SCALE_EVEN, 1, "number, by its column's largest");

@@ -64,19 +64,6 @@ const char *page_weight(double w, char to[24]) {
   return to;
 }
 
-const char *page_attention(const picture_about *about, char to[PAGE_WORDS]) {
-  const char *role = about->role ? about->role : "";
-  const char *form = about->form ? about->form : "";
-  const char *gap = *form ? " " : "";
-  if (!strcmp(role, "cross"))
-    snprintf(to, PAGE_WORDS, "%.120s%scross-attention", form, gap);
-  else if (*role)
-    snprintf(to, PAGE_WORDS, "%.110s%sself-attention of the %.20s", form, gap, role);
-  else
-    snprintf(to, PAGE_WORDS, "%.120s%sattention", form, gap);
-  return to;
-}
-
 const char *page_place(const picture_about *about, char to[PAGE_WORDS]) {
   char layer[32] = "", head[32] = "";
   if (about->layer >= 0) snprintf(layer, sizeof layer, ", layer %d", about->layer);
@@ -174,6 +161,12 @@ void page_say(page *p, const char *format, ...) {
   va_end(args);
   if (text) say(p, text);
   free(text);
+}
+
+void page_caption(page *p, const char *name, const picture_about *about, picture_facts facts) {
+  char attention[PICTURE_WORDS], text[PICTURE_CAPTION];
+  facts.attention = picture_attention(about, attention);
+  say(p, picture_caption_fill(name, &facts, text, sizeof text));
 }
 
 void page_notice(page *p, const picture_about *about) {

@@ -32,13 +32,13 @@ void page_start(page *p, drawing *to, const picture_look *look, double content, 
                 ...) __attribute__((format(printf, 5, 6)));
 /* A caption, broken into lines. */
 void page_say(page *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The caption of pictures.h with this name; its attention is that of `about`. */
+void page_caption(page *p, const char *name, const picture_about *about, picture_facts facts);
 /* The end of every caption: the notice, if there is one, and some air. */
 void page_notice(page *p, const picture_about *about);
 void page_end(page *p);
 
-/* "softmax self-attention of the decoder" */
 enum { PAGE_WORDS = 160 };
-const char *page_attention(const picture_about *about, char to[PAGE_WORDS]);
 /* "gpt2, layer 3, head 5", or as much of it as is known. */
 const char *page_place(const picture_about *about, char to[PAGE_WORDS]);
 

@@ -44,6 +44,27 @@ enum {
   PICTURE_MASKS
 };
 
+/* ---- captions ---------------------------------------------------------------- */
+
+typedef struct {
+  const char *name; /* of a view, "matrix"; "head.token": of a view with a token chosen */
+  const char *text; /* with names in braces */
+} picture_caption;
+
+typedef struct { /* NULL: there is none */
+  const char *attention, *query, *position, *least, *layer, *first, *second;
+} picture_facts;
+
+enum { PICTURE_WORDS = 160, PICTURE_CAPTION = 1024 };
+
+const picture_caption *picture_captions(int *count);
+/* The caption of this name with the facts in place of their names; returns `to`. */
+char *picture_caption_fill(const char *name, const picture_facts *facts, char *to, size_t size);
+/* "softmax self-attention of the decoder" */
+const char *picture_attention(const picture_about *about, char to[PICTURE_WORDS]);
+/* A token's label within a sentence: without the mark of a space or of a word that goes on. */
+const char *picture_spelled(const char *label);
+
 /* Each draws into `out`, which it starts and the caller frees, and returns NULL,
  * or the sentence that says why there is nothing to draw; out is then empty. */
 

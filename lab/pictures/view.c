@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_KEYS = 200, FRAMES = 12, POINTS = 400, LABEL = 256 };
+enum { MOST_KEYS = 200, FRAMES = 12, POINTS = 400 };
 
 typedef struct block { /* memory that lives as long as the painter */
   struct block *next;
@@ -48,46 +48,10 @@ static void *take(painter *p, size_t count, size_t size) {
 
 /* ---- tokens as they are drawn --------------------------------------------------------- */
 
-/* Bytes of a space at the beginning, as tokenizers write it: U+0120, U+2581. */
-static size_t space_at(const char *text) {
-  if (*text == ' ') return 1;
-  if (!strncmp(text, "\xc4\xa0", 2)) return 2;
-  return strncmp(text, "\xe2\x96\x81", 3) ? 0 : 3;
-}
-
-static size_t line_end_at(const char *text) {
-  return *text == '\n' ? 1 : strncmp(text, "\xc4\x8a", 2) ? 0 : 2;
-}
-
-/* As the page shows tokens (viewer/src/token_label.tsx): a dot is the space before a word. */
-static void write_label(const char *token, char label[LABEL]) {
-  size_t n = 0, skip;
-  const char *mark = "";
-  if (!strcmp(token, "<0x0A>")) token = "\n";
-  if ((skip = space_at(token)) && token[skip]) mark = "·";
-  if (!strncmp(token, "##", 2) && token[2]) skip = 2, mark = "–";
-  if (*mark) token += skip;
-  n = (size_t)snprintf(label, LABEL, "%s", mark);
-  while (*token && n + 8 < LABEL) {
-    const char *shown = (skip = space_at(token))      ? "␣"
-                        : (skip = line_end_at(token)) ? "⏎"
-                        : *token == '\t'              ? "⇥"
-                                                      : NULL;
-    if (shown)
-      n += (size_t)snprintf(label + n, LABEL - n, "%s", shown);
-    else
-      label[n++] = *token;
-    token += skip ? skip : 1;
-  }
-  label[n] = 0;
-  if (!n) snprintf(label, LABEL, "∅");
-}
-
 static const char *label_of(painter *p, int model, int32_t id) {
-  char text[ATTEND_VIEW_TOKEN], label[LABEL];
-  attend_view_token_text(attend_viewer_model(p->s.viewer, model), id, text);
-  write_label(text, label);
-  char *copy = take(p, strlen(label) + 1, 1);
+  char label[ATTEND_VIEW_TOKEN];
+  size_t n = attend_view_token_label(attend_viewer_model(p->s.viewer, model), id, label);
+  char *copy = take(p, n + 1, 1);
   return copy ? strcpy(copy, label) : "";
 }
 

@@ -126,6 +126,12 @@ size_t attend_view_token_text(const attend_view_model *m, int32_t id,
   return n;
 }
 
+size_t attend_view_token_label(const attend_view_model *m, int32_t id,
+                               char label[ATTEND_VIEW_TOKEN]) {
+  if (m->tokenizer) return attend_tokenizer_label(m->tokenizer, id, label, ATTEND_VIEW_TOKEN);
+  return (size_t)snprintf(label, ATTEND_VIEW_TOKEN, "%d", (int)id);
+}
+
 /* ---- weights --------------------------------------------------------------------------- */
 
 static int load_progress(double done, const char *what, void *user) {

@@ -28,6 +28,10 @@ const char *attend_tokenizer_piece(const attend_tokenizer *t, int32_t id, size_t
   if (length) *length = 0;
   return NULL;
 }
+size_t attend_tokenizer_label(const attend_tokenizer *t, int32_t id, char *label, size_t size) {
+  if (size) *label = 0;
+  return 0;
+}
 int32_t attend_tokenizer_find(const attend_tokenizer *t, const char *piece, size_t length) {
   return -1;
 }

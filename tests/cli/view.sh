@@ -102,7 +102,7 @@ look "$bert" --against untrained --out "$work/untrained.svg" "$ids"
 # The space before a word is a dot, whatever the tokenizer writes for it.
 if [[ $ATTEND_TEXT == ON ]]; then
   look models/gutenberg --view head --out "$work/words.svg" $'It was\nthe day'
-  for name in '·was' '⏎'; do
+  for name in '·was' '↵'; do
     grep -q ">$name<" "$work/words.svg" || fail "no token is drawn as $name"
   done
   grep -q 'Ġ\|Ċ' "$work/words.svg" && fail "tokens are drawn as they are stored"

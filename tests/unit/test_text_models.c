@@ -219,3 +219,35 @@ TEST(llama2c) {
   attend_tokenizer_free(t);
   attend_context_free(ctx);
 }
+
+/* ---- tokens as they are shown ------------------------------------------------------------ */
+
+/* The labels of a text's tokens, with spaces between. */
+static void expect_labels(const char *file, const char *text, const char *want) {
+  attend_context *ctx = open_context(NULL, 1, NULL);
+  attend_tokenizer *t = load_path(ctx, token_path(file));
+  attend_encoding *e;
+  char got[512] = "";
+  OK(ctx, attend_encoding_create(t, &e));
+  OK(ctx, attend_encode(
+              e, text, strlen(text),
+              &(attend_encode_options){ATTEND_INIT(attend_encode_options), .no_special = true}));
+  for (size_t i = 0; i < e->count; i++) {
+    char label[64];
+    size_t n = attend_tokenizer_label(t, e->id[i], label, sizeof label);
+    CHECK_EQ(n, strlen(label));
+    snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s", i ? " " : "", label);
+  }
+  if (strcmp(got, want))
+    CHECK_FAIL("%s: \"%s\" is labelled \"%s\", not \"%s\"", file, text, got, want);
+  attend_encoding_free(e);
+  attend_tokenizer_free(t);
+  attend_context_free(ctx);
+}
+
+TEST(labels_are_text) {
+  expect_labels("gpt2-vocab.json", "The dog\nran", "The ·dog ↵ ran");
+  expect_labels("gpt2-vocab.json", "a\xf0\x9f\xa6\xa9", "a ⟨F0⟩⟨9F⟩ ⟨A6⟩ ⟨A9⟩");
+  expect_labels("llama.model", "The dog \xf0\x9f\xa6\xa9\n", "·The ·dog ␣ ⟨F0⟩ ⟨9F⟩ ⟨A6⟩ ⟨A9⟩ ↵");
+  expect_labels("bert-vocab.txt", "embeddings", "em –bed –ding –s");
+}

@@ -51,7 +51,7 @@ export function CandidatesHere({
             {value!.candidates.map((c) => (
               <tr key={c.id}>
                 <td>
-                  <TokenLabel token={c.text} />
+                  <TokenLabel token={c.label} />
                 </td>
                 <td class="number" data-test="candidate" data-number={c.p}>
                   {percent_text(c.p)}

@@ -13,6 +13,7 @@ import {
   Scene,
   useScene,
 } from "./asking";
+import { Caption } from "./caption";
 import {
   CompareChoice,
   compared_form,
@@ -114,7 +115,7 @@ function Cell({
   scene: CompareScene;
 }) {
   const tokens = (side: "row_side" | "key_side") =>
-    scene.run.sides[scene.role[side]]!.tokens;
+    scene.run.sides[scene.role[side]]!.labels;
   if (!at || at.row >= scene.role.rows || at.key >= scene.role.keys) {
     return (
       <p class="faint hint">
@@ -154,7 +155,7 @@ function Maps({ scene, place }: { scene: CompareScene; place: Place }) {
     hover.value ?? (token >= 0 && key >= 0 ? { row: token, key } : null);
   const panes = [
     { id: "a", title: names[0], spec: specs.a },
-    { id: "difference", title: "difference", spec: specs.difference },
+    { id: "difference", title: "first − second", spec: specs.difference },
     { id: "b", title: names[1], spec: specs.b },
   ];
   const see = (i: number) => (s: Sight) => {
@@ -194,6 +195,14 @@ function Maps({ scene, place }: { scene: CompareScene; place: Place }) {
           </figure>
         ))}
       </div>
+      <Caption
+        name="compare"
+        facts={{
+          attention: scene.role.words,
+          first: names[0],
+          second: names[1],
+        }}
+      />
     </>
   );
 }

@@ -8,6 +8,7 @@ import { ScaleLegend } from "./heat";
 import { At, MatrixPane, Sight } from "./matrix_pane";
 import { MatrixPlot } from "./matrix_plot";
 import { clamp, count_text, largest, signed_text } from "./numbers";
+import { Caption } from "./caption";
 import { PositionsSection } from "./positions_section";
 import { Role, Run, Side } from "./protocol";
 import { go, place_in, state } from "./state";
@@ -20,6 +21,7 @@ function slice_side(side: Side, from: number, count: number): Side {
   return {
     ...side,
     tokens: side.tokens.slice(from, from + count),
+    labels: side.labels.slice(from, from + count),
     part: side.part.slice(from, from + count),
   };
 }
@@ -62,6 +64,7 @@ function cosine_spec(
     role,
     place: { role: name, layer, head: 0 },
     pool: "max",
+    axes: { rows: "tokens", keys: "tokens" },
     given: {
       id: ["cosine", layer, from, count].join(),
       values: async () => {
@@ -85,7 +88,7 @@ function Facts({
   from: number;
 }) {
   const { run: r, role } = sight.spec;
-  const tokens = r.sides[role.row_side]!.tokens;
+  const tokens = r.sides[role.row_side]!.labels;
   if (at.row >= tokens.length || at.key >= tokens.length) return null;
   const cosine = sight.plot.value_at(at.row, at.key)?.value ?? NaN;
   const others = Array.from({ length: tokens.length }, (_, k) =>
@@ -145,7 +148,7 @@ function Facts({
 
 function spoken(p: MatrixPlot, at: At): string {
   const { run: r, role } = p.store.spec;
-  const tokens = r.sides[role.row_side]!.tokens;
+  const tokens = r.sides[role.row_side]!.labels;
   const found = p.value_at(at.row, at.key);
   return (
     `${token_text(tokens[at.row])} and ${token_text(tokens[at.key])}: cosine ` +
@@ -248,6 +251,7 @@ export function EmbeddingsView() {
           {sight.value && <ScaleLegend inks={sight.value.inks} what="cosine" />}
         </aside>
       </div>
+      <Caption name="embeddings" facts={{ layer }} />
       <PositionsSection model={r.model} step={r.case.step} />
     </div>
   );

@@ -5,7 +5,7 @@ import { count_text, percent_text } from "./numbers";
 import { TokenLabel } from "./token_label";
 
 export function FlowTable({ scene }: { scene: FlowScene }) {
-  const tokens = scene.run.sides[scene.role.row_side]!.tokens;
+  const tokens = scene.run.sides[scene.role.row_side]!.labels;
   const last = scene.nodes.length - 1;
   const input = [...scene.nodes[last]].sort((a, b) => b[1] - a[1]).slice(0, 10);
   return (

@@ -2,13 +2,14 @@
 
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { ask_json, run, useScene } from "./asking";
+import { Caption } from "./caption";
 import { PlaceBar, Problem, rove, Switch, Waiting } from "./controls";
 import { FlowTable } from "./flow_table";
 import { count_text, percent_text } from "./numbers";
 import { head_colour, ink_css } from "./palette";
 import { ArgmaxFlow, RolloutFlow, Role, Run, Way } from "./protocol";
 import { go, place_in, state, theme } from "./state";
-import { is_special, TokenLabel, token_short } from "./token_label";
+import { is_special, TokenLabel, token_text } from "./token_label";
 import { useWidth } from "./width";
 
 const ROW = 40; // pixels from layer to layer
@@ -125,7 +126,7 @@ function Drawn({ scene, step, width, height, label }: Drawing) {
             class="flow-node"
           >
             <title>
-              {`${token_short(scene.run.sides[scene.role.row_side]!.tokens[i])} (${i})` +
+              {`${token_text(scene.run.sides[scene.role.row_side]!.labels[i])} (${i})` +
                 (scene.way === "rollout" ? `: ${percent_text(share)}` : "")}
             </title>
           </circle>
@@ -198,7 +199,7 @@ function TokenRow({ scene, step }: { scene: FlowScene; step: number }) {
       aria-label="Choose the token whose output is traced"
       onKeyDown={(e) => rove(e, side.tokens.length)}
     >
-      {side.tokens.map((t, i) => (
+      {side.labels.map((t, i) => (
         <button
           key={i}
           type="button"
@@ -341,6 +342,15 @@ export function FlowView() {
                 </div>
               </div>
             </div>
+            <Caption
+              name={"flow." + scene.way}
+              facts={{
+                attention: scene.role.words,
+                query: token_text(
+                  scene.run.sides[scene.role.row_side]!.labels[scene.token],
+                ),
+              }}
+            />
             <FlowTable scene={scene} />
           </>
         )}

@@ -88,7 +88,7 @@ async function ask(c: Case, count: number, follow: boolean): Promise<void> {
     if (follow) at_step.value = steps.value.length - 1;
     const last = steps.value[at_step.value];
     if (last)
-      say(`Token: ${token_text(last.text)}, probability ${last.p.toFixed(2)}.`);
+      say(`Token: ${token_text(last.label)}, probability ${last.p.toFixed(2)}.`);
   } catch (e) {
     if (!mine.signal.aborted)
       trouble.value = e instanceof Error ? e.message : String(e);

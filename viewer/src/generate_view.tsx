@@ -2,6 +2,7 @@
 
 import { useEffect, useId } from "preact/hooks";
 import { run, source, useScene } from "./asking";
+import { Caption } from "./caption";
 import { PlaceBar, Problem } from "./controls";
 import {
   at_step,
@@ -22,7 +23,7 @@ import { bytes_text, count_text, percent_text, weight_text } from "./numbers";
 import { ink_css, ink_over } from "./palette";
 import { Run, Side, Step } from "./protocol";
 import { go, place_in, state, theme } from "./state";
-import { TokenLabel, token_text } from "./token_label";
+import { TokenLabel, token_spelled, token_text } from "./token_label";
 import { useWidth } from "./width";
 
 function NumberField({
@@ -219,7 +220,7 @@ function LookedAt({
         {first > 0 && (
           <span class="faint">… {count_text(first)} tokens before … </span>
         )}
-        {side.tokens.slice(first, last).map((t, i) => {
+        {side.labels.slice(first, last).map((t, i) => {
           const w = weights[first + i];
           return (
             <span
@@ -244,7 +245,7 @@ function Candidates({ step }: { step: Step }) {
   const top = Math.max(...step.candidates.map((c) => c.p), 1e-9);
   return (
     <table class="bars" data-test="candidates">
-      <caption>Candidates for “{token_text(step.text)}”</caption>
+      <caption>Candidates for “{token_text(step.label)}”</caption>
       <thead class="hidden">
         <tr>
           <th scope="col">token</th>
@@ -256,7 +257,7 @@ function Candidates({ step }: { step: Step }) {
         {step.candidates.map((c) => (
           <tr key={c.id} class={c.id === step.id ? "taken" : ""}>
             <td>
-              <TokenLabel token={c.text} />
+              <TokenLabel token={c.label} />
             </td>
             <td class="number" data-test="candidate" data-number={c.p}>
               {percent_text(c.p)}
@@ -296,7 +297,7 @@ function Text({ prompt, spaced }: { prompt: string; spaced: boolean }) {
           onClick={() => (at_step.value = i)}
         >
           {spaced ? " " : ""}
-          {s.text.replace(/\n/g, "⏎")}
+          {token_spelled(s.label)}
         </button>
       ))}
     </p>
@@ -374,6 +375,9 @@ export function GenerateView() {
               />
             </figure>
           </div>
+          {role && (
+            <Caption name="generate" facts={{ attention: role.words }} />
+          )}
         </>
       )}
     </div>

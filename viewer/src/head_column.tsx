@@ -72,7 +72,7 @@ export function Column(props: {
             <Numbers scene={scene} side={side} index={index} focus={focus} />
             <span class="index">{index}</span>
             <TokenLabel
-              token={text.tokens[index]}
+              token={text.labels[index]}
               special={is_special(text, index)}
             />
           </button>

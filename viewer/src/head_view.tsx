@@ -2,6 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo, useState } from "preact/hooks";
+import { Caption } from "./caption";
 import { CandidatesHere } from "./candidates_here";
 import { Column, Focus } from "./head_column";
 import { Chip, PlaceBar, Problem, Slider, Switch, Waiting } from "./controls";
@@ -269,7 +270,7 @@ export function HeadView() {
             row={focus?.side === "row" ? focus.index : token}
             caption={
               focus?.side === "key"
-                ? `Tokens that attend to “${token_text(scene.run.sides[role.key_side]!.tokens[focus.index] ?? "")}”: see the left column.`
+                ? `Tokens that attend to “${token_text(scene.run.sides[role.key_side]!.labels[focus.index] ?? "")}”: see the left column.`
                 : "Point at a token, or press Enter on it to pin it: its weights are listed here."
             }
           />
@@ -278,6 +279,17 @@ export function HeadView() {
           )}
         </aside>
       </div>
+      <Caption
+        name={focus?.side === "row" ? "head.token" : "head"}
+        facts={{
+          attention: role.words,
+          least: FAINTEST,
+          query:
+            focus?.side === "row"
+              ? token_text(scene.run.sides[role.row_side]!.labels[focus.index])
+              : "",
+        }}
+      />
     </div>
   );
 }

@@ -6,11 +6,11 @@
 
 import { tickStep } from "d3-array";
 import { Camera } from "./camera";
-import { hatch, mask_path, masks_of } from "./masks";
-import { Inks, Scale, Theme } from "./palette";
+import { hatch, is_masked, mask_path, masks_of } from "./masks";
+import { ink_over, Inks, Scale, Theme } from "./palette";
 import { TILE } from "./pooling";
 import { Tile, TileStore } from "./tiles";
-import { token_short } from "./token_label";
+import { token_fitted, token_text } from "./token_label";
 
 export interface PlotColours {
   background: string;
@@ -23,6 +23,16 @@ export interface PlotColours {
 }
 
 const LABEL_PIXELS = 11; // tokens are written where a row is at least this tall
+const NUMBER_PIXELS = 30; // weights are written into cells of at least this size
+const FONT = "12px system-ui, sans-serif";
+const TILT = Math.PI / 3; // of the keys' names
+const AXIS = 18; // pixels of an axis' name
+const MEASURED = 600; // names; a longer text has numbers at first
+
+function cell_text(x: number): string {
+  const text = Math.abs(x).toFixed(2);
+  return text === "0.00" ? "0" : (x < 0 ? "−" : "") + text;
+}
 
 export class MatrixPlot {
   cam: Camera;
@@ -32,6 +42,9 @@ export class MatrixPlot {
   seen: Tile[] = []; // the tiles of the last frame
   inks: Inks;
   private dense = 1;
+  private right = 0; // what the last key's name leans out
+  private width = 0;
+  private height = 0;
   private frame = 0;
   private drawn: number[] = []; // when frames of the present drag were drawn
   private dragging = false;
@@ -65,23 +78,45 @@ export class MatrixPlot {
     const { rows, keys } = store.spec.role;
     const same = rows === this.cam.rows && keys === this.cam.keys;
     this.store = store;
-    if (!same) {
-      const { width, height } = this.cam;
-      this.cam = new Camera(keys, rows);
-      this.cam.resize(width, height);
-      this.cam.fit();
-    }
+    this.make_room();
+    if (!same) this.cam = new Camera(keys, rows);
+    this.resize_cam();
+    if (!same) this.cam.fit();
     this.redraw();
   }
 
   resize(width: number, height: number): void {
     this.dense = Math.min(2, devicePixelRatio || 1);
-    this.left = width < 500 ? 64 : 96;
-    this.top = width < 500 ? 60 : 76;
+    this.width = width;
+    this.height = height;
+    this.make_room();
     this.canvas.width = Math.round(width * this.dense);
     this.canvas.height = Math.round(height * this.dense);
-    this.cam.resize(width - this.left, height - this.top);
+    this.resize_cam();
     this.redraw();
+  }
+
+  private resize_cam(): void {
+    this.cam.resize(
+      this.width - this.left - this.right,
+      this.height - this.top,
+    );
+  }
+
+  // Names get the room they need, up to a part of the plot.
+  private make_room(): void {
+    const { run, role } = this.store.spec;
+    const c = this.canvas.getContext("2d")!;
+    c.font = FONT;
+    const longest = (labels: string[]) =>
+      labels
+        .slice(0, MEASURED)
+        .reduce((w, l) => Math.max(w, c.measureText(token_text(l)).width), 28);
+    const rows = longest(run.sides[role.row_side]!.labels) + 8;
+    const keys = longest(run.sides[role.key_side]!.labels) * Math.sin(TILT);
+    this.right = Math.min(40, (keys / Math.tan(TILT)) * 0.9);
+    this.left = AXIS + Math.min(rows, Math.max(64, this.width * 0.24));
+    this.top = AXIS + 16 + Math.min(keys, Math.max(60, this.height * 0.28));
   }
 
   // The user moved this plot: linked plots follow.
@@ -132,7 +167,9 @@ export class MatrixPlot {
     c.clip();
     this.draw_tiles(c);
     this.draw_masks(c);
+    this.draw_numbers(c);
     c.restore();
+    this.draw_axes(c);
     this.draw_labels(c);
     this.draw_mark(c);
     if (this.dragging) {
@@ -257,19 +294,63 @@ export class MatrixPlot {
     }
   }
 
+  // The weights themselves, where cells are large enough.
+  private draw_numbers(c: CanvasRenderingContext2D): void {
+    const { cam } = this;
+    if (cam.scale < NUMBER_PIXELS) return;
+    const { role } = this.store.spec;
+    c.font = `${Math.min(12, cam.scale * 0.3)}px system-ui, sans-serif`;
+    c.textAlign = "center";
+    c.textBaseline = "middle";
+    const last_row = Math.min(role.rows, cam.y + cam.height / cam.scale);
+    const last_key = Math.min(role.keys, cam.x + cam.width / cam.scale);
+    for (let r = Math.max(0, Math.floor(cam.y)); r < last_row; r++) {
+      for (let k = Math.max(0, Math.floor(cam.x)); k < last_key; k++) {
+        const found = this.value_at(r, k);
+        if (!found || found.tile.level > 0 || is_masked(role, r, k)) continue;
+        c.fillStyle = ink_over(found.value, this.inks);
+        c.fillText(
+          cell_text(found.value),
+          (k + 0.5 - cam.x) * cam.scale,
+          (r + 0.5 - cam.y) * cam.scale,
+        );
+      }
+    }
+  }
+
+  private draw_axes(c: CanvasRenderingContext2D): void {
+    const { rows, keys } = this.store.spec.axes ?? {
+      rows: "queries",
+      keys: "keys",
+    };
+    c.font = "600 12px system-ui, sans-serif";
+    c.fillStyle = this.colours.faint;
+    c.textBaseline = "middle";
+    c.textAlign = "left";
+    c.fillText(keys + " →", this.left, AXIS / 2);
+    c.save();
+    c.translate(AXIS / 2, this.top);
+    c.rotate(-Math.PI / 2);
+    c.textAlign = "right";
+    c.fillText("← " + rows, 0, 0);
+    c.restore();
+  }
+
   private draw_labels(c: CanvasRenderingContext2D): void {
     const { cam } = this;
     const { run, role } = this.store.spec;
-    const rows = run.sides[role.row_side]!.tokens;
-    const keys = run.sides[role.key_side]!.tokens;
-    c.font = "12px system-ui, sans-serif";
+    const rows = run.sides[role.row_side]!.labels;
+    const keys = run.sides[role.key_side]!.labels;
+    c.font = FONT;
     c.textBaseline = "middle";
     const step =
       cam.scale >= LABEL_PIXELS
         ? 1
         : Math.max(1, tickStep(0, cam.width / cam.scale, cam.width / 56));
-    const write = (i: number, tokens: string[]) =>
-      step === 1 ? token_short(tokens[i], this.left < 80 ? 8 : 12) : String(i);
+    const write = (i: number, labels: string[], room: number) =>
+      step === 1 ? token_fitted(c, labels[i], room) : String(i);
+    const wide = this.left - AXIS - 8;
+    const tall = (this.top - AXIS - 10) / Math.sin(TILT);
     c.textAlign = "right";
     const last_row = Math.min(cam.rows, cam.y + cam.height / cam.scale);
     for (let r = Math.ceil(cam.y / step) * step; r < last_row; r += step) {
@@ -277,7 +358,7 @@ export class MatrixPlot {
       if (y < this.top) continue;
       c.fillStyle =
         this.mark?.row === r ? this.colours.accent : this.colours.faint;
-      c.fillText(write(r, rows), this.left - 8, y);
+      c.fillText(write(r, rows, wide), this.left - 8, y);
     }
     c.textAlign = "left";
     const last_key = Math.min(cam.keys, cam.x + cam.width / cam.scale);
@@ -288,8 +369,8 @@ export class MatrixPlot {
         this.mark?.key === k ? this.colours.accent : this.colours.faint;
       c.save();
       c.translate(x, this.top - 8);
-      c.rotate(-Math.PI / 3);
-      c.fillText(write(k, keys), 0, 0);
+      c.rotate(-TILT);
+      c.fillText(write(k, keys, tall), 0, 0);
       c.restore();
     }
   }

@@ -3,6 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { run, useScene } from "./asking";
+import { Caption } from "./caption";
 import { PlaceBar, Problem, Switch, Waiting } from "./controls";
 import { ask_block } from "./head_scene";
 import { ScaleLegend } from "./heat";
@@ -64,12 +65,12 @@ function CellFacts({
     >
       <dt>query</dt>
       <dd>
-        <TokenLabel token={r.sides[role.row_side]!.tokens[at.row]} />{" "}
+        <TokenLabel token={r.sides[role.row_side]!.labels[at.row]} />{" "}
         <span class="index">{at.row}</span>
       </dd>
       <dt>key</dt>
       <dd>
-        <TokenLabel token={r.sides[role.key_side]!.tokens[at.key]} />{" "}
+        <TokenLabel token={r.sides[role.key_side]!.labels[at.key]} />{" "}
         <span class="index">{at.key}</span>
       </dd>
       <dt>weight</dt>
@@ -264,6 +265,7 @@ export function MatrixView() {
           </p>
         </aside>
       </div>
+      <Caption name="matrix" facts={{ attention: shown.role.words }} />
     </div>
   );
 }
@@ -273,8 +275,8 @@ export function spoken_cell(p: MatrixPlot, at: At): string {
   const masked = is_masked(role, at.row, at.key);
   const found = p.value_at(at.row, at.key);
   const words =
-    `${token_text(r.sides[role.row_side]!.tokens[at.row])} attends to ` +
-    token_text(r.sides[role.key_side]!.tokens[at.key]);
+    `${token_text(r.sides[role.row_side]!.labels[at.row])} attends to ` +
+    token_text(r.sides[role.key_side]!.labels[at.key]);
   return (
     words +
     (masked

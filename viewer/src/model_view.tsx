@@ -2,6 +2,7 @@
 
 import { useMemo } from "preact/hooks";
 import { ask_binary, ask_json, run, useScene } from "./asking";
+import { Caption } from "./caption";
 import { Chip, PlaceBar, Problem, rove, Waiting } from "./controls";
 import { Answer } from "./decode";
 import { Heat } from "./heat";
@@ -252,12 +253,13 @@ export function ModelView() {
           ])}
         </div>
       </div>
-      <p class="faint hint">
-        Rows of a map are queries, columns are keys; darker is larger. Each map
-        is scaled to its own largest weight.
-        {looked &&
-          ` Scores are from ${count_text(patterns.rows_looked)} of ${count_text(patterns.rows)} rows.`}
-      </p>
+      <Caption name="model" facts={{ attention: role.words }} />
+      {looked && (
+        <p class="faint hint">
+          Scores are from {count_text(patterns.rows_looked)} of{" "}
+          {count_text(patterns.rows)} rows.
+        </p>
+      )}
     </div>
   );
 }

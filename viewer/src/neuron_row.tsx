@@ -44,7 +44,7 @@ export function KeyRow({
       <span role="rowheader" class="neuron-token">
         <span class="index">{index}</span>
         <TokenLabel
-          token={side.tokens[index]}
+          token={side.labels[index]}
           special={is_special(side, index)}
         />
       </span>

@@ -2,6 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { useId, useState } from "preact/hooks";
+import { Caption } from "./caption";
 import { PlaceBar, Problem, Waiting } from "./controls";
 import { KeyRow } from "./neuron_row";
 import { NeuronScene, useNeuronScene, vector_inks } from "./neuron_scene";
@@ -16,7 +17,7 @@ const SHOWN = 20; // rows in sight
 function QueryChoice({ scene }: { scene: NeuronScene }) {
   const id = useId();
   const { role, token } = scene;
-  const tokens = scene.run.sides[role.row_side]!.tokens;
+  const tokens = scene.run.sides[role.row_side]!.labels;
   return (
     <div class="field">
       <label for={id}>Query token</label>
@@ -61,7 +62,7 @@ function read_words(scene: NeuronScene, r: Reading | null): string {
   const of =
     r.key < 0
       ? ""
-      : ` of “${token_text(scene.run.sides[scene.role.key_side]!.tokens[r.key])}”`;
+      : ` of “${token_text(scene.run.sides[scene.role.key_side]!.labels[r.key])}”`;
   return `${r.name}${of}, dimension ${r.dim}: ${signed_text(r.value, 4)}`;
 }
 
@@ -102,7 +103,7 @@ export function NeuronView() {
             <span class="neuron-token">
               <b>q</b>{" "}
               <TokenLabel
-                token={scene.run.sides[role.row_side]!.tokens[token]}
+                token={scene.run.sides[role.row_side]!.labels[token]}
               />
             </span>
             <Strip
@@ -191,6 +192,14 @@ export function NeuronView() {
           </div>
         </div>
       </div>
+      <Caption
+        name="neuron"
+        facts={{
+          attention: role.words,
+          position: token,
+          query: token_text(scene.run.sides[role.row_side]!.labels[token]),
+        }}
+      />
       <p class="faint hint">
         Scores are q · k times {signed_text(scene.scale, 4)}
         {role.bias ? ", plus the position bias," : ""}

@@ -89,10 +89,12 @@ export interface Hello {
   open_gallery: boolean;
   live: boolean;
   block_cells: number;
+  captions: Record<string, string>; // of views, with names in braces
 }
 
 export interface Side {
-  tokens: string[];
+  tokens: string[]; // pieces of the vocabulary
+  labels: string[]; // the same as they are shown
   ids: number[];
   part: number[];
   special: number[];
@@ -101,6 +103,7 @@ export interface Side {
 
 export interface Role {
   role: RoleName;
+  words: string; // "softmax self-attention of the decoder"
   layers: number;
   heads: number;
   kv_heads: number;
@@ -121,6 +124,7 @@ export interface Role {
 export interface Candidate {
   id: number;
   text: string;
+  label: string; // the text as it is shown
   p: number;
 }
 

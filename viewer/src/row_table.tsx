@@ -40,7 +40,7 @@ export function RowTable({
   if (!shown || !value || value.run !== run) {
     return <p class="faint hint">{error || caption}</p>;
   }
-  const keys = run.sides[role.key_side]!.tokens;
+  const keys = run.sides[role.key_side]!.labels;
   const top = largest(value.mean, LISTED);
   let inside = 0;
   for (let k = range.key; k < range.key + range.keys; k++)
@@ -50,7 +50,7 @@ export function RowTable({
     <div class="row-table">
       <table data-test="row-table" data-row={value.row}>
         <caption>
-          <TokenLabel token={run.sides[role.row_side]!.tokens[value.row]} /> at{" "}
+          <TokenLabel token={run.sides[role.row_side]!.labels[value.row]} /> at{" "}
           {value.row} looks at
         </caption>
         <thead>

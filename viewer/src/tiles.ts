@@ -23,6 +23,7 @@ export interface TileSpec {
   attention?: string;
   minus?: { run: Run; attention?: string };
   // Numbers other than weights (cosines): all of them, and their name.
+  axes?: { rows: string; keys: string }; // else queries and keys
   given?: { id: string; values: () => Promise<Float32Array> };
 }
 

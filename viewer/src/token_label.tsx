@@ -1,41 +1,26 @@
-// Tokens as people read them: the space before a word is a small dot, what a
-// tokenizer writes for spaces and newlines is put back into words.
+// Tokens as people read them: their labels come from the program, which writes "·" for the
+// space before a word and "–" for a piece that continues one.
 
 import { Side } from "./protocol";
 
-interface Reading {
-  mark: string; // shown faint
-  text: string;
+function parts(label: string): { mark: string; text: string } {
+  const marked = label.length > 1 && (label[0] === "·" || label[0] === "–");
+  return marked
+    ? { mark: label[0], text: label.slice(1) }
+    : { mark: "", text: label };
 }
 
-function reading(token: string): Reading {
-  // A byte of its own, in some vocabularies.
-  let rest = token.replace(/^<0x0A>$/, "\n");
-  let mark = "";
-  if (/^[ \u0120\u2581]/.test(rest) && rest.length > 1) {
-    mark = "·";
-    rest = rest.slice(1);
-  } else if (rest.startsWith("##") && rest.length > 2) {
-    mark = "–";
-    rest = rest.slice(2);
-  }
-  rest = rest
-    .replace(/[ \u0120\u2581]/g, "␣")
-    .replace(/[\n\u010a]/g, "⏎")
-    .replace(/\t/g, "⇥");
-  return { mark, text: rest || "∅" };
+export function token_text(label: string): string {
+  return parts(label).text;
 }
 
-export function token_text(token: string): string {
-  return reading(token).text;
+// The token as a part of its text.
+export function token_spelled(label: string): string {
+  const { mark, text } = parts(label);
+  return (mark === "·" ? " " : "") + text.replace(/␣/g, " ");
 }
 
-// For canvases and titles, where the mark cannot be made faint.
-export function token_short(token: string, most = 14): string {
-  const { text } = reading(token);
-  return text.length > most ? text.slice(0, most - 1) + "…" : text;
-}
-
+// The mark is faint.
 export function TokenLabel({
   token,
   special,
@@ -43,7 +28,7 @@ export function TokenLabel({
   token: string;
   special?: boolean;
 }) {
-  const { mark, text } = reading(token);
+  const { mark, text } = parts(token);
   return (
     <span class={special ? "token special" : "token"}>
       {mark && (
@@ -58,4 +43,18 @@ export function TokenLabel({
 
 export function is_special(side: Side, index: number): boolean {
   return side.part[index] === -1;
+}
+
+// Cut to a width in pixels, where a canvas has no more room.
+export function token_fitted(
+  context: CanvasRenderingContext2D,
+  label: string,
+  width: number,
+): string {
+  const text = token_text(label);
+  if (context.measureText(text).width <= width) return text;
+  let n = text.length - 1;
+  while (n > 1 && context.measureText(text.slice(0, n) + "…").width > width)
+    n--;
+  return text.slice(0, n) + "…";
 }

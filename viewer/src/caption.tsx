@@ -1,0 +1,28 @@
+// The sentence under a view: what is seen. The program writes it for its pictures too; the
+// names in braces are filled in here.
+
+import { hello } from "./asking";
+
+export function caption_text(
+  name: string,
+  facts: Record<string, string | number>,
+): string {
+  const text = hello.value?.captions[name] ?? "";
+  return text.replace(/\{(\w+)\}/g, (all, fact) =>
+    fact in facts ? String(facts[fact]) : all,
+  );
+}
+
+export function Caption({
+  name,
+  facts,
+}: {
+  name: string;
+  facts: Record<string, string | number>;
+}) {
+  return (
+    <p class="caption" data-test="caption">
+      {caption_text(name, facts)}
+    </p>
+  );
+}
