@@ -25,8 +25,8 @@ int view_write_bytes(attend_context *ctx, const char *path, const void *bytes, s
 
 /* ---- runs --------------------------------------------------------------------------------- */
 
-static const attend_view_listener shown = {ATTEND_INIT(attend_view_listener),
-                                           .progress = progress_report};
+static const attend_viewer_listener shown = {ATTEND_INIT(attend_viewer_listener),
+                                             .progress = progress_report};
 
 /* The runs of a state; the view generate has new tokens. */
 static bool run_state(viewer *v, int new_tokens, view_subject *to, char error[VIEW_ERROR]) {
@@ -46,7 +46,7 @@ static bool run_state(viewer *v, int new_tokens, view_subject *to, char error[VI
 }
 
 /* The role that is named, or else the first. */
-static int find_role(const attend_view_run *run, const char *name) {
+static int find_role(const attend_viewer_run *run, const char *name) {
   for (int i = 0; i < ATTEND_ROLES; i++)
     if (run->has_role[i] && (!*name || !strcmp(name, attend_role_name((attend_role)i)))) return i;
   return -1;
@@ -55,7 +55,7 @@ static int find_role(const attend_view_run *run, const char *name) {
 /* The layer, head and token of the other run, where they are given. */
 static bool find_beside(const view_subject *to, char error[VIEW_ERROR]) {
   const view_state *s = to->state;
-  attend_role role = attend_view_role_beside(to->other, to->head.at.role);
+  attend_role role = attend_viewer_role_beside(to->other, to->head.at.role);
   const attend_lens_shape *of = &to->other->shape[role];
   if (s->other_layer < of->layers && s->other_head < of->heads && s->other_token < of->rows)
     return true;
@@ -82,7 +82,7 @@ static bool find_subject(viewer *v, const view_state *s, int new_tokens, view_su
   }
   const attend_head_id at = {(attend_role)role, s->layer < 0 ? 0 : s->layer,
                              s->head < 0 ? 0 : s->head};
-  to->head = (attend_view_head){.run = to->run, .at = at};
+  to->head = (attend_viewer_head){.run = to->run, .at = at};
   if (to->other && !find_beside(to, error)) return false;
   const attend_lens_shape *of = view_shape(to);
   bool after_last = !strcmp(s->view, "embeddings");
@@ -159,8 +159,8 @@ static int least(int a, int b) { return a < b ? a : b; }
 /* Of two texts all tokens of one with all of the other, too. */
 static bool put_cosines(writing *p, view_query q) {
   int n = least(q.range.rows, VIEW_CELLS);
-  const attend_view_run *other = q.other;
-  q.range = (attend_view_range){0, n, 0, n};
+  const attend_viewer_run *other = q.other;
+  q.range = (attend_viewer_range){0, n, 0, n};
   q.other = NULL;
   if (!put(p, "embeddings", "embeddings", &q)) return false;
   if (!other) return true;
@@ -172,7 +172,7 @@ static bool put_cosines(writing *p, view_query q) {
 }
 
 static bool put_embeddings(writing *p, view_query *q) {
-  const attend_view_case *c = &p->s.state->c;
+  const attend_viewer_case *c = &p->s.state->c;
   q->side = side_of_role(q->head.at.role);
   if (!put_cosines(p, *q)) return false;
   q->other = NULL;
@@ -188,11 +188,11 @@ static bool put_neuron(writing *p, view_query *q) {
     snprintf(p->error, sizeof p->error, "%s", attend_message(p->v->ctx));
     return false;
   }
-  q->range = (attend_view_range){token, 1, 0, view_shape(&p->s)->keys};
+  q->range = (attend_viewer_range){token, 1, 0, view_shape(&p->s)->keys};
   if (!put(p, "vectors", "vectors", q)) return false;
   if (!p->s.other) return true;
   view_query o = {.head = view_head_beside(p->s.state, p->s.head, p->s.other)};
-  o.range = (attend_view_range){other, 1, 0, p->s.other->shape[o.head.at.role].keys};
+  o.range = (attend_viewer_range){other, 1, 0, p->s.other->shape[o.head.at.role].keys};
   return put(p, "other_vectors", "vectors", &o) && put_word(p, *q);
 }
 
@@ -348,10 +348,10 @@ static int draw_terminal(viewer *v, const view_options *o) {
 
 /* Everything that was recorded, for NumPy and PyTorch. */
 static int write_trace(viewer *v, const view_options *o) {
-  const attend_view_run *run;
+  const attend_viewer_run *run;
   char error[VIEW_ERROR];
   if (!viewer_run(v, &o->state.c, 0, &run, error)) return complain("%s", error);
-  attend_status status = attend_trace_save(attend_view_run_trace(run), o->out);
+  attend_status status = attend_trace_save(attend_viewer_run_trace(run), o->out);
   return status ? complain_status(v->ctx, status) : EXIT_OK;
 }
 

@@ -66,7 +66,7 @@ static bool request_model(request *r, const char *otherwise, int *model) {
 /* ---- cases and states ------------------------------------------------------------------ */
 
 /* Of a training run the last step, unless one is named. */
-static bool request_step(request *r, attend_view_case *c) {
+static bool request_step(request *r, attend_viewer_case *c) {
   const attend_training_run *of = viewer_training(r->v, c->model);
   if (!request_integer(r, "step", -1, INT_MAX, -1, &c->step)) return false;
   if (!of) c->step = -1;
@@ -74,17 +74,17 @@ static bool request_step(request *r, attend_view_case *c) {
   return true;
 }
 
-static bool request_case(request *r, const attend_json *q, attend_view_case *c) {
+static bool request_case(request *r, const attend_json *q, attend_viewer_case *c) {
   const attend_json *whole = r->q, *seed = attend_json_get(q, "seed");
   int64_t number = 0;
-  *c = (attend_view_case){ATTEND_INIT(attend_view_case)};
+  *c = (attend_viewer_case){ATTEND_INIT(attend_viewer_case)};
   if (attend_json_kind_of(q) != ATTEND_JSON_OBJECT)
     return request_fail(r, 400, "a case must be an object with a text");
   r->q = q;
   bool ok = request_model(r, "0", &c->model) && request_text(r, "text", "", &c->text) &&
             request_text(r, "second", NULL, &c->second) &&
             request_text(r, "attention", "softmax", &c->attention) &&
-            request_integer(r, "pad", 0, ATTEND_VIEW_LONGEST, 0, &c->pad) && request_step(r, c);
+            request_integer(r, "pad", 0, ATTEND_VIEWER_LONGEST, 0, &c->pad) && request_step(r, c);
   r->q = whole;
   if (ok && seed && (!attend_json_integer(seed, &number) || number < 0))
     ok = request_fail(r, 400, "\"seed\" must be a whole number, 0 or more");
@@ -121,11 +121,11 @@ bool request_state(request *r, const attend_json *q, view_state *s) {
     ok = request_text(r, words[i].name, *words[i].to, words[i].to);
   ok = ok && request_integer(r, "layer", -1, 4096, -1, &s->layer) &&
        request_integer(r, "head", -1, 4096, -1, &s->head) &&
-       request_integer(r, "token", -1, ATTEND_VIEW_LONGEST, -1, &s->token) &&
-       request_integer(r, "key", -1, ATTEND_VIEW_LONGEST, -1, &s->key) &&
+       request_integer(r, "token", -1, ATTEND_VIEWER_LONGEST, -1, &s->token) &&
+       request_integer(r, "key", -1, ATTEND_VIEWER_LONGEST, -1, &s->key) &&
        request_integer(r, "other_layer", -1, 4096, -1, &s->other_layer) &&
        request_integer(r, "other_head", -1, 4096, -1, &s->other_head) &&
-       request_integer(r, "other_token", -1, ATTEND_VIEW_LONGEST, -1, &s->other_token) &&
+       request_integer(r, "other_token", -1, ATTEND_VIEWER_LONGEST, -1, &s->other_token) &&
        request_heads(r, s) && request_case(r, attend_json_get(q, "case"), &s->c) &&
        (!s->has_other || request_case(r, other, &s->other));
   if (ok && !view_exists(s->view)) ok = request_fail(r, 400, "there is no view \"%.40s\"", s->view);
@@ -186,14 +186,14 @@ static bool read_steps(request *r, const member *m) {
   return request_fail(r, 404, "\"%s\" has no steps any more", attend_training_run_path(of));
 }
 
-static bool find_run(request *r, const char *id, const char *which, const attend_view_run **run) {
+static bool find_run(request *r, const char *id, const char *which, const attend_viewer_run **run) {
   *run = attend_viewer_find(r->v->session, id);
   if (*run) return true;
   r->gone = true;
   return request_fail(r, 404, "%s run is not kept any more: run it again", which);
 }
 
-static bool request_run(request *r, const attend_json *q, const attend_view_run **run) {
+static bool request_run(request *r, const attend_json *q, const attend_viewer_run **run) {
   const char *id = attend_json_string(attend_json_get(q, "run"), NULL);
   if (!id) return request_fail(r, 400, "\"run\" must be the id that a run gave");
   return find_run(r, id, "this", run);
@@ -214,7 +214,7 @@ static bool read_other(request *r, const member *m) {
 static const char *other_text(const view_query *q) { return q->other ? q->other->id : NULL; }
 
 static bool read_role(request *r, const member *m) {
-  attend_view_head *h = &r->query.head;
+  attend_viewer_head *h = &r->query.head;
   const char *name;
   if (!request_text(r, m->name, "", &name)) return false;
   for (int i = 0; i < ATTEND_ROLES; i++) {
@@ -230,8 +230,8 @@ static bool read_role(request *r, const member *m) {
 static const char *role_text(const view_query *q) { return attend_role_name(q->head.at.role); }
 
 static bool read_side(request *r, const member *m) {
-  const attend_view_run *run = r->query.head.run;
-  const attend_config *c = attend_viewer_model(r->v->session, run->c.model)->config;
+  const attend_viewer_run *run = r->query.head.run;
+  const attend_config *c = attend_viewer_get_model(r->v->session, run->c.model)->config;
   const char *name;
   if (!request_text(r, m->name, run->side[1].n ? "decoder" : "encoder", &name)) return false;
   bool decoder = !strcmp(name, "decoder");
@@ -250,7 +250,8 @@ static const char *side_text(const view_query *q) { return attend_role_name(q->s
 static bool request_form(request *r, const attend_json *q, const char **form) {
   const attend_json *value = attend_json_get(q, "attention");
   *form = attend_json_string(value, NULL);
-  if (attend_json_kind_of(value) <= ATTEND_JSON_NULL || (*form && strlen(*form) < ATTEND_VIEW_FORM))
+  if (attend_json_kind_of(value) <= ATTEND_JSON_NULL ||
+      (*form && strlen(*form) < ATTEND_VIEWER_FORM))
     return true;
   return request_fail(r, 400, "\"attention\" must be a form, such as \"favor(m=256)\"");
 }
@@ -305,12 +306,12 @@ static bool read_case(request *r, const member *m) {
 
 /* All settings of generation. */
 static bool read_generate(request *r, const member *m) {
-  attend_view_generate *g = &r->query.generate;
+  attend_viewer_generate_options *g = &r->query.generate;
   double t = attend_json_number(attend_json_get(r->q, "temperature"), 0);
   double p = attend_json_number(attend_json_get(r->q, "top_p"), 1);
   int64_t seed = 0;
-  *g = (attend_view_generate){ATTEND_INIT(attend_view_generate)};
-  if (!request_integer(r, m->name, 1, ATTEND_VIEW_NEW, 20, &g->new_tokens) ||
+  *g = (attend_viewer_generate_options){ATTEND_INIT(attend_viewer_generate_options)};
+  if (!request_integer(r, m->name, 1, ATTEND_VIEWER_NEW, 20, &g->new_tokens) ||
       !request_integer(r, "top_k", 0, 1 << 20, 0, &g->top_k))
     return false;
   if (!(t >= 0 && t <= 100) || !(p >= 0 && p <= 1))
@@ -342,15 +343,15 @@ static const member members[] = {
     INTEGER("key", range.key, 0, KEYS, 0),
     INTEGER("keys", range.keys, 0, KEYS_LEFT, HIGHEST),
     INTEGER("size", size, 4, 256, 48),
-    INTEGER("level", level, 0, ATTEND_VIEW_LEVELS, 0),
-    INTEGER("x", x, 0, ATTEND_VIEW_LONGEST, 0),
-    INTEGER("y", y, 0, ATTEND_VIEW_LONGEST, 0),
+    INTEGER("level", level, 0, ATTEND_VIEWER_LEVELS, 0),
+    INTEGER("x", x, 0, ATTEND_VIEWER_LONGEST, 0),
+    INTEGER("y", y, 0, ATTEND_VIEWER_LONGEST, 0),
     {.name = "pool", .read = read_pool},
     {.name = "minus", .read = read_minus},
     INTEGER("token", token, 0, LAST_ROW, HIGHEST),
     {.name = "way", .read = read_way, .text = way_text},
     INTEGER("at", token, -1, LAST_ROW, -1),
-    INTEGER("other_at", other_token, -1, ATTEND_VIEW_LONGEST, -1),
+    INTEGER("other_at", other_token, -1, ATTEND_VIEWER_LONGEST, -1),
     INTEGER("position", position, 0, LAST_ROW, HIGHEST),
     INTEGER("top", top, 1, 64, 10),
     INTEGER("count", count, 2, 512, 64),
@@ -411,10 +412,10 @@ static int say_progress(double done, const char *what, void *user) {
   return r->say("progress", line, r->user);
 }
 
-static int say_token(const attend_view_step *step, void *user) {
+static int say_token(const attend_viewer_step *step, void *user) {
   request *r = user;
   json_writer w = json_writer_text(r->v->ctx);
-  write_step(&w, attend_viewer_model(r->v->session, r->query.c.model), step);
+  write_step(&w, attend_viewer_get_model(r->v->session, r->query.c.model), step);
   int stop = json_finish(&w) != ATTEND_OK;
   if (!stop && w.length && w.text[w.length - 1] == '\n') w.text[w.length - 1] = 0;
   stop = stop || r->say("token", w.text, r->user);
@@ -443,7 +444,8 @@ static void reply_computed(request *r, const view_route *route) {
 }
 
 static void answer_route(request *r, const view_route *route) {
-  attend_view_listener listener = {ATTEND_INIT(attend_view_listener), say_progress, say_token, r};
+  attend_viewer_listener listener = {ATTEND_INIT(attend_viewer_listener), say_progress, say_token,
+                                     r};
   if (r->say) r->query.listener = &listener;
   if (attend_json_kind_of(r->q) != ATTEND_JSON_OBJECT)
     request_fail(r, 400, "a request is a JSON object");
@@ -493,7 +495,7 @@ bool view_answer(viewer *v, const char *name, const char *body, size_t length,
                  view_cancelled cancelled, void *user, view_reply *reply) {
   work job = {{.v = v, .reply = reply}, view_route_of(name), body, length, cancelled, user};
   return attend_viewer_call(
-      v->session, &(attend_view_task){
+      v->session, &(attend_viewer_task){
                       .work = answer, .waiting = cancelled ? is_cancelled : NULL, .user = &job});
 }
 
@@ -509,7 +511,7 @@ void view_stream(viewer *v, const char *name, const char *body, size_t length, v
               .route = view_route_of(name),
               .body = body,
               .length = length};
-  attend_view_task task = {answer, true, say_waiting, &job};
+  attend_viewer_task task = {answer, true, say_waiting, &job};
   if (!attend_viewer_call(v->session, &task)) return;
   char *line = reply.bytes;
   size_t end = reply.length;

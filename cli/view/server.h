@@ -1,7 +1,7 @@
 /* The server of `attend view`: the page, its requests and event streams, over HTTP.
  *
  * Threads: one for each connection, which moves bytes and waits for the one thread that
- * computes (attend/view.h); one for each event stream and one that cuts off slow connections
+ * computes (attend/viewer.h); one for each event stream and one that cuts off slow connections
  * (connections.h); one that accepts them. All of them leave SIGINT, SIGTERM and SIGHUP
  * to the thread that started the server. SIGPIPE is ignored while there is a server.
  */

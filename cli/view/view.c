@@ -32,13 +32,13 @@ static void read_heads(struct argp_state *state, const char *arg, void *value, v
 
 static void read_form(struct argp_state *state, const char *arg, void *value, void *input) {
   (void)input;
-  if (strlen(arg) >= ATTEND_VIEW_FORM) argp_error(state, "\"%s\" is longer than any form", arg);
+  if (strlen(arg) >= ATTEND_VIEWER_FORM) argp_error(state, "\"%s\" is longer than any form", arg);
   *(const char **)value = arg;
 }
 
 static void read_against(struct argp_state *state, const char *arg, void *value, void *input) {
   view_options *o = input;
-  attend_view_case *other = value;
+  attend_viewer_case *other = value;
   const struct {
     const char *name, **to;
   } texts[] = {{"text=", &other->text},           {"second=", &other->second},
@@ -53,7 +53,7 @@ static void read_against(struct argp_state *state, const char *arg, void *value,
     known = !strncmp(arg, texts[i].name, n);
     if (known) *texts[i].to = arg + n;
   }
-  if (!known || (other->attention && strlen(other->attention) >= ATTEND_VIEW_FORM))
+  if (!known || (other->attention && strlen(other->attention) >= ATTEND_VIEWER_FORM))
     argp_error(state,
                "--against takes untrained, text=TEXT, second=TEXT, model=NUMBER, step=N, "
                "attention=FORM, layer=N, head=N or token=N, not \"%s\"",
@@ -76,7 +76,7 @@ static const option_row own[] = {
     {"untrained", NULL, "Weights as PyTorch initialises them, from --seed",
      FLAG(view_options, state.c.untrained)},
     {"pad", "N", "Pad an encoder's text to N tokens, to show the padding mask",
-     NUMBER(view_options, state.c.pad, 0, ATTEND_VIEW_LONGEST)},
+     NUMBER(view_options, state.c.pad, 0, ATTEND_VIEWER_LONGEST)},
     {"against", "WHAT",
      "Compare with untrained, text=TEXT, second=TEXT, model=NUMBER, step=N or attention=FORM; "
      "layer=N, head=N, token=N: there (default: at the same depth, the same head and word); may be "
@@ -86,7 +86,7 @@ static const option_row own[] = {
      "Compare with FORM on the same queries and keys, head by head (default: favor(m=256))",
      CALL(view_options, state.form, read_form), .letter = 'f'},
     {"new", "N", "Tokens to generate, in the view generate",
-     NUMBER(view_options, new_tokens, 1, ATTEND_VIEW_NEW)},
+     NUMBER(view_options, new_tokens, 1, ATTEND_VIEWER_NEW)},
     {"gallery", NULL, "Open the course documents' examples and their questions",
      FLAG(view_options, gallery)},
     {.help = "View:"},
@@ -99,8 +99,8 @@ static const option_row own[] = {
     {"layer", "N", "Its layer, from 0", NUMBER(view_options, state.layer, 0, 4096)},
     {"head", "N[,N..]", "Its heads, from 0; the view head draws several",
      CALL(view_options, state, read_heads)},
-    {"token", "N", "The query token", NUMBER(view_options, state.token, 0, ATTEND_VIEW_LONGEST)},
-    {"key", "N", "The key token", NUMBER(view_options, state.key, 0, ATTEND_VIEW_LONGEST)},
+    {"token", "N", "The query token", NUMBER(view_options, state.token, 0, ATTEND_VIEWER_LONGEST)},
+    {"key", "N", "The key token", NUMBER(view_options, state.key, 0, ATTEND_VIEWER_LONGEST)},
     {"filter", "WHICH", "Of a pair of texts: aa, ab, ba, bb or all",
      WORD(view_options, state.filter, "all, aa, ab, ba or bb")},
     {"pool", "HOW", "Cells of many weights: max or mean",
@@ -184,7 +184,7 @@ static char *read_file(const char *path, int *code) {
 
 /* Without a text there is an example. */
 static const char *example_text(const viewer *v) {
-  const attend_view_model *m = attend_viewer_model(v->session, 0);
+  const attend_viewer_model *m = attend_viewer_get_model(v->session, 0);
   if (!m->tokenizer) return "0 1 2 0 1 2";
   return attend_config_parts(m->config) == ATTEND_DECODER
              ? "The dog sitting in the car"
@@ -193,8 +193,8 @@ static const char *example_text(const viewer *v) {
 
 /* --attention and where it is, else what the model was trained with. */
 static void complete_form(const viewer *v, view_options *o) {
-  const attend_config *config = attend_viewer_model(v->session, 0)->config;
-  char trained[ATTEND_ROLES_TEXT], text[2 * ATTEND_VIEW_FORM];
+  const attend_config *config = attend_viewer_get_model(v->session, 0)->config;
+  char trained[ATTEND_ROLES_TEXT], text[2 * ATTEND_VIEWER_FORM];
   const char *form = o->model.attention, *roles = o->model.roles ? o->model.roles : "";
   if (!form && attend_config_attention(config)[0]) {
     form = attend_config_attention(config);
@@ -209,7 +209,7 @@ static void complete_form(const viewer *v, view_options *o) {
 
 /* An encoder's pair of texts, as one text for a model that reads no pairs. */
 static const char *join_pair(view_options *o) {
-  const attend_view_case *c = &o->state.c;
+  const attend_viewer_case *c = &o->state.c;
   size_t n = strlen(c->text) + strlen(c->second) + 2;
   free(o->other_text);
   o->other_text = need_copy(c->text);
@@ -221,10 +221,11 @@ static const char *join_pair(view_options *o) {
 
 /* The other model reads the same text; pairs are for encoders. */
 static void complete_other_text(const viewer *v, view_options *o) {
-  const attend_view_case *c = &o->state.c;
-  attend_view_case *other = &o->state.other;
-  attend_parts mine = attend_config_parts(attend_viewer_model(v->session, c->model)->config);
-  attend_parts theirs = attend_config_parts(attend_viewer_model(v->session, other->model)->config);
+  const attend_viewer_case *c = &o->state.c;
+  attend_viewer_case *other = &o->state.other;
+  attend_parts mine = attend_config_parts(attend_viewer_get_model(v->session, c->model)->config);
+  attend_parts theirs =
+      attend_config_parts(attend_viewer_get_model(v->session, other->model)->config);
   if (other->text || other->second) return;
   other->text = c->text;
   other->second = c->second;
@@ -235,7 +236,7 @@ static void complete_other_text(const viewer *v, view_options *o) {
 
 /* Two models are compared, unless a view is named. */
 static void complete_models(const viewer *v, view_options *o) {
-  bool two = attend_viewer_model(v->session, 1) && !v->gallery;
+  bool two = attend_viewer_get_model(v->session, 1) && !v->gallery;
   bool view = o->state.view != view_defaults().view;
   if (o->state.has_other || !two || (view && strcmp(o->state.view, "compare")) || *o->state.form)
     return;
@@ -254,7 +255,7 @@ static int complete_beside(view_options *o) {
     char *end;
     if (!numbers[i].text) continue;
     long n = strtol(numbers[i].text, &end, 10);
-    if (end == numbers[i].text || *end || n < 0 || n > ATTEND_VIEW_LONGEST)
+    if (end == numbers[i].text || *end || n < 0 || n > ATTEND_VIEWER_LONGEST)
       return complain("--against %s=%s: it is a number from 0", numbers[i].name, numbers[i].text);
     *numbers[i].to = (int)n;
   }
@@ -263,8 +264,8 @@ static int complete_beside(view_options *o) {
 
 /* What the case is compared with: the same, where --against does not say otherwise. */
 static int complete_other(const viewer *v, view_options *o) {
-  const attend_view_case *c = &o->state.c;
-  attend_view_case *other = &o->state.other;
+  const attend_viewer_case *c = &o->state.c;
+  attend_viewer_case *other = &o->state.other;
   complete_models(v, o);
   if (!o->state.has_other) return EXIT_OK;
   if (o->other_model) other->model = viewer_model(v, o->other_model);
@@ -282,7 +283,7 @@ static int complete_other(const viewer *v, view_options *o) {
 /* The steps that are meant, and whether they are there. */
 static int complete_steps(const viewer *v, view_options *o) {
   attend_training_run *run = v->training;
-  attend_view_case *c = &o->state.c, *other = &o->state.other;
+  attend_viewer_case *c = &o->state.c, *other = &o->state.other;
   if (!run) return EXIT_OK;
   attend_status status = attend_training_run_choose(run, o->step ? o->step : "last", &c->step);
   other->step = other->model ? -1 : c->step;
@@ -293,7 +294,7 @@ static int complete_steps(const viewer *v, view_options *o) {
 }
 
 static int complete(viewer *v, view_options *o, char **text) {
-  attend_view_case *c = &o->state.c;
+  attend_viewer_case *c = &o->state.c;
   int code = EXIT_OK;
   c->seed = c->untrained ? o->common.seed : 0;
   complete_form(v, o);
@@ -349,7 +350,7 @@ static char *name_of(const char *path) {
   return name;
 }
 
-static int add_model(viewer *v, attend_view_source source, const char *named) {
+static int add_model(viewer *v, attend_viewer_source source, const char *named) {
   char *name = name_of(named);
   source.name = name;
   attend_status status = attend_viewer_add(v->session, &source);
@@ -372,7 +373,8 @@ static int add_training(viewer *v, const char *path) {
     status = attend_training_run_folder(v->training, attend_training_run_last(v->training), last);
   if (status) return complain_status(v->ctx, status);
   return add_model(
-      v, (attend_view_source){ATTEND_INIT(attend_view_source), last, NULL, step_path, v->training},
+      v,
+      (attend_viewer_source){ATTEND_INIT(attend_viewer_source), last, NULL, step_path, v->training},
       path);
 }
 
@@ -388,7 +390,7 @@ static int open_viewer(attend_context *ctx, const view_options *o, char *const *
   if (status) return complain_status(ctx, status);
   if (o->runs.count) code = add_training(v, o->runs.text[0]);
   for (int i = 0; i < n && !code; i++) {
-    attend_view_source source = {ATTEND_INIT(attend_view_source), .path = paths[i]};
+    attend_viewer_source source = {ATTEND_INIT(attend_viewer_source), .path = paths[i]};
     code = add_model(v, source, paths[i]);
   }
   return code;

@@ -46,7 +46,7 @@ typedef struct {
   const char *other_model;                            /* --against model=; NULL: the same */
   const char *other_layer, *other_head, *other_token; /* --against layer=, ..; NULL: not given */
   char *other_text;                                   /* a pair as one text, for the other model */
-  char attention[ATTEND_VIEW_FORM];
+  char attention[ATTEND_VIEWER_FORM];
   const char *texts[2];
   const char *file; /* that the text is in */
   const char *out;

@@ -179,20 +179,20 @@ attend_status view_answer_write(viewer *v, const view_route *route, const view_q
 
 /* ---- models, cases, runs -------------------------------------------------------------------- */
 
-static void put_token(json_writer *w, const attend_view_model *m, int32_t id) {
-  char text[ATTEND_VIEW_TOKEN];
-  size_t n = attend_view_token_text(m, id, text);
+static void put_token(json_writer *w, const attend_viewer_model *m, int32_t id) {
+  char text[ATTEND_VIEWER_TOKEN];
+  size_t n = attend_viewer_token_text(m, id, text);
   json_put_bytes(w, text, n);
 }
 
-static void put_label(json_writer *w, const attend_view_model *m, int32_t id) {
-  char label[ATTEND_VIEW_TOKEN];
-  attend_view_token_label(m, id, label);
+static void put_label(json_writer *w, const attend_viewer_model *m, int32_t id) {
+  char label[ATTEND_VIEWER_TOKEN];
+  attend_viewer_token_label(m, id, label);
   json_put_string(w, label);
 }
 
 /* A token: its piece, and how it is shown. */
-static void write_token(json_writer *w, const attend_view_model *m, int32_t id) {
+static void write_token(json_writer *w, const attend_viewer_model *m, int32_t id) {
   json_member_number(w, "id", id);
   json_member(w, "text");
   put_token(w, m, id);
@@ -210,7 +210,7 @@ static void write_id(json_writer *w, const char *name, int model) {
 void write_model(json_writer *w, const viewer *v, int model) {
   static const char *const parts[] = {"", "encoder", "decoder", "both"};
   static const char *const positions[] = {"learned", "sinusoidal", "rotary", "buckets"};
-  const attend_view_model *m = attend_viewer_model(v->session, model);
+  const attend_viewer_model *m = attend_viewer_get_model(v->session, model);
   const attend_config *c = m->config;
   const attend_parts sides = attend_config_parts(c);
   const attend_stack *s =
@@ -231,7 +231,7 @@ void write_model(json_writer *w, const viewer *v, int model) {
   json_close(w, '}');
 }
 
-static void write_case(json_writer *w, const attend_view_case *c) {
+static void write_case(json_writer *w, const attend_viewer_case *c) {
   json_open(w, '{');
   write_id(w, "model", c->model);
   json_member_string(w, "text", c->text ? c->text : "");
@@ -272,7 +272,7 @@ void write_state(json_writer *w, const view_state *s) {
   json_close(w, '}');
 }
 
-static void write_side(json_writer *w, const attend_view_model *m, const attend_view_side *s) {
+static void write_side(json_writer *w, const attend_viewer_model *m, const attend_viewer_side *s) {
   json_open(w, '{');
   json_member(w, "tokens");
   json_open(w, '[');
@@ -297,7 +297,7 @@ static void write_side(json_writer *w, const attend_view_model *m, const attend_
   json_close(w, '}');
 }
 
-static void write_role(json_writer *w, attend_role role, const attend_view_run *run) {
+static void write_role(json_writer *w, attend_role role, const attend_viewer_run *run) {
   const attend_lens_shape *s = &run->shape[role];
   const picture_about about = {.form = run->c.attention, .role = attend_role_name(role)};
   bool cross = role == ATTEND_CROSS;
@@ -323,8 +323,8 @@ static void write_role(json_writer *w, attend_role role, const attend_view_run *
   json_close(w, '}');
 }
 
-static void write_candidates(json_writer *w, const attend_view_model *m,
-                             const attend_view_candidate *list, int n) {
+static void write_candidates(json_writer *w, const attend_viewer_model *m,
+                             const attend_viewer_candidate *list, int n) {
   json_member(w, "candidates");
   json_open(w, '[');
   for (int i = 0; i < n; i++) {
@@ -336,7 +336,7 @@ static void write_candidates(json_writer *w, const attend_view_model *m,
   json_close(w, ']');
 }
 
-void write_step(json_writer *w, const attend_view_model *m, const attend_view_step *s) {
+void write_step(json_writer *w, const attend_viewer_model *m, const attend_viewer_step *s) {
   json_open(w, '{');
   write_token(w, m, s->id);
   json_member_number(w, "p", s->p);
@@ -347,9 +347,9 @@ void write_step(json_writer *w, const attend_view_model *m, const attend_view_st
   json_close(w, '}');
 }
 
-void write_run(json_writer *w, const viewer *v, const attend_view_run *run) {
+void write_run(json_writer *w, const viewer *v, const attend_viewer_run *run) {
   static const char *const sides[] = {"encoder", "decoder"};
-  const attend_view_model *m = attend_viewer_model(v->session, run->c.model);
+  const attend_viewer_model *m = attend_viewer_get_model(v->session, run->c.model);
   json_open(w, '{');
   json_member_string(w, "run", run->id);
   json_member(w, "case");
@@ -447,14 +447,14 @@ static attend_status answer_training(viewer *v, const view_query *q, view_result
 }
 
 static attend_status answer_run(viewer *v, const view_query *q, view_result *a) {
-  const attend_view_run *run;
-  attend_status status = attend_viewer_run(v->session, &q->c, q->listener, &run);
+  const attend_viewer_run *run;
+  attend_status status = attend_viewer_run_case(v->session, &q->c, q->listener, &run);
   if (!status) write_run(a->w, v, run);
   return status;
 }
 
 static attend_status answer_generate(viewer *v, const view_query *q, view_result *a) {
-  const attend_view_run *run;
+  const attend_viewer_run *run;
   attend_status status = attend_viewer_generate(v->session, &q->c, &q->generate, q->listener, &run);
   if (!status) write_run(a->w, v, run);
   return status;
@@ -468,8 +468,8 @@ static void write_coverage(json_writer *w, int looked, int rows) {
 }
 
 static attend_status answer_thumbs(viewer *v, const view_query *q, view_result *a) {
-  attend_view_thumbs t;
-  attend_status status = attend_viewer_thumbs(v->session, &q->head, q->size, &t);
+  attend_viewer_thumbs t;
+  attend_status status = attend_viewer_get_thumbs(v->session, &q->head, q->size, &t);
   if (status) return status;
   a->memory = t.memory;
   json_open(a->w, '{');
@@ -518,8 +518,8 @@ static void put_pattern(json_writer *w, const void *of) {
 static void put_double(json_writer *w, const void *of) { json_put_number(w, *(const double *)of); }
 
 static attend_status answer_patterns(viewer *v, const view_query *q, view_result *a) {
-  attend_view_patterns p;
-  attend_status status = attend_viewer_patterns(v->session, &q->head, &p);
+  attend_viewer_patterns p;
+  attend_status status = attend_viewer_get_patterns(v->session, &q->head, &p);
   json_writer *w = a->w;
   const size_t size = sizeof *p.scores;
   if (status) return status;
@@ -538,7 +538,7 @@ static attend_status answer_patterns(viewer *v, const view_query *q, view_result
 
 /* ---- two models; two texts ----------------------------------------------------------------------- */
 
-static void write_span(json_writer *w, const char *name, attend_view_span s) {
+static void write_span(json_writer *w, const char *name, attend_viewer_span s) {
   json_member(w, name);
   json_open(w, '[');
   json_put_integer(w, s.from);
@@ -546,7 +546,7 @@ static void write_span(json_writer *w, const char *name, attend_view_span s) {
   json_close(w, ']');
 }
 
-static void write_counts(json_writer *w, const attend_view_summary *s) {
+static void write_counts(json_writer *w, const attend_viewer_summary *s) {
   json_member(w, "counts");
   json_open(w, '[');
   for (int l = 0; l <= s->layers; l++) {
@@ -557,7 +557,8 @@ static void write_counts(json_writer *w, const attend_view_summary *s) {
   json_close(w, ']');
 }
 
-static void write_means(json_writer *w, const char *name, const attend_view_summary *s, size_t at) {
+static void write_means(json_writer *w, const char *name, const attend_viewer_summary *s,
+                        size_t at) {
   json_member(w, name);
   json_open(w, '[');
   for (int l = 0; l <= s->layers; l++)
@@ -565,12 +566,12 @@ static void write_means(json_writer *w, const char *name, const attend_view_summ
   json_close(w, ']');
 }
 
-static void write_best(json_writer *w, const attend_view_summary *s) {
+static void write_best(json_writer *w, const attend_viewer_summary *s) {
   json_member(w, "best");
   json_open(w, '[');
   for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++) {
     json_open(w, '[');
-    for (int i = 0; i < ATTEND_VIEW_BEST && s->best[k][i] >= 0; i++) {
+    for (int i = 0; i < ATTEND_VIEWER_BEST && s->best[k][i] >= 0; i++) {
       int at = s->best[k][i];
       put_numbers(w, (double[]){at / s->heads, at % s->heads, s->best_score[k][i]}, 3);
     }
@@ -580,7 +581,7 @@ static void write_best(json_writer *w, const attend_view_summary *s) {
 }
 
 static void write_summary(json_writer *w, const char *name, attend_role role,
-                          const attend_view_summary *s) {
+                          const attend_viewer_summary *s) {
   json_member(w, name);
   json_open(w, '{');
   json_member_string(w, "role", attend_role_name(role));
@@ -602,21 +603,21 @@ static void write_depth(json_writer *w, int layers, int others) {
   json_open(w, '[');
   for (int i = 0; i < layers || i < others; i++) {
     int a, b;
-    attend_view_depth(layers, others, i, &a, &b);
+    attend_viewer_depth(layers, others, i, &a, &b);
     put_numbers(w, (double[]){a, b}, 2);
   }
   json_close(w, ']');
 }
 
 static attend_status answer_beside(viewer *v, const view_query *q, view_result *a) {
-  attend_view_summary s, o = {0};
-  const attend_view_run *other = q->other ? q->other : q->head.run;
-  attend_role beside = attend_view_role_beside(other, q->head.at.role);
-  attend_view_head second = {.run = other, .at.role = beside};
-  attend_status status = attend_viewer_summary(v->session, &q->head, &s);
+  attend_viewer_summary s, o = {0};
+  const attend_viewer_run *other = q->other ? q->other : q->head.run;
+  attend_role beside = attend_viewer_role_beside(other, q->head.at.role);
+  attend_viewer_head second = {.run = other, .at.role = beside};
+  attend_status status = attend_viewer_get_summary(v->session, &q->head, &s);
   if (status) return status;
   a->memory = s.memory;
-  status = attend_viewer_summary(v->session, &second, &o);
+  status = attend_viewer_get_summary(v->session, &second, &o);
   if (status) return status;
   json_writer *w = a->w;
   json_open(w, '{');
@@ -633,8 +634,8 @@ static attend_status answer_beside(viewer *v, const view_query *q, view_result *
 
 static attend_status answer_words(viewer *v, const view_query *q, view_result *a) {
   static const float none = 0;
-  attend_view_words x;
-  attend_status status = attend_viewer_words(v->session, &q->head, q->other, &x);
+  attend_viewer_words x;
+  attend_status status = attend_viewer_get_words(v->session, &q->head, q->other, &x);
   json_writer *w = a->w;
   if (status) return status;
   a->memory = x.memory;
@@ -651,7 +652,7 @@ static attend_status answer_words(viewer *v, const view_query *q, view_result *a
   return ATTEND_OK;
 }
 
-static void write_cosines(json_writer *w, const char *name, const attend_view_word_pair *p,
+static void write_cosines(json_writer *w, const char *name, const attend_viewer_word_pair *p,
                           const double *x) {
   if (p->why)
     json_member_string(w, name, NULL);
@@ -660,9 +661,9 @@ static void write_cosines(json_writer *w, const char *name, const attend_view_wo
 }
 
 static attend_status answer_word(viewer *v, const view_query *q, view_result *a) {
-  attend_view_word_pair p;
-  attend_status status = attend_viewer_word_pair(v->session, q->head.run, q->other, q->side,
-                                                 q->token, q->other_token, &p);
+  attend_viewer_word_pair p;
+  attend_status status = attend_viewer_get_word_pair(v->session, q->head.run, q->other, q->side,
+                                                     q->token, q->other_token, &p);
   json_writer *w = a->w;
   if (status) return status;
   a->memory = p.memory;
@@ -684,8 +685,8 @@ static attend_status answer_word(viewer *v, const view_query *q, view_result *a)
 }
 
 static attend_status answer_block(viewer *v, const view_query *q, view_result *a) {
-  attend_view_block b;
-  attend_status status = attend_viewer_block(v->session, &q->head, &q->range, &b);
+  attend_viewer_block b;
+  attend_status status = attend_viewer_get_block(v->session, &q->head, &q->range, &b);
   if (status) return status;
   a->memory = b.memory;
   json_open(a->w, '{');
@@ -694,8 +695,8 @@ static attend_status answer_block(viewer *v, const view_query *q, view_result *a
 }
 
 static attend_status answer_stats(viewer *v, const view_query *q, view_result *a) {
-  attend_view_stats s;
-  attend_status status = attend_viewer_stats(v->session, &q->head, &s);
+  attend_viewer_stats s;
+  attend_status status = attend_viewer_get_stats(v->session, &q->head, &s);
   if (status) return status;
   a->memory = s.memory;
   json_open(a->w, '{');
@@ -707,8 +708,8 @@ static attend_status answer_stats(viewer *v, const view_query *q, view_result *a
 }
 
 static attend_status answer_vectors(viewer *v, const view_query *q, view_result *a) {
-  attend_view_vectors x;
-  attend_status status = attend_viewer_vectors(v->session, &q->head, &q->range, &x);
+  attend_viewer_vectors x;
+  attend_status status = attend_viewer_get_vectors(v->session, &q->head, &q->range, &x);
   if (status) return status;
   a->memory = x.memory;
   json_open(a->w, '{');
@@ -723,20 +724,20 @@ static attend_status answer_vectors(viewer *v, const view_query *q, view_result 
   return ATTEND_OK;
 }
 
-static attend_view_place place_of(const view_query *q) {
-  return (attend_view_place){.head = q->head,
-                             .level = q->level,
-                             .x = q->x,
-                             .y = q->y,
-                             .pool = q->pool,
-                             .minus = q->minus,
-                             .minus_form = q->minus_form};
+static attend_viewer_place place_of(const view_query *q) {
+  return (attend_viewer_place){.head = q->head,
+                               .level = q->level,
+                               .x = q->x,
+                               .y = q->y,
+                               .pool = q->pool,
+                               .minus = q->minus,
+                               .minus_form = q->minus_form};
 }
 
 static attend_status answer_tile(viewer *v, const view_query *q, view_result *a) {
-  attend_view_place place = place_of(q);
-  attend_view_tile t;
-  attend_status status = attend_viewer_tile(v->session, &place, &t);
+  attend_viewer_place place = place_of(q);
+  attend_viewer_tile t;
+  attend_status status = attend_viewer_get_tile(v->session, &place, &t);
   if (status) return status;
   a->memory = t.memory;
   json_open(a->w, '{');
@@ -747,7 +748,7 @@ static attend_status answer_tile(viewer *v, const view_query *q, view_result *a)
 }
 
 static attend_status answer_refine(viewer *v, const view_query *q, view_result *a) {
-  attend_view_place place = place_of(q);
+  attend_viewer_place place = place_of(q);
   attend_status status = attend_viewer_refine(v->session, &place, q->listener);
   if (status) return status;
   json_open(a->w, '{');
@@ -796,8 +797,8 @@ static double write_shares(json_writer *w, const float *row, int n, share *all) 
 
 /* From the last layer down to the input. */
 static attend_status answer_rollout(viewer *v, const view_query *q, view_result *a) {
-  attend_view_rollout r;
-  attend_status status = attend_viewer_rollout(v->session, &q->head, q->token, &r);
+  attend_viewer_rollout r;
+  attend_status status = attend_viewer_get_rollout(v->session, &q->head, q->token, &r);
   if (status) return status;
   a->memory = r.memory;
   share *all = calloc((size_t)r.tokens, sizeof *all);
@@ -823,8 +824,8 @@ static attend_status answer_rollout(viewer *v, const view_query *q, view_result 
 }
 
 static attend_status answer_reach(viewer *v, const view_query *q, view_result *a) {
-  attend_view_reach r;
-  attend_status status = attend_viewer_reach(v->session, &q->head, q->token, &r);
+  attend_viewer_reach r;
+  attend_status status = attend_viewer_get_reach(v->session, &q->head, q->token, &r);
   json_writer *w = a->w;
   if (status) return status;
   a->memory = r.memory;
@@ -854,7 +855,7 @@ static attend_status answer_flow(viewer *v, const view_query *q, view_result *a)
 }
 
 static attend_status answer_compare(viewer *v, const view_query *q, view_result *a) {
-  attend_view_comparison c;
+  attend_viewer_comparison c;
   attend_status status = attend_viewer_compare(v->session, &q->head, q->other, &c);
   json_writer *w = a->w;
   if (status) return status;
@@ -887,22 +888,22 @@ static attend_status answer_compare(viewer *v, const view_query *q, view_result 
 /* ---- tokens as vectors ------------------------------------------------------------------------------ */
 
 static attend_status answer_candidates(viewer *v, const view_query *q, view_result *a) {
-  attend_view_candidate list[64];
-  const attend_view_run *run = q->head.run;
+  attend_viewer_candidate list[64];
+  const attend_viewer_run *run = q->head.run;
   int n;
   attend_status status =
-      attend_viewer_candidates(v->session, run, q->side, q->position, q->top, list, &n);
+      attend_viewer_get_candidates(v->session, run, q->side, q->position, q->top, list, &n);
   if (status) return status;
   json_open(a->w, '{');
-  write_candidates(a->w, attend_viewer_model(v->session, run->c.model), list, n);
+  write_candidates(a->w, attend_viewer_get_model(v->session, run->c.model), list, n);
   json_close(a->w, '}');
   return ATTEND_OK;
 }
 
 static attend_status answer_embeddings(viewer *v, const view_query *q, view_result *a) {
-  attend_view_embeddings e;
-  attend_status status = attend_viewer_embeddings(v->session, q->head.run, q->other, q->side,
-                                                  q->head.at.layer, &q->range, &e);
+  attend_viewer_embeddings e;
+  attend_status status = attend_viewer_get_embeddings(v->session, q->head.run, q->other, q->side,
+                                                      q->head.at.layer, &q->range, &e);
   if (status) return status;
   a->memory = e.memory;
   json_open(a->w, '{');
@@ -912,9 +913,9 @@ static attend_status answer_embeddings(viewer *v, const view_query *q, view_resu
 }
 
 static attend_status answer_positions(viewer *v, const view_query *q, view_result *a) {
-  attend_view_positions p;
+  attend_viewer_positions p;
   attend_status status =
-      attend_viewer_positions(v->session, q->model, q->step, q->count, q->width, &p);
+      attend_viewer_get_positions(v->session, q->model, q->step, q->count, q->width, &p);
   if (status) return status;
   int n = p.count, d = p.width;
   a->memory = p.memory;

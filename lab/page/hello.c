@@ -7,7 +7,7 @@
 #include "page/page.h"
 
 int viewer_model(const viewer *v, const char *id) {
-  for (int i = 0; attend_viewer_model(v->session, i); i++) {
+  for (int i = 0; attend_viewer_get_model(v->session, i); i++) {
     char own[12];
     snprintf(own, sizeof own, "%d", i);
     if (!strcmp(own, id)) return i;
@@ -19,11 +19,12 @@ attend_training_run *viewer_training(const viewer *v, int model) {
   return model ? NULL : v->training;
 }
 
-bool viewer_run(viewer *v, const attend_view_case *c, int new_tokens, const attend_view_run **run,
-                char error[VIEW_ERROR]) {
-  attend_view_generate g = {ATTEND_INIT(attend_view_generate), .new_tokens = new_tokens};
+bool viewer_run(viewer *v, const attend_viewer_case *c, int new_tokens,
+                const attend_viewer_run **run, char error[VIEW_ERROR]) {
+  attend_viewer_generate_options g = {ATTEND_INIT(attend_viewer_generate_options),
+                                      .new_tokens = new_tokens};
   attend_status status = new_tokens ? attend_viewer_generate(v->session, c, &g, v->listener, run)
-                                    : attend_viewer_run(v->session, c, v->listener, run);
+                                    : attend_viewer_run_case(v->session, c, v->listener, run);
   if (status) snprintf(error, VIEW_ERROR, "%s", attend_message(v->ctx));
   return !status;
 }
@@ -40,8 +41,8 @@ bool view_exists(const char *name) {
 
 view_state view_defaults(void) {
   return (view_state){.view = "model",
-                      .c = {ATTEND_INIT(attend_view_case), .attention = "softmax", .step = -1},
-                      .other = {ATTEND_INIT(attend_view_case), .step = -1},
+                      .c = {ATTEND_INIT(attend_viewer_case), .attention = "softmax", .step = -1},
+                      .other = {ATTEND_INIT(attend_viewer_case), .step = -1},
                       .role = "",
                       .layer = -1,
                       .head = -1,
@@ -153,8 +154,8 @@ static const example examples[] = {
                    "gradient of such a head do there?"}}};
 
 static int model_for(const viewer *v, attend_parts kind) {
-  const attend_view_model *m;
-  for (int i = 0; (m = attend_viewer_model(v->session, i)); i++)
+  const attend_viewer_model *m;
+  for (int i = 0; (m = attend_viewer_get_model(v->session, i)); i++)
     if (attend_config_parts(m->config) == kind) return i;
   return 0;
 }
@@ -211,7 +212,7 @@ void write_hello(json_writer *w, const viewer *v) {
   json_member_string(w, "version", attend_version());
   json_member(w, "models");
   json_open(w, '[');
-  for (int i = 0; attend_viewer_model(v->session, i); i++) write_model(w, v, i);
+  for (int i = 0; attend_viewer_get_model(v->session, i); i++) write_model(w, v, i);
   json_close(w, ']');
   json_member(w, "training");
   write_training(w, v);
@@ -224,6 +225,6 @@ void write_hello(json_writer *w, const viewer *v) {
   write_captions(w);
   json_member_boolean(w, "open_gallery", v->gallery);
   json_member_boolean(w, "live", v->live);
-  json_member_number(w, "block_cells", ATTEND_VIEW_CELLS);
+  json_member_number(w, "block_cells", ATTEND_VIEWER_CELLS);
   json_close(w, '}');
 }

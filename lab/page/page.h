@@ -3,7 +3,7 @@
  *
  * A question is a route (thumbs, tile, run, ..) with its members. The page sends both as
  * JSON (cli/view/request.c); --json and still pages fill in the struct. All answers are
- * computed by attend/view.h and written as JSON or binary parts; viewer/README.md has the
+ * computed by attend/viewer.h and written as JSON or binary parts; viewer/README.md has the
  * format.
  */
 #ifndef PAGE_PAGE_H
@@ -11,7 +11,7 @@
 
 #include "base/json_write.h"
 #include "attend/train.h"
-#include "attend/view.h"
+#include "attend/viewer.h"
 #include "pictures/view.h"
 
 enum { VIEW_MODELS = 8 };
@@ -23,8 +23,8 @@ typedef struct viewer {
   const view_state *start;       /* what a page opens with; NULL: the defaults */
   const int *kept;               /* [n_kept] the steps of a still page; 0: all */
   int n_kept;
-  const attend_view_listener *listener; /* of runs that no request asked for; may be NULL */
-  bool gallery, live;                   /* live: a server answers */
+  const attend_viewer_listener *listener; /* of runs that no request asked for; may be NULL */
+  bool gallery, live;                     /* live: a server answers */
 } viewer;
 
 /* The index of the model that has this id, or -1. */
@@ -32,8 +32,8 @@ int viewer_model(const viewer *v, const char *id);
 /* The training run of a model, or NULL. */
 attend_training_run *viewer_training(const viewer *v, int model);
 /* Runs a case, with new_tokens (0: none) generated after it. False after a sentence. */
-bool viewer_run(viewer *v, const attend_view_case *c, int new_tokens, const attend_view_run **run,
-                char error[VIEW_ERROR]);
+bool viewer_run(viewer *v, const attend_viewer_case *c, int new_tokens,
+                const attend_viewer_run **run, char error[VIEW_ERROR]);
 
 view_state view_defaults(void);
 bool view_exists(const char *name);
@@ -41,17 +41,17 @@ bool view_exists(const char *name);
 /* ---- questions and answers -------------------------------------------------------------- */
 
 typedef struct {
-  attend_view_head head; /* its run is that of calls without a head, too */
-  attend_role side;      /* of tokens as vectors */
-  attend_view_range range;
+  attend_viewer_head head; /* its run is that of calls without a head, too */
+  attend_role side;        /* of tokens as vectors */
+  attend_viewer_range range;
   int size, level, x, y, token, other_token, position, top, count, width, model, step;
   attend_pool pool;
-  const char *way;                      /* "rollout" or "argmax" */
-  const attend_view_run *minus, *other; /* NULL: none */
+  const char *way;                        /* "rollout" or "argmax" */
+  const attend_viewer_run *minus, *other; /* NULL: none */
   const char *minus_form;
-  attend_view_case c;
-  attend_view_generate generate;
-  const attend_view_listener *listener; /* of long calls; NULL: none */
+  attend_viewer_case c;
+  attend_viewer_generate_options generate;
+  const attend_viewer_listener *listener; /* of long calls; NULL: none */
 } view_query;
 
 typedef struct view_result view_result;
@@ -78,11 +78,11 @@ attend_status view_answer_reply(viewer *v, const view_route *route, const view_q
                                 view_reply_bytes *reply);
 
 /* Values of w. */
-void write_run(json_writer *w, const viewer *v, const attend_view_run *run);
+void write_run(json_writer *w, const viewer *v, const attend_viewer_run *run);
 void write_model(json_writer *w, const viewer *v, int model);
 void write_training(json_writer *w, const viewer *v); /* the training run, or null */
 void write_state(json_writer *w, const view_state *s);
-void write_step(json_writer *w, const attend_view_model *m, const attend_view_step *s);
+void write_step(json_writer *w, const attend_viewer_model *m, const attend_viewer_step *s);
 
 /* The first answer of a page: models, training run, start, gallery. */
 void write_hello(json_writer *w, const viewer *v);

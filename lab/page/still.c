@@ -38,7 +38,7 @@ typedef struct {
 } recording;
 
 static void report(recording *r, double done, const char *what) {
-  const attend_view_listener *l = r->v->listener;
+  const attend_viewer_listener *l = r->v->listener;
   if (l && l->progress) l->progress(done, what, l->user);
 }
 
@@ -80,7 +80,7 @@ typedef struct {
 } subject;
 
 /* The next role of a run, from i on; false past the last. */
-static bool next_role(const attend_view_run *run, int *i, subject *x) {
+static bool next_role(const attend_viewer_run *run, int *i, subject *x) {
   while (*i < ATTEND_ROLES && !run->has_role[*i]) ++*i;
   if (*i == ATTEND_ROLES) return false;
   attend_role role = (attend_role)*i;
@@ -105,7 +105,7 @@ static size_t head_bytes(const subject *x) {
 }
 
 static bool fits_one_call(const subject *x) {
-  return head_bytes(x) <= ATTEND_VIEW_CELLS * sizeof(float);
+  return head_bytes(x) <= ATTEND_VIEWER_CELLS * sizeof(float);
 }
 
 static size_t vector_bytes(const subject *x) {
@@ -179,7 +179,7 @@ static void keep_comparison(recording *r, const subject *x) {
     if (strcmp(forms[i], given)) keep_form(r, *x, forms[i]);
 }
 
-static void keep_run(recording *r, const attend_view_run *run, bool first) {
+static void keep_run(recording *r, const attend_viewer_run *run, bool first) {
   subject x;
   for (int i = 0; next_role(run, &i, &x);) {
     keep(r, "thumbs", &x.q);
@@ -193,8 +193,8 @@ static void keep_run(recording *r, const attend_view_run *run, bool first) {
 
 /* Learned positions are those of a step. */
 static void keep_positions(recording *r) {
-  const attend_view_model *m;
-  for (int i = 0; (m = attend_viewer_model(r->v->session, i)); i++) {
+  const attend_viewer_model *m;
+  for (int i = 0; (m = attend_viewer_get_model(r->v->session, i)); i++) {
     view_query q = {.count = POSITIONS, .width = POSITIONS, .model = i, .step = -1};
     bool each = m->has_steps &&
                 attend_config_get(m->config, ATTEND_CONFIG_POSITION) == ATTEND_POSITIONS_LEARNED;
@@ -209,7 +209,7 @@ static void keep_positions(recording *r) {
 
 /* About what the answers about one step take, and those about its continuation by so
  * many tokens. */
-static size_t step_bytes(const attend_view_run *run, size_t more) {
+static size_t step_bytes(const attend_viewer_run *run, size_t more) {
   subject x;
   size_t bytes = 0;
   for (int i = 0; next_role(run, &i, &x);) {
@@ -245,14 +245,14 @@ static void choose_steps(recording *r, const attend_training_run *run, size_t ea
   r->kept = kept;
 }
 
-static void put_run(recording *r, const attend_view_run *run) {
+static void put_run(recording *r, const attend_viewer_run *run) {
   json_member(&r->runs, run->id);
   write_run(&r->runs, r->v, run);
 }
 
 /* Blocks alone: the view generate shows no more. */
-static void keep_generated(recording *r, const attend_view_case *c) {
-  const attend_view_run *run;
+static void keep_generated(recording *r, const attend_viewer_case *c) {
+  const attend_viewer_run *run;
   subject x;
   if (!viewer_run(r->v, c, r->new_tokens, &run, r->error)) return;
   put_run(r, run);
@@ -266,8 +266,8 @@ static void keep_generated(recording *r, const attend_view_case *c) {
 /* A step is run, recorded and dropped before the next. The first stays: the others
  * are compared with it. */
 static void keep_step(recording *r, int step, bool generates) {
-  attend_view_case c = r->s->c;
-  const attend_view_run *run;
+  attend_viewer_case c = r->s->c;
+  const attend_viewer_run *run;
   subject x;
   bool own = step == c.step;
   c.step = step;
@@ -283,14 +283,14 @@ static void keep_step(recording *r, int step, bool generates) {
 
 /* Whether the model generates. */
 static bool writes(const recording *r) {
-  return attend_config_parts(attend_viewer_model(r->v->session, 0)->config) & ATTEND_DECODER;
+  return attend_config_parts(attend_viewer_get_model(r->v->session, 0)->config) & ATTEND_DECODER;
 }
 
 static void keep_training(recording *r) {
-  const attend_view_case *own = &r->s->c;
+  const attend_viewer_case *own = &r->s->c;
   const attend_training_run *of = viewer_training(r->v, own->model);
   int count;
-  const attend_view_run *run;
+  const attend_viewer_run *run;
   if (!of || !viewer_run(r->v, own, 0, &run, r->error)) return;
   attend_training_run_steps(of, &count);
   r->max = VIEW_STILL_BYTES;
@@ -311,7 +311,7 @@ static void keep_training(recording *r) {
 /* The case, what it is compared with, and the case with its continuation. */
 static bool record_runs(recording *r) {
   const view_state *s = r->s;
-  const attend_view_run *run;
+  const attend_viewer_run *run;
   if (!viewer_run(r->v, &s->c, 0, &run, r->error)) return false;
   put_run(r, run);
   if (s->has_other) {
@@ -326,8 +326,8 @@ static bool record_runs(recording *r) {
 }
 
 /* The answers about a case; it is run again where it made room for another. */
-static void keep_case(recording *r, const attend_view_case *c, int new_tokens, bool first) {
-  const attend_view_run *run;
+static void keep_case(recording *r, const attend_viewer_case *c, int new_tokens, bool first) {
+  const attend_viewer_run *run;
   if (viewer_run(r->v, c, new_tokens, &run, r->error)) keep_run(r, run, first);
 }
 

@@ -1,4 +1,4 @@
-/* A view of `attend view` as a picture: from the session of attend/view.h to pictures.h. */
+/* A view of `attend view` as a picture: from the session of attend/viewer.h to pictures.h. */
 #include "pictures/view.h"
 
 #include <math.h>
@@ -49,20 +49,20 @@ static void *take(painter *p, size_t count, size_t size) {
 /* ---- tokens as they are drawn --------------------------------------------------------- */
 
 static const char *label_of(painter *p, int model, int32_t id) {
-  char label[ATTEND_VIEW_TOKEN];
-  size_t n = attend_view_token_label(attend_viewer_model(p->s.viewer, model), id, label);
+  char label[ATTEND_VIEWER_TOKEN];
+  size_t n = attend_viewer_token_label(attend_viewer_get_model(p->s.viewer, model), id, label);
   char *copy = take(p, n + 1, 1);
   return copy ? strcpy(copy, label) : "";
 }
 
 /* The tokens of the head's rows or keys. */
-static const attend_view_side *side_of(const painter *p, bool keys) {
+static const attend_viewer_side *side_of(const painter *p, bool keys) {
   attend_role role = p->s.head.at.role;
   return &p->s.run->side[role == ATTEND_DECODER_SELF || (role == ATTEND_CROSS && !keys)];
 }
 
 static bool label_side(painter *p, bool keys, picture_tokens *tokens) {
-  const attend_view_side *side = side_of(p, keys);
+  const attend_viewer_side *side = side_of(p, keys);
   const char **text = take(p, (size_t)side->n + 1, sizeof *text);
   for (int i = 0; text && i < side->n; i++) text[i] = label_of(p, p->s.run->c.model, side->ids[i]);
   *tokens = (picture_tokens){text, side->n};
@@ -112,27 +112,27 @@ static void filter_grid(const painter *p, float *w) {
 }
 
 /* As the page shows them. */
-static void level_cells(attend_view_tile *t) {
+static void level_cells(attend_viewer_tile *t) {
   size_t n = (size_t)t->height * (size_t)t->width;
   view_levels l = view_levels_of(t->cells, n);
   for (size_t i = 0; i < n; i++) t->cells[i] = view_level_value(l, view_level_byte(l, t->cells[i]));
 }
 
 /* Of a run (NULL: the first), with a form (NULL: its own). */
-static bool get_grid(painter *p, const attend_view_run *run, const char *form, grid *g) {
-  attend_view_head h = {run ? run : p->s.run, p->s.head.at, form};
+static bool get_grid(painter *p, const attend_viewer_run *run, const char *form, grid *g) {
+  attend_viewer_head h = {run ? run : p->s.run, p->s.head.at, form};
   int level = view_level(&p->shape);
   bool mean = !strcmp(p->s.state->pool, "mean"), ok;
-  attend_view_place place = {
+  attend_viewer_place place = {
       .head = h, .level = level, .pool = mean ? ATTEND_POOL_MEAN : ATTEND_POOL_MAX};
-  attend_view_tile t = {0};
-  attend_view_block b = {0};
+  attend_viewer_tile t = {0};
+  attend_viewer_block b = {0};
   if (level) {
-    ok = computed(p, attend_viewer_tile(p->s.viewer, &place, &t));
+    ok = computed(p, attend_viewer_get_tile(p->s.viewer, &place, &t));
     if (ok) level_cells(&t);
     ok = ok && make_grid(p, t.cells, t.height, t.width, g);
   } else {
-    ok = computed(p, attend_viewer_block(p->s.viewer, &h, NULL, &b)) &&
+    ok = computed(p, attend_viewer_get_block(p->s.viewer, &h, NULL, &b)) &&
          make_grid(p, b.weights, b.rows, b.keys, g);
   }
   attend_viewer_release(p->s.viewer, t.memory);
@@ -151,7 +151,8 @@ static int chosen_heads(const painter *p, const int **heads) {
 /* ---- one run -------------------------------------------------------------------------------- */
 
 /* The thumbnails' bytes and the names of what heads do; "": nothing stands out. */
-static bool draw_thumbs(painter *p, const attend_view_thumbs *t, const attend_view_patterns *x) {
+static bool draw_thumbs(painter *p, const attend_viewer_thumbs *t,
+                        const attend_viewer_patterns *x) {
   int heads = t->layers * t->heads;
   size_t n = (size_t)heads * (size_t)(t->height * t->width);
   uint8_t *bytes = take(p, n, 1);
@@ -171,10 +172,10 @@ static bool draw_thumbs(painter *p, const attend_view_thumbs *t, const attend_vi
 
 static bool paint_model(painter *p) {
   attend_viewer *v = p->s.viewer;
-  attend_view_thumbs thumbs;
-  attend_view_patterns patterns = {0};
-  bool ok = computed(p, attend_viewer_thumbs(v, &p->s.head, 48, &thumbs)) &&
-            computed(p, attend_viewer_patterns(v, &p->s.head, &patterns)) &&
+  attend_viewer_thumbs thumbs;
+  attend_viewer_patterns patterns = {0};
+  bool ok = computed(p, attend_viewer_get_thumbs(v, &p->s.head, 48, &thumbs)) &&
+            computed(p, attend_viewer_get_patterns(v, &p->s.head, &patterns)) &&
             draw_thumbs(p, &thumbs, &patterns);
   attend_viewer_release(v, thumbs.memory);
   attend_viewer_release(v, patterns.memory);
@@ -207,9 +208,9 @@ static bool paint_neuron(painter *p) {
   int row = p->s.state->token < 0 ? s->rows - 1 : p->s.state->token;
   int end = s->causal ? row + 1 : s->real_keys;
   int first = end > MOST_KEYS ? end - MOST_KEYS : 0;
-  attend_view_range range = {row, 1, first, end - first};
-  attend_view_vectors x;
-  if (!computed(p, attend_viewer_vectors(p->s.viewer, &p->s.head, &range, &x))) return false;
+  attend_viewer_range range = {row, 1, first, end - first};
+  attend_viewer_vectors x;
+  if (!computed(p, attend_viewer_get_vectors(p->s.viewer, &p->s.head, &range, &x))) return false;
   picture_neuron_data d = {.about = p->about,
                            .query = p->rows.text[row],
                            .row = row,
@@ -254,7 +255,7 @@ static bool draw_flow(painter *p, int token, picture_flow_data d) {
   return succeed(p, picture_flow(&d, &p->look, &p->out));
 }
 
-static bool draw_reach(painter *p, int token, const attend_view_reach *x) {
+static bool draw_reach(painter *p, int token, const attend_viewer_reach *x) {
   picture_edge *edges = take(p, (size_t)x->n_edges + 1, sizeof *edges);
   if (!edges) return false;
   for (int i = 0; i < x->n_edges; i++) {
@@ -270,15 +271,15 @@ static bool draw_reach(painter *p, int token, const attend_view_reach *x) {
 static bool paint_flow(painter *p) {
   attend_viewer *v = p->s.viewer;
   int token = p->s.state->token < 0 ? p->shape.rows - 1 : p->s.state->token;
-  attend_view_head h = p->s.head;
-  attend_view_reach reach = {0};
-  attend_view_rollout rollout = {0};
+  attend_viewer_head h = p->s.head;
+  attend_viewer_reach reach = {0};
+  attend_viewer_rollout rollout = {0};
   bool ok;
   if (h.at.role == ATTEND_CROSS) h.at.role = ATTEND_DECODER_SELF;
   if (!strcmp(p->s.state->way, "argmax"))
-    ok = computed(p, attend_viewer_reach(v, &h, token, &reach)) && draw_reach(p, token, &reach);
+    ok = computed(p, attend_viewer_get_reach(v, &h, token, &reach)) && draw_reach(p, token, &reach);
   else
-    ok = computed(p, attend_viewer_rollout(v, &h, token, &rollout)) &&
+    ok = computed(p, attend_viewer_get_rollout(v, &h, token, &rollout)) &&
          draw_flow(p, token, (picture_flow_data){.shares = rollout.shares});
   attend_viewer_release(v, reach.memory);
   attend_viewer_release(v, rollout.memory);
@@ -286,10 +287,10 @@ static bool paint_flow(painter *p) {
 }
 
 static bool paint_generate(painter *p) {
-  const attend_view_run *run = p->s.run;
+  const attend_viewer_run *run = p->s.run;
   picture_step *steps = take(p, (size_t)run->n_steps + 1, sizeof *steps);
   for (int i = 0; steps && i < run->n_steps; i++) {
-    const attend_view_step *x = &run->steps[i];
+    const attend_viewer_step *x = &run->steps[i];
     picture_candidate *c = take(p, (size_t)x->n + 1, sizeof *c);
     for (int k = 0; c && k < x->n; k++)
       c[k] = (picture_candidate){label_of(p, run->c.model, x->candidate[k].id), x->candidate[k].p};
@@ -304,7 +305,7 @@ static bool paint_generate(painter *p) {
 }
 
 static bool draw_embeddings(painter *p, int n, const float *cosine,
-                            const attend_view_positions *x) {
+                            const attend_viewer_positions *x) {
   picture_embeddings_data d = {.about = p->about,
                                .rows = {p->rows.text, n},
                                .keys = {p->rows.text, n},
@@ -324,12 +325,13 @@ static bool paint_embeddings(painter *p) {
   const attend_head_id at = p->s.head.at;
   int n = p->shape.rows < VIEW_CELLS ? p->shape.rows : VIEW_CELLS;
   attend_role side = at.role == ATTEND_CROSS ? ATTEND_DECODER_SELF : at.role;
-  attend_view_range all = {0, n, 0, n};
-  attend_view_embeddings e;
-  attend_view_positions x = {0};
-  bool ok = computed(p, attend_viewer_embeddings(v, p->s.run, NULL, side, at.layer, &all, &e)) &&
-            computed(p, attend_viewer_positions(v, -1, -1, 64, 64, &x)) &&
-            draw_embeddings(p, n, e.cosine, &x);
+  attend_viewer_range all = {0, n, 0, n};
+  attend_viewer_embeddings e;
+  attend_viewer_positions x = {0};
+  bool ok =
+      computed(p, attend_viewer_get_embeddings(v, p->s.run, NULL, side, at.layer, &all, &e)) &&
+      computed(p, attend_viewer_get_positions(v, -1, -1, 64, 64, &x)) &&
+      draw_embeddings(p, n, e.cosine, &x);
   attend_viewer_release(v, e.memory);
   attend_viewer_release(v, x.memory);
   return ok;
@@ -340,14 +342,14 @@ static bool paint_embeddings(painter *p) {
 /* What tells one of the two from the other. */
 static void name_case(const painter *p, bool second, char name[200]) {
   const view_state *s = p->s.state;
-  const attend_view_case *a = &s->c, *b = &s->other, *c = second ? b : a;
-  const attend_view_run *run = second && p->s.other ? p->s.other : p->s.run;
+  const attend_viewer_case *a = &s->c, *b = &s->other, *c = second ? b : a;
+  const attend_viewer_run *run = second && p->s.other ? p->s.other : p->s.run;
   if (!p->s.other)
     snprintf(name, 200, "%s", !second ? a->attention : *s->form ? s->form : VIEW_OTHER_FORM);
   else if (strcmp(a->text, b->text))
     snprintf(name, 200, "%.120s", c->text);
   else if (a->model != b->model)
-    snprintf(name, 200, "%s", attend_viewer_model(p->s.viewer, run->c.model)->name);
+    snprintf(name, 200, "%s", attend_viewer_get_model(p->s.viewer, run->c.model)->name);
   else if (a->step != b->step)
     snprintf(name, 200, "step %d", c->step);
   else if (a->untrained != b->untrained)
@@ -356,7 +358,7 @@ static void name_case(const painter *p, bool second, char name[200]) {
     snprintf(name, 200, "%s", c->attention);
 }
 
-static bool draw_pair(painter *p, const attend_view_comparison *c, const grid *a, const grid *b) {
+static bool draw_pair(painter *p, const attend_viewer_comparison *c, const grid *a, const grid *b) {
   char name[200], other[200];
   int n = c->layers * c->heads;
   const attend_difference *own = &c->difference[p->s.head.at.layer * c->heads + p->s.head.at.head];
@@ -388,8 +390,8 @@ static bool draw_pair(painter *p, const attend_view_comparison *c, const grid *a
 static bool paint_compare(painter *p) {
   const char *given = p->s.state->form;
   const char *form = p->s.other ? NULL : *given ? given : VIEW_OTHER_FORM;
-  attend_view_head h = {p->s.run, p->s.head.at, form};
-  attend_view_comparison c;
+  attend_viewer_head h = {p->s.run, p->s.head.at, form};
+  attend_viewer_comparison c;
   grid a, b;
   if (!computed(p, attend_viewer_compare(p->s.viewer, &h, p->s.other, &c))) return false;
   if (c.why) {
@@ -430,12 +432,12 @@ static bool keep_grid(painter *p, film *f, int frame, int head, const grid *g) {
 
 /* Each step is run and may be dropped before the next: the cells of its maps stay. */
 static bool record_step(painter *p, film *f, int frame, int step) {
-  const attend_view_run *run;
-  attend_view_case c = p->s.state->c;
+  const attend_viewer_run *run;
+  attend_viewer_case c = p->s.state->c;
   c.step = step;
   f->step[frame] = step;
   f->loss[frame] = attend_training_run_loss_at(p->s.steps, step);
-  bool ok = computed(p, attend_viewer_run(p->s.viewer, &c, p->s.listener, &run));
+  bool ok = computed(p, attend_viewer_run_case(p->s.viewer, &c, p->s.listener, &run));
   for (int i = 0; i < f->d.heads && ok; i++) {
     grid g;
     p->s.head.at.head = f->d.head[i];
@@ -476,7 +478,7 @@ static bool paint_film(painter *p) {
     if (!record_step(p, &f, i, steps[f.places[i]])) return false;
   d->curve = points_of(p, attend_training_run_loss(p->s.steps), &d->losses);
   d->valid = points_of(p, attend_training_run_valid(p->s.steps), &d->valids);
-  d->about.model = attend_viewer_model(p->s.viewer, 0)->name;
+  d->about.model = attend_viewer_get_model(p->s.viewer, 0)->name;
   if (d->heads > 1) d->about.head = -1;
   return !*p->error && succeed(p, picture_film(d, &p->look, &p->out));
 }
@@ -485,8 +487,8 @@ static bool paint_film(painter *p) {
 
 /* "gpt2", or "tiny, step 500". */
 static void name_model(painter *p) {
-  const attend_view_case *c = &p->s.run->c;
-  const char *name = attend_viewer_model(p->s.viewer, c->model)->name;
+  const attend_viewer_case *c = &p->s.run->c;
+  const char *name = attend_viewer_get_model(p->s.viewer, c->model)->name;
   int n = snprintf(p->name, sizeof p->name, "%.120s", name);
   if (c->step >= 0) snprintf(p->name + n, sizeof p->name - (size_t)n, ", step %d", c->step);
 }

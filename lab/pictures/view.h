@@ -1,11 +1,11 @@
-/* A view of `attend view` as a picture: from the session of attend/view.h to pictures.h. */
+/* A view of `attend view` as a picture: from the session of attend/viewer.h to pictures.h. */
 #ifndef PICTURES_VIEW_H
 #define PICTURES_VIEW_H
 
 #include <math.h>
 
 #include "attend/train.h"
-#include "attend/view.h"
+#include "attend/viewer.h"
 #include "pictures/pictures.h"
 
 enum {
@@ -21,7 +21,7 @@ enum {
  * all of it; viewer/README.md lists the members. Strings belong to the caller. */
 typedef struct {
   const char *view; /* "model", "head", .. */
-  attend_view_case c, other;
+  attend_viewer_case c, other;
   bool has_other;
   const char *role; /* "": the first that the run has */
   int layer, head;  /* -1: not given */
@@ -40,17 +40,17 @@ typedef struct {
   attend_context *ctx;
   attend_viewer *viewer;
   const view_state *state;
-  const attend_view_run *run, *other; /* other NULL: none */
-  attend_view_head head;              /* the head of run that is viewed */
+  const attend_viewer_run *run, *other; /* other NULL: none */
+  attend_viewer_head head;              /* the head of run that is viewed */
   /* A picture of all heads shows the chosen ones at the steps of a training run; NULL: it
    * does not. The listener is of running these steps. */
   const attend_training_run *steps;
-  const attend_view_listener *listener;
+  const attend_viewer_listener *listener;
 } view_subject;
 
 /* Another model, or tokens that are not as many: heads stand side by side, without a
  * difference. */
-static inline bool view_is_beside(const attend_view_run *run, const attend_view_run *other,
+static inline bool view_is_beside(const attend_viewer_run *run, const attend_viewer_run *other,
                                   attend_role role) {
   const attend_lens_shape *s = &run->shape[role], *o = &other->shape[role];
   return run->c.model != other->c.model || !other->has_role[role] || s->rows != o->rows ||
@@ -58,19 +58,19 @@ static inline bool view_is_beside(const attend_view_run *run, const attend_view_
 }
 
 /* The head of another run to show beside one of `run`. */
-static inline attend_view_head view_head_beside(const view_state *s, attend_view_head head,
-                                                const attend_view_run *other) {
-  attend_role role = attend_view_role_beside(other, head.at.role);
+static inline attend_viewer_head view_head_beside(const view_state *s, attend_viewer_head head,
+                                                  const attend_viewer_run *other) {
+  attend_role role = attend_viewer_role_beside(other, head.at.role);
   const attend_lens_shape *a = &head.run->shape[head.at.role], *b = &other->shape[role];
   int deeper = a->layers > b->layers ? a->layers : b->layers, own, layer;
   /* the last row of its depth, so that the last layer stands beside the last */
   int row = ((head.at.layer + 1) * deeper - 1) / a->layers;
-  attend_view_depth(a->layers, b->layers, row, &own, &layer);
+  attend_viewer_depth(a->layers, b->layers, row, &own, &layer);
   if (s->other_layer >= 0) layer = s->other_layer;
   int given = s->other_head >= 0 ? s->other_head : head.at.head;
-  return (attend_view_head){.run = other,
-                            .at = {role, layer < b->layers ? layer : b->layers - 1,
-                                   given < b->heads ? given : b->heads - 1}};
+  return (attend_viewer_head){.run = other,
+                              .at = {role, layer < b->layers ? layer : b->layers - 1,
+                                     given < b->heads ? given : b->heads - 1}};
 }
 
 static inline const attend_lens_shape *view_shape(const view_subject *s) {
@@ -81,14 +81,14 @@ static inline const attend_lens_shape *view_shape(const view_subject *s) {
  * those of one word in both. */
 static inline attend_status view_queries(const view_subject *s, int *token, int *other) {
   const view_state *of = s->state;
-  attend_view_word_pair p;
+  attend_viewer_word_pair p;
   *token = of->token < 0 ? view_shape(s)->rows - 1 : of->token;
   *other = -1;
   if (!s->other) return ATTEND_OK;
   attend_role role = s->head.at.role;
-  attend_status status = attend_viewer_word_pair(s->viewer, s->run, s->other,
-                                                 role == ATTEND_CROSS ? ATTEND_DECODER_SELF : role,
-                                                 of->token, of->other_token, &p);
+  attend_status status = attend_viewer_get_word_pair(
+      s->viewer, s->run, s->other, role == ATTEND_CROSS ? ATTEND_DECODER_SELF : role, of->token,
+      of->other_token, &p);
   if (status) return status;
   *token = of->token < 0 ? p.word.from : of->token;
   *other = of->other_token < 0 ? p.other.from : of->other_token;

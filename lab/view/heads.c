@@ -37,8 +37,8 @@ static attend_status other_lens(view_run *run, const char *form, attend_lens **l
   return ATTEND_OK;
 }
 
-attend_status head_lens(attend_viewer *v, const attend_view_head *head, bool whole, view_run **out,
-                        attend_lens **lens) {
+attend_status head_lens(attend_viewer *v, const attend_viewer_head *head, bool whole,
+                        view_run **out, attend_lens **lens) {
   view_run *run = (view_run *)head->run;
   const attend_head_id at = head->at;
   ATTEND_CHECK(v->ctx, run && (int)at.role < ATTEND_ROLES && run->is.has_role[at.role],
@@ -52,22 +52,22 @@ attend_status head_lens(attend_viewer *v, const attend_view_head *head, bool who
   *out = run;
   *lens = run->lens;
   if (!head->form || !strcmp(head->form, run->is.c.attention)) return ATTEND_OK;
-  ATTEND_CHECK(v->ctx, strlen(head->form) < ATTEND_VIEW_FORM, "\"%.40s..\" is longer than any form",
-               head->form);
+  ATTEND_CHECK(v->ctx, strlen(head->form) < ATTEND_VIEWER_FORM,
+               "\"%.40s..\" is longer than any form", head->form);
   return other_lens(run, head->form, lens);
 }
 
-attend_status range_check(attend_context *ctx, const attend_view_range *given, int rows, int keys,
-                          attend_view_range *r) {
-  *r = given ? *given : (attend_view_range){0, rows, 0, keys};
+attend_status range_check(attend_context *ctx, const attend_viewer_range *given, int rows, int keys,
+                          attend_viewer_range *r) {
+  *r = given ? *given : (attend_viewer_range){0, rows, 0, keys};
   ATTEND_CHECK(ctx,
                r->row >= 0 && r->rows >= 0 && r->key >= 0 && r->keys >= 0 && r->row <= rows &&
                    r->rows <= rows - r->row && r->key <= keys && r->keys <= keys - r->key,
                "rows from %d, %d of them, keys from %d, %d of them: there are %d and %d", r->row,
                r->rows, r->key, r->keys, rows, keys);
-  ATTEND_CHECK(ctx, (int64_t)r->rows * r->keys <= ATTEND_VIEW_CELLS,
+  ATTEND_CHECK(ctx, (int64_t)r->rows * r->keys <= ATTEND_VIEWER_CELLS,
                "%d x %d is more than the %d cells of one call: take parts, or tiles", r->rows,
-               r->keys, ATTEND_VIEW_CELLS);
+               r->keys, ATTEND_VIEWER_CELLS);
   return ATTEND_OK;
 }
 
@@ -82,7 +82,7 @@ static float level_head(float *cells, size_t n) {
 }
 
 static attend_status fill_thumbs(attend_lens *lens, attend_role role, attend_area *area,
-                                 attend_view_thumbs *t) {
+                                 attend_viewer_thumbs *t) {
   size_t one = (size_t)area->height * (size_t)area->width;
   area->most_pairs = THUMB_PAIRS / (t->layers * t->heads);
   for (int i = 0; i < t->layers * t->heads; i++) {
@@ -94,11 +94,11 @@ static attend_status fill_thumbs(attend_lens *lens, attend_role role, attend_are
   return ATTEND_OK;
 }
 
-attend_status attend_viewer_thumbs(attend_viewer *v, const attend_view_head *head, int size,
-                                   attend_view_thumbs *t) {
+attend_status attend_viewer_get_thumbs(attend_viewer *v, const attend_viewer_head *head, int size,
+                                       attend_viewer_thumbs *t) {
   view_run *run = NULL;
   attend_lens *lens = NULL;
-  *t = (attend_view_thumbs){0};
+  *t = (attend_viewer_thumbs){0};
   ATTEND_TRY(head_lens(v, head, false, &run, &lens));
   ATTEND_CHECK(v->ctx, size >= 4 && size <= 256, "thumbnails of %d cells a side: 4 to 256", size);
   const attend_lens_shape *s = &run->is.shape[head->at.role];
@@ -128,7 +128,7 @@ static void mark_separators(const view_run *run, const view_side *s, uint8_t *is
 }
 
 static attend_status fill_patterns(attend_lens *lens, attend_role role,
-                                   const attend_pattern_options *o, attend_view_patterns *p) {
+                                   const attend_pattern_options *o, attend_viewer_patterns *p) {
   for (int i = 0; i < p->layers * p->heads; i++) {
     attend_head_id at = {role, i / p->heads, i % p->heads};
     ATTEND_TRY(attend_lens_pattern(lens, at, o, &p->scores[i]));
@@ -137,11 +137,11 @@ static attend_status fill_patterns(attend_lens *lens, attend_role role,
   return ATTEND_OK;
 }
 
-attend_status attend_viewer_patterns(attend_viewer *v, const attend_view_head *head,
-                                     attend_view_patterns *p) {
+attend_status attend_viewer_get_patterns(attend_viewer *v, const attend_viewer_head *head,
+                                         attend_viewer_patterns *p) {
   view_run *run = NULL;
   attend_lens *lens = NULL;
-  *p = (attend_view_patterns){0};
+  *p = (attend_viewer_patterns){0};
   ATTEND_TRY(head_lens(v, head, false, &run, &lens));
   attend_role role = head->at.role;
   const attend_lens_shape *s = &run->is.shape[role];
@@ -163,12 +163,12 @@ attend_status attend_viewer_patterns(attend_viewer *v, const attend_view_head *h
 
 /* ---- one head ------------------------------------------------------------------------------ */
 
-attend_status attend_viewer_block(attend_viewer *v, const attend_view_head *head,
-                                  const attend_view_range *range, attend_view_block *b) {
+attend_status attend_viewer_get_block(attend_viewer *v, const attend_viewer_head *head,
+                                      const attend_viewer_range *range, attend_viewer_block *b) {
   view_run *run = NULL;
   attend_lens *lens = NULL;
-  attend_view_range r;
-  *b = (attend_view_block){0};
+  attend_viewer_range r;
+  *b = (attend_viewer_block){0};
   ATTEND_TRY(head_lens(v, head, true, &run, &lens));
   const attend_lens_shape *s = &run->is.shape[head->at.role];
   ATTEND_TRY(range_check(v->ctx, range, s->rows, s->keys, &r));
@@ -181,11 +181,11 @@ attend_status attend_viewer_block(attend_viewer *v, const attend_view_head *head
   return status;
 }
 
-attend_status attend_viewer_stats(attend_viewer *v, const attend_view_head *head,
-                                  attend_view_stats *to) {
+attend_status attend_viewer_get_stats(attend_viewer *v, const attend_viewer_head *head,
+                                      attend_viewer_stats *to) {
   view_run *run = NULL;
   attend_lens *lens = NULL;
-  *to = (attend_view_stats){0};
+  *to = (attend_viewer_stats){0};
   ATTEND_TRY(head_lens(v, head, true, &run, &lens));
   const attend_lens_shape *s = &run->is.shape[head->at.role];
   size_t T = (size_t)s->rows, S = (size_t)s->keys;
@@ -211,8 +211,9 @@ static void gather(attend_view v, int from, int n, int width, float *to) {
            (size_t)width * sizeof *to);
 }
 
-static attend_status fill_vectors(attend_lens *lens, attend_head_id at, const attend_view_range *r,
-                                  float *all_lse, attend_view_vectors *to) {
+static attend_status fill_vectors(attend_lens *lens, attend_head_id at,
+                                  const attend_viewer_range *r, float *all_lse,
+                                  attend_viewer_vectors *to) {
   attend_view q, k, v, out;
   ATTEND_TRY(attend_lens_block(lens, at, r->row, r->rows, r->key, r->keys, to->weights));
   ATTEND_TRY(attend_lens_denominators(lens, at, all_lse));
@@ -225,16 +226,17 @@ static attend_status fill_vectors(attend_lens *lens, attend_head_id at, const at
   return ATTEND_OK;
 }
 
-attend_status attend_viewer_vectors(attend_viewer *v, const attend_view_head *head,
-                                    const attend_view_range *range, attend_view_vectors *to) {
+attend_status attend_viewer_get_vectors(attend_viewer *v, const attend_viewer_head *head,
+                                        const attend_viewer_range *range,
+                                        attend_viewer_vectors *to) {
   view_run *run = NULL;
   attend_lens *lens = NULL;
-  attend_view_range r;
-  *to = (attend_view_vectors){0};
+  attend_viewer_range r;
+  *to = (attend_viewer_vectors){0};
   ATTEND_TRY(head_lens(v, head, true, &run, &lens));
   const attend_lens_shape *s = &run->is.shape[head->at.role];
   ATTEND_TRY(range_check(v->ctx, range, s->rows, s->keys, &r));
-  ATTEND_CHECK(v->ctx, (int64_t)(r.rows + r.keys) * (s->dim + s->dim_v) <= 4 * ATTEND_VIEW_CELLS,
+  ATTEND_CHECK(v->ctx, (int64_t)(r.rows + r.keys) * (s->dim + s->dim_v) <= 4 * ATTEND_VIEWER_CELLS,
                "%d rows and %d keys are too many vectors at once: take parts", r.rows, r.keys);
   size_t T = (size_t)r.rows, S = (size_t)r.keys, d = (size_t)s->dim, e = (size_t)s->dim_v;
   ATTEND_TRY(ctx_alloc(v->ctx, ((T + S) * (d + e) + T * S + (size_t)s->rows) * sizeof(float),
@@ -255,7 +257,7 @@ static const double FLOW_PAIRS = 3e8, COMPARE_PAIRS = 5e7;
 
 /* ---- through the layers ---------------------------------------------------------------- */
 
-static attend_status read_token(attend_viewer *v, const attend_view_head *head, int token,
+static attend_status read_token(attend_viewer *v, const attend_viewer_head *head, int token,
                                 attend_lens **lens, const attend_lens_shape **s) {
   view_run *run = NULL;
   ATTEND_TRY(head_lens(v, head, false, &run, lens));
@@ -265,11 +267,11 @@ static attend_status read_token(attend_viewer *v, const attend_view_head *head, 
   return ATTEND_OK;
 }
 
-attend_status attend_viewer_rollout(attend_viewer *v, const attend_view_head *head, int token,
-                                    attend_view_rollout *r) {
+attend_status attend_viewer_get_rollout(attend_viewer *v, const attend_viewer_head *head, int token,
+                                        attend_viewer_rollout *r) {
   attend_lens *lens = NULL;
   const attend_lens_shape *s;
-  *r = (attend_view_rollout){0};
+  *r = (attend_viewer_rollout){0};
   ATTEND_TRY(read_token(v, head, token, &lens, &s));
   size_t n = (size_t)(s->layers + 1) * (size_t)s->rows;
   ATTEND_TRY(ctx_alloc_zeroed(v->ctx, n * sizeof *r->shares, "a rollout", &r->memory));
@@ -280,11 +282,11 @@ attend_status attend_viewer_rollout(attend_viewer *v, const attend_view_head *he
   return status;
 }
 
-attend_status attend_viewer_reach(attend_viewer *v, const attend_view_head *head, int token,
-                                  attend_view_reach *r) {
+attend_status attend_viewer_get_reach(attend_viewer *v, const attend_viewer_head *head, int token,
+                                      attend_viewer_reach *r) {
   attend_lens *lens = NULL;
   const attend_lens_shape *s;
-  *r = (attend_view_reach){0};
+  *r = (attend_viewer_reach){0};
   ATTEND_TRY(read_token(v, head, token, &lens, &s));
   ATTEND_CHECK(v->ctx, (double)s->rows * s->keys * s->heads * s->layers <= 50 * FLOW_PAIRS,
                "%d tokens are too many to follow one by one: look at rollout instead", s->rows);
@@ -301,7 +303,7 @@ attend_status attend_viewer_reach(attend_viewer *v, const attend_view_head *head
 
 /* ---- two runs ----------------------------------------------------------------------------- */
 
-static const char *why_not(const attend_view_run *run, const attend_view_run *other,
+static const char *why_not(const attend_viewer_run *run, const attend_viewer_run *other,
                            attend_role role) {
   const attend_lens_shape *s = &run->shape[role], *o = &other->shape[role];
   if (!other->has_role[role]) return "the other model has no such attention";
@@ -337,7 +339,7 @@ static void compare_hidden(const view_run *run, const view_run *other, attend_ro
 }
 
 static attend_status compare_heads(attend_lens *lens, attend_lens *other, attend_role role,
-                                   attend_view_comparison *c) {
+                                   attend_viewer_comparison *c) {
   int n = c->layers * c->heads;
   for (int i = 0; i < n; i++) {
     attend_head_id at = {role, i / c->heads, i % c->heads};
@@ -347,12 +349,12 @@ static attend_status compare_heads(attend_lens *lens, attend_lens *other, attend
   return ATTEND_OK;
 }
 
-attend_status attend_viewer_compare(attend_viewer *v, const attend_view_head *head,
-                                    const attend_view_run *other, attend_view_comparison *c) {
-  const attend_view_head own = {head->run, head->at, other ? NULL : head->form};
+attend_status attend_viewer_compare(attend_viewer *v, const attend_viewer_head *head,
+                                    const attend_viewer_run *other, attend_viewer_comparison *c) {
+  const attend_viewer_head own = {head->run, head->at, other ? NULL : head->form};
   view_run *run = NULL;
   attend_lens *lens = NULL;
-  *c = (attend_view_comparison){0};
+  *c = (attend_viewer_comparison){0};
   ATTEND_TRY(head_lens(v, &own, false, &run, &lens));
   attend_role role = head->at.role;
   const attend_lens_shape *s = &run->is.shape[role];

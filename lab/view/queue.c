@@ -12,7 +12,7 @@
 
 typedef struct task {
   struct task *next;
-  const attend_view_task *of;
+  const attend_viewer_task *of;
   bool begun, done;
 } task;
 
@@ -94,7 +94,7 @@ static bool queue_ending(const attend_viewer *v) {
 }
 
 int job_progress(view_job *j, double done, const char *what) {
-  const attend_view_listener *l = &j->listener;
+  const attend_viewer_listener *l = &j->listener;
   if (!l->size) return 0;
   queue_yield(j->v);
   double now = seconds_now();
@@ -159,7 +159,7 @@ static bool still_waits(struct view_queue *q, task *t) {
   return false;
 }
 
-bool attend_viewer_call(attend_viewer *v, const attend_view_task *of) {
+bool attend_viewer_call(attend_viewer *v, const attend_viewer_task *of) {
   struct view_queue *q = v->queue;
   task t = {.of = of};
   bool waits = true;

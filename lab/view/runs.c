@@ -33,7 +33,7 @@ static void side_add_read(view_side *s, int32_t id, int part, size_t start, size
 
 /* Room for n tokens of a text, and for padding and generated ones after them. */
 static attend_status side_room(attend_context *ctx, const view_run *run, size_t n, view_side *s) {
-  n += ANSWER + ATTEND_VIEW_NEW + 4 + (size_t)run->is.c.pad;
+  n += ANSWER + ATTEND_VIEWER_NEW + 4 + (size_t)run->is.c.pad;
   ATTEND_TRY(ctx_alloc(ctx, n * sizeof *s->ids, "tokens", &s->ids));
   ATTEND_TRY(ctx_alloc_zeroed(ctx, n * sizeof *s->start, "tokens", &s->start));
   ATTEND_TRY(ctx_alloc_zeroed(ctx, n * sizeof *s->end, "tokens", &s->end));
@@ -111,7 +111,7 @@ static attend_status read_ids(attend_context *ctx, view_run *run, const char *te
 static size_t longest(const view_run *run, int beside) {
   const attend_config *c = run->of->config;
   const int made = attend_config_get(c, ATTEND_CONFIG_POSITIONS);
-  int64_t max = ATTEND_VIEW_LONGEST;
+  int64_t max = ATTEND_VIEWER_LONGEST;
   if (attend_config_get(c, ATTEND_CONFIG_POSITION) == ATTEND_POSITIONS_LEARNED && made < max)
     max = made;
   return (size_t)(max > beside + 1 ? max - beside : 1);
@@ -168,7 +168,7 @@ static attend_status answer_side(attend_context *ctx, view_run *run, view_side *
 static attend_status run_tokens(attend_context *ctx, view_run *run) {
   static const char empty[] = "the text has no tokens: write something";
   const attend_config *c = run->of->config;
-  const attend_view_case *of = &run->is.c;
+  const attend_viewer_case *of = &run->is.c;
   const char *pair = attend_config_parts(c) == ATTEND_ENCODER ? of->second : NULL;
   view_side *encoder = &run->side[0], *decoder = &run->side[1];
   view_text t = {of->text, pair, 0, attend_config_parts(c) == ATTEND_DECODER};
@@ -282,7 +282,7 @@ static attend_status run_begin(view_job *j, view_run *run, int new_tokens,
 
 /* ---- generating ------------------------------------------------------------------------- */
 
-int candidates_of(const float *logits, int n, int max, attend_view_candidate *to) {
+int candidates_of(const float *logits, int n, int max, attend_viewer_candidate *to) {
   double all = attend_log_sum_exp(n, logits);
   int count = 0;
   for (int i = 0; i < n; i++) {
@@ -293,7 +293,7 @@ int candidates_of(const float *logits, int n, int max, attend_view_candidate *to
       to[at] = to[at - 1];
       at--;
     }
-    to[at] = (attend_view_candidate){i, p};
+    to[at] = (attend_viewer_candidate){i, p};
   }
   return count;
 }
@@ -315,13 +315,13 @@ static bool is_end(const attend_config *c, int32_t id) {
 }
 
 static attend_status choose(attend_context *ctx, view_run *run, const generating *g,
-                            attend_view_step *s) {
+                            attend_viewer_step *s) {
   int vocab = attend_config_get(run->of->config, ATTEND_CONFIG_VOCAB);
   const view_side *d = &run->side[1];
   float uniform, *logits = g->logits, *copy = logits + vocab;
   attend_random_uniform((attend_random){g->choose.seed, 0}, (uint64_t)d->n, 1, &uniform);
   ATTEND_TRY(attend_session_next(g->session, 1, logits));
-  s->n = candidates_of(logits, vocab, ATTEND_VIEW_CANDIDATES, s->candidate);
+  s->n = candidates_of(logits, vocab, ATTEND_VIEWER_CANDIDATES, s->candidate);
   memcpy(copy, logits, (size_t)vocab * sizeof *logits);
   ATTEND_TRY(attend_choose(ctx, &g->choose, copy, vocab, d->ids, d->n, uniform, &s->id));
   ATTEND_CHECK(ctx, s->id >= 0, "all logits are NaN: the model has no finite weights");
@@ -339,15 +339,15 @@ static size_t cache_bytes(const view_run *run, const attend_session *r) {
   return (size_t)attend_session_length(r, 0) * token * (size_t)s->layers;
 }
 
-static attend_status report_token(view_job *j, const attend_view_step *s) {
-  const attend_view_listener *l = &j->listener;
+static attend_status report_token(view_job *j, const attend_viewer_step *s) {
+  const attend_viewer_listener *l = &j->listener;
   bool stop = l->token && l->token(s, l->user);
   return stop ? fail(j->v->ctx, ATTEND_STOPPED, "stopped") : ATTEND_OK;
 }
 
 static attend_status generate_one(view_job *j, view_run *run, const generating *g, bool *end) {
-  attend_view_step *s = &run->steps[run->is.n_steps];
-  *s = (attend_view_step){0};
+  attend_viewer_step *s = &run->steps[run->is.n_steps];
+  *s = (attend_viewer_step){0};
   ATTEND_TRY(choose(j->v->ctx, run, g, s));
   side_add(&run->side[1], s->id, 0);
   ATTEND_TRY(attend_session_extend(g->session, 1, 1, &s->id, NULL));
@@ -393,8 +393,8 @@ static void note_length(view_run *run) {
 
 static void publish(view_run *run) {
   for (int i = 0; i < 2; i++)
-    run->is.side[i] = (attend_view_side){run->side[i].n,    run->side[i].real,  run->side[i].ids,
-                                         run->side[i].part, run->side[i].start, run->side[i].end};
+    run->is.side[i] = (attend_viewer_side){run->side[i].n,    run->side[i].real,  run->side[i].ids,
+                                           run->side[i].part, run->side[i].start, run->side[i].end};
   for (int i = 0; i < ATTEND_ROLES; i++)
     run->is.has_role[i] = attend_lens_role(run->lens, (attend_role)i, &run->is.shape[i]);
   run->is.steps = run->steps;
@@ -485,7 +485,7 @@ void runs_forget(attend_viewer *v, const view_weights *w) {
       at = &(*at)->next;
 }
 
-const attend_view_run *attend_viewer_find(attend_viewer *v, const char *id) {
+const attend_viewer_run *attend_viewer_find(attend_viewer *v, const char *id) {
   for (view_run **at = &v->runs; *at; at = &(*at)->next) {
     view_run *run = *at;
     if (strcmp(run->is.id, id)) continue;
@@ -498,32 +498,32 @@ const attend_view_run *attend_viewer_find(attend_viewer *v, const char *id) {
   return NULL;
 }
 
-const attend_trace *attend_view_run_trace(const attend_view_run *run) {
+const attend_trace *attend_viewer_run_trace(const attend_viewer_run *run) {
   return ((const view_run *)run)->trace;
 }
 
 /* ---- cases --------------------------------------------------------------------------------- */
 
-static attend_status case_read(const attend_viewer *v, const attend_view_case *given,
-                               attend_view_case *c) {
+static attend_status case_read(const attend_viewer *v, const attend_viewer_case *given,
+                               attend_viewer_case *c) {
   attend_context *ctx = v->ctx;
-  ATTEND_TRY(OPTIONS_READ(ctx, attend_view_case, given, c));
-  ATTEND_CHECK(ctx, attend_viewer_model(v, c->model), "there is no model %d: the viewer has %zu",
-               c->model, v->n_models);
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_viewer_case, given, c));
+  ATTEND_CHECK(ctx, attend_viewer_get_model(v, c->model),
+               "there is no model %d: the viewer has %zu", c->model, v->n_models);
   if (!c->text) c->text = "";
   if (!c->attention) c->attention = "softmax";
   if (c->second && !*c->second) c->second = NULL;
   if (!c->untrained) c->seed = 0;
   if (!v->models[c->model]->step_path) c->step = -1;
-  ATTEND_CHECK(ctx, strlen(c->attention) < ATTEND_VIEW_FORM,
+  ATTEND_CHECK(ctx, strlen(c->attention) < ATTEND_VIEWER_FORM,
                "\"attention\" is longer than any form");
-  ATTEND_CHECK(ctx, c->pad >= 0 && c->pad <= ATTEND_VIEW_LONGEST,
-               "padding to %d tokens: at most %d", c->pad, ATTEND_VIEW_LONGEST);
+  ATTEND_CHECK(ctx, c->pad >= 0 && c->pad <= ATTEND_VIEWER_LONGEST,
+               "padding to %d tokens: at most %d", c->pad, ATTEND_VIEWER_LONGEST);
   return ATTEND_OK;
 }
 
-static attend_status case_copy(attend_context *ctx, const attend_view_case *c,
-                               attend_view_case *to) {
+static attend_status case_copy(attend_context *ctx, const attend_viewer_case *c,
+                               attend_viewer_case *to) {
   *to = *c;
   to->text = to->second = to->attention = NULL;
   ATTEND_TRY(copy_string(ctx, c->text, (char **)&to->text));
@@ -541,7 +541,7 @@ static uint64_t hash_text(uint64_t hash, const char *text) {
   return text ? hash_bytes(hash, text, strlen(text) + 1) : hash;
 }
 
-static void case_id(const attend_view_case *c, const char *more, char id[20]) {
+static void case_id(const attend_viewer_case *c, const char *more, char id[20]) {
   const int numbers[] = {c->model, c->untrained, c->pad, c->step};
   uint64_t hash = 0xcbf29ce484222325u;
   hash = hash_bytes(hash, numbers, sizeof numbers);
@@ -553,7 +553,8 @@ static void case_id(const attend_view_case *c, const char *more, char id[20]) {
   snprintf(id, 20, "%016llx", (unsigned long long)hash);
 }
 
-static attend_status run_new(view_job *j, const attend_view_case *c, generating *g, view_run *run) {
+static attend_status run_new(view_job *j, const attend_viewer_case *c, generating *g,
+                             view_run *run) {
   ATTEND_TRY(case_copy(j->v->ctx, c, &run->is.c));
   ATTEND_TRY(model_take(j, c, run));
   ATTEND_CHECK(j->v->ctx, !g->report || attend_config_parts(run->of->config) & ATTEND_DECODER,
@@ -567,8 +568,8 @@ static attend_status run_new(view_job *j, const attend_view_case *c, generating 
 }
 
 /* The run under this id, or a new one. */
-static attend_status run_case(view_job *j, const attend_view_case *c, const char *more,
-                              generating *g, const attend_view_run **out) {
+static attend_status run_case(view_job *j, const attend_viewer_case *c, const char *more,
+                              generating *g, const attend_viewer_run **out) {
   attend_viewer *v = j->v;
   view_run *run;
   char id[20];
@@ -589,10 +590,11 @@ static attend_status run_case(view_job *j, const attend_view_case *c, const char
   return ATTEND_OK;
 }
 
-attend_status attend_viewer_run(attend_viewer *v, const attend_view_case *given,
-                                const attend_view_listener *listener, const attend_view_run **run) {
+attend_status attend_viewer_run_case(attend_viewer *v, const attend_viewer_case *given,
+                                     const attend_viewer_listener *listener,
+                                     const attend_viewer_run **run) {
   generating g = {.choose = attend_generate_defaults()};
-  attend_view_case c;
+  attend_viewer_case c;
   view_job j;
   *run = NULL;
   ATTEND_TRY(job_open(v, listener, &j));
@@ -600,12 +602,12 @@ attend_status attend_viewer_run(attend_viewer *v, const attend_view_case *given,
   return run_case(&j, &c, "", &g, run);
 }
 
-static attend_status read_generate(attend_context *ctx, const attend_view_generate *options,
-                                   generating *g) {
-  attend_view_generate read, *o = &read;
-  ATTEND_TRY(OPTIONS_READ(ctx, attend_view_generate, options, o));
-  ATTEND_CHECK(ctx, o->new_tokens >= 0 && o->new_tokens <= ATTEND_VIEW_NEW,
-               "%d tokens to generate: at most %d", o->new_tokens, ATTEND_VIEW_NEW);
+static attend_status read_generate(attend_context *ctx,
+                                   const attend_viewer_generate_options *options, generating *g) {
+  attend_viewer_generate_options read, *o = &read;
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_viewer_generate_options, options, o));
+  ATTEND_CHECK(ctx, o->new_tokens >= 0 && o->new_tokens <= ATTEND_VIEWER_NEW,
+               "%d tokens to generate: at most %d", o->new_tokens, ATTEND_VIEWER_NEW);
   ATTEND_CHECK(ctx,
                o->temperature >= 0 && o->temperature <= 100 && o->top_p >= 0 && o->top_p <= 1 &&
                    o->top_k >= 0,
@@ -620,12 +622,12 @@ static attend_status read_generate(attend_context *ctx, const attend_view_genera
   return ATTEND_OK;
 }
 
-attend_status attend_viewer_generate(attend_viewer *v, const attend_view_case *given,
-                                     const attend_view_generate *options,
-                                     const attend_view_listener *listener,
-                                     const attend_view_run **run) {
+attend_status attend_viewer_generate(attend_viewer *v, const attend_viewer_case *given,
+                                     const attend_viewer_generate_options *options,
+                                     const attend_viewer_listener *listener,
+                                     const attend_viewer_run **run) {
   generating g;
-  attend_view_case c;
+  attend_viewer_case c;
   view_job j;
   char more[128];
   *run = NULL;

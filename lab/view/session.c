@@ -73,7 +73,7 @@ static attend_status open_tokenizer(attend_context *ctx, view_model *m) {
   return status;
 }
 
-static attend_status open_model(attend_context *ctx, const attend_view_source *source,
+static attend_status open_model(attend_context *ctx, const attend_viewer_source *source,
                                 view_model *m) {
   ATTEND_TRY(copy_string(ctx, source->path, &m->path));
   ATTEND_TRY(copy_string(ctx, source->name ? source->name : source->path, &m->name));
@@ -81,15 +81,15 @@ static attend_status open_model(attend_context *ctx, const attend_view_source *s
   ATTEND_TRY(open_tokenizer(ctx, m));
   m->step_path = source->step_path;
   m->user = source->user;
-  m->is = (attend_view_model){m->name, m->config, m->tokenizer, m->step_path != NULL};
+  m->is = (attend_viewer_model){m->name, m->config, m->tokenizer, m->step_path != NULL};
   return ATTEND_OK;
 }
 
-attend_status attend_viewer_add(attend_viewer *v, const attend_view_source *source) {
+attend_status attend_viewer_add(attend_viewer *v, const attend_viewer_source *source) {
   attend_context *ctx = v->ctx;
   view_model *m = NULL;
-  attend_view_source o;
-  ATTEND_TRY(OPTIONS_READ(ctx, attend_view_source, source, &o));
+  attend_viewer_source o;
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_viewer_source, source, &o));
   ATTEND_CHECK(ctx, o.path, "a model to view needs a path");
   ATTEND_TRY(grow(ctx, &v->models, &v->model_room, v->n_models + 1, sizeof *v->models,
                   "the models of a viewer"));
@@ -102,13 +102,13 @@ attend_status attend_viewer_add(attend_viewer *v, const attend_view_source *sour
   return status;
 }
 
-const attend_view_model *attend_viewer_model(const attend_viewer *v, int model) {
+const attend_viewer_model *attend_viewer_get_model(const attend_viewer *v, int model) {
   bool there = model >= 0 && (size_t)model < v->n_models;
   return there ? &v->models[model]->is : NULL;
 }
 
-size_t attend_view_token_text(const attend_view_model *m, int32_t id,
-                              char text[ATTEND_VIEW_TOKEN]) {
+size_t attend_viewer_token_text(const attend_viewer_model *m, int32_t id,
+                                char text[ATTEND_VIEWER_TOKEN]) {
   static const char mark[] = "\xe2\x96\x81";
   char spare[16];
   size_t length, n = 0;
@@ -117,7 +117,7 @@ size_t attend_view_token_text(const attend_view_model *m, int32_t id,
     length = (size_t)snprintf(spare, sizeof spare, "%d", (int)id);
     piece = spare;
   }
-  for (size_t i = 0; i < length && n < ATTEND_VIEW_TOKEN - 4; i++) {
+  for (size_t i = 0; i < length && n < ATTEND_VIEWER_TOKEN - 4; i++) {
     bool space = length - i >= 3 && !memcmp(piece + i, mark, 3);
     text[n++] = space ? ' ' : piece[i];
     if (space) i += 2;
@@ -126,10 +126,10 @@ size_t attend_view_token_text(const attend_view_model *m, int32_t id,
   return n;
 }
 
-size_t attend_view_token_label(const attend_view_model *m, int32_t id,
-                               char label[ATTEND_VIEW_TOKEN]) {
-  if (m->tokenizer) return attend_tokenizer_label(m->tokenizer, id, label, ATTEND_VIEW_TOKEN);
-  return (size_t)snprintf(label, ATTEND_VIEW_TOKEN, "%d", (int)id);
+size_t attend_viewer_token_label(const attend_viewer_model *m, int32_t id,
+                                 char label[ATTEND_VIEWER_TOKEN]) {
+  if (m->tokenizer) return attend_tokenizer_label(m->tokenizer, id, label, ATTEND_VIEWER_TOKEN);
+  return (size_t)snprintf(label, ATTEND_VIEWER_TOKEN, "%d", (int)id);
 }
 
 /* ---- weights --------------------------------------------------------------------------- */
@@ -223,7 +223,7 @@ static attend_status take_step(view_job *j, view_model *m, int step, view_weight
 /* "favor(m=64)@encoder,cross": a form and its roles. */
 static attend_status parse_form(attend_context *ctx, const char *text, attend_form *form,
                                 unsigned *roles) {
-  char name[ATTEND_VIEW_FORM];
+  char name[ATTEND_VIEWER_FORM];
   size_t n = strcspn(text, "@");
   *roles = 0;
   snprintf(name, sizeof name, "%.*s", (int)n, text);
@@ -231,7 +231,7 @@ static attend_status parse_form(attend_context *ctx, const char *text, attend_fo
   return text[n] ? attend_roles_parse(ctx, text + n + 1, roles) : ATTEND_OK;
 }
 
-static attend_status take_weights(view_job *j, const attend_view_case *c, view_model *m,
+static attend_status take_weights(view_job *j, const attend_viewer_case *c, view_model *m,
                                   view_weights **w) {
   *w = &m->trained;
   if (c->untrained) return take_fresh(j, m, c->seed, w);
@@ -239,7 +239,7 @@ static attend_status take_weights(view_job *j, const attend_view_case *c, view_m
   return (*w)->model ? ATTEND_OK : weights_load(j, m->path, false, *w);
 }
 
-attend_status model_take(view_job *j, const attend_view_case *c, view_run *run) {
+attend_status model_take(view_job *j, const attend_viewer_case *c, view_run *run) {
   attend_form form = {0};
   unsigned roles;
   view_weights *w;

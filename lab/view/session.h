@@ -6,7 +6,7 @@
 #ifndef VIEW_SESSION_H
 #define VIEW_SESSION_H
 
-#include "attend/view.h"
+#include "attend/viewer.h"
 #include "base/base.h"
 #include "base/options.h"
 
@@ -30,7 +30,7 @@ typedef struct {
 } view_weights;
 
 typedef struct {
-  attend_view_model is;
+  attend_viewer_model is;
   char *path, *name;
   attend_config *config;
   attend_tokenizer *tokenizer;
@@ -42,7 +42,7 @@ typedef struct {
 /* ---- runs --------------------------------------------------------------------------- */
 
 typedef struct {
-  char form[ATTEND_VIEW_FORM];
+  char form[ATTEND_VIEWER_FORM];
   attend_lens *lens;
 } form_lens;
 
@@ -61,7 +61,7 @@ typedef struct {
 } view_side;
 
 typedef struct view_run {
-  attend_view_run is;    /* first: the public pointer is this struct's */
+  attend_viewer_run is;  /* first: the public pointer is this struct's */
   struct view_run *next; /* used less recently */
   view_model *of;
   view_weights *weights;
@@ -71,7 +71,7 @@ typedef struct view_run {
   form_lens other[OTHER_FORMS];
   exact_tile *tiles;
   view_side side[2]; /* is.side while tokens are added */
-  attend_view_step *steps;
+  attend_viewer_step *steps;
   bool lost; /* a hidden state is not finite */
   int held;  /* long calls that read it: it stays */
 } view_run;
@@ -91,14 +91,15 @@ struct attend_viewer {
 /* A long call in progress. */
 typedef struct {
   attend_viewer *v;
-  attend_view_listener listener; /* size 0: there is none, and no call waits */
-  double reported;               /* when progress was reported last */
+  attend_viewer_listener listener; /* size 0: there is none, and no call waits */
+  double reported;                 /* when progress was reported last */
 } view_job;
 
-static inline attend_status job_open(attend_viewer *v, const attend_view_listener *listener,
+static inline attend_status job_open(attend_viewer *v, const attend_viewer_listener *listener,
                                      view_job *j) {
   *j = (view_job){.v = v};
-  return listener ? OPTIONS_READ(v->ctx, attend_view_listener, listener, &j->listener) : ATTEND_OK;
+  return listener ? OPTIONS_READ(v->ctx, attend_viewer_listener, listener, &j->listener)
+                  : ATTEND_OK;
 }
 
 /* Between the steps of a long call: runs the quick calls that wait, and reports. Other
@@ -106,7 +107,7 @@ static inline attend_status job_open(attend_viewer *v, const attend_view_listene
 int job_progress(view_job *j, double done, const char *what);
 
 /* The weights of a case, loaded, and the model with its form. */
-attend_status model_take(view_job *j, const attend_view_case *c, view_run *run);
+attend_status model_take(view_job *j, const attend_viewer_case *c, view_run *run);
 /* Frees the runs that are made with these weights. */
 void runs_forget(attend_viewer *v, const view_weights *w);
 void run_free(attend_viewer *v, view_run *run);
@@ -115,17 +116,17 @@ void run_free(attend_viewer *v, view_run *run);
 double view_cosine(const float *x, const float *y, int n);
 attend_status copy_string(attend_context *ctx, const char *text, char **to);
 /* The most probable of n logits, sorted. */
-int candidates_of(const float *logits, int n, int max, attend_view_candidate *to);
+int candidates_of(const float *logits, int n, int max, attend_viewer_candidate *to);
 
 /* NULL, or why vectors of two runs have no cosine. */
-const char *word_pair_refused(const attend_view_run *run, const attend_view_run *other);
+const char *word_pair_refused(const attend_viewer_run *run, const attend_viewer_run *other);
 /* The run behind a head and the lens that shows it; whole: `at` must be a head. */
-attend_status head_lens(attend_viewer *v, const attend_view_head *head, bool whole, view_run **run,
-                        attend_lens **lens);
+attend_status head_lens(attend_viewer *v, const attend_viewer_head *head, bool whole,
+                        view_run **run, attend_lens **lens);
 /* A new lens of the run with a form (NULL: its own). */
 attend_status lens_open(const view_run *run, const char *form, attend_lens **lens);
 /* Sets NULL to all rows and keys; fails outside of them. */
-attend_status range_check(attend_context *ctx, const attend_view_range *given, int rows, int keys,
-                          attend_view_range *range);
+attend_status range_check(attend_context *ctx, const attend_viewer_range *given, int rows, int keys,
+                          attend_viewer_range *range);
 
 #endif

@@ -15,7 +15,7 @@ typedef struct {
 } side_states;
 
 /* layer -1: after the last. */
-static attend_status read_side(attend_context *ctx, const attend_view_run *of, attend_role role,
+static attend_status read_side(attend_context *ctx, const attend_viewer_run *of, attend_role role,
                                int layer, side_states *s) {
   const view_run *run = (const view_run *)of;
   bool decoder = role == ATTEND_DECODER_SELF;
@@ -50,9 +50,9 @@ static attend_status head_logits(const side_states *s, int position, attend_sess
   return attend_session_head(r, 1, row, s->hidden.shape[3], false, logits);
 }
 
-attend_status attend_viewer_candidates(attend_viewer *v, const attend_view_run *run,
-                                       attend_role side, int position, int top,
-                                       attend_view_candidate *list, int *n) {
+attend_status attend_viewer_get_candidates(attend_viewer *v, const attend_viewer_run *run,
+                                           attend_role side, int position, int top,
+                                           attend_viewer_candidate *list, int *n) {
   attend_context *ctx = v->ctx;
   attend_session_options o = {ATTEND_INIT(attend_session_options), .rows = 1};
   attend_session *r = NULL;
@@ -99,7 +99,7 @@ double view_cosine(const float *x, const float *y, int n) {
 }
 
 /* Rows of h with keys of o. lengths [r->keys] is room; norm may be NULL. */
-static void cosines(const attend_hooked *h, const attend_hooked *o, const attend_view_range *r,
+static void cosines(const attend_hooked *h, const attend_hooked *o, const attend_viewer_range *r,
                     double *lengths, float *to, float *norm) {
   const float *x = h->view.data, *y = o->view.data;
   ptrdiff_t ld = h->view.stride[2], ldo = o->view.stride[2];
@@ -115,12 +115,13 @@ static void cosines(const attend_hooked *h, const attend_hooked *o, const attend
   }
 }
 
-attend_status attend_viewer_embeddings(attend_viewer *v, const attend_view_run *run,
-                                       const attend_view_run *other, attend_role side, int layer,
-                                       const attend_view_range *range, attend_view_embeddings *e) {
+attend_status attend_viewer_get_embeddings(attend_viewer *v, const attend_viewer_run *run,
+                                           const attend_viewer_run *other, attend_role side,
+                                           int layer, const attend_viewer_range *range,
+                                           attend_viewer_embeddings *e) {
   side_states s, o;
-  attend_view_range r;
-  *e = (attend_view_embeddings){0};
+  attend_viewer_range r;
+  *e = (attend_viewer_embeddings){0};
   ATTEND_CHECK(v->ctx, layer >= 0, "layer %d: layers are counted from 0", layer);
   ATTEND_TRY(read_side(v->ctx, run, side, layer, &s));
   ATTEND_TRY(read_side(v->ctx, other ? other : run, side, layer, &o));
@@ -168,7 +169,7 @@ static void table_cosines(const float *table, int count, int width,
                           float *to /* [count, count] */) {
   attend_hooked h = {.shape = {1, 1, count, width}, .view = {(void *)table, {0, 0, width, 1}}};
   double lengths[512];
-  cosines(&h, &h, &(attend_view_range){0, count, 0, count}, lengths, to, NULL);
+  cosines(&h, &h, &(attend_viewer_range){0, count, 0, count}, lengths, to, NULL);
 }
 
 static bool is_table(const attend_parameter *p, int count) {
@@ -210,14 +211,14 @@ static attend_status learned_cosines(attend_context *ctx, const view_model *m, i
   return status;
 }
 
-attend_status attend_viewer_positions(attend_viewer *v, int model, int step, int count, int width,
-                                      attend_view_positions *p) {
+attend_status attend_viewer_get_positions(attend_viewer *v, int model, int step, int count,
+                                          int width, attend_viewer_positions *p) {
   attend_context *ctx = v->ctx;
   bool own = false;
-  *p = (attend_view_positions){0};
+  *p = (attend_viewer_positions){0};
   ATTEND_CHECK(ctx, count >= 2 && count <= 512 && width >= 2 && width <= 512,
                "%d positions of width %d: 2 to 512 each", count, width);
-  ATTEND_CHECK(ctx, model < 0 || attend_viewer_model(v, model), "there is no model %d", model);
+  ATTEND_CHECK(ctx, model < 0 || attend_viewer_get_model(v, model), "there is no model %d", model);
   width -= width % 2;
   size_t n = (size_t)count, d = (size_t)width;
   ATTEND_TRY(ctx_alloc(ctx, (n * d + d * d + 2 * n * n) * sizeof(float), "positions", &p->memory));

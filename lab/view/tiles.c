@@ -21,13 +21,13 @@ typedef struct {
 
 static int min(int64_t a, int64_t b) { return (int)(a < b ? a : b); }
 
-static attend_status place_tile(attend_context *ctx, const attend_view_place *p,
+static attend_status place_tile(attend_context *ctx, const attend_viewer_place *p,
                                 const attend_lens_shape *s, attend_area *area) {
   ATTEND_CHECK(ctx,
-               p->level >= 0 && p->level <= ATTEND_VIEW_LEVELS && p->x >= 0 &&
-                   p->x <= ATTEND_VIEW_LONGEST && p->y >= 0 && p->y <= ATTEND_VIEW_LONGEST,
+               p->level >= 0 && p->level <= ATTEND_VIEWER_LEVELS && p->x >= 0 &&
+                   p->x <= ATTEND_VIEWER_LONGEST && p->y >= 0 && p->y <= ATTEND_VIEWER_LONGEST,
                "tile (%d, %d) of level %d lies outside", p->x, p->y, p->level);
-  int64_t cell = (int64_t)1 << p->level, side = ATTEND_VIEW_TILE * cell;
+  int64_t cell = (int64_t)1 << p->level, side = ATTEND_VIEWER_TILE * cell;
   int64_t row = p->y * side, key = p->x * side;
   ATTEND_CHECK(ctx, row < s->rows && key < s->keys, "tile (%d, %d) of level %d lies outside", p->x,
                p->y, p->level);
@@ -41,9 +41,9 @@ static attend_status place_tile(attend_context *ctx, const attend_view_place *p,
   return ATTEND_OK;
 }
 
-static attend_status read_place(attend_viewer *v, const attend_view_place *p, tile_job *t) {
+static attend_status read_place(attend_viewer *v, const attend_viewer_place *p, tile_job *t) {
   const attend_head_id at = p->head.at;
-  attend_view_head minus = {p->minus, at, p->minus_form};
+  attend_viewer_head minus = {p->minus, at, p->minus_form};
   view_run *other;
   *t = (tile_job){0};
   ATTEND_TRY(head_lens(v, &p->head, true, &t->run, &t->lens));
@@ -69,11 +69,11 @@ static attend_status fill_tile(tile_job *t, attend_head_id at, float *cells, int
   return ATTEND_OK;
 }
 
-attend_status attend_viewer_tile(attend_viewer *v, const attend_view_place *p,
-                                 attend_view_tile *tile) {
+attend_status attend_viewer_get_tile(attend_viewer *v, const attend_viewer_place *p,
+                                     attend_viewer_tile *tile) {
   tile_job t;
   int looked = 0;
-  *tile = (attend_view_tile){0};
+  *tile = (attend_viewer_tile){0};
   ATTEND_TRY(read_place(v, p, &t));
   size_t n = (size_t)t.area.height * (size_t)t.area.width;
   ATTEND_TRY(ctx_alloc(v->ctx, n * sizeof *tile->cells, "a tile", &tile->memory));
@@ -109,7 +109,7 @@ static int lens_progress(double done, const char *what, void *user) {
 }
 
 /* Quick calls use the run's own lenses between the steps: this one is new. */
-static attend_status own_lens(view_job *j, const attend_view_run *run, const char *form,
+static attend_status own_lens(view_job *j, const attend_viewer_run *run, const char *form,
                               attend_lens **lens) {
   bool other = form && strcmp(form, run->c.attention);
   ATTEND_TRY(lens_open((const view_run *)run, other ? form : NULL, lens));
@@ -117,7 +117,7 @@ static attend_status own_lens(view_job *j, const attend_view_run *run, const cha
   return ATTEND_OK;
 }
 
-static attend_status compute_exact(view_job *j, const attend_view_place *p, const tile_job *t,
+static attend_status compute_exact(view_job *j, const attend_viewer_place *p, const tile_job *t,
                                    float *cells) {
   attend_lens *lens = NULL, *other = NULL;
   attend_status status = own_lens(j, p->head.run, p->head.form, &lens);
@@ -128,7 +128,7 @@ static attend_status compute_exact(view_job *j, const attend_view_place *p, cons
   return status;
 }
 
-static attend_status refine(view_job *j, const attend_view_place *p, tile_job *t) {
+static attend_status refine(view_job *j, const attend_viewer_place *p, tile_job *t) {
   attend_context *ctx = j->v->ctx;
   exact_tile *tile;
   size_t n = (size_t)t->area.height * (size_t)t->area.width;
@@ -150,8 +150,8 @@ static void hold(view_run *run, int by) {
   run->weights->held += by;
 }
 
-attend_status attend_viewer_refine(attend_viewer *v, const attend_view_place *p,
-                                   const attend_view_listener *listener) {
+attend_status attend_viewer_refine(attend_viewer *v, const attend_viewer_place *p,
+                                   const attend_viewer_listener *listener) {
   view_job j;
   tile_job t;
   ATTEND_TRY(job_open(v, listener, &j));

@@ -10,7 +10,7 @@
 
 #include "view/session.h"
 
-enum { MOST_WORDS = 511 }; /* weights of a head stay below ATTEND_VIEW_CELLS */
+enum { MOST_WORDS = 511 }; /* weights of a head stay below ATTEND_VIEWER_CELLS */
 
 /* ---- the text of a side ------------------------------------------------------------------- */
 
@@ -33,7 +33,7 @@ static const char *or_empty(const char *text) { return text ? text : ""; }
 /* A pair is joined by a space. An encoder-decoder's decoder reads the second text alone. */
 static attend_status join_texts(attend_context *ctx, const view_run *run, attend_role side,
                                 word_list *w) {
-  const attend_view_case *c = &run->is.c;
+  const attend_viewer_case *c = &run->is.c;
   bool both = attend_config_parts(run->of->config) == ATTEND_BOTH;
   bool answer = both && side == ATTEND_DECODER_SELF;
   const char *a = or_empty(answer ? c->second : c->text);
@@ -158,7 +158,7 @@ static attend_status words_of(attend_context *ctx, const view_run *run, attend_r
 /* *why: the texts differ. */
 static attend_status shared_words(attend_context *ctx, const view_run *run, attend_role side,
                                   const view_run *other, word_list *w, const char **why) {
-  attend_role beside = attend_view_role_beside(&other->is, side);
+  attend_role beside = attend_viewer_role_beside(&other->is, side);
   word_list o = {0};
   *w = (word_list){0};
   attend_status status = join_texts(ctx, run, side, w);
@@ -194,7 +194,7 @@ static void add_row(word_sums *s, int row, const float *weights) {
 
 static attend_status add_rows(attend_context *ctx, attend_lens *lens, attend_head_id at,
                               word_sums *s) {
-  int rows = ATTEND_VIEW_CELLS / s->tokens + 1;
+  int rows = ATTEND_VIEWER_CELLS / s->tokens + 1;
   float *band;
   attend_status status = ATTEND_OK;
   ATTEND_TRY(
@@ -209,7 +209,7 @@ static attend_status add_rows(attend_context *ctx, attend_lens *lens, attend_hea
 }
 
 static attend_status weigh_words(attend_context *ctx, attend_lens *lens, attend_head_id at,
-                                 attend_view_words *to) {
+                                 attend_viewer_words *to) {
   size_t n = (size_t)to->words, across = n + 1;
   word_sums s = {.words = to->words, .tokens = to->tokens, .of = to->of};
   ATTEND_TRY(ctx_alloc_zeroed(ctx, n * across * sizeof *s.sum + n * sizeof *s.count + 1,
@@ -222,7 +222,7 @@ static attend_status weigh_words(attend_context *ctx, attend_lens *lens, attend_
 }
 
 static attend_status words_result(attend_context *ctx, const word_list *w, const view_side *s,
-                                  attend_view_words *to) {
+                                  attend_viewer_words *to) {
   size_t n = (size_t)w->n, T = (size_t)s->n;
   ATTEND_TRY(ctx_alloc(ctx,
                        n * (n + 1) * sizeof(float) + (2 * n + T) * sizeof(int32_t) + w->length + 1,
@@ -239,13 +239,13 @@ static attend_status words_result(attend_context *ctx, const word_list *w, const
   return ATTEND_OK;
 }
 
-attend_status attend_viewer_words(attend_viewer *v, const attend_view_head *head,
-                                  const attend_view_run *other, attend_view_words *to) {
+attend_status attend_viewer_get_words(attend_viewer *v, const attend_viewer_head *head,
+                                      const attend_viewer_run *other, attend_viewer_words *to) {
   attend_context *ctx = v->ctx;
   view_run *run = NULL;
   attend_lens *lens = NULL;
   word_list w;
-  *to = (attend_view_words){0};
+  *to = (attend_viewer_words){0};
   ATTEND_TRY(head_lens(v, head, true, &run, &lens));
   if (head->at.role == ATTEND_CROSS) {
     to->why = "the queries and keys of cross-attention are words of two texts";
@@ -295,8 +295,8 @@ static int differing_word(const word_list *a, const word_list *b) {
   return a->n && first_place(a, 0, b) >= 0 ? 0 : -1;
 }
 
-static attend_view_span span_of_word(const reader *r, int word) {
-  attend_view_span s = {0, 0};
+static attend_viewer_span span_of_word(const reader *r, int word) {
+  attend_viewer_span s = {0, 0};
   for (int i = 0; i < r->side->n; i++) {
     if (word_of_token(&r->words, r->side, i) != word) continue;
     if (!s.n) s.from = i;
@@ -306,12 +306,12 @@ static attend_view_span span_of_word(const reader *r, int word) {
 }
 
 /* The word's tokens; a special token is one of its own. */
-static attend_view_span span_at(const reader *r, int token, int *word) {
+static attend_viewer_span span_at(const reader *r, int token, int *word) {
   *word = word_of_token(&r->words, r->side, token);
-  return *word < 0 ? (attend_view_span){token, 1} : span_of_word(r, *word);
+  return *word < 0 ? (attend_viewer_span){token, 1} : span_of_word(r, *word);
 }
 
-static attend_status open_reader(attend_context *ctx, const attend_view_run *of, attend_role side,
+static attend_status open_reader(attend_context *ctx, const attend_viewer_run *of, attend_role side,
                                  reader *r) {
   const view_run *run = (const view_run *)of;
   *r = (reader){.run = run};
@@ -323,7 +323,7 @@ static attend_status open_reader(attend_context *ctx, const attend_view_run *of,
   return words_of(ctx, run, side, &r->words);
 }
 
-const char *word_pair_refused(const attend_view_run *run, const attend_view_run *other) {
+const char *word_pair_refused(const attend_viewer_run *run, const attend_viewer_run *other) {
   if (run->c.model != other->c.model)
     return "vectors of two models have no coordinates in common, so they have no cosine";
   if (run->c.untrained != other->c.untrained)
@@ -332,13 +332,13 @@ const char *word_pair_refused(const attend_view_run *run, const attend_view_run 
 }
 
 static void choose_words(const reader *a, const reader *b, int token, int other_token,
-                         attend_view_word_pair *p) {
+                         attend_viewer_word_pair *p) {
   int word, other;
   if (token >= 0) {
     p->word = span_at(a, token, &word);
   } else {
     word = differing_word(&a->words, &b->words);
-    p->word = word < 0 ? (attend_view_span){a->side->real - 1, 1} : span_of_word(a, word);
+    p->word = word < 0 ? (attend_viewer_span){a->side->real - 1, 1} : span_of_word(a, word);
   }
   if (other_token >= 0) {
     p->other = span_at(b, other_token, &other);
@@ -358,7 +358,7 @@ typedef struct { /* rows of vectors */
 static row_block rows_of(attend_view v) { return (row_block){v.data, v.stride[2]}; }
 
 /* to [width] <- the mean of rows [s.from, s.from + s.n) */
-static void mean_row(row_block x, attend_view_span s, int width, float *to) {
+static void mean_row(row_block x, attend_viewer_span s, int width, float *to) {
   for (int d = 0; d < width; d++) {
     double sum = 0;
     for (int i = 0; i < s.n; i++) sum += (double)x.at[(s.from + i) * x.ld + d];
@@ -366,7 +366,7 @@ static void mean_row(row_block x, attend_view_span s, int width, float *to) {
   }
 }
 
-static double mean_cosine(row_block x, attend_view_span a, row_block y, attend_view_span b,
+static double mean_cosine(row_block x, attend_viewer_span a, row_block y, attend_viewer_span b,
                           int width, float *room /* [2, width] */) {
   mean_row(x, a, width, room);
   mean_row(y, b, width, room + width);
@@ -374,7 +374,7 @@ static double mean_cosine(row_block x, attend_view_span a, row_block y, attend_v
 }
 
 static void fill_hidden(const reader *a, const reader *b, attend_role side,
-                        attend_view_word_pair *p, float *room) {
+                        attend_viewer_word_pair *p, float *room) {
   for (int l = 0; l <= p->layers; l++) {
     attend_hooked x = {0}, y = {0};
     bool both = attend_trace_get(a->run->trace, ATTEND_AT_RESIDUAL, side, l, &x) &&
@@ -385,7 +385,7 @@ static void fill_hidden(const reader *a, const reader *b, attend_role side,
 }
 
 static attend_status fill_heads(const reader *a, const reader *b, attend_role side,
-                                attend_view_word_pair *p, float *room) {
+                                attend_viewer_word_pair *p, float *room) {
   const attend_lens_shape *s = &a->run->is.shape[side];
   for (int i = 0; i < p->layers * p->heads; i++) {
     attend_head_id at = {side, i / p->heads, i % p->heads};
@@ -400,7 +400,7 @@ static attend_status fill_heads(const reader *a, const reader *b, attend_role si
 }
 
 static attend_status fill_pair(attend_context *ctx, const reader *a, const reader *b,
-                               attend_role side, attend_view_word_pair *p) {
+                               attend_role side, attend_viewer_word_pair *p) {
   const attend_lens_shape *s = &a->run->is.shape[side];
   const attend_stack *stack = attend_config_stack(
       a->run->of->config, side == ATTEND_DECODER_SELF ? ATTEND_DECODER : ATTEND_ENCODER);
@@ -420,13 +420,13 @@ static attend_status fill_pair(attend_context *ctx, const reader *a, const reade
   return status;
 }
 
-attend_status attend_viewer_word_pair(attend_viewer *v, const attend_view_run *run,
-                                      const attend_view_run *other, attend_role side, int token,
-                                      int other_token, attend_view_word_pair *p) {
+attend_status attend_viewer_get_word_pair(attend_viewer *v, const attend_viewer_run *run,
+                                          const attend_viewer_run *other, attend_role side,
+                                          int token, int other_token, attend_viewer_word_pair *p) {
   reader a = {0}, b = {0};
-  *p = (attend_view_word_pair){0};
+  *p = (attend_viewer_word_pair){0};
   ATTEND_CHECK(v->ctx, run && other, "two runs are compared: there is no other one");
-  attend_role beside = attend_view_role_beside(other, side);
+  attend_role beside = attend_viewer_role_beside(other, side);
   attend_status status = open_reader(v->ctx, run, side, &a);
   if (!status) status = open_reader(v->ctx, other, beside, &b);
   if (!status && (token >= a.side->n || other_token >= b.side->n))
@@ -443,11 +443,11 @@ attend_status attend_viewer_word_pair(attend_viewer *v, const attend_view_run *r
   return status;
 }
 
-attend_status attend_viewer_find_word(attend_viewer *v, const attend_view_run *run,
+attend_status attend_viewer_find_word(attend_viewer *v, const attend_viewer_run *run,
                                       attend_role side, const char *word, int nth,
-                                      attend_view_span *span) {
+                                      attend_viewer_span *span) {
   reader r;
-  *span = (attend_view_span){0};
+  *span = (attend_viewer_span){0};
   ATTEND_TRY(open_reader(v->ctx, run, side, &r));
   size_t n = strlen(word);
   for (int i = 0; i < r.words.n && !span->n; i++)
@@ -460,30 +460,30 @@ attend_status attend_viewer_find_word(attend_viewer *v, const attend_view_run *r
 
 /* ---- all heads, counted --------------------------------------------------------------------------- */
 
-attend_role attend_view_role_beside(const attend_view_run *other, attend_role role) {
+attend_role attend_viewer_role_beside(const attend_viewer_run *other, attend_role role) {
   if (other->has_role[role]) return role;
   return other->has_role[ATTEND_DECODER_SELF] ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF;
 }
 
-static void choose_best(const attend_view_patterns *p, attend_view_summary *s) {
+static void choose_best(const attend_viewer_patterns *p, attend_viewer_summary *s) {
   for (int i = 0; i < ATTEND_HEAD_PATTERNS; i++) {
     int *best = s->best[i], heads = p->layers * p->heads;
-    int n = attend_pattern_best(p->scores, heads, (attend_head_pattern)i, ATTEND_VIEW_BEST, best);
-    for (int k = 0; k < ATTEND_VIEW_BEST; k++) {
+    int n = attend_pattern_best(p->scores, heads, (attend_head_pattern)i, ATTEND_VIEWER_BEST, best);
+    for (int k = 0; k < ATTEND_VIEWER_BEST; k++) {
       if (k >= n) best[k] = -1;
       s->best_score[i][k] = k < n ? p->scores[best[k]].score[i] : NAN;
     }
   }
 }
 
-attend_status attend_viewer_summary(attend_viewer *v, const attend_view_head *head,
-                                    attend_view_summary *s) {
+attend_status attend_viewer_get_summary(attend_viewer *v, const attend_viewer_head *head,
+                                        attend_viewer_summary *s) {
   view_run *run = NULL;
   attend_lens *lens = NULL;
-  attend_view_patterns p;
-  *s = (attend_view_summary){0};
+  attend_viewer_patterns p;
+  *s = (attend_viewer_summary){0};
   ATTEND_TRY(head_lens(v, head, false, &run, &lens));
-  ATTEND_TRY(attend_viewer_patterns(v, head, &p));
+  ATTEND_TRY(attend_viewer_get_patterns(v, head, &p));
   const attend_lens_shape *shape = &run->is.shape[head->at.role];
   attend_status status =
       ctx_alloc(v->ctx, (size_t)(p.layers + 1) * sizeof *s->layer, "head patterns", &s->memory);

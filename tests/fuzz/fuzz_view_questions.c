@@ -21,7 +21,7 @@ static viewer *open_viewer(void) {
   const char *golden = getenv("ATTEND_GOLDEN");
   if (v.session) return &v;
   snprintf(path, sizeof path, "%s/models/gpt2", golden ? golden : "tests/golden");
-  attend_view_source source = {ATTEND_INIT(attend_view_source), .path = path};
+  attend_viewer_source source = {ATTEND_INIT(attend_viewer_source), .path = path};
   MUST(!attend_context_create(&one, &v.ctx));
   MUST(!attend_viewer_create(v.ctx, &o, &v.session));
   MUST(!attend_viewer_add(v.session, &source));

@@ -1,14 +1,14 @@
-/* attend/view.h - viewing attention: texts run through models, and what their heads do.
+/* attend/viewer.h - viewing attention: texts run through models, and what their heads do.
  *
  *   attend_viewer *v;
  *   attend_viewer_create(ctx, NULL, &v);
- *   attend_viewer_add(v, &(attend_view_source){ATTEND_INIT(attend_view_source), .path = "models/gutenberg"});
- *   const attend_view_run *run;
- *   attend_view_case c = {ATTEND_INIT(attend_view_case), .text = "It was"};
- *   attend_viewer_run(v, &c, NULL, &run);
- *   attend_view_head head = {.run = run, .at = {ATTEND_DECODER_SELF, 1, 2}};
- *   attend_view_block b;
- *   attend_viewer_block(v, &head, NULL, &b);        b.weights [b.rows, b.keys]
+ *   attend_viewer_add(v, &(attend_viewer_source){ATTEND_INIT(attend_viewer_source), .path = "models/gutenberg"});
+ *   const attend_viewer_run *run;
+ *   attend_viewer_case c = {ATTEND_INIT(attend_viewer_case), .text = "It was"};
+ *   attend_viewer_run_case(v, &c, NULL, &run);
+ *   attend_viewer_head head = {.run = run, .at = {ATTEND_DECODER_SELF, 1, 2}};
+ *   attend_viewer_block b;
+ *   attend_viewer_get_block(v, &head, NULL, &b);        b.weights [b.rows, b.keys]
  *   attend_viewer_release(v, b.memory);
  *   attend_viewer_free(v);
  *
@@ -25,8 +25,8 @@
  * A viewer belongs to one thread. A program with several threads calls
  * attend_viewer_start and then uses the viewer inside attend_viewer_call only.
  */
-#ifndef ATTEND_VIEW_H
-#define ATTEND_VIEW_H
+#ifndef ATTEND_VIEWER_H
+#define ATTEND_VIEWER_H
 
 #include "attend/generate.h"
 #include "attend/lens.h"
@@ -37,13 +37,13 @@ extern "C" {
 #endif
 
 enum {
-  ATTEND_VIEW_LONGEST = 131072, /* tokens of a text */
-  ATTEND_VIEW_CELLS = 1 << 18,  /* weights of one call: rows x keys */
-  ATTEND_VIEW_FORM = 128,       /* bytes of a form's name, its end included */
-  ATTEND_VIEW_NEW = 512,        /* tokens to generate */
-  ATTEND_VIEW_TILE = 256,       /* cells a side */
-  ATTEND_VIEW_LEVELS = 16,      /* of tiles: a cell has 2^level tokens a side */
-  ATTEND_VIEW_CANDIDATES = 10
+  ATTEND_VIEWER_LONGEST = 131072, /* tokens of a text */
+  ATTEND_VIEWER_CELLS = 1 << 18,  /* weights of one call: rows x keys */
+  ATTEND_VIEWER_FORM = 128,       /* bytes of a form's name, its end included */
+  ATTEND_VIEWER_NEW = 512,        /* tokens to generate */
+  ATTEND_VIEWER_TILE = 256,       /* cells a side */
+  ATTEND_VIEWER_LEVELS = 16,      /* of tiles: a cell has 2^level tokens a side */
+  ATTEND_VIEWER_CANDIDATES = 10
 };
 
 /* ---- viewers and their models --------------------------------------------------- */
@@ -72,30 +72,32 @@ typedef struct {
    * step's checkpoint, returns 0 where there is none. NULL: one set of weights. */
   int (*step_path)(int step, char *path, size_t capacity, void *user);
   void *user;
-} attend_view_source;
+} attend_viewer_source;
 
 /* Reads configuration and tokenizer; the model's index is the count of those added
  * before. Weights are loaded by the first run. */
-ATTEND_API attend_status attend_viewer_add(attend_viewer *viewer, const attend_view_source *source);
+ATTEND_API attend_status attend_viewer_add(attend_viewer *viewer,
+                                           const attend_viewer_source *source);
 
 typedef struct {
   const char *name;
   const attend_config *config;
   const attend_tokenizer *tokenizer; /* NULL: texts are ids between spaces */
   bool has_steps;
-} attend_view_model;
+} attend_viewer_model;
 
 /* NULL past the last. */
-ATTEND_API const attend_view_model *attend_viewer_model(const attend_viewer *viewer, int model);
+ATTEND_API const attend_viewer_model *attend_viewer_get_model(const attend_viewer *viewer,
+                                                              int model);
 
-enum { ATTEND_VIEW_TOKEN = 260 };
+enum { ATTEND_VIEWER_TOKEN = 260 };
 /* A token's piece: SentencePiece's U+2581 is a space; without a tokenizer the id.
  * Returns its bytes, which may include zero bytes; a zero byte follows them. */
-ATTEND_API size_t attend_view_token_text(const attend_view_model *model, int32_t id,
-                                         char text[ATTEND_VIEW_TOKEN]);
+ATTEND_API size_t attend_viewer_token_text(const attend_viewer_model *model, int32_t id,
+                                           char text[ATTEND_VIEWER_TOKEN]);
 /* The token as it is shown (attend_tokenizer_label). Returns its length. */
-ATTEND_API size_t attend_view_token_label(const attend_view_model *model, int32_t id,
-                                          char label[ATTEND_VIEW_TOKEN]);
+ATTEND_API size_t attend_viewer_token_label(const attend_viewer_model *model, int32_t id,
+                                            char label[ATTEND_VIEWER_TOKEN]);
 
 /* ---- runs ------------------------------------------------------------------------- */
 
@@ -112,7 +114,7 @@ typedef struct {
   uint64_t seed;
   int pad;  /* pads an encoder's text to so many tokens */
   int step; /* of a training run; -1: the weights at the model's path */
-} attend_view_case;
+} attend_viewer_case;
 
 typedef struct { /* the tokens of encoder or decoder */
   int n;         /* 0: the model has no such side */
@@ -120,12 +122,12 @@ typedef struct { /* the tokens of encoder or decoder */
   const int32_t *ids;
   const signed char *part;    /* 0, 1: of the second text, -1: special, padding */
   const int32_t *start, *end; /* bytes [start, end) of that text; start = end: none */
-} attend_view_side;
+} attend_viewer_side;
 
 typedef struct {
   int32_t id;
   double p;
-} attend_view_candidate;
+} attend_viewer_candidate;
 
 typedef struct { /* a generated token */
   int32_t id;
@@ -133,37 +135,37 @@ typedef struct { /* a generated token */
   int position, length; /* its own; of the text with it */
   size_t cache_bytes;
   int n; /* of candidate, the likeliest first */
-  attend_view_candidate candidate[ATTEND_VIEW_CANDIDATES];
-} attend_view_step;
+  attend_viewer_candidate candidate[ATTEND_VIEWER_CANDIDATES];
+} attend_viewer_step;
 
 typedef struct {
   char id[20]; /* a hash of the case (and of how it was continued), in hex */
-  attend_view_case c;
+  attend_viewer_case c;
   double seconds;
   size_t bytes;                          /* recorded */
-  attend_view_side side[2];              /* encoder, decoder */
+  attend_viewer_side side[2];            /* encoder, decoder */
   bool has_role[ATTEND_ROLES];           /* by attend_role */
   attend_lens_shape shape[ATTEND_ROLES]; /* of those it has */
   char notice[256];                      /* "": none */
   int generated;                         /* of the decoder's last tokens, chosen by the model */
-  const attend_view_step *steps;         /* [n_steps] */
+  const attend_viewer_step *steps;       /* [n_steps] */
   int n_steps;
-} attend_view_run;
+} attend_viewer_run;
 
 /* What happens during a long call, in the thread that computes. Other than 0 stops
  * the call: ATTEND_STOPPED. Members may be NULL. */
 typedef struct {
   size_t size;
-  attend_progress progress;                               /* ten times a second at most */
-  int (*token)(const attend_view_step *step, void *user); /* generated */
+  attend_progress progress;                                 /* ten times a second at most */
+  int (*token)(const attend_viewer_step *step, void *user); /* generated */
   void *user;
-} attend_view_listener;
+} attend_viewer_listener;
 
 /* Runs a case, or finds the run that was recorded of it. *run is valid until it is
  * evicted: find it again by its id. listener may be NULL. */
-ATTEND_API attend_status attend_viewer_run(attend_viewer *viewer, const attend_view_case *c,
-                                           const attend_view_listener *listener,
-                                           const attend_view_run **run);
+ATTEND_API attend_status attend_viewer_run_case(attend_viewer *viewer, const attend_viewer_case *c,
+                                                const attend_viewer_listener *listener,
+                                                const attend_viewer_run **run);
 
 typedef struct { /* zero means default */
   size_t size;
@@ -172,30 +174,30 @@ typedef struct { /* zero means default */
   int top_k;
   float top_p; /* 1 */
   uint64_t seed;
-} attend_view_generate;
+} attend_viewer_generate_options;
 
 /* The same, continued by so many tokens. Candidates are those of the model itself. */
-ATTEND_API attend_status attend_viewer_generate(attend_viewer *viewer, const attend_view_case *c,
-                                                const attend_view_generate *options,
-                                                const attend_view_listener *listener,
-                                                const attend_view_run **run);
+ATTEND_API attend_status attend_viewer_generate(attend_viewer *viewer, const attend_viewer_case *c,
+                                                const attend_viewer_generate_options *options,
+                                                const attend_viewer_listener *listener,
+                                                const attend_viewer_run **run);
 
 /* NULL: it is not there any more. */
-ATTEND_API const attend_view_run *attend_viewer_find(attend_viewer *viewer, const char *id);
+ATTEND_API const attend_viewer_run *attend_viewer_find(attend_viewer *viewer, const char *id);
 /* Everything recorded, for attend_trace_save. */
-ATTEND_API const attend_trace *attend_view_run_trace(const attend_view_run *run);
+ATTEND_API const attend_trace *attend_viewer_run_trace(const attend_viewer_run *run);
 
 /* ---- heads ------------------------------------------------------------------------- */
 
 typedef struct {
-  const attend_view_run *run;
+  const attend_viewer_run *run;
   attend_head_id at; /* calls about all heads of a role read the role alone */
   const char *form;  /* of the weights, on the run's queries and keys; NULL: its own */
-} attend_view_head;
+} attend_viewer_head;
 
 typedef struct {
   int row, rows, key, keys;
-} attend_view_range;
+} attend_viewer_range;
 
 typedef struct {
   void *memory;
@@ -203,32 +205,35 @@ typedef struct {
   float *cells;           /* [layers, heads, height, width] 0 to 255: the head's largest |weight| */
   float *max;             /* [layers, heads] that weight; a cell is the largest in it */
   int rows_sampled, rows; /* fewer than rows: a sample */
-} attend_view_thumbs;
+} attend_viewer_thumbs;
 
 /* Every head of a role in at most size x size cells, size from 4 to 256. */
-ATTEND_API attend_status attend_viewer_thumbs(attend_viewer *viewer, const attend_view_head *head,
-                                              int size, attend_view_thumbs *thumbs);
+ATTEND_API attend_status attend_viewer_get_thumbs(attend_viewer *viewer,
+                                                  const attend_viewer_head *head, int size,
+                                                  attend_viewer_thumbs *thumbs);
 
 typedef struct {
   void *memory;
   int layers, heads;
   attend_pattern_scores *scores; /* [layers, heads] */
   int rows_sampled, rows;
-} attend_view_patterns;
+} attend_viewer_patterns;
 
-ATTEND_API attend_status attend_viewer_patterns(attend_viewer *viewer, const attend_view_head *head,
-                                                attend_view_patterns *patterns);
+ATTEND_API attend_status attend_viewer_get_patterns(attend_viewer *viewer,
+                                                    const attend_viewer_head *head,
+                                                    attend_viewer_patterns *patterns);
 
 typedef struct {
   void *memory;
   int rows, keys;
   float *weights; /* [rows, keys] */
-} attend_view_block;
+} attend_viewer_block;
 
-/* range NULL: all of the head. At most ATTEND_VIEW_CELLS weights. */
-ATTEND_API attend_status attend_viewer_block(attend_viewer *viewer, const attend_view_head *head,
-                                             const attend_view_range *range,
-                                             attend_view_block *block);
+/* range NULL: all of the head. At most ATTEND_VIEWER_CELLS weights. */
+ATTEND_API attend_status attend_viewer_get_block(attend_viewer *viewer,
+                                                 const attend_viewer_head *head,
+                                                 const attend_viewer_range *range,
+                                                 attend_viewer_block *block);
 
 typedef struct {
   void *memory;
@@ -237,10 +242,11 @@ typedef struct {
   int32_t *top;      /* [rows] the key with the largest weight, -1: none */
   float *top_weight; /* [rows] */
   float *mass;       /* [keys] weight received from all rows */
-} attend_view_stats;
+} attend_viewer_stats;
 
-ATTEND_API attend_status attend_viewer_stats(attend_viewer *viewer, const attend_view_head *head,
-                                             attend_view_stats *stats);
+ATTEND_API attend_status attend_viewer_get_stats(attend_viewer *viewer,
+                                                 const attend_viewer_head *head,
+                                                 attend_viewer_stats *stats);
 
 typedef struct {
   void *memory;
@@ -252,21 +258,22 @@ typedef struct {
   float *lse;     /* [rows] log of the denominator; signed forms: itself */
   float *weights; /* [rows, keys] */
   float scale;
-} attend_view_vectors;
+} attend_viewer_vectors;
 
-ATTEND_API attend_status attend_viewer_vectors(attend_viewer *viewer, const attend_view_head *head,
-                                               const attend_view_range *range,
-                                               attend_view_vectors *vectors);
+ATTEND_API attend_status attend_viewer_get_vectors(attend_viewer *viewer,
+                                                   const attend_viewer_head *head,
+                                                   const attend_viewer_range *range,
+                                                   attend_viewer_vectors *vectors);
 
 /* ---- tiles -------------------------------------------------------------------------- */
 
 typedef struct {
-  attend_view_head head;
+  attend_viewer_head head;
   int level, x, y; /* from key x * 256 * 2^level, row y * 256 * 2^level on */
   attend_pool pool;
-  const attend_view_run *minus; /* NULL, or subtracted: max keeps the largest |difference| */
-  const char *minus_form;       /* of minus, as in attend_view_head */
-} attend_view_place;
+  const attend_viewer_run *minus; /* NULL, or subtracted: max keeps the largest |difference| */
+  const char *minus_form;         /* of minus, as in attend_viewer_head */
+} attend_viewer_place;
 
 typedef struct {
   void *memory;
@@ -274,14 +281,16 @@ typedef struct {
   float *cells;      /* [height, width] */
   double rows_each;  /* rows computed of those in a cell */
   bool exact;        /* all of them */
-} attend_view_tile;
+} attend_viewer_tile;
 
 /* A large tile is sampled, unless attend_viewer_refine computed it before. */
-ATTEND_API attend_status attend_viewer_tile(attend_viewer *viewer, const attend_view_place *place,
-                                            attend_view_tile *tile);
+ATTEND_API attend_status attend_viewer_get_tile(attend_viewer *viewer,
+                                                const attend_viewer_place *place,
+                                                attend_viewer_tile *tile);
 /* A long call: computes the tile from all its rows, for later calls. */
-ATTEND_API attend_status attend_viewer_refine(attend_viewer *viewer, const attend_view_place *place,
-                                              const attend_view_listener *listener);
+ATTEND_API attend_status attend_viewer_refine(attend_viewer *viewer,
+                                              const attend_viewer_place *place,
+                                              const attend_viewer_listener *listener);
 
 /* ---- through the layers; two runs ----------------------------------------------------- */
 
@@ -290,11 +299,12 @@ typedef struct {
   int layers, tokens;
   float *shares; /* [layers + 1, tokens], row `layers` is 1 at the token */
   double passed; /* share that was not followed */
-} attend_view_rollout;
+} attend_viewer_rollout;
 
 /* Attention rollout (Abnar and Zuidema 2020) of a token of a self-attention role. */
-ATTEND_API attend_status attend_viewer_rollout(attend_viewer *viewer, const attend_view_head *head,
-                                               int token, attend_view_rollout *rollout);
+ATTEND_API attend_status attend_viewer_get_rollout(attend_viewer *viewer,
+                                                   const attend_viewer_head *head, int token,
+                                                   attend_viewer_rollout *rollout);
 
 typedef struct {
   void *memory;
@@ -302,11 +312,12 @@ typedef struct {
   uint8_t *reached; /* [layers + 1, tokens] */
   attend_reach_edge *edges;
   int n_edges;
-} attend_view_reach;
+} attend_viewer_reach;
 
 /* The tokens reached where each head follows its largest weight alone. */
-ATTEND_API attend_status attend_viewer_reach(attend_viewer *viewer, const attend_view_head *head,
-                                             int token, attend_view_reach *reach);
+ATTEND_API attend_status attend_viewer_get_reach(attend_viewer *viewer,
+                                                 const attend_viewer_head *head, int token,
+                                                 attend_viewer_reach *reach);
 
 typedef struct {
   void *memory;
@@ -315,17 +326,18 @@ typedef struct {
   attend_difference *difference; /* [layers, heads]; NULL with why */
   double *hidden;                /* [layers + 1] relative error of hidden states; NULL: one run */
   int rows_sampled, rows;
-} attend_view_comparison;
+} attend_viewer_comparison;
 
 /* The run with another run; or with head->form on its own queries and keys, where
  * other is NULL. */
-ATTEND_API attend_status attend_viewer_compare(attend_viewer *viewer, const attend_view_head *head,
-                                               const attend_view_run *other,
-                                               attend_view_comparison *comparison);
+ATTEND_API attend_status attend_viewer_compare(attend_viewer *viewer,
+                                               const attend_viewer_head *head,
+                                               const attend_viewer_run *other,
+                                               attend_viewer_comparison *comparison);
 
 /* ---- two models; two texts ------------------------------------------------------------------ */
 
-enum { ATTEND_VIEW_BEST = 3 }; /* example heads of a pattern */
+enum { ATTEND_VIEWER_BEST = 3 }; /* example heads of a pattern */
 
 typedef struct { /* all heads of a role, by layer */
   void *memory;
@@ -334,20 +346,21 @@ typedef struct { /* all heads of a role, by layer */
   double visible;                /* as attend_lens_visible */
   attend_pattern_summary *layer; /* [layers + 1]; the last: all layers */
   /* by pattern: layer * heads + head of those with the highest scores, -1: no more */
-  int best[ATTEND_HEAD_PATTERNS][ATTEND_VIEW_BEST];
-  double best_score[ATTEND_HEAD_PATTERNS][ATTEND_VIEW_BEST];
+  int best[ATTEND_HEAD_PATTERNS][ATTEND_VIEWER_BEST];
+  double best_score[ATTEND_HEAD_PATTERNS][ATTEND_VIEWER_BEST];
   int rows_sampled;
-} attend_view_summary;
+} attend_viewer_summary;
 
 /* Head patterns of a role, counted. Runs of any two models can be compared by it. */
-ATTEND_API attend_status attend_viewer_summary(attend_viewer *viewer, const attend_view_head *head,
-                                               attend_view_summary *summary);
+ATTEND_API attend_status attend_viewer_get_summary(attend_viewer *viewer,
+                                                   const attend_viewer_head *head,
+                                                   attend_viewer_summary *summary);
 
 /* The attention of `other` to show beside a role of another run: the same, or else its own
  * self-attention. */
-ATTEND_API attend_role attend_view_role_beside(const attend_view_run *other, attend_role role);
+ATTEND_API attend_role attend_viewer_role_beside(const attend_viewer_run *other, attend_role role);
 /* Layers of two models by relative depth: row `row` of as many rows as the deeper one has. */
-static inline void attend_view_depth(int layers, int others, int row, int *layer, int *other) {
+static inline void attend_viewer_depth(int layers, int others, int row, int *layer, int *other) {
   int rows = layers > others ? layers : others;
   *layer = row * layers / rows, *other = row * others / rows;
 }
@@ -360,64 +373,71 @@ typedef struct {
   int32_t *start, *end; /* [words] bytes of text */
   int32_t *of;          /* [tokens] the word of a token of the run, -1: none */
   float *weights;       /* [words, words + 1], the last column: tokens that are in no word */
-} attend_view_words;
+} attend_viewer_words;
 
 /* A head of self-attention by words instead of tokens: the weight of a word is summed over its
  * tokens as keys and averaged over its tokens as queries, so rows sum to 1. Words are those of
  * the text, joined where a token of this run, or of `other` (NULL: none), covers several: heads
  * of models with different tokenizers that read the same text have the same words. */
-ATTEND_API attend_status attend_viewer_words(attend_viewer *viewer, const attend_view_head *head,
-                                             const attend_view_run *other,
-                                             attend_view_words *words);
+ATTEND_API attend_status attend_viewer_get_words(attend_viewer *viewer,
+                                                 const attend_viewer_head *head,
+                                                 const attend_viewer_run *other,
+                                                 attend_viewer_words *words);
 
 typedef struct {
   int from, n; /* its tokens */
-} attend_view_span;
+} attend_viewer_span;
 
 typedef struct {
   void *memory;
   const char *why; /* NULL, or why there are no cosines */
-  attend_view_span word, other;
+  attend_viewer_span word, other;
   bool same; /* it is the same word */
   int layers, heads;
   double *hidden;    /* [layers + 1] cosine of the hidden states before a layer; after the last */
   double *q, *k, *v; /* [layers, heads] cosine of its queries, keys, values */
-} attend_view_word_pair;
+} attend_viewer_word_pair;
 
 /* A word in two runs of one model: cosines of its vectors, averaged over its tokens. The word
  * is that of `token`; token -1: the first that both texts have after different words.
  * other_token -1: the first place of the same word in the other text, or else the same token. */
-ATTEND_API attend_status attend_viewer_word_pair(attend_viewer *viewer, const attend_view_run *run,
-                                                 const attend_view_run *other, attend_role side,
-                                                 int token, int other_token,
-                                                 attend_view_word_pair *pair);
+ATTEND_API attend_status attend_viewer_get_word_pair(attend_viewer *viewer,
+                                                     const attend_viewer_run *run,
+                                                     const attend_viewer_run *other,
+                                                     attend_role side, int token, int other_token,
+                                                     attend_viewer_word_pair *pair);
 /* Where a text has a word, the case of ASCII letters ignored; nth: 0 the first. n = 0: it has
  * none. */
-ATTEND_API attend_status attend_viewer_find_word(attend_viewer *viewer, const attend_view_run *run,
-                                                 attend_role side, const char *word, int nth,
-                                                 attend_view_span *span);
+ATTEND_API attend_status attend_viewer_find_word(attend_viewer *viewer,
+                                                 const attend_viewer_run *run, attend_role side,
+                                                 const char *word, int nth,
+                                                 attend_viewer_span *span);
 
 /* ---- tokens as vectors ---------------------------------------------------------------- */
 
 /* The likeliest tokens after `position` (decoders) or at it (masked language models).
  * side: ATTEND_ENCODER_SELF or ATTEND_DECODER_SELF. */
-ATTEND_API attend_status attend_viewer_candidates(attend_viewer *viewer, const attend_view_run *run,
-                                                  attend_role side, int position, int top,
-                                                  attend_view_candidate *list /* [top] */, int *n);
+ATTEND_API attend_status attend_viewer_get_candidates(attend_viewer *viewer,
+                                                      const attend_viewer_run *run,
+                                                      attend_role side, int position, int top,
+                                                      attend_viewer_candidate *list /* [top] */,
+                                                      int *n);
 
 typedef struct {
   void *memory;
   int rows, keys;
   float *cosine; /* [rows, keys] */
   float *norm;   /* [rows] */
-} attend_view_embeddings;
+} attend_viewer_embeddings;
 
 /* Hidden states before a layer; `layers`: after the last. other: keys are its tokens, of the
  * same side; NULL: the run's own. */
-ATTEND_API attend_status attend_viewer_embeddings(attend_viewer *viewer, const attend_view_run *run,
-                                                  const attend_view_run *other, attend_role side,
-                                                  int layer, const attend_view_range *range,
-                                                  attend_view_embeddings *embeddings);
+ATTEND_API attend_status attend_viewer_get_embeddings(attend_viewer *viewer,
+                                                      const attend_viewer_run *run,
+                                                      const attend_viewer_run *other,
+                                                      attend_role side, int layer,
+                                                      const attend_viewer_range *range,
+                                                      attend_viewer_embeddings *embeddings);
 
 typedef struct {
   void *memory;
@@ -427,12 +447,12 @@ typedef struct {
   float *shift;       /* [width, width] M with p_(t+1) = M p_t */
   float *learned;     /* [count, count] cosines of the model's own; NULL: none */
   double shift_error; /* the largest |p_(t+1) - M p_t| */
-} attend_view_positions;
+} attend_viewer_positions;
 
 /* count and width from 2 to 512. model -1: no learned ones. */
-ATTEND_API attend_status attend_viewer_positions(attend_viewer *viewer, int model, int step,
-                                                 int count, int width,
-                                                 attend_view_positions *positions);
+ATTEND_API attend_status attend_viewer_get_positions(attend_viewer *viewer, int model, int step,
+                                                     int count, int width,
+                                                     attend_viewer_positions *positions);
 
 /* ---- several threads ------------------------------------------------------------------ */
 
@@ -448,11 +468,11 @@ typedef struct {
    * NULL. */
   int (*waiting)(void *user);
   void *user;
-} attend_view_task;
+} attend_viewer_task;
 
 /* Queues the work and waits for it; without a thread, does it at once. False: it was
  * cancelled before it began. */
-ATTEND_API bool attend_viewer_call(attend_viewer *viewer, const attend_view_task *task);
+ATTEND_API bool attend_viewer_call(attend_viewer *viewer, const attend_viewer_task *task);
 
 #ifdef __cplusplus
 }
