@@ -28,6 +28,7 @@ set(not_in_neon test_parallel test_settings test_bench
   test_summaries test_sessions test_model_sides test_model_roles test_model_memory
   test_model_start test_copy_head test_study* test_svd test_linear test_direct
   test_properties test_learn_golden test_tasks_embed test_tasks_evaluate test_tasks_fill
+  test_intervene* test_attribute
   cli_explain cli_memory cli_train_kill cli_train_resume cli_design cli_shipped
   cli_tokenize_train cli_bench cli_eval cli_compare* cli_help cli_errors cli_rouge
   cli_extract cli_summar* cli_study cli_book cli_model_golden)
@@ -38,7 +39,7 @@ set(in_trap
   test_decode_golden test_beams test_learn_golden test_learn_save test_optimizer
   test_training test_training_save test_trace test_trace_file test_hooks
   test_settings test_copy_head test_session_after_failure test_lens test_design_learn
-  test_tasks_embed test_tasks_evaluate test_tasks_fill)
+  test_tasks_embed test_tasks_evaluate test_tasks_fill test_intervene test_attribute)
 
 # Minutes on two cores are enough while working: the largest sweeps, kills, the
 # network's stand-ins, crowds and the browser wait for make test.

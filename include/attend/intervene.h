@@ -81,15 +81,15 @@ typedef struct { /* zero means default */
 
 /* ---- changes as text ---- */
 
-/* A place: [ROLE:][POINT:]LAYER[.HEAD][:TOKENS]. LAYER, HEAD and TOKENS are a number or a range
- * "2-3", both ends included; ROLE is encoder, decoder or cross.
+/* A place: [ROLE:][POINT:]LAYER[.HEAD][:TOKENS]. LAYER, HEAD and TOKENS are a number, a range
+ * "2-3" with both ends, or "*", all; ROLE is encoder, decoder or cross.
  *
  *   1.2               the output of head 2 in layer 1
- *   1                 the outputs of all heads of layer 1
+ *   1                 the outputs of all heads of layer 1, as 1.*; *.2 is head 2 of every layer
  *   mlp:3             cross:value:1.0      pattern:0.3:5
  *   residual:1:2-3    the stream after layer 1 at tokens 2 and 3; residual:in is that before layer 0
  *
- * PIN has "=PATTERN" after the place: 0.3=previous; uniform, first, previous or self. Sets kind,
+ * PIN has "=PATTERN" or ":PATTERN" after the place, uniform, first, previous or self: 0.3=first. Sets kind,
  * point, in, ranges and pin of *change, all else to 0. */
 ATTEND_API attend_status attend_change_parse(attend_context *ctx, attend_change_kind kind,
                                              const char *text, attend_change *change);

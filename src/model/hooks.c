@@ -67,6 +67,10 @@ static attend_status read_hooks(attend_context *ctx, hooks *x, const attend_hook
 attend_status hooks_set(attend_context *ctx, hooks *h, int n, const attend_hook *list) {
   hooks x = {.n = n};
   ATTEND_CHECK(ctx, n >= 0 && (list || !n), "%d hooks in a list that is NULL", n);
+  if (!n) { /* removing them needs no memory and cannot fail */
+    hooks_free(ctx, h);
+    return ATTEND_OK;
+  }
   ATTEND_TRY(ctx_alloc(ctx, size_times((size_t)n, sizeof *x.list), "hooks", &x.list));
   attend_status status = read_hooks(ctx, &x, list);
   if (status) {

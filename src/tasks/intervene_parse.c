@@ -19,9 +19,11 @@ static attend_status refuse(const parser *p) {
               p->whole);
 }
 
-/* "3" or "2-5", to first and count. */
+/* "3" or "2-5", to first and count; "*": all, which is count 0. */
 static attend_status parse_range(const parser *p, const char *text, int *first, int *count) {
   char *end;
+  *first = *count = 0;
+  if (!strcmp(text, "*")) return ATTEND_OK;
   long low = strtol(text, &end, 10), high = low;
   if (end == text || *text == '-' || *text == '+' || *text == ' ') return refuse(p);
   if (*end == '-') {
@@ -105,6 +107,7 @@ attend_status attend_change_parse(attend_context *ctx, attend_change_kind kind, 
   if (strlen(text) >= sizeof copy) return refuse(&p);
   memcpy(copy, text, strlen(text) + 1);
   char *pattern = strchr(copy, '=');
+  if (!pattern && kind == ATTEND_CHANGE_PIN) pattern = strrchr(copy, ':');
   if (pattern) *pattern++ = 0;
   if (kind == ATTEND_CHANGE_PIN) ATTEND_TRY(parse_pin(&p, pattern, &c.pin));
   if (kind != ATTEND_CHANGE_PIN && pattern) return refuse(&p);
@@ -165,7 +168,7 @@ attend_status attend_changes_parse(attend_context *ctx, const char *text, int ca
                                    attend_change *changes, int *n) {
   *n = 0;
   for (text += strspn(text, " \t\n;"); *text; text += strspn(text, " \t\n;")) {
-    attend_change_kind kind;
+    attend_change_kind kind = ATTEND_CHANGE_ZERO;
     size_t word = strcspn(text, " \t\n;");
     ATTEND_TRY(find_kind(ctx, text, word, &kind));
     text += word;

@@ -2,64 +2,13 @@
  * what is not changed keeps its bits; sweeps are the single interventions they consist of. */
 #include "attend/intervene.h"
 
-#include <math.h>
-
-#include "golden_models.h"
-
-static const char *const golden[] = {"gpt2", "llama-gqa", "bert", NULL};
+#include "attend/evaluate.h"
+#include "base/base.h"
+#include "changed_checkpoints.h"
+#include "device/device.h"
+#include "intervention_goldens.h"
 
 /* ---- against PyTorch ---------------------------------------------------------------- */
-
-typedef struct {
-  subject s;
-  attend_tensor_file *file;
-  attend_tokens text, other, corpus[3];
-  int rows, vocab;
-  float *before, *after;
-  double worst; /* of the goldens compared so far */
-} bench;
-
-static const attend_tensor *tensor_of(const bench *t, const char *name) {
-  const attend_tensor *x = attend_tensor_file_find(t->file, name);
-  if (!x) printf("the goldens have no %s\n", name), exit(1);
-  return x;
-}
-
-static attend_tokens tokens_of(const int32_t *ids, int n) {
-  return (attend_tokens){ATTEND_INIT(attend_tokens), .ids = ids, .n = n};
-}
-
-static bench open_bench(const char *family, const char *isa) {
-  bench t = {.s = open_model(family, isa, 2, NULL)};
-  char path[1024];
-  const char *folder = getenv("ATTEND_GOLDEN");
-  snprintf(path, sizeof path, "%s/interventions/%s.safetensors", folder ? folder : "tests/golden",
-           family);
-  OK(t.s.ctx, attend_tensor_file_open(t.s.ctx, path, &t.file));
-  const attend_tensor *ids = tensor_of(&t, "ids");
-  const int n = (int)ids->count;
-  t.text = tokens_of(ids->data, n);
-  t.other = tokens_of(tensor_of(&t, "from_ids")->data, n);
-  for (int i = 0; i < 3; i++)
-    t.corpus[i] = tokens_of((const int32_t *)tensor_of(&t, "corpus")->data + i * n, n);
-  t.rows = n;
-  t.vocab = t.s.config->vocab;
-  t.before = zeroed_block((size_t)(t.rows * t.vocab), sizeof(float));
-  t.after = zeroed_block((size_t)(t.rows * t.vocab), sizeof(float));
-  return t;
-}
-
-static void close_bench(bench *t) {
-  free(t->before), free(t->after);
-  attend_tensor_file_free(t->file);
-  close_model(&t->s);
-}
-
-static double difference(const float *a, const float *b, size_t n) {
-  double worst = 0;
-  for (size_t i = 0; i < n; i++) worst = fmax(worst, fabs((double)a[i] - (double)b[i]));
-  return worst;
-}
 
 static void run(bench *t, int n, const attend_change *changes) {
   attend_intervention *iv;
@@ -210,6 +159,78 @@ TEST(positions_count_over_calls) {
   close_bench(&t);
 }
 
+/* ---- pinned rows -------------------------------------------------------------------------- */
+
+typedef struct {
+  float cells[8][8][8]; /* of one layer: [heads][T][S] */
+  int keys;
+} pattern;
+
+static void keep_pattern(const attend_hooked *t, void *user) {
+  pattern *p = user;
+  p->keys = t->shape[3];
+  for (int h = 0; h < t->shape[1]; h++)
+    for (int i = 0; i < t->shape[2]; i++)
+      for (int j = 0; j < t->shape[3]; j++)
+        p->cells[h][i][j] = t->view.data[h * t->view.stride[1] + i * t->view.stride[2] + j];
+}
+
+/* The keys that a uniform row has are those that the model's own row has a weight for. */
+static void pin_uniformly(subject *s, attend_in in) {
+  enum { N = 7 };
+  int32_t *ids = random_ids(s->config, 4, N);
+  attend_tokens text = tokens_of(ids, N);
+  if (s->config->parts == ATTEND_BOTH) text.decoder_ids = ids, text.n_decoder = N - 2;
+  attend_change c = {ATTEND_INIT(attend_change), .kind = ATTEND_CHANGE_PIN, .in = in, .layers = 1};
+  attend_intervention *iv;
+  pattern *own = zeroed_block(2, sizeof *own), *pinned = own + 1;
+  const int layer = 0;
+  int n;
+  OK(s->ctx, attend_intervention_create(s->model, 1, &c, &iv));
+  attend_hook list[3] = {{ATTEND_INIT(attend_hook), .points = ATTEND_AT_PATTERN, .roles = in,
+                          .layers = &layer, .n_layers = 1, .read = keep_pattern, .user = own}};
+  list[1] = *attend_intervention_hooks(iv, &n);
+  list[2] = list[0], list[2].user = pinned;
+  attend_session *run = open_run(s, 1, N);
+  OK(s->ctx, attend_session_set_hooks(run, 3, list));
+  if (s->config->parts & ATTEND_ENCODER)
+    OK(s->ctx, attend_session_encode(run, 1, N, ids, NULL, NULL));
+  if (s->config->parts & ATTEND_DECODER)
+    OK(s->ctx, attend_session_extend(run, 1, text.n_decoder ? text.n_decoder : N, ids, NULL));
+  CHECK(own->keys > 0 && own->keys == pinned->keys);
+  for (int h = 0; h < 8; h++)
+    for (int i = 0; i < 8; i++) {
+      int seen = 0;
+      for (int j = 0; j < 8; j++) seen += own->cells[h][i][j] > 0;
+      for (int j = 0; j < 8; j++)
+        CHECK(pinned->cells[h][i][j] == (own->cells[h][i][j] > 0 ? 1 / (float)seen : 0));
+    }
+  attend_session_free(run);
+  attend_intervention_free(iv);
+  free(own), free(ids);
+}
+
+TEST(pinned_rows_have_the_keys_that_are_visible) {
+  static const struct {
+    const char *family;
+    attend_in in;
+  } cases[] = {{"gpt2", ATTEND_IN_DECODER}, {"bert", ATTEND_IN_ENCODER}, {"bart", ATTEND_IN_CROSS},
+               {"bart", ATTEND_IN_ENCODER}, {"t5", ATTEND_IN_CROSS},     {"t5", ATTEND_IN_DECODER}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    subject s = open_model(cases[i].family, NULL, 1, NULL);
+    pin_uniformly(&s, cases[i].in);
+    close_model(&s);
+  }
+  forgery *f = forge("llama-gqa");
+  forge_config(f, "sliding_window", "3");
+  forge_write(f);
+  forge_free(f);
+  subject s = open_path(open_context(NULL, 1, NULL), models_folder(), NULL);
+  pin_uniformly(&s, ATTEND_IN_DECODER);
+  close_model(&s);
+  empty_folder();
+}
+
 /* ---- sweeps ---------------------------------------------------------------------------- */
 
 static void check_sweep(bench *t, attend_sweep_options *o, attend_metric_kind kind) {
@@ -261,6 +282,64 @@ static int stop_early(double done, const char *what, void *user) {
   return 1;
 }
 
+/* ---- forward passes, counted by the op that looks up the tokens ------------------------- */
+
+static struct attend_device counting;
+static const struct attend_device *counted;
+static int passes;
+
+static void count_embed(attend_context *ctx, const struct op_embed *op) {
+  passes += !op->add; /* positions and types are added */
+  counted->embed(ctx, op);
+}
+
+/* From here on; the model's contexts take their parent's device. */
+static void count_passes(attend_context *ctx) {
+  counted = ctx->device;
+  counting = *counted;
+  counting.embed = count_embed;
+  ctx->device = &counting;
+  passes = 0;
+}
+
+/* A heat map of 6 x 12 heads over 20 tokens: 72 changed texts, in batches. */
+TEST(a_sweep_takes_few_passes) {
+  enum { LAYERS = 6, HEADS = 12, TOKENS = 20 };
+  const attend_architecture small = {ATTEND_INIT(attend_architecture),
+                                     .family = "bert",
+                                     .layers = LAYERS,
+                                     .width = 12 * HEADS,
+                                     .heads = HEADS,
+                                     .vocab = 100,
+                                     .positions = 64};
+  attend_context *ctx = open_context(NULL, 2, NULL);
+  double map[LAYERS * HEADS], before;
+  int layers, columns;
+  OK(ctx, attend_config_write(ctx, in_folder("config.json"), &small));
+  subject s = {.ctx = ctx};
+  OK(ctx, attend_checkpoint_init(ctx, models_folder(), 7, &s.files));
+  OK(ctx, attend_model_create(s.files, NULL, &s.model));
+  int32_t *ids = random_ids(attend_model_config(s.model), 3, TOKENS);
+  const attend_tokens text = tokens_of(ids, TOKENS);
+  attend_sweep_options o = {ATTEND_INIT(attend_sweep_options), .axis = ATTEND_SWEEP_HEADS};
+  o.change = (attend_change){ATTEND_INIT(attend_change)};
+  o.metric = (attend_metric){ATTEND_INIT(attend_metric), .target = {-1, -1, -1}};
+  count_passes(ctx);
+  OK(ctx, attend_sweep_shape(s.model, &text, &o, &layers, &columns));
+  CHECK_EQ(layers, LAYERS);
+  CHECK_EQ(columns, HEADS);
+  OK(ctx, attend_sweep(s.model, &text, &o, map, &before));
+  CHECK(passes > 0 && passes <= 1 + LAYERS * HEADS / 8);
+  passes = 0;
+  o.batch = 1;
+  OK(ctx, attend_sweep(s.model, &text, &o, map, &before));
+  CHECK_EQ(passes, 1 + LAYERS * HEADS); /* no more than 80 even one by one */
+  ctx->device = counted;
+  free(ids);
+  close_model(&s);
+  remove_folder();
+}
+
 TEST(sweeps_stop) {
   bench t = open_bench("gpt2", NULL);
   double done = 0, before, map[3 * 4];
@@ -270,6 +349,173 @@ TEST(sweeps_stop) {
   o.metric = (attend_metric){ATTEND_INIT(attend_metric), .target = {-1, -1, -1}};
   CHECK(attend_sweep(t.s.model, &t.text, &o, map, &before) == ATTEND_STOPPED);
   CHECK(done > 0 && done < 0.2);
+  close_bench(&t);
+}
+
+/* ---- vectors ----------------------------------------------------------------------------- */
+
+/* Minus nothing it is what mean ablation puts there; minus the text itself it is zero. */
+TEST(steering_vectors_are_differences_of_means) {
+  for (int f = 0; golden[f]; f++) {
+    bench t = open_bench(golden[f], NULL);
+    attend_change c = at_layer(ATTEND_CHANGE_ADD, ATTEND_AT_RESIDUAL);
+    int layers, heads, width;
+    OK(t.s.ctx, attend_change_shape(t.s.model, &c, &layers, &heads, &width));
+    CHECK_EQ(layers, 4);
+    CHECK_EQ(heads, 1);
+    float *mean = zeroed_block((size_t)width, sizeof *mean);
+    float *to = zeroed_block((size_t)width, sizeof *to);
+    OK(t.s.ctx, attend_steering_vector(t.s.model, &c, &t.other, NULL, mean));
+    OK(t.s.ctx, attend_steering_vector(t.s.model, &c, &t.other, &t.other, to));
+    CHECK(difference(to, mean, (size_t)width) > 0);
+    for (int j = 0; j < width; j++) CHECK(to[j] == 0);
+    c.kind = ATTEND_CHANGE_MEAN, c.from = &t.other, c.n_from = 1;
+    run(&t, 1, &c);
+    float *one = zeroed_block((size_t)(t.rows * t.vocab), sizeof *one);
+    memcpy(one, t.after, (size_t)(t.rows * t.vocab) * sizeof *one);
+    attend_change zero_then_add[] = {at_layer(ATTEND_CHANGE_ZERO, ATTEND_AT_RESIDUAL),
+                                     at_layer(ATTEND_CHANGE_ADD, ATTEND_AT_RESIDUAL)};
+    zero_then_add[1].vector = mean;
+    run(&t, 2, zero_then_add);
+    CHECK(!memcmp(one, t.after, (size_t)(t.rows * t.vocab) * sizeof *one));
+    free(mean), free(to), free(one);
+    close_bench(&t);
+  }
+}
+
+TEST(shapes_of_points) {
+  bench t = open_bench("llama-gqa", NULL);
+  attend_change c = {ATTEND_INIT(attend_change)};
+  int layers, heads, width;
+  OK(t.s.ctx, attend_change_shape(t.s.model, &c, &layers, &heads, &width));
+  CHECK(layers == t.s.config->decoder.layers && heads == t.s.config->decoder.heads);
+  CHECK_EQ(width, t.s.config->decoder.dim_v);
+  c.point = ATTEND_AT_KEY;
+  OK(t.s.ctx, attend_change_shape(t.s.model, &c, NULL, &heads, &width));
+  CHECK(heads == t.s.config->decoder.kv_heads && width == t.s.config->decoder.dim);
+  c.point = ATTEND_AT_PATTERN;
+  OK(t.s.ctx, attend_change_shape(t.s.model, &c, &layers, NULL, &width));
+  CHECK(layers == t.s.config->decoder.layers && width == 0);
+  close_bench(&t);
+}
+
+/* ---- encoder-decoders ------------------------------------------------------------------------ */
+
+/* Patching the streams of both sides gives the other pair of texts; a pinned row of cross-attention
+ * sums to 1. */
+static void patch_both_sides(const char *family) {
+  subject s = open_model(family, NULL, 2, NULL);
+  enum { N = 6, M = 5 };
+  const int vocab = s.config->vocab;
+  int32_t *ids = random_ids(s.config, 1, 2 * N), *out = random_ids(s.config, 2, 2 * M);
+  attend_tokens text[2];
+  float *logits[3];
+  for (int i = 0; i < 2; i++) {
+    text[i] = tokens_of(ids + i * N, N);
+    text[i].decoder_ids = out + i * M, text[i].n_decoder = M;
+  }
+  for (int i = 0; i < 3; i++) logits[i] = zeroed_block((size_t)(M * vocab), sizeof(float));
+  OK(s.ctx, attend_tokens_logits(s.model, &text[1], logits[0]));
+  attend_change c[] = {
+      {ATTEND_INIT(attend_change), .kind = ATTEND_CHANGE_PATCH, .point = ATTEND_AT_RESIDUAL,
+       .in = ATTEND_IN_ENCODER, .layers = 1, .from = &text[1], .n_from = 1},
+      {ATTEND_INIT(attend_change), .kind = ATTEND_CHANGE_PATCH, .point = ATTEND_AT_RESIDUAL,
+       .layers = 1, .from = &text[1], .n_from = 1}};
+  attend_intervention *iv;
+  OK(s.ctx, attend_intervention_create(s.model, 2, c, &iv));
+  OK(s.ctx, attend_intervene(iv, &text[0], logits[1], logits[2]));
+  CHECK(same_bits(logits[0], logits[2], (size_t)(M * vocab)));
+  CHECK(!same_bits(logits[0], logits[1], (size_t)(M * vocab)));
+  attend_intervention_free(iv);
+  /* all that the decoder has of the encoder: the values and keys of cross-attention */
+  attend_change cross[] = {c[0], c[0], c[1]};
+  cross[0].in = cross[1].in = ATTEND_IN_CROSS;
+  cross[0].point = ATTEND_AT_KEY, cross[1].point = ATTEND_AT_VALUE;
+  cross[0].layers = cross[1].layers = 0;
+  OK(s.ctx, attend_intervention_create(s.model, 3, cross, &iv));
+  OK(s.ctx, attend_intervene(iv, &text[0], NULL, logits[2]));
+  CHECK(same_bits(logits[0], logits[2], (size_t)(M * vocab)));
+  attend_intervention_free(iv);
+  for (int i = 0; i < 3; i++) free(logits[i]);
+  free(ids), free(out);
+  close_model(&s);
+}
+
+TEST(both_sides_patched_give_the_other_pair) {
+  patch_both_sides("bart");
+  patch_both_sides("t5");
+}
+
+/* ---- generation and evaluation under hooks ------------------------------------------------- */
+
+TEST(generation_and_evaluation_take_hooks) {
+  bench t = open_bench("gpt2", NULL);
+  attend_intervention *iv;
+  attend_change c = patched(&t, ATTEND_AT_RESIDUAL, 3);
+  c.token = c.tokens = 0; /* the other text's streams: its next token */
+  OK(t.s.ctx, attend_intervention_create(t.s.model, 1, &c, &iv));
+  OK(t.s.ctx, attend_tokens_logits(t.s.model, &t.other, t.before));
+  int32_t want;
+  attend_top_k(t.vocab, t.before + (t.rows - 1) * t.vocab, 1, &want);
+  attend_generate_options o = attend_generate_defaults();
+  o.max_new = 1, o.ignore_end = true;
+  o.hooks = attend_intervention_hooks(iv, &o.n_hooks);
+  attend_generation *g;
+  OK(t.s.ctx, attend_generate(t.s.model, 1, &(attend_prompt){t.text.ids, t.text.n}, &o, &g));
+  CHECK_EQ(attend_generation_get(g, 0)->ids[0], want);
+  attend_generation_free(g);
+  attend_evaluate_options e = {ATTEND_INIT(attend_evaluate_options), .hooks = o.hooks,
+                               .n_hooks = o.n_hooks};
+  attend_evaluation *eval;
+  attend_metric m = {ATTEND_INIT(attend_metric), .kind = ATTEND_METRIC_LOSS};
+  double loss;
+  OK(t.s.ctx, attend_evaluation_create(t.s.model, NULL, &e, &eval));
+  OK(t.s.ctx, attend_evaluation_set_ids(eval, t.text.ids, t.text.n));
+  OK(t.s.ctx, attend_evaluation_run(eval));
+  OK(t.s.ctx, attend_intervene(iv, &t.text, NULL, t.after));
+  OK(t.s.ctx, attend_metric_of(t.s.model, &m, &t.text, NULL, t.after, &loss));
+  CHECK_NEAR(attend_evaluation_loss(eval) / (t.rows - 1), loss, 1e-5);
+  attend_evaluation_free(eval);
+  attend_intervention_free(iv);
+  close_bench(&t);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static attend_status use_everything(attend_model *model, const attend_tokens *text,
+                                    const attend_tokens *other, float *logits) {
+  attend_change c[] = {at_head(ATTEND_CHANGE_MEAN, 0, 1, 2), at_head(ATTEND_CHANGE_PIN, 0, 1, 1),
+                       at_layer(ATTEND_CHANGE_PATCH, ATTEND_AT_MLP)};
+  c[0].from = c[2].from = other;
+  c[0].n_from = c[2].n_from = 1;
+  attend_intervention *iv;
+  attend_status status = attend_intervention_create(model, 3, c, &iv);
+  if (!status) status = attend_intervene(iv, text, NULL, logits);
+  attend_intervention_free(iv);
+  attend_sweep_options o = {ATTEND_INIT(attend_sweep_options), .change = c[0]};
+  double map[12], before;
+  o.metric = (attend_metric){ATTEND_INIT(attend_metric), .target = {-1, -1, -1}};
+  return status ? status : attend_sweep(model, text, &o, map, &before);
+}
+
+TEST(no_memory_is_a_status) {
+  ledger memory = {0};
+  bench t = open_bench("gpt2", NULL);
+  attend_context *ctx = open_context("scalar", 1, &memory);
+  subject s = open_path(ctx, model_path("gpt2", NULL), NULL);
+  OK(ctx, use_everything(s.model, &t.text, &t.other, t.after));
+  long before = memory.taken, live = memory.live;
+  OK(ctx, use_everything(s.model, &t.text, &t.other, t.after));
+  long all = memory.taken - before;
+  for (long n = 1; n <= all; n += 1 + all / (light() ? 20 : 200)) {
+    memory.fail_at = memory.taken + n;
+    attend_status status = use_everything(s.model, &t.text, &t.other, t.after);
+    memory.fail_at = 0;
+    CHECK_EQ(status, ATTEND_NO_MEMORY);
+    CHECK(strstr(attend_message(ctx), "memory"));
+    CHECK_EQ(memory.live, live);
+  }
+  close_model(&s);
   close_bench(&t);
 }
 

@@ -33,6 +33,12 @@ TEST(places) {
   CHECK(c.pin == ATTEND_PIN_PREVIOUS && c.layer == 0 && c.head == 3);
   c = parsed(ctx, "ablate 4");
   CHECK(c.layer == 4 && c.layers == 1 && c.head == 0 && c.heads == 0);
+  c = parsed(ctx, "ablate 1.*");
+  CHECK(c.layer == 1 && c.layers == 1 && c.head == 0 && c.heads == 0);
+  c = parsed(ctx, "ablate *.2");
+  CHECK(c.layer == 0 && c.layers == 0 && c.head == 2 && c.heads == 1);
+  c = parsed(ctx, "pin 3.4:first");
+  CHECK(c.pin == ATTEND_PIN_FIRST && c.layer == 3 && c.head == 4 && !c.tokens);
   attend_context_free(ctx);
 }
 
