@@ -341,8 +341,8 @@ TEST(any_number_of_threads_gives_the_same_bits) {
 
 /* ---- refusals and failures ------------------------------------------------------------------------ */
 
-static int stop_at_once(double done, void *user) {
-  (void)done, (void)user;
+static int stop_at_once(double done, const char *what, void *user) {
+  (void)done, (void)what, (void)user;
   return 1;
 }
 
