@@ -39,6 +39,10 @@ ATTEND_API void attend_lens_free(attend_lens *lens);
 /* Called during long calls of this lens. NULL: none. */
 ATTEND_API void attend_lens_set_progress(attend_lens *lens, attend_progress progress, void *user);
 
+/* The run had these hooks: their edits at ATTEND_AT_PATTERN are applied to the weights. The list
+ * is copied; what it points to must outlive the lens. */
+ATTEND_API attend_status attend_lens_set_hooks(attend_lens *lens, int n, const attend_hook *hooks);
+
 typedef struct {
   attend_role role;
   int layer, head;

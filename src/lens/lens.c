@@ -72,7 +72,22 @@ void attend_lens_free(attend_lens *l) {
     attend_plan_free(r->plan);
   }
   ctx_free(l->ctx, l->lse);
+  ctx_free(l->ctx, l->edits);
   ctx_free(l->ctx, l);
+}
+
+attend_status attend_lens_set_hooks(attend_lens *l, int n, const attend_hook *hooks) {
+  attend_hook *own;
+  ATTEND_TRY(ctx_alloc(l->ctx, size_times((size_t)n, sizeof *own), "hooks of a lens", &own));
+  ctx_free(l->ctx, l->edits);
+  l->edits = own;
+  l->n_edits = 0;
+  for (int i = 0; i < n; i++) {
+    attend_hook *h = &own[l->n_edits];
+    ATTEND_TRY(OPTIONS_READ(l->ctx, attend_hook, (const char *)hooks + (size_t)i * hooks->size, h));
+    l->n_edits += h->edit && h->points & ATTEND_AT_PATTERN;
+  }
+  return ATTEND_OK;
 }
 
 void attend_lens_set_progress(attend_lens *l, attend_progress progress, void *user) {
@@ -263,7 +278,7 @@ static void fill(const attend_weight_span *s, void *user) {
          (size_t)s->n * sizeof *s->weights);
 }
 
-attend_status lens_band(attend_lens *l, const band *b, float *weights) {
+static attend_status observe_band(attend_lens *l, const band *b, float *weights) {
   attend_view q, k;
   filling f = {b, weights};
   attend_observation look = {ATTEND_INIT(attend_observation),
@@ -278,6 +293,55 @@ attend_status lens_band(attend_lens *l, const band *b, float *weights) {
   ATTEND_TRY(head_view(l, ATTEND_AT_QUERY, b->at, b->at.head, &q));
   ATTEND_TRY(head_view(l, ATTEND_AT_KEY, b->at, key_head(l, b->at), &k));
   return attend_observe(l->role[b->at.role].plan, q, k, l->lse, &look);
+}
+
+/* ---- edited weights --------------------------------------------------------------- */
+
+static bool edits_layer(const attend_hook *h, attend_head_id at) {
+  bool found = !h->n_layers;
+  for (int i = 0; i < h->n_layers; i++) found |= h->layers[i] == at.layer;
+  return found && (!h->roles || h->roles & 1u << at.role);
+}
+
+static bool is_edited(const attend_lens *l, attend_head_id at) {
+  bool edited = false;
+  for (int i = 0; i < l->n_edits && !l->other; i++) edited |= edits_layer(&l->edits[i], at);
+  return edited;
+}
+
+/* An edit gets one row of every head; those of other heads are 0 and are not read. */
+static void edit_row(const attend_lens *l, attend_head_id at, int64_t row, float *all) {
+  const attend_lens_shape *s = &l->role[at.role].shape;
+  const attend_hooked t = {.point = ATTEND_AT_PATTERN,
+                           .role = at.role,
+                           .layer = at.layer,
+                           .shape = {1, s->heads, 1, s->keys},
+                           .first = &row,
+                           .view = {all, {(ptrdiff_t)s->heads * s->keys, s->keys, s->keys, 1}}};
+  for (int i = 0; i < l->n_edits; i++)
+    if (edits_layer(&l->edits[i], at)) l->edits[i].edit(&t, all, l->edits[i].user);
+}
+
+static attend_status edit_band(attend_lens *l, const band *b, float *weights) {
+  const attend_lens_shape *s = &l->role[b->at.role].shape;
+  const size_t keys = (size_t)s->keys, heads = (size_t)s->heads;
+  float *all;
+  ATTEND_TRY(ctx_alloc(l->ctx, heads * keys * sizeof *all, "edited weights", &all));
+  float *own = all + (size_t)b->at.head * keys;
+  attend_status status = ATTEND_OK;
+  for (int i = 0; i < b->n && !status; i++) {
+    band one = {b->at, &b->rows[i], 1, 0, s->keys};
+    memset(all, 0, heads * keys * sizeof *all);
+    status = observe_band(l, &one, own);
+    if (!status) edit_row(l, b->at, b->rows[i], all);
+    memcpy(weights + (size_t)i * (size_t)b->keys, own + b->key, (size_t)b->keys * sizeof *own);
+  }
+  ctx_free(l->ctx, all);
+  return status;
+}
+
+attend_status lens_band(attend_lens *l, const band *b, float *weights) {
+  return is_edited(l, b->at) ? edit_band(l, b, weights) : observe_band(l, b, weights);
 }
 
 static attend_status check_range(const attend_lens *l, const char *what, int from, int n, int all) {
@@ -301,12 +365,44 @@ attend_status attend_lens_block(attend_lens *l, attend_head_id at, int row, int 
   return status;
 }
 
+typedef struct {
+  const attend_row_stats *stats;
+  int keys;
+} row_measures;
+
+/* Of edited weights. */
+static void measure_row(int row, const float *weights, const float *others, void *with) {
+  const row_measures *m = with;
+  const attend_row_stats *s = m->stats;
+  int top = 0;
+  (void)others;
+  for (int j = 1; j < m->keys; j++)
+    if (weights[j] > weights[top]) top = j;
+  if (s->top) s->top[row] = weights[top] > 0 ? top : -1;
+  if (s->top_weight) s->top_weight[row] = weights[top];
+  if (s->entropy) s->entropy[row] = (float)lens_entropy(weights, m->keys);
+  for (int j = 0; j < m->keys && s->mass; j++) s->mass[j] += weights[j];
+}
+
+static attend_status measure_edited(attend_lens *l, attend_head_id at, attend_row_stats *stats) {
+  const attend_lens_shape *s = &l->role[at.role].shape;
+  row_measures m = {stats, s->keys};
+  int32_t *rows;
+  if (stats->mass) memset(stats->mass, 0, (size_t)s->keys * sizeof *stats->mass);
+  ATTEND_TRY(ctx_alloc(l->ctx, (size_t)s->rows * sizeof *rows, "rows", &rows));
+  for (int i = 0; i < s->rows; i++) rows[i] = i;
+  attend_status status = lens_each_row(l, NULL, at, s->rows, rows, measure_row, &m);
+  ctx_free(l->ctx, rows);
+  return status;
+}
+
 attend_status attend_lens_stats(attend_lens *l, attend_head_id at, const attend_row_stats *wanted) {
   attend_view q, k;
   attend_row_stats o, *stats = &o;
   void *unasked = NULL; /* observe returns keys and weights together */
   ATTEND_TRY(OPTIONS_READ(l->ctx, attend_row_stats, wanted, &o));
   ATTEND_TRY(lens_enter(l, at));
+  if (is_edited(l, at)) return measure_edited(l, at, stats);
   ATTEND_TRY(head_view(l, ATTEND_AT_QUERY, at, at.head, &q));
   ATTEND_TRY(head_view(l, ATTEND_AT_KEY, at, key_head(l, at), &k));
   if (!stats->top != !stats->top_weight)

@@ -31,6 +31,8 @@ struct attend_lens {
   role_lens role[ATTEND_ROLES];
   float *lse; /* [T] of the current head */
   int lse_capacity;
+  attend_hook *edits; /* [n_edits] of the pattern */
+  int n_edits;
   attend_progress progress;
   void *user;
 };
