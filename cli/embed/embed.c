@@ -11,6 +11,7 @@
 
 #include "attend/embed.h"
 #include "attend/file.h"
+#include "embed/word.h"
 #include "model_open.h"
 #include "progress.h"
 #include "table.h"
@@ -24,7 +25,7 @@ typedef struct {
   attend_embed_options embed;
   bool raw, vectors, lines;
   int top;
-  const char *out, *query;
+  const char *out, *query, *word;
 } embed_options;
 
 typedef struct { /* texts that are embedded together */
@@ -83,6 +84,10 @@ static const option_row own[] = {
     {"vectors", NULL, "Print vectors, not cosines", FLAG(embed_options, vectors)},
     {"out", "FILE", "Write the vectors to a safetensors file, as \"embeddings\"",
      TEXT(embed_options, out)},
+    {"word", "WORD",
+     "Of two TEXTs that have WORD: the cosines of its vectors in both, by layer: hidden states "
+     "before the layer, and queries, keys and values, mean over heads",
+     TEXT(embed_options, word)},
     {"search", "QUERY", "Print the texts nearest to QUERY", TEXT(embed_options, query)},
     {"top", "K", "With --search: how many (default: 10)", NUMBER(embed_options, top, 1, 1000000)},
     {"lines", NULL, "Each line of the standard input is a text (the default without TEXT)",
@@ -100,6 +105,12 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
   model_words(state, words, count, &o->model);
   o->embed.no_normalize = o->raw;
   if (o->top && !o->query) argp_error(state, "--top goes with --search");
+  if (o->word && (o->out || o->vectors || o->query))
+    argp_error(state, "--word prints cosines: omit --out, --vectors and --search");
+  if (o->word && o->model.count != 2)
+    argp_error(state, "--word compares two texts: give two after MODEL");
+  if (o->word && o->model.attention)
+    argp_error(state, "--word reads the texts with the model's own attention: omit --attention");
   if (o->query && (o->out || o->vectors))
     argp_error(state, "--search prints texts: omit --out and --vectors");
 }
@@ -476,6 +487,7 @@ int cmd_embed(int argc, char **argv) {
   embed_options o = {.model.use = MODEL_EMBEDS, .embed = {ATTEND_INIT(attend_embed_options)}};
   embed_run run = {.o = &o};
   options_read(&verb_embed, argc, argv, &o);
+  if (o.word) return embed_word(&o.common, &o.model, o.word);
   int code = embed(&run);
   free_window(&run.window);
   for (int i = 0; i < run.found; i++) free(run.hits[i].text);

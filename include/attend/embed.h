@@ -88,7 +88,8 @@ ATTEND_API attend_status attend_embed_texts(attend_embedder *embedder, int count
                                             float *vectors /* [count][F] */,
                                             int32_t *tokens /* [count] */);
 
-/* Of any two vectors; 0 where one is zero. */
+/* Of any two vectors; 0 where one is zero. The vectors of one word in two texts, by layer:
+ * attend_viewer_get_word_pair (attend/viewer.h). */
 ATTEND_API double attend_cosine(const float *a, const float *b /* [width] */, int width);
 
 #ifdef __cplusplus

@@ -17,6 +17,22 @@ for family in bert gpt2 t5; do
   says '^   2 .* a dog sat$'
 done
 
+# A word in two texts: a row for each layer, and one after the last.
+for family in bert gpt2; do
+  run 0 embed "$work/$family" --word cat "the cat sat" "a dog saw the cat"
+  says '^layer  hidden  query +key  value$'
+  says '^ +3 +-?[01]\.[0-9]{3} +- +- +-$'
+  run 0 embed "$work/$family" --word cat "the cat sat" "the cat sat" --json
+  python3 - "$work/out" <<'END' || fail "$family: a word beside itself"
+import json, sys
+rows = json.load(open(sys.argv[1]))
+assert [r["layer"] for r in rows] == list(range(len(rows)))
+assert all(abs(r[k] - 1) < 1e-6 for r in rows for k in ("hidden", "key") if r[k] is not None)
+END
+done
+complains 1 'has no word "dog"' embed "$work/bert" --word dog "a dog" "a cat"
+run 2 embed "$work/bert" --word dog "a dog"
+
 # Lines in the order of the input, each with the bits of the line alone.
 for i in {1..70}; do
   printf 'a dog'
