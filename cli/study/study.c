@@ -30,13 +30,31 @@ static const option_row how_rows[] = {
     {"quick", NULL, "Smaller default sizes", FLAG(study_options, quick)},
     {0}};
 
+/* Words after the topic are models, for its settings that are: as many as each takes, and the rest
+ * for the last. */
+static bool take_models(study_options *o, char **words, int count) {
+  const attend_setting *s = o->study ? o->study->settings : NULL;
+  for (int i = 0; s && s[i].name && count; i++) {
+    if (s[i].kind != ATTEND_SETTING_MODEL || o->value[i]) continue;
+    char *list = need_copy(*words++);
+    for (count--; s[i].max > 1 && count; count--) {
+      char *longer = path_of("%s,%s", list, *words++);
+      free(list);
+      list = longer;
+    }
+    o->value[i] = o->models[i] = list;
+  }
+  return !count;
+}
+
 static void take_topic(struct argp_state *state, char **words, int count, void *input) {
   study_options *o = input;
   const char *topic = count ? words[0] : NULL;
-  if (count > 1) argp_error(state, "one topic at a time, or all");
   o->all = topic && !strcmp(topic, "all");
   if (topic && !o->all && !attend_study_find(topic))
     argp_error(state, "there is no study \"%s\": attend study lists them", topic);
+  if (count > 1 && !take_models(o, words + 1, count - 1))
+    argp_error(state, "one topic at a time, or all");
   if (!topic && (o->out || o->open || o->quick || o->claims))
     argp_error(state, "name a topic, or all: attend study lists them");
   if (o->figure && !(o->out && path_ends(o->out, ".svg")))
@@ -66,7 +84,7 @@ static char *help_of(const attend_setting *s) {
 
 /* A heading, a row for each setting, and the end; to be freed. */
 static option_row *rows_of(const attend_study *study) {
-  static const char *const kinds[] = {"X", "N", "TEXT", "MODEL"};
+  static const char *const kinds[] = {"X", "N", "TEXT", "MODEL", "X,..;.."};
   option_row *rows = need(MOST_SETTINGS + 2, sizeof *rows);
   if (study) rows[0].help = "Sizes:";
   for (int i = 0; study && study->settings[i].name && i < MOST_SETTINGS; i++) {
@@ -111,6 +129,21 @@ typedef struct {
   const char *shown[MOST_SETTINGS]; /* models keep their names in reports */
 } given;
 
+/* Models between commas, as places on disk; to be freed. NULL after an error message. */
+static char *places_of(const char *list, int *code) {
+  char *words = need_copy(list), *all = NULL, *rest = NULL;
+  for (char *word = strtok_r(words, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
+    char *path = model_path(word, code), *longer = NULL;
+    if (path) longer = all ? path_of("%s,%s", all, path) : need_copy(path);
+    free(path);
+    free(all);
+    all = longer;
+    if (!all) break;
+  }
+  free(words);
+  return all;
+}
+
 /* Requested settings, and the default models. */
 static int give_all(given *g, const attend_study *study, const study_options *o) {
   int code = EXIT_OK;
@@ -121,7 +154,7 @@ static int give_all(given *g, const attend_study *study, const study_options *o)
     if (!value) continue;
     const bool found = model && *value;
     g->shown[g->count] = found ? value : NULL;
-    if (found) value = model_path(value, &code);
+    if (found) value = s->max > 1 ? places_of(value, &code) : model_path(value, &code);
     g->values[g->count++] = (attend_setting_value){s->name, value};
   }
   return code;
@@ -179,7 +212,7 @@ int cmd_study(int argc, char **argv) {
                                {option_rows_seed, offsetof(study_options, common)},
                                {0}};
   const verb_options options_of_study = {
-      o.study ? parts : parts + 1, "[TOPIC|all]",
+      o.study ? parts : parts + 1, "[TOPIC [MODEL...]|all]",
       "Questions about attention, each answered by a measurement beside the formula: a table, a "
       "plot, a paragraph. Without a topic: the list of topics. attend study TOPIC --help lists the "
       "sizes of one.\vThe same seed and sizes give the same numbers, except times. The exit status "
@@ -199,6 +232,7 @@ int cmd_study(int argc, char **argv) {
   for (size_t i = 0; i < s.count; i++) attend_report_free(s.reports[i]);
   free(s.reports);
   attend_context_free(s.ctx);
+  for (int i = 0; i < MOST_SETTINGS; i++) free(o.models[i]);
   rows_free(rows);
   return code;
 }

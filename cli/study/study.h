@@ -14,6 +14,7 @@ typedef struct {
   bool all, quick, open, claims;
   const char *out, *figure;
   const char *value[MOST_SETTINGS]; /* of the study's settings; NULL: the default */
+  char *models[MOST_SETTINGS];      /* values made of words; to be freed */
 } study_options;
 
 typedef struct {

@@ -29,7 +29,8 @@ typedef enum {
   ATTEND_SETTING_NUMBERS = 0, /* "64" or "8,32,128" */
   ATTEND_SETTING_WHOLE,       /* the same, whole numbers */
   ATTEND_SETTING_TEXT,
-  ATTEND_SETTING_MODEL /* a folder or file; "" is none */
+  ATTEND_SETTING_MODEL, /* a folder or file; "" is none */
+  ATTEND_SETTING_ROWS   /* a matrix, "1,2,0;0,3,4": rows of as many numbers each */
 } attend_setting_kind;
 
 typedef struct {
@@ -38,7 +39,7 @@ typedef struct {
   const char *quick;   /* for a run in little time; NULL: the same */
   const char *meaning; /* a few words for a list of options */
   attend_setting_kind kind;
-  int max; /* numbers: how many at most */
+  int max; /* numbers, of all rows, or models: how many at most */
   double low, high;
 } attend_setting;
 

@@ -19,6 +19,7 @@
 
 #include <string.h>
 
+#include "attend/hooks.h"
 #include "attend/json.h"
 #include "attend/model.h"
 #include "attend/text.h"
@@ -71,6 +72,15 @@ typedef struct {
  * then takes them up. */
 ATTEND_API bool attend_trainer_get(const attend_trainer *trainer, size_t i,
                                    attend_trainer_parameter *parameter);
+typedef struct { /* NaN: the model has no such matrix, or does not train it */
+  double q, k, v, o;
+} attend_head_gradient;
+/* Frobenius norms of the gradients that are there, of one head's slices of the projections: its
+ * rows of W_q, W_k and W_v, its columns of W_o. Heads that share keys and values share those
+ * rows. ATTEND_INVALID: the model has no such head. */
+ATTEND_API attend_status attend_trainer_head_gradient(const attend_trainer *trainer,
+                                                      attend_role role, int layer, int head,
+                                                      attend_head_gradient *gradient);
 /* All values, all gradients, each as one array. */
 ATTEND_API float *attend_trainer_values(const attend_trainer *trainer, size_t *count);
 ATTEND_API float *attend_trainer_gradients(const attend_trainer *trainer);

@@ -17,6 +17,7 @@ typedef struct {
 enum { QUERY = 410, MOST = 12 };
 
 static const attend_setting settings[] = {
+    WORKED_SETTINGS,
     {"d", "16", NULL, "width of q and k for pairs, and over the features", WHOLE, 1, 2, 512},
     {"distances", "0.25,0.5,0.7,1,1.5,2", "0.25,0.5,1", "of q and k, in units of sigma", REAL, 8,
      0.01, 4},
@@ -29,7 +30,7 @@ static const attend_setting settings[] = {
     {"count", "256", NULL, "features over widths and scales", WHOLE, 1, 16, 65536},
     {"width", "64", NULL, "width over scales", WHOLE, 1, 2, 512},
     {"queries", "64", "16", "rows of an attention", WHOLE, 1, 1, 4096},
-    {"keys", "64", "16", "keys of an attention", WHOLE, 1, 2, 4096},
+    {"kv-len", "64", "16", "keys of an attention", WHOLE, 1, 2, 4096},
     {"seeds", "15", "8", "attentions, each with its own directions", WHOLE, 1, 2, 10000},
     {0}};
 
@@ -56,7 +57,7 @@ static attend_desc desc_of(const study_run *r, const trial *t) {
   return (attend_desc){ATTEND_INIT(attend_desc),
                        .form = {.kind = t->kind, .features = t->features, .draw = t->draw},
                        .q_len = study_count(r, "queries"),
-                       .kv_len = study_count(r, "keys"),
+                       .kv_len = study_count(r, "kv-len"),
                        .dim = t->dim,
                        .dim_v = APPROX_VALUES};
 }
@@ -285,7 +286,7 @@ static attend_status over_features(study_run *r) {
                 "Now whole attentions, %d queries over %d keys, each with directions of its own: "
                 "the relative error ‖o′ − o‖/‖o‖ of the output. q and k have %d normal elements "
                 "with rms D^(−1/4) = %.3g, so that ‖x−y‖² is 2 on average, whatever D is.",
-                study_count(r, "queries"), study_count(r, "keys"), dim, rms));
+                study_count(r, "queries"), study_count(r, "kv-len"), dim, rms));
   TRY(study_table(r, &t, "features", features_columns,
                   "Median error over %d seeds, D = %d, rms %.3g", study_count(r, "seeds"), dim,
                   rms));
@@ -817,8 +818,51 @@ static attend_status approx_cost(study_run *r) {
                    each);
 }
 
+/* ---- the Gaussian kernel by hand --------------------------------------------- */
+
+static const attend_study_column factor_columns[] = {{"key", "key", TEXT},
+                                                     {"q", "exp(‖q‖²/2σ²)", NUMBER},
+                                                     {"kernel", "exp(−‖q − k‖²/2σ²)", NUMBER},
+                                                     {"k", "exp(‖k‖²/2σ²)", NUMBER},
+                                                     {"product", "their product", NUMBER},
+                                                     {"softmax", "exp(q·k/√d)", NUMBER},
+                                                     {0}};
+
+static attend_status hand_factors(study_run *r, const worked_example *w, const worked_steps *s) {
+  const double two = 2 * sqrt(w->dim), q = pow(study_norm(w->q, (size_t)w->dim), 2);
+  table_store *t;
+  TRY(study_table(r, &t, "worked-factors", factor_columns,
+                  "Softmax's similarity as three factors"));
+  for (int j = 0; j < w->keys; j++) {
+    const float *key = w->k + j * w->dim;
+    const double k = pow(study_norm(key, (size_t)w->dim), 2);
+    double dot = 0;
+    for (int i = 0; i < w->dim; i++) dot += (double)w->q[i] * (double)key[i];
+    const double log_product = q / two - s->score[j] / two + k / two;
+    TRY(study_row(t, worked_vector(r, w->dim, key), exp(q / two), exp(-s->score[j] / two),
+                  exp(k / two), exp(log_product), exp(dot / sqrt(w->dim))));
+    TRY(study_claim(r, log_product, dot / sqrt(w->dim), 1e-9 * (1 + q + k),
+                    "worked-factors-%d: ln of the three factors of key %d, against q·k/√d", j + 1,
+                    j + 1));
+  }
+  return ATTEND_OK;
+}
+
+static attend_status by_hand(study_run *r, const worked_example *w) {
+  const attend_form gaussian = {.kind = ATTEND_GAUSSIAN};
+  worked_steps s;
+  TRY(study_heading(r, "The Gaussian kernel by hand"));
+  TRY(study_say(r, "σ² = √d = %.4g.", sqrt(w->dim)));
+  TRY(worked_show(r, w, "gaussian", &gaussian, 0, "‖q − k‖²", "exp(−‖q − k‖²/2σ²)", &s));
+  return hand_factors(r, w, &s);
+}
+
 static attend_status parts(study_run *r) {
+  worked_example w;
+  TRY(worked_read(r, &w));
+  if (w.own) return by_hand(r, &w);
   TRY(approx_pairs(r));
+  TRY(by_hand(r, &w));
   TRY(over_features(r));
   TRY(over_widths(r));
   TRY(over_scales(r));

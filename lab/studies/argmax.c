@@ -9,6 +9,7 @@ enum { WIDTH = 3, KEYS = 4, ALL = KEYS * WIDTH, WINNER = 1, SECOND = 2 };
 enum { MOST_TEMPERATURES = 32, POINTS = 121 };
 
 static const attend_setting settings[] = {
+    WORKED_SETTINGS,
     {"temperature", "0.5,0.7,1,1.4,2,2.8,4,5.6,8,11,16,32,64", "0.5,1,2,4,8,16",
      "from hard to soft", REAL, MOST_TEMPERATURES, 0.1, 1e4},
     {"queries", "24", "12", "queries, and keys, of the memory that is trained", WHOLE, 1, 2, 32},
@@ -55,48 +56,67 @@ static double dot(const float *x, const float *y) {
 
 /* ---- the example ------------------------------------------------------------------ */
 
-static const attend_study_column example_columns[] = {{"key", "key", TEXT},
-                                                      {"value", "value", TEXT},
-                                                      {"score", "q·k", NUMBER},
-                                                      {"weight", "weight", NUMBER},
-                                                      {"softmax", "softmax's weight", NUMBER},
-                                                      {0}};
-
-static attend_status show_key(study_run *r, table_store *t, int key, const example *hard,
-                              const example *soft) {
-  static const double scores[KEYS] = {3, 11, 5, 2};
-  const float *k = keys + key * WIDTH, *v = values + key * WIDTH;
-  float o[WIDTH], score;
-  attend_desc alone = problem(0, false); /* the best score is then its own */
-  alone.kv_len = 1;
-  TRY(study_attend(r, &alone, &(study_pass){.q = query, .k = k, .v = v, .o = o, .lse = &score}));
-  TRY(study_row(t, study_format(r, "(%g, %g, %g)", (double)k[0], (double)k[1], (double)k[2]),
-                study_format(r, "(%g, %g, %g)", (double)v[0], (double)v[1], (double)v[2]),
-                (double)score, (double)hard->weights[key], (double)soft->weights[key]));
-  TRY(study_claim(r, (double)score, scores[key], 0, "score-%d: q·k of key %d", key + 1, key + 1));
-  return study_claim(r, (double)hard->weights[key], key == WINNER, 0,
-                     "weight-%d: argmax's weight of key %d", key + 1, key + 1);
-}
-
-static attend_status show_example(study_run *r, const example *hard, const example *soft) {
-  static const double output[WIDTH] = {1, 4, 3};
-  table_store *t;
+static attend_status show_example(study_run *r, const worked_example *w) {
+  const attend_form hard = {.kind = ATTEND_ARGMAX}, soft = {.kind = ATTEND_SOFTMAX};
+  worked_steps s;
   TRY(study_heading(r, "The example"));
   TRY(study_say(r,
                 "Argmax attention gives the value of the key whose product with the query is "
-                "largest: one weight is 1, the others are 0. It is the form `argmax`. The "
-                "documents' example has q = (1, 1, 2), four keys and no scale."));
-  TRY(study_table(r, &t, "example", example_columns, "q = (1, 1, 2)"));
-  for (int j = 0; j < KEYS; j++) TRY(show_key(r, t, j, hard, soft));
-  for (int i = 0; i < WIDTH; i++)
-    TRY(study_claim(r, (double)hard->o[i], output[i], 0, "output-%d: element %d of argmax's output",
-                    i + 1, i + 1));
-  return study_say(
+                "largest (the first of several): one weight is 1, the others are 0. It is the form "
+                "`argmax`. %s; scores are not scaled.",
+                w->own ? "The numbers are the given ones" : "The numbers are the documents'"));
+  TRY(worked_show(r, w, "argmax", &hard, 1, "q·k", NULL, &s));
+  int best = 0;
+  while (!(s.weight[best] > 0)) best++;
+  TRY(study_say(
       r,
-      "The best score is %g, so the output is (%g, %g, %g), the second value as it stands. Softmax "
-      "gives (%.4f, %.4f, %.4f): close, since exp(5 − 11) is small, but every value is in it.",
-      (double)hard->lse, (double)hard->o[0], (double)hard->o[1], (double)hard->o[2],
-      (double)soft->o[0], (double)soft->o[1], (double)soft->o[2]);
+      "The best score is %.4g, so the output is value %d as it stands: %s. Softmax of the "
+      "same scores has every value in it:",
+      s.score[best], best + 1, worked_vector(r, w->dim_v, w->v + best * w->dim_v)));
+  return worked_show(r, w, "softmax", &soft, 1, "s = q·k", "exp(s − max s)", NULL);
+}
+
+/* ---- gradients of own numbers -------------------------------------------------------- */
+
+static const attend_study_column own_columns[] = {
+    {"tensor", "", TEXT}, {"argmax", "argmax", TEXT}, {"softmax", "softmax", TEXT}, {0}};
+
+/* Of the sum of the output's elements. */
+static attend_status own_pass(study_run *r, const worked_example *w, bool soft, study_pass *p) {
+  const attend_desc d = {ATTEND_INIT(attend_desc),
+                         .form.kind = soft ? ATTEND_SOFTMAX : ATTEND_ARGMAX,
+                         .q_len = 1,
+                         .kv_len = w->keys,
+                         .dim = w->dim,
+                         .dim_v = w->dim_v,
+                         .scale = 1};
+  TRY(study_tensors(r, &d, 0, STUDY_GRADIENTS, p));
+  float *d_o = (float *)p->d_o;
+  for (int m = 0; m < w->dim_v; m++) d_o[m] = 1;
+  p->q = w->q, p->k = w->k, p->v = w->v;
+  return study_attend(r, &d, p);
+}
+
+static attend_status own_gradients(study_run *r, const worked_example *w) {
+  study_pass p[2];
+  table_store *t;
+  TRY(study_heading(r, "Gradients"));
+  TRY(study_say(r,
+                "Of the loss Σₘ oₘ, whose gradient at the output is 1 everywhere. Under argmax no "
+                "query and no key has a gradient, and all of it goes to the value that won."));
+  for (int i = 0; i < 2; i++) TRY(own_pass(r, w, i, &p[i]));
+  TRY(study_table(r, &t, "gradients", own_columns, "Gradients"));
+  TRY(study_row(t, "dq", worked_vector(r, w->dim, p[0].dq), worked_vector(r, w->dim, p[1].dq)));
+  for (int j = 0; j < w->keys; j++)
+    TRY(study_row(t, study_format(r, "dk%d", j + 1), worked_vector(r, w->dim, p[0].dk + j * w->dim),
+                  worked_vector(r, w->dim, p[1].dk + j * w->dim)));
+  for (int j = 0; j < w->keys; j++)
+    TRY(study_row(t, study_format(r, "dv%d", j + 1),
+                  worked_vector(r, w->dim_v, p[0].dv + j * w->dim_v),
+                  worked_vector(r, w->dim_v, p[1].dv + j * w->dim_v)));
+  TRY(study_claim(r, study_norm(p[0].dq, (size_t)w->dim), 0, 0, "dq: argmax: ‖dq‖"));
+  return study_claim(r, study_norm(p[0].dk, (size_t)w->keys * (size_t)w->dim), 0, 0,
+                     "dk: argmax: ‖dK‖");
 }
 
 /* ---- gradients ---------------------------------------------------------------------- */
@@ -526,10 +546,13 @@ static attend_status argmax_train(study_run *r) {
 
 static attend_status run(study_run *r) {
   attend_desc hard = problem(0, false), soft = problem(0, true);
+  worked_example w;
   example a, b;
+  TRY(worked_read(r, &w));
+  TRY(show_example(r, &w));
+  if (w.own) return own_gradients(r, &w);
   TRY(run_example(r, &hard, &a));
   TRY(run_example(r, &soft, &b));
-  TRY(show_example(r, &a, &b));
   TRY(show_gradients(r, &a, &b));
   TRY(show_line(r));
   TRY(show_temperature(r));

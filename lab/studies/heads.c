@@ -1,7 +1,8 @@
 /* What the heads of a model do, trained and untrained. */
-#include "studies/study.h"
+#include "attend/train.h"
+#include "studies/heads.h"
 
-enum { WEIGHTS = 2, NOTHING = ATTEND_HEAD_PATTERNS, KINDS };
+enum { WEIGHTS = 2 };
 
 static const char paragraph[] =
     "The dog ran after the car until the car was gone. Then the dog came home and lay down by the "
@@ -13,6 +14,10 @@ static const char paragraph[] =
 
 static const attend_setting settings[] = {
     {"model", "attend:gutenberg", NULL, "a model", ATTEND_SETTING_MODEL, 0, 0, 0},
+    {"run", "", NULL, "a training run, instead of the model: every checkpoint that it saved",
+     ATTEND_SETTING_TEXT, 0, 0, 0},
+    {"beside", "", NULL, "more models, commas between: their heads counted on the same text",
+     ATTEND_SETTING_MODEL, 3, 0, 0},
     {"text", paragraph, NULL, "what it reads", ATTEND_SETTING_TEXT, 0, 0, 0},
     {"favour", "3", NULL, "times as much as equal weights that a head must favour something", REAL,
      1, 1, 1000},
@@ -20,17 +25,6 @@ static const attend_setting settings[] = {
     {0}};
 
 static const char *const names[WEIGHTS] = {"trained", "untrained"};
-
-typedef struct {
-  attend_lens_shape shape;
-  int heads;                         /* of all layers */
-  attend_pattern_scores *pattern;    /* [heads] */
-  double even[ATTEND_HEAD_PATTERNS]; /* what equal weights would score */
-  int favoured[KINDS];               /* heads, by what they favour most */
-  double broad;                      /* mean share of the most entropy */
-  double forward;                    /* largest weight that a head has on later tokens */
-  int count[KINDS];
-} survey;
 
 /* ---- looking ----------------------------------------------------------------------- */
 
@@ -116,10 +110,10 @@ static attend_status look(study_run *r, const traced *w, const traced_text *t, s
   return ATTEND_OK;
 }
 
-static attend_status survey_of(study_run *r, traced_weights weights, const traced_text *t,
-                               survey *s) {
+attend_status survey_of(study_run *r, const char *path, traced_weights weights,
+                        const traced_text *t, survey *s) {
   traced w;
-  attend_status status = traced_open(r, study_text(r, "model"), weights, NULL, t, &w);
+  attend_status status = traced_open(r, path, weights, NULL, t, &w);
   if (!status) status = look(r, &w, t, s);
   traced_close(&w);
   return status;
@@ -348,17 +342,60 @@ static attend_status say_all(study_run *r, const traced_text *text, const survey
       s[0].forward);
 }
 
+/* ---- which weights ---------------------------------------------------------------------- */
+
+typedef struct {
+  const char *path; /* of the trained weights: the model, or the run's last checkpoint */
+  int n;
+  head_case *cases; /* [n] */
+} subject;
+
+static attend_status checkpoints_of(study_run *r, attend_training_run *run, subject *s) {
+  char path[ATTEND_RUN_PATH];
+  const int *steps = attend_training_run_steps(run, &s->n);
+  if (!s->n) return study_fail(r, ATTEND_INVALID, "%s has no checkpoint", study_text(r, "run"));
+  TAKE(r, &s->cases, (size_t)s->n);
+  for (int i = 0; i < s->n; i++) {
+    TRY(attend_training_run_folder(run, steps[i], path));
+    s->cases[i] = (head_case){.name = study_format(r, "step %d", steps[i]),
+                              .path = study_format(r, "%s", path),
+                              .step = steps[i]};
+  }
+  s->path = s->cases[s->n - 1].path;
+  return study_status(r);
+}
+
+static attend_status subject_of(study_run *r, subject *s) {
+  const char *folder = study_text(r, "run");
+  attend_training_run *run;
+  *s = (subject){.path = study_text(r, "model"), .n = WEIGHTS};
+  if (*folder) {
+    TRY(attend_training_run_open(r->ctx, folder, &run));
+    attend_status status = checkpoints_of(r, run, s);
+    attend_training_run_free(run);
+    return status;
+  }
+  if (!*s->path)
+    return study_fail(r, ATTEND_INVALID, "name a model: a folder with config.json and weights");
+  TAKE(r, &s->cases, WEIGHTS);
+  for (int w = 0; w < WEIGHTS; w++)
+    s->cases[w] = (head_case){names[w], s->path, w == TRACED_UNTRAINED, -1};
+  return ATTEND_OK;
+}
+
 static attend_status run(study_run *r) {
   traced_text text;
   survey s[WEIGHTS];
-  if (!*study_text(r, "model"))
-    return study_fail(r, ATTEND_INVALID, "name a model: a folder with config.json and weights");
-  TRY(traced_text_read(r, study_text(r, "model"), study_text(r, "text"), study_count(r, "length"),
-                       &text));
-  TRY(survey_of(r, TRACED_TRAINED, &text, &s[0]));
-  TRY(survey_of(r, TRACED_UNTRAINED, &text, &s[1]));
+  subject of;
+  TRY(subject_of(r, &of));
+  TRY(traced_text_read(r, of.path, study_text(r, "text"), study_count(r, "length"), &text));
+  TRY(survey_of(r, of.path, TRACED_TRAINED, &text, &s[0]));
+  TRY(survey_of(r, of.path, TRACED_UNTRAINED, &text, &s[1]));
   TRY(claims(r, &text, s));
-  return say_all(r, &text, s);
+  TRY(say_all(r, &text, s));
+  const attend_role role = text.parts & ATTEND_ENCODER ? ATTEND_ENCODER_SELF : ATTEND_DECODER_SELF;
+  TRY(study_heads_beside(r, of.path, &s[0]));
+  return study_head_gradients(r, of.n, of.cases, &text, &s[0].shape, role);
 }
 
 const study_topic study_heads = {

@@ -12,9 +12,10 @@ enum { KERNEL_BLOCK = 64 };
 enum { MOST = 16, STREAM = 300 };
 
 static const attend_setting settings[] = {
+    WORKED_SETTINGS,
     {"d", "16", "8", "width of q, k and v", WHOLE, 1, 2, 64},
     {"queries", "512", "96", "queries whose denominators are looked at", WHOLE, 1, 2, 4096},
-    {"keys", "32", NULL, "keys that each of them sums over", WHOLE, 1, 1, 4096},
+    {"kv-len", "32", NULL, "keys that each of them sums over", WHOLE, 1, 1, 4096},
     {"features", "128", "64", "random features of fourier and favor", WHOLE, 1, 16, 4096},
     {"widths", "2,4,8,16,32,64", "2,4,8", "widths of the quadratic map", WHOLE, MOST, 2, 128},
     {"pairs", "20000", "2000", "pairs that are drawn for each width", WHOLE, 1, 100, 1e6},
@@ -107,7 +108,7 @@ static void reach_of(const attend_desc *d, const float *v, const float *o, denom
 static attend_status look(study_run *r, const similarity *s, double *shares, denominators *out) {
   const int n = study_count(r, "queries");
   attend_desc d = {ATTEND_INIT(attend_desc), .form = s->form, .q_len = n,
-                   .kv_len = study_count(r, "keys"), .dim = study_count(r, "d")};
+                   .kv_len = study_count(r, "kv-len"), .dim = study_count(r, "d")};
   study_pass p;
   if (s->form.kind == ATTEND_FAVOR || s->form.kind == ATTEND_FOURIER)
     d.form.features = study_count(r, "features");
@@ -192,7 +193,7 @@ static attend_status say_signs(study_run *r, double reach, double smallest) {
 }
 
 static attend_status denominators_of_all(study_run *r) {
-  const int n = study_count(r, "queries"), keys = study_count(r, "keys");
+  const int n = study_count(r, "queries"), keys = study_count(r, "kv-len");
   double *shares[SIMILARITIES] = {0}, reach = 0, smallest = 1;
   table_store *t;
   denominators d;
@@ -666,7 +667,74 @@ static attend_status kernel_costs(study_run *r) {
   return crossings(r);
 }
 
+/* ---- the quadratic kernel by hand ----------------------------------------------------- */
+
+static const attend_study_column hand_columns[] = {{"feature", "feature", TEXT},
+                                                   {"q", "φ(q)", NUMBER},
+                                                   {"keys", "φ(k₁), φ(k₂), …", TEXT},
+                                                   {"z", "Z = Σ φ(kⱼ)", NUMBER},
+                                                   {"s", "U = Σ φ(kⱼ) vⱼ", TEXT},
+                                                   {"product", "φ(q) Z", NUMBER},
+                                                   {0}};
+
+/* "1", "√2 x1", "x1²" or "√2 x1 x2". */
+static const char *feature_name(study_run *r, int width, int at) {
+  if (at == 0) return "1";
+  if (at <= width) return study_format(r, "√2 x%d", at);
+  if (at <= 2 * width) return study_format(r, "x%d²", at - width);
+  at -= 2 * width + 1;
+  int i = 0;
+  for (; at >= width - 1 - i; i++) at -= width - 1 - i;
+  return study_format(r, "√2 x%d x%d", i + 1, i + 2 + at);
+}
+
+/* All features of the query and the keys, the sums over keys, and what the query reads of them. */
+static attend_status hand_features(study_run *r, const worked_example *w, const worked_steps *s) {
+  const int C = (w->dim + 1) * (w->dim + 2) / 2;
+  double *q = NULL, *k = NULL, sum = 0;
+  float *column = NULL, *u = NULL;
+  table_store *t;
+  TAKE(r, &q, (size_t)C);
+  TAKE(r, &k, (size_t)C * (size_t)w->keys);
+  TAKE(r, &column, (size_t)w->keys);
+  TAKE(r, &u, (size_t)w->dim_v);
+  map_001(w->q, (size_t)w->dim, q);
+  for (int j = 0; j < w->keys; j++) map_001(w->k + j * w->dim, (size_t)w->dim, k + j * C);
+  TRY(study_table(r, &t, "worked-features", hand_columns, "The same by %d features", C));
+  for (int c = 0; c < C; c++) {
+    double z = 0;
+    memset(u, 0, (size_t)w->dim_v * sizeof *u);
+    for (int j = 0; j < w->keys; j++) {
+      column[j] = (float)k[j * C + c];
+      z += k[j * C + c];
+      for (int m = 0; m < w->dim_v; m++)
+        u[m] += (float)(k[j * C + c] * (double)w->v[j * w->dim_v + m]);
+    }
+    sum += q[c] * z;
+    TRY(study_row(t, feature_name(r, w->dim, c), q[c], worked_vector(r, w->keys, column), z,
+                  worked_vector(r, w->dim_v, u), q[c] * z));
+  }
+  return study_claim(r, sum, s->sum, 1e-9 * (1 + s->sum),
+                     "worked-denominator: φ(q)·Z against the sum of (q·k + 1)²");
+}
+
+static attend_status by_hand(study_run *r, const worked_example *w) {
+  const attend_form quadratic = {.kind = ATTEND_POLY, .degree = 2, .c = 1};
+  worked_steps s;
+  TRY(study_heading(r, "The quadratic kernel by hand"));
+  TRY(worked_show(r, w, "quadratic", &quadratic, 1, "q·k", "(q·k + 1)²", &s));
+  TRY(hand_features(r, w, &s));
+  return study_say(r,
+                   "By pairs the denominator is the sum of (q·k + 1)² over the keys, %.6g; by "
+                   "features it is the sum of the last column. Each output is φ(q)·U over φ(q)·Z: "
+                   "U and Z are computed once for all queries.",
+                   s.sum);
+}
+
 static attend_status run(study_run *r) {
+  worked_example w;
+  TRY(worked_read(r, &w));
+  if (w.own) return by_hand(r, &w);
   TRY(study_say(
       r,
       "Attention may weigh by any similarity: `V'_i = Σ_j sim(q_i, k_j) v_j / Σ_j sim(q_i, k_j)`. "
@@ -677,6 +745,7 @@ static attend_status run(study_run *r) {
   TRY(study_heading(r, "The quadratic kernel as a product of features"));
   TRY(maps(r));
   TRY(kernel_agreement(r));
+  TRY(by_hand(r, &w));
   TRY(study_heading(r, "What both methods cost"));
   return kernel_costs(r);
 }

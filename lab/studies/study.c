@@ -15,7 +15,7 @@ enum { LANE_BYTES = 64 }; /* kernels may read whole lanes past an end */
 
 typedef struct {
   const char *name, *text;
-  size_t count;
+  size_t count, columns; /* of a row */
   double *numbers;
 } setting_store;
 
@@ -34,10 +34,10 @@ typedef struct report_store {
 } report_store;
 
 static const study_topic *const topics[] = {
-    &study_scale,      &study_jacobian,     &study_argmax,  &study_heatmaps,
-    &study_masks,      &study_positions,    &study_norms,   &study_receptive_field,
-    &study_complexity, &study_decoding,     &study_kernels, &study_approximation,
-    &study_causal,     &study_purification, &study_heads,
+    &study_scale,           &study_softmax,    &study_jacobian,     &study_argmax,
+    &study_heatmaps,        &study_masks,      &study_positions,    &study_norms,
+    &study_receptive_field, &study_complexity, &study_decoding,     &study_kernels,
+    &study_approximation,   &study_causal,     &study_purification, &study_heads,
 };
 enum { TOPICS = sizeof topics / sizeof *topics };
 
@@ -184,42 +184,70 @@ double study_number(const study_run *r, const char *name) {
 
 int study_count(const study_run *r, const char *name) { return (int)study_number(r, name); }
 
+const double *study_rows(const study_run *r, const char *name, int *rows, int *columns) {
+  const setting_store *s = find(r, name);
+  *columns = s ? (int)s->columns : 0;
+  *rows = *columns ? (int)s->count / *columns : 0;
+  return s ? s->numbers : NULL;
+}
+
 const char *study_text(const study_run *r, const char *name) {
   const setting_store *s = find(r, name);
   return s ? s->text : "";
 }
 
 static bool is_numbers(const attend_setting *s) {
-  return s->kind == ATTEND_SETTING_NUMBERS || s->kind == ATTEND_SETTING_WHOLE;
+  return s->kind == ATTEND_SETTING_NUMBERS || s->kind == ATTEND_SETTING_WHOLE ||
+         s->kind == ATTEND_SETTING_ROWS;
 }
 
-/* One number of a list, which ends at a comma or at the end. */
+static const char *separators(const attend_setting *s) {
+  return s->kind == ATTEND_SETTING_ROWS ? ", with commas between, and semicolons between rows"
+         : s->max > 1                   ? ", with commas between"
+                                        : "";
+}
+
+/* One number of a list or of rows: *at stays at what follows it. */
 static attend_status read_number(study_run *r, const attend_setting *s, const char **at,
                                  double *number) {
   char *end;
   *number = strtod(*at, &end);
-  if (end == *at || (*end && *end != ',') || !(*number >= s->low && *number <= s->high) ||
+  const bool ends = !*end || *end == ',' || (*end == ';' && s->kind == ATTEND_SETTING_ROWS);
+  if (end == *at || !ends || !(*number >= s->low && *number <= s->high) ||
       (s->kind == ATTEND_SETTING_WHOLE && *number != floor(*number)))
     return study_fail(
         r, ATTEND_INVALID, "%s takes %s%s%s from %.10g to %.10g%s, and \"%.40s\" is something else",
         s->name, s->max > 1 ? "" : "a ", s->kind == ATTEND_SETTING_WHOLE ? "whole " : "",
-        s->max > 1 ? "numbers" : "number", s->low, s->high,
-        s->max > 1 ? ", with commas between" : "", *at);
-  *at = *end ? end + 1 : end;
+        s->max > 1 ? "numbers" : "number", s->low, s->high, separators(s), *at);
+  *at = end;
   return ATTEND_OK;
+}
+
+/* A row has ended, with so many numbers. */
+static attend_status end_row(study_run *r, const attend_setting *s, setting_store *to,
+                             size_t columns) {
+  if (!to->columns) to->columns = columns;
+  if (to->columns == columns) return ATTEND_OK;
+  return study_fail(r, ATTEND_INVALID,
+                    "a row of %s has %zu number%s and the first has %zu: give each row as many",
+                    s->name, columns, columns == 1 ? "" : "s", to->columns);
 }
 
 static attend_status read_list(study_run *r, const attend_setting *s, setting_store *to) {
   const char *at = to->text;
+  size_t begin = 0;
   TAKE(r, &to->numbers, (size_t)s->max);
-  do {
+  for (;; at++) {
     if (to->count == (size_t)s->max)
       return study_fail(r, ATTEND_INVALID, "%s takes %d number%s at most: \"%.60s\" has more",
                         s->name, s->max, s->max == 1 ? "" : "s", to->text);
     TRY(read_number(r, s, &at, &to->numbers[to->count]));
     to->count++;
-  } while (*at);
-  return ATTEND_OK;
+    if (*at == ',' && at[1]) continue;
+    TRY(end_row(r, s, to, to->count - begin));
+    begin = to->count;
+    if (!*at || !at[1]) return ATTEND_OK; /* a separator may end the text */
+  }
 }
 
 /* The caller's value, else the default; *shown: how reports print it. */

@@ -51,6 +51,7 @@ typedef struct {
 extern const study_topic study_scale;
 extern const study_topic study_jacobian;
 extern const study_topic study_argmax;
+extern const study_topic study_softmax;
 extern const study_topic study_heatmaps;
 extern const study_topic study_masks;
 extern const study_topic study_positions;
@@ -68,6 +69,8 @@ extern const study_topic study_heads;
 
 /* Numbers of a list, at least one. */
 const double *study_list(const study_run *r, const char *name, size_t *count);
+/* The numbers of ATTEND_SETTING_ROWS. */
+const double *study_rows(const study_run *r, const char *name, int *rows, int *columns);
 double study_number(const study_run *r, const char *name);
 int study_count(const study_run *r, const char *name); /* a whole number */
 const char *study_text(const study_run *r, const char *name);
@@ -177,6 +180,40 @@ typedef enum { STUDY_OUTPUT = 0, STUDY_WEIGHTS = 1, STUDY_GRADIENTS = 2 } study_
 /* Memory for a pass: q, k and v (and d_o) drawn from streams stream, + 1, + 2 (and + 3). */
 attend_status study_tensors(study_run *r, const attend_desc *desc, uint64_t stream,
                             int results /* of study_results */, study_pass *p);
+
+/* ---- worked examples (worked.c) -------------------------------------------------- */
+
+/* One query, its keys and their values: those of documents 001 2(a) and 003 3(a), or the
+ * caller's own. */
+typedef struct {
+  bool own;
+  int keys, dim, dim_v;
+  const float *q, *k, *v; /* [dim], [keys][dim], [keys][dim_v] */
+} worked_example;
+
+enum { WORKED_NUMBERS = 256, WORKED_KEYS = 16 };
+#define WORKED_SETTING(name, value, meaning) \
+  { name, value, NULL, meaning, ATTEND_SETTING_ROWS, WORKED_NUMBERS, -1000, 1000 }
+#define WORKED_SETTINGS                                                                  \
+  WORKED_SETTING("q", "1,1,2", "query of the worked example"),                           \
+      WORKED_SETTING("keys", "1,2,0;0,3,4;5,0,0;0,0,1", "its keys, semicolons between"), \
+      WORKED_SETTING("values", "2,0,1;1,4,3;0,-1,4;1,0,-1", "its values, one for each key")
+
+/* Reads the settings; widths and counts that disagree are refused. */
+attend_status worked_read(study_run *r, worked_example *w);
+/* What the formulas give, in double, for one form: argmax, softmax, poly and gaussian. */
+typedef struct {
+  double score[WORKED_KEYS]; /* scale q·k; gaussian: ‖q − k‖² */
+  double sim[WORKED_KEYS], weight[WORKED_KEYS], sum;
+  double o[WORKED_NUMBERS];
+} worked_steps;
+/* Tables NAME-weights and NAME-output with every step, each claimed of the library too. score and
+ * sim are titles. steps may be NULL. */
+attend_status worked_show(study_run *r, const worked_example *w, const char *name,
+                          const attend_form *form, float scale, const char *score, const char *sim,
+                          worked_steps *steps);
+/* "(1, 2, 0)" */
+const char *worked_vector(study_run *r, int n, const float *x);
 
 /* ---- models (run.c) ------------------------------------------------------------ */
 

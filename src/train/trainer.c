@@ -5,6 +5,7 @@
  * a layer are one matrix, whatever their tensors are called. Matrices that a checkpoint
  * stores transposed are transposed when read and when written.
  */
+#include <math.h>
 #include <string.h>
 
 #include "base/files.h"
@@ -235,6 +236,68 @@ bool attend_trainer_get(const attend_trainer *tr, size_t i, attend_trainer_param
                                   .value = attend_trainer_values(tr, NULL) + e->at,
                                   .gradient = attend_trainer_gradients(tr) + e->at};
   return 1;
+}
+
+/* ---- one head's gradients ---------------------------------------------------------- */
+
+/* A block of a matrix: of a field of several slots, whose matrices lie one below the other. */
+typedef struct {
+  int row, rows, column, columns;
+} slice;
+
+/* NaN: there is no such matrix, or it has no gradient. */
+static double gradient_norm(const attend_trainer *tr, enum slot slot, attend_parts of, int layer,
+                            slice s) {
+  const parameter *p = checkpoint_find(tr->files, slot, of, layer, false);
+  const float *all = attend_trainer_gradients(tr);
+  double sum = 0;
+  for (size_t i = 0; p && !p->fixed && i < tr->n_entries; i++) {
+    if (tr->entries[i].p != p) continue;
+    const int columns = s.columns ? s.columns : (int)p->shape[1];
+    for (int y = s.row; y < s.row + (s.rows ? s.rows : (int)p->shape[0]); y++) {
+      const float *row = all + tr->entries[i].at + (size_t)y * (size_t)p->shape[1] + s.column;
+      for (int x = 0; x < columns; x++) sum += (double)row[x] * (double)row[x];
+    }
+    return sqrt(sum);
+  }
+  return NAN;
+}
+
+attend_status attend_trainer_head_gradient(const attend_trainer *tr, attend_role role, int layer,
+                                           int head, attend_head_gradient *g) {
+  const attend_config *c = &tr->model.config;
+  const attend_parts of = role == ATTEND_ENCODER_SELF ? ATTEND_ENCODER : ATTEND_DECODER;
+  const attend_stack *s = of == ATTEND_ENCODER ? &c->encoder : &c->decoder;
+  const bool cross = role == ATTEND_CROSS;
+  ATTEND_CHECK(tr->ctx,
+               roles_of(c->parts) & 1u << role && layer >= 0 && layer < s->layers && head >= 0 &&
+                   head < s->heads,
+               "the model has no head %d of layer %d in that role", head, layer);
+  const int at = c->layer_groups ? layer * c->layer_groups / s->layers : layer;
+  const int D = s->dim, M = s->dim_v ? s->dim_v : D, G = s->kv_heads ? s->kv_heads : s->heads,
+            kv = head * G / s->heads;
+  const slice q = {.row = head * D, .rows = D}, k = {.row = kv * D, .rows = D},
+              v = {.row = kv * M, .rows = M}, o = {.column = head * M, .columns = M};
+  const bool fused = !cross && checkpoint_find(tr->files, SELF_QKV, of, at, false);
+  const int rows_k = s->heads * D, rows_v = rows_k + G * D; /* where they begin in the fused one */
+  *g = (attend_head_gradient){
+      .q = gradient_norm(tr,
+                         cross   ? CROSS_Q
+                         : fused ? SELF_QKV
+                                 : SELF_Q,
+                         of, at, q),
+      .k = gradient_norm(tr,
+                         cross   ? CROSS_K
+                         : fused ? SELF_QKV
+                                 : SELF_K,
+                         of, at, (slice){.row = k.row + (fused ? rows_k : 0), .rows = D}),
+      .v = gradient_norm(tr,
+                         cross   ? CROSS_V
+                         : fused ? SELF_QKV
+                                 : SELF_V,
+                         of, at, (slice){.row = v.row + (fused ? rows_v : 0), .rows = M}),
+      .o = gradient_norm(tr, cross ? CROSS_O : SELF_O, of, at, o)};
+  return ATTEND_OK;
 }
 
 float *attend_trainer_values(const attend_trainer *tr, size_t *count) {

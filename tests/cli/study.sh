@@ -55,6 +55,34 @@ run 2 study scale --degrees 4
 run 2 study all --out "$work/all.svg"
 run 2 study --claims
 
+# Own numbers: every step, and widths that must agree.
+run 0 study argmax --q 1,1,2 --keys "1,2,0;0,3,4" --values "1,2;3,4"
+says '^\(0, 3, 4\)  \(3, 4\)  1·0 \+ 1·3 \+ 2·4 +11 +1 +1$'
+says 'the output is value 2 as it stands: \(3, 4\)'
+run 0 study softmax --q -1,2 --keys "0.5,1; 1,0.5" --values "1;0" --scale 1 --json
+python3 - "$work/out" <<'END' || fail "softmax of own numbers"
+import json, math, sys
+s = json.load(open(sys.argv[1]))
+rows = next(b["rows"] for b in s["blocks"] if b.get("table") == "softmax-weights")
+assert [r["score"] for r in rows] == [1.5, 0], rows
+assert abs(rows[0]["library"] - 1 / (1 + math.exp(-1.5))) < 1e-6, rows
+END
+run 0 study kernels --q 1,2 --keys 3,4 --values 5
+says '^\(3, 4\)  \(5\) +1·3 \+ 2·4 +11 +144 +1 +1$'
+says '^√2 x1 x2 +2\.828 +\(16\.9706\) '
+run 0 study approximation --q 1,2 --keys 3,4 --values 5
+says '\(1 − 3\)² \+ \(2 − 4\)² +8 '
+complains 2 'q has 2 numbers and each key 3 numbers: give' study argmax --q 1,2
+complains 2 'a row of keys has 1 number and the first has 2' study softmax --keys "1,2;3"
+complains 2 'there are 4 keys and 1 values' study kernels --values 1
+
+# Models beside each other, named by words: counts of both.
+run 0 study heads "$models/gpt2" "$models/bert" --length 16
+says '^ +0  gpt2 +0 '
+says 'gpt2 0\.00 \(causal\), bert 0\.[0-9]+ \(bidirectional\)'
+run 2 study scale "$models/gpt2"
+complains 1 'nowhere' study heads "$models/gpt2" "$work/nowhere"
+
 [[ $ATTEND_TEXT == ON ]] || exit 0
 # A page says how to run it again: quoted, and what ships by its name.
 export ATTEND_MODELS=$PWD/models

@@ -189,3 +189,60 @@ TEST(every_form_has_its_gradient) {
       attend_context_free(ctx);
     }
 }
+
+static attend_trainer_parameter parameter_called(const attend_trainer *l, const char *end) {
+  attend_trainer_parameter x;
+  for (size_t i = 0; attend_trainer_get(l, i, &x); i++) {
+    const size_t n = strlen(x.name), m = strlen(end);
+    if (n >= m && !strcmp(x.name + n - m, end)) return x;
+  }
+  CHECK_FAIL("no parameter ends in %s", end);
+  return (attend_trainer_parameter){0};
+}
+
+/* A gradient at one element of a matrix is that of one head's slice and of no other's. */
+static void check_slice(const char *model, const char *name, int row, int column, int head,
+                        size_t member) {
+  attend_checkpoint *files;
+  attend_context *ctx = open_context(NULL, 1, NULL);
+  attend_trainer *l = open_trainer(ctx, model, NULL, &files);
+  const attend_config *c = attend_trainer_config(l);
+  const attend_role role =
+      attend_config_parts(c) == ATTEND_DECODER ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF;
+  const attend_stack *s = attend_config_stack(c, attend_config_parts(c));
+  attend_trainer_zero_grad(l);
+  attend_trainer_parameter x = parameter_called(l, name);
+  if (x.gradient) x.gradient[(int64_t)row * x.shape[1] + column] = -3;
+  for (int h = 0; h < s->heads; h++) {
+    attend_head_gradient g;
+    OK(ctx, attend_trainer_head_gradient(l, role, 0, h, &g));
+    const double all[] = {g.q, g.k, g.v, g.o};
+    const bool shares = member == 1 || member == 2;
+    const bool mine = shares ? h * s->kv_heads / s->heads == head : h == head;
+    for (size_t i = 0; i < 4; i++) CHECK(all[i] == (mine && i == member ? 3 : 0));
+  }
+  attend_head_gradient g;
+  CHECK_EQ(attend_trainer_head_gradient(l, role, 0, s->heads, &g), ATTEND_INVALID);
+  CHECK_SAYS(attend_message(ctx), "no head");
+  attend_trainer_free(l);
+  attend_checkpoint_free(files);
+  attend_context_free(ctx);
+}
+
+TEST(a_heads_slices_are_its_own) {
+  attend_context *ctx = open_context(NULL, 1, NULL);
+  attend_checkpoint *files;
+  attend_trainer *l = open_trainer(ctx, "gpt2", NULL, &files);
+  const attend_stack s = *attend_config_stack(attend_trainer_config(l), ATTEND_DECODER);
+  attend_trainer_free(l);
+  attend_checkpoint_free(files);
+  attend_context_free(ctx);
+  const int F = s.heads * s.dim;
+  check_slice("gpt2", "0.attn.c_attn.weight", s.dim + 1, 2, 1, 0);
+  check_slice("gpt2", "0.attn.c_attn.weight", F + s.dim, 2, 1, 1);
+  check_slice("gpt2", "0.attn.c_attn.weight", 3 * F - 1, 2, s.heads - 1, 2);
+  check_slice("gpt2", "0.attn.c_proj.weight", 3, s.dim, 1, 3);
+  check_slice("bert", "layer.0.attention.self.key.weight", 0, 5, 0, 1);
+  check_slice("bert", "layer.0.attention.output.dense.weight", 7, 0, 0, 3);
+  check_slice("llama-gqa", "layers.0.self_attn.v_proj.weight", 0, 1, 0, 2);
+}

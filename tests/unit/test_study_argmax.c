@@ -6,16 +6,56 @@ TEST(says_what_the_documents_print) {
   study_result s = study_result_of("argmax", 0, NULL);
   char name[32];
   for (int i = 0; i < 4; i++) {
-    snprintf(name, sizeof name, "score-%d", i + 1);
+    snprintf(name, sizeof name, "argmax-score-%d", i + 1);
     study_prints(&s, name, scores[i], 0);
-    snprintf(name, sizeof name, "weight-%d", i + 1);
+    snprintf(name, sizeof name, "argmax-weight-%d", i + 1);
     study_prints(&s, name, weights[i], 0);
   }
   for (int i = 0; i < 3; i++) {
-    snprintf(name, sizeof name, "output-%d", i + 1);
+    snprintf(name, sizeof name, "argmax-output-%d", i + 1);
     study_prints(&s, name, output[i], 0);
   }
   study_end(&s);
+}
+
+/* A key more, two numbers wide: 1·2 + (-1)·1, 1·0 + (-1)·(-3), 1·1 + (-1)·1. */
+TEST(own_numbers) {
+  const attend_setting_value own[] = {
+      {"q", "1,-1"}, {"keys", "2,1; 0,-3; 1,1"}, {"values", "5;7.5;-1"}, {0}};
+  study_result s = study_result_of("argmax", 0, own);
+  study_prints(&s, "argmax-score-1", 1, 0);
+  study_prints(&s, "argmax-score-2", 3, 0);
+  study_prints(&s, "argmax-score-3", 0, 0);
+  study_prints(&s, "argmax-output-1", 7.5, 0);
+  study_prints(&s, "softmax-weight-2", 1 / (1 + exp(-2) + exp(-3)), 1e-5);
+  study_prints(&s, "dq", 0, 0);
+  study_end(&s);
+}
+
+static void refuses(const char *study, const attend_setting_value *settings, const char *says) {
+  attend_study_options how = {ATTEND_INIT(attend_study_options), .settings = settings};
+  attend_context *ctx;
+  attend_report *report = NULL;
+  while (settings[how.count].name) how.count++;
+  CHECK(!attend_context_create(NULL, &ctx));
+  CHECK_EQ(attend_study_run(ctx, attend_study_find(study), &how, &report), ATTEND_INVALID);
+  CHECK_SAYS(report->message, says);
+  attend_report_free(report);
+  attend_context_free(ctx);
+}
+
+TEST(widths_must_agree) {
+  static const char *const studies[] = {"argmax", "softmax", "kernels", "approximation"};
+  const attend_setting_value width[] = {{"q", "1,2"}, {0}}, ragged[] = {{"keys", "1,2,3;4,5"}, {0}},
+                             count[] = {{"values", "1;2"}, {0}},
+                             two[] = {{"q", "1,1,2;1,1,3"}, {0}}, word[] = {{"keys", "1,2,x"}, {0}};
+  for (int i = 0; i < 4; i++) {
+    refuses(studies[i], width, "q has 2 numbers and each key 3 numbers");
+    refuses(studies[i], ragged, "a row of keys has 2 numbers and the first has 3");
+    refuses(studies[i], count, "there are 4 keys and 2 values");
+    refuses(studies[i], two, "give one query");
+    refuses(studies[i], word, "semicolons between rows, and \"x\" is something else");
+  }
 }
 
 /* "The gradients with respect to the keys and queries will always be zero", and

@@ -53,10 +53,43 @@ TEST(all_heads_are_counted) {
 
 TEST(what_has_no_formula_is_not_claimed) {
   study_result s = heads_of("t5");
-  CHECK_EQ(s.report->n_claims, 0);
+  for (size_t i = 0; i < s.report->n_claims; i++)
+    CHECK(!strncmp(s.report->claims[i].name, "gradients-", 10));
   study_end(&s);
   s = heads_of("mistral-window"); /* equal weights within its window */
   study_prints(&s, "untrained-broad", 1, 0);
+  study_end(&s);
+}
+
+/* Every head of every model is counted once; a layer of three is as deep as two of six. */
+TEST(models_beside_each_other) {
+  char both[2048];
+  snprintf(both, sizeof both, "%s,", model_path("stories260K", NULL));
+  strncat(both, model_path("gpt2", NULL), sizeof both - strlen(both) - 1);
+  const attend_setting_value at[] = {
+      {"model", strdup(model_path("bert", NULL))}, {"beside", both}, {"length", "24"}, {0}};
+  study_result s = study_result_of("heads", 2, at);
+  const attend_study_table *t = table_of(&s, "beside");
+  double heads[3] = {0};
+  CHECK_EQ(t ? t->rows % 3 : 1, 0);
+  for (size_t i = 0; t && i < t->rows; i++) {
+    double sum = 0;
+    for (size_t j = 4; j < t->columns; j++) sum += t->cells[i * t->columns + j].number;
+    CHECK_EQ(sum, t->cells[i * t->columns + 3].number);
+    heads[i % 3] += sum;
+  }
+  CHECK_EQ(heads[1], 2 * 5 * 8); /* by depth, and all layers once more */
+  CHECK_EQ(heads[0], 2 * 3 * 4);
+  free((char *)at[0].value);
+  study_end(&s);
+}
+
+TEST(every_head_has_gradients) {
+  study_result s = heads_of("llama-gqa");
+  const attend_study_table *t = table_of(&s, "gradients");
+  for (size_t i = 0; t && i < t->rows * t->columns; i++)
+    CHECK(t->cells[i].text || t->cells[i].number >= 0);
+  CHECK(study_cell_of(&s, "score-gradients", 0, "loss") > 0);
   study_end(&s);
 }
 
@@ -75,6 +108,8 @@ static void refuses(const char *name, const char *value, const char *says) {
 }
 
 TEST(what_cannot_be_read) {
+  refuses("run", "no/such/run", "no/such/run");
+  refuses("beside", "no/such/folder", "no/such/folder");
   refuses("model", "", "name a model");
   refuses("model", "no/such/folder", "no/such/folder");
   refuses("text", "", "two are the least");

@@ -29,7 +29,7 @@ TEST(one_sign_keeps_the_denominator) {
 /* The three that change sign are the last rows; 2: what is left, 3: rows below
  * zero. */
 TEST(signed_similarities_cancel) {
-  const attend_setting_value at[] = {{"keys", "8"}, {0}};
+  const attend_setting_value at[] = {{"kv-len", "8"}, {0}};
   study_result s = study_result_of("kernels", 2, at);
   const attend_study_table *t = table_of(&s, "denominators");
   for (size_t i = 5; t && i < t->rows; i++) {
