@@ -84,6 +84,8 @@ static bool request_case(request *r, const attend_json *q, attend_viewer_case *c
   bool ok = request_model(r, "0", &c->model) && request_text(r, "text", "", &c->text) &&
             request_text(r, "second", NULL, &c->second) &&
             request_text(r, "attention", "softmax", &c->attention) &&
+            request_text(r, "changes", NULL, &c->changes) &&
+            request_text(r, "from", NULL, &c->from) &&
             request_integer(r, "pad", 0, ATTEND_VIEWER_LONGEST, 0, &c->pad) && request_step(r, c);
   r->q = whole;
   if (ok && seed && (!attend_json_integer(seed, &number) || number < 0))
@@ -113,8 +115,10 @@ bool request_state(request *r, const attend_json *q, view_state *s) {
   *s = view_defaults();
   const struct {
     const char *name, **to;
-  } words[] = {{"view", &s->view}, {"role", &s->role}, {"filter", &s->filter}, {"pool", &s->pool},
-               {"way", &s->way},   {"form", &s->form}, {"sort", &s->sort}};
+  } words[] = {{"view", &s->view},   {"role", &s->role},     {"filter", &s->filter},
+               {"pool", &s->pool},   {"way", &s->way},       {"form", &s->form},
+               {"sort", &s->sort},   {"method", &s->method}, {"metric", &s->metric},
+               {"sweep", &s->sweep}, {"change", &s->change}, {"point", &s->point}};
   r->q = q;
   s->has_other = attend_json_kind_of(other) == ATTEND_JSON_OBJECT;
   for (size_t i = 0; i < sizeof words / sizeof *words && ok; i++)
@@ -126,7 +130,9 @@ bool request_state(request *r, const attend_json *q, view_state *s) {
        request_integer(r, "other_layer", -1, 4096, -1, &s->other_layer) &&
        request_integer(r, "other_head", -1, 4096, -1, &s->other_head) &&
        request_integer(r, "other_token", -1, ATTEND_VIEWER_LONGEST, -1, &s->other_token) &&
-       request_heads(r, s) && request_case(r, attend_json_get(q, "case"), &s->c) &&
+       request_integer(r, "target", -1, INT_MAX, -1, &s->target) &&
+       request_integer(r, "against", -1, INT_MAX, -1, &s->against) && request_heads(r, s) &&
+       request_case(r, attend_json_get(q, "case"), &s->c) &&
        (!s->has_other || request_case(r, other, &s->other));
   if (ok && !view_exists(s->view)) ok = request_fail(r, 400, "there is no view \"%.40s\"", s->view);
   r->q = whole;
@@ -277,6 +283,87 @@ static bool request_choice(request *r, const char *name, const char *first, cons
          request_fail(r, 400, "\"%s\" must be \"%s\" or \"%s\"", name, first, second);
 }
 
+static bool read_before(request *r, const member *m) {
+  const char *id = attend_json_string(attend_json_get(r->q, m->name), NULL);
+  return !id || find_run(r, id, "the unchanged", &r->query.before);
+}
+
+static const char *before_text(const view_query *q) { return q->before ? q->before->id : NULL; }
+
+/* A word that `index_of` knows. */
+static bool request_word(request *r, const char *name, const char *otherwise,
+                         int (*index_of)(const char *word), const char *known, int *index) {
+  const char *word;
+  if (!request_text(r, name, otherwise, &word)) return false;
+  *index = index_of(word);
+  return *index >= 0 || request_fail(r, 400, "\"%s\" must be one of %s", name, known);
+}
+
+static bool read_axis(request *r, const member *m) {
+  const char *axis;
+  if (!request_choice(r, m->name, "heads", "tokens", &axis)) return false;
+  r->query.sweep.axis = strcmp(axis, "heads") ? ATTEND_SWEEP_TOKENS : ATTEND_SWEEP_HEADS;
+  return true;
+}
+
+static const char *axis_text(const view_query *q) {
+  return q->sweep.axis == ATTEND_SWEEP_HEADS ? "heads" : "tokens";
+}
+
+static bool read_change(request *r, const member *m) {
+  int kind;
+  if (!request_word(r, m->name, "ablate", view_kind_of, "ablate, mean, patch", &kind)) return false;
+  r->query.sweep.kind = (attend_change_kind)kind;
+  return true;
+}
+
+static const char *change_text(const view_query *q) {
+  static const char *const words[] = {"ablate", "mean", "patch"};
+  return words[q->sweep.kind];
+}
+
+static bool read_point(request *r, const member *m) {
+  int point;
+  if (!request_word(r, m->name, "head_output", view_point_of, "head_output, mlp, residual", &point))
+    return false;
+  r->query.sweep.point = (attend_point)point;
+  return true;
+}
+
+static const char *point_text(const view_query *q) { return attend_point_name(q->sweep.point); }
+
+static bool read_metric(request *r, const member *m) {
+  int metric;
+  if (!request_word(r, m->name, "logit", view_metric_of, "logit, probability, loss, kl, state",
+                    &metric))
+    return false;
+  r->query.sweep.metric = (attend_metric_kind)metric;
+  return true;
+}
+
+static const char *metric_text(const view_query *q) {
+  static const char *const words[] = {"logit", "probability", "loss", "kl", "state"};
+  return words[q->sweep.metric];
+}
+
+static bool read_from(request *r, const member *m) {
+  return request_text(r, m->name, NULL, &r->query.sweep.from);
+}
+
+static bool read_method(request *r, const member *m) {
+  int method;
+  if (!request_word(r, m->name, "gradient", view_method_of,
+                    "gradient, integrated, attention, direct", &method))
+    return false;
+  r->query.method = (attend_viewer_method)method;
+  return true;
+}
+
+static const char *method_text(const view_query *q) {
+  static const char *const words[] = {"gradient", "integrated", "attention", "direct"};
+  return words[q->method];
+}
+
 static bool read_pool(request *r, const member *m) {
   const char *pool;
   if (!request_choice(r, m->name, "max", "mean", &pool)) return false;
@@ -354,6 +441,16 @@ static const member members[] = {
     INTEGER("other_at", other_token, -1, ATTEND_VIEWER_LONGEST, -1),
     INTEGER("position", position, 0, LAST_ROW, HIGHEST),
     INTEGER("top", top, 1, 64, 10),
+    {.name = "before", .read = read_before, .text = before_text},
+    INTEGER("predicted", target.position, -1, ATTEND_VIEWER_LONGEST, -1),
+    INTEGER("target", target.token, -1, INT_MAX, -1),
+    INTEGER("against", target.against, -1, INT_MAX, -1),
+    {.name = "axis", .read = read_axis, .text = axis_text},
+    {.name = "change", .read = read_change, .text = change_text},
+    {.name = "point", .read = read_point, .text = point_text},
+    {.name = "metric", .read = read_metric, .text = metric_text},
+    {.name = "from", .read = read_from},
+    {.name = "method", .read = read_method, .text = method_text},
     INTEGER("count", count, 2, 512, 64),
     INTEGER("width", width, 2, 512, 64),
     {.name = "model", .read = read_model, .text = model_text},

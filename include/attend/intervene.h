@@ -144,8 +144,10 @@ typedef enum {
   ATTEND_METRIC_LOGIT = 0,   /* of the target */
   ATTEND_METRIC_PROBABILITY, /* of the target's token */
   ATTEND_METRIC_LOSS,        /* mean cross-entropy of the tokens that follow, or of `labels` */
-  ATTEND_METRIC_KL           /* KL divergence of the distribution without changes from that with
+  ATTEND_METRIC_KL,          /* KL divergence of the distribution without changes from that with
                                 them, mean over all rows */
+  ATTEND_METRIC_STATE /* of attend_sweep alone: |change| / |vector| of the hidden states after
+                                the last layer, mean over all rows; needs no head */
 } attend_metric_kind;
 
 typedef struct { /* zero means default */

@@ -28,6 +28,7 @@
 #ifndef ATTEND_VIEWER_H
 #define ATTEND_VIEWER_H
 
+#include "attend/attribute.h"
 #include "attend/generate.h"
 #include "attend/lens.h"
 #include "attend/text.h"
@@ -43,7 +44,11 @@ enum {
   ATTEND_VIEWER_NEW = 512,        /* tokens to generate */
   ATTEND_VIEWER_TILE = 256,       /* cells a side */
   ATTEND_VIEWER_LEVELS = 16,      /* of tiles: a cell has 2^level tokens a side */
-  ATTEND_VIEWER_CANDIDATES = 10
+  ATTEND_VIEWER_CANDIDATES = 10,
+  ATTEND_VIEWER_CHANGES = 64,    /* of a case */
+  ATTEND_VIEWER_SWEPT = 1024,    /* tokens of a text that is swept, or attributed to */
+  ATTEND_VIEWER_GRADIENTS = 256, /* of one whose weights' gradients are computed */
+  ATTEND_VIEWER_SCORED = 512     /* last rows of a text that an effect is measured on */
 };
 
 /* ---- viewers and their models --------------------------------------------------- */
@@ -114,6 +119,12 @@ typedef struct {
   uint64_t seed;
   int pad;  /* pads an encoder's text to so many tokens */
   int step; /* of a training run; -1: the weights at the model's path */
+  /* The run is computed with these changes (attend_changes_parse), and recorded as changed. NULL:
+   * none */
+  const char *changes;
+  /* The text that patches, and means, take their values from. NULL: means are those of the text
+   * itself */
+  const char *from;
 } attend_viewer_case;
 
 typedef struct { /* the tokens of encoder or decoder */
@@ -150,6 +161,7 @@ typedef struct {
   int generated;                         /* of the decoder's last tokens, chosen by the model */
   const attend_viewer_step *steps;       /* [n_steps] */
   int n_steps;
+  attend_viewer_side from; /* the tokens of c.from: of the encoder, or of the only side */
 } attend_viewer_run;
 
 /* What happens during a long call, in the thread that computes. Other than 0 stops
@@ -412,6 +424,120 @@ ATTEND_API attend_status attend_viewer_find_word(attend_viewer *viewer,
                                                  const attend_viewer_run *run, attend_role side,
                                                  const char *word, int nth,
                                                  attend_viewer_span *span);
+
+/* ---- interventions ---------------------------------------------------------------------- */
+
+/* Position -1: the last of a decoder; of an encoder the first mask, else its first token that the
+ * tokenizer did not add. Tokens of a target that are -1 are the model's own choice without changes
+ * (attend/intervene.h). */
+
+typedef struct {
+  int32_t id;
+  double p, before; /* probability with and without the changes */
+  float logit, logit_before;
+} attend_viewer_shift;
+
+typedef struct {
+  void *memory;
+  attend_target target;       /* resolved */
+  double value, before;       /* of the target: its logit, or the difference of two */
+  int n;                      /* of shift, the likeliest in either run first */
+  attend_viewer_shift *shift; /* [n] */
+  int rows;                   /* that loss and divergence are the mean over, the last ones */
+  double loss, loss_before; /* of the tokens that follow; encoders: of the text's own. NaN: none */
+  double divergence;        /* KL divergence of `before` from the run */
+  double state;             /* |change| / |vector| of the hidden states after the last layer */
+  bool has_head;            /* false: n is 0, and there is no target, loss or divergence */
+} attend_viewer_effect;
+
+/* What the changes of a run do to a prediction. before: the run of the same case without changes. */
+ATTEND_API attend_status attend_viewer_get_effect(attend_viewer *viewer,
+                                                  const attend_viewer_run *run,
+                                                  const attend_viewer_run *before,
+                                                  const attend_target *target, int top,
+                                                  attend_viewer_effect *effect);
+
+typedef struct { /* zero means default */
+  size_t size;
+  attend_sweep_axis axis;
+  attend_change_kind kind;
+  attend_point point;
+  attend_role role;
+  attend_pin pin;
+  const char *from; /* as in a case */
+  attend_metric_kind metric;
+  attend_target target; /* {-1, -1, -1}: all of it the model's choice */
+} attend_viewer_sweep_options;
+
+typedef struct {
+  void *memory;
+  attend_target target; /* resolved */
+  int layers, columns;  /* of a stream one layer more: after the last */
+  double before;        /* the metric without a change */
+  double *map;          /* [layers, columns] with the change in that place alone */
+} attend_viewer_map;
+
+/* A long call: one change in every place by itself, without those of the run. */
+ATTEND_API attend_status attend_viewer_sweep(attend_viewer *viewer, const attend_viewer_run *run,
+                                             const attend_viewer_sweep_options *sweep,
+                                             const attend_viewer_listener *listener,
+                                             attend_viewer_map *map);
+
+/* ---- attributions ------------------------------------------------------------------------ */
+
+typedef enum {
+  ATTEND_VIEWER_BY_GRADIENT = 0, /* gradient x input, a score for each token */
+  ATTEND_VIEWER_BY_INTEGRATED,   /* integrated gradients, from a text of masks or padding */
+  ATTEND_VIEWER_BY_ATTENTION,    /* weight x gradient, summed over each head */
+  ATTEND_VIEWER_BY_DIRECT        /* direct contributions of heads and mlps */
+} attend_viewer_method;
+
+typedef struct { /* zero means default */
+  size_t size;
+  attend_viewer_method method;
+  attend_target target; /* {-1, -1, -1}: all of it the model's choice */
+  attend_head_id at;    /* BY_ATTENTION: the role, and the head of `map` */
+} attend_viewer_attribute_options;
+
+typedef struct {
+  void *memory;
+  attend_target target;   /* resolved */
+  double logit;           /* the target's value */
+  double baseline;        /* what the sum is compared with: logit - baseline. NaN: nothing */
+  double sum;             /* of all scores */
+  int steps;              /* INTEGRATED */
+  int n;                  /* of scores: the encoder's tokens, then the decoder's; 0: none */
+  float *scores;          /* [n]; ATTENTION: of the role's keys */
+  int layers, heads;      /* 0: no scores of heads */
+  float *head;            /* [layers, heads] of self-attention, or of the role asked for */
+  float *cross;           /* [layers, heads] DIRECT of encoder-decoders, else NULL */
+  float *mlp;             /* [layers] DIRECT, else NULL */
+  double embedding, rest; /* DIRECT; else NaN */
+  int rows, keys;         /* ATTENTION, else 0 */
+  float *map;             /* [rows, keys] weight x gradient of one head */
+} attend_viewer_attribution;
+
+/* A long call. Of the model without changes. */
+ATTEND_API attend_status attend_viewer_attribute(attend_viewer *viewer,
+                                                 const attend_viewer_run *run,
+                                                 const attend_viewer_attribute_options *options,
+                                                 const attend_viewer_listener *listener,
+                                                 attend_viewer_attribution *attribution);
+
+typedef struct {
+  void *memory;
+  int layers, row, rows, top; /* layers: one more than the model has */
+  int32_t *token;             /* [layers, rows, top] the likeliest first */
+  double *p;                  /* [layers, rows, top] */
+} attend_viewer_logit_lens;
+
+/* A long call. Logit lens of rows of the side with the head: what it makes of the stream before
+ * each layer, and after the last. range NULL: all rows; its keys are not read. */
+ATTEND_API attend_status attend_viewer_get_logit_lens(attend_viewer *viewer,
+                                                      const attend_viewer_run *run,
+                                                      const attend_viewer_range *range, int top,
+                                                      const attend_viewer_listener *listener,
+                                                      attend_viewer_logit_lens *lens);
 
 /* ---- tokens as vectors ---------------------------------------------------------------- */
 

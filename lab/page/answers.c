@@ -242,6 +242,8 @@ static void write_case(json_writer *w, const attend_viewer_case *c) {
   json_put_integer(w, (int64_t)c->seed);
   json_member_number(w, "pad", c->pad);
   json_member_number(w, "step", c->step);
+  json_member_string(w, "changes", c->changes ? c->changes : "");
+  json_member_string(w, "from", c->from);
   json_close(w, '}');
 }
 
@@ -269,6 +271,13 @@ void write_state(json_writer *w, const view_state *s) {
   json_member_string(w, "way", s->way);
   json_member_string(w, "form", s->form);
   json_member_string(w, "sort", s->sort);
+  json_member_number(w, "target", s->target);
+  json_member_number(w, "against", s->against);
+  json_member_string(w, "method", s->method);
+  json_member_string(w, "metric", s->metric);
+  json_member_string(w, "sweep", s->sweep);
+  json_member_string(w, "change", s->change);
+  json_member_string(w, "point", s->point);
   json_close(w, '}');
 }
 
@@ -371,6 +380,11 @@ void write_run(json_writer *w, const viewer *v, const attend_viewer_run *run) {
   for (int i = 0; i < ATTEND_ROLES; i++)
     if (run->has_role[i]) write_role(w, (attend_role)i, run);
   json_close(w, ']');
+  json_member(w, "from");
+  if (run->from.n)
+    write_side(w, m, &run->from);
+  else
+    json_put_null(w);
   json_member_string(w, "notice", run->notice);
   json_member_number(w, "generated", run->generated);
   json_member(w, "steps");
@@ -885,6 +899,175 @@ static attend_status answer_compare(viewer *v, const view_query *q, view_result 
   return ATTEND_OK;
 }
 
+/* ---- interventions and attributions --------------------------------------------------------------- */
+
+static const attend_viewer_model *model_of(viewer *v, const attend_viewer_run *run) {
+  return attend_viewer_get_model(v->session, run->c.model);
+}
+
+/* -1: none. */
+static void put_target(json_writer *w, const attend_viewer_model *m, int32_t id) {
+  if (id >= 0)
+    put_token(w, m, id);
+  else
+    json_put_string(w, "");
+}
+
+static void write_target(json_writer *w, const attend_viewer_model *m, const attend_target *t) {
+  json_member(w, "target");
+  json_open(w, '{');
+  json_member_number(w, "position", t->position);
+  json_member_number(w, "token", t->token);
+  json_member(w, "text");
+  put_target(w, m, t->token);
+  json_member_number(w, "against", t->against);
+  json_member(w, "against_text");
+  put_target(w, m, t->against);
+  json_close(w, '}');
+}
+
+static void write_shift(json_writer *w, const attend_viewer_model *m,
+                        const attend_viewer_shift *x) {
+  json_open(w, '{');
+  json_member_number(w, "id", x->id);
+  json_member(w, "text");
+  put_token(w, m, x->id);
+  json_member_number(w, "p", x->p);
+  json_member_number(w, "before", x->before);
+  json_member_number(w, "logit", (double)x->logit);
+  json_member_number(w, "logit_before", (double)x->logit_before);
+  json_close(w, '}');
+}
+
+static attend_status answer_effect(viewer *v, const view_query *q, view_result *a) {
+  attend_viewer_effect e;
+  const attend_viewer_run *run = q->head.run;
+  attend_status status = attend_viewer_get_effect(v->session, run, q->before ? q->before : run,
+                                                  &q->target, q->top, &e);
+  json_writer *w = a->w;
+  if (status) return status;
+  a->memory = e.memory;
+  json_open(w, '{');
+  write_target(w, model_of(v, run), &e.target);
+  json_member_number(w, "value", e.value);
+  json_member_number(w, "before", e.before);
+  json_member_number(w, "loss", e.loss);
+  json_member_number(w, "loss_before", e.loss_before);
+  json_member_number(w, "divergence", e.divergence);
+  json_member_number(w, "state", e.state);
+  json_member_boolean(w, "has_head", e.has_head);
+  json_member_number(w, "rows", e.rows);
+  json_member(w, "tokens");
+  json_open(w, '[');
+  for (int i = 0; i < e.n; i++) write_shift(w, model_of(v, run), &e.shift[i]);
+  json_close(w, ']');
+  json_close(w, '}');
+  return ATTEND_OK;
+}
+
+static attend_status answer_sweep(viewer *v, const view_query *q, view_result *a) {
+  attend_viewer_sweep_options o = q->sweep;
+  attend_viewer_map map;
+  o.size = sizeof o;
+  o.target = q->target;
+  o.role = q->head.at.role;
+  attend_status status = attend_viewer_sweep(v->session, q->head.run, &o, q->listener, &map);
+  json_writer *w = a->w;
+  if (status) return status;
+  a->memory = map.memory;
+  json_open(w, '{');
+  write_target(w, model_of(v, q->head.run), &map.target);
+  json_member_number(w, "layers", map.layers);
+  json_member_number(w, "columns", map.columns);
+  json_member_number(w, "before", map.before);
+  write_heads(w, "map", map.layers, map.columns, map.map, sizeof *map.map, put_double);
+  json_close(w, '}');
+  return ATTEND_OK;
+}
+
+static void put_real(json_writer *w, const void *of) { write_float(w, *(const float *)of); }
+
+/* rows lists of numbers; x NULL: null. */
+static void write_floats(json_writer *w, const char *name, const float *x, int rows, int columns) {
+  if (x)
+    write_heads(w, name, rows, columns, x, sizeof *x, put_real);
+  else
+    json_member_string(w, name, NULL);
+}
+
+static void write_list(json_writer *w, const char *name, const float *x, int n) {
+  if (!x) {
+    json_member_string(w, name, NULL);
+    return;
+  }
+  json_member(w, name);
+  json_open(w, '[');
+  for (int i = 0; i < n; i++) write_float(w, x[i]);
+  json_close(w, ']');
+}
+
+static attend_status answer_attribute(viewer *v, const view_query *q, view_result *a) {
+  attend_viewer_attribution x;
+  attend_viewer_attribute_options o = {ATTEND_INIT(attend_viewer_attribute_options),
+                                       .method = q->method, .target = q->target, .at = q->head.at};
+  attend_status status = attend_viewer_attribute(v->session, q->head.run, &o, q->listener, &x);
+  json_writer *w = a->w;
+  if (status) return status;
+  a->memory = x.memory;
+  json_open(w, '{');
+  write_target(w, model_of(v, q->head.run), &x.target);
+  json_member_number(w, "logit", x.logit);
+  json_member_number(w, "baseline", x.baseline);
+  json_member_number(w, "sum", x.sum);
+  json_member_number(w, "steps", x.steps);
+  write_list(w, "scores", x.scores, x.n);
+  write_floats(w, "heads", x.head, x.layers, x.heads);
+  write_floats(w, "cross", x.cross, x.layers, x.heads);
+  write_list(w, "mlps", x.mlp, x.layers);
+  json_member_number(w, "embedding", x.embedding);
+  json_member_number(w, "rest", x.rest);
+  write_floats(w, "map", x.map, x.rows, x.keys);
+  json_close(w, '}');
+  return ATTEND_OK;
+}
+
+static void write_lens_cell(json_writer *w, const attend_viewer_model *m,
+                            const attend_viewer_logit_lens *l, size_t at) {
+  json_open(w, '[');
+  for (int i = 0; i < l->top; i++) {
+    json_open(w, '{');
+    json_member_number(w, "id", l->token[at + (size_t)i]);
+    json_member(w, "text");
+    put_token(w, m, l->token[at + (size_t)i]);
+    json_member_number(w, "p", l->p[at + (size_t)i]);
+    json_close(w, '}');
+  }
+  json_close(w, ']');
+}
+
+static attend_status answer_lens(viewer *v, const view_query *q, view_result *a) {
+  attend_viewer_logit_lens l;
+  attend_status status =
+      attend_viewer_get_logit_lens(v->session, q->head.run, &q->range, q->top, q->listener, &l);
+  json_writer *w = a->w;
+  if (status) return status;
+  a->memory = l.memory;
+  json_open(w, '{');
+  json_member_number(w, "row", l.row);
+  json_member(w, "cells");
+  json_open(w, '[');
+  for (int layer = 0; layer < l.layers; layer++) {
+    json_open(w, '[');
+    for (int i = 0; i < l.rows; i++)
+      write_lens_cell(w, model_of(v, q->head.run), &l,
+                      ((size_t)layer * (size_t)l.rows + (size_t)i) * (size_t)l.top);
+    json_close(w, ']');
+  }
+  json_close(w, ']');
+  json_close(w, '}');
+  return ATTEND_OK;
+}
+
 /* ---- tokens as vectors ------------------------------------------------------------------------------ */
 
 static attend_status answer_candidates(viewer *v, const view_query *q, view_result *a) {
@@ -950,6 +1133,11 @@ static const view_route routes[] = {
     {"word", false, "at other other_at run side", answer_word},
     {"embeddings", false, "key keys layer other row rows run side", answer_embeddings},
     {"positions", false, "count model step width", answer_positions},
+    {"effect", false, "against before predicted run target top", answer_effect},
+    {"sweep", true, "against axis change from metric point predicted role run target",
+     answer_sweep},
+    {"attribute", true, "against head layer method predicted role run target", answer_attribute},
+    {"lens", true, "row rows run side top", answer_lens},
     {"picture", false, "", NULL}};
 
 const view_route *view_route_of(const char *name) {

@@ -38,6 +38,13 @@ bool viewer_run(viewer *v, const attend_viewer_case *c, int new_tokens,
 view_state view_defaults(void);
 bool view_exists(const char *name);
 
+/* Indices of words in the state and in questions: attend_change_kind of "ablate", and so on. -1:
+ * there is no such word. */
+int view_kind_of(const char *change);
+int view_metric_of(const char *metric);
+int view_method_of(const char *method);
+int view_point_of(const char *point);
+
 /* ---- questions and answers -------------------------------------------------------------- */
 
 typedef struct {
@@ -51,6 +58,10 @@ typedef struct {
   const char *minus_form;
   attend_viewer_case c;
   attend_viewer_generate_options generate;
+  const attend_viewer_run *before; /* the run without changes; NULL: none */
+  attend_target target;            /* of a prediction; -1: the model's choice */
+  attend_viewer_sweep_options sweep;
+  attend_viewer_method method;
   const attend_viewer_listener *listener; /* of long calls; NULL: none */
 } view_query;
 

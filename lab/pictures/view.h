@@ -33,6 +33,11 @@ typedef struct {
   const char *filter, *pool, *way;
   const char *form; /* compared with; "": the default */
   const char *sort;
+  int target, against;        /* token ids of a prediction; -1: the likeliest, none */
+  const char *method;         /* of attributions: "gradient", "integrated", .., "lens" */
+  const char *metric, *sweep; /* "logit", ..; "": no sweep, or "heads", "tokens" */
+  const char *change,
+      *point; /* what a sweep changes, and a click: "ablate", ..; "head_output", .. */
 } view_state;
 
 /* A state with its runs. */

@@ -14,9 +14,14 @@ static const double THUMB_PAIRS = 1.2e8, SCORE_PAIRS = 6e7;
 
 attend_status lens_open(const view_run *run, const char *form, attend_lens **lens) {
   attend_form parsed;
-  int real = run->side[0].n ? run->side[0].real : 0;
+  int real = run->side[0].n ? run->side[0].real : 0, n = 0;
   if (form) ATTEND_TRY(attend_form_parse(attend_model_context(run->model), form, &parsed));
-  return attend_lens_create(run->model, run->trace, form ? &parsed : NULL, real, lens);
+  ATTEND_TRY(attend_lens_create(run->model, run->trace, form ? &parsed : NULL, real, lens));
+  if (form || !run->intervention) return ATTEND_OK;
+  const attend_hook *hooks = attend_intervention_hooks(run->intervention, &n);
+  attend_status status = attend_lens_set_hooks(*lens, n, hooks);
+  if (status) attend_lens_free(*lens), *lens = NULL;
+  return status;
 }
 
 /* The most recently used form comes first; the last one makes room. */

@@ -40,7 +40,7 @@ static attend_status side_room(attend_context *ctx, const view_run *run, size_t 
   return ctx_alloc(ctx, n, "tokens", &s->part);
 }
 
-static void side_free(attend_context *ctx, view_side *s) {
+void side_free(attend_context *ctx, view_side *s) {
   ctx_free(ctx, s->ids);
   ctx_free(ctx, s->part);
   ctx_free(ctx, s->start);
@@ -122,6 +122,13 @@ static attend_status fill_side(attend_context *ctx, view_run *run, const view_te
   size_t max = longest(run, t->beside);
   if (run->of->tokenizer) return encode_text(ctx, run, t, max, s);
   return read_ids(ctx, run, t->text, max, s);
+}
+
+attend_status encode_from(attend_context *ctx, view_run *run, const char *text, view_side *to) {
+  view_text t = {text, NULL, 0, attend_config_parts(run->of->config) == ATTEND_DECODER};
+  ATTEND_TRY(fill_side(ctx, run, &t, to));
+  ATTEND_CHECK(ctx, to->n, "the text that values are taken from has no tokens: write something");
+  return ATTEND_OK;
 }
 
 static void pad_side(view_run *run, view_side *s) {
@@ -240,26 +247,61 @@ static attend_status open_trace(attend_viewer *v, view_run *run, int new_tokens)
   return attend_trace_create(v->ctx, &o, &run->trace);
 }
 
+/* Segments of the encoder's tokens, to be freed by ctx_free; NULL: the model has none. */
+static attend_status types_of(attend_context *ctx, const view_run *run, int32_t **types) {
+  const view_side *s = &run->side[0];
+  bool second = false;
+  *types = NULL;
+  if (attend_config_get(run->of->config, ATTEND_CONFIG_TYPES) <= 1) return ATTEND_OK;
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, (size_t)s->n * sizeof **types, "token types", types));
+  for (int i = 0; i < s->real; i++) { /* 1 from the second text on */
+    second |= s->part[i] == 1;
+    (*types)[i] = second;
+  }
+  return ATTEND_OK;
+}
+
 static attend_status read_encoder(attend_context *ctx, view_run *run, attend_session *r) {
   const view_side *s = &run->side[0];
   int32_t *types, lengths[1] = {s->real};
-  bool typed = attend_config_get(run->of->config, ATTEND_CONFIG_TYPES) > 1, second = false;
   if (!s->n) return ATTEND_OK;
-  ATTEND_TRY(ctx_alloc_zeroed(ctx, (size_t)s->n * sizeof *types, "token types", &types));
-  for (int i = 0; i < s->real; i++) { /* 1 from the second text on */
-    second |= s->part[i] == 1;
-    types[i] = second;
-  }
-  attend_status status = attend_session_encode(r, 1, s->n, s->ids, lengths, typed ? types : NULL);
+  ATTEND_TRY(types_of(ctx, run, &types));
+  attend_status status = attend_session_encode(r, 1, s->n, s->ids, lengths, types);
   ctx_free(ctx, types);
+  return status;
+}
+
+attend_status tokens_of_run(attend_context *ctx, const view_run *run, attend_tokens *x,
+                            int32_t **types) {
+  const view_side *e = &run->side[0], *d = &run->side[1];
+  *types = NULL;
+  *x = (attend_tokens){ATTEND_INIT(attend_tokens), .ids = d->ids, .n = d->n};
+  if (!e->n) return ATTEND_OK;
+  ATTEND_TRY(types_of(ctx, run, types));
+  *x = (attend_tokens){ATTEND_INIT(attend_tokens), .ids = e->ids, .n = e->real, .types = *types};
+  if (d->n) x->decoder_ids = d->ids, x->n_decoder = d->n;
+  return ATTEND_OK;
+}
+
+/* The changes, and after them the record of what they leave. */
+static attend_status set_hooks(attend_context *ctx, view_run *run, attend_session *session) {
+  attend_hook *list;
+  int n = 0;
+  const attend_hook *changes =
+      run->intervention ? attend_intervention_hooks(run->intervention, &n) : NULL;
+  ATTEND_TRY(ctx_alloc(ctx, ((size_t)n + 1) * sizeof *list, "hooks", &list));
+  for (int i = 0; i < n; i++) list[i] = changes[i];
+  list[n] =
+      (attend_hook){ATTEND_INIT(attend_hook), .points = RECORDED, .read = record, .user = run};
+  attend_status status = attend_session_set_hooks(session, n + 1, list);
+  ctx_free(ctx, list);
   return status;
 }
 
 static attend_status read_tokens(reading *r, attend_session *session) {
   view_run *run = r->run;
   const view_side *d = &run->side[1];
-  attend_hook hook = {ATTEND_INIT(attend_hook), .points = RECORDED, .read = record, .user = run};
-  ATTEND_TRY(attend_session_set_hooks(session, 1, &hook));
+  ATTEND_TRY(set_hooks(r->job->v->ctx, run, session));
   ATTEND_TRY(read_encoder(r->job->v->ctx, run, session));
   return d->n ? attend_session_extend(session, 1, d->n, d->ids, NULL) : ATTEND_OK;
 }
@@ -395,6 +437,8 @@ static void publish(view_run *run) {
   for (int i = 0; i < 2; i++)
     run->is.side[i] = (attend_viewer_side){run->side[i].n,    run->side[i].real,  run->side[i].ids,
                                            run->side[i].part, run->side[i].start, run->side[i].end};
+  run->is.from = (attend_viewer_side){run->from.n,    run->from.real,  run->from.ids,
+                                      run->from.part, run->from.start, run->from.end};
   for (int i = 0; i < ATTEND_ROLES; i++)
     run->is.has_role[i] = attend_lens_role(run->lens, (attend_role)i, &run->is.shape[i]);
   run->is.steps = run->steps;
@@ -404,6 +448,7 @@ static void publish(view_run *run) {
 static attend_status run_all(view_job *j, view_run *run, generating *g) {
   double start = seconds_now();
   ATTEND_TRY(run_tokens(j->v->ctx, run));
+  ATTEND_TRY(changes_make(j->v->ctx, run));
   attend_status status = run_begin(j, run, g->new_tokens, &g->session);
   if (!status && g->new_tokens) status = generate(j, run, g);
   attend_session_free(g->session);
@@ -426,12 +471,19 @@ void run_free(attend_viewer *v, view_run *run) {
   }
   attend_lens_free(run->lens);
   attend_trace_free(run->trace);
-  if (run->weights && run->model != run->weights->model) attend_model_free(run->model);
+  attend_intervention_free(run->intervention);
+  if (run->weights && run->model != run->weights->model) {
+    attributor_forget(v, run->model);
+    attend_model_free(run->model);
+  }
   for (int i = 0; i < 2; i++) side_free(ctx, &run->side[i]);
+  side_free(ctx, &run->from);
   ctx_free(ctx, run->steps);
   ctx_free(ctx, (void *)run->is.c.text);
   ctx_free(ctx, (void *)run->is.c.second);
   ctx_free(ctx, (void *)run->is.c.attention);
+  ctx_free(ctx, (void *)run->is.c.changes);
+  ctx_free(ctx, (void *)run->is.c.from);
   ctx_free(ctx, run);
 }
 
@@ -515,6 +567,8 @@ static attend_status case_read(const attend_viewer *v, const attend_viewer_case 
   if (c->second && !*c->second) c->second = NULL;
   if (!c->untrained) c->seed = 0;
   if (!v->models[c->model]->step_path) c->step = -1;
+  if (c->changes && !c->changes[strspn(c->changes, " ;")]) c->changes = NULL;
+  if (!c->changes || (c->from && !*c->from)) c->from = NULL;
   ATTEND_CHECK(ctx, strlen(c->attention) < ATTEND_VIEWER_FORM,
                "\"attention\" is longer than any form");
   ATTEND_CHECK(ctx, c->pad >= 0 && c->pad <= ATTEND_VIEWER_LONGEST,
@@ -525,8 +579,10 @@ static attend_status case_read(const attend_viewer *v, const attend_viewer_case 
 static attend_status case_copy(attend_context *ctx, const attend_viewer_case *c,
                                attend_viewer_case *to) {
   *to = *c;
-  to->text = to->second = to->attention = NULL;
+  to->text = to->second = to->attention = to->changes = to->from = NULL;
   ATTEND_TRY(copy_string(ctx, c->text, (char **)&to->text));
+  if (c->changes) ATTEND_TRY(copy_string(ctx, c->changes, (char **)&to->changes));
+  if (c->from) ATTEND_TRY(copy_string(ctx, c->from, (char **)&to->from));
   ATTEND_TRY(copy_string(ctx, c->attention, (char **)&to->attention));
   return c->second ? copy_string(ctx, c->second, (char **)&to->second) : ATTEND_OK;
 }
@@ -549,6 +605,7 @@ static void case_id(const attend_viewer_case *c, const char *more, char id[20]) 
   hash = hash_text(hash, c->text);
   hash = hash_text(hash, c->second);
   hash = hash_text(hash, c->attention);
+  if (c->changes) hash = hash_text(hash_text(hash, c->changes), c->from);
   hash = hash_text(hash, more);
   snprintf(id, 20, "%016llx", (unsigned long long)hash);
 }

@@ -32,16 +32,18 @@ attend_status attend_viewer_create(attend_context *ctx, const attend_viewer_opti
   return ATTEND_OK;
 }
 
-static void weights_free(view_weights *w) {
+static void weights_free(attend_viewer *v, view_weights *w) {
+  attributor_forget(v, w->model);
   attend_model_free(w->model);
   attend_checkpoint_free(w->files);
   *w = (view_weights){0};
 }
 
-static void model_free(attend_context *ctx, view_model *m) {
-  weights_free(&m->trained);
-  for (int i = 0; i < FRESH; i++) weights_free(&m->fresh[i]);
-  for (int i = 0; i < STEPS; i++) weights_free(&m->steps[i]);
+static void model_free(attend_viewer *v, view_model *m) {
+  attend_context *ctx = v->ctx;
+  weights_free(v, &m->trained);
+  for (int i = 0; i < FRESH; i++) weights_free(v, &m->fresh[i]);
+  for (int i = 0; i < STEPS; i++) weights_free(v, &m->steps[i]);
   attend_tokenizer_free(m->tokenizer);
   attend_config_free(m->config);
   ctx_free(ctx, m->name);
@@ -57,7 +59,7 @@ void attend_viewer_free(attend_viewer *v) {
     v->runs = run->next;
     run_free(v, run);
   }
-  for (size_t i = 0; i < v->n_models; i++) model_free(v->ctx, v->models[i]);
+  for (size_t i = 0; i < v->n_models; i++) model_free(v, v->models[i]);
   ctx_free(v->ctx, v->models);
   ctx_free(v->ctx, v);
 }
@@ -96,7 +98,7 @@ attend_status attend_viewer_add(attend_viewer *v, const attend_viewer_source *so
   ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *m, "a model to view", &m));
   attend_status status = open_model(ctx, &o, m);
   if (status)
-    model_free(ctx, m);
+    model_free(v, m);
   else
     v->models[v->n_models++] = m;
   return status;
@@ -146,13 +148,13 @@ static attend_status weights_load(view_job *j, const char *path, bool fresh, vie
   attend_status status = fresh ? attend_checkpoint_init_pytorch(ctx, path, w->seed, &w->files)
                                : attend_checkpoint_open(ctx, path, &w->files);
   if (!status) status = attend_model_create(w->files, &o, &w->model);
-  if (status) weights_free(w);
+  if (status) weights_free(j->v, w);
   return status;
 }
 
 static void weights_drop(attend_viewer *v, view_weights *w) {
   if (w->model) runs_forget(v, w);
-  weights_free(w);
+  weights_free(v, w);
 }
 
 static attend_status take_fresh(view_job *j, view_model *m, uint64_t seed, view_weights **w) {

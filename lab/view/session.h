@@ -70,7 +70,9 @@ typedef struct view_run {
   attend_lens *lens;
   form_lens other[OTHER_FORMS];
   exact_tile *tiles;
-  view_side side[2]; /* is.side while tokens are added */
+  view_side side[2];                 /* is.side while tokens are added */
+  view_side from;                    /* is.from likewise */
+  attend_intervention *intervention; /* NULL: none */
   attend_viewer_step *steps;
   bool lost; /* a hidden state is not finite */
   int held;  /* long calls that read it: it stays */
@@ -85,7 +87,9 @@ struct attend_viewer {
   size_t n_models, model_room;
   view_run *runs; /* the most recently used first */
   uint64_t clock;
-  struct view_queue *queue; /* NULL: no thread */
+  attend_attributor *attributor;  /* of the model that was attributed to last, or NULL */
+  const attend_model *attributed; /* that model */
+  struct view_queue *queue;       /* NULL: no thread */
 };
 
 /* A long call in progress. */
@@ -114,6 +118,38 @@ void run_free(attend_viewer *v, view_run *run);
 
 /* The cosine of two vectors; 0 where one is zero. */
 double view_cosine(const float *x, const float *y, int n);
+
+/* Pins the run and its weights against eviction. */
+static inline void run_hold(view_run *run, int by) {
+  run->held += by;
+  run->weights->held += by;
+}
+
+/* ---- tokens: runs.c ------------------------------------------------------------------ */
+
+/* The tokens of a text as the run's encoder, or its only side, reads them. */
+attend_status encode_from(attend_context *ctx, view_run *run, const char *text, view_side *to);
+void side_free(attend_context *ctx, view_side *s);
+/* What the run read, without padding; *types to be freed by ctx_free. */
+attend_status tokens_of_run(attend_context *ctx, const view_run *run, attend_tokens *x,
+                            int32_t **types);
+
+/* ---- interventions: changes.c -------------------------------------------------------- */
+
+/* Makes run->intervention of the case's changes; its tokens are known. */
+attend_status changes_make(attend_context *ctx, view_run *run);
+/* Frees the attributor of a model. */
+void attributor_forget(attend_viewer *v, const attend_model *model);
+/* Position -1 becomes the default, see attend/viewer.h. */
+attend_status position_of(attend_context *ctx, const view_run *run, int *position);
+
+/* ---- hidden states: states.c --------------------------------------------------------- */
+
+/* The stream of the side with the head before a layer, -1: after the last. */
+attend_status head_states(attend_context *ctx, const view_run *run, int layer, attend_hooked *x);
+/* A session whose head reads rows of the run. */
+attend_status head_open(const view_run *run, int rows, attend_session **session);
+
 attend_status copy_string(attend_context *ctx, const char *text, char **to);
 /* The most probable of n logits, sorted. */
 int candidates_of(const float *logits, int n, int max, attend_viewer_candidate *to);

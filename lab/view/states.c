@@ -43,6 +43,23 @@ static attend_status read_source(const view_run *run, attend_session *r) {
              : ATTEND_OK;
 }
 
+attend_status head_open(const view_run *run, int rows, attend_session **session) {
+  attend_session_options o = {ATTEND_INIT(attend_session_options), .rows = rows};
+  ATTEND_TRY(attend_session_create(run->model, &o, session));
+  attend_status status = read_source(run, *session);
+  if (status) attend_session_free(*session), *session = NULL;
+  return status;
+}
+
+attend_status head_states(attend_context *ctx, const view_run *run, int layer, attend_hooked *x) {
+  side_states s;
+  const bool decodes = attend_config_parts(run->of->config) & ATTEND_DECODER;
+  ATTEND_TRY(
+      read_side(ctx, &run->is, decodes ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF, layer, &s));
+  *x = s.hidden;
+  return ATTEND_OK;
+}
+
 static attend_status head_logits(const side_states *s, int position, attend_session *r,
                                  float *logits) {
   const float *row = (float *)s->hidden.view.data + position * s->hidden.view.stride[2];

@@ -144,12 +144,6 @@ static attend_status refine(view_job *j, const attend_viewer_place *p, tile_job 
   return ATTEND_OK;
 }
 
-/* Pins the run and its weights against eviction. */
-static void hold(view_run *run, int by) {
-  run->held += by;
-  run->weights->held += by;
-}
-
 attend_status attend_viewer_refine(attend_viewer *v, const attend_viewer_place *p,
                                    const attend_viewer_listener *listener) {
   view_job j;
@@ -159,8 +153,8 @@ attend_status attend_viewer_refine(attend_viewer *v, const attend_viewer_place *
   bool quick = (double)t.area.rows * t.area.keys <= QUICK;
   if (quick || cached(&t)) return ATTEND_OK;
   view_run *minus = p->minus ? (view_run *)p->minus : t.run;
-  hold(t.run, 1), hold(minus, 1);
+  run_hold(t.run, 1), run_hold(minus, 1);
   attend_status status = refine(&j, p, &t);
-  hold(t.run, -1), hold(minus, -1);
+  run_hold(t.run, -1), run_hold(minus, -1);
   return status;
 }

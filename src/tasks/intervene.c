@@ -600,8 +600,8 @@ static double mean_loss(const attend_model *m, const attend_metric *x, const att
 }
 
 static attend_status check_metric(const attend_model *m, const attend_metric *x) {
-  ATTEND_CHECK(m->ctx, (unsigned)x->kind <= ATTEND_METRIC_KL, "metric %d: there are 0 to %d",
-               (int)x->kind, (int)ATTEND_METRIC_KL);
+  ATTEND_CHECK(m->ctx, (unsigned)x->kind <= ATTEND_METRIC_STATE, "metric %d: there are 0 to %d",
+               (int)x->kind, (int)ATTEND_METRIC_STATE);
   ATTEND_CHECK(m->ctx,
                x->kind != ATTEND_METRIC_LOSS || x->labels || m->config.parts & ATTEND_DECODER,
                "%s does not predict next tokens: give the labels of its rows", m->config.family);
@@ -617,6 +617,8 @@ attend_status attend_metric_of(const attend_model *m, const attend_metric *metri
   ATTEND_TRY(OPTIONS_READ(m->ctx, attend_metric, metric, &x));
   ATTEND_TRY(tokens_check(m->ctx, m, input, &in));
   ATTEND_TRY(check_metric(m, &x));
+  ATTEND_CHECK(m->ctx, x.kind != ATTEND_METRIC_STATE,
+               "the change of hidden states is not one of logits: sweep with it");
   const int rows = attend_tokens_rows(m, &in);
   *value = 0;
   if (x.kind == ATTEND_METRIC_LOSS) {
@@ -646,7 +648,7 @@ typedef struct {
   copies k;
   place *cells;          /* [batch] */
   int32_t *places;       /* [batch or rows] */
-  float *before, *after; /* [rows][V]; [batch or rows][V] */
+  float *before, *after; /* [rows][V]; [batch or rows][V]. STATE: [rows][F]; unused */
   int batch, layers, columns;
 } sweep;
 
@@ -686,7 +688,34 @@ static attend_status measure(sweep *w, int b, int n, double *values) {
   return ATTEND_OK;
 }
 
+static int head_width(const attend_model *m) {
+  return m->config.parts & ATTEND_DECODER ? m->config.decoder.width : m->config.encoder.width;
+}
+
+/* |x - y| / |y| of rows, mean. */
+static double state_change(const sweep *w, int b) {
+  const int rows = attend_tokens_rows(w->model, &w->x), width = head_width(w->model);
+  int ld;
+  const float *x = attend_session_hidden(w->session, &ld) + (ptrdiff_t)b * rows * ld;
+  double sum = 0;
+  for (int i = 0; i < rows; i++) {
+    const float *before = w->before + (size_t)i * (size_t)width;
+    double apart = 0, size = 0;
+    for (int j = 0; j < width; j++) {
+      double d = (double)x[(ptrdiff_t)i * ld + j] - (double)before[j];
+      apart += d * d;
+      size += (double)before[j] * (double)before[j];
+    }
+    sum += size > 0 ? sqrt(apart / size) : 0;
+  }
+  return sum / rows;
+}
+
 static attend_status measure_batch(sweep *w, int n, double *values) {
+  if (w->metric.kind == ATTEND_METRIC_STATE) {
+    for (int b = 0; b < n; b++) values[b] = state_change(w, b);
+    return ATTEND_OK;
+  }
   if (reads_one_row(w)) return measure(w, 0, n, values);
   for (int b = 0; b < n; b++) ATTEND_TRY(measure(w, b, 1, &values[b]));
   return ATTEND_OK;
@@ -717,7 +746,9 @@ static int batch_of(const sweep *w) {
 static attend_status sweep_open(sweep *w) {
   attend_context *ctx = &w->iv->own;
   const size_t rows = (size_t)attend_tokens_rows(w->model, &w->x);
-  const size_t row = (size_t)w->model->config.vocab * sizeof(float);
+  const bool states = w->metric.kind == ATTEND_METRIC_STATE;
+  const size_t row =
+      (size_t)(states ? head_width(w->model) : w->model->config.vocab) * sizeof(float);
   attend_hook hook = w->iv->hooks[0];
   hook.edit = edit_cells;
   hook.user = w;
@@ -735,9 +766,27 @@ static attend_status sweep_open(sweep *w) {
   return attend_session_set_hooks(w->session, 1, &hook);
 }
 
+/* The hidden states without changes. */
+static attend_status keep_states(sweep *w) {
+  const int rows = attend_tokens_rows(w->model, &w->x), width = head_width(w->model);
+  attend_session *s = NULL;
+  int ld;
+  attend_status status = tokens_run(&w->iv->own, w->model, &w->x, 0, NULL, &s, NULL);
+  const float *x = status ? NULL : attend_session_hidden(s, &ld);
+  for (int i = 0; i < rows && x; i++)
+    memcpy(w->before + (size_t)i * (size_t)width, x + (ptrdiff_t)i * ld, (size_t)width * sizeof *x);
+  attend_session_free(s);
+  return status;
+}
+
 static attend_status sweep_run(sweep *w, double *map, double *before) {
   const int rows = attend_tokens_rows(w->model, &w->x);
   ATTEND_TRY(sweep_open(w));
+  if (w->metric.kind == ATTEND_METRIC_STATE) {
+    *before = 0;
+    ATTEND_TRY(keep_states(w));
+    return sweep_cells(w, map);
+  }
   ATTEND_TRY(run_text(&w->iv->own, w->model, &w->x, 0, NULL, w->before));
   if (reads_one_row(w))
     ATTEND_TRY(attend_target_resolve(w->model, rows, w->before, &w->metric.target));

@@ -5,10 +5,11 @@
 #include "program.h"
 #include "view/view.h"
 
-static const char *const names[] = {"hello",    "run",     "generate",   "refine",     "thumbs",
-                                    "patterns", "block",   "stats",      "vectors",    "tile",
-                                    "flow",     "compare", "candidates", "embeddings", "positions",
-                                    "picture",  "nothing", "training"};
+static const char *const names[] = {"hello",     "run",     "generate",   "refine",     "thumbs",
+                                    "patterns",  "block",   "stats",      "vectors",    "tile",
+                                    "flow",      "compare", "candidates", "embeddings", "positions",
+                                    "picture",   "nothing", "training",   "effect",     "sweep",
+                                    "attribute", "lens"};
 enum { NAMES = sizeof names / sizeof *names };
 
 bool answer_picture(request *r) { return request_fail(r, 501, "no pictures"); }
