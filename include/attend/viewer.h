@@ -384,7 +384,7 @@ typedef struct {
   int words, tokens;
   int32_t *start, *end; /* [words] bytes of text */
   int32_t *of;          /* [tokens] the word of a token of the run, -1: none */
-  float *weights;       /* [words, words + 1], the last column: tokens that are in no word */
+  float *weights;       /* [words, 1 + words], the first column: tokens that are in no word */
 } attend_viewer_words;
 
 /* A head of self-attention by words instead of tokens: the weight of a word is summed over its

@@ -181,7 +181,7 @@ static int word_of_token(const word_list *w, const view_side *s, int i) {
 typedef struct {
   int words, tokens;
   const int32_t *of;
-  double *sum;    /* [words, words + 1] */
+  double *sum;    /* [words, 1 + words] */
   int32_t *count; /* [words] tokens */
 } word_sums;
 
@@ -189,7 +189,7 @@ static void add_row(word_sums *s, int row, const float *weights) {
   if (s->of[row] < 0) return;
   double *to = s->sum + (size_t)s->of[row] * (size_t)(s->words + 1);
   s->count[s->of[row]]++;
-  for (int j = 0; j < s->tokens; j++) to[s->of[j] < 0 ? s->words : s->of[j]] += (double)weights[j];
+  for (int j = 0; j < s->tokens; j++) to[1 + s->of[j]] += (double)weights[j];
 }
 
 static attend_status add_rows(attend_context *ctx, attend_lens *lens, attend_head_id at,

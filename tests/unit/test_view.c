@@ -234,7 +234,7 @@ static void check_words(const attend_viewer_words *w, const attend_viewer_block 
         if (w->of[r] != i) continue;
         rows++;
         for (int k = 0; k < T; k++)
-          if (w->of[k] == (j < n ? j : -1)) sum += (double)b->weights[r * T + k];
+          if (w->of[k] == j - 1) sum += (double)b->weights[r * T + k];
       }
       CHECK(rows > 0);
       CHECK_NEAR(w->weights[i * (n + 1) + j], sum / rows, 1e-6);

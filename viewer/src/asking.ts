@@ -247,11 +247,14 @@ export function ask_again(): void {
   void follow_case();
 }
 
+// Views that show another run beside the first.
+const BESIDE = ["compare", "neuron", "embeddings"];
+
 let asking_other = "";
 let other_running: AbortController | null = null;
 
 export async function follow_other(): Promise<void> {
-  const c = state.value.view === "compare" ? state.value.other : null;
+  const c = BESIDE.includes(state.value.view) ? state.value.other : null;
   const id = c ? canonical(c) : "";
   if (id === asking_other) return;
   asking_other = id;

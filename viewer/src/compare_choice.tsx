@@ -34,6 +34,16 @@ export function compared_form(): string {
   return state.value.form || DEFAULT_FORM;
 }
 
+// Another model reads the same text. A pair is one text for models that read no pairs.
+function text_for(c: Case, model: string): Partial<Case> {
+  const parts = (id: string) =>
+    hello.value!.models.find((m) => m.id === id)?.parts;
+  const own = parts(c.model);
+  if (c.second === null || own === parts(model)) return {};
+  const text = own === "encoder" ? c.text + " " + c.second : c.text;
+  return { text, second: null };
+}
+
 // A link has the chosen values; values derived from the text are computed here.
 export function settle_other(): void {
   const { case: c, other, form } = state.value;
@@ -52,7 +62,11 @@ export function settle_other(): void {
     kind === "form"
       ? { attention: other.attention }
       : kind === "model"
-        ? { model: other.model, step: other.step }
+        ? {
+            model: other.model,
+            step: other.step,
+            ...text_for(c, other.model),
+          }
         : kind === "step"
           ? { step: other.step }
           : { untrained: other.untrained };
@@ -70,14 +84,17 @@ function choose_kind(kind: Kind): void {
   else if (kind === "untrained")
     go({ other: { ...c, untrained: !c.untrained } });
   else if (kind === "text") go({ other: { ...c } });
-  else
-    go({
-      other: {
-        ...c,
-        model: (models.find((m) => m.id !== c.model) ?? models[0]).id,
-        step: -1,
-      },
-    });
+  else choose_model((models.find((m) => m.id !== c.model) ?? models[0]).id);
+}
+
+function choose_model(model: string): void {
+  const c = state.value.case;
+  go({
+    other: { ...c, model, step: -1, ...text_for(c, model) },
+    other_layer: -1,
+    other_head: -1,
+    other_token: -1,
+  });
 }
 
 function form_parts(form: string): { name: string; features: number } {
@@ -151,7 +168,7 @@ function FormChoice() {
   );
 }
 
-function OtherText() {
+export function OtherText() {
   const id = useId();
   const other = state.value.other!;
   return (
@@ -164,7 +181,10 @@ function OtherText() {
         data-test="other-text"
         spellcheck={false}
         onChange={(e) =>
-          go({ other: { ...other, text: e.currentTarget.value } })
+          go({
+            other: { ...other, text: e.currentTarget.value },
+            other_token: -1,
+          })
         }
       />
     </div>
@@ -227,9 +247,7 @@ export function CompareChoice() {
             id={id}
             value={other!.model}
             data-test="other-model"
-            onChange={(e) =>
-              go({ other: { ...c, model: e.currentTarget.value, step: -1 } })
-            }
+            onChange={(e) => choose_model(e.currentTarget.value)}
           >
             {models
               .filter((m) => m.id !== c.model)

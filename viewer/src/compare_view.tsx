@@ -20,6 +20,7 @@ import {
   kind_of,
   settle_other,
 } from "./compare_choice";
+import { BesideView } from "./beside_view";
 import { CompareFacts, DistanceGrid } from "./compare_facts";
 import { PlaceBar, Problem, Waiting } from "./controls";
 import { ScaleLegend } from "./heat";
@@ -215,6 +216,10 @@ export function CompareView() {
   const place =
     scene &&
     place_in(scene.run, { ...state.value, role: scene.role.role }).place;
+  const other_model =
+    scene?.other && scene.other.model.id !== scene.run.model.id;
+  // Nothing can be subtracted, not even with maps side by side.
+  const apart = scene?.other && scene.comparison.why && other_model;
   return (
     <div class="view compare-view">
       <PlaceBar>
@@ -224,11 +229,23 @@ export function CompareView() {
       {!scene && !error && !other_problem.value && <Waiting />}
       {scene && !other_problem.value && place && (
         <div class={fresh ? "compare-body" : "compare-body stale"}>
-          <Maps scene={scene} place={place} />
-          <div class="compare-numbers">
-            <CompareFacts scene={scene} place={place} />
-            <DistanceGrid scene={scene} place={place} />
-          </div>
+          {!apart && <Maps scene={scene} place={place} />}
+          {!scene.comparison.why && (
+            <div class="compare-numbers">
+              <CompareFacts scene={scene} place={place} />
+              <DistanceGrid scene={scene} place={place} />
+            </div>
+          )}
+          {scene.other && (apart || other_model) && (
+            <BesideView
+              run={scene.run}
+              other={scene.other}
+              role={scene.role}
+              place={place}
+              names={WORDS[kind_of(c, other)](scene)}
+              why={scene.comparison.why}
+            />
+          )}
         </div>
       )}
     </div>

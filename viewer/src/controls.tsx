@@ -102,7 +102,7 @@ export function Slider(props: {
   );
 }
 
-function Stepper(props: {
+export function Stepper(props: {
   label: string;
   test: string;
   value: number;

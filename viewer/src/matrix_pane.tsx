@@ -33,6 +33,7 @@ interface PaneProps {
   mark: At | null;
   see: (sight: Sight) => void;
   hover: (at: At | null) => void;
+  press?: (at: At) => void; // instead of choosing the token and key of the state
   words: (plot: MatrixPlot, at: At) => string; // of a cell, to be spoken
   beside?: MatrixPlot[]; // the list of plots that move together
   buttons?: boolean; // for zooming; one set does for maps that move together
@@ -130,9 +131,13 @@ export function MatrixPane(props: PaneProps) {
     }
     const release = attach_gestures(box.current!, p, {
       hover: (cell) => latest.current.hover(cell),
-      press: (cell) => go({ token: cell.row, key: cell.key }),
+      press: (cell) =>
+        latest.current.press
+          ? latest.current.press(cell)
+          : go({ token: cell.row, key: cell.key }),
       step: (rows, keys) => {
-        const from = pinned() ?? {
+        const own = latest.current.press;
+        const from = (own ? latest.current.mark : pinned()) ?? {
           row: Math.floor(p.cam.y),
           key: Math.floor(p.cam.x),
         };
@@ -140,7 +145,8 @@ export function MatrixPane(props: PaneProps) {
           row: clamp(from.row + rows, 0, p.cam.rows - 1),
           key: clamp(from.key + keys, 0, p.cam.keys - 1),
         };
-        go({ token: at.row, key: at.key }, "same");
+        if (own) own(at);
+        else go({ token: at.row, key: at.key }, "same");
         p.cam.show(at.row, at.key);
         say(latest.current.words(p, at));
       },

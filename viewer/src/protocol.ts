@@ -63,6 +63,9 @@ export interface State {
   heads: number[];
   token: number;
   key: number;
+  other_layer: number; // of the other run; -1: at the same depth,
+  other_head: number; // the same head,
+  other_token: number; // the same word
   filter: Filter;
   pool: Pool;
   way: Way;
@@ -175,6 +178,43 @@ export interface Comparison {
   rows_looked: number;
   rows: number;
   why: string;
+}
+
+// All heads of a role, counted by pattern; the last of layers + 1 is all of them.
+export interface Summary {
+  role: RoleName;
+  layers: number;
+  heads: number;
+  causal: boolean;
+  visible: number; // share of pairs of query and key
+  counts: number[][]; // [layers + 1][names + 1], the last: no pattern
+  entropy: number[];
+  broad: (number | null)[];
+  later: (number | null)[]; // weight on later tokens
+  best: [number, number, number][][]; // by pattern: layer, head, score
+  rows_looked: number;
+  rows: number;
+}
+
+export interface Beside {
+  names: string[];
+  labels: string[];
+  about: string[];
+  first: Summary;
+  second: Summary;
+  depth: [number, number][]; // layers at the same depth
+}
+
+// A word in two runs: [first token, tokens].
+export interface WordPair {
+  why: string;
+  word: [number, number];
+  other: [number, number];
+  same: boolean;
+  cosine: number[] | null; // [layers + 1]
+  q: number[][] | null; // [layers][heads]
+  k: number[][] | null;
+  v: number[][] | null;
 }
 
 export interface ArgmaxFlow {

@@ -27,6 +27,9 @@ const DEFAULT_STATE: State = {
   heads: [],
   token: -1,
   key: -1,
+  other_layer: -1,
+  other_head: -1,
+  other_token: -1,
   filter: "all",
   pool: "max",
   way: "rollout",
@@ -192,7 +195,8 @@ export function change_case(
   change: Partial<Case>,
   how: "step" | "same" = "step",
 ): void {
-  go({ case: { ...state.value.case, ...change }, token: -1, key: -1 }, how);
+  const fresh = { token: -1, key: -1, other_token: -1 };
+  go({ case: { ...state.value.case, ...change }, ...fresh }, how);
 }
 
 export function follow_address(start: Partial<State>): void {
