@@ -310,8 +310,11 @@ attend_status attend_viewer_get_reach(attend_viewer *v, const attend_viewer_head
 
 static const char *why_not(const attend_viewer_run *run, const attend_viewer_run *other,
                            attend_role role) {
+  static const char *const no[ATTEND_ROLES] = {"the other model has no encoder",
+                                               "the other model has no decoder",
+                                               "the other model has no cross-attention"};
   const attend_lens_shape *s = &run->shape[role], *o = &other->shape[role];
-  if (!other->has_role[role]) return "the other model has no such attention";
+  if (!other->has_role[role]) return no[role];
   if (o->layers != s->layers || o->heads != s->heads)
     return "the models have other numbers of layers or heads";
   if (o->rows != s->rows || o->keys != s->keys) return "the texts have other numbers of tokens";

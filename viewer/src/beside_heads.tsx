@@ -104,7 +104,7 @@ function Layers({
             style={{
               gridColumn: side + 1,
               gridRow: `${first + 2} / span ${span}`,
-              gridTemplateColumns: `22px repeat(${heads}, minmax(0, ${Math.max(26, Math.floor(480 / heads))}px))`,
+              gridTemplateColumns: `22px repeat(${heads}, minmax(0, 56px))`,
             }}
           >
             <span class="axis layer-axis">{l}</span>

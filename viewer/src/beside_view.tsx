@@ -23,10 +23,11 @@ import { Place, Role, Run, Side, Summary } from "./protocol";
 import { go, state } from "./state";
 import { TileSpec } from "./tiles";
 
-export const OUTSIDE = "[special]"; // the column of tokens that are in no word
+export const OUTSIDE = "no word"; // the column of tokens that are in no word
 
 const side_of = (tokens: string[]): Side => ({
   tokens,
+  labels: tokens,
   ids: tokens.map(() => 0),
   part: tokens.map(() => 0),
   special: [],
@@ -63,6 +64,7 @@ function word_spec(
     },
     place,
     pool: "max",
+    axes: { rows: "words as queries", keys: "words as keys" },
     given: { id, values: async () => weights },
   };
 }
@@ -89,7 +91,7 @@ function WordCell({ scene, at }: { scene: WordScene; at: At | null }) {
       <p class="faint hint">
         Point at a cell of any map to read both weights. Weights are summed over
         the tokens of a word as keys and averaged over them as queries; {OUTSIDE}{" "}
-        is all tokens that belong to no word.
+        is all tokens that belong to none, such as [CLS].
       </p>
     );
   const [x, y] = [a, b].map((w) => w.weights[at.row * (n + 1) + at.key]);

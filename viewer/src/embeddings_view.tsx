@@ -1,7 +1,7 @@
 // Cosines of tokens by layer, and positional encodings.
 
 import { useSignal } from "@preact/signals";
-import { ask_binary, run, hello } from "./asking";
+import { ask_binary, run, hello, source } from "./asking";
 import { Problem, Slider, Switch, Waiting } from "./controls";
 import { floats } from "./decode";
 import { ScaleLegend } from "./heat";
@@ -14,6 +14,7 @@ import { Role, Run, Side } from "./protocol";
 import { go, place_in, state } from "./state";
 import { TileSpec } from "./tiles";
 import { TokenLabel, token_text } from "./token_label";
+import { TwoTexts, useWordPair, WordFacts } from "./word_pair";
 
 type SideName = "encoder" | "decoder";
 
@@ -26,25 +27,33 @@ function slice_side(side: Side, from: number, count: number): Side {
   };
 }
 
-// A matrix of cosines whose rows and keys are the tokens of one side.
+// A matrix of cosines whose rows are tokens of one side, and whose keys are those of the
+// same side, or of another run's.
 function cosine_spec(
   r: Run,
+  other: Run | null,
   name: SideName,
   layer: number,
   from: number,
   count: number,
   norms: (n: Float32Array) => void,
 ): TileSpec {
+  const start = other ? 0 : from;
+  const keys = other
+    ? Math.min(other.sides[name]!.tokens.length, most_tokens())
+    : count;
+  const beside = name === "encoder" ? "decoder" : "encoder";
+  const key_side = other ? beside : name;
   const role: Role = {
     ...r.roles[0],
     role: name,
     rows: count,
-    keys: count,
+    keys,
     row_side: name,
-    key_side: name,
+    key_side,
     causal: false,
     window: 0,
-    real_keys: count,
+    real_keys: keys,
     signed: true,
   };
   const request = {
@@ -53,20 +62,29 @@ function cosine_spec(
     layer,
     row: from,
     rows: count,
-    key: from,
-    keys: count,
+    key: start,
+    keys,
+    ...(other ? { other: other.run } : {}),
   };
+  const own = slice_side(r.sides[name]!, from, count);
   return {
     run: {
       ...r,
-      sides: { ...r.sides, [name]: slice_side(r.sides[name]!, from, count) },
+      sides: {
+        ...(other && {
+          [key_side]: slice_side(other.sides[name]!, start, keys),
+        }),
+        [name]: own,
+      },
     },
     role,
     place: { role: name, layer, head: 0 },
     pool: "max",
-    axes: { rows: "tokens", keys: "tokens" },
+    axes: other
+      ? { rows: "tokens of this text", keys: "tokens of the other" }
+      : { rows: "tokens", keys: "tokens" },
     given: {
-      id: ["cosine", layer, from, count].join(),
+      id: ["cosine", layer, from, count, other?.run].join(),
       values: async () => {
         const answer = await ask_binary("embeddings", request);
         norms(floats(answer, "norm"));
@@ -89,10 +107,15 @@ function Facts({
 }) {
   const { run: r, role } = sight.spec;
   const tokens = r.sides[role.row_side]!.labels;
-  if (at.row >= tokens.length || at.key >= tokens.length) return null;
+  const keys = r.sides[role.key_side]!.labels;
+  const between = role.key_side !== role.row_side;
+  const first = between ? 0 : from; // of the keys
+  if (at.row >= tokens.length || at.key >= keys.length) return null;
   const cosine = sight.plot.value_at(at.row, at.key)?.value ?? NaN;
-  const others = Array.from({ length: tokens.length }, (_, k) =>
-    k === at.row ? -2 : (sight.plot.value_at(at.row, k)?.value ?? -2),
+  const others = Array.from({ length: keys.length }, (_, k) =>
+    k === at.row && !between
+      ? -2
+      : (sight.plot.value_at(at.row, k)?.value ?? -2),
   );
   return (
     <>
@@ -110,8 +133,8 @@ function Facts({
         </dd>
         <dt>with</dt>
         <dd>
-          <TokenLabel token={tokens[at.key]} />{" "}
-          <span class="index">{from + at.key}</span>
+          <TokenLabel token={keys[at.key]} />{" "}
+          <span class="index">{first + at.key}</span>
         </dd>
         <dt>cosine</dt>
         <dd class="number">{signed_text(cosine, 3)}</dd>
@@ -124,17 +147,18 @@ function Facts({
           </>
         )}
       </dl>
-      {tokens.length <= 512 && (
+      {keys.length <= 512 && (
         <table data-test="nearest">
           <caption>
             Nearest to <TokenLabel token={tokens[at.row]} />
+            {between && " in the other text"}
           </caption>
           <tbody>
             {largest(others, 6).map((k) => (
               <tr key={k}>
-                <td class="right faint">{from + k}</td>
+                <td class="right faint">{first + k}</td>
                 <td>
-                  <TokenLabel token={tokens[k]} />
+                  <TokenLabel token={keys[k]} />
                 </td>
                 <td class="number">{signed_text(others[k], 3)}</td>
               </tr>
@@ -149,15 +173,26 @@ function Facts({
 function spoken(p: MatrixPlot, at: At): string {
   const { run: r, role } = p.store.spec;
   const tokens = r.sides[role.row_side]!.labels;
+  const keys = r.sides[role.key_side]!.labels;
   const found = p.value_at(at.row, at.key);
   return (
-    `${token_text(tokens[at.row])} and ${token_text(tokens[at.key])}: cosine ` +
+    `${token_text(tokens[at.row])} and ${token_text(keys[at.key])}: cosine ` +
     (found ? signed_text(found.value, 3) : "unknown")
   );
 }
 
+// The key is a token of the same text or of the other.
+function choose_cell(at: At, between: boolean): void {
+  if (between) go({ token: at.row, other_token: at.key });
+  else go({ token: at.row, key: at.key });
+}
+
+const most_tokens = () => Math.floor(Math.sqrt(hello.value!.block_cells));
+
 export function EmbeddingsView() {
   const r = run.value;
+  const pair = useWordPair();
+  const between = useSignal(true);
   const hover = useSignal<At | null>(null);
   const sight = useSignal<Sight | null>(null);
   const norms = useSignal<Float32Array | null>(null);
@@ -169,11 +204,13 @@ export function EmbeddingsView() {
   const layers = at.role.layers;
   const layer = clamp(state.value.layer, 0, layers);
   const all = r.sides[name]!.tokens.length;
-  const most = Math.floor(Math.sqrt(hello.value!.block_cells));
-  const count = Math.min(all, most);
+  const count = Math.min(all, most_tokens());
+  const other = pair.value?.pair.why ? null : (pair.value?.other ?? null);
+  const shown = between.value ? other : null;
   const from = clamp(start.value, 0, all - count);
   const spec = cosine_spec(
     r,
+    shown,
     name,
     layer,
     from,
@@ -181,9 +218,13 @@ export function EmbeddingsView() {
     (n) => (norms.value = n),
   );
   const { token, key } = state.value;
-  const mark =
-    hover.value ??
-    (token >= 0 ? { row: token, key: key >= 0 ? key : token } : null);
+  const column = shown
+    ? pair.value!.pair.other[0]
+    : key >= 0
+      ? key
+      : token;
+  const row = token < 0 && shown ? pair.value!.pair.word[0] : token;
+  const mark = hover.value ?? (row >= 0 ? { row, key: column } : null);
   const label =
     layer === 0
       ? "token embeddings"
@@ -200,6 +241,19 @@ export function EmbeddingsView() {
             value={name}
             options={sides.map((s) => ({ value: s, label: s }))}
             choose={(s) => go({ role: s })}
+          />
+        )}
+        {(source.live || pair.wanted) && <TwoTexts />}
+        {other && (
+          <Switch
+            label="Cosines of"
+            name="cosines"
+            value={between.value ? "between" : "own"}
+            options={[
+              { value: "between", label: "this text and the other" },
+              { value: "own", label: "this text" },
+            ]}
+            choose={(c) => (between.value = c === "between")}
           />
         )}
         <Slider
@@ -224,6 +278,13 @@ export function EmbeddingsView() {
         )}
       </div>
       <Problem text={sight.value?.error ?? ""} />
+      <Problem text={pair.error} />
+      {shown && (
+        <p class="faint hint">
+          Rows: tokens of “{r.case.text}”. Columns: tokens of “
+          {shown.case.text}”.
+        </p>
+      )}
       <div class="beside">
         <MatrixPane
           spec={spec}
@@ -233,6 +294,7 @@ export function EmbeddingsView() {
           words={spoken}
           see={(s) => (sight.value = s)}
           hover={(cell) => (hover.value = cell)}
+          press={(at) => choose_cell(at, shown !== null)}
           label={`Cosines of ${count_text(count)} tokens, ${label}`}
         />
         <aside class="matrix-side">
@@ -252,6 +314,7 @@ export function EmbeddingsView() {
         </aside>
       </div>
       <Caption name="embeddings" facts={{ layer }} />
+      {pair.value && <WordFacts scene={pair.value} layer={layer} />}
       <PositionsSection model={r.model} step={r.case.step} />
     </div>
   );

@@ -64,10 +64,27 @@ function scene_of(
   };
 }
 
+// One query of a head of any run.
+export interface Query {
+  run: Run;
+  role: Role;
+  place: Place;
+  token: number;
+}
+
 export function useNeuronScene(first: number) {
   const r = run.value;
   const at = r && place_in(r, state.value);
   const token = at ? chosen_token(at.role, at.token) : 0;
+  return useVectors(
+    at ? { run: r, role: at.role, place: at.place, token } : null,
+    first,
+  );
+}
+
+export function useVectors(at: Query | null, first = 0) {
+  const r = at?.run;
+  const token = at?.token ?? 0;
   const whole = !!at && at.role.keys <= WHOLE;
   const from =
     whole || !at

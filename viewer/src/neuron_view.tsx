@@ -3,30 +3,60 @@
 import { useSignal } from "@preact/signals";
 import { useId, useState } from "preact/hooks";
 import { Caption } from "./caption";
+import { source } from "./asking";
 import { PlaceBar, Problem, Waiting } from "./controls";
+import { NeuronPair } from "./neuron_pair";
 import { KeyRow } from "./neuron_row";
 import { NeuronScene, useNeuronScene, vector_inks } from "./neuron_scene";
 import { clamp, count_text, signed_text } from "./numbers";
+import { Role, Run } from "./protocol";
 import { go } from "./state";
 import { Reading, Strip } from "./strip";
 import { TokenLabel, token_text } from "./token_label";
+import { TwoTexts, useWordPair } from "./word_pair";
 
 const ROW = 26; // pixels
 const SHOWN = 20; // rows in sight
 
 function QueryChoice({ scene }: { scene: NeuronScene }) {
+  return (
+    <TokenChoice
+      label="Query token"
+      test="query"
+      run={scene.run}
+      role={scene.role}
+      token={scene.token}
+      choose={(token) => go({ token })}
+    />
+  );
+}
+
+export function TokenChoice({
+  label,
+  test,
+  run,
+  role,
+  token,
+  choose,
+}: {
+  label: string;
+  test: string;
+  run: Run;
+  role: Role;
+  token: number;
+  choose: (token: number) => void;
+}) {
   const id = useId();
-  const { role, token } = scene;
-  const tokens = scene.run.sides[role.row_side]!.labels;
+  const tokens = run.sides[role.row_side]!.labels;
   return (
     <div class="field">
-      <label for={id}>Query token</label>
+      <label for={id}>{label}</label>
       {role.rows <= 1000 ? (
         <select
           id={id}
           value={token}
-          data-test="query"
-          onChange={(e) => go({ token: Number(e.currentTarget.value) })}
+          data-test={test}
+          onChange={(e) => choose(Number(e.currentTarget.value))}
         >
           {tokens.map((t, i) => (
             <option key={i} value={i}>
@@ -41,15 +71,11 @@ function QueryChoice({ scene }: { scene: NeuronScene }) {
           min={0}
           max={role.rows - 1}
           value={token}
-          data-test="query"
+          data-test={test}
           onChange={(e) =>
-            go({
-              token: clamp(
-                Number(e.currentTarget.value) || 0,
-                0,
-                role.rows - 1,
-              ),
-            })
+            choose(
+              clamp(Number(e.currentTarget.value) || 0, 0, role.rows - 1),
+            )
           }
         />
       )}
@@ -66,7 +92,26 @@ function read_words(scene: NeuronScene, r: Reading | null): string {
   return `${r.name}${of}, dimension ${r.dim}: ${signed_text(r.value, 4)}`;
 }
 
+// One text, or two beside each other.
 export function NeuronView() {
+  const pair = useWordPair();
+  if (!pair.wanted) return <OneNeuron />;
+  return (
+    <div class="view neuron-view">
+      <PlaceBar>
+        <TwoTexts />
+      </PlaceBar>
+      <Problem text={pair.error} />
+      {pair.value ? (
+        <NeuronPair pair={pair.value} />
+      ) : (
+        !pair.error && <Waiting />
+      )}
+    </div>
+  );
+}
+
+function OneNeuron() {
   const scroll = useSignal(0);
   const first_seen = Math.floor(scroll.value / ROW);
   const { value: scene, error } = useNeuronScene(first_seen);
@@ -88,6 +133,7 @@ export function NeuronView() {
     <div class="view neuron-view">
       <PlaceBar>
         <QueryChoice scene={scene} />
+        {source.live && <TwoTexts />}
       </PlaceBar>
       <p class="reading" data-test="reading" data-number={reading?.value ?? ""}>
         {read_words(scene, reading)}
