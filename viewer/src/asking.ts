@@ -220,7 +220,7 @@ export async function follow_case(): Promise<void> {
   }
   progress.value = run_of(c)
     ? null
-    : { done: 0, total: 0, what: "Running the model" };
+    : { done: null, what: "Running the model" };
   if (progress.value) say("Running the model.");
   try {
     const got = await run_case(c, mine.signal);
