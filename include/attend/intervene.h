@@ -127,6 +127,10 @@ ATTEND_API const attend_hook *attend_intervention_hooks(const attend_interventio
  * (attend_tokens_rows); either may be NULL. */
 ATTEND_API attend_status attend_intervene(const attend_intervention *intervention,
                                           const attend_tokens *input, float *before, float *after);
+/* The same for the hidden states after the last layer, [rows][F]: of models without a head too. */
+ATTEND_API attend_status attend_intervene_hidden(const attend_intervention *intervention,
+                                                 const attend_tokens *input, float *before,
+                                                 float *after);
 /* Logits of the model as it is. */
 ATTEND_API attend_status attend_tokens_logits(attend_model *model, const attend_tokens *input,
                                               float *logits /* [rows][V] */);
@@ -146,8 +150,8 @@ typedef enum {
   ATTEND_METRIC_LOSS,        /* mean cross-entropy of the tokens that follow, or of `labels` */
   ATTEND_METRIC_KL,          /* KL divergence of the distribution without changes from that with
                                 them, mean over all rows */
-  ATTEND_METRIC_STATE /* of attend_sweep alone: |change| / |vector| of the hidden states after
-                                the last layer, mean over all rows; needs no head */
+  ATTEND_METRIC_STATE        /* |change| / |vector| of the hidden states after the last layer, mean
+                                over all rows; needs no head */
 } attend_metric_kind;
 
 typedef struct { /* zero means default */
@@ -163,7 +167,7 @@ ATTEND_API attend_status attend_target_resolve(const attend_model *model, int ro
                                                const float *before /* [rows][V] */,
                                                attend_target *target);
 /* The metric of logits [rows][V]; before: without changes, for KL. target must be
- * resolved. */
+ * resolved. STATE: of hidden states [rows][F] in place of logits. */
 ATTEND_API attend_status attend_metric_of(const attend_model *model, const attend_metric *metric,
                                           const attend_tokens *input, const float *before,
                                           const float *logits, double *value);

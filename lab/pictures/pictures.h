@@ -258,6 +258,32 @@ typedef struct {
 
 const char *picture_design(const picture_design_data *d, const picture_look *look, drawing *out);
 
+/* ---- numbers or words with named rows and columns: sweeps, contributions, the logit lens -------- */
+
+typedef struct {
+  const char *title, *caption;
+  const char *row_axis, *column_axis; /* "layer", "head" */
+  const char *what;                   /* a cell is: "change of the logit" */
+  picture_tokens rows, columns;       /* text NULL: their numbers */
+  const float *cells;                 /* [rows, columns] */
+  bool is_signed;
+  const char *const *words; /* [rows, columns] written into the cells; NULL: the numbers */
+} picture_map_data;
+
+const char *picture_map(const picture_map_data *d, const picture_look *look, drawing *out);
+
+/* ---- a text, each token with a score -------------------------------------------------------- */
+
+typedef struct {
+  const char *title, *caption;
+  const char *what; /* "score" */
+  picture_tokens tokens;
+  const float *scores; /* [count], signed */
+  int marked;          /* a token in a frame; -1: none */
+} picture_scores_data;
+
+const char *picture_scores(const picture_scores_data *d, const picture_look *look, drawing *out);
+
 /* ---- the same data in a terminal -------------------------------------------------------- */
 
 typedef enum {
@@ -285,5 +311,9 @@ void terminal_plain(FILE *out, const terminal_look *look);
 attend_status terminal_matrix(FILE *out, const picture_matrix_data *d, const terminal_look *look);
 void terminal_model(FILE *out, const picture_model_data *d, const terminal_look *look);
 void terminal_design(FILE *out, const picture_design_data *d, const terminal_look *look);
+/* Columns that do not fit follow below, in another map. */
+void terminal_map(FILE *out, const picture_map_data *d, const terminal_look *look);
+/* The tokens in a line, and each in a line of its own with its score and a bar. */
+void terminal_scores(FILE *out, const picture_scores_data *d, const terminal_look *look);
 
 #endif

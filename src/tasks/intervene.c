@@ -220,6 +220,30 @@ attend_status tokens_run(attend_context *ctx, attend_model *m, const attend_toke
   return status;
 }
 
+static int head_width(const attend_model *m) {
+  return m->config.parts & ATTEND_DECODER ? m->config.decoder.width : m->config.encoder.width;
+}
+
+/* Hidden states of rows of the last call, from `first` on. */
+static void copy_hidden(const attend_model *m, const attend_session *s, int first, int rows,
+                        float *hidden) {
+  const int width = head_width(m);
+  int ld;
+  const float *x = attend_session_hidden(s, &ld);
+  for (int i = 0; i < rows; i++)
+    memcpy(hidden + (size_t)i * (size_t)width, x + (ptrdiff_t)(first + i) * ld,
+           (size_t)width * sizeof *x);
+}
+
+static attend_status run_hidden(attend_context *ctx, attend_model *m, const attend_tokens *x, int n,
+                                const attend_hook *list, float *hidden) {
+  attend_session *s = NULL;
+  attend_status status = tokens_run(ctx, m, x, n, list, &s, NULL);
+  if (!status) copy_hidden(m, s, 0, attend_tokens_rows(m, x), hidden);
+  attend_session_free(s);
+  return status;
+}
+
 static attend_status run_text(attend_context *ctx, attend_model *m, const attend_tokens *x, int n,
                               const attend_hook *list, float *logits) {
   return tokens_run(ctx, m, x, n, list, NULL, logits);
@@ -530,12 +554,28 @@ static attend_status check_positions_of(attend_context *ctx, const change *c,
   return ATTEND_OK;
 }
 
+static attend_status check_text(const attend_intervention *iv, const attend_tokens *input,
+                                attend_tokens *x) {
+  ATTEND_TRY(tokens_check(iv->model->ctx, iv->model, input, x));
+  for (int i = 0; i < iv->n; i++) ATTEND_TRY(check_positions_of(iv->model->ctx, &iv->list[i], x));
+  return ATTEND_OK;
+}
+
+attend_status attend_intervene_hidden(const attend_intervention *iv, const attend_tokens *input,
+                                      float *before, float *after) {
+  attend_context *ctx = iv->model->ctx;
+  attend_tokens x;
+  ATTEND_TRY(check_text(iv, input, &x));
+  if (before) ATTEND_TRY(run_hidden(ctx, iv->model, &x, 0, NULL, before));
+  if (after) ATTEND_TRY(run_hidden(ctx, iv->model, &x, iv->n, iv->hooks, after));
+  return ATTEND_OK;
+}
+
 attend_status attend_intervene(const attend_intervention *iv, const attend_tokens *input,
                                float *before, float *after) {
   attend_context *ctx = iv->model->ctx;
   attend_tokens x;
-  ATTEND_TRY(tokens_check(ctx, iv->model, input, &x));
-  for (int i = 0; i < iv->n; i++) ATTEND_TRY(check_positions_of(ctx, &iv->list[i], &x));
+  ATTEND_TRY(check_text(iv, input, &x));
   if (before) ATTEND_TRY(run_text(ctx, iv->model, &x, 0, NULL, before));
   if (after) ATTEND_TRY(run_text(ctx, iv->model, &x, iv->n, iv->hooks, after));
   return ATTEND_OK;
@@ -574,6 +614,21 @@ static double divergence(int vocab, const float *p, const float *q) {
     if (lp > -1e30) sum += exp(lp) * (lp - ((double)q[i] - zq));
   }
   return sum;
+}
+
+/* |x - y| / |y| of rows, mean. */
+static double state_change(int rows, int width, const float *y, const float *x) {
+  double sum = 0;
+  for (int i = 0; i < rows; i++, x += width, y += width) {
+    double apart = 0, size = 0;
+    for (int j = 0; j < width; j++) {
+      double d = (double)x[j] - (double)y[j];
+      apart += d * d;
+      size += (double)y[j] * (double)y[j];
+    }
+    sum += size > 0 ? sqrt(apart / size) : 0;
+  }
+  return sum / rows;
 }
 
 /* The token that row i is scored by, negative: none. */
@@ -617,12 +672,12 @@ attend_status attend_metric_of(const attend_model *m, const attend_metric *metri
   ATTEND_TRY(OPTIONS_READ(m->ctx, attend_metric, metric, &x));
   ATTEND_TRY(tokens_check(m->ctx, m, input, &in));
   ATTEND_TRY(check_metric(m, &x));
-  ATTEND_CHECK(m->ctx, x.kind != ATTEND_METRIC_STATE,
-               "the change of hidden states is not one of logits: sweep with it");
   const int rows = attend_tokens_rows(m, &in);
   *value = 0;
   if (x.kind == ATTEND_METRIC_LOSS) {
     *value = mean_loss(m, &x, &in, logits);
+  } else if (x.kind == ATTEND_METRIC_STATE) {
+    *value = state_change(rows, head_width(m), before, logits);
   } else if (x.kind == ATTEND_METRIC_KL) {
     for (int i = 0; i < rows; i++) {
       size_t at = (size_t)i * (size_t)vocab;
@@ -648,7 +703,7 @@ typedef struct {
   copies k;
   place *cells;          /* [batch] */
   int32_t *places;       /* [batch or rows] */
-  float *before, *after; /* [rows][V]; [batch or rows][V]. STATE: [rows][F]; unused */
+  float *before, *after; /* [rows][V]; [batch or rows][V]; of STATE F in place of V */
   int batch, layers, columns;
 } sweep;
 
@@ -679,6 +734,10 @@ static attend_status measure(sweep *w, int b, int n, double *values) {
   const int rows = attend_tokens_rows(w->model, &w->x), vocab = w->model->config.vocab;
   const bool one = reads_one_row(w);
   const int count = one ? n : rows;
+  if (w->metric.kind == ATTEND_METRIC_STATE) {
+    copy_hidden(w->model, w->session, b * rows, rows, w->after);
+    return attend_metric_of(w->model, &w->metric, &w->x, w->before, w->after, values);
+  }
   for (int i = 0; i < count; i++)
     w->places[i] = one ? (b + i) * rows + w->metric.target.position : b * rows + i;
   ATTEND_TRY(attend_session_logits(w->session, count, w->places, w->after));
@@ -688,34 +747,7 @@ static attend_status measure(sweep *w, int b, int n, double *values) {
   return ATTEND_OK;
 }
 
-static int head_width(const attend_model *m) {
-  return m->config.parts & ATTEND_DECODER ? m->config.decoder.width : m->config.encoder.width;
-}
-
-/* |x - y| / |y| of rows, mean. */
-static double state_change(const sweep *w, int b) {
-  const int rows = attend_tokens_rows(w->model, &w->x), width = head_width(w->model);
-  int ld;
-  const float *x = attend_session_hidden(w->session, &ld) + (ptrdiff_t)b * rows * ld;
-  double sum = 0;
-  for (int i = 0; i < rows; i++) {
-    const float *before = w->before + (size_t)i * (size_t)width;
-    double apart = 0, size = 0;
-    for (int j = 0; j < width; j++) {
-      double d = (double)x[(ptrdiff_t)i * ld + j] - (double)before[j];
-      apart += d * d;
-      size += (double)before[j] * (double)before[j];
-    }
-    sum += size > 0 ? sqrt(apart / size) : 0;
-  }
-  return sum / rows;
-}
-
 static attend_status measure_batch(sweep *w, int n, double *values) {
-  if (w->metric.kind == ATTEND_METRIC_STATE) {
-    for (int b = 0; b < n; b++) values[b] = state_change(w, b);
-    return ATTEND_OK;
-  }
   if (reads_one_row(w)) return measure(w, 0, n, values);
   for (int b = 0; b < n; b++) ATTEND_TRY(measure(w, b, 1, &values[b]));
   return ATTEND_OK;
@@ -767,27 +799,13 @@ static attend_status sweep_open(sweep *w) {
 }
 
 /* The hidden states without changes. */
-static attend_status keep_states(sweep *w) {
-  const int rows = attend_tokens_rows(w->model, &w->x), width = head_width(w->model);
-  attend_session *s = NULL;
-  int ld;
-  attend_status status = tokens_run(&w->iv->own, w->model, &w->x, 0, NULL, &s, NULL);
-  const float *x = status ? NULL : attend_session_hidden(s, &ld);
-  for (int i = 0; i < rows && x; i++)
-    memcpy(w->before + (size_t)i * (size_t)width, x + (ptrdiff_t)i * ld, (size_t)width * sizeof *x);
-  attend_session_free(s);
-  return status;
-}
-
 static attend_status sweep_run(sweep *w, double *map, double *before) {
   const int rows = attend_tokens_rows(w->model, &w->x);
   ATTEND_TRY(sweep_open(w));
-  if (w->metric.kind == ATTEND_METRIC_STATE) {
-    *before = 0;
-    ATTEND_TRY(keep_states(w));
-    return sweep_cells(w, map);
-  }
-  ATTEND_TRY(run_text(&w->iv->own, w->model, &w->x, 0, NULL, w->before));
+  if (w->metric.kind == ATTEND_METRIC_STATE)
+    ATTEND_TRY(run_hidden(&w->iv->own, w->model, &w->x, 0, NULL, w->before));
+  else
+    ATTEND_TRY(run_text(&w->iv->own, w->model, &w->x, 0, NULL, w->before));
   if (reads_one_row(w))
     ATTEND_TRY(attend_target_resolve(w->model, rows, w->before, &w->metric.target));
   ATTEND_TRY(attend_metric_of(w->model, &w->metric, &w->x, w->before, w->before, before));

@@ -15,7 +15,7 @@ typedef struct {
   attend_tensor_file *file;
   attend_tokens text, other, corpus[3];
   int rows, vocab;
-  float *before, *after;
+  float *before, *after, *hidden[2];
   double worst; /* of the goldens compared so far */
 } bench;
 
@@ -46,11 +46,13 @@ static inline bench open_bench(const char *family, const char *isa) {
   t.vocab = t.s.config->vocab;
   t.before = zeroed_block((size_t)(t.rows * t.vocab), sizeof(float));
   t.after = zeroed_block((size_t)(t.rows * t.vocab), sizeof(float));
+  const int width = (int)fmax(t.s.config->encoder.width, t.s.config->decoder.width);
+  for (int i = 0; i < 2; i++) t.hidden[i] = zeroed_block((size_t)(t.rows * width), sizeof(float));
   return t;
 }
 
 static inline void close_bench(bench *t) {
-  free(t->before), free(t->after);
+  free(t->before), free(t->after), free(t->hidden[0]), free(t->hidden[1]);
   attend_tensor_file_free(t->file);
   close_model(&t->s);
 }

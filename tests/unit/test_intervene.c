@@ -17,6 +17,14 @@ static void run(bench *t, int n, const attend_change *changes) {
   attend_intervention_free(iv);
 }
 
+/* Into t->hidden. */
+static void hidden_run(bench *t, int n, const attend_change *changes) {
+  attend_intervention *iv;
+  OK(t->s.ctx, attend_intervention_create(t->s.model, n, changes, &iv));
+  OK(t->s.ctx, attend_intervene_hidden(iv, &t->text, t->hidden[0], t->hidden[1]));
+  attend_intervention_free(iv);
+}
+
 static void expect(bench *t, const char *name, int n, const attend_change *changes) {
   const size_t count = (size_t)(t->rows * t->vocab);
   run(t, n, changes);
@@ -251,6 +259,12 @@ static void check_sweep(bench *t, attend_sweep_options *o, attend_metric_kind ki
       c.token = at % columns, c.tokens = 1;
     run(t, 1, &c);
     attend_metric m = o->metric;
+    if (kind == ATTEND_METRIC_STATE) {
+      hidden_run(t, 1, &c);
+      OK(t->s.ctx, attend_metric_of(t->s.model, &m, &t->text, t->hidden[0], t->hidden[1], &value));
+      CHECK(value == map[at] && before == 0);
+      continue;
+    }
     OK(t->s.ctx, attend_target_resolve(t->s.model, t->rows, t->before, &m.target));
     OK(t->s.ctx, attend_metric_of(t->s.model, &m, &t->text, t->before, t->after, &value));
     CHECK(value == map[at]);
@@ -265,12 +279,12 @@ TEST(sweeps_are_single_changes) {
     bench t = open_bench(golden[f], NULL);
     attend_sweep_options o = {ATTEND_INIT(attend_sweep_options), .axis = ATTEND_SWEEP_HEADS};
     o.change = at_layer(ATTEND_CHANGE_ZERO, 0);
-    for (int kind = 0; kind <= ATTEND_METRIC_KL; kind++)
+    for (int kind = 0; kind <= ATTEND_METRIC_STATE; kind++)
       check_sweep(&t, &o, (attend_metric_kind)kind);
     o.axis = ATTEND_SWEEP_TOKENS;
     o.change = patched(&t, ATTEND_AT_RESIDUAL, 0);
     o.batch = 7;
-    for (int kind = 0; kind <= ATTEND_METRIC_KL; kind++)
+    for (int kind = 0; kind <= ATTEND_METRIC_STATE; kind++)
       check_sweep(&t, &o, (attend_metric_kind)kind);
     close_bench(&t);
   }
