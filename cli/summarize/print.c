@@ -281,13 +281,13 @@ static char *all_heads(int heads) {
   return text;
 }
 
-/* The decoder's position of the first token that is not special. */
-static int first_place(const summarizer *s, const attend_summary *one) {
+/* The decoder's position that writes the first token which is not special: the one before it. */
+static int first_step(const summarizer *s, const attend_summary *one) {
   int i = 0;
   while (i + 1 < one->count &&
          attend_tokenizer_is_special(attend_summarizer_tokenizer(s->s), one->ids[i]))
     i++;
-  return i + 1;
+  return i;
 }
 
 /* At the last layer's cross-attention, with the first word selected. */
@@ -306,7 +306,7 @@ int summary_show(const summarize_options *o, const summarizer *s, const attend_d
   add(&c, "--role", "cross");
   add(&c, "--layer", layer);
   add(&c, "--head", heads);
-  snprintf(place, sizeof place, "%d", first_place(s, &d->best[0]));
+  snprintf(place, sizeof place, "%d", first_step(s, &d->best[0]));
   add(&c, "--token", d->best[0].count > 1 ? place : NULL);
   add(&c, "--attention", o->model.attention);
   if (o->model.attention)

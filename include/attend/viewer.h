@@ -100,7 +100,8 @@ enum { ATTEND_VIEWER_TOKEN = 260 };
  * Returns its bytes, which may include zero bytes; a zero byte follows them. */
 ATTEND_API size_t attend_viewer_token_text(const attend_viewer_model *model, int32_t id,
                                            char text[ATTEND_VIEWER_TOKEN]);
-/* The token as it is shown (attend_tokenizer_label). Returns its length. */
+/* The token as it is shown (attend_tokenizer_label). Returns its length. A label of a row of
+ * cross-attention: attend_viewer_row_label. */
 ATTEND_API size_t attend_viewer_token_label(const attend_viewer_model *model, int32_t id,
                                             char label[ATTEND_VIEWER_TOKEN]);
 
@@ -304,14 +305,31 @@ ATTEND_API attend_status attend_viewer_refine(attend_viewer *viewer,
                                               const attend_viewer_place *place,
                                               const attend_viewer_listener *listener);
 
+/* A query as it is shown: its token; in cross-attention the token that this step of the decoder
+ * writes, "→ dog", since that is what it looks at the encoder's text for. */
+ATTEND_API size_t attend_viewer_row_label(const attend_viewer_model *model,
+                                          const attend_viewer_run *run, attend_role role, int row,
+                                          char label[ATTEND_VIEWER_TOKEN]);
+
 /* ---- through the layers; two runs ----------------------------------------------------- */
+
+typedef struct {
+  int layer, from, to; /* from a token after the layer to one before it */
+  float share;         /* of the token that is followed; all of a layer add up to 1 */
+} attend_viewer_link;
 
 typedef struct {
   void *memory;
   int layers, tokens;
   float *shares; /* [layers + 1, tokens], row `layers` is 1 at the token */
   double passed; /* share that was not followed */
+  /* Those that carry a share, the largest of each layer, from the last layer down; none for
+   * texts of more than ATTEND_VIEWER_LINKED tokens. */
+  attend_viewer_link *links;
+  int n_links;
 } attend_viewer_rollout;
+
+enum { ATTEND_VIEWER_LINKED = 160 };
 
 /* Attention rollout (Abnar and Zuidema 2020) of a token of a self-attention role. */
 ATTEND_API attend_status attend_viewer_get_rollout(attend_viewer *viewer,

@@ -306,7 +306,21 @@ static void write_side(json_writer *w, const attend_viewer_model *m, const atten
   json_close(w, '}');
 }
 
-static void write_role(json_writer *w, attend_role role, const attend_viewer_run *run) {
+/* Of cross-attention: what each step of the decoder writes. */
+static void write_row_labels(json_writer *w, const attend_viewer_model *m,
+                             const attend_viewer_run *run) {
+  json_member(w, "row_labels");
+  json_open(w, '[');
+  for (int i = 0; i < run->shape[ATTEND_CROSS].rows; i++) {
+    char label[ATTEND_VIEWER_TOKEN];
+    attend_viewer_row_label(m, run, ATTEND_CROSS, i, label);
+    json_put_string(w, label);
+  }
+  json_close(w, ']');
+}
+
+static void write_role(json_writer *w, const attend_viewer_model *m, attend_role role,
+                       const attend_viewer_run *run) {
   const attend_lens_shape *s = &run->shape[role];
   const picture_about about = {.form = run->c.attention, .role = attend_role_name(role)};
   bool cross = role == ATTEND_CROSS;
@@ -319,6 +333,7 @@ static void write_role(json_writer *w, attend_role role, const attend_viewer_run
   json_member_number(w, "kv_heads", s->kv_heads);
   json_member_number(w, "rows", s->rows);
   json_member_number(w, "keys", s->keys);
+  if (cross) write_row_labels(w, m, run);
   json_member_string(w, "row_side", cross ? "decoder" : attend_role_name(role));
   json_member_string(w, "key_side", cross ? "encoder" : attend_role_name(role));
   json_member_number(w, "dim", s->dim);
@@ -378,7 +393,7 @@ void write_run(json_writer *w, const viewer *v, const attend_viewer_run *run) {
   json_member(w, "roles");
   json_open(w, '[');
   for (int i = 0; i < ATTEND_ROLES; i++)
-    if (run->has_role[i]) write_role(w, (attend_role)i, run);
+    if (run->has_role[i]) write_role(w, m, (attend_role)i, run);
   json_close(w, ']');
   json_member(w, "from");
   if (run->from.n)
@@ -809,6 +824,16 @@ static double write_shares(json_writer *w, const float *row, int n, share *all) 
   return fmax(0, sum - written);
 }
 
+static void write_links(json_writer *w, const attend_viewer_rollout *r) {
+  json_member(w, "links");
+  json_open(w, '[');
+  for (int i = 0; i < r->n_links; i++) {
+    const attend_viewer_link *l = &r->links[i];
+    put_numbers(w, (double[]){l->layer, l->from, l->to, (double)l->share}, 4);
+  }
+  json_close(w, ']');
+}
+
 /* From the last layer down to the input. */
 static attend_status answer_rollout(viewer *v, const view_query *q, view_result *a) {
   attend_viewer_rollout r;
@@ -825,6 +850,7 @@ static attend_status answer_rollout(viewer *v, const view_query *q, view_result 
       rest[r.layers - i] =
           write_shares(a->w, r.shares + (size_t)i * (size_t)r.tokens, r.tokens, all);
     json_close(a->w, ']');
+    write_links(a->w, &r);
     json_member(a->w, "rest");
     put_numbers(a->w, rest, r.layers + 1);
     json_member_number(a->w, "passed", r.passed);

@@ -15,6 +15,8 @@ static const picture_caption captions[] = {
     {"head",
      "Queries (left) and the keys they attend to (right): the more solid a line, the larger its "
      "weight in {attention}; weights under {least} are left out."},
+    {"cross",
+     "A row is a step of the decoder: “→ {query}” is where it looked when it wrote “{query}”."},
     {"head.token", "What “{query}” attends to: the weights of {attention}."},
     {"neuron",
      "The query of “{query}” (token {position}) and each key in {attention}: the products add up "

@@ -106,6 +106,26 @@ static void legend_heads(const picture_flow_data *d, page *p) {
 
 /* ---- rollout: shares ---------------------------------------------------------------------- */
 
+enum { CELL = 24 }; /* px of a row's cells, where there are links between the rows */
+
+static double cell_height(const weave *w) {
+  return w->d->edge_count ? fmin(CELL, w->step - 3) : w->step - 3;
+}
+
+/* The wider and more solid a link, the larger its share. */
+static void draw_links(const weave *w, page *p) {
+  double half = cell_height(w) / 2;
+  for (int i = w->d->edge_count; i-- > 0;) { /* the largest of a layer come first */
+    const picture_edge *e = &w->d->edges[i];
+    double share = (double)e->share;
+    double x0 = column(w, e->from), y0 = row(w, e->layer + 1) + half;
+    double x1 = column(w, e->to), y1 = row(w, e->layer) - half, bend = (y1 - y0) * 0.5;
+    double points[8] = {x0, y0, x0, y0 + bend, x1, y1 - bend, x1, y1};
+    draw_curve(p->to, points, 0.6 + 5 * share,
+               colour_fade(p->colours->weight[6], fmin(0.15 + 0.8 * sqrt(share), 0.9)));
+  }
+}
+
 static colour share_colour(const page *p, double share) {
   return share < 1e-4 ? p->colours->panel : palette_weight(p->colours, palette_share(share, 1));
 }
@@ -113,8 +133,8 @@ static colour share_colour(const page *p, double share) {
 static void share_cell(const weave *w, page *p, int l, int i, double share) {
   char text[24];
   colour c = share_colour(p, share);
-  draw_rect(p->to, column(w, i) - w->pitch / 2 + 1, row(w, l) - (w->step - 3) / 2, w->pitch - 2,
-            w->step - 3, 3, c);
+  draw_rect(p->to, column(w, i) - w->pitch / 2 + 1, row(w, l) - cell_height(w) / 2, w->pitch - 2,
+            cell_height(w), 3, c);
   if (w->pitch < 34 || share < 0.005) return;
   snprintf(text, sizeof text, "%.2f", share);
   page_text(p, column(w, i), page_middle(row(w, l), SMALL_SIZE), text, SMALL_SIZE, ANCHOR_MIDDLE,
@@ -135,13 +155,14 @@ static void share_row(const weave *w, page *p, int l) {
     colour c = share_colour(p, max);
     memcpy(row_of + 4 * i, &c, 4);
   }
-  draw_image(p->to, w->x, row(w, l) - (w->step - 3) / 2, w->pitch * count, w->step - 3, row_of, 1,
-             cells);
+  draw_image(p->to, w->x, row(w, l) - cell_height(w) / 2, w->pitch * count, cell_height(w), row_of,
+             1, cells);
   free(row_of);
 }
 
 static void draw_shares(const weave *w, page *p) {
   const picture_flow_data *d = w->d;
+  if (w->pitch >= 8) draw_links(w, p);
   for (int l = 0; l <= d->layers; l++) {
     if (w->pitch < 8) share_row(w, p, l);
     for (int i = 0; w->pitch >= 8 && i < d->tokens.count; i++)
@@ -197,14 +218,14 @@ static void body(weave *w, page *p) {
                    .max = NAME_MOST};
   names_fit(&n, true);
   w->x = p->left + AXIS;
-  w->y = p->y + (d->shares ? w->step / 2 : 38);
+  w->y = p->y + (d->shares ? cell_height(w) / 2 : 38);
   row_names(w, p);
   if (d->shares)
     draw_shares(w, p);
   else
     draw_reach(w, p);
   if (!d->shares) marked(w, p);
-  p->y = row(w, 0) + (d->shares ? w->step / 2 + 14 : 12);
+  p->y = row(w, 0) + (d->shares ? cell_height(w) / 2 + 14 : 12);
   if (d->shares) {
     draw_bars(w, p, p->y);
     page_small(p, w->x - 14, p->y + BAR, "share", ANCHOR_END);
@@ -231,8 +252,8 @@ const char *picture_flow(const picture_flow_data *d, const picture_look *look, d
   w.solid = 0.75 * fmin(sqrt(2000.0 / (1 + d->edge_count)), 1);
   w.pitch = fmin(room / d->tokens.count, 64);
   if (w.pitch > 4) w.pitch = floor(w.pitch);
-  w.step =
-      d->shares ? fmin(fmax(460.0 / d->layers, 18), 38) : fmin(fmax(560.0 / d->layers, 34), 72);
+  w.step = d->shares && !d->edge_count ? fmin(fmax(460.0 / d->layers, 18), 38)
+                                       : fmin(fmax(560.0 / d->layers, 34), 72);
   page_start(&p, out, look, AXIS + w.pitch * d->tokens.count, "%s: what reaches “%s”",
              d->about.model ? d->about.model : "a model", d->tokens.text[d->token]);
   caption(d, &p);

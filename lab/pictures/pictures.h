@@ -157,6 +157,7 @@ const char *picture_film(const picture_film_data *d, const picture_look *look, d
 
 typedef struct {
   int layer, from, to, head; /* head -1: the token itself */
+  float share;               /* of a rollout */
 } picture_edge;
 
 typedef struct {
@@ -166,7 +167,8 @@ typedef struct {
   int token;                 /* followed from after the last layer to the input */
   const float *shares;       /* [L + 1, T] rollout; NULL: argmax, which has .. */
   const uint8_t *reached;    /* [L + 1, T] 1: reached */
-  const picture_edge *edges; /* from `from` after `layer` to `to` before it */
+  const picture_edge *edges; /* from `from` after `layer` to `to` before it; of a rollout with
+                                their shares, the largest of a layer first */
   int edge_count;
 } picture_flow_data;
 

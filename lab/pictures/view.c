@@ -48,11 +48,23 @@ static void *take(painter *p, size_t count, size_t size) {
 
 /* ---- tokens as they are drawn --------------------------------------------------------- */
 
+static const char *kept(painter *p, const char *label) {
+  char *copy = take(p, strlen(label) + 1, 1);
+  return copy ? strcpy(copy, label) : "";
+}
+
 static const char *label_of(painter *p, int model, int32_t id) {
   char label[ATTEND_VIEWER_TOKEN];
-  size_t n = attend_viewer_token_label(attend_viewer_get_model(p->s.viewer, model), id, label);
-  char *copy = take(p, n + 1, 1);
-  return copy ? strcpy(copy, label) : "";
+  attend_viewer_token_label(attend_viewer_get_model(p->s.viewer, model), id, label);
+  return kept(p, label);
+}
+
+static const char *row_label(painter *p, int row) {
+  const attend_viewer_run *run = p->s.run;
+  char label[ATTEND_VIEWER_TOKEN];
+  attend_viewer_row_label(attend_viewer_get_model(p->s.viewer, run->c.model), run,
+                          p->s.head.at.role, row, label);
+  return kept(p, label);
 }
 
 /* The tokens of the head's rows or keys. */
@@ -64,7 +76,8 @@ static const attend_viewer_side *side_of(const painter *p, bool keys) {
 static bool label_side(painter *p, bool keys, picture_tokens *tokens) {
   const attend_viewer_side *side = side_of(p, keys);
   const char **text = take(p, (size_t)side->n + 1, sizeof *text);
-  for (int i = 0; text && i < side->n; i++) text[i] = label_of(p, p->s.run->c.model, side->ids[i]);
+  for (int i = 0; text && i < side->n; i++)
+    text[i] = keys ? label_of(p, p->s.run->c.model, side->ids[i]) : row_label(p, i);
   *tokens = (picture_tokens){text, side->n};
   return !*p->error;
 }
@@ -260,11 +273,22 @@ static bool draw_reach(painter *p, int token, const attend_viewer_reach *x) {
   if (!edges) return false;
   for (int i = 0; i < x->n_edges; i++) {
     const attend_reach_edge *e = &x->edges[i];
-    edges[i] = (picture_edge){e->layer, e->from, e->to, e->head};
+    edges[i] = (picture_edge){e->layer, e->from, e->to, e->head, 0};
   }
   return draw_flow(
       p, token,
       (picture_flow_data){.reached = x->reached, .edges = edges, .edge_count = x->n_edges});
+}
+
+static bool draw_rollout(painter *p, int token, const attend_viewer_rollout *x) {
+  picture_edge *edges = take(p, (size_t)x->n_links + 1, sizeof *edges);
+  if (!edges) return false;
+  for (int i = 0; i < x->n_links; i++) {
+    const attend_viewer_link *e = &x->links[i];
+    edges[i] = (picture_edge){e->layer, e->from, e->to, -1, e->share};
+  }
+  return draw_flow(
+      p, token, (picture_flow_data){.shares = x->shares, .edges = edges, .edge_count = x->n_links});
 }
 
 /* A token is followed through self-attention: cross-attention's is the decoder's. */
@@ -280,7 +304,7 @@ static bool paint_flow(painter *p) {
     ok = computed(p, attend_viewer_get_reach(v, &h, token, &reach)) && draw_reach(p, token, &reach);
   else
     ok = computed(p, attend_viewer_get_rollout(v, &h, token, &rollout)) &&
-         draw_flow(p, token, (picture_flow_data){.shares = rollout.shares});
+         draw_rollout(p, token, &rollout);
   attend_viewer_release(v, reach.memory);
   attend_viewer_release(v, rollout.memory);
   return ok;

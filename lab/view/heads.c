@@ -2,6 +2,7 @@
  * through the layers; one run beside another.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <stdio.h>
 
 #include "attend/problem.h"
@@ -272,6 +273,61 @@ static attend_status read_token(attend_viewer *v, const attend_viewer_head *head
   return ATTEND_OK;
 }
 
+/* The links of a rollout: half of a token's share stays, half is passed on by the mean of the
+ * heads. Those of less than LINK are left out. */
+enum { LINKS_OF_LAYER = 400 };
+#define LINK 0.002f
+
+static int larger_link(const void *a, const void *b) {
+  const attend_viewer_link *x = a, *y = b;
+  if (x->share != y->share) return x->share < y->share ? 1 : -1;
+  return x->from != y->from ? x->from - y->from : x->to - y->to;
+}
+
+static attend_status mean_of_heads(attend_lens *lens, attend_role role, int layer,
+                                   const attend_lens_shape *s, float *one, float *mean) {
+  size_t n = (size_t)s->rows * (size_t)s->keys;
+  memset(mean, 0, n * sizeof *mean);
+  for (int h = 0; h < s->heads; h++) {
+    ATTEND_TRY(
+        attend_lens_block(lens, (attend_head_id){role, layer, h}, 0, s->rows, 0, s->keys, one));
+    for (size_t i = 0; i < n; i++) mean[i] += one[i] / (float)s->heads;
+  }
+  return ATTEND_OK;
+}
+
+/* Into links [rows x keys]; returns how many are kept. */
+static int links_of_layer(const float *share /* [T] after it */, const float *mean, int layer,
+                          const attend_lens_shape *s, attend_viewer_link *links) {
+  int n = 0;
+  for (int i = 0; i < s->rows; i++)
+    for (int j = 0; j < s->keys; j++) {
+      float x = share[i] * 0.5f * (mean[(size_t)i * (size_t)s->keys + (size_t)j] + (float)(i == j));
+      if (x >= LINK) links[n++] = (attend_viewer_link){layer, i, j, x};
+    }
+  qsort(links, (size_t)n, sizeof *links, larger_link);
+  return n < LINKS_OF_LAYER ? n : LINKS_OF_LAYER;
+}
+
+static attend_status rollout_links(attend_viewer *v, attend_lens *lens, attend_role role,
+                                   const attend_lens_shape *s, attend_viewer_rollout *r) {
+  size_t T = (size_t)s->rows, n = T * (size_t)s->keys;
+  attend_viewer_link *all;
+  if (s->rows > ATTEND_VIEWER_LINKED) return ATTEND_OK;
+  ATTEND_TRY(ctx_alloc(v->ctx, n * (sizeof *all + 2 * sizeof(float)), "links of a rollout", &all));
+  float *one = (float *)(all + n), *mean = one + n;
+  attend_status status = ATTEND_OK;
+  for (int l = s->layers - 1; l >= 0 && !status; l--) {
+    status = mean_of_heads(lens, role, l, s, one, mean);
+    if (status) break;
+    int kept = links_of_layer(r->shares + (size_t)(l + 1) * T, mean, l, s, all);
+    memcpy(r->links + r->n_links, all, (size_t)kept * sizeof *all);
+    r->n_links += kept;
+  }
+  ctx_free(v->ctx, all);
+  return status;
+}
+
 attend_status attend_viewer_get_rollout(attend_viewer *v, const attend_viewer_head *head, int token,
                                         attend_viewer_rollout *r) {
   attend_lens *lens = NULL;
@@ -279,10 +335,14 @@ attend_status attend_viewer_get_rollout(attend_viewer *v, const attend_viewer_he
   *r = (attend_viewer_rollout){0};
   ATTEND_TRY(read_token(v, head, token, &lens, &s));
   size_t n = (size_t)(s->layers + 1) * (size_t)s->rows;
-  ATTEND_TRY(ctx_alloc_zeroed(v->ctx, n * sizeof *r->shares, "a rollout", &r->memory));
-  r->layers = s->layers, r->tokens = s->rows, r->shares = r->memory;
+  size_t links = s->rows > ATTEND_VIEWER_LINKED ? 0 : (size_t)s->layers * LINKS_OF_LAYER;
+  ATTEND_TRY(ctx_alloc_zeroed(v->ctx, links * sizeof *r->links + n * sizeof *r->shares, "a rollout",
+                              &r->memory));
+  r->layers = s->layers, r->tokens = s->rows;
+  r->links = r->memory, r->shares = (float *)(r->links + links);
   attend_status status =
       attend_lens_rollout(lens, head->at.role, token, FLOW_PAIRS, r->shares, &r->passed);
+  if (!status) status = rollout_links(v, lens, head->at.role, s, r);
   if (status) ctx_free(v->ctx, r->memory), r->memory = NULL;
   return status;
 }
