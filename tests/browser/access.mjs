@@ -117,9 +117,9 @@ check("the keyboard alone reaches a head's numbers", async () => {
   const listed = await shown_numbers(page, "[data-test=top-weight]");
   same(
     listed.map((n) => Math.fround(n.number)),
-    [...weights[2]]
+    weights[2]
+      .slice(0, 3) // the later ones are masked
       .sort((a, b) => b - a)
-      .slice(0, 10)
       .map(Math.fround),
     "the table",
   );

@@ -39,7 +39,8 @@ function with_page(name, kind, state, body) {
 
 // The lines drawn, as [from, to] in tokens.
 async function lines(page) {
-  const step = await test(page, "head-box").evaluate((e) =>
+  const boxes = test(page, "head-box"); // one for each head
+  const step = await boxes.first().evaluate((e) =>
     parseFloat(getComputedStyle(e).getPropertyValue("--step")),
   );
   const ends = await page
@@ -174,10 +175,26 @@ with_page(
         `weights of head ${head}`,
       );
     }
+    same(await test(page, "lines").count(), 2, "small multiples");
+    same(
+      await test(page, "row-table").locator("thead .swatch").count(),
+      2,
+      "heads in the table",
+    );
     await test(page, "heads-all").click();
     await until(
       () => page.evaluate(() => window.attend.state.heads.length === 8),
       "all heads",
+    );
+    await until(
+      async () => (await test(page, "lines").count()) === 8,
+      "eight small multiples",
+    );
+    await test(page, "token-row").nth(6).hover();
+    await until(
+      async () =>
+        (await test(page, "row-table").locator("thead .swatch").count()) === 8,
+      "eight heads in the table",
     );
     await test(page, "heads-one").click();
     await until(

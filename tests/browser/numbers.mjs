@@ -91,8 +91,9 @@ for (const [name, kind, role] of [
     `head: a row's weights, ${name}`,
     kind,
     { view: "head", role, layer: 1, head: 2 },
-    async (page, { block }) => {
+    async (page, { block }, run) => {
       const tokens = test(page, "token-row");
+      const { causal, real_keys } = run.roles.find((r) => r.role === role);
       for (const row of [0, 2, (await tokens.count()) - 1]) {
         await tokens.nth(row).hover();
         same_floats(
@@ -107,7 +108,11 @@ for (const [name, kind, role] of [
           "the table of the row",
         );
         const listed = await shown_numbers(page, "[data-test=top-weight]");
-        const want = [...block.weights[row]].sort((a, b) => b - a).slice(0, 10);
+        const seen = causal ? row + 1 : real_keys; // masked keys are not listed
+        const want = block.weights[row]
+          .slice(0, seen)
+          .sort((a, b) => b - a)
+          .slice(0, 10);
         same_floats(
           listed.map((n) => n.number),
           want,
@@ -263,6 +268,23 @@ with_page(
       1e-4,
       "the sum of the input's shares",
     );
+    const links = await shown_numbers(page, "[data-test=flow-edge]");
+    same(
+      links.map((n) => [Number(n.from), Number(n.to), n.number]),
+      flow.links.map(([, from, to, share]) => [from, to, share]).reverse(),
+      "links",
+    );
+    // What the links of a layer bring to a token is its share, but for the lightest.
+    for (const [row, layer] of flow.layers.slice(1).entries())
+      for (const [i, share] of layer) {
+        const brought = flow.links
+          .filter(([l, , to]) => l === flow.layers.length - 2 - row && to === i)
+          .reduce((sum, link) => sum + link[3], 0);
+        must(
+          brought <= share + 1e-5 && brought >= share - 0.002 * layer.length,
+          `row ${row + 1}, token ${i}: its links bring ${brought} of ${share}`,
+        );
+      }
   },
 );
 
@@ -277,7 +299,7 @@ with_page(
       flow.layers.flatMap((l, row) => l.map((i) => [row, i])),
       "nodes",
     );
-    same(await page.locator(".flow-edge").count(), flow.edges.length, "edges");
+    same(await test(page, "flow-edge").count(), flow.edges.length, "edges");
     same(
       (await shown_numbers(page, "[data-test=flow-count]")).map(
         (n) => n.number,

@@ -2,6 +2,8 @@
 // names in braces are filled in here.
 
 import { hello } from "./asking";
+import { Role } from "./protocol";
+import { token_text } from "./token_label";
 
 export function caption_text(
   name: string,
@@ -25,4 +27,19 @@ export function Caption({
       {caption_text(name, facts)}
     </p>
   );
+}
+
+// What a row of cross-attention is.
+export function CrossCaption({
+  role,
+  labels,
+  row,
+}: {
+  role: Role;
+  labels: string[];
+  row: number;
+}) {
+  if (role.role !== "cross") return null;
+  const query = token_text(labels[Math.max(row, 0)].replace(/^→ /, ""));
+  return <Caption name="cross" facts={{ query }} />;
 }

@@ -31,7 +31,7 @@ import { weight_text } from "./numbers";
 import { canonical, Comparison, Place, Role, Run } from "./protocol";
 import { place_in, state } from "./state";
 import { TileSpec } from "./tiles";
-import { TokenLabel } from "./token_label";
+import { row_labels, TokenLabel } from "./token_label";
 
 export interface CompareScene {
   run: Run;
@@ -137,7 +137,7 @@ function Cell({
       data-b={b}
       data-number={difference}
     >
-      <TokenLabel token={tokens("row_side")[at.row]} /> →{" "}
+      <TokenLabel token={row_labels(scene.run, scene.role)[at.row]} /> →{" "}
       <TokenLabel token={tokens("key_side")[at.key]} />: {weight_text(a ?? NaN)}{" "}
       − {weight_text(b ?? NaN)} = <b>{weight_text(difference ?? NaN)}</b>
     </p>

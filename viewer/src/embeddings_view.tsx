@@ -55,6 +55,7 @@ function cosine_spec(
     window: 0,
     real_keys: keys,
     signed: true,
+    row_labels: undefined,
   };
   const request = {
     run: r.run,

@@ -2,10 +2,10 @@
 
 import { FlowScene } from "./flow_view";
 import { count_text, percent_text } from "./numbers";
-import { TokenLabel } from "./token_label";
+import { row_labels, TokenLabel } from "./token_label";
 
 export function FlowTable({ scene }: { scene: FlowScene }) {
-  const tokens = scene.run.sides[scene.role.row_side]!.labels;
+  const tokens = row_labels(scene.run, scene.role);
   const last = scene.nodes.length - 1;
   const input = [...scene.nodes[last]].sort((a, b) => b[1] - a[1]).slice(0, 10);
   return (

@@ -9,10 +9,10 @@ import { count_text, percent_text } from "./numbers";
 import { head_colour, ink_css } from "./palette";
 import { ArgmaxFlow, RolloutFlow, Role, Run, Way } from "./protocol";
 import { go, place_in, state, theme } from "./state";
-import { is_special, TokenLabel, token_text } from "./token_label";
+import { row_labels, is_special, TokenLabel, token_text } from "./token_label";
 import { useWidth } from "./width";
 
-const ROW = 40; // pixels from layer to layer
+const HEIGHT = 420; // pixels of all layers, if their rows are neither too low nor too high
 const NARROWEST = 20; // pixels a token, as long as tokens are written
 const WRITTEN = 160; // longer texts have no room for their tokens
 const SVG_MARKS = 2500;
@@ -24,7 +24,7 @@ export interface FlowScene {
   way: Way;
   // Row 0 is the output of the last layer, the last row the input.
   nodes: [number, number][][]; // token, share (1 for argmax)
-  edges: [number, number, number, number][]; // row, from, to, head
+  edges: [number, number, number, number, number][]; // row, from, to, head, share
   rest: number[];
 }
 
@@ -45,10 +45,20 @@ function scene_of(
         from,
         to,
         head,
+        1,
       ]),
     };
   }
-  return { ...facts, nodes: answer.layers, edges: [], rest: answer.rest };
+  const last = answer.layers.length - 2;
+  return {
+    ...facts,
+    nodes: answer.layers,
+    rest: answer.rest,
+    // The largest last, over the others.
+    edges: [...answer.links]
+      .reverse()
+      .map(([layer, from, to, share]) => [last - layer, from, to, -1, share]),
+  };
 }
 
 function useFlowScene() {
@@ -79,11 +89,29 @@ interface Drawing {
   label: string;
 }
 
-const y_of = (row: number) => 16 + row * ROW;
+const row_pixels = (layers: number) => Math.max(40, Math.min(72, HEIGHT / layers));
+const y_of = (scene: FlowScene, row: number) =>
+  16 + row * row_pixels(scene.nodes.length - 1);
 
-function edge_colour(head: number): string {
-  return head < 0 ? "var(--faint)" : head_colour(head, theme.value);
+// Of a rollout, the wider and more solid a link the larger its share.
+function edge_look(way: Way, head: number, share: number) {
+  if (way === "rollout")
+    return {
+      stroke: "var(--blue)",
+      "stroke-width": edge_width(share),
+      "stroke-opacity": edge_opacity(share),
+    };
+  return {
+    stroke: head < 0 ? "var(--faint)" : head_colour(head, theme.value),
+    "stroke-width": 1.3,
+    "stroke-opacity": 0.55,
+    "stroke-dasharray": head < 0 ? "2 3" : undefined,
+  };
 }
+
+const edge_width = (share: number) => 0.7 + 6 * share;
+const edge_opacity = (share: number) =>
+  Math.min(0.9, 0.08 + 0.85 * Math.sqrt(share));
 
 function radius(share: number, way: Way): number {
   return way === "argmax" ? 4 : 2 + 10 * Math.sqrt(share);
@@ -99,16 +127,19 @@ function Drawn({ scene, step, width, height, label }: Drawing) {
       aria-label={label}
       data-test="flow"
     >
-      {scene.edges.map(([row, from, to, head], i) => (
+      {scene.edges.map(([row, from, to, head, share], i) => (
         <line
           key={i}
           x1={X(from)}
           x2={X(to)}
-          y1={y_of(row)}
-          y2={y_of(row + 1)}
-          class="flow-edge"
-          stroke={edge_colour(head)}
-          stroke-dasharray={head < 0 ? "2 3" : undefined}
+          y1={y_of(scene, row)}
+          y2={y_of(scene, row + 1)}
+          data-test="flow-edge"
+          data-row={row}
+          data-from={from}
+          data-to={to}
+          data-number={share}
+          {...edge_look(scene.way, head, share)}
         />
       ))}
       {scene.nodes.map((layer, row) =>
@@ -116,7 +147,7 @@ function Drawn({ scene, step, width, height, label }: Drawing) {
           <circle
             key={row * 1e6 + i}
             cx={X(i)}
-            cy={y_of(row)}
+            cy={y_of(scene, row)}
             r={radius(share, scene.way)}
             data-test="flow-node"
             data-row={row}
@@ -126,7 +157,7 @@ function Drawn({ scene, step, width, height, label }: Drawing) {
             class="flow-node"
           >
             <title>
-              {`${token_text(scene.run.sides[scene.role.row_side]!.labels[i])} (${i})` +
+              {`${token_text(row_labels(scene.run, scene.role)[i])} (${i})` +
                 (scene.way === "rollout" ? `: ${percent_text(share)}` : "")}
             </title>
           </circle>
@@ -155,12 +186,19 @@ function Painted({ scene, step, width, height, label }: Drawing) {
     const context = c.getContext("2d")!;
     const X = (i: number) => (i + 0.5) * step;
     const faint = getComputedStyle(c).getPropertyValue("--faint");
-    context.globalAlpha = 0.25;
-    for (const [row, from, to, head] of scene.edges) {
-      context.strokeStyle = head < 0 ? faint : head_colour(head, paper);
+    const blue = getComputedStyle(c).getPropertyValue("--blue");
+    const shares = scene.way === "rollout";
+    for (const [row, from, to, head, share] of scene.edges) {
+      context.globalAlpha = shares ? edge_opacity(share) : 0.25;
+      context.lineWidth = shares ? edge_width(share) : 1;
+      context.strokeStyle = shares
+        ? blue
+        : head < 0
+          ? faint
+          : head_colour(head, paper);
       context.beginPath();
-      context.moveTo(X(from), y_of(row));
-      context.lineTo(X(to), y_of(row + 1));
+      context.moveTo(X(from), y_of(scene, row));
+      context.lineTo(X(to), y_of(scene, row + 1));
       context.stroke();
     }
     context.globalAlpha = 1;
@@ -170,7 +208,7 @@ function Painted({ scene, step, width, height, label }: Drawing) {
         context.beginPath();
         context.arc(
           X(i),
-          y_of(row),
+          y_of(scene, row),
           Math.min(radius(share, scene.way), 5),
           0,
           7,
@@ -191,10 +229,12 @@ function Painted({ scene, step, width, height, label }: Drawing) {
 
 function TokenRow({ scene, step }: { scene: FlowScene; step: number }) {
   const side = scene.run.sides[scene.role.row_side]!;
+  const longest = Math.max(...side.labels.map((t) => t.length));
+  const flat = longest * 8.5 + 6 <= step;
   const reached = new Set(scene.nodes[scene.nodes.length - 1].map((n) => n[0]));
   return (
     <div
-      class="flow-tokens"
+      class={flat ? "flow-tokens flat" : "flow-tokens"}
       role="group"
       aria-label="Choose the token whose output is traced"
       onKeyDown={(e) => rove(e, side.tokens.length)}
@@ -261,7 +301,7 @@ export function FlowView() {
         scene,
         step,
         width: Math.ceil(step * scene.role.rows),
-        height: y_of(scene.nodes.length - 1) + 16,
+        height: y_of(scene, scene.nodes.length - 1) + 16,
         label: words_of(scene),
       },
     [scene, step],
@@ -323,7 +363,7 @@ export function FlowView() {
               <div class="flow-box">
                 <div class="flow-layers" aria-hidden="true">
                   {scene.nodes.map((_, row) => (
-                    <span key={row} style={{ top: y_of(row) - 10 + "px" }}>
+                    <span key={row} style={{ top: y_of(scene, row) - 10 + "px" }}>
                       {row === top
                         ? "input"
                         : row === 0
@@ -347,7 +387,7 @@ export function FlowView() {
               facts={{
                 attention: scene.role.words,
                 query: token_text(
-                  scene.run.sides[scene.role.row_side]!.labels[scene.token],
+                  row_labels(scene.run, scene.role)[scene.token],
                 ),
               }}
             />

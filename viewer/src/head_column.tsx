@@ -1,10 +1,11 @@
 // A column of tokens in the head view: hover, arrow keys and pinning.
 
 import { HeadScene } from "./head_scene";
+import { is_masked } from "./masks";
 import { weight_text } from "./numbers";
 import { head_colour } from "./palette";
 import { go, theme } from "./state";
-import { is_special, TokenLabel } from "./token_label";
+import { is_special, row_labels, TokenLabel } from "./token_label";
 
 export interface Focus {
   side: "row" | "key";
@@ -21,6 +22,7 @@ export function Column(props: {
   const { scene, side, focus } = props;
   const { range, role } = scene;
   const text = scene.run.sides[side === "row" ? role.row_side : role.key_side]!;
+  const labels = side === "row" ? row_labels(scene.run, role) : text.labels;
   const first = side === "row" ? range.row : range.key;
   const count = side === "row" ? range.rows : range.keys;
   // Tab enters the column at the pinned token, if it is visible.
@@ -72,8 +74,8 @@ export function Column(props: {
             <Numbers scene={scene} side={side} index={index} focus={focus} />
             <span class="index">{index}</span>
             <TokenLabel
-              token={text.labels[index]}
-              special={is_special(text, index)}
+              token={labels[index]}
+              special={labels === text.labels && is_special(text, index)}
             />
           </button>
         );
@@ -120,12 +122,14 @@ function Numbers({
   const key = side === "key" ? index : focus.index;
   return (
     <span class="numbers">
-      {scene.heads.slice(0, 3).map((h) => {
+      {scene.heads.map((h) => {
         const w = h.at(row, key);
+        const masked = is_masked(scene.role, row, key);
         return (
           <span
             key={h.head}
             class="number"
+            title={masked ? `hidden: ${masked}` : undefined}
             data-test="weight"
             data-row={row}
             data-key={key}
@@ -136,7 +140,7 @@ function Numbers({
               "--much": `${Math.round(Math.abs(w) * 35)}%`,
             }}
           >
-            {weight_text(w)}
+            {masked ? "–" : weight_text(w)}
           </span>
         );
       })}

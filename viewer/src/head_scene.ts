@@ -20,7 +20,7 @@ interface Range {
   keys: number;
 }
 
-interface HeadWeights {
+export interface HeadWeights {
   head: number;
   // The weight of a row and key of the window, by their places in the text.
   at: (row: number, key: number) => number;

@@ -2,20 +2,20 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { Caption } from "./caption";
+import { Caption, CrossCaption } from "./caption";
 import { CandidatesHere } from "./candidates_here";
 import { Column, Focus } from "./head_column";
 import { Chip, PlaceBar, Problem, Slider, Switch, Waiting } from "./controls";
 import { head_colour } from "./palette";
 import { Lines, Line } from "./head_lines";
-import { HeadScene, heads_shown, useHeadScene, WINDOW } from "./head_scene";
+import { HeadScene, HeadWeights, heads_shown, useHeadScene, WINDOW } from "./head_scene";
 import { useWidth } from "./width";
-import { RowTable } from "./row_table";
+import { KeyTable, RowTable } from "./row_table";
 import { count_text, percent_text } from "./numbers";
 import { Filter, Role, Side } from "./protocol";
 import { run } from "./asking";
 import { go, place_in, state, theme } from "./state";
-import { token_text } from "./token_label";
+import { row_labels, token_text } from "./token_label";
 
 const STEP = 22; // pixels from token to token
 const FAINTEST = 0.015; // lines below this opacity cannot be seen
@@ -166,6 +166,66 @@ function has_pair(side: Side | undefined): boolean {
   return !!side && side.part.includes(1);
 }
 
+// Lines of one head between two columns of tokens. Several heads are small multiples.
+function HeadBox({
+  scene,
+  weights,
+  focus,
+  pinned,
+  look,
+}: {
+  scene: HeadScene;
+  weights: HeadWeights;
+  focus: Focus | null;
+  pinned: Focus | null;
+  look: (f: Focus | null) => void;
+}) {
+  const { range, place } = scene;
+  const { head } = weights;
+  const { box, width } = useWidth();
+  const filter = state.value.filter;
+  const paper = theme.value;
+  const mine = useMemo(() => ({ ...scene, heads: [weights] }), [scene, weights]);
+  const lines = useMemo(
+    () => lines_of(mine, focus, filter),
+    [mine, focus?.side, focus?.index, filter, paper],
+  );
+  const sides = { scene: mine, focus, pinned, look };
+  return (
+    <figure>
+      {scene.heads.length > 1 && (
+        <figcaption>
+          <span
+            class="swatch"
+            style={{ "--chip": head_colour(head, theme.value) }}
+          />{" "}
+          head {head}
+        </figcaption>
+      )}
+      <div
+        class="head-box"
+        data-test="head-box"
+        style={{ "--step": STEP + "px", "--heads": "1" }}
+      >
+        <span class="axis-name">queries</span>
+        <span />
+        <span class="axis-name">keys</span>
+        <Column {...sides} side="row" />
+        <div class="lines-box" ref={box}>
+          <Lines
+            lines={lines}
+            step={STEP}
+            width={width}
+            height={Math.max(range.rows, range.keys) * STEP}
+            label={`${lines.length} lines of layer ${place.layer}, head ${head}`}
+          />
+        </div>
+        <Column {...sides} side="key" />
+      </div>
+    </figure>
+  );
+}
+
 export function HeadView() {
   const r = run.value;
   const at = r && place_in(r, state.value);
@@ -182,7 +242,6 @@ export function HeadView() {
   }, [wanted, r?.run]);
   const { value: scene, error } = useHeadScene(start.value);
   const [hover, look] = useState<Focus | null>(null);
-  const { box, width } = useWidth();
   const { token, key, filter } = state.value;
   const pinned: Focus | null =
     token >= 0
@@ -191,11 +250,6 @@ export function HeadView() {
         ? { side: "key", index: key }
         : null;
   const focus = hover ?? pinned;
-  const paper = theme.value;
-  const lines = useMemo(
-    () => (scene ? lines_of(scene, focus, filter) : []),
-    [scene, focus?.side, focus?.index, filter, paper],
-  );
   if (!at) return <Waiting />;
   const heads = heads_shown(at.role.heads, state.value.heads, at.place.head);
   if (!scene)
@@ -207,10 +261,10 @@ export function HeadView() {
     ) : (
       <Waiting />
     );
-  const { range, role } = scene;
+  const { role } = scene;
   const pair =
     role.row_side === role.key_side && has_pair(scene.run.sides[role.row_side]);
-  const height = Math.max(range.rows, range.keys) * STEP;
+  const labels = row_labels(scene.run, role);
   return (
     <div class="view head-view">
       <PlaceBar head={false}>
@@ -232,48 +286,28 @@ export function HeadView() {
         move={(n) => (start.value = n)}
       />
       <div class="beside">
-        <div
-          class="head-box"
-          data-test="head-box"
-          style={{
-            "--step": STEP + "px",
-            "--heads": String(Math.min(3, heads.length)),
-          }}
-        >
-          <Column
-            scene={scene}
-            side="row"
-            focus={focus}
-            pinned={pinned}
-            look={look}
-          />
-          <div class="lines-box" ref={box}>
-            <Lines
-              lines={lines}
-              step={STEP}
-              width={width}
-              height={height}
-              label={`${lines.length} lines of layer ${scene.place.layer}, heads ${heads.join(", ")}`}
+        <div class={heads.length > 1 ? "head-multiples" : ""}>
+          {scene.heads.map((h) => (
+            <HeadBox
+              key={h.head}
+              scene={scene}
+              weights={h}
+              focus={focus}
+              pinned={pinned}
+              look={look}
             />
-          </div>
-          <Column
-            scene={scene}
-            side="key"
-            focus={focus}
-            pinned={pinned}
-            look={look}
-          />
+          ))}
         </div>
         <aside class="row-side">
-          <RowTable
-            scene={scene}
-            row={focus?.side === "row" ? focus.index : token}
-            caption={
-              focus?.side === "key"
-                ? `Tokens that attend to “${token_text(scene.run.sides[role.key_side]!.labels[focus.index] ?? "")}”: see the left column.`
-                : "Point at a token, or press Enter on it to pin it: its weights are listed here."
-            }
-          />
+          {focus?.side === "key" ? (
+            <KeyTable scene={scene} index={focus.index} />
+          ) : (
+            <RowTable
+              scene={scene}
+              row={focus ? focus.index : -1}
+              caption="Point at a token, or press Enter on it to pin it: its weights are listed here."
+            />
+          )}
           {token >= 0 && token < role.rows && (
             <CandidatesHere run={scene.run} role={role} token={token} />
           )}
@@ -286,10 +320,11 @@ export function HeadView() {
           least: FAINTEST,
           query:
             focus?.side === "row"
-              ? token_text(scene.run.sides[role.row_side]!.labels[focus.index])
+              ? token_text(labels[focus.index])
               : "",
         }}
       />
+      <CrossCaption role={role} labels={labels} row={token} />
     </div>
   );
 }

@@ -10,6 +10,19 @@ export interface Cell {
   column: number;
 }
 
+function paint_hidden(
+  canvas: HTMLCanvasElement,
+  rows: number,
+  columns: number,
+  hidden: (cell: Cell) => boolean,
+): void {
+  const c = canvas.getContext("2d")!;
+  c.fillStyle = getComputedStyle(canvas).getPropertyValue("--masked");
+  for (let row = 0; row < rows; row++)
+    for (let column = 0; column < columns; column++)
+      if (hidden({ row, column })) c.fillRect(column, row, 1, 1);
+}
+
 export function Heat(props: {
   values: ArrayLike<number>;
   rows: number;
@@ -21,6 +34,7 @@ export function Heat(props: {
   press?: (cell: Cell) => void;
   class?: string;
   ratio?: number;
+  hidden?: (cell: Cell) => boolean; // masked: drawn as the page draws masks
 }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const { theme, signed, top, scale } = props.inks;
@@ -32,6 +46,7 @@ export function Heat(props: {
       props.rows,
       props.inks,
     );
+    if (props.hidden) paint_hidden(canvas.current!, props.rows, props.columns, props.hidden);
   }, [props.values, props.rows, props.columns, theme, signed, top, scale]);
   const cell = (e: MouseEvent): Cell => {
     const box = canvas.current!.getBoundingClientRect();
@@ -59,7 +74,15 @@ export function Heat(props: {
 }
 
 // The scale under a map, with the numbers at its ends.
-export function ScaleLegend({ inks, what }: { inks: Inks; what: string }) {
+export function ScaleLegend({
+  inks,
+  what,
+  high,
+}: {
+  inks: Inks;
+  what: string;
+  high?: string; // instead of the number at the upper end
+}) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const { theme, signed, top, scale } = inks;
   useLayoutEffect(() => {
@@ -74,7 +97,7 @@ export function ScaleLegend({ inks, what }: { inks: Inks; what: string }) {
     <div class="scale">
       <span>{signed ? weight_text(-top) : "0"}</span>
       <canvas ref={canvas} class="heat ramp" aria-hidden="true" />
-      <span>{weight_text(top)}</span>
+      <span>{high ?? weight_text(top)}</span>
       <span class="faint">{what}</span>
     </div>
   );

@@ -10,7 +10,7 @@ import { hatch, is_masked, mask_path, masks_of } from "./masks";
 import { ink_over, Inks, Scale, Theme } from "./palette";
 import { TILE } from "./pooling";
 import { Tile, TileStore } from "./tiles";
-import { token_fitted, token_text } from "./token_label";
+import { row_labels, token_fitted, token_text } from "./token_label";
 
 export interface PlotColours {
   background: string;
@@ -112,7 +112,7 @@ export class MatrixPlot {
       labels
         .slice(0, MEASURED)
         .reduce((w, l) => Math.max(w, c.measureText(token_text(l)).width), 28);
-    const rows = longest(run.sides[role.row_side]!.labels) + 8;
+    const rows = longest(row_labels(run, role)) + 8;
     const keys = longest(run.sides[role.key_side]!.labels) * Math.sin(TILT);
     this.right = Math.min(40, (keys / Math.tan(TILT)) * 0.9);
     this.left = AXIS + Math.min(rows, Math.max(64, this.width * 0.24));
@@ -339,7 +339,7 @@ export class MatrixPlot {
   private draw_labels(c: CanvasRenderingContext2D): void {
     const { cam } = this;
     const { run, role } = this.store.spec;
-    const rows = run.sides[role.row_side]!.labels;
+    const rows = row_labels(run, role);
     const keys = run.sides[role.key_side]!.labels;
     c.font = FONT;
     c.textBaseline = "middle";

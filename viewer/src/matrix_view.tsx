@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { run, useScene } from "./asking";
-import { Caption } from "./caption";
+import { Caption, CrossCaption } from "./caption";
 import { PlaceBar, Problem, Switch, Waiting } from "./controls";
 import { ask_block } from "./head_scene";
 import { ScaleLegend } from "./heat";
@@ -16,7 +16,7 @@ import { Role } from "./protocol";
 import { RowTable } from "./row_table";
 import { go, place_in, say, state } from "./state";
 import { spec_key, TileSpec } from "./tiles";
-import { TokenLabel, token_text } from "./token_label";
+import { row_labels, TokenLabel, token_text } from "./token_label";
 
 function current_spec(): TileSpec | null {
   const r = run.value;
@@ -65,7 +65,7 @@ function CellFacts({
     >
       <dt>query</dt>
       <dd>
-        <TokenLabel token={r.sides[role.row_side]!.labels[at.row]} />{" "}
+        <TokenLabel token={row_labels(r, role)[at.row]} />{" "}
         <span class="index">{at.row}</span>
       </dd>
       <dt>key</dt>
@@ -185,6 +185,7 @@ export function MatrixView() {
     `${count_text(shown.role.rows)} queries by ${count_text(shown.role.keys)} keys`;
   const inside =
     mark && mark.row < shown.role.rows && mark.key < shown.role.keys;
+  const row = mark ? mark.row : token;
   const side = 2 ** (sight.value?.level ?? 0);
   return (
     <div class="view matrix-view">
@@ -234,11 +235,10 @@ export function MatrixView() {
               Point at a cell to read its weight; press to pin it.
             </p>
           )}
-          {token >= 0 && token < shown.role.rows && (
-            <details class="row-details" data-test="row-details">
-              <summary>Largest weights of row {count_text(token)}</summary>
+          {row >= 0 && row < shown.role.rows && (
+            <div class="row-details" data-test="row-details">
               <RowTable
-                row={token}
+                row={row}
                 caption=""
                 scene={{
                   run: shown.run,
@@ -253,7 +253,7 @@ export function MatrixView() {
                   heads: [{ head: shown.place.head, at: () => NaN }],
                 }}
               />
-            </details>
+            </div>
           )}
           {sight.value && <Legend role={shown.role} inks={sight.value.inks} />}
           {sight.value && <Refine sight={sight.value} />}
@@ -266,6 +266,11 @@ export function MatrixView() {
         </aside>
       </div>
       <Caption name="matrix" facts={{ attention: shown.role.words }} />
+      <CrossCaption
+        role={shown.role}
+        labels={row_labels(shown.run, shown.role)}
+        row={token}
+      />
     </div>
   );
 }
@@ -275,7 +280,7 @@ export function spoken_cell(p: MatrixPlot, at: At): string {
   const masked = is_masked(role, at.row, at.key);
   const found = p.value_at(at.row, at.key);
   const words =
-    `${token_text(r.sides[role.row_side]!.labels[at.row])} attends to ` +
+    `${token_text(row_labels(r, role)[at.row])} attends to ` +
     token_text(r.sides[role.key_side]!.labels[at.key]);
   return (
     words +

@@ -5,7 +5,8 @@ import { ask_binary, ask_json, run, useScene } from "./asking";
 import { Caption } from "./caption";
 import { Chip, PlaceBar, Problem, rove, Waiting } from "./controls";
 import { Answer } from "./decode";
-import { Heat } from "./heat";
+import { Cell, Heat, ScaleLegend } from "./heat";
+import { is_masked, masks_of } from "./masks";
 import { clamp, count_text, weight_text } from "./numbers";
 import { Inks } from "./palette";
 import { Patterns, Role, Run } from "./protocol";
@@ -71,6 +72,18 @@ function facts_of(scene: ModelScene, sort: string): HeadFacts[][] {
   );
 }
 
+// A cell of a thumbnail is hidden if every pair in it is.
+function hidden_cells(role: Role, height: number, width: number) {
+  if (masks_of(role).length === 0) return undefined;
+  const from = (i: number, of: number, n: number) => Math.floor((i * n) / of);
+  const last = (i: number, of: number, n: number) => from(i + 1, of, n) - 1;
+  return ({ row, column }: Cell) => {
+    const rows = [from(row, height, role.rows), last(row, height, role.rows)];
+    const keys = [from(column, width, role.keys), last(column, width, role.keys)];
+    return rows.every((r) => keys.every((k) => is_masked(role, r, k)));
+  };
+}
+
 function Thumb({
   scene,
   facts,
@@ -99,6 +112,10 @@ function Thumb({
     top: 255,
     scale: "root",
   };
+  const hidden = useMemo(
+    () => hidden_cells(scene.role, height, width),
+    [scene.role, height, width],
+  );
   const most = scene.thumbs.parts.most.data[index];
   const p = scene.patterns;
   const does = facts.does && p ? p.labels[p.names.indexOf(facts.does)] : "";
@@ -130,6 +147,7 @@ function Thumb({
         inks={inks}
         label=""
         ratio={1}
+        hidden={hidden}
       />
       <span class="thumb-label" data-test="thumb-label">
         {label || "\u00a0"}
@@ -205,6 +223,26 @@ function Ranked({
   );
 }
 
+// The patterns that heads of this run follow, and which heads.
+function PatternList({ patterns: p }: { patterns: Patterns }) {
+  const heads = (name: string) =>
+    p.does.flatMap((layer, l) =>
+      layer.flatMap((does, h) => (does === name ? [`${l}.${h}`] : [])),
+    );
+  const found = p.names.filter((name) => heads(name).length > 0);
+  if (found.length === 0) return null;
+  return (
+    <dl class="pattern-list" data-test="pattern-list">
+      {found.map((name) => (
+        <div key={name}>
+          <dt>{p.labels[p.names.indexOf(name)]}</dt>
+          <dd class="faint">{heads(name).join(", ")}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
 export function ModelView() {
   const { value: scene, error } = useModelScene();
   const sort = state.value.sort;
@@ -219,47 +257,63 @@ export function ModelView() {
       {patterns && <Chips patterns={patterns} />}
       <Problem text={error} />
       {sort && patterns && <Ranked scene={scene} all={all} sort={sort} />}
+      <div class={role.heads <= 5 ? "beside" : "model-stack"}>
       <div class="scroll-x">
-        <div
-          class="thumbs"
-          role="group"
-          aria-label={`${role.layers} layers of ${role.heads} heads`}
-          data-test="thumbs"
-          onKeyDown={(e) => rove(e, role.heads)}
-          style={{
-            gridTemplateColumns: `auto repeat(${role.heads}, minmax(44px, ${clamp(1120 / role.heads, 56, 140)}px))`,
-          }}
-        >
-          <span class="corner faint" />
-          {Array.from({ length: role.heads }, (_, h) => (
-            <span key={h} class="axis">
-              {h}
-            </span>
-          ))}
-          {all.map((layer, l) => [
-            <span key={"l" + l} class="axis layer-axis">
-              <span class="faint wide">layer </span>
-              {l}
-            </span>,
-            ...layer.map((f) => (
-              <Thumb
-                key={l * 1000 + f.head}
-                scene={scene}
-                facts={f}
-                sort={sort}
-                first={chosen.layer === l && chosen.head === f.head}
-              />
-            )),
-          ])}
+          <div
+            class="thumbs"
+            role="group"
+            aria-label={`${role.layers} layers of ${role.heads} heads`}
+            data-test="thumbs"
+            onKeyDown={(e) => rove(e, role.heads)}
+            style={{
+              gridTemplateColumns: `auto repeat(${role.heads}, minmax(44px, ${clamp(1120 / role.heads, 56, 220)}px))`,
+            }}
+          >
+            <span class="axis-name">head</span>
+            {Array.from({ length: role.heads }, (_, h) => (
+              <span key={h} class="axis">
+                {h}
+              </span>
+            ))}
+            {all.map((layer, l) => [
+              <span key={"l" + l} class="axis layer-axis">
+                <span class="faint wide">layer </span>
+                {l}
+              </span>,
+              ...layer.map((f) => (
+                <Thumb
+                  key={l * 1000 + f.head}
+                  scene={scene}
+                  facts={f}
+                  sort={sort}
+                  first={chosen.layer === l && chosen.head === f.head}
+                />
+              )),
+            ])}
+          </div>
         </div>
-      </div>
+        <aside class="model-side">
+          <ScaleLegend
+            inks={{ theme: theme.value, signed: false, top: 1, scale: "root" }}
+            what=""
+            high="the head's largest weight"
+          />
+          {masks_of(role).map((m) => (
+            <p key={m.id} class="mask-line">
+              <span class="hatch" aria-hidden="true" /> <b>{m.title}</b>
+              : {m.why}
+            </p>
+          ))}
       <Caption name="model" facts={{ attention: role.words }} />
-      {looked && (
-        <p class="faint hint">
-          Scores are from {count_text(patterns.rows_looked)} of{" "}
-          {count_text(patterns.rows)} rows.
-        </p>
-      )}
+          {looked && (
+            <p class="faint hint">
+              Scores are from {count_text(patterns.rows_looked)} of{" "}
+              {count_text(patterns.rows)} rows.
+            </p>
+          )}
+          {patterns && <PatternList patterns={patterns} />}
+        </aside>
+      </div>
     </div>
   );
 }

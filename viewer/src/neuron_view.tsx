@@ -2,9 +2,10 @@
 
 import { useSignal } from "@preact/signals";
 import { useId, useState } from "preact/hooks";
-import { Caption } from "./caption";
+import { Caption, CrossCaption } from "./caption";
 import { source } from "./asking";
 import { PlaceBar, Problem, Waiting } from "./controls";
+import { Formula, Fraction, Mi, Mn, Mo, Sub, Sup } from "./math";
 import { NeuronPair } from "./neuron_pair";
 import { KeyRow } from "./neuron_row";
 import { NeuronScene, useNeuronScene, vector_inks } from "./neuron_scene";
@@ -12,11 +13,14 @@ import { clamp, count_text, signed_text } from "./numbers";
 import { Role, Run } from "./protocol";
 import { go } from "./state";
 import { Reading, Strip } from "./strip";
-import { TokenLabel, token_text } from "./token_label";
+import { row_labels, TokenLabel, token_text } from "./token_label";
+import { narrow } from "./width";
 import { TwoTexts, useWordPair } from "./word_pair";
 
-const ROW = 26; // pixels
 const SHOWN = 20; // rows in sight
+
+// Pixels of a row, which has two lines on a phone.
+const row_height = () => (narrow.value ? 52 : 26);
 
 function QueryChoice({ scene }: { scene: NeuronScene }) {
   return (
@@ -47,7 +51,7 @@ export function TokenChoice({
   choose: (token: number) => void;
 }) {
   const id = useId();
-  const tokens = run.sides[role.row_side]!.labels;
+  const tokens = row_labels(run, role);
   return (
     <div class="field">
       <label for={id}>{label}</label>
@@ -92,6 +96,73 @@ function read_words(scene: NeuronScene, r: Reading | null): string {
   return `${r.name}${of}, dimension ${r.dim}: ${signed_text(r.value, 4)}`;
 }
 
+// How a row's numbers follow from another, with the numbers of this query.
+function WeightFormula({ scene }: { scene: NeuronScene }) {
+  const { role, form, scale, lse } = scene;
+  const softmax = form.startsWith("softmax");
+  const j = <mi>j</mi>;
+  return (
+    <p class="formulas">
+      <Formula say="score j is scale times q dot k j">
+        <Sub base="s" low={j} />
+        <Mo>=</Mo>
+        <Mn>{signed_text(scale, 4)}</Mn>
+        <Mo>·</Mo>
+        <Mi>q</Mi>
+        <Mo>·</Mo>
+        <Sub base="k" low={j} />
+        {role.bias && (
+          <>
+            <Mo>+</Mo>
+            <Sub base="b" low={j} />
+          </>
+        )}
+      </Formula>
+      {softmax ? (
+        <Formula say="weight j is e to the score j minus the log of the sum, which is the softmax of the scores">
+          <Sub base="w" low={j} />
+          <Mo>=</Mo>
+          <Fraction
+            over={<Sup base={<mi>e</mi>} high={<Sub base="s" low={j} />} />}
+            under={
+              <>
+                <munder>
+                  <mo>∑</mo>
+                  <mi>i</mi>
+                </munder>
+                <Sup base={<mi>e</mi>} high={<Sub base="s" low={<mi>i</mi>} />} />
+              </>
+            }
+          />
+          <Mo>=</Mo>
+          <Sup
+            base={<mi>e</mi>}
+            high={
+              <>
+                <Sub base="s" low={j} />
+                <mo>−</mo>
+                <mn>{signed_text(lse, 3)}</mn>
+              </>
+            }
+          />
+        </Formula>
+      ) : (
+        <span class="faint">the weights are those of {form}</span>
+      )}
+      <Formula say="the output is the sum over j of weight j times v j">
+        <Mi>o</Mi>
+        <Mo>=</Mo>
+        <munder>
+          <mo>∑</mo>
+          {j}
+        </munder>
+        <Sub base="w" low={j} />
+        <Sub base="v" low={j} />
+      </Formula>
+    </p>
+  );
+}
+
 // One text, or two beside each other.
 export function NeuronView() {
   const pair = useWordPair();
@@ -113,6 +184,7 @@ export function NeuronView() {
 
 function OneNeuron() {
   const scroll = useSignal(0);
+  const ROW = row_height();
   const first_seen = Math.floor(scroll.value / ROW);
   const { value: scene, error } = useNeuronScene(first_seen);
   const [reading, read] = useState<Reading | null>(null);
@@ -149,7 +221,7 @@ function OneNeuron() {
             <span class="neuron-token">
               <b>q</b>{" "}
               <TokenLabel
-                token={scene.run.sides[role.row_side]!.labels[token]}
+                token={row_labels(scene.run, role)[token]}
               />
             </span>
             <Strip
@@ -196,7 +268,7 @@ function OneNeuron() {
               role="rowgroup"
               tabIndex={0}
               aria-label="Keys"
-              style={{ maxHeight: SHOWN * ROW + "px" }}
+              style={{ maxHeight: SHOWN * 26 + "px" }}
               onScroll={(e) => (scroll.value = e.currentTarget.scrollTop)}
             >
               <div
@@ -243,15 +315,16 @@ function OneNeuron() {
         facts={{
           attention: role.words,
           position: token,
-          query: token_text(scene.run.sides[role.row_side]!.labels[token]),
+          query: token_text(row_labels(scene.run, role)[token]),
         }}
       />
+      <CrossCaption
+        role={role}
+        labels={row_labels(scene.run, role)}
+        row={token}
+      />
+      <WeightFormula scene={scene} />
       <p class="faint hint">
-        Scores are q · k times {signed_text(scene.scale, 4)}
-        {role.bias ? ", plus the position bias," : ""}
-        {softmax
-          ? ` and their softmax is the weight: exp(score − ${signed_text(scene.lse, 3)}).`
-          : `; the weights are those of ${scene.form}.`}{" "}
         Colours reach ±{signed_text(scene.top, 1)} for q and k, ±
         {signed_text(scene.top_product, 1)} for products, ±
         {signed_text(scene.top_v, 1)} for v.

@@ -2,7 +2,7 @@
 
 export function weight_text(w: number): string {
   if (!Number.isFinite(w)) return "–";
-  if (w !== 0 && Math.abs(w) < 0.0005) return w < 0 ? "−0.000" : "0.000";
+  if (w !== 0 && Math.abs(w) < 0.0005) return w < 0 ? ">−0.001" : "<0.001";
   return signed_text(w, 3);
 }
 

@@ -112,6 +112,7 @@ export interface Role {
   kv_heads: number;
   rows: number;
   keys: number;
+  row_labels?: string[]; // of cross-attention: what each step writes, "→ dog"
   row_side: "encoder" | "decoder";
   key_side: "encoder" | "decoder";
   dim: number;
@@ -224,6 +225,7 @@ export interface ArgmaxFlow {
 
 export interface RolloutFlow {
   layers: [number, number][][];
+  links: [number, number, number, number][]; // layer, from, to, share; the largest of a layer first
   rest: number[];
 }
 

@@ -2,10 +2,11 @@
 
 import { useScene } from "./asking";
 import { ask_row, fits_a_block, HeadScene } from "./head_scene";
+import { is_masked } from "./masks";
 import { largest, percent_text, weight_text } from "./numbers";
 import { head_colour } from "./palette";
 import { theme } from "./state";
-import { TokenLabel } from "./token_label";
+import { row_labels, TokenLabel } from "./token_label";
 
 const LISTED = 10;
 
@@ -41,16 +42,23 @@ export function RowTable({
     return <p class="faint hint">{error || caption}</p>;
   }
   const keys = run.sides[role.key_side]!.labels;
-  const top = largest(value.mean, LISTED);
+  const visible = Array.from(value.mean, (w, k) =>
+    is_masked(role, value.row, k) ? -Infinity : w,
+  );
+  const top = largest(visible, LISTED).filter((k) => visible[k] > -Infinity);
   let inside = 0;
   for (let k = range.key; k < range.key + range.keys; k++)
     inside += value.mean[k];
-  const listed = value.heads.slice(0, 4);
   return (
-    <div class="row-table">
+    <div
+      class="row-table"
+      tabIndex={value.heads.length > 4 ? 0 : undefined}
+      role="region"
+      aria-label={`Weights of row ${value.row}`}
+    >
       <table data-test="row-table" data-row={value.row}>
         <caption>
-          <TokenLabel token={run.sides[role.row_side]!.labels[value.row]} /> at{" "}
+          <TokenLabel token={row_labels(run, role)[value.row]} /> at{" "}
           {value.row} looks at
         </caption>
         <thead>
@@ -59,7 +67,7 @@ export function RowTable({
               at
             </th>
             <th scope="col">token</th>
-            {listed.map((h) => (
+            {value.heads.map((h) => (
               <th key={h} scope="col" class="right">
                 <span
                   class="swatch"
@@ -82,7 +90,7 @@ export function RowTable({
               <td>
                 <TokenLabel token={keys[k]} />
               </td>
-              {listed.map((h, i) => (
+              {value.heads.map((h, i) => (
                 <td
                   key={h}
                   class="number"
@@ -107,6 +115,63 @@ export function RowTable({
           {percent_text(Math.max(0, 1 - inside))} of it lies outside the window.
         </p>
       )}
+    </div>
+  );
+}
+
+// The queries that attend to one key, of those that are in sight.
+export function KeyTable({ scene, index }: { scene: HeadScene; index: number }) {
+  const { run, role, range, heads } = scene;
+  const rows = Array.from({ length: range.rows }, (_, i) => range.row + i);
+  const seen = rows.filter((r) => !is_masked(role, r, index));
+  const mean = seen.map(
+    (r) => heads.reduce((sum, h) => sum + h.at(r, index), 0) / heads.length,
+  );
+  return (
+    <div
+      class="row-table"
+      tabIndex={heads.length > 4 ? 0 : undefined}
+      role="region"
+      aria-label={`Weights on key ${index}`}
+    >
+      <table data-test="key-table" data-key={index}>
+        <caption>
+          <TokenLabel token={run.sides[role.key_side]!.labels[index]} /> at{" "}
+          {index} is looked at by
+        </caption>
+        <thead>
+          <tr>
+            <th scope="col" class="right">
+              at
+            </th>
+            <th scope="col">token</th>
+            {heads.map((h) => (
+              <th key={h.head} scope="col" class="right">
+                <span
+                  class="swatch"
+                  style={{ "--chip": head_colour(h.head, theme.value) }}
+                />{" "}
+                {h.head}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {largest(mean, LISTED).map((i) => (
+            <tr key={seen[i]}>
+              <td class="right faint">{seen[i]}</td>
+              <td>
+                <TokenLabel token={row_labels(run, role)[seen[i]]} />
+              </td>
+              {heads.map((h) => (
+                <td key={h.head} class="number">
+                  {weight_text(h.at(seen[i], index))}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
     </div>
   );
 }

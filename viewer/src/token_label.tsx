@@ -1,7 +1,7 @@
 // Tokens as people read them: their labels come from the program, which writes "·" for the
 // space before a word and "–" for a piece that continues one.
 
-import { Side } from "./protocol";
+import { Role, Run, Side } from "./protocol";
 
 function parts(label: string): { mark: string; text: string } {
   const marked = label.length > 1 && (label[0] === "·" || label[0] === "–");
@@ -57,4 +57,9 @@ export function token_fitted(
   while (n > 1 && context.measureText(text.slice(0, n) + "…").width > width)
     n--;
   return text.slice(0, n) + "…";
+}
+
+// Of queries: their tokens, or what each step of the decoder writes.
+export function row_labels(run: Run, role: Role): string[] {
+  return role.row_labels ?? run.sides[role.row_side]!.labels;
 }

@@ -1,5 +1,6 @@
 // The width that the layout gives an element, as it changes.
 
+import { signal } from "@preact/signals";
 import { useCallback, useRef, useState } from "preact/hooks";
 
 export function useWidth(first = 200) {
@@ -16,3 +17,8 @@ export function useWidth(first = 200) {
   }, []);
   return { box, width };
 }
+
+// Whether the window is as narrow as a phone's; the style sheets' limit.
+const phone = matchMedia("(max-width: 640px)");
+export const narrow = signal(phone.matches);
+phone.addEventListener("change", (e) => (narrow.value = e.matches));
