@@ -115,11 +115,12 @@ bool request_state(request *r, const attend_json *q, view_state *s) {
   *s = view_defaults();
   const struct {
     const char *name, **to;
-  } words[] = {{"view", &s->view},   {"role", &s->role},     {"filter", &s->filter},
-               {"pool", &s->pool},   {"way", &s->way},       {"form", &s->form},
-               {"sort", &s->sort},   {"method", &s->method}, {"metric", &s->metric},
-               {"sweep", &s->sweep}, {"change", &s->change}, {"point", &s->point}};
+  } words[] = {{"view", &s->view},     {"role", &s->role},     {"filter", &s->filter},
+               {"pool", &s->pool},     {"way", &s->way},       {"form", &s->form},
+               {"sort", &s->sort},     {"method", &s->method}, {"metric", &s->metric},
+               {"change", &s->change}, {"point", &s->point}};
   r->q = q;
+  s->sweep = attend_json_boolean(attend_json_get(q, "sweep"), false);
   s->has_other = attend_json_kind_of(other) == ATTEND_JSON_OBJECT;
   for (size_t i = 0; i < sizeof words / sizeof *words && ok; i++)
     ok = request_text(r, words[i].name, *words[i].to, words[i].to);

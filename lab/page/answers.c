@@ -275,7 +275,7 @@ void write_state(json_writer *w, const view_state *s) {
   json_member_number(w, "against", s->against);
   json_member_string(w, "method", s->method);
   json_member_string(w, "metric", s->metric);
-  json_member_string(w, "sweep", s->sweep);
+  json_member_boolean(w, "sweep", s->sweep);
   json_member_string(w, "change", s->change);
   json_member_string(w, "point", s->point);
   json_close(w, '}');
@@ -934,7 +934,7 @@ static const attend_viewer_model *model_of(viewer *v, const attend_viewer_run *r
 /* -1: none. */
 static void put_target(json_writer *w, const attend_viewer_model *m, int32_t id) {
   if (id >= 0)
-    put_token(w, m, id);
+    put_label(w, m, id);
   else
     json_put_string(w, "");
 }
@@ -944,10 +944,10 @@ static void write_target(json_writer *w, const attend_viewer_model *m, const att
   json_open(w, '{');
   json_member_number(w, "position", t->position);
   json_member_number(w, "token", t->token);
-  json_member(w, "text");
+  json_member(w, "label");
   put_target(w, m, t->token);
   json_member_number(w, "against", t->against);
-  json_member(w, "against_text");
+  json_member(w, "against_label");
   put_target(w, m, t->against);
   json_close(w, '}');
 }
@@ -958,6 +958,8 @@ static void write_shift(json_writer *w, const attend_viewer_model *m,
   json_member_number(w, "id", x->id);
   json_member(w, "text");
   put_token(w, m, x->id);
+  json_member(w, "label");
+  put_label(w, m, x->id);
   json_member_number(w, "p", x->p);
   json_member_number(w, "before", x->before);
   json_member_number(w, "logit", (double)x->logit);
@@ -1063,8 +1065,8 @@ static void write_lens_cell(json_writer *w, const attend_viewer_model *m,
   for (int i = 0; i < l->top; i++) {
     json_open(w, '{');
     json_member_number(w, "id", l->token[at + (size_t)i]);
-    json_member(w, "text");
-    put_token(w, m, l->token[at + (size_t)i]);
+    json_member(w, "label");
+    put_label(w, m, l->token[at + (size_t)i]);
     json_member_number(w, "p", l->p[at + (size_t)i]);
     json_close(w, '}');
   }

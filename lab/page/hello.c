@@ -61,7 +61,6 @@ view_state view_defaults(void) {
                       .against = -1,
                       .method = "gradient",
                       .metric = "logit",
-                      .sweep = "",
                       .change = "ablate",
                       .point = "head_output"};
 }

@@ -37,6 +37,28 @@ static const picture_caption captions[] = {
     {"embeddings",
      "How similar two tokens are: the cosine of the angle between their states before layer "
      "{layer}."},
+    {"intervene",
+     "What the model predicts at token {position}, “{query}”: the upper bar with the changes, the "
+     "lower one without. A place that is pressed is changed; press it again to undo."},
+    {"intervene.sweep",
+     "Each cell is one more run with a change in that place alone: the {metric}, minus that "
+     "without "
+     "changes; blue above zero, orange below."},
+    {"attribute.gradient",
+     "Gradient × input of the logit of “{answer}” at token {position}: what each token adds to it, "
+     "to first order; blue raises it, orange lowers it."},
+    {"attribute.integrated",
+     "Integrated gradients of the logit of “{answer}” at token {position}, on the way from a text "
+     "of blanks to this one: what each token adds to the logit; blue raises it, orange lowers it."},
+    {"attribute.attention",
+     "Weight × gradient of the logit of “{answer}” at token {position}, summed over each head of "
+     "the {attention}, and over each key; blue raises the logit, orange lowers it."},
+    {"attribute.direct",
+     "What each head and MLP writes straight to the logit of “{answer}” at token {position}; with "
+     "the embedding and the rest (biases) the numbers add up to the logit."},
+    {"attribute.lens",
+     "Logit lens: what the model's head makes of the residual stream before each layer and after "
+     "the last one, at each token: the likeliest token and its probability."},
 };
 
 const picture_caption *picture_captions(int *count) {
@@ -63,9 +85,9 @@ const char *picture_spelled(const char *label) {
 static const char *value_of(const picture_facts *f, const char *at, size_t length) {
   const struct {
     const char *name, *value;
-  } values[] = {{"attention", f->attention}, {"query", f->query}, {"position", f->position},
-                {"least", f->least},         {"layer", f->layer}, {"first", f->first},
-                {"second", f->second}};
+  } values[] = {{"attention", f->attention}, {"query", f->query},   {"position", f->position},
+                {"least", f->least},         {"layer", f->layer},   {"first", f->first},
+                {"second", f->second},       {"answer", f->answer}, {"metric", f->metric}};
   for (size_t i = 0; i < sizeof values / sizeof *values; i++)
     if (strlen(values[i].name) == length && !strncmp(values[i].name, at, length))
       return values[i].value ? values[i].value : "";

@@ -52,7 +52,7 @@ typedef struct {
 } picture_caption;
 
 typedef struct { /* NULL: there is none */
-  const char *attention, *query, *position, *least, *layer, *first, *second;
+  const char *attention, *query, *position, *least, *layer, *first, *second, *answer, *metric;
 } picture_facts;
 
 enum { PICTURE_WORDS = 160, PICTURE_CAPTION = 1024 };

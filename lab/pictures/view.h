@@ -35,9 +35,9 @@ typedef struct {
   const char *sort;
   int target, against;        /* token ids of a prediction; -1: the likeliest, none */
   const char *method;         /* of attributions: "gradient", "integrated", .., "lens" */
-  const char *metric, *sweep; /* "logit", ..; "": no sweep, or "heads", "tokens" */
-  const char *change,
-      *point; /* what a sweep changes, and a click: "ablate", ..; "head_output", .. */
+  bool sweep;                 /* every place is changed, one after the other, */
+  const char *metric;         /* measured by "logit", "probability", .. */
+  const char *change, *point; /* by "ablate", "mean", "patch" of "head_output", .. */
 } view_state;
 
 /* A state with its runs. */

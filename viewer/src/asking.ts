@@ -70,7 +70,7 @@ async function despite_gone<T>(
     return await ask();
   } catch (e) {
     const minus = request.minus as Request | undefined;
-    const ids = [request.run, request.other, minus?.run].filter(
+    const ids = [request.run, request.other, request.before, minus?.run].filter(
       (id) => typeof id === "string",
     );
     const known = ids
@@ -121,6 +121,23 @@ export function ask_binary(
     name + "?" + canonical(request),
     (value) => value.bytes,
     () => despite_gone(request, () => source.binary(name, request, signal)),
+  );
+}
+
+// A long request, with its progress.
+export function ask_stream<T>(
+  name: string,
+  request: Request,
+  tell: (p: Progress) => void,
+  signal?: AbortSignal,
+): Promise<T> {
+  return once(
+    name + "?" + canonical(request),
+    (value) => JSON.stringify(value).length,
+    () =>
+      despite_gone(request, () =>
+        source.stream<T>(name, request, { progress: tell }, signal),
+      ),
   );
 }
 

@@ -65,6 +65,23 @@ export const VIEW_WORDS: Record<ViewName, { title: string; about: string }> = {
       "token embeddings to tokens in context. Below, the sinusoidal " +
       "positions, and the matrix that maps every position to the next.",
   },
+  intervene: {
+    title: "Intervene",
+    about:
+      "Switch heads and MLPs off, replace them by their mean, patch them or " +
+      "the residual stream from another text, or pin a head's attention to a " +
+      "pattern. Probabilities, a logit and the loss stand beside those " +
+      "without changes; every other view shows the changed run. Sweep " +
+      "changes each place by itself and colours it by what that does.",
+  },
+  attribute: {
+    title: "Attribute",
+    about:
+      "Which tokens, heads and MLPs a prediction comes from: gradient × " +
+      "input, integrated gradients, gradients at attention weights, direct " +
+      "contributions, and the logit lens. The sum of the scores stands " +
+      "beside the true difference.",
+  },
 };
 
 export const help_open = signal(false);

@@ -12,12 +12,14 @@ import {
   source,
 } from "./asking";
 import { rove } from "./controls";
+import { AttributeView } from "./attribute_view";
 import { CompareView } from "./compare_view";
 import { training, follow_training } from "./training";
 import { TrainingBar } from "./training_bar";
 import { DesignPage, start_design } from "./design_page";
 import { EmbeddingsView } from "./embeddings_view";
 import { FlowView } from "./flow_view";
+import { InterveneView } from "./intervene_view";
 import { Gallery, gallery_open, Questions } from "./gallery";
 import { Help, help_open, VIEW_WORDS } from "./help";
 import { GenerateView } from "./generate_view";
@@ -49,6 +51,8 @@ const COMPONENTS: Record<ViewName, FunctionComponent> = {
   compare: CompareView,
   generate: GenerateView,
   embeddings: EmbeddingsView,
+  intervene: InterveneView,
+  attribute: AttributeView,
 };
 
 function offered(view: ViewName, model: Model | undefined): boolean {
@@ -76,7 +80,8 @@ function Header() {
               const to = e.currentTarget.value;
               const step =
                 training.value?.model === to ? (training.value.last ?? -1) : -1;
-              change_case({ model: to, second: null, step });
+              change_case({ model: to, second: null, step, changes: "", from: null });
+              go({ target: -1, against: -1 }, "same");
             }}
           >
             {known.models.map((m) => (

@@ -9,7 +9,9 @@ export type ViewName =
   | "flow"
   | "compare"
   | "generate"
-  | "embeddings";
+  | "embeddings"
+  | "intervene"
+  | "attribute";
 export type Filter = "all" | "aa" | "ab" | "ba" | "bb";
 export type Pool = "max" | "mean";
 export type Way = "argmax" | "rollout";
@@ -38,6 +40,8 @@ export interface Case {
   seed: number;
   pad: number;
   step: number; // of a training run; -1: the model has none
+  changes: string; // the run is computed with them: "ablate 1.2; patch residual:1:2-3"
+  from: string | null; // the text that patches and means take values from
 }
 
 // A segment of a curve: step, mean, minimum, maximum.
@@ -73,6 +77,83 @@ export interface State {
   sort: string;
   zoom: string; // of a matrix: key, row, pixels a token; "": all of it
   colour: "root" | "linear";
+  target: number; // the token of a prediction; -1: the likeliest
+  against: number; // whose logit is subtracted; -1: none
+  method: Method;
+  metric: Metric;
+  sweep: boolean; // the map of a sweep is shown
+  change: "ablate" | "mean" | "patch" | "pin"; // what a press makes
+  point: "head_output" | "mlp" | "residual"; // where
+}
+
+export type Method =
+  "gradient" | "integrated" | "attention" | "direct" | "lens";
+export type Metric = "logit" | "probability" | "loss" | "kl" | "state";
+
+// A prediction: of a token at a position, its logit or the difference of two.
+export interface Target {
+  position: number;
+  token: number;
+  label: string;
+  against: number;
+  against_label: string;
+}
+
+export interface Shift {
+  id: number;
+  text: string;
+  label: string;
+  p: number;
+  before: number;
+  logit: number;
+  logit_before: number;
+}
+
+export interface Effect {
+  target: Target;
+  value: number | null; // null: the model has no head
+  before: number | null;
+  loss: number | null;
+  loss_before: number | null;
+  divergence: number | null;
+  state: number;
+  has_head: boolean;
+  rows: number;
+  tokens: Shift[];
+}
+
+export interface SweepMap {
+  target: Target;
+  layers: number;
+  columns: number;
+  before: number;
+  map: (number | null)[][];
+}
+
+export interface Attribution {
+  target: Target;
+  logit: number;
+  baseline: number | null; // the sum is compared with logit - baseline; null: with nothing
+  sum: number;
+  steps: number;
+  scores: number[] | null; // the encoder's tokens, then the decoder's
+  heads: number[][] | null;
+  cross: number[][] | null;
+  mlps: number[] | null;
+  embedding: number | null;
+  rest: number | null;
+  map: number[][] | null;
+}
+
+export interface LensCell {
+  id: number;
+  label: string;
+  p: number;
+}
+
+export interface LogitLens {
+  row: number; // the first token
+  cells: LensCell[][][]; // [layers + 1][tokens][top]
 }
 
 export interface GalleryEntry {
@@ -147,6 +228,7 @@ export interface Run {
   bytes: number;
   sides: { encoder?: Side; decoder?: Side };
   roles: Role[];
+  from: Side | null; // the tokens of case.from
   notice: string;
   generated: number;
   steps: Step[];

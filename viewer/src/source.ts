@@ -109,8 +109,10 @@ class LiveSource implements Source {
     for await (const { event, data } of events(response)) {
       if (event === "progress") listener.progress?.(data as Progress);
       else if (event === "token") listener.token?.(data as Step);
-      else if (event === "error")
-        throw new Error((data as { error: string }).error);
+      else if (event === "error") {
+        const { error, gone } = data as { error: string; gone?: boolean };
+        throw gone ? new GoneError(error) : new Error(error);
+      }
       else if (event === "done") return data as T;
     }
     throw new Error("The program stopped before it was done.");

@@ -15,6 +15,8 @@ const DEFAULT_CASE: Case = {
   seed: 0,
   pad: 0,
   step: -1,
+  changes: "",
+  from: null,
 };
 
 const DEFAULT_STATE: State = {
@@ -37,6 +39,13 @@ const DEFAULT_STATE: State = {
   sort: "",
   zoom: "",
   colour: "root",
+  target: -1,
+  against: -1,
+  method: "gradient",
+  metric: "logit",
+  sweep: false,
+  change: "ablate",
+  point: "head_output",
 };
 
 export const VIEWS: ViewName[] = [
@@ -48,6 +57,8 @@ export const VIEWS: ViewName[] = [
   "compare",
   "generate",
   "embeddings",
+  "intervene",
+  "attribute",
 ];
 
 // Longer texts are left out of the address: browsers truncate or refuse such links.
@@ -121,7 +132,11 @@ function state_of(address: string, start: Partial<State>): State {
       out.heads = value.split(",").map(Number).filter(Number.isInteger);
     else
       out[name] =
-        typeof standard === "number" ? Math.trunc(Number(value)) || 0 : value;
+        typeof standard === "number"
+          ? Math.trunc(Number(value)) || 0
+          : typeof standard === "boolean"
+            ? value === "true"
+            : value;
   }
   out.case = read_case(given, "");
   const begun = with_defaults(start).case;

@@ -189,7 +189,7 @@ export class StillSource implements Source {
           ? this.wrote(request)
           : null;
     if (found) return found as T;
-    throw this.missing();
+    return this.json<T>(name, request);
   }
 
   private ran(request: Request): Run | undefined {

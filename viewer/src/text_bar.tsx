@@ -1,5 +1,6 @@
 // The text that is looked at, and how it is run. An edit runs at once.
 
+import { ActiveChanges } from "./active_changes";
 import { useSignal } from "@preact/signals";
 import { useEffect, useId, useLayoutEffect, useRef } from "preact/hooks";
 import {
@@ -237,6 +238,7 @@ export function TextBar() {
         <Doing />
       </div>
       {open.value && <Settings model={model} />}
+      {state.value.view !== "intervene" && <ActiveChanges />}
       <Trouble />
     </section>
   );
