@@ -327,7 +327,9 @@ static int draw_terminal(viewer *v, const view_options *o) {
   char error[VIEW_ERROR];
   bool one = s.head >= 0 || s.layer >= 0 || !strcmp(s.view, "matrix") || !strcmp(s.view, "head");
   if (o->dark) look.dark = true;
-  s.view = one ? "matrix" : "model";
+  bool numbers = s.has_other && (!strcmp(s.view, "compare") || !strcmp(s.view, "neuron") ||
+                                 !strcmp(s.view, "embeddings"));
+  if (!numbers) s.view = one ? "matrix" : "model";
   if (!find_subject(v, &s, 0, &subject, error) || !view_terminal(&subject, &look, stdout, error))
     return complain("%s", error);
   return check_written(stdout, "the drawing");

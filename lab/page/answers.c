@@ -508,13 +508,6 @@ static attend_status answer_thumbs(viewer *v, const view_query *q, view_result *
   return ATTEND_OK;
 }
 
-static const char *pattern_label(attend_head_pattern p) {
-  static const char *const labels[ATTEND_HEAD_PATTERNS] = {
-      "previous token", "next token", "first token", "separator", "same word",
-      "itself",         "broad",      "positional",  "induction"};
-  return labels[p];
-}
-
 static void write_names(json_writer *w, const char *name, const char *(*of)(attend_head_pattern)) {
   json_member(w, name);
   json_open(w, '[');
@@ -555,7 +548,7 @@ static attend_status answer_patterns(viewer *v, const view_query *q, view_result
   a->memory = p.memory;
   json_open(w, '{');
   write_names(w, "names", attend_head_pattern_name);
-  write_names(w, "labels", pattern_label);
+  write_names(w, "labels", view_pattern_label);
   write_names(w, "about", attend_head_pattern_about);
   write_heads(w, "scores", p.layers, p.heads, p.scores, size, put_scores);
   write_heads(w, "does", p.layers, p.heads, p.scores, size, put_pattern);
@@ -651,7 +644,7 @@ static attend_status answer_beside(viewer *v, const view_query *q, view_result *
   json_writer *w = a->w;
   json_open(w, '{');
   write_names(w, "names", attend_head_pattern_name);
-  write_names(w, "labels", pattern_label);
+  write_names(w, "labels", view_pattern_label);
   write_names(w, "about", attend_head_pattern_about);
   write_summary(w, "first", q->head.at.role, &s);
   write_summary(w, "second", beside, &o);

@@ -32,6 +32,15 @@ static const picture_caption captions[] = {
     {"compare",
      "The weights of one head under each, and their difference, first minus second: blue where "
      "{first} is larger, orange where {second} is ({attention})."},
+    {"beside",
+     "What {first} and {second} have in common though tokens, layers and heads differ: a head of "
+     "each word by word, head patterns counted, and how broadly heads attend, by relative depth."},
+    {"neuron.pair",
+     "The query of “{query}” in both texts: its products with each key, element by element, in the "
+     "same colours; their sum, scaled, and the weight ({attention})."},
+    {"embeddings.between",
+     "Rows are tokens of the first text, columns tokens of the second: the cosine of their states "
+     "before layer {layer}."},
     {"generate",
      "Each token that the model chose with {attention}, its probability, and the alternatives."},
     {"embeddings",

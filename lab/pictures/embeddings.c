@@ -82,10 +82,11 @@ static void start(const picture_embeddings_data *d, const picture_look *look, dr
     page_start(p, out, look, content, "positions as vectors");
     page_say(p, "Positions as sines and cosines of many wavelengths.");
   } else {
-    page_start(p, out, look, content, "%s: tokens as vectors before layer %d", model,
-               d->about.layer);
+    page_start(p, out, look, content, "%s: tokens %s before layer %d", model,
+               d->word ? "of two texts" : "as vectors", d->about.layer);
     snprintf(layer, sizeof layer, "%d", d->about.layer);
-    page_caption(p, "embeddings", &d->about, (picture_facts){.layer = layer});
+    page_caption(p, d->word ? "embeddings.between" : "embeddings", &d->about,
+                 (picture_facts){.layer = layer});
   }
   page_notice(p, &d->about);
 }
@@ -95,7 +96,7 @@ const char *picture_embeddings(const picture_embeddings_data *d, const picture_l
   *out = (drawing){0};
   bool tokens = d->cosine && d->height > 0 && d->width > 0;
   bool places = d->table && d->count > 0 && d->dim > 0;
-  if (!tokens && !places) return "there are no vectors to draw";
+  if (!tokens && !places && !d->word) return "there are no vectors to draw";
   page p;
   double room = page_room(look), content = 0;
   map m = {0};
@@ -109,14 +110,16 @@ const char *picture_embeddings(const picture_embeddings_data *d, const picture_l
     two = pair_of(d, room);
     content = fmax(content, pair_width(d, &two));
   }
-  start(d, look, out, &p, content);
+  start(d, look, out, &p, d->word ? fmax(content, 680) : content);
   if (tokens) {
     map_draw(&m, &p, p.left + m.left, p.y + m.top);
     p.y += m.top + m.h + (places ? 32 : 4);
   }
   if (places) positions(d, &p, &two);
-  page_legend_scale(&p, SCALE_EVEN, 1, !places ? "cosine" : tokens ? "cosine, number" : "number");
+  if (tokens || places)
+    page_legend_scale(&p, SCALE_EVEN, 1, !places ? "cosine" : tokens ? "cosine, number" : "number");
   page_legend_end(&p);
+  if (d->word) page_word(&p, d->word);
   page_end(&p);
   return NULL;
 }

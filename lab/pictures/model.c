@@ -12,9 +12,8 @@ enum { LARGEST = 168, LABELS_FROM = 40, AXIS = 34 };
 
 typedef struct {
   const picture_model_data *d;
-  double w, h;       /* px of a thumbnail */
-  double dx, dy;     /* from one to the next */
-  int rows, columns; /* cells drawn of it */
+  double w, h;   /* px of a thumbnail */
+  double dx, dy; /* from one to the next */
 } grid;
 
 static bool has_labels(const picture_model_data *d, double w) {
@@ -31,37 +30,13 @@ static grid grid_of(const picture_model_data *d, double room) {
   double tall = (double)d->height / d->width;
   g.h = fmax(round(g.w * fmin(fmax(tall, 0.34), 2)), 2);
   g.dy = g.h + gap + (has_labels(d, g.w) ? SMALL_SIZE + 6 : 0);
-  g.columns = d->width < (int)g.w ? d->width : (int)g.w;
-  g.rows = d->height < (int)g.h ? d->height : (int)g.h;
   return g;
-}
-
-/* The largest of the cells that share a cell of the drawing. */
-static uint8_t cell_of(const grid *g, const uint8_t *cells, int y, int x) {
-  int height = g->d->height, width = g->d->width;
-  int y0 = y * height / g->rows, y1 = ((y + 1) * height - 1) / g->rows;
-  int x0 = x * width / g->columns, x1 = ((x + 1) * width - 1) / g->columns;
-  uint8_t max = 0;
-  for (int i = y0; i <= y1; i++)
-    for (int j = x0; j <= x1; j++)
-      if (cells[i * width + j] > max) max = cells[i * width + j];
-  return max;
 }
 
 static void thumbnail(const grid *g, page *p, int index, double x, double y) {
   const picture_model_data *d = g->d;
   const uint8_t *cells = d->cells + (size_t)index * (size_t)d->height * (size_t)d->width;
-  uint8_t *pixels = drawing_take(p->to, (size_t)g->rows * (size_t)g->columns, 4);
-  if (!pixels) return;
-  for (int i = 0; i < g->rows; i++)
-    for (int j = 0; j < g->columns; j++) {
-      double share = palette_share(cell_of(g, cells, i, j), 255);
-      colour c = palette_weight(p->colours, share);
-      memcpy(pixels + 4 * (i * g->columns + j), &c, 4);
-    }
-  draw_image(p->to, x, y, g->w, g->h, pixels, g->rows, g->columns);
-  draw_frame(p->to, x - 0.5, y - 0.5, g->w + 1, g->h + 1, 1, 1, p->colours->grid);
-  free(pixels);
+  page_thumbnail(p, cells, d->height, d->width, x, y, g->w, g->h);
 }
 
 static void label(const grid *g, page *p, int index, double x, double y) {

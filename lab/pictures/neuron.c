@@ -228,3 +228,91 @@ const char *picture_neuron(const picture_neuron_data *d, const picture_look *loo
   page_end(&p);
   return NULL;
 }
+
+/* ---- two queries ---------------------------------------------------------------------- */
+
+enum { LEAST_COLUMN = 470 };
+
+static void pair_row(const sheet *s, page *p, int i, double left, const double max[5],
+                     float *products) {
+  const picture_neuron_data *d = s->d;
+  int j = s->shown[i];
+  char place[16];
+  double middle = p->y + STRIP / 2.0, sum = product(d, j, products);
+  snprintf(place, sizeof place, "%d", d->first + j);
+  page_text(p, left, page_middle(middle, LABEL_SIZE), d->keys.text[j], LABEL_SIZE, ANCHOR_START,
+            p->colours->ink, NAME - 34);
+  page_small(p, left + NAME - 6, page_middle(middle, SMALL_SIZE), place, ANCHOR_END);
+  strip(p, s->x_product, p->y, s->strip, products, d->dim, max[1]);
+  score_bar(s, p, sum * d->scale, max[2], p->y);
+  weight_bar(s, p, (double)d->weights[j], max[3], p->y);
+  p->y += ROW;
+}
+
+static void pair_column(sheet *s, page *p, double left, double width, const char *text,
+                        const double max[5], double max_q, float *products) {
+  double strip_room = width - NAME - SCORE - WEIGHT - 3 * GAP;
+  s->strip = whole(strip_room, s->d->dim);
+  s->x_product = left + NAME + GAP / 2.0;
+  s->x_score = s->x_product + s->strip + GAP;
+  s->x_weight = s->x_score + SCORE + GAP;
+  page_bold(p, left, p->y + 12, text, LABEL_SIZE, ANCHOR_START, p->colours->ink, width);
+  p->y += 24;
+  page_text(p, left, page_middle(p->y + STRIP / 2.0, LABEL_SIZE), s->d->query, LABEL_SIZE,
+            ANCHOR_START, p->colours->accent, NAME - 6);
+  strip(p, s->x_product, p->y, s->strip, s->d->q, s->d->dim, max_q);
+  title(p, s->x_score, page_middle(p->y + STRIP / 2.0, LABEL_SIZE), "q", "the query");
+  p->y += STRIP + 26;
+  title(p, left, p->y - 6, "key", "");
+  title(p, s->x_product, p->y - 6, "q × k", "element by element");
+  title(p, s->x_score, p->y - 6, "q · k", "scaled");
+  title(p, s->x_weight, p->y - 6, "weight", "");
+  for (int i = 0; i < s->count; i++) pair_row(s, p, i, left, max, products);
+}
+
+static void draw_pair(sheet s[2], page *p, const char *const text[2]) {
+  int dim = s[0].d->dim > s[1].d->dim ? s[0].d->dim : s[1].d->dim;
+  float *products = drawing_take(p->to, (size_t)dim, sizeof *products);
+  double max[2][5], room = p->right - p->left, start = p->y, end = p->y, max_q = 0;
+  bool beside = room >= 2 * LEAST_COLUMN + GAP;
+  if (!products) return;
+  for (int i = 0; i < 2; i++) {
+    scales(&s[i], products, max[i]);
+    max_q = fmax(max_q, map_most(s[i].d->q, 1, s[i].d->dim));
+  }
+  for (int k = 0; k < 5; k++) max[0][k] = fmax(max[0][k], max[1][k]);
+  double width = beside ? (room - 2 * GAP) / 2 : room;
+  for (int i = 0; i < 2; i++) {
+    p->y = beside ? start : end;
+    pair_column(&s[i], p, p->left + (beside ? i * (width + 2 * GAP) : 0), width, text[i], max[0],
+                max_q, products);
+    end = fmax(end, p->y + (beside ? 0 : 20));
+  }
+  p->y = end;
+  free(products);
+}
+
+const char *picture_neuron_pair(const picture_neuron_data d[2], const char *const text[2],
+                                const picture_word_data *word, const picture_look *look,
+                                drawing *out) {
+  *out = (drawing){0};
+  for (int i = 0; i < 2; i++)
+    if (d[i].keys.count < 1 || d[i].dim < 1) return "the token sees no keys";
+  page p;
+  char place[PAGE_WORDS];
+  sheet s[2] = {{.d = &d[0]}, {.d = &d[1]}};
+  double room = fmax(page_room(look), LEAST_COLUMN);
+  picture_look wide = *look;
+  wide.width = room + 2 * PAGE_MARGIN;
+  for (int i = 0; i < 2; i++) choose(&s[i]);
+  page_start(&p, out, &wide, room, "%s: “%s” in two texts", page_place(&d[0].about, place),
+             d[0].query);
+  page_caption(&p, "neuron.pair", &d[0].about, (picture_facts){.query = d[0].query});
+  page_notice(&p, &d[0].about);
+  draw_pair(s, &p, text);
+  page_legend_scale(&p, SCALE_EVEN, 1, "number, by its column's largest in both");
+  page_legend_end(&p);
+  page_word(&p, word);
+  page_end(&p);
+  return NULL;
+}

@@ -72,6 +72,30 @@ const char *page_number(double x, char to[24]);
 /* The same; below 0.0005 "<0.001". */
 const char *page_weight(double w, char to[24]);
 
+/* ---- numbers along an axis, as lines ---------------------------------------------------------- */
+
+typedef struct {
+  const char *name;
+  const double *x, *y; /* [n]; y NaN: left out */
+  int n;
+} page_series;
+
+typedef struct {
+  const char *title, *x_name;
+  const page_series *series; /* [count] in the colours of heads, with points of their own */
+  int count;
+  double x_high, high; /* the ends of the axes, which begin at 0; high 0: the largest */
+  bool whole;          /* x are whole numbers */
+} page_lines;
+
+void page_draw_lines(page *p, double x, double y, double w, double h, const page_lines *l);
+/* One word in two texts: its cosine by layer, as lines and in a table. */
+void page_word(page *p, const picture_word_data *w);
+
+/* A head in few cells, 255 the largest; cells that share a pixel show their largest. */
+void page_thumbnail(page *p, const uint8_t *cells, int height, int width, double x, double y,
+                    double w, double h);
+
 /* ---- names of tokens along an axis --------------------------------------------------------- */
 
 typedef struct {

@@ -112,6 +112,21 @@ typedef struct {
 
 const char *picture_neuron(const picture_neuron_data *d, const picture_look *look, drawing *out);
 
+/* A word in two texts. */
+typedef struct {
+  const char *word, *other;
+  const char *why;      /* NULL, or why there are no cosines */
+  int layers;           /* L */
+  const double *cosine; /* [L + 1] of its hidden states; the last: after all layers */
+  int layer, head;
+  double q, k, v; /* in that head; NaN: not said */
+} picture_word_data;
+
+/* Two queries: the products with each key, on one scale. text: what each query stands in. */
+const char *picture_neuron_pair(const picture_neuron_data d[2], const char *const text[2],
+                                const picture_word_data *word, const picture_look *look,
+                                drawing *out);
+
 /* ---- the matrix of a head ------------------------------------------------------ */
 
 typedef struct {
@@ -190,6 +205,35 @@ typedef struct {
 
 const char *picture_compare(const picture_compare_data *d, const picture_look *look, drawing *out);
 
+/* ---- two models, or two texts of different lengths ------------------------------------------ */
+
+typedef struct {
+  const char *name, *place; /* "gpt2"; "layer 0, head 3" */
+  int tokens, layers, heads;
+  int layer, head; /* marked */
+  bool causal;
+  double visible;                        /* share of pairs of query and key */
+  const int32_t *counts;                 /* [L + 1, patterns + 1] heads; the last row: all layers */
+  const char *const *examples;           /* [patterns] "3.1 0.44, .." */
+  const double *entropy, *broad, *later; /* [L + 1] means; the last: all layers */
+  int height, width;
+  const uint8_t *cells; /* [L, H, height, width] thumbnails */
+  const float *words;   /* [W, 1 + W]: the first column is of tokens in no word */
+} picture_side;
+
+typedef struct {
+  picture_about about;
+  picture_side side[2];
+  picture_tokens words;    /* W, the same of both */
+  const char *const *keys; /* [1 + W] names of the columns */
+  const char *why_words;   /* NULL, or why there are none */
+  const char *why;         /* NULL, or why heads have no distance */
+  int patterns;
+  const char *const *labels; /* [patterns + 1], the last: none */
+} picture_beside_data;
+
+const char *picture_beside(const picture_beside_data *d, const picture_look *look, drawing *out);
+
 /* ---- tokens as they were chosen -------------------------------------------------------- */
 
 typedef struct {
@@ -220,12 +264,13 @@ const char *picture_generate(const picture_generate_data *d, const picture_look 
 typedef struct {
   picture_about about; /* layer: states before it; L: after the last */
   picture_tokens rows, keys;
-  int height, width;   /* cells, as in a matrix */
-  const float *cosine; /* [height, width]; NULL: positions alone */
-  int count, dim;      /* sinusoidal positions; 0: tokens alone */
-  const float *table;  /* [count, dim] */
-  const float *shift;  /* [dim, dim] M with p_(t+1) = M p_t */
-  double shift_error;  /* largest |p_(t+1) - M p_t|; NaN: not said */
+  int height, width;             /* cells, as in a matrix */
+  const float *cosine;           /* [height, width]; NULL: positions alone */
+  const picture_word_data *word; /* rows and keys are of two texts; NULL: of one */
+  int count, dim;                /* sinusoidal positions; 0: tokens alone */
+  const float *table;            /* [count, dim] */
+  const float *shift;            /* [dim, dim] M with p_(t+1) = M p_t */
+  double shift_error;            /* largest |p_(t+1) - M p_t|; NaN: not said */
 } picture_embeddings_data;
 
 const char *picture_embeddings(const picture_embeddings_data *d, const picture_look *look,
@@ -312,6 +357,9 @@ void terminal_plain(FILE *out, const terminal_look *look);
  * without memory, before anything is written. */
 attend_status terminal_matrix(FILE *out, const picture_matrix_data *d, const terminal_look *look);
 void terminal_model(FILE *out, const picture_model_data *d, const terminal_look *look);
+/* Numbers of two models, and of a word in two texts. */
+void terminal_beside(FILE *out, const picture_beside_data *d, const terminal_look *look);
+void terminal_word(FILE *out, const picture_word_data *d, const terminal_look *look);
 void terminal_design(FILE *out, const picture_design_data *d, const terminal_look *look);
 /* Columns that do not fit follow below, in another map. */
 void terminal_map(FILE *out, const picture_map_data *d, const terminal_look *look);

@@ -564,3 +564,108 @@ void terminal_design(FILE *out, const picture_design_data *d, const terminal_loo
   fprintf(out, "\n%s\n", d->title);
   for (int i = 0; i < d->heads; i++) print_head(out, &d->head[i], look);
 }
+
+/* ---- two models; a word in two texts ------------------------------------------------------- */
+
+enum { FACT = 30, SIDE = 22, BAR = 24 };
+
+static void print_padded(FILE *out, const char *text, int columns) {
+  int wide = letters_width(text);
+  print_name(out, text, wide < columns ? wide : columns, false);
+  print_spaces(out, wide < columns ? columns - wide : 0);
+}
+
+static void print_fact(FILE *out, const char *name, const char *first, const char *second) {
+  print_padded(out, name, FACT);
+  print_padded(out, first, SIDE);
+  fputc(' ', out);
+  print_padded(out, second, SIDE);
+  fputc('\n', out);
+}
+
+static void print_share(FILE *out, const char *name, double first, double second) {
+  char x[32], y[32];
+  snprintf(x, sizeof x, isnan(first) ? "–" : "%.1f %%", 100 * first);
+  snprintf(y, sizeof y, isnan(second) ? "–" : "%.1f %%", 100 * second);
+  print_fact(out, name, x, y);
+}
+
+static void print_facts(FILE *out, const picture_beside_data *d) {
+  const picture_side *a = &d->side[0], *b = &d->side[1];
+  char x[32], y[32];
+  print_fact(out, "", a->name, b->name);
+  snprintf(x, sizeof x, "%d", a->tokens), snprintf(y, sizeof y, "%d", b->tokens);
+  print_fact(out, "tokens", x, y);
+  snprintf(x, sizeof x, "%d × %d", a->layers, a->heads);
+  snprintf(y, sizeof y, "%d × %d", b->layers, b->heads);
+  print_fact(out, "layers × heads", x, y);
+  print_fact(out, "mask", a->causal ? "causal" : "none", b->causal ? "causal" : "none");
+  print_share(out, "visible pairs (query, key)", a->visible, b->visible);
+  print_share(out, "weight on later tokens", a->later[a->layers], b->later[b->layers]);
+  print_share(out, "share of the largest entropy", a->broad[a->layers], b->broad[b->layers]);
+}
+
+/* A bar of eighths; full: all heads. */
+static void print_bar(FILE *out, double share) {
+  static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  int n = (int)(share * BAR * 8 + 0.5);
+  for (int i = 0; i < n / 8; i++) fputs("█", out);
+  fputs(eighths[n % 8], out);
+}
+
+static void print_pattern(FILE *out, const picture_beside_data *d, int k,
+                          const terminal_look *look) {
+  const palette *colours = palette_get(look->dark);
+  for (int i = 0; i < 2; i++) {
+    const picture_side *s = &d->side[i];
+    int n = s->counts[s->layers * (d->patterns + 1) + k];
+    print_padded(out, i ? "" : d->labels[k], 18);
+    fprintf(out, "%4d ", n);
+    terminal_colour(out, look, false, palette_head(colours, i));
+    print_bar(out, (double)n / (s->layers * s->heads));
+    terminal_plain(out, look);
+    fputc('\n', out);
+  }
+}
+
+static void print_layers(FILE *out, const picture_beside_data *d) {
+  int rows = d->side[0].layers > d->side[1].layers ? d->side[0].layers : d->side[1].layers;
+  fputs("\nlayers   heads with a pattern, first | second\n", out);
+  for (int r = 0; r < rows; r++) {
+    int at[2] = {r * d->side[0].layers / rows, r * d->side[1].layers / rows};
+    fprintf(out, "%2d | %2d ", at[0], at[1]);
+    for (int k = 0; k < d->patterns; k++) {
+      int a = d->side[0].counts[at[0] * (d->patterns + 1) + k];
+      int b = d->side[1].counts[at[1] * (d->patterns + 1) + k];
+      if (a || b) fprintf(out, "  %s %d|%d", d->labels[k], a, b);
+    }
+    fputc('\n', out);
+  }
+}
+
+void terminal_beside(FILE *out, const picture_beside_data *d, const terminal_look *look) {
+  if (d->why) fprintf(out, "No distance of heads: %s.\n\n", d->why);
+  print_facts(out, d);
+  fputs("\nheads by pattern, first above second\n", out);
+  for (int k = 0; k <= d->patterns; k++) print_pattern(out, d, k, look);
+  print_layers(out, d);
+}
+
+void terminal_word(FILE *out, const picture_word_data *d, const terminal_look *look) {
+  const palette *colours = palette_get(look->dark);
+  if (d->why) {
+    fprintf(out, "No cosines: %s.\n", d->why);
+    return;
+  }
+  fprintf(out, "“%s” and “%s”: cosine of the hidden states\n", d->word, d->other);
+  for (int l = 0; l <= d->layers; l++) {
+    fprintf(out, l < d->layers ? "before layer %2d  %7.4f " : "after layer %3d  %7.4f ",
+            l < d->layers ? l : l - 1, d->cosine[l]);
+    terminal_colour(out, look, false, palette_head(colours, 0));
+    print_bar(out, d->cosine[l] > 0 ? d->cosine[l] : 0);
+    terminal_plain(out, look);
+    fputc('\n', out);
+  }
+  fprintf(out, "layer %d, head %d: queries %.4f, keys %.4f, values %.4f\n", d->layer, d->head, d->q,
+          d->k, d->v);
+}

@@ -216,7 +216,10 @@ static bool paint_head(painter *p) {
   return succeed(p, picture_head(&d, &p->look, &p->out));
 }
 
+static bool paint_neuron_pair(painter *p);
+
 static bool paint_neuron(painter *p) {
+  if (p->s.other) return paint_neuron_pair(p);
   const attend_lens_shape *s = &p->shape;
   int row = p->s.state->token < 0 ? s->rows - 1 : p->s.state->token;
   int end = s->causal ? row + 1 : s->real_keys;
@@ -344,7 +347,10 @@ static bool draw_embeddings(painter *p, int n, const float *cosine,
   return succeed(p, picture_embeddings(&d, &p->look, &p->out));
 }
 
+static bool paint_embeddings_pair(painter *p);
+
 static bool paint_embeddings(painter *p) {
+  if (p->s.other) return paint_embeddings_pair(p);
   attend_viewer *v = p->s.viewer;
   const attend_head_id at = p->s.head.at;
   int n = p->shape.rows < VIEW_CELLS ? p->shape.rows : VIEW_CELLS;
@@ -382,6 +388,22 @@ static void name_case(const painter *p, bool second, char name[200]) {
     snprintf(name, 200, "%s", c->attention);
 }
 
+/* In the terminal the difference alone: first minus second. */
+static bool print_difference(painter *p, const grid *a, const grid *b) {
+  for (int i = 0; i < a->height * a->width; i++) a->cells[i] -= b->cells[i];
+  picture_matrix_data d = {.about = p->about,
+                           .rows = p->rows,
+                           .keys = p->keys,
+                           .height = a->height,
+                           .width = a->width,
+                           .cells = a->cells,
+                           .mask = a->mask,
+                           .is_signed = true,
+                           .token = -1,
+                           .key = -1};
+  return succeed(p, draw_message(terminal_matrix(p->file, &d, p->terminal)));
+}
+
 static bool draw_pair(painter *p, const attend_viewer_comparison *c, const grid *a, const grid *b) {
   char name[200], other[200];
   int n = c->layers * c->heads;
@@ -411,6 +433,261 @@ static bool draw_pair(painter *p, const attend_viewer_comparison *c, const grid 
   return succeed(p, picture_compare(&d, &p->look, &p->out));
 }
 
+/* ---- two models, or two texts of different lengths ------------------------------------------- */
+
+static picture_tokens word_names(painter *p, const attend_viewer_words *w) {
+  const char **text = take(p, (size_t)w->words + 1, sizeof *text);
+  for (int i = 0; text && i < w->words; i++) {
+    size_t n = (size_t)(w->end[i] - w->start[i]);
+    char *copy = take(p, n + 1, 1);
+    if (!copy) break;
+    memcpy(copy, w->text + w->start[i], n);
+    text[i] = copy;
+  }
+  return (picture_tokens){text, w->words};
+}
+
+static const char *const *key_names(painter *p, picture_tokens words) {
+  const char **text = take(p, (size_t)words.count + 1, sizeof *text);
+  if (!text || *p->error) return NULL;
+  text[0] = "no word";
+  for (int i = 0; i < words.count; i++) text[i + 1] = words.text[i];
+  return text;
+}
+
+static void *copy_of(painter *p, const void *from, size_t bytes) {
+  void *to = take(p, bytes + 1, 1);
+  return to ? memcpy(to, from, bytes) : NULL;
+}
+
+/* "3.1 0.44  2.0 0.30" of each pattern. */
+static const char *const *example_words(painter *p, const attend_viewer_summary *s) {
+  const char **all = take(p, ATTEND_HEAD_PATTERNS, sizeof *all);
+  for (int k = 0; all && k < ATTEND_HEAD_PATTERNS; k++) {
+    char *text = take(p, 96, 1);
+    int n = 0;
+    if (!text) return NULL;
+    for (int i = 0; i < ATTEND_VIEWER_BEST && s->best[k][i] >= 0; i++)
+      n += snprintf(text + n, (size_t)(96 - n), "%s%d.%d (%.2f)", i ? "  " : "",
+                    s->best[k][i] / s->heads, s->best[k][i] % s->heads, s->best_score[k][i]);
+    if (!n) snprintf(text, 96, "does not apply");
+    all[k] = text;
+  }
+  return all;
+}
+
+static bool take_counts(painter *p, const attend_viewer_summary *s, picture_side *to) {
+  size_t rows = (size_t)s->layers + 1, across = ATTEND_HEAD_PATTERNS + 1;
+  int32_t *counts = take(p, rows * across, sizeof *counts);
+  double *means = take(p, 3 * rows, sizeof *means);
+  if (!counts || !means) return false;
+  for (size_t l = 0; l < rows; l++) {
+    memcpy(counts + l * across, s->layer[l].count, across * sizeof *counts);
+    means[l] = s->layer[l].entropy;
+    means[rows + l] = s->layer[l].broad;
+    means[2 * rows + l] = s->layer[l].later;
+  }
+  to->counts = counts;
+  to->entropy = means, to->broad = means + rows, to->later = means + 2 * rows;
+  to->examples = example_words(p, s);
+  return to->examples;
+}
+
+static bool take_thumbs(painter *p, const attend_viewer_head *h, picture_side *to) {
+  attend_viewer_thumbs t;
+  if (!computed(p, attend_viewer_get_thumbs(p->s.viewer, h, 48, &t))) return false;
+  size_t n = (size_t)(t.layers * t.heads) * (size_t)(t.height * t.width);
+  uint8_t *bytes = take(p, n, 1);
+  for (size_t i = 0; bytes && i < n; i++) bytes[i] = (uint8_t)lrintf(t.cells[i]);
+  to->cells = bytes, to->height = t.height, to->width = t.width;
+  attend_viewer_release(p->s.viewer, t.memory);
+  return bytes;
+}
+
+static bool take_side(painter *p, const attend_viewer_head *h, bool second, picture_side *to) {
+  attend_viewer_summary s;
+  char *name = take(p, 200, 1), *place = take(p, 64, 1);
+  if (!name || !place) return false;
+  name_case(p, second, name);
+  snprintf(place, 64, "layer %d, head %d", h->at.layer, h->at.head);
+  if (!computed(p, attend_viewer_get_summary(p->s.viewer, h, &s))) return false;
+  *to = (picture_side){.name = name,
+                       .place = place,
+                       .tokens = s.rows,
+                       .layers = s.layers,
+                       .heads = s.heads,
+                       .layer = h->at.layer,
+                       .head = h->at.head,
+                       .causal = s.causal,
+                       .visible = s.visible};
+  bool ok = take_counts(p, &s, to);
+  attend_viewer_release(p->s.viewer, s.memory);
+  return ok && (p->terminal || take_thumbs(p, h, to));
+}
+
+/* Both heads by the words that both runs read. */
+static bool take_words(painter *p, const attend_viewer_head h[2], picture_beside_data *d) {
+  for (int i = 0; i < 2; i++) {
+    attend_viewer_words w;
+    if (!computed(p, attend_viewer_get_words(p->s.viewer, &h[i], h[!i].run, &w))) return false;
+    d->why_words = w.why;
+    if (!w.why && !i) d->words = word_names(p, &w);
+    size_t n = (size_t)w.words;
+    if (!w.why) d->side[i].words = copy_of(p, w.weights, n * (n + 1) * sizeof(float));
+    attend_viewer_release(p->s.viewer, w.memory);
+  }
+  if (!d->why_words) d->keys = key_names(p, d->words);
+  return !*p->error;
+}
+
+static bool paint_beside(painter *p, const char *why) {
+  attend_viewer_head h[2] = {p->s.head, view_head_beside(p->s.state, p->s.head, p->s.other)};
+  picture_beside_data d = {.about = p->about, .why = why, .patterns = ATTEND_HEAD_PATTERNS};
+  const char **names = take(p, ATTEND_HEAD_PATTERNS + 1, sizeof *names);
+  if (!names) return false;
+  for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++)
+    names[k] = view_pattern_label((attend_head_pattern)k);
+  names[ATTEND_HEAD_PATTERNS] = "no single pattern";
+  d.labels = names;
+  if (!take_side(p, &h[0], false, &d.side[0]) || !take_side(p, &h[1], true, &d.side[1]) ||
+      !take_words(p, h, &d))
+    return false;
+  if (!p->terminal) return succeed(p, picture_beside(&d, &p->look, &p->out));
+  terminal_beside(p->file, &d, p->terminal);
+  return true;
+}
+
+/* ---- a word in two texts ------------------------------------------------------------------------ */
+
+static const char *spell(painter *p, const attend_viewer_run *run, attend_role side,
+                         attend_viewer_span s) {
+  const attend_viewer_side *of = &run->side[side == ATTEND_DECODER_SELF];
+  char *text = take(p, 120, 1);
+  int n = 0;
+  for (int i = s.from; text && i < s.from + s.n && n < 80; i++) {
+    const char *label = picture_spelled(label_of(p, run->c.model, of->ids[i]));
+    n += snprintf(text + n, (size_t)(120 - n), "%.60s", label);
+  }
+  return text ? text : "";
+}
+
+/* The cosines are of the pair's memory. */
+static bool take_word(painter *p, attend_viewer_word_pair *x, picture_word_data *w) {
+  attend_role role = p->s.head.at.role;
+  attend_role side = role == ATTEND_CROSS ? ATTEND_DECODER_SELF : role;
+  const view_state *s = p->s.state;
+  if (!computed(p, attend_viewer_get_word_pair(p->s.viewer, p->s.run, p->s.other, side, s->token,
+                                               s->other_token, x)))
+    return false;
+  int last = x->layers - 1, layer = p->s.head.at.layer < last ? p->s.head.at.layer : last;
+  int at = layer * x->heads + p->s.head.at.head;
+  attend_role other = attend_viewer_role_beside(p->s.other, side);
+  *w = (picture_word_data){.word = spell(p, p->s.run, side, x->word),
+                           .other = spell(p, p->s.other, other, x->other),
+                           .why = x->why,
+                           .layers = x->layers,
+                           .cosine = x->hidden,
+                           .layer = layer,
+                           .head = p->s.head.at.head,
+                           .q = x->why ? NAN : x->q[at],
+                           .k = x->why ? NAN : x->k[at],
+                           .v = x->why ? NAN : x->v[at]};
+  return !*p->error;
+}
+
+static bool take_query(painter *p, const attend_viewer_head *h, int row, attend_viewer_vectors *x,
+                       picture_neuron_data *d) {
+  const attend_lens_shape *s = &h->run->shape[h->at.role];
+  int end = s->causal ? row + 1 : s->real_keys;
+  int first = end > MOST_KEYS ? end - MOST_KEYS : 0;
+  attend_viewer_range range = {row, 1, first, end - first};
+  if (!computed(p, attend_viewer_get_vectors(p->s.viewer, h, &range, x))) return false;
+  bool rows = h->at.role != ATTEND_ENCODER_SELF, keys = h->at.role == ATTEND_DECODER_SELF;
+  const attend_viewer_side *of = &h->run->side[keys];
+  const char **text = take(p, (size_t)range.keys + 1, sizeof *text);
+  for (int i = 0; text && i < range.keys; i++)
+    text[i] = label_of(p, h->run->c.model, of->ids[first + i]);
+  *d = (picture_neuron_data){.about = p->about,
+                             .query = label_of(p, h->run->c.model, h->run->side[rows].ids[row]),
+                             .row = row,
+                             .keys = {text, range.keys},
+                             .first = first,
+                             .dim = x->dim,
+                             .dim_v = x->dim_v,
+                             .scale = (double)x->scale,
+                             .q = x->q,
+                             .k = x->k,
+                             .v = x->v,
+                             .weights = x->weights,
+                             .out = x->out};
+  return !*p->error;
+}
+
+static bool paint_neuron_pair(painter *p) {
+  attend_viewer_head h[2] = {p->s.head, view_head_beside(p->s.state, p->s.head, p->s.other)};
+  attend_viewer_vectors x[2] = {0};
+  attend_viewer_word_pair pair = {0};
+  picture_neuron_data d[2];
+  picture_word_data w;
+  char name[2][200];
+  int row[2];
+  bool ok = take_word(p, &pair, &w) && computed(p, view_queries(&p->s, &row[0], &row[1]));
+  if (ok && p->terminal) {
+    terminal_word(p->file, &w, p->terminal);
+  } else if (ok) {
+    for (int i = 0; i < 2; i++) name_case(p, i, name[i]);
+    ok = take_query(p, &h[0], row[0], &x[0], &d[0]) && take_query(p, &h[1], row[1], &x[1], &d[1]);
+    const char *text[2] = {name[0], name[1]};
+    ok = ok && succeed(p, picture_neuron_pair(d, text, &w, &p->look, &p->out));
+  }
+  void *memory[] = {x[0].memory, x[1].memory, pair.memory};
+  for (int i = 0; i < 3; i++) attend_viewer_release(p->s.viewer, memory[i]);
+  return ok;
+}
+
+/* All tokens of one text with all of the other, where both have vectors of one model. */
+static bool draw_between(painter *p, attend_role side, const picture_word_data *w) {
+  bool decoder = side == ATTEND_DECODER_SELF;
+  const attend_viewer_side *of[2] = {&p->s.run->side[decoder], &p->s.other->side[decoder]};
+  int n[2];
+  const char **text[2];
+  attend_viewer_embeddings e = {0};
+  for (int i = 0; i < 2; i++) {
+    n[i] = of[i]->n < VIEW_CELLS ? of[i]->n : VIEW_CELLS;
+    text[i] = take(p, (size_t)n[i] + 1, sizeof *text[i]);
+    for (int k = 0; text[i] && k < n[i]; k++)
+      text[i][k] = label_of(p, p->s.run->c.model, of[i]->ids[k]);
+  }
+  attend_viewer_range all = {0, n[0], 0, n[1]};
+  if (*p->error) return false;
+  if (!w->why && !computed(p, attend_viewer_get_embeddings(p->s.viewer, p->s.run, p->s.other, side,
+                                                           p->s.head.at.layer, &all, &e)))
+    return false;
+  picture_embeddings_data d = {.about = p->about,
+                               .rows = {text[0], n[0]},
+                               .keys = {text[1], n[1]},
+                               .height = n[0],
+                               .width = n[1],
+                               .cosine = e.cosine,
+                               .word = w};
+  bool ok = succeed(p, picture_embeddings(&d, &p->look, &p->out));
+  attend_viewer_release(p->s.viewer, e.memory);
+  return ok;
+}
+
+static bool paint_embeddings_pair(painter *p) {
+  attend_role role = p->s.head.at.role;
+  attend_viewer_word_pair pair = {0};
+  picture_word_data w;
+  bool ok = take_word(p, &pair, &w);
+  if (ok && p->terminal)
+    terminal_word(p->file, &w, p->terminal);
+  else if (ok)
+    ok = draw_between(p, role == ATTEND_CROSS ? ATTEND_DECODER_SELF : role, &w);
+  attend_viewer_release(p->s.viewer, pair.memory);
+  return ok;
+}
+
 static bool paint_compare(painter *p) {
   const char *given = p->s.state->form;
   const char *form = p->s.other ? NULL : *given ? given : VIEW_OTHER_FORM;
@@ -418,12 +695,13 @@ static bool paint_compare(painter *p) {
   attend_viewer_comparison c;
   grid a, b;
   if (!computed(p, attend_viewer_compare(p->s.viewer, &h, p->s.other, &c))) return false;
-  if (c.why) {
-    snprintf(p->error, VIEW_ERROR, "there is no difference to draw: %s", c.why);
-    return false;
+  if (p->s.other && (c.why || view_is_beside(p->s.run, p->s.other, h.at.role))) {
+    bool drawn = paint_beside(p, c.why);
+    attend_viewer_release(p->s.viewer, c.memory);
+    return drawn;
   }
-  bool ok =
-      get_grid(p, NULL, NULL, &a) && get_grid(p, p->s.other, form, &b) && draw_pair(p, &c, &a, &b);
+  bool ok = get_grid(p, NULL, NULL, &a) && get_grid(p, p->s.other, form, &b) &&
+            (p->terminal ? print_difference(p, &a, &b) : draw_pair(p, &c, &a, &b));
   attend_viewer_release(p->s.viewer, c.memory);
   return ok;
 }

@@ -17,6 +17,14 @@ enum {
 /* The form compared with by default. */
 #define VIEW_OTHER_FORM "favor(m=256)"
 
+/* "previous token" */
+static inline const char *view_pattern_label(attend_head_pattern p) {
+  static const char *const labels[ATTEND_HEAD_PATTERNS] = {
+      "previous token", "next token", "first token", "separator", "same word",
+      "itself",         "broad",      "positional",  "induction"};
+  return labels[p];
+}
+
 /* What is viewed: runs, and role, head and settings of the view. A link of the page holds
  * all of it; viewer/README.md lists the members. Strings belong to the caller. */
 typedef struct {
