@@ -120,6 +120,39 @@ static void draw_words(const picture_beside_data *d, page *p) {
   free(t.mask[1]);
 }
 
+static void draw_tokens(const picture_side *s, page *p, double x, double room) {
+  int rows = s->queries.count, keys = s->keys.count;
+  char title[200];
+  size_t n = (size_t)rows * (size_t)keys;
+  uint8_t *mask = drawing_take(p->to, n, 1);
+  if (!mask) return;
+  for (size_t i = 0; i < n; i++)
+    mask[i] = s->causal && (int)i % keys > (int)i / keys ? PICTURE_LATER : PICTURE_SEEN;
+  map m = map_of_cells(s->queries, s->keys, s->weights, rows, keys, SCALE_WEIGHT,
+                       map_most(s->weights, rows, keys));
+  m.mask = mask;
+  map_fit(&m, room - 30, 900, 32);
+  snprintf(title, sizeof title, "%.120s, %s", s->name, s->place);
+  page_bold(p, x, p->y + 12, title, LABEL_SIZE, ANCHOR_START, p->colours->ink, room - 8);
+  map_draw(&m, p, x + m.left, p->y + 24 + m.top);
+  p->y += 24 + m.top + m.h;
+  free(mask);
+}
+
+/* Each on a scale of its own. */
+static void draw_both(const picture_beside_data *d, page *p) {
+  double start = p->y, end = p->y, room = p->right - p->left;
+  bool beside = room >= 700;
+  for (int i = 0; i < 2; i++) {
+    p->y = beside ? start : end;
+    draw_tokens(&d->side[i], p, p->left + (beside && i ? room / 2 : 0), beside ? room / 2 : room);
+    end = fmax(end, p->y + 12);
+  }
+  p->y = end;
+  page_legend_scale(p, SCALE_WEIGHT, 1, "share of the map's largest weight");
+  page_legend_end(p);
+}
+
 static void words(const picture_beside_data *d, page *p) {
   char text[300];
   p->y += 18;
@@ -130,7 +163,8 @@ static void words(const picture_beside_data *d, page *p) {
   snprintf(text, sizeof text, "No maps word by word: %s.", d->why_words);
   page_text(p, p->left, p->y + 12, text, TEXT_SIZE, ANCHOR_START, p->colours->faint,
             p->right - p->left);
-  p->y += 24;
+  p->y += 30;
+  if (d->side[0].weights && d->side[1].weights) draw_both(d, p);
 }
 
 /* ---- patterns -------------------------------------------------------------------------------- */

@@ -219,6 +219,9 @@ typedef struct {
   int height, width;
   const uint8_t *cells; /* [L, H, height, width] thumbnails */
   const float *words;   /* [W, 1 + W]: the first column is of tokens in no word */
+  /* the head token by token, where there are no words; NULL: it is too long */
+  picture_tokens queries, keys;
+  const float *weights; /* [T, S] */
 } picture_side;
 
 typedef struct {

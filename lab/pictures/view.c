@@ -540,6 +540,26 @@ static bool take_words(painter *p, const attend_viewer_head h[2], picture_beside
   return !*p->error;
 }
 
+static picture_tokens labels_of(painter *p, const attend_viewer_run *run, bool decoder) {
+  const attend_viewer_side *side = &run->side[decoder];
+  const char **text = take(p, (size_t)side->n + 1, sizeof *text);
+  for (int i = 0; text && i < side->n; i++) text[i] = label_of(p, run->c.model, side->ids[i]);
+  return (picture_tokens){text, side->n};
+}
+
+/* The head token by token, if it is not too long. */
+static bool take_tokens(painter *p, const attend_viewer_head *h, picture_side *to) {
+  const attend_lens_shape *s = &h->run->shape[h->at.role];
+  attend_viewer_block b;
+  if (s->rows > VIEW_CELLS || s->keys > VIEW_CELLS) return true;
+  if (!computed(p, attend_viewer_get_block(p->s.viewer, h, NULL, &b))) return false;
+  to->weights = copy_of(p, b.weights, (size_t)b.rows * (size_t)b.keys * sizeof *b.weights);
+  to->queries = labels_of(p, h->run, h->at.role != ATTEND_ENCODER_SELF);
+  to->keys = labels_of(p, h->run, h->at.role == ATTEND_DECODER_SELF);
+  attend_viewer_release(p->s.viewer, b.memory);
+  return !*p->error;
+}
+
 static bool paint_beside(painter *p, const char *why) {
   attend_viewer_head h[2] = {p->s.head, view_head_beside(p->s.state, p->s.head, p->s.other)};
   picture_beside_data d = {.about = p->about, .why = why, .patterns = ATTEND_HEAD_PATTERNS};
@@ -552,6 +572,8 @@ static bool paint_beside(painter *p, const char *why) {
   if (!take_side(p, &h[0], false, &d.side[0]) || !take_side(p, &h[1], true, &d.side[1]) ||
       !take_words(p, h, &d))
     return false;
+  for (int i = 0; i < 2 && d.why_words; i++)
+    if (!take_tokens(p, &h[i], &d.side[i])) return false;
   if (!p->terminal) return succeed(p, picture_beside(&d, &p->look, &p->out));
   terminal_beside(p->file, &d, p->terminal);
   return true;

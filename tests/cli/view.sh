@@ -153,9 +153,66 @@ complains 1 'takes [0-9]+ MB, and 1 are allowed' view --model "$models/llama-gqa
   --memory 1 --json --file "$work/long"
 look "$gpt" --view head --json --file "$work/long"
 says '"notice": "The text was cut at 64 tokens; 416 were left out\."'
-complains 1 'no difference to draw' view --model "$gpt" --against text="1 2" \
-  --out "$work/x.svg" "$ids"
-[[ ! -e $work/x.svg ]] || fail "a picture of nothing"
+
+# ---- two models; two texts ------------------------------------------------------------
+look "$gpt" --against text="1 2" --out "$work/x.svg" "$ids"
+grep -q 'No distance of heads: the texts have other numbers of tokens' "$work/x.svg" ||
+  fail "texts of different lengths side by side"
+look "$gpt" --model "$bert" --json --layer 1 --head 2 "$ids"
+cp "$work/out" "$work/beside.json"
+look "$gpt" --model "$bert" --out "$work/beside.svg" "$ids"
+grep -q 'visible pairs (query, key)' "$work/beside.svg" || fail "two models in a picture"
+look "$gpt" --model "$bert" --terminal "$ids"
+says 'visible pairs .* 57\.1 % +100\.0 %'
+look "$bert" --json --view embeddings --against text="5 17 41 96" "$ids"
+cp "$work/out" "$work/between.json"
+look "$bert" --json --view neuron --token 2 --against text="5 17 41 96" --against token=3 "$ids"
+cp "$work/out" "$work/pair.json"
+look "$bert" --view neuron --against text="5 17 41 96" --terminal "$ids"
+says 'after layer .* [01]\.'
+for view in neuron embeddings; do
+  look "$bert" --view $view --against text="5 17 41 96" --out "$work/$view.svg" "$ids"
+  grep -q 'cosine of the hidden states' "$work/$view.svg" || fail "two texts in $view"
+done
+look "$gpt" --model "$bert" --view neuron --against model=1 --terminal "$ids"
+says 'No cosines: vectors of two models'
+python3 - "$work" <<'PYTHON' || fail "the numbers of two models and of two texts"
+import json, sys
+def read(name): return json.load(open(f"{sys.argv[1]}/{name}.json"))["answers"]
+def near(a, b, bound=2e-6): assert abs(a - b) <= bound, (a, b)
+
+# Ids are words: both models have the same, and weights of words are those of tokens.
+beside = read("beside")
+words, block = beside["words"], beside["block"]["weights"]
+assert words["words"] == beside["other_words"]["words"] == "5 17 40 96 51 17 40".split()
+for row, own in zip(words["weights"], block):
+    assert row[0] == 0
+    for x, y in zip(row[1:], own): near(x, y)
+for row in beside["other_words"]["weights"]: near(sum(row), 1)
+first, second = beside["beside"]["first"], beside["beside"]["second"]
+near(first["visible"], 4 / 7), near(second["visible"], 1)
+near(first["later"][-1], 0)
+for side in first, second:
+    heads = side["layers"] * side["heads"]
+    assert sum(side["counts"][-1]) == heads
+    for k in range(len(side["counts"][0])):
+        assert sum(row[k] for row in side["counts"][:-1]) == side["counts"][-1][k]
+assert "no decoder" in beside["compare"]["why"]
+
+# The cosines of a word are those of the matrix between the texts.
+between, layer = read("between"), 0
+word = between["word"]
+assert word["same"] and word["why"] == ""
+near(between["between"]["cosine"][word["word"][0]][word["other"][0]], word["cosine"][layer])
+assert len(between["between"]["cosine"][0]) == 4
+pair = read("pair")
+assert pair["word"]["word"] == [2, 1] and pair["word"]["other"] == [3, 1]
+assert not pair["word"]["same"]
+assert len(pair["vectors"]["k"]) == 7 and len(pair["other_vectors"]["k"]) == 4
+PYTHON
+complains 1 'it is a number from 0' view --model "$gpt" --against layer=x "$ids"
+complains 1 'against layer 9' view --model "$gpt" --model "$bert" --json --against model=1 \
+  --against layer=9 "$ids"
 complains 2 'allow it with --allow-remote' view --model "$gpt" --bind 0.0.0.0 "$ids"
 complains 1 'the gallery needs models' view --gallery
 

@@ -281,6 +281,7 @@ export function BesideView({
   place,
   names,
   why,
+  words,
 }: {
   run: Run;
   other: Run;
@@ -288,6 +289,7 @@ export function BesideView({
   place: Place;
   names: string[];
   why: string; // why there is no distance
+  words: boolean; // the maps are by words
 }) {
   const { value: scene, error } = useBeside(run, other, role.role);
   if (!scene) return error ? <Problem text={error} /> : <Waiting />;
@@ -300,7 +302,7 @@ export function BesideView({
         </p>
       )}
       <Facts scene={scene} names={names} />
-      {why && (
+      {words && (
         <HeadsByWords scene={scene} role={role} place={place} names={names} />
       )}
       <BesidePatterns scene={scene} names={names} />

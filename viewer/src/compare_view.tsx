@@ -236,7 +236,7 @@ export function CompareView() {
               <DistanceGrid scene={scene} place={place} />
             </div>
           )}
-          {scene.other && (apart || other_model) && (
+          {scene.other && (scene.comparison.why || other_model) && (
             <BesideView
               run={scene.run}
               other={scene.other}
@@ -244,6 +244,7 @@ export function CompareView() {
               place={place}
               names={WORDS[kind_of(c, other)](scene)}
               why={scene.comparison.why}
+              words={!!apart}
             />
           )}
         </div>
