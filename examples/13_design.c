@@ -45,9 +45,9 @@ int main(void) {
   printf("softmax is right from sharpness %.3f on\n", min.sharpness);
 
   TRY(attend_design_run_create(design, argmax, "dab", &run));
-  attend_design_result r = attend_design_run_result(run);
+  const attend_design_result *r = attend_design_run_result(run);
   printf("dab -> ");
-  for (int i = 0; i < r.length; i++) printf("%s", attend_design_answer(design, r.predicted[i]));
+  for (int i = 0; i < r->length; i++) printf("%s", attend_design_answer(design, r->predicted[i]));
   printf("\n");
 
   char other[sizeof spec];

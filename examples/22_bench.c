@@ -14,7 +14,7 @@ static int show(double done, const char *what, void *user) {
 int main(int argc, char **argv) {
   const char *text = argc > 1 ? argv[1] : "elu:b1h4n512d64:causal";
   attend_context *ctx;
-  attend_problem problem;
+  attend_problem problem = {ATTEND_INIT(attend_problem)};
   attend_machine machine;
   attend_explanation cost;
   attend_timing time;

@@ -216,7 +216,7 @@ static int bench_crossover(const bench_options *o, attend_context *ctx) {
   attend_bench_options how = {ATTEND_INIT(attend_bench_options), .seed = o->common.seed,
                               .limit_s = o->limit_s, .progress = progress_report};
   attend_machine machine;
-  attend_problem form;
+  attend_problem form = {ATTEND_INIT(attend_problem)};
   char text[256];
   attend_status status = attend_crossover_parse(ctx, o->problems[1], o->dim, &form);
   if (!status) status = ceilings_get(ctx, &machine);
@@ -318,6 +318,7 @@ static int write_csv(attend_context *ctx, const table *t, const char *path) {
 
 static int parse_all(const bench_options *o, attend_context *ctx, const problem_list *l) {
   for (int n = 0; n < l->count; n++) {
+    l->problems[n].size = sizeof l->problems[n];
     attend_status status = attend_problem_parse(ctx, l->texts[n], &l->problems[n]);
     if (status) return complain_status(ctx, status);
     l->problems[n].desc.engine = o->common.engine;

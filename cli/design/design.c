@@ -132,7 +132,7 @@ static int open_design(attend_context *ctx, const char *name, designed *g) {
     status = attend_design_read(ctx, name, s.text, s.length, &g->d);
   }
   if (status) return complain_status(ctx, status);
-  g->facts = attend_design_about(g->d);
+  g->facts = *attend_design_about(g->d);
   g->r.seed = g->facts.seed;
   g->r.has_learned = attend_design_weights(g->d, ATTEND_LEARNED, NULL) != NULL;
   return EXIT_OK;

@@ -35,7 +35,7 @@ void design_print_list(FILE *out) {
     attend_design *d;
     fprintf(out, "%s\n", s.name);
     if (attend_design_read(ctx, s.name, s.text, s.length, &d)) continue;
-    print_wrapped(out, "  ", attend_design_about(d).about);
+    print_wrapped(out, "  ", attend_design_about(d)->about);
     attend_design_free(d);
   }
   attend_context_free(ctx);
@@ -189,14 +189,14 @@ static cell answer_cell(const designed *g, int32_t answer) {
 }
 
 static bool add_places(const designed *g, attend_design_run *const run[2], table *t) {
-  attend_design_result r = attend_design_run_result(run[0]);
+  const attend_design_result *r = attend_design_run_result(run[0]);
   bool ok = true;
-  for (int i = 0; i < r.length; i++) {
-    bool asked = r.expected[i] >= 0, right = r.predicted[i] == r.expected[i];
+  for (int i = 0; i < r->length; i++) {
+    bool asked = r->expected[i] >= 0, right = r->predicted[i] == r->expected[i];
     cell learned = cell_none();
-    if (run[1]) learned = answer_cell(g, attend_design_run_result(run[1]).predicted[i]);
-    table_add(t, (cell[]){cell_number(i), cell_text(attend_design_token(g->d, r.tokens[i])),
-                          answer_cell(g, r.expected[i]), answer_cell(g, r.predicted[i]), learned,
+    if (run[1]) learned = answer_cell(g, attend_design_run_result(run[1])->predicted[i]);
+    table_add(t, (cell[]){cell_number(i), cell_text(attend_design_token(g->d, r->tokens[i])),
+                          answer_cell(g, r->expected[i]), answer_cell(g, r->predicted[i]), learned,
                           number_if(asked, right)});
     ok &= !asked || right;
   }
@@ -259,11 +259,11 @@ static const float *part(const designed *g, attend_twin twin, int i, int *column
 
 static void name_axes(making *k) {
   const designed *g = k->g;
-  attend_design_result r = attend_design_run_result(k->m->run[0]);
-  const char **features = name_list(k->m, g->facts.features), **tokens = name_list(k->m, r.length),
+  const attend_design_result *r = attend_design_run_result(k->m->run[0]);
+  const char **features = name_list(k->m, g->facts.features), **tokens = name_list(k->m, r->length),
              **answers = name_list(k->m, g->facts.answers);
   for (int i = 0; i < g->facts.features; i++) features[i] = attend_design_feature(g->d, i);
-  for (int i = 0; i < r.length; i++) tokens[i] = attend_design_token(g->d, r.tokens[i]);
+  for (int i = 0; i < r->length; i++) tokens[i] = attend_design_token(g->d, r->tokens[i]);
   for (int i = 0; i < g->facts.answers; i++) answers[i] = attend_design_answer(g->d, i);
   k->features = features;
   k->tokens = tokens;
@@ -295,13 +295,13 @@ static void head_maps(making *k, int index) {
   picture_design_head *to = &k->m->heads[index];
   attend_design_head h;
   attend_design_head_get(g->d, index, &h);
-  int T = attend_design_run_result(k->m->run[0]).length, c;
+  int T = attend_design_run_result(k->m->run[0])->length, c;
   const char *const *columns = column_names(k, index, h.dim), *const *slot = slot_names(k, &h);
   snprintf(k->m->head_name[index], sizeof k->m->head_name[0], "layer %d, head \"%s\"", h.layer,
            h.name);
   *to = (picture_design_head){k->m->head_name[index], 8, 1 + g->r.has_learned, {{{0}}}};
   for (int t = 0; t < to->twins; t++) {
-    attend_design_inside in = attend_design_run_head(k->m->run[t], index);
+    const attend_design_inside *in = attend_design_run_head(k->m->run[t], index);
     const char *const *dims = t ? NULL : columns, *const *out = t ? NULL : slot;
     const float *qm = part(g, (attend_twin)t, 3 * index, &c),
                 *km = part(g, (attend_twin)t, 3 * index + 1, &c),
@@ -309,11 +309,11 @@ static void head_maps(making *k, int index) {
     picture_grid grids[8] = {{"Km", h.reads, h.dim, km, k->features, dims, false},
                              {"Qm", h.reads, h.dim, qm, k->features, dims, false},
                              {"Vm", h.reads, h.dim_v, vm, k->features, out, false},
-                             {"K", T, h.dim, in.k, k->tokens, dims, false},
-                             {"Q", T, h.dim, in.q, k->tokens, dims, false},
-                             {"V", T, h.dim_v, in.v, k->tokens, out, false},
-                             {"attention", T, T, in.attention, k->tokens, k->tokens, true},
-                             {"output", T, h.dim_v, in.out, k->tokens, out, false}};
+                             {"K", T, h.dim, in->k, k->tokens, dims, false},
+                             {"Q", T, h.dim, in->q, k->tokens, dims, false},
+                             {"V", T, h.dim_v, in->v, k->tokens, out, false},
+                             {"attention", T, T, in->attention, k->tokens, k->tokens, true},
+                             {"output", T, h.dim_v, in->out, k->tokens, out, false}};
     memcpy(to->grid[t], grids, sizeof grids);
   }
 }
@@ -321,14 +321,14 @@ static void head_maps(making *k, int index) {
 static void readout_maps(making *k, int index) {
   const designed *g = k->g;
   picture_design_head *to = &k->m->heads[index];
-  int T = attend_design_run_result(k->m->run[0]).length, c;
+  int T = attend_design_run_result(k->m->run[0])->length, c;
   *to = (picture_design_head){"readout", 2, 1 + g->r.has_learned, {{{0}}}};
   for (int t = 0; t < to->twins; t++) {
-    attend_design_result r = attend_design_run_result(k->m->run[t]);
+    const attend_design_result *r = attend_design_run_result(k->m->run[t]);
     picture_grid grids[2] = {
         {"Wo", g->facts.features, g->facts.answers, part(g, (attend_twin)t, 3 * g->facts.heads, &c),
          k->features, k->answers, false},
-        {"logits", T, g->facts.answers, r.logits, k->tokens, k->answers, false}};
+        {"logits", T, g->facts.answers, r->logits, k->tokens, k->answers, false}};
     memcpy(to->grid[t], grids, sizeof grids);
   }
 }

@@ -89,7 +89,7 @@ static attend_status explain_variants(explain_run *run, explanation main) {
 
 static attend_status explain_all(explain_run *run) {
   const explain_options *o = run->options;
-  attend_problem p;
+  attend_problem p = {ATTEND_INIT(attend_problem)};
   /* Checked before a second is spent on measuring. */
   for (int n = 0; n < o->count; n++) {
     attend_status status = attend_problem_parse(run->ctx, o->problems[n], &p);
@@ -97,7 +97,7 @@ static attend_status explain_all(explain_run *run) {
   }
   attend_status status = ceilings_get(run->ctx, &run->machine);
   for (int n = 0; n < o->count && !status; n++) {
-    explanation e = {.spread = spread_of(o->problems[n])};
+    explanation e = {.spread = spread_of(o->problems[n]), .problem.size = sizeof e.problem};
     status = attend_problem_parse(run->ctx, o->problems[n], &e.problem);
     e.problem.desc.engine = o->common.engine;
     if (!status) status = explain_variants(run, e);

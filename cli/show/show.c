@@ -59,7 +59,7 @@ static void add_cost(shown *s, const char *what, attend_token_cost cost) {
   shown_cost *c = &s->costs[s->n_costs++];
   s->measured = attend_machine_load(s->ctx, &machine);
   *c = (shown_cost){what, cost, {NAN, NAN, NAN, NULL}};
-  if (s->measured) c->limit = attend_machine_limit(&machine, cost.flops, cost.bytes);
+  if (s->measured) attend_machine_limit(&machine, cost.flops, cost.bytes, &c->limit);
 }
 
 static int show_files(const show_options *o, const char *path, shown *s,

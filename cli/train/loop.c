@@ -30,27 +30,27 @@ static void say(const train_run *run, const char *format, ...) {
 
 /* ---- loss.svg ----------------------------------------------------------------------- */
 
-static attend_plot_series series_of(const char *name, attend_log_curve curve, double *x,
+static attend_plot_series series_of(const char *name, const attend_log_curve *curve, double *x,
                                     double *y) {
-  for (size_t i = 0; i < curve.count; i++) {
-    x[i] = curve.at[i].step;
-    y[i] = curve.at[i].loss;
+  for (size_t i = 0; i < curve->count; i++) {
+    x[i] = curve->at[i].step;
+    y[i] = curve->at[i].loss;
   }
-  return (attend_plot_series){.name = name, .count = curve.count, .x = x, .y = y};
+  return (attend_plot_series){.name = name, .count = curve->count, .x = x, .y = y};
 }
 
 static attend_status save_plot(train_run *run) {
-  attend_log_curve loss = attend_training_run_loss(run->log);
-  attend_log_curve valid = attend_training_run_valid(run->log);
-  double *x = need(2 * (loss.count + valid.count), sizeof *x);
-  double *x_valid = x + 2 * loss.count;
-  attend_plot_series series[] = {series_of("training", loss, x, x + loss.count),
-                                 series_of("validation", valid, x_valid, x_valid + valid.count)};
+  const attend_log_curve *loss = attend_training_run_loss(run->log);
+  const attend_log_curve *valid = attend_training_run_valid(run->log);
+  double *x = need(2 * (loss->count + valid->count), sizeof *x);
+  double *x_valid = x + 2 * loss->count;
+  attend_plot_series series[] = {series_of("training", loss, x, x + loss->count),
+                                 series_of("validation", valid, x_valid, x_valid + valid->count)};
   series[1].points = 1;
   attend_plot_panel panel = {.title = "Loss",
                              .x = {.label = "step"},
                              .y = {.label = "nats per token"},
-                             .count = valid.count ? 2 : 1,
+                             .count = valid->count ? 2 : 1,
                              .series = series};
   attend_plot plot = {ATTEND_INIT(attend_plot), .count = 1, .panels = &panel};
   char *path = path_of("%s/loss.svg", run->s->out);

@@ -203,6 +203,7 @@ static attend_status verify_problems(verify_run *run, size_t count, const char *
   attend_status status = ATTEND_OK;
   run->names = names;
   for (size_t n = 0; n < count && !status; n++) {
+    problems[n].size = sizeof problems[n];
     status = attend_problem_parse(run->contexts[0], names[n], &problems[n]);
     problems[n].desc.engine = run->options->common.engine;
   }

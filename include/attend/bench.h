@@ -1,6 +1,6 @@
 /* attend/bench.h - what attention and models cost, and how long they take.
  *
- *   attend_problem problem;
+ *   attend_problem problem = {ATTEND_INIT(attend_problem)};
  *   attend_timing time;
  *   attend_problem_parse(ctx, "softmax:b1h12n1024d64:causal", &problem);
  *   attend_bench(ctx, 1, &problem, NULL, &time);
@@ -62,8 +62,8 @@ typedef struct {
   const char *bound; /* "arithmetic" or "memory" */
 } attend_limit;
 
-ATTEND_API attend_limit attend_machine_limit(const attend_machine *machine, double flops,
-                                             double bytes);
+ATTEND_API void attend_machine_limit(const attend_machine *machine, double flops, double bytes,
+                                     attend_limit *limit);
 
 /* ---- cost models ------------------------------------------------------------- */
 
@@ -87,8 +87,8 @@ typedef struct {
 
 /* Whether the problem's form has a feature map. */
 ATTEND_API bool attend_problem_has_features(const attend_problem *problem);
-/* The problem with n keys, and as many queries if it had as many. */
-ATTEND_API attend_problem attend_problem_resize(const attend_problem *problem, int n);
+/* Gives the problem n keys, and as many queries if it had as many. */
+ATTEND_API void attend_problem_resize(attend_problem *problem, int n);
 /* Predicted times are what the machine allows at best: a predicted crossover says where
  * operations balance, not where kernels do; attend_bench_crossover measures that. */
 ATTEND_API void attend_problem_methods(attend_context *ctx, const attend_machine *machine,

@@ -80,7 +80,7 @@ typedef struct {
   uint64_t seed;
 } attend_design_facts;
 
-ATTEND_API attend_design_facts attend_design_about(const attend_design *design);
+ATTEND_API const attend_design_facts *attend_design_about(const attend_design *design);
 /* Names; NULL past the last. A feature's is "A", "3", "previous=A", "depth". */
 ATTEND_API const char *attend_design_token(const attend_design *design, int i);
 ATTEND_API const char *attend_design_answer(const attend_design *design, int i);
@@ -160,8 +160,9 @@ typedef struct {
   const float *out;       /* [T][dim_v] */
 } attend_design_inside;
 
-ATTEND_API attend_design_result attend_design_run_result(const attend_design_run *run);
-ATTEND_API attend_design_inside attend_design_run_head(const attend_design_run *run, int head);
+ATTEND_API const attend_design_result *attend_design_run_result(const attend_design_run *run);
+ATTEND_API const attend_design_inside *attend_design_run_head(const attend_design_run *run,
+                                                              int head);
 
 /* ---- is it right? ----------------------------------------------------------------- */
 

@@ -51,13 +51,15 @@ typedef enum {
 } attend_pad;
 
 typedef struct {
-  attend_desc desc; /* pointers inside are NULL */
+  size_t size;
   attend_op op;
   attend_pad pad;
-  int bthd;    /* layout [B,T,H,D] */
-  int m, n, k; /* sgemm */
+  int bthd;         /* layout [B,T,H,D] */
+  int m, n, k;      /* sgemm */
+  attend_desc desc; /* pointers inside are NULL. Last, so that it can grow */
 } attend_problem;
 
+/* problem begins with ATTEND_INIT. */
 ATTEND_API attend_status attend_problem_parse(attend_context *ctx, const char *text,
                                               attend_problem *problem);
 /* FORM alone: "favor(m=256,seed=1)". */
@@ -71,15 +73,17 @@ ATTEND_API int attend_problem_print(const attend_problem *problem, char *text, s
  * attend_tensors_free; d_o, dq, dk, dv and dbias exist for :bwd. desc is the
  * problem's with its pointers set. */
 typedef struct {
-  attend_desc desc;
+  size_t size;
   attend_view q, k, v, o, d_o, dq, dk, dv;
   float *lse;   /* [B,H,T] */
   float *dbias; /* shape of the bias, or NULL */
   size_t dbias_count;
   size_t bytes;
   void *block;
+  attend_desc desc;
 } attend_tensors;
 
+/* tensors begins with ATTEND_INIT. */
 ATTEND_API attend_status attend_problem_tensors(attend_context *ctx, const attend_problem *problem,
                                                 uint64_t seed, attend_tensors *tensors);
 ATTEND_API void attend_tensors_free(attend_context *ctx, attend_tensors *tensors);

@@ -48,7 +48,8 @@ ATTEND_API attend_status attend_rouge(attend_context *ctx, const char *summary, 
                                       attend_rouge_scores *scores);
 /* Of scores [n] by several references, for each kind the one with the highest F1,
  * the first of equal ones. n is 1 or more. */
-ATTEND_API attend_rouge_scores attend_rouge_best(size_t n, const attend_rouge_scores *scores);
+ATTEND_API void attend_rouge_best(size_t n, const attend_rouge_scores *scores,
+                                  attend_rouge_scores *best);
 
 /* ---- a summary and its source -------------------------------------------------- */
 

@@ -528,7 +528,7 @@ ATTEND_API attend_status attend_fit_model(attend_context *ctx, const char *folde
  *   attend_training_run_open(ctx, "run", &run);
  *   attend_training_run_folder(run, attend_training_run_best(run), path);
  *   attend_open(ctx, path, &model);
- *   attend_log_curve valid = attend_training_run_valid(run);
+ *   const attend_log_curve *valid = attend_training_run_valid(run);
  *   attend_training_run_free(run);
  *
  * The folder is what attend_fit and `attend train --out` write: checkpoints
@@ -574,8 +574,8 @@ typedef struct {
   size_t count;
 } attend_log_curve;
 
-ATTEND_API attend_log_curve attend_training_run_loss(const attend_training_run *run);
-ATTEND_API attend_log_curve attend_training_run_valid(const attend_training_run *run);
+ATTEND_API const attend_log_curve *attend_training_run_loss(const attend_training_run *run);
+ATTEND_API const attend_log_curve *attend_training_run_valid(const attend_training_run *run);
 /* The validation loss at a step, or else its training loss; NaN: neither is logged. */
 ATTEND_API double attend_training_run_loss_at(const attend_training_run *run, int step);
 

@@ -1,6 +1,6 @@
 /* attend/verify.h - is a result right?
  *
- *   attend_problem problem;
+ *   attend_problem problem = {ATTEND_INIT(attend_problem)};
  *   attend_verifier *v;
  *   attend_verification verdict;
  *   attend_problem_parse(ctx, "softmax:b2h4n65d24:causal:bwd", &problem);

@@ -125,11 +125,12 @@ attend_status attend_machine_save(attend_context *ctx, const attend_machine *mac
   return status;
 }
 
-attend_limit attend_machine_limit(const attend_machine *machine, double flops, double bytes) {
+void attend_machine_limit(const attend_machine *machine, double flops, double bytes,
+                          attend_limit *limit) {
   attend_limit l = {.arithmetic_s = flops / machine->flops_all,
                     .memory_s = bytes / machine->read_all};
   bool arithmetic = l.arithmetic_s >= l.memory_s;
   l.bound = arithmetic ? "arithmetic" : "memory";
   l.least_s = arithmetic ? l.arithmetic_s : l.memory_s;
-  return l;
+  *limit = l;
 }

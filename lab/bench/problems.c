@@ -8,7 +8,7 @@
 
 #include "attend/bench.h"
 #include "attend/verify.h"
-#include "base/options.h"
+#include "attention/problem.h"
 
 enum { LONGEST = 1 << 24 }; /* of predicted crossovers */
 
@@ -24,16 +24,16 @@ static bool is_random(const attend_form *f) {
          (f->kind == ATTEND_GAUSSIAN && f->features > 0);
 }
 
-bool attend_problem_has_features(const attend_problem *p) {
+bool attend_problem_has_features(const attend_problem *problem) {
+  const attend_problem own = problem_of(problem), *p = &own;
   return p->op != ATTEND_OP_SGEMM && attend_form_features(&p->desc.form, p->desc.dim) > 0;
 }
 
-attend_problem attend_problem_resize(const attend_problem *problem, int n) {
-  attend_problem p = *problem;
-  bool square = p.op != ATTEND_OP_DECODE && p.desc.q_len == problem->desc.kv_len;
-  p.desc.kv_len = n;
-  if (square) p.desc.q_len = n;
-  return p;
+void attend_problem_resize(attend_problem *problem, int n) {
+  attend_desc *d = &problem->desc;
+  bool square = problem->op != ATTEND_OP_DECODE && d->q_len == d->kv_len;
+  d->kv_len = n;
+  if (square) d->q_len = n;
 }
 
 static attend_problem method_problem(const attend_problem *problem, bool linear) {
@@ -92,17 +92,20 @@ static attend_method method_of(attend_context *ctx, const attend_machine *machin
   m.bytes = cost.bytes;
   m.memory_bytes = (double)cost.workspace_bytes;
   if (m.problem.op == ATTEND_OP_DECODE) m.memory_bytes += state_bytes(&m.problem, linear);
-  m.limit = attend_machine_limit(machine, cost.flops, cost.bytes);
+  attend_machine_limit(machine, cost.flops, cost.bytes, &m.limit);
   return m;
 }
 
 /* At another length; NaN where there is no such problem. */
 static double predicted_s(attend_context *ctx, const attend_machine *machine,
                           const attend_method *m, int n) {
-  attend_problem p = attend_problem_resize(&m->problem, n);
+  attend_problem p = m->problem;
+  attend_limit limit;
+  attend_problem_resize(&p, n);
   attend_cost cost;
   if (attend_desc_cost(ctx, &p.desc, &cost)) return NAN;
-  return attend_machine_limit(machine, cost.flops, cost.bytes).least_s;
+  attend_machine_limit(machine, cost.flops, cost.bytes, &limit);
+  return limit.least_s;
 }
 
 static bool linear_wins(attend_context *ctx, const attend_machine *machine, const attend_methods *m,
@@ -131,8 +134,9 @@ static double predicted_crossover(attend_context *ctx, const attend_machine *mac
 
 void attend_problem_methods(attend_context *ctx, const attend_machine *machine,
                             const attend_problem *problem, attend_methods *m) {
-  m->exact = method_of(ctx, machine, problem, false);
-  m->linear = method_of(ctx, machine, problem, true);
+  const attend_problem p = problem_of(problem);
+  m->exact = method_of(ctx, machine, &p, false);
+  m->linear = method_of(ctx, machine, &p, true);
   m->crossover = predicted_crossover(ctx, machine, m);
 }
 
@@ -166,8 +170,10 @@ static attend_status explain_plan(attend_context *ctx, const attend_problem *p,
 }
 
 attend_status attend_explain(attend_context *ctx, const attend_machine *machine,
-                             const attend_problem *p, double spread, attend_explanation *e) {
+                             const attend_problem *problem, double spread, attend_explanation *e) {
+  attend_problem own, *p = &own;
   attend_status status = ATTEND_OK;
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_problem, problem, p));
   *e = (attend_explanation){.cache_bytes = NAN, .methods.crossover = NAN};
   e->prediction = (attend_prediction){NAN, NAN, NAN, 0, NAN};
   e->has_features = attend_problem_has_features(p);
@@ -180,7 +186,7 @@ attend_status attend_explain(attend_context *ctx, const attend_machine *machine,
       status = attend_predict_spread(ctx, &p->desc, spread, 0.1, &e->prediction);
     if (p->op == ATTEND_OP_DECODE) e->cache_bytes = state_bytes(p, !strcmp(e->engine, "linear"));
   }
-  e->limit = attend_machine_limit(machine, e->flops, e->bytes);
+  attend_machine_limit(machine, e->flops, e->bytes, &e->limit);
   return status;
 }
 
@@ -332,9 +338,13 @@ static attend_status verify_small(const timer *t, const attend_problem *problem,
 
 static attend_status bench_cases(const timer *t, timed_case *list, int count,
                                  const attend_problem *problems) {
-  for (int n = 0; n < count; n++) ATTEND_TRY(verify_small(t, &problems[n], (double)n / count));
   for (int n = 0; n < count; n++) {
-    list[n].problem = problems[n];
+    const attend_problem *p = problem_at(problems, (size_t)n);
+    ATTEND_TRY(OPTIONS_READ(t->ctx, attend_problem, p, &list[n].problem));
+    ATTEND_TRY(verify_small(t, &list[n].problem, (double)n / count));
+  }
+  for (int n = 0; n < count; n++) {
+    list[n].tensors.size = sizeof list[n].tensors;
     ATTEND_TRY(open_case(t, &list[n]));
   }
   return time_cases(t, list, count, t->o.repeat, true);
@@ -430,9 +440,11 @@ static attend_status time_both(const timer *t, timed_case both[2]) {
 
 static attend_status time_at(const search *s, int n, attend_crossover *at) {
   const timer *t = &s->timer;
-  attend_problem p = attend_problem_resize(&s->problem, n);
-  timed_case both[2] = {{.problem = method_problem(&p, false)},
-                        {.problem = method_problem(&p, true)}};
+  attend_problem p = s->problem;
+  attend_problem_resize(&p, n);
+  timed_case both[2] = {
+      {.problem = method_problem(&p, false), .tensors = {ATTEND_INIT(attend_tensors)}},
+      {.problem = method_problem(&p, true), .tensors = {ATTEND_INIT(attend_tensors)}}};
   double share = (seconds_now() - s->started) / s->limit_s;
   ATTEND_TRY(report(t, fmin(share, 1), "crossover:", &p));
   attend_status status = open_case(t, &both[0]);
@@ -478,7 +490,8 @@ static attend_status find_crossover(const search *s, attend_crossover *at) {
 }
 
 static attend_status verify_both(const search *s) {
-  attend_problem p = attend_problem_resize(&s->problem, VERIFIED);
+  attend_problem p = s->problem;
+  attend_problem_resize(&p, VERIFIED);
   for (int linear = 0; linear < 2; linear++) {
     attend_method m = method_of(s->timer.ctx, s->machine, &p, linear);
     ATTEND_CHECK(s->timer.ctx, *m.engine, "%s", m.refusal);
@@ -490,14 +503,17 @@ static attend_status verify_both(const search *s) {
 attend_status attend_bench_crossover(attend_context *ctx, const attend_machine *machine,
                                      const attend_problem *problem, attend_op op,
                                      const attend_bench_options *options, attend_crossover *at) {
-  search s = {.timer.ctx = ctx, .machine = machine, .problem = operation_of(problem, op)};
+  search s = {.timer.ctx = ctx, .machine = machine};
   attend_methods methods;
   *at = (attend_crossover){0};
   ATTEND_TRY(OPTIONS_READ(ctx, attend_bench_options, options, &s.timer.o));
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_problem, problem, &s.problem));
+  s.problem = operation_of(&s.problem, op);
   s.limit_s = s.timer.o.limit_s > 0 ? s.timer.o.limit_s : USUAL_LIMIT;
   s.started = seconds_now();
   ATTEND_TRY(verify_both(&s));
-  attend_problem shortest = attend_problem_resize(&s.problem, SHORTEST);
+  attend_problem shortest = s.problem;
+  attend_problem_resize(&shortest, SHORTEST);
   attend_problem_methods(ctx, machine, &shortest, &methods);
   at->predicted_n = methods.crossover;
   return find_crossover(&s, at);

@@ -48,6 +48,7 @@ typedef struct {
 
 struct attend_design {
   attend_context *ctx;
+  attend_design_facts facts;
   char *text; /* the spec */
   char name[NAME], about[512], example[ATTEND_INPUT_TEXT], says[256];
   char token[MOST_TOKENS][NAME], answer[MOST_ANSWERS][NAME];

@@ -132,15 +132,15 @@ static void say_summary(paragraph *p, const attend_design_results *r) {
 
 bool attend_design_paragraph(const attend_design *design, const attend_design_results *r, int i,
                              char text[ATTEND_DESIGN_PARAGRAPH]) {
-  const attend_design_facts facts = attend_design_about(design);
+  const attend_design_facts *facts = attend_design_about(design);
   paragraph p = {text, 0};
-  if (!r->has_learned || i > facts.heads + 1) return false;
+  if (!r->has_learned || i > facts->heads + 1) return false;
   if (i == 0)
     say_summary(&p, r);
-  else if (i <= facts.heads)
+  else if (i <= facts->heads)
     say_head(&p, design, &r->like[i - 1], i - 1);
   else
-    say_reasons(&p, &facts, r);
+    say_reasons(&p, facts, r);
   return true;
 }
 
@@ -176,7 +176,7 @@ static void put_numbers(json_writer *w, const char *name, const double *x, int n
 static void put_facts(json_writer *w, const attend_design *d) {
   static const char *const positions[] = {"none", "concatenated", "added"};
   static const char *const at[] = {"every", "first", "last"};
-  const attend_design_facts facts = attend_design_about(d), *f = &facts;
+  const attend_design_facts *f = attend_design_about(d);
   json_member_string(w, "name", f->name);
   json_member_string(w, "about", f->about);
   json_member_string(w, "task", f->task);
@@ -261,20 +261,20 @@ static void put_least(json_writer *w, const attend_design_results *r) {
 }
 
 static attend_status put_run(json_writer *w, const attend_design *d, attend_way way) {
-  const attend_design_facts facts = attend_design_about(d);
+  const attend_design_facts *facts = attend_design_about(d);
   attend_design_run *run;
   attend_design_head h;
-  ATTEND_TRY(attend_design_run_create(d, way, facts.example, &run));
-  attend_design_result r = attend_design_run_result(run);
+  ATTEND_TRY(attend_design_run_create(d, way, facts->example, &run));
+  const attend_design_result *r = attend_design_run_result(run);
   json_member(w, "run");
   json_open(w, '{');
   json_member_number(w, "sharpness", way.sharpness);
-  put_floats(w, "logits", r.logits, (size_t)(r.length * facts.answers));
+  put_floats(w, "logits", r->logits, (size_t)(r->length * facts->answers));
   open_list(w, "attention");
   for (int i = 0; attend_design_head_get(d, i, &h); i++) {
-    const float *a = attend_design_run_head(run, i).attention;
+    const float *a = attend_design_run_head(run, i)->attention;
     json_open(w, '[');
-    for (int j = 0; j < r.length * r.length; j++) json_put_number(w, (double)a[j]);
+    for (int j = 0; j < r->length * r->length; j++) json_put_number(w, (double)a[j]);
     json_close(w, ']');
   }
   json_close(w, ']');
@@ -333,13 +333,13 @@ static void put_likeness(json_writer *w, const attend_likeness *l) {
 }
 
 static void put_comparison(json_writer *w, const attend_design *d, const attend_design_results *r) {
-  const attend_design_facts facts = attend_design_about(d);
+  const attend_design_facts *facts = attend_design_about(d);
   char text[ATTEND_DESIGN_PARAGRAPH];
   open_list(w, "words");
   for (int i = 0; attend_design_paragraph(d, r, i, text); i++) json_put_string(w, text);
   json_close(w, ']');
   open_list(w, "likeness");
-  for (int i = 0; r->has_learned && i < facts.heads; i++) put_likeness(w, &r->like[i]);
+  for (int i = 0; r->has_learned && i < facts->heads; i++) put_likeness(w, &r->like[i]);
   json_close(w, ']');
 }
 

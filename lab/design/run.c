@@ -108,10 +108,12 @@ void attend_design_run_free(attend_design_run *r) {
   if (r) ctx_free(r->ctx, r);
 }
 
-attend_design_result attend_design_run_result(const attend_design_run *r) { return r->result; }
+const attend_design_result *attend_design_run_result(const attend_design_run *r) {
+  return &r->result;
+}
 
-attend_design_inside attend_design_run_head(const attend_design_run *r, int head) {
-  return r->heads[head];
+const attend_design_inside *attend_design_run_head(const attend_design_run *r, int head) {
+  return &r->heads[head];
 }
 
 /* ---- every input ----------------------------------------------------------------------- */

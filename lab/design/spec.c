@@ -211,6 +211,36 @@ static void read_root(reading *r, const attend_json *root) {
   if (!r->status) read_example(r);
 }
 
+static attend_design_facts facts_of(const attend_design *d) {
+  return (attend_design_facts){.name = d->name,
+                               .about = d->about,
+                               .task = d->says,
+                               .example = d->example,
+                               .spec = d->text,
+                               .letters = d->letters,
+                               .tokens = d->tokens,
+                               .starts = d->start >= 0,
+                               .ends = d->end >= 0,
+                               .answers = d->answers,
+                               .shortest = d->shortest,
+                               .longest = d->longest,
+                               .places = d->places,
+                               .features = d->features,
+                               .embedded = d->embedded,
+                               .layers = d->layers,
+                               .heads = d->n_heads,
+                               .causal = d->causal,
+                               .positions = d->positions,
+                               .at = d->at,
+                               .inputs = design_inputs(d, d->longest),
+                               .examples = d->n_examples,
+                               .steps = d->steps,
+                               .batch = d->batch,
+                               .rate = d->rate,
+                               .decay = d->decay,
+                               .seed = d->seed};
+}
+
 attend_status attend_design_read(attend_context *ctx, const char *what, const char *text,
                                  size_t length, attend_design **design) {
   reading r = {.what = what};
@@ -226,11 +256,13 @@ attend_status attend_design_read(attend_context *ctx, const char *what, const ch
   if (!r.status) read_root(&r, root);
   attend_json_free(root);
   ctx_free(ctx, r.c);
-  if (r.status)
+  if (r.status) {
     attend_design_free(r.d);
-  else
-    *design = r.d;
-  return r.status;
+    return r.status;
+  }
+  r.d->facts = facts_of(r.d);
+  *design = r.d;
+  return ATTEND_OK;
 }
 
 void attend_design_free(attend_design *d) {
@@ -337,35 +369,7 @@ attend_status attend_design_open(attend_context *ctx, const char *path, attend_d
 
 /* ---- questions --------------------------------------------------------------------------- */
 
-attend_design_facts attend_design_about(const attend_design *d) {
-  return (attend_design_facts){.name = d->name,
-                               .about = d->about,
-                               .task = d->says,
-                               .example = d->example,
-                               .spec = d->text,
-                               .letters = d->letters,
-                               .tokens = d->tokens,
-                               .starts = d->start >= 0,
-                               .ends = d->end >= 0,
-                               .answers = d->answers,
-                               .shortest = d->shortest,
-                               .longest = d->longest,
-                               .places = d->places,
-                               .features = d->features,
-                               .embedded = d->embedded,
-                               .layers = d->layers,
-                               .heads = d->n_heads,
-                               .causal = d->causal,
-                               .positions = d->positions,
-                               .at = d->at,
-                               .inputs = design_inputs(d, d->longest),
-                               .examples = d->n_examples,
-                               .steps = d->steps,
-                               .batch = d->batch,
-                               .rate = d->rate,
-                               .decay = d->decay,
-                               .seed = d->seed};
-}
+const attend_design_facts *attend_design_about(const attend_design *d) { return &d->facts; }
 
 const char *attend_design_token(const attend_design *d, int i) {
   return i >= 0 && i < d->tokens ? d->token[i] : NULL;

@@ -432,13 +432,13 @@ static void write_point(json_writer *w, const attend_log_point *p, size_t n) {
   put_numbers(w, (double[]){middle, sum / (double)n, low, high}, 4);
 }
 
-static void write_curve(json_writer *w, const char *name, attend_log_curve curve) {
-  size_t n = curve.count < POINTS ? curve.count : POINTS;
+static void write_curve(json_writer *w, const char *name, const attend_log_curve *curve) {
+  size_t n = curve->count < POINTS ? curve->count : POINTS;
   json_member(w, name);
   json_open(w, '[');
   for (size_t i = 0; i < n; i++) {
-    size_t from = i * curve.count / n, to = (i + 1) * curve.count / n;
-    write_point(w, curve.at + from, to - from);
+    size_t from = i * curve->count / n, to = (i + 1) * curve->count / n;
+    write_point(w, curve->at + from, to - from);
   }
   json_close(w, ']');
 }

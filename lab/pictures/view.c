@@ -771,15 +771,15 @@ static bool record_step(painter *p, film *f, int frame, int step) {
 }
 
 /* Stretches of a long curve become their means. */
-static const picture_point *points_of(painter *p, attend_log_curve curve, int *n) {
-  size_t count = curve.count < POINTS ? curve.count : POINTS;
+static const picture_point *points_of(painter *p, const attend_log_curve *curve, int *n) {
+  size_t count = curve->count < POINTS ? curve->count : POINTS;
   picture_point *points = take(p, count + 1, sizeof *points);
   *n = points ? (int)count : 0;
   for (size_t i = 0; points && i < count; i++) {
-    size_t from = i * curve.count / count, to = (i + 1) * curve.count / count;
+    size_t from = i * curve->count / count, to = (i + 1) * curve->count / count;
     for (size_t k = from; k < to; k++) {
-      points[i].step += curve.at[k].step / (double)(to - from);
-      points[i].loss += curve.at[k].loss / (double)(to - from);
+      points[i].step += curve->at[k].step / (double)(to - from);
+      points[i].loss += curve->at[k].loss / (double)(to - from);
     }
   }
   return points;

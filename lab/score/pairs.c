@@ -333,7 +333,7 @@ static attend_status best_score(attend_context *ctx, const attend_pair *p,
     attend_rouge_scores both[2] = {*best};
     ATTEND_TRY(attend_rouge(ctx, p->summary.text, p->summary.length, p->reference[i].text,
                             p->reference[i].length, o, &both[i > 0]));
-    *best = attend_rouge_best(i > 0 ? 2 : 1, both);
+    attend_rouge_best(i > 0 ? 2 : 1, both, best);
   }
   return ATTEND_OK;
 }

@@ -124,15 +124,14 @@ static void take_better(attend_score *best, attend_score other) {
   if (other.f1 > best->f1) *best = other;
 }
 
-attend_rouge_scores attend_rouge_best(size_t n, const attend_rouge_scores *scores) {
-  attend_rouge_scores best = scores[0];
+void attend_rouge_best(size_t n, const attend_rouge_scores *scores, attend_rouge_scores *best) {
+  *best = scores[0];
   for (size_t i = 1; i < n; i++) {
-    take_better(&best.rouge1, scores[i].rouge1);
-    take_better(&best.rouge2, scores[i].rouge2);
-    take_better(&best.rougeL, scores[i].rougeL);
-    take_better(&best.rougeLsum, scores[i].rougeLsum);
+    take_better(&best->rouge1, scores[i].rouge1);
+    take_better(&best->rouge2, scores[i].rouge2);
+    take_better(&best->rougeL, scores[i].rougeL);
+    take_better(&best->rougeLsum, scores[i].rougeLsum);
   }
-  return best;
 }
 
 attend_status attend_novelty_count(attend_context *ctx, const char *summary, size_t length,

@@ -168,7 +168,7 @@ attend_status attend_golden_run(attend_golden *g, size_t i, attend_context *ctx,
                                 attend_verification *v) {
   attend_status status = open_case(g, i);
   golden_case *c = &g->now;
-  attend_problem problem = {.desc = c->desc, .op = ATTEND_OP_BACKWARD};
+  attend_problem problem = {ATTEND_INIT(attend_problem), .desc = c->desc, .op = ATTEND_OP_BACKWARD};
   if (status && ctx != g->ctx) fail(ctx, status, "%s", attend_message(g->ctx));
   return status ? status : run_and_judge(ctx, &problem, &c->tensors, &c->reference, v);
 }

@@ -89,7 +89,7 @@ static attend_status solve_with(memory *m, const inputs *in, setting how, output
   attend_tensors t;
   attend_solver *s;
   bool backward = in->d_o.data != NULL;
-  attend_problem problem = {.desc = *in->desc,
+  attend_problem problem = {ATTEND_INIT(attend_problem), .desc = *in->desc,
                             .op = backward ? ATTEND_OP_BACKWARD : ATTEND_OP_FORWARD};
   ATTEND_TRY(results_take(m, in, how.bthd, &t));
   ATTEND_TRY(attend_solver_create(m->ctx, &problem, &t, &s));
@@ -378,8 +378,12 @@ attend_status attend_invariance(attend_context *ctx, const char *text, uint64_t 
                                 void (*each)(const char *check, const attend_verification *verdict,
                                              void *user),
                                 void *user) {
-  subject s = {.ctx = ctx, .memory = {.ctx = ctx}, .each = each, .user = user};
-  attend_problem problem;
+  subject s = {.ctx = ctx,
+               .memory = {.ctx = ctx},
+               .each = each,
+               .user = user,
+               .tensors = {ATTEND_INIT(attend_tensors)}};
+  attend_problem problem = {ATTEND_INIT(attend_problem)};
   ATTEND_TRY(attend_problem_parse(ctx, text, &problem));
   ATTEND_TRY(attend_problem_tensors(ctx, &problem, seed, &s.tensors));
   s.in = inputs_of(&s.tensors);

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/options.h"
+#include "attention/problem.h"
 #include "verify/verify.h"
 
 /* ---- outputs --------------------------------------------------------------------- */
@@ -140,7 +140,8 @@ attend_status results_take(memory *m, const inputs *in, bool bthd, attend_tensor
   for (int x = 0; x < ATTEND_OUTPUTS; x++)
     total += bytes[x] = round_up(output_count(d, in->d_o.data, x) * sizeof(float), 64);
   TAKE(m, &at, total);
-  *t = (attend_tensors){.desc = *d, .q = in->q, .k = in->k, .v = in->v, .d_o = in->d_o};
+  *t = (attend_tensors){
+      ATTEND_INIT(attend_tensors), .desc = *d, .q = in->q, .k = in->k, .v = in->v, .d_o = in->d_o};
   attend_view *views[ATTEND_OUTPUTS] = {&t->o, NULL, &t->dq, &t->dk, &t->dv, NULL};
   for (int x = 0; x < ATTEND_OUTPUTS; at += bytes[x++]) {
     if (views[x]) {
@@ -188,8 +189,8 @@ enum { CHUNK = 1024 }; /* keys appended in one call */
 struct attend_solver {
   attend_context *ctx;
   attend_problem problem;
-  attend_tensors *tensors; /* the caller's */
-  inputs in;               /* of them */
+  attend_tensors tensors; /* in the caller's memory */
+  inputs in;              /* of them */
   attend_plan *plan;
   attend_state *state; /* of a decode: all keys but the last */
   uint8_t *new_mask;   /* [B] whether a decode's last key is real */
@@ -226,7 +227,7 @@ static attend_status fill_state(attend_solver *s, attend_desc d) {
   int keys = d.kv_len;
   ATTEND_TRY(attend_state_create(s->plan, &s->state));
   ATTEND_TRY(attend_state_reserve(s->state, keys));
-  ATTEND_TRY(mask_chunk(s->ctx, &s->tensors->desc, keys - 1, 1, &s->new_mask));
+  ATTEND_TRY(mask_chunk(s->ctx, &s->tensors.desc, keys - 1, 1, &s->new_mask));
   d.q_len = CHUNK;
   attend_status status = attend_plan_create(s->ctx, &d, &filler);
   for (int from = 0; from < keys - 1 && !status; from += CHUNK) {
@@ -239,7 +240,7 @@ static attend_status fill_state(attend_solver *s, attend_desc d) {
 }
 
 static attend_status open_solver(attend_solver *s) {
-  attend_desc d = s->tensors->desc;
+  attend_desc d = s->tensors.desc;
   bool decode = s->problem.op == ATTEND_OP_DECODE;
   if (s->problem.op == ATTEND_OP_BACKWARD) d.purpose |= ATTEND_FOR_BACKWARD;
   if (decode) {
@@ -257,10 +258,10 @@ attend_status attend_solver_create(attend_context *ctx, const attend_problem *pr
   *solver = NULL;
   ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *s, "a solver", &s));
   s->ctx = ctx;
-  s->problem = *problem;
-  s->tensors = tensors;
-  s->in = inputs_of(tensors);
-  attend_status status = open_solver(s);
+  attend_status status = OPTIONS_READ(ctx, attend_problem, problem, &s->problem);
+  if (!status) status = OPTIONS_READ(ctx, attend_tensors, tensors, &s->tensors);
+  s->in = inputs_of(&s->tensors);
+  if (!status) status = open_solver(s);
   if (status)
     attend_solver_free(s);
   else
@@ -279,7 +280,7 @@ void attend_solver_free(attend_solver *s) {
 attend_plan *attend_solver_plan(const attend_solver *s) { return s->plan; }
 
 static attend_status extend_once(attend_solver *s) {
-  attend_tensors *t = s->tensors;
+  attend_tensors *t = &s->tensors;
   attend_dtype dtype = t->desc.dtype;
   int last = t->desc.kv_len - 1;
   return attend_extend(s->plan, s->state, 1, t->q, view_from(s->in.k, dtype, 0, 0, last),
@@ -287,7 +288,7 @@ static attend_status extend_once(attend_solver *s) {
 }
 
 attend_status attend_solver_run(attend_solver *s) {
-  attend_tensors *t = s->tensors;
+  attend_tensors *t = &s->tensors;
   if (s->problem.op == ATTEND_OP_DECODE) return extend_once(s);
   ATTEND_TRY(attend_forward(s->plan, t->q, t->k, t->v, t->o, t->lse));
   if (s->problem.op != ATTEND_OP_BACKWARD) return ATTEND_OK;
@@ -296,7 +297,7 @@ attend_status attend_solver_run(attend_solver *s) {
 }
 
 attend_status attend_solver_rewind(attend_solver *s) {
-  const attend_desc *d = &s->tensors->desc;
+  const attend_desc *d = &s->tensors.desc;
   if (s->problem.op != ATTEND_OP_DECODE) return ATTEND_OK;
   for (int b = 0; b < d->batch; b++) ATTEND_TRY(attend_state_truncate(s->state, b, d->kv_len - 1));
   return ATTEND_OK;
@@ -456,11 +457,12 @@ attend_status attend_verifier_create(attend_context *ctx, const attend_problem *
                                      uint64_t seed, attend_verifier **verifier) {
   attend_verifier *t;
   *verifier = NULL;
-  ATTEND_TRY(check_problem(ctx, problem));
   ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *t, "a verifier", &t));
   t->memory.ctx = ctx;
-  t->problem = *problem;
-  attend_status status = open_verifier(t, seed);
+  t->tensors.size = sizeof t->tensors;
+  attend_status status = OPTIONS_READ(ctx, attend_problem, problem, &t->problem);
+  if (!status) status = check_problem(ctx, &t->problem);
+  if (!status) status = open_verifier(t, seed);
   if (status)
     attend_verifier_free(t);
   else
@@ -488,9 +490,8 @@ enum { SHORT = 300 };
 
 /* Lengths to 300, with their difference kept in kind; batch to 2; the heads of one kv
  * head stay together. */
-static attend_problem shrunken(const attend_problem *problem) {
-  attend_problem p = *problem;
-  attend_desc *d = &p.desc;
+static void shrink(attend_problem *p) {
+  attend_desc *d = &p->desc;
   int group = d->heads / d->kv_heads;
   bool square = d->q_len == d->kv_len;
   d->batch = (int)min64(d->batch, 2);
@@ -498,7 +499,6 @@ static attend_problem shrunken(const attend_problem *problem) {
   d->heads = d->kv_heads * group;
   d->q_len = (int)min64(d->q_len, square ? SHORT : SHORT - 43);
   d->kv_len = (int)min64(d->kv_len, SHORT);
-  return p;
 }
 
 static double definition_seconds(const attend_problem *p) {
@@ -537,8 +537,10 @@ attend_status attend_verify(int contexts, attend_context *const *context, size_t
   attend_verify_options o;
   ATTEND_TRY(OPTIONS_READ(context[0], attend_verify_options, options, &o));
   for (size_t i = 0; i < count; i++) {
-    attend_problem p = o.small ? shrunken(&problems[i]) : problems[i];
+    attend_problem p;
     attend_verifier *t;
+    ATTEND_TRY(OPTIONS_READ(context[0], attend_problem, problem_at(problems, i), &p));
+    if (o.small) shrink(&p);
     ATTEND_TRY(announce(context[0], &o, (double)i / (double)count, &p));
     ATTEND_TRY(attend_verifier_create(context[0], &p, o.seed, &t));
     attend_status status = run_in_all(t, contexts, context, i, &o);

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attend/problem.h"
 #include "attention/desc.h"
+#include "attention/problem.h"
 
 /* A problem holds one word of each group. */
 typedef enum {
@@ -498,6 +498,7 @@ attend_status attend_problem_parse(attend_context *ctx, const char *text, attend
   ATTEND_CHECK(ctx, text && *text,
                "the problem is empty: write FORM:SHAPE, such as softmax:b1h12n1024d64:causal");
   reader r = {.ctx = ctx, .rest = text};
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_problem, problem, &r.problem));
   memset(&r.problem, 0, sizeof r.problem); /* its padding too: == is memcmp */
   next_word(&r);
   ATTEND_TRY(read_form(&r));
@@ -511,7 +512,8 @@ attend_status attend_problem_parse(attend_context *ctx, const char *text, attend
     ATTEND_TRY(read_word(&r));
   }
   ATTEND_TRY(finish(&r));
-  memcpy(problem, &r.problem, sizeof *problem);
+  options_write(&r.problem, sizeof r.problem, problem);
+  problem->desc.size = desc_room(problem->size, offsetof(attend_problem, desc));
   return ATTEND_OK;
 }
 
@@ -639,16 +641,17 @@ static void put_words(writer *w, const attend_problem *p, const attend_desc *d) 
 }
 
 int attend_problem_print(const attend_problem *problem, char *text, size_t size) {
+  const attend_problem p = problem_of(problem);
   writer w = {text, size, 0};
   if (size) text[0] = 0;
-  if (problem->op == ATTEND_OP_SGEMM) {
-    put(&w, "sgemm:m%dn%dk%d", problem->m, problem->n, problem->k);
+  if (p.op == ATTEND_OP_SGEMM) {
+    put(&w, "sgemm:m%dn%dk%d", p.m, p.n, p.k);
     return w.length;
   }
-  attend_desc d = problem->desc;
+  attend_desc d = p.desc;
   desc_defaults(&d);
   put_form(&w, &d.form, d.dim);
-  put_shape(&w, problem, &d);
-  put_words(&w, problem, &d);
+  put_shape(&w, &p, &d);
+  put_words(&w, &p, &d);
   return w.length;
 }

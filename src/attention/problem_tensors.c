@@ -7,8 +7,8 @@
  */
 #include <string.h>
 
-#include "attend/problem.h"
 #include "attention/desc.h"
+#include "attention/problem.h"
 
 typedef enum { /* streams of random numbers; the order is part of the values */
                STREAM_Q = 1,
@@ -147,27 +147,25 @@ static attend_status check_total(attend_context *ctx, const attend_desc *d) {
   return ATTEND_OK;
 }
 
-attend_status attend_problem_tensors(attend_context *ctx, const attend_problem *problem,
-                                     uint64_t seed, attend_tensors *tensors) {
-  attend_problem p = *problem;
+static attend_status make_tensors(attend_context *ctx, attend_problem *p, uint64_t seed,
+                                  attend_tensors *tensors) {
   extras x;
-  memset(tensors, 0, sizeof *tensors);
-  ATTEND_CHECK(ctx, p.op != ATTEND_OP_SGEMM,
+  ATTEND_CHECK(ctx, p->op != ATTEND_OP_SGEMM,
                "sgemm has no queries, keys and values: make its three matrices from m, n and k");
-  p.desc.size = sizeof p.desc;
-  ATTEND_TRY(desc_complete(ctx, &p.desc));
-  ATTEND_TRY(check_total(ctx, &p.desc));
+  p->desc.size = sizeof p->desc;
+  ATTEND_TRY(desc_complete(ctx, &p->desc));
+  ATTEND_TRY(check_total(ctx, &p->desc));
   arena a = {0};
-  cut_tensors(&a, &p, tensors);
-  cut_extras(&a, &p, &x);
+  cut_tensors(&a, p, tensors);
+  cut_extras(&a, p, &x);
   tensors->bytes = a.used;
   ATTEND_TRY(ctx_alloc_zeroed(ctx, a.used, "the tensors of a problem", &tensors->block));
   a = (arena){tensors->block, 0};
-  cut_tensors(&a, &p, tensors);
-  cut_extras(&a, &p, &x);
-  fill_tensors(seed, &p.desc, tensors);
-  fill_extras(seed, &p, &x);
-  tensors->desc = p.desc;
+  cut_tensors(&a, p, tensors);
+  cut_extras(&a, p, &x);
+  fill_tensors(seed, &p->desc, tensors);
+  fill_extras(seed, p, &x);
+  tensors->desc = p->desc;
   tensors->desc.mask.lengths = x.lengths;
   tensors->desc.mask.key_mask = x.key_mask;
   tensors->desc.bias.slopes = x.slopes;
@@ -176,8 +174,21 @@ attend_status attend_problem_tensors(attend_context *ctx, const attend_problem *
   return ATTEND_OK;
 }
 
+attend_status attend_problem_tensors(attend_context *ctx, const attend_problem *problem,
+                                     uint64_t seed, attend_tensors *tensors) {
+  attend_problem p;
+  attend_tensors t = {0};
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_tensors, tensors, &t));
+  t = (attend_tensors){ATTEND_INIT(attend_tensors)};
+  options_write(&t, sizeof t, tensors);
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_problem, problem, &p));
+  attend_status status = make_tensors(ctx, &p, seed, &t);
+  if (!status) options_write(&t, sizeof t, tensors);
+  if (!status) tensors->desc.size = desc_room(tensors->size, offsetof(attend_tensors, desc));
+  return status;
+}
 void attend_tensors_free(attend_context *ctx, attend_tensors *tensors) {
   if (!tensors) return;
   ctx_free(ctx, tensors->block);
-  memset(tensors, 0, sizeof *tensors);
+  tensors->block = NULL;
 }

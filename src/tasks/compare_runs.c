@@ -102,14 +102,14 @@ static void find_best(const attend_log_curve *valid, attend_run_facts *f) {
 /* last: the newest checkpoint's step, or -1. */
 static attend_status read_log(attend_runs *runs, const attend_training_run *run, int last,
                               attend_run_facts *f) {
-  const attend_log_curve loss = attend_training_run_loss(run);
-  const attend_log_curve valid = attend_training_run_valid(run), *lines = &loss;
+  const attend_log_curve *lines = attend_training_run_loss(run);
+  const attend_log_curve *valid = attend_training_run_valid(run);
   double steps = fmax(last, lines->count ? lines->at[lines->count - 1].step : 0);
   f->number[ATTEND_RUN_STEPS] = alone(steps);
   f->number[ATTEND_RUN_SECONDS] = alone(lines->count ? seconds_to(lines, steps) : NAN);
-  find_best(&valid, f);
+  find_best(valid, f);
   ATTEND_TRY(count_pace(runs, lines, f));
-  return copy_curve(runs, lines, f->measured ? &valid : lines, f);
+  return copy_curve(runs, lines, f->measured ? valid : lines, f);
 }
 
 /* ---- the model ------------------------------------------------------------------------ */

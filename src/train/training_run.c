@@ -15,7 +15,8 @@
 
 typedef struct {
   attend_log_point *at;
-  size_t count, capacity;
+  size_t capacity;
+  attend_log_curve is;
 } curve;
 
 struct attend_training_run {
@@ -109,9 +110,11 @@ attend_status attend_training_run_folder(attend_training_run *run, int step,
 /* A run that resumed from an earlier step logs some steps again. */
 static attend_status add_point(attend_training_run *run, curve *c, const attend_log_point *point) {
   if (!isfinite(point->step) || !isfinite(point->loss)) return ATTEND_OK;
-  while (c->count && c->at[c->count - 1].step >= point->step) c->count--;
-  ATTEND_TRY(grow(run->ctx, &c->at, &c->capacity, c->count + 1, sizeof *c->at, "lines of a log"));
-  c->at[c->count++] = *point;
+  while (c->is.count && c->at[c->is.count - 1].step >= point->step) c->is.count--;
+  ATTEND_TRY(
+      grow(run->ctx, &c->at, &c->capacity, c->is.count + 1, sizeof *c->at, "lines of a log"));
+  c->is.at = c->at;
+  c->at[c->is.count++] = *point;
   return ATTEND_OK;
 }
 
@@ -157,7 +160,7 @@ static attend_status read_log(attend_training_run *run) {
   ATTEND_TRY(path_inside(run->ctx, run->path, "log.jsonl", path));
   int64_t bytes = bytes_of(path);
   if (bytes < run->read) /* it was begun anew */
-    run->read = 0, run->loss.count = run->valid.count = 0;
+    run->read = 0, run->loss.is.count = run->valid.is.count = 0;
   if (bytes <= run->read) return ATTEND_OK;
   const size_t fresh = (size_t)(bytes - run->read);
   FILE *log = fopen(path, "rbe");
@@ -170,16 +173,16 @@ static attend_status read_log(attend_training_run *run) {
   return status;
 }
 
-attend_log_curve attend_training_run_loss(const attend_training_run *run) {
-  return (attend_log_curve){run->loss.at, run->loss.count};
+const attend_log_curve *attend_training_run_loss(const attend_training_run *run) {
+  return &run->loss.is;
 }
 
-attend_log_curve attend_training_run_valid(const attend_training_run *run) {
-  return (attend_log_curve){run->valid.at, run->valid.count};
+const attend_log_curve *attend_training_run_valid(const attend_training_run *run) {
+  return &run->valid.is;
 }
 
 static double loss_at(const curve *c, int step) {
-  for (size_t i = c->count; i-- > 0;)
+  for (size_t i = c->is.count; i-- > 0;)
     if (c->at[i].step <= step) return c->at[i].step == step ? c->at[i].loss : NAN;
   return NAN;
 }
@@ -199,7 +202,7 @@ attend_status attend_training_run_refresh(attend_training_run *run) {
 static attend_status check_found(attend_training_run *run) {
   char config[LONGEST_PATH];
   struct stat info;
-  if (run->count || run->loss.count || run->valid.count) return ATTEND_OK;
+  if (run->count || run->loss.is.count || run->valid.is.count) return ATTEND_OK;
   if (stat(run->path, &info) || !S_ISDIR(info.st_mode))
     return fail(run->ctx, ATTEND_IO, "\"%.300s\" is no folder: name one that attend train made",
                 run->path);

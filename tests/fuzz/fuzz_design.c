@@ -3,7 +3,7 @@
 #include "fuzz.h"
 
 static void use(const attend_design *d) {
-  attend_design_facts f = attend_design_about(d);
+  attend_design_facts f = *attend_design_about(d);
   attend_way cases[] = {{ATTEND_DESIGNED, 0}, {ATTEND_DESIGNED, 2}};
   attend_check_options few = {ATTEND_INIT(attend_check_options), .most_inputs = 32};
   attend_design_part p;
@@ -17,7 +17,7 @@ static void use(const attend_design *d) {
     attend_design_run *run;
     attend_verdict v;
     MUST(!attend_design_run_create(d, cases[i], f.example, &run));
-    MUST(attend_design_run_result(run).length <= f.places);
+    MUST(attend_design_run_result(run)->length <= f.places);
     attend_design_run_free(run);
     if (!attend_design_check(d, cases[i], &few, &v)) MUST(v.inputs <= 32);
   }

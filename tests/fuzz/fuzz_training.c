@@ -159,7 +159,7 @@ static void check_log(attend_context *ctx) {
 static bool read_curves(attend_context *ctx) {
   attend_training_run *run;
   if (attend_training_run_open(ctx, folder(), &run)) return false;
-  attend_log_curve curves[] = {attend_training_run_loss(run), attend_training_run_valid(run)};
+  attend_log_curve curves[] = {*attend_training_run_loss(run), *attend_training_run_valid(run)};
   for (int k = 0; k < 2; k++)
     for (size_t i = 0; i < curves[k].count; i++) {
       const attend_log_point *at = &curves[k].at[i];

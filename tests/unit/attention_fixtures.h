@@ -80,8 +80,8 @@ static inline attend_context *context(void) {
 /* ---- tensors --------------------------------------------------------------- */
 
 static inline attend_tensors make_tensors(attend_context *ctx, const char *text, uint64_t seed) {
-  attend_problem p;
-  attend_tensors t;
+  attend_problem p = {ATTEND_INIT(attend_problem)};
+  attend_tensors t = {ATTEND_INIT(attend_tensors)};
   if (attend_problem_parse(ctx, text, &p) || attend_problem_tensors(ctx, &p, seed, &t)) {
     printf("%s: %s\n", text, attend_message(ctx));
     exit(1);

@@ -24,7 +24,7 @@ static inline attend_design *open_design(attend_context *ctx, const char *name) 
 static inline char *changed(attend_context *ctx, const char *name, const char *from,
                             const char *to) {
   attend_design *d = open_design(ctx, name);
-  const char *spec = attend_design_about(d).spec, *at;
+  const char *spec = attend_design_about(d)->spec, *at;
   char *out = zeroed_block(strlen(spec) * 4 + 1024, 1), *end = out;
   if (!strstr(spec, from)) CHECK_FAIL("%s does not have %s", name, from);
   while ((at = strstr(spec, from))) {

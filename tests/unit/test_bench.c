@@ -9,7 +9,7 @@
 static const attend_machine machine = {1, 1e11, 1e11, 1e10, 1e10};
 
 static attend_problem parse(attend_context *ctx, const char *text) {
-  attend_problem p;
+  attend_problem p = {ATTEND_INIT(attend_problem)};
   OK(ctx, attend_problem_parse(ctx, text, &p));
   return p;
 }
@@ -97,7 +97,7 @@ TEST(costs_are_explained) {
 TEST(crossovers_are_searched) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_bench_options o = {ATTEND_INIT(attend_bench_options)};
-  attend_problem form;
+  attend_problem form = {ATTEND_INIT(attend_problem)};
   attend_crossover at;
   o.limit_s = 0.1;
   OK(ctx, attend_crossover_parse(ctx, "elu:h2:bf16", 16, &form));

@@ -55,7 +55,7 @@ TEST(pairs_are_those_that_are_seen) {
   };
   attend_context *ctx = open_context(NULL, 1, NULL);
   for (size_t n = 0; n < sizeof texts / sizeof *texts; n++) {
-    attend_problem p;
+    attend_problem p = {ATTEND_INIT(attend_problem)};
     attend_cost cost = cost_of(ctx, texts[n], NULL, &p);
     const attend_desc *d = &p.desc;
     double pairs = count_rows(d).pairs;
@@ -103,7 +103,7 @@ TEST(linear_counts_features) {
   };
   attend_context *ctx = open_context(NULL, 1, NULL);
   for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
-    attend_problem p;
+    attend_problem p = {ATTEND_INIT(attend_problem)};
     attend_cost cost = cost_of(ctx, cases[n].text, "linear", &p);
     double want = linear_flops(&p, cases[n].dirs);
     if (cost.flops != want)
@@ -115,7 +115,7 @@ TEST(linear_counts_features) {
 /* Inputs and outputs once, and the sums of each kv head. */
 TEST(linear_moves_its_sums) {
   attend_context *ctx = open_context(NULL, 1, NULL);
-  attend_problem p;
+  attend_problem p = {ATTEND_INIT(attend_problem)};
   attend_cost cost = cost_of(ctx, "favor(m=32):b2h4g2n200d16v8:causal:f16", "linear", &p);
   double rows = 2 * 4 * 200, keys = 2 * 2 * 200;
   CHECK_EQ(cost.bytes, (rows + keys) * 24 * 2 + rows * 4 + 2 * 2 * 32 * 9 * 4);
@@ -129,7 +129,7 @@ TEST(descriptions_cost_as_plans_do) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   static const char *const engines[] = {"linear", "kernel-direct"};
   for (int n = 0; n < 2; n++) {
-    attend_problem p;
+    attend_problem p = {ATTEND_INIT(attend_problem)};
     attend_cost plan = cost_of(ctx, "poly:h4g2n70d8:causal:bwd", engines[n], &p), alone;
     OK(ctx, attend_desc_cost(ctx, &p.desc, &alone));
     CHECK(alone.flops == plan.flops && alone.bytes == plan.bytes);
@@ -143,7 +143,7 @@ TEST(descriptions_cost_as_plans_do) {
 /* Long problems are asked about at once, and grow as they should. */
 TEST(long_problems_cost_nothing_to_ask) {
   attend_context *ctx = open_context(NULL, 1, NULL);
-  attend_problem p;
+  attend_problem p = {ATTEND_INIT(attend_problem)};
   attend_cost a = cost_of(ctx, "elu:n8388608d16:causal", "linear", &p);
   attend_cost b = cost_of(ctx, "elu:n16777216d16:causal", "linear", &p);
   CHECK_NEAR(b.flops / a.flops, 2, 1e-4);

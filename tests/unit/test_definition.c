@@ -188,8 +188,8 @@ TEST(layouts_and_dtypes_agree) {
                                      "softmax:b2h4g2n5x7d3v2:bwd:bf16"};
   double o[4][2 * 4 * 5 * 2], dk[4][2 * 2 * 7 * 3], dq[2 * 4 * 5 * 3], dv[2 * 2 * 7 * 2];
   for (int n = 0; n < 4; n++) {
-    attend_problem p;
-    attend_tensors t;
+    attend_problem p = {ATTEND_INIT(attend_problem)};
+    attend_tensors t = {ATTEND_INIT(attend_tensors)};
     OK(attend_problem_parse(context(), same[n], &p));
     OK(attend_problem_tensors(context(), &p, 3, &t));
     OK(attend_definition_forward(context(), &t.desc, t.q, t.k, t.v, o[n], NULL));

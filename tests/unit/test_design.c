@@ -204,8 +204,8 @@ TEST(a_run_shows_what_was_computed) {
   attend_design_run *run;
   attend_way way = {ATTEND_DESIGNED, 0};
   OK(ctx, attend_design_run_create(d, way, "CAB", &run));
-  attend_design_result r = attend_design_run_result(run);
-  attend_design_inside h = attend_design_run_head(run, 0);
+  attend_design_result r = *attend_design_run_result(run);
+  attend_design_inside h = *attend_design_run_head(run, 0);
   static const int predicted[] = {-1, 3, 2, 0};
   CHECK_EQ(r.length, 4);
   for (int i = 0; i < r.length; i++) {
@@ -241,7 +241,7 @@ TEST(a_saved_design_is_the_same_to_the_bit) {
                 *b = attend_design_weights(again, (attend_twin)t, &m);
     CHECK(a && b && n == m && !memcmp(a, b, n * sizeof *a));
   }
-  CHECK(!strcmp(attend_design_about(d).spec, attend_design_about(again).spec));
+  CHECK(!strcmp(attend_design_about(d)->spec, attend_design_about(again)->spec));
   CHECK(check_at(again, ctx, ATTEND_DESIGNED, 0).ok);
   attend_design_free(again);
   attend_design_free(d);
@@ -309,7 +309,7 @@ TEST(each_head_is_a_layer_of_the_model) {
   ctx->device = &counting;
   for (int i = 0; i < SHIPPED; i++) {
     attend_design *d = open_design(ctx, shipped[i]);
-    attend_design_facts f = attend_design_about(d);
+    attend_design_facts f = *attend_design_about(d);
     attend_design_run *run;
     attend_way way = {ATTEND_DESIGNED, 0};
     products = 0;

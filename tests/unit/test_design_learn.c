@@ -36,7 +36,7 @@ static void check_gradients(attend_context *ctx, const char *name) {
         *c = zeroed_block(rows, sizeof *c);
   attend_random_normal((attend_random){7, 1}, 0, n, w);
   OK(ctx, pass_create(d, w, 1, 4, true, &p));
-  put_some(p, attend_design_about(d).inputs);
+  put_some(p, attend_design_about(d)->inputs);
   draw_factors(p, c);
   OK(ctx, pass_forward(p));
   ctx->device->write(ctx, p->readout.logits, c, rows * sizeof *c);

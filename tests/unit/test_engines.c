@@ -43,8 +43,8 @@ static attend_context *context_make(void) {
 }
 
 static attend_tensors tensors_of(attend_context *ctx, const char *text) {
-  attend_problem problem;
-  attend_tensors t = {0};
+  attend_problem problem = {ATTEND_INIT(attend_problem)};
+  attend_tensors t = {ATTEND_INIT(attend_tensors)};
   CHECK_EQ(attend_problem_parse(ctx, text, &problem), ATTEND_OK);
   CHECK_EQ(attend_problem_tensors(ctx, &problem, 1, &t), ATTEND_OK);
   return t;

@@ -124,8 +124,8 @@ static void check_same(const char *run) {
   CHECK(same_file(run, "step-00000012/model.safetensors"));
   CHECK(same_file(run, "step-00000012/training.safetensors"));
   CHECK(same_file(run, "best/model.safetensors"));
-  CHECK(same_curve(attend_training_run_loss(a), attend_training_run_loss(b)));
-  CHECK(same_curve(attend_training_run_valid(a), attend_training_run_valid(b)));
+  CHECK(same_curve(*attend_training_run_loss(a), *attend_training_run_loss(b)));
+  CHECK(same_curve(*attend_training_run_valid(a), *attend_training_run_valid(b)));
   CHECK_EQ(attend_training_run_best(a), attend_training_run_best(b));
   CHECK_EQ(attend_training_run_last(b), 12);
   attend_training_run_free(a);
@@ -158,8 +158,8 @@ TEST(every_event_is_reported) {
   OK(w.ctx, fit(&w, "events"));
   attend_log_curve valid, loss;
   attend_training_run *run = read_run("events");
-  loss = attend_training_run_loss(run);
-  valid = attend_training_run_valid(run);
+  loss = *attend_training_run_loss(run);
+  valid = *attend_training_run_valid(run);
   CHECK_EQ(w.events[ATTEND_FIT_STEPPED], 12);
   CHECK_EQ(w.asked, 12);
   CHECK_EQ(w.events[ATTEND_FIT_LOGGED], 6);
@@ -335,7 +335,7 @@ TEST(a_run_is_read_while_it_grows) {
   CHECK_EQ(fit(&w, "read"), ATTEND_STOPPED);
   attend_training_run *run = read_run("read");
   CHECK_EQ(attend_training_run_last(run), 6);
-  CHECK_EQ(attend_training_run_loss(run).count, 3);
+  CHECK_EQ(attend_training_run_loss(run)->count, 3);
   OK(context(), attend_training_run_choose(run, "last", &step));
   CHECK_EQ(step, 6);
   OK(context(), attend_training_run_choose(run, "4", &step));
@@ -346,10 +346,10 @@ TEST(a_run_is_read_while_it_grows) {
   CHECK_EQ(attend_training_run_folder(run, -1, path), ATTEND_INVALID);
   append("no line\n{\"step\": 7, \"loss\": ");
   OK(context(), attend_training_run_refresh(run));
-  CHECK_EQ(attend_training_run_loss(run).count, 3);
+  CHECK_EQ(attend_training_run_loss(run)->count, 3);
   append("1.5}\n");
   OK(context(), attend_training_run_refresh(run));
-  CHECK_EQ(attend_training_run_loss(run).count, 4);
+  CHECK_EQ(attend_training_run_loss(run)->count, 4);
   CHECK(attend_training_run_loss_at(run, 7) == 1.5);
   CHECK(isnan(attend_training_run_loss_at(run, 5)));
   w.stop_at = 0; /* what the log says after step 6 goes */

@@ -58,8 +58,8 @@ TEST(contexts) {
 }
 
 static attend_status act_tensors(stage *s) {
-  attend_problem p;
-  attend_tensors t;
+  attend_problem p = {ATTEND_INIT(attend_problem)};
+  attend_tensors t = {ATTEND_INIT(attend_tensors)};
   ATTEND_TRY(attend_problem_parse(s->ctx, s->problem, &p));
   attend_status status = attend_problem_tensors(s->ctx, &p, 1, &t);
   if (!status) attend_tensors_free(s->ctx, &t);

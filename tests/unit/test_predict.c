@@ -15,7 +15,7 @@ enum { WIDTH_V = 16 };
 
 static trial open_trial(attend_context *ctx, const char *form, int queries, int keys, int dim) {
   char text[128];
-  attend_problem p;
+  attend_problem p = {ATTEND_INIT(attend_problem)};
   snprintf(text, sizeof text, "%s:n%dx%dd%dv%d", form, queries, keys, dim, WIDTH_V);
   OK(ctx, attend_problem_parse(ctx, text, &p));
   trial t = {
@@ -154,7 +154,7 @@ TEST(says_when_it_is_large) {
 
 static attend_prediction by_spread(attend_context *ctx, const char *text, double spread,
                                    double wanted) {
-  attend_problem p;
+  attend_problem p = {ATTEND_INIT(attend_problem)};
   attend_prediction out = {0};
   OK(ctx, attend_problem_parse(ctx, text, &p));
   OK(ctx, attend_predict_spread(ctx, &p.desc, spread, wanted, &out));
@@ -203,7 +203,7 @@ TEST(features_reach_the_error) {
 
 TEST(descriptions_take_an_error) {
   attend_context *ctx = open_context(NULL, 1, NULL);
-  attend_problem p;
+  attend_problem p = {ATTEND_INIT(attend_problem)};
   OK(ctx, attend_problem_parse(ctx, "favor(error=0.1,spread=0.35):n100d64", &p));
   CHECK(p.desc.form.features > 0 && p.desc.form.features % 16 == 0);
   attend_prediction predicted = by_spread(ctx, "favor:n300d64", 0.35, 0.1);

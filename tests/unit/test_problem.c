@@ -12,8 +12,7 @@ static attend_context *context(void) {
 }
 
 static attend_problem parsed(const char *text) {
-  attend_problem p;
-  memset(&p, 0, sizeof p);
+  attend_problem p = {ATTEND_INIT(attend_problem)};
   if (attend_problem_parse(context(), text, &p))
     CHECK_FAIL("%s: %s", text, attend_message(context()));
   return p;
@@ -127,7 +126,7 @@ TEST(round_trips) {
     strcat(text, lists[0][n % FORMS]);
     for (int part = 1, rest = n / FORMS; part < 5; part++, rest /= 5)
       strcat(text, lists[part][rest % 5]);
-    attend_problem p, again;
+    attend_problem p = {ATTEND_INIT(attend_problem)}, again = p;
     if (attend_problem_parse(context(), text, &p)) {
       CHECK_SAYS(attend_message(context()), "a decode puts its query");
       refused++;
@@ -225,7 +224,7 @@ TEST(refusals) {
       {"softmax:b2147483647h2147483647n2147483647d2147483647", "address space"},
   };
   for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
-    attend_problem p;
+    attend_problem p = {ATTEND_INIT(attend_problem)};
     if (attend_problem_parse(context(), cases[n][0], &p) != ATTEND_INVALID)
       CHECK_FAIL("\"%s\" was taken", cases[n][0]);
     else
@@ -234,7 +233,7 @@ TEST(refusals) {
 }
 
 TEST(refusals_name_the_word) {
-  attend_problem p;
+  attend_problem p = {ATTEND_INIT(attend_problem)};
   CHECK_EQ(attend_problem_parse(context(), "softmax:n4d4:bwd:caudal", &p), ATTEND_INVALID);
   CHECK_SAYS(attend_message(context()), "word 4 \"caudal\"");
 }
@@ -243,7 +242,7 @@ TEST(refusals_name_the_word) {
 
 static attend_tensors tensors(const char *text) {
   attend_problem p = parsed(text);
-  attend_tensors t;
+  attend_tensors t = {ATTEND_INIT(attend_tensors)};
   if (attend_problem_tensors(context(), &p, 9, &t))
     CHECK_FAIL("%s: %s", text, attend_message(context()));
   return t;
@@ -330,7 +329,7 @@ TEST(bias_gradients_have_its_shape) {
 
 TEST(sgemm_and_giants_have_no_tensors) {
   attend_problem p = parsed("sgemm:m1n1k1");
-  attend_tensors t;
+  attend_tensors t = {ATTEND_INIT(attend_tensors)};
   CHECK_EQ(attend_problem_tensors(context(), &p, 1, &t), ATTEND_INVALID);
   CHECK_SAYS(attend_message(context()), "sgemm has no queries");
   p = parsed("softmax:b1000000h1000n1000000d64");

@@ -7,7 +7,7 @@
 #include "golden_models.h"
 
 static attend_problem parse(attend_context *ctx, const char *text) {
-  attend_problem p;
+  attend_problem p = {ATTEND_INIT(attend_problem)};
   OK(ctx, attend_problem_parse(ctx, text, &p));
   return p;
 }
