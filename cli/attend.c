@@ -139,30 +139,49 @@ int cmd_version(int argc, char **argv) {
   return code;
 }
 
-/* ---- finding the verb ------------------------------------------------------ */
+/* ---- help ------------------------------------------------------------------ */
 
-static size_t min(size_t a, size_t b, size_t c) {
-  size_t m = a < b ? a : b;
-  return m < c ? m : c;
-}
+static const char what[] =
+    "attend: attention in all its forms. Run, train and view transformers, and measure them.\n";
 
-/* Edit distance. */
-static size_t distance(const char *a, const char *b) {
-  enum { LONGEST = 32 };
-  size_t row[LONGEST + 1], n = strlen(b);
-  if (n > LONGEST || strlen(a) > LONGEST) return LONGEST;
-  for (size_t j = 0; j <= n; j++) row[j] = j;
-  for (size_t i = 1; a[i - 1]; i++) {
-    size_t corner = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= n; j++) {
-      size_t above = row[j];
-      row[j] = min(above + 1, row[j - 1] + 1, corner + (a[i - 1] != b[j - 1]));
-      corner = above;
-    }
+/* Each works without a network. */
+static const struct {
+  const char *command, *line;
+} first_commands[] = {
+    {"view \"The dog sitting in the car\"", "every head of a model, in the browser"},
+    {"generate \"It was a dark night\"", "continue a text"},
+    {"compare \"The old man looked at the sea\"", "one model under six forms of attention"},
+    {"design content", "a transformer designed by hand, checked on all inputs"},
+    {"study scale", "why scores are divided by the root of the width"}};
+
+static int print_first(const char *name) {
+  printf("%s\nTry:\n", what);
+  for (size_t i = 0; i < sizeof first_commands / sizeof *first_commands; i++) {
+    int n = printf("  %s %s", name, first_commands[i].command);
+    printf("%*s%s\n", n < 58 ? 58 - n : 2, "", first_commands[i].line);
   }
-  return row[n];
+  printf("\n%s help lists all verbs, %s help VERB the options of one.\n", name, name);
+  return check_written(stdout, "the help");
 }
+
+static int print_help(void) {
+  printf("Usage: attend VERB [ARGUMENT...]\n%s\nVerbs:\n", what);
+  for (int i = 0; i < VERBS; i++)
+    if (verbs[i].line) printf("  %-10s %s\n", verbs[i].name, verbs[i].line);
+  printf(
+      "\nattend help VERB lists the options of a verb. A MODEL is a directory, attend:NAME "
+      "(bundled),\nhf:OWNER/NAME or npm:PACKAGE (pulled); without one, most verbs use a bundled "
+      "one. A PROBLEM is\na string such as softmax:b1h12n4096d64:causal; attend(1) describes "
+      "them.\n");
+  return check_written(stdout, "the help");
+}
+
+static int print_version(void) {
+  printf("attend %s\n", attend_version());
+  return check_written(stdout, "the version");
+}
+
+/* ---- finding the verb ------------------------------------------------------ */
 
 static const verb *find_verb(const char *name) {
   for (int i = 0; i < VERBS; i++)
@@ -170,59 +189,34 @@ static const verb *find_verb(const char *name) {
   return NULL;
 }
 
+/* Other names that people try. */
+static const char *const synonyms[][2] = {
+    {"chat", "generate"},    {"run", "generate"}, {"complete", "generate"},
+    {"visualize", "view"},   {"plot", "view"},    {"serve", "view"},
+    {"download", "pull"},    {"get", "pull"},     {"perplexity", "eval"},
+    {"score", "eval"},       {"info", "show"},    {"inspect", "show"},
+    {"similarity", "embed"}, {"mask", "fill"},    {"finetune", "train"},
+    {"benchmark", "bench"},  {"test", "verify"},  {"encode", "tokenize"}};
+
+/* The verb that was meant; NULL: none comes near. */
 static const char *nearest_verb(const char *name) {
-  const char *best = verbs[0].name;
-  for (int i = 1; i < VERBS; i++)
-    if (verbs[i].line && distance(name, verbs[i].name) < distance(name, best)) best = verbs[i].name;
-  return best;
-}
-
-static char *list_verbs(int key, const char *text, void *input) {
-  (void)input;
-  if (key != ARGP_KEY_HELP_POST_DOC) return (char *)text;
-  size_t size = 4096, at = 0;
-  char *list = malloc(size);
-  if (!list) return NULL;
-  at += (size_t)snprintf(list, size, "Verbs:\n");
+  const char *names[VERBS];
+  size_t n = 0;
+  for (size_t i = 0; i < sizeof synonyms / sizeof *synonyms; i++)
+    if (!strcmp(synonyms[i][0], name)) return synonyms[i][1];
   for (int i = 0; i < VERBS; i++)
-    if (verbs[i].line)
-      at += (size_t)snprintf(list + at, size - at, "  %-10s %s\n", verbs[i].name, verbs[i].line);
-  snprintf(list + at, size - at, "\n%s", text ? text : "");
-  return list;
+    if (verbs[i].line) names[n++] = verbs[i].name;
+  return options_nearest(name, names, n);
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  int *place = state->input;
-  (void)arg;
-  switch (key) {
-    case 'V':
-      printf("attend %s\n", attend_version());
-      exit(EXIT_OK);
-    case ARGP_KEY_ARG:
-      *place = state->next - 1;
-      state->next = state->argc;
-      return 0;
-    case ARGP_KEY_NO_ARGS:
-      argp_error(state,
-                 "name a verb, such as generate, embed, compare, explain or "
-                 "verify");
-      return 0;
-    default:
-      return ARGP_ERR_UNKNOWN;
-  }
+static int refuse_verb(const char *name) {
+  const char *near = nearest_verb(name);
+  if (near)
+    complain("there is no verb \"%s\": did you mean \"%s\"?", name, near);
+  else
+    complain("there is no verb \"%s\": attend help lists them", name);
+  return EXIT_USAGE;
 }
-
-static const struct argp_option top_options[] = {{"version", 'V', 0, 0, "Print the version", -1},
-                                                 {0}};
-static const struct argp top = {
-    .options = top_options,
-    .parser = parse,
-    .args_doc = "VERB [ARGUMENT...]",
-    .doc =
-        "Attention in all its forms: run, train and view transformers with it, verify it, measure "
-        "it.\v`attend VERB --help' lists its options. A PROBLEM is a string such as "
-        "softmax:b1h12n4096d64:causal; attend(1) describes them.",
-    .help_filter = list_verbs};
 
 static int run_verb(const verb *v, int argc, char **argv) {
   char name[64];
@@ -253,17 +247,39 @@ static void watch_files(void) {
   sigaction(SIGBUS, &watch, NULL);
 }
 
+static int run_named(int argc, char **argv) {
+  const verb *v = find_verb(argv[0]);
+  return v ? run_verb(v, argc, argv) : refuse_verb(argv[0]);
+}
+
+/* `attend help VERB` is `attend VERB --help`, of two words too: help compare --runs. */
+static int help(int argc, char **argv) {
+  char option[] = "--help";
+  if (argc < 2 || argv[1][0] == '-') return print_help();
+  char **words = need((size_t)argc + 1, sizeof *words);
+  for (int i = 1; i < argc; i++) words[i - 1] = argv[i];
+  words[argc - 1] = option;
+  int code = run_named(argc, words);
+  free(words);
+  return code;
+}
+
+static bool is_one_of(const char *word, const char *const *names) {
+  while (*names && strcmp(*names, word)) names++;
+  return *names;
+}
+
 int main(int argc, char **argv) {
-  int place = 0;
+  static const char *const helps[] = {"help", "--help", "-h", "-?", "--usage", NULL};
+  static const char *const versions[] = {"--version", "-v", "-V", NULL};
+  const char *name = argc ? argv[0] : "attend";
   watch_files();
   argp_err_exit_status = EXIT_USAGE;
+  if (argc < 2) return print_first(name);
   argv[0] = (char *)"attend";
-  argp_parse(&top, argc, argv, ARGP_IN_ORDER, NULL, &place);
-  const verb *v = find_verb(argv[place]);
-  if (!v) {
-    complain("there is no verb \"%s\": did you mean \"%s\"?", argv[place],
-             nearest_verb(argv[place]));
-    return EXIT_USAGE;
-  }
-  return run_verb(v, argc - place, argv + place);
+  if (is_one_of(argv[1], helps)) return help(argc - 1, argv + 1);
+  if (is_one_of(argv[1], versions)) return print_version();
+  if (argv[1][0] != '-') return run_named(argc - 1, argv + 1);
+  complain("there is no option %s before a verb: attend help lists the verbs", argv[1]);
+  return EXIT_USAGE;
 }

@@ -21,8 +21,8 @@ static bool has_prefix(const char *word) {
 
 /* Files that a model or a tokenizer is read from, or that are refused by their format. */
 static bool is_model_file(const char *word) {
-  static const char *const ends[] = {".safetensors", ".gguf", ".bin",   ".pt",
-                                     ".pth",         ".json", ".model", "vocab.txt"};
+  static const char *const ends[] = {".safetensors", ".gguf",  ".bin",      ".pt",       ".pth",
+                                     ".json",        ".model", "vocab.txt", "merges.txt"};
   if (file_bytes(word) < 0) return false;
   for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
     if (path_ends(word, ends[i])) return true;

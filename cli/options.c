@@ -167,11 +167,122 @@ static void list_rows(parsing *p) {
     }
 }
 
+/* ---- unknown options -------------------------------------------------------------------- */
+
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+/* Edits that make b of a: a letter more, less or another, or two neighbours swapped. */
+static size_t edit_distance(const char *a, const char *b) {
+  enum { LONGEST = 32 };
+  size_t rows[3][LONGEST + 1], n = strlen(b), m = strlen(a);
+  if (n > LONGEST || m > LONGEST) return LONGEST;
+  for (size_t j = 0; j <= n; j++) rows[0][j] = j;
+  for (size_t i = 1; i <= m; i++) {
+    size_t *row = rows[i % 3], *above = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
+    row[0] = i;
+    for (size_t j = 1; j <= n; j++) {
+      row[j] = smaller(smaller(above[j], row[j - 1]) + 1, above[j - 1] + (a[i - 1] != b[j - 1]));
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = smaller(row[j], before[j - 2] + 1);
+    }
+  }
+  return rows[m % 3][n];
+}
+
+/* One that is part of the other is near too: temperature and temp. */
+static size_t distance(const char *a, const char *b) {
+  enum { LEAST = 4 };
+  bool part = (strlen(a) >= LEAST && strstr(b, a)) || (strlen(b) >= LEAST && strstr(a, b));
+  return part ? 1 : edit_distance(a, b);
+}
+
+const char *options_nearest(const char *word, const char *const *names, size_t count) {
+  const char *best = NULL;
+  size_t least = (strlen(word) + 2) / 3; /* more edits would leave too little of it */
+  for (size_t i = 0; i < count; i++) {
+    size_t edits = distance(word, names[i]);
+    if (edits > least || (best && edits == least)) continue;
+    best = names[i];
+    least = edits;
+  }
+  return best;
+}
+
+/* Those of argp itself. */
+static const option_row argp_rows[] = {{.name = "help", .letter = 'h'},
+                                       {.name = "usage"},
+                                       {.name = "program-name", .arg = "NAME", .hidden = true},
+                                       {.name = "HANG", .optional = true, .hidden = true}};
+enum { ARGP_ROWS = sizeof argp_rows / sizeof *argp_rows };
+
+static const option_row *row_at(const parsing *p, int i) {
+  return i < p->count ? p->place[i].row : &argp_rows[i - p->count];
+}
+
+/* The row of --name, whole or as a prefix, or of -letter. */
+static const option_row *find_long(const parsing *p, const char *name, size_t length) {
+  const option_row *found = NULL;
+  for (int i = 0; i < p->count + ARGP_ROWS; i++) {
+    const option_row *row = row_at(p, i);
+    if (!row->name || strncmp(row->name, name, length)) continue;
+    if (!row->name[length]) return row;
+    found = row;
+  }
+  return found;
+}
+
+static const option_row *find_letter(const parsing *p, char letter) {
+  for (int i = 0; i < p->count + ARGP_ROWS; i++)
+    if (row_at(p, i)->name && row_at(p, i)->letter == letter) return row_at(p, i);
+  return letter == '?' ? &argp_rows[0] : NULL;
+}
+
+static void refuse_option(const parsing *p, const char *of, const char *word) {
+  const char *names[MOST_ROWS + ARGP_ROWS], *near;
+  char name[64];
+  size_t n = 0;
+  const char *from = word + strspn(word, "-");
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(from, "="), from);
+  for (int i = 0; i < p->count + ARGP_ROWS; i++)
+    if (row_at(p, i)->name && !row_at(p, i)->hidden) names[n++] = row_at(p, i)->name;
+  near = options_nearest(name, names, n);
+  if (strchr(word, ' '))
+    complain("%s has no option \"%.40s\": write -- before a text that begins with a hyphen", of,
+             word);
+  else if (near)
+    complain("%s has no option %s: did you mean --%s?", of, word, near);
+  else
+    complain("%s has no option %s: %s --help lists them", of, word, of);
+  exit(EXIT_USAGE);
+}
+
+/* -h is --help; one hyphen in place of two is an unknown option, as -model is. What argp would
+ * refuse in other words is refused here. */
+static void check_options(const parsing *p, int argc, char **argv) {
+  static char help[] = "--help";
+  for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
+    const char *word = argv[i];
+    if (word[0] != '-' || !word[1]) continue;
+    const bool is_long = word[1] == '-';
+    const size_t length = strcspn(word, "=") - 1 - is_long;
+    const option_row *row = is_long ? find_long(p, word + 2, length) : find_letter(p, word[1]);
+    if (!is_long && length > 2) {
+      const option_row *meant = find_long(p, word + 1, length);
+      if (meant && strlen(meant->name) == length) row = NULL;
+    }
+    if (!row) refuse_option(p, argv[0], word);
+    if (!strcmp(word, "-h") && row == &argp_rows[0]) argv[i] = help;
+    bool apart = is_long ? !strchr(word, '=') : !word[2];
+    if (row->arg && !row->optional && apart) i++;
+  }
+}
+
 void options_read(const verb_options *v, int argc, char **argv, void *input) {
   parsing p = {.verb = v, .input = input};
   const struct argp argp = {
       .options = p.list, .parser = parse_row, .args_doc = v->arguments, .doc = v->about};
   list_rows(&p);
+  check_options(&p, argc, argv);
   argp_parse(&argp, argc, argv, 0, NULL, &p);
 }
 

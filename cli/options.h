@@ -99,7 +99,8 @@ typedef struct {
   void (*finish)(struct argp_state *state, char **words, int count, void *input);
 } verb_options;
 
-/* Exits after --help and after an error. */
+/* Exits after --help (-h) and after an error; an option that is unknown is refused with the one
+ * of the nearest name. */
 void options_read(const verb_options *v, int argc, char **argv, void *input);
 
 typedef struct {
@@ -114,6 +115,9 @@ typedef struct {
 /* Rows that store into `options`. */
 extern const option_row option_rows_json[], option_rows_run[], option_rows_seed[],
     option_rows_repeat[], option_rows_engine[];
+
+/* The name that was most likely meant; NULL: none is near. */
+const char *options_nearest(const char *word, const char *const *names, size_t count);
 
 /* Reads a number in [low, high] or ends in a usage error. */
 long long options_number(struct argp_state *state, const char *name, const char *text,

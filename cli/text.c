@@ -63,6 +63,20 @@ char *input_file(const char *path, size_t *length) {
   return NULL;
 }
 
+char *input_named(const char *path, size_t *length, int *code) {
+  char *text;
+  *code = EXIT_OK;
+  if (strcmp(path, "-")) {
+    text = input_file(path, length);
+    if (!text) *code = EXIT_FAILED;
+    return text;
+  }
+  text = input_all(stdin, "the standard input", length, code);
+  if (!*code) return text;
+  free(text);
+  return NULL;
+}
+
 void id_list_add(id_list *list, int32_t id) {
   if (list->count == list->capacity) {
     list->capacity = 2 * list->capacity + 64;

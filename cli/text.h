@@ -16,6 +16,8 @@
 char *input_all(FILE *in, const char *name, size_t *length, int *code);
 /* All of a file; NULL after an error message. */
 char *input_file(const char *path, size_t *length);
+/* All of a file, or of the standard input ("-"); NULL after an error message. */
+char *input_named(const char *path, size_t *length, int *code);
 
 /* If the stream is a terminal, says on the standard error what it waits for: "the text". */
 void text_waits(FILE *in, const char *for_what);

@@ -59,6 +59,7 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
                "the text",
                o->model.words[!given]);
   if (o->model.count) o->text = o->model.words[0];
+  if (o->text && text_check("the text", o->text, strlen(o->text))) exit(EXIT_USAGE);
   if ((o->text != NULL) + (o->file != NULL) + (o->ids != NULL) > 1)
     argp_error(state, "give one of --text, --file and --ids");
   if (o->model.attention) argp_error(state, "name forms with --form: the first is compared with");
@@ -80,25 +81,20 @@ static const verb_options verb_compare = {
 
 /* ---- the text --------------------------------------------------------------------------- */
 
-static char *read_text(const compare_options *o, size_t *length) {
-  int code = EXIT_OK;
-  if (o->file && strcmp(o->file, "-")) return input_file(o->file, length);
-  if (o->text) {
-    *length = strlen(o->text);
-    return text_check("the text", o->text, *length) ? NULL : need_copy(o->text);
-  }
-  char *text = input_all(stdin, "the standard input", length, &code);
-  if (!code) return text;
-  free(text);
-  return NULL;
+static char *read_text(const compare_options *o, size_t *length, int *code) {
+  if (!o->text) return input_named(o->file ? o->file : "-", length, code);
+  *length = strlen(o->text);
+  *code = EXIT_OK;
+  return need_copy(o->text);
 }
 
 static int find_ids(const model_opened *m, const compare_options *o, id_list *ids) {
   attend_encoding *e = NULL;
   size_t length;
+  int code;
   if (o->ids) return input_ids(o->ids, ids);
-  char *text = read_text(o, &length);
-  if (!text) return EXIT_FAILED;
+  char *text = read_text(o, &length, &code);
+  if (!text) return code;
   attend_status status = attend_encoding_create(m->tokenizer, &e);
   if (!status) status = attend_encode(e, text, length, NULL);
   for (size_t i = 0; !status && i < e->count; i++) id_list_add(ids, e->id[i]);

@@ -93,14 +93,13 @@ static int set_ids(const eval_run *run, attend_evaluation *e, const char *text) 
 
 static int read_text(const eval_run *run, int i) {
   size_t length = 0;
-  int code = EXIT_OK;
+  int code;
   attend_evaluation *e = run->text[i];
-  char *text = run->o->model.count ? input_file(name_of(run, i), &length)
-                                   : input_all(stdin, "the standard input", &length, &code);
-  if (!text) return EXIT_FAILED;
-  if (!code && run->o->is_ids) {
+  char *text = input_named(name_of(run, i), &length, &code);
+  if (!text) return code;
+  if (run->o->is_ids) {
     code = set_ids(run, e, text);
-  } else if (!code) {
+  } else {
     attend_status status = attend_evaluation_set_text(e, text, length);
     if (status) code = complain_status(run->m.ctx, status);
   }

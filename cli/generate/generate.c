@@ -128,8 +128,9 @@ static void add_prompt(generate_run *run, const char *text, size_t length) {
 static int read_input(generate_run *run) {
   size_t length = 0;
   int code = EXIT_OK;
-  char *text =
-      isatty(STDIN_FILENO) ? need(1, 1) : input_all(stdin, "the standard input", &length, &code);
+  char *text = isatty(STDIN_FILENO) && !run->o->lines
+                   ? need(1, 1)
+                   : input_all(stdin, "the standard input", &length, &code);
   if (!run->o->lines) add_prompt(run, text, length - (length && text[length - 1] == '\n'));
   for (size_t at = 0, n; run->o->lines && at < length; at += n + 1) {
     const char *end = memchr(text + at, '\n', length - at);

