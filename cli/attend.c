@@ -149,7 +149,7 @@ static const struct {
   const char *command, *line;
 } first_commands[] = {
     {"view \"The dog sitting in the car\"", "every head of a model, in the browser"},
-    {"generate \"It was a dark night\"", "continue a text"},
+    {"generate --temp 0.8 \"It was a dark night\"", "continue a text"},
     {"compare \"The old man looked at the sea\"", "one model under six forms of attention"},
     {"design content", "a transformer designed by hand, checked on all inputs"},
     {"study scale", "why scores are divided by the root of the width"}};
@@ -158,7 +158,7 @@ static int print_first(const char *name) {
   printf("%s\nTry:\n", what);
   for (size_t i = 0; i < sizeof first_commands / sizeof *first_commands; i++) {
     int n = printf("  %s %s", name, first_commands[i].command);
-    printf("%*s%s\n", n < 58 ? 58 - n : 2, "", first_commands[i].line);
+    printf("%*s%s\n", n < 60 ? 60 - n : 2, "", first_commands[i].line);
   }
   printf("\n%s help lists all verbs, %s help VERB the options of one.\n", name, name);
   return check_written(stdout, "the help");

@@ -80,7 +80,7 @@ typedef struct {
 
 static bool fits(const pulled_search *s, const attend_checkpoint *files) {
   if (attend_config_parts(attend_checkpoint_config(files)) != ATTEND_ENCODER) return false;
-  return s->use == MODEL_EMBEDS || attend_checkpoint_has_head(files);
+  return s->use != MODEL_FILLS || attend_checkpoint_has_head(files);
 }
 
 /* Keeps the first that fits. */
@@ -97,7 +97,7 @@ static bool consider(const char *name, void *user) {
 
 static char *find_pulled(model_use use) {
   pulled_search s = {.use = use};
-  const char *usual = use == MODEL_EMBEDS ? model_for_sentences() : NULL;
+  const char *usual = use == MODEL_FILLS ? NULL : model_for_sentences();
   if (usual) return need_copy(usual);
   if (!attend_context_create(NULL, &s.ctx)) attend_models_pulled(s.ctx, consider, &s);
   attend_context_free(s.ctx);
@@ -105,12 +105,15 @@ static char *find_pulled(model_use use) {
 }
 
 static char *find_default(model_use use, int *code) {
+  static const char *const does[] = {[MODEL_EMBEDS] = "embeds texts",
+                                     [MODEL_FILLS] = "fills masks",
+                                     [MODEL_READS_PAIRS] = "reads pairs of texts"};
   if (use == MODEL_GENERATES) return need_copy("attend:gutenberg");
   if (use == MODEL_SUMMARIZES) return need_copy("attend:summarizer");
   char *found = find_pulled(use);
   if (found) return found;
   *code = complain("no model on this machine %s: run attend pull %s, or name one with --model",
-                   use == MODEL_EMBEDS ? "embeds texts" : "fills masks",
+                   does[use],
                    use == MODEL_EMBEDS ? for_sentences[0] : "hf:google-bert/bert-base-uncased");
   return NULL;
 }
@@ -200,14 +203,25 @@ const option_row option_rows_model_name[] = {
      TEXT(model_options, path), .letter = 'm'},
     {0}};
 
+static bool looks_like_file(const char *word) {
+  static const char *const ends[] = {".txt", ".md", ".jsonl", ".tsv", ".csv", ".html"};
+  if (strpbrk(word, " \n")) return false;
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+    if (path_ends(word, ends[i])) return true;
+  return false;
+}
+
 /* A first argument that was meant to be something else: not a text, not a file. */
-static void check_first(const struct argp_state *state, const char *word, model_takes takes) {
-  const bool texts = takes == MODEL_TAKES_TEXTS, there = !access(word, F_OK);
+static void check_first(const struct argp_state *state, const char *word, const model_options *o) {
+  const bool texts = o->takes == MODEL_TAKES_TEXTS, there = !access(word, F_OK);
   if (there && texts) {
-    complain("%.200s is a file: %s < %.200s reads it, and with --model MODEL this is a text", word,
-             state->name, word);
+    complain("%.200s is a file: %s %s %.200s reads it, and with --model MODEL this is a text", word,
+             state->name, o->file ? "--file" : "<", word);
     exit(EXIT_USAGE);
   }
+  if (!there && looks_like_file(word))
+    exit(complain("there is no file %.200s%s", word,
+                  texts ? "; with --model MODEL this is a text" : ""));
   if (!there && looks_like_name(word))
     exit(refuse_path(word, texts ? "; with --model MODEL this is a text" : ""));
 }
@@ -225,7 +239,7 @@ void model_words(struct argp_state *state, char **words, int count, model_option
     o->path = *o->words++;
     o->count--;
   } else if (!named && count) {
-    check_first(state, words[0], o->takes);
+    check_first(state, words[0], o);
   }
   if (o->takes == MODEL_TAKES_TEXTS) check_texts(o->words, o->count);
 }

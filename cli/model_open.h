@@ -22,7 +22,8 @@ typedef enum {
   MODEL_GENERATES,  /* attend:gutenberg */
   MODEL_SUMMARIZES, /* attend:summarizer */
   MODEL_EMBEDS,     /* an encoder that was pulled */
-  MODEL_FILLS       /* an encoder with a masked-LM head that was pulled */
+  MODEL_FILLS,      /* an encoder with a masked-LM head that was pulled */
+  MODEL_READS_PAIRS /* as MODEL_EMBEDS */
 } model_use;
 
 /* What the arguments after MODEL are. */
@@ -32,6 +33,7 @@ typedef struct {
   const char *path; /* a folder, hf:owner/name or npm:package; NULL: the default */
   model_use use;
   model_takes takes;
+  bool file;             /* the verb has --file, for texts */
   const char *attention; /* a form; NULL: that of its config.json */
   const char *roles;     /* roles that have this form; NULL: all */
   attend_weights weights;

@@ -242,7 +242,7 @@ static int compare(const model_opened *m, const compare_options *o, const id_lis
 }
 
 int cmd_compare(int argc, char **argv) {
-  compare_options o = {0};
+  compare_options o = {.model.file = true};
   model_opened m = {0};
   id_list ids = {0};
   for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)

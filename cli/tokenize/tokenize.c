@@ -314,7 +314,7 @@ static int tokenize(tokenize_run *run) {
 }
 
 int cmd_tokenize(int argc, char **argv) {
-  tokenize_options o = {0};
+  tokenize_options o = {.model.file = true};
   tokenize_run run = {.o = &o};
   int code;
   if (is_tokenize_train(argc, argv)) return tokenize_train(argc, argv);

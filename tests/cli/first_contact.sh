@@ -48,9 +48,17 @@ complains 2 'did you mean --temp\?' generate --temperature 1
 complains 2 'has no option -model: did you mean --model' generate -model x
 complains 2 'has no option --xyzzy: attend generate --help lists them' generate --xyzzy
 complains 2 'write -- before a text' generate '-5 degrees is'
-complains 2 'write hf:gpt2' pull gpt2
+[[ $ATTEND_PULL == OFF ]] || complains 2 'write hf:gpt2' pull gpt2
 
 without_tokenizers generate "Once upon a time"
+
+# The five commands; view serves until it is ended.
+grep -v " view " "$work/commands" >"$work/four.sh"
+bash -e "$work/four.sh" >"$work/out" 2>"$work/err" || fail "a first command fails: $(cat "$work/err")"
+[[ $ATTEND_VIEW == OFF ]] || {
+  serve "The dog sitting in the car"
+  end_server
+}
 
 # The bundled model, which is named.
 ships() { # ships MODEL ARGUMENT...
@@ -83,10 +91,14 @@ ships attend:summarizer summarize "$work/story.txt" --tokens 5
 for verb in generate tokenize embed fill compare; do
   complains 1 'no folder gpt2: for the model of the hub write hf:gpt2' $verb gpt2
   complains 1 'hf:bert-base-uncased' $verb bert-base-uncased "a text"
-  complains 2 "story.txt is a file: attend $verb < .* reads it" $verb "$work/story.txt"
+  complains 2 "story.txt is a file: attend $verb (<|--file) .* reads it" $verb "$work/story.txt"
 done
 complains 1 'hf:gpt2' eval gpt2 "$work/story.txt"
 complains 1 'hf:gpt2' show gpt2
+for verb in generate eval "compare --form elu"; do
+  # shellcheck disable=SC2086
+  complains 1 'there is no file no/such.txt' $verb no/such.txt
+done
 run 0 tokenize -m attend:gutenberg gpt2
 complains 1 'no model .* embeds texts: run attend pull hf:' embed "a cat" "a dog"
 complains 1 'no model .* fills masks: run attend pull hf:' fill "a [MASK]"
@@ -106,8 +118,25 @@ pull_as bert an/encoder
 ships hf:an/encoder fill "the cat [MASK] on the mat"
 ships hf:an/encoder embed "the cat" "the mat"
 
-# What is not UTF-8 is refused by every verb, with the place.
 printf 'abc\351d\n' >"$work/latin"
+
+# Two texts are for an encoder; a decoder refuses the second.
+[[ $ATTEND_VIEW == OFF ]] || {
+  ships hf:an/encoder view --terminal "the cat" "the mat"
+  ships attend:summarizer view --terminal --role cross --layer 0 "a tool" "a tool"
+  ships attend:gutenberg view --terminal "the cat"
+  complains 2 'is a decoder and reads one text: leave "the mat" away' \
+    view --terminal attend:gutenberg "the cat" "the mat"
+  complains 2 'is a decoder and reads one text' \
+    view -m attend:gutenberg --against second=x --terminal "a cat"
+  complains 2 'layer 6: the decoder has layers 0 to 5' view -m attend:gutenberg --layer 6 "a cat"
+  complains 2 'head 4: the decoder has heads 0 to 3' view -m attend:gutenberg --head 1,4 "a cat"
+  complains 2 "story.txt is a file: attend view --file" view "$work/story.txt"
+  complains 1 'hf:gpt2' view gpt2
+  complains 1 'byte 3 of .* is not UTF-8' view -m attend:gutenberg --file "$work/latin" --terminal
+}
+
+# What is not UTF-8 is refused by every verb, with the place.
 for verb in generate tokenize eval compare summarize embed fill "fill --json" "generate --lines" \
   "summarize --lines" "summarize --extract" "tokenize --decode"; do
   got=0

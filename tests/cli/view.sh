@@ -142,7 +142,7 @@ COLUMNS=60 look "$gpt" --terminal --layer 1 --head 2 "$ids"
 [[ $(wc -l <"$work/out") -ge 8 ]] || fail "a head of seven tokens has fewer lines"
 
 # ---- what cannot be ---------------------------------------------------------------
-complains 1 'layer 9, head 0.*counted from 0' view --model "$gpt" --json --layer 9 "$ids"
+complains 2 '--layer 9: the decoder has layers 0 to 2' view --model "$gpt" --json --layer 9 "$ids"
 complains 1 'has no attention of the role' view --model "$gpt" --json --role cross "$ids"
 complains 2 'ends in .html, .svg' view --model "$gpt" --out "$work/x.bmp" "$ids"
 complains 1 'cannot be written' view --model "$gpt" --out "$work/no/x.svg" "$ids"
