@@ -171,9 +171,55 @@ static void keep_other(recording *r, subject x, const char *id) {
   if (x.q.other) keep(r, "compare", &x.q);
 }
 
+/* Heads by the words that both runs read. */
+static void keep_words(recording *r, subject x, attend_head_id chosen) {
+  bool all = r->spent + (size_t)head_count(&x) * head_bytes(&x) < r->max;
+  for (int i = 0; i < head_count(&x); i++) {
+    choose_head(&x, i);
+    bool is_it = x.q.head.at.layer == chosen.layer && x.q.head.at.head == chosen.head;
+    if (all || is_it) keep(r, "words", &x.q);
+  }
+}
+
+/* The words of this text in the other, and cosines of all tokens of both. */
+static void keep_two_texts(recording *r, subject x) {
+  const view_state *s = r->s;
+  const attend_viewer_side *o = &x.q.other->side[x.q.side == ATTEND_DECODER_SELF];
+  x.q.other_token = -1;
+  for (x.q.token = -1; x.q.token < x.s.rows && x.q.token < FOLLOWED; x.q.token++)
+    keep(r, "word", &x.q);
+  x.q.token = s->token, x.q.other_token = s->other_token;
+  if (s->other_token >= 0) keep(r, "word", &x.q);
+  x.q.range.keys = o->n;
+  if (!o->n || (int64_t)x.s.rows * o->n > ATTEND_VIEWER_CELLS) return;
+  for (int i = 0; i <= x.s.layers; i++) {
+    x.q.head.at.layer = i;
+    keep(r, "embeddings", &x.q);
+  }
+}
+
+/* Another model, or another text. */
+static void keep_beside(recording *r, subject x) {
+  x.q.other = attend_viewer_find(r->v->session, r->other);
+  if (!x.q.other) return;
+  keep(r, "beside", &x.q);
+  if (x.q.head.at.role == ATTEND_CROSS) return;
+  attend_viewer_head own = x.q.head;
+  own.at.layer = r->s->layer < 0 ? 0 : r->s->layer;
+  own.at.head = r->s->head < 0 ? 0 : r->s->head;
+  attend_viewer_head second = view_head_beside(r->s, own, x.q.other);
+  subject y = x;
+  y.s = second.run->shape[second.at.role];
+  y.q.head = second, y.q.other = own.run;
+  keep_words(r, x, own.at);
+  keep_words(r, y, second.at);
+  keep_two_texts(r, x);
+}
+
 static void keep_comparison(recording *r, const subject *x) {
   const char *given = r->s->form;
   if (*r->other) keep_other(r, *x, r->other);
+  if (*r->other) keep_beside(r, *x);
   if (*given) keep_form(r, *x, given);
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
     if (strcmp(forms[i], given)) keep_form(r, *x, forms[i]);

@@ -109,9 +109,11 @@ export class StillSource implements Source {
     const run = this.still.runs[request.run as string];
     if (!run) return null;
     if (name === "embeddings") {
-      const n =
-        run.sides[request.side as "encoder" | "decoder"]?.tokens.length ?? 0;
-      return { ...request, row: 0, rows: n, key: 0, keys: n };
+      const count = (r?: Run) =>
+        r?.sides[request.side as "encoder" | "decoder"]?.tokens.length ?? 0;
+      const other = this.still.runs[request.other as string];
+      const keys = count(other ?? run);
+      return { ...request, row: 0, rows: count(run), key: 0, keys };
     }
     const role = run.roles.find((r) => r.role === request.role);
     return role

@@ -7,7 +7,6 @@ import { ask_json, other_asked, other_problem, other_run, run, run_asked, useSce
 import { OtherText, settle_other } from "./compare_choice";
 import { Switch } from "./controls";
 import { LinePlot, SeriesLegend } from "./line_plot";
-import { compact_text } from "./numbers";
 import { ink_css, ink_over, Inks } from "./palette";
 import { canonical, Role, Run, WordPair } from "./protocol";
 import { go, place_in, state, theme } from "./state";
@@ -130,7 +129,7 @@ function HeadCosines({ pair, role }: { pair: WordPair; role: Role }) {
                     <button
                       type="button"
                       class={l === chosen.layer && h === chosen.head ? "distance chosen" : "distance"}
-                      aria-label={`Layer ${l}, head ${h}: cosine ${compact_text(x)}`}
+                      aria-label={`Layer ${l}, head ${h}: cosine ${x.toFixed(2)}`}
                       data-test="head-cosine"
                       data-layer={l}
                       data-head={h}
