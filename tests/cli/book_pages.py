@@ -5,6 +5,9 @@
   book_pages.py commands FOLDER WORK   runs what the pages run, a folder a page
                 [PAGE...]              of these alone
 
+Tables with a column "command" are answers: each row has a command, which must succeed, and what
+the row's "answer" has between back quotes must be in what the command prints.
+
 A ```c NAME block is a file of that name. In a ```console block a line "$ COMMAND"
 is run, and what follows is what it prints: "..." within a line is anything, as a
 line of its own any number of lines. Exits with 1 after a line for each fault.
@@ -163,12 +166,60 @@ def run_console(path, at, content, folder):
             wanted.append(line)
 
 
+def spans(cell):
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def cells_of(line):
+    return [c.strip() for c in line.strip().strip("|").split("|")]
+
+
+def run_answer(where, command, place, done):
+    """What a command prints, on one line of single spaces; None: it fails."""
+    if command not in done:
+        try:
+            run = subprocess.run(["bash", "-c", command], cwd=place, text=True,
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT, timeout=120)
+            done[command] = None if run.returncode else " ".join(run.stdout.split())
+            if run.returncode:
+                fault(where, f"$ {command}\nfails: {run.stdout[-2000:]}")
+        except subprocess.TimeoutExpired:
+            done[command] = None
+            fault(where, f"$ {command}\ntook two minutes")
+    return done[command]
+
+
+def check_answers(name, lines, place):
+    """Rows of the tables that have a column of commands."""
+    columns, done = None, {}
+    for n, line in enumerate(lines, 1):
+        where = f"{name}:{n}"
+        if not line.startswith("|"):
+            columns = None
+        elif columns is None:
+            columns = cells_of(line)
+        elif "command" in columns and not line.startswith("|---"):
+            row = dict(zip(columns, cells_of(line)))
+            if len(cells_of(line)) != len(columns) or len(spans(row["command"])) != 1:
+                fault(where, "a row has a cell for each column, and one command")
+                continue
+            if not re.search(r"\w", row["answer"]):
+                fault(where, "no answer")
+            output = run_answer(where, spans(row["command"])[0], place, done)
+            for span in spans(row["answer"]) if output is not None else []:
+                words = re.escape(" ".join(span.split()))
+                if not re.search(r"(?<![\w.])" + words + r"(?![\w]|\.\d)", output):
+                    fault(where, f"$ {spans(row['command'])[0]}\ndoes not print {span}")
+
+
 def run_commands(folder, work, only):
     for name, lines in pages(folder):
         if only and name not in only:
             continue
         place = os.path.join(work, name[:-3])
         os.makedirs(place, exist_ok=True)
+        check_answers(os.path.join(folder, name), lines, place)
         for at, info, content in blocks(name, lines):
             kind = info.split()
             if kind[:1] == ["c"]:
