@@ -1,8 +1,10 @@
-# A page of docs/book as HTML: awk -f book.awk -v root=PATH PAGE.md
-# root is the way from the page's folder to the sources' top folder.
+# A page of docs/book as HTML: awk -f book.awk -v root=PATH -v formulas=FILE PAGE.md
+# root is the way from the page's folder to the sources' top folder; FILE has the lines of the
+# page's formulas as MathML, in their order.
 #
 # The part of Markdown that the pages keep to: # headings; paragraphs; lists of
-# "- " or "1. " items, whose further lines are indented; fenced blocks; tables; a
+# "- " or "1. " items, whose further lines are indented; fenced blocks, formulas where they
+# have no name; tables; a
 # line that is nothing but an image is a figure; and in lines `code`, **bold**,
 # [text](link). A link to PAGE.md becomes one to PAGE.html, ../../FILE leads to the
 # sources.
@@ -107,13 +109,23 @@ function fence(s,    name) {
   name = s
   if (!sub(/^[a-z]+ +/, "", name)) name = ""
   sub(/ .*/, "", s)
+  formula = s == ""
+  if (formula) {
+    print "<div class=\"formula\">"
+    fenced = 1
+    return
+  }
   if (name != "") print "<p class=\"file\">" escape(name) "</p>"
   printf "<pre%s>", s != "" ? " class=\"" s "\"" : ""
   fenced = 1
   goes_on = 0
 }
 
-fenced && /^```/ { print "</pre>"; fenced = 0; next }
+fenced && /^```/ { print formula ? "</div>" : "</pre>"; fenced = 0; next }
+fenced && formula {
+  if ((getline mathml < formulas) > 0) print mathml
+  next
+}
 fenced && (/^\$ / || goes_on) { # a command, and its lines after a backslash
   print "<b>" escape($0) "</b>"
   goes_on = /\\$/

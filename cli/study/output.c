@@ -37,21 +37,23 @@ int study_print_list(bool json, attend_context *ctx, FILE *out) {
 
 /* ---- words ------------------------------------------------------------------------- */
 
-/* Broken at spaces; the back quotes around code are left out. */
+static bool is_mark(char c) { return c == '`' || c == '$'; }
+
+/* Broken at spaces; the marks around code and formulas are left out. */
 static void print_text(const char *text, FILE *out) {
   int at = 0;
   while (*text) {
     size_t n = strcspn(text, " \n");
     int wide = 0;
     for (size_t i = 0; i < n; i++)
-      wide += text[i] != '`' && ((unsigned char)text[i] & 0xc0) != 0x80;
+      wide += !is_mark(text[i]) && ((unsigned char)text[i] & 0xc0) != 0x80;
     if (at && at + 1 + wide > LINE) {
       fputc('\n', out);
       at = 0;
     }
     if (at) fputc(' ', out), at++;
     for (size_t i = 0; i < n; i++)
-      if (text[i] != '`') fputc(text[i], out);
+      if (!is_mark(text[i])) fputc(text[i], out);
     at += wide;
     text += n;
     text += strspn(text, " \n");
@@ -138,6 +140,23 @@ static int print(const attend_report *report, bool claims, FILE *out) {
     fprintf(out, "%zu plot%s: --open, or --out %s.html\n", figures, figures == 1 ? "" : "s",
             report->study->name);
   return code ? code : check_written(out, "the study");
+}
+
+int study_print_formulas(attend_context *ctx) {
+  char *line = NULL, *html;
+  size_t capacity = 0;
+  int code = EXIT_OK;
+  for (ssize_t n; !code && (n = getline(&line, &capacity, stdin)) > 0;) {
+    if (line[n - 1] == '\n') line[n - 1] = 0;
+    attend_status status = attend_formula_mathml(ctx, line, &html);
+    if (status)
+      code = complain_status(ctx, status);
+    else
+      puts(html);
+    attend_plot_free(ctx, html);
+  }
+  free(line);
+  return code ? code : check_written(stdout, "the formulas");
 }
 
 /* ---- files ---------------------------------------------------------------------------- */

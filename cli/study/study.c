@@ -22,6 +22,9 @@ static const option_row where_rows[] = {
      TEXT(study_options, out)},
     {"figure", "NAME", "The plot for an .svg", TEXT(study_options, figure)},
     {"open", NULL, "Open the page in the browser", FLAG(study_options, open)},
+    {"formulas", NULL,
+     "Write formulas of the standard input, each on a line, as MathML: σ² = Σ_i xᵢ² / √d",
+     FLAG(study_options, formulas)},
     {"claims", NULL, "Print every prediction with its measurement", FLAG(study_options, claims)},
     {0}};
 
@@ -221,7 +224,9 @@ int cmd_study(int argc, char **argv) {
   options_read(&options_of_study, argc, argv, &o);
   s.ctx = options_context(&o.common, NULL, &code);
   interrupt_watch();
-  if (!code && !o.study && !o.all)
+  if (!code && o.formulas)
+    code = study_print_formulas(s.ctx);
+  else if (!code && !o.study && !o.all)
     code = study_print_list(o.common.json, s.ctx, stdout);
   else if (!code && o.out && !study_can_write(o.out))
     code = EXIT_FAILED;

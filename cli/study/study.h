@@ -11,7 +11,7 @@ enum { MOST_SETTINGS = 40 };
 typedef struct {
   options common;
   const attend_study *study; /* NULL: none, or all of them */
-  bool all, quick, open, claims;
+  bool all, quick, open, claims, formulas;
   const char *out, *figure;
   const char *value[MOST_SETTINGS]; /* of the study's settings; NULL: the default */
   char *models[MOST_SETTINGS];      /* values made of words; to be freed */
@@ -27,6 +27,8 @@ int study_print_list(bool json, attend_context *ctx, FILE *out);
 /* Reports as the options say: files, a page in the browser, JSON, or paragraphs, tables and how
  * many predictions hold. */
 int study_show(const studied *s, const study_options *o);
+/* The lines of the standard input as MathML. */
+int study_print_formulas(attend_context *ctx);
 /* Checks --out before any work; complains. */
 bool study_can_write(const char *out);
 

@@ -47,7 +47,7 @@ typedef struct {
   const char *name;               /* "scale" */
   const char *title;              /* "Why scores are divided by sqrt(d)" */
   const char *question;           /* a sentence */
-  const char *answers;            /* "001 1(a)-(c); 003 4; 004 1(a)" */
+  const char *answers;            /* "Fall 2025 1(a)-(c); student 4; worksheet 1(a)" */
   const attend_setting *settings; /* ends with a name of NULL */
 } attend_study;
 
@@ -104,7 +104,7 @@ typedef struct {
 
 typedef enum {
   ATTEND_BLOCK_HEADING = 0,
-  ATTEND_BLOCK_TEXT, /* a paragraph; `code` between back quotes */
+  ATTEND_BLOCK_TEXT, /* a paragraph; `code` between back quotes, $formulas$ between dollars */
   ATTEND_BLOCK_TABLE,
   ATTEND_BLOCK_FIGURE
 } attend_block_kind;
@@ -166,6 +166,9 @@ ATTEND_API attend_status attend_report_html(attend_context *ctx, size_t count,
 ATTEND_API attend_status attend_report_json(attend_context *ctx, size_t count,
                                             const attend_report *const *reports, char **json,
                                             size_t *length);
+/* A formula in a line of Unicode, "σ² = Σ_i xᵢ² / √d", as MathML on a line of its own; reports have
+ * their formulas like this. *html is freed by attend_plot_free. */
+ATTEND_API attend_status attend_formula_mathml(attend_context *ctx, const char *text, char **html);
 /* A number as a table shows it; "-" for NaN. */
 ATTEND_API void attend_cell_format(attend_cell_kind kind, double number, char *text, size_t size);
 

@@ -1,7 +1,7 @@
 /* Softmax by random features: how wrong the output is, over the number of
  * features, the width, and the scale of q and k.
  *
- * Documents 000 3(a), 002 3(a), 003 6(a).
+ * Documents Spring 2023 3(a), Fall 2022 3(a), student 6(a).
  */
 #include "attend/problem.h"
 #include "studies/study.h"
@@ -95,7 +95,7 @@ static double error_of(const float *o, const float *exact, int n, double *rows) 
 /* Random features with the variance that the documents print, w ~ N(0, sigma^2 I)
  * with sigma^2 = sqrt(D), as a caller's own feature map.
  *
- * Documents 000 3(a)ii, 002 3(a)ii, 003 6(a)ii. The variance
+ * Documents Spring 2023 3(a)ii, Fall 2022 3(a)ii, student 6(a)ii. The variance
  * should be 1/sigma^2.
  */
 
@@ -434,7 +434,7 @@ static attend_status over_scales(study_run *r) {
 /* One pair of q and k: what random features say of its similarity, on average,
  * and how far they scatter.
  *
- * Documents 000 3(a)i-ii, 002 3(a)i-ii, 003 6(a).
+ * Documents Spring 2023 3(a)i-ii, Fall 2022 3(a)i-ii, student 6(a).
  */
 
 enum {
@@ -549,7 +549,7 @@ static attend_status plot_means(study_run *r, const pairs *p, const table_store 
        .colour = 2},
       {"exp(−σ²‖q−k‖²/2)", PAIR_CURVE, x, y[1], .dashed = 1, .colour = 2}};
   attend_plot_panel panel =
-      study_lines(study_format(r, "Mean of φ(q).φ(k), D = %d and σ² = √D", p->dim),
+      study_lines(study_format(r, "Mean of φ(q)·φ(k), D = %d and σ² = √D", p->dim),
                   study_zero("‖q−k‖/σ"), study_range("similarity", 0, 1), 4, series);
   return study_plot(r, "approximation-kernel", 1, &panel);
 }
@@ -571,9 +571,9 @@ static attend_status means(study_run *r, pairs *p) {
     const double z = p->distance[i], k = right_kernel(z), w = wrong_kernel(p, z);
     TRY(study_row(t, z, a[i].mean, k, b[i].mean, w));
     TRY(study_estimate(r, a[i].mean, k, a[i].mean_error,
-                       "mean-right-%g: E φ(q).φ(k), w ~ N(0, I/σ²), %g σ apart", z, z));
+                       "mean-right-%g: E φ(q)·φ(k), w ~ N(0, I/σ²), %g σ apart", z, z));
     TRY(study_estimate(r, b[i].mean, w, b[i].mean_error,
-                       "mean-wrong-%g: E φ(q).φ(k), w ~ N(0, σ²I), %g σ apart", z, z));
+                       "mean-wrong-%g: E φ(q)·φ(k), w ~ N(0, σ²I), %g σ apart", z, z));
   }
   return plot_means(r, p, t);
 }
@@ -642,10 +642,10 @@ static attend_status variances(study_run *r, pairs *p) {
   TRY(study_say(
       r,
       "An average that is right is not enough: one draw of m features scatters. With x = q/σ and y "
-      "= k/σ the relative variance of sines and cosines is `exp(‖x−y‖²)(1 − exp(−‖x−y‖²))²/m`: it "
+      "= k/σ the relative variance of sines and cosines is $exp(‖x−y‖²)(1 − exp(−‖x−y‖²))²/m$: it "
       "is large where q and k are far apart, whose similarity is small. That of positive features "
-      "is `(exp(‖x+y‖²) − 1)/m`, large where q and k point the same way, and small where they "
-      "oppose each other. In pairs exp(±w.x) it is less by the factor 1 − exp(−‖x+y‖²). Directions "
+      "is $(exp(‖x+y‖²) − 1)/m$, large where q and k point the same way, and small where they "
+      "oppose each other. In pairs exp(±w·x) it is less by the factor 1 − exp(−‖x+y‖²). Directions "
       "that are orthogonal scatter less still, and stay right on average."));
   TRY(study_table(r, &t, "variances", variance_columns,
                   "Scatter of %d features over %d draws, D = %d", FEATURES,
@@ -692,9 +692,9 @@ static attend_status approx_pairs(study_run *r) {
   TRY(study_heading(r, "One pair"));
   TRY(study_say(
       r,
-      "With σ² = √D softmax's similarity is a Gaussian kernel between two factors: `exp(q.k/√D) = "
-      "exp(‖q‖²/2σ²) exp(−‖q−k‖²/2σ²) exp(‖k‖²/2σ²)`. Random features estimate the kernel: "
-      "`φ(q).φ(k)` is the mean of cos(w.(q−k)) over D_random directions w, and for normal w with "
+      "With σ² = √D softmax's similarity is a Gaussian kernel between two factors: $exp(q·k/√D) = "
+      "exp(‖q‖²/2σ²) exp(−‖q−k‖²/2σ²) exp(‖k‖²/2σ²)$. Random features estimate the kernel: "
+      "$φ(q)·φ(k)$ is the mean of cos(w·(q − k)) over D_random directions w, and for normal w with "
       "variance s² in every element its mean is exp(−s²‖q−k‖²/2). So s² must be 1/σ². The "
       "documents print w ~ N(0, σ²I), which estimates exp(−σ²‖q−k‖²/2) instead; both are the same "
       "only for σ = 1. Here σ² = %.3g.",
@@ -708,7 +708,7 @@ static attend_status approx_pairs(study_run *r) {
 
 /* What random features cost, in multiplications and additions.
  *
- * Documents 000 3(a)ii, 002 3(a)ii: O(N(M+D)D_random).
+ * Documents Spring 2023 3(a)ii, Fall 2022 3(a)ii: O(N(M+D)D_random).
  *
  * A call maps N keys and N queries (2 D R each for R directions, whose sines and
  * cosines make C = 2R features), folds keys into the sums and reads them (2 C
@@ -883,6 +883,6 @@ const study_topic study_approximation = {
      .title = "Softmax by random features",
      .question =
          "How wrong are random features, over their number, the width and the scale of q and k?",
-     .answers = "000 3(a), 002 3(a), 003 6(a)",
+     .answers = "Spring 2023 3(a), Fall 2022 3(a), student 6(a)",
      .settings = settings},
     run};

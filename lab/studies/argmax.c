@@ -1,7 +1,7 @@
 /* Argmax attention: the course documents' example, its gradients, the temperatures
  * between it and a softmax, and what training can change.
  *
- * Documents 001 2(a)-(b), 003 3(a)-(b).
+ * Documents Fall 2025 2(a)-(b), student 3(a)-(b).
  */
 #include "studies/study.h"
 
@@ -565,6 +565,6 @@ const study_topic study_argmax = {
      .title = "Argmax attention, and why it cannot be trained",
      .question =
          "What does attention give that takes the best key alone, and where do its gradients go?",
-     .answers = "001 2(a)-(b), 003 3(a)-(b)",
+     .answers = "Fall 2025 2(a)-(b), student 3(a)-(b)",
      .settings = settings},
     run};

@@ -1,7 +1,7 @@
 /* Causal linear attention: sums S_i and Z_i instead of a mask, and what a token
  * costs at any length.
  *
- * Documents 000 3(b), 002 3(b).
+ * Documents Spring 2023 3(b), Fall 2022 3(b).
  */
 #include "attend/problem.h"
 #include "studies/study.h"
@@ -115,7 +115,7 @@ static attend_status claim_recurrence(study_run *r, const tokens *t, const doubl
   TRY(recur(r, t, o));
   for (size_t i = 0; i < t->size; i++) max = fmax(max, fabs(o[i] - exact[i]));
   return study_claim(r, max, 0, 1e-12,
-                     "recurrence: φ(q_i) S_i / φ(q_i) Z_i less the masked sum, in double");
+                     "recurrence: φ(qᵢ) Sᵢ / φ(qᵢ) Zᵢ less the masked sum, in double");
 }
 
 /* With another last third: how many of the results before it change. */
@@ -166,7 +166,7 @@ static attend_status compare(study_run *r, const kind *k, tokens *t, table_store
   if (k->form.kind == ATTEND_ELU) TRY(claim_recurrence(r, t, exact));
   TRY(study_attend(r, &d, &t->p));
   const double error = study_relative_gap(t->p.o, exact, t->size);
-  TRY(study_claim(r, error, 0, 2e-5, "equal-%s: %s by S_i and Z_i against the masked sum", k->name,
+  TRY(study_claim(r, error, 0, 2e-5, "equal-%s: %s by Sᵢ and Zᵢ against the masked sum", k->name,
                   k->name));
   TRY(claim_chunks(r, k, t, &bits));
   TRY(leak(r, k, t, &leaks));
@@ -378,21 +378,21 @@ static attend_status price_all(study_run *r) {
 static attend_status run(study_run *r) {
   TRY(study_say(r,
                 "A causal mask lets token i see the tokens j ≤ i. With a feature map the masked "
-                "sum needs no mask: `V'_i = φ(q_i)ᵀ S_i / φ(q_i)ᵀ Z_i`, where `S_i = Σ_{j≤i} "
-                "φ(k_j) v_jᵀ` and `Z_i = Σ_{j≤i} φ(k_j)`. Each follows from the one before in "
+                "sum needs no mask: $V′ᵢ = φ(qᵢ)ᵀ Sᵢ / φ(qᵢ)ᵀ Zᵢ$, where $Sᵢ = Σ_{j≤i} "
+                "φ(kⱼ) vⱼᵀ$ and $Zᵢ = Σ_{j≤i} φ(kⱼ)$. Each follows from the one before in "
                 "constant time, so a whole sequence costs a time linear in its length."));
   TRY(compare_all(r));
   TRY(study_heading(r, "What one more token costs"));
   TRY(study_say(r,
                 "Softmax keeps all keys and values and reads them for each token. A linear form "
-                "keeps S and Z, `C (M + 1)` numbers a head, and an open block of keys."));
+                "keeps S and Z, $C (M + 1)$ numbers a head, and an open block of keys."));
   return price_all(r);
 }
 
 const study_topic study_causal = {
     {.name = "causal",
      .title = "Causal attention as a running sum",
-     .question = "Are S_i and Z_i the same as a mask, and what does one more token cost?",
-     .answers = "000 3(b), 002 3(b)",
+     .question = "Are Sᵢ and Zᵢ the same as a mask, and what does one more token cost?",
+     .answers = "Spring 2023 3(b), Fall 2022 3(b)",
      .settings = settings},
     run};

@@ -1,7 +1,7 @@
 /* The time of multi-head attention over lengths, widths and heads, counted and
  * measured.
  *
- * Documents 004 2(c), 001 6(c).
+ * Documents worksheet 2(c), Fall 2025 6(c).
  */
 #include "studies/study.h"
 
@@ -142,9 +142,9 @@ typedef struct {
   double exponent[TERMS]; /* NaN: no power alone */
 } sweep;
 
-static const sweep sweeps[] = {{"T", "n_t", "lengths", {NAN, 1}},
-                               {"S", "n_s", "lengths", {NAN, 1}},
-                               {"n", "n_t = n_s", "lengths", {1, 2}},
+static const sweep sweeps[] = {{"T", "nₜ", "lengths", {NAN, 1}},
+                               {"S", "nₛ", "lengths", {NAN, 1}},
+                               {"n", "nₜ = nₛ", "lengths", {1, 2}},
                                {"d", "d_model", "widths", {2, 1}},
                                {"M", "M, a head's values", "values", {NAN, NAN}},
                                {"h", "h at one d_model", "heads", {0, 0}}};
@@ -170,10 +170,9 @@ static attend_status claim_flops(study_run *r, const sweep *w, double x, module_
   const double d = s.d_model, head = d / s.heads;
   const double value = s.value ? s.value : head, rows = (double)s.n_t + s.n_s;
   TRY(study_claim(r, c->flops[PROJECTIONS], 2 * rows * d * (d + s.heads * value), 0,
-                  "projections-%s%g: 2 (n_t + n_s) d (d + hM) at %s = %g", w->name, x, w->title,
-                  x));
+                  "projections-%s%g: 2 (nₜ + nₛ) d (d + hM) at %s = %g", w->name, x, w->title, x));
   return study_claim(r, c->flops[ATTENTION], 2.0 * s.heads * s.n_t * s.n_s * (head + value), 0,
-                     "attention-%s%g: 2 h n_t n_s (D + M) at %s = %g", w->name, x, w->title, x);
+                     "attention-%s%g: 2 h nₜ nₛ (D + M) at %s = %g", w->name, x, w->title, x);
 }
 
 static const attend_study_column sweep_columns[] = {
@@ -182,7 +181,7 @@ static const attend_study_column sweep_columns[] = {
     {"projections_flops", "flops, projections", COUNT},
     {"attention_flops", "attention", COUNT},
     {"projections_seconds", "time, projections", SECONDS},
-    {"attention_seconds", "attention", SECONDS},
+    {"attentionₛeconds", "attention", SECONDS},
     {0}};
 
 static attend_status sweep_over(study_run *r, const sweep *w, table_store *t, sweep_found *f) {
@@ -208,7 +207,7 @@ static const attend_study_column exponent_columns[] = {
     {"projections_seconds", "of the time", NUMBER},
     {"attention", "attention: formula", NUMBER},
     {"attention_flops", "of counted flops", NUMBER},
-    {"attention_seconds", "of the time", NUMBER},
+    {"attentionₛeconds", "of the time", NUMBER},
     {0}};
 
 static attend_status exponents(study_run *r, const sweep_found *found) {
@@ -278,12 +277,12 @@ static attend_status plot_memory(study_run *r, const sweep_found *f) {
       {"q, k, v, o", f->count, f->x, rows, .dashed = 1},
       {"workspace of the plan", f->count, f->x, f->workspace, .points = 2}};
   attend_plot_panel panel =
-      study_lines("Memory over n_t = n_s", study_log("n"), study_log("bytes"), 3, series);
+      study_lines("Memory over nₜ = nₛ", study_log("n"), study_log("bytes"), 3, series);
   TRY(study_plot(r, "complexity-memory", 1, &panel));
   const size_t last = f->count - 1;
   return study_say(
       r,
-      "The documents' code stores all scores, `h n_t n_s` of them: at n = %g that is %.3g MiB. The "
+      "The documents' code stores all scores, `h nₜ nₛ` of them: at n = %g that is %.3g MiB. The "
       "library walks over blocks of keys and keeps what a tile of rows needs: its workspace there "
       "is %.3g MiB. Weights are computed again for observation.",
       f->x[last], matrix[last] / 1048576, f->workspace[last] / 1048576);
@@ -346,7 +345,7 @@ static attend_status claim_even(study_run *r, const char *name, int n_t, int n_s
   module_cost c;
   TRY(module_measure(r, s, 0, &c));
   return study_claim(r, c.flops[ATTENTION] - c.flops[PROJECTIONS], 0, 0,
-                     "%s: attention less projections, flops, at n_t = %d, n_s = %d, d_model = %d",
+                     "%s: attention less projections, flops, at nₜ = %d, nₛ = %d, d_model = %d",
                      name, n_t, n_s, d);
 }
 
@@ -359,9 +358,9 @@ static attend_status complexity_map(study_run *r) {
   TAKE(r, &counted, across * down);
   TAKE(r, &measured, across * down);
   TRY(study_say(r,
-                "Projections take `4 (n_t + n_s) d_model²` flops, attention `4 n_t n_s d_model`. "
-                "They are even where `n_t n_s / (n_t + n_s) = d_model`: for n_t = n_s = n, at `n = "
-                "2 d_model`, and attention's share is n / (n + 2 d_model)."));
+                "Projections take $4 (nₜ + nₛ) d_model²$ flops, attention `4 nₜ nₛ d_model`. "
+                "They are even where $nₜ nₛ / (nₜ + nₛ) = d_model$: for nₜ = nₛ = n, at $n = "
+                "2 d_model$, and attention's share is n / (n + 2 d_model)."));
   TRY(claim_even(r, "even-self", 2 * d, 2 * d, d));
   TRY(claim_even(r, "even-cross", 3 * d, 3 * d / 2, d));
   TRY(fill(r, counted, measured));
@@ -382,12 +381,12 @@ static attend_status run(study_run *r) {
   sweep_found found[SWEEPS];
   table_store *t;
   TRY(study_say(r,
-                "Multi-head attention projects n_t queries and n_s keys and values by d_model × "
-                "d_model matrices, attends, and projects once more: `Θ(n_t d_model² + n_s d_model² "
-                "+ n_t n_s d_model)`. We count the operations of the library's four linear layers "
+                "Multi-head attention projects nₜ queries and nₛ keys and values by d_model × "
+                "d_model matrices, attends, and projects once more: $Θ(nₜ d_model² + nₛ d_model² "
+                "+ nₜ nₛ d_model)$. We count the operations of the library's four linear layers "
                 "and of its plan, a multiplication and an addition as two, and time both."));
   TRY(study_table(r, &t, "sizes", sweep_columns,
-                  "One size after another; otherwise n_t = n_s = %d, d_model = %d, %d heads",
+                  "One size after another; otherwise nₜ = nₛ = %d, d_model = %d, %d heads",
                   study_count(r, "n"), study_count(r, "d"), study_count(r, "h")));
   for (int i = 0; i < SWEEPS; i++) {
     found[i].first = i ? found[i - 1].first + found[i - 1].count : 0;
@@ -399,15 +398,15 @@ static attend_status run(study_run *r) {
     f->flops[PROJECTIONS] = study_column_part(t, "projections_flops", f->first, 1);
     f->flops[ATTENTION] = study_column_part(t, "attention_flops", f->first, 1);
     f->seconds[PROJECTIONS] = study_column_part(t, "projections_seconds", f->first, 1);
-    f->seconds[ATTENTION] = study_column_part(t, "attention_seconds", f->first, 1);
+    f->seconds[ATTENTION] = study_column_part(t, "attentionₛeconds", f->first, 1);
   }
   TRY(study_status(r)); /* there was memory for the columns */
   TRY(exponents(r, found));
   TRY(plot_times(r, found));
   TRY(study_say(r,
-                "Where two terms add up, as projections do over n_t alone, there is no one "
+                "Where two terms add up, as projections do over nₜ alone, there is no one "
                 "exponent, and the formula's column is empty. Heads that share one d_model change "
-                "no count; but each has a softmax of its own, `Θ(h n_t n_s)` exponentials, which "
+                "no count; but each has a softmax of its own, $Θ(h nₜ nₛ)$ exponentials, which "
                 "no flop is counted for and the clock sees."));
   TRY(study_heading(r, "Memory"));
   TRY(plot_memory(r, &found[2]));
@@ -420,6 +419,6 @@ const study_topic study_complexity = {
      .title = "What multi-head attention costs",
      .question = "How do time and memory grow with lengths, widths and heads, and which term "
                  "dominates where?",
-     .answers = "004 2(c),(d), 001 6(c)",
+     .answers = "worksheet 2(c),(d), Fall 2025 6(c)",
      .settings = settings},
     run};

@@ -515,8 +515,8 @@ static attend_status say_formulas(study_run *r) {
   return study_say(
       r,
       "One token for each of b sequences on a cache of n, with g heads of keys and values, k = d/h "
-      "wide: the projections take `4bd(d + gk)` flops and attention `4b(n+1)d`, in all O(bd² + "
-      "bnd) for MHA and MQA alike. Read are `2d(d + gk)` weights, `2b(n+1)gk` numbers of the "
+      "wide: the projections take $4bd(d + gk)$ flops and attention $4b(n+1)d$, in all O(bd² + "
+      "bnd) for MHA and MQA alike. Read are $2d(d + gk)$ weights, $2b(n+1)gk$ numbers of the "
       "cache, and b(4d + 2gk) of the tokens themselves: O(d² + bd + bnd) for MHA, where gk = d, "
       "and O(d² + bd + bnk) for MQA, where g = 1. Flops over bytes is the arithmetic intensity.");
 }
@@ -539,7 +539,7 @@ static attend_status run(study_run *r) {
   TRY(say_gain(r, &v));
   TRY(study_heading(r, "Weights or cache"));
   TRY(study_say(r,
-                "The bytes of the cache equal those of the weights at `n = d (h/g + 1) / b`: 2d/b "
+                "The bytes of the cache equal those of the weights at $n = d (h/g + 1) / b$: 2d/b "
                 "for MHA and d(h+1)/b for MQA. Below, a step reads weights, and more sequences at "
                 "once make more of them; beyond, it reads the cache, which no two sequences share, "
                 "and the intensity tends to h/2g flops per byte in f32, whatever b is."));
@@ -551,6 +551,6 @@ const study_topic study_decoding = {{.name = "decoding",
                                      .title = "Decoding with fewer keys and values",
                                      .question = "What do MHA, grouped attention and MQA compute "
                                                  "and read for one token, and how fast is it?",
-                                     .answers = "001 4(a)-(g)",
+                                     .answers = "Fall 2025 4(a)-(g)",
                                      .settings = settings},
                                     run};

@@ -2,7 +2,7 @@
  * projections, and at their scores; trained and untrained, or at every checkpoint of a training
  * run.
  *
- * Document 001 5(d)ii, 002 2(d)ii.
+ * Document Fall 2025 5(d)ii, Fall 2022 2(d)ii.
  */
 #include "attend/text.h"
 #include "attend/train.h"

@@ -322,9 +322,10 @@ static attend_status say_all(study_run *r, const traced_text *text, const survey
       "Trained, what stands out: %s. Untrained: %s. Less than 0.4 of the weight may still be many "
       "times what equal weights would give. What heads favour most, at least %g times that: %s; "
       "untrained: %s. Heads differ because each has queries, keys and values of its own, and all "
-      "of them together make the output, so that it pays to look at different things (001 5(c)). "
+      "of them together make the output, so that it pays to look at different things (Fall 2025 "
+      "5(c)). "
       "Untrained, scores are small numbers that mean nothing, and every word attends to all about "
-      "equally (001 5(d)): entropy is %.3f of the most there can be, against %.3f trained.",
+      "equally (Fall 2025 5(d)): entropy is %.3f of the most there can be, against %.3f trained.",
       counts_of(r, s[0].count), counts_of(r, s[1].count), study_number(r, "favour"),
       counts_of(r, s[0].favoured), counts_of(r, s[1].favoured), s[1].broad, s[0].broad));
   TRY(say_strongest(r, s));
@@ -402,6 +403,6 @@ const study_topic study_heads = {
     {.name = "heads",
      .title = "What heads do",
      .question = "What do the heads of a model look at, and what did training change?",
-     .answers = "001 5(a)-(d), 002 2(a)-(d)",
+     .answers = "Fall 2025 5(a)-(d), Fall 2022 2(a)-(d)",
      .settings = settings},
     run};

@@ -1,6 +1,6 @@
 /* Heads of several models on one text: patterns counted, layers aligned by depth.
  *
- * Documents 001 5(b)ii, 002 2(b)ii.
+ * Documents Fall 2025 5(b)ii, Fall 2022 2(b)ii.
  */
 #include "studies/heads.h"
 

@@ -258,6 +258,6 @@ const study_topic study_heatmaps = {{.name = "heatmaps",
                                      .title = "Attention weights as heat maps",
                                      .question = "Over which axis do weights sum to 1, and what do "
                                                  "they look like when Q and K are the same?",
-                                     .answers = "002 1(a)-(b)",
+                                     .answers = "Fall 2022 1(a)-(b)",
                                      .settings = settings},
                                     run};

@@ -154,7 +154,7 @@ static attend_status introduce(study_run *r) {
 /* The norm of the softmax's Jacobian over many random rows, against the scale of
  * the scores and against d; the bounds on it, and the gradients of q and k.
  *
- * Document 004 1(a).
+ * Document worksheet 1(a).
  *
  * Where the scores spread far, a row's norm matters only if its two best scores
  * are near each other. With a gap g between them it is 2p(1-p), p = 1/(1+e^-g),
@@ -273,7 +273,7 @@ static attend_status introduce_scale(study_run *r) {
   TRY(study_heading(r, "Against the scale"));
   return study_say(
       r,
-      "Document 004 bounds the norm: where the largest weight is above 1 − ε, ‖J‖² < n² ε². With "
+      "The worksheet bounds the norm: where the largest weight is above 1 − ε, ‖J‖² < n² ε². With "
       "the smallest such ε, 1 − the largest weight, no row of any table here breaks that. The n is "
       "not needed: J has no negative eigenvalue, so ‖J‖ ≤ tr J = 1 − Σ aᵢ² ≤ 1 − (1 − ε)² ≤ 2 ε, "
       "for any number of keys. The table has %d random queries in each line; the scale sets how "
@@ -469,6 +469,6 @@ const study_topic study_jacobian = {
     {.name = "jacobian",
      .title = "The Jacobian of the softmax",
      .question = "How much of a gradient does a softmax let through, and what does 1/√d do for it?",
-     .answers = "004 1(a)",
+     .answers = "worksheet 1(a)",
      .settings = settings},
     run};

@@ -1,7 +1,7 @@
 /* Any similarity instead of exp: which ones keep the denominator away from zero,
  * and the quadratic kernel as a product of features.
  *
- * Documents 001 6(a)-(d), 003 5(a)-(d).
+ * Documents Fall 2025 6(a)-(d), student 5(a)-(d).
  */
 #include "attend/problem.h"
 #include "studies/study.h"
@@ -45,13 +45,13 @@ typedef struct {
 } similarity;
 
 static const similarity similarities[] = {
-    {"softmax", "exp(q.k/√D)", {.kind = ATTEND_SOFTMAX}, true},
+    {"softmax", "exp(q·k/√D)", {.kind = ATTEND_SOFTMAX}, true},
     {"gaussian", "exp(-‖q-k‖²/2√D)", {.kind = ATTEND_GAUSSIAN}, true},
-    {"elu", "(elu(q)+1).(elu(k)+1)", {.kind = ATTEND_ELU}, true},
+    {"elu", "(elu(q) + 1)·(elu(k) + 1)", {.kind = ATTEND_ELU}, true},
     {"favor", "positive random features", {.kind = ATTEND_FAVOR}, true},
-    {"poly-2", "(q.k+1)²", {.kind = ATTEND_POLY, .degree = 2, .c = 1}, true},
-    {"poly-1", "q.k+1", {.kind = ATTEND_POLY, .degree = 1, .c = 1}, false},
-    {"poly-3", "(q.k+1)³", {.kind = ATTEND_POLY, .degree = 3, .c = 1}, false},
+    {"poly-2", "(q·k + 1)²", {.kind = ATTEND_POLY, .degree = 2, .c = 1}, true},
+    {"poly-1", "q·k+1", {.kind = ATTEND_POLY, .degree = 1, .c = 1}, false},
+    {"poly-3", "(q·k + 1)³", {.kind = ATTEND_POLY, .degree = 3, .c = 1}, false},
     {"fourier", "sines and cosines", {.kind = ATTEND_FOURIER}, false}};
 enum { SIMILARITIES = sizeof similarities / sizeof *similarities };
 
@@ -170,12 +170,12 @@ static attend_status touch_zero(study_run *r) {
   study_pass p = {.q = &q, .k = &k, .v = &v, .o = &o, .lse = &denominator};
   TRY(study_attend(r, &d, &p));
   TRY(study_claim(r, (double)denominator, 0, 0,
-                  "zero-denominator: q = 1 and one key k = -1: (q.k + 1)²"));
+                  "zero-denominator: q = 1 and one key k = -1: (q·k + 1)²"));
   TRY(study_claim(r, (double)p.weak_rows, 1, 0, "zero-weak: the plan calls that row weak"));
   return study_say(
       r,
-      "The quadratic kernel is the limiting case: `(q.k + 1)²` is never negative, but it is 0 "
-      "where q.k = -1. With q = 1 and a single key k = -1 the denominator is exactly %g, and "
+      "The quadratic kernel is the limiting case: $(q·k + 1)²$ is never negative, but it is 0 "
+      "where q·k = -1. With q = 1 and a single key k = -1 the denominator is exactly %g, and "
       "equation 3 is 0/0. The library gives %g there and counts the row as weak. So the condition "
       "is: one sign, and not zero. With many keys all squares would have to be 0 at once.",
       (double)denominator, (double)o);
@@ -216,8 +216,8 @@ static attend_status denominators_of_all(study_run *r) {
 
 /* ---- the quadratic map ------------------------------------------------------------ */
 
-/* 001: [1, √2 x_i, x_i², √2 x_i x_j]. Returns its length. */
-static size_t map_001(const float *x, size_t width, double *phi) {
+/* Fall 2025: [1, √2 x_i, x_i², √2 x_i x_j]. Returns its length. */
+static size_t map_homework(const float *x, size_t width, double *phi) {
   size_t at = 0;
   phi[at++] = 1;
   for (size_t i = 0; i < width; i++) phi[at++] = sqrt(2) * (double)x[i];
@@ -227,8 +227,8 @@ static size_t map_001(const float *x, size_t width, double *phi) {
   return at;
 }
 
-/* 003 stops before the products of two elements. */
-static size_t length_003(size_t width) { return 2 * width + 1; }
+/* The student stops before the products of two elements. */
+static size_t length_student(size_t width) { return 2 * width + 1; }
 
 static double dot(const double *a, const double *b, size_t n) {
   double sum = 0;
@@ -237,12 +237,12 @@ static double dot(const double *a, const double *b, size_t n) {
 }
 
 typedef struct {
-  double error;    /* of 001's product, relative to (|q||k| + 1)^2 */
-  double negative; /* share of pairs with a negative product by 003 */
+  double error;    /* of the homework's product, relative to (|q||k| + 1)^2 */
+  double negative; /* share of pairs with a negative product by the student's map */
   study_moments gap2;
 } map_found;
 
-/* One pair x = (q, k); returns the square of what 003 leaves out. */
+/* One pair x = (q, k); returns the square of what the student leaves out. */
 static double compare_pair(const float *x, size_t width, double *const phi[2], map_found *f) {
   double score = 0, q2 = 0, k2 = 0;
   for (size_t i = 0; i < width; i++) {
@@ -251,10 +251,10 @@ static double compare_pair(const float *x, size_t width, double *const phi[2], m
     q2 += q * q;
     k2 += k * k;
   }
-  const size_t n = map_001(x, width, phi[0]);
-  map_001(x + width, width, phi[1]);
+  const size_t n = map_homework(x, width, phi[0]);
+  map_homework(x + width, width, phi[1]);
   double sim = (score + 1) * (score + 1), unit = sqrt(q2 * k2) + 1;
-  double part = dot(phi[0], phi[1], length_003(width));
+  double part = dot(phi[0], phi[1], length_student(width));
   f->error = fmax(f->error, fabs(dot(phi[0], phi[1], n) - sim) / (unit * unit));
   f->negative += part < 0;
   return (sim - part) * (sim - part);
@@ -282,22 +282,22 @@ static attend_status compare_maps(study_run *r, size_t width, map_found *f) {
 static const attend_study_column map_columns[] = {
     {"d", "D", COUNT},
     {"features", "C of the library", COUNT},
-    {"features_003", "entries in 003", COUNT},
-    {"error", "001: error of φ(q).φ(k)", SMALL},
-    {"gap", "003: error, rms", NUMBER},
+    {"features_student", "student: entries", COUNT},
+    {"error", "homework: error of φ(q)·φ(k)", SMALL},
+    {"gap", "student: error, rms", NUMBER},
     {"gap_predicted", "√(2D(D-1))", NUMBER},
-    {"sim", "mean of (q.k+1)²: D+1", NUMBER},
-    {"negative", "003: share of pairs below 0", NUMBER},
+    {"sim", "mean of (q·k + 1)²: D+1", NUMBER},
+    {"negative", "student: share of pairs below 0", NUMBER},
     {0}};
 
 static attend_status claim_map(study_run *r, int width, double library, const map_found *f) {
   const double d = width, c = (d + 1) * (d + 2) / 2;
   TRY(study_claim(r, library, c, 0, "C-D%d: features of the library at D = %d", width, width));
-  TRY(study_claim(r, f->error, 0, 1e-13, "map-D%d: 001's map: φ(q).φ(k) - (q.k+1)² at D = %d",
-                  width, width));
+  TRY(study_claim(r, f->error, 0, 1e-13,
+                  "map-D%d: the homework's map: φ(q)·φ(k) - (q·k + 1)² at D = %d", width, width));
   return study_estimate(r, f->gap2.mean, 2 * d * (d - 1), f->gap2.mean_error,
-                        "gap-D%d: 003's map: mean square of what is missing at D = %d", width,
-                        width);
+                        "gap-D%d: the student's map: mean square of what is missing at D = %d",
+                        width, width);
 }
 
 static attend_status maps(study_run *r) {
@@ -313,19 +313,22 @@ static attend_status maps(study_run *r) {
     const double d = widths[i];
     const double library = (double)attend_form_features(&poly, (int)d);
     TRY(compare_maps(r, (size_t)d, &f));
-    TRY(study_row(t, d, library, (double)length_003((size_t)d), f.error, sqrt(f.gap2.mean),
+    TRY(study_row(t, d, library, (double)length_student((size_t)d), f.error, sqrt(f.gap2.mean),
                   sqrt(2 * d * (d - 1)), d + 1, f.negative));
     TRY(claim_map(r, (int)d, library, &f));
     TRY(study_step(r, 0.2 + 0.2 * (double)(i + 1) / (double)n));
   }
   return study_say(
       r,
-      "Both maps begin with 1, √2 x_i and x_i². 001 goes on with √2 x_i x_j for i < j, and then "
-      "`φ(q).φ(k) = (q.k + 1)²`. 003 stops, and leaves out `2 Σ_{i<j} q_i q_j k_i k_j`: for "
+      "Both maps begin with 1, √2 xᵢ and xᵢ². The homework goes on with √2 xᵢ xⱼ for i < j, "
+      "and then "
+      "$φ(q)·φ(k) = (q·k + 1)²$. The student stops, and leaves out $2 Σ_{i<j} qᵢ qⱼ kᵢ kⱼ$: "
+      "for "
       "independent elements of variance 1 that has mean 0 and variance 2D(D-1). At D = %d its root "
       "mean square is %.3g, where the similarity itself is %.3g on average. Besides, a share of "
-      "the pairs gets a negative similarity, which (a) forbids. 003 is wrong: one sees it at D = "
-      "2, where (q.k)² has a cross term and its map has none.",
+      "the pairs gets a negative similarity, which (a) forbids. The student is wrong: one sees it "
+      "at D = "
+      "2, where (q·k)² has a cross term and its map has none.",
       (int)widths[n - 1], sqrt(f.gap2.mean), widths[n - 1] + 1);
 }
 
@@ -334,7 +337,7 @@ static attend_status maps(study_run *r) {
 /* The quadratic kernel by pairs and by features: the same numbers; operations,
  * bytes, seconds, and the length at which they cross.
  *
- * Documents 001 6(b)-(d), 003 5(b)-(d).
+ * Documents Fall 2025 6(b)-(d), student 5(b)-(d).
  */
 
 enum { PAIRS = 0, FEATURES = 1, SOFTMAX = 2, METHODS = 3 };
@@ -350,8 +353,8 @@ static attend_desc method_desc(int method, int n, int width) {
 
 /* ---- the same numbers ----------------------------------------------------------- */
 
-/* 003's map for the library. */
-static void phi_003(const float *x, int dim, int key, float *features, int count, void *user) {
+/* The student's map for the library. */
+static void phi_student(const float *x, int dim, int key, float *features, int count, void *user) {
   (void)key, (void)user, (void)count;
   features[0] = 1;
   for (int i = 0; i < dim; i++) {
@@ -360,11 +363,12 @@ static void phi_003(const float *x, int dim, int key, float *features, int count
   }
 }
 
-static const attend_study_column method_columns[] = {{"n", "N", COUNT},
-                                                     {"direct", "by pairs", SMALL},
-                                                     {"linear", "by features", SMALL},
-                                                     {"without_cross", "by 003's features", SMALL},
-                                                     {0}};
+static const attend_study_column method_columns[] = {
+    {"n", "N", COUNT},
+    {"direct", "by pairs", SMALL},
+    {"linear", "by features", SMALL},
+    {"without_cross", "by the student's features", SMALL},
+    {0}};
 
 static attend_status all_methods(study_run *r, int n, int width, double error[3]) {
   const attend_desc direct = kernel_poly(2, n, width, "kernel-direct");
@@ -373,7 +377,7 @@ static attend_status all_methods(study_run *r, int n, int width, double error[3]
   study_pass p;
   double *exact = NULL;
   d[1].engine = d[2].engine = "linear";
-  d[2].form = (attend_form){.kind = ATTEND_CUSTOM, .phi = phi_003, .features = 2 * width + 1};
+  d[2].form = (attend_form){.kind = ATTEND_CUSTOM, .phi = phi_student, .features = 2 * width + 1};
   TRY(study_tensors(r, &direct, STREAM, STUDY_OUTPUT, &p));
   TAKE(r, &exact, size);
   TRY(attend_definition_forward(r->ctx, &direct, attend_bhtd_input(p.q), attend_bhtd_input(p.k),
@@ -406,11 +410,12 @@ static attend_status kernel_agreement(study_run *r) {
     TRY(study_step(r, 0.4 + 0.1 * (double)(i + 1) / (double)n));
   }
   if (!error[2]) return ATTEND_OK; /* all were too long */
-  return study_say(r,
-                   "Equation 3 by pairs and equation 5 by features are the same numbers up to "
-                   "f32's rounding. The same engine with 003's map, given as a caller's own φ, is "
-                   "wrong by %.2g of the largest output.",
-                   error[2]);
+  return study_say(
+      r,
+      "Equation 3 by pairs and equation 5 by features are the same numbers up to "
+      "f32's rounding. The same engine with the student's map, given as a caller's own φ, is "
+      "wrong by %.2g of the largest output.",
+      error[2]);
 }
 
 /* ---- costs -------------------------------------------------------------------- */
@@ -562,7 +567,7 @@ static double sums_bytes(double width) { return 4 * map_length(width) * (width +
 
 static attend_status tables(study_run *r, const sweep *s) {
   table_store *t;
-  TRY(study_table(r, &t, "costs", cost_columns, "(q.k + 1)² over N, D = M = %d", s->width));
+  TRY(study_table(r, &t, "costs", cost_columns, "(q·k + 1)² over N, D = M = %d", s->width));
   for (size_t i = 0; i < s->count; i++) {
     const method_cost *c = s->cost[i];
     TRY(study_row(t, s->n[i], c[0].flops, c[1].flops, c[0].seconds, c[1].seconds, c[2].seconds));
@@ -652,10 +657,10 @@ static attend_status crossings(study_run *r) {
 static attend_status kernel_costs(study_run *r) {
   TRY(study_say(
       r,
-      "By pairs every query meets every key: `2 N² (D + M)` operations, a multiplication and an "
+      "By pairs every query meets every key: $2 N² (D + M)$ operations, a multiplication and an "
       "addition counted as two. By features each key is folded into U (C × M) and Z (C), and each "
-      "query reads them: `4 N C (M + 1)`. The library's engine takes the last block of %d keys "
-      "pair by pair, which adds `%d N (C + M)`. The documents' code keeps S and A, N² numbers "
+      "query reads them: $4 N C (M + 1)$. The library's engine takes the last block of %d keys "
+      "pair by pair, which adds $%d N (C + M)$. The documents' code keeps S and A, N² numbers "
       "each. Neither engine here stores them: their workspaces are in the table.",
       KERNEL_BLOCK, 2 * KERNEL_BLOCK));
   TRY(over_lengths(r));
@@ -698,8 +703,8 @@ static attend_status hand_features(study_run *r, const worked_example *w, const 
   TAKE(r, &k, (size_t)C * (size_t)w->keys);
   TAKE(r, &column, (size_t)w->keys);
   TAKE(r, &u, (size_t)w->dim_v);
-  map_001(w->q, (size_t)w->dim, q);
-  for (int j = 0; j < w->keys; j++) map_001(w->k + j * w->dim, (size_t)w->dim, k + j * C);
+  map_homework(w->q, (size_t)w->dim, q);
+  for (int j = 0; j < w->keys; j++) map_homework(w->k + j * w->dim, (size_t)w->dim, k + j * C);
   TRY(study_table(r, &t, "worked-features", hand_columns, "The same by %d features", C));
   for (int c = 0; c < C; c++) {
     double z = 0;
@@ -737,9 +742,9 @@ static attend_status run(study_run *r) {
   if (w.own) return by_hand(r, &w);
   TRY(study_say(
       r,
-      "Attention may weigh by any similarity: `V'_i = Σ_j sim(q_i, k_j) v_j / Σ_j sim(q_i, k_j)`. "
+      "Attention may weigh by any similarity: $V′ᵢ = Σⱼ sim(qᵢ, kⱼ) vⱼ / Σⱼ sim(qᵢ, kⱼ)$. "
       "It must not let the denominator reach zero. A sum of numbers of one sign cannot cancel; so "
-      "we look at how much of `Σ |sim|` is left in `|Σ sim|`: 1 is all, 0 is a division by zero."));
+      "we look at how much of $Σ |sim|$ is left in $|Σ sim|$: 1 is all, 0 is a division by zero."));
   TRY(study_heading(r, "Which similarities keep the denominator from zero"));
   TRY(denominators_of_all(r));
   TRY(study_heading(r, "The quadratic kernel as a product of features"));
@@ -755,6 +760,6 @@ const study_topic study_kernels = {
      .title = "Any similarity, and a kernel as features",
      .question = "Which similarities keep the denominator away from zero, and when is a kernel "
                  "cheaper by its features?",
-     .answers = "001 6(a)-(d), 003 5(a)-(d)",
+     .answers = "Fall 2025 6(a)-(d), student 5(a)-(d)",
      .settings = settings},
     run};

@@ -1,6 +1,6 @@
 /* Masks: what a query may see, drawn, and when padding needs a mask of its own.
  *
- * Documents 002 1(e), 004 2(b).
+ * Documents Fall 2022 1(e), worksheet 2(b).
  */
 #include "attend/problem.h"
 #include "studies/study.h"
@@ -269,7 +269,7 @@ static attend_status show_bits(study_run *r) {
 /* Which module of an encoder, a decoder and an encoder-decoder has which mask:
  * hooks observe how small untrained models treat padded texts.
  *
- * Document 004 2(b).
+ * Document worksheet 2(b).
  *
  * Every model reads the same batch twice: two texts, of which the second is
  * padded on the right, once with its length and once without. What a real
@@ -370,7 +370,7 @@ static attend_status witness_model(attend_model *model, const batch *b, bool len
 
 /* ---- the answers ------------------------------------------------------------------------ */
 
-/* What document 004 2(b) says of a module. */
+/* What worksheet 2(b) says of a module. */
 typedef struct {
   const char *family, *title;
   attend_role role;
@@ -535,6 +535,6 @@ const study_topic study_masks = {
      .title = "Masks: padding, causal, both",
      .question = "Which attention of an encoder, a decoder and an encoder-decoder has which mask, "
                  "and when does padding need one?",
-     .answers = "002 1(e), 004 2(b)",
+     .answers = "Fall 2022 1(e), worksheet 2(b)",
      .settings = settings},
     run};

@@ -148,7 +148,7 @@ static attend_status dependences(study_run *r) {
   for (int k = 0; k < KINDS; k++) TRY(depend(r, (norm_kind)k, &d[k]));
   TRY(study_say(r,
                 "Layer norm takes mean and variance over the elements of a row, batch norm over "
-                "the rows of a column. Which inputs does `y(i,j)` depend on? Each input is moved a "
+                "the rows of a column. Which inputs does $y(i,j)$ depend on? Each input is moved a "
                 "little, and whatever output changes by a single bit depends on it."));
   TRY(say_dependences(r, d));
   attend_plot_panel panels[] = {slopes(&d[LAYER], "Layer norm: ∂y/∂x"),
@@ -242,8 +242,7 @@ static attend_status shrink(study_run *r) {
     share[i / FINE] /= sqrt((double)d);
     worst = fmax(worst, fabs(share[i / FINE] / predicted[i] - 1));
   }
-  TRY(study_claim(r, worst, 0, 2e-5,
-                  "eps: |y - beta 1| with eps over gamma sqrt(d s^2/(s^2 + eps)), less 1"));
+  TRY(study_claim(r, worst, 0, 2e-5, "eps: ‖y − β1‖ with ε over γ√(d s²/(s² + ε)), less 1"));
   attend_plot_series series[] = {{.name = "predicted: √(s²/(s² + ε))", LINE, sigma, predicted},
                                  {"measured", SPREADS, at, share, .points = 2}};
   attend_plot_panel panel =
@@ -391,12 +390,12 @@ static attend_status run(study_run *r) {
   TRY(study_heading(r, "A normed row has one length"));
   TRY(study_say(
       r,
-      "`z = (x - μ1)/σ` has mean 0 and mean square 1, so `‖z‖ = √d` and `‖y - β1‖ = γ√d`, whatever "
+      "$z = (x - μ1)/σ$ has mean 0 and mean square 1, so $‖z‖ = √d$ and $‖y - β1‖ = γ√d$, whatever "
       "x was: the outputs lie on a sphere around β1, in the plane of mean β."));
   TRY(lengths(r));
   TRY(study_say(r,
                 "That is with ε = 0, where a row of equal elements would be 0/0. With ε = %g the "
-                "length is `γ√(d s²/(s² + ε))`, s² the variance of the row: it falls below γ√d "
+                "length is $γ√(d s²/(s² + ε))$, s² the variance of the row: it falls below γ√d "
                 "once s comes near √ε = %.2g.",
                 (double)eps, sqrt((double)eps)));
   TRY(shrink(r));
@@ -410,6 +409,6 @@ const study_topic study_norms = {
      .title = "Layer norm and batch norm",
      .question = "Which inputs does a normed output depend on, how long is it, and do gradients of "
                  "small batches add up?",
-     .answers = "004 3(a), (b)",
+     .answers = "worksheet 3(a), (b)",
      .settings = settings},
     run};

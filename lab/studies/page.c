@@ -4,6 +4,7 @@
 #include "attend/json.h"
 #include "base/base.h"
 #include "base/files.h"
+#include "studies/formula.h"
 #include "studies/study.h"
 #include "svg/svg.h"
 
@@ -81,14 +82,23 @@ static const char style[] =
     "print{details{display:none}.wide{overflow:visible}table{font-size:.7rem}h2{break-before:page}"
     "figure,table{break-inside:avoid}body{font-size:11pt}}\n";
 
-/* `code` between back quotes. */
+/* `code` between back quotes, formulas between dollars. */
 static void put_marked(svg *s, const char *text) {
-  for (bool code = false;; code = !code) {
-    size_t n = strcspn(text, "`");
+  while (*text) {
+    size_t n = strcspn(text, "`$");
     svg_escape(s, text, n);
     text += n;
-    if (*text || code) svg_add(s, code ? "</code>" : "<code>");
-    if (!*text++) return;
+    const char mark = *text;
+    if (!mark) return;
+    n = strcspn(++text, mark == '$' ? "$" : "`");
+    if (mark == '$') {
+      formula_put(s, text, n, false);
+    } else {
+      svg_add(s, "<code>");
+      svg_escape(s, text, n);
+      svg_add(s, "</code>");
+    }
+    text += n + (text[n] != 0);
   }
 }
 
@@ -215,6 +225,8 @@ static void put_contents(svg *s, size_t count, const attend_report *const *repor
   svg_add(s, "</ol></nav>\n");
 }
 
+static const char equation[] = "outᵢ = Σⱼ sim(qᵢ, kⱼ) vⱼ / Σⱼ sim(qᵢ, kⱼ)";
+
 static attend_status put_page(attend_context *ctx, svg *s, size_t count,
                               const attend_report *const *reports) {
   const char *title = count == 1 ? reports[0]->study->title : "Attention, measured";
@@ -224,11 +236,13 @@ static attend_status put_page(attend_context *ctx, svg *s, size_t count,
           "<style>\n%s</style></head><body>\n",
           title, style);
   if (count != 1) {
-    svg_add(s,
-            "<h1>%s</h1>\n<p><code>out_i = sum_j sim(q_i, k_j) v_j / sum_j sim(q_i, k_j)</code> "
-            "over the keys j that query i may see: what five course documents ask about it, each "
-            "question answered by a measurement beside the formula.</p>\n",
-            title);
+    svg_add(s, "<h1>%s</h1>\n", title);
+    formula_put(s, equation, sizeof equation - 1, true);
+    svg_add(
+        s,
+        "<p>over the keys j that query i may see: what five course documents ask about it, each "
+        "question answered by a measurement beside the formula.</p>\n");
+
     put_contents(s, count, reports);
   }
   for (size_t i = 0; i < count; i++) TRY(put_report(ctx, s, reports[i]));

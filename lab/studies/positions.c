@@ -107,10 +107,10 @@ static attend_status step_row(study_run *r, table_store *t, int k, double f32, d
                               double jump) {
   TRY(study_row(t, (double)k, f32, exact, jump));
   TRY(study_claim(r, f32, 0, (10.0 * k + 4) * half_ulp,
-                  "steps-%d: |M^k p_t - p_(t+k)|, k = %d times in f32", k, k));
+                  "steps-%d: |Mᵏ pₜ − pₜ₊ₖ|, k = %d times in f32", k, k));
   TRY(study_claim(r, exact, 0, (10.0 * k + 8) * ldexp(1, -53),
                   "steps-double-%d: the same, k = %d, in double", k, k));
-  return study_claim(r, jump, 0, 14 * half_ulp, "jump-%d: M^k by its angles, k = %d, applied once",
+  return study_claim(r, jump, 0, 14 * half_ulp, "jump-%d: Mᵏ by its angles, k = %d, applied once",
                      k, k);
 }
 
@@ -160,15 +160,15 @@ static attend_status check_one(study_run *r, const world *w) {
   float *x = NULL;
   TAKE(r, &x, capacity);
   TRY(study_claim(r, step_error(w, w->p, 0, 0, w->n), 0, half_ulp * 1.0001,
-                  "formula: the library's p_t against sin and cos in double"));
+                  "formula: the library's pₜ against sin and cos in double"));
   attend_linear_forward(w->step, w->n, w->p, w->ld, x, w->ld);
   TRY(study_claim(r, step_error(w, x, 1, 0, w->n), 0, 14 * half_ulp,
-                  "step: |M p_t - p_(t+1)| over all t"));
+                  "step: |M pₜ − pₜ₊₁| over all t"));
   return study_say(
       r,
-      "The encoding of position t has pairs `sin(ωᵢ t), cos(ωᵢ t)` with `ωᵢ = 10000^(-2i/d)`. By "
-      "the sums of angles `sin(ω(t+1)) = cos ω sin ωt + sin ω cos ωt` and `cos(ω(t+1)) = -sin ω "
-      "sin ωt + cos ω cos ωt`, so that `p(t+1) = M p(t)` with blocks `[cos ωᵢ, sin ωᵢ; -sin ωᵢ, "
+      "The encoding of position t has pairs $sin(ωᵢ t), cos(ωᵢ t)$ with $ωᵢ = 10000^(−2i/d)$. By "
+      "the sums of angles $sin(ω(t+1)) = cos ω sin ωt + sin ω cos ωt$ and $cos(ω(t+1)) = -sin ω "
+      "sin ωt + cos ω cos ωt$, so that $p(t+1) = M p(t)$ with blocks `[cos ωᵢ, sin ωᵢ; -sin ωᵢ, "
       "cos ωᵢ]` on the diagonal of M and zeros elsewhere. M knows nothing of t. Over %d positions "
       "of width %d, one step is wrong by at most %.1e, early and late alike: at most %.1e in the "
       "first half of the positions, %.1e in the second. A float rounds by up to %.1e.",
@@ -240,7 +240,7 @@ static attend_status dot_row(study_run *r, const world *w, const float *dots, in
   TRY(study_row(t, (double)k, predicted, min, max, error));
   /* d products, d sums and both factors rounded; the sizes sum to d/2. */
   return study_claim(r, error, 0, (w->d + 4.0) * half_ulp * w->d,
-                     "dot-%d: p_t.p_(t+%d) - sum of cos(omega_i %d), worst t", k, k, k);
+                     "dot-%d: pₜ·pₜ₊ₖ − Σ cos(ωᵢ k), k = %d, worst t", k, k);
 }
 
 static attend_status plot_dots(study_run *r, const world *w, const float *dots, int ld) {
@@ -278,7 +278,7 @@ static attend_status dot_products(study_run *r, const world *w) {
   for (size_t i = 0; i < n; i++)
     if ((int)steps[i] < w->n) TRY(dot_row(r, w, dots, ld, (int)steps[i], t));
   TRY(study_claim(r, (double)dots[(size_t)(w->n - 1) * (size_t)(ld + 1)], w->d / 2.0,
-                  (w->d + 4.0) * half_ulp * w->d, "length: |p_t|^2 at the last t"));
+                  (w->d + 4.0) * half_ulp * w->d, "length: ‖pₜ‖² at the last t"));
   return plot_dots(r, w, dots, ld);
 }
 
@@ -369,15 +369,15 @@ static attend_status run(study_run *r) {
   TRY(study_heading(r, "Many steps"));
   TRY(study_say(
       r,
-      "k steps are `M^k`, whose blocks rotate by `k ωᵢ`. A rotation keeps lengths, so errors do "
+      "k steps are `Mᵏ`, whose blocks rotate by `k ωᵢ`. A rotation keeps lengths, so errors do "
       "not "
       "grow exponentially: each step adds its own rounding and no more, at most in proportion to "
       "k. The jump "
-      "by `M^k`, made from its angles, is one product and stays at the rounding of one."));
+      "by `Mᵏ`, made from its angles, is one product and stays at the rounding of one."));
   TRY(many_steps(r, &w));
   TRY(study_heading(r, "Dot products and distance"));
   TRY(study_say(r,
-                "Since `M` is orthogonal, `p(t)·p(t+k) = Σ cos(ωᵢ k)`: it depends on the distance "
+                "Since $M$ is orthogonal, $p(t)·p(t+k) = Σ cos(ωᵢ k)$: it depends on the distance "
                 "alone, is the same to both sides, and is largest, d/2 = %g, at distance 0. So all "
                 "encodings have the length √(d/2).",
                 w.d / 2.0));
@@ -385,8 +385,8 @@ static attend_status run(study_run *r) {
   TRY(study_heading(r, "Looking k tokens back"));
   TRY(study_say(
       r,
-      "This is why positions are easy to attend to: a head whose `W_q` is `M^-k` and whose `W_k` "
-      "is the identity has the score `p(t-k)·p(s)`, which is largest at s = t - k for every t. One "
+      "This is why positions are easy to attend to: a head whose $W_q$ is $M⁻ᵏ$ and whose $W_k$ "
+      "is the identity has the score $p(t-k)·p(s)$, which is largest at s = t - k for every t. One "
       "matrix serves all positions. The encodings near by are alike, so that the head needs a "
       "large factor to see one token only: with 1/√d = %.3g its weight is spread.",
       1 / sqrt((double)w.d)));
@@ -397,6 +397,6 @@ const study_topic study_positions = {
     {.name = "positions",
      .title = "Positions: a step is a rotation",
      .question = "Which matrix M gives p(t+1) = M p(t), and what do dot products of positions say?",
-     .answers = "002 1(c)",
+     .answers = "Fall 2022 1(c)",
      .settings = settings},
     run};

@@ -141,7 +141,7 @@ static attend_status candidates(study_run *r) {
       "Data that should lie on a line, with a little noise: X has the rows (−2.17, 1.98, 2.41, "
       "−2.03) and (0.02, −0.01, 0.01, −0.02). W = I rebuilds X perfectly and rebuilds the noise "
       "with it; W = diag(1, 0) keeps the first row alone. Without a price on W the identity always "
-      "wins, and nothing is learnt. The loss `L = ‖X − WX‖² + λ‖W‖²` puts one."));
+      "wins, and nothing is learnt. The loss $L = ‖X − WX‖² + λ‖W‖²$ puts one."));
   TRY(study_table(r, &t, "candidates", candidate_columns,
                   "The two candidates, and the best W at 0.001"));
   TRY(candidate_row(t, "α: I", &d, alpha));
@@ -325,7 +325,7 @@ static attend_status range(study_run *r, const data *d) {
       r,
       "Let the first %zu singular values be signal, of which at least %g shall be left, and the "
       "others noise, of which at most %g may be left. The weakest signal, σ = %g, sets the largest "
-      "λ: `λ ≤ σ²(1−%g)/%g`. The strongest noise, σ = %g, sets the least: `λ ≥ σ²(1−%g)/%g`. Both "
+      "λ: $λ ≤ σ²(1−%g)/%g$. The strongest noise, σ = %g, sets the least: $λ ≥ σ²(1−%g)/%g$. Both "
       "ends are also found by bisection, with the singular values of Ŵ itself.",
       keep, max, min, d->s[keep - 1], max, max, d->s[keep], min, min));
   TRY(table_range(r, d, low, high));
@@ -346,7 +346,7 @@ static attend_status range(study_run *r, const data *d) {
 /* Three solutions for the same W: singular values, normal equations, and a linear layer
  * that learns.
  *
- * Document 003 1(b).
+ * Document student 1(b).
  */
 
 enum { MOST_SEEN = 40 };
@@ -500,8 +500,8 @@ static attend_status purify_solutions(study_run *r, const data *d) {
   table_store *t;
   TRY(study_heading(r, "The best W"));
   TRY(study_say(r,
-                "Setting the gradient to zero gives `Ŵ = XXᵀ (XXᵀ + λI)⁻¹`, and with `X = UΣVᵀ` "
-                "that is `Ŵ = U diag(σ²/(σ²+λ)) Uᵀ`: along each singular direction W keeps a "
+                "Setting the gradient to zero gives $Ŵ = XXᵀ (XXᵀ + λI)⁻¹$, and with $X = UΣVᵀ$ "
+                "that is $Ŵ = U diag(σ²/(σ²+λ)) Uᵀ$: along each singular direction W keeps a "
                 "share. Training gets there too: a linear layer that learns by gradient descent to "
                 "give back its input, with weight decay λ. From W = 0 with step η = 1/2(σ₁²+λ), "
                 "what a direction still lacks shrinks by 1 − (σ²+λ)/(σ₁²+λ) in every step."));
@@ -747,6 +747,6 @@ const study_topic study_purification = {
      .title = "Purifying data by what it has in common",
      .question =
          "Which W rebuilds the data as WX while it is kept small, and what does it leave out?",
-     .answers = "003 1(a)-(c)",
+     .answers = "student 1(a)-(c)",
      .settings = settings},
     run};

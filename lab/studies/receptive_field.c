@@ -248,7 +248,7 @@ static attend_status say_chance(study_run *r, const network *w, const fields *f,
                        "chance-k%d-n%d: inputs seen, picks at random: k = %d, n = %d", w->k, i + 1,
                        w->k, i + 1));
     TRY(study_claim(r, f->max[i] > f->bound[i], 0, 0,
-                    "bound-k%d-n%d: picks at random exceed (k+1)^n: k = %d, n = %d", w->k, i + 1,
+                    "bound-k%d-n%d: picks at random exceed (k+1)ⁿ: k = %d, n = %d", w->k, i + 1,
                     w->k, i + 1));
   }
   return ATTEND_OK;
@@ -306,7 +306,7 @@ static attend_status chance(study_run *r, int T) {
 /* Receptive fields in a model: of its heaviest keys, and how much of the soft
  * weight they hold.
  *
- * Document 004 2(a).
+ * Document worksheet 2(a).
  */
 
 enum { CASES = 3, MOST_DEPTH = 64 };
@@ -320,7 +320,7 @@ static const struct {
                   {"untrained", "untrained", TRACED_UNTRAINED, false}};
 
 typedef struct {
-  int depth, heads, rows, over; /* over: nodes that see more than (k+1)^n */
+  int depth, heads, rows, over; /* over: nodes that see more than (k+1)ⁿ */
   double n[MOST_DEPTH + 1], seen[MOST_DEPTH + 1], mass[MOST_DEPTH + 1], fair[MOST_DEPTH + 1],
       bound[MOST_DEPTH + 1];
   double total;                 /* of the rollout, worst of all rows */
@@ -430,7 +430,7 @@ static attend_status say_depths(study_run *r, const depths *d, const traced_text
 
 static attend_status claim_depths(study_run *r, const depths *d) {
   for (int i = 0; i < CASES; i++) {
-    TRY(study_claim(r, d[i].over, 0, 0, "model-bound-%s: %s: nodes that see more than (k+1)^n",
+    TRY(study_claim(r, d[i].over, 0, 0, "model-bound-%s: %s: nodes that see more than (k+1)ⁿ",
                     cases[i].name, cases[i].title));
     TRY(study_claim(r, d[i].total, 1, 1e-4, "model-mass-%s: %s: shares of a rollout sum to 1",
                     cases[i].name, cases[i].title));
@@ -474,8 +474,8 @@ static attend_status receptive_field_of_model(study_run *r) {
   TRY(study_say(
       r,
       "A model of family %s with %d layers of %d heads reads %s of %d tokens. Each head's heaviest "
-      "key counts alone. By `(k+1)^n` a node could see %.3g tokens after %d layers. Counted: %.1f "
-      "after one layer, %.1f after all; untrained %.1f and %.1f. Fewer than `(k+1)^n` means that "
+      "key counts alone. By $(k+1)ⁿ$ a node could see %.3g tokens after %d layers. Counted: %.1f "
+      "after one layer, %.1f after all; untrained %.1f and %.1f. Fewer than $(k+1)ⁿ$ means that "
       "paths meet: the heaviest key is the token itself for %.0f %% of all heads and nodes, the "
       "token before for %.0f %%, the first for %.0f %% (untrained %.0f, %.0f and %.0f %%).",
       text.family, L, d->heads,
@@ -503,7 +503,7 @@ static attend_status run(study_run *r) {
       r,
       "If softmax is nearly argmax, a head gives a node the value of one other. With the residual "
       "connection the node of the next layer depends on itself and on one node for each of k "
-      "heads: a branching factor of k + 1, hence `(k+1)^n` inputs after n layers, 2ⁿ with one head "
+      "heads: a branching factor of k + 1, hence $(k+1)ⁿ$ inputs after n layers, 2ⁿ with one head "
       "and 3ⁿ with two. Here argmax attention runs over states that begin as the identity: element "
       "j of row t counts the paths from input j to node t. If head h of layer l looks h·(k+1)ˡ⁻¹ "
       "tokens back, the paths are the digits of the distance in base k + 1, no two of them meet, "
@@ -511,9 +511,9 @@ static attend_status run(study_run *r) {
   TRY(chosen(r, T));
   TRY(study_heading(r, "Paths that meet"));
   TRY(study_say(r,
-                "The number of paths is always `(k+1)^n`; inputs are fewer where paths meet. If "
+                "The number of paths is always $(k+1)ⁿ$; inputs are fewer where paths meet. If "
                 "heads look anywhere with equal chance, a pick is not among the m tokens found so "
-                "far with probability `1 - m/T`. Layer by layer this is a Markov chain, whose mean "
+                "far with probability $1 - m/T$. Layer by layer this is a Markov chain, whose mean "
                 "stands beside what was counted."));
   TRY(chance(r, T));
   return receptive_field_of_model(r);
@@ -524,6 +524,6 @@ const study_topic study_receptive_field = {
      .title = "How many inputs a node sees",
      .question = "How large is the receptive field of a node after n layers with k heads, and how "
                  "large in a model?",
-     .answers = "004 2(a)",
+     .answers = "worksheet 2(a)",
      .settings = settings},
     run};

@@ -1,7 +1,7 @@
 /* Why scores are divided by sqrt(d): mean and variance of q.k, and what the
  * softmax makes of them.
  *
- * Documents 001 1(a)-(c), 003 4(a)-(c), 004 1(a).
+ * Documents Fall 2025 1(a)-(c), student 4(a)-(c), worksheet 1(a).
  */
 #include "studies/study.h"
 
@@ -45,11 +45,11 @@ static attend_status draw(study_run *r, const law *l, size_t d, size_t n, double
 
 static const attend_study_column moments_columns[] = {
     {"d", "d", COUNT},
-    {"mean", "mean of q.k", NUMBER},
-    {"mean_predicted", "|mu|^2", NUMBER},
+    {"mean", "mean of q·k", NUMBER},
+    {"mean_predicted", "‖μ‖²", NUMBER},
     {"variance", "variance", NUMBER},
-    {"variance_predicted", "2 sigma^2 |mu|^2 + d sigma^4", NUMBER},
-    {"variance_scaled", "variance of q.k / sqrt(d)", NUMBER},
+    {"variance_predicted", "2σ²‖μ‖² + dσ⁴", NUMBER},
+    {"variance_scaled", "variance of q·k / √d", NUMBER},
     {0}};
 
 /* The table holds what the plot shows. */
@@ -58,7 +58,7 @@ static attend_status moments(study_run *r, const law *l, double done, table_stor
   const double *widths = study_list(r, "d", &n_widths);
   double *scores = NULL;
   TAKE(r, &scores, n);
-  TRY(study_table(r, t, l->name, moments_columns, "q and k with mu = %g and sigma = %g", l->mu,
+  TRY(study_table(r, t, l->name, moments_columns, "q and k with μ = %g and σ = %g", l->mu,
                   l->sigma));
   for (size_t i = 0; i < n_widths; i++) {
     const double d = widths[i], mean = d * l->mu * l->mu, s2 = l->sigma * l->sigma;
@@ -67,11 +67,11 @@ static attend_status moments(study_run *r, const law *l, double done, table_stor
     study_moments m = study_moments_of(scores, n);
     TRY(study_row(*t, d, m.mean, mean, m.variance, variance, m.variance / d));
     TRY(study_estimate(r, m.mean, mean, m.mean_error,
-                       "mean-%s-d%g: E[q.k] at d = %g, mu = %g, sigma = %g", l->name, d, d, l->mu,
+                       "mean-%s-d%g: E[q·k] at d = %g, μ = %g, σ = %g", l->name, d, d, l->mu,
                        l->sigma));
     TRY(study_estimate(r, m.variance, variance, m.variance_error,
-                       "variance-%s-d%g: Var(q.k) at d = %g, mu = %g, sigma = %g", l->name, d, d,
-                       l->mu, l->sigma));
+                       "variance-%s-d%g: Var(q·k) at d = %g, μ = %g, σ = %g", l->name, d, d, l->mu,
+                       l->sigma));
     TRY(study_step(r, done + (double)(i + 1) / (double)(2 * n_widths)));
   }
   return ATTEND_OK;
@@ -81,14 +81,14 @@ static attend_status plot_variance(study_run *r, const law *given, const table_s
                                    const table_store *shifted) {
   size_t n;
   const double *d = study_list(r, "d", &n);
-  const char *name = study_format(r, "mu = %g, sigma = %g", given->mu, given->sigma);
+  const char *name = study_format(r, "μ = %g, σ = %g", given->mu, given->sigma);
   attend_plot_series series[] = {
-      {"mu = 0, sigma = 1", n, d, study_column(standard, "variance"), .points = 2, .colour = 1},
+      {"μ = 0, σ = 1", n, d, study_column(standard, "variance"), .points = 2, .colour = 1},
       {"predicted", n, d, study_column(standard, "variance_predicted"), .colour = 1},
       {name, n, d, study_column(shifted, "variance"), .points = 2, .colour = 2},
       {"predicted", n, d, study_column(shifted, "variance_predicted"), .dashed = 1, .colour = 2}};
   attend_plot_panel panel =
-      study_lines("Variance of q.k", study_log("d"), study_log("variance"), 4, series);
+      study_lines("Variance of q·k", study_log("d"), study_log("variance"), 4, series);
   return study_plot(r, "scale-variance", 1, &panel);
 }
 
@@ -138,15 +138,15 @@ static const attend_study_column softmax_columns[] = {
     {"d", "d", COUNT},
     {"entropy", "entropy, nats", NUMBER},
     {"largest", "largest weight", NUMBER},
-    {"entropy_scaled", "entropy with 1/sqrt(d)", NUMBER},
-    {"largest_scaled", "largest with 1/sqrt(d)", NUMBER},
+    {"entropy_scaled", "entropy with 1/√d", NUMBER},
+    {"largest_scaled", "largest with 1/√d", NUMBER},
     {0}};
 
 static attend_status soften_all(study_run *r) {
   size_t n;
   const double *d = study_list(r, "d", &n);
   table_store *t;
-  TRY(study_table(r, &t, "softmax", softmax_columns, "Softmax over %d keys, mu = 0 and sigma = 1",
+  TRY(study_table(r, &t, "softmax", softmax_columns, "Softmax over %d keys, μ = 0 and σ = 1",
                   study_count(r, "keys")));
   for (size_t i = 0; i < n; i++) {
     sharpness plain, scaled;
@@ -154,11 +154,11 @@ static attend_status soften_all(study_run *r) {
     TRY(soften(r, (size_t)d[i], 1, &scaled));
     TRY(study_row(t, d[i], plain.entropy, plain.largest, scaled.entropy, scaled.largest));
   }
-  attend_plot_series a[] = {{"q.k", n, d, study_column(t, "entropy"), .points = 1},
-                            {"q.k / sqrt(d)", n, d, study_column(t, "entropy_scaled"), .points = 1,
+  attend_plot_series a[] = {{"q·k", n, d, study_column(t, "entropy"), .points = 1},
+                            {"q·k / √d", n, d, study_column(t, "entropy_scaled"), .points = 1,
                              .dashed = 1}},
-                     b[] = {{"q.k", n, d, study_column(t, "largest"), .points = 1},
-                            {"q.k / sqrt(d)", n, d, study_column(t, "largest_scaled"), .points = 1,
+                     b[] = {{"q·k", n, d, study_column(t, "largest"), .points = 1},
+                            {"q·k / √d", n, d, study_column(t, "largest_scaled"), .points = 1,
                              .dashed = 1}};
   attend_plot_panel panels[] = {
       study_lines("Entropy of the weights", study_log("d"), study_zero("nats"), 2, a),
@@ -173,28 +173,28 @@ static attend_status run(study_run *r) {
   table_store *standard, *shifted;
   TRY(study_say(
       r,
-      "Let q and k have d independent elements, normal with mean mu and standard deviation sigma. "
-      "Then `E[q.k] = |mu|^2` and `Var(q.k) = 2 sigma^2 |mu|^2 + d sigma^4`: with mu = 0 and sigma "
-      "= 1 the variance is d, and dividing the score by sqrt(d) makes it 1 at every width."));
+      "Let q and k have d independent elements, normal with mean μ and standard deviation σ. "
+      "Then $E[q·k] = ‖μ‖²$ and $Var(q·k) = 2σ²‖μ‖² + dσ⁴$: with μ = 0 and σ "
+      "= 1 the variance is d, and dividing the score by √d makes it 1 at every width."));
   TRY(moments(r, &plain, 0, &standard));
   TRY(moments(r, &given, 0.5, &shifted));
   TRY(plot_variance(r, &given, standard, shifted));
   TRY(study_say(r,
-                "What that does: a softmax of scores whose spread grows like sqrt(d) puts nearly "
-                "all of its weight on one key, whatever was learnt. Divided by sqrt(d), the "
+                "What that does: a softmax of scores whose spread grows like √d puts nearly "
+                "all of its weight on one key, whatever was learnt. Divided by √d, the "
                 "weights stay as soft at every width."));
   TRY(soften_all(r));
   return study_say(r,
-                   "The choice s = sqrt(d) rests on mu = 0: a common mean adds |mu|^2, which grows "
-                   "like d, to every score (the softmax does not see it), and 2 sigma^2 |mu|^2 to "
+                   "The choice s = √d rests on μ = 0: a common mean adds ‖μ‖², which grows "
+                   "like d, to every score (the softmax does not see it), and 2σ²‖μ‖² to "
                    "its variance (which it does see).");
 }
 
 const study_topic study_scale = {
     {.name = "scale",
-     .title = "Why scores are divided by sqrt(d)",
+     .title = "Why scores are divided by √d",
      .question =
-         "What are the mean and the variance of q.k, and what does the softmax make of them?",
-     .answers = "001 1(a)-(c), 003 4(a)-(c), 004 1(a)",
+         "What are the mean and the variance of q·k, and what does the softmax make of them?",
+     .answers = "Fall 2025 1(a)-(c), student 4(a)-(c), worksheet 1(a)",
      .settings = settings},
     run};

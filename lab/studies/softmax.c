@@ -1,7 +1,7 @@
 /* Softmax attention of one query, step by step, and the Jacobian of its weights: on the documents'
  * numbers or the caller's.
  *
- * Documents 001 2(a) and 3(a), 004 1(a).
+ * Documents Fall 2025 2(a) and 3(a), worksheet 1(a).
  */
 #include "studies/study.h"
 
@@ -111,6 +111,6 @@ const study_topic study_softmax = {
     {.name = "softmax",
      .title = "Softmax attention, step by step",
      .question = "What are the weights and the output of one query, and how do they change?",
-     .answers = "001 2(a) and 3(a), 004 1(a)",
+     .answers = "Fall 2025 2(a) and 3(a), worksheet 1(a)",
      .settings = settings},
     run};

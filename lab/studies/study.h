@@ -183,7 +183,7 @@ attend_status study_tensors(study_run *r, const attend_desc *desc, uint64_t stre
 
 /* ---- worked examples (worked.c) -------------------------------------------------- */
 
-/* One query, its keys and their values: those of documents 001 2(a) and 003 3(a), or the
+/* One query, its keys and their values: those of documents Fall 2025 2(a) and student 3(a), or the
  * caller's own. */
 typedef struct {
   bool own;

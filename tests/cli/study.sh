@@ -12,7 +12,7 @@ assert rows[0]["topic"] == "scale" and all(r["answers"] and r["question"] for r 
 END
 
 run 0 study scale --quick --d 4,16 --seed 5 --claims
-says 'Var\(q.k\) at d = 16, mu = 0, sigma = 1 +16 '
+says 'Var\(q·k\) at d = 16, μ = 0, σ = 1 +16 '
 says '8 of 8 predictions hold'
 cp "$work/out" "$work/first"
 run 0 study --seed 5 --claims --d 4,16 scale --quick --threads 1
@@ -46,6 +46,22 @@ cmp "$work/one.svg" "$work/book/scale-variance.svg" || fail "another plot"
 run 0 study scale --quick --out "$work/one.json"
 run 0 study scale --quick --out "$work/one.html"
 
+# Formulas: MathML, on the page too.
+printf '%s\n' 'σ² = Σ_i (xᵢ − μ)² / √d' 'a / b + [c/d)' '‖x‖₂' | "$ATTEND" study --formulas >"$work/formulas"
+python3 - "$work/formulas" "$work/book/index.html" <<'END' || fail "formulas"
+import re, sys
+from xml.dom.minidom import parseString
+lines = open(sys.argv[1], encoding="utf-8").read().splitlines()
+tree = [parseString(line) for line in lines]
+assert len(lines) == 3
+first = re.sub(r' [a-z]+="[^"]*"', "", lines[0])
+assert "<msup><mi>σ</mi><mrow><mn>2</mn></mrow></msup><mo>=</mo><mfrac><mrow>" in first, first
+assert "<munder><mo>∑</mo><mrow><mi>i</mi></mrow></munder>" in first, first
+assert "</mrow><mrow><msqrt><mi>d</mi></msqrt></mrow></mfrac>" in first, first
+assert len(tree[1].getElementsByTagName("mfrac")) == 1, lines[1]
+page = open(sys.argv[2], encoding="utf-8").read()
+assert page.count("<math") >= 2 and "$" not in re.sub(r"<style>.*?</style>", "", page, flags=re.S)
+END
 complains 2 'one of scale-variance, scale-softmax' study scale --quick --out "$work/x.svg"
 run 2 study nothing
 grep -q 'no study "nothing"' "$work/err" || fail "an unknown topic is not named"

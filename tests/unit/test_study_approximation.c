@@ -1,4 +1,4 @@
-/* attend study approximation: the kernel that documents 000, 002 and 003 print,
+/* attend study approximation: the kernel that Spring 2023, Fall 2022 and the student print,
  * the variance that it needs, their cost, and where sines and cosines fail. */
 #include "study_results.h"
 

@@ -1,4 +1,4 @@
-/* attend study argmax: documents 001 2 and 003 3, and what training can do. */
+/* attend study argmax: Fall 2025 2 and student 3, and what training can do. */
 #include "study_results.h"
 
 TEST(says_what_the_documents_print) {

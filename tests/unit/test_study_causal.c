@@ -1,4 +1,4 @@
-/* attend study causal: S_i and Z_i are the mask, by 000 3(b), and a token costs
+/* attend study causal: S_i and Z_i are the mask, by Spring 2023 3(b), and a token costs
  * the same at any length. */
 #include "study_results.h"
 

@@ -1,5 +1,5 @@
-/* attend study complexity: the terms of 004 2(c), their exponents, and where each
- * of them dominates, 004 2(d). */
+/* attend study complexity: the terms of worksheet 2(c), their exponents, and where each
+ * of them dominates, worksheet 2(d). */
 #include "study_results.h"
 
 /* n_t = n_s = 32, d_model = 32, 4 heads, where not said otherwise. */

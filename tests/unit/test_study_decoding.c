@@ -1,4 +1,4 @@
-/* attend study decoding: what 001 4(f), (g) say of compute and memory access, and
+/* attend study decoding: what Fall 2025 4(f), (g) say of compute and memory access, and
  * that steps with a cache are the attention of the whole. */
 #include "study_results.h"
 

@@ -1,4 +1,4 @@
-/* attend study heatmaps: document 002 1(a)-(b). */
+/* attend study heatmaps: Fall 2022 1(a)-(b). */
 #include "study_results.h"
 
 /* "Would you expect weights to sum to 1 if we sum over the queries dimension, or

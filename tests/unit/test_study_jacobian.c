@@ -1,7 +1,7 @@
-/* attend study jacobian: document 004 1(a). */
+/* attend study jacobian: worksheet 1(a). */
 #include "study_results.h"
 
-/* The formulas that 004 1(a) prints: the Jacobian, its squared norm, n² ε². */
+/* The formulas that worksheet 1(a) prints: the Jacobian, its squared norm, n² ε². */
 TEST(says_what_the_document_prints) {
   study_result s = study_result_of("jacobian", 3, NULL);
   study_prints(&s, "jacobian-scaled", 0, 1e-6);

@@ -1,4 +1,4 @@
-/* attend study kernels: what 001 6 and 003 5 say of similarities, of the quadratic
+/* attend study kernels: what Fall 2025 6 and student 5 say of similarities, of the quadratic
  * map, and of time and space. */
 #include "study_results.h"
 
@@ -39,7 +39,7 @@ TEST(signed_similarities_cancel) {
   study_end(&s);
 }
 
-/* 001 6(b): C = (D+1)(D+2)/2. 003 leaves the cross terms out. */
+/* Fall 2025 6(b): C = (D+1)(D+2)/2. The student leaves the cross terms out. */
 TEST(the_quadratic_map) {
   const attend_setting_value at[] = {{"widths", "2,3,64"}, {"pairs", "500"}, {0}};
   study_result s = study_result_of("kernels", 3, at);
@@ -52,7 +52,7 @@ TEST(the_quadratic_map) {
   study_end(&s);
 }
 
-/* 001 6(c), (d): N²(D+M) and NCM. At D = M = 8, C is 45. */
+/* Fall 2025 6(c), (d): N²(D+M) and NCM. At D = M = 8, C is 45. */
 TEST(time_and_space) {
   const attend_setting_value at[] = {{"d", "8"}, {"lengths", "64,128,256,300"}, {0}};
   study_result s = study_result_of("kernels", 4, at);

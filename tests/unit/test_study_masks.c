@@ -1,7 +1,7 @@
-/* attend study masks: documents 002 1(e) and 004 2(b). */
+/* attend study masks: Fall 2022 1(e) and worksheet 2(b). */
 #include "study_results.h"
 
-/* 004 2(b): (i) only key padding in an encoder; (ii) only causal in a decoder;
+/* worksheet 2(b): (i) only key padding in an encoder; (ii) only causal in a decoder;
  * (iii) key padding on encoder self-attention and cross-attention, causal on
  * decoder self-attention. */
 TEST(says_what_the_document_prints) {

@@ -1,4 +1,4 @@
-/* attend study norms: the four answers of 004 3(a), the length of 004 3(b). */
+/* attend study norms: the four answers of worksheet 3(a), the length of worksheet 3(b). */
 #include "study_results.h"
 
 TEST(dependences_are_those_of_the_solution) {

@@ -1,4 +1,4 @@
-/* attend study purification: what document 003 prints in 1(a) to 1(c), and what
+/* attend study purification: what the student prints in 1(a) to 1(c), and what
  * must be so for other data. */
 #include "study_results.h"
 
