@@ -204,12 +204,27 @@ static bool put_beside(writing *p, view_query *q) {
          put(p, "other_words", "words", &o) && put_head(p, "block", q->head.at.head);
 }
 
+/* The first minus the second, as in the page and its pictures. */
+static bool put_difference(writing *p, const char *form) {
+  const attend_lens_shape *of = view_shape(&p->s);
+  bool mean = !strcmp(p->s.state->pool, "mean");
+  view_query q = {.head = p->s.head,
+                  .range = {0, of->rows, 0, of->keys},
+                  .level = view_level(of),
+                  .pool = mean ? ATTEND_POOL_MEAN : ATTEND_POOL_MAX,
+                  .minus = p->s.other ? p->s.other : p->s.run,
+                  .minus_form = p->s.other ? NULL
+                                : *form    ? form
+                                           : VIEW_OTHER_FORM};
+  return put(p, "difference", q.level ? "tile" : "block", &q);
+}
+
 static bool put_compare(writing *p, view_query *q) {
   const char *form = p->s.state->form;
   if (!p->s.other) q->head.form = *form ? form : VIEW_OTHER_FORM;
   if (!put(p, "compare", "compare", q)) return false;
   if (p->s.other && view_is_beside(p->s.run, p->s.other, q->head.at.role)) return put_beside(p, q);
-  return put_head(p, "block", q->head.at.head);
+  return put_head(p, "block", q->head.at.head) && put_difference(p, form);
 }
 
 /* A token is followed through self-attention: cross-attention's is the decoder's. */
@@ -327,8 +342,8 @@ static int draw_terminal(viewer *v, const view_options *o) {
   char error[VIEW_ERROR];
   bool one = s.head >= 0 || s.layer >= 0 || !strcmp(s.view, "matrix") || !strcmp(s.view, "head");
   if (o->dark) look.dark = true;
-  bool numbers = s.has_other && (!strcmp(s.view, "compare") || !strcmp(s.view, "neuron") ||
-                                 !strcmp(s.view, "embeddings"));
+  bool pair = !strcmp(s.view, "neuron") || !strcmp(s.view, "embeddings");
+  bool numbers = !strcmp(s.view, "compare") || (s.has_other && pair);
   if (!numbers) s.view = one ? "matrix" : "model";
   if (!find_subject(v, &s, 0, &subject, error) || !view_terminal(&subject, &look, stdout, error))
     return complain("%s", error);

@@ -706,10 +706,25 @@ static attend_status answer_word(viewer *v, const view_query *q, view_result *a)
   return ATTEND_OK;
 }
 
+/* b -= the same head's weights in the run, or under the form, that is taken away. */
+static attend_status subtract_block(viewer *v, const view_query *q, attend_viewer_block *b) {
+  attend_viewer_head other = {q->minus, q->head.at, q->minus_form};
+  attend_viewer_block x;
+  attend_status status = attend_viewer_get_block(v->session, &other, &q->range, &x);
+  if (status) return status;
+  for (size_t i = 0; i < (size_t)b->rows * (size_t)b->keys; i++) b->weights[i] -= x.weights[i];
+  attend_viewer_release(v->session, x.memory);
+  return ATTEND_OK;
+}
+
 static attend_status answer_block(viewer *v, const view_query *q, view_result *a) {
   attend_viewer_block b;
   attend_status status = attend_viewer_get_block(v->session, &q->head, &q->range, &b);
-  if (status) return status;
+  if (!status && q->minus) status = subtract_block(v, q, &b);
+  if (status) {
+    attend_viewer_release(v->session, b.memory);
+    return status;
+  }
   a->memory = b.memory;
   json_open(a->w, '{');
   add_part(a, (view_part){"weights", PART_F32, b.weights, 2, {b.rows, b.keys}});

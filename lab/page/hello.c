@@ -112,6 +112,10 @@ typedef struct {
   const char *view, *text, *second;
   const char *other_text, *other_second; /* compared with; NULL: nothing */
   bool untrained;                        /* the other has untrained weights */
+  /* The head that it opens at: of the largest weight from a word on another, of the largest score
+   * of a pattern, or of the largest distance to the other text; measured when it is opened. */
+  const char *query, *key, *pattern;
+  bool distance;
   const char *questions[4];
 } example;
 
@@ -121,6 +125,8 @@ static const example examples[] = {
      .kind = ATTEND_DECODER,
      .view = "head",
      .text = "The dog ran",
+     .query = "ran",
+     .key = "dog",
      .questions = {"Which earlier word does \"ran\" look at, and in which heads? Would you need "
                    "that word to go on?",
                    "Open neurons: which numbers of query and key make their product large?"}},
@@ -129,6 +135,8 @@ static const example examples[] = {
      .kind = ATTEND_DECODER,
      .view = "head",
      .text = "The dog sitting in the car",
+     .query = "car",
+     .key = "dog",
      .questions =
          {"Does the last word look more at the subject, \"dog\", or at the words around it?",
           "What is alike in \"The dog ran\", and what is different?"}},
@@ -137,6 +145,8 @@ static const example examples[] = {
      .kind = ATTEND_DECODER,
      .view = "head",
      .text = "Jaime Salazar is running for election. Despite his party affiliation, Mr.",
+     .query = "Mr.",
+     .key = "Salazar",
      .questions = {"After \"Mr.\" a name must follow: which heads look back at it?",
                    "How does attention change from the first layers to the last? Watch how much "
                    "falls on the first token."}},
@@ -146,6 +156,8 @@ static const example examples[] = {
      .view = "head",
      .text = "We went to her birthday party.",
      .second = "Everyone had a piece of the cake.",
+     .query = "cake",
+     .key = "party",
      .questions = {"Which kinds of tokens are looked at in which layers: the next, the one before, "
                    "[CLS], [SEP]?",
                    "Filter A to B and B to A: which words connect the two sentences?",
@@ -156,6 +168,7 @@ static const example examples[] = {
      .view = "compare",
      .text = "We like to play outside.",
      .other_text = "We saw a play outside.",
+     .distance = true,
      .questions = {"The sentences are built alike: do the maps look alike?",
                    "Open neurons for \"play\" in both: where do its key and its value differ?"}},
     {.id = "reversed-words",
@@ -164,6 +177,7 @@ static const example examples[] = {
      .view = "compare",
      .text = "the cat chased the small grey mouse",
      .other_text = "mouse grey small the chased cat the",
+     .pattern = "positional",
      .questions = {"Which heads follow places, and which follow words? Those that follow words "
                    "turn around with the text.",
                    "Does training on real sentences show?"}},
@@ -175,6 +189,7 @@ static const example examples[] = {
      .second = "Then the guests arrived.",
      .other_text = "Then the guests arrived.",
      .other_second = "She baked a cake.",
+     .pattern = "separator",
      .questions = {"BERT was trained to tell whether one sentence follows another: where would you "
                    "look for that?",
                    "What do the heads on [CLS] and [SEP] do in both?"}},
@@ -193,6 +208,7 @@ static const example examples[] = {
      .text = "I am happy",
      .second = "I am not sad",
      .untrained = true,
+     .distance = true,
      .questions = {"What differs between the patterns of random and of trained weights?",
                    "Between which words would you expect strong attention, and what would the "
                    "gradient of such a head do there?"}}};
@@ -216,6 +232,16 @@ static void write_example_case(json_writer *w, int model, const char *text, cons
   json_close(w, '}');
 }
 
+static void write_shown(json_writer *w, const example *e) {
+  json_member(w, "shows");
+  json_open(w, '{');
+  if (e->query) json_member_string(w, "query", e->query);
+  if (e->key) json_member_string(w, "key", e->key);
+  if (e->pattern) json_member_string(w, "pattern", e->pattern);
+  if (e->distance) json_member_boolean(w, "distance", true);
+  json_close(w, '}');
+}
+
 static void write_example(json_writer *w, const viewer *v, const example *e) {
   int model = model_for(v, e->kind);
   json_open(w, '{');
@@ -226,6 +252,7 @@ static void write_example(json_writer *w, const viewer *v, const example *e) {
   json_open(w, '[');
   for (int i = 0; i < 4 && e->questions[i]; i++) json_put_string(w, e->questions[i]);
   json_close(w, ']');
+  write_shown(w, e);
   json_member(w, "state");
   json_open(w, '{');
   json_member_string(w, "view", e->view);

@@ -363,6 +363,11 @@ void terminal_model(FILE *out, const picture_model_data *d, const terminal_look 
 /* Numbers of two models, and of a word in two texts. */
 void terminal_beside(FILE *out, const picture_beside_data *d, const terminal_look *look);
 void terminal_word(FILE *out, const picture_word_data *d, const terminal_look *look);
+/* The first, the second, and the first minus the second. */
+attend_status terminal_compare(FILE *out, const picture_compare_data *d, const terminal_look *look);
+/* The caption of the picture with this name, and its notice. */
+void terminal_caption(FILE *out, const char *name, const picture_about *about, picture_facts facts,
+                      const terminal_look *look);
 void terminal_design(FILE *out, const picture_design_data *d, const terminal_look *look);
 /* Columns that do not fit follow below, in another map. */
 void terminal_map(FILE *out, const picture_map_data *d, const terminal_look *look);

@@ -202,8 +202,9 @@ static void print_halves(FILE *out, const field *f, const terminal_look *look, i
 static void print_shade(FILE *out, float share, int wide) {
   static const char *const shades[] = {" ", "░", "▒", "▓", "█"};
   float size = fabsf(share);
-  const char *shade = isnan(share) ? " " : shades[(int)(size * 4.999f)];
-  for (int i = 0; i < wide; i++) fputs(shade, out);
+  const char *shade = isnan(share) ? "╱" : shades[(int)(size * 4.999f)];
+  bool minus = share < 0 && size * 4.999f >= 1;
+  for (int i = 0; i < wide; i++) fputs(minus && i == 0 ? "-" : shade, out);
 }
 
 /* One row of cells, each `wide` columns. */
@@ -370,6 +371,60 @@ attend_status terminal_matrix(FILE *out, const picture_matrix_data *d, const ter
   }
   free(s.f.share);
   return ATTEND_OK;
+}
+
+attend_status terminal_compare(FILE *out, const picture_compare_data *d,
+                               const terminal_look *look) {
+  size_t count = (size_t)d->height * (size_t)d->width;
+  float *difference = calloc(count + 1, sizeof *difference);
+  const char *names[] = {d->name, d->other_name, "first − second"};
+  const float *cells[] = {d->cells, d->other, difference};
+  attend_status status = difference ? ATTEND_OK : ATTEND_NO_MEMORY;
+  for (size_t i = 0; i < count && !status; i++) difference[i] = d->cells[i] - d->other[i];
+  for (int i = 0; i < 3 && !status; i++) {
+    picture_matrix_data m = {.about = d->about,
+                             .rows = d->rows,
+                             .keys = d->keys,
+                             .height = d->height,
+                             .width = d->width,
+                             .cells = cells[i],
+                             .mask = d->mask,
+                             .is_signed = i == 2,
+                             .token = -1,
+                             .key = -1};
+    fprintf(out, "%s%s\n", i ? "\n" : "", names[i]);
+    status = terminal_matrix(out, &m, look);
+  }
+  free(difference);
+  return status;
+}
+
+/* ---- captions ----------------------------------------------------------------------------- */
+
+/* Broken into lines between words. */
+static void print_lines(FILE *out, const char *text, int columns) {
+  int at = 0;
+  while (*text) {
+    const char *end = text + strcspn(text, " ");
+    char word[PICTURE_CAPTION];
+    snprintf(word, sizeof word, "%.*s", (int)(end - text), text);
+    int wide = letters_width(word);
+    if (at && at + 1 + wide > columns) at = 0, fputc('\n', out);
+    fprintf(out, "%s%s", at ? " " : "", word);
+    at += (at > 0) + wide;
+    text = end + strspn(end, " ");
+  }
+  if (at) fputc('\n', out);
+}
+
+void terminal_caption(FILE *out, const char *name, const picture_about *about, picture_facts facts,
+                      const terminal_look *look) {
+  char attention[PICTURE_WORDS], text[PICTURE_CAPTION];
+  int columns = look->columns < 96 ? look->columns : 96;
+  facts.attention = picture_attention(about, attention);
+  fputc('\n', out);
+  print_lines(out, picture_caption_fill(name, &facts, text, sizeof text), columns);
+  if (about->notice) print_lines(out, about->notice, columns);
 }
 
 /* ---- all heads ---------------------------------------------------------------------------- */

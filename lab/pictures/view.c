@@ -180,6 +180,7 @@ static bool draw_thumbs(painter *p, const attend_viewer_thumbs *t,
   if (p->s.state->head < 0) d.about.layer = d.about.head = -1;
   if (!p->terminal) return succeed(p, picture_model(&d, &p->look, &p->out));
   terminal_model(p->file, &d, p->terminal);
+  terminal_caption(p->file, "model", &d.about, (picture_facts){0}, p->terminal);
   return true;
 }
 
@@ -258,8 +259,10 @@ static bool paint_matrix(painter *p) {
                            .is_signed = p->shape.is_signed,
                            .token = p->s.state->token,
                            .key = p->s.state->key};
-  return succeed(p, p->terminal ? draw_message(terminal_matrix(p->file, &d, p->terminal))
-                                : picture_matrix(&d, &p->look, &p->out));
+  if (!p->terminal) return succeed(p, picture_matrix(&d, &p->look, &p->out));
+  if (!succeed(p, draw_message(terminal_matrix(p->file, &d, p->terminal)))) return false;
+  terminal_caption(p->file, "matrix", &p->about, (picture_facts){0}, p->terminal);
+  return true;
 }
 
 static bool draw_flow(painter *p, int token, picture_flow_data d) {
@@ -388,22 +391,6 @@ static void name_case(const painter *p, bool second, char name[200]) {
     snprintf(name, 200, "%s", c->attention);
 }
 
-/* In the terminal the difference alone: first minus second. */
-static bool print_difference(painter *p, const grid *a, const grid *b) {
-  for (int i = 0; i < a->height * a->width; i++) a->cells[i] -= b->cells[i];
-  picture_matrix_data d = {.about = p->about,
-                           .rows = p->rows,
-                           .keys = p->keys,
-                           .height = a->height,
-                           .width = a->width,
-                           .cells = a->cells,
-                           .mask = a->mask,
-                           .is_signed = true,
-                           .token = -1,
-                           .key = -1};
-  return succeed(p, draw_message(terminal_matrix(p->file, &d, p->terminal)));
-}
-
 static bool draw_pair(painter *p, const attend_viewer_comparison *c, const grid *a, const grid *b) {
   char name[200], other[200];
   int n = c->layers * c->heads;
@@ -430,7 +417,11 @@ static bool draw_pair(painter *p, const attend_viewer_comparison *c, const grid 
                             .layers = c->layers,
                             .heads = c->heads,
                             .distances = distances};
-  return succeed(p, picture_compare(&d, &p->look, &p->out));
+  if (!p->terminal) return succeed(p, picture_compare(&d, &p->look, &p->out));
+  if (!succeed(p, draw_message(terminal_compare(p->file, &d, p->terminal)))) return false;
+  terminal_caption(p->file, "compare", &p->about, (picture_facts){.first = name, .second = other},
+                   p->terminal);
+  return true;
 }
 
 /* ---- two models, or two texts of different lengths ------------------------------------------- */
@@ -722,8 +713,8 @@ static bool paint_compare(painter *p) {
     attend_viewer_release(p->s.viewer, c.memory);
     return drawn;
   }
-  bool ok = get_grid(p, NULL, NULL, &a) && get_grid(p, p->s.other, form, &b) &&
-            (p->terminal ? print_difference(p, &a, &b) : draw_pair(p, &c, &a, &b));
+  bool ok =
+      get_grid(p, NULL, NULL, &a) && get_grid(p, p->s.other, form, &b) && draw_pair(p, &c, &a, &b);
   attend_viewer_release(p->s.viewer, c.memory);
   return ok;
 }

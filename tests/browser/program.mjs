@@ -16,6 +16,9 @@ const here = dirname(fileURLToPath(import.meta.url));
 export const { ATTEND, WORK } = process.env;
 const golden = resolve(here, "../golden/models");
 
+// A model that ships with the program.
+export const shipped = (name) => resolve(here, "../../models", name);
+
 export const DECODER = {
   args: [
     "--model",

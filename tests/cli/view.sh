@@ -141,6 +141,27 @@ says 'first|broad|previous|positional'
 COLUMNS=60 look "$gpt" --terminal --layer 1 --head 2 "$ids"
 [[ $(wc -l <"$work/out") -ge 8 ]] || fail "a head of seven tokens has fewer lines"
 
+# ---- a difference is the first minus the second -----------------------------------------
+for other in '--against attention=elu' '--against untrained'; do
+  # shellcheck disable=SC2086
+  look "$gpt" $other --layer 1 --head 2 --json "$ids"
+  cp "$work/out" "$work/pair.json"
+  # shellcheck disable=SC2086
+  look "$gpt" --view head --layer 1 --head 2 --json "$ids"
+  python3 - "$work/pair.json" "$work/out" <<'PYTHON' || fail "another sign in --json ($other)"
+import json, sys
+pair, own = (json.load(open(path))["answers"] for path in sys.argv[1:])
+first, difference = pair["block"]["weights"], pair["difference"]["weights"]
+assert first == own["block"]["weights"]
+second = [[a - d for a, d in zip(*rows)] for rows in zip(first, difference)]
+assert all(abs(sum(row) - 1) < 1e-4 for row in second)  # weights of a row
+assert any(abs(d) > 1e-3 for row in difference for d in row)
+PYTHON
+done
+COLUMNS=100 look "$gpt" --view compare --against attention=elu --terminal "$ids"
+says '^first − second'
+says 'first minus second'
+
 # ---- what cannot be ---------------------------------------------------------------
 complains 2 '--layer 9: the decoder has layers 0 to 2' view --model "$gpt" --json --layer 9 "$ids"
 complains 1 'has no attention of the role' view --model "$gpt" --json --role cross "$ids"

@@ -248,7 +248,7 @@ TEST(flows_fit) {
     int n = sizes[i].tokens, layers = sizes[i].layers;
     float *shares = numbers((layers + 1) * n, 0);
     uint8_t *reached = calloc((size_t)((layers + 1) * n), 1);
-    picture_edge edges[2] = {{0, n - 1, 0, 1}, {0, n - 1, n - 1, -1}};
+    picture_edge edges[2] = {{0, n - 1, 0, 1, 0.5f}, {0, n - 1, n - 1, -1, 0.5f}};
     picture_flow_data d = {about, tokens(n), layers, n - 1, shares, reached, edges, 2};
     drawing out;
     check_drawing("flow", picture_flow(&d, &look, &out), &out, sizes[i].width);
@@ -298,8 +298,8 @@ TEST(embeddings_fit) {
     int n = sizes[i].tokens, dim = 8 << i;
     float *cosine = numbers(n * n, -1), *table = numbers(64 * dim, -1);
     float *shift = numbers(dim * dim, -1);
-    picture_embeddings_data d = {about, tokens(n), tokens(n), n,     n,   cosine,
-                                 64,    dim,       table,     shift, 2e-7};
+    picture_embeddings_data d = {about, tokens(n), tokens(n), n,     n,     cosine,
+                                 NULL,  64,        dim,       table, shift, 2e-7};
     drawing out;
     check_drawing("embeddings", picture_embeddings(&d, &look, &out), &out, sizes[i].width);
     d.count = 0;
@@ -322,6 +322,66 @@ TEST(nothing_to_draw_is_said) {
   CHECK(picture_compare(&(picture_compare_data){0}, &look, &out) && !out.count);
   CHECK(picture_generate(&(picture_generate_data){0}, &look, &out) && !out.count);
   CHECK(picture_embeddings(&(picture_embeddings_data){0}, &look, &out) && !out.count);
+}
+
+/* ---- one sign ---------------------------------------------------------------------- */
+
+/* The highest text that begins so. */
+static const shape *find_text(const drawing *d, const char *text) {
+  const shape *found = NULL;
+  for (size_t i = 0; i < d->count; i++) {
+    const shape *s = &d->shapes[i];
+    if (s->kind != SHAPE_TEXT || strncmp(s->text, text, strlen(text))) continue;
+    if (!found || s->y < found->y) found = s;
+  }
+  return found;
+}
+
+/* Weights are written into the cells: 0.75 − 0.25 = 0.50. */
+TEST(a_difference_is_the_first_minus_the_second) {
+  static const float a[4] = {0.75f, 0.25f, 0.5f, 0.5f}, b[4] = {0.25f, 0.75f, 0.5f, 0.5f};
+  picture_compare_data d = {.about = about,
+                            .name = "first",
+                            .other_name = "second",
+                            .rows = tokens(2),
+                            .keys = tokens(2),
+                            .height = 2,
+                            .width = 2,
+                            .cells = a,
+                            .other = b,
+                            .distance = NAN,
+                            .output_error = NAN,
+                            .entropy = NAN,
+                            .other_entropy = NAN};
+  picture_look look = {0};
+  drawing out;
+  CHECK(!picture_compare(&d, &look, &out));
+  const shape *less = find_text(&out, "−0.50"), *more = find_text(&out, "0.50");
+  CHECK(find_text(&out, "first −"));
+  CHECK(more && less && fabs(more->y - less->y) < 1 && more->x < less->x);
+  drawing_free(&out);
+}
+
+TEST(a_difference_in_a_terminal_has_the_same_sign) {
+  static const float a[4] = {0.75f, 0.25f, 0.5f, 0.5f}, b[4] = {0.25f, 0.75f, 0.5f, 0.5f};
+  picture_compare_data d = {.about = about,
+                            .name = "first",
+                            .other_name = "second",
+                            .rows = tokens(2),
+                            .keys = tokens(2),
+                            .height = 2,
+                            .width = 2,
+                            .cells = a,
+                            .other = b};
+  terminal_look look = {.columns = 80, .colours = TERMINAL_SHADES};
+  char *text = NULL;
+  size_t length;
+  FILE *out = open_memstream(&text, &length);
+  CHECK(!terminal_compare(out, &d, &look));
+  fclose(out);
+  const char *difference = strstr(text, "first − second");
+  CHECK(difference && strstr(difference, "██-█"));
+  free(text);
 }
 
 /* ---- memory ---------------------------------------------------------------------- */
@@ -360,7 +420,7 @@ static void draw_neuron(const picture_look *look, drawing *out) {
 
 static void draw_flow(const picture_look *look, drawing *out) {
   static const uint8_t reached[2 * FEW] = {1};
-  static const picture_edge edge = {0, 1, 0, 2};
+  static const picture_edge edge = {0, 1, 0, 2, 0.5f};
   picture_flow_data d = {.about = about,
                          .tokens = tokens(FEW),
                          .layers = 1,

@@ -3,6 +3,7 @@
 import { signal, useSignal } from "@preact/signals";
 import { hello } from "./asking";
 import { useDialog } from "./dialog";
+import { opening } from "./gallery_head";
 import { GalleryEntry } from "./protocol";
 import { go, state, with_defaults } from "./state";
 
@@ -25,6 +26,7 @@ function open_entry(entry: GalleryEntry, model: string): void {
     case: { ...c, model },
     other: other && { ...other, model },
   });
+  opening.value = entry; // its run is asked for from now on
 }
 
 export function Gallery() {

@@ -22,6 +22,7 @@ import { FlowView } from "./flow_view";
 import { InterveneView } from "./intervene_view";
 import { Gallery, gallery_open, Questions } from "./gallery";
 import { Help, help_open, VIEW_WORDS } from "./help";
+import { follow_opening } from "./gallery_head";
 import { GenerateView } from "./generate_view";
 import { hooks } from "./hooks";
 import { HeadView } from "./head_view";
@@ -238,6 +239,7 @@ function App() {
           void follow_other();
           document.title = `${VIEW_WORDS[state.value.view].title} · attend`;
         });
+        effect(() => void follow_opening());
       },
       (e) => (failed.value = e instanceof Error ? e.message : String(e)),
     );

@@ -161,6 +161,8 @@ export interface GalleryEntry {
   title: string;
   for: "decoder" | "encoder";
   questions: string[];
+  // What its head is chosen by, when it is opened.
+  shows: { query?: string; key?: string; pattern?: string; distance?: boolean };
   state: Partial<State>;
 }
 
