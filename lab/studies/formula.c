@@ -33,7 +33,7 @@ typedef struct {
   int depth;
 } reader;
 
-enum { DEEPEST = 64 }; /* brackets inside brackets */
+enum { DEEPEST = 64, LONGEST = 1024 }; /* brackets inside brackets; bytes, with the zero byte */
 
 /* ---- characters -------------------------------------------------------------------------- */
 
@@ -210,18 +210,31 @@ static void read_script(reader *r, const script *list, char mark) {
   svg_add(r->out, "</mrow>");
 }
 
+/* A superscript may be written first, as in "V′ᵢ"; MathML has it last. */
 static void read_scripts(reader *r, size_t from) {
-  const bool sub = *r->at == '_' || script_at(r->at, subs);
-  const bool sum = begins(r->out->text ? r->out->text + from : "", "<mo>∑");
-  if (sub) read_script(r, subs, '_');
-  const bool super = *r->at == '^' || script_at(r->at, supers);
-  if (super) read_script(r, supers, '^');
+  svg up = {.memory = r->out->memory}, *out = r->out;
+  const bool sum = begins(out->text ? out->text + from : "", "<mo>∑");
+  bool super = false, sub = false;
+  for (int i = 0; i < 2; i++) {
+    if (!sub && (*r->at == '_' || script_at(r->at, subs))) {
+      read_script(r, subs, '_');
+      sub = true;
+    }
+    if (!super && (*r->at == '^' || script_at(r->at, supers))) {
+      r->out = &up;
+      read_script(r, supers, '^');
+      r->out = out;
+      super = true;
+    }
+  }
   const char *tag = sub && super ? "msubsup" : sub ? (sum ? "munder" : "msub") : "msup";
   char open[16];
-  if (!sub && !super) return;
   snprintf(open, sizeof open, "<%s>", tag);
-  wrap(r->out, from, open);
-  svg_add(r->out, "</%s>", tag);
+  if (sub || super) wrap(out, from, open);
+  if (up.length) svg_put(out, up.text, up.length);
+  if (sub || super) svg_add(out, "</%s>", tag);
+  if (up.status && !out->status) out->status = up.status;
+  svg_free(&up);
 }
 
 static bool ends_row(const char *at, const char *end) { return !*at || (end && begins(at, end)); }
@@ -257,7 +270,7 @@ static void read_row(reader *r, const char *end) {
 }
 
 void formula_put(svg *s, const char *text, size_t n, bool display) {
-  char line[1024];
+  char line[LONGEST];
   reader r = {.at = line, .out = s};
   if (n >= sizeof line) n = sizeof line - 1;
   memcpy(line, text, n);
@@ -271,6 +284,9 @@ void formula_put(svg *s, const char *text, size_t n, bool display) {
 
 attend_status attend_formula_mathml(attend_context *ctx, const char *text, char **html) {
   svg s = {.memory = ctx->allocator};
+  *html = NULL;
+  ATTEND_CHECK(ctx, strlen(text) < LONGEST, "a formula has %zu bytes: give it at most %d on a line",
+               strlen(text), LONGEST - 1);
   formula_put(&s, text, strlen(text), true);
   *html = s.text;
   if (!s.status) return ATTEND_OK;

@@ -47,7 +47,7 @@ run 0 study scale --quick --out "$work/one.json"
 run 0 study scale --quick --out "$work/one.html"
 
 # Formulas: MathML, on the page too.
-printf '%s\n' 'σ² = Σ_i (xᵢ − μ)² / √d' 'a / b + [c/d)' '‖x‖₂' | "$ATTEND" study --formulas >"$work/formulas"
+printf '%s\n' 'σ² = Σ_i (xᵢ − μ)² / √d' 'a / b + [c/d)' 'V′ᵢ' | "$ATTEND" study --formulas >"$work/formulas"
 python3 - "$work/formulas" "$work/book/index.html" <<'END' || fail "formulas"
 import re, sys
 from xml.dom.minidom import parseString
@@ -58,6 +58,8 @@ first = re.sub(r' [a-z]+="[^"]*"', "", lines[0])
 assert "<msup><mi>σ</mi><mrow><mn>2</mn></mrow></msup><mo>=</mo><mfrac><mrow>" in first, first
 assert "<munder><mo>∑</mo><mrow><mi>i</mi></mrow></munder>" in first, first
 assert "</mrow><mrow><msqrt><mi>d</mi></msqrt></mrow></mfrac>" in first, first
+third = re.sub(r' [a-z]+="[^"]*"', "", lines[2])
+assert "<msubsup><mi>V</mi><mrow><mi>i</mi></mrow><mrow><mo>′</mo></mrow></msubsup>" in third, third
 assert len(tree[1].getElementsByTagName("mfrac")) == 1, lines[1]
 page = open(sys.argv[2], encoding="utf-8").read()
 assert page.count("<math") >= 2 and "$" not in re.sub(r"<style>.*?</style>", "", page, flags=re.S)
