@@ -3,7 +3,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 CMAKE_FLAGS ?=
 
-.PHONY: all help demo check test book bench install format lint clean
+.PHONY: all help demo check test test-gpu book bench install format lint clean
 
 all: build/build.ninja
 	@cmake --build build
@@ -16,6 +16,7 @@ help:
 	@echo 'make demo     install what is missing, build, show what it does'
 	@echo 'make check    the tests to run while working: two minutes'
 	@echo 'make test     install what is missing, run the whole suite'
+	@echo 'make test-gpu libattend-cuda on a machine with nvcc and a GPU'
 	@echo 'make book     the tutorial, docs/book, as pages: build/book/index.html'
 	@echo 'make bench    time the fixed list of problems: bench/results.csv'
 	@echo 'make install  into PREFIX ($(PREFIX)), below DESTDIR if given'
@@ -36,6 +37,9 @@ check: all
 test:
 	@tools/setup test
 	@tools/test
+
+test-gpu:
+	@tools/test-gpu
 
 book: all
 	@tools/book

@@ -9,17 +9,7 @@
 #include <string.h>
 
 #include "layers/layers.h"
-
-struct attend_linear {
-  attend_context *ctx;
-  attend_weights kind;
-  bool backward; /* dX = dY W: inputs are the parts' outputs */
-  int inputs, outputs, lanes;
-  void *weights;
-  float *scale; /* [lanes][16], int8 alone */
-  float *bias;  /* [lanes][16] */
-  size_t bytes;
-};
+#include "layers/linear.h"
 
 static size_t weight_size(attend_weights kind) {
   return kind == ATTEND_WEIGHTS_F32 ? 4 : kind == ATTEND_WEIGHTS_I8 ? 1 : 2;

@@ -1,0 +1,97 @@
+/* Times softmax of libattend-cuda: one line of JSON for each problem; against_cuda.py reads them. */
+#include <stdint.h>
+#include <time.h>
+
+#include "../tests/gpu/gpu.h"
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+enum { RUNS = 15, SETS = 8 };
+
+/* bf16 normals on the GPU; large arrays repeat a block of numbers. */
+static void *random_tensor(size_t n, uint64_t stream) {
+  enum { BLOCK_OF = 1 << 20 };
+  static float x[BLOCK_OF];
+  static uint16_t y[BLOCK_OF];
+  char *to = cuda->alloc(gpu, n * 2);
+  attend_random_normal((attend_random){5, stream}, 0, BLOCK_OF, x);
+  attend_convert_from_f32(ATTEND_BF16, x, BLOCK_OF, y);
+  for (size_t i = 0; i < n; i += BLOCK_OF)
+    cuda->write(gpu, to + i * 2, y, (n - i < BLOCK_OF ? n - i : BLOCK_OF) * 2);
+  return to;
+}
+
+static struct cuda_tensor tensor(void *data, int heads, int length, int width) {
+  return (struct cuda_tensor){
+      data, {(int64_t)heads * length * width, (int64_t)length * width, width}, width};
+}
+
+/* Median seconds of a call; the keys and values of SETS sets take turns, so that they are not read
+ * from the cache. */
+static double seconds(struct cuda_softmax c, int sets, void *const *k, void *const *v, int inner) {
+  double all[RUNS];
+  c.work = cuda->alloc(gpu, cuda->softmax_bytes(gpu, &c));
+  for (int r = -2; r < RUNS; r++) {
+    double start = now();
+    for (int i = 0; i < inner; i++) {
+      c.k.data = k[i % sets], c.v.data = v[i % sets];
+      cuda->softmax_forward(gpu, &c);
+    }
+    cuda->wait(gpu);
+    if (r >= 0) all[r] = (now() - start) / inner;
+  }
+  cuda->free(gpu, c.work);
+  qsort(all, RUNS, sizeof *all, by_value);
+  return all[RUNS / 2];
+}
+
+static void time_problem(int batch, int heads, int kv_heads, int q_len, int kv_len, int dim,
+                         bool causal, int sets, int inner) {
+  const size_t rows = (size_t)batch * heads * q_len * dim,
+               keys = (size_t)batch * kv_heads * kv_len * dim;
+  void *q = random_tensor(rows, 1), *o = random_tensor(rows, 2), *k[SETS], *v[SETS];
+  for (int i = 0; i < sets; i++)
+    k[i] = random_tensor(keys, 3 + i), v[i] = random_tensor(keys, 20 + i);
+  struct cuda_softmax c = {.dtype = ATTEND_BF16,
+                           .batch = batch,
+                           .heads = heads,
+                           .kv_heads = kv_heads,
+                           .q_len = q_len,
+                           .kv_len = kv_len,
+                           .q = tensor(q, heads, q_len, dim),
+                           .k = tensor(NULL, kv_heads, kv_len, dim),
+                           .v = tensor(NULL, kv_heads, kv_len, dim),
+                           .o = tensor(o, heads, q_len, dim),
+                           .scale = 1 / sqrtf((float)dim),
+                           .causal = causal,
+                           .offset = kv_len - q_len};
+  double s = seconds(c, sets, k, v, inner);
+  double flops = 4.0 * batch * heads * q_len * kv_len * dim * (causal && q_len > 1 ? 0.5 : 1);
+  printf(
+      "{\"batch\": %d, \"heads\": %d, \"kv_heads\": %d, \"q_len\": %d, \"kv_len\": %d, \"dim\": "
+      "%d, "
+      "\"causal\": %s, \"ms\": %.4f, \"tflops\": %.1f, \"tbytes_per_s\": %.3f}\n",
+      batch, heads, kv_heads, q_len, kv_len, dim, causal ? "true" : "false", s * 1e3,
+      flops / s * 1e-12, (double)keys * 4 / s * 1e-12);
+  fflush(stdout);
+  cuda->free(gpu, q), cuda->free(gpu, o);
+  for (int i = 0; i < sets; i++) cuda->free(gpu, k[i]), cuda->free(gpu, v[i]);
+}
+
+TEST(times) {
+  for (int d = 64; d <= 128; d *= 2)
+    for (int causal = 0; causal < 2; causal++)
+      for (int n = 1024; n <= 16384; n *= 4)
+        time_problem(16384 / n, 2048 / d, 2048 / d, n, n, d, causal, 1, 8);
+  for (int g = 32; g >= 1; g = g == 32 ? 8 : g == 8 ? 1 : 0)
+    time_problem(1, 32, g, 1, 65536, 128, true, g == 32 ? 2 : SETS, 64);
+}

@@ -1,0 +1,163 @@
+/* A GPU: opening it, its memory, copies; and the table of the library. */
+#include "device/cuda/gpu.cuh"
+
+#include <new>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- opening ------------------------------------------------------------------------- */
+
+enum { STAGING = 4 << 20 }; /* bytes of host numbers on their way */
+
+static cudaError_t start(cuda_gpu *gpu) {
+  cudaDeviceProp p;
+  cudaError_t e = cudaSetDevice(gpu->index);
+  if (!e) e = cudaGetDeviceProperties(&p, gpu->index);
+  if (e) return e;
+  gpu->processors = p.multiProcessorCount;
+  gpu->capability = 10 * p.major + p.minor;
+  snprintf(gpu->name, sizeof gpu->name, "%s", p.name);
+  e = cudaStreamCreateWithFlags(&gpu->stream, cudaStreamNonBlocking);
+  for (int i = 0; i < 2 && !e; i++)
+    e = cudaEventCreateWithFlags(&gpu->half[i], cudaEventDisableTiming);
+  if (!e) e = cudaMallocHost(&gpu->staging, STAGING);
+  if (!e) e = cudaMalloc(&gpu->staged, STAGING);
+  return e;
+}
+
+static void gpu_close(cuda_gpu *gpu) {
+  if (!gpu) return;
+  cudaSetDevice(gpu->index);
+  if (gpu->stream) cudaStreamSynchronize(gpu->stream);
+  cudaFree(gpu->staged);
+  cudaFreeHost(gpu->staging);
+  for (cudaEvent_t e : gpu->half)
+    if (e) cudaEventDestroy(e);
+  if (gpu->stream) cudaStreamDestroy(gpu->stream);
+  delete gpu;
+}
+
+static cuda_gpu *gpu_open(int index, char *message, size_t size) {
+  int count = 0;
+  cudaError_t e = cudaGetDeviceCount(&count);
+  if (e || !count) {
+    snprintf(message, size, "there is no GPU that CUDA can use: %s",
+             e ? cudaGetErrorString(e) : "none was found");
+    return NULL;
+  }
+  if (index < 0 || index >= count) {
+    snprintf(message, size, "there is no GPU %d: choose 0 to %d", index, count - 1);
+    return NULL;
+  }
+  cuda_gpu *gpu = new (std::nothrow) cuda_gpu{};
+  if (!gpu) {
+    snprintf(message, size, "no memory for a GPU's state");
+    return NULL;
+  }
+  gpu->index = index;
+  e = start(gpu);
+  if (!e) return gpu;
+  snprintf(message, size, "GPU %d cannot be used: %s", index, cudaGetErrorString(e));
+  gpu_close(gpu);
+  return NULL;
+}
+
+static const char *gpu_error(const cuda_gpu *gpu) {
+  return gpu->error ? cudaGetErrorString(gpu->error) : NULL;
+}
+static const char *gpu_name(const cuda_gpu *gpu) { return gpu->name; }
+
+/* ---- memory -------------------------------------------------------------------------- */
+
+static void *gpu_alloc(cuda_gpu *gpu, size_t bytes) {
+  void *block = NULL;
+  cudaSetDevice(gpu->index);
+  if (cudaMallocAsync(&block, bytes ? bytes : 1, gpu->stream)) {
+    cudaGetLastError(); /* out of memory is the caller's to report */
+    return NULL;
+  }
+  return block;
+}
+
+static void gpu_free(cuda_gpu *gpu, void *block) {
+  if (block) gpu_check(gpu, cudaFreeAsync(block, gpu->stream), "cudaFreeAsync");
+}
+
+static void gpu_zero(cuda_gpu *gpu, void *to, size_t bytes) {
+  if (bytes) gpu_check(gpu, cudaMemsetAsync(to, 0, bytes, gpu->stream), "cudaMemsetAsync");
+}
+
+static void gpu_wait(cuda_gpu *gpu) {
+  gpu_check(gpu, cudaStreamSynchronize(gpu->stream), "the GPU's work");
+}
+
+/* from may change afterwards: a copy from pageable memory returns when it was read. */
+static void gpu_write(cuda_gpu *gpu, void *to, const void *from, size_t bytes) {
+  if (!bytes) return;
+  gpu_check(gpu, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, gpu->stream), "a copy");
+  gpu_wait(gpu);
+}
+
+static void gpu_read(cuda_gpu *gpu, void *to, const void *from, size_t bytes) {
+  if (!bytes) return;
+  gpu_check(gpu, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, gpu->stream), "a copy");
+  gpu_wait(gpu);
+}
+
+/* The memory is used from its start to its end, then again: a half is written when what read it
+ * before has ended. */
+void *gpu_stage(cuda_gpu *gpu, const void *host, size_t bytes) {
+  const size_t half = STAGING / 2, need = (bytes + 255) / 256 * 256;
+  if (need > half) {
+    gpu_check(gpu, cudaErrorInvalidValue, "numbers of the host");
+    return gpu->staged;
+  }
+  const int before = (int)(gpu->at / half);
+  size_t at = gpu->at;
+  if (at % half + need > half) at = (at / half + 1) * half;
+  if (at >= STAGING) at = 0;
+  const int now = (int)(at / half);
+  if (now != before) { /* the half that was left is read when this event is past */
+    gpu_check(gpu, cudaEventRecord(gpu->half[before], gpu->stream), "an event");
+    gpu->waits[before] = true;
+    if (gpu->waits[now]) gpu_check(gpu, cudaEventSynchronize(gpu->half[now]), "an event");
+  }
+  gpu->at = at + need == STAGING ? STAGING - 1 : at + need;
+  memcpy(gpu->staging + at, host, bytes);
+  gpu_check(gpu,
+            cudaMemcpyAsync(gpu->staged + at, gpu->staging + at, bytes, cudaMemcpyHostToDevice,
+                            gpu->stream),
+            "a copy");
+  return gpu->staged + at;
+}
+
+/* ---- the table ----------------------------------------------------------------------- */
+
+#define X(name) void cuda_##name(cuda_gpu *gpu, const struct op_##name *op);
+OPS(X)
+#undef X
+const char *cuda_softmax_refusal(const cuda_gpu *gpu, const cuda_softmax *call);
+size_t cuda_softmax_bytes(const cuda_gpu *gpu, const cuda_softmax *call);
+void cuda_softmax_forward(cuda_gpu *gpu, const cuda_softmax *call);
+
+static const cuda_table table = {sizeof(cuda_table),
+                                 gpu_open,
+                                 gpu_close,
+                                 gpu_error,
+                                 gpu_name,
+                                 gpu_alloc,
+                                 gpu_free,
+                                 gpu_zero,
+                                 gpu_write,
+                                 gpu_read,
+                                 gpu_wait,
+#define X(name) cuda_##name,
+                                 OPS(X)
+#undef X
+                                     cuda_softmax_refusal,
+                                 cuda_softmax_bytes,
+                                 cuda_softmax_forward};
+
+extern "C" __attribute__((visibility("default"))) const cuda_table *attend_cuda_table(void) {
+  return &table;
+}

@@ -1,0 +1,88 @@
+/* One GPU: its stream, its errors, launching kernels; shared by every .cu of this directory. */
+#ifndef DEVICE_CUDA_GPU_CUH
+#define DEVICE_CUDA_GPU_CUH
+
+#include <cuda_runtime.h>
+#include <math.h>
+#include <stdint.h>
+
+extern "C" {
+#include "device/cuda/cuda.h"
+}
+
+struct cuda_gpu {
+  int index, processors;
+  int capability; /* 90: Hopper */
+  char name[256];
+  cudaStream_t stream;
+  cudaError_t error; /* the first */
+  const char *where; /* it came from */
+  /* Host numbers that ops read: copied through pinned memory that is used in turns. */
+  unsigned char *staging, *staged; /* host, device */
+  size_t at;
+  cudaEvent_t half[2]; /* each half of the staging memory was read */
+  bool waits[2];
+};
+
+static inline void gpu_check(cuda_gpu *gpu, cudaError_t error, const char *where) {
+  if (!error || gpu->error) return;
+  gpu->error = error;
+  gpu->where = where;
+}
+
+/* A copy of host numbers on the device, valid for the kernels that are launched next. */
+void *gpu_stage(cuda_gpu *gpu, const void *host, size_t bytes);
+
+#define LAUNCH(gpu, kernel, blocks, threads, shared, ...)                               \
+  do {                                                                                  \
+    if (!(gpu)->error) kernel<<<blocks, threads, shared, (gpu)->stream>>>(__VA_ARGS__); \
+    gpu_check(gpu, cudaGetLastError(), #kernel);                                        \
+  } while (0)
+
+/* Blocks of `threads` for n items, a loop over the grid taking the rest. */
+static inline unsigned blocks_for(size_t n, int threads) {
+  size_t blocks = (n + (size_t)threads - 1) / (size_t)threads;
+  return (unsigned)(blocks < 1 ? 1 : blocks > 65535 * 16 ? 65535 * 16 : blocks);
+}
+#define EACH(i, n)                                                                \
+  for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < (size_t)(n); \
+       i += (size_t)gridDim.x * blockDim.x)
+
+/* Sums of a warp and of a block in a fixed order; every thread gets the result. */
+template <typename T>
+__device__ inline T warp_sum(T x) {
+#pragma unroll
+  for (int step = 16; step; step /= 2) x += __shfl_xor_sync(~0u, x, step);
+  return x;
+}
+__device__ inline float warp_max(float x) {
+#pragma unroll
+  for (int step = 16; step; step /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, step));
+  return x;
+}
+template <typename T, int WARPS>
+__device__ inline T block_sum(T x) {
+  __shared__ T part[WARPS];
+  x = warp_sum(x);
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = x;
+  __syncthreads();
+  T sum = 0;
+#pragma unroll
+  for (int i = 0; i < WARPS; i++) sum += part[i];
+  return sum;
+}
+template <int WARPS>
+__device__ inline float block_max(float x) {
+  __shared__ float part[WARPS];
+  x = warp_max(x);
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = x;
+  __syncthreads();
+  float max = part[0];
+#pragma unroll
+  for (int i = 1; i < WARPS; i++) max = fmaxf(max, part[i]);
+  return max;
+}
+
+#endif
