@@ -112,6 +112,7 @@ typedef struct {
   const char *view, *text, *second;
   const char *other_text, *other_second; /* compared with; NULL: nothing */
   bool untrained;                        /* the other has untrained weights */
+  attend_parts beside;                   /* compared with a model of this kind; 0: with none */
   /* The head that it opens at: of the largest weight from a word on another, of the largest score
    * of a pattern, or of the largest distance to the other text; measured when it is opened. */
   const char *query, *key, *pattern;
@@ -170,7 +171,19 @@ static const example examples[] = {
      .other_text = "We saw a play outside.",
      .distance = true,
      .questions = {"The sentences are built alike: do the maps look alike?",
-                   "Open neurons for \"play\" in both: where do its key and its value differ?"}},
+                   "Open neurons for \"play\" in both: where do its key and its value differ?",
+                   "Open embeddings: from which layer on do the two vectors of \"play\" differ?"}},
+    {.id = "gpt-bert",
+     .title = "GPT beside BERT",
+     .kind = ATTEND_DECODER,
+     .view = "compare",
+     .text = "The keys to the old cabinet, which the children lost, are on the table.",
+     .beside = ATTEND_ENCODER,
+     .questions = {"How does attention differ between GPT and BERT? Compare the visible pairs and "
+                   "the weight on later tokens.",
+                   "Which patterns do the heads of each have, and at which depth?",
+                   "Which words does \"are\" look at in either? Only one of them can look at "
+                   "\"table\"."}},
     {.id = "reversed-words",
      .title = "The same words, backwards",
      .kind = ATTEND_ENCODER,
@@ -220,6 +233,10 @@ static int model_for(const viewer *v, attend_parts kind) {
   return 0;
 }
 
+static const char *kind_name(attend_parts kind) {
+  return kind == ATTEND_DECODER ? "decoder" : "encoder";
+}
+
 static void write_example_case(json_writer *w, int model, const char *text, const char *second,
                                bool untrained) {
   char id[12];
@@ -247,7 +264,8 @@ static void write_example(json_writer *w, const viewer *v, const example *e) {
   json_open(w, '{');
   json_member_string(w, "id", e->id);
   json_member_string(w, "title", e->title);
-  json_member_string(w, "for", e->kind == ATTEND_DECODER ? "decoder" : "encoder");
+  json_member_string(w, "for", kind_name(e->kind));
+  json_member_string(w, "beside", e->beside ? kind_name(e->beside) : NULL);
   json_member(w, "questions");
   json_open(w, '[');
   for (int i = 0; i < 4 && e->questions[i]; i++) json_put_string(w, e->questions[i]);
@@ -258,9 +276,10 @@ static void write_example(json_writer *w, const viewer *v, const example *e) {
   json_member_string(w, "view", e->view);
   json_member(w, "case");
   write_example_case(w, model, e->text, e->second, false);
-  if (e->other_text || e->untrained) {
+  if (e->other_text || e->untrained || e->beside) {
     json_member(w, "other");
-    write_example_case(w, model, e->other_text ? e->other_text : e->text,
+    write_example_case(w, e->beside ? model_for(v, e->beside) : model,
+                       e->other_text ? e->other_text : e->text,
                        e->other_text ? e->other_second : e->second, e->untrained);
   }
   json_close(w, '}');

@@ -633,9 +633,7 @@ static void print_padded(FILE *out, const char *text, int columns) {
 static void print_fact(FILE *out, const char *name, const char *first, const char *second) {
   print_padded(out, name, FACT);
   print_padded(out, first, SIDE);
-  fputc(' ', out);
-  print_padded(out, second, SIDE);
-  fputc('\n', out);
+  fprintf(out, " %s\n", second);
 }
 
 static void print_share(FILE *out, const char *name, double first, double second) {
@@ -664,6 +662,7 @@ static void print_facts(FILE *out, const picture_beside_data *d) {
 static void print_bar(FILE *out, double share) {
   static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   int n = (int)(share * BAR * 8 + 0.5);
+  if (n) fputc(' ', out);
   for (int i = 0; i < n / 8; i++) fputs("█", out);
   fputs(eighths[n % 8], out);
 }
@@ -675,7 +674,7 @@ static void print_pattern(FILE *out, const picture_beside_data *d, int k,
     const picture_side *s = &d->side[i];
     int n = s->counts[s->layers * (d->patterns + 1) + k];
     print_padded(out, i ? "" : d->labels[k], 18);
-    fprintf(out, "%4d ", n);
+    fprintf(out, "%4d", n);
     terminal_colour(out, look, false, palette_head(colours, i));
     print_bar(out, (double)n / (s->layers * s->heads));
     terminal_plain(out, look);
@@ -714,7 +713,7 @@ void terminal_word(FILE *out, const picture_word_data *d, const terminal_look *l
   }
   fprintf(out, "“%s” and “%s”: cosine of the hidden states\n", d->word, d->other);
   for (int l = 0; l <= d->layers; l++) {
-    fprintf(out, l < d->layers ? "before layer %2d  %7.4f " : "after layer %3d  %7.4f ",
+    fprintf(out, l < d->layers ? "before layer %2d  %7.4f" : "after layer %3d  %7.4f",
             l < d->layers ? l : l - 1, d->cosine[l]);
     terminal_colour(out, look, false, palette_head(colours, 0));
     print_bar(out, d->cosine[l] > 0 ? d->cosine[l] : 0);

@@ -9,13 +9,23 @@ import { go, state, with_defaults } from "./state";
 
 export const gallery_open = signal(false);
 
+const models_of = (kind: string) =>
+  (hello.value?.models ?? []).filter((m) => m.parts === kind);
+
 // A model that suits an entry, the current one if it does.
 function model_for(entry: GalleryEntry): string | null {
+  if (entry.beside && !models_of(entry.beside).length) return null;
   const fits = (hello.value?.models ?? []).filter(
-    (m) => m.parts === entry.for || m.parts === "both",
+    (m) =>
+      m.parts === entry.for || (m.parts === "both" && !entry.beside),
   );
   const present = fits.find((m) => m.id === state.value.case.model);
   return (present ?? fits[0])?.id ?? null;
+}
+
+function needs(entry: GalleryEntry): string {
+  if (entry.beside) return "a decoder and an encoder";
+  return entry.for === "encoder" ? "an encoder" : "a decoder";
 }
 
 function open_entry(entry: GalleryEntry, model: string): void {
@@ -24,7 +34,10 @@ function open_entry(entry: GalleryEntry, model: string): void {
   go({
     ...with_defaults(entry.state),
     case: { ...c, model },
-    other: other && { ...other, model },
+    other: other && {
+      ...other,
+      model: entry.beside ? models_of(entry.beside)[0].id : model,
+    },
   });
   opening.value = entry; // its run is asked for from now on
 }
@@ -34,7 +47,11 @@ export function Gallery() {
   const all = hello.value?.gallery ?? [];
   const entries = all.filter((e) => model_for(e) !== null);
   const missing = [
-    ...new Set(all.filter((e) => model_for(e) === null).map((e) => e.for)),
+    ...new Set(
+      all
+        .filter((e) => model_for(e) === null)
+        .map((e) => needs(e)),
+    ),
   ];
   return (
     <dialog
@@ -70,9 +87,11 @@ export function Gallery() {
       </ul>
       {missing.map((kind) => (
         <p key={kind} class="faint hint">
-          {all.filter((e) => e.for === kind).length} more are for{" "}
-          {kind === "encoder" ? "encoders" : "decoders"}: give attend view one
-          more --model.
+          {
+            all.filter((e) => model_for(e) === null && needs(e) === kind)
+              .length
+          }{" "}
+          more need {kind}: give attend view one more --model.
         </p>
       ))}
     </dialog>

@@ -25,7 +25,9 @@ export const VIEW_WORDS: Record<ViewName, { title: string; about: string }> = {
     about:
       "For one query token: the products of q with each k, element by " +
       "element, the scores, the weights, and the head output, which is the " +
-      "weighted sum of the values. Blue is positive, orange negative.",
+      "weighted sum of the values. Blue is positive, orange negative. With " +
+      "another text, one word of both: its products, and the cosines of its " +
+      "vectors by layer and head.",
   },
   matrix: {
     title: "Matrix",
@@ -49,7 +51,8 @@ export const VIEW_WORDS: Record<ViewName, { title: string; about: string }> = {
       "The same head under two conditions: another form of attention, " +
       "random weights, another text or another model. The middle map is the " +
       "difference, blue where the first is larger and orange where the " +
-      "second is.",
+      "second is. Two models whose tokens, layers or heads differ are " +
+      "compared by words, by the patterns of their heads, and by depth.",
   },
   generate: {
     title: "Generate",
@@ -62,7 +65,8 @@ export const VIEW_WORDS: Record<ViewName, { title: string; about: string }> = {
     title: "Embeddings",
     about:
       "The cosines of the tokens' hidden states before each layer, from " +
-      "token embeddings to tokens in context. Below, the sinusoidal " +
+      "token embeddings to tokens in context; with another text also " +
+      "between both texts. Below, the sinusoidal " +
       "positions, and the matrix that maps every position to the next.",
   },
   intervene: {

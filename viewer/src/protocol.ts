@@ -160,6 +160,7 @@ export interface GalleryEntry {
   id: string;
   title: string;
   for: "decoder" | "encoder";
+  beside: "decoder" | "encoder" | null; // compared with a model of this kind
   questions: string[];
   // What its head is chosen by, when it is opened.
   shows: { query?: string; key?: string; pattern?: string; distance?: boolean };
