@@ -179,6 +179,8 @@ static const example examples[] = {
      .view = "compare",
      .text = "The keys to the old cabinet, which the children lost, are on the table.",
      .beside = ATTEND_ENCODER,
+     .query = "are",
+     .key = "keys",
      .questions = {"How does attention differ between GPT and BERT? Compare the visible pairs and "
                    "the weight on later tokens.",
                    "Which patterns do the heads of each have, and at which depth?",

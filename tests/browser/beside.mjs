@@ -132,6 +132,14 @@ check("a pair of sentences is one text for a decoder", async () => {
   await closed(live);
 });
 
+check("the gallery opens a decoder beside an encoder", async () => {
+  const live = await opened([...MODELS, "--view", "head", TEXT]);
+  await test(live.page, "gallery-open").click();
+  await test(live.page, "gallery-gpt-bert").click();
+  await test(live.page, "word-maps").waitFor();
+  await closed(live);
+});
+
 check("texts of different lengths are shown side by side", async () => {
   const live = await opened([...TEXTS, "the cat sat"]);
   const { page } = live;
