@@ -334,18 +334,16 @@ static int write_picture(viewer *v, const view_options *o, const char *as) {
   return code;
 }
 
-/* One head if one was named, otherwise all of them. */
+/* The view; without one all heads, or one if it is named. */
 static int draw_terminal(viewer *v, const view_options *o) {
   terminal_look look = terminal_look_of(stdout);
   view_state s = o->state;
   view_subject subject;
   char error[VIEW_ERROR];
-  bool one = s.head >= 0 || s.layer >= 0 || !strcmp(s.view, "matrix") || !strcmp(s.view, "head");
   if (o->dark) look.dark = true;
-  bool pair = !strcmp(s.view, "neuron") || !strcmp(s.view, "embeddings");
-  bool numbers = !strcmp(s.view, "compare") || (s.has_other && pair);
-  if (!numbers) s.view = one ? "matrix" : "model";
-  if (!find_subject(v, &s, 0, &subject, error) || !view_terminal(&subject, &look, stdout, error))
+  if (!strcmp(s.view, "model") && (s.head >= 0 || s.layer >= 0)) s.view = "matrix";
+  if (!find_subject(v, &s, o->new_tokens, &subject, error) ||
+      !view_terminal(&subject, &look, stdout, error))
     return complain("%s", error);
   return check_written(stdout, "the drawing");
 }

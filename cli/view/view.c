@@ -312,14 +312,15 @@ static int check_second(const viewer *v, const attend_viewer_case *c) {
   return EXIT_USAGE;
 }
 
-static int check_number(const char *name, int n, int count, const char *role) {
+/* option: how it was given, "--" or "--against ". */
+static int check_number(const char *option, const char *name, int n, int count, const char *role) {
   if (n < count) return EXIT_OK;
-  complain("--%s %d: the %s has %ss 0 to %d", name, n, role, name, count - 1);
+  complain("%s%s=%d: the %s has %ss 0 to %d", option, name, n, role, name, count - 1);
   return EXIT_USAGE;
 }
 
 /* Layer and heads; the view embeddings shows the states after the last layer too. */
-static int check_place(const viewer *v, const view_state *s) {
+static int check_place(const viewer *v, const view_state *s, const char *option) {
   const attend_config *config = config_of(v, &s->c);
   const bool decoder =
       *s->role ? strcmp(s->role, "encoder") != 0 : attend_config_parts(config) == ATTEND_DECODER;
@@ -327,11 +328,22 @@ static int check_place(const viewer *v, const view_state *s) {
       attend_config_stack(config, decoder ? ATTEND_DECODER : ATTEND_ENCODER);
   const char *role = decoder ? "decoder" : "encoder";
   if (!stack) return EXIT_OK; /* the run says which roles there are */
-  int code = check_number("layer", s->layer, stack->layers + !strcmp(s->view, "embeddings"), role);
-  if (!code) code = check_number("head", s->head, stack->heads, role);
+  int layers = stack->layers + !strcmp(s->view, "embeddings");
+  int code = check_number(option, "layer", s->layer, layers, role);
+  if (!code) code = check_number(option, "head", s->head, stack->heads, role);
   for (int i = 0; i < s->n_heads && !code; i++)
-    code = check_number("head", s->heads[i], stack->heads, role);
+    code = check_number(option, "head", s->heads[i], stack->heads, role);
   return code;
+}
+
+static int check_other(const viewer *v, const view_state *s) {
+  view_state other = *s;
+  other.c = s->other;
+  other.layer = s->other_layer;
+  other.head = s->other_head;
+  other.n_heads = 0;
+  int code = check_second(v, &other.c);
+  return code ? code : check_place(v, &other, "--against ");
 }
 
 static int complete(viewer *v, view_options *o, char **text) {
@@ -343,9 +355,9 @@ static int complete(viewer *v, view_options *o, char **text) {
   c->text = o->file ? *text : o->texts[0] ? o->texts[0] : example_text(v);
   c->second = o->texts[o->file ? 0 : 1];
   if (!code) code = check_second(v, c);
-  if (!code) code = check_place(v, &o->state);
+  if (!code) code = check_place(v, &o->state, "--");
   if (!code) code = complete_other(v, o);
-  if (!code && o->state.has_other) code = check_second(v, &o->state.other);
+  if (!code && o->state.has_other) code = check_other(v, &o->state);
   if (!code) code = complete_steps(v, o);
   if (o->state.has_other && !strcmp(o->state.view, "model")) o->state.view = "compare";
   v->start = &o->state;

@@ -369,6 +369,10 @@ attend_status terminal_compare(FILE *out, const picture_compare_data *d, const t
 void terminal_caption(FILE *out, const char *name, const picture_about *about, picture_facts facts,
                       const terminal_look *look);
 void terminal_design(FILE *out, const picture_design_data *d, const terminal_look *look);
+/* A line for each key: q.k, the score, the weight and a bar. */
+void terminal_neuron(FILE *out, const picture_neuron_data *d, const terminal_look *look);
+/* A line for each step: the token, its probability, the candidates. */
+void terminal_generate(FILE *out, const picture_generate_data *d, const terminal_look *look);
 /* Columns that do not fit follow below, in another map. */
 void terminal_map(FILE *out, const picture_map_data *d, const terminal_look *look);
 /* The tokens in a line, and each in a line of its own with its score and a bar. */

@@ -1,4 +1,5 @@
-/* Maps of numbers or words, and scores of tokens, in a terminal.
+/* Maps of numbers or words, scores of tokens, a neuron's numbers and generated tokens, in a
+ * terminal.
  *
  * In colour a cell is drawn on the colour of its number; without, the number or word alone is
  * printed.
@@ -158,6 +159,51 @@ void terminal_scores(FILE *out, const picture_scores_data *d, const terminal_loo
     print_text(out, d->tokens.text[i], names, false);
     fprintf(out, " %8s  ", number);
     print_bar(out, look, (double)d->scores[i], max);
+    fputc('\n', out);
+  }
+}
+
+/* ---- one query, number by number ------------------------------------------------------------- */
+
+static double product_of(const picture_neuron_data *d, int key) {
+  double sum = 0;
+  for (int i = 0; i < d->dim; i++) sum += (double)d->q[i] * (double)d->k[key * d->dim + i];
+  return sum;
+}
+
+void terminal_neuron(FILE *out, const picture_neuron_data *d, const terminal_look *look) {
+  const double max = largest(d->weights, d->keys.count);
+  const int names = widest(&d->keys, NAME_MOST);
+  fprintf(out, "query %d ", d->row);
+  print_text(out, d->query, letters_width(d->query), false);
+  fprintf(out, "\n%4s  %-*s %9s %9s %8s\n", "", names, "key", "q·k", "score", "weight");
+  for (int i = 0; i < d->keys.count; i++) {
+    const double product = product_of(d, i);
+    fprintf(out, "%4d  ", d->first + i);
+    print_text(out, d->keys.text[i], names, false);
+    fprintf(out, " %9.3f %9.3f %7.3f  ", product, product * d->scale, (double)d->weights[i]);
+    print_bar(out, look, (double)d->weights[i], max);
+    fputc('\n', out);
+  }
+}
+
+/* ---- tokens as they were chosen ---------------------------------------------------------------- */
+
+void terminal_generate(FILE *out, const picture_generate_data *d, const terminal_look *look) {
+  enum { STEP = 4, TOKEN = 14, BEFORE = STEP + 2 + TOKEN + 9 };
+  fprintf(out, "%s\n", d->prompt);
+  for (int i = 0; i < d->step_count; i++) {
+    const picture_step *step = &d->steps[i];
+    int used = BEFORE;
+    fprintf(out, "%*d  ", STEP, i + 1);
+    print_text(out, step->text, TOKEN, false);
+    fprintf(out, " %5.3f  ", step->p);
+    for (int k = 0; k < step->candidate_count; k++) {
+      const int wide = letters_width(step->candidates[k].text);
+      if ((used += wide + 7) > look->columns) break;
+      print_text(out, step->candidates[k].text, wide, false);
+      fprintf(out, " %.2f  ", step->candidates[k].p);
+    }
     fputc('\n', out);
   }
 }

@@ -196,9 +196,23 @@ static bool paint_model(painter *p) {
   return ok;
 }
 
+static bool paint_matrix(painter *p);
+
+/* In the terminal the matrix of each head. */
+static bool print_chosen(painter *p, const int *heads, int n) {
+  bool ok = true;
+  for (int i = 0; i < n && ok; i++) {
+    if (n > 1) fprintf(p->file, "%shead %d\n", i ? "\n" : "", heads[i]);
+    p->s.head.at.head = heads[i];
+    ok = paint_matrix(p);
+  }
+  return ok;
+}
+
 static bool paint_head(painter *p) {
   const int *heads;
   int n = chosen_heads(p, &heads);
+  if (p->terminal) return print_chosen(p, heads, n);
   size_t one = (size_t)p->shape.rows * (size_t)p->shape.keys;
   if (p->shape.rows > VIEW_CELLS || p->shape.keys > VIEW_CELLS)
     return succeed(p,
@@ -241,7 +255,8 @@ static bool paint_neuron(painter *p) {
                            .v = x.v,
                            .weights = x.weights,
                            .out = x.out};
-  bool ok = succeed(p, picture_neuron(&d, &p->look, &p->out));
+  bool ok = p->terminal || succeed(p, picture_neuron(&d, &p->look, &p->out));
+  if (p->terminal) terminal_neuron(p->file, &d, p->terminal);
   attend_viewer_release(p->s.viewer, x.memory);
   return ok;
 }
@@ -265,12 +280,36 @@ static bool paint_matrix(painter *p) {
   return true;
 }
 
+/* In the terminal a matrix: states before each layer and after the last, and tokens. */
+static bool print_flow(painter *p, const picture_flow_data *d) {
+  const int states = d->layers + 1, n = states * d->tokens.count;
+  const char **names = take(p, (size_t)states, sizeof *names);
+  float *cells = take(p, (size_t)n, sizeof *cells);
+  for (int l = 0; cells && names && l < states; l++) {
+    char name[32];
+    snprintf(name, sizeof name, "before layer %d", l);
+    names[l] = l < d->layers ? kept(p, name) : "after the last";
+  }
+  if (*p->error) return false;
+  for (int i = 0; i < n; i++) cells[i] = d->shares ? d->shares[i] : (float)d->reached[i];
+  picture_matrix_data m = {.about = d->about,
+                           .rows = {names, states},
+                           .keys = d->tokens,
+                           .height = states,
+                           .width = d->tokens.count,
+                           .cells = cells,
+                           .token = -1,
+                           .key = -1};
+  return succeed(p, draw_message(terminal_matrix(p->file, &m, p->terminal)));
+}
+
 static bool draw_flow(painter *p, int token, picture_flow_data d) {
   d.about = p->about;
   d.about.layer = d.about.head = -1;
   d.tokens = p->rows;
   d.layers = p->shape.layers;
   d.token = token;
+  if (p->terminal) return print_flow(p, &d);
   return succeed(p, picture_flow(&d, &p->look, &p->out));
 }
 
@@ -331,7 +370,10 @@ static bool paint_generate(painter *p) {
                               .cache_bytes = (double)x->cache_bytes};
   }
   picture_generate_data d = {p->about, p->s.state->c.text, steps, run->n_steps};
-  return !*p->error && succeed(p, picture_generate(&d, &p->look, &p->out));
+  if (*p->error) return false;
+  if (!p->terminal) return succeed(p, picture_generate(&d, &p->look, &p->out));
+  terminal_generate(p->file, &d, p->terminal);
+  return true;
 }
 
 static bool draw_embeddings(painter *p, int n, const float *cosine,
@@ -347,7 +389,17 @@ static bool draw_embeddings(painter *p, int n, const float *cosine,
                                .table = x->table,
                                .shift = x->shift,
                                .shift_error = x->shift_error};
-  return succeed(p, picture_embeddings(&d, &p->look, &p->out));
+  if (!p->terminal) return succeed(p, picture_embeddings(&d, &p->look, &p->out));
+  picture_matrix_data m = {.about = p->about,
+                           .rows = d.rows,
+                           .keys = d.keys,
+                           .height = n,
+                           .width = n,
+                           .cells = cosine,
+                           .is_signed = true,
+                           .token = -1,
+                           .key = -1};
+  return succeed(p, draw_message(terminal_matrix(p->file, &m, p->terminal)));
 }
 
 static bool paint_embeddings_pair(painter *p);

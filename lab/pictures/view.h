@@ -151,7 +151,7 @@ static inline int view_spread(int count, int n, int *index /* [n] */) {
 /* as: "svg" or "png"; bytes to be freed by free(). False after a sentence in error. */
 bool view_picture(const view_subject *s, const picture_look *look, const char *as, void **bytes,
                   size_t *length, char error[VIEW_ERROR]);
-/* One head if the state's view is "matrix", otherwise all heads of a role. */
+/* The state's view. */
 bool view_terminal(const view_subject *s, const terminal_look *look, FILE *out,
                    char error[VIEW_ERROR]);
 

@@ -129,8 +129,8 @@ printf 'abc\351d\n' >"$work/latin"
     view --terminal attend:gutenberg "the cat" "the mat"
   complains 2 'is a decoder and reads one text' \
     view -m attend:gutenberg --against second=x --terminal "a cat"
-  complains 2 'layer 6: the decoder has layers 0 to 5' view -m attend:gutenberg --layer 6 "a cat"
-  complains 2 'head 4: the decoder has heads 0 to 3' view -m attend:gutenberg --head 1,4 "a cat"
+  complains 2 '--layer=6: the decoder has layers 0 to 5' view -m attend:gutenberg --layer 6 "a cat"
+  complains 2 '--head=4: the decoder has heads 0 to 3' view -m attend:gutenberg --head 1,4 "a cat"
   complains 2 "story.txt is a file: attend view --file" view "$work/story.txt"
   complains 1 'hf:gpt2' view gpt2
   complains 1 'byte 3 of .* is not UTF-8' view -m attend:gutenberg --file "$work/latin" --terminal

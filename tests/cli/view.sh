@@ -141,6 +141,22 @@ says 'first|broad|previous|positional'
 COLUMNS=60 look "$gpt" --terminal --layer 1 --head 2 "$ids"
 [[ $(wc -l <"$work/out") -ge 8 ]] || fail "a head of seven tokens has fewer lines"
 
+# Every view has a drawing of its own.
+look "$gpt" --terminal --view head --layer 1 --head 0,2 "$ids"
+[[ $(grep -c '^head [02]$' "$work/out") == 2 ]] || fail "two heads in the terminal"
+look "$gpt" --terminal --view neuron --token 3 "$ids"
+says 'q·k +score +weight'
+[[ $(wc -l <"$work/out") == 6 ]] || fail "four keys of token 3"
+look "$gpt" --terminal --view flow "$ids"
+says 'before layer 2'
+look "$gpt" --terminal --view embeddings "$ids"
+says ' 1\.00 '
+look "$gpt" --terminal --view generate --new 3 "$ids"
+says '^ +3 +.* 0\.[0-9]{3} '
+look "$gpt" --terminal --form elu --view compare "$ids"
+complains 2 '--against layer=7: the decoder has layers 0 to 2' \
+  view --model "$gpt" --terminal --against layer=7 "$ids"
+
 # ---- a difference is the first minus the second -----------------------------------------
 for other in '--against attention=elu' '--against untrained'; do
   # shellcheck disable=SC2086
@@ -163,7 +179,7 @@ says '^first − second'
 says 'first minus second'
 
 # ---- what cannot be ---------------------------------------------------------------
-complains 2 '--layer 9: the decoder has layers 0 to 2' view --model "$gpt" --json --layer 9 "$ids"
+complains 2 '--layer=9: the decoder has layers 0 to 2' view --model "$gpt" --json --layer 9 "$ids"
 complains 1 'has no attention of the role' view --model "$gpt" --json --role cross "$ids"
 complains 2 'ends in .html, .svg' view --model "$gpt" --out "$work/x.bmp" "$ids"
 complains 1 'cannot be written' view --model "$gpt" --out "$work/no/x.svg" "$ids"
@@ -232,7 +248,7 @@ assert not pair["word"]["same"]
 assert len(pair["vectors"]["k"]) == 7 and len(pair["other_vectors"]["k"]) == 4
 PYTHON
 complains 1 'it is a number from 0' view --model "$gpt" --against layer=x "$ids"
-complains 1 'against layer 9' view --model "$gpt" --model "$bert" --json --against model=1 \
+complains 2 '--against layer=9: the encoder has layers 0 to 2' view --model "$gpt" --model "$bert" --json --against model=1 \
   --against layer=9 "$ids"
 complains 2 'allow it with --allow-remote' view --model "$gpt" --bind 0.0.0.0 "$ids"
 complains 1 'the gallery needs models' view --gallery
