@@ -185,6 +185,10 @@ void terminal_neuron(FILE *out, const picture_neuron_data *d, const terminal_loo
     print_bar(out, look, (double)d->weights[i], max);
     fputc('\n', out);
   }
+  char position[16];
+  snprintf(position, sizeof position, "%d", d->row);
+  const picture_facts facts = {.query = picture_spelled(d->query), .position = position};
+  terminal_caption(out, "neuron", &d->about, facts, look);
 }
 
 /* ---- tokens as they were chosen ---------------------------------------------------------------- */
@@ -206,4 +210,5 @@ void terminal_generate(FILE *out, const picture_generate_data *d, const terminal
     }
     fputc('\n', out);
   }
+  terminal_caption(out, "generate", &d->about, (picture_facts){0}, look);
 }

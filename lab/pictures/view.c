@@ -300,7 +300,11 @@ static bool print_flow(painter *p, const picture_flow_data *d) {
                            .cells = cells,
                            .token = -1,
                            .key = -1};
-  return succeed(p, draw_message(terminal_matrix(p->file, &m, p->terminal)));
+  if (!succeed(p, draw_message(terminal_matrix(p->file, &m, p->terminal)))) return false;
+  const picture_facts facts = {.query = picture_spelled(d->tokens.text[d->token])};
+  terminal_caption(p->file, d->shares ? "flow.rollout" : "flow.argmax", &d->about, facts,
+                   p->terminal);
+  return true;
 }
 
 static bool draw_flow(painter *p, int token, picture_flow_data d) {
@@ -399,7 +403,11 @@ static bool draw_embeddings(painter *p, int n, const float *cosine,
                            .is_signed = true,
                            .token = -1,
                            .key = -1};
-  return succeed(p, draw_message(terminal_matrix(p->file, &m, p->terminal)));
+  char layer[16];
+  snprintf(layer, sizeof layer, "%d", p->about.layer);
+  if (!succeed(p, draw_message(terminal_matrix(p->file, &m, p->terminal)))) return false;
+  terminal_caption(p->file, "embeddings", &p->about, (picture_facts){.layer = layer}, p->terminal);
+  return true;
 }
 
 static bool paint_embeddings_pair(painter *p);
