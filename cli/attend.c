@@ -20,6 +20,7 @@ static const verb verbs[] = {
     {"verify", "compare results with the definition in double", cmd_verify},
     {"bench", "verify, then time", cmd_bench},
     {"compare", "one model and text under several forms of attention", cmd_compare},
+    {"intervene", "ablate, patch and steer parts of a model, and see what changes", cmd_intervene},
     {"generate", "generate text: greedy, sampling, beam search", cmd_generate},
     {"summarize", "summaries of texts, and the sources of their words", cmd_summarize},
     {"train", "train a model on texts, with any form of attention", cmd_train},

@@ -37,6 +37,8 @@ int cmd_pull(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
 int cmd_compare_runs(int argc, char **argv); /* with --runs */
 int cmd_view(int argc, char **argv);
+int cmd_intervene(int argc, char **argv);
+int cmd_attribute(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_design(int argc, char **argv);
 int cmd_study(int argc, char **argv);
