@@ -21,6 +21,7 @@ static const verb verbs[] = {
     {"bench", "verify, then time", cmd_bench},
     {"compare", "one model and text under several forms of attention", cmd_compare},
     {"intervene", "ablate, patch and steer parts of a model, and see what changes", cmd_intervene},
+    {"attribute", "the tokens, heads and layers that a prediction comes from", cmd_attribute},
     {"generate", "generate text: greedy, sampling, beam search", cmd_generate},
     {"summarize", "summaries of texts, and the sources of their words", cmd_summarize},
     {"train", "train a model on texts, with any form of attention", cmd_train},

@@ -101,6 +101,7 @@ static int write_second(const model_opened *m, token_text *t) {
   attend_generate_options how = attend_generate_defaults();
   attend_generation *g;
   how.max_new = WRITTEN;
+  how.no_repeat = 3; /* raw greedy decoding of summarizers repeats itself */
   attend_status status =
       attend_generate(m->model, 1, &(attend_prompt){t->ids.id, t->ids.count}, &how, &g);
   const attend_continuation *c = status ? NULL : attend_generation_get(g, 0);

@@ -111,6 +111,11 @@ static const char *verb_of(attend_change_kind kind) {
                                       : "set to zero";
 }
 
+/* Metrics that compare with the run without changes. */
+static bool starts_at_zero(attend_metric_kind kind) {
+  return kind == ATTEND_METRIC_KL || kind == ATTEND_METRIC_STATE;
+}
+
 static void say_what(sweep *s) {
   const intervene_run *r = s->r;
   static const char *const metrics[] = {"logit", "probability", "loss", "KL divergence",
@@ -149,7 +154,7 @@ static picture_map_data picture_of(const sweep *s) {
                             .rows = {(const char *const *)s->rows, s->layers},
                             .columns = {(const char *const *)s->names, s->columns},
                             .cells = s->change,
-                            .is_signed = true};
+                            .is_signed = !starts_at_zero(metric_of(s->r))};
 }
 
 static void put_numbers(json_writer *w, const char *name, const sweep *s) {
@@ -217,8 +222,9 @@ static int print_strongest(const sweep *s) {
                            cell_text(s->names[best[i] % s->columns]),
                            cell_number((double)s->change[best[i]])});
   free(size);
-  printf("\nlargest changes; %s %.4g without changes\n",
-         metric_of(s->r) == ATTEND_METRIC_STATE ? "hidden states:" : "the value is", s->before);
+  printf("\nlargest changes");
+  if (!starts_at_zero(metric_of(s->r))) printf(", from %.4g", s->before);
+  putchar('\n');
   int code = table_print(&t, stdout);
   table_free(&t);
   return code;

@@ -15,9 +15,10 @@ static page_scale scale_of(const picture_map_data *d) {
   return d->is_signed ? SCALE_SIGN : SCALE_WEIGHT;
 }
 
-static void axes(const picture_map_data *d, page *p, double x, double y) {
-  page_small(p, x, y, d->column_axis, ANCHOR_START);
-  page_small(p, x - 8, y, d->row_axis, ANCHOR_END);
+static void axes(const picture_map_data *d, page *p, double y) {
+  char text[128];
+  snprintf(text, sizeof text, "%.50s ↓, %.50s →", d->row_axis, d->column_axis);
+  page_small(p, p->left, y, text, ANCHOR_START);
 }
 
 /* ---- with words -------------------------------------------------------------------------- */
@@ -59,7 +60,7 @@ static void draw_cell_of(const picture_map_data *d, page *p, const cells *c, dou
 
 static void draw_cells(const picture_map_data *d, page *p, const cells *c, double max) {
   const double x = p->left + c->left;
-  axes(d, p, x, p->y);
+  axes(d, p, p->y);
   double y = p->y + 6 + c->top;
   names_draw_left(&c->rows, p, x, y);
   names_draw_top(&c->columns, p, x, y);
@@ -72,7 +73,7 @@ static void draw_cells(const picture_map_data *d, page *p, const cells *c, doubl
 /* ---- without ------------------------------------------------------------------------------- */
 
 static void draw_map(const picture_map_data *d, page *p, map *m) {
-  axes(d, p, p->left + m->left, p->y);
+  axes(d, p, p->y);
   p->y += 6 + m->top;
   map_draw(m, p, p->left + m->left, p->y);
   p->y += m->h;

@@ -111,7 +111,7 @@ void terminal_map(FILE *out, const picture_map_data *d, const terminal_look *loo
   if (m.cell < names) m.cell = names;
   int fit = (look->columns - m.names - 1) / (m.cell + 1);
   if (fit < 1) fit = 1;
-  fprintf(out, "%s down, %s across: %s\n", d->row_axis, d->column_axis, d->what);
+  fprintf(out, "%s ↓, %s →: %s\n", d->row_axis, d->column_axis, d->what);
   for (int from = 0; from < d->columns.count; from += fit) {
     int end = from + fit < d->columns.count ? from + fit : d->columns.count;
     if (from) fputc('\n', out);
