@@ -22,10 +22,10 @@ static const option_row own[] = {
      NUMBER(attribute_options, target.position, -(1 << 24), 1 << 24)},
     {.help = "How:"},
     {"method", "METHOD",
-     "integrated (gradients, the default), gradient (x input), attention (x gradient), direct "
+     "One of integrated (gradients, the default), gradient (x input), attention (x gradient), "
+     "direct "
      "(contributions of heads and mlps) or lens (logit lens)",
-     CHOICE(attribute_options, method, "integrated, gradient, attention, direct or lens"),
-     .letter = 'm'},
+     CHOICE(attribute_options, method, "integrated, gradient, attention, direct or lens")},
     {"baseline", "TOKEN",
      "Of integrated gradients: a token in place of every word, or zero: embeddings of zeros "
      "(default: the mask, padding or end token, else zero)",

@@ -75,7 +75,7 @@ static const option_row own[] = {
      "zero)",
      TEXT(intervene_options, point)},
     {"metric", "METRIC",
-     "logit, probability, loss, kl or state (default: logit; without head: state)",
+     "One of logit (default), probability, loss, kl and state (default without a head)",
      CHOICE(intervene_options, metric, "default, logit, probability, loss, kl or state")},
     {"batch", "N", "Places computed at once (default: by the length)",
      NUMBER(intervene_options, batch, 1, 4096)},

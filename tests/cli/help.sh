@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.bash"
 
 run 0 --help
-verbs=(view design study explain verify bench compare generate summarize train
+verbs=(view design study explain verify bench compare intervene attribute generate summarize train
   eval show tokenize embed fill pull version)
 for verb in "${verbs[@]}"; do says "^  $verb +[a-z]"; done
 ! grep -q '^  demo' "$work/out" || fail "demo is listed"
