@@ -282,7 +282,7 @@ static attend_status plot_memory(study_run *r, const sweep_found *f) {
   const size_t last = f->count - 1;
   return study_say(
       r,
-      "The documents' code stores all scores, `h nₜ nₛ` of them: at n = %g that is %.3g MiB. The "
+      "The documents' code stores all scores, $h nₜ nₛ$ of them: at n = %g that is %.3g MiB. The "
       "library walks over blocks of keys and keeps what a tile of rows needs: its workspace there "
       "is %.3g MiB. Weights are computed again for observation.",
       f->x[last], matrix[last] / 1048576, f->workspace[last] / 1048576);
@@ -358,7 +358,7 @@ static attend_status complexity_map(study_run *r) {
   TAKE(r, &counted, across * down);
   TAKE(r, &measured, across * down);
   TRY(study_say(r,
-                "Projections take $4 (nₜ + nₛ) d_model²$ flops, attention `4 nₜ nₛ d_model`. "
+                "Projections take $4 (nₜ + nₛ) d_model²$ flops, attention $4 nₜ nₛ d_model$. "
                 "They are even where $nₜ nₛ / (nₜ + nₛ) = d_model$: for nₜ = nₛ = n, at $n = "
                 "2 d_model$, and attention's share is n / (n + 2 d_model)."));
   TRY(claim_even(r, "even-self", 2 * d, 2 * d, d));

@@ -515,8 +515,10 @@ static attend_status say_formulas(study_run *r) {
   return study_say(
       r,
       "One token for each of b sequences on a cache of n, with g heads of keys and values, k = d/h "
-      "wide: the projections take $4bd(d + gk)$ flops and attention $4b(n+1)d$, in all O(bd² + "
-      "bnd) for MHA and MQA alike. Read are $2d(d + gk)$ weights, $2b(n+1)gk$ numbers of the "
+      "wide: the projections take $4 b d (d + g k)$ flops and attention $4 b (n + 1) d$, in all "
+      "O(bd² + "
+      "bnd) for MHA and MQA alike. Read are $2 d (d + g k)$ weights, $2 b (n + 1) g k$ numbers of "
+      "the "
       "cache, and b(4d + 2gk) of the tokens themselves: O(d² + bd + bnd) for MHA, where gk = d, "
       "and O(d² + bd + bnk) for MQA, where g = 1. Flops over bytes is the arithmetic intensity.");
 }

@@ -46,11 +46,11 @@ typedef struct {
 
 static const similarity similarities[] = {
     {"softmax", "exp(q·k/√D)", {.kind = ATTEND_SOFTMAX}, true},
-    {"gaussian", "exp(-‖q-k‖²/2√D)", {.kind = ATTEND_GAUSSIAN}, true},
+    {"gaussian", "exp(−‖q − k‖²/2√D)", {.kind = ATTEND_GAUSSIAN}, true},
     {"elu", "(elu(q) + 1)·(elu(k) + 1)", {.kind = ATTEND_ELU}, true},
     {"favor", "positive random features", {.kind = ATTEND_FAVOR}, true},
     {"poly-2", "(q·k + 1)²", {.kind = ATTEND_POLY, .degree = 2, .c = 1}, true},
-    {"poly-1", "q·k+1", {.kind = ATTEND_POLY, .degree = 1, .c = 1}, false},
+    {"poly-1", "q·k + 1", {.kind = ATTEND_POLY, .degree = 1, .c = 1}, false},
     {"poly-3", "(q·k + 1)³", {.kind = ATTEND_POLY, .degree = 3, .c = 1}, false},
     {"fourier", "sines and cosines", {.kind = ATTEND_FOURIER}, false}};
 enum { SIMILARITIES = sizeof similarities / sizeof *similarities };
@@ -162,7 +162,7 @@ static attend_status plot_shares(study_run *r, size_t n, double *const shares[SI
   return study_plot(r, "kernels-denominators", 1, &panel);
 }
 
-/* (q.k + 1)^2 is nowhere negative, but it is zero where q.k = -1. */
+/* (q.k + 1)^2 is nowhere negative, but it is zero where q.k = −1. */
 static attend_status touch_zero(study_run *r) {
   const float q = 1, k = -1, v = 5;
   const attend_desc d = kernel_poly(2, 1, 1, "linear");
@@ -170,12 +170,12 @@ static attend_status touch_zero(study_run *r) {
   study_pass p = {.q = &q, .k = &k, .v = &v, .o = &o, .lse = &denominator};
   TRY(study_attend(r, &d, &p));
   TRY(study_claim(r, (double)denominator, 0, 0,
-                  "zero-denominator: q = 1 and one key k = -1: (q·k + 1)²"));
+                  "zero-denominator: q = 1 and one key k = −1: (q·k + 1)²"));
   TRY(study_claim(r, (double)p.weak_rows, 1, 0, "zero-weak: the plan calls that row weak"));
   return study_say(
       r,
       "The quadratic kernel is the limiting case: $(q·k + 1)²$ is never negative, but it is 0 "
-      "where q·k = -1. With q = 1 and a single key k = -1 the denominator is exactly %g, and "
+      "where q·k = −1. With q = 1 and a single key k = −1 the denominator is exactly %g, and "
       "equation 3 is 0/0. The library gives %g there and counts the row as weak. So the condition "
       "is: one sign, and not zero. With many keys all squares would have to be 0 at once.",
       (double)denominator, (double)o);
@@ -285,7 +285,7 @@ static const attend_study_column map_columns[] = {
     {"features_student", "student: entries", COUNT},
     {"error", "homework: error of φ(q)·φ(k)", SMALL},
     {"gap", "student: error, rms", NUMBER},
-    {"gap_predicted", "√(2D(D-1))", NUMBER},
+    {"gap_predicted", "√(2D(D − 1))", NUMBER},
     {"sim", "mean of (q·k + 1)²: D+1", NUMBER},
     {"negative", "student: share of pairs below 0", NUMBER},
     {0}};
@@ -294,7 +294,7 @@ static attend_status claim_map(study_run *r, int width, double library, const ma
   const double d = width, c = (d + 1) * (d + 2) / 2;
   TRY(study_claim(r, library, c, 0, "C-D%d: features of the library at D = %d", width, width));
   TRY(study_claim(r, f->error, 0, 1e-13,
-                  "map-D%d: the homework's map: φ(q)·φ(k) - (q·k + 1)² at D = %d", width, width));
+                  "map-D%d: the homework's map: φ(q)·φ(k) − (q·k + 1)² at D = %d", width, width));
   return study_estimate(r, f->gap2.mean, 2 * d * (d - 1), f->gap2.mean_error,
                         "gap-D%d: the student's map: mean square of what is missing at D = %d",
                         width, width);
@@ -324,7 +324,8 @@ static attend_status maps(study_run *r) {
       "and then "
       "$φ(q)·φ(k) = (q·k + 1)²$. The student stops, and leaves out $2 Σ_{i<j} qᵢ qⱼ kᵢ kⱼ$: "
       "for "
-      "independent elements of variance 1 that has mean 0 and variance 2D(D-1). At D = %d its root "
+      "independent elements of variance 1 that has mean 0 and variance 2D(D − 1). At D = %d its "
+      "root "
       "mean square is %.3g, where the similarity itself is %.3g on average. Besides, a share of "
       "the pairs gets a negative similarity, which (a) forbids. The student is wrong: one sees it "
       "at D = "

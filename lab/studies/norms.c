@@ -167,7 +167,7 @@ static attend_status dependences(study_run *r) {
 static const attend_study_column length_columns[] = {{"d", "d", COUNT},
                                                      {"gamma", "γ", NUMBER},
                                                      {"beta", "β", NUMBER},
-                                                     {"length", "‖y - β1‖", NUMBER},
+                                                     {"length", "‖y − β1‖", NUMBER},
                                                      {"predicted", "γ√d", NUMBER},
                                                      {"mean", "mean of y", NUMBER},
                                                      {0}};
@@ -248,7 +248,7 @@ static attend_status shrink(study_run *r) {
   attend_plot_panel panel =
       study_lines(study_format(r, "Length of a normed row, ε = %g, d = %d", (double)eps, d),
                   study_log("standard deviation of the elements of x"),
-                  study_range("‖y - β1‖ / (γ√d)", 0, 1.1), 2, series);
+                  study_range("‖y − β1‖ / (γ√d)", 0, 1.1), 2, series);
   return study_plot(r, "norms-length", 1, &panel);
 }
 
@@ -388,10 +388,10 @@ static attend_status run(study_run *r) {
   layer l;
   TRY(dependences(r));
   TRY(study_heading(r, "A normed row has one length"));
-  TRY(study_say(
-      r,
-      "$z = (x - μ1)/σ$ has mean 0 and mean square 1, so $‖z‖ = √d$ and $‖y - β1‖ = γ√d$, whatever "
-      "x was: the outputs lie on a sphere around β1, in the plane of mean β."));
+  TRY(study_say(r,
+                "$z = (x − μ1) / σ$ has mean 0 and mean square 1, so $‖z‖ = √d$ and $‖y − β1‖ = "
+                "γ√d$, whatever "
+                "x was: the outputs lie on a sphere around β1, in the plane of mean β."));
   TRY(lengths(r));
   TRY(study_say(r,
                 "That is with ε = 0, where a row of equal elements would be 0/0. With ε = %g the "

@@ -167,9 +167,9 @@ static attend_status check_one(study_run *r, const world *w) {
   return study_say(
       r,
       "The encoding of position t has pairs $sin(ωᵢ t), cos(ωᵢ t)$ with $ωᵢ = 10000^(−2i/d)$. By "
-      "the sums of angles $sin(ω(t+1)) = cos ω sin ωt + sin ω cos ωt$ and $cos(ω(t+1)) = -sin ω "
-      "sin ωt + cos ω cos ωt$, so that $p(t+1) = M p(t)$ with blocks `[cos ωᵢ, sin ωᵢ; -sin ωᵢ, "
-      "cos ωᵢ]` on the diagonal of M and zeros elsewhere. M knows nothing of t. Over %d positions "
+      "the sums of angles $sin(ω(t+1)) = cos ω sin ωt + sin ω cos ωt$ and $cos(ω(t+1)) = −sin ω "
+      "sin ωt + cos ω cos ωt$, so that $p(t+1) = M p(t)$ with blocks $[cos ωᵢ, sin ωᵢ; −sin ωᵢ, "
+      "cos ωᵢ]$ on the diagonal of M and zeros elsewhere. M knows nothing of t. Over %d positions "
       "of width %d, one step is wrong by at most %.1e, early and late alike: at most %.1e in the "
       "first half of the positions, %.1e in the second. A float rounds by up to %.1e.",
       w->n, w->d, step_error(w, x, 1, 0, w->n), step_error(w, x, 1, 0, w->n / 2),
@@ -369,11 +369,11 @@ static attend_status run(study_run *r) {
   TRY(study_heading(r, "Many steps"));
   TRY(study_say(
       r,
-      "k steps are `Mᵏ`, whose blocks rotate by `k ωᵢ`. A rotation keeps lengths, so errors do "
+      "k steps are $Mᵏ$, whose blocks rotate by $k ωᵢ$. A rotation keeps lengths, so errors do "
       "not "
       "grow exponentially: each step adds its own rounding and no more, at most in proportion to "
       "k. The jump "
-      "by `Mᵏ`, made from its angles, is one product and stays at the rounding of one."));
+      "by $Mᵏ$, made from its angles, is one product and stays at the rounding of one."));
   TRY(many_steps(r, &w));
   TRY(study_heading(r, "Dot products and distance"));
   TRY(study_say(r,
@@ -386,7 +386,8 @@ static attend_status run(study_run *r) {
   TRY(study_say(
       r,
       "This is why positions are easy to attend to: a head whose $W_q$ is $M⁻ᵏ$ and whose $W_k$ "
-      "is the identity has the score $p(t-k)·p(s)$, which is largest at s = t - k for every t. One "
+      "is the identity has the score $p(t − k)·p(s)$, which is largest at s = t - k for every t. "
+      "One "
       "matrix serves all positions. The encodings near by are alike, so that the head needs a "
       "large factor to see one token only: with 1/√d = %.3g its weight is spread.",
       1 / sqrt((double)w.d)));
