@@ -343,6 +343,5 @@ attend_status study_head_gradients(study_run *r, int n, const head_case *c, cons
   bool has;
   TRY(has_head(r, c[0].path, &has));
   if (has) return show(r, n, c, text, shape, role);
-  return study_say(r, "The model has no head, so there is no loss and no gradient: %s",
-                   attend_message(r->ctx));
+  return study_say(r, "Without a loss there are no gradients: %s.", attend_message(r->ctx));
 }

@@ -18,6 +18,23 @@ look() { run 0 view --run "$training" "$@"; }
 mkdir "$training/step-00000099.part" "$training/.step-00000098" "$training/step-old"
 printf '{"step": 41, "lo' >>"$training/log.jsonl"
 
+# ---- gradients at the heads, by step; those of a step are those of its model ---------------
+run 0 study heads --run "$training" --text "$text" --json
+cp "$work/out" "$work/gradients.json"
+run 0 study heads --model "$training/step-00000020" --text "$text" --json
+python3 - "$work/gradients.json" "$work/out" <<'PYTHON' || fail "gradients of a run"
+import json, sys
+def rows(path):
+    return next(b["rows"] for b in json.load(open(path))["blocks"] if b.get("table") == "gradients")
+run, model = rows(sys.argv[1]), rows(sys.argv[2])
+assert [r["weights"] for r in run] == [f"step {s}" for s in range(0, 41, 10) for _ in range(8)]
+def numbers(rows, weights):
+    return [[r[k] for k in ("layer", "head", "output", "q", "k", "v", "o")]
+            for r in rows if r["weights"] == weights]
+assert numbers(run, "step 20") == numbers(model, "trained")
+assert numbers(run, "step 0") != numbers(run, "step 40")
+PYTHON
+
 # ---- numbers -------------------------------------------------------------------
 for step in 0 20 40; do
   look --json --view head --layer 1 --head 2 --step $step "$text"
