@@ -8,7 +8,7 @@ list(FILTER picture_sources INCLUDE REGEX "/lab/(pictures|svg)/")
 list(FILTER cli_sources EXCLUDE REGEX "/lab/(pictures|svg)/")
 set(terminal_sources ${picture_sources})
 list(FILTER terminal_sources INCLUDE REGEX
-     "/lab/(pictures/(captions|terminal[_a-z]*)|svg/(palette|svg))\\.c$")
+     "/lab/(pictures/(captions|words|terminal[_a-z]*)|svg/(palette|svg))\\.c$")
 if(NOT ATTEND_VIEW OR CMAKE_CROSSCOMPILING)
   list(APPEND cli_sources ${terminal_sources})
   return()

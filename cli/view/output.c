@@ -28,15 +28,26 @@ int view_write_bytes(attend_context *ctx, const char *path, const void *bytes, s
 static const attend_viewer_listener shown = {ATTEND_INIT(attend_viewer_listener),
                                              .progress = progress_report};
 
+/* The case without its changes. */
+static bool run_unchanged(viewer *v, const attend_viewer_case *c, const attend_viewer_run **run,
+                          char error[VIEW_ERROR]) {
+  attend_viewer_case plain = *c;
+  plain.changes = plain.from = NULL;
+  return viewer_run(v, &plain, 0, run, error);
+}
+
 /* The runs of a state; the view generate has new tokens. */
 static bool run_state(viewer *v, int new_tokens, view_subject *to, char error[VIEW_ERROR]) {
   const view_state *s = to->state;
   char id[sizeof to->run->id];
   bool generates = !strcmp(s->view, "generate");
   if (!viewer_run(v, &s->c, generates ? new_tokens : 0, &to->run, error)) return false;
-  if (!s->has_other) return true;
+  const bool predicts = !strcmp(s->view, "intervene") || !strcmp(s->view, "attribute");
+  const bool changed = predicts && to->run->c.changes;
+  if (!s->has_other && !changed) return true;
   memcpy(id, to->run->id, sizeof id);
-  if (!viewer_run(v, &s->other, 0, &to->other, error)) return false;
+  if (changed && !run_unchanged(v, &s->c, &to->before, error)) return false;
+  if (s->has_other && !viewer_run(v, &s->other, 0, &to->other, error)) return false;
   to->run = attend_viewer_find(v->session, id); /* the other may have evicted it */
   if (!to->run)
     snprintf(error, VIEW_ERROR,
@@ -233,6 +244,40 @@ static bool put_flow(writing *p, view_query *q) {
   return put(p, "flow", "flow", q);
 }
 
+/* Of a prediction: its effect, which is no change where there are none. */
+static bool put_effect(writing *p, view_query *q) {
+  q->before = p->s.before ? p->s.before : p->s.run;
+  q->target = view_target(p->s.state);
+  q->top = VIEW_TOP;
+  return put(p, "effect", "effect", q);
+}
+
+static bool put_intervene(writing *p, view_query *q) {
+  if (!put_effect(p, q)) return false;
+  if (!p->s.state->sweep) return true;
+  attend_viewer_effect e;
+  if (attend_viewer_get_effect(p->s.viewer, p->s.run, q->before, &q->target, 1, &e)) return false;
+  attend_viewer_release(p->s.viewer, e.memory);
+  q->head.run = q->before;
+  q->sweep = view_sweep(p->s.state, q->head.at.role, e.has_head);
+  return put(p, "sweep", "sweep", q);
+}
+
+static bool put_attribute(writing *p, view_query *q) {
+  const int method = view_method_of(p->s.state->method);
+  if (!put_effect(p, q)) return false;
+  if (method >= 0) {
+    q->method = (attend_viewer_method)method;
+    q->head.run = q->before;
+    return put(p, "attribute", "attribute", q);
+  }
+  int position = q->target.position;
+  if (attend_viewer_get_position(p->s.viewer, p->s.run, &position)) return false;
+  q->range = view_lens_range(p->s.run->side[p->s.run->side[1].n > 0].n, position);
+  q->top = VIEW_LENS_TOP;
+  return put(p, "lens", "lens", q);
+}
+
 static bool put_view(writing *p) {
   const view_state *s = p->s.state;
   const attend_lens_shape *of = view_shape(&p->s);
@@ -243,6 +288,7 @@ static bool put_view(writing *p) {
                   .token = token,
                   .way = s->way,
                   .other = p->s.other,
+                  .listener = p->v->listener,
                   .size = 48};
   if (!strcmp(view, "head") || !strcmp(view, "matrix")) return put_heads(p);
   if (!strcmp(view, "flow")) return put_flow(p, &q);
@@ -250,6 +296,8 @@ static bool put_view(writing *p) {
   if (!strcmp(view, "generate")) return true; /* the run has the steps */
   if (!strcmp(view, "neuron")) return put_neuron(p, &q);
   if (!strcmp(view, "compare")) return put_compare(p, &q);
+  if (!strcmp(view, "intervene")) return put_intervene(p, &q);
+  if (!strcmp(view, "attribute")) return put_attribute(p, &q);
   return put(p, "patterns", "patterns", &q) && put(p, "thumbs", "thumbs", &q);
 }
 

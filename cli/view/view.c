@@ -1,4 +1,5 @@
 /* attend view: where a model attends, in the browser, as a file, in the terminal. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +13,8 @@ static void read_view(struct argp_state *state, const char *arg, void *value, vo
   (void)input;
   if (!view_exists(arg))
     argp_error(state,
-               "--view takes model, head, neuron, matrix, flow, compare, generate or embeddings, "
-               "not \"%s\"",
+               "--view takes model, head, neuron, matrix, flow, compare, generate, embeddings, "
+               "intervene or attribute, not \"%s\"",
                arg);
   *(const char **)value = arg;
 }
@@ -85,13 +86,20 @@ static const option_row own[] = {
     {"form", "FORM",
      "Compare with FORM on the same queries and keys, head by head (default: favor(m=256))",
      CALL(view_options, state.form, read_form), .letter = 'f'},
+    {"changes", "LIST",
+     "Compute the run with changes, \"ablate 1.2,mlp:0; patch residual:1:2-3; pin 0.3=previous\": "
+     "places as in attend intervene",
+     TEXT(view_options, state.c.changes)},
+    {"from", "TEXT", "The text that patches, and means, take their values from",
+     TEXT(view_options, state.c.from)},
     {"new", "N", "Tokens to generate, in the view generate",
      NUMBER(view_options, new_tokens, 1, ATTEND_VIEWER_NEW)},
     {"gallery", NULL, "Open the course documents' examples and their questions",
      FLAG(view_options, gallery)},
     {.help = "View:"},
     {"view", "NAME",
-     "model, head, neuron, matrix, flow, compare, generate or embeddings (default: model)",
+     "model, head, neuron, matrix, flow, compare, generate, embeddings, intervene or attribute "
+     "(default: model)",
      CALL(view_options, state.view, read_view)},
     {"role", "NAME",
      "Which attention: encoder, decoder or cross (default: the first that the model has)",
@@ -106,6 +114,21 @@ static const option_row own[] = {
     {"pool", "HOW", "Cells of many weights: max or mean",
      WORD(view_options, state.pool, "max or mean")},
     {"way", "WAY", "Flow by rollout or argmax", WORD(view_options, state.way, "rollout or argmax")},
+    {"target", "ID", "The predicted token of intervene and attribute (default: the likeliest)",
+     NUMBER(view_options, state.target, 0, INT_MAX)},
+    {"minus", "ID", "The token whose logit is subtracted from the target's",
+     NUMBER(view_options, state.against, 0, INT_MAX)},
+    {"method", "METHOD",
+     "Of attribute: gradient, integrated, attention, direct or lens (default: gradient)",
+     WORD(view_options, state.method, "gradient, integrated, attention, direct or lens")},
+    {"sweep", NULL, "Of intervene: change every place by itself", FLAG(view_options, state.sweep)},
+    {"point", "POINT", "Where the sweep changes: head_output, mlp or residual",
+     WORD(view_options, state.point, "head_output, mlp or residual")},
+    {"change", "KIND", "What the sweep makes of it: ablate, mean or patch (default: ablate)",
+     WORD(view_options, state.change, "ablate, mean or patch")},
+    {"metric", "METRIC",
+     "What the sweep measures: logit, probability, loss, kl or state (default: logit)",
+     WORD(view_options, state.metric, "logit, probability, loss, kl or state")},
     {.help = "Output:"},
     {"out", "FILE",
      "Write FILE.html (a self-contained page), .svg, .png, .json, or .safetensors (everything "

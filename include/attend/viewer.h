@@ -449,6 +449,10 @@ ATTEND_API attend_status attend_viewer_find_word(attend_viewer *viewer,
  * tokenizer did not add. Tokens of a target that are -1 are the model's own choice without changes
  * (attend/intervene.h). */
 
+/* Position -1 becomes that default; others are checked. */
+ATTEND_API attend_status attend_viewer_get_position(attend_viewer *viewer,
+                                                    const attend_viewer_run *run, int *position);
+
 typedef struct {
   int32_t id;
   double p, before; /* probability with and without the changes */

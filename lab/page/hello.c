@@ -65,43 +65,6 @@ view_state view_defaults(void) {
                       .point = "head_output"};
 }
 
-static int word_at(const char *const *words, int n, const char *word) {
-  for (int i = 0; i < n; i++)
-    if (words[i] && !strcmp(words[i], word)) return i;
-  return -1;
-}
-
-int view_kind_of(const char *change) {
-  static const char *const words[] = {[ATTEND_CHANGE_ZERO] = "ablate",
-                                      [ATTEND_CHANGE_MEAN] = "mean",
-                                      [ATTEND_CHANGE_PATCH] = "patch"};
-  return word_at(words, 3, change);
-}
-
-int view_metric_of(const char *metric) {
-  static const char *const words[] = {[ATTEND_METRIC_LOGIT] = "logit",
-                                      [ATTEND_METRIC_PROBABILITY] = "probability",
-                                      [ATTEND_METRIC_LOSS] = "loss",
-                                      [ATTEND_METRIC_KL] = "kl",
-                                      [ATTEND_METRIC_STATE] = "state"};
-  return word_at(words, 5, metric);
-}
-
-int view_method_of(const char *method) {
-  static const char *const words[] = {[ATTEND_VIEWER_BY_GRADIENT] = "gradient",
-                                      [ATTEND_VIEWER_BY_INTEGRATED] = "integrated",
-                                      [ATTEND_VIEWER_BY_ATTENTION] = "attention",
-                                      [ATTEND_VIEWER_BY_DIRECT] = "direct"};
-  return word_at(words, 4, method);
-}
-
-int view_point_of(const char *point) {
-  static const attend_point points[] = {ATTEND_AT_RESIDUAL, ATTEND_AT_MLP, ATTEND_AT_HEAD_OUTPUT};
-  for (int i = 0; i < 3; i++)
-    if (!strcmp(attend_point_name(points[i]), point)) return (int)points[i];
-  return -1;
-}
-
 /* ---- hello -------------------------------------------------------------------------------------- */
 
 /* An example is for one kind of model; it opens on the first model of that kind, or on

@@ -38,13 +38,6 @@ bool viewer_run(viewer *v, const attend_viewer_case *c, int new_tokens,
 view_state view_defaults(void);
 bool view_exists(const char *name);
 
-/* Indices of words in the state and in questions: attend_change_kind of "ablate", and so on. -1:
- * there is no such word. */
-int view_kind_of(const char *change);
-int view_metric_of(const char *metric);
-int view_method_of(const char *method);
-int view_point_of(const char *point);
-
 /* ---- questions and answers -------------------------------------------------------------- */
 
 typedef struct {

@@ -47,8 +47,8 @@ static const picture_caption captions[] = {
      "How similar two tokens are: the cosine of the angle between their states before layer "
      "{layer}."},
     {"intervene",
-     "What the model predicts at token {position}, “{query}”: the upper bar with the changes, the "
-     "lower one without. A place that is pressed is changed; press it again to undo."},
+     "What the model predicts at token {position}, “{query}”, with the changes (filled bars) and "
+     "without them (outlined bars)."},
     {"intervene.sweep",
      "Each cell is one more run with a change in that place alone: the {metric}, minus that "
      "without "

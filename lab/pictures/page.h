@@ -157,4 +157,13 @@ double map_most(const float *cells, int height, int width);
 /* The legend's items for the masks that occur. */
 void map_legend_masks(page *p, const uint8_t *mask, int height, int width);
 
+/* ---- maps of numbers or words, scores of tokens: scores.c ------------------------------------- */
+
+/* Without title and caption, in the width that is left. */
+void page_map(page *p, const picture_map_data *d);
+void page_scores(page *p, const picture_scores_data *d);
+/* Of the room, what they need. */
+double page_map_width(const picture_map_data *d, double room);
+double page_scores_width(const picture_scores_data *d, double room);
+
 #endif

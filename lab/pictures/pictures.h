@@ -334,6 +334,37 @@ typedef struct {
 
 const char *picture_scores(const picture_scores_data *d, const picture_look *look, drawing *out);
 
+/* ---- a prediction: with changes and without, and what it comes from ------------------------- */
+
+typedef struct {
+  const char *label;
+  double p, before;
+} picture_shift;
+
+typedef struct {
+  const char *name;
+  double value, before; /* before NaN: a value alone */
+} picture_fact;
+
+enum { PICTURE_MAPS = 2, PICTURE_FACTS = 8 };
+
+/* What there is, in this order: probabilities, scores of tokens, maps, numbers. Titles of scores
+ * and maps stand above them; their captions below that. */
+typedef struct {
+  picture_about about;
+  const char *title, *caption;
+  const picture_shift *shift; /* [shifts] with changes, and before */
+  int shifts;
+  const picture_scores_data *scores; /* NULL: none */
+  picture_map_data map[PICTURE_MAPS];
+  int maps;
+  picture_fact fact[PICTURE_FACTS];
+  int facts;
+} picture_prediction_data;
+
+const char *picture_prediction(const picture_prediction_data *d, const picture_look *look,
+                               drawing *out);
+
 /* ---- the same data in a terminal -------------------------------------------------------- */
 
 typedef enum {
@@ -368,6 +399,7 @@ attend_status terminal_compare(FILE *out, const picture_compare_data *d, const t
 /* The caption of the picture with this name, and its notice. */
 void terminal_caption(FILE *out, const char *name, const picture_about *about, picture_facts facts,
                       const terminal_look *look);
+void terminal_prediction(FILE *out, const picture_prediction_data *d, const terminal_look *look);
 void terminal_design(FILE *out, const picture_design_data *d, const terminal_look *look);
 /* A line for each key: q.k, the score, the weight and a bar. */
 void terminal_neuron(FILE *out, const picture_neuron_data *d, const terminal_look *look);

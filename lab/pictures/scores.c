@@ -79,27 +79,51 @@ static void draw_map(const picture_map_data *d, page *p, map *m) {
   p->y += m->h;
 }
 
+typedef struct {
+  cells c;
+  map m;
+  double max;
+  bool words; /* or numbers, cell by cell; otherwise a heat map */
+} layout;
+
+static layout lay_out(const picture_map_data *d, double room) {
+  layout l = {.max = map_most(d->cells, d->rows.count, d->columns.count)};
+  l.words = cells_fit(d, room, &l.c);
+  l.m = map_of_cells(d->rows, d->columns, d->cells, d->rows.count, d->columns.count, scale_of(d),
+                     l.max);
+  map_fit(&l.m, room, TALLEST, 33);
+  return l;
+}
+
+static void draw_laid_out(const picture_map_data *d, page *p, layout *l) {
+  if (l->words)
+    draw_cells(d, p, &l->c, l->max);
+  else
+    draw_map(d, p, &l->m);
+  p->y += 4;
+  page_legend_scale(p, scale_of(d), l->max, d->what);
+  page_legend_end(p);
+}
+
+void page_map(page *p, const picture_map_data *d) {
+  layout l = lay_out(d, p->right - p->left);
+  draw_laid_out(d, p, &l);
+}
+
+double page_map_width(const picture_map_data *d, double room) {
+  layout l = lay_out(d, room);
+  return l.words ? l.c.left + l.c.columns.length + l.c.columns.over : l.m.left + l.m.w + l.m.over;
+}
+
 const char *picture_map(const picture_map_data *d, const picture_look *look, drawing *out) {
   *out = (drawing){0};
   if (d->rows.count < 1 || d->columns.count < 1) return "there are no cells to draw";
   page p;
-  cells c;
-  const double room = page_room(look), max = map_most(d->cells, d->rows.count, d->columns.count);
-  const bool words = cells_fit(d, room, &c);
-  map m = map_of_cells(d->rows, d->columns, d->cells, d->rows.count, d->columns.count, scale_of(d),
-                       max);
-  map_fit(&m, room, TALLEST, 33);
-  double wide = words ? c.left + c.columns.length + c.columns.over : m.left + m.w + m.over;
-  page_start(&p, out, look, wide, "%s", d->title);
+  layout l = lay_out(d, page_room(look));
+  page_start(&p, out, look, page_map_width(d, page_room(look)), "%s", d->title);
   page_say(&p, "%s", d->caption);
   p.y += 22;
-  if (words)
-    draw_cells(d, &p, &c, max);
-  else
-    draw_map(d, &p, &m);
-  p.y += 4;
-  page_legend_scale(&p, scale_of(d), max, d->what);
-  page_legend_end(&p);
+  draw_laid_out(d, &p, &l);
   page_end(&p);
   return NULL;
 }
@@ -128,29 +152,37 @@ static double score_width(const picture_scores_data *d, int i, double room) {
   return fmin(fmax(text, score), room);
 }
 
+double page_scores_width(const picture_scores_data *d, double room) {
+  double all = 0;
+  for (int i = 0; i < d->tokens.count; i++) all += score_width(d, i, room) + BOX_GAP;
+  return fmin(all, room);
+}
+
+void page_scores(page *p, const picture_scores_data *d) {
+  const double room = p->right - p->left, max = map_most(d->scores, d->tokens.count, 1);
+  double x = p->left;
+  for (int i = 0; i < d->tokens.count; i++) {
+    const double wide = score_width(d, i, room);
+    if (x > p->left && x + wide > p->right) {
+      x = p->left;
+      p->y += LINE;
+    }
+    draw_score(d, p, i, max, wide, x);
+    x += wide + BOX_GAP;
+  }
+  p->y += LINE - 6;
+  page_legend_scale(p, SCALE_SIGN, max, d->what);
+  page_legend_end(p);
+}
+
 const char *picture_scores(const picture_scores_data *d, const picture_look *look, drawing *out) {
   *out = (drawing){0};
   if (d->tokens.count < 1) return "there are no tokens to draw the scores of";
   page p;
-  const double room = page_room(look), max = map_most(d->scores, d->tokens.count, 1);
-  double all = 0;
-  for (int i = 0; i < d->tokens.count; i++) all += score_width(d, i, room) + BOX_GAP;
-  page_start(&p, out, look, fmin(all, room), "%s", d->title);
+  page_start(&p, out, look, page_scores_width(d, page_room(look)), "%s", d->title);
   page_say(&p, "%s", d->caption);
   p.y += 18;
-  double x = p.left;
-  for (int i = 0; i < d->tokens.count; i++) {
-    const double wide = score_width(d, i, room);
-    if (x > p.left && x + wide > p.right) {
-      x = p.left;
-      p.y += LINE;
-    }
-    draw_score(d, &p, i, max, wide, x);
-    x += wide + BOX_GAP;
-  }
-  p.y += LINE - 6;
-  page_legend_scale(&p, SCALE_SIGN, max, d->what);
-  page_legend_end(&p);
+  page_scores(&p, d);
   page_end(&p);
   return NULL;
 }

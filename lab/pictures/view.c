@@ -1,5 +1,5 @@
 /* A view of `attend view` as a picture: from the session of attend/viewer.h to pictures.h. */
-#include "pictures/view.h"
+#include "pictures/painter.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -8,56 +8,7 @@
 
 enum { MOST_KEYS = 200, FRAMES = 12, POINTS = 400 };
 
-typedef struct block { /* memory that lives as long as the painter */
-  struct block *next;
-  max_align_t bytes[];
-} block;
-
-typedef struct {
-  view_subject s;
-  attend_lens_shape shape; /* of s.head; running other steps may drop the run */
-  picture_look look;
-  const terminal_look *terminal; /* NULL: into out */
-  FILE *file;
-  drawing out;
-  char name[160], notice[256];
-  picture_about about;
-  picture_tokens rows, keys;
-  block *blocks;
-  char *error;
-} painter;
-
-/* True where there is no sentence. */
-static bool succeed(painter *p, const char *sentence) {
-  if (sentence) snprintf(p->error, VIEW_ERROR, "%s", sentence);
-  return !sentence;
-}
-
-static bool computed(painter *p, attend_status status) {
-  return succeed(p, status ? attend_message(p->s.ctx) : NULL);
-}
-
-/* Zeroed; NULL after a sentence. */
-static void *take(painter *p, size_t count, size_t size) {
-  block *b = calloc(1, sizeof *b + count * size);
-  if (!b) return succeed(p, draw_message(ATTEND_NO_MEMORY)), NULL;
-  b->next = p->blocks;
-  p->blocks = b;
-  return b->bytes;
-}
-
 /* ---- tokens as they are drawn --------------------------------------------------------- */
-
-static const char *kept(painter *p, const char *label) {
-  char *copy = take(p, strlen(label) + 1, 1);
-  return copy ? strcpy(copy, label) : "";
-}
-
-static const char *label_of(painter *p, int model, int32_t id) {
-  char label[ATTEND_VIEWER_TOKEN];
-  attend_viewer_token_label(attend_viewer_get_model(p->s.viewer, model), id, label);
-  return kept(p, label);
-}
 
 static const char *row_label(painter *p, int row) {
   const attend_viewer_run *run = p->s.run;
@@ -872,10 +823,11 @@ static bool paint(painter *p) {
   static const struct {
     const char *view;
     bool (*paint)(painter *p);
-  } views[] = {{"model", paint_model},       {"head", paint_head},
-               {"neuron", paint_neuron},     {"matrix", paint_matrix},
-               {"flow", paint_flow},         {"compare", paint_compare},
-               {"generate", paint_generate}, {"embeddings", paint_embeddings}};
+  } views[] = {{"model", paint_model},         {"head", paint_head},
+               {"neuron", paint_neuron},       {"matrix", paint_matrix},
+               {"flow", paint_flow},           {"compare", paint_compare},
+               {"generate", paint_generate},   {"embeddings", paint_embeddings},
+               {"intervene", paint_intervene}, {"attribute", paint_attribute}};
   const attend_head_id at = p->s.head.at;
   *p->error = 0;
   p->shape = *view_shape(&p->s);

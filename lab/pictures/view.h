@@ -54,6 +54,7 @@ typedef struct {
   attend_viewer *viewer;
   const view_state *state;
   const attend_viewer_run *run, *other; /* other NULL: none */
+  const attend_viewer_run *before;      /* of a prediction: without changes */
   attend_viewer_head head;              /* the head of run that is viewed */
   /* A picture of all heads shows the chosen ones at the steps of a training run; NULL: it
    * does not. The listener is of running these steps. */
@@ -139,6 +140,30 @@ static inline uint8_t view_level_byte(view_levels l, float x) {
 static inline float view_level_value(view_levels l, uint8_t byte) {
   return (float)(l.low + l.scale * byte);
 }
+
+enum { VIEW_TOP = 10, VIEW_LENS_TOP = 3, VIEW_LENS = 24, VIEW_PLACES = 96 };
+
+/* The tokens of a logit lens that are shown: as many as fit, with those before `position`. */
+static inline attend_viewer_range view_lens_range(int tokens, int position) {
+  int row = position - VIEW_LENS + 4;
+  if (row > tokens - VIEW_LENS) row = tokens - VIEW_LENS;
+  if (row < 0) row = 0;
+  return (attend_viewer_range){row, tokens - row < VIEW_LENS ? tokens - row : VIEW_LENS, 0, 0};
+}
+
+/* What is asked of a prediction, -1: the model's choice. */
+static inline attend_target view_target(const view_state *s) {
+  return (attend_target){s->token, s->target, s->against};
+}
+
+/* Indices of words of the state: attend_change_kind of "ablate", and so on. -1: there is no
+ * such word. A press may pin, a sweep cannot: it ablates then. */
+int view_kind_of(const char *change);
+int view_metric_of(const char *metric);
+int view_method_of(const char *method);
+int view_point_of(const char *point);
+/* The sweep of a state, for a model with a head or without. */
+attend_viewer_sweep_options view_sweep(const view_state *s, attend_role role, bool has_head);
 
 /* n of count indices, evenly spaced, the first and the last among them. Returns how many. */
 static inline int view_spread(int count, int n, int *index /* [n] */) {

@@ -83,6 +83,11 @@ attend_status position_of(attend_context *ctx, const view_run *run, int *positio
   return ATTEND_OK;
 }
 
+attend_status attend_viewer_get_position(attend_viewer *v, const attend_viewer_run *run,
+                                         int *position) {
+  return position_of(v->ctx, (const view_run *)run, position);
+}
+
 /* ---- the effect on a prediction ----------------------------------------------------------- */
 
 enum { AT_ONCE = 32 }; /* rows of logits */

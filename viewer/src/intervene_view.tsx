@@ -414,6 +414,9 @@ function Places({
         press={source.live ? (p) => toggle_change(change_for(p, pin)) : undefined}
         test="place"
       />
+      <p class="faint hint">
+        Press a place to change it, and press it again to undo.
+      </p>
       {!heads && side.real > MOST_TOKENS && (
         <p class="faint hint">
           The first {MOST_TOKENS} of {side.real} tokens.
