@@ -403,19 +403,19 @@ static int gallery_models(char **paths, int *n) {
 }
 
 /* The one that was named without --model, or the default. */
-static int find_model(const view_options *o, char **paths, int *n) {
+static int find_model(const view_options *o, char **paths, int *n, char **name) {
   int code;
-  char *name = model_name(&o->model, &code);
-  if (name) paths[0] = model_path(name, &code);
+  *name = model_name(&o->model, &code);
+  if (*name) paths[0] = model_path(*name, &code);
   *n = paths[0] != NULL;
-  free(name);
   return code;
 }
 
-static int find_models(const view_options *o, char **paths, int *n) {
+/* name: of a model that was found without --model; the caller frees it. */
+static int find_models(const view_options *o, char **paths, int *n, char **name) {
   int code = EXIT_OK;
   if (!o->models.count && !o->runs.count)
-    return o->gallery ? gallery_models(paths, n) : find_model(o, paths, n);
+    return o->gallery ? gallery_models(paths, n) : find_model(o, paths, n, name);
   for (; *n < (int)o->models.count && !code; (*n)++)
     paths[*n] = model_path(o->models.text[*n], &code);
   return code;
@@ -486,16 +486,50 @@ static int open_viewer(attend_context *ctx, const view_options *o, char *const *
   return code;
 }
 
+/* In quotes, unless a shell reads it as one word as it is. */
+static void put_word(FILE *out, const char *word) {
+  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                              "_-+./:@%,";
+  if (*word && strspn(word, plain) == strlen(word)) {
+    fprintf(out, " %s", word);
+    return;
+  }
+  fputs(" '", out);
+  for (; *word; word++) fputs(*word == '\'' ? "'\\''" : (char[]){*word, 0}, out);
+  fputc('\'', out);
+}
+
+/* What a still page advises to type for the live one: its models, and its text if it is short. */
+static char *live_command(const view_options *o, const char *name) {
+  enum { SHORT = 300 };
+  char *text = NULL;
+  size_t length;
+  FILE *out = open_memstream(&text, &length);
+  if (!out) return NULL;
+  fputs("attend view", out);
+  for (size_t i = 0; i < o->runs.count; i++) fputs(" --run", out), put_word(out, o->runs.text[i]);
+  for (size_t i = 0; i < o->models.count; i++)
+    fputs(" --model", out), put_word(out, o->models.text[i]);
+  if (name) fputs(" --model", out), put_word(out, name);
+  const char *first = o->state.c.text, *second = o->state.c.second;
+  if (first && *first && strlen(first) < SHORT && *first != '-') put_word(out, first);
+  if (first && second && strlen(first) < SHORT && strlen(second) < SHORT) put_word(out, second);
+  return fclose(out) ? (free(text), NULL) : text;
+}
+
 static int with_models(attend_context *ctx, view_options *o) {
-  char *paths[VIEW_MODELS] = {0}, *text = NULL;
+  char *paths[VIEW_MODELS] = {0}, *text = NULL, *name = NULL, *command = NULL;
   viewer v = {0};
-  int n = 0, code = find_models(o, paths, &n);
+  int n = 0, code = find_models(o, paths, &n, &name);
   if (!code) code = open_viewer(ctx, o, paths, n, &v);
   if (!code) code = complete(&v, o, &text);
+  if (!code) v.command = command = live_command(o, name);
   if (!code) code = view_show(&v, o);
   attend_viewer_free(v.session);
   attend_training_run_free(v.training);
   free(text);
+  free(name);
+  free(command);
   for (int i = 0; i < VIEW_MODELS; i++) free(paths[i]);
   return code;
 }

@@ -280,6 +280,7 @@ void write_hello(json_writer *w, const viewer *v) {
   write_captions(w);
   json_member_boolean(w, "open_gallery", v->gallery);
   json_member_boolean(w, "live", v->live);
+  json_member_string(w, "command", v->live ? NULL : v->command);
   json_member_number(w, "block_cells", ATTEND_VIEWER_CELLS);
   json_close(w, '}');
 }

@@ -1,5 +1,6 @@
 // The page as one file: opened from disk it asks for nothing and shows the live page's numbers.
 
+import { execFileSync } from "node:child_process";
 import { pathToFileURL } from "node:url";
 import { check, must, run_checks, same, until } from "./harness.mjs";
 import {
@@ -20,6 +21,7 @@ import {
   PAIR,
   serve,
   stop_servers,
+  WORK,
   write_page,
 } from "./program.mjs";
 
@@ -108,9 +110,18 @@ check("every view of a page from disk opens by its tab", async () => {
       continue;
     await open_view(page, view);
   }
+  const command = await test(page, "command").innerText();
+  const run = execFileSync(
+    "bash",
+    ["-c", `attend() { "$ATTEND" "$@"; }; ${command} --json`],
+    { cwd: WORK, maxBuffer: 1 << 26 },
+  );
+  const kept = await page.evaluate(() =>
+    Object.keys(JSON.parse(document.getElementById("still").textContent).runs),
+  );
   must(
-    (await test(page, "recording").innerText()).includes("attend view"),
-    "it does not explain how to edit the text",
+    kept.includes(JSON.parse(run).run.run),
+    `another text is run by: ${command}`,
   );
   same(await test(page, "text").count(), 0, "places to edit a text");
   no_faults(page);

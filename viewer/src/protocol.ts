@@ -175,6 +175,7 @@ export interface Hello {
   gallery: GalleryEntry[];
   open_gallery: boolean;
   live: boolean;
+  command: string | null; // of a still page: what to type for the live one
   block_cells: number;
   captions: Record<string, string>; // of views, with names in braces
 }

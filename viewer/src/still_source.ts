@@ -68,10 +68,8 @@ export class StillSource implements Source {
   }
 
   private missing(): Error {
-    const model = this.still.hello.models[0]?.name ?? "MODEL";
-    const what = this.still.hello.training ? "--run" : "--model";
     return new Error(
-      `This part needs the live page: attend view ${what} ${model}`,
+      `This part needs the live page: ${this.still.hello.command ?? "attend view"}`,
     );
   }
 

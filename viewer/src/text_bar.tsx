@@ -297,10 +297,7 @@ function Recording() {
       <p class="notice" data-test="recording">
         This is a recording: a text run once and kept in this file. To edit the
         text, run{" "}
-        <code>
-          attend view {hello.value!.training ? "--run" : "--model"}{" "}
-          {r?.model.name ?? "MODEL"}
-        </code>
+        <code data-test="command">{hello.value!.command ?? "attend view"}</code>
         .
       </p>
       {r && (
