@@ -488,8 +488,9 @@ static int open_viewer(attend_context *ctx, const view_options *o, char *const *
 
 /* In quotes, unless a shell reads it as one word as it is. */
 static void put_word(FILE *out, const char *word) {
-  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                              "_-+./:@%,";
+  static const char plain[] =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+      "_-+./:@%,";
   if (*word && strspn(word, plain) == strlen(word)) {
     fprintf(out, " %s", word);
     return;

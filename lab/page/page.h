@@ -24,7 +24,7 @@ typedef struct viewer {
   const int *kept;               /* [n_kept] the steps of a still page; 0: all */
   int n_kept;
   const attend_viewer_listener *listener; /* of runs that no request asked for; may be NULL */
-  const char *command; /* that shows the same, live; NULL: not said */
+  const char *command;                    /* that shows the same, live; NULL: not said */
   bool gallery, live;                     /* live: a server answers */
 } viewer;
 

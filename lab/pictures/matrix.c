@@ -39,6 +39,7 @@ static map map_of(const picture_matrix_data *d) {
   m.mask = d->mask;
   m.token = d->token;
   m.key = d->key;
+  m.axes = true;
   return m;
 }
 
@@ -96,6 +97,7 @@ static trio trio_of(const picture_compare_data *d, double room) {
     t.of[i] = map_of_cells(d->rows, d->keys, cells[i], d->height, d->width,
                            i == 2 ? SCALE_SIGN : SCALE_WEIGHT, max);
     t.of[i].mask = d->mask;
+    t.of[i].axes = true;
     t.of[i].names_left = i == 0;
   }
   map_fit(&t.of[0], (room - 2 * GAP) / 3 + 60, 1200, 44);

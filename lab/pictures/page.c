@@ -167,6 +167,10 @@ void page_caption(page *p, const char *name, const picture_about *about, picture
   char attention[PICTURE_WORDS], text[PICTURE_CAPTION];
   facts.attention = picture_attention(about, attention);
   say(p, picture_caption_fill(name, &facts, text, sizeof text));
+  if (about->step) {
+    facts.query = about->step;
+    say(p, picture_caption_fill("cross", &facts, text, sizeof text));
+  }
 }
 
 void page_notice(page *p, const picture_about *about) {
@@ -422,11 +426,15 @@ static void size_cells(map *m, double room_w, double room_h, double largest) {
   m->h = ceil((double)m->height / m->pooled) * m->cell;
 }
 
+enum { AXES = 18 }; /* px of the axes' names */
+
 static void size_names(map *m) {
   if (m->names_left) m->left = row_names(m).room;
+  if (m->names_left && m->axes)
+    m->left = fmax(m->left, draw_text_width("queries ↓", SMALL_SIZE, false) + 8);
   if (!m->names_top) return;
   token_names n = key_names(m);
-  m->top = n.room;
+  m->top = n.room + (m->axes ? AXES : 0);
   m->over = n.over;
 }
 
@@ -541,6 +549,13 @@ static void draw_marks(const map *m, page *p, double x, double y) {
              p->colours->accent);
 }
 
+static void draw_axes(const map *m, page *p, double x, double y) {
+  double above = y - m->top + AXES - 8;
+  bool fits = draw_text_width("keys →", SMALL_SIZE, false) <= m->w;
+  if (fits) page_small(p, x, above, "keys →", ANCHOR_START);
+  if (m->names_left) page_small(p, x - 8, above, "queries ↓", ANCHOR_END);
+}
+
 void map_draw(const map *m, page *p, double x, double y) {
   draw_cells(m, p, x, y);
   draw_masks(m, p, x, y);
@@ -551,6 +566,7 @@ void map_draw(const map *m, page *p, double x, double y) {
   token_names rows = row_names(m), keys = key_names(m);
   if (m->names_left) names_draw_left(&rows, p, x, y);
   if (m->names_top) names_draw_top(&keys, p, x, y);
+  if (m->axes && m->names_top) draw_axes(m, p, x, y);
 }
 
 void map_legend_masks(page *p, const uint8_t *mask, int height, int width) {

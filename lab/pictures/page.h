@@ -132,6 +132,7 @@ typedef struct {
   double max;
   int token, key; /* marked; -1: none */
   bool names_left, names_top;
+  bool axes; /* the names of the axes, queries and keys, stand above the others */
 
   /* Set by map_fit. */
   double cell;      /* px a side */

@@ -28,6 +28,7 @@ typedef struct {
   const char *role;   /* "encoder", "decoder", "cross"; NULL: omitted */
   int layer, head;    /* from 0; -1: not one alone */
   const char *notice; /* NULL, or a sentence more: "From 512 of 4096 rows." */
+  const char *step;   /* of cross-attention, a token whose step is a row; NULL: not said */
 } picture_about;
 
 typedef struct {

@@ -94,7 +94,7 @@ int letters_width(const char *text) {
   return width;
 }
 
-enum { NARROWEST = 24, NAME = 16, LINES = 48, TILE_LEAST = 6, TILE_MOST = 16 };
+enum { NARROWEST = 24, LINES = 48, TILE_LEAST = 6, TILE_MOST = 16 };
 
 /* ---- what the terminal can do ----------------------------------------------------- */
 
@@ -292,7 +292,8 @@ static void lay_out(sheet *s) {
     int wide = letters_width(d->rows.text[i]);
     if (wide > s->name) s->name = wide;
   }
-  s->name = number + 1 + (s->name > NAME ? NAME : s->name);
+  const int most = s->look->columns / 4 > 16 ? s->look->columns / 4 : 16;
+  s->name = number + 1 + (s->name > most ? most : s->name);
   room = s->look->columns - s->name - 1;
   s->each = d->height <= LINES && d->height == d->rows.count;
   s->wide = s->each && 2 * d->width <= room ? 2 : 1;
@@ -424,6 +425,9 @@ void terminal_caption(FILE *out, const char *name, const picture_about *about, p
   facts.attention = picture_attention(about, attention);
   fputc('\n', out);
   print_lines(out, picture_caption_fill(name, &facts, text, sizeof text), columns);
+  facts.query = about->step;
+  if (about->step)
+    print_lines(out, picture_caption_fill("cross", &facts, text, sizeof text), columns);
   if (about->notice) print_lines(out, about->notice, columns);
 }
 

@@ -819,6 +819,17 @@ static void name_model(painter *p) {
   if (c->step >= 0) snprintf(p->name + n, sizeof p->name - (size_t)n, ", step %d", c->step);
 }
 
+/* Of cross-attention: the word that the chosen step writes, for the caption. */
+static const char *step_of(const painter *p) {
+  static const char arrow[] = "→ ";
+  const char *view = p->s.state->view;
+  bool rows = !strcmp(view, "head") || !strcmp(view, "neuron") || !strcmp(view, "matrix");
+  if (!rows || p->s.head.at.role != ATTEND_CROSS || !p->rows.count) return NULL;
+  const char *label = p->rows.text[p->s.state->token < 0 ? 0 : p->s.state->token];
+  size_t n = sizeof arrow - 1;
+  return picture_spelled(strncmp(label, arrow, n) ? label : label + n);
+}
+
 static bool paint(painter *p) {
   static const struct {
     const char *view;
@@ -840,6 +851,7 @@ static bool paint(painter *p) {
                              .head = at.head,
                              .notice = *p->notice ? p->notice : NULL};
   bool ok = label_side(p, false, &p->rows) && label_side(p, true, &p->keys);
+  if (ok) p->about.step = step_of(p);
   if (ok && p->s.steps) ok = paint_film(p);
   for (size_t i = 0; ok && !p->s.steps && i < sizeof views / sizeof *views; i++)
     if (!strcmp(views[i].view, p->s.state->view)) ok = views[i].paint(p);

@@ -166,6 +166,50 @@ if [[ $ATTEND_VIEW == ON ]]; then
   grep -q '"role": *"cross"' "$work/shown.json" || fail "not cross-attention"
 fi
 
+# It opens at the step that wrote the first word: where the decoder looked then is what
+# --sources counts, the mean over layers and heads.
+if [[ $ATTEND_VIEW == ON && $ATTEND_TEXT == ON ]]; then
+  echo 'The old bridge over the river is closed. The mayor said so on Tuesday.' >"$work/news.txt"
+  pointer=(--model models/summarizer --tokens 12)
+  run 0 summarize "${pointer[@]}" --show --out "$work/shown.json" "$work/news.txt"
+  run 0 summarize "${pointer[@]}" --sources=1 --json "$work/news.txt"
+  python3 - "$ATTEND" "$work/shown.json" "$work/out" "$work/news.txt" <<'PYTHON' ||
+import json, subprocess, sys
+attend, shown, counted, news = sys.argv[1], *(open(path).read() for path in sys.argv[2:])
+shown, counted = json.loads(shown), json.loads(counted)
+summary = counted[0] if isinstance(counted, list) else counted
+token = shown["state"]["token"]
+cross = next(r for r in shown["run"]["roles"] if r["role"] == "cross")
+words = [w for w in summary["sources"]]
+label = cross["row_labels"][token].removeprefix("→ ").strip("·")
+assert words[0]["word"].startswith(label), (label, words[0])
+# The tokens of the first word are the rows until one that begins another.
+rows = [token]
+while not cross["row_labels"][rows[-1] + 1].startswith("→ ·"):
+    rows.append(rows[-1] + 1)
+heads = ",".join(str(h) for h in range(cross["heads"]))
+keys = shown["run"]["sides"]["encoder"]["labels"]
+sums = {}
+for layer in range(cross["layers"]):
+    out = subprocess.run([attend, "view", "--model", "models/summarizer", "--view", "head",
+                          "--role", "cross", "--layer", str(layer), "--head", heads, "--json",
+                          news.strip(), summary["summary"]], capture_output=True, check=True).stdout
+    for h in json.loads(out)["answers"]["heads"].values():
+        for r in rows:
+            spelled = []
+            for k, key in enumerate(keys):
+                if key.startswith("·") or k <= 1: spelled.append([])
+                spelled[-1].append(k)
+            for ks in spelled:
+                word = "".join(keys[k].strip("·–") for k in ks).strip(".,")
+                share = sum(h["weights"][r][k] for k in ks)
+                sums[word] = sums.get(word, 0) + share / len(rows) / cross["layers"] / cross["heads"]
+source = words[0]["from"][0]
+assert abs(sums[source["word"]] - source["weight"]) < 0.01
+PYTHON
+    fail "--show does not open where --sources looks"
+fi
+
 # Long documents are truncated, with a warning that names the remedy.
 printf 'w5 %.0s' {1..70} >"$work/long.txt"
 run 0 summarize --model "$bart" -n 4 "$work/long.txt"

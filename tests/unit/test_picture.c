@@ -113,7 +113,8 @@ static float *numbers(int count, float low) {
   return to;
 }
 
-static const picture_about about = {"gpt2", "softmax", "decoder", 3, 1, "From 100 of 200 rows."};
+static const picture_about about = {"gpt2", "softmax", "decoder", 3, 1, "From 100 of 200 rows.",
+                                    NULL};
 
 static const struct {
   double width;

@@ -5,6 +5,7 @@ import { ask_json, run, useScene } from "./asking";
 import { Caption } from "./caption";
 import { PlaceBar, Problem, rove, Switch, Waiting } from "./controls";
 import { FlowTable } from "./flow_table";
+import { Formula, Mn, Mo, Sup } from "./math";
 import { count_text, percent_text } from "./numbers";
 import { head_colour, ink_css } from "./palette";
 import { ArgmaxFlow, RolloutFlow, Role, Run, Way } from "./protocol";
@@ -277,11 +278,45 @@ function words_of(scene: FlowScene): string {
         : "")
     );
   }
-  const bound = (role.heads + 1) ** layers;
-  const most = bound > 1e6 ? `${role.heads + 1}^${layers}` : count_text(bound);
   return (
     `Following each head's strongest link, ${layers} layers of ${role.heads} heads reach ` +
-    `${count_text(reached)} of ${count_text(visible)} visible tokens (at most (k+1)ⁿ = ${most}).`
+    `${count_text(reached)} of ${count_text(visible)} visible tokens.`
+  );
+}
+
+// Of k heads in n layers.
+function Bound({ scene }: { scene: FlowScene }) {
+  const { heads } = scene.role;
+  const layers = scene.nodes.length - 1;
+  const bound = (heads + 1) ** layers;
+  return (
+    <>
+      {" "}
+      At most{" "}
+      <Formula say="k plus 1 to the n">
+        <Sup
+          base={
+            <>
+              <mo>(</mo>
+              <mi>k</mi>
+              <mo>+</mo>
+              <mn>1</mn>
+              <mo>)</mo>
+            </>
+          }
+          high={<mi>n</mi>}
+        />
+        <Mo>=</Mo>
+        <Sup base={<mn>{heads + 1}</mn>} high={<mn>{layers}</mn>} />
+        {bound <= 1e6 && (
+          <>
+            <Mo>=</Mo>
+            <Mn>{count_text(bound)}</Mn>
+          </>
+        )}
+      </Formula>{" "}
+      are possible for k heads in n layers.
+    </>
   );
 }
 
@@ -353,7 +388,10 @@ export function FlowView() {
       <div ref={box}>
         {scene && drawing && (
           <>
-            <p data-test="flow-words">{drawing.label}</p>
+            <p data-test="flow-words">
+              {drawing.label}
+              {scene.way === "argmax" && <Bound scene={scene} />}
+            </p>
             <div
               class="scroll-x flow-scroll"
               tabIndex={0}

@@ -6,6 +6,7 @@ import { ask_binary, useScene } from "./asking";
 import { Problem } from "./controls";
 import { floats } from "./decode";
 import { Cell, Heat } from "./heat";
+import { Formula, Fraction, Mi, Mo, Sub, Sup } from "./math";
 import { compact_text, signed_text } from "./numbers";
 import { Model } from "./protocol";
 import { theme } from "./state";
@@ -67,6 +68,68 @@ function Map({
   );
 }
 
+function ShiftFormula() {
+  return (
+    <Formula say="p of t plus 1 is M times p of t">
+      <Sub
+        base="p"
+        low={
+          <>
+            <mi>t</mi>
+            <mo>+</mo>
+            <mn>1</mn>
+          </>
+        }
+      />
+      <Mo>=</Mo>
+      <Mi>M</Mi>
+      <Sub base="p" low={<mi>t</mi>} />
+    </Formula>
+  );
+}
+
+// Vaswani et al. 2017; d is the width.
+function SineFormula({
+  low,
+  function: name,
+}: {
+  low: string;
+  function: "sin" | "cos";
+}) {
+  return (
+    <Formula say={`p of t, ${low} is the ${name} of t over 10000 to the 2i over d`}>
+      <Sub
+        base="p"
+        low={
+          <>
+            <mi>t</mi>
+            <mo>,</mo>
+            <mi>{low}</mi>
+          </>
+        }
+      />
+      <Mo>=</Mo>
+      <Mi>{name}</Mi>
+      <Fraction
+        over={<mi>t</mi>}
+        under={
+          <Sup
+            base={<mn>10000</mn>}
+            high={
+              <>
+                <mn>2</mn>
+                <mi>i</mi>
+                <mo>/</mo>
+                <mi>d</mi>
+              </>
+            }
+          />
+        }
+      />
+    </Formula>
+  );
+}
+
 // Learned positions depend on the step of a training run.
 export function PositionsSection({
   model,
@@ -99,13 +162,17 @@ export function PositionsSection({
       <p class="hint faint">
         This model's own positions are {model.positions}. The sinusoidal ones
         below encode position t by sines and cosines of decreasing frequency;
-        one matrix M maps every position to the next: pₜ₊₁ = M pₜ.
+        one matrix M maps every position to the next: <ShiftFormula />.
+      </p>
+      <p class="formulas">
+        <SineFormula low="2i" function="sin" />
+        <SineFormula low="2i+1" function="cos" />
       </p>
       <Problem text={error} />
       {value && (
         <>
           <p data-test="shift-error" data-number={value.error}>
-            Largest error of pₜ₊₁ = M pₜ:{" "}
+            Largest error of <ShiftFormula />:{" "}
             <b class="number">{compact_text(value.error)}</b>
           </p>
           <div class="position-maps">
