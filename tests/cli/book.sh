@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The tutorial: it builds; its links lead somewhere; every study is linked; its
-# commands and programs do what the pages say.
+# commands and programs do what the pages say; the course documents' questions have the answers
+# that documents.md gives.
 . "$(dirname "$0")/lib.bash"
 build=$(cd "$(dirname "$ATTEND")" && pwd)
 export ATTEND=$build/${ATTEND##*/} ATTEND_MODELS=$PWD/models
