@@ -61,6 +61,9 @@ typedef struct {
   bool hidden, optional; /* optional: the argument; `call` gets NULL without it */
 } option_row;
 
+/* A 0 of the command line, where the library's 0 means default. */
+static inline float zero_or(float x) { return x == 0 ? ATTEND_ZERO : x; }
+
 #define FLAG(type, member) .kind = OPTION_FLAG, .at = offsetof(type, member)
 #define TEXT(type, member) .kind = OPTION_TEXT, .at = offsetof(type, member)
 #define LIST(type, member) .kind = OPTION_LIST, .at = offsetof(type, member)

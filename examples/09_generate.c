@@ -83,7 +83,7 @@ static int draw(attend_prompt prompt, attend_generate_options o) {
 static int write_on(const char *text, int tokens) {
   attend_prompt prompt;
   TRY(attend_prompt_encode(model, encoding, text, strlen(text), &prompt));
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   o.tokenizer = tokenizer;
   o.max_new = tokens;
   printf("%s", text);

@@ -64,7 +64,7 @@ int main(int argc, char **argv) {
 
   attend_model *model;
   attend_generation *said;
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   attend_prompt prompt = {ids, 20};
   o.max_new = SAY;
   o.ignore_end = true;

@@ -294,11 +294,12 @@ static int generate(generate_run *run) {
 }
 
 int cmd_generate(int argc, char **argv) {
-  generate_options o = {.how = attend_generate_defaults()};
+  generate_options o = {.how = {ATTEND_INIT(attend_generate_options), .max_new = TOKENS,
+                                .samples = 1, .beams = 1, .repetition = 1, .length_penalty = 1}};
   generate_run run = {.o = &o};
-  o.how.max_new = TOKENS;
   options_read(&verb_generate, argc, argv, &o);
   run.how = o.how;
+  run.how.length_penalty = zero_or(o.how.length_penalty);
   run.is_ids = o.ids.count > 0;
   int code = generate(&run);
   for (int i = 0; i < run.n_prompts; i++) {

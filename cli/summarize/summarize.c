@@ -356,19 +356,22 @@ void documents_free(documents *docs) {
 /* ---- the model ------------------------------------------------------------------ */
 
 summary_options summary_defaults(void) {
-  return (summary_options){.how = attend_summary_generate_defaults()};
+  return (summary_options){.how = {ATTEND_INIT(attend_generate_options), .max_new = 128,
+                                   .samples = 1, .beams = 4, .length_penalty = 1}};
 }
 
 int summarizer_open(const options *common, const model_options *model, const summary_options *o,
                     summarizer *s) {
   model_options chosen = *model;
+  attend_generate_options generate = o->how;
   attend_summarize_options how = {ATTEND_INIT(attend_summarize_options)};
   *s = (summarizer){0};
   chosen.use = MODEL_SUMMARIZES;
   if (chosen.attention && !chosen.roles) chosen.roles = SUMMARY_ROLES;
   int code = model_open(common, &chosen, &s->m);
   if (code) return code;
-  how.generate = &o->how;
+  generate.length_penalty = zero_or(generate.length_penalty);
+  how.generate = &generate;
   how.given = o->given;
   how.min_words = o->min_words;
   how.max_words = o->max_words;

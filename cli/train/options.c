@@ -175,10 +175,8 @@ train_settings train_defaults(void) {
                       .rate = -1,
                       .min = -1,
                       .warmup = -1,
-                      .optimizer = attend_optimizer_defaults()};
-  s.optimizer.beta2 = 0.95f;
-  s.optimizer.momentum = 0.9f;
+                      .optimizer = {ATTEND_INIT(attend_optimizer_options), .beta1 = 0.9f,
+                                    .beta2 = 0.95f, .momentum = 0.9f, .clip = 1}};
   s.optimizer.decay[ATTEND_MATRICES] = 0.1f;
-  s.optimizer.decay[ATTEND_TABLES] = 0;
   return s;
 }

@@ -154,7 +154,12 @@ static int make_trainer(train_run *run) {
       .dropout = (float)s->dropout,
       .seed = s->common.seed};
   TRY(run, attend_trainer_create(run->files, &how, &run->trainer));
-  TRY(run, attend_optimizer_create(run->trainer, &s->optimizer, &run->optimizer));
+  attend_optimizer_options optimizer = s->optimizer;
+  optimizer.beta1 = zero_or(optimizer.beta1);
+  optimizer.beta2 = zero_or(optimizer.beta2);
+  for (int i = 0; i < ATTEND_GROUPS; i++) optimizer.decay[i] = zero_or(optimizer.decay[i]);
+  if (optimizer.clip == 0) optimizer.clip = INFINITY;
+  TRY(run, attend_optimizer_create(run->trainer, &optimizer, &run->optimizer));
   return EXIT_OK;
 }
 

@@ -60,6 +60,9 @@ extern "C" {
 #define ATTEND_INIT(type) .size = sizeof(type)
 #endif
 
+/* In a float member whose 0 means a default other than 0: the number 0. */
+#define ATTEND_ZERO 1e-30f
+
 /* The version of the linked library, "major.minor.patch". */
 ATTEND_API const char *attend_version(void);
 

@@ -1,6 +1,6 @@
 /* attend/generate.h - generating text: sampling, beam search, streaming.
  *
- *   attend_generate_options o = attend_generate_defaults();
+ *   attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
  *   attend_prompt prompt = {ids, count};
  *   attend_generation *g;
  *   o.temperature = 0.8f;
@@ -18,8 +18,6 @@
  */
 #ifndef ATTEND_GENERATE_H
 #define ATTEND_GENERATE_H
-
-#include <string.h>
 
 #include "attend/model.h"
 #include "attend/text.h"
@@ -52,9 +50,9 @@ typedef struct {
   int n;
 } attend_choice;
 
-typedef struct {
+typedef struct { /* zero means default: greedy, without penalties */
   size_t size;
-  int max_new;         /* tokens */
+  int max_new;         /* tokens; 0: 128 */
   int min_new;         /* no end token before so many */
   bool ignore_end;     /* never choose an end token */
   const int32_t *ends; /* tokens that end a text besides the model's own */
@@ -65,17 +63,17 @@ typedef struct {
   /* nucleus sampling: keep the smallest set with total probability top_p; 0 or 1: all */
   float top_p;
   float min_p;      /* keep tokens with at least min_p times the highest probability */
-  float repetition; /* penalty on tokens that occurred: 1 is none */
+  float repetition; /* penalty on tokens that occurred; 0 or 1: none */
   int no_repeat;    /* no n-gram of this length twice; 0: off */
   uint64_t seed;
   /* [prompts] random streams: sample i of a prompt uses stream + i; NULL: prompt index << 32 */
   const uint64_t *streams;
-  int samples; /* of each prompt */
-  /* beam search with `beams` beams */
-  int beams;
-  float length_penalty; /* score = sum of log p / length^penalty */
-  bool early_stop;      /* stop once `beams` are finished */
-  int groups;           /* diverse beam search: groups of beams; 0: 1 */
+  int samples; /* of each prompt; 0: 1 */
+  int beams;   /* beam search with so many; 0 or 1: none */
+  /* score = sum of log p / length^penalty; 0: 1, ATTEND_ZERO: the sum alone */
+  float length_penalty;
+  bool early_stop; /* stop once `beams` are finished */
+  int groups;      /* diverse beam search: groups of beams; 0: 1 */
   /* penalty on a token for each beam of an earlier group that chose it in the same step */
   float diversity;
   /* stop strings: the text ends before the first */
@@ -101,17 +99,6 @@ typedef struct {
   const attend_hook *hooks; /* [n_hooks] of the session (attend/hooks.h) */
   int n_hooks;
 } attend_generate_options;
-
-/* 128 tokens, greedy, one sample, no beams, no penalties. */
-static inline attend_generate_options attend_generate_defaults(void) {
-  attend_generate_options o;
-  memset(&o, 0, sizeof o);
-  o.size = sizeof o;
-  o.max_new = 128;
-  o.samples = o.beams = 1;
-  o.repetition = o.length_penalty = 1;
-  return o;
-}
 
 typedef struct {
   const int32_t *ids;

@@ -40,21 +40,13 @@ enum {
 
 typedef struct { /* zero means default */
   size_t size;
-  /* How summaries are generated. NULL: attend_summary_generate_defaults(), and
-   * what the directory sets. Its context, where not 0, is the most tokens that the
-   * encoder reads; callbacks, streams and tokenizer are not used. */
+  /* How summaries are generated, beams 0: 4, batch 0: 32; what the directory sets replaces it.
+   * Its context, where not 0, is the most tokens that the encoder reads; callbacks, streams
+   * and tokenizer are not used. NULL: all defaults. */
   const attend_generate_options *generate;
   unsigned given;           /* of the enum above: not taken from the directory */
   int min_words, max_words; /* of a summary; 0: no bound */
 } attend_summarize_options;
-/* 4 beams, 128 tokens, batches of 32 sequences, one summary. */
-static inline attend_generate_options attend_summary_generate_defaults(void) {
-  attend_generate_options o = attend_generate_defaults();
-  o.beams = 4;
-  o.max_new = 128;
-  o.batch = 32;
-  return o;
-}
 
 typedef struct attend_summarizer attend_summarizer;
 

@@ -17,8 +17,6 @@
 #ifndef ATTEND_TRAIN_H
 #define ATTEND_TRAIN_H
 
-#include <string.h>
-
 #include "attend/hooks.h"
 #include "attend/json.h"
 #include "attend/model.h"
@@ -145,27 +143,14 @@ ATTEND_API size_t attend_trainer_work_bytes(const attend_trainer *trainer);
 
 typedef enum { ATTEND_ADAMW = 0, ATTEND_SGD } attend_optimizer_kind;
 
-typedef struct {
+typedef struct { /* zero means default; the number 0: ATTEND_ZERO */
   size_t size;
   attend_optimizer_kind kind;
-  float beta1, beta2, eps;    /* AdamW */
-  float momentum;             /* SGD */
-  float decay[ATTEND_GROUPS]; /* by group */
-  float clip;                 /* largest norm of all gradients together; 0: any */
+  float beta1, beta2, eps;    /* AdamW: 0.9, 0.999, 1e-8 */
+  float momentum;             /* SGD: 0 */
+  float decay[ATTEND_GROUPS]; /* by group: 0.01 of matrices and tables, 0 of vectors */
+  float clip;                 /* largest norm of all gradients together: 1; INFINITY: any */
 } attend_optimizer_options;
-
-/* AdamW, 0.9, 0.999, 1e-8, decay 0.01 of matrices and tables, clip 1. */
-static inline attend_optimizer_options attend_optimizer_defaults(void) {
-  attend_optimizer_options o;
-  memset(&o, 0, sizeof o);
-  o.size = sizeof o;
-  o.beta1 = 0.9f;
-  o.beta2 = 0.999f;
-  o.eps = 1e-8f;
-  o.decay[ATTEND_MATRICES] = o.decay[ATTEND_TABLES] = 0.01f;
-  o.clip = 1;
-  return o;
-}
 
 typedef struct attend_optimizer attend_optimizer;
 

@@ -379,7 +379,7 @@ static attend_status judge_generated(golden_model *g, const char *name, int beam
   int rows = 0, n = 0, before = attend_config_parts(g->config) == ATTEND_BOTH ? 1 : PROMPT;
   int32_t *golden;
   attend_prompt *prompt;
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   attend_generation *made = NULL;
   ATTEND_TRY(golden_ids(g, name, &rows, &n, &golden));
   if (!golden || n <= before) return ATTEND_OK;
@@ -401,7 +401,7 @@ static attend_status judge_generated(golden_model *g, const char *name, int beam
 
 /* The best next token, with everything read again. */
 static attend_status next_uncached(golden_model *g, const int32_t *ids, int n, int32_t *next) {
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   attend_session *session = NULL;
   memory m = {.ctx = g->ctx};
   float *logits;

@@ -650,7 +650,7 @@ static attend_status run_case(view_job *j, const attend_viewer_case *c, const ch
 attend_status attend_viewer_run_case(attend_viewer *v, const attend_viewer_case *given,
                                      const attend_viewer_listener *listener,
                                      const attend_viewer_run **run) {
-  generating g = {.choose = attend_generate_defaults()};
+  generating g = {.choose = {ATTEND_INIT(attend_generate_options)}};
   attend_viewer_case c;
   view_job j;
   *run = NULL;
@@ -670,7 +670,7 @@ static attend_status read_generate(attend_context *ctx,
                    o->top_k >= 0,
                "temperature goes from 0 to 100, top_p from 0 to 1, top_k from 0 on");
   *g = (generating){.new_tokens = o->new_tokens ? o->new_tokens : 20,
-                    .choose = attend_generate_defaults(),
+                    .choose = {ATTEND_INIT(attend_generate_options)},
                     .report = true};
   g->choose.top_k = o->top_k;
   g->choose.temperature = o->temperature;

@@ -266,8 +266,7 @@ static attend_status generate(attend_generation *g, int n_prompts, const attend_
                               const attend_generate_options *options) {
   const attend_config *c = attend_model_config(g->model);
   attend_generate_options how, *o = &how;
-  ATTEND_TRY(OPTIONS_READ(g->ctx, attend_generate_options, options, o));
-  ATTEND_CHECK(g->ctx, options, "options is NULL: begin with attend_generate_defaults()");
+  ATTEND_TRY(generate_options_read(g->ctx, options, o));
   int each = o->beams > 1 ? o->beams : o->samples;
   ATTEND_TRY(check_options(g->ctx, o));
   ATTEND_CHECK(g->ctx, c->parts & ATTEND_DECODER,

@@ -91,4 +91,8 @@ void adjust_logits(const attend_generate_options *o, float *logits, int n, const
 int32_t choose_adjusted(const attend_generate_options *o, const float *logits, int n, float uniform,
                         int32_t *scratch /* [2n] */);
 
+/* The caller's, or NULL, with the defaults in place of zeros. */
+attend_status generate_options_read(attend_context *ctx, const attend_generate_options *options,
+                                    attend_generate_options *o);
+
 #endif

@@ -191,16 +191,25 @@ int32_t choose_adjusted(const attend_generate_options *o, const float *logits, i
   return draw_any(o, logits, n, best, (double)uniform);
 }
 
+attend_status generate_options_read(attend_context *ctx, const attend_generate_options *options,
+                                    attend_generate_options *o) {
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_generate_options, options, o));
+  if (!o->max_new) o->max_new = 128;
+  if (!o->samples) o->samples = 1;
+  if (!o->beams) o->beams = 1;
+  if (o->repetition == 0) o->repetition = 1;
+  if (o->length_penalty == 0) o->length_penalty = 1;
+  return ATTEND_OK;
+}
+
 attend_status attend_choose(attend_context *ctx, const attend_generate_options *options,
                             float *logits, int n, const int32_t *history, int n_history,
                             float uniform, int32_t *id) {
   attend_generate_options o;
   int32_t *scratch;
-  ATTEND_TRY(OPTIONS_READ(ctx, attend_generate_options, options, &o));
-  ATTEND_CHECK(ctx, options && logits && id && n >= 1,
-               "choosing needs options, a place for the id and at least one "
-               "logit, not %d",
-               n);
+  ATTEND_TRY(generate_options_read(ctx, options, &o));
+  ATTEND_CHECK(ctx, logits && id && n >= 1,
+               "choosing needs a place for the id and at least one logit, not %d", n);
   ATTEND_CHECK(ctx, n_history >= 0 && (n_history == 0 || history),
                "the history has %d ids%s: give 0 or more, and their address", n_history,
                history ? "" : " and is NULL");

@@ -324,7 +324,7 @@ static attend_status copy_decoder_ids(attend_comparison *c, const attend_continu
 
 /* An encoder-decoder decodes what the first form generates. */
 static attend_status find_decoder_ids(attend_comparison *c) {
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   attend_prompt prompt = {c->ids, c->n};
   attend_generation *g = NULL;
   attend_model *first;

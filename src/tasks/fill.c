@@ -330,7 +330,7 @@ static int on_step(void *user) {
 }
 
 static attend_status fill_by_rewriting(attend_filler *f) {
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   attend_prompt prompt = {f->encoding->id, (int)f->encoding->count};
   attend_generation *g;
   o.beams = o.samples = f->o.top;

@@ -11,8 +11,9 @@
 #include <stdlib.h>
 
 #include "base/options.h"
+#include "generate/generate.h"
 
-enum { TOKENS = 128, ROUNDS = 8 };
+enum { BEAMS = 4, SEQUENCES = 32, ROUNDS = 8 };
 enum { TOKENS_PER_WORD = 8 }; /* at most, to bound max_new by words */
 
 size_t text_trimmed(const char *text, size_t length) {
@@ -36,7 +37,7 @@ static attend_status check_model(const attend_model *model) {
 static attend_status bound_words(attend_summarizer *s, unsigned given) {
   int words = s->max_words ? s->max_words : s->min_words;
   if (!words) return ATTEND_OK;
-  int needed = TOKENS_PER_WORD * words + TOKENS / 4;
+  int needed = TOKENS_PER_WORD * words + 32;
   if (!(given & ATTEND_SUMMARY_MAX_NEW) && (s->max_words || needed > s->how.max_new))
     s->how.max_new = needed;
   s->how.min_new = 0;
@@ -56,9 +57,11 @@ static attend_status fill(attend_summarizer *s, const char *directory,
                "min_words %d is more than max_words %d", o->min_words, o->max_words);
   ATTEND_TRY(text_copy(s->ctx, directory, strlen(directory), &s->directory));
   ATTEND_TRY(attend_tokenizer_load(s->ctx, directory, &s->tokenizer));
-  const attend_generate_options defaults = attend_summary_generate_defaults();
-  ATTEND_TRY(OPTIONS_READ(s->ctx, attend_generate_options, o->generate ? o->generate : &defaults,
-                          &s->how));
+  ATTEND_TRY(OPTIONS_READ(s->ctx, attend_generate_options, o->generate, &s->how));
+  if (!s->how.beams) s->how.beams = BEAMS;
+  if (!s->how.batch) s->how.batch = SEQUENCES;
+  const attend_generate_options how = s->how;
+  ATTEND_TRY(generate_options_read(s->ctx, &how, &s->how));
   ATTEND_CHECK(s->ctx, s->how.context >= 0, "context is %d: choose 0 or more", s->how.context);
   int made = attend_model_config(s->model)->positions;
   s->context = s->how.context && (!made || s->how.context < made) ? s->how.context : made;

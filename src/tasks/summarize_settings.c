@@ -33,7 +33,7 @@ static void read_penalty(settings *from, float *to) {
   if (from->status) return;
   from->status =
       attend_json_read_number(from->ctx, from->what, from->json, "length_penalty", -1e6, 1e6, &x);
-  *to = (float)x;
+  *to = x == 0 ? ATTEND_ZERO : (float)x;
 }
 
 /* true, false, or "never", which searches on after `beams` have ended: false. */

@@ -417,7 +417,7 @@ static void set_inner(attend_long_summary *x) {
   x->inner = x->s;
   how->samples = 1;
   how->temperature = 0;
-  how->groups = attend_generate_defaults().groups;
+  how->groups = 0;
   if (how->max_new > half) how->max_new = half > 2 ? half : 2;
   if (how->min_new > how->max_new) how->min_new = how->max_new;
 }

@@ -38,6 +38,26 @@ static attend_status take_moments(attend_optimizer *o) {
   return ctx_alloc(o->ctx, bytes, what, &o->host_sums);
 }
 
+static void complete(float *x, float usual) {
+  if (*x == 0)
+    *x = usual;
+  else if (*x == ATTEND_ZERO)
+    *x = 0;
+}
+
+static attend_status read_options(attend_context *ctx, const attend_optimizer_options *options,
+                                  attend_optimizer_options *o) {
+  ATTEND_TRY(OPTIONS_READ(ctx, attend_optimizer_options, options, o));
+  complete(&o->beta1, 0.9f);
+  complete(&o->beta2, 0.999f);
+  complete(&o->eps, 1e-8f);
+  complete(&o->decay[ATTEND_MATRICES], 0.01f);
+  complete(&o->decay[ATTEND_TABLES], 0.01f);
+  complete(&o->decay[ATTEND_VECTORS], 0);
+  complete(&o->clip, 1);
+  return check(ctx, o);
+}
+
 attend_status attend_optimizer_create(attend_trainer *trainer,
                                       const attend_optimizer_options *options,
                                       attend_optimizer **optimizer) {
@@ -47,10 +67,7 @@ attend_status attend_optimizer_create(attend_trainer *trainer,
   ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *o, "an optimizer", &o));
   o->ctx = ctx;
   o->trainer = trainer;
-  const attend_optimizer_options defaults = attend_optimizer_defaults();
-  attend_status status =
-      OPTIONS_READ(ctx, attend_optimizer_options, options ? options : &defaults, &o->options);
-  if (!status) status = check(ctx, &o->options);
+  attend_status status = read_options(ctx, options, &o->options);
   if (!status) status = take_moments(o);
   if (status)
     attend_optimizer_free(o);

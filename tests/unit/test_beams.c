@@ -95,12 +95,12 @@ static void check_beams(const subject *s, int max_new, int end, double penalty, 
                      .penalty = penalty};
     go_on(&e, (answer){.count = 0});
     attend_prompt prompts[2] = {{letters + 1, 4}, {letters, n}};
-    attend_generate_options o = attend_generate_defaults();
+    attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
     attend_generation *g;
     o.max_new = max_new;
     o.beams = 81;
     o.samples = answers;
-    o.length_penalty = (float)penalty;
+    o.length_penalty = penalty != 0 ? (float)penalty : ATTEND_ZERO;
     OK(s->ctx, attend_generate(s->model, 1, prompts + 1, &o, &g));
     if (!g) return;
     check_answers(g, &e, answers);
@@ -208,11 +208,11 @@ TEST(few_beams_by_hand) {
                      .penalty = c % 4};
     search_by_hand(&e, k);
     attend_prompt prompt = {letters, n};
-    attend_generate_options o = attend_generate_defaults();
+    attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
     attend_generation *g = NULL;
     o.max_new = MOST;
     o.beams = o.samples = k;
-    o.length_penalty = (float)e.penalty;
+    o.length_penalty = e.penalty != 0 ? (float)e.penalty : ATTEND_ZERO;
     OK(s.ctx, attend_generate(s.model, 1, &prompt, &o, &g));
     if (g) check_answers(g, &e, k);
     attend_generation_free(g);
@@ -225,7 +225,7 @@ TEST(more_beams_are_no_worse) {
   subject s = open_model("llama-gqa", NULL, 2, NULL);
   int32_t *ids = random_ids(s.config, 91, 6);
   attend_prompt prompt = {ids, 6};
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   double greedy = 0;
   o.max_new = 2;
   o.ignore_end = true;
@@ -253,7 +253,7 @@ TEST(a_model_that_gives_no_numbers) {
   subject s = open_path(open_context(NULL, 1, NULL), models_folder(), NULL);
   int32_t ids[2] = {5, 6};
   attend_prompt prompt = {ids, 2};
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   for (int beams = 1; beams < 4; beams++) {
     attend_generation *g;
     o.beams = beams;

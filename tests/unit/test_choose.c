@@ -13,7 +13,7 @@ static attend_context *scalar_context(void) {
 }
 
 static attend_generate_options drawn(float temperature) {
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   o.temperature = temperature;
   return o;
 }
@@ -96,7 +96,7 @@ static void check_shares(const attend_generate_options *o, const float *logits, 
 /* ---- the best ------------------------------------------------------------------------------ */
 
 TEST(the_best) {
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   const float logits[] = {1, NAN, 3, 3, -INFINITY, 2};
   CHECK_EQ(choose(&o, logits, 6, 0.9f), 2); /* the first of equals */
   CHECK_EQ(choose(&o, logits, 2, 0.9f), 0);
@@ -210,7 +210,7 @@ TEST(repetition_penalty) {
   const int32_t history[] = {3, 0, 3, 3, 5, 1, -1, 99};
   const float before[] = {2, -2, 1, 4, 0, -INFINITY};
   const float after[] = {2 / 1.5f, -2 * 1.5f, 1, 4 / 1.5f, 0, -INFINITY};
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   float logits[6];
   int32_t id;
   o.repetition = 1.5f;
@@ -228,7 +228,7 @@ TEST(repetition_penalty_of_large_ids) {
   enum { N = 300000 }; /* more than are marked by bits */
   float *logits = zeroed_block(N, sizeof *logits);
   int32_t history[] = {299999, 5, 299999, 270000}, id;
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   logits[299999] = 4;
   logits[270000] = -4;
   logits[5] = 3;
@@ -256,7 +256,7 @@ TEST(no_repeats) {
     float u[LONG], logits[N] = {1, 1, 1};
     int32_t history[LONG], id;
     int count = c % (LONG + 1), size = 1 + c % 5;
-    attend_generate_options o = attend_generate_defaults();
+    attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
     attend_random_uniform((attend_random){(uint64_t)c, 8}, 0, LONG, u);
     for (int i = 0; i < count; i++) history[i] = (int32_t)(u[i] * N);
     o.no_repeat = size;

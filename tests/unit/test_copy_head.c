@@ -385,7 +385,7 @@ TEST(hidden_states_are_of_the_first_sequence) {
 
 /* The loss of strings that were never seen, after so many steps. */
 static double learn_to_copy(attend_trainer *l, int steps) {
-  attend_optimizer_options how = attend_optimizer_defaults();
+  attend_optimizer_options how = {ATTEND_INIT(attend_optimizer_options)};
   attend_optimizer *o;
   attend_batch_loss got;
   copy_task b;

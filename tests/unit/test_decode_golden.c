@@ -68,19 +68,19 @@ static void draws_what_is_left(const attend_tensor_file *file, const char *name,
 
 TEST(warpers) {
   attend_tensor_file *file = open_golden("choose.safetensors");
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   o.temperature = 0.7f;
   o.top_k = 7;
   draws_what_is_left(file, "topk", o);
   o.top_k = 0;
   o.top_p = 0.8f;
   draws_what_is_left(file, "topp", o);
-  o = attend_generate_defaults();
+  o = (attend_generate_options){ATTEND_INIT(attend_generate_options)};
   o.temperature = 1;
   o.top_k = 9;
   o.top_p = 0.6f;
   draws_what_is_left(file, "topk_topp", o);
-  o = attend_generate_defaults();
+  o = (attend_generate_options){ATTEND_INIT(attend_generate_options)};
   o.temperature = 1.3f;
   o.min_p = 0.1f;
   draws_what_is_left(file, "minp", o);
@@ -92,7 +92,7 @@ TEST(processors) {
   for (int r = 0; r < ROWS; r++) {
     float logits[V], theirs[V];
     int32_t history[HISTORY], id;
-    attend_generate_options o = attend_generate_defaults();
+    attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
     read_history(tensor(file, "history"), r, history);
     o.repetition = 1.7f;
     read_row(tensor(file, "logits"), r, logits);
@@ -160,11 +160,11 @@ TEST(beams) {
   subject s = open_path(threaded_context(), model_path("gpt2", NULL), NULL);
   static const int32_t ends[END] = {10, 154};
   for (int e = 0; e < END; e++) {
-    attend_generate_options o = attend_generate_defaults();
+    attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
     o.beams = 4;
     o.length_penalty = 2;
     beams_agree(s.model, file, "penalty2", ends[e], o);
-    o.length_penalty = 0;
+    o.length_penalty = ATTEND_ZERO;
     beams_agree(s.model, file, "penalty0", ends[e], o);
     o.length_penalty = 1;
     o.early_stop = true;

@@ -47,12 +47,11 @@ TEST(calls_that_make_no_sense_are_refused) {
     subject s = open_model(decoders[f], NULL, 1, NULL);
     int32_t ids[2] = {1, 2};
     attend_prompt good = {ids, 2}, none = {NULL, 2}, less = {ids, -1};
-    const attend_generate_options usual = attend_generate_defaults();
+    const attend_generate_options usual = {ATTEND_INIT(attend_generate_options)};
     check_refused(&s, -1, &good, &usual, "-1 prompts");
     check_refused(&s, 1, NULL, &usual, "prompts is NULL");
     check_refused(&s, 1, &none, &usual, "its ids are NULL");
     check_refused(&s, 1, &less, &usual, "has no token");
-    check_refused(&s, 1, &good, NULL, "options is NULL");
     check_refused(&s, INT32_MAX, &good,
                   &(attend_generate_options){ATTEND_INIT(attend_generate_options), .max_new = 1,
                                              .samples = 2, .beams = 1, .repetition = 1},
@@ -103,7 +102,7 @@ TEST(greedy_is_the_best_of_each_step) {
     bool both = s.config->parts == ATTEND_BOTH;
     int32_t *ids = random_ids(s.config, 81, 7);
     attend_prompt prompt = {ids, 7};
-    attend_generate_options o = attend_generate_defaults();
+    attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
     o.max_new = 12;
     o.ignore_end = true;
     attend_generation *g = generate(&s, 1, &prompt, &o);
@@ -144,7 +143,7 @@ TEST(the_ids_of_transformers) {
       int n = 0, before = both ? 1 : 5;
       int32_t *golden = golden_ids(in.file, names[k], NULL, &n);
       attend_prompt prompt = {in.ids, both ? in.lengths[0] : 5};
-      attend_generate_options o = attend_generate_defaults();
+      attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
       o.max_new = n - before;
       o.beams = k ? 4 : 1;
       attend_generation *g = generate(&s, 1, &prompt, &o);
@@ -166,7 +165,7 @@ static void check_draws(const char *name) {
   subject first = open_model(name, NULL, 1, NULL);
   int32_t *ids = random_ids(first.config, 82, 30);
   attend_prompt prompts[PROMPTS] = {{ids, 4}, {ids + 4, 9}, {ids + 13, 1}};
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   o.max_new = 10;
   o.temperature = 1.3f;
   o.seed = 12345;
@@ -225,7 +224,7 @@ TEST(a_full_window_stops) {
   subject s = open_model("gpt2", NULL, 2, NULL);
   int32_t *ids = random_ids(s.config, 83, 64);
   attend_prompt prompt = {ids, 10};
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   o.ignore_end = true;
   o.max_new = 40;
   attend_generation *free_one = generate(&s, 1, &prompt, &o);
@@ -279,7 +278,7 @@ TEST(a_full_window_slides) {
     subject s = open_model(names[f], NULL, 2, NULL);
     int32_t *ids = random_ids(s.config, 84, 64), want[2][40];
     attend_prompt prompts[] = {{ids, 3}, {ids + 20, 9}};
-    attend_generate_options o = attend_generate_defaults();
+    attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
     counter seen = {0};
     o.ignore_end = true;
     o.max_new = light() ? 20 : 40;
@@ -307,7 +306,7 @@ TEST(the_caller_may_stop) {
   subject s = open_model("gpt2", NULL, 2, NULL);
   int32_t *ids = random_ids(s.config, 85, 5);
   attend_prompt prompts[] = {{ids, 5}, {ids, 3}};
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   counter seen = {.done = 7};
   o.on_token = count_token;
   o.user = &seen;
@@ -330,7 +329,7 @@ TEST(ends) {
   subject s = open_changed("gpt2", "eos_token_id", "null");
   int32_t *ids = random_ids(s.config, 86, 6);
   attend_prompt prompt = {ids, 6};
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   char end[32];
   o.max_new = 12;
   attend_generation *free_one = generate(&s, 1, &prompt, &o);
@@ -393,7 +392,7 @@ TEST(forced_and_first_ids) {
   subject s = open_changed("bart", "forced_eos_token_id", "17");
   int32_t *ids = random_ids(s.config, 87, 8);
   attend_prompt prompt = {ids, 8};
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   o.max_new = 6;
   for (o.beams = 1; o.beams <= 3; o.beams += 2) {
     attend_generation *g = generate(&s, 1, &prompt, &o);
@@ -433,21 +432,21 @@ TEST(options_that_are_refused) {
   subject s = open_model("gpt2", NULL, 1, NULL);
   int32_t ids[] = {5, 6, 7, 211};
   attend_prompt good = {ids, 3}, empty = {ids, 0}, bad = {ids, 4};
-  const attend_generate_options usual = attend_generate_defaults();
+  const attend_generate_options usual = {ATTEND_INIT(attend_generate_options)};
 #define REFUSE(prompt, field, value, why)     \
   do {                                        \
     attend_generate_options o = usual;        \
     o.field = value;                          \
     check_refused(&s, 1, &(prompt), &o, why); \
   } while (0)
-  REFUSE(good, max_new, 0, "at least one token");
-  REFUSE(good, samples, 0, "at least one");
-  REFUSE(good, beams, 0, "at least one");
+  REFUSE(good, max_new, -1, "at least one token");
+  REFUSE(good, samples, -1, "at least one");
+  REFUSE(good, beams, -1, "at least one");
   REFUSE(good, temperature, -1, "temperature");
   REFUSE(good, temperature, NAN, "temperature");
   REFUSE(good, top_p, 1.5f, "top-p");
   REFUSE(good, min_p, -0.5f, "min-p");
-  REFUSE(good, repetition, 0, "repetition");
+  REFUSE(good, repetition, -1, "repetition");
   REFUSE(good, n_stops, 1, "tokenizer");
   REFUSE(empty, max_new, 3, "no token");
   REFUSE(bad, max_new, 3, "the model knows");

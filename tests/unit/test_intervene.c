@@ -471,7 +471,7 @@ TEST(generation_and_evaluation_take_hooks) {
   OK(t.s.ctx, attend_tokens_logits(t.s.model, &t.other, t.before));
   int32_t want;
   attend_top_k(t.vocab, t.before + (t.rows - 1) * t.vocab, 1, &want);
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   o.max_new = 1, o.ignore_end = true;
   o.hooks = attend_intervention_hooks(iv, &o.n_hooks);
   attend_generation *g;

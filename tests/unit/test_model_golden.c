@@ -380,7 +380,7 @@ TEST(a_model_that_sorts) {
     for (int j = 0, left = i; j < N; j++, left /= 3) letters[i][j] = left % 3;
     prompt[i] = (attend_prompt){letters[i], N};
   }
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   attend_generation *g;
   o.max_new = N;
   o.batch = 64;

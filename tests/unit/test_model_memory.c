@@ -106,7 +106,7 @@ static void fail_each(scene s) {
 }
 
 static attend_generate_options few(int beams, float temperature) {
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   o.max_new = 4;
   o.beams = beams;
   o.temperature = temperature;

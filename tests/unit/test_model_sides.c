@@ -195,7 +195,7 @@ TEST(gradients_are_what_differences_say) {
 /* ---- learning, and what was learnt --------------------------------------------------------- */
 
 static double learn(attend_trainer *l, int steps, double *first) {
-  attend_optimizer_options how = attend_optimizer_defaults();
+  attend_optimizer_options how = {ATTEND_INIT(attend_optimizer_options)};
   attend_optimizer *o;
   attend_batch_loss got;
   double last = 0;

@@ -110,7 +110,7 @@ TEST(sgd_with_momentum) {
   attend_optimizer *steps;
   attend_trainer_parameter x;
   attend_optimizer_options o = {ATTEND_INIT(attend_optimizer_options), .kind = ATTEND_SGD,
-                                .momentum = 0.5f, .decay = {0.25f, 0.25f, 0}};
+                                .momentum = 0.5f, .decay = {0.25f, 0.25f, 0}, .clip = INFINITY};
   attend_trainer *l = open_trainer(ctx, "gpt2", NULL, &files);
   OK(ctx, attend_optimizer_create(l, &o, &steps));
   CHECK(attend_trainer_get(l, 0, &x) && x.group == ATTEND_TABLES);
@@ -126,6 +126,29 @@ TEST(sgd_with_momentum) {
   attend_optimizer_free(steps);
   attend_trainer_free(l);
   attend_checkpoint_free(files);
+  attend_context_free(ctx);
+}
+
+/* Zero means default: 0.01 of matrices and tables. ATTEND_ZERO is no decay. */
+TEST(decay_by_default_and_none) {
+  attend_context *ctx = open_context(NULL, 1, NULL);
+  attend_trainer_parameter x;
+  for (int none = 0; none < 2; none++) {
+    attend_optimizer_options o = {ATTEND_INIT(attend_optimizer_options)};
+    attend_checkpoint *files;
+    attend_optimizer *steps;
+    if (none) o.decay[ATTEND_TABLES] = ATTEND_ZERO;
+    attend_trainer *l = open_trainer(ctx, "gpt2", NULL, &files);
+    OK(ctx, attend_optimizer_create(l, &o, &steps));
+    CHECK(attend_trainer_get(l, 0, &x) && x.group == ATTEND_TABLES);
+    float w = x.value[3];
+    OK(ctx, attend_optimizer_step(steps, 0.125f, NULL)); /* all gradients are 0 */
+    CHECK(attend_trainer_get(l, 0, &x));
+    CHECK(x.value[3] == (none ? w : w - 0.125f * 0.01f * w));
+    attend_optimizer_free(steps);
+    attend_trainer_free(l);
+    attend_checkpoint_free(files);
+  }
   attend_context_free(ctx);
 }
 

@@ -342,7 +342,7 @@ TEST(generation_from_a_reading_is_that_from_the_prompt) {
   OK(s.ctx, attend_reading_begin(x, FITS, ids));
   read_on(&s, x);
   for (int way = 0; way < 3; way++) {
-    attend_generate_options o = attend_generate_defaults();
+    attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
     attend_prompt prompt = {ids, FITS}, none = {NULL, 0};
     attend_generation *a, *b;
     o.max_new = 12;

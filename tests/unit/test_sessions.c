@@ -138,7 +138,7 @@ static void add_generation(job *j, const attend_generate_options *o, attend_prom
 static void generate(job *j) {
   int32_t *ids = random_ids(j->s->config, (uint64_t)j->number, 6);
   attend_prompt prompt = {ids, 6};
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   o.tokenizer = j->tokenizer;
   o.threads = threads_of(j);
   o.max_new = 8;

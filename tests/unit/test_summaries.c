@@ -37,7 +37,7 @@ static attend_generation *write_with(const library *l, int documents,
 }
 
 static attend_generate_options options_of(int beams, int samples) {
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   o.max_new = NEW;
   o.beams = beams;
   o.samples = samples;

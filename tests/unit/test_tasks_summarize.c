@@ -80,7 +80,7 @@ static void close_world(world *w) {
 }
 
 static attend_generate_options generate_options(int beams, int max_new) {
-  attend_generate_options o = attend_summary_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   o.beams = beams;
   o.max_new = max_new;
   return o;

@@ -31,7 +31,7 @@ typedef struct {
 static attend_generation *tell_until(const story *t, const char *const *stops, int n_stops,
                                      heard *h) {
   attend_prompt prompt = {t->prompt->id, (int)t->prompt->count};
-  attend_generate_options o = attend_generate_defaults();
+  attend_generate_options o = {ATTEND_INIT(attend_generate_options)};
   attend_generation *g = NULL;
   *h = (heard){.length = 0};
   o.max_new = light() ? 30 : 60;

@@ -51,7 +51,7 @@ static inline void close_training(training_run *c) {
 
 static inline training_run open_training(const training_plan *p) {
   training_run c = {0};
-  attend_optimizer_options how = attend_optimizer_defaults();
+  attend_optimizer_options how = {ATTEND_INIT(attend_optimizer_options)};
   attend_trainer_options learn = {ATTEND_INIT(attend_trainer_options), .dropout = p->dropout,
                                   .seed = p->seed};
   attend_batch_options cut = {ATTEND_INIT(attend_batch_options), .batch = p->batch ? p->batch : 4,
