@@ -98,7 +98,7 @@ static int encode_first(const model_opened *m, const token_source *from, token_t
 
 /* What the model itself writes, less its last token, which is then predicted. */
 static int write_second(const model_opened *m, token_text *t) {
-  attend_generate_options how = attend_generate_defaults();
+  attend_generate_options how = {ATTEND_INIT(attend_generate_options)};
   attend_generation *g;
   how.max_new = WRITTEN;
   how.no_repeat = 3; /* raw greedy decoding of summarizers repeats itself */

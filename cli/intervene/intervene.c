@@ -229,7 +229,7 @@ static int compare_file(intervene_run *r) {
 }
 
 static int write_text(const intervene_run *r, bool changed, char **text) {
-  attend_generate_options how = attend_generate_defaults();
+  attend_generate_options how = {ATTEND_INIT(attend_generate_options)};
   attend_generation *g;
   how.max_new = r->o->new_tokens;
   how.tokenizer = r->m->tokenizer;
