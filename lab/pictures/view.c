@@ -578,6 +578,8 @@ static bool paint_beside(painter *p, const char *why) {
     if (!take_tokens(p, &h[i], &d.side[i])) return false;
   if (!p->terminal) return succeed(p, picture_beside(&d, &p->look, &p->out));
   terminal_beside(p->file, &d, p->terminal);
+  terminal_caption(p->file, "beside", &p->about,
+                   (picture_facts){.first = d.side[0].name, .second = d.side[1].name}, p->terminal);
   return true;
 }
 

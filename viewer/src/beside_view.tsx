@@ -13,6 +13,7 @@ import {
 } from "./beside_scene";
 import { BesideHeads } from "./beside_heads";
 import { BesidePatterns } from "./beside_patterns";
+import { Caption } from "./caption";
 import { Problem, Stepper, Waiting } from "./controls";
 import { ScaleLegend } from "./heat";
 import { At, MatrixPane, Sight } from "./matrix_pane";
@@ -295,6 +296,10 @@ export function BesideView({
   if (!scene) return error ? <Problem text={error} /> : <Waiting />;
   return (
     <div class="beside-view" data-test="beside">
+      <Caption
+        name="beside"
+        facts={{ first: names[0], second: names[1] }}
+      />
       {why && (
         <p class="hint" data-test="no-distance">
           No distance of heads: {why}. What both have can be compared: words,

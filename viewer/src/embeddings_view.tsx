@@ -314,7 +314,10 @@ export function EmbeddingsView() {
           {sight.value && <ScaleLegend inks={sight.value.inks} what="cosine" />}
         </aside>
       </div>
-      <Caption name="embeddings" facts={{ layer }} />
+      <Caption
+        name={shown ? "embeddings.between" : "embeddings"}
+        facts={{ layer }}
+      />
       {pair.value && <WordFacts scene={pair.value} layer={layer} />}
       <PositionsSection model={r.model} step={r.case.step} />
     </div>

@@ -2,6 +2,7 @@
 // every key, element by element, on common scales.
 
 import { useState } from "preact/hooks";
+import { Caption } from "./caption";
 import { place_beside } from "./beside_scene";
 import { TokenChoice } from "./neuron_view";
 import { NeuronScene, useVectors, vector_inks } from "./neuron_scene";
@@ -11,7 +12,7 @@ import { Problem, Waiting } from "./controls";
 import { go, place_in, state } from "./state";
 import { Reading, Strip } from "./strip";
 import { is_special, TokenLabel, token_text } from "./token_label";
-import { WordFacts, WordScene } from "./word_pair";
+import { span_words, WordFacts, WordScene } from "./word_pair";
 
 const MOST = 200; // keys, those with the largest weights
 
@@ -168,6 +169,13 @@ export function NeuronPair({ pair }: { pair: WordScene }) {
         <Column s={a.value} tops={tops} title={title_of(r, other, r)} test="pair-first" />
         <Column s={b.value} tops={tops} title={title_of(other, r, other)} test="pair-second" />
       </div>
+      <Caption
+        name="neuron.pair"
+        facts={{
+          attention: role.words,
+          query: span_words(r, role, pair.pair.word),
+        }}
+      />
       <p class="faint hint">
         Both columns have the same colours: ±{signed_text(tops.q, 1)} for q, ±
         {signed_text(tops.product, 1)} for products. Hidden keys are left out.
