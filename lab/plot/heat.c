@@ -153,18 +153,32 @@ static void row_names(svg *s, const panel *p) {
   }
 }
 
+/* Beside a cell with a line through it, below the bar. */
+static const char below[] = "below 0";
+
 double heat_bar_width(const panel *p) {
-  double max = 0;
+  double max = p->is->diverging ? label_width(below, LETTERS) : 0;
   for (int i = 0; i < p->z.count; i++) max = fmax(max, label_width(p->z.label[i], LETTERS));
   return BAR_GAP + BAR + 6 + max + (p->is->z.label ? 18 : 0);
 }
 
-static void colour_bar(svg *s, const panel *p, const char *look) {
-  double h = fmax(fmin(p->area.h, 240), 60), x = p->area.x + p->area.w + BAR_GAP;
+/* What a line through a cell means: the colours of both signs look alike in black and white. */
+static void explain_lines(svg *s, double x, double y) {
+  svg_add(s, "<rect class=\"d%d\" x=\"%f\" y=\"%f\" width=\"%d\" height=\"%d\"/>", LEVELS / 3, x, y,
+          BAR, BAR);
+  svg_add(s, "<path class=\"axis\" d=\"M%f %fh%d\"/>\n", x + 1, y + BAR / 2.0, BAR - 2);
+  plot_text(s, "faint", AT_START, x + BAR + 5, y + BAR - 2, 0, 200, below);
+}
+
+/* lines: through cells below 0. */
+static void colour_bar(svg *s, const panel *p, const char *look, bool lines) {
+  const int room = lines ? BAR + 8 : 0;
+  double h = fmax(fmin(p->area.h - room, 240), 60), x = p->area.x + p->area.w + BAR_GAP;
   double y = p->area.y + h, step = h / (LEVELS + 1), max = 0;
   for (int i = 0; i <= LEVELS; i++)
     svg_add(s, "<rect class=\"%s%d\" x=\"%f\" y=\"%f\" width=\"%d\" height=\"%f\"/>\n", look, i, x,
             y - step * (i + 1), BAR, step + 0.3);
+  if (lines) explain_lines(s, x, y + 8);
   if (p->is->diverging)
     svg_add(s,
             "<path class=\"under\" d=\"M%f %fv%f\"/><path class=\"axis\" "
@@ -196,6 +210,6 @@ void heat_put(svg *s, const panel *p) {
   for (size_t i = 0; i < g.rows && numbers; i++) put_numbers(s, &g, i);
   if (p->is->diverging && !numbers) mark_below(s, &g);
   if (p->is->row_names) row_names(s, p);
-  colour_bar(s, p, g.box);
+  colour_bar(s, p, g.box, p->is->diverging && !numbers);
   say_pooled(s, &g);
 }

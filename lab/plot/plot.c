@@ -198,7 +198,9 @@ static void key_ends_put(svg *s, const panel *p) {
       svg_add(s, "<path class=\"pale c%d\" d=\"M%f %fL%f %f\"/>\n", c % PALETTE_HEADS, e->x + 4,
               e->y, x - 3, e->at);
     if (p->is->count > 1) style_mark(s, c, e->x, e->y, 3.5);
-    plot_text(s, "ink", AT_START, x, e->at + 4, 0, LONGEST, p->is->series[e->series].name);
+    char look[16];
+    snprintf(look, sizeof look, "t%d", c % PALETTE_HEADS);
+    plot_text(s, look, AT_START, x, e->at + 4, 0, LONGEST, p->is->series[e->series].name);
   }
 }
 

@@ -42,6 +42,7 @@ static void put_scheme(svg *s, const palette *c, bool heat) {
   for (int i = 0; i < PALETTE_HEADS; i++) {
     put_numbered(s, "c", i, "stroke", palette_head(c, i));
     put_numbered(s, "f", i, "fill", palette_head(c, i));
+    put_numbered(s, "t", i, "fill", colour_letters(palette_head(c, i), c->ink, c->background));
   }
   if (heat) put_levels(s, c);
 }

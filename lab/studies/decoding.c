@@ -30,7 +30,7 @@ static const attend_setting settings[] = {
     {"d", "1024", "64", "width of a token", WHOLE, 1, 16, 8192},
     {"h", "16", "4", "query heads", WHOLE, 1, 1, 128},
     {"groups", "16,4,1", "4,2,1", "kv heads: of MHA, grouped, MQA", WHOLE, KINDS, 1, 128},
-    {"n", "64,256,1024,4096", "16,64", "tokens in the cache", WHOLE, MOST, 1, 1e6},
+    {"n", "64,256,1024,4096", "16,32,64", "tokens in the cache", WHOLE, MOST, 1, 1e6},
     {"b", "1,4", "1,3", "sequences that decode together", WHOLE, BATCHES, 1, 256},
     {"steps", "8", "2", "steps that are timed, of which the fastest counts", WHOLE, 1, 1, 1000},
     {"ceilings", "1", "0", "1: measure what this machine could do", WHOLE, 1, 0, 1},

@@ -21,7 +21,7 @@ static const attend_setting settings[] = {
     {"pairs", "20000", "2000", "pairs that are drawn for each width", WHOLE, 1, 100, 1e6},
     {"lengths", "64,128,256,512,1024,2048,4096", "64,128,192",
      "lengths that both methods are timed at", WHOLE, MOST, 1, 32768},
-    {"crossing", "4,8,16,32", "4", "widths whose crossing is looked for", WHOLE, MOST, 2, 64},
+    {"crossing", "4,8,16,32", "2,4,8", "widths whose crossing is looked for", WHOLE, MOST, 2, 64},
     {"repeat", "5", "1", "timings, of which the median counts", WHOLE, 1, 1, 64},
     {0}};
 

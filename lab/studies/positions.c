@@ -10,7 +10,7 @@ static const double half_ulp = 1.0 / (1 << 25);
 static const attend_setting settings[] = {
     {"d", "64", "32", "width of an encoding, even", WHOLE, 1, 4, 1024},
     {"positions", "1200", "200", "positions that are encoded", WHOLE, 1, 2, 4096},
-    {"steps", "1,4,16,64,256,1024", "1,8,64",
+    {"steps", "1,4,16,64,256,1024", "1,4,16,64",
      "how often M is applied, and distances of dot products", WHOLE, MOST_STEPS, 1, 4095},
     {"shift", "5", NULL, "how many tokens back a head is made to look", WHOLE, 1, 0, 4095},
     {"scale", "0.125,1,4,16", "1,4", "factors of the score of that head", REAL, 8, 0.01, 1000},

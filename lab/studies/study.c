@@ -3,6 +3,7 @@
  * Blocks of memory hang on one list that the report frees; lists that grow are copied
  * into larger blocks.
  */
+#include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -522,7 +523,21 @@ static void copy_panel(copier *c, attend_plot_panel *p) {
   p->cells = COPY(c, p->cells, p->rows * p->columns);
 }
 
+/* Whether a panel has something to show: a curve has two values at least. */
+static bool has_curve(const attend_plot_panel *p) {
+  if (p->kind != ATTEND_PLOT_LINES) return true;
+  for (size_t i = 0; i < p->count; i++) {
+    size_t values = 0;
+    for (size_t k = 0; k < p->series[i].count; k++) values += isfinite(p->series[i].y[k]) != 0;
+    if (values > 1 && !p->series[i].faint) return true;
+  }
+  return false;
+}
+
 attend_status study_figure(study_run *r, const char *name, const attend_plot *plot) {
+  bool shows = false;
+  for (size_t i = 0; i < plot->count; i++) shows = shows || has_curve(&plot->panels[i]);
+  if (!shows) return ATTEND_OK; /* its table has the one value */
   copier c = {.r = r};
   attend_study_figure *f = NULL;
   TAKE(r, &f, 1);

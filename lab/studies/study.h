@@ -140,7 +140,8 @@ attend_status study_estimate(study_run *r, double measured, double expected, dou
 
 /* ---- figures ------------------------------------------------------------------ */
 
-/* The plot and all it points to are copied. */
+/* The plot and all it points to are copied. A plot of single points is left out: give its values
+ * in a table. */
 attend_status study_figure(study_run *r, const char *name, const attend_plot *plot);
 /* Panels beside each other. */
 attend_status study_plot(study_run *r, const char *name, size_t count,

@@ -92,4 +92,13 @@ static double contrast(colour a, colour b) {
   return (fmax(x, y) + 0.05) / (fmin(x, y) + 0.05);
 }
 
+colour colour_letters(colour c, colour ink, colour ground) {
+  enum { STEPS = 20 };
+  for (int i = 0; i < STEPS; i++) {
+    colour mixed = colour_mix(c, ink, (double)i / STEPS);
+    if (contrast(mixed, ground) >= 4.5) return mixed;
+  }
+  return ink;
+}
+
 colour colour_on(colour c, colour a, colour b) { return contrast(c, a) >= contrast(c, b) ? a : b; }

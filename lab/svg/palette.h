@@ -60,6 +60,8 @@ colour palette_head(const palette *p, int head);
 
 colour colour_mix(colour a, colour b, double t); /* a at 0, b at 1 */
 colour colour_fade(colour c, double alpha);
+/* c for letters on this ground: mixed with ink until the contrast is 4.5 (WCAG 2 AA). */
+colour colour_letters(colour c, colour ink, colour ground);
 /* Of the two, the one that reads better on c. */
 colour colour_on(colour c, colour a, colour b);
 

@@ -46,6 +46,17 @@ cmp "$work/one.svg" "$work/book/scale-variance.svg" || fail "another plot"
 run 0 study scale --quick --out "$work/one.json"
 run 0 study scale --quick --out "$work/one.html"
 
+# Quick sizes draw no curve of one or two values; one size has a table alone.
+run 0 study all --quick --out "$work/quick"
+python3 - "$work/quick" <<'END' || fail "a curve of few values under --quick"
+import glob, re, sys
+for path in glob.glob(sys.argv[1] + "/*.svg"):
+    for at in re.findall(r'<path class="line c\d+" d="(M[^"h]*(?:h0)?)"', open(path).read()):
+        assert len(re.findall("[ML]", at)) >= 3, (path, at)
+END
+run 0 study scale --quick --d 4 --out "$work/single"
+[[ ! -e $work/single/scale-variance.svg ]] || fail "a plot of one point"
+
 # Formulas: MathML, on the page too.
 printf '%s\n' 'σ² = Σ_i (xᵢ − μ)² / √d' 'a / b + [c/d)' 'V′ᵢ' | "$ATTEND" study --formulas >"$work/formulas"
 python3 - "$work/formulas" "$work/book/index.html" <<'END' || fail "formulas"
