@@ -34,7 +34,8 @@ static attend_status read_all(study_run *r, const char *first, beside *list, int
     const char *path = study_format(r, "%.*s", (int)n, at);
     traced_text text;
     if (*count == MOST)
-      return study_fail(r, ATTEND_INVALID, "beside takes %d models at most", MOST - 1);
+      return study_fail(r, ATTEND_INVALID, "name at most %d models to count beside each other",
+                        MOST);
     if (!path) return study_fail(r, ATTEND_NO_MEMORY, "no memory");
     TRY(traced_text_read(r, path, study_text(r, "text"), study_count(r, "length"), &text));
     TRY(survey_of(r, path, TRACED_TRAINED, &text, &list[*count].s));
