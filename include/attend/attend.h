@@ -8,6 +8,7 @@
  *   generate.h, lens.h           generating text; attention weights of a recorded run
  *   train.h, text_train.h        training models and tokenizers
  *   embed.h, evaluate.h, fill.h, summarize.h, extract.h, compare.h      tasks
+ *   intervene.h, attribute.h     changing what a model computes; where a prediction comes from
  *   file.h, lines.h, json.h      files
  *
  * and of libattend-lab:

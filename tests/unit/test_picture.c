@@ -431,6 +431,34 @@ static void draw_flow(const picture_look *look, drawing *out) {
   CHECK(!picture_flow(&d, look, out));
 }
 
+static picture_map_data map_of_numbers(int rows, int columns, const float *cells) {
+  return (picture_map_data){.title = "a map",
+                            .caption = "Each cell is a number.",
+                            .row_axis = "layer",
+                            .column_axis = "token",
+                            .what = "change",
+                            .rows = {NULL, rows},
+                            .columns = tokens(columns),
+                            .cells = cells,
+                            .is_signed = true};
+}
+
+static picture_scores_data scores_of_tokens(int n, const float *scores) {
+  return (picture_scores_data){"scores", "Each token has one.", "score", tokens(n), scores, -1};
+}
+
+static void draw_map(const picture_look *look, drawing *out) {
+  static const float cells[2 * FEW] = {1, -2};
+  const picture_map_data d = map_of_numbers(2, FEW, cells);
+  CHECK(!picture_map(&d, look, out));
+}
+
+static void draw_scores(const picture_look *look, drawing *out) {
+  static const float scores[FEW] = {1, -2};
+  const picture_scores_data d = scores_of_tokens(FEW, scores);
+  CHECK(!picture_scores(&d, look, out));
+}
+
 /* Whichever allocation fails, the drawing says so when it is written. */
 static void check_memory(void (*draw)(const picture_look *look, drawing *out)) {
   const picture_look look = {800, false};
@@ -456,6 +484,33 @@ TEST(pictures_without_memory) {
   check_memory(draw_compare);
   check_memory(draw_neuron);
   check_memory(draw_flow);
+  check_memory(draw_map);
+  check_memory(draw_scores);
+}
+
+/* Numbers stand in cells that have room for them; many cells are a heat map. Nothing is wider than
+ * the picture. */
+TEST(maps_and_scores_of_any_size) {
+  name_tokens();
+  for (int n = 1; n <= 100; n = n * 3 + 1) {
+    float *cells = numbers(n * n, 0);
+    const picture_look look = {640, true};
+    const picture_map_data map = map_of_numbers(n, n, cells);
+    const picture_scores_data scores = scores_of_tokens(n, cells);
+    drawing out;
+    CHECK(!picture_map(&map, &look, &out));
+    CHECK(out.width <= 640 && out.height > 0 && !out.status);
+    CHECK(find_text(&out, "layer ↓, token →"));
+    drawing_free(&out);
+    CHECK(!picture_scores(&scores, &look, &out));
+    CHECK(out.width <= 640 && !out.status);
+    drawing_free(&out);
+    free(cells);
+  }
+  const picture_map_data none = map_of_numbers(0, 0, NULL);
+  drawing out;
+  CHECK(picture_map(&none, &(picture_look){0}, &out));
+  drawing_free(&out);
 }
 
 /* ---- the terminal ---------------------------------------------------------------- */
@@ -479,8 +534,23 @@ static int widest_line(FILE *of) {
   return widest;
 }
 
+/* Columns that do not fit follow below. */
+static void check_terminal_scores(const terminal_look *look, int n, const float *w) {
+  FILE *out = tmpfile();
+  const picture_map_data map = map_of_numbers(3, n, w);
+  const picture_scores_data scores = scores_of_tokens(n, w);
+  terminal_map(out, &map, look);
+  CHECK(widest_line(out) <= (look->columns > 40 ? look->columns : 40));
+  fclose(out);
+  out = tmpfile();
+  terminal_scores(out, &scores, look);
+  CHECK(widest_line(out) <= (look->columns > 64 ? look->columns : 64));
+  fclose(out);
+}
+
 static void check_terminal(const terminal_look *look, int n, int heads) {
   float *w = numbers(n * n, 0);
+  if (n > 2) check_terminal_scores(look, n, w);
   uint8_t *cells = calloc((size_t)(3 * heads * n * n), 1);
   const char **does = calloc((size_t)(3 * heads), sizeof *does);
   for (int i = 0; i < 3 * heads; i++) does[i] = "positional";
