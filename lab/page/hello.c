@@ -114,6 +114,24 @@ static const example examples[] = {
      .questions = {"After \"Mr.\" a name must follow: which heads look back at it?",
                    "How does attention change from the first layers to the last? Watch how much "
                    "falls on the first token."}},
+    {.id = "ablate-name",
+     .title = "Which heads find the name?",
+     .kind = ATTEND_DECODER,
+     .view = "intervene",
+     .text = "When Mary and John went to the store, John gave a drink to",
+     .questions = {"Sweep: which heads, switched off, take most from the likeliest token?",
+                   "Switch the strongest one off: does another take over? Open Head to see what "
+                   "the others attend to then.",
+                   "Patch the stream from the same sentence with the names exchanged: at which "
+                   "token and layer does the answer follow?"}},
+    {.id = "attribute-name",
+     .title = "Which words does the answer come from?",
+     .kind = ATTEND_DECODER,
+     .view = "attribute",
+     .text = "The keys to the old cabinet that the boy found",
+     .questions = {"Which token raises the likeliest word most, and which lowers it? Do gradient x "
+                   "input and integrated gradients agree?",
+                   "In the logit lens, from which layer on is the last prediction there?"}},
     {.id = "party-cake",
      .title = "Two sentences: a party and a cake",
      .kind = ATTEND_ENCODER,

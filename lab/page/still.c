@@ -15,7 +15,9 @@ enum {
   MOST_BYTES = VIEW_STILL_BYTES - FORM_BYTES,
   FOLLOWED = 96, /* tokens that flow is kept for, each */
   THUMB = 48,
-  POSITIONS = 64
+  POSITIONS = 64,
+  PREDICTED = 3000,  /* bytes of a position's effect, about */
+  PREDICTION = 20000 /* and of attributions, the lens, a sweep */
 };
 
 static const char *const forms[] = {"favor(m=256)",  "favor(m=64)", "favor(m=16)",   "elu",
@@ -237,6 +239,100 @@ static void keep_run(recording *r, const attend_viewer_run *run, bool first) {
   }
 }
 
+/* ---- predictions ----------------------------------------------------------------------- */
+
+enum { SMALL = 1 << 23, POSITIONS_KEPT = 48 };
+
+/* Whether a hundred forward and backward passes take seconds. */
+static bool is_small(const recording *r, const attend_viewer_run *run) {
+  const attend_config *c = attend_viewer_get_model(r->v->session, run->c.model)->config;
+  double size = 0;
+  for (int i = 0; i < 2; i++) {
+    const attend_stack *s = attend_config_stack(c, i ? ATTEND_DECODER : ATTEND_ENCODER);
+    size += 12.0 * s->layers * s->width * s->width +
+            (double)s->width * attend_config_get(c, ATTEND_CONFIG_VOCAB);
+  }
+  return size <= SMALL;
+}
+
+static bool is_view(const recording *r, const char *view) { return !strcmp(r->s->view, view); }
+
+/* By all methods where they are quick, otherwise by the one that is viewed. */
+static void keep_attributions(recording *r, view_query q, bool small) {
+  static const char *const methods[] = {"gradient", "integrated", "attention", "direct"};
+  const attend_head_id at = q.head.at;
+  q.head.run = q.before;
+  for (int i = 0; i < 4; i++) {
+    bool chosen = is_view(r, "attribute") && !strcmp(r->s->method, methods[i]);
+    bool attention = i == ATTEND_VIEWER_BY_ATTENTION;
+    if (!small && !chosen) continue;
+    q.method = (attend_viewer_method)i;
+    q.head.at = (attend_head_id){at.role, attention ? at.layer : 0, attention ? at.head : 0};
+    keep(r, "attribute", &q);
+  }
+}
+
+static void keep_lens(recording *r, view_query q) {
+  const int n = q.head.run->side[q.side == ATTEND_DECODER_SELF].n;
+  int position = q.target.position;
+  if (attend_viewer_get_position(r->v->session, q.head.run, &position)) return;
+  q.range = view_lens_range(n, position);
+  q.top = VIEW_LENS_TOP;
+  keep(r, "lens", &q);
+}
+
+static void keep_effects(recording *r, view_query q) {
+  const int n = q.head.run->side[q.side == ATTEND_DECODER_SELF].real;
+  keep(r, "effect", &q);
+  for (int i = 0; i < n && n <= POSITIONS_KEPT; i++) {
+    q.target = (attend_target){i, -1, -1};
+    if (i != r->s->token) keep(r, "effect", &q);
+  }
+  q.target.position = -1;
+  if (r->s->token >= 0) keep(r, "effect", &q);
+}
+
+/* A prediction of a run, beside the run without its changes. */
+static void keep_prediction(recording *r, const attend_viewer_run *run,
+                            const attend_viewer_run *before) {
+  const bool small = is_small(r, run);
+  const bool seen = is_view(r, "intervene") || is_view(r, "attribute");
+  attend_viewer_effect e;
+  subject x;
+  int first = 0;
+  if ((!small && !seen) || !next_role(run, &first, &x)) return;
+  view_query q = x.q;
+  q.before = before;
+  q.target = view_target(r->s);
+  q.top = VIEW_TOP;
+  q.side = run->side[1].n ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF;
+  if (attend_viewer_get_effect(r->v->session, run, before, &q.target, 1, &e)) return;
+  attend_viewer_release(r->v->session, e.memory);
+  keep_effects(r, q);
+  q.sweep = view_sweep(r->s, q.head.at.role, e.has_head);
+  if (small || r->s->sweep) {
+    view_query places = q;
+    places.head.run = before;
+    keep(r, "sweep", &places);
+  }
+  if (!e.has_head) return;
+  keep_attributions(r, q, small);
+  if (small || !strcmp(r->s->method, "lens")) keep_lens(r, q);
+}
+
+/* The run of a case, and that without its changes: the one may evict the other. */
+static void keep_case_prediction(recording *r, const attend_viewer_case *c) {
+  const attend_viewer_run *run, *before;
+  attend_viewer_case plain = *c;
+  char id[sizeof run->id];
+  plain.changes = plain.from = NULL;
+  if (!viewer_run(r->v, c, 0, &run, r->error)) return;
+  memcpy(id, run->id, sizeof id);
+  if (!viewer_run(r->v, &plain, 0, &before, r->error)) return;
+  run = attend_viewer_find(r->v->session, id);
+  if (run) keep_prediction(r, run, before);
+}
+
 /* Learned positions are those of a step. */
 static void keep_positions(recording *r) {
   const attend_viewer_model *m;
@@ -263,6 +359,7 @@ static size_t step_bytes(const attend_viewer_run *run, size_t more) {
     size_t followed = n < FOLLOWED ? n : 2, written = n + more;
     bytes += heads * (head_bytes(&x) + vector_bytes(&x) + THUMB * THUMB) +
              (size_t)(x.s.layers + 1) * n * (followed * 30 + n * sizeof(float));
+    bytes += PREDICTION + n * PREDICTED;
     if (more) bytes += heads * written * written * sizeof(float) + 1000 * more;
   }
   return bytes;
@@ -324,6 +421,7 @@ static void keep_step(recording *r, int step, bool generates) {
   if (own) return;
   put_run(r, run);
   keep_run(r, run, false);
+  keep_case_prediction(r, &c);
   if (generates) keep_generated(r, &c);
 }
 
@@ -360,6 +458,12 @@ static bool record_runs(recording *r) {
   const attend_viewer_run *run;
   if (!viewer_run(r->v, &s->c, 0, &run, r->error)) return false;
   put_run(r, run);
+  if (run->c.changes) { /* what it is compared with */
+    attend_viewer_case plain = s->c;
+    plain.changes = plain.from = NULL;
+    if (!viewer_run(r->v, &plain, 0, &run, r->error)) return false;
+    put_run(r, run);
+  }
   if (s->has_other) {
     if (!viewer_run(r->v, &s->other, 0, &run, r->error)) return false;
     memcpy(r->other, run->id, sizeof r->other);
@@ -380,6 +484,7 @@ static void keep_case(recording *r, const attend_viewer_case *c, int new_tokens,
 static void record(recording *r) {
   const view_state *s = r->s;
   keep_case(r, &s->c, 0, true);
+  keep_case_prediction(r, &s->c);
   report(r, 1 / 3.0, "recording answers");
   if (s->has_other) keep_case(r, &s->other, 0, false);
   report(r, 2 / 3.0, "recording answers");

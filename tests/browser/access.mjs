@@ -135,7 +135,7 @@ check("the keyboard alone goes from tab to tab", async () => {
   await test(page, "head-box").waitFor();
   await page.keyboard.press("End");
   await page.keyboard.press("Enter");
-  await test(page, "cosines").waitFor();
+  await test(page, "sums").waitFor();
   no_faults(page);
 });
 

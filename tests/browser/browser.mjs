@@ -19,6 +19,8 @@ export const VIEWS = [
   "compare",
   "generate",
   "embeddings",
+  "intervene",
+  "attribute",
 ];
 
 // Elements that a view has once it is drawn.
@@ -31,6 +33,8 @@ const DRAWN = {
   compare: "[data-test=distance-grid]",
   generate: "[data-test=step]",
   embeddings: "[data-test=shift-error]",
+  intervene: "[data-test=measures]",
+  attribute: "[data-test=sums]",
 };
 
 const ARGUMENTS = [

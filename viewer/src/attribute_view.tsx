@@ -93,7 +93,7 @@ function request_of(p: Prediction, role: Role, method: Method) {
   return {
     run: p.before.run,
     method,
-    role: role.role,
+    role: method === "attention" ? role.role : p.before.roles[0].role,
     layer: method === "attention" ? place.layer : 0,
     head: method === "attention" ? place.head : 0,
     ...prediction_members(p.run),
