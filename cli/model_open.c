@@ -219,6 +219,9 @@ static void check_first(const struct argp_state *state, const char *word, const 
              state->name, o->file ? "--file" : "<", word);
     exit(EXIT_USAGE);
   }
+  if (!there && !texts && strchr(word, ' '))
+    exit(complain("there is no file \"%.60s\": %s reads a text from the standard input", word,
+                  state->name));
   if (!there && looks_like_file(word))
     exit(complain("there is no file %.200s%s", word,
                   texts ? "; with --model MODEL this is a text" : ""));

@@ -221,8 +221,10 @@ static const option_part parts[] = {{own, 0},
 static void finish(struct argp_state *state, char **words, int count, void *input) {
   summarize_options *o = input;
   bool is_long = o->chunks || o->linear;
-  o->files = words;
-  o->n_files = count;
+  o->model.takes = MODEL_TAKES_FILES;
+  model_words(state, words, count, &o->model);
+  o->files = o->model.words;
+  o->n_files = o->model.count;
   summary_settle(state, &o->how);
   if (o->given & EXTRACT_ALIKE && o->rank.alike == 0) o->rank.alike = DBL_MIN; /* 0: the default */
   if (!o->chunks && (o->tree || o->parts || o->levels))
@@ -245,7 +247,7 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
 }
 
 static const verb_options verb_summarize = {
-    parts, "[FILE...]",
+    parts, "[MODEL] [FILE...]",
     "Summarizes files, or the standard input, with the bundled model or any BART or T5.\vScores "
     "are mean log probabilities of a summary's tokens. The settings of the model's directory "
     "(prefix, beams, lengths) apply unless an option overrides them. --attention is the form of "

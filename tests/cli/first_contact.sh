@@ -99,6 +99,11 @@ for verb in generate eval "compare --form elu"; do
   # shellcheck disable=SC2086
   complains 1 'there is no file no/such.txt' $verb no/such.txt
 done
+for verb in eval summarize; do
+  complains 1 'no file "It was late": attend .* reads a text from the standard input' $verb "It was late"
+done
+run 0 summarize attend:summarizer "$work/story.txt" --tokens 5
+[[ ! -s $work/err ]] || fail "noise: $(cat "$work/err")"
 run 0 tokenize -m attend:gutenberg gpt2
 complains 1 'no model .* embeds texts: run attend pull hf:' embed "a cat" "a dog"
 complains 1 'no model .* fills masks: run attend pull hf:' fill "a [MASK]"
