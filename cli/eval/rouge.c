@@ -381,13 +381,20 @@ static int make_summaries(rouge_run *run) {
   return status ? complain_lines(run, status, "--prediction-field") : EXIT_OK;
 }
 
+/* Summaries that were generated before an interrupt are scored. */
+static int on_scored(double done, const char *what, void *user) {
+  (void)user;
+  progress_share(done, what);
+  return 0;
+}
+
 static int score_pairs(rouge_run *run) {
   attend_pairs_score_options how = {ATTEND_INIT(attend_pairs_score_options)};
   how.rouge = (attend_rouge_options){ATTEND_INIT(attend_rouge_options), .stem = run->o->stem,
                                      .lines = run->o->lines};
   how.bootstrap = (attend_bootstrap_options){ATTEND_INIT(attend_bootstrap_options)};
   how.bootstrap.seed = run->o->how.how.seed;
-  how.progress = progress_report;
+  how.progress = on_scored;
   progress_start("scoring", 0);
   attend_status status = attend_pairs_score(run->pairs, &how, &run->report);
   progress_end();
