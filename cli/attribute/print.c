@@ -19,12 +19,13 @@ static double sum_of(const float *x, int n) {
   return sum;
 }
 
-/* "the logit of ·dog minus that of ·cat" */
+/* "the logit of “·dog” minus that of “·cat”" */
 static void name_target(const attribute_run *r, char text[TITLE]) {
   char *token = token_label(r->m, r->target.token), *other = NULL;
   if (r->target.against >= 0) other = token_label(r->m, r->target.against);
-  snprintf(text, TITLE, other ? "the logit of %.100s minus that of %.100s" : "the logit of %.100s",
-           token, other ? other : "");
+  snprintf(text, TITLE,
+           other ? "the logit of “%.100s” minus that of “%.100s”" : "the logit of “%.100s”", token,
+           other ? other : "");
   free(token);
   free(other);
 }
@@ -221,8 +222,8 @@ static void print_sums(const attribute_run *r, const char *target) {
   putchar('\n');
   if (r->o->method == METHOD_INTEGRATED) {
     printf("sum of the scores    %.4f (%d steps)\n", i->sum, i->steps);
-    printf("true difference      %.4f = %.4f - %.4f of the baseline, %s\n", difference, i->logit,
-           i->baseline, r->baseline);
+    printf("true difference      %.4f (%.4f of the text, %.4f of the baseline, %s)\n", difference,
+           i->logit, i->baseline, r->baseline);
     printf("complete to          %.2g %%\n",
            difference != 0 ? 100 * fabs(i->sum - difference) / fabs(difference) : 0);
   } else if (r->o->method == METHOD_GRADIENT) {

@@ -189,7 +189,7 @@ static int add_steering(const model_opened *m, const intervene_options *o, const
     attend_status status = attend_change_shape(m->model, c, NULL, NULL, &width);
     if (status) code = complain_status(m->ctx, status);
     c->vector = list->vectors[list->n - 1] = need((size_t)width, sizeof(float));
-    c->factor = factor;
+    c->factor = zero_or(factor);
     if (!code)
       code = file ? read_vector(m, file, width, list->vectors[list->n - 1])
                   : text_vector(m, o, c, list->vectors[list->n - 1]);

@@ -62,7 +62,7 @@ static void print_target(const intervene_run *r) {
   char name[640];
   char *token = token_label(r->m, r->target.token), *other = NULL;
   if (r->target.against >= 0) other = token_label(r->m, r->target.against);
-  snprintf(name, sizeof name, other ? "logit of %s minus that of %s" : "logit of %s", token,
+  snprintf(name, sizeof name, other ? "logit of “%s” minus that of “%s”" : "logit of “%s”", token,
            other ? other : "");
   print_change(name, r->value);
   free(token);
@@ -74,7 +74,7 @@ static void print_where(const intervene_run *r) {
   const int32_t *ids = x->decoder_ids ? x->decoder_ids : x->ids;
   char *label = token_label(r->m, ids[r->target.position]);
   const bool decodes = attend_config_parts(attend_model_config(r->m->model)) & ATTEND_DECODER;
-  printf("%s at position %d, %s %s\n", decodes ? "next token" : "token", r->target.position,
+  printf("%s at position %d, %s “%s”\n", decodes ? "next token" : "token", r->target.position,
          decodes ? "after" : "in the place of", label);
   free(label);
 }
@@ -123,12 +123,13 @@ static void put_changes(json_writer *w, const change_list *list) {
   json_member(w, "changes");
   json_open(w, '[');
   for (int i = 0; i < list->n; i++) {
+    const attend_change *c = &list->change[i];
     json_open(w, '{');
     json_member_string(w, "kind", list->kind[i]);
     json_member_string(w, "place", list->place[i]);
-    json_member_string(w, "point", attend_point_name(list->change[i].point));
-    if (list->change[i].kind == ATTEND_CHANGE_ADD)
-      json_member_number(w, "factor", (double)list->change[i].factor);
+    json_member_string(w, "point", attend_point_name(c->point));
+    if (c->kind == ATTEND_CHANGE_ADD)
+      json_member_number(w, "factor", c->factor == ATTEND_ZERO ? 0 : (double)c->factor);
     json_close(w, '}');
   }
   json_close(w, ']');

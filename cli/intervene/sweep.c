@@ -124,10 +124,12 @@ static void say_what(sweep *s) {
   char *token = r->head ? token_label(r->m, r->target.token) : NULL;
   char *other = r->target.against >= 0 && r->head ? token_label(r->m, r->target.against) : NULL;
   const bool of_token = kind == ATTEND_METRIC_LOGIT || kind == ATTEND_METRIC_PROBABILITY;
-  snprintf(s->what, sizeof s->what, "change of the %s%s%.60s%s%.60s", metrics[kind],
-           of_token ? " of " : "", of_token ? token : "",
-           of_token && other && kind == ATTEND_METRIC_LOGIT ? " minus " : "",
-           of_token && other && kind == ATTEND_METRIC_LOGIT ? other : "");
+  snprintf(s->what, sizeof s->what, "change of the %s", metrics[kind]);
+  size_t length = strlen(s->what);
+  if (of_token) snprintf(s->what + length, sizeof s->what - length, " of “%.60s”", token);
+  length = strlen(s->what);
+  if (other && kind == ATTEND_METRIC_LOGIT)
+    snprintf(s->what + length, sizeof s->what - length, " minus “%.60s”", other);
   const char *axis = s->how.axis == ATTEND_SWEEP_HEADS ? "head" : "token";
   snprintf(s->title, sizeof s->title, "%.80s: %s by layer and %s", r->m->name, metrics[kind], axis);
   char *point = need_copy(attend_point_name(s->how.change.point));
@@ -207,10 +209,11 @@ static int write_json(const sweep *s, const char *path) {
 
 /* The places with the largest changes. */
 static int print_strongest(const sweep *s) {
-  static const column columns[] = {{"layer", "layer", CELL_TEXT},
-                                   {"column", "", CELL_TEXT},
-                                   {"change", "change", CELL_PLAIN},
-                                   {NULL, NULL, CELL_TEXT}};
+  const bool heads = s->how.axis == ATTEND_SWEEP_HEADS;
+  const column columns[] = {{"layer", "layer", CELL_TEXT},
+                            {"column", heads ? "head" : "token", CELL_TEXT},
+                            {"change", "change", CELL_PLAIN},
+                            {NULL, NULL, CELL_TEXT}};
   const int n = s->layers * s->columns;
   table t = table_start(columns);
   float *size = need((size_t)n, sizeof *size);

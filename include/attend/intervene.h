@@ -74,7 +74,7 @@ typedef struct { /* zero means default */
   /* PATCH: the text that values are copied from. MEAN: the texts of the corpus [n_from] */
   const attend_tokens *from;
   int n_from;
-  const float *vector; /* ADD: [width of the point], added `factor` times; factor 0: 1 */
+  const float *vector; /* ADD: [width of the point], added `factor` times; 0: 1, ATTEND_ZERO: 0 */
   float factor;
   attend_pin pin;
 } attend_change;

@@ -437,6 +437,7 @@ static attend_status take_values(attend_intervention *iv, change *c) {
   if (c->c.kind == ATTEND_CHANGE_MEAN) return average(iv, c);
   if (c->c.kind != ATTEND_CHANGE_ADD) return ATTEND_OK;
   if (c->c.factor == 0) c->c.factor = 1;
+  if (c->c.factor == ATTEND_ZERO) c->c.factor = 0;
   ATTEND_TRY(blocks_add(&iv->own, &iv->memory, ON_HOST, (size_t)c->width * sizeof *c->values,
                         "a vector", &c->values));
   memcpy(c->values, c->c.vector, (size_t)c->width * sizeof *c->values);

@@ -53,7 +53,7 @@ says '^sum of the scores    '
 says '^true difference      '
 says '^complete to          0\.[0-9]+ %$'
 run 0 attribute "$models/gpt2" --ids "5 9 12 40" --method attention --target 7 --against 9
-says '^attention × gradient: the logit of 7 minus that of 9 at position 3$'
+says '^attention × gradient: the logit of “7” minus that of “9” at position 3$'
 says '^layer ↓, head →: score$'
 run 0 attribute "$models/bart" --ids "5 9 12" --decoder-ids "2 7" --method attention --role encoder
 run 0 attribute "$models/bart" --ids "5 9 12" --decoder-ids "2 7" --method direct
@@ -77,7 +77,7 @@ run 2 attribute
 [[ $ATTEND_TEXT == ON ]] || exit 0
 for family in gpt2 bert bart; do with_words $family; done
 run 0 attribute "$work/bert" "the [MASK] sat" --steps 4
-says 'baseline, \[MASK\]$'
+says 'baseline, \[MASK\]\)$'
 run 0 attribute "$work/bart" "the cat sat" "a cat" --method gradient
 run 0 attribute "$work/bart" "the cat sat" --method lens
 run 0 attribute "$work/gpt2" "the cat sat" --method lens

@@ -63,12 +63,15 @@ done
 run 0 intervene "$models/gpt2" --ids "5 9 12" --json
 is_object
 says '"changes": \[\], .*"kl": 0, .*"state": 0'
+run 0 intervene "$models/gpt2" --ids "5 9 12" --json \
+  --steer "residual:0=$goldens/gpt2.safetensors:steer*0"
+says '"kl": 0, .*"state": 0'
 run 0 intervene "$models/gpt2" --ids "5 9 12" --ablate 1.2,mlp:0 --target 95 --against 34 --json
 is_object
 says '"kind": "ablate", "place": "mlp:0", "point": "mlp"'
 says '"target": 95, "against": 34, "logit": \{"before": '
 run 0 intervene "$models/bart" --ids "5 9 12" --decoder-ids "2 7 9" --ablate cross:0 --position -2
-says '^next token at position 1, after 7$'
+says '^next token at position 1, after “7”$'
 
 # A sweep's cell is the single intervention.
 run 0 intervene "$models/gpt2" --ids "5 9 12" --sweep heads --target 95 --json
@@ -107,7 +110,7 @@ for family in gpt2 bert bart; do with_words $family; done
 # Texts, another text, a corpus; tokens by their names.
 run 0 intervene "$work/gpt2" "the cat sat" --from "a cat sat" --patch residual:0 --target mat
 says '^next token at position [0-9], after '
-says '^logit of .*mat: '
+says '^logit of “.*mat”: '
 printf 'the cat sat\na mat\n' >"$work/corpus"
 run 0 intervene "$work/gpt2" "the cat sat" --ablate 0 --mode mean --corpus "$work/corpus" \
   --loss "$work/corpus" --generate 4
@@ -115,7 +118,7 @@ says '^loss of the file, nats per token: '
 says '^with the changes:$'
 run 0 intervene "$work/gpt2" "the cat" --steer 'residual:1*2' --steer-from "the cat" --minus "a mat"
 run 0 intervene "$work/bert" "the [MASK] sat" --ablate 0.1
-says '^token at position 2, in the place of .MASK.'
+says '^token at position 2, in the place of “.MASK.”'
 complains 2 'reads one text' intervene "$work/gpt2" "the" "cat"
 complains 2 'more than one token' intervene "$work/gpt2" "the" --target "cat sat"
 complains 2 'has no texts' intervene "$work/gpt2" "the" --ablate 0 --mode mean --corpus /dev/null
