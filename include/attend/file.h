@@ -1,4 +1,4 @@
-/* attend/file.h - tensor files (safetensors), read and written.
+/* attend/file.h - tensor files: safetensors, read and written; NumPy's .npy and .npz, read.
  *
  *   attend_tensor_file *file;
  *   attend_tensor_file_open(ctx, "model.safetensors", &file);
@@ -9,6 +9,11 @@
  * The file is memory-mapped: its tensors are valid until it is closed, and it must not
  * be truncated meanwhile. Opening validates the whole header against the file size; an
  * inconsistent file is ATTEND_IO, and the message names the file and the tensor.
+ *
+ * The format is recognised by the first bytes. The array of a .npy file is named "array".
+ * Arrays in Fortran's order are converted to C's; strings have one more dimension, of codes:
+ * '<U5' [T] is U32 [T, 5] and 'S5' [T] is U8 [T, 5], filled up with zeros. Objects (pickles)
+ * are refused.
  */
 #ifndef ATTEND_FILE_H
 #define ATTEND_FILE_H
@@ -48,7 +53,7 @@ typedef struct {
   int rank;          /* 0: a scalar */
   int64_t shape[ATTEND_TENSOR_RANK];
   int64_t count;    /* elements: the product of the shape */
-  const void *data; /* in the mapped file, any alignment */
+  const void *data; /* in the mapped file, any alignment; or decompressed */
   size_t bytes;
 } attend_tensor;
 

@@ -1,4 +1,4 @@
-/* Safetensors: reading, mapped and checked, and writing.
+/* Safetensors: reading, mapped and checked, and writing; numpy_file.c reads .npy and .npz.
  *
  * The format: 8 bytes of header length, little-endian; a JSON object that maps
  * names to {dtype, shape, data_offsets} and "__metadata__" to strings; then
@@ -17,19 +17,9 @@
 #include "attend/file.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/tensor_file.h"
 
 enum { LONGEST_HEADER = 100 << 20 }; /* the limit of the format's own reader */
-
-struct attend_tensor_file {
-  attend_context *ctx;
-  const char *path; /* only while opening */
-  unsigned char *map;
-  size_t size, header; /* bytes of the file, of its JSON */
-  attend_json *root;
-  const attend_json *notes;
-  attend_tensor *tensor; /* [count] in the order of the header */
-  size_t count;
-};
 
 static const struct {
   const char *name;
@@ -240,7 +230,7 @@ attend_status attend_tensor_file_open(attend_context *ctx, const char *path,
   f->ctx = ctx;
   f->path = path;
   attend_status status = map_file(f);
-  if (!status) status = read_header(f);
+  if (!status) status = numpy_file_is(f) ? numpy_file_read(f) : read_header(f);
   f->path = NULL;
   if (status)
     attend_tensor_file_free(f);
@@ -253,6 +243,10 @@ void attend_tensor_file_free(attend_tensor_file *file) {
   if (!file) return;
   attend_json_free(file->root);
   ctx_free(file->ctx, file->tensor);
+  for (tensor_block *next; file->blocks; file->blocks = next) {
+    next = file->blocks->next;
+    ctx_free(file->ctx, file->blocks);
+  }
   if (file->map) munmap(file->map, file->size);
   ctx_free(file->ctx, file);
 }
@@ -268,6 +262,8 @@ const attend_tensor *attend_tensor_file_get(const attend_tensor_file *file, size
 /* A member's place among the header's members is its tensor's, or one more
  * where the metadata came before it. */
 const attend_tensor *attend_tensor_file_find(const attend_tensor_file *file, const char *name) {
+  for (size_t i = 0; !file->root && i < file->count; i++)
+    if (!strcmp(file->tensor[i].name, name)) return &file->tensor[i];
   const attend_json *entry = attend_json_get(file->root, name);
   if (!entry || entry == file->notes) return NULL;
   size_t place = (size_t)(entry - file->root->child);
