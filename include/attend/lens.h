@@ -34,6 +34,18 @@ typedef struct attend_lens attend_lens;
 ATTEND_API attend_status attend_lens_create(const attend_model *model, const attend_trace *trace,
                                             const attend_form *form, int real_keys,
                                             attend_lens **lens);
+/* The same for attention that no attend_model computed: the caller recorded its tensors
+ * (attend_trace_read). describe fills in a role's heads, kv_heads, dim, dim_v, form, mask,
+ * bias and scale in a layer, or returns false: there is none. Where the trace has patterns
+ * they are the weights; queries and keys are then read by attend_lens_vectors and by lenses of
+ * another form alone, and the form says only whether weights may be negative
+ * (attend_form_signed). A dense bias is that of the layer, [1,H,T,S]. */
+typedef bool (*attend_describe)(attend_role role, int layer, attend_desc *desc, void *user);
+ATTEND_API attend_status attend_lens_create_described(attend_context *ctx,
+                                                      const attend_trace *trace,
+                                                      attend_describe describe, void *user,
+                                                      const attend_form *form, int real_keys,
+                                                      attend_lens **lens);
 ATTEND_API void attend_lens_free(attend_lens *lens);
 
 /* Called during long calls of this lens. NULL: none. */
@@ -184,8 +196,8 @@ ATTEND_API attend_status attend_lens_reach(attend_lens *lens, attend_role role, 
 /* ---- comparing two lenses ------------------------------------------------------------------- */
 
 typedef struct {
-  double distance;               /* half the sum of |difference| of a row, mean over rows */
-  double output;                 /* |out - other's out| / |out|, over the sampled rows */
+  double distance; /* half the sum of |difference| of a row, mean over rows */
+  double output;   /* |out - other's out| / |out|, over the sampled rows; NaN: not recorded */
   double entropy, other_entropy; /* mean */
   int rows_sampled;
 } attend_difference;

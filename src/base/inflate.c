@@ -104,7 +104,8 @@ static int decode(stream *s, const codes *c) {
 
 static bool copy_back(stream *s, size_t length, size_t distance) {
   if (distance > (size_t)(s->at - s->to) || length > (size_t)(s->end - s->at)) return false;
-  for (size_t i = 0; i < length; i++) s->at[i] = s->at[i - distance];
+  const unsigned char *from = s->at - distance; /* may overlap: not memcpy */
+  for (size_t i = 0; i < length; i++) s->at[i] = from[i];
   s->at += length;
   return true;
 }

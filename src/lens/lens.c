@@ -10,16 +10,50 @@
 
 /* ---- creating -------------------------------------------------------------------- */
 
+static bool describe_model(attend_role role, int layer, attend_desc *desc, void *model) {
+  return attend_model_attention(model, role, layer, desc);
+}
+
+/* A model's patterns are recorded in parts: they are computed again. */
+static bool has_patterns(const attend_lens *l, attend_role role, attend_hooked *pattern) {
+  return l->describe != describe_model &&
+         attend_trace_get(l->trace, ATTEND_AT_PATTERN, role, 0, pattern);
+}
+
+static attend_status read_given(role_lens *r, const attend_lens *l, const attend_desc *d,
+                                const attend_hooked *pattern, int real_keys) {
+  int heads = pattern->shape[1], keys = pattern->shape[3];
+  bool vectors = d->dim > 0;
+  r->shape = (attend_lens_shape){.layers = attend_trace_layers(l->trace, pattern->role),
+                                 .heads = heads,
+                                 .kv_heads = vectors && d->kv_heads ? d->kv_heads : heads,
+                                 .rows = pattern->shape[2],
+                                 .keys = keys,
+                                 .dim = d->dim,
+                                 .dim_v = d->dim_v,
+                                 .scale = d->scale  ? d->scale
+                                          : vectors ? 1 / sqrtf((float)d->dim)
+                                                    : 0,
+                                 .causal = d->mask.causal != ATTEND_NOT_CAUSAL,
+                                 .window = d->mask.window,
+                                 .real_keys = real_keys > 0 && real_keys < keys ? real_keys : keys,
+                                 .is_signed = attend_form_signed(&d->form)};
+  r->given = true;
+  return ATTEND_OK;
+}
+
 static attend_status read_shape(attend_lens *l, attend_role role, int real_keys) {
   attend_desc d = {ATTEND_INIT(attend_desc)};
   attend_hooked q, k;
   role_lens *r = &l->role[role];
-  if (!attend_model_attention(l->model, role, 0, &d)) return ATTEND_OK;
+  int padded = role == ATTEND_DECODER_SELF ? 0 : real_keys;
+  if (!l->describe(role, 0, &d, l->described)) return ATTEND_OK;
+  if (!l->other && has_patterns(l, role, &q)) return read_given(r, l, &d, &q, padded);
   if (!attend_trace_get(l->trace, ATTEND_AT_QUERY, role, 0, &q) ||
       !attend_trace_get(l->trace, ATTEND_AT_KEY, role, 0, &k))
     return ATTEND_OK;
+  if (l->other && d.form.kind == ATTEND_CUSTOM) d.form = l->form;
   ATTEND_TRY(attend_desc_complete(l->ctx, &d));
-  int padded = role == ATTEND_DECODER_SELF ? 0 : real_keys;
   r->shape =
       (attend_lens_shape){.layers = attend_trace_layers(l->trace, role),
                           .heads = d.heads,
@@ -42,12 +76,20 @@ static attend_status read_shape(attend_lens *l, attend_role role, int real_keys)
 
 attend_status attend_lens_create(const attend_model *model, const attend_trace *trace,
                                  const attend_form *form, int real_keys, attend_lens **lens) {
-  attend_context *ctx = attend_model_context(model);
+  return attend_lens_create_described(attend_model_context(model), trace, describe_model,
+                                      (void *)model, form, real_keys, lens);
+}
+
+attend_status attend_lens_create_described(attend_context *ctx, const attend_trace *trace,
+                                           attend_describe describe, void *user,
+                                           const attend_form *form, int real_keys,
+                                           attend_lens **lens) {
   attend_lens *l;
   *lens = NULL;
   ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *l, "a lens", &l));
   l->ctx = ctx;
-  l->model = model;
+  l->describe = describe;
+  l->described = user;
   l->trace = trace;
   l->other = form != NULL;
   if (form) l->form = *form;
@@ -123,6 +165,7 @@ static attend_status check_tensor(const attend_lens *l, const attend_hooked *s) 
   const attend_lens_shape *r = &l->role[s->role].shape;
   bool key = s->point == ATTEND_AT_KEY || s->point == ATTEND_AT_VALUE;
   int width = s->point == ATTEND_AT_DENOMINATOR                          ? 1
+              : s->point == ATTEND_AT_PATTERN                            ? r->keys
               : s->point == ATTEND_AT_QUERY || s->point == ATTEND_AT_KEY ? r->dim
                                                                          : r->dim_v;
   int heads = key ? r->kv_heads : r->heads, rows = key ? r->keys : r->rows;
@@ -160,24 +203,27 @@ static attend_status ask_engine(const attend_lens *l, attend_role role, attend_d
   return ATTEND_OK;
 }
 
-/* Layers differ in their windows. */
-static attend_status make_plan(attend_lens *l, attend_role role, int layer) {
-  role_lens *r = &l->role[role];
+/* Layers differ in their windows, heads in a dense bias. */
+static attend_status make_plan(attend_lens *l, attend_head_id at) {
+  role_lens *r = &l->role[at.role];
   attend_desc d = {ATTEND_INIT(attend_desc)};
-  attend_model_attention(l->model, role, layer, &d);
-  if (r->plan && attend_plan_desc(r->plan)->mask.window == d.mask.window) return ATTEND_OK;
+  l->describe(at.role, at.layer, &d, l->described);
+  bool dense = d.bias.kind == ATTEND_DENSE;
+  if (r->plan && !dense && attend_plan_desc(r->plan)->mask.window == d.mask.window)
+    return ATTEND_OK;
   attend_plan_free(r->plan);
   r->plan = NULL;
   if (d.bias.kind == ATTEND_BUCKETS && !r->column)
     ATTEND_TRY(
         ctx_alloc_zeroed(l->ctx, (size_t)d.bias.buckets * sizeof(float), "a lens", &r->column));
   d.bias.table = r->column;
+  if (dense) d.bias.dense.data = (float *)d.bias.dense.data + at.head * d.bias.dense.stride[1];
   if (l->other) d.form = l->form;
   d.heads = d.kv_heads = 1;
   d.q_len = r->shape.rows;
   d.kv_len = r->shape.keys;
   if (r->length < d.kv_len) d.mask.lengths = &r->length;
-  ATTEND_TRY(ask_engine(l, role, &d));
+  ATTEND_TRY(ask_engine(l, at.role, &d));
   return attend_plan_create(l->ctx, &d, &r->plan);
 }
 
@@ -185,7 +231,7 @@ static void read_column(const attend_lens *l, attend_head_id at) {
   attend_desc d = {ATTEND_INIT(attend_desc)};
   float *column = l->role[at.role].column;
   if (!column) return;
-  attend_model_attention(l->model, at.role, at.layer, &d);
+  l->describe(at.role, at.layer, &d, l->described);
   for (int i = 0; i < d.bias.buckets; i++) column[i] = d.bias.table[i * d.heads + at.head];
 }
 
@@ -229,8 +275,14 @@ attend_status lens_enter(attend_lens *l, attend_head_id at) {
   ATTEND_TRY(check_place(l, at));
   role_lens *r = &l->role[at.role];
   attend_view lse = {0};
-  ATTEND_TRY(make_plan(l, at.role, at.layer));
+  attend_hooked recorded;
   ATTEND_TRY(reserve_lse(l, r->shape.rows));
+  if (r->given &&
+      !attend_trace_get(l->trace, ATTEND_AT_DENOMINATOR, at.role, at.layer, &recorded)) {
+    for (int i = 0; i < r->shape.rows; i++) l->lse[i] = NAN;
+    return ATTEND_OK;
+  }
+  if (!r->given) ATTEND_TRY(make_plan(l, at));
   read_column(l, at);
   if (l->other) {
     float *direct;
@@ -278,6 +330,17 @@ static void fill(const attend_weight_span *s, void *user) {
          (size_t)s->n * sizeof *s->weights);
 }
 
+static attend_status copy_band(const attend_lens *l, const band *b, float *weights) {
+  attend_view pattern;
+  size_t keys = (size_t)b->keys;
+  ATTEND_TRY(head_view(l, ATTEND_AT_PATTERN, b->at, b->at.head, &pattern));
+  const float *from = (float *)pattern.data + b->key;
+  for (int i = 0; i < b->n; i++)
+    memcpy(weights + (size_t)i * keys, from + b->rows[i] * pattern.stride[2],
+           keys * sizeof *weights);
+  return ATTEND_OK;
+}
+
 static attend_status observe_band(attend_lens *l, const band *b, float *weights) {
   attend_view q, k;
   filling f = {b, weights};
@@ -288,6 +351,7 @@ static attend_status observe_band(attend_lens *l, const band *b, float *weights)
                              .user = &f,
                              .key_from = b->key,
                              .key_to = (int64_t)b->key + b->keys};
+  if (l->role[b->at.role].given) return copy_band(l, b, weights);
   memset(weights, 0, (size_t)b->n * (size_t)b->keys * sizeof *weights);
   if (b->n == 0 || b->keys == 0) return ATTEND_OK;
   ATTEND_TRY(head_view(l, ATTEND_AT_QUERY, b->at, b->at.head, &q));
@@ -370,7 +434,7 @@ typedef struct {
   int keys;
 } row_measures;
 
-/* Of edited weights. */
+/* Of weights that are edited or given. */
 static void measure_row(int row, const float *weights, const float *others, void *with) {
   const row_measures *m = with;
   const attend_row_stats *s = m->stats;
@@ -384,7 +448,7 @@ static void measure_row(int row, const float *weights, const float *others, void
   for (int j = 0; j < m->keys && s->mass; j++) s->mass[j] += weights[j];
 }
 
-static attend_status measure_edited(attend_lens *l, attend_head_id at, attend_row_stats *stats) {
+static attend_status measure_rows(attend_lens *l, attend_head_id at, attend_row_stats *stats) {
   const attend_lens_shape *s = &l->role[at.role].shape;
   row_measures m = {stats, s->keys};
   int32_t *rows;
@@ -402,7 +466,7 @@ attend_status attend_lens_stats(attend_lens *l, attend_head_id at, const attend_
   void *unasked = NULL; /* observe returns keys and weights together */
   ATTEND_TRY(OPTIONS_READ(l->ctx, attend_row_stats, wanted, &o));
   ATTEND_TRY(lens_enter(l, at));
-  if (is_edited(l, at)) return measure_edited(l, at, stats);
+  if (is_edited(l, at) || l->role[at.role].given) return measure_rows(l, at, stats);
   ATTEND_TRY(head_view(l, ATTEND_AT_QUERY, at, at.head, &q));
   ATTEND_TRY(head_view(l, ATTEND_AT_KEY, at, key_head(l, at), &k));
   if (!stats->top != !stats->top_weight)

@@ -20,11 +20,13 @@ typedef struct { /* of one role */
   float *column;     /* [buckets] of that head, or NULL */
   float **direct;    /* [layers * heads] of [T][M] and [T], other form only */
   int32_t length;    /* real keys */
+  bool given;        /* the weights are the trace's patterns */
 } role_lens;
 
 struct attend_lens {
   attend_context *ctx;
-  const attend_model *model;
+  attend_describe describe;
+  void *described; /* the argument of describe */
   const attend_trace *trace;
   attend_form form; /* other */
   bool other;       /* than the run's */
