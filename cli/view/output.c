@@ -82,6 +82,7 @@ static bool find_beside(const view_subject *to, char error[VIEW_ERROR]) {
 static bool find_subject(viewer *v, const view_state *s, int new_tokens, view_subject *to,
                          char error[VIEW_ERROR]) {
   *to = (view_subject){.ctx = v->ctx, .viewer = v->session, .state = s, .listener = v->listener};
+  if (!view_applies(v, s, error)) return false;
   if (v->listener) progress_start("percent", 100);
   bool ok = run_state(v, new_tokens, to, error);
   if (v->listener) progress_end();
@@ -414,7 +415,7 @@ static int write_trace(viewer *v, const view_options *o) {
   const attend_viewer_run *run;
   char error[VIEW_ERROR];
   if (!viewer_run(v, &o->state.c, 0, &run, error)) return complain("%s", error);
-  attend_status status = attend_trace_save(attend_viewer_run_trace(run), o->out);
+  attend_status status = attend_viewer_save(v->session, run, o->out);
   return status ? complain_status(v->ctx, status) : EXIT_OK;
 }
 

@@ -73,6 +73,19 @@ static const option_row own[] = {
      "Of the run: a number, best or last (default: last; pictures of all heads show one head at "
      "all steps)",
      TEXT(view_options, step)},
+    {"tensors", "FILE",
+     "Tensors in place of a model, .safetensors, .npz or .npy: attention weights [L,H,T,S], or q, "
+     "k, "
+     "v [L,H,T,D]; may be repeated, to compare",
+     LIST(view_options, tensors)},
+    {"tokens", "TOKENS",
+     "Of the rows of tensors: a file .json or .txt, or words between spaces (default: in the file)",
+     TEXT(view_options, tokens)},
+    {"key-tokens", "TOKENS", "Of their keys, in cross-attention", TEXT(view_options, key_tokens)},
+    {"mask", "WHAT",
+     "Of tensors: causal, the number of keys that are not padding, or a tensor of the file",
+     TEXT(view_options, mask)},
+    {"signed", NULL, "Weights of tensors may be negative", FLAG(view_options, is_signed)},
     {"file", "FILE", "The text is in a file; - is the input", TEXT(view_options, file)},
     {"untrained", NULL, "Weights as PyTorch initialises them, from --seed",
      FLAG(view_options, state.c.untrained)},
@@ -159,7 +172,7 @@ static const option_part parts[] = {{own, 0},
 
 /* Without --model the first word may be the model. */
 static void read_words(struct argp_state *state, char **words, int count, view_options *o) {
-  const bool others = o->runs.count || o->gallery;
+  const bool others = o->runs.count || o->tensors.count || o->gallery;
   o->model.path = o->models.count ? o->models.text[0] : others ? "" : NULL;
   model_words(state, words, count, &o->model);
   const int texts = o->model.count + (o->file != NULL);
@@ -178,6 +191,15 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
   if (o->models.count > VIEW_MODELS) argp_error(state, "at most %d models at once", VIEW_MODELS);
   if (o->runs.count > 1) argp_error(state, "one --run at once");
   read_words(state, words, count, o);
+  if (o->tensors.count > VIEW_MODELS - o->models.count)
+    argp_error(state, "at most %d models and files of tensors at once", VIEW_MODELS);
+  if (!o->tensors.count && (o->tokens || o->key_tokens || o->mask || o->is_signed))
+    argp_error(state, "--tokens, --key-tokens, --mask and --signed belong to --tensors FILE");
+  if (o->tensors.count && !o->models.count && !o->runs.count && (count || o->file))
+    argp_error(state, "tensors have --tokens and no text: leave the text out");
+  if (o->tensors.count && !o->models.count && !o->runs.count && o->model.attention)
+    argp_error(state, "--attention runs a model: compare tensors with --view compare --form %s",
+               o->model.attention);
   if ((o->step || o->other_step) && !o->runs.count)
     argp_error(state, "a step is one of a --run DIR");
   if (o->no_token && o->allow_remote)
@@ -187,7 +209,8 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
 }
 
 static const verb_options verb_view = {
-    parts, "[MODEL] [TEXT [SECOND]]\n--run DIR [TEXT [SECOND]]",
+    parts,
+    "[MODEL] [TEXT [SECOND]]\n--run DIR [TEXT [SECOND]]\n--tensors FILE [--tokens TOKENS]",
     "Shows the attention of a model (default: attend:gutenberg; for two texts a pulled encoder): "
     "serves a page on this machine, or writes a page, a picture or "
     "the numbers, or draws in the terminal.\vSECOND is the second sentence of a pair (encoders), "
@@ -233,6 +256,12 @@ static void complete_form(const viewer *v, view_options *o) {
   if (strlen(text) >= sizeof o->attention) return;
   memcpy(o->attention, text, strlen(text) + 1);
   o->state.c.attention = o->attention;
+}
+
+/* Tensors have one case. */
+static void settle_tensors(const viewer *v, attend_viewer_case *c) {
+  const attend_viewer_run *run = attend_viewer_get_model(v->session, c->model)->run;
+  if (run) *c = run->c;
 }
 
 /* An encoder's pair of texts, as one text for a model that reads no pairs. */
@@ -305,6 +334,7 @@ static int complete_other(const viewer *v, view_options *o) {
   other->untrained |= c->untrained;
   other->seed = other->untrained ? o->common.seed : 0;
   other->pad = c->pad;
+  settle_tensors(v, other);
   return complete_beside(o);
 }
 
@@ -377,6 +407,7 @@ static int complete(viewer *v, view_options *o, char **text) {
   if (o->file) *text = read_file(o->file, &code);
   c->text = o->file ? *text : o->texts[0] ? o->texts[0] : example_text(v);
   c->second = o->texts[o->file ? 0 : 1];
+  settle_tensors(v, c);
   if (!code) code = check_second(v, c);
   if (!code) code = check_place(v, &o->state, "--");
   if (!code) code = complete_other(v, o);
@@ -414,7 +445,7 @@ static int find_model(const view_options *o, char **paths, int *n, char **name) 
 /* name: of a model that was found without --model; the caller frees it. */
 static int find_models(const view_options *o, char **paths, int *n, char **name) {
   int code = EXIT_OK;
-  if (!o->models.count && !o->runs.count)
+  if (!o->models.count && !o->runs.count && !o->tensors.count)
     return o->gallery ? gallery_models(paths, n) : find_model(o, paths, n, name);
   for (; *n < (int)o->models.count && !code; (*n)++)
     paths[*n] = model_path(o->models.text[*n], &code);
@@ -483,6 +514,13 @@ static int open_viewer(attend_context *ctx, const view_options *o, char *const *
     attend_viewer_source source = {ATTEND_INIT(attend_viewer_source), .path = paths[i]};
     code = add_model(v, source, paths[i]);
   }
+  for (size_t i = 0; i < o->tensors.count && !code; i++) {
+    attend_viewer_file file = {ATTEND_INIT(attend_viewer_file), .tokens = o->tokens,
+                               .key_tokens = o->key_tokens, .mask = o->mask,
+                               .is_signed = o->is_signed};
+    status = attend_viewer_add_file(v->session, o->tensors.text[i], &file);
+    if (status) code = complain_status(ctx, status);
+  }
   return code;
 }
 
@@ -543,6 +581,7 @@ int cmd_view(int argc, char **argv) {
   if (!code) code = with_models(ctx, &o);
   free(o.other_text);
   free(o.models.text);
+  free(o.tensors.text);
   free(o.runs.text);
   attend_context_free(ctx);
   return code;

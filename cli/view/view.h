@@ -39,7 +39,10 @@ bool answer_picture(request *r);
 
 typedef struct {
   options common;
-  model_options model;           /* --attention, --weights */
+  model_options model; /* --attention, --weights */
+  text_list tensors;
+  const char *tokens, *key_tokens, *mask; /* of tensors */
+  bool is_signed;
   text_list models, runs;        /* of runs, what attend train made, one at most */
   const char *step, *other_step; /* as given: a number, best, last; or NULL */
   view_state state;

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "attend/base.h"
+#include "attend/file.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -158,6 +159,10 @@ ATTEND_API int attend_trace_layers(const attend_trace *trace, attend_role role);
 ATTEND_API size_t attend_trace_bytes(const attend_trace *trace);
 /* As safetensors, "decoder.3.query" [T,H,D] and so on. Replaces the file atomically. */
 ATTEND_API attend_status attend_trace_save(const attend_trace *trace, const char *path);
+/* The same with more tensors and with entries in the metadata. */
+ATTEND_API attend_status attend_trace_save_noted(const attend_trace *trace, const char *path,
+                                                 size_t count, const attend_tensor *tensors,
+                                                 size_t n_notes, const attend_note *notes);
 
 #ifdef __cplusplus
 }

@@ -39,7 +39,8 @@ ATTEND_API attend_status attend_lens_create(const attend_model *model, const att
  * bias and scale in a layer, or returns false: there is none. Where the trace has patterns
  * they are the weights; queries and keys are then read by attend_lens_vectors and by lenses of
  * another form alone, and the form says only whether weights may be negative
- * (attend_form_signed). A dense bias is that of the layer, [1,H,T,S]. */
+ * (attend_form_signed). A dense bias is that of the layer, [1,H,T,S]. The mask's lengths [1]
+ * take the place of real_keys. */
 typedef bool (*attend_describe)(attend_role role, int layer, attend_desc *desc, void *user);
 ATTEND_API attend_status attend_lens_create_described(attend_context *ctx,
                                                       const attend_trace *trace,

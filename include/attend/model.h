@@ -67,7 +67,12 @@ typedef struct attend_config attend_config;
 /* path: a folder with config.json, or the file. */
 ATTEND_API attend_status attend_config_read(attend_context *ctx, const char *path,
                                             attend_config **config);
-/* Of one that was read; those of models and checkpoints are theirs. */
+/* One of these stacks alone (layers 0: none), for attention that is described without a model:
+ * family "tensors", a vocabulary of so many tokens, everything else zero or none. */
+ATTEND_API attend_status attend_config_of_stacks(attend_context *ctx, const attend_stack *encoder,
+                                                 const attend_stack *decoder, int vocab,
+                                                 attend_config **config);
+/* Of one that was read or made; those of models and checkpoints are theirs. */
 ATTEND_API void attend_config_free(attend_config *config);
 
 ATTEND_API const char *attend_config_family(const attend_config *config); /* "gpt2" */

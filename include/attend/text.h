@@ -66,6 +66,8 @@ ATTEND_API const char *attend_tokenizer_piece(const attend_tokenizer *tokenizer,
  * its length. For display: different pieces may have one label. */
 ATTEND_API size_t attend_tokenizer_label(const attend_tokenizer *tokenizer, int32_t id, char *label,
                                          size_t size);
+/* The same of a piece whose tokenizer is not at hand: " the", "▁the" and "##ing" are marked. */
+ATTEND_API size_t attend_piece_label(const char *piece, size_t length, char *label, size_t size);
 /* The id of a piece, -1 if there is none. */
 ATTEND_API int32_t attend_tokenizer_find(const attend_tokenizer *tokenizer, const char *piece,
                                          size_t length);

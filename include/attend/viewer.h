@@ -89,6 +89,8 @@ typedef struct {
   const attend_config *config;
   const attend_tokenizer *tokenizer; /* NULL: texts are ids between spaces */
   bool has_steps;
+  /* of tensors (attend_viewer_add_tensors): the one run, whatever the case; NULL: a model */
+  const struct attend_viewer_run *run;
 } attend_viewer_model;
 
 /* NULL past the last. */
@@ -150,7 +152,7 @@ typedef struct { /* a generated token */
   attend_viewer_candidate candidate[ATTEND_VIEWER_CANDIDATES];
 } attend_viewer_step;
 
-typedef struct {
+typedef struct attend_viewer_run {
   char id[20]; /* a hash of the case (and of how it was continued), in hex */
   attend_viewer_case c;
   double seconds;
@@ -199,6 +201,72 @@ ATTEND_API attend_status attend_viewer_generate(attend_viewer *viewer, const att
 ATTEND_API const attend_viewer_run *attend_viewer_find(attend_viewer *viewer, const char *id);
 /* Everything recorded, for attend_trace_save. */
 ATTEND_API const attend_trace *attend_viewer_run_trace(const attend_viewer_run *run);
+
+/* Everything recorded as safetensors, with metadata for attend_viewer_add_file: tokens, mask,
+ * scale, form, bias. */
+ATTEND_API attend_status attend_viewer_save(attend_viewer *viewer, const attend_viewer_run *run,
+                                            const char *path);
+
+/* ---- tensors of the caller's own ----------------------------------------------------------- */
+
+/*   attend_const_view w[] = {{layer_0}, {layer_1}};                 each [1,H,T,S]
+ *   attend_viewer_attention a = {.role = ATTEND_ENCODER_SELF, .layers = 2, .weights = w,
+ *                              .of = {ATTEND_INIT(attend_desc), .heads = H, .q_len = T, .kv_len = S}};
+ *   attend_viewer_add_tensors(v, &(attend_viewer_tensors){ATTEND_INIT(attend_viewer_tensors),
+ *                             .n = 1, .attention = &a, .tokens[0] = {T, tokens}});
+ *
+ * Attention that no attend_model computed: weights, or queries and keys from which they follow. It
+ * has the index of a model; attend_viewer_run returns its one run for any text. Calls that need
+ * a model fail with a sentence. */
+
+typedef struct {
+  attend_role role;
+  int layers;
+  /* heads, kv_heads, q_len, kv_len; with queries dim, dim_v, form, mask, bias and scale, in every
+   * layer. Its lengths, causal and window also say what is hidden where weights are given */
+  attend_desc of;
+  const int *windows; /* [L] where layers differ, in place of the mask's; or NULL */
+  bool is_signed;     /* weights may be negative */
+  /* Views by layer, f32, all strides zero: contiguous. They are copied. */
+  const attend_const_view *weights; /* [L] of [1,H,T,S]; NULL: they follow from q and k */
+  const attend_const_view *q, *k;   /* [L] of [1,H,T,D], [1,G,S,D]; NULL: weights alone */
+  const attend_const_view *v;       /* [L] of [1,G,S,M]; NULL: none */
+  /* [L] of [1,H,T,M], [1,H,T,1], as attend_forward returns them; NULL: computed from q, k, v */
+  const attend_const_view *out, *lse;
+} attend_viewer_attention;
+
+typedef struct {
+  int n;                   /* 0: tokens are shown as their positions */
+  const char *const *text; /* [n] as a tokenizer writes them: "Ġthe", "▁the", "##ing", " the" */
+} attend_viewer_tokens;
+
+typedef struct {
+  size_t size;
+  const char *name; /* in sentences and captions; NULL: "tensors" */
+  int n;
+  const attend_viewer_attention *attention; /* [n], at most one of each role */
+  attend_viewer_tokens tokens[2]; /* of encoder and decoder, as in attend_viewer_run.side */
+  const char *form;               /* of the weights, in captions; NULL: "softmax" */
+} attend_viewer_tensors;
+
+ATTEND_API attend_status attend_viewer_add_tensors(attend_viewer *viewer,
+                                                   const attend_viewer_tensors *tensors);
+
+typedef struct {
+  size_t size;
+  const char *name; /* NULL: the file's own, or the last part of its path */
+  /* Tokens of the rows and of the keys (NULL: the same): a file .json or .txt, a list in JSON, or
+   * words between spaces. NULL: from the file */
+  const char *tokens, *key_tokens;
+  /* "causal", the number of keys that are not padding, or the name of a tensor in the file.
+   * NULL: from the file */
+  const char *mask;
+  bool is_signed;
+} attend_viewer_file;
+
+/* The tensors of a .safetensors, .npz or .npy file. Names and shapes: docs/tensors.md. */
+ATTEND_API attend_status attend_viewer_add_file(attend_viewer *viewer, const char *path,
+                                                const attend_viewer_file *options);
 
 /* ---- heads ------------------------------------------------------------------------- */
 

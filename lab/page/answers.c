@@ -223,11 +223,13 @@ void write_model(json_writer *w, const viewer *v, int model) {
   json_member_number(w, "layers", s->layers);
   json_member_number(w, "heads", s->heads);
   json_member_number(w, "context", attend_config_get(c, ATTEND_CONFIG_POSITIONS));
-  json_member_boolean(w, "writes", sides & ATTEND_DECODER);
-  json_member_boolean(w, "fills", sides == ATTEND_ENCODER);
+  json_member_boolean(w, "writes", sides & ATTEND_DECODER && !m->run);
+  json_member_boolean(w, "fills", sides == ATTEND_ENCODER && !m->run);
   json_member_boolean(w, "pairs", sides == ATTEND_ENCODER && m->tokenizer);
   json_member_boolean(w, "words", m->tokenizer != NULL);
   json_member_string(w, "positions", positions[attend_config_get(c, ATTEND_CONFIG_POSITION)]);
+  json_member_boolean(w, "tensors", m->run != NULL);
+  write_lacks(w, v, model);
   json_close(w, '}');
 }
 
@@ -299,7 +301,8 @@ static void write_side(json_writer *w, const attend_viewer_model *m, const atten
   json_member(w, "special");
   json_open(w, '[');
   for (int i = 0; i < s->n; i++)
-    if (m->tokenizer && attend_tokenizer_is_special(m->tokenizer, s->ids[i]))
+    if (m->run ? s->part[i] < 0
+               : m->tokenizer && attend_tokenizer_is_special(m->tokenizer, s->ids[i]))
       json_put_integer(w, i);
   json_close(w, ']');
   json_member_number(w, "real", s->real);

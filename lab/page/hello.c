@@ -31,13 +31,57 @@ bool viewer_run(viewer *v, const attend_viewer_case *c, int new_tokens,
 
 /* ---- states --------------------------------------------------------------------------------- */
 
+static const char *const views[] = {"model",   "head",     "neuron",     "matrix",    "flow",
+                                    "compare", "generate", "embeddings", "intervene", "attribute"};
+
 bool view_exists(const char *name) {
-  static const char *const views[] = {"model",     "head",     "neuron",   "matrix",
-                                      "flow",      "compare",  "generate", "embeddings",
-                                      "intervene", "attribute"};
   for (size_t i = 0; i < sizeof views / sizeof *views; i++)
     if (!strcmp(name, views[i])) return true;
   return false;
+}
+
+/* What a view shows of tensors; a view that is not here needs a model. */
+static const char *tensors_lack(const viewer *v, const attend_viewer_run *run, const char *view) {
+  bool vectors = false, self = false;
+  for (int i = 0; i < ATTEND_ROLES; i++) {
+    vectors |= run->has_role[i] && run->shape[i].dim && run->shape[i].dim_v;
+    self |= run->has_role[i] && i != ATTEND_CROSS;
+  }
+  if (!strcmp(view, "model") || !strcmp(view, "head") || !strcmp(view, "matrix")) return NULL;
+  if (!strcmp(view, "neuron"))
+    return vectors ? NULL
+                   : "it shows queries, keys and values, and these are attention weights alone";
+  if (!strcmp(view, "flow"))
+    return self ? NULL
+                : "it follows tokens through self-attention, and this is cross-attention alone";
+  if (!strcmp(view, "compare"))
+    return vectors || attend_viewer_get_model(v->session, 1)
+               ? NULL
+               : "it needs a second file or model, or queries, keys and values";
+  return "it runs a model, and these are tensors";
+}
+
+const char *view_lacks(const viewer *v, int model, const char *view) {
+  const attend_viewer_model *m = attend_viewer_get_model(v->session, model);
+  return m && m->run ? tensors_lack(v, m->run, view) : NULL;
+}
+
+bool view_applies(const viewer *v, const view_state *s, char error[VIEW_ERROR]) {
+  const char *why = view_lacks(v, s->c.model, s->view);
+  if (why)
+    snprintf(error, VIEW_ERROR, "the view %s does not apply to %s: %s", s->view,
+             attend_viewer_get_model(v->session, s->c.model)->name, why);
+  return !why;
+}
+
+void write_lacks(json_writer *w, const viewer *v, int model) {
+  json_member(w, "without");
+  json_open(w, '{');
+  for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
+    const char *why = view_lacks(v, model, views[i]);
+    if (why) json_member_string(w, views[i], why);
+  }
+  json_close(w, '}');
 }
 
 view_state view_defaults(void) {
@@ -209,11 +253,15 @@ static const example examples[] = {
                    "Between which words would you expect strong attention, and what would the "
                    "gradient of such a head do there?"}}};
 
+/* -1: no model, but tensors. */
 static int model_for(const viewer *v, attend_parts kind) {
   const attend_viewer_model *m;
-  for (int i = 0; (m = attend_viewer_get_model(v->session, i)); i++)
-    if (attend_config_parts(m->config) == kind) return i;
-  return 0;
+  int first = -1;
+  for (int i = 0; (m = attend_viewer_get_model(v->session, i)); i++) {
+    if (!m->run && attend_config_parts(m->config) == kind) return i;
+    if (!m->run && first < 0) first = i;
+  }
+  return first;
 }
 
 static const char *kind_name(attend_parts kind) {
@@ -244,6 +292,7 @@ static void write_shown(json_writer *w, const example *e) {
 
 static void write_example(json_writer *w, const viewer *v, const example *e) {
   int model = model_for(v, e->kind);
+  if (model < 0) return;
   json_open(w, '{');
   json_member_string(w, "id", e->id);
   json_member_string(w, "title", e->title);

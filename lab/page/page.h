@@ -38,6 +38,10 @@ bool viewer_run(viewer *v, const attend_viewer_case *c, int new_tokens,
 
 view_state view_defaults(void);
 bool view_exists(const char *name);
+/* NULL, or why a view does not apply to a model: it is tensors. */
+const char *view_lacks(const viewer *v, int model, const char *view);
+/* False after a sentence. */
+bool view_applies(const viewer *v, const view_state *s, char error[VIEW_ERROR]);
 
 /* ---- questions and answers -------------------------------------------------------------- */
 
@@ -85,6 +89,7 @@ attend_status view_answer_reply(viewer *v, const view_route *route, const view_q
 /* Values of w. */
 void write_run(json_writer *w, const viewer *v, const attend_viewer_run *run);
 void write_model(json_writer *w, const viewer *v, int model);
+void write_lacks(json_writer *w, const viewer *v, int model);
 void write_training(json_writer *w, const viewer *v); /* the training run, or null */
 void write_state(json_writer *w, const view_state *s);
 void write_step(json_writer *w, const attend_viewer_model *m, const attend_viewer_step *s);

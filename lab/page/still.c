@@ -427,7 +427,8 @@ static void keep_step(recording *r, int step, bool generates) {
 
 /* Whether the model generates. */
 static bool writes(const recording *r) {
-  return attend_config_parts(attend_viewer_get_model(r->v->session, 0)->config) & ATTEND_DECODER;
+  const attend_viewer_model *m = attend_viewer_get_model(r->v->session, 0);
+  return attend_config_parts(m->config) & ATTEND_DECODER && !m->run;
 }
 
 static void keep_training(recording *r) {

@@ -300,6 +300,7 @@ attend_status attend_viewer_get_logit_lens(attend_viewer *v, const attend_viewer
   const bool decodes = attend_config_parts(c) & ATTEND_DECODER;
   const int rows = of->side[decodes].n;
   *l = (attend_viewer_logit_lens){0};
+  ATTEND_TRY(needs_model(v->ctx, w.run));
   ATTEND_TRY(job_open(v, listener, &w.j));
   const attend_viewer_range r = range ? *range : (attend_viewer_range){0, rows, 0, 0};
   ATTEND_CHECK(

@@ -76,6 +76,7 @@ static int default_position(const view_run *run) {
 }
 
 attend_status position_of(attend_context *ctx, const view_run *run, int *position) {
+  ATTEND_TRY(needs_model(ctx, run));
   const int rows = head_side(run)->real;
   if (*position == -1) *position = default_position(run);
   ATTEND_CHECK(ctx, *position >= 0 && *position < rows, "position %d: there are %d, 0 to %d",

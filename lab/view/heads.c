@@ -13,10 +13,14 @@ static const double THUMB_PAIRS = 1.2e8, SCORE_PAIRS = 6e7;
 
 /* ---- lenses -------------------------------------------------------------------------- */
 
-attend_status lens_open(const view_run *run, const char *form, attend_lens **lens) {
+attend_status lens_open(attend_context *ctx, const view_run *run, const char *form,
+                        attend_lens **lens) {
   attend_form parsed;
   int real = run->side[0].n ? run->side[0].real : 0, n = 0;
-  if (form) ATTEND_TRY(attend_form_parse(attend_model_context(run->model), form, &parsed));
+  if (form) ATTEND_TRY(attend_form_parse(ctx, form, &parsed));
+  if (run->of->tensors)
+    return attend_lens_create_described(ctx, run->trace, tensors_describe, run->of->tensors,
+                                        form ? &parsed : NULL, real, lens);
   ATTEND_TRY(attend_lens_create(run->model, run->trace, form ? &parsed : NULL, real, lens));
   if (form || !run->intervention) return ATTEND_OK;
   const attend_hook *hooks = attend_intervention_hooks(run->intervention, &n);
@@ -26,14 +30,15 @@ attend_status lens_open(const view_run *run, const char *form, attend_lens **len
 }
 
 /* The most recently used form comes first; the last one makes room. */
-static attend_status other_lens(view_run *run, const char *form, attend_lens **lens) {
+static attend_status other_lens(attend_context *ctx, view_run *run, const char *form,
+                                attend_lens **lens) {
   form_lens found = {0};
   int at = 0;
   while (at < OTHER_FORMS - 1 && run->other[at].lens && strcmp(run->other[at].form, form)) at++;
   if (run->other[at].lens && !strcmp(run->other[at].form, form)) {
     found = run->other[at];
   } else {
-    ATTEND_TRY(lens_open(run, form, &found.lens));
+    ATTEND_TRY(lens_open(ctx, run, form, &found.lens));
     attend_lens_free(run->other[at].lens);
     snprintf(found.form, sizeof found.form, "%s", form);
   }
@@ -60,7 +65,10 @@ attend_status head_lens(attend_viewer *v, const attend_viewer_head *head, bool w
   if (!head->form || !strcmp(head->form, run->is.c.attention)) return ATTEND_OK;
   ATTEND_CHECK(v->ctx, strlen(head->form) < ATTEND_VIEWER_FORM,
                "\"%.40s..\" is longer than any form", head->form);
-  return other_lens(run, head->form, lens);
+  ATTEND_CHECK(v->ctx, !run->of->tensors || (s->dim && s->dim_v),
+               "%s has attention weights alone: another form needs queries, keys and values",
+               run->of->name);
+  return other_lens(v->ctx, run, head->form, lens);
 }
 
 attend_status range_check(attend_context *ctx, const attend_viewer_range *given, int rows, int keys,
@@ -127,6 +135,8 @@ attend_status attend_viewer_get_thumbs(attend_viewer *v, const attend_viewer_hea
 /* What separates texts: the tokenizer's separator, or its end of text. */
 static void mark_separators(const view_run *run, const view_side *s, uint8_t *is) {
   const attend_tokenizer *t = run->of->tokenizer;
+  for (int i = 1; i < s->n && run->of->tensors; i++)
+    is[i] = tensors_separator(tensors_token(run->of->tensors, s->ids[i]));
   if (!t) return;
   int32_t sep = attend_tokenizer_special(t, ATTEND_SPECIAL_SEP);
   int32_t eos = attend_tokenizer_special(t, ATTEND_SPECIAL_EOS);
@@ -242,6 +252,8 @@ attend_status attend_viewer_get_vectors(attend_viewer *v, const attend_viewer_he
   ATTEND_TRY(head_lens(v, head, true, &run, &lens));
   const attend_lens_shape *s = &run->is.shape[head->at.role];
   ATTEND_TRY(range_check(v->ctx, range, s->rows, s->keys, &r));
+  ATTEND_CHECK(v->ctx, s->dim && s->dim_v, "%s has no queries, keys and values to show",
+               run->of->name);
   ATTEND_CHECK(v->ctx, (int64_t)(r.rows + r.keys) * (s->dim + s->dim_v) <= 4 * ATTEND_VIEWER_CELLS,
                "%d rows and %d keys are too many vectors at once: take parts", r.rows, r.keys);
   size_t T = (size_t)r.rows, S = (size_t)r.keys, d = (size_t)s->dim, e = (size_t)s->dim_v;

@@ -433,7 +433,7 @@ static void note_length(view_run *run) {
              n, made);
 }
 
-static void publish(view_run *run) {
+void run_publish(view_run *run) {
   for (int i = 0; i < 2; i++)
     run->is.side[i] = (attend_viewer_side){run->side[i].n,    run->side[i].real,  run->side[i].ids,
                                            run->side[i].part, run->side[i].start, run->side[i].end};
@@ -454,8 +454,8 @@ static attend_status run_all(view_job *j, view_run *run, generating *g) {
   attend_session_free(g->session);
   run->is.seconds = seconds_now() - start;
   note_length(run);
-  if (!status) status = lens_open(run, NULL, &run->lens);
-  if (!status) publish(run);
+  if (!status) status = lens_open(j->v->ctx, run, NULL, &run->lens);
+  if (!status) run_publish(run);
   return status;
 }
 
@@ -656,6 +656,10 @@ attend_status attend_viewer_run_case(attend_viewer *v, const attend_viewer_case 
   *run = NULL;
   ATTEND_TRY(job_open(v, listener, &j));
   ATTEND_TRY(case_read(v, given, &c));
+  if (tensors_run(v, c.model)) {
+    *run = attend_viewer_find(v, tensors_run(v, c.model)->is.id);
+    return ATTEND_OK;
+  }
   return run_case(&j, &c, "", &g, run);
 }
 
@@ -690,6 +694,8 @@ attend_status attend_viewer_generate(attend_viewer *v, const attend_viewer_case 
   *run = NULL;
   ATTEND_TRY(job_open(v, listener, &j));
   ATTEND_TRY(case_read(v, given, &c));
+  ATTEND_CHECK(v->ctx, !tensors_run(v, c.model), "%s holds tensors: there is no model to run",
+               v->models[c.model]->name);
   ATTEND_TRY(read_generate(v->ctx, options, &g));
   snprintf(more, sizeof more, "new %d t %g k %d p %g seed %llu", g.new_tokens,
            (double)g.choose.temperature, g.choose.top_k, (double)g.choose.top_p,

@@ -39,13 +39,14 @@ static void weights_free(attend_viewer *v, view_weights *w) {
   *w = (view_weights){0};
 }
 
-static void model_free(attend_viewer *v, view_model *m) {
+void model_free(attend_viewer *v, view_model *m) {
   attend_context *ctx = v->ctx;
   weights_free(v, &m->trained);
   for (int i = 0; i < FRESH; i++) weights_free(v, &m->fresh[i]);
   for (int i = 0; i < STEPS; i++) weights_free(v, &m->steps[i]);
   attend_tokenizer_free(m->tokenizer);
   attend_config_free(m->config);
+  tensors_free(ctx, m->tensors);
   ctx_free(ctx, m->name);
   ctx_free(ctx, m->path);
   ctx_free(ctx, m);
@@ -83,8 +84,13 @@ static attend_status open_model(attend_context *ctx, const attend_viewer_source 
   ATTEND_TRY(open_tokenizer(ctx, m));
   m->step_path = source->step_path;
   m->user = source->user;
-  m->is = (attend_viewer_model){m->name, m->config, m->tokenizer, m->step_path != NULL};
+  m->is = (attend_viewer_model){m->name, m->config, m->tokenizer, m->step_path != NULL, NULL};
   return ATTEND_OK;
+}
+
+attend_status models_room(attend_viewer *v) {
+  return grow(v->ctx, &v->models, &v->model_room, v->n_models + 1, sizeof *v->models,
+              "the models of a viewer");
 }
 
 attend_status attend_viewer_add(attend_viewer *v, const attend_viewer_source *source) {
@@ -93,8 +99,7 @@ attend_status attend_viewer_add(attend_viewer *v, const attend_viewer_source *so
   attend_viewer_source o;
   ATTEND_TRY(OPTIONS_READ(ctx, attend_viewer_source, source, &o));
   ATTEND_CHECK(ctx, o.path, "a model to view needs a path");
-  ATTEND_TRY(grow(ctx, &v->models, &v->model_room, v->n_models + 1, sizeof *v->models,
-                  "the models of a viewer"));
+  ATTEND_TRY(models_room(v));
   ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *m, "a model to view", &m));
   attend_status status = open_model(ctx, &o, m);
   if (status)
@@ -115,6 +120,10 @@ size_t attend_viewer_token_text(const attend_viewer_model *m, int32_t id,
   char spare[16];
   size_t length, n = 0;
   const char *piece = m->tokenizer ? attend_tokenizer_piece(m->tokenizer, id, &length) : NULL;
+  if (m->run) {
+    piece = tensors_token(((const view_model *)m)->tensors, id);
+    length = strlen(piece);
+  }
   if (!piece) {
     length = (size_t)snprintf(spare, sizeof spare, "%d", (int)id);
     piece = spare;
@@ -131,6 +140,10 @@ size_t attend_viewer_token_text(const attend_viewer_model *m, int32_t id,
 size_t attend_viewer_token_label(const attend_viewer_model *m, int32_t id,
                                  char label[ATTEND_VIEWER_TOKEN]) {
   if (m->tokenizer) return attend_tokenizer_label(m->tokenizer, id, label, ATTEND_VIEWER_TOKEN);
+  if (m->run) {
+    const char *piece = tensors_token(((const view_model *)m)->tensors, id);
+    return attend_piece_label(piece, strlen(piece), label, ATTEND_VIEWER_TOKEN);
+  }
   return (size_t)snprintf(label, ATTEND_VIEWER_TOKEN, "%d", (int)id);
 }
 
@@ -255,6 +268,8 @@ attend_status model_take(view_job *j, const attend_viewer_case *c, view_run *run
   unsigned roles;
   view_weights *w;
   run->of = j->v->models[c->model];
+  ATTEND_CHECK(j->v->ctx, !run->of->tensors, "%s holds tensors: there is no model to run",
+               run->of->name);
   ATTEND_TRY(take_weights(j, c, run->of, &w));
   run->weights = w;
   run->model = w->model;

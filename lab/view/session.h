@@ -37,6 +37,7 @@ typedef struct {
   int (*step_path)(int step, char *path, size_t capacity, void *user);
   void *user;
   view_weights trained, fresh[FRESH], steps[STEPS];
+  struct view_tensors *tensors; /* in place of weights; NULL: a model */
 } view_model;
 
 /* ---- runs --------------------------------------------------------------------------- */
@@ -151,6 +152,20 @@ attend_status head_states(attend_context *ctx, const view_run *run, int layer, a
 attend_status head_open(const view_run *run, int rows, attend_session **session);
 
 attend_status copy_string(attend_context *ctx, const char *text, char **to);
+/* Room for one more model. */
+attend_status models_room(attend_viewer *v);
+void model_free(attend_viewer *v, view_model *m);
+/* tensors.c: what a role's weights follow from, of tensors (user: view_tensors) or a run. */
+bool tensors_describe(attend_role role, int layer, attend_desc *desc, void *tensors);
+void tensors_free(attend_context *ctx, struct view_tensors *t);
+bool tensors_separator(const char *token);
+const char *tensors_token(const struct view_tensors *t, int32_t id);
+/* The one run of a model that is tensors, or NULL. */
+view_run *tensors_run(attend_viewer *v, int model);
+/* Fails where a run is of tensors: what is asked needs a model. */
+attend_status needs_model(attend_context *ctx, const view_run *run);
+/* Side and roles of a run, as its caller sees them. */
+void run_publish(view_run *run);
 /* The most probable of n logits, sorted. */
 int candidates_of(const float *logits, int n, int max, attend_viewer_candidate *to);
 
@@ -160,7 +175,8 @@ const char *word_pair_refused(const attend_viewer_run *run, const attend_viewer_
 attend_status head_lens(attend_viewer *v, const attend_viewer_head *head, bool whole,
                         view_run **run, attend_lens **lens);
 /* A new lens of the run with a form (NULL: its own). */
-attend_status lens_open(const view_run *run, const char *form, attend_lens **lens);
+attend_status lens_open(attend_context *ctx, const view_run *run, const char *form,
+                        attend_lens **lens);
 /* Sets NULL to all rows and keys; fails outside of them. */
 attend_status range_check(attend_context *ctx, const attend_viewer_range *given, int rows, int keys,
                           attend_viewer_range *range);

@@ -112,7 +112,7 @@ static int lens_progress(double done, const char *what, void *user) {
 static attend_status own_lens(view_job *j, const attend_viewer_run *run, const char *form,
                               attend_lens **lens) {
   bool other = form && strcmp(form, run->c.attention);
-  ATTEND_TRY(lens_open((const view_run *)run, other ? form : NULL, lens));
+  ATTEND_TRY(lens_open(j->v->ctx, (const view_run *)run, other ? form : NULL, lens));
   attend_lens_set_progress(*lens, lens_progress, j);
   return ATTEND_OK;
 }

@@ -286,9 +286,9 @@ static attend_status read_name(attend_tensor_file *f, size_t at, size_t length, 
 
 static attend_status read_entry(attend_tensor_file *f, uint64_t at, zip_entry *e,
                                 attend_tensor *t) {
-  const unsigned char *p = f->map + at;
   if (!is_signature(f, at, CENTRAL, "\1\2"))
     return fail(f->ctx, ATTEND_IO, "%s: its directory was cut off: it is no .npz file", f->path);
+  const unsigned char *p = f->map + at;
   size_t name = (size_t)little(p + 28, 2), extra = (size_t)little(p + 30, 2);
   size_t next = at + CENTRAL + name + extra + (size_t)little(p + 32, 2);
   if (next > f->size)

@@ -20,6 +20,11 @@ static bool has_patterns(const attend_lens *l, attend_role role, attend_hooked *
          attend_trace_get(l->trace, ATTEND_AT_PATTERN, role, 0, pattern);
 }
 
+static bool has_values(const attend_lens *l, attend_role role) {
+  attend_hooked v;
+  return l->describe == describe_model || attend_trace_get(l->trace, ATTEND_AT_VALUE, role, 0, &v);
+}
+
 static attend_status read_given(role_lens *r, const attend_lens *l, const attend_desc *d,
                                 const attend_hooked *pattern, int real_keys) {
   int heads = pattern->shape[1], keys = pattern->shape[3];
@@ -48,6 +53,8 @@ static attend_status read_shape(attend_lens *l, attend_role role, int real_keys)
   role_lens *r = &l->role[role];
   int padded = role == ATTEND_DECODER_SELF ? 0 : real_keys;
   if (!l->describe(role, 0, &d, l->described)) return ATTEND_OK;
+  if (l->describe != describe_model) padded = d.mask.lengths ? *d.mask.lengths : 0;
+  d.mask.lengths = NULL;
   if (!l->other && has_patterns(l, role, &q)) return read_given(r, l, &d, &q, padded);
   if (!attend_trace_get(l->trace, ATTEND_AT_QUERY, role, 0, &q) ||
       !attend_trace_get(l->trace, ATTEND_AT_KEY, role, 0, &k))
@@ -61,7 +68,7 @@ static attend_status read_shape(attend_lens *l, attend_role role, int real_keys)
                           .rows = q.shape[2],
                           .keys = k.shape[2],
                           .dim = d.dim,
-                          .dim_v = d.dim_v,
+                          .dim_v = has_values(l, role) ? d.dim_v : 0,
                           .scale = d.scale,
                           .causal = d.mask.causal != ATTEND_NOT_CAUSAL,
                           .window = d.mask.window,

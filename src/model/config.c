@@ -317,6 +317,25 @@ attend_status attend_config_read(attend_context *ctx, const char *path, attend_c
   return status;
 }
 
+attend_status attend_config_of_stacks(attend_context *ctx, const attend_stack *encoder,
+                                      const attend_stack *decoder, int vocab,
+                                      attend_config **config) {
+  attend_config *c;
+  *config = NULL;
+  ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *c, "a configuration", &c));
+  c->ctx = ctx;
+  snprintf(c->family, sizeof c->family, "tensors");
+  c->encoder = *encoder;
+  c->decoder = *decoder;
+  c->parts = (attend_parts)((encoder->layers ? ATTEND_ENCODER : 0) |
+                            (decoder->layers ? ATTEND_DECODER : 0));
+  c->vocab = vocab;
+  c->position = ATTEND_POSITIONS_SINUSOIDAL;
+  c->bos = c->pad = c->decoder_start = c->forced_bos = c->forced_eos = -1;
+  *config = c;
+  return ATTEND_OK;
+}
+
 void attend_config_free(attend_config *config) {
   if (config) ctx_free(config->ctx, config);
 }

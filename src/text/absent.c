@@ -32,6 +32,9 @@ size_t attend_tokenizer_label(const attend_tokenizer *t, int32_t id, char *label
   if (size) *label = 0;
   return 0;
 }
+size_t attend_piece_label(const char *piece, size_t length, char *label, size_t size) {
+  return (size_t)snprintf(label, size, "%.*s", (int)length, piece);
+}
 int32_t attend_tokenizer_find(const attend_tokenizer *t, const char *piece, size_t length) {
   return -1;
 }

@@ -128,3 +128,21 @@ size_t attend_tokenizer_label(const attend_tokenizer *t, int32_t id, char *text,
   if (!to.length) add(&to, "∅", strlen("∅"));
   return to.length;
 }
+
+size_t attend_piece_label(const char *token, size_t length, char *text, size_t size) {
+  label to = {text, size, 0};
+  chars s = {token, length};
+  bool spaced = starts(s, " ", 1), marked = starts(s, SPACE_MARK, sizeof SPACE_MARK - 1);
+  if (!size) return 0;
+  *text = 0;
+  if (spaced || marked) {
+    add(&to, "·", strlen("·"));
+    drop(&s, spaced ? 1 : sizeof SPACE_MARK - 1);
+  } else if (starts(s, "##", 2)) {
+    add(&to, "–", strlen("–"));
+    drop(&s, 2);
+  }
+  add_pieces(&to, s);
+  if (!to.length) add(&to, "∅", strlen("∅"));
+  return to.length;
+}

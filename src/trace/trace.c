@@ -245,15 +245,23 @@ static void list_record(const attend_trace *t, int role, int layer, int kind, li
 }
 
 attend_status attend_trace_save(const attend_trace *t, const char *path) {
+  return attend_trace_save_noted(t, path, 0, NULL, 0, NULL);
+}
+
+attend_status attend_trace_save_noted(const attend_trace *t, const char *path, size_t count,
+                                      const attend_tensor *tensors, size_t n_notes,
+                                      const attend_note *notes) {
   listing l = {0};
-  size_t max = 0;
+  size_t max = count;
   for (int role = 0; role < ATTEND_ROLES; role++) max += (size_t)t->capacity[role] * ATTEND_POINTS;
   ATTEND_TRY(ctx_alloc(t->ctx, max * sizeof *l.tensors, "a list", &l.tensors));
   attend_status status = ctx_alloc(t->ctx, max * sizeof *l.names, "a list", &l.names);
   for (int role = 0; role < ATTEND_ROLES && !status; role++)
     for (int i = 0; i < t->capacity[role]; i++)
       for (int j = 0; j < ATTEND_POINTS; j++) list_record(t, role, i, j, &l);
-  if (!status) status = attend_tensor_file_write(t->ctx, path, l.n, l.tensors);
+  if (!status && count) memcpy(l.tensors + l.n, tensors, count * sizeof *tensors);
+  if (!status)
+    status = attend_tensor_file_write_noted(t->ctx, path, l.n + count, l.tensors, n_notes, notes);
   ctx_free(t->ctx, l.names);
   ctx_free(t->ctx, l.tensors);
   return status;
