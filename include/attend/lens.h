@@ -71,6 +71,7 @@ typedef struct {
   int real_keys;  /* beyond them is padding */
   bool is_signed; /* weights may be negative */
   bool biased;    /* the scores have a bias */
+  bool given;     /* the weights are the caller's, of whatever form */
 } attend_lens_shape;
 
 /* Returns 0 if the run has no such attention. */

@@ -246,7 +246,8 @@ typedef struct {
   int n;
   const attend_viewer_attention *attention; /* [n], at most one of each role */
   attend_viewer_tokens tokens[2]; /* of encoder and decoder, as in attend_viewer_run.side */
-  const char *form;               /* of the weights, in captions; NULL: "softmax" */
+  const char *form;               /* that queries and keys were computed with; NULL: "softmax" */
+  bool steps; /* a row of cross-attention is the step that writes the next token */
 } attend_viewer_tensors;
 
 ATTEND_API attend_status attend_viewer_add_tensors(attend_viewer *viewer,

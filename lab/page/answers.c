@@ -325,7 +325,8 @@ static void write_row_labels(json_writer *w, const attend_viewer_model *m,
 static void write_role(json_writer *w, const attend_viewer_model *m, attend_role role,
                        const attend_viewer_run *run) {
   const attend_lens_shape *s = &run->shape[role];
-  const picture_about about = {.form = run->c.attention, .role = attend_role_name(role)};
+  const picture_about about = {.form = s->given ? "" : run->c.attention,
+                               .role = attend_role_name(role)};
   bool cross = role == ATTEND_CROSS;
   char words[PICTURE_WORDS];
   json_open(w, '{');

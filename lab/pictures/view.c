@@ -847,7 +847,7 @@ static bool paint(painter *p) {
   name_model(p);
   memcpy(p->notice, p->s.run->notice, sizeof p->notice);
   p->about = (picture_about){.model = p->name,
-                             .form = p->s.state->c.attention,
+                             .form = p->shape.given ? "" : p->s.state->c.attention,
                              .role = attend_role_name(at.role),
                              .layer = at.layer,
                              .head = at.head,

@@ -151,7 +151,8 @@ size_t attend_viewer_row_label(const attend_viewer_model *m, const attend_viewer
                                attend_role role, int row, char label[ATTEND_VIEWER_TOKEN]) {
   const attend_viewer_side *s = &run->side[role != ATTEND_ENCODER_SELF];
   char token[ATTEND_VIEWER_TOKEN] = "…"; /* nothing was written after the last one */
-  if (role != ATTEND_CROSS) return attend_viewer_token_label(m, s->ids[row], label);
+  if (role != ATTEND_CROSS || (m->run && !tensors_steps(((const view_model *)m)->tensors)))
+    return attend_viewer_token_label(m, s->ids[row], label);
   if (row + 1 < s->n) attend_viewer_token_label(m, s->ids[row + 1], token);
   return (size_t)snprintf(label, ATTEND_VIEWER_TOKEN, "→ %.*s", ATTEND_VIEWER_TOKEN - 8, token);
 }

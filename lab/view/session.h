@@ -158,6 +158,8 @@ void model_free(attend_viewer *v, view_model *m);
 /* tensors.c: what a role's weights follow from, of tensors (user: view_tensors) or a run. */
 bool tensors_describe(attend_role role, int layer, attend_desc *desc, void *tensors);
 void tensors_free(attend_context *ctx, struct view_tensors *t);
+/* Whether a row of cross-attention is the step that writes the next token. */
+bool tensors_steps(const struct view_tensors *t);
 bool tensors_separator(const char *token);
 const char *tensors_token(const struct view_tensors *t, int32_t id);
 /* The one run of a model that is tensors, or NULL. */

@@ -681,9 +681,12 @@ static attend_status read_file(attend_viewer *v, reading *r, const char *name) {
   ATTEND_TRY(add_all(r));
   ATTEND_TRY(read_tokens(r));
   for (int role = 0; role < ROLES; role++) ATTEND_TRY(add_attention(r, role));
-  attend_viewer_tensors t = {
-      ATTEND_INIT(attend_viewer_tensors), .name = own && !r->o->name ? own : name, .n = r->n,
-      .attention = r->attention, .form = form && strlen(form) < ATTEND_VIEWER_FORM ? form : NULL};
+  attend_viewer_tensors t = {ATTEND_INIT(attend_viewer_tensors),
+                             .name = own && !r->o->name ? own : name,
+                             .n = r->n,
+                             .attention = r->attention,
+                             .steps = r->notes != NULL,
+                             .form = form && strlen(form) < ATTEND_VIEWER_FORM ? form : NULL};
   place_tokens(r, &t);
   return attend_viewer_add_tensors(v, &t);
 }

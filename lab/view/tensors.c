@@ -23,6 +23,7 @@ struct view_tensors {
   char *text;         /* of all tokens */
   const char **token; /* [n] by id */
   int n;
+  bool steps;
   view_run *run;
 };
 
@@ -41,6 +42,8 @@ void tensors_free(attend_context *ctx, struct view_tensors *t) {
 const char *tensors_token(const struct view_tensors *t, int32_t id) {
   return id >= 0 && id < t->n ? t->token[id] : "";
 }
+
+bool tensors_steps(const struct view_tensors *t) { return t->steps; }
 
 view_run *tensors_run(attend_viewer *v, int model) {
   struct view_tensors *t = v->models[model]->tensors;
@@ -588,6 +591,7 @@ static attend_status fill(adding *x, const attend_viewer_tensors *given) {
     ATTEND_TRY(describe(x, &given->attention[i]));
   }
   ATTEND_TRY(check_bytes(x, given));
+  x->tensors->steps = given->steps;
   ATTEND_TRY(read_tokens(x, given));
   ATTEND_TRY(record_all(x, given));
   ATTEND_TRY(make_config(x));

@@ -42,8 +42,8 @@ static attend_status read_given(role_lens *r, const attend_lens *l, const attend
                                  .causal = d->mask.causal != ATTEND_NOT_CAUSAL,
                                  .window = d->mask.window,
                                  .real_keys = real_keys > 0 && real_keys < keys ? real_keys : keys,
-                                 .is_signed = attend_form_signed(&d->form)};
-  r->given = true;
+                                 .is_signed = attend_form_signed(&d->form),
+                                 .given = true};
   return ATTEND_OK;
 }
 
@@ -284,12 +284,12 @@ attend_status lens_enter(attend_lens *l, attend_head_id at) {
   attend_view lse = {0};
   attend_hooked recorded;
   ATTEND_TRY(reserve_lse(l, r->shape.rows));
-  if (r->given &&
+  if (r->shape.given &&
       !attend_trace_get(l->trace, ATTEND_AT_DENOMINATOR, at.role, at.layer, &recorded)) {
     for (int i = 0; i < r->shape.rows; i++) l->lse[i] = NAN;
     return ATTEND_OK;
   }
-  if (!r->given) ATTEND_TRY(make_plan(l, at));
+  if (!r->shape.given) ATTEND_TRY(make_plan(l, at));
   read_column(l, at);
   if (l->other) {
     float *direct;
@@ -358,7 +358,7 @@ static attend_status observe_band(attend_lens *l, const band *b, float *weights)
                              .user = &f,
                              .key_from = b->key,
                              .key_to = (int64_t)b->key + b->keys};
-  if (l->role[b->at.role].given) return copy_band(l, b, weights);
+  if (l->role[b->at.role].shape.given) return copy_band(l, b, weights);
   memset(weights, 0, (size_t)b->n * (size_t)b->keys * sizeof *weights);
   if (b->n == 0 || b->keys == 0) return ATTEND_OK;
   ATTEND_TRY(head_view(l, ATTEND_AT_QUERY, b->at, b->at.head, &q));
@@ -473,7 +473,7 @@ attend_status attend_lens_stats(attend_lens *l, attend_head_id at, const attend_
   void *unasked = NULL; /* observe returns keys and weights together */
   ATTEND_TRY(OPTIONS_READ(l->ctx, attend_row_stats, wanted, &o));
   ATTEND_TRY(lens_enter(l, at));
-  if (is_edited(l, at) || l->role[at.role].given) return measure_rows(l, at, stats);
+  if (is_edited(l, at) || l->role[at.role].shape.given) return measure_rows(l, at, stats);
   ATTEND_TRY(head_view(l, ATTEND_AT_QUERY, at, at.head, &q));
   ATTEND_TRY(head_view(l, ATTEND_AT_KEY, at, key_head(l, at), &k));
   if (!stats->top != !stats->top_weight)

@@ -20,7 +20,6 @@ typedef struct { /* of one role */
   float *column;     /* [buckets] of that head, or NULL */
   float **direct;    /* [layers * heads] of [T][M] and [T], other form only */
   int32_t length;    /* real keys */
-  bool given;        /* the weights are the trace's patterns */
 } role_lens;
 
 struct attend_lens {

@@ -302,6 +302,7 @@ function described(r: Run): string {
   const lengths = r.roles
     .map((x) => `${x.role} ${x.rows} by ${x.keys}`)
     .join(", ");
+  if (r.model.tensors) return `${r.model.name}: ${lengths} tokens.`;
   return `${r.model.name} ran in ${r.seconds.toFixed(2)} seconds: ${lengths} tokens.`;
 }
 

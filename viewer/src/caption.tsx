@@ -39,7 +39,7 @@ export function CrossCaption({
   labels: string[];
   row: number;
 }) {
-  if (role.role !== "cross") return null;
+  if (role.role !== "cross" || !labels[0].startsWith("→ ")) return null;
   const query = token_text(labels[Math.max(row, 0)].replace(/^→ /, ""));
   return <Caption name="cross" facts={{ query }} />;
 }

@@ -44,11 +44,22 @@ function text_for(c: Case, model: string): Partial<Case> {
   return { text, second: null };
 }
 
+export function tensors_here(): boolean {
+  const { model } = state.value.case;
+  return !!hello.value!.models.find((m) => m.id === model)?.tensors;
+}
+
+// Tensors without queries and keys have one form.
+function takes_forms(): boolean {
+  return !tensors_here() || !!run.value?.roles.some((r) => r.dim && r.dim_v);
+}
+
 // A link has the chosen values; values derived from the text are computed here.
 export function settle_other(): void {
   const { case: c, other, form } = state.value;
   if (!other) {
-    if (!form) go({ form: DEFAULT_FORM }, "same");
+    if (!takes_forms()) choose_kind("model");
+    else if (!form) go({ form: DEFAULT_FORM }, "same");
     return;
   }
   const kind = kind_of(c, other);
@@ -148,6 +159,7 @@ function FormChoice() {
           change={(n) => set(form_text(name, 2 ** n))}
         />
       )}
+      {!tensors_here() && (
       <Switch
         label="Swapped"
         name="scope"
@@ -164,6 +176,7 @@ function FormChoice() {
           )
         }
       />
+      )}
     </>
   );
 }
@@ -220,12 +233,17 @@ export function CompareChoice() {
   const { case: c, other } = state.value;
   const kind = kind_of(c, other);
   const models = hello.value!.models;
-  const kinds: { value: Kind; label: string }[] = [
-    { value: "form", label: "another form" },
-    { value: "untrained", label: c.untrained ? "trained" : "untrained" },
-    { value: "text", label: "another text" },
-  ];
-  if (models.length > 1) kinds.push({ value: "model", label: "another model" });
+  const kinds: { value: Kind; label: string }[] = [];
+  if (takes_forms()) kinds.push({ value: "form", label: "another form" });
+  if (!tensors_here())
+    kinds.push(
+      { value: "untrained", label: c.untrained ? "trained" : "untrained" },
+      { value: "text", label: "another text" },
+    );
+  if (models.length > 1) kinds.push({
+      value: "model",
+      label: tensors_here() ? "another file" : "another model",
+    });
   if (training_here()) kinds.push({ value: "step", label: "another step" });
   if (!source.live && !run.value) return null;
   return (
@@ -242,7 +260,9 @@ export function CompareChoice() {
       {kind === "step" && training_here() && <OtherStep />}
       {kind === "model" && (
         <div class="field">
-          <label for={id}>The other model</label>
+          <label for={id}>
+            {tensors_here() ? "The other file" : "The other model"}
+          </label>
           <select
             id={id}
             value={other!.model}

@@ -10,14 +10,17 @@ import { go, state, with_defaults } from "./state";
 export const gallery_open = signal(false);
 
 const models_of = (kind: string) =>
-  (hello.value?.models ?? []).filter((m) => m.parts === kind);
+  (hello.value?.models ?? []).filter(
+    (m) => m.parts === kind && !m.tensors,
+  );
 
 // A model that suits an entry, the current one if it does.
 function model_for(entry: GalleryEntry): string | null {
   if (entry.beside && !models_of(entry.beside).length) return null;
   const fits = (hello.value?.models ?? []).filter(
     (m) =>
-      m.parts === entry.for || (m.parts === "both" && !entry.beside),
+      !m.tensors &&
+      (m.parts === entry.for || (m.parts === "both" && !entry.beside)),
   );
   const present = fits.find((m) => m.id === state.value.case.model);
   return (present ?? fits[0])?.id ?? null;

@@ -57,6 +57,7 @@ const COMPONENTS: Record<ViewName, FunctionComponent> = {
 };
 
 function offered(view: ViewName, model: Model | undefined): boolean {
+  if (model?.without?.[view]) return false;
   return view !== "generate" || (source.writes && !!model?.writes);
 }
 
@@ -205,7 +206,12 @@ function Page() {
           class={(progress.value || problem.value) && run.value ? "stale" : ""}
         >
           <Questions />
-          {run.value ? (
+          {run.value?.model.without?.[view] ? (
+            <p class="waiting" data-test="no-view">
+              {VIEW_WORDS[view].title} does not apply:{" "}
+              {run.value.model.without[view]}.
+            </p>
+          ) : run.value ? (
             <View key={view} />
           ) : (
             <p class="waiting">{progress.value ? "Running the model…" : ""}</p>

@@ -28,6 +28,8 @@ export interface Model {
   fills: boolean;
   pairs: boolean;
   words?: boolean; // false: no tokenizer, a text is token numbers
+  tensors?: boolean; // of a file: there is no model to run
+  without?: Partial<Record<ViewName, string>>; // views that do not apply, and why
   positions: "learned" | "sinusoidal" | "rotary" | "buckets";
 }
 

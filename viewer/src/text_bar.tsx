@@ -13,7 +13,8 @@ import {
   source,
 } from "./asking";
 import { change_case, go, link_is_whole, state } from "./state";
-import { Model } from "./protocol";
+import { VIEW_WORDS } from "./help";
+import { Model, Run, ViewName } from "./protocol";
 import { bytes_text, count_text } from "./numbers";
 
 const PAUSE = 300; // ms without a keystroke before the model runs
@@ -171,6 +172,7 @@ export function TextBar() {
   const second = useSignal(false);
   const pair = label && (c.second !== null || second.value);
   if (!source.live) return <Recording />;
+  if (model.tensors) return <TensorsBar model={model} />;
   return (
     <section class="text-bar" aria-label="Text">
       <div class={pair ? "words-row two" : "words-row"}>
@@ -244,6 +246,59 @@ export function TextBar() {
   );
 }
 
+// Views that do not apply, by reason: "Neuron: it shows ..".
+function missing_views(model: Model): string[] {
+  const by_reason = new Map<string, string[]>();
+  for (const [view, why] of Object.entries(model.without ?? {}))
+    by_reason.set(why, [
+      ...(by_reason.get(why) ?? []),
+      VIEW_WORDS[view as ViewName]?.title ?? view,
+    ]);
+  return [...by_reason].map(([why, views]) => `${views.join(", ")}: ${why}.`);
+}
+
+function Missing({ model }: { model: Model }) {
+  const list = missing_views(model);
+  if (list.length === 0) return null;
+  return (
+    <details class="missing" data-test="missing">
+      <summary>Views that do not apply</summary>
+      <ul>
+        {list.map((line) => (
+          <li key={line}>{line}</li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
+function TensorsBar({ model }: { model: Model }) {
+  const r = run.value;
+  return (
+    <section class="text-bar" aria-label="Tensors">
+      {r && r.model.tensors && (
+        <p class="recorded-text" data-test="tensors">
+          {tokens_text(r)}
+        </p>
+      )}
+      <div class="text-tools">
+        <span class="faint">
+          Tensors of <code>{model.name}</code>
+        </span>
+        <RunFacts />
+        <Doing />
+        <Missing model={model} />
+      </div>
+      <Trouble />
+    </section>
+  );
+}
+
+// The rows' tokens, then the keys' where they are others.
+function tokens_text(r: Run): string {
+  return [r.case.text, r.case.second].filter((t) => t).join(" ‖ ");
+}
+
 function Trouble() {
   if (problem.value) {
     return (
@@ -282,7 +337,10 @@ function RunFacts() {
   );
   return (
     <span class="faint run-facts" data-test="run-facts">
-      {sides.join(", ")} · {r.seconds.toFixed(2)} s · {bytes_text(r.bytes)}
+      {sides.join(", ")}
+      {!r.model.tensors && ` · ${r.seconds.toFixed(2)} s`}
+      {" · "}
+      {bytes_text(r.bytes)}
       {r.case.attention !== "softmax" && ` · ${r.case.attention}`}
       {r.case.step >= 0 && ` · step ${count_text(r.case.step)}`}
       {r.case.untrained && " · untrained"}
@@ -308,6 +366,7 @@ function Recording() {
       )}
       <div class="text-tools">
         <RunFacts />
+        {r && <Missing model={r.model} />}
       </div>
       <Trouble />
     </section>

@@ -4,7 +4,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { ask_json, other_asked, other_problem, other_run, run, run_asked, useScene } from "./asking";
-import { OtherText, settle_other } from "./compare_choice";
+import { OtherText, settle_other, tensors_here } from "./compare_choice";
 import { Switch } from "./controls";
 import { LinePlot, SeriesLegend } from "./line_plot";
 import { ink_css, ink_over, Inks } from "./palette";
@@ -53,6 +53,7 @@ export function useWordPair(): { value: WordScene | null; error: string; wanted:
 // In the bar of a view: add, change or remove the other text.
 export function TwoTexts() {
   const { case: c, other } = state.value;
+  if (tensors_here()) return null;
   if (!other)
     return (
       <button
