@@ -519,7 +519,7 @@ static int open_viewer(attend_context *ctx, const view_options *o, char *const *
                                .key_tokens = o->key_tokens, .mask = o->mask,
                                .is_signed = o->is_signed};
     status = attend_viewer_add_file(v->session, o->tensors.text[i], &file);
-    if (status) code = complain_status(ctx, status);
+    if (status) code = complain("%s", attend_message(ctx));
   }
   return code;
 }

@@ -462,7 +462,8 @@ attend_status attend_viewer_find_word(attend_viewer *v, const attend_viewer_run 
 
 attend_role attend_viewer_role_beside(const attend_viewer_run *other, attend_role role) {
   if (other->has_role[role]) return role;
-  return other->has_role[ATTEND_DECODER_SELF] ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF;
+  if (other->has_role[ATTEND_DECODER_SELF]) return ATTEND_DECODER_SELF;
+  return other->has_role[ATTEND_ENCODER_SELF] ? ATTEND_ENCODER_SELF : ATTEND_CROSS;
 }
 
 static void choose_best(const attend_viewer_patterns *p, attend_viewer_summary *s) {

@@ -28,7 +28,7 @@ for package in playwright-core axe-core; do
     fail "$PACKAGES has no $package: it is the page/ of a build, where npm put" \
       "what viewer/package.json names"
 done
-(($# > 0)) || set -- access still numbers predictions hands views beside alone steps design
+(($# > 0)) || set -- access still numbers predictions hands views beside alone steps tensors design
 
 # What the browser and the program write goes here, and goes away.
 work=$(mktemp -d)

@@ -130,7 +130,9 @@ raw = (work / "run.safetensors").read_bytes()
 n = struct.unpack("<Q", raw[:8])[0]
 head = json.loads(raw[8:8 + n])
 assert head["decoder.1.query"]["dtype"] == "F32"
-assert head.pop("__metadata__") == {"format": "pt"}
+notes = head.pop("__metadata__")
+assert notes["format"] == "pt" and json.loads(notes["tokens"])[:2] == ["5", "17"]
+assert json.loads(notes["attend"])["roles"]["decoder"]["causal"]
 assert max(t["data_offsets"][1] for t in head.values()) == len(raw) - 8 - n
 PYTHON
 

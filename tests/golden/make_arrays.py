@@ -5,6 +5,7 @@
 Array x [2, 3, 4] has the numbers 0 to 23 in C's order, in every dtype.
 """
 import io
+import json
 import os
 import pathlib
 import zipfile
@@ -54,9 +55,32 @@ npy.write_array(text, x.astype("<f4"))
 limit = zipfile.ZIP64_LIMIT
 with zipfile.ZipFile(out / "zip64.npz", "w", zipfile.ZIP_DEFLATED) as z:
     zipfile.ZIP64_LIMIT = 16
-    z.writestr("x.npy", text.getvalue())
-    z.writestr("y.npy", text.getvalue())
+    z.writestr(zipfile.ZipInfo("x.npy"), text.getvalue(), zipfile.ZIP_DEFLATED)
+    z.writestr(zipfile.ZipInfo("y.npy"), text.getvalue(), zipfile.ZIP_DEFLATED)
 zipfile.ZIP64_LIMIT = limit
+
+# Attention for `attend view --tensors`, and what NumPy computes from queries, keys and values.
+def softmax(scores):
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+tokens = ["[CLS]", "the", "dog", "##s", "ran", "[SEP]"]
+L, H, G, T, S, D, M = 2, 4, 2, 6, 9, 8, 5
+weights = softmax(random.normal(size=(L, H, T, T)) * 2)
+np.savez_compressed(out / "weights.npz", attention=weights.astype("f2"), tokens=np.array(tokens))
+cross = softmax(random.normal(size=(L, 1, H, T, S)))
+np.savez(out / "cross.npz", **{f"cross_attentions.{i}": cross[i] for i in range(L)})
+np.save(out / "lower.npy", softmax(random.normal(size=(L, H, T, T)) + np.triu(np.full((T, T), -np.inf), 1)))
+q, k = random.normal(size=(L, H, T, D)).astype("f4"), random.normal(size=(L, G, T, D)).astype("f4")
+v = random.normal(size=(L, G, T, M)).astype("f4")
+mask = np.tril(np.ones((T, T), bool)) & (random.random((T, T)) < 0.8) | np.eye(T, dtype=bool)
+wide = [np.repeat(a.astype("f8"), H // G, 1) for a in (k, v)]
+scores = q.astype("f8") @ wide[0].swapaxes(-1, -2) / np.sqrt(D)
+seen = softmax(np.where(mask, scores, -np.inf))
+np.savez(out / "qkv.npz", q=q, k=k, v=v, mask=mask)
+(out / "qkv.json").write_text(
+    json.dumps({"weights": seen.round(7).tolist(), "out": (seen @ wide[1]).round(7).tolist()}))
 
 for name in ("f4.npy", "fortran.npy", "text.npy", "version3.npy", "stored.npz", "deflated.npz", "zip64.npz"):
     (seeds / name).write_bytes((out / name).read_bytes())

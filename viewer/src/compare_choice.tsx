@@ -50,7 +50,7 @@ export function tensors_here(): boolean {
 }
 
 // Tensors without queries and keys have one form.
-function takes_forms(): boolean {
+export function takes_forms(): boolean {
   return !tensors_here() || !!run.value?.roles.some((r) => r.dim && r.dim_v);
 }
 

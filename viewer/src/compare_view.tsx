@@ -19,6 +19,7 @@ import {
   compared_form,
   kind_of,
   settle_other,
+  takes_forms,
 } from "./compare_choice";
 import { BesideView } from "./beside_view";
 import { CompareFacts, DistanceGrid } from "./compare_facts";
@@ -46,7 +47,8 @@ function useComparison(): Scene<CompareScene> {
   const { other: wanted, case: c } = state.value;
   const other = wanted ? other_run.value : null;
   const waiting = wanted && (!other || other_asked.value !== canonical(wanted));
-  const ready = r && run_asked.value === canonical(c) && !waiting;
+  const unsettled = !wanted && !takes_forms(); // until settle_other has chosen
+  const ready = r && run_asked.value === canonical(c) && !waiting && !unsettled;
   const role = r && place_in(r, state.value).role;
   const form = compared_form();
   const key =
