@@ -209,8 +209,7 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
 }
 
 static const verb_options verb_view = {
-    parts,
-    "[MODEL] [TEXT [SECOND]]\n--run DIR [TEXT [SECOND]]\n--tensors FILE [--tokens TOKENS]",
+    parts, "[MODEL] [TEXT [SECOND]]\n--run DIR [TEXT [SECOND]]\n--tensors FILE [--tokens TOKENS]",
     "Shows the attention of a model (default: attend:gutenberg; for two texts a pulled encoder): "
     "serves a page on this machine, or writes a page, a picture or "
     "the numbers, or draws in the terminal.\vSECOND is the second sentence of a pair (encoders), "
