@@ -549,6 +549,15 @@ static char *live_command(const view_options *o, const char *name) {
   for (size_t i = 0; i < o->models.count; i++)
     fputs(" --model", out), put_word(out, o->models.text[i]);
   if (name) fputs(" --model", out), put_word(out, name);
+  for (size_t i = 0; i < o->tensors.count; i++)
+    fputs(" --tensors", out), put_word(out, o->tensors.text[i]);
+  const struct {
+    const char *option, *value;
+  } given[] = {{" --tokens", o->tokens}, {" --key-tokens", o->key_tokens}, {" --mask", o->mask}};
+  for (int i = 0; i < 3; i++)
+    if (given[i].value) fputs(given[i].option, out), put_word(out, given[i].value);
+  if (o->is_signed) fputs(" --signed", out);
+  if (o->tensors.count && !o->models.count) return fclose(out) ? (free(text), NULL) : text;
   const char *first = o->state.c.text, *second = o->state.c.second;
   if (first && *first && strlen(first) < SHORT && *first != '-') put_word(out, first);
   if (first && second && strlen(first) < SHORT && strlen(second) < SHORT) put_word(out, second);

@@ -353,8 +353,9 @@ function Recording() {
   return (
     <section class="text-bar" aria-label="Text">
       <p class="notice" data-test="recording">
-        This is a recording: a text run once and kept in this file. To edit the
-        text, run{" "}
+        {r?.model.tensors
+          ? "This is a recording of tensors. For the live page, run "
+          : "This is a recording: a text run once and kept in this file. To edit the text, run "}
         <code data-test="command">{hello.value!.command ?? "attend view"}</code>
         .
       </p>
