@@ -129,6 +129,66 @@ void complete_stack(config_reader *r, attend_stack *s) {
            s->heads, s->dim);
 }
 
+/* ---- rotary positions ------------------------------------------------------------------ */
+
+static double yarn_stretch(double factor, double by) {
+  return factor > 1 ? 0.1 * by * log(factor) + 1 : 1;
+}
+
+/* All positive where given. */
+static const double MOST_ROPE = 1e12;
+
+static double rope_number(config_reader *r, const attend_json *rope, const char *name,
+                          double otherwise) {
+  return read_real_of(r, rope, name, 1e-12, MOST_ROPE, otherwise);
+}
+
+static void read_yarn(config_reader *r, const attend_json *rope, attend_rope *p) {
+  p->low = rope_number(r, rope, "beta_slow", 1);
+  p->high = rope_number(r, rope, "beta_fast", 32);
+  p->attention_factor = read_real_of(r, rope, "attention_factor", 0, MOST_ROPE, 0);
+  double over = read_real_of(r, rope, "mscale", 0, MOST_ROPE, 0);
+  double under = read_real_of(r, rope, "mscale_all_dim", 0, MOST_ROPE, 0);
+  if (p->attention_factor == 0 && over != 0 && under != 0)
+    p->attention_factor = yarn_stretch(p->factor, over) / yarn_stretch(p->factor, under);
+}
+
+static void read_scaling(config_reader *r, const attend_json *rope, attend_rope *p) {
+  static const char *const types[] = {"default", "linear", "llama3", "yarn"};
+  int scaling = ATTEND_ROPE_PLAIN;
+  const char *type = read_text_of(r, rope, "type", types[scaling]);
+  type = read_text_of(r, rope, "rope_type", type);
+  if (r->status) return;
+  while (scaling <= ATTEND_ROPE_YARN && strcmp(type, types[scaling])) scaling++;
+  if (scaling > ATTEND_ROPE_YARN)
+    REFUSE(r, ATTEND_UNSUPPORTED,
+           "%s: rotary scaling of type \"%.40s\" is not supported: default, "
+           "linear, llama3 and yarn are",
+           r->path, type);
+  p->scaling = scaling;
+  if (scaling == ATTEND_ROPE_LLAMA3) {
+    p->low = rope_number(r, rope, "low_freq_factor", 1);
+    p->high = rope_number(r, rope, "high_freq_factor", 4);
+  }
+  if (scaling == ATTEND_ROPE_YARN) read_yarn(r, rope, p);
+}
+
+void read_rope(config_reader *r, attend_config *c, int dim) {
+  const attend_json *rope = read_tree(r, "rope_parameters", ATTEND_JSON_OBJECT);
+  if (!rope) rope = read_tree(r, "rope_scaling", ATTEND_JSON_OBJECT);
+  double theta = rope_number(r, r->json, "rope_theta", 10000);
+  c->rope.theta = rope_number(r, rope, "rope_theta", theta);
+  c->rope.factor = rope_number(r, rope, "factor", 1);
+  c->rope.context = rope_number(r, rope, "original_max_position_embeddings", (double)c->positions);
+  read_scaling(r, rope, &c->rope);
+  bool ordered = c->rope.scaling != ATTEND_ROPE_LLAMA3 || c->rope.high > c->rope.low;
+  if (!ordered || dim % 2)
+    REFUSE(r, ATTEND_IO,
+           "%s: rotary positions need an even head_dim and a high_freq_factor "
+           "above low_freq_factor",
+           r->path);
+}
+
 /* ---- token ids ------------------------------------------------------------------- */
 
 /* Some configurations name ids outside the vocabulary (pad -1). Such an id counts as

@@ -139,5 +139,8 @@ attend_activation activation_called(config_reader *r, const char *text);
 void refuse_switch(config_reader *r, const char *name, const char *why);
 /* heads must divide the width; kv_heads the heads. */
 void complete_stack(config_reader *r, attend_stack *s);
+/* Rotary positions of heads of width dim: rope_theta, rope_parameters or rope_scaling, in the
+ * linear, llama3 and yarn types; c->positions is read before. */
+void read_rope(config_reader *r, attend_config *c, int dim);
 
 #endif
