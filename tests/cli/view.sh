@@ -255,6 +255,53 @@ complains 2 '--against layer=9: the encoder has layers 0 to 2' view --model "$gp
 complains 2 'allow it with --allow-remote' view --model "$gpt" --bind 0.0.0.0 "$ids"
 complains 1 'the gallery needs models' view --gallery
 
+# ---- changes and what a prediction comes from --------------------------------------
+look "$gpt" --json --view intervene --sweep "$ids"
+cp "$work/out" "$work/sweep.json"
+look "$gpt" --json --view intervene --changes "ablate 1.2" "$ids"
+cp "$work/out" "$work/ablated.json"
+look "$gpt" --json --view intervene --changes "patch residual:in" --from "1 2 3 4 5 6 7" "$ids"
+cp "$work/out" "$work/patched.json"
+look "$gpt" --json --view intervene "1 2 3 4 5 6 7"
+cp "$work/out" "$work/other.json"
+for method in gradient integrated attention direct lens; do
+  look "$gpt" --json --view attribute --method $method "$ids"
+  cp "$work/out" "$work/$method.json"
+done
+python3 - "$work" <<'PYTHON' || fail "the numbers of changes and attributions"
+import json, sys
+def read(name): return json.load(open(f"{sys.argv[1]}/{name}.json"))["answers"]
+def near(a, b, bound=1e-4): assert abs(a - b) <= bound * max(1, abs(b)), (a, b)
+
+sweep, ablated = read("sweep"), read("ablated")["effect"]
+near(sweep["sweep"]["map"][1][2], ablated["value"])
+near(sweep["sweep"]["before"], ablated["before"])
+assert sweep["effect"]["value"] == sweep["effect"]["before"] == ablated["before"]
+patched, other = read("patched")["effect"], read("other")["effect"]
+given = {t["id"]: t["p"] for t in patched["tokens"]}
+assert all(given[t["id"]] == t["p"] for t in other["tokens"] if t["id"] in given)
+logit = ablated["before"]
+for method in ("gradient", "integrated", "attention", "direct"):
+    near(read(method)["attribute"]["logit"], logit)
+whole = read("integrated")["attribute"]
+near(whole["sum"], whole["logit"] - whole["baseline"], 0.011)
+direct = read("direct")["attribute"]
+near(direct["sum"], direct["logit"])
+last = read("lens")["lens"]["cells"][-1][-1][0]
+assert last["id"] == ablated["target"]["token"], last
+PYTHON
+look "$gpt" --terminal --view intervene --changes "ablate 1.2" --sweep "$ids"
+grep -q 'loss of the text' "$work/out" || fail "the terminal has no loss"
+look "$gpt" --terminal --view attribute --method lens "$ids"
+for kind in svg png; do
+  look "$gpt" --view intervene --sweep --out "$work/intervene.$kind" "$ids"
+  look "$gpt" --view attribute --method direct --out "$work/attribute.$kind" "$ids"
+done
+complains 1 'not a change' view --model "$gpt" --json --changes "remove 1.2" "$ids"
+complains 1 'layer 9' view --model "$gpt" --json --changes "ablate 9.0" "$ids"
+complains 1 'another text' view --model "$gpt" --json --changes "patch 0.1" "$ids"
+complains 1 'token 99' view --model "$gpt" --json --view intervene --token 99 "$ids"
+
 # ---- the server ---------------------------------------------------------------------
 # One question to the server, by its token.
 cat >"$work/asking.py" <<'PYTHON'
@@ -290,5 +337,32 @@ n = struct.unpack("<I", answer[:4])[0]
 weights = struct.unpack("<49f", answer[4 + n:4 + n + 196])
 head = json.load(open(sys.argv[2] + "/head.json"))["answers"]["block"]["weights"]
 assert all(abs(a - b) < 1e-7 for a, b in zip(weights, sum(head, [])))
+PYTHON
+python3 - "$address" <<'PYTHON' || fail "members of predictions out of bounds"
+import json, sys, urllib.error
+from asking import ask
+case = json.loads(ask("hello", {}))["start"]["case"]
+done = ask("run", case).decode().strip().split("\n\n")[-1]
+run = json.loads(done.split("data: ", 1)[1])["run"]
+place = {"run": run, "role": "decoder"}
+bad = [("effect", {"run": run, "top": 65}), ("effect", {"run": run, "predicted": 7}),
+       ("effect", {"run": run, "target": 1 << 30}), ("effect", {"run": run, "against": -2}),
+       ("effect", {"run": run, "before": "0"}), ("effect", {"run": 3}),
+       ("sweep", {**place, "axis": "layers"}), ("sweep", {**place, "metric": "joy"}),
+       ("sweep", {**place, "point": "mlp"}), ("sweep", {**place, "change": "patch"}),
+       ("sweep", {**place, "from": 5}), ("sweep", {"run": run, "role": "cross"}),
+       ("attribute", {**place, "method": "lens"}), ("attribute", {**place, "layer": 99}),
+       ("attribute", {**place, "method": "attention", "head": 99}),
+       ("lens", {"run": run, "row": 8}), ("lens", {"run": run, "rows": 99}),
+       ("lens", {"run": run, "top": 0}), ("run", {**case, "changes": 7}),
+       ("run", {**case, "changes": "ablate " + ",".join(["0.0"] * 65)}),
+       ("run", {**case, "changes": "ablate " + "9" * 99})]
+for name, question in bad:
+    try:
+        answer = ask(name, question).decode()
+    except urllib.error.HTTPError as e:
+        assert e.code in (400, 404), (name, question, e.code)
+        answer = "event: error\n" + e.read().decode()
+    assert "event: error" in answer and '"error": "' in answer, (name, question, answer[:200])
 PYTHON
 end_server

@@ -238,3 +238,61 @@ TEST(bad_changes_are_refused) {
   CHECK(!a.memory);
   close_session(&s);
 }
+
+/* ---- without memory -------------------------------------------------------------------- */
+
+static attend_status use_all(attend_viewer *v) {
+  attend_viewer_case c = {ATTEND_INIT(attend_viewer_case), .text = text, .from = other,
+                          .changes = "patch 0.1; mean mlp:0; pin 1.2=first"};
+  const attend_viewer_run *run = NULL;
+  attend_viewer_effect e = {0};
+  attend_viewer_map map = {0};
+  attend_viewer_attribution a = {0};
+  attend_viewer_logit_lens l = {0};
+  attend_viewer_stats stats = {0};
+  attend_viewer_sweep_options sweep = {ATTEND_INIT(attend_viewer_sweep_options),
+                                       .kind = ATTEND_CHANGE_MEAN, .role = ATTEND_DECODER_SELF,
+                                       .from = other, .target = any};
+  attend_viewer_attribute_options by = {ATTEND_INIT(attend_viewer_attribute_options),
+                                        .method = ATTEND_VIEWER_BY_ATTENTION, .target = any,
+                                        .at = {ATTEND_DECODER_SELF, 0, 0}};
+  attend_status status = attend_viewer_run_case(v, &c, NULL, &run);
+  if (!status) status = attend_viewer_get_effect(v, run, run, &any, TOP, &e);
+  if (!status) status = attend_viewer_sweep(v, run, &sweep, NULL, &map);
+  if (!status) status = attend_viewer_attribute(v, run, &by, NULL, &a);
+  if (!status) status = attend_viewer_get_logit_lens(v, run, NULL, TOP, NULL, &l);
+  attend_viewer_head h = {.run = run, .at = {ATTEND_DECODER_SELF, 1, 2}};
+  if (!status) status = attend_viewer_get_stats(v, &h, &stats);
+  void *memory[] = {e.memory, map.memory, a.memory, l.memory, stats.memory};
+  for (int i = 0; i < 5; i++) attend_viewer_release(v, memory[i]);
+  return status;
+}
+
+static attend_status whole_session(attend_context *ctx) {
+  attend_viewer *v = NULL;
+  attend_viewer_source source = {ATTEND_INIT(attend_viewer_source),
+                                 .path = model_path("gpt2", NULL)};
+  attend_status status = attend_viewer_create(ctx, NULL, &v);
+  if (!status) status = attend_viewer_add(v, &source);
+  if (!status) status = use_all(v);
+  attend_viewer_free(v);
+  return status;
+}
+
+TEST(allocations_may_fail) {
+  ledger memory = {0};
+  attend_context *ctx = open_context(NULL, 1, &memory);
+  OK(ctx, whole_session(ctx));
+  long before = memory.taken, live = memory.live;
+  OK(ctx, whole_session(ctx));
+  long last = memory.taken - before, stride = last / (light() ? 40 : 400) + 1;
+  CHECK(last > 100);
+  for (long n = 1; n <= last; n += stride) {
+    memory.fail_at = memory.taken + n;
+    attend_status status = whole_session(ctx);
+    memory.fail_at = 0;
+    if (status != ATTEND_NO_MEMORY) CHECK_FAIL("failure %ld gives status %d", n, (int)status);
+    if (memory.live != live) CHECK_FAIL("failure %ld loses %ld blocks", n, memory.live - live);
+  }
+  attend_context_free(ctx);
+}
