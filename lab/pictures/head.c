@@ -1,4 +1,5 @@
-/* A head, or several, as curves from queries to keys.
+/* A head as curves from queries to keys; several in a panel each, but for one query, whose
+ * weights are bars beside the keys.
  *
  * The heavier a weight, the more solid its curve. Light ones are left out, from
  * MOST_CURVES on by a threshold that the caption names.
@@ -171,6 +172,69 @@ static void caption(const picture_head_data *d, page *p, double min) {
   page_notice(p, &d->about);
 }
 
+/* ---- several heads: a panel each --------------------------------------------------------- */
+
+enum { PANEL_GAP = 34, PANEL_TITLE = 26, CURVES_WIDTH = 460, CURVES_LEAST = 150 };
+
+typedef struct {
+  token_names rows, keys;
+  int across;
+  double width, height;
+} panels;
+
+static panels panels_of(const picture_head_data *d, const lines *l, double room) {
+  double max = fmin(NAME_MOST, room * 0.14);
+  panels s = {.rows = names_of(&d->rows, l->row_pitch, -1, max),
+              .keys = names_of(&d->keys, l->key_pitch, -1, max)};
+  double names = s.rows.room + s.keys.room;
+  s.across = (int)((room + PANEL_GAP) / (names + CURVES_LEAST + PANEL_GAP));
+  s.across = s.across < 1 ? 1 : s.across > d->heads ? d->heads : s.across;
+  s.width = (room - (s.across - 1) * PANEL_GAP) / s.across;
+  s.width = fmin(s.width, names + CURVES_WIDTH);
+  s.height = PANEL_TITLE + fmax(s.rows.length, s.keys.length);
+  return s;
+}
+
+static void panel(const picture_head_data *d, const panels *s, lines l, page *p, int h) {
+  size_t one = (size_t)d->rows.count * (size_t)d->keys.count;
+  picture_head_data own = *d;
+  double x = p->left + h % s->across * (s->width + PANEL_GAP);
+  double y = p->y + h / s->across * (s->height + PANEL_GAP);
+  char name[32];
+  own.heads = 1;
+  own.head = d->head + h;
+  own.weights = d->weights + (size_t)h * one;
+  snprintf(name, sizeof name, "head %d", d->head[h]);
+  draw_circle(p->to, x + 6, y + 8, 5, palette_head(p->colours, d->head[h]));
+  page_heading(p, x + 18, y + 12, name);
+  l.d = &own;
+  l.top = y + PANEL_TITLE;
+  l.left = x + s->rows.room;
+  l.right = x + s->width - s->keys.room;
+  draw_curves(&l, p);
+  names_draw_left(&s->rows, p, l.left, l.top);
+  draw_keys(&s->keys, p, l.right, l.top);
+}
+
+static const char *draw_panels(const picture_head_data *d, const picture_look *look, lines l,
+                               drawing *out) {
+  page p;
+  char place[PAGE_WORDS], heads[128];
+  picture_about about = d->about;
+  about.head = -1;
+  panels s = panels_of(d, &l, page_room(look));
+  l.fade = fmin(sqrt(900.0 * d->heads / (1 + count_above(d, l.lightest))), 1);
+  head_words(d, heads, sizeof heads);
+  page_start(&p, out, look, s.across * (s.width + PANEL_GAP) - PANEL_GAP, "%s, %s",
+             page_place(&about, place), heads);
+  caption(d, &p, l.lightest);
+  for (int h = 0; h < d->heads; h++) panel(d, &s, l, &p, h);
+  int down = (d->heads + s.across - 1) / s.across;
+  p.y += down * (s.height + PANEL_GAP) - PANEL_GAP;
+  page_end(&p);
+  return NULL;
+}
+
 const char *picture_head(const picture_head_data *d, const picture_look *look, drawing *out) {
   *out = (drawing){0};
   if (d->heads < 1 || d->rows.count < 1 || d->keys.count < 1)
@@ -183,6 +247,7 @@ const char *picture_head(const picture_head_data *d, const picture_look *look, d
   l.fade = fmin(sqrt(900.0 / (1 + count_above(d, l.lightest))), 1);
   l.row_pitch = pitch_of(d->rows.count);
   l.key_pitch = pitch_of(d->keys.count);
+  if (d->heads > 1 && d->token < 0) return draw_panels(d, look, l, out);
   double room = page_room(look), max = fmin(NAME_MOST, room * 0.2);
   token_names rows = names_of(&d->rows, l.row_pitch, d->token, max);
   token_names keys = names_of(&d->keys, l.key_pitch, -1, max);
