@@ -284,6 +284,9 @@ function words_of(scene: FlowScene): string {
   );
 }
 
+// As a string: an attribute that is false is left out.
+const PLAIN = { stretchy: "false" } as object;
+
 // Of k heads in n layers.
 function Bound({ scene }: { scene: FlowScene }) {
   const { heads } = scene.role;
@@ -297,11 +300,11 @@ function Bound({ scene }: { scene: FlowScene }) {
         <Sup
           base={
             <>
-              <mo>(</mo>
+              <mo {...PLAIN}>(</mo>
               <mi>k</mi>
               <mo>+</mo>
               <mn>1</mn>
-              <mo>)</mo>
+              <mo {...PLAIN}>)</mo>
             </>
           }
           high={<mi>n</mi>}

@@ -18,7 +18,8 @@ export const VIEW_WORDS: Record<ViewName, { title: string; about: string }> = {
       "Lines run from each token on the left to the tokens it attends to on " +
       "the right; the stronger the line, the larger the weight. Point at a " +
       "token to see only its lines and numbers, press to pin it, and " +
-      "switch heads on and off by their colour.",
+      "switch heads on and off by their colour: each has its own lines. In " +
+      "cross-attention a row “→ dog” is the step that writes “dog”.",
   },
   neuron: {
     title: "Neuron",

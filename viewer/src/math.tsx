@@ -11,7 +11,7 @@ export function Formula({
   children: ComponentChildren;
 }) {
   return (
-    <math class="formula" aria-label={say} data-test="formula">
+    <math class="formula" displaystyle={true} aria-label={say} data-test="formula">
       <mrow>{children}</mrow>
     </math>
   );
