@@ -14,7 +14,7 @@ set(not_in_thread
   cli_train_average cli_train_sides cli_design cli_view_run cli_shipped cli_bench
   cli_compare_runs cli_rouge cli_errors cli_help cli_extract cli_study cli_book
   cli_embed cli_eval cli_fill cli_show cli_memory cli_summarize cli_summarize_long
-  cli_setup cli_control cli_intervene cli_attribute)
+  cli_setup cli_control cli_view_tensors test_numpy_file cli_intervene cli_attribute)
 
 # No kernel of their own, or those that verify --all and --invariance call too:
 # slow to emulate. test_parallel: the emulator cannot start threads after a fork.

@@ -89,6 +89,28 @@ static int print_tensors(const shown *s) {
   return table_finish(&t, s->ctx, false);
 }
 
+int show_tensor_file(attend_context *ctx, const char *path, bool json) {
+  static const column columns[] = {{"name", "name", CELL_TEXT},
+                                   {"shape", "shape", CELL_TEXT},
+                                   {"dtype", "dtype", CELL_TEXT},
+                                   {"bytes", "bytes", CELL_BYTES},
+                                   {NULL, NULL, CELL_TEXT}};
+  attend_tensor_file *file;
+  attend_status status = attend_tensor_file_open(ctx, path, &file);
+  if (status) return complain_status(ctx, status);
+  table t = table_start(columns);
+  char shape[128];
+  for (size_t i = 0; i < attend_tensor_file_count(file); i++) {
+    const attend_tensor *one = attend_tensor_file_get(file, i);
+    shape_text(one, shape, sizeof shape);
+    table_add(&t, (cell[]){cell_text(one->name), cell_text(shape), cell_text(one->dtype),
+                           cell_number((double)one->bytes)});
+  }
+  int code = table_finish(&t, ctx, json);
+  attend_tensor_file_free(file);
+  return code;
+}
+
 /* ---- configuration ------------------------------------------------------------------------- */
 
 static void print_stack(const char *name, const attend_stack *s) {

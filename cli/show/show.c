@@ -5,9 +5,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "attend/problem.h"
 #include "attend/text.h"
+#include "folders.h"
 #include "model_open.h"
 #include "show/show.h"
 
@@ -34,7 +36,7 @@ static void finish(struct argp_state *state, char **words, int count, void *inpu
 }
 
 static const verb_options verb_show = {
-    parts, "[MODEL]",
+    parts, "[MODEL]\nFILE.safetensors|.npz|.npy",
     "The configuration, parameters and tensors of a model, the memory that running it takes, and "
     "what a token costs. The weights are not read.\vWithout MODEL it is attend:gutenberg. Costs "
     "are those of --attention and --weights. "
@@ -98,14 +100,22 @@ static int show(const show_options *o, attend_context *ctx, const char *name, co
   return code;
 }
 
+/* A file of tensors, in place of a model. */
+static bool is_tensor_file(const char *name) {
+  struct stat info;
+  return (path_ends(name, ".safetensors") || path_ends(name, ".npz") || path_ends(name, ".npy")) &&
+         !stat(name, &info) && S_ISREG(info.st_mode);
+}
+
 int cmd_show(int argc, char **argv) {
   show_options o = {.model.takes = MODEL_TAKES_NOTHING};
   int code;
   options_read(&verb_show, argc, argv, &o);
   char *name = model_name(&o.model, &code);
-  char *path = name ? model_path(name, &code) : NULL;
-  attend_context *ctx = path ? options_context(&o.common, NULL, &code) : NULL;
-  if (ctx) code = show(&o, ctx, name, path);
+  bool file = name && is_tensor_file(name);
+  char *path = name && !file ? model_path(name, &code) : NULL;
+  attend_context *ctx = path || file ? options_context(&o.common, NULL, &code) : NULL;
+  if (ctx) code = file ? show_tensor_file(ctx, name, o.common.json) : show(&o, ctx, name, path);
   attend_context_free(ctx);
   free(path);
   free(name);

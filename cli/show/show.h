@@ -31,5 +31,7 @@ typedef struct {
 /* print.c; exit codes. */
 int show_lines(const shown *s);
 int show_json(const shown *s);
+/* The tensors of a file. */
+int show_tensor_file(attend_context *ctx, const char *path, bool json);
 
 #endif

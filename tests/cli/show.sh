@@ -24,6 +24,13 @@ says '^  encoder +2 layers'
 says '^  positions +buckets of distance, no limit, 8 up to distance 20$'
 says '^encode, 1024 at once '
 
+run 0 show "${models%/models}/arrays/weights.npz"
+says '^attention +\[2, 4, 6, 6\] +F16 +576 B$'
+says '^tokens +\[6, 5\] +U32 +120 B$'
+run 0 show --json "$models/gpt2/model.safetensors"
+says '"dtype": "F32"'
+complains 1 'big-endian' show "${models%/models}/arrays/big.npy"
+
 run 0 show --tensors "$models/gpt2"
 says '^transformer\.h\.2\.attn\.c_attn\.weight +\[48, 144\] +F32 +27\.0 KiB +2  self-attention query, key, value$'
 says '^transformer\.wte\.weight .*  token table$'
