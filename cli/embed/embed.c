@@ -103,6 +103,7 @@ static const option_part parts[] = {{own, 0},
 static void finish(struct argp_state *state, char **words, int count, void *input) {
   embed_options *o = input;
   model_words(state, words, count, &o->model);
+  if (o->query && text_check("the query", o->query, strlen(o->query))) exit(EXIT_USAGE);
   o->embed.no_normalize = o->raw;
   if (o->top && !o->query) argp_error(state, "--top goes with --search");
   if (o->word && (o->out || o->vectors || o->query))

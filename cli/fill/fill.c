@@ -44,6 +44,7 @@ static const option_part parts[] = {{own, 0},
 static void finish(struct argp_state *state, char **words, int count, void *input) {
   fill_options *o = input;
   model_words(state, words, count, &o->model);
+  if (o->pair && text_check("the second text", o->pair, strlen(o->pair))) exit(EXIT_USAGE);
 }
 
 static const verb_options verb_fill = {

@@ -394,7 +394,8 @@ static int check_other(const viewer *v, const view_state *s) {
   other.layer = s->other_layer;
   other.head = s->other_head;
   other.n_heads = 0;
-  int code = check_second(v, &other.c);
+  int code = text_check("the text of --against", other.c.text, strlen(other.c.text));
+  if (!code) code = check_second(v, &other.c);
   return code ? code : check_place(v, &other, "--against ");
 }
 

@@ -34,7 +34,7 @@ ATTEND_API attend_format attend_format_of(const char *path);
 ATTEND_API bool attend_format_parse(const char *name, attend_format *format);
 
 typedef struct {
-  const char *text; /* [length], without the line end; NULL: no more lines */
+  const char *text; /* [length] UTF-8, without the line end; NULL: no more lines */
   size_t length;
   size_t number; /* of the line in the file, from 1 */
 } attend_line;
@@ -50,7 +50,8 @@ ATTEND_API attend_status attend_lines_of_bytes(attend_context *ctx, const char *
                                                attend_format format, attend_lines **lines);
 ATTEND_API void attend_lines_free(attend_lines *lines);
 
-/* The line stays valid until the next call. ATTEND_IO if the file cannot be read. */
+/* The line stays valid until the next call. ATTEND_IO if the file cannot be read, or
+ * if a line of .tsv is not UTF-8 (attend_lines_json checks the others). */
 ATTEND_API attend_status attend_lines_next(attend_lines *lines, attend_line *line);
 /* The current line as JSON. */
 ATTEND_API attend_status attend_lines_json(attend_lines *lines, attend_json **root);

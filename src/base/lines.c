@@ -134,7 +134,11 @@ attend_status attend_lines_next(attend_lines *l, attend_line *line) {
     if (l->line.text) trim(l);
   } while (l->line.text && is_blank(l));
   *line = l->line;
-  return ATTEND_OK;
+  if (!line->text || l->format == ATTEND_FORMAT_JSONL)
+    return ATTEND_OK; /* JSON is checked itself */
+  char what[sizeof l->name + 40];
+  snprintf(what, sizeof what, "line %zu of %s", line->number, l->name);
+  return attend_utf8_check(l->ctx, what, line->text, line->length);
 }
 
 attend_status attend_lines_json(attend_lines *l, attend_json **root) {

@@ -157,6 +157,9 @@ for verb in generate "generate --prompt" tokenize embed fill compare "compare --
   complains 2 'byte 3 of .* is not UTF-8' $verb "$latin"
 done
 complains 1 'byte 3 of .*latin is not UTF-8' tokenize --train "$work/latin" --out "$work/tokenizer"
+printf 'a b\tc\351d\n' >"$work/latin.tsv"
+run 1 eval --rouge --data "$work/latin.tsv" --baseline lead
+grep -q 'byte 5 of line 1 of .*latin.tsv is not UTF-8' "$work/err" || fail "tsv: $(cat "$work/err")"
 run 1 train --data "$work/latin" --out "$work/run"
 grep -q 'byte 3 of .*latin is not UTF-8' "$work/err" || fail "train: $(cat "$work/err")"
 
