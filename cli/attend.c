@@ -149,18 +149,18 @@ static const char what[] =
 /* Each works without a network. */
 static const struct {
   const char *command, *line;
-} first_commands[] = {
-    {"view \"The dog sitting in the car\"", "every head of a model, in the browser"},
-    {"generate --temp 0.8 \"It was a dark night\"", "continue a text"},
-    {"compare \"The old man looked at the sea\"", "one model under six forms of attention"},
-    {"design content", "a transformer designed by hand, checked on all inputs"},
-    {"study scale", "why scores are divided by the root of the width"}};
+} first_commands[] = {{"view \"The dog sitting in the car\"", "every head, in the browser"},
+                      {"generate --temp 0.8 \"It was a dark night\"", "continue a text"},
+                      {"compare \"The old man looked at the sea\"", "forms of attention, compared"},
+                      {"design content", "a transformer made by hand"},
+                      {"study scale", "why scores are divided by √d"}};
 
 static int print_first(const char *name) {
   printf("%s\nTry:\n", what);
   for (size_t i = 0; i < sizeof first_commands / sizeof *first_commands; i++) {
     int n = printf("  %s %s", name, first_commands[i].command);
-    printf("%*s%s\n", n < 60 ? 60 - n : 2, "", first_commands[i].line);
+    int place = (int)strlen(name) + 46; /* behind the longest */
+    printf("%*s%s\n", n < place ? place - n : 2, "", first_commands[i].line);
   }
   printf("\n%s help lists all verbs, %s help VERB the options of one.\n", name, name);
   return check_written(stdout, "the help");
@@ -272,8 +272,8 @@ static bool is_one_of(const char *word, const char *const *names) {
 }
 
 int main(int argc, char **argv) {
-  static const char *const helps[] = {"help", "--help", "-h", "-?", "--usage", NULL};
-  static const char *const versions[] = {"--version", "-v", "-V", NULL};
+  static const char *const helps[] = {"help", "--help", "-help", "-h", "-?", "--usage", NULL};
+  static const char *const versions[] = {"--version", "-version", "-v", "-V", NULL};
   const char *name = argc ? argv[0] : "attend";
   watch_files();
   argp_err_exit_status = EXIT_USAGE;

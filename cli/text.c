@@ -35,7 +35,8 @@ char *input_all(FILE *in, const char *name, size_t *length, int *code) {
   char *text = need(capacity, 1);
   *length = 0;
   text_waits(in, "the text");
-  while ((n = fread(text + *length, 1, capacity - *length - 1, in))) {
+  /* a terminal would be asked for a second Ctrl-D */
+  while (!feof(in) && (n = fread(text + *length, 1, capacity - *length - 1, in))) {
     *length += n;
     if (capacity - *length == 1) text = need_more(text, *length, capacity *= 2, 1);
   }
@@ -111,7 +112,7 @@ static bool next_word(line_source *s, const char **text, size_t *length) {
 
 bool line_next(line_source *s, const char **text, size_t *length) {
   if (s->count) return next_word(s, text, length);
-  if (s->code) return false;
+  if (s->code || feof(stdin)) return false;
   char name[64];
   errno = 0;
   if (!s->next) text_waits(stdin, "texts, one on each line");
@@ -177,7 +178,7 @@ static int read_plain(text_source *s, FILE *in, const char *name) {
   char *chunk = need(CHUNK + LONGEST, 1);
   size_t n, open = 0, done = 0;
   int code = EXIT_OK;
-  while (!code && (n = fread(chunk + open, 1, CHUNK, in))) {
+  while (!code && !feof(in) && (n = fread(chunk + open, 1, CHUNK, in))) {
     size_t length = open + n, whole = attend_utf8_span(chunk, length);
     open = length - whole;
     if (open >= LONGEST) {

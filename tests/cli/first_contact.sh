@@ -166,7 +166,7 @@ grep -q 'byte 3 of .*latin is not UTF-8' "$work/err" || fail "train: $(cat "$wor
 # A verb that waits for the terminal says so.
 if command -v script >/dev/null; then
   for verb in tokenize eval compare summarize embed fill; do
-    printf 'a cat\n\004\004' | script -qec "$ATTEND $verb" "$work/typed" >/dev/null || true
+    printf 'a cat\n\004' | timeout 60 script -qec "$ATTEND $verb" "$work/typed" >/dev/null || true
     grep -q 'Ctrl-D on a line of its own ends' "$work/typed" ||
       fail "attend $verb waits in silence: $(cat "$work/typed")"
   done
