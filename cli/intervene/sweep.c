@@ -111,6 +111,21 @@ static const char *verb_of(attend_change_kind kind) {
                                       : "set to zero";
 }
 
+static const char *point_words(attend_point point) {
+  switch (point) {
+    case ATTEND_AT_RESIDUAL:
+      return "residual stream";
+    case ATTEND_AT_RESIDUAL_MIDDLE:
+      return "residual stream before the mlp";
+    case ATTEND_AT_HEAD_OUTPUT:
+      return "head output";
+    case ATTEND_AT_PATTERN:
+      return "attention pattern";
+    default:
+      return attend_point_name(point);
+  }
+}
+
 /* Metrics that compare with the run without changes. */
 static bool starts_at_zero(attend_metric_kind kind) {
   return kind == ATTEND_METRIC_KL || kind == ATTEND_METRIC_STATE;
@@ -132,15 +147,13 @@ static void say_what(sweep *s) {
     snprintf(s->what + length, sizeof s->what - length, " minus “%.60s”", other);
   const char *axis = s->how.axis == ATTEND_SWEEP_HEADS ? "head" : "token";
   snprintf(s->title, sizeof s->title, "%.80s: %s by layer and %s", r->m->name, metrics[kind], axis);
-  char *point = need_copy(attend_point_name(s->how.change.point));
-  for (char *at = point; *at; at++)
-    if (*at == '_') *at = ' ';
-  snprintf(
-      s->caption, sizeof s->caption,
-      "Each cell: the %.300s when the %s in that layer and %s alone is %s. Without changes the %s "
-      "is %.4g.",
-      s->what, point, axis, verb_of(s->how.change.kind), metrics[kind], s->before);
-  free(point);
+  snprintf(s->caption, sizeof s->caption,
+           "Each cell: the %.300s when the %s of that layer and %s alone is %s.", s->what,
+           point_words(s->how.change.point), axis, verb_of(s->how.change.kind));
+  length = strlen(s->caption);
+  if (!starts_at_zero(kind))
+    snprintf(s->caption + length, sizeof s->caption - length, " Without changes the %s is %.4g.",
+             metrics[kind], s->before);
   free(token);
   free(other);
 }

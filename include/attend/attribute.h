@@ -30,7 +30,10 @@ ATTEND_API attend_status attend_attributor_create(attend_model *model,
 ATTEND_API void attend_attributor_free(attend_attributor *attributor);
 ATTEND_API size_t attend_attributor_bytes(const attend_attributor *attributor);
 
-/* In all calls -1 in *target is replaced (attend_target_resolve), and *logit is the target's value,
+/* Of a model with a pointer-generator head the target is the log probability of one token, by
+ * generating and copying, without `against`; along a path it copies from the text's own words.
+ *
+ * In all calls -1 in *target is replaced (attend_target_resolve), and *logit is the target's value,
  * the difference of two logits if it has `against`. */
 
 /* Gradient x input: score of a token is the dot product of its input and the gradient there.

@@ -36,7 +36,13 @@ typedef struct {
   int count; /* copies of the text in a batch */
   double values[PATH_BATCH];
   int valued; /* of them so far */
+  /* With a pointer-generator head the target is log p of generating and copying together, which is
+   * the loss with its sign changed; so are all gradients. Otherwise it is a logit. */
+  bool copies;
 } target_pass;
+
+/* A gradient that a hook reads, as one of the target. */
+static float signed_by(const target_pass *p, float d) { return p->copies ? -d : d; }
 
 static int rows_of(const target_pass *p) { return p->side[0].n + p->side[1].n; }
 /* Floats of the residual streams of one text, side after side. */
@@ -55,7 +61,11 @@ static size_t side_at(const target_pass *p, int which) {
 static attend_status open_pass(attend_attributor *a, const attend_tokens *text,
                                const attend_target *target, target_pass *p) {
   const attend_config *c = &a->model->config;
-  *p = (target_pass){.a = a, .target = target, .count = 1};
+  *p = (target_pass){.a = a, .target = target, .count = 1, .copies = c->copy > 0};
+  ATTEND_CHECK(a->model->ctx, !p->copies || target->against < 0,
+               "%s copies words, so that its targets are log probabilities of one token: leave the "
+               "token that is subtracted away",
+               c->family);
   ATTEND_TRY(tokens_check(a->model->ctx, a->model, text, &p->text));
   p->side[0] = (side){p->text.n, c->parts == ATTEND_DECODER ? c->decoder.width : c->encoder.width,
                       p->text.ids};
@@ -80,7 +90,7 @@ static void keep_logits(const attend_hooked *t, float *data, void *user) {
 
 static void target_gradient(const attend_hooked *t, float *d, void *user) {
   const target_pass *p = user;
-  for (int i = 0; i < t->shape[2]; i++) {
+  for (int i = 0; i < t->shape[2] && !p->copies; i++) {
     float *row = d + i * t->view.stride[2];
     memset(row, 0, (size_t)t->shape[3] * sizeof *row);
     row[p->target->token] = 1;
@@ -133,6 +143,7 @@ static attend_status run_pass(target_pass *p, bool direct, const attend_hook *mo
   attend_status status = fill_batch(p, &memory, &batch);
   if (!status) status = attend_trainer_set_hooks(trainer, 2, set);
   if (!status) status = attend_trainer_accumulate(trainer, &batch, &loss);
+  if (!status && p->copies) p->values[0] = -loss.loss / p->count;
   attend_trainer_set_hooks(trainer, 0, NULL);
   blocks_free(ctx, &memory);
   return status;
@@ -220,7 +231,13 @@ static void read_streams(const attend_hooked *t, void *user) {
 }
 static void read_stream_gradients(const attend_hooked *t, void *user) {
   const streams *s = user;
-  if (s->d) copy_streams(s, t, s->d);
+  if (!s->d) return;
+  copy_streams(s, t, s->d);
+  for (int b = 0; b < t->shape[0]; b++)
+    for (int i = 0; i < t->shape[2]; i++) {
+      float *row = stream_row(s, s->d, t, b, i);
+      for (int j = 0; j < t->shape[3]; j++) row[j] = signed_by(s->p, row[j]);
+    }
 }
 
 static void move_streams(const attend_hooked *t, float *data, void *user) {
@@ -364,7 +381,7 @@ static double score_rows(const path *w, int steps, float *scores) {
 static attend_status integrate(path *w, float *scores, attend_integrated *r) {
   double ends[2] = {0, 1}, values[2];
   int steps = w->o.steps ? w->o.steps : FIRST_STEPS;
-  ATTEND_TRY(at_shares(w, 2, ends, values));
+  for (int i = 0; i < 2; i++) ATTEND_TRY(at_shares(w, 1, &ends[i], &values[i]));
   r->baseline = values[0];
   r->logit = values[1];
   const double difference = values[1] - values[0];
@@ -418,6 +435,7 @@ attend_status attend_attribute_integrated(attend_attributor *a, const attend_tok
 /* ---- attention ---------------------------------------------------------------------------------- */
 
 typedef struct {
+  const target_pass *p;
   float *weights, *gradients; /* [L][H][T][S] */
 } attention_rows;
 
@@ -436,14 +454,18 @@ static void read_pattern(const attend_hooked *t, void *user) {
   copy_pattern(t, ((attention_rows *)user)->weights);
 }
 static void read_pattern_gradient(const attend_hooked *t, void *user) {
-  copy_pattern(t, ((attention_rows *)user)->gradients);
+  attention_rows *rows = user;
+  copy_pattern(t, rows->gradients);
+  const size_t n = (size_t)t->shape[1] * (size_t)t->shape[2] * (size_t)t->shape[3];
+  float *of_layer = rows->gradients + (size_t)t->layer * n;
+  for (size_t i = 0; i < n; i++) of_layer[i] = signed_by(rows->p, of_layer[i]);
 }
 
 attend_status attend_attribute_attention(attend_attributor *a, const attend_tokens *text,
                                          attend_role role, attend_target *target, float *weights,
                                          float *gradients, double *logit) {
   target_pass p;
-  attention_rows rows = {weights, gradients};
+  attention_rows rows = {&p, weights, gradients};
   attend_desc d = {ATTEND_INIT(attend_desc)};
   ATTEND_TRY(open_pass(a, text, target, &p));
   ATTEND_CHECK(a->model->ctx, attend_model_attention(a->model, role, 0, &d),
@@ -464,6 +486,7 @@ attend_status attend_attribute_attention(attend_attributor *a, const attend_toke
 
 /* Values of layers' head outputs and mlps are kept until their gradients come. */
 typedef struct {
+  const target_pass *p;
   attend_role side; /* with the head */
   attend_direct *out;
   attend_trace *values;
@@ -493,7 +516,7 @@ static void add_contribution(const attend_hooked *d, void *user) {
   if (!attend_trace_get(c->values, d->point, d->role, d->layer, &v)) return;
   float *heads = (cross ? c->out->cross : c->out->heads) + d->layer * c->width;
   for (int h = 0; h < d->shape[1]; h++) {
-    double sum = dot_tensor(&v, d, h);
+    double sum = c->p->copies ? -dot_tensor(&v, d, h) : dot_tensor(&v, d, h);
     if (d->point == ATTEND_AT_HEAD_OUTPUT) heads[h] = (float)sum;
     if (d->point == ATTEND_AT_MLP) c->out->mlps[d->layer] = (float)sum;
     if (d->point == ATTEND_AT_RESIDUAL && d->layer == 0) c->out->embedding = sum;
@@ -529,7 +552,8 @@ attend_status attend_attribute_direct(attend_attributor *a, const attend_tokens 
   ATTEND_TRY(
       ctx_alloc_zeroed(a->model->ctx, (2 * heads + mlps) * sizeof *own, "contributions", &own));
   attend_direct sums = {.heads = own, .cross = own + heads, .mlps = own + 2 * heads};
-  contributions c = {decodes ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF, &sums, NULL, s->heads};
+  contributions c = {&p, decodes ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF, &sums, NULL,
+                     s->heads};
   attend_status status = contribute(&p, &c);
   if (!status) {
     if (d.heads) memcpy(d.heads, sums.heads, heads * sizeof *own);

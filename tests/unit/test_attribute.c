@@ -189,7 +189,8 @@ static double moved_logit(const subject *s, const example *x, attend_target targ
   OK(s->ctx, attend_intervention_create(s->model, 1, &c, &iv));
   OK(s->ctx, attend_intervene(iv, &x->tokens, NULL, logits));
   const float *at = logits + target.position * vocab;
-  double value = (double)at[target.token] - (double)at[target.against];
+  double value = (double)at[target.token];
+  if (target.against >= 0) value -= (double)at[target.against];
   attend_intervention_free(iv);
   free(logits);
   return value;
@@ -208,15 +209,13 @@ static double off_slope(const subject *s, const example *x, attend_target target
   return best;
 }
 
-static void check_differences(const char *family) {
-  subject s = open_model(family, NULL, 2, NULL);
+static void check_differences(subject s, const char *family, attend_target target) {
   attend_attributor *a = open_attributor(&s);
   example x = make_example(&s, 5);
   const int width = (int)fmax(s.config->encoder.width, s.config->decoder.width);
   float *scores = zeroed_block((size_t)x.rows, sizeof *scores);
   float *gradient = zeroed_block((size_t)(x.rows * width), sizeof *gradient);
   float *direction = zeroed_block((size_t)width, sizeof *direction);
-  attend_target target = {2, 7, 11};
   double logit, off = 0, size = 0;
   OK(s.ctx, attend_attribute_gradient(a, &x.tokens, &target, scores, gradient, &logit));
   for (int row = 0; row < x.rows; row++) {
@@ -237,7 +236,33 @@ static void check_differences(const char *family) {
 
 TEST(gradients_are_slopes) {
   for (int f = 0; families[f]; f++)
-    if (!light() || f % 3 == 0) check_differences(families[f]);
+    if (!light() || f % 3 == 0)
+      check_differences(open_model(families[f], NULL, 2, NULL), families[f],
+                        (attend_target){2, 7, 11});
+}
+
+/* A token that the text has, which is copied too, and one that it has not. */
+TEST(gradients_of_copying_heads_are_slopes) {
+  const attend_architecture small = {ATTEND_INIT(attend_architecture),
+                                     .family = "bart",
+                                     .layers = 2,
+                                     .width = 48,
+                                     .heads = 4,
+                                     .vocab = 60,
+                                     .positions = 32,
+                                     .copy = 16};
+  for (int copied = 0; copied < 2; copied++) {
+    attend_context *ctx = open_context(NULL, 2, NULL);
+    subject s = {.ctx = ctx};
+    OK(ctx, attend_config_write(ctx, in_folder("config.json"), &small));
+    OK(ctx, attend_checkpoint_init_pytorch(ctx, models_folder(), 7, &s.files));
+    OK(ctx, attend_model_create(s.files, NULL, &s.model));
+    s.config = attend_model_config(s.model);
+    example x = make_example(&s, 5);
+    check_differences(s, "copying", (attend_target){2, copied ? x.ids[3] : 59, -1});
+    free_example(&x);
+  }
+  remove_folder();
 }
 
 /* The sum of the tokens' scores is the difference of the logit, to 1 %. */
