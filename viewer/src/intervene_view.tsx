@@ -218,10 +218,12 @@ function metrics_of(has_head: boolean): Metric[] {
 function SweepBar({
   request,
   metrics,
+  metric,
   shown,
 }: {
   request: Record<string, unknown>;
   metrics: Metric[];
+  metric: Metric;
   shown: boolean;
 }) {
   const id = useId();
@@ -232,7 +234,7 @@ function SweepBar({
         <label for={id}>Sweep: change each place by itself, measure</label>
         <select
           id={id}
-          value={state.value.metric}
+          value={metric}
           data-test="metric"
           onChange={(e) => go({ metric: e.currentTarget.value as Metric })}
         >
@@ -426,11 +428,12 @@ function Places({
       <SweepBar
         request={request}
         metrics={metrics_of(effect.has_head)}
+        metric={metric}
         shown={s.sweep}
       />
       {map && (
         <>
-          <ScaleLegend inks={inks} what={"change of the " + METRICS[metric]} />
+          <ScaleLegend inks={inks} what={(metric === "state" ? "" : "change of the ") + METRICS[metric]} />
           <Caption
             name="intervene.sweep"
             facts={{ metric: metric_words(metric, map) }}

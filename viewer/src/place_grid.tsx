@@ -79,7 +79,7 @@ export function PlaceGrid(props: {
         data-test={props.test + "-grid"}
         onKeyDown={(e) => rove(e, props.columns.length)}
         style={{
-          gridTemplateColumns: `auto repeat(${props.columns.length}, minmax(26px, 56px))`,
+          gridTemplateColumns: `auto repeat(${props.columns.length}, minmax(${props.numbers ? 46 : 26}px, 56px))`,
         }}
       >
         <span class="axis">{props.column_word}</span>

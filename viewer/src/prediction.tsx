@@ -107,6 +107,7 @@ export function PredictionBar({ value }: { value: Prediction | null }) {
   const effect = value?.effect;
   const position = effect?.target.position ?? state.value.token;
   const tokens = effect?.tokens ?? [];
+  if (effect?.has_head === false) return null;
   return (
     <>
       <div class="field">
@@ -132,8 +133,7 @@ export function PredictionBar({ value }: { value: Prediction | null }) {
           ))}
         </select>
       </div>
-      {effect?.has_head !== false && (
-        <>
+      <>
           <TokenChoice
             label="Answer"
             test="answer"
@@ -154,8 +154,7 @@ export function PredictionBar({ value }: { value: Prediction | null }) {
             tokens={tokens}
             choose={(against) => go({ against })}
           />
-        </>
-      )}
+      </>
     </>
   );
 }
