@@ -6,13 +6,12 @@
 set(picture_sources ${cli_sources})
 list(FILTER picture_sources INCLUDE REGEX "/lab/(pictures|svg)/")
 list(FILTER cli_sources EXCLUDE REGEX "/lab/(pictures|svg)/")
-set(terminal_sources ${picture_sources})
-list(FILTER terminal_sources INCLUDE REGEX
-     "/lab/(pictures/(captions|words|terminal[_a-z]*)|svg/(palette|svg))\\.c$")
 if(NOT ATTEND_VIEW OR CMAKE_CROSSCOMPILING)
-  list(APPEND cli_sources ${terminal_sources})
+  list(FILTER picture_sources EXCLUDE REGEX "/(png|raster)\\.c$")
+  list(APPEND cli_sources ${picture_sources})
   return()
 endif()
+list(FILTER picture_sources EXCLUDE REGEX "/without_fonts\\.c$")
 
 find_path(ATTEND_FONTS DejaVuSans.ttf
   PATHS /usr/share/fonts PATH_SUFFIXES truetype/dejavu dejavu TTF NO_DEFAULT_PATH)

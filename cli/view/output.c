@@ -382,6 +382,13 @@ static int write_picture(viewer *v, const view_options *o, const char *as) {
   free(bytes);
   return code;
 }
+#else
+bool answer_picture(request *r) { return request_fail(r, 501, "this build draws no pictures"); }
+static int write_picture(viewer *v, const view_options *o, const char *as) {
+  (void)v, (void)o, (void)as;
+  return complain("this build draws no pictures: build with ATTEND_VIEW on");
+}
+#endif
 
 /* The view; without one all heads, or one if it is named. */
 static int draw_terminal(viewer *v, const view_options *o) {
@@ -396,17 +403,6 @@ static int draw_terminal(viewer *v, const view_options *o) {
     return complain("%s", error);
   return check_written(stdout, "the drawing");
 }
-#else
-bool answer_picture(request *r) { return request_fail(r, 501, "this build draws no pictures"); }
-static int write_picture(viewer *v, const view_options *o, const char *as) {
-  (void)v, (void)o, (void)as;
-  return complain("this build draws no pictures: build with ATTEND_VIEW on");
-}
-static int draw_terminal(viewer *v, const view_options *o) {
-  (void)v, (void)o;
-  return complain("this build draws nothing: build with ATTEND_VIEW on");
-}
-#endif
 
 /* ---- files ---------------------------------------------------------------------------------------- */
 

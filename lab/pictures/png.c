@@ -203,10 +203,6 @@ attend_status draw_png(const drawing *d, double scale, void **bytes, size_t *len
   return p.status;
 }
 
-attend_status draw_file(const drawing *d, const char *as, void **bytes, size_t *length) {
-  return strcmp(as, "svg") ? draw_png(d, 2, bytes, length) : draw_svg(d, (char **)bytes, length);
-}
-
 /* ---- PNG ----------------------------------------------------------------------------------- */
 
 /* A PNG is a signature and chunks (length, name, data, CRC). The pixels are rows, each

@@ -166,3 +166,7 @@ attend_status draw_svg(const drawing *d, char **bytes, size_t *length) {
   *length = to.length;
   return ATTEND_OK;
 }
+
+attend_status draw_file(const drawing *d, const char *as, void **bytes, size_t *length) {
+  return strcmp(as, "svg") ? draw_png(d, 2, bytes, length) : draw_svg(d, (char **)bytes, length);
+}

@@ -3,11 +3,35 @@
 # with attend compare; one clear sentence for what cannot be; a server that ends
 # on a signal.
 . "$(dirname "$0")/lib.bash"
-without_view
 
 gpt=$models/gpt2 bert=$models/bert bart=$models/bart
 ids="5 17 40 96 51 17 40"
 look() { run 0 view --model "$@"; }
+
+# ---- the terminal, which every build draws in ------------------------------------
+COLUMNS=60 look "$gpt" --terminal "$ids"
+! grep -q $'\033' "$work/out" || fail "colour in a pipe"
+says 'first|broad|previous|positional'
+COLUMNS=60 look "$gpt" --terminal --layer 1 --head 2 "$ids"
+[[ $(wc -l <"$work/out") -ge 8 ]] || fail "a head of seven tokens has fewer lines"
+
+# Every view has a drawing of its own.
+look "$gpt" --terminal --view head --layer 1 --head 0,2 "$ids"
+[[ $(grep -c '^head [02]$' "$work/out") == 2 ]] || fail "two heads in the terminal"
+look "$gpt" --terminal --view neuron --token 3 "$ids"
+says 'q·k +score +weight'
+[[ $(grep -c ' 0\.[0-9]\{3\}  ' "$work/out") == 4 ]] || fail "four keys of token 3"
+look "$gpt" --terminal --view flow "$ids"
+says 'before layer 2'
+look "$gpt" --terminal --view embeddings "$ids"
+says ' 1\.00 '
+look "$gpt" --terminal --view generate --new 3 "$ids"
+says '^ +3 +.* 0\.[0-9]{3} '
+look "$gpt" --terminal --form elu --view compare "$ids"
+complains 2 '--against layer=7: the decoder has layers 0 to 2' \
+  view --model "$gpt" --terminal --against layer=7 "$ids"
+
+without_view # the rest needs pictures
 
 # ---- weights that are NaN: one sentence, whatever is asked for -----------------
 mkdir "$work/nan" "$work/pictures"
@@ -135,29 +159,6 @@ assert notes["format"] == "pt" and json.loads(notes["tokens"])[:2] == ["5", "17"
 assert json.loads(notes["attend"])["roles"]["decoder"]["causal"]
 assert max(t["data_offsets"][1] for t in head.values()) == len(raw) - 8 - n
 PYTHON
-
-# ---- the terminal ---------------------------------------------------------------
-COLUMNS=60 look "$gpt" --terminal "$ids"
-! grep -q $'\033' "$work/out" || fail "colour in a pipe"
-says 'first|broad|previous|positional'
-COLUMNS=60 look "$gpt" --terminal --layer 1 --head 2 "$ids"
-[[ $(wc -l <"$work/out") -ge 8 ]] || fail "a head of seven tokens has fewer lines"
-
-# Every view has a drawing of its own.
-look "$gpt" --terminal --view head --layer 1 --head 0,2 "$ids"
-[[ $(grep -c '^head [02]$' "$work/out") == 2 ]] || fail "two heads in the terminal"
-look "$gpt" --terminal --view neuron --token 3 "$ids"
-says 'q·k +score +weight'
-[[ $(grep -c ' 0\.[0-9]\{3\}  ' "$work/out") == 4 ]] || fail "four keys of token 3"
-look "$gpt" --terminal --view flow "$ids"
-says 'before layer 2'
-look "$gpt" --terminal --view embeddings "$ids"
-says ' 1\.00 '
-look "$gpt" --terminal --view generate --new 3 "$ids"
-says '^ +3 +.* 0\.[0-9]{3} '
-look "$gpt" --terminal --form elu --view compare "$ids"
-complains 2 '--against layer=7: the decoder has layers 0 to 2' \
-  view --model "$gpt" --terminal --against layer=7 "$ids"
 
 # ---- a difference is the first minus the second -----------------------------------------
 for other in '--against attention=elu' '--against untrained'; do
