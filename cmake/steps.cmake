@@ -14,7 +14,8 @@ set(not_in_thread
   cli_train_average cli_train_sides cli_design cli_view_run cli_shipped cli_bench
   cli_compare_runs cli_rouge cli_errors cli_help cli_extract cli_study cli_book
   cli_embed cli_eval cli_fill cli_show cli_memory cli_summarize cli_summarize_long
-  cli_setup cli_control cli_view_tensors test_numpy_file cli_intervene cli_attribute)
+  cli_setup cli_control cli_view_tensors test_numpy_file cli_intervene cli_attribute
+  cli_first_contact)
 
 # No kernel of their own, or those that verify --all and --invariance call too:
 # slow to emulate. test_parallel: the emulator cannot start threads after a fork.
@@ -31,7 +32,8 @@ set(not_in_neon test_parallel test_settings test_bench
   test_intervene* test_attribute
   cli_explain cli_memory cli_train_kill cli_train_resume cli_design cli_shipped
   cli_tokenize_train cli_bench cli_eval cli_compare* cli_help cli_errors cli_rouge
-  cli_extract cli_summar* cli_study cli_book cli_model_golden cli_intervene cli_attribute)
+  cli_extract cli_summar* cli_study cli_book cli_model_golden cli_intervene cli_attribute
+  cli_first_contact)
 
 # Models, generation, training and traces on the trapping device, and no others.
 set(in_trap
