@@ -348,6 +348,48 @@ static attend_status sweep_run(sweep_job *w, attend_viewer_map *map) {
   return attend_sweep(w->run->model, &w->text, &w->sweep, map->map, &map->before);
 }
 
+/* How the map is found again; false: the text is too long for a key. */
+static bool sweep_key(const sweep_job *w, char *key) {
+  const attend_viewer_sweep_options *o = &w->o;
+  const attend_target *t = &o->target;
+  const size_t room = sizeof w->j.v->last.key;
+  int n = snprintf(key, room, "%s %d %d %d %d %d %d %d %d %d %s", w->run->is.id, (int)o->axis,
+                   (int)o->kind, (int)o->point, (int)o->role, (int)o->pin, (int)o->metric,
+                   t->position, (int)t->token, (int)t->against, o->from ? o->from : "");
+  return (size_t)n < room;
+}
+
+static attend_status copy_map(attend_context *ctx, const attend_viewer_map *from,
+                              attend_viewer_map *to) {
+  const size_t bytes = (size_t)from->layers * (size_t)from->columns * sizeof *from->map;
+  double *map;
+  ATTEND_TRY(ctx_alloc(ctx, bytes, "the map of a sweep", &map));
+  memcpy(map, from->map, bytes);
+  *to = *from;
+  to->memory = to->map = map;
+  return ATTEND_OK;
+}
+
+static attend_status keep_map(attend_viewer *v, const char *key, const attend_viewer_map *map) {
+  ctx_free(v->ctx, v->last.map.memory);
+  v->last = (swept){0};
+  ATTEND_TRY(copy_map(v->ctx, map, &v->last.map));
+  strcpy(v->last.key, key);
+  return ATTEND_OK;
+}
+
+static attend_status sweep_found(sweep_job *w, attend_viewer_map *map) {
+  attend_viewer *v = w->j.v;
+  char key[sizeof v->last.key];
+  const bool keyed = sweep_key(w, key);
+  if (keyed && !strcmp(key, v->last.key)) return copy_map(v->ctx, &v->last.map, map);
+  run_hold(w->run, 1);
+  attend_status status = sweep_run(w, map);
+  run_hold(w->run, -1);
+  map->target = w->o.target;
+  return !status && keyed ? keep_map(v, key, map) : status;
+}
+
 attend_status attend_viewer_sweep(attend_viewer *v, const attend_viewer_run *of,
                                   const attend_viewer_sweep_options *options,
                                   const attend_viewer_listener *listener, attend_viewer_map *map) {
@@ -359,10 +401,7 @@ attend_status attend_viewer_sweep(attend_viewer *v, const attend_viewer_run *of,
                "the role must be one that this run has");
   ATTEND_TRY(position_of(v->ctx, w.run, &w.o.target.position));
   ATTEND_TRY(resolve_target(&w, &w.o.target));
-  run_hold(w.run, 1);
-  attend_status status = sweep_run(&w, map);
-  run_hold(w.run, -1);
-  map->target = w.o.target;
+  attend_status status = sweep_found(&w, map);
   side_free(v->ctx, &w.side);
   for (int i = 0; i < 2; i++) ctx_free(v->ctx, w.types[i]);
   ctx_free(v->ctx, w.labels);

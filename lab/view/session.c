@@ -61,6 +61,7 @@ void attend_viewer_free(attend_viewer *v) {
     run_free(v, run);
   }
   for (size_t i = 0; i < v->n_models; i++) model_free(v, v->models[i]);
+  ctx_free(v->ctx, v->last.map.memory);
   ctx_free(v->ctx, v->models);
   ctx_free(v->ctx, v);
 }

@@ -81,6 +81,12 @@ typedef struct view_run {
 
 struct view_queue;
 
+/* The latest map of a sweep, so that a picture of it is not computed again. */
+typedef struct {
+  char key[400]; /* "": none */
+  attend_viewer_map map;
+} swept;
+
 struct attend_viewer {
   attend_context *ctx;
   attend_viewer_options options;
@@ -88,6 +94,7 @@ struct attend_viewer {
   size_t n_models, model_room;
   view_run *runs; /* the most recently used first */
   uint64_t clock;
+  swept last;
   attend_attributor *attributor;  /* of the model that was attributed to last, or NULL */
   const attend_model *attributed; /* that model */
   struct view_queue *queue;       /* NULL: no thread */

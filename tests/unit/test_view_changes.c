@@ -107,6 +107,11 @@ TEST(pinned_heads_show_their_pattern) {
   close_session(&s);
 }
 
+static int stop(double done, const char *what, void *user) {
+  (void)done, (void)what, (void)user;
+  return 1;
+}
+
 TEST(a_sweep_is_the_single_changes) {
   session s = open_session("gpt2");
   const attend_viewer_run *plain = run_with(&s, NULL, NULL);
@@ -134,6 +139,11 @@ TEST(a_sweep_is_the_single_changes) {
   o.metric = ATTEND_METRIC_KL;
   OK(s.ctx, attend_viewer_sweep(s.v, attend_viewer_find(s.v, id), &o, NULL, &map));
   CHECK(map.columns == N && map.before == 0);
+  attend_viewer_map again;
+  attend_viewer_listener never = {ATTEND_INIT(attend_viewer_listener), .progress = stop};
+  OK(s.ctx, attend_viewer_sweep(s.v, attend_viewer_find(s.v, id), &o, &never, &again));
+  CHECK(!memcmp(map.map, again.map, (size_t)map.layers * N * sizeof *map.map));
+  attend_viewer_release(s.v, again.memory);
   attend_viewer_release(s.v, map.memory);
   close_session(&s);
 }
@@ -199,11 +209,6 @@ static void refuse_changes(const session *s, const char *changes, const char *sa
   attend_viewer_case c = {ATTEND_INIT(attend_viewer_case), .text = text, .changes = changes};
   CHECK_EQ(attend_viewer_run_case(s->v, &c, NULL, &run), ATTEND_INVALID);
   CHECK_SAYS(attend_message(s->ctx), says);
-}
-
-static int stop(double done, const char *what, void *user) {
-  (void)done, (void)what, (void)user;
-  return 1;
 }
 
 TEST(bad_changes_are_refused) {
