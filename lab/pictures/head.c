@@ -166,7 +166,8 @@ static void caption(const picture_head_data *d, page *p, double min) {
   char number[24];
   snprintf(number, sizeof number, "%.2g", min);
   bool one = d->token >= 0;
-  const picture_facts facts = {.query = one ? picture_spelled(d->rows.text[d->token]) : NULL,
+  const char *query = one ? picture_spelled(d->rows.text[d->token]) : NULL;
+  const picture_facts facts = {.query = one && d->about.step ? d->about.step : query,
                                .least = number};
   page_caption(p, one ? "head.token" : "head", &d->about, facts);
   page_notice(p, &d->about);

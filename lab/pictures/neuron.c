@@ -220,7 +220,8 @@ const char *picture_neuron(const picture_neuron_data *d, const picture_look *loo
              page_place(&d->about, place), d->query);
   snprintf(row, sizeof row, "%d", d->row);
   page_caption(&p, "neuron", &d->about,
-               (picture_facts){.query = picture_spelled(d->query), .position = row});
+               (picture_facts){.query = d->about.step ? d->about.step : picture_spelled(d->query),
+                               .position = row});
   page_notice(&p, &d->about);
   draw_sheet(&s, &p);
   page_legend_scale(&p, SCALE_EVEN, 1, "number, by its column's largest");

@@ -827,7 +827,8 @@ static const char *step_of(const painter *p) {
   const char *view = p->s.state->view;
   bool rows = !strcmp(view, "head") || !strcmp(view, "neuron") || !strcmp(view, "matrix");
   if (!rows || p->s.head.at.role != ATTEND_CROSS || !p->rows.count) return NULL;
-  const char *label = p->rows.text[p->s.state->token < 0 ? 0 : p->s.state->token];
+  int token = p->s.state->token, first = strcmp(view, "neuron") ? 0 : p->rows.count - 1;
+  const char *label = p->rows.text[token < 0 ? first : token];
   size_t n = sizeof arrow - 1;
   return picture_spelled(strncmp(label, arrow, n) ? label : label + n);
 }

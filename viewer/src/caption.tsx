@@ -3,7 +3,7 @@
 
 import { hello } from "./asking";
 import { Role } from "./protocol";
-import { token_text } from "./token_label";
+import { token_word } from "./token_label";
 
 export function caption_text(
   name: string,
@@ -40,6 +40,6 @@ export function CrossCaption({
   row: number;
 }) {
   if (role.role !== "cross" || !labels[0].startsWith("→ ")) return null;
-  const query = token_text(labels[Math.max(row, 0)].replace(/^→ /, ""));
+  const query = token_word(labels[Math.max(row, 0)]);
   return <Caption name="cross" facts={{ query }} />;
 }

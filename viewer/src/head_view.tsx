@@ -15,7 +15,7 @@ import { count_text, percent_text } from "./numbers";
 import { Filter, Role, Side } from "./protocol";
 import { run } from "./asking";
 import { go, place_in, state, theme } from "./state";
-import { row_labels, token_text } from "./token_label";
+import { row_labels, token_word } from "./token_label";
 
 const STEP = 22; // pixels from token to token
 const FAINTEST = 0.015; // lines below this opacity cannot be seen
@@ -320,7 +320,7 @@ export function HeadView() {
           least: FAINTEST,
           query:
             focus?.side === "row"
-              ? token_text(labels[focus.index])
+              ? token_word(labels[focus.index])
               : "",
         }}
       />

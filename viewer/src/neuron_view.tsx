@@ -13,7 +13,7 @@ import { clamp, count_text, signed_text } from "./numbers";
 import { Role, Run } from "./protocol";
 import { go } from "./state";
 import { Reading, Strip } from "./strip";
-import { row_labels, TokenLabel, token_text } from "./token_label";
+import { row_labels, TokenLabel, token_text, token_word } from "./token_label";
 import { narrow } from "./width";
 import { TwoTexts, useWordPair } from "./word_pair";
 
@@ -315,7 +315,7 @@ function OneNeuron() {
         facts={{
           attention: role.words,
           position: token,
-          query: token_text(row_labels(scene.run, role)[token]),
+          query: token_word(row_labels(scene.run, role)[token]),
         }}
       />
       <CrossCaption

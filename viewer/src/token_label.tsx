@@ -3,6 +3,11 @@
 
 import { Role, Run, Side } from "./protocol";
 
+// Within a sentence, also of a row of cross-attention: "→ ·dog" is dog.
+export function token_word(label: string): string {
+  return token_text(label.replace(/^→ (?=.)/, ""));
+}
+
 function parts(label: string): { mark: string; text: string } {
   const marked = label.length > 1 && (label[0] === "·" || label[0] === "–");
   return marked
