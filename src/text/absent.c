@@ -5,6 +5,7 @@
  * utf8proc and PCRE2).
  */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
+#include <stdio.h>
 #include <string.h>
 
 #include "attend/text.h"
@@ -32,8 +33,14 @@ size_t attend_tokenizer_label(const attend_tokenizer *t, int32_t id, char *label
   if (size) *label = 0;
   return 0;
 }
-size_t attend_piece_label(const char *piece, size_t length, char *label, size_t size) {
-  return (size_t)snprintf(label, size, "%.*s", (int)length, piece);
+size_t attend_piece_label(const char *token, size_t length, char *label, size_t size) {
+  const bool spaced = length > 1 && *token == ' ';
+  const bool continues = length > 2 && !memcmp(token, "##", 2);
+  const size_t skip = spaced ? 1 : continues ? 2 : 0;
+  const char *mark = spaced ? "·" : continues ? "–" : "";
+  if (!size) return 0;
+  size_t n = (size_t)snprintf(label, size, "%s%.*s", mark, (int)(length - skip), token + skip);
+  return n < size ? n : size - 1;
 }
 int32_t attend_tokenizer_find(const attend_tokenizer *t, const char *piece, size_t length) {
   return -1;
