@@ -31,7 +31,8 @@ foreach(source ${fuzz_sources})
   target_link_libraries(${name} PRIVATE attend_fuzzed)
   if(name STREQUAL fuzz_view_questions) # the program's answers, without it
     target_sources(${name} PRIVATE cli/view/request.c lab/page/answers.c
-                                   lab/page/hello.c)
+                                   lab/page/hello.c lab/pictures/captions.c
+                                   lab/pictures/words.c)
     foreach(part folders table text)
       target_sources(${name} PRIVATE cli/${part}.c)
     endforeach()
