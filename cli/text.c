@@ -300,6 +300,17 @@ int text_read(text_source *s, const char *path) {
   return code;
 }
 
+static attend_status pass(const char *text, size_t length, bool ends, void *user) {
+  (void)text, (void)length, (void)ends, (void)user;
+  return ATTEND_OK;
+}
+
+int text_check_file(attend_context *ctx, const char *path) {
+  text_source s = {.ctx = ctx, .put = pass};
+  if (file_bytes(path) < 0 || attend_format_of(path) != ATTEND_FORMAT_TEXT) return EXIT_OK;
+  return text_read(&s, path);
+}
+
 static attend_status feed(const char *text, size_t length, bool ends, void *user) {
   attend_status status = attend_text_trainer_feed(user, text, length);
   return status || !ends ? status : attend_text_trainer_end(user);

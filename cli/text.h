@@ -71,6 +71,9 @@ size_t text_bytes(char **paths, int count);
 /* Reads a file, or "-", the standard input, with progress. Prints an error and
  * returns an exit code. */
 int text_read(text_source *s, const char *path);
+/* An exit code: whether a plain file is UTF-8. Other files pass: their lines are checked when
+ * they are read, and what is no file is reported then. */
+int text_check_file(attend_context *ctx, const char *path);
 /* Feeds all files to the trainer of a tokenizer, likewise. */
 int text_train(text_source *s, char **paths, int count, attend_text_trainer *trainer);
 

@@ -234,6 +234,8 @@ static int read_files(train_run *run, const text_list *files, attend_corpus *to)
                                .target_length = target,
                                .progress = progress_report};
   for (size_t i = 0; i < files->count; i++) {
+    int code = text_check_file(run->ctx, files->text[i]);
+    if (code) return code;
     progress_start("reading", 0);
     attend_status status = attend_corpus_read(to, files->text[i], &how);
     progress_end();

@@ -424,7 +424,6 @@ static attend_status read_file(reader *r) {
   r->text = bytes + mark;
   r->length = r->bytes - mark;
   attend_status status = attend_text_check(c->ctx, r->path, bytes, r->bytes);
-  if (!status) status = attend_utf8_check(c->ctx, r->path, bytes, r->bytes);
   if (!status) status = read_kind(r);
   if (!status) c->bytes += r->length;
   if (!status && c->parts == parts)
