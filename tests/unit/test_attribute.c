@@ -146,6 +146,9 @@ TEST(attributions_equal_autograd) {
   }
 }
 
+/* Light, or on the trapping device, which is slow. */
+static bool few(void) { return light() || getenv("ATTEND_DEVICE"); }
+
 /* ---- against differences of the logit ------------------------------------------------------- */
 
 /* A text of any family. */
@@ -236,7 +239,7 @@ static void check_differences(subject s, const char *family, attend_target targe
 
 TEST(gradients_are_slopes) {
   for (int f = 0; families[f]; f++)
-    if (!light() || f % 3 == 0)
+    if (!few() || f % 3 == 0)
       check_differences(open_model(families[f], NULL, 2, NULL), families[f],
                         (attend_target){2, 7, 11});
 }
@@ -268,7 +271,7 @@ TEST(gradients_of_copying_heads_are_slopes) {
 /* The sum of the tokens' scores is the difference of the logit, to 1 %. */
 TEST(integrated_gradients_are_complete) {
   for (int f = 0; families[f]; f++) {
-    if (light() && f % 3) continue;
+    if (few() && f % 3) continue;
     subject s = open_model(families[f], NULL, 2, NULL);
     attend_attributor *a = open_attributor(&s);
     example x = make_example(&s, 21), other = make_example(&s, 42);
@@ -432,7 +435,7 @@ TEST(no_memory_is_a_status) {
   long before = memory.taken, live = memory.live;
   OK(ctx, attribute_all(s.model, &x.tokens));
   long all = memory.taken - before;
-  for (long n = 1; n <= all; n += 1 + all / (light() ? 20 : 300)) {
+  for (long n = 1; n <= all; n += 1 + all / (few() ? 20 : 300)) {
     memory.fail_at = memory.taken + n;
     attend_status status = attribute_all(s.model, &x.tokens);
     memory.fail_at = 0;
