@@ -215,7 +215,5 @@ void dense_clear(const call *c); /* dbias of a dense bias: zeros */
 attend_status observe_tiled(call *c);
 /* Fails unless the observation's rows and keys exist. */
 attend_status check_observation(const call *c, bool knows_gap);
-/* The longest sequence: the width of rows of weights, and of mass. */
-int64_t call_width(const call *c);
 
 #endif

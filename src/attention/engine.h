@@ -78,6 +78,9 @@ struct attend_engine {
   attend_status (*observe)(call *c);
 };
 
+/* Keys of the longest sequence: the width of rows of weights, and of mass (observe.c). */
+int64_t call_width(const call *c);
+
 /* The CPU's engines in order of preference, then NULL. */
 extern const attend_engine *const cpu_engines[];
 

@@ -35,6 +35,7 @@ struct attend_context {
   const struct kernels *kernels; /* the table of the chosen instruction set */
   const char *isa;
   const struct attend_device *device;
+  int device_index;                           /* among those of its kind */
   void *device_memory;                        /* the device's own, if it needs any */
   const struct attend_engine *const *engines; /* the device's, then NULL */
   size_t near_bytes;                          /* of the cache that one core has to itself (L2) */

@@ -48,14 +48,23 @@ static attend_status choose_threads(attend_context *ctx, int wanted) {
   return attend_context_set_threads(ctx, n >= 1 && n <= 4096 ? (int)n : cores());
 }
 
+/* NAME or NAME:INDEX. */
 static attend_status choose_device(attend_context *ctx, const char *wanted) {
-  static const struct attend_device *const all[] = {&device_cpu, &device_trap};
+  static const struct attend_device *const all[] = {&device_cpu, &device_trap, &device_cuda};
   const char *given = getenv("ATTEND_DEVICE");
   if (!wanted) wanted = given && *given ? given : "cpu";
+  const char *colon = strchr(wanted, ':');
+  const size_t length = colon ? (size_t)(colon - wanted) : strlen(wanted);
+  char *end = NULL;
+  long index = colon ? strtol(colon + 1, &end, 10) : 0;
+  const bool counted = !colon || (end != colon + 1 && !*end && index >= 0 && index < 1 << 16);
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-    if (!strcmp(all[i]->name, wanted)) ctx->device = all[i];
-  ATTEND_CHECK(ctx, ctx->device, "there is no device \"%.40s\": choose cpu, or unset ATTEND_DEVICE",
+    if (strlen(all[i]->name) == length && !strncmp(all[i]->name, wanted, length))
+      ctx->device = all[i];
+  ATTEND_CHECK(ctx, ctx->device && counted && (!colon || ctx->device == &device_cuda),
+               "there is no device \"%.40s\": choose cpu, cuda or cuda:N, or unset ATTEND_DEVICE",
                wanted);
+  ctx->device_index = (int)index;
   return ctx->device->open(ctx);
 }
 

@@ -20,6 +20,8 @@ struct attend_device {
   attend_status (*alloc)(attend_context *ctx, size_t bytes, const char *what,
                          void *block /* T ** */);
   void (*free)(const attend_context *ctx, void *block);
+  /* Whether the address is the device's memory; NULL where that is the host's. */
+  bool (*owns)(const attend_context *ctx, const void *address);
   void (*zero)(attend_context *ctx, void *to, size_t bytes);
   /* Between host and device; from may change, or to be read, afterwards. */
   void (*write)(attend_context *ctx, void *to, const void *from, size_t bytes);
@@ -34,7 +36,7 @@ struct attend_device {
 #undef X
 };
 
-extern const struct attend_device device_cpu, device_trap;
+extern const struct attend_device device_cpu, device_trap, device_cuda;
 
 /* OP(ctx, norm, .rows = n, ...): runs an op on the context's device. */
 #define OP(ctx, name, ...) (ctx)->device->name(ctx, &(const struct op_##name){__VA_ARGS__})

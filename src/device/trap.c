@@ -1,25 +1,18 @@
 /* A device for tests: the CPU, with memory that is inaccessible outside of ops.
  *
- * The memory is one range of addresses without access rights. An op, a copy or an
- * engine's call gets the rights, runs, waits and drops them: other code that accesses a
- * tensor gets a SIGSEGV, and so does an op with a host address in place of a device
- * address. Rights belong to the process: use it from one thread at a time.
+ * The memory is one range of addresses without access rights. An op or a copy gets the
+ * rights, runs, waits and drops them: other code that accesses a tensor gets a SIGSEGV, and
+ * so does an op with a host address in place of a device address. Engines run on copies
+ * (bridge.c). Rights belong to the process: use it from one thread at a time.
  */
 #define _GNU_SOURCE
 #include <sys/mman.h>
 
-#include "attention/state.h"
 #include "base/parallel.h"
+#include "device/bridge.h"
 #include "device/device.h"
 
 static const size_t ADDRESSES = (size_t)1 << 33, PAGE = 4096;
-
-/* Tables that get access for an engine's calls; the CPU's do the work. */
-typedef struct {
-  attend_engine engine;
-  const attend_engine *inner;
-  state_kind states;
-} trap_engine;
 
 typedef struct {
   unsigned char *at;
@@ -27,7 +20,7 @@ typedef struct {
   bool taken;
 } trap_block;
 
-enum { MOST_ENGINES = 8, MOST_BLOCKS = 1 << 14 };
+enum { MOST_BLOCKS = 1 << 14 };
 
 struct trap_memory {
   unsigned char *base;
@@ -35,17 +28,16 @@ struct trap_memory {
   int depth; /* calls that have access, one within the other */
   trap_block block[MOST_BLOCKS];
   int blocks;
-  trap_engine engine[MOST_ENGINES];
-  const attend_engine *list[MOST_ENGINES + 1];
+  bridge host;
+  const attend_engine *list[BRIDGE_ENGINES + 1];
 };
-
-static void make_engines(struct trap_memory *m);
 
 static attend_status trap_open(attend_context *ctx) {
   struct trap_memory *m;
   ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *m, "a device", &m));
   ctx->device_memory = m;
-  make_engines(m);
+  bridge_make(&m->host);
+  for (int i = 0; i < m->host.count; i++) m->list[i] = &m->host.engine[i].engine;
   ctx->engines = m->list;
   m->base = mmap(NULL, ADDRESSES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (m->base != MAP_FAILED) return ATTEND_OK;
@@ -96,6 +88,12 @@ static void trap_memory_free(const attend_context *ctx, void *block) {
   struct trap_memory *m = ctx->device_memory;
   for (int i = 0; block && i < m->blocks; i++)
     if (m->block[i].at == block) m->block[i].taken = false;
+}
+
+static bool trap_owns(const attend_context *ctx, const void *address) {
+  const struct trap_memory *m = ctx->device_memory;
+  const unsigned char *p = address;
+  return p >= m->base && p < m->base + m->used;
 }
 
 static void trap_zero(attend_context *ctx, void *to, size_t bytes) {
@@ -162,11 +160,8 @@ static attend_status trap_repack(attend_context *ctx, attend_linear *linear, int
   P(step, o->values, o->gradients, o->first, o->second)
 
 static void check(const attend_context *ctx, int n, const void *const *all) {
-  const struct trap_memory *m = ctx->device_memory;
-  for (int i = 0; i < n; i++) {
-    const unsigned char *p = all[i];
-    if (p && (p < m->base || p >= m->base + m->used)) __builtin_trap();
-  }
+  for (int i = 0; i < n; i++)
+    if (all[i] && !trap_owns(ctx, all[i])) __builtin_trap();
 }
 
 #define P(name, ...)                                                        \
@@ -180,68 +175,12 @@ static void check(const attend_context *ctx, int n, const void *const *all) {
 ADDRESSES_OF(P)
 #undef P
 
-/* ---- engines --------------------------------------------------------------------- */
-
-static const trap_engine *engine_of(const call *c) { return (const trap_engine *)c->plan->engine; }
-
-#define WITH_ACCESS(ctx, work)   \
-  access_begin(ctx);             \
-  attend_status status = (work); \
-  plan_wait(c->plan);            \
-  access_end(ctx);               \
-  return status
-
-#define E(name)                                              \
-  static attend_status trap_##name(call *c) {                \
-    WITH_ACCESS(c->plan->ctx, engine_of(c)->inner->name(c)); \
-  }
-E(forward)
-E(backward)
-E(observe)
-#undef E
-
-#define S(name)                                                         \
-  static attend_status trap_##name(call *c, attend_state *s) {          \
-    WITH_ACCESS(c->plan->ctx, engine_of(c)->inner->states->name(c, s)); \
-  }
-S(append)
-S(extend)
-S(query)
-#undef S
-
-static void trap_values(const attend_state *s, int b, int64_t n, float *to) {
-  const trap_engine *t =
-      (const trap_engine *)((const char *)s->kind - offsetof(trap_engine, states));
-  access_begin(s->ctx);
-  t->inner->states->values(s, b, n, to);
-  access_end(s->ctx);
-}
-
-static void make_engines(struct trap_memory *m) {
-  for (int i = 0; cpu_engines[i] && i < MOST_ENGINES; i++) {
-    trap_engine *t = &m->engine[i];
-    const attend_engine *inner = t->inner = cpu_engines[i];
-    t->engine = *inner;
-    t->engine.forward = trap_forward;
-    t->engine.backward = trap_backward;
-    t->engine.observe = trap_observe;
-    int first = 0; /* engines that share a kind of states still do */
-    while (cpu_engines[first]->states != inner->states) first++;
-    t->states = *inner->states;
-    t->states.append = trap_append;
-    t->states.extend = trap_extend;
-    t->states.query = trap_query;
-    if (t->states.values) t->states.values = trap_values;
-    t->engine.states = &m->engine[first].states;
-    m->list[i] = &t->engine;
-  }
-}
-
 const struct attend_device device_trap = {.name = "trap",
                                           .open = trap_open,
                                           .close = trap_close,
                                           .alloc = trap_memory_alloc,
                                           .free = trap_memory_free,
+                                          .owns = trap_owns,
                                           .zero = trap_zero,
                                           .write = trap_copy,
                                           .read = trap_copy,

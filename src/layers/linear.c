@@ -166,9 +166,11 @@ static attend_status pack_all(packing *pk) {
 
 /* ---- making ---------------------------------------------------------------------- */
 
-static attend_status count_outputs(attend_context *ctx, int inputs, int n_parts,
-                                   const attend_linear_part *parts, int *outputs) {
+attend_status linear_check(attend_context *ctx, attend_weights kind, int inputs, int n_parts,
+                           const attend_linear_part *parts, int *outputs) {
   int64_t sum = 0;
+  ATTEND_CHECK(ctx, (unsigned)kind <= ATTEND_WEIGHTS_MIXED,
+               "%d is not a kind of weights: choose f32, bf16 or int8", (int)kind);
   ATTEND_CHECK(ctx, inputs >= 1, "a linear layer of %d inputs: give at least 1", inputs);
   ATTEND_CHECK(ctx, n_parts >= 1, "a linear layer of %d parts: give at least 1", n_parts);
   for (int p = 0; p < n_parts; p++) {
@@ -215,9 +217,7 @@ attend_status cpu_pack(attend_context *ctx, attend_weights kind, bool backward, 
   if (kind == ATTEND_WEIGHTS_MIXED && !ctx->kernels->mixed) kind = ATTEND_WEIGHTS_BF16;
   attend_linear like = {.ctx = ctx, .kind = kind, .backward = backward};
   int outputs;
-  ATTEND_CHECK(ctx, (unsigned)kind <= ATTEND_WEIGHTS_MIXED,
-               "%d is not a kind of weights: choose f32, bf16 or int8", (int)kind);
-  ATTEND_TRY(count_outputs(ctx, inputs, n_parts, parts, &outputs));
+  ATTEND_TRY(linear_check(ctx, kind, inputs, n_parts, parts, &outputs));
   like.inputs = backward ? outputs : inputs;
   like.outputs = backward ? inputs : outputs;
   like.lanes = (int)(((int64_t)like.outputs + LANES - 1) / LANES);
@@ -242,7 +242,7 @@ attend_status attend_linear_create_backward(attend_context *ctx, attend_weights 
 
 attend_status attend_linear_repack(attend_linear *l, int n_parts, const attend_linear_part *parts) {
   int outputs, had = l->backward ? l->inputs : l->outputs;
-  ATTEND_TRY(count_outputs(l->ctx, l->backward ? l->outputs : l->inputs, n_parts, parts, &outputs));
+  ATTEND_TRY(linear_check(l->ctx, l->kind, l->backward ? l->outputs : l->inputs, n_parts, parts, &outputs));
   ATTEND_CHECK(l->ctx, outputs == had,
                "new weights of %d outputs for a linear layer of %d: give as "
                "many as it was made with",
@@ -254,6 +254,10 @@ attend_status attend_linear_repack(attend_linear *l, int n_parts, const attend_l
 
 void attend_linear_free(attend_linear *linear) {
   if (!linear) return;
+  if (linear->release) {
+    linear->release(linear);
+    return;
+  }
   ctx_free(linear->ctx, linear->weights);
   ctx_free(linear->ctx, linear);
 }

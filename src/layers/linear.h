@@ -14,6 +14,11 @@ struct attend_linear {
   float *scale;  /* [outputs], int8 alone; like bias up to whole lanes */
   float *bias;   /* [outputs] */
   size_t bytes;
+  void (*release)(attend_linear *linear); /* NULL: the CPU's */
 };
+
+/* Checks the arguments of a device's pack, and counts the parts' outputs. */
+attend_status linear_check(attend_context *ctx, attend_weights kind, int inputs, int n_parts,
+                           const attend_linear_part *parts, int *outputs);
 
 #endif

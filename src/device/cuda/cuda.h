@@ -11,7 +11,6 @@
 #include "layers/ops.h"
 
 typedef struct cuda_gpu cuda_gpu;
-typedef struct cuda_weights cuda_weights;
 
 /* A tensor [batch, heads, rows, width]; strides in elements, of batch, head and row. */
 struct cuda_tensor {
@@ -41,10 +40,14 @@ struct cuda_table {
   const char *(*name)(const cuda_gpu *gpu);  /* "NVIDIA H200" */
   void *(*alloc)(cuda_gpu *gpu, size_t bytes);
   void (*free)(cuda_gpu *gpu, void *block);
+  bool (*owns)(cuda_gpu *gpu, const void *address);
   void (*zero)(cuda_gpu *gpu, void *to, size_t bytes);
   void (*write)(cuda_gpu *gpu, void *to, const void *from, size_t bytes);
   void (*read)(cuda_gpu *gpu, void *to, const void *from, size_t bytes);
   void (*wait)(cuda_gpu *gpu);
+  /* Weights and biases of a part, on the GPU and with its strides set, to outputs (backward:
+   * inputs) [first, first + outputs) of the layer. Backward layers are not int8. */
+  void (*pack)(cuda_gpu *gpu, attend_linear *linear, const attend_linear_part *part, int first);
 #define X(name) void (*name)(cuda_gpu * gpu, const struct op_##name *op);
   OPS(X)
 #undef X

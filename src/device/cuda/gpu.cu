@@ -83,6 +83,16 @@ static void gpu_free(cuda_gpu *gpu, void *block) {
   if (block) gpu_check(gpu, cudaFreeAsync(block, gpu->stream), "cudaFreeAsync");
 }
 
+/* Of any pool of the GPU. */
+static bool gpu_owns(cuda_gpu *, const void *address) {
+  cudaPointerAttributes a;
+  if (!address || cudaPointerGetAttributes(&a, address)) {
+    cudaGetLastError();
+    return false;
+  }
+  return a.type == cudaMemoryTypeDevice;
+}
+
 static void gpu_zero(cuda_gpu *gpu, void *to, size_t bytes) {
   if (bytes) gpu_check(gpu, cudaMemsetAsync(to, 0, bytes, gpu->stream), "cudaMemsetAsync");
 }
@@ -139,6 +149,7 @@ OPS(X)
 const char *cuda_softmax_refusal(const cuda_gpu *gpu, const cuda_softmax *call);
 size_t cuda_softmax_bytes(const cuda_gpu *gpu, const cuda_softmax *call);
 void cuda_softmax_forward(cuda_gpu *gpu, const cuda_softmax *call);
+void cuda_pack(cuda_gpu *gpu, attend_linear *linear, const attend_linear_part *part, int first);
 
 static const cuda_table table = {sizeof(cuda_table),
                                  gpu_open,
@@ -147,10 +158,12 @@ static const cuda_table table = {sizeof(cuda_table),
                                  gpu_name,
                                  gpu_alloc,
                                  gpu_free,
+                                 gpu_owns,
                                  gpu_zero,
                                  gpu_write,
                                  gpu_read,
                                  gpu_wait,
+                                 cuda_pack,
 #define X(name) cuda_##name,
                                  OPS(X)
 #undef X

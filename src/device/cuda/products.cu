@@ -6,6 +6,7 @@
 #include "device/cuda/gpu.cuh"
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 extern "C" {
 #include "layers/linear.h"
@@ -113,6 +114,42 @@ __global__ void bias_grad_kernel(op_linear_grad o) {
   }
 }
 
+/* ---- packing ------------------------------------------------------------------------- */
+
+__device__ static float element_of(const void *data, attend_dtype dtype, size_t i) {
+  if (dtype == ATTEND_F32) return ((const float *)data)[i];
+  if (dtype == ATTEND_F16) return __half2float(((const __half *)data)[i]);
+  return __bfloat162float(((const __nv_bfloat16 *)data)[i]);
+}
+
+/* A block has an output of the part, and all its inputs. */
+__global__ void __launch_bounds__(THREADS)
+    pack_kernel(attend_linear l, attend_linear_part p, int first) {
+  const int o = blockIdx.x, n = l.backward ? l.outputs : l.inputs;
+  const size_t row = l.backward ? 0 : (size_t)(first + o) * l.inputs;
+  float max = 0, scale = 0;
+  if (l.kind == ATTEND_WEIGHTS_I8) {
+    for (int k = threadIdx.x; k < n; k += THREADS)
+      max = fmaxf(max, fabsf(element_of(p.weight, p.dtype,
+                                        (size_t)o * p.output_stride + (size_t)k * p.input_stride)));
+    max = block_max<THREADS / 32>(max);
+    scale = max / 127;
+    if (threadIdx.x == 0) l.scale[first + o] = scale;
+  }
+  for (int k = threadIdx.x; k < n; k += THREADS) {
+    const float w =
+        element_of(p.weight, p.dtype, (size_t)o * p.output_stride + (size_t)k * p.input_stride);
+    const size_t to = l.backward ? (size_t)k * l.inputs + first + o : row + k;
+    if (l.kind == ATTEND_WEIGHTS_F32)
+      ((float *)l.weights)[to] = w;
+    else if (l.kind == ATTEND_WEIGHTS_I8)
+      ((int8_t *)l.weights)[to] = (int8_t)(scale > 0 ? rintf(w / scale) : 0);
+    else
+      ((__nv_bfloat16 *)l.weights)[to] = __float2bfloat16_rn(w);
+  }
+  if (!l.backward && threadIdx.x == 0) l.bias[first + o] = p.bias ? p.bias[o] : 0;
+}
+
 /* ---- launching ----------------------------------------------------------------------- */
 
 static unsigned tiles_of(int n) { return (unsigned)((n + TILE - 1) / TILE); }
@@ -140,4 +177,8 @@ void cuda_linear_grad(cuda_gpu *gpu, const op_linear_grad *o) {
   if (!o->rows) return;
   if (o->dw) LAUNCH(gpu, linear_grad_kernel, grid, THREADS, 0, *o);
   if (o->db) LAUNCH(gpu, bias_grad_kernel, blocks_for(o->outputs, 64), 64, 0, *o);
+}
+
+void cuda_pack(cuda_gpu *gpu, attend_linear *linear, const attend_linear_part *part, int first) {
+  LAUNCH(gpu, pack_kernel, part->outputs, THREADS, 0, *linear, *part, first);
 }
