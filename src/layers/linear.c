@@ -242,7 +242,8 @@ attend_status attend_linear_create_backward(attend_context *ctx, attend_weights 
 
 attend_status attend_linear_repack(attend_linear *l, int n_parts, const attend_linear_part *parts) {
   int outputs, had = l->backward ? l->inputs : l->outputs;
-  ATTEND_TRY(linear_check(l->ctx, l->kind, l->backward ? l->outputs : l->inputs, n_parts, parts, &outputs));
+  ATTEND_TRY(linear_check(l->ctx, l->kind, l->backward ? l->outputs : l->inputs, n_parts, parts,
+                          &outputs));
   ATTEND_CHECK(l->ctx, outputs == had,
                "new weights of %d outputs for a linear layer of %d: give as "
                "many as it was made with",
