@@ -6,9 +6,9 @@
  *   attend_attribute_integrated(a, &text, NULL, &target, scores, &result);
  *   attend_attributor_free(a);
  *
- * Gradients are those of training (attend/train.h), of any family and form of attention. The
- * input that tokens are judged by is the residual stream before layer 0, so a token's score
- * includes its position.
+ * Gradients are those of training (attend/train.h), of any family and form of attention. Scores
+ * are taken with respect to the residual stream before layer 0, so a token's score includes its
+ * position.
  *
  * Scores of tokens are [n + n_decoder]: the encoder's, then the decoder's.
  */
@@ -24,7 +24,7 @@ extern "C" {
 typedef struct attend_attributor attend_attributor;
 
 /* Holds the model's parameters as f32, with gradients. The model, which must have been made from a
- * checkpoint with a head, must stay. */
+ * checkpoint with a head, must outlive the attributor. */
 ATTEND_API attend_status attend_attributor_create(attend_model *model,
                                                   attend_attributor **attributor);
 ATTEND_API void attend_attributor_free(attend_attributor *attributor);
@@ -44,8 +44,8 @@ ATTEND_API attend_status attend_attribute_gradient(attend_attributor *attributor
 
 typedef struct { /* zero means default */
   size_t size;
-  /* As many tokens as the text's, which stand for its absence: masks or padding, say. NULL: inputs
-   * of zeros, where the norms of many models are not smooth */
+  /* As many tokens as the text's, which stand for its absence: masks or padding, say. NULL:
+   * zeros; many models' norms are ill-conditioned there */
   const attend_tokens *baseline;
   /* of the path from the baseline to the text; 0: doubled from 16 until the scores' sum is within
    * `tolerance` of the true difference, at most 1024 */
@@ -58,7 +58,7 @@ typedef struct { /* zero means default */
 typedef struct {
   size_t size;
   double logit, baseline; /* of the text; of the baseline */
-  double sum;             /* of the scores: logit - baseline, but for the steps' error */
+  double sum;             /* of the scores: logit - baseline, up to discretization error */
   int steps;
 } attend_integrated;
 
@@ -84,7 +84,7 @@ typedef struct {
   double logit;
   double embedding; /* of the tokens and positions */
   double rest;      /* biases, and the head's nonlinearity: logit - all others */
-  float *heads;     /* [L][H] self-attention, to be given; or NULL */
+  float *heads;     /* [L][H] self-attention: caller's buffer, or NULL */
   float *cross;     /* [L][H] cross-attention, likewise; 0 without */
   float *mlps;      /* [L] likewise */
 } attend_direct;
@@ -93,8 +93,8 @@ ATTEND_API attend_status attend_attribute_direct(attend_attributor *attributor,
                                                  const attend_tokens *text, attend_target *target,
                                                  attend_direct *direct);
 
-/* Logit lens: what the head makes of the residual stream before each layer and after the last at
- * one position (-1: the last), [layers + 1][V]. */
+/* Logit lens: logits of the LM head applied to the residual stream before each layer and after the
+ * last, at one position (-1: the last), [layers + 1][V]. */
 ATTEND_API attend_status attend_logit_lens(attend_model *model, const attend_tokens *text,
                                            int position, float *logits);
 /* The same at every position: the `top` likeliest tokens, best first, and their probabilities,

@@ -28,7 +28,7 @@ extern "C" {
 /* What a model reads. */
 typedef struct {
   size_t size;
-  const int32_t *ids; /* [n] the encoder's, or the decoder's of a model without encoder */
+  const int32_t *ids; /* [n] input ids; of decoder-only models the decoder's */
   int n;
   const int32_t *types;       /* [n] segments of an encoder's text, or NULL: 0 */
   const int32_t *decoder_ids; /* [n_decoder] encoder-decoders */
@@ -63,19 +63,20 @@ typedef struct { /* zero means default */
   /* RESIDUAL, RESIDUAL_MIDDLE, MLP, QUERY, KEY, VALUE, PATTERN or HEAD_OUTPUT; 0: HEAD_OUTPUT,
    * of PIN: PATTERN */
   attend_point point;
-  /* where; 0: the decoder, of a model without decoder the encoder. Streams and mlps of a decoder
-   * are at ATTEND_IN_DECODER */
+  /* Which attention. 0: the decoder, or the encoder if there is no decoder. The residual stream and
+   * mlps of a decoder use ATTEND_IN_DECODER */
   attend_in in;
   /* Ranges: `layers` layers from `layer` on, and so on; 0: up to the last. RESIDUAL: the stream
-   * before the layer; the number of layers means after the last, past the final norm. */
+   * before the layer; the number of layers means after the last, past the final norm.
+   * attend_change_parse names the layer that wrote the stream instead: residual:1 is .layer = 2 */
   int layer, layers;
   int head, heads;   /* kv heads at KEY and VALUE; not used by streams and mlps */
   int token, tokens; /* positions */
   /* PATCH: the text that values are copied from. MEAN: the texts of the corpus [n_from] */
   const attend_tokens *from;
   int n_from;
-  const float *vector; /* ADD: [width of the point], added `factor` times; 0: 1, ATTEND_ZERO: 0 */
-  float factor;
+  const float *vector; /* ADD: [width of the point], multiplied by `factor` */
+  float factor;        /* 0 means 1, ATTEND_ZERO means 0 */
   attend_pin pin;
 } attend_change;
 
@@ -88,6 +89,8 @@ typedef struct { /* zero means default */
  *   1                 the outputs of all heads of layer 1, as 1.*; *.2 is head 2 of every layer
  *   mlp:3             cross:value:1.0      pattern:0.3:5
  *   residual:1:2-3    the stream after layer 1 at tokens 2 and 3; residual:in is that before layer 0
+ *
+ * The text names the layer that wrote the stream: residual:1 is .layer = 2.
  *
  * PIN has "=PATTERN" or ":PATTERN" after the place, uniform, first, previous or self: 0.3=first. Sets kind,
  * point, in, ranges and pin of *change, all else to 0. */
@@ -111,8 +114,8 @@ ATTEND_API attend_status attend_steering_vector(attend_model *model, const atten
 typedef struct attend_intervention attend_intervention;
 
 /* Checks the changes, runs the texts that they take values from, and copies everything. The model
- * must stay. A layer, head or token that the model does not have is ATTEND_INVALID, with the range
- * in the message. */
+ * must outlive the intervention. A layer, head or token that the model does not have is
+ * ATTEND_INVALID, with the range in the message. */
 ATTEND_API attend_status attend_intervention_create(attend_model *model, int n,
                                                     const attend_change *changes,
                                                     attend_intervention **intervention);
@@ -148,8 +151,8 @@ typedef enum {
   ATTEND_METRIC_LOGIT = 0,   /* of the target */
   ATTEND_METRIC_PROBABILITY, /* of the target's token */
   ATTEND_METRIC_LOSS,        /* mean cross-entropy of the tokens that follow, or of `labels` */
-  ATTEND_METRIC_KL,          /* KL divergence of the distribution without changes from that with
-                                them, mean over all rows */
+  ATTEND_METRIC_KL,          /* KL(p ‖ q), p the distribution without changes, q with them; mean
+                                over all rows */
   ATTEND_METRIC_STATE        /* |change| / |vector| of the hidden states after the last layer, mean
                                 over all rows; needs no head */
 } attend_metric_kind;
@@ -182,7 +185,7 @@ typedef enum {
 typedef struct { /* zero means default */
   size_t size;
   attend_sweep_axis axis;
-  attend_change change; /* its ranges of layers, and of heads or tokens, are the sweep's */
+  attend_change change; /* the sweep sets its ranges of layers, and of heads or tokens */
   attend_metric metric;
   int batch; /* changed texts computed at once; 0: chosen by the length */
   attend_progress progress;

@@ -19,7 +19,7 @@
  * the least recently used one is dropped first.
  *
  * Results are structs whose arrays lie in one block, `memory`, which the caller gives
- * to attend_viewer_release. A failed call leaves memory NULL; its sentence is
+ * to attend_viewer_release. A failed call leaves memory NULL; the error message is
  * attend_message of the context.
  *
  * A viewer belongs to one thread. A program with several threads calls
@@ -45,9 +45,9 @@ enum {
   ATTEND_VIEWER_TILE = 256,       /* cells a side */
   ATTEND_VIEWER_LEVELS = 16,      /* of tiles: a cell has 2^level tokens a side */
   ATTEND_VIEWER_CANDIDATES = 10,
-  ATTEND_VIEWER_CHANGES = 64,    /* of a case */
-  ATTEND_VIEWER_SWEPT = 1024,    /* tokens of a text that is swept, or attributed to */
-  ATTEND_VIEWER_GRADIENTS = 256, /* of one whose weights' gradients are computed */
+  ATTEND_VIEWER_CHANGES = 64,    /* in one case, at most */
+  ATTEND_VIEWER_SWEPT = 1024,    /* tokens of a text for a sweep or an attribution, at most */
+  ATTEND_VIEWER_GRADIENTS = 256, /* tokens of a text for gradients at attention weights, at most */
   ATTEND_VIEWER_SCORED = 512     /* last rows of a text that an effect is measured on */
 };
 
@@ -191,7 +191,7 @@ typedef struct { /* zero means default */
   uint64_t seed;
 } attend_viewer_generate_options;
 
-/* The same, continued by so many tokens. Candidates are those of the model itself. */
+/* As attend_viewer_run_case, then generates new_tokens. Candidates are those of the model itself. */
 ATTEND_API attend_status attend_viewer_generate(attend_viewer *viewer, const attend_viewer_case *c,
                                                 const attend_viewer_generate_options *options,
                                                 const attend_viewer_listener *listener,
@@ -216,8 +216,8 @@ ATTEND_API attend_status attend_viewer_save(attend_viewer *viewer, const attend_
  *                             .n = 1, .attention = &a, .tokens[0] = {T, tokens}});
  *
  * Attention that no attend_model computed: weights, or queries and keys from which they follow. It
- * has the index of a model; attend_viewer_run returns its one run for any text. Calls that need
- * a model fail with a sentence. */
+ * has the index of a model; attend_viewer_run_case returns its one run for any text. Calls that
+ * need a model fail with an error message. */
 
 typedef struct {
   attend_role role;
@@ -391,7 +391,7 @@ typedef struct {
   void *memory;
   int layers, tokens;
   float *shares; /* [layers + 1, tokens], row `layers` is 1 at the token */
-  double passed; /* share that was not followed */
+  double passed; /* largest share of a layer that was not followed (attend_lens_rollout) */
   /* Those that carry a share, the largest of each layer, from the last layer down; none for
    * texts of more than ATTEND_VIEWER_LINKED tokens. */
   attend_viewer_link *links;
@@ -458,7 +458,7 @@ ATTEND_API attend_status attend_viewer_get_summary(attend_viewer *viewer,
 /* The attention of `other` to show beside a role of another run: the same, or else its own
  * self-attention. */
 ATTEND_API attend_role attend_viewer_role_beside(const attend_viewer_run *other, attend_role role);
-/* Layers of two models by relative depth: row `row` of as many rows as the deeper one has. */
+/* Maps row `row` of max(layers, others) rows to a layer of each model, by relative depth. */
 static inline void attend_viewer_depth(int layers, int others, int row, int *layer, int *other) {
   int rows = layers > others ? layers : others;
   *layer = row * layers / rows, *other = row * others / rows;
@@ -536,7 +536,7 @@ typedef struct {
   attend_viewer_shift *shift; /* [n] */
   int rows;                   /* that loss and divergence are the mean over, the last ones */
   double loss, loss_before; /* of the tokens that follow; encoders: of the text's own. NaN: none */
-  double divergence;        /* KL divergence of `before` from the run */
+  double divergence;        /* KL(p ‖ q), p from `before`, q from the run; mean over rows */
   double state;             /* |change| / |vector| of the hidden states after the last layer */
   bool has_head;            /* false: n is 0, and there is no target, loss or divergence */
 } attend_viewer_effect;
@@ -622,8 +622,9 @@ typedef struct {
   double *p;                  /* [layers, rows, top] */
 } attend_viewer_logit_lens;
 
-/* A long call. Logit lens of rows of the side with the head: what it makes of the stream before
- * each layer, and after the last. range NULL: all rows; its keys are not read. */
+/* A long call. Logit lens of rows of the side with the head: logits of the LM head applied to the
+ * residual stream before each layer, and after the last. range NULL: all rows; its keys are not
+ * read. */
 ATTEND_API attend_status attend_viewer_get_logit_lens(attend_viewer *viewer,
                                                       const attend_viewer_run *run,
                                                       const attend_viewer_range *range, int top,
@@ -680,7 +681,7 @@ ATTEND_API void attend_viewer_stop(attend_viewer *viewer);
 
 typedef struct {
   void (*work)(void *user); /* may use the viewer */
-  bool is_long;             /* one at a time; others run between the steps of its long calls */
+  bool is_long; /* long tasks run one at a time, others between the steps of their calls */
   /* Called five times a second until the work begins: other than 0 cancels. May be
    * NULL. */
   int (*waiting)(void *user);

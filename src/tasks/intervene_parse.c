@@ -55,7 +55,8 @@ static bool find_point(const char *word, attend_point *point) {
   return false;
 }
 
-/* LAYER[.HEAD]. The stream is named by the layer that wrote it, or "in". */
+/* LAYER[.HEAD]. The text names the layer that wrote the stream, or "in": residual:1 is
+ * .layer = 2, residual:in .layer = 0. */
 static attend_status parse_layer(const parser *p, char *text, attend_change *c) {
   char *head = strchr(text, '.');
   if (head) *head++ = 0;
