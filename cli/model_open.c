@@ -178,8 +178,9 @@ static void take_weights(struct argp_state *state, const char *arg, void *value,
 static void take_device(struct argp_state *state, const char *arg, void *value, void *input) {
   (void)value;
   (void)input;
-  if (strcmp(arg, "cpu"))
-    argp_error(state, "--device takes cpu: this build computes nowhere else, not on \"%s\"", arg);
+  if (strcmp(arg, "cpu") && strcmp(arg, "cuda") && strncmp(arg, "cuda:", 5))
+    argp_error(state, "--device takes cpu, cuda or cuda:N, not \"%s\"", arg);
+  options_device(arg);
 }
 
 const option_row option_rows_model[] = {
@@ -193,7 +194,8 @@ const option_row option_rows_model[] = {
      TEXT(model_options, roles)},
     {"weights", "KIND", "Store the weights as f32, bf16 or int8 (default: f32)",
      .kind = OPTION_CALL, .call = take_weights},
-    {"device", "NAME", "Where to compute: cpu", .kind = OPTION_CALL, .call = take_device},
+    {"device", "NAME", "Where to compute: cpu, or cuda or cuda:N, an NVIDIA GPU",
+     .kind = OPTION_CALL, .call = take_device},
     {0}};
 
 const option_row option_rows_model_name[] = {

@@ -333,10 +333,14 @@ void sampling_settle(const sampling *d, bool samples, float temperature,
 
 /* ---- contexts ---------------------------------------------------------------------------- */
 
+static const char *device; /* --device; NULL: the library's default */
+
+void options_device(const char *name) { device = name; }
+
 attend_context *options_context(const options *o, const char *isa, int *code) {
   attend_context *ctx;
   attend_context_options chosen = {ATTEND_INIT(attend_context_options), .isa = isa ? isa : o->isa,
-                                   .threads = o->threads};
+                                   .threads = o->threads, .device = device};
   attend_status status = attend_context_create(&chosen, &ctx);
   *code = EXIT_OK;
   if (!status) return ctx;

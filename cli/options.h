@@ -131,6 +131,9 @@ double options_real(struct argp_state *state, const char *name, const char *text
 /* A new seed for `--seed random', which is printed. */
 uint64_t options_new_seed(void);
 
+/* Contexts that options_context makes compute there. */
+void options_device(const char *name);
+
 /* A context with these options, on the given instruction set (NULL: theirs). NULL
  * after an error message; *code is then the exit code. */
 attend_context *options_context(const options *o, const char *isa, int *code);

@@ -103,7 +103,8 @@ typedef struct {
   size_t cache_limit;
   attend_parallel_for parallel_for; /* NULL: the context's own threads */
   void *parallel_user;
-  /* "cpu", or "trap" for tests; NULL: the environment's ATTEND_DEVICE, else "cpu" */
+  /* "cpu"; "cuda" or "cuda:N", a GPU, by libattend-cuda; "trap" for tests. NULL: the
+   * environment's ATTEND_DEVICE, else "cpu" */
   const char *device;
 } attend_context_options;
 

@@ -1,7 +1,7 @@
 /* What libattend-cuda offers to libattend: one GPU's memory, the ops of layers/ops.h, products and
  * attention, as plain functions on device addresses.
  *
- * libattend opens the library with dlopen (device.c) and links nothing of CUDA; the library links
+ * libattend opens the library with dlopen (device/cuda.c) and links nothing of CUDA; the library links
  * nothing of libattend. All work of a gpu runs in order on its stream. Functions that compute
  * return nothing: the first error stays, and cuda_table.error names it.
  */
