@@ -36,7 +36,7 @@ int main(void) {
   attend_design_run *run;
   attend_verdict right, wrong;
   attend_least min;
-  attend_way argmax = {ATTEND_DESIGNED, 0};
+  attend_design_variant argmax = {ATTEND_DESIGNED, 0};
   TRY(attend_context_create(NULL, &ctx));
   TRY(attend_design_read(ctx, "backwards", spec, strlen(spec), &design));
   TRY(attend_design_check(design, argmax, NULL, &right));

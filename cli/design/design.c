@@ -151,19 +151,20 @@ static attend_check_options check_options(const design_options *o) {
                                 .progress = progress_report};
 }
 
-static int check_way(designed *g, const design_options *o, attend_way way, attend_verdict *v) {
+static int check_way(designed *g, const design_options *o, attend_design_variant variant,
+                     attend_verdict *v) {
   attend_check_options c = check_options(o);
   char what[96];
   snprintf(what, sizeof what, "checking %s", g->facts.name);
   progress_start(what, 0);
-  attend_status status = attend_design_check(g->d, way, &c, v);
+  attend_status status = attend_design_check(g->d, variant, &c, v);
   progress_end();
   return status ? complain_status(g->ctx, status) : EXIT_OK;
 }
 
 static int check_design(designed *g, const design_options *o) {
-  g->r.way = (attend_way){ATTEND_DESIGNED, o->sharpness};
-  return check_way(g, o, g->r.way, &g->r.verdict);
+  g->r.variant = (attend_design_variant){ATTEND_DESIGNED, o->sharpness};
+  return check_way(g, o, g->r.variant, &g->r.verdict);
 }
 
 static int find_least(designed *g, const design_options *o) {
@@ -177,12 +178,12 @@ static int find_least(designed *g, const design_options *o) {
 
 static int refuse(const designed *g) {
   const attend_verdict *v = &g->r.verdict;
-  char way[64];
+  char variant[64];
   complain(
       "\"%s\" is wrong with %s: for \"%s\" place %d should give \"%s\" "
       "and %s%s%s; %llu of %llu inputs fail",
-      g->facts.name, attend_design_way_text(g->r.way, way), v->input, v->place, v->expected,
-      v->predicted ? "gives \"" : "is undecided", v->predicted ? v->predicted : "",
+      g->facts.name, attend_design_variant_text(g->r.variant, variant), v->input, v->place,
+      v->expected, v->predicted ? "gives \"" : "is undecided", v->predicted ? v->predicted : "",
       v->predicted ? "\"" : "", (unsigned long long)v->wrong, (unsigned long long)v->inputs);
   return EXIT_FAILED;
 }
@@ -212,7 +213,7 @@ static int train(designed *g, const design_options *o) {
 static int train_twin(designed *g, const design_options *o) {
   int code = o->learn ? train(g, o) : EXIT_OK;
   if (code || !g->r.has_learned) return code;
-  code = check_way(g, o, (attend_way){ATTEND_LEARNED, 1}, &g->r.learned);
+  code = check_way(g, o, (attend_design_variant){ATTEND_LEARNED, 1}, &g->r.learned);
   for (int i = 0; i < g->facts.heads && !code; i++) {
     attend_status status = attend_design_compare(g->d, o->sharpness, i, &g->r.like[i]);
     if (status) code = complain_status(g->ctx, status);

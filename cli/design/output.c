@@ -77,7 +77,7 @@ void design_print(const designed *g, FILE *out) {
   const attend_design_facts *f = &g->facts;
   static const char *const positions[] = {"no positions", "positions concatenated",
                                           "positions added"};
-  char way[64];
+  char variant[64];
   char text[ATTEND_DESIGN_PARAGRAPH];
   size_t count;
   attend_design_weights(g->d, ATTEND_DESIGNED, &count);
@@ -90,7 +90,7 @@ void design_print(const designed *g, FILE *out) {
       "shape", f->letters, f->shortest, f->longest, positions[f->positions],
       f->causal ? ", causal" : "", f->layers, f->layers == 1 ? "" : "s", f->heads,
       f->heads == 1 ? "" : "s", f->features, count);
-  print_verdict(attend_design_way_text(g->r.way, way), &g->r.verdict, out);
+  print_verdict(attend_design_variant_text(g->r.variant, variant), &g->r.verdict, out);
   if (g->r.has_least) print_least(&g->r.min, out);
   if (!g->r.has_learned) return;
   print_learned(g, out);
@@ -135,11 +135,11 @@ static void add_row(table *t, const designed *g) {
   const attend_verdict *v = &g->r.verdict;
   const attend_least *l = &g->r.min;
   bool min = g->r.has_least && l->found;
-  char way[64], text[32] = "any";
+  char variant[64], text[32] = "any";
   if (!l->any) snprintf(text, sizeof text, "%.4g", l->sharpness);
   table_add(t, (cell[]){cell_text(g->facts.name),
                         cell_number(v->ok),
-                        cell_text(attend_design_way_text(g->r.way, way)),
+                        cell_text(attend_design_variant_text(g->r.variant, variant)),
                         cell_number((double)v->inputs),
                         cell_number((double)v->places),
                         cell_number((double)v->wrong),
@@ -204,7 +204,7 @@ static bool add_places(const designed *g, attend_design_run *const run[2], table
 }
 
 int design_print_run(const designed *g, const design_options *o, FILE *out) {
-  attend_way ways[2] = {{ATTEND_DESIGNED, o->sharpness}, {ATTEND_LEARNED, 1}};
+  attend_design_variant ways[2] = {{ATTEND_DESIGNED, o->sharpness}, {ATTEND_LEARNED, 1}};
   attend_design_run *run[2] = {NULL, NULL};
   table t = table_start(run_columns);
   int code = EXIT_OK;
@@ -335,8 +335,8 @@ static void readout_maps(making *k, int index) {
 
 static int maps_make(const designed *g, design_maps *m) {
   making k = {.g = g, .m = m};
-  attend_way ways[2] = {g->r.way, {ATTEND_LEARNED, 1}};
-  char way[64], text[ATTEND_DESIGN_PARAGRAPH];
+  attend_design_variant ways[2] = {g->r.variant, {ATTEND_LEARNED, 1}};
+  char variant[64], text[ATTEND_DESIGN_PARAGRAPH];
   *m = (design_maps){0};
   const char *input = g->facts.example;
   for (int t = 0; t <= g->r.has_learned; t++) {
@@ -347,7 +347,7 @@ static int maps_make(const designed *g, design_maps *m) {
   for (int i = 0; i < g->facts.heads; i++) head_maps(&k, i);
   readout_maps(&k, g->facts.heads);
   snprintf(m->title, sizeof m->title, "%.40s on %.40s, %s%s", g->facts.name,
-           *input ? input : "nothing", attend_design_way_text(g->r.way, way),
+           *input ? input : "nothing", attend_design_variant_text(g->r.variant, variant),
            g->r.has_learned ? ": designed above learned" : "");
   m->data = (picture_design_data){.title = m->title,
                                   .sentences = (const char *const *)m->words,

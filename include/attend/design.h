@@ -3,7 +3,7 @@
  *   attend_design *design;
  *   attend_design_open(ctx, "models/designs/previous.json", &design);
  *   attend_verdict verdict;
- *   attend_design_check(design, (attend_way){ATTEND_DESIGNED, 0}, NULL, &verdict);
+ *   attend_design_check(design, (attend_design_variant){ATTEND_DESIGNED, 0}, NULL, &verdict);
  *   if (!verdict.ok) ... verdict.input, verdict.expected, verdict.predicted
  *   attend_design_free(design);
  *
@@ -131,13 +131,14 @@ ATTEND_API attend_status attend_design_save(const attend_design *design, const c
 typedef struct {
   attend_twin twin;
   double sharpness; /* of softmax; 0: argmax. A learned twin's own is 1 */
-} attend_way;
+} attend_design_variant;
 
 typedef struct attend_design_run attend_design_run;
 
 /* One input, and everything that was computed. */
-ATTEND_API attend_status attend_design_run_create(const attend_design *design, attend_way way,
-                                                  const char *input, attend_design_run **run);
+ATTEND_API attend_status attend_design_run_create(const attend_design *design,
+                                                  attend_design_variant variant, const char *input,
+                                                  attend_design_run **run);
 ATTEND_API void attend_design_run_free(attend_design_run *run);
 
 enum { ATTEND_NO_TARGET = -1, ATTEND_UNDECIDED = -2 };
@@ -190,7 +191,8 @@ typedef struct {
 } attend_verdict;
 
 /* Over all inputs up to the length, or over the spec's examples. */
-ATTEND_API attend_status attend_design_check(const attend_design *design, attend_way way,
+ATTEND_API attend_status attend_design_check(const attend_design *design,
+                                             attend_design_variant variant,
                                              const attend_check_options *options,
                                              attend_verdict *verdict);
 
@@ -273,7 +275,7 @@ enum { ATTEND_DESIGN_HEADS = 16, ATTEND_DESIGN_PARAGRAPH = 2400 };
 
 /* A design's results so far, as the functions above returned them. */
 typedef struct {
-  attend_way way; /* of the verdict */
+  attend_design_variant variant; /* of the verdict */
   attend_verdict verdict;
   bool has_least, has_learned, trained; /* trained: in this process, and curve has it */
   attend_least min;
@@ -285,7 +287,7 @@ typedef struct {
 } attend_design_results;
 
 /* "argmax", "softmax of sharpness 4" */
-ATTEND_API const char *attend_design_way_text(attend_way way, char text[64]);
+ATTEND_API const char *attend_design_variant_text(attend_design_variant variant, char text[64]);
 /* Paragraph i on how a design and its learned twin differ, with numbers and reasons; false past
  * the last, and without a twin. */
 ATTEND_API bool attend_design_paragraph(const attend_design *design,

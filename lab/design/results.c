@@ -11,9 +11,9 @@
 
 /* ---- words ---------------------------------------------------------------------- */
 
-const char *attend_design_way_text(attend_way way, char text[64]) {
-  if (way.sharpness > 0)
-    snprintf(text, 64, "softmax of sharpness %.4g", way.sharpness);
+const char *attend_design_variant_text(attend_design_variant variant, char text[64]) {
+  if (variant.sharpness > 0)
+    snprintf(text, 64, "softmax of sharpness %.4g", variant.sharpness);
   else
     snprintf(text, 64, "argmax");
   return text;
@@ -120,12 +120,12 @@ static void say_reasons(paragraph *p, const attend_design_facts *facts,
 }
 
 static void say_summary(paragraph *p, const attend_design_results *r) {
-  char way[64];
+  char variant[64];
   say(p,
       "The design runs with %s, its twin with softmax of what it learned; the design is right for "
       "%s of %llu inputs, the twin for %.2f %% of %llu answers, with a lead of at least %.2g and "
       "%.2g logits.",
-      attend_design_way_text(r->way, way), r->verdict.ok ? "all" : "not all",
+      attend_design_variant_text(r->variant, variant), r->verdict.ok ? "all" : "not all",
       (unsigned long long)r->verdict.inputs, 100 * r->learned.accuracy,
       (unsigned long long)r->learned.places, r->verdict.margin, r->learned.margin);
 }
@@ -260,15 +260,16 @@ static void put_least(json_writer *w, const attend_design_results *r) {
   json_close(w, '}');
 }
 
-static attend_status put_run(json_writer *w, const attend_design *d, attend_way way) {
+static attend_status put_run(json_writer *w, const attend_design *d,
+                             attend_design_variant variant) {
   const attend_design_facts *facts = attend_design_about(d);
   attend_design_run *run;
   attend_design_head h;
-  ATTEND_TRY(attend_design_run_create(d, way, facts->example, &run));
+  ATTEND_TRY(attend_design_run_create(d, variant, facts->example, &run));
   const attend_design_result *r = attend_design_run_result(run);
   json_member(w, "run");
   json_open(w, '{');
-  json_member_number(w, "sharpness", way.sharpness);
+  json_member_number(w, "sharpness", variant.sharpness);
   put_floats(w, "logits", r->logits, (size_t)(r->length * facts->answers));
   open_list(w, "attention");
   for (int i = 0; attend_design_head_get(d, i, &h); i++) {
@@ -286,7 +287,7 @@ static attend_status put_run(json_writer *w, const attend_design *d, attend_way 
 static attend_status put_twin(json_writer *w, const attend_design *d,
                               const attend_design_results *r, attend_twin twin) {
   bool learned = twin == ATTEND_LEARNED;
-  attend_way way = learned ? (attend_way){ATTEND_LEARNED, 1} : r->way;
+  attend_design_variant variant = learned ? (attend_design_variant){ATTEND_LEARNED, 1} : r->variant;
   size_t n;
   json_member(w, learned ? "learned" : "designed");
   const float *weights = attend_design_weights(d, twin, &n);
@@ -307,7 +308,7 @@ static attend_status put_twin(json_writer *w, const attend_design *d,
     json_member_number(w, "last_loss", r->curve.last);
   }
   put_floats(w, "weights", weights, n);
-  ATTEND_TRY(put_run(w, d, way));
+  ATTEND_TRY(put_run(w, d, variant));
   json_close(w, '}');
   return ATTEND_OK;
 }

@@ -66,16 +66,16 @@ static attend_status keep_all(attend_design_run *r, const design_pass *p) {
   return ATTEND_OK;
 }
 
-static attend_status run_input(attend_design_run *r, const attend_design *d, attend_way way,
-                               const char *input) {
+static attend_status run_input(attend_design_run *r, const attend_design *d,
+                               attend_design_variant variant, const char *input) {
   reading as = {.d = (attend_design *)d, .what = d->name};
   design_input x;
   design_pass *p;
-  ATTEND_TRY(design_has(d, way.twin));
+  ATTEND_TRY(design_has(d, variant.twin));
   spec_input(&as, input, &x);
   ATTEND_TRY(as.status);
   design_answer(d, &x);
-  ATTEND_TRY(pass_create(d, d->weights[way.twin], way.sharpness, 1, false, &p));
+  ATTEND_TRY(pass_create(d, d->weights[variant.twin], variant.sharpness, 1, false, &p));
   pass_put(p, 0, &x);
   attend_status status = pass_forward(p);
   if (!status) status = keep_all(r, p);
@@ -83,8 +83,8 @@ static attend_status run_input(attend_design_run *r, const attend_design *d, att
   return status;
 }
 
-attend_status attend_design_run_create(const attend_design *d, attend_way way, const char *input,
-                                       attend_design_run **run) {
+attend_status attend_design_run_create(const attend_design *d, attend_design_variant variant,
+                                       const char *input, attend_design_run **run) {
   attend_design_run *r;
   int row = d->features + d->answers; /* numbers of a place */
   for (int i = 0; i < d->n_heads; i++)
@@ -96,7 +96,7 @@ attend_status attend_design_run_create(const attend_design *d, attend_way way, c
   r->next = r->numbers;
   r->result = (attend_design_result){
       .tokens = r->tokens, .predicted = r->predicted, .expected = r->expected};
-  attend_status status = run_input(r, d, way, input);
+  attend_status status = run_input(r, d, variant, input);
   if (status)
     ctx_free(d->ctx, r);
   else
@@ -123,7 +123,7 @@ static const uint64_t MOST_INPUTS = 1000000;
 
 typedef struct {
   const attend_design *d;
-  attend_way way;
+  attend_design_variant variant;
   attend_check_options options;
   attend_verdict *to;
   uint64_t total, right;
@@ -133,9 +133,9 @@ typedef struct {
 static attend_status prepare(checking *c) {
   const attend_design *d = c->d;
   attend_check_options *o = &c->options;
-  ATTEND_TRY(design_has(d, c->way.twin));
-  ATTEND_CHECK(d->ctx, c->way.sharpness >= 0 && c->way.sharpness <= 1e6,
-               "sharpness %g is not from 0 (argmax) to a million", c->way.sharpness);
+  ATTEND_TRY(design_has(d, c->variant.twin));
+  ATTEND_CHECK(d->ctx, c->variant.sharpness >= 0 && c->variant.sharpness <= 1e6,
+               "sharpness %g is not from 0 (argmax) to a million", c->variant.sharpness);
   if (!o->length) o->length = d->longest;
   if (!o->most_inputs) o->most_inputs = MOST_INPUTS;
   ATTEND_CHECK(d->ctx, o->length >= d->shortest && o->length <= d->longest,
@@ -202,7 +202,8 @@ static attend_status run_check(checking *c) {
   c->right = 0;
   ATTEND_TRY(prepare(c));
   int batch = c->total > MANY ? LARGE : c->total < BATCH ? (int)c->total : BATCH;
-  ATTEND_TRY(pass_create(c->d, c->d->weights[c->way.twin], c->way.sharpness, batch, false, &p));
+  ATTEND_TRY(
+      pass_create(c->d, c->d->weights[c->variant.twin], c->variant.sharpness, batch, false, &p));
   attend_status status = check_all(c, p);
   pass_free(p);
   v->ok = !status && v->wrong == 0;
@@ -210,9 +211,9 @@ static attend_status run_check(checking *c) {
   return status;
 }
 
-attend_status attend_design_check(const attend_design *d, attend_way way,
+attend_status attend_design_check(const attend_design *d, attend_design_variant variant,
                                   const attend_check_options *options, attend_verdict *verdict) {
-  checking c = {.d = d, .way = way, .to = verdict};
+  checking c = {.d = d, .variant = variant, .to = verdict};
   ATTEND_TRY(OPTIONS_READ(d->ctx, attend_check_options, options, &c.options));
   return run_check(&c);
 }
@@ -232,7 +233,7 @@ static double next_sharpness(const attend_least *l) {
 
 /* Whether it passes is said by the verdict. */
 static attend_status try_sharpness(checking *c, double sharpness) {
-  c->way.sharpness = sharpness;
+  c->variant.sharpness = sharpness;
   c->min->tried++;
   return run_check(c);
 }

@@ -4,7 +4,7 @@
 
 static void use(const attend_design *d) {
   attend_design_facts f = *attend_design_about(d);
-  attend_way cases[] = {{ATTEND_DESIGNED, 0}, {ATTEND_DESIGNED, 2}};
+  attend_design_variant cases[] = {{ATTEND_DESIGNED, 0}, {ATTEND_DESIGNED, 2}};
   attend_check_options few = {ATTEND_INIT(attend_check_options), .most_inputs = 32};
   attend_design_part p;
   size_t count, parts = 0;

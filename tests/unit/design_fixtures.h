@@ -39,7 +39,7 @@ static inline char *changed(attend_context *ctx, const char *name, const char *f
 static inline attend_verdict check_at(const attend_design *d, attend_context *ctx, attend_twin twin,
                                       double sharpness) {
   attend_verdict v = {0};
-  attend_way way = {twin, sharpness};
+  attend_design_variant way = {twin, sharpness};
   OK(ctx, attend_design_check(d, way, NULL, &v));
   return v;
 }
