@@ -71,7 +71,7 @@ typedef struct { /* zero means default */
    * attend_change_parse names the layer that wrote the stream instead: residual:1 is .layer = 2 */
   int layer, layers;
   int head, heads;   /* kv heads at KEY and VALUE; not used by streams and mlps */
-  int token, tokens; /* positions */
+  int token, tokens; /* positions; the range ends with the text */
   /* PATCH: the text that values are copied from. MEAN: the texts of the corpus [n_from] */
   const attend_tokens *from;
   int n_from;

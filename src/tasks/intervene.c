@@ -540,15 +540,14 @@ attend_status attend_steering_vector(attend_model *model, const attend_change *g
   return minus ? add_mean_of(model, c, minus, -1, vector) : ATTEND_OK;
 }
 
-/* Positions that a change names must be in the text, and in the text that is patched from. */
+/* The first position that a change names must be in the text, where its range ends at the latest;
+ * all of them in the text that is patched from. */
 static attend_status check_positions_of(attend_context *ctx, const change *c,
                                         const attend_tokens *x) {
   const int rows = rows_at(c, x);
   const range r = c->at.tokens;
-  const bool whole = (int64_t)r.first + r.count >= INT32_MAX;
-  const int end = whole ? rows : r.first + r.count;
-  ATTEND_CHECK(ctx, r.first < rows && end <= rows, "token %d: the text has %d, 0 to %d",
-               r.first < rows ? end - 1 : r.first, rows, rows - 1);
+  const int end = (int)min64((int64_t)r.first + r.count, rows);
+  ATTEND_CHECK(ctx, r.first < rows, "token %d: the text has %d, 0 to %d", r.first, rows, rows - 1);
   ATTEND_CHECK(ctx, c->c.kind != ATTEND_CHANGE_PATCH || end <= c->from_rows,
                "token %d is patched from a text of %d tokens: give a text that has as many",
                end - 1, c->from_rows);

@@ -85,6 +85,14 @@ says '^in +[+]0\.'
 run 0 intervene "$models/bert" --ids "5 9 12" --sweep tokens --point mlp --metric state --batch 2
 says '^largest changes$'
 
+# A range of tokens ends with the text.
+run 0 intervene "$models/gpt2" --ids "5 9 12" --patch residual:1:2-3 --from-ids "7 8 4" --json
+is_object
+cp "$work/out" "$work/cut"
+run 0 intervene "$models/gpt2" --ids "5 9 12" --patch residual:1:2 --from-ids "7 8 4" --json
+[[ $(grep -o '"after": [^,}]*' "$work/out") == "$(grep -o '"after": [^,}]*' "$work/cut")" ]] ||
+  fail "tokens 2 to 3 of three are not token 2"
+
 complains 2 'layer 9: there are 3, 0 to 2' intervene "$models/gpt2" --ids 5 --ablate 9.0
 complains 2 'head 7: there are 4, 0 to 3' intervene "$models/gpt2" --ids 5 --ablate 1.7
 complains 2 'token 4: the text has 2' intervene "$models/gpt2" --ids "5 6" --ablate 1.2:4

@@ -552,7 +552,7 @@ TEST(refusals_name_the_range) {
   attend_change c = patched(&t, ATTEND_AT_RESIDUAL, 4);
   refused(&t, c, "layer 4: there are 4, 0 to 3");
   c = patched(&t, ATTEND_AT_RESIDUAL, 3);
-  c.token = 9;
+  c.token = 10;
   refused(&t, c, "token 10: the text has 10, 0 to 9");
   c.from = NULL;
   refused(&t, c, "give it");

@@ -342,11 +342,11 @@ TEST(bad_options) {
   CHECK_EQ(attend_summarizer_create(w.m.model, w.path, &o, &s), ATTEND_INVALID);
   CHECK_SAYS(attend_message(ctx), "min_words 4 is more than max_words 3");
   CHECK_EQ(attend_summarizer_create(w.m.model, NULL, NULL, &s), ATTEND_INVALID);
-  attend_generate_options how = generate_options(0, 4);
+  attend_generate_options how = generate_options(-1, 4);
   o = (attend_summarize_options){ATTEND_INIT(attend_summarize_options), .generate = &how};
   o.given = ATTEND_SUMMARY_BEAMS;
   CHECK_EQ(attend_summarizer_create(w.m.model, w.path, &o, &s), ATTEND_INVALID);
-  CHECK_SAYS(attend_message(ctx), "0 beams");
+  CHECK_SAYS(attend_message(ctx), "-1 beams");
   how.beams = 1;
   s = open_summarizer(&w, &how);
   attend_document none = {.length = 4};
