@@ -1,12 +1,13 @@
 /* A device for tests: the CPU, with memory that is inaccessible outside of ops.
  *
- * The memory is one range of addresses without access rights. An op or a copy gets the
- * rights, runs, waits and drops them: other code that accesses a tensor gets a SIGSEGV, and
- * so does an op with a host address in place of a device address. Engines run on copies
- * (bridge.c). Rights belong to the process: use it from one thread at a time.
+ * The memory is one range of addresses without access rights. An op gets the rights, runs,
+ * waits and drops them: other code that accesses a tensor gets a SIGSEGV, and so does an op
+ * with a host address in place of a device address. Copies use a second mapping of the same
+ * memory. Engines run on copies (bridge.c). Rights belong to the process: use it from one thread at a time.
  */
 #define _GNU_SOURCE
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/parallel.h"
 #include "device/bridge.h"
@@ -23,7 +24,8 @@ typedef struct {
 enum { MOST_BLOCKS = 1 << 14 };
 
 struct trap_memory {
-  unsigned char *base;
+  unsigned char *base;  /* of the addresses that callers have */
+  unsigned char *alias; /* the same memory, for copies: always accessible */
   size_t used;
   int depth; /* calls that have access, one within the other */
   trap_block block[MOST_BLOCKS];
@@ -32,6 +34,12 @@ struct trap_memory {
   const attend_engine *list[BRIDGE_ENGINES + 1];
 };
 
+/* NULL if there are no addresses. */
+static unsigned char *map(int file, int rights) {
+  void *at = mmap(NULL, ADDRESSES, rights, MAP_SHARED | MAP_NORESERVE, file, 0);
+  return at == MAP_FAILED ? NULL : at;
+}
+
 static attend_status trap_open(attend_context *ctx) {
   struct trap_memory *m;
   ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *m, "a device", &m));
@@ -39,15 +47,20 @@ static attend_status trap_open(attend_context *ctx) {
   bridge_make(&m->host);
   for (int i = 0; i < m->host.count; i++) m->list[i] = &m->host.engine[i].engine;
   ctx->engines = m->list;
-  m->base = mmap(NULL, ADDRESSES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (m->base != MAP_FAILED) return ATTEND_OK;
-  m->base = NULL;
+  int file = memfd_create("attend trap", MFD_CLOEXEC);
+  if (file >= 0 && !ftruncate(file, (off_t)ADDRESSES)) {
+    m->base = map(file, PROT_NONE);
+    m->alias = map(file, PROT_READ | PROT_WRITE);
+  }
+  if (file >= 0) close(file);
+  if (m->base && m->alias) return ATTEND_OK;
   return fail(ctx, ATTEND_NO_MEMORY, "no addresses for the trapping device");
 }
 
 static void trap_close(attend_context *ctx) {
   struct trap_memory *m = ctx->device_memory;
   if (m && m->base) munmap(m->base, ADDRESSES);
+  if (m && m->alias) munmap(m->alias, ADDRESSES);
   ctx_free(ctx, m);
 }
 
@@ -96,16 +109,18 @@ static bool trap_owns(const attend_context *ctx, const void *address) {
   return p >= m->base && p < m->base + m->used;
 }
 
+static void *accessible(const attend_context *ctx, const void *address) {
+  const struct trap_memory *m = ctx->device_memory;
+  const unsigned char *p = address;
+  return (void *)(trap_owns(ctx, p) ? m->alias + (p - m->base) : p);
+}
+
 static void trap_zero(attend_context *ctx, void *to, size_t bytes) {
-  access_begin(ctx);
-  device_cpu.zero(ctx, to, bytes);
-  access_end(ctx);
+  device_cpu.zero(ctx, accessible(ctx, to), bytes);
 }
 
 static void trap_copy(attend_context *ctx, void *to, const void *from, size_t bytes) {
-  access_begin(ctx);
-  device_cpu.write(ctx, to, from, bytes);
-  access_end(ctx);
+  device_cpu.write(ctx, accessible(ctx, to), accessible(ctx, from), bytes);
 }
 
 static attend_status trap_pack(attend_context *ctx, attend_weights kind, bool backward, int inputs,
