@@ -140,8 +140,8 @@ function WeightFormula({ scene }: { scene: NeuronScene }) {
             high={
               <>
                 <Sub base="s" low={j} />
-                <mo>−</mo>
-                <mn>{signed_text(lse, 3)}</mn>
+                <mo>{lse < 0 ? "+" : "−"}</mo>
+                <mn>{signed_text(Math.abs(lse), 3)}</mn>
               </>
             }
           />
