@@ -29,7 +29,7 @@ static CUtensorMap map_of(cuda_gpu *gpu, attend_dtype dtype, const cuda_tensor &
                                 (cuuint64_t)x.stride[0] * 2};
   const cuuint32_t box[4] = {SLAB, (cuuint32_t)rows, (cuuint32_t)box_heads, 1};
   const cuuint32_t dense[4] = {1, 1, 1, 1};
-  const encode_tiled encode = encoder();
+  static const encode_tiled encode = encoder();
   const CUtensorMapDataType type =
       dtype == ATTEND_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   if (!encode || encode(&map, type, 4, x.data, shape, stride, box, dense,

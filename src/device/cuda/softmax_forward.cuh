@@ -81,6 +81,13 @@ __device__ inline int keys_of(const forward_call &c, int row_end) {
 }
 __device__ inline int blocks_of(int keys) { return (keys + KEYS - 1) / KEYS; }
 
+/* The item of a CTA in each round. Items come long ones first, so that every other round is dealt in
+ * reverse: else the first CTAs would get the longest of all rounds. */
+__device__ inline int item_of_round(int round) {
+  const int at = round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+  return round * gridDim.x + at;
+}
+
 /* Heads come in chunks whose keys and values stay in L2; within a chunk heads follow each other,
  * and causal tiles are in falling order, long ones first. */
 template <bool SPLIT>
@@ -209,7 +216,7 @@ __device__ inline void produce(const forward_call &c, unsigned char *memory, uin
                                uint64_t *v_full, uint64_t *v_empty) {
   using L = forward_layout<T, D, WGS, STAGES>;
   int filled = 0, tiles = 0;
-  for (int item = blockIdx.x; item < c.items; item += gridDim.x, tiles++) {
+  for (int item; (item = item_of_round(tiles)) < c.items; tiles++) {
     forward_item at = item_at<SPLIT>(c, item, L::rows);
     barrier_wait(q_empty, (tiles & 1) ^ 1);
     barrier_expect(q_full, SPLIT ? c.group * c.q_len * D * 2 : L::q_bytes);
@@ -302,7 +309,7 @@ __device__ inline void consume(const forward_call &c, unsigned char *memory, uin
   const int mine = 1 + wg, next = 1 + (wg + 1) % WGS;
   int filled = 0, tiles = 0;
   if (WGS > 1 && wg == WGS - 1) named_arrive(next, 256);
-  for (int item = blockIdx.x; item < c.items; item += gridDim.x, tiles++) {
+  for (int item; (item = item_of_round(tiles)) < c.items; tiles++) {
     const forward_item at = item_at<SPLIT>(c, item, L::rows);
     const int row0 = at.tile * L::rows + wg * 64;
     const int all = at.end;
