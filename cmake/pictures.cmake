@@ -8,6 +8,8 @@ list(FILTER picture_sources INCLUDE REGEX "/lab/(pictures|svg)/")
 list(FILTER cli_sources EXCLUDE REGEX "/lab/(pictures|svg)/")
 if(NOT ATTEND_VIEW OR CMAKE_CROSSCOMPILING)
   list(FILTER picture_sources EXCLUDE REGEX "/(png|raster)\\.c$")
+  # gcc 12 for Arm stops with an error of its own at some loops it vectorizes.
+  set_source_files_properties(${picture_sources} PROPERTIES COMPILE_OPTIONS -fno-tree-vectorize)
   list(APPEND cli_sources ${picture_sources})
   return()
 endif()
