@@ -39,7 +39,7 @@ typedef struct {
   /* INTEGRATED, GRADIENT, ATTENTION: of tokens */
   float *scores; /* [tokens] */
   attend_integrated integrated;
-  const char *baseline; /* its name */
+  char baseline[256]; /* its name */
   /* ATTENTION, DIRECT, LENS: a map */
   float *map; /* [rows][columns] */
   int rows, columns;

@@ -27,71 +27,60 @@ static char **numbers(int n) {
 
 /* ---- baselines -------------------------------------------------------------------------------- */
 
-/* The token that stands for the absence of one: a mask, else padding, else an end token; -1: none. */
-static int32_t absent_token(const attribute_run *r) {
-  static const attend_special special[] = {ATTEND_SPECIAL_MASK, ATTEND_SPECIAL_PAD,
-                                           ATTEND_SPECIAL_EOS};
-  for (size_t i = 0; r->m->tokenizer && i < sizeof special / sizeof *special; i++) {
-    int32_t id = attend_tokenizer_special(r->m->tokenizer, special[i]);
-    if (id >= 0) return id;
-  }
-  return -1;
-}
-
-static int find_baseline(attribute_run *r, int32_t *id) {
-  const char *name = r->o->baseline;
+/* The token that --baseline names; -1: the library chooses. */
+static int find_absent(const attribute_run *r, int32_t *id) {
   *id = -1;
-  r->baseline = name ? name : "zero";
-  if (name && !strcmp(name, "zero")) return EXIT_OK;
-  if (!name) {
-    *id = absent_token(r);
-    if (*id >= 0) r->baseline = attend_tokenizer_piece(r->m->tokenizer, *id, NULL);
-    return EXIT_OK;
-  }
+  if (!r->o->baseline) return EXIT_OK;
   const size_t vocab =
       (size_t)attend_config_get(attend_model_config(r->m->model), ATTEND_CONFIG_VOCAB);
   float *even = need(vocab, sizeof *even); /* no token is likelier */
-  int code = token_find(r->m, name, even, id);
+  int code = token_find(r->m, r->o->baseline, even, id);
   free(even);
   return code;
 }
 
-/* Special tokens stay: the baseline is a text without words. */
-static int32_t *without_words(const attribute_run *r, const int32_t *ids, int n, int32_t absent) {
-  int32_t *to = need((size_t)n, sizeof *to);
-  for (int i = 0; i < n; i++)
-    to[i] =
-        r->m->tokenizer && attend_tokenizer_is_special(r->m->tokenizer, ids[i]) ? ids[i] : absent;
-  return to;
+/* base has ids unless it is zeros. */
+static int find_baseline(attribute_run *r, attend_tokens *base, int32_t *ids) {
+  const attend_tokens *x = &r->text.tokens;
+  int32_t absent;
+  *base = *x;
+  base->ids = NULL;
+  snprintf(r->baseline, sizeof r->baseline, "zero");
+  if (r->o->baseline && !strcmp(r->o->baseline, "zero")) return EXIT_OK;
+  int code = find_absent(r, &absent);
+  if (code) return code;
+  attend_status status = attend_attribute_baseline(r->m->model, r->m->tokenizer, x, &absent, ids);
+  if (status || absent < 0) return status_code(r, status);
+  char *label = token_label(r->m, absent);
+  snprintf(r->baseline, sizeof r->baseline, "%s", label);
+  free(label);
+  base->ids = ids;
+  if (x->n_decoder) base->decoder_ids = ids + x->n;
+  return EXIT_OK;
 }
 
 /* ---- tokens --------------------------------------------------------------------------------------- */
 
 static int integrate(attribute_run *r, attend_attributor *a) {
   const attend_tokens *x = &r->text.tokens;
-  attend_tokens base = *x;
+  attend_tokens base;
   attend_integrated_options how = {ATTEND_INIT(attend_integrated_options), .steps = r->o->steps,
                                    .progress = progress_report};
-  int32_t absent, *ids = NULL, *written = NULL;
-  int code = find_baseline(r, &absent);
-  if (code) return code;
-  if (absent >= 0) {
-    base.ids = ids = without_words(r, x->ids, x->n, absent);
-    if (x->n_decoder)
-      base.decoder_ids = written = without_words(r, x->decoder_ids, x->n_decoder, absent);
-    if (x->n_decoder) written[0] = x->decoder_ids[0];
-    how.baseline = &base;
+  int32_t *ids = need((size_t)(x->n + x->n_decoder), sizeof *ids);
+  int code = find_baseline(r, &base, ids);
+  if (!code) {
+    if (base.ids) how.baseline = &base;
+    r->integrated = (attend_integrated){ATTEND_INIT(attend_integrated)};
+    interrupt_watch();
+    progress_start("integrating", 1);
+    attend_status status =
+        attend_attribute_integrated(a, x, &how, &r->target, r->scores, &r->integrated);
+    progress_end();
+    r->logit = r->integrated.logit;
+    code = status && is_interrupted() ? EXIT_INTERRUPTED : status_code(r, status);
   }
-  r->integrated = (attend_integrated){ATTEND_INIT(attend_integrated)};
-  interrupt_watch();
-  progress_start("integrating", 1);
-  attend_status status =
-      attend_attribute_integrated(a, x, &how, &r->target, r->scores, &r->integrated);
-  progress_end();
-  r->logit = r->integrated.logit;
   free(ids);
-  free(written);
-  return status && is_interrupted() ? EXIT_INTERRUPTED : status_code(r, status);
+  return code;
 }
 
 static int score_tokens(attribute_run *r, attend_attributor *a) {
@@ -114,21 +103,6 @@ static int find_role(const attribute_run *r, attend_role *role) {
   return EXIT_OK;
 }
 
-/* Sums of weight x gradient: by head, and by the token that is attended to. */
-static void sum_products(attribute_run *r, int first_key, int queries, int keys,
-                         const float *weights, const float *gradients) {
-  for (int head = 0; head < r->rows * r->columns; head++) {
-    double sum = 0;
-    for (int i = 0; i < queries; i++)
-      for (int j = 0; j < keys; j++, weights++, gradients++) {
-        double product = (double)*weights * (double)*gradients;
-        sum += product;
-        r->scores[first_key + j] += (float)product;
-      }
-    r->map[head] = (float)sum;
-  }
-}
-
 static int score_attention(attribute_run *r, attend_attributor *a) {
   const attend_config *c = attend_model_config(r->m->model);
   const attend_tokens *x = &r->text.tokens;
@@ -148,8 +122,8 @@ static int score_attention(attribute_run *r, attend_attributor *a) {
   code = status_code(
       r, attend_attribute_attention(a, x, role, &r->target, weights, weights + n, &r->logit));
   if (!code)
-    sum_products(r, both && role == ATTEND_DECODER_SELF ? x->n : 0, queries, keys, weights,
-                 weights + n);
+    attend_attribute_products(r->rows * r->columns, queries, keys, weights, weights + n, r->map,
+                              r->scores + (both && role == ATTEND_DECODER_SELF ? x->n : 0));
   free(weights);
   r->row_names = numbers(r->rows);
   r->column_names = numbers(r->columns);

@@ -16,6 +16,7 @@
 #define ATTEND_ATTRIBUTE_H
 
 #include "attend/intervene.h"
+#include "attend/text.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -70,12 +71,26 @@ ATTEND_API attend_status attend_attribute_integrated(attend_attributor *attribut
                                                      attend_target *target, float *scores,
                                                      attend_integrated *result);
 
+/* A baseline without words: every token becomes `absent`, but for those that the tokenizer calls
+ * special and the decoder's first. absent -1: the mask, padding or end token, of the tokenizer (NULL:
+ * none) or the model's config; *absent remains -1 if there is none, and then ids are not written.
+ * ids: [n + n_decoder], the encoder's and the decoder's. */
+ATTEND_API attend_status attend_attribute_baseline(const attend_model *model,
+                                                   const attend_tokenizer *tokenizer,
+                                                   const attend_tokens *text, int32_t *absent,
+                                                   int32_t *ids);
+
 /* Attention weights of one role and the gradients at them, [L][H][T][S] each. Weight x gradient is
  * what a weight contributes to first order. */
 ATTEND_API attend_status attend_attribute_attention(attend_attributor *attributor,
                                                     const attend_tokens *text, attend_role role,
                                                     attend_target *target, float *weights,
                                                     float *gradients, double *logit);
+
+/* Of what attend_attribute_attention gave, for `heads` = L H heads of [queries][keys]: gradients become
+ * weight x gradient. by_head [heads]: their sums; by_key [keys]: added to, over all heads. */
+ATTEND_API void attend_attribute_products(int heads, int queries, int keys, const float *weights,
+                                          float *gradients, float *by_head, float *by_key);
 
 /* Direct contributions: the logit as a sum over what writes to the residual stream of the side with
  * the head, along that stream alone, with the scales of norms as constants. */

@@ -64,23 +64,6 @@ static attend_status by_gradient(attribution_job *w) {
   return ATTEND_OK;
 }
 
-/* A token that stands for no word: the mask, the padding, the end of a text; -1: none. */
-static int32_t blank_of(const view_run *run) {
-  static const attend_special kinds[] = {ATTEND_SPECIAL_MASK, ATTEND_SPECIAL_PAD,
-                                         ATTEND_SPECIAL_EOS};
-  const attend_tokenizer *t = run->of->tokenizer;
-  int32_t id = -1;
-  for (int i = 0; i < 3 && t && id < 0; i++) id = attend_tokenizer_special(t, kinds[i]);
-  if (id < 0) id = attend_config_get(run->of->config, ATTEND_CONFIG_PAD);
-  if (id < 0) id = attend_config_eos(run->of->config, 0);
-  return id < attend_config_get(run->of->config, ATTEND_CONFIG_VOCAB) ? id : -1;
-}
-
-/* The side's words become blanks; what the tokenizer added stays. */
-static void blank_side(const view_side *s, int32_t blank, int32_t *ids) {
-  for (int i = 0; i < s->n; i++) ids[i] = s->part[i] < 0 ? s->ids[i] : blank;
-}
-
 static attend_status integrate(attribution_job *w, const attend_tokens *baseline) {
   attend_viewer_attribution *to = w->to;
   attend_integrated r = {ATTEND_INIT(attend_integrated)};
@@ -97,17 +80,15 @@ static attend_status integrate(attribution_job *w, const attend_tokens *baseline
 
 static attend_status by_integrated(attribution_job *w) {
   attend_context *ctx = w->j.v->ctx;
-  const view_side *e = &w->run->side[0], *d = &w->run->side[1];
-  const int32_t blank = blank_of(w->run);
   attend_tokens baseline = w->text;
-  int32_t *ids;
-  if (blank < 0) return integrate(w, NULL);
-  ATTEND_TRY(ctx_alloc(ctx, (size_t)(e->n + d->n) * sizeof *ids, "a baseline", &ids));
-  blank_side(e, blank, ids);
-  blank_side(d, blank, ids + e->n);
+  int32_t *ids, blank = -1;
+  ATTEND_TRY(
+      ctx_alloc(ctx, (size_t)(w->text.n + w->text.n_decoder) * sizeof *ids, "a baseline", &ids));
+  attend_status status =
+      attend_attribute_baseline(w->run->model, w->run->of->tokenizer, &w->text, &blank, ids);
   baseline.ids = ids;
-  if (baseline.decoder_ids) baseline.decoder_ids = ids + e->n;
-  attend_status status = integrate(w, &baseline);
+  if (baseline.decoder_ids) baseline.decoder_ids = ids + w->text.n;
+  if (!status) status = integrate(w, blank < 0 ? NULL : &baseline);
   ctx_free(ctx, ids);
   return status;
 }
@@ -118,20 +99,11 @@ static attend_status by_integrated(attribution_job *w) {
 static void fill_attention(attribution_job *w, const float *weights, float *gradients) {
   attend_viewer_attribution *to = w->to;
   const size_t cells = (size_t)to->rows * (size_t)to->keys;
-  const size_t heads = (size_t)(to->layers * to->heads);
-  for (size_t h = 0; h < heads; h++) {
-    float *g = gradients + h * cells;
-    double sum = 0;
-    for (size_t i = 0; i < cells; i++) {
-      g[i] *= weights[h * cells + i];
-      sum += (double)g[i];
-      to->scores[i % (size_t)to->keys] += g[i];
-    }
-    to->head[h] = (float)sum;
-  }
+  const int heads = to->layers * to->heads;
+  attend_attribute_products(heads, to->rows, to->keys, weights, gradients, to->head, to->scores);
   memcpy(to->map, gradients + (size_t)(w->o.at.layer * to->heads + w->o.at.head) * cells,
          cells * sizeof *to->map);
-  to->sum = sum_of(to->head, (int)heads);
+  to->sum = sum_of(to->head, heads);
 }
 
 static attend_status by_attention(attribution_job *w) {

@@ -149,6 +149,37 @@ static attend_status run_pass(target_pass *p, bool direct, const attend_hook *mo
   return status;
 }
 
+/* ---- baselines -------------------------------------------------------------------------- */
+
+static int32_t absent_token(const attend_model *m, const attend_tokenizer *t) {
+  static const attend_special kinds[] = {ATTEND_SPECIAL_MASK, ATTEND_SPECIAL_PAD,
+                                         ATTEND_SPECIAL_EOS};
+  int32_t id = -1;
+  for (size_t i = 0; t && id < 0 && i < sizeof kinds / sizeof *kinds; i++)
+    id = attend_tokenizer_special(t, kinds[i]);
+  if (id < 0) id = attend_config_get(&m->config, ATTEND_CONFIG_PAD);
+  if (id < 0) id = attend_config_eos(&m->config, 0);
+  return id < m->config.vocab ? id : -1;
+}
+
+static void replace_words(const attend_tokenizer *t, const int32_t *from, int n, int32_t absent,
+                          int32_t *to) {
+  for (int i = 0; i < n; i++)
+    to[i] = t && attend_tokenizer_is_special(t, from[i]) ? from[i] : absent;
+}
+
+attend_status attend_attribute_baseline(const attend_model *m, const attend_tokenizer *t,
+                                        const attend_tokens *text, int32_t *absent, int32_t *ids) {
+  attend_tokens x;
+  ATTEND_TRY(tokens_check(m->ctx, m, text, &x));
+  if (*absent < 0) *absent = absent_token(m, t);
+  if (*absent < 0) return ATTEND_OK;
+  replace_words(t, x.ids, x.n, *absent, ids);
+  replace_words(t, x.decoder_ids, x.n_decoder, *absent, ids + x.n);
+  if (x.n_decoder) ids[x.n] = x.decoder_ids[0];
+  return ATTEND_OK;
+}
+
 /* ---- attributors ------------------------------------------------------------------------- */
 
 static attend_status make_trainer(attend_attributor *a) {
@@ -480,6 +511,20 @@ attend_status attend_attribute_attention(attend_attributor *a, const attend_toke
   ATTEND_TRY(run_pass(&p, false, &hook));
   *logit = p.values[0];
   return ATTEND_OK;
+}
+
+void attend_attribute_products(int heads, int queries, int keys, const float *weights,
+                               float *gradients, float *by_head, float *by_key) {
+  for (int h = 0; h < heads; h++) {
+    double sum = 0;
+    for (int i = 0; i < queries; i++)
+      for (int j = 0; j < keys; j++, weights++, gradients++) {
+        *gradients *= *weights;
+        sum += (double)*gradients;
+        by_key[j] += *gradients;
+      }
+    by_head[h] = (float)sum;
+  }
 }
 
 /* ---- direct contributions ------------------------------------------------------------------------- */
