@@ -297,6 +297,46 @@ TEST(integrated_gradients_are_complete) {
   }
 }
 
+/* Every token but the decoder's first; the token that is named, or the config's end or padding. */
+TEST(baselines_have_no_words) {
+  for (int f = 0; families[f]; f++) {
+    subject s = open_model(families[f], NULL, 2, NULL);
+    example x = make_example(&s, 21);
+    int32_t ids[LENGTH + DECODED], absent = 4;
+    const int all = x.tokens.n + x.tokens.n_decoder;
+    for (int named = 1; named >= 0; named--) {
+      absent = named ? 4 : -1;
+      OK(s.ctx, attend_attribute_baseline(s.model, NULL, &x.tokens, &absent, ids));
+      const int32_t pad = attend_config_get(s.config, ATTEND_CONFIG_PAD);
+      CHECK_EQ(absent, named ? 4 : pad >= 0 ? pad : attend_config_eos(s.config, 0));
+      for (int i = 0; absent >= 0 && i < all; i++)
+        CHECK_EQ(ids[i], i == x.tokens.n ? x.tokens.decoder_ids[0] : absent);
+    }
+    free_example(&x);
+    close_model(&s);
+  }
+}
+
+TEST(products_of_attention_add_up) {
+  enum { HEADS = 3, QUERIES = 4, KEYS = 5, ALL = HEADS * QUERIES * KEYS };
+  float weights[ALL], gradients[ALL], by_head[HEADS], by_key[KEYS] = {0};
+  double sum = 0, heads = 0, keys = 0;
+  attend_random_normal((attend_random){1, 1}, 0, ALL, weights);
+  attend_random_normal((attend_random){1, 2}, 0, ALL, gradients);
+  for (int i = 0; i < ALL; i++) sum += (double)weights[i] * (double)gradients[i];
+  attend_attribute_products(HEADS, QUERIES, KEYS, weights, gradients, by_head, by_key);
+  for (int h = 0; h < HEADS; h++) heads += (double)by_head[h];
+  for (int j = 0; j < KEYS; j++) keys += (double)by_key[j];
+  CHECK_NEAR(heads, sum, 1e-5);
+  CHECK_NEAR(keys, sum, 1e-5);
+  double first = 0; /* of head 1 and of key 2 */
+  for (int j = 0; j < QUERIES * KEYS; j++) first += (double)gradients[QUERIES * KEYS + j];
+  CHECK_NEAR((double)by_head[1], first, 1e-6);
+  first = 0;
+  for (int i = 0; i < HEADS * QUERIES; i++) first += (double)gradients[i * KEYS + 2];
+  CHECK_NEAR((double)by_key[2], first, 1e-6);
+}
+
 TEST(direct_contributions_add_up) {
   for (int f = 0; families[f]; f++) {
     subject s = open_model(families[f], NULL, 2, NULL);
