@@ -1,38 +1,12 @@
 /* Sessions of attend/viewer.h: the structs agree with each other, bad arguments and
  * failing allocations give a status, long calls can be stopped, and the one queue
  * answers quick calls between the steps of a long one. */
-#include "attend/viewer.h"
-
-#include <stdlib.h>
 #include <pthread.h>
 
-#include "base/base.h"
-#include "golden_models.h"
+#include "view_sessions.h"
 
 static const char text[] = "5 17 40 96 51 17 40";
 enum { N = 7 };
-
-typedef struct {
-  ledger memory;
-  attend_context *ctx;
-  attend_viewer *v;
-} session;
-
-static session open_session(const char *model, size_t most_bytes) {
-  session s = {0};
-  attend_viewer_options o = {ATTEND_INIT(attend_viewer_options)};
-  o.most_bytes = most_bytes;
-  s.ctx = open_context(NULL, 2, NULL);
-  OK(s.ctx, attend_viewer_create(s.ctx, &o, &s.v));
-  OK(s.ctx, attend_viewer_add(s.v, &(attend_viewer_source){ATTEND_INIT(attend_viewer_source),
-                                                           .path = model_path(model, NULL)}));
-  return s;
-}
-
-static void close_session(session *s) {
-  attend_viewer_free(s->v);
-  attend_context_free(s->ctx);
-}
 
 static const attend_viewer_run *run_text(const session *s, const char *of) {
   const attend_viewer_run *run = NULL;
@@ -128,11 +102,6 @@ TEST(generated_tokens_are_those_of_the_run) {
 
 /* ---- what cannot be -------------------------------------------------------------------- */
 
-static void refused(const session *s, attend_status status, const char *part) {
-  CHECK_EQ(status, ATTEND_INVALID);
-  CHECK_SAYS(attend_message(s->ctx), part);
-}
-
 TEST(bad_arguments_are_refused) {
   session s = open_session("gpt2", 0);
   const attend_viewer_run *run, *none;
@@ -202,92 +171,7 @@ TEST(a_run_that_is_stopped_loses_nothing) {
   close_session(&s);
 }
 
-/* ---- two models; two texts ------------------------------------------------------------- */
-
-/* Two decoders with tokenizers of their own. */
-static session open_two(void) {
-  session s = open_session("stories260K", 0);
-  OK(s.ctx, attend_viewer_add(s.v, &(attend_viewer_source){ATTEND_INIT(attend_viewer_source),
-                                                           .path = "models/gutenberg"}));
-  return s;
-}
-
-static const attend_viewer_run *run_model(const session *s, int model, const char *of) {
-  const attend_viewer_run *run = NULL;
-  OK(s->ctx, attend_viewer_run_case(s->v,
-                                    &(attend_viewer_case){ATTEND_INIT(attend_viewer_case),
-                                                          .model = model, .text = of, .step = -1},
-                                    NULL, &run));
-  return run;
-}
-
-static const char sentence[] = "Don't the dogs' unhappiness, he said, surprise  you?";
-
-/* Weights of words are sums over their tokens as keys, means over their tokens as queries. */
-static void check_words(const attend_viewer_words *w, const attend_viewer_block *b) {
-  int n = w->words, T = w->tokens;
-  for (int i = 0; i < n; i++) {
-    double whole = 0;
-    for (int j = 0; j <= n; j++) {
-      double sum = 0;
-      int rows = 0;
-      for (int r = 0; r < T; r++) {
-        if (w->of[r] != i) continue;
-        rows++;
-        for (int k = 0; k < T; k++)
-          if (w->of[k] == j - 1) sum += (double)b->weights[r * T + k];
-      }
-      CHECK(rows > 0);
-      CHECK_NEAR(w->weights[i * (n + 1) + j], sum / rows, 1e-6);
-      whole += (double)w->weights[i * (n + 1) + j];
-    }
-    CHECK_NEAR(whole, 1, 1e-5);
-  }
-}
-
-static bool has_word(const attend_viewer_words *w, const char *word) {
-  for (int i = 0; i < w->words; i++)
-    if ((size_t)(w->end[i] - w->start[i]) == strlen(word) &&
-        !strncmp(w->text + w->start[i], word, strlen(word)))
-      return true;
-  return false;
-}
-
-/* Words are found in texts: builds without tokenizers (ATTEND_TEXT=OFF) read ids alone. */
-static bool reads_texts(void) {
-  const char *built = getenv("ATTEND_TEXT");
-  return !built || strcmp(built, "OFF");
-}
-
-TEST(heads_of_two_tokenizers_have_the_same_words) {
-  if (!reads_texts()) return;
-  session s = open_two();
-  const attend_viewer_run *a = run_model(&s, 0, sentence), *b = run_model(&s, 1, sentence);
-  attend_viewer_head heads[2] = {{.run = a, .at = {ATTEND_DECODER_SELF, 1, 2}},
-                                 {.run = b, .at = {ATTEND_DECODER_SELF, 0, 1}}};
-  attend_viewer_words w[2];
-  attend_viewer_block blocks[2];
-  CHECK(a->side[1].n != b->side[1].n);
-  for (int i = 0; i < 2; i++) {
-    OK(s.ctx, attend_viewer_get_words(s.v, &heads[i], i ? a : b, &w[i]));
-    OK(s.ctx, attend_viewer_get_block(s.v, &heads[i], NULL, &blocks[i]));
-    CHECK(!w[i].why && w[i].words > 5);
-    CHECK(has_word(&w[i], "unhappiness") && has_word(&w[i], "said") && has_word(&w[i], "you"));
-    check_words(&w[i], &blocks[i]);
-  }
-  CHECK_EQ(w[0].words, w[1].words);
-  CHECK(!memcmp(w[0].start, w[1].start, (size_t)w[0].words * sizeof *w[0].start));
-  CHECK(!memcmp(w[0].end, w[1].end, (size_t)w[0].words * sizeof *w[0].end));
-  for (int i = 0; i < 2; i++) {
-    attend_viewer_release(s.v, w[i].memory);
-    attend_viewer_release(s.v, blocks[i].memory);
-  }
-  const attend_viewer_run *other = run_model(&s, 1, "another text");
-  OK(s.ctx, attend_viewer_get_words(s.v, &heads[0], other, &w[0]));
-  CHECK(!w[0].memory);
-  CHECK_SAYS(w[0].why, "different texts");
-  close_session(&s);
-}
+/* ---- patterns of a model, to compare two ------------------------------------------------ */
 
 TEST(patterns_are_counted) {
   session s = open_session("gpt2", 0);
@@ -338,45 +222,6 @@ TEST(layers_are_aligned_by_depth) {
   for (int i = 0; i < 12; i++) CHECK(a[i] == i && b[i] == i / 4);
 }
 
-/* "play" stands after other words in the two texts. */
-TEST(a_word_has_cosines_in_two_texts) {
-  if (!reads_texts()) return;
-  session s = open_two();
-  const attend_viewer_run *a = run_model(&s, 1, "We like to play outside.");
-  const attend_viewer_run *b = run_model(&s, 1, "We saw a play outside.");
-  attend_viewer_word_pair p, own;
-  attend_viewer_span span;
-  OK(s.ctx, attend_viewer_get_word_pair(s.v, a, b, ATTEND_DECODER_SELF, -1, -1, &p));
-  OK(s.ctx, attend_viewer_find_word(s.v, a, ATTEND_DECODER_SELF, "PLAY", 0, &span));
-  CHECK(p.same && !p.why && p.word.from == span.from && p.word.n == span.n);
-  OK(s.ctx, attend_viewer_find_word(s.v, b, ATTEND_DECODER_SELF, "play", 0, &span));
-  CHECK(p.other.from == span.from && p.other.n == span.n);
-  OK(s.ctx, attend_viewer_find_word(s.v, b, ATTEND_DECODER_SELF, "play", 1, &span));
-  CHECK_EQ(span.n, 0);
-  CHECK(p.hidden[p.layers] > -1 && p.hidden[p.layers] < 0.9999);
-  attend_viewer_embeddings e;
-  OK(s.ctx, attend_viewer_get_embeddings(s.v, a, b, ATTEND_DECODER_SELF, p.layers, NULL, &e));
-  if (p.word.n == 1 && p.other.n == 1)
-    CHECK_NEAR(e.cosine[p.word.from * e.keys + p.other.from], p.hidden[p.layers], 1e-6);
-  OK(s.ctx, attend_viewer_get_word_pair(s.v, a, a, ATTEND_DECODER_SELF, 2, -1, &own));
-  for (int l = 0; l <= own.layers; l++) CHECK_NEAR(own.hidden[l], 1, 1e-6);
-  for (int i = 0; i < own.layers * own.heads; i++) {
-    CHECK_NEAR(own.q[i], 1, 1e-6);
-    CHECK_NEAR(own.k[i], 1, 1e-6);
-    CHECK_NEAR(own.v[i], 1, 1e-6);
-  }
-  void *memory[] = {p.memory, own.memory, e.memory};
-  for (int i = 0; i < 3; i++) attend_viewer_release(s.v, memory[i]);
-  const attend_viewer_run *other = run_model(&s, 0, "We saw a play outside.");
-  OK(s.ctx, attend_viewer_get_word_pair(s.v, a, other, ATTEND_DECODER_SELF, -1, -1, &p));
-  CHECK(!p.memory && p.word.n > 0 && p.other.n > 0);
-  CHECK_SAYS(p.why, "two models");
-  refused(&s, attend_viewer_get_embeddings(s.v, a, other, ATTEND_DECODER_SELF, 0, NULL, &e),
-          "two models");
-  refused(&s, attend_viewer_get_word_pair(s.v, a, b, ATTEND_DECODER_SELF, 99, -1, &p), "token 99");
-  close_session(&s);
-}
-
 /* ---- memory --------------------------------------------------------------------------------- */
 
 static attend_status use_all(attend_viewer *v) {
@@ -411,34 +256,7 @@ static attend_status use_all(attend_viewer *v) {
   return status;
 }
 
-static attend_status whole_session(attend_context *ctx) {
-  attend_viewer *v = NULL;
-  attend_viewer_source source = {ATTEND_INIT(attend_viewer_source),
-                                 .path = model_path("gpt2", NULL)};
-  attend_status status = attend_viewer_create(ctx, NULL, &v);
-  if (!status) status = attend_viewer_add(v, &source);
-  if (!status) status = use_all(v);
-  attend_viewer_free(v);
-  return status;
-}
-
-TEST(every_allocation_may_fail) {
-  ledger memory = {0};
-  attend_context *ctx = open_context(NULL, 1, &memory);
-  OK(ctx, whole_session(ctx));
-  long before = memory.taken, live = memory.live;
-  OK(ctx, whole_session(ctx));
-  long last = memory.taken - before, stride = light() ? 7 : 1;
-  CHECK(last > 100);
-  for (long n = 1; n <= last; n += stride) {
-    memory.fail_at = memory.taken + n;
-    attend_status status = whole_session(ctx);
-    memory.fail_at = 0;
-    if (status != ATTEND_NO_MEMORY) CHECK_FAIL("failure %ld gives status %d", n, (int)status);
-    if (memory.live != live) CHECK_FAIL("failure %ld loses %ld blocks", n, memory.live - live);
-  }
-  attend_context_free(ctx);
-}
+TEST(every_allocation_may_fail) { allocations_may_fail_in(use_all, light() ? 200 : 0); }
 
 /* ---- the queue ------------------------------------------------------------------------------- */
 

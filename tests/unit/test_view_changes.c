@@ -1,35 +1,11 @@
 /* Sessions of attend/viewer.h with changes: runs are those of attend_intervene, weights are those
  * that the model used, effects, sweeps and attributions agree with each other. */
-#include "attend/viewer.h"
-
-#include <math.h>
-
-#include "base/base.h"
-#include "golden_models.h"
+#include "view_sessions.h"
 
 static const char text[] = "5 17 40 96 51 17 40";
 static const char other[] = "7 8 4 90 3 60 61";
 enum { N = 7, TOP = 5 };
 static const attend_target any = {-1, -1, -1};
-
-typedef struct {
-  attend_context *ctx;
-  attend_viewer *v;
-} session;
-
-static session open_session(const char *model) {
-  session s = {0};
-  s.ctx = open_context(NULL, 2, NULL);
-  OK(s.ctx, attend_viewer_create(s.ctx, NULL, &s.v));
-  OK(s.ctx, attend_viewer_add(s.v, &(attend_viewer_source){ATTEND_INIT(attend_viewer_source),
-                                                           .path = model_path(model, NULL)}));
-  return s;
-}
-
-static void close_session(session *s) {
-  attend_viewer_free(s->v);
-  attend_context_free(s->ctx);
-}
 
 static const attend_viewer_run *run_with(const session *s, const char *changes, const char *from) {
   const attend_viewer_run *run = NULL;
@@ -47,7 +23,7 @@ static attend_viewer_effect effect_of(const session *s, const attend_viewer_run 
 }
 
 TEST(no_changes_are_the_run_itself) {
-  session s = open_session("gpt2");
+  session s = open_session("gpt2", 0);
   const attend_viewer_run *run = run_with(&s, NULL, NULL);
   CHECK(run_with(&s, "", other) == run);
   CHECK(run_with(&s, " ; ", NULL) == run);
@@ -63,7 +39,7 @@ TEST(no_changes_are_the_run_itself) {
 TEST(a_whole_patch_is_the_other_text) {
   static const char *const models[] = {"gpt2", "llama-gqa", "bert"};
   for (int i = 0; i < 3; i++) {
-    session s = open_session(models[i]);
+    session s = open_session(models[i], 0);
     const attend_viewer_run *with = run_with(&s, "patch residual:in", other), *theirs = NULL;
     attend_viewer_case c = {ATTEND_INIT(attend_viewer_case), .text = other};
     OK(s.ctx, attend_viewer_run_case(s.v, &c, NULL, &theirs));
@@ -81,7 +57,7 @@ TEST(a_whole_patch_is_the_other_text) {
 }
 
 TEST(pinned_heads_show_their_pattern) {
-  session s = open_session("gpt2");
+  session s = open_session("gpt2", 0);
   const attend_viewer_run *run = run_with(&s, "pin 1.2=previous", NULL);
   const attend_viewer_run *plain = run_with(&s, NULL, NULL);
   attend_viewer_head h = {.run = run, .at = {ATTEND_DECODER_SELF, 1, 2}};
@@ -113,7 +89,7 @@ static int stop(double done, const char *what, void *user) {
 }
 
 TEST(a_sweep_is_the_single_changes) {
-  session s = open_session("gpt2");
+  session s = open_session("gpt2", 0);
   const attend_viewer_run *plain = run_with(&s, NULL, NULL);
   attend_viewer_sweep_options o = {ATTEND_INIT(attend_viewer_sweep_options),
                                    .role = ATTEND_DECODER_SELF, .target = any};
@@ -161,7 +137,7 @@ static attend_viewer_attribution attribution(const session *s, const attend_view
 TEST(attributions_add_up) {
   static const char *const models[] = {"gpt2", "llama-gqa", "bert", "t5"};
   for (int i = 0; i < 4; i++) {
-    session s = open_session(models[i]);
+    session s = open_session(models[i], 0);
     const attend_viewer_run *run = NULL;
     attend_viewer_case c = {ATTEND_INIT(attend_viewer_case), .text = text,
                             .second = i == 3 ? "7 8 9" : NULL};
@@ -183,7 +159,7 @@ TEST(attributions_add_up) {
 }
 
 TEST(the_last_row_of_the_lens_is_the_prediction) {
-  session s = open_session("gpt2");
+  session s = open_session("gpt2", 0);
   const attend_viewer_run *run = run_with(&s, "ablate 1.0", NULL);
   attend_viewer_logit_lens l;
   OK(s.ctx, attend_viewer_get_logit_lens(s.v, run, NULL, TOP, NULL, &l));
@@ -212,7 +188,7 @@ static void refuse_changes(const session *s, const char *changes, const char *sa
 }
 
 TEST(bad_changes_are_refused) {
-  session s = open_session("gpt2");
+  session s = open_session("gpt2", 0);
   refuse_changes(&s, "remove 1.2", "not a change");
   refuse_changes(&s, "ablate 99.0", "layer 99");
   refuse_changes(&s, "ablate cross:0.0", "no cross attention");
@@ -273,31 +249,4 @@ static attend_status use_all(attend_viewer *v) {
   return status;
 }
 
-static attend_status whole_session(attend_context *ctx) {
-  attend_viewer *v = NULL;
-  attend_viewer_source source = {ATTEND_INIT(attend_viewer_source),
-                                 .path = model_path("gpt2", NULL)};
-  attend_status status = attend_viewer_create(ctx, NULL, &v);
-  if (!status) status = attend_viewer_add(v, &source);
-  if (!status) status = use_all(v);
-  attend_viewer_free(v);
-  return status;
-}
-
-TEST(allocations_may_fail) {
-  ledger memory = {0};
-  attend_context *ctx = open_context(NULL, 1, &memory);
-  OK(ctx, whole_session(ctx));
-  long before = memory.taken, live = memory.live;
-  OK(ctx, whole_session(ctx));
-  long last = memory.taken - before, stride = last / (light() ? 40 : 400) + 1;
-  CHECK(last > 100);
-  for (long n = 1; n <= last; n += stride) {
-    memory.fail_at = memory.taken + n;
-    attend_status status = whole_session(ctx);
-    memory.fail_at = 0;
-    if (status != ATTEND_NO_MEMORY) CHECK_FAIL("failure %ld gives status %d", n, (int)status);
-    if (memory.live != live) CHECK_FAIL("failure %ld loses %ld blocks", n, memory.live - live);
-  }
-  attend_context_free(ctx);
-}
+TEST(allocations_may_fail) { allocations_may_fail_in(use_all, light() ? 40 : 400); }
