@@ -17,6 +17,13 @@ bool score_path_check(const char *path) {
   return false;
 }
 
+void score_put_names(json_writer *w, const char *name, char **list, int n) {
+  json_member(w, name);
+  json_open(w, '[');
+  for (int i = 0; i < n; i++) json_put_string(w, list[i]);
+  json_close(w, ']');
+}
+
 #ifdef ATTEND_HAVE_PICTURES
 
 static int draw(const picture_map_data *map, const picture_scores_data *scores,

@@ -3,6 +3,7 @@
 #ifndef CLI_SCORES_H
 #define CLI_SCORES_H
 
+#include "base/json_write.h"
 #include "cli.h"
 #include "pictures/pictures.h"
 
@@ -17,5 +18,7 @@ bool score_path_check(const char *path);
 /* A picture of one of them; the other is NULL. An exit code. */
 int score_write(attend_context *ctx, const score_output *to, const picture_map_data *map,
                 const picture_scores_data *scores);
+/* The member `name`: a list of strings. */
+void score_put_names(json_writer *w, const char *name, char **list, int n);
 
 #endif

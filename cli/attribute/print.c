@@ -131,13 +131,6 @@ static void put_map(json_writer *w, const attribute_run *r, const char *name) {
   json_close(w, ']');
 }
 
-static void put_names(json_writer *w, const char *name, char **list, int n) {
-  json_member(w, name);
-  json_open(w, '[');
-  for (int i = 0; i < n; i++) json_put_string(w, list[i]);
-  json_close(w, ']');
-}
-
 static void put_cell(json_writer *w, const attribute_run *r, int at) {
   json_open(w, '[');
   for (int k = 0; k < r->o->top; k++) {
@@ -154,7 +147,7 @@ static void put_cell(json_writer *w, const attribute_run *r, int at) {
 }
 
 static void put_lens(json_writer *w, const attribute_run *r) {
-  put_names(w, "layers", r->row_names, r->rows);
+  score_put_names(w, "layers", r->row_names, r->rows);
   json_member(w, "lens");
   json_open(w, '[');
   for (int i = 0; i < r->rows; i++) {
@@ -198,7 +191,7 @@ static void put_json(json_writer *w, const attribute_run *r) {
   if (r->o->method == METHOD_LENS) put_lens(w, r);
   if (r->o->method == METHOD_ATTENTION) put_map(w, r, "heads");
   if (r->o->method == METHOD_DIRECT) {
-    put_names(w, "columns", r->column_names, r->columns);
+    score_put_names(w, "columns", r->column_names, r->columns);
     put_map(w, r, "contributions");
   }
   json_close(w, '}');

@@ -183,13 +183,6 @@ static void put_numbers(json_writer *w, const char *name, const sweep *s) {
   json_close(w, ']');
 }
 
-static void put_names(json_writer *w, const char *name, char **list, int n) {
-  json_member(w, name);
-  json_open(w, '[');
-  for (int i = 0; i < n; i++) json_put_string(w, list[i]);
-  json_close(w, ']');
-}
-
 static void put_json(json_writer *w, const sweep *s) {
   static const char *const metrics[] = {"logit", "probability", "loss", "kl", "state"};
   const intervene_run *r = s->r;
@@ -203,8 +196,8 @@ static void put_json(json_writer *w, const sweep *s) {
     json_member_integer(w, "target", r->target.token);
     if (r->target.against >= 0) json_member_integer(w, "against", r->target.against);
   }
-  put_names(w, "layers", s->rows, s->layers);
-  put_names(w, "columns", s->names, s->columns);
+  score_put_names(w, "layers", s->rows, s->layers);
+  score_put_names(w, "columns", s->names, s->columns);
   json_member_number(w, "before", s->before);
   put_numbers(w, "map", s);
   json_close(w, '}');

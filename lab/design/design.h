@@ -26,10 +26,10 @@ enum {
 
 typedef enum { KIND_TOKEN, KIND_POSITION, KIND_NUMBER } variable_kind;
 
-typedef struct { /* features [at, at + width), of `room` that are its own */
+typedef struct { /* features [at, at + width) of the stream, of [at, at + slot) that are its own */
   char name[NAME];
   variable_kind kind;
-  int at, width, room;
+  int at, width, slot;
 } variable;
 
 typedef struct {

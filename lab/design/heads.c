@@ -42,7 +42,7 @@ static void value_name(const attend_design *d, const variable *v, int i, char to
 }
 
 /* "A", "3" of token and position, before `embedded` is set; of heads "previous=A",
- * "depth", and "depth+1" where there is more room than values. */
+ * "depth", and "depth+1" where there is a larger slot than values. */
 static void name_feature(attend_design *d, const variable *v, int i) {
   char name[sizeof d->feature[0]] = "", value[NAME] = "";
   const bool number = v->kind == KIND_NUMBER && i == 0;
@@ -60,8 +60,8 @@ static void name_feature(attend_design *d, const variable *v, int i) {
 
 void spec_add_variable(attend_design *d, variable v) {
   v.at = d->features;
-  d->features += v.room;
-  for (int i = 0; i < v.room; i++) name_feature(d, &v, i);
+  d->features += v.slot;
+  for (int i = 0; i < v.slot; i++) name_feature(d, &v, i);
   d->variables[d->n_variables++] = v;
 }
 
@@ -320,7 +320,7 @@ static void read_shape(reading *r, const attend_json *head, variable writes) {
   int columns = r->c->columns > 0 ? r->c->columns : 1;
   h->ties = spec_word(r, head, "ties", words, 0) ? ATTEND_TIES_FIRST : ATTEND_TIES_AVERAGE;
   h->dim = spec_integer(r, head, "width", columns, MOST_COLUMNS, columns);
-  h->dim_v = spec_integer(r, head, "room", writes.width, MOST_TOKENS, writes.width);
+  h->dim_v = spec_integer(r, head, "slot", writes.width, MOST_TOKENS, writes.width);
   for (int i = 0; i < d->n_variables; i++)
     spec_check(r, strcmp(d->variables[i].name, h->name),
                "the name is taken: what a head gives is called like the head");
@@ -328,7 +328,7 @@ static void read_shape(reading *r, const attend_json *head, variable writes) {
                   "the stream would have more than %d features", MOST_FEATURES))
     return;
   h->slot = d->features;
-  writes.room = h->dim_v;
+  writes.slot = h->dim_v;
   memcpy(writes.name, h->name, NAME);
   spec_add_variable(d, writes);
 }
@@ -372,7 +372,7 @@ static void read_head(reading *r, const attend_json *head, int number) {
   const attend_json *score = attend_json_get(head, "score");
   if (!spec_check(r, d->n_heads < MOST_HEADS, "there are %d heads at most", MOST_HEADS)) return;
   design_head *h = r->h = &d->heads[d->n_heads];
-  spec_members(r, head, " name score value ties width room ");
+  spec_members(r, head, " name score value ties width slot ");
   spec_name(r, attend_json_get(head, "name"), "a head's name", h->name);
   snprintf(r->place, sizeof r->place, "head \"%s\"", h->name);
   spec_check(r, !score || spec_is_list(score, 0, SIZE_MAX), "\"score\" is a list of terms");
@@ -455,7 +455,7 @@ static void note_read(const reading *r) {
   for (int i = 0; i < d->n_variables; i++) {
     const variable *v = &d->variables[i];
     bool together = d->positions == ATTEND_DESIGN_POSITIONS_ADDED && i < 2, read = false;
-    int from = together ? 0 : v->at, to = together ? d->embedded : v->at + v->room;
+    int from = together ? 0 : v->at, to = together ? d->embedded : v->at + v->slot;
     for (int a = 0; a < d->answers; a++)
       for (int f = from; f < to; f++) read |= r->c->readout[a][f] != 0;
     for (int f = from; f < to; f++) d->is_read[f] = read;

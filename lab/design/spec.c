@@ -79,12 +79,12 @@ static double spec_number(reading *r, const attend_json *object, const char *of,
 }
 
 static void spec_text(reading *r, const attend_json *object, const char *of, char *to,
-                      size_t room) {
+                      size_t size) {
   const attend_json *value = attend_json_get(object, of);
   size_t length;
   const char *text = attend_json_string(value, &length);
-  if (value && spec_check(r, text && length < room && strlen(text) == length,
-                          "\"%s\" is a string of less than %zu bytes", of, room))
+  if (value && spec_check(r, text && length < size && strlen(text) == length,
+                          "\"%s\" is a string of less than %zu bytes", of, size))
     memcpy(to, text, length + 1);
 }
 
@@ -170,10 +170,10 @@ static void read_learning(reading *r, const attend_json *learn) {
 
 /* The token, and the position, are the first variables. */
 static void first_variables(attend_design *d) {
-  spec_add_variable(d, (variable){"token", KIND_TOKEN, .width = d->tokens, .room = d->tokens});
+  spec_add_variable(d, (variable){"token", KIND_TOKEN, .width = d->tokens, .slot = d->tokens});
   if (d->positions != ATTEND_DESIGN_POSITIONS_NONE)
     spec_add_variable(d,
-                      (variable){"position", KIND_POSITION, .width = d->places, .room = d->places});
+                      (variable){"position", KIND_POSITION, .width = d->places, .slot = d->places});
   d->embedded = d->features;
 }
 

@@ -13,14 +13,14 @@ enum { GAP = 28, ROW = 27, BAR = 210, NAME = 118, PLOT = 190, LARGEST_THUMB = 46
 
 static void fact(page *p, const char *name, const char *first, const char *second) {
   const char *text[2] = {first, second};
-  double room = fmin(p->right - p->left, 730), names = fmin(room * 0.4, 230);
-  double each = (room - names) / 2;
+  double available = fmin(p->right - p->left, 730), names = fmin(available * 0.4, 230);
+  double each = (available - names) / 2;
   p->y += 20;
   page_text(p, p->left, p->y, name, LABEL_SIZE, ANCHOR_START, p->colours->faint, 0);
   for (int i = 0; i < 2; i++)
     page_text(p, p->left + names + each * i, p->y, text[i], LABEL_SIZE, ANCHOR_START,
               p->colours->ink, each - 10);
-  draw_line(p->to, p->left, p->y + 6, p->left + room, p->y + 6, 1, p->colours->grid);
+  draw_line(p->to, p->left, p->y + 6, p->left + available, p->y + 6, 1, p->colours->grid);
 }
 
 static char *percent(double share, char to[32]) {
@@ -120,7 +120,7 @@ static void draw_words(const picture_beside_data *d, page *p) {
   free(t.mask[1]);
 }
 
-static void draw_tokens(const picture_side *s, page *p, double x, double room) {
+static void draw_tokens(const picture_side *s, page *p, double x, double available) {
   int rows = s->queries.count, keys = s->keys.count;
   char title[200];
   size_t n = (size_t)rows * (size_t)keys;
@@ -131,9 +131,9 @@ static void draw_tokens(const picture_side *s, page *p, double x, double room) {
   map m = map_of_cells(s->queries, s->keys, s->weights, rows, keys, SCALE_WEIGHT,
                        map_most(s->weights, rows, keys));
   m.mask = mask;
-  map_fit(&m, room - 30, 900, 32);
+  map_fit(&m, available - 30, 900, 32);
   snprintf(title, sizeof title, "%.120s, %s", s->name, s->place);
-  page_bold(p, x, p->y + 12, title, LABEL_SIZE, ANCHOR_START, p->colours->ink, room - 8);
+  page_bold(p, x, p->y + 12, title, LABEL_SIZE, ANCHOR_START, p->colours->ink, available - 8);
   map_draw(&m, p, x + m.left, p->y + 24 + m.top);
   p->y += 24 + m.top + m.h;
   free(mask);
@@ -141,11 +141,12 @@ static void draw_tokens(const picture_side *s, page *p, double x, double room) {
 
 /* Each on a scale of its own. */
 static void draw_both(const picture_beside_data *d, page *p) {
-  double start = p->y, end = p->y, room = p->right - p->left;
-  bool beside = room >= 700;
+  double start = p->y, end = p->y, available = p->right - p->left;
+  bool beside = available >= 700;
   for (int i = 0; i < 2; i++) {
     p->y = beside ? start : end;
-    draw_tokens(&d->side[i], p, p->left + (beside && i ? room / 2 : 0), beside ? room / 2 : room);
+    draw_tokens(&d->side[i], p, p->left + (beside && i ? available / 2 : 0),
+                beside ? available / 2 : available);
     end = fmax(end, p->y + 12);
   }
   p->y = end;
@@ -175,7 +176,7 @@ static const int32_t *totals(const picture_beside_data *d, int i) {
 
 static void pattern_row(const picture_beside_data *d, page *p, int k) {
   char text[16];
-  double room = p->right - p->left - NAME - BAR - 50;
+  double available = p->right - p->left - NAME - BAR - 50;
   page_text(p, p->left, page_middle(p->y + 11, LABEL_SIZE), d->labels[k], LABEL_SIZE, ANCHOR_START,
             p->colours->ink, NAME - 8);
   for (int i = 0; i < 2; i++) {
@@ -185,22 +186,23 @@ static void pattern_row(const picture_beside_data *d, page *p, int k) {
     draw_rect(p->to, p->left + NAME, y, fmax(w, 1), 9, 2, palette_head(p->colours, i));
     snprintf(text, sizeof text, "%d", n);
     page_small(p, p->left + NAME + BAR + 26, y + 8, text, ANCHOR_END);
-    if (k < d->patterns && room > 240)
-      page_text(p, p->left + NAME + BAR + 50 + i * room / 2, page_middle(p->y + 11, SMALL_SIZE),
-                s->examples[k], SMALL_SIZE, ANCHOR_START, p->colours->ink, room / 2 - 8);
+    if (k < d->patterns && available > 240)
+      page_text(p, p->left + NAME + BAR + 50 + i * available / 2,
+                page_middle(p->y + 11, SMALL_SIZE), s->examples[k], SMALL_SIZE, ANCHOR_START,
+                p->colours->ink, available / 2 - 8);
   }
   p->y += ROW;
 }
 
 static void patterns(const picture_beside_data *d, page *p) {
   char text[160];
-  double room = p->right - p->left - NAME - BAR - 50;
+  double available = p->right - p->left - NAME - BAR - 50;
   p->y += 30;
   page_heading(p, p->left, p->y, "heads by pattern");
-  for (int i = 0; i < 2 && room > 240; i++) {
+  for (int i = 0; i < 2 && available > 240; i++) {
     snprintf(text, sizeof text, "highest scores, %.100s", d->side[i].name);
-    page_text(p, p->left + NAME + BAR + 50 + i * room / 2, p->y, text, SMALL_SIZE, ANCHOR_START,
-              p->colours->faint, room / 2 - 8);
+    page_text(p, p->left + NAME + BAR + 50 + i * available / 2, p->y, text, SMALL_SIZE,
+              ANCHOR_START, p->colours->faint, available / 2 - 8);
   }
   p->y += 10;
   for (int k = 0; k <= d->patterns; k++) pattern_row(d, p, k);
@@ -267,8 +269,8 @@ static void plots(const picture_beside_data *d, page *p) {
 
 /* ---- all heads ----------------------------------------------------------------------------------- */
 
-static double thumb_size(const picture_side *s, double room) {
-  return fmax(2, fmin(LARGEST_THUMB, floor((room - 26) / s->heads)));
+static double thumb_size(const picture_side *s, double available) {
+  return fmax(2, fmin(LARGEST_THUMB, floor((available - 26) / s->heads)));
 }
 
 static void draw_layer(const picture_side *s, page *p, double x, double y, int layer, double size) {
@@ -311,7 +313,7 @@ static void all_heads(const picture_beside_data *d, page *p) {
 const char *picture_beside(const picture_beside_data *d, const picture_look *look, drawing *out) {
   *out = (drawing){0};
   page p;
-  page_start(&p, out, look, page_room(look), "%s beside %s", d->side[0].name, d->side[1].name);
+  page_start(&p, out, look, page_available(look), "%s beside %s", d->side[0].name, d->side[1].name);
   page_caption(&p, "beside", &d->about,
                (picture_facts){.first = d->side[0].name, .second = d->side[1].name});
   page_notice(&p, &d->about);

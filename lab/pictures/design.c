@@ -51,7 +51,7 @@ static bool names_rows(const picture_design_head *h, int grid) {
   return grid == 0 || g->row_names != h->grid[0][grid - 1].row_names || g->is_weight;
 }
 
-static void fit(layout *l, double room) {
+static void fit(layout *l, double available) {
   int columns = 0, rows = 1;
   double names = 0;
   l->top = 0;
@@ -62,7 +62,7 @@ static void fit(layout *l, double room) {
     columns += g->columns;
     if (g->rows > rows) rows = g->rows;
   }
-  double fits = (room - TWIN - names) / (columns > 0 ? columns : 1);
+  double fits = (available - TWIN - names) / (columns > 0 ? columns : 1);
   fits = fmin(floor(fits), floor(TALLEST / (double)rows));
   l->cell = fmin(fmax(fits, SMALLEST), LARGEST);
   for (int t = 0; t < l->h->twins; t++)
@@ -190,9 +190,9 @@ static double draw_twin(const layout *l, int twin, double y) {
   return y + tall + 16;
 }
 
-static void draw_head(const picture_design_head *h, page *p, double room) {
+static void draw_head(const picture_design_head *h, page *p, double available) {
   layout l = {.h = h, .p = p};
-  fit(&l, room);
+  fit(&l, available);
   p->y += 26;
   page_bold(p, p->left, p->y, h->name, TEXT_SIZE, ANCHOR_START, p->colours->ink, 0);
   p->y += 22;
@@ -201,11 +201,11 @@ static void draw_head(const picture_design_head *h, page *p, double room) {
   for (int t = 0; t < h->twins; t++) p->y = draw_twin(&l, t, p->y);
 }
 
-static double content_of(const picture_design_data *d, double room) {
+static double content_of(const picture_design_data *d, double available) {
   double max = 0;
   for (int i = 0; i < d->heads; i++) {
     layout l = {.h = &d->head[i]};
-    fit(&l, room);
+    fit(&l, available);
     max = fmax(max, width_of(&l));
   }
   return max;
@@ -215,9 +215,9 @@ const char *picture_design(const picture_design_data *d, const picture_look *loo
   page p;
   *out = (drawing){0};
   if (d->heads < 1) return "there is no head to draw";
-  double room = page_room(look);
-  page_start(&p, out, look, fmax(content_of(d, room), fmin(room, 720)), "%s", d->title);
-  for (int i = 0; i < d->heads; i++) draw_head(&d->head[i], &p, room);
+  double available = page_available(look);
+  page_start(&p, out, look, fmax(content_of(d, available), fmin(available, 720)), "%s", d->title);
+  for (int i = 0; i < d->heads; i++) draw_head(&d->head[i], &p, available);
   p.y += 8;
   for (int i = 0; i < d->n_sentences; i++) {
     p.y += 6;

@@ -36,11 +36,11 @@ typedef struct {
   bool beside; /* there is room for both in a row */
 } pair;
 
-static pair pair_of(const picture_embeddings_data *d, double room) {
+static pair pair_of(const picture_embeddings_data *d, double available) {
   pair two = {.table = numbers_map(d->table, d->count, d->dim),
               .shift = numbers_map(d->shift, d->dim, d->dim),
-              .beside = d->shift && room >= 640};
-  double each = two.beside ? (room - GAP) / 2 : room;
+              .beside = d->shift && available >= 640};
+  double each = two.beside ? (available - GAP) / 2 : available;
   map_fit(&two.table, each, 620, 9);
   if (d->shift) map_fit(&two.shift, each, 620, 9);
   return two;
@@ -98,16 +98,16 @@ const char *picture_embeddings(const picture_embeddings_data *d, const picture_l
   bool places = d->table && d->count > 0 && d->dim > 0;
   if (!tokens && !places && !d->word) return "there are no vectors to draw";
   page p;
-  double room = page_room(look), content = 0;
+  double available = page_available(look), content = 0;
   map m = {0};
   pair two = {0};
   if (tokens) {
     m = map_of_cells(d->rows, d->keys, d->cosine, d->height, d->width, SCALE_EVEN, 1);
-    map_fit(&m, room, 1400, LARGEST);
+    map_fit(&m, available, 1400, LARGEST);
     content = map_width(&m);
   }
   if (places) {
-    two = pair_of(d, room);
+    two = pair_of(d, available);
     content = fmax(content, pair_width(d, &two));
   }
   start(d, look, out, &p, d->word ? fmax(content, 680) : content);

@@ -134,18 +134,18 @@ static map map_of(const film *f, int head, int i, bool names) {
 }
 
 /* As many beside each other as are not too small. */
-static film film_of(const picture_film_data *d, double room) {
+static film film_of(const picture_film_data *d, double available) {
   film f = {.d = d};
   int cells = d->heads * d->frames * d->height;
   f.max = map_most(d->cells, cells, d->width);
   map first = map_of(&f, 0, 0, true);
   map_fit(&first, LARGEST + 120, LARGEST, 40);
   f.left = fmin(first.left, 110);
-  double max = floor((room - f.left + GAP) / (SMALLEST + GAP));
+  double max = floor((available - f.left + GAP) / (SMALLEST + GAP));
   int fit = (int)fmax(max, 1);
   int lines = (d->frames + fit - 1) / fit;
   f.across = (d->frames + lines - 1) / lines;
-  f.w = fmin(LARGEST, floor((room - f.left + GAP) / f.across - GAP));
+  f.w = fmin(LARGEST, floor((available - f.left + GAP) / f.across - GAP));
   return f;
 }
 
@@ -195,7 +195,7 @@ const char *picture_film(const picture_film_data *d, const picture_look *look, d
     return "there are no steps to draw";
   page p;
   char place[PAGE_WORDS], attention[PAGE_WORDS];
-  film f = film_of(d, page_room(look));
+  film f = film_of(d, page_available(look));
   page_start(&p, out, look, f.left + f.across * (f.w + GAP) - GAP, "%s, from step %.0f to %.0f",
              page_place(&d->about, place), d->step[0], d->step[d->frames - 1]);
   page_say(&p,

@@ -232,7 +232,7 @@ static void body(weave *w, page *p) {
     p->y += BAR + 2;
   }
   names_draw_below(&n, p, w->x, p->y);
-  p->y += n.room;
+  p->y += n.available;
 }
 
 static void caption(const picture_flow_data *d, page *p) {
@@ -248,9 +248,9 @@ const char *picture_flow(const picture_flow_data *d, const picture_look *look, d
     return "choose a token to follow through the layers";
   page p;
   weave w = {.d = d};
-  double room = page_room(look) - AXIS;
+  double available = page_available(look) - AXIS;
   w.solid = 0.75 * fmin(sqrt(2000.0 / (1 + d->edge_count)), 1);
-  w.pitch = fmin(room / d->tokens.count, 64);
+  w.pitch = fmin(available / d->tokens.count, 64);
   if (w.pitch > 4) w.pitch = floor(w.pitch);
   w.step = d->shares && !d->edge_count ? fmin(fmax(460.0 / d->layers, 18), 38)
                                        : fmin(fmax(560.0 / d->layers, 34), 72);

@@ -135,7 +135,7 @@ const char *picture_generate(const picture_generate_data *d, const picture_look 
   *out = (drawing){0};
   if (d->step_count < 1) return "no token was generated";
   page p;
-  page_start(&p, out, look, page_room(look), "%s: %d token%s, one by one",
+  page_start(&p, out, look, page_available(look), "%s: %d token%s, one by one",
              d->about.model ? d->about.model : "a model", d->step_count,
              d->step_count == 1 ? "" : "s");
   page_caption(&p, "generate", &d->about, (picture_facts){0});

@@ -183,14 +183,14 @@ typedef struct {
   double width, height;
 } panels;
 
-static panels panels_of(const picture_head_data *d, const lines *l, double room) {
-  double max = fmin(NAME_MOST, room * 0.14);
+static panels panels_of(const picture_head_data *d, const lines *l, double available) {
+  double max = fmin(NAME_MOST, available * 0.14);
   panels s = {.rows = names_of(&d->rows, l->row_pitch, -1, max),
               .keys = names_of(&d->keys, l->key_pitch, -1, max)};
-  double names = s.rows.room + s.keys.room;
-  s.across = (int)((room + PANEL_GAP) / (names + CURVES_LEAST + PANEL_GAP));
+  double names = s.rows.available + s.keys.available;
+  s.across = (int)((available + PANEL_GAP) / (names + CURVES_LEAST + PANEL_GAP));
   s.across = s.across < 1 ? 1 : s.across > d->heads ? d->heads : s.across;
-  s.width = (room - (s.across - 1) * PANEL_GAP) / s.across;
+  s.width = (available - (s.across - 1) * PANEL_GAP) / s.across;
   s.width = fmin(s.width, names + CURVES_WIDTH);
   s.height = PANEL_TITLE + fmax(s.rows.length, s.keys.length);
   return s;
@@ -210,8 +210,8 @@ static void panel(const picture_head_data *d, const panels *s, lines l, page *p,
   page_heading(p, x + 18, y + 12, name);
   l.d = &own;
   l.top = y + PANEL_TITLE;
-  l.left = x + s->rows.room;
-  l.right = x + s->width - s->keys.room;
+  l.left = x + s->rows.available;
+  l.right = x + s->width - s->keys.available;
   draw_curves(&l, p);
   names_draw_left(&s->rows, p, l.left, l.top);
   draw_keys(&s->keys, p, l.right, l.top);
@@ -223,7 +223,7 @@ static const char *draw_panels(const picture_head_data *d, const picture_look *l
   char place[PAGE_WORDS], heads[128];
   picture_about about = d->about;
   about.head = -1;
-  panels s = panels_of(d, &l, page_room(look));
+  panels s = panels_of(d, &l, page_available(look));
   l.fade = fmin(sqrt(900.0 * d->heads / (1 + count_above(d, l.lightest))), 1);
   head_words(d, heads, sizeof heads);
   page_start(&p, out, look, s.across * (s.width + PANEL_GAP) - PANEL_GAP, "%s, %s",
@@ -249,21 +249,21 @@ const char *picture_head(const picture_head_data *d, const picture_look *look, d
   l.row_pitch = pitch_of(d->rows.count);
   l.key_pitch = pitch_of(d->keys.count);
   if (d->heads > 1 && d->token < 0) return draw_panels(d, look, l, out);
-  double room = page_room(look), max = fmin(NAME_MOST, room * 0.2);
+  double available = page_available(look), max = fmin(NAME_MOST, available * 0.2);
   token_names rows = names_of(&d->rows, l.row_pitch, d->token, max);
   token_names keys = names_of(&d->keys, l.key_pitch, -1, max);
-  l.bars = d->token >= 0 ? fmin(150, room * 0.25) : 0;
-  double content = fmin(room, rows.room + keys.room + l.bars + 460);
+  l.bars = d->token >= 0 ? fmin(150, available * 0.25) : 0;
+  double content = fmin(available, rows.available + keys.available + l.bars + 460);
   head_words(d, heads, sizeof heads);
   page_start(&p, out, look, content, "%s, %s", page_place(&about, place), heads);
   caption(d, &p, l.lightest);
   l.top = p.y;
-  l.left = p.left + rows.room;
-  l.right = p.right - keys.room - l.bars;
+  l.left = p.left + rows.available;
+  l.right = p.right - keys.available - l.bars;
   draw_curves(&l, &p);
   names_draw_left(&rows, &p, l.left, l.top);
   draw_keys(&keys, &p, l.right, l.top);
-  draw_bars(&l, &p, l.right + keys.room + 8);
+  draw_bars(&l, &p, l.right + keys.available + 8);
   p.y += fmax(rows.length, keys.length);
   legend(d, &p);
   page_end(&p);

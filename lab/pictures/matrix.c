@@ -52,7 +52,7 @@ const char *picture_matrix(const picture_matrix_data *d, const picture_look *loo
   map m = map_of(d);
   double beside = d->entropy ? ENTROPY_WIDTH + 18 : 0;
   double largest = fmin(fmax(560.0 / d->width, 44), 72);
-  map_fit(&m, page_room(look) - beside, TALLEST, largest);
+  map_fit(&m, page_available(look) - beside, TALLEST, largest);
   double over = fmax(m.over, beside);
   page_start(&p, out, look, m.left + m.w + over, "%s", page_place(&d->about, place));
   page_caption(&p, "matrix", &d->about, (picture_facts){0});
@@ -88,7 +88,7 @@ static bool subtract(const picture_compare_data *d, drawing *out, trio *t) {
   return true;
 }
 
-static trio trio_of(const picture_compare_data *d, double room) {
+static trio trio_of(const picture_compare_data *d, double available) {
   trio t = {0};
   double max =
       fmax(map_most(d->cells, d->height, d->width), map_most(d->other, d->height, d->width));
@@ -100,9 +100,9 @@ static trio trio_of(const picture_compare_data *d, double room) {
     t.of[i].axes = true;
     t.of[i].names_left = i == 0;
   }
-  map_fit(&t.of[0], (room - 2 * GAP) / 3 + 60, 1200, 44);
+  map_fit(&t.of[0], (available - 2 * GAP) / 3 + 60, 1200, 44);
   double cell = t.of[0].cell;
-  double each = (room - 2 * GAP - t.of[0].left - t.of[2].over) / 3;
+  double each = (available - 2 * GAP - t.of[0].left - t.of[2].over) / 3;
   for (int i = 0; i < 3; i++) {
     double names = i == 0 ? t.of[0].left : 0;
     map_fit(&t.of[i], each + names, 1200, cell);
@@ -187,7 +187,7 @@ const char *picture_compare(const picture_compare_data *d, const picture_look *l
   if (d->height < 1 || d->width < 1 || d->rows.count < 1 || d->keys.count < 1)
     return "there are no tokens to compare the weights of";
   page p;
-  trio t = trio_of(d, page_room(look));
+  trio t = trio_of(d, page_available(look));
   start(d, look, out, &p, trio_width(&t));
   if (!subtract(d, out, &t)) return NULL;
   page_caption(&p, "compare", &d->about,

@@ -22,9 +22,9 @@ static bool has_labels(const picture_model_data *d, double w) {
   return false;
 }
 
-static grid grid_of(const picture_model_data *d, double room) {
+static grid grid_of(const picture_model_data *d, double available) {
   grid g = {.d = d};
-  g.dx = floor(fmin((room - AXIS) / d->heads, LARGEST));
+  g.dx = floor(fmin((available - AXIS) / d->heads, LARGEST));
   double gap = fmax(fmin(floor(g.dx / 9), 12), 2);
   g.w = fmax(g.dx - gap, 2);
   double tall = (double)d->height / d->width;
@@ -84,7 +84,7 @@ const char *picture_model(const picture_model_data *d, const picture_look *look,
   if (d->layers < 1 || d->heads < 1 || d->height < 1 || d->width < 1)
     return "there are no heads to draw";
   page p;
-  grid g = grid_of(d, page_room(look));
+  grid g = grid_of(d, page_available(look));
   page_start(&p, out, look, AXIS + d->heads * g.dx, "%s: %d layer%s of %d head%s",
              d->about.model ? d->about.model : "a model", d->layers, d->layers == 1 ? "" : "s",
              d->heads, d->heads == 1 ? "" : "s");

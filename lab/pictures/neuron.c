@@ -159,14 +159,14 @@ static void scales(const sheet *s, float *products, double max[5]) {
 /* ---- the picture -------------------------------------------------------------------- */
 
 /* Cells of whole pixels, or of halves where they are small. */
-static double whole(double room, int dim) {
-  double cell = room / dim;
-  if (cell < 1) return floor(room);
+static double whole(double available, int dim) {
+  double cell = available / dim;
+  if (cell < 1) return floor(available);
   return fmin(cell < 3 ? floor(cell * 2) / 2 : floor(cell), 12) * dim;
 }
 
-static double lay_out(sheet *s, double left, double room) {
-  double each = (room - NAME - SCORE - WEIGHT - 5 * GAP) / 3;
+static double lay_out(sheet *s, double left, double available) {
+  double each = (available - NAME - SCORE - WEIGHT - 5 * GAP) / 3;
   s->strip = whole(each, s->d->dim);
   s->strip_v = whole(each, s->d->dim_v);
   s->x_k = left + NAME + GAP / 2.0;
@@ -212,11 +212,11 @@ const char *picture_neuron(const picture_neuron_data *d, const picture_look *loo
   page p;
   char place[PAGE_WORDS], row[16];
   sheet s = {.d = d};
-  double room = fmax(page_room(look), 760);
+  double available = fmax(page_available(look), 760);
   picture_look wide = *look;
-  wide.width = room + 2 * PAGE_MARGIN; /* columns need it */
+  wide.width = available + 2 * PAGE_MARGIN; /* columns need it */
   choose(&s);
-  page_start(&p, out, &wide, lay_out(&s, PAGE_MARGIN, room), "%s: how “%s” attends",
+  page_start(&p, out, &wide, lay_out(&s, PAGE_MARGIN, available), "%s: how “%s” attends",
              page_place(&d->about, place), d->query);
   snprintf(row, sizeof row, "%d", d->row);
   page_caption(&p, "neuron", &d->about,
@@ -252,8 +252,8 @@ static void pair_row(const sheet *s, page *p, int i, double left, const double m
 
 static void pair_column(sheet *s, page *p, double left, double width, const char *text,
                         const double max[5], double max_q, float *products) {
-  double strip_room = width - NAME - SCORE - WEIGHT - 3 * GAP;
-  s->strip = whole(strip_room, s->d->dim);
+  double strip_width = width - NAME - SCORE - WEIGHT - 3 * GAP;
+  s->strip = whole(strip_width, s->d->dim);
   s->x_product = left + NAME + GAP / 2.0;
   s->x_score = s->x_product + s->strip + GAP;
   s->x_weight = s->x_score + SCORE + GAP;
@@ -274,15 +274,15 @@ static void pair_column(sheet *s, page *p, double left, double width, const char
 static void draw_pair(sheet s[2], page *p, const char *const text[2]) {
   int dim = s[0].d->dim > s[1].d->dim ? s[0].d->dim : s[1].d->dim;
   float *products = drawing_take(p->to, (size_t)dim, sizeof *products);
-  double max[2][5], room = p->right - p->left, start = p->y, end = p->y, max_q = 0;
-  bool beside = room >= 2 * LEAST_COLUMN + GAP;
+  double max[2][5], available = p->right - p->left, start = p->y, end = p->y, max_q = 0;
+  bool beside = available >= 2 * LEAST_COLUMN + GAP;
   if (!products) return;
   for (int i = 0; i < 2; i++) {
     scales(&s[i], products, max[i]);
     max_q = fmax(max_q, map_most(s[i].d->q, 1, s[i].d->dim));
   }
   for (int k = 0; k < 5; k++) max[0][k] = fmax(max[0][k], max[1][k]);
-  double width = beside ? (room - 2 * GAP) / 2 : room;
+  double width = beside ? (available - 2 * GAP) / 2 : available;
   for (int i = 0; i < 2; i++) {
     p->y = beside ? start : end;
     pair_column(&s[i], p, p->left + (beside ? i * (width + 2 * GAP) : 0), width, text[i], max[0],
@@ -302,11 +302,11 @@ const char *picture_neuron_pair(const picture_neuron_data d[2], const char *cons
   page p;
   char place[PAGE_WORDS];
   sheet s[2] = {{.d = &d[0]}, {.d = &d[1]}};
-  double room = fmax(page_room(look), LEAST_COLUMN);
+  double available = fmax(page_available(look), LEAST_COLUMN);
   picture_look wide = *look;
-  wide.width = room + 2 * PAGE_MARGIN;
+  wide.width = available + 2 * PAGE_MARGIN;
   for (int i = 0; i < 2; i++) choose(&s[i]);
-  page_start(&p, out, &wide, room, "%s: “%s” in two texts", page_place(&d[0].about, place),
+  page_start(&p, out, &wide, available, "%s: “%s” in two texts", page_place(&d[0].about, place),
              d[0].query);
   page_caption(&p, "neuron.pair", &d[0].about, (picture_facts){.query = d[0].query});
   page_notice(&p, &d[0].about);

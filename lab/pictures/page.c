@@ -18,7 +18,7 @@ static double width_of(const picture_look *look) {
   return fmax(floor(width), NARROWEST);
 }
 
-double page_room(const picture_look *look) { return width_of(look) - 2 * PAGE_MARGIN; }
+double page_available(const picture_look *look) { return width_of(look) - 2 * PAGE_MARGIN; }
 
 /* ---- texts ------------------------------------------------------------------------ */
 
@@ -132,11 +132,11 @@ static int lines_of(drawing *d, const char *text, double width) {
 }
 
 /* Lines of about the same length: the narrowest that are not more. */
-static double even_width(drawing *d, const char *text, double room) {
-  int lines = lines_of(d, text, room);
-  double width = lines > 1 ? room / 2 : room;
-  while (width < room && lines_of(d, text, width) > lines) width += room / 40;
-  return fmin(width, room);
+static double even_width(drawing *d, const char *text, double available) {
+  int lines = lines_of(d, text, available);
+  double width = lines > 1 ? available / 2 : available;
+  while (width < available && lines_of(d, text, width) > lines) width += available / 40;
+  return fmin(width, available);
 }
 
 static void say(page *p, const char *text) {
@@ -303,10 +303,10 @@ void names_fit(token_names *n, bool along_x) {
   double wide = widest(n), named = pitch * n->step;
   if (along_x && wide > named - 8 && !n->numbers) n->turn = named >= 1.6 * n->size ? -45 : -90;
   if (n->turn) wide = fmin(wide, n->max);
-  n->room = !along_x || n->turn == -90 ? fmin(wide, n->max)
-            : n->turn == -45           ? wide * LEAN + n->size
-                                       : n->size;
-  n->room = ceil(n->room) + 8;
+  n->available = !along_x || n->turn == -90 ? fmin(wide, n->max)
+                 : n->turn == -45           ? wide * LEAN + n->size
+                                            : n->size;
+  n->available = ceil(n->available) + 8;
   if (n->turn == -45) n->over = fmax(wide * LEAN - pitch / 2 + 4, 0);
 }
 
@@ -418,8 +418,8 @@ static token_names key_names(const map *m) {
   return n;
 }
 
-static void size_cells(map *m, double room_w, double room_h, double largest) {
-  double fits = fmin(room_w / m->width, room_h / m->height);
+static void size_cells(map *m, double width_limit, double height_limit, double largest) {
+  double fits = fmin(width_limit / m->width, height_limit / m->height);
   m->pooled = fits >= 1 ? 1 : (int)ceil(1 / fmax(fits, 1e-6));
   m->cell = fmin(fmax(floor(fits), 1), largest);
   m->w = ceil((double)m->width / m->pooled) * m->cell;
@@ -429,23 +429,23 @@ static void size_cells(map *m, double room_w, double room_h, double largest) {
 enum { AXES = 18 }; /* px of the axes' names */
 
 static void size_names(map *m) {
-  if (m->names_left) m->left = row_names(m).room;
+  if (m->names_left) m->left = row_names(m).available;
   if (m->names_left && m->axes)
     m->left = fmax(m->left, draw_text_width("queries ↓", SMALL_SIZE, false) + 8);
   if (!m->names_top) return;
   token_names n = key_names(m);
-  m->top = n.room + (m->axes ? AXES : 0);
+  m->top = n.available + (m->axes ? AXES : 0);
   m->over = n.over;
 }
 
-/* Names and cells share the room, and each depends on the other. */
-void map_fit(map *m, double room_w, double room_h, double largest) {
+/* Names and cells share the space, and each depends on the other. */
+void map_fit(map *m, double width_limit, double height_limit, double largest) {
   m->left = m->top = m->over = 0;
   for (int again = 0; again < 3; again++) {
-    size_cells(m, room_w - m->left - m->over, room_h, largest);
+    size_cells(m, width_limit - m->left - m->over, height_limit, largest);
     size_names(m);
   }
-  size_cells(m, room_w - m->left - m->over, room_h, m->cell);
+  size_cells(m, width_limit - m->left - m->over, height_limit, m->cell);
   size_names(m);
 }
 

@@ -23,10 +23,10 @@ typedef struct {
   double legend_h;    /* of its line */
 } page;
 
-/* The room between the margins. */
-double page_room(const picture_look *look);
+/* The width between the margins. */
+double page_available(const picture_look *look);
 
-/* `content` is how much of the room the picture needs: the page is as wide as
+/* `content` is the width that the picture needs: the page is as wide as
  * that, though never so narrow that sentences do not read. */
 void page_start(page *p, drawing *to, const picture_look *look, double content, const char *title,
                 ...) __attribute__((format(printf, 5, 6)));
@@ -110,8 +110,8 @@ typedef struct {
   bool numbers; /* since names would be too many */
   int turn;     /* 0, -45, -90: of an axis along x */
   double size;
-  double room; /* px that the names take across the axis */
-  double over; /* px that the last one leans out */
+  double available; /* px that the names take across the axis */
+  double over;      /* px that the last one leans out */
 } token_names;
 
 void names_fit(token_names *n, bool along_x);
@@ -138,7 +138,7 @@ typedef struct {
   double cell;      /* px a side */
   int pooled;       /* cells that became one, a side; the largest shows */
   double w, h;      /* of the cells alone */
-  double left, top; /* room that the names take */
+  double left, top; /* space of the names */
   double over;      /* how far the names on top lean out to the right */
 } map;
 
@@ -146,8 +146,8 @@ typedef struct {
  * nothing marked. */
 map map_of_cells(picture_tokens rows, picture_tokens keys, const float *cells, int height,
                  int width, page_scale scale, double max);
-/* Cells as large as the room allows, up to `largest`. */
-void map_fit(map *m, double room_w, double room_h, double largest);
+/* Cells as large as the limits allow, up to `largest`. */
+void map_fit(map *m, double width_limit, double height_limit, double largest);
 /* (x, y) is the corner of the cells; the names are left of it and above. */
 void map_draw(const map *m, page *p, double x, double y);
 
@@ -163,8 +163,8 @@ void map_legend_masks(page *p, const uint8_t *mask, int height, int width);
 /* Without title and caption, in the width that is left. */
 void page_map(page *p, const picture_map_data *d);
 void page_scores(page *p, const picture_scores_data *d);
-/* Of the room, what they need. */
-double page_map_width(const picture_map_data *d, double room);
-double page_scores_width(const picture_scores_data *d, double room);
+/* What they need of the limits. */
+double page_map_width(const picture_map_data *d, double available);
+double page_scores_width(const picture_scores_data *d, double available);
 
 #endif

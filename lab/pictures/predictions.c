@@ -79,10 +79,10 @@ static void facts(const picture_prediction_data *d, page *p) {
 
 /* ---- the picture ------------------------------------------------------------------------------ */
 
-static double width_of(const picture_prediction_data *d, double room) {
+static double width_of(const picture_prediction_data *d, double available) {
   double wide = LEAST;
-  if (d->scores) wide = fmax(wide, page_scores_width(d->scores, room));
-  for (int i = 0; i < d->maps; i++) wide = fmax(wide, page_map_width(&d->map[i], room));
+  if (d->scores) wide = fmax(wide, page_scores_width(d->scores, available));
+  for (int i = 0; i < d->maps; i++) wide = fmax(wide, page_map_width(&d->map[i], available));
   return wide;
 }
 
@@ -100,7 +100,7 @@ const char *picture_prediction(const picture_prediction_data *d, const picture_l
                                drawing *out) {
   *out = (drawing){0};
   page p;
-  page_start(&p, out, look, width_of(d, page_room(look)), "%s", d->title);
+  page_start(&p, out, look, width_of(d, page_available(look)), "%s", d->title);
   page_say(&p, "%s", d->caption);
   page_notice(&p, &d->about);
   if (d->shifts) shifts(d, &p);

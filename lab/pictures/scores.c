@@ -33,14 +33,14 @@ static token_names names_of(const picture_tokens *t, double length, double max) 
 }
 
 /* False: the cells would be too narrow to be read. */
-static bool cells_fit(const picture_map_data *d, double room, cells *c) {
+static bool cells_fit(const picture_map_data *d, double available, cells *c) {
   c->rows = names_of(&d->rows, d->rows.count * CELL_HEIGHT, 160);
   names_fit(&c->rows, false);
-  c->left = c->rows.room + 10;
-  c->cell = fmin((room - c->left) / d->columns.count, WIDEST);
+  c->left = c->rows.available + 10;
+  c->cell = fmin((available - c->left) / d->columns.count, WIDEST);
   c->columns = names_of(&d->columns, c->cell * d->columns.count, 120);
   names_fit(&c->columns, true);
-  c->top = c->columns.room + 8;
+  c->top = c->columns.available + 8;
   return c->cell >= (d->words ? WORDS : NUMBERS);
 }
 
@@ -86,12 +86,12 @@ typedef struct {
   bool words; /* or numbers, cell by cell; otherwise a heat map */
 } layout;
 
-static layout lay_out(const picture_map_data *d, double room) {
+static layout lay_out(const picture_map_data *d, double available) {
   layout l = {.max = map_most(d->cells, d->rows.count, d->columns.count)};
-  l.words = cells_fit(d, room, &l.c);
+  l.words = cells_fit(d, available, &l.c);
   l.m = map_of_cells(d->rows, d->columns, d->cells, d->rows.count, d->columns.count, scale_of(d),
                      l.max);
-  map_fit(&l.m, room, TALLEST, 33);
+  map_fit(&l.m, available, TALLEST, 33);
   return l;
 }
 
@@ -110,8 +110,8 @@ void page_map(page *p, const picture_map_data *d) {
   draw_laid_out(d, p, &l);
 }
 
-double page_map_width(const picture_map_data *d, double room) {
-  layout l = lay_out(d, room);
+double page_map_width(const picture_map_data *d, double available) {
+  layout l = lay_out(d, available);
   return l.words ? l.c.left + l.c.columns.length + l.c.columns.over : l.m.left + l.m.w + l.m.over;
 }
 
@@ -119,8 +119,8 @@ const char *picture_map(const picture_map_data *d, const picture_look *look, dra
   *out = (drawing){0};
   if (d->rows.count < 1 || d->columns.count < 1) return "there are no cells to draw";
   page p;
-  layout l = lay_out(d, page_room(look));
-  page_start(&p, out, look, page_map_width(d, page_room(look)), "%s", d->title);
+  layout l = lay_out(d, page_available(look));
+  page_start(&p, out, look, page_map_width(d, page_available(look)), "%s", d->title);
   page_say(&p, "%s", d->caption);
   p.y += 22;
   draw_laid_out(d, &p, &l);
@@ -145,24 +145,24 @@ static void draw_score(const picture_scores_data *d, page *p, int i, double max,
   page_small(p, x + wide / 2, p->y + BOX + 13, page_number(value, number), ANCHOR_MIDDLE);
 }
 
-static double score_width(const picture_scores_data *d, int i, double room) {
+static double score_width(const picture_scores_data *d, int i, double available) {
   char number[24];
   double text = draw_text_width(d->tokens.text[i], TEXT_SIZE, false) + 14;
   double score = draw_text_width(page_number((double)d->scores[i], number), SMALL_SIZE, false) + 6;
-  return fmin(fmax(text, score), room);
+  return fmin(fmax(text, score), available);
 }
 
-double page_scores_width(const picture_scores_data *d, double room) {
+double page_scores_width(const picture_scores_data *d, double available) {
   double all = 0;
-  for (int i = 0; i < d->tokens.count; i++) all += score_width(d, i, room) + BOX_GAP;
-  return fmin(all, room);
+  for (int i = 0; i < d->tokens.count; i++) all += score_width(d, i, available) + BOX_GAP;
+  return fmin(all, available);
 }
 
 void page_scores(page *p, const picture_scores_data *d) {
-  const double room = p->right - p->left, max = map_most(d->scores, d->tokens.count, 1);
+  const double available = p->right - p->left, max = map_most(d->scores, d->tokens.count, 1);
   double x = p->left;
   for (int i = 0; i < d->tokens.count; i++) {
-    const double wide = score_width(d, i, room);
+    const double wide = score_width(d, i, available);
     if (x > p->left && x + wide > p->right) {
       x = p->left;
       p->y += LINE;
@@ -179,7 +179,7 @@ const char *picture_scores(const picture_scores_data *d, const picture_look *loo
   *out = (drawing){0};
   if (d->tokens.count < 1) return "there are no tokens to draw the scores of";
   page p;
-  page_start(&p, out, look, page_scores_width(d, page_room(look)), "%s", d->title);
+  page_start(&p, out, look, page_scores_width(d, page_available(look)), "%s", d->title);
   page_say(&p, "%s", d->caption);
   p.y += 18;
   page_scores(&p, d);

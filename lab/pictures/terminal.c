@@ -238,13 +238,13 @@ static void print_pair(FILE *out, const field *f, const terminal_look *look, int
 
 /* A text in so many columns, cut with … where it is longer. */
 static void print_name(FILE *out, const char *text, int columns, bool right) {
-  int width = letters_width(text), room = width > columns ? columns - 1 : columns;
+  int width = letters_width(text), available = width > columns ? columns - 1 : columns;
   int used = 0;
   if (right && width < columns) print_spaces(out, columns - width);
   for (uint32_t code; (code = letters_next(&text));) {
     char bytes[LETTER_BYTES];
     int wide = letters_columns(code);
-    if (used + wide > room) break;
+    if (used + wide > available) break;
     size_t length = letters_put(code, bytes);
     fwrite(bytes, 1, length, out);
     used += wide;
@@ -286,7 +286,7 @@ static float pooled(const picture_matrix_data *d, const field *f, int y, int x) 
 
 static void lay_out(sheet *s) {
   const picture_matrix_data *d = s->d;
-  int room, number = d->rows.count > 999 ? 5 : d->rows.count > 99 ? 4 : 3;
+  int available, number = d->rows.count > 999 ? 5 : d->rows.count > 99 ? 4 : 3;
   s->name = 0;
   for (int i = 0; i < d->rows.count && i < d->height; i++) {
     int wide = letters_width(d->rows.text[i]);
@@ -294,10 +294,10 @@ static void lay_out(sheet *s) {
   }
   const int most = s->look->columns / 4 > 16 ? s->look->columns / 4 : 16;
   s->name = number + 1 + (s->name > most ? most : s->name);
-  room = s->look->columns - s->name - 1;
+  available = s->look->columns - s->name - 1;
   s->each = d->height <= LINES && d->height == d->rows.count;
-  s->wide = s->each && 2 * d->width <= room ? 2 : 1;
-  int rows = d->height, columns = d->width < room ? d->width : room;
+  s->wide = s->each && 2 * d->width <= available ? 2 : 1;
+  int rows = d->height, columns = d->width < available ? d->width : available;
   if (columns < d->width) { /* keep the shape */
     rows = (int)lround((double)rows * columns / d->width);
     s->each = false;
@@ -340,17 +340,17 @@ static void print_label(FILE *out, const sheet *s, int y) {
 /* "0.57 street", where there is room for it. */
 static void print_largest(FILE *out, const sheet *s, int row) {
   const picture_matrix_data *d = s->d;
-  int room = s->look->columns - s->name - 1 - s->f.columns * s->wide - 8;
+  int available = s->look->columns - s->name - 1 - s->f.columns * s->wide - 8;
   int best = -1;
   for (int j = 0; j < d->width; j++) {
     if (d->mask && d->mask[row * d->width + j]) continue;
     if (best < 0 || fabsf(d->cells[row * d->width + j]) > fabsf(d->cells[row * d->width + best]))
       best = j;
   }
-  if (best < 0 || room < 6 || d->width != d->keys.count) return;
+  if (best < 0 || available < 6 || d->width != d->keys.count) return;
   fprintf(out, "  %5.2f ", (double)d->cells[row * d->width + best]);
   int wide = letters_width(d->keys.text[best]);
-  print_name(out, d->keys.text[best], wide < room ? wide : room, false);
+  print_name(out, d->keys.text[best], wide < available ? wide : available, false);
 }
 
 attend_status terminal_matrix(FILE *out, const picture_matrix_data *d, const terminal_look *look) {
@@ -493,12 +493,12 @@ static void print_band(FILE *out, const wall *w, int layer, int first, int count
 
 void terminal_model(FILE *out, const picture_model_data *d, const terminal_look *look) {
   wall w = {.d = d, .look = look};
-  int room = look->columns - 5;
+  int available = look->columns - 5;
   if (d->layers < 1 || d->heads < 1 || d->height < 1 || d->width < 1) return;
-  w.tile = room / d->heads - 1;
+  w.tile = available / d->heads - 1;
   w.tile = w.tile < TILE_LEAST ? TILE_LEAST : w.tile > TILE_MOST ? TILE_MOST : w.tile;
   w.lines = (w.tile + 1) / 2;
-  w.across = room / (w.tile + 1) > 0 ? room / (w.tile + 1) : 1;
+  w.across = available / (w.tile + 1) > 0 ? available / (w.tile + 1) : 1;
   for (int first = 0; first < d->heads; first += w.across) {
     int count = d->heads - first < w.across ? d->heads - first : w.across;
     print_heads(out, &w, first, count);

@@ -13,12 +13,12 @@ enum { NAME_MOST = 16, NUMBER_WIDTH = 7, WORD_MOST = 10, BAR_MOST = 24 };
 
 /* A text cut or padded to so many columns; right: its end is aligned. */
 static void print_text(FILE *out, const char *text, int columns, bool right) {
-  int width = letters_width(text), room = width > columns ? columns - 1 : columns, used = 0;
+  int width = letters_width(text), available = width > columns ? columns - 1 : columns, used = 0;
   if (right && width < columns) fprintf(out, "%*s", columns - width, "");
   for (uint32_t code; (code = letters_next(&text));) {
     char bytes[LETTER_BYTES];
     int wide = letters_columns(code);
-    if (used + wide > room) break;
+    if (used + wide > available) break;
     fwrite(bytes, 1, letters_put(code, bytes), out);
     used += wide;
   }
