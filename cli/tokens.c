@@ -5,9 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attend/generate.h"
-
-enum { WRITTEN = 32 /* tokens that an encoder-decoder writes */, LABEL = 256 };
+enum { LABEL = 256 };
 
 void token_words(struct argp_state *state, const model_options *model, token_source *from) {
   if (model->count > 2)
@@ -24,144 +22,43 @@ void token_words(struct argp_state *state, const model_options *model, token_sou
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-static attend_parts parts_of(const model_opened *m) {
-  return attend_config_parts(attend_model_config(m->model));
+static int read_ids(const token_source *from, id_list *ids, id_list *decoder) {
+  int code = input_ids(from->ids, ids);
+  return code || !from->decoder_ids ? code : input_ids(from->decoder_ids, decoder);
 }
 
-/* The text with its masks spelled as the tokenizer does. The caller frees it. */
-static char *spell_masks(const model_opened *m, const char *text) {
-  static const char *const masks[] = {"[MASK]", "<mask>", "___"};
-  int32_t id = attend_tokenizer_special(m->tokenizer, ATTEND_SPECIAL_MASK);
-  const char *own = id < 0 ? NULL : attend_tokenizer_piece(m->tokenizer, id, NULL);
-  const size_t n = own ? strlen(own) : 0;
-  char *to = need(strlen(text) * (n ? n : 1) + 1, 1), *at = to;
-  while (*text) {
-    size_t found = 0;
-    for (size_t i = 0; i < sizeof masks / sizeof *masks && own && !found; i++)
-      if (!strncmp(text, masks[i], strlen(masks[i]))) found = strlen(masks[i]);
-    if (!found) {
-      *at++ = *text++;
-      continue;
-    }
-    memcpy(at, own, n);
-    at += n;
-    text += found;
-    while (*text == '_') text++;
-  }
-  return to;
+static int make_of_ids(const model_opened *m, const token_source *from, token_text *t) {
+  id_list ids = {0}, decoder = {0};
+  attend_status status = ATTEND_OK;
+  int code = read_ids(from, &ids, &decoder);
+  attend_tokens x = {ATTEND_INIT(attend_tokens), .ids = ids.id, .n = ids.count};
+  if (from->decoder_ids) x.decoder_ids = decoder.id, x.n_decoder = decoder.count;
+  if (!code) status = attend_text_tokens_of_ids(m->model, m->tokenizer, &x, &t->made);
+  free(ids.id);
+  free(decoder.id);
+  return status ? complain_status(m->ctx, status) : code;
 }
 
-static int encode(const model_opened *m, const char *text, const attend_encode_options *how,
-                  id_list *ids, int32_t **types) {
-  attend_encoding *e = NULL;
-  if (text_check("the text", text, strlen(text))) return EXIT_USAGE;
-  attend_status status = attend_encoding_create(m->tokenizer, &e);
-  if (!status) status = attend_encode(e, text, strlen(text), how);
-  for (size_t i = 0; !status && i < e->count; i++) id_list_add(ids, e->id[i]);
-  if (!status && types) {
-    *types = need(e->count + 1, sizeof **types);
-    memcpy(*types, e->type, e->count * sizeof **types);
-  }
-  attend_encoding_free(e);
-  return status ? complain_status(m->ctx, status) : EXIT_OK;
-}
-
-/* A decoder's prompt has no end token behind it, as in attend generate. */
-static int encode_prompt(const model_opened *m, const char *text, id_list *ids) {
-  attend_encoding *e = NULL;
-  attend_prompt p;
-  if (text_check("the text", text, strlen(text))) return EXIT_USAGE;
-  attend_status status = attend_encoding_create(m->tokenizer, &e);
-  if (!status) status = attend_prompt_encode(m->model, e, text, strlen(text), &p);
-  for (int i = 0; !status && i < p.count; i++) id_list_add(ids, p.ids[i]);
-  attend_encoding_free(e);
-  return status ? complain_status(m->ctx, status) : EXIT_OK;
-}
-
-static int encode_first(const model_opened *m, const token_source *from, token_text *t) {
-  attend_encode_options how = {ATTEND_INIT(attend_encode_options)};
-  if (parts_of(m) == ATTEND_DECODER) {
-    if (!from->second) return encode_prompt(m, from->text, &t->ids);
-    complain("%s reads one text: leave \"%s\" away, or put quotes around the whole text",
-             attend_config_family(attend_model_config(m->model)), from->second);
-    return EXIT_USAGE;
-  }
-  if (parts_of(m) == ATTEND_ENCODER && from->second) {
-    how.pair = from->second;
-    how.pair_length = strlen(from->second);
-  }
-  char *text = spell_masks(m, from->text);
-  int code = encode(m, text, &how, &t->ids, &t->types);
-  free(text);
-  return code;
-}
-
-/* What the model itself writes, less its last token, which is then predicted. */
-static int write_second(const model_opened *m, token_text *t) {
-  attend_generate_options how = {ATTEND_INIT(attend_generate_options)};
-  attend_generation *g;
-  how.max_new = WRITTEN;
-  how.no_repeat = 3; /* raw greedy decoding of summarizers repeats itself */
+static int make_of_text(const model_opened *m, const token_source *from, token_text *t) {
+  const char *second = from->second;
+  if (text_check("the text", from->text, strlen(from->text))) return EXIT_USAGE;
+  if (second && text_check("the text", second, strlen(second))) return EXIT_USAGE;
   attend_status status =
-      attend_generate(m->model, 1, &(attend_prompt){t->ids.id, t->ids.count}, &how, &g);
-  const attend_continuation *c = status ? NULL : attend_generation_get(g, 0);
-  int n = c ? c->count - (c->end == ATTEND_FINISH_TOKEN) : 0;
-  for (int i = 0; i < n - 1; i++) id_list_add(&t->decoder, c->ids[i]);
-  attend_generation_free(g);
+      attend_text_tokens_create(m->model, m->tokenizer, from->text, second, &t->made);
   return status ? complain_status(m->ctx, status) : EXIT_OK;
-}
-
-static int read_decoder(const model_opened *m, const token_source *from, token_text *t) {
-  if (from->decoder_ids) return input_ids(from->decoder_ids, &t->decoder);
-  id_list_add(&t->decoder,
-              attend_config_get(attend_model_config(m->model), ATTEND_CONFIG_DECODER_START));
-  if (!from->second) return write_second(m, t);
-  attend_encode_options how = {ATTEND_INIT(attend_encode_options), .no_special = true};
-  return encode(m, from->second, &how, &t->decoder, NULL);
-}
-
-static int find_mask(const model_opened *m, const token_text *t) {
-  int32_t mask = m->tokenizer ? attend_tokenizer_special(m->tokenizer, ATTEND_SPECIAL_MASK) : -1;
-  for (int i = 0; mask >= 0 && i < t->ids.count; i++)
-    if (t->ids.id[i] == mask) return i;
-  return -1;
-}
-
-/* An id beyond the table would be an embedding of zeros. */
-static int check_ids(const model_opened *m, const id_list *ids) {
-  int vocab = attend_config_get(attend_model_config(m->model), ATTEND_CONFIG_VOCAB);
-  for (int i = 0; i < ids->count; i++)
-    if (ids->id[i] < 0 || ids->id[i] >= vocab) {
-      complain("there is no token %d: the model knows 0 to %d", (int)ids->id[i], vocab - 1);
-      return EXIT_USAGE;
-    }
-  return EXIT_OK;
 }
 
 int token_text_read(const model_opened *m, const token_source *from, token_text *t) {
   *t = (token_text){.mask = -1};
-  int code = from->ids ? input_ids(from->ids, &t->ids) : encode_first(m, from, t);
-  if (!code) code = check_ids(m, &t->ids);
-  if (!code && parts_of(m) == ATTEND_BOTH) code = read_decoder(m, from, t);
-  if (!code) code = check_ids(m, &t->decoder);
+  int code = from->ids ? make_of_ids(m, from, t) : make_of_text(m, from, t);
   if (code) return code;
-  if (!t->ids.count) {
-    complain("the text has no tokens: write a longer one");
-    return EXIT_USAGE;
-  }
-  t->mask = find_mask(m, t);
-  t->tokens = (attend_tokens){ATTEND_INIT(attend_tokens), .ids = t->ids.id, .n = t->ids.count,
-                              .types = t->types};
-  if (parts_of(m) != ATTEND_BOTH) return EXIT_OK;
-  t->tokens.decoder_ids = t->decoder.id;
-  t->tokens.n_decoder = t->decoder.count;
+  t->tokens = *attend_text_tokens_get(t->made);
+  t->mask = attend_text_tokens_mask(t->made);
   return EXIT_OK;
 }
 
 void token_text_free(token_text *t) {
-  free(t->ids.id);
-  free(t->decoder.id);
-  free(t->types);
+  attend_text_tokens_free(t->made);
   *t = (token_text){0};
 }
 

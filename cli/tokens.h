@@ -13,17 +13,14 @@ typedef struct {
 } token_source;
 
 typedef struct {
-  id_list ids, decoder;
-  int32_t *types;
+  attend_text_tokens *made;
   attend_tokens tokens; /* of these */
   int mask;             /* place of the first mask; -1: none */
 } token_text;
 
 /* The arguments after MODEL, at most two texts, where ids are not given. */
 void token_words(struct argp_state *state, const model_options *model, token_source *from);
-/* Tokenizes. ___, [MASK] and <mask> are the model's mask. A second text is the pair of an encoder's,
- * or what an encoder-decoder has written; without it the encoder-decoder writes one (greedy), and
- * the last row predicts its last token. Returns an exit code; call token_text_free after any. */
+/* Tokens of a text or of ids (attend_text_tokens_create). Returns an exit code; call token_text_free after any. */
 int token_text_read(const model_opened *m, const token_source *from, token_text *t);
 void token_text_free(token_text *t);
 

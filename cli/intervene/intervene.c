@@ -234,7 +234,7 @@ static int write_text(const intervene_run *r, bool changed, char **text) {
   how.max_new = r->o->new_tokens;
   how.tokenizer = r->m->tokenizer;
   if (changed) how.hooks = attend_intervention_hooks(r->made, &how.n_hooks);
-  const attend_prompt prompt = {r->text.ids.id, r->text.ids.count};
+  const attend_prompt prompt = {r->text.tokens.ids, r->text.tokens.n};
   attend_status status = attend_generate(r->m->model, 1, &prompt, &how, &g);
   if (!status) *text = need_copy(attend_generation_get(g, 0)->text);
   attend_generation_free(g);

@@ -162,8 +162,9 @@ static int print_json(const intervene_run *r) {
   json_writer w = json_writer_file(r->m->ctx, stdout);
   json_open(&w, '{');
   json_member_string(&w, "model", r->m->name);
-  put_ids(&w, "ids", r->text.ids.id, r->text.ids.count);
-  if (r->text.decoder.count) put_ids(&w, "decoder_ids", r->text.decoder.id, r->text.decoder.count);
+  put_ids(&w, "ids", r->text.tokens.ids, r->text.tokens.n);
+  if (r->text.tokens.n_decoder)
+    put_ids(&w, "decoder_ids", r->text.tokens.decoder_ids, r->text.tokens.n_decoder);
   put_changes(&w, &r->changes);
   if (r->head) put_head(&w, r);
   json_member_number(&w, "state", r->state);

@@ -16,7 +16,6 @@
 #define ATTEND_ATTRIBUTE_H
 
 #include "attend/intervene.h"
-#include "attend/text.h"
 
 #ifdef __cplusplus
 extern "C" {

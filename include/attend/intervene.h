@@ -20,6 +20,7 @@
 #define ATTEND_INTERVENE_H
 
 #include "attend/model.h"
+#include "attend/text.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -37,6 +38,27 @@ typedef struct {
 
 /* Rows of logits that a model computes for a text: n, or n_decoder. */
 ATTEND_API int attend_tokens_rows(const attend_model *model, const attend_tokens *input);
+
+typedef struct attend_text_tokens attend_text_tokens;
+
+/* The tokens of a text. ___, [MASK] and <mask> are the model's mask. A second text is the pair of an
+ * encoder's, or what an encoder-decoder has written; NULL: an encoder-decoder writes one (greedy),
+ * and the last row predicts its last token. Failures leave their message in the model's context. */
+ATTEND_API attend_status attend_text_tokens_create(attend_model *model,
+                                                   const attend_tokenizer *tokenizer,
+                                                   const char *text, const char *second,
+                                                   attend_text_tokens **tokens);
+/* The same of ids: an encoder-decoder writes where decoder_ids are NULL, and ids that the model does
+ * not have are refused. tokenizer NULL: no mask is found. */
+ATTEND_API attend_status attend_text_tokens_of_ids(attend_model *model,
+                                                   const attend_tokenizer *tokenizer,
+                                                   const attend_tokens *ids,
+                                                   attend_text_tokens **tokens);
+ATTEND_API void attend_text_tokens_free(attend_text_tokens *tokens);
+/* Valid as long as `tokens`. */
+ATTEND_API const attend_tokens *attend_text_tokens_get(const attend_text_tokens *tokens);
+/* Position of the first mask; -1: none. */
+ATTEND_API int attend_text_tokens_mask(const attend_text_tokens *tokens);
 
 /* ---- changes ----------------------------------------------------------------------- */
 

@@ -52,8 +52,7 @@ static bool starts_with(const char *text, size_t length, const char *word) {
   return n && n <= length && !memcmp(text, word, n);
 }
 
-/* Bytes of the mask that the text starts with; 0: none. */
-static size_t mask_at(const char *text, size_t length, const char *own) {
+size_t mask_at(const char *text, size_t length, const char *own) {
   size_t blank = 0;
   if (starts_with(text, length, own)) return strlen(own);
   if (starts_with(text, length, "[MASK]") || starts_with(text, length, "<mask>")) return 6;

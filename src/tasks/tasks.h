@@ -45,6 +45,10 @@ attend_status embed_texts(attend_embedder *e, int count, const char *const *text
                           const size_t *lengths, float *vectors, int32_t *tokens,
                           attend_progress progress, void *user);
 
+/* Bytes of the mask that the text starts with, spelled as `own`, [MASK], <mask> or ___; 0: none
+ * (fill.c). */
+size_t mask_at(const char *text, size_t length, const char *own);
+
 /* ---- intervene.c: a model reads one text --------------------------------------------------- */
 
 /* The caller's tokens, complete and of this model. */
