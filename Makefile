@@ -27,7 +27,8 @@ help:
 
 demo:
 	@tools/setup demo
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory build/build.ninja
+	@cmake --build build --target attend_installed
 	@tools/demo
 
 check: all
