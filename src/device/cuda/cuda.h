@@ -8,6 +8,7 @@
 #ifndef DEVICE_CUDA_CUDA_H
 #define DEVICE_CUDA_CUDA_H
 
+#include "attend/attention.h"
 #include "layers/ops.h"
 
 typedef struct cuda_gpu cuda_gpu;
@@ -29,6 +30,51 @@ struct cuda_softmax {
   bool causal;
   int offset; /* causal: key j is visible to row i if j <= i + offset */
   void *work; /* of softmax_bytes, or NULL if that is 0 */
+};
+
+/* Keys and values of a state: pages of ATTEND_PAGE keys. A page has for each kv head its keys, then
+ * its values, then, once, a byte for each key that is 0 where the key is padding. Rows of keys and
+ * values: cuda_page_at. */
+struct cuda_pages {
+  void *const *page; /* [B][stride] on the GPU: addresses of pages */
+  int64_t stride;
+  const int64_t *length; /* [B] keys, of the host */
+  bool padded;           /* some key of some page is padding */
+};
+
+/* Rows of bf16 and f16 lie as wgmma reads them from shared memory: slabs of 64 columns, in each 64
+ * rows of 128 bytes whose 16-byte pieces are permuted by the row. f32: row after row. */
+static inline size_t cuda_page_width(size_t element, int width) {
+  const size_t unit = element == 4 ? 4 : 64;
+  return ((size_t)width + unit - 1) / unit * unit;
+}
+/* Bytes of the keys or values of a head in a page; a multiple of 1024, as is a page's address. */
+static inline size_t cuda_page_part(size_t element, int width) {
+  return (cuda_page_width(element, width) * ATTEND_PAGE * element + 1023) / 1024 * 1024;
+}
+/* Element i of key `slot`, in elements from the start of a head's keys or values. */
+#ifdef __CUDACC__
+__host__ __device__
+#endif
+    static inline int
+    cuda_page_at(int element, int width, int slot, int i) {
+  if (element == 4) return slot * ((width + 3) / 4 * 4) + i;
+  return i / 64 * 4096 + slot * 64 + (((i % 64 / 8) ^ (slot % 8)) * 8 + i % 8);
+}
+
+/* A call of attention on the GPU: attend_forward, attend_backward, or a state's query. */
+struct cuda_attention {
+  /* Complete. Its bias's numbers are the GPU's; lengths and key_mask the host's, and not read with
+   * pages, where lengths are the real rows of n. */
+  const attend_desc *desc;
+  int n; /* queries a sequence */
+  attend_view q, k, v, o, d_o, dq, dk, dv;
+  float *lse; /* [B,H,n]; forward: or NULL */
+  float *dbias;
+  const struct cuda_pages *pages; /* instead of k and v, or NULL */
+  const int64_t *before;          /* [B] of the host, with pages: position of the first query */
+  int64_t *weak_rows;             /* of the GPU: adds what attend_plan_weak_rows counts; or NULL */
+  void *work;                     /* of the kernel's _bytes */
 };
 
 struct cuda_table {
