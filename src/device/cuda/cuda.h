@@ -71,10 +71,20 @@ struct cuda_attention {
   attend_view q, k, v, o, d_o, dq, dk, dv;
   float *lse; /* [B,H,n]; forward: or NULL */
   float *dbias;
-  const struct cuda_pages *pages; /* instead of k and v, or NULL */
-  const int64_t *before;          /* [B] of the host, with pages: position of the first query */
-  int64_t *weak_rows;             /* of the GPU: adds what attend_plan_weak_rows counts; or NULL */
-  void *work;                     /* of the kernel's _bytes */
+  const attend_observation *observation; /* observe: its arrays are the GPU's, but rows; no each */
+  const struct cuda_pages *pages;        /* instead of k and v, or NULL */
+  const int64_t *before; /* [B] of the host, with pages: position of the first query */
+  int64_t *weak_rows;    /* of the GPU: adds what attend_plan_weak_rows counts; or NULL */
+  void *work;            /* of the kernel's _bytes */
+};
+
+/* New keys and values into pages, which are there and may have keys before these. */
+struct cuda_append {
+  const attend_desc *desc; /* its mask's lengths: real rows of n; key_mask [B,n]; of the host */
+  int n;                   /* rows a sequence */
+  attend_view k, v;
+  struct cuda_pages pages; /* lengths: after the call */
+  const int64_t *before;   /* [B] of the host: where the first row goes */
 };
 
 struct cuda_table {
@@ -90,6 +100,9 @@ struct cuda_table {
   void (*zero)(cuda_gpu *gpu, void *to, size_t bytes);
   void (*write)(cuda_gpu *gpu, void *to, const void *from, size_t bytes);
   void (*read)(cuda_gpu *gpu, void *to, const void *from, size_t bytes);
+  void (*copy)(cuda_gpu *gpu, void *to, const void *from, size_t bytes); /* on the GPU */
+  /* A write of a few KB that does not wait for the GPU. */
+  void (*write_staged)(cuda_gpu *gpu, void *to, const void *from, size_t bytes);
   void (*wait)(cuda_gpu *gpu);
   /* Weights and biases of a part, on the GPU and with its strides set, to outputs (backward:
    * inputs) [first, first + outputs) of the layer. Backward layers are not int8. */

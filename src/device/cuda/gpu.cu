@@ -141,6 +141,16 @@ void *gpu_stage(cuda_gpu *gpu, const void *host, size_t bytes) {
   return gpu->staged + at;
 }
 
+static void gpu_copy(cuda_gpu *gpu, void *to, const void *from, size_t bytes) {
+  if (bytes)
+    gpu_check(gpu, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, gpu->stream),
+              "a copy");
+}
+
+static void gpu_write_staged(cuda_gpu *gpu, void *to, const void *from, size_t bytes) {
+  if (bytes) gpu_copy(gpu, to, gpu_stage(gpu, from, bytes), bytes);
+}
+
 /* ---- the table ----------------------------------------------------------------------- */
 
 #define X(name) void cuda_##name(cuda_gpu *gpu, const struct op_##name *op);
@@ -162,6 +172,8 @@ static const cuda_table table = {sizeof(cuda_table),
                                  gpu_zero,
                                  gpu_write,
                                  gpu_read,
+                                 gpu_copy,
+                                 gpu_write_staged,
                                  gpu_wait,
                                  cuda_pack,
 #define X(name) cuda_##name,
