@@ -14,7 +14,8 @@
 #include "attention/engine.h"
 #include "attention/blocks.h"
 
-static const char *applicable(const attend_desc *d) {
+static const char *applicable(const attend_context *ctx, const attend_desc *d) {
+  (void)ctx;
   if (d->form.kind != ATTEND_ARGMAX) return "the form is not argmax";
   if (d->form.temperature > 0) return "argmax with a temperature is softmax";
   return NULL;

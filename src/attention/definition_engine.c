@@ -15,7 +15,8 @@
 #include "attention/state.h"
 #include "attention/blocks.h"
 
-static const char *applicable(const attend_desc *d) {
+static const char *applicable(const attend_context *ctx, const attend_desc *d) {
+  (void)ctx;
   if (d->purpose & ATTEND_FOR_EXTEND && d->bias.kind && !d->mask.causal)
     return "a state of this form that is not causal supports no bias by position: choose softmax, "
            "or attend_forward";

@@ -42,6 +42,7 @@ struct attend_plan {
   size_t slot_bytes;                 /* of shared: partial results when keys are split */
   size_t thread_bytes, shared_bytes; /* the workspace: threads, then shared */
   unsigned char *workspace;
+  void *own_data; /* the engine's, which prepare makes and release frees */
 };
 
 /* One call: a plan and its tensors. Keys come from views, or from a state's pages. */
@@ -67,7 +68,8 @@ struct attend_engine {
   const state_kind *states; /* the kind of its plans' states */
   bool at_once;             /* computes within the call: the queue must be empty */
   bool by_sums;             /* of features, with no weight of a pair: cost.c, observe.c */
-  const char *(*applicable)(const attend_desc *desc); /* NULL, or why not */
+  /* NULL, or why not. */
+  const char *(*applicable)(const attend_context *ctx, const attend_desc *desc);
   /* Of the engines that apply, the plan chooses the first of least cost. */
   double (*cost)(const attend_desc *desc);
   attend_status (*prepare)(attend_plan *plan); /* data of all calls; or NULL */
@@ -76,6 +78,7 @@ struct attend_engine {
   attend_status (*forward)(call *c);           /* also over a state */
   attend_status (*backward)(call *c);
   attend_status (*observe)(call *c);
+  int64_t (*weak_rows)(attend_plan *plan); /* of the last call; or NULL: plan->weak_rows */
 };
 
 /* Keys of the longest sequence: the width of rows of weights, and of mass (observe.c). */

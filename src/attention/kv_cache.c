@@ -12,22 +12,53 @@
 
 /* ---- one page -------------------------------------------------------------------- */
 
-static size_t page_bytes(const kv_cache *s) {
-  return size_add(sizeof(page), size_times(s->head_bytes, (size_t)s->state.desc.kv_heads));
+/* On the host a page's data follows it. */
+enum { PAGE_HEAD = (sizeof(page) + 63) / 64 * 64 };
+
+static attend_status host_take(kv_cache *s, page **out) {
+  ATTEND_TRY(ctx_alloc_zeroed(s->state.ctx, size_add(PAGE_HEAD, s->data_bytes),
+                              "a page of the cache", out));
+  (*out)->data = (unsigned char *)*out + PAGE_HEAD;
+  return ATTEND_OK;
 }
 
+static void host_drop(kv_cache *s, page *p) { ctx_free(s->state.ctx, p); }
+
+static void host_copy(kv_cache *s, page *to, const page *from) {
+  memcpy(to->data, from->data, s->data_bytes);
+}
+static void host_read(const kv_cache *s, void *to, const page *from) {
+  memcpy(to, from->data, s->data_bytes);
+}
+static void host_write(const kv_cache *s, page *to, const void *from) {
+  memcpy(to->data, from, s->data_bytes);
+}
+
+static size_t page_bytes(const kv_cache *s) { return size_add(PAGE_HEAD, s->data_bytes); }
+
 static attend_status page_take(kv_cache *s, page **out) {
-  static const char what[] = "a page of the cache";
-  ATTEND_TRY(cache_take(s->state.ctx, page_bytes(s), what));
-  attend_status status = ctx_alloc(s->state.ctx, page_bytes(s), what, out);
-  if (status) cache_give(s->state.ctx, page_bytes(s));
+  ATTEND_TRY(cache_take(s->state.ctx, page_bytes(s), "a page of the cache"));
+  attend_status status = s->memory->take(s, out);
+  if (status)
+    cache_give(s->state.ctx, page_bytes(s));
+  else
+    (*out)->refs = 1;
   return status;
 }
 
 static void page_drop(kv_cache *s, page *p) {
   if (__atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) > 0) return;
   cache_give(s->state.ctx, page_bytes(s));
-  ctx_free(s->state.ctx, p);
+  s->memory->drop(s, p);
+}
+
+static attend_status page_copy(kv_cache *s, const page *from, page **out) {
+  ATTEND_TRY(page_take(s, out));
+  (*out)->padded = from->padded;
+  (*out)->non_finite = from->non_finite;
+  memcpy((*out)->real, from->real, sizeof from->real);
+  s->memory->copy(s, *out, from);
+  return ATTEND_OK;
 }
 
 static int64_t pages_for(int64_t keys) { return (keys + PANEL - 1) / PANEL; }
@@ -47,13 +78,16 @@ static attend_status table_reserve(kv_cache *s, sequence *q, int64_t capacity) {
   return ATTEND_OK;
 }
 
+static void change_from(sequence *q, int64_t i) {
+  if (i < q->changed) q->changed = i;
+}
+
 static attend_status sequence_reserve(kv_cache *s, sequence *q, int64_t keys) {
   int64_t wanted = pages_for(keys);
   ATTEND_TRY(table_reserve(s, q, wanted));
-  while (q->pages < wanted) {
+  for (; q->pages < wanted; q->pages++) {
     ATTEND_TRY(page_take(s, &q->page[q->pages]));
-    memset(q->page[q->pages], 0, page_bytes(s));
-    q->page[q->pages++]->refs = 1;
+    change_from(q, q->pages);
   }
   return ATTEND_OK;
 }
@@ -62,11 +96,10 @@ static attend_status sequence_own(kv_cache *s, sequence *q, int64_t from, int64_
   for (int64_t i = from / PANEL; i < pages_for(keys); i++) {
     page *shared = q->page[i], *own;
     if (__atomic_load_n(&shared->refs, __ATOMIC_ACQUIRE) == 1) continue;
-    ATTEND_TRY(page_take(s, &own));
-    memcpy(own, shared, page_bytes(s));
-    own->refs = 1;
+    ATTEND_TRY(page_copy(s, shared, &own));
     page_drop(s, shared);
     q->page[i] = own;
+    change_from(q, i);
   }
   return ATTEND_OK;
 }
@@ -113,18 +146,33 @@ static size_t kv_bytes(const attend_state *state) {
 
 /* ==== the kind of state ====================================================== */
 
+static attend_status host_append(call *c, kv_cache *s);
+static size_t host_value_at(const kv_cache *s, int slot, int i);
+
 /* ---- creating, sharing ----------------------------------------------------------- */
 
-static attend_status kv_make(attend_context *ctx, const attend_desc *desc, attend_state **out) {
+attend_status kv_cache_make(attend_context *ctx, const attend_desc *desc, const page_memory *memory,
+                            size_t bytes, void *out) {
   kv_cache *s;
-  size_t batch = (size_t)desc->batch, element = attend_dtype_size(desc->dtype);
-  size_t head = round_up(sizeof *s, 64);
+  size_t batch = (size_t)desc->batch, head = round_up(bytes, 64);
   ATTEND_TRY(state_make(ctx, desc, size_add(head, size_times(batch, sizeof(sequence))), &s));
+  s->memory = memory;
+  s->sequence = (sequence *)((unsigned char *)s + head);
+  *(void **)out = s;
+  return ATTEND_OK;
+}
+
+static attend_status kv_make(attend_context *ctx, const attend_desc *desc, attend_state **out) {
+  static const page_memory host = {host_take,  host_drop,   host_copy,    host_read,
+                                   host_write, host_append, host_value_at};
+  kv_cache *s;
+  const size_t element = attend_dtype_size(desc->dtype);
+  ATTEND_TRY(kv_cache_make(ctx, desc, &host, sizeof *s, &s));
   s->layout = state_layout_of(ctx, desc);
   s->keys_bytes = round_up(SIZE_PRODUCT(PANEL, (size_t)s->layout.width, element), 64);
   s->head_bytes =
       size_add(s->keys_bytes, round_up(SIZE_PRODUCT(PANEL, (size_t)s->layout.ldv, element), 64));
-  s->sequence = (sequence *)((unsigned char *)s + head);
+  s->data_bytes = size_times(s->head_bytes, (size_t)desc->kv_heads);
   *out = &s->state;
   return ATTEND_OK;
 }
@@ -246,12 +294,12 @@ static void append_head(const kv_cache *s, const chunk *x, int b, int g, int cou
   }
 }
 
-static void append_padding(kv_cache *s, const chunk *x, int b, int count) {
+static void append_padding(kv_cache *s, const uint8_t *key_mask, int b, int n, int count) {
   sequence *q = &s->sequence[b];
   for (int i = 0; i < count; i++) {
     int64_t at = s->state.length[b] + i;
     page *to = q->page[at / PANEL];
-    bool real = !x->key_mask || x->key_mask[(size_t)b * (size_t)x->n + (size_t)i];
+    bool real = !key_mask || key_mask[(size_t)b * (size_t)n + (size_t)i];
     to->real[at % PANEL] = real;
     to->padded |= !real;
   }
@@ -281,10 +329,16 @@ static attend_status kv_append(call *c, attend_state *state) {
     ATTEND_TRY(sequence_reserve(s, &s->sequence[b], keys));
     if (keys > from) ATTEND_TRY(sequence_own(s, &s->sequence[b], from, keys));
   }
-  chunk x = {c->k, c->v, d->mask.key_mask, c->n};
-  appending a = {s, x, d->mask.lengths};
-  for (int b = 0; b < state->batch; b++) append_padding(s, &x, b, new_keys(p, b, c->n));
-  PARALLEL_FOR(p->ctx, p->threads, (int64_t)state->batch * d->kv_heads, append_item, a);
+  for (int b = 0; b < state->batch; b++)
+    append_padding(s, d->mask.key_mask, b, c->n, new_keys(p, b, c->n));
+  return s->memory->append(c, s);
+}
+
+static attend_status host_append(call *c, kv_cache *s) {
+  attend_plan *p = c->plan;
+  const attend_mask *m = &p->desc.mask;
+  appending a = {s, {c->k, c->v, m->key_mask, c->n}, m->lengths};
+  PARALLEL_FOR(p->ctx, p->threads, (int64_t)s->state.batch * p->desc.kv_heads, append_item, a);
   return ATTEND_OK;
 }
 
@@ -305,55 +359,78 @@ static attend_status kv_extend(call *c, attend_state *s) {
 
 /* ---- files ----------------------------------------------------------------------- */
 
-static size_t page_data_bytes(const kv_cache *s) {
-  return s->head_bytes * (size_t)s->state.desc.kv_heads;
+static attend_status put_page(attend_draft *f, const kv_cache *s, const page *x, void *data) {
+  ATTEND_TRY(state_put_number(f, 2 * x->non_finite + x->padded));
+  ATTEND_TRY(attend_draft_put(f, x->real, sizeof x->real));
+  s->memory->read(s, data, x);
+  return attend_draft_put(f, data, s->data_bytes);
 }
 
 static attend_status kv_put(attend_draft *f, const attend_state *state, int b) {
   const kv_cache *s = kv_cache_of(state);
-  for (int64_t i = 0; i * PANEL < state->length[b]; i++) {
-    const page *x = s->sequence[b].page[i];
-    ATTEND_TRY(state_put_number(f, 2 * x->non_finite + x->padded));
-    ATTEND_TRY(attend_draft_put(f, x->real, sizeof x->real));
-    ATTEND_TRY(attend_draft_put(f, x->data, page_data_bytes(s)));
-  }
-  return ATTEND_OK;
+  attend_status status = ATTEND_OK;
+  void *data;
+  ATTEND_TRY(ctx_alloc(state->ctx, s->data_bytes, "a page for a file", &data));
+  for (int64_t i = 0; i * PANEL < state->length[b] && !status; i++)
+    status = put_page(f, s, s->sequence[b].page[i], data);
+  ctx_free(state->ctx, data);
+  return status;
 }
 
-static attend_status get_page(state_reader *f, const kv_cache *s, page *x) {
+static attend_status get_page(state_reader *f, const kv_cache *s, page *x, void *data) {
   int64_t marks;
   ATTEND_TRY(state_get_number(f, 0, 3, "mark of a page", &marks));
   x->non_finite = marks & 2;
   x->padded = marks & 1;
   ATTEND_TRY(state_get(f, x->real, sizeof x->real));
-  return state_get(f, x->data, page_data_bytes(s));
+  ATTEND_TRY(state_get(f, data, s->data_bytes));
+  s->memory->write(s, x, data);
+  return ATTEND_OK;
 }
 
 /* Pages are allocated one by one as the file is read: its length is not trusted. */
 static attend_status kv_get(state_reader *f, attend_state *state, int b, int64_t length) {
   kv_cache *s = (kv_cache *)state;
   sequence *q = &s->sequence[b];
-  for (int64_t i = 0; i * PANEL < length; i++) {
-    ATTEND_TRY(sequence_reserve(s, q, (i + 1) * PANEL));
-    ATTEND_TRY(get_page(f, s, q->page[i]));
+  attend_status status = ATTEND_OK;
+  void *data;
+  ATTEND_TRY(ctx_alloc(state->ctx, s->data_bytes, "a page of a file", &data));
+  for (int64_t i = 0; i * PANEL < length && !status; i++) {
+    status = sequence_reserve(s, q, (i + 1) * PANEL);
+    if (!status) status = get_page(f, s, q->page[i], data);
   }
-  return ATTEND_OK;
+  ctx_free(state->ctx, data);
+  return status;
 }
 
-static void kv_values(const attend_state *state, int b, int64_t n, float *to) {
-  const kv_cache *s = kv_cache_of(state);
-  const attend_desc *d = &state->desc;
+static size_t host_value_at(const kv_cache *s, int slot, int i) {
+  return panel_value_at(s->layout.pair, s->layout.ldv, slot, i);
+}
+
+/* Rows of values of a page, of the host, as kv_values wants them. */
+static void page_to_f32(const kv_cache *s, const unsigned char *data, int rows, float *to) {
+  const attend_desc *d = &s->state.desc;
   const size_t element = attend_dtype_size(d->dtype);
-  for (int64_t j = 0; j < n; j++)
+  for (int slot = 0; slot < rows; slot++)
     for (int g = 0; g < d->kv_heads; g++) {
-      const page *from = s->sequence[b].page[j / PANEL];
-      const char *values = page_values(s, from, g);
+      const unsigned char *values = data + s->head_bytes * (size_t)g + s->keys_bytes;
       for (int i = 0; i < d->dim_v; i++)
-        attend_convert_to_f32(
-            d->dtype,
-            values + panel_value_at(s->layout.pair, s->layout.ldv, (int)(j % PANEL), i) * element,
-            1, to++);
+        attend_convert_to_f32(d->dtype, values + s->memory->value_at(s, slot, i) * element, 1,
+                              to++);
     }
+}
+
+static attend_status kv_values(const attend_state *state, int b, int64_t n, float *to) {
+  const kv_cache *s = kv_cache_of(state);
+  const size_t width = (size_t)state->desc.kv_heads * (size_t)state->desc.dim_v;
+  unsigned char *data;
+  ATTEND_TRY(ctx_alloc(state->ctx, s->data_bytes, "values of a page", &data));
+  for (int64_t j = 0; j < n; j += PANEL) {
+    s->memory->read(s, data, s->sequence[b].page[j / PANEL]);
+    page_to_f32(s, data, (int)(n - j < PANEL ? n - j : PANEL), to + (size_t)j * width);
+  }
+  ctx_free(state->ctx, data);
+  return ATTEND_OK;
 }
 
 const state_kind state_kv_cache = {

@@ -333,7 +333,8 @@ static void linear_dead_rows(const call *c, tile t, linear_scratch *w) {
  * Otherwise blocks go in waves, a chunked scan: the sums of a wave's blocks in parallel, their
  * prefix sums in order, then its rows. The operations on a row are the same. */
 
-static const char *applicable(const attend_desc *d) {
+static const char *applicable(const attend_context *ctx, const attend_desc *d) {
+  (void)ctx;
   int64_t count = attend_form_features(&d->form, d->dim);
   if (count == 0) return "the form has no feature map";
   if (count > MOST_FEATURES) return "the feature map has more than a million entries";

@@ -17,7 +17,7 @@ bool attend_plan_candidate(const attend_plan *plan, int index, const char **name
   while (engines[count]) count++;
   if (index < 0 || index >= count) return 0;
   *name = engines[index]->name;
-  *refusal = engines[index]->applicable(&plan->desc);
+  *refusal = engines[index]->applicable(plan->ctx, &plan->desc);
   return 1;
 }
 
@@ -27,7 +27,7 @@ static attend_status choose_named(attend_plan *p) {
   const char *wanted = p->desc.engine;
   for (const attend_engine *const *e = p->ctx->engines; *e; e++) {
     if (strcmp(wanted, (*e)->name)) continue;
-    const char *refusal = (*e)->applicable(&p->desc);
+    const char *refusal = (*e)->applicable(p->ctx, &p->desc);
     if (refusal)
       return fail(p->ctx, ATTEND_UNSUPPORTED,
                   "engine %s does not apply: %s; leave the engine out and the plan will choose",
@@ -44,7 +44,7 @@ static attend_status choose(attend_plan *p) {
   double min = 0;
   if (p->desc.engine) return choose_named(p);
   for (const attend_engine *const *e = p->ctx->engines; *e; e++) {
-    refusal = (*e)->applicable(&p->desc);
+    refusal = (*e)->applicable(p->ctx, &p->desc);
     if (refusal) continue;
     double cost = (*e)->cost(&p->desc);
     if (p->engine && !(cost < min)) continue;
@@ -135,7 +135,10 @@ void attend_plan_free(attend_plan *plan) {
   ctx_free(plan->ctx, plan);
 }
 
-int64_t attend_plan_weak_rows(const attend_plan *plan) { return plan->weak_rows; }
+int64_t attend_plan_weak_rows(const attend_plan *plan) {
+  const attend_engine *e = plan->engine;
+  return e->weak_rows ? e->weak_rows((attend_plan *)plan) : plan->weak_rows;
+}
 
 attend_status attend_plan_redraw(attend_plan *p, uint64_t redraw) {
   ATTEND_CHECK(p->ctx, p->map.dirs > 0,

@@ -15,7 +15,8 @@
 #include "attention/engine.h"
 #include "attention/blocks.h"
 
-static const char *applicable(const attend_desc *d) {
+static const char *applicable(const attend_context *ctx, const attend_desc *d) {
+  (void)ctx;
   if (d->form.kind == ATTEND_SOFTMAX) return NULL;
   if (d->form.kind != ATTEND_ARGMAX) return "the form is not softmax";
   if (d->form.temperature > 0) return NULL;
@@ -287,7 +288,8 @@ const attend_engine engine_softmax = {
  *             denominator. In bf16 it uses the f32 kernels: weights that cancel need the
  *             precision. */
 
-static const char *direct_applicable(const attend_desc *d) {
+static const char *direct_applicable(const attend_context *ctx, const attend_desc *d) {
+  (void)ctx;
   if (d->form.kind == ATTEND_GAUSSIAN)
     return d->form.features > 0 ? "the form has random features: the linear engine supports it"
                                 : NULL;

@@ -297,8 +297,8 @@ static int64_t signed_bits(float x) { return (int32_t)float_bits(x); }
 static void shape_of(const attend_state *s, field f[SHAPE_FIELDS]) {
   const attend_desc *d = &s->desc;
   const attend_form *m = &d->form;
-  const state_layout at = state_layout_of(s->ctx, d);
   const bool linear = !s->kind->has_keys;
+  const state_layout at = linear ? state_layout_of(s->ctx, d) : kv_cache_of(s)->layout;
   const field all[SHAPE_FIELDS] = {
       {"byte order", BYTE_ORDER_MARK},
       {"batch", d->batch},

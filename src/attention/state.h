@@ -48,7 +48,7 @@ struct state_kind {
   attend_status (*extend)(call *c, attend_state *s);
   attend_status (*query)(call *c, attend_state *s); /* c->before is set */
   /* The first n values of a sequence to [n][G * M]; NULL: not stored. */
-  void (*values)(const attend_state *s, int b, int64_t n, float *to);
+  attend_status (*values)(const attend_state *s, int b, int64_t n, float *to);
   /* One sequence, after its length. */
   attend_status (*put)(attend_draft *f, const attend_state *s, int b);
   attend_status (*get)(state_reader *f, attend_state *s, int b, int64_t length);
@@ -92,21 +92,43 @@ typedef struct {
   bool padded;     /* some of its keys are padding: see real */
   bool non_finite; /* some value is NaN or infinite */
   uint8_t real[PANEL];
-  _Alignas(64) unsigned char data[]; /* [G][head_bytes] of the cache */
+  unsigned char *data; /* [G][head_bytes] of the cache */
 } page;
 
 typedef struct {
   int64_t start; /* of the keys that the last call appended */
   int64_t pages, capacity;
-  page **page; /* [capacity], the first `pages` in use or reserved */
+  int64_t changed; /* pages from here on are others than a device was told of */
+  page **page;     /* [capacity], the first `pages` in use or reserved */
 } sequence;
 
+typedef struct kv_cache kv_cache;
+
+/* Where the data of pages lies. */
 typedef struct {
+  attend_status (*take)(kv_cache *s, page **out); /* zeroed, without its refs */
+  void (*drop)(kv_cache *s, page *p);
+  void (*copy)(kv_cache *s, page *to, const page *from);
+  void (*read)(const kv_cache *s, void *to, const page *from); /* to the host's memory */
+  void (*write)(const kv_cache *s, page *to, const void *from);
+  /* The call's keys, once their pages are there: those of sequence b from its start. */
+  attend_status (*append)(call *c, kv_cache *s);
+  /* Where element i of a value lies, in elements from its head's values. */
+  size_t (*value_at)(const kv_cache *s, int slot, int i);
+} page_memory;
+
+struct kv_cache {
   attend_state state;
+  const page_memory *memory;
   state_layout layout;
   size_t keys_bytes, head_bytes; /* of one head in a page */
+  size_t data_bytes;             /* of a page */
   sequence *sequence;            /* [batch] */
-} kv_cache;
+};
+
+/* An empty cache in a struct of `bytes` that begins with a kv_cache; its layout is the caller's. */
+attend_status kv_cache_make(attend_context *ctx, const attend_desc *desc, const page_memory *memory,
+                            size_t bytes, void *out);
 
 static inline const kv_cache *kv_cache_of(const attend_state *s) { return (const kv_cache *)s; }
 

@@ -7,23 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "device/bridge.h"
-#include "device/cuda/cuda.h"
-#include "device/device.h"
+#include "device/cuda_device.h"
 #include "layers/linear.h"
-
-typedef struct {
-  void *library;
-  const struct cuda_table *table;
-  cuda_gpu *gpu;
-  bridge host;
-  const attend_engine *list[BRIDGE_ENGINES + 1];
-} cuda_device;
-
-static cuda_device *device_of(const attend_context *ctx) { return ctx->device_memory; }
-
-/* CALL(ctx, zero, to, bytes): a function of the table, on the context's GPU. */
-#define CALL(ctx, name, ...) device_of(ctx)->table->name(device_of(ctx)->gpu, __VA_ARGS__)
 
 /* ---- opening ----------------------------------------------------------------------- */
 
@@ -62,6 +47,22 @@ static attend_status open_table(attend_context *ctx, cuda_device *d) {
               "libattend-cuda is of another version than libattend: build both from one source");
 }
 
+/* The GPU's engines, then the host's for what they refuse. */
+static void list_engines(cuda_device *d) {
+  cuda_cache_make(d);
+  const int own = cuda_engines_make(d);
+  bridge_make(&d->host);
+  for (int i = 0; i < own; i++) d->list[i] = &d->engine[i];
+  for (int i = 0; i < d->host.count; i++) d->list[own + i] = &d->host.engine[i].engine;
+}
+
+attend_status cuda_check(attend_context *ctx) {
+  const cuda_device *d = device_of(ctx);
+  const char *error = d->table->error(d->gpu);
+  if (!error) return ATTEND_OK;
+  return fail(ctx, ATTEND_IO, "the GPU failed: %s; a context that failed cannot go on", error);
+}
+
 static attend_status cuda_open(attend_context *ctx) {
   cuda_device *d;
   char message[256] = "";
@@ -70,8 +71,7 @@ static attend_status cuda_open(attend_context *ctx) {
   ATTEND_TRY(open_table(ctx, d));
   d->gpu = d->table->open(ctx->device_index, message, sizeof message);
   if (!d->gpu) return fail(ctx, ATTEND_UNSUPPORTED, "%s", message);
-  bridge_make(&d->host);
-  for (int i = 0; i < d->host.count; i++) d->list[i] = &d->host.engine[i].engine;
+  list_engines(d);
   ctx->engines = d->list;
   return ATTEND_OK;
 }

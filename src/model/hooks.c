@@ -389,7 +389,7 @@ static attend_status pattern_values(pattern *x, attend_view v) {
                         SIZE_PRODUCT((size_t)p->count, stride, sizeof *copies),
                         "values that are hooked", &copies));
   for (int b = 0; b < p->count; b++)
-    s->kind->values(s, b, attend_state_length(s, b), copies + (size_t)b * stride);
+    ATTEND_TRY(s->kind->values(s, b, attend_state_length(s, b), copies + (size_t)b * stride));
   x->values = (attend_view){copies, {(ptrdiff_t)stride, x->d->dim_v, (ptrdiff_t)width, 1}};
   return ATTEND_OK;
 }

@@ -114,6 +114,15 @@ struct cuda_table {
   const char *(*softmax_refusal)(const cuda_gpu *gpu, const struct cuda_softmax *call);
   size_t (*softmax_bytes)(const cuda_gpu *gpu, const struct cuda_softmax *call);
   void (*softmax_forward)(cuda_gpu *gpu, const struct cuda_softmax *call);
+  void (*pages_append)(cuda_gpu *gpu, const struct cuda_append *append);
+  /* Pair by pair, in f32: why not, or NULL; the bytes of `work`. NULL: not there yet. */
+  const char *(*pairs_refusal)(const cuda_gpu *gpu, const attend_desc *desc);
+  size_t (*pairs_bytes)(cuda_gpu *gpu, const struct cuda_attention *call);
+  void (*pairs_forward)(cuda_gpu *gpu, const struct cuda_attention *call);
+  size_t (*pairs_backward_bytes)(cuda_gpu *gpu, const struct cuda_attention *call);
+  void (*pairs_backward)(cuda_gpu *gpu, const struct cuda_attention *call);
+  size_t (*observe_bytes)(cuda_gpu *gpu, const struct cuda_attention *call);
+  void (*observe)(cuda_gpu *gpu, const struct cuda_attention *call);
 };
 
 /* The one symbol of the library. */

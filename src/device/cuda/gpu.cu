@@ -181,7 +181,15 @@ static const cuda_table table = {sizeof(cuda_table),
 #undef X
                                      cuda_softmax_refusal,
                                  cuda_softmax_bytes,
-                                 cuda_softmax_forward};
+                                 cuda_softmax_forward,
+                                 NULL,
+                                 NULL,
+                                 NULL,
+                                 NULL,
+                                 NULL,
+                                 NULL,
+                                 NULL,
+                                 NULL};
 
 extern "C" __attribute__((visibility("default"))) const cuda_table *attend_cuda_table(void) {
   return &table;

@@ -1,0 +1,192 @@
+/* Attention engines on a GPU: every form pair by pair in f32. The
+ * kernels are libattend-cuda's (device/cuda). Tensors in the host's memory are copied there and back.
+ */
+#include "device/crossing.h"
+#include "device/cuda_device.h"
+
+/* What a plan keeps on the GPU. */
+typedef struct {
+  void *work; /* as large as any call needed so far */
+  size_t bytes;
+  int64_t *weak; /* rows that attend_plan_weak_rows counts */
+} plan_memory;
+
+typedef size_t (*bytes_function)(cuda_gpu *gpu, const struct cuda_attention *a);
+typedef void (*run_function)(cuda_gpu *gpu, const struct cuda_attention *a);
+
+static attend_status take_work(attend_plan *p, size_t bytes) {
+  plan_memory *m = p->own_data;
+  if (bytes <= m->bytes) return ATTEND_OK;
+  device_free(p->ctx, m->work);
+  m->work = NULL;
+  m->bytes = 0;
+  ATTEND_TRY(p->ctx->device->alloc(p->ctx, bytes, "a plan's workspace on the GPU", &m->work));
+  m->bytes = bytes;
+  return ATTEND_OK;
+}
+
+static attend_status fill(call *c, struct cuda_attention *a, struct cuda_pages *pages) {
+  const plan_memory *m = c->plan->own_data;
+  *a = (struct cuda_attention){.desc = &c->plan->desc,
+                               .n = c->n,
+                               .q = c->q,
+                               .k = c->k,
+                               .v = c->v,
+                               .o = c->o,
+                               .d_o = c->d_o,
+                               .dq = c->dq,
+                               .dk = c->dk,
+                               .dv = c->dv,
+                               .lse = c->lse ? c->lse : (float *)c->lse_in,
+                               .dbias = c->dbias,
+                               .observation = c->obs,
+                               .before = c->before,
+                               .weak_rows = m->weak};
+  if (!c->state) return ATTEND_OK;
+  a->pages = pages;
+  return cuda_cache_pages(c->plan->ctx, c->state, pages);
+}
+
+static attend_status run_there(call *c, bytes_function bytes, run_function run) {
+  attend_context *ctx = c->plan->ctx;
+  struct cuda_attention a;
+  struct cuda_pages pages;
+  cuda_device *d = device_of(ctx);
+  ATTEND_TRY(fill(c, &a, &pages));
+  ATTEND_TRY(take_work(c->plan, bytes(d->gpu, &a)));
+  a.work = ((plan_memory *)c->plan->own_data)->work;
+  run(d->gpu, &a);
+  return cuda_check(ctx);
+}
+
+static attend_status run(call *c, bytes_function bytes, run_function function) {
+  crossing x;
+  crossing_of(c, c->state ? 0 : c->plan->desc.kv_len, TO_DEVICE, &x);
+  attend_status status = crossing_go(&x);
+  if (!status) status = run_there(c, bytes, function);
+  crossing_return(&x, status);
+  return status;
+}
+
+/* ---- plans -------------------------------------------------------------------------- */
+
+static attend_status prepare(attend_plan *p) {
+  plan_memory *m;
+  ATTEND_TRY(ctx_alloc_zeroed(p->ctx, sizeof *m, "a plan", &m));
+  p->own_data = m;
+  return device_alloc(p->ctx, sizeof *m->weak, "a plan's counter", &m->weak);
+}
+
+static void release(attend_plan *p) {
+  plan_memory *m = p->own_data;
+  if (!m) return;
+  device_free(p->ctx, m->work);
+  device_free(p->ctx, m->weak);
+  ctx_free(p->ctx, m);
+}
+
+static void size(attend_plan *p) { p->tile = 1; }
+
+static int64_t weak_rows(attend_plan *p) {
+  const plan_memory *m = p->own_data;
+  int64_t rows;
+  p->ctx->device->read(p->ctx, &rows, m->weak, sizeof rows);
+  return rows;
+}
+
+/* ---- pair by pair ------------------------------------------------------------------- */
+
+static const char *pairs_applicable(const attend_context *ctx, const attend_desc *d) {
+  return CALL(ctx, pairs_refusal, d);
+}
+/* More than tensor cores, less than the host's. */
+static double pairs_cost(const attend_desc *d) { return flops_of_pairs(d) * 1e-3; }
+
+static attend_status pairs_forward(call *c) {
+  const plan_memory *m = c->plan->own_data;
+  const struct cuda_table *t = device_of(c->plan->ctx)->table;
+  c->plan->ctx->device->zero(c->plan->ctx, m->weak, sizeof *m->weak);
+  return run(c, t->pairs_bytes, t->pairs_forward);
+}
+
+static attend_status pairs_backward(call *c) {
+  const struct cuda_table *t = device_of(c->plan->ctx)->table;
+  return run(c, t->pairs_backward_bytes, t->pairs_backward);
+}
+
+/* ---- observing ---------------------------------------------------------------------- */
+
+/* The caller's function sees rows that the GPU computed, some at a time. */
+static attend_status each_row(call *c, const attend_observation *all, float *weights, int row,
+                              int slot) {
+  const attend_desc *d = &c->plan->desc;
+  const int64_t width = call_width(c), to = all->key_to ? min64(all->key_to, width) : width;
+  const int32_t one = row;
+  const attend_observation rows = {ATTEND_INIT(attend_observation), .rows = &one, .n_rows = 1,
+                                   .weights = weights};
+  const struct cuda_table *t = device_of(c->plan->ctx)->table;
+  call part = *c;
+  attend_observation copy = rows;
+  part.obs = &copy;
+  ATTEND_TRY(run(&part, t->observe_bytes, t->observe));
+  for (int b = 0; b < d->batch && to > all->key_from; b++)
+    for (int h = 0; h < d->heads; h++) {
+      const float *line = weights + ((size_t)b * (size_t)d->heads + (size_t)h) * (size_t)width;
+      const attend_weight_span span = {.b = b,
+                                       .h = h,
+                                       .row = row,
+                                       .slot = slot,
+                                       .key = (int)all->key_from,
+                                       .n = (int)(to - all->key_from),
+                                       .weights = line + all->key_from};
+      all->each(&span, all->user);
+    }
+  return ATTEND_OK;
+}
+
+static attend_status each(call *c) {
+  const attend_observation all = *c->obs;
+  const attend_desc *d = &c->plan->desc;
+  const int n = all.rows ? all.n_rows : c->n;
+  attend_status status = ATTEND_OK;
+  float *weights;
+  ATTEND_TRY(ctx_alloc(
+      c->plan->ctx,
+      SIZE_PRODUCT((size_t)d->batch, (size_t)d->heads, (size_t)call_width(c), sizeof *weights),
+      "rows of weights", &weights));
+  for (int i = 0; i < n && !status; i++)
+    status = each_row(c, &all, weights, all.rows ? all.rows[i] : i, i);
+  ctx_free(c->plan->ctx, weights);
+  return status;
+}
+
+static attend_status observe(call *c) {
+  const struct cuda_table *t = device_of(c->plan->ctx)->table;
+  if (!c->obs) return ATTEND_OK;
+  attend_observation o = *c->obs;
+  if (o.each) ATTEND_TRY(each(c));
+  o.each = NULL;
+  if (!o.weights && !o.top && !o.entropy && !o.mass && !o.softmax_gap) return ATTEND_OK;
+  c->obs = &o;
+  return run(c, t->observe_bytes, t->observe);
+}
+
+int cuda_engines_make(cuda_device *d) {
+  int n = 0;
+  const attend_engine base = {.states = &d->cache,
+                              .prepare = prepare,
+                              .release = release,
+                              .size = size,
+                              .observe = observe,
+                              .weak_rows = weak_rows};
+  if (d->table->pairs_forward) {
+    attend_engine *e = &d->engine[n++];
+    *e = base;
+    e->name = "pairs";
+    e->applicable = pairs_applicable;
+    e->cost = pairs_cost;
+    e->forward = pairs_forward;
+    e->backward = pairs_backward;
+  }
+  return n;
+}

@@ -1,0 +1,40 @@
+/* CUDA as a device, shared by cuda.c (memory, weights, ops), cuda_attention.c (engines) and
+ * cuda_cache.c (the KV cache).
+ */
+#ifndef DEVICE_CUDA_DEVICE_H
+#define DEVICE_CUDA_DEVICE_H
+
+#include "attention/state.h"
+#include "device/bridge.h"
+#include "device/cuda/cuda.h"
+#include "device/device.h"
+
+enum { CUDA_ENGINES = 4 };
+
+typedef struct {
+  void *library;
+  const struct cuda_table *table;
+  cuda_gpu *gpu;
+  bridge host;
+  state_kind cache;
+  attend_engine engine[CUDA_ENGINES];
+  const attend_engine *list[CUDA_ENGINES + BRIDGE_ENGINES + 1];
+} cuda_device;
+
+static inline cuda_device *device_of(const attend_context *ctx) { return ctx->device_memory; }
+
+/* CALL(ctx, zero, to, bytes): a function of the table, on the context's GPU. */
+#define CALL(ctx, name, ...) device_of(ctx)->table->name(device_of(ctx)->gpu, __VA_ARGS__)
+
+/* The first error of the GPU, which stays, as a sentence. */
+attend_status cuda_check(attend_context *ctx);
+
+/* Fills d->engine and returns their number; the cache's kind is set before. */
+int cuda_engines_make(cuda_device *d);
+void cuda_cache_make(cuda_device *d);
+
+/* What a kernel reads of a state. New pages are made known to the GPU first. */
+attend_status cuda_cache_pages(attend_context *ctx, const attend_state *s,
+                               struct cuda_pages *pages);
+
+#endif
