@@ -43,6 +43,8 @@ struct attend_context {
   attend_stream stream;                       /* that a session opens for a whole forward pass */
   attend_parallel_for parallel_for;           /* the caller's, in their place, or NULL */
   void *parallel_user;
+  float *typed; /* [typed_floats] rows of ops, as f32: layers/typed.c */
+  size_t typed_floats;
   size_t cache_bytes; /* of all states, in the root alone: cache_take */
   size_t cache_limit; /* at most */
 };

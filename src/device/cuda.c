@@ -192,6 +192,12 @@ static attend_status cuda_pack(attend_context *ctx, attend_weights kind, bool ba
 OPS(X)
 #undef X
 
+/* Kernels convert what they read. */
+static attend_status cuda_reserve(attend_context *ctx, size_t widest) {
+  (void)ctx, (void)widest;
+  return ATTEND_OK;
+}
+
 const struct attend_device device_cuda = {.name = "cuda",
                                           .open = cuda_open,
                                           .close = cuda_close,
@@ -203,6 +209,7 @@ const struct attend_device device_cuda = {.name = "cuda",
                                           .read = cuda_read,
                                           .pack = cuda_pack,
                                           .repack = cuda_repack,
+                                          .reserve = cuda_reserve,
 #define X(name) .name = cuda_##name,
                                           OPS(X)
 #undef X

@@ -8,7 +8,7 @@ static attend_status cpu_open(attend_context *ctx) {
   return ATTEND_OK;
 }
 
-static void cpu_close(attend_context *ctx) { (void)ctx; }
+static void cpu_close(attend_context *ctx) { typed_release(ctx); }
 
 static void zero(attend_context *ctx, void *to, size_t bytes) {
   stream_wait(&ctx->stream);
@@ -38,8 +38,12 @@ const struct attend_device device_cpu = {.name = "cpu",
                                          .read = copy,
                                          .pack = cpu_pack,
                                          .repack = repack,
+                                         .reserve = typed_reserve,
+#define X(name) .name = typed_##name,
+                                         TYPED_OPS(X)
+#undef X
 #define X(name) .name = cpu_##name,
-                                         OPS(X)
+                                             OTHER_OPS(X)
 #undef X
 };
 

@@ -31,6 +31,8 @@ struct attend_device {
                         int n_parts, const attend_linear_part *parts, attend_linear **linear);
   attend_status (*repack)(attend_context *ctx, attend_linear *linear, int n_parts,
                           const attend_linear_part *parts);
+  /* Memory for ops on rows of bf16: `widest`, the most elements of one op's rows together. */
+  attend_status (*reserve)(attend_context *ctx, size_t widest);
 #define X(name) void (*name)(attend_context * ctx, const struct op_##name *op);
   OPS(X)
 #undef X

@@ -59,6 +59,7 @@ static attend_status trap_open(attend_context *ctx) {
 
 static void trap_close(attend_context *ctx) {
   struct trap_memory *m = ctx->device_memory;
+  device_cpu.close(ctx);
   if (m && m->base) munmap(m->base, ADDRESSES);
   if (m && m->alias) munmap(m->alias, ADDRESSES);
   ctx_free(ctx, m);
@@ -144,7 +145,7 @@ static attend_status trap_repack(attend_context *ctx, attend_linear *linear, int
 
 /* The addresses of the device that each op has; NULL where one is left out. */
 #define ADDRESSES_OF(P)                                                                           \
-  P(linear, o->x, o->y, o->onto)                                                                  \
+  P(linear, o->x, o->y, o->onto, o->from)                                                         \
   P(linear_grad, o->dy, o->x, o->dw, o->db, o->work)                                              \
   P(norm, o->x, o->weight, o->bias, o->y)                                                         \
   P(norm_backward, o->x, o->weight, o->dy, o->dx, o->dweight, o->dbias, o->work)                  \
@@ -184,7 +185,7 @@ static void check(const attend_context *ctx, int n, const void *const *all) {
     const void *const all[] = {__VA_ARGS__};                                \
     check(ctx, (int)(sizeof all / sizeof *all), all);                       \
     access_begin(ctx);                                                      \
-    cpu_##name(ctx, o);                                                     \
+    device_cpu.name(ctx, o);                                                \
     access_end(ctx);                                                        \
   }
 ADDRESSES_OF(P)
@@ -201,6 +202,7 @@ const struct attend_device device_trap = {.name = "trap",
                                           .read = trap_copy,
                                           .pack = trap_pack,
                                           .repack = trap_repack,
+                                          .reserve = typed_reserve,
 #define X(name) .name = trap_##name,
                                           OPS(X)
 #undef X

@@ -38,8 +38,8 @@ const char *attend_activation_name(attend_activation activation) {
 
 static void activate_rows(const struct kernels *kn, const void *op, int r0, int r1) {
   const struct op_activate *o = op;
-  kn->activate(o->f, r1 - r0, o->width, ROW(o->a, r0, o->lda), o->lda, ROW(o->b, r0, o->ldb),
-               o->ldb, ROW(o->y, r0, o->ldy), o->ldy);
+  kn->activate(o->f, r1 - r0, o->width, ROW_F32(o->a, r0, o->lda), o->lda,
+               ROW_F32(o->b, r0, o->ldb), o->ldb, ROW_F32(o->y, r0, o->ldy), o->ldy);
 }
 
 void cpu_activate(attend_context *ctx, const struct op_activate *o) {
@@ -48,9 +48,9 @@ void cpu_activate(attend_context *ctx, const struct op_activate *o) {
 
 static void activate_rows_backward(const struct kernels *kn, const void *op, int r0, int r1) {
   const struct op_activate_backward *o = op;
-  kn->activate_backward(o->f, r1 - r0, o->width, ROW(o->a, r0, o->lda), o->lda,
-                        ROW(o->b, r0, o->ldb), o->ldb, ROW(o->dy, r0, o->lddy), o->lddy,
-                        ROW(o->da, r0, o->ldda), o->ldda, ROW(o->db, r0, o->lddb), o->lddb);
+  kn->activate_backward(o->f, r1 - r0, o->width, ROW_F32(o->a, r0, o->lda), o->lda,
+                        ROW_F32(o->b, r0, o->ldb), o->ldb, ROW_F32(o->dy, r0, o->lddy), o->lddy,
+                        ROW_F32(o->da, r0, o->ldda), o->ldda, ROW_F32(o->db, r0, o->lddb), o->lddb);
 }
 
 void cpu_activate_backward(attend_context *ctx, const struct op_activate_backward *o) {
@@ -60,7 +60,15 @@ void cpu_activate_backward(attend_context *ctx, const struct op_activate_backwar
 
 void attend_gate(attend_context *ctx, attend_activation activation, int rows, int n, const float *a,
                  int lda, const float *b, int ldb, float *y, int ldy) {
-  cpu_activate(ctx, &(struct op_activate){activation, rows, n, a, lda, b, ldb, y, ldy});
+  cpu_activate(ctx, &(struct op_activate){.f = activation,
+                                          .rows = rows,
+                                          .width = n,
+                                          .a = a,
+                                          .lda = lda,
+                                          .b = b,
+                                          .ldb = ldb,
+                                          .y = y,
+                                          .ldy = ldy});
 }
 
 void attend_activate(attend_context *ctx, attend_activation activation, int rows, int n,
@@ -71,8 +79,19 @@ void attend_activate(attend_context *ctx, attend_activation activation, int rows
 void attend_gate_backward(attend_context *ctx, attend_activation activation, int rows, int n,
                           const float *a, int lda, const float *b, int ldb, const float *dy,
                           int lddy, float *da, int ldda, float *db, int lddb) {
-  cpu_activate_backward(ctx, &(struct op_activate_backward){activation, rows, n, a, lda, b, ldb, dy,
-                                                            lddy, da, ldda, db, lddb});
+  cpu_activate_backward(ctx, &(struct op_activate_backward){.f = activation,
+                                                            .rows = rows,
+                                                            .width = n,
+                                                            .a = a,
+                                                            .lda = lda,
+                                                            .b = b,
+                                                            .ldb = ldb,
+                                                            .dy = dy,
+                                                            .lddy = lddy,
+                                                            .da = da,
+                                                            .ldda = ldda,
+                                                            .db = db,
+                                                            .lddb = lddb});
 }
 
 void attend_activate_backward(attend_context *ctx, attend_activation activation, int rows, int n,
@@ -85,8 +104,8 @@ void attend_activate_backward(attend_context *ctx, attend_activation activation,
 
 static void add_rows(const struct kernels *kn, const void *op, int r0, int r1) {
   const struct op_add *o = op;
-  kn->add_both(r1 - r0, o->width, ROW(o->a, r0, o->lda), o->lda, ROW(o->b, r0, o->ldb), o->ldb,
-               ROW(o->y, r0, o->ldy), o->ldy);
+  kn->add_both(r1 - r0, o->width, ROW_F32(o->a, r0, o->lda), o->lda, ROW_F32(o->b, r0, o->ldb),
+               o->ldb, ROW_F32(o->y, r0, o->ldy), o->ldy);
 }
 
 void cpu_add(attend_context *ctx, const struct op_add *o) {
@@ -95,14 +114,17 @@ void cpu_add(attend_context *ctx, const struct op_add *o) {
 
 void attend_add(attend_context *ctx, int rows, int n, const float *a, int lda, const float *b,
                 int ldb, float *y, int ldy) {
-  cpu_add(ctx, &(struct op_add){rows, n, a, lda, b, ldb, y, ldy});
+  cpu_add(
+      ctx,
+      &(struct op_add){
+          .rows = rows, .width = n, .a = a, .lda = lda, .b = b, .ldb = ldb, .y = y, .ldy = ldy});
 }
 
 static void scale_rows(const struct kernels *kn, const void *op, int r0, int r1) {
   const struct op_scale *o = op;
   (void)kn;
   for (int r = r0; r < r1; r++) {
-    float *x = ROW(o->x, r, o->ldx);
+    float *x = ROW_F32(o->x, r, o->ldx);
     for (int i = 0; i < o->width; i++)
       x[i] = o->divisor != 0 ? x[i] / o->divisor : x[i] * o->factor;
   }
@@ -112,14 +134,27 @@ void cpu_scale(attend_context *ctx, const struct op_scale *o) {
   FOR_ROWS(ctx, o->rows, (double)o->rows * o->width, scale_rows, *o);
 }
 
+/* y = factor x between any two types, a stretch at a time. */
+static void copy_row(const struct kernels *kn, const struct op_gather *o, int from, int to) {
+  enum { STRETCH = 256 };
+  const size_t x_size = attend_dtype_size(o->x_type), y_size = attend_dtype_size(o->y_type);
+  const char *x = ROW((const char *)o->x, from, (size_t)o->ldx * x_size);
+  char *y = ROW((char *)o->y, to, (size_t)o->ldy * y_size);
+  const float one = 1;
+  float wide[STRETCH];
+  for (int k = 0; k < o->width; k += STRETCH) {
+    const int n = (int)min64(STRETCH, o->width - k);
+    const target into = {y + (size_t)k * y_size, o->y_type, 0, 1};
+    kn->embed_row(o->x_type, x + (size_t)k * x_size, n, o->factor, false, wide);
+    kn->store_rows(wide, STRETCH, 1, n, &one, into);
+  }
+}
+
 static void gather_rows(const struct kernels *kn, const void *op, int r0, int r1) {
   const struct op_gather *o = op;
-  (void)kn;
   for (int i = r0; i < r1; i++) {
     int by = o->index ? o->index[i] : i;
-    const float *x = ROW(o->x, o->scatter ? i : by, o->ldx);
-    float *y = ROW(o->y, o->scatter ? by : i, o->ldy);
-    for (int k = 0; k < o->width; k++) y[k] = o->factor * x[k];
+    copy_row(kn, o, o->scatter ? i : by, o->scatter ? by : i);
   }
 }
 
@@ -132,7 +167,7 @@ void cpu_gather(attend_context *ctx, const struct op_gather *o) {
 static void cap_rows(const struct kernels *kn, const void *op, int r0, int r1) {
   const struct op_soft_cap *o = op;
   for (int r = r0; r < r1; r++) {
-    float *x = ROW(o->x, r, o->ldx);
+    float *x = ROW_F32(o->x, r, o->ldx);
     for (int i = 0; i < o->width; i++) x[i] /= o->cap;
     kn->activate(ATTEND_TANH, 1, o->width, x, o->ldx, NULL, 0, x, o->ldx);
     for (int i = 0; i < o->width; i++) x[i] *= o->cap;
@@ -147,8 +182,8 @@ static void cap_rows_backward(const struct kernels *kn, const void *op, int r0, 
   const struct op_soft_cap_backward *o = op;
   (void)kn;
   for (int r = r0; r < r1; r++) {
-    const float *y = ROW(o->y, r, o->ldy);
-    float *dx = ROW(o->dx, r, o->lddx);
+    const float *y = ROW_F32(o->y, r, o->ldy);
+    float *dx = ROW_F32(o->dx, r, o->lddx);
     for (int i = 0; i < o->width; i++) {
       float t = y[i] / o->cap;
       dx[i] *= 1 - t * t;
@@ -191,5 +226,5 @@ void attend_dropout(attend_context *ctx, attend_random random, uint64_t first, f
 }
 
 void cpu_dropout(attend_context *ctx, const struct op_dropout *o) {
-  attend_dropout(ctx, o->random, 0, o->p, o->rows, o->width, o->x, o->ldx, o->x, o->ldx);
+  attend_dropout(ctx, o->random, o->first, o->p, o->rows, o->width, o->x, o->ldx, o->x, o->ldx);
 }

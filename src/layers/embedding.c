@@ -13,7 +13,7 @@ static void embed_rows(const struct kernels *kn, const void *op, int r0, int r1)
   const attend_table *t = &o->table;
   const size_t bytes = (size_t)o->width * attend_dtype_size(t->dtype);
   for (int r = r0; r < r1; r++) {
-    float *y = ROW(o->y, r, o->ldy);
+    float *y = ROW_F32(o->y, r, o->ldy);
     int32_t id = id_of(o->ids, o->offset, r);
     if (id >= 0 && id < t->entries)
       kn->embed_row(t->dtype, (const char *)t->data + (size_t)id * bytes, o->width, o->factor,
@@ -29,7 +29,14 @@ void cpu_embed(attend_context *ctx, const struct op_embed *o) {
 
 void attend_embed(attend_context *ctx, const attend_table *table, int rows, int n,
                   const int32_t *ids, float factor, int add, float *y, int ldy) {
-  cpu_embed(ctx, &(struct op_embed){*table, rows, n, ids, 0, factor, add != 0, y, ldy});
+  cpu_embed(ctx, &(struct op_embed){.table = *table,
+                                    .rows = rows,
+                                    .width = n,
+                                    .ids = ids,
+                                    .factor = factor,
+                                    .add = add != 0,
+                                    .y = y,
+                                    .ldy = ldy});
 }
 
 /* Rows may have the same id: a thread has some lanes of columns and takes all rows in order. */
@@ -39,7 +46,7 @@ static void embed_lanes_backward(const struct kernels *kn, const void *op, int l
   for (int r = 0; r < o->rows; r++) {
     int32_t id = id_of(o->ids, o->offset, r);
     if (id < 0 || id >= o->entries) continue;
-    kn->embed_row(ATTEND_F32, ROW(o->dy, r, o->lddy) + j0, j1 - j0, o->factor, true,
+    kn->embed_row(ATTEND_F32, ROW_F32(o->dy, r, o->lddy) + j0, j1 - j0, o->factor, true,
                   ROW(o->dtable, id, n) + j0);
   }
 }
@@ -50,6 +57,12 @@ void cpu_embed_backward(attend_context *ctx, const struct op_embed_backward *o) 
 
 void attend_embed_backward(attend_context *ctx, int rows, int n, const int32_t *ids, float factor,
                            const float *dy, int lddy, int entries, float *dtable) {
-  cpu_embed_backward(
-      ctx, &(struct op_embed_backward){rows, n, entries, ids, 0, factor, dy, lddy, dtable});
+  cpu_embed_backward(ctx, &(struct op_embed_backward){.rows = rows,
+                                                      .width = n,
+                                                      .entries = entries,
+                                                      .ids = ids,
+                                                      .factor = factor,
+                                                      .dy = dy,
+                                                      .lddy = lddy,
+                                                      .dtable = dtable});
 }

@@ -22,6 +22,8 @@ static inline int part_begin(int units, int parts, int64_t p) { return (int)(uni
 
 /* Row r of x; NULL where there is no x. */
 #define ROW(x, r, ld) ((x) ? (x) + (size_t)(r) * (size_t)(ld) : NULL)
+/* The same of an operand whose type is f32. */
+#define ROW_F32(x, r, ld) ROW((float *)(x), r, ld)
 
 /* Lanes of 16 columns, and where the columns before lane `end` end. */
 static inline int lanes_of(int n) { return (n + LANES - 1) / LANES; }

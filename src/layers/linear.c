@@ -328,14 +328,15 @@ typedef struct {
   grid g;
 } product;
 
-/* f and onto of an op, on outputs [first, first + n) of some rows. */
+/* f, from and onto of an op, on outputs [first, first + n) of some rows. */
 static void finish_part(const struct op_linear *o, int row, int rows, int first, int n) {
   const struct kernels *kn = o->linear->ctx->kernels;
-  float *y = o->y + (size_t)row * (size_t)o->ldy + first;
+  float *y = ROW_F32(o->y, row, o->ldy) + first;
   if (o->f) kn->activate(o->f, rows, n, y, o->ldy, NULL, 0, y, o->ldy);
   if (!o->onto) return;
-  float *onto = o->onto + (size_t)row * (size_t)o->ldo + first;
-  kn->add_both(rows, n, onto, o->ldo, y, o->ldy, onto, o->ldo);
+  float *onto = ROW(o->onto, row, o->ldo) + first;
+  const float *from = o->from ? ROW(o->from, row, o->ldf) + first : onto;
+  kn->add_both(rows, n, from, o->from ? o->ldf : o->ldo, y, o->ldy, onto, o->ldo);
 }
 
 /* Lanes [t0, t1) of rows x to y, which is where lane t0 of the first row goes. */
@@ -379,8 +380,8 @@ static void forward_part(const void *args, int64_t part, int worker) {
   if (c.r0 >= c.r1 || c.t0 >= c.t1) return;
   const int first = c.t0 * LANES, rows = c.r1 - c.r0;
   const bool tight = c.t1 == l->lanes && o->ldy < l->lanes * LANES;
-  const float *x = o->x + (size_t)c.r0 * (size_t)o->ldx;
-  float *y = o->y + (size_t)c.r0 * (size_t)o->ldy;
+  const float *x = ROW_F32(o->x, c.r0, o->ldx);
+  float *y = ROW_F32(o->y, c.r0, o->ldy);
   if (c.t1 - tight > c.t0) multiply_lanes(o, rows, x, c.t0, c.t1 - tight, y + first, o->ldy);
   if (tight)
     multiply_last(o, rows, x, y + (size_t)(l->lanes - 1) * LANES);

@@ -9,13 +9,13 @@
 static void norm_rows(const struct kernels *kn, const void *op, int r0, int r1) {
   const struct op_norm *o = op;
   if (!o->groups) {
-    kn->norm_rows(!o->rms, r1 - r0, o->width, ROW(o->x, r0, o->ldx), o->ldx, o->weight, o->bias,
-                  o->eps, ROW(o->y, r0, o->ldy), o->ldy);
+    kn->norm_rows(!o->rms, r1 - r0, o->width, ROW_F32(o->x, r0, o->ldx), o->ldx, o->weight, o->bias,
+                  o->eps, ROW_F32(o->y, r0, o->ldy), o->ldy);
     return;
   }
   for (int r = r0; r < r1; r++)
-    kn->norm_rows(!o->rms, o->groups, o->width, ROW(o->x, r, o->ldx), o->width, o->weight, o->bias,
-                  o->eps, ROW(o->y, r, o->ldy), o->width);
+    kn->norm_rows(!o->rms, o->groups, o->width, ROW_F32(o->x, r, o->ldx), o->width, o->weight,
+                  o->bias, o->eps, ROW_F32(o->y, r, o->ldy), o->width);
 }
 
 static int groups_of(int groups) { return groups ? groups : 1; }
@@ -26,12 +26,28 @@ void cpu_norm(attend_context *ctx, const struct op_norm *o) {
 
 void attend_layer_norm(attend_context *ctx, int rows, int n, const float *x, int ldx,
                        const float *weight, const float *bias, float eps, float *y, int ldy) {
-  cpu_norm(ctx, &(struct op_norm){false, rows, 0, n, x, ldx, weight, bias, eps, y, ldy});
+  cpu_norm(ctx, &(struct op_norm){.rows = rows,
+                                  .width = n,
+                                  .x = x,
+                                  .ldx = ldx,
+                                  .weight = weight,
+                                  .bias = bias,
+                                  .eps = eps,
+                                  .y = y,
+                                  .ldy = ldy});
 }
 
 void attend_rms_norm(attend_context *ctx, int rows, int n, const float *x, int ldx,
                      const float *weight, float eps, float *y, int ldy) {
-  cpu_norm(ctx, &(struct op_norm){true, rows, 0, n, x, ldx, weight, NULL, eps, y, ldy});
+  cpu_norm(ctx, &(struct op_norm){.rms = true,
+                                  .rows = rows,
+                                  .width = n,
+                                  .x = x,
+                                  .ldx = ldx,
+                                  .weight = weight,
+                                  .eps = eps,
+                                  .y = y,
+                                  .ldy = ldy});
 }
 
 typedef struct {
@@ -82,10 +98,10 @@ static void norm_back_chunk(const void *args, int64_t s, int worker) {
     int n = groups == 1 ? end - at : (int)min64(groups - first, end - at);
     size_t g = (size_t)first * wide;
     bool whole = groups == 1;
-    j->kn->norm_rows_backward(!o->rms, n, o->width, ROW(o->x, row, o->ldx) + g,
+    j->kn->norm_rows_backward(!o->rms, n, o->width, ROW_F32(o->x, row, o->ldx) + g,
                               whole ? o->ldx : o->width, o->weight, o->eps, o->linear,
-                              ROW(o->dy, row, o->lddy) + g, whole ? o->lddy : o->width, o->add,
-                              ROW(o->dx, row, o->lddx) + g, whole ? o->lddx : o->width, w, b);
+                              ROW_F32(o->dy, row, o->lddy) + g, whole ? o->lddy : o->width, o->add,
+                              ROW_F32(o->dx, row, o->lddx) + g, whole ? o->lddx : o->width, w, b);
     at += n;
   }
 }
@@ -104,17 +120,39 @@ void cpu_norm_backward(attend_context *ctx, const struct op_norm_backward *o) {
 void attend_layer_norm_backward(attend_context *ctx, int rows, int n, const float *x, int ldx,
                                 const float *weight, float eps, const float *dy, int lddy, int add,
                                 float *dx, int lddx, float *dweight, float *dbias, void *work) {
-  cpu_norm_backward(
-      ctx, &(struct op_norm_backward){false, add != 0, rows, 0, n, x, ldx, weight, eps, false, dy,
-                                      lddy, dx, lddx, dweight, dbias, work});
+  cpu_norm_backward(ctx, &(struct op_norm_backward){.add = add != 0,
+                                                    .rows = rows,
+                                                    .width = n,
+                                                    .x = x,
+                                                    .ldx = ldx,
+                                                    .weight = weight,
+                                                    .eps = eps,
+                                                    .dy = dy,
+                                                    .lddy = lddy,
+                                                    .dx = dx,
+                                                    .lddx = lddx,
+                                                    .dweight = dweight,
+                                                    .dbias = dbias,
+                                                    .work = work});
 }
 
 void attend_rms_norm_backward(attend_context *ctx, int rows, int n, const float *x, int ldx,
                               const float *weight, float eps, const float *dy, int lddy, int add,
                               float *dx, int lddx, float *dweight, void *work) {
-  cpu_norm_backward(
-      ctx, &(struct op_norm_backward){true, add != 0, rows, 0, n, x, ldx, weight, eps, false, dy,
-                                      lddy, dx, lddx, dweight, NULL, work});
+  cpu_norm_backward(ctx, &(struct op_norm_backward){.rms = true,
+                                                    .add = add != 0,
+                                                    .rows = rows,
+                                                    .width = n,
+                                                    .x = x,
+                                                    .ldx = ldx,
+                                                    .weight = weight,
+                                                    .eps = eps,
+                                                    .dy = dy,
+                                                    .lddy = lddy,
+                                                    .dx = dx,
+                                                    .lddx = lddx,
+                                                    .dweight = dweight,
+                                                    .work = work});
 }
 
 /* ---- batch norm ------------------------------------------------------------------ */

@@ -3,7 +3,8 @@
  * arguments and omit zeros. Pointers are addresses of the device's memory.
  *
  * Rows may be wider in memory than they are long: ldx is the distance between rows
- * of x, in floats.
+ * of x, in elements. Operands with an element type (x_type) are f32 or bf16; sums are f32 or
+ * double whatever they add, and a bf16 result is rounded once, to nearest even.
  */
 #ifndef LAYERS_OPS_H
 #define LAYERS_OPS_H
@@ -11,7 +12,8 @@
 #include "attend/layers.h"
 #include "base/base.h"
 
-#define OPS(X)         \
+/* Ops on rows of f32 or bf16, and all others. */
+#define TYPED_OPS(X)   \
   X(linear)            \
   X(linear_grad)       \
   X(norm)              \
@@ -26,46 +28,53 @@
   X(dropout)           \
   X(embed)             \
   X(embed_backward)    \
-  X(sinusoidal)        \
-  X(gather)            \
-  X(loss)              \
-  X(copy_lag)          \
-  X(copy_fold)         \
-  X(copy_loss)         \
-  X(copy_grad)         \
-  X(pattern)           \
-  X(pattern_grad)      \
-  X(pattern_backward)  \
-  X(divide)            \
-  X(sum_squares)       \
+  X(loss)
+#define OTHER_OPS(X)  \
+  X(gather)           \
+  X(sinusoidal)       \
+  X(copy_lag)         \
+  X(copy_fold)        \
+  X(copy_loss)        \
+  X(copy_grad)        \
+  X(pattern)          \
+  X(pattern_grad)     \
+  X(pattern_backward) \
+  X(divide)           \
+  X(sum_squares)      \
   X(step)
+#define OPS(X) TYPED_OPS(X) OTHER_OPS(X)
 
-/* y = x W^T + b, or added to y. Then, while a part is near, y = f(y) and onto += y:
- * the bits of an op_activate and an op_add behind it. */
+/* y = x W^T + b, or added to y. Then, while a part is near, y = f(y) and onto = from + y: the bits
+ * of an op_activate and, where y is f32, an op_add behind it. With onto, y is work: it may be onto
+ * unless from is, and what it holds afterwards is not said. */
 struct op_linear {
   const attend_linear *linear;
   int rows;
-  const float *x; /* [rows][ldx] */
+  const void *x; /* [rows][ldx] */
   int ldx;
-  float *y; /* [rows][ldy]; zeros up to whole lanes where ldy has room for them */
+  void *y; /* [rows][ldy]; zeros up to whole lanes where ldy has room for them */
   int ldy;
   bool add;
   attend_activation f; /* 0: none */
   float *onto;         /* [rows][ldo], or NULL */
   int ldo;
+  const float *from; /* [rows][ldf], or NULL: onto */
+  int ldf;
+  attend_dtype x_type, y_type;
 };
 
 /* dw += dY^T X, db += the sums of dY; dw or db NULL: not asked for. */
 struct op_linear_grad {
   attend_weights kind;
   int rows, outputs, inputs;
-  const float *dy;
+  const void *dy;
   int lddy;
-  const float *x;
+  const void *x;
   int ldx;
   float *dw;  /* [outputs][inputs] */
   float *db;  /* [outputs] */
   void *work; /* of attend_linear_weight_grad_bytes */
+  attend_dtype dy_type, x_type;
 };
 
 /* Of each of `groups` stretches of `width` floats that follow each other in a row
@@ -73,12 +82,13 @@ struct op_linear_grad {
 struct op_norm {
   bool rms;
   int rows, groups, width;
-  const float *x;
+  const void *x;
   int ldx;
   const float *weight, *bias;
   float eps;
-  float *y;
+  void *y;
   int ldy;
+  attend_dtype x_type, y_type;
 };
 
 /* dx is written, or added to; dweight and dbias are added to, where they are asked
@@ -86,17 +96,18 @@ struct op_norm {
 struct op_norm_backward {
   bool rms, add;
   int rows, groups, width;
-  const float *x;
+  const void *x;
   int ldx;
   const float *weight;
   float eps;
   bool linear; /* the scale of a row is a constant */
-  const float *dy;
+  const void *dy;
   int lddy;
-  float *dx;
+  void *dx;
   int lddx;
   float *dweight, *dbias;
   void *work; /* of attend_norm_back_bytes(rows groups, width) */
+  attend_dtype x_type, dy_type, dx_type;
 };
 
 /* Rotates the first `rotary` of each head's dim floats (0: all), in halves. */
@@ -105,83 +116,92 @@ struct op_rope {
   double attention_factor;
   int rows, heads, dim, rotary;
   const int32_t *position; /* [rows] */
-  float *x;                /* [rows][heads][dim] */
+  void *x;                 /* [rows][heads][dim] */
   int ldx;
   bool backward; /* the transpose, for gradients */
+  attend_dtype x_type;
 };
 
 /* y = f(a), or f(a) b. y may be a or b. */
 struct op_activate {
   attend_activation f;
   int rows, width;
-  const float *a;
+  const void *a;
   int lda;
-  const float *b; /* NULL: none */
+  const void *b; /* NULL: none */
   int ldb;
-  float *y;
+  void *y;
   int ldy;
+  attend_dtype a_type, y_type; /* a_type: of b too */
 };
 
 /* da = f'(a) [b] dy, db = f(a) dy. */
 struct op_activate_backward {
   attend_activation f;
   int rows, width;
-  const float *a;
+  const void *a;
   int lda;
-  const float *b;
+  const void *b;
   int ldb;
-  const float *dy;
+  const void *dy;
   int lddy;
-  float *da;
+  void *da;
   int ldda;
-  float *db;
+  void *db;
   int lddb;
+  attend_dtype a_type, dy_type, da_type; /* of a and b, of dy, of da and db */
 };
 
 /* y = a + b. y may be a or b. */
 struct op_add {
   int rows, width;
-  const float *a;
+  const void *a;
   int lda;
-  const float *b;
+  const void *b;
   int ldb;
-  float *y;
+  void *y;
   int ldy;
+  attend_dtype a_type, b_type, y_type;
 };
 
 /* x = factor x, or x / divisor where that is not 0. */
 struct op_scale {
   int rows, width;
   float factor, divisor;
-  float *x;
+  void *x;
   int ldx;
+  attend_dtype x_type;
 };
 
 /* x = cap tanh(x / cap). */
 struct op_soft_cap {
   int rows, width;
   float cap;
-  float *x;
+  void *x;
   int ldx;
+  attend_dtype x_type;
 };
 
 /* dx = dx (1 - (y / cap)^2), y being what was capped. */
 struct op_soft_cap_backward {
   int rows, width;
   float cap;
-  const float *y;
+  const void *y;
   int ldy;
-  float *dx;
+  void *dx;
   int lddx;
+  attend_dtype y_type, dx_type;
 };
 
-/* x = x / (1 - p), or 0 with probability p, as attend_dropout draws. */
+/* x = x / (1 - p), or 0 with probability p, as attend_dropout draws from `first` on. */
 struct op_dropout {
   attend_random random;
+  uint64_t first;
   float p;
   int rows, width;
-  float *x;
+  void *x;
   int ldx;
+  attend_dtype x_type;
 };
 
 /* y[r] = factor table[ids[r] + offset], or added to y; ids NULL: all 0. An id that
@@ -193,8 +213,9 @@ struct op_embed {
   int offset;
   float factor;
   bool add;
-  float *y;
+  void *y;
   int ldy;
+  attend_dtype y_type;
 };
 
 /* dtable[ids[r] + offset] += factor dy[r], the rows in order. */
@@ -203,9 +224,10 @@ struct op_embed_backward {
   const int32_t *ids;
   int offset;
   float factor;
-  const float *dy;
+  const void *dy;
   int lddy;
   float *dtable; /* [entries][width] */
+  attend_dtype dy_type;
 };
 
 /* y[r] += the sinusoidal code of position[r]. */
@@ -221,21 +243,23 @@ struct op_gather {
   int rows, width;
   const int32_t *index;
   float factor;
-  const float *x;
+  const void *x;
   int ldx;
-  float *y;
+  void *y;
   int ldy;
   bool scatter;
+  attend_dtype x_type, y_type;
 };
 
 /* Cross entropy as attend_cross_entropy_backward, in place: x becomes its gradient. */
 struct op_loss {
   int rows, width;
-  float *x;
+  void *x;
   int ldx;
   const int32_t *targets; /* [rows] */
   float smoothing, scale;
   float *loss; /* [rows] */
+  attend_dtype x_type;
 };
 
 /* ---- the pointer-generator head: layers/copy.h ----------------------------------- */
@@ -349,8 +373,16 @@ struct op_step {
 /* attend_linear_create, or with `backward` attend_linear_create_backward. */
 attend_status cpu_pack(attend_context *ctx, attend_weights kind, bool backward, int inputs,
                        int n_parts, const attend_linear_part *parts, attend_linear **linear);
+/* The CPU's, in f32. */
 #define X(name) void cpu_##name(attend_context *ctx, const struct op_##name *op);
 OPS(X)
 #undef X
+/* The same in any type, and the memory that they need: typed.c. `widest`: the most that the widths
+ * of one op's operands add up to. */
+#define X(name) void typed_##name(attend_context *ctx, const struct op_##name *op);
+TYPED_OPS(X)
+#undef X
+attend_status typed_reserve(attend_context *ctx, size_t widest);
+void typed_release(attend_context *ctx);
 
 #endif

@@ -106,7 +106,7 @@ static void rotate_row(const struct kernels *kn, const struct op_rope *o, int64_
 static void rope_rows(const struct kernels *kn, const void *op, int r0, int r1) {
   const struct op_rope *o = op;
   for (int r = r0; r < r1; r++)
-    rotate_row(kn, o, (o->backward ? -1 : 1) * (int64_t)o->position[r], ROW(o->x, r, o->ldx));
+    rotate_row(kn, o, (o->backward ? -1 : 1) * (int64_t)o->position[r], ROW_F32(o->x, r, o->ldx));
 }
 
 /* A rotation's transpose rotates by as much to the other side. */
@@ -117,15 +117,28 @@ void cpu_rope(attend_context *ctx, const struct op_rope *o) {
 
 void attend_rope_rotate(attend_context *ctx, const double *frequency, double attention_factor,
                         int rows, int heads, int dim, const int32_t *positions, float *x, int ldx) {
-  cpu_rope(ctx, &(struct op_rope){frequency, attention_factor, rows, heads, dim, 0, positions, x,
-                                  ldx, false});
+  cpu_rope(ctx, &(struct op_rope){.frequency = frequency,
+                                  .attention_factor = attention_factor,
+                                  .rows = rows,
+                                  .heads = heads,
+                                  .dim = dim,
+                                  .position = positions,
+                                  .x = x,
+                                  .ldx = ldx});
 }
 
 void attend_rope_rotate_backward(attend_context *ctx, const double *frequency,
                                  double attention_factor, int rows, int heads, int dim,
                                  const int32_t *positions, float *dx, int lddx) {
-  cpu_rope(ctx, &(struct op_rope){frequency, attention_factor, rows, heads, dim, 0, positions, dx,
-                                  lddx, true});
+  cpu_rope(ctx, &(struct op_rope){.frequency = frequency,
+                                  .attention_factor = attention_factor,
+                                  .rows = rows,
+                                  .heads = heads,
+                                  .dim = dim,
+                                  .position = positions,
+                                  .x = dx,
+                                  .ldx = lddx,
+                                  .backward = true});
 }
 
 /* ---- sinusoidal ------------------------------------------------------------------ */

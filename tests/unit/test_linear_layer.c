@@ -174,7 +174,7 @@ TEST(bits_depend_on_nothing_else) {
   drop(&m);
 }
 
-/* One op with f and onto, and three ops: the same bits. */
+/* One op with f, from and onto, and three ops: the same bits. */
 static void check_ends(attend_context *ctx, const attend_linear *l, int rows, const float *x) {
   enum { LDY = 304 };
   static float y[2][MOST_ROWS * MOST_OUT], onto[2][MOST_ROWS * MOST_OUT];
@@ -192,6 +192,11 @@ static void check_ends(attend_context *ctx, const attend_linear *l, int rows, co
   cpu_linear(ctx, &o);
   CHECK(!memcmp(y[0], y[1], sizeof y[0]));
   CHECK(!memcmp(onto[0], onto[1], sizeof onto[0]));
+  attend_add(ctx, rows, 290, onto[0], LDY, y[0], LDY, onto[0], LDY);
+  o.y = y[1], o.onto = y[1], o.from = onto[1], o.ldf = LDY;
+  cpu_linear(ctx, &o);
+  for (int r = 0; r < rows; r++)
+    CHECK(!memcmp(onto[0] + r * LDY, y[1] + r * LDY, 290 * sizeof(float)));
 }
 
 TEST(activating_and_adding_in_one_op) {

@@ -2,6 +2,8 @@
 #ifndef DEVICE_CUDA_GPU_CUH
 #define DEVICE_CUDA_GPU_CUH
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <math.h>
 #include <stdint.h>
@@ -47,6 +49,20 @@ static inline unsigned blocks_for(size_t n, int threads) {
 #define EACH(i, n)                                                                \
   for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < (size_t)(n); \
        i += (size_t)gridDim.x * blockDim.x)
+
+/* Element i of numbers in any type. */
+__device__ inline float element_of(const void *data, attend_dtype dtype, size_t i) {
+  if (dtype == ATTEND_F32) return ((const float *)data)[i];
+  if (dtype == ATTEND_F16) return __half2float(((const __half *)data)[i]);
+  return __bfloat162float(((const __nv_bfloat16 *)data)[i]);
+}
+/* Of f32 or bf16. */
+__device__ inline void set_element(void *data, attend_dtype dtype, size_t i, float x) {
+  if (dtype == ATTEND_F32)
+    ((float *)data)[i] = x;
+  else
+    ((__nv_bfloat16 *)data)[i] = __float2bfloat16_rn(x);
+}
 
 /* Sums of a warp and of a block in a fixed order; every thread gets the result. */
 template <typename T>

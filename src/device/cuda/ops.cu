@@ -5,9 +5,6 @@
 #include "device/cuda/activations.cuh"
 #include "device/cuda/gpu.cuh"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 enum { THREADS = 256, ROW_WARPS = 4, ROW_THREADS = 32 * ROW_WARPS, CHUNK = 64 };
 
 __host__ __device__ static inline int groups_of(int groups) { return groups ? groups : 1; }
@@ -19,50 +16,55 @@ __host__ __device__ static inline int groups_of(int groups) { return groups ? gr
 
 __global__ void activate_kernel(op_activate o) {
   EACH_OF(r, j, o.rows, o.width) {
-    float y = activation(o.f, o.a[r * o.lda + j]);
-    o.y[r * o.ldy + j] = o.b ? y * o.b[r * o.ldb + j] : y;
+    float y = activation(o.f, element_of(o.a, o.a_type, r * o.lda + j));
+    if (o.b) y *= element_of(o.b, o.a_type, r * o.ldb + j);
+    set_element(o.y, o.y_type, r * o.ldy + j, y);
   }
 }
 
 __global__ void activate_backward_kernel(op_activate_backward o) {
   EACH_OF(r, j, o.rows, o.width) {
-    float a = o.a[r * o.lda + j], dy = o.dy[r * o.lddy + j];
-    float b = o.b ? o.b[r * o.ldb + j] : 1.f;
-    o.da[r * o.ldda + j] = activation_slope(o.f, a) * b * dy;
-    if (o.db) o.db[r * o.lddb + j] = activation(o.f, a) * dy;
+    const float a = element_of(o.a, o.a_type, r * o.lda + j);
+    const float b = o.b ? element_of(o.b, o.a_type, r * o.ldb + j) : 1.f;
+    const float dy = element_of(o.dy, o.dy_type, r * o.lddy + j);
+    set_element(o.da, o.da_type, r * o.ldda + j, activation_slope(o.f, a) * b * dy);
+    if (o.db) set_element(o.db, o.da_type, r * o.lddb + j, activation(o.f, a) * dy);
   }
 }
 
 __global__ void add_kernel(op_add o) {
   EACH_OF(r, j, o.rows, o.width)
-  o.y[r * o.ldy + j] = o.a[r * o.lda + j] + o.b[r * o.ldb + j];
+  set_element(o.y, o.y_type, r * o.ldy + j,
+              element_of(o.a, o.a_type, r * o.lda + j) + element_of(o.b, o.a_type, r * o.ldb + j));
 }
 
 __global__ void scale_kernel(op_scale o) {
   EACH_OF(r, j, o.rows, o.width) {
-    float *x = &o.x[r * o.ldx + j];
-    *x = o.divisor != 0 ? *x / o.divisor : *x * o.factor;
+    const float x = element_of(o.x, o.x_type, r * o.ldx + j);
+    set_element(o.x, o.x_type, r * o.ldx + j, o.divisor != 0 ? x / o.divisor : x * o.factor);
   }
 }
 
 __global__ void soft_cap_kernel(op_soft_cap o) {
   EACH_OF(r, j, o.rows, o.width) {
-    float *x = &o.x[r * o.ldx + j];
-    *x = tanhf(*x / o.cap) * o.cap;
+    const float x = element_of(o.x, o.x_type, r * o.ldx + j);
+    set_element(o.x, o.x_type, r * o.ldx + j, tanhf(x / o.cap) * o.cap);
   }
 }
 
 __global__ void soft_cap_backward_kernel(op_soft_cap_backward o) {
   EACH_OF(r, j, o.rows, o.width) {
-    float t = o.y[r * o.ldy + j] / o.cap;
-    o.dx[r * o.lddx + j] *= 1 - t * t;
+    const float t = element_of(o.y, o.y_type, r * o.ldy + j) / o.cap;
+    const float dx = element_of(o.dx, o.dx_type, r * o.lddx + j);
+    set_element(o.dx, o.dx_type, r * o.lddx + j, dx * (1 - t * t));
   }
 }
 
 __global__ void gather_kernel(op_gather o) {
   EACH_OF(i, j, o.rows, o.width) {
     size_t by = o.index ? (size_t)o.index[i] : i;
-    o.y[(o.scatter ? by : i) * o.ldy + j] = o.factor * o.x[(o.scatter ? i : by) * o.ldx + j];
+    const float x = element_of(o.x, o.x_type, (o.scatter ? i : by) * o.ldx + j);
+    set_element(o.y, o.y_type, (o.scatter ? by : i) * o.ldy + j, o.factor * x);
   }
 }
 
@@ -85,9 +87,9 @@ __device__ static uint32_t philox_word(attend_random r, uint64_t element) {
 
 __global__ void dropout_kernel(op_dropout o, uint32_t min, float factor) {
   EACH_OF(r, j, o.rows, o.width) {
-    float *x = &o.x[r * o.ldx + j];
-    bool drop = philox_word(o.random, r * (uint64_t)o.width + j) >> 8 < min;
-    *x = drop ? 0.f : *x * factor;
+    const float x = element_of(o.x, o.x_type, r * o.ldx + j);
+    const bool drop = philox_word(o.random, o.first + r * (uint64_t)o.width + j) >> 8 < min;
+    set_element(o.x, o.x_type, r * o.ldx + j, drop ? 0.f : x * factor);
   }
 }
 
@@ -96,9 +98,18 @@ __global__ void dropout_kernel(op_dropout o, uint32_t min, float factor) {
 struct row_moments {
   float mean, factor;
 };
+/* A row of an operand, from element `at` on. */
+struct row_of {
+  void *data;
+  attend_dtype type;
+  size_t at;
+  __device__ float operator[](int j) const { return element_of(data, type, at + j); }
+  __device__ void set(int j, float x) const { set_element(data, type, at + j, x); }
+};
+
 /* Of a row, by one block of THREADS_ threads. */
 template <int WARPS>
-__device__ static row_moments moments_of(const float *x, int n, bool rms, float eps) {
+__device__ static row_moments moments_of(row_of x, int n, bool rms, float eps) {
   float sum = 0;
   if (!rms)
     for (int j = threadIdx.x; j < n; j += 32 * WARPS) sum += x[j];
@@ -113,11 +124,11 @@ __device__ static row_moments moments_of(const float *x, int n, bool rms, float 
 __global__ void __launch_bounds__(ROW_THREADS) norm_kernel(op_norm o) {
   const int groups = groups_of(o.groups);
   const size_t row = blockIdx.x / groups, at = (size_t)(blockIdx.x % groups) * o.width;
-  const float *x = o.x + row * o.ldx + at;
-  float *y = o.y + row * o.ldy + at;
+  const row_of x = {(void *)o.x, o.x_type, row * o.ldx + at}, y = {o.y, o.y_type, row * o.ldy + at};
   const row_moments m = moments_of<ROW_WARPS>(x, o.width, o.rms, o.eps);
   for (int j = threadIdx.x; j < o.width; j += ROW_THREADS)
-    y[j] = fmaf((x[j] - m.mean) * m.factor, o.weight ? o.weight[j] : 1.f, o.bias ? o.bias[j] : 0.f);
+    y.set(j,
+          fmaf((x[j] - m.mean) * m.factor, o.weight ? o.weight[j] : 1.f, o.bias ? o.bias[j] : 0.f));
 }
 
 /* A block has CHUNK rows (groups count as rows): first each row's sums, then columns, which
@@ -132,7 +143,8 @@ __global__ void __launch_bounds__(THREADS) norm_backward_kernel(op_norm_backward
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   for (int i = warp; i < count; i += THREADS / 32) {
     const size_t row = (first + i) / groups, at = (size_t)((first + i) % groups) * n;
-    const float *x = o.x + row * o.ldx + at, *dy = o.dy + row * o.lddy + at;
+    const row_of x = {(void *)o.x, o.x_type, row * o.ldx + at};
+    const row_of dy = {(void *)o.dy, o.dy_type, row * o.lddy + at};
     float sum = 0, squares = 0, g_sum = 0, gh_sum = 0;
     if (!o.rms)
       for (int j = lane; j < n; j += 32) sum += x[j];
@@ -156,11 +168,12 @@ __global__ void __launch_bounds__(THREADS) norm_backward_kernel(op_norm_backward
     for (int i = 0; i < count; i++) {
       const size_t row = (first + i) / groups, at = (size_t)((first + i) % groups) * n + j;
       const row_terms t = terms[i];
-      const float dy = o.dy[row * o.lddy + at], h = (o.x[row * o.ldx + at] - t.mean) * t.factor;
-      float *dx = &o.dx[row * o.lddx + at];
+      const float dy = element_of(o.dy, o.dy_type, row * o.lddy + at);
+      const float h = (element_of(o.x, o.x_type, row * o.ldx + at) - t.mean) * t.factor;
+      const row_of dx = {o.dx, o.dx_type, row * o.lddx + at};
       dw = fmaf(dy, h, dw), db += dy;
       const float d = t.factor * (fmaf(dy, w, -t.g) - h * t.gh);
-      *dx = o.add ? *dx + d : d;
+      dx.set(0, o.add ? dx[0] + d : d);
     }
     if (o.dweight) work[j] = dw;
     if (o.dbias) work[n + j] = db;
@@ -184,11 +197,11 @@ __global__ void rope_kernel(op_rope o) {
     double sine, cosine;
     sincos((o.backward ? -1.0 : 1.0) * (double)o.position[r] * o.frequency[i], &sine, &cosine);
     const float c = (float)(cosine * o.attention_factor), s = (float)(sine * o.attention_factor);
-    float *x = o.x + r * o.ldx + i;
-    for (int h = 0; h < o.heads; h++, x += o.dim) {
+    row_of x = {o.x, o.x_type, r * o.ldx + i};
+    for (int h = 0; h < o.heads; h++, x.at += o.dim) {
       const float a = x[0], b = x[half];
-      x[0] = a * c - b * s;
-      x[half] = b * c + a * s;
+      x.set(0, a * c - b * s);
+      x.set(half, b * c + a * s);
     }
   }
 }
@@ -210,21 +223,15 @@ __device__ static int64_t id_of(const int32_t *ids, int offset, size_t r) {
   return ids[r] < 0 ? -1 : (int64_t)ids[r] + offset;
 }
 
-__device__ static float element_of(const void *data, attend_dtype dtype, size_t i) {
-  if (dtype == ATTEND_F32) return ((const float *)data)[i];
-  if (dtype == ATTEND_F16) return __half2float(((const __half *)data)[i]);
-  return __bfloat162float(((const __nv_bfloat16 *)data)[i]);
-}
-
 __global__ void embed_kernel(op_embed o) {
   EACH_OF(r, j, o.rows, o.width) {
     const int64_t id = id_of(o.ids, o.offset, r);
-    float *y = &o.y[r * o.ldy + j];
+    const row_of y = {o.y, o.y_type, r * o.ldy + j};
     if (id >= 0 && id < o.table.entries) {
       const float x = o.factor * element_of(o.table.data, o.table.dtype, (size_t)id * o.width + j);
-      *y = o.add ? *y + x : x;
+      y.set(0, o.add ? y[0] + x : x);
     } else if (!o.add) {
-      *y = 0;
+      y.set(0, 0);
     }
   }
 }
@@ -236,7 +243,7 @@ __global__ void embed_backward_kernel(op_embed_backward o) {
       const int64_t id = id_of(o.ids, o.offset, r);
       if (id < 0 || id >= o.entries) continue;
       float *to = &o.dtable[(size_t)id * o.width + j];
-      *to = fmaf(o.factor, o.dy[r * o.lddy + j], *to);
+      *to = fmaf(o.factor, element_of(o.dy, o.dy_type, r * o.lddy + j), *to);
     }
   }
 }
@@ -245,11 +252,11 @@ __global__ void embed_backward_kernel(op_embed_backward o) {
 
 __global__ void __launch_bounds__(THREADS) loss_kernel(op_loss o) {
   const size_t r = blockIdx.x;
-  float *x = o.x + r * o.ldx;
+  const row_of x = {o.x, o.x_type, r * o.ldx};
   const int n = o.width, right = o.targets[r];
   if (right < 0 || right >= n) {
     const float fill = right < 0 ? 0.f : NAN;
-    for (int j = threadIdx.x; j < n; j += THREADS) x[j] = fill;
+    for (int j = threadIdx.x; j < n; j += THREADS) x.set(j, fill);
     if (threadIdx.x == 0) o.loss[r] = fill;
     return;
   }
@@ -270,7 +277,7 @@ __global__ void __launch_bounds__(THREADS) loss_kernel(op_loss o) {
   const float factor = (float)((double)o.scale / sum), off = o.scale * o.smoothing / (float)n;
   for (int j = threadIdx.x; j < n; j += THREADS) {
     const float d = fmaf(expf(x[j] - max), factor, -off);
-    x[j] = j == right ? d - o.scale * (1 - o.smoothing) : d;
+    x.set(j, j == right ? d - o.scale * (1 - o.smoothing) : d);
   }
 }
 

@@ -5,9 +5,6 @@
 #include "device/cuda/activations.cuh"
 #include "device/cuda/gpu.cuh"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 extern "C" {
 #include "layers/linear.h"
 }
@@ -53,7 +50,8 @@ __global__ void __launch_bounds__(THREADS) linear_kernel(op_linear o, attend_lin
       const int r = i / DEPTH, k = i % DEPTH, row = row0 + r, out = out0 + r;
       const bool in = k0 + k < l.inputs;
       t.a[k][r] = in && row < o.rows
-                      ? rounded(o.x[(size_t)row * o.ldx + k0 + k], KIND == ATTEND_WEIGHTS_MIXED)
+                      ? rounded(element_of(o.x, o.x_type, (size_t)row * o.ldx + k0 + k),
+                                KIND == ATTEND_WEIGHTS_MIXED)
                       : 0.f;
       t.b[k][r] =
           in && out < l.outputs ? weight_of(l.weights, KIND, (size_t)out * l.inputs + k0 + k) : 0.f;
@@ -66,17 +64,24 @@ __global__ void __launch_bounds__(THREADS) linear_kernel(op_linear o, attend_lin
     for (int j = 0; j < 4; j++) {
       const int row = row0 + 4 * ty + i, out = out0 + 4 * tx + j;
       if (row >= o.rows || out >= l.outputs) continue;
-      float *y = &o.y[(size_t)row * o.ldy + out];
+      const size_t at = (size_t)row * o.ldy + out;
       float x = KIND == ATTEND_WEIGHTS_I8 ? sum[i][j] * l.scale[out] : sum[i][j];
       x += l.bias[out];
-      *y = activation(o.f, o.add ? *y + x : x);
-      if (o.onto) o.onto[(size_t)row * o.ldo + out] += *y;
+      x = activation(o.f, o.add ? element_of(o.y, o.y_type, at) + x : x);
+      if (!o.onto)
+        set_element(o.y, o.y_type, at, x);
+      else if (o.from)
+        o.onto[(size_t)row * o.ldo + out] = o.from[(size_t)row * o.ldf + out] + x;
+      else
+        o.onto[(size_t)row * o.ldo + out] += x;
     }
 }
 
 /* Zeros behind the last output, up to whole lanes. */
-__global__ void clear_padding_kernel(int rows, int from, int to, float *y, int ldy) {
-  EACH(i, (size_t)rows * (to - from)) y[i / (to - from) * ldy + from + i % (to - from)] = 0;
+__global__ void clear_padding_kernel(int rows, int from, int to, void *y, attend_dtype type,
+                                     int ldy) {
+  EACH(i, (size_t)rows * (to - from))
+  set_element(y, type, i / (to - from) * ldy + from + i % (to - from), 0);
 }
 
 __global__ void __launch_bounds__(THREADS) linear_grad_kernel(op_linear_grad o) {
@@ -90,9 +95,12 @@ __global__ void __launch_bounds__(THREADS) linear_grad_kernel(op_linear_grad o) 
       const int c = i % TILE, r = i / TILE, row = r0 + r;
       const bool in = row < o.rows;
       t.a[r][c] =
-          in && out0 + c < o.outputs ? rounded(o.dy[(size_t)row * o.lddy + out0 + c], narrow) : 0.f;
-      t.b[r][c] =
-          in && in0 + c < o.inputs ? rounded(o.x[(size_t)row * o.ldx + in0 + c], narrow) : 0.f;
+          in && out0 + c < o.outputs
+              ? rounded(element_of(o.dy, o.dy_type, (size_t)row * o.lddy + out0 + c), narrow)
+              : 0.f;
+      t.b[r][c] = in && in0 + c < o.inputs
+                      ? rounded(element_of(o.x, o.x_type, (size_t)row * o.ldx + in0 + c), narrow)
+                      : 0.f;
     }
     __syncthreads();
     multiply_tile(t, ty, tx, sum);
@@ -109,18 +117,13 @@ __global__ void __launch_bounds__(THREADS) linear_grad_kernel(op_linear_grad o) 
 __global__ void bias_grad_kernel(op_linear_grad o) {
   EACH(j, o.outputs) {
     double sum = 0;
-    for (int r = 0; r < o.rows; r++) sum += (double)o.dy[(size_t)r * o.lddy + j];
+    for (int r = 0; r < o.rows; r++)
+      sum += (double)element_of(o.dy, o.dy_type, (size_t)r * o.lddy + j);
     o.db[j] += (float)sum;
   }
 }
 
 /* ---- packing ------------------------------------------------------------------------- */
-
-__device__ static float element_of(const void *data, attend_dtype dtype, size_t i) {
-  if (dtype == ATTEND_F32) return ((const float *)data)[i];
-  if (dtype == ATTEND_F16) return __half2float(((const __half *)data)[i]);
-  return __bfloat162float(((const __nv_bfloat16 *)data)[i]);
-}
 
 /* A block has an output of the part, and all its inputs. */
 __global__ void __launch_bounds__(THREADS)
@@ -167,9 +170,9 @@ void cuda_linear(cuda_gpu *gpu, const op_linear *o) {
   if (l->kind == ATTEND_WEIGHTS_MIXED)
     LAUNCH(gpu, linear_kernel<ATTEND_WEIGHTS_MIXED>, grid, THREADS, 0, *o, *l);
   const int wide = (l->outputs + 15) / 16 * 16;
-  if (!o->add && o->ldy >= wide && wide > l->outputs)
+  if (!o->add && !o->onto && o->ldy >= wide && wide > l->outputs)
     LAUNCH(gpu, clear_padding_kernel, blocks_for((size_t)o->rows * (wide - l->outputs), THREADS),
-           THREADS, 0, o->rows, l->outputs, wide, o->y, o->ldy);
+           THREADS, 0, o->rows, l->outputs, wide, o->y, o->y_type, o->ldy);
 }
 
 void cuda_linear_grad(cuda_gpu *gpu, const op_linear_grad *o) {
