@@ -99,7 +99,7 @@ static char *find_pulled(model_use use) {
   pulled_search s = {.use = use};
   const char *usual = use == MODEL_FILLS ? NULL : model_for_sentences();
   if (usual) return need_copy(usual);
-  if (!attend_context_create(NULL, &s.ctx)) attend_models_pulled(s.ctx, consider, &s);
+  if (!options_reader(&s.ctx)) attend_models_pulled(s.ctx, consider, &s);
   attend_context_free(s.ctx);
   return s.found;
 }
@@ -140,7 +140,7 @@ static int refuse_path(const char *given, const char *otherwise) {
 static char *find(const char *given, bool quiet, int *code) {
   char path[ATTEND_PATH_SIZE];
   attend_context *ctx;
-  attend_status status = attend_context_create(NULL, &ctx);
+  attend_status status = options_reader(&ctx);
   if (!status) status = attend_model_find(ctx, given, path);
   *code = !status ? EXIT_OK : quiet ? EXIT_FAILED : complain_status(ctx, status);
   attend_context_free(ctx);
@@ -175,14 +175,6 @@ static void take_weights(struct argp_state *state, const char *arg, void *value,
   o->weights_given = arg;
 }
 
-static void take_device(struct argp_state *state, const char *arg, void *value, void *input) {
-  (void)value;
-  (void)input;
-  if (strcmp(arg, "cpu") && strcmp(arg, "cuda") && strncmp(arg, "cuda:", 5))
-    argp_error(state, "--device takes cpu, cuda or cuda:N, not \"%s\"", arg);
-  options_device(arg);
-}
-
 const option_row option_rows_model[] = {
     {"attention", "FORM",
      "Run every attention of the model in this form, such as favor(m=256) (default: what the "
@@ -194,8 +186,6 @@ const option_row option_rows_model[] = {
      TEXT(model_options, roles)},
     {"weights", "KIND", "Store the weights as f32, bf16 or int8 (default: f32)",
      .kind = OPTION_CALL, .call = take_weights},
-    {"device", "NAME", "Where to compute: cpu, or cuda or cuda:N, an NVIDIA GPU",
-     .kind = OPTION_CALL, .call = take_device},
     {0}};
 
 const option_row option_rows_model_name[] = {

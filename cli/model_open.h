@@ -44,7 +44,7 @@ typedef struct {
   int count;
 } model_options;
 
-/* --attention, --attention-roles, --weights, --device: they store into a model_options. */
+/* --attention, --attention-roles, --weights: they store into a model_options. */
 extern const option_row option_rows_model[];
 
 /* --model, for verbs whose first argument may be the model. */

@@ -289,7 +289,28 @@ void options_read(const verb_options *v, int argc, char **argv, void *input) {
 const option_row option_rows_json[] = {
     {"json", NULL, "Print JSON instead, for a program to read", FLAG(options, json), .letter = 'j'},
     {0}};
+/* trap is a device for tests (device/trap.c). */
+static void take_device(struct argp_state *state, const char *arg, void *value, void *input) {
+  static const char *const names[] = {"cpu", "cuda", "trap"};
+  const char *end = arg + strcspn(arg, ":"), *digits = end + 1;
+  char name[32];
+  (void)input;
+  snprintf(name, sizeof name, "%.*s", (int)(end - arg), arg);
+  *(const char **)value = arg;
+  for (int i = 0; i < 3; i++)
+    if (!strcmp(name, names[i])) {
+      if (!*end || (i == 1 && *digits && strspn(digits, "0123456789") == strlen(digits))) return;
+      argp_error(state, "--device %s: write cpu, cuda or cuda:N, where N is the GPU's number", arg);
+    }
+  const char *near = options_nearest(name, names, 2);
+  if (near) argp_error(state, "there is no device \"%s\": did you mean %s?", arg, near);
+  argp_error(state, "there is no device \"%s\": choose cpu, cuda or cuda:N", arg);
+}
+
 const option_row option_rows_run[] = {
+    {"device", "NAME",
+     "Where to compute: cpu, or cuda or cuda:N, an NVIDIA GPU (default: ATTEND_DEVICE, cpu)",
+     CALL(options, device, take_device)},
     {"threads", "N", "Use N threads (default: ATTEND_NUM_THREADS, OMP_NUM_THREADS, all cores)",
      NUMBER(options, threads, 1, 4096), .letter = 't'},
     {"isa", "NAME", "Use this instruction set (default: ATTEND_ISA, the best there is)",
@@ -333,14 +354,15 @@ void sampling_settle(const sampling *d, bool samples, float temperature,
 
 /* ---- contexts ---------------------------------------------------------------------------- */
 
-static const char *device; /* --device; NULL: the library's default */
-
-void options_device(const char *name) { device = name; }
+attend_status options_reader(attend_context **ctx) {
+  const attend_context_options cpu = {ATTEND_INIT(attend_context_options), .device = "cpu"};
+  return attend_context_create(&cpu, ctx);
+}
 
 attend_context *options_context(const options *o, const char *isa, int *code) {
   attend_context *ctx;
   attend_context_options chosen = {ATTEND_INIT(attend_context_options), .isa = isa ? isa : o->isa,
-                                   .threads = o->threads, .device = device};
+                                   .threads = o->threads, .device = o->device};
   attend_status status = attend_context_create(&chosen, &ctx);
   *code = EXIT_OK;
   if (!status) return ctx;

@@ -107,8 +107,9 @@ typedef struct {
 void options_read(const verb_options *v, int argc, char **argv, void *input);
 
 typedef struct {
-  int threads;     /* 0: the environment's, else all cores */
-  const char *isa; /* NULL: ATTEND_ISA, else the best */
+  int threads;        /* 0: the environment's, else all cores */
+  const char *isa;    /* NULL: ATTEND_ISA, else the best */
+  const char *device; /* NULL: ATTEND_DEVICE, else the CPU */
   bool json;
   int repeat; /* 0: the verb decides */
   uint64_t seed;
@@ -131,9 +132,9 @@ double options_real(struct argp_state *state, const char *name, const char *text
 /* A new seed for `--seed random', which is printed. */
 uint64_t options_new_seed(void);
 
-/* Contexts that options_context makes compute there. */
-void options_device(const char *name);
-
+/* A context for reading and writing files: on the CPU, whatever device computes. Its failure is
+ * printed by its user. */
+attend_status options_reader(attend_context **ctx);
 /* A context with these options, on the given instruction set (NULL: theirs). NULL
  * after an error message; *code is then the exit code. */
 attend_context *options_context(const options *o, const char *isa, int *code);

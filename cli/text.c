@@ -11,6 +11,7 @@
 #include "attend/file.h"
 #include "attend/json.h"
 #include "folders.h"
+#include "options.h"
 #include "progress.h"
 
 /* ---- whole texts, and ids -------------------------------------------------------------- */
@@ -18,7 +19,7 @@
 int text_check(const char *name, const char *text, size_t length) {
   attend_context *ctx;
   if (attend_utf8_span(text, length) == length) return EXIT_OK;
-  attend_status status = attend_context_create(NULL, &ctx);
+  attend_status status = options_reader(&ctx);
   if (!status) status = attend_text_check(ctx, name, text, length); /* names a binary format */
   if (!status) status = attend_utf8_check(ctx, name, text, length);
   int code = complain_status(ctx, status);

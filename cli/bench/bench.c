@@ -171,7 +171,7 @@ void warn_if_slower(const attend_problem *problem, const char *engine,
                     const attend_methods *methods) {
   double exact = methods->exact.limit.least_s, linear = methods->linear.limit.least_s;
   char text[256], slow[32], fast[32], from[64] = "at no length";
-  if (strcmp(engine, "linear") || !attend_problem_has_features(problem)) return;
+  if (!strstr(engine, "linear") || !attend_problem_has_features(problem)) return;
   if (!*methods->exact.engine || !(exact > 0 && exact < linear)) return;
   attend_problem_print(problem, text, sizeof text);
   format_cell(CELL_SECONDS, linear, slow, sizeof slow);
@@ -334,7 +334,7 @@ static attend_status warn_all(attend_context *ctx, const problem_list *l) {
   bool known = false;
   for (int n = 0; n < l->count; n++) {
     attend_methods methods;
-    if (strcmp(l->times[n].engine, "linear")) continue;
+    if (!strstr(l->times[n].engine, "linear")) continue;
     attend_status status = known ? ATTEND_OK : ceilings_get(ctx, &machine);
     if (status) return status;
     known = true;

@@ -30,7 +30,7 @@ static void print_wrapped(FILE *out, const char *indent, const char *text) {
 void design_print_list(FILE *out) {
   design_spec s;
   attend_context *ctx = NULL;
-  attend_context_create(NULL, &ctx);
+  options_reader(&ctx);
   for (int i = 0; design_spec_get(i, &s); i++) {
     attend_design *d;
     fprintf(out, "%s\n", s.name);

@@ -46,11 +46,10 @@ static void parse_list(const attend_json *list, train_settings *s) {
 }
 
 static int parse_kept(const char *out, train_settings *s) {
-  options none = {0};
-  int code;
   attend_json *run = NULL;
-  attend_context *ctx = options_context(&none, NULL, &code);
-  if (!code) code = read_run(ctx, out, &run);
+  attend_context *ctx;
+  attend_status status = options_reader(&ctx);
+  int code = status ? complain_status(ctx, status) : read_run(ctx, out, &run);
   if (!code && run) {
     const attend_json *later = attend_json_get(run, "later");
     train_forget(s);

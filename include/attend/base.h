@@ -121,6 +121,11 @@ ATTEND_API int attend_context_threads(const attend_context *ctx);
 /* Existing plans keep their number of threads. */
 ATTEND_API attend_status attend_context_set_threads(attend_context *ctx, int threads);
 ATTEND_API const char *attend_context_isa(const attend_context *ctx);
+/* What computes: "cpu", or a GPU's name, as "NVIDIA H200". */
+ATTEND_API const char *attend_context_device(const attend_context *ctx);
+/* Returns when the device has done all that was asked of it: a GPU still works when a call
+ * returns. ATTEND_UNSUPPORTED: the GPU failed. */
+ATTEND_API attend_status attend_context_wait(attend_context *ctx);
 
 /* The instruction sets of this build, the preferred one last, and whether this CPU runs
  * each. NULL past the last. */

@@ -141,11 +141,13 @@ ATTEND_API attend_status attend_golden_model(attend_model *model, const char *pa
 typedef struct attend_solver attend_solver;
 
 /* Plans the problem; of a decode, fills the state with all keys but the last. The
- * tensors must stay. */
+ * tensors must stay. On a GPU what is the host's memory is copied there, once. */
 ATTEND_API attend_status attend_solver_create(attend_context *ctx, const attend_problem *problem,
                                               attend_tensors *tensors, attend_solver **solver);
 /* Forward; forward and backward; or one token. */
 ATTEND_API attend_status attend_solver_run(attend_solver *solver);
+/* Waits, and copies what a GPU computed into the tensors; on the CPU it is there already. */
+ATTEND_API attend_status attend_solver_fetch(attend_solver *solver);
 /* Removes the token of a decode, so that attend_solver_run can be called again. */
 ATTEND_API attend_status attend_solver_rewind(attend_solver *solver);
 ATTEND_API attend_plan *attend_solver_plan(const attend_solver *solver);

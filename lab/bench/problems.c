@@ -184,7 +184,7 @@ attend_status attend_explain(attend_context *ctx, const attend_machine *machine,
     if (!status && e->has_features) attend_problem_methods(ctx, machine, p, &e->methods);
     if (!status && is_random(&p->desc.form))
       status = attend_predict_spread(ctx, &p->desc, spread, 0.1, &e->prediction);
-    if (p->op == ATTEND_OP_DECODE) e->cache_bytes = state_bytes(p, !strcmp(e->engine, "linear"));
+    if (p->op == ATTEND_OP_DECODE) e->cache_bytes = state_bytes(p, strstr(e->engine, "linear"));
   }
   attend_machine_limit(machine, e->flops, e->bytes, &e->limit);
   return status;

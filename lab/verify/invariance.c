@@ -78,9 +78,11 @@ typedef struct {
 
 static attend_status run_solver(memory *m, attend_solver *s, attend_tensors *t, bool observed) {
   ATTEND_TRY(attend_solver_run(s));
+  ATTEND_TRY(attend_solver_fetch(s));
   if (!observed) return ATTEND_OK;
   ATTEND_TRY(observe(m, s, t));
-  return attend_solver_run(s);
+  ATTEND_TRY(attend_solver_run(s));
+  return attend_solver_fetch(s);
 }
 
 /* The outputs are m's. */

@@ -185,16 +185,102 @@ attend_status run_definition(attend_context *ctx, const inputs *in, outputs *out
 /* ---- running the library on a problem's tensors --------------------------------- */
 
 enum { CHUNK = 1024 }; /* keys appended in one call */
+enum { MOST_MOVED = 16 };
+
+/* A tensor of the caller's, and its copy in the device's memory. */
+typedef struct {
+  void *host, *copy;
+  size_t bytes;
+  bool written;
+} moved_tensor;
 
 struct attend_solver {
   attend_context *ctx;
   attend_problem problem;
-  attend_tensors tensors; /* in the caller's memory */
-  inputs in;              /* of them */
+  attend_tensors tensors; /* in the caller's memory, or in the device's */
+  moved_tensor moved[MOST_MOVED];
+  int n_moved;
+  inputs in; /* of them */
   attend_plan *plan;
   attend_state *state; /* of a decode: all keys but the last */
   uint8_t *new_mask;   /* [B] whether a decode's last key is real */
 };
+
+/* ---- tensors in a device's memory -------------------------------------------------- */
+
+static attend_status move_span(attend_solver *s, void *pointer /* T ** */, ptrdiff_t low,
+                               ptrdiff_t high, bool written) {
+  moved_tensor *m = &s->moved[s->n_moved];
+  const struct attend_device *device = s->ctx->device;
+  char *at;
+  memcpy(&at, pointer, sizeof at);
+  if (!at || high <= low || device->owns(s->ctx, at)) return ATTEND_OK;
+  ATTEND_CHECK(s->ctx, s->n_moved < MOST_MOVED, "too many tensors for a device");
+  *m = (moved_tensor){.host = at + low, .bytes = (size_t)(high - low), .written = written};
+  ATTEND_TRY(device_alloc(s->ctx, m->bytes, "tensors", &m->copy));
+  s->n_moved++;
+  if (!written) device->write(s->ctx, m->copy, m->host, m->bytes);
+  at = (char *)m->copy - low;
+  memcpy(pointer, &at, sizeof at);
+  return ATTEND_OK;
+}
+
+static attend_status move_array(attend_solver *s, void *pointer, size_t count, bool written) {
+  return move_span(s, pointer, 0, (ptrdiff_t)(count * sizeof(float)), written);
+}
+
+static attend_status move_view(attend_solver *s, attend_view *v, attend_dtype dtype, shape of,
+                               bool written) {
+  const attend_view full = view_complete(*v, of.heads, of.length, of.width);
+  const int sizes[4] = {s->tensors.desc.batch, of.heads, of.length, of.width};
+  const ptrdiff_t element = (ptrdiff_t)attend_dtype_size(dtype);
+  ptrdiff_t low = 0, high = element;
+  for (int i = 0; i < 4; i++) {
+    if (!sizes[i]) return ATTEND_OK;
+    ptrdiff_t reach = (sizes[i] - 1) * full.stride[i] * element;
+    *(reach < 0 ? &low : &high) += reach;
+  }
+  return move_span(s, &v->data, low, high, written);
+}
+
+static attend_status move_bias(attend_solver *s) {
+  attend_desc *d = &s->tensors.desc;
+  if (d->bias.kind == ATTEND_ALIBI) return move_array(s, &d->bias.slopes, bias_count(d), false);
+  if (d->bias.kind == ATTEND_BUCKETS) return move_array(s, &d->bias.table, bias_count(d), false);
+  if (d->bias.kind != ATTEND_DENSE) return ATTEND_OK;
+  return move_view(s, &d->bias.dense, ATTEND_F32, (shape){d->heads, d->q_len, d->kv_len}, false);
+}
+
+/* Where the host may not use the device's memory, what the caller has not placed there is copied;
+ * lengths and key masks are the host's on every device. */
+static attend_status move_tensors(attend_solver *s) {
+  attend_tensors *t = &s->tensors;
+  const attend_desc *d = &t->desc;
+  const bool backward = s->problem.op == ATTEND_OP_BACKWARD;
+  const struct {
+    attend_view *view;
+    int like; /* its shape: that of this output */
+    bool written;
+  } all[] = {{&t->q, ATTEND_OUT_DQ, false},  {&t->k, ATTEND_OUT_DK, false},
+             {&t->v, ATTEND_OUT_DV, false},  {&t->o, ATTEND_OUT_O, true},
+             {&t->d_o, ATTEND_OUT_O, false}, {&t->dq, ATTEND_OUT_DQ, true},
+             {&t->dk, ATTEND_OUT_DK, true},  {&t->dv, ATTEND_OUT_DV, true}};
+  if (s->ctx->device->host) return ATTEND_OK;
+  for (int n = 0; n < (backward ? 8 : 4); n++)
+    ATTEND_TRY(move_view(s, all[n].view, d->dtype, shape_of(d, all[n].like), all[n].written));
+  ATTEND_TRY(move_array(s, &t->lse, output_count(d, false, ATTEND_OUT_LSE), true));
+  if (backward && t->dbias) ATTEND_TRY(move_array(s, &t->dbias, bias_count(d), true));
+  return move_bias(s);
+}
+
+attend_status attend_solver_fetch(attend_solver *s) {
+  ATTEND_TRY(attend_context_wait(s->ctx));
+  for (const moved_tensor *m = s->moved; m < s->moved + s->n_moved; m++)
+    if (m->written) s->ctx->device->read(s->ctx, m->host, m->copy, m->bytes);
+  return ATTEND_OK;
+}
+
+/* ---- plans and states of problems -------------------------------------------------- */
 
 /* The columns [from, from + n) of the key mask, [B,n]; NULL where there is none. */
 static attend_status mask_chunk(attend_context *ctx, const attend_desc *d, int from, int n,
@@ -260,6 +346,7 @@ attend_status attend_solver_create(attend_context *ctx, const attend_problem *pr
   s->ctx = ctx;
   attend_status status = OPTIONS_READ(ctx, attend_problem, problem, &s->problem);
   if (!status) status = OPTIONS_READ(ctx, attend_tensors, tensors, &s->tensors);
+  if (!status) status = move_tensors(s);
   s->in = inputs_of(&s->tensors);
   if (!status) status = open_solver(s);
   if (status)
@@ -273,6 +360,7 @@ void attend_solver_free(attend_solver *s) {
   if (!s) return;
   attend_state_free(s->state);
   attend_plan_free(s->plan);
+  for (int i = 0; i < s->n_moved; i++) device_free(s->ctx, s->moved[i].copy);
   ctx_free(s->ctx, s->new_mask);
   ctx_free(s->ctx, s);
 }
@@ -371,6 +459,7 @@ attend_status run_and_judge(attend_context *ctx, const attend_problem *problem,
   attend_solver *s;
   ATTEND_TRY(attend_solver_create(ctx, problem, tensors, &s));
   attend_status status = attend_solver_run(s);
+  if (!status) status = attend_solver_fetch(s);
   if (!status) status = outputs_read(&m, tensors, problem->op == ATTEND_OP_BACKWARD, &out);
   if (!status) {
     clear_undecided(&tensors->desc, r, &out);

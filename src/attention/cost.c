@@ -144,7 +144,7 @@ attend_status attend_plan_cost(const attend_plan *plan, attend_cost *cost) {
 
 static bool is_by_sums(const attend_context *ctx, const char *name) {
   for (const attend_engine *const *e = ctx->engines; name && *e; e++)
-    if (!strcmp(name, (*e)->name)) return (*e)->by_sums;
+    if (engine_is_called(*e, name)) return (*e)->by_sums;
   return false;
 }
 

@@ -84,6 +84,10 @@ struct attend_engine {
 /* Keys of the longest sequence: the width of rows of weights, and of mass (observe.c). */
 int64_t call_width(const call *c);
 
+/* A name that a caller gave: that of the engine. On another device the CPU's engines are called
+ * host:NAME (device/bridge.c); NAME is the device's own, if there is one, or the host's. */
+bool engine_is_called(const attend_engine *e, const char *name);
+
 /* The CPU's engines in order of preference, then NULL. */
 extern const attend_engine *const cpu_engines[];
 

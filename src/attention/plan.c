@@ -23,19 +23,27 @@ bool attend_plan_candidate(const attend_plan *plan, int index, const char **name
 
 /* ---- creating -------------------------------------------------------------------- */
 
+bool engine_is_called(const attend_engine *e, const char *name) {
+  static const char host[] = "host:";
+  const bool bridged = !strncmp(e->name, host, sizeof host - 1);
+  return !strcmp(name, e->name) || (bridged && !strcmp(name, e->name + sizeof host - 1));
+}
+
 static attend_status choose_named(attend_plan *p) {
-  const char *wanted = p->desc.engine;
+  const char *wanted = p->desc.engine, *refusal = NULL;
   for (const attend_engine *const *e = p->ctx->engines; *e; e++) {
-    if (strcmp(wanted, (*e)->name)) continue;
-    const char *refusal = (*e)->applicable(p->ctx, &p->desc);
-    if (refusal)
-      return fail(p->ctx, ATTEND_UNSUPPORTED,
-                  "engine %s does not apply: %s; leave the engine out and the plan will choose",
-                  wanted, refusal);
-    p->engine = *e;
-    return ATTEND_OK;
+    if (!engine_is_called(*e, wanted)) continue;
+    const char *why = (*e)->applicable(p->ctx, &p->desc);
+    if (!why) {
+      p->engine = *e;
+      return ATTEND_OK;
+    }
+    if (!refusal) refusal = why;
   }
-  return fail(p->ctx, ATTEND_UNSUPPORTED, "no engine is called \"%.40s\"", wanted);
+  if (!refusal) return fail(p->ctx, ATTEND_UNSUPPORTED, "no engine is called \"%.40s\"", wanted);
+  return fail(p->ctx, ATTEND_UNSUPPORTED,
+              "engine %s does not apply: %s; leave the engine out and the plan will choose", wanted,
+              refusal);
 }
 
 /* The last engine supports everything that the others do not, so its refusal is the reason. */

@@ -1,6 +1,8 @@
 /* Attention on the host for other devices; see bridge.h. */
 #include "device/bridge.h"
 
+#include <stdio.h>
+
 #include "base/parallel.h"
 #include "device/crossing.h"
 #include "device/device.h"
@@ -59,6 +61,8 @@ void bridge_make(bridge *b) {
     bridge_engine *t = &b->engine[b->count];
     const attend_engine *inner = t->inner = cpu_engines[b->count];
     t->engine = *inner;
+    snprintf(t->name, sizeof t->name, "host:%s", inner->name);
+    t->engine.name = t->name;
     t->engine.forward = bridge_forward;
     t->engine.backward = bridge_backward;
     t->engine.observe = bridge_observe;

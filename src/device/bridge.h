@@ -12,6 +12,7 @@ enum { BRIDGE_ENGINES = 8 };
 /* Tables that call the CPU's. */
 typedef struct {
   attend_engine engine;
+  char name[40]; /* "host:" and the CPU's */
   const attend_engine *inner;
   state_kind states;
 } bridge_engine;

@@ -90,6 +90,12 @@ attend_status attend_context_create(const attend_context_options *options, atten
   return choose_threads(ctx, o.threads);
 }
 
+const char *attend_context_device(const attend_context *ctx) {
+  return ctx->device->model ? ctx->device->model(ctx) : ctx->device->name;
+}
+
+attend_status attend_context_wait(attend_context *ctx) { return ctx->device->wait(ctx); }
+
 void attend_context_free(attend_context *ctx) {
   if (!ctx) return;
   pools_free(ctx);

@@ -90,6 +90,15 @@ void crossing_return(crossing *x, attend_status status) {
 
 /* ---- the tensors of a call --------------------------------------------------------- */
 
+/* A dense bias or its gradient: without strides it is contiguous. */
+static void cross_dense(crossing *x, const attend_desc *d, void *pointer /* T ** */, bool written) {
+  attend_view v = view_complete(d->bias.dense, d->heads, d->q_len, d->kv_len);
+  const int before = x->n;
+  memcpy(&v.data, pointer, sizeof v.data);
+  cross_view(x, &v, d->batch, d->heads, d->q_len, d->kv_len, sizeof(float), written);
+  if (x->n > before) x->all[before].pointer = pointer;
+}
+
 static void cross_bias(crossing *x, call *c) {
   attend_desc *d = &c->plan->desc;
   const size_t f = sizeof(float);
@@ -98,20 +107,15 @@ static void cross_bias(crossing *x, call *c) {
   if (d->bias.kind == ATTEND_BUCKETS)
     cross_array(x, (void *)&d->bias.table,
                 SIZE_PRODUCT((size_t)d->bias.buckets, (size_t)d->heads, f), false);
-  if (d->bias.kind == ATTEND_DENSE)
-    cross_view(x, &d->bias.dense, d->batch, d->heads, d->q_len, d->kv_len, f, false);
+  if (d->bias.kind == ATTEND_DENSE) cross_dense(x, d, &d->bias.dense.data, false);
 }
 
 static void cross_dbias(crossing *x, call *c) {
   const attend_desc *d = &c->plan->desc;
-  if (d->bias.kind == ATTEND_DENSE) {
-    attend_view v = d->bias.dense;
-    v.data = c->dbias;
-    cross_view(x, &v, d->batch, d->heads, d->q_len, d->kv_len, sizeof(float), true);
-    if (x->n && x->all[x->n - 1].pointer == &v.data) x->all[x->n - 1].pointer = (void **)&c->dbias;
-  } else {
+  if (d->bias.kind == ATTEND_DENSE)
+    cross_dense(x, d, &c->dbias, true);
+  else
     cross_array(x, &c->dbias, desc_bias_count(d) * sizeof(float), true);
-  }
 }
 
 static void cross_observation(crossing *x, call *c) {

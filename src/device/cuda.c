@@ -98,6 +98,17 @@ static bool cuda_owns(const attend_context *ctx, const void *address) {
   return CALL(ctx, owns, address);
 }
 
+static attend_status cuda_wait(attend_context *ctx) {
+  const cuda_device *d = device_of(ctx);
+  d->table->wait(d->gpu);
+  const char *error = d->table->error(d->gpu);
+  return error ? fail(ctx, ATTEND_UNSUPPORTED, "the GPU failed: %s", error) : ATTEND_OK;
+}
+
+static const char *cuda_model(const attend_context *ctx) {
+  return device_of(ctx)->table->name(device_of(ctx)->gpu);
+}
+
 static void cuda_zero(attend_context *ctx, void *to, size_t bytes) { CALL(ctx, zero, to, bytes); }
 
 static void cuda_write(attend_context *ctx, void *to, const void *from, size_t bytes) {
@@ -199,11 +210,13 @@ static attend_status cuda_reserve(attend_context *ctx, size_t widest) {
 }
 
 const struct attend_device device_cuda = {.name = "cuda",
+                                          .model = cuda_model,
                                           .open = cuda_open,
                                           .close = cuda_close,
                                           .alloc = cuda_alloc,
                                           .free = cuda_free,
                                           .owns = cuda_owns,
+                                          .wait = cuda_wait,
                                           .zero = cuda_zero,
                                           .write = cuda_write,
                                           .read = cuda_read,

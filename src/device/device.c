@@ -10,6 +10,11 @@ static attend_status cpu_open(attend_context *ctx) {
 
 static void cpu_close(attend_context *ctx) { typed_release(ctx); }
 
+static attend_status wait(attend_context *ctx) {
+  stream_wait(&ctx->stream);
+  return ATTEND_OK;
+}
+
 static void zero(attend_context *ctx, void *to, size_t bytes) {
   stream_wait(&ctx->stream);
   memset(to, 0, bytes);
@@ -33,6 +38,7 @@ const struct attend_device device_cpu = {.name = "cpu",
                                          .close = cpu_close,
                                          .alloc = ctx_alloc,
                                          .free = ctx_free,
+                                         .wait = wait,
                                          .zero = zero,
                                          .write = copy,
                                          .read = copy,

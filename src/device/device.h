@@ -13,6 +13,8 @@
 struct attend_device {
   const char *name;
   bool host; /* the host may use its memory between calls */
+  /* What computes, as "NVIDIA H200"; NULL: name says it. */
+  const char *(*model)(const attend_context *ctx);
   /* Sets the context's engines, whose states are theirs (attention/engine.h, state.h), and
    * device_memory if it needs any; close frees it, and accepts a context that open refused. */
   attend_status (*open)(attend_context *ctx);
@@ -22,6 +24,8 @@ struct attend_device {
   void (*free)(const attend_context *ctx, void *block);
   /* Whether the address is the device's memory; NULL where that is the host's. */
   bool (*owns)(const attend_context *ctx, const void *address);
+  /* Until all that was asked of it is done; a failure of the device. */
+  attend_status (*wait)(attend_context *ctx);
   void (*zero)(attend_context *ctx, void *to, size_t bytes);
   /* Between host and device; from may change, or to be read, afterwards. */
   void (*write)(attend_context *ctx, void *to, const void *from, size_t bytes);

@@ -116,6 +116,8 @@ static void *accessible(const attend_context *ctx, const void *address) {
   return (void *)(trap_owns(ctx, p) ? m->alias + (p - m->base) : p);
 }
 
+static attend_status trap_wait(attend_context *ctx) { return device_cpu.wait(ctx); }
+
 static void trap_zero(attend_context *ctx, void *to, size_t bytes) {
   device_cpu.zero(ctx, accessible(ctx, to), bytes);
 }
@@ -197,6 +199,7 @@ const struct attend_device device_trap = {.name = "trap",
                                           .alloc = trap_memory_alloc,
                                           .free = trap_memory_free,
                                           .owns = trap_owns,
+                                          .wait = trap_wait,
                                           .zero = trap_zero,
                                           .write = trap_copy,
                                           .read = trap_copy,
