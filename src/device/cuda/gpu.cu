@@ -159,6 +159,7 @@ OPS(X)
 const char *cuda_softmax_refusal(const cuda_gpu *gpu, const cuda_softmax *call);
 size_t cuda_softmax_bytes(const cuda_gpu *gpu, const cuda_softmax *call);
 void cuda_softmax_forward(cuda_gpu *gpu, const cuda_softmax *call);
+void cuda_pages_append(cuda_gpu *gpu, const cuda_append *append);
 void cuda_pack(cuda_gpu *gpu, attend_linear *linear, const attend_linear_part *part, int first);
 
 static const cuda_table table = {sizeof(cuda_table),
@@ -182,7 +183,7 @@ static const cuda_table table = {sizeof(cuda_table),
                                      cuda_softmax_refusal,
                                  cuda_softmax_bytes,
                                  cuda_softmax_forward,
-                                 NULL,
+                                 cuda_pages_append,
                                  NULL,
                                  NULL,
                                  NULL,
