@@ -63,10 +63,19 @@ attend_status cuda_check(attend_context *ctx) {
   return fail(ctx, ATTEND_IO, "the GPU failed: %s; a context that failed cannot go on", error);
 }
 
+static void make_lock(pthread_mutex_t *lock) {
+  pthread_mutexattr_t nests;
+  pthread_mutexattr_init(&nests);
+  pthread_mutexattr_settype(&nests, PTHREAD_MUTEX_RECURSIVE);
+  pthread_mutex_init(lock, &nests);
+  pthread_mutexattr_destroy(&nests);
+}
+
 static attend_status cuda_open(attend_context *ctx) {
   cuda_device *d;
   char message[256] = "";
   ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *d, "a device", &d));
+  make_lock(&d->lock);
   ctx->device_memory = d;
   ATTEND_TRY(open_table(ctx, d));
   d->gpu = d->table->open(ctx->device_index, message, sizeof message);
@@ -78,14 +87,26 @@ static attend_status cuda_open(attend_context *ctx) {
 
 static void cuda_close(attend_context *ctx) {
   cuda_device *d = device_of(ctx);
-  if (d && d->gpu) d->table->close(d->gpu);
+  if (!d) return;
+  if (d->gpu) d->table->close(d->gpu);
+  pthread_mutex_destroy(&d->lock);
   ctx_free(ctx, d); /* the library stays: CUDA does not come back after being unloaded */
 }
+
+cuda_gpu *cuda_lock(const attend_context *ctx) {
+  cuda_device *d = device_of(ctx);
+  pthread_mutex_lock(&d->lock);
+  d->table->use(d->gpu);
+  return d->gpu;
+}
+
+void cuda_unlock(const attend_context *ctx) { pthread_mutex_unlock(&device_of(ctx)->lock); }
 
 /* ---- memory ------------------------------------------------------------------------ */
 
 static attend_status cuda_alloc(attend_context *ctx, size_t bytes, const char *what, void *block) {
-  void *p = CALL(ctx, alloc, bytes);
+  void *p = device_of(ctx)->table->alloc(cuda_lock(ctx), bytes);
+  cuda_unlock(ctx);
   if (!p)
     return fail(ctx, ATTEND_NO_MEMORY, "no memory of the GPU for %s (%zu bytes)", what, bytes);
   memcpy(block, &p, sizeof p);
@@ -95,7 +116,7 @@ static attend_status cuda_alloc(attend_context *ctx, size_t bytes, const char *w
 static void cuda_free(const attend_context *ctx, void *block) { CALL(ctx, free, block); }
 
 static bool cuda_owns(const attend_context *ctx, const void *address) {
-  return CALL(ctx, owns, address);
+  return device_of(ctx)->table->owns(device_of(ctx)->gpu, address);
 }
 
 static attend_status cuda_wait(attend_context *ctx) {
@@ -196,6 +217,23 @@ static attend_status cuda_pack(attend_context *ctx, attend_weights kind, bool ba
   return ATTEND_OK;
 }
 
+/* ---- recordings ------------------------------------------------------------------- */
+
+static void cuda_record_begin(attend_context *ctx, void **recording) {
+  struct cuda_recording *r = *recording;
+  device_of(ctx)->table->record_begin(cuda_lock(ctx), &r); /* until its end */
+  *recording = r;
+}
+
+static void cuda_record_end(attend_context *ctx) {
+  device_of(ctx)->table->record_end(device_of(ctx)->gpu);
+  cuda_unlock(ctx);
+}
+
+static void cuda_record_free(const attend_context *ctx, void *recording) {
+  CALL(ctx, record_free, recording);
+}
+
 /* ---- ops --------------------------------------------------------------------------- */
 
 #define X(name) \
@@ -223,6 +261,9 @@ const struct attend_device device_cuda = {.name = "cuda",
                                           .pack = cuda_pack,
                                           .repack = cuda_repack,
                                           .reserve = cuda_reserve,
+                                          .record_begin = cuda_record_begin,
+                                          .record_end = cuda_record_end,
+                                          .record_free = cuda_record_free,
 #define X(name) .name = cuda_##name,
                                           OPS(X)
 #undef X

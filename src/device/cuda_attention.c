@@ -51,12 +51,14 @@ static attend_status run_there(call *c, bytes_function bytes, run_function run) 
   attend_context *ctx = c->plan->ctx;
   struct cuda_attention a;
   struct cuda_pages pages;
-  cuda_device *d = device_of(ctx);
-  ATTEND_TRY(fill(c, &a, &pages));
-  ATTEND_TRY(take_work(c->plan, bytes(d->gpu, &a)));
+  cuda_gpu *gpu = cuda_lock(ctx);
+  attend_status status = fill(c, &a, &pages);
+  if (!status) status = take_work(c->plan, bytes(gpu, &a));
   a.work = ((plan_memory *)c->plan->own_data)->work;
-  run(d->gpu, &a);
-  return cuda_check(ctx);
+  if (!status) run(gpu, &a);
+  if (!status) status = cuda_check(ctx);
+  cuda_unlock(ctx);
+  return status;
 }
 
 static attend_status run(call *c, bytes_function bytes, run_function function) {
@@ -97,7 +99,7 @@ static int64_t weak_rows(attend_plan *p) {
 /* ---- pair by pair ------------------------------------------------------------------- */
 
 static const char *pairs_applicable(const attend_context *ctx, const attend_desc *d) {
-  return CALL(ctx, pairs_refusal, d);
+  return device_of(ctx)->table->pairs_refusal(device_of(ctx)->gpu, d);
 }
 /* More than tensor cores, less than the host's. */
 static double pairs_cost(const attend_desc *d) { return flops_of_pairs(d) * 1e-3; }
@@ -105,7 +107,8 @@ static double pairs_cost(const attend_desc *d) { return flops_of_pairs(d) * 1e-3
 static attend_status pairs_forward(call *c) {
   const plan_memory *m = c->plan->own_data;
   const struct cuda_table *t = device_of(c->plan->ctx)->table;
-  c->plan->ctx->device->zero(c->plan->ctx, m->weak, sizeof *m->weak);
+  if (c->plan->desc.form.kind == ATTEND_POLY || c->plan->desc.form.kind == ATTEND_GAUSSIAN)
+    c->plan->ctx->device->zero(c->plan->ctx, m->weak, sizeof *m->weak);
   return run(c, t->pairs_bytes, t->pairs_forward);
 }
 

@@ -16,8 +16,12 @@ typedef struct {
 static attend_status take(kv_cache *s, page **out) {
   attend_context *ctx = s->state.ctx;
   ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof(page), "a page of the cache", out));
-  attend_status status = device_alloc(ctx, s->data_bytes, "a page of the cache", &(*out)->data);
-  if (status) ctx_free(ctx, *out);
+  attend_status status =
+      ctx->device->alloc(ctx, s->data_bytes, "a page of the cache", &(*out)->data);
+  if (status)
+    ctx_free(ctx, *out);
+  else
+    CALL(ctx, zero_now, (*out)->data, s->data_bytes);
   return status;
 }
 
@@ -27,7 +31,7 @@ static void drop(kv_cache *s, page *p) {
 }
 
 static void copy(kv_cache *s, page *to, const page *from) {
-  CALL(s->state.ctx, copy, to->data, from->data, s->data_bytes);
+  CALL(s->state.ctx, copy_now, to->data, from->data, s->data_bytes);
 }
 
 static void read(const kv_cache *s, void *to, const page *from) {
@@ -73,7 +77,7 @@ static void tell(gpu_cache *s, int b) {
       s->padded |= q->page[q->changed]->padded;
       address[n++] = q->page[q->changed++]->data;
     }
-    CALL(s->cache.state.ctx, write_staged, s->table + b * s->stride + from, address,
+    CALL(s->cache.state.ctx, write_now, s->table + b * s->stride + from, address,
          (size_t)n * sizeof *address);
   }
 }

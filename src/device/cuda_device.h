@@ -4,6 +4,8 @@
 #ifndef DEVICE_CUDA_DEVICE_H
 #define DEVICE_CUDA_DEVICE_H
 
+#include <pthread.h>
+
 #include "attention/state.h"
 #include "device/bridge.h"
 #include "device/cuda/cuda.h"
@@ -12,6 +14,7 @@
 enum { CUDA_ENGINES = 4 };
 
 typedef struct {
+  pthread_mutex_t lock; /* one thread at a time, from an op's first kernel to its last */
   void *library;
   const struct cuda_table *table;
   cuda_gpu *gpu;
@@ -23,8 +26,16 @@ typedef struct {
 
 static inline cuda_device *device_of(const attend_context *ctx) { return ctx->device_memory; }
 
+/* Between these the GPU is the calling thread's; they nest. */
+cuda_gpu *cuda_lock(const attend_context *ctx);
+void cuda_unlock(const attend_context *ctx);
+
 /* CALL(ctx, zero, to, bytes): a function of the table, on the context's GPU. */
-#define CALL(ctx, name, ...) device_of(ctx)->table->name(device_of(ctx)->gpu, __VA_ARGS__)
+#define CALL(ctx, name, ...)                                  \
+  do {                                                        \
+    device_of(ctx)->table->name(cuda_lock(ctx), __VA_ARGS__); \
+    cuda_unlock(ctx);                                         \
+  } while (0)
 
 /* The first error of the GPU, which stays, as a sentence. */
 attend_status cuda_check(attend_context *ctx);

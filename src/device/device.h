@@ -37,6 +37,11 @@ struct attend_device {
                           const attend_linear_part *parts);
   /* Memory for ops on rows of bf16: `widest`, the most elements of one op's rows together. */
   attend_status (*reserve)(attend_context *ctx, size_t widest);
+  /* Around ops that are repeated, a token's pass say; a device may then launch them together.
+   * *recording is NULL at first and ends with record_free. NULL: nothing is gained. */
+  void (*record_begin)(attend_context *ctx, void **recording);
+  void (*record_end)(attend_context *ctx);
+  void (*record_free)(const attend_context *ctx, void *recording);
 #define X(name) void (*name)(attend_context * ctx, const struct op_##name *op);
   OPS(X)
 #undef X

@@ -199,6 +199,7 @@ void attend_session_free(attend_session *r) {
   attend_plan *plans[] = {r->decoder_plan[FULL], r->decoder_plan[SLIDING], r->cross_plan,
                           r->encoder_plan};
   for (int i = 0; i < 4; i++) attend_plan_free(plans[i]);
+  if (r->recording) r->ctx->device->record_free(r->ctx, r->recording);
   caches_free(r);
   hooks_free(r->ctx, &r->hooks);
   blocks_free(r->ctx, &r->copy.memory);
@@ -237,7 +238,8 @@ void session_begin(attend_session *r, const stack *side, int count, int n) {
 void session_embed(attend_session *r, const int32_t *ids, int apart, const int32_t *types) {
   const struct attend_device *d = r->ctx->device;
   const size_t n = (size_t)r->p.n, bytes = (size_t)r->p.rows * sizeof *ids;
-  for (size_t b = 0; b < (size_t)r->p.count; b++)
+  if (n == (size_t)apart) d->write(r->ctx, r->ids, ids, bytes);
+  for (size_t b = 0; n != (size_t)apart && b < (size_t)r->p.count; b++)
     d->write(r->ctx, r->ids + b * n, ids + b * (size_t)apart, n * sizeof *ids);
   if (types) d->write(r->ctx, r->types, types, bytes);
   d->write(r->ctx, r->p.position, r->position, bytes);
@@ -434,11 +436,23 @@ static void take_back(attend_session *r) {
   r->p.n = 0;
 }
 
+/* Single tokens follow each other: a device may repeat what the first did. */
+static attend_status extend_recorded(attend_session *r, int whole, int start, const int32_t *ids,
+                                     const int32_t *lengths) {
+  const struct attend_device *d = r->ctx->device;
+  if (whole > 1 || r->hooks.n || !d->record_begin)
+    return extend_piece(r, whole, start, ids, lengths);
+  d->record_begin(r->ctx, &r->recording);
+  attend_status status = extend_piece(r, whole, start, ids, lengths);
+  d->record_end(r->ctx);
+  return status;
+}
+
 static attend_status extend_all(attend_session *r, int count, int whole, const int32_t *ids,
                                 const int32_t *lengths) {
   for (int start = 0; start < whole; start += r->limit) {
     session_begin(r, &r->model->decoder, count, (int)min64(r->limit, whole - start));
-    ATTEND_TRY(extend_piece(r, whole, start, ids, lengths));
+    ATTEND_TRY(extend_recorded(r, whole, start, ids, lengths));
   }
   if (whole > r->limit) r->p.n = 0;
   return ATTEND_OK;

@@ -303,6 +303,7 @@ struct attend_session {
   float *device_logits; /* [head_limit][V], or NULL: host memory */
   float *hidden;        /* host copy for attend_session_hidden */
   int64_t *held;        /* [batch] cached tokens before a call that is split */
+  void *recording;      /* the device's, of the pass of single tokens */
   copying copy;
 };
 

@@ -12,6 +12,7 @@
 #include "layers/ops.h"
 
 typedef struct cuda_gpu cuda_gpu;
+struct cuda_recording;
 
 /* A tensor [batch, heads, rows, width]; strides in elements, of batch, head and row. */
 struct cuda_tensor {
@@ -100,9 +101,17 @@ struct cuda_table {
   void (*zero)(cuda_gpu *gpu, void *to, size_t bytes);
   void (*write)(cuda_gpu *gpu, void *to, const void *from, size_t bytes);
   void (*read)(cuda_gpu *gpu, void *to, const void *from, size_t bytes);
-  void (*copy)(cuda_gpu *gpu, void *to, const void *from, size_t bytes); /* on the GPU */
-  /* A write of a few KB that does not wait for the GPU. */
-  void (*write_staged)(cuda_gpu *gpu, void *to, const void *from, size_t bytes);
+  /* At once, before what a recording holds back: of memory that it does not use yet. copy: on the
+   * GPU; write: a few KB of the host's. */
+  void (*zero_now)(cuda_gpu *gpu, void *to, size_t bytes);
+  void (*copy_now)(cuda_gpu *gpu, void *to, const void *from, size_t bytes);
+  void (*write_now)(cuda_gpu *gpu, void *to, const void *from, size_t bytes);
+  void (*use)(cuda_gpu *gpu); /* makes it the thread's GPU */
+  /* Around work that is repeated, a token's pass say: the second time it becomes a CUDA graph.
+   * *recording: NULL at first; freed by the last. */
+  void (*record_begin)(cuda_gpu *gpu, struct cuda_recording **recording);
+  void (*record_end)(cuda_gpu *gpu);
+  void (*record_free)(cuda_gpu *gpu, struct cuda_recording *recording);
   void (*wait)(cuda_gpu *gpu);
   /* Weights and biases of a part, on the GPU and with its strides set, to outputs (backward:
    * inputs) [first, first + outputs) of the layer. Backward layers are not int8. */

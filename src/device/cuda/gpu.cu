@@ -7,7 +7,7 @@
 
 /* ---- opening ------------------------------------------------------------------------- */
 
-enum { STAGING = 4 << 20 }; /* bytes of host numbers on their way */
+enum { STAGING = 4 << 20, SMALL = 1 << 16 }; /* bytes of host numbers on their way; a few */
 
 static cudaError_t start(cuda_gpu *gpu) {
   cudaDeviceProp p;
@@ -67,6 +67,11 @@ static const char *gpu_error(const cuda_gpu *gpu) {
 }
 static const char *gpu_name(const cuda_gpu *gpu) { return gpu->name; }
 
+void *recording_stage(cuda_gpu *gpu, const void *host, size_t bytes);
+void record_begin(cuda_gpu *gpu, cuda_recording **recording);
+void record_end(cuda_gpu *gpu);
+void record_free(cuda_gpu *gpu, cuda_recording *recording);
+
 /* ---- memory -------------------------------------------------------------------------- */
 
 static void *gpu_alloc(cuda_gpu *gpu, size_t bytes) {
@@ -80,6 +85,7 @@ static void *gpu_alloc(cuda_gpu *gpu, size_t bytes) {
 }
 
 static void gpu_free(cuda_gpu *gpu, void *block) {
+  if (block) gpu_flush(gpu); /* held kernels may use it */
   if (block) gpu_check(gpu, cudaFreeAsync(block, gpu->stream), "cudaFreeAsync");
 }
 
@@ -93,30 +99,51 @@ static bool gpu_owns(cuda_gpu *, const void *address) {
   return a.type == cudaMemoryTypeDevice;
 }
 
-static void gpu_zero(cuda_gpu *gpu, void *to, size_t bytes) {
+static void gpu_zero_now(cuda_gpu *gpu, void *to, size_t bytes) {
   if (bytes) gpu_check(gpu, cudaMemsetAsync(to, 0, bytes, gpu->stream), "cudaMemsetAsync");
 }
 
+__global__ static void zero_kernel(unsigned char *to, size_t bytes) { EACH(i, bytes) to[i] = 0; }
+__global__ static void copy_kernel(unsigned char *to, const unsigned char *from, size_t bytes) {
+  EACH(i, bytes) to[i] = from[i];
+}
+
+/* Kernels may be recorded, other work may not. */
+static void gpu_zero(cuda_gpu *gpu, void *to, size_t bytes) {
+  if (gpu->recording && bytes <= SMALL)
+    LAUNCH(gpu, zero_kernel, blocks_for(bytes, 256), 256, 0, (unsigned char *)to, bytes);
+  else
+    gpu_flush(gpu), gpu_zero_now(gpu, to, bytes);
+}
+
 static void gpu_wait(cuda_gpu *gpu) {
+  gpu_flush(gpu);
   gpu_check(gpu, cudaStreamSynchronize(gpu->stream), "the GPU's work");
 }
 
 /* from may change afterwards: a copy from pageable memory returns when it was read. */
 static void gpu_write(cuda_gpu *gpu, void *to, const void *from, size_t bytes) {
   if (!bytes) return;
+  if (bytes <= SMALL) {
+    const unsigned char *staged = (const unsigned char *)gpu_stage(gpu, from, bytes);
+    LAUNCH(gpu, copy_kernel, blocks_for(bytes, 256), 256, 0, (unsigned char *)to, staged, bytes);
+    return;
+  }
+  gpu_flush(gpu);
   gpu_check(gpu, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, gpu->stream), "a copy");
   gpu_wait(gpu);
 }
 
 static void gpu_read(cuda_gpu *gpu, void *to, const void *from, size_t bytes) {
   if (!bytes) return;
+  gpu_flush(gpu);
   gpu_check(gpu, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, gpu->stream), "a copy");
   gpu_wait(gpu);
 }
 
 /* The memory is used from its start to its end, then again: a half is written when what read it
  * before has ended. */
-void *gpu_stage(cuda_gpu *gpu, const void *host, size_t bytes) {
+static void *stage_now(cuda_gpu *gpu, const void *host, size_t bytes) {
   const size_t half = STAGING / 2, need = (bytes + 255) / 256 * 256;
   if (need > half) {
     gpu_check(gpu, cudaErrorInvalidValue, "numbers of the host");
@@ -141,15 +168,22 @@ void *gpu_stage(cuda_gpu *gpu, const void *host, size_t bytes) {
   return gpu->staged + at;
 }
 
-static void gpu_copy(cuda_gpu *gpu, void *to, const void *from, size_t bytes) {
+void *gpu_stage(cuda_gpu *gpu, const void *host, size_t bytes) {
+  void *at = recording_stage(gpu, host, bytes);
+  return at ? at : stage_now(gpu, host, bytes);
+}
+
+static void gpu_copy_now(cuda_gpu *gpu, void *to, const void *from, size_t bytes) {
   if (bytes)
     gpu_check(gpu, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, gpu->stream),
               "a copy");
 }
 
-static void gpu_write_staged(cuda_gpu *gpu, void *to, const void *from, size_t bytes) {
-  if (bytes) gpu_copy(gpu, to, gpu_stage(gpu, from, bytes), bytes);
+static void gpu_write_now(cuda_gpu *gpu, void *to, const void *from, size_t bytes) {
+  if (bytes) gpu_copy_now(gpu, to, stage_now(gpu, from, bytes), bytes);
 }
+
+static void gpu_use(cuda_gpu *gpu) { gpu_check(gpu, cudaSetDevice(gpu->index), "cudaSetDevice"); }
 
 /* ---- the table ----------------------------------------------------------------------- */
 
@@ -173,8 +207,13 @@ static const cuda_table table = {sizeof(cuda_table),
                                  gpu_zero,
                                  gpu_write,
                                  gpu_read,
-                                 gpu_copy,
-                                 gpu_write_staged,
+                                 gpu_zero_now,
+                                 gpu_copy_now,
+                                 gpu_write_now,
+                                 gpu_use,
+                                 record_begin,
+                                 record_end,
+                                 record_free,
                                  gpu_wait,
                                  cuda_pack,
 #define X(name) cuda_##name,

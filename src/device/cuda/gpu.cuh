@@ -7,10 +7,14 @@
 #include <cuda_runtime.h>
 #include <math.h>
 #include <stdint.h>
+#include <tuple>
+#include <type_traits>
 
 extern "C" {
 #include "device/cuda/cuda.h"
 }
+
+struct cuda_recording;
 
 struct cuda_gpu {
   int index, processors;
@@ -24,6 +28,7 @@ struct cuda_gpu {
   size_t at;
   cudaEvent_t half[2]; /* each half of the staging memory was read */
   bool waits[2];
+  cuda_recording *recording; /* between record_begin and record_end: graph.cu */
 };
 
 static inline void gpu_check(cuda_gpu *gpu, cudaError_t error, const char *where) {
@@ -32,14 +37,42 @@ static inline void gpu_check(cuda_gpu *gpu, cudaError_t error, const char *where
   gpu->where = where;
 }
 
-/* A copy of host numbers on the device, valid for the kernels that are launched next. */
+/* A copy of host numbers on the device, valid for the kernels that are launched next; NULL on error.
+ * In a recording the address is that of the last time. */
 void *gpu_stage(cuda_gpu *gpu, const void *host, size_t bytes);
 
-#define LAUNCH(gpu, kernel, blocks, threads, shared, ...)                               \
-  do {                                                                                  \
-    if (!(gpu)->error) kernel<<<blocks, threads, shared, (gpu)->stream>>>(__VA_ARGS__); \
-    gpu_check(gpu, cudaGetLastError(), #kernel);                                        \
-  } while (0)
+/* A kernel with its arguments, ready to be launched. */
+struct gpu_kernel {
+  const void *function;
+  const char *name;
+  dim3 grid, block;
+  size_t shared;
+  int count;
+  void **argument; /* [count] */
+  const size_t *size, *align;
+};
+/* Launches it, or adds it to the recording. */
+void gpu_submit(cuda_gpu *gpu, const gpu_kernel &kernel);
+/* Launches what a recording holds back: before anything that is not a kernel. */
+void gpu_flush(cuda_gpu *gpu);
+
+template <typename... P, typename... A>
+void gpu_launch(cuda_gpu *gpu, const char *name, void (*function)(P...), dim3 grid, dim3 block,
+                size_t shared, A &&...given) {
+  static_assert(sizeof...(P) == sizeof...(A), "arguments of the kernel");
+  constexpr size_t sizes[] = {sizeof(P)..., 0}, aligns[] = {alignof(P)..., 0};
+  std::tuple<std::remove_cv_t<P>...> values(static_cast<std::remove_cv_t<P>>(given)...);
+  std::apply(
+      [&](auto &...value) {
+        void *pointers[] = {(void *)&value..., nullptr};
+        gpu_submit(gpu, {(const void *)function, name, grid, block, shared, (int)sizeof...(P),
+                         pointers, sizes, aligns});
+      },
+      values);
+}
+
+#define LAUNCH(gpu, kernel, blocks, threads, shared, ...) \
+  gpu_launch(gpu, #kernel, kernel, dim3(blocks), dim3(threads), shared, __VA_ARGS__)
 
 /* Blocks of `threads` for n items, a loop over the grid taking the rest. */
 static inline unsigned blocks_for(size_t n, int threads) {
