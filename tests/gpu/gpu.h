@@ -21,7 +21,10 @@ __attribute__((constructor)) static void open_gpu(void) {
   if (get) cuda = get();
   if (cuda && cuda->size == sizeof *cuda) gpu = cuda->open(0, message, sizeof message);
   if (gpu) return;
-  printf("0 passed, 1 failed: no GPU: %s\n", library ? message : dlerror());
+  const char *why = !library              ? dlerror()
+                    : cuda && !message[0] ? "the library is of another version"
+                                          : message;
+  printf("0 passed, 1 failed: no GPU: %s\n", why);
   exit(1);
 }
 

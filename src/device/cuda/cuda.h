@@ -112,6 +112,7 @@ struct cuda_table {
   void (*record_begin)(cuda_gpu *gpu, struct cuda_recording **recording);
   void (*record_end)(cuda_gpu *gpu);
   void (*record_free)(cuda_gpu *gpu, struct cuda_recording *recording);
+  int (*record_graphs)(const struct cuda_recording *recording); /* launched so far */
   void (*wait)(cuda_gpu *gpu);
   /* Weights and biases of a part, on the GPU and with its strides set, to outputs (backward:
    * inputs) [first, first + outputs) of the layer. Backward layers are not int8. */

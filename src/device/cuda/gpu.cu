@@ -71,6 +71,7 @@ void *recording_stage(cuda_gpu *gpu, const void *host, size_t bytes);
 void record_begin(cuda_gpu *gpu, cuda_recording **recording);
 void record_end(cuda_gpu *gpu);
 void record_free(cuda_gpu *gpu, cuda_recording *recording);
+int record_graphs(const cuda_recording *recording);
 
 /* ---- memory -------------------------------------------------------------------------- */
 
@@ -214,6 +215,7 @@ static const cuda_table table = {sizeof(cuda_table),
                                  record_begin,
                                  record_end,
                                  record_free,
+                                 record_graphs,
                                  gpu_wait,
                                  cuda_pack,
 #define X(name) cuda_##name,

@@ -50,6 +50,7 @@ struct cuda_recording {
   size_t graph_staged;  /* bytes that the graph copies */
   cudaEvent_t launched; /* the host's numbers were read */
   bool waits;
+  int graphs; /* launched */
 };
 
 /* ---- kernels ------------------------------------------------------------------------- */
@@ -204,6 +205,7 @@ static void launch_graph(cuda_gpu *gpu, cuda_recording *r) {
   }
   r->held = false;
   if (again) r->changes = 0;
+  r->graphs++;
   gpu_check(gpu, cudaGraphLaunch(r->ready, gpu->stream), "a graph");
 }
 
@@ -253,3 +255,5 @@ void record_free(cuda_gpu *gpu, cuda_recording *r) {
   cudaFree(r->device);
   delete r;
 }
+
+int record_graphs(const cuda_recording *r) { return r ? r->graphs : 0; }
