@@ -195,6 +195,9 @@ const char *cuda_softmax_refusal(const cuda_gpu *gpu, const cuda_softmax *call);
 size_t cuda_softmax_bytes(const cuda_gpu *gpu, const cuda_softmax *call);
 void cuda_softmax_forward(cuda_gpu *gpu, const cuda_softmax *call);
 void cuda_pages_append(cuda_gpu *gpu, const cuda_append *append);
+const char *cuda_pairs_refusal(const cuda_gpu *gpu, const attend_desc *desc);
+size_t cuda_pairs_bytes(cuda_gpu *gpu, const cuda_attention *call);
+void cuda_pairs_forward(cuda_gpu *gpu, const cuda_attention *call);
 void cuda_pack(cuda_gpu *gpu, attend_linear *linear, const attend_linear_part *part, int first);
 
 static const cuda_table table = {sizeof(cuda_table),
@@ -225,9 +228,9 @@ static const cuda_table table = {sizeof(cuda_table),
                                  cuda_softmax_bytes,
                                  cuda_softmax_forward,
                                  cuda_pages_append,
-                                 NULL,
-                                 NULL,
-                                 NULL,
+                                 cuda_pairs_refusal,
+                                 cuda_pairs_bytes,
+                                 cuda_pairs_forward,
                                  NULL,
                                  NULL,
                                  NULL,
