@@ -133,6 +133,8 @@ int cmd_version(int argc, char **argv) {
     printf("attend %s\n", attend_version());
     printf("instruction set  %s (run here: %s; compiled in: %s)\n", attend_context_isa(ctx),
            running, compiled);
+    if (strcmp(attend_context_device(ctx), "cpu") != 0)
+      printf("device           %s\n", attend_context_device(ctx));
     printf("threads          %d\n", attend_context_threads(ctx));
     printf("compiler         %s\n", compiler());
     code = check_written(stdout, "the version");

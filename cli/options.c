@@ -371,13 +371,25 @@ attend_context *options_context(const options *o, const char *isa, int *code) {
   return NULL;
 }
 
+const char *options_computes(const attend_context *ctx, const char *engine) {
+  const char *device = attend_context_device(ctx);
+  const bool host = !strcmp(device, "cpu") || !strncmp(engine, "host:", 5);
+  return host ? attend_context_isa(ctx) : device;
+}
+
+/* A GPU has one. */
+static bool on_gpu(const options *o) {
+  const char *name = o->device ? o->device : getenv("ATTEND_DEVICE");
+  return name && !strncmp(name, "cuda", 4);
+}
+
 int options_isas(const options *o, bool all, const char *isas[MOST_ISAS]) {
   const char *named = o->isa ? o->isa : getenv("ATTEND_ISA");
   bool every = o->isa ? !strcmp(o->isa, "all") : all && (!named || !*named);
   int count = 0;
   bool runs;
   isas[0] = o->isa; /* NULL: what the environment or the machine says */
-  if (!every) return 1;
+  if (!every || on_gpu(o)) return 1;
   for (int i = 0; attend_isa_name(i, &runs) && count < MOST_ISAS; i++)
     if (runs) isas[count++] = attend_isa_name(i, &runs);
   return count;

@@ -139,6 +139,9 @@ attend_status options_reader(attend_context **ctx);
  * after an error message; *code is then the exit code. */
 attend_context *options_context(const options *o, const char *isa, int *code);
 
+/* What an engine computes on: the instruction set, or the device's name, as "NVIDIA H200". */
+const char *options_computes(const attend_context *ctx, const char *engine);
+
 /* The instruction sets to test: with `all`, every one that runs here unless one was
  * named. Returns how many. */
 enum { MOST_ISAS = 8 };

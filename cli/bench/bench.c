@@ -140,12 +140,31 @@ static const verb_options verb_bench = {
 
 attend_status ceilings_get(attend_context *ctx, attend_machine *machine) {
   int threads = attend_context_threads(ctx);
+  const char *what = options_computes(ctx, "");
   if (attend_machine_load(ctx, machine)) return ATTEND_OK;
-  fprintf(stderr, "attend: measuring what this machine can do with %s on %d thread%s, once\n",
-          attend_context_isa(ctx), threads, threads == 1 ? "" : "s");
+  if (strcmp(what, attend_context_isa(ctx)) != 0)
+    fprintf(stderr, "attend: measuring what %s can do, once\n", what);
+  else
+    fprintf(stderr, "attend: measuring what this machine can do with %s on %d thread%s, once\n",
+            what, threads, threads == 1 ? "" : "s");
   attend_status status = attend_machine_measure(ctx, machine);
   if (!status) attend_machine_save(ctx, machine);
   return status;
+}
+
+/* threads: multiprocessors. */
+static int print_gpu(const bench_options *o, attend_context *ctx, const attend_machine *m) {
+  static const column columns[] = {{"isa", "GPU", CELL_TEXT},
+                                   {"threads", "multiprocessors", CELL_COUNT},
+                                   {"flops_all", "f32 FLOP/s", CELL_NUMBER},
+                                   {"flops_16", "bf16 FLOP/s, tensor cores", CELL_NUMBER},
+                                   {"read_all", "copied bytes/s", CELL_NUMBER},
+                                   {NULL, NULL, CELL_TEXT}};
+  table t = table_start(columns);
+  table_add(
+      &t, (cell[]){cell_text(attend_context_device(ctx)), cell_number(m->threads),
+                   cell_number(m->flops_all), cell_number(m->flops_16), cell_number(m->read_all)});
+  return table_finish(&t, ctx, o->common.json);
 }
 
 static int bench_machine(const bench_options *o, attend_context *ctx) {
@@ -160,6 +179,7 @@ static int bench_machine(const bench_options *o, attend_context *ctx) {
   attend_status status = attend_machine_measure(ctx, &m);
   if (status) return complain_status(ctx, status);
   attend_machine_save(ctx, &m);
+  if (m.flops_16 > 0) return print_gpu(o, ctx, &m);
   table t = table_start(columns);
   table_add(&t, (cell[]){cell_text(attend_context_isa(ctx)), cell_number(m.threads),
                          cell_number(m.flops_one), cell_number(m.flops_all),
@@ -228,12 +248,12 @@ static int bench_crossover(const bench_options *o, attend_context *ctx) {
     progress_start(operations[n].name, 0);
     status = attend_bench_crossover(ctx, &machine, &form, operations[n].op, &how, &at);
     progress_end();
-    table_add(
-        &t,
-        (cell[]){cell_text(text), cell_text(operations[n].name), cell_text(attend_context_isa(ctx)),
-                 cell_number(attend_context_threads(ctx)), cell_number(at.predicted_n),
-                 cell_number(at.found ? at.n : NAN), cell_number(at.n), cell_text(at.exact_engine),
-                 cell_number(at.exact_s), cell_number(at.linear_s)});
+    table_add(&t, (cell[]){cell_text(text), cell_text(operations[n].name),
+                           cell_text(options_computes(ctx, at.exact_engine)),
+                           cell_number(attend_context_threads(ctx)), cell_number(at.predicted_n),
+                           cell_number(at.found ? at.n : NAN), cell_number(at.n),
+                           cell_text(at.exact_engine), cell_number(at.exact_s),
+                           cell_number(at.linear_s)});
   }
   if (!status && !o->common.json) puts(text);
   if (!status) return table_finish(&t, ctx, o->common.json);
@@ -275,8 +295,9 @@ static table make_rows(attend_context *ctx, const problem_list *l, column shown[
     double rate = r->flops / r->median_s;
     table_add(&t,
               (cell[]){cell_text(l->texts[n]), cell_text(r->engine),
-                       cell_text(attend_context_isa(ctx)), cell_number(attend_context_threads(ctx)),
-                       cell_number(r->median_s), cell_number(r->best_s), cell_number(rate * 1e-9),
+                       cell_text(options_computes(ctx, r->engine)),
+                       cell_number(attend_context_threads(ctx)), cell_number(r->median_s),
+                       cell_number(r->best_s), cell_number(rate * 1e-9),
                        cell_number(r->bytes / r->median_s * 1e-9), cell_number(r->workspace_bytes),
                        cell_number(rate / (first->flops / first->median_s)),
                        cell_number(first->median_s / r->median_s)});

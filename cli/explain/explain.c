@@ -124,11 +124,10 @@ static void print_refused(const char *refused) {
   }
 }
 
-static void print_times(const explain_run *run, const attend_explanation *e) {
+static void print_times(const attend_explanation *e) {
   char arithmetic[32], memory[32], turn[64];
   const attend_limit *l = &e->limit;
-  snprintf(turn, sizeof turn, " FLOP/byte (memory binds below %.1f)",
-           run->machine.flops_all / run->machine.read_all);
+  snprintf(turn, sizeof turn, " FLOP/byte (memory binds below %.1f)", e->knee);
   line("intensity", CELL_RATE, e->flops / e->bytes, turn);
   format_cell(CELL_SECONDS, l->arithmetic_s, arithmetic, sizeof arithmetic);
   format_cell(CELL_SECONDS, l->memory_s, memory, sizeof memory);
@@ -175,16 +174,21 @@ static void print_error(const attend_prediction *p, double spread) {
 
 static void print_explanation(const explain_run *run, const explanation *of) {
   const attend_explanation *e = &of->is;
-  int threads = attend_context_threads(run->ctx);
-  printf("%s\n  %-10s %s (%s, %d thread%s)\n", of->text, "engine", e->engine,
-         attend_context_isa(run->ctx), threads, threads == 1 ? "" : "s");
+  const int threads = attend_context_threads(run->ctx);
+  const char *on = options_computes(run->ctx, e->engine);
+  printf("%s\n  %-10s %s (%s", of->text, "engine", e->engine, on);
+  if (!strcmp(on, attend_context_isa(run->ctx)))
+    printf(", %d thread%s", threads, threads == 1 ? "" : "s");
+  puts(")");
+  if (!strncmp(e->engine, "host:", 5))
+    printf("  %-10s on the host: tensors are copied there and back\n", "");
   if (!strcmp(e->engine, "none"))
     printf("  %-10s no BLAS: the program was built without one\n", "");
   print_refused(e->refused);
   line("FLOPs", CELL_NUMBER, e->flops, "");
   line("bytes", CELL_BYTES, e->bytes, " at least, each tensor once");
   if (of->problem.op != ATTEND_OP_SGEMM) line("workspace", CELL_BYTES, e->workspace_bytes, "");
-  print_times(run, e);
+  print_times(e);
   if (e->has_features) print_methods(run, &e->methods);
   print_error(&e->prediction, of->spread);
 }
@@ -229,7 +233,7 @@ static void put_row(const explain_run *run, json_writer *w, const explanation *o
   json_row_open(w);
   json_member_string(w, "problem", of->text);
   json_member_string(w, "engine", e->engine);
-  json_member_string(w, "isa", attend_context_isa(run->ctx));
+  json_member_string(w, "isa", options_computes(run->ctx, e->engine));
   json_member_number(w, "threads", attend_context_threads(run->ctx));
   json_member_string(w, "refused", e->refused);
   json_member_number(w, "kv_heads", attention ? of->problem.desc.kv_heads : NAN);

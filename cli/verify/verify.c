@@ -117,7 +117,7 @@ static void add_row(verify_run *run, attend_context *ctx, const char *problem, c
   cell row[] = {cell_text(problem),
                 cell_text(check),
                 cell_text(v->engine),
-                cell_text(attend_context_isa(ctx)),
+                cell_text(options_computes(ctx, v->engine)),
                 cell_number(attend_context_threads(ctx)),
                 cell_text(attend_output_name(v->worst)),
                 cell_number(error),

@@ -126,6 +126,9 @@ ATTEND_API const char *attend_context_device(const attend_context *ctx);
 /* Returns when the device has done all that was asked of it: a GPU still works when a call
  * returns. ATTEND_UNSUPPORTED: the GPU failed. */
 ATTEND_API attend_status attend_context_wait(attend_context *ctx);
+/* Bytes of the GPU's memory that the process uses, and the most since the last call with `reset`.
+ * False: the device is not a GPU. */
+ATTEND_API bool attend_context_memory(attend_context *ctx, size_t *bytes, size_t *most, bool reset);
 
 /* The instruction sets of this build, the preferred one last, and whether this CPU runs
  * each. NULL past the last. */

@@ -49,7 +49,7 @@ typedef struct { /* zero means default */
 
 /* ---- the machine ------------------------------------------------------------- */
 
-/* What attend_machine_save kept for this CPU, instruction set and number of threads in
+/* What attend_machine_save kept for this GPU, or CPU, instruction set and number of threads in
  * CACHE/attend/machine.json (attend_model_find says where CACHE is). False: nothing. */
 ATTEND_API bool attend_machine_load(attend_context *ctx, attend_machine *machine);
 /* Replaces the file atomically; other machines' entries stay. */
@@ -100,6 +100,7 @@ typedef struct {
   double flops, bytes, workspace_bytes;
   double cache_bytes; /* of a decode's state; else NaN */
   attend_limit limit;
+  double knee;       /* operations a byte below which memory binds */
   bool has_features; /* the form has a feature map: */
   attend_methods methods;
   attend_prediction prediction; /* of random features; else NaN */

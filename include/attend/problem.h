@@ -178,9 +178,12 @@ typedef struct {
   double flops_all; /* the same, all threads */
   double read_one;  /* bytes per second read from memory, one thread */
   double read_all;
+  /* of products in 16 bits on a GPU's tensor cores; 0: as flops_all */
+  double flops_16;
 } attend_machine;
 
-/* Takes about a second. */
+/* Takes about a second. Of a GPU threads are its multiprocessors, flops_one and read_one 0, and
+ * read_all the bytes of a copy, those read and those written. */
 ATTEND_API attend_status attend_machine_measure(attend_context *ctx, attend_machine *machine);
 
 /* Bytes per second at which all threads read `bytes` repeatedly: the limit of a model

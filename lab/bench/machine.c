@@ -1,6 +1,6 @@
 /* The machine's ceilings, kept in a file, and what they make of a cost.
  *
- * The file is a JSON array with one entry for each CPU, instruction set and number of
+ * The file is a JSON array with one entry for each GPU, and each CPU, instruction set and number of
  * threads: a home folder may be shared between machines. What cannot be read is as if it
  * were not there.
  */
@@ -21,7 +21,8 @@ static const struct {
 } rates[] = {{"flops_one", offsetof(attend_machine, flops_one)},
              {"flops_all", offsetof(attend_machine, flops_all)},
              {"read_one", offsetof(attend_machine, read_one)},
-             {"read_all", offsetof(attend_machine, read_all)}};
+             {"read_all", offsetof(attend_machine, read_all)},
+             {"flops_16", offsetof(attend_machine, flops_16)}};
 enum { RATES = sizeof rates / sizeof *rates };
 
 static double *rate_of(attend_machine *m, int i) {
@@ -71,12 +72,26 @@ static attend_machine read_entry(const attend_json *entry) {
   return m;
 }
 
+static bool on_gpu(const attend_context *ctx) {
+  const char *device = attend_context_device(ctx);
+  return strcmp(device, "cpu") != 0 && strcmp(device, "trap") != 0;
+}
+
+/* What computes: a CPU, or a GPU with the instruction set "cuda". */
+static const char *computes(const attend_context *ctx, char name[CPU_NAME]) {
+  if (!on_gpu(ctx)) {
+    cpu_name(name);
+    return attend_context_isa(ctx);
+  }
+  snprintf(name, CPU_NAME, "%s", attend_context_device(ctx));
+  return "cuda";
+}
+
 static bool is_ours(attend_context *ctx, const attend_json *entry) {
-  char cpu[CPU_NAME];
-  cpu_name(cpu);
-  return !strcmp(member_text(entry, "isa"), attend_context_isa(ctx)) &&
-         read_entry(entry).threads == attend_context_threads(ctx) &&
-         !strcmp(member_text(entry, "cpu"), cpu);
+  char name[CPU_NAME];
+  const char *isa = computes(ctx, name);
+  return !strcmp(member_text(entry, "isa"), isa) && !strcmp(member_text(entry, "cpu"), name) &&
+         (on_gpu(ctx) || read_entry(entry).threads == attend_context_threads(ctx));
 }
 
 bool attend_machine_load(attend_context *ctx, attend_machine *machine) {
@@ -103,12 +118,12 @@ static void put_entry(json_writer *w, const char *cpu, const char *isa, attend_m
 }
 
 attend_status attend_machine_save(attend_context *ctx, const attend_machine *machine) {
-  char path[ATTEND_PATH_SIZE], cpu[CPU_NAME];
+  char path[ATTEND_PATH_SIZE], name[CPU_NAME];
   ATTEND_TRY(cache_path(ctx, path));
   ATTEND_TRY(folder_make_above(ctx, path));
   attend_json *old = read_cache(ctx, path);
   json_writer w = json_writer_text(ctx);
-  cpu_name(cpu);
+  const char *isa = computes(ctx, name);
   json_indent(&w, true);
   json_open(&w, '[');
   for (size_t n = 0; n < attend_json_count(old); n++) {
@@ -116,7 +131,7 @@ attend_status attend_machine_save(attend_context *ctx, const attend_machine *mac
     if (!is_ours(ctx, entry))
       put_entry(&w, member_text(entry, "cpu"), member_text(entry, "isa"), read_entry(entry));
   }
-  put_entry(&w, cpu, attend_context_isa(ctx), *machine);
+  put_entry(&w, name, isa, *machine);
   json_close(&w, ']');
   attend_status status = json_finish(&w);
   if (!status) status = attend_file_write(ctx, path, w.text, w.length);

@@ -26,12 +26,16 @@ typedef struct {
   int32_t *ids, *targets; /* random: [n] */
   float *logits;          /* [batch][V] */
   float *matrices;        /* of the product beside it, or NULL */
+  attend_machine gpu;     /* its ceilings; zeros: another device */
 } bench;
 
 static attend_status open_bench(attend_context *ctx, const attend_bench_options *options,
                                 const attend_config *config, bench *b) {
   *b = (bench){.ctx = ctx, .config = config};
   ATTEND_TRY(OPTIONS_READ(ctx, attend_bench_options, options, &b->o));
+  const char *device = attend_context_device(ctx);
+  if (strcmp(device, "cpu") != 0 && strcmp(device, "trap") != 0)
+    return attend_machine_measure(ctx, &b->gpu);
   if (!b->o.product) return ATTEND_OK;
   return ctx_alloc_zeroed(ctx, SIZE_PRODUCT(3, PRODUCT, PRODUCT, sizeof(float)), "matrices",
                           &b->matrices);
@@ -67,9 +71,11 @@ static attend_status report(const bench *b, double done, const char *now) {
   return fail(b->ctx, ATTEND_STOPPED, "the benchmark was stopped");
 }
 
-/* Operations a second of one product; NaN if there is none. */
+/* Operations a second of one product, on a GPU of its best loop; NaN if there is none. */
 static double product_flops(const bench *b) {
   size_t n = (size_t)PRODUCT * PRODUCT;
+  if (b->gpu.flops_all > 0)
+    return b->o.weights == ATTEND_WEIGHTS_F32 ? b->gpu.flops_all : b->gpu.flops_16;
   if (!b->matrices) return NAN;
   double start = seconds_now();
   b->o.product->multiply(attend_context_threads(b->ctx), PRODUCT, PRODUCT, PRODUCT, b->matrices,
@@ -112,9 +118,11 @@ static double status_bytes(const char *field) {
   return 1024 * kib;
 }
 
-/* Resets the peak that Linux reports, by writing 5 to clear_refs; returns what the
+/* Resets the peak that Linux reports, by writing 5 to clear_refs, or a GPU's; returns what the
  * process holds. */
-static double watch_peak(void) {
+static double watch_peak(attend_context *ctx) {
+  size_t held, most;
+  if (attend_context_memory(ctx, &held, &most, true)) return (double)held;
 #ifdef __GLIBC__
   malloc_trim(0); /* or freed memory would be used again, uncounted */
 #endif
@@ -124,7 +132,11 @@ static double watch_peak(void) {
   return reset ? status_bytes("VmRSS:") : NAN;
 }
 
-static double peak_since(double before) { return status_bytes("VmHWM:") - before; }
+static double peak_since(attend_context *ctx, double before) {
+  size_t held, most;
+  if (attend_context_memory(ctx, &held, &most, false)) return (double)most - before;
+  return status_bytes("VmHWM:") - before;
+}
 
 /* ---- reading and decoding ------------------------------------------------------------- */
 
@@ -149,6 +161,7 @@ static attend_status read_texts(const bench *b, attend_session *session, int bat
     ATTEND_TRY(attend_session_extend(session, batch, n, b->ids, NULL));
     ATTEND_TRY(attend_session_next(session, batch, b->logits));
   }
+  ATTEND_TRY(attend_context_wait(b->ctx));
   *seconds = seconds_now() - start;
   return ATTEND_OK;
 }
@@ -178,8 +191,10 @@ static attend_status measure_model(const bench *b, attend_model *model, attend_s
     t->weights_bytes = (double)attend_model_bytes(model);
     t->cache_bytes = (double)attend_session_cache_bytes(session);
     product[i] = product_flops(b);
-    ATTEND_TRY(
-        attend_machine_read(b->ctx, (size_t)(t->weights_bytes + t->cache_bytes), &memory[i]));
+    memory[i] = b->gpu.read_all;
+    if (!(memory[i] > 0))
+      ATTEND_TRY(
+          attend_machine_read(b->ctx, (size_t)(t->weights_bytes + t->cache_bytes), &memory[i]));
   }
   t->read_s = attend_median(read + 1, TIMED);
   t->read_flops = read_flops(model, t);
@@ -248,13 +263,14 @@ static double text_flops(const attend_config *c, const attend_batch *l) {
   return flops + 2.0 * decoded * attend_config_get(c, ATTEND_CONFIG_VOCAB) * last->width;
 }
 
-static attend_status step(attend_trainer *trainer, attend_optimizer *optimizer,
+static attend_status step(attend_context *ctx, attend_trainer *trainer, attend_optimizer *optimizer,
                           const attend_batch *batch, double *seconds) {
   attend_batch_loss outcome;
   double start = seconds_now();
   attend_trainer_zero_grad(trainer);
   ATTEND_TRY(attend_trainer_accumulate(trainer, batch, &outcome));
   ATTEND_TRY(attend_optimizer_step(optimizer, 1e-4f, NULL));
+  ATTEND_TRY(attend_context_wait(ctx));
   *seconds = seconds_now() - start;
   return ATTEND_OK;
 }
@@ -264,11 +280,11 @@ static attend_status measure_steps(const bench *b, attend_trainer *trainer,
                                    attend_model_timing *t) {
   double steps[ROUNDS], products[ROUNDS], warm;
   int taken = 0;
-  ATTEND_TRY(step(trainer, optimizer, batch, &warm));
+  ATTEND_TRY(step(b->ctx, trainer, optimizer, batch, &warm));
   double start = seconds_now();
   for (; taken < ROUNDS && !(taken >= 3 && seconds_now() - start > LONG_S); taken++) {
     ATTEND_TRY(report(b, (double)taken / ROUNDS, "steps of training"));
-    ATTEND_TRY(step(trainer, optimizer, batch, &steps[taken]));
+    ATTEND_TRY(step(b->ctx, trainer, optimizer, batch, &steps[taken]));
     products[taken] = product_flops(b);
   }
   t->read_s = attend_median(steps, (size_t)taken);
@@ -313,10 +329,10 @@ attend_status attend_bench_train(attend_checkpoint *checkpoint, const attend_ben
   attend_trainer_options o = {ATTEND_INIT(attend_trainer_options), .weights = b.o.weights,
                               .form = b.o.form, .roles = b.o.roles, .recompute = b.o.recompute};
   product_flops(&b); /* so that its threads and buffers are not counted below */
-  double before = watch_peak();
+  double before = watch_peak(checkpoint->ctx);
   if (!status) status = attend_trainer_create(checkpoint, &o, &trainer);
   if (!status) status = bench_steps(&b, trainer, t);
-  if (!status) t->peak_bytes = peak_since(before);
+  if (!status) t->peak_bytes = peak_since(checkpoint->ctx, before);
   attend_trainer_free(trainer);
   close_bench(&b);
   return status;
@@ -354,7 +370,7 @@ typedef struct {
 /* The first pass faults in its memory: short ones are done twice, and the second counts. */
 static attend_status measure_document(const bench *b, document *d, int n) {
   attend_session *session;
-  double *read = &d->read[d->rounds], start = seconds_now(), before = watch_peak();
+  double *read = &d->read[d->rounds], start = seconds_now(), before = watch_peak(b->ctx);
   ATTEND_TRY(attend_session_create(d->model, NULL, &session));
   attend_status status = read_texts(b, session, 1, n, read);
   if (!status && *read < 1) status = read_texts(b, session, 1, n, read);
@@ -362,7 +378,7 @@ static attend_status measure_document(const bench *b, document *d, int n) {
   if (!status) {
     d->t->work_bytes = (double)attend_session_work_bytes(session);
     d->t->cache_bytes = (double)attend_session_cache_bytes(session);
-    d->t->peak_bytes = fmax(d->t->peak_bytes, peak_since(before)); /* of NaN: the other */
+    d->t->peak_bytes = fmax(d->t->peak_bytes, peak_since(b->ctx, before)); /* of NaN: the other */
     d->rounds++;
   }
   attend_session_free(session);

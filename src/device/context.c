@@ -4,6 +4,7 @@
 #include "base/parallel.h"
 #include "device/device.h"
 #include "kernels/kernels.h"
+#include "kernels/machine.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -95,6 +96,26 @@ const char *attend_context_device(const attend_context *ctx) {
 }
 
 attend_status attend_context_wait(attend_context *ctx) { return ctx->device->wait(ctx); }
+
+bool attend_context_memory(attend_context *ctx, size_t *bytes, size_t *most, bool reset) {
+  *bytes = *most = 0;
+  if (!ctx->device->held) return false;
+  ctx->device->held(ctx, bytes, most, reset);
+  return true;
+}
+
+attend_status attend_machine_measure(attend_context *ctx, attend_machine *machine) {
+  return ctx->device->measure ? ctx->device->measure(ctx, machine)
+                              : cpu_machine_measure(ctx, machine);
+}
+
+attend_status attend_machine_read(attend_context *ctx, size_t bytes, double *rate) {
+  attend_machine machine;
+  if (!ctx->device->measure) return cpu_machine_read(ctx, bytes, rate);
+  ATTEND_TRY(ctx->device->measure(ctx, &machine));
+  *rate = machine.read_all;
+  return ATTEND_OK;
+}
 
 void attend_context_free(attend_context *ctx) {
   if (!ctx) return;

@@ -130,6 +130,20 @@ static const char *cuda_model(const attend_context *ctx) {
   return device_of(ctx)->table->name(device_of(ctx)->gpu);
 }
 
+static attend_status cuda_measure(attend_context *ctx, attend_machine *m) {
+  struct cuda_ceilings c;
+  CALL(ctx, ceilings, &c);
+  *m = (attend_machine){
+      .threads = c.processors, .flops_all = c.f32, .flops_16 = c.bf16, .read_all = c.copy};
+  ATTEND_TRY(cuda_wait(ctx));
+  if (c.copy > 0 && c.f32 > 0) return ATTEND_OK;
+  return fail(ctx, ATTEND_NO_MEMORY, "the GPU's ceilings need 1 GiB of its memory");
+}
+
+static void cuda_held(attend_context *ctx, size_t *bytes, size_t *most, bool reset) {
+  CALL(ctx, held, bytes, most, reset);
+}
+
 static void cuda_zero(attend_context *ctx, void *to, size_t bytes) { CALL(ctx, zero, to, bytes); }
 
 static void cuda_write(attend_context *ctx, void *to, const void *from, size_t bytes) {
@@ -254,6 +268,8 @@ const struct attend_device device_cuda = {.name = "cuda",
                                           .alloc = cuda_alloc,
                                           .free = cuda_free,
                                           .owns = cuda_owns,
+                                          .measure = cuda_measure,
+                                          .held = cuda_held,
                                           .wait = cuda_wait,
                                           .zero = cuda_zero,
                                           .write = cuda_write,

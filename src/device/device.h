@@ -8,6 +8,7 @@
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
 
+#include "attend/problem.h"
 #include "layers/ops.h"
 
 struct attend_device {
@@ -24,6 +25,10 @@ struct attend_device {
   void (*free)(const attend_context *ctx, void *block);
   /* Whether the address is the device's memory; NULL where that is the host's. */
   bool (*owns)(const attend_context *ctx, const void *address);
+  /* Its ceilings; NULL: the CPU's. */
+  attend_status (*measure)(attend_context *ctx, attend_machine *machine);
+  /* Bytes that it holds, and the most since the last call with `reset`; NULL: it does not count. */
+  void (*held)(attend_context *ctx, size_t *bytes, size_t *most, bool reset);
   /* Until all that was asked of it is done; a failure of the device. */
   attend_status (*wait)(attend_context *ctx);
   void (*zero)(attend_context *ctx, void *to, size_t bytes);

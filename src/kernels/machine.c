@@ -2,7 +2,7 @@
  * plan's cost with them. Arithmetic: multiply-adds in registers. Memory: reading an array
  * of 256 MiB, larger than most caches. The best of several tries counts.
  */
-#include "attend/problem.h"
+#include "kernels/machine.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -92,7 +92,7 @@ static attend_status load_open(attend_context *ctx, size_t n, load *l) {
   return ATTEND_OK;
 }
 
-attend_status attend_machine_read(attend_context *ctx, size_t bytes, double *rate) {
+attend_status cpu_machine_read(attend_context *ctx, size_t bytes, double *rate) {
   load l;
   const size_t n = bytes / sizeof *l.x / PARTS * PARTS;
   ATTEND_CHECK(ctx, n, "reading %zu bytes cannot be measured: give at least 1024", bytes);
@@ -107,10 +107,10 @@ attend_status attend_machine_read(attend_context *ctx, size_t bytes, double *rat
   return ATTEND_OK;
 }
 
-attend_status attend_machine_measure(attend_context *ctx, attend_machine *machine) {
+attend_status cpu_machine_measure(attend_context *ctx, attend_machine *machine) {
   load l;
   ATTEND_TRY(load_open(ctx, (size_t)64 << 20, &l)); /* 256 MiB */
-  machine->threads = ctx->threads;
+  *machine = (attend_machine){.threads = ctx->threads};
   machine->flops_one = best_flops(ctx, 1, l.sums);
   machine->flops_all = best_flops(ctx, ctx->threads, l.sums);
   machine->read_one = best_read(ctx, 1, &l);

@@ -88,6 +88,14 @@ struct cuda_append {
   const int64_t *before;   /* [B] of the host: where the first row goes */
 };
 
+/* What the GPU can do at best, a second; 0: it could not be measured. */
+struct cuda_ceilings {
+  int processors;
+  double copy; /* bytes, those read and those written */
+  double f32;  /* operations, a multiply-add counted as two */
+  double bf16; /* of products on tensor cores */
+};
+
 struct cuda_table {
   size_t size; /* of this struct: both libraries must be of one version */
   /* NULL, and a sentence in message, if there is no such GPU. */
@@ -114,6 +122,10 @@ struct cuda_table {
   void (*record_free)(cuda_gpu *gpu, struct cuda_recording *recording);
   int (*record_graphs)(const struct cuda_recording *recording); /* launched so far */
   void (*wait)(cuda_gpu *gpu);
+  /* Bytes that programs of this process hold on the GPU, and the most that they held since the last
+   * call with `reset`. */
+  void (*held)(cuda_gpu *gpu, size_t *bytes, size_t *most, bool reset);
+  void (*ceilings)(cuda_gpu *gpu, struct cuda_ceilings *ceilings);
   /* Weights and biases of a part, on the GPU and with its strides set, to outputs (backward:
    * inputs) [first, first + outputs) of the layer. Backward layers are not int8. */
   void (*pack)(cuda_gpu *gpu, attend_linear *linear, const attend_linear_part *part, int first);

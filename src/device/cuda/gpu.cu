@@ -17,7 +17,12 @@ static cudaError_t start(cuda_gpu *gpu) {
   gpu->processors = p.multiProcessorCount;
   gpu->capability = 10 * p.major + p.minor;
   snprintf(gpu->name, sizeof gpu->name, "%s", p.name);
-  e = cudaStreamCreateWithFlags(&gpu->stream, cudaStreamNonBlocking);
+  /* Memory that is given back stays with the process: taking it from the system again is slow. */
+  cudaMemPool_t pool;
+  uint64_t all = UINT64_MAX;
+  e = cudaDeviceGetDefaultMemPool(&pool, gpu->index);
+  if (!e) e = cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all);
+  if (!e) e = cudaStreamCreateWithFlags(&gpu->stream, cudaStreamNonBlocking);
   for (int i = 0; i < 2 && !e; i++)
     e = cudaEventCreateWithFlags(&gpu->half[i], cudaEventDisableTiming);
   if (!e) e = cudaMallocHost(&gpu->staging, STAGING);
@@ -122,6 +127,18 @@ static void gpu_wait(cuda_gpu *gpu) {
   gpu_check(gpu, cudaStreamSynchronize(gpu->stream), "the GPU's work");
 }
 
+static void gpu_held(cuda_gpu *gpu, size_t *bytes, size_t *most, bool reset) {
+  cudaMemPool_t pool;
+  uint64_t now = 0, high = 0, zero = 0;
+  *bytes = *most = 0;
+  gpu_wait(gpu);
+  if (cudaDeviceGetDefaultMemPool(&pool, gpu->index)) return;
+  cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &now);
+  cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &high);
+  if (reset) cudaMemPoolSetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &zero);
+  *bytes = now, *most = high;
+}
+
 /* from may change afterwards: a copy from pageable memory returns when it was read. */
 static void gpu_write(cuda_gpu *gpu, void *to, const void *from, size_t bytes) {
   if (!bytes) return;
@@ -198,6 +215,7 @@ void cuda_pages_append(cuda_gpu *gpu, const cuda_append *append);
 const char *cuda_pairs_refusal(const cuda_gpu *gpu, const attend_desc *desc);
 size_t cuda_pairs_bytes(cuda_gpu *gpu, const cuda_attention *call);
 void cuda_pairs_forward(cuda_gpu *gpu, const cuda_attention *call);
+void cuda_ceilings(cuda_gpu *gpu, struct cuda_ceilings *ceilings);
 void cuda_pack(cuda_gpu *gpu, attend_linear *linear, const attend_linear_part *part, int first);
 
 static const cuda_table table = {sizeof(cuda_table),
@@ -220,6 +238,8 @@ static const cuda_table table = {sizeof(cuda_table),
                                  record_free,
                                  record_graphs,
                                  gpu_wait,
+                                 gpu_held,
+                                 cuda_ceilings,
                                  cuda_pack,
 #define X(name) cuda_##name,
                                  OPS(X)
