@@ -120,10 +120,9 @@ static bool cuda_owns(const attend_context *ctx, const void *address) {
 }
 
 static attend_status cuda_wait(attend_context *ctx) {
-  const cuda_device *d = device_of(ctx);
-  d->table->wait(d->gpu);
-  const char *error = d->table->error(d->gpu);
-  return error ? fail(ctx, ATTEND_UNSUPPORTED, "the GPU failed: %s", error) : ATTEND_OK;
+  device_of(ctx)->table->wait(cuda_lock(ctx));
+  cuda_unlock(ctx);
+  return cuda_check(ctx);
 }
 
 static const char *cuda_model(const attend_context *ctx) {
