@@ -39,7 +39,7 @@ set(not_in_neon test_parallel test_settings test_bench
 set(in_trap
   test_model_golden test_model_bits test_model_forms test_model_roles test_generate
   test_decode_golden test_beams test_learn_golden test_learn_save test_optimizer
-  test_training test_training_save test_trace test_trace_file test_hooks
+  test_precision test_training test_training_save test_trace test_trace_file test_hooks
   test_settings test_copy_head test_session_after_failure test_lens test_design_learn
   test_tasks_embed test_tasks_evaluate test_tasks_fill test_intervene test_attribute)
 

@@ -265,6 +265,9 @@ typedef struct { /* zero means default */
    * batch */
   int rows;
   int threads; /* of its calls; 0: the context's */
+  /* ATTEND_BF16: activations and KV caches take half the memory. The residual stream and sums stay
+   * f32. */
+  attend_dtype activations;
 } attend_session_options;
 
 typedef struct attend_session attend_session;

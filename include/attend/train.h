@@ -35,6 +35,9 @@ typedef struct { /* zero means default */
   bool recompute; /* keep only each layer's input, recompute the rest in backward */
   float dropout;  /* of embeddings and of what attention and mlp add */
   uint64_t seed;  /* of dropout */
+  /* ATTEND_BF16: activations and their gradients take half the memory. The residual stream and its
+   * gradient, parameters and theirs, and sums stay f32. */
+  attend_dtype activations;
 } attend_trainer_options;
 
 typedef struct attend_trainer attend_trainer;

@@ -182,9 +182,9 @@ static attend_status open_pass(design_pass *p, const float *weights, double shar
   ATTEND_TRY(context_child(d->ctx, small ? 1 : 0, &p->own));
   ATTEND_TRY(take_inputs(p));
   for (int i = 0; i < 2; i++) ATTEND_TRY(take_rows(p, ld, &x[i]));
-  p->readout =
-      (head_rows){.rows = p->p.rows, .ld = ld, .x = x[d->n_heads % 2], .ldl = padded(d->answers)};
-  ATTEND_TRY(take_rows(p, padded(d->answers), &p->readout.logits));
+  p->readout = (head_rows){
+      .rows = p->p.rows, .ld = ld, .x = x[d->n_heads % 2], .logits = floats(NULL, d->answers)};
+  ATTEND_TRY(take_rows(p, padded(d->answers), &p->readout.logits.at));
   if (backward) ATTEND_TRY(take_backward(p));
   ATTEND_TRY(open_model(p));
   for (int i = 0; i < d->n_heads; i++)
@@ -261,7 +261,7 @@ attend_status pass_forward(design_pass *p) {
   }
   head_forward(&p->p, &p->readout);
   size_t row = (size_t)padded(p->d->answers) * sizeof *p->logits;
-  p->own.device->read(&p->own, p->logits, p->readout.logits, (size_t)p->p.rows * row);
+  p->own.device->read(&p->own, p->logits, p->readout.logits.at, (size_t)p->p.rows * row);
   return ATTEND_OK;
 }
 
@@ -272,8 +272,8 @@ double pass_loss(design_pass *p) {
   for (int r = 0; r < rows; r++) asked += p->expected[r] >= 0;
   if (!asked) asked = 1;
   write_numbers(p, p->device_expected, p->expected);
-  OP(&p->own, loss, .rows = rows, .width = p->d->answers, .x = p->readout.logits,
-     .ldx = padded(p->d->answers), .targets = p->device_expected, .scale = 1 / (float)asked,
+  OP(&p->own, loss, .rows = rows, .width = p->d->answers, .x = p->readout.logits.at,
+     .ldx = p->readout.logits.ld, .targets = p->device_expected, .scale = 1 / (float)asked,
      .loss = p->losses);
   p->own.device->read(&p->own, p->logits, p->losses, (size_t)rows * sizeof *p->losses);
   for (int r = 0; r < rows; r++) sum += (double)p->logits[r];
@@ -282,7 +282,8 @@ double pass_loss(design_pass *p) {
 
 attend_status pass_backward(design_pass *p) {
   p->own.device->zero(&p->own, p->gradients, p->count * sizeof *p->gradients);
-  head_backward(&p->p, &p->readout, p->readout.x, p->dx);
+  head_backward(&p->p, &p->readout, typed(&p->p, p->readout.x, p->readout.ld),
+                floats(p->dx, p->d->features));
   for (int i = p->d->n_heads - 1; i >= 0; i--) {
     p->p.plan[FULL] = p->plans[i];
     ATTEND_TRY(layer_backward(&p->p, i, &p->at[i], p->dx));
@@ -301,8 +302,9 @@ attend_status pass_attention(const design_pass *p, int head, int rows, float *we
   for (int i = 0; i < rows; i++) all[i] = i;
   attend_observation what = {ATTEND_INIT(attend_observation), .rows = all, .n_rows = rows,
                              .weights = weights};
-  return attend_observe(p->plans[head], heads_at(a->qkv, n, ld, h->dim),
-                        heads_at(a->qkv + h->dim, n, ld, h->dim), a->lse, &what);
+  const float *q = a->qkv;
+  return attend_observe(p->plans[head], heads_at(q, n, ld, h->dim),
+                        heads_at(q + h->dim, n, ld, h->dim), a->lse, &what);
 }
 
 int pass_answer(const attend_design *d, const float *logits, int expected, double *lead) {

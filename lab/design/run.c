@@ -38,13 +38,14 @@ static attend_status keep_head(attend_design_run *r, const design_pass *p, int h
   const design_head *h = &p->d->heads[head];
   const activations *a = &p->at[head];
   const int n = r->result.length, ld = padded(qkv_width(h));
+  const float *q = a->qkv;
   float *w = r->next;
   ATTEND_TRY(pass_attention(p, head, n, w));
   for (int i = 1; i < n; i++) memmove(w + i * n, w + i * p->d->places, (size_t)n * sizeof *w);
   r->next += n * p->d->places;
-  r->heads[head] = (attend_design_inside){.q = keep(r, p, a->qkv, ld, h->dim),
-                                          .k = keep(r, p, a->qkv + h->dim, ld, h->dim),
-                                          .v = keep(r, p, a->qkv + 2 * h->dim, ld, h->dim_v),
+  r->heads[head] = (attend_design_inside){.q = keep(r, p, q, ld, h->dim),
+                                          .k = keep(r, p, q + h->dim, ld, h->dim),
+                                          .v = keep(r, p, q + 2 * h->dim, ld, h->dim_v),
                                           .attention = w,
                                           .out = keep(r, p, a->heads, padded(h->dim_v), h->dim_v)};
   return ATTEND_OK;
@@ -61,7 +62,7 @@ static attend_status keep_all(attend_design_run *r, const design_pass *p) {
                           : pass_answer(d, logits_at(p, 0, i), r->expected[i], NULL);
   }
   r->result.x = keep(r, p, p->readout.x, p->readout.ld, d->features);
-  r->result.logits = keep(r, p, p->readout.logits, padded(d->answers), d->answers);
+  r->result.logits = keep(r, p, p->readout.logits.at, padded(d->answers), d->answers);
   for (int i = 0; i < d->n_heads; i++) ATTEND_TRY(keep_head(r, p, i));
   return ATTEND_OK;
 }

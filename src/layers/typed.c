@@ -65,7 +65,7 @@ static int output_width(const struct op_linear *o) {
     TYPED(y, y, o->width, WRITE))                                                                  \
   P(activate_backward, TYPED(a, a, o->width, READ), TYPED(b, a, o->width, READ),                   \
     TYPED(dy, dy, o->width, READ), TYPED(da, da, o->width, WRITE), TYPED(db, da, o->width, WRITE)) \
-  P(add, TYPED(a, a, o->width, READ), TYPED(b, a, o->width, READ), TYPED(y, y, o->width, WRITE))   \
+  P(add, TYPED(a, a, o->width, READ), TYPED(b, b, o->width, READ), TYPED(y, y, o->width, WRITE))   \
   P(scale, TYPED(x, x, o->width, READ | WRITE))                                                    \
   P(soft_cap, TYPED(x, x, o->width, READ | WRITE))                                                 \
   P(soft_cap_backward, TYPED(y, y, o->width, READ), TYPED(dx, dx, o->width, READ | WRITE))         \

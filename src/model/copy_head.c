@@ -79,7 +79,8 @@ attend_status copy_fill(attend_session *r, const int32_t *ids) {
   ATTEND_TRY(copy_reserve(r, (size_t)r->batch * (size_t)n, n));
   c->n = n;
   c->by_words = false;
-  multiply_rows(&r->p, &m->copy_k, count * n, r->x, padded(m->config.encoder.width), c->keys, ld);
+  multiply_rows(&r->p, &m->copy_k, count * n, floats(r->x, m->config.encoder.width),
+                floats(c->keys, m->config.copy));
   OP(r->ctx, copy_lag, .texts = count, .n = n, .width = m->config.copy, .keys = c->keys, .ld = ld);
   memcpy(c->ids, ids, (size_t)count * (size_t)n * sizeof *ids);
   for (int b = 0; b < r->batch; b++) {
@@ -91,12 +92,12 @@ attend_status copy_fill(attend_session *r, const int32_t *ids) {
   return ATTEND_OK;
 }
 
-void copy_rows(attend_session *r, int rows, const float *x, int ld, float *logits, int ldl) {
+void copy_rows(attend_session *r, int rows, matrix x, float *logits, int ldl) {
   const attend_model *m = r->model;
   copying *c = &r->copy;
   const int width = (int)copy_width(r);
-  multiply_rows(&r->p, &m->copy_q, rows, x, ld, c->q, width);
-  multiply_rows(&r->p, &m->copy_gate, rows, x, ld, c->gate, LANES);
+  multiply_rows(&r->p, &m->copy_q, rows, x, floats(c->q, m->config.copy));
+  multiply_rows(&r->p, &m->copy_gate, rows, x, floats(c->gate, 1));
   OP(r->ctx, scale, .rows = rows, .width = width, .factor = 1 / sqrtf((float)m->config.copy),
      .x = c->q, .ldx = width);
   for (int i = 0; i < rows; i++) c->texts[i] = r->head_of[i] < 0 ? -1 : c->of[r->head_of[i]];
@@ -149,7 +150,8 @@ static void clear_words(attend_session *r) {
 static void make_keys(attend_session *r, float *keys) {
   const attend_model *m = r->model;
   const int ld = (int)copy_width(r), n = r->p.n;
-  multiply_rows(&r->p, &m->copy_k, n, r->x, padded(m->config.encoder.width), keys, ld);
+  multiply_rows(&r->p, &m->copy_k, n, floats(r->x, m->config.encoder.width),
+                floats(keys, m->config.copy));
   OP(r->ctx, copy_lag, .texts = 1, .n = n, .width = m->config.copy, .keys = keys, .ld = ld,
      .before = r->copy.before);
 }

@@ -3,7 +3,7 @@
  *
  * Called by transformer.c, session.c and session_logits.c. Without hooks nothing here runs.
  *
- * Callers see host memory: the tensor itself where device memory is host memory, else
+ * Callers see f32 in host memory: the tensor itself where device memory is host memory, else
  * a copy that is written back after an edit. Attention rows (the pattern) are
  * recomputed from queries and keys. A KV cache has the keys; a linear state has only
  * sums, so while a hook reads its rows, a KV cache is kept beside it from the first
@@ -117,27 +117,37 @@ static size_t extent(const attend_hooked *at) {
   return (size_t)last + 1;
 }
 
-/* The host's view of it. */
-static attend_status bring(const pass *p, const attend_hooked *at, bool on_host, float **data) {
+static attend_status reserve_stage(const pass *p, size_t bytes) {
   hooks *h = p->hooks;
-  size_t bytes = extent(at) * sizeof **data;
-  *data = (float *)at->view.data;
-  if (on_host) return ATTEND_OK;
-  if (bytes > h->stage_bytes) {
-    ctx_free(p->ctx, h->stage);
-    h->stage = NULL;
-    h->stage_bytes = 0;
-    ATTEND_TRY(ctx_alloc(p->ctx, bytes, "a tensor that is hooked", &h->stage));
-    h->stage_bytes = bytes;
-  }
-  p->ctx->device->read(p->ctx, h->stage, at->view.data, bytes);
-  *data = h->stage;
+  if (bytes <= h->stage_bytes) return ATTEND_OK;
+  ctx_free(p->ctx, h->stage);
+  h->stage = NULL;
+  h->stage_bytes = 0;
+  ATTEND_TRY(ctx_alloc(p->ctx, bytes, "a tensor that is hooked", &h->stage));
+  h->stage_bytes = bytes;
   return ATTEND_OK;
 }
 
-static void put_back(const pass *p, const attend_hooked *at, const float *data) {
-  if (data != at->view.data)
-    p->ctx->device->write(p->ctx, (void *)at->view.data, data, extent(at) * sizeof *data);
+/* The host's view of it, in f32; behind it in the stage, a tensor of another type as it is. */
+static attend_status bring(const pass *p, const attend_hooked *at, attend_dtype type, bool on_host,
+                           float **data) {
+  const size_t n = extent(at), size = attend_dtype_size(type);
+  *data = (float *)at->view.data;
+  if (on_host && !type) return ATTEND_OK;
+  ATTEND_TRY(reserve_stage(p, n * (sizeof **data + (type ? size : 0))));
+  *data = p->hooks->stage;
+  void *as_it_is = type ? *data + n : *data;
+  p->ctx->device->read(p->ctx, as_it_is, at->view.data, n * size);
+  if (type) attend_convert_to_f32(type, as_it_is, n, *data);
+  return ATTEND_OK;
+}
+
+static void put_back(const pass *p, const attend_hooked *at, attend_dtype type, float *data) {
+  const size_t n = extent(at);
+  if (data == at->view.data) return;
+  void *as_it_is = type ? data + n : data;
+  if (type) attend_convert_from_f32(type, data, n, as_it_is);
+  p->ctx->device->write(p->ctx, (void *)at->view.data, as_it_is, n * attend_dtype_size(type));
 }
 
 static void call_all(const pass *p, const attend_hooked *at, unsigned which, float *data) {
@@ -155,18 +165,19 @@ static void call_all(const pass *p, const attend_hooked *at, unsigned which, flo
 
 attend_status hook_at(const pass *p, const attend_hooked *at, unsigned which) {
   const bool on_host = p->ctx->device->host || which & HOOK_ON_HOST;
+  const attend_dtype type = which & HOOK_TYPED ? p->type : ATTEND_F32;
   float *data;
   which &= hooks_asked(p, at);
   if (!which) return ATTEND_OK;
   int depth = stream_suspend(&p->ctx->stream); /* everything queued before has run */
-  attend_status status = bring(p, at, on_host, &data);
+  attend_status status = bring(p, at, type, on_host, &data);
   if (!status) call_all(p, at, which, data);
-  if (!status && which & ~(unsigned)HOOK_READS) put_back(p, at, data);
+  if (!status && which & ~(unsigned)HOOK_READS) put_back(p, at, type, data);
   stream_resume(&p->ctx->stream, depth);
   return status;
 }
 
-attend_status hook_stream(const pass *p, attend_point point, int layer, float *x, unsigned which) {
+attend_status hook_stream(const pass *p, attend_point point, int layer, void *x, unsigned which) {
   const int width = p->side->shape->width, ld = padded(width);
   if (!p->hooks) return ATTEND_OK;
   attend_hooked at = {.point = point,
@@ -241,6 +252,11 @@ static attend_hooked place_of(const pass *p, const layer_attention *m, attend_po
   at.view.data = view.data;
   memcpy(at.view.stride, view.stride, sizeof view.stride);
   return at;
+}
+
+/* The hooks at queries, keys, values and outputs of heads, which have the pass's type. */
+static attend_status hook_view(const pass *p, const attend_hooked *at, unsigned which) {
+  return hook_at(p, at, which | HOOK_TYPED);
 }
 
 static unsigned hooked_at(const pass *p, const layer_attention *m, attend_point point) {
@@ -371,6 +387,43 @@ static attend_status pattern_make(pattern *x, const layer_attention *m, const at
   return observe_rows(p, &x->by, t, lse, &all);
 }
 
+/* Ops on patterns are in f32: heads side by side, of n rows a sequence, as they are or copied. */
+typedef struct {
+  int heads, n, width;
+} view_shape;
+
+static matrix rows_of(attend_view v, attend_dtype type) {
+  return (matrix){(void *)v.data, (int)v.stride[2], type};
+}
+
+static attend_status copy_view(const pass *p, blocks *memory, view_shape s, attend_view from,
+                               attend_view *to) {
+  const int width = s.heads * s.width, rows = p->count * s.n;
+  float *copy;
+  *to = from;
+  if (!p->type) return ATTEND_OK;
+  ATTEND_TRY(blocks_add(p->ctx, memory, ON_DEVICE,
+                        SIZE_PRODUCT((size_t)rows, (size_t)width, sizeof *copy),
+                        "attention that is hooked", &copy));
+  *to = heads_at(copy, s.n, width, s.width);
+  copy_rows_to(p, rows, width, rows_of(from, p->type), rows_of(*to, ATTEND_F32));
+  return ATTEND_OK;
+}
+
+/* What an op wrote into a copy, to where it is from. */
+static void return_view(const pass *p, view_shape s, attend_view copy, attend_view to) {
+  if (copy.data != to.data)
+    copy_rows_to(p, p->count * s.n, s.heads * s.width, rows_of(copy, ATTEND_F32),
+                 rows_of(to, p->type));
+}
+
+static view_shape query_shape(const pattern *x, int width) {
+  return (view_shape){x->d->heads, x->p->n, width};
+}
+static view_shape key_shape(const pattern *x, int width) {
+  return (view_shape){x->d->kv_heads, x->keys, width};
+}
+
 static attend_hooked pattern_place(const pattern *x, float *weights) {
   return place_of(x->p, &x->by, ATTEND_AT_PATTERN, x->d->heads, x->p->n, x->keys,
                   (attend_view){.data = weights});
@@ -383,8 +436,7 @@ static attend_status pattern_values(pattern *x, attend_view v) {
   const size_t width = (size_t)x->d->kv_heads * (size_t)x->d->dim_v;
   const size_t stride = (size_t)x->keys * width;
   float *copies;
-  x->values = v;
-  if (!s) return ATTEND_OK;
+  if (!s) return copy_view(p, &x->memory, key_shape(x, x->d->dim_v), v, &x->values);
   ATTEND_TRY(blocks_add(p->ctx, &x->memory, ON_DEVICE,
                         SIZE_PRODUCT((size_t)p->count, stride, sizeof *copies),
                         "values that are hooked", &copies));
@@ -410,9 +462,13 @@ static attend_status call_pattern(pattern *x, const attention_tensors *t, unsign
   attend_hooked at = pattern_place(x, x->weights);
   ATTEND_TRY(hook_at(x->p, &at, which));
   if (!(which & HOOK_EDITS)) return ATTEND_OK;
+  const view_shape outputs = query_shape(x, x->d->dim_v);
+  attend_view o;
   ATTEND_TRY(pattern_values(x, t->v));
-  struct op_pattern op = pattern_op(x, t->heads);
+  ATTEND_TRY(copy_view(x->p, &x->memory, outputs, t->heads, &o));
+  struct op_pattern op = pattern_op(x, o);
   x->p->ctx->device->pattern(x->p->ctx, &op);
+  return_view(x->p, outputs, o, t->heads);
   return ATTEND_OK;
 }
 
@@ -459,20 +515,28 @@ static attend_status hook_denominator(const pass *p, const layer_attention *m, a
                                       const float *lse, unsigned which) {
   const attend_desc *d = attend_plan_desc(m->plan);
   attend_hooked at = row_place(p, m, ATTEND_AT_DENOMINATOR, (float *)lse);
+  const view_shape outputs = {d->heads, p->n, d->dim_v};
   const int all = p->count * d->heads * p->n;
+  blocks memory = NULL;
   float *edited;
+  attend_view o;
   if (!(which & hooks_asked(p, &at) & HOOK_EDITS)) return hook_at(p, &at, which);
-  ATTEND_TRY(
-      device_alloc(p->ctx, (size_t)all * sizeof *edited, "denominators that are hooked", &edited));
-  OP(p->ctx, gather, .rows = 1, .width = all, .factor = 1, .x = lse, .ldx = all, .y = edited,
-     .ldy = all);
-  at.view.data = edited;
-  attend_status status = hook_at(p, &at, which);
-  if (!status)
+  attend_status status = blocks_add(p->ctx, &memory, ON_DEVICE, (size_t)all * sizeof *edited,
+                                    "denominators that are hooked", &edited);
+  if (!status) status = copy_view(p, &memory, outputs, heads, &o);
+  if (!status) {
+    OP(p->ctx, gather, .rows = 1, .width = all, .factor = 1, .x = lse, .ldx = all, .y = edited,
+       .ldy = all);
+    at.view.data = edited;
+    status = hook_at(p, &at, which);
+  }
+  if (!status) {
     OP(p->ctx, divide, .batch = p->count, .heads = d->heads, .n = p->n, .width = d->dim_v,
-       .before = lse, .after = edited, .o = heads);
+       .before = lse, .after = edited, .o = o);
+    return_view(p, outputs, o, heads);
+  }
   stream_wait(&p->ctx->stream);
-  device_free(p->ctx, edited);
+  blocks_free(p->ctx, &memory);
   return status;
 }
 
@@ -484,17 +548,17 @@ attend_status hook_keys(const pass *p, const layer_attention *m, int n, const in
   if (!p->hooks) return ATTEND_OK;
   attend_hooked at = place_of(p, m, ATTEND_AT_KEY, d->kv_heads, n, d->dim, k);
   at.lengths = lengths;
-  ATTEND_TRY(hook_at(p, &at, which));
+  ATTEND_TRY(hook_view(p, &at, which));
   at = place_of(p, m, ATTEND_AT_VALUE, d->kv_heads, n, d->dim_v, v);
   at.lengths = lengths;
-  return hook_at(p, &at, which);
+  return hook_view(p, &at, which);
 }
 
 attend_status hook_before_attention(const pass *p, const layer_attention *m,
                                     const attention_tensors *t, unsigned which) {
   const attend_desc *d = attend_plan_desc(m->plan);
   attend_hooked at = place_of(p, m, ATTEND_AT_QUERY, d->heads, p->n, d->dim, t->q);
-  ATTEND_TRY(hook_at(p, &at, which));
+  ATTEND_TRY(hook_view(p, &at, which));
   if (m->role != ATTEND_CROSS) return hook_keys(p, m, p->n, p->lengths, t->k, t->v, which);
   if (m->state) return ATTEND_OK; /* hooked when they were appended */
   return hook_keys(p, m, p->encoded_n, p->encoded_lengths, t->k, t->v, which);
@@ -504,7 +568,7 @@ static attend_status hook_heads(const pass *p, const layer_attention *m, attend_
                                 unsigned which) {
   const attend_desc *d = attend_plan_desc(m->plan);
   attend_hooked at = place_of(p, m, ATTEND_AT_HEAD_OUTPUT, d->heads, p->n, d->dim_v, heads);
-  return hook_at(p, &at, which);
+  return hook_view(p, &at, which);
 }
 
 attend_status hook_after_attention(const pass *p, const layer_attention *m,
@@ -518,6 +582,17 @@ attend_status hook_after_attention(const pass *p, const layer_attention *m,
   return hook_heads(p, m, t->heads, HOOK_FORWARD);
 }
 
+static attend_status copy_tensors(pattern *x, const attention_tensors *from,
+                                  attention_tensors *to) {
+  const pass *p = x->p;
+  const int dim = x->d->dim, dim_v = x->d->dim_v;
+  *to = *from;
+  ATTEND_TRY(copy_view(p, &x->memory, query_shape(x, dim), from->q, &to->q));
+  ATTEND_TRY(copy_view(p, &x->memory, key_shape(x, dim), from->k, &to->k));
+  ATTEND_TRY(copy_view(p, &x->memory, key_shape(x, dim_v), from->v, &to->v));
+  return copy_view(p, &x->memory, query_shape(x, dim_v), from->o, &to->o);
+}
+
 /* Gradients of attention whose rows were edited: from the edited rows. */
 static attend_status back_from(pattern *x, const attention_tensors *t, const attention_tensors *g) {
   const pass *p = x->p;
@@ -529,15 +604,21 @@ static attend_status back_from(pattern *x, const attention_tensors *t, const att
      .y = edited, .ldy = x->keys);
   attend_hooked at = pattern_place(x, edited);
   ATTEND_TRY(hook_at(p, &at, HOOK_EDITS));
-  x->values = t->v;
-  struct op_pattern op = pattern_op(x, g->o);
+  attention_tensors f, d;
+  ATTEND_TRY(copy_tensors(x, t, &f));
+  ATTEND_TRY(copy_tensors(x, g, &d));
+  x->values = f.v;
+  struct op_pattern op = pattern_op(x, d.o);
   op.weights = edited;
   op.d_weights = d_weights;
   OP(p->ctx, pattern_grad, .p = op);
   at = pattern_place(x, d_weights);
   ATTEND_TRY(hook_at(p, &at, HOOK_GRADIENTS));
   OP(p->ctx, pattern_backward, .p = op, .dim = x->d->dim, .scale = x->d->scale,
-     .before = x->weights, .q = t->q, .k = t->k, .dq = g->q, .dk = g->k, .dv = g->v);
+     .before = x->weights, .q = f.q, .k = f.k, .dq = d.q, .dk = d.k, .dv = d.v);
+  return_view(p, query_shape(x, x->d->dim), d.q, g->q);
+  return_view(p, key_shape(x, x->d->dim), d.k, g->k);
+  return_view(p, key_shape(x, x->d->dim_v), d.v, g->v);
   return ATTEND_OK;
 }
 
@@ -562,10 +643,12 @@ static attend_status pattern_gradient(const pass *p, const layer_attention *m,
   pattern x = {.p = p};
   float *d_weights = NULL;
   attend_status status = pattern_make(&x, m, t, lse);
+  attend_view d_o;
   if (!status) status = take_weights(&x, &d_weights);
+  if (!status) status = pattern_values(&x, t->v);
+  if (!status) status = copy_view(p, &x.memory, query_shape(&x, x.d->dim_v), g->o, &d_o);
   if (!status) {
-    x.values = t->v;
-    struct op_pattern op = pattern_op(&x, g->o);
+    struct op_pattern op = pattern_op(&x, d_o);
     op.d_weights = d_weights;
     OP(p->ctx, pattern_grad, .p = op);
     attend_hooked at = pattern_place(&x, d_weights);

@@ -193,10 +193,10 @@ static attend_status sums_fill(attend_session *r, int number) {
   a.x = r->x;
   layer_project(&r->p, number, &a);
   int ld = padded(layer_of(r->p.side, number)->qkv.outputs);
-  float *k = a.qkv + s->heads * s->dim;
+  void *k = column(&r->p, a.qkv, (size_t)(s->heads * s->dim));
+  void *v = column(&r->p, k, (size_t)(s->kv_heads * s->dim));
   return attend_state_append(r->encoder_plan, r->sums[number], r->p.n,
-                             heads_at(k, r->p.n, ld, s->dim),
-                             heads_at(k + s->kv_heads * s->dim, r->p.n, ld, s->dim_v));
+                             heads_at(k, r->p.n, ld, s->dim), heads_at(v, r->p.n, ld, s->dim_v));
 }
 
 static attend_status read_chunk(attend_reading *x, int n) {

@@ -33,6 +33,7 @@ void states_free(const attend_context *ctx, int layers, attend_state **states) {
 }
 
 static attend_status plan_states(attend_session *r, attend_desc *d, attend_plan **plan) {
+  d->dtype = r->p.type;
   d->batch = r->batch;
   d->q_len = r->limit;
   d->purpose = ATTEND_FOR_EXTEND;
@@ -68,6 +69,7 @@ static attend_status plan_encoder(attend_session *r, int count, int n) {
   r->encoder_plan = NULL;
   attend_desc d;
   model_attention(r->model, ATTEND_ENCODER_SELF, 0, &d);
+  d.dtype = r->p.type;
   d.batch = count;
   d.q_len = d.kv_len = n;
   ATTEND_TRY(attend_plan_create(r->ctx, &d, &r->encoder_plan));
@@ -79,7 +81,7 @@ static attend_status plan_encoder(attend_session *r, int count, int n) {
 /* ---- buffers --------------------------------------------------------------------- */
 
 typedef struct {
-  size_t x, qkv, heads, up; /* floats of a row */
+  size_t x, qkv, heads, up; /* elements of a row */
 } widths;
 
 static size_t max(size_t a, size_t b) { return a > b ? a : b; }
@@ -109,18 +111,19 @@ attend_status session_reserve(attend_session *r, size_t rows) {
   blocks_free(r->ctx, &r->buffers);
   r->capacity = 0;
   r->p.n = 0;
-#define TAKE(place, width)                                                                        \
-  ATTEND_TRY(blocks_add(r->ctx, &r->buffers, ON_DEVICE, SIZE_PRODUCT(rows, width, sizeof *place), \
-                        what, &place))
-  TAKE(r->x, w.x);
-  TAKE(r->y, w.x);
-  TAKE(r->p.h, w.x);
-  TAKE(r->at.qkv, w.qkv);
-  TAKE(r->at.heads, w.heads);
-  TAKE(r->at.up, w.up);
-  TAKE(r->ids, 1);
-  TAKE(r->types, 1);
-  TAKE(r->p.position, 1);
+#define TAKE(place, width, size) \
+  ATTEND_TRY(                    \
+      blocks_add(r->ctx, &r->buffers, ON_DEVICE, SIZE_PRODUCT(rows, width, size), what, &place))
+  const size_t typed = attend_dtype_size(r->p.type);
+  TAKE(r->x, w.x, sizeof *r->x);
+  TAKE(r->y, w.x, sizeof *r->y);
+  TAKE(r->p.h, w.x, typed);
+  TAKE(r->at.qkv, w.qkv, typed);
+  TAKE(r->at.heads, w.heads, typed);
+  TAKE(r->at.up, w.up, typed);
+  TAKE(r->ids, 1, sizeof *r->ids);
+  TAKE(r->types, 1, sizeof *r->types);
+  TAKE(r->p.position, 1, sizeof *r->p.position);
 #undef TAKE
   ATTEND_TRY(blocks_add(r->ctx, &r->buffers, ON_HOST, size_times(rows, sizeof *r->position), what,
                         &r->position));
@@ -137,7 +140,9 @@ attend_status session_reserve(attend_session *r, size_t rows) {
 static attend_status make_session(attend_session *r) {
   static const char what[] = "a session";
   size_t b = (size_t)r->batch, rows = (size_t)r->head_limit;
-  const size_t width = widths_of(r).x;
+  const widths w = widths_of(r);
+  const size_t width = w.x;
+  if (r->p.type) ATTEND_TRY(r->ctx->device->reserve(r->ctx, 2 * w.x + w.qkv + w.heads + 2 * w.up));
 #define TAKE(place, field, count) \
   ATTEND_TRY(                     \
       blocks_add(r->ctx, &r->memory, place, size_times(count, sizeof *r->field), what, &r->field))
@@ -170,13 +175,15 @@ attend_status session_create(attend_context *ctx, attend_model *model,
                "a session of %d sequences, %d rows at once: choose fewer, so "
                "that their product stays below 2^31",
                o.batch, o.rows);
+  ATTEND_CHECK(ctx, o.activations == ATTEND_F32 || o.activations == ATTEND_BF16,
+               "a session's activations are f32 or bf16");
   ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *r, "a session", &r));
   r->ctx = &r->own;
   r->model = model;
   r->batch = o.batch ? o.batch : 1;
   r->limit = o.rows ? o.rows : r->batch >= ROWS ? 1 : ROWS / r->batch;
   r->head_limit = r->batch > HEAD_ROWS ? r->batch : HEAD_ROWS;
-  r->p = (pass){.ctx = r->ctx, .model = model, .session = r};
+  r->p = (pass){.ctx = r->ctx, .model = model, .session = r, .type = o.activations};
   attend_status status = context_child(ctx, o.threads, &r->own);
   if (!status) status = make_session(r);
   if (status)
@@ -206,6 +213,7 @@ void attend_session_free(attend_session *r) {
   blocks_free(r->ctx, &r->buffers);
   blocks_free(r->ctx, &r->memory);
   device_free(r->ctx, r->lse);
+  typed_release(r->ctx);
   ctx_free(parent, r);
 }
 
@@ -280,7 +288,8 @@ attend_status session_stack(attend_session *r) {
   stream_enter(&r->ctx->stream);
   attend_status status = session_layers(r, layers);
   if (!status && r->model->config.final_norm)
-    norm_rows(&r->p, &s->final_norm, r->p.rows, s->shape->width, r->x, r->x);
+    norm_rows(&r->p, &s->final_norm, r->p.rows, s->shape->width, floats(r->x, s->shape->width),
+              floats(r->x, s->shape->width));
   if (!status) status = hook_stream(&r->p, ATTEND_AT_RESIDUAL, layers, r->x, HOOK_FORWARD);
   stream_leave(&r->ctx->stream);
   return status;
@@ -337,9 +346,10 @@ static void set_lengths(attend_session *r, int count, int n, int start, const in
 static attend_status cross_piece(attend_session *r, int i, int start, int n) {
   const attend_stack *s = &r->model->config.decoder;
   const int ld = padded(r->model->decoder.layers[0].cross_kv.outputs);
-  float *k = r->at.qkv + (size_t)start * (size_t)ld;
+  void *k = column(&r->p, r->at.qkv, (size_t)start * (size_t)ld);
+  void *v = column(&r->p, k, (size_t)(s->kv_heads * s->dim));
   attend_view keys = heads_at(k, r->p.n, ld, s->dim);
-  attend_view values = heads_at(k + s->kv_heads * s->dim, r->p.n, ld, s->dim_v);
+  attend_view values = heads_at(v, r->p.n, ld, s->dim_v);
   layer_attention m = {ATTEND_CROSS, r->cross_plan, r->cross[i], i};
   for (int b = 0; b < r->batch; b++) {
     r->piece[b] = (int32_t)max64(0, min64(r->lengths[b] - start, n));
@@ -356,7 +366,8 @@ attend_status cross_fill(attend_session *r) {
   attend_plan_set_padding(r->cross_plan, r->piece, NULL);
   for (int i = 0; i < s->shape->layers; i++) {
     const linear_weights *w = &layer_of(s, i)->cross_kv;
-    multiply_rows(&r->p, w, r->p.rows, r->x, padded(w->inputs), r->at.qkv, padded(w->outputs));
+    multiply_rows(&r->p, w, r->p.rows, floats(r->x, w->inputs),
+                  typed(&r->p, r->at.qkv, padded(w->outputs)));
     for (int start = 0; start < n; start += r->limit)
       ATTEND_TRY(cross_piece(r, i, start, (int)min64(r->limit, n - start)));
   }

@@ -16,12 +16,12 @@ static int width_of(const attend_session *r) { return r->p.side->shape->width; }
 static void head_piece(attend_session *r, int rows, float *logits) {
   const attend_config *c = &r->model->config;
   const int ld = head_ld(r->model, r->p.side);
-  float *x = r->head_rows, *y = x + (size_t)r->head_limit * (size_t)ld;
+  void *x = r->head_rows, *y = column(&r->p, x, (size_t)r->head_limit * (size_t)ld);
   float *to = r->device_logits ? r->device_logits : logits;
-  head_rows h = {rows, ld, x, y, y, x, to, NULL, c->vocab};
+  head_rows h = {rows, ld, x, y, y, x, {to, c->vocab, ATTEND_F32}, NULL};
   stream_enter(&r->ctx->stream);
-  const float *read = head_forward(&r->p, &h);
-  if (r->model->copy_q.forward) copy_rows(r, rows, read, ld, to, c->vocab);
+  const matrix read = head_forward(&r->p, &h);
+  if (r->model->copy_q.forward) copy_rows(r, rows, read, to, c->vocab);
   stream_leave(&r->ctx->stream);
   if (to != logits)
     r->ctx->device->read(r->ctx, logits, to, (size_t)rows * (size_t)c->vocab * sizeof *logits);
@@ -54,7 +54,7 @@ static void read_rows(attend_session *r, const head_source *s, int start, int ro
   }
   OP(r->ctx, gather, .rows = rows, .width = ld, .index = r->head_row,
      .factor = r->model->config.head_factor, .x = s->x, .ldx = ld, .y = r->head_rows,
-     .ldy = head_ld(r->model, r->p.side));
+     .ldy = head_ld(r->model, r->p.side), .y_type = r->p.type);
 }
 
 static attend_status logits_of(attend_session *r, int n, head_source s, float *logits) {
@@ -118,7 +118,7 @@ attend_status attend_session_head(attend_session *r, int rows, const float *hidd
                           hidden + (size_t)i * (size_t)ld, (size_t)width * sizeof *hidden);
   r->p.n = 0; /* the rows of the previous call are overwritten */
   if (norm && m->config.final_norm)
-    norm_rows(&r->p, &r->p.side->final_norm, rows, width, r->x, r->x);
+    norm_rows(&r->p, &r->p.side->final_norm, rows, width, floats(r->x, width), floats(r->x, width));
   return logits_of(r, rows, (head_source){r->x, NULL, false}, logits);
 }
 

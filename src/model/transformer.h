@@ -116,32 +116,41 @@ attend_status model_keep(attend_model *m, size_t bytes, void *block /* T ** */) 
 
 /* ---- a pass over one side -------------------------------------------------------- */
 
+/* Rows of f32 or bf16. */
+typedef struct {
+  void *at; /* [rows][ld] */
+  int ld;
+  attend_dtype type;
+} matrix;
+
 /* Activations of a layer. In inference layers share these buffers, and some members are the same
- * buffer: then a step works in place. Training keeps a set per layer for backward. */
+ * buffer: then a step works in place. Training keeps a set per layer for backward. The residual
+ * stream is f32; what is void * has the pass's type. */
 typedef struct {
   float *x;          /* [rows][ldx] the residual stream, input */
-  float *qkv;        /* [rows][..] queries, keys, values */
-  float *raw;        /* of q and k before their norms, or NULL: not kept */
-  float *attended;   /* [rows][H M] output of the heads */
-  float *heads;      /* the same after hooks */
+  void *qkv;         /* [rows][..] queries, keys, values */
+  void *raw;         /* of q and k before their norms, or NULL: not kept */
+  void *attended;    /* [rows][H M] output of the heads */
+  void *heads;       /* the same after hooks */
   float *lse;        /* [B,H,T] or NULL */
   float *self_added; /* [rows][ldx] branch output before its norm */
   float *self;       /* residual sum */
   float *self_out;   /* after the sum's norm */
-  float *cross_added, *cross_q, *cross_kv, *cross_attended, *cross_heads, *cross_lse, *cross,
-      *cross_out;
-  float *up, *act; /* [rows][mlp] before and after the activation */
+  void *cross_q, *cross_kv, *cross_attended, *cross_heads;
+  float *cross_lse, *cross_added, *cross, *cross_out;
+  void *up, *act; /* [rows][mlp] before and after the activation */
   float *mlp_added, *mlp;
   float *out; /* output: the next layer's x */
 } activations;
 
-/* Buffers of gradients. */
+/* Buffers of gradients; void * as above. */
 typedef struct {
-  float *residual_middle, *dh; /* [rows][ldx] */
-  float *d_act;                /* [rows][widest of q, heads' outputs, mlp] */
-  float *d_wide;               /* [rows][widest of qkv, gate and up] */
-  float *d_bias;               /* [buckets][H] of one layer */
-  void *scratch;               /* of weight gradients and norms */
+  float *residual_middle; /* [rows][ldx] */
+  void *dh;               /* [rows][ldx] */
+  void *d_act;            /* [rows][widest of q, heads' outputs, mlp] */
+  void *d_wide;           /* [rows][widest of qkv, gate and up] */
+  float *d_bias;          /* [buckets][H] of one layer */
+  void *scratch;          /* of weight gradients and norms */
 } back_work;
 
 /* Hooks of a session or a training run: hooks.c. */
@@ -158,6 +167,7 @@ typedef struct {
   attend_context *ctx;
   const attend_model *model;
   const stack *side;
+  attend_dtype type; /* of activations: f32 or bf16 */
   int count, n, rows;
   const int32_t *lengths; /* [count] of n rows that are real, of the host */
   hooks *hooks;           /* NULL: there are none */
@@ -166,7 +176,7 @@ typedef struct {
   attend_plan *plan[LAYER_KINDS], *cross_plan;
   attend_state **self,
       **cross; /* [layers] KV caches or linear states; NULL: keys of this pass only */
-  float *h;    /* [rows][ldx] input of a branch */
+  void *h;     /* [rows][ldx] input of a branch, of the pass's type */
   /* training */
   const float *encoded; /* cross-attention without states: the encoder's output */
   int encoded_n;
@@ -182,8 +192,19 @@ typedef struct {
 static inline attend_role self_role(const pass *p) {
   return p->side->encoder ? ATTEND_ENCODER_SELF : ATTEND_DECODER_SELF;
 }
-/* Heads of `width` side by side in rows of ld floats, n rows a sequence. */
-static inline attend_view heads_at(const float *data, int n, int ld, int width) {
+/* Rows of the residual stream, or of its width; rows of the pass's type. */
+static inline matrix floats(const float *x, int width) {
+  return (matrix){(void *)x, padded(width), ATTEND_F32};
+}
+static inline matrix typed(const pass *p, const void *x, int ld) {
+  return (matrix){(void *)x, ld, p->type};
+}
+/* Column i of rows of the pass's type. */
+static inline void *column(const pass *p, const void *x, size_t i) {
+  return x ? (char *)x + i * attend_dtype_size(p->type) : NULL;
+}
+/* Heads of `width` side by side in rows of ld elements, n rows a sequence. */
+static inline attend_view heads_at(const void *data, int n, int ld, int width) {
   return (attend_view){(void *)data, {(ptrdiff_t)n * ld, width, ld, 1}};
 }
 
@@ -207,14 +228,15 @@ attend_status layer_backward(const pass *p, int i, const activations *a, float *
     FOR_LAB(layer_backward);
 /* Queries, keys and values of layer i, from a->x. */
 void layer_project(const pass *p, int i, const activations *a);
-void norm_rows(const pass *p, const norm_weights *w, int rows, int width, const float *x, float *y);
-void norm_rows_backward(const pass *p, const norm_weights *w, int rows, int width, const float *x,
-                        const float *dy, bool add, float *dx);
-void multiply_rows(const pass *p, const linear_weights *w, int rows, const float *x, int ldx,
-                   float *y, int ldy);
-/* dx (+)= dy W, and the gradients of W and b. dx may be NULL. */
-void multiply_backward(const pass *p, const linear_weights *w, int rows, const float *x, int ldx,
-                       const float *dy, int lddy, bool add, float *dx, int lddx);
+void norm_rows(const pass *p, const norm_weights *w, int rows, int width, matrix x, matrix y);
+void norm_rows_backward(const pass *p, const norm_weights *w, int rows, int width, matrix x,
+                        matrix dy, bool add, matrix dx);
+void multiply_rows(const pass *p, const linear_weights *w, int rows, matrix x, matrix y);
+/* dx (+)= dy W, and the gradients of W and b. */
+void multiply_backward(const pass *p, const linear_weights *w, int rows, matrix x, matrix dy,
+                       bool add, matrix dx);
+/* y = x, in y's type. */
+void copy_rows_to(const pass *p, int rows, int width, matrix x, matrix y);
 
 /* Embeddings. sum: before the norm, as wide as the tables; may be x if neither norm nor
  * projection follows. types may be NULL: 0. */
@@ -225,23 +247,22 @@ void embed_backward(const pass *p, const int32_t *ids, const int32_t *types, con
 int embed_width(const attend_model *m, const stack *s);
 bool embeds_apart(const attend_model *m, const stack *s); /* sum is not x */
 
-/* Rows that the head reads, each [rows][ld], to logits [rows][ldl]; the
- * buffers may be the same in inference. */
+/* Rows that the head reads, each [rows][ld] of the pass's type, to logits; the buffers may be the
+ * same in inference. */
 typedef struct {
   int rows, ld;
-  float *x, *dense, *shaped, *normed;
-  float *logits, *capped; /* capped: a copy that a cap's gradient needs, or NULL */
-  int ldl;                /* V; padded V for gradients */
+  void *x, *dense, *shaped, *normed;
+  matrix logits; /* [rows][V; padded V for gradients] */
+  void *capped;  /* a copy that a cap's gradient needs, or NULL */
 } head_rows;
 /* Width of a row of the side, or of the transform. */
 int head_ld(const attend_model *m, const stack *s);
 /* The input of the last product, and of copying. */
-const float *head_forward(const pass *p, const head_rows *h) FOR_LAB(head_forward);
+matrix head_forward(const pass *p, const head_rows *h) FOR_LAB(head_forward);
 /* From the gradient of logits in h->logits to d [rows][ld], that of the last
  * product's input; then through the transform to that of h->x. */
-void head_backward(const pass *p, const head_rows *h, const float *read, float *d)
-    FOR_LAB(head_backward);
-void head_transform_backward(const pass *p, const head_rows *h, float *d);
+void head_backward(const pass *p, const head_rows *h, matrix read, matrix d) FOR_LAB(head_backward);
+void head_transform_backward(const pass *p, const head_rows *h, matrix d);
 
 /* ---- a session ------------------------------------------------------------------- */
 
@@ -333,7 +354,7 @@ attend_status copy_make(attend_session *r);
 /* Keys of what was read, from the encoder's output in x; ids [count][n]. */
 attend_status copy_fill(attend_session *r, const int32_t *ids);
 /* Logits [rows][ldl] of rows x that the head read, of head_of, to log p. */
-void copy_rows(attend_session *r, int rows, const float *x, int ld, float *logits, int ldl);
+void copy_rows(attend_session *r, int rows, matrix x, float *logits, int ldl);
 void copy_reorder(attend_session *r, const int32_t *parents);
 void copy_reset(attend_session *r);
 /* A reading's next tokens, from x; copying a finished reading to another session; and its file. */
@@ -357,11 +378,12 @@ enum {
   HOOK_EDITS = 2,
   HOOK_FORWARD = HOOK_READS | HOOK_EDITS,
   HOOK_GRADIENTS = 4,
-  HOOK_ON_HOST = 8
+  HOOK_ON_HOST = 8,
+  HOOK_TYPED = 16 /* of the pass's type; callers see f32 */
 };
 attend_status hook_at(const pass *p, const attend_hooked *at, unsigned which);
 /* The residual stream, a branch's output, or a gradient: [rows][ldx]. */
-attend_status hook_stream(const pass *p, attend_point point, int layer, float *x, unsigned which);
+attend_status hook_stream(const pass *p, attend_point point, int layer, void *x, unsigned which);
 /* Around a layer's attention, where there are hooks. */
 attend_status hook_before_attention(const pass *p, const layer_attention *m,
                                     const attention_tensors *t, unsigned which);

@@ -94,7 +94,8 @@ static attend_status side_forward(attend_trainer *tr, trainer_side *x) {
                 first);
   for (int i = 0; i < layers; i++) ATTEND_TRY(layer_forward(&x->p, i, &x->layers[i]));
   if (tr->model.config.final_norm)
-    norm_rows(&x->p, &s->final_norm, x->p.rows, s->shape->width, x->last, x->hidden);
+    norm_rows(&x->p, &s->final_norm, x->p.rows, s->shape->width, floats(x->last, s->shape->width),
+              floats(x->hidden, s->shape->width));
   return hook_stream(&x->p, ATTEND_AT_RESIDUAL, layers, x->hidden, HOOK_FORWARD);
 }
 
@@ -116,7 +117,9 @@ static attend_status side_backward(attend_trainer *tr, trainer_side *x) {
   if (!x->layers) return ATTEND_OK;
   ATTEND_TRY(hook_stream(&x->p, ATTEND_AT_RESIDUAL, s->shape->layers, dx, HOOK_GRADIENTS));
   if (tr->model.config.final_norm)
-    norm_rows_backward(&x->p, &s->final_norm, x->p.rows, s->shape->width, x->last, dx, false, dx);
+    norm_rows_backward(&x->p, &s->final_norm, x->p.rows, s->shape->width,
+                       floats(x->last, s->shape->width), floats(dx, s->shape->width), false,
+                       floats(dx, s->shape->width));
   for (int i = s->shape->layers - 1; i >= 0; i--) {
     if (tr->options.recompute) ATTEND_TRY(recompute_layer(x, i));
     ATTEND_TRY(layer_backward(&x->p, i, &x->layers[i], dx));
@@ -139,7 +142,8 @@ static void copy_open(attend_trainer *tr) {
   const trainer_side *e = &tr->encoder;
   trainer_copy *c = &tr->copy;
   if (!tr->model.copy_k.forward) return;
-  multiply_rows(&e->p, &tr->model.copy_k, e->p.rows, e->hidden, ld_of(e), c->keys, key_width(tr));
+  multiply_rows(&e->p, &tr->model.copy_k, e->p.rows, floats(e->hidden, e->p.side->shape->width),
+                floats(c->keys, tr->model.config.copy));
   lag_keys(tr, c->keys, false);
   tr->ctx->device->zero(tr->ctx, c->d_keys,
                         (size_t)e->p.rows * (size_t)key_width(tr) * sizeof *c->d_keys);
@@ -160,8 +164,10 @@ static void copy_close(attend_trainer *tr) {
   trainer_side *e = &tr->encoder;
   if (!tr->model.copy_k.forward) return; /* a model of one side has no encoder */
   lag_keys(tr, tr->copy.d_keys, true);
-  multiply_backward(&e->p, &tr->model.copy_k, e->p.rows, e->hidden, ld_of(e), tr->copy.d_keys,
-                    key_width(tr), true, e->d_hidden, ld_of(e));
+  const int width = e->p.side->shape->width;
+  multiply_backward(&e->p, &tr->model.copy_k, e->p.rows, floats(e->hidden, width),
+                    floats(tr->copy.d_keys, tr->model.config.copy), true,
+                    floats(e->d_hidden, width));
 }
 
 /* ---- the head ---------------------------------------------------------------------------- */
@@ -171,30 +177,30 @@ typedef struct {
   attend_trainer *tr;
   trainer_side *x;
   head_rows h;
-  float *d; /* [HEAD][ld] */
+  matrix d; /* gradients of the rows that the head reads */
   float scale;
   int32_t row[HEAD_ROWS_AT_ONCE], target[HEAD_ROWS_AT_ONCE];
   int32_t text[HEAD_ROWS_AT_ONCE]; /* that each may copy from */
 } heading;
 
-static void copy_losses(heading *w, const float *read) {
+static void copy_losses(heading *w, matrix read) {
   attend_trainer *tr = w->tr;
   const pass *p = &w->x->p;
   const int rows = w->h.rows, width = key_width(tr);
   trainer_copy *c = &tr->copy;
-  multiply_rows(p, &tr->model.copy_q, rows, read, w->h.ld, c->queries, width);
-  multiply_rows(p, &tr->model.copy_gate, rows, read, w->h.ld, c->gates, LANES);
+  multiply_rows(p, &tr->model.copy_q, rows, read, floats(c->queries, tr->model.config.copy));
+  multiply_rows(p, &tr->model.copy_gate, rows, read, floats(c->gates, 1));
   OP(tr->ctx, scale, .rows = rows, .width = width, .factor = copy_factor(tr), .x = c->queries,
      .ldx = width);
   for (int i = 0; i < rows; i++) w->text[i] = w->row[i] / w->x->p.n;
   OP(tr->ctx, copy_loss, .texts = texts_of(tr), .rows = rows, .vocab = tr->model.config.vocab,
-     .of = w->text, .q = c->queries, .gate = c->gates, .weight = c->weights, .logits = tr->logits,
-     .ldl = padded(tr->model.config.vocab), .targets = tr->head_target,
+     .of = w->text, .q = c->queries, .gate = c->gates, .weight = c->weights,
+     .logits = tr->logits.at, .ldl = tr->logits.ld, .targets = tr->head_target,
      .smoothing = tr->batch->smoothing, .scale = w->scale, .loss = tr->losses);
 }
 
 /* d += the gradient through queries and gates; the keys' gradient is summed. */
-static void copy_back_rows(heading *w, const float *read) {
+static void copy_back_rows(heading *w, matrix read) {
   attend_trainer *tr = w->tr;
   const pass *p = &w->x->p;
   const int rows = w->h.rows, width = key_width(tr);
@@ -203,10 +209,9 @@ static void copy_back_rows(heading *w, const float *read) {
      .of = w->text, .q = c->queries, .weight = c->weights, .dq = c->d_queries, .dkeys = c->d_keys);
   OP(tr->ctx, scale, .rows = rows, .width = width, .factor = copy_factor(tr), .x = c->d_queries,
      .ldx = width);
-  multiply_backward(p, &tr->model.copy_q, rows, read, w->h.ld, c->d_queries, width, true, w->d,
-                    w->h.ld);
-  multiply_backward(p, &tr->model.copy_gate, rows, read, w->h.ld, c->gates, LANES, true, w->d,
-                    w->h.ld);
+  multiply_backward(p, &tr->model.copy_q, rows, read, floats(c->d_queries, tr->model.config.copy),
+                    true, w->d);
+  multiply_backward(p, &tr->model.copy_gate, rows, read, floats(c->gates, 1), true, w->d);
 }
 
 static void read_losses(heading *w, attend_batch_loss *outcome) {
@@ -220,32 +225,35 @@ static attend_status head_chunk(heading *w, attend_batch_loss *outcome) {
   const attend_config *c = &tr->model.config;
   const pass *p = &w->x->p;
   const head_rows *h = &w->h;
-  const int ldv = padded(c->vocab), width = w->x->p.side->shape->width;
+  const int width = w->x->p.side->shape->width;
   const size_t bytes = (size_t)h->rows * sizeof *w->row;
   tr->ctx->device->write(tr->ctx, tr->head_row, w->row, bytes);
   tr->ctx->device->write(tr->ctx, tr->head_target, w->target, bytes);
   OP(tr->ctx, gather, .rows = h->rows, .width = width, .index = tr->head_row,
-     .factor = c->head_factor, .x = w->x->hidden, .ldx = ld_of(w->x), .y = h->x, .ldy = h->ld);
-  const float *read = head_forward(p, h);
+     .factor = c->head_factor, .x = w->x->hidden, .ldx = ld_of(w->x), .y = h->x, .ldy = h->ld,
+     .y_type = p->type);
+  const matrix read = head_forward(p, h);
   attend_hooked at = {.point = ATTEND_AT_LOGITS,
                       .role = self_role(p),
                       .shape = {1, 1, h->rows, c->vocab},
-                      .view = {tr->logits, {0, 0, ldv, 1}}};
-  ATTEND_TRY(hook_at(p, &at, HOOK_FORWARD));
+                      .view = {tr->logits.at, {0, 0, tr->logits.ld, 1}}};
+  const unsigned typed_logits = tr->logits.type ? HOOK_TYPED : 0;
+  ATTEND_TRY(hook_at(p, &at, HOOK_FORWARD | typed_logits));
   if (tr->model.copy_q.forward)
     copy_losses(w, read);
   else
-    OP(tr->ctx, loss, .rows = h->rows, .width = c->vocab, .x = tr->logits, .ldx = ldv,
-       .targets = tr->head_target, .smoothing = tr->batch->smoothing, .scale = w->scale,
-       .loss = tr->losses);
+    OP(tr->ctx, loss, .rows = h->rows, .width = c->vocab, .x = tr->logits.at, .ldx = tr->logits.ld,
+       .x_type = tr->logits.type, .targets = tr->head_target, .smoothing = tr->batch->smoothing,
+       .scale = w->scale, .loss = tr->losses);
   read_losses(w, outcome);
   if (tr->batch->no_grad) return ATTEND_OK;
-  ATTEND_TRY(hook_at(p, &at, HOOK_GRADIENTS));
+  ATTEND_TRY(hook_at(p, &at, HOOK_GRADIENTS | typed_logits));
   head_backward(p, h, read, w->d);
   if (tr->model.copy_q.forward) copy_back_rows(w, read);
   head_transform_backward(p, h, w->d);
   OP(tr->ctx, gather, .scatter = true, .rows = h->rows, .width = width, .index = tr->head_row,
-     .factor = c->head_factor, .x = w->d, .ldx = h->ld, .y = w->x->d_hidden, .ldy = ld_of(w->x));
+     .factor = c->head_factor, .x = w->d.at, .ldx = h->ld, .x_type = w->d.type, .y = w->x->d_hidden,
+     .ldy = ld_of(w->x));
   return ATTEND_OK;
 }
 
@@ -259,18 +267,17 @@ static attend_status head_losses(attend_trainer *tr, trainer_side *x, attend_bat
   const attend_batch *batch = tr->batch;
   const int ld = head_ld(&tr->model, x->p.side), rows = x->p.rows;
   const size_t chunk = (size_t)HEAD_ROWS_AT_ONCE * (size_t)ld;
-  float *r = tr->head_rows;
+  void *r = tr->head_rows;
   heading w = {.tr = tr,
                .x = x,
                .h = {.ld = ld,
                      .x = r,
-                     .dense = r + chunk,
-                     .shaped = r + 2 * chunk,
-                     .normed = r + 3 * chunk,
+                     .dense = column(&x->p, r, chunk),
+                     .shaped = column(&x->p, r, 2 * chunk),
+                     .normed = column(&x->p, r, 3 * chunk),
                      .logits = tr->logits,
-                     .capped = tr->capped,
-                     .ldl = padded(tr->model.config.vocab)},
-               .d = r + 4 * chunk};
+                     .capped = tr->capped},
+               .d = typed(&x->p, column(&x->p, r, 4 * chunk), ld)};
   clear_gradient(tr, x);
   for (int i = 0; i < rows; i++) outcome->scored += batch->targets[i] >= 0;
   w.scale = batch->scale > 0 ? batch->scale : outcome->scored > 0 ? 1 / (float)outcome->scored : 0;

@@ -15,6 +15,11 @@ static float *cut(arena *a, size_t rows, int width) {
   return arena_cut(a, rows * (size_t)padded(width) * sizeof(float));
 }
 
+/* Of the passes' type. */
+static void *cut_typed(const attend_trainer *tr, arena *a, size_t rows, int width) {
+  return arena_cut(a, rows * (size_t)padded(width) * attend_dtype_size(tr->options.activations));
+}
+
 static int kv_width(const attend_stack *s) { return s->kv_heads * (s->dim + s->dim_v); }
 static int qkv_width(const attend_stack *s) { return s->heads * s->dim + kv_width(s); }
 
@@ -30,20 +35,20 @@ static void cut_layer(const attend_trainer *tr, const trainer_side *x, arena *a,
       hooks_edit(&tr->hooks, ATTEND_AT_HEAD_OUTPUT | ATTEND_AT_PATTERN | ATTEND_AT_DENOMINATOR);
   t->self = t->self_added = cut(a, rows, w->width);
   if (after) t->self_added = cut(a, rows, w->width);
-  t->qkv = cut(a, rows, qkv_width(w));
-  if (c->qk_norm) t->raw = cut(a, rows, (w->heads + w->kv_heads) * w->dim);
-  t->heads = t->attended = cut(a, rows, w->heads * w->dim_v);
-  if (apart) t->attended = cut(a, rows, w->heads * w->dim_v);
+  t->qkv = cut_typed(tr, a, rows, qkv_width(w));
+  if (c->qk_norm) t->raw = cut_typed(tr, a, rows, (w->heads + w->kv_heads) * w->dim);
+  t->heads = t->attended = cut_typed(tr, a, rows, w->heads * w->dim_v);
+  if (apart) t->attended = cut_typed(tr, a, rows, w->heads * w->dim_v);
   t->lse = arena_cut(a, rows * (size_t)w->heads * sizeof(float));
-  t->up = cut(a, rows, w->mlp * (1 + c->gated));
+  t->up = cut_typed(tr, a, rows, w->mlp * (1 + c->gated));
   if (after) t->mlp_added = cut(a, rows, w->width);
   if (c->norms == ATTEND_NORM_SUM) t->mlp = t->mlp_added = cut(a, rows, w->width);
   if (!crosses) return;
   t->cross = t->cross_added = cut(a, rows, w->width);
-  t->cross_q = cut(a, rows, w->heads * w->dim);
-  t->cross_kv = cut(a, read, kv_width(w));
-  t->cross_heads = t->cross_attended = cut(a, rows, w->heads * w->dim_v);
-  if (apart) t->cross_attended = cut(a, rows, w->heads * w->dim_v);
+  t->cross_q = cut_typed(tr, a, rows, w->heads * w->dim);
+  t->cross_kv = cut_typed(tr, a, read, kv_width(w));
+  t->cross_heads = t->cross_attended = cut_typed(tr, a, rows, w->heads * w->dim_v);
+  if (apart) t->cross_attended = cut_typed(tr, a, rows, w->heads * w->dim_v);
   t->cross_lse = arena_cut(a, rows * (size_t)w->heads * sizeof(float));
 }
 
@@ -126,6 +131,14 @@ static size_t scratch_bytes(const attend_trainer *tr, const sizes *z) {
   return max;
 }
 
+/* Elements of the rows of one op: an activation's gradient with gates, a product's, the head's. */
+static size_t widest_op(const attend_trainer *tr, const sizes *z) {
+  const size_t vocab = (size_t)padded(tr->model.config.vocab), width = (size_t)padded(z->width);
+  const size_t layer = 2 * ((size_t)padded(z->wide) + (size_t)padded(z->act)) + 2 * width;
+  const size_t head = (tr->model.config.logit_cap > 0 ? 2 : 1) * vocab + width;
+  return layer > head ? layer : head;
+}
+
 static void cut_copy(attend_trainer *tr, arena *a) {
   trainer_copy *c = &tr->copy;
   const int width = tr->model.config.copy;
@@ -139,23 +152,32 @@ static void cut_copy(attend_trainer *tr, arena *a) {
   c->weights = cut(a, HEAD_ROWS_AT_ONCE, tr->encoder.p.n);
 }
 
+static sizes sizes_of(const attend_trainer *tr) {
+  sizes z = {.width = tr->model.config.embed_width};
+  widen(tr, &tr->encoder, &z);
+  widen(tr, &tr->decoder, &z);
+  return z;
+}
+
 static void cut_work(attend_trainer *tr, arena *a) {
   const attend_config *c = &tr->model.config;
   const int heads = widest(c->encoder.heads, c->decoder.heads);
-  sizes z = {.width = c->embed_width};
-  widen(tr, &tr->encoder, &z);
-  widen(tr, &tr->decoder, &z);
-  tr->h = cut(a, z.rows, z.width);
-  tr->act = cut(a, z.rows, z.act);
+  const sizes z = sizes_of(tr);
+  tr->h = cut_typed(tr, a, z.rows, z.width);
+  tr->act = cut_typed(tr, a, z.rows, z.act);
   tr->backward.residual_middle = cut(a, z.rows, z.width);
-  tr->backward.dh = cut(a, z.rows, z.width);
-  tr->backward.d_act = cut(a, z.rows, z.act);
-  tr->backward.d_wide = cut(a, z.rows, z.wide);
+  tr->backward.dh = cut_typed(tr, a, z.rows, z.width);
+  tr->backward.d_act = cut_typed(tr, a, z.rows, z.act);
+  tr->backward.d_wide = cut_typed(tr, a, z.rows, z.wide);
   tr->backward.d_bias = cut(a, (size_t)widest(c->buckets, 1), heads);
   tr->backward.scratch = arena_cut(a, scratch_bytes(tr, &z));
-  tr->head_rows = cut(a, 5 * HEAD_ROWS_AT_ONCE, z.width);
-  tr->logits = cut(a, HEAD_ROWS_AT_ONCE, c->vocab);
-  if (c->logit_cap > 0) tr->capped = cut(a, HEAD_ROWS_AT_ONCE, c->vocab);
+  tr->head_rows = cut_typed(tr, a, 5 * HEAD_ROWS_AT_ONCE, z.width);
+  tr->logits = floats(NULL, c->vocab);
+  if (!tr->model.copy_k.forward) tr->logits.type = tr->options.activations;
+  const size_t bytes =
+      HEAD_ROWS_AT_ONCE * (size_t)tr->logits.ld * attend_dtype_size(tr->logits.type);
+  tr->logits.at = arena_cut(a, bytes);
+  if (c->logit_cap > 0) tr->capped = arena_cut(a, bytes);
   tr->losses = cut(a, HEAD_ROWS_AT_ONCE, 1);
   tr->head_row = arena_cut(a, HEAD_ROWS_AT_ONCE * sizeof *tr->head_row);
   tr->head_target = arena_cut(a, HEAD_ROWS_AT_ONCE * sizeof *tr->head_target);
@@ -179,6 +201,7 @@ static attend_status plan_role(attend_trainer *tr, attend_role role, int layer, 
   d.batch = tr->batch->count;
   d.q_len = rows;
   d.kv_len = keys;
+  d.dtype = tr->options.activations;
   d.purpose = ATTEND_FOR_BACKWARD;
   if (role != ATTEND_DECODER_SELF) d.mask.lengths = tr->encoder.real;
   ATTEND_TRY(attend_plan_create(tr->ctx, &d, plan));
@@ -224,7 +247,9 @@ static attend_status take_block(attend_trainer *tr) {
     tr->block_bytes = bytes;
   }
   cut_all(tr, tr->block);
-  return ATTEND_OK;
+  if (!tr->options.activations) return ATTEND_OK;
+  const sizes z = sizes_of(tr);
+  return tr->ctx->device->reserve(tr->ctx, widest_op(tr, &z));
 }
 
 static attend_status place_rows(attend_trainer *tr, trainer_side *x) {

@@ -151,6 +151,8 @@ static attend_status find_field(attend_model *m, const field *f, attend_parts of
 static attend_status check_options(attend_context *ctx, const attend_trainer_options *o) {
   ATTEND_CHECK(ctx, o->weights != ATTEND_WEIGHTS_I8,
                "a model is trained with weights of f32, bf16 or mixed, not int8");
+  ATTEND_CHECK(ctx, o->activations == ATTEND_F32 || o->activations == ATTEND_BF16,
+               "a trainer's activations are f32 or bf16");
   ATTEND_CHECK(ctx, o->dropout >= 0 && o->dropout < 1,
                "a dropout of %g: choose a share from 0 to below 1", (double)o->dropout);
   return ATTEND_OK;
@@ -158,7 +160,7 @@ static attend_status check_options(attend_context *ctx, const attend_trainer_opt
 
 static attend_status open_side(attend_trainer *tr, const stack *s, trainer_side *x) {
   if (!s->layers) return ATTEND_OK;
-  x->p = (pass){.ctx = tr->ctx, .model = &tr->model, .side = s};
+  x->p = (pass){.ctx = tr->ctx, .model = &tr->model, .side = s, .type = tr->options.activations};
   return ctx_alloc_zeroed(tr->ctx, (size_t)s->shape->layers * sizeof *x->layers, "the layers",
                           &x->layers);
 }

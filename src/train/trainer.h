@@ -57,12 +57,12 @@ struct attend_trainer {
   void *block;                  /* of the device: activations and workspaces */
   size_t block_bytes;           /* the most so far; plan_bytes likewise */
   size_t plan_bytes;
-  float *h, *act; /* [rows][..]: a branch's input; the activation's output */
+  void *h, *act; /* [rows][..]: a branch's input; the activation's output */
   back_work backward;
   int32_t *head_row, *head_target; /* [HEAD_ROWS_AT_ONCE] */
-  float *head_rows;                /* [HEAD_ROWS_AT_ONCE][..] x, y, dx, dy */
-  float *logits;                   /* [HEAD_ROWS_AT_ONCE][padded V] */
-  float *capped;                   /* the same before a soft cap */
+  void *head_rows;                 /* [HEAD_ROWS_AT_ONCE][..] x, y, dx, dy */
+  matrix logits;                   /* [HEAD_ROWS_AT_ONCE][padded V] */
+  void *capped;                    /* the same before a soft cap */
   float *losses;                   /* [HEAD_ROWS_AT_ONCE] */
   trainer_copy copy;
 };

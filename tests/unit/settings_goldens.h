@@ -94,6 +94,7 @@ typedef struct {
   attend_model *model;
   attend_tensor_file *golden;
   int vocab;
+  attend_dtype activations; /* of its sessions */
 } toy_model;
 
 static inline toy_model open_case(const char *name, const family *f, const char *isa, int threads) {
@@ -116,7 +117,8 @@ static inline void close_case(toy_model *m) {
  * tokens. */
 static inline void extend_texts(const toy_model *m, const attend_hook *hook, int first, int count,
                                 int piece, float *logits) {
-  attend_session_options o = {ATTEND_INIT(attend_session_options), .batch = count};
+  attend_session_options o = {ATTEND_INIT(attend_session_options), .batch = count,
+                              .activations = m->activations};
   attend_session *s;
   const size_t row = (size_t)m->vocab;
   float *got = zeroed_block(TOY_ROWS * row, sizeof *got);

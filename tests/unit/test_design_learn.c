@@ -39,7 +39,7 @@ static void check_gradients(attend_context *ctx, const char *name) {
   put_some(p, attend_design_about(d)->inputs);
   draw_factors(p, c);
   OK(ctx, pass_forward(p));
-  ctx->device->write(ctx, p->readout.logits, c, rows * sizeof *c);
+  ctx->device->write(ctx, p->readout.logits.at, c, rows * sizeof *c);
   OK(ctx, pass_backward(p));
   OK(ctx, pass_parts(p, p->gradients, g));
   double worst = 0, size = 0;

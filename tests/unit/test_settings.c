@@ -122,6 +122,78 @@ TEST(loss_and_gradients_are_those_of_pytorch) {
   printf("the loss is off by %.1e, gradients by %.1e at most\n", loss_off, worst);
 }
 
+/* ---- activations in bf16 ------------------------------------------------------------- */
+
+/* The norm of the difference, as a share. Of random weights some are chaotic: query-scale's softmax
+ * is nearly an argmax. */
+static double check_rounding(const char *name, const char *what, const float *narrow,
+                             const float *wide, size_t n) {
+  double off = 0, all = 0;
+  for (size_t i = 0; i < n; i++) {
+    off += pow((double)narrow[i] - (double)wide[i], 2);
+    all += pow((double)wide[i], 2);
+  }
+  off = sqrt(off / all);
+  if (!(off < 0.2 && off > 1e-5)) CHECK_FAIL("%s: %s are off by %.1e", name, what, off);
+  return off;
+}
+
+static int by_size(const void *a, const void *b) {
+  const double *x = a, *y = b;
+  return (*x > *y) - (*x < *y);
+}
+
+static void check_median(double *off, int n) {
+  qsort(off, (size_t)n, sizeof *off, by_size);
+  printf("off by %.1e, by %.1e at most\n", off[n / 2], off[n - 1]);
+  CHECK(off[n / 2] < 0.03);
+}
+
+TEST(gradients_in_bf16_are_those_of_f32_but_for_rounding) {
+  double off[sizeof toy_cases / sizeof *toy_cases];
+  int cases = 0;
+  for (const toy_case *c = toy_cases; c->name; c++) {
+    attend_trainer_options o = {ATTEND_INIT(attend_trainer_options)};
+    size_t n;
+    float *wide = gradients_by(c, 2, &o, &n);
+    o.activations = ATTEND_BF16;
+    float *narrow = gradients_by(c, 2, &o, &n);
+    o.recompute = true;
+    float *again = gradients_by(c, 1, &o, &n);
+    off[cases++] = check_rounding(c->name, "gradients", narrow, wide, n);
+    CHECK(!memcmp(narrow, again, n * sizeof *again));
+    free(wide), free(narrow), free(again);
+  }
+  check_median(off, cases);
+}
+
+static float *logits_in(const toy_case *c, attend_dtype activations, int threads, int piece,
+                        size_t *n) {
+  toy_model m = open_case(c->name, c->family, NULL, threads);
+  m.activations = activations;
+  *n = TOY_ROWS * (size_t)m.vocab;
+  float *logits = logits_of(&m, NULL, piece == 1, piece);
+  close_case(&m);
+  return logits;
+}
+
+TEST(sessions_in_bf16_are_those_in_f32_but_for_rounding) {
+  double off[sizeof toy_cases / sizeof *toy_cases];
+  int cases = 0;
+  for (const toy_case *c = toy_cases; c->name; c++) {
+    size_t n;
+    float *wide = logits_in(c, ATTEND_F32, 2, TOY_TOKENS, &n);
+    float *narrow = logits_in(c, ATTEND_BF16, 2, TOY_TOKENS, &n);
+    float *pieces = logits_in(c, ATTEND_BF16, 1, 1, &n);
+    off[cases++] = check_rounding(c->name, "logits", narrow, wide, n);
+    CHECK(!memcmp(narrow, pieces, n * sizeof *pieces));
+    free(wide), free(narrow), free(pieces);
+  }
+  check_median(off, cases);
+}
+
+/* ---- the same bits --------------------------------------------------------------------- */
+
 TEST(threads_and_recomputing_change_no_bit_of_gradients) {
   for (const toy_case *c = toy_cases; c->name; c++)
     for (int dropped = 0; dropped < 2; dropped++) {

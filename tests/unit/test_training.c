@@ -136,6 +136,9 @@ TEST(what_goes_on_has_the_same_bits) {
     check_resume((training_plan){.dropout = 0.1f, .accumulate = 2}, kinds[i]);
     check_resume((training_plan){.kind = ATTEND_SGD, .seed = 5}, kinds[i]);
   }
+  check_resume(
+      (training_plan){.dropout = 0.1f, .weights = ATTEND_WEIGHTS_MIXED, .activations = ATTEND_BF16},
+      0);
 }
 
 /* A trainer whose weights were rounded goes on from those that were not. */

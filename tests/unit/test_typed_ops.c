@@ -67,7 +67,7 @@ static void check_elementwise(fixture *f) {
        .b = IN(1), .ldb = LD, .dy = IN(2), .lddy = LD, .da = IN(3), .ldda = LD, .db = IN(4),
        .lddb = LD, .a_type = T, .dy_type = T, .da_type = T);
   BOTH(add, .rows = f->rows, .width = WIDTH, .a = IN(0), .lda = LD, .b = IN(1), .ldb = LD,
-       .y = IN(1), .ldy = LD, .a_type = T, .y_type = T);
+       .y = IN(1), .ldy = LD, .a_type = T, .b_type = T, .y_type = T);
   BOTH(scale, .rows = f->rows, .width = WIDTH, .factor = 0.3f, .x = IN(0), .ldx = LD, .x_type = T);
   BOTH(soft_cap, .rows = f->rows, .width = WIDTH, .cap = 3, .x = IN(0), .ldx = LD, .x_type = T);
   BOTH(soft_cap_backward, .rows = f->rows, .width = WIDTH, .cap = 3, .y = IN(0), .ldy = LD,

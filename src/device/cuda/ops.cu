@@ -35,7 +35,7 @@ __global__ void activate_backward_kernel(op_activate_backward o) {
 __global__ void add_kernel(op_add o) {
   EACH_OF(r, j, o.rows, o.width)
   set_element(o.y, o.y_type, r * o.ldy + j,
-              element_of(o.a, o.a_type, r * o.lda + j) + element_of(o.b, o.a_type, r * o.ldb + j));
+              element_of(o.a, o.a_type, r * o.lda + j) + element_of(o.b, o.b_type, r * o.ldb + j));
 }
 
 __global__ void scale_kernel(op_scale o) {
