@@ -55,8 +55,7 @@ static inline training_run open_training(const training_plan *p) {
   training_run c = {0};
   attend_optimizer_options how = {ATTEND_INIT(attend_optimizer_options)};
   attend_trainer_options learn = {ATTEND_INIT(attend_trainer_options), .dropout = p->dropout,
-                                  .seed = p->seed,
-                                  .weights = p->weights,
+                                  .seed = p->seed, .weights = p->weights,
                                   .activations = p->activations};
   attend_batch_options cut = {ATTEND_INIT(attend_batch_options), .batch = p->batch ? p->batch : 4,
                               .length = 12, .seed = p->seed};
