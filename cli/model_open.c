@@ -186,6 +186,9 @@ const option_row option_rows_model[] = {
      TEXT(model_options, roles)},
     {"weights", "KIND", "Store the weights as f32, bf16 or int8 (default: f32)",
      .kind = OPTION_CALL, .call = take_weights},
+    {"precision", "KIND",
+     "Of activations and KV caches: f32 or bf16, half the memory (default: f32)",
+     CHOICE(model_options, bf16, "f32 or bf16")},
     {0}};
 
 const option_row option_rows_model_name[] = {
@@ -256,6 +259,7 @@ static attend_status load(const model_options *o, model_opened *m) {
   if (status) return status;
   attend_model_options chosen = {ATTEND_INIT(attend_model_options),
                                  .weights = o->weights,
+                                 .activations = o->bf16 ? ATTEND_BF16 : ATTEND_F32,
                                  .form = o->attention ? &m->form : NULL,
                                  .roles = m->roles,
                                  .no_head = o->no_head,

@@ -38,13 +38,14 @@ typedef struct {
   const char *roles;     /* roles that have this form; NULL: all */
   attend_weights weights;
   const char *weights_given; /* NULL: not */
+  int bf16;                  /* activations */
   bool no_head;              /* the verb needs only hidden states */
   bool text;                 /* the verb needs the tokenizer */
   char **words;              /* [count], the arguments after MODEL */
   int count;
 } model_options;
 
-/* --attention, --attention-roles, --weights: they store into a model_options. */
+/* --attention, --attention-roles, --weights, --precision: they store into a model_options. */
 extern const option_row option_rows_model[];
 
 /* --model, for verbs whose first argument may be the model. */

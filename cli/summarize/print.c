@@ -312,6 +312,7 @@ int summary_show(const summarize_options *o, const summarizer *s, const attend_d
   if (o->model.attention)
     add(&c, "--attention-roles", o->model.roles ? o->model.roles : SUMMARY_ROLES);
   add(&c, "--weights", o->model.weights_given);
+  add(&c, "--precision", o->model.bf16 ? "bf16" : NULL);
   add(&c, "--threads", o->common.threads ? threads : NULL);
   add(&c, "--out", o->out);
   if (!o->out) c.word[c.count++] = (char *)"--open";

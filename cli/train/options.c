@@ -112,6 +112,10 @@ static const option_row own[] = {
     {"dropout", "X", "(default: 0)", REAL(train_settings, dropout, 0, 0.9)},
     {"weights", "KIND", "Multiply in f32 or bf16; values and sums stay f32 (default: f32)",
      CHOICE(train_settings, weights_bf16, "f32 or bf16")},
+    {"precision", "KIND",
+     "f32, or bf16: products as with --weights bf16, and activations in half the memory "
+     "(default: f32)",
+     CHOICE(train_settings, bf16, "f32 or bf16")},
     {"recompute", NULL,
      "Recompute activations in backward: less memory, a fifth more time, the same bits",
      FLAG(train_settings, recompute)},

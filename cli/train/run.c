@@ -149,7 +149,8 @@ static int make_trainer(train_run *run) {
       ATTEND_INIT(attend_trainer_options),
       .form = attention ? &form : NULL,
       .roles = run->roles,
-      .weights = s->weights_bf16 ? ATTEND_WEIGHTS_MIXED : ATTEND_WEIGHTS_F32,
+      .weights = s->weights_bf16 || s->bf16 ? ATTEND_WEIGHTS_MIXED : ATTEND_WEIGHTS_F32,
+      .activations = s->bf16 ? ATTEND_BF16 : ATTEND_F32,
       .recompute = s->recompute,
       .dropout = (float)s->dropout,
       .seed = s->common.seed};

@@ -32,6 +32,7 @@ typedef struct {
   bool is_other;     /* than what the run was begun with */
   const char *roles; /* where its attention is; NULL: everywhere */
   int weights_bf16;
+  int bf16; /* products and activations */
   bool recompute;
   double dropout;
   int batch, length, target_length, accumulate;

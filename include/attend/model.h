@@ -211,6 +211,9 @@ typedef struct { /* zero means default */
   bool no_head;             /* hidden states only: saves its memory */
   attend_progress progress; /* called between tensors, which is the share of their bytes */
   void *user;
+  /* Of sessions. ATTEND_BF16: activations and KV caches take half the memory; the residual stream,
+   * logits and sums stay f32. */
+  attend_dtype activations;
 } attend_model_options;
 
 typedef struct attend_model attend_model;
@@ -265,9 +268,6 @@ typedef struct { /* zero means default */
    * batch */
   int rows;
   int threads; /* of its calls; 0: the context's */
-  /* ATTEND_BF16: activations and KV caches take half the memory. The residual stream and sums stay
-   * f32. */
-  attend_dtype activations;
 } attend_session_options;
 
 typedef struct attend_session attend_session;

@@ -145,7 +145,8 @@ static void restart(attend_reading *x) {
 
 /* What the sums depend on besides the text: bits differ between instruction sets. */
 static attend_digest digest_model(const attend_model *m) {
-  const uint64_t weights[] = {attend_checkpoint_digest(m->files), (uint64_t)m->weights};
+  const uint64_t weights[] = {attend_checkpoint_digest(m->files),
+                              (uint64_t)m->weights + 16 * (uint64_t)m->activations};
   const char *isa = attend_context_isa(m->ctx);
   attend_digest sum = {0};
   attend_desc d;
@@ -254,10 +255,11 @@ size_t attend_reading_bytes(const attend_reading *x) {
 attend_status attend_session_recall(attend_session *r, const attend_reading *x) {
   ATTEND_CHECK(r->ctx, attend_reading_done(x),
                "the text is not read to its end: continue with attend_reading_next");
-  ATTEND_CHECK(
-      r->ctx,
-      r->cross && r->model->config.decoder.layers == x->session->model->config.decoder.layers,
-      "the text was read with another model");
+  ATTEND_CHECK(r->ctx,
+               r->cross &&
+                   r->model->config.decoder.layers == x->session->model->config.decoder.layers &&
+                   r->p.type == x->session->p.type,
+               "the text was read with another model");
   attend_session_reset(r);
   attend_status status = ATTEND_OK;
   for (int i = 0; i < r->model->config.decoder.layers && !status; i++)

@@ -175,15 +175,13 @@ attend_status session_create(attend_context *ctx, attend_model *model,
                "a session of %d sequences, %d rows at once: choose fewer, so "
                "that their product stays below 2^31",
                o.batch, o.rows);
-  ATTEND_CHECK(ctx, o.activations == ATTEND_F32 || o.activations == ATTEND_BF16,
-               "a session's activations are f32 or bf16");
   ATTEND_TRY(ctx_alloc_zeroed(ctx, sizeof *r, "a session", &r));
   r->ctx = &r->own;
   r->model = model;
   r->batch = o.batch ? o.batch : 1;
   r->limit = o.rows ? o.rows : r->batch >= ROWS ? 1 : ROWS / r->batch;
   r->head_limit = r->batch > HEAD_ROWS ? r->batch : HEAD_ROWS;
-  r->p = (pass){.ctx = r->ctx, .model = model, .session = r, .type = o.activations};
+  r->p = (pass){.ctx = r->ctx, .model = model, .session = r, .type = model->activations};
   attend_status status = context_child(ctx, o.threads, &r->own);
   if (!status) status = make_session(r);
   if (status)

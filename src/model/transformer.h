@@ -69,6 +69,7 @@ struct attend_model {
   bool borrowed;   /* the weights are another model's */
   bool owns_files; /* attend_open: freeing the model closes the checkpoint */
   attend_weights weights;
+  attend_dtype activations; /* of its sessions */
   table_weights tokens;
   stack encoder, decoder;
   linear_weights transform, head;

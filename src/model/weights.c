@@ -330,11 +330,14 @@ attend_status attend_model_create(attend_checkpoint *checkpoint,
   attend_model *m;
   *model = NULL;
   ATTEND_TRY(OPTIONS_READ(checkpoint->ctx, attend_model_options, options, &o));
+  ATTEND_CHECK(checkpoint->ctx, o.activations == ATTEND_F32 || o.activations == ATTEND_BF16,
+               "a model's activations are f32 or bf16");
   ATTEND_TRY(ctx_alloc_zeroed(checkpoint->ctx, sizeof *m, "a model", &m));
   m->ctx = checkpoint->ctx;
   m->files = checkpoint;
   m->config = checkpoint->config;
   m->weights = o.weights;
+  m->activations = o.activations;
   m->form = o.form ? *o.form : m->config.form;
   attend_status status = attend_config_forms(m->ctx, &m->config, o.form, o.roles, m->forms);
   if (!status) status = read_all(m, &o);

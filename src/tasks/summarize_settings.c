@@ -269,13 +269,13 @@ static attend_status digest_files(const attend_summarizer *s, const char *const 
   return ATTEND_OK;
 }
 
-/* Weights, settings and tokenizer; the format of the weights and the instruction set,
+/* Weights, settings and tokenizer; the formats of weights and activations and the instruction set,
  * which change bits; the forms of attention. */
 static attend_status digest_model(const attend_summarizer *s, char text[ATTEND_DIGEST_TEXT]) {
   const attend_model *m = s->model;
   attend_digest sum = {0};
   add_text(&sum, "%016llx %d %s ", (unsigned long long)attend_checkpoint_digest(m->files),
-           (int)m->weights, attend_context_isa(s->ctx));
+           (int)m->weights + 16 * (int)m->activations, attend_context_isa(s->ctx));
   digest_forms(m, &sum);
   ATTEND_TRY(digest_files(s, settings_files, &sum));
   ATTEND_TRY(digest_files(s, tokenizer_files, &sum));

@@ -109,7 +109,7 @@ run 0 "${drawn[@]}" --seed "$seed"
 cmp "$work/out" "$work/random" || fail "--seed random does not say its seed"
 
 # Other weights and forms, statistics.
-for how in "--weights bf16" "--weights int8" "--attention elu"; do
+for how in "--weights bf16" "--weights int8" "--attention elu" "--precision bf16"; do
   # shellcheck disable=SC2086 # two words
   run 0 generate "$stories" --prompt Tom -n 8 $how --stats
   grep -Eq '^new +8 tokens in .* tokens/s, 7 steps that read .*B/s$' "$work/err" ||

@@ -93,6 +93,7 @@ learn borrowed "$work/bert" --tokenizer "$work/bert/vocab.txt" \
 # ---- how it is learnt --------------------------------------------------------------------
 learn sgd --data "$text" --tokenizer "$stories" "${tiny[@]}" "${short[@]}" \
   --optimizer sgd --momentum 0.5 --schedule linear --weights bf16 --recompute
+learn narrow --data "$text" --tokenizer "$stories" "${tiny[@]}" "${short[@]}" --precision bf16
 ! grep -q moments.1 "$work/sgd/last/training.safetensors" || fail "sgd has two moments"
 learn twice --data "$text" --tokenizer "$stories" "${tiny[@]}" "${short[@]}" \
   --accumulate 3 --dropout 0.1 --smoothing 0.1 --save-as bf16 --json

@@ -94,16 +94,21 @@ typedef struct {
   attend_model *model;
   attend_tensor_file *golden;
   int vocab;
-  attend_dtype activations; /* of its sessions */
 } toy_model;
 
-static inline toy_model open_case(const char *name, const family *f, const char *isa, int threads) {
+static inline toy_model open_case_in(const char *name, const family *f, const char *isa,
+                                     int threads, attend_dtype activations) {
+  attend_model_options o = {ATTEND_INIT(attend_model_options), .activations = activations};
   toy_model m = {.ctx = open_context(isa, threads, NULL)};
   m.files = open_toy(m.ctx, name, f);
   m.golden = open_golden(m.ctx, name);
   m.vocab = attend_checkpoint_config(m.files)->vocab;
-  OK(m.ctx, attend_model_create(m.files, NULL, &m.model));
+  OK(m.ctx, attend_model_create(m.files, &o, &m.model));
   return m;
+}
+
+static inline toy_model open_case(const char *name, const family *f, const char *isa, int threads) {
+  return open_case_in(name, f, isa, threads, ATTEND_F32);
 }
 
 static inline void close_case(toy_model *m) {
@@ -117,8 +122,7 @@ static inline void close_case(toy_model *m) {
  * tokens. */
 static inline void extend_texts(const toy_model *m, const attend_hook *hook, int first, int count,
                                 int piece, float *logits) {
-  attend_session_options o = {ATTEND_INIT(attend_session_options), .batch = count,
-                              .activations = m->activations};
+  attend_session_options o = {ATTEND_INIT(attend_session_options), .batch = count};
   attend_session *s;
   const size_t row = (size_t)m->vocab;
   float *got = zeroed_block(TOY_ROWS * row, sizeof *got);

@@ -169,8 +169,7 @@ TEST(gradients_in_bf16_are_those_of_f32_but_for_rounding) {
 
 static float *logits_in(const toy_case *c, attend_dtype activations, int threads, int piece,
                         size_t *n) {
-  toy_model m = open_case(c->name, c->family, NULL, threads);
-  m.activations = activations;
+  toy_model m = open_case_in(c->name, c->family, NULL, threads, activations);
   *n = TOY_ROWS * (size_t)m.vocab;
   float *logits = logits_of(&m, NULL, piece == 1, piece);
   close_case(&m);
