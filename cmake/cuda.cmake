@@ -25,15 +25,15 @@ target_compile_options(attend_cuda PRIVATE -Xcompiler=-Wall,-Wextra,-fvisibility
 set_target_properties(attend_cuda PROPERTIES OUTPUT_NAME attend-cuda PREFIX lib
                       CUDA_RUNTIME_LIBRARY Static)
 
-# tests/gpu: built by the target gpu_tests and run by tools/test-gpu; CTest does not know them, since
-# they fail without a GPU.
+# tests/gpu and bench/cuda_NAME.c (gpu_bench_NAME): built by the target gpu_tests and run by
+# tools/test-gpu and bench/against_cuda.py; CTest does not know them, since they fail without a GPU.
 if(ATTEND_BUILD_TESTS)
   add_custom_target(gpu_tests)
   file(GLOB gpu_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/gpu/test_*.c)
-  set(gpu_bench ${CMAKE_CURRENT_SOURCE_DIR}/bench/cuda_softmax.c)
-  foreach(source ${gpu_tests} ${gpu_bench})
+  file(GLOB gpu_benches CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/bench/cuda_*.c)
+  foreach(source ${gpu_tests} ${gpu_benches})
     get_filename_component(name ${source} NAME_WE)
-    string(REPLACE cuda_softmax bench_softmax name gpu_${name})
+    string(REPLACE gpu_cuda_ gpu_bench_ name gpu_${name})
     add_executable(${name} EXCLUDE_FROM_ALL ${source})
     target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/tests/unit)
     target_link_libraries(${name} PRIVATE attend_internal attend_flags ${CMAKE_DL_LIBS})

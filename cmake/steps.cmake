@@ -43,6 +43,10 @@ set(in_trap
   test_settings test_copy_head test_session_after_failure test_lens test_design_learn
   test_tasks_embed test_tasks_evaluate test_tasks_fill test_intervene test_attribute)
 
+# The same on a GPU, by tools/test-gpu: those that need no tokenizers.
+set(in_gpu ${in_trap})
+set(not_in_gpu test_tasks_*)
+
 # Minutes on two cores are enough while working: the largest sweeps, kills, the
 # network's stand-ins, crowds and the browser wait for make test.
 set(not_in_check

@@ -92,7 +92,16 @@ if(ATTEND_BUILD_TESTS)
       set_tests_properties(trap_${name} PROPERTIES
         ENVIRONMENT "${environment};ATTEND_DEVICE=trap")
     endif()
+    in_step(gpu ${name} on_gpu)
+    if(on_gpu)
+      list(APPEND gpu_suites ${name})
+    endif()
   endforeach()
+  if(TARGET gpu_tests) # tools/test-gpu runs them with ATTEND_DEVICE=cuda
+    add_dependencies(gpu_tests ${gpu_suites})
+    string(REPLACE ";" "\n" gpu_suites "${gpu_suites}")
+    file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/gpu_suites "${gpu_suites}\n")
+  endif()
 
   file(GLOB cli_tests CONFIGURE_DEPENDS tests/cli/*.sh)
   if(TARGET attend_server) # view_hostile.sh attacks it with a viewer of its own

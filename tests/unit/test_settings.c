@@ -383,17 +383,22 @@ TEST(settings_of_0_mean_none) {
 }
 
 /* The trapping device's memory is out of reach outside of ops, and each block ends
- * before a page that stays so. */
+ * before a page that stays so. Its bits are the CPU's; another device's are not. */
 TEST(settings_touch_the_memory_of_a_device_through_ops_alone) {
+  const char *given = getenv("ATTEND_DEVICE");
+  char *before = given ? strdup(given) : NULL;
   for (const toy_case *c = toy_cases; c->name; c++) {
     size_t n, m;
+    setenv("ATTEND_DEVICE", "cpu", 1);
     float *here = bits_of(c->name, c->family, &n);
     setenv("ATTEND_DEVICE", "trap", 1);
     float *there = bits_of(c->name, c->family, &m);
-    unsetenv("ATTEND_DEVICE");
     if (n != m || memcmp(here, there, n * sizeof *here))
       CHECK_FAIL("%s: other bits on another device", c->name);
     free(here);
     free(there);
   }
+  unsetenv("ATTEND_DEVICE");
+  if (before) setenv("ATTEND_DEVICE", before, 1);
+  free(before);
 }
