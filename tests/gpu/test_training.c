@@ -63,11 +63,8 @@ static void go_on(const char *folder) {
   snprintf(path, sizeof path, "%s", in(folder, "step"));
   const bool old = access(path, F_OK) == 0;
   attend_json *notes = NULL;
-  training_run c = open_training(&(training_plan){.from = old ? path : NULL,
-                                                  .threads = 2,
-                                                  .dropout = 0.1f,
-                                                  .accumulate = 2,
-                                                  .tokens = 3000});
+  training_run c = open_training(&(training_plan){
+      .from = old ? path : NULL, .threads = 2, .dropout = 0.1f, .accumulate = 2, .tokens = 3000});
   if (old) OK(c.ctx, attend_training_resume(c.training, path, &notes));
   attend_json_free(notes);
   while (attend_training_steps(c.training) < LAST) {
