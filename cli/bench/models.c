@@ -250,6 +250,7 @@ static int prepare(bench *b, bool documents, bool by_length) {
                                   .batch = o->batch,
                                   .tokens = o->tokens,
                                   .recompute = o->recompute,
+                                  .activations = o->model.bf16 ? ATTEND_BF16 : ATTEND_F32,
                                   .limit_s = o->limit_s ? o->limit_s : 180};
   attend_status status = attend_config_read(b->ctx, b->path, &config);
   if (!status && o->model.roles) status = attend_roles_parse(b->ctx, o->model.roles, &b->how.roles);

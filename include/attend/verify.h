@@ -61,7 +61,7 @@ typedef struct { /* zero means default */
   uint64_t seed; /* of the tensors */
   bool small;    /* cut batch, heads and lengths (300): a moment for each problem */
   bool skip;     /* a problem that no engine takes is no failure: each gets NULL */
-  /* Called for each verdict. */
+  /* Called for each verdict; on a GPU there may be several of one problem. */
   void (*each)(attend_context *ctx, size_t i, const attend_problem *problem,
                const attend_verification *verdict, void *user);
   attend_progress progress; /* called before each problem; NaN: before seconds without a call */
@@ -69,7 +69,7 @@ typedef struct { /* zero means default */
 } attend_verify_options;
 
 /* Verifies each problem in each context, one for every instruction set; the definition
- * is computed once. Messages are in the first context. */
+ * is computed once. On a GPU all of its engines that take a problem run. Messages are in the first context. */
 ATTEND_API attend_status attend_verify(int contexts, attend_context *const *context, size_t count,
                                        const attend_problem *problems /* [count] */,
                                        const attend_verify_options *options);

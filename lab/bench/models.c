@@ -229,8 +229,11 @@ attend_status attend_bench_model(attend_checkpoint *checkpoint, const attend_ben
   *t = unmeasured();
   attend_status status =
       open_bench(checkpoint->ctx, options, attend_checkpoint_config(checkpoint), &b);
-  attend_model_options o = {ATTEND_INIT(attend_model_options), .weights = b.o.weights,
-                            .form = b.o.form, .roles = b.o.roles,
+  attend_model_options o = {ATTEND_INIT(attend_model_options),
+                            .weights = b.o.weights,
+                            .activations = b.o.activations,
+                            .form = b.o.form,
+                            .roles = b.o.roles,
                             .no_head = attend_config_parts(b.config) & ATTEND_ENCODER};
   if (!status) status = attend_model_create(checkpoint, &o, &model);
   if (!status) status = bench_model(&b, model, t);
@@ -326,8 +329,12 @@ attend_status attend_bench_train(attend_checkpoint *checkpoint, const attend_ben
   *t = unmeasured();
   attend_status status =
       open_bench(checkpoint->ctx, options, attend_checkpoint_config(checkpoint), &b);
-  attend_trainer_options o = {ATTEND_INIT(attend_trainer_options), .weights = b.o.weights,
-                              .form = b.o.form, .roles = b.o.roles, .recompute = b.o.recompute};
+  attend_trainer_options o = {ATTEND_INIT(attend_trainer_options),
+                              .weights = b.o.weights,
+                              .activations = b.o.activations,
+                              .form = b.o.form,
+                              .roles = b.o.roles,
+                              .recompute = b.o.recompute};
   product_flops(&b); /* so that its threads and buffers are not counted below */
   double before = watch_peak(checkpoint->ctx);
   if (!status) status = attend_trainer_create(checkpoint, &o, &trainer);
@@ -498,7 +505,8 @@ attend_status attend_bench_documents(attend_checkpoint *checkpoint, int count,
   ATTEND_CHECK(ctx, count > 0 && lengths > 0, "documents need a form and a length");
   for (int i = 0; i < lengths * count; i++) timings[i] = unmeasured();
   attend_status status = open_bench(ctx, options, attend_checkpoint_config(checkpoint), &b);
-  attend_model_options how = {ATTEND_INIT(attend_model_options), .weights = b.o.weights};
+  attend_model_options how = {ATTEND_INIT(attend_model_options), .weights = b.o.weights,
+                              .activations = b.o.activations};
   if (!status && attend_config_parts(b.config) != ATTEND_BOTH)
     status = fail(ctx, ATTEND_INVALID, "documents are read by encoder-decoders: give a bart or t5");
   if (!status) status = draw_ids(&b, (size_t)tokens[lengths - 1], 1);

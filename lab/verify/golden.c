@@ -170,7 +170,12 @@ attend_status attend_golden_run(attend_golden *g, size_t i, attend_context *ctx,
   golden_case *c = &g->now;
   attend_problem problem = {ATTEND_INIT(attend_problem), .desc = c->desc, .op = ATTEND_OP_BACKWARD};
   if (status && ctx != g->ctx) fail(ctx, status, "%s", attend_message(g->ctx));
-  return status ? status : run_and_judge(ctx, &problem, &c->tensors, &c->reference, v);
+  attend_solver *s;
+  ATTEND_TRY(status);
+  ATTEND_TRY(attend_solver_create(ctx, &problem, &c->tensors, &s));
+  status = run_and_judge(s, &c->tensors, &c->reference, v);
+  attend_solver_free(s);
+  return status;
 }
 
 static attend_status open_golden(attend_golden *g, const char *path) {

@@ -49,7 +49,7 @@ typedef struct { /* one query row */
   float denominator;  /* of the weights */
   float shift, args;  /* of features: sim is score e^shift; sizes in exp */
   double condition;   /* sizes of the denominator's terms / denominator */
-  bool rounded;       /* weights to bf16 before they are multiplied by values, */
+  rounding rounds;    /* weights before they are multiplied by values, */
   float below;        /* scaled by this first: the best lies below a power of 2 */
   features *features; /* NULL: the form has none */
   const unsigned char *undecided;
@@ -62,11 +62,16 @@ typedef struct { /* running sums in float, and their sizes */
   double *size[ATTEND_OUTPUTS];
 } gradients;
 
-bool rounds_weights(const attend_context *ctx, const attend_desc *d) {
-  bool soft = d->form.kind == ATTEND_SOFTMAX ||
-              (d->form.kind == ATTEND_GAUSSIAN && d->form.features == 0) ||
-              (d->form.kind == ATTEND_ARGMAX && !is_hard(d));
-  return soft && d->dtype == ATTEND_BF16 && !strcmp(attend_context_isa(ctx), "amx");
+/* On a GPU the engine `pairs` multiplies in f32, the others on tensor cores. */
+rounding rounding_of(const attend_context *ctx, const attend_desc *d, const char *engine) {
+  const bool soft = d->form.kind == ATTEND_SOFTMAX ||
+                    (d->form.kind == ATTEND_GAUSSIAN && d->form.features == 0) ||
+                    (d->form.kind == ATTEND_ARGMAX && !is_hard(d));
+  const bool host = ctx->device->host || !strncmp(engine, "host:", 5);
+  if (d->dtype == ATTEND_F32) return ROUND_NOTHING;
+  if (!host) return strcmp(engine, "pairs") ? ROUND_OPERANDS : ROUND_NOTHING;
+  return soft && d->dtype == ATTEND_BF16 && !strcmp(attend_context_isa(ctx), "amx") ? ROUND_WEIGHTS
+                                                                                    : ROUND_NOTHING;
 }
 
 static int64_t position_of(const attend_desc *d, int64_t i) {
@@ -431,14 +436,15 @@ static double weight_size(const pass *p, int s) {
 
 static void add_values(pass *p) {
   const attend_desc *d = p->d;
-  float divisor = 0; /* the sum of the rounded weights: what rounding took cancels */
+  float divisor = 0; /* on AMX the sum of the rounded weights: what rounding took cancels */
   for (int x = 0; x < d->dim_v; x++) p->o[x] = 0, p->o_size[x] = 0;
   for (int s = 0; s < p->n_visible; s++) {
     const float *v = p->v + key_at(p, p->visible[s], d->dim_v);
-    float w = p->weight[s];
-    if (p->rounded) w = stored(ATTEND_BF16, w * p->below);
+    float w = p->weight[s] * (p->rounds ? p->below : 1);
+    if (p->rounds == ROUND_OPERANDS) divisor += w;
+    if (p->rounds) w = stored(d->dtype, w);
     for (int x = 0; x < d->dim_v; x++) p->o[x] += w * v[x];
-    divisor += w;
+    if (p->rounds != ROUND_OPERANDS) divisor += w;
   }
   bool any = p->n_visible && p->denominator != 0;
   for (int s = 0; s < p->n_visible; s++) p->weight[s] = any ? p->weight[s] / p->denominator : 0;
@@ -624,6 +630,11 @@ static float slope(const pass *p, int s, const float *q, const float *k, double 
   return factor * power(base, d->form.degree - 1) / p->denominator;
 }
 
+/* A factor of a product in backward. */
+static float operand(const pass *p, float x) {
+  return p->rounds == ROUND_OPERANDS ? stored(p->d->dtype, x) : x;
+}
+
 static void through_product(const pass *p, gradients *g, int s, size_t q_at, size_t k_at, float gap,
                             double gap_size) {
   const attend_desc *d = p->d;
@@ -631,7 +642,7 @@ static void through_product(const pass *p, gradients *g, int s, size_t q_at, siz
   double size = weight_size(p, s) * gap_size;
   double f_size;
   float f = slope(p, s, p->q + q_at, p->k + k_at, &f_size);
-  float factor = poly ? f * gap : f * (p->weight[s] * gap);
+  float factor = operand(p, poly ? f * gap : f * (p->weight[s] * gap));
   double absolute = f_size * (poly ? gap_size : size);
   if (poly) absolute += fabs((double)factor) * p->condition;
   add_row(g, ATTEND_OUT_DQ, q_at, factor, absolute, p->k + k_at, d->dim);
@@ -642,7 +653,7 @@ static void through_key(pass *p, gradients *g, int s, float gap, double gap_size
   const attend_desc *d = p->d;
   int j = p->visible[s];
   size_t q_at = query_at(p, d->dim), k_at = key_at(p, j, d->dim);
-  float ds = p->weight[s] * gap;
+  float ds = operand(p, p->weight[s] * gap);
   double size = weight_size(p, s) * gap_size;
   if (p->features)
     add_features(p, s, gap, gap_size);
@@ -678,7 +689,8 @@ static void backward_row(pass *p, gradients *g) {
   for (int s = 0; s < p->n_visible; s++) {
     size_t at = key_at(p, p->visible[s], d->dim_v);
     double carried = fabs((double)p->weight[s]) * (worse - 1);
-    add_row(g, ATTEND_OUT_DV, at, p->weight[s], weight_size(p, s) + carried, d_o, d->dim_v);
+    add_row(g, ATTEND_OUT_DV, at, operand(p, p->weight[s]), weight_size(p, s) + carried, d_o,
+            d->dim_v);
     if (is_hard(d)) continue;
     float dp = dot(d_o, p->v + at, d->dim_v, &size);
     through_key(p, g, s, dp - delta, (double)size + (double)delta_size + carries);
@@ -703,7 +715,7 @@ static attend_status widen(memory *m, attend_view view, const attend_desc *d, in
 static attend_status open_pass(attend_context *ctx, const inputs *in, pass *p) {
   const attend_desc *d = in->desc;
   *p = (pass){
-      .memory = {.ctx = ctx}, .d = d, .rounded = in->round_weights, .undecided = in->undecided};
+      .memory = {.ctx = ctx}, .d = d, .rounds = in->rounds, .below = 1, .undecided = in->undecided};
   memory *m = &p->memory;
   ATTEND_TRY(widen(m, in->q, d, d->heads, d->q_len, d->dim, &p->q));
   ATTEND_TRY(widen(m, in->k, d, d->kv_heads, d->kv_len, d->dim, &p->k));

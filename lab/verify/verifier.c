@@ -452,23 +452,29 @@ static void clear_undecided(const attend_desc *d, const reference *r, outputs *o
     if (r->undecided[row]) memset(out->at[ATTEND_OUT_O] + row * width, 0, width * sizeof(double));
 }
 
-attend_status run_and_judge(attend_context *ctx, const attend_problem *problem,
-                            attend_tensors *tensors, const reference *r, attend_verification *v) {
-  memory m = {.ctx = ctx};
+attend_status run_and_judge(attend_solver *s, const attend_tensors *tensors, const reference *r,
+                            attend_verification *v) {
+  memory m = {.ctx = s->ctx};
   outputs out;
-  attend_solver *s;
-  ATTEND_TRY(attend_solver_create(ctx, problem, tensors, &s));
   attend_status status = attend_solver_run(s);
   if (!status) status = attend_solver_fetch(s);
-  if (!status) status = outputs_read(&m, tensors, problem->op == ATTEND_OP_BACKWARD, &out);
+  if (!status) status = outputs_read(&m, tensors, s->problem.op == ATTEND_OP_BACKWARD, &out);
   if (!status) {
     clear_undecided(&tensors->desc, r, &out);
     judge(&tensors->desc, r, &out, v);
-    snprintf(v->engine, sizeof v->engine, "%s", attend_plan_engine(attend_solver_plan(s)));
+    snprintf(v->engine, sizeof v->engine, "%s", attend_plan_engine(s->plan));
   }
-  attend_solver_free(s);
   memory_free(&m);
   return status;
+}
+
+const char *other_engine(const attend_context *ctx, const attend_plan *plan, int i) {
+  const char *name, *refusal, *chosen = attend_plan_engine(plan);
+  if (ctx->device->host) return NULL;
+  for (int n = 0; attend_plan_candidate(plan, n, &name, &refusal); n++)
+    if (!refusal && strncmp(name, "host:", 5) != 0 && strcmp(name, chosen) != 0 && !i--)
+      return name;
+  return NULL;
 }
 
 struct attend_verifier {
@@ -476,7 +482,7 @@ struct attend_verifier {
   attend_problem problem;
   attend_tensors tensors;
   reference reference;
-  bool naive_rounds; /* the naive run rounds its weights to bf16 */
+  rounding rounds; /* of the naive run */
 };
 
 /* ---- rows that float arithmetic does not decide ---------------------------------- */
@@ -504,10 +510,10 @@ static void clear_gradients(const inputs *in, const unsigned char *mark /* [B,H,
 
 /* ---- the verifier ---------------------------------------------------------------- */
 
-static attend_status run_reference(attend_verifier *t, bool rounds) {
+static attend_status run_reference(attend_verifier *t, rounding rounds) {
   inputs in = inputs_of(&t->tensors);
   reference *r = &t->reference;
-  in.round_weights = t->naive_rounds = rounds;
+  in.rounds = t->rounds = rounds;
   in.undecided = r->undecided;
   ATTEND_TRY(run_naive(t->memory.ctx, &in, &r->naive, r->magnitude));
   clear_undecided(in.desc, r, &r->naive);
@@ -529,7 +535,7 @@ static attend_status open_verifier(attend_verifier *t, uint64_t seed) {
   if (r->n_undecided) clear_gradients(&in, r->undecided);
   ATTEND_TRY(run_definition(ctx, &in, &r->truth));
   clear_undecided(d, r, &r->truth);
-  return run_reference(t, rounds_weights(ctx, d));
+  return run_reference(t, rounding_of(ctx, d, "host:"));
 }
 
 static attend_status check_problem(attend_context *ctx, const attend_problem *p) {
@@ -559,10 +565,42 @@ attend_status attend_verifier_create(attend_context *ctx, const attend_problem *
   return status;
 }
 
+static attend_status run_solver(attend_verifier *t, attend_solver *s, attend_verification *v) {
+  const rounding rounds = rounding_of(s->ctx, &t->tensors.desc, attend_plan_engine(s->plan));
+  if (rounds != t->rounds) ATTEND_TRY(run_reference(t, rounds));
+  return run_and_judge(s, &t->tensors, &t->reference, v);
+}
+
 attend_status attend_verifier_run(attend_verifier *t, attend_context *ctx, attend_verification *v) {
-  bool rounds = rounds_weights(ctx, &t->tensors.desc);
-  if (rounds != t->naive_rounds) ATTEND_TRY(run_reference(t, rounds));
-  return run_and_judge(ctx, &t->problem, &t->tensors, &t->reference, v);
+  attend_solver *s;
+  ATTEND_TRY(attend_solver_create(ctx, &t->problem, &t->tensors, &s));
+  attend_status status = run_solver(t, s, v);
+  attend_solver_free(s);
+  return status;
+}
+
+static void give_verdict(const attend_verify_options *o, attend_context *ctx, size_t i,
+                         const attend_problem *p, const attend_verification *v) {
+  if (o->each) o->each(ctx, i, p, v, o->user);
+}
+
+/* The plan's choice, then the device's other engines that take the problem. */
+static attend_status run_engines(attend_verifier *t, attend_context *ctx, size_t i,
+                                 const attend_verify_options *o) {
+  const char *given = t->tensors.desc.engine, *name;
+  attend_verification v;
+  attend_solver *s;
+  ATTEND_TRY(attend_solver_create(ctx, &t->problem, &t->tensors, &s));
+  attend_status status = run_solver(t, s, &v);
+  if (!status) give_verdict(o, ctx, i, &t->problem, &v);
+  for (int n = 0; !status && !given && (name = other_engine(ctx, s->plan, n)); n++) {
+    t->tensors.desc.engine = name;
+    status = attend_verifier_run(t, ctx, &v);
+    if (!status) give_verdict(o, ctx, i, &t->problem, &v);
+  }
+  t->tensors.desc.engine = given;
+  attend_solver_free(s);
+  return status;
 }
 
 void attend_verifier_free(attend_verifier *t) {
@@ -611,12 +649,11 @@ static attend_status announce(attend_context *ctx, const attend_verify_options *
 static attend_status run_in_all(attend_verifier *t, int contexts, attend_context *const *context,
                                 size_t i, const attend_verify_options *o) {
   for (int c = 0; c < contexts; c++) {
-    attend_verification v;
-    attend_status status = attend_verifier_run(t, context[c], &v);
+    attend_status status = run_engines(t, context[c], i, o);
     bool skipped = status == ATTEND_UNSUPPORTED && o->skip;
     if (status && !skipped && c) fail(context[0], status, "%s", attend_message(context[c]));
     if (status && !skipped) return status;
-    if (o->each) o->each(context[c], i, &t->problem, skipped ? NULL : &v, o->user);
+    if (skipped) give_verdict(o, context[c], i, &t->problem, NULL);
   }
   return ATTEND_OK;
 }

@@ -48,10 +48,17 @@ ptrdiff_t dense_at(const attend_desc *desc, int b, int h, int i, int j);
 
 /* ---- reference runs ------------------------------------------------------------ */
 
+/* What an engine rounds in products of bf16 or f16, beside inputs and results. */
+typedef enum {
+  ROUND_NOTHING,
+  ROUND_WEIGHTS, /* to bf16, before they are multiplied by values: AMX */
+  ROUND_OPERANDS /* weights and gradients of scores, wherever they are multiplied: a GPU */
+} rounding;
+
 typedef struct {
-  const attend_desc *desc;        /* complete */
-  attend_view q, k, v, d_o;       /* complete; d_o.data NULL: forward only */
-  bool round_weights;             /* to bf16, before they are multiplied by values */
+  const attend_desc *desc;  /* complete */
+  attend_view q, k, v, d_o; /* complete; d_o.data NULL: forward only */
+  rounding rounds;
   const unsigned char *undecided; /* [B,H,T] rows without a magnitude, or NULL */
 } inputs;
 
@@ -62,9 +69,8 @@ attend_status results_take(memory *m, const inputs *in, bool bthd, attend_tensor
 static inline bool is_hard(const attend_desc *d) {
   return d->form.kind == ATTEND_ARGMAX && d->form.temperature == 0;
 }
-/* Whether a context's engine does that: softmax in bf16 on AMX. A naive run in
- * the same precision must do it too. */
-bool rounds_weights(const attend_context *ctx, const attend_desc *desc);
+/* What an engine rounds: a naive run in the same precision must do it too. */
+rounding rounding_of(const attend_context *ctx, const attend_desc *desc, const char *engine);
 
 /* The definition, in double. */
 attend_status run_definition(attend_context *ctx, const inputs *in, outputs *out);
@@ -92,11 +98,14 @@ typedef struct { /* what an engine is compared with */
   size_t n_undecided;
 } reference;
 
-/* Runs the plan's engine on the tensors and compares: each error against twice the naive
+/* Runs a solver of the tensors and compares: each error against twice the naive
  * run's, plus what rounding alone may do: 4 eps of the magnitude, and half a unit of the
  * storage's last place. */
-attend_status run_and_judge(attend_context *ctx, const attend_problem *problem,
-                            attend_tensors *tensors, const reference *reference,
-                            attend_verification *verdict);
+attend_status run_and_judge(attend_solver *solver, const attend_tensors *tensors,
+                            const reference *reference, attend_verification *verdict);
+
+/* Engine i that takes the problem, of those that are the device's own and not the plan's choice;
+ * NULL: no more. On the CPU there are none, as the definition takes every problem. */
+const char *other_engine(const attend_context *ctx, const attend_plan *plan, int i);
 
 #endif
