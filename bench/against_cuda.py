@@ -23,7 +23,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 PARTS = {}
@@ -251,28 +250,6 @@ class folder_of:
         self.place.cleanup()
 
 
-class memory_peak:
-    """GiB of the GPU that other processes took at most meanwhile."""
-
-    def __enter__(self):
-        import torch
-        self.free, self.stop = torch.cuda.mem_get_info()[0], False
-        self.least, self.watcher = self.free, threading.Thread(target=self.watch)
-        self.watcher.start()
-        return self
-
-    def watch(self):
-        import torch
-        while not self.stop:
-            self.least = min(self.least, torch.cuda.mem_get_info()[0])
-            time.sleep(0.02)
-
-    def __exit__(self, *_):
-        self.stop = True
-        self.watcher.join()
-        self.gib = (self.free - self.least) / 2**30
-
-
 def gpt2_torch(positions=1024):
     import torch
     import transformers
@@ -339,14 +316,14 @@ def peer_generate(batch, prompt, new=64):
 @part("training", "tokens/s")
 def training(run):
     """GPT-2 124M, B 32, T 1024, bf16 products; PyTorch eager and compiled."""
-    with folder_of() as folder, memory_peak() as memory:
-        ours = run.attend("bench", "train", folder, "--weights", "bf16", "--batch", "32",
-                          "--tokens", "1024")[0]
+    with folder_of() as folder:
+        ours = run.attend("bench", "train", folder, "--weights", "bf16", "--precision", "bf16",
+                          "--batch", "32", "--tokens", "1024")[0]
     peers = {how: run.python("train", how, 32, 1024)
              for how in (("eager",) if run.quick else ("eager", "compiled"))}
     yield row("GPT-2 124M, 32 x 1024, bf16", ours["tokens_per_s"],
               **{how: p["tokens_per_s"] for how, p in peers.items()})
-    yield row("peak memory: less is better", memory.gib, unit="GiB",
+    yield row("peak memory: less is better", ours["peak_bytes"] / 2**30, unit="GiB",
               **{how: p["gib"] for how, p in peers.items()})
 
 
@@ -354,8 +331,8 @@ def training(run):
 def long_training(run):
     """GPT-2 124M on one text of 16,384 tokens: linear attention beside softmax, both attend's."""
     with folder_of(n_positions=16384) as folder:
-        rates = [run.attend("bench", "train", folder, "--weights", "bf16", "--batch", "1",
-                            "--tokens", "16384", "--attention", form)[0]["tokens_per_s"]
+        rates = [run.attend("bench", "train", folder, "--weights", "bf16", "--precision", "bf16",
+                            "--batch", "1", "--tokens", "16384", "--attention", form)[0]["tokens_per_s"]
                  for form in ("elu", "softmax")]
     yield row("elu, 1 x 16384", rates[0], softmax=rates[1])
 
@@ -365,8 +342,8 @@ def generation(run):
     """GPT-2 124M in bf16: prefill of 512 tokens and decoding after it."""
     with folder_of() as folder:
         for batch in (1, 32):
-            reading, writing = run.attend("bench", "model", folder, "--weights", "bf16", "--batch",
-                                          str(batch), "--tokens", "512")[:2]
+            reading, writing = run.attend("bench", "model", folder, "--weights", "bf16", "--precision",
+                                          "bf16", "--batch", str(batch), "--tokens", "512")[:2]
             theirs = run.python("generate", batch, 512)
             yield row(f"decode, batch {batch}", writing["tokens_per_s"],
                       transformers=theirs["decode"])

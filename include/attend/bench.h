@@ -43,9 +43,9 @@ typedef struct { /* zero means default */
   int decoder_tokens; /* training an encoder-decoder; 0: as many */
   attend_weights weights;
   attend_dtype activations; /* of models and of training: ATTEND_F32 or ATTEND_BF16 */
-  const attend_form *form; /* of attention; NULL: the configuration's */
-  unsigned roles;          /* of attend_in: where that form is; 0: everywhere */
-  bool recompute;          /* training: activations are computed again in backward */
+  const attend_form *form;  /* of attention; NULL: the configuration's */
+  unsigned roles;           /* of attend_in: where that form is; 0: everywhere */
+  bool recompute;           /* training: activations are computed again in backward */
 } attend_bench_options;
 
 /* ---- the machine ------------------------------------------------------------- */
