@@ -113,7 +113,7 @@ static const option_row own[] = {
     {"weights", "KIND", "Multiply in f32 or bf16; values and sums stay f32 (default: f32)",
      CHOICE(train_settings, weights_bf16, "f32 or bf16")},
     {"precision", "KIND",
-     "f32, or bf16: products as with --weights bf16, and activations in half the memory "
+     "Of activations: f32, or bf16, half the memory, with products as with --weights bf16 "
      "(default: f32)",
      CHOICE(train_settings, bf16, "f32 or bf16")},
     {"recompute", NULL,
