@@ -261,6 +261,7 @@ static attend_status cuda_reserve(attend_context *ctx, size_t widest) {
 }
 
 const struct attend_device device_cuda = {.name = "cuda",
+                                          .head_rows = 8192,
                                           .model = cuda_model,
                                           .open = cuda_open,
                                           .close = cuda_close,

@@ -34,6 +34,7 @@ static attend_status repack(attend_context *ctx, attend_linear *linear, int n_pa
 
 const struct attend_device device_cpu = {.name = "cpu",
                                          .host = true,
+                                         .head_rows = 256,
                                          .open = cpu_open,
                                          .close = cpu_close,
                                          .alloc = ctx_alloc,

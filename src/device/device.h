@@ -13,7 +13,8 @@
 
 struct attend_device {
   const char *name;
-  bool host; /* the host may use its memory between calls */
+  bool host;     /* the host may use its memory between calls */
+  int head_rows; /* positions whose logits a trainer computes at once, a multiple of 256 */
   /* What computes, as "NVIDIA H200"; NULL: name says it. */
   const char *(*model)(const attend_context *ctx);
   /* Sets the context's engines, whose states are theirs (attention/engine.h, state.h), and

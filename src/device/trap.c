@@ -194,6 +194,7 @@ ADDRESSES_OF(P)
 #undef P
 
 const struct attend_device device_trap = {.name = "trap",
+                                          .head_rows = 256,
                                           .open = trap_open,
                                           .close = trap_close,
                                           .alloc = trap_memory_alloc,

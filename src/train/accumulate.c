@@ -172,31 +172,30 @@ static void copy_close(attend_trainer *tr) {
 
 /* ---- the head ---------------------------------------------------------------------------- */
 
-/* A chunk of the scored positions: logits of all of them would be too large. */
+/* A chunk of the scored positions, from `first` on: logits of all of them would be too large. */
 typedef struct {
   attend_trainer *tr;
   trainer_side *x;
   head_rows h;
   matrix d; /* gradients of the rows that the head reads */
   float scale;
-  int32_t row[HEAD_ROWS_AT_ONCE], target[HEAD_ROWS_AT_ONCE];
-  int32_t text[HEAD_ROWS_AT_ONCE]; /* that each may copy from */
+  int first;
 } heading;
 
 static void copy_losses(heading *w, matrix read) {
   attend_trainer *tr = w->tr;
   const pass *p = &w->x->p;
   const int rows = w->h.rows, width = key_width(tr);
+  const scored_rows *s = &tr->scored;
   trainer_copy *c = &tr->copy;
   multiply_rows(p, &tr->model.copy_q, rows, read, floats(c->queries, tr->model.config.copy));
   multiply_rows(p, &tr->model.copy_gate, rows, read, floats(c->gates, 1));
   OP(tr->ctx, scale, .rows = rows, .width = width, .factor = copy_factor(tr), .x = c->queries,
      .ldx = width);
-  for (int i = 0; i < rows; i++) w->text[i] = w->row[i] / w->x->p.n;
   OP(tr->ctx, copy_loss, .texts = texts_of(tr), .rows = rows, .vocab = tr->model.config.vocab,
-     .of = w->text, .q = c->queries, .gate = c->gates, .weight = c->weights,
-     .logits = tr->logits.at, .ldl = tr->logits.ld, .targets = tr->head_target,
-     .smoothing = tr->batch->smoothing, .scale = w->scale, .loss = tr->losses);
+     .of = s->text + w->first, .q = c->queries, .gate = c->gates, .weight = c->weights,
+     .logits = tr->logits.at, .ldl = tr->logits.ld, .targets = s->device_target + w->first,
+     .smoothing = tr->batch->smoothing, .scale = w->scale, .loss = s->device_loss + w->first);
 }
 
 /* d += the gradient through queries and gates; the keys' gradient is summed. */
@@ -206,7 +205,8 @@ static void copy_back_rows(heading *w, matrix read) {
   const int rows = w->h.rows, width = key_width(tr);
   trainer_copy *c = &tr->copy;
   OP(tr->ctx, copy_grad, .texts = texts_of(tr), .rows = rows, .n_texts = tr->batch->count,
-     .of = w->text, .q = c->queries, .weight = c->weights, .dq = c->d_queries, .dkeys = c->d_keys);
+     .of = tr->scored.text + w->first, .q = c->queries, .weight = c->weights, .dq = c->d_queries,
+     .dkeys = c->d_keys);
   OP(tr->ctx, scale, .rows = rows, .width = width, .factor = copy_factor(tr), .x = c->d_queries,
      .ldx = width);
   multiply_backward(p, &tr->model.copy_q, rows, read, floats(c->d_queries, tr->model.config.copy),
@@ -214,22 +214,14 @@ static void copy_back_rows(heading *w, matrix read) {
   multiply_backward(p, &tr->model.copy_gate, rows, read, floats(c->gates, 1), true, w->d);
 }
 
-static void read_losses(heading *w, attend_batch_loss *outcome) {
-  float loss[HEAD_ROWS_AT_ONCE];
-  w->tr->ctx->device->read(w->tr->ctx, loss, w->tr->losses, (size_t)w->h.rows * sizeof *loss);
-  for (int i = 0; i < w->h.rows; i++) outcome->loss += (double)loss[i];
-}
-
-static attend_status head_chunk(heading *w, attend_batch_loss *outcome) {
+static attend_status head_chunk(heading *w) {
   attend_trainer *tr = w->tr;
+  const scored_rows *s = &tr->scored;
   const attend_config *c = &tr->model.config;
   const pass *p = &w->x->p;
   const head_rows *h = &w->h;
   const int width = w->x->p.side->shape->width;
-  const size_t bytes = (size_t)h->rows * sizeof *w->row;
-  tr->ctx->device->write(tr->ctx, tr->head_row, w->row, bytes);
-  tr->ctx->device->write(tr->ctx, tr->head_target, w->target, bytes);
-  OP(tr->ctx, gather, .rows = h->rows, .width = width, .index = tr->head_row,
+  OP(tr->ctx, gather, .rows = h->rows, .width = width, .index = s->device_row + w->first,
      .factor = c->head_factor, .x = w->x->hidden, .ldx = ld_of(w->x), .y = h->x, .ldy = h->ld,
      .y_type = p->type);
   const matrix read = head_forward(p, h);
@@ -243,17 +235,16 @@ static attend_status head_chunk(heading *w, attend_batch_loss *outcome) {
     copy_losses(w, read);
   else
     OP(tr->ctx, loss, .rows = h->rows, .width = c->vocab, .x = tr->logits.at, .ldx = tr->logits.ld,
-       .x_type = tr->logits.type, .targets = tr->head_target, .smoothing = tr->batch->smoothing,
-       .scale = w->scale, .loss = tr->losses);
-  read_losses(w, outcome);
+       .x_type = tr->logits.type, .targets = s->device_target + w->first,
+       .smoothing = tr->batch->smoothing, .scale = w->scale, .loss = s->device_loss + w->first);
   if (tr->batch->no_grad) return ATTEND_OK;
   ATTEND_TRY(hook_at(p, &at, HOOK_GRADIENTS | typed_logits));
   head_backward(p, h, read, w->d);
   if (tr->model.copy_q.forward) copy_back_rows(w, read);
   head_transform_backward(p, h, w->d);
-  OP(tr->ctx, gather, .scatter = true, .rows = h->rows, .width = width, .index = tr->head_row,
-     .factor = c->head_factor, .x = w->d.at, .ldx = h->ld, .x_type = w->d.type, .y = w->x->d_hidden,
-     .ldy = ld_of(w->x));
+  OP(tr->ctx, gather, .scatter = true, .rows = h->rows, .width = width,
+     .index = s->device_row + w->first, .factor = c->head_factor, .x = w->d.at, .ldx = h->ld,
+     .x_type = w->d.type, .y = w->x->d_hidden, .ldy = ld_of(w->x));
   return ATTEND_OK;
 }
 
@@ -262,11 +253,34 @@ static void clear_gradient(attend_trainer *tr, trainer_side *x) {
                         (size_t)x->p.rows * (size_t)ld_of(x) * sizeof *x->d_hidden);
 }
 
-/* Loss, and the gradient of the hidden states. */
-static attend_status head_losses(attend_trainer *tr, trainer_side *x, attend_batch_loss *outcome) {
+static void list_scored(attend_trainer *tr, const trainer_side *x) {
+  const int32_t *targets = tr->batch->targets;
+  scored_rows *s = &tr->scored;
+  s->count = 0;
+  for (int i = 0; i < x->p.rows; i++) {
+    if (targets[i] < 0) continue;
+    s->row[s->count] = i;
+    s->text[s->count] = i / x->p.n;
+    s->target[s->count++] = targets[i];
+  }
+  const size_t bytes = (size_t)s->count * sizeof *s->row;
+  tr->ctx->device->write(tr->ctx, s->device_row, s->row, bytes);
+  tr->ctx->device->write(tr->ctx, s->device_target, s->target, bytes);
+}
+
+/* Waits for the device. */
+static void read_losses(attend_trainer *tr, attend_batch_loss *outcome) {
+  const scored_rows *s = &tr->scored;
+  tr->ctx->device->read(tr->ctx, s->loss, s->device_loss, (size_t)s->count * sizeof *s->loss);
+  for (int i = 0; i < s->count; i++) outcome->loss += (double)s->loss[i];
+  outcome->scored = s->count;
+}
+
+/* Losses, and the gradient of the hidden states. */
+static attend_status head_losses(attend_trainer *tr, trainer_side *x) {
   const attend_batch *batch = tr->batch;
-  const int ld = head_ld(&tr->model, x->p.side), rows = x->p.rows;
-  const size_t chunk = (size_t)HEAD_ROWS_AT_ONCE * (size_t)ld;
+  const int ld = head_ld(&tr->model, x->p.side), count = tr->scored.count;
+  const size_t chunk = (size_t)tr->chunk * (size_t)ld;
   void *r = tr->head_rows;
   heading w = {.tr = tr,
                .x = x,
@@ -277,19 +291,14 @@ static attend_status head_losses(attend_trainer *tr, trainer_side *x, attend_bat
                      .normed = column(&x->p, r, 3 * chunk),
                      .logits = tr->logits,
                      .capped = tr->capped},
-               .d = typed(&x->p, column(&x->p, r, 4 * chunk), ld)};
+               .d = typed(&x->p, column(&x->p, r, 4 * chunk), ld),
+               .scale = batch->scale > 0 ? batch->scale
+                        : count          ? 1 / (float)count
+                                         : 0};
   clear_gradient(tr, x);
-  for (int i = 0; i < rows; i++) outcome->scored += batch->targets[i] >= 0;
-  w.scale = batch->scale > 0 ? batch->scale : outcome->scored > 0 ? 1 / (float)outcome->scored : 0;
-  for (int i = 0; i < rows; i++) {
-    if (batch->targets[i] >= 0) {
-      w.row[w.h.rows] = i;
-      w.target[w.h.rows++] = batch->targets[i];
-    }
-    bool full = w.h.rows == HEAD_ROWS_AT_ONCE || i + 1 == rows;
-    if (!full || !w.h.rows) continue;
-    ATTEND_TRY(head_chunk(&w, outcome));
-    w.h.rows = 0;
+  for (; w.first < count; w.first += tr->chunk) {
+    w.h.rows = (int)min64(tr->chunk, count - w.first);
+    ATTEND_TRY(head_chunk(&w));
   }
   return ATTEND_OK;
 }
@@ -324,8 +333,12 @@ attend_status attend_trainer_accumulate(attend_trainer *tr, const attend_batch *
   d->p.encoded_lengths = e->real;
   ATTEND_TRY(side_forward(tr, d));
   copy_open(tr);
-  ATTEND_TRY(head_losses(tr, d->layers ? d : e, outcome));
-  return batch.no_grad ? ATTEND_OK : backward(tr);
+  trainer_side *scored = d->layers ? d : e;
+  list_scored(tr, scored);
+  ATTEND_TRY(head_losses(tr, scored));
+  if (!batch.no_grad) ATTEND_TRY(backward(tr));
+  read_losses(tr, outcome);
+  return ATTEND_OK;
 }
 
 attend_status attend_trainer_set_hooks(attend_trainer *tr, int n, const attend_hook *list) {

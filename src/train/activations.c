@@ -122,7 +122,7 @@ static size_t scratch_bytes(const attend_trainer *tr, const sizes *z) {
                              {rows, z->width, z->act},
                              {rows, z->width, z->width},
                              {rows, widest(c->copy, 1), z->width},
-                             {HEAD_ROWS_AT_ONCE, c->vocab, z->width}};
+                             {tr->chunk, c->vocab, z->width}};
   for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
     const int *of = products[i];
     size_t n = attend_linear_weight_grad_bytes(tr->ctx, of[0], of[1], of[2]);
@@ -146,10 +146,11 @@ static void cut_copy(attend_trainer *tr, arena *a) {
   if (!tr->model.copy_k.forward) return;
   c->keys = cut(a, read, width);
   c->d_keys = cut(a, read, width);
-  c->queries = cut(a, HEAD_ROWS_AT_ONCE, width);
-  c->d_queries = cut(a, HEAD_ROWS_AT_ONCE, width);
-  c->gates = cut(a, HEAD_ROWS_AT_ONCE, 1);
-  c->weights = cut(a, HEAD_ROWS_AT_ONCE, tr->encoder.p.n);
+  const size_t rows = (size_t)tr->chunk;
+  c->queries = cut(a, rows, width);
+  c->d_queries = cut(a, rows, width);
+  c->gates = cut(a, rows, 1);
+  c->weights = cut(a, rows, tr->encoder.p.n);
 }
 
 static sizes sizes_of(const attend_trainer *tr) {
@@ -171,16 +172,17 @@ static void cut_work(attend_trainer *tr, arena *a) {
   tr->backward.d_wide = cut_typed(tr, a, z.rows, z.wide);
   tr->backward.d_bias = cut(a, (size_t)widest(c->buckets, 1), heads);
   tr->backward.scratch = arena_cut(a, scratch_bytes(tr, &z));
-  tr->head_rows = cut_typed(tr, a, 5 * HEAD_ROWS_AT_ONCE, z.width);
+  tr->head_rows = cut_typed(tr, a, 5 * (size_t)tr->chunk, z.width);
   tr->logits = floats(NULL, c->vocab);
   if (!tr->model.copy_k.forward) tr->logits.type = tr->options.activations;
   const size_t bytes =
-      HEAD_ROWS_AT_ONCE * (size_t)tr->logits.ld * attend_dtype_size(tr->logits.type);
+      (size_t)tr->chunk * (size_t)tr->logits.ld * attend_dtype_size(tr->logits.type);
   tr->logits.at = arena_cut(a, bytes);
   if (c->logit_cap > 0) tr->capped = arena_cut(a, bytes);
-  tr->losses = cut(a, HEAD_ROWS_AT_ONCE, 1);
-  tr->head_row = arena_cut(a, HEAD_ROWS_AT_ONCE * sizeof *tr->head_row);
-  tr->head_target = arena_cut(a, HEAD_ROWS_AT_ONCE * sizeof *tr->head_target);
+  scored_rows *s = &tr->scored;
+  s->device_row = arena_cut(a, z.rows * sizeof *s->device_row);
+  s->device_target = arena_cut(a, z.rows * sizeof *s->device_target);
+  s->device_loss = arena_cut(a, z.rows * sizeof *s->device_loss);
   cut_copy(tr, a);
 }
 
@@ -263,6 +265,23 @@ static attend_status place_rows(attend_trainer *tr, trainer_side *x) {
   return ATTEND_OK;
 }
 
+/* Of the host: lengths of both sides, and the scored positions. */
+static attend_status take_lists(attend_trainer *tr) {
+  const sizes z = sizes_of(tr);
+  const size_t lengths = 2 * (size_t)tr->batch->count;
+  scored_rows *s = &tr->scored;
+  ctx_free(tr->ctx, tr->real);
+  tr->real = NULL;
+  ATTEND_TRY(ctx_alloc_zeroed(tr->ctx, (lengths + 4 * z.rows) * sizeof *tr->real,
+                              "lengths and targets", &tr->real));
+  s->row = tr->real + lengths;
+  s->target = s->row + z.rows;
+  s->text = s->target + z.rows;
+  s->loss = (float *)(s->text + z.rows);
+  tr->chunk = (int)min64(tr->ctx->device->head_rows, (int64_t)round_up(z.rows, 256));
+  return ATTEND_OK;
+}
+
 /* Another shape cuts the same memory anew and needs other plans. */
 attend_status activations_fit(attend_trainer *tr) {
   trainer_side *sides[] = {&tr->encoder, &tr->decoder};
@@ -271,10 +290,7 @@ attend_status activations_fit(attend_trainer *tr) {
       tr->fit_length[1] == sides[1]->p.n)
     return ATTEND_OK;
   tr->fit_count = 0;
-  ctx_free(tr->ctx, tr->real);
-  tr->real = NULL;
-  ATTEND_TRY(ctx_alloc_zeroed(tr->ctx, 2 * (size_t)tr->batch->count * sizeof *tr->real, "lengths",
-                              &tr->real));
+  ATTEND_TRY(take_lists(tr));
   ATTEND_TRY(take_block(tr));
   for (int i = 0; i < 2; i++) {
     trainer_side *x = sides[i];

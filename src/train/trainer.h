@@ -23,16 +23,22 @@ typedef struct {
   float *d_hidden;      /* and its gradient */
 } trainer_side;
 
-/* Positions whose logits are computed at once. */
-enum { HEAD_ROWS_AT_ONCE = 256 };
-
 /* Buffers of a head that copies; P: padded width. */
 typedef struct {
   float *keys, *d_keys;       /* [encoder rows][P] */
-  float *queries, *d_queries; /* [HEAD_ROWS_AT_ONCE][P] */
-  float *gates;               /* [HEAD_ROWS_AT_ONCE][16], then their gradients */
-  float *weights;             /* [HEAD_ROWS_AT_ONCE][encoder length], then the scores' */
+  float *queries, *d_queries; /* [head rows][P] */
+  float *gates;               /* [head rows][16], then their gradients */
+  float *weights;             /* [head rows][encoder length], then the scores' */
 } trainer_copy;
+
+/* The scored positions of a batch, in order. */
+typedef struct {
+  int count;
+  int32_t *row, *target, *text; /* [rows] of the host; text: that each may copy from */
+  float *loss;                  /* [rows] of the host */
+  int32_t *device_row, *device_target;
+  float *device_loss;
+} scored_rows;
 
 typedef struct {
   const parameter *p; /* of the checkpoint's table; NULL: a gap */
@@ -53,17 +59,17 @@ struct attend_trainer {
   /* of the current batch */
   const attend_batch *batch;
   int fit_count, fit_length[2]; /* the shape that the buffers are cut for */
-  int32_t *real;                /* [2][count] */
+  int32_t *real;                /* [2][count], then what scored has of the host */
   void *block;                  /* of the device: activations and workspaces */
   size_t block_bytes;           /* the most so far; plan_bytes likewise */
   size_t plan_bytes;
   void *h, *act; /* [rows][..]: a branch's input; the activation's output */
   back_work backward;
-  int32_t *head_row, *head_target; /* [HEAD_ROWS_AT_ONCE] */
-  void *head_rows;                 /* [HEAD_ROWS_AT_ONCE][..] x, y, dx, dy */
-  matrix logits;                   /* [HEAD_ROWS_AT_ONCE][padded V] */
-  void *capped;                    /* the same before a soft cap */
-  float *losses;                   /* [HEAD_ROWS_AT_ONCE] */
+  scored_rows scored;
+  int chunk;       /* head rows: scored positions whose logits are computed at once */
+  void *head_rows; /* [5][chunk][..] the head's activations, and a gradient */
+  matrix logits;   /* [chunk][padded V] */
+  void *capped;    /* the same before a soft cap */
   trainer_copy copy;
 };
 
