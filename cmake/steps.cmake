@@ -3,7 +3,7 @@
 # is not in it (ATTEND_STEP); the label `check` marks what make check runs.
 
 # Slow, and nothing that the normal step does not see.
-set(not_in_address cli_shipped cli_bench cli_design test_observe_each)
+set(not_in_address cli_shipped cli_bench cli_design cli_device test_observe_each)
 
 # One thread does these, or they are slow and others take the same paths.
 set(not_in_thread
@@ -14,12 +14,12 @@ set(not_in_thread
   cli_train_average cli_train_sides cli_design cli_view_run cli_shipped cli_bench
   cli_compare_runs cli_rouge cli_errors cli_help cli_extract cli_study cli_book
   cli_embed cli_eval cli_fill cli_show cli_memory cli_summarize cli_summarize_long
-  cli_setup cli_control cli_view_tensors test_numpy_file cli_intervene cli_attribute
+  cli_setup cli_control cli_device cli_view_tensors test_numpy_file cli_intervene cli_attribute
   cli_first_contact)
 
 # No kernel of their own, or those that verify --all and --invariance call too:
 # slow to emulate. test_parallel: the emulator cannot start threads after a fork.
-# test_settings: nor keep account of the addresses that the trapping device reserves.
+# test_settings, cli_device: nor keep account of the addresses that the trapping device reserves.
 set(not_in_neon test_parallel test_settings test_bench
   test_predict test_definition_sweep test_lens* test_trace* test_observe_each
   test_session_after_failure test_linear_bits test_linear_state test_linear_plan
@@ -30,7 +30,7 @@ set(not_in_neon test_parallel test_settings test_bench
   test_model_start test_copy_head test_study* test_svd test_linear test_direct
   test_properties test_learn_golden test_tasks_embed test_tasks_evaluate test_tasks_fill
   test_intervene* test_attribute
-  cli_explain cli_memory cli_train_kill cli_train_resume cli_design cli_shipped
+  cli_explain cli_memory cli_train_kill cli_train_resume cli_design cli_device cli_shipped
   cli_tokenize_train cli_bench cli_eval cli_compare* cli_help cli_errors cli_rouge
   cli_extract cli_summar* cli_study cli_book cli_model_golden cli_intervene cli_attribute
   cli_first_contact)

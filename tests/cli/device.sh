@@ -74,3 +74,25 @@ run 0 verify --device trap --engine softmax-tiled softmax:n40d8
 run 0 verify --device trap --engine host:softmax-tiled softmax:n40d8
 complains 1 'no engine is called "cuda-softmax"' verify --device trap --engine cuda-softmax \
   softmax:n40d8
+on=(--device trap --threads 2)
+for model in gpt2 bart bert t5 llama-gqa; do
+  run 0 verify "${on[@]}" --model "$models/$model" --golden "$models/$model/golden.safetensors"
+done
+run 0 bench model "$gpt2" "${on[@]}" --weights f32 --tokens 8
+run 0 bench train "$gpt2" "${on[@]}" --weights f32 --tokens 8
+if [[ $ATTEND_TEXT == ON ]]; then
+  stories=$models/stories260K
+  run 0 generate "$stories" "Once upon a" --tokens 8 "${on[@]}"
+  cp "$work/out" "$work/there"
+  run 0 generate "$stories" "Once upon a" --tokens 8 --threads 2
+  cmp "$work/there" "$work/out" || fail "another text on another device"
+  run 0 eval "$stories" "$work/text" "${on[@]}"
+  run 0 compare "$stories" --text "It was a dark" "${on[@]}"
+  run 0 intervene "$stories" "It was a dark" --ablate 0.0 "${on[@]}"
+  run 0 attribute "$stories" "It was a dark" "${on[@]}"
+  run 0 train --data "$work/text" --out "$work/run" --tokenizer "$stories" --width 8 --heads 2 \
+    --layers 1 --length 8 --batch 1 --steps 2 "${on[@]}"
+  if [[ $ATTEND_VIEW == ON ]]; then
+    run 0 view --terminal "$stories" "It was a dark" "${on[@]}"
+  fi
+fi
