@@ -38,6 +38,15 @@ static const char *const problems[] = {
     "gaussian:b1h8g2n3x2100d32:bottom:f16",
     "gaussian(sigma=0.5):b2h4g1n300d8:causal:padleft:bwd",
     "gaussian(sigma=0.5):b2h2n20x70d59v31:bottom:dense:bwd",
+    /* what tensor cores take, longer than a chain of sums, and split among multiprocessors */
+    "softmax:b2h4g2n700d64:causal:bf16:bwd",
+    "softmax:b2h2n600d128:causal:window=200:f16:bwd",
+    "softmax:b2h8g1n300d64:causal:padleft:bf16:bwd",
+    "softmax:b1h8g2n3x9000d64:bottom:bf16",
+    "elu:b2h4g2n700d64:causal:bf16:bwd",
+    "elu:b2h2n300d59v31:bwd",
+    "favor(m=64):b2h2n300d64:causal:f16:bwd",
+    "fourier(m=32,sigma=4):b2h2n200d32:causal:padright:bf16:bwd",
 };
 
 const char *attend_invariance_problem(size_t i) {

@@ -16,6 +16,7 @@ typedef struct {    /* zero means default */
   int batch, accumulate; /* 0: 4, 1 */
   uint64_t seed;
   size_t tokens; /* of the text; 0: 300 */
+  const attend_form *form;
   attend_weights weights;
   attend_dtype activations;
   ledger *memory;
@@ -54,9 +55,12 @@ static inline void close_training(training_run *c) {
 static inline training_run open_training(const training_plan *p) {
   training_run c = {0};
   attend_optimizer_options how = {ATTEND_INIT(attend_optimizer_options)};
-  attend_trainer_options learn = {ATTEND_INIT(attend_trainer_options), .dropout = p->dropout,
-                                  .seed = p->seed, .weights = p->weights,
-                                  .activations = p->activations};
+  attend_trainer_options learn = {ATTEND_INIT(attend_trainer_options),
+                                  .dropout = p->dropout,
+                                  .seed = p->seed,
+                                  .weights = p->weights,
+                                  .activations = p->activations,
+                                  .form = p->form};
   attend_batch_options cut = {ATTEND_INIT(attend_batch_options), .batch = p->batch ? p->batch : 4,
                               .length = 12, .seed = p->seed};
   attend_training_options o = {ATTEND_INIT(attend_training_options),
