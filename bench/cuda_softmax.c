@@ -35,16 +35,19 @@ static struct cuda_tensor tensor(void *data, int heads, int length, int width) {
       data, {(int64_t)heads * length * width, (int64_t)length * width, width}, width};
 }
 
+typedef void (*kernel)(cuda_gpu *gpu, const struct cuda_softmax *call);
+
 /* Median seconds of a call; the keys and values of SETS sets take turns, so that they are not read
  * from the cache. */
-static double seconds(struct cuda_softmax c, int sets, void *const *k, void *const *v, int inner) {
+static double seconds(kernel run, size_t work, struct cuda_softmax c, int sets, void *const *k,
+                      void *const *v, int inner) {
   double all[RUNS];
-  c.work = cuda->alloc(gpu, cuda->softmax_bytes(gpu, &c));
+  c.work = cuda->alloc(gpu, work);
   for (int r = -2; r < RUNS; r++) {
     double start = now();
     for (int i = 0; i < inner; i++) {
       c.k.data = k[i % sets], c.v.data = v[i % sets];
-      cuda->softmax_forward(gpu, &c);
+      run(gpu, &c);
     }
     cuda->wait(gpu);
     if (r >= 0) all[r] = (now() - start) / inner;
@@ -52,6 +55,38 @@ static double seconds(struct cuda_softmax c, int sets, void *const *k, void *con
   cuda->free(gpu, c.work);
   qsort(all, RUNS, sizeof *all, by_value);
   return all[RUNS / 2];
+}
+
+static void print(const char *what, const struct cuda_softmax *c, double s) {
+  const double per = c->causal && c->q_len > 1 ? 0.5 : 1;
+  const double flops = 4.0 * c->batch * c->heads * c->q_len * c->kv_len * c->q.width * per *
+                       (strcmp(what, "backward") ? 1 : 2.5);
+  const double bytes = 4.0 * c->batch * c->kv_heads * c->kv_len * c->q.width;
+  printf(
+      "{\"what\": \"%s\", \"batch\": %d, \"heads\": %d, \"kv_heads\": %d, \"q_len\": %d, "
+      "\"kv_len\": %d, \"dim\": %d, \"causal\": %s, \"ms\": %.4f, \"tflops\": %.1f, "
+      "\"tbytes_per_s\": %.3f}\n",
+      what, c->batch, c->heads, c->kv_heads, c->q_len, c->kv_len, c->q.width,
+      c->causal ? "true" : "false", s * 1e3, flops / s * 1e-12, bytes / s * 1e-12);
+  fflush(stdout);
+}
+
+/* Gradients of what forward gave. */
+static void time_backward(struct cuda_softmax c, void *k, void *v, int inner) {
+  const size_t rows = (size_t)c.batch * c.heads * c.q_len;
+  const size_t keys = (size_t)c.batch * c.kv_heads * c.kv_len;
+  void *of[4] = {random_tensor(rows * c.q.width, 40)};
+  for (int i = 1; i < 4; i++) of[i] = cuda->alloc(gpu, (i == 1 ? rows : keys) * c.q.width * 2);
+  c.k.data = k, c.v.data = v;
+  c.lse = cuda->alloc(gpu, rows * sizeof *c.lse);
+  c.d_o = c.o, c.dq = c.q, c.dk = c.k, c.dv = c.v;
+  c.d_o.data = of[0], c.dq.data = of[1], c.dk.data = of[2], c.dv.data = of[3];
+  cuda->softmax_forward(gpu, &c);
+  print(
+      "backward", &c,
+      seconds(cuda->softmax_backward, cuda->softmax_backward_bytes(gpu, &c), c, 1, &k, &v, inner));
+  for (int i = 0; i < 4; i++) cuda->free(gpu, of[i]);
+  cuda->free(gpu, c.lse);
 }
 
 static void time_problem(int batch, int heads, int kv_heads, int q_len, int kv_len, int dim,
@@ -74,15 +109,9 @@ static void time_problem(int batch, int heads, int kv_heads, int q_len, int kv_l
                            .scale = 1 / sqrtf((float)dim),
                            .causal = causal,
                            .offset = kv_len - q_len};
-  double s = seconds(c, sets, k, v, inner);
-  double flops = 4.0 * batch * heads * q_len * kv_len * dim * (causal && q_len > 1 ? 0.5 : 1);
-  printf(
-      "{\"batch\": %d, \"heads\": %d, \"kv_heads\": %d, \"q_len\": %d, \"kv_len\": %d, \"dim\": "
-      "%d, "
-      "\"causal\": %s, \"ms\": %.4f, \"tflops\": %.1f, \"tbytes_per_s\": %.3f}\n",
-      batch, heads, kv_heads, q_len, kv_len, dim, causal ? "true" : "false", s * 1e3,
-      flops / s * 1e-12, (double)keys * 4 / s * 1e-12);
-  fflush(stdout);
+  print("forward", &c,
+        seconds(cuda->softmax_forward, cuda->softmax_bytes(gpu, &c), c, sets, k, v, inner));
+  if (q_len > 1) time_backward(c, k[0], v[0], inner / 2);
   cuda->free(gpu, q), cuda->free(gpu, o);
   for (int i = 0; i < sets; i++) cuda->free(gpu, k[i]), cuda->free(gpu, v[i]);
 }

@@ -26,11 +26,12 @@ struct cuda_softmax {
   attend_dtype dtype;
   int batch, heads, kv_heads, q_len, kv_len;
   struct cuda_tensor q, k, v, o;
-  float *lse; /* [B,H,T] or NULL */
+  struct cuda_tensor d_o, dq, dk, dv; /* of backward */
+  float *lse;                         /* [B,H,T]; of forward also NULL */
   float scale;
   bool causal;
   int offset; /* causal: key j is visible to row i if j <= i + offset */
-  void *work; /* of softmax_bytes, or NULL if that is 0 */
+  void *work; /* of softmax_bytes or softmax_backward_bytes; NULL if that is 0 */
 };
 
 /* Keys and values of a state: pages of ATTEND_PAGE keys. A page has for each kv head its keys, then
@@ -136,6 +137,9 @@ struct cuda_table {
   const char *(*softmax_refusal)(const cuda_gpu *gpu, const struct cuda_softmax *call);
   size_t (*softmax_bytes)(const cuda_gpu *gpu, const struct cuda_softmax *call);
   void (*softmax_forward)(cuda_gpu *gpu, const struct cuda_softmax *call);
+  const char *(*softmax_backward_refusal)(const cuda_gpu *gpu, const struct cuda_softmax *call);
+  size_t (*softmax_backward_bytes)(const cuda_gpu *gpu, const struct cuda_softmax *call);
+  void (*softmax_backward)(cuda_gpu *gpu, const struct cuda_softmax *call);
   void (*pages_append)(cuda_gpu *gpu, const struct cuda_append *append);
   /* Pair by pair, in f32: why not, or NULL; the bytes of `work`. NULL: not there yet. */
   const char *(*pairs_refusal)(const cuda_gpu *gpu, const attend_desc *desc);

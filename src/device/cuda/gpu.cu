@@ -211,6 +211,9 @@ OPS(X)
 const char *cuda_softmax_refusal(const cuda_gpu *gpu, const cuda_softmax *call);
 size_t cuda_softmax_bytes(const cuda_gpu *gpu, const cuda_softmax *call);
 void cuda_softmax_forward(cuda_gpu *gpu, const cuda_softmax *call);
+const char *cuda_softmax_backward_refusal(const cuda_gpu *gpu, const cuda_softmax *call);
+size_t cuda_softmax_backward_bytes(const cuda_gpu *gpu, const cuda_softmax *call);
+void cuda_softmax_backward(cuda_gpu *gpu, const cuda_softmax *call);
 void cuda_pages_append(cuda_gpu *gpu, const cuda_append *append);
 const char *cuda_pairs_refusal(const cuda_gpu *gpu, const attend_desc *desc);
 size_t cuda_pairs_bytes(cuda_gpu *gpu, const cuda_attention *call);
@@ -247,6 +250,9 @@ static const cuda_table table = {sizeof(cuda_table),
                                      cuda_softmax_refusal,
                                  cuda_softmax_bytes,
                                  cuda_softmax_forward,
+                                 cuda_softmax_backward_refusal,
+                                 cuda_softmax_backward_bytes,
+                                 cuda_softmax_backward,
                                  cuda_pages_append,
                                  cuda_pairs_refusal,
                                  cuda_pairs_bytes,

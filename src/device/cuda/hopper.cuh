@@ -140,30 +140,38 @@ __device__ inline void registers_lower() {
 #define R48 R32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
 #define R64 R48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 
-/* A in shared memory (of_shared) or in registers (of_registers). B is K-major for the first and
- * MN-major for the second, as attention needs them. add 0: d is overwritten. */
+/* A in shared memory (of_shared, of_columns) or in registers (of_registers). B is K-major for
+ * of_shared and MN-major for the others, as attention needs them. add 0: d is overwritten. */
 template <typename T, int N>
 struct wgmma;
-#define WGMMA(T, TYPE, N, REGS, LIST, A0, A1, A2, A3, B, P)                                       \
-  template <>                                                                                     \
-  struct wgmma<T, N> {                                                                            \
-    static __device__ inline void of_shared(float (&d)[N / 2], uint64_t a, uint64_t b, int add) { \
-      asm volatile("{ .reg .pred p; setp.ne.b32 p, %" P                                           \
-                   ", 0;\n"                                                                       \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" REGS      \
-                   "}, %" A0 ", %" A1 ", p, 1, 1, 0, 0; }\n"                                      \
-                   : LIST                                                                         \
-                   : "l"(a), "l"(b), "n"(0), "n"(0), "n"(0), "r"(add));                           \
-    }                                                                                             \
-    static __device__ inline void of_registers(float (&d)[N / 2], const uint32_t (&a)[4],         \
-                                               uint64_t b, int add) {                             \
-      asm volatile("{ .reg .pred p; setp.ne.b32 p, %" P                                           \
-                   ", 0;\n"                                                                       \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" REGS      \
-                   "}, {%" A0 ",%" A1 ",%" A2 ",%" A3 "}, %" B ", p, 1, 1, 1; }\n"                \
-                   : LIST                                                                         \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));               \
-    }                                                                                             \
+#define WGMMA(T, TYPE, N, REGS, LIST, A0, A1, A2, A3, B, P)                                        \
+  template <>                                                                                      \
+  struct wgmma<T, N> {                                                                             \
+    static __device__ inline void of_shared(float (&d)[N / 2], uint64_t a, uint64_t b, int add) {  \
+      asm volatile("{ .reg .pred p; setp.ne.b32 p, %" P                                            \
+                   ", 0;\n"                                                                        \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" REGS       \
+                   "}, %" A0 ", %" A1 ", p, 1, 1, 0, 0; }\n"                                       \
+                   : LIST                                                                          \
+                   : "l"(a), "l"(b), "n"(0), "n"(0), "n"(0), "r"(add));                            \
+    }                                                                                              \
+    static __device__ inline void of_registers(float (&d)[N / 2], const uint32_t (&a)[4],          \
+                                               uint64_t b, int add) {                              \
+      asm volatile("{ .reg .pred p; setp.ne.b32 p, %" P                                            \
+                   ", 0;\n"                                                                        \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" REGS       \
+                   "}, {%" A0 ",%" A1 ",%" A2 ",%" A3 "}, %" B ", p, 1, 1, 1; }\n"                 \
+                   : LIST                                                                          \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                \
+    }                                                                                              \
+    static __device__ inline void of_columns(float (&d)[N / 2], uint64_t a, uint64_t b, int add) { \
+      asm volatile("{ .reg .pred p; setp.ne.b32 p, %" P                                            \
+                   ", 0;\n"                                                                        \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" REGS       \
+                   "}, %" A0 ", %" A1 ", p, 1, 1, 0, 1; }\n"                                       \
+                   : LIST                                                                          \
+                   : "l"(a), "l"(b), "n"(0), "n"(0), "n"(0), "r"(add));                            \
+    }                                                                                              \
   };
 #define WGMMAS(T, TYPE)                                               \
   WGMMA(T, TYPE, 64, R32, D32(0), "32", "33", "34", "35", "36", "37") \
