@@ -47,7 +47,7 @@ class Missing(Exception):
 
 class Run:
     def __init__(self, args):
-        self.build, self.quick = args.build, args.quick
+        self.build, self.quick, self.said = args.build, args.quick, {}
 
     def command(self, words):
         environment = dict(os.environ)
@@ -61,12 +61,16 @@ class Run:
         return done.stdout
 
     def lines(self, program, *words):
-        """The lines of JSON that a program of bench/ prints."""
+        """The lines of JSON that a program of bench/ prints; it runs once."""
+        if (program, words) in self.said:
+            return self.said[program, words]
         path = os.path.join(self.build, program)
         if not os.path.exists(path):
             raise Missing(f"{path} is not built: cmake --build {self.build} --target gpu_tests")
-        return [json.loads(x) for x in self.command([path, *words]).splitlines()
-                if x.startswith("{")]
+        self.said[program, words] = [json.loads(x)
+                                     for x in self.command([path, *words]).splitlines()
+                                     if x.startswith("{")]
+        return self.said[program, words]
 
     def attend(self, *words):
         """The rows of `attend WORDS --device cuda --json`."""
