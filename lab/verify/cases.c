@@ -68,7 +68,43 @@ static const char *const corners[] = {
     "fourier(m=8,sigma=6):b3h2n12x5d8:bottom:bwd",
 };
 
-enum { CORNERS = sizeof corners / sizeof *corners };
+/* For tensor cores: widths that they take in 16 bits, with each mask and bias. */
+static const char *const wide_corners[] = {
+    "softmax:b2h4g2n300d128:causal:bf16:bwd",
+    "softmax:b1h4g1n257d96:f16:bwd",
+    "softmax:b1h2n200d256v64:top:bf16:bwd",
+    "softmax:b2h2n130x300d32:bottom:window=70:bf16:bwd",
+    "softmax:b2h2n70x200d64:bottom:dense:bf16:bwd",
+    "softmax:b1h4g2n200d64v128:causal:alibi:bf16:bwd",
+    "softmax:b1h2n150d128:buckets:f16:bwd",
+    "softmax:b2h2n150d64:causal:buckets1:bf16:bwd",
+    "softmax:b1h4g2n200d64:causal:cap=2:bf16:bwd",
+    "softmax:b1h2n200d128:window=33:cap=3:f16:bwd",
+    "softmax:b3h2n200d64:lengths:bf16:bwd",
+    "softmax:b2h4g2n200d128:causal:padleft:bf16:bwd",
+    "softmax:b2h2n200d64:padright:bthd:f16:bwd",
+    "softmax:b2h2n200x3d64:bf16:bwd",
+    "softmax:b2h2n3x200d64:bottom:bf16:bwd",
+    "softmax:b2h2n0x64d64:bf16:bwd",
+    "argmax(t=0.5):b1h4g2n200d64:causal:bf16:bwd",
+    "argmax:b1h4g2n200d64:causal:bf16",
+    "gaussian:b1h2n200d64:causal:bf16:bwd",
+    "poly(p=2,c=1):b1h2n200d64:causal:bf16:bwd",
+    "elu:b2h4g2n300d64:causal:bf16:bwd",
+    "elu:b2h2n200d128v64:f16:bwd",
+    "favor(m=64):b1h4g2n300d64:causal:bf16:bwd",
+    "fourier(m=64,sigma=8):b1h2n200d64:f16:bwd",
+    "softmax:b1h32g8n3000d128:bf16:decode",
+    "softmax:b2h8g1n2000d64:padleft:f16:decode",
+    "softmax:b1h4g2n1500d64:window=300:alibi:bf16:decode",
+    "elu:b1h4g2n1500d64:bf16:decode",
+    "favor(m=64):b1h4n700d64:f16:decode",
+};
+
+enum {
+  CORNERS = sizeof corners / sizeof *corners,
+  WIDE = sizeof wide_corners / sizeof *wide_corners
+};
 
 typedef struct {
   unsigned char at[FACTORS];
@@ -85,7 +121,7 @@ struct attend_cases {
   memory memory;
   pairs pairs;
   size_t count;
-  char *problem[MOST + CORNERS];
+  char *problem[MOST + CORNERS + WIDE];
 };
 
 static int level_count(int factor) {
@@ -199,6 +235,7 @@ static attend_status add_all(attend_cases *c) {
     idle = 0;
   }
   for (size_t n = 0; n < CORNERS; n++) ATTEND_TRY(add_text(c, corners[n]));
+  for (size_t n = 0; n < WIDE && !v->light; n++) ATTEND_TRY(add_text(c, wide_corners[n]));
   return ATTEND_OK;
 }
 
