@@ -62,16 +62,28 @@ typedef struct { /* running sums in float, and their sizes */
   double *size[ATTEND_OUTPUTS];
 } gradients;
 
-/* On a GPU the engine `pairs` multiplies in f32, the others on tensor cores. */
+/* On a GPU the engine `pairs` multiplies in f32, the others on tensor cores: features in bf16, unless
+ * they are signed. */
 rounding rounding_of(const attend_context *ctx, const attend_desc *d, const char *engine) {
   const bool soft = d->form.kind == ATTEND_SOFTMAX ||
                     (d->form.kind == ATTEND_GAUSSIAN && d->form.features == 0) ||
                     (d->form.kind == ATTEND_ARGMAX && !is_hard(d));
+  const bool features = attend_form_features(&d->form, d->dim) > 0;
   const bool host = ctx->device->host || !strncmp(engine, "host:", 5);
   if (d->dtype == ATTEND_F32) return ROUND_NOTHING;
-  if (!host) return strcmp(engine, "pairs") ? ROUND_OPERANDS : ROUND_NOTHING;
+  if (!host && (!strcmp(engine, "pairs") ||
+                (features && (d->dtype == ATTEND_F16 || attend_form_signed(&d->form)))))
+    return ROUND_NOTHING;
+  if (!host) return ROUND_OPERANDS;
   return soft && d->dtype == ATTEND_BF16 && !strcmp(attend_context_isa(ctx), "amx") ? ROUND_WEIGHTS
                                                                                     : ROUND_NOTHING;
+}
+
+static float stored(attend_dtype dtype, float x) {
+  uint32_t bits;
+  attend_convert_from_f32(dtype, &x, 1, &bits);
+  attend_convert_to_f32(dtype, &bits, 1, &x);
+  return x;
 }
 
 static int64_t position_of(const attend_desc *d, int64_t i) {
@@ -211,7 +223,7 @@ static float map_random(const features *f, const float *x, float *phi, float *ar
 }
 
 static attend_status map_side(memory *m, const features *f, const float *x, size_t n,
-                              size_t gradients_of, side *to) {
+                              size_t gradients_of, bool rounded, side *to) {
   size_t count = (size_t)f->count, dirs = (size_t)f->dirs;
   side s;
   TAKE(m, &s.phi, size_times(n, count));
@@ -226,6 +238,7 @@ static attend_status map_side(memory *m, const features *f, const float *x, size
     else
       map_elu(f, from, s.phi + row * count);
   }
+  for (size_t i = 0; rounded && i < n * count; i++) s.phi[i] = stored(ATTEND_BF16, s.phi[i]);
   *to = s;
   return ATTEND_OK;
 }
@@ -260,8 +273,9 @@ static attend_status open_features(pass *p) {
   if (d->form.kind != ATTEND_ELU) ATTEND_TRY(choose_map(m, f, d));
   size_t rows = (size_t)d->batch * (size_t)d->heads * (size_t)d->q_len;
   size_t keys = (size_t)d->batch * (size_t)d->kv_heads * (size_t)d->kv_len;
-  ATTEND_TRY(map_side(m, f, p->q, rows, 1, &f->q));
-  ATTEND_TRY(map_side(m, f, p->k, keys, keys, &f->k));
+  const bool rounded = p->rounds == ROUND_OPERANDS;
+  ATTEND_TRY(map_side(m, f, p->q, rows, 1, rounded, &f->q));
+  ATTEND_TRY(map_side(m, f, p->k, keys, keys, rounded, &f->k));
   p->features = f;
   return ATTEND_OK;
 }
@@ -418,13 +432,6 @@ static float weigh(pass *p, float *lse_size) {
   return best + logf(sum);
 }
 
-static float stored(attend_dtype dtype, float x) {
-  uint32_t bits;
-  attend_convert_from_f32(dtype, &x, 1, &bits);
-  attend_convert_to_f32(dtype, &bits, 1, &x);
-  return x;
-}
-
 /* The rounding of a sum of products is relative to the sum of absolute values.
  * An exponential turns the rounding of a score, half an eps of its size, into
  * as much of the weight: more than 4 eps beyond 8. */
@@ -465,6 +472,7 @@ static void add_features(pass *p, int s, float gap, double gap_size) {
   size_t count = (size_t)f->count;
   const float *a = f->q.phi + q * count, *b = f->k.phi + k * count;
   float step = gap * p->factor[s] / p->denominator;
+  if (p->rounds == ROUND_OPERANDS) step = stored(p->d->dtype, step);
   double size = gap_size * fabs((double)(p->factor[s] / p->denominator));
   for (int c = 0; c < f->count; c++) {
     size_t at = k * count + (size_t)c;
