@@ -68,11 +68,11 @@ rounding rounding_of(const attend_context *ctx, const attend_desc *d, const char
   const bool soft = d->form.kind == ATTEND_SOFTMAX ||
                     (d->form.kind == ATTEND_GAUSSIAN && d->form.features == 0) ||
                     (d->form.kind == ATTEND_ARGMAX && !is_hard(d));
-  const bool features = attend_form_features(&d->form, d->dim) > 0;
+  const bool by_features = attend_form_features(&d->form, d->dim) > 0;
   const bool host = ctx->device->host || !strncmp(engine, "host:", 5);
   if (d->dtype == ATTEND_F32) return ROUND_NOTHING;
   if (!host && (!strcmp(engine, "pairs") ||
-                (features && (d->dtype == ATTEND_F16 || attend_form_signed(&d->form)))))
+                (by_features && (d->dtype == ATTEND_F16 || attend_form_signed(&d->form)))))
     return ROUND_NOTHING;
   if (!host) return ROUND_OPERANDS;
   return soft && d->dtype == ATTEND_BF16 && !strcmp(attend_context_isa(ctx), "amx") ? ROUND_WEIGHTS
