@@ -191,7 +191,7 @@ def attention(run):
                 times = {}
                 for what in ("forward", "both"):
                     words = [*mask, "bf16", *(["bwd"] if what == "both" else [])]
-                    r = run.attend("bench", problem("softmax", p, *words))[0]
+                    r = run.attend("bench", "--repeat", "15", problem("softmax", p, *words))[0]
                     times[what] = r["median_s"] * 1e3
                 flops = 4e-12 * p["batch"] * p["heads"] * n * n * dim * (0.5 if mask else 1)
                 name = f"d {dim} n {n}{' causal' if mask else ''}"
@@ -211,7 +211,7 @@ def linear(run):
         p = dict(shape(n, 64), causal=True)
         softmax_ms = sdpa_ms(p, "cuDNN") if n <= 65536 else None
         for form in ("elu", "favor(m=256)"):
-            r = run.attend("bench", problem(form, p, "causal", "bf16"))[0]
+            r = run.attend("bench", "--repeat", "10", problem(form, p, "causal", "bf16"))[0]
             tokens = p["batch"] * n * 1e-6
             yield row(f"{form} causal n {n} d 64", tokens / r["median_s"],
                       cuDNN_softmax=softmax_ms and tokens / softmax_ms * 1e3)
