@@ -183,6 +183,7 @@ ATTEND_API attend_status attend_plan_create(attend_context *ctx, const attend_de
                                             attend_plan **plan);
 ATTEND_API void attend_plan_free(attend_plan *plan);
 ATTEND_API const attend_desc *attend_plan_desc(const attend_plan *plan);
+/* host:NAME where a GPU's context computes on the host, on copies. */
 ATTEND_API const char *attend_plan_engine(const attend_plan *plan);
 ATTEND_API size_t attend_plan_workspace(const attend_plan *plan); /* bytes */
 
