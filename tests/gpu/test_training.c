@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
+#include "base/base.h"
 #include "training_runs.h"
 
 /* ---- beside the CPU ------------------------------------------------------------------- */
