@@ -387,6 +387,286 @@ TEST(bits) {
     }
 }
 
+/* ---- backward ------------------------------------------------------------------------- */
+
+static void backward(struct cuda_attention c) {
+  forward(c);
+  c.work = cuda->alloc(gpu, cuda->pairs_backward_bytes(gpu, &c));
+  cuda->pairs_backward(gpu, &c);
+  cuda->free(gpu, c.work);
+  CHECK(!cuda->error(gpu));
+}
+
+static size_t bias_count(const attend_desc *d) {
+  if (d->bias.kind == ATTEND_ALIBI) return (size_t)d->heads;
+  if (d->bias.kind == ATTEND_BUCKETS) return (size_t)d->bias.buckets * d->heads;
+  return d->bias.kind ? (size_t)d->batch * d->heads * d->q_len * d->kv_len : 0;
+}
+
+/* Sums a gradient [B,H,T,S] over what the dense bias repeats, in place. */
+static void sum_repeated(const attend_desc *d, const ptrdiff_t *stride, double *x) {
+  const size_t n = bias_count(d);
+  double *sum = calloc(n + 1, sizeof *sum);
+  size_t at = 0;
+  for (int pass = 0; pass < 2; pass++, at = 0)
+    for (int b = 0; b < d->batch; b++)
+      for (int h = 0; h < d->heads; h++)
+        for (int i = 0; i < d->q_len; i++)
+          for (int j = 0; j < d->kv_len; j++, at++) {
+            double *to = sum + (b * stride[0] + h * stride[1] + i * stride[2] + j * stride[3]);
+            if (pass)
+              x[at] = *to;
+            else
+              *to += x[at];
+          }
+  free(sum);
+}
+
+static void check_backward(const char *text, const problem *p, const attend_desc *meant) {
+  const attend_tensors *t = &p->t;
+  const attend_desc *d = &t->desc;
+  const size_t rows = (size_t)d->batch * d->heads * d->q_len,
+               keys = (size_t)d->batch * d->kv_heads * d->kv_len, nb = bias_count(d);
+  double *dq = calloc(rows * d->dim + 1, 8), *dk = calloc(keys * d->dim + 1, 8),
+         *dv = calloc(keys * d->dim_v + 1, 8), *db = calloc(nb + 1, 8);
+  attend_desc same = *d;
+  const ptrdiff_t *stride = meant->bias.dense.stride;
+  const bool repeats = d->bias.kind == ATTEND_DENSE && (stride[0] || stride[1] || stride[2]);
+  if (repeats) memcpy(same.bias.dense.stride, stride, sizeof same.bias.dense.stride);
+  CHECK_EQ(attend_definition_backward(host(), &same, t->q, t->k, t->v, t->d_o, dq, dk, dv,
+                                      nb ? db : NULL),
+           ATTEND_OK);
+  double *got_dq = numbers_of(&t->dq, d->dtype, d->batch, d->heads, d->q_len, d->dim),
+         *got_dk = numbers_of(&t->dk, d->dtype, d->batch, d->kv_heads, d->kv_len, d->dim),
+         *got_dv = numbers_of(&t->dv, d->dtype, d->batch, d->kv_heads, d->kv_len, d->dim_v);
+  const double off = d->dtype == ATTEND_F32 ? 2e-5 : d->dtype == ATTEND_F16 ? 3e-3 : 2e-2;
+  const bool poly = d->form.kind == ATTEND_POLY; /* weights far above and below */
+  check_close(text, "dq", got_dq, dq, rows * d->dim, poly ? 10 * off : off);
+  check_close(text, "dk", got_dk, dk, keys * d->dim, poly ? 10 * off : off);
+  check_close(text, "dv", got_dv, dv, keys * d->dim_v, off);
+  if (repeats) sum_repeated(d, stride, db);
+  double *got = malloc((nb + 1) * sizeof *got);
+  for (size_t at = 0; at < nb; at++) {
+    const size_t S = (size_t)d->kv_len, T = (size_t)d->q_len, H = (size_t)d->heads;
+    got[at] = t->dbias[!repeats ? at
+                                : at / S / T / H * (size_t)stride[0] +
+                                      at / S / T % H * (size_t)stride[1] +
+                                      at / S % T * (size_t)stride[2] + at % S * (size_t)stride[3]];
+  }
+  check_close(text, "dbias", got, db, nb, 30 * off);
+  free(dq), free(dk), free(dv), free(db), free(got_dq), free(got_dk), free(got_dv), free(got);
+}
+
+TEST(backward_is_the_definition) {
+  char text[200];
+  for (int i = 0; i < 270; i++) {
+    problem_text(i, ":bwd", text, sizeof text);
+    if (strstr(text, "x700")) continue; /* the definition is slow */
+    problem p = problem_make(text);
+    const attend_desc d = desc_there(&p);
+    backward(call_of(&p, &d));
+    fetch(&p);
+    check_backward(text, &p, &d);
+    problem_free(&p);
+  }
+}
+
+TEST(backward_of_soft_caps) {
+  static const char *const some[] = {"softmax:b1h2n70d32:causal:cap=2:bwd",
+                                     "softmax:b1h2n70d32:causal:cap=2:alibi:scale=0.3:bwd",
+                                     "argmax(t=0.5):b1h2n70d32:cap=1.5:bwd"};
+  for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+    problem p = problem_make(some[i]);
+    const attend_desc d = desc_there(&p);
+    backward(call_of(&p, &d));
+    fetch(&p);
+    check_backward(some[i], &p, &d);
+    problem_free(&p);
+  }
+}
+
+/* A dense bias whose strides repeat it over batch entries, heads, rows or keys. */
+TEST(repeated_biases) {
+  enum { T = 70, S = 90 };
+  static const ptrdiff_t strides[][4] = {{0, T * S, S, 1}, {0, 0, S, 1}, {T * S, 0, S, 1},
+                                         {0, S, 0, 1},     {0, T, 1, 0}, {0, 1, 0, 0}};
+  for (size_t i = 0; i < sizeof strides / sizeof *strides; i++) {
+    problem p = problem_make("softmax:b3h4g2n70x90d16:bottom:dense:bwd");
+    attend_desc d = desc_there(&p);
+    memcpy(d.bias.dense.stride, strides[i], sizeof strides[i]);
+    memcpy(p.t.desc.bias.dense.stride, strides[i], sizeof strides[i]);
+    backward(call_of(&p, &d));
+    fetch(&p);
+    check_forward("a repeated bias", &p);
+    check_backward("a repeated bias", &p, &d);
+    problem_free(&p);
+  }
+}
+
+/* Gradients of a kv head's group have the same bits alone and in a batch. */
+TEST(backward_bits) {
+  static const char *const some[] = {"softmax:b3h4g2n101x230d16v24:bottom:bwd",
+                                     "softmax:b2h2n80d128:causal:bf16:bwd",
+                                     "gaussian:b2h4g2n70x130d64:bwd", "elu:b2h2n70d16:causal:bwd",
+                                     "argmax:b2h4g2n70d8:causal:bwd"};
+  for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+    problem p = problem_make(some[i]);
+    attend_desc d = desc_there(&p);
+    const attend_tensors *t = &p.t;
+    backward(call_of(&p, &d));
+    fetch(&p);
+    const size_t size = attend_dtype_size(d.dtype), group = (size_t)(d.heads / d.kv_heads);
+    const size_t head = (size_t)(d.batch * d.kv_heads - 1), T = (size_t)d.q_len,
+                 S = (size_t)d.kv_len, q = head * group * T, k = head * S;
+    struct cuda_attention c = call_of(&p, &d);
+    twin dq = normals(group * T * d.dim, 1, NAN), dk = normals(S * d.dim, 1, NAN),
+         dv = normals(S * d.dim_v, 1, NAN);
+    c.q.data = (char *)c.q.data + q * d.dim * size;
+    c.k.data = (char *)c.k.data + k * d.dim * size;
+    c.v.data = (char *)c.v.data + k * d.dim_v * size;
+    c.o.data = (char *)c.o.data + q * d.dim_v * size;
+    c.d_o.data = (char *)c.d_o.data + q * d.dim_v * size;
+    c.lse += q;
+    c.dq.data = dq.at[1], c.dk.data = dk.at[1], c.dv.data = dv.at[1];
+    d.batch = d.kv_heads = 1, d.heads = (int)group;
+    backward(c);
+    char *got_dq = fetched(&dq), *got_dk = fetched(&dk), *got_dv = fetched(&dv);
+    CHECK(!memcmp(got_dq, (char *)t->dq.data + q * d.dim * size, group * T * d.dim * size));
+    CHECK(!memcmp(got_dk, (char *)t->dk.data + k * d.dim * size, S * d.dim * size));
+    CHECK(!memcmp(got_dv, (char *)t->dv.data + k * d.dim_v * size, S * d.dim_v * size));
+    free(got_dq), free(got_dk), free(got_dv);
+    twin_free(&dq), twin_free(&dk), twin_free(&dv);
+    problem_free(&p);
+  }
+}
+
+/* ---- observing ------------------------------------------------------------------------ */
+
+enum { TOP = 5 };
+static const int32_t listed[] = {0, 3, 31, 2};
+enum { LISTED = sizeof listed / sizeof *listed };
+
+typedef struct {
+  twin weights, index, weight, entropy, mass, gap;
+  attend_observation o;
+} sight;
+
+static sight sight_make(const attend_desc *d, size_t width) {
+  const size_t heads = (size_t)d->batch * d->heads, rows = heads * d->q_len;
+  sight s = {normals(heads * LISTED * width, 1, NAN),
+             integers(rows * TOP, 1, 9),
+             normals(rows * TOP, 1, NAN),
+             normals(rows, 1, NAN),
+             normals(heads * width, 1, NAN),
+             normals(rows, 1, NAN)};
+  s.o = (attend_observation){ATTEND_INIT(attend_observation),
+                             .rows = listed,
+                             .n_rows = LISTED,
+                             .weights = s.weights.at[1],
+                             .top = TOP,
+                             .top_index = s.index.at[1],
+                             .top_weight = s.weight.at[1],
+                             .entropy = s.entropy.at[1],
+                             .mass = s.mass.at[1],
+                             .softmax_gap = s.gap.at[1]};
+  return s;
+}
+static void sight_free(sight *s) {
+  twin_free(&s->weights), twin_free(&s->index), twin_free(&s->weight), twin_free(&s->entropy);
+  twin_free(&s->mass), twin_free(&s->gap);
+}
+
+static void observe(struct cuda_attention c, const sight *s) {
+  c.observation = &s->o;
+  c.work = cuda->alloc(gpu, cuda->observe_bytes(gpu, &c));
+  cuda->observe(gpu, &c);
+  cuda->free(gpu, c.work);
+  CHECK(!cuda->error(gpu));
+}
+
+/* Row by row, for the top list: the weight of each index is the definition's, none is missed. */
+static void check_top(const char *text, const double *w, int keys, const int32_t *index,
+                      const float *weight) {
+  for (int i = 0; i < TOP; i++) {
+    int larger = 0, seen = 0;
+    for (int j = 0; j < keys; j++) larger += w[j] > weight[i] + 1e-5, seen += w[j] != 0;
+    const bool right = index[i] < 0 ? weight[i] == 0 && seen <= i
+                                    : fabs(w[index[i]] - weight[i]) <= 1e-5 && larger <= i;
+    if (right) continue;
+    CHECK_FAIL("%s: top %d is key %d with weight %g", text, i, (int)index[i], (double)weight[i]);
+    return;
+  }
+}
+
+static void check_sight(const char *text, const problem *p, const sight *s) {
+  const attend_desc *d = &p->t.desc;
+  const int T = d->q_len, S = d->kv_len, heads = d->batch * d->heads;
+  double *w = malloc((size_t)heads * T * S * sizeof *w), *sums = calloc((size_t)S, sizeof *sums);
+  float *rows = fetched(&s->weights), *weight = fetched(&s->weight),
+        *entropy = fetched(&s->entropy), *mass = fetched(&s->mass), *gap = fetched(&s->gap);
+  int32_t *index = fetched(&s->index);
+  CHECK_EQ(attend_definition_weights(host(), d, p->t.q, p->t.k, w), ATTEND_OK);
+  for (int h = 0; h < heads; h++) {
+    memset(sums, 0, (size_t)S * sizeof *sums);
+    for (int i = 0; i < T; i++) {
+      const double *line = w + ((size_t)h * T + i) * S;
+      double sum = 0;
+      for (int j = 0; j < S; j++) {
+        sums[j] += line[j];
+        if (line[j] > 0) sum -= line[j] * log(line[j]);
+      }
+      CHECK_NEAR(entropy[h * T + i], sum, 1e-4);
+      CHECK_EQ(gap[h * T + i] != 0, 0);
+      check_top(text, line, S, index + (h * T + i) * TOP, weight + (h * T + i) * TOP);
+    }
+    for (int j = 0; j < S; j++) CHECK_NEAR(mass[h * S + j], sums[j], 1e-4);
+    for (int r = 0; r < LISTED; r++)
+      for (int j = 0; j < S; j++)
+        CHECK_NEAR(rows[(h * LISTED + r) * S + j], w[((size_t)h * T + listed[r]) * S + j], 1e-5);
+  }
+  free(w), free(sums), free(rows), free(weight), free(entropy), free(mass), free(gap), free(index);
+}
+
+TEST(observed_weights_are_the_definitions) {
+  static const char *const some[] = {
+      "softmax:b2h4g2n70x130d16:bottom:alibi", "softmax:b1h2n65d128:causal:bf16",
+      "softmax:b3h2n40x90d20:lengths:cap=2",   "argmax:b2h2n40x70d8:bottom",
+      "argmax(ties=average):b1h2n40d4:causal", "poly(p=2):b1h2n40d8:causal",
+      "gaussian:b1h2n70d16:padleft",           "elu:b1h2n70d16:causal"};
+  for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+    problem p = problem_make(some[i]);
+    const attend_desc d = desc_there(&p);
+    sight s = sight_make(&d, (size_t)d.kv_len);
+    forward(call_of(&p, &d));
+    observe(call_of(&p, &d), &s);
+    fetch(&p);
+    check_sight(some[i], &p, &s);
+    sight_free(&s);
+    problem_free(&p);
+  }
+}
+
+/* A state's pages give the weights of views, and rows of weights as wide as the longest. */
+TEST(observed_pages) {
+  problem p = problem_make("softmax:b1h2g1n33x200d16:bottom:bf16");
+  attend_desc d = desc_there(&p);
+  cache pages = cache_make(&p, 0, 0);
+  const int64_t before = 200 - 33, length = 200;
+  sight s = sight_make(&d, 200);
+  forward(call_of(&p, &d));
+  struct cuda_attention c = call_of(&p, &d);
+  pages.pages.length = &length;
+  c.pages = &pages.pages;
+  c.before = &before;
+  d.kv_len = 0;
+  observe(c, &s);
+  fetch(&p);
+  check_sight("pages", &p, &s);
+  sight_free(&s);
+  cache_free(&pages);
+  problem_free(&p);
+}
+
 TEST(refusals) {
   attend_desc d = {ATTEND_INIT(attend_desc), .form.kind = ATTEND_FAVOR};
   CHECK_SAYS(cuda->pairs_refusal(gpu, &d), "random features");

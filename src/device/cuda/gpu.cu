@@ -219,6 +219,10 @@ const char *cuda_pairs_refusal(const cuda_gpu *gpu, const attend_desc *desc);
 size_t cuda_pairs_bytes(cuda_gpu *gpu, const cuda_attention *call);
 void cuda_pairs_forward(cuda_gpu *gpu, const cuda_attention *call);
 void cuda_ceilings(cuda_gpu *gpu, struct cuda_ceilings *ceilings);
+size_t cuda_pairs_backward_bytes(cuda_gpu *gpu, const cuda_attention *call);
+void cuda_pairs_backward(cuda_gpu *gpu, const cuda_attention *call);
+size_t cuda_observe_bytes(cuda_gpu *gpu, const cuda_attention *call);
+void cuda_observe(cuda_gpu *gpu, const cuda_attention *call);
 void cuda_pack(cuda_gpu *gpu, attend_linear *linear, const attend_linear_part *part, int first);
 
 static const cuda_table table = {sizeof(cuda_table),
@@ -257,10 +261,10 @@ static const cuda_table table = {sizeof(cuda_table),
                                  cuda_pairs_refusal,
                                  cuda_pairs_bytes,
                                  cuda_pairs_forward,
-                                 NULL,
-                                 NULL,
-                                 NULL,
-                                 NULL};
+                                 cuda_pairs_backward_bytes,
+                                 cuda_pairs_backward,
+                                 cuda_observe_bytes,
+                                 cuda_observe};
 
 extern "C" __attribute__((visibility("default"))) const cuda_table *attend_cuda_table(void) {
   return &table;

@@ -262,19 +262,6 @@ __global__ void __launch_bounds__(128) pairs_join_kernel(const __grid_constant__
 
 /* ---- T5's buckets by distance -------------------------------------------------------- */
 
-/* T5's published formula; attend_bucket. */
-__device__ static int bucket_of(const attend_bias &bias, int ahead) {
-  const int buckets = bias.one_sided ? bias.buckets : bias.buckets / 2, exact = buckets / 2;
-  if (ahead > 0 && bias.one_sided) return 0;
-  const int base = ahead > 0 ? buckets : 0, distance = abs(ahead);
-  if (distance < exact) return base + distance;
-  const float ratio = (float)distance / (float)exact;
-  const float span = (float)log((double)bias.max_distance / exact);
-  const float steps = (float)log((double)ratio) / span * (float)(buckets - exact);
-  const float last = (float)(buckets - 1 - exact);
-  return base + exact + (int)(steps < last ? steps : last);
-}
-
 __global__ void pairs_spread_kernel(attend_bias bias, int heads, float to2, float *spread) {
   const int wide = 2 * bias.max_distance + 1;
   EACH(i, (size_t)wide * heads) {
@@ -450,7 +437,6 @@ const char *cuda_pairs_refusal(const cuda_gpu *, const attend_desc *d) {
   if (d->form.kind == ATTEND_CUSTOM) return "a form of the caller's own runs on the host";
   if (d->form.kind == ATTEND_FAVOR || d->form.kind == ATTEND_FOURIER || d->form.features > 0)
     return "random features are summed, not paired";
-  if (d->purpose & ATTEND_FOR_BACKWARD) return "there is no backward pass pair by pair yet";
   return NULL;
 }
 

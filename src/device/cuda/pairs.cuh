@@ -121,13 +121,17 @@ struct pairs_row {
 /* Rows of a tile: row r is query r / group of head `head` + r % group. */
 struct pairs_tile {
   int b, g, head, group;
-  int row, rows; /* the first; of the whole stack */
+  int row, rows;       /* the first; of the whole stack */
+  const int32_t *list; /* of queries instead, or NULL; group is 1 */
 };
+__device__ static inline int query_of(const pairs_tile &t, int row) {
+  return t.list ? t.list[row] : row / t.group;
+}
 
 __device__ static inline pairs_row row_of(const pairs_call &c, const pairs_tile &t, int r) {
   pairs_row x = {};
   const int row = t.row + r < t.rows ? t.row + r : t.rows - 1;
-  const int i = row / t.group, head = t.head + row % t.group, keys = keys_of(c, t.b);
+  const int i = query_of(t, row), head = t.head + row % t.group, keys = keys_of(c, t.b);
   x.at = position_of(c, t.b) + i;
   if (t.row + r < t.rows && i < queries_of(c, t.b)) {
     const int64_t at = x.at;
@@ -187,7 +191,7 @@ __device__ static inline void load_queries_of(const pairs_call &c, const pairs_v
   load_rows<E, W>(
       rows, from, width, v.vector, false, v.stride[3], elu, to, ld, [&](int r, int i) -> const E * {
         if (row[r].lo >= row[r].hi) return NULL;
-        const int64_t at = t.row + r;
+        const int at = t.row + r;
         return (const E *)v.data + t.b * v.stride[0] + (t.head + at % t.group) * v.stride[1] +
                at / t.group * v.stride[2] + i * v.stride[3];
       });
@@ -293,6 +297,19 @@ __device__ static inline float bias_of(const pairs_call &c, const pairs_row &row
     return c.spread[row.slope + c.far + min(max(ahead, -c.far), c.far)];
   const float *line = (const float *)c.bias.dense.data + row.dense;
   return __fmul_rn(c.bias_to2, line[key * c.bias.dense.stride[3]]);
+}
+
+/* T5's published formula; attend_bucket. */
+__device__ static inline int bucket_of(const attend_bias &bias, int ahead) {
+  const int buckets = bias.one_sided ? bias.buckets : bias.buckets / 2, exact = buckets / 2;
+  if (ahead > 0 && bias.one_sided) return 0;
+  const int base = ahead > 0 ? buckets : 0, distance = abs(ahead);
+  if (distance < exact) return base + distance;
+  const float ratio = (float)distance / (float)exact;
+  const float span = (float)log((double)bias.max_distance / exact);
+  const float steps = (float)log((double)ratio) / span * (float)(buckets - exact);
+  const float last = (float)(buckets - 1 - exact);
+  return base + exact + (int)(steps < last ? steps : last);
 }
 
 /* A product becomes a score: log2 of the weight; poly: the weight; a hard argmax: in its units. */
