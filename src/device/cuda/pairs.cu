@@ -230,34 +230,65 @@ __global__ void __launch_bounds__(THREADS, R *W > 256 ? 1 : 2)
   }
 }
 
-/* A CTA has a row; a thread adds one column of the chains. */
-__global__ void __launch_bounds__(128) pairs_join_kernel(const __grid_constant__ pairs_call c) {
+/* A CTA has a row; a thread adds one column of the chains. First the maxima before each chain, which
+ * need no order, then all factors, then the sums. */
+enum { JOIN_ROUND = 512, JOIN_THREADS = 128 };
+
+__global__ void __launch_bounds__(JOIN_THREADS)
+    pairs_join_kernel(const __grid_constant__ pairs_call c) {
+  __shared__ row_sums part[JOIN_ROUND + 1]; /* max: the largest before; sum, more: the chain's */
+  __shared__ float2 factor[JOIN_ROUND];
+  __shared__ bool better[JOIN_ROUND];
   const int rows = c.n * c.group, stack = blockIdx.x / rows;
   pairs_tile t = {
-      stack / c.kv_heads, stack % c.kv_heads, 0, c.group, (int)(blockIdx.x % rows), rows};
+      stack / c.kv_heads, stack % c.kv_heads, 0, c.group, (int)(blockIdx.x % rows), rows, NULL};
   t.head = t.g * c.group;
   const int64_t from = (int64_t)blockIdx.x * c.splits;
-  const row_sums *part = (const row_sums *)c.part + from;
+  const int chunk = blockIdx.y * JOIN_THREADS, column = chunk + threadIdx.x;
+  const float *o = c.part_o + from * c.dim_v + min(column, c.dim_v - 1);
   row_sums x = no_sums(c);
-  for (int i0 = 0; i0 == 0 || i0 < c.dim_v; i0 += blockDim.x) {
-    const int column = i0 + threadIdx.x;
-    const float *o = c.part_o + from * c.dim_v + min(column, c.dim_v - 1);
-    float sum = 0;
-    x = no_sums(c);
-#pragma unroll 8
-    for (int s = 0; s < c.splits; s++) {
-      float a, b;
-      const row_sums y = part[s];
-      const float v = o[(int64_t)s * c.dim_v];
-      join_factors(c, x, y, &a, &b);
-      x = join_sums(c, x, y, a, b);
-      sum = join_value(sum, v, a, b);
+  float sum = 0;
+  for (int s0 = 0; s0 < c.splits; s0 += JOIN_ROUND) {
+    const int n = min(JOIN_ROUND, c.splits - s0);
+    __syncthreads();
+    for (int s = threadIdx.x; s < n; s += JOIN_THREADS)
+      part[s + 1] = ((const row_sums *)c.part)[from + s0 + s];
+    __syncthreads();
+    if (threadIdx.x < 32) { /* maxima up to each */
+      float most = x.max;
+      if (threadIdx.x == 0) part[0].max = most;
+      for (int s = threadIdx.x; s - (int)threadIdx.x < n; s += 32) {
+        float y = s < n ? part[s + 1].max : -INFINITY;
+        const float own = y;
+#pragma unroll
+        for (int step = 1; step < 32; step *= 2) {
+          const float z = __shfl_up_sync(~0u, y, step);
+          if (threadIdx.x >= step) y = fmaxf(y, z);
+        }
+        y = fmaxf(y, most);
+        float before = __shfl_up_sync(~0u, y, 1);
+        if (threadIdx.x == 0) before = most;
+        most = __shfl_sync(~0u, y, 31);
+        if (s >= n) continue;
+        join_factors(c, {before, 0, 0}, {own, 0, 0}, &factor[s].x, &factor[s].y);
+        better[s] = own > before;
+      }
+      x.max = most;
     }
-    if (column < c.dim_v)
-      store_element(c.dtype, output_row(c, t, 0), column * c.o.stride[3],
-                    x.sum == 0 ? 0.f : sum / x.sum);
+    __syncthreads();
+#pragma unroll 16
+    for (int s = 0; s < n; s++) {
+      const float2 f = factor[s];
+      const row_sums y = part[s + 1];
+      x.sum = fmaf(y.sum, f.y, x.sum * f.x);
+      x.more = c.form == HARD ? (better[s] ? y.more : x.more) : x.more + y.more;
+      sum = join_value(sum, o[(int64_t)(s0 + s) * c.dim_v], f.x, f.y);
+    }
   }
-  if (threadIdx.x == 0) end_row(c, t, 0, row_of(c, t, 0), x);
+  if (column < c.dim_v)
+    store_element(c.dtype, output_row(c, t, 0), column * c.o.stride[3],
+                  x.sum == 0 ? 0.f : sum / x.sum);
+  if (threadIdx.x == 0 && chunk == 0) end_row(c, t, 0, row_of(c, t, 0), x);
 }
 
 /* ---- T5's buckets by distance -------------------------------------------------------- */
@@ -445,21 +476,23 @@ const char *cuda_pairs_refusal(const cuda_gpu *, const attend_desc *d) {
 /* Rows of a tile, and CTAs that each take all keys; then how many joins of panels to split. */
 struct pairs_shape {
   int r, w, tiles, chunks, splits;
+  bool few; /* pairs_decode */
 };
 
 static pairs_shape shape_of(const cuda_gpu *gpu, const cuda_attention *a) {
   const attend_desc *d = a->desc;
   const int64_t rows = (int64_t)a->n * (d->heads / d->kv_heads), stacks = d->batch * d->kv_heads;
   int64_t keys = d->kv_len;
-  pairs_shape s = {rows <= 16 ? 1 : 4, d->dim <= 64 && d->dim_v <= 64 ? 64 : 128, 0, 0, 0};
+  pairs_shape s = {rows <= 16 ? 1 : 4, d->dim <= 64 && d->dim_v <= 64 ? 64 : 128, 0, 0, 0, false};
   if (a->pages) keys = 0;
   for (int b = 0; a->pages && b < d->batch; b++) keys = std::max(keys, a->pages->length[b]);
   s.tiles = (int)((rows + 16 * s.r - 1) / (16 * s.r));
   s.chunks = (d->dim_v + s.w - 1) / s.w;
   const int64_t joins = (keys + JOIN * PANEL - 1) / (JOIN * PANEL);
   const double bytes = 4.0 * stacks * rows * joins * (d->dim_v + 3);
-  if (s.tiles * stacks * s.chunks < 2 * gpu->processors && joins > 1 && joins <= 65535 &&
-      bytes < 64e6)
+  const bool fits = joins > 0 && joins <= 65535 && bytes < 64e6;
+  s.few = fits && pairs_decodes(a);
+  if (s.few || (fits && joins > 1 && s.tiles * stacks * s.chunks < 2 * gpu->processors))
     s.splits = (int)joins;
   return s;
 }
@@ -501,9 +534,14 @@ void cuda_pairs_forward(cuda_gpu *gpu, const cuda_attention *a) {
   c.tiles = s.tiles, c.chunks = s.chunks, c.splits = s.splits;
   c.part = (float *)memory;
   c.part_o = (float *)(memory + pairs_round(12 * parts));
-  if (s.r == 1 && s.w == 64) forward<1, 64>(gpu, c);
-  if (s.r == 1 && s.w == 128) forward<1, 128>(gpu, c);
-  if (s.r == 4 && s.w == 64) forward<4, 64>(gpu, c);
-  if (s.r == 4 && s.w == 128) forward<4, 128>(gpu, c);
-  if (s.splits) LAUNCH(gpu, pairs_join_kernel, (unsigned)(d->batch * d->heads * a->n), 128, 0, c);
+  if (s.few)
+    pairs_decode(gpu, &c);
+  else if (s.r == 1)
+    s.w == 64 ? forward<1, 64>(gpu, c) : forward<1, 128>(gpu, c);
+  else
+    s.w == 64 ? forward<4, 64>(gpu, c) : forward<4, 128>(gpu, c);
+  if (s.splits)
+    LAUNCH(gpu, pairs_join_kernel,
+           dim3(d->batch * d->heads * a->n, (d->dim_v + JOIN_THREADS - 1) / JOIN_THREADS),
+           JOIN_THREADS, 0, c);
 }

@@ -193,7 +193,7 @@ __device__ static inline void load_queries_of(const pairs_call &c, const pairs_v
         if (row[r].lo >= row[r].hi) return NULL;
         const int at = t.row + r;
         return (const E *)v.data + t.b * v.stride[0] + (t.head + at % t.group) * v.stride[1] +
-               at / t.group * v.stride[2] + i * v.stride[3];
+               query_of(t, at) * v.stride[2] + i * v.stride[3];
       });
 }
 template <int W>
@@ -504,6 +504,9 @@ static inline size_t pairs_round(size_t bytes) { return (bytes + 255) / 256 * 25
 pairs_call pairs_open(cuda_gpu *gpu, const cuda_attention *a, char **memory);
 size_t pairs_open_bytes(const cuda_attention *a);
 pairs_view pairs_view_of(attend_dtype dtype, attend_view v, int heads, int64_t rows, int width);
+/* Few queries, over keys that can be copied asynchronously: the sums of c.splits joins. */
+bool pairs_decodes(const cuda_attention *a);
+void pairs_decode(cuda_gpu *gpu, const pairs_call *c);
 /* Fills in best and share of a hard argmax. */
 void pairs_choose(cuda_gpu *gpu, const pairs_call *c);
 
