@@ -1,4 +1,4 @@
-/* Attention engines on a GPU: every form pair by pair in f32. The
+/* Attention engines on a GPU: softmax on tensor cores, and every form pair by pair in f32. The
  * kernels are libattend-cuda's (device/cuda). Tensors in the host's memory are copied there and back.
  */
 #include "device/crossing.h"
@@ -11,8 +11,8 @@ typedef struct {
   int64_t *weak; /* rows that attend_plan_weak_rows counts */
 } plan_memory;
 
-typedef size_t (*bytes_function)(cuda_gpu *gpu, const struct cuda_attention *a);
-typedef void (*run_function)(cuda_gpu *gpu, const struct cuda_attention *a);
+typedef size_t (*bytes_function)(const cuda_device *d, const struct cuda_attention *a);
+typedef void (*run_function)(const cuda_device *d, const struct cuda_attention *a);
 
 static attend_status take_work(attend_plan *p, size_t bytes) {
   plan_memory *m = p->own_data;
@@ -51,11 +51,11 @@ static attend_status run_there(call *c, bytes_function bytes, run_function run) 
   attend_context *ctx = c->plan->ctx;
   struct cuda_attention a;
   struct cuda_pages pages;
-  cuda_gpu *gpu = cuda_lock(ctx);
+  cuda_lock(ctx);
   attend_status status = fill(c, &a, &pages);
-  if (!status) status = take_work(c->plan, bytes(gpu, &a));
+  if (!status) status = take_work(c->plan, bytes(device_of(ctx), &a));
   a.work = ((plan_memory *)c->plan->own_data)->work;
-  if (!status) run(gpu, &a);
+  if (!status) run(device_of(ctx), &a);
   if (!status) status = cuda_check(ctx);
   cuda_unlock(ctx);
   return status;
@@ -69,6 +69,19 @@ static attend_status run(call *c, bytes_function bytes, run_function function) {
   crossing_return(&x, status);
   return status;
 }
+
+/* Functions of the table, as run takes them. */
+#define T(name, bytes, function)                                                     \
+  static size_t name##_bytes(const cuda_device *d, const struct cuda_attention *a) { \
+    return d->table->bytes(d->gpu, a);                                               \
+  }                                                                                  \
+  static void run_##name(const cuda_device *d, const struct cuda_attention *a) {     \
+    d->table->function(d->gpu, a);                                                   \
+  }
+T(pairs, pairs_bytes, pairs_forward)
+T(pairs_backward, pairs_backward_bytes, pairs_backward)
+T(observe, observe_bytes, observe)
+#undef T
 
 /* ---- plans -------------------------------------------------------------------------- */
 
@@ -106,15 +119,114 @@ static double pairs_cost(const attend_desc *d) { return flops_of_pairs(d) * 1e-3
 
 static attend_status pairs_forward(call *c) {
   const plan_memory *m = c->plan->own_data;
-  const struct cuda_table *t = device_of(c->plan->ctx)->table;
   if (c->plan->desc.form.kind == ATTEND_POLY || c->plan->desc.form.kind == ATTEND_GAUSSIAN)
     c->plan->ctx->device->zero(c->plan->ctx, m->weak, sizeof *m->weak);
-  return run(c, t->pairs_bytes, t->pairs_forward);
+  return run(c, pairs_bytes, run_pairs);
 }
 
 static attend_status pairs_backward(call *c) {
-  const struct cuda_table *t = device_of(c->plan->ctx)->table;
-  return run(c, t->pairs_backward_bytes, t->pairs_backward);
+  return run(c, pairs_backward_bytes, run_pairs_backward);
+}
+
+/* ---- softmax on tensor cores -------------------------------------------------------- */
+
+static struct cuda_tensor tensor_of(const attend_view *v, int width) {
+  return (struct cuda_tensor){v->data, {v->stride[0], v->stride[1], v->stride[2]}, width};
+}
+
+static struct cuda_softmax softmax_of(const struct cuda_attention *a) {
+  const attend_desc *d = a->desc;
+  return (struct cuda_softmax){.dtype = d->dtype,
+                               .batch = d->batch,
+                               .heads = d->heads,
+                               .kv_heads = d->kv_heads,
+                               .q_len = d->q_len,
+                               .kv_len = d->kv_len,
+                               .q = tensor_of(&a->q, d->dim),
+                               .k = tensor_of(&a->k, d->dim),
+                               .v = tensor_of(&a->v, d->dim_v),
+                               .o = tensor_of(&a->o, d->dim_v),
+                               .d_o = tensor_of(&a->d_o, d->dim_v),
+                               .dq = tensor_of(&a->dq, d->dim),
+                               .dk = tensor_of(&a->dk, d->dim),
+                               .dv = tensor_of(&a->dv, d->dim_v),
+                               .lse = a->lse,
+                               .scale = d->scale,
+                               .causal = d->mask.causal != ATTEND_NOT_CAUSAL,
+                               .offset = (int)desc_position(d, 0),
+                               .work = a->work};
+}
+
+static const char *softmax_applicable(const attend_context *ctx, const attend_desc *d) {
+  const cuda_device *device = device_of(ctx);
+  const attend_view view = {NULL, {8, 8, 8, 1}};
+  const struct cuda_attention shape = {.desc = d,
+                                       .q = view,
+                                       .k = view,
+                                       .v = view,
+                                       .o = view,
+                                       .d_o = view,
+                                       .dq = view,
+                                       .dk = view,
+                                       .dv = view};
+  const struct cuda_softmax s = softmax_of(&shape);
+  if (d->form.kind != ATTEND_SOFTMAX) return "the form is not softmax";
+  if (d->bias.kind != ATTEND_NO_BIAS || d->soft_cap > 0) return "adds no bias and caps no score";
+  if (d->mask.window) return "takes no window";
+  if (d->purpose & ATTEND_FOR_EXTEND) return "reads no cache";
+  return d->purpose & ATTEND_FOR_BACKWARD ? device->table->softmax_backward_refusal(device->gpu, &s)
+                                          : device->table->softmax_refusal(device->gpu, &s);
+}
+
+static double softmax_cost(const attend_desc *d) { return flops_of_pairs(d) * 1e-5; }
+
+/* Padding and tensors out of TMA's reach go to the other kernels. */
+static bool fits(const call *c, const struct cuda_softmax *s) {
+  const cuda_device *d = device_of(c->plan->ctx);
+  const attend_mask *m = &c->plan->desc.mask;
+  const attend_view *views[] = {&c->q, &c->k, &c->v, &c->o, &c->d_o, &c->dq, &c->dk, &c->dv};
+  if (m->lengths || m->key_mask) return false;
+  for (int i = 0; i < 8; i++)
+    if (views[i]->data && views[i]->stride[3] != 1) return false;
+  return !(c->d_o.data ? d->table->softmax_backward_refusal(d->gpu, s)
+                       : d->table->softmax_refusal(d->gpu, s));
+}
+
+static size_t softmax_bytes(const cuda_device *d, const struct cuda_attention *a) {
+  const struct cuda_softmax s = softmax_of(a);
+  return a->d_o.data ? d->table->softmax_backward_bytes(d->gpu, &s)
+                     : d->table->softmax_bytes(d->gpu, &s);
+}
+
+static void run_softmax(const cuda_device *d, const struct cuda_attention *a) {
+  const struct cuda_softmax s = softmax_of(a);
+  if (a->d_o.data)
+    d->table->softmax_backward(d->gpu, &s);
+  else
+    d->table->softmax_forward(d->gpu, &s);
+}
+
+static attend_status softmax_or_pairs(call *c) {
+  crossing x;
+  crossing_of(c, c->plan->desc.kv_len, TO_DEVICE, &x);
+  attend_status status = crossing_go(&x);
+  const struct cuda_attention a = {.desc = &c->plan->desc,
+                                   .q = c->q,
+                                   .k = c->k,
+                                   .v = c->v,
+                                   .o = c->o,
+                                   .d_o = c->d_o,
+                                   .dq = c->dq,
+                                   .dk = c->dk,
+                                   .dv = c->dv};
+  const struct cuda_softmax s = softmax_of(&a);
+  const bool tensor_cores = fits(c, &s), backward = c->d_o.data;
+  if (!status)
+    status = tensor_cores ? run_there(c, softmax_bytes, run_softmax)
+             : backward   ? run_there(c, pairs_backward_bytes, run_pairs_backward)
+                          : run_there(c, pairs_bytes, run_pairs);
+  crossing_return(&x, status);
+  return status;
 }
 
 /* ---- observing ---------------------------------------------------------------------- */
@@ -127,11 +239,10 @@ static attend_status each_row(call *c, const attend_observation *all, float *wei
   const int32_t one = row;
   const attend_observation rows = {ATTEND_INIT(attend_observation), .rows = &one, .n_rows = 1,
                                    .weights = weights};
-  const struct cuda_table *t = device_of(c->plan->ctx)->table;
   call part = *c;
   attend_observation copy = rows;
   part.obs = &copy;
-  ATTEND_TRY(run(&part, t->observe_bytes, t->observe));
+  ATTEND_TRY(run(&part, observe_bytes, run_observe));
   for (int b = 0; b < d->batch && to > all->key_from; b++)
     for (int h = 0; h < d->heads; h++) {
       const float *line = weights + ((size_t)b * (size_t)d->heads + (size_t)h) * (size_t)width;
@@ -164,14 +275,13 @@ static attend_status each(call *c) {
 }
 
 static attend_status observe(call *c) {
-  const struct cuda_table *t = device_of(c->plan->ctx)->table;
   if (!c->obs) return ATTEND_OK;
   attend_observation o = *c->obs;
   if (o.each) ATTEND_TRY(each(c));
   o.each = NULL;
   if (!o.weights && !o.top && !o.entropy && !o.mass && !o.softmax_gap) return ATTEND_OK;
   c->obs = &o;
-  return run(c, t->observe_bytes, t->observe);
+  return run(c, observe_bytes, run_observe);
 }
 
 int cuda_engines_make(cuda_device *d) {
@@ -183,6 +293,12 @@ int cuda_engines_make(cuda_device *d) {
                               .observe = observe,
                               .weak_rows = weak_rows};
   if (d->table->pairs_forward) {
+    attend_engine *softmax = &d->engine[n++];
+    *softmax = base;
+    softmax->name = "softmax";
+    softmax->applicable = softmax_applicable;
+    softmax->cost = softmax_cost;
+    softmax->forward = softmax->backward = softmax_or_pairs;
     attend_engine *e = &d->engine[n++];
     *e = base;
     e->name = "pairs";
