@@ -17,6 +17,9 @@ install(TARGETS attend_shared attend_static attend_lab_shared attend_lab_static
         EXPORT attend
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET attend_cuda) # where it was built: `make` does, `make demo` does not
+  install(TARGETS attend_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} OPTIONAL)
+endif()
 if(TARGET attend_cli)
   install(TARGETS attend_cli DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(DIRECTORY models/ DESTINATION ${CMAKE_INSTALL_DATADIR}/attend/models)

@@ -49,6 +49,9 @@ if(ATTEND_FLAGS_amx)
 endif()
 
 file(GLOB sources CONFIGURE_DEPENDS src/*/*.c)
+# Where an installed program finds libattend-cuda, from its folder.
+set_source_files_properties(src/device/cuda.c PROPERTIES COMPILE_DEFINITIONS
+                            ATTEND_LIBRARY_FOLDER="${CMAKE_INSTALL_LIBDIR}")
 # Tokenizers need two libraries; without them one file says so.
 if(ATTEND_TEXT)
   include(cmake/text.cmake)

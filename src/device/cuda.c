@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "device/cuda_device.h"
 #include "layers/linear.h"
@@ -14,20 +15,36 @@
 
 static const char FILE_NAME[] = "libattend-cuda.so";
 
+/* In the folder of a file, or in the library folder of the prefix whose bin/ that is. *found: there
+ * is one, whether it can be opened or not. */
+static void *open_beside(const char *file, bool *found) {
+  static const char *const folders[] = {"", "../" ATTEND_LIBRARY_FOLDER "/"};
+  const char *slash = strrchr(file, '/');
+  void *library = NULL;
+  for (int i = 0; i < 2 && slash && !*found; i++) {
+    char path[4096];
+    int n = snprintf(path, sizeof path, "%.*s%s%s", (int)(slash - file) + 1, file, folders[i],
+                     FILE_NAME);
+    *found = n < (int)sizeof path && !access(path, F_OK);
+    if (*found) library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  }
+  return library;
+}
+
 /* $ATTEND_CUDA_LIBRARY, or beside libattend or the program that has it, or where the system looks. */
 static void *open_library(void) {
   const char *given = getenv("ATTEND_CUDA_LIBRARY");
   if (given && *given) return dlopen(given, RTLD_NOW | RTLD_LOCAL);
   Dl_info self;
-  char path[4096];
+  char program[4096];
   void *library = NULL;
-  if (dladdr((const void *)FILE_NAME, &self) && self.dli_fname) {
-    const char *slash = strrchr(self.dli_fname, '/');
-    int folder = slash ? (int)(slash - self.dli_fname) + 1 : 0;
-    int n = snprintf(path, sizeof path, "%.*s%s", folder, self.dli_fname, FILE_NAME);
-    if (folder && n < (int)sizeof path) library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  }
-  return library ? library : dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL);
+  bool found = false;
+  if (dladdr((const void *)FILE_NAME, &self) && self.dli_fname)
+    library = open_beside(self.dli_fname, &found);
+  ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+  if (n > 0) program[n] = 0;
+  if (!found && n > 0) library = open_beside(program, &found);
+  return found ? library : dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL);
 }
 
 static attend_status open_table(attend_context *ctx, cuda_device *d) {

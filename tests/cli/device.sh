@@ -43,6 +43,15 @@ echo nothing >"$work/library.so"
 ATTEND_CUDA_LIBRARY=$work/library.so complains 1 'needs libattend-cuda' explain --device cuda:3 \
   softmax:n4d4
 
+# beside the program, and in the library folder of its prefix
+if [[ -z ${ATTEND_SANITIZE:-} && $(head -c 4 "$ATTEND" | tail -c 3) == ELF ]]; then
+  mkdir -p "$work/usr/bin" "$work/usr/lib"
+  cp "$ATTEND" "$work/usr/bin/attend"
+  cp "$work/library.so" "$work/usr/bin/libattend-cuda.so"
+  (ATTEND=$work/usr/bin/attend complains 1 'cuda needs .*usr/bin/libattend-cuda.so' \
+    explain --device cuda softmax:n4d4)
+fi
+
 # every verb that computes lists it
 for verb in verify bench explain study design compare embed fill summarize eval train generate view \
   intervene attribute; do
