@@ -204,17 +204,27 @@ def attention(run):
                              for x, ms in backward.items()})
 
 
+def linear_limit_s(p, features):
+    """Seconds: each tensor once at 4.18 TB/s, or the products at 600 TFLOP/s."""
+    rows, dim = p["batch"] * p["heads"] * p["q_len"], p["dim"]
+    return max(rows * 4 * dim * 2 / 4.18e12, rows * 2 * features * 3 * dim / 600e12)
+
+
 @part("linear", "Mtokens/s")
 def linear(run):
-    """Linear forms, beside softmax of the same sizes."""
-    for n in (16384,) if run.quick else (16384, 65536, 1048576):
+    """Linear forms beside their limit, and softmax of the same sizes: attend's and cuDNN's."""
+    for n in (16384,) if run.quick else (16384, 65536, 1000000):
         p = dict(shape(n, 64), causal=True)
+        tokens = p["batch"] * n * 1e-6
+        names = [problem(form, p, "causal", "bf16")
+                 for form in ["elu", "favor(m=256)"] + ["softmax"] * (n <= 65536)]
+        s = [r["median_s"] for r in run.attend("bench", "--repeat", "7", *names)]
         softmax_ms = sdpa_ms(p, "cuDNN") if n <= 65536 else None
-        for form in ("elu", "favor(m=256)"):
-            r = run.attend("bench", "--repeat", "10", problem(form, p, "causal", "bf16"))[0]
-            tokens = p["batch"] * n * 1e-6
-            yield row(f"{form} causal n {n} d 64", tokens / r["median_s"],
-                      cuDNN_softmax=softmax_ms and tokens / softmax_ms * 1e3)
+        for form, features, seconds in zip(("elu", "favor(m=256)"), (64, 256), s):
+            yield row(f"{form} causal n {n} d 64", tokens / seconds,
+                      limit=tokens / linear_limit_s(p, features),
+                      softmax=tokens / s[2] if len(s) > 2 else None,
+                      cuDNN=softmax_ms and tokens / softmax_ms * 1e3)
 
 
 # ---- parts: products -------------------------------------------------------------------------
