@@ -49,18 +49,29 @@ static void describe(const cuda_gpu *gpu, const cuda_softmax *p, backward_call &
   c.tiles = (int)tiles_of(p), c.blocks = (p->kv_len + KEYS - 1) / KEYS;
   c.items = c.blocks * p->batch * p->kv_heads;
   c.chunk = chunk_of(gpu, p);
-  c.dq = (float *)p->work;
+  c.dq_sum = (float *)p->work;
   c.minus_lse = (float *)((char *)p->work + dq_bytes(p));
   c.delta = c.minus_lse + row_bytes(p) / sizeof(float);
   c.added = (int *)(c.delta + row_bytes(p) / sizeof(float));
   c.lse = p->lse;
-  c.o = p->o.data, c.d_o_data = p->d_o.data, c.dq_out = p->dq.data;
+  c.o = p->o.data, c.d_o_data = p->d_o.data;
   for (int i = 0; i < 3; i++) {
     c.o_stride[i] = p->o.stride[i];
     c.d_o_stride[i] = p->d_o.stride[i];
-    c.dq_stride[i] = p->dq.stride[i];
   }
-  c.width = p->q.width, c.width_v = p->v.width;
+  c.width_v = p->v.width;
+}
+
+/* Zeros in the first rows of every head: a block a row. */
+__global__ void backward_zeros(cuda_tensor x, int heads, int length) {
+  const int row = blockIdx.x % length, head = blockIdx.x / length % heads;
+  const int64_t batch = blockIdx.x / length / heads;
+  uint16_t *to = (uint16_t *)x.data + batch * x.stride[0] + head * x.stride[1] + row * x.stride[2];
+  for (int i = threadIdx.x; i < x.width; i += blockDim.x) to[i] = 0;
+}
+static void zeros(cuda_gpu *gpu, const cuda_softmax *p, const cuda_tensor &x, int heads,
+                  int length) {
+  if (length) LAUNCH(gpu, backward_zeros, p->batch * heads * length, 64, 0, x, heads, length);
 }
 
 template <typename T, int D>
@@ -72,6 +83,7 @@ static void backward(cuda_gpu *gpu, const cuda_softmax *p) {
   c.d_o = map_of(gpu, p->dtype, p->d_o, p->batch, p->heads, p->q_len, L::rows, 1);
   c.k = map_of(gpu, p->dtype, p->k, p->batch, p->kv_heads, p->kv_len, KEYS, 1);
   c.v = map_of(gpu, p->dtype, p->v, p->batch, p->kv_heads, p->kv_len, KEYS, 1);
+  c.dq = map_of(gpu, p->dtype, p->dq, p->batch, p->heads, p->q_len, 64, 1);
   c.dk = map_of(gpu, p->dtype, p->dk, p->batch, p->kv_heads, p->kv_len, KEYS, 1);
   c.dv = map_of(gpu, p->dtype, p->dv, p->batch, p->kv_heads, p->kv_len, KEYS, 1);
   const int64_t tiles = (int64_t)c.batch * c.heads * c.tiles, lanes = tiles * L::rows * (D / 8);
@@ -81,19 +93,9 @@ static void backward(cuda_gpu *gpu, const cuda_softmax *p) {
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, L::bytes),
             "softmax_backward");
   LAUNCH(gpu, kernel, std::min(gpu->processors, c.items), 384, L::bytes, c);
-  LAUNCH(gpu, (backward_after<T, D>), (unsigned)(2 * tiles), 256, 0, c);
-}
-
-/* No row sees a key: a block a row. */
-__global__ void backward_zeros(cuda_tensor x, int heads, int length) {
-  const int row = blockIdx.x % length, head = blockIdx.x / length % heads;
-  const int64_t batch = blockIdx.x / length / heads;
-  uint16_t *to = (uint16_t *)x.data + batch * x.stride[0] + head * x.stride[1] + row * x.stride[2];
-  for (int i = threadIdx.x; i < x.width; i += blockDim.x) to[i] = 0;
-}
-static void zeros(cuda_gpu *gpu, const cuda_softmax *p, const cuda_tensor &x, int heads,
-                  int length) {
-  if (length) LAUNCH(gpu, backward_zeros, p->batch * heads * length, 64, 0, x, heads, length);
+  if (p->causal && p->offset < 0) /* rows of tiles that see no key */
+    zeros(gpu, p, p->dq, p->heads,
+          -p->offset >= p->q_len ? p->q_len : -p->offset / L::rows * L::rows);
 }
 
 void cuda_softmax_backward(cuda_gpu *gpu, const cuda_softmax *p) {

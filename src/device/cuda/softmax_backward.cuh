@@ -8,10 +8,11 @@
  *   dv += p d_o, dk += ds q       dq = ds^T k, through shared memory: a sum over both warpgroups
  *
  * While a warpgroup computes exponentials its dp multiplies. A producer warp loads with TMA, two
- * writer warps add dq in f32.
+ * writer warps add and store.
  *
- * Bits: dq of a tile is a sum over blocks of keys, added in the order of the blocks: a counter for
- * each tile says how many were added, and the writer of block j waits for j. Items are handed out
+ * Bits: dq of a tile is a sum over blocks of keys, added in f32 in the order of the blocks: a counter
+ * for each tile says how many were added, and the writer of block j waits for j. The last block's
+ * consumers take the sum, add theirs and store dq. Items are handed out
  * by a counter, block after block of a chunk of heads, so that only items handed out earlier are
  * waited for, and the wait is rare because blocks start one after the other. dk and dv are one
  * chain of sums in the order of heads and rows.
@@ -24,7 +25,7 @@
 #include <type_traits>
 
 struct backward_call {
-  CUtensorMap q, k, v, d_o, dk, dv;
+  CUtensorMap q, k, v, d_o, dq, dk, dv;
   int batch, heads, group, q_len, kv_len;
   float scale, scale_to2; /* q.k -> log2 of the weight */
   int causal, offset;     /* key j is visible to row i if j <= i + offset */
@@ -32,14 +33,13 @@ struct backward_call {
   int items, chunk;       /* heads of k whose blocks are handed out together */
   float *minus_lse;       /* [B,H,tiles * rows] in log2; -inf: the row gets no gradient */
   float *delta;           /* [B,H,tiles * rows] sum of o d_o */
-  float *dq;              /* [B,H,tiles][rows * D], as the writers store it */
-  int *added;             /* [B,H,tiles] blocks in dq; then the next item */
-  /* For the kernels before and after; strides in elements. */
+  float *dq_sum;          /* [B,H,tiles][rows * D], as consumers stage it */
+  int *added;             /* [B,H,tiles] blocks in dq_sum; then the next item */
+  /* For the kernel before; strides in elements. */
   const float *lse;
   const void *o, *d_o_data;
-  void *dq_out;
-  int64_t o_stride[3], d_o_stride[3], dq_stride[3];
-  int width, width_v;
+  int64_t o_stride[3], d_o_stride[3];
+  int width_v;
 };
 
 template <int D>
@@ -56,11 +56,12 @@ struct backward_layout {
   static constexpr int dq_at = ds_at + ds_bytes, lse_at = dq_at + dq_stages * dq_bytes;
   static constexpr int delta_at = lse_at + q_stages * row_bytes;
   static constexpr int barriers_at = delta_at + o_stages * row_bytes;
-  static constexpr int bytes = barriers_at + 8 * 16 + 16 + 1024;
+  static constexpr int bytes = barriers_at + 8 * 18 + 16 + 1024;
 };
 
 struct backward_barriers {
-  uint64_t kv_full, kv_empty, q_full[3], q_empty[3], o_full[2], o_empty[2], dq_full[2], dq_empty[2];
+  uint64_t kv_full, kv_empty, q_full[3], q_empty[3], o_full[2], o_empty[2];
+  uint64_t dq_full[2], dq_empty[2], dq_loaded[2];
   int item; /* of the keys in memory; -1: none is left */
 };
 
@@ -78,18 +79,27 @@ __device__ inline backward_item backward_item_at(const backward_call &c, int ite
   if (c.causal && block * KEYS - c.offset >= c.q_len) first = c.tiles;
   return {block, bg / kv_heads, bg % kv_heads, first, c.group * (c.tiles - first)};
 }
-/* Tile t of an item: heads one after the other, last rows first. */
+/* Tiles of an item: heads one after the other, last rows first. */
 struct backward_tile {
-  int head, tile;
+  int head, tile, index; /* index: of all tiles [B,H,tiles] */
   __device__ backward_tile(const backward_call &c, const backward_item &at)
-      : head(at.kv_head * c.group), tile(c.tiles - 1) {}
+      : head(at.kv_head * c.group),
+        tile(c.tiles - 1),
+        index((at.batch * c.heads + head) * c.tiles + c.tiles - 1) {}
   __device__ void next(const backward_call &c, const backward_item &at) {
-    if (tile-- == at.first) tile = c.tiles - 1, head++;
-  }
-  __device__ int64_t index(const backward_call &c, const backward_item &at) const {
-    return ((int64_t)at.batch * c.heads + head) * c.tiles + tile;
+    index--;
+    if (tile-- > at.first) return;
+    tile = c.tiles - 1, head++;
+    index += 2 * c.tiles - at.first;
   }
 };
+
+/* Whether the block is the last that the tile sees: dq is complete. */
+template <int D>
+__device__ inline bool completes(const backward_call &c, int block, int tile) {
+  const int row_end = min((tile + 1) * backward_layout<D>::rows, c.q_len);
+  return block == (c.causal ? min(c.kv_len, row_end + c.offset) - 1 : c.kv_len - 1) / KEYS;
+}
 
 /* ---- asynchronous copies of plain memory ------------------------------------------------- */
 
@@ -213,16 +223,16 @@ __device__ inline void mask_rows(const backward_call &c, int block, int wg, int 
     if (8 * (i / 4) + i % 2 < first[i / 2 % 2]) x[i] = 0.f;
 }
 
-/* 64 rows of dk or dv into slabs of KEYS rows. */
+/* 64 rows of a warpgroup, in the output's type, into slabs of `rows` rows. */
 template <typename T, int D>
-__device__ inline void stage_keys(unsigned char *to, int wg, int thread, const float (&x)[D / 2],
-                                  float scale) {
+__device__ inline void stage_rows(unsigned char *to, int thread, const float (&x)[D / 2],
+                                  float scale, int rows) {
 #pragma unroll
   for (int r = 0; r < 2; r++) {
-    const int in = 64 * wg + 16 * (thread / 32) + thread % 32 / 4 + 8 * r;
+    const int in = 16 * (thread / 32) + thread % 32 / 4 + 8 * r;
 #pragma unroll
     for (int i = 0; i < D / 8; i++)
-      *(uint32_t *)(to + (i / 8 * KEYS + in) * SLAB_BYTES + ((i % 8) ^ (in % 8)) * 16 +
+      *(uint32_t *)(to + (i / 8 * rows + in) * SLAB_BYTES + ((i % 8) ^ (in % 8)) * 16 +
                     thread % 4 * 4) =
           pack(x[4 * i + 2 * r] * scale, x[4 * i + 2 * r + 1] * scale, T());
   }
@@ -235,7 +245,7 @@ __device__ inline void staged(uint64_t *full, int lane) {
   if (lane == 0) barrier_arrive(full);
 }
 
-enum { DS_EMPTY = 1, DS_FULL = 3 }; /* named barriers; DS_EMPTY + wg */
+enum { DS_EMPTY = 1, DS_FULL = 3, DQ_READ = 4 }; /* named barriers; DS_EMPTY, DQ_READ: + wg */
 
 template <typename T, int D>
 __device__ inline void backward_consume(const backward_call &c, unsigned char *memory,
@@ -252,30 +262,45 @@ __device__ inline void backward_consume(const backward_call &c, unsigned char *m
                          (((2 * warp + lane / 8 % 2) ^ (lane % 8)) * 16);
   const uint32_t dq_to = wg * 1024 + thread;
   int q_stage = 0, q_parity = 0, o = 0; /* o: tiles so far */
+  int loaded = 0;                       /* parities of dq_loaded */
   named_arrive(DS_EMPTY + 1 - wg, 256);
   for (int items = 0;; items++) {
     barrier_wait(&b->kv_full, items & 1);
     const int item = __shfl_sync(~0u, b->item, 0); /* products need uniform branches */
     if (item < 0) break;
     const backward_item at = backward_item_at<D>(c, item);
+    backward_tile tile(c, at);
     /* A buffer for dq or, twice an item, dk and dv. */
     auto wait_buffer = [&] { barrier_wait(&b->dq_empty[o & 1], ((o >> 1) + items & 1) ^ 1); };
     /* dq leaves the registers; dv and dq of the tile have been multiplied. */
-    auto stage_dq = [&](const float(&dq)[32]) {
+    auto stage_dq = [&](float(&dq)[32]) {
       if (leader) barrier_arrive(&b->o_empty[o & 1]);
       named_arrive(DS_EMPTY + 1 - wg, 256);
       wait_buffer();
       float4 *to = (float4 *)(memory + L::dq_at + (o & 1) * L::dq_bytes) + dq_to;
+      if (!completes<D>(c, at.block, tile.tile)) {
 #pragma unroll
-      for (int i = 0; i < 8; i++)
-        to[i * 128] = {dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]};
+        for (int i = 0; i < 8; i++)
+          to[i * 128] = {dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]};
+      } else {
+        if (at.block) {
+          barrier_wait(&b->dq_loaded[o & 1], loaded >> (o & 1) & 1);
+          loaded ^= 1 << (o & 1);
+#pragma unroll
+          for (int i = 0; i < 8; i++) {
+            const float4 x = to[i * 128];
+            dq[4 * i] += x.x, dq[4 * i + 1] += x.y, dq[4 * i + 2] += x.z, dq[4 * i + 3] += x.w;
+          }
+          named_sync(DQ_READ + wg, 128);
+        }
+        stage_rows<T, 64>((unsigned char *)(to - thread), thread, dq, c.scale, 64);
+      }
       staged(&b->dq_full[o & 1], lane);
       o++;
     };
     float dk[D / 2], dv[D / 2], s[R / 2], dp[R / 2];
 #pragma unroll
     for (int i = 0; i < D / 2; i++) dk[i] = dv[i] = 0.f;
-    backward_tile tile(c, at);
     auto multiply_scores = [&] {
       barrier_wait(&b->q_full[q_stage], q_parity);
       wgmma_begin();
@@ -355,12 +380,14 @@ __device__ inline void backward_consume(const backward_call &c, unsigned char *m
     }
     __syncwarp();
     if (lane == 0) barrier_arrive(&b->kv_empty);
-    wait_buffer();
-    stage_keys<T, D>(memory + L::dq_at + (o & 1) * L::dq_bytes, wg, thread, dv, 1.f);
+    auto keys_to = [&] {
+      wait_buffer();
+      return memory + L::dq_at + (o & 1) * L::dq_bytes + wg * 64 * SLAB_BYTES;
+    };
+    stage_rows<T, D>(keys_to(), thread, dv, 1.f, KEYS);
     staged(&b->dq_full[o & 1], lane);
     o++;
-    wait_buffer();
-    stage_keys<T, D>(memory + L::dq_at + (o & 1) * L::dq_bytes, wg, thread, dk, c.scale);
+    stage_rows<T, D>(keys_to(), thread, dk, c.scale, KEYS);
     staged(&b->dq_full[o & 1], lane);
     o--;
   }
@@ -379,10 +406,10 @@ struct backward_producer {
 
   __device__ void load_tile(const backward_item &at, const backward_tile &tile) {
     constexpr int R = L::rows;
-    const int64_t rows = tile.index(c, at) * R;
+    const int64_t rows = (int64_t)tile.index * R;
     barrier_wait(&b->q_empty[q_stage], q_parity ^ 1);
     barrier_expect(&b->q_full[q_stage], L::tile_bytes + L::row_bytes);
-#pragma unroll
+#pragma unroll 1
     for (int s = 0; s < D / SLAB; s++)
       tma_load(&c.q, memory + L::q_at + q_stage * L::tile_bytes + s * R * SLAB_BYTES,
                &b->q_full[q_stage], s * SLAB, tile.tile * R, tile.head, at.batch);
@@ -392,7 +419,7 @@ struct backward_producer {
     const int stage = o & 1;
     barrier_wait(&b->o_empty[stage], (o >> 1 & 1) ^ 1);
     barrier_expect(&b->o_full[stage], L::tile_bytes + L::row_bytes);
-#pragma unroll
+#pragma unroll 1
     for (int s = 0; s < D / SLAB; s++)
       tma_load(&c.d_o, memory + L::o_at + stage * L::tile_bytes + s * R * SLAB_BYTES,
                &b->o_full[stage], s * SLAB, tile.tile * R, tile.head, at.batch);
@@ -417,19 +444,24 @@ struct backward_producer {
       const bool any = item < c.items;
       const backward_item at = backward_item_at<D>(c, any ? item : 0);
       backward_tile tile(c, at);
-      if (any && at.count) load_tile(at, tile);
-      barrier_wait(&b->kv_empty, (items & 1) ^ 1);
-      b->item = any ? item : -1;
-      if (!any) break;
-      load_keys(at);
-      for (int t = 1; t < at.count; t++) {
-        tile.next(c, at);
-        load_tile(at, tile);
+      for (int t = 0; t == 0 || t < at.count; t++, tile.next(c, at)) {
+        if (any && at.count) load_tile(at, tile);
+        if (t > 0) continue;
+        barrier_wait(&b->kv_empty, (items & 1) ^ 1);
+        b->item = any ? item : -1;
+        if (!any) return barrier_arrive(&b->kv_full);
+        load_keys(at);
       }
     }
-    barrier_arrive(&b->kv_full);
   }
 };
+
+/* Until dq_sum has the blocks before this one. */
+__device__ inline void wait_added(const int *added, int block) {
+  while (load_acquire(added) != block) {
+  }
+  fence_proxies();
+}
 
 /* Writer `which` takes every other buffer. */
 template <int D>
@@ -447,30 +479,40 @@ __device__ inline void backward_write(const backward_call &c, unsigned char *mem
     backward_tile tile(c, at);
     for (int t = 0; t < at.count; t++, tile.next(c, at)) {
       if ((turn++ & 1) != which) continue;
-      const int64_t index = tile.index(c, at);
-      float *to = c.dq + index * (L::dq_bytes / 4);
+      float *sum = c.dq_sum + (int64_t)tile.index * (L::dq_bytes / 4);
+      int *added = c.added + tile.index;
+      const bool last = completes<D>(c, at.block, tile.tile);
+      if (last && at.block) { /* the consumers add the last block themselves */
+        wait_added(added, at.block);
+        barrier_expect(&b->dq_loaded[which], L::dq_bytes);
+        bulk_load(buffer, sum, L::dq_bytes, &b->dq_loaded[which]);
+      }
       barrier_wait(&b->dq_full[which], parity);
       parity ^= 1;
-      if (at.block == 0) {
-        bulk_store(to, buffer, L::dq_bytes);
+      if (last) {
+#pragma unroll 1
+        for (int wg = 0; wg < 2; wg++)
+          tma_store(&c.dq, buffer + wg * L::dq_bytes / 2, D == 64 ? 0 : 64 * wg,
+                    tile.tile * L::rows + (D == 64 ? 64 * wg : 0), tile.head, at.batch);
+      } else if (at.block == 0) {
+        bulk_store(sum, buffer, L::dq_bytes);
       } else {
-        while (load_acquire(c.added + index) != at.block) {
-        }
-        fence_proxies();
-        bulk_add(to, buffer, L::dq_bytes);
+        wait_added(added, at.block);
+        bulk_add(sum, buffer, L::dq_bytes);
       }
       tma_store_commit();
       tma_store_wait();
       barrier_arrive(&b->dq_empty[which]);
+      if (last) continue;
       bulk_wait();
       fence_proxies();
-      store_release(c.added + index, at.block + 1);
+      store_release(added, at.block + 1);
     }
     for (int i = 0; i < 2; i++) {
       if ((turn++ & 1) != which) continue;
       barrier_wait(&b->dq_full[which], parity);
       parity ^= 1;
-#pragma unroll
+#pragma unroll 1
       for (int s = 0; s < D / SLAB; s++)
         tma_store(i ? &c.dk : &c.dv, buffer + s * KEYS * SLAB_BYTES, s * SLAB, at.block * KEYS,
                   at.kv_head, at.batch);
@@ -489,7 +531,7 @@ __global__ void __launch_bounds__(384, 1)
   extern __shared__ unsigned char raw[];
   unsigned char *memory = raw + (-shared_address(raw) & 1023); /* known to be shared memory */
   backward_barriers *b = (backward_barriers *)(memory + L::barriers_at);
-  static_assert(sizeof(backward_barriers) <= 8 * 16 + 16, "");
+  static_assert(sizeof(backward_barriers) <= 8 * 18 + 16, "");
   if (threadIdx.x == 0) {
     barrier_init(&b->kv_full, 1);
     barrier_init(&b->kv_empty, 10); /* consumer warps and writers */
@@ -497,6 +539,7 @@ __global__ void __launch_bounds__(384, 1)
     for (int i = 0; i < 2; i++) {
       barrier_init(&b->o_full[i], 1), barrier_init(&b->o_empty[i], 2);
       barrier_init(&b->dq_full[i], 8), barrier_init(&b->dq_empty[i], 1);
+      barrier_init(&b->dq_loaded[i], 1);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     fence_shared();
@@ -516,7 +559,7 @@ __global__ void __launch_bounds__(384, 1)
   }
 }
 
-/* ---- before and after ------------------------------------------------------------------------ */
+/* ---- before ------------------------------------------------------------------------ */
 
 /* Element x of the tensor in 8 columns from `column` on; zeros past the width. */
 template <typename T>
@@ -566,47 +609,6 @@ __global__ void backward_before(const backward_call c) {
   if (lane) return;
   c.minus_lse[at] = lse == -INFINITY ? -INFINITY : -lse * 1.44269504088896340736f;
   c.delta[at] = sum;
-}
-
-/* dq from its sums: a block for 64 rows of 64 columns, which is what one warpgroup staged. */
-template <typename T, int D>
-__global__ void backward_after(const backward_call c) {
-  constexpr int R = backward_layout<D>::rows;
-  const int64_t index = blockIdx.x / 2;
-  const int wg = blockIdx.x % 2, tile = (int)(index % c.tiles);
-  const int64_t bh = index / c.tiles;
-  const int keys =
-      c.causal ? max(0, min(c.kv_len, min((tile + 1) * R, c.q_len) + c.offset)) : c.kv_len;
-  const float4 *from = (const float4 *)(c.dq + index * (R * D)) + wg * 1024;
-  T *to = (T *)c.dq_out + bh / c.heads * c.dq_stride[0] + bh % c.heads * c.dq_stride[1];
-  /* This thread: 8 columns of two rows. */
-  const int quad = threadIdx.x % 8, in = threadIdx.x / 8 / 8 * 16 + threadIdx.x / 8 % 8;
-  const int column = 8 * quad + (D == 64 ? 0 : 64 * wg);
-  const int row = tile * R + in + (D == 64 ? 64 * wg : 0);
-  float x[2][8] = {};
-  if (keys)
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const float4 y = from[quad * 128 + in / 16 * 32 + in % 8 * 4 + i];
-      x[0][2 * i] = y.x, x[0][2 * i + 1] = y.y, x[1][2 * i] = y.z, x[1][2 * i + 1] = y.w;
-    }
-#pragma unroll
-  for (int r = 0; r < 2; r++) {
-    if (row + 8 * r >= c.q_len) continue;
-    T *out = to + (row + 8 * r) * c.dq_stride[2] + column;
-    if (column + 8 <= c.width) {
-      uint4 bits;
-      uint32_t *word = (uint32_t *)&bits;
-#pragma unroll
-      for (int i = 0; i < 4; i++)
-        word[i] = pack(x[r][2 * i] * c.scale, x[r][2 * i + 1] * c.scale, T());
-      *(uint4 *)out = bits;
-    } else {
-#pragma unroll
-      for (int i = 0; i < 8; i++)
-        if (column + i < c.width) out[i] = (T)(x[r][i] * c.scale);
-    }
-  }
 }
 
 #endif
