@@ -45,6 +45,7 @@ void *gpu_stage(cuda_gpu *gpu, const void *host, size_t bytes);
 struct gpu_kernel {
   const void *function;
   const char *name;
+  bool early;
   dim3 grid, block;
   size_t shared;
   int count;
@@ -57,22 +58,37 @@ void gpu_submit(cuda_gpu *gpu, const gpu_kernel &kernel);
 void gpu_flush(cuda_gpu *gpu);
 
 template <typename... P, typename... A>
-void gpu_launch(cuda_gpu *gpu, const char *name, void (*function)(P...), dim3 grid, dim3 block,
-                size_t shared, A &&...given) {
+void gpu_launch(cuda_gpu *gpu, const char *name, bool early, void (*function)(P...), dim3 grid,
+                dim3 block, size_t shared, A &&...given) {
   static_assert(sizeof...(P) == sizeof...(A), "arguments of the kernel");
   constexpr size_t sizes[] = {sizeof(P)..., 0}, aligns[] = {alignof(P)..., 0};
   std::tuple<std::remove_cv_t<P>...> values(static_cast<std::remove_cv_t<P>>(given)...);
   std::apply(
       [&](auto &...value) {
         void *pointers[] = {(void *)&value..., nullptr};
-        gpu_submit(gpu, {(const void *)function, name, grid, block, shared, (int)sizeof...(P),
-                         pointers, sizes, aligns});
+        gpu_submit(gpu, {(const void *)function, name, early, grid, block, shared,
+                         (int)sizeof...(P), pointers, sizes, aligns});
       },
       values);
 }
 
 #define LAUNCH(gpu, kernel, blocks, threads, shared, ...) \
-  gpu_launch(gpu, #kernel, kernel, dim3(blocks), dim3(threads), shared, __VA_ARGS__)
+  gpu_launch(gpu, #kernel, false, kernel, dim3(blocks), dim3(threads), shared, __VA_ARGS__)
+
+/* The kernel may start before the one before it has ended: it calls wait_for_inputs before it reads
+ * or writes anything but weights. let_next_start: the next one may be such a kernel. */
+#define LAUNCH_EARLY(gpu, kernel, blocks, threads, shared, ...) \
+  gpu_launch(gpu, #kernel, true, kernel, dim3(blocks), dim3(threads), shared, __VA_ARGS__)
+__device__ inline void wait_for_inputs() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+__device__ inline void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
 
 /* Blocks of `threads` for n items, a loop over the grid taking the rest. */
 static inline unsigned blocks_for(size_t n, int threads) {

@@ -19,6 +19,7 @@ namespace {
 struct node {
   const void *function;
   const char *name;
+  bool early;
   dim3 grid, block;
   size_t shared;
   std::vector<size_t> size, at; /* of each argument, in bytes */
@@ -62,10 +63,17 @@ static void drop_graph(cuda_recording *r) {
   r->graph = NULL;
 }
 
-static void launch(cuda_gpu *gpu, const void *function, const char *name, dim3 grid, dim3 block,
-                   void **arguments, size_t shared) {
+static void launch(cuda_gpu *gpu, const gpu_kernel &k) {
   if (gpu->error) return;
-  gpu_check(gpu, cudaLaunchKernel(function, grid, block, arguments, shared, gpu->stream), name);
+  cudaLaunchAttribute early = {};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t how = {};
+  how.gridDim = k.grid, how.blockDim = k.block;
+  how.dynamicSmemBytes = k.shared;
+  how.stream = gpu->stream;
+  how.attrs = &early, how.numAttrs = k.early;
+  gpu_check(gpu, cudaLaunchKernelExC(&how, k.function, k.argument), k.name);
 }
 
 static void send_staged(cuda_gpu *gpu, cuda_recording *r) {
@@ -85,7 +93,9 @@ void gpu_flush(cuda_gpu *gpu) {
   send_staged(gpu, r);
   for (size_t i = 0; i < r->at; i++) {
     node &n = r->nodes[i];
-    launch(gpu, n.function, n.name, n.grid, n.block, pointers_of(n).data(), n.shared);
+    std::vector<void *> arguments = pointers_of(n);
+    launch(gpu, {n.function, n.name, n.early, n.grid, n.block, n.shared, (int)arguments.size(),
+                 arguments.data(), n.size.data(), NULL});
   }
   r->nodes.resize(r->at);
   r->changes++;
@@ -93,7 +103,7 @@ void gpu_flush(cuda_gpu *gpu) {
 }
 
 static node node_of(const gpu_kernel &k) {
-  node n = {k.function, k.name, k.grid, k.block, k.shared, {}, {}, {}, NULL, true};
+  node n = {k.function, k.name, k.early, k.grid, k.block, k.shared, {}, {}, {}, NULL, true};
   size_t at = 0;
   for (int i = 0; i < k.count; i++) {
     at = aligned(at, k.align[i]);
@@ -128,7 +138,7 @@ void gpu_submit(cuda_gpu *gpu, const gpu_kernel &k) {
     return;
   }
   gpu_flush(gpu);
-  launch(gpu, k.function, k.name, k.grid, k.block, k.argument, k.shared);
+  launch(gpu, k);
   if (!r || r->changes > MOST_CHANGES) return;
   r->nodes.push_back(node_of(k));
   r->at++;
@@ -164,6 +174,16 @@ static cudaKernelNodeParams params_of(node &n, std::vector<void *> &arguments) {
   return p;
 }
 
+static cudaError_t add_edge(cudaGraph_t graph, cudaGraphNode_t from, cudaGraphNode_t to,
+                            bool early) {
+  cudaGraphEdgeData how = {};
+  if (early) {
+    how.from_port = cudaGraphKernelNodePortProgrammatic;
+    how.type = cudaGraphDependencyTypeProgrammatic;
+  }
+  return cudaGraphAddDependencies(graph, &from, &to, &how, 1);
+}
+
 static cudaError_t build(cuda_recording *r) {
   cudaGraphNode_t last = NULL;
   std::vector<void *> arguments;
@@ -174,7 +194,8 @@ static cudaError_t build(cuda_recording *r) {
   for (node &n : r->nodes) {
     if (e) return e;
     const cudaKernelNodeParams p = params_of(n, arguments);
-    e = cudaGraphAddKernelNode(&n.in_graph, r->graph, last ? &last : NULL, last ? 1 : 0, &p);
+    e = cudaGraphAddKernelNode(&n.in_graph, r->graph, NULL, 0, &p);
+    if (!e && last) e = add_edge(r->graph, last, n.in_graph, n.early && &n != &r->nodes[0]);
     last = n.in_graph;
     n.changed = false;
   }
