@@ -158,12 +158,13 @@ static int print_gpu(const bench_options *o, attend_context *ctx, const attend_m
                                    {"threads", "multiprocessors", CELL_COUNT},
                                    {"flops_all", "f32 FLOP/s", CELL_NUMBER},
                                    {"flops_16", "bf16 FLOP/s, tensor cores", CELL_NUMBER},
+                                   {"exponentials", "exponentials/s", CELL_NUMBER},
                                    {"read_all", "copied bytes/s", CELL_NUMBER},
                                    {NULL, NULL, CELL_TEXT}};
   table t = table_start(columns);
-  table_add(
-      &t, (cell[]){cell_text(attend_context_device(ctx)), cell_number(m->threads),
-                   cell_number(m->flops_all), cell_number(m->flops_16), cell_number(m->read_all)});
+  table_add(&t, (cell[]){cell_text(attend_context_device(ctx)), cell_number(m->threads),
+                         cell_number(m->flops_all), cell_number(m->flops_16),
+                         cell_number(m->exponentials), cell_number(m->read_all)});
   return table_finish(&t, ctx, o->common.json);
 }
 

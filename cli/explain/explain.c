@@ -125,14 +125,20 @@ static void print_refused(const char *refused) {
 }
 
 static void print_times(const attend_explanation *e) {
-  char arithmetic[32], memory[32], turn[64];
+  char arithmetic[32], memory[32], least[32], turn[64];
   const attend_limit *l = &e->limit;
   snprintf(turn, sizeof turn, " FLOP/byte (memory binds below %.1f)", e->knee);
   line("intensity", CELL_RATE, e->flops / e->bytes, turn);
   format_cell(CELL_SECONDS, l->arithmetic_s, arithmetic, sizeof arithmetic);
   format_cell(CELL_SECONDS, l->memory_s, memory, sizeof memory);
-  printf("  %-10s %s: at least %s (arithmetic %s, memory %s)\n", "bound", l->bound,
-         l->arithmetic_s >= l->memory_s ? arithmetic : memory, arithmetic, memory);
+  format_cell(CELL_SECONDS, l->least_s, least, sizeof least);
+  printf("  %-10s %s: at least %s (arithmetic %s, memory %s", "bound", l->bound, least, arithmetic,
+         memory);
+  if (l->exponentials_s > 0) {
+    format_cell(CELL_SECONDS, l->exponentials_s, least, sizeof least);
+    printf(", exponentials %s", least);
+  }
+  puts(")");
 }
 
 static const column method_columns[] = {
@@ -245,6 +251,7 @@ static void put_row(const explain_run *run, json_writer *w, const explanation *o
   json_member_string(w, "bound", e->limit.bound);
   json_member_number(w, "arithmetic_s", e->limit.arithmetic_s);
   json_member_number(w, "memory_s", e->limit.memory_s);
+  if (e->limit.exponentials_s > 0) json_member_number(w, "exponentials_s", e->limit.exponentials_s);
   json_member_number(w, "predicted_s", e->limit.least_s);
   json_member_string(w, "exact_engine", pairs ? exact->engine : NULL);
   json_member_number(w, "exact_flops", pairs ? exact->flops : NAN);

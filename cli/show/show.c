@@ -60,7 +60,7 @@ static void add_cost(shown *s, const char *what, attend_token_cost cost) {
   if (cost.flops <= 0) return;
   shown_cost *c = &s->costs[s->n_costs++];
   s->measured = attend_machine_load(s->ctx, &machine);
-  *c = (shown_cost){what, cost, {NAN, NAN, NAN, NULL}};
+  *c = (shown_cost){what, cost, {.arithmetic_s = NAN, .memory_s = NAN, .least_s = NAN}};
   if (s->measured) attend_machine_limit(&machine, cost.flops, cost.bytes, &c->limit);
 }
 

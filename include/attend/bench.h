@@ -59,8 +59,9 @@ ATTEND_API attend_status attend_machine_save(attend_context *ctx, const attend_m
 /* The least time of a cost by the roofline model (Williams et al. 2009). */
 typedef struct {
   double arithmetic_s, memory_s;
-  double least_s;    /* the larger of both */
-  const char *bound; /* "arithmetic" or "memory" */
+  double exponentials_s; /* of attention on a GPU; else 0 */
+  double least_s;        /* the largest */
+  const char *bound;     /* "arithmetic", "memory" or "exponentials" */
 } attend_limit;
 
 ATTEND_API void attend_machine_limit(const attend_machine *machine, double flops, double bytes,

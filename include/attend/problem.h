@@ -180,6 +180,7 @@ typedef struct {
   double read_all;
   /* of products in 16 bits on a GPU's tensor cores; 0: as flops_all */
   double flops_16;
+  double exponentials; /* a second, of a GPU, which has a unit for them; 0: part of flops */
 } attend_machine;
 
 /* Takes about a second. Of a GPU threads are its multiprocessors, flops_one and read_one 0, and

@@ -22,7 +22,8 @@ static const struct {
              {"flops_all", offsetof(attend_machine, flops_all)},
              {"read_one", offsetof(attend_machine, read_one)},
              {"read_all", offsetof(attend_machine, read_all)},
-             {"flops_16", offsetof(attend_machine, flops_16)}};
+             {"flops_16", offsetof(attend_machine, flops_16)},
+             {"exponentials", offsetof(attend_machine, exponentials)}};
 enum { RATES = sizeof rates / sizeof *rates };
 
 static double *rate_of(attend_machine *m, int i) {

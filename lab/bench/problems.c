@@ -85,6 +85,22 @@ static attend_machine machine_for(const attend_machine *machine, const attend_pr
   return m;
 }
 
+/* One for each visible pair, and one more in backward. */
+static double exponentials_of(const attend_problem *p, double visible) {
+  const attend_form *f = &p->desc.form;
+  const bool has = f->kind == ATTEND_SOFTMAX || (f->kind == ATTEND_ARGMAX && f->temperature > 0) ||
+                   (f->kind == ATTEND_GAUSSIAN && f->features == 0);
+  return has ? visible * (p->op == ATTEND_OP_BACKWARD ? 2 : 1) : 0;
+}
+
+static void add_exponentials(const attend_machine *machine, double count, attend_limit *l) {
+  if (!(machine->exponentials > 0)) return;
+  l->exponentials_s = count / machine->exponentials;
+  if (!(l->exponentials_s > l->least_s)) return;
+  l->least_s = l->exponentials_s;
+  l->bound = "exponentials";
+}
+
 static attend_method method_of(attend_context *ctx, const attend_machine *machine,
                                const attend_problem *problem, bool linear) {
   attend_method m = {.problem = method_problem(problem, linear)};
@@ -102,6 +118,7 @@ static attend_method method_of(attend_context *ctx, const attend_machine *machin
   if (m.problem.op == ATTEND_OP_DECODE) m.memory_bytes += state_bytes(&m.problem, linear);
   const attend_machine ceilings = machine_for(machine, &m.problem);
   attend_machine_limit(&ceilings, cost.flops, cost.bytes, &m.limit);
+  add_exponentials(machine, exponentials_of(&m.problem, cost.visible), &m.limit);
   return m;
 }
 
@@ -115,6 +132,7 @@ static double predicted_s(attend_context *ctx, const attend_machine *machine,
   if (attend_desc_cost(ctx, &p.desc, &cost)) return NAN;
   const attend_machine ceilings = machine_for(machine, &p);
   attend_machine_limit(&ceilings, cost.flops, cost.bytes, &limit);
+  add_exponentials(machine, exponentials_of(&p, cost.visible), &limit);
   return limit.least_s;
 }
 
@@ -164,7 +182,7 @@ static void list_refused(const attend_plan *plan, attend_explanation *e) {
 }
 
 static attend_status explain_plan(attend_context *ctx, const attend_problem *p,
-                                  attend_explanation *e) {
+                                  attend_explanation *e, double *exponentials) {
   attend_plan *plan = NULL;
   attend_cost cost;
   attend_status status = plan_for_cost(ctx, p, &plan, &cost);
@@ -174,6 +192,7 @@ static attend_status explain_plan(attend_context *ctx, const attend_problem *p,
     e->workspace_bytes = (double)cost.workspace_bytes;
     e->flops = cost.flops;
     e->bytes = cost.bytes;
+    *exponentials = exponentials_of(p, cost.visible);
   }
   attend_plan_free(plan);
   return status;
@@ -183,6 +202,7 @@ attend_status attend_explain(attend_context *ctx, const attend_machine *machine,
                              const attend_problem *problem, double spread, attend_explanation *e) {
   attend_problem own, *p = &own;
   attend_status status = ATTEND_OK;
+  double exponentials = 0;
   ATTEND_TRY(OPTIONS_READ(ctx, attend_problem, problem, p));
   *e = (attend_explanation){.cache_bytes = NAN, .methods.crossover = NAN};
   e->prediction = (attend_prediction){NAN, NAN, NAN, 0, NAN};
@@ -190,7 +210,7 @@ attend_status attend_explain(attend_context *ctx, const attend_machine *machine,
   if (p->op == ATTEND_OP_SGEMM) {
     sgemm_cost(p, &e->flops, &e->bytes);
   } else {
-    status = explain_plan(ctx, p, e);
+    status = explain_plan(ctx, p, e, &exponentials);
     if (!status && e->has_features) attend_problem_methods(ctx, machine, p, &e->methods);
     if (!status && is_random(&p->desc.form))
       status = attend_predict_spread(ctx, &p->desc, spread, 0.1, &e->prediction);
@@ -198,6 +218,7 @@ attend_status attend_explain(attend_context *ctx, const attend_machine *machine,
   }
   const attend_machine ceilings = machine_for(machine, p);
   attend_machine_limit(&ceilings, e->flops, e->bytes, &e->limit);
+  add_exponentials(machine, exponentials, &e->limit);
   e->knee = ceilings.flops_all / ceilings.read_all;
   return status;
 }

@@ -149,8 +149,11 @@ static const char *cuda_model(const attend_context *ctx) {
 static attend_status cuda_measure(attend_context *ctx, attend_machine *m) {
   struct cuda_ceilings c;
   CALL(ctx, ceilings, &c);
-  *m = (attend_machine){
-      .threads = c.processors, .flops_all = c.f32, .flops_16 = c.bf16, .read_all = c.copy};
+  *m = (attend_machine){.threads = c.processors,
+                        .flops_all = c.f32,
+                        .flops_16 = c.bf16,
+                        .read_all = c.copy,
+                        .exponentials = c.exponentials};
   ATTEND_TRY(cuda_wait(ctx));
   if (c.copy > 0 && c.f32 > 0) return ATTEND_OK;
   return fail(ctx, ATTEND_NO_MEMORY, "the GPU's ceilings need 1 GiB of its memory");

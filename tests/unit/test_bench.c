@@ -6,7 +6,7 @@
 
 #include "golden_models.h"
 
-static const attend_machine machine = {1, 1e11, 1e11, 1e10, 1e10, 0};
+static const attend_machine machine = {1, 1e11, 1e11, 1e10, 1e10, 0, 0};
 
 static attend_problem parse(attend_context *ctx, const char *text) {
   attend_problem p = {ATTEND_INIT(attend_problem)};

@@ -1,5 +1,5 @@
-/* What the GPU can do at best: bytes of a copy, multiply-adds in f32, products of bf16 on tensor
- * cores. Each is a loop of a few milliseconds, timed by events; the best of several tries counts.
+/* What the GPU can do at best: bytes of a copy, multiply-adds in f32, exponentials, products of bf16 on
+ * tensor cores. Each is a loop of a few milliseconds, timed by events; the best of several tries counts.
  */
 #include "device/cuda/gpu.cuh"
 #include "device/cuda/hopper.cuh"
@@ -34,6 +34,23 @@ __global__ void spin_fma(int rounds, float *out) {
 #pragma unroll
   for (int i = 0; i < CHAINS; i++) sum += x[i];
   if (sum == 12345) *out = sum; /* never: the loop must not be optimized away */
+}
+
+/* Beside a multiply-add each, as a scaled score has. */
+__global__ void spin_exponentials(int rounds, float *out) {
+  float x[CHAINS];
+#pragma unroll
+  for (int i = 0; i < CHAINS; i++) x[i] = -1e-3f * threadIdx.x - i;
+  for (int r = 0; r < rounds; r++)
+#pragma unroll
+    for (int i = 0; i < CHAINS; i++) {
+      const float y = fmaf(x[i], 0.5f, -0.25f);
+      asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(x[i]) : "f"(y));
+    }
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < CHAINS; i++) sum += x[i];
+  if (sum == 12345) *out = sum;
 }
 
 /* Two bf16 in about (-2, 2), as random data: zeros would draw less power and run faster. */
@@ -155,6 +172,10 @@ void cuda_ceilings(cuda_gpu *gpu, struct cuda_ceilings *c) {
   const double fma = best_seconds(
       gpu, [&] { LAUNCH(gpu, spin_fma, 4 * blocks, SPIN_THREADS, 0, FMA_ROUNDS / 4, out); });
   c->f32 = rate(2.0 * blocks * SPIN_THREADS * CHAINS * FMA_ROUNDS, fma);
+  const double exponentials = best_seconds(gpu, [&] {
+    LAUNCH(gpu, spin_exponentials, 4 * blocks, SPIN_THREADS, 0, FMA_ROUNDS / 16, out);
+  });
+  c->exponentials = rate(1.0 * blocks * SPIN_THREADS * CHAINS * FMA_ROUNDS / 4, exponentials);
   if (gpu->capability == 90) {
     const double s = best_seconds(
         gpu, [&] { LAUNCH(gpu, spin_wgmma, blocks, SPIN_THREADS, 0, PRODUCT_ROUNDS, out); });

@@ -95,6 +95,7 @@ struct cuda_ceilings {
   double copy; /* bytes, those read and those written */
   double f32;  /* operations, a multiply-add counted as two */
   double bf16; /* of products on tensor cores */
+  double exponentials;
 };
 
 struct cuda_table {
