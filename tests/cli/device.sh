@@ -52,6 +52,11 @@ if [[ -z ${ATTEND_SANITIZE:-} && $(head -c 4 "$ATTEND" | tail -c 3) == ELF ]]; t
     explain --device cuda softmax:n4d4)
 fi
 
+# the library, where nvcc built it, without a driver
+if [[ -e $(dirname "$ATTEND")/libattend-cuda.so && ! -e /dev/nvidiactl ]]; then
+  complains 1 'there is no GPU that CUDA can use: ' verify --device cuda softmax:n4d4
+fi
+
 # every verb that computes lists it
 for verb in verify bench explain study design compare embed fill summarize eval train generate view \
   intervene attribute; do
