@@ -1,34 +1,7 @@
 /* Times softmax of libattend-cuda: one line of JSON for each problem; against_cuda.py reads them. */
-#include <stdint.h>
-#include <time.h>
+#include "cuda_times.h"
 
-#include "../tests/gpu/gpu.h"
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-enum { RUNS = 15, SETS = 8 };
-
-/* bf16 normals on the GPU; large arrays repeat a block of numbers. */
-static void *random_tensor(size_t n, uint64_t stream) {
-  enum { BLOCK_OF = 1 << 20 };
-  static float x[BLOCK_OF];
-  static uint16_t y[BLOCK_OF];
-  char *to = cuda->alloc(gpu, n * 2);
-  attend_random_normal((attend_random){5, stream}, 0, BLOCK_OF, x);
-  attend_convert_from_f32(ATTEND_BF16, x, BLOCK_OF, y);
-  for (size_t i = 0; i < n; i += BLOCK_OF)
-    cuda->write(gpu, to + i * 2, y, (n - i < BLOCK_OF ? n - i : BLOCK_OF) * 2);
-  return to;
-}
+enum { SETS = 8 };
 
 static struct cuda_tensor tensor(void *data, int heads, int length, int width) {
   return (struct cuda_tensor){

@@ -18,6 +18,7 @@ extern "C" {
 
 /* ---- linear: y = x W^T + b -------------------------------------------------- */
 
+/* On a GPU layers whose weights are not f32 multiply on tensor cores: their inputs are rounded to bf16. */
 typedef enum {
   ATTEND_WEIGHTS_F32 = 0,
   ATTEND_WEIGHTS_BF16, /* rounded to nearest even */

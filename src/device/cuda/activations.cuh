@@ -6,6 +6,14 @@
 
 static const float SQRT_2_PI = 0.7978845608028654f, GELU_CUBE = 0.044715f;
 
+/* 1 / (1 + e^-x), without branches. */
+__device__ inline float sigmoid(float x) { return __fdividef(1, 1 + expf(-x)); }
+
+/* (1 + tanh u) / 2 is the sigmoid of 2 u. */
+__device__ inline float gelu_tanh_argument(float x) {
+  return 2 * SQRT_2_PI * (x + GELU_CUBE * x * x * x);
+}
+
 __device__ inline float activation(attend_activation f, float x) {
   switch (f) {
     case ATTEND_RELU:
@@ -13,9 +21,9 @@ __device__ inline float activation(attend_activation f, float x) {
     case ATTEND_GELU:
       return 0.5f * x * (1 + erff(x * 0.70710678118654752f));
     case ATTEND_GELU_TANH:
-      return 0.5f * x * (1 + tanhf(SQRT_2_PI * (x + GELU_CUBE * x * x * x)));
+      return x * sigmoid(gelu_tanh_argument(x));
     case ATTEND_SILU:
-      return x / (1 + expf(-x));
+      return x * sigmoid(x);
     case ATTEND_TANH:
       return tanhf(x);
     default:
@@ -31,11 +39,11 @@ __device__ inline float activation_slope(attend_activation f, float x) {
       return 0.5f * (1 + erff(x * 0.70710678118654752f)) +
              x * 0.3989422804014327f * expf(-0.5f * x * x);
     case ATTEND_GELU_TANH: {
-      float t = tanhf(SQRT_2_PI * (x + GELU_CUBE * x * x * x));
-      return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * SQRT_2_PI * (1 + 3 * GELU_CUBE * x * x);
+      float s = sigmoid(gelu_tanh_argument(x));
+      return s + x * s * (1 - s) * 2 * SQRT_2_PI * (1 + 3 * GELU_CUBE * x * x);
     }
     case ATTEND_SILU: {
-      float s = 1 / (1 + expf(-x));
+      float s = sigmoid(x);
       return s * (1 + x * (1 - s));
     }
     case ATTEND_TANH: {

@@ -21,6 +21,40 @@ struct cuda_tensor {
   int width;
 };
 
+/* C = A B^T: a [m][k] and b [n][k], on tensor cores if they are bf16 or f16; sums in f32, one chain over k in
+ * order. The bits of an element depend on its row of a and of b alone: not on m, n, the tile or the
+ * layout. Behind each sum x, in this order:
+ *   x = scale[n] x + bias[n];  x = c + x (add);  x = f'(slope) x;  before = x;  x = f(x);
+ *   onto = from + x, or where there is no onto c = x. */
+struct cuda_product {
+  attend_dtype type; /* of the products; ATTEND_F32: fma instead of tensor cores */
+  int m, n, k;
+  attend_dtype a_type, b_type; /* other types are converted first */
+  bool b_int8;                 /* int8_t instead */
+  const void *a, *b;
+  int64_t lda, ldb; /* element (i, k) of a at a[i lda + k] */
+  bool a_columns;   /* at a[k lda + i]; b likewise */
+  bool b_columns;
+  attend_dtype c_type;
+  void *c; /* [m][ldc] */
+  int64_t ldc;
+  const float *scale, *bias; /* [n] or NULL */
+  bool add;
+  attend_activation f; /* of before and after, or with slope: whose derivative */
+  attend_dtype slope_type, before_type;
+  const void *slope; /* [m][ld_slope] or NULL: f is not applied then, but its derivative at slope */
+  int64_t ld_slope;
+  void *before; /* [m][ld_before] or NULL */
+  int64_t ld_before;
+  float *onto; /* [m][ld_onto] or NULL */
+  int64_t ld_onto;
+  const float *from; /* [m][ld_from], or NULL: onto */
+  int64_t ld_from;
+  /* c is f32, added to, and nothing else is asked for: k may be cut into chunks, whose number depends
+   * on m, n and k, and which are joined in order. For gradients of weights. */
+  bool split;
+};
+
 /* Softmax attention in bf16 or f16. */
 struct cuda_softmax {
   attend_dtype dtype;
@@ -131,6 +165,7 @@ struct cuda_table {
   /* Weights and biases of a part, on the GPU and with its strides set, to outputs (backward:
    * inputs) [first, first + outputs) of the layer. Backward layers are not int8. */
   void (*pack)(cuda_gpu *gpu, attend_linear *linear, const attend_linear_part *part, int first);
+  void (*product)(cuda_gpu *gpu, const struct cuda_product *call);
 #define X(name) void (*name)(cuda_gpu * gpu, const struct op_##name *op);
   OPS(X)
 #undef X

@@ -35,6 +35,7 @@ static void gpu_close(cuda_gpu *gpu) {
   cudaSetDevice(gpu->index);
   if (gpu->stream) cudaStreamSynchronize(gpu->stream);
   cudaFree(gpu->staged);
+  cudaFree(gpu->scratch);
   cudaFreeHost(gpu->staging);
   for (cudaEvent_t e : gpu->half)
     if (e) cudaEventDestroy(e);
@@ -142,6 +143,7 @@ static void gpu_held(cuda_gpu *gpu, size_t *bytes, size_t *most, bool reset) {
 /* from may change afterwards: a copy from pageable memory returns when it was read. */
 static void gpu_write(cuda_gpu *gpu, void *to, const void *from, size_t bytes) {
   if (!bytes) return;
+  gpu->written = true;
   if (bytes <= SMALL) {
     const unsigned char *staged = (const unsigned char *)gpu_stage(gpu, from, bytes);
     LAUNCH(gpu, copy_kernel, blocks_for(bytes, 256), 256, 0, (unsigned char *)to, staged, bytes);
@@ -203,6 +205,17 @@ static void gpu_write_now(cuda_gpu *gpu, void *to, const void *from, size_t byte
 
 static void gpu_use(cuda_gpu *gpu) { gpu_check(gpu, cudaSetDevice(gpu->index), "cudaSetDevice"); }
 
+/* Freed in the stream's order: kernels that were launched may still use the memory before. */
+void *gpu_scratch(cuda_gpu *gpu, size_t bytes) {
+  if (bytes <= gpu->scratch_bytes) return gpu->scratch;
+  const size_t rounded = (bytes + (1 << 20)) / (1 << 20) << 20;
+  gpu_free(gpu, gpu->scratch);
+  gpu->scratch = gpu_alloc(gpu, rounded);
+  gpu->scratch_bytes = gpu->scratch ? rounded : 0;
+  if (!gpu->scratch) gpu_check(gpu, cudaErrorMemoryAllocation, "scratch memory");
+  return gpu->scratch;
+}
+
 /* ---- the table ----------------------------------------------------------------------- */
 
 #define X(name) void cuda_##name(cuda_gpu *gpu, const struct op_##name *op);
@@ -224,6 +237,7 @@ void cuda_pairs_backward(cuda_gpu *gpu, const cuda_attention *call);
 size_t cuda_observe_bytes(cuda_gpu *gpu, const cuda_attention *call);
 void cuda_observe(cuda_gpu *gpu, const cuda_attention *call);
 void cuda_pack(cuda_gpu *gpu, attend_linear *linear, const attend_linear_part *part, int first);
+void cuda_product_run(cuda_gpu *gpu, const cuda_product *call);
 
 static const cuda_table table = {sizeof(cuda_table),
                                  gpu_open,
@@ -248,6 +262,7 @@ static const cuda_table table = {sizeof(cuda_table),
                                  gpu_held,
                                  cuda_ceilings,
                                  cuda_pack,
+                                 cuda_product_run,
 #define X(name) cuda_##name,
                                  OPS(X)
 #undef X

@@ -29,6 +29,9 @@ struct cuda_gpu {
   cudaEvent_t half[2]; /* each half of the staging memory was read */
   bool waits[2];
   cuda_recording *recording; /* between record_begin and record_end: graph.cu */
+  bool written;              /* perhaps weights, since few rows were multiplied */
+  void *scratch;             /* of a call; grows */
+  size_t scratch_bytes;
 };
 
 static inline void gpu_check(cuda_gpu *gpu, cudaError_t error, const char *where) {
@@ -40,6 +43,8 @@ static inline void gpu_check(cuda_gpu *gpu, cudaError_t error, const char *where
 /* A copy of host numbers on the device, valid for the kernels that are launched next; NULL on error.
  * In a recording the address is that of the last time. */
 void *gpu_stage(cuda_gpu *gpu, const void *host, size_t bytes);
+/* Memory of the GPU until the next call of this. */
+void *gpu_scratch(cuda_gpu *gpu, size_t bytes);
 
 /* A kernel with its arguments, ready to be launched. */
 struct gpu_kernel {
@@ -105,10 +110,11 @@ __device__ inline float element_of(const void *data, attend_dtype dtype, size_t 
   if (dtype == ATTEND_F16) return __half2float(((const __half *)data)[i]);
   return __bfloat162float(((const __nv_bfloat16 *)data)[i]);
 }
-/* Of f32 or bf16. */
 __device__ inline void set_element(void *data, attend_dtype dtype, size_t i, float x) {
   if (dtype == ATTEND_F32)
     ((float *)data)[i] = x;
+  else if (dtype == ATTEND_F16)
+    ((__half *)data)[i] = __float2half_rn(x);
   else
     ((__nv_bfloat16 *)data)[i] = __float2bfloat16_rn(x);
 }

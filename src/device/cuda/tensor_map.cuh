@@ -11,7 +11,7 @@ typedef CUresult (*encode_tiled)(CUtensorMap *, CUtensorMapDataType, cuuint32_t,
                                  CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
 /* The driver's function: nothing is linked against the driver. */
-static encode_tiled encoder() {
+static inline encode_tiled encoder() {
   void *f = NULL;
   cudaDriverEntryPointQueryResult found;
   if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &f, 12000, cudaEnableDefault,
@@ -21,8 +21,8 @@ static encode_tiled encoder() {
 }
 
 /* Slabs of 64 columns of `rows` rows of `heads` heads. */
-static CUtensorMap map_of(cuda_gpu *gpu, attend_dtype dtype, const cuda_tensor &x, int batch,
-                          int heads, int length, int rows, int box_heads) {
+static inline CUtensorMap map_of(cuda_gpu *gpu, attend_dtype dtype, const cuda_tensor &x, int batch,
+                                 int heads, int length, int rows, int box_heads) {
   CUtensorMap map = {};
   const cuuint64_t shape[4] = {(cuuint64_t)x.width, (cuuint64_t)length, (cuuint64_t)heads,
                                (cuuint64_t)batch};
@@ -40,7 +40,7 @@ static CUtensorMap map_of(cuda_gpu *gpu, attend_dtype dtype, const cuda_tensor &
   return map;
 }
 
-static bool fits_tma(const cuda_tensor &x) {
+static inline bool fits_tma(const cuda_tensor &x) {
   return (uintptr_t)x.data % 16 == 0 && x.stride[0] % 8 == 0 && x.stride[1] % 8 == 0 &&
          x.stride[2] % 8 == 0 && x.stride[2] > 0;
 }
