@@ -19,7 +19,7 @@ set(not_in_thread
 
 # No kernel of their own, or those that verify --all and --invariance call too:
 # slow to emulate. test_parallel: the emulator cannot start threads after a fork.
-# test_settings, cli_device: nor keep account of the addresses that the trapping device reserves.
+# test_settings, test_machine, cli_device: nor keep account of the addresses that the trapping device reserves.
 set(not_in_neon test_parallel test_settings test_bench
   test_predict test_definition_sweep test_lens* test_trace* test_observe_each
   test_session_after_failure test_linear_bits test_linear_state test_linear_plan
@@ -29,7 +29,7 @@ set(not_in_neon test_parallel test_settings test_bench
   test_summaries test_sessions test_model_sides test_model_roles test_model_memory
   test_model_start test_copy_head test_study* test_svd test_linear test_direct
   test_properties test_learn_golden test_tasks_embed test_tasks_evaluate test_tasks_fill
-  test_intervene* test_attribute
+  test_intervene* test_attribute test_machine
   cli_explain cli_memory cli_train_kill cli_train_resume cli_design cli_device cli_shipped
   cli_tokenize_train cli_bench cli_eval cli_compare* cli_help cli_errors cli_rouge
   cli_extract cli_summar* cli_study cli_book cli_model_golden cli_intervene cli_attribute
