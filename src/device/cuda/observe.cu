@@ -4,7 +4,7 @@
  * A rank stands for a weight: its log2, -inf where the row does not see the key; poly: the weight
  * itself. Ranks order weights that round to the same float.
  */
-#include "device/cuda/pairs.cuh"
+#include "device/cuda/pairs_tiles.cuh"
 
 #include <algorithm>
 #include <limits.h>
@@ -200,8 +200,10 @@ __global__ void __launch_bounds__(THREADS)
   const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
   const int head = blockIdx.x / x.panels, panel = blockIdx.x % x.panels;
   const int key = panel * PANEL + threadIdx.x;
+  int64_t first, end;
   float sum = 0;
-  for (int row = 0; row < c.n; row += 64) {
+  rows_that_see(c, head / c.heads, panel, &first, &end);
+  for (int row = (int)(first / 64 * 64); row < end; row += 64) {
     const pairs_tile t = {
         head / c.heads, head % c.heads / c.group, head % c.heads, 1, row, c.n, NULL};
     float s[4][4];

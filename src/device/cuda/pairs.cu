@@ -6,20 +6,21 @@
  * Flash-Decoding, and pairs_join_kernel adds their sums in order: the same operations, so the same
  * bits. Values wider than W columns are taken in chunks, whose CTAs compute the scores again.
  */
-#include "device/cuda/pairs.cuh"
+#include "device/cuda/pairs_tiles.cuh"
 
 #include <algorithm>
 #include <limits.h>
 
 /* Queries up to this width stay in shared memory. */
-enum { RESIDENT = 512 };
+enum { RESIDENT = 256 };
 
 /* ---- one tile ------------------------------------------------------------------------ */
 
 template <int R, int W>
 struct tile_memory {
   static constexpr int rows = 16 * R, ld = W + 4, ldp = PANEL + 4;
-  float *q, *kv, *p;
+  float *q, *k, *v, *p;
+  float4 *all; /* the totals of every thread */
   pairs_row *row;
   row_sums *total;
   int ldq;
@@ -27,15 +28,18 @@ struct tile_memory {
     return dim > RESIDENT ? W : (dim + W - 1) / W * W;
   }
   static size_t bytes(int dim) {
-    return sizeof(float) * (rows * (query_width(dim) + 4) + PANEL * ld + rows * ldp) +
+    return sizeof(float) *
+               (rows * (query_width(dim) + 4) + 2 * PANEL * ld + rows * ldp + rows * W) +
            rows * (sizeof(pairs_row) + sizeof(row_sums));
   }
   __device__ tile_memory(int dim, void *shared) {
     ldq = query_width(dim) + 4;
     q = (float *)shared;
-    kv = q + rows * ldq;
-    p = kv + PANEL * ld;
-    row = (pairs_row *)(p + rows * ldp);
+    k = q + rows * ldq;
+    v = k + PANEL * ld;
+    p = v + PANEL * ld;
+    all = (float4 *)(p + rows * ldp);
+    row = (pairs_row *)(all + rows * W / 4);
     total = (row_sums *)(row + rows);
   }
 };
@@ -70,10 +74,10 @@ __device__ static void multiply_values(const float *p, int ldp, const float *v, 
   }
 }
 
-/* Adds a row's chain to its total. */
+/* Adds a row's chain to its total; all: of this thread, THREADS apart. */
 template <int N>
 __device__ static inline void fold_row(const pairs_call &c, row_sums *total, row_sums &sums,
-                                       float (&o)[N], float (&all)[N]) {
+                                       float (&o)[N], float4 *all) {
   float a, b;
   const row_sums was = *total;
   join_factors(c, was, sums, &a, &b);
@@ -81,9 +85,14 @@ __device__ static inline void fold_row(const pairs_call &c, row_sums *total, row
   if (threadIdx.x % 16 == 0) *total = join_sums(c, was, sums, a, b);
   __syncwarp();
 #pragma unroll
-  for (int i = 0; i < N; i++) {
-    all[i] = join_value(all[i], o[i], a, b);
-    o[i] = 0;
+  for (int i = 0; i < N / 4; i++) {
+    float4 x = all[i * THREADS];
+    x.x = join_value(x.x, o[4 * i], a, b);
+    x.y = join_value(x.y, o[4 * i + 1], a, b);
+    x.z = join_value(x.z, o[4 * i + 2], a, b);
+    x.w = join_value(x.w, o[4 * i + 3], a, b);
+    all[i * THREADS] = x;
+    o[4 * i] = o[4 * i + 1] = o[4 * i + 2] = o[4 * i + 3] = 0;
   }
   sums = no_sums(c);
 }
@@ -165,19 +174,30 @@ __global__ void __launch_bounds__(THREADS, R *W > 256 ? 1 : 2)
       load_queries<W>(c, c.q, t, m.row, rows, i, c.dim, elu, m.q + i, m.ldq);
 
   row_sums sums[R];
-  float o[R][N] = {}, all[R][N] = {};
+  float o[R][N] = {};
+  float4 *all = m.all + threadIdx.x;
 #pragma unroll
   for (int r = 0; r < R; r++) sums[r] = no_sums(c);
+  for (int i = 0; i < R * N / 4; i++) all[i * THREADS] = make_float4(0, 0, 0, 0);
+  const bool early_k = c.dim <= W && is_early(c, c.k, c.dim);
+  const bool early_v = !c.best && is_early(c, c.v, c.dim_v);
+  panel_part<W> x;
+  if (early_k && lo < hi) fetch_panel<W>(c, c.k, 0, t.b, t.g, lo / PANEL, lo, hi, 0, c.dim, x);
   for (int panel = lo / PANEL; panel * PANEL < hi; panel++) {
     const int first = panel * PANEL;
     float s[R][4] = {};
     for (int i = 0; i < c.dim; i += W) {
+      if (i) __syncthreads();
       if (!resident) load_queries<W>(c, c.q, t, m.row, rows, i, c.dim, elu, m.q, m.ldq);
-      load_keys<W>(c, c.k, 0, t.b, t.g, panel, lo, hi, i, c.dim, elu, m.kv, m.ld);
+      if (early_k)
+        store_panel<W>(c, x, c.dim, elu, m.k, m.ld);
+      else
+        load_keys<W>(c, c.k, 0, t.b, t.g, panel, lo, hi, i, c.dim, elu, m.k, m.ld);
       __syncthreads();
-      multiply_scores<R>(c, m.q + (resident ? i : 0), m.ldq, m.kv, m.ld,
+      if (i + W >= c.dim && early_v)
+        fetch_panel<W>(c, c.v, c.part_k, t.b, t.g, panel, lo, hi, chunk, c.dim_v, x);
+      multiply_scores<R>(c, m.q + (resident ? i : 0), m.ldq, m.k, m.ld,
                          min(W, (c.dim - i + 3) / 4 * 4), s);
-      if (i + W < c.dim) __syncthreads();
     }
     const uint8_t *real = reals_of(c, t.b, panel);
     const bool masked = real || first < most || first + PANEL > least;
@@ -190,21 +210,27 @@ __global__ void __launch_bounds__(THREADS, R *W > 256 ? 1 : 2)
 #pragma unroll
       for (int j = 0; j < 4; j++) m.p[(ty * R + r) * m.ldp + tx + 16 * j] = s[r][j];
     }
-    __syncthreads();
-    const bool bad = !c.best && load_keys<W>(c, c.v, c.part_k, t.b, t.g, panel, lo, hi, chunk,
-                                             c.dim_v, false, m.kv, m.ld);
+    bool bad = false;
+    if (early_v)
+      bad = store_panel<W>(c, x, c.dim_v - chunk, false, m.v, m.ld);
+    else if (!c.best)
+      bad =
+          load_keys<W>(c, c.v, c.part_k, t.b, t.g, panel, lo, hi, chunk, c.dim_v, false, m.v, m.ld);
     const bool odd = __syncthreads_or(bad);
+    if (early_k && first + PANEL < hi)
+      fetch_panel<W>(c, c.k, 0, t.b, t.g, panel + 1, lo, hi, 0, c.dim, x);
     if (c.best)
       ;
     else if (odd)
-      multiply_values<R, W>(m.p, m.ldp, m.kv, m.ld, true, o);
+      multiply_values<R, W>(m.p, m.ldp, m.v, m.ld, true, o);
     else
-      multiply_values<R, W>(m.p, m.ldp, m.kv, m.ld, false, o);
+      multiply_values<R, W>(m.p, m.ldp, m.v, m.ld, false, o);
     if (!c.splits && (panel % JOIN == JOIN - 1 || first + PANEL >= hi))
 #pragma unroll
-      for (int r = 0; r < R; r++) fold_row<N>(c, &m.total[ty * R + r], sums[r], o[r], all[r]);
-    __syncthreads();
+      for (int r = 0; r < R; r++)
+        fold_row<N>(c, &m.total[ty * R + r], sums[r], o[r], all + r * (N / 4) * THREADS);
   }
+  __syncthreads();
 
 #pragma unroll
   for (int r = 0; r < R; r++) {
@@ -221,10 +247,15 @@ __global__ void __launch_bounds__(THREADS, R *W > 256 ? 1 : 2)
     }
     const row_sums x = m.total[at];
     char *row = output_row(c, t, at);
-    for (int i = 0; i < N && !c.best; i++) {
-      const int column = chunk + 64 * (i / 4) + 4 * tx + i % 4;
-      if (column < c.dim_v)
-        store_element(c.dtype, row, column * c.o.stride[3], x.sum == 0 ? 0.f : all[r][i] / x.sum);
+    for (int u = 0; u < N / 4 && !c.best; u++) {
+      const float4 y = all[(r * (N / 4) + u) * THREADS];
+      const float value[4] = {y.x, y.y, y.z, y.w};
+#pragma unroll
+      for (int e = 0; e < 4; e++) {
+        const int column = chunk + 64 * u + 4 * tx + e;
+        if (column < c.dim_v)
+          store_element(c.dtype, row, column * c.o.stride[3], x.sum == 0 ? 0.f : value[e] / x.sum);
+      }
     }
     if (tx == 0 && chunk == 0) end_row(c, t, at, m.row[at], x);
   }
@@ -289,186 +320,6 @@ __global__ void __launch_bounds__(JOIN_THREADS)
     store_element(c.dtype, output_row(c, t, 0), column * c.o.stride[3],
                   x.sum == 0 ? 0.f : sum / x.sum);
   if (threadIdx.x == 0 && chunk == 0) end_row(c, t, 0, row_of(c, t, 0), x);
-}
-
-/* ---- T5's buckets by distance -------------------------------------------------------- */
-
-__global__ void pairs_spread_kernel(attend_bias bias, int heads, float to2, float *spread) {
-  const int wide = 2 * bias.max_distance + 1;
-  EACH(i, (size_t)wide * heads) {
-    const int head = (int)(i / wide), ahead = (int)(i % wide) - bias.max_distance;
-    spread[i] = to2 * bias.table[(size_t)bucket_of(bias, ahead) * heads + head];
-  }
-}
-
-/* ---- what a call says ---------------------------------------------------------------- */
-
-static const double LOG2E = 1.44269504088896340736;
-
-pairs_view pairs_view_of(attend_dtype dtype, attend_view v, int heads, int64_t rows, int width) {
-  const size_t size = dtype == ATTEND_F32 ? 4 : 2;
-  pairs_view x = {(char *)v.data, {v.stride[0], v.stride[1], v.stride[2], v.stride[3]}, true};
-  if (!v.stride[0] && !v.stride[1] && !v.stride[2] && !v.stride[3]) {
-    x.stride[3] = 1;
-    x.stride[2] = width;
-    x.stride[1] = rows * width;
-    x.stride[0] = heads * x.stride[1];
-  }
-  x.vector = (uintptr_t)v.data % (4 * size) == 0 && x.stride[3] == 1 && x.stride[0] % 4 == 0 &&
-             x.stride[1] % 4 == 0 && x.stride[2] % 4 == 0;
-  return x;
-}
-
-static void set_form(pairs_call *c, const attend_desc *d) {
-  const attend_form *f = &d->form;
-  const bool hard = f->kind == ATTEND_ARGMAX && f->temperature == 0;
-  double unit = hard || f->kind == ATTEND_POLY ? 1 : LOG2E, scale = d->scale;
-  c->form = SOFT;
-  if (hard) c->form = HARD;
-  if (f->kind == ATTEND_POLY) c->form = POLY;
-  if (f->kind == ATTEND_GAUSSIAN) c->form = GAUSSIAN;
-  if (f->kind == ATTEND_ELU) c->form = ELU;
-  c->first = f->ties == ATTEND_TIES_FIRST;
-  c->degree = f->degree, c->a = f->a, c->c = f->c;
-  if (f->temperature > 0) unit /= (double)f->temperature;
-  if (f->kind == ATTEND_GAUSSIAN) scale = -0.5 / ((double)f->sigma * (double)f->sigma);
-  c->bias_to2 = (float)(f->kind == ATTEND_POLY ? LOG2E : unit);
-  if (d->soft_cap > 0) {
-    c->cap_in = (float)(scale / (double)d->soft_cap);
-    c->cap_out = (float)((double)d->soft_cap * unit);
-  }
-  /* The factor waits for the exponential where nothing is added before, and scores are not rounded
-   * for it. */
-  const float to2 = (float)(fabs(scale) * unit);
-  const bool waits = (c->form == SOFT || c->form == GAUSSIAN) && to2 > 1e-30f && c->cap_in == 0 &&
-                     d->bias.kind == ATTEND_NO_BIAS;
-  c->scale = waits ? (scale < 0 ? -1.f : 1.f) : scale < 0 ? -to2 : to2;
-  c->factor = waits ? to2 : 1;
-}
-
-static void set_bias(pairs_call *c, const attend_desc *d) {
-  c->bias = d->bias;
-  c->far = d->bias.max_distance;
-  if (d->bias.kind != ATTEND_DENSE) return;
-  const pairs_view v = pairs_view_of(ATTEND_F32, d->bias.dense, d->heads, d->q_len, d->kv_len);
-  for (int i = 0; i < 4; i++) c->bias.dense.stride[i] = v.stride[i];
-}
-
-/* ---- numbers of the host ------------------------------------------------------------- */
-
-/* Together in one block, that a kernel launched next may read. */
-enum { STAGED = 16 << 10 };
-
-struct host_numbers {
-  size_t lengths, before, keys, mask, all; /* where they begin */
-};
-
-static host_numbers numbers_of(const cuda_attention *a) {
-  const attend_desc *d = a->desc;
-  host_numbers x = {};
-  size_t at = 0;
-  x.before = at;
-  at += a->pages ? 8 * (size_t)d->batch : 0;
-  x.keys = at;
-  at += a->pages ? 8 * (size_t)d->batch : 0;
-  x.lengths = at;
-  at += d->mask.lengths ? 4 * (size_t)d->batch : 0;
-  x.mask = at;
-  at += !a->pages && d->mask.key_mask ? (size_t)d->batch * d->kv_len : 0;
-  x.all = at;
-  return x;
-}
-
-static size_t spread_bytes(const attend_desc *d) {
-  if (d->bias.kind != ATTEND_BUCKETS) return 0;
-  return pairs_round(sizeof(float) * (2 * (size_t)d->bias.max_distance + 1) * d->heads);
-}
-
-size_t pairs_open_bytes(const cuda_attention *a) {
-  const host_numbers x = numbers_of(a);
-  return spread_bytes(a->desc) + (x.all > STAGED ? pairs_round(x.all) : 0);
-}
-
-static void copy_numbers(cuda_gpu *gpu, char *to, const void *from, size_t bytes) {
-  if (!bytes) return;
-  gpu_flush(gpu);
-  gpu_check(gpu, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, gpu->stream), "a copy");
-}
-
-static const char *stage_numbers(cuda_gpu *gpu, const cuda_attention *a, char **memory) {
-  const attend_desc *d = a->desc;
-  const host_numbers x = numbers_of(a);
-  alignas(8) char host[STAGED];
-  char *far = *memory; /* more than is staged */
-  const bool small = x.all <= STAGED;
-  if (!x.all) return NULL;
-  if (!small) *memory += pairs_round(x.all);
-  auto put = [&](size_t at, const void *from, size_t bytes) {
-    if (small && bytes) memcpy(host + at, from, bytes);
-    if (!small) copy_numbers(gpu, far + at, from, bytes);
-  };
-  if (a->pages) put(x.before, a->before, 8 * (size_t)d->batch);
-  if (a->pages) put(x.keys, a->pages->length, 8 * (size_t)d->batch);
-  if (d->mask.lengths) put(x.lengths, d->mask.lengths, 4 * (size_t)d->batch);
-  if (!a->pages) put(x.mask, d->mask.key_mask, x.all - x.mask);
-  return small ? (const char *)gpu_stage(gpu, host, x.all) : far;
-}
-
-static void set_keys(cuda_gpu *gpu, pairs_call *c, const cuda_attention *a, char **memory) {
-  const attend_desc *d = a->desc;
-  const size_t size = d->dtype == ATTEND_F32 ? 4 : 2;
-  const host_numbers x = numbers_of(a);
-  const char *numbers = stage_numbers(gpu, a, memory);
-  c->causal = d->mask.causal != ATTEND_NOT_CAUSAL;
-  c->window = d->mask.window;
-  c->position = d->mask.causal == ATTEND_CAUSAL_BOTTOM ? d->kv_len - d->q_len : 0;
-  if (d->mask.lengths) c->lengths = (const int32_t *)(numbers + x.lengths);
-  if (!a->pages) {
-    if (d->mask.key_mask) c->key_mask = (const uint8_t *)numbers + x.mask;
-    c->padded = d->mask.key_mask;
-    return;
-  }
-  c->before = (const int64_t *)(numbers + x.before);
-  c->keys = (const int64_t *)(numbers + x.keys);
-  c->pages = a->pages->page;
-  c->pages_stride = a->pages->stride;
-  c->part_k = cuda_page_part(size, d->dim);
-  c->part_v = cuda_page_part(size, d->dim_v);
-  c->padded = a->pages->padded;
-}
-
-pairs_call pairs_open(cuda_gpu *gpu, const cuda_attention *a, char **memory) {
-  const attend_desc *d = a->desc;
-  pairs_call c = {};
-  c.dtype = d->dtype;
-  c.batch = d->batch, c.heads = d->heads, c.kv_heads = d->kv_heads;
-  c.group = d->heads / d->kv_heads;
-  c.n = a->n, c.kv_len = d->kv_len, c.dim = d->dim, c.dim_v = d->dim_v;
-  c.q = pairs_view_of(d->dtype, a->q, d->heads, a->n, d->dim);
-  c.k = pairs_view_of(d->dtype, a->k, d->kv_heads, d->kv_len, d->dim);
-  c.v = pairs_view_of(d->dtype, a->v, d->kv_heads, d->kv_len, d->dim_v);
-  c.o = pairs_view_of(d->dtype, a->o, d->heads, a->n, d->dim_v);
-  c.lse = a->lse;
-  c.weak = (unsigned long long *)a->weak_rows;
-  set_form(&c, d);
-  set_bias(&c, d);
-  set_keys(gpu, &c, a, memory);
-  if (d->bias.kind == ATTEND_BUCKETS) {
-    float *spread = (float *)*memory;
-    const size_t n = (2 * (size_t)c.far + 1) * d->heads;
-    *memory += spread_bytes(d);
-    LAUNCH(gpu, pairs_spread_kernel, blocks_for(n, 256), 256, 0, d->bias, d->heads, c.bias_to2,
-           spread);
-    c.spread = spread;
-  }
-  return c;
-}
-
-const char *cuda_pairs_refusal(const cuda_gpu *, const attend_desc *d) {
-  if (d->form.kind == ATTEND_CUSTOM) return "a form of the caller's own runs on the host";
-  if (d->form.kind == ATTEND_FAVOR || d->form.kind == ATTEND_FOURIER || d->form.features > 0)
-    return "random features are summed, not paired";
-  return NULL;
 }
 
 /* ---- launching ----------------------------------------------------------------------- */

@@ -10,7 +10,7 @@
  * of rows, and the tiles are joined in order. A dense bias has a kernel that owns tiles of pairs
  * and takes batch entries, heads, rows and keys that share an element in order.
  */
-#include "device/cuda/pairs.cuh"
+#include "device/cuda/pairs_tiles.cuh"
 
 #include <algorithm>
 #include <limits.h>
@@ -224,18 +224,6 @@ __device__ static void store_gradient(const pairs_call &c, const pairs_view &to,
 }
 
 /* ---- dK and dV ----------------------------------------------------------------------- */
-
-/* The first and the last row of a head that see some of the panel, if no key is padding. */
-__device__ static void rows_that_see(const pairs_call &c, int b, int panel, int64_t *first,
-                                     int64_t *end) {
-  const int64_t position = position_of(c, b), key = (int64_t)panel * PANEL;
-  *first = 0, *end = c.n;
-  if (c.causal) *first = key - position;
-  if (!c.causal && c.window) *first = key - position - c.window + 1;
-  if (c.window) *end = min(*end, key + PANEL - 1 + c.window - position);
-  *first = max(*first, (int64_t)0);
-  if (key >= keys_of(c, b)) *end = 0;
-}
 
 template <int W>
 __global__ void __launch_bounds__(THREADS, W == 64 ? 2 : 1)

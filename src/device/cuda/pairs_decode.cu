@@ -6,7 +6,7 @@
  * order. What is computed of a row, and in which order, is that of pairs_forward_kernel: the same
  * bits.
  */
-#include "device/cuda/pairs.cuh"
+#include "device/cuda/pairs_tiles.cuh"
 
 #include <algorithm>
 #include <limits.h>
