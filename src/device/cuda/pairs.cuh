@@ -47,6 +47,7 @@ struct pairs_call {
   int degree;
   float a, c;
   float scale, factor; /* scores are x scale, and exponents of two scores factor */
+  bool plain;          /* the product is the score */
   float cap_in, cap_out;
   float bias_to2;
   attend_bias bias;    /* dense: strides set */

@@ -54,6 +54,7 @@ static void set_form(pairs_call *c, const attend_desc *d) {
                      d->bias.kind == ATTEND_NO_BIAS;
   c->scale = waits ? (scale < 0 ? -1.f : 1.f) : scale < 0 ? -to2 : to2;
   c->factor = waits ? to2 : 1;
+  c->plain = waits && c->scale == 1;
 }
 
 static void set_bias(pairs_call *c, const attend_desc *d) {

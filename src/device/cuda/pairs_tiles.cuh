@@ -233,6 +233,7 @@ __device__ static inline float bias_of(const pairs_call &c, const pairs_row &row
 /* A product becomes a score: log2 of the weight; poly: the weight; a hard argmax: in its units. */
 __device__ static inline float score_of(const pairs_call &c, const pairs_row &row, int key,
                                         float y) {
+  if (c.plain) return y;
   if (c.form == POLY)
     y = power_of(fmaf(y, c.a, c.c), c.degree);
   else if (c.form == ELU)
@@ -257,6 +258,7 @@ __device__ static inline void finish_scores(const pairs_call &c, const pairs_row
                                             const uint8_t *real, bool masked, float (&s)[R][4]) {
   const int ty = threadIdx.x / 16;
   const float hidden = c.form == POLY ? 0.f : -INFINITY;
+  if (c.plain && !masked) return;
 #pragma unroll
   for (int r = 0; r < R; r++) {
     const pairs_row x = row[ty * R + r];
