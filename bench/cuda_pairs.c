@@ -64,6 +64,8 @@ static void time_problem(const char *text) {
   const size_t rows = (size_t)d->batch * d->heads * d->q_len;
   const size_t keys = (size_t)d->batch * d->kv_heads * d->kv_len;
   float *lse = cuda->alloc(gpu, rows * sizeof *lse);
+  if (d->bias.kind == ATTEND_ALIBI)
+    d->bias.slopes = random_view(ATTEND_F32, (size_t)d->heads, 9).data;
   struct cuda_attention c = {.desc = d, .n = d->q_len, .lse = lse};
   attend_view *const of[8] = {&c.q, &c.k, &c.v, &c.o, &c.d_o, &c.dq, &c.dk, &c.dv};
   for (int i = 0; i < (p.op == ATTEND_OP_BACKWARD ? 8 : 4); i++) {
@@ -77,7 +79,7 @@ static void time_problem(const char *text) {
   CHECK(!cuda->error(gpu));
   for (int i = 0; i < 8; i++)
     if (of[i]->data) cuda->free(gpu, of[i]->data);
-  cuda->free(gpu, lse);
+  cuda->free(gpu, lse), cuda->free(gpu, (void *)d->bias.slopes);
 }
 
 TEST(times) {
