@@ -129,10 +129,11 @@ static void launch(cuda_gpu *gpu, gemm_call &c, const gemm_operand &a, const gem
   c.a = gemm_map(gpu, 2, a.data, a.width, a.rows, a.ld, TA ? 64 : L::rows);
   c.b = gemm_map(gpu, 2, b.data, b.width, b.rows, b.ld, TB ? 64 : BN / CLUSTER);
   const int size = p.c_type == ATTEND_F32 ? 4 : 2;
-  /* TMA writes whole pieces of 16 bytes */
+  /* TMA writes whole pieces of 16 bytes; chunks' sums have room for them */
+  const int64_t width = c.splits > 1 ? p.ldc : p.n;
   c.stored = !p.add && !p.slope && !p.before && !p.onto && gemm_fits_tma(p.c, size, p.ldc) &&
-             (int64_t)p.n * size % 16 == 0 && (!p.f || (!TA && !TB));
-  if (c.stored) c.c = gemm_map(gpu, size, p.c, p.n, p.m, p.ldc, 64, c.splits);
+             width * size % 16 == 0 && (!p.f || (!TA && !TB));
+  if (c.stored) c.c = gemm_map(gpu, size, p.c, (int)width, p.m, p.ldc, 64, c.splits);
   c.blocks = (p.m + L::rows * CLUSTER - 1) / (L::rows * CLUSTER);
   c.columns = (p.n + BN - 1) / BN;
   c.group = 16 / CLUSTER;
