@@ -39,7 +39,7 @@ static const verb_options verb_show = {
     parts, "[MODEL]\nFILE.safetensors|.npz|.npy",
     "The configuration, parameters and tensors of a model, the memory that running it takes, and "
     "what a token costs. The weights are not read.\vWithout MODEL it is attend:gutenberg. Costs "
-    "are those of --attention and --weights. "
+    "are those of --attention, --weights and --precision. "
     "--json prints one object.",
     finish};
 
@@ -67,7 +67,8 @@ static void add_cost(shown *s, const char *what, attend_token_cost cost) {
 static int show_files(const show_options *o, const char *path, shown *s,
                       const attend_form forms[ATTEND_ROLES]) {
   attend_tokenizer *tokenizer = NULL;
-  attend_status status = attend_checkpoint_cost(s->files, forms, s->weights, &s->cost);
+  attend_status status =
+      attend_checkpoint_cost(s->files, forms, s->weights, s->activations, &s->cost);
   if (status) return complain_status(s->ctx, status);
   bool same = s->cost.state_form.kind == forms[ATTEND_DECODER_SELF].kind;
   s->state_form = same ? "this form" : "elu";
@@ -93,6 +94,7 @@ static int show(const show_options *o, attend_context *ctx, const char *name, co
              .path = name,
              .files = files,
              .weights = o->model.weights,
+             .activations = o->model.bf16 ? ATTEND_BF16 : ATTEND_F32,
              .cost = {ATTEND_INIT(attend_model_cost)},
              .tensors = o->tensors};
   int code = status ? complain_status(ctx, status) : show_files(o, path, &s, forms);

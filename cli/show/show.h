@@ -17,6 +17,7 @@ typedef struct {
   const char *path;
   const attend_checkpoint *files;
   attend_weights weights;
+  attend_dtype activations;
   attend_model_cost cost;
   const char *state_form; /* "this form" or "elu" */
   shown_cost costs[3];

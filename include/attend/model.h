@@ -455,7 +455,7 @@ ATTEND_API bool attend_name_is_safe(const char *name, size_t length);
 /* ---- what a model costs ---------------------------------------------------------
  *
  *   attend_model_cost cost = {ATTEND_INIT(attend_model_cost)};
- *   attend_checkpoint_cost(files, NULL, ATTEND_WEIGHTS_F32, &cost);
+ *   attend_checkpoint_cost(files, NULL, ATTEND_WEIGHTS_F32, ATTEND_F32, &cost);
  *
  * Parameters, memory, and operations per token, from the headers of the files and the
  * configuration: no weight is read. Costs are those of one sequence. A multiplication and
@@ -497,11 +497,11 @@ typedef struct {
   attend_token_cost write;  /* one after `context`; 0: no decoder */
 } attend_model_cost;
 
-/* forms [ATTEND_ROLES] of attend_config_forms; NULL: the configuration's. weights: what
- * costs are counted with. */
+/* forms [ATTEND_ROLES] of attend_config_forms; NULL: the configuration's. weights, activations:
+ * what costs are counted with. */
 ATTEND_API attend_status attend_checkpoint_cost(const attend_checkpoint *checkpoint,
                                                 const attend_form *forms, attend_weights weights,
-                                                attend_model_cost *cost);
+                                                attend_dtype activations, attend_model_cost *cost);
 
 #ifdef __cplusplus
 }

@@ -93,6 +93,7 @@ static attend_status take_backward(design_pass *p) {
   for (int i = 0; i < d->n_heads; i++)
     if (qkv_width(&d->heads[i]) > wide) wide = qkv_width(&d->heads[i]);
   size_t scratch = attend_linear_weight_grad_bytes(&p->own, p->p.rows, wide, d->features);
+  scratch = size_add(scratch, embed_backward_bytes((size_t)p->p.rows, d->features));
   ATTEND_TRY(take_rows(p, ld, &backward->dh));
   ATTEND_TRY(take_rows(p, ld, &backward->d_act)); /* outputs are features */
   ATTEND_TRY(take_rows(p, padded(wide), &backward->d_wide));

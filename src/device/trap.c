@@ -160,7 +160,7 @@ static attend_status trap_repack(attend_context *ctx, attend_linear *linear, int
   P(soft_cap_backward, o->y, o->dx)                                                               \
   P(dropout, o->x)                                                                                \
   P(embed, o->table.data, o->ids, o->y)                                                           \
-  P(embed_backward, o->ids, o->dy, o->dtable)                                                     \
+  P(embed_backward, o->ids, o->dy, o->dtable, o->work)                                            \
   P(sinusoidal, o->position, o->y)                                                                \
   P(gather, o->index, o->x, o->y)                                                                 \
   P(loss, o->x, o->targets, o->loss)                                                              \
@@ -175,7 +175,7 @@ static attend_status trap_repack(attend_context *ctx, attend_linear *linear, int
     o->dq.data, o->dk.data, o->dv.data)                                                           \
   P(divide, o->before, o->after, o->o.data)                                                       \
   P(sum_squares, o->x, o->sums)                                                                   \
-  P(step, o->values, o->gradients, o->first, o->second)
+  P(step, o->values, o->gradients, o->first, o->second, o->spans)
 
 static void check(const attend_context *ctx, int n, const void *const *all) {
   for (int i = 0; i < n; i++)

@@ -227,8 +227,22 @@ struct op_embed_backward {
   const void *dy;
   int lddy;
   float *dtable; /* [entries][width] */
+  void *work;    /* of embed_backward_bytes; a device that sorts needs it */
   attend_dtype dy_type;
 };
+/* Ids and rows, before and after a pass of sorting; counts of digits by tile; two sums of each
+ * stretch of sorted rows. */
+enum { EMBED_SORT_TILE = 1024, EMBED_SORT_DIGITS = 256, EMBED_STRETCH = 32 };
+static inline size_t embed_sort_numbers(size_t rows) {
+  const size_t tiles = (rows + EMBED_SORT_TILE - 1) / EMBED_SORT_TILE;
+  return size_add(size_times(round_up(rows, 4), 4), size_times(tiles, EMBED_SORT_DIGITS));
+}
+static inline size_t embed_backward_bytes(size_t rows, int width) {
+  const size_t stretches = (rows + EMBED_STRETCH - 1) / EMBED_STRETCH;
+  return size_times(
+      size_add(embed_sort_numbers(rows), size_times(size_times(2, stretches), (size_t)width)),
+      sizeof(float));
+}
 
 /* y[r] += the sinusoidal code of position[r]. */
 struct op_sinusoidal {
@@ -360,14 +374,22 @@ struct op_sum_squares {
   double *sums; /* [stretches] */
 };
 
-/* AdamW (second not NULL; Loshchilov and Hutter 2019) or SGD with momentum, of n values.
- * shrink: of the gradient; fix1, fix2: Adam's bias corrections. */
+/* A stretch of values that decay alike. */
+struct step_span {
+  size_t begin, end;
+  float decay;
+};
+/* AdamW (second not NULL; Loshchilov and Hutter 2019) or SGD with momentum, of n values: of those in
+ * spans, which are in order, or of all with `decay`. shrink: of the gradient; fix1, fix2: Adam's bias
+ * corrections. */
 struct op_step {
   size_t n;
   float *values;
   const float *gradients;
   float *first, *second;
   float rate, decay, shrink, beta1, beta2, eps, fix1, fix2, momentum;
+  const struct step_span *spans; /* [n_spans], or NULL */
+  int n_spans;
 };
 
 /* attend_linear_create, or with `backward` attend_linear_create_backward. */

@@ -45,14 +45,36 @@ static void sgd(const struct op_step *o, size_t from, size_t to) {
   }
 }
 
-static void step_part(const void *args, int64_t i, int worker) {
-  const struct op_step *o = args;
-  size_t from = (size_t)i * SQUARES_STRETCH, to = stretch_end(i, o->n);
-  (void)worker;
+static void step_range(const struct op_step *o, size_t from, size_t to) {
   if (o->second)
     adam(o, from, to);
   else
     sgd(o, from, to);
+}
+
+/* The first span that ends behind `at`. */
+static int span_after(const struct op_step *o, size_t at) {
+  int low = 0, high = o->n_spans;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    if (o->spans[middle].end > at)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
+static void step_part(const void *args, int64_t i, int worker) {
+  struct op_step o = *(const struct op_step *)args;
+  const size_t from = (size_t)i * SQUARES_STRETCH, to = stretch_end(i, o.n);
+  (void)worker;
+  if (!o.spans) step_range(&o, from, to);
+  for (int s = o.spans ? span_after(&o, from) : 0; s < o.n_spans && o.spans[s].begin < to; s++) {
+    const struct step_span *x = &o.spans[s];
+    o.decay = x->decay;
+    step_range(&o, x->begin > from ? x->begin : from, x->end < to ? x->end : to);
+  }
 }
 
 void cpu_step(attend_context *ctx, const struct op_step *o) {

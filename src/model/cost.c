@@ -14,6 +14,7 @@ typedef struct {
   const attend_config *config;
   attend_form forms[ATTEND_ROLES];
   attend_weights weights;
+  attend_dtype activations;
   double encoder, decoder, cross_keys, head; /* operations of the products for one token */
   attend_model_cost cost;
 } counting;
@@ -96,28 +97,31 @@ static void count_tensors(counting *f) {
   add_head(f);
 }
 
-static double cache_of_a_token(const attend_stack *s) {
-  return (double)s->layers * s->kv_heads * (s->dim + s->dim_v) * sizeof(float);
+static double cache_of_a_token(const counting *f, const attend_stack *s) {
+  const double element = (double)attend_dtype_size(f->activations);
+  return (double)s->layers * s->kv_heads * (s->dim + s->dim_v) * element;
 }
 
-enum { BUFFERS = 4 }; /* x and h, qkv, mix, inside */
+enum { STREAM, BUFFERS = 5 }; /* x, which is f32; h, qkv, mix, inside */
 
 /* Each buffer of a run is as wide as the wider side needs it. */
 static void widen(const attend_stack *s, int gated, double row[BUFFERS]) {
   double qkv = (double)s->heads * s->dim + (double)s->kv_heads * (s->dim + s->dim_v);
-  const double mine[BUFFERS] = {2 * padded(s->width), padded(qkv),
+  const double mine[BUFFERS] = {padded(s->width), padded(s->width), padded(qkv),
                                 padded((double)s->heads * s->dim_v),
                                 padded((double)s->mlp * (1 + gated))};
   for (int i = 0; i < BUFFERS; i++) row[i] = fmax(row[i], mine[i]);
 }
 
 /* A sequence that is read in pieces of 512 rows, and logits for it. */
-static double work_of(const attend_config *c) {
+static double work_of(const counting *f) {
+  const attend_config *c = f->config;
   double row[BUFFERS] = {0}, sum = 0;
   if (c->encoder.layers) widen(&c->encoder, c->gated, row);
   if (c->decoder.layers) widen(&c->decoder, c->gated, row);
-  for (int i = 0; i < BUFFERS; i++) sum += row[i];
-  return (ROWS * sum + HEAD_ROWS * padded(c->vocab)) * sizeof(float);
+  for (int i = 0; i < BUFFERS; i++)
+    sum += row[i] * (double)attend_dtype_size(i == STREAM ? ATTEND_F32 : f->activations);
+  return ROWS * sum + HEAD_ROWS * padded(c->vocab) * sizeof(float);
 }
 
 /* Bytes per token of one layer's state, measured on an empty state. */
@@ -130,6 +134,7 @@ static attend_status count_state(counting *f) {
   f->cost.state_form = form;
   attend_desc d = {ATTEND_INIT(attend_desc),
                    .form = form,
+                   .dtype = f->activations,
                    .heads = s->heads,
                    .kv_heads = s->kv_heads,
                    .q_len = 1,
@@ -149,10 +154,10 @@ static attend_status count_state(counting *f) {
 static attend_status count_memory(counting *f) {
   const attend_config *c = f->config;
   bool decoder = c->parts & ATTEND_DECODER;
-  f->cost.cache_token = decoder ? cache_of_a_token(&c->decoder) : NAN;
-  f->cost.cross_token = c->parts == ATTEND_BOTH ? cache_of_a_token(&c->decoder) : NAN;
+  f->cost.cache_token = decoder ? cache_of_a_token(f, &c->decoder) : NAN;
+  f->cost.cross_token = c->parts == ATTEND_BOTH ? cache_of_a_token(f, &c->decoder) : NAN;
   f->cost.state = NAN;
-  f->cost.work = work_of(c);
+  f->cost.work = work_of(f);
   return decoder ? count_state(f) : ATTEND_OK;
 }
 
@@ -165,6 +170,7 @@ static attend_status attention_of(const counting *f, attend_role role, int rows,
   const bool causal = role == ATTEND_DECODER_SELF;
   attend_desc d = {ATTEND_INIT(attend_desc),
                    .form = f->forms[role],
+                   .dtype = f->activations,
                    .batch = 1,
                    .heads = s->heads,
                    .kv_heads = s->kv_heads,
@@ -212,9 +218,14 @@ static attend_status count_costs(counting *f) {
 }
 
 attend_status attend_checkpoint_cost(const attend_checkpoint *files, const attend_form *forms,
-                                     attend_weights weights, attend_model_cost *cost) {
+                                     attend_weights weights, attend_dtype activations,
+                                     attend_model_cost *cost) {
   const attend_config *c = attend_checkpoint_config(files);
-  counting f = {.files = files, .config = c, .weights = weights, .cost.size = sizeof f.cost};
+  counting f = {.files = files,
+                .config = c,
+                .weights = weights,
+                .activations = activations,
+                .cost.size = sizeof f.cost};
   if (forms)
     memcpy(f.forms, forms, sizeof f.forms);
   else

@@ -543,7 +543,8 @@ static void table_backward(const pass *p, const table_weights *t, int width, con
                            int offset, float factor, matrix dx) {
   if (t->dw)
     OP(p->ctx, embed_backward, .rows = p->rows, .width = width, .entries = t->t.entries, .ids = ids,
-       .offset = offset, .factor = factor, MATRIX(dy, dx), .dtable = t->dw);
+       .offset = offset, .factor = factor, MATRIX(dy, dx), .dtable = t->dw,
+       .work = p->backward.scratch);
 }
 
 static void embed_tokens_backward(const pass *p, int width, const int32_t *ids, matrix dx) {

@@ -261,9 +261,11 @@ const attend_long_state *attend_long_summary_state(const attend_long_summary *x)
 
 /* ---- memory ---------------------------------------------------------------------- */
 
-static double row_floats(const attend_stack *s, int gated) {
+/* The residual stream is f32; size: of other elements. */
+static double row_bytes(const attend_stack *s, int gated, double size) {
   double qkv = s->heads * s->dim + s->kv_heads * (s->dim + s->dim_v);
-  return 2.0 * s->width + qkv + s->heads * s->dim_v + s->mlp * (1.0 + gated);
+  return sizeof(float) * s->width +
+         size * (s->width + qkv + s->heads * s->dim_v + s->mlp * (1.0 + gated));
 }
 
 /* Of a batch of texts of so many tokens: activations, the decoder's keys and values, logits. */
@@ -272,10 +274,11 @@ static double batch_bytes(const attend_summarizer *s, int tokens) {
   const attend_stack *d = &c->decoder;
   int each = s->how.beams > 1 ? s->how.beams : s->how.samples;
   double together = s->how.batch > each ? s->how.batch : each;
-  double floats = together * tokens * row_floats(&c->encoder, c->gated);
-  floats += together * d->layers * d->kv_heads * (d->dim + d->dim_v) * (tokens + s->how.max_new);
-  floats += 2.0 * (together + 1) * c->vocab;
-  return floats * sizeof(float);
+  const double size = (double)attend_dtype_size(s->model->activations);
+  double cached = together * d->layers * d->kv_heads * (d->dim + d->dim_v);
+  return together * tokens * row_bytes(&c->encoder, c->gated, size) +
+         size * cached * (tokens + s->how.max_new) +
+         sizeof(float) * 2.0 * (together + 1) * c->vocab;
 }
 
 /* Embedding rows come from the mapped file. */

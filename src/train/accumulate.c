@@ -60,6 +60,22 @@ static void place_side(attend_trainer *tr, trainer_side *x, const side_input *g)
   x->p.dropout = (attend_random){tr->options.seed, tr->batch->step * 4096};
 }
 
+/* Written before anything is queued: a write waits for the device. */
+static void list_scored(attend_trainer *tr, const trainer_side *x) {
+  const int32_t *targets = tr->batch->targets;
+  scored_rows *s = &tr->scored;
+  s->count = 0;
+  for (int i = 0; i < x->p.rows; i++) {
+    if (targets[i] < 0) continue;
+    s->row[s->count] = i;
+    s->text[s->count] = i / x->p.n;
+    s->target[s->count++] = targets[i];
+  }
+  const size_t bytes = (size_t)s->count * sizeof *s->row;
+  tr->ctx->device->write(tr->ctx, s->device_row, s->row, bytes);
+  tr->ctx->device->write(tr->ctx, s->device_target, s->target, bytes);
+}
+
 static attend_status open_batch(attend_trainer *tr, const attend_batch *x) {
   const bool both = tr->model.config.parts == ATTEND_BOTH;
   const side_input read = {x->length, x->ids, x->lengths, x->types};
@@ -76,6 +92,7 @@ static attend_status open_batch(attend_trainer *tr, const attend_batch *x) {
   ATTEND_TRY(activations_fit(tr));
   place_side(tr, &tr->encoder, &read);
   place_side(tr, &tr->decoder, &decoder);
+  list_scored(tr, tr->decoder.layers ? &tr->decoder : &tr->encoder);
   return ATTEND_OK;
 }
 
@@ -253,21 +270,6 @@ static void clear_gradient(attend_trainer *tr, trainer_side *x) {
                         (size_t)x->p.rows * (size_t)ld_of(x) * sizeof *x->d_hidden);
 }
 
-static void list_scored(attend_trainer *tr, const trainer_side *x) {
-  const int32_t *targets = tr->batch->targets;
-  scored_rows *s = &tr->scored;
-  s->count = 0;
-  for (int i = 0; i < x->p.rows; i++) {
-    if (targets[i] < 0) continue;
-    s->row[s->count] = i;
-    s->text[s->count] = i / x->p.n;
-    s->target[s->count++] = targets[i];
-  }
-  const size_t bytes = (size_t)s->count * sizeof *s->row;
-  tr->ctx->device->write(tr->ctx, s->device_row, s->row, bytes);
-  tr->ctx->device->write(tr->ctx, s->device_target, s->target, bytes);
-}
-
 /* Waits for the device. */
 static void read_losses(attend_trainer *tr, attend_batch_loss *outcome) {
   const scored_rows *s = &tr->scored;
@@ -333,9 +335,7 @@ attend_status attend_trainer_accumulate(attend_trainer *tr, const attend_batch *
   d->p.encoded_lengths = e->real;
   ATTEND_TRY(side_forward(tr, d));
   copy_open(tr);
-  trainer_side *scored = d->layers ? d : e;
-  list_scored(tr, scored);
-  ATTEND_TRY(head_losses(tr, scored));
+  ATTEND_TRY(head_losses(tr, d->layers ? d : e));
   if (!batch.no_grad) ATTEND_TRY(backward(tr));
   read_losses(tr, outcome);
   return ATTEND_OK;

@@ -123,6 +123,8 @@ static size_t scratch_bytes(const attend_trainer *tr, const sizes *z) {
                              {rows, z->width, z->width},
                              {rows, widest(c->copy, 1), z->width},
                              {tr->chunk, c->vocab, z->width}};
+  const size_t sorting = embed_backward_bytes(z->rows, z->width);
+  if (sorting > max) max = sorting;
   for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
     const int *of = products[i];
     size_t n = attend_linear_weight_grad_bytes(tr->ctx, of[0], of[1], of[2]);

@@ -14,6 +14,8 @@ struct attend_optimizer {
   attend_optimizer_options options;
   mirror moment[2];         /* SGD: momentum alone */
   double *sums, *host_sums; /* [ranges], of the device and of the host */
+  struct step_span *spans;  /* of the device: trained parameters */
+  int n_spans;
   uint64_t step;
 };
 
@@ -36,6 +38,28 @@ static attend_status take_moments(attend_optimizer *o) {
   if (o->options.kind == ATTEND_ADAMW) ATTEND_TRY(mirror_make(o->ctx, count, what, &o->moment[1]));
   ATTEND_TRY(device_alloc(o->ctx, bytes, what, &o->sums));
   return ctx_alloc(o->ctx, bytes, what, &o->host_sums);
+}
+
+/* Neighbours that decay alike are one span. */
+static attend_status take_spans(attend_optimizer *o) {
+  const attend_trainer *tr = o->trainer;
+  struct step_span *list;
+  ATTEND_TRY(ctx_alloc(o->ctx, tr->n_entries * sizeof *list, "an optimizer", &list));
+  for (size_t i = 0; i < tr->n_entries; i++) {
+    const trainer_entry *e = &tr->entries[i];
+    const float decay = o->options.decay[group_of(e->p)];
+    struct step_span *last = o->n_spans ? &list[o->n_spans - 1] : NULL;
+    if (e->p->fixed) continue;
+    if (last && last->end == e->at && last->decay == decay)
+      last->end += e->count;
+    else
+      list[o->n_spans++] = (struct step_span){e->at, e->at + e->count, decay};
+  }
+  const size_t bytes = (size_t)o->n_spans * sizeof *list;
+  attend_status status = device_alloc(o->ctx, bytes, "an optimizer", &o->spans);
+  if (!status) o->ctx->device->write(o->ctx, o->spans, list, bytes);
+  ctx_free(o->ctx, list);
+  return status;
 }
 
 static void complete(float *x, float usual) {
@@ -69,6 +93,7 @@ attend_status attend_optimizer_create(attend_trainer *trainer,
   o->trainer = trainer;
   attend_status status = read_options(ctx, options, &o->options);
   if (!status) status = take_moments(o);
+  if (!status) status = take_spans(o);
   if (status)
     attend_optimizer_free(o);
   else
@@ -81,6 +106,7 @@ void attend_optimizer_free(attend_optimizer *o) {
   mirror_free(o->ctx, &o->moment[0]);
   mirror_free(o->ctx, &o->moment[1]);
   device_free(o->ctx, o->sums);
+  device_free(o->ctx, o->spans);
   ctx_free(o->ctx, o->host_sums);
   ctx_free(o->ctx, o);
 }
@@ -99,17 +125,6 @@ static double norm_of(const attend_optimizer *o) {
 
 /* ---- a step ------------------------------------------------------------------------- */
 
-static void step_entry(attend_optimizer *o, struct op_step s, const trainer_entry *e) {
-  const mirror *m = o->moment;
-  s.n = e->count;
-  s.values = o->trainer->values.device + e->at;
-  s.gradients = o->trainer->gradients.device + e->at;
-  s.first = m[0].device + e->at;
-  s.second = m[1].device ? m[1].device + e->at : NULL;
-  s.decay = o->options.decay[group_of(e->p)];
-  o->ctx->device->step(o->ctx, &s);
-}
-
 static void push_back(attend_optimizer *o) {
   mirror_backward(o->ctx, &o->trainer->values);
   mirror_backward(o->ctx, &o->trainer->gradients);
@@ -126,18 +141,14 @@ attend_status attend_optimizer_step(attend_optimizer *o, float rate, double *nor
   ATTEND_CHECK(o->ctx, isfinite(length),
                "the gradient is not finite: choose a smaller rate, or check "
                "the data");
-  struct op_step s = {.rate = rate,
-                      .shrink = p->clip > 0 && length > (double)p->clip
-                                    ? (float)((double)p->clip / (length + 1e-6))
-                                    : 1,
-                      .beta1 = p->beta1,
-                      .beta2 = p->beta2,
-                      .eps = p->eps,
-                      .momentum = p->momentum,
-                      .fix1 = (float)(1 / (1 - pow((double)p->beta1, t))),
-                      .fix2 = (float)(1 / (1 - pow((double)p->beta2, t)))};
-  for (size_t i = 0; i < tr->n_entries; i++)
-    if (!tr->entries[i].p->fixed) step_entry(o, s, &tr->entries[i]);
+  const float shrink =
+      p->clip > 0 && length > (double)p->clip ? (float)((double)p->clip / (length + 1e-6)) : 1;
+  OP(o->ctx, step, .n = tr->count, .values = tr->values.device, .gradients = tr->gradients.device,
+     .first = o->moment[0].device, .second = o->moment[1].device, .rate = rate, .shrink = shrink,
+     .beta1 = p->beta1, .beta2 = p->beta2, .eps = p->eps,
+     .fix1 = (float)(1 / (1 - pow((double)p->beta1, t))),
+     .fix2 = (float)(1 / (1 - pow((double)p->beta2, t))), .momentum = p->momentum,
+     .spans = o->spans, .n_spans = o->n_spans);
   mirror_changed(&o->trainer->values);
   mirror_changed(&o->moment[0]);
   mirror_changed(&o->moment[1]);

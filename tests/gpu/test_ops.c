@@ -133,10 +133,11 @@ TEST(embeddings) {
          .ldy = LD);
     SAME(y);
   }
+  twin work = normals(embed_backward_bytes(ROWS, WIDTH) / 4, 5, 0);
   BOTH(embed_backward, .rows = ROWS, .width = WIDTH, .entries = ENTRIES, .ids = at(ids),
-       .offset = 1, .factor = 3, .dy = at(y), .lddy = LD, .dtable = at(d));
+       .offset = 1, .factor = 3, .dy = at(y), .lddy = LD, .dtable = at(d), .work = at(work));
   SAME(d);
-  twin_free(&table), twin_free(&ids), twin_free(&y), twin_free(&d);
+  twin_free(&table), twin_free(&ids), twin_free(&y), twin_free(&d), twin_free(&work);
 }
 
 TEST(losses) {
