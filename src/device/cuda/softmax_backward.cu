@@ -38,7 +38,9 @@ size_t cuda_softmax_backward_bytes(const cuda_gpu *, const cuda_softmax *c) {
 /* Heads whose blocks are handed out together. More: fewer blocks of a head run at a time, and wait
  * for each other less; fewer: more of dq stays in L2 from one block to the next. */
 static int chunk_of(const cuda_gpu *gpu, const cuda_softmax *c) {
-  return std::max(1, gpu->processors / (width_of(c) == 64 ? 3 : 4));
+  const bool few = c->causal && c->kv_len <= 2048;
+  const int blocks = width_of(c) == 64 || few ? 3 : c->causal ? 4 : 6;
+  return std::max(1, gpu->processors / blocks);
 }
 
 static void describe(const cuda_gpu *gpu, const cuda_softmax *p, backward_call &c) {
@@ -86,8 +88,7 @@ static void backward(cuda_gpu *gpu, const cuda_softmax *p) {
   c.dq = map_of(gpu, p->dtype, p->dq, p->batch, p->heads, p->q_len, 64, 1);
   c.dk = map_of(gpu, p->dtype, p->dk, p->batch, p->kv_heads, p->kv_len, KEYS, 1);
   c.dv = map_of(gpu, p->dtype, p->dv, p->batch, p->kv_heads, p->kv_len, KEYS, 1);
-  const int64_t tiles = (int64_t)c.batch * c.heads * c.tiles, lanes = tiles * L::rows * (D / 8);
-  LAUNCH(gpu, (backward_before<T, D>), (unsigned)((lanes + 256) / 256), 256, 0, c);
+  LAUNCH(gpu, (backward_before<T, D>), c.batch * c.heads * c.tiles, 256, 0, c);
   auto kernel = softmax_backward<T, D>;
   gpu_check(gpu,
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, L::bytes),

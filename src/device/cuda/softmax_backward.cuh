@@ -578,37 +578,33 @@ __device__ inline void load_columns(const T *row, int column, int width, float (
   }
 }
 
-/* minus_lse and delta of all rows, those past the end included; counters are zero. */
+/* minus_lse and delta of all rows, those past the end included, and zeros in the counters: a block a
+ * tile. */
 template <typename T, int D>
-__global__ void backward_before(const backward_call c) {
-  constexpr int LANES = D / 8, R = backward_layout<D>::rows;
-  const int64_t at = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / LANES;
-  const int64_t tiles = (int64_t)c.batch * c.heads * c.tiles;
-  if ((int64_t)blockIdx.x * blockDim.x + threadIdx.x <= tiles)
-    c.added[(int64_t)blockIdx.x * blockDim.x + threadIdx.x] = 0;
-  if (at >= tiles * R) return; /* a multiple of 64 rows: whole warps */
-  const int64_t padded = (int64_t)c.tiles * R, bh = at / padded;
-  const int lane = threadIdx.x % LANES, row = (int)(at % padded), batch = (int)(bh / c.heads),
-            head = (int)(bh % c.heads);
-  const bool real = row < c.q_len;
-  const float lse = real ? c.lse[bh * c.q_len + row] : -INFINITY;
-  float sum = 0.f;
-  if (lse != -INFINITY) {
-    float x[8], y[8];
-    load_columns(
-        (const T *)c.o + batch * c.o_stride[0] + head * c.o_stride[1] + row * c.o_stride[2],
-        8 * lane, c.width_v, x);
-    load_columns((const T *)c.d_o_data + batch * c.d_o_stride[0] + head * c.d_o_stride[1] +
-                     row * c.d_o_stride[2],
-                 8 * lane, c.width_v, y);
+__global__ void __launch_bounds__(256) backward_before(const backward_call c) {
+  constexpr int LANES = D / 8, R = backward_layout<D>::rows, EACH_ROWS = 256 / LANES;
+  const int tile = blockIdx.x % c.tiles, bh = blockIdx.x / c.tiles;
+  const int lane = threadIdx.x % LANES, batch = bh / c.heads, head = bh % c.heads;
+  const T *o = (const T *)c.o + batch * c.o_stride[0] + head * c.o_stride[1];
+  const T *d_o = (const T *)c.d_o_data + batch * c.d_o_stride[0] + head * c.d_o_stride[1];
+  if (threadIdx.x == 0) c.added[blockIdx.x] = 0;
+  if (threadIdx.x == 0 && blockIdx.x == 0) c.added[gridDim.x] = 0;
 #pragma unroll
-    for (int i = 0; i < 8; i++) sum += x[i] * y[i];
+  for (int i = 0; i < R / EACH_ROWS; i++) {
+    const int in = i * EACH_ROWS + threadIdx.x / LANES, row = tile * R + in;
+    const int64_t at = min(row, c.q_len - 1), to = (int64_t)blockIdx.x * R + in;
+    const float lse = row < c.q_len ? c.lse[(int64_t)bh * c.q_len + row] : -INFINITY;
+    float x[8], y[8], sum = 0.f;
+    load_columns(o + at * c.o_stride[2], 8 * lane, c.width_v, x);
+    load_columns(d_o + at * c.d_o_stride[2], 8 * lane, c.width_v, y);
+#pragma unroll
+    for (int j = 0; j < 8; j++) sum += x[j] * y[j];
+#pragma unroll
+    for (int step = LANES / 2; step; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+    if (lane) continue;
+    c.minus_lse[to] = lse == -INFINITY ? -INFINITY : -lse * 1.44269504088896340736f;
+    c.delta[to] = lse == -INFINITY ? 0.f : sum;
   }
-#pragma unroll
-  for (int step = LANES / 2; step; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
-  if (lane) return;
-  c.minus_lse[at] = lse == -INFINITY ? -INFINITY : -lse * 1.44269504088896340736f;
-  c.delta[at] = sum;
 }
 
 #endif
