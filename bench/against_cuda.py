@@ -165,7 +165,8 @@ def decoding(run):
     """One query over 65,536 keys, the kernels alone, bf16."""
     for p in run.lines("gpu_bench_softmax"):
         if p["q_len"] == 1:
-            yield row(f"{p['kv_heads']} kv heads d {p['dim']} keys {p['kv_len']}",
+            pages = " in pages" if p.get("paged") else ""
+            yield row(f"{p['kv_heads']} kv heads d {p['dim']} keys {p['kv_len']}{pages}",
                       p["tbytes_per_s"], **{x: beside(p["tbytes_per_s"], p["ms"], sdpa_ms(p, x))
                                             for x in ("cuDNN", "flash")})
 

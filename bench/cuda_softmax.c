@@ -89,11 +89,67 @@ static void time_problem(int batch, int heads, int kv_heads, int q_len, int kv_l
   for (int i = 0; i < sets; i++) cuda->free(gpu, k[i]), cuda->free(gpu, v[i]);
 }
 
+/* Decoding over pages, which lie in memory in another order than in their sequence. */
+static void time_pages(int heads, int kv_heads, int keys, int dim, int sets, int inner) {
+  const size_t part = cuda_page_part(2, dim), page = 2 * part * (size_t)kv_heads + 1024;
+  const int pages = keys / ATTEND_PAGE;
+  void **table = malloc((size_t)(sets * pages) * sizeof *table), *memory[SETS];
+  for (int s = 0; s < sets; s++) {
+    memory[s] = random_tensor(page / 2 * (size_t)pages, 40 + (uint64_t)s);
+    for (int i = 0; i < pages; i++)
+      table[s * pages + i] = (char *)memory[s] + page * (size_t)(i * 5 % pages);
+  }
+  void **there = cuda->alloc(gpu, (size_t)(sets * pages) * sizeof *table);
+  cuda->write(gpu, there, table, (size_t)(sets * pages) * sizeof *table);
+  void *q = random_tensor((size_t)(heads * dim), 1), *o = random_tensor((size_t)(heads * dim), 2);
+  attend_desc d = {ATTEND_INIT(attend_desc),
+                   .heads = heads,
+                   .kv_heads = kv_heads,
+                   .q_len = 1,
+                   .dim = dim,
+                   .mask.causal = ATTEND_CAUSAL_BOTTOM,
+                   .dtype = ATTEND_BF16,
+                   .purpose = ATTEND_FOR_EXTEND};
+  CHECK(!attend_desc_complete(host(), &d));
+  const int64_t length = keys, before = keys - 1;
+  struct cuda_pages at = {there, pages, &length, false};
+  struct cuda_attention c = {.desc = &d,
+                             .n = 1,
+                             .q = attend_bhtd(q),
+                             .o = attend_bhtd(o),
+                             .pages = &at,
+                             .before = &before};
+  c.work = cuda->alloc(gpu, cuda->attention_bytes(gpu, &c));
+  double all[RUNS];
+  for (int r = -2; r < RUNS; r++) {
+    double start = now();
+    for (int i = 0; i < inner; i++) {
+      at.page = there + i % sets * pages;
+      cuda->attention_forward(gpu, &c);
+    }
+    cuda->wait(gpu);
+    if (r >= 0) all[r] = (now() - start) / inner;
+  }
+  qsort(all, RUNS, sizeof *all, by_value);
+  printf(
+      "{\"batch\": 1, \"heads\": %d, \"kv_heads\": %d, \"q_len\": 1, \"kv_len\": %d, \"dim\": %d, "
+      "\"causal\": true, \"paged\": true, \"ms\": %.4f, \"tbytes_per_s\": %.3f}\n",
+      heads, kv_heads, keys, dim, all[RUNS / 2] * 1e3,
+      4.0 * kv_heads * keys * dim / all[RUNS / 2] * 1e-12);
+  fflush(stdout);
+  for (int s = 0; s < sets; s++) cuda->free(gpu, memory[s]);
+  cuda->free(gpu, there), cuda->free(gpu, q), cuda->free(gpu, o), cuda->free(gpu, c.work);
+  free(table);
+}
+
 TEST(times) {
-  for (int d = 64; d <= 128; d *= 2)
+  const char *only = getenv("ONLY"); /* decode: not the tiles */
+  for (int d = 64; d <= 128 && !only; d *= 2)
     for (int causal = 0; causal < 2; causal++)
       for (int n = 1024; n <= 16384; n *= 4)
         time_problem(16384 / n, 2048 / d, 2048 / d, n, n, d, causal, 1, 8);
-  for (int g = 32; g >= 1; g = g == 32 ? 8 : g == 8 ? 1 : 0)
+  for (int g = 32; g >= 1; g = g == 32 ? 8 : g == 8 ? 1 : 0) {
     time_problem(1, 32, g, 1, 65536, 128, true, g == 32 ? 2 : SETS, 64);
+    time_pages(32, g, 65536, 128, g == 32 ? 2 : SETS, 64);
+  }
 }

@@ -147,3 +147,193 @@ TEST(append) {
       check_append(dtypes[i], 33, 130, bthd);
     }
 }
+
+/* ---- attention over pages -------------------------------------------------------------- */
+
+typedef struct {
+  attend_dtype dtype;
+  int batch, heads, kv_heads, dim, dim_v;
+  attend_causal causal;
+  int window;
+  attend_bias_kind bias;
+  float cap;
+  bool padded;
+} decoding;
+
+typedef struct {
+  decoding p;
+  paged pages;
+  twin k, v, q, o, alone, slopes; /* k, v [B,G,most,..] */
+  uint8_t *key_mask;              /* [B,most] */
+  int most;
+} cache;
+
+static cache cache_make(decoding p, int most, int rows) {
+  const size_t keys = (size_t)p.batch * p.kv_heads * most, q = (size_t)p.batch * p.heads * rows;
+  cache c = {p,
+             paged_make(p.dtype, p.batch, p.kv_heads, p.dim, p.dim_v),
+             numbers(p.dtype, keys * p.dim, 1, 1.5f),
+             numbers(p.dtype, keys * p.dim_v, 2, 1),
+             numbers(p.dtype, q * p.dim, 3, 1.5f),
+             numbers(p.dtype, q * p.dim_v, 4, NAN),
+             numbers(p.dtype, q * p.dim_v, 5, NAN),
+             normals((size_t)p.heads * 32, 6, 0.05f),
+             malloc((size_t)p.batch * most),
+             most};
+  for (int i = 0; i < p.batch * most; i++) c.key_mask[i] = !p.padded || i % 13 != 4;
+  c.pages.padded = p.padded;
+  return c;
+}
+
+static void cache_free(cache *c) {
+  paged_free(&c->pages);
+  twin_free(&c->k), twin_free(&c->v), twin_free(&c->q), twin_free(&c->o), twin_free(&c->alone);
+  twin_free(&c->slopes);
+  free(c->key_mask);
+}
+
+/* The next keys of each sequence; real: of n. */
+static void cache_append(cache *c, int n, const int32_t *real) {
+  const decoding *p = &c->p;
+  const int width[2] = {p->dim, p->dim_v};
+  const twin *from[2] = {&c->k, &c->v};
+  uint8_t *mask = malloc((size_t)p->batch * n);
+  attend_view view[2];
+  void *all[2];
+  for (int kind = 0; kind < 2; kind++) {
+    const size_t row = (size_t)width[kind] * 2, bytes = row * (size_t)(p->batch * p->kv_heads * n);
+    char *rows = calloc(1, bytes);
+    for (int b = 0; b < p->batch; b++)
+      for (int g = 0; g < p->kv_heads; g++)
+        for (int i = 0; i < real[b]; i++)
+          memcpy(rows + row * (size_t)((b * p->kv_heads + g) * n + i),
+                 (char *)from[kind]->at[0] +
+                     row * (size_t)((b * p->kv_heads + g) * c->most + c->pages.length[b] + i),
+                 row);
+    all[kind] = cuda->alloc(gpu, bytes);
+    cuda->write(gpu, all[kind], rows, bytes);
+    view[kind] = attend_bhtd(all[kind]);
+    free(rows);
+  }
+  for (int b = 0; b < p->batch; b++)
+    for (int i = 0; i < n; i++)
+      mask[b * n + i] = i < real[b] && c->key_mask[b * c->most + c->pages.length[b] + i];
+  append_rows(&c->pages, n, view[0], view[1], real, p->padded ? mask : NULL);
+  for (int kind = 0; kind < 2; kind++) cuda->free(gpu, all[kind]);
+  free(mask);
+}
+
+static void run(struct cuda_attention a) {
+  const char *refusal = cuda->attention_refusal(gpu, a.desc);
+  if (refusal) CHECK_FAIL("refused: %s", refusal);
+  a.work = cuda->alloc(gpu, cuda->attention_bytes(gpu, &a));
+  cuda->attention_forward(gpu, &a);
+  cuda->free(gpu, a.work);
+  if (cuda->error(gpu)) CHECK_FAIL("%s", cuda->error(gpu));
+}
+
+static attend_desc cache_desc(const cache *c) {
+  const decoding *p = &c->p;
+  attend_desc d = {ATTEND_INIT(attend_desc),
+                   .batch = p->batch,
+                   .heads = p->heads,
+                   .kv_heads = p->kv_heads,
+                   .q_len = 64,
+                   .dim = p->dim,
+                   .dim_v = p->dim_v,
+                   .mask = {.causal = p->causal, .window = p->window},
+                   .bias = {.kind = p->bias,
+                            .slopes = c->slopes.at[1],
+                            .table = c->slopes.at[1],
+                            .one_sided = true},
+                   .soft_cap = p->cap,
+                   .dtype = p->dtype,
+                   .purpose = ATTEND_FOR_EXTEND};
+  CHECK(!attend_desc_complete(host(), &d));
+  return d;
+}
+
+/* n queries at the end of each sequence, real[b] of them: the bits of views of one sequence. */
+static void check_query(cache *c, int n, const int32_t *real) {
+  const decoding *p = &c->p;
+  attend_desc d = cache_desc(c);
+  int64_t before[MOST_BATCH];
+  const struct cuda_pages pages = {c->pages.table, MOST_PAGES, c->pages.length, p->padded};
+  for (int b = 0; b < p->batch; b++) before[b] = c->pages.length[b] - real[b];
+  d.mask.lengths = real;
+  run((struct cuda_attention){.desc = &d,
+                              .n = n,
+                              .q = attend_bhtd(c->q.at[1]),
+                              .o = attend_bhtd(c->o.at[1]),
+                              .pages = &pages,
+                              .before = before});
+  uint16_t *got = fetched(&c->o);
+  for (int b = 0; b < p->batch; b++) {
+    attend_desc one = cache_desc(c);
+    const int length = (int)c->pages.length[b];
+    const size_t head = (size_t)n * p->dim_v;
+    one.purpose = 0, one.batch = 1, one.q_len = real[b], one.kv_len = length;
+    one.mask.causal = p->causal ? ATTEND_CAUSAL_BOTTOM : ATTEND_NOT_CAUSAL;
+    one.mask.key_mask = p->padded ? c->key_mask + (size_t)b * c->most : NULL;
+    attend_view k =
+        attend_bhtd((uint16_t *)c->k.at[1] + (size_t)b * p->kv_heads * c->most * p->dim);
+    attend_view v =
+        attend_bhtd((uint16_t *)c->v.at[1] + (size_t)b * p->kv_heads * c->most * p->dim_v);
+    attend_view q = attend_bhtd((uint16_t *)c->q.at[1] + (size_t)b * p->heads * n * p->dim);
+    const ptrdiff_t most = c->most;
+    k.stride[1] = most * p->dim, k.stride[2] = p->dim, k.stride[3] = 1;
+    v.stride[1] = most * p->dim_v, v.stride[2] = p->dim_v, v.stride[3] = 1;
+    q.stride[1] = (ptrdiff_t)n * p->dim, q.stride[2] = p->dim, q.stride[3] = 1;
+    if (real[b])
+      run((struct cuda_attention){
+          .desc = &one, .n = real[b], .q = q, .k = k, .v = v, .o = attend_bhtd(c->alone.at[1])});
+    uint16_t *want = fetched(&c->alone);
+    for (int h = 0; h < p->heads; h++) {
+      const uint16_t *is = got + ((size_t)b * p->heads + (size_t)h) * head;
+      if (memcmp(is, want + (size_t)h * real[b] * p->dim_v, (size_t)real[b] * p->dim_v * 2))
+        CHECK_FAIL(
+            "B %d H %d G %d D %d M %d causal %d window %d bias %d padded %d: %d of %d rows of "
+            "sequence %d of %d keys, head %d, have other bits",
+            p->batch, p->heads, p->kv_heads, p->dim, p->dim_v, p->causal, p->window, p->bias,
+            p->padded, real[b], n, b, length, h);
+      for (size_t i = (size_t)real[b] * p->dim_v; i < head; i++) CHECK_EQ(is[i], 0);
+    }
+    free(want);
+  }
+  free(got);
+}
+
+static void check_decoding(decoding p) {
+  static const int32_t steps[][4] = {{200, 200, 63, 1},   {1, 1, 1, 1}, {900, 700, 900, 1},
+                                     {40, 64, 3, 40},     {1, 1, 1, 1}, {600, 2, 600, 600},
+                                     {300, 300, 300, 10}, {1, 0, 1, 1}};
+  cache c = cache_make(p, 2500, 900);
+  for (size_t s = 0; s < sizeof steps / sizeof *steps; s++) {
+    int n = 1;
+    for (int b = 0; b < p.batch; b++) n = steps[s][b] > n ? steps[s][b] : n;
+    cache_append(&c, n, steps[s]);
+    check_query(&c, n, steps[s]);
+  }
+  cache_free(&c);
+}
+
+TEST(queries) {
+  check_decoding((decoding){ATTEND_BF16, 4, 4, 4, 64, 64, ATTEND_CAUSAL_BOTTOM, 0, 0, 0, false});
+  check_decoding((decoding){ATTEND_F16, 3, 8, 2, 128, 128, ATTEND_CAUSAL_BOTTOM, 0, 0, 0, false});
+  check_decoding((decoding){ATTEND_BF16, 2, 7, 1, 128, 64, ATTEND_CAUSAL_BOTTOM, 100, 0, 0, false});
+  check_decoding((decoding){ATTEND_BF16, 1, 4, 2, 64, 128, ATTEND_NOT_CAUSAL, 0, 0, 0, true});
+}
+
+TEST(queries_biased) {
+  check_decoding(
+      (decoding){ATTEND_BF16, 2, 4, 2, 64, 64, ATTEND_CAUSAL_BOTTOM, 0, ATTEND_ALIBI, 0, true});
+  check_decoding((decoding){ATTEND_BF16, 2, 6, 2, 128, 128, ATTEND_CAUSAL_BOTTOM, 0, ATTEND_BUCKETS,
+                            0, false});
+  check_decoding((decoding){ATTEND_F16, 3, 2, 1, 64, 64, ATTEND_CAUSAL_BOTTOM, 700, 0, 30, false});
+}
+
+TEST(queries_wide) {
+  check_decoding((decoding){ATTEND_BF16, 2, 4, 2, 256, 256, ATTEND_CAUSAL_BOTTOM, 0, 0, 0, false});
+  check_decoding((decoding){ATTEND_BF16, 2, 4, 4, 96, 96, ATTEND_CAUSAL_BOTTOM, 0, 0, 0, false});
+  check_decoding((decoding){ATTEND_F16, 2, 4, 1, 192, 128, ATTEND_CAUSAL_BOTTOM, 0, 0, 0, true});
+}

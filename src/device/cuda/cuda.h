@@ -176,6 +176,10 @@ struct cuda_table {
   const char *(*softmax_backward_refusal)(const cuda_gpu *gpu, const struct cuda_softmax *call);
   size_t (*softmax_backward_bytes)(const cuda_gpu *gpu, const struct cuda_softmax *call);
   void (*softmax_backward)(cuda_gpu *gpu, const struct cuda_softmax *call);
+  /* Softmax on tensor cores, forward or a state's query: why not, or NULL; the bytes of `work`. */
+  const char *(*attention_refusal)(const cuda_gpu *gpu, const attend_desc *desc);
+  size_t (*attention_bytes)(cuda_gpu *gpu, const struct cuda_attention *call);
+  void (*attention_forward)(cuda_gpu *gpu, const struct cuda_attention *call);
   void (*pages_append)(cuda_gpu *gpu, const struct cuda_append *append);
   /* Pair by pair, in f32: why not, or NULL; the bytes of `work`. NULL: not there yet. */
   const char *(*pairs_refusal)(const cuda_gpu *gpu, const attend_desc *desc);

@@ -27,6 +27,8 @@ static cudaError_t start(cuda_gpu *gpu) {
     e = cudaEventCreateWithFlags(&gpu->half[i], cudaEventDisableTiming);
   if (!e) e = cudaMallocHost(&gpu->staging, STAGING);
   if (!e) e = cudaMalloc(&gpu->staged, STAGING);
+  if (!e) e = cudaMalloc(&gpu->counter, 2 * sizeof *gpu->counter);
+  if (!e) e = cudaMemset(gpu->counter, 0, 2 * sizeof *gpu->counter);
   return e;
 }
 
@@ -36,6 +38,7 @@ static void gpu_close(cuda_gpu *gpu) {
   if (gpu->stream) cudaStreamSynchronize(gpu->stream);
   cudaFree(gpu->staged);
   cudaFree(gpu->scratch);
+  cudaFree(gpu->counter);
   cudaFreeHost(gpu->staging);
   for (cudaEvent_t e : gpu->half)
     if (e) cudaEventDestroy(e);
@@ -227,6 +230,9 @@ void cuda_softmax_forward(cuda_gpu *gpu, const cuda_softmax *call);
 const char *cuda_softmax_backward_refusal(const cuda_gpu *gpu, const cuda_softmax *call);
 size_t cuda_softmax_backward_bytes(const cuda_gpu *gpu, const cuda_softmax *call);
 void cuda_softmax_backward(cuda_gpu *gpu, const cuda_softmax *call);
+const char *cuda_attention_refusal(const cuda_gpu *gpu, const attend_desc *desc);
+size_t cuda_attention_bytes(cuda_gpu *gpu, const cuda_attention *call);
+void cuda_attention_forward(cuda_gpu *gpu, const cuda_attention *call);
 void cuda_pages_append(cuda_gpu *gpu, const cuda_append *append);
 const char *cuda_pairs_refusal(const cuda_gpu *gpu, const attend_desc *desc);
 size_t cuda_pairs_bytes(cuda_gpu *gpu, const cuda_attention *call);
@@ -272,6 +278,9 @@ static const cuda_table table = {sizeof(cuda_table),
                                  cuda_softmax_backward_refusal,
                                  cuda_softmax_backward_bytes,
                                  cuda_softmax_backward,
+                                 cuda_attention_refusal,
+                                 cuda_attention_bytes,
+                                 cuda_attention_forward,
                                  cuda_pages_append,
                                  cuda_pairs_refusal,
                                  cuda_pairs_bytes,

@@ -32,6 +32,7 @@ struct cuda_gpu {
   bool written;              /* perhaps weights, since few rows were multiplied */
   void *scratch;             /* of a call; grows */
   size_t scratch_bytes;
+  unsigned *counter; /* [2] on the device, zeros between kernels */
 };
 
 static inline void gpu_check(cuda_gpu *gpu, cudaError_t error, const char *where) {

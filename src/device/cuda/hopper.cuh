@@ -68,6 +68,14 @@ __device__ inline void tma_load(const CUtensorMap *map, void *to, uint64_t *barr
       "l"((uint64_t)map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head), "r"(batch)
       : "memory");
 }
+/* `bytes` that lie one behind the other; both addresses and bytes are multiples of 16. */
+__device__ inline void bulk_load(const void *from, void *to, uint64_t *barrier, uint32_t bytes) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
+}
 /* A slab from shared memory; rows and columns past the end are not written. Threads that wrote it
  * call fence_shared before the barrier behind which one thread stores. */
 __device__ inline void fence_shared() {
@@ -88,6 +96,14 @@ __device__ inline void tma_store_commit() {
 __device__ inline void tma_store_wait() {
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
+
+/* ---- a kernel behind another -------------------------------------------------------------- */
+
+/* The next kernel of the stream, if it was launched for that, may start; it waits for this one. */
+__device__ inline void next_kernel_may_start() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+__device__ inline void wait_for_last_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 /* ---- wgmma ----------------------------------------------------------------------------- */
 
@@ -138,7 +154,18 @@ __device__ inline void registers_lower() {
 #define R16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define R32 R16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define R48 R32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
+#define D48(i) D32(i), D16(i + 32)
+#define D128(i) D64(i), D64(i + 64)
+#define D96(i) D64(i), D32(i + 64)
 #define R64 R48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+
+#define R96                                                                                       \
+  R64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85," \
+      "%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
+#define R128                                                                                     \
+  R96 ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%" \
+      "114,"                                                                                     \
+      "%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 
 /* A in shared memory (of_shared, of_columns) or in registers (of_registers). B is K-major for
  * of_shared and MN-major for the others, as attention needs them. add 0: d is overwritten. */
@@ -173,9 +200,12 @@ struct wgmma;
                    : "l"(a), "l"(b), "n"(0), "n"(0), "n"(0), "r"(add));                            \
     }                                                                                              \
   };
-#define WGMMAS(T, TYPE)                                               \
-  WGMMA(T, TYPE, 64, R32, D32(0), "32", "33", "34", "35", "36", "37") \
-  WGMMA(T, TYPE, 128, R64, D64(0), "64", "65", "66", "67", "68", "69")
+#define WGMMAS(T, TYPE)                                                  \
+  WGMMA(T, TYPE, 64, R32, D32(0), "32", "33", "34", "35", "36", "37")    \
+  WGMMA(T, TYPE, 96, R48, D48(0), "48", "49", "50", "51", "52", "53")    \
+  WGMMA(T, TYPE, 128, R64, D64(0), "64", "65", "66", "67", "68", "69")   \
+  WGMMA(T, TYPE, 192, R96, D96(0), "96", "97", "98", "99", "100", "101") \
+  WGMMA(T, TYPE, 256, R128, D128(0), "128", "129", "130", "131", "132", "133")
 WGMMAS(__nv_bfloat16, "bf16")
 WGMMAS(__half, "f16")
 #undef WGMMAS

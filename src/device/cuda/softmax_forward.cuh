@@ -1,54 +1,101 @@
 /* Softmax attention on Hopper, forward: FlashAttention-3's schedule (Shah et al. 2024) with sums in
  * an order that is fixed.
  *
- * A CTA computes tiles of 64 query rows for each of WGS consumer warpgroups; a producer warp loads
- * with TMA. Within a warpgroup the scores of block j + 1 are computed while the weights of block j
- * multiply the values; between warpgroups named barriers pass a turn, so that one computes
- * exponentials while another multiplies.
+ * A CTA computes tiles of 64 rows for each of WGS consumer warpgroups; a producer warp loads with
+ * TMA, keys and values from views or from pages (cuda.h). Within a warpgroup the scores of block
+ * j + 1 are computed while the weights of block j multiply the values; between warpgroups named
+ * barriers pass a turn, so that one computes exponentials while another multiplies. The rows of a
+ * warpgroup are `per` positions of `pack` heads of one kv head: few positions share loaded keys.
+ * Producers take items from a counter, long ones first.
  *
  * Bits: a row's result depends on that row, its keys and the description alone. Keys are read in
- * blocks of KEYS at fixed positions. JOIN blocks are one chain of sums, and the chains are added in
- * order; the maximum that a block subtracts is an integer, so that rescaling is exact. Keys may
- * therefore be split among CTAs at any multiple of JOIN blocks, which is how few queries over many
- * keys occupy the GPU (Flash-Decoding): the rows of all heads of a kv head share the tile of one
- * warpgroup, and softmax_join adds the chains. Tensor cores give a row and a column the same bits
- * whatever the shape of the instruction (tests/gpu/test_tensor_cores.cu).
+ * blocks of KEYS at fixed positions. Blocks of 1024 keys are one chain of sums, and the chains are
+ * added in order; the maximum that a block subtracts is an integer, so that rescaling is exact. Keys
+ * may therefore be split among CTAs at any multiple of 1024, which is how few queries over many keys
+ * occupy the GPU (Flash-Decoding): softmax_join adds the chains. Blocks that no row of a tile sees are
+ * skipped: they would add zeros. Tensor cores give a row and a column the same bits whatever the
+ * shape of the instruction (tests/gpu/test_tensor_cores.cu).
+ *
+ * What is masked: a masked key's score is replaced, but the product of weights and values multiplies
+ * a masked value by 0, and 0 NaN is NaN. A tile (or chain) with a row that is not finite is therefore
+ * computed again, `clean`: each value that is not finite is 0 for the product, and is added to
+ * the rows whose weight for it is not 0. Finite elements have the same bits as if masked values
+ * were finite; an element is NaN or infinite if a value is that its row gives weight to.
  */
 #ifndef DEVICE_CUDA_SOFTMAX_FORWARD_CUH
 #define DEVICE_CUDA_SOFTMAX_FORWARD_CUH
 
 #include "device/cuda/hopper.cuh"
+#include "device/cuda/softmax_mask.cuh"
 
-enum { KEYS = 128, JOIN = 8 };
+enum { KEYS = 128, JOIN = 8, CHAIN = KEYS * JOIN }; /* CHAIN: keys whose sums are one chain */
 
 struct forward_call {
-  CUtensorMap q, k, v, o; /* widths past the tensors' read as zeros and are not written */
-  float *lse;             /* [B,H,T] or NULL */
-  int batch, heads, group, q_len, kv_len;
-  float scale_to2; /* q.k -> log2 of the weight */
-  int causal;      /* key j is visible to row i if j <= i + offset */
-  int offset;
-  int tiles, items; /* row tiles; all work items */
-  int chunk;        /* heads whose tiles follow each other */
-  /* Split: an item is a chain of JOIN blocks for the rows of all heads of a kv head, row h q_len + t
-   * being query t of head h; at most 64 of them. Its sums go here. */
-  int splits, width; /* of v and o */
-  void *out;         /* o, for softmax_join: its strides, in elements */
+  CUtensorMap q, o; /* [B,n,H,width], boxes of 64 columns, pack heads, per rows */
+  CUtensorMap k, v; /* views [B,G,S,width]; widths past the tensors' read as zeros */
+  softmax_rule rule;
+  const void *values; /* of views: v, its strides and keys */
+  int64_t values_stride[3];
+  int values_keys, values_width;
+  void *const *page; /* [B][page_stride], or NULL: views */
+  int64_t page_stride;
+  int64_t page_head, page_values, page_real; /* bytes of a head; where its values, the marks are */
+  int page_k_slabs, page_v_slabs;
+  const uint8_t *real; /* views: marks of keys, [B][real_stride] */
+  int64_t real_stride;
+  float *lse; /* [B,H,n] or NULL */
+  int batch, heads, group, n;
+  int pack, per;     /* heads and positions of a warpgroup's rows */
+  int tiles, items;  /* row tiles of a head; all work items */
+  int chunk;         /* heads whose tiles follow each other */
+  float *totals;     /* of wide heads: [CTAs][WGS][64 width] */
+  unsigned *counter; /* [2]: items taken, CTAs that are done; zeros between kernels */
+  /* Split: an item is a chain of keys for a tile; its sums go here. */
+  int chains; /* of a sequence, if they are not listed */
+  int part_rows;
+  void *out; /* o, for softmax_join: its strides, in elements */
   int64_t out_batch, out_head, out_row;
-  float *part_o; /* [B,G,splits,group q_len,D] */
-  float2 *part;  /* [B,G,splits,group q_len]: max, sum */
+  int width;
+  float *part_o; /* [items][part_rows][DV] */
+  float2 *part;  /* [items][part_rows]: max, sum */
 };
 
-template <typename T, int D, int WGS, int STAGES>
-struct forward_layout {
-  static constexpr int rows = 64 * WGS;
-  static constexpr int q_bytes = rows * D * 2, kv_bytes = KEYS * D * 2;
-  static constexpr int total_bytes = WGS > 1 ? rows *D * 4 : 0; /* split: one chain */
-  static constexpr int k_at = q_bytes, v_at = k_at + STAGES * kv_bytes;
-  static constexpr int total_at = v_at + STAGES * kv_bytes;
-  static constexpr int barriers_at = total_at + total_bytes;
-  static constexpr int bytes = barriers_at + 8 * (2 + 4 * STAGES) + 1024;
+template <typename T_, int DK_, int DV_, int KEYS_, int WGS_, int STAGES_, bool SPLIT_,
+          bool BIASED_>
+struct forward_kind {
+  using T = T_;
+  static constexpr int DK = DK_, DV = DV_, KEYS = KEYS_, WGS = WGS_, STAGES = STAGES_;
+  static constexpr bool SPLIT = SPLIT_, BIASED = BIASED_;
+#ifndef FOLD_LATE_FROM
+#define FOLD_LATE_FROM 96
+#endif
+  static constexpr bool FOLD_LATE = !SPLIT && DV >= FOLD_LATE_FROM;
+  static constexpr int JOIN = CHAIN / KEYS, k_slabs = (DK + 63) / 64, v_slabs = (DV + 63) / 64;
+  static constexpr int rows = 64 * WGS, slab_bytes = KEYS * SLAB_BYTES;
+  static constexpr int q_bytes = rows * SLAB_BYTES * k_slabs;
+  static constexpr int k_bytes = slab_bytes * k_slabs, v_bytes = slab_bytes * v_slabs;
+  /* Chains that are summed so far; then o on its way out. Split items are one chain. */
+  static constexpr bool totals_here = !SPLIT && DV <= 128;
+  static constexpr int total_bytes = totals_here ? rows * DV * 4 : 0;
+  static constexpr int k_at = q_bytes, v_at = k_at + STAGES * k_bytes;
+  static constexpr int total_at = v_at + STAGES * v_bytes;
+  static constexpr int real_at = total_at + total_bytes;
+  static constexpr int state_at = real_at + STAGES * KEYS;
+  static constexpr int bytes =
+      state_at + 8 * (2 + 4 * STAGES) + 4 * 6 + WGS * (KEYS / 8 + DV * 4) + 1024;
 };
+
+/* Barriers and what producer and consumers tell each other. */
+template <class L>
+struct forward_state {
+  uint64_t q_full, q_empty, k_full[L::STAGES], k_empty[L::STAGES], v_full[L::STAGES],
+      v_empty[L::STAGES];
+  int item;     /* a number, with CLEAN; or one of the two below */
+  int again[4]; /* item number i of this CTA, at i % 4, is to be computed again */
+  uint32_t bad[L::WGS][L::KEYS / 32]; /* clean: keys that have values that are not finite */
+  float line[L::WGS][L::DV];          /* such a key's; the finite ones as 0 */
+};
+enum { CLEAN = 1 << 30, NO_ITEM = -1, NO_MORE = -2 };
 
 /* 2^e of an integer e <= 0, exactly; 0 below the normal numbers. */
 __device__ inline float power_of_2(float e) {
@@ -69,48 +116,71 @@ __device__ inline uint32_t pack(float a, float b, __half) {
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(b), "f"(a));
   return y;
 }
+__device__ inline bool finite(float x) { return fabsf(x) < INFINITY; }
 
-/* What an item is: a tile of rows, its blocks of keys [first, end), the kv head. */
+/* ---- items ----------------------------------------------------------------------------- */
+
+/* A tile of rows: its first head and position, blocks of keys [first, end). */
 struct forward_item {
-  int tile, head, batch, kv_head, first, end, split;
+  int number, head, batch, kv_head, position, first, end;
+  softmax_sequence sequence;
 };
-/* Keys that some row below row_end sees; blocks of them. */
-__device__ inline int keys_of(const forward_call &c, int row_end) {
-  if (!c.causal) return c.kv_len;
-  return max(0, min(c.kv_len, min(row_end, c.q_len) + c.offset));
-}
-__device__ inline int blocks_of(int keys) { return (keys + KEYS - 1) / KEYS; }
 
-/* The item of a CTA in each round. Items come long ones first, so that every other round is dealt in
- * reverse: else the first CTAs would get the longest of all rounds. */
-__device__ inline int item_of_round(int round) {
-  const int at = round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-  return round * gridDim.x + at;
+/* Blocks of keys that some of `count` positions from query `from` on see. */
+template <class L>
+__device__ inline key_range blocks_seen(const forward_call &c, const softmax_sequence &s, int from,
+                                        int count) {
+  const int last = min(from + count, s.rows) - 1;
+  if (last < from) return {0, 0};
+  const key_range r = some_row_sees(c.rule, s.keys, s.before + from, s.before + last);
+  if (r.first >= r.end) return {0, 0};
+  return {r.first / L::KEYS, (r.end + L::KEYS - 1) / L::KEYS};
 }
 
-/* Heads come in chunks whose keys and values stay in L2; within a chunk heads follow each other,
- * and causal tiles are in falling order, long ones first. */
-template <bool SPLIT>
-__device__ inline forward_item item_at(const forward_call &c, int item, int rows) {
-  if (SPLIT) {
-    int split = item % c.splits, bg = item / c.splits, kv_heads = c.heads / c.group;
-    int g = bg % kv_heads, first = split * JOIN;
-    int end = min(first + JOIN, blocks_of(keys_of(c, c.q_len)));
-    return {0, g * c.group, bg / kv_heads, g, first, max(end, first), split};
+/* Tiles: heads come in chunks whose keys and values stay in L2; within a chunk heads follow each
+ * other, and causal tiles are in falling order, long ones first. Split: the tiles of a sequence's
+ * chain follow each other. */
+template <class L>
+__device__ inline forward_item item_at(const forward_call &c, int item) {
+  const int packed = c.heads / c.pack; /* packs of heads of a sequence */
+  forward_item at;
+  at.number = item;
+  int pack, tile, chain = 0;
+  if (L::SPLIT) {
+    const int wide = packed * c.tiles, place = item / wide, rest = item % wide;
+    int low = 0, high = c.batch - 1;
+    while (low < high) { /* the last sequence whose chains begin at or before */
+      const int middle = (low + high + 1) / 2;
+      const int begin =
+          c.rule.listed ? sequence_at(c.rule, middle).chains_before : middle * c.chains;
+      if (begin <= place)
+        low = middle;
+      else
+        high = middle - 1;
+    }
+    at.batch = low;
+    at.sequence = sequence_at(c.rule, low);
+    const int begin = c.rule.listed ? at.sequence.chains_before : low * c.chains;
+    chain = at.sequence.first_chain + place - begin;
+    pack = rest / c.tiles, tile = rest % c.tiles;
+  } else {
+    const int all = packed * c.batch, from = item / (c.chunk * c.tiles) * c.chunk;
+    const int rest = item - from * c.tiles, wide = min(c.chunk, all - from);
+    const int at_all = from + rest % wide, t = rest / wide;
+    tile = c.rule.causal ? c.tiles - 1 - t : t;
+    at.batch = at_all / packed, pack = at_all % packed;
+    at.sequence = sequence_at(c.rule, at.batch);
   }
-  int all = c.heads * c.batch, from = item / (c.chunk * c.tiles) * c.chunk;
-  int rest = item - from * c.tiles, wide = min(c.chunk, all - from);
-  int bh = from + rest % wide, t = rest / wide, tile = c.causal ? c.tiles - 1 - t : t;
-  int head = bh % c.heads;
-  return {tile, head, bh / c.heads, head / c.group, 0, blocks_of(keys_of(c, (tile + 1) * rows)), 0};
+  at.head = pack * c.pack;
+  at.kv_head = at.head / c.group;
+  at.position = tile * c.per * L::WGS;
+  const key_range r = blocks_seen<L>(c, at.sequence, at.position, c.per * L::WGS);
+  at.first = L::SPLIT ? max(r.first, chain * L::JOIN) : r.first;
+  at.end = L::SPLIT ? max(at.first, min(r.end, chain * L::JOIN + L::JOIN)) : r.end;
+  return at;
 }
 
-/* What a warpgroup holds of its 64 rows: this thread has two, 8 apart. */
-template <int D>
-struct row_sums {
-  float o[D / 2];
-  float max[2], sum[2]; /* of the current chain; sum: of this thread's columns */
-};
+/* ---- sums ------------------------------------------------------------------------------ */
 
 /* Weights of a block in place of its scores; corrects what is summed so far by `factor`. */
 template <int N>
@@ -149,34 +219,35 @@ __device__ inline void pack_weights(const float (&s)[N], uint32_t (&p)[N / 8][4]
     for (int i = 0; i < 4; i++) p[j][i] = pack(s[8 * j + 2 * i], s[8 * j + 2 * i + 1], T());
 }
 
-/* s = q k^T: 64 rows of slabs of q_rows, KEYS keys. */
-template <typename T, int D>
-__device__ inline void scores(const unsigned char *q, int q_rows, const unsigned char *k,
-                              float (&s)[KEYS / 2]) {
-  uint64_t a = operand_rows(q), b = operand_rows(k);
+/* s = q k^T: 64 rows of slabs of L::rows. */
+template <class L>
+__device__ inline void scores(const unsigned char *q, const unsigned char *k,
+                              float (&s)[L::KEYS / 2]) {
+  const uint64_t a = operand_rows(q), b = operand_rows(k);
 #pragma unroll
-  for (int i = 0; i < D / 16; i++) {
-    uint64_t a_at = (uint64_t)((i / 4) * q_rows * SLAB_BYTES + i % 4 * 32) >> 4;
-    uint64_t b_at = (uint64_t)((i / 4) * KEYS * SLAB_BYTES + i % 4 * 32) >> 4;
-    wgmma<T, KEYS>::of_shared(s, a + a_at, b + b_at, i > 0);
+  for (int i = 0; i < L::DK / 16; i++) {
+    const uint64_t a_at = (uint64_t)((i / 4) * L::rows * SLAB_BYTES + i % 4 * 32) >> 4;
+    const uint64_t b_at = (uint64_t)((i / 4) * L::slab_bytes + i % 4 * 32) >> 4;
+    wgmma<typename L::T, L::KEYS>::of_shared(s, a + a_at, b + b_at, i > 0);
   }
 }
 /* o (+)= p v. */
-template <typename T, int D>
-__device__ inline void multiply_values(const uint32_t (&p)[KEYS / 16][4], const unsigned char *v,
-                                       float (&o)[D / 2], int add) {
-  uint64_t b = operand_columns(v, KEYS * SLAB_BYTES);
+template <class L>
+__device__ inline void multiply_values(const uint32_t (&p)[L::KEYS / 16][4], const unsigned char *v,
+                                       float (&o)[L::DV / 2], int add) {
+  const uint64_t b = operand_columns(v, L::slab_bytes);
 #pragma unroll
-  for (int i = 0; i < KEYS / 16; i++)
-    wgmma<T, D>::of_registers(o, p[i], b + (uint64_t)(i * 16 * SLAB_BYTES >> 4), add || i > 0);
+  for (int i = 0; i < L::KEYS / 16; i++)
+    wgmma<typename L::T, L::DV>::of_registers(o, p[i], b + (uint64_t)(i * 16 * SLAB_BYTES >> 4),
+                                              add || i > 0);
 }
 
 /* The log of the denominator 2^max sum. */
 __device__ inline float lse_of(float max, float sum) {
-  return sum > 0 ? (max + log2f(sum)) * 0.69314718055994530942f : -INFINITY;
+  return sum == 0.f ? -INFINITY : (max + log2f(sum)) * 0.69314718055994530942f;
 }
 
-/* The sums of all chains so far, of one warpgroup: o in shared memory [D / 8][128][4]. */
+/* The sums of all chains so far, of one warpgroup: o in memory [DV / 8][128][4]. */
 struct chain_totals {
   float max[2], sum[2];
   bool any;
@@ -210,162 +281,396 @@ __device__ inline void fold(chain_totals &t, float4 *total, int thread, float (&
   t.any = true;
 }
 
-template <typename T, int D, int WGS, int STAGES, bool SPLIT>
-__device__ inline void produce(const forward_call &c, unsigned char *memory, uint64_t *q_full,
-                               uint64_t *q_empty, uint64_t *k_full, uint64_t *k_empty,
-                               uint64_t *v_full, uint64_t *v_empty) {
-  using L = forward_layout<T, D, WGS, STAGES>;
-  int filled = 0, tiles = 0;
-  for (int item; (item = item_of_round(tiles)) < c.items; tiles++) {
-    forward_item at = item_at<SPLIT>(c, item, L::rows);
-    barrier_wait(q_empty, (tiles & 1) ^ 1);
-    barrier_expect(q_full, SPLIT ? c.group * c.q_len * D * 2 : L::q_bytes);
-    for (int s = 0; s < D / SLAB; s++)
-      tma_load(&c.q, memory + s * L::rows * SLAB_BYTES, q_full, s * SLAB, at.tile * L::rows,
-               at.head, at.batch);
-    for (int j = at.first; j < at.end; j++, filled++) {
-      int stage = filled % STAGES, parity = (filled / STAGES & 1) ^ 1;
-      barrier_wait(&k_empty[stage], parity);
-      barrier_expect(&k_full[stage], L::kv_bytes);
-      for (int s = 0; s < D / SLAB; s++)
-        tma_load(&c.k, memory + L::k_at + stage * L::kv_bytes + s * KEYS * SLAB_BYTES,
-                 &k_full[stage], s * SLAB, j * KEYS, at.kv_head, at.batch);
-      barrier_wait(&v_empty[stage], parity);
-      barrier_expect(&v_full[stage], L::kv_bytes);
-      for (int s = 0; s < D / SLAB; s++)
-        tma_load(&c.v, memory + L::v_at + stage * L::kv_bytes + s * KEYS * SLAB_BYTES,
-                 &v_full[stage], s * SLAB, j * KEYS, at.kv_head, at.batch);
+/* ---- the producer: one warp --------------------------------------------------------------- */
+
+/* The address of a sequence's page; past its last page that one, whose keys are masked. */
+__device__ inline const unsigned char *page_at(const forward_call &c, int batch, int keys,
+                                               int page) {
+  return (const unsigned char *)
+      c.page[batch * c.page_stride + min(page, (keys + ATTEND_PAGE - 1) / ATTEND_PAGE - 1)];
+}
+
+template <class L>
+__device__ inline void load_queries(const forward_call &c, const forward_item &at,
+                                    unsigned char *memory, uint64_t *full) {
+  barrier_expect(full, L::WGS * L::k_slabs * c.pack * c.per * SLAB_BYTES);
+  for (int s = 0; s < L::k_slabs; s++)
+    for (int w = 0; w < L::WGS; w++)
+      tma_load(&c.q, memory + (s * L::WGS + w) * 64 * SLAB_BYTES, full, s * SLAB, at.head,
+               at.position + w * c.per, at.batch);
+}
+
+/* One block of keys or values. pages: of this lane, from page `base` on. */
+template <class L, int SLABS>
+__device__ inline void load_block(const forward_call &c, const CUtensorMap *map,
+                                  const forward_item &at, int j, const unsigned char *pages,
+                                  int base, int64_t part, int page_slabs, unsigned char *to,
+                                  unsigned char *real, uint64_t *full) {
+  constexpr int PAGES = L::KEYS / ATTEND_PAGE, HALF = ATTEND_PAGE * SLAB_BYTES;
+  const int lane = threadIdx.x % 32;
+  const int slabs = c.page ? min(SLABS, page_slabs) : SLABS;
+  if (lane == 0) barrier_expect(full, slabs * L::slab_bytes + (real ? L::KEYS : 0));
+  if (c.page) {
+    const int half = lane % PAGES, slab = lane / PAGES;
+    const unsigned char *page =
+        (const unsigned char *)__shfl_sync(~0u, (unsigned long long)pages, j * PAGES - base + half);
+    __syncwarp();
+    if (slab < slabs)
+      bulk_load(page + at.kv_head * c.page_head + part + slab * HALF,
+                to + slab * L::slab_bytes + half * HALF, full, HALF);
+    if (real && slab == 0)
+      bulk_load(page + c.page_real, real + half * ATTEND_PAGE, full, ATTEND_PAGE);
+  } else if (lane == 0) {
+    for (int s = 0; s < SLABS; s++)
+      tma_load(map, to + s * L::slab_bytes, full, s * SLAB, j * L::KEYS, at.kv_head, at.batch);
+    if (real) bulk_load(c.real + at.batch * c.real_stride + j * L::KEYS, real, full, L::KEYS);
+  }
+}
+
+template <class L>
+__device__ inline void produce_item(const forward_call &c, const forward_item &at,
+                                    unsigned char *memory, forward_state<L> *state, int &filled) {
+  constexpr int PAGES = L::KEYS / ATTEND_PAGE;
+  const unsigned char *pages = NULL;
+  int base = 0;
+  for (int j = at.first; j < at.end; j++, filled++) {
+    const int stage = filled % L::STAGES, parity = (filled / L::STAGES & 1) ^ 1;
+    if (c.page && (j == at.first || j * PAGES - base >= 32)) {
+      base = j * PAGES;
+      pages = page_at(c, at.batch, at.sequence.keys, base + threadIdx.x % 32);
     }
+    barrier_wait(&state->k_empty[stage], parity);
+    load_block<L, L::k_slabs>(
+        c, &c.k, at, j, pages, base, 0, c.page_k_slabs, memory + L::k_at + stage * L::k_bytes,
+        c.rule.padded ? memory + L::real_at + stage * L::KEYS : NULL, &state->k_full[stage]);
+    barrier_wait(&state->v_empty[stage], parity);
+    load_block<L, L::v_slabs>(c, &c.v, at, j, pages, base, c.page_values, c.page_v_slabs,
+                              memory + L::v_at + stage * L::v_bytes, NULL, &state->v_full[stage]);
   }
 }
 
-/* Scores of keys past the row's last visible one: -inf. */
-template <int N>
-__device__ inline void mask_scores(float (&s)[N], int first_key, int end0, int end1) {
-  int column = first_key + 2 * (threadIdx.x % 4);
-#pragma unroll
-  for (int i = 0; i < N; i++) {
-    int key = column + 8 * (i / 4) + i % 2;
-    if (key >= (i & 2 ? end1 : end0)) s[i] = -INFINITY;
+/* When consumers have read the queries of item i - 1, they have finished item i - 2: the last two
+ * items are known to be good, or come again, before the end is told. */
+template <class L>
+__device__ inline void produce(const forward_call &c, unsigned char *memory,
+                               forward_state<L> *state) {
+  const int lane = threadIdx.x % 32;
+  int filled = 0, taken = blockIdx.x, last = NO_ITEM, before = NO_ITEM;
+  for (int i = 0;; i++) {
+    barrier_wait(&state->q_empty, (i & 1) ^ 1);
+    int next = NO_MORE;
+    if (lane == 0) {
+      volatile int *again = &state->again[(i + 2) % 4];
+      if (i >= 2 && *again) {
+        *again = 0;
+        next = before | CLEAN;
+      } else if (taken < c.items) {
+        next = taken;
+        taken = gridDim.x + atomicAdd(c.counter, 1);
+      } else if (last >= 0 && !(last & CLEAN)) {
+        next = NO_ITEM;
+      }
+      *(volatile int *)&state->item = next;
+    }
+    next = __shfl_sync(~0u, next, 0);
+    before = last, last = next;
+    if (next < 0) {
+      if (lane == 0) barrier_arrive(&state->q_full);
+      if (next == NO_MORE) break;
+      continue;
+    }
+    const forward_item at = item_at<L>(c, next & ~CLEAN);
+    if (lane == 0) load_queries<L>(c, at, memory, &state->q_full);
+    produce_item<L>(c, at, memory, state, filled);
   }
+  if (lane == 0 && atomicAdd(c.counter + 1, 1) == gridDim.x - 1) c.counter[0] = c.counter[1] = 0;
 }
 
-/* A warpgroup's rows of o, staged in slabs of shared memory: its totals are not needed any more. */
-template <typename T, int D>
-__device__ inline void store(const forward_call &c, const forward_item &at, int row0, int thread,
-                             int barrier, unsigned char *staging, const float (&o)[D / 2],
-                             const chain_totals &t) {
-  named_sync(barrier, 128); /* every thread has read its totals */
+/* ---- clean passes ------------------------------------------------------------------------- */
+
+/* Element x of key j's values; 0 where there is no such key. */
+template <class L>
+__device__ inline float value_at(const forward_call &c, const forward_item &at, int key, int x) {
+  const typename L::T *v;
+  if (c.page) {
+    if (x >= c.page_v_slabs * SLAB) return 0.f;
+    v = (const typename L::T *)(page_at(c, at.batch, at.sequence.keys, key / ATTEND_PAGE) +
+                                at.kv_head * c.page_head + c.page_values) +
+        cuda_page_at(2, L::DV, key % ATTEND_PAGE, x);
+  } else {
+    if (key >= c.values_keys || x >= c.values_width) return 0.f;
+    v = (const typename L::T *)c.values + at.batch * c.values_stride[0] +
+        at.kv_head * c.values_stride[1] + key * c.values_stride[2] + x;
+  }
+  return (float)*v;
+}
+
+/* The same number in all threads of a warp, as wgmma needs what branches depend on. */
+__device__ inline int uniform(int x) { return __shfl_sync(~0u, x, 0); }
+/* A number that the compiler does not follow: what comes from it is computed anew, not kept. */
+__device__ inline int opaque(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
+/* Block j of a clean pass, before its product: values that are not finite become 0 in shared memory
+ * and are added to o where the weight is not 0. Warpgroups that share the block write the same. */
+template <class L>
+__device__ inline void clean_block(const forward_call &c, int item, int j, unsigned char *v,
+                                   forward_state<L> *state, int wg, int thread, int barrier,
+                                   const uint32_t (&p)[L::KEYS / 16][4], float (&o)[L::DV / 2],
+                                   bool &fresh) {
+  constexpr int WIDE = L::v_slabs * SLAB;
+  const forward_item at = item_at<L>(c, opaque(item) & ~CLEAN);
+  uint32_t *bad = state->bad[wg];
+  float *line = state->line[wg];
+  if (fresh) {
 #pragma unroll
-  for (int r = 0; r < 2; r++) {
-    const int in = 16 * (thread / 32) + thread % 32 / 4 + 8 * r, row = row0 + in;
-    const float inverse = t.sum[r] > 0 ? 1.f / t.sum[r] : 0.f;
-#pragma unroll
-    for (int i = 0; i < D / 8; i++)
-      *(uint32_t *)(staging + i / 8 * 64 * SLAB_BYTES + in * SLAB_BYTES +
-                    ((i % 8) ^ (in % 8)) * 16 + thread % 4 * 4) =
-          pack(o[4 * i + 2 * r] * inverse, o[4 * i + 2 * r + 1] * inverse, T());
-    if (c.lse && thread % 4 == 0 && row < c.q_len)
-      c.lse[((int64_t)at.batch * c.heads + at.head) * c.q_len + row] = lse_of(t.max[r], t.sum[r]);
+    for (int i = 0; i < L::DV / 2; i++) o[i] = 0.f;
+    fresh = false;
+  }
+  if (thread < L::KEYS / 32) bad[thread] = 0;
+  named_sync(barrier, 128);
+  for (int i = thread; i < L::KEYS * WIDE; i += 128) {
+    const int x = i % WIDE, key = i / WIDE;
+    if (finite(value_at<L>(c, at, j * L::KEYS + key, x))) continue;
+    atomicOr(&bad[key / 32], 1u << key % 32);
+    *(uint16_t *)(v + x / SLAB * L::slab_bytes + key * SLAB_BYTES +
+                  ((x % SLAB / 8) ^ (key % 8)) * 16 + x % 8 * 2) = 0;
   }
   fence_shared();
   named_sync(barrier, 128);
-  if (thread == 0) {
+  for (int key = 0; key < L::KEYS; key++) {
+    if (!(uniform(bad[key / 32]) >> key % 32 & 1)) continue;
+    for (int x = thread; x < L::DV; x += 128) {
+      const float y = value_at<L>(c, at, j * L::KEYS + key, x);
+      line[x] = finite(y) ? 0.f : y;
+    }
+    named_sync(barrier, 128);
+    uint32_t w[2] = {0, 0};
 #pragma unroll
-    for (int s = 0; s < D / SLAB; s++)
-      tma_store(&c.o, staging + s * 64 * SLAB_BYTES, s * SLAB, row0, at.head, at.batch);
-    tma_store_commit();
+    for (int i = 0; i < L::KEYS / 8; i++)
+#pragma unroll
+      for (int r = 0; r < 2; r++)
+        asm volatile("{ .reg .pred here; setp.eq.s32 here, %2, 0; @here mov.b32 %0, %1; }"
+                     : "+r"(w[r])
+                     : "r"(p[i / 2][i % 2 * 2 + r]), "r"(key / 8 - i));
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+      w[r] = __shfl_sync(~0u, w[r], (thread % 32 & ~3) | key % 8 / 2) >> key % 2 * 16 & 0x7fff;
+#pragma unroll
+    for (int i = 0; i < L::DV / 2; i++)
+      o[i] += w[i / 2 % 2] ? line[8 * (i / 4) + 2 * (thread % 4) + i % 2] : 0.f;
+    named_sync(barrier, 128);
   }
 }
 
-/* A chain's sums, for softmax_join. */
-template <int D>
-__device__ inline void store_part(const forward_call &c, const forward_item &at, int thread,
-                                  const float (&o)[D / 2], const chain_totals &t) {
-  int rows = c.group * c.q_len;
+/* ---- consumers ---------------------------------------------------------------------------- */
+
+template <class L>
+__device__ inline row_pair rows_of(const forward_call &c, const forward_item &at, int position,
+                                   int thread) {
+  row_pair x;
 #pragma unroll
   for (int r = 0; r < 2; r++) {
-    int row = 16 * (thread / 32) + thread % 32 / 4 + 8 * r;
-    if (row >= rows) continue;
-    int64_t to =
-        (((int64_t)at.batch * (c.heads / c.group) + at.kv_head) * c.splits + at.split) * rows + row;
-#pragma unroll
-    for (int i = 0; i < D / 8; i++)
-      *(float2 *)(c.part_o + to * D + 8 * i + 2 * (thread % 4)) = {o[4 * i + 2 * r],
-                                                                   o[4 * i + 2 * r + 1]};
-    if (thread % 4 == 0) c.part[to] = {t.max[r], t.sum[r]};
+    const int row = 16 * (thread / 32) + thread % 32 / 4 + 8 * r, query = position + row / c.pack;
+    const bool real = row < c.per * c.pack && query < at.sequence.rows;
+    x.query[r] = real ? query : -1;
+    x.head[r] = at.head + row % c.pack;
+    x.position[r] = at.sequence.before + query;
   }
+  return x;
 }
 
-template <typename T, int D, int WGS, int STAGES, bool SPLIT>
-__device__ inline void consume(const forward_call &c, unsigned char *memory, uint64_t *q_full,
-                               uint64_t *q_empty, uint64_t *k_full, uint64_t *k_empty,
-                               uint64_t *v_full, uint64_t *v_empty) {
-  using L = forward_layout<T, D, WGS, STAGES>;
+/* A warpgroup's rows of o, staged in slabs of shared memory in place of its totals, or, of wide
+ * heads, written element by element. Returns whether a row is not finite. */
+template <class L>
+__device__ inline bool store(const forward_call &c, const forward_item &at, int position,
+                             const row_pair &rows, int thread, int barrier, unsigned char *staging,
+                             const float (&o)[L::DV / 2], const chain_totals &t) {
+  using T = typename L::T;
+  bool bad = false;
+  if (L::totals_here) named_sync(barrier, 128); /* every thread has read its totals */
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    const int in = 16 * (thread / 32) + thread % 32 / 4 + 8 * r;
+    const int query = position + in / c.pack;
+    const bool none = rows.query[r] < 0 || t.sum[r] == 0.f,
+               there = in < c.per * c.pack && query < c.n;
+    const float inverse = none ? 0.f : 1.f / t.sum[r];
+#pragma unroll
+    for (int i = 0; i < L::DV / 8; i++) {
+      /* + 0: blocks that are skipped for other rows turn -0 into 0 */
+      const float x = none ? 0.f : fmaf(o[4 * i + 2 * r], inverse, 0.f);
+      const float y = none ? 0.f : fmaf(o[4 * i + 2 * r + 1], inverse, 0.f);
+      bad |= !finite(x) || !finite(y);
+      if (L::totals_here) {
+        *(uint32_t *)(staging + i / 8 * 64 * SLAB_BYTES + in * SLAB_BYTES +
+                      ((i % 8) ^ (in % 8)) * 16 + thread % 4 * 4) = pack(x, y, T());
+      } else if (there) {
+        const int column = 8 * i + 2 * (thread % 4);
+        T *to = (T *)c.out + at.batch * c.out_batch + rows.head[r] * c.out_head + query * c.out_row;
+        if (column < c.width) to[column] = (T)x;
+        if (column + 1 < c.width) to[column + 1] = (T)y;
+      }
+    }
+    if (c.lse && thread % 4 == 0 && there)
+      c.lse[((int64_t)at.batch * c.heads + rows.head[r]) * c.n + query] =
+          none ? -INFINITY : lse_of(t.max[r], t.sum[r]);
+  }
+  if (L::totals_here) {
+    fence_shared();
+    named_sync(barrier, 128);
+    if (thread == 0 && position < c.n) {
+#pragma unroll
+      for (int s = 0; s < L::v_slabs; s++)
+        tma_store(&c.o, staging + s * 64 * SLAB_BYTES, s * SLAB, at.head, position, at.batch);
+      tma_store_commit();
+    }
+  }
+  return bad;
+}
+
+/* A chain's sums, for softmax_join. Returns whether a row is not finite. */
+template <class L>
+__device__ inline bool store_part(const forward_call &c, const forward_item &at,
+                                  const row_pair &rows, int thread, const float (&o)[L::DV / 2],
+                                  const chain_totals &t) {
+  bool bad = false;
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    const int row = 16 * (thread / 32) + thread % 32 / 4 + 8 * r;
+    if (rows.query[r] < 0) continue;
+    const int64_t to = (int64_t)at.number * c.part_rows + row;
+    bad |= !finite(t.sum[r]);
+#pragma unroll
+    for (int i = 0; i < L::DV / 8; i++) {
+      const float2 x = {o[4 * i + 2 * r], o[4 * i + 2 * r + 1]};
+      bad |= !finite(x.x) || !finite(x.y);
+      *(float2 *)(c.part_o + to * L::DV + 8 * i + 2 * (thread % 4)) = x;
+    }
+    if (thread % 4 == 0) c.part[to] = {t.max[r], t.sum[r]};
+  }
+  return bad;
+}
+
+template <class L>
+__device__ inline void consume(const forward_call &c, unsigned char *memory,
+                               forward_state<L> *state) {
+  constexpr int D = L::DV, KEYS = L::KEYS, STAGES = L::STAGES, WGS = L::WGS;
   const int wg = __shfl_sync(~0u, (int)threadIdx.x / 128, 0) - 1, thread = threadIdx.x % 128;
   const bool leader = thread == 0;
   const unsigned char *q = memory + wg * 64 * SLAB_BYTES;
-  float4 *total = (float4 *)(memory + L::total_at) + wg * 64 * D / 4;
-  const int mine = 1 + wg, next = 1 + (wg + 1) % WGS;
+  float4 *total = L::totals_here ? (float4 *)(memory + L::total_at) + wg * 64 * D / 4
+                                 : (float4 *)c.totals + (blockIdx.x * WGS + wg) * (64 * D / 4);
+  const int mine = 1 + wg, next = 1 + (wg + 1) % WGS, own = 1 + WGS + wg;
+  const float scale = L::BIASED ? 1.f : c.rule.scale_to2;
   int filled = 0, tiles = 0;
   if (WGS > 1 && wg == WGS - 1) named_arrive(next, 256);
-  for (int item; (item = item_of_round(tiles)) < c.items; tiles++) {
-    const forward_item at = item_at<SPLIT>(c, item, L::rows);
-    const int row0 = at.tile * L::rows + wg * 64;
-    const int all = at.end;
-    const int blocks = SPLIT ? all : min(all, blocks_of(keys_of(c, row0 + 64)));
-    const int row = row0 + 16 * (thread / 32) + thread % 32 / 4;
-    const int query0 = SPLIT ? row % c.q_len : row, query1 = SPLIT ? (row + 8) % c.q_len : row + 8;
-    const int end0 = c.causal ? min(c.kv_len, query0 + 1 + c.offset) : c.kv_len;
-    const int end1 = c.causal ? min(c.kv_len, query1 + 1 + c.offset) : c.kv_len;
-    const int full =
-        (c.causal ? max(0, min(c.kv_len, (SPLIT ? 0 : row0) + 1 + c.offset)) : c.kv_len) /
-        KEYS; /* blocks that every row sees whole */
+  for (;; tiles++) {
+    barrier_wait(&state->q_full, tiles & 1);
+    const int item = uniform(*(volatile int *)&state->item);
+    if (item == NO_MORE) break;
+    if (L::totals_here && leader) tma_store_wait(); /* o of the tile before has left the totals */
+    named_sync(own, 128);
+    if (item == NO_ITEM) {
+      if (leader) barrier_arrive(&state->q_empty);
+      continue;
+    }
+    const bool clean = item & CLEAN;
+    const forward_item at = item_at<L>(c, item & ~CLEAN);
+    const int position = at.position + wg * c.per;
+    const row_pair rows = rows_of<L>(c, at, position, thread);
+    key_range seen = {at.first, at.end};
+    int whole_first = 0, whole_end = 0; /* blocks that every row sees whole */
+    {
+      const int last = min(position + c.per, at.sequence.rows) - 1;
+      if (WGS > 1) {
+        seen = blocks_seen<L>(c, at.sequence, position, c.per);
+        if (seen.first >= seen.end) seen = {at.end, at.end};
+      }
+      if (last >= position && !c.rule.padded) {
+        const key_range every = every_row_sees(
+            c.rule, at.sequence.keys, at.sequence.before + position, at.sequence.before + last);
+        whole_first = (every.first + KEYS - 1) / KEYS, whole_end = every.end / KEYS;
+      }
+    }
+    const int first = uniform(at.first), from = uniform(seen.first), to = uniform(seen.end);
+    whole_first = uniform(whole_first), whole_end = uniform(whole_end);
     chain_totals t = {{-INFINITY, -INFINITY}, {0.f, 0.f}, false};
     float o[D / 2], max[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f}, factor[2];
     uint32_t p[KEYS / 16][4];
     float s[KEYS / 2];
-    if (!SPLIT) { /* o of the tile before has left the totals */
-      if (leader) tma_store_wait();
-      named_sync(1 + WGS + wg, 128);
-    }
-    barrier_wait(q_full, tiles & 1);
-    if (blocks > at.first) {
+    auto skip = [&] { /* a block for other warpgroups alone */
+                      const int stage = filled % STAGES, parity = filled / STAGES & 1;
+                      if (WGS > 1) named_sync(mine, 256), named_arrive(next, 256);
+                      barrier_wait(&state->k_full[stage], parity);
+                      if (leader) barrier_arrive(&state->k_empty[stage]);
+                      barrier_wait(&state->v_full[stage], parity);
+                      if (leader) barrier_arrive(&state->v_empty[stage]);
+                      filled++;
+    };
+    auto read_scores = [&](int j, int stage) { /* s of block j is there */
+                                               if (L::BIASED)
+                                                 bias_scores(c.rule, s, j * KEYS, at.batch, rows);
+                                               if (c.rule.padded)
+                                                 hide_padding(s,
+                                                              memory + L::real_at + stage * KEYS);
+                                               if (j < whole_first || j >= whole_end)
+                                                 mask_scores(c.rule, s, j * KEYS, at.sequence.keys, rows);
+    };
+    for (int j = first; j < from; j++) skip();
+    if (from < to) {
       int stage = filled % STAGES;
-      barrier_wait(&k_full[stage], filled / STAGES & 1);
+      barrier_wait(&state->k_full[stage], filled / STAGES & 1);
       if (WGS > 1) named_sync(mine, 256);
       wgmma_begin();
-      scores<T, D>(q, L::rows, memory + L::k_at + stage * L::kv_bytes, s);
+      scores<L>(q, memory + L::k_at + stage * L::k_bytes, s);
       wgmma_commit();
       if (WGS > 1) named_arrive(next, 256);
       wgmma_wait<0>();
       wgmma_hold(s);
-      if (leader) barrier_arrive(&k_empty[stage]);
-      if (leader && blocks == at.first + 1) barrier_arrive(q_empty);
-      if (at.first >= full) mask_scores(s, at.first * KEYS, end0, end1);
-      weights_of(s, c.scale_to2, max, sum, factor);
-      pack_weights<T>(s, p);
+      read_scores(from, stage);
+      if (leader) barrier_arrive(&state->k_empty[stage]);
+      if (leader && to == from + 1) barrier_arrive(&state->q_empty);
+      weights_of(s, scale, max, sum, factor);
+      pack_weights<typename L::T>(s, p);
       bool fresh = true; /* o holds nothing of this chain yet */
-      for (int j = at.first + 1; j < blocks; j++) {
+      /* The chain before it is folded while the next scores are computed. */
+      bool folds = false;
+      float chain_max[2], chain_sum[2];
+      auto fold_chain = [&] {
+        fold<D>(t, total, thread, o, chain_max, chain_sum, false);
+        folds = false;
+      };
+      for (int j = from + 1; j < to; j++) {
         const int before = stage, before_parity = filled / STAGES & 1;
+        if (clean) {
+          if (L::FOLD_LATE && folds) fold_chain();
+          barrier_wait(&state->v_full[before], before_parity);
+          clean_block<L>(c, item, j - 1, memory + L::v_at + before * L::v_bytes, state, wg, thread,
+                         own, p, o, fresh);
+        }
         filled++;
         stage = filled % STAGES;
-        barrier_wait(&k_full[stage], filled / STAGES & 1);
+        barrier_wait(&state->k_full[stage], filled / STAGES & 1);
         if (WGS > 1) named_sync(mine, 256);
         wgmma_begin();
-        scores<T, D>(q, L::rows, memory + L::k_at + stage * L::kv_bytes, s);
+        scores<L>(q, memory + L::k_at + stage * L::k_bytes, s);
         wgmma_commit();
-        barrier_wait(&v_full[before], before_parity);
-        multiply_values<T, D>(p, memory + L::v_at + before * L::kv_bytes, o, !fresh);
+        if (L::FOLD_LATE && folds) fold_chain();
+        barrier_wait(&state->v_full[before], before_parity);
+        multiply_values<L>(p, memory + L::v_at + before * L::v_bytes, o, !fresh);
         wgmma_commit();
         if (WGS > 1) named_arrive(next, 256);
         wgmma_wait<1>();
         wgmma_hold(s);
-        if (leader) barrier_arrive(&k_empty[stage]);
-        if (leader && j == blocks - 1) barrier_arrive(q_empty);
-        if (j >= full) mask_scores(s, j * KEYS, end0, end1);
-        if (j % JOIN) {
-          weights_of(s, c.scale_to2, max, sum, factor);
+        if (leader && !c.rule.padded) barrier_arrive(&state->k_empty[stage]);
+        if (leader && j == to - 1) barrier_arrive(&state->q_empty);
+        read_scores(j, stage);
+        if (leader && c.rule.padded) barrier_arrive(&state->k_empty[stage]);
+        if (j % L::JOIN) {
+          weights_of(s, scale, max, sum, factor);
           wgmma_wait<0>();
           wgmma_hold(o);
           if (__any_sync(~0u, factor[0] != 1.f || factor[1] != 1.f)) {
@@ -374,126 +679,137 @@ __device__ inline void consume(const forward_call &c, unsigned char *memory, uin
           }
           fresh = false;
         } else {
-          float chain_max[2] = {max[0], max[1]}, chain_sum[2] = {sum[0], sum[1]};
+#pragma unroll
+          for (int r = 0; r < 2; r++) chain_max[r] = max[r], chain_sum[r] = sum[r];
           max[0] = max[1] = -INFINITY, sum[0] = sum[1] = 0.f;
-          weights_of(s, c.scale_to2, max, sum, factor);
+          weights_of(s, scale, max, sum, factor);
           wgmma_wait<0>();
           wgmma_hold(o);
-          fold<D>(t, total, thread, o, chain_max, chain_sum, false);
+          if (L::FOLD_LATE)
+            folds = true;
+          else
+            fold_chain();
           fresh = true;
         }
-        if (leader) barrier_arrive(&v_empty[before]);
-        pack_weights<T>(s, p);
+        if (leader) barrier_arrive(&state->v_empty[before]);
+        pack_weights<typename L::T>(s, p);
       }
-      barrier_wait(&v_full[stage], filled / STAGES & 1);
+      if (L::FOLD_LATE && folds) fold_chain();
+      barrier_wait(&state->v_full[stage], filled / STAGES & 1);
+      if (clean)
+        clean_block<L>(c, item, to - 1, memory + L::v_at + stage * L::v_bytes, state, wg,
+                       thread, own, p, o, fresh);
       wgmma_begin();
-      multiply_values<T, D>(p, memory + L::v_at + stage * L::kv_bytes, o, !fresh);
+      multiply_values<L>(p, memory + L::v_at + stage * L::v_bytes, o, !fresh);
       wgmma_commit();
       wgmma_wait<0>();
       wgmma_hold(o);
-      if (leader) barrier_arrive(&v_empty[stage]);
+      if (leader) barrier_arrive(&state->v_empty[stage]);
       filled++;
       fold<D>(t, total, thread, o, max, sum, true);
     } else {
-      if (leader) barrier_arrive(q_empty);
+      if (leader) barrier_arrive(&state->q_empty);
 #pragma unroll
       for (int i = 0; i < D / 2; i++) o[i] = 0.f;
     }
-    for (int j = blocks > at.first ? blocks : at.first; j < all;
-         j++, filled++) { /* blocks for later rows alone */
-      int stage = filled % STAGES, parity = filled / STAGES & 1;
-      if (WGS > 1) named_sync(mine, 256), named_arrive(next, 256);
-      barrier_wait(&k_full[stage], parity);
-      if (leader) barrier_arrive(&k_empty[stage]);
-      barrier_wait(&v_full[stage], parity);
-      if (leader) barrier_arrive(&v_empty[stage]);
-    }
-    if (SPLIT)
-      store_part<D>(c, at, thread, o, t);
-    else
-      store<T, D>(c, at, row0, thread, 1 + WGS + wg, (unsigned char *)total, o, t);
+    const forward_item then = item_at<L>(c, opaque(item) & ~CLEAN);
+    const int end = uniform(then.end);
+    for (int j = to; j < end; j++) skip();
+    const int place = then.position + wg * c.per;
+    const row_pair stored = rows_of<L>(c, then, place, thread);
+    const bool bad =
+        L::SPLIT ? store_part<L>(c, then, stored, thread, o, t)
+                 : store<L>(c, then, place, stored, thread, own, (unsigned char *)total, o, t);
+    if (__any_sync(~0u, bad) && !clean && thread % 32 == 0)
+      *(volatile int *)&state->again[tiles % 4] = 1;
   }
   if (WGS > 1 && wg == 0) named_sync(mine, 256);
+  if (L::totals_here && leader) tma_store_wait();
 }
 
-template <typename T, int D, int WGS, int STAGES, bool SPLIT>
-__global__ void __launch_bounds__(128 * (WGS + 1), 1)
+template <class L>
+__global__ void __launch_bounds__(128 * (L::WGS + 1), 1)
     softmax_forward(const __grid_constant__ forward_call c) {
-  using L = forward_layout<T, D, WGS, STAGES>;
   extern __shared__ unsigned char raw[];
   unsigned char *memory = (unsigned char *)(((uintptr_t)raw + 1023) & ~(uintptr_t)1023);
-  uint64_t *q_full = (uint64_t *)(memory + L::barriers_at), *q_empty = q_full + 1;
-  uint64_t *k_full = q_full + 2, *k_empty = k_full + STAGES, *v_full = k_empty + STAGES,
-           *v_empty = v_full + STAGES;
+  forward_state<L> *state = (forward_state<L> *)(memory + L::state_at);
+  static_assert(sizeof(forward_state<L>) <= L::bytes - 1024 - L::state_at, "state");
   if (threadIdx.x == 0) {
-    barrier_init(q_full, 1);
-    barrier_init(q_empty, WGS);
-    for (int i = 0; i < STAGES; i++) {
-      barrier_init(&k_full[i], 1);
-      barrier_init(&k_empty[i], WGS);
-      barrier_init(&v_full[i], 1);
-      barrier_init(&v_empty[i], WGS);
+    barrier_init(&state->q_full, 1);
+    barrier_init(&state->q_empty, L::WGS);
+    for (int i = 0; i < L::STAGES; i++) {
+      barrier_init(&state->k_full[i], 1);
+      barrier_init(&state->k_empty[i], L::WGS);
+      barrier_init(&state->v_full[i], 1);
+      barrier_init(&state->v_empty[i], L::WGS);
     }
+    for (int i = 0; i < 4; i++) state->again[i] = 0;
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     fence_shared();
   }
+  if (c.page && (c.page_k_slabs < L::k_slabs || c.page_v_slabs < L::v_slabs)) {
+    for (int i = threadIdx.x; i < (L::total_at - L::k_at) / 16; i += blockDim.x)
+      ((uint4 *)(memory + L::k_at))[i] = {}; /* slabs that pages do not have */
+    fence_shared();
+  }
   __syncthreads();
+  if (L::SPLIT) next_kernel_may_start();
   if (threadIdx.x < 128) {
-    registers_lower<WGS == 3 ? 32 : 24>();
-    if (threadIdx.x == 0)
-      produce<T, D, WGS, STAGES, SPLIT>(c, memory, q_full, q_empty, k_full, k_empty, v_full,
-                                        v_empty);
+    registers_lower<L::WGS == 2 ? 24 : 32>();
+    if (threadIdx.x < 32) produce<L>(c, memory, state);
   } else {
-    registers_raise<WGS == 3 ? 160 : 240>();
-    consume<T, D, WGS, STAGES, SPLIT>(c, memory, q_full, q_empty, k_full, k_empty, v_full, v_empty);
+    registers_raise<L::WGS == 3 ? 160 : 240>();
+    consume<L>(c, memory, state);
   }
 }
 
-/* Adds the chains of softmax_forward<SPLIT> in order: a warp a row. Factors are powers of two, so
+/* Adds the chains of softmax_forward in order: a thread an element. Factors are powers of two, so
  * that scaling to the largest maximum at once gives the bits of rescaling chain by chain. */
-template <typename T, int D>
-__global__ void softmax_join(const forward_call c) {
-  constexpr int WIDE = D / 32, AHEAD = 8;
-  const int rows = c.group * c.q_len, kv_heads = c.heads / c.group;
-  const int at = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
-  if (at >= c.batch * kv_heads * rows) return;
-  const int row = at % rows, bg = at / rows;
-  const int64_t first = (int64_t)bg * c.splits * rows + row;
-  float max = -INFINITY;
-  for (int s = lane; s < c.splits; s += 32) max = fmaxf(max, c.part[first + (int64_t)s * rows].x);
+template <class L>
+__global__ void __launch_bounds__(128) softmax_join(const forward_call c) {
+  using T = typename L::T;
+  constexpr int AHEAD = 32, D = (L::DV + 31) / 32 * 32;
+  const int64_t thread = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+  const int x = (int)(thread % D), lane = threadIdx.x % 32; /* a warp has one row */
+  const int64_t line = thread / D;
+  const int head = (int)(line % c.heads), query = (int)(line / c.heads % c.n);
+  const int batch = (int)(line / c.heads / c.n);
+  wait_for_last_kernel();
+  if (batch >= c.batch) return;
+  const softmax_sequence s = sequence_at(c.rule, batch);
+  const int packed = c.heads / c.pack, wide = packed * c.tiles;
+  const int begin = c.rule.listed ? s.chains_before : batch * c.chains;
+  const int end = !c.rule.listed        ? begin + c.chains
+                  : batch + 1 < c.batch ? sequence_at(c.rule, batch + 1).chains_before
+                                        : c.items / wide;
+  const int chains = query < s.rows ? end - begin : 0;
+  const int row = query % c.per * c.pack + head % c.pack;
+  const int64_t first =
+      ((int64_t)begin * wide + head / c.pack * c.tiles + query / c.per) * c.part_rows + row;
+  const int64_t step = (int64_t)wide * c.part_rows;
+  float max = -INFINITY, sum = 0.f, o = 0.f;
+  for (int i = lane; i < chains; i += 32) max = fmaxf(max, c.part[first + i * step].x);
+  max = warp_max(max);
+  for (int from = 0; from < chains; from += AHEAD) {
+    float y[AHEAD];
+    float2 p = {-INFINITY, 0.f}; /* lane i: of chain from + i */
+    if (from + lane < chains) p = c.part[first + (from + lane) * step];
 #pragma unroll
-  for (int step = 16; step; step /= 2) max = fmaxf(max, __shfl_xor_sync(~0u, max, step));
-  float sum = 0.f, o[WIDE];
+    for (int i = 0; i < AHEAD; i++)
+      y[i] =
+          x < L::DV && from + i < chains ? c.part_o[(first + (from + i) * step) * L::DV + x] : 0.f;
+    const float by = p.x == -INFINITY ? 0.f : power_of_2(p.x - max);
 #pragma unroll
-  for (int i = 0; i < WIDE; i++) o[i] = 0.f;
-  for (int s0 = 0; s0 < c.splits; s0 += AHEAD) {
-    float2 p[AHEAD];
-    float x[AHEAD][WIDE];
-#pragma unroll
-    for (int k = 0; k < AHEAD; k++) {
-      const int64_t from = first + (int64_t)min(s0 + k, c.splits - 1) * rows;
-      p[k] = c.part[from];
-#pragma unroll
-      for (int i = 0; i < WIDE; i++) x[k][i] = c.part_o[from * D + lane * WIDE + i];
-    }
-#pragma unroll
-    for (int k = 0; k < AHEAD; k++) {
-      if (s0 + k >= c.splits || p[k].x == -INFINITY) continue;
-      const float by = power_of_2(p[k].x - max);
-      sum += p[k].y * by;
-#pragma unroll
-      for (int i = 0; i < WIDE; i++) o[i] += x[k][i] * by;
+    for (int i = 0; i < AHEAD; i++) {
+      const float times = __shfl_sync(~0u, by, i), add = __shfl_sync(~0u, p.y, i);
+      if (times != 0.f) sum += add * times, o += y[i] * times;
     }
   }
-  const int head = bg % kv_heads * c.group + row / c.q_len;
-  const int batch = bg / kv_heads, query = row % c.q_len;
-  const float inverse = sum > 0 ? 1.f / sum : 0.f;
+  const bool none = sum == 0.f;
+  const float inverse = none ? 0.f : 1.f / sum;
   T *to = (T *)c.out + batch * c.out_batch + head * c.out_head + query * c.out_row;
-#pragma unroll
-  for (int i = 0; i < WIDE; i++)
-    if (lane * WIDE + i < c.width) to[lane * WIDE + i] = (T)(o[i] * inverse);
-  if (c.lse && lane == 0)
-    c.lse[((int64_t)batch * c.heads + head) * c.q_len + query] = lse_of(max, sum);
+  if (x < c.width) to[x] = (T)(none ? 0.f : fmaf(o, inverse, 0.f));
+  if (c.lse && x == 0) c.lse[((int64_t)batch * c.heads + head) * c.n + query] = lse_of(max, sum);
 }
 
 #endif
