@@ -78,6 +78,7 @@ static attend_status run(call *c, bytes_function bytes, run_function function) {
   static void run_##name(const cuda_device *d, const struct cuda_attention *a) {     \
     d->table->function(d->gpu, a);                                                   \
   }
+T(softmax, attention_bytes, attention_forward)
 T(pairs, pairs_bytes, pairs_forward)
 T(pairs_backward, pairs_backward_bytes, pairs_backward)
 T(observe, observe_bytes, observe)
@@ -157,6 +158,7 @@ static struct cuda_softmax softmax_of(const struct cuda_attention *a) {
                                .work = a->work};
 }
 
+/* Backward reads neither a bias, nor a soft cap, nor a window. */
 static const char *softmax_applicable(const attend_context *ctx, const attend_desc *d) {
   const cuda_device *device = device_of(ctx);
   const attend_view view = {NULL, {8, 8, 8, 1}};
@@ -170,12 +172,11 @@ static const char *softmax_applicable(const attend_context *ctx, const attend_de
                                        .dk = view,
                                        .dv = view};
   const struct cuda_softmax s = softmax_of(&shape);
-  if (d->form.kind != ATTEND_SOFTMAX) return "the form is not softmax";
+  const char *refusal = device->table->attention_refusal(device->gpu, d);
+  if (refusal || !(d->purpose & ATTEND_FOR_BACKWARD)) return refusal;
   if (d->bias.kind != ATTEND_NO_BIAS || d->soft_cap > 0) return "adds no bias and caps no score";
   if (d->mask.window) return "takes no window";
-  if (d->purpose & ATTEND_FOR_EXTEND) return "reads no cache";
-  return d->purpose & ATTEND_FOR_BACKWARD ? device->table->softmax_backward_refusal(device->gpu, &s)
-                                          : device->table->softmax_refusal(device->gpu, &s);
+  return device->table->softmax_backward_refusal(device->gpu, &s);
 }
 
 static double softmax_cost(const attend_desc *d) { return flops_of_pairs(d) * 1e-5; }
@@ -188,25 +189,21 @@ static bool fits(const call *c, const struct cuda_softmax *s) {
   if (m->lengths || m->key_mask) return false;
   for (int i = 0; i < 8; i++)
     if (views[i]->data && views[i]->stride[3] != 1) return false;
-  return !(c->d_o.data ? d->table->softmax_backward_refusal(d->gpu, s)
-                       : d->table->softmax_refusal(d->gpu, s));
+  return !d->table->softmax_backward_refusal(d->gpu, s);
 }
 
-static size_t softmax_bytes(const cuda_device *d, const struct cuda_attention *a) {
+static attend_status softmax_forward(call *c) { return run(c, softmax_bytes, run_softmax); }
+
+static size_t softmax_backward_bytes(const cuda_device *d, const struct cuda_attention *a) {
   const struct cuda_softmax s = softmax_of(a);
-  return a->d_o.data ? d->table->softmax_backward_bytes(d->gpu, &s)
-                     : d->table->softmax_bytes(d->gpu, &s);
+  return d->table->softmax_backward_bytes(d->gpu, &s);
 }
-
-static void run_softmax(const cuda_device *d, const struct cuda_attention *a) {
+static void run_softmax_backward(const cuda_device *d, const struct cuda_attention *a) {
   const struct cuda_softmax s = softmax_of(a);
-  if (a->d_o.data)
-    d->table->softmax_backward(d->gpu, &s);
-  else
-    d->table->softmax_forward(d->gpu, &s);
+  d->table->softmax_backward(d->gpu, &s);
 }
 
-static attend_status softmax_or_pairs(call *c) {
+static attend_status softmax_backward(call *c) {
   crossing x;
   crossing_of(c, c->plan->desc.kv_len, TO_DEVICE, &x);
   attend_status status = crossing_go(&x);
@@ -220,11 +217,9 @@ static attend_status softmax_or_pairs(call *c) {
                                    .dk = c->dk,
                                    .dv = c->dv};
   const struct cuda_softmax s = softmax_of(&a);
-  const bool tensor_cores = fits(c, &s), backward = c->d_o.data;
   if (!status)
-    status = tensor_cores ? run_there(c, softmax_bytes, run_softmax)
-             : backward   ? run_there(c, pairs_backward_bytes, run_pairs_backward)
-                          : run_there(c, pairs_bytes, run_pairs);
+    status = fits(c, &s) ? run_there(c, softmax_backward_bytes, run_softmax_backward)
+                         : run_there(c, pairs_backward_bytes, run_pairs_backward);
   crossing_return(&x, status);
   return status;
 }
@@ -298,7 +293,8 @@ int cuda_engines_make(cuda_device *d) {
     softmax->name = "softmax";
     softmax->applicable = softmax_applicable;
     softmax->cost = softmax_cost;
-    softmax->forward = softmax->backward = softmax_or_pairs;
+    softmax->forward = softmax_forward;
+    softmax->backward = softmax_backward;
     attend_engine *e = &d->engine[n++];
     *e = base;
     e->name = "pairs";

@@ -610,14 +610,14 @@ __device__ inline void consume(const forward_call &c, unsigned char *memory,
                       if (leader) barrier_arrive(&state->v_empty[stage]);
                       filled++;
     };
-    auto read_scores = [&](int j, int stage) { /* s of block j is there */
-                                               if (L::BIASED)
-                                                 bias_scores(c.rule, s, j * KEYS, at.batch, rows);
-                                               if (c.rule.padded)
-                                                 hide_padding(s,
-                                                              memory + L::real_at + stage * KEYS);
-                                               if (j < whole_first || j >= whole_end)
-                                                 mask_scores(c.rule, s, j * KEYS, at.sequence.keys, rows);
+    auto read_scores = [&](int j,
+                           int stage) { /* s of block j is there */
+                                        if (L::BIASED)
+                                          bias_scores(c.rule, s, j * KEYS, at.batch, rows);
+                                        if (c.rule.padded)
+                                          hide_padding(s, memory + L::real_at + stage * KEYS);
+                                        if (j < whole_first || j >= whole_end)
+                                          mask_scores(c.rule, s, j * KEYS, at.sequence.keys, rows);
     };
     for (int j = first; j < from; j++) skip();
     if (from < to) {
@@ -697,8 +697,8 @@ __device__ inline void consume(const forward_call &c, unsigned char *memory,
       if (L::FOLD_LATE && folds) fold_chain();
       barrier_wait(&state->v_full[stage], filled / STAGES & 1);
       if (clean)
-        clean_block<L>(c, item, to - 1, memory + L::v_at + stage * L::v_bytes, state, wg,
-                       thread, own, p, o, fresh);
+        clean_block<L>(c, item, to - 1, memory + L::v_at + stage * L::v_bytes, state, wg, thread,
+                       own, p, o, fresh);
       wgmma_begin();
       multiply_values<L>(p, memory + L::v_at + stage * L::v_bytes, o, !fresh);
       wgmma_commit();
