@@ -12,10 +12,14 @@
  *
  * Bits: dq of a tile is a sum over blocks of keys, added in f32 in the order of the blocks: a counter
  * for each tile says how many were added, and the writer of block j waits for j. The last block's
- * consumers take the sum, add theirs and store dq. Items are handed out
- * by a counter, block after block of a chunk of heads, so that only items handed out earlier are
- * waited for, and the wait is rare because blocks start one after the other. dk and dv are one
- * chain of sums in the order of heads and rows.
+ * consumers take the sum, add theirs and store dq. Items are handed out by a counter, block after
+ * block of a chunk of heads, so that only items handed out earlier are waited for, and the wait is
+ * rare because blocks start one after the other. dk and dv are one chain of sums in the order of
+ * heads and rows.
+ *
+ * Masked pairs have weight and gradient zero, whatever q.k and d_o.v are, and rows and keys past the end
+ * are read as zeros. Inside a tile that the mask divides, a NaN or an infinity in k, q or d_o itself is
+ * still multiplied by those zeros.
  */
 #ifndef DEVICE_CUDA_SOFTMAX_BACKWARD_CUH
 #define DEVICE_CUDA_SOFTMAX_BACKWARD_CUH
