@@ -228,6 +228,19 @@ def linear(run):
                       cuDNN=softmax_ms and tokens / softmax_ms * 1e3)
 
 
+@part("linear kernels", "Mtokens/s")
+def linear_kernels(run):
+    """The kernels of linear forms alone, beside cuDNN's softmax of the same sizes; `limit` is what
+    bytes at 4.18 TB/s or products at 600 TFLOP/s allow, whichever is less."""
+    for p in run.lines("gpu_bench_linear"):
+        tokens = p["batch"] * p["q_len"] * 1e-6
+        p = dict(p, kv_len=p["q_len"])
+        softmax_ms = sdpa_ms(p, "cuDNN", p["backward"]) if p["q_len"] <= 65536 else None
+        yield row(p["problem"], tokens / p["ms"] * 1e3,
+                  cuDNN_softmax=softmax_ms and tokens / softmax_ms * 1e3,
+                  limit=tokens / p["ms"] * 1e3 / p["of_limit"])
+
+
 # ---- parts: products -------------------------------------------------------------------------
 
 def product_ms(p):

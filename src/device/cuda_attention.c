@@ -303,5 +303,6 @@ int cuda_engines_make(cuda_device *d) {
     e->forward = pairs_forward;
     e->backward = pairs_backward;
   }
+  if (d->table->linear_forward) d->engine[n++] = engine_cuda_linear;
   return n;
 }

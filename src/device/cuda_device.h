@@ -44,6 +44,14 @@ attend_status cuda_check(attend_context *ctx);
 int cuda_engines_make(cuda_device *d);
 void cuda_cache_make(cuda_device *d);
 
+/* Linear forms by their feature maps: cuda_linear.c. */
+extern const attend_engine engine_cuda_linear;
+
+/* A copy on the GPU of a feature map that is not MAP_CALLER; free it also where making it failed. */
+attend_status cuda_map_make(attend_context *ctx, const attend_desc *d, const feature_map *map,
+                            struct cuda_map *out);
+void cuda_map_free(const attend_context *ctx, struct cuda_map *map);
+
 /* What a kernel reads of a state. New pages are made known to the GPU first. */
 attend_status cuda_cache_pages(attend_context *ctx, const attend_state *s,
                                struct cuda_pages *pages);

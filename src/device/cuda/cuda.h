@@ -114,6 +114,32 @@ struct cuda_attention {
   void *work;            /* of the kernel's _bytes */
 };
 
+/* A feature map on the GPU; numbers as in attention/features.h. Arrays are the GPU's. */
+enum cuda_map_kind { CUDA_MAP_POLY = 1, CUDA_MAP_ELU, CUDA_MAP_POSITIVE, CUDA_MAP_TRIG };
+struct cuda_map {
+  enum cuda_map_kind kind;
+  int count, dirs;
+  bool pairs;
+  float norm;
+  double log_factor;
+  const float *w;            /* [dirs][D], times the map's unit */
+  const float *coef;         /* poly [count]: of keys */
+  const uint16_t *variables; /* poly [count][degree]: a monomial's variables, D for none */
+  int degree;
+};
+
+/* A call of a linear form: forward; with a state an append (q.data NULL), a query (k.data NULL) or
+ * both (attend_extend). A state is linear_state_bytes for each sequence, one after the other: for
+ * each kv head the sums over whole blocks of keys and the keys and values of the last block.
+ * Copies of these bytes are copies of the sequence. It needs no clearing: `length` says what of it
+ * counts. A sequence may be truncated to a length in the block of its last key. */
+struct cuda_linear_call {
+  struct cuda_attention call; /* pages NULL; before: position of the first query, with a state */
+  struct cuda_map map;
+  void *state;           /* [B] or NULL */
+  const int64_t *length; /* [B] of the host: keys of the state before the call */
+};
+
 /* New keys and values into pages, which are there and may have keys before these. */
 struct cuda_append {
   const attend_desc *desc; /* its mask's lengths: real rows of n; key_mask [B,n]; of the host */
@@ -189,6 +215,12 @@ struct cuda_table {
   void (*pairs_backward)(cuda_gpu *gpu, const struct cuda_attention *call);
   size_t (*observe_bytes)(cuda_gpu *gpu, const struct cuda_attention *call);
   void (*observe)(cuda_gpu *gpu, const struct cuda_attention *call);
+  /* Linear forms, of a complete description; bytes of `work`, and of a state's sequence. */
+  const char *(*linear_refusal)(const cuda_gpu *gpu, const attend_desc *desc);
+  size_t (*linear_bytes)(const cuda_gpu *gpu, const struct cuda_linear_call *call);
+  size_t (*linear_state_bytes)(const cuda_gpu *gpu, const attend_desc *desc);
+  void (*linear_forward)(cuda_gpu *gpu, const struct cuda_linear_call *call);
+  void (*linear_backward)(cuda_gpu *gpu, const struct cuda_linear_call *call);
 };
 
 /* The one symbol of the library. */

@@ -242,6 +242,11 @@ size_t cuda_pairs_backward_bytes(cuda_gpu *gpu, const cuda_attention *call);
 void cuda_pairs_backward(cuda_gpu *gpu, const cuda_attention *call);
 size_t cuda_observe_bytes(cuda_gpu *gpu, const cuda_attention *call);
 void cuda_observe(cuda_gpu *gpu, const cuda_attention *call);
+const char *cuda_linear_refusal(const cuda_gpu *gpu, const attend_desc *desc);
+size_t cuda_linear_bytes(const cuda_gpu *gpu, const cuda_linear_call *call);
+size_t cuda_linear_state_bytes(const cuda_gpu *gpu, const attend_desc *desc);
+void cuda_linear_forward(cuda_gpu *gpu, const cuda_linear_call *call);
+void cuda_linear_backward(cuda_gpu *gpu, const cuda_linear_call *call);
 void cuda_pack(cuda_gpu *gpu, attend_linear *linear, const attend_linear_part *part, int first);
 void cuda_product_run(cuda_gpu *gpu, const cuda_product *call);
 
@@ -288,7 +293,12 @@ static const cuda_table table = {sizeof(cuda_table),
                                  cuda_pairs_backward_bytes,
                                  cuda_pairs_backward,
                                  cuda_observe_bytes,
-                                 cuda_observe};
+                                 cuda_observe,
+                                 cuda_linear_refusal,
+                                 cuda_linear_bytes,
+                                 cuda_linear_state_bytes,
+                                 cuda_linear_forward,
+                                 cuda_linear_backward};
 
 extern "C" __attribute__((visibility("default"))) const cuda_table *attend_cuda_table(void) {
   return &table;
