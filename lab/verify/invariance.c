@@ -212,6 +212,7 @@ static attend_status solve_row(subject *s, memory *m, int b, int i, outputs *out
   int32_t length = one.mask.lengths ? *one.mask.lengths : 0;
   one.q_len = 1;
   one.purpose = 0;
+  if (!s->ctx->device->host) one.engine = s->engine; /* backward may want another */
   if (d->mask.causal) {
     one.mask.causal = ATTEND_CAUSAL_BOTTOM;
     one.kv_len = place + 1;
