@@ -132,7 +132,9 @@ static void check_definition(const tensors *t) {
       off += ((double)got[j] - want[i][j]) * ((double)got[j] - want[i][j]);
       all += want[i][j] * want[i][j];
     }
-    if (!(sqrt(off) <= bound * sqrt(all) + 1e-5 * sqrt((double)n)))
+    /* With a single key dq and dk are zero: the rounding of o is left, some 2^-8 of d_o.v. */
+    const double size = all > 0 ? sqrt(all) : 4 * sqrt((double)n);
+    if (!(sqrt(off) <= bound * size))
       CHECK_FAIL("d%c, T %d S %d D %d M %d causal %d: relative error %g", "qkv"[i], p -> q_len,
                  p -> kv_len, p -> dim, p -> dim_v, p -> causal, sqrt(off / all));
     free(got), free(narrow), free(want[i]);
