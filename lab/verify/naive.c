@@ -395,17 +395,18 @@ static void choose(pass *p, float best) {
 /* Of similarities that are no logarithms: lse, and the size of the numbers it
  * was made from. */
 static float weigh_direct(pass *p, float *lse_size) {
-  float sum = 0, size = 0;
+  float sum = 0, size = 0, logged = 0; /* logged: on tensor cores lse is of the rounded weights */
   for (int s = 0; s < p->n_visible; s++) {
     p->weight[s] = p->score[s];
     sum += p->weight[s];
+    logged += p->rounds == ROUND_OPERANDS ? stored(ATTEND_BF16, p->weight[s]) : p->weight[s];
     size += p->size[s];
   }
   p->denominator = sum;
   p->condition = (double)size / fabs((double)sum);
   *lse_size = p->is_signed ? size * expf(p->shift) : 1 + p->args;
   if (p->is_signed) return sum * expf(p->shift);
-  return p->n_visible ? p->shift + logf(sum) : -INFINITY;
+  return p->n_visible ? p->shift + logf(logged) : -INFINITY;
 }
 
 /* Weights not yet divided; returns lse as the library defines it, and the

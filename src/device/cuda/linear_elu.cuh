@@ -4,25 +4,37 @@
 
 #include "device/cuda/linear_walk.cuh"
 
+/* Padding has no features: phi is [feature][key], a thread's keys are those of its fragments. */
+__device__ __noinline__ void mask_features(uint64_t mask, uint32_t (&phi)[4][4]) {
+  for (int i = 0; i < 16; i++) {
+    const int key = 16 * (i / 4) + threadIdx.x % 4 * 2 + i % 4 / 2 * 8;
+    uint32_t keep = 0;
+    if (mask >> key & 1) keep |= 0xffff;
+    if (mask >> (key + 1) & 1) keep |= 0xffff0000;
+    phi[i / 4][i % 4] &= keep;
+  }
+}
+
 /* Features of the 16 columns of a warp, as A [feature][key]; `back`: also to where the keys were. */
 __device__ inline void key_features(uint32_t k, int f, uint64_t mask, bool back,
                                     uint32_t (&phi)[4][4]) {
 #pragma unroll
   for (int i = 0; i < 4; i++) {
-    const uint32_t at = a_columns(k, f, 16 * i);
-    fragments<true>(phi[i], at);
+    fragments<true>(phi[i], a_columns(k, f, 16 * i));
 #pragma unroll
-    for (int r = 0; r < 4; r++) {
-      uint32_t x = elu2(phi[i][r]);
-      if (mask != ~(uint64_t)0) { /* padding has no features */
-        const int key = 16 * i + threadIdx.x % 4 * 2 + r / 2 * 8;
-        if (!(mask >> key & 1)) x &= 0xffff0000;
-        if (!(mask >> (key + 1) & 1)) x &= 0xffff;
-      }
-      phi[i][r] = x;
-    }
-    if (back) fragments_back(at, phi[i]);
+    for (int r = 0; r < 4; r++) phi[i][r] = elu2(phi[i][r]);
   }
+  if (mask != ~(uint64_t)0) {
+    uint32_t copy[4][4];
+#pragma unroll
+    for (int i = 0; i < 16; i++) copy[i / 4][i % 4] = phi[i / 4][i % 4];
+    mask_features(mask, copy);
+#pragma unroll
+    for (int i = 0; i < 16; i++) phi[i / 4][i % 4] = copy[i / 4][i % 4];
+  }
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+    if (back) fragments_back(a_columns(k, f, 16 * i), phi[i]);
 }
 
 __device__ inline bool odd_features(const uint32_t (&phi)[4][4]) {

@@ -43,8 +43,7 @@ void linear_walk_forward(cuda_gpu *gpu, linear_call &c, int64_t chunks) {
 
 bool linear_walk_fits_backward(const linear_call &c, attend_dtype dtype,
                                const linear_sequence *host) {
-  const bool tested = false; /* against the definition */
-  bool from_start = tested && c.map.kind == CUDA_MAP_ELU && c.group == 1 && c.n == c.real_stride;
+  bool from_start = c.map.kind == CUDA_MAP_ELU && c.group == 1 && c.n == c.real_stride;
   for (int b = 0; b < c.batch; b++) from_start = from_start && host[b].position == 0;
   return from_start && linear_walk_fits(c, dtype) && rows16(c.d_o) && rows16(c.dq) &&
          rows16(c.dk) && rows16(c.dv);

@@ -198,7 +198,11 @@ __device__ inline void put_rows(uint32_t tile, int warp, bf16 *to, int64_t strid
                  : "=r"(y.x), "=r"(y.y), "=r"(y.z), "=r"(y.w)
                  : "r"(walk_at(tile, r, l % 8))
                  : "memory");
-    if (row + r >= 0 && row + r < rows) *(uint4 *)(to + (row + r) * stride + l % 8 * 8) = y;
+    if (row + r >= 0 && row + r < rows)
+      asm volatile(
+          "st.global.v4.b32 [%0], {%1,%2,%3,%4};" ::"l"(to + (row + r) * stride + l % 8 * 8),
+          "r"(y.x), "r"(y.y), "r"(y.z), "r"(y.w)
+          : "memory");
   }
   __syncwarp();
 }
