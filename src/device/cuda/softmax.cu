@@ -351,6 +351,11 @@ static void run(cuda_gpu *gpu, const problem *p) {
   c.chunk = p->rule.causal
                 ? std::max(1, (int)std::min(CHUNK_BYTES / (head_bytes + 1), (double)packs))
                 : 1;
+  c.by_span = divisor_of(c.chunk * c.tiles), c.by_chunk = divisor_of(c.chunk);
+  c.by_last = divisor_of(packs % c.chunk ? packs % c.chunk : c.chunk);
+  c.by_packed = divisor_of(p->heads / f.pack), c.by_group = divisor_of(c.group);
+  c.by_tiles = divisor_of(c.tiles), c.by_wide = divisor_of(p->heads / f.pack * c.tiles);
+  c.by_pack = divisor_of(c.pack);
   char *work = (char *)p->work;
   c.totals = (float *)(work + f.totals), c.counter = gpu->counter;
   c.part_rows = f.part_rows;

@@ -30,6 +30,20 @@
 
 enum { KEYS = 128, JOIN = 8, CHAIN = KEYS * JOIN }; /* CHAIN: keys whose sums are one chain */
 
+/* n / d for n < 2^31 by a product (Granlund and Montgomery 1994). */
+struct divisor {
+  uint32_t by, times, shift;
+};
+static inline divisor divisor_of(int d) {
+  divisor x = {(uint32_t)d, 0, 0};
+  while (((uint64_t)1 << x.shift) < x.by) x.shift++;
+  x.times = (uint32_t)((((uint64_t)1 << 32) * (((uint64_t)1 << x.shift) - x.by)) / x.by + 1);
+  return x;
+}
+__device__ inline int divide(int n, const divisor &d) {
+  return (int)((__umulhi((uint32_t)n, d.times) + (uint32_t)n) >> d.shift);
+}
+
 struct forward_call {
   CUtensorMap q, o; /* [B,n,H,width], boxes of 64 columns, pack heads, per rows */
   CUtensorMap k, v; /* views [B,G,S,width]; widths past the tensors' read as zeros */
@@ -45,8 +59,9 @@ struct forward_call {
   int64_t real_stride;
   float *lse; /* [B,H,n] or NULL */
   int batch, heads, group, n;
-  int pack, per;     /* heads and positions of a warpgroup's rows */
-  int tiles, items;  /* row tiles of a head; all work items */
+  int pack, per;    /* heads and positions of a warpgroup's rows */
+  int tiles, items; /* row tiles of a head; all work items */
+  divisor by_span, by_chunk, by_last, by_packed, by_group, by_tiles, by_wide, by_pack;
   int chunk;         /* heads whose tiles follow each other */
   float *totals;     /* of wide heads: [CTAs][WGS][64 width] */
   unsigned *counter; /* [2]: items taken, CTAs that are done; zeros between kernels */
@@ -66,10 +81,7 @@ struct forward_kind {
   using T = T_;
   static constexpr int DK = DK_, DV = DV_, KEYS = KEYS_, WGS = WGS_, STAGES = STAGES_;
   static constexpr bool SPLIT = SPLIT_, BIASED = BIASED_;
-#ifndef FOLD_LATE_FROM
-#define FOLD_LATE_FROM 96
-#endif
-  static constexpr bool FOLD_LATE = !SPLIT && DV >= FOLD_LATE_FROM;
+  static constexpr bool FOLD_LATE = !SPLIT && DV > 64; /* while the next scores are computed */
   static constexpr int JOIN = CHAIN / KEYS, k_slabs = (DK + 63) / 64, v_slabs = (DV + 63) / 64;
   static constexpr int rows = 64 * WGS, slab_bytes = KEYS * SLAB_BYTES;
   static constexpr int q_bytes = rows * SLAB_BYTES * k_slabs;
@@ -142,12 +154,12 @@ __device__ inline key_range blocks_seen(const forward_call &c, const softmax_seq
  * chain follow each other. */
 template <class L>
 __device__ inline forward_item item_at(const forward_call &c, int item) {
-  const int packed = c.heads / c.pack; /* packs of heads of a sequence */
+  const int packed = (int)c.by_packed.by; /* packs of heads of a sequence */
   forward_item at;
   at.number = item;
   int pack, tile, chain = 0;
   if (L::SPLIT) {
-    const int wide = packed * c.tiles, place = item / wide, rest = item % wide;
+    const int place = divide(item, c.by_wide), rest = item - place * (int)c.by_wide.by;
     int low = 0, high = c.batch - 1;
     while (low < high) { /* the last sequence whose chains begin at or before */
       const int middle = (low + high + 1) / 2;
@@ -162,17 +174,18 @@ __device__ inline forward_item item_at(const forward_call &c, int item) {
     at.sequence = sequence_at(c.rule, low);
     const int begin = c.rule.listed ? at.sequence.chains_before : low * c.chains;
     chain = at.sequence.first_chain + place - begin;
-    pack = rest / c.tiles, tile = rest % c.tiles;
+    pack = divide(rest, c.by_tiles), tile = rest - pack * c.tiles;
   } else {
-    const int all = packed * c.batch, from = item / (c.chunk * c.tiles) * c.chunk;
-    const int rest = item - from * c.tiles, wide = min(c.chunk, all - from);
-    const int at_all = from + rest % wide, t = rest / wide;
+    const int from = divide(item, c.by_span) * c.chunk, rest = item - from * c.tiles;
+    const bool last = from + c.chunk > packed * c.batch; /* a shorter chunk */
+    const int t = last ? divide(rest, c.by_last) : divide(rest, c.by_chunk);
+    const int at_all = from + rest - t * (int)(last ? c.by_last.by : c.by_chunk.by);
     tile = c.rule.causal ? c.tiles - 1 - t : t;
-    at.batch = at_all / packed, pack = at_all % packed;
+    at.batch = divide(at_all, c.by_packed), pack = at_all - at.batch * packed;
     at.sequence = sequence_at(c.rule, at.batch);
   }
   at.head = pack * c.pack;
-  at.kv_head = at.head / c.group;
+  at.kv_head = divide(at.head, c.by_group);
   at.position = tile * c.per * L::WGS;
   const key_range r = blocks_seen<L>(c, at.sequence, at.position, c.per * L::WGS);
   at.first = L::SPLIT ? max(r.first, chain * L::JOIN) : r.first;
@@ -473,10 +486,11 @@ __device__ inline row_pair rows_of(const forward_call &c, const forward_item &at
   row_pair x;
 #pragma unroll
   for (int r = 0; r < 2; r++) {
-    const int row = 16 * (thread / 32) + thread % 32 / 4 + 8 * r, query = position + row / c.pack;
+    const int row = 16 * (thread / 32) + thread % 32 / 4 + 8 * r;
+    const int down = divide(row, c.by_pack), query = position + down;
     const bool real = row < c.per * c.pack && query < at.sequence.rows;
     x.query[r] = real ? query : -1;
-    x.head[r] = at.head + row % c.pack;
+    x.head[r] = at.head + row - down * c.pack;
     x.position[r] = at.sequence.before + query;
   }
   return x;
@@ -494,7 +508,7 @@ __device__ inline bool store(const forward_call &c, const forward_item &at, int 
 #pragma unroll
   for (int r = 0; r < 2; r++) {
     const int in = 16 * (thread / 32) + thread % 32 / 4 + 8 * r;
-    const int query = position + in / c.pack;
+    const int query = position + divide(in, c.by_pack);
     const bool none = rows.query[r] < 0 || t.sum[r] == 0.f,
                there = in < c.per * c.pack && query < c.n;
     const float inverse = none ? 0.f : 1.f / t.sum[r];

@@ -62,11 +62,9 @@ static void launch_width(cuda_gpu *gpu, const forward_call &c, forward_choice ho
   using H = __half;
   constexpr int S = STAGES, P = SPLIT_STAGES;
   if (how.bf16 && !how.biased) launch_either<B, D, KEYS, WGS, S, P, false>(gpu, c, how.split);
-#ifndef FEW_KERNELS
   if (how.bf16 && how.biased) launch_either<B, D, KEYS, BIASED_WGS, S, P, true>(gpu, c, how.split);
   if (!how.bf16 && !how.biased) launch_either<H, D, KEYS, WGS, S, P, false>(gpu, c, how.split);
   if (!how.bf16 && how.biased) launch_either<H, D, KEYS, BIASED_WGS, S, P, true>(gpu, c, how.split);
-#endif
 }
 
 #endif
