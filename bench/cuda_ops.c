@@ -77,6 +77,9 @@ TEST(ops_of_a_training_step) {
   TIME("activate_backward", 24 * n, activate_backward, .f = ATTEND_GELU_TANH, .rows = ROWS,
        .width = MLP, .a = up, .lda = MLP, .dy = act, .lddy = MLP, .da = d, .ldda = MLP, .a_type = T,
        .dy_type = T, .da_type = T);
+  TIME("activate_backward and again", 32 * n, activate_backward, .f = ATTEND_GELU_TANH,
+       .rows = ROWS, .width = MLP, .a = up, .lda = MLP, .dy = act, .lddy = MLP, .da = act,
+       .ldda = MLP, .y = d, .ldy = MLP, .a_type = T, .dy_type = T, .da_type = T);
   TIME("dropout", 8 * n, dropout, .random = {1, 2}, .p = 0.1f, .rows = ROWS, .width = F, .x = x,
        .ldx = F);
   cuda->free(gpu, up), cuda->free(gpu, act), cuda->free(gpu, d);

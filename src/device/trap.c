@@ -153,7 +153,7 @@ static attend_status trap_repack(attend_context *ctx, attend_linear *linear, int
   P(norm_backward, o->x, o->weight, o->dy, o->dx, o->dweight, o->dbias, o->work)                  \
   P(rope, o->frequency, o->position, o->x)                                                        \
   P(activate, o->a, o->b, o->y)                                                                   \
-  P(activate_backward, o->a, o->b, o->dy, o->da, o->db)                                           \
+  P(activate_backward, o->a, o->b, o->dy, o->da, o->db, o->y)                                     \
   P(add, o->a, o->b, o->y)                                                                        \
   P(scale, o->x)                                                                                  \
   P(soft_cap, o->x)                                                                               \

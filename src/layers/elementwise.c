@@ -48,6 +48,9 @@ void cpu_activate(attend_context *ctx, const struct op_activate *o) {
 
 static void activate_rows_backward(const struct kernels *kn, const void *op, int r0, int r1) {
   const struct op_activate_backward *o = op;
+  if (o->y)
+    kn->activate(o->f, r1 - r0, o->width, ROW_F32(o->a, r0, o->lda), o->lda,
+                 ROW_F32(o->b, r0, o->ldb), o->ldb, ROW_F32(o->y, r0, o->ldy), o->ldy);
   kn->activate_backward(o->f, r1 - r0, o->width, ROW_F32(o->a, r0, o->lda), o->lda,
                         ROW_F32(o->b, r0, o->ldb), o->ldb, ROW_F32(o->dy, r0, o->lddy), o->lddy,
                         ROW_F32(o->da, r0, o->ldda), o->ldda, ROW_F32(o->db, r0, o->lddb), o->lddb);

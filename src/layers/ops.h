@@ -135,7 +135,8 @@ struct op_activate {
   attend_dtype a_type, y_type; /* a_type: of b too */
 };
 
-/* da = f'(a) [b] dy, db = f(a) dy. */
+/* da = f'(a) [b] dy, db = f(a) dy; and y = f(a) [b] again, where y is not NULL. y may not be an
+ * operand; da and db may. */
 struct op_activate_backward {
   attend_activation f;
   int rows, width;
@@ -149,7 +150,9 @@ struct op_activate_backward {
   int ldda;
   void *db;
   int lddb;
-  attend_dtype a_type, dy_type, da_type; /* of a and b, of dy, of da and db */
+  void *y;
+  int ldy;
+  attend_dtype a_type, dy_type, da_type; /* of a, b and y, of dy, of da and db */
 };
 
 /* y = a + b. y may be a or b. */

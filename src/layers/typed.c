@@ -11,7 +11,7 @@ enum {
   BLOCK_FLOATS = 2 << 20, /* that a block's converted rows should fit */
   MOST_ROWS = 3 * BLOCK,  /* of a block: whole tiles of products, whole stretches of gradients */
   FEWEST_ROWS = ROWS_PER_CHUNK,
-  MOST_OPERANDS = 5
+  MOST_OPERANDS = 6
 };
 
 typedef enum { READ = 1, WRITE = 2 } access;
@@ -64,7 +64,8 @@ static int output_width(const struct op_linear *o) {
   P(activate, TYPED(a, a, o->width, READ), TYPED(b, a, o->width, READ),                            \
     TYPED(y, y, o->width, WRITE))                                                                  \
   P(activate_backward, TYPED(a, a, o->width, READ), TYPED(b, a, o->width, READ),                   \
-    TYPED(dy, dy, o->width, READ), TYPED(da, da, o->width, WRITE), TYPED(db, da, o->width, WRITE)) \
+    TYPED(dy, dy, o->width, READ), TYPED(da, da, o->width, WRITE), TYPED(db, da, o->width, WRITE), \
+    TYPED(y, a, o->width, WRITE))                                                                  \
   P(add, TYPED(a, a, o->width, READ), TYPED(b, b, o->width, READ), TYPED(y, y, o->width, WRITE))   \
   P(scale, TYPED(x, x, o->width, READ | WRITE))                                                    \
   P(soft_cap, TYPED(x, x, o->width, READ | WRITE))                                                 \

@@ -46,12 +46,22 @@ void multiply_rows(const pass *p, const linear_weights *w, int rows, matrix x, m
   OP(p->ctx, linear, .linear = w->forward, .rows = rows, MATRIX(x, x), MATRIX(y, y));
 }
 
-void multiply_backward(const pass *p, const linear_weights *w, int rows, matrix x, matrix dy,
-                       bool add, matrix dx) {
+static void weight_gradients(const pass *p, const linear_weights *w, int rows, matrix x,
+                             matrix dy) {
   OP(p->ctx, linear_grad, .kind = p->model->weights, .rows = rows, .outputs = w->outputs,
      .inputs = w->inputs, MATRIX(dy, dy), MATRIX(x, x), .dw = w->dw, .db = w->db,
      .work = p->backward.scratch);
+}
+
+static void input_gradient(const pass *p, const linear_weights *w, int rows, matrix dy, bool add,
+                           matrix dx) {
   OP(p->ctx, linear, .linear = w->backward, .rows = rows, MATRIX(x, dy), MATRIX(y, dx), .add = add);
+}
+
+void multiply_backward(const pass *p, const linear_weights *w, int rows, matrix x, matrix dy,
+                       bool add, matrix dx) {
+  weight_gradients(p, w, rows, x, dy);
+  input_gradient(p, w, rows, dy, add, dx);
 }
 
 void copy_rows_to(const pass *p, int rows, int width, matrix x, matrix y) {
@@ -383,11 +393,12 @@ static attend_status mlp_backward(const pass *p, int i, const activations *a, fl
   matrix dy;
   ATTEND_TRY(branch_output_backward(p, &b, ATTEND_AT_MLP, i, dx, &dy));
   if (p->direct) return ATTEND_OK;
-  activate(p, a);
-  multiply_backward(p, &w->down, p->rows, act, dy, false, d_act);
+  input_gradient(p, &w->down, p->rows, dy, false, d_act);
   OP(p->ctx, activate_backward, .f = config_of(p)->activation, .rows = p->rows,
      .width = p->side->shape->mlp, MATRIX(a, up), .b = gated_half(p, a->up), .ldb = up.ld,
-     MATRIX(dy, d_act), MATRIX(da, d_up), .db = gated_half(p, k->d_wide), .lddb = d_up.ld);
+     MATRIX(dy, d_act), MATRIX(da, d_up), .db = gated_half(p, k->d_wide), .lddb = d_up.ld,
+     .y = act.at, .ldy = act.ld);
+  weight_gradients(p, &w->down, p->rows, act, dy);
   multiply_backward(p, &w->up, p->rows, branch_input(p, &b), d_up, false, branch_rows(p, k->dh));
   branch_input_backward(p, &b, w->up.inputs, dx);
   return ATTEND_OK;

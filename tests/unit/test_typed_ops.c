@@ -3,7 +3,7 @@
 #include "device/device.h"
 #include "kernel_fixtures.h"
 
-enum { WIDTH = 70, HEADS = 5, LD = 83, MOST = 2100, ALL = MOST * LD, OPERANDS = 5 };
+enum { WIDTH = 70, HEADS = 5, LD = 83, MOST = 2100, ALL = MOST * LD, OPERANDS = 6 };
 
 /* The same numbers as bf16, and widened. */
 typedef struct {
@@ -65,7 +65,7 @@ static void check_elementwise(fixture *f) {
        .b = IN(2), .ldb = LD, .y = IN(0), .ldy = LD, .a_type = T, .y_type = T);
   BOTH(activate_backward, .f = ATTEND_SILU, .rows = f->rows, .width = WIDTH, .a = IN(0), .lda = LD,
        .b = IN(1), .ldb = LD, .dy = IN(2), .lddy = LD, .da = IN(3), .ldda = LD, .db = IN(4),
-       .lddb = LD, .a_type = T, .dy_type = T, .da_type = T);
+       .lddb = LD, .y = IN(5), .ldy = LD, .a_type = T, .dy_type = T, .da_type = T);
   BOTH(add, .rows = f->rows, .width = WIDTH, .a = IN(0), .lda = LD, .b = IN(1), .ldb = LD,
        .y = IN(1), .ldy = LD, .a_type = T, .b_type = T, .y_type = T);
   BOTH(scale, .rows = f->rows, .width = WIDTH, .factor = 0.3f, .x = IN(0), .ldx = LD, .x_type = T);
@@ -161,7 +161,7 @@ TEST(rows_of_bf16) {
   FOR_EACH_ISA(isa)
   for (int threads = 1; threads <= 3; threads += 2) {
     fixture f = {open_context(isa, threads, NULL), open_context(isa, 1, NULL), 0, {{0}}};
-    OK(f.ctx, typed_reserve(f.ctx, 5 * LD));
+    OK(f.ctx, typed_reserve(f.ctx, OPERANDS * LD));
     for (f.rows = 1; f.rows <= MOST; f.rows += MOST / 2 - 1) {
       check_elementwise(&f);
       check_by_row(&f);

@@ -4,7 +4,7 @@
 #include "device/cuda/activations.cuh"
 #include "device/cuda/rows.cuh"
 
-template <int N>
+template <int N, attend_activation F>
 __global__ void activate_kernel(op_activate o) {
   EACH_PIECE(N, r, j, o.rows, o.width) {
     float a[N], b[N];
@@ -12,27 +12,37 @@ __global__ void activate_kernel(op_activate o) {
     if (o.b) get(o.b, o.a_type, r * o.ldb + j, b);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-      a[i] = activation(o.f, a[i]);
+      a[i] = activation(F, a[i]);
       if (o.b) a[i] *= b[i];
     }
     put(o.y, o.y_type, r * o.ldy + j, a);
   }
 }
 
-template <int N>
+template <int N, attend_activation F>
 __global__ void activate_backward_kernel(op_activate_backward o) {
   EACH_PIECE(N, r, j, o.rows, o.width) {
-    float a[N], b[N], dy[N], db[N];
+    float a[N], b[N], dy[N], y[N];
     get(o.a, o.a_type, r * o.lda + j, a);
     get(o.dy, o.dy_type, r * o.lddy + j, dy);
     if (o.b) get(o.b, o.a_type, r * o.ldb + j, b);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-      if (o.db) db[i] = activation(o.f, a[i]) * dy[i];
-      a[i] = activation_slope(o.f, a[i]) * (o.b ? b[i] : 1.f) * dy[i];
+      y[i] = activation(F, a[i]);
+      a[i] = activation_slope(F, a[i]) * dy[i];
+      if (o.b) a[i] *= b[i];
     }
     put(o.da, o.da_type, r * o.ldda + j, a);
-    if (o.db) put(o.db, o.da_type, r * o.lddb + j, db);
+    if (o.db) {
+#pragma unroll
+      for (int i = 0; i < N; i++) a[i] = y[i] * dy[i];
+      put(o.db, o.da_type, r * o.lddb + j, a);
+    }
+    if (!o.y) continue;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+      if (o.b) y[i] *= b[i];
+    put(o.y, o.a_type, r * o.ldy + j, y);
   }
 }
 
@@ -234,19 +244,50 @@ __global__ void step_kernel(op_step o, size_t begin, size_t end) {
 
 /* ---- launching --------------------------------------------------------------------------- */
 
-void cuda_activate(cuda_gpu *gpu, const op_activate *o) {
+template <attend_activation F>
+static void activate_as(cuda_gpu *gpu, const op_activate *o) {
   const bool whole = on_pieces(o->a, o->lda, o->a_type) && on_pieces(o->b, o->ldb, o->a_type) &&
                      on_pieces(o->y, o->ldy, o->y_type);
-  LAUNCH_PIECES(gpu, activate, whole, o->rows, o->width, *o);
+  LAUNCH_EITHER(gpu, (activate_kernel<PIECE, F>), (activate_kernel<1, F>), whole, o->rows, o->width,
+                *o);
+}
+
+template <attend_activation F>
+static void activate_backward_as(cuda_gpu *gpu, const op_activate_backward *o) {
+  const bool whole = on_pieces(o->a, o->lda, o->a_type) && on_pieces(o->b, o->ldb, o->a_type) &&
+                     on_pieces(o->dy, o->lddy, o->dy_type) &&
+                     on_pieces(o->da, o->ldda, o->da_type) &&
+                     on_pieces(o->db, o->lddb, o->da_type) && on_pieces(o->y, o->ldy, o->a_type);
+  LAUNCH_EITHER(gpu, (activate_backward_kernel<PIECE, F>), (activate_backward_kernel<1, F>), whole,
+                o->rows, o->width, *o);
+}
+
+/* run(a constant whose type has f as its value) */
+template <typename Run>
+static void by_activation(attend_activation f, Run run) {
+  switch (f) {
+    case ATTEND_RELU:
+      return run(std::integral_constant<attend_activation, ATTEND_RELU>());
+    case ATTEND_GELU:
+      return run(std::integral_constant<attend_activation, ATTEND_GELU>());
+    case ATTEND_GELU_TANH:
+      return run(std::integral_constant<attend_activation, ATTEND_GELU_TANH>());
+    case ATTEND_SILU:
+      return run(std::integral_constant<attend_activation, ATTEND_SILU>());
+    case ATTEND_TANH:
+      return run(std::integral_constant<attend_activation, ATTEND_TANH>());
+    default:
+      return run(std::integral_constant<attend_activation, ATTEND_IDENTITY>());
+  }
+}
+
+void cuda_activate(cuda_gpu *gpu, const op_activate *o) {
+  by_activation(o->f, [&](auto f) { activate_as<decltype(f)::value>(gpu, o); });
 }
 
 void cuda_activate_backward(cuda_gpu *gpu, const op_activate_backward *o) {
-  const bool whole = on_pieces(o->a, o->lda, o->a_type) && on_pieces(o->b, o->ldb, o->a_type) &&
-                     on_pieces(o->dy, o->lddy, o->dy_type) &&
-                     on_pieces(o->da, o->ldda, o->da_type) && on_pieces(o->db, o->lddb, o->da_type);
-  LAUNCH_PIECES(gpu, activate_backward, whole, o->rows, o->width, *o);
+  by_activation(o->f, [&](auto f) { activate_backward_as<decltype(f)::value>(gpu, o); });
 }
-
 void cuda_add(cuda_gpu *gpu, const op_add *o) {
   const bool whole = on_pieces(o->a, o->lda, o->a_type) && on_pieces(o->b, o->ldb, o->b_type) &&
                      on_pieces(o->y, o->ldy, o->y_type);

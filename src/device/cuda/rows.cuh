@@ -60,16 +60,17 @@ static inline bool on_pieces(const void *data, int ld, attend_dtype type) {
   return !data || (((uintptr_t)data | ((size_t)ld * size)) & 15) == 0;
 }
 
-/* Launches name_kernel<PIECE> or <1> on rows x width. */
-#define LAUNCH_PIECES(gpu, name, whole, rows, width, ...)                                  \
-  do {                                                                                     \
-    const size_t count_ = (size_t)(rows) * (size_t)(width);                                \
-    if (!count_) break;                                                                    \
-    if ((whole) && (width) % PIECE == 0 && count_ / PIECE < (size_t)1 << 32)               \
-      LAUNCH(gpu, name##_kernel<PIECE>, blocks_for(count_ / PIECE, THREADS), THREADS, 0,   \
-             __VA_ARGS__);                                                                 \
-    else                                                                                   \
-      LAUNCH(gpu, name##_kernel<1>, blocks_for(count_, THREADS), THREADS, 0, __VA_ARGS__); \
+/* Launches one of two kernels on rows x width: by whole pieces, or element by element. */
+#define LAUNCH_EITHER(gpu, pieces, elements, whole, rows, width, ...)                    \
+  do {                                                                                   \
+    const size_t count_ = (size_t)(rows) * (size_t)(width);                              \
+    if (!count_) break;                                                                  \
+    if ((whole) && (width) % PIECE == 0 && count_ / PIECE < (size_t)1 << 32)             \
+      LAUNCH(gpu, pieces, blocks_for(count_ / PIECE, THREADS), THREADS, 0, __VA_ARGS__); \
+    else                                                                                 \
+      LAUNCH(gpu, elements, blocks_for(count_, THREADS), THREADS, 0, __VA_ARGS__);       \
   } while (0)
+#define LAUNCH_PIECES(gpu, name, whole, rows, width, ...) \
+  LAUNCH_EITHER(gpu, name##_kernel<PIECE>, name##_kernel<1>, whole, rows, width, __VA_ARGS__)
 
 #endif
