@@ -121,11 +121,6 @@ __device__ inline void store_matrices(void *row, uint32_t a, uint32_t b, uint32_
       : "memory");
 }
 
-#define R80 R64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
-#define R96 R80 ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
-#define R112 R96 ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111"
-#define R128 R112 ",%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
-
 /* d[64][N] (+)= a b of shared memory; COLUMNS 1: MN-major. add 0: d is overwritten. */
 template <typename T, int N>
 struct gemm_product;
@@ -145,11 +140,9 @@ struct gemm_product;
 #define GEMM_PRODUCTS(T, TYPE)                                          \
   GEMM_PRODUCT(T, TYPE, 64, R32, D32(0), "32", "33", "34", "35", "36")  \
   GEMM_PRODUCT(T, TYPE, 128, R64, D64(0), "64", "65", "66", "67", "68") \
-  GEMM_PRODUCT(T, TYPE, 256, R128, D64(0) COMMA D64(64), "128", "129", "130", "131", "132")
-#define COMMA ,
+  GEMM_PRODUCT(T, TYPE, 256, R128, D128(0), "128", "129", "130", "131", "132")
 GEMM_PRODUCTS(__nv_bfloat16, "bf16")
 GEMM_PRODUCTS(__half, "f16")
-#undef COMMA
 #undef GEMM_PRODUCTS
 #undef GEMM_PRODUCT
 
@@ -369,16 +362,16 @@ __device__ inline void activate_chunk(attend_activation f, float (&v)[32]) {
   if (f == ATTEND_TANH) activate_chunk<ATTEND_TANH>(v);
 }
 
-/* A slab of 64 rows of 128 bytes: 64 columns of 2 bytes, or (half) 32 of f32. */
-template <typename T>
-__device__ inline void write_slab(unsigned char *slab, int thread, const float (&v)[32]) {
+/* Slabs of 64 rows of 128 bytes: 64 columns of 2 bytes, packed in pairs, or 32 of f32. */
+template <int SLAB_AT, int N>
+__device__ inline void write_slab(unsigned char *slab, int thread, const uint32_t (&packed)[N]) {
   const int lane = thread % 32, row = 16 * (thread / 32) + lane % 16;
   unsigned char *to = slab + row * SLAB_BYTES;
 #pragma unroll
   for (int j = 0; j < 8; j += 2)
-    store_matrices(to + ((j + lane / 16) ^ row % 8) * 16, pack_2(v[4 * j], v[4 * j + 1], T()),
-                   pack_2(v[4 * j + 2], v[4 * j + 3], T()), pack_2(v[4 * j + 4], v[4 * j + 5], T()),
-                   pack_2(v[4 * j + 6], v[4 * j + 7], T()));
+    store_matrices(to + ((j + lane / 16) ^ row % 8) * 16, packed[16 * SLAB_AT + 2 * j],
+                   packed[16 * SLAB_AT + 2 * j + 1], packed[16 * SLAB_AT + 2 * j + 2],
+                   packed[16 * SLAB_AT + 2 * j + 3]);
 }
 __device__ inline void write_slab_f32(unsigned char *slab, int thread, int half,
                                       const float (&v)[32]) {
@@ -392,36 +385,77 @@ __device__ inline void write_slab_f32(unsigned char *slab, int thread, int half,
                                          : float2{v[4 * j + 2 * r], v[4 * j + 2 * r + 1]};
 }
 
-/* A warpgroup's rows to c, slab by slab, two in turns. */
+/* Where a warpgroup's rows of c go. Slabs of 8 KiB in shared memory take turns. */
+struct gemm_target {
+  unsigned char *staging;
+  int barrier, row, column, split;
+};
+__device__ inline unsigned char *slab_begin(const gemm_target &t, int i, int thread) {
+  if (thread == 0) tma_store_wait_but_1();
+  named_sync(t.barrier, 128);
+  return t.staging + i % 2 * 64 * SLAB_BYTES;
+}
+__device__ inline void slab_end(const gemm_call &c, const gemm_target &t, unsigned char *slab,
+                                int column, int thread) {
+  fence_shared();
+  named_sync(t.barrier, 128);
+  if (thread) return;
+  tma_store_3d(&c.c, slab, column, t.row, t.split);
+  tma_store_commit();
+}
+
+/* f32: at once. */
 template <bool ACTIVATE, int N>
-__device__ inline void store_rows(const gemm_call &c, unsigned char *staging, int barrier,
-                                  int thread, int row, int column, int split, const float (&d)[N]) {
-  const bool wide = c.p.c_type == ATTEND_F32;
+__device__ inline void store_wide(const gemm_call &c, const gemm_target &t, int thread,
+                                  const float (&d)[N]) {
   float v[32];
 #pragma unroll 1
-  for (int i = 0; i < (wide ? N / 16 : N / 32); i++) {
-    const int at = column + i * (wide ? 32 : 64);
-    unsigned char *slab = staging + i % 2 * 64 * SLAB_BYTES;
+  for (int i = 0; i < N / 16; i++) {
+    const int at = t.column + 32 * i;
     if (at >= c.p.n) break;
-    if (!wide || i % 2 == 0) {
-      take_chunk(c.p, wide ? i / 2 : i, at, d, v);
+    if (i % 2 == 0) {
+      take_chunk(c.p, i / 2, at, d, v);
       if (ACTIVATE) activate_chunk(c.p.f, v);
     }
-    if (thread == 0) tma_store_wait_but_1();
-    named_sync(barrier, 128);
-    if (wide)
-      write_slab_f32(slab, thread, i % 2, v);
-    else if (c.p.c_type == ATTEND_BF16)
-      write_slab<__nv_bfloat16>(slab, thread, v);
-    else
-      write_slab<__half>(slab, thread, v);
-    fence_shared();
-    named_sync(barrier, 128);
-    if (thread == 0) {
-      tma_store_3d(&c.c, slab, at, row, split);
-      tma_store_commit();
-    }
+    unsigned char *slab = slab_begin(t, i, thread);
+    write_slab_f32(slab, thread, i % 2, v);
+    slab_end(c, t, slab, at, thread);
   }
+}
+
+/* bf16 and f16: packed at once, stored slab by slab while the next tile is multiplied. */
+template <typename T, bool ACTIVATE, int N>
+__device__ inline void pack_results(const gemm_call &c, const gemm_target &t, const float (&d)[N],
+                                    uint32_t (&packed)[N / 2]) {
+#pragma unroll
+  for (int i = 0; i < N / 32; i++) {
+    float v[32];
+    take_chunk(c.p, i, t.column + 64 * i, d, v);
+    if (ACTIVATE) activate_chunk(c.p.f, v);
+#pragma unroll
+    for (int j = 0; j < 16; j++)
+      packed[16 * i + j] = c.p.c_type == ATTEND_BF16
+                               ? pack_2(v[2 * j], v[2 * j + 1], __nv_bfloat16())
+                               : pack_2(v[2 * j], v[2 * j + 1], __half());
+  }
+}
+/* Frees the registers for what came before. */
+template <int N>
+__device__ inline void forget(uint32_t (&packed)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; i++) packed[i] = 0;
+}
+template <int N>
+__device__ inline void store_packed(const gemm_call &c, const gemm_target &t, int i, int thread,
+                                    const uint32_t (&packed)[N]) {
+  const int at = t.column + 64 * i;
+  if (at >= c.p.n || t.row >= c.p.m) return;
+  unsigned char *slab = slab_begin(t, i, thread);
+  if (i == 0) write_slab<0>(slab, thread, packed);
+  if (N > 16 && i == 1) write_slab<N / 16 - 1 < 1 ? 0 : 1>(slab, thread, packed);
+  if (N > 32 && i == 2) write_slab<N / 16 - 1 < 2 ? 0 : 2>(slab, thread, packed);
+  if (N > 32 && i == 3) write_slab<N / 16 - 1 < 3 ? 0 : 3>(slab, thread, packed);
+  slab_end(c, t, slab, at, thread);
 }
 
 /* Rows of 4-element pieces are aligned in all tensors. */
@@ -446,7 +480,10 @@ __device__ inline void gemm_consume(const gemm_call &c, unsigned char *memory, u
     if (CLUSTER == 1 && thread == 0) barrier_arrive(&empty[stage]);
     if (CLUSTER > 1 && thread < CLUSTER) barrier_arrive_at(&empty[stage], thread);
   };
-  int stage = 0, phase = 0;
+  constexpr int SLABS = BN / 64;
+  gemm_target target = {(unsigned char *)staging, 1 + wg, 0, 0, 0};
+  uint32_t packed[BN / 4];
+  int stage = 0, phase = 0, stored = SLABS; /* slabs of the tile before */
   float d[BN / 2];
   for (int item = blockIdx.x / CLUSTER; item < c.items; item += gridDim.x / CLUSTER) {
     const gemm_item at = gemm_item_at<WGS, BN, CLUSTER>(c, item, rank);
@@ -464,6 +501,7 @@ __device__ inline void gemm_consume(const gemm_call &c, unsigned char *memory, u
                                                   b_at + (i * (TB ? 16 * SLAB_BYTES : 32) >> 4),
                                                   step > at.first || i > 0);
       wgmma_commit();
+      if (stored < SLABS) store_packed(c, target, stored++, thread, packed);
       if (step > at.first) {
         wgmma_wait<1>();
         release(before);
@@ -476,9 +514,16 @@ __device__ inline void gemm_consume(const gemm_call &c, unsigned char *memory, u
     release(before);
     const int row0 = at.row + 64 * wg;
     if (c.stored) {
-      if (row0 < c.p.m)
-        store_rows<!TA && !TB>(c, (unsigned char *)staging, 1 + wg, thread, row0, at.column,
-                               at.split, d);
+      while (stored < SLABS) store_packed(c, target, stored++, thread, packed);
+      target.row = row0, target.column = at.column, target.split = at.split;
+      if (row0 >= c.p.m) continue;
+      if (c.p.c_type == ATTEND_F32) {
+        store_wide<!TA && !TB>(c, target, thread, d);
+        forget(packed);
+      } else {
+        pack_results<T, !TA && !TB>(c, target, d, packed);
+        stored = 0;
+      }
       continue;
     }
     const cuda_product &p = c.p;
@@ -493,7 +538,9 @@ __device__ inline void gemm_consume(const gemm_call &c, unsigned char *memory, u
       named_sync(1 + wg, 128);
       finish_rows(p, staging, thread, row0, at.column + 64 * chunk, aligned);
     }
+    forget(packed);
   }
+  while (stored < SLABS) store_packed(c, target, stored++, thread, packed);
   if (c.stored && thread == 0) tma_store_wait();
 }
 
@@ -512,10 +559,10 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(128 * (WGS + 1
   if (CLUSTER > 1) cluster_sync();
   __syncthreads();
   if (__shfl_sync(~0u, (int)threadIdx.x / 128, 0) == 0) {
-    if (WGS == 2) registers_lower<40>();
+    if (WGS == 2) registers_lower<24>();
     if (threadIdx.x == 0) gemm_produce<WGS, BN, STAGES, CLUSTER, TA, TB>(c, memory, full, empty);
   } else {
-    if (WGS == 2) registers_raise<232>();
+    if (WGS == 2) registers_raise<240>();
     gemm_consume<T, WGS, BN, STAGES, CLUSTER, TA, TB>(c, memory, full, empty);
   }
   if (CLUSTER > 1) cluster_sync(); /* a CTA ends when nothing arrives at it any more */

@@ -48,39 +48,66 @@ __device__ inline void load_matrices(uint32_t (&r)[4], const void *row) {
                : "memory");
 }
 
-/* a in shared memory: rows and k past the end are zeros. */
+/* Eight numbers of a row of a, or what is left of it and zeros. */
 template <typename T>
-__device__ inline void rows_load(const cuda_product &p, T *to, int rows, int ld) {
-  const int pieces = ld / 8;
-  const bool aligned = (uintptr_t)p.a % 16 == 0 && p.lda % 8 == 0;
-  for (int i = threadIdx.x; i < rows * pieces; i += blockDim.x) {
-    const int row = i / pieces, k = i % pieces * 8;
-    const int64_t from = row * p.lda + k;
-    T x[8];
-    if (aligned && row < p.m && k + 8 <= p.k) {
-      if (p.a_type == ATTEND_F32) {
-        float y[8];
-        *(float4 *)y = *(const float4 *)((const float *)p.a + from);
-        *(float4 *)(y + 4) = *(const float4 *)((const float *)p.a + from + 4);
+__device__ inline void load_piece(const cuda_product &p, int row, int k, T (&x)[8]) {
 #pragma unroll
-        for (int j = 0; j < 8; j++) x[j] = (T)y[j];
-      } else {
-        *(uint4 *)x = *(const uint4 *)((const T *)p.a + from);
-      }
-    } else {
-#pragma unroll
-      for (int j = 0; j < 8; j++)
-        x[j] = (T)(row < p.m && k + j < p.k ? element_of(p.a, p.a_type, from + j) : 0.f);
-    }
-    *(uint4 *)(to + row * ld + k) = *(const uint4 *)x;
-  }
+  for (int j = 0; j < 8; j++)
+    x[j] = (T)(k + j < p.k ? element_of(p.a, p.a_type, row * p.lda + k + j) : 0.f);
 }
 
-/* Two bytes as two bf16: both are exact. */
+/* a in shared memory; k past the end is zeros, rows past the end are left as they are: they multiply
+ * into results that nobody reads. Copies and loads are under way together. */
 template <typename T>
+__device__ inline void rows_load(const cuda_product &p, T *to, int ld) {
+  const int pieces = ld / 8, count = p.m * pieces;
+  const bool aligned = (uintptr_t)p.a % 16 == 0 && p.lda % 8 == 0;
+  const bool copied = p.a_type != ATTEND_F32 && aligned;
+  enum { BATCH = 4 };
+  for (int first = threadIdx.x; first < count; first += BATCH * blockDim.x) {
+    float4 y[BATCH][2];
+#pragma unroll
+    for (int b = 0; b < BATCH; b++) {
+      const int i = first + b * blockDim.x, row = i / pieces, k = i % pieces * 8;
+      if (i >= count || !aligned || k + 8 > p.k) continue;
+      if (copied) {
+        asm volatile(
+            "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to + row * ld + k)),
+            "l"((const T *)p.a + row * p.lda + k)
+            : "memory");
+      } else {
+        const float4 *from = (const float4 *)((const float *)p.a + row * p.lda + k);
+        y[b][0] = from[0], y[b][1] = from[1];
+      }
+    }
+#pragma unroll
+    for (int b = 0; b < BATCH; b++) {
+      const int i = first + b * blockDim.x, row = i / pieces, k = i % pieces * 8;
+      const bool whole = aligned && k + 8 <= p.k;
+      if (i >= count || (copied && whole)) continue;
+      T x[8];
+      if (whole) {
+        const float z[8] = {y[b][0].x, y[b][0].y, y[b][0].z, y[b][0].w,
+                            y[b][1].x, y[b][1].y, y[b][1].z, y[b][1].w};
+#pragma unroll
+        for (int j = 0; j < 8; j++) x[j] = (T)z[j];
+      } else {
+        load_piece(p, row, k, x);
+      }
+      *(uint4 *)(to + row * ld + k) = *(const uint4 *)x;
+    }
+  }
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+/* Two bytes as two bf16, exactly: 128 + the lower 7 bits, less 256 or 128, the sign being the bit
+ * that makes 128 into 256. */
 __device__ inline uint32_t widened(const unsigned char *at) {
-  const char2 x = *(const char2 *)at;
-  return pack_2((float)x.x, (float)x.y, T());
+  const uint32_t x = __byte_perm(*(const uint16_t *)at, 0, 0x4140);
+  const uint32_t number = (x & 0x007f007f) | 0x43004300, sign = (x & 0x00800080) | 0x43004300;
+  const __nv_bfloat162 y =
+      __hsub2(*(const __nv_bfloat162 *)&number, *(const __nv_bfloat162 *)&sign);
+  return *(const uint32_t *)&y;
 }
 
 /* 16 columns of k, number i of a tile: the left operand. */
@@ -89,8 +116,8 @@ __device__ inline void rows_fragment(const unsigned char *tile, int i, int lane,
   if (INT8) {
     const int row = lane / 4;
     const unsigned char *at = tile + row * SLAB_BYTES + (i ^ row) * 16 + lane % 4 * 2;
-    a[0] = widened<T>(at), a[1] = widened<T>(at + 8 * SLAB_BYTES);
-    a[2] = widened<T>(at + 8), a[3] = widened<T>(at + 8 * SLAB_BYTES + 8);
+    a[0] = widened(at), a[1] = widened(at + 8 * SLAB_BYTES);
+    a[2] = widened(at + 8), a[3] = widened(at + 8 * SLAB_BYTES + 8);
   } else {
     const int row = lane % 16;
     load_matrices(a, tile + row * SLAB_BYTES + ((2 * i + lane / 16) ^ row % 8) * 16);
@@ -154,7 +181,7 @@ __global__ void __launch_bounds__(32 * ROWS_WARPS)
   }
   let_next_start();
   wait_for_inputs(); /* b is under way */
-  rows_load<T>(p, a, ROWS, c.ld);
+  rows_load<T>(p, a, c.ld);
   __syncthreads();
   int stage = 0, phase = 0;
   for (int t = 0; t < mine; t++) {
