@@ -120,7 +120,8 @@ static double pairs_cost(const attend_desc *d) { return flops_of_pairs(d) * 1e-3
 
 static attend_status pairs_forward(call *c) {
   const plan_memory *m = c->plan->own_data;
-  if (c->plan->desc.form.kind == ATTEND_POLY || c->plan->desc.form.kind == ATTEND_GAUSSIAN)
+  const attend_form_kind form = c->plan->desc.form.kind;
+  if (form != ATTEND_SOFTMAX && form != ATTEND_ARGMAX) /* whose rows are never weak */
     c->plan->ctx->device->zero(c->plan->ctx, m->weak, sizeof *m->weak);
   return run(c, pairs_bytes, run_pairs);
 }
@@ -280,29 +281,24 @@ static attend_status observe(call *c) {
 }
 
 int cuda_engines_make(cuda_device *d) {
-  int n = 0;
   const attend_engine base = {.states = &d->cache,
                               .prepare = prepare,
                               .release = release,
                               .size = size,
                               .observe = observe,
                               .weak_rows = weak_rows};
-  if (d->table->pairs_forward) {
-    attend_engine *softmax = &d->engine[n++];
-    *softmax = base;
-    softmax->name = "softmax";
-    softmax->applicable = softmax_applicable;
-    softmax->cost = softmax_cost;
-    softmax->forward = softmax_forward;
-    softmax->backward = softmax_backward;
-    attend_engine *e = &d->engine[n++];
-    *e = base;
-    e->name = "pairs";
-    e->applicable = pairs_applicable;
-    e->cost = pairs_cost;
-    e->forward = pairs_forward;
-    e->backward = pairs_backward;
-  }
-  if (d->table->linear_forward) d->engine[n++] = engine_cuda_linear;
-  return n;
+  attend_engine *softmax = &d->engine[0], *pairs = &d->engine[1];
+  *softmax = *pairs = base;
+  softmax->name = "softmax";
+  softmax->applicable = softmax_applicable;
+  softmax->cost = softmax_cost;
+  softmax->forward = softmax_forward;
+  softmax->backward = softmax_backward;
+  pairs->name = "pairs";
+  pairs->applicable = pairs_applicable;
+  pairs->cost = pairs_cost;
+  pairs->forward = pairs_forward;
+  pairs->backward = pairs_backward;
+  d->engine[2] = engine_cuda_linear;
+  return 3;
 }
