@@ -11,20 +11,22 @@ typedef struct {
   float *wide;
 } twin;
 
-static twin make_twin(uint64_t stream) {
-  twin t = {zeroed_block(ALL, sizeof *t.narrow), zeroed_block(ALL, sizeof *t.wide)};
-  attend_random_normal((attend_random){7, stream}, 0, ALL, t.wide);
-  attend_convert_from_f32(ATTEND_BF16, t.wide, ALL, t.narrow);
-  attend_convert_to_f32(ATTEND_BF16, t.narrow, ALL, t.wide);
+/* Numbers of bf16 as both, drawn once. */
+static const twin *drawn(int stream) {
+  static twin all[OPERANDS];
+  twin *t = &all[stream];
+  if (t->wide) return t;
+  *t = (twin){zeroed_block(ALL, sizeof *t->narrow), zeroed_block(ALL, sizeof *t->wide)};
+  attend_random_normal((attend_random){7, (uint64_t)stream}, 0, ALL, t->wide);
+  attend_convert_from_f32(ATTEND_BF16, t->wide, ALL, t->narrow);
+  attend_convert_to_f32(ATTEND_BF16, t->narrow, ALL, t->wide);
   return t;
 }
 
 static bool is_rounded(const twin *t) {
-  uint16_t *rounded = zeroed_block(ALL, sizeof *rounded);
+  static uint16_t rounded[ALL];
   attend_convert_from_f32(ATTEND_BF16, t->wide, ALL, rounded);
-  bool same = !memcmp(rounded, t->narrow, ALL * sizeof *rounded);
-  free(rounded);
-  return same;
+  return !memcmp(rounded, t->narrow, sizeof rounded);
 }
 
 typedef struct {
@@ -35,8 +37,8 @@ typedef struct {
 
 static void refresh(fixture *f) {
   for (int i = 0; i < OPERANDS; i++) {
-    free(f->t[i].narrow), free(f->t[i].wide);
-    f->t[i] = make_twin((uint64_t)i);
+    memcpy(f->t[i].narrow, drawn(i)->narrow, ALL * sizeof *f->t[i].narrow);
+    memcpy(f->t[i].wide, drawn(i)->wide, ALL * sizeof *f->t[i].wide);
   }
 }
 
@@ -162,6 +164,9 @@ TEST(rows_of_bf16) {
   for (int threads = 1; threads <= 3; threads += 2) {
     fixture f = {open_context(isa, threads, NULL), open_context(isa, 1, NULL), 0, {{0}}};
     OK(f.ctx, typed_reserve(f.ctx, OPERANDS * LD));
+    for (int i = 0; i < OPERANDS; i++)
+      f.t[i] =
+          (twin){zeroed_block(ALL, sizeof *f.t[i].narrow), zeroed_block(ALL, sizeof *f.t[i].wide)};
     for (f.rows = 1; f.rows <= MOST; f.rows += MOST / 2 - 1) {
       check_elementwise(&f);
       check_by_row(&f);
