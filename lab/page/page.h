@@ -102,7 +102,7 @@ void write_hello(json_writer *w, const viewer *v);
 enum { VIEW_STILL_BYTES = 32 << 20 }; /* of answers about heads, at most */
 
 /* The answers to what the page will ask about a state, as JSON for a script element, to be
- * freed by free(). Of the `steps` of a training run `kept` had room. key writes the name
+ * freed by free(). Of the `steps` of a training run `kept` had space. key writes the name
  * under which the page looks for the answer to a question. False after a sentence. */
 typedef struct {
   int kept, steps;

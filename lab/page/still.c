@@ -2,7 +2,7 @@
  *
  * Whole heads are kept where they fit; for what does not fit the still page refers to the
  * live one. Forms to compare with are taken in the order of the list for as long as
- * there is room; of the steps of a training run as many as fit into the rest, evenly.
+ * there is space; of the steps of a training run as many as fit into the rest, evenly.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -367,7 +367,7 @@ static size_t step_bytes(const attend_viewer_run *run, size_t more) {
 
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-/* As many as there is room for, with the one that was asked for among them. */
+/* As many as there is space for, with the one that was asked for among them. */
 static void choose_steps(recording *r, const attend_training_run *run, size_t each) {
   int count;
   const int *steps = attend_training_run_steps(run, &count);
@@ -476,7 +476,7 @@ static bool record_runs(recording *r) {
   return true;
 }
 
-/* The answers about a case; it is run again where it made room for another. */
+/* The answers about a case; it is run again where it made space for another. */
 static void keep_case(recording *r, const attend_viewer_case *c, int new_tokens, bool first) {
   const attend_viewer_run *run;
   if (viewer_run(r->v, c, new_tokens, &run, r->error)) keep_run(r, run, first);

@@ -13,7 +13,7 @@
 
 enum {
   GAP = 16,
-  TWIN = 74, /* room for "designed", "learned" */
+  TWIN = 74, /* space for "designed", "learned" */
   LARGEST = 28,
   SMALLEST = 4,
   TALLEST = 300,
@@ -27,7 +27,7 @@ typedef struct {
   const picture_design_head *h;
   page *p;
   double cell;
-  double left[PICTURE_GRIDS]; /* room for the names of rows */
+  double left[PICTURE_GRIDS]; /* space for the names of rows */
   double top;                 /* and of columns */
 } layout;
 

@@ -33,7 +33,7 @@ static double titled_height(const map *m) { return 36 + m->top + m->h; }
 
 typedef struct {
   map table, shift;
-  bool beside; /* there is room for both in a row */
+  bool beside; /* there is space for both in a row */
 } pair;
 
 static pair pair_of(const picture_embeddings_data *d, double available) {

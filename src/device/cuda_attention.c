@@ -4,18 +4,28 @@
 #include "device/crossing.h"
 #include "device/cuda_device.h"
 
-/* What a plan keeps on the GPU. */
-typedef struct {
-  void *work; /* as large as any call needed so far */
-  size_t bytes;
-  int64_t *weak; /* rows that attend_plan_weak_rows counts */
-} plan_memory;
-
 typedef size_t (*bytes_function)(const cuda_device *d, const struct cuda_attention *a);
 typedef void (*run_function)(const cuda_device *d, const struct cuda_attention *a);
 
-static attend_status take_work(attend_plan *p, size_t bytes) {
-  plan_memory *m = p->own_data;
+/* ---- plans -------------------------------------------------------------------------- */
+
+attend_status cuda_plan_make(attend_plan *p, size_t bytes) {
+  cuda_plan *m;
+  ATTEND_TRY(ctx_alloc_zeroed(p->ctx, bytes, "a plan", &m));
+  p->own_data = m;
+  return device_alloc(p->ctx, sizeof *m->weak, "a plan's counter", &m->weak);
+}
+
+void cuda_plan_free(attend_plan *p) {
+  cuda_plan *m = cuda_plan_of(p);
+  if (!m) return;
+  device_free(p->ctx, m->work);
+  device_free(p->ctx, m->weak);
+  ctx_free(p->ctx, m);
+}
+
+attend_status cuda_plan_work(attend_plan *p, size_t bytes) {
+  cuda_plan *m = cuda_plan_of(p);
   if (bytes <= m->bytes) return ATTEND_OK;
   device_free(p->ctx, m->work);
   m->work = NULL;
@@ -25,36 +35,52 @@ static attend_status take_work(attend_plan *p, size_t bytes) {
   return ATTEND_OK;
 }
 
-static attend_status fill(call *c, struct cuda_attention *a, struct cuda_pages *pages) {
-  const plan_memory *m = c->plan->own_data;
-  *a = (struct cuda_attention){.desc = &c->plan->desc,
-                               .n = c->n,
-                               .q = c->q,
-                               .k = c->k,
-                               .v = c->v,
-                               .o = c->o,
-                               .d_o = c->d_o,
-                               .dq = c->dq,
-                               .dk = c->dk,
-                               .dv = c->dv,
-                               .lse = c->lse ? c->lse : (float *)c->lse_in,
-                               .dbias = c->dbias,
-                               .observation = c->obs,
-                               .before = c->before,
-                               .weak_rows = m->weak};
-  if (!c->state) return ATTEND_OK;
-  a->pages = pages;
-  return cuda_cache_pages(c->plan->ctx, c->state, pages);
+void cuda_plan_reset_weak(attend_plan *p) {
+  p->ctx->device->zero(p->ctx, cuda_plan_of(p)->weak, sizeof(int64_t));
+}
+
+int64_t cuda_plan_weak_rows(attend_plan *p) {
+  int64_t rows;
+  p->ctx->device->read(p->ctx, &rows, cuda_plan_of(p)->weak, sizeof rows);
+  return rows;
+}
+
+static attend_status prepare(attend_plan *p) { return cuda_plan_make(p, sizeof(cuda_plan)); }
+
+static void size(attend_plan *p) { p->tile = 1; }
+
+/* ---- calls -------------------------------------------------------------------------- */
+
+struct cuda_attention cuda_attention_of(const call *c) {
+  return (struct cuda_attention){.desc = &c->plan->desc,
+                                 .n = c->n,
+                                 .q = c->q,
+                                 .k = c->k,
+                                 .v = c->v,
+                                 .o = c->o,
+                                 .d_o = c->d_o,
+                                 .dq = c->dq,
+                                 .dk = c->dk,
+                                 .dv = c->dv,
+                                 .lse = c->lse ? c->lse : (float *)c->lse_in,
+                                 .dbias = c->dbias,
+                                 .observation = c->obs,
+                                 .before = c->before,
+                                 .weak_rows = cuda_plan_of(c->plan)->weak};
 }
 
 static attend_status run_there(call *c, bytes_function bytes, run_function run) {
   attend_context *ctx = c->plan->ctx;
-  struct cuda_attention a;
+  struct cuda_attention a = cuda_attention_of(c);
   struct cuda_pages pages;
+  attend_status status = ATTEND_OK;
   cuda_lock(ctx);
-  attend_status status = fill(c, &a, &pages);
-  if (!status) status = take_work(c->plan, bytes(device_of(ctx), &a));
-  a.work = ((plan_memory *)c->plan->own_data)->work;
+  if (c->state) {
+    status = cuda_cache_pages(ctx, c->state, &pages);
+    a.pages = &pages;
+  }
+  if (!status) status = cuda_plan_work(c->plan, bytes(device_of(ctx), &a));
+  a.work = cuda_plan_of(c->plan)->work;
   if (!status) run(device_of(ctx), &a);
   if (!status) status = cuda_check(ctx);
   cuda_unlock(ctx);
@@ -84,32 +110,6 @@ T(pairs_backward, pairs_backward_bytes, pairs_backward)
 T(observe, observe_bytes, observe)
 #undef T
 
-/* ---- plans -------------------------------------------------------------------------- */
-
-static attend_status prepare(attend_plan *p) {
-  plan_memory *m;
-  ATTEND_TRY(ctx_alloc_zeroed(p->ctx, sizeof *m, "a plan", &m));
-  p->own_data = m;
-  return device_alloc(p->ctx, sizeof *m->weak, "a plan's counter", &m->weak);
-}
-
-static void release(attend_plan *p) {
-  plan_memory *m = p->own_data;
-  if (!m) return;
-  device_free(p->ctx, m->work);
-  device_free(p->ctx, m->weak);
-  ctx_free(p->ctx, m);
-}
-
-static void size(attend_plan *p) { p->tile = 1; }
-
-static int64_t weak_rows(attend_plan *p) {
-  const plan_memory *m = p->own_data;
-  int64_t rows;
-  p->ctx->device->read(p->ctx, &rows, m->weak, sizeof rows);
-  return rows;
-}
-
 /* ---- pair by pair ------------------------------------------------------------------- */
 
 static const char *pairs_applicable(const attend_context *ctx, const attend_desc *d) {
@@ -119,10 +119,9 @@ static const char *pairs_applicable(const attend_context *ctx, const attend_desc
 static double pairs_cost(const attend_desc *d) { return flops_of_pairs(d) * 1e-3; }
 
 static attend_status pairs_forward(call *c) {
-  const plan_memory *m = c->plan->own_data;
   const attend_form_kind form = c->plan->desc.form.kind;
   if (form != ATTEND_SOFTMAX && form != ATTEND_ARGMAX) /* whose rows are never weak */
-    c->plan->ctx->device->zero(c->plan->ctx, m->weak, sizeof *m->weak);
+    cuda_plan_reset_weak(c->plan);
   return run(c, pairs_bytes, run_pairs);
 }
 
@@ -208,15 +207,7 @@ static attend_status softmax_backward(call *c) {
   crossing x;
   crossing_of(c, c->plan->desc.kv_len, TO_DEVICE, &x);
   attend_status status = crossing_go(&x);
-  const struct cuda_attention a = {.desc = &c->plan->desc,
-                                   .q = c->q,
-                                   .k = c->k,
-                                   .v = c->v,
-                                   .o = c->o,
-                                   .d_o = c->d_o,
-                                   .dq = c->dq,
-                                   .dk = c->dk,
-                                   .dv = c->dv};
+  const struct cuda_attention a = cuda_attention_of(c);
   const struct cuda_softmax s = softmax_of(&a);
   if (!status)
     status = fits(c, &s) ? run_there(c, softmax_backward_bytes, run_softmax_backward)
@@ -283,10 +274,10 @@ static attend_status observe(call *c) {
 int cuda_engines_make(cuda_device *d) {
   const attend_engine base = {.states = &d->cache,
                               .prepare = prepare,
-                              .release = release,
+                              .release = cuda_plan_free,
                               .size = size,
                               .observe = observe,
-                              .weak_rows = weak_rows};
+                              .weak_rows = cuda_plan_weak_rows};
   attend_engine *softmax = &d->engine[0], *pairs = &d->engine[1];
   *softmax = *pairs = base;
   softmax->name = "softmax";

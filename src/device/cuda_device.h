@@ -1,5 +1,5 @@
-/* CUDA as a device, shared by cuda.c (memory, weights, ops), cuda_attention.c (engines) and
- * cuda_cache.c (the KV cache).
+/* CUDA as a device, shared by cuda.c (memory, weights, ops), cuda_attention.c and
+ * cuda_linear.c (engines) and cuda_cache.c (the KV cache).
  */
 #ifndef DEVICE_CUDA_DEVICE_H
 #define DEVICE_CUDA_DEVICE_H
@@ -43,6 +43,24 @@ attend_status cuda_check(attend_context *ctx);
 /* Fills d->engine and returns their number; the cache's kind is set before. */
 int cuda_engines_make(cuda_device *d);
 void cuda_cache_make(cuda_device *d);
+
+/* What a plan keeps on the GPU: the first member of own_data of each engine of a GPU. */
+typedef struct {
+  void *work; /* as large as any call needed so far */
+  size_t bytes;
+  int64_t *weak; /* rows that attend_plan_weak_rows counts */
+} cuda_plan;
+
+static inline cuda_plan *cuda_plan_of(const attend_plan *p) { return p->own_data; }
+
+/* own_data of `bytes`, zeroed, with a counter; freed by cuda_plan_free. */
+attend_status cuda_plan_make(attend_plan *p, size_t bytes);
+void cuda_plan_free(attend_plan *p);
+attend_status cuda_plan_work(attend_plan *p, size_t bytes);
+void cuda_plan_reset_weak(attend_plan *p);
+int64_t cuda_plan_weak_rows(attend_plan *p);
+/* A call for the kernels, without pages and workspace. */
+struct cuda_attention cuda_attention_of(const call *c);
 
 /* Linear forms by their feature maps: cuda_linear.c. */
 extern const attend_engine engine_cuda_linear;

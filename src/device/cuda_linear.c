@@ -84,12 +84,10 @@ void cuda_map_free(const attend_context *ctx, struct cuda_map *map) {
 
 /* ---- plans -------------------------------------------------------------------------- */
 
-typedef struct { /* what a plan keeps on the GPU */
+typedef struct {
+  cuda_plan common;
   struct cuda_map map;
   uint64_t redraw; /* of the map's directions */
-  void *work;
-  size_t bytes;
-  int64_t *weak;
 } plan_memory;
 
 static const char *applicable(const attend_context *ctx, const attend_desc *d) {
@@ -105,34 +103,23 @@ static double cost(const attend_desc *d) {
 }
 
 static attend_status prepare(attend_plan *p) {
-  plan_memory *m;
-  ATTEND_TRY(ctx_alloc_zeroed(p->ctx, sizeof *m, "a plan", &m));
-  p->own_data = m;
+  ATTEND_TRY(cuda_plan_make(p, sizeof(plan_memory)));
+  plan_memory *m = p->own_data;
   ATTEND_TRY(features_make(p->ctx, &p->desc, &p->map));
   m->redraw = p->desc.form.redraw;
-  ATTEND_TRY(cuda_map_make(p->ctx, &p->desc, &p->map, &m->map));
-  return device_alloc(p->ctx, sizeof *m->weak, "a plan's counter", &m->weak);
+  return cuda_map_make(p->ctx, &p->desc, &p->map, &m->map);
 }
 
 static void release(attend_plan *p) {
   plan_memory *m = p->own_data;
   if (!m) return;
   cuda_map_free(p->ctx, &m->map);
-  device_free(p->ctx, m->work);
-  device_free(p->ctx, m->weak);
-  ctx_free(p->ctx, m);
+  cuda_plan_free(p);
   features_free(p->ctx, &p->map);
 }
 
 /* The host's, for observe. */
 static void size(attend_plan *p) { engine_linear.size(p); }
-
-static int64_t weak_rows(attend_plan *p) {
-  const plan_memory *m = p->own_data;
-  int64_t rows;
-  p->ctx->device->read(p->ctx, &rows, m->weak, sizeof rows);
-  return rows;
-}
 
 /* ---- calls -------------------------------------------------------------------------- */
 
@@ -141,17 +128,6 @@ typedef struct { /* one sequence after the other, on the GPU */
   unsigned char *data;
   size_t bytes; /* of a sequence */
 } gpu_state;
-
-static attend_status take_work(attend_plan *p, size_t bytes) {
-  plan_memory *m = p->own_data;
-  if (bytes <= m->bytes) return ATTEND_OK;
-  device_free(p->ctx, m->work);
-  m->work = NULL;
-  m->bytes = 0;
-  ATTEND_TRY(p->ctx->device->alloc(p->ctx, bytes, "a plan's workspace on the GPU", &m->work));
-  m->bytes = bytes;
-  return ATTEND_OK;
-}
 
 /* Directions that attend_plan_redraw has drawn. */
 static attend_status renew_map(attend_plan *p) {
@@ -162,35 +138,18 @@ static attend_status renew_map(attend_plan *p) {
   return cuda_map_make(p->ctx, &p->desc, &p->map, &m->map);
 }
 
-static struct cuda_linear_call filled(const call *c, const int64_t *length) {
-  const plan_memory *m = c->plan->own_data;
-  return (struct cuda_linear_call){.call = {.desc = &c->plan->desc,
-                                            .n = c->n,
-                                            .q = c->q,
-                                            .k = c->k,
-                                            .v = c->v,
-                                            .o = c->o,
-                                            .d_o = c->d_o,
-                                            .dq = c->dq,
-                                            .dk = c->dk,
-                                            .dv = c->dv,
-                                            .lse = c->lse ? c->lse : (float *)c->lse_in,
-                                            .before = c->before,
-                                            .weak_rows = m->weak},
-                                   .map = m->map,
-                                   .state = c->state ? ((gpu_state *)c->state)->data : NULL,
-                                   .length = length};
-}
-
 /* length: keys of a state before the call. */
 static attend_status run_there(call *c, const int64_t *length, bool backward) {
   attend_context *ctx = c->plan->ctx;
   const struct cuda_table *t = device_of(ctx)->table;
   cuda_gpu *gpu = cuda_lock(ctx);
   attend_status status = renew_map(c->plan);
-  struct cuda_linear_call a = filled(c, length);
-  if (!status) status = take_work(c->plan, t->linear_bytes(gpu, &a));
-  a.call.work = ((plan_memory *)c->plan->own_data)->work;
+  struct cuda_linear_call a = {.call = cuda_attention_of(c),
+                               .map = ((plan_memory *)c->plan->own_data)->map,
+                               .state = c->state ? ((gpu_state *)c->state)->data : NULL,
+                               .length = length};
+  if (!status) status = cuda_plan_work(c->plan, t->linear_bytes(gpu, &a));
+  a.call.work = cuda_plan_of(c->plan)->work;
   if (!status) (backward ? t->linear_backward : t->linear_forward)(gpu, &a);
   if (!status) status = cuda_check(ctx);
   cuda_unlock(ctx);
@@ -206,13 +165,8 @@ static attend_status run(call *c, const int64_t *length, bool backward) {
   return status;
 }
 
-static void forget_weak(const call *c) {
-  const plan_memory *m = c->plan->own_data;
-  c->plan->ctx->device->zero(c->plan->ctx, m->weak, sizeof *m->weak);
-}
-
 static attend_status forward(call *c) {
-  forget_weak(c);
+  cuda_plan_reset_weak(c->plan);
   return run(c, NULL, false);
 }
 static attend_status backward(call *c) { return run(c, NULL, true); }
@@ -302,7 +256,7 @@ static attend_status truncate_to(attend_state *s, int b, int64_t length) {
 static attend_status add_keys(call *c, attend_state *s) {
   attend_status status;
   for (int b = 0; b < s->batch; b++) s->before[b] = s->length[b];
-  forget_weak(c);
+  cuda_plan_reset_weak(c->plan);
   status = run(c, s->before, false);
   for (int b = 0; b < s->batch && !status; b++) s->length[b] += new_keys(c->plan, b, c->n);
   return status;
@@ -318,7 +272,7 @@ static attend_status query(call *c, attend_state *s) {
                  "queried, not %d; query in attend_extend, or without a causal mask",
                  (long long)(s->length[b] - summed), b, queries);
   }
-  forget_weak(c);
+  cuda_plan_reset_weak(c->plan);
   return run(c, s->length, false);
 }
 
@@ -373,5 +327,5 @@ const attend_engine engine_cuda_linear = {
     .forward = forward,
     .backward = backward,
     .observe = observe,
-    .weak_rows = weak_rows,
+    .weak_rows = cuda_plan_weak_rows,
 };
