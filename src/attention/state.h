@@ -98,7 +98,7 @@ typedef struct {
 typedef struct {
   int64_t start; /* of the keys that the last call appended */
   int64_t pages, capacity;
-  int64_t changed; /* pages from here on are others than a device was told of */
+  int64_t changed; /* pages from here on are others than the device has in its table */
   page **page;     /* [capacity], the first `pages` in use or reserved */
 } sequence;
 

@@ -66,7 +66,7 @@ static attend_status widen_table(gpu_cache *s, int64_t pages) {
 }
 
 /* Addresses of the pages that a sequence has got since the last time. */
-static void tell(gpu_cache *s, int b) {
+static void upload_pages(gpu_cache *s, int b) {
   enum { AT_ONCE = 512 };
   sequence *q = &s->cache.sequence[b];
   void *address[AT_ONCE];
@@ -89,7 +89,7 @@ attend_status cuda_cache_pages(attend_context *ctx, const attend_state *state,
   (void)ctx;
   for (int b = 0; b < state->batch; b++) longest = max64(longest, s->cache.sequence[b].pages);
   ATTEND_TRY(widen_table(s, longest));
-  for (int b = 0; b < state->batch; b++) tell(s, b);
+  for (int b = 0; b < state->batch; b++) upload_pages(s, b);
   *pages = (struct cuda_pages){s->table, s->stride, state->length, s->padded};
   return ATTEND_OK;
 }

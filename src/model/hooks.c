@@ -129,8 +129,8 @@ static attend_status reserve_stage(const pass *p, size_t bytes) {
 }
 
 /* The host's view of it, in f32; behind it in the stage, a tensor of another type as it is. */
-static attend_status bring(const pass *p, const attend_hooked *at, attend_dtype type, bool on_host,
-                           float **data) {
+static attend_status read_hooked(const pass *p, const attend_hooked *at, attend_dtype type,
+                                 bool on_host, float **data) {
   const size_t n = extent(at), size = attend_dtype_size(type);
   *data = (float *)at->view.data;
   if (on_host && !type) return ATTEND_OK;
@@ -170,7 +170,7 @@ attend_status hook_at(const pass *p, const attend_hooked *at, unsigned which) {
   which &= hooks_asked(p, at);
   if (!which) return ATTEND_OK;
   int depth = stream_suspend(&p->ctx->stream); /* everything queued before has run */
-  attend_status status = bring(p, at, type, on_host, &data);
+  attend_status status = read_hooked(p, at, type, on_host, &data);
   if (!status) call_all(p, at, which, data);
   if (!status && which & ~(unsigned)HOOK_READS) put_back(p, at, type, data);
   stream_resume(&p->ctx->stream, depth);

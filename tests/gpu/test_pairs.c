@@ -184,7 +184,7 @@ enum {
   TYPES = sizeof types / sizeof *types
 };
 
-/* Problem number i of a walk through all of them, none twice before all have come. */
+/* Problem number i of a scan through all of them, none twice before all have come. */
 static void problem_text(int i, const char *more, char *text, size_t size) {
   snprintf(text, size, "%s:%s%s%s%s%s", forms[i % FORMS], shapes[i % SHAPES],
            masks[i / FORMS % MASKS], biases[i / SHAPES % BIASES], types[i / 5 % TYPES], more);

@@ -441,7 +441,7 @@ __device__ inline void pack_results(const gemm_call &c, const gemm_target &t, co
 }
 /* Frees the registers for what came before. */
 template <int N>
-__device__ inline void forget(uint32_t (&packed)[N]) {
+__device__ inline void clear_packed(uint32_t (&packed)[N]) {
 #pragma unroll
   for (int i = 0; i < N; i++) packed[i] = 0;
 }
@@ -519,7 +519,7 @@ __device__ inline void gemm_consume(const gemm_call &c, unsigned char *memory, u
       if (row0 >= c.p.m) continue;
       if (c.p.c_type == ATTEND_F32) {
         store_wide<!TA && !TB>(c, target, thread, d);
-        forget(packed);
+        clear_packed(packed);
       } else {
         pack_results<T, !TA && !TB>(c, target, d, packed);
         stored = 0;
@@ -538,7 +538,7 @@ __device__ inline void gemm_consume(const gemm_call &c, unsigned char *memory, u
       named_sync(1 + wg, 128);
       finish_rows(p, staging, thread, row0, at.column + 64 * chunk, aligned);
     }
-    forget(packed);
+    clear_packed(packed);
   }
   while (stored < SLABS) store_packed(c, target, stored++, thread, packed);
   if (c.stored && thread == 0) tma_store_wait();

@@ -1,8 +1,8 @@
-/* elu by walking through chunks: see linear_walk.cuh. */
+/* elu by iterating through chunks: see linear_scan.cuh. */
 #ifndef DEVICE_CUDA_LINEAR_ELU_CUH
 #define DEVICE_CUDA_LINEAR_ELU_CUH
 
-#include "device/cuda/linear_walk.cuh"
+#include "device/cuda/linear_scan.cuh"
 
 /* Padding has no features: phi is [feature][key], a thread's keys are those of its fragments. */
 __device__ __noinline__ void mask_features(uint64_t mask, uint32_t (&phi)[4][4]) {
@@ -68,14 +68,14 @@ __global__ void __launch_bounds__(128, 4) elu_sums(const __grid_constant__ linea
   unsigned char *tile = shared + (1024 - shared_address(shared) % 1024) % 1024;
   const uint32_t tiles = shared_address(tile);
   const int stack = blockIdx.y, f = threadIdx.x / 32 * 16;
-  const walk_sequence s = c.sequence[stack / c.kv_heads];
-  const walk_keys keys = {c, s, stack / c.kv_heads, stack % c.kv_heads};
+  const scan_sequence s = c.sequence[stack / c.kv_heads];
+  const scan_keys keys = {c, s, stack / c.kv_heads, stack % c.kv_heads};
   const int first = blockIdx.x * SUPER;
   if ((int)blockIdx.x >= super_of(s.last)) return;
   float t[36] = {};
 #pragma unroll
   for (int i = 0; i < STAGES - 1; i++) {
-    keys.load(first + i, tiles + i * 2 * WALK_TILE, tiles + (i * 2 + 1) * WALK_TILE);
+    keys.load(first + i, tiles + i * 2 * SCAN_TILE, tiles + (i * 2 + 1) * SCAN_TILE);
     copies_commit();
   }
   for (int i = 0; i < SUPER; i++) {
@@ -84,14 +84,14 @@ __global__ void __launch_bounds__(128, 4) elu_sums(const __grid_constant__ linea
     __syncthreads();
     const int next = i + STAGES - 1;
     if (next < SUPER) {
-      const uint32_t to = tiles + next % STAGES * 2 * WALK_TILE;
-      keys.load(first + next, to, to + WALK_TILE);
+      const uint32_t to = tiles + next % STAGES * 2 * SCAN_TILE;
+      keys.load(first + next, to, to + SCAN_TILE);
     }
     copies_commit();
-    const uint32_t k = tiles + i % STAGES * 2 * WALK_TILE;
+    const uint32_t k = tiles + i % STAGES * 2 * SCAN_TILE;
     uint32_t phi[4][4];
     key_features(k, f, keys.mask(first + i), false, phi);
-    add_chunk(phi, tile + (i % STAGES * 2 + 1) * WALK_TILE, t);
+    add_chunk(phi, tile + (i % STAGES * 2 + 1) * SCAN_TILE, t);
   }
   float *to = c.slot + ((size_t)stack * c.wave + blockIdx.x) * PART;
   each_of(t, [&](int r, int i, float x) { to[r * WIDE + i] = x; });
@@ -101,13 +101,13 @@ __global__ void __launch_bounds__(128, 4) elu_sums(const __grid_constant__ linea
  * sums before a chunk and of their last column. */
 struct elu_memory {
   enum { STAGES = 3 };
-  unsigned char keys[STAGES][2][WALK_TILE], q[2][WALK_TILE], sums[2][WALK_TILE];
+  unsigned char keys[STAGES][2][SCAN_TILE], q[2][SCAN_TILE], sums[2][SCAN_TILE];
   unsigned char ones[2][CHUNK * 16];
   uint64_t ready[STAGES], free[STAGES];
   int odd[STAGES]; /* a value is not finite */
 };
 
-struct elu_walk : walk {
+struct elu_scan : scan {
   elu_memory &m;
   __device__ int stage(int chunk) const { return (chunk - from) % elu_memory::STAGES; }
   __device__ uint32_t phase(int chunk) const { return (chunk - from) / elu_memory::STAGES & 1; }
@@ -115,7 +115,7 @@ struct elu_walk : walk {
 
 /* ---- rows: the first warpgroup --------------------------------------------------------- */
 
-struct elu_rows_of : elu_walk {
+struct elu_rows_of : elu_scan {
   int warp;
 
   __device__ uint32_t q(int chunk) const { return shared_address(m.q[(chunk - from) % 2]); }
@@ -207,12 +207,12 @@ struct elu_rows_of : elu_walk {
 
 /* BACKWARD: rows take the features as they take values. */
 template <bool BACKWARD>
-struct elu_sums_of : elu_walk {
+struct elu_sums_of : elu_scan {
   int part; /* warp of the group: features [16 part, 16 part + 16) */
 
   __device__ void load(int chunk) const {
     if (chunk < to) {
-      unsigned char(&tile)[2][WALK_TILE] = m.keys[stage(chunk)];
+      unsigned char(&tile)[2][SCAN_TILE] = m.keys[stage(chunk)];
       keys.load(max(own(chunk), 0), shared_address(tile[0]), shared_address(tile[1]));
     }
     copies_commit();
@@ -293,9 +293,9 @@ __global__ void __launch_bounds__(256, 2) elu_rows(const __grid_constant__ linea
   extern __shared__ __align__(128) unsigned char shared[];
   elu_memory &m = *(elu_memory *)(shared + (1024 - shared_address(shared) % 1024) % 1024);
   const int b = blockIdx.y / c.heads, h = blockIdx.y % c.heads;
-  const walk_sequence s = c.sequence[b];
+  const scan_sequence s = c.sequence[b];
   const int super = blockIdx.x, group = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  const elu_walk w = {{c, s, super, b, h}, m};
+  const elu_scan w = {{c, s, super, b, h}, m};
   if (w.from >= w.to) return;
   start_barriers(m.ready, m.free, elu_memory::STAGES);
   if (group == 0) {

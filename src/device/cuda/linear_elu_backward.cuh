@@ -1,4 +1,4 @@
-/* elu backward by walking through chunks; linear_backward.cuh has the equations. dq: forwards, with
+/* elu backward by iterating through chunks; linear_backward.cuh has the equations. dq: forwards, with
  * dO in place of queries, values in place of keys, features of keys in place of values. dk and dv:
  * backwards over the chunks of a super, with sums over later rows; queries from position 0 on, one
  * head a kv head. 1 / denominator scales weights after the products, so that dO is an operand as it
@@ -12,7 +12,7 @@
 /* ---- dq -------------------------------------------------------------------------------- */
 
 struct elu_dq_memory : elu_memory {           /* q[2]: dO */
-  alignas(1024) unsigned char own[WALK_TILE]; /* queries, then their gradients */
+  alignas(1024) unsigned char own[SCAN_TILE]; /* queries, then their gradients */
 };
 
 __device__ inline float dot8(uint4 x, uint4 y) {
@@ -31,7 +31,7 @@ __device__ inline void each_pair(uint32_t tile, int warp, F f) {
   for (int half = 0; half < 2; half++)
 #pragma unroll
     for (int n = 0; n < 8; n++) {
-      const uint32_t at = walk_at(tile, warp * 16 + l / 4 + 8 * half, n) + l % 4 * 4;
+      const uint32_t at = scan_at(tile, warp * 16 + l / 4 + 8 * half, n) + l % 4 * 4;
       put(at, f(half, 4 * n + 2 * half, at));
     }
 }
@@ -41,7 +41,7 @@ __device__ inline uint32_t elu_gradient(uint32_t x, float low, float high) {
               high * fminf(elu_feature<bf16>(high_of(x)), 1.f));
 }
 
-struct elu_dq_rows : elu_walk {
+struct elu_dq_rows : elu_scan {
   unsigned char *own_tile;
   int warp;
 
@@ -63,7 +63,7 @@ struct elu_dq_rows : elu_walk {
         y = *(const uint4 *)(at<bf16>(c.o, b, h, row + r) + l % 8 * 8);
       asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
                    : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-                   : "r"(walk_at(tile(chunk), warp * 16 + r, l % 8))
+                   : "r"(scan_at(tile(chunk), warp * 16 + r, l % 8))
                    : "memory");
       delta[i] = dot8(x, y);
 #pragma unroll
@@ -145,9 +145,9 @@ __global__ void __launch_bounds__(256, 2) elu_dq(const __grid_constant__ linear_
   extern __shared__ __align__(128) unsigned char shared[];
   elu_dq_memory &m = *(elu_dq_memory *)(shared + (1024 - shared_address(shared) % 1024) % 1024);
   const int b = blockIdx.y / c.heads, h = blockIdx.y % c.heads;
-  const walk_sequence s = c.sequence[b];
+  const scan_sequence s = c.sequence[b];
   const int super = blockIdx.x, group = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  const elu_walk w = {{c, s, super, b, h}, m};
+  const elu_scan w = {{c, s, super, b, h}, m};
   if (w.from >= w.to) return;
   start_barriers(m.ready, m.free, elu_memory::STAGES);
   if (group == 0) {
@@ -172,9 +172,9 @@ struct elu_rows_source {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const bool valid = first + 16 * i < c.n;
-      copy16(walk_at(q, row + 16 * i, piece),
+      copy16(scan_at(q, row + 16 * i, piece),
              valid ? x + 16 * i * c.q.stride[2] : (const bf16 *)c.q.data, valid);
-      copy16(walk_at(g, row + 16 * i, piece),
+      copy16(scan_at(g, row + 16 * i, piece),
              valid ? y + 16 * i * c.d_o.stride[2] : (const bf16 *)c.d_o.data, valid);
     }
     if (threadIdx.x % 128 >= CHUNK) return;
@@ -216,7 +216,7 @@ __device__ inline void add_rows(uint32_t (&phi)[4][4], const unsigned char *g,
 
 template <int STAGES>
 struct elu_row_sums_memory {
-  unsigned char tile[STAGES][2][WALK_TILE];
+  unsigned char tile[STAGES][2][SCAN_TILE];
   float2 numbers[STAGES][CHUNK];
 };
 
@@ -254,7 +254,7 @@ __global__ void __launch_bounds__(128, 4)
 }
 
 /* Sums over later supers, in place. */
-__global__ static void __launch_bounds__(256) walk_scan_rows(linear_call c, int supers) {
+__global__ static void __launch_bounds__(256) scan_prefix_rows(linear_call c, int supers) {
   enum { AHEAD = 8 };
   const int e = blockIdx.x * blockDim.x + threadIdx.x;
   float *slot = c.later + (size_t)blockIdx.y * supers * PART + e, sum = 0;
@@ -276,9 +276,9 @@ __global__ static void __launch_bounds__(256) walk_scan_rows(linear_call c, int 
 
 struct elu_dkv_memory {
   enum { STAGES = 3 };
-  unsigned char rows[STAGES][2][WALK_TILE]; /* queries, then their features; dO */
-  unsigned char keys[2][2][WALK_TILE];      /* in turns; gradients leave by them */
-  unsigned char sums[2][WALK_TILE];
+  unsigned char rows[STAGES][2][SCAN_TILE]; /* queries, then their features; dO */
+  unsigned char keys[2][2][SCAN_TILE];      /* in turns; gradients leave by them */
+  unsigned char sums[2][SCAN_TILE];
   float2 numbers[STAGES][CHUNK];
   float last[2][CHUNK]; /* sums of phi h */
   uint64_t ready[STAGES], free[STAGES];
@@ -286,7 +286,7 @@ struct elu_dkv_memory {
 
 struct elu_dkv {
   const linear_call &c;
-  const walk_sequence &s;
+  const scan_sequence &s;
   int b, h, from, to; /* chunk to - 1 is the first */
   elu_dkv_memory &m;
   __device__ int turn(int chunk) const { return to - 1 - chunk; }
@@ -296,7 +296,7 @@ struct elu_dkv {
 
 struct elu_dkv_keys : elu_dkv {
   int warp;
-  walk_keys keys;
+  scan_keys keys;
 
   /* 16 rows of keys and values. */
   __device__ void load(int chunk) const {
@@ -306,10 +306,10 @@ struct elu_dkv_keys : elu_dkv {
       for (int i = 0; i < 4; i++) {
         const int r = warp * 16 + i * 4 + l / 8, p = chunk * CHUNK + r;
         const bool valid = keys.real(p);
-        unsigned char(&tile)[2][WALK_TILE] = m.keys[turn(chunk) % 2];
-        copy16(walk_at(shared_address(tile[0]), r, l % 8),
+        unsigned char(&tile)[2][SCAN_TILE] = m.keys[turn(chunk) % 2];
+        copy16(scan_at(shared_address(tile[0]), r, l % 8),
                at<bf16>(c.k, b, h, valid ? p : 0) + l % 8 * 8, valid);
-        copy16(walk_at(shared_address(tile[1]), r, l % 8),
+        copy16(scan_at(shared_address(tile[1]), r, l % 8),
                at<bf16>(c.v, b, h, valid ? p : 0) + l % 8 * 8, valid);
       }
     }
@@ -410,7 +410,7 @@ struct elu_dkv_rows : elu_dkv {
     const int l = threadIdx.x % 32, f = part * 16 + l / 4, turn_of = turn(chunk) % 2;
 #pragma unroll
     for (int i = 0; i < 32; i += 2)
-      put(walk_at(shared_address(m.sums[turn_of]), f + i / 2 % 2 * 8, i / 4) + l % 4 * 4,
+      put(scan_at(shared_address(m.sums[turn_of]), f + i / 2 % 2 * 8, i / 4) + l % 4 * 4,
           pack(t[i], t[i + 1]));
     if (l % 4 == 0) m.last[turn_of][f] = t[32], m.last[turn_of][f + 8] = t[34];
   }
@@ -436,7 +436,7 @@ __global__ void __launch_bounds__(256, 2)
   extern __shared__ __align__(128) unsigned char shared[];
   elu_dkv_memory &m = *(elu_dkv_memory *)(shared + (1024 - shared_address(shared) % 1024) % 1024);
   const int b = blockIdx.y / c.heads, h = blockIdx.y % c.heads;
-  const walk_sequence s = c.sequence[b];
+  const scan_sequence s = c.sequence[b];
   const int super = blockIdx.x, group = __shfl_sync(~0u, threadIdx.x / 128, 0);
   const elu_dkv w = {c, s, b, h, super * SUPER, min((super + 1) * SUPER, (c.n + CHUNK - 1) / CHUNK),
                      m};

@@ -1,19 +1,19 @@
-/* favor with 256 directions by walking through chunks: see linear_walk.cuh. A warpgroup computes
+/* favor with 256 directions by iterating through chunks: see linear_scan.cuh. A warpgroup computes
  * rows, two others the features of keys and the sums, 128 directions each. The directions stay in
  * shared memory, in two terms of bf16.
  */
 #ifndef DEVICE_CUDA_LINEAR_FAVOR_CUH
 #define DEVICE_CUDA_LINEAR_FAVOR_CUH
 
-#include "device/cuda/linear_walk.cuh"
+#include "device/cuda/linear_scan.cuh"
 
 enum { FAVOR_DIRS = 256, FAVOR_HALF = 128, FAVOR_FLOATS = FAVOR_DIRS * WIDE };
 
 struct favor_memory {
   unsigned char w[2][FAVOR_DIRS * 128]; /* low, high; rows of directions */
-  unsigned char phi[4][WALK_TILE];      /* of keys, in slabs of 64 directions */
+  unsigned char phi[4][SCAN_TILE];      /* of keys, in slabs of 64 directions */
   unsigned char sums[FAVOR_DIRS * 128];
-  unsigned char tile[2][3][WALK_TILE]; /* keys, values, queries; in turns */
+  unsigned char tile[2][3][SCAN_TILE]; /* keys, values, queries; in turns */
   unsigned char ones[FAVOR_DIRS * 16];
   float top[2][CHUNK], shift[CHUNK]; /* of keys */
   int odd[2];                        /* a value is not finite; in turns */
@@ -24,7 +24,7 @@ __device__ inline void favor_load_directions(const linear_call &c, favor_memory 
     const int r = i / 32, column = i % 32 * 2;
     const float2 w = *(const float2 *)(c.map.w + r * 64 + column);
     const uint32_t high = pack(w.x, w.y);
-    const uint32_t at = walk_at(0, r, column / 8) + column % 8 * 2;
+    const uint32_t at = scan_at(0, r, column / 8) + column % 8 * 2;
     put(shared_address(m.w[1]) + at, high);
     put(shared_address(m.w[0]) + at, pack(w.x - low_of(high), w.y - high_of(high)));
   }
@@ -36,8 +36,8 @@ __device__ inline void favor_norms(const linear_call &c, uint32_t tile, int warp
   const int l = threadIdx.x % 32;
 #pragma unroll
   for (int r = 0; r < 16; r++) {
-    const uint32_t at = walk_at(tile, warp * 16 + r, l / 8) + l % 8 * 2;
-    const uint32_t next = walk_at(tile, warp * 16 + r, l / 8 + 4) + l % 8 * 2;
+    const uint32_t at = scan_at(tile, warp * 16 + r, l / 8) + l % 8 * 2;
+    const uint32_t next = scan_at(tile, warp * 16 + r, l / 8 + 4) + l % 8 * 2;
     const float x = half_at(at), y = half_at(next);
     const float sum = warp_sum(fmaf(y, y, fmaf(x, x, 0.f))) * c.map.norm;
     if (r % 8 == l / 4) less[r / 8] = sum;
@@ -70,7 +70,7 @@ struct favor_sums_of {
 
   /* Features of a chunk's keys to shared memory; -inf is the shift of padding. The two groups of
    * keys meet at barrier 2. */
-  __device__ void features(const walk_keys &keys, int chunk, const unsigned char *tile) {
+  __device__ void features(const scan_keys &keys, int chunk, const unsigned char *tile) {
     const int l = threadIdx.x % 32;
     const uint64_t mask = keys.mask(max(chunk, 0));
     float along[64], less[2], top[2] = {-INFINITY, -INFINITY}, shift[2];
@@ -99,7 +99,7 @@ struct favor_sums_of {
       const int n = i / 2 % 2, r = warp * 16 + l / 4 + 8 * n, column = i / 4 * 8;
       const float a = exp2_of(along[i] - less[n] - shift[n], bf16());
       const float b = exp2_of(along[i + 1] - less[n] - shift[n], bf16());
-      put(walk_at(shared_address(m.phi[half * 2 + column / 64]), r, column % 64 / 8) + l % 4 * 4,
+      put(scan_at(shared_address(m.phi[half * 2 + column / 64]), r, column % 64 / 8) + l % 4 * 4,
           shift[n] == -INFINITY ? 0 : pack(a, b));
     }
   }
@@ -165,8 +165,8 @@ struct favor_sums_of {
 
 /* A chunk's features, the sums before it for its rows, and then those with it. */
 struct favor_chunk_sums : favor_sums_of {
-  __device__ void chunk(const walk &w, int chunk) {
-    unsigned char(&tile)[3][WALK_TILE] = m.tile[(chunk - w.from) % 2];
+  __device__ void chunk(const scan &w, int chunk) {
+    unsigned char(&tile)[3][SCAN_TILE] = m.tile[(chunk - w.from) % 2];
     const bool whole = chunk < w.s.last && chunk >= 0;
     bool odd = false;
     features(w.keys, w.own(chunk), tile[0]);
@@ -192,8 +192,8 @@ __global__ void __launch_bounds__(256) favor_sums(const __grid_constant__ linear
   extern __shared__ __align__(128) unsigned char shared[];
   favor_memory &m = *(favor_memory *)(shared + (1024 - shared_address(shared) % 1024) % 1024);
   const int stack = blockIdx.y, group = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  const walk_sequence s = c.sequence[stack / c.kv_heads];
-  const walk_keys keys = {c, s, stack / c.kv_heads, stack % c.kv_heads};
+  const scan_sequence s = c.sequence[stack / c.kv_heads];
+  const scan_keys keys = {c, s, stack / c.kv_heads, stack % c.kv_heads};
   const int first = blockIdx.x * SUPER;
   if ((int)blockIdx.x >= super_of(s.last)) return;
   favor_sums_of sums = {c, m, group, (int)threadIdx.x / 32 % 4, {}, -INFINITY};
@@ -229,7 +229,7 @@ __global__ void __launch_bounds__(256) favor_sums(const __grid_constant__ linear
 
 /* ---- rows ------------------------------------------------------------------------------ */
 
-struct favor_rows_of : walk {
+struct favor_rows_of : scan {
   favor_memory &f;
   int warp;
 
@@ -306,7 +306,7 @@ struct favor_rows_of : walk {
   }
 
   __device__ void rows(int chunk, float before) const {
-    const unsigned char(&tile)[3][WALK_TILE] = f.tile[(chunk - from) % 2];
+    const unsigned char(&tile)[3][SCAN_TILE] = f.tile[(chunk - from) % 2];
     uint32_t phi[16][4], a[4][4];
     float shift[2], top[2], o[32], w[32], den[4] = {};
     int visible[2];
@@ -343,15 +343,15 @@ __global__ void __launch_bounds__(384) favor_rows(const __grid_constant__ linear
   extern __shared__ __align__(128) unsigned char shared[];
   favor_memory &m = *(favor_memory *)(shared + (1024 - shared_address(shared) % 1024) % 1024);
   const int b = blockIdx.y / c.heads, h = blockIdx.y % c.heads;
-  const walk_sequence s = c.sequence[b];
+  const scan_sequence s = c.sequence[b];
   const int super = blockIdx.x, group = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  const walk w = {c, s, super, b, h};
+  const scan w = {c, s, super, b, h};
   if (w.from >= w.to) return;
   const size_t index = (size_t)(b * c.kv_heads + w.keys.g) * c.wave + super;
   const int warp = threadIdx.x / 32 % 4;
   const auto next =
       [&](int chunk, bool wait) { /* waits for a chunk's tiles, loads the one after */
-                                  unsigned char(&tile)[3][WALK_TILE] =
+                                  unsigned char(&tile)[3][SCAN_TILE] =
                                       m.tile[(chunk + 1 - w.from) % 2];
                                   if (wait) {
                                     copies_wait<0>();

@@ -264,8 +264,8 @@ void cuda_linear_forward(cuda_gpu *gpu, const cuda_linear_call *p) {
   const attend_desc *d = p->call.desc;
   if (!d->batch || !d->heads || !p->call.n) return;
   linear_call c = call_of(gpu, p, false, s);
-  if (linear_walk_fits(c, d->dtype)) {
-    linear_walk_forward(gpu, c, s.chunks);
+  if (linear_scan_fits(c, d->dtype)) {
+    linear_scan_forward(gpu, c, s.chunks);
     return;
   }
   if (d->dtype == ATTEND_F32) forward<float, float>(gpu, c, s);
@@ -314,8 +314,8 @@ void cuda_linear_backward(cuda_gpu *gpu, const cuda_linear_call *p) {
   std::vector<linear_sequence> sequences;
   linear_call c = call_of(gpu, p, true, s);
   place_sequences(p, sequences);
-  if (linear_walk_fits_backward(c, d->dtype, sequences.data())) {
-    linear_walk_backward(gpu, c);
+  if (linear_scan_fits_backward(c, d->dtype, sequences.data())) {
+    linear_scan_backward(gpu, c);
     return;
   }
   if (d->dtype == ATTEND_F32) backward<float, float>(gpu, c, s);

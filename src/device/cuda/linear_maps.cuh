@@ -393,11 +393,11 @@ __device__ inline bool is_lost(float den, float size) {
   return fabsf(den) < 0x1p-100f || isinf(den) || fabsf(den) < 1e-3f * size;
 }
 
-/* linear_walk.cu: whether it takes a call, of 16-byte rows; its launches. */
-bool linear_walk_fits(const linear_call &c, attend_dtype dtype);
-void linear_walk_forward(cuda_gpu *gpu, linear_call &c, int64_t chunks);
-bool linear_walk_fits_backward(const linear_call &c, attend_dtype dtype,
+/* linear_scan.cu: whether it takes a call, of 16-byte rows; its launches. */
+bool linear_scan_fits(const linear_call &c, attend_dtype dtype);
+void linear_scan_forward(cuda_gpu *gpu, linear_call &c, int64_t chunks);
+bool linear_scan_fits_backward(const linear_call &c, attend_dtype dtype,
                                const linear_sequence *host);
-void linear_walk_backward(cuda_gpu *gpu, linear_call &c);
+void linear_scan_backward(cuda_gpu *gpu, linear_call &c);
 
 #endif

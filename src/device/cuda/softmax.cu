@@ -273,8 +273,8 @@ static void bring_masks(cuda_gpu *gpu, const problem *p, const forward_plan *f, 
 /* ---- launching ------------------------------------------------------------------------- */
 
 /* A tensor for TMA: itself, or a copy of it. */
-static cuda_tensor bring(cuda_gpu *gpu, const problem *p, const attend_view &x, size_t at,
-                         int heads, int rows, int width, bool out) {
+static cuda_tensor tma_tensor(cuda_gpu *gpu, const problem *p, const attend_view &x, size_t at,
+                              int heads, int rows, int width, bool out) {
   cuda_tensor y = {x.data, {x.stride[0], x.stride[1], x.stride[2]}, width};
   if (direct(x, p->batch, heads, rows, width)) return complete(y, p->batch, heads, rows);
   const int64_t row = (width + 7) / 8 * 8;
@@ -317,8 +317,8 @@ static void bring_keys(cuda_gpu *gpu, const problem *p, const forward_plan *f, f
   }
   if (!p->kv_len) return;
   const int keys = f->width > 128 ? 64 : 128;
-  const cuda_tensor k = bring(gpu, p, p->k, f->k, p->kv_heads, p->kv_len, p->dim, false);
-  const cuda_tensor v = bring(gpu, p, p->v, f->v, p->kv_heads, p->kv_len, p->dim_v, false);
+  const cuda_tensor k = tma_tensor(gpu, p, p->k, f->k, p->kv_heads, p->kv_len, p->dim, false);
+  const cuda_tensor v = tma_tensor(gpu, p, p->v, f->v, p->kv_heads, p->kv_len, p->dim_v, false);
   c->k = map_of(gpu, p->dtype, k, p->batch, p->kv_heads, p->kv_len, keys, 1);
   c->v = map_of(gpu, p->dtype, v, p->batch, p->kv_heads, p->kv_len, keys, 1);
   c->values = v.data, c->values_keys = p->kv_len, c->values_width = p->dim_v;
@@ -336,8 +336,8 @@ static void run(cuda_gpu *gpu, const problem *p) {
   list_sequences(gpu, p, &f, &c.rule);
   bring_masks(gpu, p, &f, &c);
   bring_keys(gpu, p, &f, &c);
-  const cuda_tensor q = bring(gpu, p, p->q, f.q, p->heads, p->n, p->dim, false);
-  const cuda_tensor o = bring(gpu, p, p->o, f.o, p->heads, p->n, p->dim_v, true);
+  const cuda_tensor q = tma_tensor(gpu, p, p->q, f.q, p->heads, p->n, p->dim, false);
+  const cuda_tensor o = tma_tensor(gpu, p, p->o, f.o, p->heads, p->n, p->dim_v, true);
   c.q = packed_map_of(gpu, p->dtype, q, p->batch, p->heads, p->n, f.pack, f.per);
   c.o = packed_map_of(gpu, p->dtype, o, p->batch, p->heads, p->n, f.pack, f.per);
   c.lse = p->lse;

@@ -1,22 +1,22 @@
 /* Linear forms in bf16 at widths of 64, causal, forward: what linear_elu.cuh and linear_favor.cuh share.
  * Keys and values are read twice. The sums of supers are computed in parallel and joined in order;
- * then a CTA walks through the chunks of a super, its sums in registers. Products, and so bits, are those of linear_forward.cuh: over 16 of k at a time in
+ * then a CTA iterates through the chunks of a super, its sums in registers. Products, and so bits, are those of linear_forward.cuh: over 16 of k at a time in
  * the same order, with the same rounding of features, weights and sums; here by wgmma, whose bits are
  * those of mma.sync.
  *
  * Tiles in shared memory have rows of 128 bytes, whose 16-byte pieces are permuted by the row.
  */
-#ifndef DEVICE_CUDA_LINEAR_WALK_CUH
-#define DEVICE_CUDA_LINEAR_WALK_CUH
+#ifndef DEVICE_CUDA_LINEAR_SCAN_CUH
+#define DEVICE_CUDA_LINEAR_SCAN_CUH
 
 #include "device/cuda/hopper.cuh"
 #include "device/cuda/linear_maps.cuh"
 
-enum { WALK_TILE = CHUNK * 128 /* bytes */ };
+enum { SCAN_TILE = CHUNK * 128 /* bytes */ };
 
 /* ---- loading ------------------------------------------------------------------------- */
 
-__device__ inline uint32_t walk_at(uint32_t tile, int row, int piece) {
+__device__ inline uint32_t scan_at(uint32_t tile, int row, int piece) {
   return tile + row * 128 + ((piece ^ (row & 7)) << 4);
 }
 __device__ inline void copy16(uint32_t to, const void *from, bool valid) {
@@ -56,19 +56,19 @@ __device__ inline void store4(uint32_t at, const uint32_t (&r)[4]) {
 /* Addresses of 16 x 16 elements: A of rows [m][k], A of [k][m], B of [n][k], B of [k][n]. */
 __device__ inline uint32_t a_rows(uint32_t tile, int m, int k) {
   const int l = threadIdx.x % 32;
-  return walk_at(tile, m + l % 16, k / 8 + l / 16);
+  return scan_at(tile, m + l % 16, k / 8 + l / 16);
 }
 __device__ inline uint32_t a_columns(uint32_t tile, int m, int k) {
   const int l = threadIdx.x % 32;
-  return walk_at(tile, k + l % 8 + l / 16 * 8, m / 8 + l / 8 % 2);
+  return scan_at(tile, k + l % 8 + l / 16 * 8, m / 8 + l / 8 % 2);
 }
 __device__ inline uint32_t b_rows(uint32_t tile, int n, int k) {
   const int l = threadIdx.x % 32;
-  return walk_at(tile, n + l % 8 + l / 16 * 8, k / 8 + l / 8 % 2);
+  return scan_at(tile, n + l % 8 + l / 16 * 8, k / 8 + l / 8 % 2);
 }
 __device__ inline uint32_t b_columns(uint32_t tile, int n, int k) {
   const int l = threadIdx.x % 32;
-  return walk_at(tile, k + l % 16, n / 8 + l / 16);
+  return scan_at(tile, k + l % 16, n / 8 + l / 16);
 }
 
 __device__ inline uint32_t pack(float low, float high) {
@@ -109,18 +109,18 @@ __device__ inline uint32_t ones() { return threadIdx.x % 32 < 4 ? 0x3f803f80 : 0
 
 /* ---- keys ---------------------------------------------------------------------------- */
 
-struct walk_sequence {                  /* linear_sequence, of a call without a state */
+struct scan_sequence {                  /* linear_sequence, of a call without a state */
   int keys, position, first_real, last; /* last: chunk, -1 if there is no key */
-  __device__ walk_sequence(const linear_sequence &s)
+  __device__ scan_sequence(const linear_sequence &s)
       : keys((int)s.keys),
         position((int)s.position),
         first_real((int)s.first_real),
         last((int)last_chunk(s.keys)) {}
 };
 
-struct walk_keys {
+struct scan_keys {
   const linear_call &c;
-  const walk_sequence &s;
+  const scan_sequence &s;
   int b, g;
   __device__ bool real(int p) const {
     return p < s.keys && (!c.real || c.real[b * c.real_stride + p]);
@@ -141,17 +141,17 @@ struct walk_keys {
     if (whole(chunk)) {
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        copy16(walk_at(k, row + 16 * i, piece), key + 16 * i * c.k.stride[2], true);
-        copy16(walk_at(v, row + 16 * i, piece), value + 16 * i * c.v.stride[2], true);
+        copy16(scan_at(k, row + 16 * i, piece), key + 16 * i * c.k.stride[2], true);
+        copy16(scan_at(v, row + 16 * i, piece), value + 16 * i * c.v.stride[2], true);
       }
       return;
     }
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const bool valid = real(p + 16 * i);
-      copy16(walk_at(k, row + 16 * i, piece),
+      copy16(scan_at(k, row + 16 * i, piece),
              valid ? key + 16 * i * c.k.stride[2] : (const bf16 *)c.k.data, valid);
-      copy16(walk_at(v, row + 16 * i, piece),
+      copy16(scan_at(v, row + 16 * i, piece),
              valid ? value + 16 * i * c.v.stride[2] : (const bf16 *)c.v.data, valid);
     }
   }
@@ -196,7 +196,7 @@ __device__ inline void put_rows(uint32_t tile, int warp, bf16 *to, int64_t strid
     uint4 y;
     asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
                  : "=r"(y.x), "=r"(y.y), "=r"(y.z), "=r"(y.w)
-                 : "r"(walk_at(tile, r, l % 8))
+                 : "r"(scan_at(tile, r, l % 8))
                  : "memory");
     if (row + r >= 0 && row + r < rows)
       asm volatile(
@@ -214,13 +214,13 @@ __device__ inline uint32_t get(uint32_t address) {
 
 /* A CTA's share: chunks [from, to) of rows of a head. The super of the last key has all rows behind
  * it too. */
-struct walk {
+struct scan {
   const linear_call &c;
-  const walk_sequence &s;
+  const scan_sequence &s;
   int b, h, from, to;
-  walk_keys keys;
+  scan_keys keys;
 
-  __device__ walk(const linear_call &call, const walk_sequence &s, int super, int b, int h)
+  __device__ scan(const linear_call &call, const scan_sequence &s, int super, int b, int h)
       : c(call), s(s), b(b), h(h), keys{call, s, b, h / call.group} {
     const int base = (s.position - (s.position % CHUNK + CHUNK) % CHUNK) / CHUNK;
     const int end = (s.position + c.n + CHUNK - 1 - base * CHUNK) / CHUNK + base;
@@ -238,7 +238,7 @@ struct walk {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const bool valid = first + i * 4 >= 0 && first + i * 4 < c.n;
-      copy16(walk_at(q, warp * 16 + i * 4 + threadIdx.x % 32 / 8, threadIdx.x % 8),
+      copy16(scan_at(q, warp * 16 + i * 4 + threadIdx.x % 32 / 8, threadIdx.x % 8),
              valid ? from_row + i * 4 * view.stride[2] : (const bf16 *)view.data, valid);
     }
   }
@@ -259,7 +259,7 @@ struct walk {
 #pragma unroll
     for (int j = 0; j < 4; j++)
 #pragma unroll
-      for (int i = 0; i < 4; i++) put(walk_at(q, r + i % 2 * 8, 2 * j + i / 2) + t * 4, a[j][i]);
+      for (int i = 0; i < 4; i++) put(scan_at(q, r + i % 2 * 8, 2 * j + i / 2) + t * 4, a[j][i]);
     __syncwarp();
     for (int j = 0; j < CHUNK; j++) {
       const int p = own(chunk) * CHUNK + j;
@@ -269,7 +269,7 @@ struct walk {
         const int column = i / 4 * 8 + t * 2 + i % 2, half = i / 2 % 2;
         const float value = number(at<bf16>(c.v, b, keys.g, p)[column]);
         if (j < visible[half] && !isfinite(value))
-          o[i] += half_at(walk_at(q, r + 8 * half, j / 8) + j % 8 * 2) * value;
+          o[i] += half_at(scan_at(q, r + 8 * half, j / 8) + j % 8 * 2) * value;
       }
     }
     __syncwarp();
@@ -326,11 +326,11 @@ __device__ inline bool find_odd(const unsigned char *v, int warp) {
 }
 __device__ inline void mend(unsigned char *v) {
   uint32_t *x = (uint32_t *)v;
-  for (int i = threadIdx.x % 128; i < WALK_TILE / 4; i += 128) x[i] = finite2(x[i]);
+  for (int i = threadIdx.x % 128; i < SCAN_TILE / 4; i += 128) x[i] = finite2(x[i]);
 }
 
 /* Sums before each super, in place; parts of `parts` PART floats. chunk_m: shifts of supers. */
-__global__ static void __launch_bounds__(256) walk_scan(linear_call c, int floats) {
+__global__ static void __launch_bounds__(256) scan_prefix(linear_call c, int floats) {
   enum { AHEAD = 8 };
   const int e = blockIdx.x * blockDim.x + threadIdx.x, stack = blockIdx.y;
   const int n = super_of((int)last_chunk(c.sequence[stack / c.kv_heads].keys));

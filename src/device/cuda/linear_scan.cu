@@ -7,7 +7,7 @@ static bool rows16(const attend_view &v) {
          v.stride[1] % 8 == 0 && v.stride[2] % 8 == 0;
 }
 
-bool linear_walk_fits(const linear_call &c, attend_dtype dtype) {
+bool linear_scan_fits(const linear_call &c, attend_dtype dtype) {
   const bool favor = c.map.kind == CUDA_MAP_POSITIVE && c.map.dirs == FAVOR_DIRS && !c.map.pairs;
   return (favor || c.map.kind == CUDA_MAP_ELU) && dtype == ATTEND_BF16 && c.dim == 64 &&
          c.dim_v == 64 && c.causal && !c.state && rows16(c.q) && rows16(c.k) && rows16(c.v) &&
@@ -19,8 +19,8 @@ static void allow(cuda_gpu *gpu, const void *kernel, int shared) {
             "linear attention");
 }
 
-void linear_walk_forward(cuda_gpu *gpu, linear_call &c, int64_t chunks) {
-  enum { STAGES = 3, ELU_SUMS = STAGES * 2 * WALK_TILE + 1024 };
+void linear_scan_forward(cuda_gpu *gpu, linear_call &c, int64_t chunks) {
+  enum { STAGES = 3, ELU_SUMS = STAGES * 2 * SCAN_TILE + 1024 };
   const int elu = sizeof(elu_memory) + 1024, favor = sizeof(favor_memory) + 1024;
   const unsigned supers = (unsigned)((chunks + SUPER - 1) / SUPER), stacks = c.batch * c.kv_heads;
   const int floats = c.shifts ? (int)FAVOR_FLOATS : (int)PART;
@@ -32,7 +32,7 @@ void linear_walk_forward(cuda_gpu *gpu, linear_call &c, int64_t chunks) {
   allow(gpu, (const void *)favor_rows, favor);
   if (supers > 1 && c.shifts) LAUNCH(gpu, favor_sums, sums, 256, favor, c);
   if (supers > 1 && !c.shifts) LAUNCH(gpu, elu_sums<STAGES>, sums, 128, ELU_SUMS, c);
-  LAUNCH(gpu, walk_scan, dim3((floats + 255) / 256, stacks), 256, 0, c, floats);
+  LAUNCH(gpu, scan_prefix, dim3((floats + 255) / 256, stacks), 256, 0, c, floats);
   if (c.shifts)
     LAUNCH(gpu, favor_rows, rows, 384, favor, c);
   else
@@ -41,17 +41,17 @@ void linear_walk_forward(cuda_gpu *gpu, linear_call &c, int64_t chunks) {
 
 /* ---- backward -------------------------------------------------------------------------- */
 
-bool linear_walk_fits_backward(const linear_call &c, attend_dtype dtype,
+bool linear_scan_fits_backward(const linear_call &c, attend_dtype dtype,
                                const linear_sequence *host) {
   bool from_start = c.map.kind == CUDA_MAP_ELU && c.group == 1 && c.n == c.real_stride;
   for (int b = 0; b < c.batch; b++) from_start = from_start && host[b].position == 0;
-  return from_start && linear_walk_fits(c, dtype) && rows16(c.d_o) && rows16(c.dq) &&
+  return from_start && linear_scan_fits(c, dtype) && rows16(c.d_o) && rows16(c.dq) &&
          rows16(c.dk) && rows16(c.dv);
 }
 
-void linear_walk_backward(cuda_gpu *gpu, linear_call &c) {
+void linear_scan_backward(cuda_gpu *gpu, linear_call &c) {
   enum { STAGES = 3 };
-  const int sums = STAGES * 2 * WALK_TILE + 1024, dq = sizeof(elu_dq_memory) + 1024;
+  const int sums = STAGES * 2 * SCAN_TILE + 1024, dq = sizeof(elu_dq_memory) + 1024;
   const int row_sums = sizeof(elu_row_sums_memory<STAGES>) + 1024;
   const int dkv = sizeof(elu_dkv_memory) + 1024;
   const unsigned supers = (unsigned)((c.n + CHUNK * SUPER - 1) / (CHUNK * SUPER));
@@ -62,10 +62,10 @@ void linear_walk_backward(cuda_gpu *gpu, linear_call &c) {
   allow(gpu, (const void *)elu_row_sums<STAGES>, row_sums);
   allow(gpu, (const void *)elu_dk_dv, dkv);
   if (supers > 1) LAUNCH(gpu, elu_sums<STAGES>, dim3(supers - 1, stacks), 128, sums, c);
-  LAUNCH(gpu, walk_scan, dim3((PART + 255) / 256, stacks), 256, 0, c, (int)PART);
+  LAUNCH(gpu, scan_prefix, dim3((PART + 255) / 256, stacks), 256, 0, c, (int)PART);
   LAUNCH(gpu, elu_dq, dim3(supers, stacks), 256, dq, c);
   if (supers > 1)
     LAUNCH(gpu, elu_row_sums<STAGES>, dim3(supers - 1, stacks), 128, row_sums, c, (int)supers);
-  LAUNCH(gpu, walk_scan_rows, dim3((PART + 255) / 256, stacks), 256, 0, c, (int)supers);
+  LAUNCH(gpu, scan_prefix_rows, dim3((PART + 255) / 256, stacks), 256, 0, c, (int)supers);
   LAUNCH(gpu, elu_dk_dv, dim3(supers, stacks), 256, dkv, c, (int)supers);
 }
